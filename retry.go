@@ -1,0 +1,340 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/goretry/retry/internal/saturate"
+)
+
+// Do executes fn until it succeeds, or until p says to stop.
+//
+// fn is called in the caller's goroutine; a panic in it is not recovered. Its
+// context is ctx, which ends early if p has an AttemptTimeout. Do returns nil
+// if fn does, even if ctx has ended meanwhile, and else an [*Error]. fn does
+// not run at all if ctx has ended before; it never runs again once ctx has
+// ended, which also ends the sleep between two executions. A sleep that no
+// execution can follow is not begun.
+//
+// A policy that is not valid executes fn once. A nil ctx or fn executes
+// nothing. Both are ReasonInvalid.
+func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
+	return do(ctx, &p, fn)
+}
+
+// DoValue is [Do] for a function that returns a value. The value is the zero
+// T where there is an error.
+func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
+	err = do(ctx, &p, func(ctx context.Context) (err error) { v, err = fn(ctx); return err })
+	if err != nil {
+		v = *new(T)
+	}
+	return v, err
+}
+
+// Loop is [Do] for a range statement, whose body is executed once a turn with
+// the number of the attempt and its context. After each turn it reads *err:
+// nil ends the loop, anything else failed, and when no turn may follow *err
+// becomes an [*Error].
+//
+//	var err error
+//	for attempt, ctx := range retry.Loop(ctx, policy, &err) {
+//		err = call(ctx, attempt)
+//	}
+//
+// The body must assign the variable that err points to. If the first turn
+// does not, for it declared another with :=, the loop ends with ReasonInvalid;
+// a later turn that does not failed with the error of the turn before. Until
+// the first turn assigns it, the variable holds an error that says so.
+//
+// A body that leaves the loop early, by break, return, goto or panic, leaves
+// *err as it assigned it; as it was before the loop, if it has not yet.
+// Ranging over a Loop with a nil err panics.
+func Loop(ctx context.Context, p Policy, err *error) iter.Seq2[int, context.Context] {
+	return func(yield func(int, context.Context) bool) { loop(ctx, &p, err, yield) }
+}
+
+func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Context) bool) {
+	if err == nil {
+		panic("retry: Loop needs a pointer to the error that its body assigns: write retry.Loop(ctx, policy, &err)")
+	}
+	before := *err
+	*err = errUnassigned
+	defer func() {
+		if *err == errUnassigned {
+			*err = before
+		}
+	}()
+
+	turn, left := 0, false
+	stopped := do(ctx, p, func(ctx context.Context) error {
+		turn++
+		left = !yield(turn, ctx)
+		switch {
+		case !left && *err == errUnassigned:
+			return &lastTurn{reason: ReasonInvalid, cause: errUnassigned}
+		case !left:
+			return *err
+		case *err == errUnassigned:
+			*err = before
+		}
+		if *err == nil {
+			return &lastTurn{reason: ReasonSuccess}
+		}
+		return &lastTurn{err: *err, reason: ReasonLeft}
+	})
+	if !left {
+		*err = stopped
+	}
+}
+
+// errUnassigned is what the error variable of a Loop holds until its body
+// assigns it.
+var errUnassigned = errors.New("the body of the Loop has not assigned its error variable: assign it with =, for := declares another")
+
+// lastTurn is how the body of a Loop tells do that no other turn may follow.
+type lastTurn struct {
+	err    error // what the turn failed with
+	reason Reason
+	cause  error
+}
+
+func (*lastTurn) Error() string { return "the last turn of a Loop" }
+
+// do executes fn until p says to stop. A goroutine keeps the small stack that
+// it was born with only while the frames down to this select stay small: what
+// lives across a sleep is in the call, and everything else is done in
+// functions that have returned by then.
+func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
+	var c *call // nil while nothing has failed and nobody watches
+	if ctx == nil || fn == nil || ctx.Err() != nil || p.OnEvent != nil || p.MaxElapsed != 0 {
+		if c = begin(ctx, p, fn != nil); c.Reason != 0 {
+			return &c.Error
+		}
+	}
+	for {
+		if c != nil {
+			c.Attempts++
+		}
+		var err error
+		if p.OnEvent == nil {
+			err = p.execute(ctx, fn)
+		} else {
+			err = c.watch(ctx, p, fn)
+		}
+		if err == nil {
+			p.Budget.Put()
+			if c != nil {
+				c.succeeded(ctx, p)
+			}
+			return nil
+		}
+		if c == nil {
+			c = newCall(p, 1, err)
+		} else {
+			c.Err = err
+		}
+		if !c.retries(ctx, p) {
+			return &c.Error
+		}
+		if c.Delay > 0 {
+			t := time.NewTimer(c.Delay)
+			select {
+			case <-ctx.Done():
+				t.Stop()
+			case <-t.C:
+			}
+			if ctx.Err() != nil {
+				c.interrupted(ctx, p)
+				return &c.Error
+			}
+		}
+	}
+}
+
+// execute calls fn within AttemptTimeout.
+func (p *Policy) execute(ctx context.Context, fn func(context.Context) error) error {
+	if p.AttemptTimeout <= 0 {
+		return fn(ctx)
+	}
+	return executeWithin(ctx, p.AttemptTimeout, fn)
+}
+
+func executeWithin(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return fn(ctx)
+}
+
+// A call is what one call of do knows from one execution to the next. It is
+// also the error that the call ends with, so that both are one allocation.
+type call struct {
+	Error
+	limit int       // EffectiveMax
+	seed  uint64    // of all its delays; 0: not drawn yet
+	start time.Time // of the first execution; zero if nobody asks
+}
+
+// newCall returns a call whose Cause is what is wrong with p.
+func newCall(p *Policy, attempts int, err error) *call {
+	c := &call{limit: 1}
+	c.Attempts, c.Err = attempts, err
+	if c.Cause = p.faults().err(); c.Cause == nil {
+		c.limit = p.executions()
+		c.noLimit = p.limit() == 0
+	}
+	return c
+}
+
+// begin returns a call whose clock runs, or one that has stopped before it
+// executed anything.
+func begin(ctx context.Context, p *Policy, hasFunc bool) *call {
+	c := newCall(p, 0, nil)
+	c.start = time.Now()
+	switch {
+	case ctx == nil:
+		c.stop(context.Background(), p, ReasonInvalid, errNilContext)
+	case !hasFunc:
+		c.stop(ctx, p, ReasonInvalid, errNilFunc)
+	case ctx.Err() != nil:
+		c.ended(ctx, p)
+	}
+	return c
+}
+
+var (
+	errNilContext = errors.New("the context is nil: write context.Background() where there is none")
+	errNilFunc    = errors.New("the function to execute is nil")
+)
+
+// retries decides what follows an execution that failed with c.Err, and
+// reports whether that is another one, after c.Delay.
+func (c *call) retries(ctx context.Context, p *Policy) bool {
+	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
+	switch last, ok := c.Err.(*lastTurn); {
+	case ok:
+		c.Err = last.err
+		if last.reason == ReasonSuccess {
+			p.Budget.Put()
+		}
+		return c.stop(ctx, p, last.reason, last.cause)
+	case c.Cause != nil:
+		return c.stop(ctx, p, ReasonInvalid, nil)
+	}
+
+	elapsed := time.Duration(0)
+	if p.MaxElapsed > 0 {
+		elapsed = time.Since(c.start)
+	}
+	var r ruling
+	r.decide(p, c.limit, c.Attempts, c.Err, elapsed, c.seed)
+	c.Delay = r.Delay
+	if r.seed != 0 {
+		c.seed = r.seed
+	}
+	switch {
+	case r.Reason == ReasonInvalid:
+		return c.stop(ctx, p, r.Reason, r.fault)
+	case ctx.Err() != nil:
+		return c.ended(ctx, p)
+	case r.Reason != ReasonRetry:
+		c.maxRetryAfter = r.maxHint
+		return c.stop(ctx, p, r.Reason, nil)
+	case r.Delay > 0 && passesDeadline(ctx, r.Delay):
+		return c.stop(ctx, p, ReasonDeadline, aheadError{})
+	case !p.Budget.Take():
+		return c.stop(ctx, p, ReasonBudget, nil)
+	}
+	if p.OnEvent != nil {
+		c.scheduled(ctx, p, r.hint, r.seed)
+		if ctx.Err() != nil {
+			return c.interrupted(ctx, p)
+		}
+	}
+	return true
+}
+
+// passesDeadline reports whether ctx will have ended after d.
+func passesDeadline(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) <= d
+}
+
+// succeeded stops c because an execution did not fail.
+func (c *call) succeeded(ctx context.Context, p *Policy) { c.stop(ctx, p, ReasonSuccess, nil) }
+
+// interrupted stops c between two executions.
+func (c *call) interrupted(ctx context.Context, p *Policy) bool {
+	p.Budget.untake()
+	return c.ended(ctx, p)
+}
+
+// ended stops c because its context has ended.
+func (c *call) ended(ctx context.Context, p *Policy) bool {
+	reason := ReasonCanceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		reason = ReasonDeadline
+	}
+	return c.stop(ctx, p, reason, endedError{ctx})
+}
+
+// stop ends c and returns false. Where c has a Cause already, that is an
+// invalid policy, which goes before every other reason.
+func (c *call) stop(ctx context.Context, p *Policy, reason Reason, cause error) bool {
+	c.Reason = reason
+	switch {
+	case c.Cause == nil:
+		c.Cause = cause
+	case cause == nil:
+		c.Reason = ReasonInvalid
+	default:
+		c.Reason = ReasonInvalid
+		c.Cause = errors.Join(c.Cause, cause)
+	}
+	if p.OnEvent != nil {
+		c.stopped(ctx, p)
+	}
+	return false
+}
+
+// watch executes fn and tells OnEvent of it.
+func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) error) error {
+	began := time.Now()
+	if c.Attempts == 1 {
+		began = c.start
+	}
+	c.tell(ctx, p, Event{Kind: AttemptStarted, Time: began})
+	err := p.execute(ctx, fn)
+	e := Event{Kind: AttemptFinished, Time: time.Now(), Err: err}
+	e.Took = e.Time.Sub(began)
+	if last, ok := err.(*lastTurn); ok {
+		e.Err = last.err
+	}
+	c.tell(ctx, p, e)
+	return err
+}
+
+// scheduled tells OnEvent of a retry.
+func (c *call) scheduled(ctx context.Context, p *Policy, hint time.Duration, seed uint64) {
+	now := time.Now()
+	c.tell(ctx, p, Event{Kind: RetryScheduled, Time: now, Delay: c.Delay, Due: now.Add(c.Delay), Hint: hint, Seed: seed})
+}
+
+// stopped tells OnEvent that c is over.
+func (c *call) stopped(ctx context.Context, p *Policy) {
+	e := Event{Kind: Stopped, Time: time.Now(), Reason: c.Reason}
+	if c.Reason == ReasonInvalid {
+		e.Err = c.Cause
+	}
+	c.tell(ctx, p, e)
+}
+
+// tell fills in what every event says, and calls OnEvent.
+func (c *call) tell(ctx context.Context, p *Policy, e Event) {
+	e.Attempt = c.Attempts
+	e.Max = c.limit
+	e.Elapsed = e.Time.Sub(c.start)
+	p.OnEvent(ctx, e)
+}
