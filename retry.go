@@ -26,8 +26,12 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 
 // DoValue is [Do] for a function that returns a value. The value is the zero
 // T where there is an error.
-func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
-	err = do(ctx, &p, func(ctx context.Context) (err error) { v, err = fn(ctx); return err })
+func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (T, error) {
+	return doValue(ctx, &p, fn)
+}
+
+func doValue[T any](ctx context.Context, p *Policy, fn func(context.Context) (T, error)) (v T, err error) {
+	err = do(ctx, p, func(ctx context.Context) (err error) { v, err = fn(ctx); return err })
 	if err != nil {
 		v = *new(T)
 	}
@@ -60,33 +64,43 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 	if err == nil {
 		panic("retry: Loop needs a pointer to the error that its body assigns: write retry.Loop(ctx, policy, &err)")
 	}
-	before := *err
+	t := turns{err: err, before: *err, yield: yield}
 	*err = errUnassigned
-	defer func() {
-		if *err == errUnassigned {
-			*err = before
-		}
-	}()
-
-	turn, left := 0, false
-	stopped := do(ctx, p, func(ctx context.Context) error {
-		turn++
-		left = !yield(turn, ctx)
-		switch {
-		case !left && *err == errUnassigned:
-			return &lastTurn{reason: ReasonInvalid, cause: errUnassigned}
-		case !left:
-			return *err
-		case *err == errUnassigned:
-			*err = before
-		}
-		if *err == nil {
-			return &lastTurn{reason: ReasonSuccess}
-		}
-		return &lastTurn{err: *err, reason: ReasonLeft}
-	})
-	if !left {
+	defer t.restore()
+	if stopped := do(ctx, p, t.execute); !t.left {
 		*err = stopped
+	}
+}
+
+// turns is the body of a Loop as a function for do.
+type turns struct {
+	err    *error
+	before error // what *err was before the loop
+	yield  func(int, context.Context) bool
+	n      int
+	left   bool // the body was left: it must not be called again, nor *err be touched
+}
+
+func (t *turns) execute(ctx context.Context) error {
+	t.n++
+	t.left = !t.yield(t.n, ctx)
+	switch {
+	case !t.left && *t.err == errUnassigned:
+		return &lastTurn{reason: ReasonInvalid, cause: errUnassigned}
+	case !t.left:
+		return *t.err
+	}
+	t.restore()
+	if *t.err == nil {
+		return &lastTurn{reason: ReasonSuccess}
+	}
+	return &lastTurn{err: *t.err, reason: ReasonLeft}
+}
+
+// restore undoes the assignment of errUnassigned, where the body has not.
+func (t *turns) restore() {
+	if *t.err == errUnassigned {
+		*t.err = t.before
 	}
 }
 
@@ -94,7 +108,7 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 // assigns it.
 var errUnassigned = errors.New("the body of the Loop has not assigned its error variable: assign it with =, for := declares another")
 
-// lastTurn is how the body of a Loop tells do that no other turn may follow.
+// lastTurn tells do that no turn of a Loop may follow, and why.
 type lastTurn struct {
 	err    error // what the turn failed with
 	reason Reason
@@ -110,7 +124,7 @@ func (*lastTurn) Error() string { return "the last turn of a Loop" }
 func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
 	var c *call // nil while nothing has failed and nobody watches
 	if ctx == nil || fn == nil || ctx.Err() != nil || p.OnEvent != nil || p.MaxElapsed != 0 {
-		if c = begin(ctx, p, fn != nil); c.Reason != 0 {
+		if c = begin(ctx, p, fn); c.Reason != 0 {
 			return &c.Error
 		}
 	}
@@ -190,13 +204,13 @@ func newCall(p *Policy, attempts int, err error) *call {
 
 // begin returns a call whose clock runs, or one that has stopped before it
 // executed anything.
-func begin(ctx context.Context, p *Policy, hasFunc bool) *call {
+func begin(ctx context.Context, p *Policy, fn func(context.Context) error) *call {
 	c := newCall(p, 0, nil)
 	c.start = time.Now()
 	switch {
 	case ctx == nil:
 		c.stop(context.Background(), p, ReasonInvalid, errNilContext)
-	case !hasFunc:
+	case fn == nil:
 		c.stop(ctx, p, ReasonInvalid, errNilFunc)
 	case ctx.Err() != nil:
 		c.ended(ctx, p)
@@ -213,14 +227,14 @@ var (
 // reports whether that is another one, after c.Delay.
 func (c *call) retries(ctx context.Context, p *Policy) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
-	switch last, ok := c.Err.(*lastTurn); {
-	case ok:
+	if last, ok := c.Err.(*lastTurn); ok {
 		c.Err = last.err
 		if last.reason == ReasonSuccess {
 			p.Budget.Put()
 		}
 		return c.stop(ctx, p, last.reason, last.cause)
-	case c.Cause != nil:
+	}
+	if c.Cause != nil {
 		return c.stop(ctx, p, ReasonInvalid, nil)
 	}
 
