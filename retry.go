@@ -64,43 +64,33 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 	if err == nil {
 		panic("retry: Loop needs a pointer to the error that its body assigns: write retry.Loop(ctx, policy, &err)")
 	}
-	t := turns{err: err, before: *err, yield: yield}
+	before := *err
 	*err = errUnassigned
-	defer t.restore()
-	if stopped := do(ctx, p, t.execute); !t.left {
+	restore := func() {
+		if *err == errUnassigned {
+			*err = before
+		}
+	}
+	defer restore()
+
+	turn, left := 0, false
+	stopped := do(ctx, p, func(ctx context.Context) error {
+		turn++
+		left = !yield(turn, ctx)
+		switch {
+		case !left && *err == errUnassigned:
+			return &lastTurn{reason: ReasonInvalid, cause: errUnassigned}
+		case !left:
+			return *err
+		}
+		restore()
+		if *err == nil {
+			return &lastTurn{reason: ReasonSuccess}
+		}
+		return &lastTurn{err: *err, reason: ReasonLeft}
+	})
+	if !left {
 		*err = stopped
-	}
-}
-
-// turns is the body of a Loop as a function for do.
-type turns struct {
-	err    *error
-	before error // what *err was before the loop
-	yield  func(int, context.Context) bool
-	n      int
-	left   bool // the body was left: it must not be called again, nor *err be touched
-}
-
-func (t *turns) execute(ctx context.Context) error {
-	t.n++
-	t.left = !t.yield(t.n, ctx)
-	switch {
-	case !t.left && *t.err == errUnassigned:
-		return &lastTurn{reason: ReasonInvalid, cause: errUnassigned}
-	case !t.left:
-		return *t.err
-	}
-	t.restore()
-	if *t.err == nil {
-		return &lastTurn{reason: ReasonSuccess}
-	}
-	return &lastTurn{err: *t.err, reason: ReasonLeft}
-}
-
-// restore undoes the assignment of errUnassigned, where the body has not.
-func (t *turns) restore() {
-	if *t.err == errUnassigned {
-		*t.err = t.before
 	}
 }
 
@@ -133,10 +123,13 @@ func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
 			c.Attempts++
 		}
 		var err error
-		if p.OnEvent == nil {
-			err = p.execute(ctx, fn)
-		} else {
+		switch {
+		case p.OnEvent != nil:
 			err = c.watch(ctx, p, fn)
+		case p.AttemptTimeout > 0:
+			err = execute(ctx, p.AttemptTimeout, fn)
+		default:
+			err = fn(ctx)
 		}
 		if err == nil {
 			p.Budget.Put()
@@ -168,16 +161,12 @@ func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
 	}
 }
 
-// execute calls fn within AttemptTimeout.
-func (p *Policy) execute(ctx context.Context, fn func(context.Context) error) error {
-	if p.AttemptTimeout <= 0 {
+// execute calls fn with a context that ends after timeout, if there is one.
+func execute(ctx context.Context, timeout time.Duration, fn func(context.Context) error) error {
+	if timeout <= 0 {
 		return fn(ctx)
 	}
-	return executeWithin(ctx, p.AttemptTimeout, fn)
-}
-
-func executeWithin(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, d)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return fn(ctx)
 }
@@ -320,7 +309,7 @@ func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) er
 		began = c.start
 	}
 	c.tell(ctx, p, Event{Kind: AttemptStarted, Time: began})
-	err := p.execute(ctx, fn)
+	err := execute(ctx, p.AttemptTimeout, fn)
 	e := Event{Kind: AttemptFinished, Time: time.Now(), Err: err}
 	e.Took = e.Time.Sub(began)
 	if last, ok := err.(*lastTurn); ok {
