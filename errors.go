@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 
 func (e *Error) facts() (facts []string) {
 	if e.Waited > 0 {
-		facts = append(facts, fmt.Sprint(e.Waited, " waited"))
+		facts = append(facts, fmt.Sprint(short(e.Waited), " waited"))
 	}
 	switch e.Reason {
 	case ReasonExhausted:
@@ -64,13 +64,25 @@ func (e *Error) facts() (facts []string) {
 		facts = append(facts, fmt.Sprintf("the server asks for %v, MaxRetryAfter is %v", e.Delay, e.maxRetryAfter))
 	case ReasonElapsed, ReasonDeadline, ReasonCanceled, ReasonBudget:
 		if e.Delay > 0 {
-			facts = append(facts, fmt.Sprint("the next delay is ", e.Delay))
+			facts = append(facts, fmt.Sprint("the next delay is ", short(e.Delay)))
 		}
 	}
 	if e.Cause != nil {
 		facts = append(facts, e.Cause.Error())
 	}
 	return facts
+}
+
+// short returns d rounded to the digits that a person reads.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(time.Microsecond)
+	default:
+		return d
+	}
 }
 
 // Unwrap returns Err and then Cause, each if there is one.
