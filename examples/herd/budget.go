@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+
+	"github.com/goretry/retry"
+)
+
+// A load is what becomes of calls of which each execution fails with the same
+// probability: without a retry, with three, and with three within a budget.
+type load struct {
+	failing          float64
+	plain, budgeted  outcome
+	plainForm        outcome // what the closed forms say
+	budgetedForm     outcome
+	published        outcome // three retries, as Brooker's simulator has them
+	publishedNoRetry float64 // its success without a retry
+}
+
+// An outcome is the executions and the successes of calls, as shares of the
+// calls.
+type outcome struct{ load, success float64 }
+
+// The set-up of Brooker, "Fixing retries with token buckets and circuit
+// breakers" (2022): 100 clients with a bucket of 5 each, 600 calls.
+const (
+	loadClients = 100
+	loadCalls   = 600
+	loadRetries = 3
+	bucketSize  = 5
+	bucketRatio = 0.1
+)
+
+func simulateLoads(seed uint64) []load {
+	loads := []load{
+		{failing: 0.01, publishedNoRetry: 0.9897, published: outcome{1.010, 1}},
+		{failing: 0.05, publishedNoRetry: 0.9496, published: outcome{1.052, 1}},
+		{failing: 0.10, publishedNoRetry: 0.899, published: outcome{1.111, 0.9999}},
+		{failing: 0.20, publishedNoRetry: 0.797, published: outcome{1.246, 0.9984}},
+		{failing: 0.30, publishedNoRetry: 0.700, published: outcome{1.414, 0.992}},
+		{failing: 0.50, publishedNoRetry: 0.502, published: outcome{1.879, 0.937}},
+		{failing: 0.75, publishedNoRetry: 0.253, published: outcome{2.727, 0.685}},
+		{failing: 1.00, publishedNoRetry: 0, published: outcome{4, 0}},
+	}
+	for i := range loads {
+		l := &loads[i]
+		l.plain = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, func() *retry.Budget { return nil })
+		l.budgeted = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, func() *retry.Budget {
+			return retry.NewBudget(bucketSize, bucketRatio)
+		})
+		l.plainForm = threeRetries(l.failing)
+		l.budgetedForm = withinBudget(l.failing)
+	}
+	return loads
+}
+
+func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budget) outcome {
+	executions, successes := 0, 0
+	for range loadClients {
+		policy := retry.Policy{MaxRetries: loadRetries, Budget: budget()}
+		for range loadCalls {
+			err := retry.Do(context.Background(), policy, func(context.Context) error {
+				if executions++; random.Float64() < failing {
+					return errDown
+				}
+				return nil
+			})
+			if err == nil {
+				successes++
+			}
+		}
+	}
+	const calls = loadClients * loadCalls
+	return outcome{float64(executions) / calls, float64(successes) / calls}
+}
+
+// threeRetries is the closed form of three retries: the n-th happens if the
+// execution and all retries before it fail.
+func threeRetries(x float64) outcome {
+	return outcome{1 + x + x*x + x*x*x, 1 - math.Pow(x, loadRetries+1)}
+}
+
+// withinBudget is the closed form of our rule, where each success pays for
+// ratio retries: R retries a call are as many as three retries want, and no
+// more than R = ratio * (1-x) * (1+R) with the bucket that was full at first.
+func withinBudget(x float64) outcome {
+	pay := bucketRatio * (1 - x)
+	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)
+	return outcome{1 + retries, (1 - x) * (1 + retries)}
+}
+
+func printLoads(w io.Writer, loads []load) {
+	table(w, "60,000 calls of which each execution fails with probability x: executions a call and successes, in %.\nThree retries, and three within a budget of 5 that each success refills by 0.1.", func(w io.Writer) {
+		fmt.Fprintln(w, "x\tthree retries\t(formula)\t(known)\twith budget\t(formula)\tno retry (known)\t")
+		for _, l := range loads {
+			fmt.Fprintf(w, "%.2f\t%v\t(%v)\t(%v)\t%v\t(%v)\t100.0 / %.1f\t\n",
+				l.failing, l.plain, l.plainForm, l.published, l.budgeted, l.budgetedForm, 100*l.publishedNoRetry)
+		}
+	})
+}
+
+func (o outcome) String() string { return fmt.Sprintf("%.1f / %.1f", 100*o.load, 100*o.success) }
+
+func loadChart(loads []load) chart {
+	plain, budgeted := series{name: "three retries"}, series{name: "with a budget"}
+	for _, l := range loads {
+		plain.points = append(plain.points, point{100 * l.failing, 100 * l.plain.load})
+		budgeted.points = append(budgeted.points, point{100 * l.failing, 100 * l.budgeted.load})
+	}
+	return chart{
+		title:  "Load on a target that fails: executions for each 100 calls",
+		x:      axis{label: "executions that fail, in %", max: 100},
+		y:      axis{label: "executions for each 100 calls", max: 400},
+		series: []series{plain, budgeted},
+	}
+}

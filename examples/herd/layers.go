@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/goretry/retry"
+)
+
+// executions returns how often the lowest of some layers is executed, where
+// every layer executes the one below it this often and all fail.
+func executions(layers, attempts int, budget *retry.Budget) int {
+	n := 0
+	call := func(context.Context) error {
+		n++
+		return errDown
+	}
+	policy := retry.Policy{MaxAttempts: attempts, Budget: budget}
+	for range layers {
+		below := call
+		call = func(ctx context.Context) error { return retry.Do(ctx, policy, below) }
+	}
+	_ = call(context.Background()) // it fails, as it should
+	return n
+}
+
+func printAmplification(w io.Writer) {
+	table(w, "Layers that all retry: executions of the lowest one for a single call at the top.", func(w io.Writer) {
+		fmt.Fprintln(w, "layers\tattempts each\texecutions\t(known)\twith one budget of 5\t")
+		for _, row := range []struct{ layers, attempts, published int }{
+			{3, 4, 64},  // Site Reliability Engineering, chapter 22
+			{5, 3, 243}, // Amazon Builders' Library, "Timeouts, retries, and backoff with jitter"
+		} {
+			fmt.Fprintf(w, "%d\t%d\t%d\t(%d)\t%d\t\n", row.layers, row.attempts,
+				executions(row.layers, row.attempts, nil), row.published,
+				executions(row.layers, row.attempts, retry.NewBudget(bucketSize, bucketRatio)))
+		}
+	})
+}
