@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,15 +18,18 @@ import (
 	"github.com/goretry/retry"
 )
 
-const trials = 10
+// What the program simulates by default, once for all tests.
+var (
+	defaultHerds = sync.OnceValue(func() []herd { return simulateHerds(1, 20) })
+	defaultLoads = sync.OnceValue(func() []load { return simulateLoads(1) })
+)
 
-// The peak is the largest of a few hundred counts, of about 500 for ±20 %: ten
-// trials have it within 2 %, and the figures it is compared with are means of
-// five. The mean wait is of 100,000 clients.
+// The peak is the largest of a few hundred counts, of about 500 for ±20 %:
+// twenty trials have it within 2 %, and the figures it is compared with are
+// means of five. The mean wait is of 200,000 clients.
 func TestHerdsPeakAsKnown(t *testing.T) {
-	herds := simulateHerds(1, trials)
 	peaks, waits := map[string]float64{}, map[string]float64{}
-	for _, h := range herds {
+	for _, h := range defaultHerds() {
 		assert.InEpsilon(t, h.published[0], h.peak, 0.05, "%s: peak", h.name)
 		assert.InEpsilon(t, h.published[1], h.latePeak, 0.05, "%s: later peak", h.name)
 		assert.InEpsilon(t, h.published[2], h.meanWait, 0.01, "%s: wait", h.name)
@@ -41,7 +48,7 @@ func TestHerdsPeakAsKnown(t *testing.T) {
 // full bucket refuses is missed; where supply and demand are about equal, at
 // 0.1, some are, so 2 points there too.
 func TestLoadsFollowTheClosedForms(t *testing.T) {
-	for _, l := range simulateLoads(1) {
+	for _, l := range defaultLoads() {
 		for _, c := range []struct {
 			name      string
 			want, got outcome
@@ -65,7 +72,7 @@ func TestLoadsFollowTheClosedForms(t *testing.T) {
 // times that in time, and much less in calls.
 func TestContestsEndAsKnown(t *testing.T) {
 	for _, clients := range []int{10, 50, 100} {
-		c := simulateContest(1, clients, trials)
+		c := simulateContest(1, clients, 10)
 		none, exponential, equal, full := c.results["none"], c.results["exponential"], c.results["equal"], c.results["full"]
 		tolerance := 0.1
 		if clients == 10 {
@@ -108,6 +115,38 @@ func TestRunIsDeterministicAndDraws(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// What the page says is what the program prints and draws by default.
+func TestPageIsUpToDate(t *testing.T) {
+	page, err := os.ReadFile("../../docs/why.md")
+	require.NoError(t, err)
+	herds, loads := defaultHerds(), defaultLoads()
+
+	rows := make([]string, 6)
+	for _, h := range herds {
+		rows[0] += fmt.Sprintf(" %.0f |", h.peak)
+		rows[1] += fmt.Sprintf(" %.1f |", h.meanWait)
+	}
+	for _, l := range loads {
+		switch l.failing {
+		case 0.01, 0.10, 0.30, 0.50:
+			for i, v := range []float64{l.plain.load, l.budgeted.load, l.plain.success, l.budgeted.success} {
+				rows[2+i] += fmt.Sprintf(" %.1f |", 100*v)
+			}
+		}
+	}
+	figures := strings.ReplaceAll(string(page), ",", "") // 10,000
+	figures = regexp.MustCompile(` +`).ReplaceAllString(figures, " ")
+	for _, row := range rows {
+		assert.Contains(t, figures, row)
+	}
+
+	for name, c := range map[string]chart{"herd.svg": herdChart(herds), "budget.svg": loadChart(loads)} {
+		drawn, err := os.ReadFile(filepath.Join("../../docs", name))
+		require.NoError(t, err)
+		assert.Equal(t, string(drawn), string(c.svg()), name)
 	}
 }
 
