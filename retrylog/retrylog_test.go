@@ -1,0 +1,591 @@
+package retrylog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+var errRefused = errors.New("connection refused")
+
+// seed is a Source that always draws the same.
+type seed uint64
+
+func (s seed) Uint64() uint64 { return uint64(s) }
+
+var policy = retry.Policy{
+	MaxAttempts: 3,
+	Backoff:     retry.Exponential{Base: 200 * time.Millisecond},
+	Jitter:      retry.Proportional(0.2),
+	Source:      seed(42),
+}
+
+// failing returns a function that takes 30ms each time, fails with these
+// errors, and then succeeds.
+func failing(errs ...error) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(30 * time.Millisecond)
+		if len(errs) == 0 {
+			return nil
+		}
+		err := errs[0]
+		errs = errs[1:]
+		return err
+	}
+}
+
+// logOf returns the log of a call, in virtual time.
+func logOf(t *testing.T, ctx context.Context, p retry.Policy, fn func(context.Context) error) string {
+	var log bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		w := retrylog.NewWriter(&log)
+		p.OnEvent = w.OnEvent
+		_ = retry.Do(ctx, p, fn)
+		assert.NoError(t, w.Err())
+	})
+	return log.String()
+}
+
+func replay(t *testing.T, log string) []retrylog.Call {
+	records, err := retrylog.Read(strings.NewReader(log))
+	require.NoError(t, err)
+	calls, err := retrylog.Replay(records)
+	require.NoError(t, err)
+	return calls
+}
+
+func TestWriterGolden(t *testing.T) {
+	ctx := retrylog.WithKey(context.Background(), "17")
+	log := logOf(t, ctx, policy, failing(errRefused, retry.After(time.Second, errRefused)))
+	assert.Equal(t, `{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}
+{"key":"17","kind":"attempt_finished","time":"2000-01-01T00:00:00.03Z","attempt":1,"max":3,"err":"connection refused","took":"30ms","elapsed":"30ms"}
+{"key":"17","kind":"retry_scheduled","time":"2000-01-01T00:00:00.03Z","attempt":1,"max":3,"elapsed":"30ms","delay":"219.325191ms","due":"2000-01-01T00:00:00.249325191Z","seed":"42"}
+{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:00.249325191Z","attempt":2,"max":3,"elapsed":"249.325191ms"}
+{"key":"17","kind":"attempt_finished","time":"2000-01-01T00:00:00.279325191Z","attempt":2,"max":3,"err":"connection refused","took":"30ms","elapsed":"279.325191ms"}
+{"key":"17","kind":"retry_scheduled","time":"2000-01-01T00:00:00.279325191Z","attempt":2,"max":3,"elapsed":"279.325191ms","delay":"1.063964157s","due":"2000-01-01T00:00:01.343289348Z","hint":"1s","seed":"42"}
+{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:01.343289348Z","attempt":3,"max":3,"elapsed":"1.343289348s"}
+{"key":"17","kind":"attempt_finished","time":"2000-01-01T00:00:01.373289348Z","attempt":3,"max":3,"took":"30ms","elapsed":"1.373289348s"}
+{"key":"17","kind":"stopped","time":"2000-01-01T00:00:01.373289348Z","attempt":3,"max":3,"elapsed":"1.373289348s","reason":"success"}
+`, log)
+}
+
+func TestExplainGolden(t *testing.T) {
+	ctx := retrylog.WithKey(context.Background(), "17")
+	records, err := retrylog.Read(strings.NewReader(logOf(t, ctx, policy, failing(errors.New("two\nlines"), retry.After(time.Second, errRefused), errRefused))))
+	require.NoError(t, err)
+	assert.Equal(t, `2000-01-01 00:00:00.000 +0s 17: attempt 1 of 3 started
+2000-01-01 00:00:00.030 +30ms 17: attempt 1 failed after 30ms: two; lines
+2000-01-01 00:00:00.030 +30ms 17: attempt 1 is retried in 219.325191ms, at 00:00:00.249 (drawn with seed 42)
+2000-01-01 00:00:00.249 +249ms 17: attempt 2 of 3 started
+2000-01-01 00:00:00.279 +279ms 17: attempt 2 failed after 30ms: connection refused
+2000-01-01 00:00:00.279 +279ms 17: attempt 2 is retried in 1.063964157s, at 00:00:01.343 (the server asks for 1s, drawn with seed 42)
+2000-01-01 00:00:01.343 +1.343s 17: attempt 3 of 3 started
+2000-01-01 00:00:01.373 +1.373s 17: attempt 3 failed after 30ms: connection refused
+2000-01-01 00:00:01.373 +1.373s 17: stopped after 3 attempts: the policy allows 3 attempts
+`, retrylog.Explain(records))
+}
+
+func TestExplainEveryReason(t *testing.T) {
+	for reason, want := range map[retry.Reason]string{
+		retry.ReasonSuccess:      "it succeeded",
+		retry.ReasonExhausted:    "the policy allows 4 attempts",
+		retry.ReasonNonRetryable: "the policy retries nothing",
+		retry.ReasonPermanent:    "the error is permanent",
+		retry.ReasonRejected:     "RetryIf says that the error is not worth a retry",
+		retry.ReasonRetryAfter:   "the server asks for a longer wait than MaxRetryAfter",
+		retry.ReasonElapsed:      "the retry would come later than MaxElapsed",
+		retry.ReasonDeadline:     "the context's deadline comes before the retry",
+		retry.ReasonCanceled:     "the context was canceled",
+		retry.ReasonBudget:       "the budget has no retry left",
+		retry.ReasonInvalid:      "the policy is not valid: fault",
+		retry.ReasonLeft:         "the body of the loop was left",
+		retry.ReasonRetry:        `for no reason that is known ("retry")`,
+	} {
+		e := retry.Event{Kind: retry.Stopped, Attempt: 1, Max: 4, Reason: reason}
+		if reason == retry.ReasonInvalid {
+			e.Err = errors.New("fault")
+		}
+		assert.Equal(t, "0001-01-01 00:00:00.000 +0s stopped after 1 attempt: "+want, retrylog.Record{Event: e}.String(), reason)
+	}
+	unlimited := retrylog.Record{Event: retry.Event{Kind: retry.AttemptStarted, Attempt: 7, Max: retry.Unlimited}}
+	assert.Contains(t, unlimited.String(), "attempt 7 started")
+	assert.Contains(t, retrylog.Record{}.String(), "an event without a kind")
+}
+
+// Every way in which a call can end is replayed as it was, and its policy
+// agrees with it.
+func TestReplayWhatDoDid(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	with := func(change func(*retry.Policy)) retry.Policy {
+		p := policy
+		change(&p)
+		return p
+	}
+	empty := retry.NewBudget(1, 0)
+	empty.Take()
+	for _, row := range []struct {
+		name   string
+		ctx    context.Context
+		policy retry.Policy
+		errs   []error
+		reason retry.Reason
+		runs   int
+	}{
+		{"success at once", nil, policy, nil, retry.ReasonSuccess, 1},
+		{"success after retries", nil, policy, []error{errRefused, errRefused}, retry.ReasonSuccess, 3},
+		{"exhausted", nil, policy, []error{errRefused, errRefused, errRefused}, retry.ReasonExhausted, 3},
+		{"an error without a text", nil, policy, []error{errors.New("")}, retry.ReasonSuccess, 2},
+		{"not retryable", nil, with(func(p *retry.Policy) { p.NonRetryable = true }), []error{errRefused}, retry.ReasonNonRetryable, 1},
+		{"permanent", nil, policy, []error{errRefused, retry.Permanent(errRefused)}, retry.ReasonPermanent, 2},
+		{"rejected", nil, with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), []error{errRefused}, retry.ReasonRejected, 1},
+		{"retry after too long", nil, policy, []error{retry.After(time.Hour, errRefused)}, retry.ReasonRetryAfter, 1},
+		{"elapsed", nil, with(func(p *retry.Policy) { p.MaxElapsed = 400 * time.Millisecond }), []error{errRefused, errRefused}, retry.ReasonElapsed, 2},
+		{"budget", nil, with(func(p *retry.Policy) { p.Budget = empty }), []error{errRefused}, retry.ReasonBudget, 1},
+		{"invalid, failed", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), []error{errRefused}, retry.ReasonInvalid, 1},
+		{"invalid, succeeded", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonInvalid, 1},
+		{"canceled before", ended, policy, nil, retry.ReasonCanceled, 0},
+		{"invalid, and canceled before", ended, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonInvalid, 0},
+		{"unlimited", nil, with(func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), []error{errRefused, errRefused, errRefused}, retry.ReasonSuccess, 4},
+		{"no jitter", nil, with(func(p *retry.Policy) { p.Jitter = nil }), []error{errRefused}, retry.ReasonSuccess, 2},
+		{"a hint, no jitter", nil, with(func(p *retry.Policy) { p.Jitter = nil }), []error{retry.After(time.Second, errRefused)}, retry.ReasonSuccess, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ctx := row.ctx
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			calls := replay(t, logOf(t, ctx, row.policy, failing(row.errs...)))
+			require.Len(t, calls, 1)
+			c := calls[0]
+			assert.Equal(t, row.reason, c.Reason)
+			assert.Len(t, c.Attempts, row.runs)
+			assert.Equal(t, row.policy.EffectiveMax(), c.Max)
+			assert.Equal(t, row.reason == retry.ReasonInvalid, c.Fault != nil)
+			assert.NoError(t, c.Check(row.policy))
+			for i, a := range c.Attempts {
+				assert.Equal(t, i+1, a.Number)
+				assert.True(t, a.Finished)
+				assert.Equal(t, 30*time.Millisecond, a.Took)
+				assert.Equal(t, i+1 < row.runs, a.Scheduled)
+				if i < len(row.errs) {
+					assert.EqualError(t, a.Err, row.errs[i].Error())
+				}
+				if i > 0 {
+					assert.Equal(t, a.Started, c.Attempts[i-1].Due, "it starts when it was due")
+				}
+			}
+		})
+	}
+}
+
+func TestReplayDeadlineAndCancelInTheSleep(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		end    func(context.Context) (context.Context, context.CancelFunc)
+		reason retry.Reason
+	}{
+		{"deadline ahead", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 100*time.Millisecond)
+		}, retry.ReasonDeadline},
+		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(100*time.Millisecond, cancel)
+			return ctx, cancel
+		}, retry.ReasonCanceled},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := row.end(context.Background())
+				defer cancel()
+				var recorder retrylog.Recorder
+				p := policy
+				p.OnEvent = recorder.OnEvent
+				require.Error(t, retry.Do(ctx, p, failing(errRefused, errRefused)))
+
+				calls, err := retrylog.Replay(recorder.Records())
+				require.NoError(t, err)
+				assert.Equal(t, row.reason, calls[0].Reason)
+				assert.Equal(t, row.reason == retry.ReasonCanceled, calls[0].Attempts[0].Scheduled)
+				assert.Zero(t, calls[0].Waited(), "the sleep was not slept")
+				assert.NoError(t, calls[0].Check(policy))
+			})
+		})
+	}
+}
+
+func TestReplayALoopThatIsLeft(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		assign error
+		reason retry.Reason
+	}{
+		{"with an error", errRefused, retry.ReasonLeft},
+		{"without", nil, retry.ReasonSuccess},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var recorder retrylog.Recorder
+			p := policy
+			p.OnEvent = recorder.OnEvent
+			var err error
+			for range retry.Loop(context.Background(), p, &err) {
+				err = row.assign
+				break
+			}
+			calls, replayed := retrylog.Replay(recorder.Records())
+			require.NoError(t, replayed)
+			assert.Equal(t, row.reason, calls[0].Reason)
+			assert.NoError(t, calls[0].Check(policy))
+		})
+	}
+}
+
+func TestReplayInterleavedCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := retrylog.NewWriter(&log)
+		p := policy
+		p.Source = nil
+		p.OnEvent = w.OnEvent
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				ctx := retrylog.WithKey(context.Background(), fmt.Sprint(i))
+				_ = retry.Do(ctx, p, failing(errRefused, errRefused, errRefused))
+			})
+		}
+		wg.Wait()
+		calls := replay(t, log.String())
+		require.Len(t, calls, 50)
+		for _, c := range calls {
+			assert.Equal(t, retry.ReasonExhausted, c.Reason)
+			assert.Len(t, c.Records, 9)
+			assert.NoError(t, c.Check(p))
+			assert.Equal(t, c.Attempts[0].Delay+c.Attempts[1].Delay, c.Waited())
+		}
+	})
+}
+
+// A log that is cut off anywhere is read up to there, and says so; what is
+// there replays, and one call at most is without a reason.
+func TestCutOffAnywhere(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing()) + logOf(t, context.Background(), policy, failing(errRefused))
+	for cut := range len(log) {
+		records, err := retrylog.Read(strings.NewReader(log[:cut]))
+		lines := strings.Count(log[:cut], "\n")
+		rest := log[strings.LastIndex(log[:cut], "\n")+1 : cut]
+		whole := json.Valid([]byte(rest)) // but for its end of line
+		if rest == "" || whole {
+			require.NoError(t, err, "cut at %d", cut)
+		} else {
+			require.ErrorIs(t, err, retrylog.ErrCutOff)
+			require.ErrorContains(t, err, fmt.Sprintf("line %d", lines+1))
+		}
+		if whole {
+			lines++
+		}
+		require.Len(t, records, lines)
+		calls, err := retrylog.Replay(records)
+		require.NoError(t, err)
+		for i, c := range calls {
+			if c.Reason == 0 {
+				require.Equal(t, len(calls)-1, i)
+			}
+		}
+	}
+}
+
+// A process that died leaves a call without a reason, and the next one may
+// have its key.
+func TestReplayGoesOnAfterACrash(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing(errRefused, errRefused, errRefused))
+	lines := strings.SplitAfter(log, "\n")
+	for crash := 1; crash < len(lines)-1; crash++ {
+		calls := replay(t, strings.Join(lines[:crash], "")+log)
+		require.Len(t, calls, 2)
+		assert.Zero(t, calls[0].Reason)
+		assert.NoError(t, calls[0].Check(policy))
+		assert.Equal(t, retry.ReasonExhausted, calls[1].Reason)
+	}
+}
+
+func TestPanicLeavesACallWithoutAReason(t *testing.T) {
+	var recorder retrylog.Recorder
+	p := policy
+	p.OnEvent = recorder.OnEvent
+	assert.Panics(t, func() { _ = retry.Do(context.Background(), p, func(context.Context) error { panic("boom") }) })
+	calls, err := retrylog.Replay(recorder.Records())
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	assert.Zero(t, calls[0].Reason)
+	assert.False(t, calls[0].Attempts[0].Finished)
+}
+
+// The log of a call with three attempts, changed so that it cannot have
+// happened.
+func TestReplayRejects(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	without := func(n int) string {
+		return strings.Join(append(append([]string{}, lines[:n-1]...), lines[n:]...), "\n")
+	}
+	edit := func(n int, old, new string) string {
+		require.Contains(t, lines[n-1], old)
+		changed := append([]string{}, lines...)
+		changed[n-1] = strings.Replace(changed[n-1], old, new, 1)
+		return strings.Join(changed, "\n")
+	}
+	for _, row := range []struct {
+		name, log string
+		line      int
+		says      string
+	}{
+		{"no start", without(1), 1, "it belongs to no call that has begun"},
+		{"no finish", without(2), 2, "it follows attempt 1 of 3 started"},
+		{"no schedule", without(3), 3, "it follows attempt 1 failed"},
+		{"no second start", without(4), 4, "it follows attempt 1 is retried"},
+		{"an event after the stop", log + lines[8], 10, "it belongs to no call that has begun"},
+		{"another max", edit(5, `"max":3`, `"max":4`), 5, "its max is 4, that of its call 3"},
+		{"another attempt", edit(5, `"attempt":2`, `"attempt":3`), 5, "it is of attempt 3, and attempt 2 is next"},
+		{"an attempt left out", edit(4, `"attempt":2`, `"attempt":3`), 4, "it is of attempt 3, and attempt 2 is next"},
+		{"time runs backwards", edit(2, `"elapsed":"30ms"`, `"elapsed":"-1ms"`), 2, "-1ms have elapsed, and 0s before"},
+		{"it began too early", edit(4, `"elapsed":"249`, `"elapsed":"248`), 4, "it was due 1ms later"},
+		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
+		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "its delay is -219"},
+		{"sooner than the server asked", edit(3, `"seed":"42"`, `"hint":"1s","seed":"42"`), 3, "its hint 1s"},
+		{"success of a failure", edit(9, "attempts_exhausted", "success"), 9, "the attempt failed: connection refused"},
+		{"failure of a success", edit(8, `"err":"connection refused",`, ``), 9, "the attempt did not fail"},
+		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is no reason to stop`},
+		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is no reason to stop`},
+		{"exhausted in a sleep", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only its context ends a call between two attempts"},
+		{"exhausted before it began", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
+		{"no kind", `{"key":"k","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`, 1, "an event without a kind"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			records, err := retrylog.Read(strings.NewReader(row.log))
+			require.NoError(t, err)
+			_, err = retrylog.Replay(records)
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), fmt.Sprintf("retrylog: line %d: ", row.line))
+			assert.Contains(t, err.Error(), row.says)
+			assert.NotContains(t, err.Error(), "WithKey", "it has a key")
+		})
+	}
+	t.Run("beyond max", func(t *testing.T) {
+		two := policy
+		two.MaxAttempts = 4
+		long := logOf(t, context.Background(), two, failing(errRefused, errRefused, errRefused, errRefused))
+		records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(long, `"max":4`, `"max":3`)))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		require.ErrorContains(t, err, "retrylog: line 10: attempt 4 of 3 started cannot have happened: its max is 3")
+	})
+	t.Run("two calls at once without keys", func(t *testing.T) {
+		one := strings.Split(logOf(t, context.Background(), policy, failing(errRefused)), "\n")
+		mixed := []string{one[0], one[0], one[1], one[1]}
+		records, err := retrylog.Read(strings.NewReader(strings.Join(mixed, "\n")))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		require.ErrorContains(t, err, "line 4")
+		require.ErrorContains(t, err, "see WithKey")
+	})
+	t.Run("records that were not read count from 1", func(t *testing.T) {
+		_, err := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Kind: retry.AttemptFinished, Attempt: 1}}})
+		require.ErrorContains(t, err, "line 1")
+	})
+}
+
+func TestReadRejects(t *testing.T) {
+	good := `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`
+	for _, row := range []struct{ name, log, says string }{
+		{"no JSON", "nonsense\n" + good, "line 1"},
+		{"after an empty line", good + "\n\nnonsense\n" + good, "line 3"},
+		{"unknown kind", good + "\n" + strings.Replace(good, "attempt_started", "begun", 1) + "\n", `"begun" is no EventKind`},
+		{"unknown reason", `{"kind":"stopped","reason":"bored"}` + "\n", `"bored" is no Reason`},
+		{"a bare number for a duration", strings.Replace(good, `"max":3`, `"max":3,"elapsed":5`, 1) + "\n", "line 1"},
+		{"a key that is no text", `{"key":5}` + "\n", "line 1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := retrylog.Read(strings.NewReader(row.log))
+			require.ErrorContains(t, err, "retrylog: line")
+			require.ErrorContains(t, err, row.says)
+			require.NotErrorIs(t, err, retrylog.ErrCutOff)
+		})
+	}
+	t.Run("a reader that fails", func(t *testing.T) {
+		records, err := retrylog.Read(io.MultiReader(strings.NewReader(good+"\n"), iotest.ErrReader(errRefused)))
+		require.ErrorIs(t, err, errRefused)
+		require.Len(t, records, 1)
+	})
+	t.Run("nothing", func(t *testing.T) {
+		records, err := retrylog.Read(strings.NewReader(""))
+		require.NoError(t, err)
+		require.Empty(t, records)
+	})
+}
+
+func TestCheckFindsAnotherPolicy(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing(errRefused, errRefused, errRefused))
+	call := replay(t, log)[0]
+	for _, row := range []struct {
+		name   string
+		change func(*retry.Policy)
+		says   string
+	}{
+		{"another limit", func(p *retry.Policy) { p.MaxAttempts = 4 }, "line 1: max is 3, and the policy says 4"},
+		{"another base", func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 100 * time.Millisecond} }, "line 3: attempt 1 is retried in 219.325191ms"},
+		{"another jitter", func(p *retry.Policy) { p.Jitter = retry.Proportional(0.1) }, "line 3"},
+		{"no jitter", func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 200ms"},
+		{"a lower cap", func(p *retry.Policy) { p.MaxDelay = 300 * time.Millisecond }, "line 6"},
+		{"a bound on time", func(p *retry.Policy) { p.MaxElapsed = 300 * time.Millisecond }, "line 6: attempt 2 is retried in"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := policy
+			row.change(&p)
+			assert.ErrorContains(t, call.Check(p), row.says)
+		})
+	}
+	t.Run("another seed", func(t *testing.T) {
+		records, err := retrylog.Read(strings.NewReader(strings.Replace(log, `"seed":"42"`, `"seed":"43"`, 1)))
+		require.NoError(t, err)
+		calls, err := retrylog.Replay(records)
+		require.NoError(t, err)
+		assert.ErrorContains(t, calls[0].Check(policy), "line 3")
+	})
+	t.Run("a stop that the policy does not say", func(t *testing.T) {
+		for _, reason := range []string{"not_retryable", "elapsed", "budget_exhausted", "invalid"} {
+			records, err := retrylog.Read(strings.NewReader(strings.Replace(log, "attempts_exhausted", reason, 1)))
+			require.NoError(t, err)
+			calls, err := retrylog.Replay(records)
+			require.NoError(t, err)
+			assert.ErrorContains(t, calls[0].Check(policy), "line 9", reason)
+		}
+	})
+}
+
+type brokenWriter struct{ after int }
+
+func (b *brokenWriter) Write(p []byte) (int, error) {
+	if b.after--; b.after < 0 {
+		return 0, errRefused
+	}
+	return len(p), nil
+}
+
+func TestWriterKeepsItsFirstError(t *testing.T) {
+	broken := &brokenWriter{after: 2}
+	w := retrylog.NewWriter(broken)
+	p := policy
+	p.Backoff, p.OnEvent = nil, w.OnEvent
+	require.Error(t, retry.Do(context.Background(), p, func(context.Context) error { return errRefused }))
+	assert.EqualError(t, w.Err(), "retrylog: connection refused")
+	assert.Equal(t, -1, broken.after, "nothing is written after an error")
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	for _, key := range []string{"", "17", `"{}`, "a\nb"} {
+		record := retrylog.Record{Key: key, Event: retry.Event{Kind: retry.Stopped, Time: time.Unix(7, 0).UTC(), Attempt: 1, Max: 2, Reason: retry.ReasonLeft}}
+		data, err := json.Marshal(record)
+		require.NoError(t, err)
+		var back retrylog.Record
+		require.NoError(t, json.Unmarshal(data, &back))
+		assert.Equal(t, record, back)
+	}
+	_, err := json.Marshal(retrylog.Record{Event: retry.Event{Kind: 99}})
+	assert.Error(t, err)
+}
+
+func FuzzReadAndReplay(f *testing.F) {
+	f.Add([]byte(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}` + "\n" + `{"kind":"stopped"}`))
+	f.Add([]byte(`{"key":"a","kind":"stopped","attempt":0,"max":-1,"reason":"canceled"}`))
+	f.Fuzz(func(t *testing.T, log []byte) {
+		records, _ := retrylog.Read(bytes.NewReader(log))
+		calls, _ := retrylog.Replay(records)
+		for _, c := range calls {
+			_ = c.Check(policy)
+			_ = c.Waited()
+		}
+		_ = retrylog.Explain(records)
+	})
+}
+
+func TestSlogGolden(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		errs []error
+		want string
+	}{
+		{"gives up", []error{errRefused, retry.After(time.Second, errRefused), errRefused}, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
+level=INFO msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
+level=WARN msg="retry scheduled" key=17 attempt=1 max=3 elapsed_ms=30 delay_ms=219.325191 due=2000-01-01T00:00:00.249Z
+level=DEBUG msg="attempt started" key=17 attempt=2 max=3 elapsed_ms=249.325191
+level=INFO msg="attempt failed" key=17 attempt=2 max=3 elapsed_ms=279.325191 took_ms=30 err="connection refused"
+level=WARN msg="retry scheduled" key=17 attempt=2 max=3 elapsed_ms=279.325191 delay_ms=1063.964157 due=2000-01-01T00:00:01.343Z hint_ms=1000
+level=DEBUG msg="attempt started" key=17 attempt=3 max=3 elapsed_ms=1343.289348
+level=INFO msg="attempt failed" key=17 attempt=3 max=3 elapsed_ms=1373.289348 took_ms=30 err="connection refused"
+level=ERROR msg="gave up" key=17 attempt=3 max=3 elapsed_ms=1373.289348 reason=attempts_exhausted
+`},
+		{"succeeds after retries", []error{errRefused}, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
+level=INFO msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
+level=WARN msg="retry scheduled" key=17 attempt=1 max=3 elapsed_ms=30 delay_ms=219.325191 due=2000-01-01T00:00:00.249Z
+level=DEBUG msg="attempt started" key=17 attempt=2 max=3 elapsed_ms=249.325191
+level=DEBUG msg="attempt succeeded" key=17 attempt=2 max=3 elapsed_ms=279.325191 took_ms=30
+level=INFO msg="succeeded after retries" key=17 attempt=2 max=3 elapsed_ms=279.325191 reason=success
+`},
+		{"succeeds at once", nil, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
+level=DEBUG msg="attempt succeeded" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30
+level=DEBUG msg=succeeded key=17 attempt=1 max=3 elapsed_ms=30 reason=success
+`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var out bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}}))
+			synctest.Test(t, func(t *testing.T) {
+				p := policy
+				p.OnEvent = retrylog.Slog(logger)
+				_ = retry.Do(retrylog.WithKey(context.Background(), "17"), p, failing(row.errs...))
+			})
+			assert.Equal(t, row.want, out.String())
+		})
+	}
+}
+
+func TestSlogInvalidPolicyAndNoKey(t *testing.T) {
+	var out bytes.Buffer
+	p := retry.Policy{MaxAttempts: -2, OnEvent: retrylog.Slog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn})))}
+	require.NoError(t, retry.Do(context.Background(), p, failing()))
+	assert.Contains(t, out.String(), `level=ERROR msg="gave up" attempt=1 max=1`)
+	assert.Contains(t, out.String(), `reason=invalid err="invalid policy: MaxAttempts is -2`)
+	assert.NotContains(t, out.String(), "key=")
+}
+
+func TestSlogNilIsTheDefaultLogger(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	p := retry.Policy{OnEvent: retrylog.Slog(nil)}
+	require.Error(t, retry.Do(context.Background(), p, failing(errRefused)))
+	assert.Contains(t, out.String(), "gave up")
+}
