@@ -1,0 +1,123 @@
+package retrysql_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+)
+
+// What the databases make of these is tested in the module sqltest.
+func TestEligible(t *testing.T) {
+	all := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable"}
+	const fresh, retryable = "(COALESCE(attempts, 0) <= 0", "COALESCE(retryable, TRUE) AND "
+	for _, row := range []struct {
+		name    string
+		policy  retry.Policy
+		columns retrysql.Columns
+		want    string
+	}{
+		{"a limit", retry.Policy{MaxAttempts: 5}, all,
+			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
+		{"retries", retry.Policy{MaxRetries: 4}, all,
+			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
+		{"no limit set", retry.Policy{}, all,
+			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE attempts < 1 END)"},
+		{"no limit set, capped", retry.Policy{AttemptCap: 10}, all,
+			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 1 END)"},
+		{"unlimited", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, all,
+			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE TRUE END)"},
+		{"unlimited, capped", retry.Policy{MaxAttempts: retry.Unlimited, AttemptCap: 10}, all,
+			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 10 END)"},
+		{"not retryable", retry.Policy{MaxAttempts: 5, NonRetryable: true}, all, fresh + ")"},
+		{"jobs without a limit", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", Retryable: "retryable"},
+			fresh + " OR " + retryable + "attempts < 5)"},
+		{"jobs that all are retryable", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"},
+			fresh + " OR CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
+		{"attempts alone", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "j.tries"},
+			"(COALESCE(j.tries, 0) <= 0 OR j.tries < 5)"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got, err := retrysql.Eligible(row.policy, row.columns)
+			require.NoError(t, err)
+			assert.Equal(t, row.want, got)
+		})
+	}
+}
+
+func TestEligibleInvalidPolicy(t *testing.T) {
+	sql, err := retrysql.Eligible(retry.Policy{MaxAttempts: -2}, retrysql.Columns{Attempts: "attempts"})
+	assert.Empty(t, sql)
+	assert.EqualError(t, err, "retrysql: Eligible: "+retry.Policy{MaxAttempts: -2}.Validate().Error())
+}
+
+func TestEligibleNames(t *testing.T) {
+	for _, name := range []string{
+		"attempts", "Attempts", "_attempts", "a1", "A_1", "jobs.attempts", "queue.jobs.attempts", "`attempts`", "`maxAttempts`", "`jobs`.`order`",
+		`jobs."maxAttempts"`, `"Jobs"."maxAttempts"`, `public."Jobs"."maxAttempts"`, "jobs.`order`", "`null`", `jobs."user"`, "jobs.user", "rowid", "nullable",
+	} {
+		sql, err := retrysql.Eligible(retry.Policy{MaxAttempts: 2}, retrysql.Columns{Attempts: name, MaxAttempts: name, Retryable: name})
+		if assert.NoError(t, err, name) {
+			assert.Equal(t, 7, strings.Count(sql, name), sql)
+		}
+	}
+
+	bad := []string{
+		" ", " attempts", "attempts ", "attempts\n", "max attempts", "max-attempts", "max+1", "1", "1e5", "0x1F", "1st", "'attempts'", "?", "$1", ":n", "@n",
+		`"attempts"`, `"maxAttempts"`, `jobs."max""Attempts"`, `jobs."max Attempts"`, `jobs."maxAttempts`, `jobs.maxAttempts"`, `jobs.""`, `jobs."a\"`,
+		"`max``Attempts`", "`max Attempts`", "``", "`", "`attempts", "`attempts\"", "[attempts]",
+		".attempts", "jobs.", "jobs..attempts", "jobs.*", "*", "count(*)", "attempts--", "attempts/**/", "attempts) OR (1=1", "attempts; DROP TABLE jobs", "a\x00b", "versuché", "ａttempts",
+		"null", "NULL", "True", "false", "user", "USER", "current_user", "Current_Date", "localtime", "utc_timestamp", "session_user", "system_user",
+		strings.Repeat("(", 100000),
+	}
+	for _, name := range bad {
+		for field, columns := range map[string]retrysql.Columns{
+			"Attempts":    {Attempts: name, MaxAttempts: "b", Retryable: "c"},
+			"MaxAttempts": {Attempts: "a", MaxAttempts: name, Retryable: "c"},
+			"Retryable":   {Attempts: "a", MaxAttempts: "b", Retryable: name},
+		} {
+			// A policy that does not read the column refuses the name too.
+			for _, p := range []retry.Policy{{MaxAttempts: 2}, {NonRetryable: true}} {
+				sql, err := retrysql.Eligible(p, columns)
+				assert.Empty(t, sql, name)
+				assert.ErrorContains(t, err, "retrysql: Eligible: Columns."+field+": ", name)
+				assert.ErrorContains(t, err, "is no column: write a name", name)
+				assert.NotContains(t, err.Error(), "\n")
+			}
+		}
+	}
+
+	sql, err := retrysql.Eligible(retry.Policy{}, retrysql.Columns{MaxAttempts: "max_attempts"})
+	assert.Empty(t, sql)
+	assert.EqualError(t, err, "retrysql: Eligible: Columns.Attempts is empty: write the column that counts a job's executions")
+}
+
+// Whatever the name, the expression holds it as a name or not at all.
+func FuzzEligible(f *testing.F) {
+	f.Add("attempts", "max_attempts", "retryable", 5, 10)
+	f.Add("jobs.\"a\"", "`b`", "", -1, 0)
+	f.Add("a) OR (1=1", "\"b\"", "null", 0, math.MaxInt)
+	f.Fuzz(func(t *testing.T, attempts, max, retryable string, limit, limitCap int) {
+		sql, err := retrysql.Eligible(retry.Policy{MaxAttempts: limit, AttemptCap: limitCap}, retrysql.Columns{Attempts: attempts, MaxAttempts: max, Retryable: retryable})
+		if err != nil {
+			assert.Empty(t, sql)
+			assert.True(t, strings.HasPrefix(err.Error(), "retrysql: Eligible: "), err)
+			assert.NotContains(t, err.Error(), "\n")
+			return
+		}
+		for _, name := range []string{attempts, max, retryable} {
+			assert.NotContains(t, name, " ")
+			assert.Empty(t, strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.`\""))
+			assert.Zero(t, strings.Count(name, "`")%2, name)
+			assert.Zero(t, strings.Count(name, `"`)%2, name)
+		}
+		assert.Equal(t, strings.Count(sql, "("), strings.Count(sql, ")"))
+		assert.NotContains(t, sql, "--")
+	})
+}

@@ -1,0 +1,514 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sqlitedriver "modernc.org/sqlite"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+)
+
+// transient is the RetryIf for all three databases: only PostgreSQL's drivers
+// have an SQLSTATE to ask for.
+func transient(err error) bool {
+	var busy *sqlitedriver.Error
+	switch {
+	case retrysql.Transient(err), errors.Is(err, mysql.ErrInvalidConn):
+		return true
+	case errors.As(err, &busy):
+		return busy.Code()&0xff == 5 // SQLITE_BUSY
+	default:
+		return slices.Contains([]uint64{1213, 1205, 1020}, mySQLNumber(err))
+	}
+}
+
+// mySQLNumber is the recipe of the package's example.
+func mySQLNumber(err error) uint64 {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
+			if n := v.FieldByName("Number"); n.CanUint() {
+				return n.Uint()
+			}
+		}
+	}
+	return 0
+}
+
+func state(t *testing.T, err error) string {
+	t.Helper()
+	var e *pgconn.PgError
+	require.ErrorAs(t, err, &e)
+	return e.SQLState()
+}
+
+// move is one statement of a transfer.
+func move(ctx context.Context, tx *sql.Tx, table string, id, amount int) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET balance = balance + %d WHERE id = %d", table, amount, id))
+	return err
+}
+
+// both runs two calls at once and waits for them.
+func both(t *testing.T, one, other func() error) {
+	var wg sync.WaitGroup
+	wg.Go(func() { assert.NoError(t, one()) })
+	wg.Go(func() { assert.NoError(t, other()) })
+	wg.Wait()
+}
+
+// Two transfers that lock the same two rows in opposite order: the database
+// ends one of them, which runs again, and both commit.
+func TestDeadlock(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		open  func(*testing.T) *sql.DB
+		check func(*testing.T, error)
+	}{
+		{"postgres", postgres, func(t *testing.T, err error) {
+			assert.Equal(t, "40P01", state(t, err))
+			assert.True(t, retrysql.Transient(err))
+		}},
+		{"mariadb", mariadb, func(t *testing.T, err error) {
+			assert.Equal(t, uint64(1213), mySQLNumber(err))
+			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			db := row.open(t)
+			name := accounts(t, db)
+			ctx, met, oneDone, otherDone := within(t), meetingOf(2), make(chan struct{}), make(chan struct{})
+			var happened record
+			p := happened.policy()
+			p.RetryIf = transient
+			transfer := func(from, to, amount int, mine, others chan struct{}) func() error {
+				run := 0
+				return func() error {
+					defer close(mine)
+					return retrysql.Tx(ctx, db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
+						// At once, the second run might meet the same lock.
+						if run++; run > 1 {
+							if err := await(ctx, others); err != nil {
+								return err
+							}
+						}
+						if err := move(ctx, tx, name, from, -amount); err != nil {
+							return err
+						}
+						if err := met.wait(ctx); err != nil {
+							return err
+						}
+						return move(ctx, tx, name, to, amount)
+					})
+				}
+			}
+			both(t, transfer(1, 2, 30, oneDone, otherDone), transfer(2, 1, 10, otherDone, oneDone))
+
+			assert.Equal(t, 80, number(t, db, "SELECT balance FROM "+name+" WHERE id = 1"))
+			assert.Equal(t, 120, number(t, db, "SELECT balance FROM "+name+" WHERE id = 2"))
+			assert.Equal(t, 3, happened.runs)
+			if assert.Len(t, happened.failures, 1) {
+				row.check(t, happened.failures[0])
+			}
+		})
+	}
+}
+
+// Two transfers that read the same balance and write what they make of it. The
+// one that comes later must read again.
+func TestLostUpdate(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		open  func(*testing.T) *sql.DB
+		opts  *sql.TxOptions
+		check func(*testing.T, error)
+	}{
+		{"postgres", postgres, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, func(t *testing.T, err error) {
+			assert.Equal(t, "40001", state(t, err))
+		}},
+		// InnoDB lets an update be lost, unless it is told not to.
+		{"mariadb", func(t *testing.T) *sql.DB {
+			config := mariadbConfig(t)
+			config.Params = map[string]string{"innodb_snapshot_isolation": "ON"}
+			return openMariadb(t, config)
+		}, nil, func(t *testing.T, err error) {
+			assert.Equal(t, uint64(1020), mySQLNumber(err))
+			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
+		}},
+		{"sqlite", sqlite, nil, func(t *testing.T, err error) {
+			var busy *sqlitedriver.Error
+			require.ErrorAs(t, err, &busy)
+			assert.Equal(t, 517, busy.Code()) // SQLITE_BUSY_SNAPSHOT
+			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			db := row.open(t)
+			name := accounts(t, db)
+			ctx, met, firstDone := within(t), meetingOf(2), make(chan struct{})
+			var first, second record
+			add := func(happened *record, amount int, turn <-chan struct{}) error {
+				p := happened.policy()
+				p.RetryIf = transient
+				return retrysql.Tx(ctx, db, row.opts, p, func(ctx context.Context, tx *sql.Tx) error {
+					var balance int
+					if err := tx.QueryRowContext(ctx, "SELECT balance FROM "+name+" WHERE id = 1").Scan(&balance); err != nil {
+						return err
+					}
+					if err := errors.Join(met.wait(ctx), await(ctx, turn)); err != nil {
+						return err
+					}
+					_, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET balance = %d WHERE id = 1", name, balance+amount))
+					return err
+				})
+			}
+			both(t, func() error {
+				defer close(firstDone)
+				return add(&first, 1, met.all)
+			}, func() error { return add(&second, 10, firstDone) })
+
+			assert.Equal(t, 111, number(t, db, "SELECT balance FROM "+name+" WHERE id = 1"))
+			assert.Equal(t, 1, first.runs)
+			assert.Equal(t, 2, second.runs)
+			if assert.Len(t, second.failures, 1) {
+				row.check(t, second.failures[0])
+			}
+		})
+	}
+}
+
+// Two serializable transactions that each read what the other writes: the
+// database finds out when the second one commits.
+func TestSerializationFailureAtCommit(t *testing.T) {
+	t.Parallel()
+	db := postgres(t)
+	name := accounts(t, db)
+	ctx, haveRead, haveWritten, firstDone := within(t), meetingOf(2), meetingOf(2), make(chan struct{})
+	var first, second record
+	// Each takes 150 from one account if both together hold enough for it.
+	withdraw := func(happened *record, id int, turn <-chan struct{}) error {
+		return retrysql.Tx(ctx, db, &sql.TxOptions{Isolation: sql.LevelSerializable}, happened.policy(), func(ctx context.Context, tx *sql.Tx) error {
+			var sum int
+			if err := tx.QueryRowContext(ctx, "SELECT SUM(balance) FROM "+name).Scan(&sum); err != nil {
+				return err
+			}
+			if err := haveRead.wait(ctx); err != nil {
+				return err
+			}
+			if sum >= 150 {
+				if err := move(ctx, tx, name, id, -150); err != nil {
+					return err
+				}
+			}
+			return errors.Join(haveWritten.wait(ctx), await(ctx, turn))
+		})
+	}
+	both(t, func() error {
+		defer close(firstDone)
+		return withdraw(&first, 1, haveWritten.all)
+	}, func() error { return withdraw(&second, 2, firstDone) })
+
+	assert.Equal(t, 50, number(t, db, "SELECT SUM(balance) FROM "+name), "the second one must see what the first one took")
+	assert.Equal(t, 1, first.runs)
+	assert.Equal(t, 2, second.runs)
+	if assert.Len(t, second.failures, 1) {
+		assert.Equal(t, "40001", state(t, second.failures[0]))
+		assert.ErrorContains(t, second.failures[0], "retrysql: commit: ")
+	}
+}
+
+// Somebody ends the session in the middle of the first transaction.
+func TestTerminatedInTheMiddle(t *testing.T) {
+	for _, row := range []struct {
+		name, id, end string
+		open          func(*testing.T) *sql.DB
+	}{
+		{"postgres", "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d, 10000)", postgres},
+		{"mariadb", "SELECT CONNECTION_ID()", "KILL %d", mariadb},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			db := row.open(t)
+			name := accounts(t, db)
+			ctx := within(t)
+			var happened record
+			p := happened.policy()
+			p.RetryIf = transient
+			ended := false
+			err := retrysql.Tx(ctx, db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
+				if err := move(ctx, tx, name, 1, -10); err != nil {
+					return err
+				}
+				if !ended {
+					ended = true
+					var id int
+					require.NoError(t, tx.QueryRowContext(ctx, row.id).Scan(&id))
+					exec(t, db, fmt.Sprintf(row.end, id))
+				}
+				return move(ctx, tx, name, 2, 10)
+			})
+			require.NoError(t, err)
+			assert.Equal(t, 90, number(t, db, "SELECT balance FROM "+name+" WHERE id = 1"))
+			assert.Equal(t, 110, number(t, db, "SELECT balance FROM "+name+" WHERE id = 2"))
+			assert.Equal(t, 2, happened.runs)
+			assert.Len(t, happened.failures, 1)
+		})
+	}
+}
+
+// The connection is cut at the COMMIT of the first transaction, before the
+// server has it or after it has answered. Nobody can tell the two apart from
+// the error, so neither runs again.
+func TestConnectionLostAtCommit(t *testing.T) {
+	for _, server := range []struct {
+		name    string
+		open    func(*testing.T) *sql.DB
+		through func(*testing.T, cut) *sql.DB
+	}{
+		{"postgres", postgres, postgresThrough}, {"mariadb", mariadb, mariadbThrough},
+	} {
+		for _, row := range []struct {
+			name    string
+			cut     cut
+			balance int
+		}{
+			{"before the server has it", cut{at: "COMMIT"}, 100},
+			{"after the server has answered", cut{at: "COMMIT", afterAnswer: true}, 90},
+		} {
+			t.Run(server.name+"/"+row.name, func(t *testing.T) {
+				t.Parallel()
+				db := server.open(t)
+				name := accounts(t, db)
+				var happened record
+				p := happened.policy()
+				p.RetryIf = func(error) bool { return true }
+				err := retrysql.Tx(within(t), server.through(t, row.cut), nil, p, func(ctx context.Context, tx *sql.Tx) error {
+					return move(ctx, tx, name, 1, -10)
+				})
+				var unknown *retrysql.UnknownCommitError
+				require.ErrorAs(t, err, &unknown)
+				assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+				assert.Equal(t, 1, happened.runs)
+				assert.Equal(t, row.balance, number(t, db, "SELECT balance FROM "+name+" WHERE id = 1"))
+			})
+		}
+	}
+}
+
+// Cut anywhere else, the transaction was rolled back and runs again.
+func TestConnectionLostBeforeCommit(t *testing.T) {
+	for _, server := range []struct {
+		name    string
+		open    func(*testing.T) *sql.DB
+		through func(*testing.T, cut) *sql.DB
+	}{
+		{"postgres", postgres, postgresThrough}, {"mariadb", mariadb, mariadbThrough},
+	} {
+		for _, afterAnswer := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/after the answer %t", server.name, afterAnswer), func(t *testing.T) {
+				t.Parallel()
+				db := server.open(t)
+				name := accounts(t, db)
+				var happened record
+				p := happened.policy()
+				p.RetryIf = transient
+				err := retrysql.Tx(within(t), server.through(t, cut{at: "UPDATE", afterAnswer: afterAnswer}), nil, p, func(ctx context.Context, tx *sql.Tx) error {
+					return move(ctx, tx, name, 1, -10)
+				})
+				require.NoError(t, err)
+				assert.Equal(t, 2, happened.runs)
+				assert.Equal(t, 90, number(t, db, "SELECT balance FROM "+name+" WHERE id = 1"))
+			})
+		}
+	}
+}
+
+func postgresThrough(t *testing.T, c cut) *sql.DB {
+	config := postgresConfig(t)
+	config.TLSConfig, config.Fallbacks = nil, nil
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
+	proxy := startProxy(t, c, network, address)
+	config.Host, config.Port = proxy.IP.String(), uint16(proxy.Port)
+	return openPostgres(t, config)
+}
+
+func mariadbThrough(t *testing.T, c cut) *sql.DB {
+	config := mariadbConfig(t)
+	proxy := startProxy(t, c, config.Net, config.Addr)
+	config.Net, config.Addr = "tcp", proxy.String()
+	return openMariadb(t, config)
+}
+
+// A statement takes longer than its context allows, in the first execution.
+func TestTimeout(t *testing.T) {
+	const forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT MAX(i) FROM n"
+	for _, row := range []struct {
+		name, sleep string
+		open        func(*testing.T) *sql.DB
+	}{
+		{"postgres", "SELECT 1 FROM pg_sleep(10)", postgres},
+		{"mariadb", "SELECT SLEEP(2)", mariadb}, // until then the server keeps the locks
+		{"sqlite", forever, sqlite},
+	} {
+		for _, whose := range []string{"the attempt's", "the function's"} {
+			t.Run(row.name+"/"+whose, func(t *testing.T) {
+				t.Parallel()
+				db := row.open(t)
+				name := accounts(t, db)
+				var happened record
+				p := happened.policy()
+				p.RetryIf, p.Backoff = transient, retry.Fixed(10*time.Millisecond) // database/sql rolls back in the background
+				if whose == "the attempt's" {
+					p.AttemptTimeout = time.Second // which a busy machine may need more than once
+				}
+				slow := true
+				err := retrysql.Tx(within(t), db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
+					if err := move(ctx, tx, name, 1, -10); err != nil || !slow {
+						return err
+					}
+					slow = false
+					if whose == "the function's" {
+						var cancel func()
+						ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+						defer cancel()
+					}
+					var n int
+					return tx.QueryRowContext(ctx, row.sleep).Scan(&n)
+				})
+				require.NoError(t, err)
+				require.NotEmpty(t, happened.failures)
+				assert.ErrorContains(t, happened.failures[0], "retrysql: timed out and rolled back: ")
+				assert.Equal(t, 90, number(t, db, "SELECT balance FROM "+name+" WHERE id = 1"))
+			})
+		}
+	}
+}
+
+// What PostgreSQL and its driver really return.
+func TestVerdictsOfPostgres(t *testing.T) {
+	db := postgres(t)
+	name := accounts(t, db)
+	exec(t, db, "CREATE FUNCTION "+name+"_deferred() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not today''; END'")
+	t.Cleanup(func() {
+		_, err := db.ExecContext(context.Background(), "DROP FUNCTION "+name+"_deferred CASCADE")
+		require.NoError(t, err)
+	})
+	exec(t, db, "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON "+name+" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "+name+"_deferred()")
+	locked, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, locked.Rollback()) }()
+	require.NoError(t, move(t.Context(), locked, name, 2, 1))
+
+	for _, row := range []struct {
+		name, query string
+		state       string
+		reason      retry.Reason
+	}{
+		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", "23505", retry.ReasonRejected},
+		{"division by zero", "SELECT 1/0", "22012", retry.ReasonRejected},
+		{"no such table", "SELECT * FROM " + name + "_", "42P01", retry.ReasonRejected},
+		{"a row that somebody has locked", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", "55P03", retry.ReasonExhausted},
+		{"statement_timeout", "SET LOCAL statement_timeout = 1; SELECT pg_sleep(10)", "57014", retry.ReasonRejected},
+		{"at commit, a deferred trigger", "INSERT INTO " + name + " VALUES (3, 0)", "P0001", retry.ReasonRejected},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, row.query)
+				return err
+			})
+			assert.Equal(t, row.state, state(t, err))
+			assert.Equal(t, row.reason, retry.ReasonOf(err), "%v", err)
+			var unknown *retrysql.UnknownCommitError
+			assert.False(t, errors.As(err, &unknown))
+		})
+	}
+
+	t.Run("no such database", func(t *testing.T) {
+		config := postgresConfig(t)
+		config.Database = name
+		db := stdlib.OpenDB(*config)
+		defer db.Close()
+		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, nothing)
+		assert.Equal(t, "3D000", state(t, err))
+		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), "%v", err)
+	})
+
+	// pgx says that the COMMIT was answered by ROLLBACK, but has no SQLSTATE
+	// for it: the function has to return what its statements fail with.
+	t.Run("an error that the function swallows", func(t *testing.T) {
+		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, func(ctx context.Context, tx *sql.Tx) error {
+			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
+			return nil
+		})
+		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+		assert.ErrorContains(t, err, "commit unexpectedly resulted in rollback")
+	})
+}
+
+// What MariaDB and its driver really return.
+func TestVerdictsOfMariadb(t *testing.T) {
+	db := mariadb(t)
+	name := accounts(t, db)
+	locked, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, locked.Rollback()) }()
+	require.NoError(t, move(t.Context(), locked, name, 2, 1))
+
+	for _, row := range []struct {
+		name, query string
+		number      uint64
+		reason      retry.Reason
+	}{
+		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", 1062, retry.ReasonRejected},
+		{"no such table", "SELECT * FROM " + name + "_", 1146, retry.ReasonRejected},
+		{"a row that somebody has locked", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", 1205, retry.ReasonExhausted},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2, RetryIf: transient}, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, row.query)
+				return err
+			})
+			var failed *retry.Error
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, row.number, mySQLNumber(failed.Err))
+			assert.Equal(t, row.reason, failed.Reason, "%v", err)
+		})
+	}
+}
+
+func nothing(context.Context, *sql.Tx) error { return nil }
+
+// Nobody listens: both drivers say so in a way that needs no recipe.
+func TestNobodyListens(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().(*net.TCPAddr)
+	require.NoError(t, listener.Close())
+
+	pg := postgresConfig(t)
+	pg.Host, pg.Port, pg.TLSConfig, pg.Fallbacks = address.IP.String(), uint16(address.Port), nil, nil
+	my := mariadbConfig(t)
+	my.Net, my.Addr = "tcp", address.String()
+	connector, err := mysql.NewConnector(my)
+	require.NoError(t, err)
+	for name, db := range map[string]*sql.DB{"postgres": stdlib.OpenDB(*pg), "mariadb": sql.OpenDB(connector)} {
+		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, nothing)
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), "%s: %v", name, err)
+		require.NoError(t, db.Close())
+	}
+}

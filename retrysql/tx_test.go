@@ -1,0 +1,550 @@
+package retrysql_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+)
+
+// write is a transaction of one statement.
+func write(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "write")
+	return err
+}
+
+// Each scene is one transaction; there are three attempts.
+func TestTx(t *testing.T) {
+	refusal := errors.New("the server does not answer")
+	once := []string{"begin", "write", "commit"}
+	rolledBack := []string{"begin", "write", "rollback"}
+	for _, row := range []struct {
+		name    string
+		scenes  []scene
+		retryIf func(error) bool
+		fn      func(context.Context, *sql.Tx) error // nil: write
+		want    retry.Reason
+		asked   []string
+		is      []error // what errors.Is finds
+		unknown bool
+		text    string
+	}{
+		{
+			name: "commits", want: retry.ReasonSuccess, asked: once,
+		},
+		{
+			name: "begin fails for now", scenes: []scene{{begin: fails(errShutdown)}},
+			want: retry.ReasonSuccess, asked: append([]string{"begin"}, once...),
+		},
+		{
+			name: "begin fails for good", scenes: []scene{{begin: fails(errUnique)}},
+			want: retry.ReasonRejected, asked: []string{"begin"}, is: []error{errUnique},
+			text: "retry: rejected after 1 attempt: retrysql: begin: duplicate key (SQLSTATE 23505)",
+		},
+		{
+			name: "database/sql tries a bad connection three times by itself", scenes: []scene{{begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}},
+			want: retry.ReasonSuccess, asked: append([]string{"begin", "begin", "begin"}, once...),
+		},
+		{
+			name: "a deadlock runs all of it again", scenes: []scene{{exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}},
+			want: retry.ReasonSuccess, asked: append(append(rolledBack[:3:3], rolledBack...), once...),
+		},
+		{
+			name: "a deadlock every time", scenes: []scene{{exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}},
+			want: retry.ReasonExhausted, asked: append(append(rolledBack[:3:3], rolledBack...), rolledBack...), is: []error{errDeadlock},
+			text: "retry: attempts exhausted after 3 attempts: deadlock detected (SQLSTATE 40P01)",
+		},
+		{
+			name: "a connection lost in the middle", scenes: []scene{{exec: fails(io.ErrUnexpectedEOF), rollback: fails(driver.ErrBadConn)}},
+			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
+		},
+		{
+			name: "an error of the server that is final", scenes: []scene{{exec: fails(errUnique)}},
+			want: retry.ReasonRejected, asked: rolledBack, is: []error{errUnique},
+		},
+		{
+			name: "an error of the program", fn: func(context.Context, *sql.Tx) error { return errOpaque },
+			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque},
+		},
+		{
+			name: "a permanent error", fn: func(context.Context, *sql.Tx) error { return retry.Permanent(errDeadlock) },
+			want: retry.ReasonPermanent, asked: []string{"begin", "rollback"}, is: []error{errDeadlock},
+		},
+		{
+			name: "a permanent error whose rollback fails", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return retry.Permanent(errOpaque) },
+			want: retry.ReasonPermanent, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
+		},
+
+		// The rollback.
+		{
+			name: "a rollback that fails is reported", scenes: []scene{{exec: fails(errUnique), rollback: fails(refusal)}},
+			want: retry.ReasonRejected, asked: rolledBack, is: []error{errUnique, refusal},
+			text: "retry: rejected after 1 attempt: duplicate key (SQLSTATE 23505); rollback: the server does not answer",
+		},
+		{
+			name: "a rollback that fails for now decides nothing", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
+			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
+		},
+		{
+			name: "a rollback that takes too long decides nothing", scenes: []scene{{rollback: fails(context.DeadlineExceeded)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
+			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque, context.DeadlineExceeded},
+		},
+		{
+			name: "a timeout whose rollback fails too", scenes: []scene{{exec: fails(context.DeadlineExceeded), rollback: fails(driver.ErrBadConn)}},
+			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
+		},
+		{
+			name: "a rollback that fails for good decides nothing", scenes: []scene{{exec: fails(errDeadlock), rollback: fails(errUnique)}},
+			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
+		},
+
+		// The commit.
+		{
+			name: "a serialization failure at commit", scenes: []scene{{commit: fails(errSerialization)}},
+			want: retry.ReasonSuccess, asked: append(once[:3:3], once...),
+		},
+		{
+			name: "a serialization failure at every commit", scenes: []scene{{commit: fails(errSerialization)}, {commit: fails(errSerialization)}, {commit: fails(errSerialization)}},
+			want: retry.ReasonExhausted, asked: append(append(once[:3:3], once...), once...), is: []error{errSerialization},
+			text: "retry: attempts exhausted after 3 attempts: retrysql: commit: could not serialize access (SQLSTATE 40001)",
+		},
+		{
+			name: "a deferred constraint", scenes: []scene{{commit: fails(errUnique)}},
+			want: retry.ReasonRejected, asked: once, is: []error{errUnique},
+		},
+		{
+			name: "a commit that was not sent, says the driver", scenes: []scene{{commit: fails(&unsentError{safe: true})}},
+			want: retry.ReasonPermanent, asked: once, unknown: true,
+		},
+		{
+			name: "a connection lost at commit", scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}},
+			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{io.ErrUnexpectedEOF},
+			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: unexpected EOF",
+		},
+		{
+			name: "a bad connection at commit", scenes: []scene{{commit: fails(driver.ErrBadConn)}},
+			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{driver.ErrBadConn},
+		},
+		{
+			name: "08007 at commit", scenes: []scene{{commit: fails(errResolution)}},
+			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errResolution},
+		},
+		{
+			name: "40003 at commit", scenes: []scene{{commit: fails(&stateError{"40003", "completion unknown"})}},
+			want: retry.ReasonPermanent, asked: once, unknown: true,
+		},
+		{
+			name: "a shutdown at commit", scenes: []scene{{commit: fails(errShutdown)}},
+			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errShutdown},
+		},
+		{
+			name: "an error without a state at commit", scenes: []scene{{commit: fails(errOpaque)}},
+			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errOpaque},
+		},
+		{
+			name: "no RetryIf is asked about an unknown commit", scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}}, retryIf: func(error) bool { return true },
+			want: retry.ReasonPermanent, asked: once, unknown: true,
+		},
+
+		// A RetryIf decides alone.
+		{
+			name: "a RetryIf that says yes", scenes: []scene{{exec: fails(errOpaque)}}, retryIf: func(error) bool { return true },
+			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
+		},
+		{
+			name: "a RetryIf that says no", scenes: []scene{{exec: fails(errDeadlock)}}, retryIf: func(error) bool { return false },
+			want: retry.ReasonRejected, asked: rolledBack, is: []error{errDeadlock},
+		},
+		{
+			name: "a RetryIf that adds to Transient", scenes: []scene{{exec: fails(errOpaque)}, {exec: fails(errDeadlock)}},
+			retryIf: func(err error) bool { return retrysql.Transient(err) || errors.Is(err, errOpaque) },
+			want:    retry.ReasonSuccess, asked: append(append(rolledBack[:3:3], rolledBack...), once...),
+		},
+		{
+			name: "a RetryIf that adds to Transient sees a commit too", scenes: []scene{{commit: fails(errUnique)}},
+			retryIf: func(err error) bool { return retrysql.Transient(err) || errors.Is(err, errUnique) },
+			want:    retry.ReasonSuccess, asked: append(once[:3:3], once...),
+		},
+
+		// A function that ends the transaction itself may have committed it.
+		{
+			name: "the function commits", fn: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, retryIf: func(error) bool { return true },
+			want: retry.ReasonPermanent, asked: []string{"begin", "commit"}, unknown: true, is: []error{sql.ErrTxDone},
+			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: sql: transaction has already been committed or rolled back by the function: leave both to Tx",
+		},
+		{
+			name: "the function commits and fails", fn: func(_ context.Context, tx *sql.Tx) error { return errors.Join(errDeadlock, tx.Commit()) }, retryIf: func(error) bool { return true },
+			want: retry.ReasonPermanent, asked: []string{"begin", "commit"}, unknown: true, is: []error{sql.ErrTxDone, errDeadlock},
+		},
+		{
+			name: "the function rolls back and fails", fn: func(_ context.Context, tx *sql.Tx) error { return errors.Join(errDeadlock, tx.Rollback()) },
+			want: retry.ReasonPermanent, asked: []string{"begin", "rollback"}, unknown: true, is: []error{sql.ErrTxDone, errDeadlock},
+			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: deadlock detected (SQLSTATE 40P01); rollback: sql: transaction has already been committed or rolled back by the function: leave both to Tx",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			db, server := open(t, row.scenes...)
+			if row.fn == nil {
+				row.fn = write
+			}
+			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3, RetryIf: row.retryIf}, row.fn)
+			assert.Equal(t, row.want, retry.ReasonOf(err), "%v", err)
+			assert.Equal(t, row.asked, server.asked())
+			for _, want := range row.is {
+				assert.ErrorIs(t, err, want)
+			}
+			var unknown *retrysql.UnknownCommitError
+			assert.Equal(t, row.unknown, errors.As(err, &unknown), "%v", err)
+			if row.text != "" {
+				assert.EqualError(t, err, row.text)
+			}
+		})
+	}
+}
+
+// Permanent reaches the loops around Tx: no retry brings it back by accident.
+func TestUnknownCommitIsFinalForEveryLoopAround(t *testing.T) {
+	db, server := open(t, scene{commit: fails(io.ErrUnexpectedEOF)})
+	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 5}, func(ctx context.Context) error {
+		err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 5}, write)
+		return fmt.Errorf("transfer: %w", err)
+	})
+	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+	assert.Equal(t, []string{"begin", "write", "commit"}, server.asked())
+}
+
+func TestTxPassesItsOptions(t *testing.T) {
+	db := sql.OpenDB(optionsConnector{t})
+	defer closeDB(t, db)
+	opts := &sql.TxOptions{Isolation: sql.LevelSerializable, ReadOnly: true}
+	require.NoError(t, retrysql.Tx(t.Context(), db, opts, retry.Policy{}, write))
+}
+
+type optionsConnector struct{ t *testing.T }
+
+func (c optionsConnector) Driver() driver.Driver { return nil }
+func (c optionsConnector) Connect(context.Context) (driver.Conn, error) {
+	return &optionsConn{&conn{server: &server{}}, c.t}, nil
+}
+
+type optionsConn struct {
+	*conn
+	t *testing.T
+}
+
+func (c *optionsConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	assert.Equal(c.t, driver.TxOptions{Isolation: driver.IsolationLevel(sql.LevelSerializable), ReadOnly: true}, opts)
+	return c.conn.BeginTx(ctx, opts)
+}
+
+// What the policy says holds as it does for Do: delays, events, limits.
+func TestTxGoesThroughDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, server := open(t, scene{exec: fails(errDeadlock)}, scene{commit: fails(errSerialization)})
+		var events []string
+		p := retry.Policy{
+			MaxAttempts: 4, Backoff: retry.Linear(100 * time.Millisecond),
+			OnEvent: func(_ context.Context, e retry.Event) {
+				events = append(events, fmt.Sprint(e.Kind, " ", e.Attempt, " ", e.Delay, " ", e.Err, " ", e.Reason))
+			},
+		}
+		start := time.Now()
+		require.NoError(t, retrysql.Tx(t.Context(), db, nil, p, write))
+		assert.Equal(t, 300*time.Millisecond, time.Since(start))
+		assert.Equal(t, []string{
+			"attempt_started 1 0s <nil> ",
+			"attempt_finished 1 0s deadlock detected (SQLSTATE 40P01) ",
+			"retry_scheduled 1 100ms <nil> ",
+			"attempt_started 2 0s <nil> ",
+			"attempt_finished 2 0s retrysql: commit: could not serialize access (SQLSTATE 40001) ",
+			"retry_scheduled 2 200ms <nil> ",
+			"attempt_started 3 0s <nil> ",
+			"attempt_finished 3 0s <nil> ",
+			"stopped 3 0s <nil> success",
+		}, events)
+		assert.Equal(t, []string{"begin", "write", "rollback", "begin", "write", "commit", "begin", "write", "commit"}, server.asked())
+	})
+}
+
+func TestTxOnceWithoutALimit(t *testing.T) {
+	db, server := open(t, scene{exec: fails(errDeadlock)})
+	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{}, write)
+	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
+}
+
+func TestTxInvalidPolicyRunsOnce(t *testing.T) {
+	db, server := open(t, scene{exec: fails(errDeadlock)})
+	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: -2}, write)
+	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
+	assert.ErrorIs(t, err, errDeadlock)
+	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
+}
+
+func TestTxBadArguments(t *testing.T) {
+	const text = "retry: permanent error after 1 attempt: retrysql: Tx needs a database and a function, and one of them is nil"
+	db, server := open(t)
+	assert.EqualError(t, retrysql.Tx(t.Context(), nil, nil, retry.Default(), write), text)
+	assert.EqualError(t, retrysql.Tx(t.Context(), db, nil, retry.Default(), nil), text)
+	var none context.Context
+	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(retrysql.Tx(none, db, nil, retry.Default(), write)))
+	assert.Empty(t, server.asked())
+}
+
+func TestTxPanicRollsBackAndPassesThrough(t *testing.T) {
+	for _, rollback := range []step{nil, fails(errOpaque)} {
+		db, server := open(t, scene{rollback: rollback})
+		assert.PanicsWithValue(t, "boom", func() {
+			_ = retrysql.Tx(t.Context(), db, nil, retry.Default(), func(context.Context, *sql.Tx) error { panic("boom") })
+		})
+		assert.Equal(t, []string{"begin", "rollback"}, server.asked())
+	}
+}
+
+func TestTxGoexitRollsBack(t *testing.T) {
+	db, server := open(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = retrysql.Tx(t.Context(), db, nil, retry.Default(), func(context.Context, *sql.Tx) error {
+			runtime.Goexit()
+			return nil
+		})
+	}()
+	<-done
+	assert.Equal(t, []string{"begin", "rollback"}, server.asked())
+}
+
+// The error of a driver may panic when it is asked what it is, wherever it
+// comes from. The transaction ends, nothing runs again, and what is returned
+// can be printed.
+func TestTxDriverErrorPanics(t *testing.T) {
+	type source struct {
+		name    string
+		scene   func(error) scene
+		fn      func(error) func(context.Context, *sql.Tx) error
+		asked   []string
+		unknown bool
+		is      error
+	}
+	returns := func(err error) func(context.Context, *sql.Tx) error {
+		return func(context.Context, *sql.Tx) error { return err }
+	}
+	writes := func(error) func(context.Context, *sql.Tx) error { return write }
+	none := func(error) scene { return scene{} }
+	sources := []source{
+		{name: "begin", scene: func(err error) scene { return scene{begin: fails(err)} }, fn: writes, asked: []string{"begin"}},
+		{name: "function", scene: none, fn: returns, asked: []string{"begin", "rollback"}},
+		{name: "rollback", scene: func(err error) scene { return scene{rollback: fails(err)} }, fn: func(error) func(context.Context, *sql.Tx) error { return returns(errOpaque) }, asked: []string{"begin", "rollback"}, is: errOpaque},
+		{name: "commit", scene: func(err error) scene { return scene{commit: fails(err)} }, fn: writes, asked: []string{"begin", "write", "commit"}, unknown: true},
+	}
+	for _, source := range sources {
+		for _, method := range panickers {
+			if source.name != "function" && (method == "Is" || method == "Unwrap") {
+				continue // database/sql calls errors.Is before it returns, and panics itself
+			}
+			t.Run(source.name+"/"+method, func(t *testing.T) {
+				failure := panicker{method}
+				db, server := open(t, source.scene(failure))
+				err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, source.fn(failure))
+				require.Error(t, err)
+				assert.Contains(t, err.Error(), "retrysql: an error of type retrysql_test.panicker panics in a method of its own: bug in "+method)
+				assert.Equal(t, source.asked, server.asked())
+				var unknown *retrysql.UnknownCommitError
+				assert.Equal(t, source.unknown, errors.As(err, &unknown))
+				if source.is != nil {
+					assert.ErrorIs(t, err, source.is)
+				} else {
+					assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+				}
+			})
+		}
+	}
+
+	db, server := open(t)
+	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns((*stateError)(nil)))
+	assert.ErrorContains(t, err, "retrysql: an error of type *retrysql_test.stateError panics in a method of its own: runtime error: invalid memory address")
+
+	// What only Do asks for.
+	err = retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns(errors.Join(errDeadlock, hintPanicker{})))
+	assert.ErrorContains(t, err, "retrysql: an error of type *errors.joinError panics in a method of its own: bug in RetryAfter")
+	assert.Equal(t, []string{"begin", "rollback", "begin", "rollback"}, server.asked())
+}
+
+// AttemptTimeout ends the first execution wherever that hangs; the second one
+// commits.
+func TestTxAttemptTimeout(t *testing.T) {
+	late := func(err error) step {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			return err
+		}
+	}
+	for _, row := range []struct {
+		name  string
+		first scene
+		text  string
+	}{
+		{"in begin", scene{begin: hangs}, "retrysql: timed out and rolled back: retrysql: begin: context deadline exceeded"},
+		{"in a statement", scene{exec: hangs}, "retrysql: timed out and rolled back: context deadline exceeded"},
+		{"in a statement that the server cancels", scene{exec: late(&stateError{"57014", "canceling statement"})}, "retrysql: timed out and rolled back: canceling statement (SQLSTATE 57014)"},
+		{"in a statement whose error says nothing", scene{exec: late(errors.New("interrupted"))}, "retrysql: timed out and rolled back: interrupted"},
+		{"in a function that does not look", scene{exec: late(nil)}, "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db, server := open(t, row.first)
+				var failures []string
+				p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: time.Minute}
+				p.OnEvent = func(_ context.Context, e retry.Event) {
+					if e.Kind == retry.AttemptFinished && e.Err != nil {
+						failures = append(failures, e.Err.Error())
+						assert.True(t, retrysql.Transient(e.Err))
+					}
+				}
+				start := time.Now()
+				require.NoError(t, retrysql.Tx(t.Context(), db, nil, p, write))
+				assert.Equal(t, time.Minute+time.Second, time.Since(start))
+				assert.Equal(t, []string{row.text}, failures)
+				asked := server.asked()
+				assert.Equal(t, []string{"begin", "write", "commit"}, asked[len(asked)-3:])
+				assert.NotContains(t, asked[:len(asked)-3], "commit")
+			})
+		})
+	}
+}
+
+func TestTxAttemptTimeoutLeavesPermanentErrorsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, _ := open(t)
+		p := retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}
+		err := retrysql.Tx(t.Context(), db, nil, p, func(ctx context.Context, _ *sql.Tx) error {
+			<-ctx.Done()
+			return retry.Permanent(errOpaque)
+		})
+		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, errOpaque)
+	})
+}
+
+// A driver that heeds the context in COMMIT cuts it off, and nobody knows.
+func TestTxAttemptTimeoutInCommitIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, server := open(t, scene{commit: hangs})
+		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}, write)
+		var unknown *retrysql.UnknownCommitError
+		assert.ErrorAs(t, err, &unknown)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, []string{"begin", "write", "commit"}, server.asked())
+	})
+}
+
+// A deadline of the function's own is not the caller's: it is a timeout.
+func TestTxOwnDeadlineOfTheFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, server := open(t, scene{exec: hangs})
+		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, func(ctx context.Context, tx *sql.Tx) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			return write(ctx, tx)
+		})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"begin", "write", "rollback", "begin", "write", "commit"}, server.asked())
+	})
+}
+
+// Never the caller's own context.
+func TestTxCallersContext(t *testing.T) {
+	gone := errors.New("the client has gone")
+	for _, row := range []struct {
+		name  string
+		scene scene
+		fn    func(cancel func()) func(context.Context, *sql.Tx) error
+		asked []string
+	}{
+		{"ended before", scene{}, nil, nil},
+		{"ends in begin", scene{begin: hangs}, func(cancel func()) func(context.Context, *sql.Tx) error { return write }, []string{"begin"}},
+		{"ends in a statement", scene{exec: hangs}, func(cancel func()) func(context.Context, *sql.Tx) error { return write }, []string{"begin", "write", "rollback"}},
+		{"ends in the function, which does not look", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
+			return func(context.Context, *sql.Tx) error {
+				cancel()
+				return nil
+			}
+		}, []string{"begin", "rollback"}},
+		{"ends beside a deadlock", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
+			return func(context.Context, *sql.Tx) error {
+				cancel()
+				return errDeadlock
+			}
+		}, []string{"begin", "rollback"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db, server := open(t, row.scene)
+				ctx, cancelCause := context.WithCancelCause(t.Context())
+				cancel := func() { cancelCause(gone) }
+				if row.fn == nil {
+					cancel()
+					row.fn = func(func()) func(context.Context, *sql.Tx) error { return write }
+				} else {
+					time.AfterFunc(time.Minute, cancel)
+				}
+				err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 3, RetryIf: func(error) bool { return true }}, row.fn(cancel))
+				synctest.Wait()
+				assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.ErrorIs(t, err, gone)
+				assert.False(t, retrysql.Transient(err), "a loop around it must not go on either")
+				assert.Equal(t, row.asked, server.asked())
+				var unknown *retrysql.UnknownCommitError
+				assert.False(t, errors.As(err, &unknown))
+			})
+		})
+	}
+}
+
+func TestTxCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, server := open(t, scene{exec: hangs})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, write)
+		synctest.Wait()
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.False(t, retrysql.Transient(err), "a loop around it must not go on either")
+		assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
+	})
+}
+
+// Calls that share a policy and a database share nothing else.
+func TestTxConcurrently(t *testing.T) {
+	scenes := make([]scene, 50)
+	for i := range scenes {
+		scenes[i] = scene{exec: fails(errDeadlock)}
+	}
+	db, server := open(t, scenes...)
+	p := retry.Policy{MaxAttempts: 100}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { assert.NoError(t, retrysql.Tx(t.Context(), db, nil, p, write)) })
+	}
+	wg.Wait()
+	count := map[string]int{}
+	for _, what := range server.asked() {
+		count[what]++
+	}
+	assert.Equal(t, map[string]int{"begin": 100, "write": 100, "rollback": 50, "commit": 50}, count)
+}
