@@ -1,0 +1,330 @@
+package retrydialect_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrydialect"
+	"github.com/goretry/retry/retrytest"
+)
+
+// dialects has a new struct of each dialect, under the name of its rows in
+// testdata.
+var dialects = map[string]func() dialect{
+	"tasker":     func() dialect { return new(retrydialect.Tasker) },
+	"argyll":     func() dialect { return new(retrydialect.Argyll) },
+	"taskharbor": func() dialect { return new(retrydialect.TaskHarbor) },
+}
+
+type dialect interface {
+	Policy() (retry.Policy, error)
+	UnmarshalYAML(unmarshal func(any) error) error
+}
+
+// A row is a block and what becomes of it. The tests in yamltest read the same
+// rows.
+type row struct {
+	Name       string
+	JSON       json.RawMessage
+	Executions int      // -1: unlimited
+	From       int      // the attempt that the first of Delays follows; 0: 1
+	Delays     []string // the least, where there is jitter
+	Greatest   []string // with jitter
+	Lint       string
+	Error      string
+}
+
+func readRows(t testing.TB, name string) (rows []row) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &rows))
+	require.NotEmpty(t, rows)
+	return rows
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+// check compares what became of the row's block.
+func (r row) check(t *testing.T, p retry.Policy, err error) {
+	t.Helper()
+	if r.Error != "" {
+		require.EqualError(t, err, r.Error)
+		assert.Zero(t, p, "the policy of a faulty block calls once")
+		return
+	}
+	require.NoError(t, err)
+	require.NoError(t, p.Validate())
+	assert.Equal(t, r.Executions, p.EffectiveMax())
+	assert.Equal(t, r.Greatest != nil, p.Jitter != nil, "jitter is on only where the block has it")
+
+	decisions := []retrytest.Row{{Attempts: 0, Eligible: true}}
+	for i, least := range r.Delays {
+		greatest := least
+		if r.Greatest != nil {
+			greatest = r.Greatest[i]
+		}
+		decisions = append(decisions, retrytest.Row{
+			Attempts: max(1, r.From) + i, Eligible: true, Reason: retry.ReasonRetry,
+			Lo: duration(t, least), Hi: duration(t, greatest),
+		})
+	}
+	if r.Executions != retry.Unlimited {
+		decisions = append(decisions, retrytest.Row{Attempts: r.Executions, Eligible: false})
+	}
+	retrytest.Table(t, p, decisions)
+
+	if r.Lint == "" {
+		assert.Empty(t, p.Lint())
+	} else {
+		require.Len(t, p.Lint(), 1)
+		assert.Contains(t, p.Lint()[0], r.Lint)
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	for name, newDialect := range dialects {
+		for _, r := range readRows(t, name) {
+			t.Run(name+"/"+r.Name, func(t *testing.T) {
+				d := newDialect()
+				var p retry.Policy
+				err := json.Unmarshal(r.JSON, d)
+				if err == nil {
+					p, err = d.Policy()
+				}
+				r.check(t, p, err)
+
+				// A YAML library hands over the same values.
+				same := newDialect()
+				err = same.UnmarshalYAML(func(v any) error { return decodeNumbers(r.JSON, v) })
+				if err == nil {
+					assert.Equal(t, d, same)
+					p, err = same.Policy()
+				}
+				r.check(t, p, err)
+			})
+		}
+	}
+}
+
+func decodeNumbers(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(into)
+}
+
+func TestYAMLThatCannotBeRead(t *testing.T) {
+	for name, newDialect := range dialects {
+		d := newDialect()
+		err := d.UnmarshalYAML(func(any) error { return errors.New("yaml: unmarshal errors:\n  line 2: no such anchor") })
+		require.ErrorContains(t, err, ": yaml: unmarshal errors: line 2: no such anchor", name)
+		assert.Equal(t, newDialect(), d, name)
+	}
+}
+
+// The types that YAML libraries have for numbers.
+func TestYAMLNumbers(t *testing.T) {
+	for _, tc := range []struct {
+		value any
+		want  int
+		fault string
+	}{
+		{value: 3, want: 3},
+		{value: int64(3), want: 3},
+		{value: uint64(3), want: 3},
+		{value: uint64(math.MaxUint64), fault: "max_attempts is 18446744073709551615: write a whole number closer to 0"},
+		{value: 3.0, fault: "max_attempts is 3.0: write a whole number"},
+		{value: 1e20, fault: "max_attempts is 1e+20: write a whole number"},
+		{value: math.NaN(), fault: "max_attempts is NaN: write a whole number"},
+		{value: map[any]any{1: 2}, fault: "max_attempts is a mapping: write a whole number"},
+	} {
+		var d retrydialect.TaskHarbor
+		err := d.UnmarshalYAML(func(v any) error {
+			*v.(*map[string]any) = map[string]any{"max_attempts": tc.value, "multiplier": 4, "jitter": 0.5}
+			return nil
+		})
+		if tc.fault != "" {
+			require.ErrorContains(t, err, tc.fault)
+			continue
+		}
+		require.NoError(t, err, "%T", tc.value)
+		assert.Equal(t, tc.want, d.MaxAttempts, "%T", tc.value)
+		assert.Equal(t, 4.0, d.Multiplier)
+		assert.Equal(t, 0.5, d.Jitter)
+	}
+}
+
+func TestAKeyThatIsThereTwice(t *testing.T) {
+	for name, tc := range map[string]struct{ block, key string }{
+		"tasker":     {`{"max_attempts": 3, "retryable": true, "max_attempts": 3}`, "max_attempts"},
+		"argyll":     {`{"backoff": 1, "backoff": 2}`, "backoff"},
+		"taskharbor": {`{"jitter": 0, "jitter": null}`, "jitter"},
+	} {
+		d := dialects[name]()
+		err := json.Unmarshal([]byte(tc.block), d)
+		require.ErrorContains(t, err, ": "+tc.key+" is written twice: keep one", name)
+		assert.Equal(t, dialects[name](), d, "%s: the struct stays as it was", name)
+	}
+}
+
+func TestABlockWithAFaultChangesNothing(t *testing.T) {
+	five, tasker := 5, retrydialect.Tasker{}
+	tasker.MaxAttempts = &five
+	require.Error(t, json.Unmarshal([]byte(`{"max_attempts": 7, "backoff": "linear", "limit": 3}`), &tasker))
+	assert.Equal(t, retrydialect.Tasker{MaxAttempts: &five}, tasker)
+
+	argyll := retrydialect.Argyll{MaxRetries: 5}
+	require.Error(t, json.Unmarshal([]byte(`{"max_retries": 7, "backoff": "1s"}`), &argyll))
+	assert.Equal(t, retrydialect.Argyll{MaxRetries: 5}, argyll)
+
+	harbor := retrydialect.TaskHarbor{}
+	require.Error(t, json.Unmarshal([]byte(`{"max_attempts": 7, "jitter": "20%"}`), &harbor))
+	assert.Equal(t, retrydialect.TaskHarbor{}, harbor)
+}
+
+func TestBlocksThatAreNoJSON(t *testing.T) {
+	for name, newDialect := range dialects {
+		for _, text := range []string{"", "{", `{"jitter"`, `{"jitter": `, `{"jitter": 1`, `{"jitter": 1,`, "}", "{]"} {
+			d := newDialect().(json.Unmarshaler)
+			require.ErrorContains(t, d.UnmarshalJSON([]byte(text)), "retrydialect: ", "%s: %q", name, text)
+			assert.Equal(t, newDialect(), d, "%s: %q", name, text)
+		}
+	}
+}
+
+// A block over a block: a key that is left out leaves its field as it is.
+func TestABlockOverABlock(t *testing.T) {
+	var tasker retrydialect.Tasker
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 3, "backoff": "linear", "backoff_base_ms": 100}`), &tasker))
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 2, "backoff_base_ms": null}`), &tasker))
+	p, err := tasker.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{MaxAttempts: 2, Backoff: retry.Linear(100 * time.Millisecond)}, p)
+
+	var argyll retrydialect.Argyll
+	require.NoError(t, json.Unmarshal([]byte(`{"max_retries": 3, "backoff": 100, "backoff_type": "fixed"}`), &argyll))
+	require.NoError(t, json.Unmarshal([]byte(`{"init_backoff": 200}`), &argyll))
+	p, err = argyll.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(200 * time.Millisecond)}, p)
+
+	harbor := retrydialect.TaskHarbor{BaseDelay: time.Second}
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4}`), &harbor))
+	assert.Equal(t, retrydialect.TaskHarbor{BaseDelay: time.Second, MaxAttempts: 4}, harbor, "the defaults are for one that is zero")
+}
+
+func TestBlocksInsideAConfiguration(t *testing.T) {
+	var config struct {
+		Retry      retrydialect.Tasker      `json:"retry"`
+		WorkConfig *retrydialect.Argyll     `json:"work_config"`
+		Harbor     *retrydialect.TaskHarbor `json:"harbor"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(`{
+		"retry": {"max_attempts": 4}, "work_config": {"max_retries": 1}, "harbor": null
+	}`), &config))
+
+	p, err := config.Retry.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, 4, p.EffectiveMax())
+	p, err = config.WorkConfig.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, 2, p.EffectiveMax())
+	p, err = config.Harbor.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{NonRetryable: true}, p, "a null policy of TaskHarbor fails fast")
+
+	err = json.Unmarshal([]byte(`{"retry": {"max_attempt": 4}}`), &config)
+	require.ErrorContains(t, err, "unknown key max_attempt:")
+}
+
+func TestZeroValues(t *testing.T) {
+	p, err := retrydialect.Tasker{}.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second, Factor: 2}}, p)
+
+	p, err = retrydialect.Argyll{}.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{MaxAttempts: 1}, p)
+
+	p, err = new(retrydialect.TaskHarbor).Policy()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{}, p)
+}
+
+// What is decoded can be encoded and decoded again.
+func TestRoundTrip(t *testing.T) {
+	yes, three, zero := true, 3, int64(0)
+	for _, d := range []any{
+		&retrydialect.Tasker{},
+		&retrydialect.Tasker{Retryable: &yes, MaxAttempts: &three, Backoff: "none", BackoffBaseMS: &zero, MaxBackoffMS: &zero},
+		&retrydialect.Argyll{},
+		&retrydialect.Argyll{MaxRetries: -1, Backoff: 1, MaxBackoff: 2, BackoffType: "fixed", Parallelism: 3},
+		&retrydialect.TaskHarbor{},
+		&retrydialect.TaskHarbor{BaseDelay: math.MaxInt64, MaxDelay: math.MinInt64, Multiplier: 1.1, Jitter: 1e-300, MaxAttempts: math.MinInt},
+	} {
+		text, err := json.Marshal(d)
+		require.NoError(t, err)
+		var back any
+		switch d.(type) {
+		case *retrydialect.Tasker:
+			back = new(retrydialect.Tasker)
+		case *retrydialect.Argyll:
+			back = new(retrydialect.Argyll)
+		case *retrydialect.TaskHarbor:
+			back = new(retrydialect.TaskHarbor)
+		}
+		require.NoError(t, json.Unmarshal(text, back), "%s", text)
+		assert.Equal(t, d, back, "%s", text)
+		if h, ok := d.(*retrydialect.TaskHarbor); ok {
+			form, err := h.MarshalYAML()
+			require.NoError(t, err)
+			same, err := json.Marshal(form)
+			require.NoError(t, err)
+			assert.JSONEq(t, string(text), string(same), "YAML is written with the same keys")
+		}
+	}
+}
+
+// Whatever is read, a policy that comes out is sound, and one that does not
+// calls once.
+func FuzzBlocks(f *testing.F) {
+	for name := range dialects {
+		for _, r := range readRows(f, name) {
+			f.Add([]byte(r.JSON))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for name, newDialect := range dialects {
+			d := newDialect()
+			if err := json.Unmarshal(text, d); err != nil {
+				assert.Equal(t, newDialect(), d, "%s: %v", name, err)
+				continue
+			}
+			p, err := d.Policy()
+			if err != nil {
+				assert.Zero(t, p, name)
+				assert.NotContains(t, err.Error(), "\n", name)
+				continue
+			}
+			require.NoError(t, p.Validate(), name)
+			for attempt := range 3 {
+				assert.GreaterOrEqual(t, p.Next(retry.Attempt{Number: attempt, Seed: 1}).Delay, time.Duration(0), name)
+			}
+		}
+	})
+}

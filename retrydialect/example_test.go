@@ -1,0 +1,71 @@
+package retrydialect_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrydialect"
+)
+
+func ExampleTasker() {
+	var step struct {
+		Name  string              `json:"name"`
+		Retry retrydialect.Tasker `json:"retry"`
+	}
+	text := `{"name": "charge", "retry": {"max_attempts": 5, "backoff_base_ms": 5000, "max_backoff_ms": 30000}}`
+	if err := json.Unmarshal([]byte(text), &step); err != nil {
+		log.Fatal(err)
+	}
+	policy, err := step.Retry.Policy()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(policy)
+	fmt.Println(policy.Delays(-1))
+
+	err = json.Unmarshal([]byte(`{"name": "charge", "retry": {"max_attempt": 5}}`), &step)
+	fmt.Println(err)
+	// Output:
+	// 5 attempts, exponential 5s x2, at most 30s
+	// [5s 10s 20s 30s]
+	// retrydialect: Tasker: unknown key max_attempt: the keys are retryable, max_attempts, backoff, backoff_base_ms, max_backoff_ms
+}
+
+func ExampleArgyll() {
+	for _, work := range []retrydialect.Argyll{
+		{MaxRetries: 3, Backoff: 1000, MaxBackoff: 60000, BackoffType: "linear"},
+		{MaxRetries: -1, Backoff: 1000, MaxBackoff: 500, BackoffType: "linear"},
+	} {
+		policy, err := work.Policy()
+		fmt.Println(policy, err)
+	}
+	// Output:
+	// 4 attempts, linear 1s, at most 1m0s <nil>
+	// 1 attempt retrydialect: Argyll: max_backoff is 500: write at least the backoff, 1000, or 0 for no cap
+}
+
+// A worker has parameters, and each job may have a limit of its own.
+func ExampleTaskHarbor() {
+	parameters := retrydialect.DefaultTaskHarbor()
+	parameters.Jitter = 0.1
+	policy, err := parameters.Policy()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(policy)
+	for _, job := range []int{0, 5, 100} {
+		fmt.Println(job, "->", policy.ForJob(job).EffectiveMax())
+	}
+
+	var none *retrydialect.TaskHarbor
+	policy, err = none.Policy()
+	fmt.Println(policy.ForJob(5).Next(retry.Attempt{Number: 1}).Reason, err)
+	// Output:
+	// 25 attempts, exponential 200ms x2, at most 5s, ±10%
+	// 0 -> 25
+	// 5 -> 5
+	// 100 -> 25
+	// not_retryable <nil>
+}

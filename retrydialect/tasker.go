@@ -1,0 +1,111 @@
+package retrydialect
+
+import (
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// Tasker is the retry block of a step in Tasker:
+//
+//	retry:
+//	  retryable: true
+//	  max_attempts: 3
+//	  backoff: exponential
+//	  backoff_base_ms: 1000
+//	  max_backoff_ms: 30000
+//
+// A key that is left out or null has the default below, and so has a column of
+// a row that is NULL. The zero Tasker has every default: 3 attempts, 1s and
+// 2s apart.
+type Tasker struct {
+	Retryable     *bool  `json:"retryable,omitempty" yaml:"retryable,omitempty"`             // false: never run again after a failure; nil: true
+	MaxAttempts   *int   `json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`       // executions in all, at least 1; nil: 3
+	Backoff       string `json:"backoff,omitempty" yaml:"backoff,omitempty"`                 // none, linear, exponential or fibonacci; "": exponential
+	BackoffBaseMS *int64 `json:"backoff_base_ms,omitempty" yaml:"backoff_base_ms,omitempty"` // the first delay, 0 or above; nil: 1000
+	MaxBackoffMS  *int64 `json:"max_backoff_ms,omitempty" yaml:"max_backoff_ms,omitempty"`   // no delay is longer, above 0; nil: no cap
+}
+
+const taskerBackoffs = "none, linear, exponential or fibonacci"
+
+// UnmarshalJSON reads the block, see the package documentation.
+func (t *Tasker) UnmarshalJSON(data []byte) error { return t.read(jsonBlock(data)) }
+
+// UnmarshalYAML reads the block, see the package documentation.
+func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error { return t.read(yamlBlock(unmarshal)) }
+
+func (t *Tasker) read(b *block, err error) error {
+	const dialect = "Tasker"
+	if b == nil {
+		return unreadable(dialect, err)
+	}
+	b.leaveNull = true
+	next := *t
+	if is, ok := b.boolean("retryable"); ok {
+		next.Retryable = &is
+	}
+	if n, ok := b.count("max_attempts"); ok {
+		next.MaxAttempts = &n
+	}
+	if s, ok := b.text("backoff", taskerBackoffs); ok {
+		next.Backoff = s
+	}
+	if n, ok := b.whole("backoff_base_ms", 64); ok {
+		next.BackoffBaseMS = &n
+	}
+	if n, ok := b.whole("max_backoff_ms", 64); ok {
+		next.MaxBackoffMS = &n
+	}
+	if err := b.err(dialect); err != nil {
+		return err
+	}
+	*t = next
+	return nil
+}
+
+// Policy returns the policy that decides as Tasker does. The error names each
+// key whose value means nothing: max_attempts below 1, an unknown backoff, a
+// negative backoff_base_ms, a max_backoff_ms that is not above 0.
+func (t Tasker) Policy() (retry.Policy, error) {
+	var f faults
+	p := retry.Policy{MaxAttempts: 3, NonRetryable: t.Retryable != nil && !*t.Retryable}
+	switch {
+	case t.MaxAttempts != nil:
+		p.MaxAttempts = *t.MaxAttempts
+		if p.MaxAttempts < 1 {
+			f.add("max_attempts", p.MaxAttempts, "how often to execute in all, 1 or more")
+		}
+	case p.NonRetryable:
+		p.MaxAttempts = 0 // nobody wrote a limit, so Lint shall not speak of one
+	}
+
+	base := time.Second
+	if t.BackoffBaseMS != nil {
+		base = milliseconds(max(0, *t.BackoffBaseMS))
+		if *t.BackoffBaseMS < 0 {
+			f.add("backoff_base_ms", *t.BackoffBaseMS, "milliseconds, 0 for no delay or more")
+		}
+	}
+	switch t.Backoff {
+	case "none":
+	case "linear":
+		p.Backoff = retry.Linear(base)
+	case "exponential", "":
+		p.Backoff = retry.Exponential{Base: base, Factor: 2}
+	case "fibonacci":
+		p.Backoff = retry.Fibonacci(base)
+	default:
+		f.add("backoff", t.Backoff, taskerBackoffs)
+	}
+	if t.MaxBackoffMS != nil {
+		p.MaxDelay = milliseconds(max(0, *t.MaxBackoffMS))
+		if *t.MaxBackoffMS <= 0 {
+			f.add("max_backoff_ms", *t.MaxBackoffMS, "milliseconds, 1 or more, or leave it out for no cap")
+		}
+	}
+
+	if err := f.err("Tasker"); err != nil {
+		return retry.Policy{}, err
+	}
+	return p, nil
+}

@@ -1,0 +1,131 @@
+package retrydialect
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// TaskHarbor is the parameters of a retry policy in TaskHarbor, as they are
+// given to its NewExponentialBackoffPolicy and WithMaxAttempts:
+//
+//	{"base_delay": "200ms", "max_delay": "10s", "multiplier": 2, "jitter": 0.1, "max_attempts": 15}
+//
+// A number of zero or below is not set. The zero TaskHarbor sets nothing: it
+// has no delays, and executes once, or as often as a job says by itself (see
+// [retry.Policy.ForJob]). A nil one fails fast whatever the job says.
+//
+// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor], so that a
+// key which is left out has its default, 25 attempts among them.
+type TaskHarbor struct {
+	BaseDelay   time.Duration // the first delay; not set: no delay
+	MaxDelay    time.Duration // no delay is longer, jitter included; not set: no cap
+	Multiplier  float64       // each delay is this many times the one before, 1 or more; not set: 2
+	Jitter      float64       // the share of a delay by which it is moved either way, up to 1; not set: none
+	MaxAttempts int           // executions in all; not set: what the job says, else 1
+}
+
+// DefaultTaskHarbor returns what TaskHarbor takes where nothing is given: 25
+// attempts, 200ms x2, at most 5s, ±20 %.
+func DefaultTaskHarbor() TaskHarbor {
+	return TaskHarbor{
+		BaseDelay:   200 * time.Millisecond,
+		MaxDelay:    5 * time.Second,
+		Multiplier:  2,
+		Jitter:      0.2,
+		MaxAttempts: 25,
+	}
+}
+
+// UnmarshalJSON reads the parameters, see the package documentation.
+func (h *TaskHarbor) UnmarshalJSON(data []byte) error { return h.read(jsonBlock(data)) }
+
+// UnmarshalYAML reads the parameters, see the package documentation.
+func (h *TaskHarbor) UnmarshalYAML(unmarshal func(any) error) error {
+	return h.read(yamlBlock(unmarshal))
+}
+
+func (h *TaskHarbor) read(b *block, err error) error {
+	const dialect = "TaskHarbor"
+	if b == nil {
+		return unreadable(dialect, err)
+	}
+	next := *h
+	if next == (TaskHarbor{}) {
+		next = DefaultTaskHarbor()
+	}
+	if d, ok := b.duration("base_delay"); ok {
+		next.BaseDelay = d
+	}
+	if d, ok := b.duration("max_delay"); ok {
+		next.MaxDelay = d
+	}
+	if x, ok := b.number("multiplier"); ok {
+		next.Multiplier = x
+	}
+	if x, ok := b.number("jitter"); ok {
+		next.Jitter = x
+	}
+	if n, ok := b.count("max_attempts"); ok {
+		next.MaxAttempts = n
+	}
+	if err := b.err(dialect); err != nil {
+		return err
+	}
+	*h = next
+	return nil
+}
+
+// taskHarborText is a TaskHarbor as it is written: every number, for one that
+// is left out is not the same as one that is not set.
+type taskHarborText struct {
+	BaseDelay   string  `json:"base_delay" yaml:"base_delay"`
+	MaxDelay    string  `json:"max_delay" yaml:"max_delay"`
+	Multiplier  float64 `json:"multiplier" yaml:"multiplier"`
+	Jitter      float64 `json:"jitter" yaml:"jitter"`
+	MaxAttempts int     `json:"max_attempts" yaml:"max_attempts"`
+}
+
+func (h TaskHarbor) text() taskHarborText {
+	return taskHarborText{h.BaseDelay.String(), h.MaxDelay.String(), h.Multiplier, h.Jitter, h.MaxAttempts}
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (h TaskHarbor) MarshalJSON() ([]byte, error) { return json.Marshal(h.text()) }
+
+// MarshalYAML writes what UnmarshalYAML reads.
+func (h TaskHarbor) MarshalYAML() (any, error) { return h.text(), nil }
+
+// Policy returns the policy that decides as TaskHarbor does; a nil h fails
+// fast. The error names each key whose value means nothing: a multiplier
+// between 0 and 1 or that is not finite, a jitter above 1, a max_delay below
+// the base_delay.
+func (h *TaskHarbor) Policy() (retry.Policy, error) {
+	if h == nil {
+		return retry.Policy{NonRetryable: true}, nil
+	}
+	var f faults
+	if h.MaxDelay > 0 && h.MaxDelay < h.BaseDelay {
+		f.add("max_delay", h.MaxDelay, "at least the base_delay, "+show(h.BaseDelay)+", or 0s for no cap")
+	}
+	if !(h.Multiplier <= 0 || h.Multiplier >= 1 && h.Multiplier <= math.MaxFloat64) {
+		f.add("multiplier", h.Multiplier, "a finite number of 1 or more, or 0 for 2")
+	}
+	if !(h.Jitter <= 1) {
+		f.add("jitter", h.Jitter, "a share of at most 1, such as 0.2 for ±20 %, or 0 for none")
+	}
+	if err := f.err("TaskHarbor"); err != nil {
+		return retry.Policy{}, err
+	}
+
+	p := retry.Policy{MaxAttempts: max(0, h.MaxAttempts), MaxDelay: max(0, h.MaxDelay)}
+	if h.BaseDelay > 0 {
+		p.Backoff = retry.Exponential{Base: h.BaseDelay, Factor: max(0, h.Multiplier)}
+	}
+	if h.Jitter > 0 {
+		p.Jitter = retry.Proportional(h.Jitter)
+	}
+	return p, nil
+}

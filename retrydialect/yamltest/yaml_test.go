@@ -1,0 +1,226 @@
+// Package yamltest tests that the dialects read YAML as they read JSON. It is a
+// module of its own, for retrydialect needs no YAML library.
+package yamltest
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrydialect"
+	"github.com/goretry/retry/retrytest"
+)
+
+var dialects = map[string]func() dialect{
+	"tasker":     func() dialect { return new(retrydialect.Tasker) },
+	"argyll":     func() dialect { return new(retrydialect.Argyll) },
+	"taskharbor": func() dialect { return new(retrydialect.TaskHarbor) },
+}
+
+type dialect interface{ Policy() (retry.Policy, error) }
+
+type row struct {
+	Name       string
+	YAML       string
+	JSON       json.RawMessage
+	Executions int
+	From       int
+	Delays     []string
+	Greatest   []string
+	Lint       string
+	Error      string
+	YAMLError  string `json:"yaml_error"` // "": Error
+}
+
+// load decodes a block strictly, as a careful user does.
+func load(text string, into dialect) error {
+	d := yaml.NewDecoder(strings.NewReader(text))
+	d.KnownFields(true)
+	return d.Decode(into)
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return d
+}
+
+func TestBlocks(t *testing.T) {
+	for name, newDialect := range dialects {
+		text, err := os.ReadFile("../testdata/" + name + ".json")
+		require.NoError(t, err)
+		var rows []row
+		require.NoError(t, json.Unmarshal(text, &rows))
+		require.NotEmpty(t, rows)
+		for _, r := range rows {
+			// JSON is YAML, too.
+			for language, block := range map[string]string{"yaml": r.YAML, "json": string(r.JSON)} {
+				t.Run(name+"/"+r.Name+"/"+language, func(t *testing.T) {
+					d := newDialect()
+					var p retry.Policy
+					err := load(block, d)
+					if err == nil {
+						p, err = d.Policy()
+					}
+					if r.Error != "" {
+						want := r.Error
+						if r.YAMLError != "" {
+							want = r.YAMLError
+						}
+						require.EqualError(t, err, want)
+						return
+					}
+					require.NoError(t, err)
+
+					same := newDialect()
+					require.NoError(t, json.Unmarshal(r.JSON, same))
+					assert.Equal(t, same, d, "JSON gives the same")
+					r.check(t, p)
+				})
+			}
+		}
+	}
+}
+
+func (r row) check(t *testing.T, p retry.Policy) {
+	t.Helper()
+	assert.Equal(t, r.Executions, p.EffectiveMax())
+	var decisions []retrytest.Row
+	for i, least := range r.Delays {
+		greatest := least
+		if r.Greatest != nil {
+			greatest = r.Greatest[i]
+		}
+		decisions = append(decisions, retrytest.Row{
+			Attempts: max(1, r.From) + i, Eligible: true, Reason: retry.ReasonRetry,
+			Lo: duration(t, least), Hi: duration(t, greatest),
+		})
+	}
+	retrytest.Table(t, p, decisions)
+	if r.Lint != "" {
+		require.Len(t, p.Lint(), 1)
+		assert.Contains(t, p.Lint()[0], r.Lint)
+	}
+}
+
+func TestAKeyThatIsThereTwice(t *testing.T) {
+	for name, newDialect := range dialects {
+		err := load("max_attempts: 3\nmax_attempts: 4\n", newDialect())
+		require.ErrorContains(t, err, "max_attempts", name)
+		assert.NotContains(t, err.Error(), "\n", name)
+	}
+}
+
+func TestBlocksInsideAConfiguration(t *testing.T) {
+	var config struct {
+		Retry      retrydialect.Tasker
+		WorkConfig *retrydialect.Argyll `yaml:"work_config"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte("retry:\n  max_attempts: 4\nwork_config:\n  max_retries: 1\n"), &config))
+	p, err := config.Retry.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, 4, p.EffectiveMax())
+	p, err = config.WorkConfig.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, 2, p.EffectiveMax())
+
+	err = yaml.Unmarshal([]byte("retry:\n  max_attempt: 4\n"), &config)
+	require.ErrorContains(t, err, "unknown key max_attempt: ")
+}
+
+func TestAKeyThatIsNoText(t *testing.T) {
+	err := yaml.Unmarshal([]byte("3: max_attempts\n"), new(retrydialect.Tasker))
+	require.ErrorContains(t, err, "unknown key 3: ")
+}
+
+func TestAnchors(t *testing.T) {
+	var steps map[string]retrydialect.Tasker
+	require.NoError(t, yaml.Unmarshal([]byte(`
+first: &patient
+  max_attempts: 10
+  backoff_base_ms: 5000
+second: *patient
+third:
+  <<: *patient
+  max_attempts: 3
+`), &steps))
+	for name, executions := range map[string]int{"first": 10, "second": 10, "third": 3} {
+		p, err := steps[name].Policy()
+		require.NoError(t, err, name)
+		assert.Equal(t, executions, p.EffectiveMax(), name)
+		assert.Equal(t, 5*time.Second, p.Next(retry.Attempt{Number: 1}).Delay, name)
+	}
+}
+
+func TestANullPolicyOfTaskHarborFailsFast(t *testing.T) {
+	var config struct{ Retry *retrydialect.TaskHarbor }
+	require.NoError(t, yaml.Unmarshal([]byte("retry: null\n"), &config))
+	p, err := config.Retry.Policy()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{NonRetryable: true}, p)
+}
+
+func TestNumbersThatAreNone(t *testing.T) {
+	for text, fault := range map[string]string{
+		"multiplier: .nan": "multiplier is NaN: ",
+		"multiplier: .inf": "multiplier is +Inf: ",
+		"jitter: .inf":     "jitter is +Inf: ",
+	} {
+		var h retrydialect.TaskHarbor
+		require.NoError(t, yaml.Unmarshal([]byte(text), &h), text)
+		_, err := h.Policy()
+		require.ErrorContains(t, err, fault, text)
+	}
+	// YAML has whole numbers in other bases, and writes one that an int cannot hold as a fraction.
+	var tasker retrydialect.Tasker
+	require.NoError(t, yaml.Unmarshal([]byte("max_attempts: 0x10"), &tasker))
+	assert.Equal(t, 16, *tasker.MaxAttempts)
+	for text, shown := range map[string]string{
+		"3.0": "3.0", "1e3": "1000.0", "99999999999999999999": "1e+20", "-99999999999999999999": "-1e+20",
+		"9223372036854775808": "9223372036854775808",
+	} {
+		require.ErrorContains(t, yaml.Unmarshal([]byte("max_attempts: "+text), &tasker), "max_attempts is "+shown+": ", text)
+	}
+	assert.Equal(t, 16, *tasker.MaxAttempts)
+}
+
+// What is decoded can be encoded and decoded again.
+func TestRoundTrip(t *testing.T) {
+	no, three, zero := false, 3, int64(0)
+	for _, d := range []any{
+		retrydialect.Tasker{},
+		retrydialect.Tasker{Retryable: &no, MaxAttempts: &three, Backoff: "none", BackoffBaseMS: &zero, MaxBackoffMS: &zero},
+		retrydialect.Argyll{},
+		retrydialect.Argyll{MaxRetries: -1, Backoff: 1, MaxBackoff: 2, BackoffType: "fixed", Parallelism: 3},
+		retrydialect.TaskHarbor{},
+		retrydialect.TaskHarbor{BaseDelay: 1, MaxDelay: -1, Multiplier: 1.1, Jitter: 1e-300, MaxAttempts: -1},
+	} {
+		text, err := yaml.Marshal(d)
+		require.NoError(t, err)
+		var back any
+		switch d.(type) {
+		case retrydialect.Tasker:
+			var b retrydialect.Tasker
+			err = yaml.Unmarshal(text, &b)
+			back = b
+		case retrydialect.Argyll:
+			var b retrydialect.Argyll
+			err = yaml.Unmarshal(text, &b)
+			back = b
+		case retrydialect.TaskHarbor:
+			var b retrydialect.TaskHarbor
+			err = yaml.Unmarshal(text, &b)
+			back = b
+		}
+		require.NoError(t, err, "%s", text)
+		assert.Equal(t, d, back, "%s", text)
+	}
+}

@@ -1,0 +1,191 @@
+package retrytest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// TestBackoff checks that b does what [retry.Backoff] asks for: for any
+// attempt at all its Delay returns at once, the same each time, in any order
+// and from several goroutines together, is never negative, and does not panic.
+// Run the test with -race, which sees what a comparison cannot.
+//
+// A Delay that does not return leaves its goroutine behind; in a bubble of
+// [testing/synctest] it hangs the test instead.
+func TestBackoff(t testing.TB, b retry.Backoff) {
+	t.Helper()
+	if b == nil {
+		t.Errorf("retrytest: the Backoff is nil")
+		return
+	}
+	var attempts []int
+	for n := 1; n <= 100; n++ {
+		attempts = append(attempts, n)
+	}
+	attempts = append(attempts, 1000, math.MaxInt32-1, math.MaxInt32, math.MaxInt-1, math.MaxInt, 0, -1, math.MinInt)
+
+	check(t, &prober{
+		inputs: len(attempts),
+		name:   func(i int) string { return fmt.Sprintf("%T: Delay(%d)", b, attempts[i]) },
+		call:   func(i int) window { d := b.Delay(attempts[i]); return window{d, d} },
+	})
+}
+
+// TestJitter checks that j does what [retry.Jitter] asks for: for any duration
+// at all its Window returns at once, the same each time, in any order and from
+// several goroutines together, is neither negative nor upside down, and does
+// not panic. Run the test with -race, which sees what a comparison cannot.
+//
+// A Window that does not return leaves its goroutine behind; in a bubble of
+// [testing/synctest] it hangs the test instead.
+func TestJitter(t testing.TB, j retry.Jitter) {
+	t.Helper()
+	if j == nil {
+		t.Errorf("retrytest: the Jitter is nil")
+		return
+	}
+	delays := []time.Duration{0}
+	for d := time.Duration(1); d > 0; d *= 2 {
+		delays = append(delays, d, d+d/3)
+	}
+	delays = append(delays, math.MaxInt64-1, math.MaxInt64, -1, -time.Second, math.MinInt64)
+
+	check(t, &prober{
+		inputs: len(delays),
+		name:   func(i int) string { return fmt.Sprintf("%T: Window(%v)", j, delays[i]) },
+		call:   func(i int) window { lo, hi := j.Window(delays[i]); return window{lo, hi} },
+	})
+}
+
+const (
+	callers  = 8                     // goroutines that call together
+	atOnce   = 10 * time.Millisecond // far more than a calculation takes, twice, whatever else the machine does
+	patience = 10 * time.Second      // for calls that do not return
+)
+
+// check fails t for each line of p, or because there are none to come.
+func check(t testing.TB, p *prober) {
+	t.Helper()
+	result := make(chan []string, 1)
+	go func() {
+		defer close(result) // a call may end this goroutine
+		result <- p.probe()
+	}()
+	var lines []string
+	var returned bool
+	overdue := time.NewTimer(patience)
+	defer overdue.Stop()
+	select {
+	case lines, returned = <-result:
+	case <-overdue.C:
+	}
+	if !returned {
+		lines = []string{p.name(int(p.current.Load())) + " does not return"}
+	}
+	for _, line := range lines {
+		t.Errorf("retrytest: %s", line)
+	}
+}
+
+// A prober calls a pure function with each of some inputs, and collects the
+// first input that breaks each rule.
+type prober struct {
+	inputs int
+	name   func(input int) string // the call, for people
+	call   func(input int) window
+
+	current atomic.Int64 // the input that is asked for
+
+	mu     sync.Mutex // guards the fields below
+	rules  map[string]bool
+	broken []string
+}
+
+// answer is what a call returned.
+type answer struct {
+	window
+	ok   bool // it did not panic
+	took time.Duration
+}
+
+// probe asks for each input, forwards, backwards, and from several goroutines.
+func (p *prober) probe() []string {
+	forwards := make([]answer, p.inputs)
+	for i := range forwards {
+		forwards[i] = p.ask(i)
+	}
+	backwards := make([]answer, p.inputs)
+	for i := range slices.Backward(backwards) {
+		backwards[i] = p.ask(i)
+	}
+	for i, a := range forwards {
+		again := backwards[i]
+		if !a.ok || !again.ok {
+			continue
+		}
+		switch {
+		case a.lo < 0 || a.hi < 0:
+			p.fail("sign", i, "is %v: it must not be negative", a)
+		case a.lo > a.hi:
+			p.fail("order", i, "is %v: the least comes first", a)
+		}
+		if again.window != a.window {
+			p.fail("pure", i, "is %v, and %v when asked again: it must depend on nothing else", a, again)
+		}
+		if took := min(a.took, again.took); took > atOnce {
+			p.fail("wait", i, "takes %v: it must not wait", took)
+		}
+	}
+	if p.broken != nil {
+		return p.broken // several callers would only repeat it
+	}
+
+	var together sync.WaitGroup
+	for c := range callers {
+		together.Go(func() {
+			for k := range forwards {
+				i := (k + c*p.inputs/callers) % p.inputs
+				if a := p.ask(i); a.ok && a.window != forwards[i].window {
+					p.fail("concurrent", i, "is %v, and %v when several goroutines ask: it must depend on nothing else", forwards[i], a)
+				}
+			}
+		})
+	}
+	together.Wait()
+	return p.broken
+}
+
+func (p *prober) ask(i int) (a answer) {
+	p.current.Store(int64(i))
+	defer func() {
+		if r := recover(); r != nil {
+			p.fail("panic", i, "panics: %v", r)
+		}
+	}()
+	began := time.Now()
+	a.window = p.call(i)
+	a.took = time.Since(began)
+	a.ok = true
+	return a
+}
+
+// fail notes that an input breaks a rule, unless another has.
+func (p *prober) fail(rule string, i int, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rules[rule] {
+		return
+	}
+	if p.rules == nil {
+		p.rules = map[string]bool{}
+	}
+	p.rules[rule] = true
+	p.broken = append(p.broken, p.name(i)+" "+fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,115 @@
+package retrytest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrytest"
+)
+
+// t stands for the *testing.T of a test function. It prints what it is told.
+var t testing.TB = printer{}
+
+type printer struct{ testing.TB }
+
+func (printer) Helper() {}
+
+func (printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// In a test function t is its *testing.T. The last row is wrong on purpose.
+func ExampleTable() {
+	policy := retry.Policy{
+		MaxAttempts: 3,
+		Backoff:     retry.Exponential{Base: time.Second},
+		Jitter:      retry.Proportional(0.1),
+	}
+	down := errors.New("connection refused")
+
+	retrytest.Table(t, policy, []retrytest.Row{
+		{Attempts: 0, Eligible: true},
+		{Attempts: 1, Eligible: true, Lo: 900 * time.Millisecond, Hi: 1100 * time.Millisecond},
+		{Attempts: 1, Eligible: true, Err: retry.Permanent(down), Reason: retry.ReasonPermanent},
+		{Attempts: 1, Eligible: true, Err: retry.After(time.Hour, down), Reason: retry.ReasonRetryAfter},
+		{Attempts: 3, Eligible: false, Reason: retry.ReasonExhausted},
+		{Attempts: 3, Eligible: true},
+	})
+	// Output:
+	// retrytest: 3 attempts, exponential 1s x2, ±10%
+	//     rows[5], after 3 executions: eligible is false, want true, reason is attempts_exhausted, want retry
+}
+
+// In a test function t is its *testing.T. The schedule is wrong on purpose.
+func ExampleSchedule() {
+	policy := retry.Policy{MaxRetries: 3, Backoff: retry.Linear(time.Minute)}
+
+	retrytest.Schedule(t, policy, time.Minute, 2*time.Minute, 3*time.Minute)
+	retrytest.Schedule(t, policy, time.Minute, 2*time.Minute)
+	// Output:
+	// retrytest: 4 attempts, linear 1m0s
+	//     waits 1m0s -> 2m0s -> 3m0s, then stops: attempts_exhausted
+	//     want  1m0s -> 2m0s
+}
+
+func ExampleNoWait() {
+	policy := retry.Policy{
+		MaxRetries: retry.Unlimited,
+		Backoff:    retry.Fixed(10 * time.Minute),
+		MaxElapsed: time.Hour,
+	}
+	op := retrytest.NewOp(errors.New("connection refused"))
+
+	err := retry.Do(context.Background(), retrytest.NoWait(policy), op.Run)
+	fmt.Println(op.Executions(), "executions at once:", retry.ReasonOf(err))
+	// Output:
+	// 7 executions at once: elapsed
+}
+
+func ExampleNewOp() {
+	down := errors.New("connection refused")
+	op := retrytest.NewOp(down, down, nil)
+
+	err := retry.Do(context.Background(), retrytest.NoWait(retry.Default()), op.Run)
+	fmt.Println(op.Executions(), err)
+	// Output:
+	// 3 <nil>
+}
+
+func ExampleValue() {
+	op := retrytest.NewOp(errors.New("connection refused"), nil)
+	fetch := retrytest.Value(op, "hello")
+
+	text, err := retry.DoValue(context.Background(), retrytest.NoWait(retry.Default()), fetch)
+	fmt.Println(op.Executions(), text, err)
+	// Output:
+	// 2 hello <nil>
+}
+
+// In a test function t is its *testing.T.
+func ExampleTestBackoff() {
+	squares := retry.BackoffFunc(func(attempt int) time.Duration {
+		return time.Duration(attempt) * time.Duration(attempt) * time.Second
+	})
+
+	retrytest.TestBackoff(t, squares)
+	// Output:
+	// retrytest: retry.BackoffFunc: Delay(2147483646) is -2386092h56m28s: it must not be negative
+}
+
+// upToASecond adds anything up to a second.
+type upToASecond struct{}
+
+func (upToASecond) Window(d time.Duration) (lo, hi time.Duration) {
+	d = min(max(0, d), math.MaxInt64-time.Second)
+	return d, d + time.Second
+}
+
+// In a test function t is its *testing.T.
+func ExampleTestJitter() {
+	retrytest.TestJitter(t, upToASecond{})
+	// Output:
+}

@@ -1,0 +1,110 @@
+package retrytest_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrytest"
+)
+
+func TestOpReturnsItsErrorsInOrderAndRepeatsTheLast(t *testing.T) {
+	errBusy := errors.New("busy")
+	for _, tc := range []struct {
+		name string
+		op   *retrytest.Op
+		want []error
+	}{
+		{"the zero Op succeeds", new(retrytest.Op), []error{nil, nil}},
+		{"no errors", retrytest.NewOp(), []error{nil, nil}},
+		{"always", retrytest.NewOp(errDown), []error{errDown, errDown, errDown}},
+		{"twice, then never", retrytest.NewOp(errDown, errBusy, nil), []error{errDown, errBusy, nil, nil}},
+		{"a success in between", retrytest.NewOp(nil, errDown), []error{nil, errDown, errDown}},
+	} {
+		for i, want := range tc.want {
+			assert.Equal(t, want, tc.op.Run(t.Context()), "%s: execution %d", tc.name, i+1)
+		}
+		assert.Equal(t, len(tc.want), tc.op.Executions(), tc.name)
+	}
+}
+
+func TestOpRecordsWhenItIsExecuted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		op := retrytest.NewOp(errDown)
+		assert.Empty(t, op.Times())
+		assert.Empty(t, op.Gaps())
+
+		err := retry.Do(t.Context(), plain, op.Run)
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		require.ErrorIs(t, err, errDown)
+		assert.Equal(t, 3, op.Executions())
+		assert.Equal(t, []time.Time{began, began.Add(time.Second), began.Add(3 * time.Second)}, op.Times())
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second}, op.Gaps())
+	})
+}
+
+func TestOpInALoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		op := retrytest.NewOp(errDown, nil)
+		var err error
+		for _, ctx := range retry.Loop(t.Context(), plain, &err) {
+			err = op.Run(ctx)
+		}
+		require.NoError(t, err)
+		assert.Equal(t, []time.Duration{time.Second}, op.Gaps())
+	})
+}
+
+func TestValue(t *testing.T) {
+	fetch := retrytest.Value(retrytest.NewOp(errDown, nil), "body")
+	got, err := fetch(t.Context())
+	require.ErrorIs(t, err, errDown)
+	assert.Empty(t, got, "a failure has no value")
+	got, err = fetch(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "body", got)
+
+	synctest.Test(t, func(t *testing.T) {
+		op := retrytest.NewOp(errDown, errDown, nil)
+		got, err := retry.DoValue(t.Context(), plain, retrytest.Value(op, 42))
+		require.NoError(t, err)
+		assert.Equal(t, 42, got)
+		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second}, op.Gaps())
+	})
+}
+
+// What is returned is the caller's: it neither changes nor is changed.
+func TestOpTimesAreACopy(t *testing.T) {
+	op := retrytest.NewOp(nil)
+	require.NoError(t, op.Run(t.Context()))
+	times := op.Times()
+	times[0] = time.Time{}
+	assert.NotEqual(t, times, op.Times())
+}
+
+func TestOpFromManyGoroutines(t *testing.T) {
+	op := retrytest.NewOp(errDown, errDown, errDown, nil)
+	var failures sync.Map
+	var together sync.WaitGroup
+	for i := range 100 {
+		together.Go(func() {
+			if op.Run(context.Background()) != nil {
+				failures.Store(i, true)
+			}
+			op.Gaps()
+		})
+	}
+	together.Wait()
+	assert.Equal(t, 100, op.Executions())
+	failed := 0
+	failures.Range(func(any, any) bool { failed++; return true })
+	assert.Equal(t, 3, failed)
+}

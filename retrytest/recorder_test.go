@@ -1,0 +1,69 @@
+package retrytest_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A recorder stands in for a *testing.T whose failures are looked at. Anything
+// but Helper and Errorf panics, for the TB inside is nil.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	helpers  map[string]bool
+	failures []string
+	at       string // the function whose line the last failure is reported in
+}
+
+func (r *recorder) Helper() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.helpers == nil {
+		r.helpers = map[string]bool{}
+	}
+	r.helpers[caller(func(string) bool { return true })] = true
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+	r.at = caller(func(name string) bool { return !r.helpers[name] })
+}
+
+// caller returns the innermost function above the recorder that is looked for.
+func caller(is func(name string) bool) string {
+	pcs := make([]uintptr, 20)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	for {
+		frame, more := frames.Next()
+		if !more || is(frame.Function) {
+			return frame.Function
+		}
+	}
+}
+
+// passes requires that a check reports nothing.
+func passes(t *testing.T, check func(t testing.TB)) {
+	t.Helper()
+	r := new(recorder)
+	check(r)
+	assert.Empty(t, r.failures)
+}
+
+// fails requires that a check reports one failure of these lines, where the
+// test calls it.
+func fails(t *testing.T, check func(t testing.TB), lines ...string) {
+	t.Helper()
+	r := new(recorder)
+	check(r)
+	require.Len(t, r.failures, 1)
+	assert.Equal(t, strings.Join(lines, "\n    "), r.failures[0])
+	assert.Contains(t, r.at, "/retrytest_test.", "the failure is to be reported in the line of the caller")
+}

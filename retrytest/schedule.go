@@ -1,0 +1,62 @@
+package retrytest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/saturate"
+)
+
+// Schedule checks that p, where every execution fails and takes no time, waits
+// exactly these delays and then stops. A policy that never stops, without a
+// limit and without MaxElapsed, must begin with them.
+//
+// A policy with jitter has windows and no such schedule: clear its Jitter to
+// check the curve, and check the windows with [Table].
+func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
+	t.Helper()
+	got, end := schedule(p, len(want)+1)
+	if p.EffectiveMax() == retry.Unlimited && p.MaxElapsed == 0 {
+		got, end = got[:len(want)], ", and so on"
+	}
+	wanted := make([]window, len(want))
+	for i, d := range want {
+		wanted[i] = window{d, d}
+	}
+	if !slices.Equal(got, wanted) {
+		report(t, p, []string{
+			"waits " + list(got) + end,
+			"want  " + list(wanted),
+		})
+	}
+}
+
+// schedule returns the first n delays of p, and what comes after them.
+func schedule(p retry.Policy, n int) (delays []window, end string) {
+	elapsed := time.Duration(0)
+	for attempt := 1; ; attempt++ {
+		reason, w := Row{Attempts: attempt, Elapsed: elapsed}.decide(p)
+		switch {
+		case reason != retry.ReasonRetry.String():
+			return delays, ", then stops: " + reason
+		case len(delays) == n:
+			return delays, ", and more"
+		}
+		delays = append(delays, w)
+		elapsed = saturate.Add(elapsed, w.hi)
+	}
+}
+
+func list(delays []window) string {
+	if len(delays) == 0 {
+		return "nothing"
+	}
+	text := make([]string, len(delays))
+	for i, w := range delays {
+		text[i] = w.String()
+	}
+	return strings.Join(text, " -> ")
+}

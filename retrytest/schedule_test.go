@@ -1,0 +1,74 @@
+package retrytest_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrytest"
+)
+
+const ms = time.Millisecond
+
+func TestSchedulePasses(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		policy retry.Policy
+		want   []time.Duration
+	}{
+		{"the zero policy calls once", retry.Policy{}, nil},
+		{"an invalid one calls once", retry.Policy{MaxAttempts: -2, Backoff: retry.Fixed(1)}, nil},
+		{"no delays", retry.Policy{MaxRetries: 3}, []time.Duration{0, 0, 0}},
+		{"exponential", plain, []time.Duration{time.Second, 2 * time.Second}},
+		{"capped", retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * ms}, MaxDelay: 500 * ms}, []time.Duration{200 * ms, 400 * ms, 500 * ms, 500 * ms}},
+		{"jitter that moves nothing", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(ms), Jitter: retry.Proportional(0)}, []time.Duration{ms}},
+		{"unlimited, as far as it is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms)}, []time.Duration{ms, 2 * ms, 3 * ms}},
+		{"unlimited, nothing is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms)}, nil},
+		{"stopped by MaxElapsed", retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(ms), MaxElapsed: 6 * ms}, []time.Duration{ms, 2 * ms, 3 * ms}},
+		{"unlimited, stopped by MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms), MaxElapsed: 6 * ms}, []time.Duration{ms, 2 * ms, 3 * ms}},
+		{"the longest waits", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(math.MaxInt64), MaxElapsed: math.MaxInt64}, []time.Duration{math.MaxInt64, math.MaxInt64, math.MaxInt64}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			passes(t, func(t testing.TB) { retrytest.Schedule(t, tc.policy, tc.want...) })
+		})
+	}
+}
+
+func TestScheduleFails(t *testing.T) {
+	unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms)}
+	bounded := unlimited
+	bounded.MaxElapsed = 3 * ms
+	for _, tc := range []struct {
+		name        string
+		policy      retry.Policy
+		want        []time.Duration
+		waits, line string
+	}{
+		{"another delay", plain, []time.Duration{time.Second, time.Second},
+			"waits 1s -> 2s, then stops: attempts_exhausted", "want  1s -> 1s"},
+		{"too few", plain, []time.Duration{time.Second},
+			"waits 1s -> 2s, then stops: attempts_exhausted", "want  1s"},
+		{"far too few", retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(ms)}, []time.Duration{ms},
+			"waits 1ms -> 2ms, and more", "want  1ms"},
+		{"too many", plain, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second},
+			"waits 1s -> 2s, then stops: attempts_exhausted", "want  1s -> 2s -> 4s"},
+		{"none is written", plain, nil,
+			"waits 1s, and more", "want  nothing"},
+		{"none is waited", retry.Policy{}, []time.Duration{0},
+			"waits nothing, then stops: attempts_exhausted", "want  0s"},
+		{"jitter", wide, []time.Duration{time.Second, time.Second},
+			"waits 800ms to 1.1s -> 800ms to 1.1s, then stops: attempts_exhausted", "want  1s -> 1s"},
+		{"unlimited", unlimited, []time.Duration{ms, ms},
+			"waits 1ms -> 2ms, and so on", "want  1ms -> 1ms"},
+		{"stopped by MaxElapsed", bounded, []time.Duration{ms, 2 * ms, 3 * ms},
+			"waits 1ms -> 2ms, then stops: elapsed", "want  1ms -> 2ms -> 3ms"},
+		{"not yet stopped by MaxElapsed", bounded, []time.Duration{ms},
+			"waits 1ms -> 2ms, then stops: elapsed", "want  1ms"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			fails(t, func(t testing.TB) { retrytest.Schedule(t, tc.policy, tc.want...) },
+				"retrytest: "+tc.policy.String(), tc.waits, tc.line)
+		})
+	}
+}

@@ -1,0 +1,215 @@
+package retrytest_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrytest"
+)
+
+var (
+	errDown = errors.New("connection refused")
+
+	plain = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
+	wide  = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.2), MaxDelay: 1100 * time.Millisecond}
+)
+
+func TestTablePasses(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		policy retry.Policy
+		rows   []retrytest.Row
+	}{
+		{"no rows", plain, nil},
+		{"delays", plain, []retrytest.Row{
+			{Attempts: 0, Eligible: true},
+			{Attempts: 1, Eligible: true, Delay: time.Second},
+			{Attempts: 2, Eligible: true, Delay: 2 * time.Second, Reason: retry.ReasonRetry},
+			{Attempts: 3, Eligible: false, Reason: retry.ReasonExhausted},
+			{Attempts: 4, Eligible: false},
+		}},
+		{"a negative number of attempts is none", plain, []retrytest.Row{{Attempts: math.MinInt, Eligible: true}}},
+		{"windows", wide, []retrytest.Row{
+			{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond},
+			{Attempts: 3, Eligible: false, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond},
+		}},
+		{"a window of one delay", plain, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: time.Second, Hi: time.Second}}},
+		{"a seed picks one delay", wide, []retrytest.Row{
+			{Attempts: 1, Eligible: true, Seed: retry.SeedOf("job-17"), Delay: wide.Next(retry.Attempt{Number: 1, Seed: retry.SeedOf("job-17")}).Delay},
+		}},
+		{"no delay", retry.Policy{MaxAttempts: 2}, []retrytest.Row{{Attempts: 1, Eligible: true}}},
+		{"the delay of a stop", plain, []retrytest.Row{{Attempts: 3, Eligible: false, Delay: 4 * time.Second}}},
+		{"eligible by count, stopped by the error", plain, []retrytest.Row{
+			{Attempts: 1, Err: retry.Permanent(errDown), Eligible: true, Reason: retry.ReasonPermanent},
+		}},
+		{"a server's wait", plain, []retrytest.Row{
+			{Attempts: 1, Err: retry.After(30*time.Second, errDown), Eligible: true, Delay: 30 * time.Second},
+			{Attempts: 1, Err: retry.After(time.Hour, errDown), Eligible: true, Reason: retry.ReasonRetryAfter, Delay: time.Hour},
+		}},
+		{"a server's wait, with jitter", wide, []retrytest.Row{
+			{Attempts: 1, Err: retry.After(10*time.Second, errDown), Eligible: true, Lo: 10 * time.Second, Hi: 11100 * time.Millisecond},
+		}},
+		{"elapsed", retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Second), MaxElapsed: time.Minute}, []retrytest.Row{
+			{Attempts: 1, Elapsed: 59 * time.Second, Eligible: true, Delay: time.Second},
+			{Attempts: 1, Elapsed: 59*time.Second + 1, Eligible: true, Reason: retry.ReasonElapsed},
+		}},
+		{"unlimited", retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, []retrytest.Row{
+			{Attempts: math.MaxInt, Eligible: true, Delay: time.Second},
+		}},
+		{"invalid", retry.Policy{MaxAttempts: -2}, []retrytest.Row{
+			{Attempts: 0, Eligible: true},
+			{Attempts: 1, Eligible: false, Reason: retry.ReasonInvalid},
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			passes(t, func(t testing.TB) { retrytest.Table(t, tc.policy, tc.rows) })
+		})
+	}
+}
+
+func TestTableFails(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		policy retry.Policy
+		row    retrytest.Row
+		line   string
+	}{
+		{"not eligible", plain, retrytest.Row{Attempts: 3, Eligible: true},
+			"rows[0], after 3 executions: eligible is false, want true, reason is attempts_exhausted, want retry"},
+		{"eligible", plain, retrytest.Row{Attempts: 1, Eligible: false, Delay: time.Second},
+			"rows[0], after 1 execution: eligible is true, want false, reason is retry, want any but retry"},
+		{"eligible before the first", plain, retrytest.Row{Attempts: 0, Eligible: false},
+			"rows[0], after 0 executions: eligible is true, want false"},
+		{"another reason", plain, retrytest.Row{Attempts: 3, Eligible: false, Reason: retry.ReasonNonRetryable},
+			"rows[0], after 3 executions: reason is attempts_exhausted, want not_retryable"},
+		{"stopped by the error", plain, retrytest.Row{Attempts: 1, Err: retry.Permanent(errDown), Eligible: true, Delay: time.Second},
+			"rows[0], after 1 execution and \"connection refused\": reason is permanent_error, want retry"},
+		{"another delay", plain, retrytest.Row{Attempts: 2, Eligible: true, Delay: time.Second},
+			"rows[0], after 2 executions: delay is 2s, want 1s"},
+		{"a delay that is not written", plain, retrytest.Row{Attempts: 1, Eligible: true},
+			"rows[0], after 1 execution: delay is 1s, want 0s"},
+		{"another delay of a stop", plain, retrytest.Row{Attempts: 3, Eligible: false, Delay: time.Second},
+			"rows[0], after 3 executions: delay is 4s, want 1s"},
+		{"one delay for a window", wide, retrytest.Row{Attempts: 1, Eligible: true, Delay: time.Second},
+			"rows[0], after 1 execution: delay is 800ms to 1.1s, want 1s"},
+		{"a window too narrow", wide, retrytest.Row{Attempts: 1, Eligible: true, Lo: 800*time.Millisecond + 1, Hi: 1100*time.Millisecond - 1},
+			"rows[0], after 1 execution: delay is 800ms to 1.1s, want 800.000001ms to 1.099999999s"},
+		{"a window too wide", wide, retrytest.Row{Attempts: 1, Eligible: true, Lo: 800*time.Millisecond - 1, Hi: 1100*time.Millisecond + 1},
+			"rows[0], after 1 execution: delay is 800ms to 1.1s, want 799.999999ms to 1.100000001s"},
+		{"a window for one delay", plain, retrytest.Row{Attempts: 1, Eligible: true, Lo: 0, Hi: time.Second},
+			"rows[0], after 1 execution: delay is 1s, want 0s to 1s"},
+		{"both a delay and a window", plain, retrytest.Row{Attempts: 1, Eligible: true, Delay: time.Second, Hi: time.Second},
+			"rows[0], after 1 execution: the row has both Delay and Lo or Hi: write one"},
+		{"a delay before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
+			"rows[0], after 0 executions: the row has a reason or a delay, which there is none of before the first execution"},
+		{"a reason before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Reason: retry.ReasonRetry},
+			"rows[0], after 0 executions: the row has a reason or a delay, which there is none of before the first execution"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			fails(t, func(t testing.TB) { retrytest.Table(t, tc.policy, []retrytest.Row{tc.row}) },
+				"retrytest: "+tc.policy.String(), tc.line)
+		})
+	}
+}
+
+// Every row that is wrong is in the one failure, and no other.
+func TestTableListsEveryRowThatIsWrong(t *testing.T) {
+	fails(t, func(t testing.TB) {
+		retrytest.Table(t, plain, []retrytest.Row{
+			{Attempts: 1, Eligible: true, Delay: 5 * time.Second},
+			{Attempts: 2, Eligible: true, Delay: 2 * time.Second},
+			{Attempts: 3, Eligible: true},
+		})
+	},
+		"retrytest: 3 attempts, exponential 1s x2",
+		"rows[0], after 1 execution: delay is 1s, want 5s",
+		"rows[2], after 3 executions: eligible is false, want true, reason is attempts_exhausted, want retry",
+	)
+}
+
+// Where MaxElapsed lies within the window, the decision is a matter of the draw.
+func TestTableReasonsThatDependOnTheDraw(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: time.Second}
+	fails(t, func(t testing.TB) {
+		retrytest.Table(t, p, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond}})
+	},
+		"retrytest: 3 attempts, fixed 1s, ±50%, within 1s",
+		"rows[0], after 1 execution: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry",
+	)
+	for seed := uint64(1); seed < 20; seed++ {
+		d := p.Next(retry.Attempt{Number: 1, Seed: seed})
+		passes(t, func(t testing.TB) {
+			retrytest.Table(t, p, []retrytest.Row{{Attempts: 1, Seed: seed, Eligible: true, Reason: d.Reason, Delay: d.Delay}})
+		})
+	}
+}
+
+// The windows are those that the policy draws from: those of its Plan, with
+// ends that are drawn, and nothing outside of them is.
+func TestTableWindowsAreThoseOfThePolicy(t *testing.T) {
+	for _, jitter := range []retry.Jitter{nil, retry.Proportional(0.2), retry.Proportional(1), retry.FullJitter, retry.EqualJitter} {
+		for _, cap := range []time.Duration{0, 1, 900 * time.Millisecond, time.Minute} {
+			p := retry.Policy{MaxAttempts: 100, Backoff: retry.Exponential{Base: 7 * time.Millisecond}, MaxDelay: cap, Jitter: jitter}
+			var rows []retrytest.Row
+			for _, s := range p.Plan(99) {
+				rows = append(rows, retrytest.Row{Attempts: s.Attempt, Eligible: true, Lo: s.Lo, Hi: s.Hi})
+			}
+			require.Len(t, rows, 99)
+			retrytest.Table(t, p, rows)
+		}
+	}
+}
+
+// The widest window there is, after attempts up to the last.
+func TestTableEndsOfTheWidestWindow(t *testing.T) {
+	p := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
+	for _, attempt := range []int{1, 2, 3, 1000, math.MaxInt32, math.MaxInt - 1, math.MaxInt} {
+		retrytest.Table(t, p, []retrytest.Row{{Attempts: attempt, Eligible: true, Lo: 0, Hi: math.MaxInt64}})
+	}
+}
+
+// The delay is asked for with a seed, so that a table leaves a Source alone.
+func TestTableDoesNotDrawFromSource(t *testing.T) {
+	p := wide
+	p.Source = source(func() uint64 { panic("drawn") })
+	retrytest.Table(t, p, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond}})
+}
+
+type source func() uint64
+
+func (s source) Uint64() uint64 { return s() }
+
+func TestTableSelect(t *testing.T) {
+	throttled := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}
+	p := plain
+	p.Select = func(err error) *retry.Policy {
+		if errors.Is(err, errDown) {
+			return nil
+		}
+		return &throttled
+	}
+	busy := fmt.Errorf("too many requests")
+	retrytest.Table(t, p, []retrytest.Row{
+		{Attempts: 1, Err: errDown, Eligible: true, Delay: time.Second},
+		{Attempts: 1, Err: busy, Eligible: true, Delay: time.Minute},
+		{Attempts: 2, Err: errDown, Eligible: true, Delay: 2 * time.Second},
+		{Attempts: 2, Err: busy, Eligible: true, Reason: retry.ReasonExhausted},
+	})
+}
+
+func TestTableInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		retrytest.Table(t, plain, []retrytest.Row{{Attempts: 1, Eligible: true, Delay: time.Second}})
+		retrytest.Schedule(t, plain, time.Second, 2*time.Second)
+		assert.Zero(t, time.Since(began), "nothing is waited for")
+	})
+}
