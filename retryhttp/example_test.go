@@ -1,0 +1,318 @@
+package retryhttp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retrynet"
+)
+
+// flaky starts a server that is not available for so many requests.
+func flaky(failures int) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if failures--; failures >= 0 {
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintf(w, "%s %s", req.Method, req.URL.Path)
+	}))
+}
+
+// quick is a policy for examples: it hardly waits.
+var quick = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
+
+func ExampleTransport() {
+	server := flaky(2)
+	defer server.Close()
+
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick}}
+	resp, err := client.Get(server.URL + "/orders")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(resp.Status, string(text), err)
+	// Output:
+	// 200 OK GET /orders <nil>
+}
+
+// A POST is sent again if it has a key by which the server knows it again.
+func ExampleTransport_idempotencyKey() {
+	server := flaky(2)
+	defer server.Close()
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick}}
+
+	post := func(key string) {
+		req, err := http.NewRequest("POST", server.URL+"/orders", strings.NewReader(`{"item": 17}`))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if key != "" {
+			req.Header.Set("Idempotency-Key", key)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer resp.Body.Close()
+		fmt.Println(resp.Status)
+	}
+	post("")
+	post("7f2c9a")
+	// Output:
+	// 503 Service Unavailable
+	// 200 OK
+}
+
+// How often a request was sent, of one that succeeds too: the events have the
+// request's context.
+func ExampleTransport_attempts() {
+	server := flaky(2)
+	defer server.Close()
+
+	type attempts struct{}
+	policy := quick
+	policy.OnEvent = func(ctx context.Context, e retry.Event) {
+		if n, ok := ctx.Value(attempts{}).(*int); ok && e.Kind == retry.Stopped {
+			*n = e.Attempt
+		}
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+
+	var n int
+	ctx := context.WithValue(context.Background(), attempts{}, &n)
+	req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status, "after", n, "attempts")
+	// Output:
+	// 200 OK after 3 attempts
+}
+
+// A Check of one's own: 425 Too Early (RFC 8470) is worth another try.
+func ExampleTransport_check() {
+	early := 1
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if early--; early >= 0 {
+			w.WriteHeader(http.StatusTooEarly)
+		}
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &retryhttp.Transport{
+		Policy: quick,
+		Check: func(req *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode == http.StatusTooEarly {
+				return retryhttp.NewStatusError(resp)
+			}
+			return retryhttp.Check(req, resp, err)
+		},
+	}}
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// 200 OK
+}
+
+// successField adds to a Check that a step which answers 200 with
+// {"success": false} has failed for good.
+func successField(check func(*http.Request, *http.Response, error) error) func(*http.Request, *http.Response, error) error {
+	return func(req *http.Request, resp *http.Response, err error) error {
+		if failure := check(req, resp, err); failure != nil {
+			return failure
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err
+		}
+		resp.Body = io.NopCloser(bytes.NewReader(body)) // for the caller to read
+		var step struct {
+			Success bool
+			Error   string
+		}
+		if err := json.Unmarshal(body, &step); err != nil {
+			return retry.Permanent(err)
+		}
+		if !step.Success {
+			return retry.Permanent(errors.New("the step failed: " + step.Error))
+		}
+		return nil
+	}
+}
+
+// A handler around the preset's own looks into the body, and says permanent.
+func ExampleArgyll() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"success": false, "error": "no such account"}`)
+	}))
+	defer server.Close()
+
+	policy := quick
+	policy.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.AttemptFinished {
+			fmt.Println("attempt", e.Attempt, "failed with:", e.Err)
+		}
+		if e.Kind == retry.Stopped {
+			fmt.Println("stopped:", e.Reason)
+		}
+	}
+	transport := retryhttp.Argyll(policy)
+	transport.Check = successField(transport.Check)
+	client := &http.Client{Transport: transport}
+
+	resp, err := client.Post(server.URL, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(resp.Status, string(text), err)
+	// Output:
+	// attempt 1 failed with: the step failed: no such account
+	// stopped: permanent_error
+	// 200 OK {"success": false, "error": "no such account"} <nil>
+}
+
+// The body is part of the attempt: with retry.Do around the whole call, one
+// that breaks off is sent again too. The Transport is left out of it.
+func Example_body() {
+	short := 1
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if short--; short >= 0 {
+			w.Header().Set("Content-Length", "100")
+		}
+		fmt.Fprint(w, "hello")
+	}))
+	defer server.Close()
+
+	policy := quick
+	policy.RetryIf = func(err error) bool {
+		var status *retryhttp.StatusError
+		return errors.As(err, &status) || retrynet.Transient(err)
+	}
+	text, err := retry.DoValue(context.Background(), policy, func(ctx context.Context) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+		if err != nil {
+			return nil, retry.Permanent(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		if err := retryhttp.Check(req, resp, nil); err != nil {
+			return nil, err
+		}
+		return io.ReadAll(resp.Body)
+	})
+	fmt.Println(string(text), err)
+	// Output:
+	// hello <nil>
+}
+
+// Metrics: count what the events say, by the reason and by the attempt. With
+// Prometheus, counters.WithLabelValues(...).Inc() instead of the map; under
+// concurrent use a map needs a lock.
+func Example_metrics() {
+	server := flaky(2)
+	defer server.Close()
+
+	counters := map[string]int{}
+	policy := quick
+	policy.OnEvent = func(_ context.Context, e retry.Event) {
+		switch e.Kind {
+		case retry.AttemptFinished:
+			counters["attempts"]++
+		case retry.RetryScheduled:
+			counters["retries"]++
+		case retry.Stopped:
+			counters["requests "+e.Reason.String()]++
+		}
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+	for _, path := range []string{"/a", "/b"} {
+		resp, err := client.Get(server.URL + path)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		resp.Body.Close()
+	}
+	fmt.Println(counters)
+	// Output:
+	// map[attempts:4 requests success:2 retries:2]
+}
+
+// Tracing: events go to the span of the request, which is in its context; with
+// OpenTelemetry that is trace.SpanFromContext(ctx).AddEvent. For a span of its
+// own for each attempt, let the tracing RoundTripper be Base:
+//
+//	&retryhttp.Transport{Base: otelhttp.NewTransport(nil), Policy: policy}
+func Example_tracing() {
+	server := flaky(1)
+	defer server.Close()
+
+	policy := quick
+	policy.OnEvent = func(ctx context.Context, e retry.Event) {
+		s, _ := ctx.Value(spanKey{}).(*span)
+		switch e.Kind {
+		case retry.RetryScheduled:
+			s.AddEvent(fmt.Sprintf("retry %d in %v", e.Attempt, e.Delay))
+		case retry.Stopped:
+			s.AddEvent(fmt.Sprintf("%v, http.request.resend_count=%d", e.Reason, e.Attempt-1))
+		}
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+
+	s := &span{}
+	req, err := http.NewRequestWithContext(context.WithValue(context.Background(), spanKey{}, s), "GET", server.URL, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp.Body.Close()
+	fmt.Println(strings.Join(s.events, "\n"))
+	// Output:
+	// retry 1 in 1ms
+	// success, http.request.resend_count=1
+}
+
+// span stands for the one of a tracing library.
+type span struct{ events []string }
+
+type spanKey struct{}
+
+func (s *span) AddEvent(text string) { s.events = append(s.events, text) }

@@ -1,0 +1,141 @@
+package retryhttp_test
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retryhttp"
+)
+
+const longest = time.Duration(math.MaxInt64)
+
+// The clock of a synctest bubble starts at midnight, 1 January 2000, a
+// Saturday.
+func TestRetryAfter(t *testing.T) {
+	const (
+		ours  = "Sat, 01 Jan 2000 00:00:00 GMT"
+		fast  = "Sat, 01 Jan 2000 09:00:00 GMT" // a server whose clock is nine hours ahead
+		slow  = "Fri, 31 Dec 1999 15:00:00 GMT"
+		epoch = "Thu, 01 Jan 1970 00:00:00 GMT"
+	)
+	tests := []struct {
+		name, date string
+		values     []string
+		want       time.Duration
+	}{
+		{"absent", "", nil, 0},
+		{"empty", "", []string{""}, 0},
+
+		{"seconds", "", []string{"120"}, 2 * time.Minute},
+		{"no seconds", "", []string{"0"}, 0},
+		{"leading zeros", "", []string{"0005"}, 5 * time.Second},
+		{"space around", "", []string{" 5\t"}, 5 * time.Second},
+		{"seconds do not look at the Date", fast, []string{"5"}, 5 * time.Second},
+		{"the most seconds that a duration holds", "", []string{"9223372036"}, 9223372036 * time.Second},
+		{"one more", "", []string{"9223372037"}, longest},
+		{"a time of day in seconds", "", []string{"1743421694"}, 1743421694 * time.Second},
+		{"more than an int64", "", []string{"9223372036854775808"}, longest},
+		{"more than a uint64", "", []string{"18446744073709551616"}, longest},
+		{"a thousand digits", "", []string{strings.Repeat("9", 1000)}, longest},
+
+		{"negative", "", []string{"-5"}, 0},
+		{"the most negative", "", []string{"-9223372036854775808"}, 0},
+		{"with a plus", "", []string{"+5"}, 0},
+		{"a fraction", "", []string{"1.5"}, 0},
+		{"an exponent", "", []string{"1e3"}, 0},
+		{"hexadecimal", "", []string{"0x10"}, 0},
+		{"underscore", "", []string{"1_000"}, 0},
+		{"with a unit", "", []string{"5s"}, 0},
+		{"not ASCII digits", "", []string{"٥"}, 0},
+		{"a list", "", []string{"5, 10"}, 0},
+		{"words", "", []string{"soon"}, 0},
+		{"NUL", "", []string{"\x00"}, 0},
+
+		{"IMF-fixdate", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
+		{"RFC 850", "", []string{"Saturday, 01-Jan-00 00:00:07 GMT"}, 7 * time.Second},
+		{"asctime", "", []string{"Sat Jan  1 00:00:07 2000"}, 7 * time.Second},
+		{"IMF-fixdate and Date", fast, []string{"Sat, 01 Jan 2000 09:00:07 GMT"}, 7 * time.Second},
+		{"RFC 850 and Date", fast, []string{"Saturday, 01-Jan-00 09:00:07 GMT"}, 7 * time.Second},
+		{"asctime and Date", fast, []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
+		{"a Date of another form", "Saturday, 01-Jan-00 09:00:00 GMT", []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
+		{"a slow clock", slow, []string{"Fri, 31 Dec 1999 15:00:07 GMT"}, 7 * time.Second},
+		{"a clock that was never set", epoch, []string{"Thu, 01 Jan 1970 00:00:07 GMT"}, 7 * time.Second},
+		{"a Date that is none", "yesterday", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
+		{"now", ours, []string{ours}, 0},
+		{"a date that has passed", "", []string{epoch}, 0},
+		{"a date that has passed, by the server's clock", fast, []string{"Sat, 01 Jan 2000 08:00:00 GMT"}, 0},
+		{"the last date there is", "", []string{"Fri, 31 Dec 9999 23:59:59 GMT"}, longest},
+		{"the first date there is", "", []string{"Sat, 01 Jan 0000 00:00:00 GMT"}, 0},
+		{"the 30th of February", "", []string{"Wed, 30 Feb 2000 00:00:00 GMT"}, 0},
+		{"ISO 8601", "", []string{"2000-01-01T00:00:07Z"}, 0},
+
+		{"twice: the longer", "", []string{"5", "9"}, 9 * time.Second},
+		{"twice: the longer, the other way", "", []string{"9", "5"}, 9 * time.Second},
+		{"twice: one malformed", "", []string{"x", "9"}, 9 * time.Second},
+		{"twice: one negative", "", []string{"9", "-99"}, 9 * time.Second},
+		{"twice: seconds and a date", "", []string{"5", "Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		require.Equal(t, ours, time.Now().UTC().Format(http.TimeFormat))
+		for _, tt := range tests {
+			h := http.Header{"Retry-After": tt.values}
+			if tt.date != "" {
+				h.Set("Date", tt.date)
+			}
+			err := retryhttp.NewStatusError(&http.Response{StatusCode: 503, Header: h})
+			assert.Equal(t, tt.want, err.RetryAfter(), tt.name)
+		}
+	})
+}
+
+func TestStatusError(t *testing.T) {
+	h := http.Header{"Retry-After": {"2"}}
+	err := retryhttp.NewStatusError(&http.Response{StatusCode: 503, Header: h})
+	h.Set("Retry-After", "9")
+	assert.Equal(t, 503, err.HTTPStatusCode())
+	assert.Equal(t, "2", err.Header.Get("Retry-After"), "the header is a copy")
+	assert.Equal(t, 2*time.Second, err.RetryAfter())
+	assert.EqualError(t, err, "retryhttp: 503 Service Unavailable")
+
+	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
+	assert.Zero(t, (&retryhttp.StatusError{}).RetryAfter())
+	assert.Zero(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503}).RetryAfter(), "no header at all")
+}
+
+// Whatever a server writes, the wait is never negative, seconds are read as
+// arithmetic of any size would, and a second value can only lengthen it.
+func FuzzRetryAfter(f *testing.F) {
+	for _, value := range []string{"", "0", "120", "-1", "9223372037", "18446744073709551616", "1.5", "Sat, 01 Jan 2000 00:00:07 GMT",
+		"Saturday, 01-Jan-69 00:00:07 GMT", "Sat Jan  1 00:00:07 2000", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		f.Add(value, "7", "Sat, 01 Jan 2000 00:00:00 GMT")
+	}
+	f.Fuzz(func(t *testing.T, one, two, date string) {
+		wait := func(values ...string) time.Duration {
+			resp := &http.Response{Header: http.Header{"Retry-After": values, "Date": {date}}}
+			return retryhttp.NewStatusError(resp).RetryAfter()
+		}
+		got := wait(one)
+		require.GreaterOrEqual(t, got, time.Duration(0), one)
+		if digits := strings.TrimSpace(one); digits != "" && strings.Trim(digits, "0123456789") == "" {
+			want, ok := new(big.Int).SetString(digits, 10)
+			require.True(t, ok)
+			want.Mul(want, big.NewInt(int64(time.Second)))
+			if want.Cmp(big.NewInt(math.MaxInt64)) > 0 {
+				want.SetInt64(math.MaxInt64)
+			}
+			require.Equal(t, want.String(), fmt.Sprint(int64(got)), one)
+		}
+		if _, err := http.ParseTime(date); err == nil { // otherwise each reading has a now of its own
+			require.Equal(t, max(got, wait(two)), wait(one, two))
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package retrynet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrynet"
+)
+
+func ExampleTransient() {
+	policy := retry.Policy{MaxAttempts: 3, RetryIf: retrynet.Transient}
+
+	answers := []error{syscall.ECONNREFUSED, io.ErrUnexpectedEOF, nil}
+	err := retry.Do(context.Background(), policy, func(context.Context) error {
+		answer := answers[0]
+		answers = answers[1:]
+		fmt.Println("tried:", answer)
+		return answer
+	})
+	fmt.Println(err)
+
+	err = retry.Do(context.Background(), policy, func(context.Context) error {
+		return &net.DNSError{Err: "no such host", Name: "db.invalid", IsNotFound: true}
+	})
+	fmt.Println(err)
+	// Output:
+	// tried: connection refused
+	// tried: unexpected EOF
+	// tried: <nil>
+	// <nil>
+	// retry: rejected after 1 attempt: lookup db.invalid: no such host
+}
+
+// An attempt that AttemptTimeout cut short fails as if the caller's own
+// context had ended. The loop knows better, and stops where that has.
+func ExampleTransient_attemptTimeout() {
+	policy := retry.Policy{
+		MaxAttempts:    3,
+		AttemptTimeout: time.Millisecond,
+		RetryIf: func(err error) bool {
+			return retrynet.Transient(err) || errors.Is(err, context.DeadlineExceeded)
+		},
+	}
+	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		<-ctx.Done() // a server that never answers
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// retry: attempts exhausted after 3 attempts: context deadline exceeded
+}
+
+// Try again whatever is not sure to fail again: better for a client whose
+// errors Transient cannot know.
+func ExamplePermanent() {
+	policy := retry.Policy{
+		MaxAttempts: 3,
+		RetryIf:     func(err error) bool { return !retrynet.Permanent(err) },
+	}
+	err := retry.Do(context.Background(), policy, func(context.Context) error {
+		return errors.New("proprietary protocol: code 17")
+	})
+	fmt.Println(err)
+	_, err = net.Dial("tcp", "127.0.0.1")
+	fmt.Println(retrynet.Transient(err), retrynet.Permanent(err))
+	// Output:
+	// retry: attempts exhausted after 3 attempts: proprietary protocol: code 17
+	// false true
+}
+
+// gRPC: with google.golang.org/grpc the function is one line,
+//
+//	RetryIf: func(err error) bool { return status.Code(err) == codes.Unavailable }
+//
+// and a code of one's own is read through an interface, as here. AIP-194 lets
+// a client retry UNAVAILABLE alone: after most other codes the call may have
+// been executed, or is sure to fail again. Where a server sends a RetryInfo,
+// return retry.After(info.RetryDelay.AsDuration(), err). Leave the retryPolicy
+// of the service config off, or the attempts multiply.
+func Example_grpc() {
+	const unavailable = 14
+	policy := retry.Policy{
+		MaxAttempts: 3,
+		RetryIf: func(err error) bool {
+			var status interface{ GRPCCode() uint32 }
+			return errors.As(err, &status) && status.GRPCCode() == unavailable
+		},
+	}
+	for _, code := range []uint32{unavailable, 4, 10} {
+		err := retry.Do(context.Background(), policy, func(context.Context) error { return grpcError(code) })
+		fmt.Println(err)
+	}
+	// Output:
+	// retry: attempts exhausted after 3 attempts: rpc error: code = 14
+	// retry: rejected after 1 attempt: rpc error: code = 4
+	// retry: rejected after 1 attempt: rpc error: code = 10
+}
+
+type grpcError uint32
+
+func (e grpcError) Error() string    { return fmt.Sprintf("rpc error: code = %d", uint32(e)) }
+func (e grpcError) GRPCCode() uint32 { return uint32(e) }
+
+// AWS: the errors of aws-sdk-go-v2 say it all through their methods, without
+// an import. Its clients retry by themselves: give them aws.NopRetryer, or the
+// attempts multiply.
+func Example_aws() {
+	throttled := map[string]bool{
+		"Throttling": true, "ThrottlingException": true, "RequestLimitExceeded": true,
+		"TooManyRequestsException": true, "ProvisionedThroughputExceededException": true, "SlowDown": true,
+	}
+	retryIf := func(err error) bool {
+		var says interface{ RetryableError() bool }
+		var api interface{ ErrorCode() string }
+		var http interface{ HTTPStatusCode() int }
+		switch {
+		case errors.As(err, &says):
+			return says.RetryableError()
+		case errors.As(err, &api) && throttled[api.ErrorCode()]:
+			return true
+		case errors.As(err, &http):
+			return slices.Contains([]int{500, 502, 503, 504}, http.HTTPStatusCode())
+		default:
+			return retrynet.Transient(err)
+		}
+	}
+	fmt.Println(retryIf(awsError{"ThrottlingException", 400}))
+	fmt.Println(retryIf(awsError{"ValidationException", 400}))
+	fmt.Println(retryIf(awsError{"InternalFailure", 500}))
+	fmt.Println(retryIf(syscall.ECONNRESET))
+	// Output:
+	// true
+	// false
+	// true
+	// true
+}
+
+type awsError struct {
+	code   string
+	status int
+}
+
+func (e awsError) Error() string       { return e.code }
+func (e awsError) ErrorCode() string   { return e.code }
+func (e awsError) HTTPStatusCode() int { return e.status }

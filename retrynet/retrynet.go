@@ -1,0 +1,217 @@
+// Package retrynet tells which failures of the network are worth another try.
+//
+// [Transient] is for the RetryIf of a retry.Policy, around anything that
+// speaks TCP: it says yes to what it knows to pass, and no to all else.
+// [Permanent] knows what surely stays, for callers that would rather try once
+// too often; most errors are neither.
+//
+//	failure                                             Transient  Permanent  who says so
+//	connection refused, reset or aborted, broken pipe   yes        no         connect(2), send(2), Winsock 10053, 10054, 10061
+//	network or host down or unreachable, timed out      yes        no         connect(2), Winsock 10050 to 10052, 10060, 10064, 10065
+//	any error with Timeout() true, a context's aside    yes        no         net.Error, os.ErrDeadlineExceeded
+//	unexpected EOF, net.ErrClosed                       yes        no         io, net
+//	EOF in a *url.Error or *net.OpError                 yes        no         net/http: closed before any answer
+//	DNS: temporary failure or timeout                   yes        no         net.DNSError, RFC 1035 section 4.1.1 (server failure)
+//	DNS: no such name                                   no         yes        net.DNSError IsNotFound, RFC 2308 section 2
+//	connection lost, going away, or stream reset        yes        no         net/http, RFC 9113 sections 5.4 and 6.8
+//	a certificate not accepted, by either side          no         yes        crypto/tls, RFC 8446 section 6.2
+//	no TLS at the other end, or a TLS alert from it     no         yes        crypto/tls, RFC 8446 section 6
+//	an address or network that does not parse           no         yes        net
+//	unsupported scheme, a request that is not valid     no         yes        net/http
+//	context.Canceled, context.DeadlineExceeded          no         no         the caller has given up
+//	anything else, a bare io.EOF included               no         no         not known
+//
+// Of several errors in one tree a permanent one counts before the caller's
+// context, that before a transient one, and all of them before what is not
+// known.
+//
+// # Contexts
+//
+// An attempt that was cut short by its own AttemptTimeout also fails with
+// context.DeadlineExceeded, and nothing in that error says whose context it
+// was. The loops of package retry know, and stop by themselves once the
+// caller's context has ended, so this is safe there:
+//
+//	RetryIf: func(err error) bool {
+//		return retrynet.Transient(err) || errors.Is(err, context.DeadlineExceeded)
+//	}
+//
+// The other way round, net reports both Dialer.Timeout and a deadline of the
+// context that ends a dial as "i/o timeout". That is transient.
+//
+// # Recipes
+//
+// The examples show the RetryIf for the codes of gRPC and for the errors of
+// the AWS SDK.
+package retrynet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+)
+
+// Transient reports whether err is a failure of the network that is known to
+// pass, so that the next try may succeed. It is false for nil, and for every
+// error that it does not know.
+//
+// An error whose own method panics is not known. Transient may be called
+// concurrently.
+func Transient(err error) bool { return judge(err) == transient }
+
+// Permanent reports whether err is a failure that the same try again is sure
+// to meet again. It is false for nil, for the end of a context, and for every
+// error that it does not know: it is not the opposite of Transient.
+//
+// An error whose own method panics is not known. Permanent may be called
+// concurrently.
+func Permanent(err error) bool { return judge(err) == permanent }
+
+// A verdict says what to expect of another try. Of the verdicts on the errors
+// of one tree the greatest counts.
+type verdict uint8
+
+const (
+	unknown verdict = iota
+	transient
+	ended // the caller's context
+	permanent
+)
+
+// judge returns the verdict on an error tree. It calls methods of errors that
+// it knows nothing about, one of which may panic; a typed nil does. That must
+// not end a program that asked no more than whether to try again.
+func judge(err error) (v verdict) {
+	defer func() {
+		if recover() != nil {
+			v = unknown
+		}
+	}()
+	return judgeTree(err)
+}
+
+func judgeTree(err error) verdict {
+	v := judgeOne(err)
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return max(v, judgeTree(err.Unwrap()))
+	case interface{ Unwrap() []error }:
+		for _, err := range err.Unwrap() {
+			v = max(v, judgeTree(err))
+		}
+		return v
+	case nil:
+		return unknown
+	default:
+		return max(v, judgeText(err.Error()))
+	}
+}
+
+// judgeOne returns the verdict on an error, whatever it wraps.
+func judgeOne(err error) verdict {
+	switch err {
+	case context.Canceled, context.DeadlineExceeded:
+		return ended
+	case io.ErrUnexpectedEOF, net.ErrClosed:
+		return transient
+	}
+	switch e := err.(type) {
+	case syscall.Errno:
+		if passes(e) {
+			return transient
+		}
+	case *net.DNSError:
+		if e.IsNotFound {
+			return permanent
+		}
+		if e.IsTemporary {
+			return transient
+		}
+	case *net.OpError:
+		if e.Op == "remote error" { // how crypto/tls reports an alert from the other side
+			return permanent
+		}
+		if errors.Is(e.Err, io.EOF) {
+			return transient
+		}
+	case *url.Error:
+		if e.Op == "parse" {
+			return permanent
+		}
+		if errors.Is(e.Err, io.EOF) {
+			return transient
+		}
+	case *tls.CertificateVerificationError, tls.RecordHeaderError,
+		x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError, x509.SystemRootsError,
+		*net.AddrError, *net.ParseError, net.UnknownNetworkError, net.InvalidAddrError:
+		return permanent
+	}
+	// net has its own name for each of the two errors of a context. The one
+	// for Canceled means that, but the one for DeadlineExceeded is also what a
+	// Dialer's own Timeout ends with, as http.Client's has its name for its
+	// own. So only context.DeadlineExceeded itself is a context's.
+	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(context.Canceled) {
+		return ended
+	}
+	if e, ok := err.(interface{ Timeout() bool }); ok && e.Timeout() {
+		return transient
+	}
+	return unknown
+}
+
+// passes reports whether an error of the system is one of the network that
+// may pass.
+func passes(e syscall.Errno) bool {
+	switch e {
+	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
+		syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET, syscall.EHOSTUNREACH:
+		return true
+	}
+	// On Windows the names above are numbers that Go invented, and these are
+	// what the system returns. No other system has numbers so high.
+	switch e {
+	case 10050, // WSAENETDOWN
+		10051, // WSAENETUNREACH
+		10052, // WSAENETRESET
+		10053, // WSAECONNABORTED
+		10054, // WSAECONNRESET
+		10060, // WSAETIMEDOUT
+		10061, // WSAECONNREFUSED
+		10064, // WSAEHOSTDOWN
+		10065: // WSAEHOSTUNREACH
+		return true
+	}
+	return false
+}
+
+// judgeText judges the errors of net/http that have neither a name nor a type
+// of their own, by how they begin.
+func judgeText(text string) verdict {
+	begins := func(start string) bool { return strings.HasPrefix(text, start) }
+	switch {
+	case begins("http: server closed idle connection"),
+		begins("http2: client connection lost"),
+		begins("http2: client conn not usable"),
+		begins("http2: Transport received Server's graceful shutdown GOAWAY"),
+		begins("http2: server sent GOAWAY and closed the connection"),
+		begins("stream error: stream ID "):
+		return transient
+	case begins("unsupported protocol scheme"),
+		begins("http: server gave HTTP response to HTTPS client"),
+		begins("stopped after 10 redirects"),
+		begins("net/http: invalid "),
+		begins("http: nil Request."),
+		begins("http: no Host in request URL"),
+		begins("http: Request."),
+		begins("http: ContentLength="):
+		return permanent
+	default:
+		return unknown
+	}
+}
