@@ -1,0 +1,639 @@
+package retry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+var (
+	_ json.Marshaler           = retry.Policy{}
+	_ json.Unmarshaler         = (*retry.Policy)(nil)
+	_ encoding.TextMarshaler   = retry.Policy{}
+	_ encoding.TextUnmarshaler = (*retry.Policy)(nil)
+)
+
+func TestConfigDecode(t *testing.T) {
+	const ms = time.Millisecond
+	for text, want := range map[string]retry.Policy{
+		`{}`:     {},
+		` { }\n`: {},
+		`null`:   {},
+
+		`{"max_attempts": 1}`:                    {MaxAttempts: 1},
+		`{"max_attempts": 3}`:                    {MaxAttempts: 3},
+		`{"max_attempts": -1}`:                   {MaxAttempts: retry.Unlimited},
+		`{"max_attempts": 2147483647}`:           {MaxAttempts: math.MaxInt32},
+		`{"max_retries": 3}`:                     {MaxRetries: 3},
+		`{"max_retries": -1}`:                    {MaxRetries: retry.Unlimited},
+		`{"max_retries": 0}`:                     {MaxAttempts: 1},
+		`{"max_retries": 0, "max_attempts": 5}`:  {MaxAttempts: 1},
+		`{"max_attempts": 5, "max_retries": 0}`:  {MaxAttempts: 1},
+		`{"max_attempts": -1, "max_retries": 0}`: {MaxAttempts: 1},
+		`{"max_attempts": 5, "max_retries": 2}`:  {MaxAttempts: 5, MaxRetries: 2},
+		`{"max_retries": 2, "max_attempts": 5}`:  {MaxAttempts: 5, MaxRetries: 2},
+		`{"max_retries": -1, "max_attempts": 5}`: {MaxAttempts: 5, MaxRetries: retry.Unlimited},
+		`{"attempt_cap": 10}`:                    {AttemptCap: 10},
+		`{"attempt_cap": 0}`:                     {},
+		`{"retryable": true}`:                    {},
+		`{"retryable": false}`:                   {NonRetryable: true},
+
+		`{"backoff": {"type": "fixed", "base": "200ms"}}`:                       {Backoff: retry.Fixed(200 * ms)},
+		`{"backoff": {"type": "fixed", "base": "0s"}}`:                          {Backoff: retry.Fixed(0)},
+		`{"backoff": {"base": "200ms", "type": "linear"}}`:                      {Backoff: retry.Linear(200 * ms)},
+		`{"backoff": {"type": "fibonacci", "base": "200ms"}}`:                   {Backoff: retry.Fibonacci(200 * ms)},
+		`{"backoff": {"type": "exponential", "base": "200ms"}}`:                 {Backoff: retry.Exponential{Base: 200 * ms}},
+		`{"backoff": {"type": "exponential", "base": "200ms", "factor": null}}`: {Backoff: retry.Exponential{Base: 200 * ms}},
+		`{"backoff": {"type": "exponential", "base": "200ms", "factor": 1}}`:    {Backoff: retry.Exponential{Base: 200 * ms, Factor: 1}},
+		`{"backoff": {"type": "exponential", "base": "1s", "factor": 1.5e0}}`:   {Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}},
+		`{"backoff": {"type": "schedule", "delays": ["5m", "15m", "1h"]}}`:      {Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}},
+		`{"backoff": {"type": "schedule", "delays": ["0s"]}}`:                   {Backoff: retry.Schedule{0}},
+
+		`{"jitter": "full"}`:  {Jitter: retry.FullJitter},
+		`{"jitter": "equal"}`: {Jitter: retry.EqualJitter},
+		`{"jitter": 0.2}`:     {Jitter: retry.Proportional(0.2)},
+		`{"jitter": 0}`:       {Jitter: retry.Proportional(0)},
+		`{"jitter": 1}`:       {Jitter: retry.Proportional(1)},
+
+		`{"max_delay": "1m30s"}`:                                 {MaxDelay: 90 * time.Second},
+		`{"max_delay": "0s"}`:                                    {},
+		`{"max_delay": "2562047h47m16.854775807s"}`:              {MaxDelay: math.MaxInt64},
+		`{"max_retry_after": "1h"}`:                              {MaxRetryAfter: time.Hour},
+		`{"max_elapsed": "1.5s"}`:                                {MaxElapsed: 1500 * ms},
+		`{"attempt_timeout": "1us"}`:                             {AttemptTimeout: time.Microsecond},
+		`{"max_attempts": null, "backoff": null, "jitter":null}`: {},
+	} {
+		t.Run(text, func(t *testing.T) {
+			text := strings.ReplaceAll(text, `\n`, "\n")
+			var fromJSON, fromText retry.Policy
+			require.NoError(t, json.Unmarshal([]byte(text), &fromJSON))
+			assert.Equal(t, want, fromJSON)
+			require.NoError(t, fromText.UnmarshalText([]byte(text)))
+			assert.Equal(t, want, fromText)
+		})
+	}
+}
+
+func TestConfigDecodeErrors(t *testing.T) {
+	const (
+		attempts = ": write how many executions in all: 1 for no retry, -1 for unlimited"
+		retries  = ": write how many executions after the first: 0 for no retry, -1 for unlimited"
+		ceiling  = ": write how many executions there may be at most, or 0 for no cap"
+		duration = `: write a duration as text, such as "200ms" or "1m30s"`
+		jitter   = `: write "full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`
+		mapping  = `: write a mapping such as {"max_attempts": 5}`
+		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
+		kinds    = ": write one of fixed, linear, exponential, fibonacci, schedule"
+		factor   = ": write a number of at least 1, or leave it out for 2"
+		delays   = `: write the delays as a list, such as ["1s", "1m"]`
+		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, max_elapsed, attempt_timeout"
+	)
+	for text, want := range map[string]string{
+		`"exponential"`:       `it is "exponential"` + mapping,
+		`[{"max_delay":1}]`:   `it is [{"max_delay":1}]` + mapping,
+		`5`:                   `it is 5` + mapping,
+		`true`:                `it is true` + mapping,
+		`"{\"jitter\": 0.2}"`: `it is "{\"jitter\": 0.2}"` + mapping,
+
+		`{"max_attempt": 3}`:                                `unknown key "max_attempt"` + keys,
+		`{"Max_Attempts": 3}`:                               `unknown key "Max_Attempts"` + keys,
+		`{"MaxAttempts": 3, "max_attempts": 3}`:             `unknown key "MaxAttempts"` + keys,
+		`{"nonretryable": true}`:                            `unknown key "nonretryable"` + keys,
+		`{"max_attempt": null}`:                             `unknown key "max_attempt"` + keys,
+		`{"": 1, "zoo": 1, "budget": 1}`:                    `unknown key "", "budget", "zoo"` + keys,
+		`{"a\nb": 1}`:                                       `unknown key "a\nb"` + keys,
+		`{"max_attempts": 3, "max_attempts": 4}`:            `key "max_attempts" is there 2 times: keep one`,
+		`{"max_attempts": 3, "max_attempts": 3}`:            `key "max_attempts" is there 2 times: keep one`,
+		`{"max_delay": null, "max_delay": "1s"}`:            `key "max_delay" is there 2 times: keep one`,
+		`{"jitter": 0, "jitter": 0, "jitter": 0}`:           `key "jitter" is there 3 times: keep one`,
+		`{"max\u005fdelay": "1s", "max_delay": "1s"}`:       `key "max_delay" is there 2 times: keep one`,
+		`{"a\nb": 1, "a\nb": 1}`:                            `key "a\nb" is there 2 times: keep one; unknown key "a\nb"` + keys,
+		`{"max_attempts": 0}`:                               `max_attempts is 0` + attempts,
+		`{"max_attempts": -2}`:                              `max_attempts is -2` + attempts,
+		`{"max_attempts": "3"}`:                             `max_attempts is "3"` + attempts,
+		`{"max_attempts": 3.0}`:                             `max_attempts is 3.0` + attempts,
+		`{"max_attempts": 2.5}`:                             `max_attempts is 2.5` + attempts,
+		`{"max_attempts": 99999999999999999999}`:            `max_attempts is 99999999999999999999` + attempts,
+		`{"max_attempts": true}`:                            `max_attempts is true` + attempts,
+		`{"max_attempts": {}}`:                              `max_attempts is {}` + attempts,
+		`{"max_attempts": "unlimited"}`:                     `max_attempts is "unlimited"` + attempts,
+		`{"max_retries": -2}`:                               `max_retries is -2` + retries,
+		`{"max_retries": []}`:                               `max_retries is []` + retries,
+		`{"attempt_cap": -1}`:                               `attempt_cap is -1` + ceiling,
+		`{"attempt_cap": "10"}`:                             `attempt_cap is "10"` + ceiling,
+		`{"retryable": "no"}`:                               `retryable is "no": write true or false`,
+		`{"retryable": 0}`:                                  `retryable is 0: write true or false`,
+		`{"max_delay": 5}`:                                  `max_delay is 5` + duration,
+		`{"max_delay": 0}`:                                  `max_delay is 0` + duration,
+		`{"max_delay": "5"}`:                                `max_delay is "5"` + duration,
+		`{"max_delay": ""}`:                                 `max_delay is ""` + duration,
+		`{"max_delay": "5 s"}`:                              `max_delay is "5 s"` + duration,
+		`{"max_delay": "1d"}`:                               `max_delay is "1d"` + duration,
+		`{"max_delay": "-1s"}`:                              `max_delay is "-1s"` + duration,
+		`{"max_delay": "300000000h"}`:                       `max_delay is "300000000h"` + duration,
+		`{"max_delay": {"seconds":` + "\n" + ` 5}}`:         `max_delay is {"seconds":5}` + duration,
+		`{"max_retry_after": 1e3}`:                          `max_retry_after is 1e3` + duration,
+		`{"max_elapsed": false}`:                            `max_elapsed is false` + duration,
+		`{"attempt_timeout": ["1s"]}`:                       `attempt_timeout is ["1s"]` + duration,
+		`{"jitter": "none"}`:                                `jitter is "none"` + jitter,
+		`{"jitter": "Full"}`:                                `jitter is "Full"` + jitter,
+		`{"jitter": ""}`:                                    `jitter is ""` + jitter,
+		`{"jitter": "20%"}`:                                 `jitter is "20%"` + jitter,
+		`{"jitter": "0.2"}`:                                 `jitter is "0.2"` + jitter,
+		`{"jitter": 20}`:                                    `jitter is 20` + jitter,
+		`{"jitter": -0.1}`:                                  `jitter is -0.1` + jitter,
+		`{"jitter": 1e999}`:                                 `jitter is 1e999` + jitter,
+		`{"jitter": true}`:                                  `jitter is true` + jitter,
+		`{"jitter": {"type": "full"}}`:                      `jitter is {"type":"full"}` + jitter,
+		`{"backoff": "exponential"}`:                        `backoff is "exponential"` + backoff,
+		`{"backoff": "200ms"}`:                              `backoff is "200ms"` + backoff,
+		`{"backoff": 200}`:                                  `backoff is 200` + backoff,
+		`{"backoff": ["1s", "2s"]}`:                         `backoff is ["1s","2s"]` + backoff,
+		`{"backoff": {}}`:                                   `backoff.type is missing` + kinds,
+		`{"backoff": {"base": "1s"}}`:                       `backoff.type is missing` + kinds,
+		`{"backoff": {"type": null}}`:                       `backoff.type is missing` + kinds,
+		`{"backoff": {"type": "cubic"}}`:                    `backoff.type is "cubic"` + kinds,
+		`{"backoff": {"type": "Fixed"}}`:                    `backoff.type is "Fixed"` + kinds,
+		`{"backoff": {"type": 1}}`:                          `backoff.type is 1` + kinds,
+		`{"backoff": {"type": ["fixed"]}}`:                  `backoff.type is ["fixed"]` + kinds,
+		`{"backoff": {"type": "fixed"}}`:                    `backoff.base is missing` + duration,
+		`{"backoff": {"type": "fixed", "base": null}}`:      `backoff.base is missing` + duration,
+		`{"backoff": {"type": "linear", "base": 200}}`:      `backoff.base is 200` + duration,
+		`{"backoff": {"type": "fibonacci", "base": "-1s"}}`: `backoff.base is "-1s"` + duration,
+		`{"backoff": {"type": "exponential", "factor": 2}}`: `backoff.base is missing` + duration,
+		`{"backoff": {"type": "exponential", "base": "1s", "factor": 0}}`:  `backoff.factor is 0` + factor,
+		`{"backoff": {"type": "exponential", "base":"1s","factor":0.999}}`: `backoff.factor is 0.999` + factor,
+		`{"backoff": {"type": "exponential", "base":"1s","factor":1e999}}`: `backoff.factor is 1e999` + factor,
+		`{"backoff": {"type": "exponential", "base":"1s","factor":"2"}}`:   `backoff.factor is "2"` + factor,
+		`{"backoff": {"type": "fixed", "base": "1s", "factor": 2}}`:        `unknown key "backoff.factor": the keys of a backoff of type fixed are type, base`,
+		`{"backoff": {"type": "exponential", "base": "1s", "max": "1m"}}`:  `unknown key "backoff.max": the keys of a backoff of type exponential are type, base, factor`,
+		`{"backoff": {"type": "schedule", "delays": ["1s"], "base": 1}}`:   `unknown key "backoff.base": the keys of a backoff of type schedule are type, delays`,
+		`{"backoff": {"type": "fixed", "type": "fixed", "base": "1s"}}`:    `key "backoff.type" is there 2 times: keep one`,
+		`{"backoff": {"type": "schedule"}}`:                                `backoff.delays is missing` + delays,
+		`{"backoff": {"type": "schedule", "delays": null}}`:                `backoff.delays is missing` + delays,
+		`{"backoff": {"type": "schedule", "delays": []}}`:                  `backoff.delays is []` + delays,
+		`{"backoff": {"type": "schedule", "delays": "1s"}}`:                `backoff.delays is "1s"` + delays,
+		`{"backoff": {"type": "schedule", "delays": ["1s", null]}}`:        `backoff.delays[1] is null` + duration,
+		`{"backoff": {"type": "schedule", "delays": [1, "1s", "-1s"]}}`:    `backoff.delays[0] is 1` + duration + `; backoff.delays[2] is "-1s"` + duration,
+
+		`{"max_attempts": 0, "max_delay": 5, "max_attempt": 3, "backoff": {"type": "fixed", "base": 1}}`: `max_attempts is 0` + attempts +
+			`; backoff.base is 1` + duration + `; max_delay is 5` + duration + `; unknown key "max_attempt"` + keys,
+		`{"max_delay": "` + strings.Repeat("ä", 100) + `"}`: `max_delay is "` + strings.Repeat("ä", 59) + `...` + duration,
+	} {
+		t.Run(text, func(t *testing.T) {
+			filled := retry.Policy{MaxAttempts: 7, Jitter: retry.FullJitter, AttemptCap: 9, Backoff: retry.Schedule{1}}
+			p := filled
+			require.EqualError(t, p.UnmarshalJSON([]byte(text)), "retry: invalid policy: "+want)
+			assert.Equal(t, filled, p, "an error leaves the policy as it was")
+
+			var config struct{ Retry retry.Policy }
+			config.Retry = filled
+			require.ErrorContains(t, json.Unmarshal([]byte(`{"Retry": `+text+`}`), &config), "retry: invalid policy: "+want)
+			assert.Equal(t, filled, config.Retry)
+		})
+	}
+}
+
+func TestConfigTextThatIsNotJSON(t *testing.T) {
+	for _, text := range []string{"", "\n", "max_attempts: 3", `{"max_attempts": 3`, `{"max_attempts": 3}}`, `{"max_attempts": 3} {}`, `{"max_attempts" 3}`, `{3: 3}`, "\xff"} {
+		var p retry.Policy
+		err := p.UnmarshalText([]byte(text))
+		require.ErrorContains(t, err, "retry: invalid policy: it is not JSON: ", "%q", text)
+		assert.ErrorContains(t, err, `: write a mapping such as {"max_attempts": 5}`, "%q", text)
+		assert.NotContains(t, err.Error(), "\n")
+		assert.Equal(t, retry.Policy{}, p)
+	}
+}
+
+// Keys that are sound by themselves decode even where they are not a sound
+// policy yet: code may add a Budget, a second file a limit.
+func TestConfigDecodeLeavesTheWholeToValidate(t *testing.T) {
+	var p retry.Policy
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": -1}`), &p))
+	require.Error(t, p.Validate())
+	p.Budget = retry.NewBudget(10, 0.1)
+	require.NoError(t, p.Validate())
+}
+
+func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
+	filled := retry.Policy{
+		MaxAttempts: 5, AttemptCap: 10, NonRetryable: true,
+		Backoff: retry.Exponential{Base: time.Second, Factor: 3}, MaxDelay: time.Minute, Jitter: retry.FullJitter, MaxRetryAfter: time.Hour,
+		MaxElapsed: 2 * time.Hour, AttemptTimeout: time.Second,
+	}
+	retries := filled
+	retries.MaxAttempts, retries.MaxRetries = 0, 4
+	both := filled
+	both.MaxRetries = 4
+	noCap := filled
+	noCap.AttemptCap = 0
+	for name, test := range map[string]struct {
+		from retry.Policy
+		text string
+		set  func(*retry.Policy)
+	}{
+		"nothing":         {filled, `{}`, func(*retry.Policy) {}},
+		"null":            {filled, `null`, func(*retry.Policy) {}},
+		"every key null":  {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"max_elapsed":null,"attempt_timeout":null}`, func(*retry.Policy) {}},
+		"max_attempts":    {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
+		"max_delay":       {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
+		"max_delay off":   {filled, `{"max_delay": "0s"}`, func(p *retry.Policy) { p.MaxDelay = 0 }},
+		"max_elapsed off": {filled, `{"max_elapsed": "0s"}`, func(p *retry.Policy) { p.MaxElapsed = 0 }},
+		"attempt_timeout": {filled, `{"attempt_timeout": "9s"}`, func(p *retry.Policy) { p.AttemptTimeout = 9 * time.Second }},
+		"max_retry_after": {filled, `{"max_retry_after": "9s"}`, func(p *retry.Policy) { p.MaxRetryAfter = 9 * time.Second }},
+		"jitter off":      {filled, `{"jitter": 0}`, func(p *retry.Policy) { p.Jitter = retry.Proportional(0) }},
+		"retryable":       {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
+
+		// A Backoff is one value: what is left out of it is not taken from the
+		// one before.
+		"backoff": {filled, `{"backoff": {"type": "exponential", "base": "2s"}}`, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 2 * time.Second} }},
+
+		"max_retries clears max_attempts":        {filled, `{"max_retries": 2}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 2 }},
+		"max_retries 0":                          {filled, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
+		"max_attempts clears max_retries":        {retries, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"max_retries 0 over max_retries":         {retries, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 1, 0 }},
+		"max_attempts null clears nothing":       {retries, `{"max_attempts": null}`, func(*retry.Policy) {}},
+		"max_retries null beside max_attempts":   {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"either clears the other of both":        {both, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"or the other way":                       {both, `{"max_retries": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 }},
+		"both over both":                         {both, `{"max_retries": 3, "max_attempts": 9}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 9, 3 }},
+		"neither clears neither":                 {both, `{"jitter": "full"}`, func(*retry.Policy) {}},
+		"attempt_cap lowers":                     {filled, `{"attempt_cap": 9}`, func(p *retry.Policy) { p.AttemptCap = 9 }},
+		"attempt_cap the same":                   {filled, `{"attempt_cap": 10}`, func(*retry.Policy) {}},
+		"attempt_cap never raises":               {filled, `{"attempt_cap": 11}`, func(*retry.Policy) {}},
+		"attempt_cap 0 does not lift":            {filled, `{"attempt_cap": 0}`, func(*retry.Policy) {}},
+		"attempt_cap where there is none":        {noCap, `{"attempt_cap": 99}`, func(p *retry.Policy) { p.AttemptCap = 99 }},
+		"attempt_cap mends none that is invalid": {retry.Policy{AttemptCap: -1}, `{"attempt_cap": 99}`, func(*retry.Policy) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, want := test.from, test.from
+			test.set(&want)
+			require.NoError(t, json.Unmarshal([]byte(test.text), &got))
+			assert.Equal(t, want, got)
+		})
+	}
+}
+
+func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
+	asked := ""
+	p := retry.Policy{
+		RetryIf: func(error) bool { asked += "RetryIf "; return true },
+		Select:  func(error) *retry.Policy { asked += "Select "; return nil },
+		OnEvent: func(context.Context, retry.Event) { asked += "OnEvent " },
+		Budget:  retry.NewBudget(3, 0.1),
+		Source:  &counter{},
+	}
+	before := p
+	data, err := json.Marshal(p)
+	require.NoError(t, err)
+	assert.Equal(t, `{}`, string(data))
+
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4, "jitter": "full"}`), &p))
+	assert.Equal(t, 4, p.MaxAttempts)
+	assert.Same(t, before.Budget, p.Budget)
+	assert.Same(t, before.Source, p.Source)
+	p.RetryIf(io.EOF)
+	p.Select(io.EOF)
+	p.OnEvent(t.Context(), retry.Event{})
+	assert.Equal(t, "RetryIf Select OnEvent ", asked)
+}
+
+func TestConfigEncode(t *testing.T) {
+	for want, p := range map[string]retry.Policy{
+		`{}`:                      {},
+		`{"max_attempts":-1}`:     {MaxAttempts: retry.Unlimited},
+		`{"max_retries":-1}`:      {MaxRetries: retry.Unlimited},
+		`{"retryable":false}`:     {NonRetryable: true},
+		`{"jitter":0}`:            {Jitter: retry.Proportional(0)},
+		`{"jitter":"full"}`:       {Jitter: retry.FullJitter},
+		`{"jitter":"equal"}`:      {Jitter: retry.EqualJitter},
+		`{"max_delay":"1h30m0s"}`: {MaxDelay: 90 * time.Minute},
+		`{"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2}`: retry.Default(),
+		`{"backoff":{"type":"exponential","base":"0s"}}`:                                                              {Backoff: retry.Exponential{}},
+		`{"backoff":{"type":"fixed","base":"0s"}}`:                                                                    {Backoff: retry.Fixed(0)},
+		`{"backoff":{"type":"linear","base":"1ns"}}`:                                                                  {Backoff: retry.Linear(1)},
+		`{"backoff":{"type":"fibonacci","base":"1s"}}`:                                                                {Backoff: retry.Fibonacci(time.Second)},
+		`{"backoff":{"type":"schedule","delays":["5m0s","0s"]}}`:                                                      {Backoff: retry.Schedule{5 * time.Minute, 0}},
+		fullPolicyJSON: fullPolicy,
+	} {
+		t.Run(want, func(t *testing.T) {
+			data, err := json.Marshal(p)
+			require.NoError(t, err)
+			assert.Equal(t, want, string(data))
+			text, err := p.MarshalText()
+			require.NoError(t, err)
+			assert.Equal(t, want, string(text))
+			assertRoundTrip(t, p)
+		})
+	}
+}
+
+// fullPolicy has a value in every field that is part of the form.
+var fullPolicy = retry.Policy{
+	MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true,
+	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, MaxElapsed: 7, AttemptTimeout: 8,
+}
+
+const fullPolicyJSON = `{"max_attempts":1,"max_retries":2,"attempt_cap":3,"retryable":false,"backoff":{"type":"schedule","delays":["1ns"]},` +
+	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","max_elapsed":"7ns","attempt_timeout":"8ns"}`
+
+// The keys that are written, those that are read, and those of the
+// documentation are the same.
+func TestConfigKeys(t *testing.T) {
+	var indented bytes.Buffer
+	require.NoError(t, json.Indent(&indented, []byte(fullPolicyJSON), "", " "))
+	var written []string
+	for _, key := range regexp.MustCompile(`(?m)^ "(\w+)":`).FindAllStringSubmatch(indented.String(), -1) {
+		written = append(written, key[1])
+	}
+	require.Len(t, written, 10)
+
+	var p retry.Policy
+	err := json.Unmarshal([]byte(`{"?": 0}`), &p)
+	assert.ErrorContains(t, err, "the keys of a policy are "+strings.Join(written, ", "))
+
+	source, err := os.ReadFile("config.go")
+	require.NoError(t, err)
+	table := regexp.MustCompile(`//\tkey .*\n((?://\t.*\n)+)`).FindSubmatch(source)
+	require.NotNil(t, table)
+	var documented []string
+	for line := range strings.Lines(string(table[1])) {
+		documented = append(documented, strings.Fields(line)[1])
+	}
+	assert.Equal(t, written, documented)
+}
+
+type foreign struct{}
+
+func (foreign) Delay(int) time.Duration                       { return 0 }
+func (foreign) Window(d time.Duration) (lo, hi time.Duration) { return d, d }
+func (foreign) Error() string                                 { return "foreign" }
+
+func TestConfigEncodeErrors(t *testing.T) {
+	const (
+		backoff = ", which has no text form: use Fixed, Linear, Exponential, Fibonacci or Schedule"
+		jitter  = ", which has no text form: use FullJitter, EqualJitter or Proportional"
+	)
+	for want, p := range map[string]retry.Policy{
+		"retry: Backoff is a retry.BackoffFunc" + backoff:                    {Backoff: retry.BackoffFunc(nil)},
+		"retry: Backoff is a *retry.Exponential" + backoff:                   {Backoff: &retry.Exponential{Base: 1}},
+		"retry: Backoff is a retry_test.foreign" + backoff:                   {Backoff: foreign{}},
+		"retry: Backoff is an empty Schedule: use nil for no delay":          {Backoff: retry.Schedule{}},
+		"retry: Jitter is a retry_test.foreign" + jitter:                     {Jitter: foreign{}},
+		"retry: Jitter is a retry.spread" + jitter:                           {Jitter: retry.FullJitter - 1},
+		"retry: invalid policy: MaxDelay is -1ns: write 0 for none, or a du": {MaxDelay: -1},
+		"retry: invalid policy: MaxAttempts is -2: ":                         {MaxAttempts: -2},
+		"retry: invalid policy: Backoff: Exponential.Factor is NaN: ":        {Backoff: retry.Exponential{Factor: math.NaN()}},
+		"retry: invalid policy: Backoff: Exponential.Factor is +Inf: ":       {Backoff: retry.Exponential{Factor: math.Inf(1)}},
+		"retry: invalid policy: Jitter: Proportional is 1.5: ":               {Jitter: retry.Proportional(1.5)},
+	} {
+		t.Run(want, func(t *testing.T) {
+			_, err := p.MarshalJSON()
+			require.ErrorContains(t, err, want)
+			assert.True(t, strings.HasPrefix(err.Error(), want), err)
+			_, err = p.MarshalText()
+			assert.ErrorContains(t, err, want)
+			_, err = p.MarshalYAML()
+			assert.ErrorContains(t, err, want)
+			_, err = json.Marshal(p)
+			assert.ErrorContains(t, err, want)
+		})
+	}
+}
+
+// What is no part of the form does not keep it from being written: a policy
+// that only its Budget makes sound, and one that its Budget makes invalid.
+func TestConfigEncodeLeavesTheWholeToValidate(t *testing.T) {
+	for _, budget := range []*retry.Budget{nil, retry.NewBudget(1, 0.5), retry.NewBudget(0, 7)} {
+		data, err := json.Marshal(retry.Policy{MaxAttempts: retry.Unlimited, Budget: budget})
+		require.NoError(t, err)
+		assert.Equal(t, `{"max_attempts":-1}`, string(data))
+	}
+}
+
+// assertRoundTrip checks that p comes back from each form.
+func assertRoundTrip(t *testing.T, p retry.Policy) {
+	t.Helper()
+	data, err := json.Marshal(p)
+	require.NoError(t, err)
+	assert.NotContains(t, string(data), "\n")
+	var fromJSON, fromText, fromYAML retry.Policy
+	require.NoError(t, json.Unmarshal(data, &fromJSON))
+	require.Equal(t, p, fromJSON)
+	require.NoError(t, fromText.UnmarshalText(data))
+	require.Equal(t, p, fromText)
+
+	// Not YAML, but a library of YAML calls it like this.
+	require.NoError(t, fromYAML.UnmarshalYAML(func(v any) error {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.UseNumber()
+		return dec.Decode(v)
+	}))
+	require.Equal(t, p, fromYAML)
+}
+
+// A policy whose parts come from a fuzzer.
+func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, base int64, factor float64, rest int64, jitter uint8, share float64) retry.Policy {
+	p := retry.Policy{
+		MaxAttempts: attempts, MaxRetries: retries, AttemptCap: ceiling, NonRetryable: nonRetryable,
+		MaxDelay: time.Duration(rest), MaxRetryAfter: time.Duration(rest / 3), MaxElapsed: time.Duration(rest / 5), AttemptTimeout: time.Duration(rest / 7),
+	}
+	d := time.Duration(base)
+	p.Backoff = []retry.Backoff{nil, retry.Fixed(d), retry.Linear(d), retry.Fibonacci(d),
+		retry.Exponential{Base: d, Factor: factor}, retry.Schedule{d, d / 3, 0}, retry.BackoffFunc(nil)}[kind%7]
+	p.Jitter = []retry.Jitter{nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(share), foreign{}}[jitter%5]
+	return p
+}
+
+// Every policy that validates, and holds nothing but our types, can be written
+// and comes back the same.
+func FuzzConfigRoundTrip(f *testing.F) {
+	f.Add(5, 0, 0, false, uint8(4), int64(200*time.Millisecond), 2.0, int64(5*time.Second), uint8(3), 0.2)
+	f.Add(-1, -1, 1, true, uint8(5), int64(math.MaxInt64), 1.0000000000000002, int64(math.MaxInt64), uint8(3), 5e-324)
+	f.Add(math.MaxInt, 0, math.MaxInt, true, uint8(4), int64(1), math.MaxFloat64, int64(1), uint8(1), 1.0)
+	f.Add(0, 3, 0, false, uint8(4), int64(1), 1e21, int64(0), uint8(2), 0.1+0.2)
+	f.Add(-7, -7, -7, false, uint8(6), int64(-1), math.NaN(), int64(-1), uint8(4), math.Inf(-1))
+	f.Fuzz(func(t *testing.T, attempts, retries, ceiling int, nonRetryable bool, kind uint8, base int64, factor float64, rest int64, jitter uint8, share float64) {
+		p := policyFrom(attempts, retries, ceiling, nonRetryable, kind, base, factor, rest, jitter, share)
+		ours := kind%7 != 6 && jitter%5 != 4
+		if _, err := p.MarshalJSON(); err == nil {
+			assertRoundTrip(t, p)
+		} else if ours {
+			p.Budget = retry.NewBudget(1, 0) // no hot loop, which is not asked for here
+			require.EqualError(t, err, "retry: "+p.Validate().Error())
+		}
+		if !ours {
+			_, err := p.MarshalJSON()
+			require.Error(t, err)
+		}
+	})
+}
+
+// Whatever the text, decoding fails on one line and changes nothing, or gives
+// a policy that can be written and read again, and that nothing but a hot loop
+// makes invalid.
+func FuzzConfigDecode(f *testing.F) {
+	for _, text := range []string{fullPolicyJSON, `{"max_retries":0}`, `null`, `{"max_attempts":-1}`, `{"jitter":"equal","jitter":0}`,
+		`{"backoff":{"type":"exponential","base":"1s","factor":1.1}}`, `{"backoff":"fixed"}`, `{"max_delay":5}`, `{"a\u2028b\r":1}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		filled := retry.Policy{MaxRetries: 3, AttemptCap: 4, Jitter: retry.EqualJitter}
+		over := filled
+		if err := over.UnmarshalText(text); err != nil {
+			require.True(t, strings.HasPrefix(err.Error(), "retry: invalid policy: "), "%q", err)
+			require.NotContains(t, err.Error(), "\n")
+			require.Equal(t, filled, over)
+			return
+		}
+		require.True(t, over.AttemptCap > 0 && over.AttemptCap <= 4)
+		var p retry.Policy
+		require.NoError(t, p.UnmarshalText(text))
+		assertRoundTrip(t, p)
+		p.Budget = retry.NewBudget(1, 0)
+		require.NoError(t, p.Validate())
+	})
+}
+
+func TestConfigInOtherTypes(t *testing.T) {
+	type config struct {
+		Name    string                  `json:"name"`
+		Retry   retry.Policy            `json:"retry,omitzero"`
+		Pointer *retry.Policy           `json:"pointer,omitempty"`
+		ByHost  map[string]retry.Policy `json:"by_host,omitempty"`
+		List    []retry.Policy          `json:"list,omitempty"`
+	}
+	const text = `{"name":"payments","pointer":{"max_attempts":2},"by_host":{"a":{"jitter":"full"}},"list":[{},{"max_retries":1}]}`
+	want := config{
+		Name: "payments", Pointer: &retry.Policy{MaxAttempts: 2},
+		ByHost: map[string]retry.Policy{"a": {Jitter: retry.FullJitter}}, List: []retry.Policy{{}, {MaxRetries: 1}},
+	}
+	var got config
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&got))
+	assert.Equal(t, want, got)
+
+	// omitzero leaves out a policy that is zero, omitempty would not.
+	data, err := json.Marshal(got)
+	require.NoError(t, err)
+	assert.Equal(t, text, string(data))
+}
+
+// JSON goes before the text form, which is there for flags, environment
+// variables and loggers of text.
+func TestConfigTextFormIsNotTakenForJSON(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 2}
+	data, err := json.Marshal(map[string]any{"p": p, "pointer": &p})
+	require.NoError(t, err)
+	assert.Equal(t, `{"p":{"max_attempts":2},"pointer":{"max_attempts":2}}`, string(data))
+
+	var b bytes.Buffer
+	options := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key != "p" {
+			return slog.Attr{}
+		}
+		return a
+	}}
+	slog.New(slog.NewJSONHandler(&b, options)).Info("", "p", p)
+	slog.New(slog.NewTextHandler(&b, options)).Info("", "p", p)
+	assert.Equal(t, `{"p":{"max_attempts":2}}`+"\n"+`p="{\"max_attempts\":2}"`+"\n", b.String())
+
+	assert.Equal(t, "2 attempts", fmt.Sprint(p))
+}
+
+func TestConfigFlag(t *testing.T) {
+	parse := func(args ...string) (p retry.Policy, output string, err error) {
+		var b strings.Builder
+		flags := flag.NewFlagSet("service", flag.ContinueOnError)
+		flags.SetOutput(&b)
+		flags.TextVar(&p, "retry", retry.Default(), "the retry `policy`")
+		err = flags.Parse(args)
+		return p, b.String(), err
+	}
+	p, _, err := parse()
+	require.NoError(t, err)
+	assert.Equal(t, retry.Default(), p)
+
+	want := retry.Default()
+	want.MaxAttempts, want.MaxRetries = 0, 9
+	p, _, err = parse(`-retry={"max_retries": 9}`)
+	require.NoError(t, err)
+	assert.Equal(t, want, p, "the keys that are left out are those of the default")
+
+	_, _, err = parse("-retry", `{"max_delay": 5}`)
+	assert.EqualError(t, err, `invalid value "{\"max_delay\": 5}" for flag -retry: retry: invalid policy: max_delay is 5: write a duration as text, such as "200ms" or "1m30s"`)
+
+	_, usage, err := parse("-h")
+	require.ErrorIs(t, err, flag.ErrHelp)
+	assert.Contains(t, usage, `(default {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2})`)
+}
+
+// What YAML decodes and JSON has no word for is named like everything else.
+func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
+	for _, test := range []struct {
+		value any
+		want  string
+	}{
+		{map[string]any{"jitter": math.Inf(1)}, `jitter is "+Inf": write `},
+		{map[string]any{"jitter": math.NaN()}, `jitter is "NaN": write `},
+		{map[string]any{"max_delay": time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)}, `max_delay is "2020-01-02T00:00:00Z": write `},
+		{map[any]any{1: 2}, `unknown key "1": `},
+		{map[string]any{"backoff": map[any]any{"type": "fixed", "base": "1s", true: 1}}, `unknown key "backoff.true": `},
+		{map[string]any{"backoff": map[any]any{"type": "schedule", "delays": []any{map[any]any{1: math.Inf(-1)}}}}, `backoff.delays[0] is {"1":"-Inf"}: write `},
+		{map[string]any{"max_attempts": uint64(math.MaxUint64)}, `max_attempts is 18446744073709551615: write `},
+		{[]any{}, `it is []: write `},
+		{map[string]any{"jitter": "0.5"}, `jitter is "0.5": write `},
+		{map[string]any{"jitter": "0.5e0"}, `jitter is "0.5e0": write `},
+		{map[string]any{"jitter": "e"}, `jitter is "e": write `},
+		{map[string]any{"jitter": func() {}}, `json: unsupported type: func()`},
+	} {
+		p := retry.Policy{MaxAttempts: 7}
+		err := p.UnmarshalYAML(func(v any) error { *v.(*any) = test.value; return nil })
+		require.ErrorContains(t, err, "retry: invalid policy: "+test.want)
+		assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
+	}
+
+	// goccy/go-yaml takes a number with an exponent and no point for text.
+	for text, want := range map[string]retry.Policy{"1e-07": {Jitter: retry.Proportional(1e-7)}, "1E-2": {Jitter: retry.Proportional(0.01)}} {
+		var p retry.Policy
+		require.NoError(t, p.UnmarshalYAML(func(v any) error { *v.(*any) = map[string]any{"jitter": text}; return nil }))
+		assert.Equal(t, want, p)
+	}
+
+	p := retry.Policy{MaxAttempts: 7}
+	broken := errors.New("yaml: line 3: did not find expected key")
+	assert.Equal(t, broken, p.UnmarshalYAML(func(any) error { return broken }), "the library's own error, with its line")
+	require.NoError(t, p.UnmarshalYAML(func(any) error { return nil }), "null")
+	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
+}
+
+// A struct that embeds a Policy gets its methods: this pins what the
+// documentation warns of.
+func TestConfigEmbeddedTakesOver(t *testing.T) {
+	var config struct {
+		retry.Policy
+		Name string
+	}
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 2}`), &config))
+	assert.Equal(t, 2, config.MaxAttempts)
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"max_attempts": 2, "Name": "x"}`), &config), `unknown key "Name"`)
+	assert.Empty(t, config.Name)
+}

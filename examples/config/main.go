@@ -1,0 +1,112 @@
+// Config reads retry policies as part of a service's configuration: from a
+// YAML file, overridden by environment variables, through koanf.
+//
+//	go run .
+//	ORDERS_PAYMENTS__RETRY__MAX_ATTEMPTS=9 go run .
+//	ORDERS_PAYMENTS__RETRY='{"max_retries": 2, "jitter": "full"}' go run .
+//
+// koanf decodes by mapstructure, as viper does, which sets the fields of a
+// struct by itself and never asks for UnmarshalJSON or UnmarshalYAML. So both
+// need a decode hook: policyHook is one for either.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+
+	"github.com/goretry/retry"
+)
+
+// Config is the configuration of the service.
+type Config struct {
+	Listen   string  `koanf:"listen"`
+	Payments Service `koanf:"payments"`
+	Stock    Service `koanf:"stock"`
+}
+
+// Service is a service that ours calls.
+type Service struct {
+	URL   string       `koanf:"url"`
+	Retry retry.Policy `koanf:"retry"`
+}
+
+func main() { os.Exit(run("config.yaml", os.Environ, os.Stdout, os.Stderr)) }
+
+func run(path string, environ func() []string, stdout, stderr io.Writer) int {
+	config, err := load(path, environ)
+	if err != nil {
+		fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " ")) // mapstructure writes several lines
+		return 1
+	}
+	for _, service := range []Service{config.Payments, config.Stock} {
+		fmt.Fprintf(stdout, "%s: %v\n", service.URL, service.Retry)
+		for _, note := range service.Retry.Lint() {
+			fmt.Fprintln(stdout, "Note:", note)
+		}
+	}
+	return 0
+}
+
+// load reads the configuration, and checks the policies once all of their
+// keys are there.
+func load(path string, environ func() []string) (*Config, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	variables := env.Provider(".", env.Opt{Prefix: "ORDERS_", TransformFunc: variable, EnvironFunc: environ})
+	if err := k.Load(variables, nil); err != nil {
+		return nil, fmt.Errorf("environment: %w", err)
+	}
+
+	// What nobody writes stays as it is here.
+	config := &Config{Payments: Service{Retry: retry.Default()}, Stock: Service{Retry: retry.Default()}}
+	err := k.UnmarshalWithConf("", config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		DecodeHook:  policyHook, // for viper: viper.Unmarshal(config, viper.DecodeHook(policyHook))
+		ErrorUnused: true,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range map[string]retry.Policy{"payments.retry": config.Payments.Retry, "stock.retry": config.Stock.Retry} {
+		if err := p.Validate(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return config, nil
+}
+
+// variable returns the key and the value of an environment variable: true, a
+// number or a mapping where it is one in JSON, and else text.
+func variable(name, text string) (key string, value any) {
+	key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "ORDERS_")), "__", ".")
+	if json.Unmarshal([]byte(text), &value) != nil {
+		value = text
+	}
+	return key, value
+}
+
+// policyHook decodes a retry.Policy as its UnmarshalJSON does, over the policy
+// that is there already. Anything else it leaves to mapstructure.
+func policyHook(from, to reflect.Value) (any, error) {
+	p, ok := to.Interface().(retry.Policy)
+	if !ok {
+		return from.Interface(), nil
+	}
+	data, err := json.Marshal(from.Interface())
+	if err != nil {
+		return nil, err
+	}
+	err = p.UnmarshalJSON(data)
+	return p, err
+}

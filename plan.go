@@ -1,0 +1,199 @@
+package retry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goretry/retry/internal/saturate"
+)
+
+// A Plan is the schedule of a policy, known before it runs: a Step for each
+// retry, in order.
+type Plan []Step
+
+// A Step is a retry of a [Plan].
+type Step struct {
+	Attempt int           // the execution whose failure the retry follows: 1 for the first
+	Lo, Hi  time.Duration // the least and the greatest delay before the retry
+	Total   time.Duration // the worst case: when the retry starts at the latest, after the first execution began
+}
+
+// maxSteps is where a plan ends whose policy goes on: it is read by people, or
+// by servers that keep a list of delays.
+const maxSteps = 10_000
+
+// Plan returns the first retries of p, for an operation that always fails. If
+// retries is negative, it returns all of them; it never returns more than
+// 10,000. A policy that does not validate has none.
+//
+// Lo and Hi are the window that [Policy.Next] draws the delay from. Total adds
+// up the greatest delays, and the AttemptTimeout of each execution where there
+// is one, else executions count as taking no time; it is at most MaxElapsed. A
+// retry that cannot start within MaxElapsed even after the least delays is not
+// in the plan. What only a call knows is not either: its context, the waits
+// that servers ask for, Select, and the Budget.
+func (p Policy) Plan(retries int) Plan {
+	var plan Plan
+	var earliest, latest time.Duration
+	for i := range p.steps(retries) {
+		lo, hi := p.window(i+1, 0)
+		earliest = saturate.Add(earliest, lo)
+		latest = saturate.Add(latest, saturate.Add(p.AttemptTimeout, hi))
+		if p.MaxElapsed > 0 {
+			if earliest > p.MaxElapsed {
+				break
+			}
+			latest = min(latest, p.MaxElapsed)
+		}
+		plan = append(plan, Step{Attempt: i + 1, Lo: lo, Hi: hi, Total: latest})
+	}
+	return plan
+}
+
+// Delays returns the delays of the first n retries by the curve and MaxDelay
+// alone, without Jitter, for systems that take a list, such as the BackOff of
+// a NATS consumer. They are as many as EffectiveMax allows if n is negative,
+// and never more than 10,000. A policy that does not validate has none.
+func (p Policy) Delays(n int) Schedule {
+	delays := make(Schedule, p.steps(n))
+	p.Jitter = nil
+	for i := range delays {
+		delays[i], _ = p.window(i+1, 0)
+	}
+	return delays
+}
+
+// steps returns how many of p's first n retries go into a plan.
+func (p *Policy) steps(n int) int {
+	steps := maxSteps
+	if n >= 0 {
+		steps = min(steps, n)
+	}
+	if limit := p.EffectiveMax(); limit != Unlimited {
+		steps = min(steps, limit-1)
+	}
+	return steps
+}
+
+// String returns a table for people, a line for each step.
+func (plan Plan) String() string {
+	if len(plan) == 0 {
+		return "no retry"
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "after attempt\twait\ttotal at most")
+	for _, s := range plan {
+		wait := brief(s.Hi)
+		if s.Lo != s.Hi {
+			wait = brief(s.Lo) + " to " + wait
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\n", s.Attempt, wait, brief(s.Total))
+	}
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// brief writes a duration for people: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	if d == saturate.Max {
+		return "292 years"
+	}
+	s := short(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Preview describes for people what p will do: p itself, the table of its
+// first retries, all of them if retries is negative, and then where the delays
+// reach MaxDelay, how p ends, and how long that takes in the worst case. What
+// [Policy.Plan] leaves out is left out here.
+func (p Policy) Preview(retries int) string {
+	if p.faults() != nil {
+		return p.String()
+	}
+	plan := p.Plan(Unlimited)
+	shown := plan
+	if 0 <= retries && retries < len(plan) {
+		shown = plan[:retries]
+	}
+	text := []string{p.String(), ""}
+	if len(shown) > 0 {
+		text = append(text, shown.String())
+		if len(shown) < len(plan) {
+			text = append(text, "...")
+		}
+		text = append(text, "")
+	}
+	if i := slices.Index(p.Delays(len(plan)), p.MaxDelay); i >= 0 && p.MaxDelay > 0 {
+		text = append(text, fmt.Sprintf("The delays reach MaxDelay (max_delay), %s, after attempt %d.", brief(p.MaxDelay), i+1))
+	}
+	text = append(text, p.ending(plan))
+	if worst := p.worstCase(plan); worst != "" {
+		text = append(text, worst)
+	}
+	return strings.Join(text, "\n")
+}
+
+// ending says how p ends, of which plan is all.
+func (p *Policy) ending(plan Plan) string {
+	limit := p.executions()
+	within := fmt.Sprintf("no retry starts later than MaxElapsed (max_elapsed), %s, after the first attempt began", brief(p.MaxElapsed))
+	switch {
+	case p.NonRetryable:
+		return "Ends after 1 attempt: the policy is NonRetryable (retryable: false)."
+	case p.limit() == 0:
+		return "Ends after 1 attempt: the policy sets no limit, MaxAttempts (max_attempts) or MaxRetries (max_retries)."
+	case limit == 1:
+		return "Ends after 1 attempt."
+	case p.MaxElapsed > 0 && len(plan) < p.steps(Unlimited):
+		return fmt.Sprintf("Ends after at most %s: %s.", attempts(len(plan)+1), within)
+	case p.MaxElapsed > 0 && limit == Unlimited:
+		return fmt.Sprintf("Ends by time: %s.", within)
+	case p.MaxElapsed > 0:
+		return fmt.Sprintf("Ends after %s, or sooner: %s.", attempts(limit), within)
+	case limit == Unlimited:
+		return "Never ends by itself: there is no limit on attempts or time."
+	default:
+		return fmt.Sprintf("Ends after %s.", attempts(limit))
+	}
+}
+
+// worstCase says how long p takes at most, nothing if it takes no time or has
+// no end. The plan is all of p's.
+func (p *Policy) worstCase(plan Plan) string {
+	limit, total := p.executions(), time.Duration(0)
+	if len(plan) > 0 {
+		total = plan[len(plan)-1].Total
+	}
+	more := ""
+	if len(plan) == maxSteps && limit-1 != maxSteps { // p goes on
+		switch {
+		case limit != Unlimited:
+			more = "more than "
+		case p.MaxElapsed > 0:
+			total = p.MaxElapsed
+		default:
+			return ""
+		}
+	}
+	switch {
+	case p.AttemptTimeout > 0:
+		return fmt.Sprintf("Worst case: %s%s in all, if attempts end with their AttemptTimeout (attempt_timeout), %s.",
+			more, brief(saturate.Add(total, p.AttemptTimeout)), brief(p.AttemptTimeout))
+	case p.MaxElapsed > 0 && len(plan) > 0:
+		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: there is no AttemptTimeout (attempt_timeout).", brief(p.MaxElapsed))
+	case total > 0:
+		return fmt.Sprintf("Worst case: %s%s of waiting, and what the attempts take: there is no AttemptTimeout (attempt_timeout).", more, brief(total))
+	default:
+		return ""
+	}
+}
