@@ -160,12 +160,15 @@ func (p *Policy) selected(err error, limit int) (*Policy, int, error) {
 		return p, limit, nil
 	}
 	limit = tighter(tighter(limit, q.limit()), q.AttemptCap)
+	if q.NonRetryable {
+		limit = 1
+	}
 	f := q.fieldFaults()
 	if p.hot(limit, q.Backoff) {
 		f = append(f, errHot)
 	}
 	if f != nil {
-		return q, limit, fmt.Errorf("Select: %w", f)
+		return q, limit, fmt.Errorf("the policy that Select picks: %w", f.err())
 	}
 	return q, limit, nil
 }

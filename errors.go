@@ -115,7 +115,7 @@ func ReasonOf(err error) Reason {
 // waiter on one context shares.
 type endedError struct{ ctx context.Context }
 
-func (e endedError) Error() string {
+func (e *endedError) Error() string {
 	err, cause := e.ctx.Err(), context.Cause(e.ctx)
 	if cause == err {
 		return err.Error()
@@ -123,7 +123,7 @@ func (e endedError) Error() string {
 	return fmt.Sprintf("%v: %v", err, cause)
 }
 
-func (e endedError) Unwrap() []error { return []error{e.ctx.Err(), context.Cause(e.ctx)} }
+func (e *endedError) Unwrap() []error { return []error{e.ctx.Err(), context.Cause(e.ctx)} }
 
 // aheadError is the Cause of a call whose context has a deadline that comes
 // before the next execution.

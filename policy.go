@@ -140,7 +140,7 @@ func (p Policy) Validate() error {
 	return p.faults().err()
 }
 
-// faults is what is wrong with a policy. It is an error if it is not empty.
+// faults is what is wrong with a policy.
 type faults []error
 
 // add adds one: the field, its value, and what to write instead.
@@ -148,12 +148,14 @@ func (f *faults) add(field string, value any, write string) {
 	*f = append(*f, fmt.Errorf("%s is %v: %s", field, value, write))
 }
 
-// err returns f as an error, nil if it is empty.
+// err returns f as an error, nil if it is empty. It is a pointer, for errors are
+// compared with ==, which panics on slices.
 func (f faults) err() error {
 	if len(f) == 0 {
 		return nil
 	}
-	return f
+	found := f
+	return &found
 }
 
 // Error names all the faults on one line.
@@ -173,7 +175,7 @@ func (f faults) Error() string {
 // nothing, so every decision can afford to ask.
 func (p *Policy) faults() faults {
 	f := p.fieldFaults()
-	if p.hot(p.executions(), p.Backoff) {
+	if p.MaxRetries >= Unlimited && p.hot(p.executions(), p.Backoff) {
 		f = append(f, errHot)
 	}
 	return f
@@ -190,6 +192,9 @@ func (p *Policy) hot(limit int, b Backoff) bool {
 // waits reports whether a curve goes on waiting: one of ours is asked for the
 // delay that it ends with, a third party's is trusted and never called.
 func waits(b Backoff) bool {
+	if f, ok := b.(BackoffFunc); ok {
+		return f != nil
+	}
 	return b != nil && (!ours(b) || b.Delay(math.MaxInt) > 0)
 }
 
@@ -296,14 +301,14 @@ func (p Policy) Lint() []string {
 	if p.NonRetryable && (limit == Unlimited || limit > 1) {
 		say("NonRetryable (retryable: false) beside MaxAttempts (max_attempts) or MaxRetries (max_retries) for %s: there is one execution", attempts(limit))
 	}
-	if s, ok := p.Backoff.(Schedule); ok && limit > 0 && !p.NonRetryable && len(s) > retries {
+	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && retries >= 0 && len(s) > retries {
 		say("a Schedule (delays) of %d beside %s: the delay of %v and what follows is never reached; MaxAttempts (max_attempts) counts the first execution", len(s), attempts(retries+1), s[retries])
 	}
 	if grows(p.Backoff) && p.executions() == Unlimited && p.MaxDelay == 0 && p.MaxElapsed == 0 {
 		say("unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)")
 	}
-	if p.MaxElapsed > 0 && first > p.MaxElapsed {
-		say("MaxElapsed (max_elapsed) of %v is shorter than the first delay of %v: there is no retry", p.MaxElapsed, first)
+	if p.MaxElapsed > 0 && p.capped(first) > p.MaxElapsed {
+		say("MaxElapsed (max_elapsed) of %v is shorter than the first delay of %v: there is no retry", p.MaxElapsed, p.capped(first))
 	}
 	if p.MaxDelay > 0 && first > p.MaxDelay {
 		say("MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts every delay", p.MaxDelay, first)

@@ -31,6 +31,9 @@ func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, 
 }
 
 func doValue[T any](ctx context.Context, p *Policy, fn func(context.Context) (T, error)) (v T, err error) {
+	if fn == nil {
+		return v, do(ctx, p, nil)
+	}
 	err = do(ctx, p, func(ctx context.Context) (err error) { v, err = fn(ctx); return err })
 	if err != nil {
 		v = *new(T)
@@ -78,16 +81,17 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 		turn++
 		left = !yield(turn, ctx)
 		switch {
-		case !left && *err == errUnassigned:
+		case left:
+			restore()
+			if *err == nil {
+				return nil
+			}
+			return &lastTurn{err: *err, reason: ReasonLeft}
+		case *err == errUnassigned:
 			return &lastTurn{reason: ReasonInvalid, cause: errUnassigned}
-		case !left:
+		default:
 			return *err
 		}
-		restore()
-		if *err == nil {
-			return &lastTurn{reason: ReasonSuccess}
-		}
-		return &lastTurn{err: *err, reason: ReasonLeft}
 	})
 	if !left {
 		*err = stopped
@@ -215,12 +219,9 @@ var (
 // retries decides what follows an execution that failed with c.Err, and
 // reports whether that is another one, after c.Delay.
 func (c *call) retries(ctx context.Context, p *Policy) bool {
-	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
+	c.Waited = saturate.Add(c.Waited, c.Delay)
 	if last, ok := c.Err.(*lastTurn); ok {
 		c.Err = last.err
-		if last.reason == ReasonSuccess {
-			p.Budget.Put()
-		}
 		return c.stop(ctx, p, last.reason, last.cause)
 	}
 	if c.Cause != nil {
@@ -280,7 +281,7 @@ func (c *call) ended(ctx context.Context, p *Policy) bool {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		reason = ReasonDeadline
 	}
-	return c.stop(ctx, p, reason, endedError{ctx})
+	return c.stop(ctx, p, reason, &endedError{ctx})
 }
 
 // stop ends c and returns false. Where c has a Cause already, that is an
@@ -319,10 +320,18 @@ func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) er
 	return err
 }
 
-// scheduled tells OnEvent of a retry.
+// scheduled tells OnEvent of a retry, which is not made if OnEvent does not
+// return.
 func (c *call) scheduled(ctx context.Context, p *Policy, hint time.Duration, seed uint64) {
+	returned := false
+	defer func() {
+		if !returned {
+			p.Budget.untake()
+		}
+	}()
 	now := time.Now()
 	c.tell(ctx, p, Event{Kind: RetryScheduled, Time: now, Delay: c.Delay, Due: now.Add(c.Delay), Hint: hint, Seed: seed})
+	returned = true
 }
 
 // stopped tells OnEvent that c is over.

@@ -1,0 +1,158 @@
+package retry_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+// user is a package that calls the loops as programs do.
+const user = `package user
+
+import (
+	"context"
+
+	"github.com/goretry/retry"
+)
+
+var policy = retry.Default()
+
+func Do(ctx context.Context, fn func(context.Context) error) error {
+	return retry.Do(ctx, policy, fn)
+}
+
+func DoValue(ctx context.Context, fn func(context.Context) (int, error)) (int, error) {
+	return retry.DoValue(ctx, policy, fn)
+}
+
+func Loop(ctx context.Context, fn func(context.Context) error) (err error) {
+	for _, ctx := range retry.Loop(ctx, policy, &err) {
+		err = fn(ctx)
+	}
+	return err
+}
+`
+
+// compile optimizes the root package and user for amd64. It returns what the
+// compiler says of them, as "retry.go: can inline Do", and the assembly.
+func compile(t *testing.T) (says map[string]bool, assembly string) {
+	t.Helper()
+	command, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("there is no go command to ask: ", err)
+	}
+	// An overlay puts user into this module without writing into it.
+	module, err := os.Getwd()
+	require.NoError(t, err)
+	source, overlay := filepath.Join(t.TempDir(), "user.go"), filepath.Join(t.TempDir(), "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(module, "internal", "user", "user.go"): source}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(source, []byte(user), 0o600))
+	require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+
+	build := exec.CommandContext(t.Context(), command, "build", "-overlay", overlay, "-gcflags=-m -S", ".", "./internal/user")
+	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "GOFLAGS=", "GOWORK=off")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	says = make(map[string]bool)
+	for _, line := range regexp.MustCompile(`(?m)^\S*?(\w+\.go):\d+:\d+: (.*)$`).FindAllStringSubmatch(string(out), -1) {
+		says[line[1]+": "+line[2]] = true
+	}
+	return says, string(out)
+}
+
+// A goroutine keeps the 2 KiB of stack that it was born with only while the
+// frames from its entry to the sleep are small.
+func TestInlining(t *testing.T) {
+	says, assembly := compile(t)
+	for _, want := range []string{
+		"retry.go: can inline Do",
+		"retry.go: can inline Loop",
+		"retry.go: can inline Loop.func1",
+		"user.go: inlining call to retry.Do",
+		"user.go: inlining call to retry.DoValue[go.shape.int]",
+		"user.go: inlining call to retry.Loop",
+	} {
+		t.Run(want, func(t *testing.T) { assert.True(t, says[want]) })
+	}
+	t.Run("the iterator of Loop is inlined", func(t *testing.T) {
+		// Go 1.27 has another name for it than those before.
+		assert.True(t, says["user.go: inlining call to retry.Loop.func1"] || says["user.go: inlining call to Loop.Loop.func1"])
+	})
+	t.Run("the frame of do is at most 128 bytes", func(t *testing.T) {
+		frame := regexp.MustCompile(`(?m)^github\.com/goretry/retry\.do STEXT .*\blocals=0x([0-9a-f]+)`).FindStringSubmatch(assembly)
+		require.NotNil(t, frame, "there is no do in the assembly")
+		bytes, err := strconv.ParseUint(frame[1], 16, 32)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, bytes, uint64(128))
+	})
+}
+
+var (
+	allocPolicy = retry.Policy{
+		MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * time.Millisecond}, MaxDelay: 5 * time.Second, Jitter: retry.Proportional(.2),
+		Budget: retry.NewBudget(10, .1), RetryIf: func(error) bool { return true },
+	}
+	tenAttempts = retry.Policy{MaxAttempts: 10}
+)
+
+func TestAllocations(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	succeed := func(context.Context) error { return nil }
+	fail := func(context.Context) error { return errDial }
+	var err error
+	value := 0
+	for _, row := range []struct {
+		name string
+		most float64
+		call func()
+		want error
+	}{
+		{"success at once: Do", 0, func() { err = retry.Do(ctx, allocPolicy, succeed) }, nil},
+		{"success at once: DoValue", 0, func() {
+			value, err = retry.DoValue(ctx, allocPolicy, func(context.Context) (int, error) { return value + 1, nil })
+		}, nil},
+		{"success at once: Loop", 0, func() {
+			var loopErr error
+			for _, ctx := range retry.Loop(ctx, allocPolicy, &loopErr) {
+				loopErr = succeed(ctx)
+			}
+			err = loopErr
+		}, nil},
+		{"ten failures: Do", 1, func() { err = retry.Do(ctx, tenAttempts, fail) }, errDial},
+		{"ten failures: DoValue", 1, func() {
+			value, err = retry.DoValue(ctx, tenAttempts, func(context.Context) (int, error) { return 0, errDial })
+		}, errDial},
+		{"ten failures: Loop", 1, func() {
+			var loopErr error
+			for _, ctx := range retry.Loop(ctx, tenAttempts, &loopErr) {
+				loopErr = fail(ctx)
+			}
+			err = loopErr
+		}, errDial},
+		{"Next with jitter and seed", 0, func() {
+			if allocPolicy.Next(retry.Attempt{Number: 3, Err: errDial, Seed: 42}).Retry() {
+				err = nil
+			}
+		}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := testing.AllocsPerRun(100, row.call)
+			require.ErrorIs(t, err, row.want)
+			assert.LessOrEqual(t, got, row.most)
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package retry_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A goroutine is born with 2 KiB of stack, and keeps twice as much where its
+// frames do not fit. The stacks are measured in a process of their own, whose
+// goroutines are all born alike: else the runtime learns from those that it has
+// seen.
+const bornAlike = "adaptivestackstart=0"
+
+func TestACallThatWaitsKeepsItsSmallStack(t *testing.T) {
+	if os.Getenv("GODEBUG") == bornAlike {
+		for subject, start := range waiting {
+			synctest.Test(t, func(t *testing.T) { t.Logf("%s holds %d bytes", subject, stackOf(start)) })
+		}
+		return
+	}
+	if testing.CoverMode() != "" {
+		t.Skip("the counters of coverage need room in every frame")
+	}
+	executable, err := os.Executable()
+	require.NoError(t, err)
+	process := exec.CommandContext(t.Context(), executable, "-test.run=^TestACallThatWaitsKeepsItsSmallStack$", "-test.v")
+	process.Env = append(os.Environ(), "GODEBUG="+bornAlike, "GOMAXPROCS=1")
+	out, err := process.CombinedOutput()
+	if err != nil && len(out) == 0 {
+		t.Skip("this system cannot run its own test again: ", err)
+	}
+	require.NoError(t, err, "%s", out)
+	held := make(map[string]float64)
+	for _, match := range regexp.MustCompile(`(\w+) holds (\d+) bytes`).FindAllStringSubmatch(string(out), -1) {
+		held[match[1]], err = strconv.ParseFloat(match[2], 64)
+		require.NoError(t, err)
+	}
+	require.Len(t, held, len(waiting), "%s", out)
+	for subject := range waiting {
+		t.Run(subject, func(t *testing.T) {
+			assert.Less(t, held[subject], 1.5*held["bare"], "bytes of stack, where the bare loop has %v", held["bare"])
+		})
+	}
+}
+
+// stackOf returns the bytes of stack of a call that waits.
+func stackOf(start func(context.Context, func(context.Context) error, func())) uint64 {
+	const calls = 5000
+	inUse := func() uint64 {
+		runtime.GC()
+		runtime.GC() // frees what the first has found to be too much
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.StackInuse
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	before := inUse()
+	for range calls {
+		start(ctx, func(context.Context) error { return errDial }, func() {})
+	}
+	synctest.Wait()
+	return (inUse() - before) / calls
+}
