@@ -66,7 +66,9 @@ type Exponential struct {
 	Factor float64       // 0 is 2; one that is not finite or is below 1 does not validate, and counts as 1
 }
 
-// Delay returns Base * Factor^(attempt-1), rounded down to the nanosecond.
+// Delay returns Base * Factor^(attempt-1), in 64-bit floating point and then
+// rounded down to the nanosecond. A Factor that is no sum of powers of two, such
+// as 1.4, may make it one nanosecond less than on paper.
 func (e Exponential) Delay(attempt int) time.Duration {
 	if attempt <= 1 || e.Base <= 0 {
 		return max(0, e.Base)

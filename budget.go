@@ -17,7 +17,7 @@ import (
 type Budget struct {
 	size   int
 	ratio  float64
-	full   int64 // in token-s, like refill and tokens
+	full   int64 // in billionths of a token, like refill and tokens
 	refill int64
 	tokens atomic.Int64
 }

@@ -37,6 +37,7 @@
 //
 // A Policy is safe for concurrent use. The package starts no goroutine,
 // recovers no panic, keeps no global state, and allocates nothing for a call
-// that succeeds at once and is not watched. Where a Backoff, Jitter, Source or
-// function of yours panics, so does the call.
+// that succeeds at once, unless it is watched by OnEvent or bounded by
+// MaxElapsed or AttemptTimeout. Where a Backoff, Jitter, Source or function of
+// yours panics, so does the call.
 package retry

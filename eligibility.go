@@ -76,8 +76,8 @@ func (r *Reason) UnmarshalText(text []byte) error {
 // Next returns what follows a failed execution: whether to run again, when,
 // and why not. It is the decision that [Do] takes, but for what only a loop
 // knows: it reads no clock, has no context, and leaves the Budget alone.
-// It is pure if Seed is set or p has no Jitter; without either, Source is
-// asked for one number.
+// Where Seed is 0 and a Jitter applies, that of p or of the policy that Select
+// picks, Source is asked for one number; else Next is pure.
 //
 // The first of these that applies is the Reason: p is invalid; the error is
 // marked [Permanent]; RetryIf says no; p is NonRetryable; the attempts are
@@ -142,7 +142,7 @@ func (r *ruling) decide(p *Policy, limit, attempt int, err error, elapsed time.D
 		r.Reason = ReasonNonRetryable
 	case limit != Unlimited && attempt >= limit:
 		r.Reason = ReasonExhausted
-	case hint > 0 && hint > q.maxRetryAfter():
+	case hint > q.maxRetryAfter():
 		r.Reason = ReasonRetryAfter
 		r.Delay, r.maxHint = hint, q.maxRetryAfter()
 	case p.MaxElapsed > 0 && saturate.Add(max(0, elapsed), r.Delay) > p.MaxElapsed:

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,15 +15,15 @@ import (
 type Error struct {
 	Reason   Reason
 	Attempts int           // executions that ran
-	Waited   time.Duration // sum of the delays slept
-	Delay    time.Duration // the delay decided and not slept
+	Waited   time.Duration // sum of the delays slept, to their end
+	Delay    time.Duration // the delay decided and not slept, or not to its end
 
 	// Err is what the last execution failed with; nil if none ran.
 	Err error
 
 	// Cause is what stopped the call from outside, else nil: the context,
-	// whose error and cause are asked for when Cause is, its deadline, or
-	// what is wrong with the policy.
+	// whose error and cause are asked for when Cause is, its deadline that
+	// lies ahead (and so has no cause yet), or what is wrong with the policy.
 	Cause error
 
 	noLimit       bool          // the policy sets none, which makes it one execution
@@ -36,7 +37,7 @@ func (e *Error) Error() string {
 		return "<nil>"
 	}
 	var b strings.Builder
-	b.WriteString("retry: " + strings.ReplaceAll(e.Reason.String(), "_", " "))
+	b.WriteString("retry: " + cmp.Or(strings.ReplaceAll(e.Reason.String(), "_", " "), "stopped"))
 	if e.Attempts == 0 {
 		b.WriteString(" before the first attempt")
 	} else {
@@ -48,8 +49,10 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
-	return strings.ReplaceAll(b.String(), "\n", "; ")
+	return oneLine.Replace(b.String())
 }
+
+var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
 func (e *Error) facts() (facts []string) {
 	if e.Waited > 0 {
@@ -62,7 +65,9 @@ func (e *Error) facts() (facts []string) {
 		}
 	case ReasonRetryAfter:
 		facts = append(facts, fmt.Sprintf("the server asks for %v, MaxRetryAfter is %v", e.Delay, e.maxRetryAfter))
-	case ReasonElapsed, ReasonDeadline, ReasonCanceled, ReasonBudget:
+	case ReasonElapsed:
+		facts = append(facts, fmt.Sprintf("the next delay of %v would pass MaxElapsed", short(e.Delay)))
+	case ReasonDeadline, ReasonCanceled, ReasonBudget:
 		if e.Delay > 0 {
 			facts = append(facts, fmt.Sprint("the next delay is ", short(e.Delay)))
 		}
@@ -116,11 +121,11 @@ func ReasonOf(err error) Reason {
 type endedError struct{ ctx context.Context }
 
 func (e *endedError) Error() string {
-	err, cause := e.ctx.Err(), context.Cause(e.ctx)
+	err, cause := fmt.Sprint(e.ctx.Err()), fmt.Sprint(context.Cause(e.ctx))
 	if cause == err {
-		return err.Error()
+		return err
 	}
-	return fmt.Sprintf("%v: %v", err, cause)
+	return err + ": " + cause
 }
 
 func (e *endedError) Unwrap() []error { return []error{e.ctx.Err(), context.Cause(e.ctx)} }
@@ -229,7 +234,12 @@ func (m *marked) read(err error) {
 	}
 }
 
+// ask asks an error that hides what it wraps behind a method As.
 func (m *marked) ask(err asker) {
+	var e *Error
+	if err.As(&e) {
+		m.read(e)
+	}
 	var p *permanentError
 	if err.As(&p) {
 		m.permanent = true

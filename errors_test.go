@@ -55,7 +55,7 @@ func TestErrorText(t *testing.T) {
 		}), nil, retry.After(time.Minute, errDial),
 			"retry: retry after too long after 1 attempt (the server asks for 1m0s, MaxRetryAfter is 2s): dial tcp: connection refused"},
 		{"elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 500 * time.Millisecond }), nil, errDial,
-			"retry: elapsed after 2 attempts (200ms waited, the next delay is 400ms): dial tcp: connection refused"},
+			"retry: elapsed after 2 attempts (200ms waited, the next delay of 400ms would pass MaxElapsed): dial tcp: connection refused"},
 		{"deadline ahead", doubling, func(ctx context.Context) context.Context { return within(ctx, 500*time.Millisecond, nil) }, errDial,
 			"retry: deadline after 2 attempts (200ms waited, the next delay is 400ms, the context's deadline comes first): dial tcp: connection refused"},
 		{"deadline passed in the sleep", doubling, func(ctx context.Context) context.Context { return hidden{within(ctx, 500*time.Millisecond, nil)} }, errDial,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -13,7 +14,7 @@ type EventKind uint8
 // The kinds of events, in brackets the text that String and JSON have for
 // each.
 const (
-	AttemptStarted  EventKind = iota + 1 // an execution begins [attempt_started]
+	AttemptStarted  EventKind = iota + 1 // an execution begins, whatever OnEvent does [attempt_started]
 	AttemptFinished                      // it returned [attempt_finished]
 	RetryScheduled                       // there will be another, after Delay [retry_scheduled]
 	Stopped                              // there will be none, for Reason [stopped]
@@ -37,7 +38,7 @@ func (k *EventKind) UnmarshalText(text []byte) error {
 // execution that panics is started and never finished, and nothing follows.
 type Event struct {
 	Kind    EventKind
-	Time    time.Time
+	Time    time.Time     // when it happened
 	Attempt int           // 1 for the first execution; 0 when none ran
 	Max     int           // EffectiveMax of the policy
 	Err     error         // AttemptFinished: what it failed with; Stopped with ReasonInvalid: the fault
@@ -63,7 +64,7 @@ type eventJSON struct {
 	Delay   duration  `json:"delay,omitzero"`
 	Due     time.Time `json:"due,omitzero"`
 	Hint    duration  `json:"hint,omitzero"`
-	Seed    uint64    `json:"seed,omitzero,string"`
+	Seed    seedText  `json:"seed,omitzero"`
 	Reason  Reason    `json:"reason,omitzero"`
 }
 
@@ -74,7 +75,7 @@ type eventJSON struct {
 func (e Event) MarshalJSON() ([]byte, error) {
 	j := eventJSON{
 		Kind: e.Kind, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Took: duration(e.Took), Elapsed: duration(e.Elapsed),
-		Delay: duration(e.Delay), Due: e.Due, Hint: duration(e.Hint), Seed: e.Seed, Reason: e.Reason,
+		Delay: duration(e.Delay), Due: e.Due, Hint: duration(e.Hint), Seed: seedText(e.Seed), Reason: e.Reason,
 	}
 	if e.Err != nil {
 		text := e.Err.Error()
@@ -83,16 +84,38 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(j)
 }
 
+// A seedText is a seed that is text in JSON.
+type seedText uint64
+
+func (s seedText) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(s), 10), nil }
+
+// UnmarshalJSON is there to say what to write instead of a number.
+func (s *seedText) UnmarshalJSON(data []byte) error {
+	text, err := strconv.Unquote(string(data))
+	if err == nil {
+		var n uint64
+		n, err = strconv.ParseUint(text, 10, 64)
+		*s = seedText(n)
+	}
+	if err != nil {
+		return fmt.Errorf("seed is %s: write a whole number as text, such as \"42\"", data)
+	}
+	return nil
+}
+
 // UnmarshalJSON reads what MarshalJSON writes. Err becomes an error of that
-// text.
+// text. null changes nothing.
 func (e *Event) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
 	var j eventJSON
 	if err := json.Unmarshal(data, &j); err != nil {
 		return fmt.Errorf("retry: event: %w", err)
 	}
 	*e = Event{
 		Kind: j.Kind, Time: j.Time, Attempt: j.Attempt, Max: j.Max, Took: time.Duration(j.Took), Elapsed: time.Duration(j.Elapsed),
-		Delay: time.Duration(j.Delay), Due: j.Due, Hint: time.Duration(j.Hint), Seed: j.Seed, Reason: j.Reason,
+		Delay: time.Duration(j.Delay), Due: j.Due, Hint: time.Duration(j.Hint), Seed: uint64(j.Seed), Reason: j.Reason,
 	}
 	if j.Err != nil {
 		e.Err = errors.New(*j.Err)

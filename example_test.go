@@ -185,15 +185,9 @@ func ExampleDoValue_polling() {
 func ExampleReasonOf() {
 	errShutdown := errors.New("shutting down")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	policy := retry.Policy{
-		MaxAttempts: 5,
-		Backoff:     retry.Fixed(time.Hour),
-		OnEvent: func(_ context.Context, e retry.Event) {
-			if e.Kind == retry.RetryScheduled {
-				cancel(errShutdown)
-			}
-		},
-	}
+	time.AfterFunc(5*time.Millisecond, func() { cancel(errShutdown) })
+
+	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)}
 	err := retry.Do(ctx, policy, failing(5, errRefused))
 
 	switch retry.ReasonOf(err) {
@@ -239,17 +233,17 @@ func ExampleDo_reconnect() {
 			}
 		},
 	}
-	sessions := []bool{false, false, true, false, true} // whether each came up
+	lives := []time.Duration{0, 0, time.Hour, 0, time.Hour} // of each connection
 	for ctx.Err() == nil {
 		err := retry.Do(ctx, reconnect, func(ctx context.Context) error {
-			up := sessions[0]
-			if sessions = sessions[1:]; len(sessions) == 0 {
+			lived := lives[0]
+			if lives = lives[1:]; len(lives) == 0 {
 				cancel() // enough for an example
 			}
-			if up {
-				return nil // it came up, was used, and ended
+			if lived < time.Minute {
+				return errRefused // even if it came up: a server that drops us at once is not to be called at once
 			}
-			return errRefused
+			return nil
 		})
 		if err != nil {
 			fmt.Println(err)

@@ -76,11 +76,11 @@ type Source interface {
 
 // seed draws the seed of a call. It is never 0, which stands for none drawn.
 func (p *Policy) seed() uint64 {
-	draw := rand.Uint64
+	next := rand.Uint64
 	if p.Source != nil {
-		draw = p.Source.Uint64
+		next = p.Source.Uint64
 	}
-	return max(1, draw())
+	return max(1, next())
 }
 
 // SeedOf returns the seed that stands for a key, such as the id of a job, so

@@ -18,8 +18,9 @@ const Unlimited = -1
 // Policy{} calls once. [Default] is a policy that is ready to use.
 //
 // A Policy is a value: derive one by copying it and setting fields, and share
-// it among any number of goroutines. One that does not pass [Policy.Validate]
-// never retries: its calls run once, and report the fault where they fail.
+// it among any number of goroutines. Negative numbers other than Unlimited are
+// not valid. A policy that does not pass [Policy.Validate] never retries: its
+// calls run once, and report the fault where they fail.
 type Policy struct {
 	// How many executions.
 
@@ -42,12 +43,13 @@ type Policy struct {
 	AttemptTimeout time.Duration // the context of each execution ends after this, and when the execution returns: read a body, finish a transaction inside; 0: none
 
 	// What counts, who pays, who watches. The functions are called in the
-	// caller's goroutine, and concurrently where the policy is shared.
+	// caller's goroutine, and concurrently where the policy is shared. They
+	// should return soon: the time they take comes on top of delays and bounds.
 
 	RetryIf func(error) bool             // reports whether a failure is worth another try; nil: every failure is
 	Select  func(error) *Policy          // a stricter policy for this failure, see Next; nil, or a nil result: this one
 	Budget  *Budget                      // shared allowance of retries; nil: none
-	OnEvent func(context.Context, Event) // is told of each event, in order, and should return soon; nil: nobody
+	OnEvent func(context.Context, Event) // is told of each event, in order; nil: nobody
 }
 
 // Default returns a policy for a call to a service nearby: 5 attempts, delays
@@ -135,7 +137,8 @@ func (p *Policy) maxRetryAfter() time.Duration {
 
 // Validate returns nil if p is sound, and else an error that names every fault
 // at once: field, value, and what to write instead. It calls none of p's
-// functions and no Backoff or Jitter that is not of this package.
+// functions and no Backoff or Jitter that is not of this package, which is
+// taken as sound; a pointer to one of ours counts as foreign.
 func (p Policy) Validate() error {
 	return p.faults().err()
 }
@@ -181,7 +184,7 @@ func (p *Policy) faults() faults {
 	return f
 }
 
-var errHot = errors.New("no limit on executions and no delay between them: set MaxAttempts, MaxRetries, MaxElapsed, a Budget, or a Backoff that waits")
+var errHot = errors.New("no limit on executions and no delay that lasts: set MaxAttempts (max_attempts), MaxRetries (max_retries), MaxElapsed (max_elapsed), a Budget, or a Backoff (backoff) that goes on waiting")
 
 // hot reports whether nothing would slow p down or stop it, had it this limit
 // and this curve.
@@ -311,7 +314,7 @@ func (p Policy) Lint() []string {
 		say("MaxElapsed (max_elapsed) of %v is shorter than the first delay of %v: there is no retry", p.MaxElapsed, p.capped(first))
 	}
 	if p.MaxDelay > 0 && first > p.MaxDelay {
-		say("MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts every delay", p.MaxDelay, first)
+		say("MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts that already", p.MaxDelay, first)
 	}
 	return lint
 }

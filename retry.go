@@ -18,8 +18,8 @@ import (
 // ended, which also ends the sleep between two executions. A sleep that no
 // execution can follow is not begun.
 //
-// A policy that is not valid executes fn once. A nil ctx or fn executes
-// nothing. Both are ReasonInvalid.
+// A policy that is not valid executes fn once, and Do returns nil if it
+// succeeds. A nil ctx or fn executes nothing. Else both are ReasonInvalid.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	return do(ctx, &p, fn)
 }
@@ -155,11 +155,14 @@ func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
 			select {
 			case <-ctx.Done():
 				t.Stop()
-			case <-t.C:
-			}
-			if ctx.Err() != nil {
 				c.interrupted(ctx, p)
 				return &c.Error
+			case <-t.C:
+				// Both may have come at once.
+				if ctx.Err() != nil {
+					c.interrupted(ctx, p)
+					return &c.Error
+				}
 			}
 		}
 	}
@@ -219,30 +222,28 @@ var (
 // retries decides what follows an execution that failed with c.Err, and
 // reports whether that is another one, after c.Delay.
 func (c *call) retries(ctx context.Context, p *Policy) bool {
-	c.Waited = saturate.Add(c.Waited, c.Delay)
+	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
 	if last, ok := c.Err.(*lastTurn); ok {
 		c.Err = last.err
 		return c.stop(ctx, p, last.reason, last.cause)
 	}
-	if c.Cause != nil {
-		return c.stop(ctx, p, ReasonInvalid, nil)
-	}
-
-	elapsed := time.Duration(0)
-	if p.MaxElapsed > 0 {
-		elapsed = time.Since(c.start)
-	}
 	var r ruling
-	r.decide(p, c.limit, c.Attempts, c.Err, elapsed, c.seed)
+	if c.Cause == nil {
+		elapsed := time.Duration(0)
+		if p.MaxElapsed > 0 {
+			elapsed = time.Since(c.start)
+		}
+		r.decide(p, c.limit, c.Attempts, c.Err, elapsed, c.seed)
+		c.Cause = r.fault
+	}
+	if ctx.Err() != nil {
+		return c.ended(ctx, p)
+	}
 	c.Delay = r.Delay
 	if r.seed != 0 {
 		c.seed = r.seed
 	}
 	switch {
-	case r.Reason == ReasonInvalid:
-		return c.stop(ctx, p, r.Reason, r.fault)
-	case ctx.Err() != nil:
-		return c.ended(ctx, p)
 	case r.Reason != ReasonRetry:
 		c.maxRetryAfter = r.maxHint
 		return c.stop(ctx, p, r.Reason, nil)
@@ -266,7 +267,8 @@ func passesDeadline(ctx context.Context, d time.Duration) bool {
 	return ok && time.Until(deadline) <= d
 }
 
-// succeeded stops c because an execution did not fail.
+// succeeded stops c because an execution did not fail. It is stop with fewer
+// arguments, for which do would need a larger frame.
 func (c *call) succeeded(ctx context.Context, p *Policy) { c.stop(ctx, p, ReasonSuccess, nil) }
 
 // interrupted stops c between two executions.
@@ -310,6 +312,7 @@ func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) er
 		began = c.start
 	}
 	c.tell(ctx, p, Event{Kind: AttemptStarted, Time: began})
+	began = time.Now() // the time that OnEvent took is not fn's
 	err := execute(ctx, p.AttemptTimeout, fn)
 	e := Event{Kind: AttemptFinished, Time: time.Now(), Err: err}
 	e.Took = e.Time.Sub(began)
@@ -320,18 +323,10 @@ func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) er
 	return err
 }
 
-// scheduled tells OnEvent of a retry, which is not made if OnEvent does not
-// return.
+// scheduled tells OnEvent of a retry.
 func (c *call) scheduled(ctx context.Context, p *Policy, hint time.Duration, seed uint64) {
-	returned := false
-	defer func() {
-		if !returned {
-			p.Budget.untake()
-		}
-	}()
 	now := time.Now()
 	c.tell(ctx, p, Event{Kind: RetryScheduled, Time: now, Delay: c.Delay, Due: now.Add(c.Delay), Hint: hint, Seed: seed})
-	returned = true
 }
 
 // stopped tells OnEvent that c is over.

@@ -293,7 +293,7 @@ func TestContextEndedWhileFnRuns(t *testing.T) {
 		start, runs := time.Now(), 0
 		err := call(ctx, everySecond, func(context.Context) error { runs++; cancel(errShutdown); return errDial })
 		e := stopped(t, err)
-		assert.Equal(t, &retry.Error{Reason: retry.ReasonCanceled, Attempts: 1, Delay: time.Second, Err: errDial, Cause: e.Cause}, plain(err))
+		assert.Equal(t, &retry.Error{Reason: retry.ReasonCanceled, Attempts: 1, Err: errDial, Cause: e.Cause}, plain(err), "no delay was decided")
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.ErrorIs(t, err, errShutdown)
 		assert.ErrorIs(t, err, errDial)
@@ -976,7 +976,7 @@ func TestSelectInTheLoop(t *testing.T) {
 		})
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 		assert.ErrorIs(t, err, errDial)
-		assert.ErrorContains(t, err, "(the policy that Select picks: invalid policy: no limit on executions and no delay between them")
+		assert.ErrorContains(t, err, "(the policy that Select picks: invalid policy: no limit on executions and no delay that lasts")
 		assert.Equal(t, 1, runs)
 	})
 	everyWay(t, "a pair is not hot if the outer policy has a limit", func(t *testing.T, call caller) {
@@ -1368,8 +1368,11 @@ func TestPanicAndGoexitPassThrough(t *testing.T) {
 				runs := 0
 				_, returned := run(func() { _ = call(t.Context(), p, fails(&runs)) })
 				assert.False(t, returned)
-				retries := max(0, runs-1)
-				assert.Equal(t, 5-retries, tokens(p.Budget), "%v: a token for each of %d retries, no other", kind, retries)
+				taken := max(0, runs-1)
+				if kind == retry.RetryScheduled {
+					taken++ // a token is no permit: one that is lost is one retry less
+				}
+				assert.Equal(t, 5-taken, tokens(p.Budget), "%v after %d runs", kind, runs)
 			}
 		})
 	}
@@ -1582,7 +1585,7 @@ func TestMistakesOfOthers(t *testing.T) {
 		runs := 0
 		err := call(t.Context(), p, func(context.Context) error { runs++; time.Sleep(16 * time.Minute); return errDial })
 		assert.Equal(t, 1, runs)
-		assert.EqualError(t, err, "retry: elapsed after 1 attempt (the next delay is 1s): dial tcp: connection refused")
+		assert.EqualError(t, err, "retry: elapsed after 1 attempt (the next delay of 1s would pass MaxElapsed): dial tcp: connection refused")
 	})
 	everyWay(t, "Permanent names the reason with a limit of one too", func(t *testing.T, call caller) {
 		err := call(t.Context(), retry.Policy{MaxAttempts: 1}, func(context.Context) error { return retry.Permanent(errDial) })
@@ -1664,7 +1667,7 @@ func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
 		"retry.go": {
 			"begin: time.Now", "retries: time.Since", "passesDeadline: time.Until", "execute: context.WithTimeout", "do: time.NewTimer",
-			"watch: time.Now", "watch: time.Now", "scheduled: time.Now", "stopped: time.Now",
+			"watch: time.Now", "watch: time.Now", "watch: time.Now", "scheduled: time.Now", "stopped: time.Now",
 		},
 		// These bound one execution, the reading of one body, and the run of a
 		// foreign method; nothing waits for the next attempt.
@@ -1748,4 +1751,120 @@ func clockUses(file *ast.File, root bool) (uses []string) {
 		})
 	}
 	return uses
+}
+
+// What stopped a call is never hidden: a context that ended beside an invalid
+// policy is found with it.
+func TestInvalidPolicyDoesNotHideTheContext(t *testing.T) {
+	invalid := retry.Policy{MaxAttempts: -2}
+	for name, p := range map[string]retry.Policy{
+		"of the call": invalid,
+		"of Select":   {MaxAttempts: 3, Select: func(error) *retry.Policy { return &invalid }},
+	} {
+		everyWay(t, name, func(t *testing.T, call caller) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			err := call(ctx, p, func(context.Context) error { cancel(errShutdown); return errDial })
+			e := stopped(t, err)
+			assert.Equal(t, retry.ReasonInvalid, e.Reason)
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.ErrorIs(t, err, errShutdown)
+			assert.ErrorIs(t, err, errDial)
+			assert.ErrorContains(t, err, "MaxAttempts is -2")
+		})
+	}
+}
+
+// doneEarly is a context that breaks the contract: it is done before it has an
+// error.
+type doneEarly struct {
+	context.Context
+	done chan struct{}
+}
+
+func (d doneEarly) Done() <-chan struct{} { return d.done }
+
+func TestContextThatIsDoneWithoutAnErrorEndsTheCall(t *testing.T) {
+	everyWay(t, "in the sleep", func(t *testing.T, call caller) {
+		done := make(chan struct{})
+		close(done)
+		runs, start := 0, time.Now()
+		e := stopped(t, call(doneEarly{t.Context(), done}, everySecond, fails(&runs)))
+		assert.Equal(t, retry.ReasonCanceled, e.Reason)
+		assert.Equal(t, 1, runs, "it does not run hot")
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, "retry: canceled after 1 attempt (the next delay is 1s, <nil>): dial tcp: connection refused", e.Error())
+	})
+}
+
+// errList is an error type whose values cannot be compared.
+type errList []error
+
+func (errList) Error() string { return "several" }
+
+type listContext struct{ context.Context }
+
+func (listContext) Err() error { return errList{context.Canceled} }
+
+func TestContextWhoseErrorCannotBeCompared(t *testing.T) {
+	err := retry.Do(listContext{t.Context()}, retry.Policy{}, func(context.Context) error { return nil })
+	assert.NotPanics(t, func() { assert.ErrorContains(t, err, "retry: canceled before the first attempt (several") })
+}
+
+// A seed that was drawn once is not told of a retry that drew nothing.
+func TestEventSeedOnlyWhereItDrew(t *testing.T) {
+	everyWay(t, "no delay after one that was drawn", func(t *testing.T, call caller) {
+		var told watch
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{time.Second, 0}, Jitter: retry.FullJitter, OnEvent: told.event}
+		stopped(t, call(t.Context(), p, func(context.Context) error { return errDial }))
+		scheduled := told.of(retry.RetryScheduled)
+		assert.NotZero(t, scheduled[0].Seed)
+		assert.Zero(t, scheduled[1].Seed)
+	})
+}
+
+func TestMaxRetriesAloneIsALimit(t *testing.T) {
+	err := retry.Do(t.Context(), retry.Policy{MaxRetries: 1}, func(context.Context) error { return errDial })
+	assert.EqualError(t, err, "retry: attempts exhausted after 2 attempts: dial tcp: connection refused")
+}
+
+func TestMarkOnTheErrorOfAnInnerCall(t *testing.T) {
+	inner := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return errDial })
+	d := retry.Policy{MaxAttempts: 3}.Next(retry.Attempt{Number: 1, Err: retry.Permanent(inner)})
+	assert.Equal(t, retry.ReasonPermanent, d.Reason)
+}
+
+// hides is an error that shows what it wraps through As alone.
+type hides struct{ err error }
+
+func (hides) Error() string        { return "hidden" }
+func (h hides) As(target any) bool { return errors.As(h.err, target) }
+
+func TestMarksBehindAs(t *testing.T) {
+	invalid := retry.Do(t.Context(), retry.Policy{MaxAttempts: -2}, func(context.Context) error { return errDial })
+	exhausted := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return errDial })
+	for name, row := range map[string]struct {
+		err  error
+		want retry.Decision
+	}{
+		"an invalid inner call": {hides{invalid}, retry.Decision{Reason: retry.ReasonPermanent}},
+		"an inner call":         {hides{exhausted}, retry.Decision{Reason: retry.ReasonRetry}},
+		"permanent":             {hides{retry.Permanent(errDial)}, retry.Decision{Reason: retry.ReasonPermanent}},
+		"after":                 {hides{retry.After(time.Second, errDial)}, retry.Decision{Reason: retry.ReasonRetry, Delay: time.Second}},
+		"nothing":               {hides{errDial}, retry.Decision{Reason: retry.ReasonRetry}},
+	} {
+		assert.Equal(t, row.want, retry.Policy{MaxAttempts: 3}.Next(retry.Attempt{Number: 1, Err: row.err}), name)
+	}
+}
+
+// The hint is told as the server gave it, whatever the jitter adds.
+func TestRetryAfterTooLongTellsTheHint(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
+	d := p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errDial), Seed: 42})
+	assert.Equal(t, retry.Decision{Delay: time.Hour, Reason: retry.ReasonRetryAfter}, d)
+}
+
+func TestErrorTextIsOneLine(t *testing.T) {
+	e := &retry.Error{Reason: retry.ReasonExhausted, Attempts: 2, Err: errors.New("a\r\nb\nc\rd")}
+	assert.Equal(t, "retry: attempts exhausted after 2 attempts: a; b; c; d", e.Error())
+	assert.Equal(t, "retry: stopped before the first attempt", new(retry.Error).Error())
 }

@@ -55,7 +55,7 @@ func TestLoadErrors(t *testing.T) {
 		"payments: {retry: {max_attempts: '5'}}":                                  `retry: invalid policy: max_attempts is "5": write how many executions in all: `,
 		"payments: {retry: {backoff: exponential}}":                               `retry: invalid policy: backoff is "exponential": write a mapping such as `,
 		"payments: {retry: 5}":                                                    `retry: invalid policy: it is 5: write a mapping such as {"max_attempts": 5}`,
-		"payments: {retry: {max_attempts: -1, backoff: {type: fixed, base: 0s}}}": "payments.retry: invalid policy: no limit on executions and no delay between them: ",
+		"payments: {retry: {max_attempts: -1, backoff: {type: fixed, base: 0s}}}": "payments.retry: invalid policy: no limit on executions and no delay that lasts: ",
 		"payments: {retrys: {max_attempts: 5}}":                                   "retrys",
 		"payments: [":                                                             "yaml: line 1: ",
 	} {

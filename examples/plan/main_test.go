@@ -148,7 +148,7 @@ func TestBadFiles(t *testing.T) {
 		{"twice.yaml", "", "max_attempts: 5\njitter: 0\nmax_attempts: 6", `line 3: mapping key "max_attempts" already defined at line 1`},
 		{"twice.json", "", `{"max_attempts": 5, "max_attempts": 6}`, `retry: invalid policy: key "max_attempts" is there 2 times: keep one`},
 		{"blocks.yaml", "", "retry: {}\nretry: {}", `line 2: mapping key "retry" already defined at line 1`},
-		{"hot.yaml", "", "max_attempts: -1", "invalid policy: no limit on executions and no delay between them: "},
+		{"hot.yaml", "", "max_attempts: -1", "invalid policy: no limit on executions and no delay that lasts: "},
 		{"broken.yaml", "", "retry:\n  jitter: [", "yaml: line 2: did not find "},
 		{"broken.json", "", "{\n\"jitter\": 0,\n}", "line 3: invalid character '}' "},
 		{"cut.json", "", "{\n\"jitter\": 0", "line 2: unexpected end of JSON input"},

@@ -10,17 +10,28 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retrynet"
 )
+
+// policy waits 3 s in all, if nobody asks for more.
+var policy = retry.Policy{
+	MaxAttempts:    5,
+	Backoff:        retry.Exponential{Base: 200 * time.Millisecond},
+	MaxDelay:       2 * time.Second,
+	Jitter:         retry.Proportional(0.2),
+	AttemptTimeout: 2 * time.Second,
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -32,18 +43,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	url := flags.String("url", "", "call this URL, not a server of our own that fails")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		return 2
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "quickstart: %q is no flag: write -url %s\n", flags.Arg(0), flags.Arg(0))
 		return 2
 	}
 
-	policy := retry.Policy{
-		MaxAttempts:    5,
-		Backoff:        retry.Exponential{Base: 200 * time.Millisecond},
-		MaxDelay:       2 * time.Second,
-		Jitter:         retry.Proportional(0.2),
-		AttemptTimeout: 2 * time.Second,
-		OnEvent:        func(_ context.Context, e retry.Event) { show(stdout, e) },
-	}
+	policy := policy
+	policy.OnEvent = func(_ context.Context, e retry.Event) { show(stdout, e) }
 	if *url == "" {
 		server, err := newFlakyServer()
 		if err != nil {
@@ -82,6 +93,9 @@ func get(ctx context.Context, url string) (string, error) {
 		return "", retry.Permanent(err)
 	}
 	res, err := http.DefaultClient.Do(req)
+	if retrynet.Permanent(err) {
+		return "", retry.Permanent(err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -89,10 +103,9 @@ func get(ctx context.Context, url string) (string, error) {
 	body, err := io.ReadAll(res.Body)
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
-		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
-		return "", retry.After(time.Duration(seconds)*time.Second, fmt.Errorf("the server says %s", res.Status))
+		return "", retryhttp.NewStatusError(res) // it knows Retry-After
 	case res.StatusCode >= 400:
-		return "", retry.Permanent(fmt.Errorf("the server says %s", res.Status))
+		return "", retry.Permanent(retryhttp.NewStatusError(res))
 	case err != nil:
 		return "", fmt.Errorf("the body was cut off after %d bytes: %w", len(body), err)
 	}
