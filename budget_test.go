@@ -1,0 +1,279 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	randv2 "math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+// put puts n successes into b.
+func put(b *retry.Budget, n int) {
+	for range n {
+		b.Put()
+	}
+}
+
+func TestBudgetStartsFull(t *testing.T) {
+	for _, size := range []int{1, 2, 10, 1000} {
+		assert.Equal(t, size, tokens(retry.NewBudget(size, .1)))
+	}
+}
+
+func TestBudgetRefill(t *testing.T) {
+	for _, row := range []struct {
+		ratio float64
+		puts  int // how many make one retry
+	}{
+		{1, 1}, {.5, 2}, {.25, 4}, {.2, 5}, {.1, 10}, {.01, 100}, {.001, 1000}, {.00001, 100_000},
+		{.3, 4}, {.7, 2}, {.9, 2}, {.999_999_999, 2},
+		{1. / 3, 4}, // counted in billionths: three of 0.333333333 are not one
+	} {
+		t.Run(fmt.Sprint(row.ratio), func(t *testing.T) {
+			b := retry.NewBudget(5, row.ratio)
+			require.Equal(t, 5, tokens(b))
+			put(b, row.puts-1)
+			assert.False(t, b.Take(), "after %d puts", row.puts-1)
+			b.Put()
+			assert.True(t, b.Take(), "after %d puts", row.puts)
+		})
+	}
+}
+
+// A thousand times a thousandth is one, as often as one likes. Added up in
+// floats it is a little less or more.
+func TestBudgetDoesNotDrift(t *testing.T) {
+	for _, ratio := range []float64{.001, .1, .7} {
+		b := retry.NewBudget(100_000, ratio)
+		require.Equal(t, 100_000, tokens(b))
+		const puts = 100_000
+		put(b, puts)
+		assert.Equal(t, int(math.Round(puts*ratio)), tokens(b), "ratio %v", ratio)
+	}
+	b := retry.NewBudget(1, .001)
+	require.True(t, b.Take())
+	for range 100 {
+		put(b, 999)
+		require.False(t, b.Take())
+		b.Put()
+		require.True(t, b.Take())
+	}
+}
+
+func TestBudgetIsNeverMoreThanFull(t *testing.T) {
+	for _, ratio := range []float64{0, .001, .3, 1} {
+		b := retry.NewBudget(3, ratio)
+		put(b, 10_000)
+		assert.Equal(t, 3, tokens(b), "ratio %v", ratio)
+	}
+
+	b := retry.NewBudget(3, .7)
+	require.True(t, b.Take())
+	put(b, 2) // 2.7 and 3.4, of which 3 fit
+	assert.Equal(t, 3, tokens(b))
+	put(b, 1)
+	assert.Zero(t, tokens(b), "what did not fit is not kept")
+}
+
+func TestBudgetDoesNotOverflow(t *testing.T) {
+	for _, size := range []int{math.MaxInt32, math.MaxInt - 1, math.MaxInt} {
+		b := retry.NewBudget(size, 1)
+		require.NoError(t, retry.Policy{Budget: b}.Validate())
+		put(b, 3)
+		for range 1000 {
+			require.True(t, b.Take())
+		}
+		put(b, 2000)
+		assert.True(t, b.Take(), "size %d", size)
+	}
+}
+
+func TestBudgetThatDoesNotValidate(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		budget *retry.Budget
+		tokens int
+		refill int // of 10 successes
+	}{
+		{"the zero value", new(retry.Budget), 0, 0},
+		{"size 0", retry.NewBudget(0, 1), 0, 0},
+		{"size below 0", retry.NewBudget(-1, 1), 0, 0},
+		{"size far below 0", retry.NewBudget(math.MinInt, 1), 0, 0},
+		{"ratio below 0", retry.NewBudget(20, -1), 20, 0},
+		{"ratio of minus infinity", retry.NewBudget(20, math.Inf(-1)), 20, 0},
+		{"ratio NaN", retry.NewBudget(20, math.NaN()), 20, 0},
+		{"ratio above 1", retry.NewBudget(20, 7), 20, 10},
+		{"ratio of infinity", retry.NewBudget(20, math.Inf(1)), 20, 10},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := retry.Policy{MaxAttempts: 3, Budget: row.budget}
+			assert.ErrorContains(t, p.Validate(), "Budget: ")
+			assertInvalid(t, p)
+			assert.Equal(t, row.tokens, tokens(row.budget))
+			put(row.budget, 10)
+			assert.Equal(t, row.refill, tokens(row.budget))
+		})
+	}
+}
+
+func TestBudgetNil(t *testing.T) {
+	var b *retry.Budget
+	put(b, 3)
+	for range 1000 {
+		assert.True(t, b.Take())
+	}
+	assert.True(t, retry.Policy{MaxAttempts: 3, Budget: b}.Next(retry.Attempt{Number: 1}).Retry())
+}
+
+// Whatever goroutines do at once, no retry is lost or made up: what was taken
+// and what is left is what there was and what was put.
+func TestBudgetInManyGoroutines(t *testing.T) {
+	const goroutines, turns = 16, 2000
+
+	t.Run("takes of a full one", func(t *testing.T) {
+		b := retry.NewBudget(goroutines*turns/2, 0)
+		var taken atomic.Int64
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				for range turns {
+					if b.Take() {
+						taken.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		assert.EqualValues(t, goroutines*turns/2, taken.Load())
+		assert.False(t, b.Take())
+	})
+
+	t.Run("takes and puts", func(t *testing.T) {
+		b := retry.NewBudget(goroutines*turns, .5)
+		for range goroutines * turns / 2 {
+			require.True(t, b.Take())
+		}
+		var taken atomic.Int64
+		var wg sync.WaitGroup
+		for i := range goroutines {
+			wg.Go(func() {
+				random := randv2.New(randv2.NewPCG(uint64(i), 0))
+				for range turns {
+					b.Put()
+					if random.IntN(3) == 0 && b.Take() {
+						taken.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, goroutines*turns, int(taken.Load())+tokens(b), "half of them were there, half were put")
+		assert.NotZero(t, taken.Load())
+	})
+
+	t.Run("puts into a full one", func(t *testing.T) {
+		b := retry.NewBudget(10, 1)
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				for range turns {
+					if b.Take() {
+						put(b, 3)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, 10, tokens(b))
+	})
+}
+
+// load calls a target that fails this share of its executions and returns how
+// many it saw, and how many of the calls succeeded.
+func load(t *testing.T, b *retry.Budget, requests int, failureShare float64) (executions, successes int) {
+	t.Helper()
+	p := retry.Policy{MaxAttempts: 4, Budget: b}
+	random := randv2.New(randv2.NewPCG(5, 6))
+	boom := errors.New("boom")
+	for range requests {
+		err := retry.Do(t.Context(), p, func(context.Context) error {
+			executions++
+			if random.Float64() < failureShare {
+				return boom
+			}
+			return nil
+		})
+		if err == nil {
+			successes++
+		}
+	}
+	return executions, successes
+}
+
+func TestBudgetBoundsTheLoad(t *testing.T) {
+	const requests, size, ratio = 20_000, 100, .1
+	for _, row := range []struct {
+		failures      float64
+		least         int // executions that the failures ask for, or that the budget allows
+		withoutBudget float64
+	}{
+		{0, requests, 1},
+		{.1, requests + 1500, 1.11},
+		{.5, requests + 1000, 1.87},
+		{1, requests + size, 4},
+	} {
+		t.Run(fmt.Sprint(row.failures), func(t *testing.T) {
+			executions, successes := load(t, retry.NewBudget(size, ratio), requests, row.failures)
+			assert.LessOrEqual(t, float64(executions), requests+ratio*float64(successes)+size)
+			assert.GreaterOrEqual(t, executions, row.least, "the budget is there to be used")
+			t.Logf("load %.4f, of calls %.4f succeeded", float64(executions)/requests, float64(successes)/requests)
+
+			unbounded, _ := load(t, nil, requests, row.failures)
+			assert.InDelta(t, row.withoutBudget, float64(unbounded)/requests, .02, "the load without a budget")
+		})
+	}
+
+	t.Run("under total failure the load is one, once the bucket is empty", func(t *testing.T) {
+		b := retry.NewBudget(size, ratio)
+		executions, _ := load(t, b, requests, 1)
+		assert.Equal(t, requests+size, executions)
+		executions, _ = load(t, b, requests, 1)
+		assert.Equal(t, requests, executions)
+	})
+
+	t.Run("after a failure it fills again", func(t *testing.T) {
+		b := retry.NewBudget(size, ratio)
+		load(t, b, requests, 1)
+		load(t, b, size*10, 0)
+		assert.Equal(t, size, tokens(b))
+	})
+}
+
+func TestBudgetAllocatesNothing(t *testing.T) {
+	b := retry.NewBudget(100, .1)
+	assert.Zero(t, testing.AllocsPerRun(50, func() { b.Take(); b.Put() }))
+}
+
+func TestBudgetPutsBackABillionth(t *testing.T) {
+	b := retry.NewBudget(1, 1e-9)
+	require.True(t, b.Take())
+	for range 1_000_000 {
+		b.Put()
+	}
+	assert.False(t, b.Take(), "a thousandth of a token is none")
+	whole := retry.NewBudget(1, 0.999999999)
+	require.True(t, whole.Take())
+	whole.Put()
+	assert.False(t, whole.Take())
+	whole.Put() // what fits is a billionth
+	assert.True(t, whole.Take())
+}
