@@ -158,7 +158,7 @@ func TestNoWaitSaysHowLateTheRetryWouldHaveBeen(t *testing.T) {
 	p := retrytest.NoWait(retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(time.Second), MaxElapsed: 5 * time.Second})
 	synctest.Test(t, func(t *testing.T) {
 		err := retry.Do(t.Context(), p, retrytest.NewOp(errDown).Run)
-		require.EqualError(t, err, "retry: elapsed after 3 attempts (the next delay is 6s): connection refused")
+		require.EqualError(t, err, "retry: elapsed after 3 attempts (the next delay of 6s would pass MaxElapsed): connection refused")
 	})
 }
 
