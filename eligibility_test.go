@@ -508,8 +508,8 @@ func TestMaxRetryAfterDefault(t *testing.T) {
 func TestTrapAbsurdRetryAfter(t *testing.T) {
 	boom := errors.New("boom")
 	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
-	const epochAsSeconds = 1_743_466_819 * time.Second
-	for _, d := range []time.Duration{time.Hour, epochAsSeconds, math.MaxInt64} {
+	const epochTakenForAWait = 1_743_466_819 * time.Second
+	for _, d := range []time.Duration{time.Hour, epochTakenForAWait, math.MaxInt64} {
 		assert.Equal(t, retry.Decision{Delay: d, Reason: retry.ReasonRetryAfter}, p.Next(retry.Attempt{Number: 1, Err: retry.After(d, boom)}))
 	}
 	for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
