@@ -598,12 +598,14 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 		{map[any]any{1: 2}, `unknown key "1": `},
 		{map[string]any{"backoff": map[any]any{"type": "fixed", "base": "1s", true: 1}}, `unknown key "backoff.true": `},
 		{map[string]any{"backoff": map[any]any{"type": "schedule", "delays": []any{map[any]any{1: math.Inf(-1)}}}}, `backoff.delays[0] is {"1":"-Inf"}: write `},
+		{map[string]any{"max_attempts": 3.0}, `max_attempts is 3.0: write `},
+		{map[string]any{"max_delay": "<5s & \u2028"}, `max_delay is "<5s & \u2028": write `},
 		{map[string]any{"max_attempts": uint64(math.MaxUint64)}, `max_attempts is 18446744073709551615: write `},
 		{[]any{}, `it is []: write `},
 		{map[string]any{"jitter": "0.5"}, `jitter is "0.5": write `},
 		{map[string]any{"jitter": "0.5e0"}, `jitter is "0.5e0": write `},
 		{map[string]any{"jitter": "e"}, `jitter is "e": write `},
-		{map[string]any{"jitter": func() {}}, `json: unsupported type: func()`},
+		{map[string]any{"jitter": func() {}}, `jitter is "0x`},
 	} {
 		p := retry.Policy{MaxAttempts: 7}
 		err := p.UnmarshalYAML(func(v any) error { *v.(*any) = test.value; return nil })

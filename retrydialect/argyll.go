@@ -1,7 +1,11 @@
 package retrydialect
 
 import (
+	"fmt"
+	"strconv"
+
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/strict"
 )
 
 // Argyll is the work_config of a step in Argyll:
@@ -19,47 +23,32 @@ type Argyll struct {
 	Parallelism int    `json:"parallelism,omitempty" yaml:"parallelism,omitempty"`   // for the engine alone, and no part of the policy
 }
 
-const argyllBackoffTypes = "fixed, linear or exponential"
+const (
+	argyll             = "retrydialect: Argyll"
+	argyllBackoffTypes = "fixed, linear or exponential"
+)
 
 // UnmarshalJSON reads the block, see the package documentation.
-func (a *Argyll) UnmarshalJSON(data []byte) error { return a.read(jsonBlock(data)) }
+func (a *Argyll) UnmarshalJSON(data []byte) error {
+	return strict.Decode(a, data, argyll, `{"max_retries": 3}`, (*Argyll).read)
+}
 
 // UnmarshalYAML reads the block, see the package documentation.
-func (a *Argyll) UnmarshalYAML(unmarshal func(any) error) error { return a.read(yamlBlock(unmarshal)) }
+func (a *Argyll) UnmarshalYAML(unmarshal func(any) error) error {
+	return readYAML(argyll, unmarshal, a.UnmarshalJSON)
+}
 
-func (a *Argyll) read(b *block, err error) error {
-	const dialect = "Argyll"
-	if b == nil {
-		return unreadable(dialect, err)
+func (a *Argyll) read(m *strict.Mapping) {
+	m.NullIsFault = true
+	setWhole(m, "max_retries", &a.MaxRetries)
+	older, newer := setWhole(m, "backoff", &a.Backoff), setWhole(m, "init_backoff", &a.Backoff)
+	if older && newer {
+		m.Fault("init_backoff", a.Backoff, "either init_backoff or backoff, for they are two names of the same")
 	}
-	next := *a
-	if n, ok := b.count("max_retries"); ok {
-		next.MaxRetries = n
-	}
-	older, hasOlder := b.whole("backoff", 64)
-	newer, hasNewer := b.whole("init_backoff", 64)
-	switch {
-	case hasOlder && hasNewer:
-		b.faults.add("init_backoff", newer, "either init_backoff or backoff, for they are two names of the same")
-	case hasOlder:
-		next.Backoff = older
-	case hasNewer:
-		next.Backoff = newer
-	}
-	if n, ok := b.whole("max_backoff", 64); ok {
-		next.MaxBackoff = n
-	}
-	if s, ok := b.text("backoff_type", argyllBackoffTypes); ok {
-		next.BackoffType = s
-	}
-	if n, ok := b.count("parallelism"); ok {
-		next.Parallelism = n
-	}
-	if err := b.err(dialect); err != nil {
-		return err
-	}
-	*a = next
-	return nil
+	setWhole(m, "max_backoff", &a.MaxBackoff)
+	set(m, "backoff_type", argyllBackoffTypes, &a.BackoffType)
+	setWhole(m, "parallelism", &a.Parallelism)
+	m.RejectRest("Argyll")
 }
 
 // Policy returns the policy that decides as Argyll does. The error names each
@@ -67,21 +56,21 @@ func (a *Argyll) read(b *block, err error) error {
 // max_backoff, a max_backoff below the backoff, an unknown backoff_type or
 // none beside a backoff, no backoff beside unlimited retries.
 func (a Argyll) Policy() (retry.Policy, error) {
-	var f faults
+	var f strict.Faults
 	if a.MaxRetries < retry.Unlimited {
-		f.add("max_retries", a.MaxRetries, "how often to execute after the first time, or -1 for unlimited")
+		f.Add("max_retries", a.MaxRetries, "how often to execute after the first time, or -1 for unlimited")
 	}
 	switch {
 	case a.Backoff < 0:
-		f.add("backoff", a.Backoff, "milliseconds, 0 for no delay or more")
+		f.Add("backoff", a.Backoff, "milliseconds, 0 for no delay or more")
 	case a.Backoff == 0 && a.MaxRetries == retry.Unlimited:
-		f.add("backoff", a.Backoff, "milliseconds, 1 or more, for max_retries is -1 and nothing else slows it down")
+		f.Add("backoff", a.Backoff, "milliseconds, 1 or more, for max_retries is -1 and nothing else slows it down")
 	}
 	switch {
 	case a.MaxBackoff < 0:
-		f.add("max_backoff", a.MaxBackoff, "milliseconds, or 0 for no cap")
+		f.Add("max_backoff", a.MaxBackoff, "milliseconds, or 0 for no cap")
 	case a.MaxBackoff > 0 && a.MaxBackoff < a.Backoff:
-		f.add("max_backoff", a.MaxBackoff, "at least the backoff, "+show(a.Backoff)+", or 0 for no cap")
+		f.Add("max_backoff", a.MaxBackoff, fmt.Sprintf("at least the backoff, %d, or 0 for no cap", a.Backoff))
 	}
 
 	p := retry.Policy{MaxAttempts: retry.Retries(a.MaxRetries), MaxDelay: milliseconds(max(0, a.MaxBackoff))}
@@ -94,10 +83,10 @@ func (a Argyll) Policy() (retry.Policy, error) {
 	case a.BackoffType == "exponential":
 		p.Backoff = retry.Exponential{Base: base, Factor: 2}
 	case a.BackoffType != "" || a.Backoff > 0:
-		f.add("backoff_type", a.BackoffType, argyllBackoffTypes)
+		f.Add("backoff_type", strconv.Quote(a.BackoffType), argyllBackoffTypes)
 	}
 
-	if err := f.err("Argyll"); err != nil {
+	if err := f.Err(argyll); err != nil {
 		return retry.Policy{}, err
 	}
 	return p, nil

@@ -29,51 +29,47 @@ package retrydialect
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/internal/strict"
 )
 
-// faults is what is wrong with a block, a line for each.
-type faults []string
-
-// add adds one: the key, its value, and what to write instead.
-func (f *faults) add(key string, value any, write string) {
-	if value == nil {
-		write += ", or leave the key out"
+// readYAML reads a block by way of JSON. Decoders of YAML write their errors
+// on several lines.
+func readYAML(of string, unmarshal func(any) error, unmarshalJSON func([]byte) error) error {
+	data, err := strict.YAML(unmarshal)
+	if err != nil {
+		return errors.New(of + ": " + strings.Join(strings.Fields(err.Error()), " "))
 	}
-	*f = append(*f, fmt.Sprintf("%s is %s: write %s", key, show(value), write))
+	return unmarshalJSON(data)
 }
 
-// err returns f as an error of one line, nil if there is none.
-func (f faults) err(dialect string) error {
-	if len(f) == 0 {
-		return nil
+// set sets a field if its key is there.
+func set[T any](m *strict.Mapping, key, write string, field *T) {
+	if v, ok := strict.Take[T](m, key, write, nil); ok {
+		*field = v
 	}
-	return errors.New("retrydialect: " + dialect + ": " + strings.Join(f, "; "))
 }
 
-// show writes a value so that it can be found in the file it was read from.
-func show(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "null"
-	case string:
-		return fmt.Sprintf("%q", v)
-	case float64:
-		if s := fmt.Sprint(v); strings.ContainsAny(s, ".eIN") {
-			return s
-		}
-		return fmt.Sprintf("%.1f", v) // it was written with a point
-	case map[string]any, map[any]any:
-		return "a mapping"
-	case []any, json.Delim:
-		return "a list"
-	default:
-		return fmt.Sprint(v)
+// setWhole is set for a whole number, and reports whether it set the field.
+func setWhole[T any](m *strict.Mapping, key string, field *T) bool {
+	digits, ok := strict.Take(m, key, "a whole number, such as 3", func(v json.RawMessage) bool {
+		_, err := strconv.Atoi(string(v))
+		return !errors.Is(err, strconv.ErrSyntax)
+	})
+	if !ok {
+		return false
 	}
+	var n T // not field: the number that it may point to is not its own
+	if err := json.Unmarshal(digits, &n); err != nil {
+		m.Fault(key, string(digits), "a whole number closer to 0, such as 3")
+		return false
+	}
+	*field = n
+	return true
 }
 
 // milliseconds returns n milliseconds, at most the longest duration. n may not

@@ -150,12 +150,12 @@ func TestYAMLNumbers(t *testing.T) {
 		{value: uint64(math.MaxUint64), fault: "max_attempts is 18446744073709551615: write a whole number closer to 0"},
 		{value: 3.0, fault: "max_attempts is 3.0: write a whole number"},
 		{value: 1e20, fault: "max_attempts is 1e+20: write a whole number"},
-		{value: math.NaN(), fault: "max_attempts is NaN: write a whole number"},
-		{value: map[any]any{1: 2}, fault: "max_attempts is a mapping: write a whole number"},
+		{value: math.NaN(), fault: "max_attempts is \"NaN\": write a whole number"},
+		{value: map[any]any{1: 2}, fault: "max_attempts is {\"1\":2}: write a whole number"},
 	} {
 		var d retrydialect.TaskHarbor
 		err := d.UnmarshalYAML(func(v any) error {
-			*v.(*map[string]any) = map[string]any{"max_attempts": tc.value, "multiplier": 4, "jitter": 0.5}
+			*v.(*any) = map[string]any{"max_attempts": tc.value, "multiplier": 4, "jitter": 0.5}
 			return nil
 		})
 		if tc.fault != "" {
@@ -177,7 +177,7 @@ func TestAKeyThatIsThereTwice(t *testing.T) {
 	} {
 		d := dialects[name]()
 		err := json.Unmarshal([]byte(tc.block), d)
-		require.ErrorContains(t, err, ": "+tc.key+" is written twice: keep one", name)
+		require.ErrorContains(t, err, `: key "`+tc.key+`" is there 2 times: keep one`, name)
 		assert.Equal(t, dialects[name](), d, "%s: the struct stays as it was", name)
 	}
 }
@@ -187,6 +187,7 @@ func TestABlockWithAFaultChangesNothing(t *testing.T) {
 	tasker.MaxAttempts = &five
 	require.Error(t, json.Unmarshal([]byte(`{"max_attempts": 7, "backoff": "linear", "limit": 3}`), &tasker))
 	assert.Equal(t, retrydialect.Tasker{MaxAttempts: &five}, tasker)
+	assert.Equal(t, 5, five)
 
 	argyll := retrydialect.Argyll{MaxRetries: 5}
 	require.Error(t, json.Unmarshal([]byte(`{"max_retries": 7, "backoff": "1s"}`), &argyll))
@@ -204,6 +205,15 @@ func TestBlocksThatAreNoJSON(t *testing.T) {
 			require.ErrorContains(t, d.UnmarshalJSON([]byte(text)), "retrydialect: ", "%s: %q", name, text)
 			assert.Equal(t, newDialect(), d, "%s: %q", name, text)
 		}
+	}
+}
+
+func TestABlockThatIsNullChangesNothing(t *testing.T) {
+	for name, newDialect := range dialects {
+		d := newDialect()
+		require.NoError(t, d.(json.Unmarshaler).UnmarshalJSON([]byte(" null\n")), name)
+		require.NoError(t, d.UnmarshalYAML(func(any) error { return nil }), name)
+		assert.Equal(t, newDialect(), d, "%s: no defaults either", name)
 	}
 }
 
@@ -249,7 +259,7 @@ func TestBlocksInsideAConfiguration(t *testing.T) {
 	assert.Equal(t, retry.Policy{NonRetryable: true}, p, "a null policy of TaskHarbor fails fast")
 
 	err = json.Unmarshal([]byte(`{"retry": {"max_attempt": 4}}`), &config)
-	require.ErrorContains(t, err, "unknown key max_attempt:")
+	require.ErrorContains(t, err, `unknown key "max_attempt":`)
 }
 
 func TestZeroValues(t *testing.T) {

@@ -30,7 +30,7 @@ func ExampleTasker() {
 	// Output:
 	// 5 attempts, exponential 5s x2, at most 30s
 	// [5s 10s 20s 30s]
-	// retrydialect: Tasker: unknown key max_attempt: the keys are retryable, max_attempts, backoff, backoff_base_ms, max_backoff_ms
+	// retrydialect: Tasker: unknown key "max_attempt": the keys of Tasker are retryable, max_attempts, backoff, backoff_base_ms, max_backoff_ms
 }
 
 func ExampleArgyll() {

@@ -1,9 +1,11 @@
 package retrydialect
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/strict"
 )
 
 // Tasker is the retry block of a step in Tasker:
@@ -26,54 +28,41 @@ type Tasker struct {
 	MaxBackoffMS  *int64 `json:"max_backoff_ms,omitempty" yaml:"max_backoff_ms,omitempty"`   // no delay is longer, above 0; nil: no cap
 }
 
-const taskerBackoffs = "none, linear, exponential or fibonacci"
+const (
+	tasker         = "retrydialect: Tasker"
+	taskerBackoffs = "none, linear, exponential or fibonacci"
+)
 
 // UnmarshalJSON reads the block, see the package documentation.
-func (t *Tasker) UnmarshalJSON(data []byte) error { return t.read(jsonBlock(data)) }
+func (t *Tasker) UnmarshalJSON(data []byte) error {
+	return strict.Decode(t, data, tasker, `{"max_attempts": 3}`, (*Tasker).read)
+}
 
 // UnmarshalYAML reads the block, see the package documentation.
-func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error { return t.read(yamlBlock(unmarshal)) }
+func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error {
+	return readYAML(tasker, unmarshal, t.UnmarshalJSON)
+}
 
-func (t *Tasker) read(b *block, err error) error {
-	const dialect = "Tasker"
-	if b == nil {
-		return unreadable(dialect, err)
-	}
-	b.leaveNull = true
-	next := *t
-	if is, ok := b.boolean("retryable"); ok {
-		next.Retryable = &is
-	}
-	if n, ok := b.count("max_attempts"); ok {
-		next.MaxAttempts = &n
-	}
-	if s, ok := b.text("backoff", taskerBackoffs); ok {
-		next.Backoff = s
-	}
-	if n, ok := b.whole("backoff_base_ms", 64); ok {
-		next.BackoffBaseMS = &n
-	}
-	if n, ok := b.whole("max_backoff_ms", 64); ok {
-		next.MaxBackoffMS = &n
-	}
-	if err := b.err(dialect); err != nil {
-		return err
-	}
-	*t = next
-	return nil
+func (t *Tasker) read(m *strict.Mapping) {
+	set(m, "retryable", "true or false", &t.Retryable)
+	setWhole(m, "max_attempts", &t.MaxAttempts)
+	set(m, "backoff", taskerBackoffs, &t.Backoff)
+	setWhole(m, "backoff_base_ms", &t.BackoffBaseMS)
+	setWhole(m, "max_backoff_ms", &t.MaxBackoffMS)
+	m.RejectRest("Tasker")
 }
 
 // Policy returns the policy that decides as Tasker does. The error names each
 // key whose value means nothing: max_attempts below 1, an unknown backoff, a
 // negative backoff_base_ms, a max_backoff_ms that is not above 0.
 func (t Tasker) Policy() (retry.Policy, error) {
-	var f faults
+	var f strict.Faults
 	p := retry.Policy{MaxAttempts: 3, NonRetryable: t.Retryable != nil && !*t.Retryable}
 	switch {
 	case t.MaxAttempts != nil:
 		p.MaxAttempts = *t.MaxAttempts
 		if p.MaxAttempts < 1 {
-			f.add("max_attempts", p.MaxAttempts, "how often to execute in all, 1 or more")
+			f.Add("max_attempts", p.MaxAttempts, "how often to execute in all, 1 or more")
 		}
 	case p.NonRetryable:
 		p.MaxAttempts = 0 // nobody wrote a limit, so Lint shall not speak of one
@@ -83,7 +72,7 @@ func (t Tasker) Policy() (retry.Policy, error) {
 	if t.BackoffBaseMS != nil {
 		base = milliseconds(max(0, *t.BackoffBaseMS))
 		if *t.BackoffBaseMS < 0 {
-			f.add("backoff_base_ms", *t.BackoffBaseMS, "milliseconds, 0 for no delay or more")
+			f.Add("backoff_base_ms", *t.BackoffBaseMS, "milliseconds, 0 for no delay or more")
 		}
 	}
 	switch t.Backoff {
@@ -95,16 +84,16 @@ func (t Tasker) Policy() (retry.Policy, error) {
 	case "fibonacci":
 		p.Backoff = retry.Fibonacci(base)
 	default:
-		f.add("backoff", t.Backoff, taskerBackoffs)
+		f.Add("backoff", strconv.Quote(t.Backoff), taskerBackoffs)
 	}
 	if t.MaxBackoffMS != nil {
 		p.MaxDelay = milliseconds(max(0, *t.MaxBackoffMS))
 		if *t.MaxBackoffMS <= 0 {
-			f.add("max_backoff_ms", *t.MaxBackoffMS, "milliseconds, 1 or more, or leave it out for no cap")
+			f.Add("max_backoff_ms", *t.MaxBackoffMS, "milliseconds, 1 or more, or leave it out for no cap")
 		}
 	}
 
-	if err := f.err("Tasker"); err != nil {
+	if err := f.Err(tasker); err != nil {
 		return retry.Policy{}, err
 	}
 	return p, nil

@@ -2,10 +2,12 @@ package retrydialect
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/strict"
 )
 
 // TaskHarbor is the parameters of a retry policy in TaskHarbor, as they are
@@ -39,43 +41,29 @@ func DefaultTaskHarbor() TaskHarbor {
 	}
 }
 
+const taskHarbor = "retrydialect: TaskHarbor"
+
 // UnmarshalJSON reads the parameters, see the package documentation.
-func (h *TaskHarbor) UnmarshalJSON(data []byte) error { return h.read(jsonBlock(data)) }
+func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
+	return strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read)
+}
 
 // UnmarshalYAML reads the parameters, see the package documentation.
 func (h *TaskHarbor) UnmarshalYAML(unmarshal func(any) error) error {
-	return h.read(yamlBlock(unmarshal))
+	return readYAML(taskHarbor, unmarshal, h.UnmarshalJSON)
 }
 
-func (h *TaskHarbor) read(b *block, err error) error {
-	const dialect = "TaskHarbor"
-	if b == nil {
-		return unreadable(dialect, err)
+func (h *TaskHarbor) read(m *strict.Mapping) {
+	m.NullIsFault = true
+	if *h == (TaskHarbor{}) {
+		*h = DefaultTaskHarbor()
 	}
-	next := *h
-	if next == (TaskHarbor{}) {
-		next = DefaultTaskHarbor()
-	}
-	if d, ok := b.duration("base_delay"); ok {
-		next.BaseDelay = d
-	}
-	if d, ok := b.duration("max_delay"); ok {
-		next.MaxDelay = d
-	}
-	if x, ok := b.number("multiplier"); ok {
-		next.Multiplier = x
-	}
-	if x, ok := b.number("jitter"); ok {
-		next.Jitter = x
-	}
-	if n, ok := b.count("max_attempts"); ok {
-		next.MaxAttempts = n
-	}
-	if err := b.err(dialect); err != nil {
-		return err
-	}
-	*h = next
-	return nil
+	set(m, "base_delay", strict.WriteDuration, (*strict.Duration)(&h.BaseDelay))
+	set(m, "max_delay", strict.WriteDuration, (*strict.Duration)(&h.MaxDelay))
+	set(m, "multiplier", "a number, such as 0.5", &h.Multiplier)
+	set(m, "jitter", "a number, such as 0.5", &h.Jitter)
+	setWhole(m, "max_attempts", &h.MaxAttempts)
+	m.RejectRest("TaskHarbor")
 }
 
 // taskHarborText is a TaskHarbor as it is written: every number, for one that
@@ -106,17 +94,17 @@ func (h *TaskHarbor) Policy() (retry.Policy, error) {
 	if h == nil {
 		return retry.Policy{NonRetryable: true}, nil
 	}
-	var f faults
+	var f strict.Faults
 	if h.MaxDelay > 0 && h.MaxDelay < h.BaseDelay {
-		f.add("max_delay", h.MaxDelay, "at least the base_delay, "+show(h.BaseDelay)+", or 0s for no cap")
+		f.Add("max_delay", h.MaxDelay, fmt.Sprintf("at least the base_delay, %v, or 0s for no cap", h.BaseDelay))
 	}
 	if !(h.Multiplier <= 0 || h.Multiplier >= 1 && h.Multiplier <= math.MaxFloat64) {
-		f.add("multiplier", h.Multiplier, "a finite number of 1 or more, or 0 for 2")
+		f.Add("multiplier", h.Multiplier, "a finite number of 1 or more, or 0 for 2")
 	}
 	if !(h.Jitter <= 1) {
-		f.add("jitter", h.Jitter, "a share of at most 1, such as 0.2 for ±20 %, or 0 for none")
+		f.Add("jitter", h.Jitter, "a share of at most 1, such as 0.2 for ±20 %, or 0 for none")
 	}
-	if err := f.err("TaskHarbor"); err != nil {
+	if err := f.Err(taskHarbor); err != nil {
 		return retry.Policy{}, err
 	}
 

@@ -166,7 +166,7 @@ func TestBadFiles(t *testing.T) {
 		{"tasker.yaml", "-dialect=tasker", "retry: {max_attempts: 0}", "retrydialect: Tasker: max_attempts is 0: "},
 		{"tasker.json", "-dialect=tasker", `{"retry": {"max_attempts": "3"}}`, `retrydialect: Tasker: max_attempts is "3": `},
 		{"argyll.yaml", "-dialect=argyll", "work_config: {backoff_type: cubic, backoff: 1}", `retrydialect: Argyll: backoff_type is "cubic": `},
-		{"argyll.json", "-dialect=argyll", `{"retry": {}}`, "retrydialect: Argyll: unknown key retry"},
+		{"argyll.json", "-dialect=argyll", `{"retry": {}}`, `retrydialect: Argyll: unknown key "retry"`},
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			file := filepath.Join(dir, test.file)

@@ -1,0 +1,62 @@
+package strict
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// YAML returns as JSON what a YAML library decodes, so that both are read by
+// the same code. Any error is the library's.
+func YAML(unmarshal func(any) error) ([]byte, error) {
+	var v any
+	if err := unmarshal(&v); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(jsonValue(v))
+	return b.Bytes(), err
+}
+
+// jsonValue returns v with text in place of what JSON cannot say: keys that
+// are not text, infinity and NaN.
+func jsonValue(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for key, value := range v {
+			m[key] = jsonValue(value)
+		}
+		return m
+	case map[any]any:
+		m := make(map[string]any, len(v))
+		for key, value := range v {
+			m[fmt.Sprint(key)] = jsonValue(value)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, value := range v {
+			list[i] = jsonValue(value)
+		}
+		return list
+	case float64:
+		text := fmt.Sprint(v)
+		if !strings.ContainsAny(text, ".eIN") {
+			text += ".0" // it was written with a point, and is no whole number in JSON either
+		}
+		value = json.Number(text)
+	case string:
+		// goccy/go-yaml writes 1e-07 and reads it as text.
+		if strings.ContainsAny(v, "eE") && !strings.Contains(v, ".") {
+			value = json.Number(v)
+		}
+	}
+	if _, err := json.Marshal(value); err != nil { // it is no number, or nothing that JSON has
+		return fmt.Sprint(value)
+	}
+	return value
+}
