@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retrynet"
+)
+
+// A page is what the server answers.
+type page struct {
+	Items []string `json:"items"`
+	Next  int      `json:"next"` // the number of the next page; 0: this is the last
+}
+
+// A statusError is an answer that is no page.
+type statusError struct {
+	code   int
+	status string
+}
+
+func (e *statusError) Error() string { return "the server says " + e.status }
+
+func isRateLimit(err error) bool { return codeOf(err) == http.StatusTooManyRequests }
+
+// isTransient reports whether a failure may be gone the next time: of the
+// server, or of the connection.
+func isTransient(err error) bool { return codeOf(err) >= 500 || retrynet.Transient(err) }
+
+func codeOf(err error) int {
+	var status *statusError
+	if errors.As(err, &status) {
+		return status.code
+	}
+	return 0
+}
+
+// A client fetches pages.
+type client struct{ url string }
+
+// fetch gets the page whose number is in the state. Its outcome has that
+// number, and the headers for the rules to read.
+func (c *client) fetch(ctx context.Context, s retryflow.State) retryflow.Outcome {
+	number := s["page"].(int)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s?page=%d", c.url, number), nil)
+	if err != nil {
+		return retryflow.Outcome{Result: number, Err: err}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return retryflow.Outcome{Result: number, Err: err}
+	}
+	defer resp.Body.Close()
+	o := retryflow.Outcome{Result: number, Data: map[string]any{"headers": resp.Header}}
+	if resp.StatusCode != http.StatusOK {
+		o.Err = &statusError{resp.StatusCode, resp.Status}
+		return o
+	}
+	var p page
+	if o.Err = json.NewDecoder(resp.Body).Decode(&p); o.Err == nil {
+		s["fetched"] = p
+	}
+	return o
+}
+
+// retryAfter reads how long the server wants to be left alone: by the header
+// that some servers send with milliseconds, or by that of RFC 9110.
+func retryAfter(o retryflow.Outcome) (time.Duration, error) {
+	headers, _ := o.Data["headers"].(http.Header)
+	if text := headers.Get("Retry-After-Ms"); text != "" {
+		ms, err := strconv.Atoi(text)
+		return time.Duration(ms) * time.Millisecond, err
+	}
+	seconds, err := strconv.Atoi(headers.Get("Retry-After"))
+	return time.Duration(seconds) * time.Second, err
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+const (
+	itemsPerPage = 5
+	pause        = 20 * time.Millisecond
+)
+
+// A pageServer is on loopback and has pages of items. It fails by the number
+// of the request, so that each run sees the same: of twelve it refuses three
+// for their rate, fails at one, and cuts the answer to another off.
+type pageServer struct {
+	pages    int
+	listener net.Listener
+	http     http.Server
+	requests int
+	closed   time.Time // until when each request is refused for its rate
+}
+
+func newPageServer(pages int) (*pageServer, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &pageServer{pages: pages, listener: l}
+	s.http.Handler = s
+	go s.http.Serve(l)
+	return s, nil
+}
+
+func (s *pageServer) url() string { return "http://" + s.listener.Addr().String() + "/" }
+
+func (s *pageServer) close() { s.http.Close() }
+
+// items returns what there is to fetch.
+func (s *pageServer) items() (items []string) {
+	for n := 1; n <= s.pages; n++ {
+		items = append(items, itemsOf(n)...)
+	}
+	return items
+}
+
+func itemsOf(n int) (items []string) {
+	for i := range itemsPerPage {
+		items = append(items, fmt.Sprintf("item %d", (n-1)*itemsPerPage+i+1))
+	}
+	return items
+}
+
+// ServeHTTP is called for one request at a time: the client waits for each.
+func (s *pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests++
+	number, err := strconv.Atoi(r.FormValue("page"))
+	if err != nil || number < 1 || number > s.pages {
+		http.NotFound(w, r)
+		return
+	}
+	switch early := time.Now().Before(s.closed); {
+	case early, s.requests%4 == 0:
+		s.closed = time.Now().Add(pause)
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After-Ms", strconv.FormatInt(pause.Milliseconds(), 10))
+		http.Error(w, "slow down", http.StatusTooManyRequests)
+	case s.requests%12 == 5:
+		http.Error(w, "out of order", http.StatusInternalServerError)
+	case s.requests%12 == 10:
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, `{"items": [`)
+		w.(http.Flusher).Flush() // of an answer that never began net/http asks again by itself
+		panic(http.ErrAbortHandler)
+	default:
+		p := page{Items: itemsOf(number)}
+		if number < s.pages {
+			p.Next = number + 1
+		}
+		_ = json.NewEncoder(w).Encode(p) // a client that is gone has its own error
+	}
+}

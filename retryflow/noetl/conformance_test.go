@@ -1,0 +1,420 @@
+package noetl_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retryflow/noetl"
+)
+
+// conformance is what the document says, row by row.
+type conformance struct {
+	Delays []struct {
+		Backoff  string
+		Delay    float64 `json:"delay_s"`
+		Attempts int
+		Delays   []float64 `json:"delays_s"`
+	}
+	Eval []struct {
+		Name     string
+		YAML     string
+		Outcomes []map[string]any
+		Runs     int
+		Delays   []float64  `json:"delays_s"`
+		Window   [2]float64 `json:"delay_window_s"`
+		SameSeed bool       `json:"same_seed_same_delay"`
+		Result   string
+		Reported string
+		Error    string `json:"error_mentions"`
+	}
+	Defaults struct {
+		Attempts int
+		Backoff  string
+		Delay    float64 `json:"delay_s"`
+		Error    string  `json:"unmatched_error"`
+		Success  string  `json:"unmatched_success"`
+	}
+	Pipelines []map[string]any
+}
+
+func load(t *testing.T) (c conformance) {
+	data, err := os.ReadFile("testdata/noetl.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &c))
+	return c
+}
+
+// outcome returns the outcome that a row or a test writes as a mapping.
+func outcome(m map[string]any) retryflow.Outcome {
+	o := retryflow.Outcome{Data: maps.Clone(m), Result: m["result"]}
+	delete(o.Data, "status")
+	delete(o.Data, "result")
+	if m["status"] == "error" {
+		o.Err = errors.New("it failed")
+	}
+	return o
+}
+
+// A trace is what a run of one task came to.
+type trace struct {
+	runs     int
+	delays   []float64 // in seconds, between the executions
+	result   string    // the last directive, "fail" where attempts were used up
+	reported string    // every fault, and the error
+}
+
+// follow runs a task with these rules and outcomes, the last for ever.
+func follow(rules retryflow.Rules, source retry.Source, outcomes ...map[string]any) (tr trace) {
+	ended := time.Now()
+	var last retryflow.Directive
+	p := retryflow.Pipeline{
+		Tasks: []retryflow.Task{{Label: "task", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
+			if tr.runs++; tr.runs > 1 {
+				tr.delays = append(tr.delays, time.Since(ended).Seconds())
+			}
+			ended = time.Now()
+			return outcome(outcomes[min(tr.runs, len(outcomes))-1])
+		}}},
+		Policy: retry.Policy{Source: source},
+		OnEvent: func(_ context.Context, e retryflow.Event) {
+			if e.Kind == retry.AttemptFinished {
+				last = e.Directive
+			}
+			for _, fault := range e.Faults {
+				tr.reported += fault.Error() + "\n"
+			}
+		},
+	}
+	err := p.Run(context.Background(), nil)
+	tr.result = last.String()
+	if err != nil {
+		tr.result = "fail"
+		tr.reported += err.Error()
+	}
+	return tr
+}
+
+func TestDelays(t *testing.T) {
+	rows := load(t).Delays
+	require.Len(t, rows, 3)
+	for _, row := range rows {
+		t.Run(row.Backoff, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				data, err := json.Marshal(map[string]any{"eval": []any{map[string]any{
+					"expr": "{{ outcome.status == 'error' }}", "do": "retry", "attempts": row.Attempts, "backoff": row.Backoff, "delay": row.Delay}}})
+				require.NoError(t, err)
+				rules, err := noetl.ParseRules(data, nil)
+				require.NoError(t, err)
+				tr := follow(rules, nil, map[string]any{"status": "error"})
+				assert.Equal(t, row.Delays, tr.delays)
+				assert.Equal(t, row.Attempts, tr.runs)
+				assert.Equal(t, "fail", tr.result)
+			})
+		})
+	}
+}
+
+func TestEval(t *testing.T) {
+	rows := load(t).Eval
+	require.Len(t, rows, 16)
+	for _, row := range rows {
+		t.Run(row.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				run := func(seed uint64) trace {
+					source := rand.NewPCG(seed, 0)
+					rules, err := noetl.ParseRules([]byte(row.YAML), source)
+					require.NoError(t, err)
+					return follow(rules, source, row.Outcomes...)
+				}
+				if row.Error != "" {
+					_, err := noetl.ParseRules([]byte(row.YAML), nil)
+					require.ErrorContains(t, err, row.Error)
+					return
+				}
+				tr := run(1)
+				assert.Equal(t, row.Runs, tr.runs)
+				assert.Equal(t, row.Result, tr.result)
+				assert.Contains(t, tr.reported, row.Reported)
+				// A success has no exception to compare: that is reported, and right.
+				if row.Reported == "" && row.Result != "fail" && row.Name != "python exception" {
+					assert.Empty(t, tr.reported)
+				}
+				if row.SameSeed {
+					require.Len(t, tr.delays, 1)
+					assert.GreaterOrEqual(t, tr.delays[0], row.Window[0])
+					assert.LessOrEqual(t, tr.delays[0], row.Window[1])
+					assert.Equal(t, tr, run(1))
+					assert.NotEqual(t, tr, run(2))
+					return
+				}
+				assert.Equal(t, row.Delays, append([]float64{}, tr.delays...))
+			})
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	defaults := load(t).Defaults
+	rules, err := noetl.ParseRules([]byte("eval:\n- expr: \"{{ outcome.status == 'error' }}\"\n  do: retry\n"), nil)
+	require.NoError(t, err)
+	assert.Equal(t, retry.Policy{MaxAttempts: defaults.Attempts, Backoff: retry.Fixed(defaults.Delay * float64(time.Second))}, rules[0].Policy)
+	assert.Equal(t, "fixed", defaults.Backoff)
+
+	rules, err = noetl.ParseRules([]byte("eval:\n- expr: \"{{ false }}\"\n  do: break\n"), nil)
+	require.NoError(t, err)
+	for status, want := range map[string]string{"error": defaults.Error, "success": defaults.Success} {
+		assert.Equal(t, want, follow(rules, nil, map[string]any{"status": status}).result)
+		assert.Equal(t, want, follow(nil, nil, map[string]any{"status": status}).result)
+	}
+}
+
+func TestMigration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules, err := noetl.ParseRules([]byte(`
+retry:
+  max_attempts: 5
+  retry_when: "{{ status_code >= 500 }}"
+`), nil)
+		require.NoError(t, err)
+		mapped, err := noetl.ParseRules([]byte(`
+eval:
+  - expr: "{{ outcome.status == 'error' and outcome.http.status >= 500 }}"
+    do: retry
+    attempts: 5
+    backoff: exponential
+    delay: 1.0
+  - expr: "{{ outcome.status == 'error' }}"
+    do: fail
+  - else:
+      do: continue
+`), nil)
+		require.NoError(t, err)
+		status := func(status string, code int) map[string]any {
+			return map[string]any{"status": status, "http": map[string]any{"status": code}}
+		}
+		for name, row := range map[string]struct {
+			outcomes []map[string]any
+			want     trace
+		}{
+			"503 for ever":        {[]map[string]any{status("error", 503)}, trace{5, []float64{1, 2, 4, 8}, "fail", ""}},
+			"500, then 200":       {[]map[string]any{status("error", 500), status("success", 200)}, trace{2, []float64{1}, "continue", ""}},
+			"404":                 {[]map[string]any{status("error", 404)}, trace{1, nil, "fail", ""}},
+			"200":                 {[]map[string]any{status("success", 200)}, trace{1, nil, "continue", ""}},
+			"a success with 500":  {[]map[string]any{status("success", 500)}, trace{1, nil, "continue", ""}},
+			"an error without it": {[]map[string]any{{"status": "error"}}, trace{1, nil, "fail", ""}},
+		} {
+			for _, rules := range []retryflow.Rules{rules, mapped} {
+				got := follow(rules, nil, row.outcomes...)
+				if name == "an error without it" {
+					assert.Contains(t, got.reported, "rule 0: when: {{ ", name)
+				}
+				got.reported = ""
+				assert.Equal(t, row.want, got, name)
+			}
+		}
+	})
+}
+
+// The rows are prose; the test says them in YAML.
+func TestPipelines(t *testing.T) {
+	rows := map[string]map[string]any{}
+	for _, row := range load(t).Pipelines {
+		rows[row["name"].(string)] = row
+	}
+	require.Len(t, rows, 5)
+	number := func(row, key string) int { return int(rows[row][key].(float64)) }
+
+	// build returns a pipeline of tasks that do what run says.
+	build := func(t *testing.T, yaml string, run map[string]func(iter map[string]any) retryflow.Outcome) (retryflow.Pipeline, map[string]int) {
+		tasks, err := noetl.ParseTasks([]byte(yaml), nil)
+		require.NoError(t, err)
+		runs := map[string]int{}
+		var p retryflow.Pipeline
+		for _, task := range tasks {
+			p.Tasks = append(p.Tasks, retryflow.Task{Label: task.Label, Rules: task.Rules, Run: func(_ context.Context, s retryflow.State) retryflow.Outcome {
+				runs[task.Label]++
+				return run[task.Label](s["iter"].(map[string]any))
+			}})
+		}
+		return p, runs
+	}
+	fine := func(map[string]any) retryflow.Outcome { return retryflow.Outcome{} }
+
+	const pagination = `
+- fetch_page:
+    kind: http
+    eval:
+      - expr: "{{ outcome.status == 'error' }}"
+        do: retry
+        attempts: 3
+        delay: 1
+      - expr: "{{ outcome.result.has_next }}"
+        do: jump
+        to: fetch_page
+        set_iter: {page: "{{ iter.page + 1 }}"}
+      - else: {do: continue}
+- store: {kind: postgres}
+`
+	t.Run("pagination", func(t *testing.T) {
+		const row = "pagination"
+		var pages []any
+		p, runs := build(t, pagination, map[string]func(map[string]any) retryflow.Outcome{
+			"fetch_page": func(iter map[string]any) retryflow.Outcome {
+				pages = append(pages, iter["page"])
+				return retryflow.Outcome{Result: map[string]any{"has_next": iter["page"] != number(row, "pages")}}
+			},
+			"store": fine,
+		})
+		state := retryflow.State{"iter": map[string]any{"page": 1, "size": 50}}
+		require.NoError(t, p.Run(t.Context(), state))
+		assert.Equal(t, map[string]int{"fetch_page": number(row, "fetch_runs"), "store": number(row, "store_runs")}, runs)
+		assert.Equal(t, []any{1, 2, 3}, pages)
+		assert.Equal(t, map[string]any{"page": 3, "size": 50}, state["iter"])
+	})
+	t.Run("attempts start anew after a jump", func(t *testing.T) {
+		const row = "attempts start anew after a jump"
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			p, runs := build(t, pagination, map[string]func(map[string]any) retryflow.Outcome{
+				"fetch_page": func(iter map[string]any) retryflow.Outcome {
+					if n++; n%(number(row, "fail_per_page")+1) != 0 {
+						return retryflow.Outcome{Err: errors.New("busy")}
+					}
+					return retryflow.Outcome{Result: map[string]any{"has_next": iter["page"] != number(row, "pages")}}
+				},
+				"store": fine,
+			})
+			began := time.Now()
+			require.NoError(t, p.Run(t.Context(), retryflow.State{"iter": map[string]any{"page": 1}}))
+			assert.Equal(t, map[string]int{"fetch_page": number(row, "fetch_runs"), "store": 1}, runs)
+			assert.Equal(t, 6*time.Second, time.Since(began))
+		})
+	})
+	const polling = `
+- poll:
+    kind: http
+    eval:
+      - expr: "{{ not outcome.result.ready }}"
+        do: jump
+        to: poll
+        delay: 5
+      - else:
+          do: continue
+`
+	t.Run("polling", func(t *testing.T) {
+		const row = "polling"
+		synctest.Test(t, func(t *testing.T) {
+			n := 0
+			p, runs := build(t, polling, map[string]func(map[string]any) retryflow.Outcome{"poll": func(map[string]any) retryflow.Outcome {
+				n++
+				return retryflow.Outcome{Result: map[string]any{"ready": n == number(row, "ready_on")}}
+			}})
+			began := time.Now()
+			require.NoError(t, p.Run(t.Context(), retryflow.State{"iter": map[string]any{}}))
+			assert.Equal(t, number(row, "poll_runs"), runs["poll"])
+			assert.Equal(t, time.Duration(number(row, "waited_s"))*time.Second, time.Since(began))
+		})
+	})
+	t.Run("the bound on jumps", func(t *testing.T) {
+		const row = "the bound on jumps"
+		synctest.Test(t, func(t *testing.T) {
+			p, runs := build(t, polling, map[string]func(map[string]any) retryflow.Outcome{"poll": func(map[string]any) retryflow.Outcome {
+				return retryflow.Outcome{Result: map[string]any{"ready": false}}
+			}})
+			p.MaxJumps = number(row, "max_jumps")
+			assert.ErrorContains(t, p.Run(t.Context(), retryflow.State{"iter": map[string]any{}}), rows[row]["error_mentions"].(string))
+			assert.Equal(t, number(row, "poll_runs"), runs["poll"])
+		})
+	})
+	t.Run("unknown label", func(t *testing.T) {
+		const row = "unknown label"
+		mentions := rows[row]["error_mentions"].(string)
+		yaml := "- a:\n    eval:\n      - else: {do: jump, to: " + mentions + "}\n"
+		_, err := noetl.ParseTasks([]byte(yaml), nil)
+		assert.EqualError(t, err, `noetl: line 3: to is "nosuch", and no task has that label`)
+
+		rules, err := noetl.ParseRules([]byte("eval:\n- else: {do: jump, to: "+mentions+"}\n"), nil)
+		require.NoError(t, err)
+		tr := follow(rules, nil, map[string]any{"status": "success"})
+		assert.Equal(t, number(row, "runs"), tr.runs)
+		assert.Contains(t, tr.reported, mentions)
+	})
+}
+
+func TestWireNamesTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, name := range []string{"fixed", "linear", "exponential"} {
+			rules, err := noetl.ParseRules([]byte(`eval: [{else: {do: retry, backoff: `+name+`, delay: "{{ 1 + 1 }}"}}]`), nil)
+			require.NoError(t, err)
+			var backoffs []any
+			p := retryflow.Pipeline{
+				Tasks: []retryflow.Task{{Label: "t", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{} }}},
+				OnEvent: func(_ context.Context, e retryflow.Event) {
+					if e.Kind == retry.RetryScheduled {
+						backoffs = append(backoffs, noetl.Wire(e)["backoff"])
+					}
+				},
+			}
+			require.Error(t, p.Run(t.Context(), nil))
+			assert.Equal(t, []any{name, name}, backoffs)
+		}
+	})
+}
+
+func TestWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules, err := noetl.ParseRules([]byte(`
+eval:
+  - expr: "{{ outcome.http.status >= 500 }}"
+    do: break
+  - expr: "{{ outcome.status == 'error' }}"
+    do: retry
+    backoff: linear
+    delay: 1.5
+`), nil)
+		require.NoError(t, err)
+		var wire []string
+		runs := 0
+		p := retryflow.Pipeline{
+			Tasks: []retryflow.Task{{Label: "fetch", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
+				if runs++; runs == 1 {
+					time.Sleep(250 * time.Millisecond)
+					return retryflow.Outcome{Err: errors.New("refused")}
+				}
+				return retryflow.Outcome{Result: "page", Data: map[string]any{"http": map[string]any{"status": 200, "headers": map[string]any{"ETag": "1"}}}}
+			}}},
+			OnEvent: func(_ context.Context, e retryflow.Event) {
+				m := noetl.Wire(e)
+				if e.Kind == retry.Stopped {
+					assert.Nil(t, m)
+					return
+				}
+				line, err := json.Marshal(m)
+				require.NoError(t, err)
+				wire = append(wire, string(line))
+			},
+		}
+		require.NoError(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []string{
+			`{"attempt":1,"event":"task.started","task":"fetch","time":"2000-01-01T00:00:00Z"}`,
+			`{"attempt":1,"directive":"retry","event":"task.processed","faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: ` +
+				`unable to evaluate parameters: Unable to evaluate target outcome.http: Unable to evaluate outcome.http: attribute 'http' not found"],` +
+				`"outcome":{"error":{"message":"refused"},"meta":{"attempt":1,"duration_ms":250},"result":null,"status":"error"},"rule":1,"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
+			`{"attempt":1,"backoff":"linear","delay":1.5,"event":"task.retry_scheduled","task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
+			`{"attempt":2,"event":"task.started","task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
+			`{"attempt":2,"directive":"continue","event":"task.processed","outcome":{"http":{"headers":{"etag":"1"},"status":200},"meta":{"attempt":2,"duration_ms":0},"result":"page","status":"success"},"rule":-1,"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
+		}, wire)
+	})
+}

@@ -1,0 +1,67 @@
+package noetl
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/goretry/retry/retryflow"
+)
+
+// object returns what expressions know as outcome.
+func object(o retryflow.Outcome) map[string]any {
+	m := map[string]any{}
+	maps.Copy(m, o.Data)
+	m["status"] = o.Status()
+	m["result"] = o.Result
+	m["meta"] = over(map[string]any{"attempt": o.Attempt, "duration_ms": o.Took.Milliseconds()}, m["meta"])
+	if o.Err != nil {
+		m["error"] = over(map[string]any{"message": o.Err.Error()}, m["error"])
+	}
+	if said, ok := m["http"].(map[string]any); ok {
+		said = maps.Clone(said)
+		if headers, ok := said["headers"]; ok {
+			said["headers"] = lowerCased(headers)
+		}
+		m["http"] = said
+	}
+	return m
+}
+
+// over puts what data says over m. What is no mapping stands alone.
+func over(m map[string]any, data any) any {
+	switch data := data.(type) {
+	case nil:
+	case map[string]any:
+		maps.Copy(m, data)
+	default:
+		return data
+	}
+	return m
+}
+
+// lowerCased returns headers with their names in lower case, and several
+// values of one name joined by commas: RFC 9110 section 5.3.
+func lowerCased(headers any) any {
+	lower := map[string]any{}
+	switch headers := headers.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(headers)) { // in order, for two names may become one
+			lower[strings.ToLower(name)] = headers[name]
+		}
+	case map[string]string:
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			lower[strings.ToLower(name)] = headers[name]
+		}
+	case map[string][]string:
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			lower[strings.ToLower(name)] = strings.Join(headers[name], ", ")
+		}
+	case http.Header:
+		return lowerCased(map[string][]string(headers))
+	default:
+		return headers
+	}
+	return lower
+}

@@ -1,0 +1,354 @@
+package retryflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	. "github.com/goretry/retry/retryflow"
+)
+
+func TestZeroPipeline(t *testing.T) {
+	assert.NoError(t, Pipeline{}.Validate())
+	assert.NoError(t, Pipeline{}.Run(t.Context(), nil))
+	assert.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(Outcome{}).run}}}.Run(t.Context(), nil), "a zero outcome is a success")
+}
+
+func TestNilState(t *testing.T) {
+	p := Pipeline{Tasks: []Task{
+		{Label: "a", Run: func(_ context.Context, s State) Outcome { s["n"] = 1; return success }},
+		{Label: "b", Run: func(_ context.Context, s State) Outcome { return Outcome{Result: s["n"]} }, Rules: Rules{{When: when(1), Do: Break}, {Do: Fail}}},
+	}}
+	assert.NoError(t, p.Run(t.Context(), nil))
+}
+
+func TestNilContext(t *testing.T) {
+	task := newScript(success)
+	var none context.Context
+	err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run}}}.Run(none, nil)
+	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
+	assert.Empty(t, task.began)
+}
+
+func TestRulesSeeTheOutcomeAsThePipelineFillsItIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []Outcome
+		state := State{"page": 7}
+		look := func(o Outcome) (bool, error) { seen = append(seen, o); return o.Attempt < 2, nil }
+		p := Pipeline{Tasks: []Task{{
+			Label: "t",
+			Run: func(context.Context, State) Outcome {
+				time.Sleep(time.Second)
+				return Outcome{Result: "r", Err: errBoom, Data: map[string]any{"k": "v"}, Attempt: 99, Took: 99, State: State{}}
+			},
+			Rules: Rules{{When: look, Do: Retry, Policy: retry.Policy{MaxAttempts: 9}}, {Do: Continue}},
+		}}}
+		require.NoError(t, p.Run(t.Context(), state))
+		o := Outcome{Result: "r", Err: errBoom, Data: map[string]any{"k": "v"}, Attempt: 1, Took: time.Second, State: state}
+		again := o
+		again.Attempt = 2
+		assert.Equal(t, []Outcome{o, again}, seen)
+		seen[0].State["same"] = true
+		assert.Equal(t, true, state["same"], "the state is the pipeline's")
+	})
+}
+
+func TestStatus(t *testing.T) {
+	assert.Equal(t, "success", Outcome{}.Status())
+	assert.Equal(t, "success", Outcome{Result: errBoom}.Status())
+	assert.Equal(t, "error", failure.Status())
+}
+
+func TestDelayBeginsTheCurve(t *testing.T) {
+	for name, row := range map[string]struct {
+		curve retry.Backoff
+		want  [4]time.Duration
+	}{
+		"none":          {nil, [4]time.Duration{2, 2, 2, 2}},
+		"fixed":         {retry.Fixed(time.Hour), [4]time.Duration{2, 2, 2, 2}},
+		"linear":        {retry.Linear(time.Hour), [4]time.Duration{2, 4, 6, 8}},
+		"fibonacci":     {retry.Fibonacci(time.Hour), [4]time.Duration{2, 2, 4, 6}},
+		"exponential":   {retry.Exponential{Base: time.Hour}, [4]time.Duration{2, 4, 8, 16}},
+		"exponential 3": {retry.Exponential{Factor: 3}, [4]time.Duration{2, 6, 18, 54}},
+		"schedule":      {retry.Schedule{time.Hour, time.Minute}, [4]time.Duration{2, 2, 2, 2}},
+		"foreign":       {retry.BackoffFunc(func(int) time.Duration { return time.Hour }), [4]time.Duration{2, 2, 2, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				task := newScript(failure)
+				rule := retrying(5, row.curve)
+				rule.Delay = waits(2 * time.Second)
+				err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
+				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+				var waited [4]time.Duration
+				for i := range waited {
+					waited[i] = (task.began[i+1] - task.began[i]) / time.Second
+				}
+				assert.Equal(t, row.want, waited)
+			})
+		})
+	}
+}
+
+func TestMaxDelayAndJitterOfTheRuleCutAComputedDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		task := newScript(failure)
+		rule := retrying(2, retry.Exponential{Base: time.Second})
+		rule.Delay = waits(time.Hour)
+		rule.Policy.MaxDelay, rule.Policy.Jitter = time.Minute, retry.FullJitter
+		p := Pipeline{Policy: retry.Policy{Source: zeros{}}, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}
+		want := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), MaxDelay: time.Minute, Jitter: retry.FullJitter}.Next(retry.Attempt{Number: 1, Seed: 1})
+		require.Error(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []time.Duration{0, want.Delay}, task.began, "drawn from the Source of the pipeline")
+	})
+}
+
+// zeros draws nothing but zeros, which is the seed 1.
+type zeros struct{}
+
+func (zeros) Uint64() uint64 { return 0 }
+
+func TestAttemptTimeoutIsThatOfEachExecution(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		runs := 0
+		p := Pipeline{
+			Policy: retry.Policy{AttemptTimeout: time.Second},
+			Tasks: []Task{{Label: "t", Run: func(ctx context.Context, _ State) Outcome {
+				runs++
+				<-ctx.Done()
+				return Outcome{Err: ctx.Err()}
+			}, Rules: Rules{retrying(3, retry.Fixed(10*time.Second))}}},
+		}
+		err := p.Run(t.Context(), nil)
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 3, runs)
+		assert.Equal(t, 23*time.Second, time.Since(began))
+	})
+}
+
+func TestMaxElapsedBeginsAnewWithEachTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(context.Context, State) Outcome { time.Sleep(time.Minute); return success }
+		task := newScript(failure, success)
+		p := Pipeline{
+			Policy: retry.Policy{MaxElapsed: 10 * time.Second},
+			Tasks:  []Task{{Label: "slow", Run: slow}, {Label: "t", Run: task.run, Rules: Rules{retrying(2, retry.Fixed(10*time.Second))}}},
+		}
+		require.NoError(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []time.Duration{time.Minute, 70 * time.Second}, task.began)
+	})
+}
+
+func TestBudgetIsSharedByTasksAndRefilledByThoseThatEndWell(t *testing.T) {
+	budget := retry.NewBudget(1, 1)
+	p := Pipeline{Policy: retry.Policy{Budget: budget}, Tasks: []Task{
+		{Label: "a", Run: newScript(failure, success).run, Rules: Rules{retrying(9, nil)}},
+		{Label: "b", Run: newScript(failure, failure, success).run, Rules: Rules{retrying(9, nil)}},
+	}}
+	err := p.Run(t.Context(), nil)
+	assert.EqualError(t, err, `retryflow: task "b": retry: budget exhausted after 2 attempts: boom`)
+}
+
+func TestAFailedPipelineMayBeTriedAgain(t *testing.T) {
+	runs := 0
+	p := Pipeline{Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { runs++; return failure }, Rules: Rules{{Do: Fail}}}}}
+	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 3}, func(ctx context.Context) error { return p.Run(ctx, nil) })
+	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+	assert.Equal(t, 3, runs, "Fail is about the pipeline, and does not bind the loop around it")
+}
+
+func TestUnlimitedRuleWithinALimitedPipeline(t *testing.T) {
+	task := newScript(failure)
+	p := Pipeline{Policy: retry.Policy{MaxAttempts: 4}, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{retrying(retry.Unlimited, nil)}}}}
+	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(p.Run(t.Context(), nil)))
+	assert.Len(t, task.began, 4)
+}
+
+func TestOnePipelineRunByManyAtOnce(t *testing.T) {
+	p := Pipeline{
+		Tasks: []Task{
+			{Label: "fetch", Run: func(_ context.Context, s State) Outcome {
+				runs, _ := s["runs"].(int)
+				s["runs"] = runs + 1
+				if runs%2 == 0 {
+					return failure
+				}
+				return Outcome{Result: runs < 9}
+			}, Rules: Rules{retrying(2, nil), {When: when(true), Do: Jump, To: "fetch", Set: func(s State, _ Outcome) error {
+				pages, _ := s["pages"].(int)
+				s["pages"] = pages + 1
+				return nil
+			}}}},
+			{Label: "store", Run: func(context.Context, State) Outcome { return success }},
+		},
+		Policy: retry.Policy{MaxAttempts: 5},
+	}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			state := State{}
+			assert.NoError(t, p.Run(context.Background(), state))
+			assert.Equal(t, State{"runs": 10, "pages": 4}, state)
+		})
+	}
+	wg.Wait()
+}
+
+func TestGoexitInRunPassesThrough(t *testing.T) {
+	returned := false
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		p := Pipeline{Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { runtime.Goexit(); return success }}}}
+		_ = p.Run(context.Background(), nil)
+		returned = true
+	})
+	wg.Wait()
+	assert.False(t, returned)
+}
+
+// told is what an Event says, but for its time.
+type told struct {
+	Kind      retry.EventKind
+	Task      string
+	Attempt   int
+	Max       int
+	Rule      int
+	Directive Directive
+	Err       error
+	Delay     time.Duration
+	Backoff   retry.Backoff
+	Reason    retry.Reason
+	Result    any
+	Faults    int
+}
+
+func listen(to *[]told) func(context.Context, Event) {
+	return func(_ context.Context, e Event) {
+		*to = append(*to, told{e.Kind, e.Task, e.Attempt, e.Max, e.Rule, e.Directive, e.Err, e.Delay, e.Backoff, e.Reason, e.Outcome.Result, len(e.Faults)})
+	}
+}
+
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cannot := func(Outcome) (bool, error) { return false, errors.New("cannot tell") }
+		var events []told
+		p := Pipeline{
+			Tasks: []Task{
+				{Label: "fetch", Run: newScript(failure, Outcome{Result: "more"}, Outcome{Result: "end"}).run, Rules: Rules{
+					{When: cannot, Do: Break},
+					retrying(3, retry.Linear(time.Second)),
+					{When: when("more"), Do: Jump, To: "fetch", Delay: waits(time.Minute)},
+				}},
+				{Label: "store", Run: newScript(failure).run},
+			},
+			Policy:  retry.Policy{MaxAttempts: 8},
+			OnEvent: listen(&events),
+		}
+		require.ErrorIs(t, p.Run(t.Context(), nil), errBoom)
+		assert.Equal(t, []told{
+			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 1, Max: 8, Rule: -1},
+			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: 1, Directive: Retry, Err: errBoom, Faults: 1},
+			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 1, Max: 8, Rule: 1, Directive: Retry, Delay: time.Second, Backoff: retry.Linear(time.Second)},
+			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 2, Max: 8, Rule: -1},
+			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, Result: "more", Faults: 1},
+			{Kind: retry.Stopped, Task: "fetch", Attempt: 2, Max: 8, Rule: -1, Reason: retry.ReasonSuccess},
+			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 1, Max: 8, Rule: -1},
+			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Directive: Continue, Result: "end", Faults: 1},
+			{Kind: retry.Stopped, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Reason: retry.ReasonSuccess},
+			{Kind: retry.AttemptStarted, Task: "store", Attempt: 1, Max: 8, Rule: -1},
+			{Kind: retry.AttemptFinished, Task: "store", Attempt: 1, Max: 8, Rule: -1, Directive: Fail, Err: errBoom},
+			{Kind: retry.Stopped, Task: "store", Attempt: 1, Max: 8, Rule: -1, Reason: retry.ReasonNonRetryable},
+		}, events)
+	})
+}
+
+func TestEventCounts(t *testing.T) {
+	count := func(p Pipeline, ctx context.Context) [4]int {
+		var n [4]int
+		p.OnEvent = func(_ context.Context, e Event) { n[e.Kind-1]++ }
+		func() {
+			defer func() { _ = recover() }()
+			_ = p.Run(ctx, nil)
+		}()
+		return n
+	}
+	task := func(run func(context.Context, State) Outcome) Pipeline {
+		return Pipeline{Tasks: []Task{{Label: "t", Run: run, Rules: Rules{retrying(3, retry.Fixed(time.Hour))}}}}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	synctest.Test(t, func(t *testing.T) {
+		soon, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		assert.Equal(t, [4]int{1, 1, 1, 1}, count(task(newScript(failure).run), soon), "canceled in a sleep")
+		assert.Equal(t, [4]int{3, 3, 2, 1}, count(task(newScript(failure).run), t.Context()), "all fail")
+		assert.Equal(t, [4]int{1, 1, 0, 1}, count(task(newScript(success).run), t.Context()), "success")
+		assert.Equal(t, [4]int{0, 0, 0, 1}, count(task(newScript(success).run), ended), "ended before")
+		assert.Equal(t, [4]int{0, 0, 0, 0}, count(task(nil), t.Context()), "does not validate")
+		assert.Equal(t, [4]int{1, 0, 0, 0}, count(task(func(context.Context, State) Outcome { panic("no") }), t.Context()), "panic")
+	})
+}
+
+func TestOnEventGetsTheContextOfTheCaller(t *testing.T) {
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, "caller")
+	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run}}, Policy: retry.Policy{AttemptTimeout: time.Hour}, OnEvent: func(got context.Context, _ Event) {
+		assert.Same(t, ctx, got)
+	}}
+	require.NoError(t, p.Run(ctx, nil))
+}
+
+func TestEventAsJSON(t *testing.T) {
+	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	finished := Event{
+		Event: retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 1, Max: 3, Err: errBoom, Took: time.Second},
+		Task:  "fetch", Rule: 0, Directive: Retry, Faults: []error{errors.New("cannot tell")},
+	}
+	started := Event{Event: retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 3}, Task: "fetch", Rule: -1}
+	for want, e := range map[string]Event{
+		`{"kind":"attempt_finished","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"err":"boom","took":"1s","task":"fetch","rule":0,"directive":"retry","faults":["cannot tell"]}`: finished,
+		`{"kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"task":"fetch","rule":-1}`:                                                                       started,
+	} {
+		got, err := json.Marshal(e)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got))
+		var back Event
+		require.NoError(t, json.Unmarshal(got, &back))
+		assert.Equal(t, e, back)
+	}
+
+	var e Event
+	require.NoError(t, json.Unmarshal([]byte(`{"kind":"stopped"}`), &e))
+	assert.Equal(t, -1, e.Rule, "no rule is not the first one")
+	assert.ErrorContains(t, json.Unmarshal([]byte(`{"directive":"explode"}`), &e), `"explode" is no Directive`)
+	assert.ErrorContains(t, json.Unmarshal([]byte(`{"kind":"explode"}`), &e), `"explode"`)
+	_, err := json.Marshal(Event{Directive: 99})
+	assert.ErrorContains(t, err, "Directive(99) has no name")
+	_, err = json.Marshal(Event{Event: retry.Event{Kind: 99}})
+	assert.ErrorContains(t, err, "EventKind(99)")
+}
+
+func TestDirectiveNames(t *testing.T) {
+	for d, want := range map[Directive]string{Continue: "continue", Retry: "retry", Jump: "jump", Break: "break", Fail: "fail", 0: ""} {
+		assert.Equal(t, want, d.String())
+		text, err := d.MarshalText()
+		require.NoError(t, err)
+		assert.Equal(t, want, string(text))
+		var back Directive = 99
+		require.NoError(t, back.UnmarshalText(text))
+		assert.Equal(t, d, back)
+	}
+	assert.Equal(t, "Directive(99)", fmt.Sprint(Directive(99)))
+}

@@ -1,0 +1,407 @@
+package retryflow_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	. "github.com/goretry/retry/retryflow"
+)
+
+var errBoom = errors.New("boom")
+
+// failing matches errors.
+var failing = IfErr(func(error) bool { return true })
+
+// when returns a When that looks at the result.
+func when(result any) func(Outcome) (bool, error) {
+	return func(o Outcome) (bool, error) { return o.Result == result, nil }
+}
+
+// waits returns a Delay.
+func waits(d time.Duration) func(Outcome) (time.Duration, error) {
+	return func(Outcome) (time.Duration, error) { return d, nil }
+}
+
+// A script is a Run that has one outcome after another, the last for ever, and
+// notes when it is executed.
+type script struct {
+	outcomes []Outcome
+	began    []time.Duration // since it was made
+	birth    time.Time
+}
+
+func newScript(outcomes ...Outcome) *script { return &script{outcomes: outcomes, birth: time.Now()} }
+
+func (s *script) run(context.Context, State) Outcome {
+	s.began = append(s.began, time.Since(s.birth))
+	return s.outcomes[min(len(s.began), len(s.outcomes))-1]
+}
+
+var (
+	success = Outcome{Result: "fine"}
+	failure = Outcome{Err: errBoom}
+)
+
+// retrying returns a Retry of every error.
+func retrying(attempts int, b retry.Backoff) Rule {
+	return Rule{When: failing, Do: Retry, Policy: retry.Policy{MaxAttempts: attempts, Backoff: b}}
+}
+
+// rules are the sentences of the package documentation, each with its test,
+// which runs in a bubble of its own.
+var rules = []struct {
+	sentence string
+	test     func(*testing.T)
+}{
+	{"A pipeline that does not validate runs nothing, and says every fault at once.", func(t *testing.T) {
+		task := newScript(success)
+		p := Pipeline{MaxJumps: -1, Tasks: []Task{{Label: "a", Run: task.run, Rules: Rules{{Do: Jump, To: "nosuch"}}}}}
+		err := p.Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: invalid pipeline: MaxJumps is -1: write 0 for 10,000, or how many; task "a": rule 0: To is "nosuch", and no task has that Label`)
+		assert.Empty(t, task.began)
+	}},
+	{"Tasks run in order, each with the state that the one before left.", func(t *testing.T) {
+		var order []string
+		step := func(name string) Task {
+			return Task{Label: name, Run: func(_ context.Context, s State) Outcome {
+				text, _ := s["order"].(string)
+				s["order"] = text + name
+				order = append(order, name)
+				return success
+			}}
+		}
+		state := State{}
+		require.NoError(t, Pipeline{Tasks: []Task{step("a"), step("b"), step("c")}}.Run(t.Context(), state))
+		assert.Equal(t, []string{"a", "b", "c"}, order)
+		assert.Equal(t, State{"order": "abc"}, state)
+	}},
+	{"An execution that ends is counted; attempts are those of the task, over all its rules.", func(t *testing.T) {
+		a, b := Outcome{Result: "a", Err: errBoom}, Outcome{Result: "b", Err: errBoom}
+		task := newScript(a, a, b, b)
+		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
+			{When: when("a"), Do: Retry, Policy: retry.Policy{MaxAttempts: 10, Backoff: retry.Linear(time.Second)}},
+			{When: when("b"), Do: Retry, Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Linear(9 * time.Second)}},
+		}}}}
+		err := p.Run(t.Context(), nil)
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 30 * time.Second}, task.began)
+	}},
+	{"After each execution the rules are asked in order, and the first that matches says what follows.", func(t *testing.T) {
+		var asked []int
+		ask := func(n int, matches bool) func(Outcome) (bool, error) {
+			return func(Outcome) (bool, error) { asked = append(asked, n); return matches, nil }
+		}
+		task, next := newScript(failure), newScript(success)
+		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
+			{When: ask(0, false), Do: Retry, Policy: retry.Policy{MaxAttempts: 9}}, {When: ask(1, true), Do: Break}, {When: ask(2, true), Do: Fail},
+		}}, {Label: "next", Run: next.run}}}
+		require.NoError(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []int{0, 1}, asked)
+		assert.Len(t, task.began, 1)
+		assert.Empty(t, next.began)
+	}},
+	{"A rule without a When always matches: it is the else.", func(t *testing.T) {
+		for _, o := range []Outcome{success, failure, {}} {
+			next := newScript(success)
+			p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{When: when("other"), Do: Continue}, {Do: Break}}}, {Label: "next", Run: next.run}}}
+			require.NoError(t, p.Run(t.Context(), nil))
+			assert.Empty(t, next.began)
+		}
+	}},
+	{"A rule whose When fails does not match; its error is in the event, and in the text of the error of a task that fails.", func(t *testing.T) {
+		errWhen := retry.Permanent(errors.New("cannot tell"))
+		var faults []error
+		p := Pipeline{
+			Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{
+				{When: func(Outcome) (bool, error) { return true, errWhen }, Do: Retry, Policy: retry.Policy{MaxAttempts: 9}},
+				{When: failing, Do: Fail},
+			}}},
+			OnEvent: func(_ context.Context, e Event) { faults = append(faults, e.Faults...) },
+		}
+		err := p.Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: cannot tell`)
+		require.Len(t, faults, 1)
+		assert.ErrorIs(t, faults[0], errWhen)
+		assert.NotErrorIs(t, err, errWhen, "it is not what the task failed with")
+	}},
+	{"Where no rule matches, a success continues and an error fails.", func(t *testing.T) {
+		for _, rules := range []Rules{nil, {}, {{When: when("other"), Do: Break}}} {
+			next := newScript(success)
+			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: rules}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
+			assert.Len(t, next.began, 1)
+
+			next = newScript(success)
+			err := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: rules}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil)
+			assert.ErrorIs(t, err, errBoom)
+			assert.Empty(t, next.began)
+		}
+	}},
+	{"Delay computes the wait from the outcome.", func(t *testing.T) {
+		asked := func(d time.Duration) Outcome { return Outcome{Result: d, Err: errBoom} }
+		task := newScript(asked(7*time.Second), asked(2*time.Second), asked(-time.Second), success)
+		rule := retrying(9, retry.Exponential{Base: time.Hour, Factor: 3})
+		rule.Delay = func(o Outcome) (time.Duration, error) { return o.Result.(time.Duration), nil }
+		require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil))
+		assert.Equal(t, []time.Duration{0, 7 * time.Second, 13 * time.Second, 13 * time.Second}, task.began, "the base of the curve; the rest of it stays")
+	}},
+	{"Set changes the state before what follows.", func(t *testing.T) {
+		set := func(s State, o Outcome) error { s["set"] = o.Attempt; return nil }
+		for _, do := range []Directive{Continue, Retry, Jump, Break} {
+			var seen []any
+			run := func(_ context.Context, s State) Outcome {
+				seen = append(seen, s["set"])
+				return Outcome{Result: len(seen)}
+			}
+			rule := Rule{When: when(1), Do: do, Set: set}
+			switch do {
+			case Retry:
+				rule.Policy.MaxAttempts = 2
+			case Jump:
+				rule.To = "second"
+			}
+			state := State{}
+			p := Pipeline{Tasks: []Task{{Label: "first", Run: run, Rules: Rules{rule}}, {Label: "second", Run: run}}}
+			require.NoError(t, p.Run(t.Context(), state))
+			assert.Equal(t, State{"set": 1}, state, do.String())
+			assert.Nil(t, seen[0])
+			for _, s := range seen[1:] {
+				assert.Equal(t, 1, s, do.String())
+			}
+		}
+	}},
+	{"A Delay or a Set that fails fails the task, with its error and that of the outcome.", func(t *testing.T) {
+		errOwn := errors.New("no such header")
+		delays, sets := retrying(9, nil), retrying(9, nil)
+		delays.Delay = func(Outcome) (time.Duration, error) { return time.Hour, errOwn }
+		sets.Set = func(State, Outcome) error { return errOwn }
+		for function, rule := range map[string]Rule{"delay": delays, "set": sets} {
+			task := newScript(failure)
+			err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
+			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header: boom`)
+			assert.ErrorIs(t, err, errOwn)
+			assert.ErrorIs(t, err, errBoom)
+			assert.Equal(t, []time.Duration{0}, task.began)
+
+			rule.When = nil
+			err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
+			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header`)
+		}
+	}},
+	{"Continue goes on to the next task, after an error too.", func(t *testing.T) {
+		for _, o := range []Outcome{success, failure} {
+			next := newScript(success)
+			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Continue}}}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
+			assert.Len(t, next.began, 1)
+		}
+	}},
+	{"Retry executes the task again when the Policy of the rule says, after a success too.", func(t *testing.T) {
+		task := newScript(failure, Outcome{Result: "pending"}, Outcome{Result: "pending"}, success)
+		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
+			retrying(9, retry.Fixed(time.Second)),
+			{When: when("pending"), Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Exponential{Base: 10 * time.Second}, MaxDelay: 30 * time.Second}},
+		}}}}
+		require.NoError(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []time.Duration{0, time.Second, 21 * time.Second, 51 * time.Second}, task.began)
+	}},
+	{"A rule that has no attempts left fails the task with the last error, and no later rule is asked.", func(t *testing.T) {
+		first, last := errors.New("first"), errors.New("last")
+		task := newScript(Outcome{Err: first}, Outcome{Err: last})
+		later := 0
+		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
+			retrying(2, retry.Fixed(time.Second)),
+			{When: func(Outcome) (bool, error) { later++; return true, nil }, Do: Continue},
+		}}}}
+		err := p.Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 2 attempts (1s waited): last`)
+		assert.ErrorIs(t, err, last)
+		assert.NotErrorIs(t, err, first)
+		assert.Zero(t, later)
+
+		err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{{Do: Retry, Policy: retry.Policy{MaxRetries: 2}}}}}}.Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 3 attempts: the rules ask for another try of an outcome that is no error`)
+	}},
+	{"No rule makes a retry that package retry would refuse: of an error marked Permanent, before the wait that a server asks for, or beyond the bounds of Pipeline.Policy.", func(t *testing.T) {
+		spent := retry.NewBudget(1, 0)
+		require.True(t, spent.Take())
+		for name, row := range map[string]struct {
+			policy retry.Policy
+			err    error
+			reason retry.Reason
+			began  []time.Duration
+		}{
+			"permanent":          {retry.Policy{}, retry.Permanent(errBoom), retry.ReasonPermanent, []time.Duration{0}},
+			"after":              {retry.Policy{}, retry.After(50*time.Second, errBoom), retry.ReasonExhausted, []time.Duration{0, 50 * time.Second, 100 * time.Second}},
+			"after, too long":    {retry.Policy{}, retry.After(time.Hour, errBoom), retry.ReasonRetryAfter, []time.Duration{0}},
+			"RetryIf":            {retry.Policy{RetryIf: func(error) bool { return false }}, errBoom, retry.ReasonRejected, []time.Duration{0}},
+			"MaxAttempts":        {retry.Policy{MaxAttempts: 2}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
+			"MaxRetries":         {retry.Policy{MaxRetries: 1}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
+			"AttemptCap":         {retry.Policy{AttemptCap: 2}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
+			"NonRetryable":       {retry.Policy{NonRetryable: true}, errBoom, retry.ReasonNonRetryable, []time.Duration{0}},
+			"MaxElapsed":         {retry.Policy{MaxElapsed: 1500 * time.Millisecond}, errBoom, retry.ReasonElapsed, []time.Duration{0, time.Second}},
+			"Budget":             {retry.Policy{Budget: spent}, errBoom, retry.ReasonBudget, []time.Duration{0}},
+			"no bound":           {retry.Policy{}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second, 2 * time.Second}},
+			"a bound beyond all": {retry.Policy{MaxAttempts: 100}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second, 2 * time.Second}},
+		} {
+			task := newScript(Outcome{Err: row.err})
+			p := Pipeline{Policy: row.policy, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{retrying(3, retry.Fixed(time.Second))}}}}
+			err := p.Run(t.Context(), nil)
+			assert.Equal(t, row.reason, retry.ReasonOf(err), name)
+			assert.ErrorIs(t, err, errBoom, name)
+			assert.Equal(t, row.began, task.began, name)
+		}
+	}},
+	{"Jump goes on to the task that To names, and each task that is entered counts its attempts anew.", func(t *testing.T) {
+		attempts := []int{}
+		fetch := func(_ context.Context, s State) Outcome {
+			n, _ := s["runs"].(int)
+			s["runs"] = n + 1
+			if n%3 < 2 {
+				return failure
+			}
+			return Outcome{Result: n < 8}
+		}
+		store := newScript(success)
+		again := retrying(3, retry.Exponential{Base: time.Second})
+		p := Pipeline{
+			Tasks: []Task{
+				{Label: "fetch", Run: fetch, Rules: Rules{again, {When: when(true), Do: Jump, To: "fetch", Delay: waits(10 * time.Second)}}},
+				{Label: "skipped", Run: newScript(success).run, Rules: Rules{{Do: Jump, To: "store"}}},
+				{Label: "never", Run: newScript(failure).run},
+				{Label: "store", Run: store.run},
+			},
+			OnEvent: func(_ context.Context, e Event) {
+				if e.Kind == retry.AttemptFinished && e.Task == "fetch" {
+					attempts = append(attempts, e.Attempt)
+					assert.Equal(t, e.Attempt, e.Outcome.Attempt)
+				}
+			},
+		}
+		require.NoError(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, attempts)
+		assert.Equal(t, []time.Duration{29 * time.Second}, store.began, "3 times 1s + 2s, and 2 jumps")
+	}},
+	{"A jump beyond MaxJumps fails the task that jumps, before its wait.", func(t *testing.T) {
+		poll := newScript(Outcome{Result: "pending"})
+		tasks := []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(5 * time.Second)}}}}
+		err := Pipeline{Tasks: tasks, MaxJumps: 10}.Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "poll": the jump to "poll" is one more than MaxJumps, which is 10`)
+		assert.Len(t, poll.began, 11)
+		assert.Equal(t, 50*time.Second, time.Since(poll.birth))
+
+		err = Pipeline{Tasks: tasks}.Run(t.Context(), nil)
+		assert.ErrorContains(t, err, "MaxJumps, which is 10000")
+		assert.Len(t, poll.began, 11+10_001)
+	}},
+	{"Break ends the pipeline well, and skips the tasks that are left.", func(t *testing.T) {
+		for _, o := range []Outcome{success, failure} {
+			next := newScript(success)
+			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Break}}}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
+			assert.Empty(t, next.began)
+		}
+	}},
+	{"Fail ends the pipeline with the error of the outcome.", func(t *testing.T) {
+		next := newScript(success)
+		p := func(o Outcome) Pipeline {
+			return Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Fail}}}, {Label: "next", Run: next.run}}}
+		}
+		err := p(failure).Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom`)
+		assert.ErrorIs(t, err, errBoom)
+		err = p(success).Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0 fails an outcome that is no error`)
+		assert.Empty(t, next.began)
+	}},
+	{"A context that ends ends the pipeline, in a task, in the wait for a retry and in that for a jump.", func(t *testing.T) {
+		errCause := errors.New("shutting down")
+		long := Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Hour)}}
+		for name, row := range map[string]struct {
+			run  func(context.Context, State) Outcome
+			rule Rule
+			want string
+			runs int
+		}{
+			"in a task": {func(ctx context.Context, _ State) Outcome { <-ctx.Done(); return Outcome{Err: ctx.Err()} }, retrying(9, nil),
+				`retryflow: task "t": retry: canceled after 1 attempt (context canceled: shutting down): context canceled`, 1},
+			"in a task that does not mind": {func(ctx context.Context, _ State) Outcome { <-ctx.Done(); return success }, Rule{Do: Continue},
+				`retryflow: task "next": retry: canceled before the first attempt (context canceled: shutting down)`, 1},
+			"in the wait for a retry": {func(context.Context, State) Outcome { return failure }, long,
+				`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): boom`, 1},
+			"in the wait for a jump": {func(context.Context, State) Outcome { return success }, Rule{Do: Jump, To: "next", Delay: waits(time.Hour)},
+				`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): waiting to jump to "next"`, 1},
+		} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			began := time.Now()
+			time.AfterFunc(time.Minute, func() { cancel(errCause) })
+			runs := 0
+			p := Pipeline{Tasks: []Task{
+				{Label: "t", Run: func(ctx context.Context, s State) Outcome { runs++; return row.run(ctx, s) }, Rules: Rules{row.rule}},
+				{Label: "next", Run: newScript(failure).run},
+			}}
+			err := p.Run(ctx, nil)
+			assert.EqualError(t, err, row.want, name)
+			assert.ErrorIs(t, err, errCause, name)
+			assert.ErrorIs(t, err, context.Canceled, name)
+			assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err), name)
+			assert.Equal(t, time.Minute, time.Since(began), name)
+			assert.Equal(t, row.runs, runs, name)
+		}
+
+		task := newScript(success)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.ErrorIs(t, Pipeline{Tasks: []Task{{Label: "t", Run: task.run}}}.Run(ctx, nil), context.Canceled)
+		assert.Empty(t, task.began, "ended before the first task")
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}}}.Run(ctx, nil)
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.Zero(t, time.Since(began), "no wait that the deadline cuts short is begun")
+	}},
+	{"A panic in a function of yours passes through.", func(t *testing.T) {
+		run := newScript(failure).run
+		for name, p := range map[string]Pipeline{
+			"Run":     {Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { panic(name("Run")) }}}},
+			"When":    {Tasks: []Task{{Label: "t", Run: run, Rules: Rules{{When: func(Outcome) (bool, error) { panic(name("When")) }, Do: Break}}}}},
+			"Delay":   {Tasks: []Task{{Label: "t", Run: run, Rules: Rules{{Do: Jump, To: "t", Delay: func(Outcome) (time.Duration, error) { panic(name("Delay")) }}}}}},
+			"Set":     {Tasks: []Task{{Label: "t", Run: run, Rules: Rules{{Do: Break, Set: func(State, Outcome) error { panic(name("Set")) }}}}}},
+			"OnEvent": {Tasks: []Task{{Label: "t", Run: run}}, OnEvent: func(context.Context, Event) { panic(name("OnEvent")) }},
+		} {
+			assert.PanicsWithValue(t, "panic in "+name, func() { _ = p.Run(t.Context(), nil) })
+		}
+	}},
+}
+
+func name(function string) string { return "panic in " + function }
+
+func TestRules(t *testing.T) {
+	for _, rule := range rules {
+		t.Run(rule.sentence, func(t *testing.T) { synctest.Test(t, rule.test) })
+	}
+}
+
+// The package documentation says what TestRules tests, and nothing else.
+func TestRulesAreThoseOfTheDocumentation(t *testing.T) {
+	source, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	var documented, tested []string
+	for line := range strings.Lines(string(source)) {
+		if sentence, ok := strings.CutPrefix(strings.TrimSpace(line), "//   - "); ok {
+			documented = append(documented, sentence)
+		}
+	}
+	for _, rule := range rules {
+		tested = append(tested, rule.sentence)
+	}
+	assert.Equal(t, tested, documented)
+}

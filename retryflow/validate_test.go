@@ -1,0 +1,117 @@
+package retryflow_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	. "github.com/goretry/retry/retryflow"
+)
+
+func TestValidate(t *testing.T) {
+	run := func(context.Context, State) Outcome { panic("Validate calls nothing") }
+	never := func(Outcome) (time.Duration, error) { panic("Validate calls nothing") }
+	set := func(State, Outcome) error { panic("Validate calls nothing") }
+	once := retry.Policy{MaxAttempts: 2}
+	rule := func(r Rule) Pipeline {
+		return Pipeline{Tasks: []Task{{Label: "t", Run: run, Rules: Rules{r}}}}
+	}
+	policy := func(p retry.Policy) Pipeline {
+		return Pipeline{Policy: p, Tasks: []Task{{Label: "t", Run: run}}}
+	}
+	for name, row := range map[string]struct {
+		p    Pipeline
+		want string // "": sound
+	}{
+		"nothing":                        {Pipeline{}, ""},
+		"no rules":                       {policy(retry.Policy{}), ""},
+		"bounds":                         {policy(retry.Policy{MaxAttempts: 3, MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Source: zeros{}, RetryIf: func(error) bool { return true }}), ""},
+		"unlimited":                      {policy(retry.Policy{MaxAttempts: retry.Unlimited}), ""},
+		"no label":                       {Pipeline{Tasks: []Task{{Run: run}}}, "Tasks[0]: it has no Label"},
+		"label twice":                    {Pipeline{Tasks: []Task{{Label: "t", Run: run}, {Label: "t", Run: run}}}, `task "t": Tasks[0] and Tasks[1] have the same Label`},
+		"no Run":                         {Pipeline{Tasks: []Task{{Label: "t"}}}, `task "t": Run is nil`},
+		"negative MaxJumps":              {Pipeline{MaxJumps: -1}, "MaxJumps is -1: write 0 for 10,000, or how many"},
+		"policy":                         {policy(retry.Policy{MaxAttempts: -2}), "Policy: invalid policy: MaxAttempts is -2"},
+		"policy that waits":              {policy(retry.Policy{Backoff: retry.Fixed(1)}), "Policy: Backoff is up to the rules: write it in theirs"},
+		"policy that caps":               {policy(retry.Policy{MaxDelay: 1}), "Policy: MaxDelay is up to the rules"},
+		"policy with jitter":             {policy(retry.Policy{Jitter: retry.FullJitter}), "Policy: Jitter is up to the rules"},
+		"policy and servers":             {policy(retry.Policy{MaxRetryAfter: 1}), "Policy: MaxRetryAfter is up to the rules"},
+		"policy that selects":            {policy(retry.Policy{Select: Rules{}.Select}), "Policy: Select and OnEvent are the pipeline's"},
+		"policy that watches":            {policy(retry.Policy{OnEvent: func(context.Context, retry.Event) {}}), "Policy: Select and OnEvent are the pipeline's"},
+		"no directive":                   {rule(Rule{}), `task "t": rule 0: Do is "": write Continue, Retry, Jump, Break or Fail`},
+		"unknown directive":              {rule(Rule{Do: 99}), `task "t": rule 0: Do is "Directive(99)"`},
+		"continue":                       {rule(Rule{Do: Continue, Set: set}), ""},
+		"break":                          {rule(Rule{Do: Break, Set: set}), ""},
+		"fail":                           {rule(Rule{Do: Fail}), ""},
+		"fail and set":                   {rule(Rule{Do: Fail, Set: set}), "Set is for what goes on, not for Fail"},
+		"retry":                          {rule(Rule{Do: Retry, Policy: once, Delay: never, Set: set}), ""},
+		"retry without a limit":          {rule(Rule{Do: Retry, Policy: retry.Policy{Backoff: retry.Fixed(1)}}), "its Policy sets no limit: write MaxAttempts or MaxRetries"},
+		"retry for ever, at once":        {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}), "no limit on executions and no delay that lasts"},
+		"retry for ever, slowly":         {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}}), ""},
+		"retry for ever, computed":       {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}, Delay: never}), ""},
+		"retry with a bad policy":        {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxDelay: -1}}), "MaxDelay is -1ns"},
+		"retry with a bad curve":         {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Exponential{Factor: 0.5}}, Delay: never}), "Factor is 0.5"},
+		"retry to somewhere":             {rule(Rule{Do: Retry, Policy: once, To: "t"}), "To is for a Jump"},
+		"jump":                           {rule(Rule{Do: Jump, To: "t", Delay: never, Set: set}), ""},
+		"jump to nowhere":                {rule(Rule{Do: Jump, To: "nosuch"}), `To is "nosuch", and no task has that Label`},
+		"jump without To":                {rule(Rule{Do: Jump}), `To is "", and no task has that Label`},
+		"delay without a wait":           {rule(Rule{Do: Break, Delay: never}), "Delay is for a Retry or a Jump"},
+		"rule after the else":            {Pipeline{Tasks: []Task{{Label: "t", Run: run, Rules: Rules{{Do: Break}, {Do: Fail}}}}}, `task "t": rule 1 is never asked: rule 0 has no When and always matches`},
+		"rule: Source":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Source: zeros{}}}), "its Policy has no use for Source: write it in Pipeline.Policy"},
+		"rule: MaxElapsed":               {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxElapsed: 1}}), "no use for MaxElapsed"},
+		"rule: AttemptTimeout":           {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 1}}), "no use for AttemptTimeout"},
+		"rule: RetryIf":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return true }}}), "no use for RetryIf"},
+		"rule: Select":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Select: Rules{}.Select}}), "no use for Select"},
+		"rule: Budget":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Budget: retry.NewBudget(1, 0)}}), "no use for Budget"},
+		"rule: OnEvent":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(context.Context, retry.Event) {}}}), "no use for OnEvent"},
+		"unlimited, but not in all":      {Pipeline{Policy: retry.Policy{MaxElapsed: 1}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+		"unlimited, but for a Budget":    {Pipeline{Policy: retry.Policy{Budget: retry.NewBudget(1, 0)}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+		"unlimited, but for the limit":   {Pipeline{Policy: retry.Policy{MaxRetries: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+		"unlimited, but for the ceiling": {Pipeline{Policy: retry.Policy{AttemptCap: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := row.p.Validate()
+			if row.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, row.want)
+			assert.NotContains(t, err.Error(), "\n")
+			assert.Equal(t, err.Error(), row.p.Run(t.Context(), nil).Error(), "and Run runs nothing")
+		})
+	}
+}
+
+func TestValidateNamesEveryFaultAtOnce(t *testing.T) {
+	p := Pipeline{
+		MaxJumps: -1,
+		Policy:   retry.Policy{MaxAttempts: -2, MaxDelay: 1},
+		Tasks: []Task{
+			{Label: "a", Rules: Rules{{Do: Jump, To: "nosuch", Policy: retry.Policy{}}, {Do: 99}}},
+			{Label: "a", Rules: Rules{{Do: Retry, To: "a"}}},
+			{},
+		},
+	}
+	err := p.Validate()
+	require.Error(t, err)
+	assert.Equal(t, []string{
+		`retryflow: invalid pipeline: MaxJumps is -1: write 0 for 10,000, or how many`,
+		`Policy: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited`,
+		`Policy: MaxDelay is up to the rules: write it in theirs`,
+		`task "a": Run is nil`,
+		`task "a": rule 0: To is "nosuch", and no task has that Label`,
+		`task "a": rule 1 is never asked: rule 0 has no When and always matches`,
+		`task "a": rule 1: Do is "Directive(99)": write Continue, Retry, Jump, Break or Fail`,
+		`task "a": Tasks[0] and Tasks[1] have the same Label`,
+		`task "a": Run is nil`,
+		`task "a": rule 0: its Policy sets no limit: write MaxAttempts or MaxRetries`,
+		`task "a": rule 0: To is for a Jump`,
+		`Tasks[2]: it has no Label`,
+		`Tasks[2]: Run is nil`,
+	}, strings.Split(err.Error(), "; "))
+}
