@@ -55,8 +55,10 @@ func (p Policy) Plan(retries int) Plan {
 
 // Delays returns the delays of the first n retries by the curve and MaxDelay
 // alone, without Jitter, for systems that take a list, such as the BackOff of
-// a NATS consumer. They are as many as EffectiveMax allows if n is negative,
-// and never more than 10,000. A policy that does not validate has none.
+// a NATS consumer, which counts them from the delivery: there the first must be
+// longer than the work takes. They are as many as EffectiveMax allows if n is
+// negative, and never more than 10,000. A policy that does not validate has
+// none.
 func (p Policy) Delays(n int) Schedule {
 	delays := make(Schedule, p.steps(n))
 	p.Jitter = nil
