@@ -66,7 +66,7 @@ func because(e retry.Event) string {
 	case retry.ReasonSuccess:
 		return "it succeeded"
 	case retry.ReasonExhausted:
-		return fmt.Sprintf("the policy allows %s", executions(e.Max))
+		return "no attempt is left"
 	case retry.ReasonNonRetryable:
 		return "the policy retries nothing"
 	case retry.ReasonPermanent:
@@ -78,13 +78,13 @@ func because(e retry.Event) string {
 	case retry.ReasonElapsed:
 		return "the retry would come later than MaxElapsed"
 	case retry.ReasonDeadline:
-		return "the context's deadline comes before the retry"
+		return "the context's deadline has passed, or comes before the retry"
 	case retry.ReasonCanceled:
 		return "the context was canceled"
 	case retry.ReasonBudget:
 		return "the budget has no retry left"
 	case retry.ReasonInvalid:
-		return "the policy is not valid"
+		return "the policy, or the call, is not valid"
 	case retry.ReasonLeft:
 		return "the body of the loop was left"
 	default:

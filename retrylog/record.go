@@ -17,7 +17,8 @@ import (
 type keyInContext struct{}
 
 // WithKey returns a context whose calls are known by key in a log. Two calls
-// that run at once must not have the same one.
+// that run at once must not have the same one; nor must a call within another,
+// which inherits the key of its context.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyInContext{}, key)
 }
@@ -121,14 +122,16 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// ErrCutOff says that the last line of a log is not whole, as after a crash.
-var ErrCutOff = errors.New("retrylog: the log is cut off within its last line")
+// ErrCutOff says that a line of a log is not whole, as after a crash.
+var ErrCutOff = errors.New("retrylog: the log is cut off")
 
-// Read reads a log, and skips empty lines. If the log is cut off it returns
-// the records of all whole lines and an error that is [ErrCutOff]; a line that
-// is wrong elsewhere is an error that names it.
+// Read reads a log, and skips empty lines. If a crash has cut off a line, it
+// returns the records of all other lines, what was written behind the cut
+// included, and an error that is [ErrCutOff] and names the line. A line that is
+// wrong otherwise ends the log with an error that names it.
 func Read(r io.Reader) ([]Record, error) {
 	var records []Record
+	var cutOff error
 	in := bufio.NewReader(r)
 	for number := 1; ; number++ {
 		line, err := in.ReadBytes('\n')
@@ -136,19 +139,34 @@ func Read(r io.Reader) ([]Record, error) {
 			return records, fmt.Errorf("retrylog: line %d: %w", number, err)
 		}
 		last := err == io.EOF
-		if text := bytes.TrimSpace(line); len(text) > 0 {
+		text, torn := afterTear(bytes.TrimSpace(line))
+		if torn && cutOff == nil {
+			cutOff = fmt.Errorf("%w within line %d", ErrCutOff, number)
+		}
+		if len(text) > 0 {
 			var record Record
-			switch bad := json.Unmarshal(text, &record); {
-			case bad != nil && last:
-				return records, fmt.Errorf("%w, line %d", ErrCutOff, number)
-			case bad != nil:
-				return records, fmt.Errorf("retrylog: line %d: %w", number, bad)
+			if err := json.Unmarshal(text, &record); err != nil {
+				return records, fmt.Errorf("retrylog: line %d: %w", number, err)
 			}
 			record.Line = number
 			records = append(records, record)
 		}
 		if last {
-			return records, nil
+			return records, cutOff
 		}
 	}
+}
+
+// afterTear returns a line without what a crash has left of an event at its
+// beginning, where the next process has gone on writing.
+func afterTear(line []byte) (rest []byte, torn bool) {
+	if json.Valid(line) || !bytes.HasPrefix(line, []byte("{")) {
+		return line, false
+	}
+	for i := 1; i < len(line); i++ {
+		if line[i] == '{' && json.Valid(line[i:]) {
+			return line[i:], true
+		}
+	}
+	return nil, true
 }

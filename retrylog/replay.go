@@ -68,7 +68,7 @@ func Replay(records []Record) ([]Call, error) {
 			err = calls[at].add(r)
 		}
 		if err != nil {
-			return whole, fmt.Errorf("retrylog: line %d: %s cannot have happened: %w%s", r.Line, describe(r.Event), err, hintAtKeys(r.Key))
+			return whole, fmt.Errorf("retrylog: line %d: %s cannot have happened: %w (calls that run at once, or one within another, need keys of their own: see WithKey)", r.Line, describe(r.Event), err)
 		}
 		running[r.Key] = at
 		if r.Event.Kind == retry.Stopped {
@@ -81,13 +81,6 @@ func Replay(records []Record) ([]Call, error) {
 // begins reports whether e is the first event of a call.
 func begins(e retry.Event) bool {
 	return e.Kind == retry.AttemptStarted && e.Attempt == 1 || e.Kind == retry.Stopped && e.Attempt == 0
-}
-
-func hintAtKeys(key string) string {
-	if key != "" {
-		return ""
-	}
-	return " (calls that run at once need keys to be told apart: see WithKey)"
 }
 
 // add adds the next event to c, or says why it cannot be that.
@@ -116,8 +109,15 @@ func (c *Call) last() *Attempt { return &c.Attempts[len(c.Attempts)-1] }
 
 // follows returns why e cannot be the next event of c, or nil if it can.
 func (c *Call) follows(e retry.Event) error {
-	if e.Max != c.Max {
+	switch {
+	case e.Max < 1 && e.Max != retry.Unlimited:
+		return fmt.Errorf("its max is %d", e.Max)
+	case e.Max != c.Max:
 		return fmt.Errorf("its max is %d, that of its call %d", e.Max, c.Max)
+	case e.Took < 0 || e.Took > e.Elapsed:
+		return fmt.Errorf("it took %v of %v", e.Took, e.Elapsed)
+	case e.Kind == retry.Stopped && (e.Err != nil) != (e.Reason == retry.ReasonInvalid):
+		return fmt.Errorf("its reason is %v, and its error %v", e.Reason, e.Err)
 	}
 	if len(c.Records) == 0 {
 		if e.Kind == retry.Stopped && e.Reason != retry.ReasonCanceled && e.Reason != retry.ReasonDeadline && e.Reason != retry.ReasonInvalid {
@@ -137,9 +137,6 @@ func (c *Call) follows(e retry.Event) error {
 	}
 	switch e.Kind {
 	case retry.AttemptStarted:
-		if c.Max != retry.Unlimited && e.Attempt > c.Max {
-			return fmt.Errorf("its max is %d", c.Max)
-		}
 		if early := before.Elapsed + before.Delay - e.Elapsed; early > 0 {
 			return fmt.Errorf("it was due %v later", early)
 		}
@@ -147,8 +144,14 @@ func (c *Call) follows(e retry.Event) error {
 		if before.Err == nil {
 			return errors.New("the attempt did not fail")
 		}
+		if c.Max != retry.Unlimited && e.Attempt >= c.Max {
+			return fmt.Errorf("its max is %d", c.Max)
+		}
 		if e.Delay < 0 || e.Delay < e.Hint {
 			return fmt.Errorf("its delay is %v, and its hint %v", e.Delay, e.Hint)
+		}
+		if due := e.Time.Add(e.Delay); !e.Due.Equal(due) {
+			return fmt.Errorf("it is due %v, and its delay ends %v", e.Due, due)
 		}
 	case retry.Stopped:
 		return stops(before, e)
@@ -195,7 +198,8 @@ func stops(before, e retry.Event) error {
 //
 // What a log does not keep cannot be checked: errors are texts in it, without
 // marks, so RetryIf is not asked, Select sees the text, and a stop as permanent,
-// rejected, asked to wait too long or too late is taken at its word.
+// rejected, asked to wait too long or too late is taken at its word where p
+// can stop for that at all.
 func (c Call) Check(p retry.Policy) error {
 	if len(c.Records) == 0 {
 		return nil
@@ -203,7 +207,6 @@ func (c Call) Check(p retry.Policy) error {
 	if limit := p.EffectiveMax(); limit != c.Max {
 		return fmt.Errorf("retrylog: line %d: max is %d, and the policy says %d", c.Records[0].Line, c.Max, limit)
 	}
-	p.RetryIf = nil
 	for i := 1; i < len(c.Records); i++ {
 		failed, e := c.Records[i-1].Event, c.Records[i].Event
 		if failed.Kind != retry.AttemptFinished || failed.Err == nil {
@@ -224,25 +227,32 @@ func check(p retry.Policy, failed, e retry.Event) error {
 	if e.Hint > 0 {
 		a.Err = retry.After(e.Hint, failed.Err)
 	}
-	d := p.Next(a)
+	asked := p
+	asked.RetryIf = nil
+	d := asked.Next(a)
 	switch {
 	case e.Kind == retry.RetryScheduled && !d.Retry():
 		return fmt.Errorf("the policy says to stop (%v)", d.Reason)
 	case e.Kind == retry.RetryScheduled && d.Delay != e.Delay:
 		return fmt.Errorf("the policy says in %v", d.Delay)
-	case e.Kind == retry.Stopped && !mayStop(e.Reason, d.Reason):
+	case e.Kind == retry.Stopped && !mayStop(p, e.Reason, d.Reason):
 		return fmt.Errorf("the policy says %v", d.Reason)
 	}
 	return nil
 }
 
 // mayStop reports whether a call whose policy says this may stop for reason.
-func mayStop(reason, says retry.Reason) bool {
+func mayStop(p retry.Policy, reason, says retry.Reason) bool {
+	unless := says == retry.ReasonRetry || says == retry.ReasonElapsed
 	switch reason {
 	case retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonInvalid:
 		return says == reason
-	case retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonBudget:
-		return says == retry.ReasonRetry || says == retry.ReasonElapsed || reason == retry.ReasonDeadline
+	case retry.ReasonElapsed:
+		return unless && p.MaxElapsed > 0
+	case retry.ReasonBudget:
+		return unless && p.Budget != nil
+	case retry.ReasonRejected:
+		return p.RetryIf != nil
 	default:
 		return says != retry.ReasonInvalid
 	}

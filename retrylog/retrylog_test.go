@@ -97,23 +97,23 @@ func TestExplainGolden(t *testing.T) {
 2000-01-01 00:00:00.279 +279ms 17: attempt 2 is retried in 1.063964157s, at 00:00:01.343 (the server asks for 1s, drawn with seed 42)
 2000-01-01 00:00:01.343 +1.343s 17: attempt 3 of 3 started
 2000-01-01 00:00:01.373 +1.373s 17: attempt 3 failed after 30ms: connection refused
-2000-01-01 00:00:01.373 +1.373s 17: stopped after 3 attempts: the policy allows 3 attempts
+2000-01-01 00:00:01.373 +1.373s 17: stopped after 3 attempts: no attempt is left
 `, retrylog.Explain(records))
 }
 
 func TestExplainEveryReason(t *testing.T) {
 	for reason, want := range map[retry.Reason]string{
 		retry.ReasonSuccess:      "it succeeded",
-		retry.ReasonExhausted:    "the policy allows 4 attempts",
+		retry.ReasonExhausted:    "no attempt is left",
 		retry.ReasonNonRetryable: "the policy retries nothing",
 		retry.ReasonPermanent:    "the error is permanent",
 		retry.ReasonRejected:     "RetryIf says that the error is not worth a retry",
 		retry.ReasonRetryAfter:   "the server asks for a longer wait than MaxRetryAfter",
 		retry.ReasonElapsed:      "the retry would come later than MaxElapsed",
-		retry.ReasonDeadline:     "the context's deadline comes before the retry",
+		retry.ReasonDeadline:     "the context's deadline has passed, or comes before the retry",
 		retry.ReasonCanceled:     "the context was canceled",
 		retry.ReasonBudget:       "the budget has no retry left",
-		retry.ReasonInvalid:      "the policy is not valid: fault",
+		retry.ReasonInvalid:      "the policy, or the call, is not valid: fault",
 		retry.ReasonLeft:         "the body of the loop was left",
 		retry.ReasonRetry:        `for no reason that is known ("retry")`,
 	} {
@@ -311,6 +311,28 @@ func TestCutOffAnywhere(t *testing.T) {
 	}
 }
 
+// The next process goes on in the middle of the line that the crash cut off.
+func TestReadGoesOnBehindACut(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing(errRefused))
+	first, _, _ := strings.Cut(log, "\n")
+	for cut := 1; cut < len(first); cut++ {
+		records, err := retrylog.Read(strings.NewReader(first[:cut] + log))
+		require.ErrorIs(t, err, retrylog.ErrCutOff)
+		require.ErrorContains(t, err, "within line 1")
+		calls, err := retrylog.Replay(records)
+		require.NoError(t, err)
+		require.Len(t, calls, 1)
+		require.Equal(t, retry.ReasonSuccess, calls[0].Reason)
+		require.Len(t, calls[0].Records, 6)
+	}
+}
+
+func TestALastLineThatIsWrongIsNotCutOff(t *testing.T) {
+	_, err := retrylog.Read(strings.NewReader(`{"kind":"bogus"}`))
+	require.ErrorContains(t, err, `"bogus" is no EventKind`)
+	require.NotErrorIs(t, err, retrylog.ErrCutOff)
+}
+
 // A process that died leaves a call without a reason, and the next one may
 // have its key.
 func TestReplayGoesOnAfterACrash(t *testing.T) {
@@ -364,7 +386,7 @@ func TestReplayRejects(t *testing.T) {
 		{"another max", edit(5, `"max":3`, `"max":4`), 5, "its max is 4, that of its call 3"},
 		{"another attempt", edit(5, `"attempt":2`, `"attempt":3`), 5, "it is of attempt 3, and attempt 2 is next"},
 		{"an attempt left out", edit(4, `"attempt":2`, `"attempt":3`), 4, "it is of attempt 3, and attempt 2 is next"},
-		{"time runs backwards", edit(2, `"elapsed":"30ms"`, `"elapsed":"-1ms"`), 2, "-1ms have elapsed, and 0s before"},
+		{"time runs backwards", edit(3, `"elapsed":"30ms"`, `"elapsed":"29ms"`), 3, "29ms have elapsed, and 30ms before"},
 		{"it began too early", edit(4, `"elapsed":"249`, `"elapsed":"248`), 4, "it was due 1ms later"},
 		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
 		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "its delay is -219"},
@@ -375,6 +397,13 @@ func TestReplayRejects(t *testing.T) {
 		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is no reason to stop`},
 		{"exhausted in a sleep", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only its context ends a call between two attempts"},
 		{"exhausted before it began", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
+		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "its max is 1, that of its call 3"},
+		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "its max is 0"},
+		{"it took less than nothing", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "it took -30ms of 30ms"},
+		{"it took longer than all", edit(2, `"took":"30ms"`, `"took":"31ms"`), 2, "it took 31ms of 30ms"},
+		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "it is due 2001"},
+		{"invalid without a fault", edit(9, "attempts_exhausted", "invalid"), 9, "its reason is invalid, and its error <nil>"},
+		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"err":"fault","elapsed"`), 9, "its error fault"},
 		{"no kind", `{"key":"k","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`, 1, "an event without a kind"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -384,7 +413,6 @@ func TestReplayRejects(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), fmt.Sprintf("retrylog: line %d: ", row.line))
 			assert.Contains(t, err.Error(), row.says)
-			assert.NotContains(t, err.Error(), "WithKey", "it has a key")
 		})
 	}
 	t.Run("beyond max", func(t *testing.T) {
@@ -394,7 +422,24 @@ func TestReplayRejects(t *testing.T) {
 		records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(long, `"max":4`, `"max":3`)))
 		require.NoError(t, err)
 		_, err = retrylog.Replay(records)
-		require.ErrorContains(t, err, "retrylog: line 10: attempt 4 of 3 started cannot have happened: its max is 3")
+		require.ErrorContains(t, err, "retrylog: line 9: attempt 3 is retried in")
+	})
+	t.Run("a retry of the last attempt", func(t *testing.T) {
+		one := strings.Split(logOf(t, context.Background(), policy, failing(errRefused)), "\n")
+		records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(strings.Join(one[:3], "\n"), `"max":3`, `"max":1`)))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		require.ErrorContains(t, err, "line 3: attempt 1 is retried")
+		require.ErrorContains(t, err, "its max is 1")
+	})
+	t.Run("a call within another needs a key of its own", func(t *testing.T) {
+		var recorder retrylog.Recorder
+		p := retry.Policy{MaxAttempts: 2, OnEvent: recorder.OnEvent}
+		_ = retry.Do(retrylog.WithKey(context.Background(), "k"), p, func(ctx context.Context) error {
+			return retry.Do(ctx, p, func(context.Context) error { return nil })
+		})
+		_, err := retrylog.Replay(recorder.Records())
+		require.ErrorContains(t, err, "one within another, need keys of their own: see WithKey")
 	})
 	t.Run("two calls at once without keys", func(t *testing.T) {
 		one := strings.Split(logOf(t, context.Background(), policy, failing(errRefused)), "\n")
@@ -469,7 +514,7 @@ func TestCheckFindsAnotherPolicy(t *testing.T) {
 		assert.ErrorContains(t, calls[0].Check(policy), "line 3")
 	})
 	t.Run("a stop that the policy does not say", func(t *testing.T) {
-		for _, reason := range []string{"not_retryable", "elapsed", "budget_exhausted", "invalid"} {
+		for _, reason := range []string{"not_retryable", "elapsed", "budget_exhausted", "rejected"} {
 			records, err := retrylog.Read(strings.NewReader(strings.Replace(log, "attempts_exhausted", reason, 1)))
 			require.NoError(t, err)
 			calls, err := retrylog.Replay(records)
@@ -532,17 +577,17 @@ func TestSlogGolden(t *testing.T) {
 		want string
 	}{
 		{"gives up", []error{errRefused, retry.After(time.Second, errRefused), errRefused}, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
-level=INFO msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
+level=WARN msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
 level=WARN msg="retry scheduled" key=17 attempt=1 max=3 elapsed_ms=30 delay_ms=219.325191 due=2000-01-01T00:00:00.249Z
 level=DEBUG msg="attempt started" key=17 attempt=2 max=3 elapsed_ms=249.325191
-level=INFO msg="attempt failed" key=17 attempt=2 max=3 elapsed_ms=279.325191 took_ms=30 err="connection refused"
+level=WARN msg="attempt failed" key=17 attempt=2 max=3 elapsed_ms=279.325191 took_ms=30 err="connection refused"
 level=WARN msg="retry scheduled" key=17 attempt=2 max=3 elapsed_ms=279.325191 delay_ms=1063.964157 due=2000-01-01T00:00:01.343Z hint_ms=1000
 level=DEBUG msg="attempt started" key=17 attempt=3 max=3 elapsed_ms=1343.289348
-level=INFO msg="attempt failed" key=17 attempt=3 max=3 elapsed_ms=1373.289348 took_ms=30 err="connection refused"
+level=WARN msg="attempt failed" key=17 attempt=3 max=3 elapsed_ms=1373.289348 took_ms=30 err="connection refused"
 level=ERROR msg="gave up" key=17 attempt=3 max=3 elapsed_ms=1373.289348 reason=attempts_exhausted
 `},
 		{"succeeds after retries", []error{errRefused}, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
-level=INFO msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
+level=WARN msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
 level=WARN msg="retry scheduled" key=17 attempt=1 max=3 elapsed_ms=30 delay_ms=219.325191 due=2000-01-01T00:00:00.249Z
 level=DEBUG msg="attempt started" key=17 attempt=2 max=3 elapsed_ms=249.325191
 level=DEBUG msg="attempt succeeded" key=17 attempt=2 max=3 elapsed_ms=279.325191 took_ms=30
@@ -571,11 +616,25 @@ level=DEBUG msg=succeeded key=17 attempt=1 max=3 elapsed_ms=30 reason=success
 	}
 }
 
+func TestSlogLevelsOfOtherEnds(t *testing.T) {
+	for reason, want := range map[retry.Reason]string{
+		retry.ReasonLeft:      "level=INFO msg=left",
+		retry.ReasonCanceled:  "level=WARN msg=canceled",
+		retry.ReasonDeadline:  `level=ERROR msg="gave up"`,
+		retry.ReasonInvalid:   `level=ERROR msg="not valid"`,
+		retry.ReasonPermanent: `level=ERROR msg="gave up"`,
+	} {
+		var out bytes.Buffer
+		retrylog.Slog(slog.New(slog.NewTextHandler(&out, nil)))(context.Background(), retry.Event{Kind: retry.Stopped, Reason: reason})
+		assert.Contains(t, out.String(), want)
+	}
+}
+
 func TestSlogInvalidPolicyAndNoKey(t *testing.T) {
 	var out bytes.Buffer
 	p := retry.Policy{MaxAttempts: -2, OnEvent: retrylog.Slog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn})))}
 	require.NoError(t, retry.Do(context.Background(), p, failing()))
-	assert.Contains(t, out.String(), `level=ERROR msg="gave up" attempt=1 max=1`)
+	assert.Contains(t, out.String(), `level=ERROR msg="not valid" attempt=1 max=1`)
 	assert.Contains(t, out.String(), `reason=invalid err="invalid policy: MaxAttempts is -2`)
 	assert.NotContains(t, out.String(), "key=")
 }

@@ -10,9 +10,11 @@ import (
 
 // Slog returns an OnEvent that logs to logger, to slog.Default() if it is nil:
 //
-//   - a retry that is scheduled as a warning, an attempt that failed as info
-//     before it, since the error is known there;
-//   - giving up as an error, success after retries as info;
+//   - an attempt that failed, with its error, and the retry that is scheduled
+//     after it, as warnings;
+//   - giving up, and a policy that is not valid, as errors; a call that was
+//     canceled as a warning;
+//   - success after retries, and a Loop that was left, as info;
 //   - the start of attempts, and what succeeds at once, as debug.
 //
 // Messages are constant. Durations are milliseconds, in attributes that say so;
@@ -35,7 +37,7 @@ func levelOf(e retry.Event) (slog.Level, string) {
 	case e.Kind == retry.AttemptStarted:
 		return slog.LevelDebug, "attempt started"
 	case e.Kind == retry.AttemptFinished && e.Err != nil:
-		return slog.LevelInfo, "attempt failed"
+		return slog.LevelWarn, "attempt failed"
 	case e.Kind == retry.AttemptFinished:
 		return slog.LevelDebug, "attempt succeeded"
 	case e.Kind == retry.RetryScheduled:
@@ -44,6 +46,12 @@ func levelOf(e retry.Event) (slog.Level, string) {
 		return slog.LevelInfo, "succeeded after retries"
 	case e.Reason == retry.ReasonSuccess:
 		return slog.LevelDebug, "succeeded"
+	case e.Reason == retry.ReasonLeft:
+		return slog.LevelInfo, "left"
+	case e.Reason == retry.ReasonCanceled:
+		return slog.LevelWarn, "canceled"
+	case e.Reason == retry.ReasonInvalid:
+		return slog.LevelError, "not valid"
 	default:
 		return slog.LevelError, "gave up"
 	}

@@ -1,0 +1,203 @@
+// Jobqueue is a queue of jobs in a table, with workers that retry them by a
+// policy: each failure is one call of Policy.Next, whatever process it happens
+// in.
+//
+//	go run .
+//	DATABASE_URL=postgres://user:password@localhost/database go run .
+//
+// Without DATABASE_URL it uses SQLite in a temporary file. Two workers run five
+// jobs: one succeeds, one fails and then succeeds, two use up their attempts,
+// one is beyond help. It prints when and why each ran, checks every decision
+// against the policy, lists the dead letters and brings one back. If anything
+// is not as it must be, it ends with status 1.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Stdout, os.Getenv("DATABASE_URL"))
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "jobqueue:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, url string) (err error) {
+	db, dialect, remove, err := openTemporary(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+
+	var log retrylog.Recorder
+	policy := retry.Policy{
+		MaxAttempts: 4, // no job can have more
+		Backoff:     retry.Exponential{Base: 50 * time.Millisecond},
+		MaxDelay:    time.Second,
+		Jitter:      retry.Proportional(0.2),
+		OnEvent:     log.OnEvent,
+	}
+	queue, err := NewQueue(db, dialect, policy)
+	if err != nil {
+		return err
+	}
+	if err := queue.Create(ctx); err != nil {
+		return err
+	}
+	for _, j := range []struct {
+		id, to      string
+		maxAttempts int
+	}{
+		{"mail-1", "alice", 0},
+		{"mail-2", "bob, whose server is busy", 0},
+		{"mail-3", "carol, whose server is down", 2},
+		{"mail-4", "carol, whose server is down", 50},
+		{"mail-5", "dave, who has moved", 0},
+	} {
+		if err := queue.Enqueue(ctx, j.id, j.to, j.maxAttempts, 0); err != nil {
+			return err
+		}
+	}
+	var post post
+	fmt.Fprintf(out, "%v\n\n", policy)
+	if err := workUntilDone(ctx, queue, post.deliver); err != nil {
+		return err
+	}
+	if err := explain(out, log.Records(), policy, map[string]int{"mail-3": 2, "mail-4": 50}); err != nil {
+		return err
+	}
+	if err := list(ctx, out, queue); err != nil {
+		return err
+	}
+
+	post.daveIsBack.Store(true)
+	if err := queue.Requeue(ctx, "mail-5", true); err != nil {
+		return err
+	}
+	fmt.Fprint(out, "dave has come back: mail-5 is requeued with all its attempts\n\n")
+	if err := workUntilDone(ctx, queue, post.deliver); err != nil {
+		return err
+	}
+	letters, err := queue.DeadLetters(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d dead letters are left\n", len(letters))
+	return check(letters)
+}
+
+// A post delivers what the payload of a job is addressed to.
+type post struct{ daveIsBack atomic.Bool }
+
+func (p *post) deliver(_ context.Context, job *Job) error {
+	switch {
+	case job.Payload == "bob, whose server is busy" && job.Attempts < 3:
+		return retry.After(100*time.Millisecond, errors.New("450 busy, ask again in 100ms"))
+	case job.Payload == "carol, whose server is down":
+		return errors.New("dial tcp: connection refused")
+	case job.Payload == "dave, who has moved" && !p.daveIsBack.Load():
+		return retry.Permanent(errors.New("550 no such user"))
+	default:
+		return nil
+	}
+}
+
+// workUntilDone lets two workers run until no job is open.
+func workUntilDone(ctx context.Context, queue *Queue, deliver func(context.Context, *Job) error) error {
+	worker := Worker{Queue: queue, Run: deliver, Lease: 30 * time.Second, Poll: 5 * time.Millisecond}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var workers sync.WaitGroup
+	errs := make([]error, 2)
+	for i := range errs {
+		workers.Go(func() {
+			errs[i] = worker.Work(working)
+			if errs[i] != nil {
+				stop() // for nobody would run the jobs that the others wait for
+			}
+		})
+	}
+	err := done(working, queue)
+	stop()
+	workers.Wait()
+	return cmp.Or(errors.Join(errs...), err)
+}
+
+var errOpen = errors.New("jobs are open")
+
+// done waits until no job is open.
+func done(ctx context.Context, queue *Queue) error {
+	return retry.Do(ctx, retry.Policy{
+		MaxRetries: retry.Unlimited,
+		Backoff:    retry.Fixed(10 * time.Millisecond),
+		RetryIf:    func(err error) bool { return err == errOpen || transient(err) },
+	}, func(ctx context.Context) error {
+		n, err := queue.Open(ctx)
+		if err == nil && n > 0 {
+			err = errOpen
+		}
+		return err
+	})
+}
+
+// explain prints the log, job by job, and decides everything in it once more.
+// Two workers have written it: what is right is the order of the database's
+// clock.
+func explain(out io.Writer, log []retrylog.Record, policy retry.Policy, limits map[string]int) error {
+	slices.SortStableFunc(log, func(a, b retrylog.Record) int { return a.Event.Time.Compare(b.Event.Time) })
+	calls, err := retrylog.Replay(log)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(calls, func(a, b retrylog.Call) int { return cmp.Compare(a.Key, b.Key) })
+	for _, call := range calls {
+		fmt.Fprintln(out, retrylog.Explain(call.Records))
+		if err := call.Check(policy.ForJob(limits[call.Key])); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d jobs: every decision is the policy's\n\n", len(calls))
+	return nil
+}
+
+func list(ctx context.Context, out io.Writer, queue *Queue) error {
+	letters, err := queue.DeadLetters(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "dead letter  attempts  reason              final error")
+	for _, l := range letters {
+		fmt.Fprintf(out, "%-11s  %-8d  %-18v  %s\n", l.ID, l.Attempts, l.Reason, l.Error)
+	}
+	fmt.Fprintln(out)
+	return nil
+}
+
+// check returns an error if these are not the letters of mail-3 and mail-4.
+func check(letters []DeadLetter) error {
+	attempts := map[string]int{}
+	for _, l := range letters {
+		attempts[l.ID] = l.Attempts
+	}
+	if len(letters) != 2 || attempts["mail-3"] != 2 || attempts["mail-4"] != 4 {
+		return fmt.Errorf("the dead letters are %v: they must be mail-3 after 2 attempts and mail-4 after 4", attempts)
+	}
+	return nil
+}

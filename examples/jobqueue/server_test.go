@@ -1,0 +1,185 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+// A server is where a test keeps its tables, which no other test sees.
+type server struct {
+	dialect dialect
+	url     string // of PostgreSQL, else empty
+	place   string // the schema, or SQLite's file
+}
+
+// connect opens it once more, as another process would.
+func (s server) connect() (*sql.DB, error) {
+	if s.url == "" {
+		return openSQLite(s.place)
+	}
+	return openPostgres(s.url, s.place)
+}
+
+func (s server) open(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := s.connect()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+// onEach runs a test on SQLite and on PostgreSQL, with the databases' clocks.
+func onEach(t *testing.T, test func(*testing.T, server)) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, server{dialect: sqliteDialect, place: filepath.Join(t.TempDir(), "jobs.db")})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url := postgresURL(t)
+		test(t, server{dialect: postgresDialect, url: url, place: newSchema(t, url)})
+	})
+}
+
+func newSchema(t *testing.T, url string) string {
+	t.Helper()
+	schema := "jobqueue_test_" + strings.ToLower(rand.Text())
+	db, err := openPostgres(url, "")
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := db.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+	})
+	return schema
+}
+
+// postgresURL returns where PostgreSQL is tested: a variable, or what
+// .ci/services provides. What is named must answer.
+func postgresURL(t *testing.T) string {
+	t.Helper()
+	url, must := cmp.Or(os.Getenv("RETRY_TEST_POSTGRES"), os.Getenv("DATABASE_URL")), true
+	if url == "" {
+		url, must = "postgres://retry_test:retry_test@127.0.0.1:5432/retry_test?sslmode=disable", os.Getenv("CI") == "true"
+	}
+	db, err := openPostgres(url, "")
+	require.NoError(t, err)
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil && !must {
+		t.Skip("no database answers: ", err)
+	} else {
+		require.NoError(t, err)
+	}
+	return url
+}
+
+// A bench is a queue whose database has a clock that only the test moves.
+type bench struct {
+	*testing.T
+	server
+	db    *sql.DB
+	queue *Queue
+}
+
+// noon is where the clock of a bench starts, with digits down to the
+// microsecond.
+const noon = 1_800_000_000_123_457
+
+func newBench(t *testing.T, s server, policy retry.Policy) *bench {
+	t.Helper()
+	s.dialect.now = "(SELECT us FROM clock)"
+	b := &bench{T: t, server: s, db: s.open(t)}
+	b.exec("CREATE TABLE IF NOT EXISTS clock (us BIGINT NOT NULL)")
+	b.exec("INSERT INTO clock VALUES ($1)", noon)
+	b.queue = b.queueFor(policy)
+	require.NoError(t, b.queue.Create(t.Context()))
+	return b
+}
+
+// queueFor returns another queue on the same table.
+func (b *bench) queueFor(policy retry.Policy) *Queue {
+	b.Helper()
+	q, err := NewQueue(b.db, b.dialect, policy)
+	require.NoError(b, err)
+	return q
+}
+
+func (b *bench) exec(query string, args ...any) {
+	b.Helper()
+	_, err := b.db.ExecContext(b.Context(), query, args...)
+	require.NoError(b, err)
+}
+
+func (b *bench) number(query string, args ...any) (n int64) {
+	b.Helper()
+	require.NoError(b, b.db.QueryRowContext(b.Context(), query, args...).Scan(&n))
+	return n
+}
+
+func (b *bench) setClock(us int64) { b.Helper(); b.exec("UPDATE clock SET us = $1", us) }
+func (b *bench) pass(d time.Duration) {
+	b.Helper()
+	b.exec("UPDATE clock SET us = us + $1", d.Microseconds())
+}
+func (b *bench) enqueue(id, payload string, maxAttempts int) {
+	b.Helper()
+	require.NoError(b, b.queue.Enqueue(b.Context(), id, payload, maxAttempts, 0))
+}
+
+// claim returns the next job, which must be one that may run, or nil.
+func (b *bench) claim() *Job {
+	b.Helper()
+	job, err := b.queue.Claim(b.Context(), time.Minute)
+	require.NoError(b, err)
+	if job != nil {
+		require.Equal(b, "RUNNING", job.status)
+	}
+	return job
+}
+
+// workOff lets a worker run all that is runnable.
+func (b *bench) workOff(q *Queue, run func(context.Context, *Job) error) {
+	b.Helper()
+	w := Worker{Queue: q, Run: run, Lease: time.Minute, Poll: time.Hour}
+	require.ErrorIs(b, w.workOff(b.Context()), errIdle)
+}
+
+// A row is what the table holds of a job.
+type row struct {
+	Status     string
+	Attempts   int
+	RunAt      sql.NullInt64
+	LeaseUntil sql.NullInt64
+	EndedAt    sql.NullInt64
+	LastError  string
+	Reason     string
+}
+
+func (b *bench) row(id string) (r row) {
+	b.Helper()
+	require.NoError(b, b.db.QueryRowContext(b.Context(), `
+		SELECT status, attempts, run_at, lease_until, ended_at, COALESCE(last_error, ''), COALESCE(reason, '')
+		FROM jobs WHERE id = $1`, id).
+		Scan(&r.Status, &r.Attempts, &r.RunAt, &r.LeaseUntil, &r.EndedAt, &r.LastError, &r.Reason))
+	return r
+}
+
+func at(us int64) sql.NullInt64 { return sql.NullInt64{Int64: us, Valid: true} }
+
+var null sql.NullInt64

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+// A Worker runs the jobs of a queue, one at a time; for more at once start
+// more.
+type Worker struct {
+	Queue *Queue
+	Run   func(context.Context, *Job) error // its context ends when the claim is lost
+	Lease time.Duration                     // how long a job stays with a worker that is not heard of
+	Poll  time.Duration                     // how long to wait where nothing is runnable
+}
+
+// errIdle says that nothing is runnable.
+var errIdle = errors.New("jobqueue: nothing is runnable")
+
+// Work runs jobs until ctx ends, and then the one that it has begun to its
+// end. It returns nil, or what the database failed with if that will not pass.
+//
+// Waiting for the next job is a retry like any other: an attempt works off
+// what is runnable and fails with errIdle, or with what the database fails
+// with, and the policy waits between two attempts.
+func (w *Worker) Work(ctx context.Context) error {
+	if w.Lease <= 0 || w.Poll <= 0 {
+		return fmt.Errorf("jobqueue: Lease is %v and Poll %v: write durations above 0", w.Lease, w.Poll)
+	}
+	err := retry.Do(ctx, retry.Policy{
+		MaxRetries: retry.Unlimited,
+		Backoff:    retry.Fixed(w.Poll),
+		Jitter:     retry.Proportional(0.2),
+		RetryIf:    func(err error) bool { return errors.Is(err, errIdle) || transient(err) },
+		OnEvent: func(ctx context.Context, e retry.Event) {
+			if e.Err != nil && !errors.Is(e.Err, errIdle) && !errors.Is(e.Err, context.Canceled) {
+				slog.WarnContext(ctx, "jobqueue: the database fails", "err", e.Err)
+			}
+		},
+	}, w.workOff)
+	if reason := retry.ReasonOf(err); reason == retry.ReasonCanceled || reason == retry.ReasonDeadline {
+		return nil
+	}
+	return err
+}
+
+// workOff runs what is runnable. The end of ctx interrupts neither a claim,
+// whose attempt would be lost, nor a job.
+func (w *Worker) workOff(ctx context.Context) error {
+	for ctx.Err() == nil {
+		job, err := w.claim(context.WithoutCancel(ctx))
+		if err != nil {
+			return err
+		}
+		if job == nil {
+			return errIdle
+		}
+		if job.status == "RUNNING" {
+			if err := w.execute(retrylog.WithKey(context.WithoutCancel(ctx), job.ID), job); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (w *Worker) claim(ctx context.Context) (*Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Lease/6)
+	defer cancel()
+	job, err := w.Queue.Claim(ctx, w.Lease)
+	if job != nil {
+		w.tellClaim(retrylog.WithKey(ctx, job.ID), job)
+	}
+	return job, err
+}
+
+// execute runs a claimed job, keeps its lease meanwhile, and writes how it
+// ended. A panic in the job ends the process: the attempt is used up then.
+func (w *Worker) execute(ctx context.Context, job *Job) error {
+	running, end := context.WithCancelCause(ctx)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		end(w.keep(running, job))
+	}()
+	began := time.Now()
+	failure := w.Run(running, job)
+	took := time.Since(began)
+	if lost := context.Cause(running); failure != nil && lost != nil {
+		failure = fmt.Errorf("%w, for the lease could not be renewed: %w", failure, lost)
+	}
+	end(nil)
+	<-renewed
+	return w.write(ctx, job, failure, took)
+}
+
+// keep renews the lease of job until ctx ends, or returns why it is lost: in
+// time, for a renewal begins after a third of the lease, is tried for another
+// third, and its last try takes a sixth.
+func (w *Worker) keep(ctx context.Context, job *Job) error {
+	tick := time.NewTicker(w.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := retry.Do(ctx, w.statement(), func(ctx context.Context) error { return w.Queue.Renew(ctx, job, w.Lease) })
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// write asks the policy what follows and writes that.
+func (w *Worker) write(ctx context.Context, job *Job, failure error, took time.Duration) error {
+	decision := retry.Decision{Reason: retry.ReasonSuccess}
+	if failure != nil {
+		decision = w.Queue.policy.ForJob(job.MaxAttempts).Next(retry.Attempt{
+			Number:  job.Attempts,
+			Err:     failure,
+			Elapsed: job.ClaimedAt.Sub(job.FirstRunAt) + took,
+			Seed:    retry.SeedOf(job.ID), // so that any worker computes the same delay
+		})
+	}
+	var at time.Time
+	err := retry.Do(ctx, w.statement(), func(ctx context.Context) (err error) {
+		switch {
+		case failure == nil:
+			at, err = w.Queue.Finish(ctx, job)
+		case decision.Retry():
+			at, err = w.Queue.Fail(ctx, job, failure, decision.Delay)
+		default:
+			at, err = w.Queue.Bury(ctx, job, failure, decision.Reason)
+		}
+		return err
+	})
+	if errors.Is(err, ErrLost) {
+		slog.WarnContext(ctx, "jobqueue: the result came too late", "err", err, "failure", failure)
+		return nil
+	}
+	if err == nil {
+		w.tellEnd(ctx, job, at, failure, took, decision)
+	}
+	return err
+}
+
+// statement is the policy for a statement that must not wait for the next job.
+func (w *Worker) statement() retry.Policy {
+	return retry.Policy{
+		MaxRetries:     retry.Unlimited,
+		MaxElapsed:     w.Lease / 3,
+		AttemptTimeout: w.Lease / 6,
+		Backoff:        retry.Exponential{Base: w.Lease / 1000},
+		MaxDelay:       w.Lease / 20,
+		Jitter:         retry.EqualJitter,
+		RetryIf:        transient,
+	}
+}
+
+// tellClaim and tellEnd write the log of a job as retry.Do would, with the
+// database's times, though its attempts may be days and processes apart. They
+// tell what has been written, so that another worker can be faster and tell of
+// the next attempt before: sort a log of several by time.
+
+func (w *Worker) tellClaim(ctx context.Context, job *Job) {
+	if job.lastError.String == errWorkerDied.Error() {
+		lost := *job
+		if job.status == "RUNNING" {
+			lost.Attempts--
+		}
+		w.tell(ctx, &lost, retry.Event{Kind: retry.AttemptFinished, Time: job.ClaimedAt, Err: errWorkerDied})
+		if job.status == "RUNNING" {
+			w.tell(ctx, &lost, retry.Event{Kind: retry.RetryScheduled, Time: job.ClaimedAt, Due: job.ClaimedAt})
+		}
+	}
+	if job.status == "RUNNING" {
+		w.tell(ctx, job, retry.Event{Kind: retry.AttemptStarted, Time: job.ClaimedAt})
+	} else {
+		w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: job.ClaimedAt, Reason: w.Queue.usedUp})
+	}
+}
+
+func (w *Worker) tellEnd(ctx context.Context, job *Job, at time.Time, failure error, took time.Duration, d retry.Decision) {
+	w.tell(ctx, job, retry.Event{Kind: retry.AttemptFinished, Time: at, Err: failure, Took: took})
+	if !d.Retry() {
+		w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: at, Reason: d.Reason})
+		return
+	}
+	e := retry.Event{Kind: retry.RetryScheduled, Time: at, Delay: d.Delay, Due: at.Add(d.Delay)}
+	if w.Queue.policy.Jitter != nil {
+		e.Seed = retry.SeedOf(job.ID)
+	}
+	var server interface{ RetryAfter() time.Duration }
+	if errors.As(failure, &server) {
+		e.Hint = max(0, server.RetryAfter())
+	}
+	w.tell(ctx, job, e)
+}
+
+func (w *Worker) tell(ctx context.Context, job *Job, e retry.Event) {
+	if w.Queue.policy.OnEvent == nil {
+		return
+	}
+	e.Attempt = job.Attempts
+	e.Max = w.Queue.policy.ForJob(job.MaxAttempts).EffectiveMax()
+	e.Elapsed = e.Time.Sub(job.FirstRunAt)
+	w.Queue.policy.OnEvent(ctx, e)
+}
