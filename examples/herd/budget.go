@@ -13,12 +13,12 @@ import (
 // A load is what becomes of calls of which each execution fails with the same
 // probability: without a retry, with three, and with three within a budget.
 type load struct {
-	failing          float64
-	plain, budgeted  outcome
-	plainForm        outcome // what the closed forms say
-	budgetedForm     outcome
-	published        outcome // three retries, as Brooker's simulator has them
-	publishedNoRetry float64 // its success without a retry
+	failing         float64
+	plain, budgeted outcome
+	plainForm       outcome // what the closed forms say
+	budgetedForm    outcome
+	known           outcome // three retries, as Brooker's simulator has them
+	knownNoRetry    float64 // its success without a retry
 }
 
 // An outcome is the executions and the successes of calls, as shares of the
@@ -37,14 +37,14 @@ const (
 
 func simulateLoads(seed uint64) []load {
 	loads := []load{
-		{failing: 0.01, publishedNoRetry: 0.9897, published: outcome{1.010, 1}},
-		{failing: 0.05, publishedNoRetry: 0.9496, published: outcome{1.052, 1}},
-		{failing: 0.10, publishedNoRetry: 0.899, published: outcome{1.111, 0.9999}},
-		{failing: 0.20, publishedNoRetry: 0.797, published: outcome{1.246, 0.9984}},
-		{failing: 0.30, publishedNoRetry: 0.700, published: outcome{1.414, 0.992}},
-		{failing: 0.50, publishedNoRetry: 0.502, published: outcome{1.879, 0.937}},
-		{failing: 0.75, publishedNoRetry: 0.253, published: outcome{2.727, 0.685}},
-		{failing: 1.00, publishedNoRetry: 0, published: outcome{4, 0}},
+		{failing: 0.01, knownNoRetry: 0.9897, known: outcome{1.010, 1}},
+		{failing: 0.05, knownNoRetry: 0.9496, known: outcome{1.052, 1}},
+		{failing: 0.10, knownNoRetry: 0.899, known: outcome{1.111, 0.9999}},
+		{failing: 0.20, knownNoRetry: 0.797, known: outcome{1.246, 0.9984}},
+		{failing: 0.30, knownNoRetry: 0.700, known: outcome{1.414, 0.992}},
+		{failing: 0.50, knownNoRetry: 0.502, known: outcome{1.879, 0.937}},
+		{failing: 0.75, knownNoRetry: 0.253, known: outcome{2.727, 0.685}},
+		{failing: 1.00, knownNoRetry: 0, known: outcome{4, 0}},
 	}
 	for i := range loads {
 		l := &loads[i]
@@ -98,7 +98,7 @@ func printLoads(w io.Writer, loads []load) {
 		fmt.Fprintln(w, "x\tthree retries\t(formula)\t(known)\twith budget\t(formula)\tno retry (known)\t")
 		for _, l := range loads {
 			fmt.Fprintf(w, "%.2f\t%v\t(%v)\t(%v)\t%v\t(%v)\t100.0 / %.1f\t\n",
-				l.failing, l.plain, l.plainForm, l.published, l.budgeted, l.budgetedForm, 100*l.publishedNoRetry)
+				l.failing, l.plain, l.plainForm, l.known, l.budgeted, l.budgetedForm, 100*l.knownNoRetry)
 		}
 	})
 }

@@ -42,9 +42,9 @@ var contestCurve = retry.Exponential{Base: 10 * time.Millisecond}
 
 const contestCap = 2 * time.Second
 
-// publishedContests is a run of the simulator that belongs to the article,
+// knownContests is a run of the simulator that belongs to the article,
 // which itself has only charts.
-var publishedContests = map[int]map[string]result{
+var knownContests = map[int]map[string]result{
 	10:  {"none": {381, 51.0}, "exponential": {3610, 51.2}, "equal": {728, 42.4}, "full": {473, 39.2}},
 	20:  {"none": {603, 151.6}, "exponential": {14877, 151.7}, "equal": {1620, 107.5}, "full": {955, 100.2}},
 	50:  {"none": {1143, 689.8}, "exponential": {35952, 619.9}, "equal": {4308, 347.3}, "full": {2928, 332.6}},
@@ -157,13 +157,13 @@ func printContests(w io.Writer, contests []contest) {
 		}
 		fmt.Fprintln(w)
 		for _, c := range contests {
-			known, ok := publishedContests[c.clients]
-			if !ok {
-				continue
-			}
 			fmt.Fprintf(w, "%d\t", c.clients)
 			for _, contestant := range contestants {
-				fmt.Fprintf(w, "%v\t(%v)\t", c.results[contestant.name], known[contestant.name])
+				known := ""
+				if r, ok := knownContests[c.clients][contestant.name]; ok {
+					known = fmt.Sprintf("(%v)", r)
+				}
+				fmt.Fprintf(w, "%v\t%s\t", c.results[contestant.name], known)
 			}
 			fmt.Fprintln(w)
 		}

@@ -23,7 +23,7 @@ type herd struct {
 	meanWait  float64   // seconds that a client waits in all
 	perSecond []float64 // retries in each fifth of a second, of the first trial
 
-	published [3]float64 // peak, latePeak, meanWait as they were measured elsewhere
+	known [3]float64 // peak, latePeak, meanWait as they were measured elsewhere
 }
 
 const (
@@ -37,12 +37,12 @@ const (
 // base 1s, factor 2, cap 60s.
 func simulateHerds(seed uint64, trials int) []herd {
 	herds := []herd{
-		{name: "no jitter", published: [3]float64{10000, 10000, 31.0}},
-		{name: "±10 %", policy: retry.Policy{Jitter: retry.Proportional(0.1)}, published: [3]float64{1055, 533, 31.0}},
-		{name: "±20 %", policy: retry.Policy{Jitter: retry.Proportional(0.2)}, published: [3]float64{544, 284, 31.0}},
-		{name: "±50 %", policy: retry.Policy{Jitter: retry.Proportional(0.5)}, published: [3]float64{238, 125, 31.0}},
-		{name: "equal", policy: retry.Policy{Jitter: retry.EqualJitter}, published: [3]float64{440, 237, 23.2}},
-		{name: "full", policy: retry.Policy{Jitter: retry.FullJitter}, published: [3]float64{335, 162, 15.5}},
+		{name: "no jitter", known: [3]float64{10000, 10000, 31.0}},
+		{name: "±10 %", policy: retry.Policy{Jitter: retry.Proportional(0.1)}, known: [3]float64{1055, 533, 31.0}},
+		{name: "±20 %", policy: retry.Policy{Jitter: retry.Proportional(0.2)}, known: [3]float64{544, 284, 31.0}},
+		{name: "±50 %", policy: retry.Policy{Jitter: retry.Proportional(0.5)}, known: [3]float64{238, 125, 31.0}},
+		{name: "equal", policy: retry.Policy{Jitter: retry.EqualJitter}, known: [3]float64{440, 237, 23.2}},
+		{name: "full", policy: retry.Policy{Jitter: retry.FullJitter}, known: [3]float64{335, 162, 15.5}},
 	}
 	for i := range herds {
 		h := &herds[i]
@@ -100,7 +100,7 @@ func printHerds(w io.Writer, herds []herd) {
 		fmt.Fprintln(w, "jitter\tpeak\t(known)\tlater peak\t(known)\twaited\t(known)\t")
 		for _, h := range herds {
 			fmt.Fprintf(w, "%s\t%.0f\t(%.0f)\t%.0f\t(%.0f)\t%.1f\t(%.1f)\t\n",
-				h.name, h.peak, h.published[0], h.latePeak, h.published[1], h.meanWait, h.published[2])
+				h.name, h.peak, h.known[0], h.latePeak, h.known[1], h.meanWait, h.known[2])
 		}
 	})
 }

@@ -28,12 +28,12 @@ func executions(layers, attempts int, budget *retry.Budget) int {
 func printAmplification(w io.Writer) {
 	table(w, "Layers that all retry: executions of the lowest one for a single call at the top.", func(w io.Writer) {
 		fmt.Fprintln(w, "layers\tattempts each\texecutions\t(known)\twith one budget of 5\t")
-		for _, row := range []struct{ layers, attempts, published int }{
+		for _, row := range []struct{ layers, attempts, known int }{
 			{3, 4, 64},  // Site Reliability Engineering, chapter 22
 			{5, 3, 243}, // Amazon Builders' Library, "Timeouts, retries, and backoff with jitter"
 		} {
 			fmt.Fprintf(w, "%d\t%d\t%d\t(%d)\t%d\t\n", row.layers, row.attempts,
-				executions(row.layers, row.attempts, nil), row.published,
+				executions(row.layers, row.attempts, nil), row.known,
 				executions(row.layers, row.attempts, retry.NewBudget(bucketSize, bucketRatio)))
 		}
 	})
