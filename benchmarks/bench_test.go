@@ -1,0 +1,35 @@
+package main
+
+import "testing"
+
+func BenchmarkCall(b *testing.B) {
+	for _, w := range works {
+		b.Run(w.name, func(b *testing.B) {
+			for _, l := range libraries {
+				if bench := w.bench(l); bench != nil {
+					b.Run("lib="+l.name, bench)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkWaiting wants -benchtime 1x: one b.N is 100,000 calls.
+func BenchmarkWaiting(b *testing.B) {
+	for _, w := range waiters() {
+		b.Run("lib="+w.name, func(b *testing.B) {
+			var sum waited
+			for range b.N {
+				one, err := measureApart(w.name)
+				if err != nil {
+					b.Fatal(err)
+				}
+				sum.Bytes += one.Bytes
+				sum.Cancel += one.Cancel
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(sum.Bytes/float64(b.N), "B/call")
+			b.ReportMetric(sum.Cancel/float64(b.N), "ns/cancel")
+		})
+	}
+}

@@ -1,0 +1,28 @@
+module github.com/goretry/retry/benchmarks
+
+go 1.26.0
+
+replace github.com/goretry/retry => ..
+
+require (
+	github.com/avast/retry-go/v4 v4.7.0
+	github.com/avast/retry-go/v5 v5.0.1
+	github.com/cenkalti/backoff/v4 v4.3.0
+	github.com/cenkalti/backoff/v5 v5.0.3
+	github.com/cenkalti/backoff/v7 v7.0.3
+	github.com/codeGROOVE-dev/retry v1.2.0
+	github.com/eapache/go-resiliency v1.7.0
+	github.com/failsafe-go/failsafe-go v0.9.8
+	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/sethvargo/go-retry v0.5.0
+	github.com/stretchr/testify v1.12.1
+	k8s.io/apimachinery v0.37.2
+)
+
+require (
+	github.com/bits-and-blooms/bitset v1.24.4 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	k8s.io/klog/v2 v2.140.0 // indirect
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
+)

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// ours is given its policy by value in each call.
+var ours = library{name: "retry", module: "github.com/goretry/retry", prepare: func(p plan) calls {
+	policy := retry.Policy{MaxAttempts: p.attempts}
+	if p.base > 0 {
+		policy.Backoff = retry.Exponential{Base: p.base, Factor: 2}
+		policy.MaxDelay = p.most
+		policy.Jitter = retry.Proportional(p.jitter)
+	}
+	return calls{
+		run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
+			for range n {
+				err = retry.Do(ctx, policy, op)
+			}
+			return err
+		},
+		value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
+			for range n {
+				v, err = retry.DoValue(ctx, policy, op)
+			}
+			return v, err
+		},
+		delay: func(n, attempt int) (d time.Duration) {
+			for range n {
+				d = policy.Next(retry.Attempt{Number: attempt}).Delay
+			}
+			return d
+		},
+		decide: func(n, attempt int) (d time.Duration) {
+			for range n {
+				decision := policy.Next(retry.Attempt{Number: attempt, Err: errFailed, Elapsed: time.Second, Seed: 42})
+				if decision.Retry() {
+					d = decision.Delay
+				}
+			}
+			return d
+		},
+	}
+}}
+
+// hourlyPolicy is the plan hourly as a user has it, in a package variable.
+var hourlyPolicy = retry.Policy{
+	MaxAttempts: 5,
+	Backoff:     retry.Exponential{Base: time.Hour, Factor: 2},
+	MaxDelay:    24 * time.Hour,
+	Jitter:      retry.Proportional(0.2),
+}
+
+// ourWaiters is each way to call ours: what a waiting call holds depends on
+// the frames of its callers too.
+var ourWaiters = []waiter{
+	{"retry-Do", ours.module, func(ctx context.Context, _ int, op func(context.Context) error) error {
+		return retry.Do(ctx, hourlyPolicy, op)
+	}},
+	{"retry-Do-literal", ours.module, func(ctx context.Context, _ int, op func(context.Context) error) error {
+		return retry.Do(ctx, retry.Policy{
+			MaxAttempts: 5,
+			Backoff:     retry.Exponential{Base: time.Hour, Factor: 2},
+			MaxDelay:    24 * time.Hour,
+			Jitter:      retry.Proportional(0.2),
+		}, op)
+	}},
+	{"retry-DoValue", ours.module, func(ctx context.Context, _ int, op func(context.Context) error) error {
+		_, err := retry.DoValue(ctx, hourlyPolicy, func(ctx context.Context) (int, error) { return 42, op(ctx) })
+		return err
+	}},
+	{"retry-DoValue-literal", ours.module, func(ctx context.Context, _ int, op func(context.Context) error) error {
+		_, err := retry.DoValue(ctx, retry.Policy{
+			MaxAttempts: 5,
+			Backoff:     retry.Exponential{Base: time.Hour, Factor: 2},
+			MaxDelay:    24 * time.Hour,
+			Jitter:      retry.Proportional(0.2),
+		}, func(ctx context.Context) (int, error) { return 42, op(ctx) })
+		return err
+	}},
+	{"retry-Loop", ours.module, func(ctx context.Context, _ int, op func(context.Context) error) (err error) {
+		for _, ctx := range retry.Loop(ctx, hourlyPolicy, &err) {
+			err = op(ctx)
+		}
+		return err
+	}},
+}

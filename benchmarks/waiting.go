@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A waiter is a way to call a library whose plan is hourly. run is that of
+// calls.
+type waiter struct {
+	name   string
+	module string
+	run    func(ctx context.Context, n int, op func(context.Context) error) error
+}
+
+// waiters returns one for each library, and for ours one for each way to call
+// it.
+func waiters() []waiter {
+	var all []waiter
+	for _, l := range libraries {
+		if l.name == ours.name {
+			all = append(all, ourWaiters...)
+		} else {
+			all = append(all, waiter{l.name, l.module, l.prepare(hourly).run})
+		}
+	}
+	return all
+}
+
+// waited is what calls cost that wait.
+type waited struct {
+	Bytes  float64 // held by each
+	Cancel float64 // until all of them have returned, in nanoseconds
+}
+
+// measure lets n calls fail, wait for their second execution, and be
+// cancelled.
+func (w waiter) measure(n int) waited {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var failed, returned sync.WaitGroup
+	failed.Add(n)
+	returned.Add(n)
+	op := func(context.Context) error { failed.Done(); return errFailed }
+
+	before, idle := inUse(), asleep()
+	for range n {
+		go func() {
+			w.run(ctx, 1, op)
+			returned.Done()
+		}()
+	}
+	failed.Wait()
+	for asleep() < idle+uint64(n) {
+		time.Sleep(time.Millisecond)
+	}
+	held := inUse() - before
+
+	start := time.Now()
+	cancel()
+	returned.Wait()
+	return waited{Bytes: held / float64(n), Cancel: float64(time.Since(start))}
+}
+
+// inUse returns the bytes that the heap and the stacks use.
+func inUse() float64 {
+	runtime.GC()
+	runtime.GC() // sweeps what the first one has found
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapInuse + m.StackInuse)
+}
+
+// asleep returns how many goroutines wait for something.
+func asleep() uint64 {
+	s := []metrics.Sample{{Name: "/sched/goroutines/waiting:goroutines"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// waitingCalls is how many calls are measured at once.
+const waitingCalls = 100_000
+
+// waiterEnv names the waiter that a process of its own is to measure.
+const waiterEnv = "RETRY_BENCHMARKS_WAITER"
+
+// measureApart measures a waiter in a process of its own: the first one in a
+// process pays for the heap and the stacks that the next ones find there.
+func measureApart(name string) (w waited, err error) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), waiterEnv+"="+name)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &w)
+	}
+	if err != nil {
+		err = fmt.Errorf("waiter %s: %w", name, err)
+	}
+	return w, err
+}
+
+// apart does what measureApart has started this process for, and reports
+// whether it has.
+func apart() bool {
+	name, ok := os.LookupEnv(waiterEnv)
+	if !ok {
+		return false
+	}
+	all := waiters()
+	i := slices.IndexFunc(all, func(w waiter) bool { return w.name == name })
+	if i < 0 {
+		fmt.Fprintf(os.Stderr, "%s=%s: there is no such waiter\n", waiterEnv, name)
+		os.Exit(1)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(all[i].measure(waitingCalls)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return true
+}

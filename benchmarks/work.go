@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"testing"
+)
+
+// A work is one thing that the libraries are measured at. bench returns nil
+// for a library that does not offer it.
+type work struct {
+	name  string // of its benchmark
+	title string // of its column
+	base  string // the work of the bare loop that it is compared with
+	bench func(library) func(*testing.B)
+}
+
+var works = []work{
+	{"FirstTry", "first try", "FirstTry", func(l library) func(*testing.B) { return benchRun(l, ordinary, 0) }},
+	{"FirstTryValue", "first try, value", "FirstTryValue", benchValue},
+	{"TwoFailures", "2 failures", "TwoFailures", func(l library) func(*testing.B) { return benchRun(l, noDelay, 2) }},
+	{"TenFailures", "10 failures", "TenFailures", func(l library) func(*testing.B) { return benchRun(l, noDelay, always) }},
+	{"Delay8", "a delay, 8 goroutines", "Delay8", benchDelay},
+	{"Decision", "a decision", "FirstTry", benchDecide},
+}
+
+// always is how often an operation fails that never succeeds.
+const always = -1
+
+// failing returns an operation that fails this often, then succeeds once, and
+// begins again.
+func failing(times int) func(context.Context) error {
+	switch times {
+	case 0:
+		return func(context.Context) error { return nil }
+	case always:
+		return func(context.Context) error { return errFailed }
+	}
+	n := 0
+	return func(context.Context) error {
+		if n == times {
+			n = 0
+			return nil
+		}
+		n++
+		return errFailed
+	}
+}
+
+// benchRun measures calls of an operation without a value. Their context can
+// be cancelled, as that of a request can.
+func benchRun(l library, p plan, failures int) func(*testing.B) {
+	run, op := l.prepare(p).run, failing(failures)
+	return func(b *testing.B) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		b.ReportAllocs()
+		b.ResetTimer()
+		if err := run(ctx, b.N, op); (err != nil) != (failures == always) {
+			b.Fatal(err)
+		}
+	}
+}
+
+// benchValue measures calls of an operation that succeeds with a value.
+func benchValue(l library) func(*testing.B) {
+	value := l.prepare(ordinary).value
+	op := func(context.Context) (int, error) { return 42, nil }
+	return func(b *testing.B) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		b.ReportAllocs()
+		b.ResetTimer()
+		if v, err := value(ctx, b.N, op); v != 42 || err != nil {
+			b.Fatal(v, err)
+		}
+	}
+}
+
+// benchDelay measures the delay after the third failure, computed by 8
+// goroutines at once.
+func benchDelay(l library) func(*testing.B) {
+	delay := l.prepare(ordinary).delay
+	if delay == nil {
+		return nil
+	}
+	const goroutines = 8
+	return func(b *testing.B) {
+		b.ReportAllocs()
+		var all sync.WaitGroup
+		for i := range goroutines {
+			all.Go(func() { delay((b.N+i)/goroutines, 3) })
+		}
+		all.Wait()
+	}
+}
+
+// benchDecide measures the decision after the third failure.
+func benchDecide(l library) func(*testing.B) {
+	decide := l.prepare(ordinary).decide
+	if decide == nil {
+		return nil
+	}
+	return func(b *testing.B) {
+		b.ReportAllocs()
+		if decide(b.N, 3) <= 0 {
+			b.Fatal("no delay")
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package retrycenkalti_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrycenkalti"
+)
+
+// fixed is a Source that counts how often it is asked.
+type fixed struct {
+	seed  uint64
+	asked int
+}
+
+func (f *fixed) Uint64() uint64 { f.asked++; return f.seed }
+
+func newBackOff(t *testing.T, p retry.Policy) *retrycenkalti.BackOff {
+	t.Helper()
+	b, err := retrycenkalti.New(p)
+	require.NoError(t, err)
+	return b
+}
+
+// TestTheBackOffDoesWhatThePolicyDoes runs the same operation through both
+// loops, that of v4 with a BackOff that observes its errors.
+func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
+	const s, m = time.Second, time.Minute
+	errOther := errors.New("other")
+	exponential := retry.Exponential{Base: s, Factor: 2}
+	tests := []struct {
+		name   string
+		policy retry.Policy
+		script script
+		want   trace
+	}{
+		{"the zero policy", retry.Policy{}, fails, at(false, 0)},
+		{"three attempts without a delay", retry.Policy{MaxAttempts: 3}, fails, at(false, 0, 0, 0)},
+		{"three retries", retry.Policy{MaxRetries: 3}, fails, at(false, 0, 0, 0, 0)},
+		{"both limits", retry.Policy{MaxAttempts: 3, MaxRetries: 5, Backoff: retry.Fixed(s)}, fails, at(false, 0, s, 2*s)},
+		{"under a cap", retry.Policy{MaxAttempts: retry.Unlimited, AttemptCap: 2, Backoff: retry.Fixed(s)}, fails, at(false, 0, s)},
+		{"not retryable", retry.Policy{MaxAttempts: 3, NonRetryable: true}, fails, at(false, 0)},
+		{"success after two failures", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s)}, failsTimes(2), at(true, 0, s, 2*s)},
+		{"exponential", retry.Policy{MaxAttempts: 5, Backoff: exponential}, fails, at(false, 0, s, 3*s, 7*s, 15*s)},
+		{"exponential up to MaxDelay", retry.Policy{MaxAttempts: 5, Backoff: exponential, MaxDelay: 3 * s}, fails, at(false, 0, s, 3*s, 6*s, 9*s)},
+		{"linear", retry.Policy{MaxAttempts: 4, Backoff: retry.Linear(s)}, fails, at(false, 0, s, 3*s, 6*s)},
+		{"fibonacci", retry.Policy{MaxAttempts: 6, Backoff: retry.Fibonacci(s)}, fails, at(false, 0, s, 2*s, 4*s, 7*s, 12*s)},
+		{"schedule", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{3 * s, s}}, fails, at(false, 0, 3*s, 4*s, 5*s)},
+		{"a function", retry.Policy{MaxAttempts: 3, Backoff: retry.BackoffFunc(func(n int) time.Duration { return time.Duration(n) * m })}, fails, at(false, 0, m, 3*m)},
+
+		{"a retry that starts at MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 7 * s}, fails, at(false, 0, s, 3*s, 7*s)},
+		{"a retry that would start 1ns later", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 7*s - 1}, fails, at(false, 0, s, 3*s)},
+		{"executions count for MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 10 * s},
+			script{{takes: 3 * s, err: errBoom}}, trace{began: []time.Duration{0, 4 * s, 9 * s}, ended: 12 * s}},
+
+		{"retry.Permanent", retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s)}, failsTimes(1)[:1].then(retry.Permanent(errBoom)), at(false, 0, s)},
+		{"retry.Permanent within another error", retry.Policy{MaxAttempts: 5}, script{{err: wrapped{retry.Permanent(errBoom)}}}, at(false, 0)},
+		{"an invalid inner call", retry.Policy{MaxAttempts: 5}, script{{err: &retry.Error{Reason: retry.ReasonInvalid, Err: errBoom}}}, at(false, 0)},
+		{"RetryIf says no", retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errOther }}, failsTimes(2)[:2].then(errOther), at(false, 0, 0, 0)},
+		{"Select lowers the limit", retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s), Select: func(err error) *retry.Policy {
+			return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(m)}
+		}}, fails, at(false, 0, m)},
+		{"Select of some errors", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(s), Select: func(err error) *retry.Policy {
+			if err == errOther {
+				return &retry.Policy{Backoff: retry.Fixed(m)}
+			}
+			return nil
+		}}, failsTimes(1)[:1].then(errOther).then(errBoom), at(false, 0, s, s+m, 2*s+m)},
+		{"retry.After", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s)}, script{{err: retry.After(30*s, errBoom)}, {err: errBoom}}, at(false, 0, 30*s, 31*s)},
+		{"retry.After at MaxRetryAfter", retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m, errBoom)}}, at(false, 0, m)},
+		{"retry.After beyond MaxRetryAfter", retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m+1, errBoom)}}, at(false, 0)},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			ours, err := play(t, test.script, func(ctx context.Context, op func() error) error {
+				return retry.Do(ctx, test.policy, func(context.Context) error { return op() })
+			})
+			assert.Equal(t, test.want, ours, "ours")
+			last := test.script[min(len(test.want.began), len(test.script))-1].err
+			assert.ErrorIs(t, err, last)
+
+			theirs, err := play(t, test.script, func(ctx context.Context, op func() error) error {
+				b := newBackOff(t, test.policy)
+				return backoff.Retry(func() error { return b.Observe(op()) }, backoff.WithContext(b, ctx))
+			})
+			assert.Equal(t, test.want, theirs, "v4")
+			assert.Equal(t, last, err, "v4 returns the error as it is, marks included")
+		})
+	}
+}
+
+// TestTheBackOffDrawsWhatThePolicyDraws: equal seed, equal delays, whichever
+// loop.
+func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
+	jittered := retry.Policy{MaxAttempts: 6, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 5 * time.Second}
+	for _, jitter := range []retry.Jitter{retry.Proportional(0.5), retry.Proportional(1), retry.FullJitter, retry.EqualJitter} {
+		for _, seed := range []uint64{0, 1, 42, math.MaxUint64, retry.SeedOf("job 17")} {
+			t.Run(fmt.Sprintf("%T %v, seed %d", jitter, jitter, seed), func(t *testing.T) {
+				p := jittered
+				p.Jitter = jitter
+				p.Source = &fixed{seed: seed}
+				ours, err := play(t, fails, func(ctx context.Context, op func() error) error {
+					return retry.Do(ctx, p, func(context.Context) error { return op() })
+				})
+				require.Error(t, err)
+				require.Len(t, ours.began, 6)
+
+				source := &fixed{seed: seed}
+				p.Source = source
+				theirs, err := play(t, fails, func(ctx context.Context, op func() error) error {
+					return backoff.Retry(op, newBackOff(t, p))
+				})
+				require.Error(t, err)
+				assert.Equal(t, ours, theirs)
+				assert.Equal(t, 1, source.asked, "one seed for all delays of a call")
+			})
+		}
+	}
+}
+
+func TestTheBackOffDrawsForWhatSelectPicks(t *testing.T) {
+	source := &fixed{seed: 42}
+	b := newBackOff(t, retry.Policy{MaxAttempts: 9, Source: source, Select: func(error) *retry.Policy {
+		return &retry.Policy{Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
+	}})
+	selected := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
+	for n := 1; n < 9; n++ {
+		b.Observe(errBoom)
+		assert.Equal(t, selected.Next(retry.Attempt{Number: n, Seed: 42}).Delay, b.NextBackOff())
+	}
+	assert.Equal(t, 1, source.asked)
+}
+
+func TestTheBackOffAsksNoSourceWithoutJitter(t *testing.T) {
+	source := &fixed{}
+	b := newBackOff(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Source: source})
+	assert.Equal(t, []time.Duration{time.Second, time.Second, backoff.Stop}, nextBackOffs(b, 3))
+	assert.Zero(t, source.asked)
+}
+
+func TestTheBackOffDrawsFromMathRandWithoutASource(t *testing.T) {
+	p := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Hour), Jitter: retry.FullJitter}
+	distinct := map[time.Duration]bool{}
+	for range 100 {
+		d := newBackOff(t, p).NextBackOff()
+		assert.LessOrEqual(t, d, time.Hour)
+		distinct[d] = true
+	}
+	assert.Len(t, distinct, 100)
+}
+
+func TestResetBeginsACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &fixed{seed: 1}
+		b := newBackOff(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}, Jitter: retry.FullJitter, Source: source, MaxElapsed: time.Hour})
+		first := nextBackOffs(b, 3)
+		assert.Equal(t, backoff.Stop, first[2])
+		assert.Equal(t, backoff.Stop, b.NextBackOff(), "it stays stopped")
+		assert.Equal(t, first, nextBackOffs(b, 3), "counts anew")
+		assert.Equal(t, 2, source.asked, "another seed")
+
+		b.Reset()
+		time.Sleep(time.Hour + 1)
+		assert.Equal(t, backoff.Stop, b.NextBackOff(), "the hour is over")
+		assert.Equal(t, first, nextBackOffs(b, 3), "times anew")
+
+		b.Reset()
+		b.Observe(retry.Permanent(errBoom))
+		b.Reset()
+		assert.NotEqual(t, backoff.Stop, b.NextBackOff(), "forgets the error of the last call")
+	})
+}
+
+// TestANewBackOffHasBegun is for code that never calls Reset.
+func TestANewBackOffHasBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackOff(t, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Hour})
+		assert.Equal(t, time.Minute, b.NextBackOff())
+		time.Sleep(59 * time.Minute)
+		assert.Equal(t, time.Minute, b.NextBackOff())
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, backoff.Stop, b.NextBackOff())
+	})
+}
+
+func TestAnErrorIsObservedOnce(t *testing.T) {
+	b := newBackOff(t, retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Second)})
+	assert.Equal(t, errBoom, b.Observe(errBoom))
+	assert.NoError(t, b.Observe(nil))
+	b.Observe(retry.After(time.Minute, errBoom))
+	assert.Equal(t, time.Minute, b.NextBackOff())
+	assert.Equal(t, time.Second, b.NextBackOff(), "this failure was not observed")
+}
+
+func TestTheZeroBackOffNeverRetries(t *testing.T) {
+	var b retrycenkalti.BackOff
+	assert.Equal(t, backoff.Stop, b.NextBackOff())
+	b.Reset()
+	assert.Equal(t, backoff.Stop, b.NextBackOff())
+	did, err := play(t, fails, retryV4(&retrycenkalti.BackOff{}))
+	assert.Equal(t, at(false, 0), did)
+	assert.Equal(t, errBoom, err)
+}
+
+func TestNewSaysWhatIsWrongWithThePolicy(t *testing.T) {
+	b, err := retrycenkalti.New(retry.Policy{MaxAttempts: -2, Jitter: retry.Proportional(2)})
+	assert.Nil(t, b)
+	assert.EqualError(t, err, "retrycenkalti: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; "+
+		"Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %")
+
+	_, err = retrycenkalti.New(retry.Policy{MaxAttempts: retry.Unlimited})
+	assert.ErrorContains(t, err, "retrycenkalti: invalid policy: no limit on executions and no delay that lasts")
+}
+
+func TestTheBackOffStaysInItsBudget(t *testing.T) {
+	budget := retry.NewBudget(3, 0.5)
+	p := retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Second), Budget: budget}
+	call := func(s script) (trace, error) {
+		return play(t, s, func(_ context.Context, op func() error) error {
+			b := newBackOff(t, p)
+			return backoff.Retry(func() error { return b.Observe(op()) }, b)
+		})
+	}
+	did, err := call(failsTimes(1))
+	require.NoError(t, err)
+	assert.Equal(t, at(true, 0, time.Second), did)
+
+	did, err = call(fails) // 3 - 1 + 0.5 = 2.5 tokens
+	assert.Equal(t, errBoom, err)
+	assert.Equal(t, at(false, 0, time.Second, 2*time.Second), did)
+
+	did, err = call(fails) // half a token
+	assert.Equal(t, errBoom, err)
+	assert.Equal(t, at(false, 0), did)
+
+	_, err = call(failsTimes(0))
+	require.NoError(t, err)
+	assert.True(t, budget.Take(), "the success put the other half back")
+	assert.False(t, budget.Take())
+}
+
+func TestTheBackOffTakesNothingForARetryThatIsNotMade(t *testing.T) {
+	budget := retry.NewBudget(1, 0)
+	b := newBackOff(t, retry.Policy{MaxAttempts: 1, Budget: budget})
+	assert.Equal(t, backoff.Stop, b.NextBackOff())
+	assert.True(t, budget.Take())
+}
+
+// TestTheBackOffUnderTheWrappersOfV4: they go around it as around any other.
+func TestTheBackOffUnderTheWrappersOfV4(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
+	did, err := play(t, fails, retryV4(backoff.WithMaxRetries(newBackOff(t, p), 2)))
+	assert.Equal(t, errBoom, err)
+	assert.Equal(t, 3, len(did.began))
+
+	did, err = play(t, fails, func(ctx context.Context, op func() error) error {
+		ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+		defer cancel()
+		return backoff.Retry(op, backoff.WithContext(newBackOff(t, p), ctx))
+	})
+	assert.Equal(t, context.DeadlineExceeded, err)
+	assert.Equal(t, trace{began: []time.Duration{0, time.Second}, ended: 1500 * time.Millisecond}, did)
+}
+
+func TestTheBackOffOfATicker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		ticker := backoff.NewTicker(newBackOff(t, retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Second}}))
+		var ticks []time.Duration
+		for range ticker.C {
+			ticks = append(ticks, time.Since(start))
+		}
+		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second}, ticks)
+	})
+}
+
+func TestTheBackOffWithAValue(t *testing.T) {
+	b := newBackOff(t, retry.Policy{MaxAttempts: 5})
+	n := 0
+	v, err := backoff.RetryWithData(func() (int, error) {
+		n++
+		if n < 3 {
+			return 0, b.Observe(errBoom)
+		}
+		return 42, b.Observe(nil)
+	}, b)
+	require.NoError(t, err)
+	assert.Equal(t, 42, v)
+	assert.Equal(t, 3, n)
+}

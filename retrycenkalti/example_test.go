@@ -1,0 +1,98 @@
+package retrycenkalti_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrycenkalti"
+)
+
+// A policy of the BackOff that is there already, and a limit for it.
+func ExamplePolicy() {
+	b := backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(time.Minute))
+
+	p, err := retrycenkalti.Policy(b)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p)
+
+	p.MaxAttempts = retry.Retries(3) // was backoff.WithMaxRetries(b, 3)
+	fmt.Println(p)
+	// Output:
+	// unlimited attempts, exponential 500ms x1.5, at most 1m0s, ±50%, within 1m0s
+	// 4 attempts, exponential 500ms x1.5, at most 1m0s, ±50%, within 1m0s
+}
+
+// What cannot become a policy comes with a word on what to write.
+func ExamplePolicy_error() {
+	_, err := retrycenkalti.Policy(&backoff.ExponentialBackOff{InitialInterval: time.Second, Multiplier: 0.5, MaxInterval: time.Minute})
+	fmt.Println(err)
+	_, err = retrycenkalti.Policy(backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 3))
+	fmt.Println(err)
+	// Output:
+	// retrycenkalti: *backoff.ExponentialBackOff: Multiplier is 0.5: write a finite number of at least 1
+	// retrycenkalti: *backoff.backOffTries: it hides the BackOff and the limit of WithMaxRetries: convert that one, and set MaxAttempts to retry.Retries(n)
+}
+
+// connect is code that takes a BackOff.
+func connect(dial func() error, b backoff.BackOff) error {
+	return backoff.RetryNotify(dial, b, func(err error, d time.Duration) { fmt.Println(err, "- again in", d) })
+}
+
+// Code that takes a BackOff is given a policy.
+func ExampleNew() {
+	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fibonacci(time.Millisecond)}
+
+	b, err := retrycenkalti.New(policy)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = connect(func() error { return errors.New("connection refused") }, b)
+	fmt.Println(err)
+	// Output:
+	// connection refused - again in 1ms
+	// connection refused - again in 1ms
+	// connection refused - again in 2ms
+	// connection refused
+}
+
+// An operation that hands its errors through Observe has the whole policy
+// followed.
+func ExampleBackOff_Observe() {
+	b, err := retrycenkalti.New(retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answers := []error{errors.New("timeout"), retry.After(2*time.Millisecond, errors.New("busy")), retry.Permanent(errors.New("no such user"))}
+	err = connect(func() error {
+		answer := answers[0]
+		answers = answers[1:]
+		return b.Observe(answer)
+	}, b)
+	fmt.Println(err)
+	// Output:
+	// timeout - again in 1ms
+	// busy - again in 2ms
+	// no such user
+}
+
+// An operation from the time of v4 keeps its backoff.Permanent.
+func ExampleTranslate() {
+	login := func() error { return backoff.Permanent(errors.New("wrong password")) }
+
+	err := retry.Do(context.Background(), retry.Default(), func(context.Context) error {
+		return retrycenkalti.Translate(login())
+	})
+	fmt.Println(err)
+	// Output:
+	// retry: permanent error after 1 attempt: wrong password
+}

@@ -1,0 +1,87 @@
+package retrycenkalti_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var errBoom = errors.New("connection refused")
+
+// An execution is how an operation behaves when it is executed.
+type execution struct {
+	takes time.Duration
+	err   error
+}
+
+// A script is the executions of an operation, one after the other. The last
+// one repeats.
+type script []execution
+
+// fails is a script that always fails, at once.
+var fails = script{{err: errBoom}}
+
+// then returns s with one more execution.
+func (s script) then(err error) script { return append(s[:len(s):len(s)], execution{err: err}) }
+
+// failsTimes is a script that fails n times, at once, and then succeeds.
+func failsTimes(n int) script {
+	s := make(script, n+1)
+	for i := range n {
+		s[i].err = errBoom
+	}
+	return s
+}
+
+// A trace is what a loop did with an operation, in virtual time.
+type trace struct {
+	began []time.Duration // each execution
+	ended time.Duration   // the loop
+	ok    bool
+}
+
+// play runs a loop in a bubble of its own with an operation that follows the
+// script, and returns what the loop did and what it returned.
+func play(t *testing.T, s script, loop func(ctx context.Context, op func() error) error) (trace, error) {
+	t.Helper()
+	var did trace
+	var err error
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		err = loop(t.Context(), func() error {
+			step := s[min(len(did.began), len(s)-1)]
+			did.began = append(did.began, time.Since(start))
+			require.Less(t, len(did.began), 100, "the loop does not end")
+			time.Sleep(step.takes)
+			return step.err
+		})
+		did.ended = time.Since(start)
+		did.ok = err == nil
+	})
+	return did, err
+}
+
+// at returns the trace of executions that began then and took no time.
+func at(ok bool, began ...time.Duration) trace {
+	return trace{began: began, ended: began[len(began)-1], ok: ok}
+}
+
+func TestPlayFollowsTheScript(t *testing.T) {
+	did, err := play(t, script{{takes: time.Second, err: errBoom}, {takes: time.Hour}}, func(ctx context.Context, op func() error) error {
+		assert.ErrorIs(t, op(), errBoom)
+		return op()
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, trace{began: []time.Duration{0, time.Second}, ended: time.Hour + time.Second, ok: true}, did)
+}
+
+// retryV4 is the loop of v4.
+func retryV4(b backoff.BackOff) func(context.Context, func() error) error {
+	return func(ctx context.Context, op func() error) error { return backoff.Retry(op, b) }
+}

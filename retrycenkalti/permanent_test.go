@@ -1,0 +1,100 @@
+package retrycenkalti_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrycenkalti"
+)
+
+func TestTranslate(t *testing.T) {
+	ours, theirs := retry.Permanent(errBoom), backoff.Permanent(errBoom)
+	inner := func(reason retry.Reason, err error) error { return &retry.Error{Reason: reason, Attempts: 1, Err: err} }
+	tests := []struct {
+		name      string
+		err       error
+		permanent bool
+		same      bool // returned as it is
+	}{
+		{"nothing marked", errBoom, false, true},
+		{"nothing marked, within another", fmt.Errorf("call: %w", errBoom), false, true},
+		{"retry.After", retry.After(time.Second, errBoom), false, true},
+		{"an inner call that is exhausted", inner(retry.ReasonExhausted, errBoom), false, true},
+		{"retry.Permanent", ours, true, false},
+		{"retry.Permanent within another", fmt.Errorf("call: %w", ours), true, false},
+		{"retry.Permanent of several", errors.Join(errors.New("first"), ours, errBoom), true, false},
+		{"retry.Permanent in an inner call", inner(retry.ReasonPermanent, ours), true, false},
+		{"an inner call that is not valid", inner(retry.ReasonInvalid, errBoom), true, false},
+		{"backoff.Permanent", theirs, true, false},
+		{"backoff.Permanent within another", fmt.Errorf("call: %w", theirs), true, false},
+		{"backoff.Permanent of several", errors.Join(errors.New("first"), theirs, errBoom), true, false},
+		{"backoff.Permanent in an inner call", inner(retry.ReasonRejected, theirs), true, false},
+		{"retry.Permanent in backoff.Permanent", backoff.Permanent(ours), true, true},
+		{"backoff.Permanent in retry.Permanent", retry.Permanent(theirs), true, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := retrycenkalti.Translate(test.err)
+			assert.Equal(t, test.err.Error(), got.Error(), "the text stays")
+			assert.ErrorIs(t, got, errBoom)
+			assert.ErrorIs(t, got, test.err)
+			if test.same {
+				assert.Equal(t, test.err, got)
+			}
+			assert.Equal(t, got, retrycenkalti.Translate(got), "twice is once")
+
+			executions, reason := 3, retry.ReasonExhausted
+			if test.permanent {
+				executions, reason = 1, retry.ReasonPermanent
+			}
+			did, err := play(t, script{{err: got}}, func(ctx context.Context, op func() error) error {
+				return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) error { return op() })
+			})
+			assert.Len(t, did.began, executions, "in our loop")
+			assert.Equal(t, reason, retry.ReasonOf(err))
+			did, err = play(t, script{{err: got}}, retryV4(backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 2)))
+			assert.Len(t, did.began, executions, "in the loop of v4")
+			assert.ErrorIs(t, err, errBoom)
+		})
+	}
+	assert.NoError(t, retrycenkalti.Translate(nil))
+}
+
+// TestWithoutTranslate shows what Translate is for.
+func TestWithoutTranslate(t *testing.T) {
+	did, _ := play(t, script{{err: retry.Permanent(errBoom)}}, retryV4(backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 2)))
+	assert.Len(t, did.began, 3, "v4 does not know the mark of ours")
+	did, _ = play(t, script{{err: backoff.Permanent(errBoom)}}, func(ctx context.Context, op func() error) error {
+		return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) error { return op() })
+	})
+	assert.Len(t, did.began, 3, "ours does not know the mark of v4")
+}
+
+func TestAPermanentErrorWithoutAnError(t *testing.T) {
+	empty := &backoff.PermanentError{}
+	did, err := play(t, script{{err: empty}}, retryV4(&backoff.ZeroBackOff{}))
+	require.NoError(t, err, "v4 takes it for a success")
+	assert.Equal(t, at(true, 0), did)
+	assert.NoError(t, retrycenkalti.Translate(empty))
+	assert.NoError(t, retrycenkalti.Translate(wrapped{empty}))
+}
+
+func TestRetryable(t *testing.T) {
+	assert.True(t, retrycenkalti.Retryable(errBoom))
+	assert.True(t, retrycenkalti.Retryable(retry.Permanent(errBoom)), "the loop itself knows this one")
+	assert.False(t, retrycenkalti.Retryable(backoff.Permanent(errBoom)))
+	assert.False(t, retrycenkalti.Retryable(fmt.Errorf("call: %w", backoff.Permanent(errBoom))))
+
+	p := retry.Policy{MaxAttempts: 3, RetryIf: retrycenkalti.Retryable}
+	err := retry.Do(t.Context(), p, func(context.Context) error { return backoff.Permanent(errBoom) })
+	assert.EqualError(t, err, "retry: rejected after 1 attempt: connection refused")
+	assert.ErrorIs(t, err, errBoom)
+}
