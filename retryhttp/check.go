@@ -26,6 +26,10 @@ func Idempotent(req *http.Request) bool {
 // the statuses 408, 429, 500, 502, 503 and 504, and every error of the
 // transport but those that retrynet.Permanent knows. Any other status of 400
 // and above is marked [retry.Permanent].
+//
+// A Check of one's own that is to keep the server's Retry-After returns or
+// wraps NewStatusError(resp), or [retry.After]; one that replaces the body of
+// the response closes the body it replaces.
 func Check(_ *http.Request, resp *http.Response, err error) error {
 	switch {
 	case retrynet.Permanent(err):

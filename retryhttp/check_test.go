@@ -200,3 +200,15 @@ func TestArgyll(t *testing.T) {
 		}
 	}
 }
+
+// Nobody else can close the body that a Check has replaced.
+func TestSuccessFieldClosesTheBodyItReplaces(t *testing.T) {
+	b := &body{Reader: strings.NewReader(`{"success": true}`)}
+	answer := response(200)
+	answer.Body = b
+	require.NoError(t, successField(retryhttp.Check)(nil, answer, nil))
+	assert.True(t, b.closed)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	assert.Equal(t, `{"success": true}`, string(text))
+}

@@ -50,7 +50,8 @@
 // what http.Client makes of its own Timeout, which is text alone. That Timeout
 // is over all attempts and waits together, and so is a deadline of the
 // request's context; a wait that would outlast it is not begun, and the
-// response there is is returned.
+// response there is is returned. A context is all that ends a wait: the
+// deprecated Cancel of a request reaches Base, and nothing between attempts.
 //
 // How often a request was sent is in the Error, or else in the event that
 // tells OnEvent that it stopped: its Attempt is the number, its context the

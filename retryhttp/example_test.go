@@ -152,6 +152,7 @@ func successField(check func(*http.Request, *http.Response, error) error) func(*
 		if err != nil {
 			return err
 		}
+		_ = resp.Body.Close()
 		resp.Body = io.NopCloser(bytes.NewReader(body)) // for the caller to read
 		var step struct {
 			Success bool

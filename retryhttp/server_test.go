@@ -564,10 +564,20 @@ func TestZeroTransport(t *testing.T) {
 
 // The goroutines are as many after all that can happen to a request as before.
 func TestNoGoroutineIsLeft(t *testing.T) {
+	for proto, start := range map[string]func(*httptest.Server){
+		"HTTP/1": (*httptest.Server).Start,
+		"HTTP/2": http2,
+	} {
+		t.Run(proto, func(t *testing.T) { testNoGoroutineIsLeft(t, proto, start) })
+	}
+}
+
+func testNoGoroutineIsLeft(t *testing.T, proto string, start func(*httptest.Server)) {
 	before := runtime.NumGoroutine()
 	t.Run("everything", func(t *testing.T) {
 		var n atomic.Int64
 		s := serve(t, func(w http.ResponseWriter, req *http.Request) {
+			assert.True(t, strings.HasPrefix(req.Proto, proto), req.Proto)
 			_, _ = io.Copy(io.Discard, req.Body) // until then a server does not notice that its client has gone
 			switch req.URL.Path {
 			case "/stall":
@@ -585,8 +595,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 			default:
 				http.Error(w, "sorry", http.StatusServiceUnavailable)
 			}
-		})
-		client := clientOf(t, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: 20 * time.Millisecond})
+		}, start)
+		client := s.Client()
+		client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: 20 * time.Millisecond}}
+		t.Cleanup(client.CloseIdleConnections)
 		for _, path := range []string{"/stall", "/hang", "/flaky", "/abort", "/503"} {
 			for range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)

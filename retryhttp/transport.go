@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/goretry/retry"
@@ -19,9 +20,18 @@ type Transport struct {
 
 	// Policy says how often, and when. The zero Policy sends once. RetryIf and
 	// Select see what Check returns: a *StatusError, or the error of Base.
-	// OnEvent gets the context of the request. AttemptTimeout is the time
-	// until the headers of the response are there and Check has seen them; the
-	// body of the response that the caller gets may take longer.
+	// Leave RetryIf nil unless some of these are to be final: what
+	// retrynet.Transient says is in Check already, and as a RetryIf it would
+	// reject every status. OnEvent gets the context of the request.
+	//
+	// AttemptTimeout is the time until the headers of the response are there
+	// and Check has seen them; the body of the response that the caller gets
+	// may take longer. The context that Base sees is canceled by it, and has
+	// no Deadline of it.
+	//
+	// Reading what is discarded, 100 ms at most for each response, comes
+	// after the decision and before the wait: on top of MaxElapsed, and of the
+	// Due that OnEvent was told of.
 	Policy retry.Policy
 
 	// Idempotent reports whether a request may be sent more than once. One
@@ -32,9 +42,10 @@ type Transport struct {
 	// Check returns what an attempt failed with: nil if it did not, marked
 	// retry.Permanent if no other attempt can do better. It gets the caller's
 	// request, and either a response or an error; it cannot make a success of
-	// an error, so nil for one means permanent. If it reads the body of the
-	// response it must replace it by one that reads the same. nil: the
-	// function Check.
+	// an error, so nil for one means permanent. Return or wrap
+	// NewStatusError(resp), or retry.After, to keep the server's Retry-After.
+	// If it reads the body of the response it must replace it by one that
+	// reads the same, and close the body it replaces. nil: the function Check.
 	Check func(*http.Request, *http.Response, error) error
 }
 
@@ -44,17 +55,26 @@ type Transport struct {
 // the last attempt got no response, if the request's context has ended, and if
 // an attempt failed under a policy that is not valid.
 //
-// Each attempt sends a clone of req. The first sends its body, and each later
-// one what its GetBody returns. A request whose body has no GetBody is sent
-// once.
+// Each attempt sends a clone of req, but for its Trailer, which is the caller's
+// own map: it may be filled in while the body is read. The first attempt sends
+// the body, and each later one what GetBody returns. A request whose body has
+// no GetBody is sent once.
+//
+// An error of Base that panics in a method of its own becomes a permanent
+// error that names its type.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchange{t: t, req: req}
 	defer x.end()
-	err := retry.Do(req.Context(), x.policy(), x.attempt)
-	if x.resp != nil && (err == nil || stands(req.Context(), err)) {
+	ctx := req.Context()
+	err := retry.Do(ctx, x.policy(), x.attempt)
+	switch {
+	case x.resp == nil:
+	case err == nil || stands(ctx, err):
 		resp := x.resp
 		x.resp = nil
 		return resp, nil
+	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)): // after the loop had decided
+		err = fmt.Errorf("%w (and then %w)", err, context.Cause(ctx))
 	}
 	return nil, asTimeout(err)
 }
@@ -141,7 +161,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	}
 
 	resp, err := x.send(ctx)
-	x.resp = resp
+	x.resp, err = resp, harmless(err)
 	x.failure = x.check(resp, err)
 	if !inTime() && resp != nil {
 		x.discard() // its context has ended, and nobody could read it
@@ -209,13 +229,17 @@ func (x *exchange) discard() {
 	if resp == nil || resp.Body == nil {
 		return
 	}
+	hangUp := sync.OnceFunc(func() { _ = resp.Body.Close() })
 	if resp.ContentLength <= drainBytes {
-		timer := time.AfterFunc(drainTime, func() { cancel(nil) })
+		timer := time.AfterFunc(drainTime, func() {
+			cancel(nil)
+			hangUp() // what Base or Check made need not heed the context
+		})
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
 		timer.Stop()
 	}
-	_ = resp.Body.Close()
-	cancel(nil)
+	hangUp()
+	cancel(nil) // Check may have replaced the body that does so itself
 }
 
 // end frees what the caller does not get, after a panic too.
@@ -234,11 +258,8 @@ func (x *exchange) endsContext(rc io.ReadCloser) io.ReadCloser {
 		return nil
 	}
 	b := &body{rc, x.cancel}
-	if w, ok := rc.(io.Writer); ok { // after 101 Switching Protocols
-		return struct {
-			*body
-			io.Writer
-		}{b, w}
+	if w, ok := rc.(io.Writer); ok {
+		return upgraded{b, w}
 	}
 	return b
 }
@@ -261,6 +282,20 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
+// upgraded is the body after 101 Switching Protocols, the connection.
+type upgraded struct {
+	*body
+	io.Writer
+}
+
+// CloseWrite closes the half that is written, as that of net/http does.
+func (u upgraded) CloseWrite() error {
+	if half, ok := u.Writer.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return fmt.Errorf("retryhttp: CloseWrite: %w", http.ErrNotSupported)
+}
+
 // timeoutError is what an attempt fails with after AttemptTimeout.
 type timeoutError struct{ after time.Duration }
 
@@ -278,7 +313,14 @@ type timedOut struct{ error }
 func (e timedOut) Unwrap() error { return e.error }
 func (timedOut) Timeout() bool   { return true }
 
-func asTimeout(err error) error {
+// asTimeout returns err as a timeout if it is one, not if one of its methods
+// panics, as that of an error that Check made may.
+func asTimeout(err error) (marked error) {
+	defer func() {
+		if recover() != nil {
+			marked = err
+		}
+	}()
 	var t interface{ Timeout() bool }
 	switch reason := retry.ReasonOf(err); {
 	case reason == retry.ReasonDeadline, reason != retry.ReasonCanceled && errors.As(err, &t) && t.Timeout():
@@ -286,4 +328,23 @@ func asTimeout(err error) error {
 	default:
 		return err
 	}
+}
+
+// harmless returns err, unless one of the methods that will be asked of it
+// panics; then it returns a permanent error that says so. A nil pointer to an
+// error does this, returned as an error that is not nil.
+func harmless(err error) (checked error) {
+	defer func() {
+		if p := recover(); p != nil {
+			checked = retry.Permanent(fmt.Errorf("retryhttp: an error of type %T panics in a method of its own: %v", err, p))
+		}
+	}()
+	if err != nil {
+		_ = err.Error()
+		_ = errors.Is(err, context.Canceled)
+		var t interface{ Timeout() bool }
+		_ = errors.As(err, &t) && t.Timeout()
+		retry.Policy{}.Next(retry.Attempt{Err: err}) // reads the marks in err's tree, as Do will
+	}
+	return err
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retrynet"
 )
 
 // These tests open no socket: the clock stands still while nobody waits, and
@@ -320,6 +323,74 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
+// A body need not heed the context of the request: one that Base or Check made
+// may know nothing of it, and be released by Close alone.
+func TestDrainEndsWhereOnlyCloseReleasesTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocked, w := io.Pipe()
+		failed := response(503)
+		failed.ContentLength, failed.Body = -1, blocked
+		start := time.Now()
+		tr := &retryhttp.Transport{Base: script(failed, 200), Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}}
+		resp, err := tr.RoundTrip(request(t, "GET"))
+		require.NoError(t, err)
+		assert.Equal(t, 200, resp.StatusCode)
+		assert.Equal(t, 100*time.Millisecond+time.Second, time.Since(start))
+		_, err = w.Write([]byte("late"))
+		assert.ErrorIs(t, err, io.ErrClosedPipe)
+	})
+}
+
+// It is closed once, also where the time for it has run out.
+func TestDiscardedBodyIsClosedOnce(t *testing.T) {
+	for name, r := range map[string]func(context.Context) io.Reader{
+		"read":    func(context.Context) io.Reader { return strings.NewReader("sorry") },
+		"stalled": func(ctx context.Context) io.Reader { return stalled{ctx} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				closed := 0
+				tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+					if closed > 0 {
+						return response(200), nil
+					}
+					failed := response(503)
+					failed.ContentLength = -1
+					failed.Body = &body{Reader: r(req.Context()), onClose: func() { closed++ }}
+					return failed, nil
+				})}
+				_, err := tr.RoundTrip(request(t, "GET"))
+				require.NoError(t, err)
+				assert.Equal(t, 1, closed)
+			})
+		})
+	}
+}
+
+// What is read of a response that is discarded takes its time after the
+// decision and before the wait.
+func TestDrainComesOnTopOfTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen events
+		start := time.Now()
+		tr := &retryhttp.Transport{
+			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), MaxElapsed: time.Second, OnEvent: seen.add},
+			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				if len(seen.of(retry.RetryScheduled)) > 0 {
+					return response(200), nil
+				}
+				failed := response(503)
+				failed.ContentLength, failed.Body = -1, io.NopCloser(stalled{req.Context()})
+				return failed, nil
+			}),
+		}
+		_, err := tr.RoundTrip(request(t, "GET"))
+		require.NoError(t, err)
+		assert.Equal(t, start.Add(time.Second), seen.of(retry.RetryScheduled)[0].Due)
+		assert.Equal(t, start.Add(1100*time.Millisecond), seen.of(retry.AttemptStarted)[1].Time)
+	})
+}
+
 func TestRetryAfterIsWaitedFor(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -472,6 +543,20 @@ func TestAttemptTimeout(t *testing.T) {
 		})
 	})
 
+	t.Run("Base sees no deadline, and is canceled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &retryhttp.Transport{Policy: retry.Policy{AttemptTimeout: timeout}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				_, ok := req.Context().Deadline()
+				assert.False(t, ok)
+				<-req.Context().Done()
+				assert.Equal(t, context.Canceled, req.Context().Err())
+				return nil, req.Context().Err()
+			})}
+			_, err := tr.RoundTrip(request(t, "GET"))
+			assert.True(t, os.IsTimeout(err))
+		})
+	})
+
 	t.Run("a negative one is a fault of the policy", func(t *testing.T) {
 		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: -1}, Base: script(503)}
 		_, err := tr.RoundTrip(request(t, "GET"))
@@ -578,6 +663,34 @@ func TestContextEnds(t *testing.T) {
 		assert.Equal(t, 200, resp.StatusCode)
 	})
 
+	t.Run("after the decision", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b := &body{Reader: strings.NewReader("sorry")}
+		failed := response(503)
+		failed.Body = b
+		tr := &retryhttp.Transport{Base: script(failed), Policy: retry.Policy{OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.Stopped {
+				cancel(why)
+			}
+		}}}
+		_, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
+		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): retryhttp: 503 Service Unavailable (and then shutting down)")
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, why)
+		assert.True(t, b.closed, "nobody could read it")
+	})
+
+	t.Run("in the wait, after an error that says it is no timeout", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+			_, err := (&retryhttp.Transport{Base: script(refused), Policy: policy}).RoundTrip(request(t, "GET").WithContext(ctx))
+			assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+			assert.True(t, os.IsTimeout(err))
+		})
+	})
+
 	t.Run("by its deadline", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -654,8 +767,9 @@ func TestInvalidPolicyStillSendsOnce(t *testing.T) {
 	assert.True(t, b.closed)
 }
 
-// Base gets a clone and may do to it what it likes: the caller's request stays
-// as it is, and the next attempt is sent with the same key.
+// Base gets a clone and may change it, but for the map of its Trailer, which is
+// the caller's: the request stays as it is, and the next attempt is sent with
+// the same key.
 func TestRequestIsNotModified(t *testing.T) {
 	req := request(t, "POST")
 	req.Header.Set("Idempotency-Key", "order-17")
@@ -783,10 +897,14 @@ func TestRoundTrippersThatBreakTheContract(t *testing.T) {
 
 	t.Run("a response without a body", func(t *testing.T) {
 		bare := func(status int) *http.Response { return &http.Response{StatusCode: status} }
-		resp, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: script(bare(503), bare(503), bare(200))}).RoundTrip(request(t, "GET"))
+		base := script(bare(503), bare(503), bare(200))
+		resp, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: base}).RoundTrip(request(t, "GET"))
 		require.NoError(t, err)
 		assert.Equal(t, 200, resp.StatusCode)
 		assert.Nil(t, resp.Body, "http.Client judges that itself")
+		for _, req := range base.sent {
+			assert.Error(t, req.Context().Err(), "no body to close could free it")
+		}
 	})
 
 	t.Run("a panic", func(t *testing.T) {
@@ -889,6 +1007,120 @@ func TestCheckReplacesTheBody(t *testing.T) {
 	assert.Equal(t, "busy", string(text))
 }
 
+// What Check puts in the place of a body, without closing that, knows nothing
+// of the attempt's context, which has to be freed all the same.
+func TestCheckReplacesTheBodyAndForgetsTheFirst(t *testing.T) {
+	base := script(200, 200)
+	_, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base, Check: func(_ *http.Request, resp *http.Response, _ error) error {
+		resp.Body = io.NopCloser(strings.NewReader("another"))
+		if len(base.sent) == 1 {
+			return errors.New("again")
+		}
+		assert.Error(t, base.sent[0].Context().Err(), "the attempt before is over")
+		return nil
+	}}).RoundTrip(request(t, "GET"))
+	require.NoError(t, err)
+	assert.Len(t, base.sent, 2)
+}
+
+// A Check keeps the server's Retry-After if it wraps the error of the status,
+// or says it itself.
+func TestCheckKeepsRetryAfter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		check func(*http.Response) error
+		want  time.Duration
+	}{
+		"the error of the status": {func(resp *http.Response) error { return retryhttp.NewStatusError(resp) }, 7 * time.Second},
+		"wrapped":                 {func(resp *http.Response) error { return fmt.Errorf("busy: %w", retryhttp.NewStatusError(resp)) }, 7 * time.Second},
+		"said by Check":           {func(*http.Response) error { return retry.After(9*time.Second, errors.New("busy")) }, 9 * time.Second},
+		"another error":           {func(*http.Response) error { return errors.New("busy") }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				busy := response(503)
+				busy.Header.Set("Retry-After", "7")
+				start := time.Now()
+				_, err := (&retryhttp.Transport{Base: script(busy, 200), Policy: retry.Policy{MaxAttempts: 2}, Check: func(_ *http.Request, resp *http.Response, _ error) error {
+					if resp.StatusCode == 503 {
+						return tt.check(resp)
+					}
+					return nil
+				}}).RoundTrip(request(t, "GET"))
+				require.NoError(t, err)
+				assert.Equal(t, tt.want, time.Since(start))
+			})
+		})
+	}
+}
+
+// retrynet.Transient as the RetryIf knows no status.
+func TestTransientAsRetryIfRejectsEveryStatus(t *testing.T) {
+	var seen events
+	resp, err := (&retryhttp.Transport{Base: script(503, 200), Policy: retry.Policy{MaxAttempts: 2, RetryIf: retrynet.Transient, OnEvent: seen.add}}).RoundTrip(request(t, "GET"))
+	require.NoError(t, err)
+	assert.Equal(t, 503, resp.StatusCode)
+	assert.Equal(t, retry.ReasonRejected, seen.stop().Reason)
+}
+
+// An error of Base that panics when it is asked ends the request, and not the
+// program, whoever asks it then.
+func TestErrorsThatPanic(t *testing.T) {
+	for name, failure := range map[string]error{
+		"typed nil":            (*url.Error)(nil),
+		"typed nil, wrapped":   fmt.Errorf("proxy: %w", (*net.OpError)(nil)),
+		"Error":                panicker{"Error"},
+		"Timeout":              panicker{"Timeout"},
+		"Is":                   panicker{"Is"},
+		"As":                   panicker{"As"},
+		"Unwrap":               panicker{"Unwrap"},
+		"RetryAfter":           panicker{"RetryAfter"},
+		"RetryAfter, the last": errors.Join(os.ErrDeadlineExceeded, panicker{"RetryAfter"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := script(failure, 200)
+			client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}}
+			_, err := client.Get("http://example.test/")
+			assert.ErrorContains(t, err, fmt.Sprintf("retry: permanent error after 1 attempt: retryhttp: an error of type %T panics in a method of its own: ", failure))
+			assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+			assert.False(t, os.IsTimeout(err))
+			assert.False(t, retrynet.Transient(err))
+			assert.Len(t, base.sent, 1)
+		})
+	}
+
+	t.Run("from GetBody", func(t *testing.T) {
+		req := request(t, "PUT")
+		rewindable(req, "data")
+		req.GetBody = func() (io.ReadCloser, error) { return nil, panicker{"Unwrap"} }
+		_, err := (&retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
+		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+		assert.ErrorContains(t, err, "bug in Unwrap")
+	})
+
+	t.Run("Timeout, from Check", func(t *testing.T) {
+		_, err := (&retryhttp.Transport{Base: script(errors.New("boom")), Check: func(*http.Request, *http.Response, error) error {
+			return panicker{"Timeout"}
+		}}).RoundTrip(request(t, "GET"))
+		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): fine")
+	})
+}
+
+// A panicker is an error of which one method panics.
+type panicker struct{ in string }
+
+func (e panicker) method(name string) {
+	if e.in == name {
+		panic("bug in " + name)
+	}
+}
+
+func (e panicker) Error() string             { e.method("Error"); return "fine" }
+func (e panicker) Timeout() bool             { e.method("Timeout"); return false }
+func (e panicker) Is(error) bool             { e.method("Is"); return false }
+func (e panicker) As(any) bool               { e.method("As"); return false }
+func (e panicker) Unwrap() error             { e.method("Unwrap"); return nil }
+func (e panicker) RetryAfter() time.Duration { e.method("RetryAfter"); return 0 }
+
 // The body after 101 Switching Protocols is the connection, to be written too.
 func TestUpgradedBodyCanBeWritten(t *testing.T) {
 	conn := &connection{body: body{Reader: strings.NewReader("pong")}}
@@ -901,8 +1133,21 @@ func TestUpgradedBodyCanBeWritten(t *testing.T) {
 	_, err = io.WriteString(rw, "ping")
 	require.NoError(t, err)
 	assert.Equal(t, "ping", conn.written.String())
+	half, ok := resp.Body.(interface{ CloseWrite() error })
+	require.True(t, ok, "as that of net/http")
+	assert.NoError(t, half.CloseWrite())
+	assert.True(t, conn.halfClosed)
+	assert.False(t, conn.closed)
 	require.NoError(t, rw.Close())
 	assert.True(t, conn.closed)
+
+	resp101.Body = struct {
+		io.ReadCloser
+		io.Writer
+	}{&body{Reader: strings.NewReader("")}, io.Discard}
+	resp, err = (&retryhttp.Transport{Base: script(resp101)}).RoundTrip(request(t, "GET"))
+	require.NoError(t, err)
+	assert.ErrorIs(t, resp.Body.(interface{ CloseWrite() error }).CloseWrite(), http.ErrNotSupported)
 
 	resp, err = (&retryhttp.Transport{Base: script(200)}).RoundTrip(request(t, "GET"))
 	require.NoError(t, err)
@@ -1085,8 +1330,11 @@ func (b *body) Close() error {
 // connection is a body that can be written.
 type connection struct {
 	body
-	written bytes.Buffer
+	written    bytes.Buffer
+	halfClosed bool
 }
+
+func (c *connection) CloseWrite() error { c.halfClosed = true; return nil }
 
 func (c *connection) Write(p []byte) (int, error) { return c.written.Write(p) }
 

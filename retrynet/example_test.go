@@ -75,26 +75,23 @@ func ExamplePermanent() {
 	// false true
 }
 
-// gRPC: with google.golang.org/grpc the function is one line,
+// gRPC: with google.golang.org/grpc the RetryIf is one line,
 //
 //	RetryIf: func(err error) bool { return status.Code(err) == codes.Unavailable }
 //
-// and a code of one's own is read through an interface, as here. AIP-194 lets
-// a client retry UNAVAILABLE alone: after most other codes the call may have
-// been executed, or is sure to fail again. Where a server sends a RetryInfo,
-// return retry.After(info.RetryDelay.AsDuration(), err). Leave the retryPolicy
-// of the service config off, or the attempts multiply.
+// and code stands for status.Code here. AIP-194 lets a client retry UNAVAILABLE
+// alone: after most other codes the call may have been executed, or is sure to
+// fail again. Where a server sends a RetryInfo, return
+// retry.After(info.RetryDelay.AsDuration(), err). Leave the retryPolicy of the
+// service config off, or the attempts multiply.
 func Example_grpc() {
-	const unavailable = 14
+	const unavailable, deadlineExceeded, aborted = 14, 4, 10 // of package codes
 	policy := retry.Policy{
 		MaxAttempts: 3,
-		RetryIf: func(err error) bool {
-			var status interface{ GRPCCode() uint32 }
-			return errors.As(err, &status) && status.GRPCCode() == unavailable
-		},
+		RetryIf:     func(err error) bool { return code(err) == unavailable },
 	}
-	for _, code := range []uint32{unavailable, 4, 10} {
-		err := retry.Do(context.Background(), policy, func(context.Context) error { return grpcError(code) })
+	for _, c := range []statusStandIn{unavailable, deadlineExceeded, aborted} {
+		err := retry.Do(context.Background(), policy, func(context.Context) error { return c })
 		fmt.Println(err)
 	}
 	// Output:
@@ -103,37 +100,38 @@ func Example_grpc() {
 	// retry: rejected after 1 attempt: rpc error: code = 10
 }
 
-type grpcError uint32
+// statusStandIn stands for the errors of gRPC, which are of a type that package
+// status does not export.
+type statusStandIn uint32
 
-func (e grpcError) Error() string    { return fmt.Sprintf("rpc error: code = %d", uint32(e)) }
-func (e grpcError) GRPCCode() uint32 { return uint32(e) }
+func (e statusStandIn) Error() string { return fmt.Sprintf("rpc error: code = %d", uint32(e)) }
+
+func code(err error) uint32 {
+	const unknown = 2
+	var e statusStandIn
+	if errors.As(err, &e) {
+		return uint32(e)
+	}
+	return unknown
+}
 
 // AWS: the errors of aws-sdk-go-v2 say it all through their methods, without
 // an import. Its clients retry by themselves: give them aws.NopRetryer, or the
 // attempts multiply.
 func Example_aws() {
-	throttled := map[string]bool{
-		"Throttling": true, "ThrottlingException": true, "RequestLimitExceeded": true,
-		"TooManyRequestsException": true, "ProvisionedThroughputExceededException": true, "SlowDown": true,
-	}
+	throttled := []string{"Throttling", "ThrottlingException", "RequestLimitExceeded",
+		"TooManyRequestsException", "ProvisionedThroughputExceededException", "SlowDown"}
 	retryIf := func(err error) bool {
-		var says interface{ RetryableError() bool }
 		var api interface{ ErrorCode() string }
-		var http interface{ HTTPStatusCode() int }
-		switch {
-		case errors.As(err, &says):
-			return says.RetryableError()
-		case errors.As(err, &api) && throttled[api.ErrorCode()]:
-			return true
-		case errors.As(err, &http):
-			return slices.Contains([]int{500, 502, 503, 504}, http.HTTPStatusCode())
-		default:
-			return retrynet.Transient(err)
-		}
+		var answer interface{ HTTPStatusCode() int }
+		return errors.As(err, &api) && slices.Contains(throttled, api.ErrorCode()) ||
+			errors.As(err, &answer) && slices.Contains([]int{500, 502, 503, 504}, answer.HTTPStatusCode()) ||
+			retrynet.Transient(err)
 	}
-	fmt.Println(retryIf(awsError{"ThrottlingException", 400}))
-	fmt.Println(retryIf(awsError{"ValidationException", 400}))
-	fmt.Println(retryIf(awsError{"InternalFailure", 500}))
+
+	fmt.Println(retryIf(awsStandIn{"ThrottlingException", 400}))
+	fmt.Println(retryIf(awsStandIn{"ValidationException", 400}))
+	fmt.Println(retryIf(awsStandIn{"InternalFailure", 500}))
 	fmt.Println(retryIf(syscall.ECONNRESET))
 	// Output:
 	// true
@@ -142,11 +140,12 @@ func Example_aws() {
 	// true
 }
 
-type awsError struct {
+// awsStandIn stands for the errors of the SDK, and has their methods.
+type awsStandIn struct {
 	code   string
 	status int
 }
 
-func (e awsError) Error() string       { return e.code }
-func (e awsError) ErrorCode() string   { return e.code }
-func (e awsError) HTTPStatusCode() int { return e.status }
+func (e awsStandIn) Error() string       { return e.code }
+func (e awsStandIn) ErrorCode() string   { return e.code }
+func (e awsStandIn) HTTPStatusCode() int { return e.status }

@@ -13,13 +13,20 @@
 //	EOF in a *url.Error or *net.OpError                 yes        no         net/http: closed before any answer
 //	DNS: temporary failure or timeout                   yes        no         net.DNSError, RFC 1035 section 4.1.1 (server failure)
 //	DNS: no such name                                   no         yes        net.DNSError IsNotFound, RFC 2308 section 2
-//	connection lost, going away, or stream reset        yes        no         net/http, RFC 9113 sections 5.4 and 6.8
+//	HTTP/2: connection lost or going away               yes        no         net/http, RFC 9113 sections 5.4 and 6.8
+//	HTTP/2: stream reset, with one of the codes below   yes        no         RFC 9113 section 7
 //	a certificate not accepted, by either side          no         yes        crypto/tls, RFC 8446 section 6.2
-//	no TLS at the other end, or a TLS alert from it     no         yes        crypto/tls, RFC 8446 section 6
+//	no TLS at the other end                             no         yes        crypto/tls
+//	a TLS alert on version, handshake or extension      no         yes        RFC 8446 section 6.2
+//	any other TLS alert, such as internal_error         no         no         RFC 8446 section 6.2
 //	an address or network that does not parse           no         yes        net
 //	unsupported scheme, a request that is not valid     no         yes        net/http
 //	context.Canceled, context.DeadlineExceeded          no         no         the caller has given up
 //	anything else, a bare io.EOF included               no         no         not known
+//
+// The codes are NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL and
+// ENHANCE_YOUR_CALM. The errors of Plan 9 have no numbers, so that there the
+// first two lines are not known.
 //
 // Of several errors in one tree a permanent one counts before the caller's
 // context, that before a transient one, and all of them before what is not
@@ -37,7 +44,7 @@
 //	}
 //
 // The other way round, net reports both Dialer.Timeout and a deadline of the
-// context that ends a dial as "i/o timeout". That is transient.
+// context that ends a dial or a lookup as "i/o timeout". That is transient.
 //
 // # Recipes
 //
@@ -54,7 +61,6 @@ import (
 	"net"
 	"net/url"
 	"strings"
-	"syscall"
 )
 
 // Transient reports whether err is a failure of the network that is known to
@@ -115,6 +121,9 @@ func judgeTree(err error) verdict {
 
 // judgeOne returns the verdict on an error, whatever it wraps.
 func judgeOne(err error) verdict {
+	if systemPasses(err) {
+		return transient
+	}
 	switch err {
 	case context.Canceled, context.DeadlineExceeded:
 		return ended
@@ -122,10 +131,6 @@ func judgeOne(err error) verdict {
 		return transient
 	}
 	switch e := err.(type) {
-	case syscall.Errno:
-		if passes(e) {
-			return transient
-		}
 	case *net.DNSError:
 		if e.IsNotFound {
 			return permanent
@@ -134,7 +139,7 @@ func judgeOne(err error) verdict {
 			return transient
 		}
 	case *net.OpError:
-		if e.Op == "remote error" { // how crypto/tls reports an alert from the other side
+		if e.Op == "remote error" && alertStays(e.Err) { // how crypto/tls reports an alert from the other side
 			return permanent
 		}
 		if errors.Is(e.Err, io.EOF) {
@@ -165,27 +170,21 @@ func judgeOne(err error) verdict {
 	return unknown
 }
 
-// passes reports whether an error of the system is one of the network that
-// may pass.
-func passes(e syscall.Errno) bool {
-	switch e {
-	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
-		syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET, syscall.EHOSTUNREACH:
-		return true
-	}
-	// On Windows the names above are numbers that Go invented, and these are
-	// what the system returns. No other system has numbers so high.
-	switch e {
-	case 10050, // WSAENETDOWN
-		10051, // WSAENETUNREACH
-		10052, // WSAENETRESET
-		10053, // WSAECONNABORTED
-		10054, // WSAECONNRESET
-		10060, // WSAETIMEDOUT
-		10061, // WSAECONNREFUSED
-		10064, // WSAEHOSTDOWN
-		10065: // WSAEHOSTUNREACH
-		return true
+// alertStays reports whether a TLS alert from the other side is about what stays
+// as it is: a certificate, the version, or what a handshake has to agree on.
+// The others, internal_error above all, tell of one connection. crypto/tls has
+// no exported type for them, but the texts.
+func alertStays(err error) bool {
+	for _, alert := range [...]tls.AlertError{
+		40,                         // handshake_failure
+		42, 43, 44, 45, 46, 48, 49, // a certificate, or the one who has it
+		70, 71, 86, // the version, the ciphers
+		109, 110, 112, 120, 121, // an extension, the server's name, the protocol, its encryption
+		113, 114, 115, 116, // a certificate's status, a shared key, no certificate
+	} {
+		if err.Error() == alert.Error() {
+			return true
+		}
 	}
 	return false
 }
@@ -200,7 +199,7 @@ func judgeText(text string) verdict {
 		begins("http2: client conn not usable"),
 		begins("http2: Transport received Server's graceful shutdown GOAWAY"),
 		begins("http2: server sent GOAWAY and closed the connection"),
-		begins("stream error: stream ID "):
+		begins("stream error: stream ID ") && resetPasses(text):
 		return transient
 	case begins("unsupported protocol scheme"),
 		begins("http: server gave HTTP response to HTTPS client"),
@@ -213,5 +212,19 @@ func judgeText(text string) verdict {
 		return permanent
 	default:
 		return unknown
+	}
+}
+
+// resetPasses reports whether another stream may fare better than the one that
+// an HTTP/2 error tells of: "stream error: stream ID 3; CANCEL; received from
+// peer". The other codes blame what was sent.
+func resetPasses(text string) bool {
+	_, code, _ := strings.Cut(text, "; ")
+	code, _, _ = strings.Cut(code, ";")
+	switch code {
+	case "NO_ERROR", "INTERNAL_ERROR", "REFUSED_STREAM", "CANCEL", "ENHANCE_YOUR_CALM":
+		return true
+	default:
+		return false
 	}
 }

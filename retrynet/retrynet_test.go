@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +15,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -72,6 +75,7 @@ func TestConstructedErrors(t *testing.T) {
 		{"network unreachable", syscall.ENETUNREACH, transient},
 		{"network dropped the connection", syscall.ENETRESET, transient},
 		{"host unreachable", syscall.EHOSTUNREACH, transient},
+		{"host down", syscall.EHOSTDOWN, transient},
 		{"permission denied", syscall.EACCES, neither},
 		{"no such file", syscall.ENOENT, neither},
 		{"address in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, neither},
@@ -122,7 +126,32 @@ func TestConstructedErrors(t *testing.T) {
 		{"no root certificates", x509.SystemRootsError{}, permanent},
 		{"certificate, as crypto/tls reports it", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent},
 		{"no TLS at the other end", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, permanent},
-		{"TLS alert from the other side", &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, permanent},
+		{"TLS alert: handshake failure", alert(40), permanent},
+		{"TLS alert: bad certificate", alert(42), permanent},
+		{"TLS alert: unsupported certificate", alert(43), permanent},
+		{"TLS alert: certificate revoked", alert(44), permanent},
+		{"TLS alert: certificate expired", alert(45), permanent},
+		{"TLS alert: certificate unknown", alert(46), permanent},
+		{"TLS alert: unknown CA", alert(48), permanent},
+		{"TLS alert: access denied", alert(49), permanent},
+		{"TLS alert: protocol version", alert(70), permanent},
+		{"TLS alert: insufficient security", alert(71), permanent},
+		{"TLS alert: inappropriate fallback", alert(86), permanent},
+		{"TLS alert: missing extension", alert(109), permanent},
+		{"TLS alert: unsupported extension", alert(110), permanent},
+		{"TLS alert: unrecognized name", alert(112), permanent},
+		{"TLS alert: bad certificate status", alert(113), permanent},
+		{"TLS alert: bad certificate hash", alert(114), permanent},
+		{"TLS alert: unknown key", alert(115), permanent},
+		{"TLS alert: certificate required", alert(116), permanent},
+		{"TLS alert: no application protocol", alert(120), permanent},
+		{"TLS alert: encrypted client hello required", alert(121), permanent},
+		{"TLS alert: in a get", get(alert(42)), permanent},
+		{"TLS alert: internal error", alert(80), neither},
+		{"TLS alert: unexpected message", alert(10), neither},
+		{"TLS alert: bad record", alert(20), neither},
+		{"TLS alert: user canceled", alert(90), neither},
+		{"TLS alert: one without a name", alert(255), neither},
 		{"certificate beside a reset", errors.Join(syscall.ECONNRESET, x509.UnknownAuthorityError{}), permanent},
 
 		{"address without a port", &net.AddrError{Err: "missing port in address", Addr: "x"}, permanent},
@@ -137,6 +166,14 @@ func TestConstructedErrors(t *testing.T) {
 		{"net/http: HTTP/2 graceful GOAWAY", get(errors.New("http2: Transport received Server's graceful shutdown GOAWAY")), transient},
 		{"net/http: HTTP/2 GOAWAY", get(errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1")), transient},
 		{"net/http: HTTP/2 stream refused", get(errors.New("stream error: stream ID 3; REFUSED_STREAM")), transient},
+		{"net/http: HTTP/2 stream, no error", get(errors.New("stream error: stream ID 3; NO_ERROR; received from peer")), transient},
+		{"net/http: HTTP/2 stream, internal error", get(errors.New("stream error: stream ID 3; INTERNAL_ERROR; received from peer")), transient},
+		{"net/http: HTTP/2 stream canceled", get(errors.New("stream error: stream ID 3; CANCEL; received from peer")), transient},
+		{"net/http: HTTP/2 stream, enhance your calm", get(errors.New("stream error: stream ID 3; ENHANCE_YOUR_CALM; received from peer")), transient},
+		{"net/http: HTTP/2 stream, protocol error", get(errors.New("stream error: stream ID 3; PROTOCOL_ERROR; received from peer")), neither},
+		{"net/http: HTTP/2 stream, HTTP/1.1 required", get(errors.New("stream error: stream ID 3; HTTP_1_1_REQUIRED; received from peer")), neither},
+		{"net/http: HTTP/2 stream, a code in the cause alone", get(errors.New("stream error: stream ID 3; PROTOCOL_ERROR; CANCEL")), neither},
+		{"net/http: HTTP/2 stream, no code", get(errors.New("stream error: stream ID 3")), neither},
 		{"net/http: an answer too long", get(errors.New("net/http: server response headers exceeded 1 bytes; aborted")), neither},
 		{"the text of a program that only mentions one", errors.New("saw http2: client connection lost"), neither},
 
@@ -179,6 +216,15 @@ func TestRealErrors(t *testing.T) {
 			return err
 		}, transient},
 		{"dial, canceled", func(t *testing.T) error { return dial(canceled, refusing(t)) }, neither},
+		{"dial, past the caller's deadline, which looks as Dialer.Timeout does", func(t *testing.T) error { return dial(expired, refusing(t)) }, transient},
+		{"DNS: past the caller's deadline, which looks as a slow server does", func(t *testing.T) error { return lookup(expired, serverFailure) }, transient},
+		{"DNS: canceled", func(t *testing.T) error { return lookup(canceled, serverFailure) }, neither},
+		{"DNS: no such name", func(t *testing.T) error { return lookup(t.Context(), noSuchName) }, permanent},
+		{"DNS: server failure", func(t *testing.T) error { return lookup(t.Context(), serverFailure) }, transient},
+		{"DNS: server failure, in a dial", func(t *testing.T) error {
+			_, err := (&net.Dialer{Resolver: resolver(serverFailure)}).DialContext(t.Context(), "tcp", "db.example.:1")
+			return err
+		}, transient},
 		{"unknown network", func(t *testing.T) error { _, err := net.Dial("tcpx", "127.0.0.1:1"); return err }, permanent},
 		{"address without a port", func(t *testing.T) error { _, err := net.Dial("tcp", "127.0.0.1"); return err }, permanent},
 		{"unknown port", func(t *testing.T) error { _, err := net.Dial("tcp", "127.0.0.1:no-such-port"); return err }, permanent},
@@ -309,19 +355,20 @@ func TestRealErrors(t *testing.T) {
 // Nothing in the error of an ended dial says whether a Dialer's Timeout or the
 // caller's deadline ended it. A loop knows, and asks the context itself.
 func TestCallersDeadlineInADialStopsTheLoop(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	ended, end := context.WithCancel(ctx)
-	calls := 0
-	err := retry.Do(ended, retry.Policy{MaxAttempts: 3, RetryIf: retrynet.Transient}, func(context.Context) error {
-		calls++
-		_, err := (&net.Dialer{Timeout: 1}).Dial("tcp", "127.0.0.1:1")
-		assert.True(t, retrynet.Transient(err), "%v", err)
-		end()
-		return err
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		calls := 0
+		err := retry.Do(ctx, retry.Policy{MaxAttempts: 3, RetryIf: retrynet.Transient}, func(ctx context.Context) error {
+			calls++
+			<-ctx.Done()
+			err := dial(ctx, "127.0.0.1:1")
+			assert.True(t, retrynet.Transient(err), "%v", err)
+			return err
+		})
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.Equal(t, 1, calls)
 	})
-	assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-	assert.Equal(t, 1, calls)
 }
 
 func TestRetryIf(t *testing.T) {
@@ -360,6 +407,50 @@ func TestErrorsThatPanic(t *testing.T) {
 			assert.Equal(t, neither, verdict(err))
 		})
 	}
+}
+
+// alert is an error as crypto/tls has them for an alert from the other side.
+func alert(n uint8) error { return &net.OpError{Op: "remote error", Err: tls.AlertError(n)} }
+
+// The codes of an answer that has none, RFC 1035 section 4.1.1.
+const (
+	serverFailure = 2
+	noSuchName    = 3
+)
+
+// resolver returns one whose only server has this answer to every question.
+func resolver(code byte) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if ctx.Err() != nil {
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			var size [2]byte // as over TCP, which is what a stream is taken for
+			if _, err := io.ReadFull(server, size[:]); err != nil {
+				return
+			}
+			query := make([]byte, binary.BigEndian.Uint16(size[:]))
+			if _, err := io.ReadFull(server, query); err != nil {
+				return
+			}
+			end := 12 // of the header, and of the question after it: labels, a zero, type and class
+			for query[end] != 0 {
+				end += 1 + int(query[end])
+			}
+			end += 5
+			answer := append(slices.Clone(query[:2]), 0x81, 0x80|code, 0, 1, 0, 0, 0, 0, 0, 0)
+			answer = append(answer, query[12:end]...)
+			_, _ = server.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
+		}()
+		return client, nil
+	}}
+}
+
+func lookup(ctx context.Context, code byte) error {
+	_, err := resolver(code).LookupHost(ctx, "db.example.")
+	return err
 }
 
 type timeoutError bool

@@ -12,7 +12,7 @@
 //	SQLSTATE                      again  source
 //	40001 serialization_failure   yes    PostgreSQL 13.5
 //	40P01 deadlock_detected       yes    PostgreSQL 13.5
-//	40000 transaction_rollback    yes    appendix A, class 40; MySQL error 3101
+//	40000 transaction_rollback    yes    appendix A, class 40
 //	40002 integrity constraint    no     appendix A, class 40
 //	40003 completion_unknown      no     appendix A, class 40: it may have been done
 //	08007 resolution_unknown      no     appendix A, class 08: it may have been done

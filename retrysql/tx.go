@@ -15,17 +15,28 @@ import (
 // therefore decide anew each time, from what it reads then, and have no effect
 // outside tx that may not come twice.
 //
-// fn leaves commit and rollback to Tx and uses the context it is given, which
-// AttemptTimeout ends. If it returns an error, panics or calls
-// runtime.Goexit, the transaction is rolled back; a panic passes through. An
-// error of that rollback is reported with the first, and only the first
-// decides. An error marked by [retry.Permanent] is final, as everywhere.
+// fn leaves commit and rollback to Tx, without so much as a deferred Rollback,
+// and uses the context it is given, which AttemptTimeout ends. If it returns an
+// error, panics or calls runtime.Goexit, the transaction is rolled back; a
+// panic passes through. An error of that rollback is reported with the first,
+// and only the first decides: RetryIf and Select see no other. An error marked
+// by [retry.Permanent] is final, as everywhere.
 //
-// If p has no RetryIf, [Transient] decides. A RetryIf decides alone, so one
-// that adds to Transient calls it. It is not asked about a commit whose outcome
-// is unknown: that is an [*UnknownCommitError], and permanent for every retry
-// around Tx too. A commit that the server refused, such as for a serialization
-// failure, is an error like any other.
+// If p has no RetryIf, [Transient] decides. On SQLite and on MySQL, whose
+// drivers have no method SQLState, it says yes to driver.ErrBadConn, to what
+// retrynet knows and to timeouts, and to nothing that the server says, no
+// deadlock and no lock: the example for MySQL shows a RetryIf that does. A
+// RetryIf decides alone, so one that adds to Transient calls it.
+//
+// No RetryIf is asked about a commit whose outcome is unknown: that is an
+// [*UnknownCommitError], and permanent for every retry around Tx too. A commit
+// that the server refused, such as for a serialization failure, is an error
+// like any other, where an SQLSTATE tells so. Without one every failed commit
+// is of unknown outcome, even one that was surely refused: SQLITE_BUSY, the
+// errors 1213 and 3101 of MySQL, a COMMIT that PostgreSQL answered with
+// ROLLBACK because fn went on after an error. Tx can tell these from a lost
+// answer by no method that drivers share, and to be wrong here would be to run
+// a transaction twice.
 //
 // Where AttemptTimeout ends an execution before its commit, or a deadline that
 // is not the caller's, it is rolled back, and Transient says yes. A commit that
@@ -34,10 +45,21 @@ import (
 // policy have a Backoff.
 //
 // An error that panics in a method of its own becomes a permanent error that
-// names its type. opts may be nil, see [sql.DB.BeginTx].
+// names its type. If begin, commit or rollback panics, because database/sql
+// asks a driver's error what it is, that is a permanent error as well, after a
+// commit one of unknown outcome; the connection is then lost to the pool, and
+// counts as in use for ever. The rollback in the background is beyond reach: a
+// panic there ends the program.
+//
+// opts may be nil, see [sql.DB.BeginTx].
 func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, p retry.Policy, fn func(context.Context, *sql.Tx) error) error {
-	if p.RetryIf == nil {
-		p.RetryIf = Transient
+	retryIf, choose := p.RetryIf, p.Select
+	if retryIf == nil {
+		retryIf = Transient
+	}
+	p.RetryIf = func(err error) bool { return retryIf(first(err)) }
+	if choose != nil {
+		p.Select = func(err error) *retry.Policy { return choose(first(err)) }
 	}
 	t := transaction{ctx, db, opts, fn}
 	return retry.Do(ctx, p, t.execute)
@@ -77,9 +99,10 @@ func (t *transaction) execute(ctx context.Context) error {
 	if t.db == nil || t.fn == nil {
 		return retry.Permanent(errNil)
 	}
-	tx, err := t.db.BeginTx(ctx, t.opts)
+	var tx *sql.Tx
+	err := ask(func() (err error) { tx, err = t.db.BeginTx(ctx, t.opts); return err })
 	if err != nil {
-		return t.late(ctx, fmt.Errorf("retrysql: begin: %w", harmless(err)))
+		return t.late(ctx, fmt.Errorf("retrysql: begin: %w", err))
 	}
 	err = t.body(ctx, tx)
 	if err == nil && ctx.Err() != nil {
@@ -96,7 +119,7 @@ func (t *transaction) body(ctx context.Context, tx *sql.Tx) error {
 	returned := false
 	defer func() {
 		if !returned {
-			_ = tx.Rollback() // what fn panics with goes before
+			_ = ask(tx.Rollback) // what fn panics with goes before
 		}
 	}()
 	err := t.fn(ctx, tx)
@@ -105,7 +128,7 @@ func (t *transaction) body(ctx context.Context, tx *sql.Tx) error {
 }
 
 func rollback(ctx context.Context, tx *sql.Tx, err error) error {
-	failed := harmless(tx.Rollback())
+	failed := ask(tx.Rollback)
 	switch {
 	case failed == nil:
 		return err
@@ -118,10 +141,21 @@ func rollback(ctx context.Context, tx *sql.Tx, err error) error {
 	}
 }
 
+// ask asks the database to begin, commit or roll back. database/sql calls
+// methods of the driver's error before it returns it, and one may panic.
+func ask(database func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = retry.Permanent(fmt.Errorf("retrysql: the driver panics: %v", p))
+		}
+	}()
+	return harmless(database())
+}
+
 var errEnded = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
 
 func commit(ctx context.Context, tx *sql.Tx) error {
-	err := harmless(tx.Commit())
+	err := ask(tx.Commit)
 	switch {
 	case err == nil:
 		return nil
@@ -178,3 +212,11 @@ type rollbackError struct{ err, rollback error }
 
 func (e *rollbackError) Error() string   { return fmt.Sprintf("%v; rollback: %v", e.err, e.rollback) }
 func (e *rollbackError) Unwrap() []error { return []error{e.err, e.rollback} }
+
+// first returns what an execution failed with, without what its rollback did.
+func first(err error) error {
+	if e, ok := err.(*rollbackError); ok {
+		return e.err
+	}
+	return err
+}

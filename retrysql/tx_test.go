@@ -353,15 +353,20 @@ func TestTxDriverErrorPanics(t *testing.T) {
 	}
 	for _, source := range sources {
 		for _, method := range panickers {
-			if source.name != "function" && (method == "Is" || method == "Unwrap") {
-				continue // database/sql calls errors.Is before it returns, and panics itself
-			}
 			t.Run(source.name+"/"+method, func(t *testing.T) {
 				failure := panicker{method}
-				db, server := open(t, source.scene(failure))
+				server := &server{scenes: []scene{source.scene(failure)}}
+				db := sql.OpenDB(connector{server})
 				err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, source.fn(failure))
 				require.Error(t, err)
-				assert.Contains(t, err.Error(), "retrysql: an error of type retrysql_test.panicker panics in a method of its own: bug in "+method)
+				if source.name != "function" && (method == "Is" || method == "Unwrap") {
+					assert.ErrorContains(t, err, "retrysql: the driver panics: bug in "+method)
+					assert.Equal(t, 1, db.Stats().InUse, "database/sql panics before it takes the connection back, as the doc of Tx says")
+					assert.NoError(t, db.Close())
+				} else {
+					assert.ErrorContains(t, err, "retrysql: an error of type retrysql_test.panicker panics in a method of its own: bug in "+method)
+					closeDB(t, db)
+				}
 				assert.Equal(t, source.asked, server.asked())
 				var unknown *retrysql.UnknownCommitError
 				assert.Equal(t, source.unknown, errors.As(err, &unknown))
@@ -382,6 +387,93 @@ func TestTxDriverErrorPanics(t *testing.T) {
 	err = retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns(errors.Join(errDeadlock, hintPanicker{})))
 	assert.ErrorContains(t, err, "retrysql: an error of type *errors.joinError panics in a method of its own: bug in RetryAfter")
 	assert.Equal(t, []string{"begin", "rollback", "begin", "rollback"}, server.asked())
+}
+
+// The function's own panic goes before that of the rollback it leads to.
+func TestTxPanicWhoseRollbackPanicsPassesThrough(t *testing.T) {
+	db := sql.OpenDB(connector{&server{scenes: []scene{{rollback: fails(panicker{"Is"})}}}})
+	assert.PanicsWithValue(t, "boom", func() {
+		_ = retrysql.Tx(t.Context(), db, nil, retry.Default(), func(context.Context, *sql.Tx) error { panic("boom") })
+	})
+	assert.NoError(t, db.Close())
+}
+
+// What is decided is decided by what the transaction failed with. The caller
+// and the events see what its rollback failed with too.
+func TestTxRollbackDecidesNothing(t *testing.T) {
+	for name, edit := range map[string]func(*retry.Policy, func(error)){
+		"RetryIf": func(p *retry.Policy, saw func(error)) {
+			p.RetryIf = func(err error) bool { saw(err); return errors.Is(err, errDeadlock) }
+		},
+		"Select": func(p *retry.Policy, saw func(error)) {
+			p.RetryIf = func(error) bool { return true }
+			p.Select = func(err error) *retry.Policy {
+				saw(err)
+				return &retry.Policy{MaxAttempts: 3, NonRetryable: !errors.Is(err, errDeadlock)}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, server := open(t, scene{rollback: fails(errDeadlock)})
+			var saw, told []error
+			p := retry.Policy{MaxAttempts: 3, OnEvent: func(_ context.Context, e retry.Event) {
+				if e.Kind == retry.AttemptFinished {
+					told = append(told, e.Err)
+				}
+			}}
+			edit(&p, func(err error) { saw = append(saw, err) })
+			err := retrysql.Tx(t.Context(), db, nil, p, func(context.Context, *sql.Tx) error { return errOpaque })
+			assert.Equal(t, []error{errOpaque}, saw)
+			assert.Equal(t, []string{"begin", "rollback"}, server.asked())
+			assert.ErrorIs(t, err, errDeadlock)
+			require.Len(t, told, 1)
+			assert.ErrorIs(t, told[0], errDeadlock)
+		})
+	}
+}
+
+// Without an SQLSTATE no commit counts as refused, even where a person knows
+// better, and no RetryIf can change that.
+func TestTxCommitWithoutAStateIsUnknown(t *testing.T) {
+	for name, failure := range map[string]error{
+		"SQLite":        errors.New("database is locked (5) (SQLITE_BUSY)"),
+		"MySQL 1213":    &MySQLError{1213, [5]byte{'4', '0', '0', '0', '1'}, "Deadlock found when trying to get lock"},
+		"MySQL 3101":    &MySQLError{3101, [5]byte{'4', '0', '0', '0', '0'}, "Plugin instructed the server to rollback the current transaction."},
+		"pgx, ROLLBACK": errors.New("commit unexpectedly resulted in rollback"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, server := open(t, scene{commit: fails(failure)})
+			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3, RetryIf: func(error) bool { return true }}, write)
+			var unknown *retrysql.UnknownCommitError
+			assert.ErrorAs(t, err, &unknown)
+			assert.ErrorIs(t, err, failure)
+			assert.Equal(t, []string{"begin", "write", "commit"}, server.asked())
+		})
+	}
+}
+
+// The documentation says that no deadlock of these two runs again by itself.
+func TestTxDefaultWithoutAState(t *testing.T) {
+	for _, failure := range []error{
+		&MySQLError{1213, [5]byte{'4', '0', '0', '0', '1'}, "Deadlock found when trying to get lock"},
+		errors.New("database is locked (5) (SQLITE_BUSY)"),
+	} {
+		db, server := open(t, scene{exec: fails(failure)})
+		assert.ErrorIs(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, write), failure)
+		assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
+	}
+}
+
+// Not even a deferred Rollback: it runs before Tx can commit.
+func TestTxDeferredRollback(t *testing.T) {
+	db, server := open(t)
+	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, func(ctx context.Context, tx *sql.Tx) error {
+		defer func() { _ = tx.Rollback() }()
+		return write(ctx, tx)
+	})
+	var unknown *retrysql.UnknownCommitError
+	assert.ErrorAs(t, err, &unknown)
+	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
 }
 
 // AttemptTimeout ends the first execution wherever that hangs; the second one

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -33,18 +32,15 @@ func transient(err error) bool {
 	case errors.As(err, &busy):
 		return busy.Code()&0xff == 5 // SQLITE_BUSY
 	default:
-		return slices.Contains([]uint64{1213, 1205, 1020}, mySQLNumber(err))
+		return slices.Contains([]uint16{1213, 1205, 1020}, mySQLNumber(err))
 	}
 }
 
-// mySQLNumber is the recipe of the package's example.
-func mySQLNumber(err error) uint64 {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if v := reflect.Indirect(reflect.ValueOf(err)); v.Kind() == reflect.Struct {
-			if n := v.FieldByName("Number"); n.CanUint() {
-				return n.Uint()
-			}
-		}
+// mySQLNumber returns the number of an error of MariaDB, 0 if err is none.
+func mySQLNumber(err error) uint16 {
+	var e *mysql.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
 	}
 	return 0
 }
@@ -83,7 +79,7 @@ func TestDeadlock(t *testing.T) {
 			assert.True(t, retrysql.Transient(err))
 		}},
 		{"mariadb", mariadb, func(t *testing.T, err error) {
-			assert.Equal(t, uint64(1213), mySQLNumber(err))
+			assert.Equal(t, uint16(1213), mySQLNumber(err))
 			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
 		}},
 	} {
@@ -146,7 +142,7 @@ func TestLostUpdate(t *testing.T) {
 			config.Params = map[string]string{"innodb_snapshot_isolation": "ON"}
 			return openMariadb(t, config)
 		}, nil, func(t *testing.T, err error) {
-			assert.Equal(t, uint64(1020), mySQLNumber(err))
+			assert.Equal(t, uint16(1020), mySQLNumber(err))
 			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
 		}},
 		{"sqlite", sqlite, nil, func(t *testing.T, err error) {
@@ -471,7 +467,7 @@ func TestVerdictsOfMariadb(t *testing.T) {
 
 	for _, row := range []struct {
 		name, query string
-		number      uint64
+		number      uint16
 		reason      retry.Reason
 	}{
 		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", 1062, retry.ReasonRejected},

@@ -1,0 +1,34 @@
+//go:build !plan9
+
+package retrynet
+
+import "syscall"
+
+// systemPasses reports whether err is an error of the system that tells of the
+// network and may pass.
+func systemPasses(err error) bool {
+	e, ok := err.(syscall.Errno)
+	if !ok {
+		return false
+	}
+	switch e {
+	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
+		syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET, syscall.EHOSTUNREACH, hostDown:
+		return true
+	}
+	// On Windows the names above are numbers that Go invented, and these are
+	// what the system returns. No other system has numbers so high.
+	switch e {
+	case 10050, // WSAENETDOWN
+		10051, // WSAENETUNREACH
+		10052, // WSAENETRESET
+		10053, // WSAECONNABORTED
+		10054, // WSAECONNRESET
+		10060, // WSAETIMEDOUT
+		10061, // WSAECONNREFUSED
+		10064, // WSAEHOSTDOWN
+		10065: // WSAEHOSTUNREACH
+		return true
+	}
+	return false
+}
