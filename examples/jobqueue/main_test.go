@@ -49,7 +49,7 @@ func TestProgram(t *testing.T) {
 *mail-3: attempt 1 is retried in 47.518905ms* (drawn with seed 5957086460019503424)
 *mail-3: attempt 2 of 2 started
 *mail-3: attempt 2 failed *: dial tcp: connection refused
-*mail-3: stopped after 2 attempts: the policy allows 2 attempts
+*mail-3: stopped after 2 attempts: no attempt is left
 
 *mail-4: attempt 1 of 4 started
 *mail-4: attempt 1 failed *: dial tcp: connection refused
@@ -62,7 +62,7 @@ func TestProgram(t *testing.T) {
 *mail-4: attempt 3 is retried in 179.90878ms* (drawn with seed 10410448234326871395)
 *mail-4: attempt 4 of 4 started
 *mail-4: attempt 4 failed *: dial tcp: connection refused
-*mail-4: stopped after 4 attempts: the policy allows 4 attempts
+*mail-4: stopped after 4 attempts: no attempt is left
 
 *mail-5: attempt 1 of 4 started
 *mail-5: attempt 1 failed *: 550 no such user
