@@ -91,11 +91,12 @@ func (r *Reason) UnmarshalText(text []byte) error {
 // with p. If it is not valid, or never waits where p has no limit either, the
 // Reason is ReasonInvalid.
 func (p Policy) Next(a Attempt) Decision {
-	if p.faults() != nil {
+	limit, f := p.judge()
+	if f != nil {
 		return Decision{Reason: ReasonInvalid}
 	}
 	var r ruling
-	r.decide(&p, p.executions(), max(1, a.Number), a.Err, a.Elapsed, a.Seed)
+	r.decide(&p, limit, max(1, a.Number), a.Err, a.Elapsed, a.Seed)
 	return r.Decision
 }
 

@@ -109,10 +109,11 @@ func (p *Policy) executions() int {
 // AttemptCap; 1 if no limit is set, if p is NonRetryable, or if p does not
 // validate.
 func (p Policy) EffectiveMax() int {
-	if p.faults() != nil {
+	limit, f := p.judge()
+	if f != nil {
 		return 1
 	}
-	return p.executions()
+	return limit
 }
 
 // ForJob returns p with a job's own limit on executions, which can lower the
@@ -174,14 +175,20 @@ func (f faults) Error() string {
 	return b.String()
 }
 
-// faults returns what is wrong with p. It allocates nothing where that is
-// nothing, so every decision can afford to ask.
+// faults returns what is wrong with p.
 func (p *Policy) faults() faults {
-	f := p.fieldFaults()
-	if p.MaxRetries >= Unlimited && p.hot(p.executions(), p.Backoff) {
+	_, f := p.judge()
+	return f
+}
+
+// judge returns the executions that p allows, and what is wrong with it. It
+// allocates nothing where that is nothing, so every decision can afford to ask.
+func (p *Policy) judge() (limit int, f faults) {
+	limit, f = p.executions(), p.fieldFaults()
+	if p.MaxRetries >= Unlimited && p.hot(limit, p.Backoff) {
 		f = append(f, errHot)
 	}
-	return f
+	return limit, f
 }
 
 var errHot = errors.New("no limit on executions and no delay that lasts: set MaxAttempts (max_attempts), MaxRetries (max_retries), MaxElapsed (max_elapsed), a Budget, or a Backoff (backoff) that goes on waiting")

@@ -67,18 +67,19 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 	if err == nil {
 		panic("retry: Loop needs a pointer to the error that its body assigns: write retry.Loop(ctx, policy, &err)")
 	}
-	before := *err
-	*err = errUnassigned
-	restore := func() {
-		if *err == errUnassigned {
-			*err = before
-		}
-	}
-	defer restore()
-
 	turn, left := 0, false
 	stopped := do(ctx, p, func(ctx context.Context) error {
-		turn++
+		before := *err
+		restore := func() {
+			if *err == errUnassigned {
+				*err = before
+			}
+		}
+		defer restore()
+
+		if turn++; turn == 1 {
+			*err = errUnassigned
+		}
 		left = !yield(turn, ctx)
 		switch {
 		case left:
@@ -117,39 +118,26 @@ func (*lastTurn) Error() string { return "the last turn of a Loop" }
 // functions that have returned by then.
 func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
 	var c *call // nil while nothing has failed and nobody watches
-	if ctx == nil || fn == nil || ctx.Err() != nil || p.OnEvent != nil || p.MaxElapsed != 0 {
-		if c = begin(ctx, p, fn); c.Reason != 0 {
+	if p.OnEvent == nil && p.MaxElapsed == 0 && p.AttemptTimeout == 0 && fn != nil && ctx != nil {
+		// Most calls succeed at once, and need no call where nobody watches.
+		// ctx.Err has an if of its own: in the one above its answer would be
+		// stored and tested again.
+		if ctx.Err() == nil {
+			err := fn(ctx)
+			if err == nil {
+				p.Budget.Put()
+				return nil
+			}
+			c = newCall(p, 1, err)
+		}
+	}
+	if c == nil {
+		c = begin(ctx, p, fn)
+		if c.Reason != 0 {
 			return &c.Error
 		}
 	}
-	for {
-		if c != nil {
-			c.Attempts++
-		}
-		var err error
-		switch {
-		case p.OnEvent != nil:
-			err = c.watch(ctx, p, fn)
-		case p.AttemptTimeout > 0:
-			err = execute(ctx, p.AttemptTimeout, fn)
-		default:
-			err = fn(ctx)
-		}
-		if err == nil {
-			p.Budget.Put()
-			if c != nil {
-				c.succeeded(ctx, p)
-			}
-			return nil
-		}
-		if c == nil {
-			c = newCall(p, 1, err)
-		} else {
-			c.Err = err
-		}
-		if !c.retries(ctx, p) {
-			return &c.Error
-		}
+	for c.Attempts == 0 || c.retries(ctx, p) {
 		if c.Delay > 0 {
 			t := time.NewTimer(c.Delay)
 			select {
@@ -165,7 +153,22 @@ func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
 				}
 			}
 		}
+		c.Attempts++
+		switch {
+		case p.OnEvent != nil:
+			c.Err = c.watch(ctx, p, fn)
+		case p.AttemptTimeout > 0:
+			c.Err = execute(ctx, p.AttemptTimeout, fn)
+		default:
+			c.Err = fn(ctx)
+		}
+		if c.Err == nil {
+			p.Budget.Put()
+			c.succeeded(ctx, p)
+			return nil
+		}
 	}
+	return &c.Error
 }
 
 // execute calls fn with a context that ends after timeout, if there is one.
@@ -191,8 +194,9 @@ type call struct {
 func newCall(p *Policy, attempts int, err error) *call {
 	c := &call{limit: 1}
 	c.Attempts, c.Err = attempts, err
-	if c.Cause = p.faults().err(); c.Cause == nil {
-		c.limit = p.executions()
+	limit, f := p.judge()
+	if c.Cause = f.err(); c.Cause == nil {
+		c.limit = limit
 		c.noLimit = p.limit() == 0
 	}
 	return c
