@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +54,8 @@ import (
 // is complete.
 //
 // p may hold a policy already, such as [Default]. A key that is left out, or
-// null, leaves its field as it is. Of max_attempts and max_retries one clears
+// null, leaves its field as it is, and so does null in place of a policy; null
+// inside of a backoff is an error. Of max_attempts and max_retries one clears
 // the other; max_retries 0 is one execution, whatever max_attempts says.
 // attempt_cap can lower a cap that is set, not raise it. Functions, Source and
 // Budget are no part of the form, and stay.
@@ -62,18 +64,29 @@ import (
 // methods and loses its other fields; a YAML library that is told to inline
 // one goes past them.
 func (p *Policy) UnmarshalJSON(data []byte) error {
-	return strict.Decode(p, data, "retry: invalid policy", `{"max_attempts": 5}`, (*Policy).readForm)
+	return strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
 }
 
+const (
+	invalidPolicy = "retry: invalid policy"
+	examplePolicy = `{"max_attempts": 5}`
+)
+
 // UnmarshalText reads the JSON that [Policy.UnmarshalJSON] reads, for flags
-// (flag.TextVar) and environment variables.
-func (p *Policy) UnmarshalText(text []byte) error { return p.UnmarshalJSON(text) }
+// (flag.TextVar) and environment variables. There a null is an error: it is
+// not a key that somebody left empty.
+func (p *Policy) UnmarshalText(text []byte) error {
+	if string(bytes.TrimSpace(text)) == "null" {
+		return fmt.Errorf("%s: it is null: write a mapping such as %s", invalidPolicy, examplePolicy)
+	}
+	return p.UnmarshalJSON(text)
+}
 
 // UnmarshalYAML reads in YAML what [Policy.UnmarshalJSON] reads in JSON. It is
 // what go.yaml.in/yaml, gopkg.in/yaml and goccy/go-yaml look for;
 // sigs.k8s.io/yaml uses UnmarshalJSON.
 func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
-	data, err := strict.YAML(unmarshal)
+	data, err := strict.YAML(invalidPolicy, unmarshal)
 	if err != nil {
 		return err
 	}
@@ -115,10 +128,10 @@ type policyForm struct {
 
 // A backoffForm is a Backoff as it is written.
 type backoffForm struct {
-	Type   string     `json:"type" yaml:"type"`
-	Base   *duration  `json:"base,omitzero" yaml:"base,omitempty"`
-	Factor float64    `json:"factor,omitzero" yaml:"factor,omitempty"`
-	Delays []duration `json:"delays,omitzero" yaml:"delays,omitempty"`
+	Type   string        `json:"type" yaml:"type"`
+	Base   *duration     `json:"base,omitzero" yaml:"base,omitempty"`
+	Factor strict.Number `json:"factor,omitzero" yaml:"factor,omitempty"`
+	Delays []duration    `json:"delays,omitzero" yaml:"delays,omitempty"`
 }
 
 func (p Policy) form() (*policyForm, error) {
@@ -141,7 +154,7 @@ func (p Policy) form() (*policyForm, error) {
 	case Linear:
 		form.Backoff = &backoffForm{Type: "linear", Base: (*duration)(&b)}
 	case Exponential:
-		form.Backoff = &backoffForm{Type: "exponential", Base: (*duration)(&b.Base), Factor: b.Factor}
+		form.Backoff = &backoffForm{Type: "exponential", Base: (*duration)(&b.Base), Factor: strict.Number(b.Factor)}
 	case Fibonacci:
 		form.Backoff = &backoffForm{Type: "fibonacci", Base: (*duration)(&b)}
 	case Schedule:
@@ -157,11 +170,13 @@ func (p Policy) form() (*policyForm, error) {
 	}
 	switch j := p.Jitter.(type) {
 	case spread:
-		form.Jitter = j.String()
+		if jitterOf(j.String()) != nil {
+			form.Jitter = j.String()
+		}
 	case Proportional:
-		form.Jitter = float64(j)
+		form.Jitter = strict.Number(j)
 	}
-	if p.Jitter != nil && jitterOf(form.Jitter) == nil {
+	if p.Jitter != nil && form.Jitter == nil {
 		return nil, fmt.Errorf("retry: Jitter is a %T, which has no text form: use FullJitter, EqualJitter or Proportional", p.Jitter)
 	}
 	return form, nil
@@ -188,6 +203,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 		p.NonRetryable = !retryable
 	}
 	if curve := m.Inner("backoff", `a mapping such as {"type": "exponential", "base": "200ms"}`); curve != nil {
+		curve.NullIsFault = true // a Backoff is one value: no part of it stays as it is
 		p.Backoff = readBackoff(curve)
 	}
 	readDuration(m, "max_delay", &p.MaxDelay)
@@ -247,7 +263,7 @@ func readBackoff(m *strict.Mapping) (b Backoff) {
 		case "linear":
 			b = Linear(base)
 		case "exponential":
-			factor, _ := strict.Take(m, "factor", "a number of at least 1, or leave it out for 2",
+			factor, _ := strict.Take(m, "factor", "a number of at least 1, such as 2",
 				func(factor float64) bool { return factor >= 1 })
 			b = Exponential{Base: time.Duration(base), Factor: factor}
 		case "fibonacci":

@@ -35,7 +35,6 @@ func TestConfigDecode(t *testing.T) {
 	for text, want := range map[string]retry.Policy{
 		`{}`:     {},
 		` { }\n`: {},
-		`null`:   {},
 
 		`{"max_attempts": 1}`:                    {MaxAttempts: 1},
 		`{"max_attempts": 3}`:                    {MaxAttempts: 3},
@@ -55,16 +54,15 @@ func TestConfigDecode(t *testing.T) {
 		`{"retryable": true}`:                    {},
 		`{"retryable": false}`:                   {NonRetryable: true},
 
-		`{"backoff": {"type": "fixed", "base": "200ms"}}`:                       {Backoff: retry.Fixed(200 * ms)},
-		`{"backoff": {"type": "fixed", "base": "0s"}}`:                          {Backoff: retry.Fixed(0)},
-		`{"backoff": {"base": "200ms", "type": "linear"}}`:                      {Backoff: retry.Linear(200 * ms)},
-		`{"backoff": {"type": "fibonacci", "base": "200ms"}}`:                   {Backoff: retry.Fibonacci(200 * ms)},
-		`{"backoff": {"type": "exponential", "base": "200ms"}}`:                 {Backoff: retry.Exponential{Base: 200 * ms}},
-		`{"backoff": {"type": "exponential", "base": "200ms", "factor": null}}`: {Backoff: retry.Exponential{Base: 200 * ms}},
-		`{"backoff": {"type": "exponential", "base": "200ms", "factor": 1}}`:    {Backoff: retry.Exponential{Base: 200 * ms, Factor: 1}},
-		`{"backoff": {"type": "exponential", "base": "1s", "factor": 1.5e0}}`:   {Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}},
-		`{"backoff": {"type": "schedule", "delays": ["5m", "15m", "1h"]}}`:      {Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}},
-		`{"backoff": {"type": "schedule", "delays": ["0s"]}}`:                   {Backoff: retry.Schedule{0}},
+		`{"backoff": {"type": "fixed", "base": "200ms"}}`:                     {Backoff: retry.Fixed(200 * ms)},
+		`{"backoff": {"type": "fixed", "base": "0s"}}`:                        {Backoff: retry.Fixed(0)},
+		`{"backoff": {"base": "200ms", "type": "linear"}}`:                    {Backoff: retry.Linear(200 * ms)},
+		`{"backoff": {"type": "fibonacci", "base": "200ms"}}`:                 {Backoff: retry.Fibonacci(200 * ms)},
+		`{"backoff": {"type": "exponential", "base": "200ms"}}`:               {Backoff: retry.Exponential{Base: 200 * ms}},
+		`{"backoff": {"type": "exponential", "base": "200ms", "factor": 1}}`:  {Backoff: retry.Exponential{Base: 200 * ms, Factor: 1}},
+		`{"backoff": {"type": "exponential", "base": "1s", "factor": 1.5e0}}`: {Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}},
+		`{"backoff": {"type": "schedule", "delays": ["5m", "15m", "1h"]}}`:    {Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}},
+		`{"backoff": {"type": "schedule", "delays": ["0s"]}}`:                 {Backoff: retry.Schedule{0}},
 
 		`{"jitter": "full"}`:  {Jitter: retry.FullJitter},
 		`{"jitter": "equal"}`: {Jitter: retry.EqualJitter},
@@ -101,7 +99,7 @@ func TestConfigDecodeErrors(t *testing.T) {
 		mapping  = `: write a mapping such as {"max_attempts": 5}`
 		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
 		kinds    = ": write one of fixed, linear, exponential, fibonacci, schedule"
-		factor   = ": write a number of at least 1, or leave it out for 2"
+		factor   = ": write a number of at least 1, such as 2"
 		delays   = `: write the delays as a list, such as ["1s", "1m"]`
 		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, max_elapsed, attempt_timeout"
 	)
@@ -146,7 +144,7 @@ func TestConfigDecodeErrors(t *testing.T) {
 		`{"max_delay": ""}`:                                 `max_delay is ""` + duration,
 		`{"max_delay": "5 s"}`:                              `max_delay is "5 s"` + duration,
 		`{"max_delay": "1d"}`:                               `max_delay is "1d"` + duration,
-		`{"max_delay": "-1s"}`:                              `max_delay is "-1s"` + duration,
+		`{"max_delay": "-1s"}`:                              `max_delay is "-1s"` + duration + ", 0s or above",
 		`{"max_delay": "300000000h"}`:                       `max_delay is "300000000h"` + duration,
 		`{"max_delay": {"seconds":` + "\n" + ` 5}}`:         `max_delay is {"seconds":5}` + duration,
 		`{"max_retry_after": 1e3}`:                          `max_retry_after is 1e3` + duration,
@@ -168,30 +166,31 @@ func TestConfigDecodeErrors(t *testing.T) {
 		`{"backoff": ["1s", "2s"]}`:                         `backoff is ["1s","2s"]` + backoff,
 		`{"backoff": {}}`:                                   `backoff.type is missing` + kinds,
 		`{"backoff": {"base": "1s"}}`:                       `backoff.type is missing` + kinds,
-		`{"backoff": {"type": null}}`:                       `backoff.type is missing` + kinds,
+		`{"backoff": {"type": null}}`:                       `backoff.type is null` + kinds,
 		`{"backoff": {"type": "cubic"}}`:                    `backoff.type is "cubic"` + kinds,
 		`{"backoff": {"type": "Fixed"}}`:                    `backoff.type is "Fixed"` + kinds,
 		`{"backoff": {"type": 1}}`:                          `backoff.type is 1` + kinds,
 		`{"backoff": {"type": ["fixed"]}}`:                  `backoff.type is ["fixed"]` + kinds,
 		`{"backoff": {"type": "fixed"}}`:                    `backoff.base is missing` + duration,
-		`{"backoff": {"type": "fixed", "base": null}}`:      `backoff.base is missing` + duration,
+		`{"backoff": {"type": "fixed", "base": null}}`:      `backoff.base is null` + duration,
 		`{"backoff": {"type": "linear", "base": 200}}`:      `backoff.base is 200` + duration,
-		`{"backoff": {"type": "fibonacci", "base": "-1s"}}`: `backoff.base is "-1s"` + duration,
+		`{"backoff": {"type": "fibonacci", "base": "-1s"}}`: `backoff.base is "-1s"` + duration + ", 0s or above",
 		`{"backoff": {"type": "exponential", "factor": 2}}`: `backoff.base is missing` + duration,
 		`{"backoff": {"type": "exponential", "base": "1s", "factor": 0}}`:  `backoff.factor is 0` + factor,
 		`{"backoff": {"type": "exponential", "base":"1s","factor":0.999}}`: `backoff.factor is 0.999` + factor,
 		`{"backoff": {"type": "exponential", "base":"1s","factor":1e999}}`: `backoff.factor is 1e999` + factor,
 		`{"backoff": {"type": "exponential", "base":"1s","factor":"2"}}`:   `backoff.factor is "2"` + factor,
+		`{"backoff": {"type": "exponential", "base":"1s","factor":null}}`:  `backoff.factor is null` + factor + ", or leave the key out",
 		`{"backoff": {"type": "fixed", "base": "1s", "factor": 2}}`:        `unknown key "backoff.factor": the keys of a backoff of type fixed are type, base`,
 		`{"backoff": {"type": "exponential", "base": "1s", "max": "1m"}}`:  `unknown key "backoff.max": the keys of a backoff of type exponential are type, base, factor`,
 		`{"backoff": {"type": "schedule", "delays": ["1s"], "base": 1}}`:   `unknown key "backoff.base": the keys of a backoff of type schedule are type, delays`,
 		`{"backoff": {"type": "fixed", "type": "fixed", "base": "1s"}}`:    `key "backoff.type" is there 2 times: keep one`,
 		`{"backoff": {"type": "schedule"}}`:                                `backoff.delays is missing` + delays,
-		`{"backoff": {"type": "schedule", "delays": null}}`:                `backoff.delays is missing` + delays,
+		`{"backoff": {"type": "schedule", "delays": null}}`:                `backoff.delays is null` + delays,
 		`{"backoff": {"type": "schedule", "delays": []}}`:                  `backoff.delays is []` + delays,
 		`{"backoff": {"type": "schedule", "delays": "1s"}}`:                `backoff.delays is "1s"` + delays,
 		`{"backoff": {"type": "schedule", "delays": ["1s", null]}}`:        `backoff.delays[1] is null` + duration,
-		`{"backoff": {"type": "schedule", "delays": [1, "1s", "-1s"]}}`:    `backoff.delays[0] is 1` + duration + `; backoff.delays[2] is "-1s"` + duration,
+		`{"backoff": {"type": "schedule", "delays": [1, "1s", "-1s"]}}`:    `backoff.delays[0] is 1` + duration + `; backoff.delays[2] is "-1s"` + duration + ", 0s or above",
 
 		`{"max_attempts": 0, "max_delay": 5, "max_attempt": 3, "backoff": {"type": "fixed", "base": 1}}`: `max_attempts is 0` + attempts +
 			`; backoff.base is 1` + duration + `; max_delay is 5` + duration + `; unknown key "max_attempt"` + keys,
@@ -220,6 +219,16 @@ func TestConfigTextThatIsNotJSON(t *testing.T) {
 		assert.NotContains(t, err.Error(), "\n")
 		assert.Equal(t, retry.Policy{}, p)
 	}
+}
+
+// In a file null is a key that somebody left empty; alone it is no policy.
+func TestConfigNull(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 7}
+	require.NoError(t, p.UnmarshalJSON([]byte("null")))
+	for _, text := range []string{"null", " null\n"} {
+		require.EqualError(t, p.UnmarshalText([]byte(text)), `retry: invalid policy: it is null: write a mapping such as {"max_attempts": 5}`)
+	}
+	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 }
 
 // Keys that are sound by themselves decode even where they are not a sound
@@ -605,6 +614,9 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 		{map[string]any{"jitter": "0.5"}, `jitter is "0.5": write `},
 		{map[string]any{"jitter": "0.5e0"}, `jitter is "0.5e0": write `},
 		{map[string]any{"jitter": "e"}, `jitter is "e": write `},
+		{map[string]any{"jitter": "1e-1"}, `jitter is "1e-1": write `},
+		{map[string]any{"max_attempts": "1e1"}, `max_attempts is "1e1": write `},
+		{map[string]any{"max_delay": "1e3"}, `max_delay is "1e3": write `},
 		{map[string]any{"jitter": func() {}}, `jitter is "0x`},
 	} {
 		p := retry.Policy{MaxAttempts: 7}
@@ -613,16 +625,10 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 		assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 	}
 
-	// goccy/go-yaml takes a number with an exponent and no point for text.
-	for text, want := range map[string]retry.Policy{"1e-07": {Jitter: retry.Proportional(1e-7)}, "1E-2": {Jitter: retry.Proportional(0.01)}} {
-		var p retry.Policy
-		require.NoError(t, p.UnmarshalYAML(func(v any) error { *v.(*any) = map[string]any{"jitter": text}; return nil }))
-		assert.Equal(t, want, p)
-	}
-
 	p := retry.Policy{MaxAttempts: 7}
-	broken := errors.New("yaml: line 3: did not find expected key")
-	assert.Equal(t, broken, p.UnmarshalYAML(func(any) error { return broken }), "the library's own error, with its line")
+	broken := errors.New("yaml: unmarshal errors:\n  line 3: mapping key already defined")
+	assert.EqualError(t, p.UnmarshalYAML(func(any) error { return broken }),
+		"retry: invalid policy: yaml: unmarshal errors: line 3: mapping key already defined", "the library's own error, with its line, on one")
 	require.NoError(t, p.UnmarshalYAML(func(any) error { return nil }), "null")
 	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 }

@@ -90,8 +90,8 @@ func (plan Plan) String() string {
 	fmt.Fprintln(w, "after attempt\twait\ttotal at most")
 	for _, s := range plan {
 		wait := brief(s.Hi)
-		if s.Lo != s.Hi {
-			wait = brief(s.Lo) + " to " + wait
+		if least := brief(s.Lo); least != wait {
+			wait = least + " to " + wait
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\n", s.Attempt, wait, brief(s.Total))
 	}
@@ -135,14 +135,25 @@ func (p Policy) Preview(retries int) string {
 		}
 		text = append(text, "")
 	}
-	if i := slices.Index(p.Delays(len(plan)), p.MaxDelay); i >= 0 && p.MaxDelay > 0 {
-		text = append(text, fmt.Sprintf("The delays reach MaxDelay (max_delay), %s, after attempt %d.", brief(p.MaxDelay), i+1))
+	if p.MaxDelay > 0 {
+		switch i := slices.Index(p.Delays(len(plan)), p.MaxDelay); {
+		case i >= 0:
+			text = append(text, fmt.Sprintf("The delays reach MaxDelay (max_delay), %s, after attempt %d.", brief(p.MaxDelay), i+1))
+		case p.goesOn(plan):
+			text = append(text, fmt.Sprintf("The delays do not reach MaxDelay (max_delay), %s, within the first 10,000.", brief(p.MaxDelay)))
+		}
 	}
 	text = append(text, p.ending(plan))
 	if worst := p.worstCase(plan); worst != "" {
 		text = append(text, worst)
 	}
 	return strings.Join(text, "\n")
+}
+
+// goesOn reports whether p may make more retries than the plan, all that there
+// can be of p, has.
+func (p *Policy) goesOn(plan Plan) bool {
+	return len(plan) == maxSteps && p.executions()-1 != maxSteps
 }
 
 // ending says how p ends, of which plan is all.
@@ -162,6 +173,8 @@ func (p *Policy) ending(plan Plan) string {
 		return fmt.Sprintf("Ends by time: %s.", within)
 	case p.MaxElapsed > 0:
 		return fmt.Sprintf("Ends after %s, or sooner: %s.", attempts(limit), within)
+	case limit == Unlimited && p.Budget != nil:
+		return "Ends when the Budget is empty: there is no limit on attempts or time."
 	case limit == Unlimited:
 		return "Never ends by itself: there is no limit on attempts or time."
 	default:
@@ -177,24 +190,28 @@ func (p *Policy) worstCase(plan Plan) string {
 		total = plan[len(plan)-1].Total
 	}
 	more := ""
-	if len(plan) == maxSteps && limit-1 != maxSteps { // p goes on
+	if p.goesOn(plan) {
 		switch {
+		case p.MaxElapsed > 0 && (limit == Unlimited || total == p.MaxElapsed):
+			total = p.MaxElapsed
 		case limit != Unlimited:
 			more = "more than "
-		case p.MaxElapsed > 0:
-			total = p.MaxElapsed
 		default:
 			return ""
 		}
 	}
+	aside := ""
+	if len(plan) > 0 && (p.MaxElapsed == 0 || total < p.MaxElapsed) {
+		aside = ", servers' waits aside"
+	}
 	switch {
 	case p.AttemptTimeout > 0:
-		return fmt.Sprintf("Worst case: %s%s in all, if attempts end with their AttemptTimeout (attempt_timeout), %s.",
-			more, brief(saturate.Add(total, p.AttemptTimeout)), brief(p.AttemptTimeout))
+		return fmt.Sprintf("Worst case: %s%s in all%s, if attempts end with their AttemptTimeout (attempt_timeout), %s.",
+			more, brief(saturate.Add(total, p.AttemptTimeout)), aside, brief(p.AttemptTimeout))
 	case p.MaxElapsed > 0 && len(plan) > 0:
 		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: there is no AttemptTimeout (attempt_timeout).", brief(p.MaxElapsed))
 	case total > 0:
-		return fmt.Sprintf("Worst case: %s%s of waiting, and what the attempts take: there is no AttemptTimeout (attempt_timeout).", more, brief(total))
+		return fmt.Sprintf("Worst case: %s%s of waiting%s, and what the attempts take: there is no AttemptTimeout (attempt_timeout).", more, brief(total), aside)
 	default:
 		return ""
 	}

@@ -46,7 +46,7 @@ func (a *Argyll) read(m *strict.Mapping) {
 		m.Fault("init_backoff", a.Backoff, "either init_backoff or backoff, for they are two names of the same")
 	}
 	setWhole(m, "max_backoff", &a.MaxBackoff)
-	set(m, "backoff_type", argyllBackoffTypes, &a.BackoffType)
+	setName(m, "backoff_type", argyllBackoffTypes, &a.BackoffType)
 	setWhole(m, "parallelism", &a.Parallelism)
 	m.RejectRest("Argyll")
 }

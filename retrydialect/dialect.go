@@ -19,8 +19,8 @@
 // checks what the block means, and returns with its error the zero policy,
 // which calls once. A key that is left out leaves its field as it is, so that
 // one block can be decoded over another, and so does a whole block that is
-// null. A key that is null is left out in Tasker, which says so, and an error
-// elsewhere.
+// null, except for one of TaskHarbor. A key that is null is left out in Tasker,
+// which says so, and an error elsewhere.
 //
 // What a dialect cannot say stays off: no jitter where it has none. A
 // duration longer than about 292 years becomes that long.
@@ -30,19 +30,17 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
 	"github.com/goretry/retry/internal/strict"
 )
 
-// readYAML reads a block by way of JSON. Decoders of YAML write their errors
-// on several lines.
+// readYAML reads a block by way of JSON.
 func readYAML(of string, unmarshal func(any) error, unmarshalJSON func([]byte) error) error {
-	data, err := strict.YAML(unmarshal)
+	data, err := strict.YAML(of, unmarshal)
 	if err != nil {
-		return errors.New(of + ": " + strings.Join(strings.Fields(err.Error()), " "))
+		return err
 	}
 	return unmarshalJSON(data)
 }
@@ -50,6 +48,14 @@ func readYAML(of string, unmarshal func(any) error, unmarshalJSON func([]byte) e
 // set sets a field if its key is there.
 func set[T any](m *strict.Mapping, key, write string, field *T) {
 	if v, ok := strict.Take[T](m, key, write, nil); ok {
+		*field = v
+	}
+}
+
+// setName is set for text that may not be empty: what is left out has a
+// default, an empty name has none.
+func setName(m *strict.Mapping, key, write string, field *string) {
+	if v, ok := strict.Take(m, key, write, func(name string) bool { return name != "" }); ok {
 		*field = v
 	}
 }

@@ -210,11 +210,53 @@ func TestBlocksThatAreNoJSON(t *testing.T) {
 
 func TestABlockThatIsNullChangesNothing(t *testing.T) {
 	for name, newDialect := range dialects {
+		if name == "taskharbor" {
+			continue
+		}
 		d := newDialect()
 		require.NoError(t, d.(json.Unmarshaler).UnmarshalJSON([]byte(" null\n")), name)
 		require.NoError(t, d.UnmarshalYAML(func(any) error { return nil }), name)
-		assert.Equal(t, newDialect(), d, "%s: no defaults either", name)
+		assert.Equal(t, newDialect(), d, name)
 	}
+}
+
+// A value that is not a pointer would become a policy that a job can raise.
+func TestATaskHarborThatIsNullIsAPointer(t *testing.T) {
+	const fault = "retrydialect: TaskHarbor: it is null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
+	var config struct{ H retrydialect.TaskHarbor }
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"h": null}`), &config), fault)
+	require.EqualError(t, config.H.UnmarshalYAML(func(any) error { return nil }), fault)
+	assert.Zero(t, config.H)
+	var pointer struct{ H *retrydialect.TaskHarbor }
+	require.NoError(t, json.Unmarshal([]byte(`{"h": null}`), &pointer))
+	assert.Nil(t, pointer.H)
+}
+
+// Zeros that a block has are not those of a struct that is new.
+func TestATaskHarborOverZeros(t *testing.T) {
+	const zeros = `{"base_delay": "0s", "max_delay": "0s", "multiplier": 0, "jitter": 0, "max_attempts": 0}`
+	var h retrydialect.TaskHarbor
+	require.NoError(t, json.Unmarshal([]byte(zeros), &h))
+	require.NoError(t, json.Unmarshal([]byte(`{}`), &h))
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4}`), &h))
+	assert.Equal(t, retrydialect.TaskHarbor{MaxAttempts: 4}, h)
+	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 0}`), &h))
+	require.NoError(t, json.Unmarshal([]byte(`{"jitter": 0.5}`), &h))
+	assert.Equal(t, retrydialect.TaskHarbor{Jitter: 0.5}, h)
+
+	text, err := json.Marshal(retrydialect.TaskHarbor{})
+	require.NoError(t, err)
+	assert.JSONEq(t, zeros, string(text))
+}
+
+func TestNamesThatAreEmpty(t *testing.T) {
+	tasker, argyll := retrydialect.Tasker{Backoff: "none"}, retrydialect.Argyll{BackoffType: "fixed"}
+	require.EqualError(t, json.Unmarshal([]byte(`{"backoff": ""}`), &tasker),
+		`retrydialect: Tasker: backoff is "": write none, linear, exponential or fibonacci`)
+	require.EqualError(t, json.Unmarshal([]byte(`{"backoff_type": ""}`), &argyll),
+		`retrydialect: Argyll: backoff_type is "": write fixed, linear or exponential`)
+	assert.Equal(t, "none", tasker.Backoff)
+	assert.Equal(t, "fixed", argyll.BackoffType)
 }
 
 // A block over a block: a key that is left out leaves its field as it is.
@@ -284,7 +326,6 @@ func TestRoundTrip(t *testing.T) {
 		&retrydialect.Tasker{Retryable: &yes, MaxAttempts: &three, Backoff: "none", BackoffBaseMS: &zero, MaxBackoffMS: &zero},
 		&retrydialect.Argyll{},
 		&retrydialect.Argyll{MaxRetries: -1, Backoff: 1, MaxBackoff: 2, BackoffType: "fixed", Parallelism: 3},
-		&retrydialect.TaskHarbor{},
 		&retrydialect.TaskHarbor{BaseDelay: math.MaxInt64, MaxDelay: math.MinInt64, Multiplier: 1.1, Jitter: 1e-300, MaxAttempts: math.MinInt},
 	} {
 		text, err := json.Marshal(d)

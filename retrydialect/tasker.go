@@ -46,7 +46,7 @@ func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error {
 func (t *Tasker) read(m *strict.Mapping) {
 	set(m, "retryable", "true or false", &t.Retryable)
 	setWhole(m, "max_attempts", &t.MaxAttempts)
-	set(m, "backoff", taskerBackoffs, &t.Backoff)
+	setName(m, "backoff", taskerBackoffs, &t.Backoff)
 	setWhole(m, "backoff_base_ms", &t.BackoffBaseMS)
 	setWhole(m, "max_backoff_ms", &t.MaxBackoffMS)
 	m.RejectRest("Tasker")

@@ -1,7 +1,9 @@
 package retrydialect
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -20,13 +22,20 @@ import (
 // [retry.Policy.ForJob]). A nil one fails fast whatever the job says.
 //
 // Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor], so that a
-// key which is left out has its default, 25 attempts among them.
+// key which is left out has its default, 25 attempts among them. One that a
+// block has set to zero is no longer the zero TaskHarbor.
+//
+// Where a policy may be null, hold a *TaskHarbor: a null makes it nil. Into a
+// TaskHarbor it cannot be decoded, which is an error where a decoder asks:
+// go.yaml.in/yaml passes over a null without a word.
 type TaskHarbor struct {
 	BaseDelay   time.Duration // the first delay; not set: no delay
 	MaxDelay    time.Duration // no delay is longer, jitter included; not set: no cap
 	Multiplier  float64       // each delay is this many times the one before, 1 or more; not set: 2
 	Jitter      float64       // the share of a delay by which it is moved either way, up to 1; not set: none
 	MaxAttempts int           // executions in all; not set: what the job says, else 1
+
+	zeroed bool // a block has set all of them to zero, and the defaults must not come back
 }
 
 // DefaultTaskHarbor returns what TaskHarbor takes where nothing is given: 25
@@ -45,6 +54,9 @@ const taskHarbor = "retrydialect: TaskHarbor"
 
 // UnmarshalJSON reads the parameters, see the package documentation.
 func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
+	if string(bytes.TrimSpace(data)) == "null" {
+		return errors.New(taskHarbor + ": it is null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out")
+	}
 	return strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read)
 }
 
@@ -64,20 +76,22 @@ func (h *TaskHarbor) read(m *strict.Mapping) {
 	set(m, "jitter", "a number, such as 0.5", &h.Jitter)
 	setWhole(m, "max_attempts", &h.MaxAttempts)
 	m.RejectRest("TaskHarbor")
+	h.zeroed = false
+	h.zeroed = *h == (TaskHarbor{})
 }
 
 // taskHarborText is a TaskHarbor as it is written: every number, for one that
 // is left out is not the same as one that is not set.
 type taskHarborText struct {
-	BaseDelay   string  `json:"base_delay" yaml:"base_delay"`
-	MaxDelay    string  `json:"max_delay" yaml:"max_delay"`
-	Multiplier  float64 `json:"multiplier" yaml:"multiplier"`
-	Jitter      float64 `json:"jitter" yaml:"jitter"`
-	MaxAttempts int     `json:"max_attempts" yaml:"max_attempts"`
+	BaseDelay   string        `json:"base_delay" yaml:"base_delay"`
+	MaxDelay    string        `json:"max_delay" yaml:"max_delay"`
+	Multiplier  strict.Number `json:"multiplier" yaml:"multiplier"`
+	Jitter      strict.Number `json:"jitter" yaml:"jitter"`
+	MaxAttempts int           `json:"max_attempts" yaml:"max_attempts"`
 }
 
 func (h TaskHarbor) text() taskHarborText {
-	return taskHarborText{h.BaseDelay.String(), h.MaxDelay.String(), h.Multiplier, h.Jitter, h.MaxAttempts}
+	return taskHarborText{h.BaseDelay.String(), h.MaxDelay.String(), strict.Number(h.Multiplier), strict.Number(h.Jitter), h.MaxAttempts}
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.

@@ -1,6 +1,7 @@
 package retrydialect_test
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 	"time"
@@ -72,6 +73,11 @@ func TestTaskHarborJitter(t *testing.T) {
 			require.True(t, lo <= got && got <= hi, "attempt %d, seed %d: %v is outside of %v to %v", attempt, seed, got, lo, hi)
 		}
 	}
+}
+
+func TestTaskHarborNumberThatIsTooLarge(t *testing.T) {
+	var h retrydialect.TaskHarbor
+	require.EqualError(t, json.Unmarshal([]byte(`{"jitter": 1e999}`), &h), "retrydialect: TaskHarbor: jitter is 1e999: write a number, such as 0.5")
 }
 
 func TestTaskHarborNumbersThatAreNone(t *testing.T) {

@@ -52,28 +52,11 @@ func TestConformanceInABubble(t *testing.T) {
 	})
 }
 
-// Time is exact in a bubble, so what a call takes is its sleep and nothing else.
-func TestBackoffThatSleeps(t *testing.T) {
+// How long a call takes is not judged: a busy machine can hold up any.
+func TestBackoffThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sleep := 10 * time.Millisecond
-		sleepy := retry.BackoffFunc(func(int) time.Duration { time.Sleep(sleep); return 0 })
-		passes(t, func(t testing.TB) { retrytest.TestBackoff(t, sleepy) }) // a slow calculation, perhaps
-		sleep++
-		fails(t, func(t testing.TB) { retrytest.TestBackoff(t, sleepy) },
-			"retrytest: retry.BackoffFunc: Delay(1) takes 10.000001ms: it must not wait")
-	})
-}
-
-// A call is slow if it is each time: the first may fill a cache, and a busy
-// machine can hold up any.
-func TestBackoffThatIsSlowOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var once sync.Once
 		passes(t, func(t testing.TB) {
-			retrytest.TestBackoff(t, retry.BackoffFunc(func(int) time.Duration {
-				once.Do(func() { time.Sleep(time.Second) })
-				return 0
-			}))
+			retrytest.TestBackoff(t, retry.BackoffFunc(func(int) time.Duration { time.Sleep(11 * time.Millisecond); return 0 }))
 		})
 	})
 }

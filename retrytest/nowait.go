@@ -1,6 +1,7 @@
 package retrytest
 
 import (
+	"sync"
 	"time"
 
 	"github.com/goretry/retry"
@@ -8,8 +9,9 @@ import (
 )
 
 // NoWait returns p with its waits taken out, for tests of code that cannot run
-// in a bubble of [testing/synctest]: it executes as often as p and stops for
-// the same reason, where executions take no time.
+// in a bubble of [testing/synctest]. Where executions take no time, and Jitter
+// does not decide what MaxElapsed still allows, it executes as often as p and
+// stops for the same reason.
 //
 //   - Backoff and Jitter give no delay. MaxDelay goes with them; what it says
 //     about MaxRetryAfter stays.
@@ -52,8 +54,9 @@ func noWait(p retry.Policy, within time.Duration) retry.Policy {
 	p.MaxDelay, p.Jitter = 0, nil
 	switch {
 	case within > 0:
+		waits := &totals{curve: curve, within: within}
 		p.Backoff = retry.BackoffFunc(func(attempt int) time.Duration {
-			if waited := total(curve, attempt); waited > within {
+			if waited := waits.of(attempt); waited > within {
 				return waited // the delay of a retry that is not made
 			}
 			return 0
@@ -66,10 +69,26 @@ func noWait(p retry.Policy, within time.Duration) retry.Policy {
 	return p
 }
 
-// total returns the sum of the first n delays of a policy without jitter.
-func total(p retry.Policy, n int) (sum time.Duration) {
-	for attempt := 1; attempt <= n; attempt++ {
-		sum = saturate.Add(sum, p.Next(retry.Attempt{Number: attempt}).Delay)
+// totals is the sums of the first delays of a policy without jitter. Each is
+// added up once, for whoever asks first.
+type totals struct {
+	curve  retry.Policy
+	within time.Duration // later sums than the first above it are not needed
+
+	mu   sync.Mutex
+	sums []time.Duration // after 1 delay, 2 and so on
+}
+
+// of returns the sum of the first n delays, or the first sum above within.
+func (t *totals) of(n int) (sum time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := min(n, len(t.sums)); known > 0 {
+		sum = t.sums[known-1]
+	}
+	for len(t.sums) < n && sum <= t.within {
+		sum = saturate.Add(sum, t.curve.Next(retry.Attempt{Number: len(t.sums) + 1}).Delay)
+		t.sums = append(t.sums, sum)
 	}
 	return sum
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +137,30 @@ func TestNoWaitOfTheLongestDelays(t *testing.T) {
 		{Attempts: 3, Eligible: true, Reason: retry.ReasonElapsed},
 		{Attempts: 4, Eligible: true, Reason: retry.ReasonElapsed},
 	})
+}
+
+// Each delay is asked for once, whoever asks and in whatever order, and no
+// further than to the first that passes MaxElapsed.
+func TestNoWaitAddsUpEachDelayOnce(t *testing.T) {
+	var asked atomic.Int64
+	curve := retry.BackoffFunc(func(n int) time.Duration { asked.Add(1); return time.Duration(max(n, 1)) })
+	p := retrytest.NoWait(retry.Policy{MaxAttempts: math.MaxInt, Backoff: curve, MaxElapsed: 500_499}) // the first 999
+	asked.Store(0)
+	var together sync.WaitGroup
+	for range 4 {
+		together.Go(func() {
+			for _, n := range rand.Perm(2000) {
+				want := time.Duration(0)
+				if n >= 1000 {
+					want = 500_500
+				}
+				assert.Equal(t, want, p.Backoff.Delay(n), n)
+			}
+		})
+	}
+	together.Wait()
+	assert.Equal(t, int64(1000), asked.Load())
+	retrytest.TestBackoff(t, p.Backoff)
 }
 
 // What an error asks for is waited, and as long as p itself would let it.

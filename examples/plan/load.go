@@ -69,7 +69,9 @@ func load(file string, stdin io.Reader, d dialect) (retry.Policy, error) {
 	return p, nil
 }
 
-var errEmpty = errors.New("there is no policy in it: write one, such as {max_attempts: 5}")
+func errEmpty(key string) error {
+	return fmt.Errorf("there is no policy in it: write one, such as {max_attempts: 5}, or one under %s", key)
+}
 
 // decodeYAML decodes a document, or what it has under key, into v.
 func decodeYAML(data []byte, key string, v any) error {
@@ -77,7 +79,7 @@ func decodeYAML(data []byte, key string, v any) error {
 	var document yaml.Node
 	switch err := dec.Decode(&document); {
 	case err == io.EOF:
-		return errEmpty
+		return errEmpty(key)
 	case err != nil:
 		return err
 	}
@@ -89,16 +91,20 @@ func decodeYAML(data []byte, key string, v any) error {
 		return err
 	}
 	block := document.Content[0]
-	for i := 0; i+1 < len(block.Content); i += 2 {
-		if block.Kind == yaml.MappingNode && block.Content[i].Value == key {
-			block = block.Content[i+1]
-			break
+	under := map[any]yaml.Node{} // with the keys that are merged in
+	if block.Kind == yaml.MappingNode {
+		if err := block.Decode(&under); err != nil {
+			return err
 		}
 	}
-	if block.ShortTag() == "!!null" {
-		return errEmpty
+	inner, ok := under[key]
+	if ok {
+		block = &inner
 	}
-	return block.Decode(v)
+	if block.ShortTag() == "!!null" {
+		return errEmpty(key)
+	}
+	return orUnder(key, ok, block.Decode(v))
 }
 
 // decodeJSON decodes an object, or what it has under key, into v.
@@ -110,11 +116,49 @@ func decodeJSON(data []byte, key string, v any) error {
 		return fmt.Errorf("line %d: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
 	}
 	// Anything else that is wrong is wrong for v too, which says more of it.
-	if block, ok := object[key]; ok {
+	block, ok := object[key]
+	if ok {
+		if err := checkTwice(data); err != nil {
+			return err
+		}
 		data = block
 	}
 	if string(bytes.TrimSpace(data)) == "null" {
-		return errEmpty
+		return errEmpty(key)
 	}
-	return json.Unmarshal(data, v)
+	return orUnder(key, ok, json.Unmarshal(data, v))
+}
+
+// checkTwice returns an error for a key that is there twice in a JSON object,
+// of which json.Unmarshal keeps the last. What is inside of its values is for
+// those who decode them.
+func checkTwice(object []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	seen := map[json.Token]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		if seen[key] {
+			return fmt.Errorf("key %q is there twice: keep one", key)
+		}
+		seen[key] = true
+		if err := dec.Decode(new(json.RawMessage)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orUnder adds to the error of a file that is no policy itself where else one
+// could be.
+func orUnder(key string, found bool, err error) error {
+	if err == nil || found || !strings.Contains(err.Error(), "unknown key") {
+		return err
+	}
+	return fmt.Errorf("%w: write a policy, or one under %s", err, key)
 }

@@ -32,7 +32,7 @@ after attempt   wait             total at most
 4               1.28s to 1.92s   7.6s
 
 Ends after 5 attempts.
-Worst case: 8.6s in all, if attempts end with their AttemptTimeout (attempt_timeout), 1s.
+Worst case: 8.6s in all, servers' waits aside, if attempts end with their AttemptTimeout (attempt_timeout), 1s.
 `},
 		{[]string{"-retries", "3", "policy.json"}, `unlimited attempts, fibonacci 1s, at most 30s, equal jitter, within 5m0s
 
@@ -53,7 +53,7 @@ after attempt   wait   total at most
 2               2s     3s
 
 Ends after 3 attempts.
-Worst case: 3s of waiting, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
+Worst case: 3s of waiting, servers' waits aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
 `},
 		{[]string{"-dialect", "argyll", "argyll.json"}, `5 attempts, linear 1s, at most 3s
 
@@ -65,7 +65,7 @@ after attempt   wait   total at most
 
 The delays reach MaxDelay (max_delay), 3s, after attempt 3.
 Ends after 5 attempts.
-Worst case: 9s of waiting, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
+Worst case: 9s of waiting, servers' waits aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
 `},
 	} {
 		stdout, stderr, status := plan("", test.args...)
@@ -127,6 +127,22 @@ func TestJSONOnStandardInput(t *testing.T) {
 	assert.True(t, strings.HasPrefix(stdout, "2 attempts\n"), stdout)
 }
 
+// Keys that are merged in are keys of the file.
+func TestMergedKeys(t *testing.T) {
+	for _, text := range []string{
+		"defaults: &d {retry: {max_attempts: 4}}\n<<: *d\n",
+		"defaults: &d {retry: {max_attempts: 9}}\n<<: *d\nretry: {max_attempts: 4}\n",
+		"defaults: &d {max_attempts: 4}\nretry: *d\n",
+		"defaults: &d {max_attempts: 4}\nretry: {<<: *d}\n",
+		"<<: {max_attempts: 4}\n",
+		"1: x\nretry: {max_attempts: 4}\n",
+	} {
+		stdout, stderr, status := plan(text)
+		assert.Zero(t, status, "%s: %s", text, stderr)
+		assert.True(t, strings.HasPrefix(stdout, "4 attempts\n"), "%s: %s", text, stdout)
+	}
+}
+
 func must(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := plan("", args...)
@@ -137,9 +153,15 @@ func must(t *testing.T, args ...string) string {
 // What is wrong is one line that names the file and the key.
 func TestBadFiles(t *testing.T) {
 	const duration = `: write a duration as text, such as "200ms" or "1m30s"`
-	const empty = "there is no policy in it: write one, such as {max_attempts: 5}"
+	const empty = "there is no policy in it: write one, such as {max_attempts: 5}, or one under retry"
 	dir := t.TempDir()
 	for _, test := range []struct{ file, args, text, want string }{
+		{"neither.yaml", "", "name: x", `unknown key "name": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, max_elapsed, attempt_timeout: write a policy, or one under retry` + "\n"},
+		{"neither.json", "-dialect=argyll", `{"name": "x"}`, ": write a policy, or one under work_config\n"},
+		{"inner.yaml", "", "retry: {name: x}", "attempt_timeout\n"},
+		{"blocks.json", "", `{"retry": {"max_attempts": 2}, "x": {"a": [1]}, "retry": {"max_attempts": 3}}`, `key "retry" is there twice: keep one`},
+		{"others.json", "", `{"x": 1, "retry": {"max_attempts": 3}, "x": 1}`, `key "x" is there twice: keep one`},
+		{"alias.yaml", "", "x: &x ~\nretry: *x", empty},
 		{"number.yaml", "", "max_delay: 5", "retry: invalid policy: max_delay is 5" + duration},
 		{"number.json", "", `{"max_delay": 5}`, "retry: invalid policy: max_delay is 5" + duration},
 		{"under.yaml", "", "name: x\nretry:\n  max_delay: 5", "retry: invalid policy: max_delay is 5" + duration},

@@ -143,7 +143,14 @@ func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 
 // Parse returns the value of a key that is taken already, or of a part of it.
 func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool) (v T, ok bool) {
-	if isNull(value) || json.Unmarshal(value, &v) != nil || sound != nil && !sound(v) {
+	if isNull(value) || json.Unmarshal(value, &v) != nil {
+		m.Fault(key, shown(value), write)
+		return v, false
+	}
+	if sound != nil && !sound(v) {
+		if _, ok := any(v).(Duration); ok { // which is negative, for nothing else is wrong with one
+			write += ", 0s or above"
+		}
 		m.Fault(key, shown(value), write)
 		return v, false
 	}

@@ -3,16 +3,19 @@ package strict
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // YAML returns as JSON what a YAML library decodes, so that both are read by
-// the same code. Any error is the library's.
-func YAML(unmarshal func(any) error) ([]byte, error) {
+// the same code. An error of the library, which may have several lines, comes
+// on one and begins with of.
+func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
-		return nil, err
+		return nil, errors.New(of + ": " + strings.Join(strings.Fields(err.Error()), " "))
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -49,14 +52,23 @@ func jsonValue(value any) any {
 			text += ".0" // it was written with a point, and is no whole number in JSON either
 		}
 		value = json.Number(text)
-	case string:
-		// goccy/go-yaml writes 1e-07 and reads it as text.
-		if strings.ContainsAny(v, "eE") && !strings.Contains(v, ".") {
-			value = json.Number(v)
-		}
 	}
 	if _, err := json.Marshal(value); err != nil { // it is no number, or nothing that JSON has
 		return fmt.Sprint(value)
 	}
 	return value
+}
+
+// A Number is a float64 that every YAML library reads back as a number.
+type Number float64
+
+// MarshalYAML writes a point into numbers with an exponent: goccy/go-yaml
+// writes 1e-07 and reads it as text. With this signature it is the only
+// library that calls it; the others read what they write.
+func (n Number) MarshalYAML() ([]byte, error) {
+	text := strconv.FormatFloat(float64(n), 'g', -1, 64)
+	if digits, exponent, ok := strings.Cut(text, "e"); ok && !strings.Contains(digits, ".") {
+		text = digits + ".0e" + exponent
+	}
+	return []byte(text), nil
 }

@@ -132,38 +132,44 @@ func TestDecodeErrors(t *testing.T) {
 		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, max_elapsed, attempt_timeout"
 	)
 	for text, want := range map[string]string{
-		"retry: {max_attempt: 3}":                                     `unknown key "max_attempt"` + keys,
-		"retry: {maxattempts: 3}":                                     `unknown key "maxattempts"` + keys,
-		"retry: {1: 2}":                                               `unknown key "1"` + keys,
-		"retry: {max_attempts: 0}":                                    `max_attempts is 0` + attempts,
-		"retry: {max_attempts: '3'}":                                  `max_attempts is "3"` + attempts,
-		"retry: {max_attempts: 2.5}":                                  `max_attempts is 2.5` + attempts,
-		"retry: {max_attempts: [3]}":                                  `max_attempts is [3]` + attempts,
-		"retry: {retryable: 'no'}":                                    `retryable is "no": write true or false`,
-		"retry: {max_delay: 5}":                                       `max_delay is 5` + duration,
-		"retry: {max_delay: 0}":                                       `max_delay is 0` + duration,
-		"retry: {max_delay: 1.5}":                                     `max_delay is 1.5` + duration,
-		"retry: {max_delay: 1:30}":                                    `max_delay is "1:30"` + duration,
-		"retry: {max_delay: -1s}":                                     `max_delay is "-1s"` + duration,
-		"retry: {max_delay: {seconds: 5}}":                            `max_delay is {"seconds":5}` + duration,
-		"retry:\n  max_delay:\n    seconds: 5\n":                      `max_delay is {"seconds":5}` + duration,
-		"retry: {max_elapsed: true}":                                  `max_elapsed is true` + duration,
-		"retry: {jitter: 20}":                                         `jitter is 20` + jitter,
-		"retry: {jitter: 20%}":                                        `jitter is "20%"` + jitter,
-		"retry: {jitter: {share: 0.2}}":                               `jitter is {"share":0.2}` + jitter,
-		"retry: {backoff: exponential}":                               `backoff is "exponential"` + backoff,
-		"retry: {backoff: 200ms}":                                     `backoff is "200ms"` + backoff,
-		"retry: {backoff: [1s, 2s]}":                                  `backoff is ["1s","2s"]` + backoff,
-		"retry: {backoff: {type: cubic, base: 1s}}":                   `backoff.type is "cubic": write one of fixed, linear, exponential, fibonacci, schedule`,
-		"retry: {backoff: {type: fixed}}":                             `backoff.base is missing` + duration,
-		"retry: {backoff: {type: fixed, base: 200}}":                  `backoff.base is 200` + duration,
-		"retry: {backoff: {type: fixed, base: 1s, 2: 3}}":             `unknown key "backoff.2": the keys of a backoff of type fixed are type, base`,
-		"retry: {backoff: {type: exponential, base: 1s, factor: .5}}": `backoff.factor is 0.5: write a number of at least 1, or leave it out for 2`,
-		"retry: {backoff: {type: schedule, delays: [1s, ~, 5]}}":      `backoff.delays[1] is null` + duration + `; backoff.delays[2] is 5` + duration,
-		"retry: exponential":                                          `it is "exponential"` + mapping,
-		"retry: [max_attempts, 3]":                                    `it is ["max_attempts",3]` + mapping,
-		"retry: 3":                                                    `it is 3` + mapping,
-		"retry: '{\"max_attempts\": 3}'":                              `it is "{\"max_attempts\": 3}"` + mapping,
+		"retry: {max_attempt: 3}":      `unknown key "max_attempt"` + keys,
+		"retry: {maxattempts: 3}":      `unknown key "maxattempts"` + keys,
+		"retry: {1: 2}":                `unknown key "1"` + keys,
+		"retry: {max_attempts: 0}":     `max_attempts is 0` + attempts,
+		"retry: {max_attempts: '3'}":   `max_attempts is "3"` + attempts,
+		"retry: {max_attempts: '1e1'}": `max_attempts is "1e1"` + attempts,
+		"retry: {max_delay: '1e3'}":    `max_delay is "1e3"` + duration,
+		"retry: {jitter: '1e-1'}":      `jitter is "1e-1"` + jitter,
+		"retry: {jitter: '1e-07'}":     `jitter is "1e-07"` + jitter,
+		"retry: {backoff: {type: exponential, base: 1s, factor: '2e0'}}": `backoff.factor is "2e0": write a number of at least 1, such as 2`,
+		"retry: {backoff: {type: exponential, base: 1s, factor: ~}}":     `backoff.factor is null: write a number of at least 1, such as 2, or leave the key out`,
+		"retry: {max_attempts: 2.5}":                                     `max_attempts is 2.5` + attempts,
+		"retry: {max_attempts: [3]}":                                     `max_attempts is [3]` + attempts,
+		"retry: {retryable: 'no'}":                                       `retryable is "no": write true or false`,
+		"retry: {max_delay: 5}":                                          `max_delay is 5` + duration,
+		"retry: {max_delay: 0}":                                          `max_delay is 0` + duration,
+		"retry: {max_delay: 1.5}":                                        `max_delay is 1.5` + duration,
+		"retry: {max_delay: 1:30}":                                       `max_delay is "1:30"` + duration,
+		"retry: {max_delay: -1s}":                                        `max_delay is "-1s"` + duration + ", 0s or above",
+		"retry: {max_delay: {seconds: 5}}":                               `max_delay is {"seconds":5}` + duration,
+		"retry:\n  max_delay:\n    seconds: 5\n":                         `max_delay is {"seconds":5}` + duration,
+		"retry: {max_elapsed: true}":                                     `max_elapsed is true` + duration,
+		"retry: {jitter: 20}":                                            `jitter is 20` + jitter,
+		"retry: {jitter: 20%}":                                           `jitter is "20%"` + jitter,
+		"retry: {jitter: {share: 0.2}}":                                  `jitter is {"share":0.2}` + jitter,
+		"retry: {backoff: exponential}":                                  `backoff is "exponential"` + backoff,
+		"retry: {backoff: 200ms}":                                        `backoff is "200ms"` + backoff,
+		"retry: {backoff: [1s, 2s]}":                                     `backoff is ["1s","2s"]` + backoff,
+		"retry: {backoff: {type: cubic, base: 1s}}":                      `backoff.type is "cubic": write one of fixed, linear, exponential, fibonacci, schedule`,
+		"retry: {backoff: {type: fixed}}":                                `backoff.base is missing` + duration,
+		"retry: {backoff: {type: fixed, base: 200}}":                     `backoff.base is 200` + duration,
+		"retry: {backoff: {type: fixed, base: 1s, 2: 3}}":                `unknown key "backoff.2": the keys of a backoff of type fixed are type, base`,
+		"retry: {backoff: {type: exponential, base: 1s, factor: .5}}":    `backoff.factor is 0.5: write a number of at least 1, such as 2`,
+		"retry: {backoff: {type: schedule, delays: [1s, ~, 5]}}":         `backoff.delays[1] is null` + duration + `; backoff.delays[2] is 5` + duration,
+		"retry: exponential":                                             `it is "exponential"` + mapping,
+		"retry: [max_attempts, 3]":                                       `it is ["max_attempts",3]` + mapping,
+		"retry: 3":                                                       `it is 3` + mapping,
+		"retry: '{\"max_attempts\": 3}'":                                 `it is "{\"max_attempts\": 3}"` + mapping,
 	} {
 		for _, lib := range append(libraries, strict...) {
 			t.Run(lib.name+" "+text, func(t *testing.T) {
@@ -220,6 +226,11 @@ func TestDuplicateKeys(t *testing.T) {
 				require.ErrorContains(t, lib.unmarshal([]byte(text), &got), `key "`+key+`" already `)
 				assert.Equal(t, retry.Policy{}, got.Retry)
 			})
+		}
+		for _, lib := range []library{v3, v4} {
+			err := lib.unmarshal([]byte(text), new(config))
+			assert.ErrorContains(t, err, "retry: invalid policy: ", lib.name)
+			assert.NotContains(t, err.Error(), "\n", lib.name)
 		}
 	}
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	goccy "github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -22,6 +23,16 @@ var dialects = map[string]func() dialect{
 	"tasker":     func() dialect { return new(retrydialect.Tasker) },
 	"argyll":     func() dialect { return new(retrydialect.Argyll) },
 	"taskharbor": func() dialect { return new(retrydialect.TaskHarbor) },
+}
+
+// libraries are what a block is read and written with.
+var libraries = []struct {
+	name      string
+	unmarshal func([]byte, any) error
+	marshal   func(any) ([]byte, error)
+}{
+	{"go.yaml.in/yaml/v3", yaml.Unmarshal, yaml.Marshal},
+	{"goccy/go-yaml", goccy.Unmarshal, goccy.Marshal},
 }
 
 type dialect interface{ Policy() (retry.Policy, error) }
@@ -167,6 +178,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 	for text, fault := range map[string]string{
 		"multiplier: .nan": `multiplier is "NaN": write a number, `,
 		"multiplier: .inf": `multiplier is "+Inf": write a number, `,
+		"jitter: 1e999":    `jitter is "1e999": write a number, `, // which YAML takes for text
 		"jitter: -.inf":    `jitter is "-Inf": write a number, `,
 	} {
 		require.ErrorContains(t, yaml.Unmarshal([]byte(text), new(retrydialect.TaskHarbor)), fault, text)
@@ -187,32 +199,66 @@ func TestNumbersThatAreNone(t *testing.T) {
 // What is decoded can be encoded and decoded again.
 func TestRoundTrip(t *testing.T) {
 	no, three, zero := false, 3, int64(0)
-	for _, d := range []any{
-		retrydialect.Tasker{},
-		retrydialect.Tasker{Retryable: &no, MaxAttempts: &three, Backoff: "none", BackoffBaseMS: &zero, MaxBackoffMS: &zero},
-		retrydialect.Argyll{},
-		retrydialect.Argyll{MaxRetries: -1, Backoff: 1, MaxBackoff: 2, BackoffType: "fixed", Parallelism: 3},
-		retrydialect.TaskHarbor{},
-		retrydialect.TaskHarbor{BaseDelay: 1, MaxDelay: -1, Multiplier: 1.1, Jitter: 1e-300, MaxAttempts: -1},
-	} {
-		text, err := yaml.Marshal(d)
-		require.NoError(t, err)
-		var back any
-		switch d.(type) {
-		case retrydialect.Tasker:
-			var b retrydialect.Tasker
-			err = yaml.Unmarshal(text, &b)
-			back = b
-		case retrydialect.Argyll:
-			var b retrydialect.Argyll
-			err = yaml.Unmarshal(text, &b)
-			back = b
-		case retrydialect.TaskHarbor:
-			var b retrydialect.TaskHarbor
-			err = yaml.Unmarshal(text, &b)
-			back = b
+	for _, lib := range libraries {
+		for _, d := range []any{
+			retrydialect.Tasker{},
+			retrydialect.Tasker{Retryable: &no, MaxAttempts: &three, Backoff: "none", BackoffBaseMS: &zero, MaxBackoffMS: &zero},
+			retrydialect.Argyll{},
+			retrydialect.Argyll{MaxRetries: -1, Backoff: 1, MaxBackoff: 2, BackoffType: "fixed", Parallelism: 3},
+			retrydialect.TaskHarbor{Multiplier: 1e21, Jitter: 1e-7, MaxAttempts: 3},
+			retrydialect.TaskHarbor{BaseDelay: 1, MaxDelay: -1, Multiplier: 1.1, Jitter: 1e-300, MaxAttempts: -1},
+		} {
+			text, err := lib.marshal(d)
+			require.NoError(t, err)
+			var back any
+			switch d.(type) {
+			case retrydialect.Tasker:
+				var b retrydialect.Tasker
+				err = lib.unmarshal(text, &b)
+				back = b
+			case retrydialect.Argyll:
+				var b retrydialect.Argyll
+				err = lib.unmarshal(text, &b)
+				back = b
+			case retrydialect.TaskHarbor:
+				var b retrydialect.TaskHarbor
+				err = lib.unmarshal(text, &b)
+				back = b
+			}
+			require.NoError(t, err, "%s: %s", lib.name, text)
+			assert.Equal(t, d, back, "%s: %s", lib.name, text)
 		}
-		require.NoError(t, err, "%s", text)
-		assert.Equal(t, d, back, "%s", text)
+	}
+}
+
+// Text is no number, whatever it looks like, and is shown as it was written.
+func TestNumbersInQuotes(t *testing.T) {
+	for _, lib := range libraries {
+		for _, key := range []string{"base_delay", "max_delay", "multiplier", "jitter", "max_attempts"} {
+			for _, value := range []string{"1e1", "1e-1", "1e-07", "1.0e1"} {
+				var h retrydialect.TaskHarbor
+				require.ErrorContains(t, lib.unmarshal([]byte(key+": '"+value+"'"), &h), key+` is "`+value+`": write a `, lib.name)
+				assert.Zero(t, h, lib.name)
+			}
+		}
+	}
+}
+
+// go.yaml.in/yaml passes over a null before it asks a TaskHarbor.
+func TestATaskHarborThatIsNullIsAPointer(t *testing.T) {
+	var config struct{ H retrydialect.TaskHarbor }
+	require.NoError(t, yaml.Unmarshal([]byte("h: ~"), &config))
+	assert.Zero(t, config.H)
+}
+
+// A block of zeros is read back as one, also where another is read over it.
+func TestATaskHarborOfZeros(t *testing.T) {
+	for _, lib := range libraries {
+		text, err := lib.marshal(retrydialect.TaskHarbor{})
+		require.NoError(t, err, lib.name)
+		var h retrydialect.TaskHarbor
+		require.NoError(t, lib.unmarshal(text, &h), lib.name)
+		require.NoError(t, lib.unmarshal([]byte("max_attempts: 4"), &h), lib.name)
+		assert.Equal(t, retrydialect.TaskHarbor{MaxAttempts: 4}, h, lib.name)
 	}
 }
