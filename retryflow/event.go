@@ -9,7 +9,12 @@ import (
 )
 
 // An Event is an event of package retry, and the task that it is of. Each
-// time a task is entered its events begin anew, with attempt 1.
+// time a task is entered its events begin anew, with attempt 1, and end with a
+// Stopped that is of the task, not of the run. After that comes the wait for a
+// jump, a RetryScheduled with the Directive Jump, and no event tells that the
+// run ended in it. Err of AttemptFinished is what the task is to fail with, or
+// else that of the Outcome. Max of AttemptFinished and RetryScheduled is for a
+// Retry the tighter limit of the rule and the pipeline.
 type Event struct {
 	retry.Event
 	Task string
@@ -25,13 +30,27 @@ type Event struct {
 // event returns what OnEvent is told of e, an event of task.
 func event(e retry.Event, task Task, o Outcome, v verdict) Event {
 	f := Event{Event: e, Task: task.Label, Rule: -1}
+	if v.Do == Retry && (e.Kind == retry.AttemptFinished || e.Kind == retry.RetryScheduled) {
+		f.Max = tighter(e.Max, v.Policy.EffectiveMax())
+	}
 	switch e.Kind {
 	case retry.AttemptFinished:
+		if f.Err == nil {
+			f.Err = o.Err
+		}
 		f.Rule, f.Directive, f.Outcome, f.Faults = v.index, v.Do, o, v.faults
 	case retry.RetryScheduled:
 		f.Rule, f.Directive, f.Backoff = v.index, v.Do, v.Policy.Backoff
 	}
 	return f
+}
+
+// tighter returns the smaller of two limits.
+func tighter(a, b int) int {
+	if a == retry.Unlimited || b != retry.Unlimited && b < a {
+		return b
+	}
+	return a
 }
 
 // eventJSON is what the JSON form of an Event has beside that of retry.Event.

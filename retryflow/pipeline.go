@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -27,9 +28,9 @@ type Pipeline struct {
 	MaxJumps int // jumps in one run; 0: 10,000
 
 	// Policy bounds every task, whatever its rules say, by its limits,
-	// AttemptTimeout, MaxElapsed, RetryIf and Budget; Source draws for all
-	// rules. A limit that is not set is none. The other fields are those of
-	// the rules, and must be zero here.
+	// AttemptTimeout, MaxElapsed and Budget; Source draws for all rules. A
+	// limit that is not set is none. The other fields are up to the rules,
+	// which classify failures too, and must be zero here.
 	Policy retry.Policy
 
 	OnEvent func(context.Context, Event) // is told of each event, in order, in the goroutine of Run; nil: nobody
@@ -38,7 +39,8 @@ type Pipeline struct {
 // Run runs p with a state, which may be nil. It returns nil when the last task
 // has continued or one has broken. A task that fails ends the run with an error
 // that names it; errors.Is and errors.As find what it failed with, and
-// [retry.ReasonOf] why it was not executed again.
+// [retry.ReasonOf] why it was not executed again. A jump beyond MaxJumps has no
+// Reason of its own.
 func (p Pipeline) Run(ctx context.Context, state State) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -49,10 +51,10 @@ func (p Pipeline) Run(ctx context.Context, state State) error {
 	jumps := 0
 	for at := 0; at < len(p.Tasks); {
 		task := p.Tasks[at]
-		v, err := p.execute(ctx, task, state)
+		o, v, err := p.execute(ctx, task, state)
 		if err == nil && v.Do == Jump {
 			jumps++
-			err = p.jump(ctx, jumps, v)
+			err = p.jump(ctx, jumps, task, o, v)
 		}
 		if err != nil {
 			return taskError(task, v, err)
@@ -70,8 +72,7 @@ func (p Pipeline) Run(ctx context.Context, state State) error {
 }
 
 // execute executes a task until its rules say something else than to retry.
-func (p Pipeline) execute(ctx context.Context, task Task, state State) (v verdict, err error) {
-	var o Outcome
+func (p Pipeline) execute(ctx context.Context, task Task, state State) (o Outcome, v verdict, err error) {
 	policy := p.policy()
 	policy.Select = func(error) *retry.Policy { return v.policy() }
 	if p.OnEvent != nil {
@@ -89,22 +90,44 @@ func (p Pipeline) execute(ctx context.Context, task Task, state State) (v verdic
 		}
 		err = v.failure(o)
 	}
-	return v, err
+	return o, v, err
 }
 
 // jump waits as the rule of the n-th jump says, unless that is one too many.
-func (p Pipeline) jump(ctx context.Context, n int, v verdict) error {
+func (p Pipeline) jump(ctx context.Context, n int, task Task, o Outcome, v verdict) error {
 	if n > p.maxJumps() {
-		return fmt.Errorf("the jump to %q is one more than MaxJumps, which is %d", v.To, p.maxJumps())
+		return after(fmt.Errorf("the jump to %q is one more than MaxJumps, which is %d", v.To, p.maxJumps()), o)
+	}
+	policy := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(v.wait)}
+	if p.OnEvent != nil {
+		policy.OnEvent = func(ctx context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled && e.Delay > 0 {
+				e.Attempt, e.Max = o.Attempt, p.policy().EffectiveMax()
+				p.OnEvent(ctx, event(e, task, o, v))
+			}
+		}
 	}
 	waited := false // one retry after the wait: that is how this package sleeps
-	return retry.Do(ctx, retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(v.wait)}, func(context.Context) error {
+	err := retry.Do(ctx, policy, func(context.Context) error {
 		if waited {
 			return nil
 		}
 		waited = true
-		return fmt.Errorf("waiting to jump to %q", v.To)
+		return fmt.Errorf("waiting to jump to %q", v.To) // without the outcome's error, which may be Permanent or have a wait of its own
 	})
+	if err != nil {
+		return after(err, o)
+	}
+	return nil
+}
+
+// after returns err with what the task itself failed with, which must not be
+// lost over it.
+func after(err error, o Outcome) error {
+	if o.Err == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, o.Err)
 }
 
 // taskError names the task that fails, and the rules that could not be asked,
@@ -112,7 +135,7 @@ func (p Pipeline) jump(ctx context.Context, n int, v verdict) error {
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
 	for _, fault := range v.faults {
-		err = fmt.Errorf("%w; %v", err, fault)
+		err = fmt.Errorf("%w; %s", err, strings.ReplaceAll(fault.Error(), "\n", "; "))
 	}
 	return err
 }

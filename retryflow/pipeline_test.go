@@ -259,11 +259,12 @@ func TestEvents(t *testing.T) {
 		require.ErrorIs(t, p.Run(t.Context(), nil), errBoom)
 		assert.Equal(t, []told{
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 1, Max: 8, Rule: -1},
-			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: 1, Directive: Retry, Err: errBoom, Faults: 1},
-			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 1, Max: 8, Rule: 1, Directive: Retry, Delay: time.Second, Backoff: retry.Linear(time.Second)},
+			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 3, Rule: 1, Directive: Retry, Err: errBoom, Faults: 1},
+			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 1, Max: 3, Rule: 1, Directive: Retry, Delay: time.Second, Backoff: retry.Linear(time.Second)},
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 2, Max: 8, Rule: -1},
 			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, Result: "more", Faults: 1},
 			{Kind: retry.Stopped, Task: "fetch", Attempt: 2, Max: 8, Rule: -1, Reason: retry.ReasonSuccess},
+			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, Delay: time.Minute, Backoff: retry.Fixed(time.Minute)},
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 1, Max: 8, Rule: -1},
 			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Directive: Continue, Result: "end", Faults: 1},
 			{Kind: retry.Stopped, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Reason: retry.ReasonSuccess},
@@ -272,6 +273,89 @@ func TestEvents(t *testing.T) {
 			{Kind: retry.Stopped, Task: "store", Attempt: 1, Max: 8, Rule: -1, Reason: retry.ReasonNonRetryable},
 		}, events)
 	})
+}
+
+// A run that ends in the wait for a jump, or at one too many, has the error of
+// the outcome that led there; the task itself ended well, and says so.
+func TestJumpsThatAreNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		soon, stop := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, stop)
+		var events []told
+		p := Pipeline{
+			Tasks:   []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}},
+			OnEvent: listen(&events),
+		}
+		err := p.Run(soon, nil)
+		assert.EqualError(t, err, `retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled): waiting to jump to "t": boom`)
+		assert.ErrorIs(t, err, errBoom)
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+		assert.Equal(t, []told{
+			{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1},
+			{Kind: retry.AttemptFinished, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, Err: errBoom},
+			{Kind: retry.Stopped, Task: "t", Attempt: 1, Max: -1, Rule: -1, Reason: retry.ReasonSuccess},
+			{Kind: retry.RetryScheduled, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, Delay: time.Hour, Backoff: retry.Fixed(time.Hour)},
+		}, events)
+
+		err = p.Run(ctx, nil)
+		assert.ErrorIs(t, err, errBoom)
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+
+		p.Tasks[0].Rules[0].Delay = nil
+		p.MaxJumps, events = 1, nil
+		err = p.Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "t": the jump to "t" is one more than MaxJumps, which is 1: boom`)
+		assert.ErrorIs(t, err, errBoom)
+		assert.Zero(t, retry.ReasonOf(err))
+		for _, e := range events {
+			assert.NotEqual(t, retry.RetryScheduled, e.Kind, "there is no wait")
+		}
+	})
+}
+
+// What the error of an outcome says of retries is not about a jump.
+func TestJumpsAfterErrorsThatAreMarked(t *testing.T) {
+	for _, err := range []error{retry.Permanent(errBoom), retry.After(time.Hour, errBoom)} {
+		synctest.Test(t, func(t *testing.T) {
+			next := newScript(success)
+			p := Pipeline{Tasks: []Task{
+				{Label: "t", Run: newScript(Outcome{Err: err}).run, Rules: Rules{{Do: Jump, To: "next", Delay: waits(time.Second)}}},
+				{Label: "next", Run: next.run},
+			}}
+			require.NoError(t, p.Run(t.Context(), nil))
+			assert.Equal(t, []time.Duration{time.Second}, next.began)
+		})
+	}
+}
+
+func TestMaxOfARetryIsTheTighterLimit(t *testing.T) {
+	for name, row := range map[string]struct{ pipeline, rule, want int }{
+		"the rule's":        {8, 3, 3},
+		"the pipeline's":    {2, 3, 2},
+		"the only":          {0, 3, 3},
+		"the only, of all":  {4, retry.Unlimited, 4},
+		"neither has a one": {0, retry.Unlimited, retry.Unlimited},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var events []told
+			p := Pipeline{
+				Policy:  retry.Policy{MaxAttempts: row.pipeline},
+				Tasks:   []Task{{Label: "t", Run: newScript(failure, success).run, Rules: Rules{retrying(row.rule, retry.Fixed(1))}}},
+				OnEvent: listen(&events),
+			}
+			require.NoError(t, p.Run(t.Context(), nil))
+			assert.Equal(t, []int{row.want, row.want}, []int{events[1].Max, events[2].Max}, name)
+		})
+	}
+}
+
+func TestFaultsAreOneLine(t *testing.T) {
+	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{
+		{When: func(Outcome) (bool, error) { return false, errors.New("two\nlines") }, Do: Break},
+	}}}}
+	assert.EqualError(t, p.Run(t.Context(), nil), `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: two; lines`)
 }
 
 func TestEventCounts(t *testing.T) {

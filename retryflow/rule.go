@@ -37,7 +37,7 @@ type Rule struct {
 
 	Do Directive
 
-	// Policy is how a Retry is made: MaxAttempts, MaxRetries, AttemptCap and
+	// Policy is how a Retry is made, and zero for what is none: MaxAttempts, MaxRetries, AttemptCap and
 	// NonRetryable say how often the task may be executed, over all its rules;
 	// Backoff, MaxDelay, Jitter and MaxRetryAfter how long to wait. The other
 	// fields are those of Pipeline.Policy, and must be zero here.
@@ -46,7 +46,8 @@ type Rule struct {
 	// Delay computes a wait from the outcome, and may be nil. For a Retry it is
 	// the first delay of the Policy's curve, in place of its own; each delay,
 	// where the curve is nil, a Schedule, or none of package retry's. For a
-	// Jump it is the wait before it. A negative wait is none.
+	// Jump it is the wait before it. A negative wait is none. MaxRetryAfter does
+	// not bound it, MaxDelay does, for a Retry.
 	Delay func(Outcome) (time.Duration, error)
 
 	To  string                     // Jump: the label of the task
@@ -65,8 +66,9 @@ type Rules []Rule
 
 // Select is to be the Select of a policy, for rules without a pipeline. It
 // returns the Policy of the rule that matches err, with its Delay, if that is
-// a Retry, and otherwise one that retries nothing. It has nobody to tell of a
-// When or Delay that fails: the rule does not match, or does not retry.
+// a Retry, and otherwise one that retries nothing. Only Err of the Outcome is
+// set. It has nobody to tell of a When or Delay that fails: the rule does not
+// match, or does not retry. What it cannot use, [Rules.Validate] finds.
 func (rules Rules) Select(err error) *retry.Policy {
 	v := rules.decide(Outcome{Err: err})
 	return v.policy()
@@ -128,13 +130,9 @@ func (v *verdict) follow(o Outcome) {
 	}
 }
 
-// fail notes that a function of the rule failed. What the task itself failed
-// with must not be lost over that.
+// fail notes that a function of the rule failed.
 func (v *verdict) fail(function string, err error, o Outcome) {
-	v.err = fmt.Errorf("rule %d: %s: %w", v.index, function, err)
-	if o.Err != nil {
-		v.err = fmt.Errorf("%w: %w", v.err, o.Err)
-	}
+	v.err = after(fmt.Errorf("rule %d: %s: %w", v.index, function, err), o)
 }
 
 // policy returns how the task is executed again, which is not at all unless

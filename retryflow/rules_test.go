@@ -241,7 +241,6 @@ var rules = []struct {
 			"permanent":          {retry.Policy{}, retry.Permanent(errBoom), retry.ReasonPermanent, []time.Duration{0}},
 			"after":              {retry.Policy{}, retry.After(50*time.Second, errBoom), retry.ReasonExhausted, []time.Duration{0, 50 * time.Second, 100 * time.Second}},
 			"after, too long":    {retry.Policy{}, retry.After(time.Hour, errBoom), retry.ReasonRetryAfter, []time.Duration{0}},
-			"RetryIf":            {retry.Policy{RetryIf: func(error) bool { return false }}, errBoom, retry.ReasonRejected, []time.Duration{0}},
 			"MaxAttempts":        {retry.Policy{MaxAttempts: 2}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
 			"MaxRetries":         {retry.Policy{MaxRetries: 1}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},
 			"AttemptCap":         {retry.Policy{AttemptCap: 2}, errBoom, retry.ReasonExhausted, []time.Duration{0, time.Second}},

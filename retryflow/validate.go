@@ -1,8 +1,8 @@
 package retryflow
 
 import (
-	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -23,6 +23,9 @@ func (p Pipeline) Validate() error {
 	for _, field := range ofRules(p.Policy) {
 		say("Policy: %s is up to the rules: write it in theirs", field)
 	}
+	if p.Policy.RetryIf != nil {
+		say("Policy: RetryIf is up to the rules: write a When")
+	}
 	if p.Policy.Select != nil || p.Policy.OnEvent != nil {
 		say("Policy: Select and OnEvent are the pipeline's: write Rules, and the OnEvent of Pipeline")
 	}
@@ -38,19 +41,49 @@ func (p Pipeline) Validate() error {
 		if t.Run == nil {
 			say("%s: Run is nil", name)
 		}
-		for j, r := range t.Rules {
-			for _, fault := range p.ruleFaults(r) {
-				say("%s: rule %d: %s", name, j, fault)
-			}
-			if r.When == nil && j+1 < len(t.Rules) {
-				say("%s: rule %d is never asked: rule %d has no When and always matches", name, j+1, j)
-			}
+		for _, fault := range t.Rules.faults(p.ruleFaults) {
+			say("%s: %s", name, fault)
 		}
 	}
+	return invalid("pipeline", faults)
+}
+
+// Validate returns nil if the rules are sound for [Rules.Select], and else an
+// error that names every fault at once, with its rule. It calls none of their
+// functions. Rules of a [Pipeline] are for its Validate: here there is no State
+// to set and nowhere to jump to. A rule that is to end the retries says Fail,
+// or Continue or Break, which is the same here.
+func (rules Rules) Validate() error {
+	return invalid("rules", rules.faults(func(r Rule) []string {
+		faults := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}.ruleFaults(r) // the policy of Select bounds them
+		if r.Do == Jump {
+			faults = []string{"a Jump is for a Pipeline: write Retry or Fail"}
+		}
+		if r.Set != nil && r.Do != Fail {
+			faults = append(faults, "Set is for a Pipeline")
+		}
+		return faults
+	}))
+}
+
+func invalid(what string, faults []string) error {
 	if faults == nil {
 		return nil
 	}
-	return errors.New("retryflow: invalid pipeline: " + strings.Join(faults, "; "))
+	return fmt.Errorf("retryflow: invalid %s: %s", what, strings.Join(faults, "; "))
+}
+
+// faults returns what is wrong with rules, of each what the function says.
+func (rules Rules) faults(of func(Rule) []string) (faults []string) {
+	for i, r := range rules {
+		for _, fault := range of(r) {
+			faults = append(faults, fmt.Sprintf("rule %d: %s", i, fault))
+		}
+		if r.When == nil && i+1 < len(rules) {
+			faults = append(faults, fmt.Sprintf("rule %d is never asked: rule %d has no When and always matches", i+1, i))
+		}
+	}
+	return faults
 }
 
 func (p Pipeline) ruleFaults(r Rule) (faults []string) {
@@ -64,8 +97,11 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 		if r.Policy.MaxAttempts == 0 && r.Policy.MaxRetries == 0 {
 			say("its Policy sets no limit: write MaxAttempts or MaxRetries")
 		}
+		if r.Policy.RetryIf != nil {
+			say("its Policy has no use for RetryIf: write a When")
+		}
 		for _, field := range ofPipeline(r.Policy) {
-			say("its Policy has no use for %s: write it in Pipeline.Policy", field)
+			say("its Policy has no use for %s: write it in Pipeline.Policy, or beside Select", field)
 		}
 	case Jump:
 		if p.index(r.To) < 0 {
@@ -77,6 +113,9 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 		}
 	default:
 		say("Do is %q: write Continue, Retry, Jump, Break or Fail", r.Do)
+	}
+	if r.Do != Retry && !reflect.ValueOf(r.Policy).IsZero() {
+		say("Policy is for a Retry")
 	}
 	if r.Do != Jump && r.To != "" {
 		say("To is for a Jump")
@@ -118,7 +157,6 @@ func ofPipeline(p retry.Policy) []string {
 		field{"Source", p.Source != nil},
 		field{"MaxElapsed", p.MaxElapsed != 0},
 		field{"AttemptTimeout", p.AttemptTimeout != 0},
-		field{"RetryIf", p.RetryIf != nil},
 		field{"Select", p.Select != nil},
 		field{"Budget", p.Budget != nil},
 		field{"OnEvent", p.OnEvent != nil},

@@ -30,7 +30,8 @@ func TestValidate(t *testing.T) {
 	}{
 		"nothing":                        {Pipeline{}, ""},
 		"no rules":                       {policy(retry.Policy{}), ""},
-		"bounds":                         {policy(retry.Policy{MaxAttempts: 3, MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Source: zeros{}, RetryIf: func(error) bool { return true }}), ""},
+		"bounds":                         {policy(retry.Policy{MaxAttempts: 3, MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Source: zeros{}}), ""},
+		"policy that classifies":         {policy(retry.Policy{RetryIf: func(error) bool { return true }}), "Policy: RetryIf is up to the rules: write a When"},
 		"unlimited":                      {policy(retry.Policy{MaxAttempts: retry.Unlimited}), ""},
 		"no label":                       {Pipeline{Tasks: []Task{{Run: run}}}, "Tasks[0]: it has no Label"},
 		"label twice":                    {Pipeline{Tasks: []Task{{Label: "t", Run: run}, {Label: "t", Run: run}}}, `task "t": Tasks[0] and Tasks[1] have the same Label`},
@@ -65,7 +66,9 @@ func TestValidate(t *testing.T) {
 		"rule: Source":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Source: zeros{}}}), "its Policy has no use for Source: write it in Pipeline.Policy"},
 		"rule: MaxElapsed":               {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxElapsed: 1}}), "no use for MaxElapsed"},
 		"rule: AttemptTimeout":           {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 1}}), "no use for AttemptTimeout"},
-		"rule: RetryIf":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return true }}}), "no use for RetryIf"},
+		"rule: RetryIf":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return true }}}), "no use for RetryIf: write a When"},
+		"policy without a retry":         {rule(Rule{Do: Break, Policy: once}), `task "t": rule 0: Policy is for a Retry`},
+		"policy of a jump":               {rule(Rule{Do: Jump, To: "t", Policy: retry.Policy{OnEvent: func(context.Context, retry.Event) {}}}), "Policy is for a Retry"},
 		"rule: Select":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Select: Rules{}.Select}}), "no use for Select"},
 		"rule: Budget":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Budget: retry.NewBudget(1, 0)}}), "no use for Budget"},
 		"rule: OnEvent":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(context.Context, retry.Event) {}}}), "no use for OnEvent"},
@@ -84,6 +87,37 @@ func TestValidate(t *testing.T) {
 			assert.NotContains(t, err.Error(), "\n")
 			assert.Equal(t, err.Error(), row.p.Run(t.Context(), nil).Error(), "and Run runs nothing")
 		})
+	}
+}
+
+func TestValidateRules(t *testing.T) {
+	when := func(Outcome) (bool, error) { panic("Validate calls nothing") }
+	never := func(Outcome) (time.Duration, error) { panic("Validate calls nothing") }
+	set := func(State, Outcome) error { panic("Validate calls nothing") }
+	once := retry.Policy{MaxAttempts: 2}
+	for name, row := range map[string]struct {
+		rules Rules
+		want  string
+	}{
+		"none":           {nil, ""},
+		"sound":          {Rules{{When: when, Do: Retry, Policy: once, Delay: never}, {When: when, Do: Continue}, {When: when, Do: Break}, {Do: Fail}}, ""},
+		"unlimited":      {Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: retry.Unlimited}}}, ""},
+		"bad policy":     {Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: -2}}}, "rule 0: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited"},
+		"no limit":       {Rules{{Do: Retry}}, "rule 0: its Policy sets no limit: write MaxAttempts or MaxRetries"},
+		"no directive":   {Rules{{Policy: once}}, `rule 0: Do is "": write Continue, Retry, Jump, Break or Fail; rule 0: Policy is for a Retry`},
+		"jump":           {Rules{{Do: Jump, To: "t"}}, "rule 0: a Jump is for a Pipeline: write Retry or Fail"},
+		"set":            {Rules{{Do: Retry, Policy: once, Set: set}}, "rule 0: Set is for a Pipeline"},
+		"fail and set":   {Rules{{Do: Fail, Set: set}}, "rule 0: Set is for what goes on, not for Fail"},
+		"a field of all": {Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxElapsed: 1}}}, "rule 0: its Policy has no use for MaxElapsed: write it in Pipeline.Policy, or beside Select"},
+		"after the else": {Rules{{Do: Fail}, {Do: Fail}}, "rule 1 is never asked: rule 0 has no When and always matches"},
+		"every one":      {Rules{{When: when, Do: 99}, {Do: Fail, Delay: never}}, `rule 0: Do is "Directive(99)": write Continue, Retry, Jump, Break or Fail; rule 1: Delay is for a Retry or a Jump`},
+	} {
+		err := row.rules.Validate()
+		if row.want == "" {
+			assert.NoError(t, err, name)
+		} else {
+			assert.EqualError(t, err, "retryflow: invalid rules: "+row.want, name)
+		}
 	}
 }
 

@@ -69,14 +69,24 @@ func (c *client) fetch(ctx context.Context, s retryflow.State) retryflow.Outcome
 	return o
 }
 
+// unsaid is how long a server is left alone that does not say how long it wants
+// to be, or not so that it can be read.
+const unsaid = time.Second
+
 // retryAfter reads how long the server wants to be left alone: by the header
-// that some servers send with milliseconds, or by that of RFC 9110.
+// that some servers send with milliseconds, or by that of RFC 9110, which has
+// seconds or a date. However long that is, MaxDelay bounds it.
 func retryAfter(o retryflow.Outcome) (time.Duration, error) {
 	headers, _ := o.Data["headers"].(http.Header)
-	if text := headers.Get("Retry-After-Ms"); text != "" {
-		ms, err := strconv.Atoi(text)
-		return time.Duration(ms) * time.Millisecond, err
+	if ms, err := strconv.ParseUint(headers.Get("Retry-After-Ms"), 10, 32); err == nil {
+		return time.Duration(ms) * time.Millisecond, nil
 	}
-	seconds, err := strconv.Atoi(headers.Get("Retry-After"))
-	return time.Duration(seconds) * time.Second, err
+	text := headers.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return time.Duration(seconds) * time.Second, nil
+	}
+	if date, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(date)), nil
+	}
+	return unsaid, nil
 }

@@ -27,7 +27,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	flags := flag.NewFlagSet("pagination", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	pages := flags.Int("pages", 8, "how many pages the server has")
@@ -40,7 +40,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "pagination:", err)
 		return 1
 	}
-	defer server.close()
+	defer func() {
+		if err := server.close(); err != nil {
+			fmt.Fprintln(stderr, "pagination:", err)
+			code = 1
+		}
+	}()
 	store := newStore()
 
 	pipeline := copyPages(&client{url: server.url()}, store, *attempts)
@@ -61,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // next while there is one. Each page has all its attempts, for a jump counts
 // anew.
 func copyPages(c *client, s *store, attempts int) retryflow.Pipeline {
-	patient := retry.Policy{MaxAttempts: attempts}
+	patient := retry.Policy{MaxAttempts: attempts, MaxDelay: time.Minute} // whatever the server asks for
 	quick := retry.Policy{MaxAttempts: attempts, Backoff: retry.Exponential{Base: 4 * time.Millisecond}, MaxDelay: 50 * time.Millisecond, Jitter: retry.EqualJitter}
 	return retryflow.Pipeline{
 		Tasks: []retryflow.Task{

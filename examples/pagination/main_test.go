@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -106,11 +108,46 @@ func TestRetryAfter(t *testing.T) {
 	}{
 		"seconds":      {http.Header{"Retry-After": {"2"}}, 2 * time.Second},
 		"milliseconds": {http.Header{"Retry-After": {"2"}, "Retry-After-Ms": {"30"}}, 30 * time.Millisecond},
+		"a date":       {http.Header{"Retry-After": {"Fri, 31 Dec 1999 23:59:59 GMT"}}, 0},
+		"nothing":      {http.Header{}, unsaid},
+		"soon":         {http.Header{"Retry-After": {"soon"}}, unsaid},
+		"odd millis":   {http.Header{"Retry-After": {"2"}, "Retry-After-Ms": {"-1"}}, 2 * time.Second},
+		"too many":     {http.Header{"Retry-After": {"99999999999"}}, unsaid},
+		"no headers":   {nil, unsaid},
 	} {
 		d, err := retryAfter(retryflow.Outcome{Data: map[string]any{"headers": row.headers}})
 		require.NoError(t, err)
 		assert.Equal(t, row.want, d, name)
 	}
-	_, err := retryAfter(retryflow.Outcome{})
-	assert.Error(t, err, "a server that does not say")
+	synctest.Test(t, func(t *testing.T) {
+		d, err := retryAfter(retryflow.Outcome{Data: map[string]any{"headers": http.Header{"Retry-After": {time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)}}}})
+		require.NoError(t, err)
+		assert.Equal(t, 90*time.Second, d, "a date to come")
+	})
+	d, err := retryAfter(retryflow.Outcome{})
+	require.NoError(t, err)
+	assert.Equal(t, unsaid, d, "without an answer")
+}
+
+// No server makes the program wait for ever.
+func TestEachDelayIsBounded(t *testing.T) {
+	for _, task := range copyPages(nil, nil, 2).Tasks {
+		for _, rule := range task.Rules {
+			if rule.Do == retryflow.Retry {
+				assert.Positive(t, rule.Policy.MaxDelay, task.Label)
+			}
+		}
+	}
+}
+
+func TestAServerThatEndedBeforeItWasClosedSaysWhy(t *testing.T) {
+	s, err := newPageServer(1)
+	require.NoError(t, err)
+	assert.NoError(t, s.close())
+	s, err = newPageServer(1)
+	require.NoError(t, err)
+	require.NoError(t, s.listener.Close())
+	assert.ErrorIs(t, <-s.served, net.ErrClosed)
+	s.served <- net.ErrClosed
+	assert.ErrorIs(t, s.close(), net.ErrClosed)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ type pageServer struct {
 	pages    int
 	listener net.Listener
 	http     http.Server
+	served   chan error // why it serves no more
 	requests int
 	closed   time.Time // until when each request is refused for its rate
 }
@@ -30,15 +32,22 @@ func newPageServer(pages int) (*pageServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &pageServer{pages: pages, listener: l}
+	s := &pageServer{pages: pages, listener: l, served: make(chan error, 1)}
 	s.http.Handler = s
-	go s.http.Serve(l)
+	go func() { s.served <- s.http.Serve(l) }()
 	return s, nil
 }
 
 func (s *pageServer) url() string { return "http://" + s.listener.Addr().String() + "/" }
 
-func (s *pageServer) close() { s.http.Close() }
+// close ends the server, and returns why it had ended before, if it had.
+func (s *pageServer) close() error {
+	err := s.http.Close()
+	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
+		err = served
+	}
+	return err
+}
 
 // items returns what there is to fetch.
 func (s *pageServer) items() (items []string) {

@@ -1,25 +1,26 @@
 // Package noetl reads the rules of NoETL's tasks, as its users write them in
 // YAML, for the pipelines of package retryflow.
 //
-//   - fetch_page:
-//     kind: http
-//     url: "{{ workload.api_url }}/pages"
-//     eval:
-//   - expr: "{{ outcome.status == 'error' and outcome.http.status in [429, 503] }}"
-//     do: retry
-//     attempts: 10
-//     backoff: exponential
-//     delay: "{{ outcome.http.headers['retry-after'] | default(2) }}"
-//   - expr: "{{ outcome.status == 'success' and outcome.result.has_next }}"
-//     do: jump
-//     to: fetch_page
-//     set_iter: {page: "{{ iter.page + 1 }}"}
-//   - else:
-//     do: continue
+//	tool:
+//	  - fetch_page:
+//	      kind: http
+//	      url: "{{ workload.api_url }}/pages"
+//	      eval:
+//	        - expr: "{{ outcome.status == 'error' and outcome.http.status in [429, 503] }}"
+//	          do: retry
+//	          attempts: 10
+//	          backoff: exponential
+//	          delay: "{{ outcome.http.headers['retry-after'] | default(2) }}"
+//	        - expr: "{{ outcome.status == 'success' and outcome.result.has_next }}"
+//	          do: jump
+//	          to: fetch_page
+//	          set_iter: {page: "{{ iter.page + 1 }}"}
+//	        - else:
+//	            do: continue
 //
-// [ParseTasks] reads such a list, or a step that has it under tool;
-// [ParseRules] reads the rules of one task. What a task does is up to you: the
-// keys that are not about rules are in its Config, as they were written.
+// [ParseTasks] reads such a step, or the list alone; [ParseRules] reads the
+// rules of one task. What a task does is up to you: the keys that are not about
+// rules are in its Config, as they were written.
 //
 // # Keys
 //
@@ -52,10 +53,10 @@
 //
 //	outcome.status             success or error
 //	outcome.result             Result
-//	outcome.error.message      the text of Err, where there is one
+//	outcome.error.message      the text of Err, or what Data says as error
 //	outcome.meta.attempt       1 for the first execution
 //	outcome.meta.duration_ms   how long it took
-//	outcome.http, outcome.pg   and whatever else Data has
+//	outcome.http, outcome.pg   and whatever else Data has, but for status, result and these of meta
 //
 // The names in outcome.http.headers are in lower case, whatever theirs.
 // Conditions hold as in Jinja: what is not false, none, 0, nor empty. rand() is
@@ -63,16 +64,29 @@
 //
 // An expression that cannot be evaluated does not match, and is reported: see
 // [retryflow.Event]. A delay that is no number of seconds, or is negative,
-// fails the task and is named. What Python would raise an error for is one
-// here: to compare none or text with a number, to divide by zero. So is a name
-// that is not there: ask "is defined", or add "| default(…)".
+// fails the task and is named. One may be as long as a header says: only the
+// context of Run bounds it, and for a retry the MaxDelay that you set in the
+// Policy of the rule, or min in the expression.
+//
+// These cannot be evaluated:
+//
+//   - an order of two things that are not both numbers, or both texts, by an operator or a test
+//   - arithmetic with what is no number, but for the sum of two texts
+//   - a division by zero, and "is divisibleby 0"
+//   - a search, by in or not in, of what is no text in a text, or of anything in a number, true, false or none
+//   - a name that is not there: ask "is defined", or add "| default(…)"
+//   - a list with something in it that cannot be evaluated, and what map, select, reject, selectattr or rejectattr make of one
+//
+// Filters and other tests are those of the template engine, which are more
+// lenient. A filter or test that there is not is an error of the document, as
+// far as its name is written out.
 //
 // Statements are refused, no file is ever read, and a panic of the template
 // engine is an expression that cannot be evaluated. It may take any time and
 // memory though, and call methods of what is in Result, Data and State: a
 // document is to be trusted like code.
 //
-// Two things differ from Jinja: "a if b else c" may stand alone in {{ … }}, but
+// Among what differs from Jinja: "a if b else c" may stand alone in {{ … }}, but
 // not in parentheses, and a chain like 1 < x < 3 is an error: write 1 < x and
 // x < 3.
 package noetl

@@ -29,7 +29,6 @@ type template struct {
 
 // compile reads text that may have any number of {{ … }}.
 func compile(text string, source retry.Source) (*template, error) {
-	text = strings.TrimSpace(text)
 	if len(text) > maxText {
 		return nil, fmt.Errorf("it has %d bytes: write at most %d", len(text), maxText)
 	}
@@ -52,21 +51,26 @@ func compile(text string, source retry.Source) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
+	var c checker
 	for i, node := range t.nodes {
 		switch n := node.(type) {
 		case *nodes.Data:
 		case *nodes.Output:
-			t.nodes[i] = checkedOutput(n)
+			t.nodes[i] = c.output(n)
 		default:
 			return nil, fmt.Errorf("%s: only {{ … }} is allowed, no statement and no comment", text)
 		}
+	}
+	if c.err != nil {
+		return nil, fmt.Errorf("%s: %w", text, c.err)
 	}
 	return t, nil
 }
 
 // compileOne reads text that is exactly one {{ … }}.
 func compileOne(text string, source retry.Source) (*template, error) {
-	if strings.TrimSpace(text) == "" {
+	text = strings.TrimSpace(text)
+	if text == "" {
 		return nil, errors.New("it is empty: write one {{ … }}")
 	}
 	t, err := compile(text, source)
@@ -95,7 +99,7 @@ func (t *template) evaluate(o retryflow.Outcome, names map[string]any, use func(
 		return use(v)
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %s", t.text, strings.ReplaceAll(err.Error(), "\n", "; "))
+		return fmt.Errorf("%s: %s", oneLine(t.text), strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return nil
 }
@@ -163,7 +167,11 @@ func output(e *exec.Evaluator, n *nodes.Output) *exec.Value {
 // on what it has not thought of, and so may what an expression calls.
 func guard(f func() error) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case failure:
+			err = p.error
+		default:
 			err = fmt.Errorf("the template engine panicked: %v", p)
 		}
 	}()
@@ -201,14 +209,6 @@ func environment(source retry.Source) *exec.Environment {
 		ControlStructures: exec.NewControlStructureSet(nil),
 	}
 }
-
-var filters = func() *exec.FilterSet {
-	f := exec.NewFilterSet(map[string]exec.FilterFunction{}).Update(builtins.Filters)
-	_ = f.Replace("random", func(*exec.Evaluator, *exec.Value, *exec.VarArgs) *exec.Value {
-		return exec.AsValue(errors.New("random does not draw from the Source of the policy: use rand()"))
-	})
-	return f
-}()
 
 // intRange is range of Python, for "in range(500, 600)". The engine's own
 // leaves a goroutine behind.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,7 @@ func about() retryflow.Outcome {
 		"status": "error",
 		"result": map[string]any{"done": true, "items": []any{1, 2.5, "x"}, "none": nil, "empty": []any{}, "count": 3, "ratio": 0.5, "nan": math.NaN(), "name": "Ann"},
 		"http":   map[string]any{"status": float64(503), "headers": map[string]any{"Retry-After": "7", "X": nil}},
+		"odd":    map[string]any{"keys": map[int]string{1: "a"}, "errors": []any{[]any{errors.New("odd one")}}},
 		"pg":     map[string]any{"code": "40P01"},
 		"error":  map[string]any{"message": "read Timeout", "retryable": true},
 	})
@@ -54,81 +56,96 @@ func about() retryflow.Outcome {
 func TestConditions(t *testing.T) {
 	for expr, want := range map[string]bool{
 		`true`: true, `false`: false, `True`: true, `none`: false, `None`: false, `0`: false, `1`: true, `0.0`: false, `''`: false, `'false'`: true, `[]`: false, `[0]`: true, `[[]]`: true,
-		`outcome.status == 'error'`:                                true,
-		`outcome.status != 'error'`:                                false,
-		`not outcome.status == 'success'`:                          true,
-		`outcome.status is eq 'error'`:                             true,
-		`outcome.http.status == 503`:                               true,
-		`outcome.http.status in [429, 503]`:                        true,
-		`outcome.http.status in (429, 503)`:                        true,
-		`outcome.http.status not in [429, 503]`:                    false,
-		`outcome.http.status in range(500, 600)`:                   true,
-		`outcome.http.status in range(500)`:                        false,
-		`outcome.http.status >= 500`:                               true,
-		`outcome.http.status > 503`:                                false,
-		`outcome.http.status < 503.5`:                              true,
-		`outcome.http.status <= 502`:                               false,
-		`500 <= outcome.http.status and outcome.http.status < 600`: true,
-		`outcome.pg.code in ['40001','40P01']`:                     true,
-		`outcome.pg['code'] == '40P01'`:                            true,
-		`'a' < 'b'`:                                                true,
-		`'timeout' in (outcome.error.message|lower)`:               true,
-		`'timeout' in outcome.error.message.lower()`:               true,
-		`'timeout' in outcome.error.message`:                       false,
-		`outcome.error.retryable`:                                  true,
-		`outcome.http.headers['retry-after'] == '7'`:               true,
-		`outcome.http.headers['retry-after'] | int > 5`:            true,
-		`outcome.http.headers.get('nosuch', 9) == 9`:               true,
-		`'retry-after' in outcome.http.headers`:                    true,
-		`'Retry-After' in outcome.http.headers`:                    false,
-		`outcome.http.headers['x'] is none`:                        true,
-		`outcome.nosuch is defined`:                                false,
-		`outcome.nosuch is undefined`:                              true,
-		`outcome.nosuch.deeper is defined`:                         false,
-		`outcome.http is defined and outcome.http.status > 1`:      true,
-		`outcome.nosuch | default(false)`:                          false,
-		`outcome.nosuch.deeper | default(7) == 7`:                  true,
-		`outcome.result.done`:                                      true,
-		`outcome.result.none`:                                      false,
-		`outcome.result.none == none`:                              true,
-		`outcome.result.empty`:                                     false,
-		`outcome.result['items'] | length == 3`:                    true,
-		`outcome.result['items'][1] == 2.5`:                        true,
-		`'x' in outcome.result['items']`:                           true,
-		`outcome.result.count + 1 == 4`:                            true,
-		`outcome.result.count - 1 == 2`:                            true,
-		`outcome.result.count * outcome.result.ratio == 1.5`:       true,
-		`outcome.result.count / 2 == 1.5`:                          true,
-		`outcome.result.count // 2 == 1`:                           true,
-		`-7 // 2 == -4`:                                            true,
-		`-7 % 3 == 2`:                                              true,
-		`outcome.result.count % 3`:                                 false,
-		`2 ** outcome.result.count == 8`:                           true,
-		`outcome.result.name + '!' == 'Ann!'`:                      true,
-		`outcome.result.name ~ 1 == 'Ann1'`:                        true,
-		`-outcome.result.count < 0`:                                true,
-		`outcome.meta.attempt == 2`:                                true,
-		`outcome.meta.duration_ms == 1500`:                         true,
-		`iter.page == 4`:                                           true,
-		`iter.page < workload.size`:                                true,
-		`outcome is mapping`:                                       true,
-		`rand() < 1`:                                               true,
-		`rand() >= 0`:                                              true,
-		`true if outcome.result.done else false`:                   true,
-		`outcome.nosuch if false else 1`:                           true,
-		`outcome.status == 'success' and outcome.nosuch.x`:         false,
-		`outcome.status == 'error' or outcome.nosuch.x`:            true,
-		`[1, 2] == [1, 2]`:                                         true,
-		`{'a': 1}['a'] == 1`:                                       true,
-		`'{%' in 'a{%b'`:                                           true,
-		`9223372036854775807 + 1 > 0`:                              true,
-		`9223372036854775807 * 9223372036854775807 > 1000`:         true,
-		`outcome.result.nan < 1`:                                   false,
-		`outcome.result.nan >= 1`:                                  false,
-		`'b,a' | default(1, boolean=1 > 2) == 'b,a'`:               true,
-		`'a' in outcome.result.get('nosuch', ['a', 'b'])`:          true,
-		`[outcome.result.nan, [1], {'a': none}] | length == 3`:     true,
-		`'}}' == '}}'`:                                             true,
+		`outcome.status == 'error'`:                                            true,
+		`outcome.status != 'error'`:                                            false,
+		`not outcome.status == 'success'`:                                      true,
+		`outcome.status is eq 'error'`:                                         true,
+		`outcome.http.status == 503`:                                           true,
+		`outcome.http.status in [429, 503]`:                                    true,
+		`outcome.http.status in (429, 503)`:                                    true,
+		`outcome.http.status not in [429, 503]`:                                false,
+		`outcome.http.status in range(500, 600)`:                               true,
+		`outcome.http.status in range(500)`:                                    false,
+		`outcome.http.status >= 500`:                                           true,
+		`outcome.http.status > 503`:                                            false,
+		`outcome.http.status < 503.5`:                                          true,
+		`outcome.http.status <= 502`:                                           false,
+		`500 <= outcome.http.status and outcome.http.status < 600`:             true,
+		`outcome.pg.code in ['40001','40P01']`:                                 true,
+		`outcome.pg['code'] == '40P01'`:                                        true,
+		`'a' < 'b'`:                                                            true,
+		`'timeout' in (outcome.error.message|lower)`:                           true,
+		`'timeout' in outcome.error.message.lower()`:                           true,
+		`'timeout' in outcome.error.message`:                                   false,
+		`outcome.error.retryable`:                                              true,
+		`outcome.http.headers['retry-after'] == '7'`:                           true,
+		`outcome.http.headers['retry-after'] | int > 5`:                        true,
+		`outcome.http.headers.get('nosuch', 9) == 9`:                           true,
+		`'retry-after' in outcome.http.headers`:                                true,
+		`'Retry-After' in outcome.http.headers`:                                false,
+		`outcome.http.headers['x'] is none`:                                    true,
+		`outcome.nosuch is defined`:                                            false,
+		`outcome.nosuch is undefined`:                                          true,
+		`outcome.nosuch.deeper is defined`:                                     false,
+		`outcome.http is defined and outcome.http.status > 1`:                  true,
+		`outcome.nosuch | default(false)`:                                      false,
+		`outcome.nosuch.deeper | default(7) == 7`:                              true,
+		`outcome.result.done`:                                                  true,
+		`outcome.result.none`:                                                  false,
+		`outcome.result.none == none`:                                          true,
+		`outcome.result.empty`:                                                 false,
+		`outcome.result['items'] | length == 3`:                                true,
+		`outcome.result['items'][1] == 2.5`:                                    true,
+		`'x' in outcome.result['items']`:                                       true,
+		`outcome.result.count + 1 == 4`:                                        true,
+		`outcome.result.count - 1 == 2`:                                        true,
+		`outcome.result.count * outcome.result.ratio == 1.5`:                   true,
+		`outcome.result.count / 2 == 1.5`:                                      true,
+		`outcome.result.count // 2 == 1`:                                       true,
+		`-7 // 2 == -4`:                                                        true,
+		`-7 % 3 == 2`:                                                          true,
+		`outcome.result.count % 3`:                                             false,
+		`2 ** outcome.result.count == 8`:                                       true,
+		`outcome.result.name + '!' == 'Ann!'`:                                  true,
+		`outcome.result.name ~ 1 == 'Ann1'`:                                    true,
+		`-outcome.result.count < 0`:                                            true,
+		`outcome.meta.attempt == 2`:                                            true,
+		`outcome.meta.duration_ms == 1500`:                                     true,
+		`iter.page == 4`:                                                       true,
+		`iter.page < workload.size`:                                            true,
+		`outcome is mapping`:                                                   true,
+		`rand() < 1`:                                                           true,
+		`rand() >= 0`:                                                          true,
+		`true if outcome.result.done else false`:                               true,
+		`outcome.nosuch if false else 1`:                                       true,
+		`outcome.status == 'success' and outcome.nosuch.x`:                     false,
+		`outcome.status == 'error' or outcome.nosuch.x`:                        true,
+		`[1, 2] == [1, 2]`:                                                     true,
+		`{'a': 1}['a'] == 1`:                                                   true,
+		`'{%' in 'a{%b'`:                                                       true,
+		`9223372036854775807 + 1 > 0`:                                          true,
+		`9223372036854775807 * 9223372036854775807 > 1000`:                     true,
+		`outcome.result.nan < 1`:                                               false,
+		`outcome.result.nan >= 1`:                                              false,
+		`'b,a' | default(1, boolean=1 > 2) == 'b,a'`:                           true,
+		`'a' in outcome.result.get('nosuch', ['a', 'b'])`:                      true,
+		`[outcome.result.nan, [1], {'a': none}] | length == 3`:                 true,
+		`6 is divisibleby 3`:                                                   true,
+		`7 is divisibleby 3`:                                                   false,
+		`'a' is lt 'b'`:                                                        true,
+		`2 is gt 1.5`:                                                          true,
+		`2 is le 1`:                                                            false,
+		`2 is ge 2`:                                                            true,
+		`2 is in [1, 2]`:                                                       true,
+		`2 is not in [1, 2]`:                                                   false,
+		`'b' is in 'abc'`:                                                      true,
+		`[1, 7] | select('gt', 5) | list == [7]`:                               true,
+		`[1, 7] | reject('gt', 5) | list == [1]`:                               true,
+		`[{'a': 1}, {'a': 7}] | selectattr('a', 'gt', 5) | list | length == 1`: true,
+		`[{'a': 1}, {'a': 7}] | rejectattr('a') | list`:                        false,
+		`['1', '2'] | map('int') | sum == 3`:                                   true,
+		`outcome.odd.keys`:                                                     true,
+		`'}}' == '}}'`:                                                         true,
 	} {
 		got, err := condition(t, "{{ "+expr+" }}")(about())
 		assert.NoError(t, err, expr)
@@ -188,13 +205,38 @@ func TestConditionsThatCannotBeEvaluated(t *testing.T) {
 		`range()`:                                     `range(stop)`,
 		`range(1000000000)`:                           `more than 100000 numbers`,
 		`range(-9223372036854775807, 9223372036854775807)`: `more than 100000 numbers`,
-		`lipsum()`:                         `lipsum`,
-		`[1, 2] | random`:                  `use rand()`,
-		`1 | nosuch`:                       `filter 'nosuch' not found`,
-		`1 is nosuch`:                      `test 'nosuch' not found`,
-		`outcome.pg.code.nosuch()`:         `nosuch`,
-		`self`:                             `"self"`,
-		`1 is divisibleby(outcome.nosuch)`: `attribute 'nosuch' not found`,
+		`lipsum()`:        `lipsum`,
+		`[1, 2] | random`: `use rand()`,
+		`[1] | map(outcome.result.name) | list | length > 0`:           `there is no filter "Ann"`,
+		`[1] | map('float') | map('int', nosuch=outcome.nosuch)`:       `attribute 'nosuch' not found`,
+		`[1] | map('slice') | list`:                                    `slice`,
+		`[1] | map('slice') | list | length > 0`:                       `slice`,
+		`[1] | select(outcome.result.name) | list`:                     `there is no test "Ann"`,
+		`[1] | reject(outcome.result.name) | list`:                     `there is no test "Ann"`,
+		`['a'] | select('lt', 5) | list`:                               `text "a" cannot be compared with 5`,
+		`['a'] | reject('lt', 5) | list`:                               `text "a" cannot be compared with 5`,
+		`[{'a': 'b'}] | selectattr('a', 'gt', 5) | list`:               `text "b" cannot be compared with 5`,
+		`[{'a': 'b'}] | rejectattr('a', 'gt', 5) | list | length == 0`: `text "b" cannot be compared with 5`,
+		`outcome.odd.errors`:                                           `odd one`,
+		`1 in none`:                                                    `1 cannot be in none`,
+		`1 not in none`:                                                `1 cannot be in none`,
+		`1 in 5`:                                                       `1 cannot be in 5`,
+		`1 in true`:                                                    `1 cannot be in True`,
+		`1 in 'a1'`:                                                    `1 cannot be in text "a1"`,
+		`1 is in 'a1'`:                                                 `1 cannot be in text "a1"`,
+		`1 is in 7`:                                                    `1 cannot be in 7`,
+		`'a' is divisibleby 2`:                                         `text "a" cannot be divided by 2`,
+		`4 is divisibleby 0`:                                           `division by zero`,
+		`4 is divisibleby`:                                             `write one`,
+		`'a' is lt 1`:                                                  `text "a" cannot be compared with 1`,
+		`'a' is le 1`:                                                  `text "a" cannot be compared with 1`,
+		`none is gt 1`:                                                 `none cannot be compared with 1`,
+		`none is ge 1`:                                                 `none cannot be compared with 1`,
+		`none is lessthan 1`:                                           `none cannot be compared with 1`,
+		`none is greaterthan 1`:                                        `none cannot be compared with 1`,
+		`outcome.pg.code.nosuch()`:                                     `nosuch`,
+		`self`:                                                         `"self"`,
+		`1 is divisibleby(outcome.nosuch)`:                             `attribute 'nosuch' not found`,
 	} {
 		source := "{{ " + expr + " }}"
 		got, err := condition(t, source)(about())
@@ -207,21 +249,32 @@ func TestConditionsThatCannotBeEvaluated(t *testing.T) {
 
 func TestExpressionsThatCannotBeRead(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                                     `expr: it is empty: write one {{ … }}`,
-		`outcome.status`:                       `write exactly one {{ … }}`,
-		`{{ 1 }}{{ 2 }}`:                       `write exactly one {{ … }}`,
-		`{{ 1 }} {{ 2 }}`:                      `write exactly one {{ … }}`,
-		`a {{ 1 }}`:                            `write exactly one {{ … }}`,
-		`{{ 1 }} a`:                            `write exactly one {{ … }}`,
-		`{{ }}`:                                `expr: `,
-		`{{`:                                   `expr: `,
-		`}}`:                                   `write exactly one {{ … }}`,
-		`{{ 1`:                                 `expr: `,
-		`{{ 'a }}`:                             `expr: `,
-		`{{ 1 + }}`:                            `expr: `,
-		`{{ (1 }}`:                             `expr: `,
-		`{{ 1e999 }}`:                          `expr: `,
-		`{{ 99999999999999999999 }}`:           `expr: `,
+		``:                                       `expr: it is empty: write one {{ … }}`,
+		`outcome.status`:                         `write exactly one {{ … }}`,
+		`{{ 1 }}{{ 2 }}`:                         `write exactly one {{ … }}`,
+		`{{ 1 }} {{ 2 }}`:                        `write exactly one {{ … }}`,
+		`a {{ 1 }}`:                              `write exactly one {{ … }}`,
+		`{{ 1 }} a`:                              `write exactly one {{ … }}`,
+		`{{ }}`:                                  `expr: `,
+		`{{`:                                     `expr: `,
+		`}}`:                                     `write exactly one {{ … }}`,
+		`{{ 1`:                                   `expr: `,
+		`{{ 'a }}`:                               `expr: `,
+		`{{ 1 + }}`:                              `expr: `,
+		`{{ (1 }}`:                               `expr: `,
+		`{{ 1e999 }}`:                            `expr: `,
+		`{{ 99999999999999999999 }}`:             `expr: `,
+		`{{ outcome.status | nosuchfilter }}`:    `there is no filter "nosuchfilter"`,
+		`{{ outcome.status is nosuchtest }}`:     `there is no test "nosuchtest"`,
+		`{{ outcome.status is not nosuchtest }}`: `there is no test "nosuchtest"`,
+		`{{ not ([1] | nosuchfilter) == 1 }}`:    `there is no filter "nosuchfilter"`,
+		`{{ 1 if 1 is nosuchtest else 2 }}`:      `there is no test "nosuchtest"`,
+		`{{ outcome.result.l|map('nosuch')|list }}`:             `there is no filter "nosuch"`,
+		`{{ outcome.result.l|map('nosuch')|list|length > 0 }}`:  `there is no filter "nosuch"`,
+		`{{ outcome.result.l|select('nosuch')|list }}`:          `there is no test "nosuch"`,
+		`{{ outcome.result.l|reject('nosuch')|list }}`:          `there is no test "nosuch"`,
+		`{{ outcome.result.l|selectattr('a', 'nosuch')|list }}`: `there is no test "nosuch"`,
+		`{{ outcome.result.l|rejectattr('a', 'nosuch')|list }}`: `there is no test "nosuch"`,
 		`{# 1 #}`:                              `no statement and no comment`,
 		`{# 1 #}{{ 1 }}`:                       `no statement and no comment`,
 		`{% if true %}{{ 1 }}{% endif %}`:      `statements ({% … %}) are not allowed: write {{ … }}`,
@@ -271,6 +324,7 @@ func TestHeadersOfEachKind(t *testing.T) {
 		map[string]string{"Retry-After": "7"},
 		map[string][]string{"Retry-after": {"7"}},
 		http.Header{"Retry-After": {"7"}},
+		textproto.MIMEHeader{"Retry-After": {"7"}},
 	} {
 		o := retryflow.Outcome{Data: map[string]any{"http": map[string]any{"headers": headers}}}
 		holds, err := condition(t, "{{ outcome.http.headers['retry-after'] == '7' }}")(o)
@@ -296,10 +350,62 @@ func TestOutcomeIsLeftAsItIs(t *testing.T) {
 	headers := map[string]any{"Retry-After": "7"}
 	details := map[string]any{"code": 1}
 	o := retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"http": map[string]any{"headers": headers}, "error": details, "meta": "odd"}}
-	holds, err := condition(t, "{{ outcome.http.headers['retry-after'] == '7' and outcome.error.message == 'no' and outcome.error.code == 1 and outcome.meta == 'odd' }}")(o)
+	holds, err := condition(t, "{{ outcome.http.headers['retry-after'] == '7' and outcome.error.message == 'no' and outcome.error.code == 1 and outcome.meta.attempt == 0 }}")(o)
 	assert.NoError(t, err)
 	assert.True(t, holds)
 	assert.Equal(t, map[string]any{"http": map[string]any{"headers": map[string]any{"Retry-After": "7"}}, "error": map[string]any{"code": 1}, "meta": "odd"}, o.Data)
+}
+
+func TestWhatDataSaysBesideThePipeline(t *testing.T) {
+	for name, row := range map[string]struct {
+		o    retryflow.Outcome
+		expr string
+	}{
+		"meta is the pipeline's":       {retryflow.Outcome{Attempt: 2, Took: time.Second, Data: map[string]any{"meta": map[string]any{"attempt": 9, "duration_ms": 9, "host": "a"}}}, "outcome.meta.attempt == 2 and outcome.meta.duration_ms == 1000 and outcome.meta.host == 'a'"},
+		"meta that is no mapping":      {retryflow.Outcome{Attempt: 2, Data: map[string]any{"meta": "odd"}}, "outcome.meta.attempt == 2"},
+		"text is the message":          {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": "disk full"}}, "outcome.error.message == 'disk full'"},
+		"text is the message, no Err":  {retryflow.Outcome{Data: map[string]any{"error": "disk full"}}, "outcome.error.message == 'disk full'"},
+		"a mapping has its message":    {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": map[string]any{"message": "yes"}}}, "outcome.error.message == 'yes'"},
+		"a mapping without a message":  {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": map[string]any{"code": 1}}}, "outcome.error.message == 'no' and outcome.error.code == 1"},
+		"status and result are theirs": {retryflow.Outcome{Result: 1, Data: map[string]any{"status": "odd", "result": 2}}, "outcome.status == 'success' and outcome.result == 1"},
+	} {
+		holds, err := condition(t, "{{ "+row.expr+" }}")(row.o)
+		assert.NoError(t, err, name)
+		assert.True(t, holds, name)
+	}
+}
+
+func TestFaultsOfExpressionsOnManyLinesAreOneLine(t *testing.T) {
+	rules := rulesOf(t, "eval:\n- expr: |\n    {{ outcome.status ==\n       nosuch }}\n  do: break\n")
+	_, err := rules[0].When(about())
+	assert.ErrorContains(t, err, "{{ outcome.status == nosuch }}: ")
+	assert.NotContains(t, err.Error(), "\n")
+}
+
+func TestTheTextOfSetIterKeepsItsSpaces(t *testing.T) {
+	rules := rulesOf(t, `eval: [{else: {do: break, set_iter: {a: "  {{ 1 }} of {{ 2 }} ", b: " {{ 1 }}", c: "{{ 1 }}"}}}]`)
+	state := retryflow.State{}
+	require.NoError(t, rules[0].Set(state, retryflow.Outcome{State: state}))
+	assert.Equal(t, map[string]any{"a": "  1 of 2 ", "b": " 1", "c": 1}, state["iter"])
+}
+
+// MaxDelay may be set on rules that were read, and bounds what a header says.
+func TestMaxDelayBoundsADelayThatIsComputed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules := rulesOf(t, `eval: [{else: {do: retry, attempts: 2, delay: "{{ 86400 }}"}}]`)
+		rules[0].Policy.MaxDelay = time.Minute
+		began := time.Now()
+		p := retryflow.Pipeline{Tasks: []retryflow.Task{{Label: "t", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome { return about() }}}}
+		assert.Error(t, p.Run(t.Context(), nil))
+		assert.Equal(t, time.Minute, time.Since(began))
+	})
+}
+
+func TestTheWaitForAJumpHasNoNameOnTheWire(t *testing.T) {
+	e := retryflow.Event{Event: retry.Event{Kind: retry.RetryScheduled}, Directive: retryflow.Jump}
+	assert.Nil(t, noetl.Wire(e))
+	e.Directive = retryflow.Retry
+	assert.Equal(t, "task.retry_scheduled", noetl.Wire(e)["event"])
 }
 
 // bomb panics when an expression calls it.

@@ -28,7 +28,7 @@ func ParseTasks(data []byte, source retry.Source) ([]Task, error) {
 	if root == nil || isNull(root) {
 		return nil, err
 	}
-	r := &reader{source: source}
+	r := newReader(source)
 	if root.Kind == yaml.MappingNode {
 		tool := r.mapping(root, "").take("tool")
 		if tool == nil {
@@ -52,7 +52,7 @@ func ParseRules(data []byte, source retry.Source) (retryflow.Rules, error) {
 	if root == nil || isNull(root) {
 		return nil, err
 	}
-	r := &reader{source: source}
+	r := newReader(source)
 	rules := r.taskRules(r.mapping(root, "write a mapping that has rules under eval"))
 	if err := r.err(); err != nil {
 		return nil, err

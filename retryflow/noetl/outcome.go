@@ -3,6 +3,7 @@ package noetl
 import (
 	"maps"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 
@@ -15,7 +16,15 @@ func object(o retryflow.Outcome) map[string]any {
 	maps.Copy(m, o.Data)
 	m["status"] = o.Status()
 	m["result"] = o.Result
-	m["meta"] = over(map[string]any{"attempt": o.Attempt, "duration_ms": o.Took.Milliseconds()}, m["meta"])
+	meta := map[string]any{}
+	if said, ok := m["meta"].(map[string]any); ok {
+		maps.Copy(meta, said)
+	}
+	meta["attempt"], meta["duration_ms"] = o.Attempt, o.Took.Milliseconds()
+	m["meta"] = meta
+	if text, ok := m["error"].(string); ok {
+		m["error"] = map[string]any{"message": text}
+	}
 	if o.Err != nil {
 		m["error"] = over(map[string]any{"message": o.Err.Error()}, m["error"])
 	}
@@ -59,6 +68,8 @@ func lowerCased(headers any) any {
 			lower[strings.ToLower(name)] = strings.Join(headers[name], ", ")
 		}
 	case http.Header:
+		return lowerCased(map[string][]string(headers))
+	case textproto.MIMEHeader:
 		return lowerCased(map[string][]string(headers))
 	default:
 		return headers

@@ -41,7 +41,16 @@ const (
 
 // rules reads the list under eval.
 func (r *reader) rules(k *key) retryflow.Rules {
-	var rules retryflow.Rules
+	list := resolve(k.value)
+	rules, ok := r.lists[list]
+	if !ok {
+		rules = r.readRules(k)
+		r.lists[list] = rules
+	}
+	return slices.Clone(rules) // each task has its own
+}
+
+func (r *reader) readRules(k *key) (rules retryflow.Rules) {
 	elseLine := 0
 	for _, n := range r.list(k.value, "write a list of rules") {
 		line := resolve(n).Line
@@ -80,8 +89,8 @@ func (r *reader) rule(n *yaml.Node) (rule retryflow.Rule, isElse bool) {
 	}
 	if k := m.take("expr"); k == nil {
 		r.fault(m.line, "expr is missing: %s", writeRule)
-	} else if text, ok := r.text(k, writeExpr); ok {
-		rule.When = r.when(k, text)
+	} else if _, ok := r.text(k, writeExpr); ok {
+		rule.When = r.when(k)
 	}
 	r.body(m, &rule)
 	return rule, false
@@ -181,7 +190,7 @@ func (r *reader) delay(k *key, absent time.Duration) (time.Duration, func(retryf
 	}
 	n := resolve(k.value)
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && strings.Contains(n.Value, "{") {
-		t, err := compileOne(n.Value, r.source)
+		t, err := r.expression(n)
 		if err != nil {
 			r.fault(k.line, "delay: %v", err)
 			return 0, nil
@@ -249,8 +258,8 @@ func seconds(f float64) (time.Duration, error) {
 }
 
 // when reads a condition.
-func (r *reader) when(k *key, text string) func(retryflow.Outcome) (bool, error) {
-	t, err := compileOne(text, r.source)
+func (r *reader) when(k *key) func(retryflow.Outcome) (bool, error) {
+	t, err := r.expression(k.value)
 	if err != nil {
 		r.fault(k.line, "%s: %v", k.name, err)
 		return nil
@@ -265,6 +274,9 @@ func (t *template) holds(o retryflow.Outcome, names map[string]any) (holds bool,
 		if v.IsCallable() {
 			return errors.New("it is a function: call it")
 		}
+		if err := hidden(v); err != nil {
+			return err
+		}
 		holds = v.IsTrue()
 		return nil
 	})
@@ -276,8 +288,18 @@ func (r *reader) set(k *key) func(retryflow.State, retryflow.Outcome) error {
 	if k == nil {
 		return nil
 	}
+	n := resolve(k.value)
+	set, ok := r.sets[n]
+	if !ok {
+		set = r.readSet(k, n)
+		r.sets[n] = set
+	}
+	return set
+}
+
+func (r *reader) readSet(k *key, n *yaml.Node) func(retryflow.State, retryflow.Outcome) error {
 	var values map[string]any
-	if n := resolve(k.value); n.Kind != yaml.MappingNode {
+	if n.Kind != yaml.MappingNode {
 		r.fault(k.line, "set_iter is %s: %s", describe(n), writeIter)
 	} else if err := n.Decode(&values); err != nil {
 		r.fault(k.line, "set_iter: %v", err)
@@ -380,8 +402,8 @@ func (r *reader) retryBlock(k *key) retryflow.Rules {
 		Policy: retry.Policy{MaxAttempts: r.attempts(attempts, 0), Backoff: retry.Exponential{Base: defaultDelay}},
 	}
 	if k := m.take("retry_when"); k != nil {
-		if text, ok := r.text(k, writeExpr); ok {
-			again.When = r.retryWhen(k, text)
+		if _, ok := r.text(k, writeExpr); ok {
+			again.When = r.retryWhen(k)
 		}
 	}
 	r.rest(m, writeRetryBlock)
@@ -390,8 +412,8 @@ func (r *reader) retryBlock(k *key) retryflow.Rules {
 
 var isError = retryflow.IfErr(func(error) bool { return true })
 
-func (r *reader) retryWhen(k *key, text string) func(retryflow.Outcome) (bool, error) {
-	t, err := compileOne(text, r.source)
+func (r *reader) retryWhen(k *key) func(retryflow.Outcome) (bool, error) {
+	t, err := r.expression(k.value)
 	if err != nil {
 		r.fault(k.line, "retry_when: %v", err)
 		return nil

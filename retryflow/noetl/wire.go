@@ -12,9 +12,12 @@ import (
 // attempt and time. A task.processed has the outcome too, the rule that
 // matched (the first being 0; -1: none), its directive, and under faults what
 // could not be evaluated. A task.retry_scheduled has delay, in seconds, and
-// backoff. Of an event that has no name there, which is Stopped, Wire returns
-// nil.
+// backoff. Of an event that has no name there, which is Stopped and the
+// wait for a jump, Wire returns nil.
 func Wire(e retryflow.Event) map[string]any {
+	if e.Kind == retry.RetryScheduled && e.Directive == retryflow.Jump {
+		return nil
+	}
 	m := map[string]any{"task": e.Task, "attempt": e.Attempt, "time": e.Time.Format(time.RFC3339Nano)}
 	switch e.Kind {
 	case retry.AttemptStarted:

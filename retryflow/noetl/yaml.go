@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryflow"
 )
 
 // A reader reads a document, and collects what is wrong with it.
@@ -18,6 +19,39 @@ type reader struct {
 	faults []string
 	jumps  []key // the labels jumped to
 	merged int   // how often << was followed
+
+	// What was read of a node, for the aliases of it: many of one that is long
+	// would take long.
+
+	lists     map[*yaml.Node]retryflow.Rules
+	templates map[*yaml.Node]compiled
+	sets      map[*yaml.Node]func(retryflow.State, retryflow.Outcome) error
+}
+
+func newReader(source retry.Source) *reader {
+	return &reader{
+		source:    source,
+		lists:     map[*yaml.Node]retryflow.Rules{},
+		templates: map[*yaml.Node]compiled{},
+		sets:      map[*yaml.Node]func(retryflow.State, retryflow.Outcome) error{},
+	}
+}
+
+// compiled is what compileOne returned.
+type compiled struct {
+	template *template
+	err      error
+}
+
+// expression reads the text of a node, which is exactly one {{ … }}.
+func (r *reader) expression(n *yaml.Node) (*template, error) {
+	n = resolve(n)
+	c, ok := r.templates[n]
+	if !ok {
+		c.template, c.err = compileOne(n.Value, r.source)
+		r.templates[n] = c
+	}
+	return c.template, c.err
 }
 
 // document returns the root of the one document in data, nil if there is none.
@@ -58,8 +92,14 @@ func (r *reader) fault(line int, format string, args ...any) {
 
 // A mapping is the keys of a mapping in their order, until they are taken.
 type mapping struct {
-	line int
-	keys []key
+	line  int
+	keys  []key
+	names map[string]bool // those that were there
+}
+
+func (m *mapping) add(k key) {
+	m.keys = append(m.keys, k)
+	m.names[k.name] = true
 }
 
 type key struct {
@@ -82,7 +122,7 @@ func (m *mapping) take(name string) *key {
 // mapping reads a mapping. What write says is what to write where it is none.
 func (r *reader) mapping(n *yaml.Node, write string) *mapping {
 	n = resolve(n)
-	m := &mapping{line: n.Line}
+	m := &mapping{line: n.Line, names: map[string]bool{}}
 	if n.Kind != yaml.MappingNode {
 		r.fault(n.Line, "it is %s: %s", describe(n), write)
 		return m
@@ -95,25 +135,16 @@ func (r *reader) mapping(n *yaml.Node, write string) *mapping {
 			merges = append(merges, value)
 		case name.Kind != yaml.ScalarNode:
 			r.fault(name.Line, "a key is %s: write a name", describe(name))
-		case m.has(name.Value):
+		case m.names[name.Value]:
 			r.fault(name.Line, "%s is there twice", name.Value)
 		default:
-			m.keys = append(m.keys, key{name.Value, name.Line, value})
+			m.add(key{name.Value, name.Line, value})
 		}
 	}
 	for _, n := range merges {
 		r.merge(m, resolve(n))
 	}
 	return m
-}
-
-func (m *mapping) has(name string) bool {
-	for _, k := range m.keys {
-		if k.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // maxMerges bounds how often << is followed: mappings may merge themselves, or
@@ -135,8 +166,8 @@ func (r *reader) merge(m *mapping, n *yaml.Node) {
 		return
 	}
 	for _, k := range r.mapping(n, "write << with a mapping").keys {
-		if !m.has(k.name) {
-			m.keys = append(m.keys, k)
+		if !m.names[k.name] {
+			m.add(k)
 		}
 	}
 }
