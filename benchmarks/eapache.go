@@ -6,25 +6,42 @@ import (
 	"github.com/eapache/go-resiliency/retrier"
 )
 
-// eapache has a Retrier to build once, and no form with a value: its users
-// assign a variable.
-var eapache = library{name: "eapache", module: "github.com/eapache/go-resiliency", prepare: func(p plan) calls {
-	r := retrier.New(retrier.LimitedExponentialBackoff(p.attempts-1, p.base, p.most), nil)
-	r.SetJitter(p.jitter)
-	return calls{
-		run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
-			for range n {
-				err = r.RunCtx(ctx, op)
-			}
-			return err
-		},
-		value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
-			for range n {
-				var result int
-				err = r.RunCtx(ctx, func(ctx context.Context) (err error) { result, err = op(ctx); return err })
-				v = result
-			}
-			return v, err
-		},
-	}
-}}
+// eapache makes its first try without a look at the context, for which
+// eapacheGuarded looks first, as the loop written by hand does.
+var (
+	eapache        = eapacheLibrary("eapache", false)
+	eapacheGuarded = eapacheLibrary("eapache-guarded", true)
+)
+
+// eapacheLibrary has a Retrier to build once, and no form with a value: its
+// users assign a variable.
+func eapacheLibrary(name string, guarded bool) library {
+	return library{name: name, module: "github.com/eapache/go-resiliency", prepare: func(p plan) calls {
+		r := retrier.New(retrier.LimitedExponentialBackoff(p.attempts-1, p.base, p.most), nil)
+		r.SetJitter(p.jitter)
+		return calls{
+			run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
+				for range n {
+					if guarded && ctx.Err() != nil {
+						err = ctx.Err()
+						continue
+					}
+					err = r.RunCtx(ctx, op)
+				}
+				return err
+			},
+			value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
+				for range n {
+					if guarded && ctx.Err() != nil {
+						err = ctx.Err()
+						continue
+					}
+					var result int
+					err = r.RunCtx(ctx, func(ctx context.Context) (err error) { result, err = op(ctx); return err })
+					v = result
+				}
+				return v, err
+			},
+		}
+	}}
+}

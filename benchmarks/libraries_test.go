@@ -65,8 +65,10 @@ func TestEveryLibraryReturnsTheValue(t *testing.T) {
 			assert.Equal(t, 6, executions, "each of the two calls fails twice")
 			assert.Equal(t, 42, v, "of the second call")
 
-			_, err = l.prepare(noDelay).value(t.Context(), 1, func(context.Context) (int, error) { return 0, errFailed })
+			executions = 0
+			_, err = l.prepare(noDelay).value(t.Context(), 1, func(context.Context) (int, error) { executions++; return 0, errFailed })
 			assert.ErrorIs(t, err, errFailed)
+			assert.Equal(t, noDelay.attempts, executions)
 		})
 	}
 }
@@ -129,4 +131,24 @@ func TestEveryWaiterWaitsUntilItIsCancelled(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhoLooksAtTheContextFirst pins what README.md says of the first try.
+func TestWhoLooksAtTheContextFirst(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var others []string
+	for _, l := range libraries {
+		calls := l.prepare(ordinary)
+		executions := 0
+		err := calls.run(ctx, 1, func(context.Context) error { executions++; return errFailed })
+		assert.ErrorIs(t, err, context.Canceled, l.name)
+		_, err = calls.value(ctx, 1, func(context.Context) (int, error) { executions++; return 0, errFailed })
+		assert.ErrorIs(t, err, context.Canceled, l.name)
+		if executions > 0 {
+			assert.Equal(t, 2, executions, l.name)
+			others = append(others, l.name)
+		}
+	}
+	assert.Equal(t, []string{"cenkalti-v4", "cenkalti-v5", "cenkalti-v7", "failsafe", "eapache"}, others)
 }

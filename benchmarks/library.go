@@ -58,4 +58,4 @@ type calls struct {
 	decide func(n, attempt int) time.Duration
 }
 
-var libraries = []library{bareLoop, ours, cenkalti4, cenkalti5, cenkalti7, avast4, avast5, codegroove, sethvargo, failsafeGo, eapache, k8s}
+var libraries = []library{bareLoop, ours, cenkalti4, cenkalti5, cenkalti7, avast4, avast5, codegroove, sethvargo, failsafeGo, eapache, eapacheGuarded, k8s}

@@ -51,8 +51,9 @@ func (b *BackOff) Reset() {
 	*b = BackOff{policy: b.policy, began: time.Now()}
 }
 
-// Observe tells b how an execution ended, and returns err as it is. An
-// operation hands its error through it:
+// Observe tells b what an execution failed with, and returns err as it is. nil
+// is a success, which puts into the Budget. An operation hands its error
+// through it:
 //
 //	func() error { return b.Observe(call()) }
 //	func() (T, error) { v, err := call(); return v, b.Observe(err) }
