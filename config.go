@@ -21,19 +21,7 @@ import (
 //	  "jitter": 0.2
 //	}
 //
-// JSON, YAML and the text form have the same keys:
-//
-//	key              value          left out         zero             what it says
-//	max_attempts     whole number   not set          an error         executions in all, the first included; -1: unlimited
-//	max_retries      whole number   not set          one execution    executions after the first; -1: unlimited
-//	attempt_cap      whole number   none             none             the ceiling on executions, over every other limit
-//	retryable        true or false  true             -                false: never run again after a failure
-//	backoff          a mapping      no delay         -                the curve of delays, see below
-//	max_delay        duration       no cap           no cap           no delay of the curve is longer, jitter included
-//	jitter           see below      none             none             how far a delay is moved
-//	max_retry_after  duration       1m or max_delay  1m or max_delay  the longest wait a server may ask for
-//	max_elapsed      duration       no bound         no bound         no retry starts later than this after the first execution began
-//	attempt_timeout  duration       none             none             the context of each execution ends after this
+// The keys are those of the package documentation, under Text form.
 //
 // A duration is text: "200ms", "1m30s". A jitter is "full" (from nothing to
 // the delay), "equal" (from half of it), or a number from 0 to 1, a share of

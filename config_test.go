@@ -378,7 +378,7 @@ func TestConfigKeys(t *testing.T) {
 	err := json.Unmarshal([]byte(`{"?": 0}`), &p)
 	assert.ErrorContains(t, err, "the keys of a policy are "+strings.Join(written, ", "))
 
-	source, err := os.ReadFile("config.go")
+	source, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	table := regexp.MustCompile(`//\tkey .*\n((?://\t.*\n)+)`).FindSubmatch(source)
 	require.NotNil(t, table)

@@ -33,6 +33,23 @@
 // may start, AttemptTimeout each execution. A wait that cannot be followed by
 // an execution is not begun.
 //
+// # Text form
+//
+// A policy is written and read as JSON, as YAML and as text ([Policy.UnmarshalJSON]),
+// by these keys:
+//
+//	key              value          left out         zero             what it says
+//	max_attempts     whole number   not set          an error         executions in all, the first included; -1: unlimited
+//	max_retries      whole number   not set          one execution    executions after the first; -1: unlimited
+//	attempt_cap      whole number   none             none             the ceiling on executions, over every other limit
+//	retryable        true or false  true             -                false: never run again after a failure
+//	backoff          a mapping      no delay         -                the curve of delays
+//	max_delay        duration       no cap           no cap           no delay of the curve is longer, jitter included
+//	jitter           text, number   none             none             how far a delay is moved
+//	max_retry_after  duration       1m or max_delay  1m or max_delay  the longest wait a server may ask for
+//	max_elapsed      duration       no bound         no bound         no retry starts later than this after the first execution began
+//	attempt_timeout  duration       none             none             the context of each execution ends after this
+//
 // # Promises
 //
 // A Policy is safe for concurrent use. The package starts no goroutine,
