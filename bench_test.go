@@ -164,8 +164,9 @@ func BenchmarkNext(b *testing.B) {
 }
 
 // waiting starts a call that sleeps before its second execution. Each subject
-// is called by a goroutine of its own, with nothing in between: the stack that
-// a goroutine is born with holds little more than the call.
+// is called by a goroutine of its own, with nothing in between or, where its
+// name says so, one function: the stack that a goroutine is born with holds
+// little more than the call.
 var waiting = map[string]func(ctx context.Context, fn func(context.Context) error, returned func()){
 	"bare": func(ctx context.Context, fn func(context.Context) error, returned func()) {
 		go func() {
@@ -198,6 +199,12 @@ var waiting = map[string]func(ctx context.Context, fn func(context.Context) erro
 				func(ctx context.Context) (int, error) { return 0, fn(ctx) })
 		}()
 	},
+	"DoValueLiteralInFunction": func(ctx context.Context, fn func(context.Context) error, returned func()) {
+		go func() {
+			defer returned()
+			_, _ = doValueLiteral(ctx, fn)
+		}()
+	},
 	"Loop": func(ctx context.Context, fn func(context.Context) error, returned func()) {
 		go func() {
 			defer returned()
@@ -209,11 +216,20 @@ var waiting = map[string]func(ctx context.Context, fn func(context.Context) erro
 	},
 }
 
+// doValueLiteral needs room for variables of its own.
+//
+//go:noinline
+func doValueLiteral(ctx context.Context, fn func(context.Context) error) (int, error) {
+	var own [80]byte
+	return retry.DoValue(ctx, retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)},
+		func(ctx context.Context) (int, error) { own[len(own)-1]++; return 0, fn(ctx) })
+}
+
 // BenchmarkWaiting holds 100,000 calls in their sleep and cancels them, each
 // subject in a process of its own, for the first one in a process pays for the
 // heap of all. Run it with -benchtime 1x.
 func BenchmarkWaiting(b *testing.B) {
-	for _, subject := range []string{"bare", "Do", "DoLiteral", "DoValue", "DoValueLiteral", "Loop"} {
+	for _, subject := range []string{"bare", "Do", "DoLiteral", "DoValue", "DoValueLiteral", "DoValueLiteralInFunction", "Loop"} {
 		b.Run("loop="+subject, func(b *testing.B) {
 			var held, cancel float64
 			for b.Loop() {

@@ -21,24 +21,26 @@ import (
 // A policy that is not valid executes fn once, and Do returns nil if it
 // succeeds. A nil ctx or fn executes nothing. Else both are ReasonInvalid.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
-	return do(ctx, &p, fn)
+	return p.do(ctx, fn)
 }
 
 // DoValue is [Do] for a function that returns a value. The value is the zero
-// T where there is an error.
-func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (T, error) {
-	return doValue(ctx, &p, fn)
-}
-
-func doValue[T any](ctx context.Context, p *Policy, fn func(context.Context) (T, error)) (v T, err error) {
-	if fn == nil {
-		return v, do(ctx, p, nil)
-	}
-	err = do(ctx, p, func(ctx context.Context) (err error) { v, err = fn(ctx); return err })
-	if err != nil {
-		v = *new(T)
-	}
-	return v, err
+// T where there is an error. A nil fn is noticed in place of its first
+// execution, which then counts as one.
+func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
+	// The inliner allows 80 units: this takes them all, with do a method and a
+	// return without operands, and what does not fit is in the closure.
+	err = p.do(ctx, func(ctx context.Context) error {
+		if fn == nil {
+			return &final{reason: ReasonInvalid, cause: errNilFunc}
+		}
+		value, err := fn(ctx)
+		if err == nil {
+			v = value
+		}
+		return err
+	})
+	return
 }
 
 // Loop is [Do] for a range statement, whose body is executed once a turn with
@@ -68,7 +70,7 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 		panic("retry: Loop needs a pointer to the error that its body assigns: write retry.Loop(ctx, policy, &err)")
 	}
 	turn, left := 0, false
-	stopped := do(ctx, p, func(ctx context.Context) error {
+	stopped := p.do(ctx, func(ctx context.Context) error {
 		before := *err
 		restore := func() {
 			if *err == errUnassigned {
@@ -87,9 +89,9 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 			if *err == nil {
 				return nil
 			}
-			return &lastTurn{err: *err, reason: ReasonLeft}
+			return &final{err: *err, reason: ReasonLeft}
 		case *err == errUnassigned:
-			return &lastTurn{reason: ReasonInvalid, cause: errUnassigned}
+			return &final{reason: ReasonInvalid, cause: errUnassigned}
 		default:
 			return *err
 		}
@@ -103,20 +105,20 @@ func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Co
 // assigns it.
 var errUnassigned = errors.New("the body of the Loop has not assigned its error variable: assign it with =, for := declares another")
 
-// lastTurn tells do that no turn of a Loop may follow, and why.
-type lastTurn struct {
-	err    error // what the turn failed with
+// final is what Loop and DoValue tell do where no execution may follow.
+type final struct {
+	err    error // what the last one failed with
 	reason Reason
 	cause  error
 }
 
-func (*lastTurn) Error() string { return "the last turn of a Loop" }
+func (*final) Error() string { return "the last execution" }
 
 // do executes fn until p says to stop. A goroutine keeps the small stack that
 // it was born with only while the frames down to this select stay small: what
 // lives across a sleep is in the call, and everything else is done in
 // functions that have returned by then.
-func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
+func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 	var c *call // nil while nothing has failed and nobody watches
 	if p.OnEvent == nil && p.MaxElapsed == 0 && p.AttemptTimeout == 0 && fn != nil && ctx != nil {
 		// Most calls succeed at once, and need no call where nobody watches.
@@ -139,13 +141,12 @@ func do(ctx context.Context, p *Policy, fn func(context.Context) error) error {
 	}
 	for c.Attempts == 0 || c.retries(ctx, p) {
 		if c.Delay > 0 {
-			t := time.NewTimer(c.Delay)
+			// A timer that nobody receives from needs no Stop, and no variable.
 			select {
 			case <-ctx.Done():
-				t.Stop()
 				c.interrupted(ctx, p)
 				return &c.Error
-			case <-t.C:
+			case <-time.After(c.Delay):
 				// Both may have come at once.
 				if ctx.Err() != nil {
 					c.interrupted(ctx, p)
@@ -227,7 +228,7 @@ var (
 // reports whether that is another one, after c.Delay.
 func (c *call) retries(ctx context.Context, p *Policy) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
-	if last, ok := c.Err.(*lastTurn); ok {
+	if last, ok := c.Err.(*final); ok {
 		c.Err = last.err
 		return c.stop(ctx, p, last.reason, last.cause)
 	}
@@ -271,8 +272,10 @@ func passesDeadline(ctx context.Context, d time.Duration) bool {
 	return ok && time.Until(deadline) <= d
 }
 
-// succeeded stops c because an execution did not fail. It is stop with fewer
-// arguments, for which do would need a larger frame.
+// succeeded stops c because an execution did not fail. Inlined, it would give
+// do a larger frame: that of stop's arguments.
+//
+//go:noinline
 func (c *call) succeeded(ctx context.Context, p *Policy) { c.stop(ctx, p, ReasonSuccess, nil) }
 
 // interrupted stops c between two executions.
@@ -320,7 +323,7 @@ func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) er
 	err := execute(ctx, p.AttemptTimeout, fn)
 	e := Event{Kind: AttemptFinished, Time: time.Now(), Err: err}
 	e.Took = e.Time.Sub(began)
-	if last, ok := err.(*lastTurn); ok {
+	if last, ok := err.(*final); ok {
 		e.Err = last.err
 	}
 	c.tell(ctx, p, e)

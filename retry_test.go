@@ -788,31 +788,39 @@ func TestInvalidPolicyInADeadContext(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	nilFns := map[string]func(context.Context, retry.Policy) error{
-		"Do": func(ctx context.Context, p retry.Policy) error { return retry.Do(ctx, p, nil) },
-		"DoValue": func(ctx context.Context, p retry.Policy) error {
-			_, err := retry.DoValue[int](ctx, p, nil)
+	for _, row := range []struct {
+		name  string
+		call  func(context.Context, retry.Policy) error
+		when  string
+		told  counts
+		ended retry.Reason // in a dead context
+	}{
+		{"Do", func(ctx context.Context, p retry.Policy) error {
+			return retry.Do(ctx, p, nil)
+		}, "before the first attempt", counts{0, 0, 0, 1}, retry.ReasonInvalid},
+		{"DoValue", func(ctx context.Context, p retry.Policy) error {
+			value, err := retry.DoValue[int](ctx, p, nil)
+			assert.Zero(t, value)
 			return err
-		},
-	}
-	for name, call := range nilFns {
-		bubble(t, "nil fn/"+name, func(t *testing.T) {
+		}, "after 1 attempt", counts{1, 1, 0, 1}, retry.ReasonCanceled},
+	} {
+		bubble(t, "nil fn/"+row.name, func(t *testing.T) {
 			var told watch
-			for _, p := range []retry.Policy{{}, everySecond, {MaxAttempts: 3, OnEvent: told.event}} {
-				err := call(t.Context(), p)
-				assert.EqualError(t, err, "retry: invalid before the first attempt (the function to execute is nil)")
+			for _, p := range []retry.Policy{{}, everySecond, {MaxAttempts: 3, MaxElapsed: time.Minute}, {MaxAttempts: 3, OnEvent: told.event}} {
+				err := row.call(t.Context(), p)
+				assert.EqualError(t, err, "retry: invalid "+row.when+" (the function to execute is nil)")
 				assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 			}
-			assert.Equal(t, counts{0, 0, 0, 1}, told.counts())
-			assert.EqualError(t, told.events[0].Err, "the function to execute is nil")
+			assert.Equal(t, row.told, told.counts())
+			assert.EqualError(t, told.events[len(told.events)-1].Err, "the function to execute is nil")
 		})
-		bubble(t, "nil fn in a dead context/"+name, func(t *testing.T) {
+		bubble(t, "nil fn in a dead context/"+row.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(call(ctx, everySecond)))
+			assert.Equal(t, row.ended, retry.ReasonOf(row.call(ctx, everySecond)))
 		})
-		bubble(t, "nil fn under an invalid policy/"+name, func(t *testing.T) {
-			err := call(t.Context(), retry.Policy{MaxAttempts: -2})
+		bubble(t, "nil fn under an invalid policy/"+row.name, func(t *testing.T) {
+			err := row.call(t.Context(), retry.Policy{MaxAttempts: -2})
 			assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 			assert.ErrorContains(t, err, "the function to execute is nil")
 			assert.ErrorContains(t, err, "MaxAttempts is -2")
@@ -1666,7 +1674,7 @@ var waits = map[string]bool{
 func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
 		"retry.go": {
-			"begin: time.Now", "retries: time.Since", "passesDeadline: time.Until", "execute: context.WithTimeout", "do: time.NewTimer",
+			"begin: time.Now", "retries: time.Since", "passesDeadline: time.Until", "execute: context.WithTimeout", "do: time.After",
 			"watch: time.Now", "watch: time.Now", "watch: time.Now", "scheduled: time.Now", "stopped: time.Now",
 		},
 		// These bound one execution, the reading of one body, and the run of a
