@@ -183,7 +183,9 @@ var waiting = map[string]func(ctx context.Context, fn func(context.Context) erro
 	"DoLiteral": func(ctx context.Context, fn func(context.Context) error, returned func()) {
 		go func() {
 			defer returned()
-			_ = retry.Do(ctx, retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)}, fn)
+			_ = retry.Do(ctx,
+				retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Hour}, MaxDelay: 2 * time.Hour, Jitter: retry.Proportional(0.2)},
+				fn)
 		}()
 	},
 	"DoValue": func(ctx context.Context, fn func(context.Context) error, returned func()) {
@@ -195,14 +197,15 @@ var waiting = map[string]func(ctx context.Context, fn func(context.Context) erro
 	"DoValueLiteral": func(ctx context.Context, fn func(context.Context) error, returned func()) {
 		go func() {
 			defer returned()
-			_, _ = retry.DoValue(ctx, retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)},
+			_, _ = retry.DoValue(ctx,
+				retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Hour}, MaxDelay: 2 * time.Hour, Jitter: retry.Proportional(0.2)},
 				func(ctx context.Context) (int, error) { return 0, fn(ctx) })
 		}()
 	},
 	"DoValueLiteralInFunction": func(ctx context.Context, fn func(context.Context) error, returned func()) {
 		go func() {
-			defer returned()
 			_, _ = doValueLiteral(ctx, fn)
+			returned()
 		}()
 	},
 	"Loop": func(ctx context.Context, fn func(context.Context) error, returned func()) {
@@ -216,13 +219,11 @@ var waiting = map[string]func(ctx context.Context, fn func(context.Context) erro
 	},
 }
 
-// doValueLiteral needs room for variables of its own.
-//
 //go:noinline
 func doValueLiteral(ctx context.Context, fn func(context.Context) error) (int, error) {
-	var own [80]byte
-	return retry.DoValue(ctx, retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)},
-		func(ctx context.Context) (int, error) { own[len(own)-1]++; return 0, fn(ctx) })
+	return retry.DoValue(ctx,
+		retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Hour}, MaxDelay: 2 * time.Hour, Jitter: retry.Proportional(0.2)},
+		func(ctx context.Context) (int, error) { return 0, fn(ctx) })
 }
 
 // BenchmarkWaiting holds 100,000 calls in their sleep and cancels them, each

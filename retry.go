@@ -141,12 +141,13 @@ func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 	}
 	for c.Attempts == 0 || c.retries(ctx, p) {
 		if c.Delay > 0 {
-			// A timer that nobody receives from needs no Stop, and no variable.
+			c.done = ctx.Done()
+			wake := time.After(c.Delay) // a timer that nobody receives from needs no Stop
 			select {
-			case <-ctx.Done():
+			case <-c.done:
 				c.interrupted(ctx, p)
 				return &c.Error
-			case <-time.After(c.Delay):
+			case <-wake:
 				// Both may have come at once.
 				if ctx.Err() != nil {
 					c.interrupted(ctx, p)
@@ -186,9 +187,10 @@ func execute(ctx context.Context, timeout time.Duration, fn func(context.Context
 // also the error that the call ends with, so that both are one allocation.
 type call struct {
 	Error
-	limit int       // EffectiveMax
-	seed  uint64    // of all its delays; 0: not drawn yet
-	start time.Time // of the first execution; zero if nobody asks
+	limit int             // EffectiveMax
+	seed  uint64          // of all its delays; 0: not drawn yet
+	start time.Time       // of the first execution; zero if nobody asks
+	done  <-chan struct{} // what ends its sleep; as a variable it would make the frame of do larger
 }
 
 // newCall returns a call whose Cause is what is wrong with p.
