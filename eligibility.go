@@ -13,7 +13,7 @@ import (
 // limit, and else while attempts is below EffectiveMax.
 func (p Policy) Eligible(attempts int) bool {
 	limit := p.EffectiveMax()
-	return attempts <= 0 || limit == Unlimited || attempts < limit
+	return limit == Unlimited || attempts < limit
 }
 
 // An Attempt is an execution that failed, as [Policy.Next] is asked about it.

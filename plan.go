@@ -167,7 +167,7 @@ func (p *Policy) ending(plan Plan) string {
 		return "Ends after 1 attempt: the policy sets no limit, MaxAttempts (max_attempts) or MaxRetries (max_retries)."
 	case limit == 1:
 		return "Ends after 1 attempt."
-	case p.MaxElapsed > 0 && len(plan) < p.steps(Unlimited):
+	case len(plan) < p.steps(Unlimited):
 		return fmt.Sprintf("Ends after at most %s: %s.", attempts(len(plan)+1), within)
 	case p.MaxElapsed > 0 && limit == Unlimited:
 		return fmt.Sprintf("Ends by time: %s.", within)

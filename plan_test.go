@@ -52,6 +52,8 @@ func TestPreviewGolden(t *testing.T) {
 		"attempt_timeout":     {-1, with(retry.Default(), timeout)},
 		"time_cuts_thousands": {1, retry.Policy{MaxAttempts: 20_000, Backoff: retry.Fixed(ms), MaxElapsed: 15 * s, AttemptTimeout: s}},
 		"budget":              {1, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s), Budget: retry.NewBudget(10, 0.1)}},
+		"budget_timeout":      {1, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s), AttemptTimeout: s, Budget: retry.NewBudget(10, 0.1)}},
+		"cap_from_the_first":  {-1, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s), MaxDelay: s}},
 		"cap_not_reached":     {2, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms), MaxDelay: time.Hour}},
 		"cap_never_reached":   {1, retry.Policy{MaxAttempts: 10_001, Backoff: retry.Linear(ms), MaxDelay: time.Hour}},
 		"tiny_jitter":         {-1, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1000100 * time.Microsecond), Jitter: retry.Proportional(1e-6)}},
