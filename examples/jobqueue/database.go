@@ -29,9 +29,11 @@ var (
 	postgresDialect = dialect{now: "CAST(extract(epoch FROM now()) * 1000000 AS BIGINT)", lock: "FOR UPDATE SKIP LOCKED"}
 )
 
-// openSQLite opens a file that other processes may have open too.
+// openSQLite opens a file that other processes may have open too. What one of
+// them has locked SQLite waits for only briefly, since it does so whatever the
+// context says, and a lease may end meanwhile: the rest is retried.
 func openSQLite(path string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +90,14 @@ func openTemporary(ctx context.Context, url string) (db *sql.DB, d dialect, clos
 // to what retrysql knows, and that a statement took too long: its deadline is
 // always the worker's own here.
 func transient(err error) bool {
-	const busy = 5
+	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || busy(err)
+}
+
+// busy reports whether SQLite's file is locked, so that nothing was done.
+func busy(err error) bool {
+	const code = 5 // with all its extended ones
 	var e *sqlite.Error
-	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) && e.Code()&0xff == busy
+	return errors.As(err, &e) && e.Code()&0xff == code
 }
 
 // text makes an error fit for a column: PostgreSQL refuses a NUL and what is

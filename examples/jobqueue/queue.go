@@ -81,18 +81,32 @@ func NewQueue(db *sql.DB, d dialect, policy retry.Policy) (*Queue, error) {
 
 // Create creates the table where there is none.
 func (q *Queue) Create(ctx context.Context) error {
-	_, err := q.db.ExecContext(ctx, schema)
+	_, err := q.exec(ctx, schema)
 	return err
+}
+
+// exec executes a statement for which no lease is waiting: a file that is
+// locked is waited for.
+func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return retry.DoValue(ctx, retry.Policy{
+		MaxRetries: retry.Unlimited,
+		MaxElapsed: 10 * time.Second,
+		Backoff:    retry.Fixed(20 * time.Millisecond),
+		Jitter:     retry.FullJitter,
+		RetryIf:    busy,
+	}, func(ctx context.Context) (sql.Result, error) {
+		return q.db.ExecContext(ctx, q.sql.Replace(query), args...)
+	})
 }
 
 // Enqueue adds a job that runs after delay at the earliest. A maxAttempts of 0
 // leaves the limit to the policy. A job of that id that is there already stays
 // as it is, so that Enqueue can be repeated when its answer was lost.
 func (q *Queue) Enqueue(ctx context.Context, id, payload string, maxAttempts int, delay time.Duration) error {
-	_, err := q.db.ExecContext(ctx, q.sql.Replace(`
+	_, err := q.exec(ctx, `
 		INSERT INTO jobs (id, payload, max_attempts, status, attempts, requeues, run_at)
 		VALUES ($1, $2, $3, 'PENDING', 0, 0, {now} + $4)
-		ON CONFLICT (id) DO NOTHING`), id, payload, maxAttempts, delay.Microseconds())
+		ON CONFLICT (id) DO NOTHING`, id, payload, maxAttempts, delay.Microseconds())
 	return err
 }
 
@@ -220,9 +234,9 @@ func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	if reset {
 		set, where = ", attempts = 0, first_run_at = NULL", ""
 	}
-	result, err := q.db.ExecContext(ctx, q.sql.Replace(`
+	result, err := q.exec(ctx, `
 		UPDATE jobs SET status = 'PENDING', run_at = NULL, reason = NULL, last_error = NULL, requeues = requeues + 1`+set+`
-		WHERE id = $1 AND status = 'FAILED'`+where), id)
+		WHERE id = $1 AND status = 'FAILED'`+where, id)
 	if err != nil {
 		return err
 	}

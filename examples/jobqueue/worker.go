@@ -33,18 +33,22 @@ func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease <= 0 || w.Poll <= 0 {
 		return fmt.Errorf("jobqueue: Lease is %v and Poll %v: write durations above 0", w.Lease, w.Poll)
 	}
+	passes := func(err error) bool {
+		return errors.Is(err, errIdle) || errors.Is(err, ctx.Err()) || transient(err)
+	}
 	err := retry.Do(ctx, retry.Policy{
 		MaxRetries: retry.Unlimited,
 		Backoff:    retry.Fixed(w.Poll),
 		Jitter:     retry.Proportional(0.2),
-		RetryIf:    func(err error) bool { return errors.Is(err, errIdle) || transient(err) },
+		RetryIf:    passes,
 		OnEvent: func(ctx context.Context, e retry.Event) {
 			if e.Err != nil && !errors.Is(e.Err, errIdle) && !errors.Is(e.Err, context.Canceled) {
 				slog.WarnContext(ctx, "jobqueue: the database fails", "err", e.Err)
 			}
 		},
 	}, w.workOff)
-	if reason := retry.ReasonOf(err); reason == retry.ReasonCanceled || reason == retry.ReasonDeadline {
+	var e *retry.Error
+	if errors.As(err, &e) && (e.Err == nil || passes(e.Err)) {
 		return nil
 	}
 	return err
@@ -71,7 +75,7 @@ func (w *Worker) workOff(ctx context.Context) error {
 }
 
 func (w *Worker) claim(ctx context.Context) (*Job, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.Lease/6)
+	ctx, cancel := context.WithTimeout(ctx, w.Lease/8)
 	defer cancel()
 	job, err := w.Queue.Claim(ctx, w.Lease)
 	if job != nil {
@@ -100,9 +104,9 @@ func (w *Worker) execute(ctx context.Context, job *Job) error {
 	return w.write(ctx, job, failure, took)
 }
 
-// keep renews the lease of job until ctx ends, or returns why it is lost: in
-// time, for a renewal begins after a third of the lease, is tried for another
-// third, and its last try takes a sixth.
+// keep renews the lease of job until ctx ends, or returns why it is lost. It
+// does before the lease ends, of which the claim has taken an eighth: a renewal
+// begins after a third, is tried for another, and its last try takes a sixth.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
 	tick := time.NewTicker(w.Lease / 3)
 	defer tick.Stop()
@@ -143,7 +147,7 @@ func (w *Worker) write(ctx context.Context, job *Job, failure error, took time.D
 		return err
 	})
 	if errors.Is(err, ErrLost) {
-		slog.WarnContext(ctx, "jobqueue: the result came too late", "err", err, "failure", failure)
+		slog.WarnContext(ctx, "jobqueue: the result came too late, or is written and the answer was lost", "err", err, "failure", failure)
 		return nil
 	}
 	if err == nil {
@@ -189,7 +193,13 @@ func (w *Worker) tellClaim(ctx context.Context, job *Job) {
 }
 
 func (w *Worker) tellEnd(ctx context.Context, job *Job, at time.Time, failure error, took time.Duration, d retry.Decision) {
-	w.tell(ctx, job, retry.Event{Kind: retry.AttemptFinished, Time: at, Err: failure, Took: took})
+	// What had elapsed for the decision, not for its write. The clocks may
+	// differ, though, and nothing is told of a time after that write.
+	ended := job.ClaimedAt.Add(took)
+	if ended.After(at) {
+		ended = at
+	}
+	w.tell(ctx, job, retry.Event{Kind: retry.AttemptFinished, Time: ended, Err: failure, Took: took})
 	if !d.Retry() {
 		w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: at, Reason: d.Reason})
 		return

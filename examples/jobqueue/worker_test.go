@@ -102,6 +102,17 @@ func TestWorkEnds(t *testing.T) {
 	})
 }
 
+// A worker whose time ends before the next look does not wait for either.
+func TestWorkEndsWhereNothingIsRunnable(t *testing.T) {
+	onEach(t, func(t *testing.T, s server) {
+		b := newBench(t, s, ticket4)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, (&Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour}).Work(ctx))
+		assert.NoError(t, ctx.Err())
+	})
+}
+
 // Work polls while nothing is runnable.
 func TestWorkPolls(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
@@ -126,8 +137,18 @@ func TestWorkFails(t *testing.T) {
 		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second}).Work(t.Context()),
 			"jobqueue: Lease is 1s and Poll 0s: write durations above 0")
 
-		b.exec("DROP TABLE jobs")
-		err := (&Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Millisecond}).Work(t.Context())
+		// The end of the worker hides no failure of the database.
+		b.enqueue("job", "", 0)
+		ctx, end := context.WithCancel(t.Context())
+		err := (&Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(context.Context, *Job) error {
+			b.exec("DROP TABLE jobs")
+			end()
+			return nil
+		}}).Work(ctx)
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+		assert.ErrorContains(t, err, "jobs")
+
+		err = (&Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Millisecond}).Work(t.Context())
 		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), "what does not pass is not waited for")
 		assert.ErrorContains(t, err, "jobs")
 	})
@@ -160,6 +181,32 @@ func TestLog(t *testing.T) {
 		assert.Equal(t, retry.SeedOf("job"), call.Attempts[0].Seed)
 		assert.Equal(t, time.UnixMicro(noon+60_000_000), call.Attempts[1].Started)
 		assert.Equal(t, b.row("job").EndedAt.Int64, call.Records[len(call.Records)-1].Event.Time.UnixMicro())
+	})
+}
+
+// A retry that was decided just before MaxElapsed is written after it: the
+// decision is right all the same.
+func TestLogNearMaxElapsed(t *testing.T) {
+	onEach(t, func(t *testing.T, s server) {
+		var log retrylog.Recorder
+		policy := retry.Policy{
+			MaxRetries: retry.Unlimited, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Hour, OnEvent: log.OnEvent,
+		}
+		b := newBench(t, s, policy)
+		b.enqueue("job", "", 0)
+		b.workOff(b.queue, func(context.Context, *Job) error {
+			b.pass(time.Hour) // for the database, not for the worker
+			return errors.New("down")
+		})
+		require.Equal(t, at(noon+3_660_000_000), b.row("job").RunAt)
+		b.setClock(noon + 3_660_000_000)
+		b.workOff(b.queue, func(context.Context, *Job) error { return nil })
+
+		calls, err := retrylog.Replay(log.Records())
+		require.NoError(t, err)
+		require.Len(t, calls, 1)
+		assert.NoError(t, calls[0].Check(policy))
+		assert.Equal(t, retry.ReasonSuccess, calls[0].Reason)
 	})
 }
 
@@ -200,12 +247,22 @@ func TestTransient(t *testing.T) {
 	holder, other := s.open(t), s.open(t)
 	_, err := holder.Exec("CREATE TABLE t (x INTEGER); BEGIN IMMEDIATE")
 	require.NoError(t, err)
-	_, err = other.Exec("PRAGMA busy_timeout = 0")
-	require.NoError(t, err)
 	_, err = other.Exec("INSERT INTO t VALUES (1)")
 	require.Error(t, err)
 	assert.True(t, transient(err), err)
 	_, err = other.Exec("INSERT INTO no_such_table VALUES (1)")
 	require.Error(t, err)
 	assert.False(t, transient(err), err)
+}
+
+// Who enqueues and requeues waits for a file that is locked.
+func TestLockedFile(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, server{dialect: sqliteDialect, place: t.TempDir() + "/jobs.db"}, ticket4)
+	holder := b.open(t)
+	_, err := holder.Exec("BEGIN IMMEDIATE")
+	require.NoError(t, err)
+	time.AfterFunc(150*time.Millisecond, func() { _, _ = holder.Exec("COMMIT") })
+	require.NoError(t, b.queue.Enqueue(t.Context(), "job", "", 0, 0))
+	assert.Equal(t, "PENDING", b.row("job").Status)
 }
