@@ -11,6 +11,7 @@ import (
 	"math"
 	randv2 "math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -282,11 +283,96 @@ func TestPrinciple07AScheduleCanBeComputedAgain(t *testing.T) {
 	})
 }
 
-// sources returns the files of the packages of this module, without tests, by
-// their directory.
-func sources(t *testing.T) map[string][]*ast.File {
+// clocks are the functions of the standard library that read the clock or wait
+// for it.
+var clocks = map[string][]string{
+	"time":    {"Now", "Since", "Until", "Sleep", "NewTimer", "After", "AfterFunc", "Tick", "NewTicker"},
+	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "AfterFunc"},
+}
+
+// waits are those of them that wait.
+var waits = map[string]bool{
+	"time.Sleep": true, "time.NewTimer": true, "time.After": true, "time.AfterFunc": true, "time.Tick": true, "time.NewTicker": true,
+}
+
+// Only retry.go knows time, and no package waits but by Do and Loop: each use
+// of the clock in the root package, and each wait in those below it, is listed
+// here.
+func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
+	allowed := map[string][]string{
+		"retry.go": {
+			"begin: time.Now", "retries: time.Since", "passesDeadline: time.Until", "execute: context.WithTimeout", "do: time.After",
+			"watch: time.Now", "watch: time.Now", "watch: time.Now", "scheduled: time.Now", "stopped: time.Now",
+		},
+		// These bound one execution, the reading of one body, and the run of a
+		// foreign method; nothing waits for the next attempt.
+		"retryhttp/transport.go":   {"attempt: time.AfterFunc", "discard: time.AfterFunc"},
+		"retrytest/conformance.go": {"check: time.NewTimer"},
+	}
+	used := make(map[string][]string)
+	for file, parsed := range sources(t) {
+		if strings.HasPrefix(file, "examples/") {
+			continue // programs, no part of the library
+		}
+		root := path.Dir(file) == "."
+		for _, use := range clockUses(parsed, root) {
+			if _, call, _ := strings.Cut(use, ": "); root || waits[call] {
+				used[file] = append(used[file], use)
+			}
+		}
+	}
+	for file := range used {
+		assert.ElementsMatch(t, allowed[file], used[file], file)
+	}
+	assert.NotEmpty(t, used["retry.go"], "the walk has not found the loop")
+}
+
+// clockUses lists the uses of the clock in a file, as "function: time.Now",
+// and the go statements, as "function: go", of the root package.
+func clockUses(file *ast.File, root bool) (uses []string) {
+	names := make(map[string]string) // of the imports in this file
+	for _, spec := range file.Imports {
+		path := strings.Trim(spec.Path.Value, `"`)
+		if clocks[path] == nil {
+			continue
+		}
+		names[path] = path
+		if spec.Name != nil {
+			names[spec.Name.Name] = path
+		}
+	}
+	for _, decl := range file.Decls {
+		function := "package"
+		if f, ok := decl.(*ast.FuncDecl); ok {
+			function = f.Name.Name
+		}
+		ast.Inspect(decl, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				if root {
+					uses = append(uses, function+": go")
+				}
+			case *ast.SelectorExpr:
+				pkg, ok := n.X.(*ast.Ident)
+				if !ok {
+					break
+				}
+				for _, clock := range clocks[names[pkg.Name]] {
+					if n.Sel.Name == clock {
+						uses = append(uses, fmt.Sprintf("%s: %s.%s", function, names[pkg.Name], clock))
+					}
+				}
+			}
+			return true
+		})
+	}
+	return uses
+}
+
+// sources returns the files of this module, without tests, by their path.
+func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
-	files := map[string][]*ast.File{}
+	files := map[string]*ast.File{}
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -306,8 +392,7 @@ func sources(t *testing.T) map[string][]*ast.File {
 		if err != nil {
 			return err
 		}
-		dir := filepath.ToSlash(filepath.Dir(path))
-		files[dir] = append(files[dir], file)
+		files[filepath.ToSlash(path)] = file
 		return nil
 	}))
 	return files
@@ -315,30 +400,34 @@ func sources(t *testing.T) map[string][]*ast.File {
 
 func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T) {
 	const module = "github.com/goretry/retry"
-	packages := sources(t)
+	files := sources(t)
 
 	t.Run("the standard library only", func(t *testing.T) {
-		for dir, files := range packages {
-			for _, file := range files {
-				for _, spec := range file.Imports {
-					path, err := strconv.Unquote(spec.Path.Value)
-					require.NoError(t, err)
-					ours, internal := strings.HasPrefix(path, module), strings.HasPrefix(path, module+"/internal/")
-					first, _, _ := strings.Cut(path, "/")
-					switch {
-					case dir == "." || strings.HasPrefix(dir, "internal/"):
-						assert.True(t, internal || !strings.Contains(first, "."), "%s imports %s", dir, path)
-					case dir == "retrycenkalti":
-						assert.True(t, ours || strings.HasPrefix(path, "github.com/cenkalti/backoff/") || !strings.Contains(first, "."), "%s imports %s", dir, path)
-					default:
-						assert.True(t, ours || !strings.Contains(first, "."), "%s imports %s", dir, path)
-					}
+		for file, parsed := range files {
+			dir := path.Dir(file)
+			for _, spec := range parsed.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				require.NoError(t, err)
+				ours, internal := strings.HasPrefix(imported, module), strings.HasPrefix(imported, module+"/internal/")
+				first, _, _ := strings.Cut(imported, "/")
+				switch {
+				case dir == "." || strings.HasPrefix(dir, "internal/"):
+					assert.True(t, internal || !strings.Contains(first, "."), "%s imports %s", file, imported)
+				case dir == "retrycenkalti":
+					assert.True(t, ours || strings.HasPrefix(imported, "github.com/cenkalti/backoff/") || !strings.Contains(first, "."), "%s imports %s", file, imported)
+				default:
+					assert.True(t, ours || !strings.Contains(first, "."), "%s imports %s", file, imported)
 				}
 			}
 		}
 	})
 
-	root := append(packages["."], packages["internal/saturate"]...)
+	var root []*ast.File
+	for file, parsed := range files {
+		if dir := path.Dir(file); dir == "." || dir == "internal/saturate" {
+			root = append(root, parsed)
+		}
+	}
 	require.Greater(t, len(root), 8)
 
 	t.Run("no goroutine, no recover, no init", func(t *testing.T) {

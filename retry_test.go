@@ -4,15 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"math"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -1654,111 +1647,6 @@ func TestMistakesOfOthers(t *testing.T) {
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 		assert.LessOrEqual(t, most, before)
 	})
-}
-
-// clocks are the functions of the standard library that read the clock or wait
-// for it.
-var clocks = map[string][]string{
-	"time":    {"Now", "Since", "Until", "Sleep", "NewTimer", "After", "AfterFunc", "Tick", "NewTicker"},
-	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "AfterFunc"},
-}
-
-// waits are those of them that wait.
-var waits = map[string]bool{
-	"time.Sleep": true, "time.NewTimer": true, "time.After": true, "time.AfterFunc": true, "time.Tick": true, "time.NewTicker": true,
-}
-
-// Only retry.go knows time, and no package waits but by Do and Loop: each use
-// of the clock in the root package, and each wait in those below it, is listed
-// here.
-func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
-	allowed := map[string][]string{
-		"retry.go": {
-			"begin: time.Now", "retries: time.Since", "passesDeadline: time.Until", "execute: context.WithTimeout", "do: time.After",
-			"watch: time.Now", "watch: time.Now", "watch: time.Now", "scheduled: time.Now", "stopped: time.Now",
-		},
-		// These bound one execution, the reading of one body, and the run of a
-		// foreign method; nothing waits for the next attempt.
-		"retryhttp/transport.go":   {"attempt: time.AfterFunc", "discard: time.AfterFunc"},
-		"retrytest/conformance.go": {"check: time.NewTimer"},
-	}
-	used := make(map[string][]string)
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			_, notOurs := os.Stat(filepath.Join(path, "go.mod"))
-			nested := path != "." && notOurs == nil
-			// Example programs are no part of the library.
-			if name := entry.Name(); nested || path != "." && (name[0] == '.' || name == "testdata" || path == "examples") {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		root := filepath.Dir(path) == "."
-		for _, use := range clockUses(file, root) {
-			function, call, _ := strings.Cut(use, ": ")
-			if root || waits[call] {
-				used[filepath.ToSlash(path)] = append(used[filepath.ToSlash(path)], function+": "+call)
-			}
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	for path := range used {
-		assert.ElementsMatch(t, allowed[path], used[path], path)
-	}
-	assert.NotEmpty(t, used["retry.go"], "the walk has not found the loop")
-}
-
-// clockUses lists the uses of the clock in a file, as "function: time.Now",
-// and the go statements, as "function: go", of the root package.
-func clockUses(file *ast.File, root bool) (uses []string) {
-	names := make(map[string]string) // of the imports in this file
-	for _, spec := range file.Imports {
-		path := strings.Trim(spec.Path.Value, `"`)
-		if clocks[path] == nil {
-			continue
-		}
-		names[path] = path
-		if spec.Name != nil {
-			names[spec.Name.Name] = path
-		}
-	}
-	for _, decl := range file.Decls {
-		function := "package"
-		if f, ok := decl.(*ast.FuncDecl); ok {
-			function = f.Name.Name
-		}
-		ast.Inspect(decl, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				if root {
-					uses = append(uses, function+": go")
-				}
-			case *ast.SelectorExpr:
-				pkg, ok := n.X.(*ast.Ident)
-				if !ok {
-					break
-				}
-				for _, clock := range clocks[names[pkg.Name]] {
-					if n.Sel.Name == clock {
-						uses = append(uses, fmt.Sprintf("%s: %s.%s", function, names[pkg.Name], clock))
-					}
-				}
-			}
-			return true
-		})
-	}
-	return uses
 }
 
 // What stopped a call is never hidden: a context that ended beside an invalid
