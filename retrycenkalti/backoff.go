@@ -13,7 +13,7 @@ import (
 // A BackOff is a backoff.BackOff that follows a policy through one call. Like
 // every BackOff it keeps the state of that call: build one for each call, or
 // at least never share one between calls that run at once. The zero BackOff
-// follows the zero Policy, and never retries.
+// follows the zero Policy, and never retries; a nil one panics.
 type BackOff struct {
 	policy   retry.Policy
 	began    time.Time
@@ -24,7 +24,8 @@ type BackOff struct {
 
 var _ backoff.BackOff = (*BackOff)(nil)
 
-// New returns a BackOff that follows p, or an error if p does not validate.
+// New returns a BackOff that follows p, or nil and an error if p does not
+// validate.
 //
 // NextBackOff knows how often it was called and when Reset was, and decides by
 // that as [retry.Do] does: the limits, the curve, MaxDelay, Jitter (one seed
@@ -58,8 +59,8 @@ func (b *BackOff) Reset() {
 //	func() error { return b.Observe(call()) }
 //	func() (T, error) { v, err := call(); return v, b.Observe(err) }
 //
-// It is of no use with a Ticker, which asks for the next delay before the
-// operation has ended.
+// Never call it with a Ticker, whose own goroutine asks for the next delay
+// before the operation has ended.
 func (b *BackOff) Observe(err error) error {
 	b.err = err
 	if err == nil {
@@ -71,7 +72,9 @@ func (b *BackOff) Observe(err error) error {
 // NextBackOff returns the delay after one more failure, or backoff.Stop.
 func (b *BackOff) NextBackOff() time.Duration {
 	b.failures++
-	d := b.policy.Next(retry.Attempt{Number: b.failures, Err: b.err, Elapsed: time.Since(b.began), Seed: b.drawn()})
+	p := b.policy
+	p.Source = (*seed)(b)
+	d := p.Next(retry.Attempt{Number: b.failures, Err: b.err, Elapsed: time.Since(b.began)})
 	b.err = nil
 	if !d.Retry() || !b.policy.Budget.Take() {
 		return backoff.Stop
@@ -79,14 +82,17 @@ func (b *BackOff) NextBackOff() time.Duration {
 	return d.Delay
 }
 
-// drawn returns the seed of the call, or 0 where nothing is drawn by it.
-func (b *BackOff) drawn() uint64 {
-	if b.seed == 0 && (b.policy.Jitter != nil || b.policy.Select != nil) {
+// seed is a BackOff as the Source of its policy: one number for all delays of
+// the call, drawn when the first of them needs it, as Do draws it.
+type seed BackOff
+
+func (s *seed) Uint64() uint64 {
+	if s.seed == 0 {
 		draw := rand.Uint64
-		if b.policy.Source != nil {
-			draw = b.policy.Source.Uint64
+		if s.policy.Source != nil {
+			draw = s.policy.Source.Uint64
 		}
-		b.seed = max(1, draw())
+		s.seed = max(1, draw())
 	}
-	return b.seed
+	return s.seed
 }

@@ -25,6 +25,11 @@ type fixed struct {
 
 func (f *fixed) Uint64() uint64 { f.asked++; return f.seed }
 
+// rising is a Source of 1, 2, 3.
+type rising struct{ asked uint64 }
+
+func (r *rising) Uint64() uint64 { r.asked++; return r.asked }
+
 func newBackOff(t *testing.T, p retry.Policy) *retrycenkalti.BackOff {
 	t.Helper()
 	b, err := retrycenkalti.New(p)
@@ -82,9 +87,7 @@ func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			ours, err := play(t, test.script, func(ctx context.Context, op func() error) error {
-				return retry.Do(ctx, test.policy, func(context.Context) error { return op() })
-			})
+			ours, err := play(t, test.script, do(test.policy))
 			assert.Equal(t, test.want, ours, "ours")
 			last := test.script[min(len(test.want.began), len(test.script))-1].err
 			assert.ErrorIs(t, err, last)
@@ -109,9 +112,7 @@ func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
 				p := jittered
 				p.Jitter = jitter
 				p.Source = &fixed{seed: seed}
-				ours, err := play(t, fails, func(ctx context.Context, op func() error) error {
-					return retry.Do(ctx, p, func(context.Context) error { return op() })
-				})
+				ours, err := play(t, fails, do(p))
 				require.Error(t, err)
 				require.Len(t, ours.began, 6)
 
@@ -141,11 +142,49 @@ func TestTheBackOffDrawsForWhatSelectPicks(t *testing.T) {
 	assert.Equal(t, 1, source.asked)
 }
 
-func TestTheBackOffAsksNoSourceWithoutJitter(t *testing.T) {
-	source := &fixed{}
-	b := newBackOff(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Source: source})
-	assert.Equal(t, []time.Duration{time.Second, time.Second, backoff.Stop}, nextBackOffs(b, 3))
-	assert.Zero(t, source.asked)
+// TestTheBackOffAsksTheSourceWhenThePolicyDoes: calls that share a Source draw
+// the same from it in whichever loop, so a BackOff asks no sooner and no more
+// often than Do.
+func TestTheBackOffAsksTheSourceWhenThePolicyDoes(t *testing.T) {
+	fixed := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
+	tests := []struct {
+		name   string
+		policy retry.Policy
+		asked  uint64
+	}{
+		{"jitter", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour), Jitter: retry.FullJitter}, 3},
+		{"jitter of a first delay of nothing", retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{0, time.Hour}, Jitter: retry.FullJitter}, 2},
+		{"jitter of nothing", retry.Policy{MaxAttempts: 3, Jitter: retry.FullJitter}, 0},
+		{"no jitter", fixed, 0},
+		{"Select picks none", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour), Select: func(error) *retry.Policy { return nil }}, 0},
+		{"Select picks one without jitter", retry.Policy{MaxAttempts: 3, Select: func(error) *retry.Policy { return &fixed }}, 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			calls := func(loop func(script, retry.Policy) trace) (did []trace, asked uint64) {
+				source, p := &rising{}, test.policy
+				p.Source = source
+				for _, s := range []script{failsTimes(1), fails, fails} {
+					did = append(did, loop(s, p))
+				}
+				return did, source.asked
+			}
+			ours, asked := calls(func(s script, p retry.Policy) trace {
+				did, _ := play(t, s, do(p))
+				return did
+			})
+			assert.Equal(t, test.asked, asked, "ours")
+			theirs, asked := calls(func(s script, p retry.Policy) trace {
+				b := newBackOff(t, p)
+				did, _ := play(t, s, func(_ context.Context, op func() error) error {
+					return backoff.Retry(func() error { return b.Observe(op()) }, b)
+				})
+				return did
+			})
+			assert.Equal(t, test.asked, asked, "v4")
+			assert.Equal(t, ours, theirs)
+		})
+	}
 }
 
 func TestTheBackOffDrawsFromMathRandWithoutASource(t *testing.T) {
@@ -210,11 +249,14 @@ func TestTheZeroBackOffNeverRetries(t *testing.T) {
 	did, err := play(t, fails, retryV4(&retrycenkalti.BackOff{}))
 	assert.Equal(t, at(false, 0), did)
 	assert.Equal(t, errBoom, err)
+	assert.Panics(t, (*retrycenkalti.BackOff)(nil).Reset)
 }
 
 func TestNewSaysWhatIsWrongWithThePolicy(t *testing.T) {
-	b, err := retrycenkalti.New(retry.Policy{MaxAttempts: -2, Jitter: retry.Proportional(2)})
+	p := retry.Policy{MaxAttempts: -2, Jitter: retry.Proportional(2)}
+	b, err := retrycenkalti.New(p)
 	assert.Nil(t, b)
+	assert.Equal(t, p.Validate(), errors.Unwrap(err))
 	assert.EqualError(t, err, "retrycenkalti: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; "+
 		"Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %")
 

@@ -32,13 +32,13 @@ func ExamplePolicy() {
 
 // What cannot become a policy comes with a word on what to write.
 func ExamplePolicy_error() {
-	_, err := retrycenkalti.Policy(&backoff.ExponentialBackOff{InitialInterval: time.Second, Multiplier: 0.5, MaxInterval: time.Minute})
+	_, err := retrycenkalti.Policy(backoff.NewExponentialBackOff(backoff.WithMultiplier(0.5)))
 	fmt.Println(err)
 	_, err = retrycenkalti.Policy(backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 3))
 	fmt.Println(err)
 	// Output:
 	// retrycenkalti: *backoff.ExponentialBackOff: Multiplier is 0.5: write a finite number of at least 1
-	// retrycenkalti: *backoff.backOffTries: it hides the BackOff and the limit of WithMaxRetries: convert that one, and set MaxAttempts to retry.Retries(n)
+	// retrycenkalti: *backoff.backOffTries: it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to retry.Retries(int(n)) for the n of WithMaxRetries
 }
 
 // connect is code that takes a BackOff.

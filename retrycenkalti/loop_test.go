@@ -10,6 +10,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
 )
 
 var errBoom = errors.New("connection refused")
@@ -84,4 +86,18 @@ func TestPlayFollowsTheScript(t *testing.T) {
 // retryV4 is the loop of v4.
 func retryV4(b backoff.BackOff) func(context.Context, func() error) error {
 	return func(ctx context.Context, op func() error) error { return backoff.Retry(op, b) }
+}
+
+// do is our loop.
+func do(p retry.Policy) func(context.Context, func() error) error {
+	return func(ctx context.Context, op func() error) error {
+		return retry.Do(ctx, p, func(context.Context) error { return op() })
+	}
+}
+
+// retryV4WithContext is the loop of v4 that ends with the context.
+func retryV4WithContext(b backoff.BackOff) func(context.Context, func() error) error {
+	return func(ctx context.Context, op func() error) error {
+		return backoff.Retry(op, backoff.WithContext(b, ctx))
+	}
 }

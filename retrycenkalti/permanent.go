@@ -9,19 +9,22 @@ import (
 )
 
 // Retryable reports whether err is free of the mark of backoff.Permanent. It is
-// the RetryIf of the policies that [Policy] returns, for operations that still
-// set that mark: they stop with ReasonRejected. Errors that go through
-// [Translate] stop with ReasonPermanent, and need no RetryIf.
+// the RetryIf of the policies that [Policy] makes, for operations that still
+// set that mark: they stop with ReasonRejected. A RetryIf in its place must
+// call it. Errors that go through [Translate] stop with ReasonPermanent, and
+// need no RetryIf.
 func Retryable(err error) bool { return permanent(err) == nil }
 
 // Translate returns err so that the loops of both libraries understand its
 // marks: one that backoff.Permanent or retry.Permanent has marked, anywhere in
-// its tree, is marked by both. Any other is returned as it is.
+// its tree, is marked by both, and so is an inner call that ended with
+// ReasonInvalid, which stops our loops too. Any other is returned as it is.
 //
 //	retry.Do(ctx, p, func(ctx context.Context) error { return retrycenkalti.Translate(old(ctx)) })
 //	backoff.Retry(func() error { return retrycenkalti.Translate(new(ctx)) }, b)
 //
-// A PermanentError without an Err, which is a success to v4, becomes nil.
+// A PermanentError without an Err, which is a success to v4, becomes nil. A nil
+// *PermanentError panics, as it does in both loops.
 func Translate(err error) error {
 	theirs, ours := permanent(err), stops(err)
 	switch {
@@ -39,13 +42,12 @@ func Translate(err error) error {
 // permanent returns what backoff.Permanent has put into err's tree, or nil.
 func permanent(err error) *backoff.PermanentError {
 	var p *backoff.PermanentError
-	if !errors.As(err, &p) {
-		return nil
-	}
+	errors.As(err, &p)
 	return p
 }
 
-// stops reports whether err stops every loop of ours.
+// stops reports whether err stops every loop of ours. The marks are not to be
+// seen from here; any policy's Next sees them, and asks for them first.
 func stops(err error) bool {
 	return retry.Policy{}.Next(retry.Attempt{Err: err}).Reason == retry.ReasonPermanent
 }

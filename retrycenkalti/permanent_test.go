@@ -55,9 +55,7 @@ func TestTranslate(t *testing.T) {
 			if test.permanent {
 				executions, reason = 1, retry.ReasonPermanent
 			}
-			did, err := play(t, script{{err: got}}, func(ctx context.Context, op func() error) error {
-				return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) error { return op() })
-			})
+			did, err := play(t, script{{err: got}}, do(retry.Policy{MaxAttempts: 3}))
 			assert.Len(t, did.began, executions, "in our loop")
 			assert.Equal(t, reason, retry.ReasonOf(err))
 			did, err = play(t, script{{err: got}}, retryV4(backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 2)))
@@ -72,9 +70,7 @@ func TestTranslate(t *testing.T) {
 func TestWithoutTranslate(t *testing.T) {
 	did, _ := play(t, script{{err: retry.Permanent(errBoom)}}, retryV4(backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 2)))
 	assert.Len(t, did.began, 3, "v4 does not know the mark of ours")
-	did, _ = play(t, script{{err: backoff.Permanent(errBoom)}}, func(ctx context.Context, op func() error) error {
-		return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) error { return op() })
-	})
+	did, _ = play(t, script{{err: backoff.Permanent(errBoom)}}, do(retry.Policy{MaxAttempts: 3}))
 	assert.Len(t, did.began, 3, "ours does not know the mark of v4")
 }
 
@@ -85,6 +81,18 @@ func TestAPermanentErrorWithoutAnError(t *testing.T) {
 	assert.Equal(t, at(true, 0), did)
 	assert.NoError(t, retrycenkalti.Translate(empty))
 	assert.NoError(t, retrycenkalti.Translate(wrapped{empty}))
+
+	did, err = play(t, script{{err: empty}}, do(policyOf(t, backoff.NewConstantBackOff(time.Second))))
+	assert.Equal(t, at(false, 0), did)
+	assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err))
+	assert.Panics(t, func() { _ = err.Error() })
+	assert.Panics(t, func() { _ = empty.Error() })
+
+	var none *backoff.PermanentError
+	fn := func(context.Context) error { return none }
+	assert.Panics(t, func() { _ = retrycenkalti.Translate(none) })
+	assert.Panics(t, func() { _ = backoff.Retry(func() error { return none }, &backoff.StopBackOff{}) })
+	assert.Panics(t, func() { _ = retry.Do(t.Context(), retry.Policy{}, fn) })
 }
 
 func TestRetryable(t *testing.T) {

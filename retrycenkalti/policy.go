@@ -1,7 +1,7 @@
 package retrycenkalti
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"math"
 	"reflect"
@@ -14,63 +14,75 @@ import (
 
 // Policy returns the policy whose loop does what that of v4 does with b, but
 // for what the package documentation lists. b is an *ExponentialBackOff, a
-// *ConstantBackOff, a *ZeroBackOff, a *StopBackOff, or a [*BackOff] of this
-// package. It is only read. What it has counted so far is left out, as Retry
-// leaves it out.
+// *ConstantBackOff, a *ZeroBackOff or a *StopBackOff. It is only read. What it
+// has counted so far is left out, as Retry leaves it out. Of a [*BackOff] of
+// this package Policy returns the policy that New was given, as it is.
 //
 // The policy has no limit on executions where b has none: set MaxAttempts. One
 // that neither waits nor stops, as that of a *ZeroBackOff, is not valid before
-// that. RetryIf is [Retryable].
+// that. RetryIf is [Retryable]: backoff.Permanent stops the call, but with
+// ReasonRejected, and without a word to a plain policy around it. To have it
+// understood as retry.Permanent is, hand errors through [Translate].
 //
 // An error names each fault of b at once and says what to write instead. There
 // is one for a nil b; for a field that v4 takes and no policy does, such as a
 // Multiplier below 1; for WithMaxRetries and WithContext, which show nobody
 // what they hold; and for any other type, whose state is not known here.
 func Policy(b backoff.BackOff) (retry.Policy, error) {
-	p, err := policyOf(b)
-	if err != nil {
-		return retry.Policy{}, fmt.Errorf("retrycenkalti: %T: %w", b, err)
+	p, fault := policyOf(b)
+	if fault != "" {
+		return retry.Policy{}, fmt.Errorf("retrycenkalti: %T: %s", b, fault)
 	}
 	return p, nil
 }
 
-func policyOf(b backoff.BackOff) (retry.Policy, error) {
+// policyOf returns the policy of b, or what is wrong with b.
+func policyOf(b backoff.BackOff) (p retry.Policy, fault string) {
 	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return retry.Policy{}, errors.New("the BackOff is nil: write backoff.NewExponentialBackOff()")
+		return p, "the BackOff is nil: write backoff.NewExponentialBackOff()"
 	}
 	switch b := b.(type) {
 	case *backoff.ExponentialBackOff:
 		return exponential(b)
 	case *backoff.ConstantBackOff:
-		return constant(b)
+		if b.Interval < 0 {
+			return p, fmt.Sprintf("Interval is %v: write a duration of at least 0, or a StopBackOff for no retry", b.Interval)
+		}
+		return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(b.Interval), RetryIf: Retryable}, ""
 	case *backoff.ZeroBackOff:
-		return retry.Policy{MaxAttempts: retry.Unlimited, RetryIf: Retryable}, nil
+		return retry.Policy{MaxAttempts: retry.Unlimited, RetryIf: Retryable}, ""
 	case *backoff.StopBackOff:
-		return retry.Policy{NonRetryable: true}, nil
+		return retry.Policy{NonRetryable: true, RetryIf: Retryable}, ""
 	case *BackOff:
-		return b.policy, nil
-	case backoff.BackOffContext:
-		return retry.Policy{}, errors.New("it hides the BackOff of WithContext: convert that one, and give the context to retry.Do")
+		return b.policy, ""
 	}
-	if reflect.TypeOf(b) == reflect.TypeOf(backoff.WithMaxRetries(nil, 0)) {
-		return retry.Policy{}, errors.New("it hides the BackOff and the limit of WithMaxRetries: convert that one, and set MaxAttempts to retry.Retries(n)")
+	switch reflect.TypeOf(b) {
+	case reflect.TypeOf(backoff.WithContext(nil, context.Background())), reflect.TypeOf(backoff.WithMaxRetries(nil, 0)):
+		return p, "it hides what it wraps: convert the innermost BackOff, " +
+			"give the ctx of WithContext to retry.Do, and set MaxAttempts to retry.Retries(int(n)) for the n of WithMaxRetries"
+	default:
+		return p, "the state of this type is not known here: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff"
 	}
-	return retry.Policy{}, errors.New("the state of this type is not known here: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff")
 }
 
-func exponential(b *backoff.ExponentialBackOff) (retry.Policy, error) {
-	var f faults
-	f.check(b.InitialInterval >= 0, "InitialInterval", b.InitialInterval, "write the first delay")
-	f.check(b.Multiplier >= 1 && b.Multiplier <= math.MaxFloat64, "Multiplier", b.Multiplier, "write a finite number of at least 1")
-	f.check(b.RandomizationFactor >= 0 && b.RandomizationFactor <= 1, "RandomizationFactor", b.RandomizationFactor, "write a number from 0 to 1")
-	f.check(b.MaxInterval > 0, "MaxInterval", b.MaxInterval, "write the longest delay, or math.MaxInt64 for no cap: with less than 1 ns v4 waits once and never again")
-	f.check(b.MaxElapsedTime >= 0, "MaxElapsedTime", b.MaxElapsedTime, "write for how long to retry, or 0 for no bound")
-	if b.MaxElapsedTime > 0 {
-		f.check(b.Stop == backoff.Stop, "Stop", b.Stop, "write backoff.Stop: with anything else v4 goes on after MaxElapsedTime")
-		system := b.Clock == nil || reflect.TypeOf(b.Clock) == reflect.TypeOf(backoff.SystemClock)
-		f.check(system, "Clock", fmt.Sprintf("a %T", b.Clock), "leave it out: a policy is timed by the system's clock, and in a test by that of testing/synctest")
+func exponential(b *backoff.ExponentialBackOff) (p retry.Policy, fault string) {
+	var faults []string
+	check := func(well bool, field string, value any, write string) {
+		if !well {
+			faults = append(faults, fmt.Sprintf("%s is %v: %s", field, value, write))
+		}
 	}
-	p := retry.Policy{
+	check(b.InitialInterval >= 0, "InitialInterval", b.InitialInterval, "write the first delay")
+	check(b.Multiplier >= 1 && b.Multiplier <= math.MaxFloat64, "Multiplier", b.Multiplier, "write a finite number of at least 1")
+	check(b.RandomizationFactor >= 0 && b.RandomizationFactor <= 1, "RandomizationFactor", b.RandomizationFactor, "write a number from 0 to 1")
+	check(b.MaxInterval > 0, "MaxInterval", b.MaxInterval, "write the longest delay, or math.MaxInt64 for no cap: with 0 v4 waits once and then retries without a pause")
+	check(b.MaxElapsedTime >= 0, "MaxElapsedTime", b.MaxElapsedTime, "write for how long to retry, or 0 for no bound")
+	if b.MaxElapsedTime > 0 {
+		check(b.Stop == backoff.Stop, "Stop", b.Stop, "write backoff.Stop: with anything else v4 goes on after MaxElapsedTime")
+		check(b.Clock == nil || b.Clock == backoff.SystemClock, "Clock", fmt.Sprintf("a %T", b.Clock),
+			"leave it out: a policy is timed by the system's clock, and in a test by that of testing/synctest")
+	}
+	p = retry.Policy{
 		MaxAttempts: retry.Unlimited,
 		Backoff:     retry.Exponential{Base: b.InitialInterval, Factor: b.Multiplier},
 		MaxDelay:    b.MaxInterval,
@@ -80,29 +92,5 @@ func exponential(b *backoff.ExponentialBackOff) (retry.Policy, error) {
 	if b.RandomizationFactor != 0 {
 		p.Jitter = retry.Proportional(b.RandomizationFactor)
 	}
-	return p, f.err()
-}
-
-func constant(b *backoff.ConstantBackOff) (retry.Policy, error) {
-	var f faults
-	f.check(b.Interval >= 0, "Interval", b.Interval, "write a duration of at least 0, or a StopBackOff for no retry")
-	return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(b.Interval), RetryIf: Retryable}, f.err()
-}
-
-// faults is what is wrong with the fields of a BackOff.
-type faults []string
-
-// check adds a fault unless all is well: the field, its value, and what to
-// write instead.
-func (f *faults) check(well bool, field string, value any, write string) {
-	if !well {
-		*f = append(*f, fmt.Sprintf("%s is %v: %s", field, value, write))
-	}
-}
-
-func (f faults) err() error {
-	if f == nil {
-		return nil
-	}
-	return errors.New(strings.Join(f, "; "))
+	return p, strings.Join(faults, "; ")
 }

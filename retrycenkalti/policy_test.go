@@ -85,15 +85,12 @@ func TestPolicyDoesWhatTheBackOffDoes(t *testing.T) {
 				assert.ErrorIs(t, err, errBoom)
 			}
 
-			p, err := retrycenkalti.Policy(test.backoff)
-			require.NoError(t, err)
+			p := policyOf(t, test.backoff)
 			if test.retries != forever {
 				p.MaxAttempts = retry.Retries(int(test.retries))
 			}
 			require.NoError(t, p.Validate())
-			ours, err := play(t, test.script, func(ctx context.Context, op func() error) error {
-				return retry.Do(ctx, p, func(context.Context) error { return op() })
-			})
+			ours, err := play(t, test.script, do(p))
 			assert.Equal(t, test.want, ours, "ours")
 			if !test.want.ok {
 				assert.ErrorIs(t, err, errBoom)
@@ -102,36 +99,53 @@ func TestPolicyDoesWhatTheBackOffDoes(t *testing.T) {
 	}
 }
 
+// policyOf returns the policy of a BackOff of v4.
+func policyOf(t *testing.T, b backoff.BackOff) retry.Policy {
+	t.Helper()
+	p, err := retrycenkalti.Policy(b)
+	require.NoError(t, err)
+	return p
+}
+
+// fieldsOf returns the policy of a BackOff of v4 without its RetryIf, for a
+// func is equal to nothing.
+func fieldsOf(t *testing.T, b backoff.BackOff) retry.Policy {
+	t.Helper()
+	p := policyOf(t, b)
+	assert.False(t, p.RetryIf(backoff.Permanent(errBoom)))
+	assert.True(t, p.RetryIf(errBoom))
+	p.RetryIf = nil
+	return p
+}
+
 func TestPolicyHasTheFieldsOfTheBackOff(t *testing.T) {
-	of := func(b backoff.BackOff) retry.Policy {
-		p, err := retrycenkalti.Policy(b)
-		require.NoError(t, err)
-		if p.RetryIf != nil {
-			assert.False(t, p.RetryIf(backoff.Permanent(errBoom)))
-			assert.True(t, p.RetryIf(errBoom))
-			p.RetryIf = nil // a func is equal to nothing
-		}
-		return p
-	}
-	assert.Equal(t, retry.Policy{
-		MaxAttempts: retry.Unlimited,
-		Backoff:     retry.Exponential{Base: 500 * time.Millisecond, Factor: 1.5},
-		MaxDelay:    time.Minute,
-		Jitter:      retry.Proportional(0.5),
-		MaxElapsed:  15 * time.Minute,
-	}, of(backoff.NewExponentialBackOff()))
 	assert.Equal(t, retry.Policy{
 		MaxAttempts: retry.Unlimited,
 		Backoff:     retry.Exponential{Base: time.Second, Factor: 3},
 		MaxDelay:    time.Hour,
-	}, of(exponential(opts(time.Second, 3, time.Hour))))
-	assert.Equal(t, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, of(backoff.NewConstantBackOff(time.Second)))
-	assert.Equal(t, retry.Policy{MaxAttempts: retry.Unlimited}, of(&backoff.ZeroBackOff{}))
-	assert.Equal(t, retry.Policy{NonRetryable: true}, of(&backoff.StopBackOff{}))
+	}, fieldsOf(t, exponential(opts(time.Second, 3, time.Hour))))
+	assert.Equal(t, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, fieldsOf(t, backoff.NewConstantBackOff(time.Second)))
+	assert.Equal(t, retry.Policy{MaxAttempts: retry.Unlimited}, fieldsOf(t, &backoff.ZeroBackOff{}))
+	assert.Equal(t, retry.Policy{NonRetryable: true}, fieldsOf(t, &backoff.StopBackOff{}))
+}
 
-	back, err := retrycenkalti.New(retry.Default())
-	require.NoError(t, err)
-	assert.Equal(t, retry.Default(), of(back), "there and back")
+// TestPolicyOfABackOffOfOurs: the policy comes back as it was, so backoff.Permanent
+// means nothing to it, unless it has Retryable.
+func TestPolicyOfABackOffOfOurs(t *testing.T) {
+	b := newBackOff(t, retry.Default())
+	assert.Equal(t, retry.Default(), policyOf(t, b), "there and back")
+	b.NextBackOff()
+	assert.Equal(t, retry.Default(), policyOf(t, b), "what it has counted and drawn is left out")
+
+	permanent := script{{err: backoff.Permanent(errBoom)}}
+	p := retry.Policy{MaxAttempts: 5}
+	did, _ := play(t, permanent, retryV4(newBackOff(t, p)))
+	assert.Len(t, did.began, 1)
+	did, _ = play(t, permanent, do(policyOf(t, newBackOff(t, p))))
+	assert.Len(t, did.began, 5)
+	p.RetryIf = retrycenkalti.Retryable
+	did, _ = play(t, permanent, do(policyOf(t, newBackOff(t, p))))
+	assert.Len(t, did.began, 1)
 }
 
 func TestPolicyOfAUsedBackOffBeginsAnew(t *testing.T) {
@@ -139,16 +153,14 @@ func TestPolicyOfAUsedBackOffBeginsAnew(t *testing.T) {
 	for range 5 {
 		b.NextBackOff()
 	}
-	p, err := retrycenkalti.Policy(b)
-	require.NoError(t, err)
+	p := policyOf(t, b)
 	assert.Equal(t, 500*time.Millisecond, p.Backoff.Delay(1))
 	assert.Equal(t, 3796875*time.Microsecond, b.NextBackOff(), "b is only read")
 }
 
 func TestAPolicyThatNeverWaitsNeedsALimit(t *testing.T) {
 	for _, b := range []backoff.BackOff{&backoff.ZeroBackOff{}, backoff.NewConstantBackOff(0), exponential(opts(0, 2, time.Minute))} {
-		p, err := retrycenkalti.Policy(b)
-		require.NoError(t, err)
+		p := policyOf(t, b)
 		assert.ErrorContains(t, p.Validate(), "no limit on executions and no delay that lasts")
 		p.MaxAttempts = 3
 		assert.NoError(t, p.Validate())
@@ -157,8 +169,18 @@ func TestAPolicyThatNeverWaitsNeedsALimit(t *testing.T) {
 
 type foreign struct{ backoff.ZeroBackOff }
 
-// clock is a Clock that == would panic on.
-type clock struct{ _ []int }
+// value is a BackOff that is no pointer, and so never nil.
+type value struct{}
+
+func (value) NextBackOff() time.Duration { return 0 }
+func (value) Reset()                     {}
+
+// foreignContext has the method that WithContext adds.
+type foreignContext struct{ backoff.ZeroBackOff }
+
+func (foreignContext) Context() context.Context { return context.Background() }
+
+type clock struct{}
 
 func (clock) Now() time.Time { return time.Time{} }
 
@@ -173,7 +195,8 @@ func TestPolicySaysWhatItCannotConvert(t *testing.T) {
 		isNil         = "the BackOff is nil: write backoff.NewExponentialBackOff()"
 		multiplier    = ": write a finite number of at least 1"
 		randomization = ": write a number from 0 to 1"
-		maxInterval   = ": write the longest delay, or math.MaxInt64 for no cap: with less than 1 ns v4 waits once and never again"
+		maxInterval   = ": write the longest delay, or math.MaxInt64 for no cap: with 0 v4 waits once and then retries without a pause"
+		hides         = ": it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to retry.Retries(int(n)) for the n of WithMaxRetries"
 		unknown       = ": the state of this type is not known here: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff"
 	)
 	tests := []struct {
@@ -203,17 +226,20 @@ func TestPolicySaysWhatItCannotConvert(t *testing.T) {
 		{"negative MaxElapsedTime", changed(func(b *backoff.ExponentialBackOff) { b.MaxElapsedTime = -1 }), of + "MaxElapsedTime is -1ns: write for how long to retry, or 0 for no bound"},
 		{"Stop that does not stop", &backoff.ExponentialBackOff{InitialInterval: 1, Multiplier: 1, MaxInterval: 1, MaxElapsedTime: 1},
 			of + "Stop is 0s: write backoff.Stop: with anything else v4 goes on after MaxElapsedTime"},
+		{"Stop below that of v4", exponential(backoff.WithMaxElapsedTime(1), backoff.WithRetryStopDuration(-2)),
+			of + "Stop is -2ns: write backoff.Stop: with anything else v4 goes on after MaxElapsedTime"},
 		{"another clock", exponential(backoff.WithMaxElapsedTime(time.Minute), backoff.WithClockProvider(clock{})),
 			of + "Clock is a retrycenkalti_test.clock: leave it out: a policy is timed by the system's clock, and in a test by that of testing/synctest"},
 		{"all at once", &backoff.ExponentialBackOff{RandomizationFactor: 2},
 			of + "Multiplier is 0" + multiplier + "; RandomizationFactor is 2" + randomization + "; MaxInterval is 0s" + maxInterval},
 		{"negative Interval", backoff.NewConstantBackOff(-1), "retrycenkalti: *backoff.ConstantBackOff: Interval is -1ns: write a duration of at least 0, or a StopBackOff for no retry"},
 
-		{"WithContext", backoff.WithContext(exponential(), context.Background()),
-			"retrycenkalti: *backoff.backOffContext: it hides the BackOff of WithContext: convert that one, and give the context to retry.Do"},
-		{"WithMaxRetries", backoff.WithMaxRetries(exponential(), 3),
-			"retrycenkalti: *backoff.backOffTries: it hides the BackOff and the limit of WithMaxRetries: convert that one, and set MaxAttempts to retry.Retries(n)"},
+		{"WithContext", backoff.WithContext(exponential(), context.Background()), "retrycenkalti: *backoff.backOffContext" + hides},
+		{"WithMaxRetries", backoff.WithMaxRetries(exponential(), 3), "retrycenkalti: *backoff.backOffTries" + hides},
+		{"WithMaxRetries of WithContext", backoff.WithMaxRetries(backoff.WithContext(exponential(), context.Background()), 3), "retrycenkalti: *backoff.backOffTries" + hides},
 		{"foreign", &foreign{}, "retrycenkalti: *retrycenkalti_test.foreign" + unknown},
+		{"foreign, no pointer", value{}, "retrycenkalti: retrycenkalti_test.value" + unknown},
+		{"foreign, with a context", &foreignContext{}, "retrycenkalti: *retrycenkalti_test.foreignContext" + unknown},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -224,70 +250,18 @@ func TestPolicySaysWhatItCannotConvert(t *testing.T) {
 	}
 }
 
-// TestPolicyTakesWhatHasNoEffect: Stop and Clock are for MaxElapsedTime alone.
+// TestPolicyTakesWhatHasNoEffect: Stop and Clock are of no effect without a
+// MaxElapsedTime, and a policy needs no Clock, where Reset of v4 panics.
 func TestPolicyTakesWhatHasNoEffect(t *testing.T) {
+	literal := &backoff.ExponentialBackOff{InitialInterval: time.Second, Multiplier: 2, MaxInterval: time.Minute}
+	assert.Panics(t, literal.Reset)
 	for name, b := range map[string]*backoff.ExponentialBackOff{
-		"a literal without Stop and Clock":      {InitialInterval: time.Second, Multiplier: 2, MaxInterval: time.Minute},
+		"a literal without Stop and Clock":      literal,
 		"a clock without a bound":               exponential(backoff.WithClockProvider(clock{})),
 		"a literal with Stop and without Clock": {InitialInterval: time.Second, Multiplier: 2, MaxInterval: time.Minute, MaxElapsedTime: time.Hour, Stop: backoff.Stop},
 	} {
-		p, err := retrycenkalti.Policy(b)
-		require.NoError(t, err, name)
-		assert.NoError(t, p.Validate(), name)
+		assert.NoError(t, policyOf(t, b).Validate(), name)
 	}
-}
-
-// TestWhatDiffers pins what the package documentation says of v4.
-func TestWhatDiffers(t *testing.T) {
-	policy := func(b backoff.BackOff) retry.Policy {
-		p, err := retrycenkalti.Policy(b)
-		require.NoError(t, err)
-		return p
-	}
-	t.Run("v4 has a first delay beyond its cap", func(t *testing.T) {
-		b := exponential(opts(time.Hour, 2, time.Second))
-		assert.Equal(t, []time.Duration{time.Hour, time.Second, time.Second}, nextBackOffs(b, 3))
-		assert.Equal(t, retry.Schedule{time.Second, time.Second, time.Second}, policy(b).Delays(3))
-	})
-	t.Run("v4 rounds at each step", func(t *testing.T) {
-		b := exponential()
-		theirs, ours := nextBackOffs(b, 14), policy(b).Delays(14)
-		assert.Equal(t, theirs[:10], []time.Duration(ours[:10]))
-		assert.Equal(t, time.Duration(28832519530), theirs[10])
-		assert.Equal(t, time.Duration(28832519531), ours[10])
-		assert.Equal(t, theirs[12:], []time.Duration(ours[12:]), "at the cap they are equal again")
-	})
-	t.Run("v4 executes after the context has ended", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		theirs, err := play(t, fails, retryV4(backoff.WithContext(exponential(), ctx)))
-		assert.Equal(t, at(false, 0), theirs)
-		assert.Equal(t, context.Canceled, err, "and loses what the operation failed with")
-
-		ours, err := play(t, fails, func(_ context.Context, op func() error) error {
-			return retry.Do(ctx, policy(exponential()), func(context.Context) error { return op() })
-		})
-		assert.Equal(t, trace{}, ours)
-		assert.ErrorIs(t, err, context.Canceled)
-	})
-	t.Run("v4 waits for a deadline that comes before the next try", func(t *testing.T) {
-		theirs, err := play(t, fails, func(ctx context.Context, op func() error) error {
-			ctx, cancel := context.WithTimeout(ctx, 1200*time.Millisecond)
-			defer cancel()
-			return backoff.Retry(op, backoff.WithContext(exponential(), ctx))
-		})
-		assert.Equal(t, trace{began: []time.Duration{0, 500 * time.Millisecond}, ended: 1200 * time.Millisecond}, theirs)
-		assert.Equal(t, context.DeadlineExceeded, err)
-
-		ours, err := play(t, fails, func(ctx context.Context, op func() error) error {
-			ctx, cancel := context.WithTimeout(ctx, 1200*time.Millisecond)
-			defer cancel()
-			return retry.Do(ctx, policy(exponential()), func(context.Context) error { return op() })
-		})
-		assert.Equal(t, at(false, 0, 500*time.Millisecond), ours)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorIs(t, err, errBoom)
-	})
 }
 
 func nextBackOffs(b backoff.BackOff, n int) []time.Duration {
@@ -300,14 +274,14 @@ func nextBackOffs(b backoff.BackOff, n int) []time.Duration {
 }
 
 // TestWindowsAreEqualUpToTheCap compares what v4 draws with the windows of the
-// policy. Up to the cap they are the same; at the cap v4 goes beyond it.
+// policy. Up to the cap they are the same; v4 goes beyond it, at the cap and
+// already where a window only crosses it.
 func TestWindowsAreEqualUpToTheCap(t *testing.T) {
 	for _, factor := range []float64{0.1, 0.5, 1} {
 		const draws = 5000
-		b := exponential(opts(time.Second, 2, 8*time.Second), backoff.WithRandomizationFactor(factor))
-		p, err := retrycenkalti.Policy(b)
-		require.NoError(t, err)
-		plan := p.Plan(5) // 1s, 2s, 4s, 8s, 8s
+		b := exponential(opts(1500*time.Millisecond, 2, 8*time.Second), backoff.WithRandomizationFactor(factor))
+		p := policyOf(t, b)
+		plan := p.Plan(5) // 1.5s, 3s, 6s, 8s, 8s
 
 		lo, hi := nextBackOffs(b, len(plan)), make([]time.Duration, len(plan))
 		for range draws {
@@ -316,7 +290,7 @@ func TestWindowsAreEqualUpToTheCap(t *testing.T) {
 			}
 		}
 		for i, step := range plan {
-			curve := min(time.Second<<i, 8*time.Second)
+			curve := min(1500*time.Millisecond<<i, 8*time.Second)
 			width := time.Duration(factor * float64(curve))
 			assert.Equal(t, curve-width, step.Lo)
 			assert.Equal(t, min(curve+width, p.MaxDelay), step.Hi, "the cap holds")
