@@ -10,15 +10,17 @@ import (
 // is measured against.
 var bareLoop = library{name: "bare", prepare: func(p plan) calls {
 	return calls{
-		run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
+		run: func(ctx context.Context, n int, op opFunc) (err error) {
+			operation := func(ctx context.Context) error { return op(ctx) }
 			for range n {
-				err = p.bare(ctx, op)
+				err = p.bare(ctx, operation)
 			}
 			return err
 		},
-		value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
+		value: func(ctx context.Context, n int, op valueFunc) (v int, err error) {
+			operation := func(ctx context.Context) (int, error) { return op(ctx) }
 			for range n {
-				v, err = bareValue(ctx, p, op)
+				v, err = bareValue(ctx, p, operation)
 			}
 			return v, err
 		},

@@ -20,7 +20,7 @@ func BenchmarkWaiting(b *testing.B) {
 		b.Run("lib="+w.name, func(b *testing.B) {
 			var sum waited
 			for range b.N {
-				one, err := measureApart(w.name)
+				one, err := measureApart(w.name, waitingCalls)
 				if err != nil {
 					b.Fatal(err)
 				}

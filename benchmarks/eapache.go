@@ -14,31 +14,33 @@ var (
 )
 
 // eapacheLibrary has a Retrier to build once, and no form with a value: its
-// users assign a variable.
+// users assign a variable in a closure, both built for each call. RunFn is
+// called, for RunCtx only adds a closure to it.
 func eapacheLibrary(name string, guarded bool) library {
 	return library{name: name, module: "github.com/eapache/go-resiliency", prepare: func(p plan) calls {
 		r := retrier.New(retrier.LimitedExponentialBackoff(p.attempts-1, p.base, p.most), nil)
 		r.SetJitter(p.jitter)
 		return calls{
-			run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
+			run: func(ctx context.Context, n int, op opFunc) (err error) {
+				operation := func(ctx context.Context, _ int) error { return op(ctx) }
 				for range n {
 					if guarded && ctx.Err() != nil {
 						err = ctx.Err()
 						continue
 					}
-					err = r.RunCtx(ctx, op)
+					err = r.RunFn(ctx, operation)
 				}
 				return err
 			},
-			value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
+			value: func(ctx context.Context, n int, op valueFunc) (v int, err error) {
 				for range n {
 					if guarded && ctx.Err() != nil {
 						err = ctx.Err()
 						continue
 					}
-					var result int
-					err = r.RunCtx(ctx, func(ctx context.Context) (err error) { result, err = op(ctx); return err })
-					v = result
+					var got int
+					err = r.RunFn(ctx, func(ctx context.Context, _ int) (err error) { got, err = op(ctx); return err })
+					v = got
 				}
 				return v, err
 			},

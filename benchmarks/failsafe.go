@@ -16,14 +16,14 @@ var failsafeGo = library{name: "failsafe", module: "github.com/failsafe-go/fails
 	}
 	executor := failsafe.With[int](builder.Build())
 	return calls{
-		run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
+		run: func(ctx context.Context, n int, op opFunc) (err error) {
 			operation := func() error { return op(ctx) }
 			for range n {
 				err = executor.WithContext(ctx).Run(operation)
 			}
 			return err
 		},
-		value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
+		value: func(ctx context.Context, n int, op valueFunc) (v int, err error) {
 			operation := func() (int, error) { return op(ctx) }
 			for range n {
 				v, err = executor.WithContext(ctx).Get(operation)

@@ -1,3 +1,5 @@
+// A module of its own, so that the peers do not become requirements of the
+// library.
 module github.com/goretry/retry/benchmarks
 
 go 1.26.0

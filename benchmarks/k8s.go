@@ -14,31 +14,29 @@ import (
 var k8s = library{name: "k8s-wait", module: "k8s.io/apimachinery", prepare: func(p plan) calls {
 	backoff := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: p.jitter}
 	return calls{
-		run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
+		run: func(ctx context.Context, n int, op opFunc) (err error) {
+			var last error
+			condition := func(ctx context.Context) (bool, error) { last = op(ctx); return last == nil, nil }
 			for range n {
-				var last error
-				err = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
-					last = op(ctx)
-					return last == nil, nil
-				})
+				err = wait.ExponentialBackoffWithContext(ctx, backoff, condition)
 				if err != nil && ctx.Err() == nil {
 					err = last
 				}
 			}
 			return err
 		},
-		value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
+		value: func(ctx context.Context, n int, op valueFunc) (v int, err error) {
 			for range n {
-				var result int
+				var got int
 				var last error
 				err = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
-					result, last = op(ctx)
+					got, last = op(ctx)
 					return last == nil, nil
 				})
 				if err != nil && ctx.Err() == nil {
 					err = last
 				}
-				v = result
+				v = got
 			}
 			return v, err
 		},

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +46,7 @@ func TestEveryLibraryMakesTheSameCalls(t *testing.T) {
 					assert.NoError(t, err)
 				} else {
 					assert.ErrorIs(t, err, test.err)
+					assert.Equal(t, 1, strings.Count(err.Error(), test.err.Error()), "only the last error is kept")
 				}
 			})
 		}
@@ -73,28 +76,99 @@ func TestEveryLibraryReturnsTheValue(t *testing.T) {
 	}
 }
 
+// TestEveryLibraryCallsOneClosure pins what calls.run says of the operation:
+// otherwise some would pay for a call through a func value more than others.
+func TestEveryLibraryCallsOneClosure(t *testing.T) {
+	for _, l := range libraries {
+		t.Run(l.name, func(t *testing.T) {
+			var callers []string
+			note := func() {
+				pcs := make([]uintptr, 2)
+				frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // the callers of op
+				for frame, more := frames.Next(); more; frame, more = frames.Next() {
+					callers = append(callers, frame.Function)
+				}
+			}
+			calls := l.prepare(ordinary)
+			require.NoError(t, calls.run(t.Context(), 1, func(context.Context) error { note(); return nil }))
+			_, err := calls.value(t.Context(), 1, func(context.Context) (int, error) { note(); return 42, nil })
+			require.NoError(t, err)
+			assert.Len(t, callers, 2)
+			for _, caller := range callers {
+				assert.Regexp(t, `^github.com/goretry/retry/benchmarks\..*func\d+\.\d+\.\d+$`, caller)
+			}
+		})
+	}
+}
+
 // within asserts that a delay is the attempt-th of the plan, jitter included.
 // The peers whose jitter only adds are within it as well.
 func within(t *testing.T, p plan, attempt int, d time.Duration) {
 	t.Helper()
-	want := float64(p.base) * float64(int(1)<<(attempt-1))
+	want := float64(min(p.base<<(attempt-1), p.most))
 	assert.InDelta(t, want, float64(d), want*p.jitter+1, "after attempt %d", attempt)
+}
+
+// capped is ordinary with a longest delay that is reached: were it lost, no
+// other plan would tell.
+var capped = plan{attempts: 5, base: 200 * time.Millisecond, most: 300 * time.Millisecond, jitter: 0.2}
+
+// plansFor returns the plans whose delays a library is checked for. k8s has no
+// Cap: see there.
+func plansFor(l library) []plan {
+	if l.name == k8s.name {
+		return []plan{ordinary}
+	}
+	return []plan{ordinary, capped}
+}
+
+// waitsAsPlanned asserts that calls wait for the delays of a plan, and that
+// those have jitter.
+func waitsAsPlanned(t *testing.T, p plan, run func(ctx context.Context, n int, op opFunc) error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		first := map[time.Duration]bool{}
+		for range 20 {
+			var at []time.Time
+			err := run(t.Context(), 1, func(context.Context) error { at = append(at, time.Now()); return errFailed })
+			require.ErrorIs(t, err, errFailed)
+			require.Len(t, at, p.attempts)
+			for i := range at[1:] {
+				within(t, p, i+1, at[i+1].Sub(at[i]))
+			}
+			first[at[1].Sub(at[0])] = true
+		}
+		assert.Greater(t, len(first), 1, "jitter")
+	})
 }
 
 func TestEveryLibraryWaitsAsLong(t *testing.T) {
 	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var at []time.Time
-				err := l.prepare(ordinary).run(t.Context(), 1, func(context.Context) error {
-					at = append(at, time.Now())
-					return errFailed
+			for _, p := range plansFor(l) {
+				calls := l.prepare(p)
+				waitsAsPlanned(t, p, calls.run)
+				waitsAsPlanned(t, p, func(ctx context.Context, n int, op opFunc) error {
+					_, err := calls.value(ctx, n, func(ctx context.Context) (int, error) { return 42, op(ctx) })
+					return err
 				})
-				assert.ErrorIs(t, err, errFailed)
-				require.Len(t, at, ordinary.attempts)
-				for i := range at[1:] {
-					within(t, ordinary, i+1, at[i+1].Sub(at[i]))
-				}
+			}
+		})
+	}
+}
+
+// TestNobodyWaitsForNoDelay: a timer for none is theirs, one for nanoseconds
+// would be ours.
+func TestNobodyWaitsForNoDelay(t *testing.T) {
+	for _, l := range libraries {
+		t.Run(l.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				calls := l.prepare(noDelay)
+				require.ErrorIs(t, calls.run(t.Context(), 1, failing(always)), errFailed)
+				_, err := calls.value(t.Context(), 1, func(context.Context) (int, error) { return 0, errFailed })
+				require.ErrorIs(t, err, errFailed)
+				assert.Zero(t, time.Since(start))
 			})
 		})
 	}
@@ -102,34 +176,35 @@ func TestEveryLibraryWaitsAsLong(t *testing.T) {
 
 func TestEveryDelayIsThatOfTheLoop(t *testing.T) {
 	for _, l := range libraries {
-		calls := l.prepare(ordinary)
-		for attempt := 1; attempt < ordinary.attempts; attempt++ {
-			if calls.delay != nil {
-				within(t, ordinary, attempt, calls.delay(1, attempt))
-				within(t, ordinary, attempt, calls.delay(3, attempt))
+		t.Run(l.name, func(t *testing.T) {
+			for _, p := range plansFor(l) {
+				calls := l.prepare(p)
+				if calls.delay == nil {
+					continue
+				}
+				for attempt := 1; attempt < p.attempts; attempt++ {
+					within(t, p, attempt, calls.delay(1, attempt))
+					within(t, p, attempt, calls.delay(3, attempt))
+				}
+				first := map[time.Duration]bool{}
+				for range 20 {
+					first[calls.delay(1, 1)] = true
+				}
+				assert.Greater(t, len(first), 1, "jitter")
 			}
-			if calls.decide != nil {
-				within(t, ordinary, attempt, calls.decide(2, attempt))
-			}
-		}
+		})
 	}
 }
 
-func TestEveryWaiterWaitsUntilItIsCancelled(t *testing.T) {
-	for _, w := range waiters() {
-		t.Run(w.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const wait = 30 * time.Minute // the first delay is 48 minutes at least
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(wait, cancel)
-				executions := 0
-				start := time.Now()
-				err := w.run(ctx, 1, func(context.Context) error { executions++; return errFailed })
-				assert.ErrorIs(t, err, context.Canceled)
-				assert.Equal(t, 1, executions)
-				assert.Equal(t, wait, time.Since(start))
-			})
-		})
+// TestADecisionIsThatOfTheSeed: a seed of 0 would be drawn, which is another
+// work.
+func TestADecisionIsThatOfTheSeed(t *testing.T) {
+	for _, p := range plansFor(ours) {
+		decide := ours.prepare(p).decide
+		for attempt := 1; attempt < p.attempts; attempt++ {
+			within(t, p, attempt, decide(2, attempt))
+			assert.Equal(t, decide(1, attempt), decide(1, attempt))
+		}
 	}
 }
 

@@ -13,6 +13,10 @@ type library struct {
 
 	// prepare builds what the users of the library build once.
 	prepare func(plan) calls
+
+	// wait makes one call of the plan hourly in the way that holds the least
+	// while it waits, where the fastest way, run, holds more. nil: run does.
+	wait func(ctx context.Context, n int, op opFunc) error
 }
 
 // A plan says the same to every library. Each is told it in its own words; a
@@ -34,19 +38,25 @@ var (
 // errFailed is what the operation of every benchmark fails with.
 var errFailed = errors.New("connection refused")
 
+// What a user's operation calls, and the libraries again until it succeeds.
+type (
+	opFunc    func(context.Context) error
+	valueFunc func(context.Context) (int, error)
+)
+
 // calls is a library made ready for a plan. Each function loops itself, so
 // that its calls are written as in a user's program: one through a func value
 // takes a fifth of the time of the bare loop.
 type calls struct {
-	// run makes n calls with op and returns what the last one does. What a
-	// user must build for each call, for it keeps state or holds the context,
-	// is built for each of the n. The closure that hands the context over to
-	// op where the library does not is built once: a user's own operation is a
-	// closure with every library.
-	run func(ctx context.Context, n int, op func(context.Context) error) error
+	// run makes n calls and returns what the last one does. What a user must
+	// build for each call, for it keeps state or holds the context, is built
+	// for each of the n. The user's operation is with every library, the bare
+	// loop too, one closure of the signature that it takes: it calls op, and is
+	// built once, unless it keeps the value of a call.
+	run func(ctx context.Context, n int, op opFunc) error
 
 	// value is run for an operation that returns a value.
-	value func(ctx context.Context, n int, op func(context.Context) (int, error)) (int, error)
+	value func(ctx context.Context, n int, op valueFunc) (int, error)
 
 	// delay computes the delay after the attempt-th failure n times, without
 	// waiting, and returns the last. It is called from many goroutines at

@@ -10,37 +10,28 @@ import (
 // sethvargo has a Backoff that keeps the state of a call, so each call builds
 // its own. An error is final unless the operation marks it.
 var sethvargo = library{name: "sethvargo", module: "github.com/sethvargo/go-retry", prepare: func(p plan) calls {
-	build := func() sethvargoretry.Backoff {
-		// There is no constant for no delay: NewConstant(0) panics.
-		b := sethvargoretry.Backoff(sethvargoretry.BackoffFunc(func() (time.Duration, bool) { return 0, false }))
-		if p.base > 0 {
-			b = sethvargoretry.NewExponential(p.base)
-			b = sethvargoretry.WithCappedDuration(p.most, b)
-			b = sethvargoretry.WithJitterPercent(uint64(100*p.jitter), b)
-		}
-		return sethvargoretry.WithMaxRetries(uint64(p.attempts-1), b)
-	}
+	retries := uint64(p.attempts - 1)
 	return calls{
-		run: func(ctx context.Context, n int, op func(context.Context) error) (err error) {
+		run: func(ctx context.Context, n int, op opFunc) (err error) {
 			operation := func(ctx context.Context) error { return sethvargoretry.RetryableError(op(ctx)) }
 			for range n {
-				err = sethvargoretry.Do(ctx, build(), operation)
+				err = sethvargoretry.Do(ctx, sethvargoretry.WithMaxRetries(retries, p.sethvargo()), operation)
 			}
 			return err
 		},
-		value: func(ctx context.Context, n int, op func(context.Context) (int, error)) (v int, err error) {
+		value: func(ctx context.Context, n int, op valueFunc) (v int, err error) {
 			operation := func(ctx context.Context) (int, error) {
 				v, err := op(ctx)
 				return v, sethvargoretry.RetryableError(err)
 			}
 			for range n {
-				v, err = sethvargoretry.DoValue(ctx, build(), operation)
+				v, err = sethvargoretry.DoValue(ctx, sethvargoretry.WithMaxRetries(retries, p.sethvargo()), operation)
 			}
 			return v, err
 		},
 		delay: func(n, attempt int) (d time.Duration) {
 			for range n {
-				b := build()
+				b := p.sethvargo()
 				for range attempt {
 					d, _ = b.Next()
 				}
@@ -49,3 +40,13 @@ var sethvargo = library{name: "sethvargo", module: "github.com/sethvargo/go-retr
 		},
 	}
 }}
+
+// sethvargo returns the delays without a limit. There is no constant for no
+// delay: NewConstant(0) panics.
+func (p plan) sethvargo() sethvargoretry.Backoff {
+	if p.base == 0 {
+		return sethvargoretry.BackoffFunc(func() (time.Duration, bool) { return 0, false })
+	}
+	b := sethvargoretry.WithCappedDuration(p.most, sethvargoretry.NewExponential(p.base))
+	return sethvargoretry.WithJitterPercent(uint64(100*p.jitter), b)
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -13,6 +14,12 @@ import (
 
 // A table is what each round has measured.
 type table struct {
+	works     []work
+	libraries []library
+	waiters   []waiter
+	benchmark func(func(*testing.B)) testing.BenchmarkResult
+	apart     func(waiter string, n int) (waited, error)
+
 	ns     series // of a work by a library
 	allocs series
 	bytes  series // held by a waiting call
@@ -27,19 +34,25 @@ type subject struct {
 	name string // of the library, or of the waiter
 }
 
-func newTable() *table { return &table{series{}, series{}, series{}, series{}} }
+func newTable() *table {
+	return &table{
+		works: works, libraries: libraries, waiters: waiters(), benchmark: testing.Benchmark, apart: measureApart,
+		ns: series{}, allocs: series{}, bytes: series{}, cancel: series{},
+	}
+}
 
 func (s series) add(of subject, x float64) { s[of] = append(s[of], x) }
 
-// measure does one round.
+// measure does one round. Nobody is always the first one, or right after the
+// bare loop.
 func (t *table) measure() error {
-	for _, w := range works {
-		for _, l := range libraries {
+	for _, w := range t.works {
+		for _, l := range shuffled(t.libraries) {
 			bench := w.bench(l)
 			if bench == nil {
 				continue
 			}
-			r := testing.Benchmark(bench)
+			r := t.benchmark(bench)
 			if r.N == 0 {
 				return fmt.Errorf("%s of %s has failed", w.name, l.name)
 			}
@@ -48,8 +61,8 @@ func (t *table) measure() error {
 			t.allocs.add(of, float64(r.MemAllocs)/float64(r.N))
 		}
 	}
-	for _, w := range waiters() {
-		r, err := measureApart(w.name)
+	for _, w := range shuffled(t.waiters) {
+		r, err := t.apart(w.name, waitingCalls)
 		if err != nil {
 			return err
 		}
@@ -59,18 +72,24 @@ func (t *table) measure() error {
 	return nil
 }
 
+func shuffled[T any](xs []T) []T {
+	xs = slices.Clone(xs)
+	rand.Shuffle(len(xs), func(i, j int) { xs[i], xs[j] = xs[j], xs[i] })
+	return xs
+}
+
 // print prints the medians of all rounds as Markdown.
 func (t *table) print(out io.Writer) {
 	fmt.Fprintf(out, "%s, %s %s/%s, %d CPUs\n\n", time.Now().Format(time.DateOnly), runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 
 	head := []string{"", "version"}
-	for _, w := range works {
+	for _, w := range t.works {
 		head = append(head, w.title)
 	}
 	rows := [][]string{head}
-	for _, l := range libraries {
+	for _, l := range t.libraries {
 		row := []string{l.name, version(l.module)}
-		for _, w := range works {
+		for _, w := range t.works {
 			row = append(row, t.cell(w, l.name))
 		}
 		rows = append(rows, row)
@@ -79,7 +98,7 @@ func (t *table) print(out io.Writer) {
 
 	rows = [][]string{{"", "version", "bytes of a waiting call", "cancel of 100,000"}}
 	bare := subject{name: bareLoop.name}
-	for _, w := range waiters() {
+	for _, w := range t.waiters {
 		of := subject{name: w.name}
 		bytes, cancel := t.bytes.ratio(of, bare), t.cancel.ratio(of, bare)
 		if of == bare {

@@ -1,50 +1,15 @@
 package main
 
 import (
-	"context"
-	"flag"
+	"errors"
+	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// TestEveryBenchmarkRuns takes each measurement once.
-func TestEveryBenchmarkRuns(t *testing.T) {
-	benchtime := flag.Lookup("test.benchtime").Value
-	defer flag.Set("test.benchtime", benchtime.String())
-	require.NoError(t, flag.Set("test.benchtime", "16x"))
-
-	offered := map[string]int{}
-	for _, w := range works {
-		for _, l := range libraries {
-			if bench := w.bench(l); bench != nil {
-				offered[w.name]++
-				assert.Equal(t, 16, testing.Benchmark(bench).N, "%s of %s", w.name, l.name)
-			}
-		}
-	}
-	n := len(libraries)
-	assert.Equal(t, map[string]int{"FirstTry": n, "FirstTryValue": n, "TwoFailures": n, "TenFailures": n, "Delay8": 8, "Decision": 1}, offered)
-}
-
-func TestMeasureCancelsEveryCall(t *testing.T) {
-	const n = 50
-	var failed, canceled atomic.Int64
-	w := waiter{run: func(ctx context.Context, times int, op func(context.Context) error) error {
-		assert.Equal(t, 1, times)
-		assert.Equal(t, errFailed, op(ctx))
-		failed.Add(1)
-		<-ctx.Done()
-		canceled.Add(1)
-		return ctx.Err()
-	}}
-	w.measure(n)
-	assert.EqualValues(t, n, failed.Load())
-	assert.EqualValues(t, n, canceled.Load())
-}
 
 func TestMedian(t *testing.T) {
 	assert.Equal(t, 3.0, median([]float64{3}))
@@ -53,41 +18,121 @@ func TestMedian(t *testing.T) {
 	assert.Equal(t, 4.0, median([]float64{9, 3, 1, 5}))
 }
 
-// TestTheRatioIsOfEachRound: a round that is ten times as slow says the same.
-func TestTheRatioIsOfEachRound(t *testing.T) {
-	bare, other := subject{"w", "bare"}, subject{"w", "other"}
-	s := series{}
-	for _, slow := range []float64{1, 10, 10} {
-		s.add(bare, 4*slow)
-		s.add(other, 6*slow)
+// faked returns a table of two works, three libraries and their waiters. Their
+// results are made up, and all differ; asked is where each is noted.
+func faked(asked *[]string) *table {
+	t := newTable()
+	ns := 0
+	offer := func(work string, but string) func(library) func(*testing.B) {
+		return func(l library) func(*testing.B) {
+			if l.name == but {
+				return nil
+			}
+			return func(*testing.B) {
+				*asked = append(*asked, work+" of "+l.name)
+				ns = map[string]int{"w of bare": 40, "w of b": 80, "w of c": 120, "v of bare": 400, "v of b": 1200}[work+" of "+l.name]
+			}
+		}
 	}
-	assert.Equal(t, "1.50x", s.ratio(other, bare))
+	t.works = []work{{name: "w", base: "w", bench: offer("w", "")}, {name: "v", base: "v", bench: offer("v", "c")}}
+	t.libraries = []library{{name: "bare"}, {name: "b"}, {name: "c"}}
+	t.waiters = []waiter{{name: "bare"}, {name: "b"}, {name: "c"}}
+	t.benchmark = func(bench func(*testing.B)) testing.BenchmarkResult {
+		bench(nil)
+		return testing.BenchmarkResult{N: 4, T: time.Duration(ns), MemAllocs: uint64(ns / 5), MemBytes: 999}
+	}
+	t.apart = func(name string, n int) (waited, error) {
+		*asked = append(*asked, fmt.Sprint(n, " waiting of ", name))
+		return map[string]waited{"bare": {Bytes: 10, Cancel: 1e6}, "b": {Bytes: 20, Cancel: 3e6}, "c": {Bytes: 40, Cancel: 5e6}}[name], nil
+	}
+	return t
+}
+
+// TestMeasure does two rounds: a number each for all that is offered.
+func TestMeasure(t *testing.T) {
+	var asked []string
+	table := faked(&asked)
+	require.NoError(t, table.measure())
+	assert.ElementsMatch(t, []string{
+		"w of bare", "w of b", "w of c", "v of bare", "v of b",
+		"100000 waiting of bare", "100000 waiting of b", "100000 waiting of c",
+	}, asked)
+	require.NoError(t, table.measure())
+	of := func(work, name string) subject { return subject{work, name} }
+	assert.Equal(t, series{
+		of("w", "bare"): {10, 10}, of("w", "b"): {20, 20}, of("w", "c"): {30, 30},
+		of("v", "bare"): {100, 100}, of("v", "b"): {300, 300},
+	}, table.ns)
+	assert.Equal(t, series{
+		of("w", "bare"): {2, 2}, of("w", "b"): {4, 4}, of("w", "c"): {6, 6},
+		of("v", "bare"): {20, 20}, of("v", "b"): {60, 60},
+	}, table.allocs)
+	assert.Equal(t, series{of("", "bare"): {10, 10}, of("", "b"): {20, 20}, of("", "c"): {40, 40}}, table.bytes)
+	assert.Equal(t, series{of("", "bare"): {1e6, 1e6}, of("", "b"): {3e6, 3e6}, of("", "c"): {5e6, 5e6}}, table.cancel)
+}
+
+// TestEveryRoundHasAnOrder: in 100 rounds everybody is once the first.
+func TestEveryRoundHasAnOrder(t *testing.T) {
+	first := map[string]bool{}
+	for range 100 {
+		var asked []string
+		require.NoError(t, faked(&asked).measure())
+		first[asked[0]] = true
+		first[asked[3]] = true
+		first[asked[5]] = true
+	}
+	assert.Len(t, first, 3+2+3)
+}
+
+func TestMeasureFails(t *testing.T) {
+	var asked []string
+	table := faked(&asked)
+	table.apart = func(string, int) (waited, error) { return waited{}, errors.New("no process") }
+	assert.EqualError(t, table.measure(), "no process")
+
+	table.libraries = table.libraries[:1]
+	table.benchmark = func(func(*testing.B)) testing.BenchmarkResult { return testing.BenchmarkResult{} }
+	assert.EqualError(t, table.measure(), "w of bare has failed")
+}
+
+// TestTheRatioIsOfEachRound: the median of the ratios is neither the first one
+// nor the ratio of the medians, 2, and what the bare loop takes is a median too.
+func TestTheRatioIsOfEachRound(t *testing.T) {
+	table := newTable()
+	bare, other := subject{"w", "bare"}, subject{"w", "other"}
+	table.ns = series{bare: {40, 10, 20}, other: {40, 30, 80}}
+	table.allocs = series{bare: {0, 0, 0}, other: {5, 1, 3}}
+	assert.Equal(t, "3.00x", table.ns.ratio(other, bare))
+	assert.Equal(t, "3.00x, 3", table.cell(work{name: "w", base: "w"}, "other"))
+	assert.Equal(t, "20.0 ns, 0", table.cell(work{name: "w", base: "w"}, "bare"))
 }
 
 func TestTheTableHasALineForEach(t *testing.T) {
 	table := newTable()
 	for i, l := range libraries {
-		for _, w := range works {
+		for j, w := range works {
 			if w.bench(l) != nil {
-				table.ns.add(subject{w.name, l.name}, float64(5*(i+1)))
+				table.ns.add(subject{w.name, l.name}, float64(5*(i+1)*(j+1)))
 				table.allocs.add(subject{w.name, l.name}, float64(i))
 			}
 		}
 	}
 	for i, w := range waiters() {
 		table.bytes.add(subject{name: w.name}, float64(3000+300*i))
-		table.cancel.add(subject{name: w.name}, float64(1e8+1e7*i))
+		table.cancel.add(subject{name: w.name}, float64(1e8+2e7*i))
 	}
 	var out strings.Builder
 	table.print(&out)
 	for _, line := range []string{
-		"| bare |  | 5.0 ns, 0 | 5.0 ns, 0 | 5.0 ns, 0 | 5.0 ns, 0 | 5.0 ns, 0 | - |",
+		"|  | version | first try | first try, value | 2 failures | 10 failures | a delay, 8 goroutines | a decision |",
+		"| bare |  | 5.0 ns, 0 | 10.0 ns, 0 | 15.0 ns, 0 | 20.0 ns, 0 | 25.0 ns, 0 | - |",
 		"| cenkalti-v4 | v4.3.0 | 3.00x, 2 | 3.00x, 2 | 3.00x, 2 | 3.00x, 2 | 3.00x, 2 | - |",
 		"| eapache | v1.7.0 | 11.00x, 10 | 11.00x, 10 | 11.00x, 10 | 11.00x, 10 | - | - |",
+		"|  | version | bytes of a waiting call | cancel of 100,000 |",
 		"| bare |  | 3000 | 100 ms |",
-		"| retry-Do-literal |", "| 1.20x | 1.20x |",
+		"| retry-Do-literal |", "| 1.20x | 1.40x |",
 	} {
 		assert.Contains(t, out.String(), line)
 	}
-	assert.Regexp(t, `\| retry \| [^|]* \| 2.00x, 1 \|.* 2.00x, 1 \|\n`, out.String(), "its decision is compared with the first try")
+	assert.Regexp(t, `\| retry \| [^|]* \| 2.00x, 1 \|.* 12.00x, 1 \|\n`, out.String(), "its decision is compared with the first try")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -18,7 +19,7 @@ import (
 type waiter struct {
 	name   string
 	module string
-	run    func(ctx context.Context, n int, op func(context.Context) error) error
+	run    func(ctx context.Context, n int, op opFunc) error
 }
 
 // waiters returns one for each library, and for ours one for each way to call
@@ -26,9 +27,12 @@ type waiter struct {
 func waiters() []waiter {
 	var all []waiter
 	for _, l := range libraries {
-		if l.name == ours.name {
+		switch {
+		case l.name == ours.name:
 			all = append(all, ourWaiters...)
-		} else {
+		case l.wait != nil:
+			all = append(all, waiter{l.name, l.module, l.wait})
+		default:
 			all = append(all, waiter{l.name, l.module, l.prepare(hourly).run})
 		}
 	}
@@ -73,7 +77,7 @@ func (w waiter) measure(n int) waited {
 // inUse returns the bytes that the heap and the stacks use.
 func inUse() float64 {
 	runtime.GC()
-	runtime.GC() // sweeps what the first one has found
+	runtime.GC() // frees what a sync.Pool has kept through the first one
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapInuse + m.StackInuse)
@@ -86,17 +90,18 @@ func asleep() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// waitingCalls is how many calls are measured at once.
+// waitingCalls is how many calls are measured at once, as the table says.
 const waitingCalls = 100_000
 
-// waiterEnv names the waiter that a process of its own is to measure.
+// waiterEnv asks a process of its own for a measurement: "100000 bare".
 const waiterEnv = "RETRY_BENCHMARKS_WAITER"
 
-// measureApart measures a waiter in a process of its own: the first one in a
-// process pays for the heap and the stacks that the next ones find there.
-func measureApart(name string) (w waited, err error) {
+// measureApart measures n calls of a waiter in a process of its own: the first
+// one in a process pays for the heap and the stacks that the next ones find
+// there.
+func measureApart(name string, n int) (w waited, err error) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), waiterEnv+"="+name)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", waiterEnv, n, name))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err == nil {
@@ -111,19 +116,27 @@ func measureApart(name string) (w waited, err error) {
 // apart does what measureApart has started this process for, and reports
 // whether it has.
 func apart() bool {
-	name, ok := os.LookupEnv(waiterEnv)
+	request, ok := os.LookupEnv(waiterEnv)
 	if !ok {
 		return false
+	}
+	if err := answer(request, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "%s=%s: %v\n", waiterEnv, request, err)
+		os.Exit(1)
+	}
+	return true
+}
+
+func answer(request string, out io.Writer) error {
+	var n int
+	var name string
+	if _, err := fmt.Sscan(request, &n, &name); err != nil {
+		return fmt.Errorf("write it as \"100000 bare\": %w", err)
 	}
 	all := waiters()
 	i := slices.IndexFunc(all, func(w waiter) bool { return w.name == name })
 	if i < 0 {
-		fmt.Fprintf(os.Stderr, "%s=%s: there is no such waiter\n", waiterEnv, name)
-		os.Exit(1)
+		return fmt.Errorf("there is no waiter %q", name)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(all[i].measure(waitingCalls)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	return true
+	return json.NewEncoder(out).Encode(all[i].measure(n))
 }

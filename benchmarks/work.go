@@ -29,7 +29,7 @@ const always = -1
 
 // failing returns an operation that fails this often, then succeeds once, and
 // begins again.
-func failing(times int) func(context.Context) error {
+func failing(times int) opFunc {
 	switch times {
 	case 0:
 		return func(context.Context) error { return nil }
@@ -57,7 +57,7 @@ func benchRun(l library, p plan, failures int) func(*testing.B) {
 		b.ReportAllocs()
 		b.ResetTimer()
 		if err := run(ctx, b.N, op); (err != nil) != (failures == always) {
-			b.Fatal(err)
+			b.Fatalf("the last call returned %v", err)
 		}
 	}
 }
@@ -89,7 +89,11 @@ func benchDelay(l library) func(*testing.B) {
 		b.ReportAllocs()
 		var all sync.WaitGroup
 		for i := range goroutines {
-			all.Go(func() { delay((b.N+i)/goroutines, 3) })
+			all.Go(func() {
+				if n := (b.N + i) / goroutines; n > 0 && delay(n, 3) <= 0 {
+					b.Error("no delay")
+				}
+			})
 		}
 		all.Wait()
 	}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryWaiterWaitsAsLong(t *testing.T) {
+	for _, w := range waiters() {
+		t.Run(w.name, func(t *testing.T) { waitsAsPlanned(t, hourly, w.run) })
+	}
+}
+
+func TestEveryWaiterWaitsUntilItIsCancelled(t *testing.T) {
+	for _, w := range waiters() {
+		t.Run(w.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const wait = 30 * time.Minute // the first delay is 48 minutes at least
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(wait, cancel)
+				executions := 0
+				start := time.Now()
+				err := w.run(ctx, 1, func(context.Context) error { executions++; return errFailed })
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.Equal(t, 1, executions)
+				assert.Equal(t, wait, time.Since(start))
+			})
+		})
+	}
+}
+
+func TestMeasureCancelsEveryCall(t *testing.T) {
+	const n = 50
+	var failed, canceled atomic.Int64
+	w := waiter{run: func(ctx context.Context, times int, op opFunc) error {
+		assert.Equal(t, 1, times)
+		assert.Equal(t, errFailed, op(ctx))
+		failed.Add(1)
+		<-ctx.Done()
+		canceled.Add(1)
+		return ctx.Err()
+	}}
+	w.measure(n)
+	assert.EqualValues(t, n, failed.Load())
+	assert.EqualValues(t, n, canceled.Load())
+}
+
+func TestPoolsAreNotInUse(t *testing.T) {
+	before := inUse()
+	var pool sync.Pool
+	pool.Put(new([64 << 20]byte))
+	assert.Less(t, inUse()-before, float64(32<<20))
+}
+
+// TestMeasureApart: one call of the bare loop holds a stack of 2 KiB and some
+// heap, a timer above all.
+func TestMeasureApart(t *testing.T) {
+	got, err := measureApart("bare", 1000)
+	require.NoError(t, err)
+	assert.Greater(t, got.Bytes, 2.0*1024)
+	assert.Less(t, got.Bytes, 8.0*1024)
+	assert.Positive(t, got.Cancel)
+
+	_, err = measureApart("nobody", 1)
+	assert.EqualError(t, err, "waiter nobody: exit status 1")
+	assert.EqualError(t, answer("1 nobody", io.Discard), `there is no waiter "nobody"`)
+	assert.ErrorContains(t, answer("bare", io.Discard), `write it as "100000 bare"`)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// benchmarksTake sets how often the operations of the benchmarks of a test run.
+func benchmarksTake(t *testing.T, benchtime string) {
+	t.Helper()
+	old := flag.Lookup("test.benchtime").Value.String()
+	require.NoError(t, flag.Set("test.benchtime", benchtime))
+	t.Cleanup(func() { flag.Set("test.benchtime", old) })
+}
+
+// TestEveryBenchmarkRuns takes each measurement once.
+func TestEveryBenchmarkRuns(t *testing.T) {
+	benchmarksTake(t, "16x")
+	offered := map[string]int{}
+	for _, w := range works {
+		for _, l := range libraries {
+			if bench := w.bench(l); bench != nil {
+				offered[w.name]++
+				assert.Equal(t, 16, testing.Benchmark(bench).N, "%s of %s", w.name, l.name)
+			}
+		}
+	}
+	n := len(libraries)
+	assert.Equal(t, map[string]int{"FirstTry": n, "FirstTryValue": n, "TwoFailures": n, "TenFailures": n, "Delay8": 10, "Decision": 1}, offered)
+}
+
+// A seen is what a benchmark has asked of a library.
+type seen struct {
+	plan       plan
+	calls      int
+	executions int
+	attempt    int // whose delay
+	cancelable bool
+}
+
+// watched is the loop written by hand that notes what it is asked for. Nobody
+// gets a delay of it before 8 goroutines ask.
+func watched(s *seen) library {
+	return library{name: "watched", prepare: func(p plan) calls {
+		s.plan = p
+		loop := bareLoop.prepare(p)
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		all.Add(8)
+		return calls{
+			run: func(ctx context.Context, n int, op opFunc) error {
+				s.calls, s.cancelable = n, ctx.Done() != nil
+				return loop.run(ctx, n, func(ctx context.Context) error { s.executions++; return op(ctx) })
+			},
+			value: func(ctx context.Context, n int, op valueFunc) (int, error) {
+				s.calls, s.cancelable = n, ctx.Done() != nil
+				return loop.value(ctx, n, func(ctx context.Context) (int, error) { s.executions++; return op(ctx) })
+			},
+			delay: func(n, attempt int) time.Duration {
+				mu.Lock()
+				s.calls, s.attempt = s.calls+n, attempt
+				mu.Unlock()
+				all.Done()
+				all.Wait()
+				return loop.delay(n, attempt)
+			},
+			decide: func(n, attempt int) time.Duration {
+				s.calls, s.attempt = n, attempt
+				return loop.delay(n, attempt)
+			},
+		}
+	}}
+}
+
+// TestEveryWorkIsThatOfItsTitle: what the columns say is what is measured.
+func TestEveryWorkIsThatOfItsTitle(t *testing.T) {
+	want := map[string]seen{
+		"first try":             {plan: ordinary, calls: 17, executions: 17, cancelable: true},
+		"first try, value":      {plan: ordinary, calls: 17, executions: 17, cancelable: true},
+		"2 failures":            {plan: noDelay, calls: 17, executions: 3 * 17, cancelable: true},
+		"10 failures":           {plan: noDelay, calls: 17, executions: 10 * 17, cancelable: true},
+		"a delay, 8 goroutines": {plan: ordinary, calls: 17, attempt: 3},
+		"a decision":            {plan: ordinary, calls: 17, attempt: 3},
+	}
+	got := map[string]seen{}
+	for _, w := range works {
+		synctest.Test(t, func(*testing.T) {
+			var s seen
+			w.bench(watched(&s))(&testing.B{N: 17})
+			got[w.title] = s
+		})
+	}
+	assert.Equal(t, want, got)
+}
+
+// TestNoBenchmarkIsOfAnotherOutcome: a library that does not do the work has no
+// number.
+func TestNoBenchmarkIsOfAnotherOutcome(t *testing.T) {
+	benchmarksTake(t, "16x")
+	other := errors.New("another outcome")
+	outcomes := map[string]calls{
+		"FirstTry":      {run: func(context.Context, int, opFunc) error { return other }},
+		"FirstTryValue": {value: func(context.Context, int, valueFunc) (int, error) { return 42, other }},
+		"TwoFailures":   {run: func(context.Context, int, opFunc) error { return other }},
+		"TenFailures":   {run: func(context.Context, int, opFunc) error { return nil }},
+		"Delay8":        {delay: func(int, int) time.Duration { return 0 }},
+		"Decision":      {decide: func(int, int) time.Duration { return 0 }},
+	}
+	for _, w := range works {
+		l := library{name: "other", prepare: func(plan) calls { return outcomes[w.name] }}
+		assert.Zero(t, testing.Benchmark(w.bench(l)).N, w.name)
+	}
+}
