@@ -23,7 +23,7 @@ func (r Record) String() string {
 	e := r.Event
 	parts := []string{e.Time.UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("+%v", e.Elapsed.Round(time.Millisecond))}
 	if r.Key != "" {
-		parts = append(parts, r.Key+":")
+		parts = append(parts, oneLine.Replace(r.Key)+":")
 	}
 	return strings.Join(append(parts, describe(e)), " ")
 }
@@ -40,24 +40,35 @@ func describe(e retry.Event) string {
 		if e.Err == nil {
 			return fmt.Sprintf("attempt %d succeeded after %v", e.Attempt, e.Took)
 		}
-		return fmt.Sprintf("attempt %d failed after %v: %s", e.Attempt, e.Took, oneLine(e.Err))
+		return fmt.Sprintf("attempt %d failed after %v: %s", e.Attempt, e.Took, oneLine.Replace(e.Err.Error()))
 	case retry.RetryScheduled:
-		why := "by the curve"
-		if e.Seed != 0 {
-			why = fmt.Sprintf("drawn with seed %d", e.Seed)
-		}
-		if e.Hint > 0 {
-			why = fmt.Sprintf("the server asks for %v, %s", e.Hint, why)
-		}
-		return fmt.Sprintf("attempt %d is retried in %v, at %s (%s)", e.Attempt, e.Delay, e.Due.UTC().Format("15:04:05.000"), why)
+		return fmt.Sprintf("attempt %d is retried in %v, at %s (%s)", e.Attempt, e.Delay, e.Due.UTC().Format("15:04:05.000"), decidedBy(e))
 	case retry.Stopped:
 		if e.Err != nil {
-			return fmt.Sprintf("stopped after %s: %s: %s", executions(e.Attempt), because(e), oneLine(e.Err))
+			return fmt.Sprintf("stopped after %s: %s: %s", executions(e.Attempt), because(e), oneLine.Replace(e.Err.Error()))
 		}
 		return fmt.Sprintf("stopped after %s: %s", executions(e.Attempt), because(e))
 	default:
 		return fmt.Sprintf("an event without a kind (%q)", e.Kind)
 	}
+}
+
+// decidedBy says where the delay of a retry is from.
+func decidedBy(e retry.Event) string {
+	switch {
+	case e.Delay == 0:
+		return "at once"
+	case e.Delay == e.Hint:
+		return "as the server asks"
+	}
+	from := "by the curve"
+	if e.Seed != 0 {
+		from = fmt.Sprintf("drawn with seed %d", e.Seed)
+	}
+	if e.Hint != 0 {
+		return fmt.Sprintf("the server asks for %v, %s", e.Hint, from)
+	}
+	return from
 }
 
 // because says why a call stopped.
@@ -99,4 +110,4 @@ func executions(n int) string {
 	return fmt.Sprintf("%d attempts", n)
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")

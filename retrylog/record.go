@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"sync"
 
@@ -125,48 +126,61 @@ func (w *Writer) Err() error {
 // ErrCutOff says that a line of a log is not whole, as after a crash.
 var ErrCutOff = errors.New("retrylog: the log is cut off")
 
-// Read reads a log, and skips empty lines. If a crash has cut off a line, it
-// returns the records of all other lines, what was written behind the cut
-// included, and an error that is [ErrCutOff] and names the line. A line that is
+// beginning is how a record begins. It is nowhere else in one: in a text the
+// quotation marks would be escaped.
+var beginning = regexp.MustCompile(`\{"(key|kind)":`)
+
+// Read reads a log, and skips empty lines. If a crash has cut off a line, so
+// that its JSON is incomplete or zero bytes are in its place, it returns the
+// records of all that is whole, what was written behind the cut included, and
+// an error that is [ErrCutOff] and names the first such line. A line that is
 // wrong otherwise ends the log with an error that names it.
 func Read(r io.Reader) ([]Record, error) {
 	var records []Record
 	var cutOff error
 	in := bufio.NewReader(r)
 	for number := 1; ; number++ {
-		line, err := in.ReadBytes('\n')
-		if err != nil && err != io.EOF {
-			return records, fmt.Errorf("retrylog: line %d: %w", number, err)
+		line, end := in.ReadBytes('\n')
+		if end != nil && end != io.EOF {
+			return records, fmt.Errorf("retrylog: line %d: %w", number, end)
 		}
-		last := err == io.EOF
-		text, torn := afterTear(bytes.TrimSpace(line))
+		torn := bytes.IndexByte(line, 0) >= 0
+		// Where the end of a line is lost, the next process has gone on in it.
+		for text := range bytes.SplitSeq(beginning.ReplaceAll(line, []byte("\n$0")), []byte("\n")) {
+			read, err := decode(bytes.TrimRight(text, "\x00"))
+			for _, record := range read {
+				record.Line = number
+				records = append(records, record)
+			}
+			if err == io.ErrUnexpectedEOF {
+				torn = true
+			} else if err != nil {
+				return records, fmt.Errorf("retrylog: line %d: %w", number, err)
+			}
+		}
 		if torn && cutOff == nil {
 			cutOff = fmt.Errorf("%w within line %d", ErrCutOff, number)
 		}
-		if len(text) > 0 {
-			var record Record
-			if err := json.Unmarshal(text, &record); err != nil {
-				return records, fmt.Errorf("retrylog: line %d: %w", number, err)
-			}
-			record.Line = number
-			records = append(records, record)
-		}
-		if last {
+		if end == io.EOF {
 			return records, cutOff
 		}
 	}
 }
 
-// afterTear returns a line without what a crash has left of an event at its
-// beginning, where the next process has gone on writing.
-func afterTear(line []byte) (rest []byte, torn bool) {
-	if json.Valid(line) || !bytes.HasPrefix(line, []byte("{")) {
-		return line, false
-	}
-	for i := 1; i < len(line); i++ {
-		if line[i] == '{' && json.Valid(line[i:]) {
-			return line[i:], true
+// decode returns the records in text. The error is io.ErrUnexpectedEOF if the
+// last one is incomplete.
+func decode(text []byte) ([]Record, error) {
+	var records []Record
+	for in := json.NewDecoder(bytes.NewReader(text)); ; {
+		var r Record
+		switch err := in.Decode(&r); {
+		case err == io.EOF:
+			return records, nil
+		case err != nil:
+			return records, err
+		case r.Event.Kind == 0:
+			return records, fmt.Errorf("the event has no kind: write one, such as %q", retry.AttemptStarted)
 		}
+		records = append(records, r)
 	}
-	return nil, true
 }

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Call is one call of retry.Do, DoValue or Loop, as its events tell it.
+// A Call is one call of retry.Do, DoValue or Loop, or a job of a queue that
+// tells the same events, as these tell it.
 type Call struct {
 	Key      string
 	Max      int // EffectiveMax of its policy
@@ -23,7 +25,7 @@ type Call struct {
 type Attempt struct {
 	Number    int
 	Started   time.Time
-	Finished  bool // false: the log ends, or the execution did not return
+	Finished  bool // false: the log ends, or the execution did not return and a queue went on
 	Err       error
 	Took      time.Duration
 	Scheduled bool // whether a retry was
@@ -45,11 +47,16 @@ func (c Call) Waited() time.Duration {
 // Replay rebuilds the calls of a log, in the order in which they began. Calls
 // of different keys may be interleaved. A call whose last event is not that it
 // stopped was cut off, by a crash, a panic, or the end of the log; it is
-// returned with Reason 0, and a later call may have its key.
+// returned with Reason 0, and a later call may have its key. A call may begin
+// with any attempt, for the log may have been rotated, or the job of a queue
+// have come back from the dead letters with the attempts that it has left. And
+// an attempt may be followed by the next with nothing between the two: its
+// execution did not return, and a queue went on.
 //
 // A log that cannot have happened is an error that names the line at fault:
-// events out of order, an attempt beyond Max, one that began before it was
-// due, a Max that changes within a call. The calls up to there are returned.
+// events out of order, an attempt beyond Max, one that began a microsecond or
+// more before it was due, a Max that changes within a call, an event that has
+// what its kind has not. The calls up to there are returned.
 func Replay(records []Record) ([]Call, error) {
 	var calls []Call
 	running := map[string]int{} // index in calls, by key
@@ -57,20 +64,23 @@ func Replay(records []Record) ([]Call, error) {
 		if r.Line == 0 {
 			r.Line = i + 1
 		}
-		whole := calls
 		at, ok := running[r.Key]
-		if begins(r.Event) {
-			at, ok = len(calls), true
-			calls = append(calls, Call{Key: r.Key, Max: r.Event.Max})
-		}
-		err := errors.New("it belongs to no call that has begun")
-		if ok {
+		var err error
+		switch {
+		case begins(r.Event, ok):
+			c := Call{Key: r.Key, Max: r.Event.Max}
+			if err = c.add(r); err == nil {
+				running[r.Key] = len(calls)
+				calls = append(calls, c)
+			}
+		case ok:
 			err = calls[at].add(r)
+		default:
+			err = disorder("it belongs to no call that has begun")
 		}
 		if err != nil {
-			return whole, fmt.Errorf("retrylog: line %d: %s cannot have happened: %w (calls that run at once, or one within another, need keys of their own: see WithKey)", r.Line, describe(r.Event), err)
+			return calls, fmt.Errorf("retrylog: line %d: %s cannot have happened: %w", r.Line, describe(r.Event), err)
 		}
-		running[r.Key] = at
 		if r.Event.Kind == retry.Stopped {
 			delete(running, r.Key)
 		}
@@ -78,9 +88,15 @@ func Replay(records []Record) ([]Call, error) {
 	return calls, nil
 }
 
-// begins reports whether e is the first event of a call.
-func begins(e retry.Event) bool {
-	return e.Kind == retry.AttemptStarted && e.Attempt == 1 || e.Kind == retry.Stopped && e.Attempt == 0
+// begins reports whether e is the first event of a call; running is whether
+// its key has one that has not stopped.
+func begins(e retry.Event, running bool) bool {
+	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) || e.Kind == retry.Stopped && e.Attempt == 0
+}
+
+// disorder returns an error for an event that is out of order.
+func disorder(format string, args ...any) error {
+	return fmt.Errorf(format+" (calls that run at once, or one within another, need keys of their own: see WithKey)", args...)
 }
 
 // add adds the next event to c, or says why it cannot be that.
@@ -109,15 +125,11 @@ func (c *Call) last() *Attempt { return &c.Attempts[len(c.Attempts)-1] }
 
 // follows returns why e cannot be the next event of c, or nil if it can.
 func (c *Call) follows(e retry.Event) error {
-	switch {
-	case e.Max < 1 && e.Max != retry.Unlimited:
-		return fmt.Errorf("its max is %d", e.Max)
-	case e.Max != c.Max:
+	if err := alone(e); err != nil {
+		return err
+	}
+	if e.Max != c.Max {
 		return fmt.Errorf("its max is %d, that of its call %d", e.Max, c.Max)
-	case e.Took < 0: // and beyond Elapsed where a queue measures it by another clock
-		return fmt.Errorf("it took %v", e.Took)
-	case e.Kind == retry.Stopped && (e.Err != nil) != (e.Reason == retry.ReasonInvalid):
-		return fmt.Errorf("its reason is %v, and its error %v", e.Reason, e.Err)
 	}
 	if len(c.Records) == 0 {
 		if e.Kind == retry.Stopped && e.Reason != retry.ReasonCanceled && e.Reason != retry.ReasonDeadline && e.Reason != retry.ReasonInvalid {
@@ -126,35 +138,58 @@ func (c *Call) follows(e retry.Event) error {
 		return nil
 	}
 	before := c.Records[len(c.Records)-1].Event
-	if e.Elapsed < before.Elapsed {
-		return fmt.Errorf("%v have elapsed, and %v before", e.Elapsed, before.Elapsed)
-	}
 	switch want := after(before, e.Kind); {
 	case want == 0:
-		return fmt.Errorf("it follows %s", describe(before))
+		return disorder("it follows %s", describe(before))
 	case e.Attempt != want:
-		return fmt.Errorf("it is of attempt %d, and attempt %d is next", e.Attempt, want)
+		return disorder("it is of attempt %d, and attempt %d is next", e.Attempt, want)
+	case e.Elapsed < before.Elapsed:
+		return fmt.Errorf("%v have elapsed, and %v before", e.Elapsed, before.Elapsed)
 	}
 	switch e.Kind {
 	case retry.AttemptStarted:
-		if early := before.Elapsed + before.Delay - e.Elapsed; early > 0 {
+		// Queues keep microseconds: what they cut off is not early.
+		if early := saturate.Add(before.Elapsed, before.Delay) - e.Elapsed; early >= time.Microsecond {
 			return fmt.Errorf("it was due %v later", early)
 		}
 	case retry.RetryScheduled:
 		if before.Err == nil {
 			return errors.New("the attempt did not fail")
 		}
-		if c.Max != retry.Unlimited && e.Attempt >= c.Max {
+		if e.Attempt == c.Max {
 			return fmt.Errorf("its max is %d", c.Max)
-		}
-		if e.Delay < 0 || e.Delay < e.Hint {
-			return fmt.Errorf("its delay is %v, and its hint %v", e.Delay, e.Hint)
-		}
-		if due := e.Time.Add(e.Delay); !e.Due.Equal(due) {
-			return fmt.Errorf("it is due %v, and its delay ends %v", e.Due, due)
 		}
 	case retry.Stopped:
 		return stops(before, e)
+	}
+	return nil
+}
+
+// alone returns why e cannot have happened, whatever came before.
+func alone(e retry.Event) error {
+	switch {
+	case e.Time.IsZero():
+		return errors.New("it has no time")
+	case e.Max < 1 && e.Max != retry.Unlimited:
+		return fmt.Errorf("its max is %d", e.Max)
+	case e.Attempt < 1 && e.Kind != retry.Stopped, e.Attempt > e.Max && e.Max != retry.Unlimited:
+		return fmt.Errorf("its attempt is %d, and its max %d", e.Attempt, e.Max)
+	case e.Elapsed < 0:
+		return fmt.Errorf("%v have elapsed", e.Elapsed)
+	case e.Took < 0: // and beyond Elapsed where a queue measures it by another clock
+		return fmt.Errorf("it took %v", e.Took)
+	case e.Took != 0 && e.Kind != retry.AttemptFinished:
+		return fmt.Errorf("it took %v, and only %v does", e.Took, retry.AttemptFinished)
+	case (e.Delay != 0 || !e.Due.IsZero() || e.Hint != 0 || e.Seed != 0) && e.Kind != retry.RetryScheduled:
+		return fmt.Errorf("only %v has a delay, due, hint or seed", retry.RetryScheduled)
+	case e.Hint < 0 || e.Delay < e.Hint:
+		return fmt.Errorf("its delay is %v, and its hint %v", e.Delay, e.Hint)
+	case e.Kind == retry.RetryScheduled && !e.Due.Equal(e.Time.Add(e.Delay)):
+		return fmt.Errorf("it is due %v, and its delay ends %v", e.Due, e.Time.Add(e.Delay))
+	case e.Reason != 0 && e.Kind != retry.Stopped:
+		return fmt.Errorf("its reason is %v, and only %v has one", e.Reason, retry.Stopped)
+	case e.Kind != retry.AttemptFinished && (e.Err != nil) != (e.Reason == retry.ReasonInvalid):
+		return fmt.Errorf("its reason is %v, and its error %v", e.Reason, e.Err)
 	}
 	return nil
 }
@@ -168,7 +203,8 @@ func after(before retry.Event, kind retry.EventKind) int {
 		before.Kind == retry.AttemptFinished && kind == retry.Stopped,
 		before.Kind == retry.RetryScheduled && kind == retry.Stopped:
 		return before.Attempt
-	case before.Kind == retry.RetryScheduled && kind == retry.AttemptStarted:
+	case before.Kind == retry.RetryScheduled && kind == retry.AttemptStarted,
+		before.Kind == retry.AttemptStarted && kind == retry.AttemptStarted:
 		return before.Attempt + 1
 	default:
 		return 0
@@ -185,7 +221,7 @@ func stops(before, e retry.Event) error {
 		return errors.New("only its context ends a call between two attempts")
 	case before.Kind == retry.AttemptFinished && before.Err == nil && e.Reason != retry.ReasonSuccess && e.Reason != retry.ReasonInvalid:
 		return errors.New("the attempt did not fail")
-	case before.Kind == retry.AttemptFinished && before.Err != nil && e.Reason == retry.ReasonSuccess:
+	case before.Err != nil && e.Reason == retry.ReasonSuccess:
 		return fmt.Errorf("the attempt failed: %w", before.Err)
 	}
 	return nil
@@ -199,7 +235,8 @@ func stops(before, e retry.Event) error {
 // What a log does not keep cannot be checked: errors are texts in it, without
 // marks, so RetryIf is not asked, Select sees the text, and a stop as permanent,
 // rejected, asked to wait too long or too late is taken at its word where p
-// can stop for that at all.
+// can stop for that at all. So is a call that was not valid though no attempt
+// of it failed: a Loop whose body assigns nothing ends like that too.
 func (c Call) Check(p retry.Policy) error {
 	if len(c.Records) == 0 {
 		return nil
@@ -207,34 +244,30 @@ func (c Call) Check(p retry.Policy) error {
 	if limit := p.EffectiveMax(); limit != c.Max {
 		return fmt.Errorf("retrylog: line %d: max is %d, and the policy says %d", c.Records[0].Line, c.Max, limit)
 	}
-	for i := 1; i < len(c.Records); i++ {
-		failed, e := c.Records[i-1].Event, c.Records[i].Event
-		if failed.Kind != retry.AttemptFinished || failed.Err == nil {
-			continue
+	var before retry.Event
+	for _, r := range c.Records {
+		if err := check(p, before, r.Event); err != nil {
+			return fmt.Errorf("retrylog: line %d: %s, and %w", r.Line, describe(r.Event), err)
 		}
-		if err := check(p, failed, e); err != nil {
-			return fmt.Errorf("retrylog: line %d: %s, and %w", c.Records[i].Line, describe(e), err)
-		}
+		before = r.Event
 	}
 	return nil
 }
 
-// check returns what p says instead of e, the event after one that failed.
-func check(p retry.Policy, failed, e retry.Event) error {
-	// The decision was taken between the two events: the earlier one has what
-	// had elapsed at least.
-	a := retry.Attempt{Number: e.Attempt, Err: failed.Err, Elapsed: failed.Elapsed, Seed: max(1, e.Seed)}
-	if e.Hint > 0 {
-		a.Err = retry.After(e.Hint, failed.Err)
-	}
+// check returns what p says instead of e, the event after before.
+func check(p retry.Policy, before, e retry.Event) error {
 	asked := p
 	asked.RetryIf = nil
-	d := asked.Next(a)
+	// The decision was taken between the two events: the earlier one has what
+	// had elapsed at least. A seed of 0 would be drawn from Source.
+	d := asked.Next(retry.Attempt{Number: e.Attempt, Err: retry.After(e.Hint, before.Err), Elapsed: before.Elapsed, Seed: max(1, e.Seed)})
 	switch {
 	case e.Kind == retry.RetryScheduled && !d.Retry():
 		return fmt.Errorf("the policy says to stop (%v)", d.Reason)
 	case e.Kind == retry.RetryScheduled && d.Delay != e.Delay:
 		return fmt.Errorf("the policy says in %v", d.Delay)
+	case e.Kind == retry.Stopped && before.Err == nil && e.Reason == retry.ReasonInvalid:
+		return nil
 	case e.Kind == retry.Stopped && !mayStop(p, e.Reason, d.Reason):
 		return fmt.Errorf("the policy says %v", d.Reason)
 	}
@@ -243,16 +276,18 @@ func check(p retry.Policy, failed, e retry.Event) error {
 
 // mayStop reports whether a call whose policy says this may stop for reason.
 func mayStop(p retry.Policy, reason, says retry.Reason) bool {
-	unless := says == retry.ReasonRetry || says == retry.ReasonElapsed
+	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
 	switch reason {
 	case retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonInvalid:
 		return says == reason
+	case retry.ReasonRetryAfter:
+		return goesOn || says == reason // by an error that is not from a log, and has its mark
 	case retry.ReasonElapsed:
-		return unless && p.MaxElapsed > 0
+		return goesOn && p.MaxElapsed > 0
 	case retry.ReasonBudget:
-		return unless && p.Budget != nil
+		return goesOn && p.Budget != nil
 	case retry.ReasonRejected:
-		return p.RetryIf != nil
+		return says != retry.ReasonInvalid && p.RetryIf != nil
 	default:
 		return says != retry.ReasonInvalid
 	}

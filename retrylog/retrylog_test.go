@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -123,15 +124,46 @@ func TestExplainEveryReason(t *testing.T) {
 		}
 		assert.Equal(t, "0001-01-01 00:00:00.000 +0s stopped after 1 attempt: "+want, retrylog.Record{Event: e}.String(), reason)
 	}
-	unlimited := retrylog.Record{Event: retry.Event{Kind: retry.AttemptStarted, Attempt: 7, Max: retry.Unlimited}}
-	assert.Contains(t, unlimited.String(), "attempt 7 started")
-	assert.Contains(t, retrylog.Record{}.String(), "an event without a kind")
 }
 
-// Every way in which a call can end is replayed as it was, and its policy
-// agrees with it.
+// Each event is one line, in UTC, and says no more than the event does.
+func TestExplainOneEvent(t *testing.T) {
+	at := time.Date(2000, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600))
+	scheduled := func(delay, hint time.Duration, seed uint64) retry.Event {
+		return retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Delay: delay, Due: at.Add(delay), Hint: hint, Seed: seed}
+	}
+	for _, row := range []struct {
+		name string
+		key  string
+		e    retry.Event
+		want string
+	}{
+		{"without a limit", "", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 7, Max: retry.Unlimited}, "attempt 7 started"},
+		{"success", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Took: time.Second}, "attempt 7 succeeded after 1s"},
+		{"failure of several lines", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("a\r\nb\nc\rd")}, "attempt 7 failed after 0s: a; b; c; d"},
+		{"fault of several lines", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Err: errors.New("a\nb")}, "stopped after 0 attempts: the policy, or the call, is not valid: a; b"},
+		{"key of several lines", "a\r\nb", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "a; b: attempt 1 of 2 started"},
+		{"the curve", "", scheduled(time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
+		{"the jitter", "", scheduled(time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (drawn with seed 42)"},
+		{"the server", "", scheduled(time.Second, time.Second, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (as the server asks)"},
+		{"the curve beyond the server", "", scheduled(2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000 (the server asks for 1s, by the curve)"},
+		{"nothing", "", scheduled(0, 0, 42), "attempt 1 is retried in 0s, at 00:00:00.000 (at once)"},
+		{"no kind", "", retry.Event{Time: at}, `an event without a kind ("")`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := retrylog.Record{Key: row.key, Event: row.e}
+			assert.Equal(t, "2000-01-01 00:00:00.000 +0s "+row.want, r.String())
+			assert.Equal(t, r.String()+"\n", retrylog.Explain([]retrylog.Record{r}))
+		})
+	}
+}
+
+// Every way in which a call can end is replayed as it was, from a log and from
+// memory, and its policy agrees with it.
 func TestReplayWhatDoDid(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
 	cancel()
 	with := func(change func(*retry.Policy)) retry.Policy {
 		p := policy
@@ -161,6 +193,7 @@ func TestReplayWhatDoDid(t *testing.T) {
 		{"invalid, failed", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), []error{errRefused}, retry.ReasonInvalid, 1},
 		{"invalid, succeeded", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonInvalid, 1},
 		{"canceled before", ended, policy, nil, retry.ReasonCanceled, 0},
+		{"expired before", expired, policy, nil, retry.ReasonDeadline, 0},
 		{"invalid, and canceled before", ended, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonInvalid, 0},
 		{"unlimited", nil, with(func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), []error{errRefused, errRefused, errRefused}, retry.ReasonSuccess, 4},
 		{"no jitter", nil, with(func(p *retry.Policy) { p.Jitter = nil }), []error{errRefused}, retry.ReasonSuccess, 2},
@@ -171,7 +204,19 @@ func TestReplayWhatDoDid(t *testing.T) {
 			if ctx == nil {
 				ctx = context.Background()
 			}
-			calls := replay(t, logOf(t, ctx, row.policy, failing(row.errs...)))
+			var recorder retrylog.Recorder
+			synctest.Test(t, func(t *testing.T) {
+				p := row.policy
+				p.OnEvent = recorder.OnEvent
+				_ = retry.Do(ctx, p, failing(row.errs...))
+			})
+			calls, err := retrylog.Replay(recorder.Records())
+			require.NoError(t, err)
+			require.Len(t, calls, 1)
+			assert.Equal(t, row.reason, calls[0].Reason)
+			assert.NoError(t, calls[0].Check(row.policy))
+
+			calls = replay(t, logOf(t, ctx, row.policy, failing(row.errs...)))
 			require.Len(t, calls, 1)
 			c := calls[0]
 			assert.Equal(t, row.reason, c.Reason)
@@ -188,7 +233,10 @@ func TestReplayWhatDoDid(t *testing.T) {
 					assert.EqualError(t, a.Err, row.errs[i].Error())
 				}
 				if i > 0 {
-					assert.Equal(t, a.Started, c.Attempts[i-1].Due, "it starts when it was due")
+					before := c.Attempts[i-1]
+					assert.Equal(t, a.Started, before.Due, "it starts when it was due")
+					next := row.policy.Next(retry.Attempt{Number: i, Err: retry.After(before.Hint, before.Err), Seed: max(1, before.Seed)})
+					assert.Equal(t, next.Delay, before.Delay, "its seed and hint give the delay")
 				}
 			}
 		})
@@ -228,6 +276,28 @@ func TestReplayDeadlineAndCancelInTheSleep(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A deadline can also come while the retry is being told of.
+func TestReplayDeadlineWhileScheduled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		var recorder retrylog.Recorder
+		p := policy
+		p.OnEvent = func(ctx context.Context, e retry.Event) {
+			recorder.OnEvent(ctx, e)
+			if e.Kind == retry.RetryScheduled {
+				time.Sleep(time.Second)
+			}
+		}
+		require.Error(t, retry.Do(ctx, p, failing(errRefused)))
+		calls, err := retrylog.Replay(recorder.Records())
+		require.NoError(t, err)
+		assert.True(t, calls[0].Attempts[0].Scheduled)
+		assert.Equal(t, retry.ReasonDeadline, calls[0].Reason)
+		assert.NoError(t, calls[0].Check(policy))
+	})
 }
 
 func TestReplayALoopThatIsLeft(t *testing.T) {
@@ -327,6 +397,71 @@ func TestReadGoesOnBehindACut(t *testing.T) {
 	}
 }
 
+// Only the end of the line is lost: both events are there.
+func TestReadWithoutAnEndOfLine(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing())
+	for _, row := range []struct{ name, log string }{
+		{"as written", strings.ReplaceAll(log, "\n", "")},
+		{"fields in another order", `{"time":"2000-01-01T00:00:00Z","kind":"attempt_started"}{"attempt":1,"kind":"attempt_finished"} {"max":3,"kind":"stopped"}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			records, err := retrylog.Read(strings.NewReader(row.log))
+			require.NoError(t, err)
+			require.Len(t, records, 3)
+			for i, kind := range []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped} {
+				assert.Equal(t, kind, records[i].Event.Kind)
+				assert.Equal(t, 1, records[i].Line)
+			}
+		})
+	}
+}
+
+func TestReadWithoutAnEndOfLineAndCutOff(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing())
+	records, err := retrylog.Read(strings.NewReader(strings.TrimSuffix(log, "\n") + `{"ki`))
+	require.ErrorIs(t, err, retrylog.ErrCutOff)
+	require.Len(t, records, 3)
+}
+
+// A power cut may leave zero bytes where the file had grown already.
+func TestReadZeroBytes(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing())
+	lines := strings.SplitAfter(log, "\n")
+	zeros := strings.Repeat("\x00", 4096)
+	for _, row := range []struct {
+		name, log string
+		line, n   int
+	}{
+		{"after a line", log + zeros, 4, 3},
+		{"after a part of one", log + lines[0][:20] + zeros, 4, 3},
+		{"and the next process", lines[0] + zeros + log, 2, 4},
+		{"within a line, and the next process", lines[0] + lines[1][:20] + zeros + log, 2, 4},
+		{"where the end of the line was", strings.TrimSuffix(lines[0], "\n") + zeros + "\n" + log, 1, 4},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			records, err := retrylog.Read(strings.NewReader(row.log))
+			require.ErrorIs(t, err, retrylog.ErrCutOff)
+			require.ErrorContains(t, err, fmt.Sprintf("within line %d", row.line))
+			require.Len(t, records, row.n)
+		})
+	}
+}
+
+func TestReadNamesTheFirstCut(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing())
+	records, err := retrylog.Read(strings.NewReader("\n" + log[:20] + "\n" + log + log[:20]))
+	require.ErrorIs(t, err, retrylog.ErrCutOff)
+	require.ErrorContains(t, err, "within line 2")
+	require.Len(t, records, 3)
+}
+
+func TestReadCRLF(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing())
+	records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(log+"\n", "\n", "\r\n")))
+	require.NoError(t, err)
+	require.Len(t, records, 3)
+}
+
 func TestALastLineThatIsWrongIsNotCutOff(t *testing.T) {
 	_, err := retrylog.Read(strings.NewReader(`{"kind":"bogus"}`))
 	require.ErrorContains(t, err, `"bogus" is no EventKind`)
@@ -359,6 +494,40 @@ func TestPanicLeavesACallWithoutAReason(t *testing.T) {
 	assert.False(t, calls[0].Attempts[0].Finished)
 }
 
+// The log of a queue, whose jobs are calls over days and processes.
+func TestReplayQueues(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
+	lines := strings.SplitAfter(log, "\n")
+	join := func(lines ...string) string { return strings.Join(lines, "") }
+	for _, row := range []struct {
+		name, log string
+		numbers   []int // of the attempts of the last call
+		calls     int
+		finished  bool // the first attempt of the last call
+	}{
+		{"the worker died in an attempt", join(lines[0], join(lines[3:]...)), []int{1, 2, 3}, 1, false},
+		{"the worker died in two", join(lines[0], lines[3], join(lines[6:]...)), []int{1, 2, 3}, 1, false},
+		{"a job that came back", log + join(lines[3:]...), []int{2, 3}, 2, true},
+		{"a log without its beginning", join(lines[3:]...), []int{2, 3}, 1, true},
+		{"a claim at what microseconds keep of a delay", strings.ReplaceAll(log, `"249.325191ms"`, `"249.324192ms"`), []int{1, 2, 3}, 1, true},
+		{"times of several zones", strings.ReplaceAll(log, `"due":"2000-01-01T00:00:00.249325191Z"`, `"due":"2000-01-01T01:00:00.249325191+01:00"`), []int{1, 2, 3}, 1, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			calls := replay(t, row.log)
+			require.Len(t, calls, row.calls)
+			last := calls[row.calls-1]
+			var numbers []int
+			for _, a := range last.Attempts {
+				numbers = append(numbers, a.Number)
+			}
+			assert.Equal(t, row.numbers, numbers)
+			assert.Equal(t, row.finished, last.Attempts[0].Finished)
+			assert.Equal(t, retry.ReasonExhausted, last.Reason)
+			assert.NoError(t, last.Check(policy))
+		})
+	}
+}
+
 // The log of a call with three attempts, changed so that it cannot have
 // happened.
 func TestReplayRejects(t *testing.T) {
@@ -387,7 +556,29 @@ func TestReplayRejects(t *testing.T) {
 		{"another attempt", edit(5, `"attempt":2`, `"attempt":3`), 5, "it is of attempt 3, and attempt 2 is next"},
 		{"an attempt left out", edit(4, `"attempt":2`, `"attempt":3`), 4, "it is of attempt 3, and attempt 2 is next"},
 		{"time runs backwards", edit(3, `"elapsed":"30ms"`, `"elapsed":"29ms"`), 3, "29ms have elapsed, and 30ms before"},
-		{"it began too early", edit(4, `"elapsed":"249`, `"elapsed":"248`), 4, "it was due 1ms later"},
+		{"time runs backwards, a little", edit(3, `"elapsed":"30ms"`, `"elapsed":"29.999999ms"`), 3, "29.999999ms have elapsed, and 30ms before"},
+		{"it began too early", edit(4, `"elapsed":"249.325191`, `"elapsed":"249.324191`), 4, "it was due 1µs later"},
+		{"no time", edit(1, `2000-01-01T00:00:00Z`, `0001-01-01T00:00:00Z`), 1, "it has no time"},
+		{"before the first attempt", edit(1, `"max":3`, `"max":3,"elapsed":"-5h"`), 1, "-5h0m0s have elapsed"},
+		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "its attempt is 0, and its max 3"},
+		{"an attempt beyond max", edit(1, `"attempt":1`, `"attempt":4`), 1, "its attempt is 4, and its max 3"},
+		{"less than unlimited", edit(1, `"max":3`, `"max":-2`), 1, "its max is -2"},
+		{"attempts left out where a worker died", lines[0] + "\n" + lines[6], 2, "it is of attempt 3, and attempt 2 is next"},
+		{"it stopped within an attempt", lines[0] + "\n" + strings.Replace(lines[8], `"attempt":3`, `"attempt":1`, 1), 2, "it follows attempt 1 of 3 started"},
+		{"a loop left without an error has succeeded", strings.Join(lines[:7], "\n") + "\n" + strings.Replace(lines[7], `"err":"connection refused",`, "", 1) + "\n" + strings.Replace(lines[8], "attempts_exhausted", "left", 1), 9, "the attempt did not fail"},
+		{"a negative hint", edit(3, `"seed":"42"`, `"hint":"-1s","seed":"42"`), 3, "its hint -1s"},
+		{"a start with an error", edit(1, `"max":3`, `"max":3,"err":"fault"`), 1, "its error fault"},
+		{"a start with a duration", edit(1, `"max":3`, `"max":3,"took":"1s"`), 1, "it took 1s, and only attempt_finished does"},
+		{"a start with a delay", edit(1, `"max":3`, `"max":3,"delay":"1s"`), 1, "only retry_scheduled has a delay"},
+		{"a start with a reason", edit(1, `"max":3`, `"max":3,"reason":"canceled"`), 1, "its reason is canceled, and only stopped has one"},
+		{"a start with a fault", edit(1, `"max":3`, `"max":3,"reason":"invalid","err":"fault"`), 1, "its reason is invalid, and only stopped has one"},
+		{"a finish with a reason", edit(2, `"max":3`, `"max":3,"reason":"permanent_error"`), 2, "only stopped has one"},
+		{"a finish with a due", edit(2, `"max":3`, `"max":3,"due":"2000-01-01T00:00:00Z"`), 2, "only retry_scheduled has a delay"},
+		{"a finish with a seed", edit(2, `"max":3`, `"max":3,"seed":"42"`), 2, "only retry_scheduled has a delay"},
+		{"a schedule with a duration", edit(3, `"max":3`, `"max":3,"took":"1s"`), 3, "only attempt_finished does"},
+		{"a schedule with an error", edit(3, `"max":3`, `"max":3,"err":"fault"`), 3, "its error fault"},
+		{"a stop with a hint", edit(9, `"max":3`, `"max":3,"hint":"1s"`), 9, "only retry_scheduled has a delay"},
+		{"a stop with a duration", edit(9, `"max":3`, `"max":3,"took":"1s"`), 9, "only attempt_finished does"},
 		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
 		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "its delay is -219"},
 		{"sooner than the server asked", edit(3, `"seed":"42"`, `"hint":"1s","seed":"42"`), 3, "its hint 1s"},
@@ -403,15 +594,21 @@ func TestReplayRejects(t *testing.T) {
 		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "it is due 2001"},
 		{"invalid without a fault", edit(9, "attempts_exhausted", "invalid"), 9, "its reason is invalid, and its error <nil>"},
 		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"err":"fault","elapsed"`), 9, "its error fault"},
-		{"no kind", `{"key":"k","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`, 1, "an event without a kind"},
+		{"after empty lines", "\n\n" + lines[0] + "\n\n" + lines[2], 5, "it follows attempt 1 of 3 started"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records, err := retrylog.Read(strings.NewReader(row.log))
 			require.NoError(t, err)
-			_, err = retrylog.Replay(records)
+			calls, err := retrylog.Replay(records)
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), fmt.Sprintf("retrylog: line %d: ", row.line))
 			assert.Contains(t, err.Error(), row.says)
+			disorder := strings.HasPrefix(row.says, "it belongs") || strings.HasPrefix(row.says, "it follows") || strings.HasPrefix(row.says, "it is of")
+			assert.Equal(t, disorder, strings.Contains(err.Error(), "WithKey"))
+			for _, c := range calls {
+				require.NotEmpty(t, c.Records, "the event at fault begins no call")
+				assert.Less(t, c.Records[len(c.Records)-1].Line, row.line)
+			}
 		})
 	}
 	t.Run("beyond max", func(t *testing.T) {
@@ -449,6 +646,27 @@ func TestReplayRejects(t *testing.T) {
 		require.ErrorContains(t, err, "line 4")
 		require.ErrorContains(t, err, "see WithKey")
 	})
+	t.Run("no kind", func(t *testing.T) {
+		_, err := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Time: time.Unix(0, 0), Attempt: 1, Max: 1}}})
+		require.ErrorContains(t, err, "an event without a kind")
+	})
+	t.Run("after the longest delay", func(t *testing.T) {
+		var records []retrylog.Record
+		for _, e := range []retry.Event{
+			{Kind: retry.AttemptStarted, Attempt: 1},
+			{Kind: retry.AttemptFinished, Attempt: 1, Err: errRefused, Elapsed: 1},
+			{Kind: retry.RetryScheduled, Attempt: 1, Elapsed: 1, Delay: math.MaxInt64},
+			{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: time.Hour},
+		} {
+			e.Time, e.Max = time.Unix(0, 0).UTC(), retry.Unlimited
+			if e.Kind == retry.RetryScheduled {
+				e.Due = e.Time.Add(e.Delay)
+			}
+			records = append(records, retrylog.Record{Event: e})
+		}
+		_, err := retrylog.Replay(records)
+		require.ErrorContains(t, err, "line 4: attempt 2 started cannot have happened: it was due 2562046h47m16.854775807s later")
+	})
 	t.Run("records that were not read count from 1", func(t *testing.T) {
 		_, err := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Kind: retry.AttemptFinished, Attempt: 1}}})
 		require.ErrorContains(t, err, "line 1")
@@ -464,6 +682,12 @@ func TestReadRejects(t *testing.T) {
 		{"unknown reason", `{"kind":"stopped","reason":"bored"}` + "\n", `"bored" is no Reason`},
 		{"a bare number for a duration", strings.Replace(good, `"max":3`, `"max":3,"elapsed":5`, 1) + "\n", "line 1"},
 		{"a key that is no text", `{"key":5}` + "\n", "line 1"},
+		{"wrong within, and not cut off", strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 1: invalid character ','"},
+		{"wrong within, and a record behind it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
+		{"more than a record", good + "\n" + good + "}", "line 2: invalid character '}'"},
+		{"zero bytes within", strings.Replace(good, `started`, "\x00\x00", 1), `line 1: invalid character '\x00'`},
+		{"an object without a kind", good + "\n{}", "line 2: the event has no kind: write one, such as \"attempt_started\""},
+		{"null", "null", "line 1: the event has no kind"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := retrylog.Read(strings.NewReader(row.log))
@@ -523,6 +747,150 @@ func TestCheckFindsAnotherPolicy(t *testing.T) {
 	})
 }
 
+// What a log does not tell is not held against it.
+func TestCheckAllows(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		recorded func(*retry.Policy)
+		checked  func(*retry.Policy) // beside that
+	}{
+		{"RetryIf that needs the error itself", func(*retry.Policy) {}, func(p *retry.Policy) {
+			p.RetryIf = func(err error) bool { return errors.Is(err, errRefused) }
+		}},
+		{"a decision that took longer than MaxElapsed leaves", func(p *retry.Policy) {
+			p.MaxElapsed = time.Second
+			p.RetryIf = func(error) bool { time.Sleep(800 * time.Millisecond); return true }
+			p.MaxAttempts = 2
+		}, func(*retry.Policy) {}},
+		{"it draws nothing from Source", func(*retry.Policy) {}, func(p *retry.Policy) { p.Source = panicking{} }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := policy
+			row.recorded(&p)
+			call := replay(t, logOf(t, context.Background(), p, failing(errRefused, errRefused, errRefused)))[0]
+			require.Equal(t, retry.ReasonExhausted, call.Reason)
+			row.checked(&p)
+			assert.NoError(t, call.Check(p))
+		})
+	}
+}
+
+type panicking struct{}
+
+func (panicking) Uint64() uint64 { panic("Source is drawn from") }
+
+// A reason that the order of reasons, or the policy, rules out.
+func TestCheckFindsAStopForAnotherReason(t *testing.T) {
+	all := policy // may stop for each of them
+	all.MaxElapsed, all.Budget, all.RetryIf = time.Hour, retry.NewBudget(1, 0), func(error) bool { return false }
+	invalid := retry.Policy{MaxAttempts: -2, RetryIf: all.RetryIf}
+	for _, row := range []struct {
+		reason   retry.Reason
+		policy   retry.Policy
+		attempts int
+		ok       bool
+	}{
+		{retry.ReasonElapsed, all, 1, true},
+		{retry.ReasonElapsed, all, 3, false},
+		{retry.ReasonElapsed, policy, 1, false},
+		{retry.ReasonBudget, all, 1, true},
+		{retry.ReasonBudget, all, 3, false},
+		{retry.ReasonBudget, policy, 1, false},
+		{retry.ReasonRetryAfter, policy, 1, true},
+		{retry.ReasonRetryAfter, policy, 3, false},
+		{retry.ReasonRejected, all, 1, true},
+		{retry.ReasonRejected, policy, 1, false},
+		{retry.ReasonRejected, invalid, 1, false},
+		{retry.ReasonExhausted, policy, 1, false},
+		{retry.ReasonNonRetryable, policy, 1, false},
+		{retry.ReasonInvalid, policy, 1, false},
+		{retry.ReasonInvalid, invalid, 1, true},
+		{retry.ReasonPermanent, policy, 1, true},
+		{retry.ReasonPermanent, invalid, 1, false},
+		{retry.ReasonCanceled, invalid, 1, false},
+		{retry.ReasonCanceled, invalid, 0, false},
+		{retry.ReasonInvalid, invalid, 0, true},
+		{retry.ReasonInvalid, policy, 0, true}, // its fn was nil
+	} {
+		t.Run(fmt.Sprintf("%v after %d attempts of %v", row.reason, row.attempts, row.policy), func(t *testing.T) {
+			now := time.Unix(0, 0)
+			limit := row.policy.EffectiveMax()
+			var records []retrylog.Record
+			add := func(e retry.Event) {
+				e.Time, e.Max = now, limit
+				e.Elapsed = e.Time.Sub(time.Unix(0, 0))
+				if e.Kind == retry.RetryScheduled {
+					e.Due = now.Add(e.Delay)
+					now = e.Due
+				}
+				records = append(records, retrylog.Record{Event: e})
+			}
+			for n := 1; n <= row.attempts; n++ {
+				add(retry.Event{Kind: retry.AttemptStarted, Attempt: n})
+				add(retry.Event{Kind: retry.AttemptFinished, Attempt: n, Err: errRefused})
+				if n < row.attempts {
+					add(retry.Event{Kind: retry.RetryScheduled, Attempt: n, Seed: 42, Delay: row.policy.Next(retry.Attempt{Number: n, Seed: 42}).Delay})
+				}
+			}
+			stopped := retry.Event{Kind: retry.Stopped, Attempt: row.attempts, Reason: row.reason}
+			if row.reason == retry.ReasonInvalid {
+				stopped.Err = errors.New("fault")
+			}
+			add(stopped)
+			calls, err := retrylog.Replay(records)
+			require.NoError(t, err)
+			if err := calls[0].Check(row.policy); row.ok {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, fmt.Sprintf("line %d: stopped after", len(records)))
+			}
+		})
+	}
+}
+
+// An invalid policy says so even where its one attempt succeeds.
+func TestCheckOfAnInvalidPolicy(t *testing.T) {
+	invalid := retry.Policy{MaxAttempts: -2}
+	once := replay(t, logOf(t, context.Background(), retry.Policy{}, failing()))[0]
+	assert.NoError(t, once.Check(retry.Policy{}))
+	assert.ErrorContains(t, once.Check(invalid), "line 3: stopped after 1 attempt: it succeeded, and the policy says invalid")
+
+	// A Loop that assigns nothing ends like that too, whatever the policy.
+	fault := replay(t, logOf(t, context.Background(), invalid, failing()))[0]
+	assert.NoError(t, fault.Check(invalid))
+	assert.NoError(t, fault.Check(retry.Policy{}))
+}
+
+func TestCheckOfNothing(t *testing.T) {
+	assert.NoError(t, retrylog.Call{}.Check(policy))
+}
+
+// A Recorder takes events of any number of calls, and what it has handed out
+// is the caller's.
+func TestRecorderIsShared(t *testing.T) {
+	var recorder retrylog.Recorder
+	p := retry.Policy{MaxAttempts: 5, OnEvent: recorder.OnEvent}
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			_ = retry.Do(retrylog.WithKey(context.Background(), fmt.Sprint(i)), p, func(context.Context) error {
+				recorder.Records()
+				return errRefused
+			})
+		})
+	}
+	wg.Wait()
+	records := recorder.Records()
+	require.Len(t, records, 50*15)
+	calls, err := retrylog.Replay(records)
+	require.NoError(t, err)
+	require.Len(t, calls, 50)
+
+	key := records[0].Key
+	records[0].Key = "another"
+	assert.Equal(t, key, recorder.Records()[0].Key)
+}
+
 type brokenWriter struct{ after int }
 
 func (b *brokenWriter) Write(p []byte) (int, error) {
@@ -547,9 +915,10 @@ func TestRecordRoundTrip(t *testing.T) {
 		record := retrylog.Record{Key: key, Event: retry.Event{Kind: retry.Stopped, Time: time.Unix(7, 0).UTC(), Attempt: 1, Max: 2, Reason: retry.ReasonLeft}}
 		data, err := json.Marshal(record)
 		require.NoError(t, err)
-		var back retrylog.Record
+		back := retrylog.Record{Key: "before", Line: 9}
 		require.NoError(t, json.Unmarshal(data, &back))
 		assert.Equal(t, record, back)
+		assert.Equal(t, key != "", bytes.HasPrefix(data, []byte(`{"key":`)))
 	}
 	_, err := json.Marshal(retrylog.Record{Event: retry.Event{Kind: 99}})
 	assert.Error(t, err)
@@ -558,6 +927,7 @@ func TestRecordRoundTrip(t *testing.T) {
 func FuzzReadAndReplay(f *testing.F) {
 	f.Add([]byte(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}` + "\n" + `{"kind":"stopped"}`))
 	f.Add([]byte(`{"key":"a","kind":"stopped","attempt":0,"max":-1,"reason":"canceled"}`))
+	f.Add([]byte(strings.Repeat(`{"key":`, 100) + "{" + strings.Repeat("\x00", 100) + `{"kind":"stopped"}{}`))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		records, _ := retrylog.Read(bytes.NewReader(log))
 		calls, _ := retrylog.Replay(records)
@@ -636,6 +1006,19 @@ func TestSlogInvalidPolicyAndNoKey(t *testing.T) {
 	assert.Contains(t, out.String(), `level=ERROR msg="not valid" attempt=1 max=1`)
 	assert.Contains(t, out.String(), `reason=invalid err="invalid policy: MaxAttempts is -2`)
 	assert.NotContains(t, out.String(), "key=")
+}
+
+// The error is logged as it is, for handlers that look into it.
+func TestSlogKeepsTheError(t *testing.T) {
+	var got any
+	logger := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == "err" {
+			got = a.Value.Any()
+		}
+		return a
+	}}))
+	require.Error(t, retry.Do(context.Background(), retry.Policy{OnEvent: retrylog.Slog(logger)}, failing(errRefused)))
+	assert.Equal(t, errRefused, got)
 }
 
 func TestSlogNilIsTheDefaultLogger(t *testing.T) {

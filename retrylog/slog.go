@@ -10,12 +10,17 @@ import (
 
 // Slog returns an OnEvent that logs to logger, to slog.Default() if it is nil:
 //
-//   - an attempt that failed, with its error, and the retry that is scheduled
-//     after it, as warnings;
+//   - an attempt that failed, and the retry that is scheduled after it, as
+//     warnings: two, for what it failed with is in the first, and how long the
+//     wait is in the second;
 //   - giving up, and a policy that is not valid, as errors; a call that was
 //     canceled as a warning;
 //   - success after retries, and a Loop that was left, as info;
 //   - the start of attempts, and what succeeds at once, as debug.
+//
+// Giving up says why, not what the last attempt failed with: that is in the
+// warning just before, and in the error that the call returns. A log of errors
+// alone needs the latter.
 //
 // Messages are constant. Durations are milliseconds, in attributes that say so;
 // a key set by [WithKey] is the attribute "key".
@@ -26,7 +31,7 @@ func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 			l = slog.Default()
 		}
 		level, message := levelOf(e)
-		if l.Enabled(ctx, level) {
+		if l.Enabled(ctx, level) { // LogAttrs asks too, but after attrsOf
 			l.LogAttrs(ctx, level, message, attrsOf(ctx, e)...)
 		}
 	}
@@ -68,7 +73,7 @@ func attrsOf(ctx context.Context, e retry.Event) []slog.Attr {
 		attrs = append(attrs, milliseconds("took_ms", e.Took))
 	case retry.RetryScheduled:
 		attrs = append(attrs, milliseconds("delay_ms", e.Delay), slog.Time("due", e.Due))
-		if e.Hint > 0 {
+		if e.Hint != 0 {
 			attrs = append(attrs, milliseconds("hint_ms", e.Hint))
 		}
 	case retry.Stopped:
