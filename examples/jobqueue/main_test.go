@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
 )
 
 // varying matches what differs from run to run: times.
@@ -124,10 +127,35 @@ func TestProgramFails(t *testing.T) {
 	assert.ErrorContains(t, run(t.Context(), t.Output(), "postgres://127.0.0.1:port/jobs"), "cannot parse")
 }
 
-func TestCheck(t *testing.T) {
-	three, four := DeadLetter{ID: "mail-3", Attempts: 2}, DeadLetter{ID: "mail-4", Attempts: 4, Reason: retry.ReasonExhausted}
-	assert.NoError(t, check([]DeadLetter{four, three}))
-	for _, wrong := range [][]DeadLetter{nil, {three}, {three, three}, {three, four, four}, {three, {ID: "mail-4", Attempts: 5}}, {four, {ID: "mail-5", Attempts: 2}}} {
-		assert.ErrorContains(t, check(wrong), "they must be mail-3 after 2 attempts and mail-4 after 4")
+// A worker that fails ends the wait for the jobs that nobody runs any more.
+func TestWorkUntilDoneFails(t *testing.T) {
+	inBubble(t, ticket4, func(b *bench) {
+		b.enqueue("job", "", 0)
+		b.exec("ALTER TABLE jobs RENAME COLUMN lease_until TO no_lease")
+		ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		assert.ErrorContains(b, workUntilDone(ctx, b.queue, nil), "lease_until")
+		assert.Less(b, time.Since(began), time.Second)
+	})
+}
+
+// A worker may tell of its claim before another has told why there was one.
+func TestExplainSorts(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
+	start := time.UnixMicro(noon)
+	event := func(kind retry.EventKind, attempt int, elapsed time.Duration) retry.Event {
+		return retry.Event{Kind: kind, Time: start.Add(elapsed), Elapsed: elapsed, Attempt: attempt, Max: 2}
 	}
+	finished := event(retry.AttemptFinished, 1, 0)
+	finished.Err = errors.New("down")
+	scheduled := event(retry.RetryScheduled, 1, 0)
+	scheduled.Delay, scheduled.Due = time.Second, start.Add(time.Second)
+	log := []retrylog.Record{
+		{Event: event(retry.AttemptStarted, 2, time.Second)},
+		{Event: event(retry.AttemptStarted, 1, 0)}, {Event: finished}, {Event: scheduled},
+	}
+	var out strings.Builder
+	require.NoError(t, explain(&out, log, policy, nil))
+	assert.Contains(t, out.String(), "1 jobs: every decision is the policy's")
 }

@@ -42,7 +42,7 @@ UPDATE jobs SET
 	status       = CASE WHEN {eligible} THEN 'RUNNING' ELSE 'FAILED' END,
 	attempts     = CASE WHEN {eligible} THEN attempts + 1 ELSE attempts END,
 	lease_until  = CASE WHEN {eligible} THEN {now} + $1 END,
-	reason       = CASE WHEN {eligible} THEN NULL ELSE $2 END,
+	reason       = CASE WHEN NOT {eligible} THEN $2 END,
 	last_error   = CASE WHEN status = 'RUNNING' THEN $3 ELSE last_error END,
 	ended_at     = CASE WHEN status = 'RUNNING' THEN {now} ELSE ended_at END,
 	first_run_at = COALESCE(first_run_at, {now})
@@ -79,18 +79,18 @@ func NewQueue(db *sql.DB, d dialect, policy retry.Policy) (*Queue, error) {
 	}, nil
 }
 
-// Create creates the table where there is none.
+// Create creates the table where there is none. Call it before the workers
+// start, not from each: PostgreSQL may refuse one of two that come at once.
 func (q *Queue) Create(ctx context.Context) error {
 	_, err := q.exec(ctx, schema)
 	return err
 }
 
 // exec executes a statement for which no lease is waiting: a file that is
-// locked is waited for.
+// locked is waited for until ctx ends.
 func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return retry.DoValue(ctx, retry.Policy{
 		MaxRetries: retry.Unlimited,
-		MaxElapsed: 10 * time.Second,
 		Backoff:    retry.Fixed(20 * time.Millisecond),
 		Jitter:     retry.FullJitter,
 		RetryIf:    busy,
@@ -157,7 +157,7 @@ func (q *Queue) Renew(ctx context.Context, j *Job, lease time.Duration) error {
 // Finish ends a claimed job that succeeded. Like Fail and Bury it returns when
 // that was.
 func (q *Queue) Finish(ctx context.Context, j *Job) (time.Time, error) {
-	return q.update(ctx, j, "status = 'DONE', run_at = NULL, lease_until = NULL, ended_at = {now}")
+	return q.update(ctx, j, "status = 'DONE', lease_until = NULL, ended_at = {now}")
 }
 
 // Fail gives a claimed job back, to run again after delay.
@@ -168,7 +168,7 @@ func (q *Queue) Fail(ctx context.Context, j *Job, failure error, delay time.Dura
 
 // Bury moves a claimed job to the dead letters.
 func (q *Queue) Bury(ctx context.Context, j *Job, failure error, reason retry.Reason) (time.Time, error) {
-	return q.update(ctx, j, "status = 'FAILED', last_error = $1, reason = $2, run_at = NULL, lease_until = NULL, ended_at = {now}",
+	return q.update(ctx, j, "status = 'FAILED', last_error = $1, reason = $2, lease_until = NULL, ended_at = {now}",
 		text(failure), reason.String())
 }
 
@@ -201,7 +201,8 @@ type DeadLetter struct {
 	Error       string // what the last attempt failed with
 }
 
-// DeadLetters returns the dead letters in the order in which they became so.
+// DeadLetters returns the dead letters in the order in which their last
+// attempts ended.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	rows, err := q.db.QueryContext(ctx, `
 		SELECT id, payload, reason, attempts, COALESCE(last_error, '') FROM jobs
@@ -226,16 +227,17 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 }
 
 // Requeue makes a dead letter runnable now, with the attempts that it has left
-// or, if reset, with all of them. The count of requeues tells a worker that
-// still holds the first claim of an earlier life from one that holds the first
-// claim of this one.
+// or, if reset, with all of them; MaxElapsed counts anew in both cases. The
+// count of requeues tells a worker that still holds the first claim of an
+// earlier life from one that holds the first claim of this one. If an answer
+// was lost, Requeue once more says that the job is no dead letter.
 func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	set, where := "", " AND {eligible}"
 	if reset {
-		set, where = ", attempts = 0, first_run_at = NULL", ""
+		set, where = ", attempts = 0", ""
 	}
 	result, err := q.exec(ctx, `
-		UPDATE jobs SET status = 'PENDING', run_at = NULL, reason = NULL, last_error = NULL, requeues = requeues + 1`+set+`
+		UPDATE jobs SET status = 'PENDING', run_at = NULL, first_run_at = NULL, reason = NULL, last_error = NULL, requeues = requeues + 1`+set+`
 		WHERE id = $1 AND status = 'FAILED'`+where, id)
 	if err != nil {
 		return err

@@ -5,10 +5,14 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -69,10 +73,10 @@ func newSchema(t *testing.T, url string) string {
 }
 
 // postgresURL returns where PostgreSQL is tested: a variable, or what
-// .ci/services provides. What is named must answer.
+// .ci/services provides. What is named must answer, and in CI all must.
 func postgresURL(t *testing.T) string {
 	t.Helper()
-	url, must := cmp.Or(os.Getenv("RETRY_TEST_POSTGRES"), os.Getenv("DATABASE_URL")), true
+	url, must := cmp.Or(os.Getenv("DATABASE_URL"), os.Getenv("RETRY_TEST_POSTGRES")), true
 	if url == "" {
 		url, must = "postgres://retry_test:retry_test@127.0.0.1:5432/retry_test?sslmode=disable", os.Getenv("CI") == "true"
 	}
@@ -93,8 +97,9 @@ func postgresURL(t *testing.T) string {
 type bench struct {
 	*testing.T
 	server
-	db    *sql.DB
-	queue *Queue
+	db     *sql.DB
+	queue  *Queue
+	around around // inBubble: what statements pass through
 }
 
 // noon is where the clock of a bench starts, with digits down to the
@@ -110,6 +115,87 @@ func newBench(t *testing.T, s server, policy retry.Policy) *bench {
 	b.queue = b.queueFor(policy)
 	require.NoError(t, b.queue.Create(t.Context()))
 	return b
+}
+
+// inBubble runs a test on each database in the fake time of testing/synctest,
+// which is the database's time too: its clock moves when all sleep.
+func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
+	onEach(t, func(t *testing.T, s server) {
+		s.dialect.now = "bubble_clock()"
+		synctest.Test(t, func(t *testing.T) {
+			b := &bench{T: t, server: s, around: func(_ context.Context, query string, do func(string) error) error { return do(query) }}
+			b.db = through(t, s.open(t), func(ctx context.Context, query string, do func(string) error) error {
+				return b.around(ctx, strings.ReplaceAll(query, s.dialect.now, fmt.Sprint(time.Now().UnixMicro())), do)
+			})
+			b.queue = b.queueFor(policy)
+			require.NoError(t, b.queue.Create(t.Context()))
+			test(b)
+		})
+	})
+}
+
+// An around is called instead of each statement, which it executes by do.
+type around func(ctx context.Context, query string, do func(query string) error) error
+
+// through returns db with its statements passing through f.
+func through(t *testing.T, db *sql.DB, f around) *sql.DB {
+	t.Helper()
+	outer := sql.OpenDB(connector{db, f})
+	outer.SetMaxOpenConns(db.Stats().MaxOpenConnections)
+	outer.SetMaxIdleConns(16)
+	t.Cleanup(func() { require.NoError(t, outer.Close()) })
+	return outer
+}
+
+type connector struct {
+	db *sql.DB
+	around
+}
+
+func (c connector) Driver() driver.Driver { return c.db.Driver() }
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	pooled, err := c.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outer := &conn{pooled: pooled, around: c.around}
+	return outer, pooled.Raw(func(inner any) error {
+		outer.Conn = inner.(driver.Conn)
+		return nil
+	})
+}
+
+type conn struct {
+	driver.Conn
+	pooled *sql.Conn
+	around
+}
+
+func (c *conn) Close() error { return c.pooled.Close() }
+
+func (c *conn) ResetSession(ctx context.Context) error {
+	return c.Conn.(driver.SessionResetter).ResetSession(ctx)
+}
+
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	var result driver.Result
+	err := c.around(ctx, query, func(query string) (err error) {
+		result, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+		return err
+	})
+	return result, err
+}
+
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	var rows driver.Rows
+	err := c.around(ctx, query, func(query string) (err error) {
+		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+		return err
+	})
+	if err != nil && rows != nil {
+		err = errors.Join(err, rows.Close())
+	}
+	return rows, err
 }
 
 // queueFor returns another queue on the same table.
@@ -181,5 +267,3 @@ func (b *bench) row(id string) (r row) {
 }
 
 func at(us int64) sql.NullInt64 { return sql.NullInt64{Int64: us, Valid: true} }
-
-var null sql.NullInt64

@@ -30,8 +30,11 @@ var errIdle = errors.New("jobqueue: nothing is runnable")
 // what is runnable and fails with errIdle, or with what the database fails
 // with, and the policy waits between two attempts.
 func (w *Worker) Work(ctx context.Context) error {
-	if w.Lease <= 0 || w.Poll <= 0 {
-		return fmt.Errorf("jobqueue: Lease is %v and Poll %v: write durations above 0", w.Lease, w.Poll)
+	if w.Lease < time.Second {
+		return fmt.Errorf("jobqueue: Lease is %v: write at least 1s, for a statement has an eighth of it", w.Lease)
+	}
+	if w.Poll <= 0 {
+		return fmt.Errorf("jobqueue: Poll is %v: write a duration above 0", w.Poll)
 	}
 	passes := func(err error) bool {
 		return errors.Is(err, errIdle) || errors.Is(err, ctx.Err()) || transient(err)
@@ -85,22 +88,18 @@ func (w *Worker) claim(ctx context.Context) (*Job, error) {
 }
 
 // execute runs a claimed job, keeps its lease meanwhile, and writes how it
-// ended. A panic in the job ends the process: the attempt is used up then.
+// ended. A panic in the job passes through: as with a process that dies, the
+// lease expires and the attempt is used up.
 func (w *Worker) execute(ctx context.Context, job *Job) error {
 	running, end := context.WithCancelCause(ctx)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		end(w.keep(running, job))
-	}()
+	defer end(nil) // after a panic too: a caller of Work may recover from it
+	go func() { end(w.keep(running, job)) }()
 	began := time.Now()
 	failure := w.Run(running, job)
 	took := time.Since(began)
 	if lost := context.Cause(running); failure != nil && lost != nil {
 		failure = fmt.Errorf("%w, for the lease could not be renewed: %w", failure, lost)
 	}
-	end(nil)
-	<-renewed
 	return w.write(ctx, job, failure, took)
 }
 
@@ -117,7 +116,7 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 		case <-tick.C:
 		}
 		err := retry.Do(ctx, w.statement(), func(ctx context.Context) error { return w.Queue.Renew(ctx, job, w.Lease) })
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -172,24 +171,19 @@ func (w *Worker) statement() retry.Policy {
 // tellClaim and tellEnd write the log of a job as retry.Do would, with the
 // database's times, though its attempts may be days and processes apart. They
 // tell what has been written, so that another worker can be faster and tell of
-// the next attempt before: sort a log of several by time.
+// the next attempt before: sort a log of several by time. An attempt whose
+// worker died has no end there, but for the last, whose job becomes a dead
+// letter.
 
 func (w *Worker) tellClaim(ctx context.Context, job *Job) {
-	if job.lastError.String == errWorkerDied.Error() {
-		lost := *job
-		if job.status == "RUNNING" {
-			lost.Attempts--
-		}
-		w.tell(ctx, &lost, retry.Event{Kind: retry.AttemptFinished, Time: job.ClaimedAt, Err: errWorkerDied})
-		if job.status == "RUNNING" {
-			w.tell(ctx, &lost, retry.Event{Kind: retry.RetryScheduled, Time: job.ClaimedAt, Due: job.ClaimedAt})
-		}
-	}
 	if job.status == "RUNNING" {
 		w.tell(ctx, job, retry.Event{Kind: retry.AttemptStarted, Time: job.ClaimedAt})
-	} else {
-		w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: job.ClaimedAt, Reason: w.Queue.usedUp})
+		return
 	}
+	if job.lastError.String == errWorkerDied.Error() {
+		w.tell(ctx, job, retry.Event{Kind: retry.AttemptFinished, Time: job.ClaimedAt, Err: errWorkerDied})
+	}
+	w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: job.ClaimedAt, Reason: w.Queue.usedUp})
 }
 
 func (w *Worker) tellEnd(ctx context.Context, job *Job, at time.Time, failure error, took time.Duration, d retry.Decision) {
@@ -204,13 +198,12 @@ func (w *Worker) tellEnd(ctx context.Context, job *Job, at time.Time, failure er
 		w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: at, Reason: d.Reason})
 		return
 	}
-	e := retry.Event{Kind: retry.RetryScheduled, Time: at, Delay: d.Delay, Due: at.Add(d.Delay)}
-	if w.Queue.policy.Jitter != nil {
-		e.Seed = retry.SeedOf(job.ID)
+	e := retry.Event{
+		Kind: retry.RetryScheduled, Time: at, Delay: d.Delay, Due: at.Add(d.Delay),
+		Hint: retry.Policy{}.Next(retry.Attempt{Err: failure}).Delay, // what any policy reads from it
 	}
-	var server interface{ RetryAfter() time.Duration }
-	if errors.As(failure, &server) {
-		e.Hint = max(0, server.RetryAfter())
+	if w.Queue.policy.Jitter != nil || w.Queue.policy.Select != nil { // which may pick one with a Jitter
+		e.Seed = retry.SeedOf(job.ID)
 	}
 	w.tell(ctx, job, e)
 }

@@ -1,9 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	stdlog "log"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,22 +23,15 @@ import (
 
 // The lease of a job is renewed while it runs, so that nobody else gets it.
 func TestLeaseIsRenewed(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
-		b := newBench(t, s, ticket4)
+	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
-		const lease = 3 * time.Second
+		const lease = 3 * time.Minute
 		run := func(ctx context.Context, _ *Job) error {
-			for range 2 {
-				b.pass(lease - time.Microsecond)
-				now := b.number("SELECT us FROM clock")
-				renewed := retry.Do(ctx, retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond)}, func(context.Context) error {
-					if b.number("SELECT lease_until FROM jobs") == now+lease.Microseconds() {
-						return nil
-					}
-					return errors.New("not yet")
-				})
-				if renewed != nil {
-					return renewed
+			for range 10 {
+				time.Sleep(lease / 3)
+				synctest.Wait()
+				if b.row("job").LeaseUntil != at(time.Now().Add(lease).UnixMicro()) {
+					return errors.New("it is not renewed")
 				}
 				if job, err := b.queue.Claim(ctx, lease); job != nil || err != nil {
 					return errors.New("another worker has the job")
@@ -39,48 +40,139 @@ func TestLeaseIsRenewed(t *testing.T) {
 			return nil
 		}
 		w := Worker{Queue: b.queue, Run: run, Lease: lease, Poll: time.Hour}
-		require.ErrorIs(t, w.workOff(t.Context()), errIdle)
+		require.ErrorIs(b, w.workOff(b.Context()), errIdle)
 		got := b.row("job")
-		assert.Equal(t, [...]any{"DONE", 1, ""}, [...]any{got.Status, got.Attempts, got.LastError})
+		assert.Equal(b, [...]any{"DONE", 1, ""}, [...]any{got.Status, got.Attempts, got.LastError})
+		time.Sleep(lease)
+		assert.Equal(b, got, b.row("job"), "and not any more when it has ended")
 	})
 }
 
 // A job whose claim is lost is told so, and its result is refused.
 func TestLostClaimEndsJob(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
-		b := newBench(t, s, ticket4)
+	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
 		var cause error
-		w := Worker{Queue: b.queue, Lease: 3 * time.Second, Poll: time.Hour, Run: func(ctx context.Context, _ *Job) error {
+		began := time.Now()
+		w := Worker{Queue: b.queue, Lease: 3 * time.Minute, Poll: time.Hour, Run: func(ctx context.Context, _ *Job) error {
 			b.exec("UPDATE jobs SET attempts = 2") // as another worker's claim does
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return ctx.Err()
 		}}
-		require.ErrorIs(t, w.workOff(t.Context()), errIdle)
-		assert.ErrorIs(t, cause, ErrLost)
+		require.ErrorIs(b, w.workOff(b.Context()), errIdle)
+		assert.ErrorIs(b, cause, ErrLost)
+		assert.Equal(b, time.Minute, time.Since(began), "by the first renewal")
 		got := b.row("job")
-		assert.Equal(t, [...]any{"RUNNING", 2, ""}, [...]any{got.Status, got.Attempts, got.LastError})
+		assert.Equal(b, [...]any{"RUNNING", 2, ""}, [...]any{got.Status, got.Attempts, got.LastError})
 	})
 }
 
-// Where the lease cannot be renewed the job ends, and its failure says why.
+// isRenewal and isClaim tell statements apart.
+func isRenewal(query string) bool { return strings.Contains(query, "SET lease_until =") }
+func isClaim(query string) bool   { return strings.Contains(query, "LIMIT 1") }
+
+// Where the lease cannot be renewed the job ends, and its failure says why. If
+// it succeeds all the same, it has succeeded.
 func TestLeaseCannotBeRenewed(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
-		b := newBench(t, s, ticket4)
+	for _, r := range []struct {
+		name      string
+		ends      func(context.Context) error
+		status    string
+		lastError string
+	}{
+		{"fails", context.Context.Err, "PENDING",
+			"context canceled, for the lease could not be renewed: retry: rejected after 1 attempt: job job, attempt 1: no disk"},
+		{"succeeds", func(context.Context) error { return nil }, "DONE", ""},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			inBubble(t, ticket4, func(b *bench) {
+				b.enqueue("job", "", 0)
+				b.around = func(_ context.Context, query string, do func(string) error) error {
+					if isRenewal(query) {
+						return errors.New("no disk")
+					}
+					return do(query)
+				}
+				w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(ctx context.Context, _ *Job) error {
+					<-ctx.Done()
+					return r.ends(ctx)
+				}}
+				require.ErrorIs(b, w.workOff(b.Context()), errIdle)
+				got := b.row("job")
+				assert.Equal(b, [...]any{r.status, r.lastError}, [...]any{got.Status, got.LastError})
+			})
+		})
+	}
+}
+
+// Where everything takes as long as it may the job still ends before its lease
+// does: the claim's answer is late, renewals fail for a third of the lease, and
+// the last hangs. One that would succeed is not waited for long.
+func TestJobEndsBeforeItsLease(t *testing.T) {
+	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
-		renewing := b.queueFor(ticket4)
-		w := Worker{Queue: renewing, Lease: 3 * time.Second, Poll: time.Hour, Run: func(ctx context.Context, _ *Job) error {
-			b.exec("ALTER TABLE clock RENAME TO no_clock")
+		const lease = time.Hour
+		var renewals []time.Time
+		b.around = func(ctx context.Context, query string, do func(string) error) error {
+			if isRenewal(query) {
+				renewals = append(renewals, time.Now())
+				if time.Since(renewals[0]) > lease/3-lease/20 {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return syscall.ECONNRESET
+			}
+			err := do(query)
+			if deadline, ok := ctx.Deadline(); ok && isClaim(query) {
+				time.Sleep(time.Until(deadline) - time.Nanosecond)
+			}
+			return err
+		}
+		claimed := time.Now()
+		var ended time.Duration
+		w := Worker{Queue: b.queue, Lease: lease, Poll: time.Hour, Run: func(ctx context.Context, _ *Job) error {
 			<-ctx.Done()
-			b.exec("ALTER TABLE no_clock RENAME TO clock")
-			return ctx.Err()
+			ended = time.Since(claimed)
+			b.around = func(_ context.Context, query string, do func(string) error) error { return do(query) }
+			return nil
 		}}
-		require.ErrorIs(t, w.workOff(t.Context()), errIdle)
-		got := b.row("job")
-		assert.Equal(t, "PENDING", got.Status)
-		assert.Regexp(t, "^context canceled, for the lease could not be renewed: retry: rejected after [0-9]+ attempts?.*: job job, attempt 1: .*clock", got.LastError)
+		require.ErrorIs(b, w.workOff(b.Context()), errIdle)
+		assert.Positive(b, ended)
+		assert.Less(b, ended, lease)
+		for i := range renewals[:len(renewals)-1] {
+			assert.LessOrEqual(b, renewals[i+1].Sub(renewals[i]), lease/20)
+		}
+		assert.Equal(b, "DONE", b.row("job").Status)
 	})
+}
+
+// A job that panics, or ends its goroutine, keeps its lease no longer, though
+// the process lives on: another worker gets it.
+func TestPanic(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("a bug") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, ticket4, func(b *bench) {
+				b.enqueue("job", "", 0)
+				w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(context.Context, *Job) error {
+					end()
+					return nil
+				}}
+				ended := make(chan any)
+				go func() {
+					defer func() { ended <- recover() }()
+					_ = w.Work(b.Context())
+				}()
+				<-ended
+				time.Sleep(time.Minute - time.Microsecond)
+				require.Nil(b, b.claim())
+				time.Sleep(time.Microsecond)
+				job := b.claim()
+				require.NotNil(b, job)
+				assert.Equal(b, 2, job.Attempts)
+			})
+		})
+	}
 }
 
 // A worker that is told to end lets its job end first, and claims no other.
@@ -113,29 +205,83 @@ func TestWorkEndsWhereNothingIsRunnable(t *testing.T) {
 	})
 }
 
+// A claim that has begun when the worker is told to end is not given up: its
+// attempt would be lost.
+func TestWorkEndsInClaim(t *testing.T) {
+	inBubble(t, ticket4, func(b *bench) {
+		b.enqueue("job", "", 0)
+		ctx, end := context.WithCancel(b.Context())
+		b.around = func(_ context.Context, query string, do func(string) error) error {
+			if isClaim(query) {
+				end()
+			}
+			return do(query)
+		}
+		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(context.Context, *Job) error { return nil }}
+		require.NoError(b, w.Work(ctx))
+		assert.Equal(b, "DONE", b.row("job").Status)
+	})
+}
+
 // Work polls while nothing is runnable.
 func TestWorkPolls(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
-		b := newBench(t, s, ticket4)
-		ctx, end := context.WithCancel(t.Context())
-		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Millisecond, Run: func(context.Context, *Job) error {
+	inBubble(t, ticket4, func(b *bench) {
+		ctx, end := context.WithCancel(b.Context())
+		due := time.Now().Add(time.Minute)
+		var late time.Duration
+		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Second, Run: func(context.Context, *Job) error {
+			late = time.Since(due)
 			end()
 			return nil
 		}}
-		require.NoError(t, b.queue.Enqueue(ctx, "job", "", 0, time.Hour))
-		time.AfterFunc(20*time.Millisecond, func() { b.setClock(noon + 3_600_000_000) })
-		require.NoError(t, w.Work(ctx))
-		assert.Equal(t, "DONE", b.row("job").Status)
+		require.NoError(b, b.queue.Enqueue(ctx, "job", "", 0, time.Minute))
+		require.NoError(b, w.Work(ctx))
+		assert.Less(b, late, 1200*time.Millisecond)
+		assert.Equal(b, "DONE", b.row("job").Status)
+	})
+}
+
+// What the database fails with is logged, and that there is nothing to do is
+// not. No other test runs meanwhile, for the log is the program's.
+func TestWorkLogs(t *testing.T) {
+	var log bytes.Buffer
+	stdlog.SetOutput(&log)
+	defer stdlog.SetOutput(os.Stderr)
+	synctest.Test(t, func(t *testing.T) {
+		s := server{dialect: sqliteDialect, place: filepath.Join(t.TempDir(), "jobs.db")}
+		down := false
+		db := through(t, s.open(t), func(_ context.Context, query string, do func(string) error) error {
+			if down {
+				return syscall.ECONNRESET
+			}
+			return do(query)
+		})
+		queue, err := NewQueue(db, s.dialect, ticket4)
+		require.NoError(t, err)
+		require.NoError(t, queue.Create(t.Context()))
+		w := Worker{Queue: queue, Lease: time.Minute, Poll: time.Second}
+		idle := func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, w.Work(ctx))
+		}
+		idle()
+		assert.Empty(t, log.String())
+		down = true
+		idle()
+		assert.Contains(t, log.String(), `WARN jobqueue: the database fails err="connection reset by peer"`)
 	})
 }
 
 func TestWorkFails(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
-		assert.EqualError(t, (&Worker{Queue: b.queue, Poll: time.Second}).Work(t.Context()),
-			"jobqueue: Lease is 0s and Poll 1s: write durations above 0")
-		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second}).Work(t.Context()),
-			"jobqueue: Lease is 1s and Poll 0s: write durations above 0")
+		ended, end := context.WithCancel(t.Context())
+		end()
+		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second - 1, Poll: time.Second}).Work(ended),
+			"jobqueue: Lease is 999.999999ms: write at least 1s, for a statement has an eighth of it")
+		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second}).Work(ended),
+			"jobqueue: Poll is 0s: write a duration above 0")
 
 		// The end of the worker hides no failure of the database.
 		b.enqueue("job", "", 0)
@@ -165,9 +311,12 @@ func TestLog(t *testing.T) {
 		b := newBench(t, s, policy)
 		b.enqueue("job", "", 3)
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down") })
-		b.pass(time.Minute)
-		b.workOff(b.queueFor(policy), func(context.Context, *Job) error { return retry.After(time.Minute, errors.New("busy")) })
-		b.pass(time.Hour)
+		b.setClock(b.row("job").RunAt.Int64)
+		b.workOff(b.queueFor(policy), func(context.Context, *Job) error {
+			return retry.After(-time.Second, retry.After(time.Minute, errors.New("busy"))) // the first says nothing
+		})
+		started := b.row("job").EndedAt.Int64
+		b.setClock(b.row("job").RunAt.Int64)
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down still") })
 
 		calls, err := retrylog.Replay(log.Records())
@@ -179,7 +328,7 @@ func TestLog(t *testing.T) {
 		assert.Equal(t, [...]any{"job", 3, retry.ReasonExhausted, 3}, [...]any{call.Key, call.Max, call.Reason, len(call.Attempts)})
 		assert.Equal(t, time.Minute, call.Attempts[1].Hint)
 		assert.Equal(t, retry.SeedOf("job"), call.Attempts[0].Seed)
-		assert.Equal(t, time.UnixMicro(noon+60_000_000), call.Attempts[1].Started)
+		assert.Equal(t, time.UnixMicro(started), call.Attempts[1].Started)
 		assert.Equal(t, b.row("job").EndedAt.Int64, call.Records[len(call.Records)-1].Event.Time.UnixMicro())
 	})
 }
@@ -206,63 +355,91 @@ func TestLogNearMaxElapsed(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, calls, 1)
 		assert.NoError(t, calls[0].Check(policy))
+		assert.Zero(t, calls[0].Attempts[0].Seed, "nothing was drawn")
 		assert.Equal(t, retry.ReasonSuccess, calls[0].Reason)
 	})
 }
 
-// An attempt whose worker died is in the log too, and the log is whole.
+// The log has the seed wherever the jitter comes from.
+func TestLogOfSelect(t *testing.T) {
+	onEach(t, func(t *testing.T, s server) {
+		var log retrylog.Recorder
+		busy := retry.Policy{Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.Proportional(0.5)}
+		policy := retry.Policy{MaxAttempts: 2, Select: func(error) *retry.Policy { return &busy }, OnEvent: log.OnEvent}
+		b := newBench(t, s, policy)
+		b.enqueue("job", "", 0)
+		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("busy") })
+
+		calls, err := retrylog.Replay(log.Records())
+		require.NoError(t, err)
+		require.Len(t, calls, 1)
+		assert.NoError(t, calls[0].Check(policy))
+	})
+}
+
+// An attempt whose worker died is in the log as one that has not finished, but
+// for the last one: the claim that buries its job tells what became of it.
 func TestLogOfDeadWorkers(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		var log retrylog.Recorder
-		policy := retry.Policy{MaxAttempts: 2, OnEvent: log.OnEvent}
+		policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.Proportional(0.5), OnEvent: log.OnEvent}
 		b := newBench(t, s, policy)
 		b.enqueue("job", "", 0)
 		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour}
-		for range 3 {
-			_, err := w.claim(t.Context())
+		dies := func() {
+			job, err := w.claim(t.Context())
 			require.NoError(t, err)
+			require.Equal(t, "RUNNING", job.status)
 			b.pass(time.Minute)
 		}
+		dies()
+		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down") })
+		b.setClock(b.row("job").RunAt.Int64)
+		dies()
+		b.workOff(b.queue, nil)
+
 		calls, err := retrylog.Replay(log.Records())
 		require.NoError(t, err)
 		require.Len(t, calls, 1)
 		assert.NoError(t, calls[0].Check(policy))
 		assert.Equal(t, retry.ReasonExhausted, calls[0].Reason)
-		require.Len(t, calls[0].Attempts, 2)
+		var ended []any
 		for _, a := range calls[0].Attempts {
-			assert.Equal(t, errWorkerDied, a.Err)
+			ended = append(ended, a.Finished, a.Err)
 		}
+		assert.Equal(t, []any{false, nil, true, errors.New("down"), true, errWorkerDied}, ended)
 	})
 }
 
-func TestTransient(t *testing.T) {
-	assert.False(t, transient(nil))
-	assert.False(t, transient(errors.New("no")))
-	assert.False(t, transient(context.Canceled))
-	assert.False(t, transient(ErrLost))
-	assert.True(t, transient(context.DeadlineExceeded))
+// A job that comes back from the dead letters with the attempts it has left
+// begins a call in the log, with its next attempt.
+func TestLogOfRequeuedJob(t *testing.T) {
+	onEach(t, func(t *testing.T, s server) {
+		var log retrylog.Recorder
+		policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), OnEvent: log.OnEvent}
+		b := newBench(t, s, policy)
+		b.enqueue("job", "", 0)
+		b.workOff(b.queue, func(context.Context, *Job) error { return retry.Permanent(errors.New("no such user")) })
+		b.pass(time.Hour)
+		require.NoError(t, b.queue.Requeue(t.Context(), "job", false))
+		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down") })
+		b.pass(time.Second)
+		b.workOff(b.queue, func(context.Context, *Job) error { return nil })
 
-	// SQLite's own: a database that another writer holds for too long.
-	s := server{dialect: sqliteDialect, place: t.TempDir() + "/jobs.db"}
-	holder, other := s.open(t), s.open(t)
-	_, err := holder.Exec("CREATE TABLE t (x INTEGER); BEGIN IMMEDIATE")
-	require.NoError(t, err)
-	_, err = other.Exec("INSERT INTO t VALUES (1)")
-	require.Error(t, err)
-	assert.True(t, transient(err), err)
-	_, err = other.Exec("INSERT INTO no_such_table VALUES (1)")
-	require.Error(t, err)
-	assert.False(t, transient(err), err)
-}
-
-// Who enqueues and requeues waits for a file that is locked.
-func TestLockedFile(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, server{dialect: sqliteDialect, place: t.TempDir() + "/jobs.db"}, ticket4)
-	holder := b.open(t)
-	_, err := holder.Exec("BEGIN IMMEDIATE")
-	require.NoError(t, err)
-	time.AfterFunc(150*time.Millisecond, func() { _, _ = holder.Exec("COMMIT") })
-	require.NoError(t, b.queue.Enqueue(t.Context(), "job", "", 0, 0))
-	assert.Equal(t, "PENDING", b.row("job").Status)
+		calls, err := retrylog.Replay(log.Records())
+		require.NoError(t, err)
+		require.Len(t, calls, 2)
+		for i, want := range []struct {
+			reason   retry.Reason
+			attempts []int
+		}{{retry.ReasonPermanent, []int{1}}, {retry.ReasonSuccess, []int{2, 3}}} {
+			assert.NoError(t, calls[i].Check(policy))
+			assert.Equal(t, want.reason, calls[i].Reason)
+			var attempts []int
+			for _, a := range calls[i].Attempts {
+				attempts = append(attempts, a.Number)
+			}
+			assert.Equal(t, want.attempts, attempts)
+		}
+	})
 }
