@@ -120,10 +120,10 @@ func (*final) Error() string { return "the last execution" }
 // functions that have returned by then.
 func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 	var c *call // nil while nothing has failed and nobody watches
-	if p.OnEvent == nil && p.MaxElapsed == 0 && p.AttemptTimeout == 0 && fn != nil && ctx != nil {
-		// Most calls succeed at once, and need no call where nobody watches.
-		// ctx.Err has an if of its own: in the one above its answer would be
-		// stored and tested again.
+	if fn != nil && ctx != nil && p.MaxElapsed|p.AttemptTimeout == 0 && p.OnEvent == nil {
+		// Most calls succeed at once, and need no call where nobody watches:
+		// each branch counts here. ctx.Err has an if of its own: in the one
+		// above its answer would be stored and tested again.
 		if ctx.Err() == nil {
 			err := fn(ctx)
 			if err == nil {
