@@ -214,6 +214,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 			last := lastOf(t, told, retry.Stopped)
 			assert.Equal(t, retry.ReasonInvalid, last.Reason)
 			assert.EqualError(t, last.Err, unassigned)
+			assert.EqualError(t, told.of(retry.AttemptFinished)[0].Err, unassigned, "the turn is no success")
 			assert.Zero(t, tokens(p.Budget), "no success is counted")
 		}
 	})

@@ -19,14 +19,16 @@ import (
 // execution can follow is not begun.
 //
 // A policy that is not valid executes fn once, and Do returns nil if it
-// succeeds. A nil ctx or fn executes nothing. Else both are ReasonInvalid.
+// succeeds; if not, that is ReasonInvalid. So is a nil ctx or fn, which executes
+// nothing.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	return p.do(ctx, fn)
 }
 
 // DoValue is [Do] for a function that returns a value. The value is the zero
 // T where there is an error. A nil fn is noticed in place of its first
-// execution, which then counts as one.
+// execution, which counts as one that failed; a context that has ended before
+// goes first.
 func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
 	// The inliner allows 80 units: this takes them all, with do a method and a
 	// return without operands, and what does not fit is in the closure.
@@ -142,7 +144,8 @@ func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 	for c.Attempts == 0 || c.retries(ctx, p) {
 		if c.Delay > 0 {
 			c.done = ctx.Done()
-			wake := time.After(c.Delay) // a timer that nobody receives from needs no Stop
+			// It needs no Stop since Go 1.23, where no asynctimerchan=1 is set.
+			wake := time.After(c.Delay)
 			select {
 			case <-c.done:
 				c.interrupted(ctx, p)
@@ -326,7 +329,9 @@ func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) er
 	e := Event{Kind: AttemptFinished, Time: time.Now(), Err: err}
 	e.Took = e.Time.Sub(began)
 	if last, ok := err.(*final); ok {
-		e.Err = last.err
+		if e.Err = last.err; last.reason == ReasonInvalid {
+			e.Err = last.cause // nothing was executed, or nothing assigned
+		}
 	}
 	c.tell(ctx, p, e)
 	return err

@@ -806,6 +806,9 @@ func TestBadInput(t *testing.T) {
 			}
 			assert.Equal(t, row.told, told.counts())
 			assert.EqualError(t, told.events[len(told.events)-1].Err, "the function to execute is nil")
+			for _, e := range told.of(retry.AttemptFinished) {
+				assert.EqualError(t, e.Err, "the function to execute is nil", "it is no success")
+			}
 		})
 		bubble(t, "nil fn in a dead context/"+row.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

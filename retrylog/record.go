@@ -131,7 +131,7 @@ var ErrCutOff = errors.New("retrylog: the log is cut off")
 var beginning = regexp.MustCompile(`\{"(key|kind)":`)
 
 // Read reads a log, and skips empty lines. If a crash has cut off a line, so
-// that its JSON is incomplete or zero bytes are in its place, it returns the
+// that its JSON is incomplete or zero bytes are in it, it returns the
 // records of all that is whole, what was written behind the cut included, and
 // an error that is [ErrCutOff] and names the first such line. A line that is
 // wrong otherwise ends the log with an error that names it.
@@ -147,7 +147,8 @@ func Read(r io.Reader) ([]Record, error) {
 		torn := bytes.IndexByte(line, 0) >= 0
 		// Where the end of a line is lost, the next process has gone on in it.
 		for text := range bytes.SplitSeq(beginning.ReplaceAll(line, []byte("\n$0")), []byte("\n")) {
-			read, err := decode(bytes.TrimRight(text, "\x00"))
+			text, _, _ = bytes.Cut(text, []byte{0})
+			read, err := decode(text)
 			for _, record := range read {
 				record.Line = number
 				records = append(records, record)

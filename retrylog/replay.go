@@ -235,8 +235,9 @@ func stops(before, e retry.Event) error {
 // What a log does not keep cannot be checked: errors are texts in it, without
 // marks, so RetryIf is not asked, Select sees the text, and a stop as permanent,
 // rejected, asked to wait too long or too late is taken at its word where p
-// can stop for that at all. So is a call that was not valid though no attempt
-// of it failed: a Loop whose body assigns nothing ends like that too.
+// can stop for that at all. So is a call that was not valid before its first
+// attempt, or by what that attempt failed with: a nil context or function, a
+// Loop whose body assigns nothing.
 func (c Call) Check(p retry.Policy) error {
 	if len(c.Records) == 0 {
 		return nil
@@ -266,7 +267,7 @@ func check(p retry.Policy, before, e retry.Event) error {
 		return fmt.Errorf("the policy says to stop (%v)", d.Reason)
 	case e.Kind == retry.RetryScheduled && d.Delay != e.Delay:
 		return fmt.Errorf("the policy says in %v", d.Delay)
-	case e.Kind == retry.Stopped && before.Err == nil && e.Reason == retry.ReasonInvalid:
+	case e.Reason == retry.ReasonInvalid && (before.Kind == 0 || before.Err != nil && before.Err.Error() == e.Err.Error()):
 		return nil
 	case e.Kind == retry.Stopped && !mayStop(p, e.Reason, d.Reason):
 		return fmt.Errorf("the policy says %v", d.Reason)

@@ -437,6 +437,9 @@ func TestReadZeroBytes(t *testing.T) {
 		{"and the next process", lines[0] + zeros + log, 2, 4},
 		{"within a line, and the next process", lines[0] + lines[1][:20] + zeros + log, 2, 4},
 		{"where the end of the line was", strings.TrimSuffix(lines[0], "\n") + zeros + "\n" + log, 1, 4},
+		{"in the middle of a line", lines[0][:20] + zeros + lines[0][20:] + log, 1, 3},
+		{"from one line into another", lines[0] + lines[1][:20] + zeros + lines[2][20:] + log, 2, 4},
+		{"and the end of the line behind them", strings.TrimSuffix(lines[0], "\n") + zeros + "\r\n" + log, 1, 4},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records, err := retrylog.Read(strings.NewReader(row.log))
@@ -685,7 +688,6 @@ func TestReadRejects(t *testing.T) {
 		{"wrong within, and not cut off", strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 1: invalid character ','"},
 		{"wrong within, and a record behind it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
 		{"more than a record", good + "\n" + good + "}", "line 2: invalid character '}'"},
-		{"zero bytes within", strings.Replace(good, `started`, "\x00\x00", 1), `line 1: invalid character '\x00'`},
 		{"an object without a kind", good + "\n{}", "line 2: the event has no kind: write one, such as \"attempt_started\""},
 		{"null", "null", "line 1: the event has no kind"},
 	} {
@@ -855,10 +857,35 @@ func TestCheckOfAnInvalidPolicy(t *testing.T) {
 	assert.NoError(t, once.Check(retry.Policy{}))
 	assert.ErrorContains(t, once.Check(invalid), "line 3: stopped after 1 attempt: it succeeded, and the policy says invalid")
 
-	// A Loop that assigns nothing ends like that too, whatever the policy.
 	fault := replay(t, logOf(t, context.Background(), invalid, failing()))[0]
 	assert.NoError(t, fault.Check(invalid))
-	assert.NoError(t, fault.Check(retry.Policy{}))
+	assert.ErrorContains(t, fault.Check(retry.Policy{}), "and the policy says attempts_exhausted")
+}
+
+// A call that is wrong itself ends as one whose policy is not valid.
+func TestCheckOfAnInvalidCall(t *testing.T) {
+	for name, call := range map[string]func(context.Context, retry.Policy){
+		"nil function":              func(ctx context.Context, p retry.Policy) { _ = retry.Do(ctx, p, nil) },
+		"nil function with a value": func(ctx context.Context, p retry.Policy) { _, _ = retry.DoValue[int](ctx, p, nil) },
+		"a body that assigns nothing": func(ctx context.Context, p retry.Policy) {
+			for range retry.Loop(ctx, p, new(error)) {
+				continue
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var recorder retrylog.Recorder
+			p := policy
+			p.OnEvent = recorder.OnEvent
+			call(context.Background(), p)
+			calls, err := retrylog.Replay(recorder.Records())
+			require.NoError(t, err)
+			require.Len(t, calls, 1)
+			assert.Equal(t, retry.ReasonInvalid, calls[0].Reason)
+			assert.NoError(t, calls[0].Check(policy))
+			assert.NotContains(t, retrylog.Explain(calls[0].Records), "succeeded")
+		})
+	}
 }
 
 func TestCheckOfNothing(t *testing.T) {
