@@ -31,7 +31,7 @@ var errIdle = errors.New("jobqueue: nothing is runnable")
 // with, and the policy waits between two attempts.
 func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease < time.Second {
-		return fmt.Errorf("jobqueue: Lease is %v: write at least 1s, for a statement has an eighth of it", w.Lease)
+		return fmt.Errorf("jobqueue: Lease is %v: write at least 1s, for a claim has an eighth of it", w.Lease)
 	}
 	if w.Poll <= 0 {
 		return fmt.Errorf("jobqueue: Poll is %v: write a duration above 0", w.Poll)
@@ -45,7 +45,7 @@ func (w *Worker) Work(ctx context.Context) error {
 		Jitter:     retry.Proportional(0.2),
 		RetryIf:    passes,
 		OnEvent: func(ctx context.Context, e retry.Event) {
-			if e.Err != nil && !errors.Is(e.Err, errIdle) && !errors.Is(e.Err, context.Canceled) {
+			if e.Err != nil && e.Err != ctx.Err() && !errors.Is(e.Err, errIdle) {
 				slog.WarnContext(ctx, "jobqueue: the database fails", "err", e.Err)
 			}
 		},
@@ -88,8 +88,9 @@ func (w *Worker) claim(ctx context.Context) (*Job, error) {
 }
 
 // execute runs a claimed job, keeps its lease meanwhile, and writes how it
-// ended. A panic in the job passes through: as with a process that dies, the
-// lease expires and the attempt is used up.
+// ended; the lease is kept until that is written. A panic in the job passes
+// through: as with a process that dies, the lease expires and the attempt is
+// used up.
 func (w *Worker) execute(ctx context.Context, job *Job) error {
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil) // after a panic too: a caller of Work may recover from it
@@ -202,7 +203,7 @@ func (w *Worker) tellEnd(ctx context.Context, job *Job, at time.Time, failure er
 		Kind: retry.RetryScheduled, Time: at, Delay: d.Delay, Due: at.Add(d.Delay),
 		Hint: retry.Policy{}.Next(retry.Attempt{Err: failure}).Delay, // what any policy reads from it
 	}
-	if w.Queue.policy.Jitter != nil || w.Queue.policy.Select != nil { // which may pick one with a Jitter
+	if w.Queue.policy.Jitter != nil || w.Queue.policy.Select != nil { // what Select picks may have a Jitter, or none
 		e.Seed = retry.SeedOf(job.ID)
 	}
 	w.tell(ctx, job, e)

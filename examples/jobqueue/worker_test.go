@@ -266,6 +266,9 @@ func TestWorkLogs(t *testing.T) {
 			require.NoError(t, w.Work(ctx))
 		}
 		idle()
+		require.NoError(t, queue.Enqueue(t.Context(), "outlives the worker", "", 0, 0))
+		w.Run = func(context.Context, *Job) error { time.Sleep(2 * time.Minute); return nil }
+		idle()
 		assert.Empty(t, log.String())
 		down = true
 		idle()
@@ -279,7 +282,7 @@ func TestWorkFails(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second - 1, Poll: time.Second}).Work(ended),
-			"jobqueue: Lease is 999.999999ms: write at least 1s, for a statement has an eighth of it")
+			"jobqueue: Lease is 999.999999ms: write at least 1s, for a claim has an eighth of it")
 		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second}).Work(ended),
 			"jobqueue: Poll is 0s: write a duration above 0")
 
