@@ -85,6 +85,16 @@ var ourWaiters = []waiter{
 		}, func(ctx context.Context) (int, error) { return 42, op(ctx) })
 		return err
 	}},
+	{"retry-Do-AttemptTimeout", ours.module, func(ctx context.Context, _ int, op opFunc) error {
+		policy := hourlyPolicy
+		policy.AttemptTimeout = time.Minute
+		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
+	}},
+	{"retry-Do-OnEvent", ours.module, func(ctx context.Context, _ int, op opFunc) error {
+		policy := hourlyPolicy
+		policy.OnEvent = func(context.Context, retry.Event) {}
+		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
+	}},
 	{"retry-Loop", ours.module, func(ctx context.Context, _ int, op opFunc) (err error) {
 		for _, ctx := range retry.Loop(ctx, hourlyPolicy, &err) {
 			err = op(ctx)
