@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/goretry/retry"
@@ -93,8 +94,12 @@ func (w *Worker) claim(ctx context.Context) (*Job, error) {
 // used up.
 func (w *Worker) execute(ctx context.Context, job *Job) error {
 	running, end := context.WithCancelCause(ctx)
-	defer end(nil) // after a panic too: a caller of Work may recover from it
-	go func() { end(w.keep(running, job)) }()
+	var keeper sync.WaitGroup
+	keeper.Go(func() { end(w.keep(running, job)) })
+	defer func() { // after a panic too: a caller of Work may recover from it
+		end(nil)
+		keeper.Wait() // or a renewal would outlive Work
+	}()
 	began := time.Now()
 	failure := w.Run(running, job)
 	took := time.Since(began)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -143,6 +144,33 @@ func TestJobEndsBeforeItsLease(t *testing.T) {
 		for i := range renewals[:len(renewals)-1] {
 			assert.LessOrEqual(b, renewals[i+1].Sub(renewals[i]), lease/20)
 		}
+		assert.Equal(b, "DONE", b.row("job").Status)
+	})
+}
+
+// A renewal that is under way when its job ends is over when the worker goes on.
+func TestNoRenewalOutlivesItsJob(t *testing.T) {
+	inBubble(t, ticket4, func(b *bench) {
+		b.enqueue("job", "", 0)
+		var underWay atomic.Int64
+		begun := make(chan struct{}, 100)
+		b.around = func(ctx context.Context, query string, do func(string) error) error {
+			if !isRenewal(query) {
+				return do(query)
+			}
+			underWay.Add(1)
+			defer underWay.Add(-1)
+			begun <- struct{}{}
+			<-ctx.Done()
+			time.Sleep(time.Second) // as long as the database takes to notice
+			return ctx.Err()
+		}
+		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(context.Context, *Job) error {
+			<-begun
+			return nil
+		}}
+		require.ErrorIs(b, w.workOff(b.Context()), errIdle)
+		assert.Zero(b, underWay.Load())
 		assert.Equal(b, "DONE", b.row("job").Status)
 	})
 }
