@@ -71,6 +71,18 @@ func (p place) worker(db *sql.DB, policy retry.Policy) (*Worker, error) {
 	return &Worker{Queue: queue, Run: run, Lease: faultLease, Poll: 5 * time.Millisecond}, nil
 }
 
+// begin makes the tables, and returns the database with its first worker.
+func (p place) begin(t *testing.T, policy retry.Policy) (*sql.DB, *Worker) {
+	t.Helper()
+	db := p.open(t)
+	w, err := p.worker(db, policy)
+	require.NoError(t, err)
+	require.NoError(t, w.Queue.Create(t.Context()))
+	_, err = db.ExecContext(t.Context(), records)
+	require.NoError(t, err)
+	return db, w
+}
+
 // run is a job. It holds a lock of the operating system, which ends with the
 // process and not later: a job that finds it taken runs twice at once.
 func (p place) run(ctx context.Context, db *sql.DB, job *Job) error {
@@ -216,12 +228,7 @@ func TestFaultKill(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		kills := amount(t, "RETRY_KILLS", 10)
 		p := place{server: s, locks: t.TempDir()}
-		db := s.open(t)
-		w, err := p.worker(db, faultPolicy)
-		require.NoError(t, err)
-		require.NoError(t, w.Queue.Create(t.Context()))
-		_, err = db.ExecContext(t.Context(), records)
-		require.NoError(t, err)
+		db, w := p.begin(t, faultPolicy)
 
 		began := time.Now()
 		var jobs, started atomic.Int64
@@ -327,9 +334,7 @@ func TestFaultLoad(t *testing.T) {
 		}
 
 		p := place{server: s, locks: t.TempDir()}
-		db := s.open(t)
-		w, err := p.worker(db, policy)
-		require.NoError(t, err)
+		db, w := p.begin(t, policy)
 		w.Lease = 10 * time.Minute
 		w.Run = func(ctx context.Context, job *Job) error {
 			if err := p.run(ctx, db, job); err != nil {
@@ -340,9 +345,6 @@ func TestFaultLoad(t *testing.T) {
 			}
 			return nil
 		}
-		require.NoError(t, w.Queue.Create(t.Context()))
-		_, err = db.ExecContext(t.Context(), records)
-		require.NoError(t, err)
 		for i := range n {
 			require.NoError(t, w.Queue.Enqueue(t.Context(), fmt.Sprint("job-", i), "fails now and then", 0, 0))
 		}
@@ -421,12 +423,7 @@ func TestFaultRestart(t *testing.T) {
 	t.Cleanup(func() { c.ctl("stop", "-m", "immediate") })
 
 	p := place{server: server{dialect: postgresDialect, url: c.url}, locks: t.TempDir()}
-	db := p.open(t)
-	w, err := p.worker(db, faultPolicy)
-	require.NoError(t, err)
-	require.NoError(t, w.Queue.Create(t.Context()))
-	_, err = db.ExecContext(t.Context(), records)
-	require.NoError(t, err)
+	db, w := p.begin(t, faultPolicy)
 
 	began := time.Now()
 	var jobs, runs atomic.Int64
