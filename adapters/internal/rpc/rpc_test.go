@@ -1,0 +1,67 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/goretry/retry"
+)
+
+// TestDeadlineOfTheServer tests that a server which gives up when the context's
+// whole milliseconds are over is told from one whose own deadline was shorter.
+func TestDeadlineOfTheServer(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}
+	for _, row := range []struct {
+		name   string
+		code   uint32
+		after  time.Duration // the answer comes
+		over   time.Duration // and the call has ended
+		reason retry.Reason
+	}{
+		{"part of a millisecond before", deadlineExceeded, time.Second - time.Millisecond + 1, time.Second, retry.ReasonDeadline},
+		{"a millisecond before", deadlineExceeded, time.Second - time.Millisecond, time.Second - time.Millisecond, retry.ReasonPermanent},
+		{"another code", resourceExhausted, time.Second - 1, time.Second - 1, retry.ReasonPermanent},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start, attempts := time.Now(), 0
+				err := Do(ctx, policy, func(context.Context, int) Failure {
+					attempts++
+					time.Sleep(row.after)
+					return Failure{Err: errors.New("no answer in time"), Code: row.code}
+				}, func(err error) error { return err })
+				assert.Equal(t, row.reason, retry.ReasonOf(err))
+				assert.Equal(t, row.reason == retry.ReasonPermanent, retry.IsPermanent(err))
+				assert.Equal(t, 1, attempts)
+				assert.Equal(t, row.over, time.Since(start))
+			})
+		})
+	}
+}
+
+// endless has a deadline, and does not end.
+type endless struct{ context.Context }
+
+func (endless) Done() <-chan struct{} { return nil }
+func (endless) Err() error            { return nil }
+
+func TestDeadlineOfAContextThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		err := Do(endless{ctx}, retry.Policy{}, func(context.Context, int) Failure {
+			time.Sleep(time.Millisecond - 1)
+			return Failure{Err: errors.New("no answer in time"), Code: deadlineExceeded}
+		}, func(err error) error { return err })
+		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+		assert.Equal(t, time.Millisecond-1, time.Since(start))
+	})
+}
