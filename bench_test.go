@@ -21,7 +21,7 @@ import (
 //
 //	go test -run '^$' -bench . -count 10 . | benchstat -col /loop -
 
-// bare checks its context, executes, and waits on a timer and its context.
+// bare checks its context, calls fn, and waits on a timer and its context.
 func bare(ctx context.Context, attempts int, delay func(int) time.Duration, fn func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		if err := ctx.Err(); err != nil {
@@ -163,7 +163,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// waiting starts a call that sleeps before its second execution. Each subject
+// waiting starts a call that sleeps before its second attempt. Each subject
 // is called by a goroutine of its own, with nothing in between or, where its
 // name says so, one function: the stack that a goroutine is born with holds
 // little more than the call.
@@ -215,6 +215,7 @@ var waiting = map[string]func(ctx context.Context, fn func(context.Context) erro
 			for _, ctx := range retry.Loop(ctx, hourly, &err) {
 				err = fn(ctx)
 			}
+			_ = err
 		}()
 	},
 }
@@ -260,7 +261,7 @@ func TestMain(m *testing.M) {
 }
 
 // measureWaiting prints the bytes that a waiting call holds and the
-// milliseconds that 100,000 of them take to return when they are cancelled.
+// milliseconds that 100,000 of them take to return when they are canceled.
 func measureWaiting(start func(context.Context, func(context.Context) error, func())) {
 	const n = 100_000
 	inUse := func() uint64 {

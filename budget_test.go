@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -197,16 +198,16 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 	})
 }
 
-// load calls a target that fails this share of its executions and returns how
+// load calls a target that fails this share of its attempts and returns how
 // many it saw, and how many of the calls succeeded.
-func load(t *testing.T, b *retry.Budget, requests int, failureShare float64) (executions, successes int) {
+func load(t *testing.T, b *retry.Budget, requests int, failureShare float64) (attempts, successes int) {
 	t.Helper()
 	p := retry.Policy{MaxAttempts: 4, Budget: b}
 	random := randv2.New(randv2.NewPCG(5, 6))
 	boom := errors.New("boom")
 	for range requests {
 		err := retry.Do(t.Context(), p, func(context.Context) error {
-			executions++
+			attempts++
 			if random.Float64() < failureShare {
 				return boom
 			}
@@ -216,14 +217,14 @@ func load(t *testing.T, b *retry.Budget, requests int, failureShare float64) (ex
 			successes++
 		}
 	}
-	return executions, successes
+	return attempts, successes
 }
 
 func TestBudgetBoundsTheLoad(t *testing.T) {
 	const requests, size, ratio = 20_000, 100, .1
 	for _, row := range []struct {
 		failures      float64
-		least         int // executions that the failures ask for, or that the budget allows
+		least         int // attempts that the failures ask for, or that the budget allows
 		withoutBudget float64
 	}{
 		{0, requests, 1},
@@ -232,10 +233,10 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 		{1, requests + size, 4},
 	} {
 		t.Run(fmt.Sprint(row.failures), func(t *testing.T) {
-			executions, successes := load(t, retry.NewBudget(size, ratio), requests, row.failures)
-			assert.LessOrEqual(t, float64(executions), requests+ratio*float64(successes)+size)
-			assert.GreaterOrEqual(t, executions, row.least, "the budget is there to be used")
-			t.Logf("load %.4f, of calls %.4f succeeded", float64(executions)/requests, float64(successes)/requests)
+			attempts, successes := load(t, retry.NewBudget(size, ratio), requests, row.failures)
+			assert.LessOrEqual(t, float64(attempts), requests+ratio*float64(successes)+size)
+			assert.GreaterOrEqual(t, attempts, row.least, "the budget is there to be used")
+			t.Logf("load %.4f, of calls %.4f succeeded", float64(attempts)/requests, float64(successes)/requests)
 
 			unbounded, _ := load(t, nil, requests, row.failures)
 			assert.InDelta(t, row.withoutBudget, float64(unbounded)/requests, .02, "the load without a budget")
@@ -244,10 +245,10 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 
 	t.Run("under total failure the load is one, once the bucket is empty", func(t *testing.T) {
 		b := retry.NewBudget(size, ratio)
-		executions, _ := load(t, b, requests, 1)
-		assert.Equal(t, requests+size, executions)
-		executions, _ = load(t, b, requests, 1)
-		assert.Equal(t, requests, executions)
+		attempts, _ := load(t, b, requests, 1)
+		assert.Equal(t, requests+size, attempts)
+		attempts, _ = load(t, b, requests, 1)
+		assert.Equal(t, requests, attempts)
 	})
 
 	t.Run("after a failure it fills again", func(t *testing.T) {
@@ -276,4 +277,109 @@ func TestBudgetPutsBackABillionth(t *testing.T) {
 	assert.False(t, whole.Take())
 	whole.Put() // what fits is a billionth
 	assert.True(t, whole.Take())
+}
+
+func TestBudgetInTheLoop(t *testing.T) {
+	everyWay(t, "a retry takes one", func(t *testing.T, call caller) {
+		p := everySecond
+		p.Budget = retry.NewBudget(5, 0)
+		runs := 0
+		stopped(t, call(t.Context(), p, fails(&runs)))
+		assert.Equal(t, 3, tokens(p.Budget))
+	})
+	everyWay(t, "empty: the retry is denied before its sleep, with the call's own error", func(t *testing.T, call caller) {
+		p := everySecond
+		p.Budget = retry.NewBudget(1, 0)
+		start, runs := time.Now(), 0
+		err := call(t.Context(), p, fails(&runs))
+		assert.Equal(t, &retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Waited: time.Second, Delay: time.Second, Err: errDial}, plain(err))
+		assert.Equal(t, 2, runs)
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+	everyWay(t, "a ratio of 0 denies serial callers too", func(t *testing.T, call caller) {
+		p := everySecond
+		p.Budget = retry.NewBudget(1, 0)
+		total := 0
+		for range 10 {
+			runs := 0
+			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
+			total += runs
+		}
+		assert.Equal(t, 11, total)
+	})
+	everyWay(t, "a call that succeeds puts ratio back", func(t *testing.T, call caller) {
+		p := everySecond
+		p.Budget = retry.NewBudget(2, .5)
+		tokens(p.Budget)
+		for range 4 {
+			require.NoError(t, call(t.Context(), p, func(context.Context) error { return nil }))
+		}
+		assert.Equal(t, 2, tokens(p.Budget))
+	})
+	everyWay(t, "a call that succeeds at its second attempt puts ratio back once", func(t *testing.T, call caller) {
+		p := everySecond
+		p.Budget = retry.NewBudget(5, 1)
+		tokens(p.Budget)
+		p.Budget.Put()
+		runs := 0
+		require.NoError(t, call(t.Context(), p, func(context.Context) error {
+			if runs++; runs == 1 {
+				return errDial
+			}
+			return nil
+		}))
+		assert.Equal(t, 1, tokens(p.Budget))
+	})
+	everyWay(t, "a sleep that is cancelled gives its token back", func(t *testing.T, call caller) {
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		p := everySecond
+		p.Budget = retry.NewBudget(5, 0)
+		runs := 0
+		err := call(hidden{ctx}, p, fails(&runs))
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.Equal(t, 2, runs)
+		assert.Equal(t, 4, tokens(p.Budget), "one retry was made, one was not")
+	})
+	everyWay(t, "a retry that OnEvent cancels gives its token back", func(t *testing.T, call caller) {
+		for _, delay := range []time.Duration{0, time.Second} {
+			ctx, cancel := context.WithCancel(t.Context())
+			p := everySecond
+			p.Backoff = retry.Fixed(delay)
+			p.Budget = retry.NewBudget(5, 0)
+			p.OnEvent = func(_ context.Context, e retry.Event) {
+				if e.Kind == retry.RetryScheduled {
+					cancel()
+				}
+			}
+			runs := 0
+			assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(call(ctx, p, fails(&runs))))
+			assert.Equal(t, 1, runs)
+			assert.Equal(t, 5, tokens(p.Budget))
+		}
+	})
+	everyWay(t, "a call that stops for another reason takes none", func(t *testing.T, call caller) {
+		for _, p := range []retry.Policy{
+			{},
+			{MaxAttempts: 3, NonRetryable: true},
+			{MaxAttempts: 3, RetryIf: func(error) bool { return false }},
+			{MaxAttempts: 3, Backoff: retry.Fixed(2), MaxElapsed: 1},
+			{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}, // passes the deadline
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			p.Budget = retry.NewBudget(5, 0)
+			runs := 0
+			stopped(t, call(ctx, p, fails(&runs)))
+			assert.Equal(t, 1, runs)
+			assert.Equal(t, 5, tokens(p.Budget))
+			cancel()
+		}
+	})
+	everyWay(t, "a call that fails puts nothing back", func(t *testing.T, call caller) {
+		p := retry.Policy{Budget: retry.NewBudget(5, 1)}
+		tokens(p.Budget)
+		runs := 0
+		stopped(t, call(t.Context(), p, fails(&runs)))
+		assert.Zero(t, tokens(p.Budget))
+	})
 }

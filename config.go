@@ -21,7 +21,19 @@ import (
 //	  "jitter": 0.2
 //	}
 //
-// The keys are those of the package documentation, under Text form.
+// These are the keys. What is left out is off:
+//
+//	key              value          zero             what it says
+//	max_attempts     whole number   an error         attempts in all, the first included; -1: unlimited
+//	max_retries      whole number   one attempt      attempts after the first; -1: unlimited
+//	attempt_cap      whole number   none             the ceiling on attempts, over every other limit
+//	retryable        true or false  -                false: never retry a failure; true if left out
+//	backoff          a mapping      -                the curve of delays
+//	max_delay        duration       no cap           no delay of the curve is longer, jitter included
+//	jitter           text, number   none             how far a delay is spread
+//	max_retry_after  duration       1m or max_delay  the longest wait a server may ask for
+//	max_elapsed      duration       no bound         no retry starts later than this after the first attempt began
+//	attempt_timeout  duration       none             ends the context of each attempt
 //
 // A duration is text: "200ms", "1m30s". A jitter is "full" (from nothing to
 // the delay), "equal" (from half of it), or a number from 0 to 1, a share of
@@ -34,23 +46,22 @@ import (
 //	{"type": "fibonacci", "base": "1s"}
 //	{"type": "schedule", "delays": ["5m", "15m", "1h"]}
 //
-// What cannot be meant is an error: an unknown key, a key that is there twice,
-// a bare number for a duration, a value of the wrong kind or out of range. The
-// error names every such key at once and says what to write, and p stays as it
-// was. Whether the keys make a sound policy together is not judged, for code
-// may add a Budget yet, or another file a limit: ask [Policy.Validate] once p
-// is complete.
+// Decoding is strict: unknown keys, duplicate keys, bare numbers for durations,
+// and values of the wrong kind or out of range are errors. The error names up to
+// 20 of them at once and says what to write, and p stays as it was. Whether the
+// keys make a valid policy together is not judged, because code may still add a
+// Budget, or another file a limit: call [Policy.Validate] when p is complete.
 //
-// p may hold a policy already, such as [Default]. A key that is left out, or
+// p may already hold a policy, such as [Default]. A key that is left out, or
 // null, leaves its field as it is, and so does null in place of a policy; null
-// inside of a backoff is an error. Of max_attempts and max_retries one clears
-// the other; max_retries 0 is one execution, whatever max_attempts says.
-// attempt_cap can lower a cap that is set, not raise it. Functions, Source and
-// Budget are no part of the form, and stay.
+// inside a backoff is an error. Of max_attempts and max_retries one clears the
+// other; max_retries 0 is one attempt, whatever max_attempts says. attempt_cap
+// can lower a cap that is set, not raise it. Functions, Source and Budget are not
+// part of the form, and stay.
 //
-// Hold a Policy in a named field. A struct that embeds one takes over these
-// methods and loses its other fields; a YAML library that is told to inline
-// one goes past them.
+// Do not embed a Policy: its methods would be promoted and the outer fields
+// ignored. Hold it in a named field. A YAML library that inlines a Policy goes
+// past these methods.
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	return strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
 }
@@ -61,11 +72,10 @@ const (
 )
 
 // UnmarshalText reads the JSON that [Policy.UnmarshalJSON] reads, for flags
-// (flag.TextVar) and environment variables. There a null is an error: it is
-// not a key that somebody left empty.
+// (flag.TextVar) and environment variables. There a null is an error.
 func (p *Policy) UnmarshalText(text []byte) error {
 	if string(bytes.TrimSpace(text)) == "null" {
-		return fmt.Errorf("%s: it is null: write a mapping such as %s", invalidPolicy, examplePolicy)
+		return fmt.Errorf("%s: got null, want a mapping such as %s", invalidPolicy, examplePolicy)
 	}
 	return p.UnmarshalJSON(text)
 }
@@ -81,9 +91,9 @@ func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 	return p.UnmarshalJSON(data)
 }
 
-// MarshalJSON writes p for [Policy.UnmarshalJSON], which gives the same policy
-// back, but for its functions, Source and Budget. What is zero is left out. A
-// policy with a value out of range is an error, and so is a BackoffFunc, an
+// MarshalJSON writes p for [Policy.UnmarshalJSON], which reads the same policy
+// back, except for its functions, Source and Budget. Zero fields are left out. A
+// policy with a value out of range is an error, and so are a BackoffFunc, an
 // empty Schedule, and a Backoff or Jitter that is not of this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
 	form, err := p.form()
@@ -96,8 +106,8 @@ func (p Policy) MarshalJSON() ([]byte, error) {
 // MarshalText writes what [Policy.MarshalJSON] writes, JSON on one line.
 func (p Policy) MarshalText() ([]byte, error) { return p.MarshalJSON() }
 
-// MarshalYAML returns what YAML libraries are to write in place of p: the keys
-// that [Policy.MarshalJSON] writes.
+// MarshalYAML returns the keys that [Policy.MarshalJSON] writes, for YAML
+// libraries to write in place of p.
 func (p Policy) MarshalYAML() (any, error) { return p.form() }
 
 // A policyForm is a Policy as it is written.
@@ -157,7 +167,7 @@ func (p Policy) form() (*policyForm, error) {
 		return nil, fmt.Errorf("retry: Backoff is a %T, which has no text form: use Fixed, Linear, Exponential, Fibonacci or Schedule", b)
 	}
 	switch j := p.Jitter.(type) {
-	case spread:
+	case Spread:
 		if jitterOf(j.String()) != nil {
 			form.Jitter = j.String()
 		}
@@ -172,9 +182,9 @@ func (p Policy) form() (*policyForm, error) {
 
 // readForm sets the fields of p that m has keys for.
 func (p *Policy) readForm(m *strict.Mapping) {
-	attempts, hasAttempts := strict.Take(m, "max_attempts", "how many executions in all: 1 for no retry, -1 for unlimited",
+	attempts, hasAttempts := strict.Take(m, "max_attempts", "how many attempts in all: 1 for no retry, -1 for unlimited",
 		func(n int) bool { return n > 0 || n == Unlimited })
-	retries, hasRetries := strict.Take(m, "max_retries", "how many executions after the first: 0 for no retry, -1 for unlimited",
+	retries, hasRetries := strict.Take(m, "max_retries", "how many attempts after the first: 0 for no retry, -1 for unlimited",
 		func(n int) bool { return n >= Unlimited })
 	switch {
 	case hasRetries && retries == 0:
@@ -182,7 +192,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	case hasAttempts || hasRetries:
 		p.MaxAttempts, p.MaxRetries = attempts, retries
 	}
-	ceiling, _ := strict.Take(m, "attempt_cap", "how many executions there may be at most, or 0 for no cap",
+	ceiling, _ := strict.Take(m, "attempt_cap", "how many attempts there may be at most, or 0 for no cap",
 		func(n int) bool { return n >= 0 })
 	if ceiling > 0 && (p.AttemptCap == 0 || ceiling < p.AttemptCap) {
 		p.AttemptCap = ceiling
@@ -210,7 +220,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 func jitterOf(v any) Jitter {
 	switch v := v.(type) {
 	case string:
-		for _, j := range []spread{FullJitter, EqualJitter} {
+		for _, j := range []Spread{FullJitter, EqualJitter} {
 			if v == j.String() {
 				return j
 			}

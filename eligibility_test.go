@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +21,7 @@ const forever = 1_000_000
 // every limit and takes the least. sound is false for a policy that does not
 // validate. Beside an outer limit, that of the policy that Select picked from,
 // a limit that is not set does not count.
-func plainLimit(p retry.Policy, outer ...int) (executions int, sound bool) {
+func plainLimit(p retry.Policy, outer ...int) (limit int, sound bool) {
 	if p.MaxAttempts < -1 || p.MaxRetries < -1 || p.AttemptCap < 0 {
 		return 1, false
 	}
@@ -48,14 +47,14 @@ func plainLimit(p retry.Policy, outer ...int) (executions int, sound bool) {
 	if p.NonRetryable {
 		limits = append(limits, 1)
 	}
-	executions = slices.Min(limits)
-	if executions == forever && p.Backoff == nil {
+	limit = slices.Min(limits)
+	if limit == forever && p.Backoff == nil {
 		return 1, false
 	}
-	return executions, true
+	return limit, true
 }
 
-// limitedPolicies are all the ways to limit executions with small numbers, with
+// limitedPolicies are all the ways to limit attempts with small numbers, with
 // a delay and without.
 func limitedPolicies(numbers ...int) (policies []retry.Policy) {
 	for _, backoff := range []retry.Backoff{nil, retry.Fixed(time.Second)} {
@@ -140,172 +139,6 @@ func TestEveryCombinationOfLimitsUnderSelect(t *testing.T) {
 	}
 }
 
-// A verdict is one reason to stop: what makes it apply, to a policy and an
-// attempt that have others.
-type verdict struct {
-	reason retry.Reason
-	apply  func(*retry.Policy, *retry.Attempt)
-}
-
-// verdicts are the reasons to stop that Next knows, the first that applies wins.
-var verdicts = []verdict{
-	{retry.ReasonInvalid, func(p *retry.Policy, _ *retry.Attempt) { p.MaxDelay = -1 }},
-	{retry.ReasonPermanent, func(_ *retry.Policy, a *retry.Attempt) { a.Err = retry.Permanent(a.Err) }},
-	{retry.ReasonRejected, func(p *retry.Policy, _ *retry.Attempt) { p.RetryIf = func(error) bool { return false } }},
-	{retry.ReasonNonRetryable, func(p *retry.Policy, _ *retry.Attempt) { p.NonRetryable = true }},
-	{retry.ReasonExhausted, func(_ *retry.Policy, a *retry.Attempt) { a.Number = 5 }},
-	{retry.ReasonRetryAfter, func(_ *retry.Policy, a *retry.Attempt) { a.Err = retry.After(time.Hour, a.Err) }},
-	{retry.ReasonElapsed, func(p *retry.Policy, a *retry.Attempt) { p.MaxElapsed, a.Elapsed = time.Second, time.Minute }},
-}
-
-// Of all the subsets of the reasons to stop, in each the earliest counts.
-func TestNextOrderOfReasons(t *testing.T) {
-	for subset := range 1 << len(verdicts) {
-		p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond)}
-		a := retry.Attempt{Number: 1, Err: errors.New("boom")}
-		var order []string
-		for i, v := range verdicts {
-			if subset&(1<<i) != 0 {
-				v.apply(&p, &a)
-				order = append(order, v.reason.String())
-			}
-		}
-		order = append(order, "retry")
-		t.Run(strings.Join(order, " before "), func(t *testing.T) {
-			assert.Equal(t, order[0], p.Next(a).Reason.String())
-		})
-	}
-}
-
-// Where Select is asked: after RetryIf, before the policy that it picks can say
-// NonRetryable, exhausted, or too long.
-func TestNextOrderOfReasonsUnderSelect(t *testing.T) {
-	boom := errors.New("boom")
-	invalid := &retry.Policy{MaxDelay: -1, NonRetryable: true}
-	for _, row := range []struct {
-		name   string
-		change func(*retry.Policy, *retry.Attempt)
-		picked *retry.Policy
-		want   retry.Reason
-	}{
-		{"invalid before what Select picks", verdicts[0].apply, &retry.Policy{NonRetryable: true}, retry.ReasonInvalid},
-		{"permanent before an invalid pick", verdicts[1].apply, invalid, retry.ReasonPermanent},
-		{"rejected before an invalid pick", verdicts[2].apply, invalid, retry.ReasonRejected},
-		{"an invalid pick before non-retryable", verdicts[3].apply, invalid, retry.ReasonInvalid},
-		{"an invalid pick before exhausted", verdicts[4].apply, invalid, retry.ReasonInvalid},
-		{"an invalid pick before a hint", verdicts[5].apply, invalid, retry.ReasonInvalid},
-		{"a pick that is non-retryable before exhausted", verdicts[4].apply, &retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
-		{"a pick that is exhausted before a hint", verdicts[5].apply, &retry.Policy{MaxAttempts: 1}, retry.ReasonExhausted},
-		{"a hint too long for the pick before elapsed", func(p *retry.Policy, a *retry.Attempt) {
-			verdicts[6].apply(p, a)
-			a.Err = retry.After(2*time.Second, a.Err)
-		}, &retry.Policy{MaxRetryAfter: time.Second}, retry.ReasonRetryAfter},
-		{"elapsed by the delay of the pick", func(p *retry.Policy, _ *retry.Attempt) { p.MaxElapsed = time.Second },
-			&retry.Policy{Backoff: retry.Fixed(time.Minute)}, retry.ReasonElapsed},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond), Select: func(error) *retry.Policy { return row.picked }}
-			a := retry.Attempt{Number: 1, Err: boom}
-			row.change(&p, &a)
-			assert.Equal(t, row.want, p.Next(a).Reason)
-		})
-	}
-}
-
-func TestNextDelayIsFilledWhateverTheReason(t *testing.T) {
-	for _, v := range verdicts {
-		t.Run(v.reason.String(), func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
-			a := retry.Attempt{Number: 1, Err: errors.New("boom")}
-			v.apply(&p, &a)
-			next := p.Next(a)
-			require.Equal(t, v.reason, next.Reason)
-			switch v.reason {
-			case retry.ReasonInvalid:
-				assert.Zero(t, next.Delay)
-			case retry.ReasonRetryAfter:
-				assert.Equal(t, time.Hour, next.Delay, "what the server asked for")
-			default:
-				assert.Equal(t, time.Second, next.Delay)
-			}
-		})
-	}
-
-	t.Run("with a jitter and a hint", func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter}
-		goOn := p.Next(retry.Attempt{Number: 1, Err: retry.After(7*time.Second, errors.New("boom")), Seed: 42})
-		p.MaxAttempts = 1
-		stop := p.Next(retry.Attempt{Number: 1, Err: retry.After(7*time.Second, errors.New("boom")), Seed: 42})
-		assert.Equal(t, retry.ReasonRetry, goOn.Reason)
-		assert.Equal(t, retry.ReasonExhausted, stop.Reason)
-		assert.Equal(t, goOn.Delay, stop.Delay, "a scheduler with a count of its own waits as if there were a retry")
-	})
-
-	t.Run("a hint that is too long is not spread by the jitter", func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter}
-		next := p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errors.New("boom")), Seed: 42})
-		assert.Equal(t, retry.Decision{Delay: time.Hour, Reason: retry.ReasonRetryAfter}, next)
-	})
-
-	t.Run("the hint of an exhausted attempt, however long", func(t *testing.T) {
-		next := retry.Policy{}.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errors.New("boom"))})
-		assert.Equal(t, retry.Decision{Delay: time.Hour, Reason: retry.ReasonExhausted}, next)
-	})
-
-	t.Run("where Select picks", func(t *testing.T) {
-		picked := retry.Policy{NonRetryable: true, Backoff: retry.Fixed(time.Minute)}
-		p := retry.Policy{MaxAttempts: 3, Select: func(error) *retry.Policy { return &picked }}
-		next := p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")})
-		assert.Equal(t, retry.Decision{Delay: time.Minute, Reason: retry.ReasonNonRetryable}, next)
-		picked.MaxDelay = -1
-		assert.Equal(t, retry.Decision{Reason: retry.ReasonInvalid}, p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")}))
-	})
-}
-
-func TestNextElapsed(t *testing.T) {
-	for _, row := range []struct {
-		name       string
-		maxElapsed time.Duration
-		elapsed    time.Duration
-		delay      time.Duration
-		want       retry.Reason
-	}{
-		{"no bound", 0, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
-		{"in time", 10, 3, 6, retry.ReasonRetry},
-		{"to the nanosecond", 10, 4, 6, retry.ReasonRetry},
-		{"a nanosecond late", 10, 5, 6, retry.ReasonElapsed},
-		{"a bound of a nanosecond", 1, 0, 2, retry.ReasonElapsed},
-		{"late already", 10, 11, 0, retry.ReasonElapsed},
-		{"the delay alone is too long", 10, 0, 11, retry.ReasonElapsed},
-		{"a negative time is none", 10, -100, 11, retry.ReasonElapsed},
-		{"the most negative time", 10, math.MinInt64, 10, retry.ReasonRetry},
-		{"the longest time", 10, math.MaxInt64, 0, retry.ReasonElapsed},
-		{"the longest time and a delay do not wrap around", 10, math.MaxInt64, 1, retry.ReasonElapsed},
-		{"the longest time and the longest delay", math.MaxInt64 - 1, math.MaxInt64, math.MaxInt64, retry.ReasonElapsed},
-		{"the longest bound is no bound", math.MaxInt64, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(row.delay), MaxElapsed: row.maxElapsed}
-			next := p.Next(retry.Attempt{Number: 1, Elapsed: row.elapsed})
-			assert.Equal(t, retry.Decision{Delay: row.delay, Reason: row.want}, next)
-		})
-	}
-
-	t.Run("the drawn delay counts, not the curve's", func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1000), Jitter: retry.FullJitter, MaxElapsed: 500}
-		for seed := range uint64(1000) {
-			next := p.Next(retry.Attempt{Number: 1, Seed: seed + 1})
-			assert.Equal(t, next.Delay <= 500, next.Retry(), "delay %v", next.Delay)
-		}
-	})
-
-	t.Run("what a server asks for counts", func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 2, MaxElapsed: time.Second}
-		next := p.Next(retry.Attempt{Number: 1, Err: retry.After(2*time.Second, errors.New("boom"))})
-		assert.Equal(t, retry.Decision{Delay: 2 * time.Second, Reason: retry.ReasonElapsed}, next)
-	})
-}
-
 func TestNextNumberBelowOneCountsAsOne(t *testing.T) {
 	asked := 0
 	p := retry.Policy{
@@ -327,10 +160,10 @@ func TestNextWithoutAnErrorDecidesByCountAndTime(t *testing.T) {
 		RetryIf: func(error) bool { panic("RetryIf was asked about nil") },
 		Select:  func(error) *retry.Policy { panic("Select was asked about nil") },
 	}
-	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 1}))
-	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonExhausted}, p.Next(retry.Attempt{Number: 2}))
+	assert.Equal(t, drawnFrom(time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1}))
+	assert.Equal(t, drawnFrom(time.Second, retry.ReasonExhausted), p.Next(retry.Attempt{Number: 2}))
 	p.MaxElapsed = time.Second
-	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonElapsed}, p.Next(retry.Attempt{Number: 1, Elapsed: 1}))
+	assert.Equal(t, drawnFrom(time.Second, retry.ReasonElapsed), p.Next(retry.Attempt{Number: 1, Elapsed: 1}))
 }
 
 func TestNextRetryIf(t *testing.T) {
@@ -355,129 +188,6 @@ func TestNextLeavesTheBudgetAlone(t *testing.T) {
 	assert.False(t, b.Take())
 }
 
-func TestSelectGivesTheDelay(t *testing.T) {
-	boom := errors.New("boom")
-	picked := retry.Policy{
-		Backoff: retry.Fixed(time.Minute), MaxDelay: 30 * time.Second, Jitter: retry.EqualJitter, MaxRetryAfter: 40 * time.Second,
-	}
-	p := retry.Policy{
-		MaxAttempts: 5, Backoff: retry.Fixed(time.Second), MaxDelay: 2 * time.Second, Jitter: retry.FullJitter, MaxRetryAfter: 3 * time.Second,
-		Select: func(error) *retry.Policy { return &picked },
-	}
-	lo, hi := windowOf(p, retry.Attempt{Number: 1, Err: boom})
-	assert.Equal(t, []time.Duration{15 * time.Second, 30 * time.Second}, []time.Duration{lo, hi}, "its curve, cap and jitter")
-	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second, boom), Seed: 1}).Reason, "its MaxRetryAfter")
-	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second+1, boom), Seed: 1}).Reason)
-
-	picked = retry.Policy{}
-	assert.Equal(t, retry.Decision{Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 1, Err: boom}),
-		"what it leaves out is off, not the outer's")
-	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute, boom)}).Reason, "the default MaxRetryAfter")
-	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute+1, boom)}).Reason)
-
-	p.Select = func(error) *retry.Policy { return nil }
-	lo, hi = windowOf(p, retry.Attempt{Number: 1, Err: boom})
-	assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{lo, hi}, "nil is the outer policy")
-}
-
-func TestSelectLeavesTheRestWithTheOuterPolicy(t *testing.T) {
-	boom := errors.New("boom")
-	picked := retry.Policy{
-		MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter,
-		Source:  sourceFunc(func() uint64 { panic("the Source of the picked policy was asked") }),
-		RetryIf: func(error) bool { panic("RetryIf of the picked policy was asked") },
-		Select:  func(error) *retry.Policy { panic("Select of the picked policy was asked") },
-	}
-	p := retry.Policy{
-		MaxAttempts: 5, MaxElapsed: time.Hour, Select: func(error) *retry.Policy { return &picked },
-		Source: sourceFunc(func() uint64 { return 42 }),
-	}
-	next := p.Next(retry.Attempt{Number: 1, Err: boom, Elapsed: time.Minute})
-	assert.Equal(t, retry.ReasonRetry, next.Reason, "the outer MaxElapsed counts")
-	assert.Equal(t, p.Next(retry.Attempt{Number: 1, Err: boom, Seed: 42}), next, "the outer Source draws")
-}
-
-func TestSelectIsAskedOnceAndNeverModified(t *testing.T) {
-	boom := errors.New("boom")
-	picked := retry.Default()
-	before := picked
-	var asked []error
-	p := retry.Policy{MaxAttempts: 5, Select: func(err error) *retry.Policy { asked = append(asked, err); return &picked }}
-	for attempt := range 7 {
-		p.Next(retry.Attempt{Number: attempt, Err: boom, Seed: 1})
-	}
-	assert.Equal(t, slices.Repeat([]error{boom}, 7), asked)
-	assert.Equal(t, before, picked)
-
-	asked = nil
-	p.Next(retry.Attempt{Number: 1})
-	p.Next(retry.Attempt{Number: 1, Err: retry.Permanent(boom)})
-	p.RetryIf = func(error) bool { return false }
-	p.Next(retry.Attempt{Number: 1, Err: boom})
-	assert.Empty(t, asked, "not for nil, not for a failure that is not retried anyway")
-}
-
-func TestSelectAPolicyThatIsInvalid(t *testing.T) {
-	boom := errors.New("boom")
-	sleepy := retry.Fixed(time.Second)
-	for _, row := range []struct {
-		name   string
-		outer  retry.Policy
-		picked retry.Policy
-		want   retry.Reason
-	}{
-		{"a fault of its own", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxDelay: -1}, retry.ReasonInvalid},
-		{"a fault where it is not used", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxElapsed: -1}, retry.ReasonInvalid},
-		{"an empty Budget{}", retry.Policy{MaxAttempts: 5}, retry.Policy{Budget: new(retry.Budget)}, retry.ReasonInvalid},
-		{"no limit in the outer, no delay in the picked", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
-		{"a schedule that ends in a hot loop", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.Schedule{time.Second, 0}}, retry.ReasonInvalid},
-		{"no limit in both, no delay in the picked", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonInvalid},
-		{"the picked policy's MaxElapsed is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxElapsed: time.Second}, retry.ReasonInvalid},
-		{"the picked policy's Budget is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Budget: retry.NewBudget(1, 0)}, retry.ReasonInvalid},
-
-		{"hot alone, limited by the outer", retry.Policy{MaxAttempts: 5, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
-		{"hot alone, bounded by the outer's MaxElapsed", retry.Policy{MaxAttempts: -1, MaxElapsed: time.Minute}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
-		{"hot alone, bounded by the outer's Budget", retry.Policy{MaxAttempts: -1, Budget: retry.NewBudget(1, 0)}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
-		{"no delay, limited by its MaxAttempts", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: 2}, retry.ReasonRetry},
-		{"no delay, limited by its AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{AttemptCap: 2}, retry.ReasonRetry},
-		{"no delay, limited by NonRetryable", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
-		{"a third party's Backoff is trusted", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, retry.ReasonRetry},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			require.NoError(t, row.outer.Validate())
-			row.outer.Select = func(error) *retry.Policy { return &row.picked }
-			assert.Equal(t, row.want, row.outer.Next(retry.Attempt{Number: 1, Err: boom}).Reason)
-		})
-	}
-}
-
-// A limit cannot be raised by what Select picks, nor by its delay.
-func TestSelectCanOnlyTighten(t *testing.T) {
-	boom := errors.New("boom")
-	for _, row := range []struct {
-		outer, picked retry.Policy
-		executions    int
-	}{
-		{retry.Policy{MaxAttempts: 3}, retry.Policy{MaxAttempts: 10}, 3},
-		{retry.Policy{MaxAttempts: 10}, retry.Policy{MaxAttempts: 3}, 3},
-		{retry.Policy{MaxAttempts: 10}, retry.Policy{MaxRetries: 3}, 4},
-		{retry.Policy{MaxAttempts: 10}, retry.Policy{}, 10},
-		{retry.Policy{MaxAttempts: 10}, retry.Policy{AttemptCap: 2}, 2},
-		{retry.Policy{MaxAttempts: 10}, retry.Policy{NonRetryable: true, MaxAttempts: 5}, 1},
-		{retry.Policy{MaxAttempts: 10, AttemptCap: 4}, retry.Policy{MaxAttempts: -1}, 4},
-		{retry.Policy{NonRetryable: true}, retry.Policy{MaxAttempts: -1}, 1},
-		{retry.Policy{}, retry.Policy{MaxAttempts: 5}, 1},
-		{retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}, retry.Policy{MaxAttempts: 7}, 7},
-	} {
-		t.Run(fmt.Sprintf("%v picks %v", row.outer, row.picked), func(t *testing.T) {
-			row.outer.Select = func(error) *retry.Policy { return &row.picked }
-			for attempt := 1; attempt <= 12; attempt++ {
-				assert.Equal(t, attempt < row.executions, row.outer.Next(retry.Attempt{Number: attempt, Err: boom}).Retry(), "after %d", attempt)
-			}
-		})
-	}
-}
-
 func TestMaxRetryAfterDefault(t *testing.T) {
 	const minute = time.Minute
 	for _, row := range []struct {
@@ -496,9 +206,9 @@ func TestMaxRetryAfterDefault(t *testing.T) {
 		t.Run(fmt.Sprint(row.policy.MaxDelay, row.policy.MaxRetryAfter), func(t *testing.T) {
 			row.policy.MaxAttempts = 2
 			boom := errors.New("boom")
-			assert.Equal(t, retry.Decision{Delay: row.longest, Reason: retry.ReasonRetry},
+			assert.Equal(t, askedFor(row.longest, retry.ReasonRetry),
 				row.policy.Next(retry.Attempt{Number: 1, Err: retry.After(row.longest, boom)}))
-			assert.Equal(t, retry.Decision{Delay: row.longest + 1, Reason: retry.ReasonRetryAfter},
+			assert.Equal(t, askedFor(row.longest+1, retry.ReasonRetryAfter),
 				row.policy.Next(retry.Attempt{Number: 1, Err: retry.After(row.longest+1, boom)}))
 		})
 	}
@@ -510,10 +220,10 @@ func TestTrapAbsurdRetryAfter(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
 	const epochTakenForAWait = 1_743_466_819 * time.Second
 	for _, d := range []time.Duration{time.Hour, epochTakenForAWait, math.MaxInt64} {
-		assert.Equal(t, retry.Decision{Delay: d, Reason: retry.ReasonRetryAfter}, p.Next(retry.Attempt{Number: 1, Err: retry.After(d, boom)}))
+		assert.Equal(t, askedFor(d, retry.ReasonRetryAfter), p.Next(retry.Attempt{Number: 1, Err: retry.After(d, boom)}))
 	}
 	for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
-		assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 1, Err: retry.After(d, boom)}),
+		assert.Equal(t, drawnFrom(time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1, Err: retry.After(d, boom)}),
 			"a wait of %v says nothing, it does not mean at once", d)
 	}
 }
@@ -580,9 +290,9 @@ func TestNextTakesANegativeDelayAsNone(t *testing.T) {
 func TestTrapTheCapDoesNotStopTheRetries(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 100, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 3 * time.Second}
 	for attempt := 3; attempt < 100; attempt++ {
-		assert.Equal(t, retry.Decision{Delay: 3 * time.Second, Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: attempt}))
+		assert.Equal(t, drawnFrom(3*time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: attempt}))
 	}
-	assert.Equal(t, retry.Decision{Delay: 3 * time.Second, Reason: retry.ReasonExhausted}, p.Next(retry.Attempt{Number: 100}))
+	assert.Equal(t, drawnFrom(3*time.Second, retry.ReasonExhausted), p.Next(retry.Attempt{Number: 100}))
 }
 
 // Elsewhere the next run of a job that failed often enough lies in the past.
@@ -678,4 +388,11 @@ func FuzzNext(f *testing.F) {
 			t.Fatalf("%v is outside of %v to %v", next.Delay, least, greatest)
 		}
 	})
+}
+
+// The hint is that of the server, whatever the jitter adds.
+func TestRetryAfterTooLongTellsTheHint(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
+	d := p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errDial), Seed: 42})
+	assert.Equal(t, askedFor(time.Hour, retry.ReasonRetryAfter), d)
 }

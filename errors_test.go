@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,47 +39,47 @@ func TestErrorText(t *testing.T) {
 		{"attempts exhausted, a cap but no limit", retry.Policy{AttemptCap: 5}, nil, errDial,
 			"retry: attempts exhausted after 1 attempt (the policy sets no limit): dial tcp: connection refused"},
 		{"not retryable", with(func(p *retry.Policy) { p.NonRetryable = true }), nil, errDial,
-			"retry: not retryable after 1 attempt: dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (the policy forbids retries): dial tcp: connection refused"},
 		{"permanent error", doubling, nil, retry.Permanent(errDial),
 			"retry: permanent error after 1 attempt: dial tcp: connection refused"},
 		{"rejected", with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), nil, errDial,
-			"retry: rejected after 1 attempt: dial tcp: connection refused"},
+			"retry: not retryable after 1 attempt (RetryIf said no): dial tcp: connection refused"},
 		{"retry after too long", doubling, nil, retry.After(2*time.Minute, errDial),
-			"retry: retry after too long after 1 attempt (the server asks for 2m0s, MaxRetryAfter is 1m0s): dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (the server asks for 2m0s, MaxRetryAfter is 1m0s): dial tcp: connection refused"},
 		{"retry after too long for MaxRetryAfter", with(func(p *retry.Policy) { p.MaxRetryAfter = time.Second }), nil, retry.After(math.MaxInt64, errDial),
-			"retry: retry after too long after 1 attempt (the server asks for 2562047h47m16.854775807s, MaxRetryAfter is 1s): dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (the server asks for 2562047h47m16.854775807s, MaxRetryAfter is 1s): dial tcp: connection refused"},
 		{"retry after too long for what Select picks", with(func(p *retry.Policy) {
 			p.Select = func(error) *retry.Policy { return &retry.Policy{MaxRetryAfter: 2 * time.Second} }
 		}), nil, retry.After(time.Minute, errDial),
-			"retry: retry after too long after 1 attempt (the server asks for 1m0s, MaxRetryAfter is 2s): dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (the server asks for 1m0s, MaxRetryAfter is 2s): dial tcp: connection refused"},
 		{"elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 500 * time.Millisecond }), nil, errDial,
-			"retry: elapsed after 2 attempts (200ms waited, the next delay of 400ms would pass MaxElapsed): dial tcp: connection refused"},
+			"retry: out of time after 2 attempts (200ms waited, the next delay of 400ms would exceed MaxElapsed 500ms): dial tcp: connection refused"},
 		{"deadline ahead", doubling, func(ctx context.Context) context.Context { return within(ctx, 500*time.Millisecond, nil) }, errDial,
-			"retry: deadline after 2 attempts (200ms waited, the next delay is 400ms, the context's deadline comes first): dial tcp: connection refused"},
+			"retry: deadline too close after 2 attempts (200ms waited, the next delay is 400ms, 300ms are left): dial tcp: connection refused"},
 		{"deadline passed in the sleep", doubling, func(ctx context.Context) context.Context { return hidden{within(ctx, 500*time.Millisecond, nil)} }, errDial,
-			"retry: deadline after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded): dial tcp: connection refused"},
+			"retry: deadline exceeded after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded): dial tcp: connection refused"},
 		{"deadline passed in the sleep, with a cause", doubling, func(ctx context.Context) context.Context {
 			return hidden{within(ctx, 500*time.Millisecond, errors.New("the request's time is up"))}
 		}, errDial,
-			"retry: deadline after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded: the request's time is up): dial tcp: connection refused"},
+			"retry: deadline exceeded after 2 attempts (200ms waited, the next delay is 400ms, context deadline exceeded: the request's time is up): dial tcp: connection refused"},
 		{"deadline passed before", doubling, func(ctx context.Context) context.Context { return within(ctx, 0, nil) }, errDial,
-			"retry: deadline before the first attempt (context deadline exceeded)"},
+			"retry: deadline exceeded before the first attempt (context deadline exceeded)"},
 		{"canceled before", doubling, canceledBy(nil), errDial,
 			"retry: canceled before the first attempt (context canceled)"},
 		{"canceled before, with a cause", doubling, canceledBy(errShutdown), errDial,
 			"retry: canceled before the first attempt (context canceled: the server shuts down)"},
 		{"budget exhausted", with(func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 0); p.Budget.Take() }), nil, errDial,
-			"retry: budget exhausted after 1 attempt (the next delay is 200ms): dial tcp: connection refused"},
+			"retry: retry budget exhausted after 1 attempt (the next delay is 200ms): dial tcp: connection refused"},
 		{"invalid", retry.Policy{MaxAttempts: -2}, nil, errDial,
-			"retry: invalid after 1 attempt (invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): dial tcp: connection refused"},
+			"retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): dial tcp: connection refused"},
 		{"invalid before the first attempt", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
-			"retry: invalid before the first attempt (invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; context canceled: the server shuts down)"},
+			"retry: invalid policy before the first attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; context canceled: the server shuts down)"},
 		{"an error of many lines", retry.Policy{MaxAttempts: 1}, nil, errors.Join(errDial, errShutdown),
 			"retry: attempts exhausted after 1 attempt: dial tcp: connection refused; the server shuts down"},
 		{"a cause of many lines", doubling, canceledBy(errors.Join(errShutdown, errDial)), errDial,
 			"retry: canceled before the first attempt (context canceled: the server shuts down; dial tcp: connection refused)"},
 		{"an Error in an Error", retry.Policy{MaxAttempts: 2}, nil, &retry.Error{Reason: retry.ReasonBudget, Attempts: 4, Waited: time.Second, Err: errDial},
-			"retry: attempts exhausted after 2 attempts: retry: budget exhausted after 4 attempts (1s waited): dial tcp: connection refused"},
+			"retry: attempts exhausted after 2 attempts: retry: retry budget exhausted after 4 attempts (1s waited): dial tcp: connection refused"},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx := t.Context()
@@ -91,7 +89,7 @@ func TestErrorText(t *testing.T) {
 			assert.EqualError(t, call(ctx, row.policy, func(context.Context) error { return row.fail }), row.want)
 		})
 	}
-	everyWay(t, "canceled in the execution", func(t *testing.T, call caller) {
+	everyWay(t, "canceled in the attempt", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := call(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) error { cancel(errShutdown); return errDial })
 		assert.EqualError(t, err, "retry: canceled after 1 attempt (context canceled: the server shuts down): dial tcp: connection refused")
@@ -110,178 +108,13 @@ func TestErrorText(t *testing.T) {
 			{math.MaxInt64, "2562047h47m16.854775807s"},
 		} {
 			err := &retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Waited: row.d, Delay: row.d, Err: errDial}
-			assert.EqualError(t, err, "retry: budget exhausted after 2 attempts ("+row.want+" waited, the next delay is "+row.want+"): dial tcp: connection refused")
+			assert.EqualError(t, err, "retry: retry budget exhausted after 2 attempts ("+row.want+" waited, the next delay is "+row.want+"): dial tcp: connection refused")
 		}
 	})
 	t.Run("an Error that was not made by a call", func(t *testing.T) {
 		assert.EqualError(t, (*retry.Error)(nil), "<nil>")
 		assert.EqualError(t, &retry.Error{Reason: retry.ReasonLeft, Attempts: 2, Err: errDial}, "retry: left after 2 attempts: dial tcp: connection refused")
 	})
-}
-
-// within returns a context that ends after d, at the latest with its test.
-func within(ctx context.Context, d time.Duration, cause error) context.Context {
-	ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
-	context.AfterFunc(ctx, cancel)
-	return ctx
-}
-
-// canceledBy returns a function that derives a context that has ended.
-func canceledBy(cause error) func(context.Context) context.Context {
-	return func(ctx context.Context) context.Context {
-		ctx, cancel := context.WithCancelCause(ctx)
-		cancel(cause)
-		return ctx
-	}
-}
-
-func TestPrinciple08NothingIsLost(t *testing.T) {
-	type row struct {
-		name   string
-		policy retry.Policy
-		end    func(context.Context) context.Context
-		fail   error
-		reason retry.Reason
-		is     []error // beside what fn failed with
-		isNot  []error
-	}
-	second := retry.Fixed(time.Second)
-	contexts := []error{context.Canceled, context.DeadlineExceeded, errShutdown}
-	in := func(d time.Duration, cause error) func(context.Context) context.Context {
-		return func(ctx context.Context) context.Context { return hidden{within(ctx, d, cause)} }
-	}
-	canceledIn := func(d time.Duration, cause error) func(context.Context) context.Context {
-		return func(ctx context.Context) context.Context {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(d, func() { cancel(cause) })
-			return ctx
-		}
-	}
-	for _, row := range []row{
-		{"exhausted", retry.Policy{MaxAttempts: 2}, nil, errDial, retry.ReasonExhausted, nil, contexts},
-		{"permanent", retry.Policy{MaxAttempts: 2}, nil, retry.Permanent(errDial), retry.ReasonPermanent, nil, contexts},
-		{"canceled", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, nil), errDial, retry.ReasonCanceled, contexts[:1], contexts[1:]},
-		{"canceled with a cause", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, errShutdown), errDial, retry.ReasonCanceled, []error{context.Canceled, errShutdown}, contexts[1:2]},
-		{"deadline", retry.Policy{MaxAttempts: 2, Backoff: second}, in(1, nil), errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
-		{"deadline with a cause", retry.Policy{MaxAttempts: 2, Backoff: second}, in(1, errShutdown), errDial, retry.ReasonDeadline, contexts[1:], contexts[:1]},
-		// Before its deadline a context has no cause.
-		{"deadline ahead", retry.Policy{MaxAttempts: 2, Backoff: second}, func(ctx context.Context) context.Context { return within(ctx, 1, errShutdown) },
-			errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
-		{"elapsed", retry.Policy{MaxAttempts: 2, Backoff: second, MaxElapsed: 1}, nil, errDial, retry.ReasonElapsed, nil, contexts},
-		{"canceled, and fn failed with a deadline", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, errShutdown), context.DeadlineExceeded, retry.ReasonCanceled, contexts, nil},
-		{"exhausted, and fn failed with Canceled while the context lives", retry.Policy{MaxAttempts: 2}, nil, context.Canceled, retry.ReasonExhausted, contexts[:1], contexts[1:]},
-		{"exhausted, and fn failed with a deadline while the context lives", retry.Policy{MaxAttempts: 2}, nil, context.DeadlineExceeded, retry.ReasonExhausted, contexts[1:2], contexts[2:]},
-	} {
-		everyWay(t, row.name, func(t *testing.T, call caller) {
-			ctx := t.Context()
-			if row.end != nil {
-				ctx = row.end(ctx)
-			}
-			err := call(ctx, row.policy, func(context.Context) error { return row.fail })
-			e := stopped(t, err)
-			assert.Equal(t, row.reason, retry.ReasonOf(err), "why it stopped")
-			assert.True(t, row.fail == e.Err, "what it failed with")
-			assert.ErrorIs(t, err, row.fail)
-			for _, is := range row.is {
-				assert.ErrorIs(t, err, is)
-			}
-			for _, is := range row.isNot {
-				assert.NotErrorIs(t, err, is)
-			}
-			outside := row.reason == retry.ReasonCanceled || row.reason == retry.ReasonDeadline
-			if assert.Equal(t, outside, e.Cause != nil, "what stopped it from outside") && outside {
-				assert.NotErrorIs(t, e.Cause, errDial, "never mixed up")
-				assert.Equal(t, []error{e.Err, e.Cause}, e.Unwrap(), "Err, then Cause")
-			} else {
-				assert.Equal(t, []error{e.Err}, e.Unwrap())
-			}
-		})
-	}
-	t.Run("an error's own type is found", func(t *testing.T) {
-		fail := &statusError{code: 503}
-		err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2}, func(context.Context) error { return fmt.Errorf("get /: %w", fail) })
-		var found *statusError
-		require.ErrorAs(t, err, &found)
-		assert.Same(t, fail, found)
-	})
-	everyWay(t, "the Cause is found, whatever it is", func(t *testing.T, call caller) {
-		for _, row := range []struct {
-			name   string
-			ctx    context.Context
-			policy retry.Policy
-		}{
-			{"an ended context", canceledBy(errShutdown)(t.Context()), everySecond},
-			{"a deadline ahead", within(t.Context(), time.Second, nil), everySecond},
-			{"no context", noContext, everySecond},
-			{"an invalid policy", t.Context(), retry.Policy{MaxAttempts: -2}},
-			{"an invalid policy that Select picks", t.Context(), retry.Policy{MaxAttempts: 2, Select: func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }}},
-		} {
-			err := call(row.ctx, row.policy, func(context.Context) error { return errDial })
-			assert.True(t, errors.Is(err, stopped(t, err).Cause), row.name)
-		}
-	})
-	t.Run("Unwrap of an Error that holds nothing", func(t *testing.T) {
-		assert.Empty(t, (*retry.Error)(nil).Unwrap())
-		assert.Empty(t, new(retry.Error).Unwrap())
-		assert.Equal(t, []error{io.EOF}, (&retry.Error{Cause: io.EOF}).Unwrap())
-	})
-	bubble(t, "the context is asked for its cause when the Error is, not before", func(t *testing.T) {
-		inner, cancel := context.WithCancelCause(t.Context())
-		cancel(errShutdown)
-		ctx := &asked{Context: inner}
-		err := retry.Do(ctx, everySecond, func(context.Context) error { return nil })
-		require.Error(t, err)
-		assert.Zero(t, ctx.values, "context.Cause looks for the context that holds it by Value")
-		assert.ErrorIs(t, err, errShutdown)
-		assert.NotZero(t, ctx.values)
-	})
-	bubble(t, "a context of a type that cannot be compared", func(t *testing.T) {
-		ctx := incomparable{canceledBy(errShutdown)(t.Context()), []string{"trace"}}
-		err := retry.Do(ctx, everySecond, func(context.Context) error { return nil })
-		e := stopped(t, err)
-		assert.NotPanics(t, func() { assert.ErrorIs(t, err, e.Cause) })
-		assert.ErrorIs(t, err, errShutdown)
-	})
-}
-
-type statusError struct{ code int }
-
-func (e *statusError) Error() string { return fmt.Sprint("status ", e.code) }
-
-// asked is a context that counts how often it is asked for a value.
-type asked struct {
-	context.Context
-	values int
-}
-
-func (c *asked) Value(key any) any { c.values++; return c.Context.Value(key) }
-
-// incomparable is a context that panics where it is compared.
-type incomparable struct {
-	context.Context
-	fields []string
-}
-
-func TestReasonOf(t *testing.T) {
-	inner := &retry.Error{Reason: retry.ReasonBudget, Err: errDial}
-	for name, row := range map[string]struct {
-		err  error
-		want retry.Reason
-	}{
-		"nil is success":                    {nil, retry.ReasonSuccess},
-		"no Error in it":                    {errDial, 0},
-		"an Error":                          {inner, retry.ReasonBudget},
-		"an Error that is wrapped":          {fmt.Errorf("get /: %w", inner), retry.ReasonBudget},
-		"an Error that is joined":           {errors.Join(errDial, inner), retry.ReasonBudget},
-		"the outermost of two":              {&retry.Error{Reason: retry.ReasonExhausted, Err: inner}, retry.ReasonExhausted},
-		"the outermost, wrapped":            {fmt.Errorf("get /: %w", &retry.Error{Reason: retry.ReasonExhausted, Err: inner}), retry.ReasonExhausted},
-		"a typed nil *Error":                {(*retry.Error)(nil), 0},
-		"a typed nil *Error that is joined": {errors.Join((*retry.Error)(nil), errDial), 0},
-		"a mark":                            {retry.Permanent(errDial), 0},
-		"a mark around an Error":            {retry.Permanent(inner), retry.ReasonBudget},
-	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, retry.ReasonOf(row.err)) })
-	}
 }
 
 // Ways to carry an error.
@@ -405,89 +238,115 @@ func TestMarks(t *testing.T) {
 	})
 }
 
-func TestNestedLoops(t *testing.T) {
-	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
-	twice := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
-	empty := retry.NewBudget(1, 0)
-	require.True(t, empty.Take())
-	same := func(ctx context.Context) context.Context { return ctx }
-	for _, row := range []struct {
-		name    string
-		inner   retry.Policy
-		ctx     func(context.Context) context.Context // of the inner loop
-		fail    error
-		reasons [2]retry.Reason // of the inner and the outer loop
-		runs    int
-		elapsed time.Duration
+func TestErrorTextIsOneLine(t *testing.T) {
+	e := &retry.Error{Reason: retry.ReasonExhausted, Attempts: 2, Err: errors.New("a\r\nb\nc\rd")}
+	assert.Equal(t, "retry: attempts exhausted after 2 attempts: a; b; c; d", e.Error())
+	assert.Equal(t, "retry: stopped before the first attempt", new(retry.Error).Error())
+}
+
+func TestMarkOnTheErrorOfAnInnerCall(t *testing.T) {
+	inner := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return errDial })
+	d := retry.Policy{MaxAttempts: 3}.Next(retry.Attempt{Number: 1, Err: retry.Permanent(inner)})
+	assert.Equal(t, retry.ReasonPermanent, d.Reason)
+}
+
+// hides is an error that shows what it wraps through As alone.
+type hides struct{ err error }
+
+func (hides) Error() string        { return "hidden" }
+func (h hides) As(target any) bool { return errors.As(h.err, target) }
+
+func TestMarksBehindAs(t *testing.T) {
+	invalid := retry.Do(t.Context(), retry.Policy{MaxAttempts: -2}, func(context.Context) error { return errDial })
+	exhausted := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return errDial })
+	for name, row := range map[string]struct {
+		err  error
+		want retry.Decision
 	}{
-		{"an inner Permanent binds", twice, same, retry.Permanent(errDial), [2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
-		{"an inner Permanent binds, whatever stopped the inner loop", retry.Policy{NonRetryable: true}, same, retry.Permanent(errDial),
-			[2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
-		{"an inner After binds", twice, same, retry.After(20*time.Second, errDial), [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6,
-			2*time.Minute + 3*20*time.Second}, // 20s inside, where the curve says 1s; a minute outside, where it says more
-		{"an inner After binds where it is longer than the outer curve", retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}, same, retry.After(time.Minute-1, errDial),
-			[2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"an inner After that is too long for both", twice, same, retry.After(time.Hour, errDial), [2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonRetryAfter}, 1, 0},
-		{"inner exhausted does not bind", twice, same, errDial, [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6, 2*time.Minute + 3*time.Second},
-		{"inner not retryable does not bind", retry.Policy{NonRetryable: true}, same, errDial, [2]retry.Reason{retry.ReasonNonRetryable, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"inner rejected does not bind", retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return false }}, same, errDial,
-			[2]retry.Reason{retry.ReasonRejected, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"inner elapsed does not bind", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2), MaxElapsed: 1}, same, errDial,
-			[2]retry.Reason{retry.ReasonElapsed, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"inner budget does not bind", retry.Policy{MaxAttempts: 2, Budget: empty}, same, errDial, [2]retry.Reason{retry.ReasonBudget, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"an inner deadline ahead does not bind", twice, func(ctx context.Context) context.Context { return within(ctx, time.Second, nil) }, errDial,
-			[2]retry.Reason{retry.ReasonDeadline, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"an inner deadline does not bind", twice, func(ctx context.Context) context.Context { return hidden{within(ctx, time.Second/2, nil)} }, errDial,
-			[2]retry.Reason{retry.ReasonDeadline, retry.ReasonExhausted}, 3, 2*time.Minute + 3*time.Second/2},
-		{"an inner cancel does not bind", twice, canceledBy(errShutdown), errDial, [2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
-		{"an inner cancel for a Permanent cause does not bind", twice, canceledBy(retry.Permanent(errShutdown)), errDial,
-			[2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
-		{"an inner cancel for a cause with After does not bind", twice, canceledBy(retry.After(time.Hour, errShutdown)), errDial,
-			[2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
-		{"inner invalid is permanent", retry.Policy{MaxAttempts: -2}, same, errDial, [2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 1, 0},
-		{"inner invalid is permanent, in a dead context too", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
-			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
-		{"an inner nil context is permanent", twice, func(context.Context) context.Context { return nil }, errDial,
-			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
+		"an invalid inner call": {hides{invalid}, retry.Decision{Reason: retry.ReasonPermanent}},
+		"an inner call":         {hides{exhausted}, retry.Decision{Reason: retry.ReasonRetry}},
+		"permanent":             {hides{retry.Permanent(errDial)}, retry.Decision{Reason: retry.ReasonPermanent}},
+		"after":                 {hides{retry.After(time.Second, errDial)}, askedFor(time.Second, retry.ReasonRetry)},
+		"nothing":               {hides{errDial}, retry.Decision{Reason: retry.ReasonRetry}},
 	} {
-		everyWay(t, row.name, func(t *testing.T, call caller) {
-			start, runs := time.Now(), 0
-			err := call(t.Context(), outer, func(ctx context.Context) error {
-				return fmt.Errorf("wrapped: %w", call(row.ctx(ctx), row.inner, func(context.Context) error { runs++; return row.fail }))
-			})
-			e := stopped(t, err)
-			assert.Equal(t, row.reasons[1], retry.ReasonOf(err), "ReasonOf says why the outer loop stopped")
-			assert.Equal(t, row.reasons[0], retry.ReasonOf(e.Err), "and of what it failed with, why the inner one did")
-			assert.Equal(t, row.runs, runs)
-			assert.Equal(t, row.elapsed, time.Since(start))
-			if runs > 0 {
-				assert.ErrorIs(t, err, row.fail)
+		assert.Equal(t, row.want, retry.Policy{MaxAttempts: 3}.Next(retry.Attempt{Number: 1, Err: row.err}), name)
+	}
+}
+
+func TestLastError(t *testing.T) {
+	errOld := errors.New("old")
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(errShutdown)
+	fail := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	call := func(ctx context.Context, p retry.Policy, err error) error { return retry.Do(ctx, p, fail(err)) }
+	inner := call(t.Context(), retry.Policy{}, errDial)
+	joined := errors.Join(errDial, errOld)
+	invalid := call(ended, retry.Policy{MaxAttempts: -2}, errDial)
+	for _, row := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"nil", nil, nil},
+		{"no Error in it", errDial, errDial},
+		{"no Error in it, but a mark", retry.Permanent(errDial), retry.Permanent(errDial)},
+		{"exhausted", inner, errDial},
+		{"an Error that is wrapped", fmt.Errorf("call: %w", inner), errDial},
+		{"marked by Permanent", call(t.Context(), retry.Policy{}, retry.Permanent(errDial)), errDial},
+		{"marked by both, twice", call(t.Context(), retry.Policy{}, retry.After(1, retry.Permanent(retry.After(2, errDial)))), errDial},
+		{"a mark below a wrapper stays", call(t.Context(), retry.Policy{}, fmt.Errorf("call: %w", retry.Permanent(errDial))), fmt.Errorf("call: %w", retry.Permanent(errDial))},
+		{"joined", call(t.Context(), retry.Policy{}, joined), joined},
+		{"of nested calls the inner Error", call(t.Context(), retry.Policy{}, inner), inner},
+		{"no attempt: the context's error, not its cause", call(ended, retry.Policy{}, errDial), context.Canceled},
+		{"no attempt: nil context", call(noContext, retry.Policy{}, errDial), retry.Do(noContext, retry.Policy{}, nil).(*retry.Error).Cause},
+		{"no attempt: an invalid policy in an ended context", invalid, invalid.(*retry.Error).Cause},
+		{"an invalid policy whose attempt failed", call(t.Context(), retry.Policy{MaxAttempts: -2}, errDial), errDial},
+		{"an empty Error", &retry.Error{}, &retry.Error{}},
+		{"a typed nil", (*retry.Error)(nil), (*retry.Error)(nil)},
+	} {
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, retry.LastError(row.err)) })
+	}
+	t.Run("it is == to what fn returned", func(t *testing.T) { assert.True(t, retry.LastError(inner) == errDial) })
+}
+
+// What IsPermanent and RetryAfterOf say is what a decision is made from.
+func TestMarksOfAnError(t *testing.T) {
+	exhausted := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return retry.After(time.Second, errDial) })
+	invalid := retry.Do(t.Context(), retry.Policy{MaxAttempts: -2}, func(context.Context) error { return errDial })
+	for _, row := range []struct {
+		name      string
+		err       error
+		permanent bool
+		after     time.Duration
+	}{
+		{"nil", nil, false, 0},
+		{"plain", errDial, false, 0},
+		{"Permanent", retry.Permanent(errDial), true, 0},
+		{"Permanent, wrapped and joined", fmt.Errorf("x: %w", errors.Join(errDial, retry.Permanent(errDial))), true, 0},
+		{"After", retry.After(time.Second, errDial), false, time.Second},
+		{"After, the outermost counts", retry.After(time.Second, retry.After(time.Hour, errDial)), false, time.Second},
+		{"After below zero has no effect", retry.After(-1, retry.After(time.Hour, errDial)), false, time.Hour},
+		{"both", retry.Permanent(retry.After(time.Second, errDial)), true, time.Second},
+		{"of an inner call what it failed with", exhausted, false, time.Second},
+		{"an inner call that was invalid", invalid, true, 0},
+		{"a typed nil", (*retry.Error)(nil), false, 0},
+		{"hidden behind As", hides{retry.Permanent(errDial)}, true, 0},
+		{"an As that says yes to everything", yes{}, true, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			assert.Equal(t, row.permanent, retry.IsPermanent(row.err))
+			assert.Equal(t, row.after, retry.RetryAfterOf(row.err))
+			if row.err != nil {
+				next := retry.Policy{MaxAttempts: 2}.Next(retry.Attempt{Number: 1, Err: row.err})
+				assert.Equal(t, row.permanent, next.Reason == retry.ReasonPermanent)
+				assert.Equal(t, row.after, next.Hint)
 			}
-			assert.NoError(t, e.Cause)
 		})
 	}
-	everyWay(t, "the outer context ends in the inner sleep: both stop", func(t *testing.T, call caller) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second/2, func() { cancel(errShutdown) })
-		runs := 0
-		err := call(ctx, outer, func(ctx context.Context) error { return call(ctx, twice, fails(&runs)) })
-		assert.Equal(t, 1, runs)
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(stopped(t, err).Err))
-		for _, is := range []error{context.Canceled, errShutdown, errDial} {
-			assert.ErrorIs(t, err, is)
-		}
-		assert.Equal(t, 1, strings.Count(err.Error(), errDial.Error()))
-	})
-	everyWay(t, "the inner loop gets the time of the outer attempt", func(t *testing.T, call caller) {
-		p := outer
-		p.AttemptTimeout = 2500 * time.Millisecond
-		unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
-		start, runs := time.Now(), 0
-		err := call(t.Context(), p, func(ctx context.Context) error { return call(ctx, unlimited, fails(&runs)) })
-		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(stopped(t, err).Err))
-		assert.Equal(t, 9, runs)
-		assert.Equal(t, 2*time.Minute+3*2*time.Second, time.Since(start))
-	})
 }
+
+// yes claims to be every error.
+type yes struct{}
+
+func (yes) Error() string { return "yes" }
+func (yes) As(any) bool   { return true }

@@ -5,13 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/goretry/retry"
 )
 
-// A policy is a field of the configuration like any other. What the file
-// leaves out is as it was before; YAML works the same.
+// A policy is a field of the configuration like any other. What the file leaves
+// out keeps the value that it had. YAML works the same way.
 func ExamplePolicy_UnmarshalJSON() {
 	const file = `{
 		"listen": ":8080",
@@ -34,7 +33,7 @@ func ExamplePolicy_UnmarshalJSON() {
 	}
 	fmt.Println(config.Database.Retry)
 
-	// What cannot be meant is an error that says what to write.
+	// A mistake is an error that says what to write instead.
 	err := json.Unmarshal([]byte(`{"database": {"retry": {"max_delay": 5}}}`), &config)
 	fmt.Println(err)
 	// Output:
@@ -42,7 +41,7 @@ func ExamplePolicy_UnmarshalJSON() {
 	// retry: invalid policy: max_delay is 5: write a duration as text, such as "200ms" or "1m30s"
 }
 
-// In an environment variable a policy is JSON on one line.
+// An environment variable can hold a policy as JSON on one line.
 func ExamplePolicy_UnmarshalText_environment() {
 	os.Setenv("ORDERS_RETRY", `{"max_retries": 2, "jitter": "full"}`)
 	defer os.Unsetenv("ORDERS_RETRY")
@@ -58,7 +57,7 @@ func ExamplePolicy_UnmarshalText_environment() {
 	// Output: 3 attempts, exponential 200ms x2, at most 5s, full jitter
 }
 
-// In a flag too.
+// So can a flag.
 func ExamplePolicy_UnmarshalText_flag() {
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	var policy retry.Policy
@@ -73,47 +72,4 @@ func ExamplePolicy_MarshalJSON() {
 	text, err := json.Marshal(retry.Default())
 	fmt.Println(string(text), err)
 	// Output: {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2} <nil>
-}
-
-func ExamplePolicy_Plan() {
-	plan := retry.Default().Plan(retry.Unlimited)
-	fmt.Println(plan)
-	fmt.Println("the last retry starts within", plan[len(plan)-1].Total)
-	// Output:
-	// after attempt   wait             total at most
-	// 1               160ms to 240ms   240ms
-	// 2               320ms to 480ms   720ms
-	// 3               640ms to 960ms   1.68s
-	// 4               1.28s to 1.92s   3.6s
-	// the last retry starts within 3.6s
-}
-
-func ExamplePolicy_Preview() {
-	policy := retry.Policy{
-		MaxRetries:     retry.Unlimited,
-		Backoff:        retry.Linear(5 * time.Second),
-		MaxDelay:       15 * time.Second,
-		MaxElapsed:     10 * time.Minute,
-		AttemptTimeout: 2 * time.Second,
-	}
-	fmt.Println(policy.Preview(4))
-	// Output:
-	// unlimited attempts, linear 5s, at most 15s, within 10m0s, 2s for each
-	//
-	// after attempt   wait   total at most
-	// 1               5s     7s
-	// 2               10s    19s
-	// 3               15s    36s
-	// 4               15s    53s
-	// ...
-	//
-	// The delays reach MaxDelay (max_delay), 15s, after attempt 3.
-	// Ends after at most 42 attempts: no retry starts later than MaxElapsed (max_elapsed), 10m, after the first attempt began.
-	// Worst case: 10m2s in all, if attempts end with their AttemptTimeout (attempt_timeout), 2s.
-}
-
-// A NATS consumer wants the delays as a list, and no jitter.
-func ExamplePolicy_Delays() {
-	fmt.Println(retry.Default().Delays(10))
-	// Output: [200ms 400ms 800ms 1.6s]
 }

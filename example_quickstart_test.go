@@ -11,7 +11,7 @@ import (
 
 func Example() {
 	policy := retry.Policy{
-		MaxAttempts: 4, // executions in all: the first and three retries
+		MaxAttempts: 4, // attempts in all: the first and three retries
 		Backoff:     retry.Exponential{Base: 10 * time.Millisecond},
 		MaxDelay:    time.Second,
 		Jitter:      retry.Proportional(0.2), // ±20 %

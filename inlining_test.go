@@ -91,12 +91,12 @@ func TestInlining(t *testing.T) {
 		// Go 1.27 has another name for it than those before.
 		assert.True(t, says["user.go: inlining call to retry.Loop.func1"] || says["user.go: inlining call to Loop.Loop.func1"])
 	})
-	t.Run("the frame of do is at most 104 bytes", func(t *testing.T) {
+	t.Run("the frame of do is at most 128 bytes", func(t *testing.T) {
 		frame := regexp.MustCompile(`(?m)^github\.com/goretry/retry\.\(\*Policy\)\.do STEXT .*\blocals=0x([0-9a-f]+)`).FindStringSubmatch(assembly)
 		require.NotNil(t, frame, "there is no do in the assembly")
 		bytes, err := strconv.ParseUint(frame[1], 16, 32)
 		require.NoError(t, err)
-		assert.LessOrEqual(t, bytes, uint64(104))
+		assert.LessOrEqual(t, bytes, uint64(128))
 	})
 }
 
@@ -106,11 +106,22 @@ var (
 		Budget: retry.NewBudget(10, .1), RetryIf: func(error) bool { return true },
 	}
 	tenAttempts = retry.Policy{MaxAttempts: 10}
+	bounded     = retry.Policy{MaxAttempts: 5, MaxElapsed: time.Minute}
+	timed       = retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Minute}
+	observed    = retry.Policy{MaxAttempts: 5, MaxElapsed: time.Minute, OnEvent: func(context.Context, retry.Event) {}}
 )
+
+// execute is what a bare loop does for an AttemptTimeout.
+func execute(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return fn(ctx)
+}
 
 func TestAllocations(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	budgeted := retry.WithBudget(retry.WithBudget(ctx, retry.NewBudget(1_000_000, 0)), retry.NewBudget(1_000_000, 0))
 	succeed := func(context.Context) error { return nil }
 	fail := func(context.Context) error { return errDial }
 	var err error
@@ -132,6 +143,14 @@ func TestAllocations(t *testing.T) {
 			}
 			err = loopErr
 		}, nil},
+		{"success at once, with Budgets of the context: Do", 0, func() { err = retry.Do(budgeted, allocPolicy, succeed) }, nil},
+		{"success at once, with MaxElapsed: Do", 0, func() { err = retry.Do(ctx, bounded, succeed) }, nil},
+		{"success at once, with OnEvent: Do", 0, func() { err = retry.Do(ctx, observed, succeed) }, nil},
+		{"success at once, with MaxElapsed and OnEvent: DoValue", 0, func() {
+			value, err = retry.DoValue(ctx, observed, func(context.Context) (int, error) { return value + 1, nil })
+		}, nil},
+		{"success at once, with AttemptTimeout: Do, as many as context.WithTimeout", testing.AllocsPerRun(100, func() { _ = execute(ctx, succeed) }), func() { err = retry.Do(ctx, timed, succeed) }, nil},
+		{"ten failures, with Budgets of the context: Do", 1, func() { err = retry.Do(budgeted, tenAttempts, fail) }, errDial},
 		{"ten failures: Do", 1, func() { err = retry.Do(ctx, tenAttempts, fail) }, errDial},
 		{"ten failures: DoValue", 1, func() {
 			value, err = retry.DoValue(ctx, tenAttempts, func(context.Context) (int, error) { return 0, errDial })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"runtime"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 )
 
 // What an error variable holds that no turn has assigned yet.
-const unassigned = "the body of the Loop has not assigned its error variable: assign it with =, for := declares another"
+const unassigned = "the body of the Loop did not assign its error variable: assign it with =, := declares another"
 
 // lastOf returns the last event, which must be of this kind.
 func lastOf(t *testing.T, told *watch, kind retry.EventKind) retry.Event {
@@ -209,11 +208,12 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 			e := stopped(t, err)
 			assert.Equal(t, &retry.Error{Reason: retry.ReasonInvalid, Attempts: 1, Cause: e.Cause}, plain(err))
 			assert.EqualError(t, e.Cause, unassigned)
-			assert.EqualError(t, err, "retry: invalid after 1 attempt ("+unassigned+")")
+			assert.EqualError(t, err, "retry: invalid call after 1 attempt ("+unassigned+")")
 			assert.Equal(t, counts{1, 1, 0, 1}, told.counts())
 			last := lastOf(t, told, retry.Stopped)
 			assert.Equal(t, retry.ReasonInvalid, last.Reason)
-			assert.EqualError(t, last.Err, unassigned)
+			assert.EqualError(t, last.Cause, unassigned)
+			assert.NoError(t, last.Err, "as Error.Err")
 			assert.EqualError(t, told.of(retry.AttemptFinished)[0].Err, unassigned, "the turn is no success")
 			assert.Zero(t, tokens(p.Budget), "no success is counted")
 		}
@@ -318,7 +318,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 		assert.NoError(t, err)
 	})
 	bubble(t, "nil err pointer: ranging over it panics", func(t *testing.T) {
-		const text = "retry: Loop needs a pointer to the error that its body assigns: write retry.Loop(ctx, policy, &err)"
+		const text = "retry: nil err in Loop: write retry.Loop(ctx, policy, &err), and assign err in the body"
 		for _, ctx := range []context.Context{t.Context(), canceledBy(nil)(t.Context())} {
 			sequence := retry.Loop(ctx, everySecond, nil)
 			assert.PanicsWithValue(t, text, func() {
@@ -333,7 +333,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 		for range retry.Loop(noContext, everySecond, &err) {
 			t.Error("the body runs")
 		}
-		assert.EqualError(t, err, "retry: invalid before the first attempt (the context is nil: write context.Background() where there is none)")
+		assert.EqualError(t, err, "retry: invalid call before the first attempt (nil context: write context.Background() where there is none)")
 	})
 }
 
@@ -457,7 +457,13 @@ func TestLoopLeftEarly(t *testing.T) {
 				way(t.Context(), retry.Policy{MaxAttempts: -2, OnEvent: told.event}, &err, leave{1, true, result})
 				assert.True(t, result == err)
 				assert.Equal(t, counts{1, 1, 0, 1}, told.counts())
-				assert.Equal(t, retry.ReasonInvalid, lastOf(t, &told, retry.Stopped).Reason)
+				last, want := lastOf(t, &told, retry.Stopped), retry.ReasonLeft
+				if result == nil {
+					want = retry.ReasonSuccess
+				}
+				assert.Equal(t, want, last.Reason)
+				assert.True(t, result == last.Err)
+				assert.ErrorContains(t, last.Cause, "MaxAttempts is -2")
 			}
 		})
 		bubble(t, name+"/in a context that has ended: err as the body left it", func(t *testing.T) {
@@ -470,173 +476,6 @@ func TestLoopLeftEarly(t *testing.T) {
 			assert.Equal(t, retry.ReasonLeft, lastOf(t, told, retry.Stopped).Reason)
 		})
 	}
-}
-
-func TestLoopPanicAndGoexit(t *testing.T) {
-	for name, exit := range map[string]func(){"panic": func() { panic("body") }, "Goexit": runtime.Goexit} {
-		for _, row := range []struct {
-			name   string
-			before error
-			leave  leave
-			want   error
-		}{
-			{"turn 1, unassigned: as before the loop, nil", nil, leave{1, false, nil}, nil},
-			{"turn 1, unassigned: as before the loop, an error", errShutdown, leave{1, false, nil}, errShutdown},
-			{"turn 1, with an error: as the body left it", nil, leave{1, true, errDial}, errDial},
-			{"turn 1, with nil: as the body left it", errShutdown, leave{1, true, nil}, nil},
-			{"turn 2, unassigned: the previous error", nil, leave{2, false, nil}, errDial},
-			{"turn 2, with an error: as the body left it", nil, leave{2, true, errShutdown}, errShutdown},
-		} {
-			bubble(t, name+"/"+row.name, func(t *testing.T) {
-				p, told := watched()
-				err := row.before
-				var recovered any
-				returned := false
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer func() { recovered = recover() }()
-					for attempt := range retry.Loop(t.Context(), p, &err) {
-						if row.leave.body(attempt, &err) {
-							exit()
-						}
-					}
-					returned = true
-				}()
-				<-done
-				assert.False(t, returned)
-				assert.Equal(t, name == "panic", recovered == "body")
-				assert.True(t, row.want == err, "err is %v; want %v", err, row.want)
-				n := row.leave.turn
-				assert.Equal(t, counts{n, n - 1, n - 1, 0}, told.counts())
-				assert.Equal(t, 5-(n-1), tokens(p.Budget), "as many as retries were made")
-			})
-		}
-	}
-	bubble(t, "a panic in OnEvent before the first turn: as before the loop", func(t *testing.T) {
-		err := errShutdown
-		p := everySecond
-		p.OnEvent = func(context.Context, retry.Event) { panic("OnEvent") }
-		assert.PanicsWithValue(t, "OnEvent", func() {
-			for range retry.Loop(t.Context(), p, &err) {
-				t.Error("the body runs")
-			}
-		})
-		assert.Same(t, errShutdown, err)
-	})
-}
-
-func TestLoopsNested(t *testing.T) {
-	inner := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
-	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
-	bubble(t, "each with its own variable", func(t *testing.T) {
-		start, turns := time.Now(), 0
-		var err error
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			var innerErr error
-			for range retry.Loop(ctx, inner, &innerErr) {
-				turns++
-				innerErr = errDial
-			}
-			assert.Equal(t, 2, stopped(t, innerErr).Attempts)
-			err = innerErr
-		}
-		assert.Equal(t, 6, turns)
-		assert.Equal(t, 2*time.Minute+3*time.Second, time.Since(start))
-		assert.Equal(t, 3, stopped(t, err).Attempts)
-		assert.Equal(t, 2, stopped(t, stopped(t, err).Err).Attempts)
-	})
-	bubble(t, "both with the same variable", func(t *testing.T) {
-		start, turns := time.Now(), 0
-		var err error
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				err = errDial
-			}
-		}
-		assert.Equal(t, 6, turns)
-		assert.Equal(t, 2*time.Minute+3*time.Second, time.Since(start))
-		assert.Equal(t, 3, stopped(t, err).Attempts)
-		assert.Equal(t, 2, stopped(t, stopped(t, err).Err).Attempts)
-	})
-	bubble(t, "both with the same variable, the inner succeeds", func(t *testing.T) {
-		var err error
-		turns := 0
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				if turns++; turns < 4 {
-					err = errDial
-					continue
-				}
-				err = nil
-			}
-		}
-		assert.NoError(t, err)
-		assert.Equal(t, 4, turns)
-	})
-	bubble(t, "both with the same variable, the inner left before it is assigned: the outer says so", func(t *testing.T) {
-		var err error
-		turns := 0
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				break
-			}
-		}
-		assert.Equal(t, 1, turns)
-		e := stopped(t, err)
-		assert.Equal(t, retry.ReasonInvalid, e.Reason)
-		assert.EqualError(t, e.Cause, unassigned)
-	})
-	bubble(t, "the inner body goes on with the outer loop", func(t *testing.T) {
-		var told watch
-		p := outer
-		p.OnEvent = told.event
-		var err error
-		turns := 0
-	again:
-		for _, ctx := range retry.Loop(t.Context(), p, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				err = errDial
-				continue again
-			}
-		}
-		assert.Equal(t, 3, turns)
-		assert.Equal(t, counts{3, 3, 2, 1}, told.counts())
-		assert.Same(t, errDial, stopped(t, err).Err)
-	})
-	bubble(t, "the inner body breaks out of both", func(t *testing.T) {
-		var told watch
-		p, q := outer, inner
-		p.OnEvent, q.OnEvent = told.event, told.event
-		var err error
-	out:
-		for _, ctx := range retry.Loop(t.Context(), p, &err) {
-			for range retry.Loop(ctx, q, &err) {
-				err = errDial
-				break out
-			}
-		}
-		assert.Same(t, errDial, err)
-		require.Len(t, told.of(retry.Stopped), 2)
-		for _, e := range told.of(retry.Stopped) {
-			assert.Equal(t, retry.ReasonLeft, e.Reason)
-		}
-	})
-	bubble(t, "an inner Permanent binds the outer", func(t *testing.T) {
-		var err error
-		turns := 0
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				err = retry.Permanent(errDial)
-			}
-		}
-		assert.Equal(t, 1, turns)
-		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-	})
 }
 
 func TestLoopOverANamedResult(t *testing.T) {

@@ -16,13 +16,13 @@ type Plan []Step
 
 // A Step is a retry of a [Plan].
 type Step struct {
-	Attempt int           // the execution whose failure the retry follows: 1 for the first
+	Attempt int           // the attempt whose failure the retry follows: 1 for the first
 	Lo, Hi  time.Duration // the least and the greatest delay before the retry
-	Total   time.Duration // the worst case: when the retry starts at the latest, after the first execution began
+	Total   time.Duration // the latest time at which the retry starts, after the first attempt began
 }
 
-// maxSteps is where a plan ends whose policy goes on: it is read by people, or
-// by servers that keep a list of delays.
+// maxSteps is where a plan ends whose policy does not: people read it, or
+// servers that keep a list of delays.
 const maxSteps = 10_000
 
 // Plan returns the first retries of p, for an operation that always fails. If
@@ -30,11 +30,11 @@ const maxSteps = 10_000
 // 10,000. A policy that does not validate has none.
 //
 // Lo and Hi are the window that [Policy.Next] draws the delay from. Total adds
-// up the greatest delays, and the AttemptTimeout of each execution where there
-// is one, else executions count as taking no time; it is at most MaxElapsed. A
-// retry that cannot start within MaxElapsed even after the least delays is not
-// in the plan. What only a call knows is not either: its context, the waits
-// that servers ask for, Select, and the Budget.
+// up the greatest delays, and the AttemptTimeout of each attempt; without one,
+// attempts count as taking no time. It is at most MaxElapsed. A retry that cannot
+// start within MaxElapsed even after the least delays is not in the plan. The
+// plan ignores what only a call knows: its context, the waits that servers ask
+// for, Select, and the Budget.
 func (p Policy) Plan(retries int) Plan {
 	var plan Plan
 	var earliest, latest time.Duration
@@ -54,11 +54,9 @@ func (p Policy) Plan(retries int) Plan {
 }
 
 // Delays returns the delays of the first n retries by the curve and MaxDelay
-// alone, without Jitter, for systems that take a list, such as the BackOff of
-// a NATS consumer, which counts them from the delivery: there the first must be
-// longer than the work takes. They are as many as EffectiveMax allows if n is
-// negative, and never more than 10,000. A policy that does not validate has
-// none.
+// alone, without Jitter, for systems that take a list. If n is negative, it
+// returns as many as EffectiveMax allows; it never returns more than 10,000. A
+// policy that does not validate has none.
 func (p Policy) Delays(n int) Schedule {
 	delays := make(Schedule, p.steps(n))
 	p.Jitter = nil
@@ -114,10 +112,10 @@ func brief(d time.Duration) string {
 	return s
 }
 
-// Preview describes for people what p will do: p itself, the table of its
-// first retries, all of them if retries is negative, and then where the delays
-// reach MaxDelay, how p ends, and how long that takes in the worst case. What
-// [Policy.Plan] leaves out is left out here.
+// Preview describes for people what p will do: p itself, the table of its first
+// retries (all of them if retries is negative), where the delays reach MaxDelay,
+// how p ends, and how long that takes in the worst case. It leaves out what
+// [Policy.Plan] leaves out.
 func (p Policy) Preview(retries int) string {
 	if p.faults() != nil {
 		return p.String()
@@ -153,39 +151,39 @@ func (p Policy) Preview(retries int) string {
 // goesOn reports whether p may make more retries than the plan, all that there
 // can be of p, has.
 func (p *Policy) goesOn(plan Plan) bool {
-	return len(plan) == maxSteps && p.executions()-1 != maxSteps
+	return len(plan) == maxSteps && p.attempts()-1 != maxSteps
 }
 
 // ending says how p ends, of which plan is all.
 func (p *Policy) ending(plan Plan) string {
-	limit := p.executions()
+	limit := p.attempts()
 	within := fmt.Sprintf("no retry starts later than MaxElapsed (max_elapsed), %s, after the first attempt began", brief(p.MaxElapsed))
 	switch {
 	case p.NonRetryable:
 		return "Ends after 1 attempt: the policy is NonRetryable (retryable: false)."
 	case p.limit() == 0:
-		return "Ends after 1 attempt: the policy sets no limit, MaxAttempts (max_attempts) or MaxRetries (max_retries)."
+		return "Ends after 1 attempt: the policy sets no limit, MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)."
 	case limit == 1:
 		return "Ends after 1 attempt."
 	case len(plan) < p.steps(Unlimited):
-		return fmt.Sprintf("Ends after at most %s: %s.", attempts(len(plan)+1), within)
+		return fmt.Sprintf("Ends after at most %s: %s.", attemptsText(len(plan)+1), within)
 	case p.MaxElapsed > 0 && limit == Unlimited:
 		return fmt.Sprintf("Ends by time: %s.", within)
 	case p.MaxElapsed > 0:
-		return fmt.Sprintf("Ends after %s, or sooner: %s.", attempts(limit), within)
+		return fmt.Sprintf("Ends after %s, or sooner: %s.", attemptsText(limit), within)
 	case limit == Unlimited && p.Budget != nil:
 		return "Ends when the Budget is empty: there is no limit on attempts or time."
 	case limit == Unlimited:
 		return "Never ends by itself: there is no limit on attempts or time."
 	default:
-		return fmt.Sprintf("Ends after %s.", attempts(limit))
+		return fmt.Sprintf("Ends after %s.", attemptsText(limit))
 	}
 }
 
 // worstCase says how long p takes at most, nothing if it takes no time or has
 // no end. The plan is all of p's.
 func (p *Policy) worstCase(plan Plan) string {
-	limit, total := p.executions(), time.Duration(0)
+	limit, total := p.attempts(), time.Duration(0)
 	if len(plan) > 0 {
 		total = plan[len(plan)-1].Total
 	}

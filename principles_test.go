@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
+	"io"
 	"math"
 	randv2 "math/rand/v2"
-	"os"
 	"path"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -42,7 +39,7 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 		p.MaxAttempts, a.Number, a.Seed = 3, 1, 42
 		return p.Next(a)
 	}
-	retries := func(d time.Duration) retry.Decision { return retry.Decision{Delay: d, Reason: retry.ReasonRetry} }
+	retries := func(d time.Duration) retry.Decision { return drawnFrom(d, retry.ReasonRetry) }
 	off := map[string]func(t *testing.T){
 		"MaxAttempts": func(t *testing.T) { assert.Equal(t, 4, retry.Policy{MaxRetries: 3}.EffectiveMax()) },
 		"MaxRetries":  func(t *testing.T) { assert.Equal(t, 3, retry.Policy{MaxAttempts: 3}.EffectiveMax()) },
@@ -58,7 +55,7 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 			assert.Equal(t, retries(time.Second), next(retry.Policy{Backoff: retry.Fixed(time.Second)}, retry.Attempt{}))
 		},
 		"MaxRetryAfter": func(t *testing.T) { // for safety not without an end
-			assert.Equal(t, retries(time.Minute), next(retry.Policy{}, retry.Attempt{Err: retry.After(time.Minute, boom)}))
+			assert.Equal(t, askedFor(time.Minute, retry.ReasonRetry), next(retry.Policy{}, retry.Attempt{Err: retry.After(time.Minute, boom)}))
 		},
 		"Source": func(t *testing.T) {
 			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(longest), Jitter: retry.FullJitter}
@@ -98,7 +95,7 @@ func TestPrinciple02OneCount(t *testing.T) {
 		}
 	}
 
-	// Executions are what a call counts too.
+	// A call counts attempts too.
 	runs := 0
 	err := retry.Do(t.Context(), retry.Policy{MaxRetries: 3}, func(context.Context) error { runs++; return boom })
 	var e *retry.Error
@@ -162,6 +159,44 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 			assert.Equal(t, answers[0], got)
 		}
 	})
+}
+
+// Only retry.go knows time, and no package waits but by Do and Loop: each use
+// of the clock in the root package, and each wait in those below it, is listed
+// here.
+func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
+	allowed := map[string][]string{
+		"retry.go": {
+			"wait: time.After", "first: time.Now", "execute: context.WithTimeout", "now: time.Now",
+		},
+		"budget.go": {"RefillEvery: time.Now", "tick: time.Since"}, // no decision: Next never touches a Budget
+		// These bound one attempt, the reading of one body, and the run of a
+		// foreign method; nothing waits for the next attempt.
+		"retryhttp/transport.go": {"attempt: time.AfterFunc"},
+		"retryhttp/discard.go":   {"discard: time.NewTimer"},
+		// The fault of a test, which is to be slow.
+		"retryhttp/httpfault/httpfault.go": {"Slow: time.NewTimer"},
+		"retrytest/conformance.go":         {"check: time.NewTimer"},
+	}
+	used := make(map[string][]string)
+	for file, parsed := range sources(t) {
+		if strings.HasPrefix(file, "examples/") {
+			continue // programs, no part of the library
+		}
+		if strings.HasPrefix(file, "retryjob/jobtest/") || strings.HasPrefix(file, "internal/servers/") {
+			continue // for tests of servers, in real time
+		}
+		root := path.Dir(file) == "."
+		for _, use := range clockUses(parsed, root) {
+			if _, call, _ := strings.Cut(use, ": "); root || waits[call] {
+				used[file] = append(used[file], use)
+			}
+		}
+	}
+	for file := range used {
+		assert.ElementsMatch(t, allowed[file], used[file], file)
+	}
+	assert.NotEmpty(t, used["retry.go"], "the walk has not found the loop")
 }
 
 func TestPrinciple05TheCapAlwaysHoldsAndJitterAlwaysLives(t *testing.T) {
@@ -283,119 +318,171 @@ func TestPrinciple07AScheduleCanBeComputedAgain(t *testing.T) {
 	})
 }
 
-// clocks are the functions of the standard library that read the clock or wait
-// for it.
-var clocks = map[string][]string{
-	"time":    {"Now", "Since", "Until", "Sleep", "NewTimer", "After", "AfterFunc", "Tick", "NewTicker"},
-	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "AfterFunc"},
-}
-
-// waits are those of them that wait.
-var waits = map[string]bool{
-	"time.Sleep": true, "time.NewTimer": true, "time.After": true, "time.AfterFunc": true, "time.Tick": true, "time.NewTicker": true,
-}
-
-// Only retry.go knows time, and no package waits but by Do and Loop: each use
-// of the clock in the root package, and each wait in those below it, is listed
-// here.
-func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
-	allowed := map[string][]string{
-		"retry.go": {
-			"begin: time.Now", "retries: time.Since", "passesDeadline: time.Until", "execute: context.WithTimeout", "do: time.After",
-			"watch: time.Now", "watch: time.Now", "watch: time.Now", "scheduled: time.Now", "stopped: time.Now",
-		},
-		// These bound one execution, the reading of one body, and the run of a
-		// foreign method; nothing waits for the next attempt.
-		"retryhttp/transport.go":   {"attempt: time.AfterFunc", "discard: time.AfterFunc"},
-		"retrytest/conformance.go": {"check: time.NewTimer"},
+func TestPrinciple08NothingIsLost(t *testing.T) {
+	type row struct {
+		name   string
+		policy retry.Policy
+		end    func(context.Context) context.Context
+		fail   error
+		reason retry.Reason
+		is     []error // beside what fn failed with
+		isNot  []error
 	}
-	used := make(map[string][]string)
-	for file, parsed := range sources(t) {
-		if strings.HasPrefix(file, "examples/") {
-			continue // programs, no part of the library
+	second := retry.Fixed(time.Second)
+	contexts := []error{context.Canceled, context.DeadlineExceeded, errShutdown}
+	in := func(d time.Duration, cause error) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context { return hidden{within(ctx, d, cause)} }
+	}
+	canceledIn := func(d time.Duration, cause error) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(d, func() { cancel(cause) })
+			return ctx
 		}
-		root := path.Dir(file) == "."
-		for _, use := range clockUses(parsed, root) {
-			if _, call, _ := strings.Cut(use, ": "); root || waits[call] {
-				used[file] = append(used[file], use)
+	}
+	for _, row := range []row{
+		{"exhausted", retry.Policy{MaxAttempts: 2}, nil, errDial, retry.ReasonExhausted, nil, contexts},
+		{"permanent", retry.Policy{MaxAttempts: 2}, nil, retry.Permanent(errDial), retry.ReasonPermanent, nil, contexts},
+		{"canceled", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, nil), errDial, retry.ReasonCanceled, contexts[:1], contexts[1:]},
+		{"canceled with a cause", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, errShutdown), errDial, retry.ReasonCanceled, []error{context.Canceled, errShutdown}, contexts[1:2]},
+		{"deadline", retry.Policy{MaxAttempts: 2, Backoff: second}, in(1, nil), errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
+		{"deadline with a cause", retry.Policy{MaxAttempts: 2, Backoff: second}, in(1, errShutdown), errDial, retry.ReasonDeadline, contexts[1:], contexts[:1]},
+		// Before its deadline a context has no cause.
+		{"deadline ahead", retry.Policy{MaxAttempts: 2, Backoff: second}, func(ctx context.Context) context.Context { return within(ctx, 1, errShutdown) },
+			errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
+		{"elapsed", retry.Policy{MaxAttempts: 2, Backoff: second, MaxElapsed: 1}, nil, errDial, retry.ReasonElapsed, nil, contexts},
+		{"canceled, and fn failed with a deadline", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, errShutdown), context.DeadlineExceeded, retry.ReasonCanceled, contexts, nil},
+		{"exhausted, and fn failed with Canceled while the context lives", retry.Policy{MaxAttempts: 2}, nil, context.Canceled, retry.ReasonExhausted, contexts[:1], contexts[1:]},
+		{"exhausted, and fn failed with a deadline while the context lives", retry.Policy{MaxAttempts: 2}, nil, context.DeadlineExceeded, retry.ReasonExhausted, contexts[1:2], contexts[2:]},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			ctx := t.Context()
+			if row.end != nil {
+				ctx = row.end(ctx)
 			}
-		}
-	}
-	for file := range used {
-		assert.ElementsMatch(t, allowed[file], used[file], file)
-	}
-	assert.NotEmpty(t, used["retry.go"], "the walk has not found the loop")
-}
-
-// clockUses lists the uses of the clock in a file, as "function: time.Now",
-// and the go statements, as "function: go", of the root package.
-func clockUses(file *ast.File, root bool) (uses []string) {
-	names := make(map[string]string) // of the imports in this file
-	for _, spec := range file.Imports {
-		path := strings.Trim(spec.Path.Value, `"`)
-		if clocks[path] == nil {
-			continue
-		}
-		names[path] = path
-		if spec.Name != nil {
-			names[spec.Name.Name] = path
-		}
-	}
-	for _, decl := range file.Decls {
-		function := "package"
-		if f, ok := decl.(*ast.FuncDecl); ok {
-			function = f.Name.Name
-		}
-		ast.Inspect(decl, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				if root {
-					uses = append(uses, function+": go")
-				}
-			case *ast.SelectorExpr:
-				pkg, ok := n.X.(*ast.Ident)
-				if !ok {
-					break
-				}
-				for _, clock := range clocks[names[pkg.Name]] {
-					if n.Sel.Name == clock {
-						uses = append(uses, fmt.Sprintf("%s: %s.%s", function, names[pkg.Name], clock))
-					}
-				}
+			err := call(ctx, row.policy, func(context.Context) error { return row.fail })
+			e := stopped(t, err)
+			assert.Equal(t, row.reason, retry.ReasonOf(err), "why it stopped")
+			assert.True(t, row.fail == e.Err, "what it failed with")
+			assert.ErrorIs(t, err, row.fail)
+			for _, is := range row.is {
+				assert.ErrorIs(t, err, is)
 			}
-			return true
+			for _, is := range row.isNot {
+				assert.NotErrorIs(t, err, is)
+			}
+			outside := row.reason == retry.ReasonCanceled || row.reason == retry.ReasonDeadline
+			if assert.Equal(t, outside, e.Cause != nil, "what stopped it from outside") && outside {
+				assert.NotErrorIs(t, e.Cause, errDial, "never mixed up")
+				assert.Equal(t, []error{e.Err, e.Cause}, e.Unwrap(), "Err, then Cause")
+			} else {
+				assert.Equal(t, []error{e.Err}, e.Unwrap())
+			}
 		})
 	}
-	return uses
+	t.Run("an error's own type is found", func(t *testing.T) {
+		fail := &statusError{code: 503}
+		err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2}, func(context.Context) error { return fmt.Errorf("get /: %w", fail) })
+		var found *statusError
+		require.ErrorAs(t, err, &found)
+		assert.Same(t, fail, found)
+	})
+	everyWay(t, "the Cause is found, whatever it is", func(t *testing.T, call caller) {
+		for _, row := range []struct {
+			name   string
+			ctx    context.Context
+			policy retry.Policy
+		}{
+			{"an ended context", canceledBy(errShutdown)(t.Context()), everySecond},
+			{"a deadline ahead", within(t.Context(), time.Second, nil), everySecond},
+			{"no context", noContext, everySecond},
+			{"an invalid policy", t.Context(), retry.Policy{MaxAttempts: -2}},
+			{"an invalid policy that Select picks", t.Context(), retry.Policy{MaxAttempts: 2, Select: func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }}},
+		} {
+			err := call(row.ctx, row.policy, func(context.Context) error { return errDial })
+			assert.True(t, errors.Is(err, stopped(t, err).Cause), row.name)
+		}
+	})
+	t.Run("Unwrap of an Error that holds nothing", func(t *testing.T) {
+		assert.Empty(t, (*retry.Error)(nil).Unwrap())
+		assert.Empty(t, new(retry.Error).Unwrap())
+		assert.Equal(t, []error{io.EOF}, (&retry.Error{Cause: io.EOF}).Unwrap())
+	})
+	bubble(t, "the context is asked for its cause when the Error is, not before", func(t *testing.T) {
+		inner, cancel := context.WithCancelCause(t.Context())
+		cancel(errShutdown)
+		ctx := &asked{Context: inner}
+		err := retry.Do(ctx, everySecond, func(context.Context) error { return nil })
+		require.Error(t, err)
+		assert.Zero(t, ctx.values, "context.Cause looks for the context that holds it by Value")
+		assert.ErrorIs(t, err, errShutdown)
+		assert.NotZero(t, ctx.values)
+	})
+	bubble(t, "a context of a type that cannot be compared", func(t *testing.T) {
+		ctx := incomparable{canceledBy(errShutdown)(t.Context()), []string{"trace"}}
+		err := retry.Do(ctx, everySecond, func(context.Context) error { return nil })
+		e := stopped(t, err)
+		assert.NotPanics(t, func() { assert.ErrorIs(t, err, e.Cause) })
+		assert.ErrorIs(t, err, errShutdown)
+	})
 }
 
-// sources returns the files of this module, without tests, by their path.
-func sources(t *testing.T) map[string]*ast.File {
-	t.Helper()
-	files := map[string]*ast.File{}
-	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			_, noModule := os.Stat(filepath.Join(path, "go.mod"))
-			name := entry.Name()
-			if path != "." && (noModule == nil || name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
-				return fs.SkipDir
+type statusError struct{ code int }
+
+func (e *statusError) Error() string { return fmt.Sprint("status ", e.code) }
+
+// asked is a context that counts the calls of Value.
+type asked struct {
+	context.Context
+	values int
+}
+
+func (c *asked) Value(key any) any { c.values++; return c.Context.Value(key) }
+
+// incomparable is a context that panics where it is compared.
+type incomparable struct {
+	context.Context
+	fields []string
+}
+
+func TestPrinciple09FailSafe(t *testing.T) {
+	for name, p := range invalidPolicies() {
+		fault := p.Validate()
+		require.Error(t, fault, name)
+		everyWay(t, name+"/never retries and reports both errors", func(t *testing.T, call caller) {
+			start, runs := time.Now(), 0
+			err := call(t.Context(), p, fails(&runs))
+			e := stopped(t, err)
+			assert.Equal(t, 1, runs)
+			assert.Zero(t, time.Since(start))
+			assert.Equal(t, &retry.Error{Reason: retry.ReasonInvalid, Attempts: 1, Err: errDial, Cause: e.Cause}, plain(err))
+			assert.EqualError(t, e.Cause, fault.Error())
+			assert.EqualError(t, err, "retry: invalid policy after 1 attempt ("+strings.TrimPrefix(fault.Error(), "invalid policy: ")+"): dial tcp: connection refused")
+		})
+		everyWay(t, name+"/success is success", func(t *testing.T, call caller) {
+			runs := 0
+			require.NoError(t, call(t.Context(), p, func(context.Context) error { runs++; return nil }))
+			assert.Equal(t, 1, runs)
+		})
+		everyWay(t, name+"/events are 1, 1, 0, 1 and name the fault either way", func(t *testing.T, call caller) {
+			for _, result := range []error{nil, errDial} {
+				var told watch
+				watched := p
+				watched.OnEvent = told.event
+				require.ErrorIs(t, call(t.Context(), watched, func(context.Context) error { return result }), result)
+				assert.Equal(t, counts{1, 1, 0, 1}, told.counts())
+				last := told.events[len(told.events)-1]
+				want := retry.ReasonSuccess
+				if result != nil {
+					want = retry.ReasonInvalid
+				}
+				assert.Equal(t, want, last.Reason)
+				assert.Equal(t, result, last.Err)
+				assert.EqualError(t, last.Cause, fault.Error())
+				assert.Equal(t, 1, last.Max)
 			}
-			return nil
-		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		files[filepath.ToSlash(path)] = file
-		return nil
-	}))
-	return files
+		})
+	}
 }
 
 func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T) {
@@ -495,22 +582,4 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.
 			_ = retry.Do(t.Context(), retry.Default(), func(context.Context) error { panic("boom") })
 		})
 	})
-}
-
-// variable returns the name of the variable that an expression is a part of.
-func variable(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.SelectorExpr:
-		return variable(e.X)
-	case *ast.IndexExpr:
-		return variable(e.X)
-	case *ast.ParenExpr:
-		return variable(e.X)
-	case *ast.StarExpr:
-		return variable(e.X)
-	default:
-		return ""
-	}
 }

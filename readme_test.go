@@ -1,7 +1,10 @@
 package retry_test
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,47 +13,107 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The quick start of the README is the package's example, to the letter but
-// for the comment that tells its output.
-func TestREADMEQuickStartIsTheExample(t *testing.T) {
-	quickStart := strings.Split(fenced(t, "go")[0], "\n")
-	for i, line := range quickStart {
-		quickStart[i] = strings.TrimSpace(strings.TrimSuffix(line, " // 3 <nil>"))
+// Every snippet of Go in the README, and in the page on moving, stands in a test
+// or an example program that compiles and runs, to the letter except for its
+// indentation.
+func TestREADMESnippets(t *testing.T) {
+	var sources []string
+	for _, root := range []string{"readme_snippets_test.go", "internal/yamltest", "examples"} {
+		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			sources = append(sources, flush(string(source)))
+			return err
+		}))
 	}
-	source, err := os.ReadFile("example_quickstart_test.go")
-	require.NoError(t, err)
-	example := regexp.MustCompile(`(?m)^\s+`).ReplaceAllString(string(source), "")
-	assert.Contains(t, example, strings.Join(quickStart, "\n"))
+	for _, page := range []string{"README.md", "docs/coming-from.md"} {
+		snippets := fenced(t, page, "go")
+		require.NotEmpty(t, snippets)
+		for _, snippet := range snippets {
+			found := false
+			for _, source := range sources {
+				found = found || strings.Contains(source, flush(snippet))
+			}
+			assert.True(t, found, "%s: no test runs\n%s", page, snippet)
+		}
+	}
+}
+
+// flush returns lines without their indentation.
+func flush(text string) string {
+	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(text, "")
 }
 
 func TestREADMEIsShort(t *testing.T) {
-	assert.LessOrEqual(t, strings.Count(readme(t), "\n"), 150)
+	assert.LessOrEqual(t, strings.Count(text(t, "README.md"), "\n"), 220)
 }
 
 func TestREADMECommands(t *testing.T) {
-	assert.Equal(t, "go get github.com/goretry/retry\n", fenced(t, "")[0])
-	assert.Equal(t, "go run ./examples/quickstart\ngo test ./...\n", fenced(t, "")[1])
+	assert.Equal(t, "go get github.com/goretry/retry\n", fenced(t, "README.md", "")[0])
+	assert.Contains(t, fenced(t, "README.md", ""), "go run ./examples/quickstart\ngo test ./...\n")
 }
 
 // Every relative link of the README leads to a file.
 func TestREADMELinks(t *testing.T) {
-	links := regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(readme(t), -1)
+	links := regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(text(t, "README.md"), -1)
 	require.NotEmpty(t, links)
 	for _, link := range links {
 		assert.FileExists(t, link[1])
 	}
 }
 
-func readme(t *testing.T) string {
-	text, err := os.ReadFile("README.md")
+// The numbers of the README are those of the latest run of the benchmarks.
+func TestREADMENumbers(t *testing.T) {
+	cells := make(map[string]map[string]string) // of the tables, by row and column
+	var head []string
+	for line := range strings.Lines(text(t, "benchmarks/README.md")) {
+		row := strings.Split(line, "|")
+		switch {
+		case len(row) < 3:
+			head = nil
+		case head == nil:
+			head = row
+		default:
+			name := strings.TrimSpace(row[1])
+			if cells[name] == nil {
+				cells[name] = make(map[string]string)
+			}
+			for i, cell := range row {
+				cells[name][strings.TrimSpace(head[i])] = strings.TrimSpace(cell)
+			}
+		}
+	}
+	ours := func(column string) (ratio, allocations string) {
+		ratio, allocations, _ = strings.Cut(cells["retry"][column], ", ")
+		return ratio, allocations
+	}
+	success, none := ours("first try")
+	failures, one := ours("10 failures")
+	libraries := 0
+	for name, row := range cells {
+		if row["10 failures"] != "" && name != "bare" && name != "retry" && !strings.HasSuffix(name, "-guarded") && !strings.Contains(name, "---") {
+			libraries++
+		}
+	}
+	require.Equal(t, 10, libraries)
+	page := strings.Join(strings.Fields(text(t, "README.md")), " ")
+	assert.Contains(t, page, fmt.Sprintf("%s allocations on success, %s per failing call, beside ten libraries", none, one))
+	assert.Contains(t, page, fmt.Sprintf("A first try takes %s the time of a careful loop written by hand, ten failures %s, and a waiting call %s its memory",
+		success, failures, cells["retry-Do"]["bytes of a waiting call"]))
+}
+
+func text(t *testing.T, page string) string {
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	return string(text)
 }
 
-// fenced returns the README's blocks of a language.
-func fenced(t *testing.T, language string) []string {
+// fenced returns a page's blocks of a language.
+func fenced(t *testing.T, page, language string) []string {
 	var blocks []string
-	for i, part := range strings.Split(readme(t), "```") {
+	for i, part := range strings.Split(text(t, page), "```") {
 		if name, block, _ := strings.Cut(part, "\n"); i%2 == 1 && name == language {
 			blocks = append(blocks, block)
 		}

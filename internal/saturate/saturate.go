@@ -28,8 +28,9 @@ func Mul(n uint64, d time.Duration) time.Duration {
 	return time.Duration(lo)
 }
 
-// Float returns f nanoseconds, rounded towards zero. A negative f and NaN are
-// zero: what Go converts a float out of range to differs between processors.
+// Float returns f nanoseconds, rounded toward zero. A negative f and NaN are
+// zero, because the result of converting a float that is out of range differs
+// between processors.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:

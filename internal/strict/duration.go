@@ -14,16 +14,29 @@ const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalJSON is there to say what to write instead of a bare number.
+// UnmarshalJSON reads a duration. For a bare number its error says what to write
+// instead.
 func (d *Duration) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return fmt.Errorf("%s is no duration: write text such as \"200ms\" or \"1m30s\"", data)
+	switch text, ok := d.parse(data); {
+	case ok:
+		return nil
+	case text == "":
+		return fmt.Errorf("invalid duration %v: write text such as \"200ms\" or \"1m30s\"", shown(data))
+	default:
+		return fmt.Errorf("invalid duration %s: write a number and a unit, such as \"200ms\" or \"1m30s\"", quoted(text))
+	}
+}
+
+// parse sets d to a duration in JSON. It returns no error, because for a list of a
+// million wrong durations it would take seconds to build texts that are not used.
+func (d *Duration) parse(data []byte) (text string, ok bool) {
+	if json.Unmarshal(data, &text) != nil {
+		return "", false
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("%q is no duration: write a number and a unit, such as \"200ms\" or \"1m30s\"", text)
+		return text, false
 	}
 	*d = Duration(parsed)
-	return nil
+	return text, true
 }

@@ -1,7 +1,6 @@
-// Package strict reads a mapping that a person wrote, in JSON or YAML. What
-// cannot be meant is an error: an unknown key, a key that is there twice, a
-// value of the wrong kind. It names everything that is wrong, on one line, and
-// says what to write.
+// Package strict decodes a mapping that a person wrote, in JSON or YAML. Unknown
+// keys, duplicate keys and values of the wrong kind are errors. One error names
+// up to 20 faults on one line, and says what to write.
 package strict
 
 import (
@@ -15,29 +14,48 @@ import (
 	"strings"
 )
 
-// Faults is what is wrong.
-type Faults []string
+// most is how many faults an error names. Without a limit the text for a file of
+// only wrong values would be many times as long as the file.
+const most = 20
+
+// Faults collects what is wrong.
+type Faults struct {
+	texts []string
+	more  int // faults that are not named
+}
 
 // Add adds a fault: the key, its value, and what to write instead.
 func (f *Faults) Add(key string, value any, write string) {
-	*f = append(*f, fmt.Sprintf("%s is %v: write %s", key, value, write))
+	f.add("%s is %v: write %s", key, value, write)
+}
+
+func (f *Faults) add(format string, args ...any) {
+	if len(f.texts) == most {
+		f.more++
+		return
+	}
+	f.texts = append(f.texts, fmt.Sprintf(format, args...))
 }
 
 // Err returns f as an error, nil if it is empty. The error begins with of.
-func (f Faults) Err(of string) error {
-	if len(f) == 0 {
+func (f *Faults) Err(of string) error {
+	if len(f.texts) == 0 {
 		return nil
 	}
-	return errors.New(of + ": " + strings.Join(f, "; "))
+	text := of + ": " + strings.Join(f.texts, "; ")
+	if f.more > 0 {
+		text += fmt.Sprintf("; and %d more", f.more)
+	}
+	return errors.New(text)
 }
 
 // Decode reads a JSON object over v: take takes its keys and sets the fields.
-// An error leaves v as it was, and so does a null. Errors begin with of, and
-// show the example to whoever wrote no mapping at all.
+// After an error, or for a null, v is unchanged. Errors begin with of, and show
+// the example if the value is not a mapping.
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
-		return fmt.Errorf("%s: %w: write a mapping such as %s", of, err, example)
+		return fmt.Errorf("%s: %w, want a mapping such as %s", of, err, example)
 	}
 	if m.values == nil {
 		return nil
@@ -53,9 +71,9 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool // a key that is null is not as good as left out
+	NullIsFault bool // a key that is null does not count as left out
 
-	path   string // what its keys are called by in errors: "backoff."
+	path   string // the prefix of its keys in errors: "backoff."
 	values map[string]json.RawMessage
 	keys   []string // that were asked for
 	faults *Faults
@@ -70,24 +88,24 @@ func (m *Mapping) Fault(key string, value any, write string) {
 func (m *Mapping) read(data []byte) error {
 	if err := json.Unmarshal(data, &m.values); err != nil {
 		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
-			return fmt.Errorf("it is %s", shown(data))
+			return fmt.Errorf("got %s", shown(data))
 		}
-		return fmt.Errorf("it is not JSON: %w", err)
+		return fmt.Errorf("got invalid JSON (%w)", err)
 	}
 	counts, err := countKeys(data)
 	if err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		if n := counts[key]; n > 1 {
-			*m.faults = append(*m.faults, fmt.Sprintf("key %q is there %d times: keep one", m.path+key, n))
+		if counts[key] > 1 {
+			m.faults.add("duplicate key %s", quoted(m.path+key))
 		}
 	}
 	return nil
 }
 
-// countKeys counts how often each key is there in a JSON object. Where a key
-// is there twice, json.Unmarshal keeps the last without a word.
+// countKeys counts how often each key is in a JSON object. If a key is there
+// twice, json.Unmarshal silently keeps the last.
 func countKeys(object []byte) (map[string]int, error) {
 	counts := make(map[string]int)
 	dec := json.NewDecoder(bytes.NewReader(object))
@@ -117,9 +135,9 @@ func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
-// Take takes a key out of m and returns its value, false if there is none: the
-// key is left out, or null, or its value is of the wrong kind or not sound. A
-// nil sound takes any.
+// Take takes a key out of m and returns its value. It returns false if the key is
+// left out or null, or its value is of the wrong kind or not sound. A nil sound
+// accepts any value.
 func Take[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {
@@ -143,12 +161,12 @@ func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 
 // Parse returns the value of a key that is taken already, or of a part of it.
 func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool) (v T, ok bool) {
-	if isNull(value) || json.Unmarshal(value, &v) != nil {
+	if isNull(value) || !decode(&v, value) {
 		m.Fault(key, shown(value), write)
 		return v, false
 	}
 	if sound != nil && !sound(v) {
-		if _, ok := any(v).(Duration); ok { // which is negative, for nothing else is wrong with one
+		if _, ok := any(v).(Duration); ok { // which is negative: nothing else can be wrong with it
 			write += ", 0s or above"
 		}
 		m.Fault(key, shown(value), write)
@@ -157,8 +175,16 @@ func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, s
 	return v, true
 }
 
-// Inner takes out a key whose value is a mapping, nil if there is none. What
-// is wrong with it is wrong with m.
+func decode[T any](v *T, value json.RawMessage) bool {
+	if d, ok := any(v).(*Duration); ok {
+		_, ok = d.parse(value)
+		return ok
+	}
+	return json.Unmarshal(value, v) == nil
+}
+
+// Inner takes out a key whose value is a mapping, and returns nil if there is
+// none. Its faults are added to those of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
 	if !ok {
@@ -175,31 +201,49 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 // RejectRest is called when all the keys that there can be have been taken.
 func (m *Mapping) RejectRest(of string) {
 	var unknown []string
-	for _, key := range slices.Sorted(maps.Keys(m.values)) {
-		unknown = append(unknown, strconv.Quote(m.path+key))
+	for i, key := range slices.Sorted(maps.Keys(m.values)) {
+		if i == most {
+			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-most))
+			break
+		}
+		unknown = append(unknown, quoted(m.path+key))
 	}
 	if unknown != nil {
-		*m.faults = append(*m.faults, fmt.Sprintf("unknown key %s: the keys of %s are %s",
-			strings.Join(unknown, ", "), of, strings.Join(m.keys, ", ")))
+		m.faults.add("unknown key %s: the keys of %s are %s", strings.Join(unknown, ", "), of, strings.Join(m.keys, ", "))
 	}
 }
 
-// shown returns JSON for an error, on one line that is not too long.
-func shown(value []byte) string {
+// shown is a JSON value in an error. It is only formatted if the error names it.
+type shown []byte
+
+// String returns the JSON on one line, cut if it is too long.
+func (value shown) String() string {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, value); err != nil {
-		return strconv.Quote(string(value))
+		return quoted(string(value))
 	}
-	var b strings.Builder
-	for i, r := range []rune(compact.String()) {
-		switch {
-		case i == 60:
-			return b.String() + "..."
-		case strconv.IsPrint(r):
-			b.WriteRune(r)
-		default: // inside of text, where JSON has control characters above U+007E as they are
-			fmt.Fprintf(&b, `\u%04x`, r)
+	return cut(compact.String(), func(r rune) string {
+		if strconv.IsPrint(r) {
+			return string(r)
 		}
+		return fmt.Sprintf(`\u%04x`, r) // inside a text, where JSON does not escape control characters above U+007E
+	})
+}
+
+// quoted returns text in quotation marks, cut if it is too long.
+func quoted(text string) string {
+	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
+}
+
+// cut returns the beginning of a text, with each rune written by write.
+func cut(text string, write func(rune) string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if n++; n > 60 {
+			return b.String() + "..."
+		}
+		b.WriteString(write(r))
 	}
 	return b.String()
 }

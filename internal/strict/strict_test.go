@@ -32,7 +32,7 @@ func TestDecode(t *testing.T) {
 		{name: "null in an inner mapping is a fault", nullIsFault: true, text: `{"n": 7, "in": {"n": null}}`,
 			fault: `in.n is null: write N, or leave the key out`},
 		{name: "both mappings", text: `{"n": "7", "in": {"n": [], "n": 0.0, "m": 1}, "m": 1}`,
-			fault: `n is "7": write N; key "in.n" is there 2 times: keep one; in.n is 0.0: write N; ` +
+			fault: `n is "7": write N; duplicate key "in.n"; in.n is 0.0: write N; ` +
 				`unknown key "in.m": the keys of an inner form are n, deep; unknown key "m": the keys of a form are n, text, in`},
 		{name: "a mapping in an inner mapping", text: `{"n": 7, "in": {"deep": {"m": 1}}}`,
 			fault: `unknown key "in.deep.m": the keys of a deep form are `},

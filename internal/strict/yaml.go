@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// YAML returns as JSON what a YAML library decodes, so that both are read by
-// the same code. An error of the library, which may have several lines, comes
-// on one and begins with of.
+// YAML returns the result of a YAML library as JSON, so that both are read by the
+// same code. An error of the library, which may have several lines, is put on one
+// line and begins with of.
 func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
@@ -24,7 +24,7 @@ func YAML(of string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns v with text in place of what JSON cannot say: keys that
+// jsonValue returns v with text in place of what JSON cannot express: keys that
 // are not text, infinity and NaN.
 func jsonValue(value any) any {
 	switch v := value.(type) {
@@ -49,11 +49,11 @@ func jsonValue(value any) any {
 	case float64:
 		text := fmt.Sprint(v)
 		if !strings.ContainsAny(text, ".eIN") {
-			text += ".0" // it was written with a point, and is no whole number in JSON either
+			text += ".0" // it was written with a point, so in JSON it is not a whole number either
 		}
 		value = json.Number(text)
 	}
-	if _, err := json.Marshal(value); err != nil { // it is no number, or nothing that JSON has
+	if _, err := json.Marshal(value); err != nil { // it is NaN or infinite, or of a type that JSON does not have
 		return fmt.Sprint(value)
 	}
 	return value

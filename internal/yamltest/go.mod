@@ -1,3 +1,5 @@
+// The tests of the text form with YAML libraries. A module of its own, so that
+// they do not become requirements of the library.
 module github.com/goretry/retry/internal/yamltest
 
 go 1.25

@@ -124,11 +124,11 @@ retry:
 
 func TestDecodeErrors(t *testing.T) {
 	const (
-		attempts = ": write how many executions in all: 1 for no retry, -1 for unlimited"
+		attempts = ": write how many attempts in all: 1 for no retry, -1 for unlimited"
 		duration = `: write a duration as text, such as "200ms" or "1m30s"`
 		jitter   = `: write "full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`
 		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
-		mapping  = `: write a mapping such as {"max_attempts": 5}`
+		mapping  = `, want a mapping such as {"max_attempts": 5}`
 		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, max_elapsed, attempt_timeout"
 	)
 	for text, want := range map[string]string{
@@ -166,10 +166,10 @@ func TestDecodeErrors(t *testing.T) {
 		"retry: {backoff: {type: fixed, base: 1s, 2: 3}}":                `unknown key "backoff.2": the keys of a backoff of type fixed are type, base`,
 		"retry: {backoff: {type: exponential, base: 1s, factor: .5}}":    `backoff.factor is 0.5: write a number of at least 1, such as 2`,
 		"retry: {backoff: {type: schedule, delays: [1s, ~, 5]}}":         `backoff.delays[1] is null` + duration + `; backoff.delays[2] is 5` + duration,
-		"retry: exponential":                                             `it is "exponential"` + mapping,
-		"retry: [max_attempts, 3]":                                       `it is ["max_attempts",3]` + mapping,
-		"retry: 3":                                                       `it is 3` + mapping,
-		"retry: '{\"max_attempts\": 3}'":                                 `it is "{\"max_attempts\": 3}"` + mapping,
+		"retry: exponential":                                             `got "exponential"` + mapping,
+		"retry: [max_attempts, 3]":                                       `got ["max_attempts",3]` + mapping,
+		"retry: 3":                                                       `got 3` + mapping,
+		"retry: '{\"max_attempts\": 3}'":                                 `got "{\"max_attempts\": 3}"` + mapping,
 	} {
 		for _, lib := range append(libraries, strict...) {
 			t.Run(lib.name+" "+text, func(t *testing.T) {

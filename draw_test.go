@@ -1,0 +1,255 @@
+package retry_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/big"
+	"math/bits"
+	randv2 "math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+// goldenGamma is what splitmix64 adds to its state at each step.
+const goldenGamma = 0x9e3779b97f4a7c15
+
+// seedDrawing returns the seed from which the number u is drawn for an attempt:
+// the mixing function of splitmix64, a bijection, taken backwards. So a test can
+// see both ends of a window.
+func seedDrawing(u uint64, attempt int) uint64 {
+	inverse := func(odd uint64) uint64 { // modulo 2^64, by Newton's method
+		x := odd
+		for range 6 {
+			x *= 2 - odd*x
+		}
+		return x
+	}
+	z := u
+	z = z ^ z>>31 ^ z>>62
+	z *= inverse(0x94d049bb133111eb)
+	z = z ^ z>>27 ^ z>>54
+	z *= inverse(0xbf58476d1ce4e5b9)
+	z = z ^ z>>30 ^ z>>60
+	return z - uint64(max(1, attempt))*goldenGamma
+}
+
+// windowOf returns the least and the greatest delay that p may draw.
+func windowOf(p retry.Policy, a retry.Attempt) (least, greatest time.Duration) {
+	a.Seed = seedDrawing(0, a.Number)
+	least = p.Next(a).Delay
+	a.Seed = seedDrawing(math.MaxUint64, a.Number)
+	return least, p.Next(a).Delay
+}
+
+// The test vector of splitmix64 for the seed 1234567. With full jitter on the
+// longest delay, what is drawn is the upper 63 bits of it.
+func TestDrawIsSplitmix64(t *testing.T) {
+	p := retry.Policy{Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
+	for i, u := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
+		assert.Equal(t, time.Duration(u>>1), p.Next(retry.Attempt{Number: i + 1, Seed: 1234567}).Delay, "number %d", i+1)
+		assert.EqualValues(t, 1234567, seedDrawing(u, i+1), "and backwards")
+	}
+}
+
+// The drawn delay is lo + floor(u * (hi-lo+1) / 2^64), with u from the seed.
+func TestDrawTakesThePartOfTheWindowThatTheNumberIsOf2To64(t *testing.T) {
+	windows := []fixedWindow{
+		{0, 0}, {0, 1}, {0, 2}, {7, 9}, {0, 999}, {time.Second, 2 * time.Second}, {1, math.MaxInt64},
+		{0, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64},
+	}
+	for _, w := range windows {
+		p := retry.Policy{Jitter: w}
+		for _, u := range []uint64{0, 1, 1 << 31, math.MaxUint64 / 3, 1<<63 - 1, 1 << 63, math.MaxUint64 - 1, math.MaxUint64} {
+			size := new(big.Int).Add(big.NewInt(int64(w.hi-w.lo)), big.NewInt(1))
+			want := new(big.Int).Mul(new(big.Int).SetUint64(u), size)
+			want.Rsh(want, 64).Add(want, big.NewInt(int64(w.lo)))
+			for _, attempt := range []int{1, 2, 12, math.MaxInt} {
+				got := p.Next(retry.Attempt{Number: attempt, Seed: seedDrawing(u, attempt)}).Delay
+				assert.Equal(t, want.Int64(), int64(got), "%v, u = %d, attempt %d", w, u, attempt)
+			}
+		}
+	}
+}
+
+// chiSquare returns the statistic of counts that should all be the same.
+func chiSquare(counts []int) (x float64) {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	want := float64(total) / float64(len(counts))
+	for _, n := range counts {
+		x += (float64(n) - want) * (float64(n) - want) / want
+	}
+	return x
+}
+
+// A chi-square statistic of 100 classes has 99 degrees of freedom. It exceeds
+// 160.06 with probability 0.0001, and stays below 54.99, which would be too
+// regular to be random, with the same.
+const (
+	leastChiSquare    = 54.99
+	greatestChiSquare = 160.06
+)
+
+// The draws of each way to come by a seed and an attempt are spread evenly over
+// a window, alone and in pairs: 100 classes, or ten by ten for the pairs, of 1000
+// draws each.
+func TestDrawGoodnessOfFit(t *testing.T) {
+	const draws = 100_000
+	random := randv2.New(randv2.NewPCG(1, 2))
+	jobs := make([]uint64, draws)
+	for i := range jobs {
+		jobs[i] = retry.SeedOf(fmt.Sprintf("job-%d", i))
+	}
+	for _, row := range []struct {
+		name string
+		draw func(i int) (seed uint64, attempt int)
+	}{
+		{"random seeds, the first attempt", func(int) (uint64, int) { return random.Uint64(), 1 }},
+		{"random seeds, a late attempt", func(int) (uint64, int) { return random.Uint64(), 1_000_000 }},
+		{"one seed, its attempts", func(i int) (uint64, int) { return 42, i + 1 }},
+		{"the smallest seed, its attempts", func(i int) (uint64, int) { return 1, i + 1 }},
+		{"the greatest seed, its attempts", func(i int) (uint64, int) { return math.MaxUint64, i + 1 }},
+		{"small consecutive seeds, the first attempt", func(i int) (uint64, int) { return uint64(i) + 1, 1 }},
+		{"small consecutive seeds, the second attempt", func(i int) (uint64, int) { return uint64(i) + 1, 2 }},
+		{"small consecutive seeds, the tenth attempt", func(i int) (uint64, int) { return uint64(i) + 1, 10 }},
+		{"multiples of 2^32", func(i int) (uint64, int) { return uint64(i+1) << 32, 1 }},
+		{"times in nanoseconds, a millisecond apart", func(i int) (uint64, int) { return 1_795_176_000_000_000_000 + uint64(i)*1_000_000, 1 }},
+		{"keys of consecutive jobs", func(i int) (uint64, int) { return jobs[i], 1 }},
+		{"keys of consecutive jobs, three attempts of each", func(i int) (uint64, int) { return jobs[i/3], i%3 + 1 }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := retry.Policy{Backoff: retry.Fixed(999_999_999), Jitter: retry.FullJitter}
+			single, pairs := make([]int, 100), make([]int, 100)
+			previous := -1
+			for i := range draws {
+				seed, attempt := row.draw(i)
+				d := int(p.Next(retry.Attempt{Number: attempt, Seed: seed}).Delay)
+				single[d/10_000_000]++
+				tenth := d / 100_000_000
+				if previous >= 0 {
+					pairs[previous*10+tenth]++
+				}
+				previous = tenth
+			}
+			for name, counts := range map[string][]int{"single draws": single, "pairs": pairs} {
+				x := chiSquare(counts)
+				assert.Less(t, x, greatestChiSquare, name)
+				assert.Greater(t, x, leastChiSquare, "%s: more regular than chance", name)
+			}
+		})
+	}
+}
+
+// Both ends of a window are drawn as often as what lies between. With three
+// classes, two degrees of freedom, chi-square exceeds 18.42 with probability
+// 0.0001.
+func TestDrawBothEndsOfTheWindow(t *testing.T) {
+	p := retry.Policy{Jitter: fixedWindow{7, 9}}
+	counts := make([]int, 3)
+	for seed := range uint64(30_000) {
+		counts[p.Next(retry.Attempt{Number: 1, Seed: seed + 1}).Delay-7]++
+	}
+	assert.Less(t, chiSquare(counts), 18.42, "%v", counts)
+}
+
+// Every output bit depends on every bit of the seed: a seed that differs in one
+// bit draws a number that differs in half of its 63, give or take.
+func TestDrawAvalanche(t *testing.T) {
+	p := retry.Policy{Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
+	for bit := range 64 {
+		flipped := 0
+		const seeds = 1000
+		for seed := range uint64(seeds) {
+			seed = seed*2_654_435_761 + 12345
+			a := p.Next(retry.Attempt{Number: 1, Seed: seed}).Delay
+			b := p.Next(retry.Attempt{Number: 1, Seed: seed ^ 1<<bit}).Delay
+			flipped += bits.OnesCount64(uint64(a ^ b))
+		}
+		// 63 * 1000 coins: the mean is 31.5, and six standard deviations are 0.75.
+		assert.InDelta(t, 31.5, float64(flipped)/seeds, .75, "bit %d", bit)
+	}
+}
+
+// goldenPolicies are the schedules in testdata/delays.txt, which stay the same
+// for ever: somebody has written a retry's time into a row by them.
+var goldenPolicies = []struct {
+	name   string
+	policy retry.Policy
+	hint   time.Duration
+}{
+	{"default", retry.Default(), 0},
+	{"full", retry.Policy{Backoff: retry.Exponential{Base: 100 * time.Millisecond}, MaxDelay: 30 * time.Second, Jitter: retry.FullJitter}, 0},
+	{"equal", retry.Policy{Backoff: retry.Linear(time.Second), MaxDelay: 10 * time.Second, Jitter: retry.EqualJitter}, 0},
+	{"factor-1.7", retry.Policy{Backoff: retry.Exponential{Base: 130 * time.Millisecond, Factor: 1.7}, Jitter: retry.Proportional(.1)}, 0},
+	{"factor-1.1", retry.Policy{Backoff: retry.Exponential{Base: 333_333_333, Factor: 1.1}, Jitter: retry.Proportional(.333)}, 0},
+	{"fibonacci", retry.Policy{Backoff: retry.Fibonacci(250 * time.Millisecond), Jitter: retry.Proportional(.5)}, 0},
+	{"schedule", retry.Policy{Backoff: retry.Schedule{time.Second, 10 * time.Second, time.Minute, 15 * time.Minute}, Jitter: retry.Proportional(.05)}, 0},
+	{"saturated", retry.Policy{Backoff: retry.Exponential{Base: 24 * time.Hour, Factor: 9.87}, Jitter: retry.Proportional(.3)}, 0},
+	{"long", retry.Policy{Backoff: longDelays, Jitter: retry.Proportional(1. / 3)}, 0},
+	{"hint", retry.Policy{Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 20 * time.Second, Jitter: retry.Proportional(.2)}, 7 * time.Second},
+	{"no-jitter", retry.Policy{Backoff: retry.Exponential{Base: 100 * time.Millisecond, Factor: 1.3}}, 0},
+}
+
+// longDelays are some decades each, where a float64 rounds to 256ns. There it
+// shows if a processor multiplies and adds in one step, without rounding between.
+var longDelays = retry.Schedule{
+	2_063_322_497_467_419_959, 1_264_262_427_107_894_353, 1_369_970_608_379_498_539, 1_647_981_809_807_871_733,
+	1_351_102_338_166_247_641, 2_117_160_850_040_252_251, 1_707_852_599_767_731_087, 1_289_221_048_028_187_175,
+	1_295_565_679_044_136_361, 1_267_266_674_035_055_125, 1_662_701_493_673_515_725, 1_460_001_727_108_650_699,
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// The delays of a seed are the same on every platform and in every version.
+func TestGoldenDelays(t *testing.T) {
+	seeds := []struct {
+		name string
+		seed uint64
+	}{
+		{"1", 1},
+		{"2", 2},
+		{"42", 42},
+		{"2^64-1", math.MaxUint64},
+		{`SeedOf("")`, retry.SeedOf("")},
+		{`SeedOf("job-1")`, retry.SeedOf("job-1")},
+		{`SeedOf("job-2")`, retry.SeedOf("job-2")},
+		{`SeedOf("réservé")`, retry.SeedOf("réservé")},
+	}
+	var got bytes.Buffer
+	fmt.Fprintln(&got, "# The delays after the attempts 1 to 12, by policy and seed. What stands here does")
+	fmt.Fprintln(&got, "# not change: go test -run TestGoldenDelays -update . rewrites it when one is added.")
+	for _, g := range goldenPolicies {
+		fmt.Fprintf(&got, "\n== %s\n", g.name)
+		for _, s := range seeds {
+			fmt.Fprintf(&got, "%-17s", s.name)
+			for attempt := 1; attempt <= 12; attempt++ {
+				a := retry.Attempt{Number: attempt, Seed: s.seed}
+				if g.hint > 0 {
+					a.Err = retry.After(g.hint, errors.New("boom"))
+				}
+				fmt.Fprintf(&got, "  %v", g.policy.Next(a).Delay)
+			}
+			fmt.Fprintln(&got)
+		}
+	}
+
+	file := filepath.Join("testdata", "delays.txt")
+	if *update {
+		require.NoError(t, os.WriteFile(file, got.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n"))), got.String())
+}

@@ -1,0 +1,169 @@
+package retry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/goretry/retry/internal/strict"
+)
+
+// eventJSON is how an Event is written.
+type eventJSON struct {
+	Kind    EventKind `json:"kind"`
+	Time    time.Time `json:"time"`
+	Attempt int       `json:"attempt"`
+	Max     int       `json:"max"`
+	Err     *string   `json:"err,omitempty"`
+	Cause   *string   `json:"cause,omitempty"`
+	Took    duration  `json:"took,omitzero"`
+	Elapsed duration  `json:"elapsed,omitzero"`
+	Delay   duration  `json:"delay,omitzero"`
+	Due     time.Time `json:"due,omitzero"`
+	Hint    duration  `json:"hint,omitzero"`
+	Seed    seedText  `json:"seed,omitzero"`
+	Reason  Reason    `json:"reason,omitzero"`
+}
+
+// A seedText is a seed that is text in JSON.
+type seedText uint64
+
+func (s seedText) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(s), 10), nil }
+
+// MarshalJSON writes the fields of e by their names in snake case: durations
+// as text such as "200ms", Err and Cause as their texts, and Seed as text
+// because a number in JSON may lose digits. Zero fields are left out, except
+// kind, time, attempt and max.
+func (e Event) MarshalJSON() ([]byte, error) {
+	return json.Marshal(eventJSON{
+		Kind: e.Kind, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Err: textOf(e.Err), Cause: textOf(e.Cause),
+		Took: duration(e.Took), Elapsed: duration(e.Elapsed), Delay: duration(e.Delay), Due: e.Due,
+		Hint: duration(e.Hint), Seed: seedText(e.Seed), Reason: e.Reason,
+	})
+}
+
+// textOf returns the text of an error, nil for none.
+func textOf(err error) *string {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	return &text
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. Err and Cause become errors of
+// that text. A key that is left out, or null, is a zero field; null in place of
+// an event changes nothing. Unknown keys are skipped. A duplicate key or a value
+// of the wrong kind is an error, and leaves e as it was.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	if len(data) == 0 || data[0] != '{' {
+		return strict.NoObject(invalidEvent, data, `{"kind": "stopped", ...}`)
+	}
+	var read Event
+	var seen [len(eventFields)]bool
+	next := 0 // the field that usually comes next
+	for key, value := range strict.Members(data) {
+		i := fieldOf(key, next)
+		if i < 0 {
+			continue
+		}
+		field := eventFields[i]
+		if seen[i] {
+			return fmt.Errorf("%s: duplicate key %q", invalidEvent, field.key)
+		}
+		seen[i], next = true, i+1
+		if string(value) != "null" && !field.read(&read, value) {
+			return strict.Fault(invalidEvent, field.key, value, field.write)
+		}
+	}
+	*e = read
+	return nil
+}
+
+const invalidEvent = "retry: invalid event"
+
+// An eventField is a field of an Event as it is read.
+type eventField struct {
+	key   string
+	write string                                 // what to write instead of a wrong value
+	read  func(e *Event, value []byte) (ok bool) // value is not null
+}
+
+var eventFields = [...]eventField{
+	{"kind", fmt.Sprintf("one of %q", kindNames), func(e *Event, value []byte) bool { return readName(&e.Kind, value, kindNames) }},
+	{"time", writeTime, func(e *Event, value []byte) bool { return readTime(&e.Time, value) }},
+	{"attempt", "a whole number, 1 for the first attempt", func(e *Event, value []byte) bool { return readInt(&e.Attempt, value) }},
+	{"max", "a whole number, -1 for unlimited", func(e *Event, value []byte) bool { return readInt(&e.Max, value) }},
+	{"err", "the text of an error", func(e *Event, value []byte) bool { return readError(&e.Err, value) }},
+	{"cause", "the text of an error", func(e *Event, value []byte) bool { return readError(&e.Cause, value) }},
+	{"took", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Took, value) }},
+	{"elapsed", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Elapsed, value) }},
+	{"delay", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Delay, value) }},
+	{"due", writeTime, func(e *Event, value []byte) bool { return readTime(&e.Due, value) }},
+	{"hint", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Hint, value) }},
+	{"seed", `a whole number as text, such as "42"`, func(e *Event, value []byte) bool { return readSeed(&e.Seed, value) }},
+	{"reason", fmt.Sprintf("one of %q", reasonNames), func(e *Event, value []byte) bool { return readName(&e.Reason, value, reasonNames) }},
+}
+
+const writeTime = `an instant such as "2026-11-20T10:31:00Z"`
+
+// fieldOf returns the index of the field that has a key, -1 if there is none.
+// It looks at those from next on first.
+func fieldOf(key []byte, next int) int {
+	for i := next; i < len(eventFields); i++ {
+		if eventFields[i].key == string(key) {
+			return i
+		}
+	}
+	for i := range next {
+		if eventFields[i].key == string(key) {
+			return i
+		}
+	}
+	return -1
+}
+
+func readName[T ~uint8](v *T, value []byte, names []string) bool {
+	text, ok := strict.Text(value)
+	i := slices.Index(names, text)
+	*v = T(max(0, i))
+	return ok && i >= 0
+}
+
+// Time.UnmarshalJSON takes escapes in its text since Go 1.27 alone.
+func readTime(t *time.Time, value []byte) bool {
+	text, ok := strict.Text(value)
+	return ok && t.UnmarshalText([]byte(text)) == nil
+}
+
+func readInt(n *int, value []byte) (ok bool) {
+	v, err := strconv.Atoi(string(value))
+	*n = v
+	return err == nil
+}
+
+func readError(err *error, value []byte) bool {
+	text, ok := strict.Text(value)
+	*err = errors.New(text)
+	return ok
+}
+
+func readDurationText(d *time.Duration, value []byte) bool {
+	text, ok := strict.Text(value)
+	v, err := time.ParseDuration(text)
+	*d = v
+	return ok && err == nil
+}
+
+func readSeed(seed *uint64, value []byte) bool {
+	text, ok := strict.Text(value)
+	v, err := strconv.ParseUint(text, 10, 64)
+	*seed = v
+	return ok && err == nil
+}

@@ -1,0 +1,124 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// A policy is a value: copy it and set the fields that differ.
+func ExamplePolicy_derived() {
+	base := retry.Default()
+
+	search := base
+	search.MaxElapsed = 2 * time.Second
+
+	payment := base
+	payment.NonRetryable = true
+
+	fmt.Println(base)
+	fmt.Println(search)
+	fmt.Println(payment)
+	// Output:
+	// 5 attempts, exponential 200ms x2, at most 5s, ±20%
+	// 5 attempts, exponential 200ms x2, at most 5s, ±20%, within 2s
+	// 1 attempt, exponential 200ms x2, at most 5s, ±20%
+}
+
+// RetryIf decides which failures are worth another attempt.
+func ExamplePolicy_retryIf() {
+	errNotFound := errors.New("no such user")
+	policy := retry.Policy{
+		MaxAttempts: 5,
+		Backoff:     retry.Fixed(time.Millisecond),
+		RetryIf:     func(err error) bool { return !errors.Is(err, errNotFound) },
+	}
+	calls := 0
+	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		if calls++; calls == 1 {
+			return errors.New("connection refused")
+		}
+		return errNotFound
+	})
+	fmt.Println(err)
+	// Output: retry: not retryable after 2 attempts (1ms waited, RetryIf said no): no such user
+}
+
+// Select makes the delay depend on the error: a server that throttles its clients
+// gets more time, and fewer attempts, than one that restarts.
+func ExamplePolicy_select() {
+	errRefused := errors.New("connection refused")
+	errThrottled := errors.New("429 Too Many Requests")
+	throttled := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(30 * time.Second)}
+	policy := retry.Policy{
+		MaxAttempts: 5,
+		Backoff:     retry.Fixed(time.Second),
+		Select: func(err error) *retry.Policy {
+			if errors.Is(err, errThrottled) {
+				return &throttled
+			}
+			return nil // the policy itself
+		},
+	}
+	for attempt := 2; attempt <= 3; attempt++ {
+		for _, err := range []error{errRefused, errThrottled} {
+			d := policy.Next(retry.Attempt{Number: attempt, Err: err})
+			fmt.Println(attempt, err, "->", d.Reason, d.Delay)
+		}
+	}
+	// Output:
+	// 2 connection refused -> retry 1s
+	// 2 429 Too Many Requests -> retry 30s
+	// 3 connection refused -> retry 1s
+	// 3 429 Too Many Requests -> attempts_exhausted 30s
+}
+
+// AttemptTimeout ends an attempt that hangs, so that another can follow.
+func ExamplePolicy_attemptTimeout() {
+	policy := retry.Policy{MaxAttempts: 3, AttemptTimeout: 5 * time.Millisecond}
+	calls := 0
+	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		if calls++; calls < 3 {
+			<-ctx.Done() // hangs until the attempt times out
+			return ctx.Err()
+		}
+		return nil
+	})
+	fmt.Println(calls, err)
+	// Output: 3 <nil>
+}
+
+// OnEvent can write a log line for each retry, and one where the call gives up.
+// Package retrylog has this ready for log/slog.
+func ExamplePolicy_onEvent() {
+	policy := retry.Policy{
+		MaxAttempts: 3,
+		Backoff:     retry.Exponential{Base: time.Millisecond},
+		OnEvent: func(_ context.Context, e retry.Event) {
+			switch {
+			case e.Kind == retry.RetryScheduled:
+				fmt.Printf("attempt %d failed, the next follows in %v: %v\n", e.Attempt, e.Delay, e.Err)
+			case e.Kind == retry.Stopped && e.Reason != retry.ReasonSuccess:
+				fmt.Printf("gave up after attempt %d of %d (%v): %v\n", e.Attempt, e.Max, e.Reason, e.Err)
+			}
+		},
+	}
+	_ = retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		return errors.New("connection refused")
+	})
+	// Output:
+	// attempt 1 failed, the next follows in 1ms: connection refused
+	// attempt 2 failed, the next follows in 2ms: connection refused
+	// gave up after attempt 3 of 3 (attempts_exhausted): connection refused
+}
+
+func ExamplePolicy_Lint() {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}}
+	for _, line := range policy.Lint() {
+		fmt.Println(line)
+	}
+	// Output: a Schedule (delays) of 3 beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts (max_attempts) counts the first attempt
+}

@@ -1,0 +1,152 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+var (
+	errDial     = errors.New("dial tcp: connection refused")
+	errShutdown = errors.New("the server shuts down")
+)
+
+// A caller calls fn under a policy. Everything that Do promises, DoValue
+// and Loop promise too.
+type caller func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error
+
+var callers = []struct {
+	name string
+	call caller
+}{
+	{"Do", retry.Do},
+	{"DoValue", func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error {
+		_, err := retry.DoValue(ctx, p, func(ctx context.Context) (string, error) { return "value", fn(ctx) })
+		return err
+	}},
+	{"Loop", func(ctx context.Context, p retry.Policy, fn func(context.Context) error) (err error) {
+		for _, ctx := range retry.Loop(ctx, p, &err) {
+			err = fn(ctx)
+		}
+		return err
+	}},
+}
+
+// bubble runs a subtest in virtual time. Its end waits for every goroutine
+// that was started in it, so one that is left over fails the test.
+func bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// everyWay runs a subtest in virtual time for Do, DoValue and Loop.
+func everyWay(t *testing.T, name string, f func(t *testing.T, call caller)) {
+	t.Helper()
+	for _, c := range callers {
+		bubble(t, name+"/"+c.name, func(t *testing.T) { f(t, c.call) })
+	}
+}
+
+// stopped returns err as the *Error that every failed call returns.
+func stopped(t *testing.T, err error) *retry.Error {
+	t.Helper()
+	e, ok := err.(*retry.Error)
+	require.True(t, ok, "%v is a %T, not an *Error", err, err)
+	return e
+}
+
+// plain returns a copy of an *Error with its exported fields alone.
+func plain(err error) *retry.Error {
+	e := err.(*retry.Error)
+	return &retry.Error{Reason: e.Reason, Attempts: e.Attempts, Waited: e.Waited, Delay: e.Delay, Err: e.Err, Cause: e.Cause}
+}
+
+// fails returns a function that counts its attempts and fails each time.
+func fails(runs *int) func(context.Context) error {
+	return func(context.Context) error { *runs++; return errDial }
+}
+
+// noContext is what a caller passes who forgets the context.
+var noContext context.Context
+
+// everySecond is a policy of three attempts, one second apart.
+var everySecond = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+
+// hidden is a context that does not tell its deadline.
+type hidden struct{ context.Context }
+
+func (hidden) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// within returns a context that ends after d, at the latest with its test.
+func within(ctx context.Context, d time.Duration, cause error) context.Context {
+	ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+// canceledBy returns a function that derives a context that has ended.
+func canceledBy(cause error) func(context.Context) context.Context {
+	return func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(cause)
+		return ctx
+	}
+}
+
+// A watch remembers the events of a call.
+type watch struct {
+	events   []retry.Event
+	contexts []context.Context
+}
+
+func (w *watch) event(ctx context.Context, e retry.Event) {
+	w.events = append(w.events, e)
+	w.contexts = append(w.contexts, ctx)
+}
+
+// of returns the events of one kind.
+func (w *watch) of(kind retry.EventKind) (events []retry.Event) {
+	for _, e := range w.events {
+		if e.Kind == kind {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+func (w *watch) counts() counts {
+	return counts{
+		len(w.of(retry.AttemptStarted)), len(w.of(retry.AttemptFinished)), len(w.of(retry.RetryScheduled)), len(w.of(retry.Stopped)),
+	}
+}
+
+// counts are the numbers of events of each kind.
+type counts struct{ started, finished, scheduled, stopped int }
+
+type constant uint64
+
+func (c constant) Uint64() uint64 { return uint64(c) }
+
+// tokens empties a budget and returns how many retries it held.
+func tokens(b *retry.Budget) (n int) {
+	for b.Take() {
+		n++
+	}
+	return n
+}
+
+// drawnFrom is the decision for a delay that no jitter spread.
+func drawnFrom(d time.Duration, reason retry.Reason) retry.Decision {
+	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d}
+}
+
+// askedFor is the decision for a delay that a server asked for.
+func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
+	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Hint: d}
+}

@@ -1,0 +1,37 @@
+package servers
+
+import (
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Shared returns the address of a server that tests share, from an environment
+// variable. If it is not set, the test is skipped, or in CI fails.
+func Shared(t testing.TB, variable string) string {
+	t.Helper()
+	address := os.Getenv(variable)
+	switch {
+	case address != "":
+	case os.Getenv("CI") == "true":
+		t.Fatalf("%s is not set", variable)
+	default:
+		t.Skipf("%s is not set: .ci/services has a server", variable)
+	}
+	return address
+}
+
+// Amount returns how many of something a test uses: the value of an environment
+// variable, which .ci/soak sets, or otherwise short.
+func Amount(t testing.TB, variable string, short int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return short
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}

@@ -1,0 +1,214 @@
+package retry_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+func TestNestedLoops(t *testing.T) {
+	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
+	twice := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
+	empty := retry.NewBudget(1, 0)
+	require.True(t, empty.Take())
+	same := func(ctx context.Context) context.Context { return ctx }
+	for _, row := range []struct {
+		name    string
+		inner   retry.Policy
+		ctx     func(context.Context) context.Context // of the inner loop
+		fail    error
+		reasons [2]retry.Reason // of the inner and the outer loop
+		runs    int
+		elapsed time.Duration
+	}{
+		{"an inner Permanent binds", twice, same, retry.Permanent(errDial), [2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
+		{"an inner Permanent binds, whatever stopped the inner loop", retry.Policy{NonRetryable: true}, same, retry.Permanent(errDial),
+			[2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
+		{"an inner After binds", twice, same, retry.After(20*time.Second, errDial), [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6,
+			2*time.Minute + 3*20*time.Second}, // 20s inside, where the curve says 1s; a minute outside, where it says more
+		{"an inner After binds where it is longer than the outer curve", retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}, same, retry.After(time.Minute-1, errDial),
+			[2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"an inner After that is too long for both", twice, same, retry.After(time.Hour, errDial), [2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonRetryAfter}, 1, 0},
+		{"inner exhausted does not bind", twice, same, errDial, [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6, 2*time.Minute + 3*time.Second},
+		{"inner not retryable does not bind", retry.Policy{NonRetryable: true}, same, errDial, [2]retry.Reason{retry.ReasonNonRetryable, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"inner rejected does not bind", retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return false }}, same, errDial,
+			[2]retry.Reason{retry.ReasonRejected, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"inner elapsed does not bind", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2), MaxElapsed: 1}, same, errDial,
+			[2]retry.Reason{retry.ReasonElapsed, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"inner budget does not bind", retry.Policy{MaxAttempts: 2, Budget: empty}, same, errDial, [2]retry.Reason{retry.ReasonBudget, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"an inner deadline ahead does not bind", twice, func(ctx context.Context) context.Context { return within(ctx, time.Second, nil) }, errDial,
+			[2]retry.Reason{retry.ReasonDeadline, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"an inner deadline does not bind", twice, func(ctx context.Context) context.Context { return hidden{within(ctx, time.Second/2, nil)} }, errDial,
+			[2]retry.Reason{retry.ReasonDeadline, retry.ReasonExhausted}, 3, 2*time.Minute + 3*time.Second/2},
+		{"an inner cancel does not bind", twice, canceledBy(errShutdown), errDial, [2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
+		{"an inner cancel for a Permanent cause does not bind", twice, canceledBy(retry.Permanent(errShutdown)), errDial,
+			[2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
+		{"an inner cancel for a cause with After does not bind", twice, canceledBy(retry.After(time.Hour, errShutdown)), errDial,
+			[2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
+		{"inner invalid is permanent", retry.Policy{MaxAttempts: -2}, same, errDial, [2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 1, 0},
+		{"inner invalid is permanent, in a dead context too", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
+			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
+		{"an inner nil context is permanent", twice, func(context.Context) context.Context { return nil }, errDial,
+			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			start, runs := time.Now(), 0
+			err := call(t.Context(), outer, func(ctx context.Context) error {
+				return fmt.Errorf("wrapped: %w", call(row.ctx(ctx), row.inner, func(context.Context) error { runs++; return row.fail }))
+			})
+			e := stopped(t, err)
+			assert.Equal(t, row.reasons[1], retry.ReasonOf(err), "ReasonOf says why the outer loop stopped")
+			assert.Equal(t, row.reasons[0], retry.ReasonOf(e.Err), "and of what it failed with, why the inner one did")
+			assert.Equal(t, row.runs, runs)
+			assert.Equal(t, row.elapsed, time.Since(start))
+			if runs > 0 {
+				assert.ErrorIs(t, err, row.fail)
+			}
+			assert.NoError(t, e.Cause)
+		})
+	}
+	everyWay(t, "the outer context ends in the inner sleep: both stop", func(t *testing.T, call caller) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second/2, func() { cancel(errShutdown) })
+		runs := 0
+		err := call(ctx, outer, func(ctx context.Context) error { return call(ctx, twice, fails(&runs)) })
+		assert.Equal(t, 1, runs)
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(stopped(t, err).Err))
+		for _, is := range []error{context.Canceled, errShutdown, errDial} {
+			assert.ErrorIs(t, err, is)
+		}
+		assert.Equal(t, 1, strings.Count(err.Error(), errDial.Error()))
+	})
+	everyWay(t, "the inner loop gets the time of the outer attempt", func(t *testing.T, call caller) {
+		p := outer
+		p.AttemptTimeout = 2500 * time.Millisecond
+		unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
+		start, runs := time.Now(), 0
+		err := call(t.Context(), p, func(ctx context.Context) error { return call(ctx, unlimited, fails(&runs)) })
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(stopped(t, err).Err))
+		assert.Equal(t, 9, runs)
+		assert.Equal(t, 2*time.Minute+3*2*time.Second, time.Since(start))
+	})
+}
+
+func TestLoopsNested(t *testing.T) {
+	inner := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
+	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
+	bubble(t, "each with its own variable", func(t *testing.T) {
+		start, turns := time.Now(), 0
+		var err error
+		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
+			var innerErr error
+			for range retry.Loop(ctx, inner, &innerErr) {
+				turns++
+				innerErr = errDial
+			}
+			assert.Equal(t, 2, stopped(t, innerErr).Attempts)
+			err = innerErr
+		}
+		assert.Equal(t, 6, turns)
+		assert.Equal(t, 2*time.Minute+3*time.Second, time.Since(start))
+		assert.Equal(t, 3, stopped(t, err).Attempts)
+		assert.Equal(t, 2, stopped(t, stopped(t, err).Err).Attempts)
+	})
+	bubble(t, "both with the same variable", func(t *testing.T) {
+		start, turns := time.Now(), 0
+		var err error
+		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
+			for range retry.Loop(ctx, inner, &err) {
+				turns++
+				err = errDial
+			}
+		}
+		assert.Equal(t, 6, turns)
+		assert.Equal(t, 2*time.Minute+3*time.Second, time.Since(start))
+		assert.Equal(t, 3, stopped(t, err).Attempts)
+		assert.Equal(t, 2, stopped(t, stopped(t, err).Err).Attempts)
+	})
+	bubble(t, "both with the same variable, the inner succeeds", func(t *testing.T) {
+		var err error
+		turns := 0
+		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
+			for range retry.Loop(ctx, inner, &err) {
+				if turns++; turns < 4 {
+					err = errDial
+					continue
+				}
+				err = nil
+			}
+		}
+		assert.NoError(t, err)
+		assert.Equal(t, 4, turns)
+	})
+	bubble(t, "both with the same variable, the inner left before it is assigned: the outer says so", func(t *testing.T) {
+		var err error
+		turns := 0
+		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
+			for range retry.Loop(ctx, inner, &err) {
+				turns++
+				break
+			}
+		}
+		assert.Equal(t, 1, turns)
+		e := stopped(t, err)
+		assert.Equal(t, retry.ReasonInvalid, e.Reason)
+		assert.EqualError(t, e.Cause, unassigned)
+	})
+	bubble(t, "the inner body goes on with the outer loop", func(t *testing.T) {
+		var told watch
+		p := outer
+		p.OnEvent = told.event
+		var err error
+		turns := 0
+	again:
+		for _, ctx := range retry.Loop(t.Context(), p, &err) {
+			for range retry.Loop(ctx, inner, &err) {
+				turns++
+				err = errDial
+				continue again
+			}
+		}
+		assert.Equal(t, 3, turns)
+		assert.Equal(t, counts{3, 3, 2, 1}, told.counts())
+		assert.Same(t, errDial, stopped(t, err).Err)
+	})
+	bubble(t, "the inner body breaks out of both", func(t *testing.T) {
+		var told watch
+		p, q := outer, inner
+		p.OnEvent, q.OnEvent = told.event, told.event
+		var err error
+	out:
+		for _, ctx := range retry.Loop(t.Context(), p, &err) {
+			for range retry.Loop(ctx, q, &err) {
+				err = errDial
+				break out
+			}
+		}
+		assert.Same(t, errDial, err)
+		require.Len(t, told.of(retry.Stopped), 2)
+		for _, e := range told.of(retry.Stopped) {
+			assert.Equal(t, retry.ReasonLeft, e.Reason)
+		}
+	})
+	bubble(t, "an inner Permanent binds the outer", func(t *testing.T) {
+		var err error
+		turns := 0
+		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
+			for range retry.Loop(ctx, inner, &err) {
+				turns++
+				err = retry.Permanent(errDial)
+			}
+		}
+		assert.Equal(t, 1, turns)
+		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+	})
+}

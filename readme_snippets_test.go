@@ -1,0 +1,305 @@
+package retry_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retrylog"
+	"github.com/goretry/retry/retrysql"
+	"github.com/goretry/retry/retrytest"
+)
+
+// The snippets of the README, each run once. TestREADMESnippets finds them here
+// to the letter; that of the YAML is in internal/yamltest.
+
+// database is a driver whose first connection is refused.
+type database struct{ connections, commits int }
+
+func (d *database) Connect(context.Context) (driver.Conn, error) {
+	if d.connections++; d.connections == 1 {
+		return nil, errors.New("dial tcp 127.0.0.1:5432: connect: connection refused")
+	}
+	return connection{d}, nil
+}
+
+func (d *database) Driver() driver.Driver { return nil }
+
+type connection struct{ d *database }
+
+func (c connection) Ping(context.Context) error          { return nil }
+func (c connection) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (c connection) Close() error                        { return nil }
+func (c connection) Begin() (driver.Tx, error)           { return c, nil }
+func (c connection) Commit() error                       { c.d.commits++; return nil }
+func (c connection) Rollback() error                     { return nil }
+func (c connection) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
+	return driver.RowsAffected(1), nil
+}
+
+func TestREADMEPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, d := t.Context(), new(database)
+		db := sql.OpenDB(d)
+		defer db.Close()
+
+		err := retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
+			return db.PingContext(ctx)
+		})
+
+		require.NoError(t, err)
+		assert.Equal(t, 2, d.connections)
+	})
+}
+
+func TestREADMEErrorText(t *testing.T) {
+	p := retry.Default()
+	p.Jitter = nil // so that the sum is a round one
+	err := retry.Do(t.Context(), retrytest.NoWait(p), func(context.Context) error {
+		return errors.New("dial tcp 127.0.0.1:5432: connect: connection refused")
+	})
+	assert.Contains(t, fenced(t, "README.md", ""), err.Error()+"\n")
+}
+
+func TestREADMEClient(t *testing.T) {
+	requests := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests++; requests == 1 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	url := server.URL
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequest("GET", url, nil)
+	require.NoError(t, err)
+
+	policy := retry.Default()
+	policy.AttemptTimeout = 5 * time.Second // until the headers: a server that hangs is one failed attempt
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+	resp, err := client.Do(req.WithContext(ctx)) // the last response, whatever its status; OnEvent says why it was the last
+
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, 2, requests)
+}
+
+func TestREADMETransaction(t *testing.T) {
+	ctx, d := t.Context(), &database{connections: 1}
+	db := sql.OpenDB(d)
+	defer db.Close()
+
+	err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
+		return err
+	})
+
+	require.NoError(t, err)
+	assert.Equal(t, 1, d.commits)
+}
+
+func TestREADMEPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, errNotReady, calls := t.Context(), errors.New("not ready yet"), 0
+		fetch := func(context.Context) (string, error) {
+			if calls++; calls < 5 {
+				return "", fmt.Errorf("the build is running: %w", errNotReady)
+			}
+			return "done", nil
+		}
+
+		poll := retry.Policy{
+			MaxElapsed:     time.Minute,
+			AttemptTimeout: 5 * time.Second,
+			Backoff:        retry.Fixed(time.Second),
+			RetryIf:        func(err error) bool { return errors.Is(err, errNotReady) }, // without it every error
+		}
+		state, err := retry.DoValue(ctx, poll, fetch) // func fetch(context.Context) (string, error)
+
+		require.NoError(t, err)
+		assert.Equal(t, "done", state)
+	})
+}
+
+func TestREADMEReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		reconnect := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: time.Minute}
+		start := time.Now()
+		var began []time.Duration
+		serve := func(context.Context) (time.Duration, error) {
+			began = append(began, time.Since(start))
+			up := []time.Duration{0, 0, time.Minute, 0, 0}[len(began)-1]
+			time.Sleep(up)
+			if len(began) == 5 {
+				cancel()
+			}
+			return up, errDial
+		}
+		var err error
+
+		for err == nil { // attempts are unlimited, so an error is a reason to stop
+			err = retry.Do(ctx, reconnect, func(ctx context.Context) error {
+				if up, err := serve(ctx); up < time.Minute {
+					return err
+				}
+				return nil
+			})
+		}
+
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 63 * time.Second, 64 * time.Second}, began)
+	})
+}
+
+func TestREADMELog(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	policy := retry.Policy{MaxAttempts: 2}
+
+	logged, counters := retrylog.Slog(slog.Default()), new(retrylog.Counters)
+	policy.OnEvent = func(ctx context.Context, e retry.Event) { // e.Kind is retry.RetryScheduled for a retry
+		logged(ctx, e)
+		counters.OnEvent(ctx, e) // counters.Snapshot() has Calls, Retries, and Stops by reason
+	}
+
+	assert.ErrorIs(t, retry.Do(t.Context(), policy, func(context.Context) error { return errDial }), errDial)
+	assert.Regexp(t, `(?s)^[^\n]*level=WARN[^\n]*attempt=1 [^\n]*connection refused"\n[^\n]*level=ERROR[^\n]*reason=attempts_exhausted[^\n]*\n$`, out.String())
+}
+
+func TestREADMETest(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}
+	errDown := errDial
+
+	retrytest.Schedule(t, policy, time.Second, 2*time.Second) // without jitter: these delays, and then no more
+	d := policy.Next(retry.Attempt{Number: 3, Err: errDown})  // not d.Retry(): d.Reason is ReasonExhausted; d.Lo, d.Hi
+	op := retrytest.NewOp(errDown, errDown, nil)              // fails twice
+	err := retry.Do(t.Context(), retrytest.NoWait(policy), op.Run)
+
+	require.NoError(t, err)
+	assert.Equal(t, 3, op.Executions())
+	assert.Equal(t, retry.ReasonExhausted, d.Reason)
+}
+
+func TestREADMEReasons(t *testing.T) {
+	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: -2}, func(context.Context) error { return errDial })
+
+	switch retry.ReasonOf(err) {
+	case retry.ReasonCanceled, retry.ReasonDeadline: // our own context; errors.Is finds its error and its cause
+	case retry.ReasonExhausted, retry.ReasonElapsed, retry.ReasonBudget, retry.ReasonRetryAfter: // it might work later
+	case retry.ReasonInvalid: // the policy is wrong, and the text says how
+	default: // ReasonPermanent, ReasonRejected by RetryIf ...: errors.Is and errors.As find what failed
+	}
+	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
+}
+
+func TestREADMEJob(t *testing.T) {
+	ctx, policy := t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}
+	send := func(context.Context) error { return errDial }
+	row := struct {
+		ID         string
+		Attempts   int
+		FirstRunAt time.Time
+	}{"mail-7", 2, time.Now()}
+
+	job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
+	retryjob.Run(ctx, policy, job, send, func(o retryjob.Outcome) {
+		switch {
+		case o.Err == nil: // done
+		case o.Retry() || o.Interrupted(): // run it again after o.Delay
+		default: // a dead letter, because of o.Reason
+		}
+	})
+
+	o := retryjob.Decide(ctx, policy, job, errDial)
+	assert.True(t, o.Retry())
+	assert.Equal(t, 2*time.Second, o.Delay)
+}
+
+// The snippets of docs/coming-from.md.
+
+func TestMovedFromCenkalti(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log.SetOutput(&out)
+		log.SetFlags(0)
+		defer log.SetOutput(os.Stderr)
+		defer log.SetFlags(log.LstdFlags)
+		ctx, url, calls := t.Context(), "http://example.test", 0
+		fetch := func(context.Context, string) (string, error) {
+			if calls++; calls < 3 {
+				return "", errDial
+			}
+			return "200 OK", nil
+		}
+
+		policy := retry.Policy{
+			MaxAttempts: 4,
+			Backoff:     retry.Exponential{Base: 50 * time.Millisecond, Factor: 1.5},
+			MaxDelay:    time.Minute,
+			Jitter:      retry.Proportional(0.5),
+			OnEvent: func(_ context.Context, e retry.Event) {
+				if e.Kind == retry.RetryScheduled { // OnEvent is called for each attempt and for the end, too
+					log.Println(e.Err, "again in", e.Delay)
+				}
+			},
+		}
+		status, err := retry.DoValue(ctx, policy, func(ctx context.Context) (string, error) { return fetch(ctx, url) })
+		err = retry.LastError(err) // what fetch returned, for == and for logs that stay as they were; nil stays nil
+
+		require.NoError(t, err)
+		assert.Equal(t, "200 OK", status)
+		assert.Equal(t, 2, strings.Count(out.String(), "connection refused again in"))
+		retrytest.Table(t, policy, []retrytest.Row{
+			{Attempts: 1, Eligible: true, Lo: 25 * time.Millisecond, Hi: 75 * time.Millisecond},
+			{Attempts: 2, Eligible: true, Lo: 37500 * time.Microsecond, Hi: 112500 * time.Microsecond},
+		})
+	})
+}
+
+func TestMovedFromSethvargo(t *testing.T) {
+	policy, errBusy, d := retry.Policy{MaxAttempts: 5}, errors.New("busy"), 10*time.Millisecond
+
+	policy.RetryIf = func(err error) bool { return errors.Is(err, errBusy) }
+
+	policy.Backoff = retry.BackoffFunc(func(attempt int) time.Duration { return retry.Fibonacci(d).Delay(attempt + 1) })
+
+	assert.Equal(t, retry.Schedule{d, 2 * d, 3 * d, 5 * d}, policy.Delays(4))
+	assert.True(t, policy.Next(retry.Attempt{Number: 1, Err: errBusy}).Retry())
+	assert.Equal(t, retry.ReasonRejected, policy.Next(retry.Attempt{Number: 1, Err: errDial}).Reason)
+}
+
+type upTo time.Duration
+
+func (u upTo) Window(d time.Duration) (lo, hi time.Duration) { return d, d + time.Duration(u) }
+
+func TestMovedFromAvast(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 20 * time.Millisecond}, Jitter: upTo(10 * time.Millisecond)}
+	decision := policy.Next(retry.Attempt{Number: 2, Err: errDial})
+	assert.Equal(t, 40*time.Millisecond, decision.Lo)
+	assert.Equal(t, 50*time.Millisecond, decision.Hi)
+}

@@ -1,0 +1,272 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+func TestSelectInTheLoop(t *testing.T) {
+	errThrottled := errors.New("throttled")
+	for _, row := range []struct {
+		name     string
+		selected *retry.Policy
+		reason   retry.Reason
+		runs     int
+		elapsed  time.Duration
+		cause    string
+	}{
+		{"nil: the policy itself", nil, retry.ReasonExhausted, 3, 2 * time.Second, ""},
+		{"stricter", &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 2, time.Minute, ""},
+		{"stricter by MaxRetries", &retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 2, time.Minute, ""},
+		{"stricter by AttemptCap", &retry.Policy{MaxAttempts: 9, AttemptCap: 2}, retry.ReasonExhausted, 2, 0, ""},
+		{"stricter by NonRetryable", &retry.Policy{NonRetryable: true, MaxAttempts: 9}, retry.ReasonNonRetryable, 1, 0, ""},
+		{"looser: the outer limit holds", &retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
+		{"unlimited: the outer limit holds", &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
+		{"without a limit: the outer limit holds", &retry.Policy{Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
+		{"its MaxElapsed, AttemptTimeout, Budget, RetryIf and Select are not asked", &retry.Policy{
+			Backoff: retry.Fixed(time.Minute), MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0),
+			RetryIf: func(error) bool { panic("RetryIf") }, Select: func(error) *retry.Policy { panic("Select") },
+			OnEvent: func(context.Context, retry.Event) { panic("OnEvent") },
+		}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
+		{"invalid", &retry.Policy{MaxAttempts: -2, MaxDelay: -1}, retry.ReasonInvalid, 1, 0,
+			"invalid policy returned by Select: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; MaxDelay is -1ns: write 0 for none, or a positive duration"},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			p := everySecond
+			p.Select = func(err error) *retry.Policy {
+				assert.Same(t, errThrottled, err)
+				return row.selected
+			}
+			var before retry.Policy
+			if row.selected != nil {
+				before = *row.selected
+			}
+			start, runs := time.Now(), 0
+			err := call(t.Context(), p, func(context.Context) error {
+				if runs++; runs > 100 {
+					return nil // rather than for ever
+				}
+				return errThrottled
+			})
+			e := stopped(t, err)
+			assert.Equal(t, row.reason, e.Reason)
+			assert.Equal(t, row.runs, runs)
+			assert.Equal(t, row.elapsed, time.Since(start))
+			assert.ErrorIs(t, err, errThrottled)
+			if row.cause == "" {
+				assert.NoError(t, e.Cause)
+			} else {
+				assert.EqualError(t, e.Cause, row.cause)
+				assert.Zero(t, e.Delay)
+			}
+			if row.selected != nil {
+				assert.Equal(t, fmt.Sprintf("%#v", before), fmt.Sprintf("%#v", *row.selected), "what Select returns is never modified")
+			}
+		})
+	}
+	everyWay(t, "a hot pair", func(t *testing.T, call caller) {
+		p := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
+		p.Select = func(error) *retry.Policy { return &retry.Policy{} }
+		require.NoError(t, p.Validate())
+		runs := 0
+		err := call(t.Context(), p, func(context.Context) error {
+			if runs++; runs > 100 {
+				return nil // rather than for ever
+			}
+			return errDial
+		})
+		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, errDial)
+		assert.ErrorContains(t, err, "retry: invalid policy after 1 attempt (returned by Select: unlimited attempts without a delay")
+		assert.Equal(t, 1, runs)
+	})
+	everyWay(t, "a pair is not hot if the outer policy has a limit", func(t *testing.T, call caller) {
+		p := everySecond
+		p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: retry.Unlimited} }
+		start, runs := time.Now(), 0
+		err := call(t.Context(), p, fails(&runs))
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.Equal(t, 3, runs)
+		assert.Zero(t, time.Since(start))
+	})
+	everyWay(t, "invalid goes before an ended context", func(t *testing.T, call caller) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := everySecond
+		p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }
+		err := call(ctx, p, func(context.Context) error { cancel(); return errDial })
+		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
+	})
+	everyWay(t, "each failure is asked about", func(t *testing.T, call caller) {
+		p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
+		slow := &retry.Policy{Backoff: retry.Fixed(time.Minute)}
+		p.Select = func(err error) *retry.Policy {
+			if errors.Is(err, errThrottled) {
+				return slow
+			}
+			return nil
+		}
+		start, runs := time.Now(), 0
+		err := call(t.Context(), p, func(context.Context) error {
+			if runs++; runs%2 == 0 {
+				return errThrottled
+			}
+			return errDial
+		})
+		assert.ErrorIs(t, err, errDial)
+		assert.Equal(t, 5, runs)
+		assert.Equal(t, 2*time.Minute+2*time.Second, time.Since(start))
+	})
+	everyWay(t, "RetryIf is asked first", func(t *testing.T, call caller) {
+		p := everySecond
+		p.RetryIf = func(error) bool { return false }
+		p.Select = func(error) *retry.Policy { panic("Select is asked about an error that RetryIf rejects") }
+		runs := 0
+		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
+	})
+}
+
+func TestSelectGivesTheDelay(t *testing.T) {
+	boom := errors.New("boom")
+	picked := retry.Policy{
+		Backoff: retry.Fixed(time.Minute), MaxDelay: 30 * time.Second, Jitter: retry.EqualJitter, MaxRetryAfter: 40 * time.Second,
+	}
+	p := retry.Policy{
+		MaxAttempts: 5, Backoff: retry.Fixed(time.Second), MaxDelay: 2 * time.Second, Jitter: retry.FullJitter, MaxRetryAfter: 3 * time.Second,
+		Select: func(error) *retry.Policy { return &picked },
+	}
+	lo, hi := windowOf(p, retry.Attempt{Number: 1, Err: boom})
+	assert.Equal(t, []time.Duration{15 * time.Second, 30 * time.Second}, []time.Duration{lo, hi}, "its curve, cap and jitter")
+	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second, boom), Seed: 1}).Reason, "its MaxRetryAfter")
+	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second+1, boom), Seed: 1}).Reason)
+
+	picked = retry.Policy{}
+	assert.Equal(t, retry.Decision{Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 1, Err: boom}),
+		"what it leaves out is off, not the outer's")
+	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute, boom)}).Reason, "the default MaxRetryAfter")
+	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute+1, boom)}).Reason)
+
+	p.Select = func(error) *retry.Policy { return nil }
+	lo, hi = windowOf(p, retry.Attempt{Number: 1, Err: boom})
+	assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{lo, hi}, "nil is the outer policy")
+}
+
+func TestSelectLeavesTheRestWithTheOuterPolicy(t *testing.T) {
+	boom := errors.New("boom")
+	picked := retry.Policy{
+		MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter,
+		Source:  sourceFunc(func() uint64 { panic("the Source of the picked policy was asked") }),
+		RetryIf: func(error) bool { panic("RetryIf of the picked policy was asked") },
+		Select:  func(error) *retry.Policy { panic("Select of the picked policy was asked") },
+	}
+	p := retry.Policy{
+		MaxAttempts: 5, MaxElapsed: time.Hour, Select: func(error) *retry.Policy { return &picked },
+		Source: sourceFunc(func() uint64 { return 42 }),
+	}
+	next := p.Next(retry.Attempt{Number: 1, Err: boom, Elapsed: time.Minute})
+	assert.Equal(t, retry.ReasonRetry, next.Reason, "the outer MaxElapsed counts")
+	assert.Equal(t, p.Next(retry.Attempt{Number: 1, Err: boom, Seed: 42}), next, "the outer Source draws")
+}
+
+func TestSelectIsAskedOnceAndNeverModified(t *testing.T) {
+	boom := errors.New("boom")
+	picked := retry.Default()
+	before := picked
+	var asked []error
+	p := retry.Policy{MaxAttempts: 5, Select: func(err error) *retry.Policy { asked = append(asked, err); return &picked }}
+	for attempt := range 7 {
+		p.Next(retry.Attempt{Number: attempt, Err: boom, Seed: 1})
+	}
+	assert.Equal(t, slices.Repeat([]error{boom}, 7), asked)
+	assert.Equal(t, before, picked)
+
+	asked = nil
+	p.Next(retry.Attempt{Number: 1})
+	p.Next(retry.Attempt{Number: 1, Err: retry.Permanent(boom)})
+	p.RetryIf = func(error) bool { return false }
+	p.Next(retry.Attempt{Number: 1, Err: boom})
+	assert.Empty(t, asked, "not for nil, not for a failure that is not retried anyway")
+}
+
+func TestSelectAPolicyThatIsInvalid(t *testing.T) {
+	boom := errors.New("boom")
+	sleepy := retry.Fixed(time.Second)
+	for _, row := range []struct {
+		name   string
+		outer  retry.Policy
+		picked retry.Policy
+		want   retry.Reason
+	}{
+		{"a fault of its own", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxDelay: -1}, retry.ReasonInvalid},
+		{"a fault where it is not used", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxElapsed: -1}, retry.ReasonInvalid},
+		{"an empty Budget{}", retry.Policy{MaxAttempts: 5}, retry.Policy{Budget: new(retry.Budget)}, retry.ReasonInvalid},
+		{"no limit in the outer, no delay in the picked", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
+		{"a schedule that ends in a hot loop", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.Schedule{time.Second, 0}}, retry.ReasonInvalid},
+		{"no limit in both, no delay in the picked", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonInvalid},
+		{"the picked policy's MaxElapsed is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxElapsed: time.Second}, retry.ReasonInvalid},
+		{"the picked policy's Budget is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Budget: retry.NewBudget(1, 0)}, retry.ReasonInvalid},
+
+		{"hot alone, limited by the outer", retry.Policy{MaxAttempts: 5, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
+		{"no delay, bounded by the outer's MaxElapsed alone", retry.Policy{MaxElapsed: time.Minute, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
+		{"hot alone, bounded by the outer's Budget", retry.Policy{MaxAttempts: -1, Budget: retry.NewBudget(1, 0)}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
+		{"no delay, limited by its MaxAttempts", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: 2}, retry.ReasonRetry},
+		{"no delay, limited by its AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{AttemptCap: 2}, retry.ReasonRetry},
+		{"no delay, limited by NonRetryable", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
+		{"a third party's Backoff is trusted", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, retry.ReasonRetry},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			require.NoError(t, row.outer.Validate())
+			row.outer.Select = func(error) *retry.Policy { return &row.picked }
+			assert.Equal(t, row.want, row.outer.Next(retry.Attempt{Number: 1, Err: boom}).Reason)
+		})
+	}
+}
+
+// A limit cannot be raised by what Select picks, nor by its delay.
+func TestSelectCanOnlyTighten(t *testing.T) {
+	boom := errors.New("boom")
+	for _, row := range []struct {
+		outer, picked retry.Policy
+		limit         int
+	}{
+		{retry.Policy{MaxAttempts: 3}, retry.Policy{MaxAttempts: 10}, 3},
+		{retry.Policy{MaxAttempts: 10}, retry.Policy{MaxAttempts: 3}, 3},
+		{retry.Policy{MaxAttempts: 10}, retry.Policy{MaxRetries: 3}, 4},
+		{retry.Policy{MaxAttempts: 10}, retry.Policy{}, 10},
+		{retry.Policy{MaxAttempts: 10}, retry.Policy{AttemptCap: 2}, 2},
+		{retry.Policy{MaxAttempts: 10}, retry.Policy{NonRetryable: true, MaxAttempts: 5}, 1},
+		{retry.Policy{MaxAttempts: 10, AttemptCap: 4}, retry.Policy{MaxAttempts: -1}, 4},
+		{retry.Policy{NonRetryable: true}, retry.Policy{MaxAttempts: -1}, 1},
+		{retry.Policy{}, retry.Policy{MaxAttempts: 5}, 1},
+		{retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}, retry.Policy{MaxAttempts: 7}, 7},
+	} {
+		t.Run(fmt.Sprintf("%v picks %v", row.outer, row.picked), func(t *testing.T) {
+			row.outer.Select = func(error) *retry.Policy { return &row.picked }
+			for attempt := 1; attempt <= 12; attempt++ {
+				assert.Equal(t, attempt < row.limit, row.outer.Next(retry.Attempt{Number: attempt, Err: boom}).Retry(), "after %d", attempt)
+			}
+		})
+	}
+}
+
+// Elsewhere a limit of 0 for one kind of error wraps around, or ends up as a
+// sentinel, and lifts the limit.
+func TestTrapLimitOfZeroForOneError(t *testing.T) {
+	for _, selected := range []retry.Policy{
+		{},
+		{MaxAttempts: 0, Backoff: retry.Fixed(time.Second)},
+	} {
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Select: func(error) *retry.Policy { return &selected }}
+		for attempt, want := range map[int]retry.Reason{1: retry.ReasonRetry, 2: retry.ReasonRetry, 3: retry.ReasonExhausted, 50: retry.ReasonExhausted} {
+			assert.Equal(t, want, p.Next(retry.Attempt{Number: attempt, Err: errors.New("boom")}).Reason, "after %d", attempt)
+		}
+	}
+}
