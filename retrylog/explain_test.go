@@ -1,0 +1,119 @@
+package retrylog_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+func TestExplainGolden(t *testing.T) {
+	ctx := retrylog.WithKey(context.Background(), "17")
+	records, err := retrylog.Read(strings.NewReader(logOf(t, ctx, policy, failing(errors.New("two\nlines"), retry.After(time.Second, errRefused), errRefused))))
+	require.NoError(t, err)
+	assert.Equal(t, `2000-01-01 00:00:00.000 +0s 17: attempt 1 of 3 started
+2000-01-01 00:00:00.030 +30ms 17: attempt 1 failed after 30ms: two; lines
+2000-01-01 00:00:00.030 +30ms 17: attempt 1 is retried in 219.325191ms, at 00:00:00.249 (drawn with seed 42)
+2000-01-01 00:00:00.249 +249ms 17: attempt 2 of 3 started
+2000-01-01 00:00:00.279 +279ms 17: attempt 2 failed after 30ms: connection refused
+2000-01-01 00:00:00.279 +279ms 17: attempt 2 is retried in 1.063964157s, at 00:00:01.343 (the server asks for 1s, drawn with seed 42)
+2000-01-01 00:00:01.343 +1.343s 17: attempt 3 of 3 started
+2000-01-01 00:00:01.373 +1.373s 17: attempt 3 failed after 30ms: connection refused
+2000-01-01 00:00:01.373 +1.373s 17: stopped after 3 attempts: no attempt is left
+`, retrylog.Explain(records))
+}
+
+func TestExplainEveryReason(t *testing.T) {
+	for reason, want := range map[retry.Reason]string{
+		retry.ReasonSuccess:      "it succeeded",
+		retry.ReasonExhausted:    "no attempt is left",
+		retry.ReasonNonRetryable: "the policy forbids retries",
+		retry.ReasonPermanent:    "the error is permanent",
+		retry.ReasonRejected:     "RetryIf said no",
+		retry.ReasonRetryAfter:   "the server asks for a longer wait than MaxRetryAfter",
+		retry.ReasonElapsed:      "the retry would start later than MaxElapsed allows",
+		retry.ReasonDeadline:     "the context's deadline has passed, or comes before the retry",
+		retry.ReasonCanceled:     "the context was canceled",
+		retry.ReasonBudget:       "the budget has no retry left",
+		retry.ReasonInvalid:      "the policy, or the call, is not valid (fault)",
+		retry.ReasonLeft:         "the body of the loop was left",
+		retry.ReasonRetry:        `unknown reason "retry"`,
+	} {
+		e := retry.Event{Kind: retry.Stopped, Attempt: 1, Max: 4, Reason: reason}
+		if reason == retry.ReasonInvalid {
+			e.Cause = errors.New("fault")
+		}
+		assert.Equal(t, "0001-01-01 00:00:00.000 +0s stopped after 1 attempt: "+want, retrylog.Record{Event: e}.String(), reason)
+	}
+}
+
+// Each event is one line, in UTC, and says no more than the event does.
+func TestExplainOneEvent(t *testing.T) {
+	at := time.Date(2000, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600))
+	scheduled := func(delay, hint time.Duration, seed uint64) retry.Event {
+		return retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Delay: delay, Due: at.Add(delay), Hint: hint, Seed: seed}
+	}
+	for _, row := range []struct {
+		name string
+		key  string
+		e    retry.Event
+		want string
+	}{
+		{"without a limit", "", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 7, Max: retry.Unlimited}, "attempt 7 started"},
+		{"success", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Took: time.Second}, "attempt 7 succeeded after 1s"},
+		{"failure of several lines", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("a\r\nb\nc\rd")}, "attempt 7 failed after 0s: a; b; c; d"},
+		{"fault of several lines", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, or the call, is not valid (a; b)"},
+		{"fault of the first edition", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Err: errors.New("fault")}, "stopped after 0 attempts: the policy, or the call, is not valid: fault"},
+		{"fault of a call that succeeded", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Reason: retry.ReasonSuccess, Cause: errors.New("fault")}, "stopped after 1 attempt: it succeeded (fault)"},
+		{"an error and a cause", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 2, Reason: retry.ReasonCanceled, Err: errRefused, Cause: context.Canceled}, "stopped after 2 attempts: the context was canceled (context canceled): connection refused"},
+		{"a retry with its error", "", retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Due: at, Err: errRefused}, "attempt 1 is retried in 0s, at 00:00:00.000 (at once): connection refused"},
+		{"characters that a terminal acts on", "\x1b[2J\x00", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("\u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff")},
+			`\x1b[2J\x00: attempt 7 failed after 0s: \u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff`},
+		{"a cause with such", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonCanceled, Cause: errors.New("a\x1bb")}, `stopped after 0 attempts: the context was canceled (a\x1bb)`},
+		{"bytes that are no text", "\x9b31m", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "\uFFFD31m: attempt 1 of 2 started"},
+		{"letters of all scripts", "Ω", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("соединение 接続 عربى e\u0301 \\x '")}, "Ω: attempt 7 failed after 0s: соединение 接続 عربى e\u0301 \\x '"},
+		{"key of several lines", "a\r\nb", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "a; b: attempt 1 of 2 started"},
+		{"the curve", "", scheduled(time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
+		{"the jitter", "", scheduled(time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (drawn with seed 42)"},
+		{"the server", "", scheduled(time.Second, time.Second, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (as the server asks)"},
+		{"the curve beyond the server", "", scheduled(2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000 (the server asks for 1s, by the curve)"},
+		{"nothing", "", scheduled(0, 0, 42), "attempt 1 is retried in 0s, at 00:00:00.000 (at once)"},
+		{"no kind", "", retry.Event{Time: at}, `an event without a kind ("")`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := retrylog.Record{Key: row.key, Event: row.e}
+			assert.Equal(t, "2000-01-01 00:00:00.000 +0s "+row.want, r.String())
+			assert.Equal(t, r.String()+"\n", retrylog.Explain([]retrylog.Record{r}))
+		})
+	}
+}
+
+// An error is on the line where it is new.
+func TestExplainSaysAnErrorOnce(t *testing.T) {
+	at := time.Unix(0, 0)
+	event := func(key string, kind retry.EventKind, err error) retrylog.Record {
+		return retrylog.Record{Key: key, Event: retry.Event{Kind: kind, Time: at, Due: at, Attempt: 1, Max: 2, Err: err, Reason: retry.ReasonCanceled}}
+	}
+	explain := func(records ...retrylog.Record) string {
+		return strings.ReplaceAll(retrylog.Explain(records), "1970-01-01 00:00:00.000 +0s ", "")
+	}
+	assert.Equal(t, `a: attempt 1 failed after 0s: connection refused
+a: attempt 1 is retried in 0s, at 00:00:00.000 (at once)
+a: stopped after 1 attempt: the context was canceled
+`, explain(event("a", retry.AttemptFinished, errRefused), event("a", retry.RetryScheduled, errRefused), event("a", retry.Stopped, errRefused)))
+	assert.Equal(t, `a: attempt 1 failed after 0s: connection refused
+b: stopped after 1 attempt: the context was canceled: connection refused
+a: stopped after 1 attempt: the context was canceled: connection refused
+a: stopped after 1 attempt: the context was canceled: another
+`, explain(event("a", retry.AttemptFinished, errRefused), event("b", retry.Stopped, errRefused), event("a", retry.Stopped, errRefused), event("a", retry.Stopped, errors.New("another"))))
+	assert.Equal(t, `a: attempt 1 of 2 started
+a: attempt 1 failed after 0s: connection refused
+`, explain(event("a", retry.AttemptStarted, nil), event("a", retry.AttemptFinished, errRefused)))
+}

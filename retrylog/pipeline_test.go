@@ -1,0 +1,411 @@
+package retrylog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retrylog"
+)
+
+func always(retryflow.Outcome) (bool, error) { return true, nil }
+
+func waiting(d time.Duration) func(retryflow.Outcome) (time.Duration, error) {
+	return func(retryflow.Outcome) (time.Duration, error) { return d, nil }
+}
+
+// copying is a pipeline that fetches pages and stores them. Page 2 is the last;
+// the first fetch fails, and the second store.
+func copying() retryflow.Pipeline {
+	count := func(s retryflow.State, name string) int {
+		n, _ := s[name].(int)
+		s[name] = n + 1
+		return n + 1
+	}
+	return retryflow.Pipeline{
+		Tasks: []retryflow.Task{
+			{Label: "fetch", Run: func(_ context.Context, s retryflow.State) (o retryflow.Outcome) {
+				time.Sleep(30 * time.Millisecond)
+				if count(s, "fetches") == 1 {
+					o.Err = errRefused
+				}
+				return o
+			}, Rules: retryflow.Rules{
+				{When: func(retryflow.Outcome) (bool, error) { return false, errors.New("no such key") }, Do: retryflow.Break},
+				{When: retryflow.IfErr(func(error) bool { return true }), Do: retryflow.Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{}}, Delay: waiting(time.Second)},
+			}},
+			{Label: "store", Run: func(_ context.Context, s retryflow.State) (o retryflow.Outcome) {
+				if o.Result = count(s, "stores"); o.Result == 2 {
+					o.Err = errors.New("disk full")
+				}
+				return o
+			}, Rules: retryflow.Rules{
+				{When: func(o retryflow.Outcome) (bool, error) { return o.Result == 1, nil }, Do: retryflow.Jump, To: "fetch", Delay: waiting(time.Minute)},
+				{Do: retryflow.Continue},
+			}},
+			{Label: "report", Run: func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{} }},
+		},
+	}
+}
+
+// logOfPipeline returns the log of a run, in virtual time.
+func logOfPipeline(t *testing.T, p retryflow.Pipeline) string {
+	var log bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		w := retrylog.NewWriter(&log)
+		p.OnEvent = w.OnPipelineEvent
+		_ = p.Run(retrylog.WithKey(context.Background(), "7"), nil)
+		assert.NoError(t, w.Err())
+	})
+	return log.String()
+}
+
+func TestExplainAPipeline(t *testing.T) {
+	records, err := retrylog.Read(strings.NewReader(logOfPipeline(t, copying())))
+	require.NoError(t, err)
+	assert.Equal(t, `2000-01-01 00:00:00.000 +0s 7: task fetch: attempt 1 started
+2000-01-01 00:00:00.030 +30ms 7: task fetch: attempt 1 failed after 30ms, rule 1 says retry (rule 0: when: no such key): connection refused
+2000-01-01 00:00:00.030 +30ms 7: task fetch: attempt 1 is retried in 1s, at 00:00:01.030 (by the curve)
+2000-01-01 00:00:01.030 +1.03s 7: task fetch: attempt 2 started
+2000-01-01 00:00:01.060 +1.06s 7: task fetch: attempt 2 succeeded after 30ms, no rule matches: continue (rule 0: when: no such key)
+2000-01-01 00:00:01.060 +1.06s 7: task fetch: stopped after 2 attempts: continue
+2000-01-01 00:00:01.060 +0s 7: task store: attempt 1 started
+2000-01-01 00:00:01.060 +0s 7: task store: attempt 1 succeeded after 0s, rule 0 says jump to fetch
+2000-01-01 00:00:01.060 +0s 7: task store: jumps to fetch in 1m0s, at 00:01:01.060
+2000-01-01 00:01:01.060 +1m0s 7: task store: stopped after 1 attempt: jump to fetch
+2000-01-01 00:01:01.060 +0s 7: task fetch: attempt 1 started
+2000-01-01 00:01:01.090 +30ms 7: task fetch: attempt 1 succeeded after 30ms, no rule matches: continue (rule 0: when: no such key)
+2000-01-01 00:01:01.090 +30ms 7: task fetch: stopped after 1 attempt: continue
+2000-01-01 00:01:01.090 +0s 7: task store: attempt 1 started
+2000-01-01 00:01:01.090 +0s 7: task store: attempt 1 failed after 0s, rule 1 says continue: disk full
+2000-01-01 00:01:01.090 +0s 7: task store: stopped after 1 attempt: continue
+2000-01-01 00:01:01.090 +0s 7: task report: attempt 1 started
+2000-01-01 00:01:01.090 +0s 7: task report: attempt 1 succeeded after 0s, no rule matches: continue
+2000-01-01 00:01:01.090 +0s 7: task report: stopped after 1 attempt: continue
+`, retrylog.Explain(records))
+	failed := retryflow.Event{Event: retry.Event{Kind: retry.Stopped, Attempt: 2, Reason: retry.ReasonNonRetryable, Err: errRefused}, Task: "a\nb", Rule: 1, Directive: retryflow.Fail}
+	assert.Equal(t, "0001-01-01 00:00:00.000 +0s task a; b: stopped after 2 attempts: the rules do not retry it: connection refused",
+		retrylog.Record{Event: failed.Event, Flow: &failed}.String())
+}
+
+func TestReplayAPipeline(t *testing.T) {
+	log := logOfPipeline(t, copying())
+	calls := replay(t, log)
+	require.Len(t, calls, 5)
+	for i, task := range []string{"fetch", "store", "fetch", "store", "report"} {
+		assert.Equal(t, "7", calls[i].Key)
+		assert.Equal(t, task, calls[i].Task)
+		assert.Equal(t, retry.ReasonSuccess, calls[i].Reason)
+		assert.NoError(t, calls[i].CheckPipeline(copying()))
+	}
+	assert.True(t, calls[1].Attempts[0].Scheduled)
+	assert.Equal(t, time.Minute, calls[1].Attempts[0].Delay)
+	assert.EqualError(t, calls[3].Attempts[0].Err, "disk full")
+	assert.EqualError(t, calls[0].Check(policy), "retrylog: line 1: task fetch is of a pipeline: use CheckPipeline")
+	assert.ErrorContains(t, replay(t, logOf(t, context.Background(), policy, failing()))[0].CheckPipeline(retryflow.Pipeline{}), "line 1: max is 3, and the pipeline says -1")
+}
+
+// Read returns the events that were written, and Recorder keeps the same.
+func TestRecordsOfAPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := retrylog.NewWriter(&log)
+		var kept retrylog.Recorder
+		p := copying()
+		p.OnEvent = func(ctx context.Context, e retryflow.Event) {
+			w.OnPipelineEvent(ctx, e)
+			kept.OnPipelineEvent(ctx, e)
+		}
+		require.NoError(t, p.Run(retrylog.WithKey(t.Context(), "7"), nil))
+		read, err := retrylog.Read(&log)
+		require.NoError(t, err)
+		records := kept.Records()
+		require.Len(t, read, len(records))
+		for i, r := range records {
+			want, err := json.Marshal(r)
+			require.NoError(t, err)
+			got, err := json.Marshal(read[i])
+			require.NoError(t, err)
+			assert.JSONEq(t, string(want), string(got))
+			assert.Equal(t, read[i].Event, read[i].Flow.Event)
+			assert.Equal(t, r.Flow.Task, read[i].Flow.Task)
+		}
+		assert.Equal(t, retrylog.Explain(records), retrylog.Explain(read))
+		assert.Len(t, retrylog.PipelineEvents(read, "7"), len(read))
+		assert.Empty(t, retrylog.PipelineEvents(read, ""))
+	})
+}
+
+// A log may hold more than its events: a task alone makes no pipeline.
+func TestATaskWithoutARuleIsNoPipeline(t *testing.T) {
+	records, err := retrylog.Read(strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":5}`))
+	require.NoError(t, err)
+	assert.Nil(t, records[0].Flow)
+	_, err = retrylog.Read(strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":-1,"directive":"leap"}`))
+	assert.ErrorContains(t, err, `retrylog: line 1: retryflow: event: retryflow: unknown directive "leap"`)
+}
+
+func TestReplayFindsWhatCannotHappenInAPipeline(t *testing.T) {
+	log := logOfPipeline(t, copying())
+	lines := strings.SplitAfter(log, "\n")
+	for _, row := range []struct {
+		name     string
+		line     int
+		old, new string
+		says     string
+	}{
+		{"another task", 2, `"task":"fetch"`, `"task":"store"`, `its task is "store", but "fetch" in the event before`},
+		{"a task without a label", 1, `"task":"fetch"`, `"task":""`, "its task has no label"},
+		{"no task in the middle", 2, `"task":"fetch",`, "", `its task is "", but "fetch"`},
+		{"a decision before the attempt", 4, `"rule":-1`, `"rule":1`, "attempt_started comes before a decision"},
+		{"no decision after it", 2, `,"directive":"retry"`, "", "it has no directive"},
+		{"a retry by another rule", 3, `"rule":1`, `"rule":0`, "its rule, directive, to, limit or computed is not that of the event before"},
+		{"a retry of a task that continues", 3, `"directive":"retry"`, `"directive":"continue"`, `directive is "continue", which waits for nothing`},
+		{"a jump without a target", 9, `,"to":"fetch"`, "", `directive is "jump", and to is ""`},
+		{"a retry with a target", 3, `"directive":"retry"`, `"directive":"retry","to":"x"`, `directive is "retry", and to is "x"`},
+		{"a jump after another wait", 9, `"computed":"1m0s"`, `"computed":"2m0s"`, "delay is 1m0s, but the rule computed 2m0s"},
+		{"a jump to another task", 10, `"to":"fetch"`, `"to":"store"`, "is not that of the event before"},
+		{"a jump that is exhausted", 10, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say jump"},
+		{"a task that continues after a success, canceled", 6, `"success"`, `"canceled"`, "the attempt did not fail"},
+		{"a task that continues after a failure, exhausted", 16, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say continue"},
+		{"a wait for a jump, and a rule that fails", 10, `"success"`, `"not_retryable"`, "only the context or MaxElapsed can end a call between two attempts"},
+		{"a jump of a failure with the error of another", 9, `"task"`, `"err":"x","task"`, `its error is "x", but that of the attempt is none`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			changed := append([]string{}, lines...)
+			require.Contains(t, changed[row.line-1], row.old)
+			changed[row.line-1] = strings.Replace(changed[row.line-1], row.old, row.new, 1)
+			records, err := retrylog.Read(strings.NewReader(strings.Join(changed, "")))
+			require.NoError(t, err)
+			_, err = retrylog.Replay(records)
+			require.ErrorContains(t, err, row.says)
+			assert.ErrorContains(t, err, fmt.Sprintf("retrylog: line %d: ", row.line))
+		})
+	}
+	t.Run("a task that jumps and is retried", func(t *testing.T) {
+		next := strings.NewReplacer(`"attempt":1`, `"attempt":2`, "attempt_finished", "attempt_started", `"rule":0,"directive":"jump","to":"fetch","computed":"1m0s"`, `"rule":-1`).Replace(lines[7])
+		records, err := retrylog.Read(strings.NewReader(strings.Join(lines[6:9], "") + next))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		assert.ErrorContains(t, err, "the task jumps, and is not retried")
+	})
+}
+
+func TestCheckPipelineFindsAnother(t *testing.T) {
+	calls := replay(t, logOfPipeline(t, copying()))
+	for _, row := range []struct {
+		name   string
+		change func(*retryflow.Pipeline)
+		call   int
+		says   string
+	}{
+		{"another limit", func(p *retryflow.Pipeline) { p.Policy.MaxAttempts = 9 }, 0, "line 1: max is -1, and the pipeline says 9"},
+		{"another task", func(p *retryflow.Pipeline) { p.Tasks[2].Label = "print" }, 4, "line 17: task report: attempt 1 started, and the pipeline does not have that task"},
+		{"no rules", func(p *retryflow.Pipeline) { p.Tasks[0].Rules = nil }, 0, "line 2: task fetch: attempt 1 failed after 30ms, rule 1 says retry (rule 0: when: no such key), and the task has 0 rules"},
+		{"another directive", func(p *retryflow.Pipeline) {
+			p.Tasks[0].Rules[1] = retryflow.Rule{When: always, Do: retryflow.Break}
+		}, 0, "rule 1 says break"},
+		{"another target", func(p *retryflow.Pipeline) { p.Tasks[1].Rules[0].To = "report" }, 1, "rule 0 says jump to report"},
+		{"another delay", func(p *retryflow.Pipeline) {
+			p.Tasks[0].Rules[1].Policy.Backoff, p.Tasks[0].Rules[1].Delay = retry.Fixed(2*time.Second), nil
+		}, 0, "line 3: task fetch: attempt 1 is retried in 1s, at 00:00:01.030 (by the curve), and the policy says in 2s"},
+		{"fewer attempts", func(p *retryflow.Pipeline) { p.Tasks[0].Rules[1].Policy.MaxAttempts = 1 }, 0, "the policy says to stop (attempts_exhausted)"},
+		{"an invalid one", func(p *retryflow.Pipeline) { p.MaxJumps = -1 }, 0, "retrylog: retryflow: invalid pipeline"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := copying()
+			row.change(&p)
+			assert.ErrorContains(t, calls[row.call].CheckPipeline(p), row.says)
+		})
+	}
+	t.Run("a stop that the rules do not say", func(t *testing.T) {
+		p := copying()
+		p.Tasks[0].Run = func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{Err: errRefused} }
+		log := logOfPipeline(t, p)
+		require.NoError(t, replay(t, log)[0].CheckPipeline(p))
+		for _, reason := range []string{"elapsed", "budget_exhausted", "rejected", "retry_after_too_long"} {
+			assert.ErrorContains(t, replay(t, strings.Replace(log, "attempts_exhausted", reason, 1))[0].CheckPipeline(p), "and the policy says attempts_exhausted", reason)
+		}
+	})
+	t.Run("a rule that cannot fail", func(t *testing.T) {
+		lines := strings.SplitAfter(logOfPipeline(t, copying()), "\n")
+		lines[15] = strings.Replace(lines[15], `"success"`, `"not_retryable"`, 1)
+		assert.ErrorContains(t, replay(t, strings.Join(lines, ""))[3].CheckPipeline(copying()), "line 16: task store: stopped after 1 attempt: the rules do not retry it, and rule 1 has no function that can fail")
+	})
+	t.Run("no rule cannot retry", func(t *testing.T) {
+		log := strings.ReplaceAll(logOfPipeline(t, copying()), `"rule":1,"directive":"retry"`, `"rule":-1,"directive":"retry"`)
+		assert.ErrorContains(t, replay(t, log)[0].CheckPipeline(copying()), "without a rule a task cannot retry")
+	})
+}
+
+// A process that crashes after any line, also in the middle of the wait before a
+// jump, continues from its log, which goes on and can still be replayed.
+func TestResumeFromALog(t *testing.T) {
+	log := logOfPipeline(t, copying())
+	lines := strings.SplitAfter(log, "\n")
+	for n := range lines[:len(lines)-1] {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := retrylog.WithKey(t.Context(), "7")
+			var file bytes.Buffer
+			state := retryflow.State{}
+			crashing, crash := context.WithCancel(ctx)
+			defer crash()
+			p := copying()
+			w := retrylog.NewWriter(&file)
+			var saved string
+			var kept retryflow.State
+			p.OnEvent = func(ctx context.Context, e retryflow.Event) {
+				if w.OnPipelineEvent(ctx, e); strings.Count(file.String(), "\n") == n {
+					saved, kept = file.String(), maps.Clone(state)
+					crash()
+				}
+			}
+			_ = p.Run(crashing, state)
+			if n == 0 {
+				saved, kept = "", nil
+			}
+
+			records, err := retrylog.Read(strings.NewReader(saved))
+			require.NoError(t, err)
+			file.Reset()
+			file.WriteString(saved)
+			p = copying()
+			p.OnEvent = retrylog.NewWriter(&file).OnPipelineEvent
+			require.NoError(t, p.Resume(ctx, kept, retrylog.PipelineEvents(records, "7")), "after line %d", n)
+			calls := replay(t, file.String())
+			for _, c := range calls {
+				assert.NoError(t, c.CheckPipeline(copying()))
+			}
+			assert.Equal(t, "report", calls[len(calls)-1].Task)
+			if n < 18 { // then the run has ended, and nothing is left to do
+				assert.Equal(t, retry.ReasonSuccess, calls[len(calls)-1].Reason, "after line %d", n)
+			}
+			if n == 9 { // in the middle of the wait
+				assert.Equal(t, retry.Reason(0), calls[1].Reason)
+				assert.Equal(t, time.Minute, calls[2].Attempts[0].Started.Sub(calls[1].Attempts[0].Started), "the wait is neither cut short nor begun anew")
+			}
+		})
+	}
+}
+
+// The log of every pipeline can be replayed and checked.
+func TestReplayEveryPipeline(t *testing.T) {
+	reasons := map[retry.Reason]int{}
+	for i := range 1000 {
+		synctest.Test(t, func(t *testing.T) {
+			source := rand.New(rand.NewPCG(uint64(i), 16))
+			p := anyPipeline(source)
+			require.NoError(t, p.Validate())
+			ctx := t.Context()
+			if source.IntN(3) == 0 {
+				var cancel func()
+				ctx, cancel = context.WithTimeout(ctx, time.Duration(source.IntN(20))*time.Second)
+				defer cancel()
+			}
+			if source.IntN(4) == 0 {
+				ctx = retry.WithBudget(ctx, retry.NewBudget(source.IntN(3), 0))
+			}
+			var log bytes.Buffer
+			p.OnEvent = retrylog.NewWriter(&log).OnPipelineEvent
+			_ = p.Run(ctx, nil)
+			records, err := retrylog.Read(&log)
+			require.NoError(t, err)
+			calls, err := retrylog.Replay(records)
+			require.NoError(t, err, "%d:\n%s", i, retrylog.Explain(records))
+			for _, c := range calls {
+				require.NoError(t, c.CheckPipeline(p), "%d:\n%s", i, retrylog.Explain(records))
+				reasons[c.Reason]++
+			}
+		})
+	}
+	for _, reason := range []retry.Reason{
+		retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRetryAfter,
+		retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonBudget,
+	} {
+		assert.Positive(t, reasons[reason], reason)
+	}
+}
+
+// anyPipeline returns a pipeline of two or three tasks with rules of every kind.
+func anyPipeline(source *rand.Rand) retryflow.Pipeline {
+	p := retryflow.Pipeline{MaxJumps: 1 + source.IntN(4)}
+	p.Policy.Source = source
+	if source.IntN(4) == 0 {
+		p.Policy.MaxElapsed = time.Duration(1+source.IntN(9)) * time.Second
+	}
+	if source.IntN(4) == 0 {
+		p.Policy.MaxAttempts = 1 + source.IntN(4)
+	}
+	labels := []string{"a", "b", "c"}[:2+source.IntN(2)]
+	for _, label := range labels {
+		var rules retryflow.Rules
+		for range source.IntN(4) {
+			rules = append(rules, anyRule(source, labels))
+		}
+		p.Tasks = append(p.Tasks, retryflow.Task{Label: label, Rules: rules, Run: func(context.Context, retryflow.State) (o retryflow.Outcome) {
+			time.Sleep(time.Duration(source.IntN(500)) * time.Millisecond)
+			switch source.IntN(9) {
+			case 0, 1, 2, 3:
+				o.Err = errRefused
+			case 5:
+				o.Err = retry.After(time.Duration(source.IntN(5))*time.Second, errRefused)
+			case 6:
+				o.Err = retry.Permanent(errRefused)
+			}
+			return o
+		}})
+	}
+	return p
+}
+
+func anyRule(source *rand.Rand, labels []string) retryflow.Rule {
+	r := retryflow.Rule{When: func(retryflow.Outcome) (bool, error) {
+		if source.IntN(10) == 0 {
+			return false, errors.New("no such key")
+		}
+		return source.IntN(2) == 0, nil
+	}}
+	failingSometimes := func() (err error) {
+		if source.IntN(6) == 0 {
+			err = errors.New("a function of the rule fails")
+		}
+		return err
+	}
+	if source.IntN(4) == 0 {
+		r.Set = func(retryflow.State, retryflow.Outcome) error { return failingSometimes() }
+	}
+	switch source.IntN(6) {
+	case 0, 1:
+		r.Do, r.Policy = retryflow.Retry, retry.Policy{MaxAttempts: 1 + source.IntN(4), Backoff: retry.Linear(time.Second), MaxRetryAfter: 3 * time.Second}
+		if source.IntN(2) == 0 {
+			r.Policy.Jitter = retry.FullJitter
+		}
+		if source.IntN(3) == 0 {
+			r.Attempts = func(retryflow.Outcome) (int, error) { return 1 + source.IntN(4), failingSometimes() }
+		}
+	case 2, 3:
+		r.Do, r.To = retryflow.Jump, labels[source.IntN(len(labels))]
+	default:
+		r.Do = []retryflow.Directive{retryflow.Continue, retryflow.Break, retryflow.Fail}[source.IntN(3)]
+		return r
+	}
+	if source.IntN(2) == 0 {
+		r.Delay = func(retryflow.Outcome) (time.Duration, error) {
+			return time.Duration(source.IntN(4)) * time.Second, failingSometimes()
+		}
+	}
+	return r
+}

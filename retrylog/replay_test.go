@@ -1,0 +1,606 @@
+package retrylog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+// Every way in which a call can end is replayed as it was, from a log and from
+// memory, and its policy agrees with it.
+func TestReplayWhatDoDid(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	cancel()
+	with := func(change func(*retry.Policy)) retry.Policy {
+		p := policy
+		change(&p)
+		return p
+	}
+	empty := retry.NewBudget(1, 0)
+	empty.Take()
+	invalid := func(p retry.Policy) bool { return p.Validate() != nil }
+	for _, row := range []struct {
+		name   string
+		ctx    context.Context
+		policy retry.Policy
+		errs   []error
+		reason retry.Reason
+		runs   int
+	}{
+		{"success at once", nil, policy, nil, retry.ReasonSuccess, 1},
+		{"success after retries", nil, policy, []error{errRefused, errRefused}, retry.ReasonSuccess, 3},
+		{"exhausted", nil, policy, []error{errRefused, errRefused, errRefused}, retry.ReasonExhausted, 3},
+		{"an error without a text", nil, policy, []error{errors.New("")}, retry.ReasonSuccess, 2},
+		{"not retryable", nil, with(func(p *retry.Policy) { p.NonRetryable = true }), []error{errRefused}, retry.ReasonNonRetryable, 1},
+		{"permanent", nil, policy, []error{errRefused, retry.Permanent(errRefused)}, retry.ReasonPermanent, 2},
+		{"rejected", nil, with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), []error{errRefused}, retry.ReasonRejected, 1},
+		{"retry after too long", nil, policy, []error{retry.After(time.Hour, errRefused)}, retry.ReasonRetryAfter, 1},
+		{"elapsed", nil, with(func(p *retry.Policy) { p.MaxElapsed = 400 * time.Millisecond }), []error{errRefused, errRefused}, retry.ReasonElapsed, 2},
+		{"budget", nil, with(func(p *retry.Policy) { p.Budget = empty }), []error{errRefused}, retry.ReasonBudget, 1},
+		{"invalid, failed", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), []error{errRefused}, retry.ReasonInvalid, 1},
+		{"invalid, succeeded", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonSuccess, 1},
+		{"canceled before", ended, policy, nil, retry.ReasonCanceled, 0},
+		{"expired before", expired, policy, nil, retry.ReasonDeadline, 0},
+		{"invalid, and canceled before", ended, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonInvalid, 0},
+		{"unlimited", nil, with(func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), []error{errRefused, errRefused, errRefused}, retry.ReasonSuccess, 4},
+		{"no jitter", nil, with(func(p *retry.Policy) { p.Jitter = nil }), []error{errRefused}, retry.ReasonSuccess, 2},
+		{"a hint, no jitter", nil, with(func(p *retry.Policy) { p.Jitter = nil }), []error{retry.After(time.Second, errRefused)}, retry.ReasonSuccess, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ctx := row.ctx
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			var recorder retrylog.Recorder
+			synctest.Test(t, func(t *testing.T) {
+				p := row.policy
+				p.OnEvent = recorder.OnEvent
+				_ = retry.Do(ctx, p, failing(row.errs...))
+			})
+			calls, err := retrylog.Replay(recorder.Records())
+			require.NoError(t, err)
+			require.Len(t, calls, 1)
+			assert.Equal(t, row.reason, calls[0].Reason)
+			assert.NoError(t, calls[0].Check(row.policy))
+
+			calls = replay(t, logOf(t, ctx, row.policy, failing(row.errs...)))
+			require.Len(t, calls, 1)
+			c := calls[0]
+			assert.Equal(t, row.reason, c.Reason)
+			assert.Len(t, c.Attempts, row.runs)
+			assert.Equal(t, row.policy.EffectiveMax(), c.Max)
+			assert.Equal(t, invalid(row.policy), c.Fault != nil)
+			assert.Equal(t, invalid(row.policy) || ctx.Err() != nil, c.Cause != nil)
+			assert.NoError(t, c.Check(row.policy))
+			for i, a := range c.Attempts {
+				assert.Equal(t, i+1, a.Number)
+				assert.True(t, a.Finished)
+				assert.Equal(t, 30*time.Millisecond, a.Took)
+				assert.Equal(t, i+1 < row.runs, a.Scheduled)
+				if i < len(row.errs) {
+					assert.EqualError(t, a.Err, row.errs[i].Error())
+				}
+				if i > 0 {
+					before := c.Attempts[i-1]
+					assert.Equal(t, a.Started, before.Due, "it starts when it was due")
+					next := row.policy.Next(retry.Attempt{Number: i, Err: retry.After(before.Hint, before.Err), Seed: max(1, before.Seed)})
+					assert.Equal(t, next.Delay, before.Delay, "its seed and hint give the delay")
+				}
+			}
+		})
+	}
+}
+
+func TestReplayDeadlineAndCancelInTheSleep(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		end    func(context.Context) (context.Context, context.CancelFunc)
+		reason retry.Reason
+	}{
+		{"deadline ahead", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 100*time.Millisecond)
+		}, retry.ReasonDeadline},
+		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(100*time.Millisecond, cancel)
+			return ctx, cancel
+		}, retry.ReasonCanceled},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := row.end(context.Background())
+				defer cancel()
+				var recorder retrylog.Recorder
+				p := policy
+				p.OnEvent = recorder.OnEvent
+				require.Error(t, retry.Do(ctx, p, failing(errRefused, errRefused)))
+
+				calls, err := retrylog.Replay(recorder.Records())
+				require.NoError(t, err)
+				assert.Equal(t, row.reason, calls[0].Reason)
+				assert.Equal(t, row.reason == retry.ReasonCanceled, calls[0].Attempts[0].Scheduled)
+				assert.Zero(t, calls[0].Waited(), "the sleep was not slept")
+				assert.NoError(t, calls[0].Check(policy))
+			})
+		})
+	}
+}
+
+// A deadline can also come while the retry is being told of.
+func TestReplayDeadlineWhileScheduled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		var recorder retrylog.Recorder
+		p := policy
+		p.OnEvent = func(ctx context.Context, e retry.Event) {
+			recorder.OnEvent(ctx, e)
+			if e.Kind == retry.RetryScheduled {
+				time.Sleep(time.Second)
+			}
+		}
+		require.Error(t, retry.Do(ctx, p, failing(errRefused)))
+		calls, err := retrylog.Replay(recorder.Records())
+		require.NoError(t, err)
+		assert.True(t, calls[0].Attempts[0].Scheduled)
+		assert.Equal(t, retry.ReasonDeadline, calls[0].Reason)
+		assert.NoError(t, calls[0].Check(policy))
+	})
+}
+
+func TestReplayALoopThatIsLeft(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		assign error
+		reason retry.Reason
+	}{
+		{"with an error", errRefused, retry.ReasonLeft},
+		{"without", nil, retry.ReasonSuccess},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var recorder retrylog.Recorder
+			p := policy
+			p.OnEvent = recorder.OnEvent
+			var err error
+			for range retry.Loop(context.Background(), p, &err) {
+				err = row.assign
+				break
+			}
+			calls, replayed := retrylog.Replay(recorder.Records())
+			require.NoError(t, replayed)
+			assert.Equal(t, row.reason, calls[0].Reason)
+			assert.NoError(t, calls[0].Check(policy))
+		})
+	}
+}
+
+func TestReplayInterleavedCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := retrylog.NewWriter(&log)
+		p := policy
+		p.Source = nil
+		p.OnEvent = w.OnEvent
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				ctx := retrylog.WithKey(context.Background(), fmt.Sprint(i))
+				_ = retry.Do(ctx, p, failing(errRefused, errRefused, errRefused))
+			})
+		}
+		wg.Wait()
+		calls := replay(t, log.String())
+		require.Len(t, calls, 50)
+		for _, c := range calls {
+			assert.Equal(t, retry.ReasonExhausted, c.Reason)
+			assert.Len(t, c.Records, 9)
+			assert.NoError(t, c.Check(p))
+			assert.Equal(t, c.Attempts[0].Delay+c.Attempts[1].Delay, c.Waited())
+		}
+	})
+}
+
+// A process that died leaves a call without a reason, and the next one may
+// have its key.
+func TestReplayGoesOnAfterACrash(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing(errRefused, errRefused, errRefused))
+	lines := strings.SplitAfter(log, "\n")
+	for crash := 1; crash < len(lines)-1; crash++ {
+		calls := replay(t, strings.Join(lines[:crash], "")+log)
+		require.Len(t, calls, 2)
+		assert.Zero(t, calls[0].Reason)
+		assert.NoError(t, calls[0].Check(policy))
+		assert.Equal(t, retry.ReasonExhausted, calls[1].Reason)
+	}
+}
+
+func TestPanicLeavesACallWithoutAReason(t *testing.T) {
+	var recorder retrylog.Recorder
+	p := policy
+	p.OnEvent = recorder.OnEvent
+	assert.Panics(t, func() { _ = retry.Do(context.Background(), p, func(context.Context) error { panic("boom") }) })
+	calls, err := retrylog.Replay(recorder.Records())
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	assert.Zero(t, calls[0].Reason)
+	assert.False(t, calls[0].Attempts[0].Finished)
+}
+
+// The log of a queue, whose jobs are calls over days and processes.
+func TestReplayQueues(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
+	lines := strings.SplitAfter(log, "\n")
+	join := func(lines ...string) string { return strings.Join(lines, "") }
+	for _, row := range []struct {
+		name, log string
+		numbers   []int // of the attempts of the last call
+		calls     int
+		finished  bool // the first attempt of the last call
+	}{
+		{"the worker died in an attempt", join(lines[0], join(lines[3:]...)), []int{1, 2, 3}, 1, false},
+		{"the worker died in two", join(lines[0], lines[3], join(lines[6:]...)), []int{1, 2, 3}, 1, false},
+		{"a job that came back", log + join(lines[3:]...), []int{2, 3}, 2, true},
+		{"a log without its beginning", join(lines[3:]...), []int{2, 3}, 1, true},
+		{"a claim at what microseconds keep of a delay", strings.ReplaceAll(log, `"249.325191ms"`, `"249.324192ms"`), []int{1, 2, 3}, 1, true},
+		{"times of several zones", strings.ReplaceAll(log, `"due":"2000-01-01T00:00:00.249325191Z"`, `"due":"2000-01-01T01:00:00.249325191+01:00"`), []int{1, 2, 3}, 1, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			calls := replay(t, row.log)
+			require.Len(t, calls, row.calls)
+			last := calls[row.calls-1]
+			var numbers []int
+			for _, a := range last.Attempts {
+				numbers = append(numbers, a.Number)
+			}
+			assert.Equal(t, row.numbers, numbers)
+			assert.Equal(t, row.finished, last.Attempts[0].Finished)
+			assert.Equal(t, retry.ReasonExhausted, last.Reason)
+			assert.NoError(t, last.Check(policy))
+		})
+	}
+}
+
+// The log of a call with three attempts, changed so that it cannot have
+// happened.
+// A queue refuses a job whose worker died in its last attempt, also one whose
+// other events are elsewhere.
+func TestReplayOfAJobThatIsRefused(t *testing.T) {
+	const started = `{"kind":"attempt_started","time":"2026-11-01T00:00:00Z","attempt":3,"max":3}` + "\n"
+	stopped := func(more string) string {
+		return `{"kind":"stopped","time":"2026-11-01T00:01:00Z","attempt":3,"max":3,"elapsed":"1m0s"` + more + "}\n"
+	}
+	exhausted := stopped(`,"reason":"attempts_exhausted"`)
+	p := policy
+	p.MaxAttempts = 3
+	for log, attempts := range map[string]int{started + exhausted: 1, exhausted: 0, started + stopped(`,"reason":"canceled"`): 1} {
+		calls := replay(t, log)
+		require.Len(t, calls, 1)
+		assert.Len(t, calls[0].Attempts, attempts)
+		assert.NoError(t, calls[0].Check(p))
+	}
+	calls := replay(t, started+exhausted+exhausted)
+	require.Len(t, calls, 2, "the queue was not told, and handed it out once more")
+	assert.Equal(t, retry.ReasonExhausted, calls[1].Reason)
+
+	for _, log := range []string{
+		started + stopped(`,"reason":"success"`),
+		started + stopped(`,"reason":"permanent_error"`),
+		started + stopped(`,"reason":"attempts_exhausted","err":"connection refused"`),
+		stopped(`,"reason":"budget_exhausted"`),
+		stopped(`,"reason":"attempts_exhausted","err":"connection refused"`),
+	} {
+		records, err := retrylog.Read(strings.NewReader(log))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		assert.Error(t, err, log)
+	}
+}
+
+func TestReplayRejects(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	without := func(n int) string {
+		return strings.Join(append(append([]string{}, lines[:n-1]...), lines[n:]...), "\n")
+	}
+	edit := func(n int, old, new string) string {
+		require.Contains(t, lines[n-1], old)
+		changed := append([]string{}, lines...)
+		changed[n-1] = strings.Replace(changed[n-1], old, new, 1)
+		return strings.Join(changed, "\n")
+	}
+	for _, row := range []struct {
+		name, log string
+		line      int
+		says      string
+	}{
+		{"no start", without(1), 1, "no call with this key has begun"},
+		{"no finish", without(2), 2, "it follows attempt 1 of 3 started"},
+		{"no schedule", without(3), 3, "it follows attempt 1 failed"},
+		{"no second start", without(4), 4, "it follows attempt 1 is retried"},
+		{"an event after the stop", log + lines[8], 10, "no call with this key has begun"},
+		{"another max", edit(5, `"max":3`, `"max":4`), 5, "max is 4, but 3 when the call began"},
+		{"another attempt", edit(5, `"attempt":2`, `"attempt":3`), 5, "attempt is 3, but attempt 2 comes next"},
+		{"an attempt left out", edit(4, `"attempt":2`, `"attempt":3`), 4, "attempt is 3, but attempt 2 comes next"},
+		{"time runs backwards", edit(3, `"elapsed":"30ms"`, `"elapsed":"29ms"`), 3, "elapsed is 29ms, but 30ms in the event before"},
+		{"time runs backwards, a little", edit(3, `"elapsed":"30ms"`, `"elapsed":"29.999999ms"`), 3, "elapsed is 29.999999ms, but 30ms in the event before"},
+		{"it began too early", edit(4, `"elapsed":"249.325191`, `"elapsed":"249.324191`), 4, "it began 1µs before it was due"},
+		{"no time", edit(1, `2000-01-01T00:00:00Z`, `0001-01-01T00:00:00Z`), 1, "it has no time"},
+		{"before the first attempt", edit(1, `"max":3`, `"max":3,"elapsed":"-5h"`), 1, "elapsed is -5h0m0s"},
+		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "attempt is 0, and max is 3"},
+		{"an attempt beyond max", edit(1, `"attempt":1`, `"attempt":4`), 1, "attempt is 4, and max is 3"},
+		{"less than unlimited", edit(1, `"max":3`, `"max":-2`), 1, "max is -2, and not at least 1, or -1 for unlimited"},
+		{"attempts left out where a worker died", lines[0] + "\n" + lines[6], 2, "attempt is 3, but attempt 2 comes next"},
+		{"it stopped within an attempt", lines[0] + "\n" + strings.Replace(lines[8], `"attempt":3`, `"attempt":1`, 1), 2, "it follows attempt 1 of 3 started"},
+		{"a loop left without an error has succeeded", strings.Join(lines[:7], "\n") + "\n" + strings.Replace(lines[7], `"err":"connection refused",`, "", 1) + "\n" + strings.Replace(lines[8], "attempts_exhausted", "left", 1), 9, "the attempt did not fail"},
+		{"a negative hint", edit(3, `"seed":"42"`, `"hint":"-1s","seed":"42"`), 3, "hint is -1s"},
+		{"a start with an error", edit(1, `"max":3`, `"max":3,"err":"fault"`), 1, `its error is "fault", but attempt_started has none`},
+		{"a start with a duration", edit(1, `"max":3`, `"max":3,"took":"1s"`), 1, "took is 1s, but only attempt_finished has one"},
+		{"a start with a delay", edit(1, `"max":3`, `"max":3,"delay":"1s"`), 1, "only retry_scheduled has a delay"},
+		{"a start with a reason", edit(1, `"max":3`, `"max":3,"reason":"canceled"`), 1, "only stopped has a reason or a cause"},
+		{"a start with a cause", edit(1, `"max":3`, `"max":3,"cause":"fault"`), 1, "only stopped has a reason or a cause"},
+		{"a finish with a cause", edit(2, `"max":3`, `"max":3,"cause":"fault"`), 2, "only stopped has a reason or a cause"},
+		{"a schedule with a cause", edit(3, `"max":3`, `"max":3,"cause":"fault"`), 3, "only stopped has a reason or a cause"},
+		{"a finish with a reason", edit(2, `"max":3`, `"max":3,"reason":"permanent_error"`), 2, "only stopped has a reason or a cause"},
+		{"a finish with a due", edit(2, `"max":3`, `"max":3,"due":"2000-01-01T00:00:00Z"`), 2, "only retry_scheduled has a delay"},
+		{"a finish with a seed", edit(2, `"max":3`, `"max":3,"seed":"42"`), 2, "only retry_scheduled has a delay"},
+		{"a schedule with a duration", edit(3, `"max":3`, `"max":3,"took":"1s"`), 3, "only attempt_finished has one"},
+		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `its error is "fault", but that of the attempt is "connection refused"`},
+		{"a stop with a hint", edit(9, `"max":3`, `"max":3,"hint":"1s"`), 9, "only retry_scheduled has a delay"},
+		{"a stop with a duration", edit(9, `"max":3`, `"max":3,"took":"1s"`), 9, "only attempt_finished has one"},
+		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
+		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "delay is -219"},
+		{"sooner than the server asked", edit(3, `"seed":"42"`, `"hint":"1s","seed":"42"`), 3, "hint is 1s"},
+		{"success of a failure", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "success", 1), `"err":"connection refused",`, "", 1), 9, `the attempt failed: "connection refused"`},
+		{"success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but its error is "connection refused"`},
+		{"failure of a success", edit(8, `"err":"connection refused",`, ``), 9, "the attempt did not fail"},
+		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is not a reason to stop`},
+		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
+		{"exhausted in a sleep", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only the context or MaxElapsed can end a call between two attempts"},
+		{"exhausted before it began", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
+		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "max is 1, but 3 when the call began"},
+		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "max is 0, and not at least 1"},
+		{"it took less than nothing", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms"},
+		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but its delay ends at 2000-01-01T00:00:00.249325191Z"},
+		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but neither err nor cause says what is"},
+		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has none`},
+		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `its error is "fault", but that of the attempt is "connection refused"`},
+		{"an error of no attempt", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `its error is "fault", but no attempt has begun`},
+		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `its error is "refused", but no attempt has begun`},
+		{"invalid after a success", strings.Replace(strings.Replace(edit(8, `"err":"connection refused",`, ``), `"err":"connection refused","elapsed":"654`, `"cause":"fault","elapsed":"654`, 1), "attempts_exhausted", "invalid", 1), 9, "the attempt did not fail"},
+		{"a clock that goes back 30 years", edit(4, "2000-01-01T00:00:00.249325191Z", "1970-01-01T00:00:00.249325191Z"), 4,
+			"time goes back from 2000-01-01T00:00:00.03Z to 1970-01-01T00:00:00.249325191Z, while elapsed goes on from 30ms to 249.325191ms"},
+		{"a clock that goes back a little over a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325190Z"), 4, "time goes back"},
+		{"a clock that goes back as far as times do", edit(4, "2000-01-01T00:00:00.249325191Z", "0000-01-01T00:00:00Z"), 4, "time goes back"},
+		{"after empty lines", "\n\n" + lines[0] + "\n\n" + lines[2], 5, "it follows attempt 1 of 3 started"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			records, err := retrylog.Read(strings.NewReader(row.log))
+			require.NoError(t, err)
+			calls, err := retrylog.Replay(records)
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), fmt.Sprintf("retrylog: line %d: ", row.line))
+			assert.Contains(t, err.Error(), row.says)
+			disorder := strings.HasPrefix(row.says, "no call") || strings.HasPrefix(row.says, "it follows") || strings.HasSuffix(row.says, "comes next")
+			assert.Equal(t, disorder, strings.Contains(err.Error(), "WithKey"))
+			for _, c := range calls {
+				require.NotEmpty(t, c.Records, "the event at fault begins no call")
+				assert.Less(t, c.Records[len(c.Records)-1].Line, row.line)
+			}
+		})
+	}
+	t.Run("beyond max", func(t *testing.T) {
+		two := policy
+		two.MaxAttempts = 4
+		long := logOf(t, context.Background(), two, failing(errRefused, errRefused, errRefused, errRefused))
+		records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(long, `"max":4`, `"max":3`)))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		require.ErrorContains(t, err, "retrylog: line 9: attempt 3 is retried in")
+	})
+	t.Run("a retry of the last attempt", func(t *testing.T) {
+		one := strings.Split(logOf(t, context.Background(), policy, failing(errRefused)), "\n")
+		records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(strings.Join(one[:3], "\n"), `"max":3`, `"max":1`)))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		require.ErrorContains(t, err, "line 3: attempt 1 is retried")
+		require.ErrorContains(t, err, "attempt 1 is the last that max 1 allows")
+	})
+	t.Run("a call within another needs a key of its own", func(t *testing.T) {
+		var recorder retrylog.Recorder
+		p := retry.Policy{MaxAttempts: 2, OnEvent: recorder.OnEvent}
+		_ = retry.Do(retrylog.WithKey(context.Background(), "k"), p, func(ctx context.Context) error {
+			return retry.Do(ctx, p, func(context.Context) error { return nil })
+		})
+		_, err := retrylog.Replay(recorder.Records())
+		require.ErrorContains(t, err, "one within another, need keys of their own: see WithKey")
+	})
+	t.Run("two calls at once without keys", func(t *testing.T) {
+		one := strings.Split(logOf(t, context.Background(), policy, failing(errRefused)), "\n")
+		mixed := []string{one[0], one[0], one[1], one[1]}
+		records, err := retrylog.Read(strings.NewReader(strings.Join(mixed, "\n")))
+		require.NoError(t, err)
+		_, err = retrylog.Replay(records)
+		require.ErrorContains(t, err, "line 4")
+		require.ErrorContains(t, err, "see WithKey")
+	})
+	t.Run("no kind", func(t *testing.T) {
+		_, err := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Time: time.Unix(0, 0), Attempt: 1, Max: 1}}})
+		require.ErrorContains(t, err, "an event without a kind")
+	})
+	t.Run("after the longest delay", func(t *testing.T) {
+		var records []retrylog.Record
+		for _, e := range []retry.Event{
+			{Kind: retry.AttemptStarted, Attempt: 1},
+			{Kind: retry.AttemptFinished, Attempt: 1, Err: errRefused, Elapsed: 1},
+			{Kind: retry.RetryScheduled, Attempt: 1, Elapsed: 1, Delay: math.MaxInt64},
+			{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: time.Hour},
+		} {
+			e.Time, e.Max = time.Unix(0, 0).UTC(), retry.Unlimited
+			if e.Kind == retry.RetryScheduled {
+				e.Due = e.Time.Add(e.Delay)
+			}
+			records = append(records, retrylog.Record{Event: e})
+		}
+		_, err := retrylog.Replay(records)
+		require.ErrorContains(t, err, "line 4: attempt 2 started cannot have happened: it began 2562046h47m16.854775807s before it was due")
+	})
+	t.Run("an error that cannot be compared", func(t *testing.T) {
+		now := time.Unix(0, 0)
+		err := list{errRefused}
+		for _, reason := range []retry.Reason{retry.ReasonInvalid, retry.ReasonCanceled} {
+			_, replayed := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Kind: retry.Stopped, Time: now, Max: 1, Reason: reason, Err: err}}})
+			assert.Equal(t, reason == retry.ReasonInvalid, replayed == nil)
+		}
+	})
+	t.Run("records that were not read count from 1", func(t *testing.T) {
+		_, err := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Kind: retry.AttemptFinished, Attempt: 1}}})
+		require.ErrorContains(t, err, "line 1")
+	})
+}
+
+// A wall clock may be adjusted, and an elapsed time stands still while a machine
+// sleeps: neither makes a log impossible.
+func TestReplayAllowsClockSteps(t *testing.T) {
+	log := logOf(t, context.Background(), policy, failing(errRefused))
+	for _, row := range []struct{ name, at string }{
+		{"back three seconds", "1999-12-31T23:59:57.249325191Z"},
+		{"back half a day, to another time zone", "1999-12-31T12:00:00.249325191Z"},
+		{"back a day", "1999-12-31T00:00:00.249325191Z"},
+		{"ahead a month, which the machine slept", "2000-02-01T00:00:00Z"},
+		{"ahead 30 years, after a start with an empty battery", "2030-01-01T00:00:00Z"},
+		{"ahead as far as times go", "9999-12-31T23:59:59Z"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			// From there on all of the log is at another time.
+			lines := strings.Split(strings.TrimSpace(log), "\n")
+			for i := 3; i < len(lines); i++ {
+				before, rest, _ := strings.Cut(lines[i], `"time":"`)
+				_, after, _ := strings.Cut(rest, `"`)
+				lines[i] = before + `"time":"` + row.at + `"` + after
+			}
+			assert.Equal(t, retry.ReasonSuccess, replay(t, strings.Join(lines, "\n"))[0].Reason)
+		})
+	}
+}
+
+// A call may run out of time while OnEvent holds its retry up.
+func TestReplayOutOfTimeWhileScheduled(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		ctx    func(context.Context) (context.Context, context.CancelFunc)
+		change func(*retry.Policy)
+		reason retry.Reason
+	}{
+		{"MaxElapsed", context.WithCancel, func(p *retry.Policy) { p.MaxElapsed = 5 * time.Second }, retry.ReasonElapsed},
+		{"a deadline that the context does not tell of itself", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return late{ctx, time.Now().Add(5 * time.Second)}, func() {}
+		}, func(*retry.Policy) {}, retry.ReasonDeadline},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := row.ctx(context.Background())
+				defer cancel()
+				p := policy
+				row.change(&p)
+				checked := p
+				var recorder retrylog.Recorder
+				p.OnEvent = func(ctx context.Context, e retry.Event) {
+					recorder.OnEvent(ctx, e)
+					if e.Kind == retry.RetryScheduled {
+						time.Sleep(10 * time.Second)
+					}
+				}
+				require.Error(t, retry.Do(ctx, p, failing(errRefused)))
+				calls, err := retrylog.Replay(recorder.Records())
+				require.NoError(t, err)
+				require.Len(t, calls, 1)
+				assert.Equal(t, row.reason, calls[0].Reason)
+				assert.True(t, calls[0].Attempts[0].Scheduled)
+				assert.NoError(t, calls[0].Check(checked))
+			})
+		})
+	}
+}
+
+// late has a deadline and never ends.
+type late struct {
+	context.Context
+	at time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.at, true }
+
+// Logs of the first edition, whose events have their error in fewer places, are
+// read and checked as ever. The file was written by its Writer.
+func TestFirstEdition(t *testing.T) {
+	log, err := os.ReadFile("testdata/first_edition.jsonl")
+	require.NoError(t, err)
+	invalid, elapsed := retry.Policy{MaxAttempts: -2}, policy
+	elapsed.MaxElapsed = 400 * time.Millisecond
+	const fault = "invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited"
+	want := []struct {
+		key    string
+		policy retry.Policy
+		reason retry.Reason
+		fault  string
+	}{
+		{"success", policy, retry.ReasonSuccess, ""},
+		{"success after retries", policy, retry.ReasonSuccess, ""},
+		{"exhausted", policy, retry.ReasonExhausted, ""},
+		{"permanent", policy, retry.ReasonPermanent, ""},
+		{"elapsed", elapsed, retry.ReasonElapsed, ""},
+		{"invalid, failed", invalid, retry.ReasonInvalid, fault},
+		{"invalid, succeeded", invalid, retry.ReasonInvalid, fault},
+		{"invalid, and canceled before", invalid, retry.ReasonInvalid, fault + "\ncontext canceled"},
+		{"canceled before", policy, retry.ReasonCanceled, ""},
+		{"nil function", policy, retry.ReasonInvalid, "the function to execute is nil"},
+		{"nil function with a value", policy, retry.ReasonInvalid, "the function to execute is nil"},
+		{"nothing assigned", policy, retry.ReasonInvalid, "the body of the Loop has not assigned its error variable: assign it with =, for := declares another"},
+		{"left", policy, retry.ReasonLeft, ""},
+		{"canceled in a wait", policy, retry.ReasonCanceled, ""},
+	}
+	calls := replay(t, string(log))
+	require.Len(t, calls, len(want))
+	for i, c := range calls {
+		t.Run(want[i].key, func(t *testing.T) {
+			assert.Equal(t, want[i].key, c.Key)
+			assert.Equal(t, want[i].reason, c.Reason)
+			assert.Nil(t, c.Cause)
+			if want[i].fault == "" {
+				assert.NoError(t, c.Fault)
+			} else {
+				assert.EqualError(t, c.Fault, want[i].fault)
+			}
+			assert.NoError(t, c.Check(want[i].policy))
+			if c.Fault != nil && c.Max == 1 && len(c.Attempts) == 1 {
+				assert.Error(t, c.Check(retry.Policy{}), "a policy that is valid")
+			}
+		})
+	}
+}
+
+// A list is an error whose values == cannot compare.
+type list []error
+
+func (list) Error() string { return "several" }
+
+func TestWaitedDoesNotOverflow(t *testing.T) {
+	c := retrylog.Call{Attempts: []retrylog.Attempt{{Delay: math.MaxInt64}, {Delay: time.Hour}, {}}}
+	assert.Equal(t, time.Duration(math.MaxInt64), c.Waited())
+}
