@@ -12,10 +12,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// TestBackoff checks that b does what [retry.Backoff] asks for: for any
-// attempt at all its Delay returns the same each time, in any order and from
-// several goroutines together, is never negative, and does not panic.
-// Run the test with -race, which sees what a comparison cannot.
+// TestBackoff checks that b meets the contract of [retry.Backoff]. For every
+// attempt, Delay must return the same each time, in any order and from several
+// goroutines at once; it must not be negative, and it must not panic. Run the
+// test with -race, which finds what a comparison cannot.
 //
 // A Delay that does not return leaves its goroutine behind; in a bubble of
 // [testing/synctest] it hangs the test instead.
@@ -38,10 +38,10 @@ func TestBackoff(t testing.TB, b retry.Backoff) {
 	})
 }
 
-// TestJitter checks that j does what [retry.Jitter] asks for: for any duration
-// at all its Window returns the same each time, in any order and from several
-// goroutines together, is neither negative nor upside down, and does not panic.
-// Run the test with -race, which sees what a comparison cannot.
+// TestJitter checks that j meets the contract of [retry.Jitter]. For every
+// duration, Window must return the same each time, in any order and from several
+// goroutines at once; lo must not be above hi, neither may be negative, and it
+// must not panic. Run the test with -race, which finds what a comparison cannot.
 //
 // A Window that does not return leaves its goroutine behind; in a bubble of
 // [testing/synctest] it hangs the test instead.
@@ -65,11 +65,11 @@ func TestJitter(t testing.TB, j retry.Jitter) {
 }
 
 const (
-	callers  = 8                // goroutines that call together
+	callers  = 8                // goroutines that call at once
 	patience = 10 * time.Second // for calls that do not return
 )
 
-// check fails t for each line of p, or because there are none to come.
+// check fails t for each line that p reports, or because it does not return.
 func check(t testing.TB, p *prober) {
 	t.Helper()
 	result := make(chan []string, 1)
@@ -97,10 +97,10 @@ func check(t testing.TB, p *prober) {
 // first input that breaks each rule.
 type prober struct {
 	inputs int
-	name   func(input int) string // the call, for people
+	name   func(input int) string // describes the call in a failure
 	call   func(input int) window
 
-	current atomic.Int64 // the input that is asked for
+	current atomic.Int64 // the input of the call that is running
 
 	mu     sync.Mutex // guards the fields below
 	rules  map[string]bool
@@ -113,7 +113,7 @@ type answer struct {
 	ok bool // it did not panic
 }
 
-// probe asks for each input, forwards, backwards, and from several goroutines.
+// probe calls with each input: forwards, backwards, and from several goroutines.
 func (p *prober) probe() []string {
 	forwards := make([]answer, p.inputs)
 	for i := range forwards {
@@ -132,10 +132,10 @@ func (p *prober) probe() []string {
 		case a.lo < 0 || a.hi < 0:
 			p.fail("sign", i, "is %v: it must not be negative", a)
 		case a.lo > a.hi:
-			p.fail("order", i, "is %v: the least comes first", a)
+			p.fail("order", i, "is %v: lo must not be above hi", a)
 		}
 		if again.window != a.window {
-			p.fail("pure", i, "is %v, and %v when asked again: it must depend on nothing else", a, again)
+			p.fail("pure", i, "is %v, and %v when called again: it must depend on nothing else", a, again)
 		}
 	}
 	if p.broken != nil {
@@ -148,7 +148,7 @@ func (p *prober) probe() []string {
 			for k := range forwards {
 				i := (k + c*p.inputs/callers) % p.inputs
 				if a := p.ask(i); a.ok && a.window != forwards[i].window {
-					p.fail("concurrent", i, "is %v, and %v when several goroutines ask: it must depend on nothing else", forwards[i], a)
+					p.fail("concurrent", i, "is %v, and %v when several goroutines call: it must depend on nothing else", forwards[i], a)
 				}
 			}
 		})
@@ -169,7 +169,7 @@ func (p *prober) ask(i int) (a answer) {
 	return a
 }
 
-// fail notes that an input breaks a rule, unless another has.
+// fail records that an input breaks a rule, unless another has before.
 func (p *prober) fail(rule string, i int, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

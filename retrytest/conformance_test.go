@@ -98,7 +98,7 @@ func TestBackoffsThatDoNotConform(t *testing.T) {
 		{"panics late", retry.BackoffFunc(func(n int) time.Duration { return make([]time.Duration, 100)[max(1, n)-1] }),
 			name + "(1000) panics: runtime error: index out of range [999] with length 100"},
 		{"remembers", new(stateful),
-			"retrytest: *retrytest_test.stateful: Delay(1) is 1ns, and 216ns when asked again: it must depend on nothing else"},
+			"retrytest: *retrytest_test.stateful: Delay(1) is 1ns, and 216ns when called again: it must depend on nothing else"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fails(t, func(t testing.TB) { retrytest.TestBackoff(t, tc.backoff) }, tc.line)
@@ -110,7 +110,7 @@ func TestBackoffThatSharesState(t *testing.T) {
 	r := new(recorder)
 	retrytest.TestBackoff(r, new(forgetful))
 	require.Len(t, r.failures, 1)
-	assert.Regexp(t, `^retrytest: \*retrytest_test\.forgetful: Delay\(.+\) is .+, and .+ when several goroutines ask: it must depend on nothing else$`, r.failures[0])
+	assert.Regexp(t, `^retrytest: \*retrytest_test\.forgetful: Delay\(.+\) is .+, and .+ when several goroutines call: it must depend on nothing else$`, r.failures[0])
 }
 
 // Each rule that is broken is reported once.
@@ -127,7 +127,7 @@ func TestBackoffThatBreaksSeveralRules(t *testing.T) {
 	assert.Equal(t, []string{
 		"retrytest: retry.BackoffFunc: Delay(1) panics: no such attempt",
 		"retrytest: retry.BackoffFunc: Delay(2) is -1ns: it must not be negative",
-		"retrytest: retry.BackoffFunc: Delay(2) is -1ns, and -214ns when asked again: it must depend on nothing else",
+		"retrytest: retry.BackoffFunc: Delay(2) is -1ns, and -214ns when called again: it must depend on nothing else",
 	}, r.failures)
 }
 
@@ -198,7 +198,7 @@ func TestJittersThatDoNotConform(t *testing.T) {
 	}{
 		{"nil", nil, "retrytest: the Jitter is nil"},
 		{"upside down", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d / 2 }),
-			name + "(1ns) is 1ns to 0s: the least comes first"},
+			name + "(1ns) is 1ns to 0s: lo must not be above hi"},
 		{"negative", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d/2 - 1, d }),
 			name + "(0s) is -1ns to 0s: it must not be negative"},
 		{"overflows", windowFunc(func(d time.Duration) (lo, hi time.Duration) { d = max(0, d); return d, d + d/5 }),
@@ -208,7 +208,7 @@ func TestJittersThatDoNotConform(t *testing.T) {
 		{"panics", windowFunc(func(d time.Duration) (lo, hi time.Duration) { return 0, max(0, d) / (d % 2) }),
 			name + "(0s) panics: runtime error: integer divide by zero"},
 		{"draws", windowFunc(func(time.Duration) (lo, hi time.Duration) { calls++; return 0, calls }),
-			name + "(0s) is 0s to 1ns, and 0s to 264ns when asked again: it must depend on nothing else"},
+			name + "(0s) is 0s to 1ns, and 0s to 264ns when called again: it must depend on nothing else"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fails(t, func(t testing.TB) { retrytest.TestJitter(t, tc.jitter) }, tc.line)

@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// t stands for the *testing.T of a test function. It prints what it is told.
+// t stands for the *testing.T of a test function. It prints what is reported.
 var t testing.TB = printer{}
 
 type printer struct{ testing.TB }
@@ -40,7 +40,7 @@ func ExampleTable() {
 	})
 	// Output:
 	// retrytest: 3 attempts, exponential 1s x2, ±10%
-	//     rows[5], after 3 executions: eligible is false, want true, reason is attempts_exhausted, want retry
+	//     rows[5], after 3 attempts: eligible is false, want true, reason is attempts_exhausted, want retry
 }
 
 // In a test function t is its *testing.T. The schedule is wrong on purpose.
@@ -57,16 +57,16 @@ func ExampleSchedule() {
 
 func ExampleNoWait() {
 	policy := retry.Policy{
-		MaxRetries: retry.Unlimited,
-		Backoff:    retry.Fixed(10 * time.Minute),
+		Backoff:    retry.Exponential{Base: time.Second},
+		MaxDelay:   10 * time.Minute,
 		MaxElapsed: time.Hour,
 	}
 	op := retrytest.NewOp(errors.New("connection refused"))
 
 	err := retry.Do(context.Background(), retrytest.NoWait(policy), op.Run)
-	fmt.Println(op.Executions(), "executions at once:", retry.ReasonOf(err))
+	fmt.Println(op.Executions(), "attempts in no time:", retry.ReasonOf(err))
 	// Output:
-	// 7 executions at once: elapsed
+	// 15 attempts in no time: elapsed
 }
 
 func ExampleNewOp() {

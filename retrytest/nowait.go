@@ -1,100 +1,47 @@
 package retrytest
 
 import (
-	"sync"
-	"time"
+	"math/rand/v2"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/internal/hook"
 )
 
-// NoWait returns p with its waits taken out, for tests of code that cannot run
-// in a bubble of [testing/synctest]. Where executions take no time, and Jitter
-// does not decide what MaxElapsed still allows, it executes as often as p and
-// stops for the same reason.
+// NoWait returns p with its waits skipped, for tests of code that cannot run in
+// a bubble of [testing/synctest]. A call sleeps neither the delays of p nor the
+// waits that servers ask for (see [retry.After]), and its clock goes on as if
+// they had passed. So it makes as many attempts as under p, and stops for the
+// same reason: MaxElapsed and the context's deadline count the skipped waits.
+// The events and the [retry.Error] have the delays that p decided, and the
+// events have times to match, so package retrylog can replay a log of them.
 //
-//   - Backoff and Jitter give no delay. MaxDelay goes with them; what it says
-//     about MaxRetryAfter stays.
-//   - An unlimited p stays unlimited, and a p that is not valid, for it has no
-//     limit and no delay, stays so. An unlimited policy that does not wait
-//     keeps a processor busy until the operation succeeds or the context ends.
-//   - MaxElapsed counts the delays that p would have waited, without jitter:
-//     where they pass it, the policy stops with ReasonElapsed.
-//   - The policy that Select picks has its waits taken out too. For MaxElapsed
-//     all the delays before count as its own.
+//   - A policy that is not valid stays invalid, and makes one attempt.
+//   - An unlimited policy stays unlimited. If neither MaxElapsed nor a deadline
+//     ends it, it keeps a processor busy until the operation succeeds or the
+//     context is canceled.
+//   - Attempts, AttemptTimeout, cancellations and Budget.RefillEvery use the real
+//     clock. A cancellation that would have ended a wait comes too late.
+//   - The time that OnEvent takes after RetryScheduled is added to the skipped
+//     wait. In a wait that is not skipped it is part of the wait.
+//   - An operation that calls [retry.Do] with another policy waits there, unless
+//     you apply NoWait to that policy too.
 //
-// Two things are left. A wait that an error asks for (see [retry.After]) is
-// part of the error, and still waited. And a deadline of the context is not
-// brought forward by waits that no longer happen.
+// NoWait marks the Source of p, so set a Source before, not after. The policies
+// that Select returns need no mark.
 func NoWait(p retry.Policy) retry.Policy {
-	if pick := p.Select; pick != nil {
-		within := p.MaxElapsed
-		p.Select = func(err error) *retry.Policy {
-			q := pick(err)
-			if q == nil {
-				return nil
-			}
-			still := noWait(*q, within)
-			return &still
-		}
-	}
-	return noWait(p, p.MaxElapsed)
-}
-
-// noWait takes the waits out of p. A retry that they would have put later than
-// within, if that is set, is not made.
-func noWait(p retry.Policy, within time.Duration) retry.Policy {
-	curve := retry.Policy{Backoff: p.Backoff, MaxDelay: p.MaxDelay}
-	if (retry.Policy{Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}).Validate() != nil {
-		return p // it never waits, and must not become valid
-	}
-	if p.MaxRetryAfter == 0 {
-		p.MaxRetryAfter = max(time.Minute, p.MaxDelay)
-	}
-	p.MaxDelay, p.Jitter = 0, nil
-	switch {
-	case within > 0:
-		waits := &totals{curve: curve, within: within}
-		p.Backoff = retry.BackoffFunc(func(attempt int) time.Duration {
-			if waited := waits.of(attempt); waited > within {
-				return waited // the delay of a retry that is not made
-			}
-			return 0
-		})
-	case hot(curve.Backoff):
-		p.Backoff = nil
-	default:
-		p.Backoff = retry.BackoffFunc(func(int) time.Duration { return 0 })
-	}
+	p.Source = noWait{p.Source}
 	return p
 }
 
-// totals is the sums of the first delays of a policy without jitter. Each is
-// added up once, for whoever asks first.
-type totals struct {
-	curve  retry.Policy
-	within time.Duration // later sums than the first above it are not needed
+// noWait is a Source that tells the loop to skip its waits. If it holds no other
+// Source, it uses math/rand/v2.
+type noWait struct{ source retry.Source }
 
-	mu   sync.Mutex
-	sums []time.Duration // after 1 delay, 2 and so on
-}
-
-// of returns the sum of the first n delays, or the first sum above within.
-func (t *totals) of(n int) (sum time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if known := min(n, len(t.sums)); known > 0 {
-		sum = t.sums[known-1]
+func (n noWait) Uint64() uint64 {
+	if n.source == nil {
+		return rand.Uint64()
 	}
-	for len(t.sums) < n && sum <= t.within {
-		sum = saturate.Add(sum, t.curve.Next(retry.Attempt{Number: len(t.sums) + 1}).Delay)
-		t.sums = append(t.sums, sum)
-	}
-	return sum
+	return n.source.Uint64()
 }
 
-// hot reports whether a policy without any limit is refused with this curve,
-// because the curve would not slow it down.
-func hot(b retry.Backoff) bool {
-	return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: b}.Validate() != nil
-}
+func (noWait) NoWait(hook.Mark) {}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
+	"net/http"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,34 +14,126 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retrylog"
 	"github.com/goretry/retry/retrytest"
 )
 
 var errBusy = errors.New("too many requests")
 
-// outcome is how an operation ended under a policy.
-type outcome struct {
-	executions int
-	reason     retry.Reason
+// A trial is a call under a policy, made in a bubble of its own.
+type trial struct {
+	policy   retry.Policy // whose Budget, if any, is replaced by a new one for each call
+	errs     []error      // what the attempts return
+	each     time.Duration
+	deadline time.Duration // of the context; 0: none
+	budget   int           // of the context; 0: none
+	cancelIn int           // the attempt that cancels the context; 0: none
 }
 
-func run(t *testing.T, p retry.Policy, errs ...error) (o outcome, took time.Duration) {
+// outcome is how a call ended.
+type outcome struct {
+	attempts int
+	reason   retry.Reason
+}
+
+// A story is everything that a caller can see of a call. Causes are texts in it:
+// that of a context must not be asked outside of its bubble.
+type story struct {
+	outcome
+	text          string // of the error
+	waited, delay time.Duration
+	log           []retrylog.Record
+	took          time.Duration
+}
+
+// loops are the ways to make a call.
+var loops = map[string]func(context.Context, retry.Policy, func(context.Context) error) error{
+	"Do": retry.Do,
+	"DoValue": func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error {
+		_, err := retry.DoValue(ctx, p, func(ctx context.Context) (int, error) { return 1, fn(ctx) })
+		return err
+	},
+	"Loop": func(ctx context.Context, p retry.Policy, fn func(context.Context) error) (err error) {
+		for _, ctx := range retry.Loop(ctx, p, &err) {
+			err = fn(ctx)
+		}
+		return err
+	},
+}
+
+// tell makes the call, with its waits or without.
+func (tr trial) tell(t *testing.T, loop string, skip bool) (s story) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		op := retrytest.NewOp(errs...)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if tr.deadline != 0 {
+			ctx, cancel = context.WithTimeout(ctx, tr.deadline)
+			defer cancel()
+		}
+		if tr.budget != 0 {
+			ctx = retry.WithBudget(ctx, retry.NewBudget(tr.budget, 0))
+		}
+		p, log := tr.policy, new(retrylog.Recorder)
+		if p.Budget != nil {
+			p.Budget = retry.NewBudget(2, 0)
+		}
+		p.OnEvent = log.OnEvent
+		p.Source = new(counter)
+		if skip {
+			p = retrytest.NoWait(p)
+		}
+		op := retrytest.NewOp(tr.errs...)
 		began := time.Now()
-		err := retry.Do(t.Context(), p, func(ctx context.Context) error {
+		err := loops[loop](ctx, p, func(attempt context.Context) error {
 			if op.Executions() == 100 {
 				return retry.Permanent(errDown) // far too often: do not go on for ever
 			}
-			return op.Run(ctx)
+			if op.Executions()+1 == tr.cancelIn {
+				cancel()
+			}
+			if tr.each > 0 {
+				select {
+				case <-time.After(tr.each):
+				case <-attempt.Done():
+				}
+			}
+			return op.Run(attempt)
 		})
-		o, took = outcome{op.Executions(), retry.ReasonOf(err)}, time.Since(began)
+		s.took = time.Since(began)
+		s.outcome = outcome{op.Executions(), retry.ReasonOf(err)}
+		if e := (*retry.Error)(nil); errors.As(err, &e) {
+			s.text, s.waited, s.delay = e.Error(), e.Waited, e.Delay
+		}
+		s.log = log.Records()
+		for i := range s.log {
+			if cause := &s.log[i].Event.Cause; *cause != nil {
+				*cause = errors.New((*cause).Error())
+			}
+		}
 	})
-	return o, took
+	return s
 }
 
-func TestNoWaitEndsAsThePolicyDoes(t *testing.T) {
+// counter is a Source that draws 1, 2, 3 ...
+type counter uint64
+
+func (c *counter) Uint64() uint64 { *c++; return uint64(*c) }
+
+// skipped returns the waits in the events of s that ended with another attempt.
+func (s story) skipped() (sum time.Duration) {
+	for i, r := range s.log {
+		if r.Event.Kind == retry.AttemptStarted && i > 0 {
+			sum += s.log[i-1].Event.Delay
+		}
+	}
+	return sum
+}
+
+// Whatever a caller can see of a call is as it is with the waits, except for the
+// time that it takes.
+func TestNoWaitTellsTheSameStory(t *testing.T) {
 	linear := retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(time.Second)}
 	with := func(p retry.Policy, change func(*retry.Policy)) retry.Policy { change(&p); return p }
 	selecting := func(p retry.Policy, q *retry.Policy) retry.Policy {
@@ -55,177 +146,250 @@ func TestNoWaitEndsAsThePolicyDoes(t *testing.T) {
 			}
 		})
 	}
+	down, asks := []error{errDown}, retry.After(30*time.Second, errBusy)
 
 	for _, tc := range []struct {
-		name   string
-		policy retry.Policy
-		errs   []error
-		want   outcome
+		name string
+		trial
+		want outcome
 	}{
-		{"exhausted", linear, []error{errDown}, outcome{9, retry.ReasonExhausted}},
-		{"the zero policy", retry.Policy{}, []error{errDown}, outcome{1, retry.ReasonExhausted}},
-		{"success", linear, []error{errDown, errDown, nil}, outcome{3, retry.ReasonSuccess}},
-		{"not retryable", with(linear, func(p *retry.Policy) { p.NonRetryable = true }), []error{errDown}, outcome{1, retry.ReasonNonRetryable}},
-		{"permanent", linear, []error{errDown, retry.Permanent(errDown)}, outcome{2, retry.ReasonPermanent}},
-		{"rejected", with(linear, func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errBusy } }),
-			[]error{errDown, errBusy}, outcome{2, retry.ReasonRejected}},
-		{"budget", with(linear, func(p *retry.Policy) { p.Budget = retry.NewBudget(2, 0) }), []error{errDown}, outcome{3, retry.ReasonBudget}},
-		{"jitter", with(linear, func(p *retry.Policy) { p.Jitter = retry.FullJitter }), []error{errDown}, outcome{9, retry.ReasonExhausted}},
-		{"unlimited", with(linear, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), []error{errDown, errDown, errDown, nil}, outcome{4, retry.ReasonSuccess}},
-		{"unlimited, a curve of others", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.BackoffFunc(func(int) time.Duration { return time.Second })},
-			[]error{errDown, errDown, nil}, outcome{3, retry.ReasonSuccess}},
+		{"exhausted", trial{policy: linear, errs: down}, outcome{9, retry.ReasonExhausted}},
+		{"the zero policy", trial{errs: down}, outcome{1, retry.ReasonExhausted}},
+		{"success at once", trial{policy: linear}, outcome{1, retry.ReasonSuccess}},
+		{"success", trial{policy: linear, errs: []error{errDown, errDown, nil}}, outcome{3, retry.ReasonSuccess}},
+		{"not retryable", trial{policy: with(linear, func(p *retry.Policy) { p.NonRetryable = true }), errs: down}, outcome{1, retry.ReasonNonRetryable}},
+		{"permanent", trial{policy: linear, errs: []error{errDown, retry.Permanent(errDown)}}, outcome{2, retry.ReasonPermanent}},
+		{"rejected", trial{policy: with(linear, func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errBusy } }),
+			errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonRejected}},
+		{"the policy's budget", trial{policy: with(linear, func(p *retry.Policy) { p.Budget = retry.NewBudget(2, 0) }), errs: down}, outcome{3, retry.ReasonBudget}},
+		{"the context's budget", trial{policy: linear, errs: down, budget: 3}, outcome{4, retry.ReasonBudget}},
+		{"full jitter", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter = retry.FullJitter }), errs: down}, outcome{9, retry.ReasonExhausted}},
+		{"a cap and jitter", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter, p.MaxDelay = retry.Proportional(0.5), 2*time.Second }), errs: down},
+			outcome{9, retry.ReasonExhausted}},
+		{"a curve that ends at 0", trial{policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Schedule{time.Second, 0}}, errs: down}, outcome{5, retry.ReasonExhausted}},
+		{"unlimited", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), errs: []error{errDown, errDown, errDown, nil}},
+			outcome{4, retry.ReasonSuccess}},
+		{"unlimited, a custom curve", trial{policy: retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.BackoffFunc(func(int) time.Duration { return time.Second })},
+			errs: []error{errDown, errDown, nil}}, outcome{3, retry.ReasonSuccess}},
+
+		{"a server's wait", trial{policy: linear, errs: []error{errDown, asks, nil}}, outcome{3, retry.ReasonSuccess}},
+		{"a server's wait with jitter", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter = retry.FullJitter }), errs: []error{asks, asks, nil}}, outcome{3, retry.ReasonSuccess}},
+		{"a server's wait of an hour", trial{policy: with(linear, func(p *retry.Policy) { p.MaxDelay = time.Hour }), errs: []error{retry.After(time.Hour, errBusy), nil}},
+			outcome{2, retry.ReasonSuccess}},
+		{"a server's wait that is too long", trial{policy: linear, errs: []error{errDown, retry.After(time.Hour, errDown)}}, outcome{2, retry.ReasonRetryAfter}},
+		{"a server's wait, just longer than a minute", trial{policy: linear, errs: []error{retry.After(time.Minute+1, errDown)}}, outcome{1, retry.ReasonRetryAfter}},
+		{"a server's wait, longer than a long cap", trial{policy: with(linear, func(p *retry.Policy) { p.MaxDelay = 2 * time.Hour }),
+			errs: []error{retry.After(2*time.Hour+1, errDown)}}, outcome{1, retry.ReasonRetryAfter}},
+		{"a server's wait, longer than allowed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxRetryAfter = time.Second }),
+			errs: []error{retry.After(time.Second+1, errDown)}}, outcome{1, retry.ReasonRetryAfter}},
+		{"a server's wait counts for MaxElapsed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = 31 * time.Second }),
+			errs: []error{asks, errDown}}, outcome{2, retry.ReasonElapsed}},
+		{"a server's wait counts for the deadline", trial{policy: linear, deadline: 31 * time.Second, errs: []error{asks, errDown}}, outcome{2, retry.ReasonDeadline}},
 
 		// What is not valid must not become valid.
-		{"invalid", with(linear, func(p *retry.Policy) { p.MaxAttempts = -2 }), []error{errDown}, outcome{1, retry.ReasonInvalid}},
-		{"unlimited without a curve", retry.Policy{MaxAttempts: retry.Unlimited}, []error{errDown}, outcome{1, retry.ReasonInvalid}},
-		{"unlimited, a nil function for a curve", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.BackoffFunc(nil)}, []error{errDown}, outcome{1, retry.ReasonInvalid}},
-		{"unlimited, a curve that ends at 0", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{time.Second, 0}}, []error{errDown}, outcome{1, retry.ReasonInvalid}},
-		{"negative curve", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(-1)}, []error{errDown}, outcome{1, retry.ReasonInvalid}},
-		{"negative cap", with(linear, func(p *retry.Policy) { p.MaxDelay = -1 }), []error{errDown}, outcome{1, retry.ReasonInvalid}},
-		{"jitter above 1", with(linear, func(p *retry.Policy) { p.Jitter = retry.Proportional(2) }), []error{errDown}, outcome{1, retry.ReasonInvalid}},
+		{"invalid", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts = -2 }), errs: down}, outcome{1, retry.ReasonInvalid}},
+		{"invalid, and it succeeds", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts = -2 })}, outcome{1, retry.ReasonSuccess}},
+		{"unlimited without a curve", trial{policy: retry.Policy{MaxAttempts: retry.Unlimited}, errs: down}, outcome{1, retry.ReasonInvalid}},
+		{"unlimited, a nil function for a curve", trial{policy: retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.BackoffFunc(nil)}, errs: down}, outcome{1, retry.ReasonInvalid}},
+		{"unlimited, a curve that ends at 0", trial{policy: retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{time.Second, 0}}, errs: down}, outcome{1, retry.ReasonInvalid}},
+		{"elapsed without a curve", trial{policy: retry.Policy{MaxElapsed: time.Second}, errs: down}, outcome{1, retry.ReasonInvalid}},
+		{"negative curve", trial{policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(-1)}, errs: down}, outcome{1, retry.ReasonInvalid}},
+		{"negative cap", trial{policy: with(linear, func(p *retry.Policy) { p.MaxDelay = -1 }), errs: down}, outcome{1, retry.ReasonInvalid}},
+		{"jitter above 1", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter = retry.Proportional(2) }), errs: down}, outcome{1, retry.ReasonInvalid}},
 
-		{"a curve that ends at 0", retry.Policy{MaxAttempts: 5, Backoff: retry.Schedule{time.Second, 0}}, []error{errDown}, outcome{5, retry.ReasonExhausted}},
-		{"a server's wait that is too long", linear, []error{errDown, retry.After(time.Hour, errDown)}, outcome{2, retry.ReasonRetryAfter}},
-		{"a server's wait, just longer than a minute", linear, []error{retry.After(time.Minute+1, errDown)}, outcome{1, retry.ReasonRetryAfter}},
-		{"a server's wait, longer than a long cap", with(linear, func(p *retry.Policy) { p.MaxDelay = 2 * time.Hour }),
-			[]error{retry.After(2*time.Hour+1, errDown)}, outcome{1, retry.ReasonRetryAfter}},
-		{"a server's wait, longer than allowed", with(linear, func(p *retry.Policy) { p.MaxRetryAfter = time.Second }),
-			[]error{retry.After(time.Second+1, errDown)}, outcome{1, retry.ReasonRetryAfter}},
+		// 1s, 3s, 6s, 10s after the first attempt.
+		{"elapsed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = 6 * time.Second }), errs: down}, outcome{4, retry.ReasonElapsed}},
+		{"elapsed, just before a retry", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = 6*time.Second - 1 }), errs: down}, outcome{3, retry.ReasonElapsed}},
+		{"elapsed, no retry at all", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = 1 }), errs: down}, outcome{1, retry.ReasonElapsed}},
+		{"elapsed, capped", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed, p.MaxDelay = 6*time.Second, time.Second }), errs: down}, outcome{7, retry.ReasonElapsed}},
+		{"elapsed, unlimited", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, retry.Unlimited }), errs: down}, outcome{11, retry.ReasonElapsed}},
+		{"elapsed alone", trial{policy: retry.Policy{Backoff: retry.Linear(time.Second), MaxElapsed: time.Minute}, errs: down}, outcome{11, retry.ReasonElapsed}},
+		{"elapsed, exhausted before", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = time.Hour }), errs: down}, outcome{9, retry.ReasonExhausted}},
+		{"elapsed, a curve that ends at 0", trial{policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Schedule{time.Second, 0}, MaxElapsed: time.Second - 1},
+			errs: down}, outcome{1, retry.ReasonElapsed}},
+		{"elapsed with jitter, as it is drawn", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 12*time.Second, retry.FullJitter }), errs: down},
+			outcome{6, retry.ReasonElapsed}},
+		{"attempts take time", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = 5 * time.Second }), each: 2 * time.Second, errs: down}, outcome{2, retry.ReasonElapsed}},
 
-		// 1s, 3s, 6s after the first execution.
-		{"elapsed", with(linear, func(p *retry.Policy) { p.MaxElapsed = 6 * time.Second }), []error{errDown}, outcome{4, retry.ReasonElapsed}},
-		{"elapsed, just before a retry", with(linear, func(p *retry.Policy) { p.MaxElapsed = 6*time.Second - 1 }), []error{errDown}, outcome{3, retry.ReasonElapsed}},
-		{"elapsed, no retry at all", with(linear, func(p *retry.Policy) { p.MaxElapsed = 1 }), []error{errDown}, outcome{1, retry.ReasonElapsed}},
-		{"elapsed, capped", with(linear, func(p *retry.Policy) { p.MaxElapsed, p.MaxDelay = 6*time.Second, time.Second }), []error{errDown}, outcome{7, retry.ReasonElapsed}},
-		{"elapsed, unlimited", with(linear, func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, retry.Unlimited }), []error{errDown}, outcome{11, retry.ReasonElapsed}},
-		{"elapsed, exhausted before", with(linear, func(p *retry.Policy) { p.MaxElapsed = time.Hour }), []error{errDown}, outcome{9, retry.ReasonExhausted}},
-		{"elapsed, a curve that ends at 0", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{time.Second, 0}, MaxElapsed: time.Second - 1},
-			[]error{errDown}, outcome{1, retry.ReasonElapsed}},
+		{"a deadline at the third retry", trial{policy: linear, deadline: 6 * time.Second, errs: down}, outcome{3, retry.ReasonDeadline}},
+		{"a deadline just after the third retry", trial{policy: linear, deadline: 6*time.Second + 1, errs: down}, outcome{4, retry.ReasonDeadline}},
+		{"a deadline, unlimited", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), deadline: time.Minute, errs: down}, outcome{11, retry.ReasonDeadline}},
+		{"a deadline, and attempts take time", trial{policy: linear, deadline: 7 * time.Second, each: 2 * time.Second, errs: down}, outcome{2, retry.ReasonDeadline}},
+		{"a deadline within an attempt", trial{policy: linear, deadline: time.Second, each: 2 * time.Second, errs: down}, outcome{1, retry.ReasonDeadline}},
+		{"canceled by the second attempt", trial{policy: linear, cancelIn: 2, errs: down}, outcome{2, retry.ReasonCanceled}},
+		{"attempts that hang", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts, p.AttemptTimeout = 3, 5*time.Second }), each: time.Hour, errs: down},
+			outcome{3, retry.ReasonExhausted}},
+		{"attempts that hang, elapsed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed, p.AttemptTimeout = 20*time.Second, 5*time.Second }), each: time.Hour, errs: down},
+			outcome{3, retry.ReasonElapsed}},
 
-		{"selected", selecting(linear, &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}), []error{errDown, errBusy}, outcome{2, retry.ReasonExhausted}},
-		{"selected, not retryable", selecting(linear, &retry.Policy{NonRetryable: true}), []error{errBusy}, outcome{1, retry.ReasonNonRetryable}},
-		{"selected, only slower", selecting(linear, &retry.Policy{Backoff: retry.Fixed(time.Hour)}), []error{errBusy, errDown, errBusy}, outcome{9, retry.ReasonExhausted}},
-		{"selected, invalid", selecting(linear, &retry.Policy{MaxDelay: -1}), []error{errDown, errBusy}, outcome{2, retry.ReasonInvalid}},
-		{"selected, unlimited, within the limit of the outer", selecting(linear, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{time.Second, 0}}),
-			[]error{errBusy}, outcome{9, retry.ReasonExhausted}},
-		{"selected, nothing slows the pair down", selecting(with(linear, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), &retry.Policy{}),
-			[]error{errDown, errBusy}, outcome{2, retry.ReasonInvalid}},
-		{"selected, elapsed", selecting(with(linear, func(p *retry.Policy) { p.MaxElapsed = 3 * time.Second }), &retry.Policy{Backoff: retry.Fixed(time.Second)}),
-			[]error{errBusy}, outcome{4, retry.ReasonElapsed}},
-		{"selected, a server's wait that is too long", selecting(linear, &retry.Policy{MaxDelay: time.Hour}),
-			[]error{retry.After(time.Hour+1, errBusy)}, outcome{1, retry.ReasonRetryAfter}},
+		{"selected", trial{policy: selecting(linear, &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}), errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonExhausted}},
+		{"selected, not retryable", trial{policy: selecting(linear, &retry.Policy{NonRetryable: true}), errs: []error{errBusy}}, outcome{1, retry.ReasonNonRetryable}},
+		{"selected, only slower", trial{policy: selecting(linear, &retry.Policy{Backoff: retry.Fixed(time.Hour)}), errs: []error{errBusy, errDown, errBusy}}, outcome{9, retry.ReasonExhausted}},
+		{"selected, invalid", trial{policy: selecting(linear, &retry.Policy{MaxDelay: -1}), errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonInvalid}},
+		{"selected, unlimited, within the limit of the outer", trial{policy: selecting(linear, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{time.Second, 0}}),
+			errs: []error{errBusy}}, outcome{9, retry.ReasonExhausted}},
+		{"selected, nothing slows the pair down", trial{policy: selecting(with(linear, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), &retry.Policy{}),
+			errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonInvalid}},
+		{"selected, elapsed", trial{policy: selecting(with(linear, func(p *retry.Policy) { p.MaxElapsed = 3 * time.Second }), &retry.Policy{Backoff: retry.Fixed(time.Second)}),
+			errs: []error{errBusy}}, outcome{4, retry.ReasonElapsed}},
+		{"selected in turn, elapsed", trial{policy: selecting(with(linear, func(p *retry.Policy) { p.MaxElapsed = 14 * time.Second }), &retry.Policy{Backoff: retry.Fixed(10 * time.Second)}),
+			errs: []error{errDown, errBusy, errDown}}, outcome{4, retry.ReasonElapsed}},
+		{"selected, a server's wait that is too long", trial{policy: selecting(linear, &retry.Policy{MaxDelay: time.Hour}),
+			errs: []error{retry.After(time.Hour+1, errBusy)}}, outcome{1, retry.ReasonRetryAfter}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			p := tc.policy
-			if p.Budget != nil {
-				p.Budget = retry.NewBudget(2, 0) // the other one is used up by the first run
-			}
-			got, _ := run(t, tc.policy, tc.errs...)
-			require.Equal(t, tc.want, got, "the policy itself")
-			got, took := run(t, retrytest.NoWait(p), tc.errs...)
-			assert.Equal(t, tc.want, got)
-			assert.Zero(t, took, "no wait")
-		})
+		for loop := range loops {
+			t.Run(tc.name+"/"+loop, func(t *testing.T) {
+				waits := tc.tell(t, loop, false)
+				require.Equal(t, tc.want, waits.outcome, "with the waits")
+				skips := tc.tell(t, loop, true)
+				assert.Equal(t, waits.took-waits.skipped(), skips.took, "only attempts take time")
+				skips.took = waits.took
+				assert.Equal(t, waits, skips)
+
+				calls, err := retrylog.Replay(skips.log)
+				require.NoError(t, err)
+				require.Len(t, calls, 1)
+				assert.NoError(t, calls[0].Check(tc.policy), "the policy itself would have written this log")
+			})
+		}
 	}
+}
+
+// The log of a call that skipped its waits has the delays of its policy, and not
+// those of another.
+func TestNoWaitLogsTheDelaysOfThePolicy(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}}
+	calls, err := retrylog.Replay(trial{policy: p, errs: []error{errDown}, each: time.Second}.tell(t, "Do", true).log)
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	assert.Equal(t, 15*time.Second, calls[0].Waited())
+
+	p.Backoff = retry.Fixed(time.Second)
+	assert.EqualError(t, calls[0].Check(p), "retrylog: line 6: attempt 2 is retried in 2s, at 00:00:05.000 (by the curve), and the policy says in 1s")
 }
 
 // Sums of delays stop at the longest duration instead of starting over.
 func TestNoWaitOfTheLongestDelays(t *testing.T) {
-	p := retrytest.NoWait(retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(math.MaxInt64 / 2), MaxElapsed: math.MaxInt64 - 1})
-	retrytest.Table(t, p, []retrytest.Row{
-		{Attempts: 2, Eligible: true},
-		{Attempts: 3, Eligible: true, Reason: retry.ReasonElapsed},
-		{Attempts: 4, Eligible: true, Reason: retry.ReasonElapsed},
-	})
-}
-
-// Each delay is asked for once, whoever asks and in whatever order, and no
-// further than to the first that passes MaxElapsed.
-func TestNoWaitAddsUpEachDelayOnce(t *testing.T) {
-	var asked atomic.Int64
-	curve := retry.BackoffFunc(func(n int) time.Duration { asked.Add(1); return time.Duration(max(n, 1)) })
-	p := retrytest.NoWait(retry.Policy{MaxAttempts: math.MaxInt, Backoff: curve, MaxElapsed: 500_499}) // the first 999
-	asked.Store(0)
-	var together sync.WaitGroup
-	for range 4 {
-		together.Go(func() {
-			for _, n := range rand.Perm(2000) {
-				want := time.Duration(0)
-				if n >= 1000 {
-					want = 500_500
-				}
-				assert.Equal(t, want, p.Backoff.Delay(n), n)
-			}
-		})
+	const half = math.MaxInt64 / 2
+	for _, tc := range []struct {
+		name string
+		most time.Duration
+		want outcome
+	}{
+		{"two delays fit", math.MaxInt64 - 1, outcome{3, retry.ReasonElapsed}},
+		{"one fits", math.MaxInt64 - 2, outcome{2, retry.ReasonElapsed}},
+		{"all fit what cannot be passed", math.MaxInt64, outcome{9, retry.ReasonExhausted}},
+	} {
+		p := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(half), MaxElapsed: tc.most}
+		s := trial{policy: p, errs: []error{errDown}}.tell(t, "Do", true)
+		assert.Equal(t, tc.want, s.outcome, tc.name)
+		assert.Zero(t, s.took, tc.name)
 	}
-	together.Wait()
-	assert.Equal(t, int64(1000), asked.Load())
-	retrytest.TestBackoff(t, p.Backoff)
 }
 
-// What an error asks for is waited, and as long as p itself would let it.
-func TestNoWaitWaitsWhereAnErrorAsksForIt(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), MaxDelay: time.Hour, Jitter: retry.FullJitter}
-	busy := retry.After(30*time.Minute, errBusy)
-	got, took := run(t, retrytest.NoWait(p), busy, nil)
-	assert.Equal(t, outcome{2, retry.ReasonSuccess}, got)
-	assert.Equal(t, 30*time.Minute, took)
-
-	slower := p
-	p.MaxDelay = 0
-	p.Select = func(error) *retry.Policy { return &slower }
-	got, took = run(t, retrytest.NoWait(p), busy, nil)
-	assert.Equal(t, outcome{2, retry.ReasonSuccess}, got)
-	assert.Equal(t, 30*time.Minute, took)
+// A call outside of a bubble does not sleep either.
+func TestNoWaitOutsideOfABubble(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer time.AfterFunc(10*time.Second, cancel).Stop() // so that a sleep fails the test soon
+	op := retrytest.NewOp(errDown, retry.After(time.Minute, errDown), nil)
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
+	require.NoError(t, retry.Do(ctx, retrytest.NoWait(p), op.Run))
+	assert.Equal(t, 3, op.Executions())
 }
 
-// A retry that would have passed MaxElapsed is not made, and the error says
-// how late it would have been.
-func TestNoWaitSaysHowLateTheRetryWouldHaveBeen(t *testing.T) {
-	p := retrytest.NoWait(retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(time.Second), MaxElapsed: 5 * time.Second})
+// A client with a policy inside, and a wait that a real header asks for.
+func TestNoWaitThroughATransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		err := retry.Do(t.Context(), p, retrytest.NewOp(errDown).Run)
-		require.EqualError(t, err, "retry: elapsed after 3 attempts (the next delay of 6s would pass MaxElapsed): connection refused")
+		began, requests := time.Now(), 0
+		client := &http.Client{Transport: &retryhttp.Transport{
+			Policy: retrytest.NoWait(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}),
+			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				requests++
+				resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}
+				if requests < 3 {
+					resp.StatusCode = http.StatusServiceUnavailable
+					resp.Header.Set("Retry-After", "30")
+				}
+				return resp, nil
+			}),
+		}}
+		resp, err := client.Get("http://orders.example")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Equal(t, 3, requests)
+		assert.Zero(t, time.Since(began))
 	})
 }
 
-// The real time that executions take still counts.
-func TestNoWaitCountsWhatExecutionsTake(t *testing.T) {
-	p := retrytest.NoWait(retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(1), MaxElapsed: 5 * time.Second})
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A call within another waits by its own policy.
+func TestNoWaitLeavesInnerCallsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		op := retrytest.NewOp(errDown)
-		err := retry.Do(t.Context(), p, func(ctx context.Context) error {
-			time.Sleep(2 * time.Second) // the operation of a user, in a bubble
-			return op.Run(ctx)
+		inner := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
+		outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
+		began := time.Now()
+		err := retry.Do(t.Context(), retrytest.NoWait(outer), func(ctx context.Context) error {
+			return retry.Do(ctx, inner, retrytest.NewOp(errDown).Run)
 		})
-		assert.Equal(t, retry.ReasonElapsed, retry.ReasonOf(err))
-		assert.Equal(t, 3, op.Executions())
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.Equal(t, 3*time.Second, time.Since(began))
 	})
 }
 
-// Neither p nor what its Select picks is changed.
-func TestNoWaitLeavesThePolicyAsItIs(t *testing.T) {
-	picked := plain
+// What OnEvent takes is no wait that could be skipped.
+func TestNoWaitAndAnOnEventThatTakesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var started []time.Duration
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), OnEvent: func(_ context.Context, e retry.Event) {
+			switch e.Kind {
+			case retry.AttemptStarted:
+				started = append(started, e.Elapsed)
+			case retry.RetryScheduled:
+				time.Sleep(time.Second)
+			}
+		}}
+		began := time.Now()
+		require.Error(t, retry.Do(t.Context(), retrytest.NoWait(p), retrytest.NewOp(errDown).Run))
+		assert.Equal(t, []time.Duration{0, 61 * time.Second, 122 * time.Second}, started)
+		assert.Equal(t, 2*time.Second, time.Since(began))
+	})
+}
+
+// Seeds come from the policy's Source, or from math/rand/v2.
+func TestNoWaitDrawsFromTheSource(t *testing.T) {
+	seed := func(p retry.Policy) uint64 { return p.Next(retry.Attempt{Number: 1}).Seed }
 	p := wide
-	p.Select = func(error) *retry.Policy { return &picked }
-	retrytest.NoWait(p).Next(retry.Attempt{Number: 1, Err: errDown})
-	assert.Equal(t, plain, picked)
-	retrytest.Table(t, p, []retrytest.Row{
-		{Attempts: 1, Eligible: true, Lo: 800 * ms, Hi: 1100 * ms},
-		{Attempts: 1, Err: errDown, Eligible: true, Delay: time.Second},
-	})
+	p.Source = new(counter)
+	still := retrytest.NoWait(retrytest.NoWait(p))
+	assert.Equal(t, []uint64{1, 2, 3}, []uint64{seed(still), seed(p), seed(still)})
+
+	p.Source = nil
+	still = retrytest.NoWait(p)
+	assert.NotEqual(t, seed(still), seed(still))
 }
 
-// The fields that do not wait are kept.
-func TestNoWaitKeepsTheOtherFields(t *testing.T) {
-	budget := retry.NewBudget(1, 0)
-	p := retrytest.NoWait(retry.Policy{
+// Every field is kept, and with it every decision: only the Source is replaced.
+func TestNoWaitChangesOnlyTheSource(t *testing.T) {
+	p := retry.Policy{
 		MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true, Backoff: retry.Fixed(4), MaxDelay: 5, Jitter: retry.FullJitter,
-		MaxRetryAfter: 6, MaxElapsed: 7, AttemptTimeout: 8, Budget: budget,
-	})
-	p.Backoff = nil
-	assert.Equal(t, retry.Policy{
-		MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true,
-		MaxRetryAfter: 6, MaxElapsed: 7, AttemptTimeout: 8, Budget: budget,
-	}, p)
+		MaxRetryAfter: 6, Source: new(counter), MaxElapsed: 7, AttemptTimeout: 8, Budget: retry.NewBudget(1, 0),
+		RetryIf: func(error) bool { return true }, Select: func(error) *retry.Policy { return nil }, OnEvent: func(context.Context, retry.Event) {},
+	}
+	was, is := reflect.ValueOf(p), reflect.ValueOf(retrytest.NoWait(p))
+	for i := range was.NumField() {
+		name, a, b := was.Type().Field(i).Name, was.Field(i), is.Field(i)
+		require.False(t, a.IsZero(), "%s is not covered", name)
+		switch {
+		case name == "Source":
+			assert.NotEqual(t, a.Interface(), b.Interface())
+		case a.Kind() == reflect.Func:
+			assert.Equal(t, a.Pointer(), b.Pointer(), name)
+		default:
+			assert.Equal(t, a.Interface(), b.Interface(), name)
+		}
+	}
 }

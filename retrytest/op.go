@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An Op is an operation that fails as told and records when it was executed.
-// It takes no time and does not look at its context. It is safe for concurrent
-// use; the zero Op always succeeds.
+// An Op is an operation that returns the errors you list and records when it was
+// attempted. It takes no time and ignores its context. It is safe for concurrent
+// use. The zero Op always succeeds.
 type Op struct {
 	errs []error
 
@@ -16,12 +16,12 @@ type Op struct {
 	times []time.Time
 }
 
-// NewOp returns an Op whose executions return these errors, one after the
-// other, nil being a success. Past the end the last one repeats: NewOp(err)
-// always fails, NewOp(err, err, nil) fails twice and then succeeds.
+// NewOp returns an Op whose attempts return these errors in order; nil is a
+// success. After the end the last one repeats: NewOp(err) always fails, and
+// NewOp(err, err, nil) fails twice and then succeeds.
 func NewOp(errs ...error) *Op { return &Op{errs: errs} }
 
-// Run executes o. It is a function for [retry.Do], and for the body of a
+// Run makes an attempt. Pass it to [retry.Do], or call it in the body of a
 // [retry.Loop].
 func (o *Op) Run(context.Context) error {
 	o.mu.Lock()
@@ -33,8 +33,8 @@ func (o *Op) Run(context.Context) error {
 	return o.errs[min(len(o.times), len(o.errs))-1]
 }
 
-// Value returns a function for [retry.DoValue] that executes o, and returns v
-// where o succeeds and the zero T where it fails.
+// Value returns a function for [retry.DoValue] that makes an attempt of o. It
+// returns v if that succeeds, and the zero T if it fails.
 func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		if err := o.Run(ctx); err != nil {
@@ -44,18 +44,18 @@ func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	}
 }
 
-// Executions returns how often o was executed.
+// Executions returns how many attempts of o were made.
 func (o *Op) Executions() int { return len(o.Times()) }
 
-// Times returns when o was executed.
+// Times returns when the attempts of o were made.
 func (o *Op) Times() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]time.Time(nil), o.times...)
 }
 
-// Gaps returns the time from each execution to the next: in a bubble of
-// [testing/synctest] exactly the delays that were waited.
+// Gaps returns the time from each attempt to the next. In a bubble of
+// [testing/synctest] these are exactly the delays that were waited.
 func (o *Op) Gaps() []time.Duration {
 	times := o.Times()
 	var gaps []time.Duration

@@ -29,13 +29,13 @@ func TestOpReturnsItsErrorsInOrderAndRepeatsTheLast(t *testing.T) {
 		{"a success in between", retrytest.NewOp(nil, errDown), []error{nil, errDown, errDown}},
 	} {
 		for i, want := range tc.want {
-			assert.Equal(t, want, tc.op.Run(t.Context()), "%s: execution %d", tc.name, i+1)
+			assert.Equal(t, want, tc.op.Run(t.Context()), "%s: attempt %d", tc.name, i+1)
 		}
 		assert.Equal(t, len(tc.want), tc.op.Executions(), tc.name)
 	}
 }
 
-func TestOpRecordsWhenItIsExecuted(t *testing.T) {
+func TestOpRecordsItsAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		op := retrytest.NewOp(errDown)
@@ -81,7 +81,7 @@ func TestValue(t *testing.T) {
 	})
 }
 
-// What is returned is the caller's: it neither changes nor is changed.
+// The caller may change what is returned.
 func TestOpTimesAreACopy(t *testing.T) {
 	op := retrytest.NewOp(nil)
 	require.NoError(t, op.Run(t.Context()))

@@ -10,12 +10,13 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Schedule checks that p, where every execution fails and takes no time, waits
-// exactly these delays and then stops. A policy that never stops, without a
-// limit and without MaxElapsed, must begin with them.
+// Schedule checks that p waits exactly these delays and then stops, for an
+// operation that always fails and takes no time. The delays of a policy that
+// never stops, because it is unlimited and has no MaxElapsed, must begin with
+// them.
 //
-// A policy with jitter has windows and no such schedule: clear its Jitter to
-// check the curve, and check the windows with [Table].
+// With a Jitter each delay is drawn from a window. Clear the Jitter to check the
+// curve, and check the windows with [Table].
 func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
 	t.Helper()
 	got, end := schedule(p, len(want)+1)

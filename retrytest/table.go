@@ -1,15 +1,3 @@
-// Package retrytest tests retry policies: what they decide, when they wait,
-// and code that is run by them.
-//
-//   - [Table] checks decisions, a row for each.
-//   - [Schedule] checks all the delays of a policy at once.
-//   - [Op] is an operation that fails as told and records its executions.
-//   - [NoWait] is a policy with its waits taken out.
-//   - [TestBackoff] and [TestJitter] check curves and jitters of your own.
-//
-// None of them sleeps. Everything takes a [testing.TB], reports with Errorf,
-// and works inside and outside of [testing/synctest], in which a policy waits
-// in no time and to the nanosecond.
 package retrytest
 
 import (
@@ -21,25 +9,26 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Row says what a policy decides after a number of executions.
+// A Row says what a policy decides after a number of attempts.
 type Row struct {
-	Attempts int           // executions that have run; 0: none has, and only Eligible is asked
-	Err      error         // what the last one failed with; nil: decided by count and time alone
-	Elapsed  time.Duration // since the first execution began
-	Seed     uint64        // of the one delay to compare; 0: the whole window is
+	Attempts int           // attempts that were made; 0 or below: none, which checks only Eligible
+	Err      error         // the error of the last one; nil: decided only by count and time
+	Elapsed  time.Duration // since the first attempt began
+	Seed     uint64        // checks the one delay that it draws; 0: checks the whole window
 
-	Eligible bool         // what Eligible says, which goes by count alone
-	Reason   retry.Reason // why, as Next says; 0: it says to retry if Eligible, and not to if not
+	Eligible bool         // the result of Policy.Eligible, which looks only at the count
+	Reason   retry.Reason // that of Policy.Next; 0: ReasonRetry if Eligible, else any other
 
-	// The delay, compared where Next says to retry, and elsewhere if it is not
-	// zero: either the only one there is, or the least and the greatest.
+	// The delay: write Delay where there is only one, or Lo and Hi for the
+	// window that it is drawn from. It is checked if the Reason is ReasonRetry,
+	// and for any other Reason unless all three are zero.
 
 	Delay  time.Duration
 	Lo, Hi time.Duration
 }
 
-// Table checks that p decides as the rows say. It lists every row that p does
-// not agree with, and what p says instead.
+// Table checks that p decides as the rows say. It reports every row that p
+// disagrees with, and the decision of p, in one failure.
 func Table(t testing.TB, p retry.Policy, rows []Row) {
 	t.Helper()
 	var lines []string
@@ -59,11 +48,11 @@ func report(t testing.TB, p retry.Policy, lines []string) {
 	}
 }
 
-// name says what the row asks about.
+// name describes the attempt of the row.
 func (row Row) name() string {
-	s := fmt.Sprintf("after %d executions", row.Attempts)
+	s := fmt.Sprintf("after %d attempts", row.Attempts)
 	if row.Attempts == 1 {
-		s = "after 1 execution"
+		s = "after 1 attempt"
 	}
 	if row.Err != nil {
 		s += fmt.Sprintf(" and %q", row.Err)
@@ -71,7 +60,7 @@ func (row Row) name() string {
 	return s
 }
 
-// faults returns where p does not agree with the row.
+// faults returns where p disagrees with the row.
 func (row Row) faults(p retry.Policy) (faults []string) {
 	differ := func(what string, got, want any) {
 		faults = append(faults, fmt.Sprintf("%s is %v, want %v", what, got, want))
@@ -81,7 +70,7 @@ func (row Row) faults(p retry.Policy) (faults []string) {
 	}
 	if row.Attempts <= 0 {
 		if row.Reason != 0 || row.want() != (window{}) {
-			faults = append(faults, "the row has a reason or a delay, which there is none of before the first execution")
+			faults = append(faults, "the row has a reason or a delay, and there is neither before the first attempt")
 		}
 		return faults
 	}
@@ -114,24 +103,31 @@ func (row Row) want() window {
 	return window{row.Lo, row.Hi}
 }
 
-// decide returns why p retries or not after the row's attempt, and its delay.
-// Without a Seed both may depend on the draw: a long delay can pass MaxElapsed
-// where a short one does not.
+// decide returns the reason why p retries or stops after the row's attempt, and
+// the window of its delay. Without a Seed the reason may depend on the draw,
+// because MaxElapsed may leave time for a short delay and not for a long one.
 func (row Row) decide(p retry.Policy) (reason string, w window) {
-	a := retry.Attempt{Number: row.Attempts, Err: row.Err, Elapsed: row.Elapsed, Seed: row.Seed}
-	if a.Seed != 0 {
-		d := p.Next(a)
+	d := p.Next(retry.Attempt{Number: row.Attempts, Err: row.Err, Elapsed: row.Elapsed, Seed: max(1, row.Seed)})
+	if row.Seed != 0 {
 		return d.Reason.String(), window{d.Delay, d.Delay}
 	}
-	lo, hi := ends(p, a)
-	reason = lo.Reason.String()
-	if hi.Reason != lo.Reason {
-		reason = fmt.Sprintf("%v or %v, by the delay that is drawn (a Seed picks one)", lo.Reason, hi.Reason)
+	w = window{d.Lo, d.Hi}
+	if d.Reason == retry.ReasonRetry || d.Reason == retry.ReasonElapsed {
+		if lo, hi := row.after(p, d.Lo), row.after(p, d.Hi); lo != hi {
+			return fmt.Sprintf("%v or %v, by the delay that is drawn (a Seed picks one)", lo, hi), w
+		}
 	}
-	return reason, window{lo.Delay, hi.Delay}
+	return d.Reason.String(), w
 }
 
-// A window is the least and the greatest of the delays that may be drawn.
+// after returns ReasonRetry if the MaxElapsed of p allows a retry after this
+// delay, and otherwise the reason to stop.
+func (row Row) after(p retry.Policy, delay time.Duration) retry.Reason {
+	fixed := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(delay), MaxElapsed: p.MaxElapsed}
+	return fixed.Next(retry.Attempt{Number: 1, Elapsed: row.Elapsed}).Reason
+}
+
+// A window is the least and the greatest delay that may be drawn.
 type window struct{ lo, hi time.Duration }
 
 func (w window) String() string {
@@ -139,19 +135,4 @@ func (w window) String() string {
 		return w.lo.String()
 	}
 	return fmt.Sprintf("%v to %v", w.lo, w.hi)
-}
-
-// ends returns what p decides where the least and where the greatest delay is
-// drawn. Policy draws in proportion to the attempt-th output of the splitmix64
-// generator of the seed, and that generator can be run backwards: there is one
-// seed for which this output is 0, and one for which it is the greatest.
-func ends(p retry.Policy, a retry.Attempt) (lo, hi retry.Decision) {
-	const (
-		step = 0x9e3779b97f4a7c15 // what the state grows by for each output
-		most = 0xcf9a04affa6badc0 // the state that puts out math.MaxUint64; 0 puts out 0
-	)
-	a.Seed = 0 - uint64(a.Number)*step
-	lo = p.Next(a)
-	a.Seed = most - uint64(a.Number)*step
-	return lo, p.Next(a)
 }

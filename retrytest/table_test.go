@@ -83,35 +83,35 @@ func TestTableFails(t *testing.T) {
 		line   string
 	}{
 		{"not eligible", plain, retrytest.Row{Attempts: 3, Eligible: true},
-			"rows[0], after 3 executions: eligible is false, want true, reason is attempts_exhausted, want retry"},
+			"rows[0], after 3 attempts: eligible is false, want true, reason is attempts_exhausted, want retry"},
 		{"eligible", plain, retrytest.Row{Attempts: 1, Eligible: false, Delay: time.Second},
-			"rows[0], after 1 execution: eligible is true, want false, reason is retry, want any but retry"},
+			"rows[0], after 1 attempt: eligible is true, want false, reason is retry, want any but retry"},
 		{"eligible before the first", plain, retrytest.Row{Attempts: 0, Eligible: false},
-			"rows[0], after 0 executions: eligible is true, want false"},
+			"rows[0], after 0 attempts: eligible is true, want false"},
 		{"another reason", plain, retrytest.Row{Attempts: 3, Eligible: false, Reason: retry.ReasonNonRetryable},
-			"rows[0], after 3 executions: reason is attempts_exhausted, want not_retryable"},
+			"rows[0], after 3 attempts: reason is attempts_exhausted, want not_retryable"},
 		{"stopped by the error", plain, retrytest.Row{Attempts: 1, Err: retry.Permanent(errDown), Eligible: true, Delay: time.Second},
-			"rows[0], after 1 execution and \"connection refused\": reason is permanent_error, want retry"},
+			"rows[0], after 1 attempt and \"connection refused\": reason is permanent_error, want retry"},
 		{"another delay", plain, retrytest.Row{Attempts: 2, Eligible: true, Delay: time.Second},
-			"rows[0], after 2 executions: delay is 2s, want 1s"},
+			"rows[0], after 2 attempts: delay is 2s, want 1s"},
 		{"a delay that is not written", plain, retrytest.Row{Attempts: 1, Eligible: true},
-			"rows[0], after 1 execution: delay is 1s, want 0s"},
+			"rows[0], after 1 attempt: delay is 1s, want 0s"},
 		{"another delay of a stop", plain, retrytest.Row{Attempts: 3, Eligible: false, Delay: time.Second},
-			"rows[0], after 3 executions: delay is 4s, want 1s"},
+			"rows[0], after 3 attempts: delay is 4s, want 1s"},
 		{"one delay for a window", wide, retrytest.Row{Attempts: 1, Eligible: true, Delay: time.Second},
-			"rows[0], after 1 execution: delay is 800ms to 1.1s, want 1s"},
+			"rows[0], after 1 attempt: delay is 800ms to 1.1s, want 1s"},
 		{"a window too narrow", wide, retrytest.Row{Attempts: 1, Eligible: true, Lo: 800*time.Millisecond + 1, Hi: 1100*time.Millisecond - 1},
-			"rows[0], after 1 execution: delay is 800ms to 1.1s, want 800.000001ms to 1.099999999s"},
+			"rows[0], after 1 attempt: delay is 800ms to 1.1s, want 800.000001ms to 1.099999999s"},
 		{"a window too wide", wide, retrytest.Row{Attempts: 1, Eligible: true, Lo: 800*time.Millisecond - 1, Hi: 1100*time.Millisecond + 1},
-			"rows[0], after 1 execution: delay is 800ms to 1.1s, want 799.999999ms to 1.100000001s"},
+			"rows[0], after 1 attempt: delay is 800ms to 1.1s, want 799.999999ms to 1.100000001s"},
 		{"a window for one delay", plain, retrytest.Row{Attempts: 1, Eligible: true, Lo: 0, Hi: time.Second},
-			"rows[0], after 1 execution: delay is 1s, want 0s to 1s"},
+			"rows[0], after 1 attempt: delay is 1s, want 0s to 1s"},
 		{"both a delay and a window", plain, retrytest.Row{Attempts: 1, Eligible: true, Delay: time.Second, Hi: time.Second},
-			"rows[0], after 1 execution: the row has both Delay and Lo or Hi: write one"},
+			"rows[0], after 1 attempt: the row has both Delay and Lo or Hi: write one"},
 		{"a delay before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
-			"rows[0], after 0 executions: the row has a reason or a delay, which there is none of before the first execution"},
+			"rows[0], after 0 attempts: the row has a reason or a delay, and there is neither before the first attempt"},
 		{"a reason before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Reason: retry.ReasonRetry},
-			"rows[0], after 0 executions: the row has a reason or a delay, which there is none of before the first execution"},
+			"rows[0], after 0 attempts: the row has a reason or a delay, and there is neither before the first attempt"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fails(t, func(t testing.TB) { retrytest.Table(t, tc.policy, []retrytest.Row{tc.row}) },
@@ -120,7 +120,7 @@ func TestTableFails(t *testing.T) {
 	}
 }
 
-// Every row that is wrong is in the one failure, and no other.
+// One failure lists every row that is wrong, and no other.
 func TestTableListsEveryRowThatIsWrong(t *testing.T) {
 	fails(t, func(t testing.TB) {
 		retrytest.Table(t, plain, []retrytest.Row{
@@ -130,19 +130,19 @@ func TestTableListsEveryRowThatIsWrong(t *testing.T) {
 		})
 	},
 		"retrytest: 3 attempts, exponential 1s x2",
-		"rows[0], after 1 execution: delay is 1s, want 5s",
-		"rows[2], after 3 executions: eligible is false, want true, reason is attempts_exhausted, want retry",
+		"rows[0], after 1 attempt: delay is 1s, want 5s",
+		"rows[2], after 3 attempts: eligible is false, want true, reason is attempts_exhausted, want retry",
 	)
 }
 
-// Where MaxElapsed lies within the window, the decision is a matter of the draw.
+// Where MaxElapsed lies within the window, the decision depends on the draw.
 func TestTableReasonsThatDependOnTheDraw(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: time.Second}
 	fails(t, func(t testing.TB) {
 		retrytest.Table(t, p, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond}})
 	},
 		"retrytest: 3 attempts, fixed 1s, ±50%, within 1s",
-		"rows[0], after 1 execution: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry",
+		"rows[0], after 1 attempt: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry",
 	)
 	for seed := uint64(1); seed < 20; seed++ {
 		d := p.Next(retry.Attempt{Number: 1, Seed: seed})
@@ -152,8 +152,50 @@ func TestTableReasonsThatDependOnTheDraw(t *testing.T) {
 	}
 }
 
-// The windows are those that the policy draws from: those of its Plan, with
-// ends that are drawn, and nothing outside of them is.
+// With a window of a few nanoseconds every delay is drawn by some seed, so the
+// reasons that a row without a Seed names can be compared with all there are.
+func TestTableNamesTheReasonsOfEveryDraw(t *testing.T) {
+	tiny := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(4), Jitter: retry.Proportional(0.5)} // 2ns to 6ns
+	selecting := retry.Policy{MaxAttempts: 3, Select: func(error) *retry.Policy { return &tiny }}
+	for _, tc := range []struct {
+		name   string
+		policy retry.Policy
+		err    error
+		lo, hi time.Duration
+	}{
+		{"the policy's window", tiny, errDown, 2, 6},
+		{"that of the policy that Select returns", selecting, errDown, 2, 6},
+		{"a server's wait", tiny, retry.After(8, errDown), 8, 16},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for most := range time.Duration(20) {
+				for elapsed := range time.Duration(20) {
+					p := tc.policy
+					p.MaxElapsed = most
+					drawn := map[retry.Reason]bool{}
+					for seed := range uint64(300) {
+						drawn[p.Next(retry.Attempt{Number: 1, Err: tc.err, Elapsed: elapsed, Seed: seed + 1}).Reason] = true
+					}
+					row := retrytest.Row{Attempts: 1, Err: tc.err, Elapsed: elapsed, Eligible: true, Lo: tc.lo, Hi: tc.hi}
+					for _, row.Reason = range []retry.Reason{retry.ReasonRetry, retry.ReasonElapsed} {
+						r := new(recorder)
+						retrytest.Table(r, p, []retrytest.Row{row})
+						if drawn[row.Reason] && len(drawn) == 1 {
+							require.Empty(t, r.failures, "%v after %v of %v", row.Reason, elapsed, most)
+							continue
+						}
+						require.Len(t, r.failures, 1, "%v after %v of %v", row.Reason, elapsed, most)
+						if len(drawn) == 2 {
+							require.Contains(t, r.failures[0], "reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want "+row.Reason.String())
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// The windows are those of the policy's Plan.
 func TestTableWindowsAreThoseOfThePolicy(t *testing.T) {
 	for _, jitter := range []retry.Jitter{nil, retry.Proportional(0.2), retry.Proportional(1), retry.FullJitter, retry.EqualJitter} {
 		for _, cap := range []time.Duration{0, 1, 900 * time.Millisecond, time.Minute} {
@@ -176,7 +218,7 @@ func TestTableEndsOfTheWidestWindow(t *testing.T) {
 	}
 }
 
-// The delay is asked for with a seed, so that a table leaves a Source alone.
+// A row without a Seed draws nothing from the policy's Source.
 func TestTableDoesNotDrawFromSource(t *testing.T) {
 	p := wide
 	p.Source = source(func() uint64 { panic("drawn") })
