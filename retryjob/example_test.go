@@ -1,0 +1,47 @@
+package retryjob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+)
+
+// A worker that was handed a job tells the queue what follows.
+func ExampleRun() {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
+	send := func(context.Context) error { return errors.New("connection refused") }
+
+	for attempts := 1; attempts <= 4; attempts++ { // as the queue counts them
+		job := retryjob.Job{Key: "mail-7", Attempt: attempts}
+		retryjob.Run(context.Background(), policy, job, send, func(o retryjob.Outcome) {
+			switch {
+			case o.Err == nil:
+				fmt.Println("done")
+			case o.Retry() || o.Interrupted():
+				fmt.Println("again after", o.Delay)
+			default:
+				fmt.Println("dead letter:", o.Reason, "-", o.Err)
+			}
+		})
+	}
+	// Output:
+	// again after 1s
+	// again after 2s
+	// dead letter: attempts_exhausted - retry: attempts exhausted after 3 attempts: connection refused
+	// dead letter: attempts_exhausted - retry: attempts exhausted after 3 attempts
+}
+
+// Decide is for an attempt that was made elsewhere, here a task that reports
+// its failure by a callback.
+func ExampleDecide() {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
+	failed := retry.After(30*time.Second, errors.New("429 Too Many Requests"))
+
+	o := retryjob.Decide(context.Background(), policy, retryjob.Job{Key: "export-1", Attempt: 1}, failed)
+	fmt.Println(o.Retry(), o.Delay)
+	// Output: true 30s
+}

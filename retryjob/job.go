@@ -1,0 +1,200 @@
+package retryjob
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/hook"
+	"github.com/goretry/retry/retrylog"
+)
+
+// A Job is what a queue knows of a job when it hands it to a worker.
+type Job struct {
+	// Key names the job in a log, see [retrylog.Key], and picks its delays, see
+	// [retry.SeedOf]: every worker computes the same ones. If it is empty they
+	// are drawn from the policy's Source.
+	Key string
+
+	// Attempt is the number of this attempt, 1 for the first. An attempt that a
+	// worker did not survive counts: use the number of times that the queue has
+	// handed the job out. Below 1 counts as 1.
+	Attempt int
+
+	// MaxAttempts is the job's own limit, see [retry.Policy.ForJob]. 0 or below
+	// means none.
+	MaxAttempts int
+
+	// Began is when the first attempt began, by this machine's clock, for
+	// MaxElapsed and the events. Where the queue's clock is another one, write
+	// time.Now().Add(-elapsed). Zero means that this attempt is the first; a time
+	// in the future counts as now.
+	Began time.Time
+}
+
+// An Outcome is what follows an attempt of a job, or why it was not made.
+//
+//	switch {
+//	case o.Err == nil: // the job is done
+//	case o.Retry(): // hand it out again after o.Delay
+//	case o.Interrupted(): // hand it out again, this was no failure of the job
+//	default: // move it to the dead letters, with o.Reason and o.Err
+//	}
+type Outcome struct {
+	// Decision is what the policy says. Its Reason is ReasonSuccess for a job
+	// that is done. A stop has the Delay that a retry would have had.
+	retry.Decision
+
+	// Err is nil if the job is done, and a [*retry.Error] otherwise, also for an
+	// attempt that another follows, whose Reason is ReasonRetry. It fits where a
+	// queue keeps the error of each attempt; [retry.LastError] returns what the
+	// attempt itself failed with.
+	Err error
+
+	// Ran is false if no attempt was made: the limit was used up before, because
+	// a worker died in the last attempt, or the context had ended.
+	Ran bool
+}
+
+// Interrupted reports whether the context ended the attempt, or ended before
+// it: the worker is stopping, or the queue has taken the job back. This says
+// nothing about the job, so give it back instead of moving it to the dead
+// letters. An attempt that a deadline of the context has cut short is not
+// interrupted; it failed, as by AttemptTimeout.
+func (o Outcome) Interrupted() bool {
+	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
+}
+
+// ErrPanicked is what an attempt failed with that did not return, because it
+// panicked or called runtime.Goexit.
+var ErrPanicked = errors.New("the attempt panicked")
+
+// Run makes one attempt of a job and calls settle with what follows. It calls
+// settle exactly once, after the events and in the same goroutine, also if fn
+// panics or calls runtime.Goexit. It does not recover the panic: settle tells
+// the queue what follows before the panic goes on.
+//
+// What [retry.Do] does in an attempt, Run does too: it applies AttemptTimeout,
+// decides as [retry.Policy.Next] does, takes a retry from the policy's Budget
+// and those of ctx, puts back the share of a success, and reports events to
+// OnEvent. Three things differ. It never waits. The limit counts the attempts of
+// all workers, and if it was used up before, fn is not called. And a deadline of
+// ctx bounds the attempt, not the job.
+//
+// MaxElapsed is judged after an attempt that failed. A job that no worker took
+// in time still runs, as a timer that fires late stops nothing.
+func Run(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) error, settle func(Outcome)) {
+	job.Began = monotonic(job.Began)
+	call := fn
+	var began time.Time
+	result := ErrPanicked // until fn returns
+	inside, returned := false, false
+	if fn != nil {
+		call = func(ctx context.Context) error {
+			began, inside = time.Now(), true
+			result = fn(ctx)
+			inside = false
+			return result
+		}
+	}
+	defer func() {
+		if !returned {
+			settle(panicked(ctx, p, job, inside, began, result))
+		}
+	}()
+	o := attempt(ctx, p, job, call)
+	o.Ran = !began.IsZero()
+	returned = true
+	settle(o)
+}
+
+// monotonic returns began by the clock that does not leap: now if it is zero or
+// in the future.
+func monotonic(began time.Time) time.Time {
+	now := time.Now()
+	if began.IsZero() {
+		return now
+	}
+	return now.Add(-max(0, now.Sub(began)))
+}
+
+// Decide is [Run] for an attempt that was made elsewhere and returned err: it
+// decides, takes from the Budgets, reports the events of the attempt, and
+// returns what follows. It does so even if ctx has ended.
+func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome) {
+	Run(context.WithoutCancel(ctx), p, job, func(context.Context) error { return err }, func(decided Outcome) { o = decided })
+	return o
+}
+
+// panicked decides on an attempt that panicked. Its start was reported before.
+// If the panic was not in the attempt but in a function of the policy, none of
+// these is called again, and what the attempt returned counts: a job that is
+// done must not run again because a callback panicked.
+func panicked(ctx context.Context, p retry.Policy, job Job, inside bool, began time.Time, result error) Outcome {
+	took := time.Since(began)
+	report := p.OnEvent
+	p.OnEvent = func(ctx context.Context, e retry.Event) {
+		if e.Kind == retry.AttemptFinished {
+			e.Took = took
+		}
+		if e.Kind != retry.AttemptStarted && report != nil {
+			report(ctx, e)
+		}
+	}
+	if !inside {
+		p.OnEvent, p.RetryIf, p.Select = nil, nil, nil
+		if result == nil {
+			p.Budget = nil // it may have its share already
+		}
+	}
+	o := attempt(context.WithoutCancel(ctx), p, job, func(context.Context) error { return result })
+	o.Ran = !began.IsZero()
+	return o
+}
+
+// attempt makes the attempt by retry.Do, which knows a source for a job.
+func attempt(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) error) Outcome {
+	p = p.ForJob(job.MaxAttempts)
+	s := &source{job: job, drawn: p.Source}
+	p.Source = s
+	report := p.OnEvent
+	p.OnEvent = func(ctx context.Context, e retry.Event) {
+		if report == nil {
+			return
+		}
+		if job.Key != "" {
+			ctx = retrylog.WithKey(ctx, job.Key) // not for fn, whose own calls need keys of their own
+		}
+		report(ctx, e)
+	}
+	err := retry.Do(ctx, p, fn)
+	o := Outcome{Decision: s.decision, Err: err}
+	o.Reason = retry.ReasonOf(err)
+	return o
+}
+
+// A source makes retry.Do one attempt of a job, and draws the job's delays.
+type source struct {
+	job      Job
+	drawn    retry.Source // for a job without a key; nil: math/rand/v2
+	decision retry.Decision
+}
+
+func (s *source) Uint64() uint64 {
+	switch {
+	case s.job.Key != "":
+		return retry.SeedOf(s.job.Key)
+	case s.drawn != nil:
+		return s.drawn.Uint64()
+	default:
+		return rand.Uint64()
+	}
+}
+
+func (s *source) Begun(hook.Mark) (attempts int, first time.Time) {
+	return max(1, s.job.Attempt) - 1, s.job.Began
+}
+
+func (s *source) Decided(_ hook.Mark, d retry.Decision) { s.decision = d }

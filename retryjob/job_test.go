@@ -1,0 +1,586 @@
+package retryjob_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retrylog"
+)
+
+var (
+	errBoom = errors.New("boom")
+	backoff = retry.Exponential{Base: 100 * time.Millisecond}
+)
+
+// fixed is a Source that always draws the same.
+type fixed uint64
+
+func (f fixed) Uint64() uint64 { return uint64(f) }
+
+// run is Run that returns the outcome.
+func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) (o retryjob.Outcome) {
+	retryjob.Run(ctx, p, job, fn, func(settled retryjob.Outcome) { o = settled })
+	return o
+}
+
+func failing(context.Context) error { return errBoom }
+
+// queued makes the attempts of a job as a queue does that is never late.
+func queued(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) error {
+	job.Began = time.Now()
+	for job.Attempt = 1; ; job.Attempt++ {
+		o := run(ctx, p, job, fn)
+		if !o.Retry() {
+			return o.Err
+		}
+		time.Sleep(o.Delay)
+	}
+}
+
+func TestRunReadsAsDo(t *testing.T) {
+	slow := func(errs ...error) func(int) error {
+		return func(attempt int) error {
+			time.Sleep(30 * time.Millisecond)
+			if attempt > len(errs) {
+				return nil
+			}
+			return errs[attempt-1]
+		}
+	}
+	always := func(err error) func(int) error { return slow(err, err, err, err, err, err, err) }
+	full := retry.Policy{MaxAttempts: 4, Backoff: backoff, Jitter: retry.FullJitter}
+	with := func(change func(p *retry.Policy)) func() retry.Policy {
+		return func() retry.Policy {
+			p := full
+			change(&p)
+			return p
+		}
+	}
+	same := with(func(*retry.Policy) {})
+
+	for name, row := range map[string]struct {
+		policy func() retry.Policy
+		limit  int
+		do     func(attempt int) error
+		want   retry.Reason
+	}{
+		"success at once":    {same, 0, slow(), retry.ReasonSuccess},
+		"success after two":  {same, 0, slow(errBoom, errBoom), retry.ReasonSuccess},
+		"exhausted":          {same, 0, always(errBoom), retry.ReasonExhausted},
+		"the job's limit":    {same, 2, always(errBoom), retry.ReasonExhausted},
+		"the policy's limit": {same, 50, always(errBoom), retry.ReasonExhausted},
+		"no limit":           {with(func(p *retry.Policy) { p.MaxAttempts = 0 }), 0, always(errBoom), retry.ReasonExhausted},
+		"unlimited":          {with(func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), 0, slow(errBoom, errBoom), retry.ReasonSuccess},
+		"cap":                {with(func(p *retry.Policy) { p.AttemptCap = 3 }), 0, always(errBoom), retry.ReasonExhausted},
+		"not retryable":      {with(func(p *retry.Policy) { p.NonRetryable = true }), 0, always(errBoom), retry.ReasonNonRetryable},
+		"permanent":          {same, 0, slow(errBoom, retry.Permanent(errBoom)), retry.ReasonPermanent},
+		"rejected":           {with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errBoom } }), 0, slow(context.Canceled, errBoom), retry.ReasonRejected},
+		"selected": {with(func(p *retry.Policy) {
+			p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)} }
+		}), 0, always(errBoom), retry.ReasonExhausted},
+		"selected invalid":        {with(func(p *retry.Policy) { p.Select = func(error) *retry.Policy { return &retry.Policy{MaxDelay: -1} } }), 0, always(errBoom), retry.ReasonInvalid},
+		"a server's wait":         {same, 0, slow(retry.After(time.Second, errBoom)), retry.ReasonSuccess},
+		"a wait that is too long": {same, 0, slow(errBoom, retry.After(time.Hour, errBoom)), retry.ReasonRetryAfter},
+		"elapsed":                 {with(func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 500*time.Millisecond, nil }), 0, always(errBoom), retry.ReasonElapsed},
+		"elapsed alone":           {with(func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, 0 }), 0, slow(errBoom), retry.ReasonSuccess},
+		"budget":                  {with(func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 0) }), 0, always(errBoom), retry.ReasonBudget},
+		"timeout":                 {with(func(p *retry.Policy) { p.AttemptTimeout = time.Millisecond }), 0, always(context.DeadlineExceeded), retry.ReasonExhausted},
+		"no delay":                {with(func(p *retry.Policy) { p.Backoff, p.Jitter = nil, nil }), 0, always(errBoom), retry.ReasonExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// one returns the log and the error of one way to make the attempts.
+			one := func(way func(context.Context, retry.Policy, func(context.Context) error) error) (log []retrylog.Record, err error) {
+				synctest.Test(t, func(t *testing.T) {
+					var recorder retrylog.Recorder
+					attempt := 0
+					p := row.policy()
+					p.OnEvent = recorder.OnEvent
+					err = way(retrylog.WithKey(t.Context(), "job-1"), p, func(context.Context) error {
+						attempt++
+						return row.do(attempt)
+					})
+					log = recorder.Records()
+				})
+				return log, err
+			}
+			wantLog, want := one(func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error {
+				p.Source = fixed(retry.SeedOf("job-1"))
+				return retry.Do(ctx, p.ForJob(row.limit), fn)
+			})
+			log, err := one(func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error {
+				return queued(ctx, p, retryjob.Job{Key: "job-1", MaxAttempts: row.limit}, fn)
+			})
+
+			require.Equal(t, row.want, retry.ReasonOf(err))
+			assert.Equal(t, texts(t, wantLog), texts(t, log))
+			if want != nil {
+				var e, wanted *retry.Error
+				require.ErrorAs(t, err, &e)
+				require.ErrorAs(t, want, &wanted)
+				wanted.Waited = 0 // the queue waited, in other processes
+				assert.EqualError(t, e, wanted.Error())
+			} else {
+				assert.NoError(t, err)
+			}
+			calls, err := retrylog.Replay(log)
+			require.NoError(t, err)
+			require.Len(t, calls, 1)
+			assert.NoError(t, calls[0].Check(row.policy().ForJob(row.limit)))
+		})
+	}
+}
+
+// texts returns a log as its lines.
+func texts(t *testing.T, log []retrylog.Record) (lines []string) {
+	for _, r := range log {
+		line, err := r.MarshalJSON()
+		require.NoError(t, err)
+		lines = append(lines, string(line))
+	}
+	return lines
+}
+
+func TestRunRefusesAJobWithoutAttemptsLeft(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: backoff}
+	forbidden := retry.Policy{MaxAttempts: 3, NonRetryable: true}
+	for name, row := range map[string]struct {
+		policy retry.Policy
+		job    retryjob.Job
+		want   retry.Reason // 0: it runs
+		text   string
+	}{
+		"the first":                 {p, retryjob.Job{Attempt: 1}, 0, ""},
+		"below the first":           {p, retryjob.Job{Attempt: -5}, 0, ""},
+		"the last":                  {p, retryjob.Job{Attempt: 3}, 0, ""},
+		"one too many":              {p, retryjob.Job{Attempt: 4}, retry.ReasonExhausted, "retry: attempts exhausted after 3 attempts"},
+		"handed out ever again":     {p, retryjob.Job{Attempt: 99}, retry.ReasonExhausted, "retry: attempts exhausted after 3 attempts"},
+		"the job's limit":           {p, retryjob.Job{Attempt: 2, MaxAttempts: 1}, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt"},
+		"its last":                  {p, retryjob.Job{Attempt: 2, MaxAttempts: 2}, 0, ""},
+		"cap":                       {retry.Policy{MaxAttempts: 9, AttemptCap: 2}, retryjob.Job{Attempt: 3}, retry.ReasonExhausted, "retry: attempts exhausted after 2 attempts"},
+		"no limit":                  {retry.Policy{}, retryjob.Job{Attempt: 2}, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt (the policy sets no limit)"},
+		"not retryable, the first":  {forbidden, retryjob.Job{Attempt: 1}, 0, ""},
+		"not retryable, the second": {forbidden, retryjob.Job{Attempt: 2}, retry.ReasonNonRetryable, "retry: gave up after 1 attempt (the policy forbids retries)"},
+		"unlimited":                 {retry.Policy{MaxAttempts: retry.Unlimited, Backoff: backoff}, retryjob.Job{Attempt: math.MaxInt}, 0, ""},
+		"by time alone":             {retry.Policy{MaxElapsed: time.Minute, Backoff: backoff}, retryjob.Job{Attempt: 99, Began: time.Now().Add(-time.Hour)}, 0, ""},
+		"invalid, the first":        {retry.Policy{MaxAttempts: -2}, retryjob.Job{Attempt: 1}, 0, ""},
+		"invalid, the second":       {retry.Policy{MaxAttempts: -2}, retryjob.Job{Attempt: 2}, retry.ReasonInvalid, "retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := false
+			var events []retry.Event
+			row.policy.OnEvent = func(_ context.Context, e retry.Event) { events = append(events, e) }
+			o := run(t.Context(), row.policy, row.job, func(context.Context) error { ran = true; return nil })
+
+			assert.Equal(t, ran, o.Ran)
+			if row.want == 0 {
+				assert.True(t, ran)
+				assert.NoError(t, o.Err)
+				assert.Equal(t, retry.ReasonSuccess, o.Reason)
+				assert.Equal(t, max(1, row.job.Attempt), events[0].Attempt)
+				return
+			}
+			assert.False(t, ran)
+			assert.Equal(t, retry.Decision{Reason: row.want}, o.Decision)
+			assert.False(t, o.Interrupted())
+			assert.EqualError(t, o.Err, row.text)
+			require.Len(t, events, 1)
+			assert.Equal(t, retry.Stopped, events[0].Kind)
+			assert.Equal(t, events[0].Max, events[0].Attempt)
+			assert.Equal(t, row.want, events[0].Reason)
+		})
+	}
+}
+
+func TestRunInterrupted(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: retry.NewBudget(1, 0)}
+	for name, row := range map[string]struct {
+		attempt int
+		err     error
+	}{
+		"an attempt":       {1, context.Canceled},
+		"the last attempt": {3, errBoom},
+		"a permanent one":  {1, retry.Permanent(errBoom)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			o := run(ctx, p, retryjob.Job{Key: "a", Attempt: row.attempt}, func(context.Context) error {
+				cancel(errors.New("the worker stops"))
+				return row.err
+			})
+			assert.True(t, o.Ran)
+			assert.True(t, o.Interrupted())
+			assert.Equal(t, retry.ReasonCanceled, o.Reason)
+			assert.Equal(t, 100*time.Millisecond<<(row.attempt-1), o.Delay, "for a queue that waits with it")
+			assert.ErrorIs(t, o.Err, row.err)
+			assert.ErrorContains(t, o.Err, "the worker stops")
+			assert.Equal(t, 1, p.Budget.Left())
+		})
+	}
+
+	t.Run("before it ran", func(t *testing.T) {
+		for _, attempt := range []int{1, 3} {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			o := run(ctx, p, retryjob.Job{Attempt: attempt}, failing)
+			assert.False(t, o.Ran)
+			assert.True(t, o.Interrupted())
+			assert.Equal(t, retry.Decision{Reason: retry.ReasonCanceled}, o.Decision)
+			var e *retry.Error
+			require.ErrorAs(t, o.Err, &e)
+			assert.Equal(t, attempt-1, e.Attempts)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), -1)
+		defer cancel()
+		o := run(ctx, p, retryjob.Job{Attempt: 1}, failing)
+		assert.False(t, o.Ran)
+		assert.True(t, o.Interrupted())
+		assert.Equal(t, retry.ReasonDeadline, o.Reason)
+	})
+
+	t.Run("success stands", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		o := run(ctx, p, retryjob.Job{Attempt: 1}, func(context.Context) error { cancel(); return nil })
+		assert.NoError(t, o.Err)
+		assert.False(t, o.Interrupted())
+	})
+}
+
+// Engines bound each attempt by a deadline of the context that they give it.
+func TestADeadlineBoundsTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o := run(ctx, p, retryjob.Job{Attempt: 1}, failing)
+		assert.Equal(t, retry.ReasonRetry, o.Reason, "the retry is after the deadline, in another context")
+		assert.Equal(t, time.Hour, o.Delay)
+
+		o = run(ctx, p, retryjob.Job{Attempt: 2}, wait)
+		assert.Equal(t, retry.ReasonRetry, o.Reason)
+		assert.ErrorIs(t, o.Err, context.DeadlineExceeded)
+		assert.False(t, o.Interrupted())
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o = run(ctx, p, retryjob.Job{Attempt: 3}, wait)
+		assert.Equal(t, retry.ReasonExhausted, o.Reason)
+		assert.False(t, o.Interrupted())
+
+		p.AttemptTimeout = time.Minute
+		began := time.Now()
+		o = run(t.Context(), p, retryjob.Job{Attempt: 1}, wait)
+		assert.Equal(t, retry.ReasonRetry, o.Reason)
+		assert.Equal(t, time.Minute, time.Since(began))
+	})
+}
+
+func TestTheErrorOfAnAttemptThatAnotherFollows(t *testing.T) {
+	o := run(t.Context(), retry.Policy{MaxAttempts: 3, Backoff: backoff}, retryjob.Job{Attempt: 2}, failing)
+	assert.True(t, o.Retry())
+	assert.EqualError(t, o.Err, "retry: trying again after 2 attempts (the next delay is 200ms): boom")
+	assert.Equal(t, errBoom, retry.LastError(o.Err))
+}
+
+func TestRunPaysTheBudgets(t *testing.T) {
+	own, outer := retry.NewBudget(2, 0.5), retry.NewBudget(1, 0)
+	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: own}
+	ctx := retry.WithBudget(t.Context(), outer)
+
+	assert.Equal(t, retry.ReasonRetry, run(ctx, p, retryjob.Job{Attempt: 5}, failing).Reason)
+	assert.Equal(t, 1, own.Left())
+	assert.Equal(t, 0, outer.Left())
+
+	o := run(ctx, p, retryjob.Job{Attempt: 6}, failing)
+	assert.Equal(t, retry.ReasonBudget, o.Reason, "that of the context is empty")
+	assert.Equal(t, backoff.Delay(6), o.Delay)
+	assert.Equal(t, 1, own.Left())
+
+	assert.Equal(t, retry.ReasonRetry, run(t.Context(), p, retryjob.Job{Attempt: 1}, failing).Reason)
+	assert.Equal(t, retry.ReasonBudget, run(t.Context(), p, retryjob.Job{Attempt: 1}, failing).Reason)
+	for range 2 {
+		run(t.Context(), p, retryjob.Job{Attempt: 1}, func(context.Context) error { return nil })
+	}
+	assert.Equal(t, 1, own.Left(), "two successes put one retry back")
+}
+
+func TestAPanicIsSettledAndGoesOn(t *testing.T) {
+	for name, row := range map[string]struct {
+		attempt int
+		end     func()
+		passes  any
+		want    retry.Reason
+	}{
+		"panic":             {1, func() { panic("oh") }, "oh", retry.ReasonRetry},
+		"in the last":       {3, func() { panic("oh") }, "oh", retry.ReasonExhausted},
+		"runtime.Goexit":    {1, runtime.Goexit, nil, retry.ReasonRetry},
+		"Goexit, the last":  {3, runtime.Goexit, nil, retry.ReasonExhausted},
+		"while it is ended": {1, nil, "oh", retry.ReasonRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var recorder retrylog.Recorder
+				budget := retry.NewBudget(1, 0)
+				p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: budget, OnEvent: recorder.OnEvent}
+				job := retryjob.Job{Key: "a", Attempt: row.attempt, Began: time.Now().Add(-time.Minute)}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var settled []retryjob.Outcome
+				var passed any
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { passed = recover() }()
+					retryjob.Run(ctx, p, job, func(context.Context) error {
+						time.Sleep(time.Second)
+						if row.end == nil {
+							cancel()
+							panic("oh")
+						}
+						row.end()
+						return nil
+					}, func(o retryjob.Outcome) { settled = append(settled, o) })
+				}()
+				<-ended
+
+				assert.Equal(t, row.passes, passed)
+				require.Len(t, settled, 1)
+				o := settled[0]
+				want := p.Next(retry.Attempt{Number: row.attempt, Err: retryjob.ErrPanicked, Seed: retry.SeedOf("a")})
+				assert.Equal(t, want, o.Decision)
+				assert.Equal(t, row.want, o.Reason)
+				assert.ErrorIs(t, o.Err, retryjob.ErrPanicked)
+				assert.True(t, o.Ran)
+				assert.Equal(t, o.Retry(), budget.Left() == 0, "it is paid once")
+
+				calls, err := retrylog.Replay(recorder.Records())
+				require.NoError(t, err)
+				require.Len(t, calls, 1)
+				require.Len(t, calls[0].Attempts, 1)
+				assert.Equal(t, time.Second, calls[0].Attempts[0].Took)
+				assert.ErrorIs(t, calls[0].Attempts[0].Err, retryjob.ErrPanicked)
+				assert.Equal(t, time.Minute+time.Second, calls[0].Records[1].Event.Elapsed)
+				assert.NoError(t, calls[0].Check(p))
+			})
+		})
+	}
+}
+
+// A function of the policy that panics would panic again.
+func TestAPanicOfThePolicyIsSettled(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(p *retry.Policy)
+		ran    bool
+	}{
+		"OnEvent, at the start": {func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptStarted) }, false},
+		"OnEvent, at the end":   {func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, true},
+		"OnEvent, decided":      {func(p *retry.Policy) { p.OnEvent = panics(retry.RetryScheduled) }, true},
+		"RetryIf":               {func(p *retry.Policy) { p.RetryIf = func(error) bool { panic("oh") } }, true},
+		"Select":                {func(p *retry.Policy) { p.Select = func(error) *retry.Policy { panic("oh") } }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: retry.NewBudget(5, 0)}
+			row.change(&p)
+			var settled []retryjob.Outcome
+			assert.PanicsWithValue(t, "oh", func() {
+				retryjob.Run(t.Context(), p, retryjob.Job{Attempt: 2}, failing, func(o retryjob.Outcome) { settled = append(settled, o) })
+			})
+			require.Len(t, settled, 1)
+			assert.Equal(t, row.ran, settled[0].Ran)
+			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
+			assert.Equal(t, 200*time.Millisecond, settled[0].Delay)
+			assert.Equal(t, 4, p.Budget.Left(), "it is paid once")
+		})
+	}
+
+	t.Run("what the attempt returned counts", func(t *testing.T) {
+		for result, want := range map[error]retry.Reason{nil: retry.ReasonSuccess, retry.Permanent(errBoom): retry.ReasonPermanent, errBoom: retry.ReasonRetry} {
+			p := retry.Policy{MaxAttempts: 3, OnEvent: panics(retry.AttemptFinished)}
+			var o retryjob.Outcome
+			assert.PanicsWithValue(t, "oh", func() {
+				retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { return result }, func(settled retryjob.Outcome) { o = settled })
+			})
+			assert.Equal(t, want, o.Reason)
+			assert.ErrorIs(t, o.Err, result)
+		}
+	})
+
+	t.Run("a success puts back once", func(t *testing.T) {
+		p := retry.Policy{Budget: retry.NewBudget(5, 1), OnEvent: panics(retry.Stopped)}
+		for range 3 {
+			p.Budget.Take()
+		}
+		assert.Panics(t, func() {
+			retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { return nil }, func(retryjob.Outcome) {})
+		})
+		assert.Equal(t, 3, p.Budget.Left())
+	})
+
+	t.Run("settle", func(t *testing.T) {
+		settled := 0
+		assert.PanicsWithValue(t, "oh", func() {
+			retryjob.Run(t.Context(), retry.Policy{}, retryjob.Job{}, failing, func(retryjob.Outcome) { settled++; panic("oh") })
+		})
+		assert.Equal(t, 1, settled)
+	})
+}
+
+func panics(kind retry.EventKind) func(context.Context, retry.Event) {
+	return func(_ context.Context, e retry.Event) {
+		if e.Kind == kind {
+			panic("oh")
+		}
+	}
+}
+
+// A panic of OnEvent before a later attempt must not give back what this
+// process never paid.
+func TestAPanicBeforeALaterAttemptGivesNothingBack(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: retry.NewBudget(5, 0), OnEvent: panics(retry.AttemptStarted)}
+	for range 3 {
+		p.Budget.Take()
+	}
+	assert.Panics(t, func() {
+		retryjob.Run(t.Context(), p, retryjob.Job{Attempt: 4}, failing, func(retryjob.Outcome) {})
+	})
+	assert.Equal(t, 1, p.Budget.Left(), "the retry that was settled is paid")
+}
+
+func TestTheKey(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Source: fixed(42)}
+	seeds := map[string]uint64{"a": retry.SeedOf("a"), "b": retry.SeedOf("b"), "": 42}
+	for key, seed := range seeds {
+		var keys, inner []string
+		p.OnEvent = func(ctx context.Context, e retry.Event) { keys = append(keys, retrylog.Key(ctx)) }
+		ctx := retrylog.WithKey(t.Context(), "outer")
+		o := run(ctx, p, retryjob.Job{Key: key, Attempt: 2}, func(ctx context.Context) error {
+			inner = append(inner, retrylog.Key(ctx))
+			return errBoom
+		})
+		assert.Equal(t, p.Next(retry.Attempt{Number: 2, Err: errBoom, Seed: seed}), o.Decision)
+		want := key
+		if key == "" {
+			want = "outer"
+		}
+		assert.Equal(t, []string{want, want, want}, keys)
+		assert.Equal(t, []string{"outer"}, inner)
+	}
+
+	p.Source = nil
+	drawn := map[time.Duration]bool{}
+	for range 10 {
+		drawn[run(t.Context(), p, retryjob.Job{Attempt: 2}, failing).Delay] = true
+	}
+	assert.Greater(t, len(drawn), 1, "without a key and a Source, math/rand/v2 draws")
+}
+
+func TestBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := retry.Policy{MaxElapsed: 10 * time.Second, Backoff: retry.Fixed(4 * time.Second)}
+		for _, row := range []struct {
+			ago  time.Duration // 0: Began is zero
+			want time.Duration // elapsed at the start
+			then retry.Reason
+		}{
+			{0, 0, retry.ReasonRetry},
+			{5 * time.Second, 5 * time.Second, retry.ReasonRetry},
+			{5*time.Second + 1, 5*time.Second + 1, retry.ReasonElapsed},
+			{time.Hour, time.Hour, retry.ReasonElapsed},
+			{-time.Hour, 0, retry.ReasonRetry},
+		} {
+			var events []retry.Event
+			p.OnEvent = func(_ context.Context, e retry.Event) { events = append(events, e) }
+			job := retryjob.Job{Attempt: 2}
+			if row.ago != 0 {
+				job.Began = time.Now().Add(-row.ago)
+			}
+			now := time.Now()
+			o := run(t.Context(), p, job, func(context.Context) error {
+				time.Sleep(time.Second)
+				return errBoom
+			})
+			assert.Equal(t, row.then, o.Reason)
+			require.Len(t, events, 3)
+			assert.Equal(t, now, events[0].Time)
+			assert.Equal(t, row.want, events[0].Elapsed)
+			assert.Equal(t, row.want+time.Second, events[1].Elapsed)
+			assert.Equal(t, row.want+time.Second, events[2].Elapsed)
+		}
+	})
+}
+
+func TestDecide(t *testing.T) {
+	var recorder retrylog.Recorder
+	p := retry.Policy{MaxAttempts: 3, Backoff: backoff, OnEvent: recorder.OnEvent}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	o := retryjob.Decide(ended, p, retryjob.Job{Key: "a", Attempt: 1}, errBoom)
+	assert.True(t, o.Retry())
+	assert.Equal(t, 100*time.Millisecond, o.Delay)
+	assert.ErrorIs(t, o.Err, errBoom)
+	o = retryjob.Decide(ended, p, retryjob.Job{Key: "b", Attempt: 3}, errBoom)
+	assert.Equal(t, retry.ReasonExhausted, o.Reason)
+	o = retryjob.Decide(ended, p, retryjob.Job{Key: "c", Attempt: 1}, nil)
+	assert.Equal(t, retry.ReasonSuccess, o.Reason)
+	assert.NoError(t, o.Err)
+	o = retryjob.Decide(ended, p, retryjob.Job{Key: "d", Attempt: 1}, retry.Permanent(errBoom))
+	assert.Equal(t, retry.ReasonPermanent, o.Reason)
+
+	calls, err := retrylog.Replay(recorder.Records())
+	require.NoError(t, err)
+	require.Len(t, calls, 4)
+	for _, c := range calls {
+		assert.NoError(t, c.Check(p))
+	}
+}
+
+func TestRunOfNothing(t *testing.T) {
+	var none context.Context
+	o := run(none, retry.Policy{MaxAttempts: 3, Backoff: backoff}, retryjob.Job{Attempt: 1}, failing)
+	assert.Equal(t, retry.ReasonInvalid, o.Reason)
+	assert.False(t, o.Ran)
+	o = run(t.Context(), retry.Policy{MaxAttempts: 3, Backoff: backoff}, retryjob.Job{Attempt: 1}, nil)
+	assert.Equal(t, retry.ReasonInvalid, o.Reason)
+	assert.False(t, o.Ran)
+	assert.ErrorContains(t, o.Err, "nil function")
+}
+
+// FuzzRun holds Run against Next, which makes the same decision from the same
+// numbers.
+func FuzzRun(f *testing.F) {
+	f.Add(3, 0, 0, 1, 0, int64(time.Second), 0.2, uint8(0), int64(0))
+	f.Add(-1, 5, 4, 2, 3, int64(0), 1.0, uint8(1), int64(time.Minute))
+	f.Add(0, 0, 0, 9, 1, int64(1), 0.0, uint8(2), int64(math.MaxInt64))
+	f.Fuzz(func(t *testing.T, attempts, cap, own, number, base int, d int64, jitter float64, failure uint8, after int64) {
+		p := retry.Policy{MaxAttempts: attempts, AttemptCap: cap, Backoff: retry.Exponential{Base: time.Duration(d)}, Jitter: retry.Proportional(jitter)}
+		err := []error{errBoom, retry.Permanent(errBoom), retry.After(time.Duration(after), errBoom), fmt.Errorf("two: %w", retry.After(1, errBoom))}[failure%4]
+		key := fmt.Sprint(base)
+		job := retryjob.Job{Key: key, Attempt: number, MaxAttempts: own}
+		calls := 0
+		o := run(t.Context(), p, job, func(context.Context) error { calls++; return err })
+
+		q := p.ForJob(own)
+		eligible := q.Eligible(max(1, number) - 1)
+		require.Equal(t, eligible, o.Ran)
+		require.Equal(t, eligible, calls == 1)
+		require.Error(t, o.Err)
+		if eligible {
+			require.Equal(t, q.Next(retry.Attempt{Number: number, Err: err, Seed: retry.SeedOf(key)}), o.Decision)
+		} else {
+			require.False(t, o.Retry())
+		}
+	})
+}
