@@ -4,8 +4,8 @@ package retrynet
 
 import "syscall"
 
-// systemPasses reports whether err is an error of the system that tells of the
-// network and may pass.
+// systemPasses reports whether err is an error of the operating system about the
+// network that may pass.
 func systemPasses(err error) bool {
 	e, ok := err.(syscall.Errno)
 	if !ok {
@@ -13,17 +13,23 @@ func systemPasses(err error) bool {
 	}
 	switch e {
 	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
-		syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET, syscall.EHOSTUNREACH, hostDown:
+		syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET, syscall.EHOSTUNREACH, hostDown,
+		// All ports, descriptors or buffers are in use, and some will be free again.
+		syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
+		syscall.EINTR:
 		return true
 	}
 	// On Windows the names above are numbers that Go invented, and these are
 	// what the system returns. No other system has numbers so high.
 	switch e {
-	case 10050, // WSAENETDOWN
+	case 10024, // WSAEMFILE
+		10049, // WSAEADDRNOTAVAIL
+		10050, // WSAENETDOWN
 		10051, // WSAENETUNREACH
 		10052, // WSAENETRESET
 		10053, // WSAECONNABORTED
 		10054, // WSAECONNRESET
+		10055, // WSAENOBUFS
 		10060, // WSAETIMEDOUT
 		10061, // WSAECONNREFUSED
 		10064, // WSAEHOSTDOWN

@@ -1,4 +1,4 @@
 package retrynet
 
-// systemPasses says no: the errors of Plan 9 are texts.
+// systemPasses returns false, because the errors of Plan 9 are texts.
 func systemPasses(error) bool { return false }

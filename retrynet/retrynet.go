@@ -1,20 +1,25 @@
-// Package retrynet tells which failures of the network are worth another try.
+// Package retrynet classifies network errors as transient or permanent.
 //
-// [Transient] is for the RetryIf of a retry.Policy, around anything that
-// speaks TCP: it says yes to what it knows to pass, and no to all else.
-// [Permanent] knows what surely stays, for callers that would rather try once
-// too often; most errors are neither.
+// [Transient] is for the RetryIf of a retry.Policy, around anything that speaks
+// TCP or UDP: it is true for errors that are known to pass, and false for all
+// others. [Permanent] is true for errors that are certain to come back, for
+// callers that would rather make one attempt too many. Most errors are neither.
 //
-//	failure                                             Transient  Permanent  who says so
+//	failure                                             Transient  Permanent  source
 //	connection refused, reset or aborted, broken pipe   yes        no         connect(2), send(2), Winsock 10053, 10054, 10061
 //	network or host down or unreachable, timed out      yes        no         connect(2), Winsock 10050 to 10052, 10060, 10064, 10065
-//	any error with Timeout() true, a context's aside    yes        no         net.Error, os.ErrDeadlineExceeded
-//	unexpected EOF, net.ErrClosed                       yes        no         io, net
+//	no ports, descriptors or buffers left, interrupted  yes        no         connect(2), socket(2), Winsock 10024, 10049, 10055
+//	any error with Timeout() true, except a context's   yes        no         net.Error, os.ErrDeadlineExceeded
+//	unexpected EOF                                      yes        no         io
+//	a closed connection (net.ErrClosed)                 yes        no         net/http: the server closed it during a request
+//	Accept of a closed listener                         no         yes        net
 //	EOF in a *url.Error or *net.OpError                 yes        no         net/http: closed before any answer
 //	DNS: temporary failure or timeout                   yes        no         net.DNSError, RFC 1035 section 4.1.1 (server failure)
 //	DNS: no such name                                   no         yes        net.DNSError IsNotFound, RFC 2308 section 2
 //	HTTP/2: connection lost or going away               yes        no         net/http, RFC 9113 sections 5.4 and 6.8
 //	HTTP/2: stream reset, with one of the codes below   yes        no         RFC 9113 section 7
+//	QUIC: idle or handshake timeout                     yes        no         quic-go: Timeout() is true
+//	QUIC: closed by either side, or reset               no         no         quic-go: the application's code says why
 //	a certificate not accepted, by either side          no         yes        crypto/tls, RFC 8446 section 6.2
 //	no TLS at the other end                             no         yes        crypto/tls
 //	a TLS alert on version, handshake or extension      no         yes        RFC 8446 section 6.2
@@ -22,15 +27,18 @@
 //	an address or network that does not parse           no         yes        net
 //	unsupported scheme, a request that is not valid     no         yes        net/http
 //	context.Canceled, context.DeadlineExceeded          no         no         the caller has given up
-//	anything else, a bare io.EOF included               no         no         not known
+//	anything else, including a bare io.EOF              no         no         not known
 //
 // The codes are NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL and
-// ENHANCE_YOUR_CALM. The errors of Plan 9 have no numbers, so that there the
-// first two lines are not known.
+// ENHANCE_YOUR_CALM. The errors of Plan 9 have no numbers, so the errors of the
+// first three lines are unknown there.
 //
-// Of several errors in one tree a permanent one counts before the caller's
-// context, that before a transient one, and all of them before what is not
-// known.
+// If an error wraps several others, a permanent one decides first, then the end
+// of a context, then a transient one, and an unknown one last.
+//
+// net.ErrClosed does not say which side closed the connection first. If your
+// program closes a connection to end a loop that reads from it, end the loop by
+// its context or by a check of your own.
 //
 // # Contexts
 //
@@ -43,8 +51,12 @@
 //		return retrynet.Transient(err) || errors.Is(err, context.DeadlineExceeded)
 //	}
 //
-// The other way round, net reports both Dialer.Timeout and a deadline of the
-// context that ends a dial or a lookup as "i/o timeout". That is transient.
+// It also covers tls.DialWithDialer, whose own Dialer.Timeout ends a handshake
+// with a bare context.DeadlineExceeded.
+//
+// In contrast, net reports "i/o timeout" when a dial or a lookup ends because of
+// Dialer.Timeout, and also when it ends because of the context's deadline. Both
+// are transient.
 //
 // # Recipes
 //
@@ -63,24 +75,23 @@ import (
 	"strings"
 )
 
-// Transient reports whether err is a failure of the network that is known to
-// pass, so that the next try may succeed. It is false for nil, and for every
-// error that it does not know.
+// Transient reports whether err is a network failure that is known to pass, so
+// that the next attempt may succeed. It is false for nil and for unknown errors.
 //
-// An error whose own method panics is not known. Transient may be called
+// An error with a method that panics is unknown. Transient may be called
 // concurrently.
 func Transient(err error) bool { return judge(err) == transient }
 
-// Permanent reports whether err is a failure that the same try again is sure
-// to meet again. It is false for nil, for the end of a context, and for every
-// error that it does not know: it is not the opposite of Transient.
+// Permanent reports whether err is a failure that the same attempt is certain to
+// meet again. It is false for nil, for the end of a context and for unknown
+// errors, so it is not the opposite of Transient.
 //
-// An error whose own method panics is not known. Permanent may be called
+// An error with a method that panics is unknown. Permanent may be called
 // concurrently.
 func Permanent(err error) bool { return judge(err) == permanent }
 
-// A verdict says what to expect of another try. Of the verdicts on the errors
-// of one tree the greatest counts.
+// A verdict says what to expect of another attempt. In a tree of errors the
+// greatest verdict counts.
 type verdict uint8
 
 const (
@@ -90,9 +101,9 @@ const (
 	permanent
 )
 
-// judge returns the verdict on an error tree. It calls methods of errors that
-// it knows nothing about, one of which may panic; a typed nil does. That must
-// not end a program that asked no more than whether to try again.
+// judge returns the verdict on an error tree. It calls methods of errors that it
+// knows nothing about. They may panic, as those of a typed nil do, and that must
+// not end a program that only wanted to know whether to retry.
 func judge(err error) (v verdict) {
 	defer func() {
 		if recover() != nil {
@@ -104,12 +115,12 @@ func judge(err error) (v verdict) {
 
 func judgeTree(err error) verdict {
 	v := judgeOne(err)
-	switch err := err.(type) {
+	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return max(v, judgeTree(err.Unwrap()))
+		return max(v, judgeWrapped(e.Unwrap(), err))
 	case interface{ Unwrap() []error }:
-		for _, err := range err.Unwrap() {
-			v = max(v, judgeTree(err))
+		for _, wrapped := range e.Unwrap() {
+			v = max(v, judgeWrapped(wrapped, err))
 		}
 		return v
 	case nil:
@@ -119,7 +130,17 @@ func judgeTree(err error) verdict {
 	}
 }
 
-// judgeOne returns the verdict on an error, whatever it wraps.
+// judgeWrapped judges what by wraps. Every error of quic-go wraps net.ErrClosed,
+// whatever has happened, so errors.Is finds it in all of them. Only an error that
+// also says so in its text is about a closed connection.
+func judgeWrapped(err, by error) verdict {
+	if err == net.ErrClosed && !strings.Contains(by.Error(), err.Error()) {
+		return unknown
+	}
+	return judgeTree(err)
+}
+
+// judgeOne returns the verdict on one error of the tree.
 func judgeOne(err error) verdict {
 	if systemPasses(err) {
 		return transient
@@ -142,6 +163,9 @@ func judgeOne(err error) verdict {
 		if e.Op == "remote error" && alertStays(e.Err) { // how crypto/tls reports an alert from the other side
 			return permanent
 		}
+		if e.Op == "accept" && errors.Is(e.Err, net.ErrClosed) {
+			return permanent
+		}
 		if errors.Is(e.Err, io.EOF) {
 			return transient
 		}
@@ -157,10 +181,10 @@ func judgeOne(err error) verdict {
 		*net.AddrError, *net.ParseError, net.UnknownNetworkError, net.InvalidAddrError:
 		return permanent
 	}
-	// net has its own name for each of the two errors of a context. The one
-	// for Canceled means that, but the one for DeadlineExceeded is also what a
-	// Dialer's own Timeout ends with, as http.Client's has its name for its
-	// own. So only context.DeadlineExceeded itself is a context's.
+	// net has its own error for each of the two errors of a context. The one for
+	// Canceled always comes from a context. The one for DeadlineExceeded also
+	// comes from a Dialer's own Timeout, and http.Client has one for its own
+	// Timeout. So only context.DeadlineExceeded itself is a context's.
 	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(context.Canceled) {
 		return ended
 	}
@@ -170,14 +194,14 @@ func judgeOne(err error) verdict {
 	return unknown
 }
 
-// alertStays reports whether a TLS alert from the other side is about what stays
-// as it is: a certificate, the version, or what a handshake has to agree on.
-// The others, internal_error above all, tell of one connection. crypto/tls has
-// no exported type for them, but the texts.
+// alertStays reports whether a TLS alert from the other side is about something
+// that does not change: a certificate, the version, or what a handshake has to
+// agree on. The others, such as internal_error, are about one connection.
+// crypto/tls has no exported type for alerts, only texts.
 func alertStays(err error) bool {
 	for _, alert := range [...]tls.AlertError{
 		40,                         // handshake_failure
-		42, 43, 44, 45, 46, 48, 49, // a certificate, or the one who has it
+		42, 43, 44, 45, 46, 48, 49, // a certificate, or its owner
 		70, 71, 86, // the version, the ciphers
 		109, 110, 112, 120, 121, // an extension, the server's name, the protocol, its encryption
 		113, 114, 115, 116, // a certificate's status, a shared key, no certificate
@@ -189,8 +213,8 @@ func alertStays(err error) bool {
 	return false
 }
 
-// judgeText judges the errors of net/http that have neither a name nor a type
-// of their own, by how they begin.
+// judgeText judges those errors of net/http that have neither a variable nor a
+// type of their own. It looks at how their text begins.
 func judgeText(text string) verdict {
 	begins := func(start string) bool { return strings.HasPrefix(text, start) }
 	switch {
@@ -208,16 +232,17 @@ func judgeText(text string) verdict {
 		begins("http: nil Request."),
 		begins("http: no Host in request URL"),
 		begins("http: Request."),
-		begins("http: ContentLength="):
+		begins("http: ContentLength="),
+		begins("http2: request body larger than specified content length"):
 		return permanent
 	default:
 		return unknown
 	}
 }
 
-// resetPasses reports whether another stream may fare better than the one that
-// an HTTP/2 error tells of: "stream error: stream ID 3; CANCEL; received from
-// peer". The other codes blame what was sent.
+// resetPasses reports whether another stream may succeed after an HTTP/2 error
+// about one: "stream error: stream ID 3; CANCEL; received from peer". The other
+// codes mean that the request itself was at fault.
 func resetPasses(text string) bool {
 	_, code, _ := strings.Cut(text, "; ")
 	code, _, _ = strings.Cut(code, ";")

@@ -76,6 +76,11 @@ func TestConstructedErrors(t *testing.T) {
 		{"network dropped the connection", syscall.ENETRESET, transient},
 		{"host unreachable", syscall.EHOSTUNREACH, transient},
 		{"host down", syscall.EHOSTDOWN, transient},
+		{"no ports left", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}, transient},
+		{"no descriptors left", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}, transient},
+		{"no descriptors left in the system", &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.ENFILE)}, transient},
+		{"no buffers left", &net.OpError{Op: "write", Err: os.NewSyscallError("sendto", syscall.ENOBUFS)}, transient},
+		{"interrupted", os.NewSyscallError("connect", syscall.EINTR), transient},
 		{"permission denied", syscall.EACCES, neither},
 		{"no such file", syscall.ENOENT, neither},
 		{"address in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, neither},
@@ -94,7 +99,9 @@ func TestConstructedErrors(t *testing.T) {
 		{"Windows: reset, bare", syscall.Errno(10054), transient},
 		{"Windows: access denied", winsock(10013), neither},
 		{"Windows: address in use", winsock(10048), neither},
-		{"Windows: no buffer space", winsock(10055), neither},
+		{"Windows: no descriptors left", winsock(10024), transient},
+		{"Windows: no ports left", winsock(10049), transient},
+		{"Windows: no buffer space", winsock(10055), transient},
 
 		{"unexpected EOF", io.ErrUnexpectedEOF, transient},
 		{"unexpected EOF, wrapped", fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), transient},
@@ -104,6 +111,13 @@ func TestConstructedErrors(t *testing.T) {
 		{"EOF instead of an answer, wrapped", get(fmt.Errorf("proxy: %w", io.EOF)), transient},
 		{"EOF of a socket", &net.OpError{Op: "read", Net: "tcp", Err: io.EOF}, transient},
 		{"closed connection", &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}, transient},
+		{"closed connection, bare, as crypto/tls has it", net.ErrClosed, transient},
+		{"closed connection in a get", get(net.ErrClosed), transient},
+		{"closed connection, wrapped", fmt.Errorf("transport connection broken: %w", net.ErrClosed), transient},
+		{"closed listener", &net.OpError{Op: "accept", Net: "tcp", Err: net.ErrClosed}, permanent},
+		{"an error that only counts as closed", alsoClosed{}, neither},
+		{"an error that only counts as closed, in a get", get(alsoClosed{}), neither},
+		{"an error that only counts as closed, and others", alsoClosedAnd{syscall.ECONNRESET}, transient},
 		{"closed pipe", io.ErrClosedPipe, neither},
 
 		{"a deadline of the socket", os.ErrDeadlineExceeded, transient},
@@ -175,6 +189,7 @@ func TestConstructedErrors(t *testing.T) {
 		{"net/http: HTTP/2 stream, a code in the cause alone", get(errors.New("stream error: stream ID 3; PROTOCOL_ERROR; CANCEL")), neither},
 		{"net/http: HTTP/2 stream, no code", get(errors.New("stream error: stream ID 3")), neither},
 		{"net/http: an answer too long", get(errors.New("net/http: server response headers exceeded 1 bytes; aborted")), neither},
+		{"net/http: HTTP/2 body longer than it says", get(errors.New("http2: request body larger than specified content length")), permanent},
 		{"the text of a program that only mentions one", errors.New("saw http2: client connection lost"), neither},
 
 		{"canceled", context.Canceled, neither},
@@ -247,6 +262,27 @@ func TestRealErrors(t *testing.T) {
 			return err
 		}, transient},
 
+		{"accept of a listener that was closed", func(t *testing.T) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			require.NoError(t, l.Close())
+			_, err = l.Accept()
+			return err
+		}, permanent},
+		{"accept of a TLS listener that was closed", func(t *testing.T) error {
+			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: make([]tls.Certificate, 1)})
+			require.NoError(t, err)
+			require.NoError(t, l.Close())
+			_, err = l.Accept()
+			return err
+		}, permanent},
+		{"a local address that is not there, the error of a dial that finds no port", func(t *testing.T) error {
+			_, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}}).DialContext(t.Context(), "tcp", refusing(t))
+			return err
+		}, transient},
+
+		{"net/http: closed by the server during the request", func(t *testing.T) error { return upload(t, "http") }, transient},
+		{"net/http: closed by the server during the request, TLS", func(t *testing.T) error { return upload(t, "https") }, transient},
 		{"net/http: closed instead of an answer", func(t *testing.T) error {
 			return get(t.Context(), "http://"+listening(t, answer("")))
 		}, transient},
@@ -333,8 +369,24 @@ func TestRealErrors(t *testing.T) {
 			defer s.Close()
 			return get(t.Context(), strings.Replace(s.URL, "http:", "https:", 1))
 		}, permanent},
+		{"TLS: the Dialer's own Timeout in the handshake, which looks like the caller's", func(t *testing.T) error {
+			_, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Millisecond}, "tcp", listening(t, hold(t)), &tls.Config{ServerName: "x"})
+			assert.Equal(t, context.DeadlineExceeded, err)
+			return err
+		}, neither},
 		{"TLS: reset in the handshake", func(t *testing.T) error { return get(t.Context(), "https://"+listening(t, reset)) }, transient},
 
+		{"HTTP/2: body longer than it says", func(t *testing.T) error {
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+			s.EnableHTTP2 = true
+			s.StartTLS()
+			defer s.Close()
+			req, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL, io.NopCloser(strings.NewReader("abcdef")))
+			require.NoError(t, err)
+			req.ContentLength = 3
+			_, err = s.Client().Do(req)
+			return err
+		}, permanent},
 		{"HTTP/2: handler aborted", func(t *testing.T) error {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 			s.EnableHTTP2 = true
@@ -459,6 +511,18 @@ func (timeoutError) Error() string     { return "slow" }
 func (t timeoutError) Timeout() bool   { return bool(t) }
 func (t timeoutError) Temporary() bool { return bool(t) }
 
+// alsoClosed is an error as those of quic-go: it wraps net.ErrClosed and does not
+// say so.
+type alsoClosed struct{}
+
+func (alsoClosed) Error() string { return "application error 0x2a" }
+func (alsoClosed) Unwrap() error { return net.ErrClosed }
+
+type alsoClosedAnd struct{ err error }
+
+func (alsoClosedAnd) Error() string     { return "transport error" }
+func (e alsoClosedAnd) Unwrap() []error { return []error{net.ErrClosed, e.err} }
+
 // sameAs is an error that only its Is method knows as another.
 type sameAs struct{ err error }
 
@@ -580,6 +644,60 @@ func get(ctx context.Context, url string, of ...*httptest.Server) error {
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
+}
+
+// upload sends a body to a server that closes the connection when it has read
+// the header. It does so until the client reports that as a closed connection,
+// and not as the reset that it may see first.
+func upload(t *testing.T, scheme string) error {
+	closes := func(conn net.Conn) {
+		r := bufio.NewReader(conn)
+		for line := ""; line != "\r\n"; {
+			var err error
+			if line, err = r.ReadString('\n'); err != nil {
+				return
+			}
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	address := ""
+	switch scheme {
+	case "http":
+		address = listening(t, closes)
+	case "https":
+		s := quietTLS(t, &tls.Config{})
+		client = s.Client()
+		config := &tls.Config{Certificates: s.TLS.Certificates}
+		address = listening(t, func(conn net.Conn) {
+			server := tls.Server(conn, config)
+			defer server.Close()
+			closes(server)
+		})
+	}
+	defer client.CloseIdleConnections()
+	for range 1000 {
+		_, err := client.Post(scheme+"://"+address, "text/plain", &drip{left: 50})
+		require.Error(t, err)
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		require.True(t, retrynet.Transient(err), "%v", err)
+	}
+	t.Fatal("the client never reports a closed connection")
+	return nil
+}
+
+// A drip is a body that comes a little at a time.
+type drip struct{ left int }
+
+func (d *drip) Read(p []byte) (int, error) {
+	if d.left == 0 {
+		return 0, io.EOF
+	}
+	d.left--
+	time.Sleep(100 * time.Microsecond)
+	clear(p)
+	return len(p), nil
 }
 
 func roundTrip(req *http.Request) error {
