@@ -7,11 +7,11 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// Idempotent reports whether req may be sent again without having two
-// effects: GET, HEAD, OPTIONS, TRACE, PUT and DELETE may (RFC 9110 section
-// 9.2.2), and any method with a header Idempotency-Key or X-Idempotency-Key.
-// As in net/http, a header that is there and has no value counts, and is not
-// sent: req.Header["Idempotency-Key"] = nil says that this request may.
+// Idempotent reports whether req may be carried out twice with the same effect
+// as once: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2),
+// and any method with a header Idempotency-Key or X-Idempotency-Key. As in
+// net/http, a header without values counts and is not sent:
+// req.Header["Idempotency-Key"] = nil says that this request may.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -22,36 +22,58 @@ func Idempotent(req *http.Request) bool {
 	return key || xkey
 }
 
-// Check is the Check of a [Transport] that has no other. Worth another try are
-// the statuses 408, 429, 500, 502, 503 and 504, and every error of the
-// transport but those that retrynet.Permanent knows. Any other status of 400
-// and above is marked [retry.Permanent].
+// Check is the Check of a [Transport] that has no other. Worth another attempt
+// are every status from 500 to 599 except 501 and 505, the statuses 408, 421,
+// 425 and 429, 403 and 413 where the server asks to wait, and every error of the
+// transport except those that retrynet.Permanent knows and a proxy's refusal.
+// Any other status of 400 and above is marked [retry.Permanent]. The RetryAfter
+// of the Transport can overrule the status.
 //
-// A Check of one's own that is to keep the server's Retry-After returns or
-// wraps NewStatusError(resp), or [retry.After]; one that replaces the body of
-// the response closes the body it replaces.
-func Check(_ *http.Request, resp *http.Response, err error) error {
+// A custom Check that should keep the wait that the server asks for returns or
+// wraps the error of this function, NewStatusError(resp), or [retry.After].
+func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
-	case retrynet.Permanent(err):
+	case err != nil && (retrynet.Permanent(err) || proxyRefused(req, err)):
 		return retry.Permanent(err)
 	case err != nil:
 		return err
+	case resp.StatusCode < 400:
+		return nil
 	}
-	switch resp.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return NewStatusError(resp)
+	e := NewStatusError(resp)
+	if e.retryAfter >= 0 && (e.again || passes(resp.StatusCode)) {
+		return e
 	}
-	if resp.StatusCode >= 400 {
-		return retry.Permanent(NewStatusError(resp))
-	}
-	return nil
+	return retry.Permanent(e)
 }
 
-// Argyll returns a Transport that tries again what Argyll does, which calls
-// every step with POST: all statuses of 500 and above and all errors of the
-// transport, whatever the method, as long as the body can be sent again. All
-// statuses from 400 to 499 are permanent, 408 and 429 included.
+// passes reports whether a status is worth another attempt, whatever else the
+// server says.
+func passes(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false
+	default:
+		return status >= 500 && status <= 599
+	}
+}
+
+// healthy reports whether a status that is a failure shows a server that works.
+func healthy(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	default:
+		return status >= 400 && status <= 499
+	}
+}
+
+// Argyll returns a Transport that retries what Argyll does, which calls every
+// step with POST: all statuses of 500 and above and all errors of the transport,
+// whatever the method, as long as the body can be sent again. All statuses from
+// 400 to 499 are permanent, including 408 and 429.
 func Argyll(p retry.Policy) *Transport {
 	return &Transport{
 		Policy:     p,

@@ -38,7 +38,7 @@ func TestIdempotent(t *testing.T) {
 		{"PATCH", "PATCH", nil, false},
 		{"CONNECT", "CONNECT", nil, false},
 		{"methods have a case", "get", nil, false},
-		{"a method of somebody's own", "PURGE", nil, false},
+		{"a custom method", "PURGE", nil, false},
 		{"POST with a key", "POST", http.Header{"Idempotency-Key": {"k"}}, true},
 		{"POST with the older key", "POST", http.Header{"X-Idempotency-Key": {"k"}}, true},
 		{"PATCH with a key", "PATCH", http.Header{"Idempotency-Key": {"k"}}, true},
@@ -77,8 +77,10 @@ func TestCheckStatuses(t *testing.T) {
 		again, permanent func(status int) bool
 	}{
 		"default": {
-			check:     retryhttp.Check,
-			again:     func(s int) bool { return slices.Contains([]int{408, 429, 500, 502, 503, 504}, s) },
+			check: retryhttp.Check,
+			again: func(s int) bool {
+				return slices.Contains([]int{408, 421, 425, 429}, s) || s >= 500 && s <= 599 && s != 501 && s != 505
+			},
 			permanent: func(s int) bool { return s >= 400 },
 		},
 		"Argyll": {
@@ -201,7 +203,7 @@ func TestArgyll(t *testing.T) {
 	}
 }
 
-// Nobody else can close the body that a Check has replaced.
+// Only the Check that replaces a body can close it.
 func TestSuccessFieldClosesTheBodyItReplaces(t *testing.T) {
 	b := &body{Reader: strings.NewReader(`{"success": true}`)}
 	answer := response(200)

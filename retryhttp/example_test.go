@@ -48,7 +48,7 @@ func ExampleTransport() {
 	// 200 OK GET /orders <nil>
 }
 
-// A POST is sent again if it has a key by which the server knows it again.
+// A POST is retried if it has a key by which the server recognizes it.
 func ExampleTransport_idempotencyKey() {
 	server := flaky(2)
 	defer server.Close()
@@ -78,8 +78,8 @@ func ExampleTransport_idempotencyKey() {
 	// 200 OK
 }
 
-// How often a request was sent, of one that succeeds too: the events have the
-// request's context.
+// How often a request was sent, even if it succeeded: the context of the events
+// has the values of the request's.
 func ExampleTransport_attempts() {
 	server := flaky(2)
 	defer server.Close()
@@ -111,12 +111,13 @@ func ExampleTransport_attempts() {
 	// 200 OK after 3 attempts
 }
 
-// A Check of one's own: 425 Too Early (RFC 8470) is worth another try.
+// A custom Check: this server answers 409 Conflict while another request holds a
+// lock, which is worth another attempt.
 func ExampleTransport_check() {
-	early := 1
+	locked := 1
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if early--; early >= 0 {
-			w.WriteHeader(http.StatusTooEarly)
+		if locked--; locked >= 0 {
+			w.WriteHeader(http.StatusConflict)
 		}
 	}))
 	defer server.Close()
@@ -124,7 +125,7 @@ func ExampleTransport_check() {
 	client := &http.Client{Transport: &retryhttp.Transport{
 		Policy: quick,
 		Check: func(req *http.Request, resp *http.Response, err error) error {
-			if err == nil && resp.StatusCode == http.StatusTooEarly {
+			if err == nil && resp.StatusCode == http.StatusConflict {
 				return retryhttp.NewStatusError(resp)
 			}
 			return retryhttp.Check(req, resp, err)
@@ -140,6 +141,185 @@ func ExampleTransport_check() {
 	// Output:
 	// 200 OK
 }
+
+// A new token after 401 Unauthorized, once: Check makes the status worth another
+// attempt, Select allows one, and Prepare puts the token in.
+func ExampleTransport_prepare() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("Authorization") != "Bearer fresh" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	defer server.Close()
+
+	unauthorized := func(err error) bool {
+		var status *retryhttp.StatusError
+		return errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized
+	}
+	token := "expired" // under a lock, where requests are concurrent
+	policy := quick
+	policy.Select = func(err error) *retry.Policy {
+		if unauthorized(err) {
+			return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0)}
+		}
+		return nil
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{
+		Policy: policy,
+		Check: func(req *http.Request, resp *http.Response, err error) error {
+			if err == nil && resp.StatusCode == http.StatusUnauthorized {
+				return retryhttp.NewStatusError(resp)
+			}
+			return retryhttp.Check(req, resp, err)
+		},
+		Prepare: func(req *http.Request, attempt int, last error) error {
+			if unauthorized(last) {
+				fmt.Println("a new token for attempt", attempt)
+				token = "fresh"
+			}
+			req.Header.Set("Authorization", "Bearer "+token)
+			return nil
+		},
+	}}
+	resp, err := client.Post(server.URL, "text/plain", strings.NewReader("an order"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// a new token for attempt 2
+	// 200 OK
+}
+
+// A wait in a header of the vendor's own: this one counts in milliseconds.
+func ExampleVendorRetryAfter() {
+	busy := 1
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if busy--; busy >= 0 {
+			w.Header().Set("Retry-After-Ms", "20")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+
+	policy := quick
+	policy.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled {
+			fmt.Println("the server asks to wait", e.Hint)
+		}
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, RetryAfter: retryhttp.VendorRetryAfter}}
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// the server asks to wait 20ms
+	// 200 OK
+}
+
+// A policy for one request, in its context.
+func ExampleWithPolicy() {
+	server := flaky(2)
+	defer server.Close()
+
+	transport := &retryhttp.Transport{Policy: quick}
+	client := &http.Client{Transport: transport}
+
+	once := transport.Policy // a copy
+	once.MaxAttempts = 1
+	ctx := retryhttp.WithPolicy(context.Background(), once)
+	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/health", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// 503 Service Unavailable
+}
+
+// A stream becomes a body that can be sent again.
+func ExampleSetBody() {
+	attempts := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		text, _ := io.ReadAll(req.Body)
+		fmt.Printf("%d bytes: %s\n", req.ContentLength, text)
+		if attempts++; attempts == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+
+	stream, w := io.Pipe()
+	go func() {
+		fmt.Fprint(w, "a report")
+		w.Close()
+	}()
+	req, err := http.NewRequest("PUT", server.URL, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := retryhttp.SetBody(req, stream, 1<<20); err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick}}
+	resp, err := client.Do(req)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// 8 bytes: a report
+	// 8 bytes: a report
+	// 200 OK
+}
+
+// The number of the attempt, for any RoundTripper below the Transport.
+func ExampleAttemptOf() {
+	server := flaky(2)
+	defer server.Close()
+
+	client := &http.Client{Transport: &retryhttp.Transport{
+		Policy: quick,
+		Base: logging(func(req *http.Request) (*http.Response, error) {
+			fmt.Println("attempt", retryhttp.AttemptOf(req.Context()))
+			return http.DefaultTransport.RoundTrip(req)
+		}),
+	}}
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// attempt 1
+	// attempt 2
+	// attempt 3
+	// 200 OK
+}
+
+// logging is a RoundTripper that is a function.
+type logging func(*http.Request) (*http.Response, error)
+
+func (f logging) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // successField adds to a Check that a step which answers 200 with
 // {"success": false} has failed for good.

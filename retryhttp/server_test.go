@@ -63,7 +63,7 @@ func TestRefusedUntilTheServerIsUp(t *testing.T) {
 
 // A connection that breaks before the headers are complete is an error of the
 // transport. One that breaks in the body of a response that is the caller's
-// is the caller's to read; in one that nobody wants it is nothing.
+// is the caller's to read; in one that is discarded it is nothing.
 func TestReset(t *testing.T) {
 	const transportError, statusError = "an error of the transport", "a status"
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -143,7 +143,7 @@ func TestSlowHeaders(t *testing.T) {
 	assert.Equal(t, "hello", get(t, client, s.URL))
 	for _, e := range seen.of(retry.AttemptFinished)[:2] {
 		assert.True(t, os.IsTimeout(e.Err), "%v", e.Err)
-		assert.EqualError(t, e.Err, "retryhttp: no response within 50ms, the AttemptTimeout")
+		assert.EqualError(t, e.Err, "retryhttp: no response within AttemptTimeout (50ms)")
 	}
 }
 
@@ -227,7 +227,7 @@ func TestRetryAfterFromAServer(t *testing.T) {
 	})
 }
 
-// An error without end costs its connection, and holds nobody up.
+// An error without end costs its connection, and holds up no caller.
 func TestEndlessErrorBody(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
 		t.Run(fmt.Sprint("a write every ", pause), func(t *testing.T) {
@@ -531,7 +531,7 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 // http.Client's Timeout is over all attempts, and a deadline of the request's
-// context: a wait beyond it is not begun, and the response is there.
+// context: a wait beyond it does not begin, and the response is there.
 func TestClientTimeout(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "sorry", http.StatusServiceUnavailable) })
 	var seen events
@@ -668,7 +668,7 @@ func rawServer(t *testing.T, serve func(*net.TCPConn)) (addr string) {
 	return l.Addr().String()
 }
 
-// freeAddr returns an address at which nobody listens.
+// freeAddr returns an address without a listener.
 func freeAddr(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -47,16 +49,29 @@ func TestRetryAfter(t *testing.T) {
 		{"more than a uint64", "", []string{"18446744073709551616"}, longest},
 		{"a thousand digits", "", []string{strings.Repeat("9", 1000)}, longest},
 
+		{"a fraction", "", []string{"1.5"}, 1500 * time.Millisecond},
+		{"a fraction of nine digits", "", []string{"0.123456789"}, 123456789},
+		{"more than nine", "", []string{"0.1234567891"}, 123456789},
+		{"the most seconds and a fraction", "", []string{"9223372036.9"}, longest},
+		{"a fraction without an end", "", []string{"1."}, 0},
+		{"a fraction without a beginning", "", []string{".5"}, 0},
+		{"two points", "", []string{"1.2.3"}, 0},
+
+		{"a list", "", []string{"1, 3"}, 3 * time.Second},
+		{"a list, the other way", "", []string{"3,1"}, 3 * time.Second},
+		{"a list with what is none", "", []string{"soon, 3, -9"}, 3 * time.Second},
+		{"a list with a date", "", []string{"5, Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
+		{"a list with a date first", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT, 5"}, 7 * time.Second},
+		{"commas alone", "", []string{",,,"}, 0},
+
 		{"negative", "", []string{"-5"}, 0},
 		{"the most negative", "", []string{"-9223372036854775808"}, 0},
 		{"with a plus", "", []string{"+5"}, 0},
-		{"a fraction", "", []string{"1.5"}, 0},
 		{"an exponent", "", []string{"1e3"}, 0},
 		{"hexadecimal", "", []string{"0x10"}, 0},
 		{"underscore", "", []string{"1_000"}, 0},
 		{"with a unit", "", []string{"5s"}, 0},
 		{"not ASCII digits", "", []string{"٥"}, 0},
-		{"a list", "", []string{"5, 10"}, 0},
 		{"words", "", []string{"soon"}, 0},
 		{"NUL", "", []string{"\x00"}, 0},
 
@@ -75,6 +90,10 @@ func TestRetryAfter(t *testing.T) {
 		{"a date that has passed, by the server's clock", fast, []string{"Sat, 01 Jan 2000 08:00:00 GMT"}, 0},
 		{"the last date there is", "", []string{"Fri, 31 Dec 9999 23:59:59 GMT"}, longest},
 		{"the first date there is", "", []string{"Sat, 01 Jan 0000 00:00:00 GMT"}, 0},
+		{"UTC for GMT", "", []string{"Sat, 01 Jan 2000 00:00:07 UTC"}, 7 * time.Second},
+		{"+0000 for GMT", "", []string{"Sat, 01 Jan 2000 00:00:07 +0000"}, 7 * time.Second},
+		{"another zone by its number", "", []string{"Sat, 01 Jan 2000 02:00:07 +0200"}, 7 * time.Second},
+		{"another zone by its name", "", []string{"Sat, 01 Jan 2000 00:00:07 CET"}, 0},
 		{"the 30th of February", "", []string{"Wed, 30 Feb 2000 00:00:00 GMT"}, 0},
 		{"ISO 8601", "", []string{"2000-01-01T00:00:07Z"}, 0},
 
@@ -109,6 +128,55 @@ func TestStatusError(t *testing.T) {
 	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
 	assert.Zero(t, (&retryhttp.StatusError{}).RetryAfter())
 	assert.Zero(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503}).RetryAfter(), "no header at all")
+}
+
+// The text names the request, and nothing that may be secret.
+func TestStatusErrorNamesTheRequest(t *testing.T) {
+	for _, tt := range []struct{ method, url, want string }{
+		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},
+		{"", "http://example.test", "retryhttp: GET http://example.test: 503 Service Unavailable"},
+		{"POST", "https://user:secret@example.test:8443/a%2Fb/%20c?token=secret#secret", "retryhttp: POST https://example.test:8443/a%2Fb/%20c: 503 Service Unavailable"},
+		{"PUT", "https://token@[::1]:8080/?", "retryhttp: PUT https://[::1]:8080/: 503 Service Unavailable"},
+	} {
+		u, err := url.Parse(tt.url)
+		require.NoError(t, err)
+		req := &http.Request{Method: tt.method, URL: u}
+		e := retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: req})
+		u.Host, req.Method = "another.test", "PATCH"
+		assert.EqualError(t, e, tt.want)
+		assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
+	}
+	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
+}
+
+// What OnEvent has got of a response stays as it was when the caller changes the
+// header of that response.
+func TestStatusErrorOfTheLastResponseIsTheEventsOwn(t *testing.T) {
+	var kept error
+	for name, check := range map[string]func(*http.Request, *http.Response, error) error{
+		"no Check": nil,
+		"a Check around ours": func(req *http.Request, resp *http.Response, err error) error {
+			return retryhttp.Check(req, resp, err)
+		},
+		"a Check that keeps it and says yes": func(_ *http.Request, resp *http.Response, _ error) error {
+			kept = retryhttp.NewStatusError(resp)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen events
+			resp, err := (&retryhttp.Transport{Base: script(503), Check: check, Policy: retry.Policy{OnEvent: seen.add}}).RoundTrip(request(t, "GET"))
+			require.NoError(t, err)
+			resp.Header.Set("X-Status", "changed")
+			failure := seen.stop().Err
+			if failure == nil {
+				failure = kept
+			}
+			var status *retryhttp.StatusError
+			require.ErrorAs(t, failure, &status)
+			assert.Equal(t, "503", status.Header.Get("X-Status"))
+		})
+	}
 }
 
 // Whatever a server writes, the wait is never negative, seconds are read as

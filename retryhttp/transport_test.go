@@ -25,7 +25,7 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// These tests open no socket: the clock stands still while nobody waits, and
+// These tests open no socket: the clock stands still while nothing waits, and
 // every time is exact.
 
 func TestDelays(t *testing.T) {
@@ -226,8 +226,8 @@ func TestLastResponseIsUnread(t *testing.T) {
 	}
 }
 
-// First the decision, then the body, then the event that announces the wait,
-// then the wait.
+// First the decision, then the event that announces the wait, then the body, then
+// the wait.
 func TestDecideDrainSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
@@ -260,9 +260,9 @@ func TestDecideDrainSleep(t *testing.T) {
 			"0s send",
 			"0s attempt_finished, context ended: false",
 			"0s decide",
+			"0s retry_scheduled, context ended: false",
 			"0s read to the end",
 			"0s close",
-			"0s retry_scheduled, context ended: true",
 			"1m0s attempt_started, context ended: true",
 			"1m0s send",
 			"1m0s attempt_finished, context ended: false",
@@ -317,28 +317,10 @@ func TestDrainIsBounded(t *testing.T) {
 				assert.Equal(t, 200, resp.StatusCode)
 				assert.Equal(t, tt.read, first.read)
 				assert.True(t, first.closed)
-				assert.Equal(t, tt.took+time.Second, again)
+				assert.Equal(t, time.Second, again, "it is part of the wait")
 			})
 		})
 	}
-}
-
-// A body need not heed the context of the request: one that Base or Check made
-// may know nothing of it, and be released by Close alone.
-func TestDrainEndsWhereOnlyCloseReleasesTheBody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		blocked, w := io.Pipe()
-		failed := response(503)
-		failed.ContentLength, failed.Body = -1, blocked
-		start := time.Now()
-		tr := &retryhttp.Transport{Base: script(failed, 200), Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}}
-		resp, err := tr.RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
-		assert.Equal(t, 200, resp.StatusCode)
-		assert.Equal(t, 100*time.Millisecond+time.Second, time.Since(start))
-		_, err = w.Write([]byte("late"))
-		assert.ErrorIs(t, err, io.ErrClosedPipe)
-	})
 }
 
 // It is closed once, also where the time for it has run out.
@@ -367,9 +349,8 @@ func TestDiscardedBodyIsClosedOnce(t *testing.T) {
 	}
 }
 
-// What is read of a response that is discarded takes its time after the
-// decision and before the wait.
-func TestDrainComesOnTopOfTheWait(t *testing.T) {
+// What is read of a response that is discarded takes its time from the wait.
+func TestDrainIsPartOfTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen events
 		start := time.Now()
@@ -387,7 +368,7 @@ func TestDrainComesOnTopOfTheWait(t *testing.T) {
 		_, err := tr.RoundTrip(request(t, "GET"))
 		require.NoError(t, err)
 		assert.Equal(t, start.Add(time.Second), seen.of(retry.RetryScheduled)[0].Due)
-		assert.Equal(t, start.Add(1100*time.Millisecond), seen.of(retry.AttemptStarted)[1].Time)
+		assert.Equal(t, start.Add(time.Second), seen.of(retry.AttemptStarted)[1].Time)
 	})
 }
 
@@ -449,7 +430,7 @@ func TestAttemptTimeout(t *testing.T) {
 				return nil, req.Context().Err()
 			})}
 			_, err := tr.RoundTrip(request(t, "GET"))
-			assert.EqualError(t, err, "retry: attempts exhausted after 3 attempts (2s waited): retryhttp: no response within 50ms, the AttemptTimeout")
+			assert.EqualError(t, err, "retry: attempts exhausted after 3 attempts (2s waited): retryhttp: no response within AttemptTimeout (50ms)")
 			assert.Equal(t, 3, calls)
 			assert.Equal(t, 3*timeout+2*time.Second, time.Since(start))
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
@@ -469,7 +450,7 @@ func TestAttemptTimeout(t *testing.T) {
 			}}
 			_, err := tr.RoundTrip(request(t, "GET"))
 			assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-			assert.Equal(t, []string{"retryhttp: no response within 50ms, the AttemptTimeout"}, seen)
+			assert.Equal(t, []string{"retryhttp: no response within AttemptTimeout (50ms)"}, seen)
 		})
 	})
 
@@ -496,7 +477,7 @@ func TestAttemptTimeout(t *testing.T) {
 				require.NoError(t, err)
 				assert.NoError(t, ctx.Err())
 				require.NoError(t, resp.Body.Close())
-				assert.Error(t, ctx.Err(), "so does one that is closed")
+				assert.Error(t, ctx.Err(), "one that is closed frees it too")
 			}
 		})
 	})
@@ -538,7 +519,7 @@ func TestAttemptTimeout(t *testing.T) {
 			}}
 			_, err := tr.RoundTrip(request(t, "GET"))
 			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-			assert.ErrorContains(t, err, "no response within 50ms")
+			assert.ErrorContains(t, err, "no response within AttemptTimeout (50ms)")
 			assert.Equal(t, 3*timeout+2*time.Second, time.Since(start))
 		})
 	})
@@ -674,10 +655,10 @@ func TestContextEnds(t *testing.T) {
 			}
 		}}}
 		_, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): retryhttp: 503 Service Unavailable (and then shutting down)")
+		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): retryhttp: GET http://example.test/: 503 Service Unavailable (and then shutting down)")
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 		assert.ErrorIs(t, err, why)
-		assert.True(t, b.closed, "nobody could read it")
+		assert.True(t, b.closed, "it could not be read")
 	})
 
 	t.Run("in the wait, after an error that says it is no timeout", func(t *testing.T) {
@@ -733,9 +714,11 @@ func TestErrorsThroughClient(t *testing.T) {
 		"permanent": {script(&url.Error{Op: "parse", URL: ":", Err: boom}), retry.Policy{MaxAttempts: 2}, retry.ReasonPermanent, false,
 			`Get "http://example.test/": retry: permanent error after 1 attempt: parse ":": boom`},
 		"invalid policy": {script(503), retry.Policy{MaxAttempts: -2}, retry.ReasonInvalid, false,
-			`Get "http://example.test/": retry: invalid after 1 attempt (invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): retryhttp: 503 Service Unavailable`},
+			`Get "http://example.test/": retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): retryhttp: GET http://example.test/: 503 Service Unavailable`},
 		"timeout": {script(os.ErrDeadlineExceeded), retry.Policy{MaxAttempts: 2}, retry.ReasonExhausted, true,
 			`Get "http://example.test/": retry: attempts exhausted after 2 attempts: i/o timeout`},
+		"temporary": {script(&net.DNSError{Err: "server misbehaving", Name: "example.test", IsTemporary: true}), retry.Policy{MaxAttempts: 2}, retry.ReasonExhausted, false,
+			`Get "http://example.test/": retry: attempts exhausted after 2 attempts: lookup example.test: server misbehaving`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := &http.Client{Transport: &retryhttp.Transport{Base: tt.base, Policy: tt.policy}}
@@ -744,6 +727,7 @@ func TestErrorsThroughClient(t *testing.T) {
 			var outer *url.Error
 			require.ErrorAs(t, err, &outer)
 			assert.Equal(t, tt.timeout, outer.Timeout())
+			assert.Equal(t, tt.timeout || name == "temporary", outer.Temporary())
 			assert.Equal(t, tt.reason, retry.ReasonOf(err))
 			var e *retry.Error
 			require.ErrorAs(t, err, &e)
@@ -767,7 +751,7 @@ func TestInvalidPolicyStillSendsOnce(t *testing.T) {
 	assert.True(t, b.closed)
 }
 
-// Base gets a clone and may change it, but for the map of its Trailer, which is
+// Base gets a clone and may change it, except the map of its Trailer, which is
 // the caller's: the request stays as it is, and the next attempt is sent with
 // the same key.
 func TestRequestIsNotModified(t *testing.T) {
@@ -836,7 +820,7 @@ func TestGetBodyFails(t *testing.T) {
 	req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
 	base := script(503, 200)
 	_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5, OnEvent: seen.add}}).RoundTrip(req)
-	assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: the body cannot be sent again: GetBody: the file is gone (the attempt before: retryhttp: 503 Service Unavailable)")
+	assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: cannot rewind the request body: the file is gone (the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)")
 	assert.ErrorIs(t, err, gone)
 	var status *retryhttp.StatusError
 	require.ErrorAs(t, err, &status)
@@ -844,7 +828,7 @@ func TestGetBodyFails(t *testing.T) {
 	assert.Equal(t, retry.ReasonPermanent, seen.stop().Reason)
 }
 
-// Whoever sends a trailer fills in the map of the request while its body is
+// A caller with a trailer fills in the map of the request while its body is
 // read: a clone must not have a map of its own.
 func TestTrailerIsSent(t *testing.T) {
 	req := request(t, "PUT")
@@ -965,7 +949,7 @@ func TestCheckGetsTheCallersRequest(t *testing.T) {
 	require.Len(t, got, 2)
 	assert.Same(t, req, got[0])
 	assert.Same(t, req, got[1])
-	assert.Same(t, req, resp.Request, "so does the response")
+	assert.Same(t, req, resp.Request, "in the response too")
 }
 
 // A Base that answers for another request, as one that follows redirects
@@ -1062,8 +1046,8 @@ func TestTransientAsRetryIfRejectsEveryStatus(t *testing.T) {
 	assert.Equal(t, retry.ReasonRejected, seen.stop().Reason)
 }
 
-// An error of Base that panics when it is asked ends the request, and not the
-// program, whoever asks it then.
+// An error of Base whose method panics ends the request, and not the program,
+// wherever that method is called then.
 func TestErrorsThatPanic(t *testing.T) {
 	for name, failure := range map[string]error{
 		"typed nil":            (*url.Error)(nil),
@@ -1080,7 +1064,7 @@ func TestErrorsThatPanic(t *testing.T) {
 			base := script(failure, 200)
 			client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}}
 			_, err := client.Get("http://example.test/")
-			assert.ErrorContains(t, err, fmt.Sprintf("retry: permanent error after 1 attempt: retryhttp: an error of type %T panics in a method of its own: ", failure))
+			assert.ErrorContains(t, err, fmt.Sprintf("retry: permanent error after 1 attempt: retryhttp: error of type %T panicked: ", failure))
 			assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 			assert.False(t, os.IsTimeout(err))
 			assert.False(t, retrynet.Transient(err))
@@ -1168,17 +1152,116 @@ func TestBudgetIsShared(t *testing.T) {
 		_, err := tr.RoundTrip(request(t, "GET"))
 		require.NoError(t, err)
 	}
-	tr.Base = script(200, 200, 404, 503, 200)
+	tr.Base = script(200, 404, 503, 200, 503)
 	for range 4 {
 		_, err := tr.RoundTrip(request(t, "GET"))
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []retry.Reason{
 		retry.ReasonBudget, retry.ReasonBudget, // two retries, and none
-		retry.ReasonSuccess, retry.ReasonSuccess, // earn one
-		retry.ReasonPermanent, // earns nothing
-		retry.ReasonSuccess,   // spends it
+		retry.ReasonSuccess,   // earns one half,
+		retry.ReasonPermanent, // and so does a 404,
+		retry.ReasonSuccess,   // which is spent,
+		retry.ReasonBudget,    // and half a retry is none
 	}, reasons)
+}
+
+// Every answer that shows a healthy server earns its share of a retry.
+func TestWhatPutsIntoTheBudget(t *testing.T) {
+	waiting := func(status int) *http.Response {
+		resp := response(status)
+		resp.Header.Set("Retry-After", "3600")
+		return resp
+	}
+	for _, tt := range []struct {
+		name   string
+		answer any
+		check  func(*http.Request, *http.Response, error) error
+		left   int
+	}{
+		{"200", 200, nil, 1},
+		{"304", 304, nil, 1},
+		{"400", 400, nil, 1},
+		{"401", 401, nil, 1},
+		{"403", 403, nil, 1},
+		{"403, with a wait", waiting(403), nil, 0},
+		{"404", 404, nil, 1},
+		{"408", 408, nil, 0},
+		{"421", 421, nil, 1},
+		{"425", 425, nil, 0},
+		{"429", 429, nil, 0},
+		{"499", 499, nil, 1},
+		{"500", 500, nil, 0},
+		{"501", 501, nil, 0},
+		{"600", 600, nil, 0},
+		{"no answer", errors.New("boom"), nil, 0},
+		{"404, which Check calls a success", 404, func(*http.Request, *http.Response, error) error { return nil }, 1},
+		{"404, which Check wants again", 404, func(_ *http.Request, resp *http.Response, _ error) error { return retryhttp.NewStatusError(resp) }, 1},
+		{"200, which Check calls a failure", 200, func(*http.Request, *http.Response, error) error { return errors.New("busy") }, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			budget := retry.NewBudget(2, 1)
+			require.True(t, budget.Take())
+			require.True(t, budget.Take())
+			_, _ = (&retryhttp.Transport{Base: script(tt.answer), Check: tt.check, Policy: retry.Policy{Budget: budget}}).RoundTrip(request(t, "GET"))
+			assert.Equal(t, tt.left, budget.Left())
+		})
+	}
+}
+
+// One request in a hundred fails for now, and 99 are answered 404: the retries
+// that the ratio allows are all made.
+func TestBudgetAmongHealthyFailures(t *testing.T) {
+	const requests = 10_000
+	budget := retry.NewBudget(1, 0.1)
+	require.True(t, budget.Take())
+	sent, again := 0, 0
+	tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Budget: budget}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		if retryhttp.AttemptOf(req.Context()) > 1 {
+			again++
+			return response(404), nil
+		}
+		if sent++; sent%100 == 0 {
+			return response(503), nil
+		}
+		return response(404), nil
+	})}
+	for range requests {
+		resp, err := tr.RoundTrip(request(t, "GET"))
+		require.NoError(t, err)
+		assert.Equal(t, 404, resp.StatusCode)
+	}
+	assert.Equal(t, requests/100, again)
+}
+
+// Three layers of four attempts each are 64 requests at the lowest. A Budget of
+// the context keeps them together.
+func TestWithBudgetOverLayers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ctx  func(context.Context) context.Context
+		sent int
+	}{
+		"without": {func(ctx context.Context) context.Context { return ctx }, 64},
+		"with":    {func(ctx context.Context) context.Context { return retry.WithBudget(ctx, retry.NewBudget(3, 0)) }, 4},
+		"none":    {func(ctx context.Context) context.Context { return retry.WithBudget(ctx, retry.NewBudget(0, 0)) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := script(503)
+			four := retry.Policy{MaxAttempts: 4}
+			tr := &retryhttp.Transport{Policy: four, Base: &retryhttp.Transport{Policy: four, Base: base}}
+			ctx := tt.ctx(t.Context())
+			err := retry.Do(ctx, four, func(ctx context.Context) error {
+				resp, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
+				if err != nil {
+					return err
+				}
+				defer resp.Body.Close()
+				return retryhttp.Check(nil, resp, nil)
+			})
+			assert.Error(t, err)
+			assert.Len(t, base.sent, tt.sent)
+		})
+	}
 }
 
 // Events carry the request's own context, values and all.

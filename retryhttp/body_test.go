@@ -1,0 +1,198 @@
+package retryhttp_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+func TestSetBody(t *testing.T) {
+	file := func(t *testing.T, text string, offset int64) *os.File {
+		path := filepath.Join(t.TempDir(), "body")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		_, err = f.Seek(offset, io.SeekStart)
+		require.NoError(t, err)
+		return f
+	}
+	stream := func(text string) io.Reader { return io.MultiReader(strings.NewReader(text)) }
+	for _, tt := range []struct {
+		name  string
+		body  func(*testing.T) io.Reader
+		limit int64
+		want  string
+	}{
+		{"a file", func(t *testing.T) io.Reader { return file(t, "0123456789", 0) }, 0, "0123456789"},
+		{"a file at its position", func(t *testing.T) io.Reader { return file(t, "0123456789", 4) }, 0, "456789"},
+		{"a file at its end", func(t *testing.T) io.Reader { return file(t, "0123456789", 10) }, 0, ""},
+		{"a file beyond its end", func(t *testing.T) io.Reader { return file(t, "0123456789", 99) }, 0, ""},
+		{"a part of a file", func(t *testing.T) io.Reader { return io.NewSectionReader(file(t, "0123456789", 0), 2, 5) }, 0, "23456"},
+		{"a reader that is half read", func(*testing.T) io.Reader {
+			r := bytes.NewReader([]byte("0123456789"))
+			_, _ = r.ReadByte()
+			return r
+		}, 0, "123456789"},
+		{"a pipe, which has a method Seek", func(t *testing.T) io.Reader {
+			r, w, err := os.Pipe()
+			require.NoError(t, err)
+			t.Cleanup(func() { r.Close() })
+			_, err = w.WriteString("piped")
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			return r
+		}, 5, "piped"},
+		{"a stream", func(*testing.T) io.Reader { return stream("0123456789") }, 11, "0123456789"},
+		{"a stream as long as the limit", func(*testing.T) io.Reader { return stream("0123456789") }, 10, "0123456789"},
+		{"a stream and the highest limit", func(*testing.T) io.Reader { return stream("0123456789") }, math.MaxInt64, "0123456789"},
+		{"an empty stream, no limit", func(*testing.T) io.Reader { return stream("") }, 0, ""},
+		{"nothing", func(*testing.T) io.Reader { return nil }, 0, ""},
+		{"http.NoBody", func(*testing.T) io.Reader { return http.NoBody }, -1, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			var lengths []int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				text, err := io.ReadAll(req.Body)
+				assert.NoError(t, err)
+				got, lengths = append(got, string(text)), append(lengths, req.ContentLength)
+				w.WriteHeader(503)
+			}))
+			defer server.Close()
+			req, err := http.NewRequest("PUT", server.URL, nil)
+			require.NoError(t, err)
+			require.NoError(t, retryhttp.SetBody(req, tt.body(t), tt.limit))
+			assert.Equal(t, tt.want == "", req.Body == http.NoBody)
+
+			resp, err := clientOf(t, retry.Policy{MaxAttempts: 3}).Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			assert.Equal(t, []string{tt.want, tt.want, tt.want}, got)
+			n := int64(len(tt.want))
+			assert.Equal(t, []int64{n, n, n}, lengths)
+		})
+	}
+}
+
+// What is longer than the limit, or cannot be read, is an error. Nothing of it is
+// lost: it can be sent, once.
+func TestSetBodyThatIsTooLong(t *testing.T) {
+	boom := errors.New("boom")
+	for _, tt := range []struct {
+		name  string
+		body  io.Reader
+		limit int64
+		want  string
+		err   error
+		text  string
+	}{
+		{"a byte too long", io.MultiReader(strings.NewReader("0123456789")), 9, "0123456789", nil,
+			"retryhttp: cannot make the request body repeatable: it cannot seek, and is longer than the limit of 9 bytes"},
+		{"no limit", io.MultiReader(strings.NewReader("0123456789")), 0, "0123456789", nil,
+			"retryhttp: cannot make the request body repeatable: it cannot seek, and is longer than the limit of 0 bytes"},
+		{"a limit below zero", io.MultiReader(strings.NewReader("0123456789")), -5, "0123456789", nil,
+			"retryhttp: cannot make the request body repeatable: it cannot seek, and is longer than the limit of 0 bytes"},
+		{"it cannot be read", io.MultiReader(strings.NewReader("012"), funcs{read: func([]byte) (int, error) { return 0, boom }}), 100, "012", boom,
+			"retryhttp: cannot make the request body repeatable: boom"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := &body{Reader: tt.body}
+			req, err := http.NewRequest("PUT", "http://example.test/", strings.NewReader("another"))
+			require.NoError(t, err)
+			assert.EqualError(t, retryhttp.SetBody(req, b, tt.limit), tt.text)
+			assert.Nil(t, req.GetBody)
+			assert.EqualValues(t, -1, req.ContentLength)
+			assert.False(t, b.closed)
+			text, err := io.ReadAll(req.Body)
+			assert.Equal(t, tt.want, string(text))
+			assert.Equal(t, tt.err, err)
+			require.NoError(t, req.Body.Close())
+			assert.True(t, b.closed)
+		})
+	}
+}
+
+func TestSetBodyClosesWhatItHasRead(t *testing.T) {
+	b := &body{Reader: strings.NewReader("data")}
+	req, err := http.NewRequest("PUT", "http://example.test/", b)
+	require.NoError(t, err)
+	require.NoError(t, retryhttp.SetBody(req, req.Body, 100))
+	assert.True(t, b.closed)
+
+	f, err := os.Open("body_test.go")
+	require.NoError(t, err)
+	require.NoError(t, retryhttp.SetBody(req, f, 0))
+	require.NoError(t, req.Body.Close())
+	_, err = f.Read(make([]byte, 1))
+	assert.NoError(t, err, "a file is left open")
+	require.NoError(t, f.Close())
+}
+
+// A RoundTripper may read on after it has returned: it must not read what the
+// next attempt needs.
+func TestBodyOfTheAttemptBeforeReadsNothing(t *testing.T) {
+	req, err := http.NewRequest("PUT", "http://example.test/", nil)
+	require.NoError(t, err)
+	require.NoError(t, retryhttp.SetBody(req, bytes.NewReader([]byte("0123456789")), 0))
+	first := req.Body
+	_, err = io.CopyN(io.Discard, first, 3)
+	require.NoError(t, err)
+	second, err := req.GetBody()
+	require.NoError(t, err)
+
+	_, err = first.Read(make([]byte, 1))
+	assert.Equal(t, http.ErrBodyReadAfterClose, err)
+	require.NoError(t, first.Close())
+	text, err := io.ReadAll(second)
+	require.NoError(t, err)
+	assert.Equal(t, "0123456789", string(text))
+	require.NoError(t, second.Close())
+	_, err = second.Read(make([]byte, 1))
+	assert.Equal(t, http.ErrBodyReadAfterClose, err)
+}
+
+func TestSetBodyThatCannotBeRewound(t *testing.T) {
+	gone := errors.New("the file is gone")
+	r := &forgetful{Reader: bytes.NewReader([]byte("0123456789")), rewinds: 0, err: gone}
+	req, err := http.NewRequest("PUT", "http://example.test/", nil)
+	require.NoError(t, err)
+	assert.EqualError(t, retryhttp.SetBody(req, r, 0), "retryhttp: cannot rewind the request body: the file is gone")
+
+	r = &forgetful{Reader: bytes.NewReader([]byte("0123456789")), rewinds: 1, err: gone}
+	require.NoError(t, retryhttp.SetBody(req, r, 0))
+	base := script(503)
+	_, err = (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
+	assert.ErrorIs(t, err, gone)
+	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+	assert.Len(t, base.sent, 1)
+}
+
+// forgetful can be rewound so often.
+type forgetful struct {
+	*bytes.Reader
+	rewinds int
+	err     error
+}
+
+func (f *forgetful) Seek(offset int64, whence int) (int64, error) {
+	if whence == io.SeekStart {
+		if f.rewinds--; f.rewinds < 0 {
+			return 0, f.err
+		}
+	}
+	return f.Reader.Seek(offset, whence)
+}

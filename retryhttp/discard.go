@@ -1,0 +1,90 @@
+package retryhttp
+
+import (
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// What discarding a response may cost, so that its connection can be used again:
+// a new connection is soon cheaper than the rest of a long body.
+const (
+	discardBytes = 64 << 10
+	discardTime  = 100 * time.Millisecond
+	discardGrace = 10 * time.Millisecond // the last part of discardTime, for a body to notice that it is canceled
+)
+
+// discard reads and closes the response of the last attempt. An error of its
+// body costs the connection and nothing else.
+//
+// One goroutine reads the body and then closes it. To close a body that is being
+// read, as a timer could, is no way to end the reading: a Base may pool its
+// readers, and would give this one to another response.
+func (x *exchange) discard() {
+	resp, a := x.resp, x.last
+	x.resp = nil
+	if resp == nil {
+		return
+	}
+	defer a.cancel(nil) // Check may have replaced the body that does so itself
+	if resp.Body == nil || resp.Body == http.NoBody {
+		return
+	}
+	if resp.ContentLength > discardBytes || a.Err() != nil {
+		a.cancel(nil) // there is nothing to gain from reading
+	}
+	if x.discarded == nil {
+		x.discarded = make(chan any, 1)
+	}
+	go a.discard(resp.Body, x.discarded)
+	runtime.Gosched() // to where most bodies are done with: a timer and a select cost more
+	select {
+	case panicked := <-x.discarded:
+		rethrow(panicked)
+		return
+	default:
+	}
+	end := time.NewTimer(discardTime - discardGrace)
+	defer end.Stop()
+	select {
+	case panicked := <-x.discarded:
+		rethrow(panicked)
+		return
+	case <-end.C:
+	case <-x.Done():
+	}
+	a.cancel(nil)
+	end.Reset(discardGrace)
+	select {
+	case panicked := <-x.discarded:
+		rethrow(panicked)
+	case <-end.C:
+		x.discarded = nil // the body heeds no context, and its goroutine goes on without us
+	}
+}
+
+func rethrow(panicked any) {
+	if panicked != nil {
+		panic(panicked)
+	}
+}
+
+// discard reads a body until the attempt has ended, and closes it. It reports a
+// panic, which would end the program here, where nothing can recover it.
+func (a *attempt) discard(rc io.ReadCloser, done chan<- any) {
+	defer func() { done <- recover() }()
+	defer func() { _ = rc.Close() }()
+	buf := discardBuffers.Get().(*[8 << 10]byte)
+	for rest := discardBytes; rest > 0 && a.Err() == nil; {
+		n, err := rc.Read(buf[:min(rest, len(buf))])
+		if err != nil {
+			break
+		}
+		rest -= n
+	}
+	discardBuffers.Put(buf)
+}
+
+var discardBuffers = sync.Pool{New: func() any { return new([8 << 10]byte) }}

@@ -1,0 +1,81 @@
+package retryhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// unsentError is what a request failed with before it reached Base. It is final,
+// and Check does not see it.
+type unsentError struct{ error }
+
+// timeoutError is what an attempt fails with after AttemptTimeout.
+type timeoutError struct{ after time.Duration }
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("retryhttp: no response within AttemptTimeout (%v)", e.after)
+}
+func (*timeoutError) Timeout() bool        { return true }
+func (*timeoutError) Temporary() bool      { return true }
+func (*timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// netError says of itself what the error inside says. The *url.Error of
+// http.Client asks the error that it holds, and no further.
+type netError struct {
+	error
+	timeout, temporary bool
+}
+
+func (e netError) Unwrap() error   { return e.error }
+func (e netError) Timeout() bool   { return e.timeout }
+func (e netError) Temporary() bool { return e.temporary }
+
+// asNetError returns err as a net.Error if it is a timeout or temporary, but not
+// if one of its methods panics, as that of an error that Check made may.
+func asNetError(err error) (marked error) {
+	defer func() {
+		if recover() != nil {
+			marked = err
+		}
+	}()
+	var e netError
+	switch retry.ReasonOf(err) {
+	case retry.ReasonCanceled:
+		return err
+	case retry.ReasonDeadline:
+		e.timeout, e.temporary = true, true
+	default:
+		var timeout interface{ Timeout() bool }
+		e.timeout = errors.As(err, &timeout) && timeout.Timeout()
+		var temporary interface{ Temporary() bool }
+		e.temporary = errors.As(err, &temporary) && temporary.Temporary()
+	}
+	if !e.timeout && !e.temporary {
+		return err
+	}
+	e.error = err
+	return e
+}
+
+// harmless returns err, unless one of the methods that will be called panics:
+// then it returns a permanent error that says so. A nil pointer to an error type
+// that was returned as an error does this.
+func harmless(err error) (checked error) {
+	defer func() {
+		if p := recover(); p != nil {
+			checked = retry.Permanent(fmt.Errorf("retryhttp: error of type %T panicked: %v", err, p))
+		}
+	}()
+	_ = err.Error()
+	_ = errors.Is(err, context.Canceled)
+	var timeout interface{ Timeout() bool }
+	_ = errors.As(err, &timeout) && timeout.Timeout()
+	_ = retry.IsPermanent(err)
+	_ = retry.RetryAfterOf(err)
+	refused(err)
+	return err
+}

@@ -1,0 +1,110 @@
+package retryhttp
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+)
+
+// evidence is what a Base that traces its connections, as http.Transport does,
+// reports of an attempt. The error alone cannot tell whether the server may have
+// got the request: a connection that closes in the TLS handshake and one that
+// closes after a POST both end in io.EOF.
+type evidence struct {
+	asked atomic.Bool // for a connection: Base traces
+	got   atomic.Bool // one
+	wrote atomic.Bool // the whole header to it
+}
+
+func (e *evidence) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn:      func(string) { e.asked.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { e.got.Store(true) },
+		WroteHeaders: func() { e.wrote.Store(true) },
+	}
+}
+
+// mayBeDone reports whether the server may have carried out a request that
+// failed with err. Without an evidence to the contrary it may.
+//
+// A server does nothing before it has the whole header. Where there was a
+// connection, that no header was written to it counts only if the attempt was
+// not canceled: then http.Transport returns while it is still writing.
+func (e *evidence) mayBeDone(err error, canceled bool) bool {
+	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !e.wrote.Load())
+	return !unsent && !refused(err)
+}
+
+// refused reports whether err says that an HTTP/2 server has not processed the
+// request, RFC 9113 section 8.7: it refused the stream, or it went away and
+// named a stream before this one as the last. An error that joins others may
+// tell of several requests, and says nothing.
+func refused(err error) bool {
+	for {
+		var reset streamError
+		if e, ok := err.(interface{ As(any) bool }); ok && e.As(&reset) {
+			return reset.Code == refusedStream
+		}
+		if _, ok := err.(interface{ Unwrap() []error }); ok {
+			return false
+		}
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			break
+		}
+		err = inner
+	}
+	text := err.Error()
+	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") || // these have no type
+		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") ||
+		strings.HasPrefix(text, "stream error: stream ID ") && strings.Contains(text, "; REFUSED_STREAM;") // golang.org/x/net/http2
+}
+
+// A streamError is what the errors of net/http for an HTTP/2 stream can be
+// turned into: their method As fills in any struct with these fields.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (streamError) Error() string { return "" }
+
+const refusedStream = 0x7 // RFC 9113 section 7
+
+// undone reports whether a status says that the server has not carried out the
+// request, whatever its method.
+func undone(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, // "has not been applied", RFC 9110 section 15.5.2; for a Check that retries it
+		http.StatusMisdirectedRequest, // RFC 9110 section 15.5.20
+		http.StatusTooEarly:           // RFC 8470 section 5.2
+		return true
+	default:
+		return false
+	}
+}
+
+// proxyRefused reports whether err is what http.Transport makes of a proxy that
+// answers CONNECT with anything but 200: an error without a type, whose text is
+// the reason phrase alone.
+func proxyRefused(req *http.Request, err error) bool {
+	if req == nil || req.URL == nil || req.URL.Scheme != "https" {
+		return false
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	text := err.Error()
+	if text == "unknown status code" {
+		return true // there was no phrase
+	}
+	for status := 300; status < 600; status++ {
+		if text != "" && text == http.StatusText(status) {
+			return true
+		}
+	}
+	return false
+}

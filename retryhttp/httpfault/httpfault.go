@@ -1,0 +1,292 @@
+// Package httpfault makes HTTP requests fail by a script, to test how a client
+// copes with it: whether it repeats a request that was carried out, heeds
+// Retry-After, sends a body again from its beginning, and closes responses.
+//
+// [New] puts a script in front of any http.RoundTripper. Each request takes the
+// next [Fault] of the script, and once the script is over all requests pass:
+//
+//	faults := httpfault.New(nil,
+//		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request
+//		httpfault.Status(503, 2*time.Second),   // nor the second, which is answered with Retry-After: 2
+//		httpfault.After(syscall.ECONNRESET),    // it carries out the third, but the answer is lost
+//		httpfault.InBody(10, nil),              // the fourth answer breaks off after ten bytes
+//		httpfault.Slow(time.Second, nil),       // the fifth takes a second
+//	)
+//	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
+//
+// Afterwards [Transport.Calls] lists what arrived and when, [Transport.Left]
+// tells how much of the script was not reached, and [Transport.Open] counts the
+// responses that nothing has closed.
+package httpfault
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Fault is what happens to one request: it answers the request, lets base do
+// so, or fails. Like a RoundTripper it closes the request's body. A nil Fault
+// does nothing, and the request passes to base.
+//
+// The functions of this package return the usual ones; a function literal does
+// for all others.
+type Fault func(req *http.Request, base http.RoundTripper) (*http.Response, error)
+
+// Before fails with err before anything is sent: the server never sees the
+// request. As net/http does, it reports to an httptrace in the request's
+// context that a connection was asked for, and none that was had. A nil err is
+// io.ErrUnexpectedEOF.
+func Before(err error) Fault {
+	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GetConn != nil {
+			trace.GetConn(req.URL.Host)
+		}
+		closeBody(req)
+		return nil, broken(err)
+	}
+}
+
+// After sends the request, throws the answer away and fails with err: the
+// server has carried out what it was asked, and the client cannot know. A nil
+// err is io.ErrUnexpectedEOF.
+func After(err error) Fault {
+	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+		resp, failed := base.RoundTrip(req)
+		if failed != nil {
+			return nil, failed
+		}
+		if resp.Body != nil {
+			_ = resp.Body.Close()
+		}
+		return nil, broken(err)
+	}
+}
+
+// InBody sends the request and lets the body of the answer fail with err after
+// n bytes, or at its end if it is shorter. A nil err is io.ErrUnexpectedEOF.
+func InBody(n int64, err error) Fault {
+	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+		resp, failed := base.RoundTrip(req)
+		if failed != nil {
+			return nil, failed
+		}
+		whole := resp.Body
+		if whole == nil {
+			whole = http.NoBody
+		}
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(whole, n), failing{broken(err)}), whole}
+		return resp, nil
+	}
+}
+
+// Status answers the request with a status and a short text, without base. Like
+// a server it reads the request's body first. A wait above 0 becomes a
+// Retry-After in seconds, rounded up.
+func Status(code int, wait time.Duration) Fault {
+	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		if req.Body != nil {
+			_, err := io.Copy(io.Discard, req.Body)
+			closeBody(req)
+			if err != nil {
+				return nil, err
+			}
+		}
+		text := fmt.Sprintf("%d %s", code, cmp.Or(http.StatusText(code), "Fault"))
+		resp := &http.Response{
+			Status: text, StatusCode: code,
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header:        http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+			Body:          io.NopCloser(strings.NewReader(text)),
+			ContentLength: int64(len(text)),
+			Request:       req,
+		}
+		if wait > 0 {
+			seconds := (wait-1)/time.Second + 1
+			resp.Header.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+		}
+		return resp, nil
+	}
+}
+
+// Slow waits for d, and then does what then does. If the request's context ends
+// first, the request fails with the context's error and is not sent.
+func Slow(d time.Duration, then Fault) Fault {
+	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+		wait := time.NewTimer(d)
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+			return then.answer(req, base)
+		case <-req.Context().Done():
+			closeBody(req)
+			return nil, req.Context().Err()
+		}
+	}
+}
+
+func (f Fault) answer(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+	if f == nil {
+		return base.RoundTrip(req)
+	}
+	return f(req, base)
+}
+
+func broken(err error) error { return cmp.Or(err, io.ErrUnexpectedEOF) }
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}
+
+// failing is the end of a body that breaks off.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// A Transport is an http.RoundTripper whose requests fail by a script. It is
+// safe for concurrent use; requests take the faults in the order in which they
+// arrive.
+type Transport struct {
+	base http.RoundTripper
+
+	mu     sync.Mutex
+	script []Fault // what is left of it
+	calls  []*Call
+	open   int
+}
+
+// New returns a Transport whose first request meets the first fault of the
+// script, and so on. The requests that pass are sent by base; nil means
+// http.DefaultTransport.
+func New(base http.RoundTripper, script ...Fault) *Transport {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &Transport{base: base, script: slices.Clone(script)}
+}
+
+// A Call is one request and what it was answered.
+type Call struct {
+	Time   time.Time // when it arrived
+	Method string
+	URL    string
+	Header http.Header // of the request
+	Body   []byte      // of the request, as much as was read of it
+	Status int         // of the answer; 0: none
+	Err    error       // what the request failed with; nil: it was answered
+}
+
+// RoundTrip answers req as the next fault of the script says.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	call := &Call{Time: time.Now(), Method: req.Method, URL: req.URL.String(), Header: req.Header.Clone()}
+	fault := t.next(call)
+	if req.Body != nil && req.Body != http.NoBody {
+		read := req.Body
+		req = req.WithContext(req.Context()) // a RoundTripper must not modify the one it got
+		req.Body = recorder{read, t, call}
+	}
+
+	resp, err := fault.answer(req, t.base)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if call.Err = err; err != nil || resp == nil {
+		return resp, err
+	}
+	call.Status = resp.StatusCode
+	if resp.Body != nil && resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols {
+		t.open++
+		resp.Body = &counted{ReadCloser: resp.Body, closed: sync.OnceFunc(t.closed)}
+	}
+	return resp, nil
+}
+
+// CloseIdleConnections closes those of the base, for http.Client to call.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// Calls returns the requests that have arrived, in that order.
+func (t *Transport) Calls() []Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls := make([]Call, len(t.calls))
+	for i, call := range t.calls {
+		calls[i] = *call
+		calls[i].Header = call.Header.Clone()
+		calls[i].Body = slices.Clone(call.Body)
+	}
+	return calls
+}
+
+// Left returns how many faults of the script no request has met yet.
+func (t *Transport) Left() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.script)
+}
+
+// Open returns how many responses have a body that is not closed. A body of
+// http.NoBody, and a connection after 101 Switching Protocols, do not count.
+func (t *Transport) Open() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open
+}
+
+// next takes the fault for a call that has arrived out of the script.
+func (t *Transport) next(call *Call) (fault Fault) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = append(t.calls, call)
+	if len(t.script) > 0 {
+		fault, t.script = t.script[0], t.script[1:]
+	}
+	return fault
+}
+
+func (t *Transport) closed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open--
+}
+
+// A recorder is the body of a request, whose bytes it keeps.
+type recorder struct {
+	io.ReadCloser
+	t    *Transport
+	call *Call
+}
+
+func (r recorder) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.t.mu.Lock()
+	defer r.t.mu.Unlock()
+	r.call.Body = append(r.call.Body, p[:n]...)
+	return n, err
+}
+
+// counted is the body of a response until it is closed.
+type counted struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (c *counted) Close() error {
+	c.closed()
+	return c.ReadCloser.Close()
+}

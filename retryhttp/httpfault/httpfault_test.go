@@ -1,0 +1,316 @@
+package httpfault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retryhttp/httpfault"
+)
+
+// echo is a server in memory: it reads the request and answers with its body.
+func echo(sent *int) roundTrip {
+	return func(req *http.Request) (*http.Response, error) {
+		*sent++
+		text, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("you said " + string(text))), Request: req}, req.Body.Close()
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestFaults(t *testing.T) {
+	boom := errors.New("boom")
+	for _, tt := range []struct {
+		name    string
+		fault   httpfault.Fault
+		sent    int    // requests that reached the server
+		read    string // of the request's body
+		status  int
+		header  string // Retry-After
+		err     error  // of the request
+		body    string // of the answer
+		bodyErr error
+	}{
+		{"nil", nil, 1, "hello", 200, "", nil, "you said hello", nil},
+		{"before", httpfault.Before(boom), 0, "", 0, "", boom, "", nil},
+		{"before, nil", httpfault.Before(nil), 0, "", 0, "", io.ErrUnexpectedEOF, "", nil},
+		{"after", httpfault.After(boom), 1, "hello", 0, "", boom, "", nil},
+		{"after, nil", httpfault.After(nil), 1, "hello", 0, "", io.ErrUnexpectedEOF, "", nil},
+		{"in the body", httpfault.InBody(3, boom), 1, "hello", 200, "", nil, "you", boom},
+		{"in the body, nil", httpfault.InBody(3, nil), 1, "hello", 200, "", nil, "you", io.ErrUnexpectedEOF},
+		{"in the body, at once", httpfault.InBody(0, boom), 1, "hello", 200, "", nil, "", boom},
+		{"in the body, below zero", httpfault.InBody(-1, boom), 1, "hello", 200, "", nil, "", boom},
+		{"in the body, longer than it is", httpfault.InBody(99, boom), 1, "hello", 200, "", nil, "you said hello", boom},
+		{"503", httpfault.Status(503, 0), 0, "hello", 503, "", nil, "503 Service Unavailable", nil},
+		{"503 with a wait", httpfault.Status(503, 2*time.Second), 0, "hello", 503, "2", nil, "503 Service Unavailable", nil},
+		{"a wait of a nanosecond", httpfault.Status(429, 1), 0, "hello", 429, "1", nil, "429 Too Many Requests", nil},
+		{"a wait of a second and a bit", httpfault.Status(429, time.Second+1), 0, "hello", 429, "2", nil, "429 Too Many Requests", nil},
+		{"a wait below zero", httpfault.Status(429, -1), 0, "hello", 429, "", nil, "429 Too Many Requests", nil},
+		{"a status without a name", httpfault.Status(599, 0), 0, "hello", 599, "", nil, "599 Fault", nil},
+		{"slow", httpfault.Slow(time.Hour, nil), 1, "hello", 200, "", nil, "you said hello", nil},
+		{"slow, then another", httpfault.Slow(time.Hour, httpfault.Before(boom)), 0, "", 0, "", boom, "", nil},
+		{"one of the test's own", func(*http.Request, http.RoundTripper) (*http.Response, error) { return nil, boom }, 0, "", 0, "", boom, "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				faults := httpfault.New(echo(&sent), tt.fault)
+				req, err := http.NewRequest("PUT", "http://example.test/a?b=c", strings.NewReader("hello"))
+				require.NoError(t, err)
+				req.Header.Set("X-Key", "k")
+				assert.Equal(t, 1, faults.Left())
+
+				start := time.Now()
+				resp, err := faults.RoundTrip(req)
+				assert.Equal(t, strings.HasPrefix(tt.name, "slow"), time.Since(start) == time.Hour)
+				assert.Equal(t, tt.sent, sent)
+				assert.Zero(t, faults.Left())
+				calls := faults.Calls()
+				require.Len(t, calls, 1)
+				assert.Equal(t, tt.read, string(calls[0].Body))
+				calls[0].Body = nil
+				assert.Equal(t, httpfault.Call{
+					Time: start, Method: "PUT", URL: "http://example.test/a?b=c", Header: http.Header{"X-Key": {"k"}}, Status: tt.status, Err: tt.err,
+				}, calls[0])
+				if tt.err != nil {
+					assert.Equal(t, tt.err, err)
+					assert.Nil(t, resp)
+					assert.Zero(t, faults.Open())
+					return
+				}
+				require.NoError(t, err)
+				assert.Equal(t, tt.status, resp.StatusCode)
+				assert.Equal(t, tt.header, resp.Header.Get("Retry-After"))
+				text, err := io.ReadAll(resp.Body)
+				assert.Equal(t, tt.body, string(text))
+				assert.Equal(t, tt.bodyErr, err)
+				assert.Equal(t, 1, faults.Open(), "read, and not closed")
+				require.NoError(t, resp.Body.Close())
+				require.NoError(t, resp.Body.Close())
+				assert.Zero(t, faults.Open())
+			})
+		})
+	}
+}
+
+func TestScript(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	defer server.Close()
+	faults := httpfault.New(nil, httpfault.Before(syscall.ECONNREFUSED), httpfault.Status(503, 0))
+	client := &http.Client{Transport: faults}
+	defer client.CloseIdleConnections()
+
+	_, err := client.Get(server.URL)
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	assert.Equal(t, 1, faults.Left())
+	for _, want := range []int{503, 200, 200} {
+		resp, err := client.Get(server.URL)
+		require.NoError(t, err)
+		assert.Equal(t, want, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+	}
+	assert.Zero(t, faults.Left())
+	assert.Len(t, faults.Calls(), 4)
+	assert.Zero(t, faults.Open())
+}
+
+func TestSlowEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		sent := 0
+		b := &body{Reader: strings.NewReader("hello")}
+		req, err := http.NewRequestWithContext(ctx, "PUT", "http://example.test/", b)
+		require.NoError(t, err)
+		start := time.Now()
+		_, err = httpfault.New(echo(&sent), httpfault.Slow(time.Hour, nil)).RoundTrip(req)
+		assert.Equal(t, context.DeadlineExceeded, err)
+		assert.Equal(t, time.Second, time.Since(start))
+		assert.Zero(t, sent)
+		assert.Equal(t, 1, b.closed)
+	})
+}
+
+// A RoundTripper closes the body of its request, whatever happens.
+func TestRequestBodyIsClosed(t *testing.T) {
+	for name, fault := range map[string]httpfault.Fault{
+		"nil": nil, "before": httpfault.Before(nil), "after": httpfault.After(nil), "in the body": httpfault.InBody(1, nil), "status": httpfault.Status(503, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := 0
+			b := &body{Reader: strings.NewReader("hello")}
+			req, err := http.NewRequest("PUT", "http://example.test/", b)
+			require.NoError(t, err)
+			_, _ = httpfault.New(echo(&sent), fault).RoundTrip(req)
+			assert.Equal(t, 1, b.closed)
+			assert.Same(t, b, req.Body, "the request is not modified")
+		})
+	}
+}
+
+// The base may fail by itself, answer without a body, or break the contract.
+func TestBases(t *testing.T) {
+	boom := errors.New("boom")
+	fails := roundTrip(func(*http.Request) (*http.Response, error) { return nil, boom })
+	bare := roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil })
+	for name, fault := range map[string]httpfault.Fault{"nil": nil, "after": httpfault.After(nil), "in the body": httpfault.InBody(1, nil)} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequest("GET", "http://example.test/", nil)
+			require.NoError(t, err)
+			_, err = httpfault.New(fails, fault).RoundTrip(req)
+			assert.Equal(t, boom, err)
+
+			faults := httpfault.New(bare, fault)
+			resp, err := faults.RoundTrip(req)
+			switch name {
+			case "nil":
+				require.NoError(t, err)
+				assert.Nil(t, resp.Body)
+			case "after":
+				assert.Equal(t, io.ErrUnexpectedEOF, err)
+			default:
+				_, err = io.ReadAll(resp.Body)
+				assert.Equal(t, io.ErrUnexpectedEOF, err)
+				require.NoError(t, resp.Body.Close())
+			}
+			assert.Zero(t, faults.Open())
+		})
+	}
+	req, err := http.NewRequest("GET", "http://example.test/", nil)
+	require.NoError(t, err)
+	resp, err := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(req)
+	assert.NoError(t, err)
+	assert.Nil(t, resp)
+}
+
+// A request body that fails is the request's failure, as with a server.
+func TestStatusReadsTheRequest(t *testing.T) {
+	boom := errors.New("boom")
+	req, err := http.NewRequest("PUT", "http://example.test/", io.MultiReader(strings.NewReader("hel"), failing{boom}))
+	require.NoError(t, err)
+	faults := httpfault.New(nil, httpfault.Status(503, 0))
+	_, err = faults.RoundTrip(req)
+	assert.Equal(t, boom, err)
+	assert.Equal(t, "hel", string(faults.Calls()[0].Body))
+}
+
+// What an httptrace reports is how a client can tell that nothing was sent.
+func TestBeforeIsTraced(t *testing.T) {
+	var asked []string
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		GetConn:      func(addr string) { asked = append(asked, addr) },
+		GotConn:      func(httptrace.GotConnInfo) { t.Error("a connection") },
+		WroteHeaders: func() { t.Error("headers") },
+	})
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://example.test/", nil)
+	require.NoError(t, err)
+	_, err = httpfault.New(nil, httpfault.Before(nil)).RoundTrip(req)
+	assert.Equal(t, io.ErrUnexpectedEOF, err)
+	assert.Equal(t, []string{"example.test"}, asked)
+}
+
+// What a Call holds is a copy.
+func TestCallsAreCopies(t *testing.T) {
+	req, err := http.NewRequest("PUT", "http://example.test/", strings.NewReader("hello"))
+	require.NoError(t, err)
+	req.Header.Set("X-Key", "k")
+	faults := httpfault.New(nil, httpfault.Status(503, 0))
+	_, err = faults.RoundTrip(req)
+	require.NoError(t, err)
+	req.Header.Set("X-Key", "another")
+	first := faults.Calls()[0]
+	first.Header.Set("X-Key", "a third")
+	first.Body[0] = 'j'
+	assert.Equal(t, "k", faults.Calls()[0].Header.Get("X-Key"))
+	assert.Equal(t, "hello", string(faults.Calls()[0].Body))
+}
+
+func TestConcurrentUse(t *testing.T) {
+	var answered atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answered.Add(1)
+		_, _ = io.Copy(w, req.Body)
+	}))
+	defer server.Close()
+	const requests = 100
+	script := make([]httpfault.Fault, requests/2)
+	for i := range script {
+		script[i] = []httpfault.Fault{httpfault.Before(nil), httpfault.Status(503, 0)}[i%2]
+	}
+	faults := httpfault.New(nil, script...)
+	var wg sync.WaitGroup
+	for i := range requests {
+		wg.Go(func() {
+			resp, err := (&http.Client{Transport: faults}).Post(server.URL, "text/plain", strings.NewReader(fmt.Sprint(i)))
+			if err == nil {
+				assert.NoError(t, resp.Body.Close())
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, requests/2, answered.Load())
+	assert.Len(t, faults.Calls(), requests)
+	assert.Zero(t, faults.Open())
+}
+
+// An upgraded connection stays one that can be written.
+func TestUpgrade(t *testing.T) {
+	conn := struct {
+		io.ReadCloser
+		io.Writer
+	}{io.NopCloser(strings.NewReader("")), io.Discard}
+	req, err := http.NewRequest("GET", "http://example.test/", nil)
+	require.NoError(t, err)
+	faults := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 101, Body: conn}, nil
+	}))
+	resp, err := faults.RoundTrip(req)
+	require.NoError(t, err)
+	assert.Implements(t, (*io.ReadWriteCloser)(nil), resp.Body)
+	assert.Zero(t, faults.Open())
+}
+
+func TestCloseIdleConnections(t *testing.T) {
+	base := &closer{}
+	(&http.Client{Transport: httpfault.New(base)}).CloseIdleConnections()
+	assert.Equal(t, 1, base.closed)
+	httpfault.New(roundTrip(nil)).CloseIdleConnections() // has none to close
+}
+
+type closer struct {
+	http.RoundTripper
+	closed int
+}
+
+func (c *closer) CloseIdleConnections() { c.closed++ }
+
+type body struct {
+	io.Reader
+	closed int
+}
+
+func (b *body) Close() error { b.closed++; return nil }
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
