@@ -15,12 +15,19 @@ import (
 // A name is written into the SQL as it is here: letters, digits and
 // underscores, behind its table's name and a dot where that is needed. A name
 // that must be quoted is in backticks for MySQL and SQLite, `maxAttempts`; in
-// double quotes it needs its table in front, jobs."maxAttempts", for alone
-// MySQL and SQLite may take it for a text.
+// double quotes it needs its table in front, jobs."maxAttempts", because MySQL
+// and SQLite may read a bare double-quoted name as a string.
+//
+// Attempts and MaxAttempts must be columns of integers. With a column of text
+// the expression fails in PostgreSQL, and in SQLite it compares as text does,
+// where '10' is less than '5'. Retryable is a boolean, in MySQL and SQLite a
+// number.
 type Columns struct {
-	Attempts    string // how often the job was executed, an integer; NULL is 0
-	MaxAttempts string // the job's own limit as [retry.Policy.ForJob] has it, an integer; NULL, 0 and less: not set; "": no job has one
-	Retryable   string // whether it may run again after a failure, a boolean, in MySQL and SQLite a number; NULL is true; "": every job may
+	Attempts    string // how many attempts the job had; NULL is 0
+	MaxAttempts string // its own limit, as in [retry.Policy.ForJob]; NULL or below 1: not set; "": none has one
+	Retryable   string // whether it may run again after a failure; NULL is true; "": every job may
+
+	DefaultMaxAttempts int // the own limit of a job whose MaxAttempts is NULL; 0: not set
 }
 
 // Eligible returns [retry.Policy.Eligible] as an expression for a WHERE or a
@@ -31,8 +38,12 @@ type Columns struct {
 //	job.NonRetryable = job.NonRetryable || !retryable
 //	job.Eligible(attempts)
 //
-// for the row's values: by count alone. When it is due, and whether anybody
-// has it, is for the rest of the WHERE.
+// for the row's values. It goes by count alone: the rest of the WHERE says
+// whether the job is due and whether a worker has it. Under a policy whose only
+// limit is MaxElapsed every row is eligible that is retryable and has no limit
+// of its own, so its age belongs in the WHERE too:
+//
+//	AND created_at > now() - interval '1 hour'
 //
 // It fails if p does not validate, or a name cannot be one.
 func Eligible(p retry.Policy, c Columns) (string, error) {
@@ -40,13 +51,19 @@ func Eligible(p retry.Policy, c Columns) (string, error) {
 		return "", fmt.Errorf("retrysql: Eligible: %w", err)
 	}
 	if c.Attempts == "" {
-		return "", fmt.Errorf("retrysql: Eligible: Columns.Attempts is empty: write the column that counts a job's executions")
+		return "", fmt.Errorf("retrysql: Eligible: Columns.Attempts is empty: write the column that counts a job's attempts")
+	}
+	if c.DefaultMaxAttempts < 0 {
+		return "", fmt.Errorf("retrysql: Eligible: Columns.DefaultMaxAttempts is %d: write a positive number, or 0 for none", c.DefaultMaxAttempts)
+	}
+	if c.DefaultMaxAttempts > 0 && c.MaxAttempts == "" {
+		return "", fmt.Errorf("retrysql: Eligible: Columns.DefaultMaxAttempts is %d and Columns.MaxAttempts is empty: write the column, or set MaxAttempts of the policy", c.DefaultMaxAttempts)
 	}
 	for _, f := range []struct{ field, column string }{
 		{"Attempts", c.Attempts}, {"MaxAttempts", c.MaxAttempts}, {"Retryable", c.Retryable},
 	} {
 		if f.column != "" && !isColumn(f.column) {
-			return "", fmt.Errorf("retrysql: Eligible: Columns.%s: %q is no column: write a name of letters, digits and underscores, or table.name, or table.\"name\", or `name`", f.field, f.column)
+			return "", fmt.Errorf("retrysql: Eligible: Columns.%s: %q is not a column name: write a name of letters, digits and underscores, or table.name, or table.\"name\", or `name`", f.field, f.column)
 		}
 	}
 
@@ -56,12 +73,16 @@ func Eligible(p retry.Policy, c Columns) (string, error) {
 	}
 	again := below(c.Attempts, p.EffectiveMax())
 	if c.MaxAttempts != "" {
-		own := c.Attempts + " < " + c.MaxAttempts
-		// What remains of the greatest limit a job can have is the policy's.
-		if limit := p.ForJob(math.MaxInt).EffectiveMax(); limit != math.MaxInt {
-			own += " AND " + below(c.Attempts, limit)
+		limit := c.MaxAttempts
+		if c.DefaultMaxAttempts > 0 {
+			limit = fmt.Sprintf("COALESCE(%s, %d)", limit, c.DefaultMaxAttempts)
 		}
-		again = "CASE WHEN " + c.MaxAttempts + " > 0 THEN " + own + " ELSE " + again + " END"
+		own := c.Attempts + " < " + limit
+		// What remains of the greatest limit a job can have is the policy's.
+		if most := p.ForJob(math.MaxInt).EffectiveMax(); most != math.MaxInt {
+			own += " AND " + below(c.Attempts, most)
+		}
+		again = "CASE WHEN " + limit + " > 0 THEN " + own + " ELSE " + again + " END"
 	}
 	if c.Retryable != "" {
 		again = "COALESCE(" + c.Retryable + ", TRUE) AND " + again

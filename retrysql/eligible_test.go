@@ -40,6 +40,14 @@ func TestEligible(t *testing.T) {
 			fresh + " OR " + retryable + "attempts < 5)"},
 		{"jobs that all are retryable", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"},
 			fresh + " OR CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
+		{"bounded by time alone", retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)}, all,
+			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE TRUE END)"},
+		{"bounded by time alone, jobs without a limit", retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)}, retrysql.Columns{Attempts: "attempts"},
+			fresh + " OR TRUE)"},
+		{"a default for NULL", retry.Policy{}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3},
+			fresh + " OR CASE WHEN COALESCE(max_attempts, 3) > 0 THEN attempts < COALESCE(max_attempts, 3) ELSE attempts < 1 END)"},
+		{"a default for NULL under a limit", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3},
+			fresh + " OR CASE WHEN COALESCE(max_attempts, 3) > 0 THEN attempts < COALESCE(max_attempts, 3) AND attempts < 5 ELSE attempts < 5 END)"},
 		{"attempts alone", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "j.tries"},
 			"(COALESCE(j.tries, 0) <= 0 OR j.tries < 5)"},
 	} {
@@ -55,6 +63,22 @@ func TestEligibleInvalidPolicy(t *testing.T) {
 	sql, err := retrysql.Eligible(retry.Policy{MaxAttempts: -2}, retrysql.Columns{Attempts: "attempts"})
 	assert.Empty(t, sql)
 	assert.EqualError(t, err, "retrysql: Eligible: "+retry.Policy{MaxAttempts: -2}.Validate().Error())
+}
+
+func TestEligibleBadDefault(t *testing.T) {
+	for _, row := range []struct {
+		columns retrysql.Columns
+		text    string
+	}{
+		{retrysql.Columns{Attempts: "a", MaxAttempts: "b", DefaultMaxAttempts: -1},
+			"retrysql: Eligible: Columns.DefaultMaxAttempts is -1: write a positive number, or 0 for none"},
+		{retrysql.Columns{Attempts: "a", DefaultMaxAttempts: 3},
+			"retrysql: Eligible: Columns.DefaultMaxAttempts is 3 and Columns.MaxAttempts is empty: write the column, or set MaxAttempts of the policy"},
+	} {
+		sql, err := retrysql.Eligible(retry.Policy{MaxAttempts: 2}, row.columns)
+		assert.Empty(t, sql)
+		assert.EqualError(t, err, row.text)
+	}
 }
 
 func TestEligibleNames(t *testing.T) {
@@ -87,7 +111,7 @@ func TestEligibleNames(t *testing.T) {
 				sql, err := retrysql.Eligible(p, columns)
 				assert.Empty(t, sql, name)
 				assert.ErrorContains(t, err, "retrysql: Eligible: Columns."+field+": ", name)
-				assert.ErrorContains(t, err, "is no column: write a name", name)
+				assert.ErrorContains(t, err, "is not a column name: write a name", name)
 				assert.NotContains(t, err.Error(), "\n")
 			}
 		}
@@ -95,7 +119,7 @@ func TestEligibleNames(t *testing.T) {
 
 	sql, err := retrysql.Eligible(retry.Policy{}, retrysql.Columns{MaxAttempts: "max_attempts"})
 	assert.Empty(t, sql)
-	assert.EqualError(t, err, "retrysql: Eligible: Columns.Attempts is empty: write the column that counts a job's executions")
+	assert.EqualError(t, err, "retrysql: Eligible: Columns.Attempts is empty: write the column that counts a job's attempts")
 }
 
 // Whatever the name, the expression holds it as a name or not at all.

@@ -3,8 +3,10 @@ package retrysql_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/goretry/retry"
@@ -49,6 +51,68 @@ func ExampleTx() {
 	// the money has moved
 }
 
+// A library with transactions of its own needs one function that begins, calls
+// body and commits. With pgx or GORM it is a single call, as the documentation
+// of TxFunc shows; here it is written out.
+func ExampleTxFunc() {
+	ctx := context.Background()
+	db := bank()
+	defer db.Close()
+
+	begin := func(ctx context.Context, body func(*Ledger) error) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after the commit
+		if err := body(&Ledger{tx}); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+
+	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(10 * time.Millisecond)}
+	err := retrysql.TxFunc(ctx, begin, p, func(ctx context.Context, l *Ledger) error {
+		return l.Move(ctx, 1, 2, 10)
+	})
+	fmt.Println(err)
+
+	// Another day the answer to COMMIT is lost.
+	db = sql.OpenDB(connector{&server{scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}}}})
+	err = retrysql.TxFunc(ctx, begin, p, func(ctx context.Context, l *Ledger) error {
+		return l.Move(ctx, 1, 2, 10)
+	})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: unexpected EOF
+}
+
+// A Ledger is a transaction of a library.
+type Ledger struct{ tx *sql.Tx }
+
+func (l *Ledger) Move(ctx context.Context, from, to, amount int) error {
+	_, err := l.tx.ExecContext(ctx, "UPDATE accounts ...", from, to, amount)
+	return err
+}
+
+// A Transient that knows one more error.
+func ExampleTransient() {
+	errStale := errors.New("the row was changed by someone else")
+	p := retry.Default()
+	p.RetryIf = func(err error) bool { // for Tx or TxFunc
+		return retrysql.Transient(err) || errors.Is(err, errStale)
+	}
+
+	fmt.Println(p.RetryIf(fmt.Errorf("account 7: %w", errStale)))
+	fmt.Println(p.RetryIf(driver.ErrBadConn))
+	fmt.Println(p.RetryIf(sql.ErrNoRows))
+	// Output:
+	// true
+	// true
+	// false
+}
+
 func bank() *sql.DB {
 	return sql.OpenDB(connector{&server{scenes: []scene{{commit: fails(errSerialization)}}}})
 }
@@ -64,4 +128,19 @@ func ExampleEligible() {
 	fmt.Println("SELECT id FROM jobs WHERE status = 'PENDING' AND " + eligible)
 	// Output:
 	// SELECT id FROM jobs WHERE status = 'PENDING' AND (COALESCE(attempts, 0) <= 0 OR COALESCE(retryable, TRUE) AND CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 10 END)
+}
+
+// Jobs that have no limit of their own get three attempts, and the others as
+// many as they say.
+func ExampleEligible_default() {
+	eligible, err := retrysql.Eligible(retry.Policy{}, retrysql.Columns{
+		Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(eligible)
+	// Output:
+	// (COALESCE(attempts, 0) <= 0 OR CASE WHEN COALESCE(max_attempts, 3) > 0 THEN attempts < COALESCE(max_attempts, 3) ELSE attempts < 1 END)
 }

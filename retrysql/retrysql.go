@@ -1,13 +1,18 @@
-// Package retrysql says which failures of a database are worth another try,
-// runs whole transactions again, and writes the eligibility of a job as SQL.
+// Package retrysql retries database transactions, classifies database errors,
+// and renders retry eligibility as SQL.
 //
 //	err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
 //		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
 //		return err
 //	})
 //
-// It imports no driver. [Transient] asks an error for the methods that drivers
-// give it, SQLState() string and SafeToRetry() bool, and decides by the code:
+// [Tx] is for database/sql, [TxFunc] for pgx, GORM, sqlx, bun, ent and any other
+// library that begins and commits by itself. Both know when COMMIT was sent, and
+// never run a transaction again that may have been committed.
+//
+// The package imports no driver. [Transient] reads what the server said from the
+// methods and fields that drivers give their errors. PostgreSQL's drivers (pgx,
+// lib/pq, pgdriver) have the SQLSTATE:
 //
 //	SQLSTATE                      again  source
 //	40001 serialization_failure   yes    PostgreSQL 13.5
@@ -17,6 +22,10 @@
 //	40003 completion_unknown      no     appendix A, class 40: it may have been done
 //	08007 resolution_unknown      no     appendix A, class 08: it may have been done
 //	08xxx connection_exception    yes    appendix A, class 08
+//	0A000 feature_not_supported   no     appendix A, class 0A
+//	      "cached plan must not change result type"
+//	                              yes    a table was altered; the driver prepares the statement anew
+//	25P03 idle in transaction     yes    appendix A, class 25: another connection
 //	53300 too_many_connections    yes    appendix A, class 53: one becomes free
 //	55P03 lock_not_available      yes    appendix A, class 55: NOWAIT or lock_timeout
 //	57P01 admin_shutdown          yes    appendix A, class 57: another connection
@@ -24,42 +33,64 @@
 //	57P03 cannot_connect_now      yes    appendix A, class 57: the server starts
 //	57P05 idle_session_timeout    yes    appendix A, class 57: another connection
 //	57P04 database_dropped        no     appendix A, class 57
-//	57014 query_canceled          no     appendix A, class 57: somebody wanted it so
+//	57014 query_canceled          no     appendix A, class 57: someone canceled it
 //	any other                     no     it fails again, or only the program can tell
 //
-//	without an SQLSTATE                   again  source
+// MySQL and MariaDB by go-sql-driver/mysql, SQLite by modernc.org/sqlite and
+// mattn/go-sqlite3:
+//
+//	MySQL's error number               again  source
+//	1213, 1205, 3572                   yes    deadlock, lock wait timeout, NOWAIT
+//	1020                               yes    record has changed since last read (MariaDB)
+//	1040, 1203                         yes    too many connections: one becomes free
+//	1053, 1927, 3169, 4031             yes    shutdown, killed, idle too long: another connection
+//	1047, 3101                         yes    Galera: node not ready; group replication: rolled back at COMMIT
+//	"invalid connection"               yes    the driver's ErrInvalidConn: the connection was lost
+//	any other                          no     a duplicate key, a syntax error, a query that was killed
+//	SQLite's result code
+//	SQLITE_BUSY, extended or not       yes    another connection holds the lock
+//	any other, SQLITE_LOCKED too       no     it fails again
+//
+// And where the server said nothing:
+//
+//	failure                               again  source
+//	COMMIT answered with ROLLBACK         yes    pgx and lib/pq: nothing was applied
 //	SafeToRetry() is true                 yes    pgx: nothing was sent, or the connection is closed
 //	driver.ErrBadConn                     yes    database/sql/driver
+//	io.EOF while a transaction begins     yes    the server or a balancer closed the connection
+//	io.EOF later                          no     perhaps of a file; pgdriver reports a lost connection so
 //	a network error                       yes    if retrynet.Transient says so
 //	sql.ErrConnDone, ErrTxDone, ErrNoRows no     database/sql
-//	context.Canceled, DeadlineExceeded    no     the caller's own, perhaps; goes before all others
-//	one that panics when it is asked      no     the panic is recovered
-//	any other                             no     see the example for MySQL
+//	context.Canceled, DeadlineExceeded    no     perhaps the caller's own; checked before all others
+//	an error that panics when asked       no     the panic is recovered
+//	any other                             no     not known
 //
 // PostgreSQL 13.5 is its manual's section "Serialization Failure Handling",
 // and appendix A its list of error codes. 23505 unique_violation is among the
-// others: where a transaction looks for a free key before it inserts, that
-// section advises to try again, and a RetryIf of one's own can say so.
-//
-// Whether another try is worth it is not whether it is safe: a statement whose
-// connection was lost may have been done. Within [Tx] it was rolled back.
+// others: if a transaction looks for a free key before it inserts, that section
+// advises to try again, and your own RetryIf can say so.
 package retrysql
 
 import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
-	"strings"
+	"io"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrynet"
 )
 
 // Transient reports whether err is a failure of a database that may pass, by
-// the table above. It has the form of a RetryIf, and is that of [Tx] where the
-// policy has none. Of several errors in err's tree that have an SQLSTATE the
-// first decides, in the order of errors.As. It is false for nil.
+// the tables above. It must not be the RetryIf of a retry.Do around a whole
+// transaction that the call commits, such as pgx.BeginFunc or GORM's
+// Transaction: if the answer to COMMIT is lost, the error looks like any lost
+// connection, and the transaction is applied twice. Use [Tx] or [TxFunc] there.
+// Around a single statement it is safe where that may be applied twice.
+//
+// It has the form of a RetryIf, and is that of Tx and TxFunc if the policy has
+// none. If several errors in err's tree hold an answer of the server, an
+// SQLSTATE goes before the numbers of MySQL and SQLite, and then the first
+// decides, in the order of errors.As. It is false for nil.
 func Transient(err error) (transient bool) {
 	defer func() {
 		if recover() != nil {
@@ -81,57 +112,41 @@ func passes(err error) bool {
 	case errors.As(err, &late):
 		return true
 	case errors.As(err, &failed):
-		return passes(failed.err)
+		return passes(failed.function)
 	}
 
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
-	if state := stateOf(err); state != "" {
-		return statePasses(state)
+	if a := answerOf(err); a != nil {
+		return a.passes()
 	}
 	var unsent interface{ SafeToRetry() bool } // false says nothing
 	if errors.As(err, &unsent) && unsent.SafeToRetry() {
 		return true
 	}
-	return errors.Is(err, driver.ErrBadConn) || retrynet.Transient(err)
+	return lost(err) || retrynet.Transient(err)
 }
 
-// stateOf returns the SQLSTATE of err; "" if it has none.
-func stateOf(err error) string {
-	var e interface{ SQLState() string }
-	if errors.As(err, &e) {
-		if state := e.SQLState(); len(state) == 5 {
-			return state
-		}
-	}
-	return ""
-}
-
-func statePasses(state string) bool {
-	switch state {
-	case "40000", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03", "57P05":
+// lost reports whether err says that the connection was lost where retrynet
+// does not say so, since it does not know that this is a database: a bare EOF
+// is the connection's while a transaction begins, and could be the end of any
+// file later.
+func lost(err error) bool {
+	if errors.Is(err, driver.ErrBadConn) {
 		return true
-	case "08007":
-		return false
-	default:
-		return strings.HasPrefix(state, "08")
 	}
+	var begin *beginError
+	if errors.As(err, &begin) && errors.Is(begin, io.EOF) {
+		return true
+	}
+	for e := range tree(err) {
+		if e.Error() == mySQLInvalidConn {
+			return true
+		}
+	}
+	return false
 }
 
-// harmless returns err, unless one of the methods that will be asked of it
-// panics; then it returns a permanent error that says so. A nil pointer to a
-// driver's error does this, returned as an error that is not nil.
-func harmless(err error) (checked error) {
-	defer func() {
-		if p := recover(); p != nil {
-			checked = retry.Permanent(fmt.Errorf("retrysql: an error of type %T panics in a method of its own: %v", err, p))
-		}
-	}()
-	if err != nil {
-		_ = err.Error()
-		passes(err)
-		retry.Policy{}.Next(retry.Attempt{Err: err}) // reads the marks in err's tree, as Do will
-	}
-	return err
-}
+// mySQLInvalidConn is the text of mysql.ErrInvalidConn, which has no type.
+const mySQLInvalidConn = "invalid connection"

@@ -56,7 +56,7 @@ func TestSQLState(t *testing.T) {
 			assert.Equal(t, []string{"begin", "write", "commit"}, server.asked(), line)
 		}
 	}
-	assert.Equal(t, 16, again)
+	assert.Equal(t, 17, again)
 }
 
 func TestTransient(t *testing.T) {

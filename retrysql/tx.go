@@ -5,54 +5,129 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/harmless"
+	"github.com/goretry/retry/retrynet"
 )
 
-// Tx executes fn in a transaction and commits it, by [retry.Do]: where that
-// fails and p says so, the whole transaction runs again, for a deadlock or a
-// serialization failure has undone all of it and not one statement. fn must
-// therefore decide anew each time, from what it reads then, and have no effect
-// outside tx that may not come twice.
+// A Beginner begins transactions, as [*sql.DB] and [*sql.Conn] do.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// Tx runs fn in a transaction of database/sql and commits it. If that fails and
+// p allows another attempt, the whole transaction runs again. fn must therefore
+// decide anew each time, from what it reads then, and must have no effect
+// outside tx that may not happen twice.
 //
-// fn leaves commit and rollback to Tx, without so much as a deferred Rollback,
-// and uses the context it is given, which AttemptTimeout ends. If it returns an
-// error, panics or calls runtime.Goexit, the transaction is rolled back; a
-// panic passes through. An error of that rollback is reported with the first,
-// and only the first decides: RetryIf and Select see no other. An error marked
-// by [retry.Permanent] is final, as everywhere.
+// fn must leave commit and rollback to Tx, which includes a deferred Rollback
+// and a COMMIT sent as a statement; Tx cannot notice the latter. It must use
+// the context it is given, which AttemptTimeout ends. If fn returns an error,
+// panics or calls runtime.Goexit, the transaction is rolled back; a panic
+// passes through. An error of that rollback is reported with the first, and
+// only the first decides: RetryIf and Select see no other. An error marked by
+// [retry.Permanent] is final, as everywhere.
 //
-// If p has no RetryIf, [Transient] decides. On SQLite and on MySQL, whose
-// drivers have no method SQLState, it says yes to driver.ErrBadConn, to what
-// retrynet knows and to timeouts, and to nothing that the server says, no
-// deadlock and no lock: the example for MySQL shows a RetryIf that does. A
-// RetryIf decides alone, so one that adds to Transient calls it.
+// A rollback undoes what the database can undo. MySQL and MariaDB commit before
+// and after a statement such as CREATE TABLE, and do not roll back tables
+// without transactions (MyISAM, Aria), so a transaction with those is not safe
+// to run again.
 //
-// No RetryIf is asked about a commit whose outcome is unknown: that is an
-// [*UnknownCommitError], and permanent for every retry around Tx too. A commit
-// that the server refused, such as for a serialization failure, is an error
-// like any other, where an SQLSTATE tells so. Without one every failed commit
-// is of unknown outcome, even one that was surely refused: SQLITE_BUSY, the
-// errors 1213 and 3101 of MySQL, a COMMIT that PostgreSQL answered with
-// ROLLBACK because fn went on after an error. Tx can tell these from a lost
-// answer by no method that drivers share, and to be wrong here would be to run
-// a transaction twice.
+// If p has no RetryIf, [Transient] decides. A custom RetryIf replaces
+// Transient; call Transient inside it to extend it.
 //
-// Where AttemptTimeout ends an execution before its commit, or a deadline that
-// is not the caller's, it is rolled back, and Transient says yes. A commit that
-// is cut off so is one of unknown outcome. After AttemptTimeout database/sql
-// rolls back in the background, and may hold its locks a little longer: let the
-// policy have a Backoff.
+// A commit whose outcome is unknown is an [*UnknownCommitError]. No RetryIf is
+// asked about it, and it is permanent for every retry around Tx too. A commit
+// that the server refused is an error like any other: for a serialization
+// failure, for SQLITE_BUSY, for a conflict in a Galera cluster (MySQL's error
+// 1213), or because PostgreSQL answered COMMIT with ROLLBACK after fn went on
+// past an error.
 //
-// An error that panics in a method of its own becomes a permanent error that
+// If AttemptTimeout ends an attempt before its commit, or a deadline does that
+// is not the caller's, the attempt is rolled back and Transient says yes. A
+// commit that is cut off by it has an unknown outcome. After AttemptTimeout
+// database/sql rolls back in the background, and may hold its locks a little
+// longer: give the policy a Backoff.
+//
+// An error that panics in one of its own methods becomes a permanent error that
 // names its type. If begin, commit or rollback panics, because database/sql
-// asks a driver's error what it is, that is a permanent error as well, after a
-// commit one of unknown outcome; the connection is then lost to the pool, and
-// counts as in use for ever. The rollback in the background is beyond reach: a
-// panic there ends the program.
+// calls such a method, that is a permanent error too, and after a commit one of
+// unknown outcome; the connection is then lost to the pool, and counts as in
+// use for ever. The rollback in the background is out of reach: a panic there
+// ends the program.
 //
-// opts may be nil, see [sql.DB.BeginTx].
-func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, p retry.Policy, fn func(context.Context, *sql.Tx) error) error {
+// db is usually a [*sql.DB]. A [*sql.Conn] is one connection: once that is lost,
+// the call ends with [sql.ErrConnDone]. opts may be nil, see [sql.DB.BeginTx].
+//
+// For a library that has a transaction type of its own, such as pgx or GORM,
+// use [TxFunc].
+func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, fn func(context.Context, *sql.Tx) error) error {
+	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(errNoDatabase) })
+	}
+	return TxFunc(ctx, databaseSQL(db, opts), p, fn)
+}
+
+// TxFunc is [Tx] for everything that has transactions of its own: pgx, GORM,
+// sqlx, bun, ent. Each attempt calls transact, which begins a transaction,
+// calls body with it exactly once, and then commits if body returned nil and
+// rolls back if it did not. For pgx and GORM that is a function of theirs:
+//
+//	func(ctx context.Context, body func(pgx.Tx) error) error {
+//		return pgx.BeginFunc(ctx, pool, body)
+//	}
+//
+//	func(ctx context.Context, body func(*gorm.DB) error) error {
+//		return db.WithContext(ctx).Transaction(body)
+//	}
+//
+// body runs fn with the attempt's context. So TxFunc knows what no error can
+// tell: whether fn had succeeded, and what transact returned is therefore what
+// COMMIT failed with. Such an error is an [*UnknownCommitError] and permanent,
+// unless the server refused the commit. Everything else that [Tx] promises
+// about fn, RetryIf, Select and timeouts holds here too.
+//
+// transact must do nothing else that matters, since it runs in each attempt,
+// and must not begin inside another transaction: a savepoint cannot be
+// committed, and PostgreSQL runs nothing more after an error outside it. The
+// library's own retries must be off.
+//
+// If transact returns nil although fn failed, or calls body again after fn had
+// succeeded and then fails, the outcome is unknown too. If it never calls body
+// and returns nil, that is a permanent error.
+//
+// Leave GORM's TranslateError off: it hides the server's answer for a duplicate
+// key and the like, by an error of GORM's own in its place. gorm.io/driver/mysql
+// does so, and gorm.io/driver/postgres up to v1.6.1 or with a driver other than
+// pgx. A commit that was refused with such an error has an unknown outcome.
+func TxFunc[T any](ctx context.Context, transact func(ctx context.Context, body func(T) error) error, p retry.Policy, fn func(context.Context, T) error) error {
+	return retry.Do(ctx, decidedByTheFunction(p), func(attempt context.Context) error {
+		if transact == nil || fn == nil {
+			return retry.Permanent(errNoFunction)
+		}
+		r := run{caller: ctx, ctx: attempt}
+		err := transact(attempt, func(tx T) error {
+			return r.body(func() error { return fn(attempt, tx) })
+		})
+		return r.outcome(check(err))
+	})
+}
+
+var (
+	errNoDatabase = errors.New("retrysql: nil database")
+	errNoFunction = errors.New("retrysql: nil function")
+	errNoBody     = errors.New("retrysql: transact returned nil without calling its body: no transaction ran")
+	errNoReturn   = errors.New("retrysql: the function did not return")
+	errEnded      = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
+)
+
+// decidedByTheFunction returns p with Transient as its RetryIf if it has none.
+// Its RetryIf and Select see what the function failed with, and not what the
+// rollback did.
+func decidedByTheFunction(p retry.Policy) retry.Policy {
 	retryIf, choose := p.RetryIf, p.Select
 	if retryIf == nil {
 		retryIf = Transient
@@ -61,19 +136,143 @@ func Tx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, p retry.Policy, fn
 	if choose != nil {
 		p.Select = func(err error) *retry.Policy { return choose(first(err)) }
 	}
-	t := transaction{ctx, db, opts, fn}
-	return retry.Do(ctx, p, t.execute)
+	return p
 }
 
-// An UnknownCommitError reports a transaction that may have been committed,
-// and may not: the connection was lost between COMMIT and its answer, the
-// server itself does not know (08007, 40003), or the error has no SQLSTATE to
-// tell by, as those of SQLite and MySQL. It is never retried. Find out by what
-// the transaction would have written, a key of the request say, before you run
-// it again.
+// databaseSQL returns the transact of database/sql.
+func databaseSQL(db Beginner, opts *sql.TxOptions) func(context.Context, func(*sql.Tx) error) error {
+	return func(ctx context.Context, body func(*sql.Tx) error) error {
+		var tx *sql.Tx
+		err := ask(func() (err error) { tx, err = db.BeginTx(ctx, opts); return err })
+		if err != nil {
+			return err
+		}
+		returned := false
+		defer func() {
+			if !returned {
+				_ = ask(tx.Rollback) // the panic of the body goes first
+			}
+		}()
+		err = body(tx)
+		returned = true
+		if err == nil {
+			return commit(ctx, tx)
+		}
+		if failed := rollback(ctx, tx); failed != nil {
+			return failed
+		}
+		return err
+	}
+}
+
+func commit(ctx context.Context, tx *sql.Tx) error {
+	err := ask(tx.Commit)
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
+		return errEnded
+	}
+	return err
+}
+
+func rollback(ctx context.Context, tx *sql.Tx) error {
+	err := ask(tx.Rollback)
+	switch {
+	case !errors.Is(err, sql.ErrTxDone):
+		return err
+	case ctx.Err() != nil: // database/sql has rolled back when it ended
+		return nil
+	default:
+		return errEnded
+	}
+}
+
+// ask asks the database to begin, commit or roll back. database/sql calls
+// methods of the driver's error before it returns it, and one may panic.
+func ask(database func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = retry.Permanent(fmt.Errorf("retrysql: the driver panicked: %v", p))
+		}
+	}()
+	return check(database())
+}
+
+// A run is one attempt of a transaction.
+type run struct {
+	caller, ctx context.Context // AttemptTimeout ends ctx
+
+	calls, successes int   // of the function
+	failure          error // of the function, in its last call
+}
+
+// body calls the function.
+func (r *run) body(fn func() error) error {
+	r.calls++
+	r.failure = errNoReturn // for a transact that recovers a panic
+	err := check(fn())
+	if err == nil && r.ctx.Err() != nil {
+		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
+	}
+	if err == nil {
+		r.successes++
+	}
+	r.failure = r.late(err)
+	return err
+}
+
+// outcome says what err, which transact returned, means after what the function
+// did.
+func (r *run) outcome(err error) error {
+	switch {
+	case r.calls == 0 && err == nil:
+		return retry.Permanent(errNoBody)
+	case r.calls == 0:
+		return r.late(&beginError{err})
+	case err == nil && r.failure == nil:
+		return nil
+	case err == nil:
+		return unknown(fmt.Errorf("%w; the transaction ended without an error", r.failure))
+	case r.successes == 0 && errors.Is(err, errEnded):
+		return unknown(&rollbackError{r.failure, fmt.Errorf("%w; rollback: %w", r.failure, err)})
+	case r.successes == 0:
+		return rolledBack(r.failure, err)
+	case r.successes == 1 && r.failure == nil && refused(err):
+		return fmt.Errorf("retrysql: commit: %w", err)
+	default:
+		return unknown(err)
+	}
+}
+
+// late returns err marked as a timeout if that is what ended the attempt while
+// the caller's context goes on.
+func (r *run) late(err error) error {
+	if err != nil && r.caller.Err() == nil && (r.ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+		return &timeoutError{err}
+	}
+	return err
+}
+
+// refused reports whether a COMMIT that failed with err has certainly applied
+// nothing, because the server says so.
+//
+// That nothing was sent would be proof too, but drivers say so of a COMMIT that
+// was: pgx 5.12 has SafeToRetry for a connection that breaks before the answer,
+// others have driver.ErrBadConn. And an answer beside a lost connection may be
+// that of another statement, such as a rollback that transact joined to it.
+func refused(err error) bool {
+	a := answerOf(err)
+	return a != nil && a.refused() && !lost(err) && !retrynet.Transient(err)
+}
+
+func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err}) }
+
+// An UnknownCommitError reports a transaction that may have been committed or
+// not: the connection was lost between COMMIT and its answer, the server itself
+// does not know (08007, 40003), or nothing in the error shows that the server
+// refused the commit. It is never retried. Before you run the transaction
+// again, look for what it would have written, such as a key of the request.
 //
 // It also reports that the function ended the transaction itself, where Err is
-// or joins [sql.ErrTxDone].
+// or joins [sql.ErrTxDone], and a transact that does not do what [TxFunc] needs.
 type UnknownCommitError struct {
 	Err error // what COMMIT failed with
 }
@@ -85,120 +284,11 @@ func (e *UnknownCommitError) Error() string {
 // Unwrap returns Err.
 func (e *UnknownCommitError) Unwrap() error { return e.Err }
 
-type transaction struct {
-	ctx  context.Context // the caller's; execute gets one that AttemptTimeout ends
-	db   *sql.DB
-	opts *sql.TxOptions
-	fn   func(context.Context, *sql.Tx) error
-}
+// A beginError is what an attempt failed with before the function was called.
+type beginError struct{ err error }
 
-var errNil = errors.New("retrysql: Tx needs a database and a function, and one of them is nil")
-
-// execute runs the transaction once.
-func (t *transaction) execute(ctx context.Context) error {
-	if t.db == nil || t.fn == nil {
-		return retry.Permanent(errNil)
-	}
-	var tx *sql.Tx
-	err := ask(func() (err error) { tx, err = t.db.BeginTx(ctx, t.opts); return err })
-	if err != nil {
-		return t.late(ctx, fmt.Errorf("retrysql: begin: %w", err))
-	}
-	err = t.body(ctx, tx)
-	if err == nil && ctx.Err() != nil {
-		err = fmt.Errorf("retrysql: the context ended before the commit: %w", ctx.Err())
-	}
-	if err != nil {
-		return rollback(ctx, tx, t.late(ctx, err))
-	}
-	return commit(ctx, tx)
-}
-
-// body calls fn, and rolls back where it does not return.
-func (t *transaction) body(ctx context.Context, tx *sql.Tx) error {
-	returned := false
-	defer func() {
-		if !returned {
-			_ = ask(tx.Rollback) // what fn panics with goes before
-		}
-	}()
-	err := t.fn(ctx, tx)
-	returned = true
-	return harmless(err)
-}
-
-func rollback(ctx context.Context, tx *sql.Tx, err error) error {
-	failed := ask(tx.Rollback)
-	switch {
-	case failed == nil:
-		return err
-	case !errors.Is(failed, sql.ErrTxDone):
-		return &rollbackError{err, failed}
-	case ctx.Err() != nil: // database/sql has rolled back when it ended
-		return err
-	default:
-		return unknown(&rollbackError{err, errEnded})
-	}
-}
-
-// ask asks the database to begin, commit or roll back. database/sql calls
-// methods of the driver's error before it returns it, and one may panic.
-func ask(database func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = retry.Permanent(fmt.Errorf("retrysql: the driver panics: %v", p))
-		}
-	}()
-	return harmless(database())
-}
-
-var errEnded = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
-
-func commit(ctx context.Context, tx *sql.Tx) error {
-	err := ask(tx.Commit)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil:
-		return unknown(errEnded)
-	case refused(err):
-		return fmt.Errorf("retrysql: commit: %w", err)
-	default:
-		return unknown(err)
-	}
-}
-
-func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err}) }
-
-// refused reports whether a COMMIT that failed with err surely did not commit,
-// because the server says so. It does not with a code that is no failure (00
-// to 02), nor where it shuts down, crashes or runs out of space, which may
-// come after the commit was written; HY is what ODBC says for anything.
-//
-// That nothing was sent would be proof too, but drivers say so of a COMMIT that
-// was: pgx 5.12 has SafeToRetry for a connection that breaks before the answer,
-// others have driver.ErrBadConn.
-func refused(err error) bool {
-	state := stateOf(err)
-	if state == "" {
-		return false
-	}
-	switch state[:2] {
-	case "00", "01", "02", "08", "53", "57", "58", "HY", "XX":
-		return state == "57014"
-	default:
-		return state != "40003"
-	}
-}
-
-// late returns err marked as a timeout, if that is what ended the execution
-// while the caller's context goes on.
-func (t *transaction) late(ctx context.Context, err error) error {
-	if t.ctx.Err() == nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-		return &timeoutError{err}
-	}
-	return err
-}
+func (e *beginError) Error() string { return "retrysql: begin: " + e.err.Error() }
+func (e *beginError) Unwrap() error { return e.err }
 
 // A timeoutError is a deadline that was not the caller's, in a transaction
 // that was not committed.
@@ -207,16 +297,44 @@ type timeoutError struct{ err error }
 func (e *timeoutError) Error() string { return "retrysql: timed out and rolled back: " + e.err.Error() }
 func (e *timeoutError) Unwrap() error { return e.err }
 
-// A rollbackError is what the transaction failed with, and then its rollback.
-type rollbackError struct{ err, rollback error }
+// A rollbackError is what a transaction failed with that was rolled back. Only
+// what the function failed with decides.
+type rollbackError struct{ function, all error }
 
-func (e *rollbackError) Error() string   { return fmt.Sprintf("%v; rollback: %v", e.err, e.rollback) }
-func (e *rollbackError) Unwrap() []error { return []error{e.err, e.rollback} }
+func (e *rollbackError) Error() string   { return e.all.Error() }
+func (e *rollbackError) Unwrap() []error { return []error{e.function, e.all} }
 
-// first returns what an execution failed with, without what its rollback did.
+// rolledBack returns what the function failed with, and err if that says more.
+func rolledBack(function, err error) error {
+	switch {
+	case strings.Contains(function.Error(), err.Error()):
+		return function
+	case strings.Contains(err.Error(), function.Error()):
+		return &rollbackError{function, err}
+	default:
+		return &rollbackError{function, fmt.Errorf("%w; rollback: %w", function, err)}
+	}
+}
+
+// first returns what the function failed with, without what its rollback did.
 func first(err error) error {
 	if e, ok := err.(*rollbackError); ok {
-		return e.err
+		return e.function
+	}
+	return err
+}
+
+// check returns err, or a permanent error in its place if one of the methods
+// that will be asked panics.
+func check(err error) error {
+	panicked := harmless.Ask("retrysql", err, func(err error) {
+		passes(err)
+		refused(err)
+		retry.IsPermanent(err)
+		retry.RetryAfterOf(err)
+	})
+	if panicked != nil {
+		return retry.Permanent(panicked)
 	}
 	return err
 }

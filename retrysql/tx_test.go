@@ -52,7 +52,7 @@ func TestTx(t *testing.T) {
 		{
 			name: "begin fails for good", scenes: []scene{{begin: fails(errUnique)}},
 			want: retry.ReasonRejected, asked: []string{"begin"}, is: []error{errUnique},
-			text: "retry: rejected after 1 attempt: retrysql: begin: duplicate key (SQLSTATE 23505)",
+			text: "retry: not retryable after 1 attempt (RetryIf said no): retrysql: begin: duplicate key (SQLSTATE 23505)",
 		},
 		{
 			name: "database/sql tries a bad connection three times by itself", scenes: []scene{{begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}},
@@ -92,7 +92,7 @@ func TestTx(t *testing.T) {
 		{
 			name: "a rollback that fails is reported", scenes: []scene{{exec: fails(errUnique), rollback: fails(refusal)}},
 			want: retry.ReasonRejected, asked: rolledBack, is: []error{errUnique, refusal},
-			text: "retry: rejected after 1 attempt: duplicate key (SQLSTATE 23505); rollback: the server does not answer",
+			text: "retry: not retryable after 1 attempt (RetryIf said no): duplicate key (SQLSTATE 23505); rollback: the server does not answer",
 		},
 		{
 			name: "a rollback that fails for now decides nothing", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
@@ -267,10 +267,10 @@ func TestTxGoesThroughDo(t *testing.T) {
 		assert.Equal(t, []string{
 			"attempt_started 1 0s <nil> ",
 			"attempt_finished 1 0s deadlock detected (SQLSTATE 40P01) ",
-			"retry_scheduled 1 100ms <nil> ",
+			"retry_scheduled 1 100ms deadlock detected (SQLSTATE 40P01) ",
 			"attempt_started 2 0s <nil> ",
 			"attempt_finished 2 0s retrysql: commit: could not serialize access (SQLSTATE 40001) ",
-			"retry_scheduled 2 200ms <nil> ",
+			"retry_scheduled 2 200ms retrysql: commit: could not serialize access (SQLSTATE 40001) ",
 			"attempt_started 3 0s <nil> ",
 			"attempt_finished 3 0s <nil> ",
 			"stopped 3 0s <nil> success",
@@ -295,10 +295,14 @@ func TestTxInvalidPolicyRunsOnce(t *testing.T) {
 }
 
 func TestTxBadArguments(t *testing.T) {
-	const text = "retry: permanent error after 1 attempt: retrysql: Tx needs a database and a function, and one of them is nil"
+	const noDatabase = "retry: permanent error after 1 attempt: retrysql: nil database"
+	const noFunction = "retry: permanent error after 1 attempt: retrysql: nil function"
 	db, server := open(t)
-	assert.EqualError(t, retrysql.Tx(t.Context(), nil, nil, retry.Default(), write), text)
-	assert.EqualError(t, retrysql.Tx(t.Context(), db, nil, retry.Default(), nil), text)
+	assert.EqualError(t, retrysql.Tx(t.Context(), nil, nil, retry.Default(), write), noDatabase)
+	assert.EqualError(t, retrysql.Tx(t.Context(), (*sql.DB)(nil), nil, retry.Default(), write), noDatabase)
+	assert.EqualError(t, retrysql.Tx(t.Context(), db, nil, retry.Default(), nil), noFunction)
+	assert.EqualError(t, retrysql.TxFunc(t.Context(), begins(db), retry.Default(), nil), noFunction)
+	assert.EqualError(t, retrysql.TxFunc(t.Context(), nil, retry.Default(), write), noFunction)
 	var none context.Context
 	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(retrysql.Tx(none, db, nil, retry.Default(), write)))
 	assert.Empty(t, server.asked())
@@ -360,11 +364,11 @@ func TestTxDriverErrorPanics(t *testing.T) {
 				err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, source.fn(failure))
 				require.Error(t, err)
 				if source.name != "function" && (method == "Is" || method == "Unwrap") {
-					assert.ErrorContains(t, err, "retrysql: the driver panics: bug in "+method)
+					assert.ErrorContains(t, err, "retrysql: the driver panicked: bug in "+method)
 					assert.Equal(t, 1, db.Stats().InUse, "database/sql panics before it takes the connection back, as the doc of Tx says")
 					assert.NoError(t, db.Close())
 				} else {
-					assert.ErrorContains(t, err, "retrysql: an error of type retrysql_test.panicker panics in a method of its own: bug in "+method)
+					assert.ErrorContains(t, err, "retrysql: error of type retrysql_test.panicker panicked: bug in "+method)
 					closeDB(t, db)
 				}
 				assert.Equal(t, source.asked, server.asked())
@@ -381,11 +385,11 @@ func TestTxDriverErrorPanics(t *testing.T) {
 
 	db, server := open(t)
 	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns((*stateError)(nil)))
-	assert.ErrorContains(t, err, "retrysql: an error of type *retrysql_test.stateError panics in a method of its own: runtime error: invalid memory address")
+	assert.ErrorContains(t, err, "retrysql: error of type *retrysql_test.stateError panicked: runtime error: invalid memory address")
 
 	// What only Do asks for.
 	err = retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns(errors.Join(errDeadlock, hintPanicker{})))
-	assert.ErrorContains(t, err, "retrysql: an error of type *errors.joinError panics in a method of its own: bug in RetryAfter")
+	assert.ErrorContains(t, err, "retrysql: error of type *errors.joinError panicked: bug in RetryAfter")
 	assert.Equal(t, []string{"begin", "rollback", "begin", "rollback"}, server.asked())
 }
 
@@ -429,38 +433,6 @@ func TestTxRollbackDecidesNothing(t *testing.T) {
 			require.Len(t, told, 1)
 			assert.ErrorIs(t, told[0], errDeadlock)
 		})
-	}
-}
-
-// Without an SQLSTATE no commit counts as refused, even where a person knows
-// better, and no RetryIf can change that.
-func TestTxCommitWithoutAStateIsUnknown(t *testing.T) {
-	for name, failure := range map[string]error{
-		"SQLite":        errors.New("database is locked (5) (SQLITE_BUSY)"),
-		"MySQL 1213":    &MySQLError{1213, [5]byte{'4', '0', '0', '0', '1'}, "Deadlock found when trying to get lock"},
-		"MySQL 3101":    &MySQLError{3101, [5]byte{'4', '0', '0', '0', '0'}, "Plugin instructed the server to rollback the current transaction."},
-		"pgx, ROLLBACK": errors.New("commit unexpectedly resulted in rollback"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			db, server := open(t, scene{commit: fails(failure)})
-			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3, RetryIf: func(error) bool { return true }}, write)
-			var unknown *retrysql.UnknownCommitError
-			assert.ErrorAs(t, err, &unknown)
-			assert.ErrorIs(t, err, failure)
-			assert.Equal(t, []string{"begin", "write", "commit"}, server.asked())
-		})
-	}
-}
-
-// The documentation says that no deadlock of these two runs again by itself.
-func TestTxDefaultWithoutAState(t *testing.T) {
-	for _, failure := range []error{
-		&MySQLError{1213, [5]byte{'4', '0', '0', '0', '1'}, "Deadlock found when trying to get lock"},
-		errors.New("database is locked (5) (SQLITE_BUSY)"),
-	} {
-		db, server := open(t, scene{exec: fails(failure)})
-		assert.ErrorIs(t, retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, write), failure)
-		assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
@@ -57,6 +58,32 @@ func openMariadb(t *testing.T, config *mysql.Config) *sql.DB {
 	connector, err := mysql.NewConnector(config)
 	require.NoError(t, err)
 	return answering(t, sql.OpenDB(connector), must)
+}
+
+// postgresProxy starts a proxy of PostgreSQL and returns how to connect to it.
+func postgresProxy(t *testing.T, c cut) (*pgx.ConnConfig, *proxy) {
+	config := postgresConfig(t)
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
+	p := startProxy(t, c, network, address)
+	config.Host, config.Port, config.TLSConfig, config.Fallbacks = p.IP.String(), uint16(p.Port), nil, nil
+	return config, p
+}
+
+func mariadbProxy(t *testing.T, c cut) (*mysql.Config, *proxy) {
+	config := mariadbConfig(t)
+	p := startProxy(t, c, config.Net, config.Addr)
+	config.Net, config.Addr = "tcp", p.String()
+	return config, p
+}
+
+func postgresThrough(t *testing.T, c cut) *sql.DB {
+	config, _ := postgresProxy(t, c)
+	return openPostgres(t, config)
+}
+
+func mariadbThrough(t *testing.T, c cut) *sql.DB {
+	config, _ := mariadbProxy(t, c)
+	return openMariadb(t, config)
 }
 
 // sqlite returns a database in a file of its own, whose writers do not wait

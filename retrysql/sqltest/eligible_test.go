@@ -78,6 +78,8 @@ var policies = []retry.Policy{
 	{AttemptCap: 1},
 	{AttemptCap: 4},
 	{AttemptCap: math.MaxInt},
+	{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)},
+	{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second), AttemptCap: 10},
 	retry.Default(),
 }
 
@@ -123,6 +125,79 @@ func TestEligibleAtEveryBoundary(t *testing.T) {
 				// What is not eligible is the rest, so no row makes it NULL.
 				assert.Equal(t, len(jobs)-len(want), number(t, db, "SELECT COUNT(*) FROM "+name+" WHERE NOT "+eligible), "%+v", p)
 			}
+		})
+	}
+}
+
+// A step of Tasker is eligible by this condition, with a default for NULL that
+// does not cap the steps that have a limit.
+func TestEligibleAsTaskerHasIt(t *testing.T) {
+	const tasker = "(COALESCE(attempts, 0) = 0 OR (COALESCE(retryable, TRUE) = TRUE AND COALESCE(attempts, 0) < COALESCE(max_attempts, 3)))"
+	ints := func(numbers ...int) []*int {
+		all := []*int{nil}
+		for i := range numbers {
+			all = append(all, &numbers[i])
+		}
+		return all
+	}
+	yes, no := true, false
+	var jobs []job
+	for _, attempts := range ints(0, 1, 2, 3, 4, 5, 999998, 999999) {
+		for _, maxAttempts := range ints(-1, 0, 1, 2, 3, 4, 5, 999999) {
+			for _, retryable := range []*bool{nil, &yes, &no} {
+				jobs = append(jobs, job{attempts, maxAttempts, retryable})
+			}
+		}
+	}
+	require.Len(t, jobs, 243)
+	ours, err := retrysql.Eligible(retry.Policy{}, retrysql.Columns{
+		Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable", DefaultMaxAttempts: 3,
+	})
+	require.NoError(t, err)
+	capped, err := retrysql.Eligible(retry.Policy{MaxAttempts: 3}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable"})
+	require.NoError(t, err)
+	for _, database := range databases {
+		t.Run(database.name, func(t *testing.T) {
+			t.Parallel()
+			db := database.open(t)
+			name := fill(t, db, jobs)
+			differ := func(eligible string) int {
+				return number(t, db, "SELECT COUNT(*) FROM "+name+" WHERE ("+eligible+") <> "+tasker)
+			}
+			assert.Equal(t, 243, number(t, db, "SELECT COUNT(*) FROM "+name))
+			assert.Zero(t, differ(ours))
+			assert.Equal(t, 22, differ(capped), "the limit of the policy is a cap")
+		})
+	}
+}
+
+// What a column of text compares as, which the doc of Columns warns of: 10
+// attempts of 5.
+func TestEligibleOfText(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		open func(*testing.T) *sql.DB
+		want int
+		err  string
+	}{
+		{"sqlite", sqlite, 1, ""},
+		{"mariadb", mariadb, 0, ""},
+		{"postgres", postgres, 0, "SQLSTATE 42"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			db := row.open(t)
+			name := table(t, db, "attempts VARCHAR(10)")
+			exec(t, db, "INSERT INTO "+name+" VALUES ('10')")
+			eligible, err := retrysql.Eligible(retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts"})
+			require.NoError(t, err)
+			var n int
+			err = db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+name+" WHERE "+eligible).Scan(&n)
+			if row.err != "" {
+				assert.ErrorContains(t, err, row.err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, row.want, n)
 		})
 	}
 }

@@ -18,10 +18,20 @@ type cut struct {
 	afterAnswer bool
 }
 
-// startProxy forwards connections until the test ends, and returns where it
-// listens. One packet holds what is compared: a statement is shorter than a
-// buffer and is written at once.
-func startProxy(t *testing.T, c cut, network, address string) *net.TCPAddr {
+// A proxy forwards connections and makes its cut.
+type proxy struct {
+	*net.TCPAddr
+	cut  cut
+	done atomic.Bool // the cut is made
+}
+
+// arm has the cut made once more.
+func (p *proxy) arm() { p.done.Store(false) }
+
+// startProxy starts a proxy that runs until the test ends. One packet holds
+// what is compared: a statement is shorter than a buffer and is written at
+// once.
+func startProxy(t *testing.T, c cut, network, address string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -29,7 +39,7 @@ func startProxy(t *testing.T, c cut, network, address string) *net.TCPAddr {
 		require.NoError(t, listener.Close())
 		wg.Wait()
 	})
-	var done atomic.Bool // the cut is made
+	p := &proxy{TCPAddr: listener.Addr().(*net.TCPAddr), cut: c}
 	wg.Go(func() {
 		for {
 			client, err := listener.Accept()
@@ -41,18 +51,17 @@ func startProxy(t *testing.T, c cut, network, address string) *net.TCPAddr {
 				_ = client.Close()
 				continue
 			}
-			l := &link{client: client, server: server, cut: c, done: &done}
+			l := &link{client: client, server: server, proxy: p}
 			wg.Go(l.requests)
 			wg.Go(l.answers)
 		}
 	})
-	return listener.Addr().(*net.TCPAddr)
+	return p
 }
 
 type link struct {
 	client, server net.Conn
-	cut            cut
-	done           *atomic.Bool
+	proxy          *proxy
 	withhold       atomic.Bool // the next answer
 }
 
@@ -69,8 +78,8 @@ func (l *link) requests() {
 		if err != nil {
 			return
 		}
-		if bytes.Contains(bytes.ToUpper(buffer[:n]), []byte(l.cut.at)) && l.done.CompareAndSwap(false, true) {
-			if !l.cut.afterAnswer {
+		if bytes.Contains(bytes.ToUpper(buffer[:n]), []byte(l.proxy.cut.at)) && l.proxy.done.CompareAndSwap(false, true) {
+			if !l.proxy.cut.afterAnswer {
 				return
 			}
 			l.withhold.Store(true)

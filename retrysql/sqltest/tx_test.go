@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,20 +20,6 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrysql"
 )
-
-// transient is the RetryIf for all three databases: only PostgreSQL's drivers
-// have an SQLSTATE to ask for.
-func transient(err error) bool {
-	var busy *sqlitedriver.Error
-	switch {
-	case retrysql.Transient(err), errors.Is(err, mysql.ErrInvalidConn):
-		return true
-	case errors.As(err, &busy):
-		return busy.Code()&0xff == 5 // SQLITE_BUSY
-	default:
-		return slices.Contains([]uint16{1213, 1205, 1020}, mySQLNumber(err))
-	}
-}
 
 // mySQLNumber returns the number of an error of MariaDB, 0 if err is none.
 func mySQLNumber(err error) uint16 {
@@ -80,7 +65,7 @@ func TestDeadlock(t *testing.T) {
 		}},
 		{"mariadb", mariadb, func(t *testing.T, err error) {
 			assert.Equal(t, uint16(1213), mySQLNumber(err))
-			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
+			assert.True(t, retrysql.Transient(err))
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -90,7 +75,6 @@ func TestDeadlock(t *testing.T) {
 			ctx, met, oneDone, otherDone := within(t), meetingOf(2), make(chan struct{}), make(chan struct{})
 			var happened record
 			p := happened.policy()
-			p.RetryIf = transient
 			transfer := func(from, to, amount int, mine, others chan struct{}) func() error {
 				run := 0
 				return func() error {
@@ -143,13 +127,13 @@ func TestLostUpdate(t *testing.T) {
 			return openMariadb(t, config)
 		}, nil, func(t *testing.T, err error) {
 			assert.Equal(t, uint16(1020), mySQLNumber(err))
-			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
+			assert.True(t, retrysql.Transient(err))
 		}},
 		{"sqlite", sqlite, nil, func(t *testing.T, err error) {
 			var busy *sqlitedriver.Error
 			require.ErrorAs(t, err, &busy)
 			assert.Equal(t, 517, busy.Code()) // SQLITE_BUSY_SNAPSHOT
-			assert.False(t, retrysql.Transient(err), "the recipe would not be needed")
+			assert.True(t, retrysql.Transient(err))
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -160,7 +144,6 @@ func TestLostUpdate(t *testing.T) {
 			var first, second record
 			add := func(happened *record, amount int, turn <-chan struct{}) error {
 				p := happened.policy()
-				p.RetryIf = transient
 				return retrysql.Tx(ctx, db, row.opts, p, func(ctx context.Context, tx *sql.Tx) error {
 					var balance int
 					if err := tx.QueryRowContext(ctx, "SELECT balance FROM "+name+" WHERE id = 1").Scan(&balance); err != nil {
@@ -244,7 +227,6 @@ func TestTerminatedInTheMiddle(t *testing.T) {
 			ctx := within(t)
 			var happened record
 			p := happened.policy()
-			p.RetryIf = transient
 			ended := false
 			err := retrysql.Tx(ctx, db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
 				if err := move(ctx, tx, name, 1, -10); err != nil {
@@ -322,7 +304,6 @@ func TestConnectionLostBeforeCommit(t *testing.T) {
 				name := accounts(t, db)
 				var happened record
 				p := happened.policy()
-				p.RetryIf = transient
 				err := retrysql.Tx(within(t), server.through(t, cut{at: "UPDATE", afterAnswer: afterAnswer}), nil, p, func(ctx context.Context, tx *sql.Tx) error {
 					return move(ctx, tx, name, 1, -10)
 				})
@@ -332,22 +313,6 @@ func TestConnectionLostBeforeCommit(t *testing.T) {
 			})
 		}
 	}
-}
-
-func postgresThrough(t *testing.T, c cut) *sql.DB {
-	config := postgresConfig(t)
-	config.TLSConfig, config.Fallbacks = nil, nil
-	network, address := pgconn.NetworkAddress(config.Host, config.Port)
-	proxy := startProxy(t, c, network, address)
-	config.Host, config.Port = proxy.IP.String(), uint16(proxy.Port)
-	return openPostgres(t, config)
-}
-
-func mariadbThrough(t *testing.T, c cut) *sql.DB {
-	config := mariadbConfig(t)
-	proxy := startProxy(t, c, config.Net, config.Addr)
-	config.Net, config.Addr = "tcp", proxy.String()
-	return openMariadb(t, config)
 }
 
 // A statement takes longer than its context allows, in the first execution.
@@ -368,7 +333,7 @@ func TestTimeout(t *testing.T) {
 				name := accounts(t, db)
 				var happened record
 				p := happened.policy()
-				p.RetryIf, p.Backoff = transient, retry.Fixed(10*time.Millisecond) // database/sql rolls back in the background
+				p.Backoff = retry.Fixed(10 * time.Millisecond) // database/sql rolls back in the background
 				if whose == "the attempt's" {
 					p.AttemptTimeout = time.Second // which a busy machine may need more than once
 				}
@@ -443,17 +408,6 @@ func TestVerdictsOfPostgres(t *testing.T) {
 		assert.Equal(t, "3D000", state(t, err))
 		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), "%v", err)
 	})
-
-	// pgx says that the COMMIT was answered by ROLLBACK, but has no SQLSTATE
-	// for it: the function has to return what its statements fail with.
-	t.Run("an error that the function swallows", func(t *testing.T) {
-		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, func(ctx context.Context, tx *sql.Tx) error {
-			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
-			return nil
-		})
-		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-		assert.ErrorContains(t, err, "commit unexpectedly resulted in rollback")
-	})
 }
 
 // What MariaDB and its driver really return.
@@ -475,7 +429,7 @@ func TestVerdictsOfMariadb(t *testing.T) {
 		{"a row that somebody has locked", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", 1205, retry.ReasonExhausted},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2, RetryIf: transient}, func(ctx context.Context, tx *sql.Tx) error {
+			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, row.query)
 				return err
 			})

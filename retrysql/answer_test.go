@@ -1,0 +1,164 @@
+package retrysql_test
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+)
+
+// MySQLError has the fields of go-sql-driver/mysql's; the module sqltest has
+// the real one.
+type MySQLError struct {
+	Number   uint16
+	SQLState [5]byte
+	Message  string
+}
+
+func (e *MySQLError) Error() string {
+	return fmt.Sprintf("Error %d (%s): %s", e.Number, e.SQLState, e.Message)
+}
+
+func mySQLError(number uint16, state string) error {
+	return &MySQLError{number, [5]byte([]byte(state)), "in words"}
+}
+
+// sqliteErrno and sqliteExtended are types of mattn/go-sqlite3, whose Error has
+// the fields of this one.
+type (
+	sqliteErrno    int
+	sqliteExtended int
+)
+
+type Error struct {
+	Code         sqliteErrno
+	ExtendedCode sqliteExtended
+	SystemErrno  syscall.Errno
+	err          string
+}
+
+func (e Error) Error() string { return e.err }
+
+// letters is an error as bun's pgdriver has them.
+type letters map[byte]string
+
+func (e letters) Error() string       { return e['M'] }
+func (e letters) Field(k byte) string { return e[k] }
+
+// What the server says decides about another attempt, and about a COMMIT that
+// failed so.
+func TestAnswersWithoutAnSQLState(t *testing.T) {
+	const again, final, refused, unknown = true, false, true, false
+	sqlite := func(code, extended int) error {
+		return Error{sqliteErrno(code), sqliteExtended(extended), 0, "in words"}
+	}
+	for _, row := range []struct {
+		name    string
+		err     error
+		again   bool
+		refused bool
+	}{
+		{"MySQL: deadlock, Galera's conflict at COMMIT", mySQLError(1213, "40001"), again, refused},
+		{"MySQL: rolled back during COMMIT", mySQLError(3101, "40000"), again, refused},
+		{"MySQL: lock wait timeout", mySQLError(1205, "HY000"), again, unknown},
+		{"MySQL: NOWAIT", mySQLError(3572, "HY000"), again, unknown},
+		{"MySQL: record has changed", mySQLError(1020, "HY000"), again, unknown},
+		{"MySQL: too many connections", mySQLError(1040, "08004"), again, unknown},
+		{"MySQL: too many connections of a user", mySQLError(1203, "42000"), again, unknown},
+		{"MySQL: server shutdown", mySQLError(1053, "08S01"), again, unknown},
+		{"MySQL: connection killed", mySQLError(1927, "70100"), again, unknown},
+		{"MySQL: session killed", mySQLError(3169, "HY000"), again, unknown},
+		{"MySQL: idle too long", mySQLError(4031, "HY000"), again, unknown},
+		{"MySQL: Galera node not ready", mySQLError(1047, "08S01"), again, unknown},
+		{"MySQL: duplicate", mySQLError(1062, "23000"), final, unknown},
+		{"MySQL: packet too large, of the same state as a shutdown", mySQLError(1153, "08S01"), final, unknown},
+		{"MySQL: query interrupted", mySQLError(1317, "70100"), final, unknown},
+		{"MySQL: error during COMMIT", mySQLError(1180, "HY000"), final, unknown},
+		{"MySQL: completion unknown", mySQLError(1213, "40003"), again, unknown},
+		{"MySQL: no state", mySQLError(1213, "\x00\x00\x00\x00\x00"), again, unknown},
+		{"MySQL: a nil pointer", (*MySQLError)(nil), final, unknown},
+		{"MySQL: invalid connection", errors.New("invalid connection"), again, unknown},
+		{"MySQL: not quite that text", errors.New("invalid connection string"), final, unknown},
+
+		{"SQLite: busy", sqlite(5, 5), again, refused},
+		{"SQLite: busy snapshot", sqlite(517, 517), again, refused},
+		{"SQLite: constraint", sqlite(19, 787), final, refused},
+		{"SQLite: locked", sqlite(6, 6), final, unknown},
+		{"SQLite: full", sqlite(13, 13), final, unknown},
+		{"another Error with a Code", otherSQLite(), final, unknown},
+		{"another MySQLError", otherMySQL(), final, unknown},
+
+		{"pgdriver: deadlock", letters{'C': "40P01"}, again, refused},
+		{"pgdriver: duplicate", letters{'C': "23505"}, final, refused},
+		{"pgdriver: shutdown", letters{'C': "57P01"}, again, unknown},
+		{"a Field that has no state", letters{'C': "?"}, final, unknown},
+
+		{"pgx: COMMIT answered with ROLLBACK", errors.New("commit unexpectedly resulted in rollback"), again, refused},
+		{"lib/pq: COMMIT in a failed transaction", errors.New("pq: could not complete operation in a failed transaction"), again, refused},
+		{"not quite that text", errors.New("my commit unexpectedly resulted in rollback"), final, unknown},
+
+		{"a plan that is stale", &stateError{"0A000", "cached plan must not change result type"}, again, refused},
+		{"any feature that is not supported", &stateError{"0A000", "cannot"}, final, refused},
+
+		{"an SQLSTATE goes before a number", errors.Join(mySQLError(1213, "40001"), errUnique), final, refused},
+		{"an answer goes before a lost connection", errors.Join(driver.ErrBadConn, mySQLError(1062, "23000")), final, unknown},
+		{"the first of two answers decides", errors.Join(mySQLError(1062, "23000"), mySQLError(1213, "40001")), final, unknown},
+		{"a connection closed by this side", &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}, again, unknown},
+	} {
+		for name, err := range map[string]error{"": row.err, ", wrapped": fmt.Errorf("pay: %w", wrapped(row.err)), ", joined": errors.Join(errOpaque, row.err)} {
+			t.Run(row.name+name, func(t *testing.T) {
+				assert.Equal(t, row.again, retrysql.Transient(err), "Transient")
+
+				db, server := open(t, scene{commit: fails(err)})
+				got := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return true }}, write)
+				var inDoubt *retrysql.UnknownCommitError
+				switch once := []string{"begin", "write", "commit"}; {
+				case row.refused:
+					assert.NoError(t, got)
+					assert.Equal(t, append(once, once...), server.asked())
+				default:
+					assert.ErrorAs(t, got, &inDoubt)
+					assert.Equal(t, once, server.asked())
+				}
+			})
+		}
+	}
+}
+
+// wrapped keeps a nil pointer from panicking while fmt wraps it.
+func wrapped(err error) error { return opaque{err} }
+
+type opaque struct{ err error }
+
+func (opaque) Error() string   { return "opaque" }
+func (e opaque) Unwrap() error { return e.err }
+
+// A codeError has a Code, as many errors that have nothing to do with SQLite.
+type codeError struct{ code int }
+
+func (codeError) Error() string { return "code" }
+func (e codeError) Code() int   { return e.code }
+
+// otherSQLite returns an error of the right name and method, and of another
+// package than SQLite's.
+func otherSQLite() error {
+	type Error struct{ codeError }
+	return Error{codeError{5}}
+}
+
+// otherMySQL returns an error of the right name and the wrong fields.
+func otherMySQL() error {
+	type MySQLError struct {
+		error
+		Number int
+		State  string
+	}
+	return MySQLError{errors.New("in words"), 1213, "40001"}
+}

@@ -1,0 +1,45 @@
+package sqlfault_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+	"github.com/goretry/retry/retrysql/sqlfault"
+)
+
+// What does a program do if the answer to COMMIT is lost? A loop around the
+// whole transaction applies it twice, and retrysql.Tx says that it cannot know.
+func Example() {
+	transfer := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE accounts ...")
+		return err
+	}
+	policy := retry.Policy{MaxAttempts: 3}
+
+	bank := &database{} // the driver's connector, such as stdlib.GetConnector(config) of pgx
+	db := sql.OpenDB(sqlfault.New(bank, sqlfault.AfterCommit(io.ErrUnexpectedEOF)))
+	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() // does nothing after the commit
+		if err := transfer(ctx, tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+	fmt.Println("a loop around it: applied", bank.applied, "times,", err)
+
+	bank = &database{}
+	db = sql.OpenDB(sqlfault.New(bank, sqlfault.AfterCommit(io.ErrUnexpectedEOF)))
+	err = retrysql.Tx(context.Background(), db, nil, policy, transfer)
+	fmt.Println("retrysql.Tx: applied", bank.applied, "time,", err)
+	// Output:
+	// a loop around it: applied 2 times, <nil>
+	// retrysql.Tx: applied 1 time, retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: unexpected EOF
+}

@@ -1,0 +1,464 @@
+package sqlfault_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+	"github.com/goretry/retry/retrysql/sqlfault"
+)
+
+var errLost = errors.New("the answer is lost")
+
+// payments makes n payments, each in a transaction of two statements, and
+// returns what each failed with.
+func payments(t *testing.T, db *sql.DB, n int) (errs []error) {
+	for range n {
+		errs = append(errs, pay(t.Context(), db))
+	}
+	assert.Zero(t, db.Stats().InUse)
+	return errs
+}
+
+func pay(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, statement := range []string{"debit", "credit"} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func TestScript(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		script  []sqlfault.Fault
+		errs    []error // of three payments
+		log     []string
+		applied int
+		left    int
+	}{
+		{
+			name: "no script", errs: []error{nil, nil, nil}, applied: 3,
+			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+		{
+			name: "begin", script: []sqlfault.Fault{sqlfault.Begin(errLost)}, errs: []error{errLost, nil, nil}, applied: 2,
+			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+		{
+			name: "the second begin", script: []sqlfault.Fault{sqlfault.Begin(nil), sqlfault.Begin(errLost)}, errs: []error{nil, errLost, nil}, applied: 2,
+			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+		{
+			name: "the second statement", script: []sqlfault.Fault{sqlfault.Exec(nil), sqlfault.Exec(errLost)}, errs: []error{errLost, nil, nil}, applied: 2,
+			log: []string{"begin", "debit", "rollback", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+		{
+			name: "before the commit is applied", script: []sqlfault.Fault{sqlfault.BeforeCommit(errLost)}, errs: []error{errLost, nil, nil}, applied: 2,
+			log: []string{"begin", "debit", "credit", "rollback", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+		{
+			name: "after the commit is applied", script: []sqlfault.Fault{sqlfault.AfterCommit(errLost)}, errs: []error{errLost, nil, nil}, applied: 3,
+			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+		{
+			name: "commits that pass", script: []sqlfault.Fault{sqlfault.BeforeCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(errLost)}, errs: []error{nil, nil, errLost}, applied: 3,
+			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+		{
+			name:   "one kind after the other",
+			script: []sqlfault.Fault{sqlfault.BeforeCommit(errLost), sqlfault.Exec(io.EOF), sqlfault.Begin(context.Canceled)}, errs: []error{errLost, io.EOF, context.Canceled},
+			log: []string{"begin", "debit", "credit", "rollback", "begin", "rollback"},
+		},
+		{
+			name: "what is not reached", script: []sqlfault.Fault{sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.Begin(errLost), sqlfault.Exec(errLost)}, errs: []error{nil, nil, nil}, applied: 3, left: 2,
+			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			base := &database{}
+			faults := sqlfault.New(base, row.script...)
+			db := sql.OpenDB(faults)
+			assert.Equal(t, row.errs, payments(t, db, 3))
+			assert.Equal(t, row.log, base.log)
+			assert.Equal(t, row.applied, base.applied)
+			assert.Equal(t, row.left, faults.Left())
+			require.NoError(t, db.Close())
+			assert.True(t, base.closed)
+		})
+	}
+}
+
+// What the database itself says goes before the script where both fail.
+func TestTheDatabaseFailsItself(t *testing.T) {
+	refused := errors.New("refused")
+	base := &database{fails: map[string]error{"commit": refused}}
+	db := sql.OpenDB(sqlfault.New(base, sqlfault.AfterCommit(errLost)))
+	assert.Equal(t, []error{refused}, payments(t, db, 1))
+
+	base = &database{fails: map[string]error{"rollback": refused}}
+	db = sql.OpenDB(sqlfault.New(base, sqlfault.BeforeCommit(errLost)))
+	err := pay(t.Context(), db)
+	assert.ErrorIs(t, err, errLost)
+	assert.ErrorIs(t, err, refused)
+
+	base = &database{fails: map[string]error{"begin": refused}}
+	assert.Equal(t, []error{refused}, payments(t, sql.OpenDB(sqlfault.New(base, sqlfault.Begin(nil))), 1))
+
+	base = &database{fails: map[string]error{"connect": refused}}
+	assert.Equal(t, []error{refused}, payments(t, sql.OpenDB(sqlfault.New(base)), 1))
+
+	base = &database{fails: map[string]error{"prepare": refused}}
+	_, err = sql.OpenDB(sqlfault.New(base)).PrepareContext(t.Context(), "debit")
+	assert.Equal(t, refused, err)
+}
+
+// A driver may refuse to execute a statement that is not prepared. Then
+// database/sql prepares it, and it is one statement all the same.
+func TestSkippedStatementsCountOnce(t *testing.T) {
+	for _, base := range []*database{{skips: true}, {old: true}} {
+		faults := sqlfault.New(base, sqlfault.Exec(nil), sqlfault.Exec(errLost))
+		db := sql.OpenDB(faults)
+		assert.Equal(t, []error{errLost, nil}, payments(t, db, 2))
+		assert.Equal(t, []string{"begin", "debit", "rollback", "begin", "debit", "credit", "commit"}, base.log)
+
+		faults = sqlfault.New(base, sqlfault.Exec(nil), sqlfault.Exec(errLost))
+		db = sql.OpenDB(faults)
+		rows, err := db.QueryContext(t.Context(), "SELECT 1")
+		require.NoError(t, err)
+		require.NoError(t, rows.Close())
+		_, err = db.QueryContext(t.Context(), "SELECT 1")
+		assert.Equal(t, errLost, err)
+	}
+}
+
+// Drivers may lack every method that came after the first version.
+func TestOldDriver(t *testing.T) {
+	base := &database{old: true}
+	db := sql.OpenDB(sqlfault.New(base))
+	require.NoError(t, db.PingContext(t.Context()))
+
+	_, err := db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	assert.EqualError(t, err, "sqlfault: the driver supports neither an isolation level nor read-only transactions")
+	_, err = db.ExecContext(t.Context(), "debit", sql.Named("amount", 10))
+	assert.EqualError(t, err, "sqlfault: the driver does not support named arguments")
+	_, err = db.QueryContext(t.Context(), "SELECT 1", sql.Named("amount", 10))
+	assert.EqualError(t, err, "sqlfault: the driver does not support named arguments")
+	_, err = db.ExecContext(t.Context(), "debit", 10, "a")
+	require.NoError(t, err)
+	assert.Equal(t, []driver.Value{int64(10), "a"}, base.args)
+
+	// It does not know contexts either, so that one may have ended meanwhile.
+	base.log = nil
+	for _, call := range []struct {
+		name string
+		make func(context.Context) error
+		log  []string
+	}{
+		{"begin", func(ctx context.Context) error { _, err := db.BeginTx(ctx, nil); return err }, []string{"begin", "rollback"}},
+		{"prepare", func(ctx context.Context) error { _, err := db.PrepareContext(ctx, "debit"); return err }, nil},
+		{"exec", func(ctx context.Context) error { _, err := db.ExecContext(ctx, "debit"); return err }, nil},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		base.log, base.before = nil, cancel
+		assert.ErrorIs(t, call.make(ctx), context.Canceled, call.name)
+		assert.Equal(t, call.log, base.log, call.name)
+		base.before = nil
+	}
+	assert.Zero(t, db.Stats().InUse)
+}
+
+// database/sql asks a driver for these, and gets its answers.
+func TestOptionalMethodsReachTheDriver(t *testing.T) {
+	base := &database{}
+	db := sql.OpenDB(sqlfault.New(base))
+	require.NoError(t, db.PingContext(t.Context()))
+	_, err := db.ExecContext(t.Context(), "debit", currency("EUR"))
+	require.NoError(t, err)
+	assert.Equal(t, []driver.Value{"EUR"}, base.args)
+	prepared, err := db.PrepareContext(t.Context(), "credit")
+	require.NoError(t, err)
+	_, err = prepared.ExecContext(t.Context(), currency("USD"))
+	require.NoError(t, err)
+	assert.Equal(t, []driver.Value{"USD"}, base.args)
+	require.NoError(t, prepared.Close())
+	rows, err := db.QueryContext(t.Context(), "SELECT 1")
+	require.NoError(t, err)
+	require.NoError(t, rows.Close())
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+	require.NoError(t, err)
+	require.NoError(t, tx.Rollback())
+	assert.Equal(t, sql.LevelSerializable, sql.IsolationLevel(base.opts.Isolation))
+	assert.Positive(t, base.resets)
+	assert.Positive(t, base.checks)
+	assert.Equal(t, base, db.Driver())
+
+	base.invalid = true
+	before := base.connects
+	require.NoError(t, pay(t.Context(), db))
+	require.NoError(t, pay(t.Context(), db))
+	assert.Greater(t, base.connects, before, "a connection that is not valid is not used again")
+}
+
+// byName is what the names of drivers stand for, which can be registered once.
+var byName = &database{}
+
+func init() {
+	sql.Register("sqlfault_plain", plainDriver{byName})
+	sql.Register("sqlfault_context", byName)
+}
+
+func TestOpen(t *testing.T) {
+	for _, name := range []string{"sqlfault_plain", "sqlfault_context"} {
+		faults, err := sqlfault.Open(name, "bank", sqlfault.Begin(errLost))
+		require.NoError(t, err)
+		db := sql.OpenDB(faults)
+		assert.Equal(t, []error{errLost, nil}, payments(t, db, 2))
+		require.NoError(t, db.Close())
+		assert.Equal(t, "bank", byName.name)
+	}
+	_, err := sqlfault.Open("sqlfault_none", "bank")
+	assert.ErrorContains(t, err, `unknown driver "sqlfault_none"`)
+	byName.fails = map[string]error{"open": errLost}
+	defer func() { byName.fails = nil }()
+	_, err = sqlfault.Open("sqlfault_context", "bank")
+	assert.Equal(t, errLost, err)
+}
+
+// The script is one list for all goroutines, and each fault happens once.
+func TestConcurrently(t *testing.T) {
+	script := make([]sqlfault.Fault, 50)
+	for i := range script {
+		script[i] = sqlfault.AfterCommit(errLost)
+	}
+	base := &database{}
+	faults := sqlfault.New(base, script...)
+	db := sql.OpenDB(faults)
+	var mu sync.Mutex
+	lost := 0
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			if err := pay(t.Context(), db); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				lost++
+				assert.Equal(t, errLost, err)
+			}
+		})
+	}
+	wg.Wait()
+	assert.Equal(t, 50, lost)
+	assert.Equal(t, 100, base.applied)
+	assert.Zero(t, faults.Left())
+}
+
+// The package for which this one is made: none of these is applied twice.
+func TestTx(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault   sqlfault.Fault
+		unknown bool
+		applied int
+	}{
+		"begin":         {sqlfault.Begin(driver.ErrBadConn), false, 1},
+		"exec":          {sqlfault.Exec(io.ErrUnexpectedEOF), false, 1},
+		"before commit": {sqlfault.BeforeCommit(io.ErrUnexpectedEOF), true, 0},
+		"after commit":  {sqlfault.AfterCommit(io.ErrUnexpectedEOF), true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := &database{}
+			faults := sqlfault.New(base, row.fault)
+			err := retrysql.Tx(t.Context(), sql.OpenDB(faults), nil, retry.Policy{MaxAttempts: 3}, func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "debit")
+				return err
+			})
+			var unknown *retrysql.UnknownCommitError
+			assert.Equal(t, row.unknown, errors.As(err, &unknown), "%v", err)
+			assert.Equal(t, row.applied, base.applied)
+			assert.Zero(t, faults.Left())
+		})
+	}
+}
+
+// A database notes what it is asked for and counts the transactions that it
+// applied. An old one has no method that a driver may lack; one that skips
+// wants its statements prepared.
+type database struct {
+	skips, old, invalid bool
+	fails               map[string]error
+	before              func() // called before anything is done, once there is one
+
+	mu                        sync.Mutex
+	log                       []string
+	args                      []driver.Value
+	opts                      driver.TxOptions
+	name                      string
+	applied, connects, resets int
+	checks                    int
+	closed                    bool
+}
+
+func (d *database) do(what string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.before != nil {
+		d.before()
+	}
+	if err := d.fails[what]; err != nil {
+		return err
+	}
+	switch what {
+	case "connect":
+		d.connects++
+		return nil
+	case "open", "prepare", "SELECT 1":
+		return nil
+	case "commit":
+		d.applied++
+	}
+	d.log = append(d.log, what)
+	return nil
+}
+
+func (d *database) count(n *int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	*n++
+}
+
+func (d *database) Driver() driver.Driver { return d }
+func (d *database) Close() error          { d.closed = true; return nil }
+func (d *database) Connect(context.Context) (driver.Conn, error) {
+	if err := d.do("connect"); err != nil {
+		return nil, err
+	}
+	if d.old {
+		return oldConn{d}, nil
+	}
+	return newConn{oldConn{d}}, nil
+}
+
+func (d *database) Open(name string) (driver.Conn, error) {
+	d.name = name
+	return d.Connect(context.Background())
+}
+
+func (d *database) OpenConnector(name string) (driver.Connector, error) {
+	d.name = name
+	return d, d.do("open")
+}
+
+// A plainDriver has no connector.
+type plainDriver struct{ d *database }
+
+func (p plainDriver) Open(name string) (driver.Conn, error) { return p.d.Open(name) }
+
+type oldConn struct{ d *database }
+
+func (c oldConn) Close() error              { return nil }
+func (c oldConn) Begin() (driver.Tx, error) { return oldTx(c), c.d.do("begin") }
+func (c oldConn) Prepare(query string) (driver.Stmt, error) {
+	return oldStmt{c.d, query}, c.d.do("prepare")
+}
+
+type oldTx struct{ d *database }
+
+func (t oldTx) Commit() error   { return t.d.do("commit") }
+func (t oldTx) Rollback() error { return t.d.do("rollback") }
+
+type oldStmt struct {
+	d     *database
+	query string
+}
+
+func (s oldStmt) Close() error  { return nil }
+func (s oldStmt) NumInput() int { return -1 }
+func (s oldStmt) Exec(args []driver.Value) (driver.Result, error) {
+	s.d.mu.Lock()
+	s.d.args = args
+	s.d.mu.Unlock()
+	return driver.RowsAffected(1), s.d.do(s.query)
+}
+func (s oldStmt) Query([]driver.Value) (driver.Rows, error) { return noRows{}, s.d.do(s.query) }
+
+type noRows struct{}
+
+func (noRows) Columns() []string         { return []string{"n"} }
+func (noRows) Close() error              { return nil }
+func (noRows) Next([]driver.Value) error { return io.EOF }
+
+type newConn struct{ oldConn }
+
+func (c newConn) BeginTx(_ context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.d.mu.Lock()
+	c.d.opts = opts
+	c.d.mu.Unlock()
+	return c.Begin()
+}
+
+func (c newConn) PrepareContext(_ context.Context, query string) (driver.Stmt, error) {
+	old, err := c.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	return newStmt{old.(oldStmt)}, nil
+}
+
+func (c newConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.d.skips {
+		return nil, driver.ErrSkip
+	}
+	return newStmt{oldStmt{c.d, query}}.ExecContext(ctx, args)
+}
+
+func (c newConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.d.skips {
+		return nil, driver.ErrSkip
+	}
+	return newStmt{oldStmt{c.d, query}}.QueryContext(ctx, args)
+}
+
+// A currency is a type that only the driver knows.
+type currency string
+
+func (c newConn) CheckNamedValue(v *driver.NamedValue) error {
+	c.d.count(&c.d.checks)
+	if code, ok := v.Value.(currency); ok {
+		v.Value = string(code)
+		return nil
+	}
+	return driver.ErrSkip
+}
+
+func (c newConn) Ping(context.Context) error         { return nil }
+func (c newConn) ResetSession(context.Context) error { c.d.count(&c.d.resets); return nil }
+func (c newConn) IsValid() bool                      { return !c.d.invalid }
+
+type newStmt struct{ oldStmt }
+
+func (s newStmt) ExecContext(_ context.Context, args []driver.NamedValue) (driver.Result, error) {
+	var plain []driver.Value
+	for _, arg := range args {
+		plain = append(plain, arg.Value)
+	}
+	return s.Exec(plain)
+}
+
+func (s newStmt) QueryContext(context.Context, []driver.NamedValue) (driver.Rows, error) {
+	return s.Query(nil)
+}
