@@ -12,15 +12,16 @@ import (
 //
 //	{"max_retries": 3, "backoff": 1000, "max_backoff": 60000, "backoff_type": "exponential"}
 //
-// Newer blocks call backoff init_backoff; a block may have one of the two. A
-// field that is zero is off. What a block leaves to the settings of the engine
-// is not guessed: the zero Argyll executes once.
+// Newer blocks call the first delay init_backoff instead of backoff; a block may
+// have one of the two. A field that is zero is off. If a block leaves something
+// to the settings of the engine, this package does not guess it: the zero Argyll
+// makes one attempt.
 type Argyll struct {
-	MaxRetries  int    `json:"max_retries,omitempty" yaml:"max_retries,omitempty"`   // executions after the first; 0: none; -1: unlimited
+	MaxRetries  int    `json:"max_retries,omitempty" yaml:"max_retries,omitempty"`   // attempts after the first; 0: none; -1: unlimited
 	Backoff     int64  `json:"backoff,omitempty" yaml:"backoff,omitempty"`           // the first delay in milliseconds; 0: no delay, which unlimited retries may not have
-	MaxBackoff  int64  `json:"max_backoff,omitempty" yaml:"max_backoff,omitempty"`   // no delay is longer, in milliseconds, at least Backoff; 0: no cap
-	BackoffType string `json:"backoff_type,omitempty" yaml:"backoff_type,omitempty"` // fixed, linear or exponential; "" where there is no Backoff
-	Parallelism int    `json:"parallelism,omitempty" yaml:"parallelism,omitempty"`   // for the engine alone, and no part of the policy
+	MaxBackoff  int64  `json:"max_backoff,omitempty" yaml:"max_backoff,omitempty"`   // the longest delay in milliseconds, at least Backoff; 0: no cap
+	BackoffType string `json:"backoff_type,omitempty" yaml:"backoff_type,omitempty"` // fixed, linear or exponential; "" if there is no Backoff
+	Parallelism int    `json:"parallelism,omitempty" yaml:"parallelism,omitempty"`   // only for the engine, not part of the policy
 }
 
 const (
@@ -51,10 +52,11 @@ func (a *Argyll) read(m *strict.Mapping) {
 	m.RejectRest("Argyll")
 }
 
-// Policy returns the policy that decides as Argyll does. The error names each
-// key whose value means nothing: max_retries below -1, a negative backoff or
-// max_backoff, a max_backoff below the backoff, an unknown backoff_type or
-// none beside a backoff, no backoff beside unlimited retries.
+// Policy returns a policy that makes the same decisions as Argyll. The error
+// names each key whose value is invalid: a max_retries below -1, a negative
+// backoff or max_backoff, a max_backoff below the backoff, a backoff_type that is
+// unknown, or missing although there is a backoff, and unlimited retries without
+// a backoff.
 func (a Argyll) Policy() (retry.Policy, error) {
 	var f strict.Faults
 	if a.MaxRetries < retry.Unlimited {
@@ -82,7 +84,9 @@ func (a Argyll) Policy() (retry.Policy, error) {
 		p.Backoff = retry.Linear(base)
 	case a.BackoffType == "exponential":
 		p.Backoff = retry.Exponential{Base: base, Factor: 2}
-	case a.BackoffType != "" || a.Backoff > 0:
+	case a.BackoffType == "" && a.Backoff == 0:
+		p.Backoff = retry.Fixed(0)
+	default:
 		f.Add("backoff_type", strconv.Quote(a.BackoffType), argyllBackoffTypes)
 	}
 

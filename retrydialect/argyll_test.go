@@ -22,11 +22,11 @@ func TestArgyllExecutions(t *testing.T) {
 	} {
 		p, err := retrydialect.Argyll{MaxRetries: tc.maxRetries, Backoff: 1000, BackoffType: "fixed"}.Policy()
 		require.NoError(t, err)
-		assert.Equal(t, tc.executions, p.EffectiveMax(), "max_retries %d", tc.maxRetries)
+		assertAttempts(t, p, tc.executions)
 	}
 }
 
-// A max_retries of 0 is a limit of one execution, which no job can raise.
+// A max_retries of 0 is a limit of one attempt, which no job can raise.
 func TestArgyllNoRetriesIsALimit(t *testing.T) {
 	p, err := retrydialect.Argyll{}.Policy()
 	require.NoError(t, err)

@@ -1,10 +1,10 @@
-// Package retrydialect reads the retry settings of other systems as their
-// users write them, and turns each into a [retry.Policy] that makes the same
-// decisions: the retry block of Tasker, the work_config of Argyll, and the
-// parameters of TaskHarbor.
+// Package retrydialect parses the retry settings of Tasker, Argyll and
+// TaskHarbor, and turns them into a [retry.Policy] that makes the same
+// decisions. It reads the settings as their users write them: the retry block of
+// Tasker, the work_config of Argyll, and the parameters of TaskHarbor.
 //
-// Each dialect is a small struct. Hold it in a field of your configuration,
-// decode JSON or YAML into it, and ask it for its policy:
+// Each dialect is a small struct. Make it a field of your configuration, decode
+// JSON or YAML into it, and call its method Policy:
 //
 //	type Step struct {
 //		Name  string              `yaml:"name"`
@@ -13,17 +13,23 @@
 //
 //	policy, err := step.Retry.Policy()
 //
-// Decoding checks how a block is written: a key that the dialect does not
-// know, a key written twice, or a value of another type is an error that names
-// the key and says what to write, and leaves the struct as it was. Policy
-// checks what the block means, and returns with its error the zero policy,
-// which calls once. A key that is left out leaves its field as it is, so that
-// one block can be decoded over another, and so does a whole block that is
-// null, except for one of TaskHarbor. A key that is null is left out in Tasker,
-// which says so, and an error elsewhere.
+// Decoding checks how a block is written. An unknown key, a duplicate key, or a
+// value of the wrong type is an error that names the key and says what to write,
+// and the struct stays as it was. A key that is left out leaves its field
+// unchanged, so that one block can be decoded over another. A whole block that
+// is null also changes nothing, except for [TaskHarbor]. A key that is null
+// counts as left out in [Tasker], and is an error in the others.
 //
-// What a dialect cannot say stays off: no jitter where it has none. A
-// duration longer than about 292 years becomes that long.
+// Policy checks the values. If one of them is invalid, it returns an error and
+// the zero policy, which makes one attempt.
+//
+// [ToGRPC] and [ToTemporal] go the other way: they return a policy as the
+// settings of a system that retries by itself, or an error that names every
+// field that the system cannot express.
+//
+// What a dialect has no setting for stays off, such as jitter. A duration longer
+// than about 292 years, which is the most that [time.Duration] can hold, is cut
+// to that.
 package retrydialect
 
 import (
@@ -36,7 +42,7 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// readYAML reads a block by way of JSON.
+// readYAML reads a block by converting it to JSON.
 func readYAML(of string, unmarshal func(any) error, unmarshalJSON func([]byte) error) error {
 	data, err := strict.YAML(of, unmarshal)
 	if err != nil {
@@ -45,15 +51,15 @@ func readYAML(of string, unmarshal func(any) error, unmarshalJSON func([]byte) e
 	return unmarshalJSON(data)
 }
 
-// set sets a field if its key is there.
+// set sets a field if its key is present.
 func set[T any](m *strict.Mapping, key, write string, field *T) {
 	if v, ok := strict.Take[T](m, key, write, nil); ok {
 		*field = v
 	}
 }
 
-// setName is set for text that may not be empty: what is left out has a
-// default, an empty name has none.
+// setName is set for text that may not be empty: there is a default for a key
+// that is left out, but none for an empty name.
 func setName(m *strict.Mapping, key, write string, field *string) {
 	if v, ok := strict.Take(m, key, write, func(name string) bool { return name != "" }); ok {
 		*field = v
@@ -69,7 +75,7 @@ func setWhole[T any](m *strict.Mapping, key string, field *T) bool {
 	if !ok {
 		return false
 	}
-	var n T // not field: the number that it may point to is not its own
+	var n T // not into field: the number that it may point to may be shared
 	if err := json.Unmarshal(digits, &n); err != nil {
 		m.Fault(key, string(digits), "a whole number closer to 0, such as 3")
 		return false

@@ -122,6 +122,38 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// What a queue asks before an attempt and after one agree at every count.
+func TestBlocksAreEligibleAsTheyDecide(t *testing.T) {
+	for name, newDialect := range dialects {
+		for _, r := range readRows(t, name) {
+			if r.Error != "" {
+				continue
+			}
+			t.Run(name+"/"+r.Name, func(t *testing.T) {
+				d := newDialect()
+				require.NoError(t, json.Unmarshal(r.JSON, d))
+				p, err := d.Policy()
+				require.NoError(t, err)
+				assertAttempts(t, p, r.Executions)
+			})
+		}
+	}
+}
+
+// assertAttempts checks that p allows this many attempts, and what Eligible and
+// Next make of that.
+func assertAttempts(t *testing.T, p retry.Policy, limit int) {
+	t.Helper()
+	assert.Equal(t, limit, p.EffectiveMax())
+	for _, attempts := range []int{math.MinInt, -1, 0, 1, 2, limit - 1, limit, 1_000_000, math.MaxInt} {
+		want := attempts <= 0 || limit == retry.Unlimited || attempts < limit
+		assert.Equal(t, want, p.Eligible(attempts), "Eligible(%d) of %d", attempts, limit)
+		if attempts > 0 {
+			assert.Equal(t, want, p.Next(retry.Attempt{Number: attempts}).Retry(), "Next after %d of %d", attempts, limit)
+		}
+	}
+}
+
 func decodeNumbers(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -177,7 +209,7 @@ func TestAKeyThatIsThereTwice(t *testing.T) {
 	} {
 		d := dialects[name]()
 		err := json.Unmarshal([]byte(tc.block), d)
-		require.ErrorContains(t, err, `: key "`+tc.key+`" is there 2 times: keep one`, name)
+		require.ErrorContains(t, err, `: duplicate key "`+tc.key+`"`, name)
 		assert.Equal(t, dialects[name](), d, "%s: the struct stays as it was", name)
 	}
 }
@@ -222,7 +254,7 @@ func TestABlockThatIsNullChangesNothing(t *testing.T) {
 
 // A value that is not a pointer would become a policy that a job can raise.
 func TestATaskHarborThatIsNullIsAPointer(t *testing.T) {
-	const fault = "retrydialect: TaskHarbor: it is null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
+	const fault = "retrydialect: TaskHarbor: got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
 	var config struct{ H retrydialect.TaskHarbor }
 	require.ErrorContains(t, json.Unmarshal([]byte(`{"h": null}`), &config), fault)
 	require.EqualError(t, config.H.UnmarshalYAML(func(any) error { return nil }), fault)
@@ -311,7 +343,7 @@ func TestZeroValues(t *testing.T) {
 
 	p, err = retrydialect.Argyll{}.Policy()
 	require.NoError(t, err)
-	assert.Equal(t, retry.Policy{MaxAttempts: 1}, p)
+	assert.Equal(t, retry.Policy{MaxAttempts: 1, Backoff: retry.Fixed(0)}, p)
 
 	p, err = new(retrydialect.TaskHarbor).Policy()
 	require.NoError(t, err)

@@ -17,15 +17,15 @@ import (
 //	  backoff_base_ms: 1000
 //	  max_backoff_ms: 30000
 //
-// A key that is left out or null has the default below, and so has a column of
-// a row that is NULL. The zero Tasker has every default: 3 attempts, 1s and
-// 2s apart.
+// A key that is left out or null has the default that is given below, and so has
+// a database column that is NULL. The zero Tasker has every default: 3 attempts,
+// with delays of 1s and 2s between them.
 type Tasker struct {
-	Retryable     *bool  `json:"retryable,omitempty" yaml:"retryable,omitempty"`             // false: never run again after a failure; nil: true
-	MaxAttempts   *int   `json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`       // executions in all, at least 1; nil: 3
+	Retryable     *bool  `json:"retryable,omitempty" yaml:"retryable,omitempty"`             // false: never retry; nil: true
+	MaxAttempts   *int   `json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`       // attempts in all, at least 1; nil: 3
 	Backoff       string `json:"backoff,omitempty" yaml:"backoff,omitempty"`                 // none, linear, exponential or fibonacci; "": exponential
 	BackoffBaseMS *int64 `json:"backoff_base_ms,omitempty" yaml:"backoff_base_ms,omitempty"` // the first delay, 0 or above; nil: 1000
-	MaxBackoffMS  *int64 `json:"max_backoff_ms,omitempty" yaml:"max_backoff_ms,omitempty"`   // no delay is longer, above 0; nil: no cap
+	MaxBackoffMS  *int64 `json:"max_backoff_ms,omitempty" yaml:"max_backoff_ms,omitempty"`   // the longest delay, above 0; nil: no cap
 }
 
 const (
@@ -52,9 +52,9 @@ func (t *Tasker) read(m *strict.Mapping) {
 	m.RejectRest("Tasker")
 }
 
-// Policy returns the policy that decides as Tasker does. The error names each
-// key whose value means nothing: max_attempts below 1, an unknown backoff, a
-// negative backoff_base_ms, a max_backoff_ms that is not above 0.
+// Policy returns a policy that makes the same decisions as Tasker. The error
+// names each key whose value is invalid: a max_attempts below 1, an unknown
+// backoff, a negative backoff_base_ms, a max_backoff_ms that is not above 0.
 func (t Tasker) Policy() (retry.Policy, error) {
 	var f strict.Faults
 	p := retry.Policy{MaxAttempts: 3, NonRetryable: t.Retryable != nil && !*t.Retryable}
@@ -65,7 +65,7 @@ func (t Tasker) Policy() (retry.Policy, error) {
 			f.Add("max_attempts", p.MaxAttempts, "how often to execute in all, 1 or more")
 		}
 	case p.NonRetryable:
-		p.MaxAttempts = 0 // nobody wrote a limit, so Lint shall not speak of one
+		p.MaxAttempts = 0 // the block sets no limit, so Lint must not report one
 	}
 
 	base := time.Second
@@ -77,6 +77,7 @@ func (t Tasker) Policy() (retry.Policy, error) {
 	}
 	switch t.Backoff {
 	case "none":
+		p.Backoff = retry.Fixed(0)
 	case "linear":
 		p.Backoff = retry.Linear(base)
 	case "exponential", "":

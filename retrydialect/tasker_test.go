@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrydialect"
 )
 
@@ -19,7 +20,7 @@ func TestTaskerEligibility(t *testing.T) {
 		max       *int
 		attempts  int
 		eligible  bool
-		fault     bool // max_attempts 0 is one, and yet a first execution is eligible
+		fault     bool // max_attempts 0 is one, and yet a first attempt is eligible
 	}{
 		{"max_attempts_zero", &yes, n(0), 0, true, true},
 		{"max_attempts_zero", &yes, n(0), 1, false, true},
@@ -51,10 +52,13 @@ func TestTaskerEligibility(t *testing.T) {
 			require.NoError(t, err, tc.name)
 		}
 		assert.Equal(t, tc.eligible, p.Eligible(tc.attempts), "%s, attempts %d", tc.name, tc.attempts)
+		if tc.attempts > 0 {
+			assert.Equal(t, tc.eligible, p.Next(retry.Attempt{Number: tc.attempts}).Retry(), "%s, attempts %d: Next says the same", tc.name, tc.attempts)
+		}
 	}
 }
 
-// A limit that nobody wrote is nothing to warn of.
+// A limit that is not in the block is nothing to warn of.
 func TestTaskerLintSpeaksOfWhatIsWritten(t *testing.T) {
 	no, three := false, 3
 	p, err := retrydialect.Tasker{Retryable: &no}.Policy()

@@ -12,34 +12,36 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// TaskHarbor is the parameters of a retry policy in TaskHarbor, as they are
-// given to its NewExponentialBackoffPolicy and WithMaxAttempts:
+// TaskHarbor holds the parameters of a retry policy in TaskHarbor, as they are
+// passed to its NewExponentialBackoffPolicy and WithMaxAttempts:
 //
 //	{"base_delay": "200ms", "max_delay": "10s", "multiplier": 2, "jitter": 0.1, "max_attempts": 15}
 //
-// A number of zero or below is not set. The zero TaskHarbor sets nothing: it
-// has no delays, and executes once, or as often as a job says by itself (see
-// [retry.Policy.ForJob]). A nil one fails fast whatever the job says.
+// A number of zero or below is not set. The zero TaskHarbor sets nothing: it has
+// no delays, and makes one attempt, or as many as a job asks for (see
+// [retry.Policy.ForJob]). A nil *TaskHarbor makes one attempt whatever the job
+// asks for.
 //
-// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor], so that a
-// key which is left out has its default, 25 attempts among them. One that a
-// block has set to zero is no longer the zero TaskHarbor.
+// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor], so that a key
+// that is left out has its default, such as 25 attempts. If a block has set all
+// of them to zero, decoding another block over it does not bring the defaults
+// back.
 //
-// Where a policy may be null, hold a *TaskHarbor: a null makes it nil. Into a
-// TaskHarbor it cannot be decoded, which is an error where a decoder asks:
-// go.yaml.in/yaml passes over a null without a word.
+// If a policy may be null, use a *TaskHarbor, which a null sets to nil. A null
+// cannot be decoded into a TaskHarbor: that is an error, except with
+// go.yaml.in/yaml, which silently skips a null.
 type TaskHarbor struct {
 	BaseDelay   time.Duration // the first delay; not set: no delay
-	MaxDelay    time.Duration // no delay is longer, jitter included; not set: no cap
+	MaxDelay    time.Duration // the longest delay, jitter included; not set: no cap
 	Multiplier  float64       // each delay is this many times the one before, 1 or more; not set: 2
-	Jitter      float64       // the share of a delay by which it is moved either way, up to 1; not set: none
-	MaxAttempts int           // executions in all; not set: what the job says, else 1
+	Jitter      float64       // varies a delay by up to this share of it, at most 1, either way; not set: none
+	MaxAttempts int           // attempts in all; not set: what the job asks for, or else 1
 
-	zeroed bool // a block has set all of them to zero, and the defaults must not come back
+	zeroed bool // a block has set all of them to zero, so the defaults must not come back
 }
 
-// DefaultTaskHarbor returns what TaskHarbor takes where nothing is given: 25
-// attempts, 200ms x2, at most 5s, ±20 %.
+// DefaultTaskHarbor returns the defaults of TaskHarbor: 25 attempts, 200ms x2, at
+// most 5s, ±20 %.
 func DefaultTaskHarbor() TaskHarbor {
 	return TaskHarbor{
 		BaseDelay:   200 * time.Millisecond,
@@ -55,7 +57,7 @@ const taskHarbor = "retrydialect: TaskHarbor"
 // UnmarshalJSON reads the parameters, see the package documentation.
 func (h *TaskHarbor) UnmarshalJSON(data []byte) error {
 	if string(bytes.TrimSpace(data)) == "null" {
-		return errors.New(taskHarbor + ": it is null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out")
+		return errors.New(taskHarbor + ": got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out")
 	}
 	return strict.Decode(h, data, taskHarbor, `{"max_attempts": 15}`, (*TaskHarbor).read)
 }
@@ -80,8 +82,8 @@ func (h *TaskHarbor) read(m *strict.Mapping) {
 	h.zeroed = *h == (TaskHarbor{})
 }
 
-// taskHarborText is a TaskHarbor as it is written: every number, for one that
-// is left out is not the same as one that is not set.
+// taskHarborText is the JSON and YAML form of a TaskHarbor. It has every number,
+// because one that is left out is not the same as one that is not set.
 type taskHarborText struct {
 	BaseDelay   string        `json:"base_delay" yaml:"base_delay"`
 	MaxDelay    string        `json:"max_delay" yaml:"max_delay"`
@@ -100,9 +102,9 @@ func (h TaskHarbor) MarshalJSON() ([]byte, error) { return json.Marshal(h.text()
 // MarshalYAML writes what UnmarshalYAML reads.
 func (h TaskHarbor) MarshalYAML() (any, error) { return h.text(), nil }
 
-// Policy returns the policy that decides as TaskHarbor does; a nil h fails
-// fast. The error names each key whose value means nothing: a multiplier
-// between 0 and 1 or that is not finite, a jitter above 1, a max_delay below
+// Policy returns a policy that makes the same decisions as TaskHarbor. That of a
+// nil h makes one attempt. The error names each key whose value is invalid: a
+// multiplier between 0 and 1 or not finite, a jitter above 1, a max_delay below
 // the base_delay.
 func (h *TaskHarbor) Policy() (retry.Policy, error) {
 	if h == nil {
@@ -123,8 +125,11 @@ func (h *TaskHarbor) Policy() (retry.Policy, error) {
 	}
 
 	p := retry.Policy{MaxAttempts: max(0, h.MaxAttempts), MaxDelay: max(0, h.MaxDelay)}
-	if h.BaseDelay > 0 {
+	switch {
+	case h.BaseDelay > 0:
 		p.Backoff = retry.Exponential{Base: h.BaseDelay, Factor: max(0, h.Multiplier)}
+	case h.MaxAttempts > 0:
+		p.Backoff = retry.Fixed(0)
 	}
 	if h.Jitter > 0 {
 		p.Jitter = retry.Proportional(h.Jitter)

@@ -2,6 +2,7 @@ package retrydialect_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -31,7 +32,29 @@ func TestTaskHarborEffectiveMax(t *testing.T) {
 		h.MaxAttempts = tc.policy
 		p, err := h.Policy()
 		require.NoError(t, err)
-		assert.Equal(t, tc.effective, p.ForJob(tc.job).EffectiveMax(), "job %d, policy %d", tc.job, tc.policy)
+		assertAttempts(t, p.ForJob(tc.job), tc.effective)
+	}
+}
+
+// A job is dead if nothing follows its last failure.
+func TestTaskHarborDeadJobs(t *testing.T) {
+	ordinary := errors.New("connection refused")
+	for _, tc := range []struct {
+		job, policy, failures int
+		err                   error
+		dead                  bool
+	}{
+		{5, 0, 4, ordinary, false},
+		{5, 0, 5, ordinary, true},
+		{20, 10, 9, ordinary, false},
+		{20, 10, 10, ordinary, true},
+		{5, 0, 1, retry.Permanent(ordinary), true},
+	} {
+		h := retrydialect.TaskHarbor{MaxAttempts: tc.policy}
+		p, err := h.Policy()
+		require.NoError(t, err)
+		next := p.ForJob(tc.job).Next(retry.Attempt{Number: tc.failures, Err: tc.err})
+		assert.Equal(t, tc.dead, !next.Retry(), "job %d, policy %d, failures %d: %v", tc.job, tc.policy, tc.failures, next.Reason)
 	}
 }
 
@@ -39,7 +62,7 @@ func TestTaskHarborNilFailsFast(t *testing.T) {
 	p, err := (*retrydialect.TaskHarbor)(nil).Policy()
 	require.NoError(t, err)
 	for _, job := range []int{5, 0, -1} {
-		assert.Equal(t, 1, p.ForJob(job).EffectiveMax(), "job %d", job)
+		assertAttempts(t, p.ForJob(job), 1)
 	}
 	assert.Equal(t, retry.ReasonNonRetryable, p.Next(retry.Attempt{Number: 1}).Reason)
 }
