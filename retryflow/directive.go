@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// A Directive says what follows an execution. The zero Directive is none.
+// A Directive says what to do after an attempt. The zero Directive means none.
 type Directive uint8
 
-// The directives, in brackets the text that String and JSON have for each.
+// The directives; the text in brackets is their String and JSON form.
 const (
-	Continue Directive = iota + 1 // on to the next task [continue]
-	Retry                         // execute the task again, as the rule's Policy says [retry]
-	Jump                          // on to the task that To names [jump]
-	Break                         // the pipeline ends well, the tasks that are left are skipped [break]
-	Fail                          // the pipeline ends with the outcome's error [fail]
+	Continue Directive = iota + 1 // go on to the next task [continue]
+	Retry                         // run the task again, as the rule's Policy says [retry]
+	Jump                          // go on to the task that To names [jump]
+	Break                         // end the pipeline without an error and skip the other tasks [break]
+	Fail                          // end the pipeline with the outcome's error [fail]
 )
 
 var directiveNames = []string{"", "continue", "retry", "jump", "break", "fail"}
@@ -39,7 +39,7 @@ func (d Directive) MarshalText() ([]byte, error) {
 func (d *Directive) UnmarshalText(text []byte) error {
 	i := slices.Index(directiveNames, string(text))
 	if i < 0 {
-		return fmt.Errorf("retryflow: %q is no Directive: write one of %q", text, directiveNames[1:])
+		return fmt.Errorf("retryflow: unknown directive %q: write one of %q", text, directiveNames[1:])
 	}
 	*d = Directive(i)
 	return nil

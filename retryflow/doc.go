@@ -1,8 +1,11 @@
-// Package retryflow has rules that say what follows an operation: the first
-// that matches its outcome decides whether it is executed again, and how.
+// Package retryflow decides what to do after an operation by matching its
+// outcome against ordered rules. The first rule that matches decides.
 //
-// With [retry.Do] they give each kind of failure a policy of its own, and the
-// others none:
+// # Rules for the errors of one call
+//
+// Different errors often need different policies: many attempts and long waits
+// for a rate limit, a few quick attempts for a deadlock, no retry for anything
+// else. [Rules.Select] makes that a field of an ordinary policy:
 //
 //	rules := retryflow.Rules{
 //		{When: retryflow.IfErr(isRateLimit), Do: retryflow.Retry, Policy: patient},
@@ -10,36 +13,48 @@
 //	}
 //	err := retry.Do(ctx, retry.Policy{MaxAttempts: 10, Select: rules.Select}, call)
 //
-// The policy bounds what the rules allow: all of them together have its
-// MaxAttempts, in the time of its MaxElapsed, from its Budget.
+// The policy bounds what the rules allow: its MaxAttempts, MaxElapsed and Budget
+// hold for all of them together. If you only need to retry one call, stop reading
+// here: Select is enough.
 //
-// In a [Pipeline] the rules of each task say too where to go on: to the next
-// task, back to one before, or out. Pages are fetched by a jump back with the
-// number of the next page in the state; a job is polled by a jump back, after
-// a delay, to itself.
+// # Pipelines
 //
-// # Rules
+// A [Pipeline] is for work of several steps in which the outcome of one decides
+// which one comes next: fetch a page, store it, go back for the next page; ask
+// whether a job is done, wait, ask again; try another host after an error. Each
+// task has rules of its own. A rule can look at results as well as errors, and
+// besides retrying it can continue, jump to another task, end the pipeline, or
+// fail it. The tasks share a [State].
 //
-// These hold in this order:
+// A pipeline runs in the goroutine of its caller and keeps nothing but the State.
+// Record its events and the State, and [Pipeline.Resume] continues a run that
+// was cut off.
 //
-//   - A pipeline that does not validate runs nothing, and says every fault at once.
+// The examples are recipes: pagination, polling, a policy for each error, a
+// fallback host, resuming after a crash.
+//
+// # How a pipeline runs
+//
+//   - A pipeline that does not validate runs nothing and returns every fault.
 //   - Tasks run in order, each with the state that the one before left.
-//   - An execution that ends is counted; attempts are those of the task, over all its rules.
-//   - After each execution the rules are asked in order, and the first that matches says what follows.
+//   - An attempt that returns is counted; attempts are counted for the task, over all its rules.
+//   - After each attempt the rules are tried in order, and the first that matches decides.
 //   - A rule without a When always matches: it is the else.
 //   - A rule whose When fails does not match; its error is in the event, and in the text of the error of a task that fails.
-//   - Where no rule matches, a success continues and an error fails.
+//   - If no rule matches, a success continues and an error fails.
 //   - Delay computes the wait from the outcome.
-//   - Set changes the state before what follows.
-//   - A Delay or a Set that fails fails the task, with its error and that of the outcome.
+//   - Set changes the state before the directive is carried out.
+//   - Attempts computes the limit of a Retry from the outcome.
+//   - An Attempts, a Delay or a Set that fails fails the task, with its error and that of the outcome.
 //   - Continue goes on to the next task, after an error too.
-//   - Retry executes the task again when the Policy of the rule says, after a success too.
-//   - A rule that has no attempts left fails the task with the last error, and no later rule is asked.
-//   - No rule makes a retry that package retry would refuse: of an error marked Permanent, before the wait that a server asks for, or beyond the bounds of Pipeline.Policy.
+//   - Retry runs the task again as the Policy of the rule says, after a success too.
+//   - A rule that has no attempts left fails the task with the last error, and no later rule is tried.
+//   - No rule makes a retry that package retry would refuse: after an error marked Permanent, before the wait that a server asks for, or beyond the bounds of Pipeline.Policy.
 //   - Jump goes on to the task that To names, and each task that is entered counts its attempts anew.
+//   - A jump is not a retry: it takes nothing from a Budget.
 //   - A jump beyond MaxJumps fails the task that jumps, before its wait.
-//   - Break ends the pipeline well, and skips the tasks that are left.
+//   - Break ends the pipeline without an error and skips the tasks that are left.
 //   - Fail ends the pipeline with the error of the outcome.
-//   - A context that ends ends the pipeline, in a task, in the wait for a retry and in that for a jump.
-//   - A panic in a function of yours passes through.
+//   - A context that ends ends the pipeline, in a task, in the wait for a retry and in the wait for a jump.
+//   - A panic in one of your functions is not recovered.
 package retryflow

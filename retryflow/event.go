@@ -4,43 +4,55 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/goretry/retry"
 )
 
-// An Event is an event of package retry, and the task that it is of. Each
-// time a task is entered its events begin anew, with attempt 1, and end with a
-// Stopped that is of the task, not of the run. After that comes the wait for a
-// jump, a RetryScheduled with the Directive Jump, and no event tells that the
-// run ended in it. Err of AttemptFinished is what the task is to fail with, or
-// else that of the Outcome. Max of AttemptFinished and RetryScheduled is for a
-// Retry the tighter limit of the rule and the pipeline.
+// Event is an event of package retry together with the task and the rule it
+// belongs to. Each time a task is entered its events begin again with attempt
+// 1, and they end with a Stopped for the task, not for the run. A wait before a
+// jump is a RetryScheduled with the Directive Jump; its Stopped follows when
+// the wait is over. Err of AttemptFinished is the error that the task fails with
+// if it does, and otherwise the error of the Outcome. Err of a jump's
+// RetryScheduled is that of the Outcome.
+//
+// Max is the EffectiveMax of Pipeline.Policy, the same in all events of a task.
 type Event struct {
 	retry.Event
 	Task string
 
-	Rule      int       // AttemptFinished, RetryScheduled: which rule matched, the first being 0; else, and where none did, -1
-	Directive Directive // AttemptFinished, RetryScheduled: what follows, if attempts and time allow
+	// These say what the rules decided after the last attempt. AttemptStarted has
+	// none of them.
+
+	Rule      int           // index of the rule that matched; -1: none did
+	Directive Directive     // what follows, if attempts and time allow
+	To        string        // Jump: the label of the next task
+	Limit     int           // Retry: the tighter limit of the rule and the pipeline, Unlimited if neither has one; else 0
+	Computed  time.Duration // what the rule's Delay returned; 0: nothing, or it has none
 
 	Outcome Outcome       // AttemptFinished; its State is as Set left it
-	Faults  []error       // AttemptFinished: of rules whose When failed
-	Backoff retry.Backoff // RetryScheduled: the curve that Delay is of
+	Faults  []error       // AttemptFinished: the errors of rules whose When failed
+	Backoff retry.Backoff // RetryScheduled: the curve that Delay was computed from
 }
 
-// event returns what OnEvent is told of e, an event of task.
+// event returns what OnEvent gets for e, an event of task.
 func event(e retry.Event, task Task, o Outcome, v verdict) Event {
 	f := Event{Event: e, Task: task.Label, Rule: -1}
-	if v.Do == Retry && (e.Kind == retry.AttemptFinished || e.Kind == retry.RetryScheduled) {
-		f.Max = tighter(e.Max, v.Policy.EffectiveMax())
-	}
 	switch e.Kind {
+	case retry.AttemptStarted:
+		return f
 	case retry.AttemptFinished:
 		if f.Err == nil {
 			f.Err = o.Err
 		}
-		f.Rule, f.Directive, f.Outcome, f.Faults = v.index, v.Do, o, v.faults
+		f.Outcome, f.Faults = o, v.faults
 	case retry.RetryScheduled:
-		f.Rule, f.Directive, f.Backoff = v.index, v.Do, v.Policy.Backoff
+		f.Backoff = v.Policy.Backoff
+	}
+	f.Rule, f.Directive, f.To, f.Computed = v.index, v.Do, v.To, v.wait
+	if v.Do == Retry {
+		f.Limit = tighter(e.Max, v.Policy.EffectiveMax())
 	}
 	return f
 }
@@ -53,22 +65,29 @@ func tighter(a, b int) int {
 	return a
 }
 
-// eventJSON is what the JSON form of an Event has beside that of retry.Event.
+// eventJSON is what the JSON form of an Event adds to that of retry.Event.
 type eventJSON struct {
 	Task      string    `json:"task"`
 	Rule      int       `json:"rule"`
 	Directive Directive `json:"directive,omitempty"`
+	To        string    `json:"to,omitempty"`
+	Limit     int       `json:"limit,omitempty"`
+	Computed  string    `json:"computed,omitempty"`
 	Faults    []string  `json:"faults,omitempty"`
 }
 
 // MarshalJSON writes what [retry.Event.MarshalJSON] does, and task, rule,
-// directive and faults. Outcome and Backoff are no part of the form.
+// directive, to, limit, computed and faults. Outcome and Backoff are not part
+// of the form.
 func (e Event) MarshalJSON() ([]byte, error) {
 	base, err := json.Marshal(e.Event)
 	if err != nil {
 		return nil, err
 	}
-	form := eventJSON{Task: e.Task, Rule: e.Rule, Directive: e.Directive}
+	form := eventJSON{Task: e.Task, Rule: e.Rule, Directive: e.Directive, To: e.To, Limit: e.Limit}
+	if e.Computed != 0 {
+		form.Computed = e.Computed.String()
+	}
 	for _, fault := range e.Faults {
 		form.Faults = append(form.Faults, fault.Error())
 	}
@@ -79,8 +98,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return append(append(base[:len(base)-1], ','), own[1:]...), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Faults become errors of that
-// text.
+// UnmarshalJSON reads what MarshalJSON writes. Faults become errors with the
+// same text.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var base retry.Event
 	if err := json.Unmarshal(data, &base); err != nil {
@@ -90,7 +109,13 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &form); err != nil {
 		return fmt.Errorf("retryflow: event: %w", err)
 	}
-	*e = Event{Event: base, Task: form.Task, Rule: form.Rule, Directive: form.Directive}
+	*e = Event{Event: base, Task: form.Task, Rule: form.Rule, Directive: form.Directive, To: form.To, Limit: form.Limit}
+	if form.Computed != "" {
+		var err error
+		if e.Computed, err = time.ParseDuration(form.Computed); err != nil {
+			return fmt.Errorf("retryflow: event: computed is %.40q: write a duration, such as \"200ms\"", form.Computed)
+		}
+	}
 	for _, fault := range form.Faults {
 		e.Faults = append(e.Faults, errors.New(fault))
 	}

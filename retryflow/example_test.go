@@ -2,6 +2,7 @@ package retryflow_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,8 +11,8 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// One policy for a server that is busy, another for a deadlock, and nothing
-// for the rest.
+// A policy for each error: many attempts for a server that is busy, a few quick
+// ones for a deadlock, and none for anything else.
 func ExampleRules_Select() {
 	isBusy := func(err error) bool { return err.Error() == "429" }
 	isDeadlock := func(err error) bool { return err.Error() == "40P01" }
@@ -39,16 +40,18 @@ func ExampleRules_Select() {
 	// Output:
 	// again in 4ms
 	// again in 8ms
-	// retry: not retryable after 3 attempts (12ms waited): 40P01: no such table
+	// retry: gave up after 3 attempts (12ms waited, the policy forbids retries): 40P01: no such table
 }
 
-// Pages are fetched by a jump back to the task that fetches one, with the
-// number of the next in the state.
-func ExamplePipeline() {
+var anyError = retryflow.IfErr(func(error) bool { return true })
+
+// Pagination: the task that fetches a page jumps back to itself, with the number
+// of the next page in the state. A failed fetch is retried.
+func ExamplePipeline_pagination() {
 	fetch := func(_ context.Context, s retryflow.State) retryflow.Outcome {
 		page, _ := s["page"].(int)
 		fmt.Println("page", page)
-		return retryflow.Outcome{Result: page < 2}
+		return retryflow.Outcome{Result: page < 2} // are there more?
 	}
 	store := func(_ context.Context, s retryflow.State) retryflow.Outcome {
 		fmt.Println("stored up to page", s["page"])
@@ -63,7 +66,7 @@ func ExamplePipeline() {
 
 	pipeline := retryflow.Pipeline{Tasks: []retryflow.Task{
 		{Label: "fetch", Run: fetch, Rules: retryflow.Rules{
-			{When: retryflow.IfErr(func(error) bool { return true }), Do: retryflow.Retry, Policy: retry.Default()},
+			{When: anyError, Do: retryflow.Retry, Policy: retry.Default()},
 			{When: hasNext, Do: retryflow.Jump, To: "fetch", Set: turn},
 		}},
 		{Label: "store", Run: store},
@@ -74,5 +77,110 @@ func ExamplePipeline() {
 	// page 1
 	// page 2
 	// stored up to page 2
+	// <nil>
+}
+
+// Polling: while the job is pending, the task jumps to itself after a wait. Only
+// MaxJumps and the context bound how often; errors are retried by a rule of
+// their own, with its own limit.
+func ExamplePipeline_polling() {
+	answers := []string{"pending", "pending", "done"}
+	poll := func(context.Context, retryflow.State) retryflow.Outcome {
+		answer := answers[0]
+		answers = answers[1:]
+		fmt.Println(answer)
+		return retryflow.Outcome{Result: answer}
+	}
+	pending := func(o retryflow.Outcome) (bool, error) { return o.Result == "pending", nil }
+	aMoment := func(retryflow.Outcome) (time.Duration, error) { return time.Millisecond, nil }
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pipeline := retryflow.Pipeline{
+		Tasks: []retryflow.Task{{Label: "poll", Run: poll, Rules: retryflow.Rules{
+			{When: anyError, Do: retryflow.Retry, Policy: retry.Default()},
+			{When: pending, Do: retryflow.Jump, To: "poll", Delay: aMoment},
+		}}},
+		MaxJumps: 100,
+	}
+	fmt.Println(pipeline.Run(ctx, nil))
+	// Output:
+	// pending
+	// pending
+	// done
+	// <nil>
+}
+
+// A fallback host: a task that has failed twice jumps to the task that asks
+// another host. Break ends the pipeline as soon as one host has answered.
+func ExamplePipeline_fallback() {
+	ask := func(host string) func(context.Context, retryflow.State) retryflow.Outcome {
+		return func(_ context.Context, s retryflow.State) retryflow.Outcome {
+			fmt.Println("asking", host)
+			if host == "primary" {
+				return retryflow.Outcome{Err: errors.New("connection refused")}
+			}
+			s["answer"] = "42"
+			return retryflow.Outcome{}
+		}
+	}
+	twice := func(o retryflow.Outcome) (bool, error) { return o.Err != nil && o.Attempt == 2, nil }
+
+	state := retryflow.State{}
+	pipeline := retryflow.Pipeline{Tasks: []retryflow.Task{
+		{Label: "primary", Run: ask("primary"), Rules: retryflow.Rules{
+			{When: twice, Do: retryflow.Jump, To: "fallback"},
+			{When: anyError, Do: retryflow.Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}},
+			{Do: retryflow.Break},
+		}},
+		{Label: "fallback", Run: ask("fallback"), Rules: retryflow.Rules{
+			{When: anyError, Do: retryflow.Retry, Policy: retry.Default()},
+		}},
+	}}
+	err := pipeline.Run(context.Background(), state)
+	fmt.Println(state["answer"], err)
+	// Output:
+	// asking primary
+	// asking primary
+	// asking fallback
+	// 42 <nil>
+}
+
+// After a crash: the events and the state are saved as they come, and the next
+// process goes on where the log ends, here in the wait before a jump.
+func ExamplePipeline_Resume() {
+	pipeline := func(onEvent func(context.Context, retryflow.Event)) retryflow.Pipeline {
+		return retryflow.Pipeline{OnEvent: onEvent, Tasks: []retryflow.Task{
+			{Label: "order", Run: func(_ context.Context, s retryflow.State) retryflow.Outcome {
+				fmt.Println("ordered")
+				s["order"] = 17
+				return retryflow.Outcome{}
+			}, Rules: retryflow.Rules{{Do: retryflow.Jump, To: "deliver", Delay: func(retryflow.Outcome) (time.Duration, error) { return 20 * time.Millisecond, nil }}}},
+			{Label: "deliver", Run: func(_ context.Context, s retryflow.State) retryflow.Outcome {
+				fmt.Println("delivering order", s["order"])
+				return retryflow.Outcome{}
+			}},
+		}}
+	}
+
+	var log [][]byte // in a file or a table
+	state := retryflow.State{}
+	ctx, crash := context.WithCancel(context.Background())
+	_ = pipeline(func(_ context.Context, e retryflow.Event) {
+		line, _ := json.Marshal(e)
+		log = append(log, line)
+		if e.Kind == retry.RetryScheduled {
+			crash()
+		}
+	}).Run(ctx, state)
+
+	events := make([]retryflow.Event, len(log))
+	for i, line := range log {
+		_ = json.Unmarshal(line, &events[i])
+	}
+	fmt.Println(pipeline(nil).Resume(context.Background(), state, events))
+	// Output:
+	// ordered
+	// delivering order 17
 	// <nil>
 }

@@ -2,60 +2,62 @@ package retryflow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/hook"
 )
 
-// State is what a pipeline carries from task to task, by names of its own.
+// State is what a pipeline carries from task to task, under names you choose.
 type State map[string]any
 
 // A Task is one step of a [Pipeline].
 type Task struct {
-	Label string // what a Jump names; not empty, and no other task's
+	Label string // the name that a Jump uses; not empty, and unique in the pipeline
 	Run   func(context.Context, State) Outcome
 	Rules Rules
 }
 
-// A Pipeline is tasks that run one after another, as far as their rules do not
-// say otherwise. It may be run any number of times, and at once where its
-// functions may be called so.
+// A Pipeline is a list of tasks that run one after another unless their rules
+// say otherwise. It can be run any number of times, and concurrently if its
+// functions allow that.
 type Pipeline struct {
 	Tasks    []Task
-	MaxJumps int // jumps in one run; 0: 10,000
+	MaxJumps int // the limit on jumps in one run; 0: 10,000
 
 	// Policy bounds every task, whatever its rules say, by its limits,
-	// AttemptTimeout, MaxElapsed and Budget; Source draws for all rules. A
-	// limit that is not set is none. The other fields are up to the rules,
-	// which classify failures too, and must be zero here.
+	// AttemptTimeout, MaxElapsed and Budget. Its Source is used for all rules.
+	// Without a limit here only the rules limit the attempts. The other fields
+	// belong to the rules, which also classify errors, and must be zero here.
 	Policy retry.Policy
 
-	OnEvent func(context.Context, Event) // is told of each event, in order, in the goroutine of Run; nil: nobody
+	OnEvent func(context.Context, Event) // called for each event, in order, in the goroutine of Run; nil means no callback
 }
 
 // Run runs p with a state, which may be nil. It returns nil when the last task
-// has continued or one has broken. A task that fails ends the run with an error
-// that names it; errors.Is and errors.As find what it failed with, and
-// [retry.ReasonOf] why it was not executed again. A jump beyond MaxJumps has no
-// Reason of its own.
+// has continued or a task has ended the pipeline with Break. A task that fails
+// ends the run with an error that names it; errors.Is and errors.As find what
+// it failed with, and [retry.ReasonOf] why it was not retried. A jump beyond
+// MaxJumps has no Reason.
 func (p Pipeline) Run(ctx context.Context, state State) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
+	return p.run(ctx, state, 0, 0)
+}
+
+// run runs p from the task at an index on, after a number of jumps.
+func (p Pipeline) run(ctx context.Context, state State, at, jumps int) error {
 	if state == nil {
 		state = State{}
 	}
-	jumps := 0
-	for at := 0; at < len(p.Tasks); {
+	for at < len(p.Tasks) {
 		task := p.Tasks[at]
-		o, v, err := p.execute(ctx, task, state)
-		if err == nil && v.Do == Jump {
-			jumps++
-			err = p.jump(ctx, jumps, task, o, v)
-		}
+		v, err := p.execute(ctx, task, state, jumps)
 		if err != nil {
 			return taskError(task, v, err)
 		}
@@ -63,6 +65,7 @@ func (p Pipeline) Run(ctx context.Context, state State) error {
 		case Continue:
 			at++
 		case Jump:
+			jumps++
 			at = p.index(v.To)
 		case Break:
 			return nil
@@ -71,58 +74,96 @@ func (p Pipeline) Run(ctx context.Context, state State) error {
 	return nil
 }
 
-// execute executes a task until its rules say something else than to retry.
-func (p Pipeline) execute(ctx context.Context, task Task, state State) (o Outcome, v verdict, err error) {
+// execute runs a task until its rules say something other than Retry, and
+// waits if they say to jump.
+func (p Pipeline) execute(ctx context.Context, task Task, state State, jumps int) (v verdict, err error) {
+	var o Outcome
+	v.index = -1            // until an attempt has ended
+	var stopped retry.Event // of a task that jumps, held back until its wait is over
 	policy := p.policy()
 	policy.Select = func(error) *retry.Policy { return v.policy() }
 	if p.OnEvent != nil {
-		policy.OnEvent = func(ctx context.Context, e retry.Event) { p.OnEvent(ctx, event(e, task, o, v)) }
+		policy.OnEvent = func(ctx context.Context, e retry.Event) {
+			if e.Kind == retry.Stopped && e.Reason == retry.ReasonSuccess && v.Do == Jump {
+				stopped = e
+				return
+			}
+			p.OnEvent(ctx, event(e, task, o, v))
+		}
 	}
 	for attempt, ctx := range retry.Loop(ctx, policy, &err) {
 		began := time.Now()
 		o = task.Run(ctx, state)
-		o.Attempt, o.Took, o.State = attempt, time.Since(began), state
+		o.Task, o.Attempt, o.Took, o.State = task.Label, attempt, time.Since(began), state
 		v = task.Rules.decide(o)
-		if v.err == nil && v.Set != nil {
+		if v.Set != nil && (v.err == nil || v.Do == Fail) {
 			if err := v.Set(state, o); err != nil {
 				v.fail("set", err, o)
 			}
 		}
 		err = v.failure(o)
 	}
-	return o, v, err
+	if err == nil && v.Do == Jump {
+		err = p.jump(ctx, jumps+1, task, o, v, stopped)
+	}
+	return v, err
 }
 
-// jump waits as the rule of the n-th jump says, unless that is one too many.
-func (p Pipeline) jump(ctx context.Context, n int, task Task, o Outcome, v verdict) error {
+// jump waits as the rule of the n-th jump says, unless that is one too many,
+// and reports that the task has stopped.
+func (p Pipeline) jump(ctx context.Context, n int, task Task, o Outcome, v verdict, stopped retry.Event) error {
+	var err error
 	if n > p.maxJumps() {
-		return after(fmt.Errorf("the jump to %q is one more than MaxJumps, which is %d", v.To, p.maxJumps()), o)
-	}
-	policy := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(v.wait)}
-	if p.OnEvent != nil {
-		policy.OnEvent = func(ctx context.Context, e retry.Event) {
-			if e.Kind == retry.RetryScheduled && e.Delay > 0 {
-				e.Attempt, e.Max = o.Attempt, p.policy().EffectiveMax()
+		err = fmt.Errorf("the jump to %q exceeds MaxJumps (%d)", v.To, p.maxJumps())
+	} else {
+		err = wait(ctx, v.wait, v.To, func(e retry.Event) {
+			if p.OnEvent != nil {
+				e.Attempt, e.Max, e.Err, e.Elapsed = o.Attempt, stopped.Max, o.Err, stopped.Elapsed+e.Elapsed
 				p.OnEvent(ctx, event(e, task, o, v))
 			}
-		}
+		})
 	}
-	waited := false // one retry after the wait: that is how this package sleeps
-	err := retry.Do(ctx, policy, func(context.Context) error {
-		if waited {
-			return nil
+	if p.OnEvent != nil {
+		waited := time.Since(stopped.Time)
+		stopped.Time, stopped.Elapsed = stopped.Time.Add(waited), stopped.Elapsed+waited
+		var cut *retry.Error
+		if errors.As(err, &cut) {
+			stopped.Reason, stopped.Err, stopped.Cause = cut.Reason, o.Err, cut.Cause
 		}
-		waited = true
-		return fmt.Errorf("waiting to jump to %q", v.To) // without the outcome's error, which may be Permanent or have a wait of its own
-	})
+		p.OnEvent(ctx, event(stopped, task, o, v))
+	}
 	if err != nil {
 		return after(err, o)
 	}
 	return nil
 }
 
-// after returns err with what the task itself failed with, which must not be
-// lost over it.
+// wait waits before a jump to a task. scheduled is called with the
+// RetryScheduled before a wait that is longer than 0.
+func wait(ctx context.Context, d time.Duration, to string, scheduled func(retry.Event)) error {
+	policy := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(d)}
+	policy.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled && e.Delay > 0 {
+			scheduled(e)
+		}
+	}
+	waited := false // one retry after the wait: that is how this package sleeps
+	return retry.Do(unpaid{ctx}, policy, func(context.Context) error {
+		if waited {
+			return nil
+		}
+		waited = true
+		return fmt.Errorf("waiting to jump to %q", to) // without the outcome's error, which may be Permanent or ask for a wait of its own
+	})
+}
+
+// unpaid is the context of a wait that is not a retry, so that it takes nothing
+// from the Budgets of the context. No task sees it.
+type unpaid struct{ context.Context }
+
+func (unpaid) NoRetry(hook.Mark) {}
+
+// after returns err together with what the task itself failed with.
 func after(err error, o Outcome) error {
 	if o.Err == nil {
 		return err
@@ -130,8 +171,8 @@ func after(err error, o Outcome) error {
 	return fmt.Errorf("%w: %w", err, o.Err)
 }
 
-// taskError names the task that fails, and the rules that could not be asked,
-// by their text alone: they are not what it failed with.
+// taskError names the task that fails, and the errors of the rules whose When
+// failed. Those are only text, because they are not why the task failed.
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
 	for _, fault := range v.faults {
@@ -140,8 +181,8 @@ func taskError(task Task, v verdict, err error) error {
 	return err
 }
 
-// policy returns Policy with no limit where it sets none, and a curve that is
-// never waited for: each retry has that of its rule.
+// policy returns Policy, unlimited if it sets no limit. It has a curve only to be
+// valid: each retry uses the curve of its rule.
 func (p Pipeline) policy() retry.Policy {
 	policy := p.Policy
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
@@ -158,7 +199,7 @@ func (p Pipeline) maxJumps() int {
 	return p.MaxJumps
 }
 
-// index returns where the task with a label is, -1 if it is nowhere.
+// index returns the index of the task with a label, -1 if there is none.
 func (p Pipeline) index(label string) int {
 	return slices.IndexFunc(p.Tasks, func(t Task) bool { return t.Label == label })
 }

@@ -49,12 +49,12 @@ func TestRulesSeeTheOutcomeAsThePipelineFillsItIn(t *testing.T) {
 			Label: "t",
 			Run: func(context.Context, State) Outcome {
 				time.Sleep(time.Second)
-				return Outcome{Result: "r", Err: errBoom, Data: map[string]any{"k": "v"}, Attempt: 99, Took: 99, State: State{}}
+				return Outcome{Result: "r", Err: errBoom, Data: map[string]any{"k": "v"}, Task: "odd", Attempt: 99, Took: 99, State: State{}}
 			},
 			Rules: Rules{{When: look, Do: Retry, Policy: retry.Policy{MaxAttempts: 9}}, {Do: Continue}},
 		}}}
 		require.NoError(t, p.Run(t.Context(), state))
-		o := Outcome{Result: "r", Err: errBoom, Data: map[string]any{"k": "v"}, Attempt: 1, Took: time.Second, State: state}
+		o := Outcome{Result: "r", Err: errBoom, Data: map[string]any{"k": "v"}, Task: "t", Attempt: 1, Took: time.Second, State: state}
 		again := o
 		again.Attempt = 2
 		assert.Equal(t, []Outcome{o, again}, seen)
@@ -158,7 +158,7 @@ func TestBudgetIsSharedByTasksAndRefilledByThoseThatEndWell(t *testing.T) {
 		{Label: "b", Run: newScript(failure, failure, success).run, Rules: Rules{retrying(9, nil)}},
 	}}
 	err := p.Run(t.Context(), nil)
-	assert.EqualError(t, err, `retryflow: task "b": retry: budget exhausted after 2 attempts: boom`)
+	assert.EqualError(t, err, `retryflow: task "b": retry: retry budget exhausted after 2 attempts: boom`)
 }
 
 func TestAFailedPipelineMayBeTriedAgain(t *testing.T) {
@@ -218,7 +218,7 @@ func TestGoexitInRunPassesThrough(t *testing.T) {
 	assert.False(t, returned)
 }
 
-// told is what an Event says, but for its time.
+// told is an Event without its time.
 type told struct {
 	Kind      retry.EventKind
 	Task      string
@@ -226,6 +226,9 @@ type told struct {
 	Max       int
 	Rule      int
 	Directive Directive
+	To        string
+	Limit     int
+	Computed  time.Duration
 	Err       error
 	Delay     time.Duration
 	Backoff   retry.Backoff
@@ -236,7 +239,7 @@ type told struct {
 
 func listen(to *[]told) func(context.Context, Event) {
 	return func(_ context.Context, e Event) {
-		*to = append(*to, told{e.Kind, e.Task, e.Attempt, e.Max, e.Rule, e.Directive, e.Err, e.Delay, e.Backoff, e.Reason, e.Outcome.Result, len(e.Faults)})
+		*to = append(*to, told{e.Kind, e.Task, e.Attempt, e.Max, e.Rule, e.Directive, e.To, e.Limit, e.Computed, e.Err, e.Delay, e.Backoff, e.Reason, e.Outcome.Result, len(e.Faults)})
 	}
 }
 
@@ -259,24 +262,24 @@ func TestEvents(t *testing.T) {
 		require.ErrorIs(t, p.Run(t.Context(), nil), errBoom)
 		assert.Equal(t, []told{
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 1, Max: 8, Rule: -1},
-			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 3, Rule: 1, Directive: Retry, Err: errBoom, Faults: 1},
-			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 1, Max: 3, Rule: 1, Directive: Retry, Delay: time.Second, Backoff: retry.Linear(time.Second)},
+			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: 1, Directive: Retry, Limit: 3, Err: errBoom, Faults: 1},
+			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 1, Max: 8, Rule: 1, Directive: Retry, Limit: 3, Err: errBoom, Delay: time.Second, Backoff: retry.Linear(time.Second)},
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 2, Max: 8, Rule: -1},
-			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, Result: "more", Faults: 1},
-			{Kind: retry.Stopped, Task: "fetch", Attempt: 2, Max: 8, Rule: -1, Reason: retry.ReasonSuccess},
-			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, Delay: time.Minute, Backoff: retry.Fixed(time.Minute)},
+			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, To: "fetch", Computed: time.Minute, Result: "more", Faults: 1},
+			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, To: "fetch", Computed: time.Minute, Delay: time.Minute, Backoff: retry.Fixed(time.Minute)},
+			{Kind: retry.Stopped, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, To: "fetch", Computed: time.Minute, Reason: retry.ReasonSuccess},
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 1, Max: 8, Rule: -1},
 			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Directive: Continue, Result: "end", Faults: 1},
-			{Kind: retry.Stopped, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Reason: retry.ReasonSuccess},
+			{Kind: retry.Stopped, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Directive: Continue, Reason: retry.ReasonSuccess},
 			{Kind: retry.AttemptStarted, Task: "store", Attempt: 1, Max: 8, Rule: -1},
 			{Kind: retry.AttemptFinished, Task: "store", Attempt: 1, Max: 8, Rule: -1, Directive: Fail, Err: errBoom},
-			{Kind: retry.Stopped, Task: "store", Attempt: 1, Max: 8, Rule: -1, Reason: retry.ReasonNonRetryable},
+			{Kind: retry.Stopped, Task: "store", Attempt: 1, Max: 8, Rule: -1, Directive: Fail, Err: errBoom, Reason: retry.ReasonNonRetryable},
 		}, events)
 	})
 }
 
-// A run that ends in the wait for a jump, or at one too many, has the error of
-// the outcome that led there; the task itself ended well, and says so.
+// A run that ends in the wait before a jump, or at one too many, has the error
+// of the outcome that led there. The Stopped of the task says how the wait ended.
 func TestJumpsThatAreNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -294,19 +297,22 @@ func TestJumpsThatAreNotMade(t *testing.T) {
 		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 		assert.Equal(t, []told{
 			{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1},
-			{Kind: retry.AttemptFinished, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, Err: errBoom},
-			{Kind: retry.Stopped, Task: "t", Attempt: 1, Max: -1, Rule: -1, Reason: retry.ReasonSuccess},
-			{Kind: retry.RetryScheduled, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, Delay: time.Hour, Backoff: retry.Fixed(time.Hour)},
+			{Kind: retry.AttemptFinished, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom},
+			{Kind: retry.RetryScheduled, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom, Delay: time.Hour, Backoff: retry.Fixed(time.Hour)},
+			{Kind: retry.Stopped, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom, Reason: retry.ReasonCanceled},
 		}, events)
 
+		events = nil
 		err = p.Run(ctx, nil)
 		assert.ErrorIs(t, err, errBoom)
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		require.Len(t, events, 3, "no wait that the deadline cuts short is scheduled")
+		assert.Equal(t, retry.ReasonDeadline, events[2].Reason)
 
 		p.Tasks[0].Rules[0].Delay = nil
 		p.MaxJumps, events = 1, nil
 		err = p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": the jump to "t" is one more than MaxJumps, which is 1: boom`)
+		assert.EqualError(t, err, `retryflow: task "t": the jump to "t" exceeds MaxJumps (1): boom`)
 		assert.ErrorIs(t, err, errBoom)
 		assert.Zero(t, retry.ReasonOf(err))
 		for _, e := range events {
@@ -330,13 +336,13 @@ func TestJumpsAfterErrorsThatAreMarked(t *testing.T) {
 	}
 }
 
-func TestMaxOfARetryIsTheTighterLimit(t *testing.T) {
+func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
 	for name, row := range map[string]struct{ pipeline, rule, want int }{
-		"the rule's":        {8, 3, 3},
-		"the pipeline's":    {2, 3, 2},
-		"the only":          {0, 3, 3},
-		"the only, of all":  {4, retry.Unlimited, 4},
-		"neither has a one": {0, retry.Unlimited, retry.Unlimited},
+		"the rule's":      {8, 3, 3},
+		"the pipeline's":  {2, 3, 2},
+		"the only one":    {0, 3, 3},
+		"of all":          {4, retry.Unlimited, 4},
+		"neither has one": {0, retry.Unlimited, retry.Unlimited},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []told
@@ -346,16 +352,75 @@ func TestMaxOfARetryIsTheTighterLimit(t *testing.T) {
 				OnEvent: listen(&events),
 			}
 			require.NoError(t, p.Run(t.Context(), nil))
-			assert.Equal(t, []int{row.want, row.want}, []int{events[1].Max, events[2].Max}, name)
+			assert.Equal(t, []int{0, row.want, row.want, 0, 0, 0}, []int{events[0].Limit, events[1].Limit, events[2].Limit, events[3].Limit, events[4].Limit, events[5].Limit}, name)
+			for _, e := range events {
+				assert.Equal(t, events[0].Max, e.Max, "%s: Max is that of the pipeline", name)
+			}
 		})
 	}
+}
+
+// The clock of a task goes on in the wait before a jump, so that its events can
+// be replayed.
+func TestElapsedGoesOnInTheWaitBeforeAJump(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kinds []retry.EventKind
+		var elapsed []time.Duration
+		var times []time.Duration
+		began := time.Now()
+		p := Pipeline{
+			Tasks: []Task{
+				{Label: "a", Run: func(context.Context, State) Outcome { time.Sleep(time.Second); return failure }, Rules: Rules{{Do: Jump, To: "b", Delay: waits(time.Minute)}}},
+				{Label: "b", Run: newScript(success).run},
+			},
+			OnEvent: func(_ context.Context, e Event) {
+				if e.Task == "a" {
+					kinds, elapsed, times = append(kinds, e.Kind), append(elapsed, e.Elapsed), append(times, e.Time.Sub(began))
+					if e.Kind == retry.RetryScheduled {
+						assert.Equal(t, 61*time.Second, e.Due.Sub(began))
+						time.Sleep(time.Second) // part of the wait
+					}
+				}
+			},
+		}
+		require.NoError(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped}, kinds)
+		assert.Equal(t, []time.Duration{0, time.Second, time.Second, 61 * time.Second}, elapsed)
+		assert.Equal(t, elapsed, times)
+		assert.Equal(t, 61*time.Second, time.Since(began))
+	})
+}
+
+// A Budget of the context pays for retries, and not for jumps; what tasks call
+// with their context pays for its own.
+func TestJumpsTakeNothingFromBudgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		none := retry.NewBudget(0, 0)
+		var inner []error
+		polls := 0
+		p := Pipeline{Tasks: []Task{{Label: "poll", Run: func(ctx context.Context, _ State) Outcome {
+			polls++
+			inner = append(inner, retry.Do(ctx, retry.Policy{MaxAttempts: 2}, func(context.Context) error { return errBoom }))
+			return Outcome{Result: polls < 4}
+		}, Rules: Rules{{When: when(true), Do: Jump, To: "poll", Delay: waits(time.Second)}}}}}
+		began := time.Now()
+		require.NoError(t, p.Run(retry.WithBudget(t.Context(), none), nil))
+		assert.Equal(t, 4, polls)
+		assert.Equal(t, 3*time.Second, time.Since(began))
+		for _, err := range inner {
+			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err), "the mark of the wait does not reach the task")
+		}
+
+		p = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{retrying(2, nil)}}}}
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(retry.WithBudget(t.Context(), none), nil)), "a Retry does pay")
+	})
 }
 
 func TestFaultsAreOneLine(t *testing.T) {
 	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{
 		{When: func(Outcome) (bool, error) { return false, errors.New("two\nlines") }, Do: Break},
 	}}}}
-	assert.EqualError(t, p.Run(t.Context(), nil), `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: two; lines`)
+	assert.EqualError(t, p.Run(t.Context(), nil), `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): boom; rule 0: when: two; lines`)
 }
 
 func TestEventCounts(t *testing.T) {
@@ -398,12 +463,17 @@ func TestEventAsJSON(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	finished := Event{
 		Event: retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 1, Max: 3, Err: errBoom, Took: time.Second},
-		Task:  "fetch", Rule: 0, Directive: Retry, Faults: []error{errors.New("cannot tell")},
+		Task:  "fetch", Rule: 0, Directive: Retry, Limit: 2, Faults: []error{errors.New("cannot tell")},
+	}
+	stopped := Event{
+		Event: retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Max: 3, Reason: retry.ReasonSuccess},
+		Task:  "fetch", Rule: 2, Directive: Jump, To: "store", Computed: time.Minute,
 	}
 	started := Event{Event: retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 3}, Task: "fetch", Rule: -1}
 	for want, e := range map[string]Event{
-		`{"kind":"attempt_finished","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"err":"boom","took":"1s","task":"fetch","rule":0,"directive":"retry","faults":["cannot tell"]}`: finished,
-		`{"kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"task":"fetch","rule":-1}`:                                                                       started,
+		`{"kind":"attempt_finished","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"err":"boom","took":"1s","task":"fetch","rule":0,"directive":"retry","limit":2,"faults":["cannot tell"]}`: finished,
+		`{"kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"task":"fetch","rule":-1}`:                                                                                 started,
+		`{"kind":"stopped","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"reason":"success","task":"fetch","rule":2,"directive":"jump","to":"store","computed":"1m0s"}`:                     stopped,
 	} {
 		got, err := json.Marshal(e)
 		require.NoError(t, err)
@@ -416,8 +486,9 @@ func TestEventAsJSON(t *testing.T) {
 	var e Event
 	require.NoError(t, json.Unmarshal([]byte(`{"kind":"stopped"}`), &e))
 	assert.Equal(t, -1, e.Rule, "no rule is not the first one")
-	assert.ErrorContains(t, json.Unmarshal([]byte(`{"directive":"explode"}`), &e), `"explode" is no Directive`)
+	assert.ErrorContains(t, json.Unmarshal([]byte(`{"directive":"explode"}`), &e), `unknown directive "explode"`)
 	assert.ErrorContains(t, json.Unmarshal([]byte(`{"kind":"explode"}`), &e), `"explode"`)
+	assert.EqualError(t, json.Unmarshal([]byte(`{"kind":"stopped","computed":"1"}`), &e), `retryflow: event: computed is "1": write a duration, such as "200ms"`)
 	_, err := json.Marshal(Event{Directive: 99})
 	assert.ErrorContains(t, err, "Directive(99) has no name")
 	_, err = json.Marshal(Event{Event: retry.Event{Kind: 99}})

@@ -8,17 +8,18 @@ import (
 	"github.com/goretry/retry"
 )
 
-// An Outcome is what an execution came to.
+// Outcome is the result of one attempt of a task.
 type Outcome struct {
-	Result any            // what it returned
-	Err    error          // what it failed with; nil: it succeeded
-	Data   map[string]any // what HTTP, SQL or a script said, by any names that the rules know
+	Result any            // what the task returned
+	Err    error          // the error it failed with; nil: it succeeded
+	Data   map[string]any // details of HTTP, SQL or a script, under any names that the rules know
 
-	// Pipeline fills these in, whatever Run says.
+	// The pipeline sets these fields and ignores what Run returned in them.
 
-	Attempt int           // 1 for the first execution since the task was entered
-	Took    time.Duration // how long it ran
-	State   State         // the pipeline's, not a copy, for When and Delay to read
+	Task    string        // the label of the task
+	Attempt int           // 1 for the first attempt since the task was entered
+	Took    time.Duration // how long the attempt ran
+	State   State         // the pipeline's own, not a copy, for When and Delay to read
 }
 
 // Status returns "success", or "error" if o has an Err.
@@ -29,63 +30,67 @@ func (o Outcome) Status() string {
 	return "success"
 }
 
-// A Rule says what follows an outcome that it matches.
+// A Rule says what to do after an outcome that it matches.
 type Rule struct {
-	// When reports whether the rule matches; nil: it always does. A rule whose
+	// When reports whether the rule matches; nil always matches. A rule whose
 	// When fails does not match.
 	When func(Outcome) (bool, error)
 
 	Do Directive
 
-	// Policy is how a Retry is made, and zero for what is none: MaxAttempts, MaxRetries, AttemptCap and
-	// NonRetryable say how often the task may be executed, over all its rules;
-	// Backoff, MaxDelay, Jitter and MaxRetryAfter how long to wait. The other
-	// fields are those of Pipeline.Policy, and must be zero here.
+	// Policy is for a Retry, and zero otherwise. MaxAttempts, MaxRetries,
+	// AttemptCap and NonRetryable limit the attempts of the task, over all its
+	// rules; Backoff, MaxDelay, Jitter and MaxRetryAfter set the waits. The other
+	// fields belong to Pipeline.Policy and must be zero here.
 	Policy retry.Policy
 
-	// Delay computes a wait from the outcome, and may be nil. For a Retry it is
-	// the first delay of the Policy's curve, in place of its own; each delay,
-	// where the curve is nil, a Schedule, or none of package retry's. For a
-	// Jump it is the wait before it. A negative wait is none. MaxRetryAfter does
-	// not bound it, MaxDelay does, for a Retry.
+	// Attempts computes the MaxAttempts of a Retry from the outcome, in place of
+	// that of the Policy; nil: the Policy's own. A result below 1 fails the task.
+	Attempts func(Outcome) (int, error)
+
+	// Delay computes a wait from the outcome; nil: the Policy's own. For a Retry
+	// it replaces the first delay of the Policy's curve, or every delay if the
+	// curve is nil, a Schedule or a custom one. For a Jump it is the wait before
+	// it. A negative result counts as 0. For a Retry it is limited by MaxDelay,
+	// but not by MaxRetryAfter.
 	Delay func(Outcome) (time.Duration, error)
 
 	To  string                     // Jump: the label of the task
-	Set func(State, Outcome) error // changes the state of the pipeline before what follows, which is not Fail; nil: nothing
+	Set func(State, Outcome) error // changes the state before the directive is carried out; nil: no change
 }
 
-// IfErr returns a When for rules that look at the error alone. It matches an
-// outcome whose Err is not nil and has what is reports.
+// IfErr returns a When for rules that look only at the error. It matches an
+// outcome whose Err is not nil and for which is returns true.
 func IfErr(is func(error) bool) func(Outcome) (bool, error) {
 	return func(o Outcome) (bool, error) { return o.Err != nil && is(o.Err), nil }
 }
 
-// Rules are asked in order: the first that matches says what follows, and no
-// other is asked.
+// Rules are tried in order. The first one that matches decides.
 type Rules []Rule
 
-// Select is to be the Select of a policy, for rules without a pipeline. It
-// returns the Policy of the rule that matches err, with its Delay, if that is
-// a Retry, and otherwise one that retries nothing. Only Err of the Outcome is
-// set. It has nobody to tell of a When or Delay that fails: the rule does not
-// match, or does not retry. What it cannot use, [Rules.Validate] finds.
+// Select makes rules usable without a pipeline: assign it to Policy.Select. It
+// returns the Policy of the rule that matches err, with its Attempts and Delay,
+// if that rule says Retry, and otherwise a policy that never retries. Only Err
+// of the Outcome is set. It cannot report a When, Attempts or Delay that fails:
+// such a rule does not match, or does not retry. [Rules.Validate] finds what
+// Select cannot use.
 func (rules Rules) Select(err error) *retry.Policy {
 	v := rules.decide(Outcome{Err: err})
 	return v.policy()
 }
 
-// A verdict is what rules say of an outcome.
+// A verdict is the decision of rules about an outcome.
 type verdict struct {
-	Rule           // the one that matches; where none does, it has nothing but Do
-	index  int     // of that rule, the first being 0; -1: none matches
-	faults []error // of rules that could not be asked
+	Rule           // the one that matches; if none does, it has only Do
+	index  int     // of that rule; -1: none matches
+	faults []error // of rules whose When failed
 
-	wait time.Duration // what Delay says
+	wait time.Duration // what Delay returned
 	err  error         // why the task fails, whatever the policies say
 }
 
-// decide asks rules about o. Where none matches, success continues and an
-// error fails.
+// decide applies rules to o. If none matches, a success continues and an error
+// fails.
 func (rules Rules) decide(o Outcome) verdict {
 	v := verdict{index: -1, Rule: Rule{Do: Continue}}
 	if o.Err != nil {
@@ -111,12 +116,25 @@ func (r Rule) matches(o Outcome) (bool, error) {
 	return r.When(o)
 }
 
-// follow finds out what v's rule needs to know: the wait, or why to fail.
+// follow calls the functions of v's rule, for its limit and its wait. If one of
+// them fails, v says why the task fails.
 func (v *verdict) follow(o Outcome) {
+	if v.Attempts != nil {
+		n, err := v.Attempts(o)
+		if err == nil && n < 1 {
+			err = fmt.Errorf("got %d, want 1 or more", n)
+		}
+		if err != nil {
+			v.fail("attempts", err, o)
+			return
+		}
+		v.Policy.MaxAttempts, v.Policy.MaxRetries = n, 0
+	}
 	if v.Delay != nil {
 		d, err := v.Delay(o)
 		if err != nil {
 			v.fail("delay", err, o)
+			return
 		}
 		v.wait = max(0, d)
 		v.Policy.Backoff = beginningWith(v.wait, v.Policy.Backoff)
@@ -126,7 +144,7 @@ func (v *verdict) follow(o Outcome) {
 	case o.Err != nil:
 		v.err = o.Err
 	default:
-		v.err = fmt.Errorf("rule %d fails an outcome that is no error", v.index)
+		v.err = fmt.Errorf("rule %d fails a successful outcome", v.index)
 	}
 }
 
@@ -135,9 +153,9 @@ func (v *verdict) fail(function string, err error, o Outcome) {
 	v.err = after(fmt.Errorf("rule %d: %s: %w", v.index, function, err), o)
 }
 
-// policy returns how the task is executed again, which is not at all unless
-// the rule says Retry. Permanent would do that too, but bind every loop around
-// the pipeline.
+// policy returns the policy for the next decision, which never retries unless the
+// rule says Retry. Marking the error Permanent would stop the task too, but also
+// every loop around the pipeline.
 func (v *verdict) policy() *retry.Policy {
 	if v.Do != Retry || v.err != nil {
 		return &retry.Policy{NonRetryable: true}
@@ -145,8 +163,8 @@ func (v *verdict) policy() *retry.Policy {
 	return &v.Policy
 }
 
-// failure returns what a loop has to know: nil where the task is done, and
-// else an error for its policy to decide on.
+// failure returns nil if the task is done, and otherwise an error for the
+// policy of the loop to decide on.
 func (v *verdict) failure(o Outcome) error {
 	switch {
 	case v.err != nil:
@@ -160,9 +178,9 @@ func (v *verdict) failure(o Outcome) error {
 	}
 }
 
-var errAgain = errors.New("the rules ask for another try of an outcome that is no error")
+var errAgain = errors.New("the rules ask to retry a successful outcome")
 
-// beginningWith returns a curve like b whose first delay is d.
+// beginningWith returns a curve of b's kind whose first delay is d.
 func beginningWith(d time.Duration, b retry.Backoff) retry.Backoff {
 	switch b := b.(type) {
 	case retry.Linear:

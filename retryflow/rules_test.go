@@ -62,11 +62,11 @@ var rules = []struct {
 	sentence string
 	test     func(*testing.T)
 }{
-	{"A pipeline that does not validate runs nothing, and says every fault at once.", func(t *testing.T) {
+	{"A pipeline that does not validate runs nothing and returns every fault.", func(t *testing.T) {
 		task := newScript(success)
 		p := Pipeline{MaxJumps: -1, Tasks: []Task{{Label: "a", Run: task.run, Rules: Rules{{Do: Jump, To: "nosuch"}}}}}
 		err := p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: invalid pipeline: MaxJumps is -1: write 0 for 10,000, or how many; task "a": rule 0: To is "nosuch", and no task has that Label`)
+		assert.EqualError(t, err, `retryflow: invalid pipeline: MaxJumps is -1: write how many, or 0 for 10,000; task "a": rule 0: To is "nosuch": no task has that Label`)
 		assert.Empty(t, task.began)
 	}},
 	{"Tasks run in order, each with the state that the one before left.", func(t *testing.T) {
@@ -84,7 +84,7 @@ var rules = []struct {
 		assert.Equal(t, []string{"a", "b", "c"}, order)
 		assert.Equal(t, State{"order": "abc"}, state)
 	}},
-	{"An execution that ends is counted; attempts are those of the task, over all its rules.", func(t *testing.T) {
+	{"An attempt that returns is counted; attempts are counted for the task, over all its rules.", func(t *testing.T) {
 		a, b := Outcome{Result: "a", Err: errBoom}, Outcome{Result: "b", Err: errBoom}
 		task := newScript(a, a, b, b)
 		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
@@ -95,7 +95,7 @@ var rules = []struct {
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 30 * time.Second}, task.began)
 	}},
-	{"After each execution the rules are asked in order, and the first that matches says what follows.", func(t *testing.T) {
+	{"After each attempt the rules are tried in order, and the first that matches decides.", func(t *testing.T) {
 		var asked []int
 		ask := func(n int, matches bool) func(Outcome) (bool, error) {
 			return func(Outcome) (bool, error) { asked = append(asked, n); return matches, nil }
@@ -128,12 +128,12 @@ var rules = []struct {
 			OnEvent: func(_ context.Context, e Event) { faults = append(faults, e.Faults...) },
 		}
 		err := p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: cannot tell`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): boom; rule 0: when: cannot tell`)
 		require.Len(t, faults, 1)
 		assert.ErrorIs(t, faults[0], errWhen)
 		assert.NotErrorIs(t, err, errWhen, "it is not what the task failed with")
 	}},
-	{"Where no rule matches, a success continues and an error fails.", func(t *testing.T) {
+	{"If no rule matches, a success continues and an error fails.", func(t *testing.T) {
 		for _, rules := range []Rules{nil, {}, {{When: when("other"), Do: Break}}} {
 			next := newScript(success)
 			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: rules}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
@@ -153,9 +153,9 @@ var rules = []struct {
 		require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil))
 		assert.Equal(t, []time.Duration{0, 7 * time.Second, 13 * time.Second, 13 * time.Second}, task.began, "the base of the curve; the rest of it stays")
 	}},
-	{"Set changes the state before what follows.", func(t *testing.T) {
+	{"Set changes the state before the directive is carried out.", func(t *testing.T) {
 		set := func(s State, o Outcome) error { s["set"] = o.Attempt; return nil }
-		for _, do := range []Directive{Continue, Retry, Jump, Break} {
+		for _, do := range []Directive{Continue, Retry, Jump, Break, Fail} {
 			var seen []any
 			run := func(_ context.Context, s State) Outcome {
 				seen = append(seen, s["set"])
@@ -170,7 +170,8 @@ var rules = []struct {
 			}
 			state := State{}
 			p := Pipeline{Tasks: []Task{{Label: "first", Run: run, Rules: Rules{rule}}, {Label: "second", Run: run}}}
-			require.NoError(t, p.Run(t.Context(), state))
+			err := p.Run(t.Context(), state)
+			assert.Equal(t, do == Fail, err != nil, do.String())
 			assert.Equal(t, State{"set": 1}, state, do.String())
 			assert.Nil(t, seen[0])
 			for _, s := range seen[1:] {
@@ -178,22 +179,32 @@ var rules = []struct {
 			}
 		}
 	}},
-	{"A Delay or a Set that fails fails the task, with its error and that of the outcome.", func(t *testing.T) {
+	{"Attempts computes the limit of a Retry from the outcome.", func(t *testing.T) {
+		task := newScript(failure)
+		rule := Rule{Do: Retry, Policy: retry.Policy{MaxRetries: 7}, Attempts: func(o Outcome) (int, error) { return o.State["limit"].(int), nil }}
+		err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), State{"limit": 3})
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.Len(t, task.began, 3)
+		err = Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), State{"limit": 0})
+		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: attempts: got 0, want 1 or more: boom`)
+	}},
+	{"An Attempts, a Delay or a Set that fails fails the task, with its error and that of the outcome.", func(t *testing.T) {
 		errOwn := errors.New("no such header")
 		delays, sets := retrying(9, nil), retrying(9, nil)
 		delays.Delay = func(Outcome) (time.Duration, error) { return time.Hour, errOwn }
 		sets.Set = func(State, Outcome) error { return errOwn }
-		for function, rule := range map[string]Rule{"delay": delays, "set": sets} {
+		limits := Rule{When: failing, Do: Retry, Attempts: func(Outcome) (int, error) { return 9, errOwn }}
+		for function, rule := range map[string]Rule{"delay": delays, "set": sets, "attempts": limits} {
 			task := newScript(failure)
 			err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
-			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header: boom`)
+			assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: `+function+`: no such header: boom`)
 			assert.ErrorIs(t, err, errOwn)
 			assert.ErrorIs(t, err, errBoom)
 			assert.Equal(t, []time.Duration{0}, task.began)
 
 			rule.When = nil
 			err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
-			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header`)
+			assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: `+function+`: no such header`)
 		}
 	}},
 	{"Continue goes on to the next task, after an error too.", func(t *testing.T) {
@@ -203,7 +214,7 @@ var rules = []struct {
 			assert.Len(t, next.began, 1)
 		}
 	}},
-	{"Retry executes the task again when the Policy of the rule says, after a success too.", func(t *testing.T) {
+	{"Retry runs the task again as the Policy of the rule says, after a success too.", func(t *testing.T) {
 		task := newScript(failure, Outcome{Result: "pending"}, Outcome{Result: "pending"}, success)
 		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
 			retrying(9, retry.Fixed(time.Second)),
@@ -212,7 +223,7 @@ var rules = []struct {
 		require.NoError(t, p.Run(t.Context(), nil))
 		assert.Equal(t, []time.Duration{0, time.Second, 21 * time.Second, 51 * time.Second}, task.began)
 	}},
-	{"A rule that has no attempts left fails the task with the last error, and no later rule is asked.", func(t *testing.T) {
+	{"A rule that has no attempts left fails the task with the last error, and no later rule is tried.", func(t *testing.T) {
 		first, last := errors.New("first"), errors.New("last")
 		task := newScript(Outcome{Err: first}, Outcome{Err: last})
 		later := 0
@@ -227,9 +238,9 @@ var rules = []struct {
 		assert.Zero(t, later)
 
 		err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{{Do: Retry, Policy: retry.Policy{MaxRetries: 2}}}}}}.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 3 attempts: the rules ask for another try of an outcome that is no error`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 3 attempts: the rules ask to retry a successful outcome`)
 	}},
-	{"No rule makes a retry that package retry would refuse: of an error marked Permanent, before the wait that a server asks for, or beyond the bounds of Pipeline.Policy.", func(t *testing.T) {
+	{"No rule makes a retry that package retry would refuse: after an error marked Permanent, before the wait that a server asks for, or beyond the bounds of Pipeline.Policy.", func(t *testing.T) {
 		spent := retry.NewBudget(1, 0)
 		require.True(t, spent.Take())
 		for name, row := range map[string]struct {
@@ -288,19 +299,26 @@ var rules = []struct {
 		assert.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, attempts)
 		assert.Equal(t, []time.Duration{29 * time.Second}, store.began, "3 times 1s + 2s, and 2 jumps")
 	}},
+	{"A jump is not a retry: it takes nothing from a Budget.", func(t *testing.T) {
+		poll, own := newScript(Outcome{Result: "pending"}, Outcome{Result: "pending"}, success), retry.NewBudget(1, 0)
+		p := Pipeline{Policy: retry.Policy{Budget: own}, Tasks: []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(time.Second)}}}}}
+		require.NoError(t, p.Run(retry.WithBudget(t.Context(), retry.NewBudget(0, 0)), nil))
+		assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, poll.began)
+		assert.Equal(t, 1, own.Left())
+	}},
 	{"A jump beyond MaxJumps fails the task that jumps, before its wait.", func(t *testing.T) {
 		poll := newScript(Outcome{Result: "pending"})
 		tasks := []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(5 * time.Second)}}}}
 		err := Pipeline{Tasks: tasks, MaxJumps: 10}.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "poll": the jump to "poll" is one more than MaxJumps, which is 10`)
+		assert.EqualError(t, err, `retryflow: task "poll": the jump to "poll" exceeds MaxJumps (10)`)
 		assert.Len(t, poll.began, 11)
 		assert.Equal(t, 50*time.Second, time.Since(poll.birth))
 
 		err = Pipeline{Tasks: tasks}.Run(t.Context(), nil)
-		assert.ErrorContains(t, err, "MaxJumps, which is 10000")
+		assert.ErrorContains(t, err, "MaxJumps (10000)")
 		assert.Len(t, poll.began, 11+10_001)
 	}},
-	{"Break ends the pipeline well, and skips the tasks that are left.", func(t *testing.T) {
+	{"Break ends the pipeline without an error and skips the tasks that are left.", func(t *testing.T) {
 		for _, o := range []Outcome{success, failure} {
 			next := newScript(success)
 			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Break}}}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
@@ -313,13 +331,13 @@ var rules = []struct {
 			return Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Fail}}}, {Label: "next", Run: next.run}}}
 		}
 		err := p(failure).Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): boom`)
 		assert.ErrorIs(t, err, errBoom)
 		err = p(success).Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0 fails an outcome that is no error`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0 fails a successful outcome`)
 		assert.Empty(t, next.began)
 	}},
-	{"A context that ends ends the pipeline, in a task, in the wait for a retry and in that for a jump.", func(t *testing.T) {
+	{"A context that ends ends the pipeline, in a task, in the wait for a retry and in the wait for a jump.", func(t *testing.T) {
 		errCause := errors.New("shutting down")
 		long := Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Hour)}}
 		for name, row := range map[string]struct {
@@ -367,7 +385,7 @@ var rules = []struct {
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
 		assert.Zero(t, time.Since(began), "no wait that the deadline cuts short is begun")
 	}},
-	{"A panic in a function of yours passes through.", func(t *testing.T) {
+	{"A panic in one of your functions is not recovered.", func(t *testing.T) {
 		run := newScript(failure).run
 		for name, p := range map[string]Pipeline{
 			"Run":     {Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { panic(name("Run")) }}}},

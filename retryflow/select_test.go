@@ -102,8 +102,8 @@ func TestSelectLeavesTheRulesAsTheyAre(t *testing.T) {
 func TestNextAsksTheRules(t *testing.T) {
 	rules := Rules{{When: IfErr(is(errDeadlock)), Do: Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}}}
 	p := retry.Policy{MaxAttempts: 10, Select: rules.Select}
-	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 2, Err: errDeadlock}))
-	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonExhausted}, p.Next(retry.Attempt{Number: 3, Err: errDeadlock}))
+	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonRetry, Lo: time.Second, Hi: time.Second}, p.Next(retry.Attempt{Number: 2, Err: errDeadlock}))
+	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonExhausted, Lo: time.Second, Hi: time.Second}, p.Next(retry.Attempt{Number: 3, Err: errDeadlock}))
 	assert.Equal(t, retry.Decision{Reason: retry.ReasonNonRetryable}, p.Next(retry.Attempt{Number: 1, Err: errBoom}))
 }
 

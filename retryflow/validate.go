@@ -9,32 +9,32 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Validate returns nil if p is sound, and else an error that names every fault
-// at once, with its task and rule. It calls none of p's functions.
+// Validate returns nil if p can be run, and otherwise an error that names every
+// fault, with its task and rule. It calls none of p's functions.
 func (p Pipeline) Validate() error {
 	var faults []string
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if p.MaxJumps < 0 {
-		say("MaxJumps is %d: write 0 for 10,000, or how many", p.MaxJumps)
+		say("MaxJumps is %d: write how many, or 0 for 10,000", p.MaxJumps)
 	}
 	if err := p.policy().Validate(); err != nil {
 		say("Policy: %v", err)
 	}
 	for _, field := range ofRules(p.Policy) {
-		say("Policy: %s is up to the rules: write it in theirs", field)
+		say("Policy: %s belongs to the rules: set it in their Policy", field)
 	}
 	if p.Policy.RetryIf != nil {
-		say("Policy: RetryIf is up to the rules: write a When")
+		say("Policy: RetryIf belongs to the rules: write a When")
 	}
 	if p.Policy.Select != nil || p.Policy.OnEvent != nil {
-		say("Policy: Select and OnEvent are the pipeline's: write Rules, and the OnEvent of Pipeline")
+		say("Policy: Select and OnEvent are not used: write Rules, and set Pipeline.OnEvent")
 	}
 	for i, t := range p.Tasks {
 		name := fmt.Sprintf("task %q", t.Label)
 		switch first := p.index(t.Label); {
 		case t.Label == "":
 			name = fmt.Sprintf("Tasks[%d]", i)
-			say("%s: it has no Label", name)
+			say("%s: Label is empty", name)
 		case first != i:
 			say("%s: Tasks[%d] and Tasks[%d] have the same Label", name, first, i)
 		}
@@ -48,19 +48,18 @@ func (p Pipeline) Validate() error {
 	return invalid("pipeline", faults)
 }
 
-// Validate returns nil if the rules are sound for [Rules.Select], and else an
-// error that names every fault at once, with its rule. It calls none of their
-// functions. Rules of a [Pipeline] are for its Validate: here there is no State
-// to set and nowhere to jump to. A rule that is to end the retries says Fail,
-// or Continue or Break, which is the same here.
+// Validate returns nil if [Rules.Select] can use the rules, and otherwise an
+// error that names every fault, with its rule. It calls none of their functions.
+// Without a [Pipeline] there is no State to set and no task to jump to. Fail,
+// Continue and Break all mean that the error is not retried.
 func (rules Rules) Validate() error {
 	return invalid("rules", rules.faults(func(r Rule) []string {
 		faults := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}.ruleFaults(r) // the policy of Select bounds them
 		if r.Do == Jump {
-			faults = []string{"a Jump is for a Pipeline: write Retry or Fail"}
+			faults = []string{"Jump is only valid in a Pipeline: write Retry or Fail"}
 		}
-		if r.Set != nil && r.Do != Fail {
-			faults = append(faults, "Set is for a Pipeline")
+		if r.Set != nil {
+			faults = append(faults, "Set is only valid in a Pipeline")
 		}
 		return faults
 	}))
@@ -73,14 +72,15 @@ func invalid(what string, faults []string) error {
 	return fmt.Errorf("retryflow: invalid %s: %s", what, strings.Join(faults, "; "))
 }
 
-// faults returns what is wrong with rules, of each what the function says.
+// faults returns the faults that the function finds in each rule, and a fault for
+// each rule that can never match.
 func (rules Rules) faults(of func(Rule) []string) (faults []string) {
 	for i, r := range rules {
 		for _, fault := range of(r) {
 			faults = append(faults, fmt.Sprintf("rule %d: %s", i, fault))
 		}
 		if r.When == nil && i+1 < len(rules) {
-			faults = append(faults, fmt.Sprintf("rule %d is never asked: rule %d has no When and always matches", i+1, i))
+			faults = append(faults, fmt.Sprintf("rule %d is never reached: rule %d has no When and always matches", i+1, i))
 		}
 	}
 	return faults
@@ -89,47 +89,49 @@ func (rules Rules) faults(of func(Rule) []string) (faults []string) {
 func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	switch r.Do {
-	case Continue, Break:
+	case Continue, Break, Fail:
 	case Retry:
 		if err := p.together(r).Validate(); err != nil {
 			say("%v", err)
 		}
-		if r.Policy.MaxAttempts == 0 && r.Policy.MaxRetries == 0 {
-			say("its Policy sets no limit: write MaxAttempts or MaxRetries")
+		if r.Attempts == nil && r.Policy.MaxAttempts == 0 && r.Policy.MaxRetries == 0 {
+			say("Policy sets no limit: write MaxAttempts or MaxRetries")
 		}
 		if r.Policy.RetryIf != nil {
-			say("its Policy has no use for RetryIf: write a When")
+			say("RetryIf of its Policy is not used: write a When")
 		}
 		for _, field := range ofPipeline(r.Policy) {
-			say("its Policy has no use for %s: write it in Pipeline.Policy, or beside Select", field)
+			say("%s of its Policy is not used: set it in Pipeline.Policy, or beside Select", field)
 		}
 	case Jump:
 		if p.index(r.To) < 0 {
-			say("To is %q, and no task has that Label", r.To)
-		}
-	case Fail:
-		if r.Set != nil {
-			say("Set is for what goes on, not for Fail")
+			say("To is %q: no task has that Label", r.To)
 		}
 	default:
 		say("Do is %q: write Continue, Retry, Jump, Break or Fail", r.Do)
 	}
 	if r.Do != Retry && !reflect.ValueOf(r.Policy).IsZero() {
-		say("Policy is for a Retry")
+		say("Policy is only valid for Retry")
 	}
 	if r.Do != Jump && r.To != "" {
-		say("To is for a Jump")
+		say("To is only valid for Jump")
 	}
 	if r.Do != Jump && r.Do != Retry && r.Delay != nil {
-		say("Delay is for a Retry or a Jump")
+		say("Delay is only valid for Retry and Jump")
+	}
+	if r.Do != Retry && r.Attempts != nil {
+		say("Attempts is only valid for Retry")
 	}
 	return faults
 }
 
-// together returns the Policy of a rule with what bounds it: a rule may be
-// unlimited where the pipeline is not.
+// together returns the Policy of a rule with the bounds of the pipeline: a rule
+// may be unlimited if the pipeline is not.
 func (p Pipeline) together(r Rule) retry.Policy {
 	policy := r.Policy
+	if r.Attempts != nil {
+		policy.MaxAttempts = 1
+	}
 	policy.MaxElapsed, policy.Budget = p.Policy.MaxElapsed, p.Policy.Budget
 	if limit := p.policy().EffectiveMax(); limit != retry.Unlimited && policy.AttemptCap == 0 {
 		policy.AttemptCap = limit
@@ -140,7 +142,7 @@ func (p Pipeline) together(r Rule) retry.Policy {
 	return policy
 }
 
-// ofRules returns which fields a policy sets that only those of rules have.
+// ofRules returns the fields set in a policy that belong to rules.
 func ofRules(p retry.Policy) []string {
 	return which(
 		field{"Backoff", p.Backoff != nil},
@@ -150,8 +152,7 @@ func ofRules(p retry.Policy) []string {
 	)
 }
 
-// ofPipeline returns which fields a policy sets that only that of a pipeline
-// has.
+// ofPipeline returns the fields set in a policy that belong to a pipeline.
 func ofPipeline(p retry.Policy) []string {
 	return which(
 		field{"Source", p.Source != nil},

@@ -17,9 +17,10 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/noetl"
+	"github.com/goretry/retry/retrylog"
 )
 
-// conformance is what the document says, row by row.
+// conformance holds the rows of the document.
 type conformance struct {
 	Delays []struct {
 		Backoff  string
@@ -67,10 +68,10 @@ func outcome(m map[string]any) retryflow.Outcome {
 	return o
 }
 
-// A trace is what a run of one task came to.
+// A trace is the result of running one task.
 type trace struct {
 	runs     int
-	delays   []float64 // in seconds, between the executions
+	delays   []float64 // in seconds, between the attempts
 	result   string    // the last directive, "fail" where attempts were used up
 	reported string    // every fault, and the error
 }
@@ -236,7 +237,7 @@ func TestPipelines(t *testing.T) {
 	require.Len(t, rows, 5)
 	number := func(row, key string) int { return int(rows[row][key].(float64)) }
 
-	// build returns a pipeline of tasks that do what run says.
+	// build returns a pipeline of tasks that call run.
 	build := func(t *testing.T, yaml string, run map[string]func(iter map[string]any) retryflow.Outcome) (retryflow.Pipeline, map[string]int) {
 		tasks, err := noetl.ParseTasks([]byte(yaml), nil)
 		require.NoError(t, err)
@@ -343,7 +344,7 @@ func TestPipelines(t *testing.T) {
 		mentions := rows[row]["error_mentions"].(string)
 		yaml := "- a:\n    eval:\n      - else: {do: jump, to: " + mentions + "}\n"
 		_, err := noetl.ParseTasks([]byte(yaml), nil)
-		assert.EqualError(t, err, `noetl: line 3: to is "nosuch", and no task has that label`)
+		assert.EqualError(t, err, `noetl: line 3: [0].a.eval[0].else: to is "nosuch": no task has that label`)
 
 		rules, err := noetl.ParseRules([]byte("eval:\n- else: {do: jump, to: "+mentions+"}\n"), nil)
 		require.NoError(t, err)
@@ -386,6 +387,7 @@ eval:
 `), nil)
 		require.NoError(t, err)
 		var wire []string
+		var events []retryflow.Event
 		runs := 0
 		p := retryflow.Pipeline{
 			Tasks: []retryflow.Task{{Label: "fetch", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
@@ -403,18 +405,68 @@ eval:
 				}
 				line, err := json.Marshal(m)
 				require.NoError(t, err)
-				wire = append(wire, string(line))
+				wire, events = append(wire, string(line)), append(events, e)
 			},
 		}
 		require.NoError(t, p.Run(t.Context(), nil))
 		assert.Equal(t, []string{
-			`{"attempt":1,"event":"task.started","task":"fetch","time":"2000-01-01T00:00:00Z"}`,
-			`{"attempt":1,"directive":"retry","event":"task.processed","faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: ` +
-				`unable to evaluate parameters: Unable to evaluate target outcome.http: Unable to evaluate outcome.http: attribute 'http' not found"],` +
-				`"outcome":{"error":{"message":"refused"},"meta":{"attempt":1,"duration_ms":250},"result":null,"status":"error"},"rule":1,"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
-			`{"attempt":1,"backoff":"linear","delay":1.5,"event":"task.retry_scheduled","task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
-			`{"attempt":2,"event":"task.started","task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
-			`{"attempt":2,"directive":"continue","event":"task.processed","outcome":{"http":{"headers":{"etag":"1"},"status":200},"meta":{"attempt":2,"duration_ms":0},"result":"page","status":"success"},"rule":-1,"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
+			`{"attempt":1,"event":"task.started","retry":{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"task":"fetch","rule":-1},"task":"fetch","time":"2000-01-01T00:00:00Z"}`,
+			`{"attempt":1,"directive":"retry","event":"task.processed",` +
+				`"faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: outcome.http is undefined: ask \"is defined\" first, or add \"| default(…)\""],` +
+				`"outcome":{"error":{"message":"refused"},"meta":{"attempt":1,"duration_ms":250},"result":null,"status":"error"},` +
+				`"retry":{"kind":"attempt_finished","time":"2000-01-01T00:00:00.25Z","attempt":1,"max":-1,"err":"refused","took":"250ms","elapsed":"250ms","task":"fetch","rule":1,"directive":"retry","limit":3,` +
+				`"faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: outcome.http is undefined: ask \"is defined\" first, or add \"| default(…)\""]},` +
+				`"rule":1,"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
+			`{"attempt":1,"backoff":"linear","delay":1.5,"event":"task.retry_scheduled",` +
+				`"retry":{"kind":"retry_scheduled","time":"2000-01-01T00:00:00.25Z","attempt":1,"max":-1,"err":"refused","elapsed":"250ms","delay":"1.5s","due":"2000-01-01T00:00:01.75Z","task":"fetch","rule":1,"directive":"retry","limit":3},` +
+				`"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
+			`{"attempt":2,"event":"task.started","retry":{"kind":"attempt_started","time":"2000-01-01T00:00:01.75Z","attempt":2,"max":-1,"elapsed":"1.75s","task":"fetch","rule":-1},"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
+			`{"attempt":2,"directive":"continue","event":"task.processed",` +
+				`"outcome":{"http":{"headers":{"etag":"1"},"status":200},"meta":{"attempt":2,"duration_ms":0},"result":"page","status":"success"},` +
+				`"retry":{"kind":"attempt_finished","time":"2000-01-01T00:00:01.75Z","attempt":2,"max":-1,"elapsed":"1.75s","task":"fetch","rule":-1,"directive":"continue"},` +
+				`"rule":-1,"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
 		}, wire)
+
+		var log retrylog.Recorder
+		for i, want := range events {
+			e, err := noetl.ReadWire([]byte(wire[i]))
+			require.NoError(t, err)
+			log.OnPipelineEvent(t.Context(), e)
+			line, err := json.Marshal(want)
+			require.NoError(t, err)
+			again, err := json.Marshal(e)
+			require.NoError(t, err)
+			assert.Equal(t, string(line), string(again))
+			assert.Equal(t, want.Outcome.Attempt, e.Outcome.Attempt)
+			assert.Equal(t, want.Outcome.Took, e.Outcome.Took)
+			assert.Equal(t, want.Outcome.Status(), e.Outcome.Status())
+		}
+		calls, err := retrylog.Replay(log.Records())
+		require.NoError(t, err)
+		require.Len(t, calls, 1)
+		assert.NoError(t, calls[0].CheckPipeline(p))
+		first, err := noetl.ReadWire([]byte(wire[1]))
+		require.NoError(t, err)
+		assert.EqualError(t, first.Outcome.Err, "refused")
+		assert.Equal(t, map[string]any{"error": map[string]any{"message": "refused"}}, first.Outcome.Data)
+		last, err := noetl.ReadWire([]byte(wire[4]))
+		require.NoError(t, err)
+		assert.Equal(t, retryflow.Outcome{
+			Result: "page", Task: "fetch", Attempt: 2,
+			Data: map[string]any{"http": map[string]any{"headers": map[string]any{"etag": "1"}, "status": json.Number("200")}},
+		}, last.Outcome)
 	})
+}
+
+func TestReadWireCannot(t *testing.T) {
+	for data, want := range map[string]string{
+		``:                         "noetl: event: EOF",
+		`{"event":`:                "noetl: event: unexpected EOF",
+		`{}`:                       "noetl: event: its event is missing: write task.started, task.processed or task.retry_scheduled",
+		`{"event":"task.started"}`: `noetl: event "task.started": its retry is missing: only events of this package can be read back`,
+		`{"event":"task.started","retry":{"kind":"explode"}}`: `explode`,
+	} {
+		_, err := noetl.ReadWire([]byte(data))
+		assert.ErrorContains(t, err, want, data)
+	}
 }

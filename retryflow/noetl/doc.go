@@ -1,5 +1,5 @@
-// Package noetl reads the rules of NoETL's tasks, as its users write them in
-// YAML, for the pipelines of package retryflow.
+// Package noetl parses NoETL task rules from YAML for use with package
+// retryflow: whole playbooks, one step, or the rules of one task.
 //
 //	tool:
 //	  - fetch_page:
@@ -18,75 +18,125 @@
 //	        - else:
 //	            do: continue
 //
-// [ParseTasks] reads such a step, or the list alone; [ParseRules] reads the
-// rules of one task. What a task does is up to you: the keys that are not about
-// rules are in its Config, as they were written.
+// [ParseTasks] parses such a step, or only its list of tasks. [ParsePlaybook]
+// parses a document with a workflow, and [ParseRules] parses the rules of one
+// task. The package runs nothing: your program makes a [retryflow.Task] out of
+// each [Task], with a function that does what its Config says. Every key that
+// is not about rules is in a Config, as it was written.
 //
 // # Keys
 //
-//	key       in           default  value
-//	expr      every rule            exactly one {{ … }}; left out where there is else
-//	else      the last one          what every other outcome gets: a mapping with do
-//	do        every rule            continue, retry, jump, break or fail
-//	attempts  retry        3        executions in all, over all rules of the task
-//	backoff   retry        fixed    fixed (delay), linear (delay*n) or exponential (delay*2^(n-1))
-//	delay     retry        1        seconds: a number, as text too, or exactly one {{ … }}
-//	delay     jump         0        likewise
-//	to        jump                  the label of a task
-//	set_iter  not fail              values for names under iter, with any number of {{ … }} in their texts
+// A task has its rules under eval. They are tried in order, and the first one
+// that matches decides.
 //
-// A task has its rules under eval. The old block is read too, and mapped as its
-// migration says, to exponential delays from one second:
+//	key       in           default  value
+//	expr      every rule            an expression; the rule matches if it is true
+//	else      the last one          matches always: a mapping with do, or empty beside do
+//	do        every rule            continue, retry, jump, break or fail
+//	attempts  retry        3        attempts of the task in all: a number, or an expression
+//	backoff   retry        fixed    fixed or none (delay), linear (delay*n) or exponential (delay*2^(n-1))
+//	delay     retry        1        seconds: a number, or an expression
+//	delay     jump         0        the same
+//	to        jump                  the label of a task, or previous
+//	set_iter  every rule            names and values to set in the mapping iter of the state
+//	set_vars  every rule            the same in vars; set_ctx and set_shared likewise
+//	set       every rule            the same, where a name includes its mapping: iter.page
+//	set_prev  every rule            the value that later expressions know as _prev
+//
+// An expression is text with exactly one {{ … }}, or the expression alone. In the
+// values of set_iter and the like, texts may have any number of {{ … }}: one that
+// is a single {{ … }} becomes its value, and any other becomes a text. A number
+// may be written as text.
+//
+// The old form has retry in place of eval. Its value is a number of attempts,
+// true for the defaults, or a mapping; delays double, beginning with one second:
 //
 //	retry:
 //	  max_attempts: 5
+//	  initial_delay: 0.5
+//	  backoff_multiplier: 2
+//	  max_delay: 30
+//	  jitter: true
 //	  retry_when: "{{ status_code >= 500 }}"
+//	  stop_when: "{{ error is none }}"
 //
-// What is not in the table is an error that names the line, and so is a rule
-// after the else, a label that no task has, and an expression that cannot be
-// read. Anchors, aliases and << work.
+// The newest form is spec.policy.rules, with when and then in place of expr and
+// the keys that follow it, and with a status of ok in place of success.
+//
+// Every other key of a rule is an error, and so are a rule after the else, a
+// label that no task has, and an expression that cannot be parsed. An error
+// names each fault with its line and its path, such as
+//
+//	noetl: orders.yaml:31: workflow[2].tool[0].fetch_page.eval[1]: delay is true: write seconds, such as 1.5, or an expression in quotes
+//
+// Anchors, aliases and << work.
 //
 // # Expressions
 //
-// They are Jinja's. They know the names of the pipeline's State, so that
-// iter.page is state["iter"]["page"], and outcome:
+// They are Jinja's expressions, and their answers are those that Jinja 3.1 gives
+// in Python with StrictUndefined. They know the names of the pipeline's State,
+// so that iter.page is state["iter"]["page"], and these:
 //
 //	outcome.status             success or error
 //	outcome.result             Result
 //	outcome.error.message      the text of Err, or what Data says as error
-//	outcome.meta.attempt       1 for the first execution
+//	outcome.meta.attempt       1 for the first attempt
 //	outcome.meta.duration_ms   how long it took
-//	outcome.http, outcome.pg   and whatever else Data has, but for status, result and these of meta
+//	outcome.http, outcome.pg   and whatever else Data has, except status, result and these of meta
+//	_task, _attempt            the label of the task, and the number of the attempt
 //
-// The names in outcome.http.headers are in lower case, whatever theirs.
-// Conditions hold as in Jinja: what is not false, none, 0, nor empty. rand() is
-// a number from 0 up to 1, drawn from the Source that was given.
+// The names in outcome.http.headers are in lower case. The function rand()
+// returns a number from 0 up to 1, which it draws from the Source that the
+// parsing function was given.
 //
-// An expression that cannot be evaluated does not match, and is reported: see
-// [retryflow.Event]. A delay that is no number of seconds, or is negative,
-// fails the task and is named. One may be as long as a header says: only the
-// context of Run bounds it, and for a retry the MaxDelay that you set in the
-// Policy of the rule, or min in the expression.
+// There are no statements ({% … %}), no comments, and no functions except range
+// and rand. An unknown filter, test or method is an error of the document. These
+// are the known filters:
 //
-// These cannot be evaluated:
+//	abs batch capitalize center count d default dictsort first float int items join
+//	last length list lower map max min reject rejectattr replace reverse round select
+//	selectattr slice sort string sum title tojson trim truncate unique upper urlencode
+//	wordcount
 //
-//   - an order of two things that are not both numbers, or both texts, by an operator or a test
-//   - arithmetic with what is no number, but for the sum of two texts
-//   - a division by zero, and "is divisibleby 0"
-//   - a search, by in or not in, of what is no text in a text, or of anything in a number, true, false or none
-//   - a name that is not there: ask "is defined", or add "| default(…)"
-//   - a list with something in it that cannot be evaluated, and what map, select, reject, selectattr or rejectattr make of one
+// The known tests:
 //
-// Filters and other tests are those of the template engine, which are more
-// lenient. A filter or test that there is not is an error of the document, as
-// far as its name is written out.
+//	boolean callable defined divisibleby eq equalto escaped even false float ge
+//	greaterthan gt in integer iterable le lessthan lower lt mapping ne none number odd
+//	sameas sequence string true undefined upper
 //
-// Statements are refused, no file is ever read, and a panic of the template
-// engine is an expression that cannot be evaluated. It may take any time and
-// memory though, and call methods of what is in Result, Data and State: a
-// document is to be trusted like code.
+// The known methods, of texts, lists and mappings:
 //
-// Among what differs from Jinja: "a if b else c" may stand alone in {{ … }}, but
-// not in parentheses, and a chain like 1 < x < 3 is an error: write 1 < x and
-// x < 3.
+//	capitalize center count endswith find get index isalnum isalpha isdigit islower
+//	isspace isupper items join keys ljust lower lstrip partition removeprefix
+//	removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines
+//	startswith strip title upper values zfill
+//
+// An expression that cannot be evaluated does not match; the event has it under
+// Faults, see [retryflow.Event]. A delay or a number of attempts that cannot be
+// evaluated fails the task. Such expressions are:
+//
+//   - a name or a key that is missing, unless "is defined" asks for it or "| default(…)"
+//     replaces it; as in Jinja, default does not help where the missing key is not the last one
+//   - operators on values that do not go together, such as 'a' < 1
+//   - the order of a mapping, in its text, or its first or its list, because JSON in Go has lost
+//     it; dictsort and tojson sort the keys, and length, in and get need no order
+//   - a few results that depend on the version of Python, or that have no exact value in float64
+//
+// A number that was decoded from JSON as float64 and has no fraction is an
+// integer: 2.0 cannot be told from 2. Beyond 2^53 it is an error, because its
+// digits may be lost. Decode with [encoding/json.Decoder.UseNumber] to keep every
+// number as it was written.
+//
+// A delay may be as long as a server's header says. The context of Run bounds
+// it, and so do a MaxDelay that you set in the Policy of the rule, and min in
+// the expression.
+//
+// # Documents from others
+//
+// A document cannot run code, read a file, call a Go method or reach an
+// unexported field. Evaluating one expression is bounded: 200,000 steps, 4 MiB
+// of texts and lists, values 100 deep, and integers of 4096 bits. An expression
+// has at most 8 KiB. What a document can do is to make a pipeline wait, repeat
+// its tasks, and set names in its State; [retryflow.Pipeline.MaxJumps] and the
+// context of Run bound that.
 package noetl

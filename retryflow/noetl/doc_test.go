@@ -34,7 +34,7 @@ func blocks(t *testing.T) (blocks []string) {
 
 func TestTheDocumentsOfTheDocumentationAreRead(t *testing.T) {
 	blocks := blocks(t)
-	require.Len(t, blocks, 4, "a step, the table of keys, the old block, and the names")
+	require.Len(t, blocks, 8, "a step, the keys, the old form, an error, the names, filters, tests and methods")
 	tasks, err := noetl.ParseTasks([]byte(blocks[0]), nil)
 	require.NoError(t, err)
 	require.Len(t, tasks, 1)
@@ -47,5 +47,33 @@ func TestTheDocumentsOfTheDocumentationAreRead(t *testing.T) {
 
 	rules, err := noetl.ParseRules([]byte(blocks[2]), nil)
 	require.NoError(t, err)
-	assert.Equal(t, retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}}, rules[0].Policy)
+	assert.Equal(t, retry.Policy{
+		MaxAttempts: 5, MaxDelay: 30 * time.Second, Backoff: retry.Exponential{Base: 500 * time.Millisecond}, Jitter: retry.Proportional(0.5),
+	}, rules[0].Policy)
+}
+
+// Every filter, test and method that the documentation names is known, and one
+// that it does not name is refused.
+func TestTheDocumentationNamesWhatThereIs(t *testing.T) {
+	blocks := blocks(t)
+	parse := func(expression string) error {
+		_, err := noetl.ParseRules([]byte("eval: [{expr: \"{{ "+expression+" }}\", do: continue}]"), nil)
+		return err
+	}
+	for i, kind := range []struct{ before, unknown string }{{"x | ", "unknown filter"}, {"x is ", "unknown test"}, {"x.", "unknown method"}} {
+		after := ""
+		if kind.before == "x." {
+			after = "()"
+		}
+		names := strings.Fields(blocks[5+i])
+		assert.Greater(t, len(names), 25)
+		for _, name := range names {
+			if err := parse(kind.before + name + after); err != nil { // it may lack arguments
+				assert.NotContains(t, err.Error(), "unknown", name)
+			}
+		}
+		for _, name := range []string{"pprint", "xmlattr", "filesizeformat", "filter", "test", "format", "encode", "maketrans", "append", "pop"} {
+			assert.ErrorContains(t, parse(kind.before+name+after), kind.unknown, name)
+		}
+	}
 }

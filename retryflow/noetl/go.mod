@@ -1,3 +1,5 @@
+// A module of its own, so that the YAML library does not become a requirement
+// of the library.
 module github.com/goretry/retry/retryflow/noetl
 
 go 1.25
@@ -6,19 +8,9 @@ replace github.com/goretry/retry => ../..
 
 require (
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
-	github.com/nikolalohinski/gonja/v2 v2.9.1
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v3 v3.0.6
+	golang.org/x/text v0.34.0 // the newest that needs no more than go 1.24: later ones raise the go line above
 )
 
-require (
-	github.com/dustin/go-humanize v1.0.1 // indirect
-	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
-	github.com/modern-go/reflect2 v1.0.2 // indirect
-	github.com/pkg/errors v0.9.1 // indirect
-	github.com/sirupsen/logrus v1.9.3 // indirect
-	golang.org/x/exp v0.0.0-20240719175910-8a7402abbf56 // indirect
-	golang.org/x/sys v0.32.0 // indirect
-	golang.org/x/text v0.23.0 // indirect
-)
+require golang.org/x/exp v0.0.0-20240719175910-8a7402abbf56 // indirect

@@ -1,122 +1,301 @@
 package noetl
 
 import (
+	"fmt"
+	"maps"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 )
 
-// A Task is one of a step's tasks, for a [retryflow.Task] whose Run does what
-// its Config says.
+// A Playbook is a whole document: its steps, and everything else in it.
+type Playbook struct {
+	Config map[string]any // all keys but workflow, as they are written
+	Steps  []Step         // in their order
+}
+
+// A Step is one step of a playbook. Which steps follow it is up to you: next,
+// loop, when and its other keys are in its Config.
+type Step struct {
+	Name   string
+	Config map[string]any // all keys but step and tool, as they are written
+	Tasks  []Task         // of its tool, in their order; empty if it has none
+}
+
+// A Task is one task of a step. To run it in a pipeline, add a function that
+// does what its Config says: a [retryflow.Task].
 type Task struct {
 	Label  string
-	Config map[string]any // the keys that are not about rules, as they were written
+	Config map[string]any // the keys that are not about rules, as they are written
 	Rules  retryflow.Rules
 }
 
-// ParseTasks reads the tasks of a step, in their order: a list of labels, each
-// with its task, or a mapping that has such a list under tool. The other keys
-// of that mapping, and those of a task but for eval and retry, are not judged.
+// ParsePlaybook parses a playbook. file is used only in errors, which name every
+// fault with its line and its path in the document.
 //
-// rand() draws from source, to be the Source of the pipeline's Policy, each
-// time that it is evaluated; nil: math/rand/v2.
+// A step's tool is a list of tasks, one task, or the name of a kind. A task
+// without a label has the name of its step if it is the only one, and task_1,
+// task_2 and so on otherwise. An eval or retry beside the tool belongs to the
+// only task.
 //
-// The error names everything that is wrong at once, with its line.
+// rand() draws from source each time it is evaluated: pass the Source of your
+// Pipeline.Policy. If source is nil, it draws from math/rand/v2.
+func ParsePlaybook(file string, data []byte, source retry.Source) (Playbook, error) {
+	r := newReader(file, source)
+	root, err := r.document(data)
+	if root == nil {
+		return Playbook{}, err
+	}
+	const write = "write a playbook: a mapping with a workflow"
+	m := r.mapping(root, place{}, write)
+	var p Playbook
+	if workflow := m.take("workflow"); workflow != nil {
+		p.Steps = r.steps(workflow)
+	} else if r.faults == nil {
+		r.fault(m.place, "workflow is missing: %s", write)
+	}
+	p.Config = r.config(m)
+	if err := r.err(); err != nil {
+		return Playbook{}, err
+	}
+	return p, nil
+}
+
+// ParseTasks parses the tasks of one step. data is the step, a mapping with a tool
+// as in [ParsePlaybook], or only the list of its tasks. source is the same as for
+// ParsePlaybook.
 func ParseTasks(data []byte, source retry.Source) ([]Task, error) {
-	root, err := document(data)
-	if root == nil || isNull(root) {
+	r := newReader("", source)
+	root, err := r.document(data)
+	if root == nil {
 		return nil, err
 	}
-	r := newReader(source)
+	var tasks []Task
 	if root.Kind == yaml.MappingNode {
-		tool := r.mapping(root, "").take("tool")
-		if tool == nil {
-			r.fault(root.Line, `there is no tool: write a list of tasks, "- fetch: {…}", or a step that has one under tool`)
-			return nil, r.err()
+		m := r.mapping(root, place{}, "")
+		if m.get("tool") == nil {
+			r.fault(m.place, `tool is missing: write a step with a tool, or a list of tasks: "- fetch: {…}"`)
 		}
-		root = tool.value
+		tasks = r.step(m).Tasks
+	} else if root.Kind == yaml.SequenceNode {
+		tasks = r.tasks(root, place{}, "")
+	} else {
+		r.list(root, place{}, writeTasks)
 	}
-	tasks := r.tasks(root)
 	if err := r.err(); err != nil {
 		return nil, err
 	}
 	return tasks, nil
 }
 
-// ParseRules reads the rules of one task: a mapping that has them under eval,
-// or the old block under retry. Its other keys are not judged. source is as
-// for [ParseTasks], and the error too.
+// ParseRules parses the rules of one task: a mapping that has them under eval,
+// under spec.policy.rules, or in the old form under retry. Its other keys are
+// ignored. source is the same as for [ParsePlaybook].
 func ParseRules(data []byte, source retry.Source) (retryflow.Rules, error) {
-	root, err := document(data)
-	if root == nil || isNull(root) {
+	r := newReader("", source)
+	root, err := r.document(data)
+	if root == nil {
 		return nil, err
 	}
-	r := newReader(source)
-	rules := r.taskRules(r.mapping(root, "write a mapping that has rules under eval"))
+	rules := r.taskRules(r.mapping(root, place{}, "write a mapping that has rules under eval"))
 	if err := r.err(); err != nil {
 		return nil, err
 	}
 	return rules, nil
 }
 
-// tasks reads a list of tasks, and whether what they jump to is there.
-func (r *reader) tasks(n *yaml.Node) []Task {
-	const write = `write a list of tasks: "- fetch: {…}"`
-	var tasks []Task
+func (r *reader) steps(k *key) []Step {
+	const write = `write a list of steps: "- step: start"`
+	var steps []Step
 	lines := map[string]int{}
-	for _, n := range r.list(n, write) {
-		m := r.mapping(n, write)
-		if len(m.keys) != 1 {
-			if resolve(n).Kind == yaml.MappingNode {
-				r.fault(m.line, `a task has %d labels: write one, with what belongs to the task under it: "- fetch: {…}"`, len(m.keys))
+	for i, n := range r.list(k.value, k.inside(), write) {
+		before := len(r.faults)
+		m := r.mapping(n, k.inside().entry(i, resolve(n).Line), write)
+		name := m.get("step")
+		step := r.step(m)
+		switch {
+		case len(r.faults) > before:
+		case name == nil:
+			r.fault(m.place, "step is missing: %s", write)
+		case lines[step.Name] > 0:
+			r.fault(name.place, "step %q is there twice, in line %d too", step.Name, lines[step.Name])
+		default:
+			lines[step.Name] = name.line
+		}
+		steps = append(steps, step)
+	}
+	return steps
+}
+
+// step reads a step.
+func (r *reader) step(m *mapping) Step {
+	var s Step
+	if k := m.take("step"); k != nil {
+		s.Name, _ = r.text(k, "write a name")
+	}
+	beside := &mapping{place: m.place, names: map[string]bool{}}
+	for _, name := range []string{"eval", "retry"} {
+		if k := m.take(name); k != nil {
+			beside.add(*k)
+		}
+	}
+	if k := m.take("tool"); k != nil {
+		s.Tasks = r.tasks(k.value, k.inside(), s.Name)
+	}
+	if len(beside.keys) > 0 {
+		switch at := beside.keys[0]; {
+		case len(s.Tasks) == 1 && s.Tasks[0].Rules == nil:
+			s.Tasks[0].Rules = r.taskRules(beside)
+			r.resolveJumps(s.Tasks, at.place)
+		case len(s.Tasks) == 0:
+			r.fault(at.place, "%s belongs to a task, and this step has none", at.name)
+		default:
+			r.fault(at.place, "%s stands beside a tool that has rules or several tasks: write it in one of them", at.name)
+		}
+	}
+	s.Config = r.config(m)
+	return s
+}
+
+const writeTasks = `write a list of tasks: "- fetch: {…}"`
+
+// tasks reads the tool of a step.
+func (r *reader) tasks(n *yaml.Node, at place, step string) []Task {
+	n = resolve(n)
+	r.jumps = map[string]place{}
+	var tasks []Task
+	switch {
+	case isText(n):
+		tasks = []Task{{Label: step, Config: map[string]any{"kind": n.Value}}}
+	case n.Kind == yaml.MappingNode:
+		tasks = []Task{r.body(r.mapping(n, at, writeTasks))}
+		tasks[0].Label = step
+	default:
+		lines := map[string]int{}
+		for i, n := range r.list(n, at, writeTasks) {
+			here := at.entry(i, resolve(n).Line)
+			task := r.task(n, here)
+			if task.Label == "" {
+				task.Label = fmt.Sprintf("task_%d", i+1)
 			}
-			continue
-		}
-		label := m.keys[0]
-		if lines[label.name] > 0 {
-			r.fault(label.line, "task %q is there twice, in line %d too", label.name, lines[label.name])
-		}
-		lines[label.name] = label.line
-		body := &mapping{line: label.line}
-		if !isNull(resolve(label.value)) {
-			body = r.mapping(label.value, write)
-		}
-		task := Task{Label: label.name, Rules: r.taskRules(body)}
-		task.Config = r.config(body)
-		tasks = append(tasks, task)
-	}
-	for _, to := range r.jumps {
-		if lines[to.name] == 0 && to.name != "" {
-			r.fault(to.line, "to is %q, and no task has that label", to.name)
+			if line := lines[task.Label]; line > 0 {
+				r.fault(here, "task %q is there twice, in line %d too", task.Label, line)
+			}
+			lines[task.Label] = here.line
+			tasks = append(tasks, task)
 		}
 	}
+	if len(tasks) == 1 && tasks[0].Label == "" {
+		tasks[0].Label = "task_1"
+	}
+	r.resolveJumps(tasks, at.at(n.Line))
 	return tasks
 }
 
-// taskRules takes the rules from a task.
+// task reads an entry of a list of tasks: a label with its task under it, or a
+// task with its kind and perhaps its name.
+func (r *reader) task(n *yaml.Node, at place) (task Task) {
+	m := r.mapping(n, at, writeTasks)
+	if m.get("kind") != nil {
+		task = r.body(m)
+		task.Label, _ = task.Config["name"].(string)
+		return task
+	}
+	if len(m.keys) != 1 {
+		if resolve(n).Kind == yaml.MappingNode {
+			r.fault(m.place, `a task has %d labels: write one, with the keys of the task under it: "- fetch: {…}"`, len(m.keys))
+		}
+		return task
+	}
+	label := m.keys[0]
+	if isNull(resolve(label.value)) {
+		return Task{Label: label.name, Config: map[string]any{}}
+	}
+	task = r.body(r.mapping(label.value, label.inside(), writeTasks))
+	task.Label = label.name
+	return task
+}
+
+// body reads a task without its label. It may stand under a tool of its own.
+func (r *reader) body(m *mapping) Task {
+	if tool := m.get("tool"); tool != nil && m.get("kind") == nil && resolve(tool.value).Kind == yaml.MappingNode {
+		m.take("tool")
+		task := r.body(r.mapping(tool.value, tool.inside(), writeTasks))
+		maps.Copy(task.Config, r.config(m))
+		return task
+	}
+	task := Task{Rules: r.taskRules(m)}
+	task.Config = r.config(m)
+	if spec, ok := task.Config["spec"].(map[string]any); ok {
+		if policy, ok := spec["policy"].(map[string]any); ok {
+			for _, name := range policyKeys {
+				delete(policy, name)
+			}
+		}
+	}
+	return task
+}
+
+// resolveJumps checks where the rules of tasks jump to. "previous" is the task
+// before, unless a task has that label.
+func (r *reader) resolveJumps(tasks []Task, at place) {
+	labels := map[string]bool{}
+	for _, task := range tasks {
+		labels[task.Label] = true
+	}
+	for i, task := range tasks {
+		for j, rule := range task.Rules {
+			where, ok := r.jumps[rule.To]
+			if !ok {
+				where = at
+			}
+			switch {
+			case rule.Do != retryflow.Jump || rule.To == "" || labels[rule.To]:
+			case rule.To == "previous" && i > 0:
+				task.Rules[j].To = tasks[i-1].Label
+			case rule.To == "previous":
+				r.fault(where, "to is previous: no task comes before %q", task.Label)
+			default:
+				r.fault(where, "to is %q: no task has that label", rule.To)
+			}
+		}
+	}
+}
+
+// taskRules takes the rules out of a task.
 func (r *reader) taskRules(m *mapping) retryflow.Rules {
-	eval, block := m.take("eval"), m.take("retry")
+	eval, block, policy := m.take("eval"), m.take("retry"), r.policy(m)
 	switch {
 	case eval != nil && block != nil:
-		r.fault(block.line, "retry and eval are both there: write one")
+		r.fault(block.place, "retry and eval are both there: write one")
+	case policy != nil && (eval != nil || block != nil):
+		r.fault(policy.place, "spec.policy stands beside eval or retry: write one")
 	case eval != nil:
 		return r.rules(eval)
+	case policy != nil:
+		return r.policyRules(policy)
 	case block != nil:
 		return r.retryBlock(block)
 	}
 	return nil
 }
 
-// config returns the keys that are left of a task.
-func (r *reader) config(m *mapping) map[string]any {
-	config := map[string]any{}
-	for _, k := range m.keys {
-		var value any
-		if err := k.value.Decode(&value); err != nil {
-			r.fault(k.line, "%s: %v", k.name, err)
-		}
-		config[k.name] = value
+// policy returns the policy of a task, spec.policy, if it has rules. It stays
+// in the Config, without them.
+func (r *reader) policy(m *mapping) *key {
+	spec := m.get("spec")
+	if spec == nil || resolve(spec.value).Kind != yaml.MappingNode {
+		return nil
 	}
-	return config
+	inner := r.mapping(spec.value, spec.inside(), "")
+	policy := inner.get("policy")
+	if policy == nil || resolve(policy.value).Kind != yaml.MappingNode {
+		return nil
+	}
+	if r.mapping(policy.value, policy.inside(), "").get("rules") == nil {
+		return nil
+	}
+	return policy
 }

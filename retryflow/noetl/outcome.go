@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// object returns what expressions know as outcome.
+// object returns the value of the name outcome.
 func object(o retryflow.Outcome) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, o.Data)
@@ -38,7 +38,8 @@ func object(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// over puts what data says over m. What is no mapping stands alone.
+// over returns m with the members of data. If data is not a mapping, it returns
+// data alone.
 func over(m map[string]any, data any) any {
 	switch data := data.(type) {
 	case nil:
@@ -56,7 +57,7 @@ func lowerCased(headers any) any {
 	lower := map[string]any{}
 	switch headers := headers.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(headers)) { // in order, for two names may become one
+		for _, name := range slices.Sorted(maps.Keys(headers)) { // in order, because two names may become one
 			lower[strings.ToLower(name)] = headers[name]
 		}
 	case map[string]string:

@@ -1,24 +1,32 @@
 package noetl
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 )
 
-// Wire returns an event by its names on the wire, for encoding/json: an object
-// with event (task.started, task.processed or task.retry_scheduled), task,
-// attempt and time. A task.processed has the outcome too, the rule that
-// matched (the first being 0; -1: none), its directive, and under faults what
-// could not be evaluated. A task.retry_scheduled has delay, in seconds, and
-// backoff. Of an event that has no name there, which is Stopped and the
-// wait for a jump, Wire returns nil.
+// Wire returns an event in NoETL's form, for encoding/json: an object with
+// event (task.started, task.processed or task.retry_scheduled), task, attempt
+// and time. A task.processed also has the outcome, the rule that matched (-1:
+// none did), its directive, and faults, the expressions that could not be
+// evaluated. A task.retry_scheduled also has delay, in seconds, and backoff.
+// NoETL has no name for a Stopped and for the wait before a jump; Wire returns
+// nil for them.
+//
+// The key retry holds the event as [retryflow.Event.MarshalJSON] writes it, so
+// that [ReadWire] can read it back.
 func Wire(e retryflow.Event) map[string]any {
 	if e.Kind == retry.RetryScheduled && e.Directive == retryflow.Jump {
 		return nil
 	}
-	m := map[string]any{"task": e.Task, "attempt": e.Attempt, "time": e.Time.Format(time.RFC3339Nano)}
+	m := map[string]any{"task": e.Task, "attempt": e.Attempt, "time": e.Time.Format(time.RFC3339Nano), "retry": e}
 	switch e.Kind {
 	case retry.AttemptStarted:
 		m["event"] = "task.started"
@@ -53,4 +61,51 @@ func backoffName(b retry.Backoff) string {
 	default:
 		return "fixed"
 	}
+}
+
+// ReadWire reads the JSON of an object from [Wire]. The event is as it was, with
+// these exceptions: errors have only their text; Data of the Outcome holds JSON
+// values, with numbers as [json.Number]; the Outcome's State is nil; and Backoff
+// is nil.
+func ReadWire(data []byte) (retryflow.Event, error) {
+	var m struct {
+		Event   *string
+		Retry   *retryflow.Event
+		Outcome map[string]any
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(data)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&m); err != nil {
+		return retryflow.Event{}, fmt.Errorf("noetl: event: %w", err)
+	}
+	switch {
+	case m.Event == nil:
+		return retryflow.Event{}, errors.New("noetl: event: its event is missing: write task.started, task.processed or task.retry_scheduled")
+	case m.Retry == nil:
+		return retryflow.Event{}, fmt.Errorf("noetl: event %q: its retry is missing: only events of this package can be read back", *m.Event)
+	}
+	e := *m.Retry
+	if e.Kind == retry.AttemptFinished {
+		e.Outcome = outcomeOf(m.Outcome, e)
+	}
+	return e, nil
+}
+
+// outcomeOf is the reverse of object.
+func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
+	o := retryflow.Outcome{Result: m["result"], Task: e.Task, Attempt: e.Attempt, Took: e.Took, Data: maps.Clone(m)}
+	if m["status"] == "error" {
+		o.Err = e.Err
+	}
+	delete(o.Data, "status")
+	delete(o.Data, "result")
+	if meta, ok := o.Data["meta"].(map[string]any); ok {
+		meta = maps.Clone(meta)
+		delete(meta, "attempt")
+		delete(meta, "duration_ms")
+		if o.Data["meta"] = meta; len(meta) == 0 {
+			delete(o.Data, "meta")
+		}
+	}
+	return o
 }

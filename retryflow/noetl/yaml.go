@@ -13,27 +13,26 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// A reader reads a document, and collects what is wrong with it.
+// A reader reads a document and collects its faults.
 type reader struct {
+	file   string // for errors; "": none
 	source retry.Source
 	faults []string
-	jumps  []key // the labels jumped to
-	merged int   // how often << was followed
+	jumps  map[string]place // where the tasks being read jump to a label
+	merged int              // how often << was followed
 
-	// What was read of a node, for the aliases of it: many of one that is long
-	// would take long.
+	// Results by node: reading a long node again for each of its aliases would
+	// take long.
 
 	lists     map[*yaml.Node]retryflow.Rules
 	templates map[*yaml.Node]compiled
-	sets      map[*yaml.Node]func(retryflow.State, retryflow.Outcome) error
+	sets      map[*yaml.Node]map[string]any
 }
 
-func newReader(source retry.Source) *reader {
+func newReader(file string, source retry.Source) *reader {
 	return &reader{
-		source:    source,
-		lists:     map[*yaml.Node]retryflow.Rules{},
-		templates: map[*yaml.Node]compiled{},
-		sets:      map[*yaml.Node]func(retryflow.State, retryflow.Outcome) error{},
+		file: file, source: source, jumps: map[string]place{},
+		lists: map[*yaml.Node]retryflow.Rules{}, templates: map[*yaml.Node]compiled{}, sets: map[*yaml.Node]map[string]any{},
 	}
 }
 
@@ -55,30 +54,43 @@ func (r *reader) expression(n *yaml.Node) (*template, error) {
 }
 
 // document returns the root of the one document in data, nil if there is none.
-func document(data []byte) (*yaml.Node, error) {
+func (r *reader) document(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	switch err := decoder.Decode(&doc); {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, yamlError(err)
+		return nil, r.yamlError(err)
 	}
 	if err := decoder.Decode(&more); err == nil {
-		return nil, fmt.Errorf("noetl: line %d: a second document: write one", more.Line)
+		r.fault(place{line: more.Line}, "a second document: write one")
+		return nil, r.err()
 	} else if !errors.Is(err, io.EOF) {
-		return nil, yamlError(err)
+		return nil, r.yamlError(err)
 	}
-	return resolve(doc.Content[0]), nil
+	root := resolve(doc.Content[0])
+	if isNull(root) {
+		return nil, nil
+	}
+	return root, nil
 }
 
-func yamlError(err error) error {
-	return errors.New("noetl: " + oneLine(strings.TrimPrefix(err.Error(), "yaml: ")))
+// yamlError returns an error of package yaml in the form of the other errors. The
+// text begins with the line, if the error names one.
+func (r *reader) yamlError(err error) error {
+	text := oneLine(strings.TrimPrefix(err.Error(), "yaml: "))
+	if line, ok := strings.CutPrefix(text, "line "); ok && r.file != "" {
+		text = r.file + ":" + line
+	} else if r.file != "" {
+		text = r.file + ": " + text
+	}
+	return errors.New("noetl: " + text)
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// err returns what is wrong, nil if nothing is.
+// err returns the faults as an error, nil if there are none.
 func (r *reader) err() error {
 	if r.faults == nil {
 		return nil
@@ -86,15 +98,38 @@ func (r *reader) err() error {
 	return errors.New("noetl: " + strings.Join(r.faults, "; "))
 }
 
-func (r *reader) fault(line int, format string, args ...any) {
-	r.faults = append(r.faults, fmt.Sprintf("line %d: ", line)+oneLine(fmt.Sprintf(format, args...)))
+// A place is the position of something in a document.
+type place struct {
+	line int
+	path string // such as workflow[2].tool.eval[0]; "": the root
 }
 
-// A mapping is the keys of a mapping in their order, until they are taken.
+func (p place) at(line int) place       { return place{line, p.path} }
+func (p place) entry(i, line int) place { return place{line, fmt.Sprintf("%s[%d]", p.path, i)} }
+
+func (p place) under(key string) string {
+	if p.path == "" {
+		return key
+	}
+	return p.path + "." + key
+}
+
+func (r *reader) fault(at place, format string, args ...any) {
+	where := fmt.Sprintf("line %d: ", at.line)
+	if r.file != "" {
+		where = fmt.Sprintf("%s:%d: ", r.file, at.line)
+	}
+	if at.path != "" {
+		where += at.path + ": "
+	}
+	r.faults = append(r.faults, where+oneLine(fmt.Sprintf(format, args...)))
+}
+
+// A mapping holds those keys of a YAML mapping that were not taken yet, in order.
 type mapping struct {
-	line  int
+	place
 	keys  []key
-	names map[string]bool // those that were there
+	names map[string]bool // of all its keys
 }
 
 func (m *mapping) add(k key) {
@@ -102,13 +137,17 @@ func (m *mapping) add(k key) {
 	m.names[k.name] = true
 }
 
+// A key is a key of a mapping, with the path of that mapping.
 type key struct {
+	place
 	name  string
-	line  int
 	value *yaml.Node
 }
 
-// take returns the value of a key, nil if it is not there, and removes it.
+// inside returns the place of the value of k.
+func (k *key) inside() place { return place{resolve(k.value).Line, k.under(k.name)} }
+
+// take removes a key and returns it, nil if it is not there.
 func (m *mapping) take(name string) *key {
 	for i, k := range m.keys {
 		if k.name == name {
@@ -119,12 +158,22 @@ func (m *mapping) take(name string) *key {
 	return nil
 }
 
-// mapping reads a mapping. What write says is what to write where it is none.
-func (r *reader) mapping(n *yaml.Node, write string) *mapping {
+// get returns a key and leaves it.
+func (m *mapping) get(name string) *key {
+	for _, k := range m.keys {
+		if k.name == name {
+			return &k
+		}
+	}
+	return nil
+}
+
+// mapping reads a mapping. write says what to write if the node is something else.
+func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	n = resolve(n)
-	m := &mapping{line: n.Line, names: map[string]bool{}}
+	m := &mapping{place: at.at(n.Line), names: map[string]bool{}}
 	if n.Kind != yaml.MappingNode {
-		r.fault(n.Line, "it is %s: %s", describe(n), write)
+		r.fault(m.place, "got %s: %s", describe(n), write)
 		return m
 	}
 	var merges []*yaml.Node
@@ -134,11 +183,11 @@ func (r *reader) mapping(n *yaml.Node, write string) *mapping {
 		case name.Tag == "!!merge":
 			merges = append(merges, value)
 		case name.Kind != yaml.ScalarNode:
-			r.fault(name.Line, "a key is %s: write a name", describe(name))
+			r.fault(at.at(name.Line), "a key is %s: write a name", describe(name))
 		case m.names[name.Value]:
-			r.fault(name.Line, "%s is there twice", name.Value)
+			r.fault(at.at(name.Line), "duplicate key %q", name.Value)
 		default:
-			m.add(key{name.Value, name.Line, value})
+			m.add(key{at.at(name.Line), name.Value, value})
 		}
 	}
 	for _, n := range merges {
@@ -147,15 +196,15 @@ func (r *reader) mapping(n *yaml.Node, write string) *mapping {
 	return m
 }
 
-// maxMerges bounds how often << is followed: mappings may merge themselves, or
-// many that merge many.
+// maxMerges bounds how often << is followed, because mappings may merge
+// themselves, or many others that merge many.
 const maxMerges = 1000
 
-// merge adds what << says: the keys that m does not have.
+// merge adds the keys of << that m does not have.
 func (r *reader) merge(m *mapping, n *yaml.Node) {
 	if r.merged++; r.merged > maxMerges {
 		if r.merged == maxMerges+1 {
-			r.fault(n.Line, "<< is used more than %d times, or merges itself", maxMerges)
+			r.fault(m.at(n.Line), "<< is used more than %d times, or merges itself", maxMerges)
 		}
 		return
 	}
@@ -165,29 +214,29 @@ func (r *reader) merge(m *mapping, n *yaml.Node) {
 		}
 		return
 	}
-	for _, k := range r.mapping(n, "write << with a mapping").keys {
+	for _, k := range r.mapping(n, m.place, "write << with a mapping").keys {
 		if !m.names[k.name] {
 			m.add(k)
 		}
 	}
 }
 
-// rest reports the keys that nobody took.
+// rest reports the keys that were not taken.
 func (r *reader) rest(m *mapping, write string) {
 	for _, k := range m.keys {
-		r.fault(k.line, "unknown key %q: %s", k.name, write)
+		r.fault(k.place, "unknown key %q: %s", k.name, write)
 	}
 }
 
 // list returns the entries of a list, which may be null.
-func (r *reader) list(n *yaml.Node, write string) []*yaml.Node {
+func (r *reader) list(n *yaml.Node, at place, write string) []*yaml.Node {
 	n = resolve(n)
 	switch {
 	case isNull(n):
 	case n.Kind == yaml.SequenceNode:
 		return n.Content
 	default:
-		r.fault(n.Line, "it is %s: %s", describe(n), write)
+		r.fault(at.at(n.Line), "got %s: %s", describe(n), write)
 	}
 	return nil
 }
@@ -196,13 +245,27 @@ func (r *reader) list(n *yaml.Node, write string) []*yaml.Node {
 func (r *reader) text(k *key, write string) (string, bool) {
 	n := resolve(k.value)
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
-		r.fault(k.line, "%s is %s: %s", k.name, describe(n), write)
+		r.fault(k.place, "%s is %s: %s", k.name, describe(n), write)
 		return "", false
 	}
 	return n.Value, true
 }
 
-// resolve follows an alias to what it stands for.
+// config returns the keys of a mapping that were not taken, with their values as
+// they are written.
+func (r *reader) config(m *mapping) map[string]any {
+	config := map[string]any{}
+	for _, k := range m.keys {
+		var value any
+		if err := k.value.Decode(&value); err != nil {
+			r.fault(k.place, "%s: %v", k.name, strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n"))
+		}
+		config[k.name] = value
+	}
+	return config
+}
+
+// resolve follows an alias.
 func resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -212,7 +275,9 @@ func resolve(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// describe says what a node is, for a person.
+func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!str" }
+
+// describe describes a node in an error.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -220,7 +285,7 @@ func describe(n *yaml.Node) string {
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
 	case isNull(n):
-		return "empty"
+		return "null"
 	case n.Tag == "!!str":
 		return fmt.Sprintf("the text %.100q", n.Value)
 	default:

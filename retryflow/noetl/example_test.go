@@ -1,0 +1,113 @@
+package noetl_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retryflow/noetl"
+)
+
+// The rules of a step are in YAML, and what its tasks do is in Go.
+func ExampleParseTasks() {
+	tasks, err := noetl.ParseTasks([]byte(`
+tool:
+  - fetch:
+      kind: http
+      url: https://shop.test/orders
+      eval:
+        - expr: "{{ outcome.http.status in [429, 503] }}"
+          do: retry
+          attempts: 5
+          backoff: exponential
+          delay: 0.01
+        - expr: "{{ outcome.status == 'error' }}"
+          do: fail
+        - expr: "{{ outcome.result.next is not none }}"
+          do: jump
+          to: fetch
+          set_iter: {page: "{{ outcome.result.next }}"}
+        - else: {do: continue}
+`), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	status := []int{200, 503, 200}
+	fetch := func(_ context.Context, s retryflow.State) retryflow.Outcome {
+		page := s["iter"].(map[string]any)["page"].(int)
+		o := retryflow.Outcome{Data: map[string]any{"http": map[string]any{"status": status[0]}}}
+		fmt.Println("page", page, "status", status[0])
+		if status[0] != 200 {
+			o.Err = errors.New("the shop is busy")
+		}
+		next := any(page + 1)
+		if page == 2 {
+			next = nil
+		}
+		o.Result = map[string]any{"next": next}
+		status = status[1:]
+		return o
+	}
+	pipeline := retryflow.Pipeline{Tasks: []retryflow.Task{{Label: tasks[0].Label, Run: fetch, Rules: tasks[0].Rules}}}
+	fmt.Println(pipeline.Run(context.Background(), retryflow.State{"iter": map[string]any{"page": 1}}))
+	// Output:
+	// page 1 status 200
+	// page 2 status 503
+	// page 2 status 200
+	// <nil>
+}
+
+// An error names every fault with its file, line and path.
+func ExampleParsePlaybook() {
+	_, err := noetl.ParsePlaybook("orders.yaml", []byte(`
+workflow:
+  - step: fetch
+    tool:
+      kind: http
+      eval:
+        - expr: "{{ outcome.status == 'error' }}"
+          do: retry
+          delay: true
+        - expr: "{{ outcome.result | shuffle }}"
+          do: continue
+`), nil)
+	fmt.Println(strings.ReplaceAll(err.Error(), "; ", "\n"))
+	// Output:
+	// noetl: orders.yaml:9: workflow[0].tool.eval[0]: delay is true: write seconds, such as 1.5, or an expression in quotes
+	// orders.yaml:10: workflow[0].tool.eval[1]: expr: {{ outcome.result | shuffle }}: unknown filter "shuffle"
+}
+
+// What Wire returns can be stored as JSON, and read back to continue a pipeline
+// after a crash.
+func ExampleReadWire() {
+	pipeline := retryflow.Pipeline{
+		Tasks: []retryflow.Task{{
+			Label: "fetch",
+			Run: func(context.Context, retryflow.State) retryflow.Outcome {
+				return retryflow.Outcome{Result: "page 1", Data: map[string]any{"http": map[string]any{"status": 200}}}
+			},
+		}},
+		OnEvent: func(_ context.Context, e retryflow.Event) {
+			wire := noetl.Wire(e)
+			if e.Kind != retry.AttemptFinished {
+				return
+			}
+			data, err := json.Marshal(wire)
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			read, err := noetl.ReadWire(data)
+			fmt.Println(wire["event"], read.Task, read.Attempt, read.Outcome.Result, read.Outcome.Data, err)
+		},
+	}
+	_ = pipeline.Run(context.Background(), nil)
+	// Output:
+	// task.processed fetch 1 page 1 map[http:map[status:200]] <nil>
+}

@@ -1,0 +1,219 @@
+package jinja_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "ask Jinja, and write testdata/kinds.golden.json")
+
+// An outcome holds the names that expressions know. An exact one has numbers
+// that only json.Number keeps.
+type outcome struct {
+	Name    string
+	Exact   bool
+	Names   json.RawMessage
+	decoded []map[string]any // as programs decode them: with json.Number, and with float64
+}
+
+func outcomes(t testing.TB) (outcomes []outcome) {
+	data, err := os.ReadFile("testdata/outcomes.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &outcomes))
+	for i, o := range outcomes {
+		var exact, plain map[string]any
+		decoder := json.NewDecoder(bytes.NewReader(o.Names))
+		decoder.UseNumber()
+		require.NoError(t, decoder.Decode(&exact))
+		outcomes[i].decoded = []map[string]any{exact}
+		if !o.Exact {
+			require.NoError(t, json.Unmarshal(o.Names, &plain))
+			outcomes[i].decoded = append(outcomes[i].decoded, plain)
+		}
+	}
+	return outcomes
+}
+
+// A kind is an expression with the answers of Jinja, one for each outcome.
+type kind struct {
+	Expression string
+	Refused    string   `json:",omitempty"` // why this package does not parse it
+	Answers    []answer `json:",omitempty"`
+	Excused    []string `json:",omitempty"` // the errors of this package where Jinja has an answer, by outcome
+}
+
+func kinds(t testing.TB) (expressions []string) {
+	data, err := os.ReadFile("testdata/kinds.txt")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSuffix(line, "\n"); line != "" && line[0] != '#' {
+			expressions = append(expressions, line)
+		}
+	}
+	return expressions
+}
+
+// excuse returns our error if Jinja has an answer and we have none.
+func excuse(ours, jinjas answer) string {
+	switch {
+	case ours.Truth == nil && jinjas.Truth != nil:
+		return ours.TruthError
+	case ours.Text == nil && jinjas.Text != nil:
+		return ours.TextError
+	default:
+		return ""
+	}
+}
+
+// Every kind of expression that rules have gives the answer of Jinja, which
+// testdata/kinds.golden.json keeps, or is refused when it is parsed, or fails
+// with the error that is written there.
+func TestKinds(t *testing.T) {
+	if *update {
+		updateKinds(t)
+	}
+	data, err := os.ReadFile("testdata/kinds.golden.json")
+	require.NoError(t, err)
+	golden := map[string]kind{}
+	for decoder := json.NewDecoder(bytes.NewReader(data)); decoder.More(); {
+		var k kind
+		require.NoError(t, decoder.Decode(&k))
+		golden[k.Expression] = k
+	}
+	all := outcomes(t)
+	for _, expression := range kinds(t) {
+		k, ok := golden[expression]
+		require.True(t, ok, "%s: run the test with -update", expression)
+		for i, o := range all {
+			for _, names := range o.decoded {
+				a, refused := ours(expression, names)
+				if refused != nil || k.Refused != "" {
+					assert.EqualError(t, refused, k.Refused, expression)
+					continue
+				}
+				assert.Empty(t, compare(a, k.Answers[i]), "%s, of %s", expression, o.Name)
+				assert.Equal(t, k.Excused[i], excuse(a, k.Answers[i]), "%s, of %s", expression, o.Name)
+			}
+		}
+	}
+	assert.Len(t, kinds(t), len(golden))
+	assert.GreaterOrEqual(t, len(golden), 308)
+}
+
+func updateKinds(t *testing.T) {
+	o := theOracle(t)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	for _, expression := range kinds(t) {
+		k := kind{Expression: expression}
+		jinjas := o.ask(t, expression)
+		require.NotNil(t, jinjas, expression)
+		for i, outcome := range outcomes(t) {
+			a, refused := ours(expression, outcome.decoded[0])
+			if refused != nil {
+				k.Refused = refused.Error()
+				break
+			}
+			k.Excused = append(k.Excused, excuse(a, jinjas[i]))
+			if jinjas[i].Address {
+				*jinjas[i].Text = "an address"
+			}
+			k.Answers = append(k.Answers, jinjas[i])
+		}
+		require.NoError(t, encoder.Encode(k))
+	}
+	require.NoError(t, os.WriteFile("testdata/kinds.golden.json", b.Bytes(), 0o644))
+}
+
+// The answers that are kept are those that the Jinja of this machine gives.
+func TestKindsAgainstTheOracle(t *testing.T) {
+	o := theOracle(t)
+	all, compared := outcomes(t), 0
+	for _, expression := range kinds(t) {
+		compared += compareWith(t, o, expression, all)
+	}
+	t.Logf("%d answers compared", compared)
+}
+
+// compareWith compares the answers for an expression, and returns how many it
+// compared: none if the expression is refused.
+func compareWith(t testing.TB, o *oracle, expression string, all []outcome) (compared int) {
+	var jinjas []answer
+	for i, outcome := range all {
+		for _, names := range outcome.decoded {
+			a, refused := ours(expression, names)
+			if refused != nil {
+				return 0
+			}
+			if jinjas == nil {
+				if jinjas = o.ask(t, expression); jinjas == nil {
+					return 0
+				}
+			}
+			compared++
+			assert.Empty(t, compare(a, jinjas[i]), "%s, of %s", expression, outcome.Name)
+		}
+	}
+	return compared
+}
+
+// 2,000 expressions from the grammar give the answers of Jinja.
+func TestGeneratedExpressionsAgainstTheOracle(t *testing.T) {
+	o := theOracle(t)
+	g := newGenerator(16)
+	all := outcomes(t)
+	compared, refused := 0, 0
+	for range 2000 {
+		expression := g.expression(1 + g.IntN(3))
+		n := compareWith(t, o, expression, all)
+		if compared += n; n == 0 {
+			refused++
+		}
+	}
+	t.Logf("%d answers compared, %d of 2,000 expressions refused", compared, refused)
+	assert.Less(t, refused, 200)
+}
+
+// FuzzGeneratedAgainstTheOracle compares expressions from the grammar.
+func FuzzGeneratedAgainstTheOracle(f *testing.F) {
+	for seed := range uint64(100) {
+		f.Add(seed)
+	}
+	all := outcomes(f)
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		fuzzOracle.Do(func() { fuzzOracle.oracle = startOracle(t) })
+		g := newGenerator(seed)
+		expression := g.expression(1 + g.IntN(4))
+		compareWith(t, fuzzOracle.oracle, expression, all)
+	})
+}
+
+// A server for each process that fuzzes.
+var fuzzOracle struct {
+	sync.Once
+	*oracle
+}
+
+// FuzzAgainstTheOracle changes expressions and compares the answers with those of
+// Jinja.
+func FuzzAgainstTheOracle(f *testing.F) {
+	for i, expression := range kinds(f) { // TestKindsAgainstTheOracle compares them all
+		if i%8 == 0 {
+			f.Add(expression)
+		}
+	}
+	all := outcomes(f)
+	f.Fuzz(func(t *testing.T, expression string) {
+		fuzzOracle.Do(func() { fuzzOracle.oracle = startOracle(t) })
+		compareWith(t, fuzzOracle.oracle, expression, all)
+	})
+}

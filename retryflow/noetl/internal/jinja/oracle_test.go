@@ -1,0 +1,168 @@
+package jinja_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
+)
+
+// An oracle is Jinja in Python, kept running as a server over pipes.
+type oracle struct {
+	mu      sync.Mutex
+	in      io.WriteCloser
+	out     *bufio.Reader
+	process *exec.Cmd
+}
+
+// An answer is what an expression comes to, here or there: a nil one is an
+// error.
+type answer struct {
+	Text       *string `json:"text,omitempty"`
+	TextError  string  `json:"text_error,omitempty"`
+	Truth      *string `json:"truth,omitempty"`
+	TruthError string  `json:"truth_error,omitempty"`
+	Address    bool    `json:"address,omitempty"` // the text names an object in Python's memory
+}
+
+// python is Debian's, whose Jinja is the package python3-jinja2.
+const python = "/usr/bin/python3"
+
+// theOracle starts the oracle, which ends with the test. Where there is none the
+// test is skipped, but not in CI.
+func theOracle(t testing.TB) *oracle {
+	o := startOracle(t)
+	t.Cleanup(o.stop)
+	return o
+}
+
+func startOracle(t testing.TB) *oracle {
+	if err := exec.Command(python, "-c", "import jinja2").Run(); err != nil {
+		require.Empty(t, os.Getenv("CI"), "%s has no jinja2: install python3-jinja2", python)
+		t.Skipf("%s has no jinja2: install python3-jinja2", python)
+	}
+	o := &oracle{}
+	versions := o.start(t)
+	t.Logf("the oracle is Jinja %s of Python %s", versions["jinja"], versions["python"])
+	return o
+}
+
+func (o *oracle) start(t testing.TB) (versions map[string]string) {
+	o.process = exec.Command(python, "-W", "ignore", "testdata/oracle.py")
+	o.process.Stderr = os.Stderr
+	var err error
+	o.in, err = o.process.StdinPipe()
+	require.NoError(t, err)
+	out, err := o.process.StdoutPipe()
+	require.NoError(t, err)
+	o.out = bufio.NewReader(out)
+	require.NoError(t, o.process.Start())
+	line, err := o.out.ReadBytes('\n')
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(line, &versions))
+	return versions
+}
+
+func (o *oracle) stop() {
+	_ = o.in.Close()
+	_ = o.process.Wait()
+}
+
+// ask returns what Jinja says, by outcome; nil where it took too long.
+func (o *oracle) ask(t testing.TB, expression string) (answers []answer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	request, err := json.Marshal(expression)
+	require.NoError(t, err)
+	_, err = o.in.Write(append(request, '\n'))
+	require.NoError(t, err)
+	line, err := o.out.ReadBytes('\n')
+	if err != nil {
+		o.stop()
+		o.start(t)
+		return nil
+	}
+	require.NoError(t, json.Unmarshal(line, &answers))
+	return answers
+}
+
+// ours returns what this package says; refused is why it was not parsed.
+func ours(expression string, names map[string]any) (a answer, refused error) {
+	template, err := jinja.Parse("{{ "+expression+" }}", func() float64 { return 0.25 })
+	if err != nil {
+		return a, err
+	}
+	if !template.Single() {
+		return a, errors.New("it ends the braces, and goes on")
+	}
+	lookup := func(name string) (any, bool) { v, ok := names[name]; return v, ok }
+	if text, err := template.Text(lookup); err != nil {
+		a.TextError = err.Error()
+	} else {
+		a.Text = &text
+	}
+	if holds, err := template.Truth(lookup); err != nil {
+		a.TruthError = err.Error()
+	} else {
+		truth := fmt.Sprint(holds)
+		a.Truth = &truth
+	}
+	return a, nil
+}
+
+// excused are the errors that an expression may end with although Jinja has an
+// answer: for what Go has lost, what costs too much, what differs between
+// machines or versions of Python and Jinja, and what has no text of its own.
+var excused = []string{
+	"is lost in Go", // the order of a mapping
+	"it takes more than", "it makes values of more than", "nested more than", "has more than 4096 bits", "cannot bound a range",
+	"has no exact answer", "depends on the version",
+	"nan cannot be", "nan has no place", "sameas can tell",
+	"is a method: call it", "has no value of its own", "cannot compare the keys", "cannot compare the values", "cannot compare the items",
+	"marked as safe", "the text of tojson",
+	"not supported",
+}
+
+// compare returns how our answer differs from that of Jinja, "" if it does not.
+func compare(ours, jinjas answer) string {
+	differs := func(what string, our *string, ourError string, theirs *string, theirError string) string {
+		switch {
+		case our != nil && theirs == nil && (strings.Contains(theirError, "name 'inf' is not defined") || strings.Contains(theirError, "name 'nan' is not defined")):
+			return "" // Jinja writes a constant that is inf or nan into its program as a name
+		case our != nil && theirs == nil:
+			return fmt.Sprintf("%s: %q, and Jinja fails: %s", what, *our, theirError)
+		case our != nil && *our != *theirs:
+			return fmt.Sprintf("%s: %q, and Jinja: %q", what, *our, *theirs)
+		case our == nil && theirs != nil && !isExcused(ourError):
+			return fmt.Sprintf("%s fails: %s, and Jinja: %q", what, ourError, *theirs)
+		}
+		return ""
+	}
+	truth := differs("truth", ours.Truth, ours.TruthError, jinjas.Truth, jinjas.TruthError)
+	if jinjas.Address {
+		if ours.Text != nil {
+			return fmt.Sprintf("text: %q, and Jinja has an address: %q", *ours.Text, *jinjas.Text)
+		}
+		return truth
+	}
+	return truth + differs("text", ours.Text, ours.TextError, jinjas.Text, jinjas.TextError)
+}
+
+func isExcused(err string) bool {
+	for _, text := range excused {
+		if strings.Contains(err, text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,97 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Template is text with any number of {{ … }}. It may be used by any number
+// of goroutines.
+type Template struct {
+	parts []part
+	rand  func() float64
+}
+
+// A part is text, or an expression.
+type part struct {
+	text       string
+	expression node // nil: text
+}
+
+// Parse parses a template. rand is what rand() calls.
+func Parse(source string, rand func() float64) (*Template, error) {
+	if len(source) > maxSource {
+		return nil, fmt.Errorf("it has %d bytes: write at most %d", len(source), maxSource)
+	}
+	if !utf8.ValidString(source) {
+		return nil, errors.New("it is not valid UTF-8")
+	}
+	segments, err := split(source)
+	if err != nil {
+		return nil, err
+	}
+	t := &Template{rand: rand}
+	for _, s := range segments {
+		p := part{text: s.text}
+		if s.tokens != nil {
+			if p.expression, err = parse(s.tokens); err != nil {
+				return nil, err
+			}
+		}
+		t.parts = append(t.parts, p)
+	}
+	return t, nil
+}
+
+// Single reports whether t is one {{ … }} and no text.
+func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
+
+// Truth reports whether the expression of a single t holds, as an if of Jinja
+// decides it. lookup returns what a name stands for.
+func (t *Template) Truth(lookup func(name string) (any, bool)) (bool, error) {
+	e := &evaluation{lookup: lookup, rand: t.rand}
+	return e.truthOf(t.parts[0].expression)
+}
+
+// Value returns what t comes to, as a program in Go would write it: the value
+// of its expression if it is single, and otherwise its text.
+func (t *Template) Value(lookup func(name string) (any, bool)) (any, error) {
+	if !t.Single() {
+		return t.Text(lookup)
+	}
+	e := &evaluation{lookup: lookup, rand: t.rand}
+	v, err := t.parts[0].expression.eval(e)
+	if err != nil {
+		return nil, err
+	}
+	return toGo(e, v, 0)
+}
+
+// Text returns the text that Jinja renders.
+func (t *Template) Text(lookup func(name string) (any, bool)) (string, error) {
+	e := &evaluation{lookup: lookup, rand: t.rand}
+	var b strings.Builder
+	for _, p := range t.parts {
+		text := p.text
+		if p.expression != nil {
+			v, err := p.expression.eval(e)
+			if err != nil {
+				return "", err
+			}
+			if text, err = e.str(v); err != nil {
+				return "", err
+			}
+		}
+		if err := e.grow(len(text)); err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// valueOf returns the value of what a name stands for.
+func valueOf(v any) (Value, error) { return fromGo(reflect.ValueOf(v)) }

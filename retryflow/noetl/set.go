@@ -1,0 +1,156 @@
+package noetl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/goretry/retry/retryflow"
+)
+
+// scopes are the mappings of the state in which rules can set names, by key.
+var scopes = []struct{ key, scope string }{{"set_iter", "iter"}, {"set_vars", "vars"}, {"set_ctx", "ctx"}, {"set_shared", "shared"}}
+
+// An assignment is a value for a name in a mapping of the state.
+type assignment struct {
+	key   string // for errors: set_iter.page
+	scope string // "": the name is one of the state itself
+	name  string
+	value any // texts with {{ … }} are templates
+}
+
+// set reads the names that a rule sets. It returns nil if there are none.
+func (r *reader) set(m *mapping, d dialect) func(retryflow.State, retryflow.Outcome) error {
+	var all []assignment
+	for _, s := range scopes {
+		if k := m.take(s.key); k != nil {
+			for name, value := range r.values(k) {
+				all = append(all, assignment{s.key + "." + name, s.scope, name, value})
+			}
+		}
+	}
+	if k := m.take("set"); k != nil {
+		for path, value := range r.values(k) {
+			scope, name, ok := strings.Cut(path, ".")
+			if !ok || name == "" || strings.Contains(name, ".") {
+				r.fault(k.place, `set: %s: write a scope and a name: "iter.page"`, path)
+			}
+			all = append(all, assignment{"set." + path, scope, name, value})
+		}
+	}
+	if k := m.take("set_prev"); k != nil {
+		var value any
+		if err := k.value.Decode(&value); err != nil {
+			r.fault(k.place, "set_prev: %v", err)
+		}
+		all = append(all, assignment{"set_prev", "", "_prev", r.compileAll(k, "", value)})
+	}
+	if all == nil {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b assignment) int { return strings.Compare(a.key, b.key) }) // for equal errors
+	return func(s retryflow.State, o retryflow.Outcome) error { return assign(all, s, d.names(o)) }
+}
+
+// values reads a mapping of names to values.
+func (r *reader) values(k *key) map[string]any {
+	n := resolve(k.value)
+	values, ok := r.sets[n]
+	if ok {
+		return values
+	}
+	if n.Kind != yaml.MappingNode {
+		r.fault(k.place, "%s is %s: %s", k.name, describe(n), writeNames)
+	} else if err := n.Decode(&values); err != nil {
+		r.fault(k.place, "%s: %v", k.name, err)
+	}
+	for name, value := range values {
+		values[name] = r.compileAll(k, "."+name, value)
+	}
+	r.sets[n] = values
+	return values
+}
+
+// compileAll returns a value with templates for its texts that have {{ … }}.
+func (r *reader) compileAll(k *key, name string, value any) any {
+	switch value := value.(type) {
+	case string:
+		if !strings.Contains(value, "{{") && !strings.Contains(value, "{%") {
+			return value
+		}
+		t, err := compile(value, r.source)
+		if err != nil {
+			r.fault(k.place, "%s%s: %v", k.name, name, err)
+		}
+		return t
+	case []any:
+		for i := range value {
+			value[i] = r.compileAll(k, name, value[i])
+		}
+	case map[string]any:
+		for key := range value {
+			value[key] = r.compileAll(k, name, value[key])
+		}
+	}
+	return value
+}
+
+// assign changes the state. All values are computed before the first is set,
+// and a mapping that was in the state is not changed but replaced.
+func assign(all []assignment, s retryflow.State, lookup func(string) (any, bool)) error {
+	next := map[string]any{}
+	for _, a := range all {
+		value, err := computed(a.value, lookup)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.key, err)
+		}
+		if a.scope == "" {
+			next[a.name] = value
+			continue
+		}
+		if next[a.scope] == nil {
+			scope := map[string]any{}
+			switch before := s[a.scope].(type) {
+			case nil:
+			case map[string]any:
+				maps.Copy(scope, before)
+			default:
+				return fmt.Errorf("%s: %s in the state is %T, not map[string]any", a.key, a.scope, before)
+			}
+			next[a.scope] = scope
+		}
+		next[a.scope].(map[string]any)[a.name] = value
+	}
+	maps.Copy(s, next)
+	return nil
+}
+
+// computed returns a copy of a value with its templates evaluated.
+func computed(value any, lookup func(string) (any, bool)) (any, error) {
+	var err error
+	switch value := value.(type) {
+	case *template:
+		return value.value(lookup)
+	case []any:
+		list := make([]any, len(value))
+		for i := range value {
+			if list[i], err = computed(value[i], lookup); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case map[string]any:
+		m := make(map[string]any, len(value))
+		for key := range value {
+			if m[key], err = computed(value[key], lookup); err != nil {
+				return nil, err
+			}
+		}
+		return m, nil
+	default:
+		return value, nil
+	}
+}

@@ -1,0 +1,109 @@
+package retryflow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// Resume continues a run that was cut off by a crash or a canceled context. log
+// holds the events of that run, in order, from OnEvent; state is what the run
+// had when the last of them was recorded. The wait before a jump or a retry
+// ends when it would have ended in that run. A task that was interrupted starts
+// again, and counts its attempts from 1. Jumps in the log count toward MaxJumps.
+// With an empty log Resume is the same as Run. If the run has already ended,
+// Resume runs nothing, and returns an error if the run failed.
+func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if len(log) == 0 {
+		return p.run(ctx, state, 0, 0)
+	}
+	last := log[len(log)-1]
+	at := p.index(last.Task)
+	if at < 0 {
+		return fmt.Errorf("retryflow: cannot resume: the log ends in task %q, which the pipeline does not have", last.Task)
+	}
+	task := p.Tasks[at]
+	cut := last.Kind != retry.Stopped || last.Reason == retry.ReasonCanceled || last.Reason == retry.ReasonDeadline
+	switch {
+	case last.Directive == Fail && last.Kind == retry.AttemptFinished, !cut && last.Reason != retry.ReasonSuccess:
+		err := last.Err
+		if err == nil {
+			err = fmt.Errorf("it stopped: %v", last.Reason)
+		}
+		return taskError(task, verdict{}, err)
+	case last.Directive == Continue:
+		at++
+	case last.Directive == Break:
+		return nil
+	case last.Directive == Jump:
+		if at = p.index(last.To); at < 0 {
+			return fmt.Errorf("retryflow: cannot resume: the log jumps to %q, which the pipeline does not have", last.To)
+		}
+	}
+	if cut {
+		if err := wait(ctx, max(0, time.Until(due(log))), p.labelAt(at), func(retry.Event) {}); err != nil {
+			return taskError(task, verdict{}, err)
+		}
+	}
+	return p.run(ctx, state, at, jumpsIn(log))
+}
+
+// due returns when the wait ends that the log ends in, or the zero time if it does
+// not end in a wait.
+func due(log []Event) time.Time {
+	for i := len(log) - 1; i >= 0; i-- {
+		switch e := log[i]; {
+		case e.Kind == retry.RetryScheduled:
+			return e.Due
+		case e.Kind == retry.AttemptFinished && e.Directive == Jump:
+			return e.Time.Add(e.Computed)
+		case e.Kind != retry.Stopped:
+			return time.Time{}
+		}
+	}
+	return time.Time{}
+}
+
+// jumpsIn returns how many jumps a log decided on.
+func jumpsIn(log []Event) (n int) {
+	for _, e := range log {
+		if e.Kind == retry.AttemptFinished && e.Directive == Jump {
+			n++
+		}
+	}
+	return n
+}
+
+// labelAt returns the label of a task, for errors.
+func (p Pipeline) labelAt(i int) string {
+	if i < len(p.Tasks) {
+		return p.Tasks[i].Label
+	}
+	return ""
+}
+
+// PolicyAfter returns the policy with which p decided what follows an attempt, so
+// that you can check the events of a log. e is any event after the attempt. The
+// Select of the returned policy returns the policy of the rule in e, whatever the
+// error is.
+func (p Pipeline) PolicyAfter(e Event) retry.Policy {
+	policy := p.policy()
+	chosen := retry.Policy{NonRetryable: true}
+	if at := p.index(e.Task); at >= 0 && e.Directive == Retry && e.Rule >= 0 && e.Rule < len(p.Tasks[at].Rules) {
+		r := p.Tasks[at].Rules[e.Rule]
+		chosen = r.Policy
+		if r.Attempts != nil {
+			chosen.MaxAttempts, chosen.MaxRetries = e.Limit, 0
+		}
+		if r.Delay != nil {
+			chosen.Backoff = beginningWith(e.Computed, chosen.Backoff)
+		}
+	}
+	policy.Select = func(error) *retry.Policy { return &chosen }
+	return policy
+}

@@ -1,0 +1,244 @@
+package retryflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	. "github.com/goretry/retry/retryflow"
+)
+
+// A journal keeps the events of a run as lines of JSON, and is cut off.
+type journal struct{ lines [][]byte }
+
+func (j *journal) onEvent(_ context.Context, e Event) {
+	line, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	j.lines = append(j.lines, line)
+}
+
+// upTo returns the first n events, as they are read back.
+func (j *journal) upTo(t *testing.T, n int) []Event {
+	events := make([]Event, n)
+	for i := range events {
+		require.NoError(t, json.Unmarshal(j.lines[i], &events[i]))
+	}
+	return events
+}
+
+// polling is a pipeline that retries once, jumps back twice after a wait of ten
+// seconds, and goes on to store.
+func polling(ran *[]string, at *[]time.Duration, birth time.Time) Pipeline {
+	run := func(label string, outcome func(s State) Outcome) func(context.Context, State) Outcome {
+		return func(_ context.Context, s State) Outcome {
+			*ran, *at = append(*ran, label), append(*at, time.Since(birth))
+			return outcome(s)
+		}
+	}
+	return Pipeline{
+		Tasks: []Task{
+			{Label: "poll", Run: run("poll", func(s State) Outcome {
+				n, _ := s["polls"].(int)
+				s["polls"] = n + 1
+				if n == 0 {
+					return failure
+				}
+				return Outcome{Result: n < 3}
+			}), Rules: Rules{
+				retrying(5, retry.Fixed(time.Minute)),
+				{When: when(true), Do: Jump, To: "poll", Delay: waits(10 * time.Second)},
+			}},
+			{Label: "store", Run: run("store", func(State) Outcome { return success })},
+		},
+		MaxJumps: 2,
+	}
+}
+
+// A run that is cut off after any of its events ends as it would have ended,
+// at the time when it would have: a wait is neither begun anew nor cut short.
+func TestResumeAfterEachEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log journal
+		var states []State
+		var ran []string
+		var at []time.Duration
+		p := polling(&ran, &at, time.Now())
+		state := State{}
+		p.OnEvent = func(ctx context.Context, e Event) {
+			log.onEvent(ctx, e)
+			states = append(states, maps.Clone(state))
+		}
+		began := time.Now()
+		require.NoError(t, p.Run(t.Context(), state))
+		assert.Equal(t, []string{"poll", "poll", "poll", "poll", "store"}, ran)
+		assert.Equal(t, []time.Duration{0, time.Minute, 70 * time.Second, 80 * time.Second, 80 * time.Second}, at)
+		require.Len(t, log.lines, 17)
+
+		whole := log.upTo(t, len(log.lines))
+		for n := range whole {
+			var again []string
+			var times []time.Duration
+			// The crash comes right after the event, and the process is back at once,
+			// in the middle of what the event began.
+			offset := time.Since(began)
+			shifted := make([]Event, n)
+			for i, e := range whole[:n] {
+				e.Time = e.Time.Add(offset - whole[max(0, n-1)].Time.Sub(began))
+				if !e.Due.IsZero() {
+					e.Due = e.Due.Add(offset - whole[n-1].Time.Sub(began))
+				}
+				shifted[i] = e
+			}
+			resumed := polling(&again, &times, time.Now())
+			saved := State{}
+			if n > 0 {
+				saved = maps.Clone(states[n-1])
+			}
+			require.NoError(t, resumed.Resume(t.Context(), saved, shifted), n)
+
+			var wantAfter []time.Duration // of the tasks that had not ended
+			var base time.Duration
+			if n > 0 {
+				base = whole[n-1].Time.Sub(began)
+			}
+			ended := 0
+			for _, e := range whole[:n] {
+				if e.Kind == retry.AttemptFinished {
+					ended++
+				}
+			}
+			for _, when := range at[ended:] {
+				wantAfter = append(wantAfter, max(0, when-base))
+			}
+			if n > 0 && whole[n-1].Kind == retry.AttemptFinished && whole[n-1].Directive == Retry {
+				for i := range wantAfter { // its wait was not scheduled yet: it is entered again at once
+					wantAfter[i] -= time.Minute
+				}
+			}
+			assert.Equal(t, ran[ended:], append([]string{}, again...), "after event %d", n)
+			assert.Equal(t, wantAfter, times, "after event %d", n)
+		}
+	})
+}
+
+func TestResumeInTheMiddleOfTheWaitBeforeAJump(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log journal
+		run := func() Pipeline {
+			return Pipeline{Tasks: []Task{
+				{Label: "ask", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "fetch", Delay: waits(time.Hour)}}},
+				{Label: "skipped", Run: func(context.Context, State) Outcome { panic("skipped") }},
+				{Label: "fetch", Run: newScript(success).run},
+			}}
+		}
+		p := run()
+		p.OnEvent = log.onEvent
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Minute, cancel)
+		began := time.Now()
+		require.ErrorIs(t, p.Run(ctx, nil), context.Canceled)
+		require.Len(t, log.lines, 4)
+
+		for name, n := range map[string]int{"the process died": 3, "its context was canceled": 4} {
+			resumed := run()
+			var kinds []told
+			resumed.OnEvent = listen(&kinds)
+			if name == "the process died" {
+				time.Sleep(10*time.Minute - time.Since(began) + 20*time.Minute)
+			}
+			require.NoError(t, resumed.Resume(t.Context(), nil, log.upTo(t, n)), name)
+			assert.Equal(t, "fetch", kinds[0].Task, name)
+			assert.GreaterOrEqual(t, time.Since(began), time.Hour, name)
+		}
+		assert.Equal(t, time.Hour, time.Since(began), "the second was past due")
+	})
+}
+
+func TestResumeOfARunThatHasEnded(t *testing.T) {
+	for name, row := range map[string]struct {
+		rule Rule
+		o    Outcome
+		want string
+	}{
+		"continued to the end": {Rule{Do: Continue}, failure, ""},
+		"break":                {Rule{Do: Break}, success, ""},
+		"fail":                 {Rule{Do: Fail}, failure, `retryflow: task "t": boom`},
+		"exhausted":            {retrying(1, nil), failure, `retryflow: task "t": boom`},
+	} {
+		var log journal
+		task := newScript(row.o)
+		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{row.rule}}}, OnEvent: log.onEvent}
+		_ = p.Run(t.Context(), nil)
+		err := p.Resume(t.Context(), nil, log.upTo(t, len(log.lines)))
+		if row.want == "" {
+			assert.NoError(t, err, name)
+		} else {
+			assert.EqualError(t, err, row.want, name)
+		}
+		assert.Len(t, task.began, 1, name)
+	}
+}
+
+func TestResumeCannot(t *testing.T) {
+	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run}}}
+	at := func(e Event) []Event { return []Event{e} }
+	assert.EqualError(t, p.Resume(t.Context(), nil, at(Event{Task: "gone"})), `retryflow: cannot resume: the log ends in task "gone", which the pipeline does not have`)
+	assert.EqualError(t, p.Resume(t.Context(), nil, at(Event{Task: "t", Directive: Jump, To: "gone"})), `retryflow: cannot resume: the log jumps to "gone", which the pipeline does not have`)
+	p.MaxJumps = -1
+	assert.ErrorContains(t, p.Resume(t.Context(), nil, nil), "MaxJumps is -1")
+}
+
+// The jumps of the log count: a poll that never ends is not made endless by
+// crashes.
+func TestResumeCountsJumps(t *testing.T) {
+	var log journal
+	task := newScript(Outcome{Result: "pending"})
+	p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{{Do: Jump, To: "t"}}}}, MaxJumps: 5, OnEvent: log.onEvent}
+	require.ErrorContains(t, p.Run(t.Context(), nil), "exceeds MaxJumps (5)")
+	require.Len(t, task.began, 6)
+	err := p.Resume(t.Context(), nil, log.upTo(t, 9)) // three jumps were made
+	require.ErrorContains(t, err, "exceeds MaxJumps (5)")
+	assert.Len(t, task.began, 6+3)
+}
+
+// PolicyAfter decides as the loop did, for each rule.
+func TestPolicyAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		computed := retrying(9, retry.Linear(time.Hour))
+		computed.Delay = waits(2 * time.Second)
+		limited := Rule{When: when("limited"), Do: Retry, Attempts: func(Outcome) (int, error) { return 4, nil }, Policy: retry.Policy{Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}}
+		p := Pipeline{
+			Policy: retry.Policy{MaxAttempts: 6},
+			Tasks: []Task{{Label: "t", Run: newScript(Outcome{Result: "limited"}, failure, Outcome{Result: "limited"}, failure, failure, Outcome{Result: "limited"}).run,
+				Rules: Rules{limited, computed}}},
+		}
+		var finished Event
+		decisions := 0
+		p.OnEvent = func(_ context.Context, e Event) {
+			switch e.Kind {
+			case retry.AttemptFinished:
+				finished = e
+			case retry.RetryScheduled, retry.Stopped:
+				decisions++
+				d := p.PolicyAfter(finished).Next(retry.Attempt{Number: e.Attempt, Err: finished.Err, Elapsed: e.Elapsed, Seed: max(1, e.Seed)})
+				if e.Kind == retry.Stopped {
+					assert.Equal(t, e.Reason, d.Reason)
+				} else {
+					assert.Equal(t, retry.ReasonRetry, d.Reason)
+					assert.Equal(t, e.Delay, d.Delay)
+				}
+			}
+		}
+		require.Error(t, p.Run(t.Context(), nil))
+		assert.Equal(t, 6, decisions)
+	})
+}
