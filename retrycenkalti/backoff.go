@@ -11,32 +11,32 @@ import (
 )
 
 // A BackOff is a backoff.BackOff that follows a policy through one call. Like
-// every BackOff it keeps the state of that call: build one for each call, or
-// at least never share one between calls that run at once. The zero BackOff
-// follows the zero Policy, and never retries; a nil one panics.
+// every BackOff it keeps the state of that call: create one for each call, or
+// at least never share one between calls that run at the same time. The zero
+// BackOff follows the zero Policy, so it never retries. A nil *BackOff panics.
 type BackOff struct {
 	policy   retry.Policy
 	began    time.Time
 	failures int
-	seed     uint64 // of all delays of the call; 0: not drawn yet
-	err      error  // what the last execution failed with; nil: not observed
+	seed     uint64 // for all delays of the call; 0: not drawn yet
+	err      error  // of the last attempt; nil: not observed
 }
 
 var _ backoff.BackOff = (*BackOff)(nil)
 
-// New returns a BackOff that follows p, or nil and an error if p does not
-// validate.
+// New returns a BackOff that follows p, or nil and an error if p is not valid.
 //
-// NextBackOff knows how often it was called and when Reset was, and decides by
-// that as [retry.Do] does: the limits, the curve, MaxDelay, Jitter (one seed
-// for all delays of a call, drawn from Source), MaxElapsed, and what the Budget
-// has left. With [BackOff.Observe] it knows the error too, and with it
-// retry.Permanent, RetryIf, Select, and retry.After within MaxRetryAfter.
+// NextBackOff knows how often it was called, and how long ago Reset was. From
+// that it decides as [retry.Do] does, by the limits, the curve, MaxDelay, Jitter
+// (one seed for all delays of a call, drawn from Source), MaxElapsed, and what
+// the Budget has left. If you pass it the errors, with [BackOff.Observe], it also
+// decides by retry.Permanent, RetryIf, Select, and retry.After within
+// MaxRetryAfter.
 //
-// What only a loop can do is not done: AttemptTimeout and OnEvent are of no
-// effect, and a deadline of the context ends a wait instead of preventing it,
-// if there is a backoff.WithContext around the BackOff. A token of the Budget
-// that was taken for a wait which was cancelled is lost.
+// It cannot do what only a loop can: AttemptTimeout and OnEvent have no effect. A
+// deadline of the context ends a wait, if a backoff.WithContext is around the
+// BackOff, but does not prevent it. If a wait is canceled, the token that it took
+// from the Budget is lost.
 func New(p retry.Policy) (*BackOff, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("retrycenkalti: %w", err)
@@ -46,21 +46,21 @@ func New(p retry.Policy) (*BackOff, error) {
 	return b, nil
 }
 
-// Reset begins a call: no failure, no time, another seed. Retry and NewTicker
-// of v4 call it before the first execution.
+// Reset starts a new call, with no failures, no time elapsed, and another seed.
+// Retry and NewTicker of v4 call it before the first attempt.
 func (b *BackOff) Reset() {
 	*b = BackOff{policy: b.policy, began: time.Now()}
 }
 
-// Observe tells b what an execution failed with, and returns err as it is. nil
-// is a success, which puts into the Budget. An operation hands its error
-// through it:
+// Observe tells b how an attempt ended, and returns err unchanged. A nil err is a
+// success, whose share goes into the Budget. Pass the operation's error through
+// it:
 //
 //	func() error { return b.Observe(call()) }
 //	func() (T, error) { v, err := call(); return v, b.Observe(err) }
 //
-// Never call it with a Ticker, whose own goroutine asks for the next delay
-// before the operation has ended.
+// Do not call it with a Ticker, because the goroutine of a Ticker asks for the
+// next delay before the operation has ended.
 func (b *BackOff) Observe(err error) error {
 	b.err = err
 	if err == nil {
@@ -82,8 +82,8 @@ func (b *BackOff) NextBackOff() time.Duration {
 	return d.Delay
 }
 
-// seed is a BackOff as the Source of its policy: one number for all delays of
-// the call, drawn when the first of them needs it, as Do draws it.
+// seed makes a BackOff the Source of its policy. It returns one number for all
+// delays of the call. The number is drawn when the first delay needs it, as in Do.
 type seed BackOff
 
 func (s *seed) Uint64() uint64 {

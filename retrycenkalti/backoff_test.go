@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retrycenkalti"
 )
 
-// fixed is a Source that counts how often it is asked.
+// fixed is a Source that counts its calls.
 type fixed struct {
 	seed  uint64
 	asked int
@@ -261,7 +261,7 @@ func TestNewSaysWhatIsWrongWithThePolicy(t *testing.T) {
 		"Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %")
 
 	_, err = retrycenkalti.New(retry.Policy{MaxAttempts: retry.Unlimited})
-	assert.ErrorContains(t, err, "retrycenkalti: invalid policy: no limit on executions and no delay that lasts")
+	assert.ErrorContains(t, err, "retrycenkalti: invalid policy: unlimited attempts without a delay")
 }
 
 func TestTheBackOffStaysInItsBudget(t *testing.T) {

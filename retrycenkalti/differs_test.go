@@ -71,7 +71,7 @@ func playWith(t *testing.T, d time.Duration, end func(context.Context, time.Dura
 	})
 }
 
-// withCancel is context.WithTimeout for a cancel that nobody sees coming.
+// withCancel is context.WithTimeout for a cancel without a deadline.
 func withCancel(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	time.AfterFunc(d, cancel)

@@ -1,15 +1,15 @@
-// Package retrycenkalti leads from github.com/cenkalti/backoff/v4 to a
-// [retry.Policy] and back.
+// Package retrycenkalti converts between github.com/cenkalti/backoff/v4 and
+// [retry.Policy].
 //
-// [Policy] makes a policy of a BackOff, for code that moves to this module.
-// [New] makes a BackOff of a policy, for code that stays with v4 or that hides
-// a v4 loop and takes a BackOff. [Translate] makes an error that either
-// library marks as permanent stop the loops of both.
+// [Policy] turns a BackOff into a policy, for code that moves to this module.
+// [New] turns a policy into a BackOff, for code that stays with v4, or that
+// takes a BackOff and runs the loop of v4 itself. With [Translate] an error that
+// one of the libraries marks as permanent stops the loops of both.
 //
 // # What to write instead
 //
-// The left column is v4, the right one Go to paste: p is a [retry.Policy], and
-// a comment stands where there is nothing to write.
+// The left column is v4. The right one is Go to paste: p is a [retry.Policy],
+// and where there is nothing to write, a comment says so.
 //
 //	v4                                  instead
 //
@@ -65,7 +65,7 @@
 //	                                    // of that of retry.Do: retry.ReasonOf(err) is retry.ReasonPermanent,
 //	                                    // or retry.ReasonRejected where Retryable found the mark of v4
 //
-// An OnEvent that calls a Notify keeps the error of one event for the next:
+// This OnEvent calls a Notify. It keeps the error of one event for the next:
 //
 //	func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
 //		var err error
@@ -81,43 +81,45 @@
 //
 // # What differs
 //
-// The cap. MaxInterval of v4 is a cap before jitter and leaks by 1 +
-// RandomizationFactor: the longest delay is that many times MaxInterval, 90 s
-// with the defaults. MaxDelay holds with jitter included, and cuts each window
-// that reaches beyond it: 6 s ±50 % under a cap of 8 s is between 3 s and 9 s
-// in v4, between 3 s and 8 s here. An InitialInterval longer than MaxInterval
-// is the first delay of v4 as it is; MaxDelay cuts it.
+// The cap. v4 applies MaxInterval before jitter, so the longest delay is
+// MaxInterval times 1 + RandomizationFactor, which is 90 s with the defaults.
+// MaxDelay holds with jitter included, and cuts each window that reaches beyond
+// it: 6 s ±50 % under a cap of 8 s is between 3 s and 9 s in v4, and between 3 s
+// and 8 s here. v4 does not cut a first delay that is longer than MaxInterval;
+// MaxDelay cuts that one too.
 //
 // Rounding. v4 rounds each delay down to the nanosecond before it multiplies it
-// again; a Policy rounds once. A lost fraction grows with the delay: a BackOff
-// with the defaults differs by a nanosecond at 28.8 s and 43.2 s, one from 1 µs
-// by 11 ms at 56 s, and one from 1 ns never grows in v4.
+// again; a Policy rounds once. The lost fraction grows with the delay: with the
+// defaults the difference is a nanosecond at 28.8 s and 43.2 s, and with an
+// InitialInterval of 1 µs it is 11 ms at 56 s. An InitialInterval of 1 ns never
+// grows in v4.
 //
-// The context. v4 executes the operation although the context has ended before,
-// hands it no context, may execute it once more after the context has ended,
-// waits for a deadline that comes before the next try, and returns the
-// context's error in place of the operation's. Do does none of this, and
-// returns both errors.
+// The context. v4 runs the operation even if the context has already ended, does
+// not pass the context to it, and may run it once more after the context has
+// ended. If a deadline comes before the next attempt, v4 waits for it. It
+// returns the context's error in place of the operation's. Do does none of this,
+// and returns both errors.
 //
-// Results. Retry returns the operation's error as it is, but without the mark of
-// backoff.Permanent. Do returns a [*retry.Error] around it: where you compared
-// with ==, write errors.Is. RetryWithData returns the last value beside its
-// error, DoValue the zero value. The operation's backoff.PermanentError with a
-// nil Err is a success to v4; a policy with Retryable is stopped by it, and the
-// text of its error panics as that of the PermanentError does: use Translate.
+// Results. Retry returns the operation's error itself, without the mark of
+// backoff.Permanent. Do wraps it in a [*retry.Error]: where you compared with ==,
+// write errors.Is. RetryWithData returns the last value beside its error,
+// DoValue the zero value. If the operation returns a backoff.PermanentError whose
+// Err is nil, v4 takes it as success. Under a policy with Retryable it stops the
+// call, and printing the error panics, because the Error method of such a
+// PermanentError does: use Translate.
 //
 // Nested loops. An inner Retry strips the mark of backoff.Permanent, so the
-// outer one tries again. Here a mark stops every loop around the one that met
-// it: retry.Permanent always, backoff.Permanent where each policy has Retryable
-// as its RetryIf or the error went through Translate.
+// outer one retries. Here a mark stops every loop around the one that met it:
+// retry.Permanent always does, and backoff.Permanent does if each policy has
+// Retryable as its RetryIf or the error went through Translate.
 //
-// What a server asks for. Do waits as long as an error with a method
-// RetryAfter() time.Duration says, see [retry.After]; v4 does not ask.
+// A server's wait. If an error has a method RetryAfter() time.Duration, Do waits
+// at least that long, see [retry.After]; v4 ignores it.
 //
-// Tickers. The wait of a Ticker begins with an execution, that of a Loop when
-// the execution has ended; and a Ticker knows no error, so nothing is permanent
-// to it.
+// Tickers. The wait of a Ticker starts when an attempt starts, and that of a Loop
+// when the attempt has ended. A Ticker never sees an error, so no error is
+// permanent for it.
 //
-// State. A BackOff keeps the state of one call; a Policy is a value that any
-// number of goroutines share.
+// State. A BackOff keeps the state of one call. A Policy is a value that any
+// number of goroutines can share.
 package retrycenkalti

@@ -16,20 +16,20 @@ import (
 
 var errBoom = errors.New("connection refused")
 
-// An execution is how an operation behaves when it is executed.
+// An attempt is one outcome of an operation.
 type execution struct {
 	takes time.Duration
 	err   error
 }
 
-// A script is the executions of an operation, one after the other. The last
+// A script is the attempts of an operation, one after the other. The last
 // one repeats.
 type script []execution
 
 // fails is a script that always fails, at once.
 var fails = script{{err: errBoom}}
 
-// then returns s with one more execution.
+// then returns s with one more attempt.
 func (s script) then(err error) script { return append(s[:len(s):len(s)], execution{err: err}) }
 
 // failsTimes is a script that fails n times, at once, and then succeeds.
@@ -43,7 +43,7 @@ func failsTimes(n int) script {
 
 // A trace is what a loop did with an operation, in virtual time.
 type trace struct {
-	began []time.Duration // each execution
+	began []time.Duration // each attempt
 	ended time.Duration   // the loop
 	ok    bool
 }
@@ -69,7 +69,7 @@ func play(t *testing.T, s script, loop func(ctx context.Context, op func() error
 	return did, err
 }
 
-// at returns the trace of executions that began then and took no time.
+// at returns the trace of attempts that began then and took no time.
 func at(ok bool, began ...time.Duration) trace {
 	return trace{began: began, ended: began[len(began)-1], ok: ok}
 }

@@ -8,25 +8,26 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Retryable reports whether err is free of the mark of backoff.Permanent. It is
-// the RetryIf of the policies that [Policy] makes, for operations that still
-// set that mark: they stop with ReasonRejected. A RetryIf in its place must
-// call it. Errors that go through [Translate] stop with ReasonPermanent, and
-// need no RetryIf.
+// Retryable reports whether err was not marked by backoff.Permanent. It is the
+// RetryIf of the policies that [Policy] returns, for operations that still use
+// that mark: their calls stop with ReasonRejected. If you set another RetryIf,
+// call Retryable inside it. Errors that go through [Translate] stop with
+// ReasonPermanent, and need no RetryIf.
 func Retryable(err error) bool { return permanent(err) == nil }
 
-// Translate returns err so that the loops of both libraries understand its
-// marks: one that backoff.Permanent or retry.Permanent has marked, anywhere in
-// its tree, is marked by both, and so is an inner call that ended with
-// ReasonInvalid, which stops our loops too. Any other is returned as it is.
+// Translate returns an error whose marks the loops of both libraries understand.
+// If backoff.Permanent or retry.Permanent has marked err, anywhere in its tree,
+// the result has both marks. An inner call that ended with ReasonInvalid gets
+// both marks too, because it also stops the loops of package retry. Any other
+// err is returned unchanged.
 //
 //	retry.Do(ctx, p, func(ctx context.Context) error { return retrycenkalti.Translate(old(ctx)) })
 //	backoff.Retry(func() error { return retrycenkalti.Translate(new(ctx)) }, b)
 //
-// A PermanentError without an Err, which is a success to v4, becomes nil. A nil
+// A PermanentError without an Err, which v4 takes as success, becomes nil. A nil
 // *PermanentError panics, as it does in both loops.
 func Translate(err error) error {
-	theirs, ours := permanent(err), stops(err)
+	theirs, ours := permanent(err), retry.IsPermanent(err)
 	switch {
 	case theirs != nil && theirs.Err == nil:
 		return nil
@@ -39,15 +40,9 @@ func Translate(err error) error {
 	}
 }
 
-// permanent returns what backoff.Permanent has put into err's tree, or nil.
+// permanent returns the mark of backoff.Permanent in err's tree, or nil.
 func permanent(err error) *backoff.PermanentError {
 	var p *backoff.PermanentError
 	errors.As(err, &p)
 	return p
-}
-
-// stops reports whether err stops every loop of ours. The marks are not to be
-// seen from here; any policy's Next sees them, and asks for them first.
-func stops(err error) bool {
-	return retry.Policy{}.Next(retry.Attempt{Err: err}).Reason == retry.ReasonPermanent
 }

@@ -12,22 +12,23 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policy returns the policy whose loop does what that of v4 does with b, but
-// for what the package documentation lists. b is an *ExponentialBackOff, a
-// *ConstantBackOff, a *ZeroBackOff or a *StopBackOff. It is only read. What it
-// has counted so far is left out, as Retry leaves it out. Of a [*BackOff] of
-// this package Policy returns the policy that New was given, as it is.
+// Policy returns a policy with which [retry.Do] does what v4 does with b, except
+// for the differences in the package documentation. b is an
+// *ExponentialBackOff, a *ConstantBackOff, a *ZeroBackOff or a *StopBackOff.
+// Policy only reads it, and ignores what it has counted so far, as Retry does.
+// For a [*BackOff] of this package it returns the policy that was passed to New.
 //
-// The policy has no limit on executions where b has none: set MaxAttempts. One
-// that neither waits nor stops, as that of a *ZeroBackOff, is not valid before
-// that. RetryIf is [Retryable]: backoff.Permanent stops the call, but with
-// ReasonRejected, and without a word to a plain policy around it. To have it
-// understood as retry.Permanent is, hand errors through [Translate].
+// If b has no limit on attempts, the policy has none either: set MaxAttempts.
+// Without it a policy that neither waits nor stops, such as that of a
+// *ZeroBackOff, is not valid. RetryIf is [Retryable], so backoff.Permanent stops
+// the call with ReasonRejected; a plain policy of an outer loop does not notice
+// that mark. To have it treated like retry.Permanent, pass errors through
+// [Translate].
 //
-// An error names each fault of b at once and says what to write instead. There
-// is one for a nil b; for a field that v4 takes and no policy does, such as a
-// Multiplier below 1; for WithMaxRetries and WithContext, which show nobody
-// what they hold; and for any other type, whose state is not known here.
+// The error names every fault of b and says what to write instead. Faults are a
+// nil b; a field that v4 accepts and no policy does, such as a Multiplier below
+// 1; WithMaxRetries and WithContext, which do not show what they wrap; and any
+// other type, whose state is not known here.
 func Policy(b backoff.BackOff) (retry.Policy, error) {
 	p, fault := policyOf(b)
 	if fault != "" {

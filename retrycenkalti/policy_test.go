@@ -161,7 +161,7 @@ func TestPolicyOfAUsedBackOffBeginsAnew(t *testing.T) {
 func TestAPolicyThatNeverWaitsNeedsALimit(t *testing.T) {
 	for _, b := range []backoff.BackOff{&backoff.ZeroBackOff{}, backoff.NewConstantBackOff(0), exponential(opts(0, 2, time.Minute))} {
 		p := policyOf(t, b)
-		assert.ErrorContains(t, p.Validate(), "no limit on executions and no delay that lasts")
+		assert.ErrorContains(t, p.Validate(), "unlimited attempts without a delay")
 		p.MaxAttempts = 3
 		assert.NoError(t, p.Validate())
 	}
