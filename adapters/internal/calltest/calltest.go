@@ -1,0 +1,298 @@
+// Package calltest is the table that every adapter for remote calls passes, each
+// against a server of its own kind.
+package calltest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// An Answer is what a server does with one attempt.
+type Answer struct {
+	Kind Kind
+	Wait time.Duration // Busy: what the server asks for
+}
+
+// A Kind says what an Answer is.
+type Kind int
+
+const (
+	OK        Kind = iota // the call succeeds
+	Down                  // it fails, and may succeed later
+	Busy                  // likewise, and the server asks for a wait
+	Forbidden             // it fails for good
+	Hang                  // it gets no answer until the attempt is given up
+)
+
+// A Call makes one call by a policy and returns its error. The server gives the
+// answers in order, the last of them to every attempt that is left, and served
+// is how many attempts it has seen.
+type Call func(ctx context.Context, p retry.Policy, answers []Answer) (served int, err error)
+
+var (
+	ok        = Answer{Kind: OK}
+	down      = Answer{Kind: Down}
+	forbidden = Answer{Kind: Forbidden}
+	hang      = Answer{Kind: Hang}
+)
+
+func busy(wait time.Duration) Answer { return Answer{Busy, wait} }
+
+// soon is a policy whose delays take no time to speak of.
+var soon = retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Millisecond}, MaxDelay: 3 * time.Millisecond, Jitter: retry.Proportional(0.2)}
+
+// attemptTimeout is long enough for an attempt that gets an answer, on a machine
+// with other things to do.
+const attemptTimeout = time.Second
+
+type row struct {
+	name     string
+	answers  []Answer
+	policy   func(*retry.Policy)
+	context  func(context.Context) (context.Context, context.CancelFunc)
+	attempts int
+	reason   retry.Reason
+	check    func(*testing.T, result)
+}
+
+type result struct {
+	err    error
+	failed *retry.Error // err as one; nil if the call succeeded
+	events []retry.Event
+	policy retry.Policy
+}
+
+func rows() []row {
+	return []row{
+		{name: "succeeds", answers: []Answer{ok}, attempts: 1, reason: retry.ReasonSuccess},
+		{name: "fails then succeeds", answers: []Answer{down, down, ok}, attempts: 3, reason: retry.ReasonSuccess},
+		{name: "exhausted", answers: []Answer{down}, attempts: 4, reason: retry.ReasonExhausted},
+		{name: "no limit is one attempt", answers: []Answer{down}, attempts: 1, reason: retry.ReasonExhausted,
+			policy: func(p *retry.Policy) { p.MaxAttempts = 0 }},
+		{name: "NonRetryable", answers: []Answer{down}, attempts: 1, reason: retry.ReasonNonRetryable,
+			policy: func(p *retry.Policy) { p.NonRetryable = true }},
+		{name: "invalid policy", answers: []Answer{down}, attempts: 1, reason: retry.ReasonInvalid,
+			policy: func(p *retry.Policy) { p.MaxAttempts = -2 }},
+		{name: "permanent", answers: []Answer{forbidden}, attempts: 1, reason: retry.ReasonPermanent},
+		{name: "fails, then permanent", answers: []Answer{down, forbidden}, attempts: 2, reason: retry.ReasonPermanent},
+		{name: "RetryIf says no", answers: []Answer{down}, attempts: 1, reason: retry.ReasonRejected,
+			policy: func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }},
+		{name: "Select is stricter", answers: []Answer{down}, attempts: 2, reason: retry.ReasonExhausted,
+			policy: func(p *retry.Policy) {
+				p.Select = func(error) *retry.Policy {
+					return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
+				}
+			}},
+		{name: "server's wait within the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
+			check: func(t *testing.T, r result) {
+				retried := r.of(retry.RetryScheduled)[0]
+				if retried.Hint != 20*time.Millisecond || retried.Delay < retried.Hint || retried.Delay > 23*time.Millisecond {
+					t.Errorf("the server asks for 20ms, and the retry has a Hint of %v and a Delay of %v; want at most MaxDelay more", retried.Hint, retried.Delay)
+				}
+			}},
+		{name: "server's wait at the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
+			policy: func(p *retry.Policy) { p.MaxRetryAfter = 20 * time.Millisecond }},
+		{name: "server's wait beyond the bound", answers: []Answer{busy(20 * time.Millisecond)}, attempts: 1, reason: retry.ReasonRetryAfter,
+			policy: func(p *retry.Policy) { p.MaxRetryAfter = 19 * time.Millisecond },
+			check: func(t *testing.T, r result) {
+				if r.failed.Delay != 20*time.Millisecond {
+					t.Errorf("Error.Delay is %v, want the 20ms that the server asks for", r.failed.Delay)
+				}
+			}},
+		{name: "deadline too close", answers: []Answer{down}, attempts: 1, reason: retry.ReasonDeadline,
+			policy: func(p *retry.Policy) { p.Backoff, p.MaxDelay, p.Jitter = retry.Fixed(2*time.Hour), 0, nil },
+			context: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Hour)
+			},
+			check: func(t *testing.T, r result) {
+				if r.failed.Delay != 2*time.Hour || r.failed.Waited != 0 || !errors.Is(r.err, context.DeadlineExceeded) {
+					t.Errorf("%+v: want a Delay of 2h that was not waited, because of the deadline", r.failed)
+				}
+			}},
+		{name: "canceled before", answers: []Answer{ok}, attempts: 0, reason: retry.ReasonCanceled,
+			context: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				cancel()
+				return ctx, cancel
+			}},
+		{name: "canceled in a wait", answers: []Answer{down}, attempts: 1, reason: retry.ReasonCanceled,
+			policy:  func(p *retry.Policy) { p.Backoff, p.MaxDelay, p.Jitter = retry.Fixed(2*time.Hour), 0, nil },
+			context: cancelByEvent,
+			check: func(t *testing.T, r result) {
+				if !errors.Is(r.err, context.Canceled) {
+					t.Errorf("%v is not context.Canceled", r.err)
+				}
+			}},
+		{name: "MaxElapsed", answers: []Answer{down}, attempts: 1, reason: retry.ReasonElapsed,
+			policy: func(p *retry.Policy) {
+				p.Backoff, p.MaxDelay, p.Jitter, p.MaxElapsed = retry.Fixed(2*time.Hour), 0, nil, time.Hour
+			}},
+		{name: "AttemptTimeout", answers: []Answer{hang, ok}, attempts: 2, reason: retry.ReasonSuccess,
+			policy: func(p *retry.Policy) { p.AttemptTimeout = attemptTimeout }},
+		{name: "budget of the policy", answers: []Answer{down}, attempts: 3, reason: retry.ReasonBudget,
+			policy: func(p *retry.Policy) { p.Budget = retry.NewBudget(2, 0) },
+			check: func(t *testing.T, r result) {
+				if left := r.policy.Budget.Left(); left != 0 {
+					t.Errorf("%d retries are left", left)
+				}
+			}},
+		{name: "a success puts into the budget", answers: []Answer{down, ok}, attempts: 2, reason: retry.ReasonSuccess,
+			policy: func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 1) },
+			check: func(t *testing.T, r result) {
+				if left := r.policy.Budget.Left(); left != 1 {
+					t.Errorf("%d retries are left, want the one that the success put back", left)
+				}
+			}},
+		{name: "budget of the context", answers: []Answer{down}, attempts: 2, reason: retry.ReasonBudget,
+			context: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return retry.WithBudget(ctx, retry.NewBudget(1, 0)), func() {}
+			}},
+	}
+}
+
+type cancelKey struct{}
+
+// cancelByEvent returns a context that the first RetryScheduled cancels.
+func cancelByEvent(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	return context.WithValue(ctx, cancelKey{}, cancel), cancel
+}
+
+// Run runs the table. Rows whose names are in skip, each with a reason, do not
+// apply to the adapter.
+func Run(t *testing.T, call Call, skip map[string]string) {
+	names := make(map[string]bool)
+	run := func(name string, test func(t *testing.T)) {
+		names[name] = true
+		t.Run(name, func(t *testing.T) {
+			if why := skip[name]; why != "" {
+				t.Skip(why)
+			}
+			test(t)
+		})
+	}
+	for _, row := range rows() {
+		run(row.name, func(t *testing.T) { row.run(t, call) })
+	}
+	run("a loop around the call", func(t *testing.T) { loopAround(t, call) })
+	for name := range skip {
+		if !names[name] {
+			t.Errorf("there is no row %q to skip", name)
+		}
+	}
+}
+
+// loopAround makes calls in an outer loop. One that its AttemptTimeout cuts off is
+// not permanent, because the next has a context of its own. One that fails for
+// good is, for that loop too.
+func loopAround(t *testing.T, call Call) {
+	for _, c := range []struct {
+		answers []Answer // to each of the calls
+		calls   int
+		reason  retry.Reason
+	}{
+		{[]Answer{hang, ok}, 2, retry.ReasonSuccess},
+		{[]Answer{forbidden, ok}, 1, retry.ReasonPermanent},
+	} {
+		outer, calls := soon, 0
+		outer.AttemptTimeout = attemptTimeout
+		err := retry.Do(context.Background(), outer, func(ctx context.Context) error {
+			calls++
+			served, err := call(ctx, soon, c.answers[calls-1:calls])
+			if served != 1 {
+				t.Errorf("call %d: the server has seen %d attempts, want 1", calls, served)
+			}
+			return err
+		})
+		if calls != c.calls || retry.ReasonOf(err) != c.reason {
+			t.Errorf("%d calls, and the reason is %q (%v); want %d and %q", calls, retry.ReasonOf(err), err, c.calls, c.reason)
+		}
+	}
+}
+
+func (row row) run(t *testing.T, call Call) {
+	var r result
+	r.policy = soon
+	if row.policy != nil {
+		row.policy(&r.policy)
+	}
+	recorded := r.policy
+	recorded.OnEvent = func(ctx context.Context, e retry.Event) {
+		r.events = append(r.events, e)
+		if cancel, ok := ctx.Value(cancelKey{}).(context.CancelFunc); ok && e.Kind == retry.RetryScheduled {
+			cancel()
+		}
+	}
+	ctx := context.Background()
+	if row.context != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = row.context(ctx)
+		defer cancel()
+	}
+
+	served, err := call(ctx, recorded, row.answers)
+	r.err = err
+	errors.As(err, &r.failed)
+	if served != row.attempts || retry.ReasonOf(err) != row.reason {
+		t.Errorf("the server has seen %d attempts and the reason is %q (%v); want %d and %q", served, retry.ReasonOf(err), err, row.attempts, row.reason)
+		return
+	}
+	if (r.failed == nil) != (row.reason == retry.ReasonSuccess) || r.failed != nil && r.failed.Attempts != row.attempts {
+		t.Errorf("the error is %v; want one that counts %d attempts", err, row.attempts)
+		return
+	}
+	r.checkEvents(t, row)
+	r.checkDecisions(t)
+	if row.check != nil && !t.Failed() {
+		row.check(t, r)
+	}
+}
+
+func (r result) of(kind retry.EventKind) (events []retry.Event) {
+	for _, e := range r.events {
+		if e.Kind == kind {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// checkEvents checks that the events are those of so many attempts.
+func (r result) checkEvents(t *testing.T, row row) {
+	var want, got []retry.EventKind
+	for n := range row.attempts {
+		if n > 0 {
+			want = append(want, retry.RetryScheduled)
+		}
+		want = append(want, retry.AttemptStarted, retry.AttemptFinished)
+	}
+	if row.name == "canceled in a wait" {
+		want = append(want, retry.RetryScheduled)
+	}
+	want = append(want, retry.Stopped)
+	for _, e := range r.events {
+		got = append(got, e.Kind)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the events are %v, want %v", got, want)
+		return
+	}
+	if stopped := r.events[len(r.events)-1]; stopped.Reason != row.reason || stopped.Attempt != row.attempts {
+		t.Errorf("Stopped has the reason %q and attempt %d, want %q and %d", stopped.Reason, stopped.Attempt, row.reason, row.attempts)
+	}
+}
+
+// checkDecisions decides each retry again.
+func (r result) checkDecisions(t *testing.T) {
+	for _, e := range r.of(retry.RetryScheduled) {
+		d := r.policy.Next(retry.Attempt{Number: e.Attempt, Err: e.Err, Elapsed: e.Elapsed, Seed: e.Seed})
+		if !d.Retry() || d.Delay != e.Delay || d.Hint != e.Hint || !e.Due.Equal(e.Time.Add(e.Delay)) {
+			t.Errorf("attempt %d: Next decides %+v, and the event is %+v", e.Attempt, d, e)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+// Package readmetest compares the README of an adapter with its tests.
+package readmetest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Run checks that each snippet of Go in README.md stands in a test of this
+// directory, which compiles it, the same except for white space.
+func Run(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests string
+	for _, file := range files {
+		tests += squeeze(read(t, file))
+	}
+	blocks := strings.Split(read(t, "README.md"), "```go\n")[1:]
+	if len(blocks) == 0 {
+		t.Error("README.md has no snippet of Go")
+	}
+	for _, block := range blocks {
+		snippet, _, _ := strings.Cut(block, "```")
+		if !strings.Contains(tests, squeeze(snippet)) {
+			t.Errorf("no test has this snippet of README.md:\n%s", snippet)
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func squeeze(text string) string { return strings.Join(strings.Fields(text), " ") + " " }
