@@ -1,0 +1,205 @@
+package retryamqp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryamqp"
+)
+
+func TestNewRefusesAnInvalidPolicy(t *testing.T) {
+	_, err := retryamqp.New(retry.Policy{MaxAttempts: -2}, "orders")
+	assert.ErrorContains(t, err, "retryamqp: invalid policy: MaxAttempts is -2")
+	_, err = retryamqp.New(retry.Default(), "")
+	assert.EqualError(t, err, "retryamqp: no name of a queue")
+	retries, err := retryamqp.New(retry.Default(), "orders")
+	require.NoError(t, err)
+	assert.ErrorContains(t, retries.SetType("email", retry.Policy{MaxDelay: -1}), "retryamqp: type email: invalid policy: MaxDelay is -1ns")
+}
+
+func TestSteps(t *testing.T) {
+	const ms = time.Millisecond
+	for delay, want := range map[time.Duration]time.Duration{
+		1: ms, ms: ms, ms + 1: 2 * ms, 15 * ms: 15 * ms, 16 * ms: 16 * ms, 17 * ms: 18 * ms, 31 * ms: 32 * ms, 33 * ms: 36 * ms,
+		time.Second: 1024 * ms, time.Minute: 61440 * ms, time.Hour: 3670016 * ms,
+		15<<28*ms - 1: 15 << 28 * ms, 15 << 28 * ms: 15 << 28 * ms, math.MaxInt64: 15 << 28 * ms,
+	} {
+		assert.Equal(t, want, retryamqp.StepOf(delay), delay)
+	}
+	for delay := ms; delay < time.Minute; delay += 7 * ms {
+		step := retryamqp.StepOf(delay)
+		assert.True(t, step >= delay && step <= delay+delay/8, "%v waits %v", delay, step)
+	}
+}
+
+var errBoom = errors.New("boom")
+
+// newQueue returns a queue of its own.
+func newQueue(t *testing.T) *queue {
+	t.Helper()
+	q, err := open(serverURL(t), fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background(), true)) })
+	return q
+}
+
+// end publishes a message, handles it until it is dead, and returns the dead
+// letter.
+func end(t *testing.T, q *queue, p amqp.Publishing, handle func(context.Context, amqp.Delivery) error) amqp.Delivery {
+	t.Helper()
+	require.NoError(t, q.publish(t.Context(), p))
+	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(5 * time.Millisecond)}, q.name)
+	require.NoError(t, err)
+	require.NoError(t, retries.SetType("other", retry.Policy{NonRetryable: true}))
+	ctx, stop := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- retries.Consume(ctx, q.conn, handle) }()
+	var letter amqp.Delivery
+	require.Eventually(t, func() (dead bool) {
+		require.NoError(t, q.do(func(channel *amqp.Channel) (err error) {
+			letter, dead, err = channel.Get(q.name+".dead", true)
+			return err
+		}))
+		return dead
+	}, 20*time.Second, 20*time.Millisecond)
+	stop(errors.New("a cause is no failure"))
+	require.NoError(t, <-done)
+	return letter
+}
+
+func TestWhatEndsAMessage(t *testing.T) {
+	type letter = retryamqp.DeadLetter
+	for name, row := range map[string]struct {
+		message amqp.Publishing
+		do      error
+		want    letter
+	}{
+		"exhausted": {amqp.Publishing{}, errBoom, letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
+		"permanent": {amqp.Publishing{}, retry.Permanent(errBoom), letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: boom"}},
+		"a policy for the type": {amqp.Publishing{Type: "other"}, errBoom,
+			letter{retry.ReasonNonRetryable, 1, "retry: gave up after 1 attempt (the policy forbids retries): boom"}},
+		"its own limit": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "1"}}, errBoom,
+			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
+		"its own limit is no number": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "x"}}, errBoom,
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is x: write a whole number"}},
+		"its own limit is negative": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: int8(-1)}}, errBoom,
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number from 1 on"}},
+		"a dead letter that was moved back": {amqp.Publishing{Headers: amqp.Table{"retry-reason": "rejected", "retry-attempts": int64(7), "retry-began": int64(1)}}, errBoom,
+			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
+		"an error too long for a header": {amqp.Publishing{}, retry.Permanent(errors.New(strings.Repeat("x", 1<<20))),
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: " + strings.Repeat("x", 16<<10-len("retry: permanent error after 1 attempt: "))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dead := end(t, newQueue(t), row.message, func(context.Context, amqp.Delivery) error { return row.do })
+			got, err := retryamqp.DeadLetterOf(dead.Headers)
+			require.NoError(t, err)
+			assert.Equal(t, row.want, got)
+		})
+	}
+}
+
+// A message keeps what is its own. What would send it elsewhere or end it early
+// it does not.
+func TestWhatAMessageKeeps(t *testing.T) {
+	q := newQueue(t)
+	sent := amqp.Publishing{
+		ContentType: "text/plain", ContentEncoding: "none", Priority: 3, CorrelationId: "c", ReplyTo: "r", MessageId: "m",
+		Timestamp: time.Now().Truncate(time.Second), Type: "t", AppId: "a", UserId: "retry_test", Body: []byte("body"), Expiration: "60000",
+		Headers: amqp.Table{"mine": "yes", "x-death": "no", "CC": []any{q.name}},
+	}
+	var attempts []int
+	dead := end(t, q, sent, func(_ context.Context, d amqp.Delivery) error {
+		attempts = append(attempts, retryamqp.AttemptOf(d))
+		return errBoom
+	})
+	assert.Contains(t, attempts, 2)
+	want := sent
+	want.Expiration, want.UserId = "", ""
+	delete(dead.Headers, "retry-error")
+	delete(dead.Headers, "x-delivery-count") // of this delivery
+	want.DeliveryMode = amqp.Persistent
+	want.Headers = amqp.Table{"mine": "yes", "retry-reason": "attempts_exhausted", "retry-attempts": int64(2), "retry-began": sent.Timestamp.UnixMilli()}
+	assert.Equal(t, want, amqp.Publishing{
+		ContentType: dead.ContentType, ContentEncoding: dead.ContentEncoding, Priority: dead.Priority, CorrelationId: dead.CorrelationId,
+		ReplyTo: dead.ReplyTo, MessageId: dead.MessageId, Timestamp: dead.Timestamp.Local(), Type: dead.Type, AppId: dead.AppId,
+		UserId: dead.UserId, Body: dead.Body, Expiration: dead.Expiration, DeliveryMode: dead.DeliveryMode, Headers: dead.Headers,
+	})
+}
+
+// A delay beyond the longest step ends in the consumer.
+func TestAMessageThatIsNotDue(t *testing.T) {
+	due := time.Now().Add(300 * time.Millisecond).Truncate(time.Millisecond)
+	var began time.Time
+	end(t, newQueue(t), amqp.Publishing{Headers: amqp.Table{"retry-due": due.UnixMilli()}}, func(_ context.Context, d amqp.Delivery) error {
+		if began.IsZero() {
+			began = time.Now()
+			assert.Equal(t, 1, retryamqp.AttemptOf(d))
+		}
+		return retry.Permanent(errBoom)
+	})
+	assert.False(t, began.Before(due), "began %v early", due.Sub(began))
+}
+
+// A queue that an operator deletes while messages are handled comes back.
+func TestADeletedQueue(t *testing.T) {
+	q := newQueue(t)
+	dead := end(t, q, amqp.Publishing{}, func(_ context.Context, d amqp.Delivery) error {
+		if retryamqp.AttemptOf(d) == 2 {
+			return errBoom
+		}
+		return q.do(func(channel *amqp.Channel) error {
+			_, err := channel.QueueDelete(q.name+".wait.5ms", false, false, false)
+			return errors.Join(err, errBoom)
+		})
+	})
+	d, err := retryamqp.DeadLetterOf(dead.Headers)
+	require.NoError(t, err)
+	assert.Equal(t, 2, d.Attempts)
+}
+
+func TestConsumeFails(t *testing.T) {
+	retries, err := retryamqp.New(retry.Default(), fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
+	require.NoError(t, err)
+	conn, err := amqp.Dial(serverURL(t))
+	require.NoError(t, err)
+	handle := func(context.Context, amqp.Delivery) error { return nil }
+	assert.ErrorContains(t, retries.Consume(t.Context(), conn, handle), "NOT_FOUND", "the queue was not declared")
+	require.NoError(t, conn.Close())
+	assert.ErrorIs(t, retries.Consume(t.Context(), conn, handle), amqp.ErrClosed)
+	assert.ErrorIs(t, retries.Declare(conn), amqp.ErrClosed)
+
+	recovering, err := amqp.DialConfig(serverURL(t), amqp.Config{Recovery: &amqp.Recovery{}})
+	require.NoError(t, err)
+	assert.ErrorContains(t, retries.Consume(t.Context(), recovering, handle), "the connection recovers by itself")
+	require.NoError(t, recovering.Close())
+}
+
+// Consume returns when the connection is lost, after its handlers have.
+func TestTheConnectionIsLost(t *testing.T) {
+	q := newQueue(t)
+	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+	conn, err := amqp.Dial(serverURL(t))
+	require.NoError(t, err)
+	retries, err := retryamqp.New(retry.Default(), q.name)
+	require.NoError(t, err)
+	returned := false
+	err = retries.Consume(t.Context(), conn, func(ctx context.Context, _ amqp.Delivery) error {
+		require.NoError(t, conn.Close())
+		<-ctx.Done()
+		returned = true
+		return ctx.Err()
+	})
+	assert.EqualError(t, err, "retryamqp: the server has closed the channel")
+	assert.True(t, returned)
+	require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the server takes it back")
+}

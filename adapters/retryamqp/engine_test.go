@@ -1,0 +1,156 @@
+package retryamqp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryamqp"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob/jobtest"
+)
+
+func TestEngine(t *testing.T) { jobtest.Run(t, engine(t)) }
+
+// The long forms are in .ci/soak, which sets how many there are.
+
+func TestLoad(t *testing.T)  { jobtest.Load(t, engine(t), servers.Amount(t, "RETRY_JOBS", 1000)) }
+func TestKills(t *testing.T) { jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 5)) }
+
+func serverURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_RABBITMQ") }
+
+func engine(t *testing.T) jobtest.Engine {
+	url := serverURL(t)
+	return jobtest.Engine{
+		Open:      func(_ context.Context, name string) (jobtest.Queue, error) { return open(url, name) },
+		Unit:      50 * time.Millisecond,
+		Late:      2 * time.Second, // for the machine: a step is at most 32 ms above the delay
+		Lease:     10 * time.Second,
+		Uncounted: true,
+	}
+}
+
+// A queue is a queue of RabbitMQ, and those that belong to it.
+type queue struct {
+	name string
+	conn *amqp.Connection
+}
+
+func open(url, name string) (*queue, error) {
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		return nil, err
+	}
+	retries, err := retryamqp.New(retry.Default(), name)
+	if err != nil {
+		return nil, err
+	}
+	return &queue{name, conn}, retries.Declare(conn)
+}
+
+// do calls f with a channel.
+func (q *queue) do(f func(channel *amqp.Channel) error) error {
+	channel, err := q.conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := f(channel); err != nil {
+		return err
+	}
+	return channel.Close()
+}
+
+// publish publishes p, and returns when the server has it.
+func (q *queue) publish(ctx context.Context, p amqp.Publishing) error {
+	return q.do(func(channel *amqp.Channel) error {
+		if err := channel.Confirm(false); err != nil {
+			return err
+		}
+		confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", q.name, true, false, p)
+		if err != nil {
+			return err
+		}
+		if ok, err := confirmed.WaitContext(ctx); err != nil || !ok {
+			return fmt.Errorf("not confirmed: %w", err)
+		}
+		return nil
+	})
+}
+
+func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
+	p := amqp.Publishing{MessageId: key, Timestamp: time.Now(), DeliveryMode: amqp.Persistent}
+	if maxAttempts > 0 {
+		p.Headers = amqp.Table{retryamqp.MaxAttemptsHeader: maxAttempts}
+	}
+	return q.publish(ctx, p)
+}
+
+func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
+	retries, err := retryamqp.New(p, q.name)
+	if err != nil {
+		return err
+	}
+	return retries.Consume(ctx, q.conn, func(ctx context.Context, d amqp.Delivery) error {
+		return do(ctx, d.MessageId, retryamqp.AttemptOf(d))
+	})
+}
+
+// ready returns how many messages a queue has that no worker has.
+func (q *queue) ready(name string) (n int, err error) {
+	err = q.do(func(channel *amqp.Channel) error {
+		inspected, err := channel.QueueDeclarePassive(name, true, false, false, false, nil)
+		n = inspected.Messages
+		return err
+	})
+	return n, err
+}
+
+// Open returns how many jobs no worker has. One that a worker has is on its way
+// to an end that the worker waits for before it stops.
+func (q *queue) Open(context.Context) (int, error) { return q.ready(q.name) }
+
+func (q *queue) Dead(context.Context) (map[string]jobtest.Letter, error) {
+	letters := map[string]jobtest.Letter{}
+	return letters, q.do(func(channel *amqp.Channel) error { // which gives them back when it closes
+		for {
+			d, ok, err := channel.Get(q.name+".dead", false)
+			if err != nil || !ok {
+				return err
+			}
+			l, err := retryamqp.DeadLetterOf(d.Headers)
+			if err != nil {
+				return err
+			}
+			if _, twice := letters[d.MessageId]; twice {
+				return fmt.Errorf("a second dead letter of %s", d.MessageId)
+			}
+			letters[d.MessageId] = jobtest.Letter{Reason: l.Reason, Attempts: l.Attempts, Error: l.Error}
+		}
+	})
+}
+
+func (q *queue) Close(_ context.Context, remove bool) error {
+	var err error
+	if remove {
+		err = q.do(func(channel *amqp.Channel) error {
+			names := []string{q.name, q.name + ".dead"}
+			for ms := 1; ms <= 4096; ms++ { // none of the tests wait longer
+				if retryamqp.StepOf(time.Duration(ms)*time.Millisecond) == time.Duration(ms)*time.Millisecond {
+					names = append(names, fmt.Sprintf("%s.wait.%dms", q.name, ms))
+				}
+			}
+			for _, name := range names { // also those that are not there
+				if _, err := channel.QueueDelete(name, false, false, false); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return errors.Join(err, q.conn.Close())
+}

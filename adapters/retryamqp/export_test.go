@@ -1,0 +1,4 @@
+package retryamqp
+
+// StepOf is for tests.
+var StepOf = stepOf
