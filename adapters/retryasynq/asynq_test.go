@@ -1,0 +1,299 @@
+package retryasynq_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryasynq"
+)
+
+func TestNewRefusesAnInvalidPolicy(t *testing.T) {
+	_, err := retryasynq.New(retry.Policy{MaxAttempts: -2})
+	assert.ErrorContains(t, err, "retryasynq: invalid policy: MaxAttempts is -2")
+	retries, err := retryasynq.New(retry.Default())
+	require.NoError(t, err)
+	assert.ErrorContains(t, retries.SetType("email", retry.Policy{MaxDelay: -1}), "retryasynq: type email: invalid policy: MaxDelay is -1ns")
+}
+
+var errBoom = errors.New("boom")
+
+// A service is a queue of its own with a server.
+type service struct {
+	*testing.T
+	*queue
+	logged *strings.Builder // by asynq's logger, which has ended with the server
+	stop   func()
+}
+
+// newService starts a server whose policy makes two attempts, and one of tasks
+// of type "other".
+func newService(t *testing.T, handle asynq.HandlerFunc) *service {
+	t.Helper()
+	s := &service{T: t, queue: open(address(t), fmt.Sprintf("retryasynq_%d", time.Now().UnixNano())), logged: &strings.Builder{}}
+	retries, err := retryasynq.New(retry.Policy{MaxAttempts: 2})
+	require.NoError(t, err)
+	require.NoError(t, retries.SetType("other", retry.Policy{NonRetryable: true}))
+	config := asynq.Config{
+		Concurrency: 4, Queues: map[string]int{s.name: 1}, LogLevel: asynq.FatalLevel, Logger: &logger{to: s.logged},
+		TaskCheckInterval: 20 * time.Millisecond, DelayedTaskCheckInterval: 50 * time.Millisecond,
+		IsFailure: func(error) bool { return false }, // is replaced
+	}
+	retries.Configure(&config)
+	server := asynq.NewServer(s.redis, config)
+	require.NoError(t, server.Start(retries.Middleware(handle)))
+	s.stop = sync.OnceFunc(server.Shutdown)
+	t.Cleanup(func() {
+		s.stop()
+		assert.NoError(t, s.Close(t.Context(), true))
+	})
+	return s
+}
+
+// A logger is one that asynq calls with what this package logs, as its own level
+// is fatal.
+type logger struct {
+	mu sync.Mutex
+	to *strings.Builder
+}
+
+func (l *logger) Error(args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintln(l.to, args...)
+}
+func (l *logger) Debug(...any)      {}
+func (l *logger) Info(...any)       {}
+func (l *logger) Warn(...any)       {}
+func (l *logger) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+// end enqueues a task, and returns it when it is archived, or nil when it is gone.
+func (s *service) end(task *asynq.Task, opts ...asynq.Option) *asynq.TaskInfo {
+	s.Helper()
+	info, err := s.client.Enqueue(task, append(opts, asynq.Queue(s.name))...)
+	require.NoError(s, err)
+	for {
+		switch now, err := s.inspector.GetTaskInfo(s.name, info.ID); {
+		case errors.Is(err, asynq.ErrTaskNotFound):
+			return nil
+		case err != nil:
+			require.NoError(s, err)
+		case now.State == asynq.TaskStateArchived:
+			return now
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (s *service) letter(task *asynq.TaskInfo) retryasynq.DeadLetter {
+	s.Helper()
+	require.NotNil(s, task)
+	d, err := retryasynq.DeadLetterOf(task)
+	require.NoError(s, err)
+	return d
+}
+
+func TestWhatEndsATask(t *testing.T) {
+	t.Parallel()
+	type letter = retryasynq.DeadLetter
+	for name, row := range map[string]struct {
+		task *asynq.Task
+		do   error
+		want letter // none: the task is gone
+	}{
+		"success": {retryasynq.NewTask("mail", nil), nil, letter{}},
+		"exhausted": {retryasynq.NewTask("mail", nil), errBoom,
+			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
+		"a policy for the type": {retryasynq.NewTask("other", nil), errBoom,
+			letter{retry.ReasonNonRetryable, 1, "retry: gave up after 1 attempt (the policy forbids retries): boom"}},
+		"its own limit": {retryasynq.NewTask("mail", nil, asynq.MaxRetry(0)), errBoom,
+			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
+		"its own limit is above the policy's": {retryasynq.NewTask("mail", nil, asynq.MaxRetry(math.MaxInt32)), errBoom,
+			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
+		"of asynq.NewTask": {asynq.NewTask("mail", nil), errBoom,
+			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
+		"of asynq.NewTask, with its own limit": {asynq.NewTask("mail", nil, asynq.MaxRetry(0)), errBoom,
+			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
+		"SkipRetry": {retryasynq.NewTask("mail", nil), fmt.Errorf("%w: %w", errBoom, asynq.SkipRetry),
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: boom: skip retry for the task"}},
+		"RevokeTask": {retryasynq.NewTask("mail", nil), fmt.Errorf("%w: %w", errBoom, asynq.RevokeTask), letter{}},
+		"not UTF-8": {retryasynq.NewTask("mail", nil), errors.New("a\xff\xfe"),
+			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: a\uFFFD\uFFFD"}},
+		"a header that is no number": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-max-attempts": "x"}), nil,
+			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-max-attempts: strconv.Atoi: parsing "x": invalid syntax`}},
+		"a header that is no time": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-since": "x"}), nil,
+			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-since: parsing time "x" as "2006-01-02T15:04:05.999999999Z07:00": cannot parse "x" as "2006"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newService(t, func(context.Context, *asynq.Task) error { return row.do })
+			ended := s.end(row.task)
+			if row.want == (letter{}) {
+				assert.Nil(t, ended)
+				return
+			}
+			assert.Equal(t, row.want, s.letter(ended))
+		})
+	}
+}
+
+func TestAPanic(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(context.Context, *asynq.Task) error { panic("at the disco") })
+	assert.Equal(t, "retry: attempts exhausted after 2 attempts: the attempt panicked: at the disco", s.letter(s.end(retryasynq.NewTask("mail", nil))).Error)
+	s.stop()
+	assert.Equal(t, 2, strings.Count(s.logged.String(), "retryasynq: task type mail: the attempt panicked: at the disco\n"))
+	assert.Contains(t, s.logged.String(), "TestAPanic.func1", "the stack")
+}
+
+func TestAPanicWithoutALogger(t *testing.T) {
+	var logged strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	retries, err := retryasynq.New(retry.Default())
+	require.NoError(t, err)
+	handler := retries.Middleware(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { panic("at the disco") }))
+	assert.ErrorContains(t, handler.ProcessTask(t.Context(), asynq.NewTask("mail", nil)), "the attempt panicked: at the disco")
+	assert.Contains(t, logged.String(), "retryasynq: task type mail: the attempt panicked: at the disco")
+}
+
+// A task of another client has asynq's timeout, for which it does not wait.
+func TestAsynqsTimeout(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var began []time.Time
+	s := newService(t, func(ctx context.Context, _ *asynq.Task) error {
+		mu.Lock()
+		began = append(began, time.Now())
+		mu.Unlock()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	d := s.letter(s.end(retryasynq.NewTask("mail", nil), asynq.Timeout(time.Second)))
+	assert.Equal(t, retry.ReasonExhausted, d.Reason)
+	assert.Equal(t, 2, d.Attempts)
+	assert.Len(t, began, 2)
+}
+
+// An operator may let a dead task run again, and archive one that waits.
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	const again = "again"
+	runs := 0 // of the task that runs again, one at a time
+	s := newService(t, func(_ context.Context, task *asynq.Task) error {
+		if string(task.Payload()) != again {
+			return retry.After(time.Minute, errBoom)
+		}
+		if runs++; runs > 2 {
+			return nil
+		}
+		return errBoom
+	})
+	dead := s.end(retryasynq.NewTask("mail", []byte(again)))
+	require.NoError(t, s.inspector.RunTask(s.name, dead.ID))
+	require.Eventually(t, func() bool {
+		_, err := s.inspector.GetTaskInfo(s.name, dead.ID)
+		return errors.Is(err, asynq.ErrTaskNotFound)
+	}, 10*time.Second, 20*time.Millisecond)
+	assert.Equal(t, 3, runs)
+
+	waits, err := s.client.Enqueue(retryasynq.NewTask("mail", nil), asynq.Queue(s.name))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		waits, err = s.inspector.GetTaskInfo(s.name, waits.ID)
+		require.NoError(t, err)
+		return waits.State == asynq.TaskStateRetry
+	}, 10*time.Second, 20*time.Millisecond)
+	require.NoError(t, s.inspector.ArchiveTask(s.name, waits.ID))
+	waits, err = s.inspector.GetTaskInfo(s.name, waits.ID)
+	require.NoError(t, err)
+	assert.Equal(t, "boom", waits.LastErr, "an attempt that another follows failed with what the handler returned")
+	_, err = retryasynq.DeadLetterOf(waits)
+	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not that of a dead letter")
+}
+
+func TestNewTask(t *testing.T) {
+	t.Parallel()
+	q := open(address(t), fmt.Sprintf("retryasynq_%d", time.Now().UnixNano()))
+	t.Cleanup(func() { assert.NoError(t, q.Close(t.Context(), true)) })
+	at := time.Now().Add(time.Hour).UTC()
+	for name, row := range map[string]struct {
+		opts     []asynq.Option
+		maxRetry int
+		limit    string
+		since    time.Time
+		timeout  time.Duration
+	}{
+		"nothing":      {nil, math.MaxInt32, "", time.Now(), math.MaxInt64 / time.Second * time.Second},
+		"a limit":      {[]asynq.Option{asynq.MaxRetry(4)}, 5, "5", time.Now(), math.MaxInt64 / time.Second * time.Second},
+		"two limits":   {[]asynq.Option{asynq.MaxRetry(9), asynq.MaxRetry(4)}, 5, "5", time.Now(), math.MaxInt64 / time.Second * time.Second},
+		"no retry":     {[]asynq.Option{asynq.MaxRetry(-1)}, 1, "1", time.Now(), math.MaxInt64 / time.Second * time.Second},
+		"ProcessAt":    {[]asynq.Option{asynq.ProcessAt(at)}, math.MaxInt32, "", at, math.MaxInt64 / time.Second * time.Second},
+		"ProcessIn":    {[]asynq.Option{asynq.ProcessIn(time.Hour)}, math.MaxInt32, "", at, math.MaxInt64 / time.Second * time.Second},
+		"a timeout":    {[]asynq.Option{asynq.Timeout(time.Minute)}, math.MaxInt32, "", time.Now(), time.Minute},
+		"other values": {[]asynq.Option{asynq.Retention(time.Hour), asynq.Unique(time.Hour)}, math.MaxInt32, "", time.Now(), math.MaxInt64 / time.Second * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task := retryasynq.NewTask("mail", []byte("x"), row.opts...)
+			assert.Equal(t, "mail", task.Type())
+			assert.Equal(t, []byte("x"), task.Payload())
+			info, err := q.client.Enqueue(task, asynq.Queue(q.name))
+			require.NoError(t, err)
+			assert.Equal(t, row.maxRetry, info.MaxRetry)
+			assert.Equal(t, row.limit, info.Headers["retry-max-attempts"])
+			assert.Equal(t, row.timeout, info.Timeout)
+			since, err := time.Parse(time.RFC3339Nano, info.Headers["retry-since"])
+			require.NoError(t, err)
+			assert.WithinDuration(t, row.since, since, time.Minute)
+		})
+	}
+}
+
+// What a task waits whose worker is gone, or whose handler asynq does not wait
+// for: any delay that the attempt may have been given, to the next full second.
+func TestTheDelayWithoutADecision(t *testing.T) {
+	retries, err := retryasynq.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Jitter: retry.Proportional(0.5)})
+	require.NoError(t, err)
+	require.NoError(t, retries.SetType("at once", retry.Policy{MaxAttempts: 3}))
+	require.NoError(t, retries.SetType("long", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(math.MaxInt64), MaxDelay: math.MaxInt64}))
+	var config asynq.Config
+	retries.Configure(&config)
+	task := asynq.NewTask("mail", nil)
+	limited := retryasynq.NewTask("mail", nil, asynq.MaxRetry(0))
+	for name, row := range map[string]struct {
+		at   time.Duration // after a full second
+		n    int
+		task *asynq.Task
+		want time.Duration
+	}{
+		"at a full second":       {0, 0, task, 3 * time.Second}, // the longest is 2.25 s
+		"just after one":         {1, 0, task, 3*time.Second - 1},
+		"so that it fits":        {750 * time.Millisecond, 0, task, 2250 * time.Millisecond},
+		"so that it just misses": {750*time.Millisecond + 1, 0, task, 3250*time.Millisecond - 1},
+		"the last retry":         {0, 1, task, 3 * time.Second},
+		"used up":                {1, 2, task, 0},
+		"its own limit":          {1, 0, limited, 0},
+		"no delay":               {1, 0, asynq.NewTask("at once", nil), 0},
+		"no end":                 {0, 0, asynq.NewTask("long", nil), math.MaxInt64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Second + row.at)
+				assert.Equal(t, row.want, config.RetryDelayFunc(row.n, asynq.ErrLeaseExpired, row.task))
+			})
+		})
+	}
+}

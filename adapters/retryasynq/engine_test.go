@@ -1,0 +1,203 @@
+package retryasynq_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryasynq"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob/jobtest"
+)
+
+// Most of the time these tests wait for a lease to expire.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	jobtest.Run(t, engine(address(t)))
+}
+
+// The long forms are in .ci/soak, which sets how many there are.
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	jobtest.Load(t, engine(address(t)), servers.Amount(t, "RETRY_JOBS", 1000))
+}
+
+func TestKills(t *testing.T) {
+	t.Parallel()
+	jobtest.Kills(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 5))
+}
+
+// Redis restarts under load, cleanly and by crashes.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	s := servers.Redis(t)
+	e := engine(s.Address)
+	e.Open = func(_ context.Context, name string) (jobtest.Queue, error) {
+		q := open(s.Address, name)
+		q.recoverEvery = 3 * time.Second
+		return q, nil
+	}
+	jobtest.Restarts(t, e, 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(n int) error {
+		if n%2 == 0 {
+			s.Stop()
+		} else {
+			s.Crash()
+		}
+		s.Start()
+		return nil
+	})
+}
+
+func address(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_REDIS") }
+
+func engine(address string) jobtest.Engine {
+	return jobtest.Engine{
+		Open: func(_ context.Context, name string) (jobtest.Queue, error) { return open(address, name), nil },
+		Unit: time.Second, // what asynq stores
+		Late: 5 * time.Second,
+		// A lease lasts 30 s, and asynq looks every minute for those that expired
+		// 30 s before.
+		Lease:     2 * time.Minute,
+		Uncounted: true,
+	}
+}
+
+// A queue is a queue of asynq.
+type queue struct {
+	name         string
+	redis        asynq.RedisClientOpt
+	client       *asynq.Client
+	inspector    *asynq.Inspector
+	recoverEvery time.Duration // 0: each minute, as asynq does
+}
+
+func open(address, name string) *queue {
+	redis := asynq.RedisClientOpt{Addr: address, PoolSize: 4}
+	return &queue{name: name, redis: redis, client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis)}
+}
+
+const taskType = "jobtest"
+
+func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
+	opts := []asynq.Option{asynq.Queue(q.name), asynq.TaskID(key)}
+	if maxAttempts > 0 {
+		opts = append(opts, asynq.MaxRetry(maxAttempts-1))
+	}
+	_, err := q.client.EnqueueContext(ctx, retryasynq.NewTask(taskType, []byte(key), opts...))
+	return err
+}
+
+func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
+	var running sync.WaitGroup
+	defer running.Wait() // asynq does not wait for handlers that take longer than ShutdownTimeout
+	server, mux, err := q.server(p, func(ctx context.Context, task *asynq.Task) error {
+		running.Add(1)
+		defer running.Done()
+		retried, _ := asynq.GetRetryCount(ctx)
+		return do(ctx, string(task.Payload()), retried+1)
+	})
+	if err != nil {
+		return err
+	}
+	if err := server.Start(mux); err != nil {
+		return err
+	}
+	defer server.Shutdown()
+	for q.recoverEvery > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(q.recoverEvery):
+		}
+		// A server looks for expired leases when it starts.
+		another, mux, err := q.server(p, func(ctx context.Context, task *asynq.Task) error {
+			retried, _ := asynq.GetRetryCount(ctx)
+			return do(ctx, string(task.Payload()), retried+1)
+		})
+		if err != nil {
+			return err
+		}
+		if err := another.Start(mux); err != nil {
+			return err
+		}
+		another.Shutdown()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// server returns a server as a user of asynq makes one.
+func (q *queue) server(p retry.Policy, handle asynq.HandlerFunc) (*asynq.Server, asynq.Handler, error) {
+	retries, err := retryasynq.New(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	config := asynq.Config{
+		Concurrency:              10,
+		Queues:                   map[string]int{q.name: 1},
+		TaskCheckInterval:        50 * time.Millisecond,
+		DelayedTaskCheckInterval: 100 * time.Millisecond,
+		ShutdownTimeout:          time.Second,
+		LogLevel:                 asynq.FatalLevel,
+	}
+	retries.Configure(&config)
+	mux := asynq.NewServeMux()
+	mux.Use(retries.Middleware)
+	mux.HandleFunc(taskType, handle)
+	return asynq.NewServer(q.redis, config), mux, nil
+}
+
+func (q *queue) Open(context.Context) (int, error) {
+	info, err := q.inspector.GetQueueInfo(q.name)
+	if errors.Is(err, asynq.ErrQueueNotFound) {
+		return 0, nil
+	} else if err != nil {
+		return 0, err
+	}
+	return info.Pending + info.Active + info.Scheduled + info.Retry, nil
+}
+
+func (q *queue) Dead(context.Context) (map[string]jobtest.Letter, error) {
+	const size = 1000
+	letters := map[string]jobtest.Letter{}
+	for page := 1; ; page++ {
+		tasks, err := q.inspector.ListArchivedTasks(q.name, asynq.PageSize(size), asynq.Page(page))
+		if err != nil {
+			return nil, err
+		}
+		for _, task := range tasks {
+			d, err := retryasynq.DeadLetterOf(task)
+			if err != nil {
+				return nil, err
+			}
+			letters[string(task.Payload)] = jobtest.Letter{Reason: d.Reason, Attempts: d.Attempts, Error: d.Error}
+		}
+		if len(tasks) < size {
+			return letters, nil
+		}
+	}
+}
+
+func (q *queue) Close(_ context.Context, remove bool) error {
+	var err error
+	if remove {
+		err = q.inspector.DeleteQueue(q.name, true)
+	}
+	return errors.Join(err, q.client.Close(), q.inspector.Close())
+}
