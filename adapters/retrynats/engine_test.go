@@ -1,0 +1,259 @@
+package retrynats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrynats"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob/jobtest"
+)
+
+// The tests run against the server that is installed, and against the newest,
+// which is in this process.
+
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	jobtest.Run(t, engine(installed(t)))
+}
+
+func TestEngineEmbedded(t *testing.T) {
+	t.Parallel()
+	jobtest.Run(t, engine(embedded(t)))
+}
+
+// The long forms are in .ci/soak, which sets how many there are.
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	jobtest.Load(t, engine(installed(t)), servers.Amount(t, "RETRY_JOBS", 1000))
+}
+
+func TestKills(t *testing.T) {
+	t.Parallel()
+	jobtest.Kills(t, engine(installed(t)), servers.Amount(t, "RETRY_KILLS", 5))
+}
+
+func TestKillsEmbedded(t *testing.T) {
+	t.Parallel()
+	jobtest.Kills(t, engine(embedded(t)), servers.Amount(t, "RETRY_KILLS", 5))
+}
+
+// The server restarts under load.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	s := servers.NATS(t, "")
+	jobtest.Restarts(t, engine("nats://"+s.Address), 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(int) error {
+		s.Stop()
+		s.Start()
+		return nil
+	})
+}
+
+// A server that crashes forgets the deliveries of its last moments. Such an
+// attempt runs again, and no message is lost. That is not so with 2.9.10, which
+// Debian has: there messages stay in the stream and are never delivered again.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "nats-server")
+	output, err := exec.Command("go", "build", "-o", program, "github.com/nats-io/nats-server/v2").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	s := servers.NATS(t, program)
+	e := engine("nats://" + s.Address)
+	e.Forgets = true
+	jobtest.Restarts(t, e, 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(int) error {
+		s.Crash()
+		s.Start()
+		return nil
+	})
+}
+
+func installed(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_NATS") }
+
+const embeddedVariable = "RETRY_TEST_NATS_EMBEDDED"
+
+// embedded returns a server in this process, or in the one that started it.
+func embedded(t *testing.T) string {
+	url, err := startEmbedded()
+	require.NoError(t, err)
+	return url
+}
+
+var startEmbedded = sync.OnceValues(func() (string, error) {
+	if url := os.Getenv(embeddedVariable); url != "" {
+		return url, nil
+	}
+	directory, err := os.MkdirTemp("", "retrynats-")
+	if err != nil {
+		return "", err
+	}
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: directory, NoSigs: true})
+	if err != nil {
+		return "", err
+	}
+	s.Start()
+	stopEmbedded = func() error {
+		s.Shutdown()
+		s.WaitForShutdown()
+		return os.RemoveAll(directory)
+	}
+	if !s.ReadyForConnections(10 * time.Second) {
+		return "", errors.New("the embedded server does not answer")
+	}
+	return s.ClientURL(), os.Setenv(embeddedVariable, s.ClientURL())
+})
+
+var stopEmbedded = func() error { return nil }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := stopEmbedded(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+const ackWait = 2 * time.Second
+
+func engine(url string) jobtest.Engine {
+	return jobtest.Engine{
+		Open:  func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, url, name) },
+		Unit:  50 * time.Millisecond,
+		Late:  2 * time.Second, // for the machine
+		Lease: ackWait + time.Second,
+		// 2.9.10 and 2.10.4 were seen to deliver a message again as if for the
+		// first time after the process that had it died; 2.10.29 was not.
+		Forgets: !retrynats.AtLeast(version(url), 2, 10, 29),
+	}
+}
+
+// version returns that of the server, or "" if it does not answer, which Open
+// will say.
+func version(url string) string {
+	conn, err := nats.Connect(url)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	return conn.ConnectedServerVersion()
+}
+
+// A queue is a stream of its own, and one for its dead letters.
+type queue struct {
+	name string
+	conn *nats.Conn
+	js   jetstream.JetStream
+	dead jetstream.Stream
+}
+
+func open(ctx context.Context, url, name string) (*queue, error) {
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	q := &queue{name: name, conn: conn}
+	if q.js, err = jetstream.New(conn); err != nil {
+		return nil, err
+	}
+	if _, err = q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: name, Subjects: []string{name + ".jobs"}, Retention: jetstream.WorkQueuePolicy,
+	}); err != nil {
+		return nil, err
+	}
+	q.dead, err = q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name + "_dead", Subjects: []string{name + ".dead"}})
+	return q, err
+}
+
+func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
+	msg := nats.NewMsg(q.name + ".jobs")
+	msg.Data = []byte(key)
+	if maxAttempts > 0 {
+		msg.Header.Set(retrynats.MaxAttemptsHeader, strconv.Itoa(maxAttempts))
+	}
+	_, err := q.js.PublishMsg(ctx, msg, jetstream.WithMsgID(key))
+	return err
+}
+
+func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
+	retries, err := retrynats.New(p, q.name+".dead")
+	if err != nil {
+		return err
+	}
+	retries.OnError = func(error) {} // servers are killed here
+	config := retries.ConsumerConfig("worker")
+	config.AckWait = ackWait
+	consumer, err := q.js.CreateOrUpdateConsumer(ctx, q.name, config)
+	if err != nil {
+		return err
+	}
+	return retries.Consume(ctx, q.js, consumer, func(ctx context.Context, msg jetstream.Msg) error {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		return do(ctx, string(msg.Data()), int(meta.NumDelivered))
+	})
+}
+
+// Open asks the consumer: a server that crashed may have forgotten to remove
+// from the stream what it knows to be acknowledged.
+func (q *queue) Open(ctx context.Context) (int, error) {
+	consumer, err := q.js.Consumer(ctx, q.name, "worker")
+	if err != nil {
+		return 0, err
+	}
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int(info.NumPending) + info.NumAckPending, nil
+}
+
+func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
+	info, err := q.dead.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	letters := map[string]jobtest.Letter{}
+	if info.State.Msgs == 0 { // its first and last number mean nothing
+		return letters, nil
+	}
+	for n := info.State.FirstSeq; n <= info.State.LastSeq; n++ {
+		msg, err := q.dead.GetMsg(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		d, err := retrynats.DeadLetterOf(msg.Header)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := letters[string(msg.Data)]; twice || d.Subject != q.name+".jobs" {
+			return nil, fmt.Errorf("a second dead letter of %s, or one of subject %q", msg.Data, d.Subject)
+		}
+		letters[string(msg.Data)] = jobtest.Letter{Reason: d.Reason, Attempts: d.Attempts, Error: d.Error}
+	}
+	return letters, nil
+}
+
+func (q *queue) Close(ctx context.Context, remove bool) error {
+	defer q.conn.Close()
+	if !remove {
+		return nil
+	}
+	return errors.Join(q.js.DeleteStream(ctx, q.name), q.js.DeleteStream(ctx, q.name+"_dead"))
+}

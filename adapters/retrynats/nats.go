@@ -1,0 +1,429 @@
+// Package retrynats lets a [retry.Policy] decide on the messages of a NATS
+// JetStream consumer: whether a message whose handler failed is handled again,
+// when, and why not.
+//
+//	retries, err := retrynats.New(policy, "dead.orders")
+//	if err != nil {
+//		return err
+//	}
+//	consumer, err := js.CreateOrUpdateConsumer(ctx, "ORDERS", retries.ConsumerConfig("mailer"))
+//	if err != nil {
+//		return err
+//	}
+//	return retries.Consume(ctx, js, consumer, func(ctx context.Context, msg jetstream.Msg) error {
+//		return send(ctx, msg.Data())
+//	})
+//
+// # What happens to a message
+//
+// A message whose handler returns nil is acknowledged, and Consume waits for the
+// server to confirm it. If the handler fails, the message is handled again after
+// the delay of the policy. If it must not be, a dead letter is published, and
+// then the message is terminated. A dead letter has the data and the headers of
+// the message, and headers that say why: see [DeadLetterOf]. A panic of a handler
+// counts as a failure, and goes on.
+//
+// # How attempts are counted
+//
+// The server counts deliveries. A worker that is killed has used one up, and so
+// has a worker that stops before the handler is done. The server hands the
+// message out again AckWait after the kill. Where that was the last attempt, the
+// message becomes a dead letter without being handled.
+//
+// A message may have a limit of its own in the header [MaxAttemptsHeader], which
+// lowers the policy's. MaxElapsed counts from when the stream stored the message,
+// by the server's clock.
+package retrynats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+)
+
+// MaxAttemptsHeader is the header with a message's own limit on attempts, a whole
+// number from 1 on.
+const MaxAttemptsHeader = "Retry-Max-Attempts"
+
+// The headers of a dead letter.
+const (
+	reasonHeader   = "Retry-Reason"
+	attemptsHeader = "Retry-Attempts"
+	errorHeader    = "Retry-Error"
+	subjectHeader  = "Retry-Subject"
+)
+
+// A DeadLetter is a message that is not handled again.
+type DeadLetter struct {
+	Reason   retry.Reason // why not
+	Attempts int          // that were made
+	Error    string       // the text of the [*retry.Error], which ends in the last failure
+	Subject  string       // of the message
+}
+
+// DeadLetterOf reads the headers of a dead letter.
+func DeadLetterOf(header nats.Header) (DeadLetter, error) {
+	d := DeadLetter{Error: header.Get(errorHeader), Subject: header.Get(subjectHeader)}
+	if err := d.Reason.UnmarshalText([]byte(header.Get(reasonHeader))); err != nil {
+		return d, fmt.Errorf("retrynats: header %s: %w", reasonHeader, err)
+	}
+	var err error
+	if d.Attempts, err = strconv.Atoi(header.Get(attemptsHeader)); err != nil {
+		return d, fmt.Errorf("retrynats: header %s: %w", attemptsHeader, err)
+	}
+	return d, nil
+}
+
+// Retries handles messages by policies. Set its fields before the first Consume;
+// after that it is safe for concurrent use.
+type Retries struct {
+	// Workers is how many messages one Consume handles at once; 0: 10.
+	Workers int
+
+	// OnError is called with what keeps Consume from telling the server how a
+	// message fared, which leaves it to be handed out again after AckWait.
+	// nil: they are logged by slog.Default.
+	OnError func(error)
+
+	policy   retry.Policy
+	subjects map[string]retry.Policy
+	dead     string
+}
+
+// New returns Retries that apply policy to each message, and publish dead letters
+// to the subject dead, which must belong to a stream. A policy that does not
+// validate is an error.
+func New(policy retry.Policy, dead string) (*Retries, error) {
+	if err := policy.Validate(); err != nil {
+		return nil, fmt.Errorf("retrynats: %w", err)
+	}
+	if dead == "" {
+		return nil, errors.New("retrynats: no subject for dead letters: write one that a stream stores")
+	}
+	return &Retries{policy: policy, subjects: map[string]retry.Policy{}, dead: dead}, nil
+}
+
+// SetSubject sets the policy for messages of one subject, without wildcards.
+func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
+	if err := policy.Validate(); err != nil {
+		return fmt.Errorf("retrynats: subject %s: %w", subject, err)
+	}
+	r.subjects[subject] = policy
+	return nil
+}
+
+// ConsumerConfig returns a configuration for a durable consumer that Consume
+// accepts: the server must neither limit deliveries nor have delays of its own,
+// and messages that wait for a retry must not keep others from being handed out.
+// Set AckWait in it to how long a message stays with a worker that was killed;
+// the server's default is 30s.
+func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, MaxAckPending: -1}
+}
+
+// check returns what is wrong with a consumer's configuration.
+func check(c jetstream.ConsumerConfig) error {
+	switch {
+	case c.AckPolicy != jetstream.AckExplicitPolicy:
+		return fmt.Errorf("AckPolicy is %v: write AckExplicitPolicy", c.AckPolicy)
+	case len(c.BackOff) > 0:
+		return errors.New("BackOff is set, which takes the place of AckWait and ignores Nak: leave it out")
+	case c.MaxDeliver > 0:
+		return fmt.Errorf("MaxDeliver is %d, after which the server forgets a message: write -1, the policy has the limit", c.MaxDeliver)
+	}
+	return nil
+}
+
+// Consume handles the messages of a consumer until ctx ends. Then it cancels the
+// contexts of the handlers, waits until they have returned, gives their messages
+// back, and returns nil. It returns an error if the consumer is not configured as
+// ConsumerConfig does, if no stream stores the dead letters, or if the consumer
+// or the connection is gone for good.
+//
+// handle is called with up to Workers messages at once. It must not acknowledge
+// them. While it runs, its message's AckWait is renewed, however long that takes.
+func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, handle func(context.Context, jetstream.Msg) error) error {
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("retrynats: %w", err)
+	}
+	if err := check(info.Config); err != nil {
+		return fmt.Errorf("retrynats: consumer %s: %w", info.Name, err)
+	}
+	switch stream, err := js.StreamNameBySubject(ctx, r.dead); {
+	case err != nil:
+		return fmt.Errorf("retrynats: dead letters go to %q: %w", r.dead, err)
+	case stream == info.Stream:
+		return fmt.Errorf("retrynats: dead letters go to %q, in the stream %s that they come from: use a stream of their own", r.dead, stream)
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := &worker{Retries: r, js: js, consumer: consumer, ackWait: info.Config.AckWait, handle: handle}
+	workers := r.Workers
+	if workers <= 0 {
+		workers = 10
+	}
+	errs := make([]error, workers)
+	var running sync.WaitGroup
+	for i := range errs {
+		running.Go(func() {
+			defer cancel() // if one cannot go on, none can
+			errs[i] = w.work(ctx)
+		})
+	}
+	running.Wait()
+	w.giveBack(context.WithoutCancel(ctx))
+	return errors.Join(errs...)
+}
+
+// A worker is what the goroutines of one Consume share.
+type worker struct {
+	*Retries
+	js       jetstream.JetStream
+	consumer jetstream.Consumer
+	ackWait  time.Duration
+	handle   func(context.Context, jetstream.Msg) error
+
+	mu          sync.Mutex // guards interrupted
+	interrupted []jetstream.Msg
+}
+
+// giveBack lets the server hand out the messages again that were interrupted.
+// Not sooner: a pull that waits for its end would get them.
+func (w *worker) giveBack(ctx context.Context) {
+	if len(w.interrupted) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	var errs []error
+	for _, msg := range w.interrupted {
+		errs = append(errs, msg.Nak())
+	}
+	if err := errors.Join(append(errs, w.js.Conn().FlushWithContext(ctx))...); err != nil {
+		w.report(fmt.Errorf("giving messages back: %w", err))
+	}
+}
+
+// work handles messages until ctx ends.
+func (w *worker) work(ctx context.Context) error {
+	err := retry.Do(ctx, retry.Policy{
+		MaxAttempts: retry.Unlimited,
+		Backoff:     retry.Fixed(250 * time.Millisecond), // for a server that restarts
+		RetryIf:     passes,
+	}, func(context.Context) error {
+		for ctx.Err() == nil {
+			msg, err := w.consumer.Next(jetstream.FetchMaxWait(pull))
+			switch {
+			case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoMessages):
+			case err != nil:
+				return err
+			default:
+				w.one(ctx, msg)
+			}
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// pull is how long the server waits for a message. A pull that has begun is
+// waited for, because a message that finds its client gone has been delivered.
+const pull = time.Second
+
+// passes reports whether a failure to fetch may pass.
+func passes(err error) bool {
+	for _, gone := range []error{nats.ErrConnectionClosed, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
+		if errors.Is(err, gone) {
+			return false
+		}
+	}
+	return true
+}
+
+// one makes an attempt of a message.
+func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		w.report(fmt.Errorf("a message of subject %s: %w", msg.Subject(), err))
+		return
+	}
+	own, limitErr := ownLimit(msg)
+	policy, ok := w.subjects[msg.Subject()]
+	if !ok {
+		policy = w.policy
+	}
+	key := fmt.Sprintf("%s/%d", meta.Stream, meta.Sequence.Stream)
+	stop := w.keep(msg, key)
+	defer stop()
+	retryjob.Run(ctx, policy, retryjob.Job{
+		Key:         key,
+		Attempt:     int(meta.NumDelivered),
+		MaxAttempts: own,
+		Began:       meta.Timestamp,
+	}, func(ctx context.Context) error {
+		if limitErr != nil {
+			return retry.Permanent(limitErr)
+		}
+		return w.handle(ctx, msg)
+	}, func(o retryjob.Outcome) {
+		stop()
+		if err := w.settle(context.WithoutCancel(ctx), msg, key, o); err != nil {
+			w.report(fmt.Errorf("message %s, attempt %d: %w", key, meta.NumDelivered, err))
+		}
+	})
+}
+
+// ownLimit returns the limit in the header of a message, 0 for none.
+func ownLimit(msg jetstream.Msg) (int, error) {
+	text := msg.Headers().Get(MaxAttemptsHeader)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("header %s is %q: write a whole number from 1 on", MaxAttemptsHeader, text)
+	}
+	return n, nil
+}
+
+// keep tells the server that a message is being handled, until stop is called.
+func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
+	done := make(chan struct{})
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		tick := time.NewTicker(max(w.ackWait/3, time.Millisecond))
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				if err := msg.InProgress(); err != nil {
+					w.report(fmt.Errorf("message %s: %w", key, err))
+				}
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(done)
+		keeper.Wait()
+	})
+}
+
+// answer is how long the server may take to confirm something.
+const answer = 5 * time.Second
+
+// settle tells the server what follows an attempt.
+func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o retryjob.Outcome) error {
+	ctx, cancel := context.WithTimeout(ctx, answer)
+	defer cancel()
+	var err error
+	switch {
+	case o.Err == nil:
+		return msg.DoubleAck(ctx)
+	case o.Interrupted():
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.interrupted = append(w.interrupted, msg)
+		return nil
+	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
+		// The process is about to end, and its pulls must not get the message.
+		err = msg.NakWithDelay(o.Delay + pull)
+	case o.Retry():
+		err = msg.NakWithDelay(o.Delay)
+	default:
+		if err := w.bury(ctx, msg, key, o); err != nil {
+			return err
+		}
+		err = w.terminate(msg, o.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	// The process may end next, by the panic that led here.
+	return w.js.Conn().FlushWithContext(ctx)
+}
+
+// bury publishes a dead letter. Its ID keeps a second one from being stored, if
+// the message comes again because the server did not learn that it has ended.
+func (w *worker) bury(ctx context.Context, msg jetstream.Msg, key string, o retryjob.Outcome) error {
+	var failure *retry.Error
+	errors.As(o.Err, &failure)
+	letter := nats.NewMsg(w.dead)
+	letter.Data = msg.Data()
+	for name, values := range msg.Headers() {
+		if !strings.HasPrefix(name, "Nats-") { // they are orders to the server, for another stream
+			letter.Header[name] = values
+		}
+	}
+	letter.Header.Set(reasonHeader, o.Reason.String())
+	letter.Header.Set(attemptsHeader, strconv.Itoa(failure.Attempts))
+	letter.Header.Set(errorHeader, shorten(o.Err.Error()))
+	letter.Header.Set(subjectHeader, msg.Subject())
+	id := jetstream.WithMsgID(w.dead + "/" + key)
+	_, err := w.js.PublishMsg(ctx, letter, id)
+	if errors.Is(err, nats.ErrMaxPayload) { // the message alone nearly fills it
+		letter.Header.Set(errorHeader, "")
+		_, err = w.js.PublishMsg(ctx, letter, id)
+	}
+	return err
+}
+
+// shorten returns as much of a text as a header should have: the server limits
+// the size of a message with its headers.
+func shorten(text string) string {
+	const most = 16 << 10
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// terminate ends a message. An old server ignores one that is terminated with a
+// reason.
+func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
+	if old(w.js) {
+		return msg.Term()
+	}
+	return msg.TermWithReason(reason.String())
+}
+
+// old reports whether the server is one before 2.10.4.
+func old(js jetstream.JetStream) bool { return !atLeast(js.Conn().ConnectedServerVersion(), 2, 10, 4) }
+
+// atLeast reports whether version, like "2.9.10" or "2.12.0-beta", is one of
+// these numbers or above.
+func atLeast(version string, want ...int) bool {
+	var have [3]int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); n < len(have) {
+		return false
+	}
+	for i, n := range want {
+		if have[i] != n {
+			return have[i] > n
+		}
+	}
+	return true
+}
+
+func (w *worker) report(err error) {
+	err = fmt.Errorf("retrynats: %w", err)
+	if w.OnError != nil {
+		w.OnError(err)
+		return
+	}
+	slog.Error(err.Error())
+}

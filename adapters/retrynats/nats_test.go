@@ -1,0 +1,302 @@
+package retrynats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrynats"
+	"github.com/goretry/retry/retryjob/jobtest"
+)
+
+var (
+	errBoom = errors.New("boom")
+	quick   = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(20 * time.Millisecond)}
+)
+
+func TestNewRefuses(t *testing.T) {
+	_, err := retrynats.New(retry.Policy{MaxAttempts: -2}, "dead")
+	assert.ErrorContains(t, err, "retrynats: invalid policy: MaxAttempts is -2")
+	_, err = retrynats.New(quick, "")
+	assert.ErrorContains(t, err, "no subject for dead letters")
+	retries, err := retrynats.New(quick, "dead")
+	require.NoError(t, err)
+	assert.ErrorContains(t, retries.SetSubject("orders", retry.Policy{MaxDelay: -1}), "retrynats: subject orders: invalid policy: MaxDelay is -1ns")
+}
+
+func TestDeadLetterOfRefuses(t *testing.T) {
+	_, err := retrynats.DeadLetterOf(nats.Header{"Retry-Reason": {"tired"}, "Retry-Attempts": {"1"}})
+	assert.ErrorContains(t, err, `retrynats: header Retry-Reason: retry: unknown Reason "tired"`)
+	_, err = retrynats.DeadLetterOf(nats.Header{"Retry-Reason": {"elapsed"}})
+	assert.ErrorContains(t, err, "retrynats: header Retry-Attempts")
+}
+
+func TestAtLeast(t *testing.T) {
+	for version, want := range map[string]bool{
+		"2.10.4": true, "2.10.3": false, "2.10.29": true, "2.9.10": false, "2.11.0-dev": true, "3.0.0": true, "1.99.99": false, "": false, "new": false, "2.10": false,
+	} {
+		assert.Equal(t, want, retrynats.AtLeast(version, 2, 10, 4), version)
+	}
+}
+
+// The newest server is not excused for anything.
+func TestTheEmbeddedServerForgetsNothing(t *testing.T) {
+	url := embedded(t)
+	assert.True(t, retrynats.AtLeast(version(url), 2, 10, 29), version(url))
+	assert.False(t, engine(url).Forgets)
+}
+
+// newQueue returns a queue on the embedded server.
+func newQueue(t *testing.T) *queue {
+	q, err := open(t.Context(), embedded(t), fmt.Sprintf("retrynats_%d", time.Now().UnixNano()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background(), true)) })
+	return q
+}
+
+// consume handles messages until each of so many has ended.
+func consume(t *testing.T, q *queue, retries *retrynats.Retries, ackWait time.Duration, jobs int, handle func(context.Context, jetstream.Msg) error) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	config := retries.ConsumerConfig("worker")
+	config.AckWait = ackWait
+	consumer, err := q.js.CreateOrUpdateConsumer(ctx, q.name, config)
+	require.NoError(t, err)
+	var consuming sync.WaitGroup
+	consuming.Go(func() { assert.NoError(t, retries.Consume(ctx, q.js, consumer, handle)) })
+	require.Eventually(t, func() bool {
+		n, err := q.Open(ctx)
+		return err == nil && n == 0
+	}, 15*time.Second, 20*time.Millisecond)
+	stop()
+	consuming.Wait()
+}
+
+func TestAPolicyForASubject(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries, err := retrynats.New(quick, q.name+".dead")
+	require.NoError(t, err)
+	require.NoError(t, retries.SetSubject(q.name+".jobs", retry.Policy{NonRetryable: true}))
+	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error { return errBoom })
+	letters, err := q.Dead(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, retry.ReasonNonRetryable, letters["a"].Reason)
+}
+
+// A message that is handled for longer than AckWait is not handed out twice.
+func TestALongAttempt(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries, err := retrynats.New(quick, q.name+".dead")
+	require.NoError(t, err)
+	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+	var runs atomic.Int64
+	consume(t, q, retries, 300*time.Millisecond, 1, func(context.Context, jetstream.Msg) error {
+		runs.Add(1)
+		time.Sleep(1500 * time.Millisecond)
+		return nil
+	})
+	assert.EqualValues(t, 1, runs.Load())
+}
+
+// More messages wait for a retry than a consumer may have unacknowledged by
+// default, and others are handled meanwhile.
+func TestWaitingMessagesBlockNoOthers(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries, err := retrynats.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}, q.name+".dead")
+	require.NoError(t, err)
+	retries.Workers = 50
+	for i := range 1100 {
+		require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint("waits-", i), 0))
+	}
+	require.NoError(t, q.Enqueue(t.Context(), "last", 0))
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	consumer, err := q.js.CreateOrUpdateConsumer(ctx, q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	handled := false
+	require.NoError(t, retries.Consume(ctx, q.js, consumer, func(_ context.Context, msg jetstream.Msg) error {
+		if string(msg.Data()) == "last" {
+			handled = true
+			stop()
+			return nil
+		}
+		return errBoom
+	}))
+	assert.True(t, handled)
+}
+
+// The dead letter has the headers of the message, but not those that are orders
+// to the server, and not one that is wrong.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries, err := retrynats.New(quick, q.name+".dead")
+	require.NoError(t, err)
+	for data, limit := range map[string]string{"a": "1", "b": "many", "c": "0"} {
+		msg := nats.NewMsg(q.name + ".jobs")
+		msg.Data = []byte(data)
+		msg.Header.Set("Trace", "7")
+		msg.Header.Set(nats.ExpectedStreamHdr, q.name)
+		msg.Header.Set(retrynats.MaxAttemptsHeader, limit)
+		_, err := q.js.PublishMsg(t.Context(), msg)
+		require.NoError(t, err)
+	}
+	consume(t, q, retries, time.Second, 3, func(context.Context, jetstream.Msg) error { return errBoom })
+	letters, err := q.Dead(t.Context())
+	require.NoError(t, err)
+	require.Len(t, letters, 3)
+	assert.Equal(t, retry.ReasonExhausted, letters["a"].Reason)
+	assert.Equal(t, "retry: attempts exhausted after 1 attempt: boom", letters["a"].Error)
+	for key, text := range map[string]string{"b": `header Retry-Max-Attempts is "many"`, "c": `header Retry-Max-Attempts is "0"`} {
+		assert.Equal(t, retry.ReasonPermanent, letters[key].Reason)
+		assert.Contains(t, letters[key].Error, text)
+	}
+	letter, err := q.dead.GetMsg(t.Context(), 1)
+	require.NoError(t, err)
+	assert.Equal(t, "7", letter.Header.Get("Trace"))
+	assert.Empty(t, letter.Header.Get(nats.ExpectedStreamHdr))
+}
+
+// A message that the server only just takes leaves no room for the error, and
+// becomes a dead letter all the same.
+func TestALargeMessage(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries, err := retrynats.New(quick, q.name+".dead")
+	require.NoError(t, err)
+	const others = 256 // for the other headers of its dead letter
+	data := strings.Repeat("x", int(q.conn.MaxPayload())-others)
+	require.NoError(t, q.Enqueue(t.Context(), data[:1], 0))
+	_, err = q.js.Publish(t.Context(), q.name+".jobs", []byte(data))
+	require.NoError(t, err)
+	consume(t, q, retries, time.Second, 2, func(context.Context, jetstream.Msg) error {
+		return retry.Permanent(errors.New(strings.Repeat("!", 2<<20)))
+	})
+	letters, err := q.Dead(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, jobtest.Letter{Reason: retry.ReasonPermanent, Attempts: 1}, letters[data])
+	assert.Contains(t, letters["x"].Error, "retry: permanent error after 1 attempt: !!!")
+	assert.Len(t, letters["x"].Error, 16<<10)
+}
+
+func TestConsumeRefuses(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	ctx := t.Context()
+	dead := q.name + ".dead"
+	require.NoError(t, q.js.DeleteStream(ctx, q.name)) // to make one that any consumer may read
+	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{Name: q.name, Subjects: []string{q.name + ".jobs", q.name + ".also"}})
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		dead   string
+		change func(c *jetstream.ConsumerConfig)
+		want   string
+	}{
+		"BackOff": {dead, func(c *jetstream.ConsumerConfig) {
+			c.BackOff, c.MaxDeliver = []time.Duration{time.Second}, 5
+		}, "BackOff is set"},
+		"MaxDeliver":         {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
+		"AckPolicy":          {dead, func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckAllPolicy }, "AckPolicy is AckAll"},
+		"no stream":          {"nowhere", func(*jetstream.ConsumerConfig) {}, `dead letters go to "nowhere"`},
+		"the stream's own":   {q.name + ".also", func(*jetstream.ConsumerConfig) {}, "use a stream of their own"},
+		"a consumer is gone": {dead, nil, "consumer not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			retries, err := retrynats.New(quick, row.dead)
+			require.NoError(t, err)
+			config := retries.ConsumerConfig("worker")
+			if row.change != nil {
+				row.change(&config)
+			}
+			consumer, err := q.js.CreateConsumer(ctx, q.name, config)
+			require.NoError(t, err)
+			defer func() { _ = q.js.DeleteConsumer(ctx, q.name, "worker") }() // one row has
+			if row.change == nil {
+				require.NoError(t, q.js.DeleteConsumer(ctx, q.name, "worker"))
+			}
+			err = retries.Consume(ctx, q.js, consumer, nil)
+			assert.ErrorContains(t, err, row.want)
+		})
+	}
+}
+
+// Consume ends where it cannot go on, and says why.
+func TestConsumeEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*queue) error{
+		"the consumer is deleted": func(q *queue) error { return q.js.DeleteConsumer(context.Background(), q.name, "worker") },
+		"the connection is closed": func(q *queue) error {
+			q.conn.Close()
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q, err := open(t.Context(), embedded(t), fmt.Sprintf("retrynats_%d", time.Now().UnixNano()))
+			require.NoError(t, err)
+			defer func() {
+				again, err := open(context.Background(), embedded(t), q.name)
+				require.NoError(t, err)
+				assert.NoError(t, again.Close(context.Background(), true))
+			}()
+			retries, err := retrynats.New(quick, q.name+".dead")
+			require.NoError(t, err)
+			consumer, err := q.js.CreateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+			require.NoError(t, err)
+			time.AfterFunc(200*time.Millisecond, func() { assert.NoError(t, end(q)) })
+			assert.Error(t, retries.Consume(t.Context(), q.js, consumer, func(context.Context, jetstream.Msg) error { return nil }))
+		})
+	}
+}
+
+// A result that does not reach the server is reported, and the message comes again.
+func TestAFailureToTellTheServer(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries, err := retrynats.New(retry.Policy{MaxAttempts: 1}, q.name+".dead")
+	require.NoError(t, err)
+	var mu sync.Mutex
+	var reported []string
+	retries.OnError = func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported = append(reported, err.Error())
+	}
+	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+	full, err := q.js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
+		Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, MaxMsgs: 1, Discard: jetstream.DiscardNew,
+	})
+	require.NoError(t, err)
+	_, err = q.js.Publish(t.Context(), q.name+".dead", []byte("it is full"))
+	require.NoError(t, err)
+	time.AfterFunc(time.Second, func() { assert.NoError(t, full.Purge(context.Background())) })
+
+	var runs atomic.Int64
+	consume(t, q, retries, 300*time.Millisecond, 1, func(context.Context, jetstream.Msg) error {
+		runs.Add(1)
+		return errBoom
+	})
+	assert.EqualValues(t, 1, runs.Load(), "it is refused when it comes again")
+	letters, err := q.Dead(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, retry.ReasonExhausted, letters["a"].Reason)
+	mu.Lock()
+	defer mu.Unlock()
+	require.NotEmpty(t, reported)
+	assert.Contains(t, reported[0], "retrynats: message "+q.name+"/1, attempt 1: nats: nats: API error")
+}
