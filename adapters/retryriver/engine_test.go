@@ -1,0 +1,202 @@
+package retryriver_test
+
+import (
+	"context"
+	"encoding/json"
+
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryriver"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob/jobtest"
+)
+
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	jobtest.Run(t, engine(t))
+}
+
+// The long forms are in .ci/soak, which sets how many there are.
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	jobtest.Load(t, engine(t), servers.Amount(t, "RETRY_JOBS", 1000))
+}
+
+func TestKills(t *testing.T) {
+	t.Parallel()
+	jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 5))
+}
+
+func databaseURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_POSTGRES") }
+
+const rescueAfter = 3 * time.Second
+
+func engine(t *testing.T) jobtest.Engine { return engineAt(databaseURL(t)) }
+
+func engineAt(url string) jobtest.Engine {
+	return jobtest.Engine{
+		Open: func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, url, name) },
+		Unit: 100 * time.Millisecond,
+		Late: 3 * time.Second,
+		// The leader must change, which takes it 21 s, and then it looks for
+		// stuck jobs every 30 s.
+		Lease:     rescueAfter + time.Minute,
+		Uncounted: true,
+	}
+}
+
+// A queue is a schema of its own.
+type queue struct {
+	pool   *pgxpool.Pool
+	schema string
+	insert func() (*river.Client[pgx.Tx], error) // a client that only inserts
+}
+
+func open(ctx context.Context, url, schema string) (*queue, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = 4 // a dozen queues are open at once
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	q := &queue{pool: pool, schema: schema}
+	q.insert = sync.OnceValues(func() (*river.Client[pgx.Tx], error) { return q.client(retry.Default(), &river.Config{}) })
+	if err := q.migrate(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *queue) migrate(ctx context.Context) error {
+	if _, err := q.pool.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+q.schema); err != nil {
+		return err
+	}
+	migrator, err := rivermigrate.New(riverpgxv5.New(q.pool), &rivermigrate.Config{Schema: q.schema, Logger: quiet})
+	if err != nil {
+		return err
+	}
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return err
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+type args struct {
+	Key string `json:"key"`
+}
+
+func (args) Kind() string { return "jobtest" }
+
+// client returns a client as a user of River makes one.
+func (q *queue) client(p retry.Policy, config *river.Config) (*river.Client[pgx.Tx], error) {
+	plugin, err := retryriver.New(p)
+	if err != nil {
+		return nil, err
+	}
+	config.Schema, config.Logger = q.schema, quiet
+	plugin.Configure(config)
+	return river.NewClient(riverpgxv5.New(q.pool), config)
+}
+
+func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
+	client, err := q.insert()
+	if err != nil {
+		return err
+	}
+	_, err = client.Insert(ctx, args{key}, &river.InsertOpts{MaxAttempts: maxAttempts})
+	return err
+}
+
+func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[args]) error {
+		return do(ctx, job.Args.Key, job.Attempt)
+	}))
+	client, err := q.client(p, &river.Config{
+		Workers:              workers,
+		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 10}},
+		FetchPollInterval:    50 * time.Millisecond,
+		FetchCooldown:        10 * time.Millisecond,
+		PollOnly:             true, // a dozen clients would need a connection each to listen
+		JobTimeout:           rescueAfter - time.Second,
+		RescueStuckJobsAfter: rescueAfter,
+	})
+	if err != nil {
+		return err
+	}
+	background := context.WithoutCancel(ctx)
+	if err := client.Start(background); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return client.StopAndCancel(background)
+}
+
+func (q *queue) Open(ctx context.Context) (n int, err error) {
+	err = q.pool.QueryRow(ctx, "SELECT count(*) FROM "+q.schema+".river_job WHERE state NOT IN ('completed', 'cancelled', 'discarded')").Scan(&n)
+	return n, err
+}
+
+func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
+	client, err := q.insert()
+	if err != nil {
+		return nil, err
+	}
+	letters := map[string]jobtest.Letter{}
+	params := river.NewJobListParams().States(rivertype.JobStateCancelled, rivertype.JobStateDiscarded).First(10_000)
+	for {
+		jobs, err := client.JobList(ctx, params)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range jobs.Jobs {
+			key, letter, err := letterOf(row)
+			if err != nil {
+				return nil, err
+			}
+			letters[key] = letter
+		}
+		if len(jobs.Jobs) < 10_000 {
+			return letters, nil
+		}
+		params = params.After(jobs.LastCursor)
+	}
+}
+
+func letterOf(row *rivertype.JobRow) (key string, l jobtest.Letter, err error) {
+	var a args
+	if err := json.Unmarshal(row.EncodedArgs, &a); err != nil {
+		return "", l, err
+	}
+	m, err := retryriver.MetadataOf(row)
+	if err != nil {
+		return "", l, err
+	}
+	return a.Key, jobtest.Letter{Reason: m.Reason, Attempts: m.Attempts, Error: row.Errors[len(row.Errors)-1].Error}, nil
+}
+
+func (q *queue) Close(ctx context.Context, remove bool) error {
+	defer q.pool.Close()
+	if !remove {
+		return nil
+	}
+	_, err := q.pool.Exec(ctx, "DROP SCHEMA "+q.schema+" CASCADE")
+	return err
+}

@@ -1,0 +1,83 @@
+package retryriver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryriver"
+)
+
+// EmailArgs are the arguments of a job.
+type EmailArgs struct {
+	To string `json:"to"`
+}
+
+// Kind names the job.
+func (EmailArgs) Kind() string { return "email" }
+
+// EmailWorker sends mail. What it returns is all that the policy needs.
+type EmailWorker struct {
+	river.WorkerDefaults[EmailArgs]
+}
+
+// Work makes one attempt.
+func (EmailWorker) Work(_ context.Context, job *river.Job[EmailArgs]) error {
+	switch job.Args.To {
+	case "":
+		return retry.Permanent(errors.New("no address"))
+	case "busy@example.com":
+		return retry.After(30*time.Second, errors.New("450 mailbox busy"))
+	default:
+		return nil
+	}
+}
+
+func Example() {
+	plugin, err := retryriver.New(retry.Policy{
+		MaxAttempts: 8,
+		Backoff:     retry.Exponential{Base: time.Second},
+		MaxDelay:    10 * time.Minute,
+		Jitter:      retry.Proportional(0.2),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, EmailWorker{})
+	config := &river.Config{Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}}}
+	plugin.Configure(config)
+
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://localhost/jobs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := client.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Why a job ended, read from its row.
+func ExampleMetadataOf() {
+	job := &rivertype.JobRow{Metadata: []byte(`{"retry": {"max_attempts": 0, "reason": "attempts_exhausted", "attempts": 4}}`)}
+
+	dead, err := retryriver.MetadataOf(job)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(dead.Reason, dead.Attempts)
+	// Output: attempts_exhausted 4
+}

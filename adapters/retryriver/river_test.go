@@ -1,0 +1,259 @@
+package retryriver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryriver"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob/jobtest"
+)
+
+// PostgreSQL restarts under load, cleanly and by crashes.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	s := servers.Postgres(t)
+	url := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", s.Address)
+	jobtest.Restarts(t, engineAt(url), 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(n int) error {
+		if n%2 == 0 {
+			s.Stop()
+		} else {
+			s.Crash()
+		}
+		s.Start()
+		return nil
+	})
+}
+
+func TestNewRefusesAnInvalidPolicy(t *testing.T) {
+	_, err := retryriver.New(retry.Policy{MaxAttempts: -2})
+	assert.ErrorContains(t, err, "retryriver: invalid policy: MaxAttempts is -2")
+	plugin, err := retryriver.New(retry.Default())
+	require.NoError(t, err)
+	assert.ErrorContains(t, plugin.SetKind("email", retry.Policy{MaxDelay: -1}), "retryriver: kind email: invalid policy: MaxDelay is -1ns")
+}
+
+var (
+	errBoom = errors.New("boom")
+	quick   = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(20 * time.Millisecond)}
+)
+
+// other is a second kind of job.
+type other struct{}
+
+func (other) Kind() string { return "other" }
+
+// A service is a River client with workers, in a schema of its own.
+type service struct {
+	*testing.T
+	*queue
+	plugin  *retryriver.Plugin
+	client  *river.Client[pgx.Tx]
+	updates <-chan *river.Event
+}
+
+// newService starts workers for both kinds of jobs.
+func newService(t *testing.T, work river.Worker[args], also river.Worker[other]) *service {
+	t.Helper()
+	q, err := open(t.Context(), databaseURL(t), "retryriver_"+fmt.Sprint(time.Now().UnixNano()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, q.Close(context.Background(), true)) })
+	plugin, err := retryriver.New(quick)
+	require.NoError(t, err)
+	require.NoError(t, plugin.SetKind("other", retry.Policy{NonRetryable: true}))
+	workers := river.NewWorkers()
+	river.AddWorker(workers, work)
+	river.AddWorker(workers, also)
+	config := &river.Config{
+		Schema: q.schema, Logger: quiet, Workers: workers,
+		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
+		FetchPollInterval: 20 * time.Millisecond, FetchCooldown: 10 * time.Millisecond,
+	}
+	plugin.Configure(config)
+	client, err := river.NewClient(riverpgxv5.New(q.pool), config)
+	require.NoError(t, err)
+	updates, cancel := client.Subscribe(river.EventKindJobCompleted, river.EventKindJobCancelled, river.EventKindJobFailed, river.EventKindJobSnoozed)
+	t.Cleanup(cancel)
+	require.NoError(t, client.Start(context.Background()))
+	t.Cleanup(func() { assert.NoError(t, client.StopAndCancel(context.Background())) })
+	return &service{t, q, plugin, client, updates}
+}
+
+// end waits until a job has one of these states.
+func (s *service) end(id int64) *rivertype.JobRow {
+	s.Helper()
+	for {
+		row, err := s.client.JobGet(s.Context(), id)
+		require.NoError(s, err)
+		if row.FinalizedAt != nil {
+			return row
+		}
+		select {
+		case <-s.updates:
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func work[T river.JobArgs](do func(ctx context.Context, job *river.Job[T]) error) river.Worker[T] {
+	return river.WorkFunc(do)
+}
+
+func fails[T river.JobArgs](context.Context, *river.Job[T]) error { return errBoom }
+
+func TestAPolicyForEachKind(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	first, err := s.client.Insert(t.Context(), args{"a"}, nil)
+	require.NoError(t, err)
+	second, err := s.client.Insert(t.Context(), other{}, nil)
+	require.NoError(t, err)
+
+	row := s.end(first.Job.ID)
+	assert.Equal(t, rivertype.JobStateDiscarded, row.State)
+	m, err := retryriver.MetadataOf(row)
+	require.NoError(t, err)
+	assert.Equal(t, retryriver.Metadata{Reason: retry.ReasonExhausted, Attempts: 3}, m)
+	require.Len(t, row.Errors, 3)
+	assert.Equal(t, "boom", row.Errors[0].Error, "an attempt that another follows failed with what the worker returned")
+	assert.Equal(t, "retry: attempts exhausted after 3 attempts: boom", row.Errors[2].Error)
+
+	m, err = retryriver.MetadataOf(s.end(second.Job.ID))
+	require.NoError(t, err)
+	assert.Equal(t, retryriver.Metadata{Reason: retry.ReasonNonRetryable, Attempts: 1}, m)
+}
+
+func TestInsert(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	later := time.Now().Add(time.Hour)
+	for _, row := range []struct {
+		name       string
+		opts       river.InsertOpts
+		kind       river.JobArgs
+		maxAttempt int
+		metadata   string
+	}{
+		{"no limit of its own", river.InsertOpts{}, args{}, 4, `{"retry": {"max_attempts": 0}}`},
+		{"River's default", river.InsertOpts{MaxAttempts: 25}, args{}, 4, `{"retry": {"max_attempts": 0}}`},
+		{"a lower limit", river.InsertOpts{MaxAttempts: 2}, args{}, 3, `{"retry": {"max_attempts": 2}}`},
+		{"a higher limit", river.InsertOpts{MaxAttempts: 50}, args{}, 4, `{"retry": {"max_attempts": 50}}`},
+		{"not retryable", river.InsertOpts{}, other{}, 2, `{"retry": {"max_attempts": 0}}`},
+		{"metadata", river.InsertOpts{Metadata: []byte(`{"user": [1, "x"]}`)}, args{}, 4, `{"user": [1, "x"], "retry": {"max_attempts": 0}}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.opts.ScheduledAt = later
+			inserted, err := s.client.Insert(t.Context(), row.kind, &row.opts)
+			require.NoError(t, err)
+			assert.Equal(t, row.maxAttempt, inserted.Job.MaxAttempts)
+			assert.JSONEq(t, row.metadata, string(inserted.Job.Metadata))
+		})
+	}
+	_, err := s.client.Insert(t.Context(), args{}, &river.InsertOpts{Metadata: []byte(`[`)})
+	assert.ErrorContains(t, err, "retryriver: metadata of a job of kind jobtest")
+}
+
+// Jobs that another client inserted have River's own limit in the table, and no
+// metadata.
+func TestJobsOfAnotherClient(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	plain, err := river.NewClient(riverpgxv5.New(s.pool), &river.Config{Schema: s.schema, Logger: quiet})
+	require.NoError(t, err)
+	for maxAttempts, want := range map[int]retryriver.Metadata{
+		0: {Reason: retry.ReasonExhausted, Attempts: 3},
+		2: {MaxAttempts: 2, Reason: retry.ReasonExhausted, Attempts: 2},
+	} {
+		inserted, err := plain.Insert(t.Context(), args{"a"}, &river.InsertOpts{MaxAttempts: maxAttempts})
+		require.NoError(t, err)
+		_, err = retryriver.MetadataOf(inserted.Job)
+		assert.ErrorContains(t, err, `have no key "retry"`)
+		m, err := retryriver.MetadataOf(s.end(inserted.Job.ID))
+		require.NoError(t, err)
+		assert.Equal(t, want, m)
+	}
+}
+
+// River's own signals keep their meaning.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	runs := 0
+	s := newService(t, work(func(_ context.Context, job *river.Job[args]) error {
+		if runs++; runs <= 5 { // more often than the policy's limit
+			return river.JobSnooze(10 * time.Millisecond)
+		}
+		assert.Equal(t, 1, job.Attempt)
+		return fmt.Errorf("job: %w", river.JobCancel(errBoom))
+	}), work(fails[other]))
+	inserted, err := s.client.Insert(t.Context(), args{"a"}, nil)
+	require.NoError(t, err)
+	row := s.end(inserted.Job.ID)
+	assert.Equal(t, 6, runs)
+	assert.Equal(t, rivertype.JobStateCancelled, row.State)
+	m, err := retryriver.MetadataOf(row)
+	require.NoError(t, err)
+	assert.Equal(t, retryriver.Metadata{Reason: retry.ReasonPermanent, Attempts: 1}, m)
+}
+
+// An operator can cancel a job while it runs.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	began := make(chan int64, 1)
+	s := newService(t, work(func(ctx context.Context, job *river.Job[args]) error {
+		began <- job.ID
+		<-ctx.Done()
+		return ctx.Err()
+	}), work(fails[other]))
+	inserted, err := s.client.Insert(t.Context(), args{"a"}, nil)
+	require.NoError(t, err)
+	_, err = s.client.JobCancel(t.Context(), <-began)
+	require.NoError(t, err)
+	assert.Equal(t, rivertype.JobStateCancelled, s.end(inserted.Job.ID).State)
+}
+
+// later is a worker that says itself when its jobs run again.
+type later struct{ river.WorkerDefaults[args] }
+
+func (later) Work(context.Context, *river.Job[args]) error { return errBoom }
+func (later) NextRetry(*river.Job[args]) time.Time         { return time.Now().Add(time.Hour) }
+
+func TestAWorkersOwnNextRetry(t *testing.T) {
+	t.Parallel()
+	s := newService(t, &later{}, work(fails[other]))
+	inserted, err := s.client.Insert(t.Context(), args{"a"}, nil)
+	require.NoError(t, err)
+	e := <-s.updates
+	assert.Equal(t, inserted.Job.ID, e.Job.ID)
+	assert.Equal(t, rivertype.JobStateRetryable, e.Job.State)
+	assert.Greater(t, time.Until(e.Job.ScheduledAt), 59*time.Minute)
+}
+
+// NextRetry answers for jobs that no attempt has decided on, which a worker has
+// left behind.
+func TestNextRetryOfAJobThatWasLeft(t *testing.T) {
+	plugin, err := retryriver.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.EqualJitter})
+	require.NoError(t, err)
+	attempted := time.Now().Add(-time.Minute)
+	for attempt, delay := range map[int]time.Duration{
+		1: retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.EqualJitter}.
+			Next(retry.Attempt{Number: 1, Seed: retry.SeedOf("7")}).Delay,
+		3: 0, // at once, to be refused
+	} {
+		row := &rivertype.JobRow{ID: 7, Attempt: attempt, MaxAttempts: 4, AttemptedAt: &attempted, ScheduledAt: attempted}
+		before := time.Now()
+		next := plugin.NextRetry(row)
+		assert.GreaterOrEqual(t, next.Sub(before), delay)
+		assert.LessOrEqual(t, time.Until(next), delay)
+	}
+}
