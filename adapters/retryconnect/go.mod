@@ -1,0 +1,19 @@
+// A module of its own, so that Connect does not become a requirement of the
+// library.
+module github.com/goretry/retry/adapters/retryconnect
+
+go 1.26.0
+
+replace github.com/goretry/retry => ../..
+
+require (
+	connectrpc.com/connect v1.21.1
+	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/stretchr/testify v1.12.1
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)

@@ -1,0 +1,96 @@
+package retryconnect
+
+import (
+	"context"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/goretry/retry/adapters/internal/rpc"
+)
+
+// WrapStreamingClient implements connect.Interceptor.
+func (i Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		s := &stream{rpc.Stream{
+			Ctx:    ctx,
+			Policy: rpc.PolicyOf(spec.Procedure, i.Policy, i.Methods),
+			Size:   size,
+			Coded:  coded,
+			Dial: func(ctx context.Context, number int, before rpc.Conn) (rpc.Conn, rpc.Failure) {
+				opened := next(ctx, spec)
+				if before, ok := before.(conn); ok {
+					before.CloseResponse()
+					copyHeader(opened.RequestHeader(), before.RequestHeader())
+				}
+				numbered(opened.RequestHeader(), number)
+				return conn{opened, i.Codes}, rpc.Failure{}
+			},
+		}}
+		s.Open()
+		return s
+	}
+}
+
+// copyHeader copies the headers of one attempt to the next, all but the time
+// that the attempt had.
+func copyHeader(to, from http.Header) {
+	for key, values := range from {
+		if key != "Connect-Timeout-Ms" && key != "Grpc-Timeout" {
+			to[key] = values
+		}
+	}
+}
+
+func size(m any) (bytes int, known bool) {
+	if m == nil { // which sends the headers by themselves
+		return 0, true
+	}
+	message, known := m.(proto.Message)
+	if known {
+		bytes = proto.Size(message)
+	}
+	return bytes, known
+}
+
+// A conn is one attempt of a stream.
+type conn struct {
+	connect.StreamingClientConn
+	codes []connect.Code
+}
+
+func (c conn) CloseSend() error              { return c.CloseRequest() }
+func (c conn) Failure(err error) rpc.Failure { return failure(err, c.codes) }
+
+// A stream is a connect.StreamingClientConn of several attempts.
+type stream struct{ rpc.Stream }
+
+// last returns the last attempt. There always is one.
+func (s *stream) last() conn {
+	last, _ := s.Conn()
+	return last.(conn)
+}
+
+func (s *stream) Spec() connect.Spec         { return s.last().Spec() }
+func (s *stream) Peer() connect.Peer         { return s.last().Peer() }
+func (s *stream) CloseRequest() error        { return s.CloseSend() }
+func (s *stream) RequestHeader() http.Header { return s.last().RequestHeader() }
+
+// ResponseHeader returns the headers of the server. If there are any, no attempt
+// may follow.
+func (s *stream) ResponseHeader() http.Header {
+	header := s.last().ResponseHeader()
+	if len(header) > 0 {
+		s.Final("its headers were read")
+	}
+	return header
+}
+
+func (s *stream) ResponseTrailer() http.Header { return s.last().ResponseTrailer() }
+
+// CloseResponse ends the last attempt.
+func (s *stream) CloseResponse() error {
+	defer s.Close()
+	return s.last().CloseResponse()
+}

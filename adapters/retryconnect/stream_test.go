@@ -1,0 +1,172 @@
+package retryconnect_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryconnect"
+)
+
+func TestMessagesAndHeadersAreSentAgain(t *testing.T) {
+	for protocol, options := range protocols {
+		s := &server{answer: failTimes(2, connect.CodeUnavailable)}
+		stream := s.start(t, retryconnect.Interceptor{Policy: soon()}, options...).up.CallClientStream(t.Context())
+		stream.RequestHeader().Set("Tenant", "a")
+		for _, body := range []string{"a", "b", "c"} {
+			require.NoError(t, stream.Send(wrapperspb.String(body)), protocol)
+		}
+		resp, err := stream.CloseAndReceive()
+		require.NoError(t, err, protocol)
+		assert.Equal(t, "attempt 3", resp.Msg.GetValue(), protocol)
+		assert.Equal(t, [][]string{{"a", "b", "c"}, {"a", "b", "c"}, {"a", "b", "c"}}, s.received, protocol)
+		assert.Equal(t, []string{"none", "1", "2"}, s.previous, protocol)
+		assert.Equal(t, []string{"a", "a", "a"}, s.tenants, protocol)
+	}
+}
+
+func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
+	for protocol, options := range protocols {
+		for _, tc := range []struct {
+			messages, attempts int
+			reason             retry.Reason
+		}{{0, 4, retry.ReasonExhausted}, {1, 1, 0}, {2, 1, 0}} {
+			s := &server{answer: alwaysFail(connect.CodeUnavailable), messages: tc.messages}
+			req := connect.NewRequest(wrapperspb.String("q"))
+			req.Header().Set("Tenant", "a")
+			stream, err := s.start(t, retryconnect.Interceptor{Policy: soon()}, options...).down.CallServerStream(t.Context(), req)
+			require.NoError(t, err, protocol)
+			received := 0
+			for stream.Receive() {
+				received++
+			}
+			assert.Equal(t, tc.messages, received, protocol)
+			assert.Equal(t, tc.attempts, s.attempts(), protocol)
+			assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(stream.Err()), protocol)
+			assert.Equal(t, tc.reason, retry.ReasonOf(stream.Err()), "after the first message an error is that of Connect: %s", protocol)
+			assert.NoError(t, stream.Close(), protocol)
+			for _, tenant := range s.tenants {
+				assert.Equal(t, "a", tenant, protocol)
+			}
+		}
+	}
+}
+
+// Each attempt tells the server how long it may take, and not how long the first
+// might have.
+func TestTheDeadlineOfAnAttempt(t *testing.T) {
+	for protocol, key := range map[string]string{"Connect": "Connect-Timeout-Ms", "gRPC": "Grpc-Timeout"} {
+		s := &server{answer: failTimes(1, connect.CodeUnavailable)}
+		var timeouts []string
+		url, http := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			timeouts = append(timeouts, r.Header.Get(key))
+			s.handler().ServeHTTP(w, r)
+		}))
+		p := soon()
+		p.Backoff = retry.Fixed(5 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		c := newClient(http, url, append(protocols[protocol], connect.WithInterceptors(retryconnect.Interceptor{Policy: p}))...)
+		require.NoError(t, calls["client stream"](ctx, c), protocol)
+		require.Len(t, timeouts, 2, protocol)
+		assert.NotEqual(t, timeouts[0], timeouts[1], protocol)
+	}
+}
+
+// The headers by themselves are sent with nil.
+func TestAStreamOfHeaders(t *testing.T) {
+	s := &server{answer: failTimes(1, connect.CodeUnavailable)}
+	stream := s.start(t, retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
+	require.NoError(t, stream.Send(nil))
+	require.NoError(t, stream.Send(wrapperspb.String("a")))
+	resp, err := stream.CloseAndReceive()
+	require.NoError(t, err)
+	assert.Equal(t, "attempt 2", resp.Msg.GetValue())
+	assert.Equal(t, [][]string{{"a"}, {"a"}}, s.received)
+}
+
+// One goroutine sends while the other receives, and attempts fail meanwhile.
+func TestAStreamInBothDirections(t *testing.T) {
+	for _, protocol := range []string{"Connect", "gRPC"} {
+		s := &server{answer: failTimes(3, connect.CodeUnavailable)}
+		stream := s.start(t, retryconnect.Interceptor{Policy: soon()}, protocols[protocol]...).duplex.CallBidiStream(t.Context())
+		var sender sync.WaitGroup
+		sender.Go(func() {
+			for n := range 100 {
+				if err := stream.Send(wrapperspb.String(fmt.Sprint(n))); err != nil {
+					assert.ErrorIs(t, err, io.EOF, protocol) // the server has answered
+					return
+				}
+			}
+			assert.NoError(t, stream.CloseRequest(), protocol)
+		})
+		message, err := stream.Receive()
+		require.NoError(t, err, protocol)
+		assert.Equal(t, "attempt 4", message.GetValue(), protocol)
+		_, err = stream.Receive()
+		assert.ErrorIs(t, err, io.EOF, protocol)
+		sender.Wait()
+		assert.NoError(t, stream.CloseResponse(), protocol)
+		assert.Equal(t, [][]string{{"0"}, {"0"}, {"0"}, {"0"}}, s.received, protocol)
+	}
+}
+
+func TestTooMuchToSendAgain(t *testing.T) {
+	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
+	stream := s.start(t, retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
+	for range 2 {
+		require.NoError(t, stream.Send(wrapperspb.String(strings.Repeat("x", 200<<10))))
+	}
+	_, err := stream.CloseAndReceive()
+	assert.EqualError(t, err, "retry: permanent error after 1 attempt: unavailable: failure 1 (not retried: more than 256 KiB were sent)")
+	assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(err))
+	assert.Equal(t, 1, s.attempts())
+}
+
+func TestHeadersEndTheRetries(t *testing.T) {
+	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
+	stream, err := s.start(t, retryconnect.Interceptor{Policy: soon()}).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
+	require.NoError(t, err)
+	assert.NotEmpty(t, stream.ResponseHeader())
+	assert.False(t, stream.Receive())
+	assert.ErrorContains(t, stream.Err(), "(not retried: its headers were read)")
+	assert.Equal(t, 1, s.attempts())
+}
+
+// The AttemptTimeout bounds the wait for the first message, and not the stream.
+func TestTheTimeoutOfAStream(t *testing.T) {
+	p := soon()
+	p.AttemptTimeout = 100 * time.Millisecond
+	for protocol, options := range protocols {
+		s := &server{answer: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
+		c := s.start(t, retryconnect.Interceptor{Policy: p}, options...)
+		for name, call := range calls {
+			before := s.attempts()
+			err := call(t.Context(), c)
+			assert.Equal(t, 4, s.attempts()-before, "%s, %s", protocol, name)
+			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), "%s, %s", protocol, name)
+			assert.Equal(t, connect.CodeDeadlineExceeded, connect.CodeOf(err), "%s, %s", protocol, name)
+		}
+
+		waits := make(chan struct{})
+		s = &server{messages: 1, answer: func(context.Context, int) error { <-waits; return nil }}
+		stream, err := s.start(t, retryconnect.Interceptor{Policy: p}, options...).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
+		require.NoError(t, err, protocol)
+		require.True(t, stream.Receive(), protocol)
+		time.AfterFunc(2*p.AttemptTimeout, func() { close(waits) })
+		assert.False(t, stream.Receive(), protocol)
+		assert.NoError(t, stream.Err(), "%s: the stream may take longer than its AttemptTimeout", protocol)
+		assert.NoError(t, stream.Close(), protocol)
+	}
+}
