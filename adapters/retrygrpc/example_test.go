@@ -1,0 +1,103 @@
+package retrygrpc_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrygrpc"
+)
+
+// A flaky health service answers every third call.
+type flaky struct {
+	grpc_health_v1.UnimplementedHealthServer
+	calls int
+}
+
+func (f *flaky) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	if f.calls++; f.calls%3 != 0 {
+		return nil, status.Error(codes.Unavailable, "shutting down")
+	}
+	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
+}
+
+// serve serves the health service on 127.0.0.1.
+func serve() (address string, stop func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(srv, &flaky{})
+	go srv.Serve(listener)
+	return listener.Addr().String(), srv.Stop
+}
+
+func Example() {
+	address, stop := serve()
+	defer stop()
+
+	retries := retrygrpc.Interceptor{Policy: retry.Policy{
+		MaxAttempts: 4,
+		Backoff:     retry.Exponential{Base: time.Millisecond},
+		OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled {
+				fmt.Printf("attempt %d: %v; next in %v\n", e.Attempt, status.Code(e.Err), e.Delay)
+			}
+		},
+	}}
+	conn, err := grpc.NewClient(address, append(retries.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	reply, err := grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
+	fmt.Println(reply.GetStatus(), err)
+	// Output:
+	// attempt 1: Unavailable; next in 1ms
+	// attempt 2: Unavailable; next in 2ms
+	// SERVING <nil>
+}
+
+func ExampleServiceConfig() {
+	config, err := retrygrpc.ServiceConfig(retry.Default(), "shop.Orders", codes.Unavailable)
+	fmt.Println(config, err)
+
+	policy := retry.Default()
+	policy.MaxAttempts = 10
+	_, err = retrygrpc.ServiceConfig(policy, "shop.Orders")
+	fmt.Println(err)
+	// Output:
+	// {"methodConfig":[{"name":[{"service":"shop.Orders"}],"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"5s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]} <nil>
+	// retrydialect: gRPC service config: MaxAttempts (max_attempts) is 10 in effect: write 2 to 5 (gRPC clients cut it to 5)
+}
+
+// Mark is for a loop of your own.
+func ExampleMark() {
+	address, stop := serve()
+	defer stop()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	client := grpc_health_v1.NewHealthClient(conn)
+
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
+	reply, err := retry.DoValue(context.Background(), policy, func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
+		reply, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		return reply, retrygrpc.Mark(err)
+	})
+	fmt.Println(reply.GetStatus(), err)
+	// Output: SERVING <nil>
+}

@@ -1,0 +1,22 @@
+// A module of its own, so that gRPC does not become a requirement of the
+// library.
+module github.com/goretry/retry/adapters/retrygrpc
+
+go 1.26.0
+
+replace github.com/goretry/retry => ../..
+
+require (
+	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+)

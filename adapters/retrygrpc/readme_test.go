@@ -1,0 +1,69 @@
+package retrygrpc_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/readmetest"
+	"github.com/goretry/retry/adapters/retrygrpc"
+)
+
+func TestREADME(t *testing.T) { readmetest.Run(t) }
+
+// The snippets of the README, each run once.
+
+// pb is what protoc writes.
+var pb = struct{ Orders_Charge_FullMethodName string }{grpc_testing.TestService_EmptyCall_FullMethodName}
+
+var creds = insecure.NewCredentials()
+
+func TestREADMEInterceptor(t *testing.T) {
+	s := &server{answer: failTimes(1, codes.Unavailable)}
+	target := s.serve(t)
+
+	retries := retrygrpc.Interceptor{
+		Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±20 %
+		Methods: map[string]retry.Policy{
+			pb.Orders_Charge_FullMethodName: {}, // must not run twice: one attempt
+		},
+	}
+	conn, err := grpc.NewClient(target, append(retries.DialOptions(),
+		grpc.WithTransportCredentials(creds))...)
+
+	require.NoError(t, err)
+	defer conn.Close()
+	client := grpc_testing.NewTestServiceClient(conn)
+	_, err = client.EmptyCall(t.Context(), &grpc_testing.Empty{})
+	require.Error(t, err)
+	assert.Equal(t, 1, s.attempts())
+
+	s.answer = failTimes(2, codes.Unavailable)
+	_, err = client.UnaryCall(t.Context(), &grpc_testing.SimpleRequest{})
+	require.NoError(t, err)
+	assert.Equal(t, 3, s.attempts())
+}
+
+func TestREADMEServiceConfig(t *testing.T) {
+	use := func(target string, policy retry.Policy) error {
+		config, err := retrygrpc.ServiceConfig(policy, "shop.Orders", codes.Unavailable)
+		if err != nil {
+			return err
+		}
+		conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(creds),
+			grpc.WithDefaultServiceConfig(config))
+
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	require.NoError(t, use("127.0.0.1:1", retry.Default()))
+	require.ErrorContains(t, use("127.0.0.1:1", soon()), "Jitter (jitter) is none")
+}

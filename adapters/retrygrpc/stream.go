@@ -1,0 +1,89 @@
+package retrygrpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/goretry/retry/adapters/internal/rpc"
+)
+
+// Stream returns the interceptor of streams by itself, see [Interceptor.Unary].
+func (i Interceptor) Stream() grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		failure := func(err error, trailer metadata.MD) rpc.Failure { return i.failure(cc, method, err, trailer) }
+		s := &stream{rpc.Stream{
+			Ctx:      ctx,
+			Policy:   rpc.PolicyOf(method, i.Policy, i.Methods),
+			Size:     size,
+			Coded:    coded,
+			OneReply: !desc.ServerStreams,
+			Dial: func(ctx context.Context, number int, _ rpc.Conn) (rpc.Conn, rpc.Failure) {
+				opened, err := streamer(numbered(ctx, number), desc, cc, method, opts...)
+				if err != nil {
+					return nil, failure(err, nil)
+				}
+				return conn{opened, failure}, rpc.Failure{}
+			},
+		}}
+		s.Open()
+		return s, nil
+	}
+}
+
+func size(m any) (bytes int, known bool) {
+	message, known := m.(proto.Message)
+	if known {
+		bytes = proto.Size(message)
+	}
+	return bytes, known
+}
+
+// A conn is one attempt of a stream.
+type conn struct {
+	grpc.ClientStream
+	failure func(error, metadata.MD) rpc.Failure
+}
+
+func (c conn) Send(m any) error              { return c.SendMsg(m) }
+func (c conn) Receive(m any) error           { return c.RecvMsg(m) }
+func (c conn) Failure(err error) rpc.Failure { return c.failure(err, c.Trailer()) }
+
+// A stream is a grpc.ClientStream of several attempts.
+type stream struct{ rpc.Stream }
+
+func (s *stream) SendMsg(m any) error { return s.Send(m) }
+func (s *stream) RecvMsg(m any) error { return s.Receive(m) }
+
+// Header returns the headers of the server. If there are any, no attempt may
+// follow.
+func (s *stream) Header() (metadata.MD, error) {
+	last, _ := s.Conn()
+	if last == nil {
+		return nil, nil // RecvMsg knows more
+	}
+	md, err := last.(conn).Header()
+	if md != nil {
+		s.Final("its headers were read")
+	}
+	return md, err
+}
+
+// Trailer returns the trailers of the last attempt.
+func (s *stream) Trailer() metadata.MD {
+	if last, _ := s.Conn(); last != nil {
+		return last.(conn).Trailer()
+	}
+	return nil
+}
+
+// Context returns the context of the stream, that of the caller while another
+// attempt may follow.
+func (s *stream) Context() context.Context {
+	if last, final := s.Conn(); last != nil && final {
+		return last.(conn).Context()
+	}
+	return s.Ctx
+}
