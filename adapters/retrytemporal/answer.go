@@ -1,0 +1,147 @@
+package retrytemporal
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+)
+
+// A Detail is the last of the details of an ApplicationError that an
+// [Interceptor] has answered with.
+type Detail struct {
+	Reason   retry.Reason `json:"reason"`   // ReasonRetry where another attempt follows
+	Attempts int          `json:"attempts"` // so far
+	Text     string       `json:"text"`     // of the decision and the error, for people
+}
+
+// DetailOf returns the Detail in the error of an activity, for workflows; false
+// if there is none. The TimeoutError of an activity whose last attempt was lost
+// has none: what is in it is the failure of the attempt before.
+func DetailOf(err error) (detail Detail, ok bool) {
+	app := answered(err)
+	if app == nil {
+		return Detail{}, false
+	}
+	values, _ := details(app)
+	if len(values) == 0 {
+		return Detail{}, false
+	}
+	targets := make([]any, len(values))
+	for i := range targets {
+		targets[i] = new(any)
+	}
+	targets[len(targets)-1] = &detail
+	return detail, read(app, targets) == nil && detail.Reason != 0
+}
+
+// answered returns what the last attempt was answered with, nil if it was not.
+func answered(err error) *temporal.ApplicationError {
+	for ; err != nil; err = errors.Unwrap(err) {
+		switch err := err.(type) {
+		case *temporal.ApplicationError:
+			return err
+		case *temporal.TimeoutError:
+			return nil
+		}
+	}
+	return nil
+}
+
+// details returns the details of an error, which does not tell how many it has;
+// false if it has more than can be read.
+func details(app *temporal.ApplicationError) (values []any, all bool) {
+	type missing struct{}
+	for {
+		next := make([]any, len(values)+1)
+		targets := make([]any, len(next))
+		for i := range next {
+			next[i], targets[i] = missing{}, &next[i]
+		}
+		err := read(app, targets)
+		if err != nil || next[len(values)] == (missing{}) {
+			return values, !errors.Is(err, errUnreadable)
+		}
+		values = next
+	}
+}
+
+var errUnreadable = errors.New("a detail cannot be read")
+
+// read reads details. Those of an error that was made in this process are set by
+// reflection, which panics where one is nil or of another type.
+func read(app *temporal.ApplicationError, targets []any) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errUnreadable
+		}
+	}()
+	return app.Details(targets...)
+}
+
+// leastDelay is the shortest NextRetryDelay: zero is not set.
+const leastDelay = time.Millisecond
+
+// answer returns what the activity answers with: the failure of its attempt, as
+// the SDK would convert it, with the decision on it.
+func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
+	last := retry.LastError(o.Err)
+	switch {
+	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
+		// Without details: the SDK may lose an answer that has any while its worker
+		// stops. Its own is then "context canceled", for the server to decide.
+		return temporal.NewApplicationErrorWithOptions(valid(last.Error()), typeOf(last), temporal.ApplicationErrorOptions{NextRetryDelay: leastDelay})
+	case o.Interrupted() && failure == nil: // before the attempt
+		return ctx.Err()
+	case o.Interrupted(): // by the server
+		return failure
+	}
+	message := last.Error()
+	options := temporal.ApplicationErrorOptions{NonRetryable: !o.Retry(), Cause: errors.Unwrap(last)}
+	if o.Retry() {
+		options.NextRetryDelay = max(leastDelay, o.Delay)
+	}
+	if app, ok := last.(*temporal.ApplicationError); ok {
+		message, options.Category = app.Message(), app.Category()
+		if options.Details, ok = details(app); !ok {
+			options.Details, options.Cause = nil, app // where they are all
+		}
+	}
+	if !utf8.ValidString(message) { // which the SDK cannot send; its causes say it again
+		message, options.Cause = valid(message), nil
+	}
+	options.Details = append(options.Details, Detail{Reason: o.Reason, Attempts: attempts(o), Text: o.Err.Error()})
+	return temporal.NewApplicationErrorWithOptions(message, typeOf(last), options)
+}
+
+// valid returns a text as the UTF-8 that protobuf demands.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// attempts returns how many attempts there were so far.
+func attempts(o retryjob.Outcome) int {
+	var e *retry.Error
+	if !errors.As(o.Err, &e) {
+		return 0
+	}
+	return e.Attempts
+}
+
+// typeOf returns the type that the SDK gives an error.
+func typeOf(err error) string {
+	if app, ok := err.(*temporal.ApplicationError); ok {
+		return app.Type()
+	}
+	t := reflect.TypeOf(err)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Name()
+}

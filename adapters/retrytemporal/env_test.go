@@ -1,0 +1,114 @@
+package retrytemporal_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/calltest"
+	"github.com/goretry/retry/adapters/retrytemporal"
+)
+
+// An execution is one activity of a workflow, in the SDK's test environment,
+// whose clock skips the waits.
+type execution struct {
+	policy  retry.Policy
+	options workflow.ActivityOptions
+	do      func(ctx context.Context, attempt int) (string, error)
+
+	times []time.Time // when each attempt began
+}
+
+// run runs the workflow and returns the result and the error of the activity, as
+// the workflow gets them.
+func (e *execution) run(t testing.TB) (result string, err error) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: e.policy}}})
+	env.RegisterActivityWithOptions(func(ctx context.Context) (string, error) {
+		e.times = append(e.times, env.Now())
+		return e.do(ctx, int(activity.GetInfo(ctx).Attempt))
+	}, activity.RegisterOptions{Name: "Ship"})
+	if e.options.StartToCloseTimeout == 0 {
+		e.options.StartToCloseTimeout = time.Hour
+	}
+	if e.options.RetryPolicy == nil {
+		e.options.RetryPolicy = retrytemporal.Server(e.policy)
+	}
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, e.options), "Ship").Get(ctx, &result)
+		return nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	return result, err
+}
+
+// waits returns the time between the attempts.
+func (e *execution) waits() (waits []time.Duration) {
+	for i := 1; i < len(e.times); i++ {
+		waits = append(waits, e.times[i].Sub(e.times[i-1]))
+	}
+	return waits
+}
+
+// quiet logs nothing.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
+
+var errBoom = errors.New("boom")
+
+func TestTable(t *testing.T) {
+	const server = "the server waits, and its deadline bounds an attempt"
+	calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
+		e := execution{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
+			switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
+			case calltest.OK:
+				return "shipped", nil
+			case calltest.Down:
+				return "", errBoom
+			case calltest.Busy:
+				return "", temporal.NewApplicationErrorWithOptions("slow down", "Busy", temporal.ApplicationErrorOptions{NextRetryDelay: answer.Wait})
+			case calltest.Hang:
+				<-ctx.Done()
+				return "", ctx.Err()
+			default:
+				return "", temporal.NewNonRetryableApplicationError("forbidden", "Forbidden", nil)
+			}
+		}}
+		_, err := e.run(t)
+		return len(e.times), asRetryError(t, err)
+	}, map[string]string{"deadline too close": server, "canceled before": server, "canceled in a wait": server, "a loop around the call": "a workflow is none", "budget of the context": "see TestBudgetOfTheWorker"})
+}
+
+// asRetryError returns what the workflow knows of an error as that of retry.Do.
+func asRetryError(t testing.TB, err error) error {
+	if err == nil {
+		return nil
+	}
+	detail, ok := retrytemporal.DetailOf(err)
+	require.True(t, ok, "%v", err)
+	e := &retry.Error{Reason: detail.Reason, Attempts: detail.Attempts, Err: err}
+	if asked := regexp.MustCompile(`the server asks for (\S+),`).FindStringSubmatch(detail.Text); asked != nil {
+		e.Delay, err = time.ParseDuration(asked[1])
+		require.NoError(t, err)
+	}
+	return e
+}

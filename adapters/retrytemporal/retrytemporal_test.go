@@ -1,0 +1,380 @@
+package retrytemporal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrytemporal"
+)
+
+// fails returns an activity that always fails with err.
+func fails(err error) func(context.Context, int) (string, error) {
+	return func(context.Context, int) (string, error) { return "", err }
+}
+
+// failTimes returns an activity that fails n times, and then succeeds.
+func failTimes(n int, err error) func(context.Context, int) (string, error) {
+	return func(_ context.Context, attempt int) (string, error) {
+		if attempt <= n {
+			return "", err
+		}
+		return fmt.Sprint("attempt ", attempt), nil
+	}
+}
+
+func TestTheServerWaitsWhatThePolicySays(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		policy retry.Policy
+		waits  []time.Duration
+	}{
+		{"Fibonacci", retry.Policy{MaxAttempts: 6, Backoff: retry.Fibonacci(time.Second)}, []time.Duration{1e9, 1e9, 2e9, 3e9, 5e9}},
+		{"Schedule", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{time.Hour, time.Second}}, []time.Duration{3600e9, 1e9, 1e9}},
+		{"without a delay", retry.Policy{MaxAttempts: 3}, []time.Duration{1e6, 1e6}},
+		{"a delay below a millisecond", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1)}, []time.Duration{1e6}},
+		{"a server's wait beyond MaxDelay", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), MaxDelay: time.Second}, []time.Duration{60e9, 60e9}},
+	} {
+		err := errBoom
+		if tc.policy.MaxDelay > 0 {
+			err = retry.After(time.Minute, errBoom)
+		}
+		e := execution{policy: tc.policy, do: fails(err)}
+		_, err = e.run(t)
+		require.Error(t, err, tc.name)
+		assert.Equal(t, tc.waits, e.waits(), tc.name)
+	}
+}
+
+// With a jitter the delays are those that the events report, and the server is
+// told each.
+func TestTheServerWaitsWhatTheEventsSay(t *testing.T) {
+	var delays []time.Duration
+	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
+	p.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled {
+			delays = append(delays, e.Delay)
+		}
+	}
+	e := execution{policy: p, do: fails(errBoom)}
+	_, err := e.run(t)
+	require.Error(t, err)
+	require.Len(t, delays, 4)
+	for i, delay := range delays {
+		assert.Equal(t, max(time.Millisecond, delay), e.waits()[i])
+	}
+}
+
+func TestWhatTheWorkflowGets(t *testing.T) {
+	three := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+	for _, tc := range []struct {
+		name     string
+		policy   retry.Policy
+		err      error
+		attempts int
+		want     retrytemporal.Detail
+		typ      string
+		message  string
+	}{
+		{"a plain error", three, errBoom, 3,
+			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: boom"}, "errorString", "boom"},
+		{"an error of a type of its own", three, &fs.PathError{Op: "open", Path: "/x", Err: errBoom}, 3,
+			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: open /x: boom"}, "PathError", "open /x: boom"},
+		{"Permanent", three, retry.Permanent(errBoom), 1,
+			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: boom"}, "errorString", "boom"},
+		{"a wait that is too long", three, retry.After(time.Hour, errBoom), 1,
+			retrytemporal.Detail{Reason: retry.ReasonRetryAfter, Attempts: 1, Text: "retry: gave up after 1 attempt (the server asks for 1h0m0s, MaxRetryAfter is 1m0s): boom"}, "errorString", "boom"},
+		{"an ApplicationError", three, temporal.NewApplicationError("no stock", "Stock"), 3,
+			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: no stock (type: Stock, retryable: true)"}, "Stock", "no stock"},
+		{"a non-retryable one", three, temporal.NewNonRetryableApplicationError("no stock", "Stock", nil), 1,
+			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: no stock (type: Stock, retryable: false)"}, "Stock", "no stock"},
+		{"a non-retryable one, wrapped", three, fmt.Errorf("ship: %w", temporal.NewNonRetryableApplicationError("no stock", "Stock", nil)), 1,
+			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: ship: no stock (type: Stock, retryable: false)"}, "wrapError", "ship: no stock (type: Stock, retryable: false)"},
+		{"an invalid policy", retry.Policy{MaxAttempts: -2}, errBoom, 1,
+			retrytemporal.Detail{Reason: retry.ReasonInvalid, Attempts: 1, Text: "retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom"}, "errorString", "boom"},
+	} {
+		e := execution{policy: tc.policy, do: fails(tc.err)}
+		_, err := e.run(t)
+		assert.Len(t, e.times, tc.attempts, tc.name)
+		detail, ok := retrytemporal.DetailOf(err)
+		assert.True(t, ok, tc.name)
+		assert.Equal(t, tc.want, detail, tc.name)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app, tc.name)
+		assert.Equal(t, tc.typ, app.Type(), tc.name)
+		assert.Equal(t, tc.message, app.Message(), tc.name)
+		assert.True(t, app.NonRetryable(), tc.name)
+	}
+}
+
+// What the activity says in an ApplicationError reaches the workflow.
+func TestTheDetailsOfTheActivityStay(t *testing.T) {
+	type order struct {
+		ID    int
+		Items []string
+	}
+	want := order{7, []string{"a", "b"}}
+	e := execution{policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, do: fails(temporal.NewApplicationErrorWithOptions("no stock", "Stock",
+		temporal.ApplicationErrorOptions{Details: []any{want, "second"}, Cause: errBoom, Category: temporal.ApplicationErrorCategoryBenign}))}
+	_, err := e.run(t)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	var got order
+	var second string
+	require.NoError(t, app.Details(&got, &second))
+	assert.Equal(t, want, got)
+	assert.Equal(t, "second", second)
+	assert.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category())
+	assert.ErrorContains(t, errors.Unwrap(app), "boom")
+	detail, ok := retrytemporal.DetailOf(err)
+	assert.True(t, ok)
+	assert.Equal(t, 2, detail.Attempts)
+}
+
+// A nil among the details cannot be read: the activity's error is the cause then.
+func TestDetailsThatCannotBeRead(t *testing.T) {
+	e := execution{policy: retry.Policy{}, do: fails(temporal.NewApplicationError("no stock", "Stock", "first", nil, "third"))}
+	_, err := e.run(t)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	assert.Equal(t, "Stock", app.Type())
+	detail, ok := retrytemporal.DetailOf(err)
+	assert.True(t, ok)
+	assert.Equal(t, retry.ReasonExhausted, detail.Reason)
+	require.ErrorAs(t, errors.Unwrap(app), &app)
+	var first, third string
+	var second any
+	require.NoError(t, app.Details(&first, &second, &third))
+	assert.Equal(t, []any{"first", nil, "third"}, []any{first, second, third})
+}
+
+func TestDetailOfOtherErrors(t *testing.T) {
+	for name, err := range map[string]error{
+		"nil":                           nil,
+		"a plain error":                 errBoom,
+		"one without details":           temporal.NewApplicationError("x", "X"),
+		"one with details of its own":   temporal.NewApplicationError("x", "X", 7, "text"),
+		"one with a mapping of its own": temporal.NewApplicationError("x", "X", map[string]int{"a": 1}),
+		"a last attempt that was lost":  temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, temporal.NewApplicationError("x", "X", retrytemporal.Detail{Reason: retry.ReasonRetry, Attempts: 1})),
+	} {
+		detail, ok := retrytemporal.DetailOf(err)
+		assert.False(t, ok, name)
+		assert.Zero(t, detail.Attempts, name)
+	}
+}
+
+func TestAnAttemptThatAnotherFollowsSaysSo(t *testing.T) {
+	env := new(testsuite.WorkflowTestSuite).NewTestActivityEnvironment()
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(7 * time.Second)}
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: p}}})
+	env.RegisterActivityWithOptions(func(context.Context) error { return errBoom }, activity.RegisterOptions{Name: "Ship"})
+	_, err := env.ExecuteActivity("Ship")
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	assert.False(t, app.NonRetryable())
+	assert.Equal(t, 7*time.Second, app.NextRetryDelay())
+	detail, ok := retrytemporal.DetailOf(err)
+	assert.True(t, ok)
+	assert.Equal(t, retry.ReasonRetry, detail.Reason)
+	assert.Equal(t, 1, detail.Attempts)
+}
+
+// The test environment does not tell an activity the server's policy: the server
+// ends it, here without a word.
+func TestALimitOfTheServer(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
+	for n, server := range map[int]*temporal.RetryPolicy{
+		2: retrytemporal.Server(p.ForJob(2)), 4: {MaximumAttempts: 9}, 1: {NonRetryableErrorTypes: []string{"errorString"}}} {
+		e := execution{policy: p, do: fails(errBoom), options: workflow.ActivityOptions{RetryPolicy: server}}
+		_, err := e.run(t)
+		require.Error(t, err)
+		assert.Len(t, e.times, n)
+	}
+}
+
+func TestAPanicIsAFailure(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{time.Minute, time.Second}}
+	e := execution{policy: p, do: func(context.Context, int) (string, error) { panic("no stock") }}
+	_, err := e.run(t)
+	assert.Equal(t, []time.Duration{time.Minute, time.Second}, e.waits())
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	assert.Equal(t, "Panic", app.Type())
+	assert.Equal(t, "no stock", app.Message())
+	var panicked *temporal.PanicError
+	assert.ErrorAs(t, err, &panicked)
+	detail, _ := retrytemporal.DetailOf(err)
+	assert.Equal(t, retry.ReasonExhausted, detail.Reason)
+	assert.Equal(t, 3, detail.Attempts)
+}
+
+func TestTheResultStays(t *testing.T) {
+	e := execution{policy: retry.Policy{MaxAttempts: 3}, do: failTimes(2, errBoom)}
+	result, err := e.run(t)
+	require.NoError(t, err)
+	assert.Equal(t, "attempt 3", result)
+}
+
+func TestPoliciesOfActivities(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{
+		Policy:     retry.Policy{MaxAttempts: 3},
+		Activities: map[string]retry.Policy{"Charge": {}},
+	}}})
+	attempts := map[string]int{}
+	for _, name := range []string{"Charge", "Ship"} {
+		env.RegisterActivityWithOptions(func(context.Context) error { attempts[name]++; return errBoom }, activity.RegisterOptions{Name: name})
+	}
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		for _, name := range []string{"Charge", "Ship"} {
+			assert.Error(t, workflow.ExecuteActivity(ctx, name).Get(ctx, nil))
+		}
+		return nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	assert.Equal(t, map[string]int{"Charge": 1, "Ship": 3}, attempts)
+}
+
+func TestLocalActivities(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: p}}})
+	attempts := 0
+	ship := func(context.Context) error { attempts++; return errBoom }
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute, RetryPolicy: retrytemporal.Server(p)})
+		err := workflow.ExecuteLocalActivity(ctx, ship).Get(ctx, nil)
+		detail, ok := retrytemporal.DetailOf(err)
+		assert.True(t, ok, "%v", err)
+		assert.Equal(t, retry.ReasonExhausted, detail.Reason)
+		return nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	assert.Equal(t, 3, attempts)
+}
+
+// An activity that is completed elsewhere has neither failed nor succeeded.
+func TestResultPending(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3}}}})
+	var token []byte
+	env.RegisterActivityWithOptions(func(ctx context.Context) (string, error) {
+		token = activity.GetInfo(ctx).TaskToken
+		return "", activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "Ship"})
+	env.RegisterDelayedCallback(func() { assert.NoError(t, env.CompleteActivity(token, "later", nil)) }, time.Hour)
+	env.ExecuteWorkflow(func(ctx workflow.Context) (result string, err error) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 24 * time.Hour})
+		err = workflow.ExecuteActivity(ctx, "Ship").Get(ctx, &result)
+		return result, err
+	})
+	require.NoError(t, env.GetWorkflowError())
+	var result string
+	require.NoError(t, env.GetWorkflowResult(&result))
+	assert.Equal(t, "later", result)
+}
+
+// A worker may have a Budget for everything below it.
+func TestBudgetOfTheWorker(t *testing.T) {
+	budget := retry.NewBudget(1, 0)
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestActivityEnvironment()
+	env.SetWorkerOptions(worker.Options{
+		BackgroundActivityContext: retry.WithBudget(context.Background(), budget),
+		Interceptors:              []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 9}}},
+	})
+	env.RegisterActivityWithOptions(func(context.Context) error { return errBoom }, activity.RegisterOptions{Name: "Ship"})
+	for _, want := range []retry.Reason{retry.ReasonRetry, retry.ReasonBudget} {
+		_, err := env.ExecuteActivity("Ship")
+		detail, ok := retrytemporal.DetailOf(err)
+		assert.True(t, ok)
+		assert.Equal(t, want, detail.Reason)
+	}
+	assert.Zero(t, budget.Left())
+}
+
+// interrupted makes one attempt of an activity that waits until its context ends
+// for this cause, before or during the attempt.
+func interrupted(t *testing.T, cause error, before bool) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestActivityEnvironment()
+	env.SetWorkerOptions(worker.Options{
+		BackgroundActivityContext: ctx,
+		Interceptors:              []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}}},
+	})
+	env.RegisterActivityWithOptions(func(ctx context.Context) error {
+		assert.False(t, before)
+		cancel(cause)
+		<-ctx.Done()
+		return ctx.Err()
+	}, activity.RegisterOptions{Name: "Ship"})
+	if before {
+		cancel(cause)
+	}
+	_, err := env.ExecuteActivity("Ship")
+	return err
+}
+
+// An attempt whose worker stops is handed out again at once; one that the server
+// has canceled is canceled.
+func TestInterruptedAttempts(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		err := interrupted(t, worker.ErrWorkerShutdown, before)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app)
+		assert.False(t, app.NonRetryable())
+		assert.Equal(t, time.Millisecond, app.NextRetryDelay())
+		assert.False(t, app.HasDetails(), "the SDK may lose them")
+		assert.Equal(t, "context canceled", app.Message())
+
+		err = interrupted(t, temporal.NewCanceledError(), before)
+		_, ok := retrytemporal.DetailOf(err)
+		assert.False(t, ok, "%v", err)
+		assert.ErrorContains(t, err, "canceled")
+	}
+}
+
+// A workflow that cancels its activity gets the cancellation.
+func TestCancellationByTheWorkflow(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3}}}})
+	attempts := 0
+	env.RegisterActivityWithOptions(func(ctx context.Context) error { attempts++; <-ctx.Done(); return ctx.Err() }, activity.RegisterOptions{Name: "Ship"})
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		options := workflow.ActivityOptions{StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute, WaitForCancellation: true}
+		ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(ctx, options))
+		shipping := workflow.ExecuteActivity(ctx, "Ship")
+		cancel()
+		err := shipping.Get(ctx, nil)
+		assert.True(t, temporal.IsCanceledError(err), "%v", err)
+		return nil
+	})
+	require.NoError(t, env.GetWorkflowError())
+	assert.LessOrEqual(t, attempts, 1)
+}

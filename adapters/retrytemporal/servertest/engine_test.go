@@ -1,0 +1,261 @@
+//go:build soak
+
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"go.temporal.io/server/temporaltest"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrytemporal"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retryjob/jobtest"
+)
+
+func TestEngine(t *testing.T) { jobtest.Run(t, engine(3*time.Second)) }
+
+func TestLoad(t *testing.T) {
+	jobtest.Load(t, engine(time.Minute), servers.Amount(t, "RETRY_JOBS", 500))
+}
+
+func TestKills(t *testing.T) {
+	jobtest.Kills(t, engine(3*time.Second), servers.Amount(t, "RETRY_KILLS", 25))
+}
+
+// The attempts of a worker that stops are handed out again at once: the policy and
+// its bounds would wait an hour.
+func TestAWorkerThatStops(t *testing.T) {
+	q, err := open(t.Context(), "stopping", time.Minute)
+	require.NoError(t, err)
+	const jobs = 10
+	for i := range jobs {
+		require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint("job-", i), 0))
+	}
+	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}
+
+	working, stop := context.WithCancel(t.Context())
+	var began atomic.Int32
+	require.NoError(t, q.Work(working, p, func(ctx context.Context, _ string, _ int) error {
+		if began.Add(1) == jobs {
+			stop()
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}))
+
+	working, stop = context.WithTimeout(t.Context(), 30*time.Second)
+	var another sync.WaitGroup
+	another.Go(func() {
+		assert.NoError(t, q.Work(working, p, func(_ context.Context, _ string, attempt int) error {
+			if attempt != 2 {
+				return fmt.Errorf("attempt %d", attempt)
+			}
+			return nil
+		}))
+	})
+	for key, job := range q.all() {
+		assert.NoError(t, job.Get(working, nil), key)
+	}
+	stop()
+	another.Wait()
+	require.NoError(t, q.Close(t.Context(), true))
+}
+
+const serverVariable = "RETRY_TEST_TEMPORAL"
+
+// server returns the address and a namespace of the server in this process, or in
+// the one that started it. It ends with its process.
+var server = sync.OnceValues(func() (address, namespace string) {
+	if shared, ok := os.LookupEnv(serverVariable); ok {
+		address, namespace, _ = strings.Cut(shared, "/")
+		return address, namespace
+	}
+	s := temporaltest.NewServer()
+	address, namespace = s.GetFrontendHostPort(), s.GetDefaultNamespace()
+	os.Setenv(serverVariable, address+"/"+namespace)
+	return address, namespace
+})
+
+// late is how long after it is due an attempt may begin: up to a second by the
+// server's timers, the rest is for the machine.
+const late = 3 * time.Second
+
+// engine returns the engine whose server takes an attempt for lost after lease.
+func engine(lease time.Duration) jobtest.Engine {
+	return jobtest.Engine{
+		Open:  func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, name, lease) },
+		Unit:  time.Second,
+		Late:  late,
+		Lease: lease + 2*time.Second,
+	}
+}
+
+// A queue is a task queue. A job is a workflow with one activity, and a dead
+// letter is a workflow that has failed.
+type queue struct {
+	name   string
+	lease  time.Duration
+	client client.Client
+
+	mu   sync.Mutex                    // guards jobs
+	jobs map[string]client.WorkflowRun // by key
+}
+
+func open(ctx context.Context, name string, lease time.Duration) (*queue, error) {
+	address, namespace := server()
+	c, err := client.DialContext(ctx, client.Options{HostPort: address, Namespace: namespace, Logger: quiet{}})
+	return &queue{name: name, lease: lease, client: c, jobs: map[string]client.WorkflowRun{}}, err
+}
+
+func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
+	job, err := q.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: q.name + "." + key, TaskQueue: q.name, WorkflowTaskTimeout: q.lease,
+	}, "Job", key, maxAttempts)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.jobs[key] = job
+	return nil
+}
+
+func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
+	w := worker.New(q.client, q.name, worker.Options{
+		MaxConcurrentActivityExecutionSize: 10,
+		StickyScheduleToStartTimeout:       time.Second, // for the workflows of workers that were killed
+		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{
+			Policy:     p,
+			Activities: map[string]retry.Policy{"Bury": {MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}},
+		}},
+	})
+	var running sync.WaitGroup
+	w.RegisterActivityWithOptions(func(ctx context.Context, key string) error {
+		running.Add(1)
+		defer running.Done()
+		return do(ctx, key, int(activity.GetInfo(ctx).Attempt))
+	}, activity.RegisterOptions{Name: "Attempt"})
+	w.RegisterActivityWithOptions(func(ctx context.Context, lost retryjob.Job) (retrytemporal.Detail, error) {
+		return bury(ctx, p, lost)
+	}, activity.RegisterOptions{Name: "Bury"})
+	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, key string, maxAttempts int) error {
+		return job(ctx, p.ForJob(maxAttempts), key, q.lease)
+	}, workflow.RegisterOptions{Name: "Job"})
+
+	if err := w.Start(); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	w.Stop() // cancels the activities, and does not wait for them
+	running.Wait()
+	return nil
+}
+
+// job is the workflow of a job. The server ends an activity whose last attempt is
+// lost with its worker, and no worker knows: the workflow has the job buried.
+func job(ctx workflow.Context, p retry.Policy, key string, lease time.Duration) error {
+	bounds := retrytemporal.Server(p)
+	options := workflow.ActivityOptions{ActivityID: key, StartToCloseTimeout: lease, RetryPolicy: bounds}
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), "Attempt", key).Get(ctx, nil)
+	var failed *temporal.ActivityError
+	if !errors.As(err, &failed) || failed.RetryState() != enums.RETRY_STATE_MAXIMUM_ATTEMPTS_REACHED {
+		return err
+	}
+	info := workflow.GetInfo(ctx)
+	lost := retryjob.Job{
+		Key:     fmt.Sprintf("%s/%s/%s", info.WorkflowExecution.ID, info.WorkflowExecution.RunID, key),
+		Attempt: int(bounds.MaximumAttempts) + 1,
+		Began:   info.WorkflowStartTime,
+	}
+	var detail retrytemporal.Detail
+	options = workflow.ActivityOptions{StartToCloseTimeout: lease}
+	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), "Bury", lost).Get(ctx, &detail); err != nil {
+		return err
+	}
+	return temporal.NewApplicationErrorWithOptions("lost", "Lost", temporal.ApplicationErrorOptions{NonRetryable: true, Cause: err, Details: []any{detail}})
+}
+
+// bury reports the end of a job whose attempts are used up.
+func bury(ctx context.Context, p retry.Policy, lost retryjob.Job) (detail retrytemporal.Detail, err error) {
+	p = p.ForJob(lost.Attempt - 1)
+	retryjob.Run(ctx, p, lost, func(context.Context) error { return errors.New("an attempt beyond the limit") }, func(o retryjob.Outcome) {
+		var e *retry.Error
+		if o.Ran || !errors.As(o.Err, &e) {
+			err = fmt.Errorf("the attempts are not used up: %+v", o)
+			return
+		}
+		detail = retrytemporal.Detail{Reason: o.Reason, Attempts: e.Attempts, Text: o.Err.Error()}
+	})
+	return detail, err
+}
+
+func (q *queue) all() map[string]client.WorkflowRun {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return maps.Clone(q.jobs)
+}
+
+func (q *queue) Open(ctx context.Context) (n int, err error) {
+	for _, job := range q.all() {
+		d, err := q.client.DescribeWorkflowExecution(ctx, job.GetID(), job.GetRunID())
+		if err != nil {
+			return 0, err
+		}
+		if d.WorkflowExecutionInfo.Status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
+	letters := map[string]jobtest.Letter{}
+	for key, job := range q.all() {
+		var failed *temporal.WorkflowExecutionError
+		switch err := job.Get(ctx, nil); {
+		case err == nil:
+		case !errors.As(err, &failed):
+			return nil, err
+		default:
+			detail, ok := retrytemporal.DetailOf(err)
+			if !ok {
+				return nil, fmt.Errorf("no detail in the failure of %s: %w", key, err)
+			}
+			letters[key] = jobtest.Letter{Reason: detail.Reason, Attempts: detail.Attempts, Error: detail.Text}
+		}
+	}
+	return letters, nil
+}
+
+func (q *queue) Close(context.Context, bool) error {
+	q.client.Close() // the server keeps everything in memory
+	return nil
+}
+
+// quiet logs nothing.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
