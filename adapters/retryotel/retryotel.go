@@ -1,0 +1,182 @@
+// Package retryotel reports retries to OpenTelemetry: as metrics, and as events
+// on the span of the context.
+//
+//	observer, err := retryotel.New("payments", nil)
+//	if err != nil {
+//		return err
+//	}
+//	policy.OnEvent = observer.OnEvent
+//
+// # Metrics
+//
+// OpenTelemetry has no conventions for retries. These metrics are modeled on
+// those of gRPC's proposals A66 and A96:
+//
+//	retry.call.duration     s        histogram  calls that stopped: retry.policy, retry.reason, error.type
+//	retry.call.retries      {retry}  histogram  their retries, 0 included: retry.policy, retry.reason
+//	retry.attempt.duration  s        histogram  attempts that returned: retry.policy, error.type
+//	retry.delay             s        histogram  scheduled retries, by their delay: retry.policy, error.type
+//	retry.budget.left       {retry}  gauge      retries left in a Budget: retry.budget
+//
+// retry.reason is the text of the [retry.Reason], such as "attempts_exhausted".
+// error.type, by the semantic conventions, is the status of a response, such as
+// "503", or the result of the error's method ErrorType, or the name of its type.
+// It is absent where nothing failed. Measurements have the context of the call,
+// so exemplars lead to its trace.
+//
+// # Spans
+//
+// If the context of the call has a span that is recorded, each scheduled retry is
+// an event "retry" on it, with retry.policy, retry.attempt (the attempt that
+// failed), retry.delay in seconds, error.type, and for [Observer.HTTP] also
+// http.request.resend_count.
+package retryotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/goretry/retry"
+)
+
+const scope = "github.com/goretry/retry/adapters/retryotel"
+
+const (
+	policyKey  = attribute.Key("retry.policy")
+	reasonKey  = attribute.Key("retry.reason")
+	attemptKey = attribute.Key("retry.attempt")
+	delayKey   = attribute.Key("retry.delay")
+	budgetKey  = attribute.Key("retry.budget")
+)
+
+// An Observer reports the calls of a policy. It is safe for concurrent use.
+type Observer struct {
+	// HTTP says that the calls are HTTP requests, for which the semantic
+	// conventions have an attribute more. Set it before the first call.
+	HTTP bool
+
+	policy attribute.KeyValue
+	meter  metric.Meter
+
+	callDuration    metric.Float64Histogram
+	callRetries     metric.Int64Histogram
+	attemptDuration metric.Float64Histogram
+	delay           metric.Float64Histogram
+	budgetLeft      metric.Int64ObservableGauge
+}
+
+// New returns an Observer for the policy of that name. The meter comes from
+// provider, or from otel.GetMeterProvider() if that is nil.
+func New(policy string, provider metric.MeterProvider) (*Observer, error) {
+	if provider == nil {
+		provider = otel.GetMeterProvider()
+	}
+	o := &Observer{policy: policyKey.String(policy), meter: provider.Meter(scope)}
+	if err := o.createInstruments(); err != nil {
+		return nil, fmt.Errorf("retryotel: %w", err)
+	}
+	return o, nil
+}
+
+func (o *Observer) createInstruments() error {
+	var errs [5]error
+	seconds := metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+	o.callDuration, errs[0] = o.meter.Float64Histogram("retry.call.duration", metric.WithUnit("s"), seconds,
+		metric.WithDescription("Duration of calls from the start of the first attempt until they stop, waits included."))
+	o.callRetries, errs[1] = o.meter.Int64Histogram("retry.call.retries", metric.WithUnit("{retry}"),
+		metric.WithExplicitBucketBoundaries(0, 1, 2, 3, 4, 5, 10),
+		metric.WithDescription("Number of retries of calls that stopped."))
+	o.attemptDuration, errs[2] = o.meter.Float64Histogram("retry.attempt.duration", metric.WithUnit("s"), seconds,
+		metric.WithDescription("Duration of attempts."))
+	o.delay, errs[3] = o.meter.Float64Histogram("retry.delay", metric.WithUnit("s"), seconds,
+		metric.WithDescription("Planned delays of scheduled retries."))
+	o.budgetLeft, errs[4] = o.meter.Int64ObservableGauge("retry.budget.left", metric.WithUnit("{retry}"),
+		metric.WithDescription("Number of retries left in a budget."))
+	return errors.Join(errs[:]...)
+}
+
+// WatchBudget reports the level of b as retry.budget.left, under name. A Budget
+// that several policies share is reported by one Observer. A nil Budget is not
+// reported.
+func (o *Observer) WatchBudget(name string, b *retry.Budget) error {
+	if b == nil {
+		return nil // it has no level
+	}
+	attrs := metric.WithAttributes(budgetKey.String(name))
+	_, err := o.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		to.ObserveInt64(o.budgetLeft, int64(b.Left()), attrs)
+		return nil
+	}, o.budgetLeft)
+	if err != nil {
+		return fmt.Errorf("retryotel: %w", err)
+	}
+	return nil
+}
+
+// OnEvent reports e. Use it as the OnEvent of a policy.
+func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
+	switch e.Kind {
+	case retry.AttemptFinished:
+		o.attemptDuration.Record(ctx, e.Took.Seconds(), metric.WithAttributes(o.attributes(e.Err)...))
+	case retry.RetryScheduled:
+		o.delay.Record(ctx, e.Delay.Seconds(), metric.WithAttributes(o.attributes(e.Err)...))
+		if span := trace.SpanFromContext(ctx); span.IsRecording() {
+			span.AddEvent("retry", trace.WithTimestamp(e.Time), trace.WithAttributes(o.eventAttributes(e)...))
+		}
+	case retry.Stopped:
+		reason := reasonKey.String(e.Reason.String())
+		retries := max(0, e.Attempt-1) // the attempt is 0 if none was made
+		o.callDuration.Record(ctx, e.Elapsed.Seconds(), metric.WithAttributes(o.attributes(e.Err, reason)...))
+		o.callRetries.Record(ctx, int64(retries), metric.WithAttributes(o.attributes(nil, reason)...))
+	}
+}
+
+func (o *Observer) eventAttributes(e retry.Event) []attribute.KeyValue {
+	attrs := o.attributes(e.Err, attemptKey.Int(e.Attempt), delayKey.Float64(e.Delay.Seconds()))
+	if o.HTTP {
+		attrs = append(attrs, semconv.HTTPRequestResendCount(e.Attempt))
+	}
+	return attrs
+}
+
+// attributes returns that of the policy, that of err if there is one, and more.
+func (o *Observer) attributes(err error, more ...attribute.KeyValue) []attribute.KeyValue {
+	attrs := append(more, o.policy)
+	if err != nil {
+		attrs = append(attrs, errorType(err))
+	}
+	return attrs
+}
+
+// errorType returns the error.type of what an attempt failed with. Of a response
+// it is the status, as the conventions for HTTP have it.
+func errorType(err error) attribute.KeyValue {
+	var response interface{ HTTPStatusCode() int }
+	if errors.As(err, &response) {
+		return semconv.ErrorTypeKey.String(strconv.Itoa(response.HTTPStatusCode()))
+	}
+	return semconv.ErrorType(innermost(err))
+}
+
+// innermost returns err without the marks of package retry, and of calls within
+// calls what the innermost one failed with.
+func innermost(err error) error {
+	for {
+		last := retry.LastError(&retry.Error{Err: err})
+		inner, ok := last.(*retry.Error)
+		if !ok {
+			return last
+		}
+		if err = retry.LastError(inner); err == last {
+			return last
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package retryotel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryotel"
+)
+
+var errRefused = errors.New("connection refused")
+
+var everySecond = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+
+// failing returns a function that takes 30ms each time, fails with these
+// errors, and then succeeds.
+func failing(errs ...error) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(30 * time.Millisecond)
+		if len(errs) == 0 {
+			return nil
+		}
+		err := errs[0]
+		errs = errs[1:]
+		return err
+	}
+}
+
+// collect returns what a reader has, by name.
+func collect(t *testing.T, reader sdkmetric.Reader) map[string]metricdata.Metrics {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &all))
+	metrics := map[string]metricdata.Metrics{}
+	for _, scope := range all.ScopeMetrics {
+		assert.Equal(t, "github.com/goretry/retry/adapters/retryotel", scope.Scope.Name)
+		for _, m := range scope.Metrics {
+			metrics[m.Name] = m
+		}
+	}
+	return metrics
+}
+
+// A point is a point of a histogram without its buckets and times.
+type point struct {
+	attrs string
+	count uint64
+	sum   float64
+}
+
+func points[N int64 | float64](t *testing.T, m metricdata.Metrics) (points []point) {
+	t.Helper()
+	h, ok := m.Data.(metricdata.Histogram[N])
+	require.True(t, ok, "%s is a %T", m.Name, m.Data)
+	for _, p := range h.DataPoints {
+		points = append(points, point{p.Attributes.Encoded(attribute.DefaultEncoder()), p.Count, float64(p.Sum)})
+	}
+	return points
+}
+
+func TestMetrics(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	require.NoError(t, err)
+	budget := retry.NewBudget(5, 0)
+	require.NoError(t, o.WatchBudget("bank", budget))
+	require.NoError(t, o.WatchBudget("none", nil))
+	p := everySecond
+	p.Budget, p.OnEvent = budget, o.OnEvent
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, errs := range [][]error{nil, {errRefused}, {errRefused, errRefused, errRefused}, {retry.Permanent(errRefused)}} {
+			_ = retry.Do(context.Background(), p, failing(errs...))
+		}
+		_ = retry.Do(canceled, p, failing())
+	})
+
+	metrics := collect(t, reader)
+	var names []string
+	for name, m := range metrics {
+		names = append(names, name+" "+m.Unit)
+		assert.NotEmpty(t, m.Description, name)
+	}
+	assert.ElementsMatch(t, []string{"retry.call.duration s", "retry.call.retries {retry}", "retry.attempt.duration s", "retry.delay s", "retry.budget.left {retry}"}, names)
+
+	const refused = "error.type=*errors.errorString,retry.policy=payments"
+	assert.ElementsMatch(t, []point{
+		{"retry.policy=payments,retry.reason=success", 2, 0.03 + 1.06},
+		{refused + ",retry.reason=attempts_exhausted", 1, 2.09},
+		{refused + ",retry.reason=permanent_error", 1, 0.03},
+		{"retry.policy=payments,retry.reason=canceled", 1, 0},
+	}, points[float64](t, metrics["retry.call.duration"]))
+	assert.ElementsMatch(t, []point{
+		{"retry.policy=payments,retry.reason=success", 2, 1},
+		{"retry.policy=payments,retry.reason=attempts_exhausted", 1, 2},
+		{"retry.policy=payments,retry.reason=permanent_error", 1, 0},
+		{"retry.policy=payments,retry.reason=canceled", 1, 0},
+	}, points[int64](t, metrics["retry.call.retries"]))
+	assert.ElementsMatch(t, []point{{"retry.policy=payments", 2, 0.06}, {refused, 5, 0.15}}, points[float64](t, metrics["retry.attempt.duration"]))
+	assert.ElementsMatch(t, []point{{refused, 3, 3}}, points[float64](t, metrics["retry.delay"]))
+	metricdatatest.AssertEqual(t, metricdata.Gauge[int64]{DataPoints: []metricdata.DataPoint[int64]{
+		{Attributes: attribute.NewSet(attribute.String("retry.budget", "bank")), Value: 2},
+	}}, metrics["retry.budget.left"].Data.(metricdata.Gauge[int64]), metricdatatest.IgnoreTimestamp())
+
+	retries := metrics["retry.call.retries"].Data.(metricdata.Histogram[int64]).DataPoints
+	assert.Equal(t, []float64{0, 1, 2, 3, 4, 5, 10}, retries[0].Bounds)
+}
+
+// An exemplar leads from a measurement to the trace of its call.
+func TestExemplars(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	require.NoError(t, err)
+	p := everySecond
+	p.OnEvent = o.OnEvent
+	ctx, span := sdktrace.NewTracerProvider().Tracer("test").Start(context.Background(), "call")
+	synctest.Test(t, func(t *testing.T) { _ = retry.Do(ctx, p, failing(errRefused)) })
+	span.End()
+
+	metrics := collect(t, reader)
+	traceID := span.SpanContext().TraceID()
+	for _, name := range []string{"retry.call.duration", "retry.attempt.duration", "retry.delay"} {
+		for _, p := range metrics[name].Data.(metricdata.Histogram[float64]).DataPoints {
+			require.NotEmpty(t, p.Exemplars, name)
+			assert.Equal(t, traceID[:], p.Exemplars[0].TraceID, name)
+		}
+	}
+	for _, p := range metrics["retry.call.retries"].Data.(metricdata.Histogram[int64]).DataPoints {
+		require.NotEmpty(t, p.Exemplars)
+		assert.Equal(t, traceID[:], p.Exemplars[0].TraceID)
+	}
+}
+
+func TestSpanEvents(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		http bool
+		want []string
+	}{
+		{"any call", false, []string{
+			"retry@30ms retry.attempt=1 retry.delay=1 retry.policy=payments error.type=*errors.errorString",
+			"retry@1.06s retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503",
+		}},
+		{"HTTP", true, []string{
+			"retry@30ms retry.attempt=1 retry.delay=1 retry.policy=payments error.type=*errors.errorString http.request.resend_count=1",
+			"retry@1.06s retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503 http.request.resend_count=2",
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			exporter := tracetest.NewInMemoryExporter()
+			tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test")
+			o, err := retryotel.New("payments", noop.NewMeterProvider())
+			require.NoError(t, err)
+			o.HTTP = row.http
+			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), OnEvent: o.OnEvent}
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, span := tracer.Start(context.Background(), "call")
+				_ = retry.Do(ctx, p, failing(errRefused, status(503)))
+				span.End()
+				_ = retry.Do(ctx, p, failing(errRefused)) // the span has ended
+
+				var got []string
+				for _, e := range exporter.GetSpans()[0].Events {
+					text := fmt.Sprintf("%s@%v", e.Name, e.Time.Sub(began))
+					for _, a := range e.Attributes {
+						text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
+					}
+					got = append(got, text)
+				}
+				assert.Equal(t, row.want, got)
+			})
+		})
+	}
+}
+
+// A status is an error that knows the status of a response.
+type status int
+
+func (s status) Error() string       { return fmt.Sprint(int(s)) }
+func (s status) HTTPStatusCode() int { return int(s) }
+
+type named struct{}
+
+func (named) Error() string { return "a text that differs each time" }
+
+type typed struct{ error }
+
+func (typed) ErrorType() string { return "timeout" }
+
+func TestErrorType(t *testing.T) {
+	inner := func(err error) error {
+		return retry.Do(context.Background(), retry.Policy{}, func(context.Context) error { return err })
+	}
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, row := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"its type", named{}, "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"the type of a pointer", errRefused, "*errors.errorString"},
+		{"wrapped by fmt", fmt.Errorf("call 17: %w", named{}), "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"marked", retry.Permanent(retry.After(time.Second, named{})), "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"its own word", typed{errRefused}, "timeout"},
+		{"a status", fmt.Errorf("charge: %w", status(429)), "429"},
+		{"a call within a call", inner(inner(retry.Permanent(named{}))), "github.com/goretry/retry/adapters/retryotel_test.named"},
+		{"a call within, canceled before it began", retry.Do(canceled, retry.Policy{}, failing()), "*errors.errorString"},
+		{"an Error without anything", &retry.Error{}, "*retry.Error"},
+		{"a slice, which cannot be compared", many{}, "github.com/goretry/retry/adapters/retryotel_test.many"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			reader := sdkmetric.NewManualReader()
+			o, err := retryotel.New("p", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+			require.NoError(t, err)
+			o.OnEvent(context.Background(), retry.Event{Kind: retry.AttemptFinished, Err: row.err})
+			assert.Equal(t, []point{{"error.type=" + row.want + ",retry.policy=p", 1, 0}}, points[float64](t, collect(t, reader)["retry.attempt.duration"]))
+		})
+	}
+}
+
+type many []error
+
+func (many) Error() string { return "many" }
+
+func TestTheGlobalProvider(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	before := otel.GetMeterProvider()
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	defer otel.SetMeterProvider(before)
+	o, err := retryotel.New("p", nil)
+	require.NoError(t, err)
+	o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Delay: time.Second})
+	assert.Equal(t, []point{{"retry.policy=p", 1, 1}}, points[float64](t, collect(t, reader)["retry.delay"]))
+}
+
+// A meter that refuses an instrument is an error, not a silent Observer.
+func TestNewFails(t *testing.T) {
+	_, err := retryotel.New("p", refusing{})
+	assert.ErrorIs(t, err, errRefused)
+	assert.ErrorContains(t, err, "retryotel: ")
+}
+
+type refusing struct{ noop.MeterProvider }
+
+func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
+
+type refusingMeter struct{ noop.Meter }
+
+func (refusingMeter) Int64ObservableGauge(string, ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
+	return nil, errRefused
+}
