@@ -1,0 +1,367 @@
+package promqltest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/util/teststorage"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryprom"
+	"github.com/goretry/retry/retrylog"
+)
+
+const page, dashboard = "../../../docs/what-to-watch.md", "../../../docs/dashboard.json"
+
+// A prom scrapes a server every 15 seconds of its own clock.
+type prom struct {
+	t       *testing.T
+	server  *httptest.Server
+	storage *teststorage.TestStorage
+	engine  *promql.Engine
+	now     time.Time
+}
+
+const interval = 15 * time.Second
+
+func newProm(t *testing.T, registry *prometheus.Registry) *prom {
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	t.Cleanup(server.Close)
+	storage := teststorage.New(t)
+	t.Cleanup(func() { assert.NoError(t, storage.Close()) })
+	engine := promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000)
+	return &prom{t, server, storage, engine, time.Unix(0, 0)}
+}
+
+func (p *prom) scrape() {
+	p.t.Helper()
+	resp, err := http.Get(p.server.URL)
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	text, err := textparse.New(body, resp.Header.Get("Content-Type"), "", false, false, false, labels.NewSymbolTable())
+	require.NoError(p.t, err)
+
+	p.now = p.now.Add(interval)
+	appender := p.storage.Appender(context.Background())
+	for {
+		entry, err := text.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(p.t, err)
+		if entry == textparse.EntrySeries {
+			var series labels.Labels
+			text.Labels(&series)
+			_, _, value := text.Series()
+			_, err := appender.Append(0, series, p.now.UnixMilli(), value)
+			require.NoError(p.t, err)
+		}
+	}
+	require.NoError(p.t, appender.Commit())
+}
+
+// query returns what an expression is now, by the values of its labels.
+func (p *prom) query(expr string) map[string]float64 {
+	p.t.Helper()
+	_, err := parser.ParseExpr(expr)
+	require.NoError(p.t, err, expr)
+	query, err := p.engine.NewInstantQuery(context.Background(), p.storage, nil, expr, p.now)
+	require.NoError(p.t, err, expr)
+	defer query.Close()
+	result := query.Exec(context.Background())
+	require.NoError(p.t, result.Err, expr)
+	require.Empty(p.t, result.Warnings, expr)
+	vector, err := result.Vector()
+	require.NoError(p.t, err, expr)
+	values := map[string]float64{}
+	for _, sample := range vector {
+		var names []string
+		sample.Metric.Range(func(l labels.Label) { names = append(names, l.Value) })
+		values[strings.Join(names, " ")] = sample.F
+	}
+	return values
+}
+
+// A service has three policies, and works for 5 minutes before it does not for
+// 10: of 10 calls for payments 8 succeed at once, one after a retry, and one gives
+// up after two; search fails until its budget is empty; reports get an invalid
+// policy, or are left.
+type service struct {
+	prom     *prom
+	payments retry.Policy
+	search   retry.Policy
+	reports  retry.Policy
+}
+
+func newService(t *testing.T) *service {
+	registry := prometheus.NewRegistry()
+	observed := func(name string, b *retry.Budget) retry.Policy {
+		counters := new(retrylog.Counters)
+		if b != nil {
+			counters.WatchBudget("shared", b)
+		}
+		registry.MustRegister(retryprom.NewCollector(name, counters))
+		return retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Budget: b, OnEvent: counters.OnEvent}
+	}
+	s := &service{payments: observed("payments", nil), search: observed("search", retry.NewBudget(6, 0)), reports: observed("reports", nil)}
+	s.prom = newProm(t, registry)
+	return s
+}
+
+// run makes calls for a time, with a scrape after those of each interval.
+func (s *service) run(d time.Duration, step func(context.Context)) {
+	for range d / interval {
+		synctest.Test(s.prom.t, func(t *testing.T) { step(t.Context()) })
+		s.prom.scrape()
+	}
+}
+
+func (s *service) works(ctx context.Context) {
+	for range 10 {
+		call(ctx, s.payments, 0)
+	}
+	call(ctx, s.search, 0)
+	call(ctx, s.reports, 0)
+}
+
+func (s *service) fails(ctx context.Context) {
+	for range 8 {
+		call(ctx, s.payments, 0)
+	}
+	call(ctx, s.payments, 1)
+	call(ctx, s.payments, 3)
+	call(ctx, s.search, 3)
+	invalid := s.reports
+	invalid.MaxAttempts = -2
+	call(ctx, invalid, 1)
+	var err error
+	for range retry.Loop(ctx, s.reports, &err) { // a loop that is left has not given up
+		err = errors.New("connection refused")
+		break
+	}
+}
+
+// call makes a call that fails this often before it succeeds.
+func call(ctx context.Context, p retry.Policy, failures int) {
+	_ = retry.Do(ctx, p, func(context.Context) error {
+		if failures--; failures < 0 {
+			return nil
+		}
+		return errors.New("connection refused")
+	})
+}
+
+// What the four queries of the page answer once the service fails.
+var (
+	needRetry = map[string]float64{"payments": 0.2, "search": 0, "reports": 0}
+	gaveUp    = map[string]float64{"payments attempts_exhausted": 1. / 15, "search budget_exhausted": 1. / 15, "reports invalid": 1. / 15}
+	waits     = map[string]float64{"payments": 2.25}
+	left      = map[string]float64{"shared search": 0}
+)
+
+func TestQueries(t *testing.T) {
+	s := newService(t)
+	s.run(5*time.Minute, s.works)
+	queries := blocks(t, "promql")
+	require.Len(t, queries, 4)
+	assertValues(t, map[string]float64{"payments": 0, "search": 0, "reports": 0}, s.prom.query(queries[0]))
+	assertValues(t, nil, positive(s.prom.query(queries[1])))
+	assertValues(t, map[string]float64{"shared search": 6}, s.prom.query(queries[3]))
+
+	s.run(10*time.Minute, s.fails)
+	assertValues(t, needRetry, s.prom.query(queries[0]))
+	assertValues(t, gaveUp, positive(s.prom.query(queries[1])))
+	assertValues(t, waits, numbers(s.prom.query(queries[2])))
+	assertValues(t, left, s.prom.query(queries[3]))
+}
+
+func TestAlerts(t *testing.T) {
+	rules := blocks(t, "yaml")
+	require.Len(t, rules, 1)
+	groups, faults := rulefmt.Parse([]byte(rules[0]), false)
+	require.Empty(t, faults)
+	alerts := map[string]string{}
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			alerts[rule.Alert] = rule.Expr
+		}
+	}
+	require.Len(t, alerts, 3)
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for name := range alerts {
+		assert.Contains(t, string(text), "- **"+name+"**", "what it means")
+	}
+
+	s := newService(t)
+	s.run(5*time.Minute, s.works)
+	for name, expr := range alerts {
+		assert.Empty(t, s.prom.query(expr), name)
+	}
+	s.run(10*time.Minute, s.fails)
+	assertValues(t, map[string]float64{"payments": 3. / 13}, s.prom.query(alerts["RetryRatioHigh"]))
+	assertValues(t, left, s.prom.query(alerts["RetryBudgetEmpty"]))
+	assert.Len(t, s.prom.query(alerts["RetryPolicyInvalid"]), 1)
+	assert.Contains(t, s.prom.query(alerts["RetryPolicyInvalid"]), "reports")
+}
+
+// A grafana is what the test needs of a dashboard.
+type grafana struct {
+	Title      string
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      json.RawMessage
+		}
+	}
+	Panels []struct {
+		ID                 int
+		Title, Description string
+		GridPos            struct{ H, W, X, Y int }
+		Datasource         struct{ UID string }
+		FieldConfig        struct{ Defaults struct{ Unit string } }
+		Targets            []struct{ Expr, LegendFormat string }
+	}
+}
+
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile(dashboard)
+	require.NoError(t, err)
+	var d grafana
+	require.NoError(t, json.Unmarshal(text, &d))
+	require.Len(t, d.Panels, 4)
+
+	s := newService(t)
+	s.run(5*time.Minute, s.works)
+	s.run(10*time.Minute, s.fails)
+	want := []map[string]float64{needRetry, gaveUp, waits, left}
+	ids, cells := map[int]bool{}, map[[2]int]bool{}
+	for i, panel := range d.Panels {
+		assert.NotEmpty(t, panel.Title)
+		assert.NotEmpty(t, panel.Description, panel.Title)
+		assert.NotEmpty(t, panel.FieldConfig.Defaults.Unit, panel.Title)
+		assert.Equal(t, "${datasource}", panel.Datasource.UID, panel.Title)
+		assert.False(t, ids[panel.ID], "the id of %s is that of another", panel.Title)
+		ids[panel.ID] = true
+		for x := range panel.GridPos.W {
+			for y := range panel.GridPos.H {
+				cell := [2]int{panel.GridPos.X + x, panel.GridPos.Y + y}
+				assert.Less(t, cell[0], 24, "%s leaves the grid", panel.Title)
+				assert.False(t, cells[cell], "%s covers another", panel.Title)
+				cells[cell] = true
+			}
+		}
+		require.Len(t, panel.Targets, 1, panel.Title)
+		expr := panel.Targets[0].Expr
+		assertValues(t, want[i], numbers(s.prom.query(expand(expr, ".*"))))
+		for name := range s.prom.query(expand(expr, "search")) {
+			assert.Contains(t, name, "search", panel.Title)
+		}
+
+		legend := map[string]bool{}
+		for _, name := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(panel.Targets[0].LegendFormat, -1) {
+			legend[name[1]] = true
+		}
+		parsed, err := parser.ParseExpr(expand(expr, ".*"))
+		require.NoError(t, err)
+		parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+			if sum, ok := node.(*parser.AggregateExpr); ok {
+				for _, label := range sum.Grouping {
+					assert.True(t, legend[label], "the legend of %s has no %s", panel.Title, label)
+				}
+			}
+			return nil
+		})
+	}
+
+	variables := map[string]string{}
+	for _, v := range d.Templating.List {
+		variables[v.Name] = string(v.Query)
+	}
+	assert.Equal(t, `"prometheus"`, variables["datasource"])
+	assert.Contains(t, variables["policy"], "label_values(retry_calls_total, policy)")
+	assert.Len(t, s.prom.query("group by (policy) (retry_calls_total)"), 3)
+	assert.Contains(t, string(mustRead(t, page)), "(dashboard.json)")
+}
+
+// expand replaces the variables that Grafana does.
+func expand(expr, policy string) string {
+	return strings.NewReplacer("$policy", policy, "$__rate_interval", "5m").Replace(expr)
+}
+
+// blocks returns the fenced blocks of the page in a language.
+func blocks(t *testing.T, language string) []string {
+	var found []string
+	for i, part := range strings.Split(string(mustRead(t, page)), "```") {
+		if name, block, _ := strings.Cut(part, "\n"); i%2 == 1 && name == language {
+			found = append(found, block)
+		}
+	}
+	return found
+}
+
+func mustRead(t *testing.T, name string) []byte {
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return text
+}
+
+// assertValues compares what was calculated with what is expected.
+func assertValues(t *testing.T, want, got map[string]float64) {
+	t.Helper()
+	assert.Equal(t, fmt.Sprint(roughly(want)), fmt.Sprint(roughly(got)))
+}
+
+// roughly rounds values to what a panel shows: rates are sums of fractions.
+func roughly(values map[string]float64) map[string]float64 {
+	rounded := map[string]float64{}
+	for name, value := range values {
+		rounded[name] = float64(int64(value*1e9+0.5)) / 1e9
+	}
+	return rounded
+}
+
+// positive leaves out what is 0.
+func positive(values map[string]float64) map[string]float64 {
+	found := map[string]float64{}
+	for name, value := range values {
+		if value > 0 {
+			found[name] = value
+		}
+	}
+	return found
+}
+
+// numbers leaves out what is 0/0.
+func numbers(values map[string]float64) map[string]float64 {
+	found := map[string]float64{}
+	for name, value := range values {
+		if value == value {
+			found[name] = value
+		}
+	}
+	return found
+}

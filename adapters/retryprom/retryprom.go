@@ -1,0 +1,86 @@
+// Package retryprom exports the counters of package retrylog to Prometheus.
+//
+//	var counters retrylog.Counters
+//	policy.OnEvent = counters.OnEvent
+//	counters.WatchBudget("payments", budget)
+//	prometheus.MustRegister(retryprom.NewCollector("payments", &counters))
+//
+// The metrics, each with the label policy:
+//
+//	retry_calls_total                   calls that began
+//	retry_retried_calls_total           calls that had a retry
+//	retry_attempts_total                attempts that started
+//	retry_retries_total                 attempts after the first
+//	retry_stops_total{reason}           calls that stopped, by retry.Reason
+//	retry_waited_seconds_total          planned delays of all retries
+//	retry_budget_left{budget}           retries left in a Budget
+//
+// All reasons are there from the beginning, with 0, so that the first stop for a
+// reason is an increase.
+package retryprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/goretry/retry/retrylog"
+)
+
+// NewCollector returns a Collector for what c counts. The label policy is the
+// name of the policy, or of the policies, that c is the OnEvent of. Several
+// Collectors may be registered if their names differ.
+func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("retry_"+name, help, labels, prometheus.Labels{"policy": policy})
+	}
+	return &collector{
+		counters:     c,
+		calls:        desc("calls_total", "Calls that began."),
+		retriedCalls: desc("retried_calls_total", "Calls that had at least one retry."),
+		attempts:     desc("attempts_total", "Attempts that started."),
+		retries:      desc("retries_total", "Attempts after the first of a call."),
+		stops:        desc("stops_total", "Calls that stopped, by reason.", "reason"),
+		waited:       desc("waited_seconds_total", "Planned delays of all scheduled retries."),
+		budgetLeft:   desc("budget_left", "Retries left in a budget.", "budget"),
+	}
+}
+
+type collector struct {
+	counters *retrylog.Counters
+
+	calls, retriedCalls, attempts, retries, stops, waited, budgetLeft *prometheus.Desc
+}
+
+func (c *collector) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{c.calls, c.retriedCalls, c.attempts, c.retries, c.stops, c.waited, c.budgetLeft} {
+		to <- desc
+	}
+}
+
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	s := c.counters.Snapshot()
+	count := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- metric(desc, prometheus.CounterValue, value, labels)
+	}
+	count(c.calls, float64(s.Calls))
+	count(c.retriedCalls, float64(s.Retried))
+	count(c.attempts, float64(s.Attempts))
+	count(c.retries, float64(s.Retries))
+	for reason, n := range s.Stops {
+		count(c.stops, float64(n), reason.String())
+	}
+	count(c.waited, s.WaitedSeconds)
+	for name, left := range s.Budgets {
+		if left >= 0 { // a nil Budget has no level
+			to <- metric(c.budgetLeft, prometheus.GaugeValue, float64(left), []string{name})
+		}
+	}
+}
+
+// metric returns a metric, or one that fails the scrape if a name is not UTF-8.
+func metric(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) prometheus.Metric {
+	m, err := prometheus.NewConstMetric(desc, kind, value, labels...)
+	if err != nil {
+		return prometheus.NewInvalidMetric(desc, err)
+	}
+	return m
+}

@@ -1,0 +1,137 @@
+package retryprom_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryprom"
+	"github.com/goretry/retry/retrylog"
+)
+
+// calls makes a call that succeeds at once, one that succeeds after a retry, and
+// one that gives up after two.
+func calls(t *testing.T, p retry.Policy) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, failures := range []int{0, 1, 3} {
+			_ = retry.Do(context.Background(), p, func(context.Context) error {
+				if failures--; failures < 0 {
+					return nil
+				}
+				return errors.New("connection refused")
+			})
+		}
+	})
+}
+
+func TestCollector(t *testing.T) {
+	var counters retrylog.Counters
+	budget := retry.NewBudget(5, 0)
+	counters.WatchBudget("bank", budget)
+	counters.WatchBudget("none", nil)
+	calls(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Budget: budget, OnEvent: counters.OnEvent})
+	require.NoError(t, testutil.CollectAndCompare(retryprom.NewCollector("payments", &counters), strings.NewReader(`
+# HELP retry_attempts_total Attempts that started.
+# TYPE retry_attempts_total counter
+retry_attempts_total{policy="payments"} 6
+# HELP retry_budget_left Retries left in a budget.
+# TYPE retry_budget_left gauge
+retry_budget_left{budget="bank",policy="payments"} 2
+# HELP retry_calls_total Calls that began.
+# TYPE retry_calls_total counter
+retry_calls_total{policy="payments"} 3
+# HELP retry_retried_calls_total Calls that had at least one retry.
+# TYPE retry_retried_calls_total counter
+retry_retried_calls_total{policy="payments"} 2
+# HELP retry_retries_total Attempts after the first of a call.
+# TYPE retry_retries_total counter
+retry_retries_total{policy="payments"} 3
+# HELP retry_stops_total Calls that stopped, by reason.
+# TYPE retry_stops_total counter
+retry_stops_total{policy="payments",reason="attempts_exhausted"} 1
+retry_stops_total{policy="payments",reason="budget_exhausted"} 0
+retry_stops_total{policy="payments",reason="canceled"} 0
+retry_stops_total{policy="payments",reason="deadline"} 0
+retry_stops_total{policy="payments",reason="elapsed"} 0
+retry_stops_total{policy="payments",reason="invalid"} 0
+retry_stops_total{policy="payments",reason="left"} 0
+retry_stops_total{policy="payments",reason="not_retryable"} 0
+retry_stops_total{policy="payments",reason="permanent_error"} 0
+retry_stops_total{policy="payments",reason="rejected"} 0
+retry_stops_total{policy="payments",reason="retry_after_too_long"} 0
+retry_stops_total{policy="payments",reason="success"} 2
+# HELP retry_waited_seconds_total Planned delays of all scheduled retries.
+# TYPE retry_waited_seconds_total counter
+retry_waited_seconds_total{policy="payments"} 4.5
+`)))
+}
+
+// A server is scraped while calls are made: each scrape is whole, and without a
+// problem for promlint.
+func TestScrape(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	var payments, search retrylog.Counters
+	payments.WatchBudget("bank", retry.NewBudget(5, 0))
+	registry.MustRegister(retryprom.NewCollector("payments", &payments), retryprom.NewCollector("search", &search))
+	assert.Error(t, registry.Register(retryprom.NewCollector("search", &search)), "a name twice")
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	defer server.Close()
+
+	var all sync.WaitGroup
+	for _, counters := range []*retrylog.Counters{&payments, &search} {
+		all.Go(func() {
+			for range 1000 {
+				_ = retry.Do(context.Background(), retry.Policy{MaxAttempts: 3, OnEvent: counters.OnEvent}, func(context.Context) error { return errors.New("refused") })
+			}
+		})
+	}
+	for range 20 {
+		resp, err := http.Get(server.URL)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		problems, err := promlint.New(resp.Body).Lint()
+		require.NoError(t, err)
+		assert.Empty(t, problems)
+		require.NoError(t, resp.Body.Close())
+	}
+	all.Wait()
+	assert.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP retry_retries_total Attempts after the first of a call.
+# TYPE retry_retries_total counter
+retry_retries_total{policy="payments"} 2000
+retry_retries_total{policy="search"} 2000
+`), "retry_retries_total"))
+}
+
+// A name that cannot be a label fails the scrape, and not the program.
+func TestNamesThatAreNotUTF8(t *testing.T) {
+	for _, row := range []struct{ name, policy, budget string }{
+		{"policy", "\xff", "bank"},
+		{"budget", "payments", "\xff"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var counters retrylog.Counters
+			counters.WatchBudget(row.budget, retry.NewBudget(5, 0))
+			registry := prometheus.NewRegistry()
+			err := registry.Register(retryprom.NewCollector(row.policy, &counters))
+			if err == nil {
+				_, err = registry.Gather()
+			}
+			assert.ErrorContains(t, err, "is not valid UTF-8")
+		})
+	}
+}
