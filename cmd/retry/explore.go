@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/goretry/retry/cmd/retry/internal/explore"
+)
+
+var exploreCommand = &command{
+	name: "explore", args: "[flags] [FILE [FILE]]", run: explorePolicies,
+	summary: "show a page that answers while one changes a policy, or compares two",
+	doc: `
+Explore serves a page on this machine alone, at 127.0.0.1. It answers while one
+types a policy: its faults, its schedule as a table and a picture, what many
+clients that follow it do to a server after a common failure, and the load while
+attempts fail, with and without a budget. A second policy is compared to it.
+
+    retry explore policy.yaml
+    retry explore -at services.payments.retry old.yaml new.yaml
+    retry explore -o page.html policy.yaml
+
+With -o it writes the same as one file without scripts, to attach to a review.
+Without a file it begins with an example. Ctrl-C ends it.
+`,
+}
+
+func explorePolicies(s *streams, c *command, args []string) int {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	var from source
+	from.define(flags)
+	begin := explore.NewInput()
+	output := flags.String("o", "", "write the page to this `file` and end")
+	port := flags.Int("port", 0, "serve at this `port` (default: any that is free)")
+	flags.IntVar(&begin.Clients, "clients", begin.Clients, "`how many` clients fail together")
+	flags.IntVar(&begin.Size, "size", begin.Size, "how many `retries` their budget has")
+	flags.Float64Var(&begin.Ratio, "ratio", begin.Ratio, "the `share` of a retry that each success puts into it")
+	args, status, done := c.parse(s, flags, args)
+	if done {
+		return status
+	}
+	if err := from.check(); err != nil {
+		return c.misused(s, err)
+	}
+	begin.At, begin.From = from.at, from.from
+	if len(args) > 2 {
+		return c.misused(s, fmt.Sprintf("there are %d files: write one, or two to compare", len(args)))
+	}
+	if *output != "" && len(args) == 0 {
+		return c.misused(s, "there is no file: write the one that -o shows")
+	}
+	for i, name := range args {
+		title, data, err := s.read(name)
+		if err != nil {
+			return c.failed(s, err)
+		}
+		if len(data) > explore.MaxText {
+			return c.failed(s, fmt.Errorf("%s is longer than %d KiB", title, explore.MaxText>>10))
+		}
+		begin.Names[i], begin.Texts[i] = title, string(data)
+	}
+	if *output == "" {
+		return c.serve(s, begin, *port)
+	}
+	html, faults, err := explore.Static(s.ctx, begin)
+	if err == nil {
+		err = os.WriteFile(*output, html, 0o644)
+	}
+	if err != nil {
+		return c.failed(s, err)
+	}
+	for _, fault := range faults {
+		status = c.failed(s, fault)
+	}
+	return status
+}
+
+// serve serves the page until it is interrupted.
+func (c *command) serve(s *streams, begin explore.Input, port int) int {
+	ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return c.failed(s, err)
+	}
+	server, err := explore.NewServer(listener, begin)
+	if err != nil {
+		return c.failed(s, err)
+	}
+	fmt.Fprintf(s.out, "http://%s/ (Ctrl-C ends it)\n", listener.Addr())
+	ended := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		ended <- server.Close()
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return c.failed(s, err)
+	}
+	if err := <-ended; err != nil {
+		return c.failed(s, err)
+	}
+	return ok
+}

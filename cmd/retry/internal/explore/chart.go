@@ -1,0 +1,187 @@
+package explore
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"math"
+	"strings"
+	"time"
+)
+
+// The size of a picture, and of the space around what it shows.
+const (
+	width                    = 640.0
+	left, right, top, bottom = 84.0, 20.0, 12.0, 44.0
+	lineHeight               = 250.0
+	rowHeight                = 22.0
+)
+
+// A drawing collects the elements of a picture. Colors are those of the page:
+// classes a and b are the policies.
+type drawing struct {
+	strings.Builder
+	height float64
+	xMax   float64
+}
+
+func newDrawing(label string, height, xMax float64) *drawing {
+	d := &drawing{height: height, xMax: xMax}
+	fmt.Fprintf(d, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(label))
+	return d
+}
+
+func (d *drawing) end() template.HTML {
+	d.WriteString("</svg>")
+	return template.HTML(d.String())
+}
+
+func (d *drawing) x(v float64) float64 { return left + min(1, v/d.xMax)*(width-left-right) }
+
+func (d *drawing) text(x, y float64, anchor, text string) {
+	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(text))
+}
+
+func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
+	fmt.Fprintf(d, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, class, x1, y1, x2, y2)
+}
+
+// xAxis draws the axis below, with a line for each tick.
+func (d *drawing) xAxis(a axis) {
+	for _, tick := range a.ticks {
+		d.line(d.x(tick), top, d.x(tick), d.height-bottom, "grid")
+		d.text(d.x(tick), d.height-bottom+16, "middle", a.format(tick))
+	}
+	d.text((left+width-right)/2, d.height-8, "middle", a.title)
+}
+
+// An axis begins at 0.
+type axis struct {
+	title  string
+	max    float64
+	ticks  []float64
+	format func(float64) string
+}
+
+// scheduleChart draws for each retry when it starts, from the earliest to the
+// latest.
+func scheduleChart(policies []policyView) template.HTML {
+	rows, end := 0, time.Duration(1)
+	for _, p := range policies {
+		rows = max(rows, len(p.Steps))
+		if len(p.Steps) > 0 {
+			end = max(end, p.Steps[len(p.Steps)-1].Total)
+		}
+	}
+	if rows == 0 {
+		return ""
+	}
+	d := newDrawing("When each attempt starts, from the earliest to the latest: the table has the numbers", top+bottom+rowHeight*float64(rows), float64(end))
+	d.xAxis(axis{title: "time after the first attempt began", ticks: timeTicks(end), format: func(v float64) string { return brief(time.Duration(v)) }})
+	for i := range rows {
+		d.text(left-8, top+rowHeight*(float64(i)+0.5)+4, "end", fmt.Sprintf("attempt %d", i+2))
+	}
+	height := (rowHeight - 6) / float64(len(policies))
+	for which, p := range policies {
+		earliest := time.Duration(0)
+		for i, step := range p.Steps {
+			earliest = later(earliest, step.Lo)
+			from, to := d.x(float64(earliest)), d.x(float64(step.Total))
+			fmt.Fprintf(d, `<rect class="bar %s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
+				p.Class, min(from, width-right-3), top+rowHeight*float64(i)+3+height*float64(which), max(3, to-from), height,
+				html.EscapeString(fmt.Sprintf("%s, attempt %d: %s to %s", p.Name, i+2, brief(earliest), brief(step.Total))))
+		}
+		if limit := p.policy.MaxElapsed; limit > 0 && limit <= end {
+			d.line(d.x(float64(limit)), top, d.x(float64(limit)), d.height-bottom, "limit "+p.Class)
+		}
+	}
+	return d.end()
+}
+
+// A lineChart is lines over two axes.
+type lineChart struct {
+	label string
+	x, y  axis
+	lines []line
+}
+
+type line struct {
+	name, class string
+	points      []point
+}
+
+type point struct{ x, y float64 }
+
+func (c *lineChart) svg() template.HTML {
+	d := newDrawing(c.label, lineHeight, c.x.max)
+	y := func(v float64) float64 { return lineHeight - bottom - v/c.y.max*(lineHeight-top-bottom) }
+	d.xAxis(c.x)
+	for _, tick := range c.y.ticks {
+		d.line(left, y(tick), width-right, y(tick), "grid")
+		d.text(left-8, y(tick)+4, "end", thousands(int(tick)))
+	}
+	fmt.Fprintf(d, `<text transform="rotate(-90 16 %.1f)" x="16" y="%.1f" text-anchor="middle">%s</text>`,
+		(lineHeight-bottom+top)/2, (lineHeight-bottom+top)/2, html.EscapeString(c.y.title))
+	for i, l := range c.lines {
+		fmt.Fprintf(d, `<polyline class="line %s" points="`, l.class)
+		for _, p := range l.points {
+			fmt.Fprintf(d, "%.1f,%.1f ", d.x(p.x), y(p.y))
+		}
+		d.WriteString(`"/>`)
+		at := top + 14 + 16*float64(i)
+		d.line(left+12, at-4, left+36, at-4, "line "+l.class)
+		d.text(left+42, at, "start", l.name)
+	}
+	return d.end()
+}
+
+// niceTicks returns round numbers from 0 to at least limit, and the last.
+func niceTicks(limit float64) (ticks []float64, last float64) {
+	step := math.Pow(10, math.Floor(math.Log10(limit)))
+	for _, part := range []float64{0.2, 0.5, 1, 2} {
+		if limit/(step*part) <= 5 && step*part >= 1 {
+			step *= part
+			break
+		}
+	}
+	for last < limit {
+		last += step
+	}
+	for v := 0.0; v <= last; v += step {
+		ticks = append(ticks, v)
+	}
+	return ticks, last
+}
+
+// timeTicks returns the times to mark on an axis, six steps at most.
+func timeTicks(end time.Duration) (ticks []float64) {
+	step := timeStep(end)
+	for v := time.Duration(0); v <= end && v >= 0; v += step {
+		ticks = append(ticks, float64(v))
+	}
+	return ticks
+}
+
+// timeStep returns the distance of such times.
+func timeStep(end time.Duration) time.Duration {
+	for unit := time.Nanosecond; unit < time.Second; unit *= 10 {
+		for _, n := range []time.Duration{1, 2, 5} {
+			if end/(n*unit) < 6 {
+				return n * unit
+			}
+		}
+	}
+	for _, step := range []time.Duration{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 4 * 3600, 12 * 3600, 24 * 3600} {
+		if end/(step*time.Second) < 6 {
+			return step * time.Second
+		}
+	}
+	const day = 24 * time.Hour
+	for unit := day; ; unit *= 10 {
+		for _, n := range []time.Duration{2, 5, 10} {
+			if end/(n*unit) < 6 {
+				return n * unit
+			}
+		}
+	}
+}

@@ -1,0 +1,225 @@
+// Package explore shows on a page what a retry policy does: the faults in it,
+// its schedule, how many retries hit a server when many clients with it fail at
+// the same time, and how much load it adds. The page is updated while the user
+// types, or is one file without scripts.
+package explore
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+)
+
+//go:embed page.html page.css page.js
+var files embed.FS
+
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": brief}).ParseFS(files, "page.html"))
+
+// An Input holds the values from which a page is computed.
+type Input struct {
+	Names   [2]string // of the files, for a title; may be empty
+	Texts   [2]string // the policies; the second may be empty
+	At      string    // the path to each policy, as policyfile.File.Find takes it
+	From    string    // its dialect, as policyfile.Block.Read takes it
+	Clients int       // how many fail at once
+	Size    int       // of the budget
+	Ratio   float64   // of the budget
+}
+
+// NewInput returns an Input with a policy to begin with.
+func NewInput() Input {
+	return Input{
+		Texts:   [2]string{"max_attempts: 5\nbackoff:\n  type: exponential\n  base: 200ms\nmax_delay: 5s\njitter: 0.2\n"},
+		Clients: 1000, Size: 10, Ratio: 0.1,
+	}
+}
+
+// An Input beyond these limits is a fault on the page.
+const (
+	MaxText    = 128 << 10
+	maxClients = 100_000
+	maxRows    = 12
+)
+
+// maxTime bounds how long a page is computed.
+const maxTime = 2 * time.Second
+
+// A view holds the values that the templates show.
+type view struct {
+	Input
+	Static   bool
+	CSS      template.CSS
+	Dialects []string
+	Faults   []string // of the numbers
+	Policies []policyView
+	Schedule template.HTML
+	Herd     figure
+	Load     figure
+	Status   string
+}
+
+// A policyView holds what the page shows about one policy.
+type policyView struct {
+	Name    string // A or B
+	Class   string // its color
+	Dialect string
+	Faults  []*policyfile.Fault
+	Lints   []*policyfile.Fault
+	Summary string
+	Ends    []string // where the delays are capped, how it ends, the worst case
+	Steps   retry.Plan
+	More    bool // there are more steps
+
+	policy retry.Policy
+}
+
+// A figure is a picture with what it shows in words.
+type figure struct {
+	Picture template.HTML
+	Words   []string
+}
+
+// look computes what a page shows. If ctx ends or maxTime passes, the missing
+// pictures say so.
+func look(ctx context.Context, in Input) *view {
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	v := &view{Input: in, Dialects: policyfile.Dialects()}
+	if in.Clients < 1 || in.Clients > maxClients {
+		v.Faults = append(v.Faults, fmt.Sprintf("The number of clients is %d: write 1 to %d.", in.Clients, maxClients))
+	}
+	if err := (retry.Policy{Budget: retry.NewBudget(in.Size, in.Ratio)}).Validate(); err != nil {
+		v.Faults = append(v.Faults, "The budget needs a size of at least 1 and a ratio from 0 to 1.")
+	}
+	var sound []policyView
+	for i, text := range in.Texts {
+		if i == 1 && strings.TrimSpace(text) == "" {
+			continue
+		}
+		p := lookAt(in.Names[i], text, in.At, in.From)
+		p.Name, p.Class = string(rune('A'+i)), string(rune('a'+i))
+		v.Policies = append(v.Policies, p)
+		if p.Faults == nil {
+			sound = append(sound, p)
+		}
+	}
+	v.Status = status(v)
+	if len(sound) == 0 || v.Faults != nil {
+		return v
+	}
+	v.Schedule = scheduleChart(sound)
+	v.Herd = herdFigure(ctx, sound, in.Clients)
+	v.Load = loadFigure(ctx, sound, in.Size, in.Ratio)
+	return v
+}
+
+// lookAt reads a policy.
+func lookAt(name, text, at, from string) (v policyView) {
+	if len(text) > MaxText {
+		v.Faults = []*policyfile.Fault{{File: name, Line: 1, Text: fmt.Sprintf("the text is longer than %d KiB", MaxText>>10)}}
+		return v
+	}
+	file, err := policyfile.Parse(name, []byte(text))
+	if fault := new(policyfile.Fault); errors.As(err, &fault) {
+		v.Faults = []*policyfile.Fault{fault}
+		return v
+	}
+	block, fault := file.Only(at)
+	if fault != nil {
+		v.Faults = []*policyfile.Fault{fault}
+		return v
+	}
+	v.policy, v.Dialect, v.Faults = block.Read(from)
+	if v.Faults != nil {
+		return v
+	}
+	v.Lints = block.Lint(v.policy)
+	v.Summary = v.policy.String()
+	v.Ends = strings.Split(v.policy.Preview(0), "\n")[2:]
+	v.Steps = v.policy.Plan(maxRows + 1)
+	if v.More = len(v.Steps) > maxRows; v.More {
+		v.Steps = v.Steps[:maxRows]
+	}
+	return v
+}
+
+// status returns the answer in a line, for screen readers.
+func status(v *view) string {
+	var parts []string
+	for _, p := range v.Policies {
+		text := p.Summary
+		switch {
+		case len(p.Faults) > 0:
+			text = fmt.Sprintf("line %d: %s", p.Faults[0].Line, p.Faults[0].Text)
+		case len(p.Lints) > 0:
+			text += "; " + p.Lints[0].Text
+		}
+		parts = append(parts, "Policy "+p.Name+": "+text)
+	}
+	return strings.Join(append(parts, v.Faults...), ". ")
+}
+
+// Static returns a page that is one file without scripts, and the faults that
+// it shows.
+func Static(ctx context.Context, in Input) (html []byte, faults []*policyfile.Fault, err error) {
+	css, err := files.ReadFile("page.css")
+	if err != nil {
+		return nil, nil, err
+	}
+	v := look(ctx, in)
+	v.Static, v.CSS = true, template.CSS(css)
+	for _, p := range v.Policies {
+		faults = append(faults, p.Faults...)
+	}
+	var b bytes.Buffer
+	err = page.Execute(&b, v)
+	return b.Bytes(), faults, err
+}
+
+// later returns a + b, at most the longest duration.
+func later(a, b time.Duration) time.Duration {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// brief writes a duration for people: 1h, not 1h0m0s.
+func brief(d time.Duration) string {
+	if d == math.MaxInt64 {
+		return "292 years"
+	}
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= unit {
+			d = d.Round(unit / 1000)
+			break
+		}
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// thousands writes a number with commas: 10,000.
+func thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

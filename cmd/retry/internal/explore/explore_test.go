@@ -1,0 +1,263 @@
+package explore
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+func input(texts ...string) Input {
+	in := NewInput()
+	in.Texts = [2]string{}
+	copy(in.Texts[:], texts)
+	return in
+}
+
+func TestLook(t *testing.T) {
+	v := look(t.Context(), NewInput())
+	require.Len(t, v.Policies, 1)
+	p := v.Policies[0]
+	assert.Equal(t, "5 attempts, exponential 200ms x2, at most 5s, ±20%", p.Summary)
+	assert.Equal(t, "native", p.Dialect)
+	assert.Equal(t, []string{
+		"Ends after 5 attempts.",
+		"Worst case: 3.6s of waiting, servers' waits aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).",
+	}, p.Ends)
+	assert.Len(t, p.Steps, 4)
+	assert.False(t, p.More)
+	assert.Empty(t, p.Faults)
+	assert.Empty(t, p.Lints)
+	assert.Equal(t, "Policy A: "+p.Summary, v.Status)
+	assert.Contains(t, v.Schedule, "<title>A, attempt 5: 2.4s to 3.6s</title>")
+	assert.Equal(t, []string{"Policy A: 4,000 retries within 3.6s of the failure, of which at most 447 in any 36ms."}, v.Herd.Words)
+	assert.Equal(t, []string{
+		"Policy A: where 50% of attempts fail, 201 attempts for 100 calls, and 106 with the budget.",
+		"Policy A: where 100% of attempts fail, 500 attempts for 100 calls, and 101 with the budget.",
+	}, v.Load.Words)
+
+	// Two policies, the second in a dialect, with something to report.
+	in := input("a: {retry: {max_attempts: 2, backoff: {type: fixed, base: 1s}}}", "a:\n  retry:\n    backoff: linear\n    max_backoff_ms: 10")
+	in.At = "a.retry"
+	v = look(t.Context(), in)
+	require.Len(t, v.Policies, 2)
+	assert.Equal(t, "tasker", v.Policies[1].Dialect)
+	require.Len(t, v.Policies[1].Lints, 1)
+	assert.Equal(t, 4, v.Policies[1].Lints[0].Line)
+	assert.Equal(t, "Policy A: 2 attempts, fixed 1s. Policy B: 3 attempts, linear 1s, at most 10ms; "+v.Policies[1].Lints[0].Text, v.Status)
+	assert.Len(t, v.Herd.Words, 2)
+	assert.Len(t, v.Load.Words, 4)
+
+	// One with a fault does not hide the other.
+	v = look(t.Context(), input("x: 1\njitter: 2", "max_elapsed: 1m\nbackoff: {type: fixed, base: 1s}"))
+	assert.Len(t, v.Policies[0].Faults, 2)
+	assert.Equal(t, 2, v.Policies[0].Faults[1].Line)
+	assert.Empty(t, v.Policies[0].Summary)
+	assert.True(t, v.Policies[1].More)
+	assert.Len(t, v.Policies[1].Steps, maxRows)
+	assert.Contains(t, v.Status, "Policy A: line 1: unknown key \"x\": ")
+	assert.Contains(t, v.Load.Words, "Policy B is shown with at most 30 attempts for each call.")
+	assert.NotContains(t, v.Herd.Picture, `class="line a"`)
+	assert.Contains(t, v.Herd.Picture, `class="line b"`)
+
+	for _, test := range []struct {
+		name string
+		text string
+		want string
+	}{
+		{"broken", "a: [", "did not find "},
+		{"empty", "", "there is nothing here: "},
+		{"several", "max_attempts: 1\n---\nmax_attempts: 2", "there are 2 policies"},
+		{"too long", strings.Repeat("#", MaxText+1), "the text is longer than 128 KiB"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := look(t.Context(), input(test.text))
+			require.Len(t, v.Policies[0].Faults, 1)
+			assert.Contains(t, v.Policies[0].Faults[0].Text, test.want)
+			assert.Empty(t, v.Schedule)
+			assert.Empty(t, v.Herd)
+			assert.Empty(t, v.Load)
+		})
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		change  func(*Input)
+		refused bool
+	}{
+		{"one client", func(in *Input) { in.Clients = 1 }, false},
+		{"no client", func(in *Input) { in.Clients = 0 }, true},
+		{"most clients", func(in *Input) { in.Clients = maxClients }, false},
+		{"too many clients", func(in *Input) { in.Clients = maxClients + 1 }, true},
+		{"a budget of one", func(in *Input) { in.Size = 1 }, false},
+		{"no budget", func(in *Input) { in.Size = 0 }, true},
+		{"ratio 1", func(in *Input) { in.Ratio = 1 }, false},
+		{"ratio above 1", func(in *Input) { in.Ratio = 1.01 }, true},
+		{"ratio NaN", func(in *Input) { in.Ratio = math.NaN() }, true},
+		{"ratio below 0", func(in *Input) { in.Ratio = -0.01 }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := NewInput()
+			test.change(&in)
+			v := look(t.Context(), in)
+			if test.refused {
+				require.Len(t, v.Faults, 1)
+				assert.Contains(t, v.Status, v.Faults[0])
+				assert.Empty(t, v.Herd)
+			} else {
+				assert.Empty(t, v.Faults)
+				assert.NotEmpty(t, v.Herd.Picture)
+			}
+		})
+	}
+}
+
+// Where the time is over, the pictures say so.
+func TestTooLong(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	v := look(ctx, NewInput())
+	assert.Equal(t, []string{"This was stopped after 2s."}, v.Herd.Words)
+	assert.Equal(t, []string{"This was stopped after 2s."}, v.Load.Words)
+	assert.NotEmpty(t, v.Schedule)
+}
+
+func TestHerd(t *testing.T) {
+	// Without jitter all clients come at the same time.
+	counts, err := herd(t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, 500, 4*time.Second)
+	require.NoError(t, err)
+	want := [herdBins]int{25: 500, 50: 500}
+	assert.Equal(t, want, counts)
+
+	// With full jitter they are spread evenly over the first delay.
+	counts, err = herd(t.Context(), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}, 100_000, time.Second)
+	require.NoError(t, err)
+	total := 0
+	for _, n := range counts {
+		assert.InDelta(t, 1000, n, 6*math.Sqrt(1000), "six deviations")
+		total += n
+	}
+	assert.Equal(t, 100_000, total)
+
+	// What comes later than the end, or than MaxElapsed allows, is not counted.
+	counts, err = herd(t.Context(), retry.Policy{MaxElapsed: 2500 * time.Millisecond, Backoff: retry.Fixed(time.Second)}, 1, 10*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, [herdBins]int{10: 1, 20: 1}, counts)
+	counts, err = herd(t.Context(), retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(math.MaxInt64)}, 1, 10*time.Second)
+	require.NoError(t, err)
+	assert.Equal(t, [herdBins]int{}, counts)
+}
+
+// The load is the closed form of retries that are independent.
+func TestLoad(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
+	for _, x := range []float64{0, 0.2, 0.5, 0.8, 1} {
+		got, err := load(t.Context(), p, x, nil)
+		require.NoError(t, err)
+		assert.InDelta(t, 100*(1+x+x*x+x*x*x), got, 100*4*1.2/math.Sqrt(loadCalls))
+	}
+	got, err := load(t.Context(), p, 1, retry.NewBudget(10, 0.1))
+	require.NoError(t, err)
+	assert.Equal(t, 100+100*10.0/loadCalls, got, "each call once, and what the bucket held")
+	got, err = load(t.Context(), retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, 1, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 100.0*loadAttempts, got)
+	got, err = load(t.Context(), retry.Policy{MaxElapsed: 5 * time.Second, Backoff: retry.Fixed(time.Second)}, 1, nil)
+	require.NoError(t, err)
+	assert.Equal(t, 600.0, got, "MaxElapsed ends calls, too")
+}
+
+func TestTicks(t *testing.T) {
+	for limit, want := range map[float64][]float64{
+		1: {0, 1}, 2: {0, 1, 2}, 7: {0, 2, 4, 6, 8}, 500: {0, 100, 200, 300, 400, 500}, 950: {0, 200, 400, 600, 800, 1000}, 100_000: {0, 20_000, 40_000, 60_000, 80_000, 100_000},
+	} {
+		got, last := niceTicks(limit)
+		assert.Equal(t, want, got)
+		assert.Equal(t, want[len(want)-1], last)
+	}
+	for _, end := range []time.Duration{1, 59, 7 * time.Millisecond, 3600 * time.Millisecond, time.Minute, 90 * time.Minute, 47 * time.Hour, 1000 * 24 * time.Hour, math.MaxInt64} {
+		ticks := timeTicks(end)
+		assert.True(t, 2 <= len(ticks) && len(ticks) <= 7, "%v: %v", end, ticks)
+		assert.LessOrEqual(t, ticks[len(ticks)-1], float64(end))
+	}
+	assert.Equal(t, []float64{0, 20e9, 40e9, 60e9}, timeTicks(time.Minute))
+}
+
+func TestStatic(t *testing.T) {
+	in := input("max_attempts: 2 # <b>&", "jitter: '</pre><script>'")
+	in.Names = [2]string{"<a>.yaml", "b.yaml"}
+	text, faults, err := Static(t.Context(), in)
+	require.NoError(t, err)
+	require.Len(t, faults, 1)
+	assert.Equal(t, "b.yaml", faults[0].File)
+	html := string(text)
+	assert.Contains(t, html, "max_attempts: 2 # &lt;b&gt;&amp;")
+	assert.Contains(t, html, "Policy A: &lt;a&gt;.yaml")
+	assert.Contains(t, html, `<title>&lt;a&gt;.yaml - b.yaml - retry explore</title>`)
+	assert.Contains(t, html, "@media (prefers-color-scheme: dark)")
+	assert.NotContains(t, strings.ToLower(html), "<script")
+	assert.NotContains(t, html, "<form")
+	assert.NotContains(t, html, "http") // nothing is loaded from elsewhere
+	assert.NotContains(t, html, " src=")
+	assert.NotContains(t, html, `rel="stylesheet"`)
+}
+
+// Whatever the policy, each picture is well formed and inside of its frame.
+func TestPictures(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	delays := []time.Duration{0, 1, time.Microsecond, 3 * time.Millisecond, time.Second, time.Hour, 1e6 * time.Hour, math.MaxInt64}
+	one := func() time.Duration { return delays[random.IntN(len(delays))] }
+	for range 100 {
+		p := retry.Policy{
+			MaxAttempts: []int{1, 2, 5, 40, retry.Unlimited}[random.IntN(5)],
+			Backoff:     []retry.Backoff{retry.Fixed(one()), retry.Linear(one()), retry.Exponential{Base: one(), Factor: 3}, retry.Fibonacci(one()), retry.Schedule{one(), one()}}[random.IntN(5)],
+			MaxDelay:    one(), MaxElapsed: one(), AttemptTimeout: one(),
+			Jitter: []retry.Jitter{nil, retry.FullJitter, retry.Proportional(1)}[random.IntN(3)],
+		}
+		text, err := p.MarshalText()
+		require.NoError(t, err)
+		in := input(string(text))
+		in.Clients = 20
+		v := look(t.Context(), in)
+		for _, picture := range []string{string(v.Schedule), string(v.Herd.Picture), string(v.Load.Picture)} {
+			checkPicture(t, picture, p)
+		}
+	}
+}
+
+func checkPicture(t *testing.T, picture string, p retry.Policy) {
+	assert.NotContains(t, picture, "NaN")
+	assert.NotContains(t, picture, "Inf")
+	dec := xml.NewDecoder(strings.NewReader(picture))
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err, picture)
+		element, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		for _, a := range element.Attr {
+			switch a.Name.Local {
+			case "x", "x1", "x2", "width", "y", "y1", "y2":
+				var v float64
+				require.NoError(t, xml.Unmarshal([]byte("<v>"+a.Value+"</v>"), &v))
+				assert.True(t, 0 <= v && v <= width, "%v: %s %s=%s", p, element.Name.Local, a.Name.Local, a.Value)
+			}
+		}
+	}
+}

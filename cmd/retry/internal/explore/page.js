@@ -1,0 +1,45 @@
+// Asks for the answer while one types. One request is under way at a time: what
+// is typed meanwhile is asked for when it has been answered.
+const form = document.getElementById("form");
+const answer = document.getElementById("answer");
+const status = document.getElementById("status");
+
+let asking = false;
+let changed = false;
+
+async function ask() {
+  changed = true;
+  if (asking) {
+    return;
+  }
+  asking = true;
+  while (changed) {
+    changed = false;
+    try {
+      const response = await fetch("/answer", { method: "POST", body: new URLSearchParams(new FormData(form)) });
+      show(response.ok, await response.text());
+    } catch {
+      show(false, "The program does not answer: start retry explore again.");
+    }
+  }
+  asking = false;
+}
+
+function show(ok, text) {
+  if (ok) {
+    answer.innerHTML = text;
+    status.textContent = answer.querySelector("[data-status]").dataset.status;
+    return;
+  }
+  const problem = document.createElement("p");
+  problem.className = "fault";
+  problem.textContent = text;
+  answer.replaceChildren(problem);
+  status.textContent = text;
+}
+
+form.addEventListener("input", ask);
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask();
+});

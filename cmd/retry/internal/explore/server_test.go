@@ -1,0 +1,157 @@
+package explore
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// serve starts a server, and returns its address.
+func serve(t *testing.T) string {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	server, err := NewServer(listener, NewInput())
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		assert.Equal(t, http.ErrServerClosed, <-ended)
+	})
+	return listener.Addr().String()
+}
+
+// send sends a request, changed by change, and returns the answer and its text.
+func send(t *testing.T, method, target, body string, change func(*http.Request)) (*http.Response, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	require.NoError(t, err)
+	if method == "POST" {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if change != nil {
+		change(request)
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, string(text)
+}
+
+func form(a, b string) string {
+	return url.Values{"a": {a}, "b": {b}, "at": {""}, "from": {""}, "clients": {"100"}, "size": {"5"}, "ratio": {"0.2"}}.Encode()
+}
+
+func TestServer(t *testing.T) {
+	site := "http://" + serve(t)
+
+	response, html := send(t, "GET", site+"/", "", nil)
+	assert.Equal(t, 200, response.StatusCode)
+	assert.Equal(t, "text/html; charset=utf-8", response.Header.Get("Content-Type"))
+	assert.Contains(t, html, "<strong>5 attempts, exponential 200ms x2, at most 5s, ±20%</strong> (native)")
+	assert.Contains(t, html, "<textarea id=\"a\"")
+	policy := response.Header.Get("Content-Security-Policy")
+	assert.True(t, strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self'; "), policy)
+
+	for path, kind := range map[string]string{"/page.css": "text/css; charset=utf-8", "/page.js": "text/javascript; charset=utf-8"} {
+		response, text := send(t, "GET", site+path, "", nil)
+		assert.Equal(t, 200, response.StatusCode)
+		assert.Equal(t, kind, response.Header.Get("Content-Type"))
+		assert.NotEmpty(t, text)
+	}
+
+	// The answer alone, and the page with it for those without scripts.
+	response, html = send(t, "POST", site+"/answer", form("max_attempts: 3", ""), nil)
+	assert.Equal(t, 200, response.StatusCode)
+	assert.Contains(t, html, "<strong>3 attempts</strong>")
+	assert.Contains(t, html, "<li>Line 1: 3 attempts without a Backoff (backoff)")
+	assert.NotContains(t, html, "<textarea")
+	_, html = send(t, "POST", site+"/", form("max_attempts: 3", "jitter: 2 # <i>"), nil)
+	assert.Contains(t, html, `rows="12" aria-describedby="form-help">max_attempts: 3</textarea>`)
+	assert.Contains(t, html, "jitter: 2 # &lt;i&gt;</textarea>")
+	assert.Contains(t, html, "<li>Line 1: jitter is 2: ")
+	assert.Contains(t, html, `name="ratio" type="number" min="0" max="1" step="any" value="0.2"`)
+
+	for _, test := range []struct {
+		name, method, path, body string
+		change                   func(*http.Request)
+		status                   int
+	}{
+		{"another path", "GET", "/page.html", "", nil, 404},
+		{"another method", "PUT", "/answer", "", nil, 405},
+		{"localhost", "GET", "/", "", func(r *http.Request) { r.Host = "localhost:" + r.URL.Port() }, 200},
+		{"another name for this machine", "GET", "/", "", func(r *http.Request) { r.Host = "evil.example:" + r.URL.Port() }, 403},
+		{"a name that only begins so", "GET", "/", "", func(r *http.Request) { r.Host = "127.0.0.1.evil.example:" + r.URL.Port() }, 403},
+		{"another port", "GET", "/", "", func(r *http.Request) { r.Host = "127.0.0.1:1" }, 403},
+		{"a style sheet for another host", "GET", "/page.css", "", func(r *http.Request) { r.Host = "evil.example" }, 403},
+		{"a form of another site", "POST", "/answer", form("max_attempts: 3", ""), func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403},
+		{"a form of another site, by its header", "POST", "/answer", form("max_attempts: 3", ""), func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		{"its own form", "POST", "/answer", form("max_attempts: 3", ""), func(r *http.Request) { r.Header.Set("Origin", "http://"+r.URL.Host) }, 200},
+		{"a form that is too long", "POST", "/answer", form(strings.Repeat("x", maxForm), ""), nil, 400},
+		{"a text that is too long", "POST", "/answer", form(strings.Repeat("#", MaxText+1), ""), nil, 200},
+		{"not a form", "POST", "/answer", "%zz", nil, 400},
+		{"numbers that are none", "POST", "/answer", "a=max_attempts:+3&clients=x&ratio=x", nil, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			response, text := send(t, test.method, site+test.path, test.body, test.change)
+			assert.Equal(t, test.status, response.StatusCode, text)
+			if test.status == 403 {
+				assert.NotContains(t, text, "attempts")
+			}
+		})
+	}
+	_, html = send(t, "POST", site+"/answer", "a=max_attempts:+3&clients=x&size=1&ratio=x", nil)
+	assert.Contains(t, html, `<p class="fault">The number of clients is 0: write 1 to 100000.</p>`)
+	assert.Contains(t, html, `<p class="fault">The budget needs a size of at least 1 and a ratio from 0 to 1.</p>`)
+}
+
+// What is computed at once is bounded: further requests wait for their turn, and
+// give it up when the browser does.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{turns: make(chan struct{}, computing)}
+		for range computing {
+			s.turns <- struct{}{}
+		}
+		show := func(ctx context.Context) (*httptest.ResponseRecorder, chan struct{}) {
+			w, answered := httptest.NewRecorder(), make(chan struct{})
+			go func() {
+				defer close(answered)
+				s.show(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil), "answer", NewInput())
+			}()
+			synctest.Wait()
+			return w, answered
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone, goneAnswered := show(ctx)
+		patient, answered := show(t.Context())
+		assert.Empty(t, patient.Body.String())
+		cancel()
+		<-goneAnswered
+		assert.Empty(t, gone.Body.String())
+
+		<-s.turns
+		<-answered
+		assert.Contains(t, patient.Body.String(), "5 attempts")
+		assert.Len(t, s.turns, computing-1)
+	})
+}
+
+func TestLoopbackOnly(t *testing.T) {
+	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, err = NewServer(listener, NewInput())
+	assert.ErrorContains(t, err, "is not an address of the loopback device")
+}

@@ -1,0 +1,78 @@
+package policyfile
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The keys of each dialect are those that its reader names.
+func TestKeys(t *testing.T) {
+	file, err := Parse("file.yaml", []byte("zzz: 1"))
+	require.NoError(t, err)
+	for _, d := range dialects {
+		_, name, faults := file.Find("")[0].Read(d.name)
+		assert.Equal(t, d.name, name)
+		require.Len(t, faults, 1)
+		_, keys, ok := strings.Cut(faults[0].Text, " are ")
+		require.True(t, ok, faults[0].Text)
+		assert.ElementsMatch(t, d.keys, strings.Split(keys, ", "))
+	}
+}
+
+// Where several dialects fit, the fault asks which is meant.
+func TestSeveralFit(t *testing.T) {
+	twin := dialects[1]
+	twin.name = "twin"
+	dialects = append(dialects, twin)
+	defer func() { dialects = dialects[:len(dialects)-1] }()
+	file, err := Parse("file.yaml", []byte("\nbackoff: linear"))
+	require.NoError(t, err)
+	block, fault := file.Only("")
+	require.Nil(t, fault)
+	_, _, faults := block.Read("")
+	require.Len(t, faults, 1)
+	assert.EqualError(t, faults[0], "file.yaml:2: this can be read as tasker or twin: say which with -from")
+	p, name, faults := block.Read("twin")
+	assert.Empty(t, faults)
+	assert.Equal(t, "twin", name)
+	assert.Equal(t, 3, p.MaxAttempts)
+}
+
+// Whatever a file contains, every block can be read, and every fault is on one
+// of its lines.
+func FuzzRead(f *testing.F) {
+	for _, text := range []string{
+		"max_attempts: 5\nbackoff: {type: exponential, base: 200ms}",
+		"a: &a {jitter: 2}\nretry: {<<: [*a, {x: 1}], max_delay: 5}\n---\n[1]",
+		`{"retry": {"max_retries": -1, "backoff": 5, "backoff_type": "cubic", "a": {"b": [1e400]}}, "work_config": null}`,
+		"&a [*a]", "<<: x", "? {a: 1}\n: 2", "max_elapsed: 1m\n", "\xff", "!!binary x", "2001-01-01: .inf",
+		"retry:\n\n\n  backoff:\n    delays: [1, 2]\n    type: schedule",
+	} {
+		f.Add(text, "")
+		f.Add(text, "*.*")
+	}
+	f.Fuzz(func(t *testing.T, text, at string) {
+		lines := 2 + strings.Count(text, "\n") + strings.Count(text, "\r") // and where yaml says that it ends
+		for _, name := range []string{"file.yaml", "file.json", "file"} {
+			file, err := Parse(name, []byte(text))
+			if err != nil {
+				fault := err.(*Fault)
+				assert.True(t, 1 <= fault.Line && fault.Line <= lines, err)
+				continue
+			}
+			for _, block := range file.Find(at) {
+				for _, from := range append(Dialects(), "") {
+					p, _, faults := block.Read(from)
+					for _, fault := range append(faults, block.Lint(p)...) {
+						assert.True(t, 1 <= fault.Line && fault.Line <= lines, fault)
+						assert.NotEmpty(t, fault.Text)
+						assert.NotContains(t, fault.Text, "\n")
+					}
+				}
+			}
+		}
+	})
+}

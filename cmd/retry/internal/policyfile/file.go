@@ -1,0 +1,116 @@
+// Package policyfile finds the retry policies in YAML and JSON files, reads
+// them in the form of the library or in a dialect, and knows on which line each
+// fault is.
+package policyfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A File is a file that has been parsed.
+type File struct {
+	Name string
+
+	documents []*yaml.Node
+}
+
+// Parse parses YAML, or JSON if the name ends in .json or the data is JSON. If
+// it cannot, the error is a *Fault.
+func Parse(name string, data []byte) (*File, error) {
+	f := &File{Name: name}
+	var err error
+	switch ext := filepath.Ext(name); {
+	case ext == ".json", ext != ".yaml" && ext != ".yml" && json.Valid(data):
+		f.documents, err = parseJSON(data)
+	default:
+		f.documents, err = parseYAML(data)
+	}
+	if err != nil {
+		return nil, f.fault(err.Error())
+	}
+	for _, document := range f.documents {
+		if fault := f.check(document, map[*yaml.Node]bool{}); fault != nil {
+			return nil, fault
+		}
+	}
+	return f, nil
+}
+
+func parseYAML(data []byte) (documents []*yaml.Node, err error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		document := new(yaml.Node)
+		switch err := dec.Decode(document); {
+		case err == io.EOF:
+			return documents, nil
+		case err != nil:
+			return nil, err
+		}
+		documents = append(documents, document.Content[0])
+	}
+}
+
+// parseJSON parses JSON to the nodes of YAML, which know their lines. The
+// parser of YAML does not read all JSON: not the text "\/", for one.
+func parseJSON(data []byte) ([]*yaml.Node, error) {
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &syntax) {
+		return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
+	}
+	w := &jsonWalk{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	w.dec.UseNumber()
+	node, err := w.value()
+	return []*yaml.Node{node}, err
+}
+
+// A jsonWalk walks through JSON that is valid.
+type jsonWalk struct {
+	data []byte
+	dec  *json.Decoder
+	line int   // at ...
+	seen int64 // ... this offset
+}
+
+func (w *jsonWalk) value() (*yaml.Node, error) {
+	token, err := w.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	end := w.dec.InputOffset()
+	w.line += bytes.Count(w.data[w.seen:end], []byte("\n"))
+	w.seen = end
+
+	node := &yaml.Node{Kind: yaml.ScalarNode, Line: w.line}
+	switch token := token.(type) {
+	case json.Delim:
+		node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
+		if token == '{' {
+			node.Kind, node.Tag = yaml.MappingNode, "!!map"
+		}
+		for w.dec.More() { // keys and values, or elements
+			value, err := w.value()
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, value)
+		}
+		_, err = w.dec.Token()
+	case string:
+		node.Tag, node.Value, node.Style = "!!str", token, yaml.DoubleQuotedStyle
+	case json.Number:
+		node.Value = token.String()
+	case bool:
+		node.Tag, node.Value = "!!bool", strconv.FormatBool(token)
+	case nil:
+		node.Tag, node.Value = "!!null", "null"
+	}
+	return node, err
+}

@@ -1,0 +1,248 @@
+// Retry is a tool for people who write, review and operate retry policies:
+//
+//	retry plan policy.yaml                        what a policy will do
+//	retry lint config/                            what is wrong, with file and line
+//	retry convert -to tasker policy.yaml          the same in the settings of another system
+//	retry explain retries.log                     when calls were retried, and why
+//	retry check -policy policy.yaml retries.log   whether a policy decides so
+//	retry explore policy.yaml                     a page to try a policy out
+//	retry vet ./...                               mistakes in Go code that retries
+//
+// "retry help" lists its commands, and -h after a command explains it. The exit
+// status is 0; 1 if a command found something wrong, or a file does not parse;
+// 2 if it was used wrongly, or a file cannot be opened.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+)
+
+// The exit statuses.
+const (
+	ok     = 0
+	found  = 1 // something is wrong, or a file does not parse
+	misuse = 2 // of the command, or a file cannot be opened
+)
+
+func main() {
+	if calledByVet(os.Args[1:]) {
+		serveVet()
+	}
+	os.Exit(run(&streams{
+		ctx: context.Background(), in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		typed:  isTerminal(os.Stdin),
+		colors: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "",
+		shown:  isTerminal(os.Stderr),
+	}, os.Args[1:]))
+}
+
+func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
+
+// streams are what a command reads and writes.
+type streams struct {
+	ctx      context.Context // ends a command that serves
+	in       io.Reader
+	out, err io.Writer
+
+	typed  bool // in is a terminal
+	colors bool // out is a terminal, whose user wants colors
+	shown  bool // err is a terminal
+}
+
+// A command is one of the words that can follow retry.
+type command struct {
+	name, args, summary string
+	doc                 string // what it does, with an example
+	run                 func(s *streams, c *command, args []string) int
+}
+
+var commands []*command
+
+func init() { // they print their usage, which is in the list
+	commands = []*command{planCommand, lintCommand, convertCommand, explainCommand, checkCommand, exploreCommand, vetCommand}
+}
+
+func run(s *streams, args []string) int {
+	if len(args) == 0 {
+		printCommands(s.err)
+		return misuse
+	}
+	switch name := args[0]; name {
+	case "help", "-h", "-help", "--help":
+		printCommands(s.out)
+		return ok
+	case "version", "-version", "--version":
+		fmt.Fprintln(s.out, "retry", version())
+		return ok
+	default:
+		i := slices.IndexFunc(commands, func(c *command) bool { return c.name == name })
+		if i < 0 {
+			fmt.Fprintf(s.err, "retry: unknown command %q\n\n", name)
+			printCommands(s.err)
+			return misuse
+		}
+		return commands[i].run(s, commands[i], args[1:])
+	}
+}
+
+func printCommands(w io.Writer) {
+	fmt.Fprint(w, "Retry reads, checks and explains retry policies.\n\nUsage: retry COMMAND [flags] ...\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+	}
+	fmt.Fprintf(w, "  %-8s %s\n\n\"retry COMMAND -h\" explains a command, with an example.\n", "version", "print the version of this program")
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// parse parses flags, which may also follow other arguments, and returns those.
+// Where the command must not run, done is true: it was called with -h, or
+// wrongly.
+func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []string, status int, done bool) {
+	flags.Usage = func() {}
+	flags.SetOutput(io.Discard)
+	for {
+		switch err := flags.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
+			fmt.Fprintf(s.out, "Usage: retry %s %s\n\n%s\nFlags:\n\n", c.name, c.args, strings.TrimPrefix(c.doc, "\n"))
+			flags.SetOutput(s.out)
+			flags.PrintDefaults()
+			return nil, ok, true
+		case err != nil:
+			return nil, c.misused(s, err), true
+		}
+		if flags.NArg() == 0 {
+			return rest, ok, false
+		}
+		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
+	}
+}
+
+// misused says how a command was used wrongly.
+func (c *command) misused(s *streams, problem any) int {
+	fmt.Fprintf(s.err, "retry %s: %v\nUsage: retry %s %s (-h explains it)\n", c.name, problem, c.name, c.args)
+	return misuse
+}
+
+// failed prints an error and returns the status for it.
+func (c *command) failed(s *streams, err error) int {
+	if fault := new(policyfile.Fault); errors.As(err, &fault) {
+		fmt.Fprintln(s.err, err)
+		return found
+	}
+	fmt.Fprintf(s.err, "retry %s: %v\n", c.name, err)
+	return misuse
+}
+
+// maxFile is the longest file of policies that is read.
+const maxFile = 16 << 20
+
+// open opens a file, or standard input if the name is "-".
+func (s *streams) open(name string) (title string, file io.ReadCloser, err error) {
+	if name == "-" {
+		return "standard input", io.NopCloser(s.in), nil
+	}
+	file, err = os.Open(name)
+	return name, file, err
+}
+
+// read reads a file of policies.
+func (s *streams) read(name string) (title string, data []byte, err error) {
+	title, file, err := s.open(name)
+	if err != nil {
+		return title, nil, err
+	}
+	defer file.Close()
+	data, err = io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s is longer than %d MiB", title, maxFile>>20)
+	}
+	return title, data, err
+}
+
+// readFile reads and parses a file of policies. A file that does not parse is a
+// *policyfile.Fault.
+func (s *streams) readFile(name string) (*policyfile.File, error) {
+	title, data, err := s.read(name)
+	if err != nil {
+		return nil, err
+	}
+	return policyfile.Parse(title, data)
+}
+
+// source says where in which file a policy is, and how it is written.
+type source struct{ from, at string }
+
+func (o *source) define(flags *flag.FlagSet) {
+	flags.StringVar(&o.from, "from", "", "the `dialect` that the policy is written in: "+strings.Join(policyfile.Dialects(), ", ")+
+		" (default: native, else the only one that fits)")
+	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as services.payments.retry (default: what is under retry or work_config, else all of it)")
+}
+
+func (o *source) check() error {
+	if o.from != "" && !slices.Contains(policyfile.Dialects(), o.from) {
+		return fmt.Errorf("-from is %q: write one of %s", o.from, strings.Join(policyfile.Dialects(), ", "))
+	}
+	return nil
+}
+
+// A policy is what was read from a file.
+type policy struct {
+	retry.Policy
+	policyfile.Block
+	dialect string
+}
+
+// readPolicy reads the only policy of a file. Otherwise it prints what is wrong,
+// and the status is not ok.
+func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {
+	file, err := s.readFile(name)
+	if err != nil {
+		return p, c.failed(s, err)
+	}
+	block, fault := file.Only(o.at)
+	if fault != nil {
+		return p, c.failed(s, fault)
+	}
+	p.Block = block
+	var faults []*policyfile.Fault
+	p.Policy, p.dialect, faults = p.Read(o.from)
+	for _, fault := range faults {
+		status = c.failed(s, fault)
+	}
+	return p, status
+}
+
+// onlyFile returns the only argument of a command, or standard input if there is
+// none and it is not a terminal.
+func onlyFile(s *streams, args []string) (string, error) {
+	switch {
+	case len(args) > 1:
+		return "", fmt.Errorf("there are %d files: write one", len(args))
+	case len(args) == 1:
+		return args[0], nil
+	case s.typed:
+		return "", errors.New("there is no file: write one, or - for standard input")
+	default:
+		return "-", nil
+	}
+}

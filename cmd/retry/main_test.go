@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// tool runs the program.
+func tool(stdin string, args ...string) (stdout, stderr string, status int) {
+	var out, errs bytes.Buffer
+	status = run(&streams{ctx: context.Background(), in: strings.NewReader(stdin), out: &out, err: &errs}, args)
+	return out.String(), errs.String(), status
+}
+
+// succeed runs the program, which must find nothing wrong, and returns what it
+// prints.
+func succeed(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	stdout, stderr, status := tool(stdin, args...)
+	require.Zero(t, status, stderr)
+	require.Empty(t, stderr)
+	return stdout
+}
+
+// write writes files by their names into a new directory, and returns it.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	return dir
+}
+
+func TestHelp(t *testing.T) {
+	all := succeed(t, "", "help")
+	assert.Equal(t, all, succeed(t, "", "-h"))
+	_, stderr, status := tool("")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, all, stderr)
+
+	for _, c := range commands {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Contains(t, all, c.summary)
+			help := succeed(t, "", c.name, "-h")
+			assert.True(t, strings.HasPrefix(help, "Usage: retry "+c.name+" "+c.args+"\n\n"), help)
+			assert.Contains(t, help, "\n    retry "+c.name, "an example")
+			assert.Contains(t, help, "\nFlags:\n\n  -")
+			for line := range strings.Lines(c.doc) {
+				assert.LessOrEqual(t, len(line), 81, line)
+			}
+		})
+	}
+	assert.Regexp(t, `^retry \S+\n$`, succeed(t, "", "version"))
+}
+
+// Wrong usage is one line that says what, one that says how, and status 2.
+func TestMisuse(t *testing.T) {
+	for _, test := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"unknown command", `retry: unknown command "plant"`, []string{"plant"}},
+		{"unknown flag", "retry plan: flag provided but not defined: -nonsense", []string{"plan", "-nonsense"}},
+		{"wrong value", `retry plan: invalid value "many" for flag -n`, []string{"plan", "-n", "many"}},
+		{"unknown dialect", `retry plan: -from is "x": write one of native, tasker, `, []string{"plan", "-from", "x", "testdata/policy.yaml"}},
+		{"several files", "retry plan: there are 2 files: write one", []string{"plan", "a", "b"}},
+		{"no file to plan", "retry plan: open nowhere.yaml: ", []string{"plan", "nowhere.yaml"}},
+		{"unknown dialect of lint", `retry lint: -from is "x": write one of native, `, []string{"lint", "-from", "x", "testdata"}},
+		{"unknown format", `retry lint: -format is "xml": write text or github`, []string{"lint", "-format", "xml", "testdata"}},
+		{"nothing to lint", "retry lint: there is no file: ", []string{"lint"}},
+		{"no file to lint", "retry lint: lstat nowhere.yaml: ", []string{"lint", "nowhere.yaml"}},
+		{"no match", "retry lint: no file matches nowhere*.yaml", []string{"lint", "nowhere*.yaml"}},
+		{"unknown system", `retry convert: -to is "sidekiq": write one of native, tasker, `, []string{"convert", "-to", "sidekiq", "testdata/policy.yaml"}},
+		{"no system", `retry convert: -to is "": write one of native, tasker, `, []string{"convert", "testdata/policy.yaml"}},
+		{"no conditions", "retry convert: Envoy retries nothing without conditions: ", []string{"convert", "-to", "envoy", "testdata/policy.yaml"}},
+		{"no codes", "retry convert: gRPC retries nothing without codes: ", []string{"convert", "-to", "grpc", "testdata/policy.yaml"}},
+		{"unknown dialect of convert", `retry convert: -from is "x": `, []string{"convert", "-from", "x", "-to", "native", "testdata/policy.yaml"}},
+		{"two files to convert", "retry convert: there are 2 files", []string{"convert", "-to", "native", "a", "b"}},
+		{"no file to convert", "retry convert: open nowhere.yaml: ", []string{"convert", "-to", "native", "nowhere.yaml"}},
+		{"three files to explore", "retry explore: there are 3 files: write one, or two to compare", []string{"explore", "a", "b", "c"}},
+		{"no file for a page", "retry explore: there is no file: ", []string{"explore", "-o", "page.html"}},
+		{"no file to explore", "retry explore: open nowhere.yaml: ", []string{"explore", "nowhere.yaml"}},
+		{"unknown dialect of explore", `retry explore: -from is "x": `, []string{"explore", "-from", "x"}},
+		{"no such port", "retry explore: listen tcp4: ", []string{"explore", "-port", "99999"}},
+		{"no such folder for a page", "retry explore: open nowhere/page.html: ", []string{"explore", "-o", "nowhere/page.html", "testdata/policy.yaml"}},
+		{"wrong pattern", "retry lint: [: syntax error in pattern", []string{"lint", "["}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			stdout, stderr, status := tool("", test.args...)
+			assert.Equal(t, 2, status)
+			assert.Empty(t, stdout)
+			assert.True(t, strings.HasPrefix(stderr, test.want), stderr)
+		})
+	}
+}
+
+// A release requires the version that go.work replaces by this checkout.
+func TestWorkspace(t *testing.T) {
+	version := func(file, before, after string) string {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, rest, ok := strings.Cut(string(data), before)
+		require.True(t, ok, file)
+		version, _, ok := strings.Cut(rest, after)
+		require.True(t, ok, file)
+		return version
+	}
+	assert.Equal(t, version("go.mod", "github.com/goretry/retry v", "\n"), version("../go.work", "github.com/goretry/retry v", " => ..\n"))
+	data, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	assert.NotRegexp(t, `(?m)^replace`, string(data), "go install takes no module that has a replace")
+}
+
+// The hook for pre-commit calls a command that is there, on files that may have
+// a policy.
+func TestHook(t *testing.T) {
+	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
+	require.NoError(t, err)
+	var hooks []struct {
+		ID, Entry, Language string
+		Files               string
+		Dependencies        []string `yaml:"additional_dependencies"`
+	}
+	require.NoError(t, yaml.Unmarshal(data, &hooks))
+	require.Len(t, hooks, 1)
+	hook := hooks[0]
+	assert.Equal(t, "golang", hook.Language)
+	assert.Equal(t, []string{"github.com/goretry/retry/cmd/retry@latest"}, hook.Dependencies)
+
+	dir := write(t, map[string]string{"retry-payments.yaml": "jitter: 2"})
+	assert.Regexp(t, hook.Files, "config/retry-payments.yaml")
+	assert.NotRegexp(t, hook.Files, "config/payments.yaml")
+	words := strings.Fields(hook.Entry)
+	require.Equal(t, "retry", words[0])
+	stdout, stderr, status := tool("", append(words[1:], filepath.Join(dir, "retry-payments.yaml"))...)
+	assert.Equal(t, 1, status)
+	assert.Empty(t, stderr)
+	assert.Contains(t, stdout, "retry-payments.yaml:1: jitter is 2")
+}

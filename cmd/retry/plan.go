@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+var planCommand = &command{
+	name: "plan", args: "[flags] FILE", run: plan,
+	summary: "print what a policy will do: its delays, how it ends, how long it takes",
+	doc: `
+Plan prints what the policy in a file will do: each delay, how it ends, and how
+long it takes in the worst case. Settings that are valid but probably unintended
+are printed as notes. The file is YAML or JSON.
+
+    retry plan -at services.payments.retry config.yaml
+    retry plan -seed order-42 policy.json
+    kubectl get configmap retry -o 'jsonpath={.data.policy\.yaml}' | retry plan
+`,
+}
+
+func plan(s *streams, c *command, args []string) int {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	var from source
+	from.define(flags)
+	retries := flags.Int("n", 10, "print at most `N` retries, all of them if negative")
+	key := flags.String("seed", "", "also print the exact delays of the job with this `key`")
+	asJSON := flags.Bool("json", false, "print JSON, for programs")
+	args, status, done := c.parse(s, flags, args)
+	if done {
+		return status
+	}
+	if err := from.check(); err != nil {
+		return c.misused(s, err)
+	}
+	name, err := onlyFile(s, args)
+	if err != nil {
+		return c.misused(s, err)
+	}
+	p, status := c.readPolicy(s, name, from)
+	if status != ok {
+		return status
+	}
+	if *asJSON {
+		return c.printJSON(s, p, *retries, *key)
+	}
+
+	at := ""
+	if p.At != "" {
+		at = ", " + p.At
+	}
+	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", p.File, p.Line, at, p.dialect, p.Preview(*retries))
+	for _, note := range p.Policy.Lint() {
+		fmt.Fprintln(s.out, "Note:", note)
+	}
+	if *key != "" {
+		fmt.Fprintf(s.out, "\nThe delays of %q, whose seed is %d:\n\n", *key, retry.SeedOf(*key))
+		printDelays(s.out, delaysOf(p.Policy, *key, *retries))
+	}
+	return ok
+}
+
+// A delay is the wait of a job that always fails after one attempt.
+type delay struct {
+	Attempt int          `json:"attempt"`
+	Wait    jsonDuration `json:"wait"`
+	Total   jsonDuration `json:"total"`           // all waits so far
+	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry, if there is none
+}
+
+// delaysOf returns the delays of the job with a key, to the nanosecond.
+func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
+	total := time.Duration(0)
+	for _, step := range p.Plan(retries) {
+		d := p.Next(retry.Attempt{Number: step.Attempt, Elapsed: total, Seed: retry.SeedOf(key)})
+		if !d.Retry() {
+			return append(delays, delay{Attempt: step.Attempt, Reason: d.Reason})
+		}
+		total += min(d.Delay, step.Total-total) // Total stops at 292 years
+		delays = append(delays, delay{Attempt: step.Attempt, Wait: jsonDuration(d.Delay), Total: jsonDuration(total)})
+	}
+	return delays
+}
+
+func printDelays(w io.Writer, delays []delay) {
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "after attempt\twait\ttotal")
+	for _, d := range delays {
+		if d.Reason != 0 {
+			fmt.Fprintf(table, "%d\t%v\n", d.Attempt, d.Reason)
+			continue
+		}
+		fmt.Fprintf(table, "%d\t%v\t%v\n", d.Attempt, time.Duration(d.Wait), time.Duration(d.Total))
+	}
+	table.Flush()
+}
+
+// planJSON is the form of plan -json. Durations are text, as in a policy.
+type planJSON struct {
+	File        string       `json:"file"`
+	Line        int          `json:"line"`
+	At          string       `json:"at,omitempty"`
+	Dialect     string       `json:"dialect"`
+	Policy      retry.Policy `json:"policy"`
+	Summary     string       `json:"summary"`
+	MaxAttempts int          `json:"max_attempts"` // in all; -1: unlimited
+	Plan        []stepJSON   `json:"plan"`
+	Delays      []delay      `json:"delays,omitempty"` // of the job that -seed names
+	Lint        []string     `json:"lint"`
+}
+
+type stepJSON struct {
+	Attempt int          `json:"attempt"` // after which the retry comes
+	Lo      jsonDuration `json:"lo"`
+	Hi      jsonDuration `json:"hi"`
+	Total   jsonDuration `json:"total"` // in the worst case
+}
+
+type jsonDuration time.Duration
+
+func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+func (c *command) printJSON(s *streams, p policy, retries int, key string) int {
+	form := planJSON{
+		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
+		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: append([]string{}, p.Policy.Lint()...),
+	}
+	for _, step := range p.Plan(retries) {
+		form.Plan = append(form.Plan, stepJSON{step.Attempt, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})
+	}
+	if key != "" {
+		form.Delays = delaysOf(p.Policy, key, retries)
+	}
+	enc := json.NewEncoder(s.out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(form); err != nil {
+		return c.failed(s, err)
+	}
+	return ok
+}

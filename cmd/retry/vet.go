@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis/unitchecker"
+
+	"github.com/goretry/retry/cmd/retry/vet"
+)
+
+var vetCommand = &command{
+	name: "vet", args: "[flags] [PACKAGE...]", run: runVet,
+	summary: "report mistakes in Go code that retries, with file and line",
+	doc: `
+Vet reports mistakes in the use of the library, such as a call that ignores the
+context of its attempt, with file and line. It runs "go vet" with the checks of
+this program, needs the go command, and takes its flags and packages. The exit
+status is 1 if there is any mistake, or a package does not compile.
+
+    retry vet ./...
+    retry vet -fix ./...
+    retry vet -outerctx=false ./...
+
+docs/vet.md in the library's repository shows each mistake and its repair.
+`,
+}
+
+func runVet(s *streams, c *command, args []string) int {
+	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }) {
+		_, status, _ := c.parse(s, vetFlags(c.name), []string{"-h"})
+		return status
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return c.failed(s, err)
+	}
+	// The go command has flags that are not in vetFlags, such as -tags.
+	goVet := exec.CommandContext(s.ctx, "go", append([]string{"vet", "-vettool=" + self}, args...)...)
+	goVet.Stdin, goVet.Stdout, goVet.Stderr = s.in, s.out, s.err
+	err = goVet.Run()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		return c.failed(s, err)
+	}
+	return ok
+}
+
+// vetFlags are the flags of go vet that its users want most, for the help.
+func vetFlags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.Bool("fix", false, "apply the fixes of what is found, where there is a safe one, and report nothing")
+	flags.Bool("diff", false, "with -fix, print the fixes as a diff instead of applying them")
+	flags.Bool("json", false, "write JSON")
+	flags.String("tags", "", "the build `tags` to look at code with")
+	for _, analyzer := range vet.Analyzers {
+		doc, _, _ := strings.Cut(analyzer.Doc, "\n")
+		flags.Bool(analyzer.Name, false, doc+"; =false leaves it out, and with names alone the others are left out")
+	}
+	return flags
+}
+
+// calledByVet reports whether go vet runs this program as its tool: with flags
+// and the description of one package, or to ask what it is.
+func calledByVet(args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	last := len(args) - 1
+	for _, arg := range args[:last] {
+		if !strings.HasPrefix(arg, "-") {
+			return false
+		}
+	}
+	return strings.HasSuffix(args[last], ".cfg") || args[last] == "-flags" || strings.HasPrefix(args[last], "-V=")
+}
+
+// serveVet does what go vet asks for, and exits.
+func serveVet() { unitchecker.Main(vet.Analyzers...) }

@@ -1,0 +1,490 @@
+package vet
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/cfg"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// Accumulate reports results that a failed attempt leaves behind for the next.
+var Accumulate = &analysis.Analyzer{
+	Name: "accumulate",
+	Doc: `report results that grow with every attempt
+
+An operation that adds to a slice, a map or a sum outside of it, and fails
+afterwards, adds the same again in its next attempt.`,
+	URL:      docs + "accumulate",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run:      runAccumulate,
+}
+
+func runAccumulate(pass *analysis.Pass) (any, error) {
+	u := pass.ResultOf[usesAnalyzer].(*uses)
+	seen := map[ast.Node]bool{} // an operation may be retried in two places
+	for _, call := range u.calls {
+		for _, op := range call.ops {
+			if seen[op.node] || u.resumes(op) {
+				continue
+			}
+			seen[op.node] = true
+			additions := u.additions(op)
+			for _, a := range additions {
+				if !a.results || !u.onlyAdded(op, a, additions) || !u.failsAfter(call, op, a.stmt) {
+					continue
+				}
+				d := analysis.Diagnostic{Pos: a.stmt.Pos(), End: a.stmt.End(), Message: fmt.Sprintf(
+					"%s keeps what a failed attempt added, so the next one adds it again: begin the operation with %s, or build the result inside and assign it at the end",
+					a.target, a.reset())}
+				if u.neverKept(call, op, a, additions) {
+					d.SuggestedFixes = []analysis.SuggestedFix{{
+						Message:   "begin each attempt with " + a.reset(),
+						TextEdits: []analysis.TextEdit{{Pos: op.body.List[0].Pos(), NewText: []byte(a.reset() + "\n")}},
+					}}
+				}
+				pass.Report(d)
+				break // the others are of the same kind, and one repair leads to the next
+			}
+		}
+	}
+	return nil, nil
+}
+
+// An addition is a statement that adds to something outside of an operation.
+type addition struct {
+	stmt    *ast.AssignStmt
+	id      *ast.Ident // the variable, or the one that it is a field of
+	root    *types.Var
+	target  string // what grows, as it is written: "all", "s.items"
+	typ     types.Type
+	results bool // it adds what was read, not a record of the attempt itself
+}
+
+// reset returns the statement that empties the target.
+func (a *addition) reset() string {
+	switch t := a.typ.Underlying().(type) {
+	case *types.Map:
+		return "clear(" + a.target + ")"
+	case *types.Basic:
+		if t.Info()&types.IsString != 0 {
+			return a.target + ` = ""`
+		}
+		return a.target + " = 0"
+	default:
+		return a.target + " = nil"
+	}
+}
+
+// additions returns the statements in op that add to what is outside of it.
+func (u *uses) additions(op *operation) []*addition {
+	var found []*addition
+	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil)) {
+		stmt := c.Node().(*ast.AssignStmt)
+		added, plus := addedTo(u.info, stmt)
+		if added == nil {
+			continue
+		}
+		target := ast.Unparen(stmt.Lhs[0])
+		if index, ok := target.(*ast.IndexExpr); ok {
+			if _, ok := u.info.TypeOf(index.X).Underlying().(*types.Map); !ok {
+				continue
+			}
+			target = ast.Unparen(index.X)
+		}
+		a := &addition{stmt: stmt, id: rootOf(target), target: types.ExprString(target), typ: u.info.TypeOf(target)}
+		if a.id == nil {
+			continue
+		}
+		root, ok := u.info.ObjectOf(a.id).(*types.Var)
+		if !ok || !outside(op, root) {
+			continue
+		}
+		a.root = root
+		inner := false
+		for l := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil)) {
+			inner = inner || l.Node() != op.node && op.contains(l.Node().Pos())
+		}
+		a.results = u.isResult(stmt, added, plus, inner)
+		found = append(found, a)
+	}
+	return found
+}
+
+// addedTo returns what an assignment adds to its left side, and whether it does
+// so by plus instead of append.
+func addedTo(info *types.Info, stmt *ast.AssignStmt) (added []ast.Expr, plus bool) {
+	if len(stmt.Lhs) != 1 || len(stmt.Rhs) != 1 {
+		return nil, false
+	}
+	switch left := types.ExprString(ast.Unparen(stmt.Lhs[0])); stmt.Tok {
+	case token.ADD_ASSIGN:
+		return stmt.Rhs, true
+	case token.ASSIGN:
+		switch right := ast.Unparen(stmt.Rhs[0]).(type) {
+		case *ast.CallExpr:
+			if builtin, ok := typeutil.Callee(info, right).(*types.Builtin); ok && builtin.Name() == "append" &&
+				len(right.Args) > 1 && types.ExprString(ast.Unparen(right.Args[0])) == left {
+				return right.Args[1:], false
+			}
+		case *ast.BinaryExpr:
+			if right.Op == token.ADD && types.ExprString(ast.Unparen(right.X)) == left {
+				return []ast.Expr{right.Y}, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// isResult reports whether the added values are what an attempt has read. One
+// value for each attempt may be a record of the attempts, or of what to clean up.
+func (u *uses) isResult(stmt *ast.AssignStmt, added []ast.Expr, plus, inner bool) bool {
+	counted := false // it has the length of something
+	for _, x := range added {
+		tv := u.info.Types[x]
+		if tv.Value != nil || isNamed(tv.Type, "time", "Time") || isNamed(tv.Type, "time", "Duration") ||
+			types.AssignableTo(tv.Type, types.Universe.Lookup("error").Type()) {
+			return false
+		}
+		call, ok := ast.Unparen(x).(*ast.CallExpr)
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(u.callee(call), "fmt.Sprint") {
+			return false
+		}
+		for n := range ast.Preorder(call) {
+			if id, ok := n.(*ast.Ident); ok && u.info.Uses[id] == types.Universe.Lookup("len") {
+				counted = true
+			}
+		}
+	}
+	if plus {
+		return counted || inner
+	}
+	return inner || ast.Unparen(stmt.Rhs[0]).(*ast.CallExpr).Ellipsis.IsValid()
+}
+
+// outside reports whether v lives longer than an attempt: a variable around the
+// closure, one of the package, or the receiver of a method.
+func outside(op *operation, v *types.Var) bool {
+	if decl, ok := op.node.(*ast.FuncDecl); ok && decl.Recv != nil && decl.Recv.Pos() <= v.Pos() && v.Pos() < decl.Recv.End() {
+		_, pointer := v.Type().Underlying().(*types.Pointer)
+		return pointer
+	}
+	return !op.contains(v.Pos())
+}
+
+// onlyAdded reports whether op does nothing else to the target of an addition.
+// An operation that reads it may go on from there, and one that assigns it may
+// begin anew.
+func (u *uses) onlyAdded(op *operation, a *addition, additions []*addition) bool {
+	adding := map[ast.Node]bool{}
+	for _, other := range additions {
+		if other.root == a.root && other.target == a.target {
+			adding[other.stmt] = true
+		}
+	}
+	for c := range op.cursor.Preorder((*ast.Ident)(nil)) {
+		id := c.Node().(*ast.Ident)
+		if u.info.Uses[id] != a.root {
+			continue
+		}
+		for isPath(c.Parent().Node()) {
+			c = c.Parent()
+		}
+		x := c.Node().(ast.Expr)
+		if types.ExprString(x) == a.target {
+			if !adding[additionAround(c)] {
+				return false
+			}
+		} else if !u.isOther(x, a) {
+			return false
+		}
+	}
+	return true
+}
+
+// isPath reports whether n is a part of how a field is written: r.items, *p.
+func isPath(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.SelectorExpr, *ast.StarExpr:
+		return true
+	}
+	return false
+}
+
+// additionAround returns the assignment that the target at c is a side of: itself,
+// with an index, or as the first that is added.
+func additionAround(c inspector.Cursor) ast.Node {
+	if index, ok := c.Parent().Node().(*ast.IndexExpr); ok && index.X == c.Node() {
+		c = c.Parent()
+	}
+	switch p := c.Parent().Node().(type) {
+	case *ast.CallExpr:
+		if len(p.Args) > 0 && p.Args[0] == c.Node() {
+			c = c.Parent()
+		}
+	case *ast.BinaryExpr:
+		if p.X == c.Node() {
+			c = c.Parent()
+		}
+	}
+	return c.Parent().Node()
+}
+
+// isOther reports whether x is another field than the target, or in one: neither
+// the whole that the target is in, nor a method of it.
+func (u *uses) isOther(x ast.Expr, a *addition) bool {
+	selector, ok := x.(*ast.SelectorExpr)
+	if !ok || u.info.Selections[selector] == nil || strings.HasPrefix(a.target, types.ExprString(x)+".") {
+		return false
+	}
+	_, ofRoot := ast.Unparen(selector.X).(*ast.Ident)
+	return !ofRoot || u.info.Selections[selector].Kind() == types.FieldVal
+}
+
+// consuming are methods that go on where the last attempt stopped.
+var consuming = []string{"Next", "Scan", "Read", "Recv", "Receive", "Decode", "Token", "Pop", "Dequeue", "More", "Advance"}
+
+// resumes reports whether an operation goes on where its last attempt stopped,
+// by a cursor that it moves, or a stream or channel that it consumes.
+func (u *uses) resumes(op *operation) bool {
+	read := map[string]token.Pos{}     // where a variable outside is read first
+	assigned := map[string]token.Pos{} // and assigned
+	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.IncDecStmt)(nil), (*ast.IfStmt)(nil), (*ast.CallExpr)(nil), (*ast.UnaryExpr)(nil), (*ast.RangeStmt)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.IfStmt:
+			if u.asks(op, n.Cond) {
+				return true
+			}
+		case *ast.AssignStmt:
+			if added, plus := addedTo(u.info, n); added != nil && (!plus || !u.cursor(op, n.Lhs[0])) {
+				continue
+			}
+			for _, left := range n.Lhs {
+				u.note(op, assigned, left)
+			}
+		case *ast.IncDecStmt:
+			u.note(op, assigned, n.X)
+		case *ast.CallExpr:
+			sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
+			if !ok || u.info.Selections[sel] == nil || !u.isOutside(op, sel.X) {
+				continue
+			}
+			for _, prefix := range consuming {
+				if strings.HasPrefix(sel.Sel.Name, prefix) {
+					return true
+				}
+			}
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW && u.isOutside(op, n.X) {
+				return true
+			}
+		case *ast.RangeStmt:
+			if _, ok := u.info.TypeOf(n.X).Underlying().(*types.Chan); ok && n != op.node && u.isOutside(op, n.X) {
+				return true
+			}
+		}
+	}
+	for c := range op.cursor.Preorder((*ast.Ident)(nil), (*ast.SelectorExpr)(nil)) {
+		x := c.Node().(ast.Expr)
+		name := types.ExprString(x)
+		if _, ok := assigned[name]; !ok || isAssigned(c.Parent().Node(), x) {
+			continue
+		}
+		if _, ok := read[name]; !ok && u.isOutside(op, x) {
+			read[name] = x.Pos()
+		}
+	}
+	for name, pos := range read {
+		if pos < assigned[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// asks reports whether a condition asks something outside of op, such as a set of
+// what is done.
+func (u *uses) asks(op *operation, cond ast.Expr) bool {
+	for n := range ast.Preorder(cond) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			continue
+		}
+		sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+		if ok && u.info.Selections[sel] != nil && !isContext(u.info.TypeOf(sel.X)) && u.isOutside(op, sel.X) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAssigned reports whether a statement assigns x without reading it, except to
+// compute the new value.
+func isAssigned(stmt ast.Node, x ast.Expr) bool {
+	switch stmt := stmt.(type) {
+	case *ast.AssignStmt:
+		for _, left := range stmt.Lhs {
+			if left == x {
+				return true
+			}
+		}
+	case *ast.IncDecStmt:
+		return stmt.X == x
+	}
+	return false
+}
+
+// note notes where a variable outside of op is assigned first. An error is none
+// that an attempt goes on from.
+func (u *uses) note(op *operation, assigned map[string]token.Pos, left ast.Expr) {
+	if index, ok := ast.Unparen(left).(*ast.IndexExpr); ok {
+		left = index.X
+	}
+	t := u.info.TypeOf(left)
+	if t == nil || !u.isOutside(op, left) || types.Identical(t, types.Universe.Lookup("error").Type()) {
+		return
+	}
+	name := types.ExprString(left)
+	if _, ok := assigned[name]; !ok {
+		assigned[name] = left.Pos()
+	}
+}
+
+func (u *uses) isOutside(op *operation, x ast.Expr) bool {
+	id := rootOf(x)
+	if id == nil {
+		return false
+	}
+	v, ok := u.info.ObjectOf(id).(*types.Var)
+	return ok && outside(op, v)
+}
+
+// cursor reports whether op reads a number that it adds to.
+func (u *uses) cursor(op *operation, left ast.Expr) bool {
+	name := types.ExprString(left)
+	for c := range op.cursor.Preorder((*ast.Ident)(nil), (*ast.SelectorExpr)(nil)) {
+		x := c.Node().(ast.Expr)
+		if types.ExprString(x) == name && !isAssigned(c.Parent().Node(), x) {
+			return true
+		}
+	}
+	return false
+}
+
+// failsAfter reports whether an attempt can still fail after stmt.
+func (u *uses) failsAfter(call *call, op *operation, stmt ast.Stmt) bool {
+	graph := cfg.New(op.body, func(*ast.CallExpr) bool { return true })
+	var after []ast.Node
+	seen := map[*cfg.Block]bool{}
+	var visit func(b *cfg.Block, from int)
+	visit = func(b *cfg.Block, from int) {
+		after = append(after, b.Nodes[from:]...)
+		for _, next := range b.Succs {
+			if !seen[next] {
+				seen[next] = true
+				visit(next, 0)
+			}
+		}
+	}
+	for _, b := range graph.Blocks {
+		for i, n := range b.Nodes {
+			switch {
+			case n == stmt:
+				visit(b, i+1)
+			case n.Pos() <= stmt.Pos() && stmt.End() <= n.End():
+				visit(b, i) // in a function literal, which n calls
+			}
+		}
+	}
+	failed, returned := false, false
+	for _, n := range after {
+		if u.setsError(call, op, n) {
+			failed = true
+		}
+		if ret, ok := n.(*ast.ReturnStmt); ok && !u.returnsNil(ret) {
+			returned = true
+		}
+	}
+	_, loop := op.node.(*ast.RangeStmt)
+	return failed && (returned || loop)
+}
+
+func (u *uses) returnsNil(ret *ast.ReturnStmt) bool {
+	return len(ret.Results) > 0 && u.info.Types[ret.Results[len(ret.Results)-1]].IsNil()
+}
+
+// setsError reports whether a statement or condition looks at the error of a
+// call, other than one that only wraps another; in a Loop, whether it assigns
+// it to the Loop's variable.
+func (u *uses) setsError(call *call, op *operation, n ast.Node) bool {
+	if _, loop := op.node.(*ast.RangeStmt); loop {
+		assign, ok := n.(*ast.AssignStmt)
+		if !ok || len(call.Args) < 3 {
+			return false
+		}
+		address, ok := ast.Unparen(call.Args[2]).(*ast.UnaryExpr)
+		if !ok || !isAssigned(assign, matching(assign.Lhs, types.ExprString(address.X))) {
+			return false
+		}
+	}
+	switch n := n.(type) {
+	case *ast.ExprStmt, *ast.DeferStmt, *ast.GoStmt:
+		return false
+	case *ast.AssignStmt:
+		if last, ok := n.Lhs[len(n.Lhs)-1].(*ast.Ident); ok && last.Name == "_" {
+			return false
+		}
+	}
+	for inner := range ast.Preorder(n) {
+		if inner, ok := inner.(*ast.CallExpr); ok && u.canFail(inner) && !wraps(u.callee(inner)) {
+			return true
+		}
+	}
+	return false
+}
+
+func matching(list []ast.Expr, written string) ast.Expr {
+	for _, x := range list {
+		if types.ExprString(x) == written {
+			return x
+		}
+	}
+	return nil
+}
+
+// wraps reports whether a function only makes an error of another.
+func wraps(callee string) bool {
+	return strings.HasPrefix(callee, "errors.") || strings.HasPrefix(callee, "fmt.") || strings.HasPrefix(callee, retryPath+".")
+}
+
+// neverKept reports whether the target is empty before the call and gets nothing
+// from elsewhere, so that it may be emptied where an attempt begins.
+func (u *uses) neverKept(call *call, op *operation, a *addition, additions []*addition) bool {
+	v := u.known(a.root)
+	if v == nil || a.target != a.root.Name() || !v.zero {
+		return false
+	}
+	if _, ok := op.node.(*ast.FuncDecl); ok {
+		return false
+	}
+	own := 0
+	for _, other := range additions {
+		if other.root == a.root {
+			own++
+		}
+	}
+	for loop := range call.cursor.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil)) {
+		if loop.Node() != op.node && !(loop.Node().Pos() <= a.root.Pos() && a.root.Pos() < loop.Node().End()) {
+			return false
+		}
+	}
+	return len(v.values) == own
+}

@@ -1,0 +1,412 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// Consumed reports what the first attempt uses up.
+var Consumed = &analysis.Analyzer{
+	Name: "consumed",
+	Doc: `report a reader, request or rows made outside of the operation that reads them
+
+The first attempt reads a body or rows to their end, and the second finds
+nothing left. What is read in each attempt has to be made in each attempt.`,
+	URL:      docs + "consumed",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run:      runConsumed,
+}
+
+func runConsumed(pass *analysis.Pass) (any, error) {
+	u := pass.ResultOf[usesAnalyzer].(*uses)
+	seen := map[ast.Node]bool{} // a function may be retried in two places
+	for _, call := range u.calls {
+		for _, op := range call.ops {
+			if seen[op.node] {
+				continue
+			}
+			seen[op.node] = true
+			for _, found := range u.consumptions(op) {
+				pass.ReportRangef(found.x, "%s", found.text(call.name))
+			}
+		}
+	}
+	return nil, nil
+}
+
+// A consumption is an expression in an operation that is used up there.
+type consumption struct {
+	x    ast.Expr
+	kind string // "reader", "rows", or "request"
+}
+
+func (c consumption) text(retrier string) string {
+	name := types.ExprString(c.x)
+	switch c.kind {
+	case "rows":
+		return name + " comes from outside of " + retrier + " and the first attempt reads it to its end: run the query in each attempt"
+	case "request":
+		return name + " comes from outside of " + retrier + " and its body is empty from the second attempt on: make the request in each attempt, or set Body from GetBody before it is sent"
+	default:
+		return name + " comes from outside of " + retrier + " and is empty from the second attempt on: keep the bytes outside, and make a reader of them in each attempt"
+	}
+}
+
+// consumptions returns what op uses up, each variable once.
+func (u *uses) consumptions(op *operation) (found []consumption) {
+	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
+		if c.Node().Pos() < op.body.Pos() || detached(c, op) || u.mayBeOnce(c, op) {
+			continue
+		}
+		for _, candidate := range u.candidates(c) {
+			again := slices.ContainsFunc(found, func(f consumption) bool { return u.same(f.x, candidate.x) })
+			if !again && u.comesFromOutside(op, candidate.x) && !u.restored(op, candidate) && !u.isFinal(c) {
+				found = append(found, candidate)
+			}
+		}
+	}
+	return found
+}
+
+// mayBeOnce reports whether what is at c may run in one attempt only: it depends
+// on what is outside of op, or is in a function that something else calls, such
+// as that of a sync.Once.
+func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
+	for around := range c.Enclosing((*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
+		if around.Node() == op.node || !op.contains(around.Node().Pos()) {
+			break
+		}
+		choice, ok := around.Node().(*ast.IfStmt)
+		if !ok {
+			if !isCalled(around) {
+				return true
+			}
+			continue
+		}
+		if c.Node().Pos() < choice.Body.Pos() {
+			continue // in its condition
+		}
+		for n := range ast.Preorder(choice.Cond) {
+			id, ok := n.(*ast.Ident)
+			if v, isVar := u.info.ObjectOf(id).(*types.Var); ok && isVar && !v.IsField() && (outside(op, v)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isFinal reports whether what happens at c goes into retry.Permanent.
+func (u *uses) isFinal(c inspector.Cursor) bool {
+	for c := range c.Enclosing((*ast.CallExpr)(nil)) {
+		if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".Permanent" {
+			return true
+		}
+	}
+	return false
+}
+
+// candidates returns the variables that the node at c uses up, wherever they
+// come from.
+func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
+	read := func(x ast.Expr, to types.Type) {
+		if x = target(x); x != nil && isReader(to) && u.isConsumable(x) {
+			found = append(found, consumption{x, "reader"})
+		}
+	}
+	switch n := c.Node().(type) {
+	case *ast.KeyValueExpr:
+		if field, ok := n.Key.(*ast.Ident); ok {
+			if v, ok := u.info.ObjectOf(field).(*types.Var); ok && v.IsField() {
+				read(n.Value, v.Type())
+			}
+		}
+	case *ast.AssignStmt:
+		for i, left := range n.Lhs {
+			if field, ok := left.(*ast.SelectorExpr); ok && len(n.Lhs) == len(n.Rhs) {
+				read(n.Rhs[i], u.info.TypeOf(field))
+			}
+		}
+	case *ast.CallExpr:
+		for i, arg := range n.Args {
+			read(arg, u.param(n, i))
+		}
+		found = append(found, u.received(n)...)
+	}
+	return found
+}
+
+// received returns what a method call uses up: its receiver, or the body of the
+// request that it sends.
+func (u *uses) received(call *ast.CallExpr) []consumption {
+	method, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	switch name := u.callee(call); name {
+	case "(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip":
+		if req := u.withBody(call.Args[0]); req != nil {
+			return []consumption{{req, "request"}}
+		}
+		return nil
+	}
+	x := target(method.X)
+	if x == nil {
+		return nil
+	}
+	switch method.Sel.Name {
+	case "Next":
+		if isRows(u.info.TypeOf(x)) {
+			return []consumption{{x, "rows"}}
+		}
+	case "Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo":
+		if u.isConsumable(x) {
+			return []consumption{{x, "reader"}}
+		}
+	}
+	return nil
+}
+
+// target returns the variable or field that x is, or is the address of; nil if
+// it is something else.
+func target(x ast.Expr) ast.Expr {
+	x = ast.Unparen(x)
+	if address, ok := x.(*ast.UnaryExpr); ok && address.Op == token.AND {
+		x = ast.Unparen(address.X)
+	}
+	if rootOf(x) == nil {
+		return nil
+	}
+	switch x.(type) {
+	case *ast.Ident, *ast.SelectorExpr:
+		return x
+	default:
+		return nil
+	}
+}
+
+// isReader reports whether t is an interface to read from, and only that: what
+// gets a Seeker may rewind it.
+func isReader(t types.Type) bool {
+	return types.IsInterface(t) && has(t, "Read") && !has(t, "Seek") && !has(t, "Write")
+}
+
+func has(t types.Type, method string) bool {
+	obj, _, _ := types.LookupFieldOrMethod(t, true, nil, method)
+	_, ok := obj.(*types.Func)
+	return ok
+}
+
+// isConsumable reports whether x is a reader with an end. Connections have none,
+// nor have sources of random bytes.
+func (u *uses) isConsumable(x ast.Expr) bool {
+	t := deref(u.info.TypeOf(x))
+	if types.IsInterface(t) {
+		name := strings.ToLower(types.ExprString(x))
+		return has(t, "Read") && !has(t, "Write") && !strings.Contains(name, "rand") && !strings.Contains(name, "entropy")
+	}
+	for _, known := range [][2]string{
+		{"bytes", "Reader"}, {"bytes", "Buffer"}, {"strings", "Reader"}, {"os", "File"}, {"io", "LimitedReader"}, {"io", "PipeReader"},
+		{"io", "SectionReader"}, {"compress/gzip", "Reader"}, {"mime/multipart", "Part"},
+	} {
+		if isNamed(t, known[0], known[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRows reports whether t is the result of a query, as that of database/sql or
+// pgx.
+func isRows(t types.Type) bool {
+	named, ok := types.Unalias(deref(t)).(*types.Named)
+	return ok && named.Obj().Name() == "Rows" && has(t, "Next") && has(t, "Scan")
+}
+
+// withBody returns the variable that a request comes from, if that is known to
+// have a body.
+func (u *uses) withBody(x ast.Expr) ast.Expr {
+	for { // req.Clone(ctx) and req.WithContext(ctx) have the same body
+		call, ok := ast.Unparen(x).(*ast.CallExpr)
+		if !ok {
+			break
+		}
+		switch u.callee(call) {
+		case "(*net/http.Request).Clone", "(*net/http.Request).WithContext":
+			x = call.Fun.(*ast.SelectorExpr).X
+		default:
+			return nil
+		}
+	}
+	req, ok := ast.Unparen(x).(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	from, ok := u.result(req).(*ast.CallExpr)
+	if !ok {
+		return nil
+	}
+	switch u.callee(from) {
+	case "net/http.NewRequest", "net/http.NewRequestWithContext":
+		body := from.Args[len(from.Args)-1]
+		if u.info.Types[body].IsNil() || types.ExprString(body) == "http.NoBody" {
+			return nil
+		}
+		return req
+	default:
+		return nil
+	}
+}
+
+// comesFromOutside reports whether x is a variable of this package that is
+// made outside of op, or a field of one.
+func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
+	root, ok := u.info.ObjectOf(rootOf(x)).(*types.Var)
+	if !ok || u.isForeign(x) {
+		return false
+	}
+	if op.contains(root.Pos()) {
+		return u.isReceiver(op, root)
+	}
+	if id, ok := x.(*ast.Ident); ok {
+		v := u.vars[root]
+		if v != nil && v.zero && !v.shared && len(v.values) == 0 && !isStruct(root.Type()) {
+			return false // always nil
+		}
+		if value := u.value(id); value != nil && u.isForeign(value) {
+			return false // such as rand.Reader
+		}
+	}
+	return true
+}
+
+func isStruct(t types.Type) bool {
+	_, ok := t.Underlying().(*types.Struct)
+	return ok
+}
+
+// isForeign reports whether x is a variable of another package, such as os.Stdin.
+func (u *uses) isForeign(x ast.Expr) bool {
+	selector, ok := ast.Unparen(x).(*ast.SelectorExpr)
+	return ok && u.info.Selections[selector] == nil
+}
+
+// isReceiver reports whether v is the receiver of the method that op is.
+func (u *uses) isReceiver(op *operation, v *types.Var) bool {
+	decl, ok := op.node.(*ast.FuncDecl)
+	return ok && decl.Recv != nil && decl.Recv.Pos() <= v.Pos() && v.Pos() < decl.Recv.End()
+}
+
+// restored reports whether op may make x whole again: it assigns it, rewinds or
+// fills it, or gives it to a function that may.
+func (u *uses) restored(op *operation, found consumption) bool {
+	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil), (*ast.CallExpr)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				if u.overwrites(left, found) || len(n.Lhs) == len(n.Rhs) && u.isWritten(n.Rhs[i], u.info.TypeOf(left), found) {
+					return true
+				}
+			}
+		case *ast.KeyValueExpr:
+			if u.isWritten(n.Value, u.info.TypeOf(n.Key), found) {
+				return true
+			}
+		case *ast.CallExpr:
+			if u.restores(n, found) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isWritten reports whether x, which becomes a value of type t, is a buffer that
+// is filled there, as the Stdout of a command.
+func (u *uses) isWritten(x ast.Expr, t types.Type, found consumption) bool {
+	x = target(x)
+	return x != nil && found.kind == "reader" && u.same(x, found.x) && t != nil && types.IsInterface(t) && !isReader(t)
+}
+
+// overwrites reports whether an assignment to left gives x a new value.
+func (u *uses) overwrites(left ast.Expr, found consumption) bool {
+	if !u.sameRoot(left, found.x) {
+		return false
+	}
+	switch left := left.(type) {
+	case *ast.Ident:
+		return true
+	case *ast.SelectorExpr:
+		return u.same(left, found.x) || found.kind == "request" && left.Sel.Name == "Body"
+	default:
+		return false
+	}
+}
+
+func (u *uses) sameRoot(a, b ast.Expr) bool {
+	x, y := rootOf(a), rootOf(b)
+	return x != nil && y != nil && u.info.ObjectOf(x) == u.info.ObjectOf(y)
+}
+
+// restores reports whether a call may make x whole again.
+func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
+	if method, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && u.sameRoot(method.X, found.x) {
+		switch {
+		case u.same(method.X, found.x):
+			switch method.Sel.Name {
+			case "Seek", "Reset", "Truncate", "ReadFrom", "Write", "WriteByte", "WriteRune", "WriteString", "UnreadByte", "UnreadRune":
+				return true
+			}
+		case u.isOurs(call):
+			return true // such as u.rewind(), where x is u.body
+		}
+	}
+	for i, arg := range call.Args {
+		arg = target(arg)
+		if arg == nil || !u.sameRoot(arg, found.x) {
+			continue
+		}
+		switch {
+		case !u.same(arg, found.x):
+			if _, ok := arg.(*ast.Ident); ok && u.isOurs(call) {
+				return true
+			}
+		case found.kind == "reader" && !isReader(u.param(call, i)), found.kind == "request" && u.isOurs(call):
+			return true
+		}
+	}
+	return false
+}
+
+// isOurs reports whether a call calls a function of this package, or one that is
+// not known.
+func (u *uses) isOurs(call *ast.CallExpr) bool {
+	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
+	return !ok || u.funcs[fn.Origin()] != nil
+}
+
+// param returns the type of the parameter that gets the i-th argument of a call.
+func (u *uses) param(call *ast.CallExpr, i int) types.Type {
+	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	if !ok {
+		return types.Typ[types.Invalid] // a conversion
+	}
+	params := signature.Params()
+	if last := params.Len() - 1; signature.Variadic() && i >= last {
+		if slice, ok := params.At(last).Type().(*types.Slice); ok && !call.Ellipsis.IsValid() {
+			return slice.Elem()
+		}
+		return params.At(last).Type()
+	}
+	if i >= params.Len() {
+		return types.Typ[types.Invalid] // a builtin
+	}
+	return params.At(i).Type()
+}

@@ -1,0 +1,84 @@
+package vet
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/go/analysis/checker"
+	"golang.org/x/tools/go/packages"
+)
+
+// TestDocs checks docs/vet.md, which has a section for each analyzer: it reports
+// the mistake there with that text, and there is nothing to report of the repair.
+func TestDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/vet.md")
+	require.NoError(t, err)
+	sections := strings.Split(string(page), "\n## ")[1:]
+	require.Len(t, sections, len(Analyzers))
+
+	dir := module(t)
+	texts := map[string]string{} // by the names of the packages
+	for i, section := range sections {
+		name, rest, _ := strings.Cut(section, "\n")
+		assert.Equal(t, Analyzers[i].Name, name)
+		assert.Equal(t, docs+name, Analyzers[i].URL)
+		_, rest, _ = strings.Cut(rest, "\n    ")
+		text, rest, _ := strings.Cut(rest, "\n")
+		_, diff, found := strings.Cut(rest, "```diff\n")
+		diff, _, ended := strings.Cut(diff, "```\n")
+		require.True(t, found && ended, name)
+		assert.LessOrEqual(t, strings.Count(diff, "\n"), 10, name)
+
+		texts["mistake/"+name], texts["repair/"+name] = text, ""
+		program(t, filepath.Join(dir, "docs", "mistake", name), diff, "-")
+		program(t, filepath.Join(dir, "docs", "repair", name), diff, "+")
+	}
+
+	found := findings(t, dir)
+	for name, text := range texts {
+		t.Run(name, func(t *testing.T) {
+			var want []string
+			if text != "" {
+				want = []string{filepath.Base(name) + ": " + text}
+			}
+			assert.Equal(t, want, found["misuse/docs/"+name])
+		})
+	}
+}
+
+// program writes a program of the lines of a diff that are on one side of it.
+func program(t *testing.T, dir, diff, side string) {
+	prelude, err := os.ReadFile("testdata/docs/prelude.go")
+	require.NoError(t, err)
+	var lines strings.Builder
+	for line := range strings.Lines(diff) {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, side) {
+			lines.WriteString(line[1:])
+		}
+	}
+	before, after, ok := strings.Cut(string(prelude), "\t\t// the snippet\n")
+	require.True(t, ok)
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(before+lines.String()+after), 0o600))
+}
+
+// findings returns what all analyzers report of the programs, by package.
+func findings(t *testing.T, dir string) map[string][]string {
+	programs, err := packages.Load(&packages.Config{Mode: packages.LoadAllSyntax | packages.NeedModule, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off")}, "./docs/...")
+	require.NoError(t, err)
+	require.Zero(t, packages.PrintErrors(programs))
+	graph, err := checker.Analyze(Analyzers, programs, nil)
+	require.NoError(t, err)
+	found := map[string][]string{}
+	for _, action := range graph.Roots {
+		require.NoError(t, action.Err)
+		for _, diagnostic := range action.Diagnostics {
+			found[action.Package.PkgPath] = append(found[action.Package.PkgPath], action.Analyzer.Name+": "+diagnostic.Message)
+		}
+	}
+	return found
+}

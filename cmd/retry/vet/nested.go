@@ -1,0 +1,185 @@
+package vet
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"slices"
+	"strconv"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+
+	"github.com/goretry/retry"
+)
+
+// Nested reports retries inside retries.
+var Nested = &analysis.Analyzer{
+	Name: "nested",
+	Doc: `report a call that retries inside another, without WithBudget
+
+Each attempt of the outer call makes all the attempts of the inner one: 4 of 3
+are 12 calls, at the moment when the other side can bear them least.`,
+	URL:      docs + "nested",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run:      runNested,
+}
+
+func runNested(pass *analysis.Pass) (any, error) {
+	u := pass.ResultOf[usesAnalyzer].(*uses)
+	for _, inner := range u.calls {
+		if u.budgeted(inner) || u.final(inner) {
+			continue
+		}
+		if outer, calls := u.multiplied(inner); outer != nil {
+			pass.ReportRangef(inner.Fun, "%s inside %s makes up to %s: retry in one of them, or give the outer one a context of retry.WithBudget", inner.name, outer.name, calls)
+		}
+	}
+	return nil, nil
+}
+
+// multiplied returns the nearest call that makes inner in each of its attempts,
+// and how many calls that makes in all. It returns nil if that is not known, or
+// none too many: one of them makes one attempt, or has no end, as a loop that
+// reconnects.
+func (u *uses) multiplied(inner *call) (nearest *call, calls string) {
+	product, known := u.factor(inner.policy)
+	factors := strconv.Itoa(product)
+	seen := map[ast.Node]bool{} // a function may be retried in two places
+	for _, outer := range slices.Backward(u.calls) {
+		op := u.inside(inner, outer)
+		if op == nil || seen[op.node] || u.budgeted(outer) {
+			continue
+		}
+		seen[op.node] = true
+		n, ok := u.factor(outer.policy)
+		switch {
+		case known && ok && !u.selects(outer.policy):
+			nearest = cmp.Or(nearest, outer)
+			product *= n
+			factors = strconv.Itoa(n) + " x " + factors
+		case nearest == nil && u.policy(inner.policy) == nil && u.same(outer.policy, inner.policy):
+			return outer, "n x n calls where the policy allows n"
+		}
+	}
+	return nearest, fmt.Sprintf("%s = %d calls", factors, product)
+}
+
+// inside returns the operation of outer whose every attempt makes the call
+// inner, nil if there is none.
+func (u *uses) inside(inner, outer *call) *operation {
+	for _, op := range outer.ops {
+		if inner == outer || !op.contains(inner.Pos()) || detached(inner.cursor, op) {
+			continue
+		}
+		// What is between them runs if it is called at once, or retried too.
+		for c := range inner.cursor.Enclosing((*ast.FuncLit)(nil)) {
+			if c.Node() == op.node || !op.contains(c.Node().Pos()) {
+				break
+			}
+			if !isCalled(c) && !u.isOperation(c.Node()) {
+				return nil
+			}
+		}
+		return op
+	}
+	return nil
+}
+
+// isCalled reports whether the function literal at c is called where it stands.
+func isCalled(c inspector.Cursor) bool {
+	call, ok := c.Parent().Node().(*ast.CallExpr)
+	return ok && call.Fun == c.Node()
+}
+
+func (u *uses) isOperation(node ast.Node) bool {
+	for _, call := range u.calls {
+		for _, op := range call.ops {
+			if op.node == node {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// budgeted reports whether the declaration around a call has a WithBudget.
+func (u *uses) budgeted(call *call) bool {
+	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
+		for c := range decl.Preorder((*ast.CallExpr)(nil)) {
+			if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".WithBudget" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// final reports whether the error of a call goes into retry.Permanent, so that
+// no call around it retries.
+func (u *uses) final(call *call) bool {
+	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
+		for c := range decl.Preorder((*ast.CallExpr)(nil)) {
+			permanent := c.Node().(*ast.CallExpr)
+			if u.callee(permanent) == retryPath+".Permanent" && u.mentions(permanent, call) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mentions reports whether x has the call in it, or a variable that it assigns.
+func (u *uses) mentions(x ast.Node, call *call) bool {
+	if x.Pos() <= call.Pos() && call.End() <= x.End() {
+		return true
+	}
+	assign, ok := call.cursor.Parent().Node().(*ast.AssignStmt)
+	if !ok {
+		return false
+	}
+	found := false
+	ast.Inspect(x, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			for _, left := range assign.Lhs {
+				name, ok := left.(*ast.Ident)
+				found = found || ok && u.info.ObjectOf(name) != nil && u.info.ObjectOf(name) == u.info.ObjectOf(id)
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// factor returns how many attempts the policy that x is allows. It is not ok if
+// that is not known, or if they are one, without end, or bound by a Budget.
+func (u *uses) factor(x ast.Expr) (attempts int, ok bool) {
+	found := u.policy(x)
+	if found == nil {
+		return 0, false
+	}
+	var p retry.Policy
+	if _, ok := found.base.(*ast.CallExpr); ok {
+		p = retry.Default()
+	}
+	limits := map[string]ast.Expr{}
+	for name, value := range found.fields {
+		switch name {
+		case "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed":
+			limits[name] = value
+		case "Budget":
+			return 0, false
+		}
+	}
+	p, known := u.evaluate(p, limits)
+	attempts = p.EffectiveMax()
+	return attempts, known && attempts > 1
+}
+
+// selects reports whether a policy may exclude what an inner call fails with.
+func (u *uses) selects(x ast.Expr) bool {
+	fields := u.policy(x).fields
+	_, retryIf := fields["RetryIf"]
+	_, chosen := fields["Select"]
+	return retryIf || chosen
+}

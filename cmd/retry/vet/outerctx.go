@@ -1,0 +1,241 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// OuterCtx reports a call in an operation that gets the context of the whole
+// call instead of the attempt's.
+var OuterCtx = &analysis.Analyzer{
+	Name: "outerctx",
+	Doc: `report an operation that ignores the context of its attempt
+
+The function that retry.Do runs gets a context that AttemptTimeout ends. A call
+inside it that gets the context around it is not ended, and one slow attempt
+takes the time of all.`,
+	URL:      docs + "outerctx",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run:      runOuterCtx,
+}
+
+func runOuterCtx(pass *analysis.Pass) (any, error) {
+	u := pass.ResultOf[usesAnalyzer].(*uses)
+	seen := map[ast.Expr]bool{} // an operation may be retried in two places
+	for _, call := range u.calls {
+		if u.withoutTimeout(call.policy) {
+			continue // the two contexts are the same
+		}
+		for _, op := range call.ops {
+			if u.outlives(op) {
+				continue
+			}
+			for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
+				inner := c.Node().(*ast.CallExpr)
+				if inner.Pos() < op.body.Pos() || !u.canFail(inner) || detached(c, op) {
+					continue
+				}
+				for i, arg := range inner.Args {
+					if !seen[arg] && isContext(u.param(inner, i)) && !u.isOf(op, arg) && u.sameContext(arg, call.ctx) {
+						seen[arg] = true
+						reportOuterCtx(pass, op, inner, arg)
+					}
+				}
+			}
+		}
+	}
+	return nil, nil
+}
+
+// withoutTimeout reports whether a policy is known to have no AttemptTimeout.
+func (u *uses) withoutTimeout(x ast.Expr) bool {
+	p := u.policy(x)
+	if p == nil {
+		return false
+	}
+	_, set := p.fields["AttemptTimeout"]
+	return !set
+}
+
+// canFail reports whether a call can end early because its context does: it
+// returns an error, or a part of what does. Loggers and metrics do not, what gets
+// an error only wraps it, and what cleans up should not end early.
+func (u *uses) canFail(call *ast.CallExpr) bool {
+	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	if !ok {
+		return false // a conversion
+	}
+	for param := range signature.Params().Variables() {
+		if isError(param.Type()) {
+			return false
+		}
+	}
+	full := u.callee(call)
+	name := full[strings.LastIndex(full, ".")+1:]
+	switch name {
+	case "Close", "Rollback", "Shutdown", "Release", "Unlock", "Abort":
+		return false
+	case "QueryRowContext":
+		return true
+	}
+	switch {
+	case strings.HasSuffix(name, "FromContext"), full == "context.Cause", full == "context.WithoutCancel":
+		return false
+	case full == "os/exec.CommandContext", full == "(*net/http.Request).WithContext":
+		return true
+	}
+	for result := range signature.Results().Variables() {
+		if isError(result.Type()) || isContext(result.Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// detached reports whether the call at c is one that an attempt does not wait
+// for, or that cleans up after it, and which may need a longer context.
+func detached(c inspector.Cursor, op *operation) bool {
+	for c := range c.Enclosing((*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)) {
+		if op.contains(c.Node().Pos()) {
+			return true
+		}
+	}
+	return false
+}
+
+// outlives reports whether an operation makes something that is in use after
+// its attempt, such as a connection or a stream, which the attempt's context
+// would end.
+func (u *uses) outlives(op *operation) bool {
+	for c := range op.cursor.Preorder((*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil)) {
+		var values []ast.Expr
+		switch n := c.Node().(type) {
+		case *ast.ReturnStmt:
+			values = n.Results
+		case *ast.AssignStmt:
+			for _, left := range n.Lhs {
+				if id := rootOf(left); id != nil && u.info.ObjectOf(id) != nil && !op.contains(u.info.ObjectOf(id).Pos()) {
+					values = append(values, left)
+				}
+			}
+		}
+		for _, value := range values {
+			t := u.info.TypeOf(value)
+			if tuple, ok := t.(*types.Tuple); ok {
+				for v := range tuple.Variables() {
+					if lives(v.Type()) {
+						return true
+					}
+				}
+			} else if lives(t) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lives reports whether a value of type t may depend on the context that it was
+// made with.
+func lives(t types.Type) bool {
+	if t == nil {
+		return false
+	}
+	if _, ok := t.Underlying().(*types.Chan); ok {
+		return true
+	}
+	if pointer, ok := types.Unalias(t).(*types.Pointer); ok && isNamed(pointer.Elem(), "net/http", "Response") {
+		return true
+	}
+	for _, method := range []string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"} {
+		if obj, _, _ := types.LookupFieldOrMethod(t, true, nil, method); obj != nil {
+			if _, ok := obj.(*types.Func); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isOf reports whether x is a variable of op, such as its own context.
+func (u *uses) isOf(op *operation, x ast.Expr) bool {
+	id, ok := ast.Unparen(x).(*ast.Ident)
+	return ok && op.contains(u.info.ObjectOf(id).Pos())
+}
+
+// sameContext reports whether arg is the context that a call was given, or the
+// one that it was made from.
+func (u *uses) sameContext(arg, ctx ast.Expr) bool {
+	if t := u.info.TypeOf(arg); t == nil || !isContext(t) {
+		return false
+	}
+	for {
+		if u.same(arg, ctx) {
+			return true
+		}
+		from, ok := ast.Unparen(ctx).(*ast.CallExpr)
+		if !ok || len(from.Args) == 0 || !isContext(u.info.TypeOf(from.Args[0])) {
+			return false
+		}
+		ctx = from.Args[0] // such as retry.WithBudget(ctx, budget)
+	}
+}
+
+// same reports whether two expressions are the same variable, field or method
+// call, such as s.ctx or req.Context(). Two receivers of one field count as the
+// same, since a method has another name for it than its caller.
+func (u *uses) same(a, b ast.Expr) bool {
+	switch a := ast.Unparen(a).(type) {
+	case *ast.Ident:
+		b, ok := ast.Unparen(b).(*ast.Ident)
+		return ok && u.info.ObjectOf(a) == u.info.ObjectOf(b)
+	case *ast.SelectorExpr:
+		b, ok := ast.Unparen(b).(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		x, _ := u.info.ObjectOf(a.Sel).(*types.Var)
+		y, _ := u.info.ObjectOf(b.Sel).(*types.Var)
+		return x != nil && y != nil && x.Origin() == y.Origin()
+	case *ast.CallExpr:
+		b, ok := ast.Unparen(b).(*ast.CallExpr)
+		if !ok || len(a.Args)+len(b.Args) > 0 || u.callee(a) != u.callee(b) {
+			return false
+		}
+		from, into := rootOf(a.Fun), rootOf(b.Fun)
+		return from != nil && into != nil && u.info.ObjectOf(from) == u.info.ObjectOf(into)
+	default:
+		return false
+	}
+}
+
+func reportOuterCtx(pass *analysis.Pass, op *operation, call *ast.CallExpr, arg ast.Expr) {
+	what := types.ExprString(call.Fun) + " gets the context of all attempts, so AttemptTimeout does not end it: "
+	_, isLoop := op.node.(*ast.RangeStmt)
+	switch {
+	case op.ctx != nil && op.body.Pos() < arg.Pos() && visible(pass, op.ctx, arg.Pos()):
+		pass.Report(analysis.Diagnostic{
+			Pos: arg.Pos(), End: arg.End(),
+			Message: what + "pass " + op.ctx.Name() + ", the context of this attempt",
+			SuggestedFixes: []analysis.SuggestedFix{{
+				Message:   "Pass " + op.ctx.Name(),
+				TextEdits: []analysis.TextEdit{{Pos: arg.Pos(), End: arg.End(), NewText: []byte(op.ctx.Name())}},
+			}},
+		})
+	case isLoop:
+		pass.ReportRangef(arg, "%stake the context of this attempt, as in for attempt, ctx := range retry.Loop(...), and pass that", what)
+	default:
+		pass.ReportRangef(arg, "%sname the context that the function is given, as in func(ctx context.Context), and pass that", what)
+	}
+}
+
+// visible reports whether the name of v means v at pos.
+func visible(pass *analysis.Pass, v *types.Var, pos token.Pos) bool {
+	_, obj := pass.Pkg.Scope().Innermost(pos).LookupParent(v.Name(), pos)
+	return obj == v
+}

@@ -1,0 +1,201 @@
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// SharedSource reports policies that several goroutines use, and whose Source only one
+// may use.
+var SharedSource = &analysis.Analyzer{
+	Name: "sharedsource",
+	Doc: `report a Source that is not safe for concurrent use
+
+A policy may be shared by any number of goroutines, and its Source then is too.
+The generators of math/rand and math/rand/v2 have no lock.`,
+	URL:      docs + "sharedsource",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run:      runSharedSource,
+}
+
+func runSharedSource(pass *analysis.Pass) (any, error) {
+	u := pass.ResultOf[usesAnalyzer].(*uses)
+	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
+		var value ast.Expr // of the field Source
+		var shared string
+		switch n := c.Node().(type) {
+		case *ast.KeyValueExpr:
+			literal, ok := c.Parent().Node().(*ast.CompositeLit)
+			if !ok || !isPolicy(deref(u.info.TypeOf(literal))) || !isNamedIdent(n.Key, "Source") {
+				continue
+			}
+			value, shared = n.Value, u.sharedLiteral(pass, c.Parent())
+		case *ast.AssignStmt:
+			if len(n.Lhs) != 1 || len(n.Rhs) != 1 {
+				continue
+			}
+			field, ok := n.Lhs[0].(*ast.SelectorExpr)
+			if !ok || field.Sel.Name != "Source" || !isPolicy(deref(u.info.TypeOf(field.X))) {
+				continue
+			}
+			value, shared = n.Rhs[0], u.sharedTarget(pass, field.X)
+		}
+		generator := unlocked(u.info.TypeOf(value))
+		if generator == "" || shared == "" {
+			continue
+		}
+		pass.ReportRangef(value, "a %s is not safe for concurrent use, and %s: leave Source out, which draws from math/rand/v2, or lock around Uint64", generator, shared)
+	}
+	return nil, nil
+}
+
+// unlocked returns the name of a generator of the standard library, "" if t is
+// none.
+func unlocked(t types.Type) string {
+	pointer, ok := types.Unalias(t).(*types.Pointer)
+	if !ok {
+		return ""
+	}
+	for _, path := range []string{"math/rand", "math/rand/v2"} {
+		for _, name := range []string{"Rand", "PCG", "ChaCha8", "Zipf"} {
+			if isNamed(pointer.Elem(), path, name) {
+				return "*rand." + name
+			}
+		}
+	}
+	return ""
+}
+
+// sharedLiteral returns how the policy that a literal makes is shared, "" if that
+// is not known.
+func (u *uses) sharedLiteral(pass *analysis.Pass, c inspector.Cursor) string {
+	for {
+		parent := c.Parent()
+		switch n := parent.Node().(type) {
+		case *ast.ParenExpr, *ast.UnaryExpr, *ast.CompositeLit:
+			c = parent
+			continue
+		case *ast.KeyValueExpr:
+			if literal, ok := parent.Parent().Node().(*ast.CompositeLit); ok {
+				if how := concurrent(pass, u.info.TypeOf(literal), n); how != "" {
+					return how
+				}
+			}
+			c = parent
+			continue
+		case *ast.ValueSpec:
+			for i, value := range n.Values {
+				if value == c.Node() && i < len(n.Names) {
+					return u.sharedTarget(pass, n.Names[i])
+				}
+			}
+		case *ast.AssignStmt:
+			for i, value := range n.Rhs {
+				if value == c.Node() && len(n.Lhs) == len(n.Rhs) {
+					return u.sharedTarget(pass, n.Lhs[i])
+				}
+			}
+		}
+		return ""
+	}
+}
+
+// sharedTarget returns how the policy that x names is shared: by a variable of
+// the package, a field of something that is used concurrently, or goroutines.
+func (u *uses) sharedTarget(pass *analysis.Pass, x ast.Expr) string {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.SelectorExpr:
+		if u.info.Selections[x] != nil {
+			return concurrent(pass, deref(u.info.TypeOf(x.X)), x)
+		}
+	case *ast.Ident:
+		v, ok := u.info.ObjectOf(x).(*types.Var)
+		if !ok {
+			return ""
+		}
+		if v.Parent() == pass.Pkg.Scope() && !inTest(pass, x) {
+			return v.Name() + " is a policy of the whole package"
+		}
+		return u.sharedByGoroutines(v)
+	}
+	return ""
+}
+
+// inTest reports whether n is in a test, whose goroutine may be the only one.
+func inTest(pass *analysis.Pass, n ast.Node) bool {
+	return strings.HasSuffix(pass.Fset.Position(n.Pos()).Filename, "_test.go")
+}
+
+// concurrent returns how a struct is known to be used by several goroutines: it
+// serves or sends HTTP, or has a lock.
+func concurrent(pass *analysis.Pass, t types.Type, n ast.Node) string {
+	named, ok := types.Unalias(t).(*types.Named)
+	if !ok || inTest(pass, n) {
+		return ""
+	}
+	name := named.Obj().Name()
+	for method, role := range map[string]string{"RoundTrip": "an http.RoundTripper", "ServeHTTP": "an http.Handler"} {
+		if fn, _, _ := types.LookupFieldOrMethod(named, true, nil, method); fn != nil {
+			return name + " is " + role + ", which many goroutines use"
+		}
+	}
+	if fields, ok := named.Underlying().(*types.Struct); ok {
+		for field := range fields.Fields() {
+			if isNamed(field.Type(), "sync", "Mutex") || isNamed(field.Type(), "sync", "RWMutex") {
+				return name + " has a lock because many goroutines use it"
+			}
+		}
+	}
+	return ""
+}
+
+// sharedByGoroutines returns how several goroutines use a variable.
+func (u *uses) sharedByGoroutines(v *types.Var) string {
+	starts := 0
+	for id := range u.root.Preorder((*ast.Ident)(nil)) {
+		if u.info.Uses[id.Node().(*ast.Ident)] != v {
+			continue
+		}
+		for fn := range id.Enclosing((*ast.FuncLit)(nil)) {
+			if fn.Node().Pos() <= v.Pos() && v.Pos() < fn.Node().End() {
+				break // the variable is one of the function's own
+			}
+			if handles(u.info.TypeOf(fn.Node().(*ast.FuncLit))) {
+				return v.Name() + " is used by an HTTP handler, which runs in many goroutines"
+			}
+			if starts += starting(fn, v); starts > 1 {
+				return v.Name() + " is used by several goroutines"
+			}
+		}
+	}
+	return ""
+}
+
+// handles reports whether a function has the form of an HTTP handler.
+func handles(t types.Type) bool {
+	signature, ok := t.(*types.Signature)
+	return ok && signature.Params().Len() == 2 && isNamed(signature.Params().At(0).Type(), "net/http", "ResponseWriter")
+}
+
+// starting returns how many goroutines a function literal is started as: none, one,
+// or in a loop two, which stands for many.
+func starting(fn inspector.Cursor, v *types.Var) int {
+	call, ok := fn.Parent().Node().(*ast.CallExpr)
+	if !ok {
+		return 0
+	}
+	_, goes := fn.Parent().Parent().Node().(*ast.GoStmt)
+	if sel, ok := call.Fun.(*ast.SelectorExpr); !goes && (!ok || sel.Sel.Name != "Go") {
+		return 0
+	}
+	for loop := range fn.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+		if v.Pos() < loop.Node().Pos() || loop.Node().End() <= v.Pos() {
+			return 2
+		}
+	}
+	return 1
+}

@@ -1,0 +1,376 @@
+package vet
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// SleepDrop reports operations that wait or retry on their own, and marks that
+// are dropped.
+var SleepDrop = &analysis.Analyzer{
+	Name: "sleepdrop",
+	Doc: `report waits and loops that are the policy's, and marks that are dropped
+
+A time.Sleep or a retry loop inside an operation works against the policy around
+it. retry.Permanent and retry.After mark the error that they return, no other.`,
+	URL:      docs + "sleepdrop",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run:      runSleepDrop,
+}
+
+func runSleepDrop(pass *analysis.Pass) (any, error) {
+	u := pass.ResultOf[usesAnalyzer].(*uses)
+	reportDropped(pass, u)
+	seen := map[ast.Node]bool{} // an operation may be retried in two places
+	for _, call := range u.calls {
+		for _, op := range call.ops {
+			var loops []ast.Node
+			for c := range op.cursor.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+				if loop := c.Node(); !seen[loop] && own(op, c) && u.retries(loop) {
+					seen[loop] = true
+					loops = append(loops, loop)
+					pass.ReportRangef(keyword{loop}, "this loop retries inside of %s, so its attempts and those of the policy multiply: "+
+						"call once for each attempt, and move the limit and the wait into the policy", call.name)
+				}
+			}
+			for c := range op.cursor.Preorder((*ast.ExprStmt)(nil)) {
+				stmt := c.Node().(*ast.ExprStmt)
+				sleep, ok := stmt.X.(*ast.CallExpr)
+				if !ok || seen[stmt] || u.callee(sleep) != "time.Sleep" || !own(op, c) || slices.ContainsFunc(loops, func(loop ast.Node) bool {
+					return loop.Pos() <= stmt.Pos() && stmt.Pos() < loop.End()
+				}) || !u.waits(pass, op, c) {
+					continue
+				}
+				seen[stmt] = true
+				pass.ReportRangef(sleep, "time.Sleep adds to the delay of the policy, and does not end when the context does: "+
+					"set the policy's Backoff, or return retry.After(d, err) if the server asked for the wait")
+			}
+		}
+	}
+	return nil, nil
+}
+
+// A keyword is the range of "for".
+type keyword struct{ ast.Node }
+
+func (k keyword) End() token.Pos { return k.Pos() + token.Pos(len("for")) }
+
+// own reports whether the attempt itself runs the statement at c, not a function
+// in it.
+func own(op *operation, c inspector.Cursor) bool {
+	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+		return c.Node() != op.node && (fn.Node() == op.node || fn.Node().Pos() < op.node.Pos())
+	}
+	return false
+}
+
+// reportDropped reports each call that makes a mark and drops it.
+func reportDropped(pass *analysis.Pass, u *uses) {
+	for c := range u.root.Preorder((*ast.ExprStmt)(nil), (*ast.DeferStmt)(nil), (*ast.GoStmt)(nil)) {
+		var call *ast.CallExpr
+		switch n := c.Node().(type) {
+		case *ast.ExprStmt:
+			call, _ = ast.Unparen(n.X).(*ast.CallExpr)
+		case *ast.DeferStmt:
+			call = n.Call
+		case *ast.GoStmt:
+			call = n.Call
+		}
+		if call == nil {
+			continue
+		}
+		name := strings.TrimPrefix(u.callee(call), retryPath+".")
+		if name != "Permanent" && name != "After" || name == u.callee(call) {
+			continue
+		}
+		use := "return it"
+		if err := u.errorOfLoop(c); err != nil {
+			use = fmt.Sprintf("assign it to %s, the error of the Loop", types.ExprString(err))
+		}
+		pass.Report(analysis.Diagnostic{
+			Pos: call.Pos(), End: call.End(),
+			Message:        fmt.Sprintf("the error that retry.%s returns is dropped, so nothing is marked: %s", name, use),
+			SuggestedFixes: u.useMark(c, call),
+		})
+	}
+}
+
+// errorOfLoop returns the variable of the Loop that the statement at c is in, nil
+// if it is in none.
+func (u *uses) errorOfLoop(c inspector.Cursor) ast.Expr {
+	for _, call := range u.calls {
+		for _, op := range call.ops {
+			if _, ok := op.node.(*ast.RangeStmt); !ok || !op.contains(c.Node().Pos()) || !own(op, c) {
+				continue
+			}
+			if address, ok := ast.Unparen(call.Args[2]).(*ast.UnaryExpr); ok {
+				return address.X
+			}
+		}
+	}
+	return nil
+}
+
+// useMark returns the fix for a mark that is dropped where its error is returned
+// next, or is the one of a Loop.
+func (u *uses) useMark(c inspector.Cursor, call *ast.CallExpr) []analysis.SuggestedFix {
+	marked := call.Args[len(call.Args)-1]
+	if _, ok := c.Node().(*ast.ExprStmt); !ok {
+		return nil
+	}
+	if err := u.errorOfLoop(c); err != nil {
+		if !u.sameVariable(err, marked) {
+			return nil
+		}
+		return []analysis.SuggestedFix{{Message: "assign the marked error", TextEdits: []analysis.TextEdit{
+			{Pos: call.Pos(), NewText: []byte(types.ExprString(err) + " = ")},
+		}}}
+	}
+	next, end := following(c), c.Node().End()
+	if next != nil {
+		end = next.End()
+	} else if branch, ok := c.Parent().Parent().Node().(*ast.IfStmt); ok && branch.Else == nil {
+		next = following(c.Parent().Parent())
+	}
+	ret, ok := next.(*ast.ReturnStmt)
+	if !ok || len(ret.Results) == 0 || !u.sameVariable(ret.Results[len(ret.Results)-1], marked) {
+		return nil
+	}
+	var results []string
+	for _, result := range ret.Results[:len(ret.Results)-1] {
+		results = append(results, types.ExprString(result))
+	}
+	results = append(results, types.ExprString(call))
+	return []analysis.SuggestedFix{{Message: "return the marked error", TextEdits: []analysis.TextEdit{
+		{Pos: c.Node().Pos(), End: end, NewText: []byte("return " + strings.Join(results, ", "))},
+	}}}
+}
+
+func (u *uses) sameVariable(a, b ast.Expr) bool {
+	x, ok := ast.Unparen(a).(*ast.Ident)
+	y, also := ast.Unparen(b).(*ast.Ident)
+	return ok && also && u.info.ObjectOf(x) == u.info.ObjectOf(y)
+}
+
+// following returns the statement after the one at c, nil if it is the last.
+func following(c inspector.Cursor) ast.Stmt {
+	if next, ok := c.NextSibling(); ok {
+		stmt, _ := next.Node().(ast.Stmt)
+		return stmt
+	}
+	return nil
+}
+
+// waits reports whether the sleep at c is one between two attempts, rather than
+// a part of what an attempt does.
+func (u *uses) waits(pass *analysis.Pass, op *operation, c inspector.Cursor) bool {
+	next := following(c)
+	ret, returns := next.(*ast.ReturnStmt)
+	if returns && u.returnsNil(ret) {
+		return false
+	}
+	branch, jumps := next.(*ast.BranchStmt)
+	last := next == nil || returns && !u.anyCall(ret) || jumps && branch.Tok == token.CONTINUE
+	if last && u.onFailure(op, c) {
+		return true
+	}
+	if c.Parent().Node() != op.body {
+		return false
+	}
+	if returns && len(ret.Results) > 0 { // after the attempt, whether or not it failed
+		if id, ok := ret.Results[len(ret.Results)-1].(*ast.Ident); ok && u.assignedByCall(op, u.info.ObjectOf(id), c.Node().Pos()) {
+			return true
+		}
+	}
+	return !inTest(pass, c.Node()) && op.body.List[0] == c.Node() && u.anyCall(op.body)
+}
+
+// onFailure reports whether the statement at c runs only where the attempt has
+// failed.
+func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
+	for ; c.Node() != op.node; c = c.Parent() {
+		branch, ok := c.Parent().Node().(*ast.IfStmt)
+		if ok && c.Node() == branch.Body && u.isFailure(branch.Cond, token.NEQ) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// isFailure returns the error that cond compares with nil by an operator.
+func (u *uses) isFailure(cond ast.Expr, op token.Token) types.Object {
+	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
+	if !ok || binary.Op != op || !u.info.Types[binary.Y].IsNil() {
+		return nil
+	}
+	id, ok := ast.Unparen(binary.X).(*ast.Ident)
+	if !ok || !isError(u.info.TypeOf(id)) {
+		return nil
+	}
+	return u.info.ObjectOf(id)
+}
+
+func isError(t types.Type) bool {
+	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
+}
+
+// anyCall reports whether a call in n can fail.
+func (u *uses) anyCall(n ast.Node) bool {
+	for n := range ast.Preorder(n) {
+		if call, ok := n.(*ast.CallExpr); ok && u.canFail(call) && !wraps(u.callee(call)) {
+			return true
+		}
+	}
+	return false
+}
+
+// assignedByCall reports whether a call before pos assigned an error.
+func (u *uses) assignedByCall(op *operation, err types.Object, pos token.Pos) bool {
+	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil)) {
+		assign := c.Node().(*ast.AssignStmt)
+		if assign.End() <= pos && u.failing(assign, err) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// failing returns the call whose error an assignment assigns to err.
+func (u *uses) failing(stmt ast.Stmt, err types.Object) *ast.CallExpr {
+	assign, ok := stmt.(*ast.AssignStmt)
+	if !ok || len(assign.Rhs) != 1 {
+		return nil
+	}
+	id, ok := assign.Lhs[len(assign.Lhs)-1].(*ast.Ident)
+	if !ok || u.info.ObjectOf(id) != err {
+		return nil
+	}
+	call, ok := ast.Unparen(assign.Rhs[0]).(*ast.CallExpr)
+	if !ok || !u.canFail(call) || wraps(u.callee(call)) {
+		return nil
+	}
+	return call
+}
+
+// retries reports whether a loop calls the same again if it has failed, and ends
+// when it succeeds.
+func (u *uses) retries(loop ast.Node) bool {
+	var body *ast.BlockStmt
+	switch loop := loop.(type) {
+	case *ast.ForStmt:
+		if u.advances(loop.Init) || u.advances(loop.Cond) || u.advances(loop.Post) {
+			return false
+		}
+		body = loop.Body
+	case *ast.RangeStmt:
+		if basic, ok := u.info.TypeOf(loop.X).Underlying().(*types.Basic); !ok || basic.Info()&types.IsInteger == 0 {
+			return false // goes through different things, as a failover does
+		}
+		body = loop.Body
+	}
+	for i, stmt := range body.List {
+		branch, ok := stmt.(*ast.IfStmt)
+		if !ok || branch.Else != nil {
+			continue
+		}
+		rest := body.List[i+1:]
+		var err types.Object
+		if succeeded := u.isFailure(branch.Cond, token.EQL); succeeded != nil && leaves(branch.Body.List) && !leaves(rest) {
+			err = succeeded
+		} else if failed := u.isFailure(branch.Cond, token.NEQ); failed != nil && !leaves(branch.Body.List) && continues(branch.Body.List) && leaves(rest) {
+			err = failed
+		} else {
+			continue
+		}
+		call := u.failing(branch.Init, err)
+		if branch.Init == nil && i > 0 {
+			call = u.failing(body.List[i-1], err)
+		}
+		return call != nil && !u.varies(loop, body, call)
+	}
+	return false
+}
+
+// advances reports whether a part of a loop calls something, which may go on to
+// another element.
+func (u *uses) advances(n ast.Node) bool {
+	switch part := n.(type) { // an interface may hold a nil of its type
+	case ast.Stmt:
+		if part == nil {
+			return false
+		}
+	case ast.Expr:
+		if part == nil {
+			return false
+		}
+	default:
+		return false
+	}
+	for n := range ast.Preorder(n) {
+		if call, ok := n.(*ast.CallExpr); ok && u.callee(call) != "(context.Context).Err" && !strings.Contains(u.callee(call), "time.") {
+			return true
+		}
+	}
+	return false
+}
+
+// leaves reports whether the last statement leaves the loop.
+func leaves(list []ast.Stmt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	switch last := list[len(list)-1].(type) {
+	case *ast.ReturnStmt:
+		return true
+	case *ast.BranchStmt:
+		return last.Tok != token.CONTINUE
+	}
+	return false
+}
+
+func continues(list []ast.Stmt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	last, ok := list[len(list)-1].(*ast.BranchStmt)
+	return ok && last.Tok == token.CONTINUE && last.Label == nil
+}
+
+// varies reports whether what a loop calls depends on something that the loop
+// changes, except for the context and the request of that call.
+func (u *uses) varies(loop ast.Node, body *ast.BlockStmt, call *ast.CallExpr) bool {
+	changed := map[types.Object]bool{}
+	for n := range ast.Preorder(loop) {
+		var left []ast.Expr
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			left = n.Lhs
+		case *ast.IncDecStmt:
+			left = []ast.Expr{n.X}
+		case *ast.RangeStmt:
+			left = []ast.Expr{n.Key}
+		}
+		for _, x := range left {
+			if x == nil {
+				continue
+			}
+			if id := rootOf(x); id != nil {
+				changed[u.info.ObjectOf(id)] = true
+			}
+		}
+	}
+	for n := range ast.Preorder(call) {
+		id, ok := n.(*ast.Ident)
+		if ok && changed[u.info.Uses[id]] && !isContext(u.info.TypeOf(id)) && !isNamed(deref(u.info.TypeOf(id)), "net/http", "Request") {
+			return true
+		}
+	}
+	return false
+}

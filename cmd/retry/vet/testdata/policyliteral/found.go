@@ -1,0 +1,94 @@
+package policyliteral
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+const tooMuch = 1.5
+
+// Every field has its line.
+var faulty = retry.Policy{
+	MaxAttempts: -2, // want `^MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited$`
+	AttemptCap:  -1, // want `^AttemptCap is -1: write 0 for no cap, or how many attempts it allows$`
+	Backoff: retry.Exponential{
+		Base:   -time.Second, // want `^Backoff: Exponential.Base is -1s: write 0 for no delay, or a positive duration$`
+		Factor: 0.5,          // want `^Backoff: Exponential.Factor is 0.5: write 0 for 2, or a finite number of at least 1$`
+	},
+	MaxDelay: -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration$`
+	Jitter:   retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 %$`
+	Budget:   retry.NewBudget(0, 0.1),     // want `^Budget: size is 0: write NewBudget\(size, ratio\) with a size of at least 1$`
+}
+
+// Without a call that is known to use them, only what is wrong in any case.
+func elements(attempts int) []*retry.Policy {
+	byName := map[string]retry.Policy{
+		"mail": {MaxAttempts: attempts, MaxElapsed: -time.Minute}, // want `^MaxElapsed is -1m0s: `
+	}
+	p := byName["mail"]
+	p.MaxRetries = -5 // want `^MaxRetries is -5: `
+	return []*retry.Policy{&p, {
+		MaxAttempts: attempts,
+		Backoff: retry.Schedule{
+			time.Second,
+			-1, // want `^Backoff: Schedule\[1\] is -1ns: `
+		},
+	}}
+}
+
+func generic[T any](ctx context.Context, load func(context.Context) (T, error)) (T, error) {
+	return retry.DoValue(ctx, retry.Policy{
+		MaxAttempts: retry.Unlimited, // want `^unlimited attempts without a delay: set MaxAttempts, MaxRetries, a Budget or a Backoff`
+	}, load)
+}
+
+type client struct{ ping func(context.Context) error }
+
+func (c *client) method(ctx context.Context) error {
+	return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, c.ping) // want `^3 attempts without a Backoff \(backoff\): they follow each other at once; set one, or Fixed\(0\) for no delay$`
+}
+
+var delays = retry.Schedule{time.Second, 2 * time.Second, 3 * time.Second}
+
+func assigned(ctx context.Context, ping func(context.Context) error) error {
+	const once = 1
+	p := retry.Policy{
+		MaxRetries: once,
+		Backoff:    delays, // want `^a Schedule \(delays\) of 3 beside 2 attempts: the delay of 2s and those after it are never used`
+		RetryIf:    func(error) bool { return true },
+	}
+	return retry.Do(ctx, p, ping)
+}
+
+var noLimit = retry.Policy{
+	Backoff: retry.Fixed(time.Second), // want `^Backoff \(backoff\) without a limit: there is only one attempt, and no delay`
+}
+
+func loop(ctx context.Context, c *client) (err error) {
+	for _, ctx := range retry.Loop(ctx, noLimit, &err) {
+		err = c.ping(ctx)
+	}
+	return err
+}
+
+func transport() *http.Client {
+	return &http.Client{Transport: &retryhttp.Transport{Policy: retry.Policy{
+		MaxAttempts: 3,
+		MaxDelay:    time.Second, // want `^MaxDelay \(max_delay\) of 1s is shorter than the first delay of 2s: it cuts even that one$`
+		Backoff:     retry.Linear(2 * time.Second),
+		Jitter:      retry.EqualJitter,
+	}}}
+}
+
+func budgeted(ctx context.Context, ping func(context.Context) error) error {
+	budget := retry.NewBudget(10, 0.1).RefillEvery(time.Microsecond)
+	return retry.Do(ctx, retry.Policy{
+		MaxAttempts: 3,
+		Backoff:     retry.Fixed(0),
+		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for off, or at least 1ms$`
+	}, ping)
+}

@@ -1,0 +1,80 @@
+package policyliteral
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// Sound.
+func sound(ctx context.Context, ping func(context.Context) error) error {
+	return retry.Do(ctx, retry.Policy{
+		MaxAttempts: 5,
+		Backoff:     retry.Exponential{Base: 100 * time.Millisecond},
+		MaxDelay:    time.Second,
+		Jitter:      retry.FullJitter,
+	}, ping)
+}
+
+// Once for each call, on purpose.
+func zero(ctx context.Context, ping func(context.Context) error) error {
+	return retry.Do(ctx, retry.Policy{}, ping)
+}
+
+// Fields that are set later, or elsewhere, complete it.
+func later(ctx context.Context, backoff retry.Backoff, ping func(context.Context) error) error {
+	p := retry.Policy{MaxAttempts: 3}
+	p.Backoff = backoff
+	return retry.Do(ctx, p, ping)
+}
+
+func decoded(ctx context.Context, file []byte, ping func(context.Context) error) error {
+	p := retry.Policy{Backoff: retry.Fixed(time.Second)}
+	if err := json.Unmarshal(file, &p); err != nil {
+		return err
+	}
+	return retry.Do(ctx, p, ping)
+}
+
+// A job has the limit.
+func job(ctx context.Context, attempts int, ping func(context.Context) error) error {
+	p := retry.Policy{Backoff: retry.Fixed(time.Second)}
+	return retry.Do(ctx, p.ForJob(attempts), ping)
+}
+
+// A default, to be overridden.
+type config struct{ Retry retry.Policy }
+
+func defaults() config { return config{retry.Policy{MaxAttempts: 3}} }
+
+func reset(c *config) { c.Retry = retry.Policy{Backoff: retry.Fixed(time.Second)} }
+
+// Numbers that come from elsewhere.
+var flagged = 3
+
+func unknown(ctx context.Context, attempts int, ping func(context.Context) error) error {
+	p := &flagged
+	*p = attempts
+	return retry.Do(ctx, retry.Policy{MaxAttempts: attempts, MaxRetries: flagged, Backoff: retry.Fixed(time.Second)}, ping)
+}
+
+// A custom curve is trusted.
+func custom(ctx context.Context, ping func(context.Context) error) error {
+	return retry.Do(ctx, retry.Policy{MaxAttempts: -1, Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, ping)
+}
+
+// Which of two it is depends.
+func either(ctx context.Context, fast bool, ping func(context.Context) error) error {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+	if fast {
+		p = retry.Policy{MaxAttempts: 3}
+	}
+	return retry.Do(ctx, p, ping)
+}
+
+// Another type of this name.
+type Policy struct{ MaxAttempts int }
+
+var namesake = Policy{MaxAttempts: -7}

@@ -1,0 +1,5 @@
+package policyliteral
+
+import "github.com/goretry/retry"
+
+var invalid = retry.Policy{MaxAttempts: -2}

@@ -1,0 +1,241 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// TxRetry reports transactions that are retried after a lost answer to COMMIT.
+var TxRetry = &analysis.Analyzer{
+	Name: "txretry",
+	Doc: `report transactions that may be applied twice
+
+To retrysql.Transient a lost answer to COMMIT looks like any lost connection.
+retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`,
+	URL:      docs + "txretry",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run:      runTxRetry,
+}
+
+func runTxRetry(pass *analysis.Pass) (any, error) {
+	u := pass.ResultOf[usesAnalyzer].(*uses)
+	seen := map[ast.Node]bool{} // an operation may be retried in two places
+	for _, call := range u.calls {
+		if !strings.HasPrefix(call.name, "retry.") || !u.retriesTransient(call.policy) {
+			continue
+		}
+		for _, op := range call.ops {
+			commit, name, instead := u.commits(op)
+			if commit == nil || seen[commit] {
+				continue
+			}
+			seen[commit] = true
+			pass.ReportRangef(commit, "%s commits, and retrysql.Transient also retries a COMMIT whose answer was lost, so the transaction may be applied twice: use retrysql.%s in place of %s",
+				name, instead, call.name)
+		}
+	}
+	return nil, nil
+}
+
+// retriesTransient reports whether every RetryIf that a policy may have is
+// retrysql.Transient.
+func (u *uses) retriesTransient(x ast.Expr) bool {
+	values := u.retryIfs(x, 5)
+	for _, value := range values {
+		if value == nil || !u.isTransient(value) {
+			return false
+		}
+	}
+	return len(values) > 0
+}
+
+// retryIfs returns the values that the RetryIf of a policy may have, nil among
+// them where one is not known. It follows variables to some depth.
+func (u *uses) retryIfs(x ast.Expr, depth int) (values []ast.Expr) {
+	var obj *types.Var
+	switch x := ast.Unparen(x).(type) {
+	case *ast.CompositeLit:
+		for _, element := range x.Elts {
+			if field, ok := element.(*ast.KeyValueExpr); ok && isNamedIdent(field.Key, "RetryIf") {
+				values = append(values, field.Value)
+			}
+		}
+		return values
+	case *ast.CallExpr:
+		if u.callee(x) == retryPath+".Default" {
+			return nil
+		}
+		return []ast.Expr{nil}
+	case *ast.Ident:
+		obj, _ = u.info.ObjectOf(x).(*types.Var)
+	case *ast.SelectorExpr:
+		obj, _ = u.info.ObjectOf(x.Sel).(*types.Var)
+	}
+	if obj == nil || obj.Exported() || depth == 0 {
+		return []ast.Expr{nil}
+	}
+	for c := range u.root.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.KeyValueExpr)(nil), (*ast.FuncType)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				value := valueAt(n.Rhs, len(n.Lhs), i)
+				if u.names(left, obj) {
+					values = append(values, u.retryIfsOr(value, depth)...)
+				}
+				if sel, ok := left.(*ast.SelectorExpr); ok && sel.Sel.Name == "RetryIf" && u.names(sel.X, obj) {
+					values = append(values, value)
+				}
+			}
+		case *ast.ValueSpec:
+			for i, name := range n.Names {
+				if u.names(name, obj) && len(n.Values) > 0 {
+					values = append(values, u.retryIfsOr(valueAt(n.Values, len(n.Names), i), depth)...)
+				}
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && u.info.Uses[key] == obj {
+				values = append(values, u.retryIfsOr(n.Value, depth)...)
+			}
+		case *ast.FuncType:
+			for _, param := range n.Params.List {
+				for _, name := range param.Names {
+					if u.names(name, obj) {
+						values = append(values, nil)
+					}
+				}
+			}
+		}
+	}
+	return values
+}
+
+func (u *uses) retryIfsOr(x ast.Expr, depth int) []ast.Expr {
+	if x == nil {
+		return []ast.Expr{nil}
+	}
+	return u.retryIfs(x, depth-1)
+}
+
+// names reports whether x is a variable, or a field by that selector.
+func (u *uses) names(x ast.Expr, obj *types.Var) bool {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Ident:
+		return u.info.ObjectOf(x) == obj
+	case *ast.SelectorExpr:
+		return u.info.ObjectOf(x.Sel) == obj
+	}
+	return false
+}
+
+func isNamedIdent(x ast.Expr, name string) bool {
+	id, ok := x.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+// isTransient reports whether a RetryIf retries whatever retrysql.Transient does:
+// it is that function, or returns what it returns, or that or something else.
+func (u *uses) isTransient(x ast.Expr) bool {
+	if fn, ok := typeutil.Callee(u.info, &ast.CallExpr{Fun: x}).(*types.Func); ok && fn.FullName() == retrysqlPath+".Transient" {
+		return true
+	}
+	op := u.operation(x)
+	if op == nil || len(op.body.List) != 1 {
+		return false
+	}
+	ret, ok := op.body.List[0].(*ast.ReturnStmt)
+	return ok && len(ret.Results) == 1 && u.orTransient(ret.Results[0])
+}
+
+func (u *uses) orTransient(x ast.Expr) bool {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.CallExpr:
+		return u.callee(x) == retrysqlPath+".Transient"
+	case *ast.BinaryExpr:
+		return x.Op == token.LOR && (u.orTransient(x.X) || u.orTransient(x.Y))
+	}
+	return false
+}
+
+// commits returns the first call in an operation that commits a transaction, its
+// name, and the function of retrysql for it. A transaction that only reads may
+// run twice, and those of retrysql know when they committed.
+func (u *uses) commits(op *operation) (commit *ast.CallExpr, name, instead string) {
+	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.Ident)(nil)) {
+		call, ok := c.Node().(*ast.CallExpr)
+		if !ok {
+			if c.Node().(*ast.Ident).Name == "ReadOnly" {
+				return nil, "", ""
+			}
+			continue
+		}
+		callee := u.callee(call)
+		if callee == retrysqlPath+".Tx" || callee == retrysqlPath+".TxFunc" {
+			return nil, "", ""
+		}
+		if commit != nil {
+			continue
+		}
+		if u.isCommit(call) || transacts(callee) && !u.beginsInside(call) {
+			commit, name, instead = call, types.ExprString(call.Fun), "TxFunc"
+			if callee == "(*database/sql.Tx).Commit" {
+				instead = "Tx"
+			}
+		}
+	}
+	return commit, name, instead
+}
+
+// isCommit reports whether a call is the Commit of something that can also roll
+// back.
+func (u *uses) isCommit(call *ast.CallExpr) bool {
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != "Commit" || u.info.Selections[sel] == nil {
+		return false
+	}
+	rollback, _, _ := types.LookupFieldOrMethod(u.info.TypeOf(sel.X), true, nil, "Rollback")
+	_, ok = rollback.(*types.Func)
+	return ok
+}
+
+// transacts reports whether a function begins a transaction, calls another with
+// it, and commits.
+func transacts(callee string) bool {
+	dot := strings.LastIndex(callee, ".")
+	switch path := strings.TrimPrefix(callee, "(*"); callee[dot+1:] {
+	case "BeginFunc", "BeginTxFunc":
+		return strings.HasPrefix(path, "github.com/jackc/pgx")
+	case "Transaction":
+		return strings.HasPrefix(path, "gorm.io/gorm.")
+	case "RunInTx":
+		return strings.HasPrefix(path, "github.com/uptrace/bun.")
+	}
+	return false
+}
+
+// beginsInside reports whether a transaction is a savepoint in another: its
+// method or its argument is that of a Tx.
+func (u *uses) beginsInside(call *ast.CallExpr) bool {
+	for n := range ast.Preorder(call) {
+		if lit, ok := n.(*ast.FuncLit); ok && lit.Pos() > call.Pos() {
+			break
+		}
+		if x, ok := n.(ast.Expr); ok {
+			if named, ok := types.Unalias(derefAny(u.info.TypeOf(x))).(*types.Named); ok && named.Obj().Name() == "Tx" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func derefAny(t types.Type) types.Type {
+	if t == nil {
+		return types.Typ[types.Invalid]
+	}
+	return deref(t)
+}

@@ -1,0 +1,32 @@
+// Package vet finds mistakes in the use of package retry that nothing can see
+// when a program runs: a closure that ignores the context of its attempt, a
+// policy that never retries, retries inside retries, a body that is empty from
+// the second attempt on.
+//
+// Each [Analyzers] element is one check, for any driver of
+// [golang.org/x/tools/go/analysis]. The command "retry vet" runs them all:
+//
+//	retry vet ./...
+//
+// They look at uses of package retry only, and are silent where they are not
+// sure.
+package vet
+
+import "golang.org/x/tools/go/analysis"
+
+// Analyzers are all the checks, in the order of docs/vet.md.
+var Analyzers = []*analysis.Analyzer{
+	OuterCtx,
+	LoopBody,
+	PolicyLiteral,
+	Nested,
+	Consumed,
+	Accumulate,
+	Compare,
+	SharedSource,
+	TxRetry,
+	SleepDrop,
+}
+
+// docs begins the URL of a check's explanation.
+const docs = "https://github.com/goretry/retry/blob/main/docs/vet.md#"

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// go vet runs the program that os.Executable names, which is the test here.
+func TestMain(m *testing.M) {
+	if calledByVet(os.Args[1:]) {
+		serveVet()
+	}
+	os.Exit(m.Run())
+}
+
+// program is a module with a main.go that has a mistake.
+func program(t *testing.T, main string) (dir string) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	dir = write(t, map[string]string{
+		"go.mod":  "module program\n\ngo 1.26.0\n\nrequire github.com/goretry/retry v0.0.0\n\nreplace github.com/goretry/retry => " + root + "\n",
+		"main.go": main,
+	})
+	t.Setenv("GOWORK", "off")
+	t.Setenv("GOFLAGS", "")
+	t.Chdir(dir)
+	return dir
+}
+
+const mistaken = `package main
+
+import (
+	"context"
+
+	"github.com/goretry/retry"
+)
+
+func call(ctx context.Context, p retry.Policy, ping func(context.Context) error) error {
+	return retry.Do(ctx, p, func(attempt context.Context) error { return ping(ctx) })
+}
+
+func main() {}
+`
+
+func TestVet(t *testing.T) {
+	dir := program(t, mistaken)
+	const found = `main.go:10:76: ping gets the context of all attempts, so AttemptTimeout does not end it: pass attempt, the context of this attempt`
+	for _, test := range []struct {
+		name, args     string
+		stdout, stderr string // what they contain, empty if they are
+		status         int
+	}{
+		{"all packages", "./...", "", found, 1},
+		{"this package", "", "", found, 1},
+		{"a check that is off", "-outerctx=false .", "", "", 0},
+		{"a check alone", "-outerctx .", "", found, 1},
+		{"JSON", "-json .", `"outerctx": [`, "", 0},
+		{"a diff", "-fix -diff .", "ping(attempt) })", "", 1},
+		{"no such package", "./nowhere", "", "nowhere", 1},
+		{"no such flag", "-nowhere", "", "flag provided but not defined: -nowhere", 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			stdout, stderr, status := tool("", append([]string{"vet"}, strings.Fields(test.args)...)...)
+			assert.Equal(t, test.status, status, stderr)
+			assert.Contains(t, stdout, test.stdout)
+			assert.Contains(t, stderr, test.stderr)
+			assert.Equal(t, test.stdout == "", stdout == "", stdout)
+			if test.stderr == "" && test.args != "-json ." { // where go vet names the package
+				assert.Empty(t, stderr)
+			}
+		})
+	}
+
+	succeed(t, "", "vet", "-fix", ".")
+	fixed, err := os.ReadFile(filepath.Join(dir, "main.go"))
+	require.NoError(t, err)
+	assert.Equal(t, strings.Replace(mistaken, "ping(ctx)", "ping(attempt)", 1), string(fixed))
+	assert.Empty(t, succeed(t, "", "vet", "."))
+}
+
+func TestVetWithoutGo(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	stdout, stderr, status := tool("", "vet")
+	assert.Equal(t, 2, status)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, `retry vet: exec: "go": executable file not found`)
+}
+
+// What go vet calls its tool with is nothing that a user writes.
+func TestCalledByVet(t *testing.T) {
+	for _, test := range []struct {
+		args string
+		want bool
+	}{
+		{"-V=full", true},
+		{"-flags", true},
+		{"/tmp/vet.cfg", true},
+		{"-json -outerctx=false /tmp/vet.cfg", true},
+		{"-fix -diff vet.cfg", true},
+		{"", false},
+		{"-h", false},
+		{"version", false},
+		{"vet ./...", false},
+		{"plan policy.cfg", false},
+		{"lint -from native policy.cfg", false},
+	} {
+		assert.Equal(t, test.want, calledByVet(strings.Fields(test.args)), test.args)
+	}
+}
