@@ -9,12 +9,13 @@ import (
 	codegrooveretry "github.com/codeGROOVE-dev/retry"
 )
 
-// Three of one family: avast5 follows on avast4, codegroove is a fork of it.
-// Of their options only that of the context is built for each call. Their
-// jitter is added to the delay, from nothing up to MaxJitter: here as wide as
-// everybody's at the first delay. They keep all the errors of a call unless
-// told to keep the last, as everybody does. Without a delay they have FixedDelay:
-// the ordinary curve of avast4 and codegroove makes 1, 2, 4 ns of none.
+// These three libraries are related: avast5 is the successor of avast4, and
+// codegroove is a fork of it. Of their options only the context is built for each
+// call. Their jitter adds between zero and MaxJitter to the delay; here MaxJitter
+// makes it as wide as in the other libraries at the first delay. They keep all the
+// errors of a call unless an option says to keep only the last, as the other
+// libraries do. For no delay they use FixedDelay, because the ordinary curve of
+// avast4 and codegroove turns a delay of 0 into 1, 2 and 4 ns.
 
 // avast4 takes its options in each call.
 var avast4 = library{name: "avast-v4", module: "github.com/avast/retry-go/v4", prepare: func(p plan) calls {
@@ -53,8 +54,8 @@ var avast4 = library{name: "avast-v4", module: "github.com/avast/retry-go/v4", p
 	}
 }}
 
-// avast5 has a Retrier to build once. It holds the context, so there is one for
-// each context, which is one for each request.
+// avast5 has a Retrier that is built once. It holds the context, so there is one
+// for each context, which means one for each request.
 var avast5 = library{name: "avast-v5", module: "github.com/avast/retry-go/v5", prepare: func(p plan) calls {
 	attempts, last := avast5retry.Attempts(uint(p.attempts)), avast5retry.LastErrorOnly(true)
 	base, most, jitter := avast5retry.Delay(p.base), avast5retry.MaxDelay(p.most), avast5retry.MaxJitter(p.spread())

@@ -14,6 +14,16 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
+func BenchmarkHTTP(b *testing.B) {
+	for _, w := range httpWorks {
+		b.Run(w.name, func(b *testing.B) {
+			for _, c := range httpClients {
+				b.Run("lib="+c.name, w.bench(c))
+			}
+		})
+	}
+}
+
 // BenchmarkWaiting wants -benchtime 1x: one b.N is 100,000 calls.
 func BenchmarkWaiting(b *testing.B) {
 	for _, w := range waiters() {

@@ -9,9 +9,9 @@ import (
 	backoff7 "github.com/cenkalti/backoff/v7"
 )
 
-// A BackOff of cenkalti's keeps the state of a call, so each call builds its
-// own, as a literal: the constructors fill the fields twice. The limit of 15
-// minutes is off: the plan has none.
+// A BackOff of cenkalti keeps the state of a call, so each call builds its own. It
+// is a literal, because the constructors fill the fields twice. The limit of 15
+// minutes is off, because the plan has none.
 
 var cenkalti4 = library{name: "cenkalti-v4", module: "github.com/cenkalti/backoff/v4", prepare: func(p plan) calls {
 	retries := uint64(p.attempts - 1)
@@ -55,8 +55,8 @@ func (p plan) exponential4() *backoff4.ExponentialBackOff {
 		Stop: backoff4.Stop, Clock: backoff4.SystemClock}
 }
 
-// cenkalti5 and cenkalti7 have the form with a value only. Of their options
-// only that of the BackOff is built for each call.
+// cenkalti5 and cenkalti7 only have the form with a value. Of their options only
+// the BackOff is built for each call.
 var cenkalti5 = library{name: "cenkalti-v5", module: "github.com/cenkalti/backoff/v5", prepare: func(p plan) calls {
 	tries, forever := backoff5.WithMaxTries(uint(p.attempts)), backoff5.WithMaxElapsedTime(0)
 	return calls{
@@ -131,9 +131,9 @@ var cenkalti7 = library{name: "cenkalti-v7", module: "github.com/cenkalti/backof
 	return err
 }}
 
-// options7 keeps the options off the stack of a call that waits, which outgrows
-// with them the 2 KiB that a goroutine is born with; cenkalti5 does not. It takes
-// 4 allocations more.
+// options7 keeps the options off the stack of a waiting call. With them the stack
+// outgrows the 2 KiB that a goroutine starts with; that of cenkalti5 does not. It
+// takes 4 more allocations.
 //
 //go:noinline
 func (p plan) options7() []backoff7.RetryOption {

@@ -6,16 +6,16 @@ import (
 	"github.com/eapache/go-resiliency/retrier"
 )
 
-// eapache makes its first try without a look at the context, for which
-// eapacheGuarded looks first, as the loop written by hand does.
+// eapache makes the first attempt without checking the context. eapacheGuarded
+// checks it first, as the loop written by hand does.
 var (
 	eapache        = eapacheLibrary("eapache", false)
 	eapacheGuarded = eapacheLibrary("eapache-guarded", true)
 )
 
-// eapacheLibrary has a Retrier to build once, and no form with a value: its
-// users assign a variable in a closure, both built for each call. RunFn is
-// called, for RunCtx only adds a closure to it.
+// eapacheLibrary has a Retrier that is built once. It has no form with a value, so
+// its users assign a variable in a closure; both are built for each call. It calls
+// RunFn, because RunCtx only adds a closure to it.
 func eapacheLibrary(name string, guarded bool) library {
 	return library{name: name, module: "github.com/eapache/go-resiliency", prepare: func(p plan) calls {
 		r := retrier.New(retrier.LimitedExponentialBackoff(p.attempts-1, p.base, p.most), nil)

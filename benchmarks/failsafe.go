@@ -7,7 +7,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 )
 
-// failsafeGo has a policy and an executor to build once, and a copy of the
+// failsafeGo has a policy and an executor that are built once, and a copy of the
 // executor for each context.
 var failsafeGo = library{name: "failsafe", module: "github.com/failsafe-go/failsafe-go", prepare: func(p plan) calls {
 	builder := retrypolicy.NewBuilder[int]().WithMaxAttempts(p.attempts)

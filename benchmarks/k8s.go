@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// k8s waits for a condition: its users keep the error and the value in
+// k8s waits for a condition, so its users keep the error and the value in
 // variables, as OnError of k8s.io/client-go/util/retry does. Its jitter is
-// added to the delay. It has no Cap here: a Cap ends the retries where it is
+// added to the delay. It has no Cap here, because the retries end when a Cap is
 // reached.
 var k8s = library{name: "k8s-wait", module: "k8s.io/apimachinery", prepare: func(p plan) calls {
 	backoff := wait.Backoff{Steps: p.attempts, Duration: p.base, Factor: 2, Jitter: p.jitter}

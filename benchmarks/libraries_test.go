@@ -20,7 +20,7 @@ func TestEveryLibraryMakesTheSameCalls(t *testing.T) {
 		plan     plan
 		failures int
 		n        int
-		want     int // executions
+		want     int // attempts
 		err      error
 	}{
 		{"success on the first try", ordinary, 0, 1, 1, nil},

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
 )
 
-// ours is given its policy by value in each call.
-var ours = library{name: "retry", module: "github.com/goretry/retry", prepare: func(p plan) calls {
+// ours is this library. It gets its policy by value in each call.
+var ours = library{name: "retry", module: "github.com/goretry/retry", duties: true, prepare: func(p plan) calls {
 	policy := p.policy()
 	return calls{
 		run: func(ctx context.Context, n int, op opFunc) (err error) {
@@ -31,6 +33,10 @@ var ours = library{name: "retry", module: "github.com/goretry/retry", prepare: f
 			}
 			return d
 		},
+		read: func(log []byte) (events int, err error) {
+			records, err := retrylog.Read(bytes.NewReader(log))
+			return len(records), err
+		},
 		decide: func(n, attempt int) (d time.Duration) {
 			for range n {
 				decision := policy.Next(retry.Attempt{Number: attempt, Err: errFailed, Elapsed: time.Second, Seed: 42})
@@ -47,19 +53,25 @@ func (p plan) policy() retry.Policy {
 	if p.base == 0 {
 		return retry.Policy{MaxAttempts: p.attempts}
 	}
-	return retry.Policy{
-		MaxAttempts: p.attempts,
-		Backoff:     retry.Exponential{Base: p.base, Factor: 2},
-		MaxDelay:    p.most,
-		Jitter:      retry.Proportional(p.jitter),
+	policy := retry.Policy{
+		MaxAttempts:    p.attempts,
+		Backoff:        retry.Exponential{Base: p.base, Factor: 2},
+		MaxDelay:       p.most,
+		Jitter:         retry.Proportional(p.jitter),
+		MaxElapsed:     p.within,
+		AttemptTimeout: p.timeout,
 	}
+	if p.watched {
+		policy.OnEvent = func(_ context.Context, e retry.Event) { step(e.Attempt, e.Elapsed) }
+	}
+	return policy
 }
 
-// hourlyPolicy is the plan hourly as a user has it, in a package variable.
+// hourlyPolicy is the plan hourly in a package variable, where a user would have it.
 var hourlyPolicy = hourly.policy()
 
-// ourWaiters is each way to call ours: what a waiting call holds depends on
-// the frames of its callers too.
+// ourWaiters lists each way to call this library, because the memory that a
+// waiting call holds also depends on the stack frames of its callers.
 var ourWaiters = []waiter{
 	{"retry-Do", ours.module, func(ctx context.Context, _ int, op opFunc) error {
 		return retry.Do(ctx, hourlyPolicy, func(ctx context.Context) error { return op(ctx) })

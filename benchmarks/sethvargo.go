@@ -41,8 +41,8 @@ var sethvargo = library{name: "sethvargo", module: "github.com/sethvargo/go-retr
 	}
 }}
 
-// sethvargo returns the delays without a limit. There is no constant for no
-// delay: NewConstant(0) panics.
+// sethvargo returns the delays without a limit. For no delay it cannot use
+// NewConstant(0), which panics.
 func (p plan) sethvargo() sethvargoretry.Backoff {
 	if p.base == 0 {
 		return sethvargoretry.BackoffFunc(func() (time.Duration, bool) { return 0, false })

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -12,15 +13,17 @@ import (
 	"time"
 )
 
-// A table is what each round has measured.
+// A table holds the measurements of all rounds.
 type table struct {
 	works     []work
 	libraries []library
 	waiters   []waiter
+	httpWorks []httpWork
+	clients   []httpClient
 	benchmark func(func(*testing.B)) testing.BenchmarkResult
 	apart     func(waiter string, n int) (waited, error)
 
-	ns     series // of a work by a library
+	ns     series // time of a work by a library
 	allocs series
 	bytes  series // held by a waiting call
 	cancel series // of all waiting calls, in nanoseconds
@@ -36,29 +39,30 @@ type subject struct {
 
 func newTable() *table {
 	return &table{
-		works: works, libraries: libraries, waiters: waiters(), benchmark: testing.Benchmark, apart: measureApart,
+		works: works, libraries: libraries, waiters: waiters(), httpWorks: httpWorks, clients: httpClients, benchmark: testing.Benchmark, apart: measureApart,
 		ns: series{}, allocs: series{}, bytes: series{}, cancel: series{},
 	}
 }
 
 func (s series) add(of subject, x float64) { s[of] = append(s[of], x) }
 
-// measure does one round. Nobody is always the first one, or right after the
+// measure does one round. No library is always the first one, or right after the
 // bare loop.
 func (t *table) measure() error {
 	for _, w := range t.works {
 		for _, l := range shuffled(t.libraries) {
-			bench := w.bench(l)
-			if bench == nil {
-				continue
+			if bench := w.bench(l); bench != nil {
+				if err := t.take(subject{w.name, l.name}, bench); err != nil {
+					return err
+				}
 			}
-			r := t.benchmark(bench)
-			if r.N == 0 {
-				return fmt.Errorf("%s of %s has failed", w.name, l.name)
+		}
+	}
+	for _, w := range t.httpWorks {
+		for _, c := range shuffled(t.clients) {
+			if err := t.take(subject{w.name, c.name}, w.bench(c)); err != nil {
+				return err
 			}
-			of := subject{w.name, l.name}
-			t.ns.add(of, float64(r.T)/float64(r.N))
-			t.allocs.add(of, float64(r.MemAllocs)/float64(r.N))
 		}
 	}
 	for _, w := range shuffled(t.waiters) {
@@ -69,6 +73,23 @@ func (t *table) measure() error {
 		t.bytes.add(subject{name: w.name}, r.Bytes)
 		t.cancel.add(subject{name: w.name}, r.Cancel)
 	}
+	return nil
+}
+
+// take makes one measurement, the least of three runs: whatever else the machine
+// does only adds to the time of one.
+func (t *table) take(of subject, bench func(*testing.B)) error {
+	ns, allocs := math.Inf(1), math.Inf(1)
+	for range 3 {
+		r := t.benchmark(bench)
+		if r.N == 0 {
+			return fmt.Errorf("%s of %s has failed", of.work, of.name)
+		}
+		ns = min(ns, float64(r.T)/float64(r.N))
+		allocs = min(allocs, float64(r.MemAllocs)/float64(r.N))
+	}
+	t.ns.add(of, ns)
+	t.allocs.add(of, allocs)
 	return nil
 }
 
@@ -96,6 +117,20 @@ func (t *table) print(out io.Writer) {
 	}
 	printRows(out, rows)
 
+	head = []string{"", "version"}
+	for _, w := range t.httpWorks {
+		head = append(head, w.title)
+	}
+	rows = [][]string{head}
+	for _, c := range t.clients {
+		row := []string{c.name, version(c.module)}
+		for _, w := range t.httpWorks {
+			row = append(row, t.cell(w.work, c.name))
+		}
+		rows = append(rows, row)
+	}
+	printRows(out, rows)
+
 	rows = [][]string{{"", "version", "bytes of a waiting call", "cancel of 100,000"}}
 	bare := subject{name: bareLoop.name}
 	for _, w := range t.waiters {
@@ -109,8 +144,8 @@ func (t *table) print(out io.Writer) {
 	printRows(out, rows)
 }
 
-// cell returns what a library needs for a work: as a multiple of what the bare
-// loop needs, whose own time is in nanoseconds, and the allocations.
+// cell returns the time of a library for a work, as a multiple of the bare loop's,
+// and its allocations. For the bare loop the time is in nanoseconds.
 func (t *table) cell(w work, library string) string {
 	of, bare := subject{w.name, library}, subject{w.base, bareLoop.name}
 	if t.ns[of] == nil {
@@ -123,8 +158,8 @@ func (t *table) cell(w work, library string) string {
 	return fmt.Sprintf("%s, %.0f", took, median(t.allocs[of]))
 }
 
-// ratio returns the median of the ratios of the rounds: what disturbs a round
-// disturbs both of its numbers.
+// ratio returns the median of the ratios of all rounds. It divides numbers of the
+// same round, because a disturbance in a round affects both of them.
 func (s series) ratio(of, bare subject) string {
 	var ratios []float64
 	for round := range s[of] {
@@ -139,7 +174,7 @@ func median(xs []float64) float64 {
 	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
 }
 
-// version returns the version of a module that is in this program.
+// version returns the version of a module in this program.
 func version(module string) string {
 	info, _ := debug.ReadBuildInfo()
 	for _, m := range info.Deps {

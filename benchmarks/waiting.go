@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A waiter is a way to call a library whose plan is hourly. run is that of
+// A waiter is a way to call a library with the plan hourly. run is the same as in
 // calls.
 type waiter struct {
 	name   string
@@ -22,8 +22,8 @@ type waiter struct {
 	run    func(ctx context.Context, n int, op opFunc) error
 }
 
-// waiters returns one for each library, and for ours one for each way to call
-// it.
+// waiters returns one waiter for each library, and for this library one for each
+// way to call it.
 func waiters() []waiter {
 	var all []waiter
 	for _, l := range libraries {
@@ -39,14 +39,14 @@ func waiters() []waiter {
 	return all
 }
 
-// waited is what calls cost that wait.
+// waited is the cost of waiting calls.
 type waited struct {
 	Bytes  float64 // held by each
 	Cancel float64 // until all of them have returned, in nanoseconds
 }
 
-// measure lets n calls fail, wait for their second execution, and be
-// cancelled.
+// measure makes n calls that fail and wait for their second attempt, and then
+// cancels them.
 func (w waiter) measure(n int) waited {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -77,13 +77,13 @@ func (w waiter) measure(n int) waited {
 // inUse returns the bytes that the heap and the stacks use.
 func inUse() float64 {
 	runtime.GC()
-	runtime.GC() // frees what a sync.Pool has kept through the first one
+	runtime.GC() // a second time, to free what a sync.Pool has kept
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapInuse + m.StackInuse)
 }
 
-// asleep returns how many goroutines wait for something.
+// asleep returns how many goroutines are waiting.
 func asleep() uint64 {
 	s := []metrics.Sample{{Name: "/sched/goroutines/waiting:goroutines"}}
 	metrics.Read(s)
@@ -93,12 +93,13 @@ func asleep() uint64 {
 // waitingCalls is how many calls are measured at once, as the table says.
 const waitingCalls = 100_000
 
-// waiterEnv asks a process of its own for a measurement: "100000 bare".
+// waiterEnv is the environment variable that says what a process of its own is to
+// measure: "100000 bare".
 const waiterEnv = "RETRY_BENCHMARKS_WAITER"
 
-// measureApart measures n calls of a waiter in a process of its own: the first
-// one in a process pays for the heap and the stacks that the next ones find
-// there.
+// measureApart measures n calls of a waiter in a process of its own, because the
+// first measurement in a process pays for the heap and the stacks that later ones
+// find there.
 func measureApart(name string, n int) (w waited, err error) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", waiterEnv, n, name))
@@ -113,8 +114,8 @@ func measureApart(name string, n int) (w waited, err error) {
 	return w, err
 }
 
-// apart does what measureApart has started this process for, and reports
-// whether it has.
+// apart makes the measurement for which measureApart has started this process, and
+// reports whether it was started for one.
 func apart() bool {
 	request, ok := os.LookupEnv(waiterEnv)
 	if !ok {

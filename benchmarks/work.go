@@ -1,13 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	_ "embed"
 	"sync"
 	"testing"
 )
 
-// A work is one thing that the libraries are measured at. bench returns nil
-// for a library that does not offer it.
+// A work is one measurement of the libraries. bench returns nil for a library that
+// cannot do it.
 type work struct {
 	name  string // of its benchmark
 	title string // of its column
@@ -18,17 +20,21 @@ type work struct {
 var works = []work{
 	{"FirstTry", "first try", "FirstTry", func(l library) func(*testing.B) { return benchRun(l, ordinary, 0) }},
 	{"FirstTryValue", "first try, value", "FirstTryValue", benchValue},
+	{"FirstTryMaxElapsed", "first try, MaxElapsed", "FirstTryMaxElapsed", func(l library) func(*testing.B) { return benchDuty(l, bounded) }},
+	{"FirstTryAttemptTimeout", "first try, AttemptTimeout", "FirstTryAttemptTimeout", func(l library) func(*testing.B) { return benchDuty(l, timed) }},
+	{"FirstTryOnEvent", "first try, OnEvent", "FirstTryOnEvent", func(l library) func(*testing.B) { return benchDuty(l, observed) }},
 	{"TwoFailures", "2 failures", "TwoFailures", func(l library) func(*testing.B) { return benchRun(l, noDelay, 2) }},
 	{"TenFailures", "10 failures", "TenFailures", func(l library) func(*testing.B) { return benchRun(l, noDelay, always) }},
 	{"Delay8", "a delay, 8 goroutines", "Delay8", benchDelay},
 	{"Decision", "a decision", "FirstTry", benchDecide},
+	{"LogLine", "a line of a log", "LogLine", benchRead},
 }
 
-// always is how often an operation fails that never succeeds.
+// always means that an operation never succeeds.
 const always = -1
 
-// failing returns an operation that fails this often, then succeeds once, and
-// begins again.
+// failing returns an operation that fails this many times, then succeeds once, and
+// then starts again.
 func failing(times int) opFunc {
 	switch times {
 	case 0:
@@ -48,7 +54,7 @@ func failing(times int) opFunc {
 }
 
 // benchRun measures calls of an operation without a value. Their context can
-// be cancelled, as that of a request can.
+// be canceled, as that of a request can.
 func benchRun(l library, p plan, failures int) func(*testing.B) {
 	run, op := l.prepare(p).run, failing(failures)
 	return func(b *testing.B) {
@@ -60,6 +66,14 @@ func benchRun(l library, p plan, failures int) func(*testing.B) {
 			b.Fatalf("the last call returned %v", err)
 		}
 	}
+}
+
+// benchDuty is benchRun for a plan with a duty.
+func benchDuty(l library, p plan) func(*testing.B) {
+	if !l.duties {
+		return nil
+	}
+	return benchRun(l, p, 0)
 }
 
 // benchValue measures calls of an operation that succeeds with a value.
@@ -111,4 +125,38 @@ func benchDecide(l library) func(*testing.B) {
 			b.Fatal("no delay")
 		}
 	}
+}
+
+// logLines are the events of a call that gives up after two retries.
+//
+//go:embed log.jsonl
+var logLines []byte
+
+// benchRead measures reading a log, for each line.
+func benchRead(l library) func(*testing.B) {
+	read := l.prepare(ordinary).read
+	if read == nil {
+		return nil
+	}
+	return func(b *testing.B) {
+		const most = 900 // lines at a time, so that the cost of setting up hardly counts
+		log := bytes.Repeat(logLines, most/bytes.Count(logLines, []byte("\n")))
+		b.ReportAllocs()
+		b.ResetTimer()
+		for left := b.N; left > 0; left -= most {
+			want := min(left, most)
+			if got, err := read(first(want, log)); got != want || err != nil {
+				b.Fatal(got, err)
+			}
+		}
+	}
+}
+
+// first returns the first n lines of text.
+func first(n int, text []byte) []byte {
+	end := 0
+	for range n {
+		end += bytes.IndexByte(text[end:], '\n') + 1
+	}
+	return text[:end]
 }

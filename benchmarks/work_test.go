@@ -34,7 +34,7 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 		}
 	}
 	n := len(libraries)
-	assert.Equal(t, map[string]int{"FirstTry": n, "FirstTryValue": n, "TwoFailures": n, "TenFailures": n, "Delay8": 10, "Decision": 1}, offered)
+	assert.Equal(t, map[string]int{"FirstTry": n, "FirstTryValue": n, "FirstTryMaxElapsed": 2, "FirstTryAttemptTimeout": 2, "FirstTryOnEvent": 2, "TwoFailures": n, "TenFailures": n, "Delay8": 10, "Decision": 1, "LogLine": 2}, offered)
 }
 
 // A seen is what a benchmark has asked of a library.
@@ -46,10 +46,10 @@ type seen struct {
 	cancelable bool
 }
 
-// watched is the loop written by hand that notes what it is asked for. Nobody
+// watched is the loop written by hand that notes what it is asked for. No goroutine
 // gets a delay of it before 8 goroutines ask.
 func watched(s *seen) library {
-	return library{name: "watched", prepare: func(p plan) calls {
+	return library{name: "watched", duties: true, prepare: func(p plan) calls {
 		s.plan = p
 		loop := bareLoop.prepare(p)
 		var mu sync.Mutex
@@ -76,19 +76,41 @@ func watched(s *seen) library {
 				s.calls, s.attempt = n, attempt
 				return loop.delay(n, attempt)
 			},
+			read: func(log []byte) (int, error) {
+				n, err := loop.read(log)
+				s.calls += n
+				return n, err
+			},
 		}
 	}}
+}
+
+// Both readers find all events of a log that has more lines than are read at
+// once.
+func TestBothReadTheLog(t *testing.T) {
+	for _, l := range []library{bareLoop, ours} {
+		n, err := l.prepare(ordinary).read(logLines)
+		require.NoError(t, err)
+		assert.Equal(t, 9, n, l.name)
+		_, err = l.prepare(ordinary).read(logLines[:len(logLines)-20])
+		assert.Error(t, err, l.name)
+		(benchRead(l))(&testing.B{N: 2000})
+	}
 }
 
 // TestEveryWorkIsThatOfItsTitle: what the columns say is what is measured.
 func TestEveryWorkIsThatOfItsTitle(t *testing.T) {
 	want := map[string]seen{
-		"first try":             {plan: ordinary, calls: 17, executions: 17, cancelable: true},
-		"first try, value":      {plan: ordinary, calls: 17, executions: 17, cancelable: true},
-		"2 failures":            {plan: noDelay, calls: 17, executions: 3 * 17, cancelable: true},
-		"10 failures":           {plan: noDelay, calls: 17, executions: 10 * 17, cancelable: true},
-		"a delay, 8 goroutines": {plan: ordinary, calls: 17, attempt: 3},
-		"a decision":            {plan: ordinary, calls: 17, attempt: 3},
+		"first try":                 {plan: ordinary, calls: 17, executions: 17, cancelable: true},
+		"first try, value":          {plan: ordinary, calls: 17, executions: 17, cancelable: true},
+		"first try, MaxElapsed":     {plan: bounded, calls: 17, executions: 17, cancelable: true},
+		"first try, AttemptTimeout": {plan: timed, calls: 17, executions: 17, cancelable: true},
+		"first try, OnEvent":        {plan: observed, calls: 17, executions: 17, cancelable: true},
+		"2 failures":                {plan: noDelay, calls: 17, executions: 3 * 17, cancelable: true},
+		"10 failures":               {plan: noDelay, calls: 17, executions: 10 * 17, cancelable: true},
+		"a delay, 8 goroutines":     {plan: ordinary, calls: 17, attempt: 3},
+		"a decision":                {plan: ordinary, calls: 17, attempt: 3},
+		"a line of a log":           {plan: ordinary, calls: 17},
 	}
 	got := map[string]seen{}
 	for _, w := range works {
@@ -107,15 +129,19 @@ func TestNoBenchmarkIsOfAnotherOutcome(t *testing.T) {
 	benchmarksTake(t, "16x")
 	other := errors.New("another outcome")
 	outcomes := map[string]calls{
-		"FirstTry":      {run: func(context.Context, int, opFunc) error { return other }},
-		"FirstTryValue": {value: func(context.Context, int, valueFunc) (int, error) { return 42, other }},
-		"TwoFailures":   {run: func(context.Context, int, opFunc) error { return other }},
-		"TenFailures":   {run: func(context.Context, int, opFunc) error { return nil }},
-		"Delay8":        {delay: func(int, int) time.Duration { return 0 }},
-		"Decision":      {decide: func(int, int) time.Duration { return 0 }},
+		"FirstTry":               {run: func(context.Context, int, opFunc) error { return other }},
+		"FirstTryValue":          {value: func(context.Context, int, valueFunc) (int, error) { return 42, other }},
+		"FirstTryMaxElapsed":     {run: func(context.Context, int, opFunc) error { return other }},
+		"FirstTryAttemptTimeout": {run: func(context.Context, int, opFunc) error { return other }},
+		"FirstTryOnEvent":        {run: func(context.Context, int, opFunc) error { return other }},
+		"TwoFailures":            {run: func(context.Context, int, opFunc) error { return other }},
+		"TenFailures":            {run: func(context.Context, int, opFunc) error { return nil }},
+		"Delay8":                 {delay: func(int, int) time.Duration { return 0 }},
+		"Decision":               {decide: func(int, int) time.Duration { return 0 }},
+		"LogLine":                {read: func([]byte) (int, error) { return 0, nil }},
 	}
 	for _, w := range works {
-		l := library{name: "other", prepare: func(plan) calls { return outcomes[w.name] }}
+		l := library{name: "other", duties: true, prepare: func(plan) calls { return outcomes[w.name] }}
 		assert.Zero(t, testing.Benchmark(w.bench(l)).N, w.name)
 	}
 }
