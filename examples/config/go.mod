@@ -1,3 +1,5 @@
+// A module of its own, so that koanf does not become a requirement of the
+// library.
 module github.com/goretry/retry/examples/config
 
 go 1.25

@@ -5,9 +5,9 @@
 //	ORDERS_PAYMENTS__RETRY__MAX_ATTEMPTS=9 go run .
 //	ORDERS_PAYMENTS__RETRY='{"max_retries": 2, "jitter": "full"}' go run .
 //
-// koanf decodes by mapstructure, as viper does, which sets the fields of a
-// struct by itself and never asks for UnmarshalJSON or UnmarshalYAML. So both
-// need a decode hook: policyHook is one for either.
+// koanf and viper decode with mapstructure, which sets the fields of a struct
+// itself and never calls UnmarshalJSON or UnmarshalYAML. So both need a decode
+// hook. policyHook works for either.
 package main
 
 import (
@@ -34,7 +34,7 @@ type Config struct {
 	Stock    Service `koanf:"stock"`
 }
 
-// Service is a service that ours calls.
+// Service is a service that this one calls.
 type Service struct {
 	URL   string       `koanf:"url"`
 	Retry retry.Policy `koanf:"retry"`
@@ -69,7 +69,7 @@ func load(path string, environ func() []string) (*Config, error) {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
 
-	// What nobody writes stays as it is here.
+	// A key that is not in the file keeps the value that it has here.
 	config := &Config{Payments: Service{Retry: retry.Default()}, Stock: Service{Retry: retry.Default()}}
 	err := k.UnmarshalWithConf("", config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		DecodeHook:  policyHook, // for viper: viper.Unmarshal(config, viper.DecodeHook(policyHook))
@@ -86,8 +86,8 @@ func load(path string, environ func() []string) (*Config, error) {
 	return config, nil
 }
 
-// variable returns the key and the value of an environment variable: true, a
-// number or a mapping where it is one in JSON, and else text.
+// variable returns the key and the value of an environment variable. A value that
+// is true, a number or a mapping in JSON becomes that; any other is text.
 func variable(name, text string) (key string, value any) {
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "ORDERS_")), "__", ".")
 	if json.Unmarshal([]byte(text), &value) != nil {
@@ -97,7 +97,7 @@ func variable(name, text string) (key string, value any) {
 }
 
 // policyHook decodes a retry.Policy as its UnmarshalJSON does, over the policy
-// that is there already. Anything else it leaves to mapstructure.
+// that is there already. It leaves anything else to mapstructure.
 func policyHook(from, to reflect.Value) (any, error) {
 	p, ok := to.Interface().(retry.Policy)
 	if !ok {

@@ -52,10 +52,10 @@ func TestLoadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"payments: {retry: {max_delay: 5}}":                                       "retry: invalid policy: max_delay is 5" + duration,
 		"payments: {retry: {max_attempt: 5}}":                                     `retry: invalid policy: unknown key "max_attempt": the keys of a policy are max_attempts, `,
-		"payments: {retry: {max_attempts: '5'}}":                                  `retry: invalid policy: max_attempts is "5": write how many executions in all: `,
+		"payments: {retry: {max_attempts: '5'}}":                                  `retry: invalid policy: max_attempts is "5": write how many attempts in all: `,
 		"payments: {retry: {backoff: exponential}}":                               `retry: invalid policy: backoff is "exponential": write a mapping such as `,
-		"payments: {retry: 5}":                                                    `retry: invalid policy: it is 5: write a mapping such as {"max_attempts": 5}`,
-		"payments: {retry: {max_attempts: -1, backoff: {type: fixed, base: 0s}}}": "payments.retry: invalid policy: no limit on executions and no delay that lasts: ",
+		"payments: {retry: 5}":                                                    `retry: invalid policy: got 5, want a mapping such as {"max_attempts": 5}`,
+		"payments: {retry: {max_attempts: -1, backoff: {type: fixed, base: 0s}}}": "payments.retry: invalid policy: unlimited attempts without a delay: ",
 		"payments: {retrys: {max_attempts: 5}}":                                   "retrys",
 		"payments: [":                                                             "yaml: line 1: ",
 	} {

@@ -10,18 +10,18 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A load is what becomes of calls of which each execution fails with the same
+// A load is the result of calls whose attempts all fail with the same
 // probability: without a retry, with three, and with three within a budget.
 type load struct {
 	failing         float64
 	plain, budgeted outcome
-	plainForm       outcome // what the closed forms say
+	plainForm       outcome // the results of the closed forms
 	budgetedForm    outcome
-	known           outcome // three retries, as Brooker's simulator has them
+	known           outcome // three retries, from Brooker's simulator
 	knownNoRetry    float64 // its success without a retry
 }
 
-// An outcome is the executions and the successes of calls, as shares of the
+// An outcome is the attempts and the successes of calls, as shares of the
 // calls.
 type outcome struct{ load, success float64 }
 
@@ -79,12 +79,12 @@ func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budge
 }
 
 // threeRetries is the closed form of three retries: the n-th happens if the
-// execution and all retries before it fail.
+// attempt and all retries before it fail.
 func threeRetries(x float64) outcome {
 	return outcome{1 + x + x*x + x*x*x, 1 - math.Pow(x, loadRetries+1)}
 }
 
-// withinBudget is the closed form of our rule, where each success pays for
+// withinBudget is the closed form of this library's rule, where each success pays for
 // ratio retries: R retries a call are as many as three retries want, and no
 // more than R = ratio * (1-x) * (1+R) with the bucket that was full at first.
 func withinBudget(x float64) outcome {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// A chart is lines over two axes that begin at 0, or at min where log is set.
+// A chart has lines over two axes that begin at 0, or at min if log is set.
 type chart struct {
 	title  string
 	x, y   axis
@@ -33,7 +33,7 @@ const (
 	left, right, top, bottom = 80.0, 180.0, 48.0, 56.0
 )
 
-// colors can be told apart by the colour-blind, on white and on black: Okabe
+// colors can be distinguished by the color-blind, on white and on black: Okabe
 // and Ito, "Color Universal Design" (2008).
 var colors = []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7"}
 
@@ -86,8 +86,8 @@ func (a axis) share(v float64) float64 {
 	return (v - a.min) / (a.max - a.min)
 }
 
-// ticks returns the powers of ten of a logarithmic axis, and else four equal
-// parts.
+// ticks returns the powers of ten of a logarithmic axis, and four equal parts of
+// any other.
 func (a axis) ticks() []float64 {
 	var ticks []float64
 	if a.log {

@@ -11,11 +11,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A contest is clients that each want to write one row once, under optimistic
-// concurrency: read the version, write if it is still the same, and else back
-// off and begin again. It is the simulation of Brooker, "Exponential Backoff
-// And Jitter" (AWS Architecture Blog, 2015): every message takes |N(10, 2)| ms,
-// the backoff is 10ms x2 at most 2s.
+// In a contest each client wants to write the same row once, under optimistic
+// concurrency: it reads the version and writes if the version is still the same;
+// otherwise it backs off and begins again. This is the simulation of Brooker,
+// "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015): every message
+// takes |N(10, 2)| ms, and the backoff is 10ms x2, at most 2s.
 type contest struct {
 	clients int
 	results map[string]result
@@ -27,7 +27,7 @@ type result struct {
 	calls float64 // writes, refused ones included
 }
 
-// contestants is the backoffs that compete, in the order of the tables.
+// contestants are the backoffs that compete, in the order of the tables.
 var contestants = []struct {
 	name   string
 	policy retry.Policy
@@ -76,7 +76,7 @@ func simulateContest(seed uint64, clients, trials int) contest {
 	return c
 }
 
-// A message is on its way from a client, or back to it, and arrives at a time.
+// A message is on its way to the server or back to a client.
 type message struct {
 	at     float64 // ms
 	client *client

@@ -12,14 +12,14 @@ import (
 
 var errDown = errors.New("down")
 
-// A herd is clients that fail together, each of which retries five times in
-// vain.
+// A herd is a group of clients that fail at the same time. Each of them retries
+// five times, and every retry fails.
 type herd struct {
 	name   string
 	policy retry.Policy
 
 	peak      float64   // the most retries within 20ms
-	latePeak  float64   // the same, first retries aside
+	latePeak  float64   // the same without the first retries
 	meanWait  float64   // seconds that a client waits in all
 	perSecond []float64 // retries in each fifth of a second, of the first trial
 

@@ -8,8 +8,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// executions returns how often the lowest of some layers is executed, where
-// every layer executes the one below it this often and all fail.
+// The number of calls of the lowest of some layers, if every layer makes this
+// many attempts of the one below it, and all fail.
 func executions(layers, attempts int, budget *retry.Budget) int {
 	n := 0
 	call := func(context.Context) error {
@@ -21,7 +21,7 @@ func executions(layers, attempts int, budget *retry.Budget) int {
 		below := call
 		call = func(ctx context.Context) error { return retry.Do(ctx, policy, below) }
 	}
-	_ = call(context.Background()) // it fails, as it should
+	_ = call(context.Background()) // it always fails
 	return n
 }
 

@@ -1,6 +1,6 @@
-// Herd reproduces the field's simulations of clients that retry with the
-// curves, jitters and budgets of this library, and prints its tables beside
-// figures that are known from elsewhere. docs/why.md explains two of them.
+// Herd reproduces published simulations of clients that retry, with the curves,
+// jitters and budgets of this library, and prints its results beside the
+// published ones. docs/why.md explains two of them.
 //
 //	go run ./examples/herd
 //	go run ./examples/herd -svg docs    also draws them

@@ -1,14 +1,15 @@
 // Httpclient calls HTTP servers that misbehave, through an http.Client whose
-// transport retries, and prints the policy, its plan, and what happens as it
-// happens.
+// transport retries. It prints the policy and its plan, logs what happens by
+// log/slog, and shows the same as numbers and spans: by expvar, Prometheus and
+// OpenTelemetry.
 //
-//	go run ./examples/httpclient
-//	go run ./examples/httpclient -url http://127.0.0.1:8080/
+//	go run .
+//	go run . -url http://127.0.0.1:8080/
 //
-// Without -url it starts a server of its own: one call hangs, breaks off and is
-// asked to wait before it succeeds; an order is posted with an Idempotency-Key,
-// and again after its answer was lost; and one is posted without a key, which
-// nobody may send twice.
+// Without -url it starts its own server. One call meets an attempt that hangs, one
+// that breaks off, and one whose response asks for a wait, before it succeeds. An
+// order is posted with an Idempotency-Key, and again after its response was lost.
+// Another is posted without a key, and must not be sent twice.
 package main
 
 import (
@@ -35,7 +36,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("httpclient", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	url := flags.String("url", "", "get this URL, not what a server of our own has")
+	url := flags.String("url", "", "get this URL, instead of calling a server of its own")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -46,8 +47,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		MaxDelay:       2 * time.Second,
 		Jitter:         retry.Proportional(0.2),
 		AttemptTimeout: 5 * time.Second,
-		OnEvent:        func(_ context.Context, e retry.Event) { show(stdout, e) },
+		Budget:         retry.NewBudget(10, 0.1),
 	}
+	watching, err := observe("shop", policy.Budget, stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	policy.OnEvent = watching.onEvent
 	calls := []call{{method: http.MethodGet, url: *url, want: http.StatusOK}}
 	if *url == "" {
 		server := newServer()
@@ -69,13 +76,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if c.key != "" {
 			fmt.Fprintf(stdout, "Idempotency-Key: %s\n", c.key)
 		}
-		outcome, err := c.send(ctx, client)
+		callCtx, span := watching.tracer.Start(ctx, c.method)
+		outcome, err := c.send(callCtx, client)
 		if err != nil {
-			fmt.Fprintln(stdout, err)
-			failed = 1
-			continue
+			outcome, failed = err.Error(), 1
 		}
 		fmt.Fprintln(stdout, outcome)
+		span.End()
+	}
+	if err := watching.report(context.WithoutCancel(ctx), stdout); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
 	}
 	return failed
 }
@@ -107,24 +118,4 @@ func (c call) send(ctx context.Context, client *http.Client) (outcome string, er
 		return "", fmt.Errorf("the server says %s", resp.Status)
 	}
 	return fmt.Sprintf("%s, %d bytes: %.60q", resp.Status, len(text), text), nil
-}
-
-func show(w io.Writer, e retry.Event) {
-	at := fmt.Sprintf("%6.2fs  ", e.Elapsed.Seconds())
-	switch e.Kind {
-	case retry.AttemptStarted:
-		fmt.Fprintf(w, "%sattempt %d of %d\n", at, e.Attempt, e.Max)
-	case retry.AttemptFinished:
-		if e.Err != nil {
-			fmt.Fprintf(w, "%s  failed: %v\n", at, e.Err)
-		}
-	case retry.RetryScheduled:
-		fmt.Fprintf(w, "%s  again in %v", at, e.Delay.Round(time.Millisecond))
-		if e.Hint > 0 {
-			fmt.Fprintf(w, " (the server asks for %v)", e.Hint)
-		}
-		fmt.Fprintln(w)
-	case retry.Stopped:
-		fmt.Fprintf(w, "%sstopped: %v\n", at, e.Reason)
-	}
 }

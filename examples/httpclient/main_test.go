@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// times matches what differs from run to run: times and ports.
-var times = regexp.MustCompile(` +[0-9.]+s  |again in [0-9.]+m?s|:[0-9]{4,5}`)
+// times matches what differs from run to run: times, delays and ports.
+var times = regexp.MustCompile(`(elapsed_ms=|delay_ms=|retry\.delay=|127\.0\.0\.1:)[0-9.]+`)
 
 func TestOwnServer(t *testing.T) {
 	var out, errs bytes.Buffer
@@ -26,36 +27,50 @@ func TestOwnServer(t *testing.T) {
 	for retry := 1; retry <= 4; retry++ {
 		assert.Regexp(t, fmt.Sprintf(`(?m)^%d +\d+ms to \d+ms`, retry), out.String(), "the plan")
 	}
-	_, calls, _ := bytes.Cut(out.Bytes(), []byte("\n\n"))
-	assert.Equal(t, `GET http://127.0.0.1*/report
-*attempt 1 of 5
-*  failed: retryhttp: no response within 500ms, the AttemptTimeout
-*  *
-*attempt 2 of 5
-*  failed: EOF
-*  *
-*attempt 3 of 5
-*  failed: retryhttp: 503 Service Unavailable
-*  * (the server asks for 1s)
-*attempt 4 of 5
-*stopped: success
+	_, calls, _ := strings.Cut(out.String(), "\n\n")
+	calls, totals, _ := strings.Cut(calls, "\nexpvar:\n")
+	assert.Equal(t, `GET http://127.0.0.1:*/report
+level=WARN msg="retry scheduled" attempt=1 max=5 elapsed_ms=* delay_ms=* err="retryhttp: no response within AttemptTimeout (500ms)"
+level=WARN msg="retry scheduled" attempt=2 max=5 elapsed_ms=* delay_ms=* err=EOF
+level=WARN msg="retry scheduled" attempt=3 max=5 elapsed_ms=* delay_ms=* hint_ms=1000 err="retryhttp: GET http://127.0.0.1:*/report: 503 Service Unavailable"
+level=INFO msg="succeeded after retries" attempt=4 max=5 elapsed_ms=* reason=success
 200 OK, 11 bytes: "all is well"
+span "GET"
+  event "retry" error.type=*retryhttp.timeoutError,http.request.resend_count=1,retry.attempt=1,retry.delay=*,retry.policy=shop
+  event "retry" error.type=*errors.errorString,http.request.resend_count=2,retry.attempt=2,retry.delay=*,retry.policy=shop
+  event "retry" error.type=503,http.request.resend_count=3,retry.attempt=3,retry.delay=*,retry.policy=shop
 
-POST http://127.0.0.1*/orders
+POST http://127.0.0.1:*/orders
 Idempotency-Key: order-17
-*attempt 1 of 5
-*  failed: retryhttp: 502 Bad Gateway
-*  *
-*attempt 2 of 5
-*stopped: success
+level=WARN msg="retry scheduled" attempt=1 max=5 elapsed_ms=* delay_ms=* err="retryhttp: POST http://127.0.0.1:*/orders: 502 Bad Gateway"
+level=INFO msg="succeeded after retries" attempt=2 max=5 elapsed_ms=* reason=success
 201 Created, 25 bytes: "1 order taken: one teapot"
+span "POST"
+  event "retry" error.type=502,http.request.resend_count=1,retry.attempt=1,retry.delay=*,retry.policy=shop
 
-POST http://127.0.0.1*/orders
-*attempt 1 of 1
-*  failed: retryhttp: 503 Service Unavailable
-*stopped: not_retryable
+POST http://127.0.0.1:*/orders
+level=ERROR msg="gave up" attempt=1 max=5 elapsed_ms=* reason=not_retryable err="retryhttp: POST http://127.0.0.1:*/orders: 503 Service Unavailable"
 503 Service Unavailable, 22 bytes: "the counter is closed\n"
-`, times.ReplaceAllString(string(calls), "*"))
+span "POST"
+`, times.ReplaceAllString(calls, "$1*"))
+	assert.Equal(t, `{"calls":3,"retried":2,"attempts":7,"retries":4,"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,`+
+		`"elapsed":0,"invalid":0,"left":0,"not_retryable":1,"permanent_error":0,"rejected":0,"retry_after_too_long":0,"success":2},`+
+		`"waited_seconds":*,"budgets":{"shop":6}}
+
+Prometheus, without what is 0:
+retry_attempts_total{policy="shop"} 7
+retry_budget_left{budget="shop",policy="shop"} 6
+retry_calls_total{policy="shop"} 3
+retry_retried_calls_total{policy="shop"} 2
+retry_retries_total{policy="shop"} 4
+retry_stops_total{policy="shop",reason="not_retryable"} 1
+retry_stops_total{policy="shop",reason="success"} 2
+retry_waited_seconds_total{policy="shop"} *
+
+OpenTelemetry, the retries of calls:
+retry.call.retries{retry.policy=shop,retry.reason=not_retryable} calls 1, retries 0
+retry.call.retries{retry.policy=shop,retry.reason=success} calls 2, retries 4
+`, regexp.MustCompile(`("waited_seconds":|waited_seconds_total\{policy="shop"\} )[0-9.]+`).ReplaceAllString(totals, "$1*"))
 	assert.Empty(t, errs.String())
 	assert.Zero(t, status)
 }
@@ -104,7 +119,7 @@ func TestURLThatRefuses(t *testing.T) {
 	defer cancel()
 	var out, errs bytes.Buffer
 	assert.Equal(t, 1, run(ctx, []string{"-url", "http://" + l.Addr().String()}, &out, &errs))
-	assert.Contains(t, out.String(), "stopped: deadline")
+	assert.Contains(t, out.String(), "reason=deadline")
 	assert.Contains(t, out.String(), "connection refused")
 }
 

@@ -42,8 +42,8 @@ func report() http.HandlerFunc {
 	}
 }
 
-// orders takes an order with a key once, behind a gateway that loses the first
-// answer. It has no time for an order without.
+// orders accepts an order with a key once, behind a gateway that loses the first
+// response. It answers an order without a key with 503.
 func orders() http.HandlerFunc {
 	var mu sync.Mutex
 	taken := map[string]string{}

@@ -18,20 +18,21 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A dialect is what differs between the databases.
+// A dialect holds the differences between the databases.
 type dialect struct {
-	now  string // the database's clock in microseconds since 1970, which does not move within a statement
-	lock string // what keeps two claims off one row; SQLite has one writer at a time
+	now  string        // the database's clock in microseconds since 1970, which does not move within a statement
+	tick time.Duration // of that clock
+	lock string        // prevents two claims of one row; SQLite has only one writer at a time
 }
 
 var (
-	sqliteDialect   = dialect{now: "CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000"}
-	postgresDialect = dialect{now: "CAST(extract(epoch FROM now()) * 1000000 AS BIGINT)", lock: "FOR UPDATE SKIP LOCKED"}
+	sqliteDialect   = dialect{now: "CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000", tick: time.Millisecond}
+	postgresDialect = dialect{now: "CAST(extract(epoch FROM now()) * 1000000 AS BIGINT)", tick: time.Microsecond, lock: "FOR UPDATE SKIP LOCKED"}
 )
 
-// openSQLite opens a file that other processes may have open too. What one of
-// them has locked SQLite waits for only briefly, since it does so whatever the
-// context says, and a lease may end meanwhile: the rest is retried.
+// openSQLite opens a file that other processes may have open too. SQLite waits for
+// their locks only briefly, because it ignores the context while it waits, and a
+// lease may end meanwhile. For longer waits the statement is retried.
 func openSQLite(path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(100)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
@@ -56,7 +57,7 @@ func openPostgres(url, schema string) (*sql.DB, error) {
 }
 
 // openTemporary opens PostgreSQL at url in a schema of its own, or SQLite in a
-// temporary file; close removes either.
+// temporary file. close removes the schema or the file.
 func openTemporary(ctx context.Context, url string) (db *sql.DB, d dialect, close func() error, err error) {
 	if url == "" {
 		dir, err := os.MkdirTemp("", "retry-jobqueue-")
@@ -86,9 +87,9 @@ func openTemporary(ctx context.Context, url string) (db *sql.DB, d dialect, clos
 	}, nil
 }
 
-// transient reports whether a failure of the database may pass. It adds SQLite
-// to what retrysql knows, and that a statement took too long: its deadline is
-// always the worker's own here.
+// transient reports whether a failure of the database may pass. To what retrysql
+// knows it adds SQLite, and statements that took too long: here their deadline is
+// always the worker's own.
 func transient(err error) bool {
 	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || busy(err)
 }
@@ -100,8 +101,9 @@ func busy(err error) bool {
 	return errors.As(err, &e) && e.Code()&0xff == code
 }
 
-// text makes an error fit for a column: PostgreSQL refuses a NUL and what is
-// not UTF-8, and a job whose error cannot be stored would never end.
+// text returns an error as text that can be stored in a column: PostgreSQL refuses
+// a NUL and text that is not UTF-8, and a job whose error cannot be stored would
+// never end.
 func text(err error) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(err), "\x00", "\uFFFD"), "\uFFFD")
 }

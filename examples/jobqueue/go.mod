@@ -4,6 +4,8 @@ module github.com/goretry/retry/examples/jobqueue
 
 go 1.26.0
 
+replace github.com/goretry/retry => ../..
+
 require (
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
@@ -28,5 +30,3 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 )
-
-replace github.com/goretry/retry => ../..

@@ -1,15 +1,15 @@
 // Jobqueue is a queue of jobs in a table, with workers that retry them by a
-// policy: each failure is one call of Policy.Next, whatever process it happens
-// in.
+// policy: after each failure one call of Policy.Next decides, whichever process
+// the failure happened in.
 //
 //	go run .
 //	DATABASE_URL=postgres://user:password@localhost/database go run .
 //
 // Without DATABASE_URL it uses SQLite in a temporary file. Two workers run five
 // jobs: one succeeds, one fails and then succeeds, two use up their attempts,
-// one is beyond help. It prints when and why each ran, checks every decision
-// against the policy, lists the dead letters and brings one back. If anything
-// is not as it must be, it ends with status 1.
+// one has a permanent error. It prints when and why each ran, checks every
+// decision against the policy, lists the dead letters and requeues one. If
+// anything is wrong, it exits with status 1.
 package main
 
 import (
@@ -52,7 +52,9 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 		Backoff:     retry.Exponential{Base: 50 * time.Millisecond},
 		MaxDelay:    time.Second,
 		Jitter:      retry.Proportional(0.2),
-		OnEvent:     log.OnEvent,
+
+		AttemptTimeout: 10 * time.Second, // a job that hangs is left to another worker
+		OnEvent:        log.OnEvent,
 	}
 	queue, err := NewQueue(db, dialect, policy)
 	if err != nil {
@@ -106,7 +108,7 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	return nil
 }
 
-// A post delivers what the payload of a job is addressed to.
+// A post delivers jobs to the address in their payload.
 type post struct{ daveIsBack atomic.Bool }
 
 func (p *post) deliver(_ context.Context, job *Job) error {
@@ -124,7 +126,7 @@ func (p *post) deliver(_ context.Context, job *Job) error {
 
 // workUntilDone lets two workers run until no job is open.
 func workUntilDone(ctx context.Context, queue *Queue, deliver func(context.Context, *Job) error) error {
-	worker := Worker{Queue: queue, Run: deliver, Lease: 30 * time.Second, Poll: 5 * time.Millisecond}
+	worker := Worker{Queue: queue, Run: deliver, Lease: 30 * time.Second, Poll: 5 * time.Millisecond, Grace: 5 * time.Second}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var workers sync.WaitGroup
@@ -133,7 +135,7 @@ func workUntilDone(ctx context.Context, queue *Queue, deliver func(context.Conte
 		workers.Go(func() {
 			errs[i] = worker.Work(working)
 			if errs[i] != nil {
-				stop() // for nobody would run the jobs that the others wait for
+				stop() // the others would wait for jobs that no worker runs
 			}
 		})
 	}
@@ -160,9 +162,8 @@ func done(ctx context.Context, queue *Queue) error {
 	})
 }
 
-// explain prints the log, job by job, and decides everything in it once more.
-// Two workers have written it: what is right is the order of the database's
-// clock.
+// explain prints the log, job by job, and makes every decision in it again. Two
+// workers have written it, so it sorts the events by the database's clock.
 func explain(out io.Writer, log []retrylog.Record, policy retry.Policy, limits map[string]int) error {
 	slices.SortStableFunc(log, func(a, b retrylog.Record) int { return a.Event.Time.Compare(b.Event.Time) })
 	calls, err := retrylog.Replay(log)

@@ -31,7 +31,7 @@ func TestProgram(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			require.NoError(t, run(t.Context(), &out, r.url(t)))
-			assert.Equal(t, `4 attempts, exponential 50ms x2, at most 1s, ±20%
+			assert.Equal(t, `4 attempts, exponential 50ms x2, at most 1s, ±20%, 10s for each
 
 *mail-1: attempt 1 of 4 started
 *mail-1: attempt 1 succeeded *

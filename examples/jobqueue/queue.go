@@ -24,42 +24,45 @@ CREATE TABLE IF NOT EXISTS jobs (
 	status       TEXT NOT NULL,
 	attempts     BIGINT NOT NULL, -- claims: a worker that dies has used one up
 	requeues     BIGINT NOT NULL, -- how often it came back from the dead letters
-	run_at       BIGINT,          -- not before; NULL: now
+	run_at       BIGINT,          -- not before; NULL: now, whatever the clock does
 	lease_until  BIGINT,          -- RUNNING: when it may be taken from its worker
 	first_run_at BIGINT,
 	ended_at     BIGINT,          -- when an attempt last ended
 	last_error   TEXT,
 	reason       TEXT             -- FAILED: why
 );
-CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at, 0), id)
+CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at), id)
 	WHERE status IN ('PENDING', 'RUNNING')`
 
-// The claim is one statement: it takes the job that is due longest, counts the
-// attempt and returns the count. A job that may not run again, for its worker
-// died in the last attempt it had, goes to the dead letters instead.
+// The claim is one statement: it takes the job that has been due the longest, or
+// else a new one, counts the attempt and returns the count. So a worker that dies
+// has used up an attempt.
 const claim = `
 UPDATE jobs SET
-	status       = CASE WHEN {eligible} THEN 'RUNNING' ELSE 'FAILED' END,
-	attempts     = CASE WHEN {eligible} THEN attempts + 1 ELSE attempts END,
-	lease_until  = CASE WHEN {eligible} THEN {now} + $1 END,
-	reason       = CASE WHEN NOT {eligible} THEN $2 END,
-	last_error   = CASE WHEN status = 'RUNNING' THEN $3 ELSE last_error END,
+	status       = 'RUNNING',
+	attempts     = attempts + 1,
+	lease_until  = {now} + $1,
+	last_error   = CASE WHEN status = 'RUNNING' THEN $2 ELSE last_error END,
 	ended_at     = CASE WHEN status = 'RUNNING' THEN {now} ELSE ended_at END,
 	first_run_at = COALESCE(first_run_at, {now})
-WHERE id = (
+WHERE id = COALESCE((
 	SELECT id FROM jobs
-	WHERE status IN ('PENDING', 'RUNNING') AND COALESCE(lease_until, run_at, 0) <= {now}
-	ORDER BY COALESCE(lease_until, run_at, 0), id LIMIT 1 {lock}
-)
-RETURNING id, payload, max_attempts, status, attempts, requeues, {now}, first_run_at, last_error`
+	WHERE status IN ('PENDING', 'RUNNING') AND COALESCE(lease_until, run_at) <= {now}
+	ORDER BY COALESCE(lease_until, run_at), id LIMIT 1 {lock}
+), (
+	SELECT id FROM jobs
+	WHERE status IN ('PENDING', 'RUNNING') AND COALESCE(lease_until, run_at) IS NULL
+	ORDER BY id LIMIT 1 {lock}
+))
+RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at`
 
-// A Queue keeps jobs in a table. It decides nothing: the worker asks the
-// policy, and the claim asks it by retrysql.Eligible.
+// A Queue keeps jobs in a table. It makes no decisions: the worker does, with
+// retryjob.Run, and Requeue asks the policy with retrysql.Eligible.
 type Queue struct {
 	db     *sql.DB
 	policy retry.Policy
+	tick   time.Duration     // of the database's clock
 	sql    *strings.Replacer // fills in {now}, {lock} and {eligible}
-	usedUp retry.Reason      // why the claim refuses a job
 }
 
 // NewQueue returns the queue in db, whose jobs are retried by policy.
@@ -68,26 +71,23 @@ func NewQueue(db *sql.DB, d dialect, policy retry.Policy) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	if policy.AttemptTimeout > 0 || policy.Budget != nil {
-		return nil, errors.New("jobqueue: the policy has an AttemptTimeout or a Budget, which this queue does not know: bound the time in the job, leave the Budget nil")
-	}
 	return &Queue{
 		db:     db,
 		policy: policy,
+		tick:   d.tick,
 		sql:    strings.NewReplacer("{now}", d.now, "{lock}", d.lock, "{eligible}", eligible),
-		usedUp: policy.ForJob(1).Next(retry.Attempt{Number: 1}).Reason,
 	}, nil
 }
 
-// Create creates the table where there is none. Call it before the workers
-// start, not from each: PostgreSQL may refuse one of two that come at once.
+// Create creates the table if there is none. Call it before the workers start, not
+// from each of them: PostgreSQL may refuse one of two calls at the same time.
 func (q *Queue) Create(ctx context.Context) error {
 	_, err := q.exec(ctx, schema)
 	return err
 }
 
-// exec executes a statement for which no lease is waiting: a file that is
-// locked is waited for until ctx ends.
+// exec executes a statement outside of any lease, so it may wait for a locked file
+// until ctx ends.
 func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return retry.DoValue(ctx, retry.Policy{
 		MaxRetries: retry.Unlimited,
@@ -100,40 +100,37 @@ func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result
 }
 
 // Enqueue adds a job that runs after delay at the earliest. A maxAttempts of 0
-// leaves the limit to the policy. A job of that id that is there already stays
-// as it is, so that Enqueue can be repeated when its answer was lost.
+// leaves the limit to the policy. If there is already a job with that id, it stays
+// unchanged, so that Enqueue can be repeated when its answer was lost.
 func (q *Queue) Enqueue(ctx context.Context, id, payload string, maxAttempts int, delay time.Duration) error {
 	_, err := q.exec(ctx, `
 		INSERT INTO jobs (id, payload, max_attempts, status, attempts, requeues, run_at)
-		VALUES ($1, $2, $3, 'PENDING', 0, 0, {now} + $4)
-		ON CONFLICT (id) DO NOTHING`, id, payload, maxAttempts, delay.Microseconds())
+		VALUES ($1, $2, $3, 'PENDING', 0, 0, {now} + CAST($4 AS BIGINT))
+		ON CONFLICT (id) DO NOTHING`, id, payload, maxAttempts, q.wait(delay))
 	return err
 }
 
-// A Job is a job as it was claimed.
+// A Job is a claimed job.
 type Job struct {
 	ID, Payload string
 	MaxAttempts int
-	Attempts    int       // this one included
-	ClaimedAt   time.Time // by the database's clock, as all times
+	Attempts    int       // including this one
+	ClaimedAt   time.Time // by the database's clock, like all times
 	FirstRunAt  time.Time // when its first attempt was claimed
 
-	status    string
-	requeues  int
-	lastError sql.NullString
+	requeues int
 }
 
-// errWorkerDied is what an attempt failed with whose lease has expired.
+// errWorkerDied is the error of an attempt whose lease has expired.
 var errWorkerDied = errors.New("the lease expired: the worker died or lost the database")
 
-// Claim takes the job that is due longest for lease, or reports that none is
-// by returning nil. A job that it returns as FAILED has gone to the dead
-// letters and must not run.
+// Claim takes a job that is due, for the time of lease. It returns nil if none is
+// due. The job may have no attempts left, because its worker died in the last one.
 func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 	var j Job
 	var now, first int64
-	err := q.db.QueryRowContext(ctx, q.sql.Replace(claim), lease.Microseconds(), q.usedUp.String(), errWorkerDied.Error()).
-		Scan(&j.ID, &j.Payload, &j.MaxAttempts, &j.status, &j.Attempts, &j.requeues, &now, &first, &j.lastError)
+	err := q.db.QueryRowContext(ctx, q.sql.Replace(claim), lease.Microseconds(), errWorkerDied.Error()).
+		Scan(&j.ID, &j.Payload, &j.MaxAttempts, &j.Attempts, &j.requeues, &now, &first)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -144,47 +141,61 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 	return &j, nil
 }
 
-// ErrLost says that a job is no longer its worker's: the lease expired and the
-// claim is another's, or an earlier write whose answer was lost has ended it.
+// ErrLost means that a job no longer belongs to its worker: the lease expired and
+// another worker has claimed it, or an earlier write whose answer was lost has
+// ended it.
 var ErrLost = errors.New("jobqueue: the claim is lost")
 
-// Renew lets the lease of a claimed job end after lease from now.
+// Renew extends the lease of a claimed job, which then ends after lease from now.
 func (q *Queue) Renew(ctx context.Context, j *Job, lease time.Duration) error {
-	_, err := q.update(ctx, j, "lease_until = {now} + $1", lease.Microseconds())
-	return err
+	return q.update(ctx, j, "lease_until = {now} + $1", lease.Microseconds())
 }
 
-// Finish ends a claimed job that succeeded. Like Fail and Bury it returns when
-// that was.
-func (q *Queue) Finish(ctx context.Context, j *Job) (time.Time, error) {
+// Finish ends a claimed job that succeeded.
+func (q *Queue) Finish(ctx context.Context, j *Job) error {
 	return q.update(ctx, j, "status = 'DONE', lease_until = NULL, ended_at = {now}")
 }
 
 // Fail gives a claimed job back, to run again after delay.
-func (q *Queue) Fail(ctx context.Context, j *Job, failure error, delay time.Duration) (time.Time, error) {
-	return q.update(ctx, j, "status = 'PENDING', last_error = $1, run_at = {now} + $2, lease_until = NULL, ended_at = {now}",
-		text(failure), delay.Microseconds())
+func (q *Queue) Fail(ctx context.Context, j *Job, failure error, delay time.Duration) error {
+	return q.update(ctx, j, "status = 'PENDING', last_error = $1, run_at = {now} + CAST($2 AS BIGINT), lease_until = NULL, ended_at = {now}",
+		text(failure), q.wait(delay))
 }
 
-// Bury moves a claimed job to the dead letters.
-func (q *Queue) Bury(ctx context.Context, j *Job, failure error, reason retry.Reason) (time.Time, error) {
-	return q.update(ctx, j, "status = 'FAILED', last_error = $1, reason = $2, lease_until = NULL, ended_at = {now}",
-		text(failure), reason.String())
+// Bury moves a claimed job to the dead letters. If it did not run, the claim does
+// not count as an attempt, and the failure of the attempt before stays.
+func (q *Queue) Bury(ctx context.Context, j *Job, ran bool, failure error, reason retry.Reason) error {
+	if !ran {
+		return q.update(ctx, j, "status = 'FAILED', attempts = attempts - 1, reason = $1, lease_until = NULL, ended_at = {now}", reason.String())
+	}
+	return q.update(ctx, j, "status = 'FAILED', last_error = $1, reason = $2, lease_until = NULL, ended_at = {now}", text(failure), reason.String())
+}
+
+// wait returns a delay in microseconds, or NULL for none, so that a job without a
+// delay runs even if the clock is set back. The clock may be nearly a tick behind,
+// so it adds one tick to keep the job from running early.
+func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
+	if delay > 0 {
+		us = sql.NullInt64{Int64: (delay + q.tick + time.Microsecond - 1).Microseconds(), Valid: true}
+	}
+	return us
 }
 
 // update writes to a claimed job, if the claim is still this one.
-func (q *Queue) update(ctx context.Context, j *Job, set string, args ...any) (time.Time, error) {
+func (q *Queue) update(ctx context.Context, j *Job, set string, args ...any) error {
 	n := len(args)
-	query := fmt.Sprintf("UPDATE jobs SET %s WHERE id = $%d AND attempts = $%d AND requeues = $%d AND status = 'RUNNING' RETURNING {now}", set, n+1, n+2, n+3)
-	var now int64
-	err := q.db.QueryRowContext(ctx, q.sql.Replace(query), append(args, j.ID, j.Attempts, j.requeues)...).Scan(&now)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrLost
+	query := fmt.Sprintf("UPDATE jobs SET %s WHERE id = $%d AND attempts = $%d AND requeues = $%d AND status = 'RUNNING'", set, n+1, n+2, n+3)
+	result, err := q.db.ExecContext(ctx, q.sql.Replace(query), append(args, j.ID, j.Attempts, j.requeues)...)
+	if err == nil {
+		var rows int64
+		if rows, err = result.RowsAffected(); err == nil && rows == 0 {
+			err = ErrLost
+		}
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("job %s, attempt %d: %w", j.ID, j.Attempts, err)
+		return fmt.Errorf("job %s, attempt %d: %w", j.ID, j.Attempts, err)
 	}
-	return time.UnixMicro(now), nil
+	return nil
 }
 
 // Open returns how many jobs are neither done nor dead letters.
@@ -196,16 +207,16 @@ func (q *Queue) Open(ctx context.Context) (n int, err error) {
 // A DeadLetter is a job that will not run again by itself.
 type DeadLetter struct {
 	ID, Payload string
-	Reason      retry.Reason
+	Reason      string // a retry.Reason, or a text that an operator wrote there
 	Attempts    int
-	Error       string // what the last attempt failed with
+	Error       string // of the last attempt
 }
 
 // DeadLetters returns the dead letters in the order in which their last
 // attempts ended.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	rows, err := q.db.QueryContext(ctx, `
-		SELECT id, payload, reason, attempts, COALESCE(last_error, '') FROM jobs
+		SELECT id, payload, COALESCE(reason, ''), attempts, COALESCE(last_error, '') FROM jobs
 		WHERE status = 'FAILED' ORDER BY ended_at, id`)
 	if err != nil {
 		return nil, err
@@ -214,12 +225,8 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	var letters []DeadLetter
 	for rows.Next() {
 		var l DeadLetter
-		var reason string
-		if err := rows.Scan(&l.ID, &l.Payload, &reason, &l.Attempts, &l.Error); err != nil {
+		if err := rows.Scan(&l.ID, &l.Payload, &l.Reason, &l.Attempts, &l.Error); err != nil {
 			return nil, err
-		}
-		if err := l.Reason.UnmarshalText([]byte(reason)); err != nil {
-			return nil, fmt.Errorf("job %s: %w", l.ID, err)
 		}
 		letters = append(letters, l)
 	}
@@ -227,10 +234,10 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 }
 
 // Requeue makes a dead letter runnable now, with the attempts that it has left
-// or, if reset, with all of them; MaxElapsed counts anew in both cases. The
-// count of requeues tells a worker that still holds the first claim of an
-// earlier life from one that holds the first claim of this one. If an answer
-// was lost, Requeue once more says that the job is no dead letter.
+// or, if reset, with all of them. MaxElapsed starts from zero in both cases. The
+// count of requeues distinguishes a worker that still holds the first claim from
+// before the requeue from one that holds the first claim after it. If an answer
+// was lost, a second Requeue reports that the job is not a dead letter.
 func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	set, where := "", " AND {eligible}"
 	if reset {

@@ -108,7 +108,7 @@ const noon = 1_800_000_000_123_457
 
 func newBench(t *testing.T, s server, policy retry.Policy) *bench {
 	t.Helper()
-	s.dialect.now = "(SELECT us FROM clock)"
+	s.dialect.now, s.dialect.tick = "(SELECT us FROM clock)", 0
 	b := &bench{T: t, server: s, db: s.open(t)}
 	b.exec("CREATE TABLE IF NOT EXISTS clock (us BIGINT NOT NULL)")
 	b.exec("INSERT INTO clock VALUES ($1)", noon)
@@ -121,7 +121,7 @@ func newBench(t *testing.T, s server, policy retry.Policy) *bench {
 // which is the database's time too: its clock moves when all sleep.
 func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 	onEach(t, func(t *testing.T, s server) {
-		s.dialect.now = "bubble_clock()"
+		s.dialect.now, s.dialect.tick = "bubble_clock()", 0
 		synctest.Test(t, func(t *testing.T) {
 			b := &bench{T: t, server: s, around: func(_ context.Context, query string, do func(string) error) error { return do(query) }}
 			b.db = through(t, s.open(t), func(ctx context.Context, query string, do func(string) error) error {
@@ -234,7 +234,7 @@ func (b *bench) claim() *Job {
 	job, err := b.queue.Claim(b.Context(), time.Minute)
 	require.NoError(b, err)
 	if job != nil {
-		require.Equal(b, "RUNNING", job.status)
+		require.Equal(b, "RUNNING", b.row(job.ID).Status)
 	}
 	return job
 }

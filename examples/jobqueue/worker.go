@@ -9,27 +9,29 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retrylog"
+	"github.com/goretry/retry/retryjob"
 )
 
 // A Worker runs the jobs of a queue, one at a time; for more at once start
 // more.
 type Worker struct {
 	Queue *Queue
-	Run   func(context.Context, *Job) error // its context ends when the claim is lost
-	Lease time.Duration                     // how long a job stays with a worker that is not heard of
-	Poll  time.Duration                     // how long to wait where nothing is runnable
+	Run   func(context.Context, *Job) error // its context ends when the claim is lost, and as Grace says
+	Lease time.Duration                     // how long a job stays with a worker that no longer renews it
+	Poll  time.Duration                     // how long to wait if nothing is runnable
+	Grace time.Duration                     // how long a job may go on after the context of Work has ended
 }
 
-// errIdle says that nothing is runnable.
+// errIdle means that nothing is runnable.
 var errIdle = errors.New("jobqueue: nothing is runnable")
 
-// Work runs jobs until ctx ends, and then the one that it has begun to its
-// end. It returns nil, or what the database failed with if that will not pass.
+// Work runs jobs until ctx ends. A job that has begun may go on for Grace. Then its
+// context ends too, and if it fails it is given back. Work returns nil, or the
+// error of the database if that will not pass.
 //
-// Waiting for the next job is a retry like any other: an attempt works off
-// what is runnable and fails with errIdle, or with what the database fails
-// with, and the policy waits between two attempts.
+// Waiting for the next job is a retry like any other. An attempt runs all jobs that
+// are runnable, and then fails with errIdle or with the error of the database. The
+// policy waits between two attempts.
 func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease < time.Second {
 		return fmt.Errorf("jobqueue: Lease is %v: write at least 1s, for a claim has an eighth of it", w.Lease)
@@ -58,8 +60,8 @@ func (w *Worker) Work(ctx context.Context) error {
 	return err
 }
 
-// workOff runs what is runnable. The end of ctx interrupts neither a claim,
-// whose attempt would be lost, nor a job.
+// workOff runs all jobs that are runnable. The end of ctx does not interrupt a
+// claim, because its attempt would be lost.
 func (w *Worker) workOff(ctx context.Context) error {
 	for ctx.Err() == nil {
 		job, err := w.claim(context.WithoutCancel(ctx))
@@ -69,10 +71,8 @@ func (w *Worker) workOff(ctx context.Context) error {
 		if job == nil {
 			return errIdle
 		}
-		if job.status == "RUNNING" {
-			if err := w.execute(retrylog.WithKey(context.WithoutCancel(ctx), job.ID), job); err != nil {
-				return err
-			}
+		if err := w.execute(ctx, job); err != nil {
+			return err
 		}
 	}
 	return ctx.Err()
@@ -81,38 +81,46 @@ func (w *Worker) workOff(ctx context.Context) error {
 func (w *Worker) claim(ctx context.Context) (*Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Lease/8)
 	defer cancel()
-	job, err := w.Queue.Claim(ctx, w.Lease)
-	if job != nil {
-		w.tellClaim(retrylog.WithKey(ctx, job.ID), job)
-	}
-	return job, err
+	return w.Queue.Claim(ctx, w.Lease)
 }
 
-// execute runs a claimed job, keeps its lease meanwhile, and writes how it
-// ended; the lease is kept until that is written. A panic in the job passes
-// through: as with a process that dies, the lease expires and the attempt is
-// used up.
-func (w *Worker) execute(ctx context.Context, job *Job) error {
-	running, end := context.WithCancelCause(ctx)
+// execute makes an attempt of a claimed job and writes the result. It renews the
+// lease until the result is written.
+func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
+	claimed := time.Now()
+	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(w.Grace, func() { end(context.Cause(ctx)) })
+	})
+	defer stop()
 	var keeper sync.WaitGroup
 	keeper.Go(func() { end(w.keep(running, job)) })
 	defer func() { // after a panic too: a caller of Work may recover from it
 		end(nil)
-		keeper.Wait() // or a renewal would outlive Work
+		keeper.Wait() // so that no renewal outlives Work
 	}()
-	began := time.Now()
-	failure := w.Run(running, job)
-	took := time.Since(began)
-	if lost := context.Cause(running); failure != nil && lost != nil {
-		failure = fmt.Errorf("%w, for the lease could not be renewed: %w", failure, lost)
-	}
-	return w.write(ctx, job, failure, took)
+	retryjob.Run(running, w.Queue.policy, retryjob.Job{
+		Key:         job.ID,
+		Attempt:     job.Attempts,
+		MaxAttempts: job.MaxAttempts,
+		Began:       claimed.Add(job.FirstRunAt.Sub(job.ClaimedAt)), // the database's clock may be another
+	}, func(ctx context.Context) error { return w.Run(ctx, job) }, func(o retryjob.Outcome) {
+		err = w.write(context.WithoutCancel(ctx), job, o)
+	})
+	return err
 }
 
-// keep renews the lease of job until ctx ends, or returns why it is lost. It
-// does before the lease ends, of which the claim has taken an eighth: a renewal
-// begins after a third, is tried for another, and its last try takes a sixth.
+// keep renews the lease of job until ctx ends, or returns why it is lost. A job
+// that goes on after its AttemptTimeout hangs: after one more lease it is left to
+// another worker. keep returns before the lease ends, of which the claim has taken
+// an eighth: a renewal begins after a third, is attempted for another third, and
+// its last attempt takes a sixth.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
+	if timeout := w.Queue.policy.AttemptTimeout; timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout+w.Lease)
+		defer cancel()
+	}
 	tick := time.NewTicker(w.Lease / 3)
 	defer tick.Stop()
 	for {
@@ -128,35 +136,26 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 	}
 }
 
-// write asks the policy what follows and writes that.
-func (w *Worker) write(ctx context.Context, job *Job, failure error, took time.Duration) error {
-	decision := retry.Decision{Reason: retry.ReasonSuccess}
-	if failure != nil {
-		decision = w.Queue.policy.ForJob(job.MaxAttempts).Next(retry.Attempt{
-			Number:  job.Attempts,
-			Err:     failure,
-			Elapsed: job.ClaimedAt.Sub(job.FirstRunAt) + took,
-			Seed:    retry.SeedOf(job.ID), // so that any worker computes the same delay
-		})
-	}
-	var at time.Time
-	err := retry.Do(ctx, w.statement(), func(ctx context.Context) (err error) {
+// write writes the result of an attempt. An attempt that was interrupted, because
+// this worker stops or has lost the lease, does not lead to a dead letter.
+func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome) error {
+	var failure *retry.Error
+	errors.As(o.Err, &failure)
+	err := retry.Do(ctx, w.statement(), func(ctx context.Context) error {
 		switch {
-		case failure == nil:
-			at, err = w.Queue.Finish(ctx, job)
-		case decision.Retry():
-			at, err = w.Queue.Fail(ctx, job, failure, decision.Delay)
+		case o.Err == nil:
+			return w.Queue.Finish(ctx, job)
+		case o.Interrupted():
+			return w.Queue.Fail(ctx, job, o.Err, o.Delay)
+		case o.Retry():
+			return w.Queue.Fail(ctx, job, failure.Err, o.Delay)
 		default:
-			at, err = w.Queue.Bury(ctx, job, failure, decision.Reason)
+			return w.Queue.Bury(ctx, job, o.Ran, failure.Err, o.Reason)
 		}
-		return err
 	})
 	if errors.Is(err, ErrLost) {
-		slog.WarnContext(ctx, "jobqueue: the result came too late, or is written and the answer was lost", "err", err, "failure", failure)
+		slog.WarnContext(ctx, "jobqueue: the result came too late, or is written and the answer was lost", "err", err, "failure", o.Err)
 		return nil
-	}
-	if err == nil {
-		w.tellEnd(ctx, job, at, failure, took, decision)
 	}
 	return err
 }
@@ -172,54 +171,4 @@ func (w *Worker) statement() retry.Policy {
 		Jitter:         retry.EqualJitter,
 		RetryIf:        transient,
 	}
-}
-
-// tellClaim and tellEnd write the log of a job as retry.Do would, with the
-// database's times, though its attempts may be days and processes apart. They
-// tell what has been written, so that another worker can be faster and tell of
-// the next attempt before: sort a log of several by time. An attempt whose
-// worker died has no end there, but for the last, whose job becomes a dead
-// letter.
-
-func (w *Worker) tellClaim(ctx context.Context, job *Job) {
-	if job.status == "RUNNING" {
-		w.tell(ctx, job, retry.Event{Kind: retry.AttemptStarted, Time: job.ClaimedAt})
-		return
-	}
-	if job.lastError.String == errWorkerDied.Error() {
-		w.tell(ctx, job, retry.Event{Kind: retry.AttemptFinished, Time: job.ClaimedAt, Err: errWorkerDied})
-	}
-	w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: job.ClaimedAt, Reason: w.Queue.usedUp})
-}
-
-func (w *Worker) tellEnd(ctx context.Context, job *Job, at time.Time, failure error, took time.Duration, d retry.Decision) {
-	// What had elapsed for the decision, not for its write. The clocks may
-	// differ, though, and nothing is told of a time after that write.
-	ended := job.ClaimedAt.Add(took)
-	if ended.After(at) {
-		ended = at
-	}
-	w.tell(ctx, job, retry.Event{Kind: retry.AttemptFinished, Time: ended, Err: failure, Took: took})
-	if !d.Retry() {
-		w.tell(ctx, job, retry.Event{Kind: retry.Stopped, Time: at, Reason: d.Reason})
-		return
-	}
-	e := retry.Event{
-		Kind: retry.RetryScheduled, Time: at, Delay: d.Delay, Due: at.Add(d.Delay),
-		Hint: retry.Policy{}.Next(retry.Attempt{Err: failure}).Delay, // what any policy reads from it
-	}
-	if w.Queue.policy.Jitter != nil || w.Queue.policy.Select != nil { // what Select picks may have a Jitter, or none
-		e.Seed = retry.SeedOf(job.ID)
-	}
-	w.tell(ctx, job, e)
-}
-
-func (w *Worker) tell(ctx context.Context, job *Job, e retry.Event) {
-	if w.Queue.policy.OnEvent == nil {
-		return
-	}
-	e.Attempt = job.Attempts
-	e.Max = w.Queue.policy.ForJob(job.MaxAttempts).EffectiveMax()
-	e.Elapsed = e.Time.Sub(job.FirstRunAt)
-	w.Queue.policy.OnEvent(ctx, e)
 }

@@ -83,7 +83,7 @@ func TestLeaseCannotBeRenewed(t *testing.T) {
 		lastError string
 	}{
 		{"fails", context.Context.Err, "PENDING",
-			"context canceled, for the lease could not be renewed: retry: rejected after 1 attempt: job job, attempt 1: no disk"},
+			"retry: canceled after 1 attempt (context canceled: retry: not retryable after 1 attempt (RetryIf said no): job job, attempt 1: no disk): context canceled"},
 		{"succeeds", func(context.Context) error { return nil }, "DONE", ""},
 	} {
 		t.Run(r.name, func(t *testing.T) {
@@ -175,15 +175,18 @@ func TestNoRenewalOutlivesItsJob(t *testing.T) {
 	})
 }
 
-// A job that panics, or ends its goroutine, keeps its lease no longer, though
-// the process lives on: another worker gets it.
+// A job that panics, or ends its goroutine, has failed: its policy decides, and
+// the panic goes on.
 func TestPanic(t *testing.T) {
-	for name, end := range map[string]func(){"panic": func() { panic("a bug") }, "Goexit": runtime.Goexit} {
+	for name, r := range map[string]struct {
+		end    func()
+		passes any
+	}{"panic": {func() { panic("a bug") }, "a bug"}, "Goexit": {runtime.Goexit, nil}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, ticket4, func(b *bench) {
 				b.enqueue("job", "", 0)
 				w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(context.Context, *Job) error {
-					end()
+					r.end()
 					return nil
 				}}
 				ended := make(chan any)
@@ -191,16 +194,62 @@ func TestPanic(t *testing.T) {
 					defer func() { ended <- recover() }()
 					_ = w.Work(b.Context())
 				}()
-				<-ended
-				time.Sleep(time.Minute - time.Microsecond)
-				require.Nil(b, b.claim())
-				time.Sleep(time.Microsecond)
-				job := b.claim()
-				require.NotNil(b, job)
-				assert.Equal(b, 2, job.Attempts)
+				assert.Equal(b, r.passes, <-ended)
+				now := time.Now().UnixMicro()
+				assert.Equal(b, row{
+					Status: "PENDING", Attempts: 1, RunAt: at(now + 300_000_000), EndedAt: at(now), LastError: "the attempt panicked",
+				}, b.row("job"))
 			})
 		})
 	}
+}
+
+// A job that goes on after its AttemptTimeout is left to another worker, which
+// has to wait until it is sure that nothing renews the lease.
+func TestHungJob(t *testing.T) {
+	timed := ticket4
+	timed.AttemptTimeout = 10 * time.Minute
+	inBubble(t, timed, func(b *bench) {
+		b.enqueue("job", "", 0)
+		begin := time.Now()
+		var asked, free time.Duration
+		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(ctx context.Context, _ *Job) error {
+			<-ctx.Done()
+			asked = time.Since(begin)
+			for b.claim() == nil {
+				time.Sleep(time.Second)
+			}
+			free = time.Since(begin)
+			return ctx.Err()
+		}}
+		require.ErrorIs(b, w.workOff(b.Context()), errIdle)
+		assert.Equal(b, 10*time.Minute, asked)
+		assert.Greater(b, free, 11*time.Minute)
+		assert.LessOrEqual(b, free, 12*time.Minute)
+		assert.Equal(b, 2, b.row("job").Attempts)
+	})
+}
+
+// A job may go on for Grace. Then it is given back, also in its last attempt.
+func TestGrace(t *testing.T) {
+	inBubble(t, ticket4, func(b *bench) {
+		b.enqueue("job", "", 1)
+		ctx, end := context.WithCancelCause(b.Context())
+		var stopped time.Time
+		w := Worker{Queue: b.queue, Lease: time.Hour, Poll: time.Hour, Grace: time.Minute, Run: func(ctx context.Context, _ *Job) error {
+			end(errors.New("the service stops"))
+			stopped = time.Now()
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		require.NoError(b, w.Work(ctx))
+		assert.Equal(b, time.Minute, time.Since(stopped))
+		now := time.Now().UnixMicro()
+		assert.Equal(b, row{
+			Status: "PENDING", Attempts: 1, RunAt: at(now + 300_000_000), EndedAt: at(now),
+			LastError: "retry: canceled after 1 attempt (context canceled: the service stops): context canceled",
+		}, b.row("job"))
+	})
 }
 
 // A worker that is told to end lets its job end first, and claims no other.
@@ -210,13 +259,13 @@ func TestWorkEnds(t *testing.T) {
 		b.enqueue("first", "", 0)
 		b.enqueue("second", "", 0)
 		ctx, end := context.WithCancel(t.Context())
-		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(ctx context.Context, job *Job) error {
+		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Grace: time.Hour, Run: func(ctx context.Context, job *Job) error {
 			end()
 			return ctx.Err()
 		}}
 		require.NoError(t, w.Work(ctx))
 		assert.Equal(t, "DONE", b.row("first").Status)
-		assert.Equal(t, row{Status: "PENDING", RunAt: at(noon)}, b.row("second"))
+		assert.Equal(t, row{Status: "PENDING"}, b.row("second"))
 		require.NoError(t, w.Work(ctx), "it claims nothing at all")
 		assert.Equal(t, 0, b.row("second").Attempts)
 	})
@@ -245,7 +294,7 @@ func TestWorkEndsInClaim(t *testing.T) {
 			}
 			return do(query)
 		}
-		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(context.Context, *Job) error { return nil }}
+		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Grace: time.Minute, Run: func(context.Context, *Job) error { return nil }}
 		require.NoError(b, w.Work(ctx))
 		assert.Equal(b, "DONE", b.row("job").Status)
 	})
@@ -342,12 +391,11 @@ func TestLog(t *testing.T) {
 		b := newBench(t, s, policy)
 		b.enqueue("job", "", 3)
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down") })
-		b.setClock(b.row("job").RunAt.Int64)
+		b.setClock(b.row("job").RunAt.Int64 + 1_000_000) // for this clock stood still while the attempt ran
 		b.workOff(b.queueFor(policy), func(context.Context, *Job) error {
 			return retry.After(-time.Second, retry.After(time.Minute, errors.New("busy"))) // the first says nothing
 		})
-		started := b.row("job").EndedAt.Int64
-		b.setClock(b.row("job").RunAt.Int64)
+		b.setClock(b.row("job").RunAt.Int64 + 1_000_000) // for this clock stood still while the attempt ran
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down still") })
 
 		calls, err := retrylog.Replay(log.Records())
@@ -359,8 +407,8 @@ func TestLog(t *testing.T) {
 		assert.Equal(t, [...]any{"job", 3, retry.ReasonExhausted, 3}, [...]any{call.Key, call.Max, call.Reason, len(call.Attempts)})
 		assert.Equal(t, time.Minute, call.Attempts[1].Hint)
 		assert.Equal(t, retry.SeedOf("job"), call.Attempts[0].Seed)
-		assert.Equal(t, time.UnixMicro(started), call.Attempts[1].Started)
-		assert.Equal(t, b.row("job").EndedAt.Int64, call.Records[len(call.Records)-1].Event.Time.UnixMicro())
+		elapsed := time.Duration(b.row("job").EndedAt.Int64-noon) * time.Microsecond
+		assert.InDelta(t, elapsed, call.Records[len(call.Records)-1].Event.Elapsed, float64(time.Second), "the attempts are a minute apart for the log too")
 	})
 }
 
@@ -408,40 +456,6 @@ func TestLogOfSelect(t *testing.T) {
 	})
 }
 
-// An attempt whose worker died is in the log as one that has not finished, but
-// for the last one: the claim that buries its job tells what became of it.
-func TestLogOfDeadWorkers(t *testing.T) {
-	onEach(t, func(t *testing.T, s server) {
-		var log retrylog.Recorder
-		policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.Proportional(0.5), OnEvent: log.OnEvent}
-		b := newBench(t, s, policy)
-		b.enqueue("job", "", 0)
-		w := Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour}
-		dies := func() {
-			job, err := w.claim(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, "RUNNING", job.status)
-			b.pass(time.Minute)
-		}
-		dies()
-		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down") })
-		b.setClock(b.row("job").RunAt.Int64)
-		dies()
-		b.workOff(b.queue, nil)
-
-		calls, err := retrylog.Replay(log.Records())
-		require.NoError(t, err)
-		require.Len(t, calls, 1)
-		assert.NoError(t, calls[0].Check(policy))
-		assert.Equal(t, retry.ReasonExhausted, calls[0].Reason)
-		var ended []any
-		for _, a := range calls[0].Attempts {
-			ended = append(ended, a.Finished, a.Err)
-		}
-		assert.Equal(t, []any{false, nil, true, errors.New("down"), true, errWorkerDied}, ended)
-	})
-}
-
 // A job that comes back from the dead letters with the attempts it has left
 // begins a call in the log, with its next attempt.
 func TestLogOfRequeuedJob(t *testing.T) {
@@ -454,7 +468,7 @@ func TestLogOfRequeuedJob(t *testing.T) {
 		b.pass(time.Hour)
 		require.NoError(t, b.queue.Requeue(t.Context(), "job", false))
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down") })
-		b.pass(time.Second)
+		b.pass(2 * time.Second)
 		b.workOff(b.queue, func(context.Context, *Job) error { return nil })
 
 		calls, err := retrylog.Replay(log.Records())

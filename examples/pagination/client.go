@@ -13,13 +13,13 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// A page is what the server answers.
+// A page is a response of the server.
 type page struct {
 	Items []string `json:"items"`
 	Next  int      `json:"next"` // the number of the next page; 0: this is the last
 }
 
-// A statusError is an answer that is no page.
+// A statusError is a response that is not a page.
 type statusError struct {
 	code   int
 	status string
@@ -29,8 +29,8 @@ func (e *statusError) Error() string { return "the server says " + e.status }
 
 func isRateLimit(err error) bool { return codeOf(err) == http.StatusTooManyRequests }
 
-// isTransient reports whether a failure may be gone the next time: of the
-// server, or of the connection.
+// isTransient reports whether a failure of the server or of the connection may be
+// gone in the next attempt.
 func isTransient(err error) bool { return codeOf(err) >= 500 || retrynet.Transient(err) }
 
 func codeOf(err error) int {
@@ -69,13 +69,13 @@ func (c *client) fetch(ctx context.Context, s retryflow.State) retryflow.Outcome
 	return o
 }
 
-// unsaid is how long a server is left alone that does not say how long it wants
-// to be, or not so that it can be read.
+// unsaid is the wait if a server asks for one but does not say how long, or not in
+// a form that can be read.
 const unsaid = time.Second
 
-// retryAfter reads how long the server wants to be left alone: by the header
-// that some servers send with milliseconds, or by that of RFC 9110, which has
-// seconds or a date. However long that is, MaxDelay bounds it.
+// retryAfter returns the wait that the server asks for, from the header that some
+// servers send with milliseconds, or from that of RFC 9110, which has seconds or a
+// date. MaxDelay bounds it, however long it is.
 func retryAfter(o retryflow.Outcome) (time.Duration, error) {
 	headers, _ := o.Data["headers"].(http.Header)
 	if ms, err := strconv.ParseUint(headers.Get("Retry-After-Ms"), 10, 32); err == nil {

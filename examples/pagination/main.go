@@ -62,11 +62,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	return 0
 }
 
-// copyPages returns the program: fetch a page, store it, and jump back for the
-// next while there is one. Each page has all its attempts, for a jump counts
-// anew.
+// copyPages returns the pipeline: fetch a page, store it, and jump back for the
+// next one while there is one. Each page has all its attempts, because after a jump
+// they are counted from 1 again.
 func copyPages(c *client, s *store, attempts int) retryflow.Pipeline {
-	patient := retry.Policy{MaxAttempts: attempts, MaxDelay: time.Minute} // whatever the server asks for
+	patient := retry.Policy{MaxAttempts: attempts, MaxDelay: time.Minute} // even if the server asks for more
 	quick := retry.Policy{MaxAttempts: attempts, Backoff: retry.Exponential{Base: 4 * time.Millisecond}, MaxDelay: 50 * time.Millisecond, Jitter: retry.EqualJitter}
 	return retryflow.Pipeline{
 		Tasks: []retryflow.Task{
@@ -94,8 +94,8 @@ func turn(s retryflow.State, _ retryflow.Outcome) error {
 	return nil
 }
 
-// compare returns how what is stored differs from what the server has: what is
-// lost, twice, or from nowhere.
+// compare returns how the stored items differ from those of the server: which are
+// lost, stored twice, or unknown to the server.
 func compare(want, got []string) error {
 	count := map[string]int{}
 	for _, item := range got {

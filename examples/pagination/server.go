@@ -15,14 +15,14 @@ const (
 	pause        = 20 * time.Millisecond
 )
 
-// A pageServer is on loopback and has pages of items. It fails by the number
-// of the request, so that each run sees the same: of twelve it refuses three
-// for their rate, fails at one, and cuts the answer to another off.
+// A pageServer listens on loopback and has pages of items. Which requests fail
+// depends only on their number, so that each run sees the same: of twelve requests
+// it refuses three for their rate, fails one, and cuts off the response to another.
 type pageServer struct {
 	pages    int
 	listener net.Listener
 	http     http.Server
-	served   chan error // why it serves no more
+	served   chan error // why it has stopped serving
 	requests int
 	closed   time.Time // until when each request is refused for its rate
 }
@@ -49,7 +49,7 @@ func (s *pageServer) close() error {
 	return err
 }
 
-// items returns what there is to fetch.
+// items returns all items that can be fetched.
 func (s *pageServer) items() (items []string) {
 	for n := 1; n <= s.pages; n++ {
 		items = append(items, itemsOf(n)...)

@@ -12,13 +12,13 @@ var (
 	errLost     = errors.New("the answer of the store is lost")
 )
 
-// isConflict reports whether a write may be made again: it was not made, or
-// nobody knows, and making it twice does no harm.
+// isConflict reports whether a write may be repeated: it was not made, or its
+// answer was lost and making it twice does no harm.
 func isConflict(err error) bool { return errors.Is(err, errConflict) || errors.Is(err, errLost) }
 
-// A store keeps the items of pages. Each write names the version that it has
-// seen, and conflicts if another writer was there since: at two of five writes
-// one is. After each seventh write its answer is lost, and the items are not.
+// A store keeps the items of pages. Each write names the version that it has seen,
+// and conflicts if another writer has written since, which happens at two of five
+// writes. Every seventh write stores its items, but its answer is lost.
 type store struct {
 	rows    []string
 	pages   map[int]bool // which pages are stored
@@ -28,7 +28,7 @@ type store struct {
 
 func newStore() *store { return &store{pages: map[int]bool{}} }
 
-// put stores the page that was fetched. A page that is there already, for only
+// put stores the page that was fetched. A page that is already there, because only
 // the answer was lost, is not stored again.
 func (s *store) put(_ context.Context, state retryflow.State) retryflow.Outcome {
 	number := state["page"].(int)

@@ -4,8 +4,8 @@
 //	go run ./examples/quickstart
 //	go run ./examples/quickstart -url http://127.0.0.1:8080/
 //
-// Without -url it starts a server of its own, which refuses the first
-// connection, asks for time, cuts a body off, and then answers.
+// Without -url it starts a server of its own, which refuses the first connection,
+// asks the client to wait, cuts off a body, and then answers.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// policy waits 3 s in all, if nobody asks for more.
+// policy waits 3 s in all, unless a server asks for more.
 var policy = retry.Policy{
 	MaxAttempts:    5,
 	Backoff:        retry.Exponential{Base: 200 * time.Millisecond},
@@ -85,8 +85,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// get returns the body of url. Its errors say which failures no retry mends,
-// and how long a server wants to be left alone.
+// get returns the body of url. Its errors say which failures are permanent, and
+// how long a server asks to wait.
 func get(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -29,7 +29,7 @@ policy: 5 attempts, exponential 200ms x2, at most 2s, ±20%, 2s for each
 *  failed: Get "http://127.0.0.1*/": dial tcp 127.0.0.1*: connect: connection refused
 *  again *
 *attempt 2 of 5
-*  failed: retryhttp: 503 Service Unavailable
+*  failed: retryhttp: GET http://127.0.0.1*/: 503 Service Unavailable
 *  again * (the server asks for 1s)
 *attempt 3 of 5
 *  failed: the body was cut off after 17 bytes: unexpected EOF
@@ -73,7 +73,7 @@ func TestURLThatIsNotThere(t *testing.T) {
 	defer server.Close()
 	var out bytes.Buffer
 	assert.Equal(t, 1, run(context.Background(), []string{"-url", server.URL}, &out, &out))
-	assert.Contains(t, out.String(), "retry: permanent error after 1 attempt: retryhttp: 404 Not Found")
+	assert.Contains(t, out.String(), "retry: permanent error after 1 attempt: retryhttp: GET "+server.URL+": 404 Not Found")
 }
 
 func TestBadFlag(t *testing.T) {

@@ -22,7 +22,7 @@ func newFlakyServer() (*flakyServer, error) {
 	}
 	s := &flakyServer{addr: l.Addr().String()}
 	s.http.Handler = s
-	return s, l.Close() // nobody listens there until we start
+	return s, l.Close() // the port is closed until we start
 }
 
 func (s *flakyServer) url() string { return "http://" + s.addr + "/" }

@@ -102,7 +102,7 @@ func TestCheck(t *testing.T) {
 	assert.NoError(t, check([2]int{80, 120}, 3))
 	assert.EqualError(t, check([2]int{70, 120}, 3), "the balances are [70 120] and must be [80 120]")
 	assert.EqualError(t, check([2]int{80, 130}, 3), "the balances are [80 130] and must be [80 120]")
-	assert.EqualError(t, check([2]int{80, 120}, 2), "the payments took 2 executions: they have not collided")
+	assert.EqualError(t, check([2]int{80, 120}, 2), "the payments took 2 attempts: they did not collide")
 }
 
 // Nothing is left behind, whatever happens.
