@@ -170,13 +170,21 @@ func open(ctx context.Context, url, name string) (*queue, error) {
 	if q.js, err = jetstream.New(conn); err != nil {
 		return nil, err
 	}
-	if _, err = q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: name, Subjects: []string{name + ".jobs"}, Retention: jetstream.WorkQueuePolicy,
-	}); err != nil {
+	if _, err = q.stream(ctx, jetstream.StreamConfig{Name: name, Subjects: []string{name + ".jobs"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		return nil, err
 	}
-	q.dead, err = q.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: name + "_dead", Subjects: []string{name + ".dead"}})
+	q.dead, err = q.stream(ctx, jetstream.StreamConfig{Name: name + "_dead", Subjects: []string{name + ".dead"}})
 	return q, err
+}
+
+// stream makes a stream. The server removes the directory of its streams with the
+// last of them, and fails to make one in that moment, which a parallel test may
+// hit.
+func (q *queue) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	p := retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(10 * time.Millisecond)}
+	return retry.DoValue(ctx, p, func(ctx context.Context) (jetstream.Stream, error) {
+		return q.js.CreateOrUpdateStream(ctx, config)
+	})
 }
 
 func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
