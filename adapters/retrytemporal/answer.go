@@ -115,11 +115,21 @@ func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
 			options.Details, options.Cause = nil, app // where they are all
 		}
 	}
-	if !utf8.ValidString(message) { // which the SDK cannot send; its causes say it again
+	if !sendable(last) { // what is left of the causes is in the message
 		message, options.Cause = valid(message), nil
 	}
 	options.Details = append(options.Details, Detail{Reason: o.Reason, Attempts: attempts(o), Text: o.Err.Error()})
 	return temporal.NewApplicationErrorWithOptions(message, typeOf(last), options)
+}
+
+// sendable reports whether the SDK can send the texts of an error and its causes.
+func sendable(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if !utf8.ValidString(err.Error()) {
+			return false
+		}
+	}
+	return true
 }
 
 // valid returns a text as the UTF-8 that protobuf demands.

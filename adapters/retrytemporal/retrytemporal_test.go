@@ -162,6 +162,38 @@ func TestDetailsThatCannotBeRead(t *testing.T) {
 	assert.Equal(t, []any{"first", nil, "third"}, []any{first, second, third})
 }
 
+// A text that is not UTF-8 cannot be sent: without an answer the attempt would be
+// lost, and made again.
+func TestATextThatIsNotUTF8(t *testing.T) {
+	raw := errors.New("no stock \xff")
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"of the error":          {raw, "no stock \uFFFD"},
+		"of the error it wraps": {fmt.Errorf("ship: %w", raw), "ship: no stock \uFFFD"},
+		"of a cause alone":      {silent{fmt.Errorf("ship: %w", raw)}, "silent"},
+		"of an ApplicationError": {temporal.NewApplicationErrorWithOptions("no stock \xff", "Stock",
+			temporal.ApplicationErrorOptions{Cause: raw}), "no stock \uFFFD"},
+	} {
+		e := execution{policy: retry.Policy{}, do: fails(tc.err)}
+		_, err := e.run(t)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app, name)
+		assert.Equal(t, tc.want, app.Message(), name)
+		assert.NoError(t, errors.Unwrap(app), name)
+		detail, ok := retrytemporal.DetailOf(err)
+		assert.True(t, ok, name)
+		assert.Equal(t, retry.ReasonExhausted, detail.Reason, name)
+	}
+}
+
+// silent does not say what it wraps.
+type silent struct{ error }
+
+func (silent) Error() string   { return "silent" }
+func (s silent) Unwrap() error { return s.error }
+
 func TestDetailOfOtherErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"nil":                           nil,
