@@ -1,9 +1,12 @@
 package retryhttp
 
 import (
+	"bytes"
 	"io"
 	"net/http"
+	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,9 +22,10 @@ const (
 // discard reads and closes the response of the last attempt. An error of its
 // body costs the connection and nothing else.
 //
-// One goroutine reads the body and then closes it. To close a body that is being
-// read, as a timer could, is no way to end the reading: a Base may pool its
-// readers, and would give this one to another response.
+// One goroutine reads the body and then closes it. It is not the caller's, which a
+// body that heeds neither context nor time would hold for ever. To close a body
+// that is being read, as a timer could, is no way to end the reading: a Base may
+// pool its readers, and would give this one to another response.
 func (x *exchange) discard() {
 	resp, a := x.resp, x.last
 	x.resp = nil
@@ -34,6 +38,10 @@ func (x *exchange) discard() {
 	}
 	if resp.ContentLength > discardBytes || a.Err() != nil {
 		a.cancel(nil) // there is nothing to gain from reading
+	}
+	if inMemory(resp.Body) {
+		a.drain(resp.Body)
+		return
 	}
 	if x.discarded == nil {
 		x.discarded = make(chan any, 1)
@@ -71,10 +79,38 @@ func rethrow(panicked any) {
 	}
 }
 
-// discard reads a body until the attempt has ended, and closes it. It reports a
-// panic, which would end the program here, where nothing can recover it.
+// inMemory reports whether a body is one of bytes that are there already, as fakes,
+// caches and Checks make them. It cannot block, and a goroutine would take longer
+// than reading it.
+func inMemory(rc io.ReadCloser) bool {
+	if b, ok := rc.(*bodyTo); ok {
+		rc = b.rc
+	}
+	body := reflect.ValueOf(rc)
+	if body.Type() != nopCloser {
+		return false
+	}
+	switch body.Field(0).Interface().(type) {
+	case *bytes.Buffer, *bytes.Reader, *strings.Reader:
+		return true
+	default:
+		return false
+	}
+}
+
+// nopCloser is what io.NopCloser makes of a reader with a WriteTo, as those three
+// have.
+var nopCloser = reflect.TypeOf(io.NopCloser((*bytes.Reader)(nil)))
+
+// discard drains a body. It reports a panic, which would end the program here,
+// where nothing can recover it.
 func (a *attempt) discard(rc io.ReadCloser, done chan<- any) {
 	defer func() { done <- recover() }()
+	a.drain(rc)
+}
+
+// drain reads a body until the attempt has ended, and closes it.
+func (a *attempt) drain(rc io.ReadCloser) {
 	defer func() { _ = rc.Close() }()
 	buf := discardBuffers.Get().(*[8 << 10]byte)
 	for rest := discardBytes; rest > 0 && a.Err() == nil; {

@@ -1,11 +1,14 @@
 package retryhttp_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,9 +88,10 @@ func (b *exclusive) Close() error {
 // 100 ms and no longer, wherever it hangs. Its goroutine goes on, and closes the
 // body once it can.
 func TestDiscardOfABodyThatHeedsNothing(t *testing.T) {
-	for name, tt := range map[string]struct{ inRead, inClose bool }{
-		"it hangs in Read":  {inRead: true},
-		"it hangs in Close": {inClose: true},
+	for name, tt := range map[string]struct{ inRead, inClose, buffered bool }{
+		"it hangs in Read":                   {inRead: true},
+		"it hangs in Close":                  {inClose: true},
+		"a buffer in io.NopCloser before it": {inRead: true, buffered: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,11 +100,12 @@ func TestDiscardOfABodyThatHeedsNothing(t *testing.T) {
 				var closed atomic.Bool
 				tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once503(func(req *http.Request) io.ReadCloser {
 					ctx = req.Context()
-					return funcs{
+					b := funcs{
 						read: func([]byte) (int, error) {
 							if tt.inRead {
 								<-release
 							}
+							closed.Store(tt.buffered)
 							return 0, io.EOF
 						},
 						close: func() error {
@@ -111,6 +116,10 @@ func TestDiscardOfABodyThatHeedsNothing(t *testing.T) {
 							return nil
 						},
 					}
+					if tt.buffered {
+						return io.NopCloser(bufio.NewReader(b)) // has a WriteTo, as bytes.Reader has
+					}
+					return b
 				})}
 				start := time.Now()
 				resp, err := tr.RoundTrip(request(t, "GET"))
@@ -123,6 +132,44 @@ func TestDiscardOfABodyThatHeedsNothing(t *testing.T) {
 				synctest.Wait()
 				assert.True(t, closed.Load())
 			})
+		})
+	}
+}
+
+// A body in memory is read up to the limit, as every other, whether it is that of
+// Base or one that Check put in its place.
+func TestDiscardOfABodyInMemory(t *testing.T) {
+	type reader interface {
+		io.Reader
+		Len() int
+	}
+	text := strings.Repeat("x", 64<<10+1)
+	for name, open := range map[string]func() reader{
+		"strings.Reader": func() reader { return strings.NewReader(text) },
+		"bytes.Reader":   func() reader { return bytes.NewReader([]byte(text)) },
+		"bytes.Buffer":   func() reader { return bytes.NewBufferString(text) },
+	} {
+		t.Run(name+" of Base", func(t *testing.T) {
+			b := open()
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once503(func(*http.Request) io.ReadCloser { return io.NopCloser(b) })}
+			resp, err := tr.RoundTrip(request(t, "GET"))
+			require.NoError(t, err)
+			assert.Equal(t, 200, resp.StatusCode)
+			assert.Equal(t, 1, b.Len())
+		})
+		t.Run(name+" of Check", func(t *testing.T) {
+			b := open()
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: script(response(503), response(200))}
+			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+				if resp.StatusCode == 503 {
+					resp.Body = io.NopCloser(b)
+				}
+				return retryhttp.Check(req, resp, err)
+			}
+			resp, err := tr.RoundTrip(request(t, "GET"))
+			require.NoError(t, err)
+			assert.Equal(t, 200, resp.StatusCode)
+			assert.Equal(t, 1, b.Len())
 		})
 	}
 }
