@@ -1,5 +1,5 @@
-// Package calltest is the table that every adapter for remote calls passes, each
-// against a server of its own kind.
+// Package calltest has the table test that every adapter for remote calls passes,
+// each against its own kind of server.
 package calltest
 
 import (
@@ -12,26 +12,26 @@ import (
 	"github.com/goretry/retry"
 )
 
-// An Answer is what a server does with one attempt.
+// An Answer says what the server does with one attempt.
 type Answer struct {
 	Kind Kind
-	Wait time.Duration // Busy: what the server asks for
+	Wait time.Duration // the wait that the server asks for, if Kind is Busy
 }
 
-// A Kind says what an Answer is.
+// A Kind is the kind of an Answer.
 type Kind int
 
 const (
 	OK        Kind = iota // the call succeeds
-	Down                  // it fails, and may succeed later
-	Busy                  // likewise, and the server asks for a wait
-	Forbidden             // it fails for good
-	Hang                  // it gets no answer until the attempt is given up
+	Down                  // the call fails, and a retry may succeed
+	Busy                  // like Down, and the server asks for a wait
+	Forbidden             // the call fails permanently
+	Hang                  // the server does not answer until the attempt is canceled
 )
 
-// A Call makes one call by a policy and returns its error. The server gives the
-// answers in order, the last of them to every attempt that is left, and served
-// is how many attempts it has seen.
+// A Call makes one call with a policy and returns its error. The server gives the
+// answers in order and repeats the last one. served is the number of attempts
+// that reached it.
 type Call func(ctx context.Context, p retry.Policy, answers []Answer) (served int, err error)
 
 var (
@@ -43,11 +43,11 @@ var (
 
 func busy(wait time.Duration) Answer { return Answer{Busy, wait} }
 
-// soon is a policy whose delays take no time to speak of.
+// soon is a policy with very short delays.
 var soon = retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Millisecond}, MaxDelay: 3 * time.Millisecond, Jitter: retry.Proportional(0.2)}
 
-// attemptTimeout is long enough for an attempt that gets an answer, on a machine
-// with other things to do.
+// attemptTimeout is long enough that an answered attempt stays below it, even on
+// a busy machine.
 const attemptTimeout = time.Second
 
 type row struct {
@@ -62,7 +62,7 @@ type row struct {
 
 type result struct {
 	err    error
-	failed *retry.Error // err as one; nil if the call succeeded
+	failed *retry.Error // err as a *retry.Error; nil if the call succeeded
 	events []retry.Event
 	policy retry.Policy
 }
@@ -92,7 +92,7 @@ func rows() []row {
 			check: func(t *testing.T, r result) {
 				retried := r.of(retry.RetryScheduled)[0]
 				if retried.Hint != 20*time.Millisecond || retried.Delay < retried.Hint || retried.Delay > 23*time.Millisecond {
-					t.Errorf("the server asks for 20ms, and the retry has a Hint of %v and a Delay of %v; want at most MaxDelay more", retried.Hint, retried.Delay)
+					t.Errorf("the server asks for 20ms, but the retry has a Hint of %v and a Delay of %v; want a Hint of 20ms and a Delay of 20ms to 23ms", retried.Hint, retried.Delay)
 				}
 			}},
 		{name: "server's wait at the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
@@ -111,7 +111,7 @@ func rows() []row {
 			},
 			check: func(t *testing.T, r result) {
 				if r.failed.Delay != 2*time.Hour || r.failed.Waited != 0 || !errors.Is(r.err, context.DeadlineExceeded) {
-					t.Errorf("%+v: want a Delay of 2h that was not waited, because of the deadline", r.failed)
+					t.Errorf("%+v: want a Delay of 2h, nothing waited, and the deadline as the cause", r.failed)
 				}
 			}},
 		{name: "canceled before", answers: []Answer{ok}, attempts: 0, reason: retry.ReasonCanceled,
@@ -138,14 +138,14 @@ func rows() []row {
 			policy: func(p *retry.Policy) { p.Budget = retry.NewBudget(2, 0) },
 			check: func(t *testing.T, r result) {
 				if left := r.policy.Budget.Left(); left != 0 {
-					t.Errorf("%d retries are left", left)
+					t.Errorf("%d retries are left in the budget, want none", left)
 				}
 			}},
 		{name: "a success puts into the budget", answers: []Answer{down, ok}, attempts: 2, reason: retry.ReasonSuccess,
 			policy: func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 1) },
 			check: func(t *testing.T, r result) {
 				if left := r.policy.Budget.Left(); left != 1 {
-					t.Errorf("%d retries are left, want the one that the success put back", left)
+					t.Errorf("%d retries are left in the budget, want the one that the success put back", left)
 				}
 			}},
 		{name: "budget of the context", answers: []Answer{down}, attempts: 2, reason: retry.ReasonBudget,
@@ -157,14 +157,15 @@ func rows() []row {
 
 type cancelKey struct{}
 
-// cancelByEvent returns a context that the first RetryScheduled cancels.
+// cancelByEvent returns a context that row.run cancels at the first
+// RetryScheduled event.
 func cancelByEvent(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	return context.WithValue(ctx, cancelKey{}, cancel), cancel
 }
 
-// Run runs the table. Rows whose names are in skip, each with a reason, do not
-// apply to the adapter.
+// Run runs the table. skip names the rows that do not apply to the adapter, each
+// with the reason.
 func Run(t *testing.T, call Call, skip map[string]string) {
 	names := make(map[string]bool)
 	run := func(name string, test func(t *testing.T)) {
@@ -182,17 +183,17 @@ func Run(t *testing.T, call Call, skip map[string]string) {
 	run("a loop around the call", func(t *testing.T) { loopAround(t, call) })
 	for name := range skip {
 		if !names[name] {
-			t.Errorf("there is no row %q to skip", name)
+			t.Errorf("skip names an unknown row %q", name)
 		}
 	}
 }
 
-// loopAround makes calls in an outer loop. One that its AttemptTimeout cuts off is
-// not permanent, because the next has a context of its own. One that fails for
-// good is, for that loop too.
+// loopAround makes calls in an outer retry loop. A call that the outer
+// AttemptTimeout ends is not permanent, because the next call has a new context.
+// A call that fails permanently ends the outer loop too.
 func loopAround(t *testing.T, call Call) {
 	for _, c := range []struct {
-		answers []Answer // to each of the calls
+		answers []Answer // one for each call
 		calls   int
 		reason  retry.Reason
 	}{
@@ -210,7 +211,7 @@ func loopAround(t *testing.T, call Call) {
 			return err
 		})
 		if calls != c.calls || retry.ReasonOf(err) != c.reason {
-			t.Errorf("%d calls, and the reason is %q (%v); want %d and %q", calls, retry.ReasonOf(err), err, c.calls, c.reason)
+			t.Errorf("%d calls with reason %q (%v); want %d and %q", calls, retry.ReasonOf(err), err, c.calls, c.reason)
 		}
 	}
 }
@@ -239,7 +240,7 @@ func (row row) run(t *testing.T, call Call) {
 	r.err = err
 	errors.As(err, &r.failed)
 	if served != row.attempts || retry.ReasonOf(err) != row.reason {
-		t.Errorf("the server has seen %d attempts and the reason is %q (%v); want %d and %q", served, retry.ReasonOf(err), err, row.attempts, row.reason)
+		t.Errorf("the server has seen %d attempts with reason %q (%v); want %d and %q", served, retry.ReasonOf(err), err, row.attempts, row.reason)
 		return
 	}
 	if (r.failed == nil) != (row.reason == retry.ReasonSuccess) || r.failed != nil && r.failed.Attempts != row.attempts {
@@ -262,7 +263,7 @@ func (r result) of(kind retry.EventKind) (events []retry.Event) {
 	return events
 }
 
-// checkEvents checks that the events are those of so many attempts.
+// checkEvents checks that the events match the number of attempts.
 func (r result) checkEvents(t *testing.T, row row) {
 	var want, got []retry.EventKind
 	for n := range row.attempts {
@@ -287,12 +288,12 @@ func (r result) checkEvents(t *testing.T, row row) {
 	}
 }
 
-// checkDecisions decides each retry again.
+// checkDecisions checks that Policy.Next makes the same decision for each retry.
 func (r result) checkDecisions(t *testing.T) {
 	for _, e := range r.of(retry.RetryScheduled) {
 		d := r.policy.Next(retry.Attempt{Number: e.Attempt, Err: e.Err, Elapsed: e.Elapsed, Seed: e.Seed})
 		if !d.Retry() || d.Delay != e.Delay || d.Hint != e.Hint || !e.Due.Equal(e.Time.Add(e.Delay)) {
-			t.Errorf("attempt %d: Next decides %+v, and the event is %+v", e.Attempt, d, e)
+			t.Errorf("attempt %d: Next decides %+v, but the event is %+v", e.Attempt, d, e)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package readmetest compares the README of an adapter with its tests.
+// Package readmetest checks that the Go snippets of an adapter's README are
+// compiled by its tests.
 package readmetest
 
 import (
@@ -8,8 +9,8 @@ import (
 	"testing"
 )
 
-// Run checks that each snippet of Go in README.md stands in a test of this
-// directory, which compiles it, the same except for white space.
+// Run checks that a test file in the current directory contains each Go snippet
+// of README.md. White space may differ.
 func Run(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -22,12 +23,12 @@ func Run(t *testing.T) {
 	}
 	blocks := strings.Split(read(t, "README.md"), "```go\n")[1:]
 	if len(blocks) == 0 {
-		t.Error("README.md has no snippet of Go")
+		t.Error("README.md has no Go snippet")
 	}
 	for _, block := range blocks {
 		snippet, _, _ := strings.Cut(block, "```")
 		if !strings.Contains(tests, squeeze(snippet)) {
-			t.Errorf("no test has this snippet of README.md:\n%s", snippet)
+			t.Errorf("no test contains this snippet of README.md:\n%s", snippet)
 		}
 	}
 }

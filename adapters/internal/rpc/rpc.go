@@ -1,5 +1,5 @@
-// Package rpc is what retrygrpc and retryconnect have in common: the policies of
-// methods, the table of codes, and streams. Ended serves retryaws too.
+// Package rpc holds the code that retrygrpc and retryconnect share: policies by
+// method, the decision by code, and streams. retryaws uses Ended too.
 package rpc
 
 import (
@@ -16,24 +16,24 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// The codes that the table knows, by the numbers that gRPC and Connect share.
+// The codes with rules of their own. gRPC and Connect use the same numbers.
 const (
 	deadlineExceeded  = 4
 	resourceExhausted = 8
 )
 
 const (
-	// PreviousAttempts is the key of the metadata that says how many attempts
-	// there were before this one.
+	// PreviousAttempts is the metadata key with the number of attempts before
+	// this one.
 	PreviousAttempts = "grpc-previous-rpc-attempts"
 
-	// Pushback is the key of the trailer by which a server asks for a wait in
+	// Pushback is the key of the trailer in which a server asks for a wait in
 	// milliseconds, or forbids a retry.
 	Pushback = "grpc-retry-pushback-ms"
 )
 
-// PolicyOf returns the policy of a method, "/pkg.Service/Method": one of
-// methods, by its name or by that of its service, or p.
+// PolicyOf returns the policy for a method, "/pkg.Service/Method". It looks in
+// methods for the method's name, then for its service's, and falls back to p.
 func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) retry.Policy {
 	service := method[:strings.LastIndexByte(method, '/')+1]
 	for _, name := range []string{method, service} {
@@ -44,8 +44,8 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 	return p
 }
 
-// Validate returns what is wrong with policies and with the names of methods.
-// pkg begins its text.
+// Validate returns what is wrong with p, the policies in methods, and the names
+// in methods. Errors about methods begin with pkg.
 func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error {
 	errs := []error{p.Validate()}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
@@ -59,18 +59,18 @@ func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error
 	return errors.Join(errs...)
 }
 
-// A Failure is what an attempt failed with; the zero Failure is a success.
+// A Failure describes how an attempt failed. The zero Failure is a success.
 type Failure struct {
 	Err       error
 	Code      uint32
-	Retryable bool          // by its code
-	Wait      time.Duration // that the server names
-	Named     bool          // it names one, if only of 0
-	Pushback  []string      // the values of the trailer
-	Final     string        // why it is not retried, whatever the rest says; "": nothing
+	Retryable bool          // the code is one that is retried
+	Wait      time.Duration // the wait that the server asks for
+	Named     bool          // the server asks for a wait, possibly 0
+	Pushback  []string      // the values of the Pushback trailer
+	Final     string        // why there is no retry, whatever the other fields say; "": no such reason
 }
 
-// Mark marks the error of f: with the server's wait, or as permanent.
+// Mark returns the error of f, marked with the server's wait or as permanent.
 func (f Failure) Mark() error {
 	if f.Err == nil {
 		return nil
@@ -93,8 +93,8 @@ func (f Failure) Mark() error {
 	}
 }
 
-// Do makes attempts by p, each with its number. coded returns the error of a
-// context with its code.
+// Do makes attempts by p and passes each its number. coded turns the error of a
+// context into one with a code.
 func Do(ctx context.Context, p retry.Policy, attempt func(context.Context, int) Failure, coded func(error) error) error {
 	attempts := 0
 	err := retry.Do(ctx, p, func(attemptCtx context.Context) error {
@@ -119,24 +119,25 @@ func Do(ctx context.Context, p retry.Policy, attempt func(context.Context, int) 
 	return err
 }
 
-// awaitDeadline waits for the deadline of ctx if that is less than a millisecond
-// away. What a server gets of it is the number of whole milliseconds, and its
-// answer that they are over may come before ctx ends.
+// awaitDeadline waits until ctx ends if its deadline is less than a millisecond
+// away. Servers receive the time left in whole milliseconds, so a server may
+// answer that the time is over before ctx ends.
 func awaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Millisecond && ctx.Done() != nil {
 		<-ctx.Done()
 	}
 }
 
-// Ended reports whether ctx has ended, or is about to: transports look at the
-// clock, and may be ahead of the context's timer.
+// Ended reports whether ctx has ended or its deadline has passed. Transports
+// compare the deadline with the clock, so they may notice before the context's
+// timer fires.
 func Ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// A noAttempt is why no attempt was made: the context, and its error with a
-// code.
+// A noAttempt is the cause where no attempt was made. It wraps the cause from
+// the context, and the context's error with a code.
 type noAttempt struct {
 	error
 	coded error
@@ -144,8 +145,7 @@ type noAttempt struct {
 
 func (e *noAttempt) Unwrap() []error { return []error{e.error, e.coded} }
 
-// A timeoutError is what an attempt failed with that ran into its
-// AttemptTimeout.
+// A timeoutError is the error of an attempt that exceeded the AttemptTimeout.
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string {

@@ -12,15 +12,16 @@ import (
 	"github.com/goretry/retry"
 )
 
-// TestDeadlineOfTheServer tests that a server which gives up when the context's
-// whole milliseconds are over is told from one whose own deadline was shorter.
+// TestDeadlineOfTheServer tests that Do distinguishes two servers: one that gives
+// up when the context's whole milliseconds are over, and one whose own deadline
+// is shorter.
 func TestDeadlineOfTheServer(t *testing.T) {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}
 	for _, row := range []struct {
 		name   string
 		code   uint32
-		after  time.Duration // the answer comes
-		over   time.Duration // and the call has ended
+		after  time.Duration // when the answer comes
+		over   time.Duration // when Do returns
 		reason retry.Reason
 	}{
 		{"part of a millisecond before", deadlineExceeded, time.Second - time.Millisecond + 1, time.Second, retry.ReasonDeadline},
@@ -46,7 +47,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 	}
 }
 
-// endless has a deadline, and does not end.
+// endless has a deadline but never ends.
 type endless struct{ context.Context }
 
 func (endless) Done() <-chan struct{} { return nil }

@@ -11,58 +11,59 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Conn is one attempt of a stream. Send returns io.EOF where only Receive knows
-// why the stream is broken, and Receive where it ends well, both as errors.Is
-// sees it.
+// A Conn is one attempt of a stream. Send returns io.EOF if the stream is broken
+// and Receive knows why. Receive returns io.EOF if the stream ends without an
+// error. Both may wrap it.
 type Conn interface {
 	Send(m any) error
 	CloseSend() error
 	Receive(m any) error
-	Failure(err error) Failure // what an error of Receive is
+	Failure(err error) Failure // describes an error of Receive
 }
 
-// A Stream makes attempts until a first message is received. All of them are
-// made by the first Receive, except that the first is opened by Open.
+// A Stream makes attempts until the first message arrives. Open starts the first
+// attempt; the first call of Receive finishes it and makes all the others.
 type Stream struct {
-	// Ctx is the caller's.
+	// Ctx is the caller's context.
 	Ctx    context.Context
 	Policy retry.Policy
 
-	// Dial begins an attempt, after the one before it, which is nil for the
-	// first or if there was no Conn.
+	// Dial starts an attempt. before is the previous attempt; it is nil for the
+	// first attempt, and if the previous Dial returned no Conn.
 	Dial  func(ctx context.Context, number int, before Conn) (Conn, Failure)
 	Size  func(m any) (bytes int, known bool)
 	Coded func(error) error // as for Do
 
-	// OneReply says that Receive is called once.
+	// OneReply means that the caller receives only one message, so the stream
+	// is closed after it.
 	OneReply bool
 
-	received bool  // Receive has made its attempts
-	over     error // what Receive returns from now on; nil: it goes on
+	received bool  // Receive has been called
+	over     error // what Receive returns from now on; nil: the stream goes on
 
-	mu      sync.Mutex              // guards what follows: one goroutine may send while another receives
-	conn    Conn                    // of the last attempt; nil: there is none
-	failure Failure                 // ... and why
-	ctx     context.Context         // of the last attempt: not what the policy's loop has, which ends with the first message
-	cancel  context.CancelCauseFunc // ends it
-	sent    []any                   // so far, to be sent again
-	size    int                     // ... in bytes
+	mu      sync.Mutex              // guards the fields below: one goroutine may send while another receives
+	conn    Conn                    // the last attempt; nil: Dial failed
+	failure Failure                 // why Dial failed
+	ctx     context.Context         // of the last attempt; unlike the context from Do, it outlives the first message
+	cancel  context.CancelCauseFunc // cancels ctx
+	sent    []any                   // the messages so far, to send them again
+	size    int                     // the size of sent in bytes
 	closed  bool                    // CloseSend was called
 	final   string                  // why no attempt may follow; "": one may
 }
 
-// maxReplay is how many bytes of messages are kept to send them again: the
-// default of gRPC's own retries.
+// maxReplay is how many bytes of messages are kept to send them again. gRPC's own
+// retries have the same default.
 const maxReplay = 256 << 10
 
-// Open opens the stream of the first attempt. Receive says what failed in it.
+// Open starts the first attempt. Receive reports its error, if any.
 func (s *Stream) Open() {
 	ctx, cancel := s.timeout()
 	defer cancel()
 	s.begin(ctx, 1)
 }
 
-// timeout returns a context that ends after AttemptTimeout, if there is one.
+// timeout returns a context that ends after AttemptTimeout, if that is set.
 func (s *Stream) timeout() (context.Context, context.CancelFunc) {
 	if s.Policy.AttemptTimeout > 0 {
 		return context.WithTimeout(s.Ctx, s.Policy.AttemptTimeout)
@@ -70,8 +71,8 @@ func (s *Stream) timeout() (context.Context, context.CancelFunc) {
 	return s.Ctx, func() {}
 }
 
-// begin opens the stream of an attempt, within ctx, and sends again what was
-// sent.
+// begin starts an attempt and sends the kept messages again. The attempt is
+// canceled if ctx ends meanwhile.
 func (s *Stream) begin(ctx context.Context, number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,22 +85,22 @@ func (s *Stream) begin(ctx context.Context, number int) {
 	}
 	for _, m := range s.sent {
 		if s.conn.Send(m) != nil {
-			return // Receive finds out why
+			return // Receive reports why
 		}
 	}
 	if s.closed {
-		s.conn.CloseSend() // likewise
+		s.conn.CloseSend() // Receive reports an error here too
 	}
 }
 
-// endWith ends the last attempt when ctx ends, until stop is called.
+// endWith cancels the last attempt if ctx ends before stop is called.
 func (s *Stream) endWith(ctx context.Context) (stop func() bool) {
 	cancel := s.cancel
 	return context.AfterFunc(ctx, func() { cancel(timeoutError(s.Policy.AttemptTimeout)) })
 }
 
-// Receive makes attempts until the first message arrives, and from then on
-// receives from the one that it came from.
+// Receive makes attempts until the first message arrives. Later calls receive
+// from the attempt that delivered it.
 func (s *Stream) Receive(m any) error {
 	switch {
 	case s.over != nil:
@@ -115,14 +116,15 @@ func (s *Stream) Receive(m any) error {
 	return s.over
 }
 
-// first receives the first message, in as many attempts as it takes. It returns
-// what io.EOF is in if the stream ends well without one.
+// first makes attempts until the first message arrives. If the stream ends
+// without a message and without an error, first returns an error that wraps
+// io.EOF.
 func (s *Stream) first(m any) error {
 	var last Failure
 	var eof error
 	err := Do(s.Ctx, s.Policy, func(ctx context.Context, number int) Failure {
 		if number > 1 {
-			if last.Final = s.isFinal(); last.Final != "" { // since the attempt before failed
+			if last.Final = s.isFinal(); last.Final != "" { // set while the policy waited
 				return last
 			}
 			s.begin(ctx, number)
@@ -137,7 +139,7 @@ func (s *Stream) first(m any) error {
 	return cmp.Or(err, eof)
 }
 
-// receive receives the first message of an attempt, within ctx.
+// receive receives the first message of an attempt, until ctx ends.
 func (s *Stream) receive(ctx context.Context, m any) (f Failure, eof error) {
 	f = s.failure
 	if s.conn != nil {
@@ -151,13 +153,13 @@ func (s *Stream) receive(ctx context.Context, m any) (f Failure, eof error) {
 			f = s.conn.Failure(err)
 		}
 	}
-	if timeout, ok := context.Cause(s.ctx).(timeoutError); ok && !Ended(s.Ctx) { // a message that has arrived would be the last
+	if timeout, ok := context.Cause(s.ctx).(timeoutError); ok && !Ended(s.Ctx) { // ctx is canceled, so nothing could follow even a message that arrived
 		f = Failure{Err: s.Coded(timeout), Code: deadlineExceeded}
 	}
 	return f, nil
 }
 
-// Send sends m, and keeps it to be sent again.
+// Send sends m, and keeps it for later attempts.
 func (s *Stream) Send(m any) error {
 	s.mu.Lock()
 	kept := s.keep(m)
@@ -169,18 +171,18 @@ func (s *Stream) Send(m any) error {
 	}
 	s.mu.Unlock()
 
-	err := io.EOF // Receive knows more
+	err := io.EOF // Receive reports the cause
 	if conn != nil {
 		err = conn.Send(m)
 	}
 	if kept && (errors.Is(err, io.EOF) || attempt.Err() != nil) {
-		return nil // Receive sends it again, or says why not
+		return nil // Receive sends m again or reports why it cannot
 	}
 	return err
 }
 
-// keep keeps a message to be sent again, and reports whether it did. The caller
-// holds mu.
+// keep keeps a message for later attempts and reports whether there may be any.
+// The caller holds mu.
 func (s *Stream) keep(m any) bool {
 	if s.final != "" {
 		return false
@@ -195,7 +197,7 @@ func (s *Stream) keep(m any) bool {
 	return s.final == ""
 }
 
-// CloseSend ends the sending of this attempt and of those that may follow.
+// CloseSend closes the sending side of this attempt and of any later ones.
 func (s *Stream) CloseSend() error {
 	s.mu.Lock()
 	s.closed = true
@@ -207,7 +209,7 @@ func (s *Stream) CloseSend() error {
 	return conn.CloseSend()
 }
 
-// Final says that no attempt may follow, and why.
+// Final rules out further attempts and records why.
 func (s *Stream) Final(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,15 +224,15 @@ func (s *Stream) isFinal() string {
 	return s.final
 }
 
-// Conn returns the last attempt, nil if there is none, and whether another may
-// follow.
+// Conn returns the last attempt, nil if there is none. final is true if no other
+// may follow.
 func (s *Stream) Conn() (conn Conn, final bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn, s.final != ""
 }
 
-// Close ends the last attempt.
+// Close cancels the last attempt.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
