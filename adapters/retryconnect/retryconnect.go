@@ -1,57 +1,57 @@
-// Package retryconnect retries the calls of a Connect client, whichever of the
-// protocols Connect, gRPC and gRPC-Web it speaks: a [retry.Policy] decides, in an
-// [Interceptor].
+// Package retryconnect retries the unary calls and streams of a Connect client by
+// a [retry.Policy], over the protocols Connect, gRPC and gRPC-Web. Give its
+// [Interceptor] to the client.
 //
 //	client := ordersconnect.NewOrdersClient(http.DefaultClient, "https://orders.internal",
 //		connect.WithInterceptors(retryconnect.Interceptor{Policy: retry.Default()}))
 //
-// Do not retry in the HTTP client as well: the attempts of both would multiply.
+// Do not retry in the HTTP client as well: their attempts would multiply.
 //
 // # What is retried
 //
-// A call is retried by the code of its error:
+// The error code of a call decides whether it is retried:
 //
 //	code                retried                        because
 //	unavailable         yes                            the server cannot be reached or is shutting down;
-//	                                                   without a code of its own also 429, 502, 503, 504
+//	                                                   Connect also turns HTTP 429, 502, 503, 504 into it
 //	resource_exhausted  if the server names a wait     a rate limit passes; a message too large, which
 //	                                                   has this code too, stays too large
 //	deadline_exceeded   if there is an AttemptTimeout  the attempt ran into it; the caller's own deadline
 //	                                                   has ended all attempts
 //	aborted             no                             the caller has to repeat the whole transaction
-//	unknown, internal   no                             a bug seldom passes
+//	unknown, internal   no                             a bug seldom goes away by itself
 //	any other           no                             the answer would be the same
 //
-// Interceptor.Codes replaces the first row. A code that is not retried is marked
+// Interceptor.Codes replaces the first row. An error with any other code is
 // [retry.Permanent]. A policy's RetryIf can only reject more.
 //
-// unavailable does not say whether the server has seen the request, and neither
-// does a timeout. Give methods that must not run twice the zero Policy by
+// After unavailable or a timeout, the server may or may not have run the method.
+// For methods that must not run twice, set the zero Policy in
 // Interceptor.Methods.
 //
-// # What a server says
+// # What the server asks for
 //
-// A google.rpc.RetryInfo among the details, a header Retry-After, and a trailer
-// grpc-retry-pushback-ms are the server's wait, see [retry.After]; of several the
-// longest counts. A pushback that is negative or no number means that the server
-// forbids retries: the error is permanent. Connect does not pass on the headers
-// of a response that is not from a Connect server, such as the 503 of a load
-// balancer. Attempts after the first carry grpc-previous-rpc-attempts, as those of
-// gRPC do.
+// The server can ask for a wait with a google.rpc.RetryInfo in the error details,
+// the header Retry-After, or the trailer grpc-retry-pushback-ms, see
+// [retry.After]; the longest counts. A pushback that is negative or not a number
+// forbids retries: the error is permanent. Connect does not pass on the headers of
+// a response that is not from a Connect server, such as the 503 of a load
+// balancer, so a Retry-After there has no effect. Attempts after the first carry
+// grpc-previous-rpc-attempts, as in gRPC's own retries.
 //
 // # Errors
 //
 // A call that fails returns a [*retry.Error] around the error of the last
-// attempt. connect.CodeOf sees through it. Where no attempt was made, the code is
-// canceled or deadline_exceeded, by the caller's context.
+// attempt. connect.CodeOf works on it. If the caller's context ended before the
+// first attempt, the code is canceled or deadline_exceeded.
 //
 // # Streams
 //
-// A stream is retried until its first message arrives. Messages sent so far are
-// sent again, as long as they are at most 256 KiB together; they must not be
-// modified until then. A stream whose response headers were read, or that has
-// sent more, is not retried. The policy's AttemptTimeout bounds the wait for the
-// first message.
+// A stream is retried until its first message arrives. Each attempt sends the
+// messages so far again, so do not modify a message before the first one arrives.
+// A stream is no longer retried once it has sent more than 256 KiB, or once
+// ResponseHeader has returned headers. The policy's AttemptTimeout bounds the wait
+// for the first message.
 package retryconnect
 
 import (
@@ -73,24 +73,24 @@ import (
 // An Interceptor is a connect.Interceptor that retries the calls of a client. It
 // leaves handlers alone. Do not change its fields once it is in use.
 type Interceptor struct {
-	// Policy is for every method that Methods does not name.
+	// Policy applies to every method that Methods does not name.
 	Policy retry.Policy
 
-	// Methods are the policies of single methods, "/pkg.Service/Method", and of
-	// the other methods of a service, "/pkg.Service/".
+	// Methods holds policies for single methods, "/pkg.Service/Method", and for
+	// all other methods of a service, "/pkg.Service/".
 	Methods map[string]retry.Policy
 
-	// Codes are retried; nil: unavailable. The package documentation says which
-	// others are, and when.
+	// Codes are the codes to retry; nil means unavailable. Two more are retried
+	// under conditions, see the package documentation.
 	Codes []connect.Code
 }
 
-// Validate returns what is wrong with the policies of i, and with the names in
-// Methods that cannot be those of a method or a service; nil if nothing is.
+// Validate returns an error if a policy of i is invalid, or if a name in Methods
+// is not the name of a method or a service.
 func (i Interceptor) Validate() error { return rpc.Validate("retryconnect", i.Policy, i.Methods) }
 
-// WrapUnary implements connect.Interceptor. The request of an attempt, which
-// interceptors after i get, is no *connect.Request: use the methods of
+// WrapUnary implements connect.Interceptor. Interceptors after i get the request
+// of each attempt, which is not a *connect.Request: use the methods of
 // connect.AnyRequest.
 func (i Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
@@ -109,8 +109,8 @@ func (i Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// An attempt is a request with headers of its own: net/http may still read those
-// of an attempt that was given up while the next one is made.
+// An attempt is a request with its own headers. net/http may still be reading the
+// headers of an abandoned attempt during the next one.
 type attempt struct {
 	connect.AnyRequest
 	header http.Header
@@ -123,14 +123,14 @@ func (Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 	return next
 }
 
-// numbered says in a header how many attempts there were before this one.
+// numbered sets the header with the number of earlier attempts.
 func numbered(header http.Header, number int) {
 	if number > 1 {
 		header.Set(rpc.PreviousAttempts, strconv.Itoa(number-1))
 	}
 }
 
-// coded returns the error of a context as Connect does.
+// coded converts the error of a context to a *connect.Error, as Connect does.
 func coded(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return connect.NewError(connect.CodeDeadlineExceeded, err)
@@ -138,10 +138,11 @@ func coded(err error) error {
 	return connect.NewError(connect.CodeCanceled, err)
 }
 
-// Mark marks the error of a Connect call for a loop of your own, by the table in
-// the package documentation: with the wait that the server names, see
-// [retry.After], or as not worth retrying, see [retry.Permanent]. The retryable
-// codes are unavailable if none are given. Mark of nil is nil.
+// Mark marks the error of a Connect call, so that you can retry the call with
+// [retry.Do] and without an interceptor. By the table in the package documentation
+// it marks err with the wait that the server asks for, see [retry.After], or as
+// not worth retrying, see [retry.Permanent]. If no retryable codes are given,
+// unavailable is retried. Mark returns nil if err is nil.
 //
 //	resp, err := retry.DoValue(ctx, policy, func(ctx context.Context) (*connect.Response[orders.Shipment], error) {
 //		resp, err := client.Ship(ctx, req)
@@ -165,9 +166,10 @@ func failure(err error, retryable []connect.Code) rpc.Failure {
 	return f
 }
 
-// wait returns the longest wait that the server names, false if it names none.
+// wait returns the longest wait that the server asks for. named is false if it
+// asks for none.
 func wait(err *connect.Error) (longest time.Duration, named bool) {
-	// Of a 403 it says whether the header is there and valid.
+	// For a 403, RetryAfter reports whether the header is there and valid.
 	longest, named = retryhttp.RetryAfter(&http.Response{StatusCode: http.StatusForbidden, Header: err.Meta()})
 	for _, detail := range err.Details() {
 		value, err := detail.Value()

@@ -33,8 +33,8 @@ func (i Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conne
 	}
 }
 
-// copyHeader copies the headers of one attempt to the next, all but the time
-// that the attempt had.
+// copyHeader copies the headers of one attempt to the next, except the timeout,
+// which Connect computes for each attempt.
 func copyHeader(to, from http.Header) {
 	for key, values := range from {
 		if key != "Connect-Timeout-Ms" && key != "Grpc-Timeout" {
@@ -44,7 +44,7 @@ func copyHeader(to, from http.Header) {
 }
 
 func size(m any) (bytes int, known bool) {
-	if m == nil { // which sends the headers by themselves
+	if m == nil { // Send(nil) sends only the headers
 		return 0, true
 	}
 	message, known := m.(proto.Message)
@@ -63,10 +63,10 @@ type conn struct {
 func (c conn) CloseSend() error              { return c.CloseRequest() }
 func (c conn) Failure(err error) rpc.Failure { return failure(err, c.codes) }
 
-// A stream is a connect.StreamingClientConn of several attempts.
+// A stream is a connect.StreamingClientConn that makes several attempts.
 type stream struct{ rpc.Stream }
 
-// last returns the last attempt. There always is one.
+// last returns the last attempt. There always is one, because Dial cannot fail.
 func (s *stream) last() conn {
 	last, _ := s.Conn()
 	return last.(conn)
@@ -77,8 +77,8 @@ func (s *stream) Peer() connect.Peer         { return s.last().Peer() }
 func (s *stream) CloseRequest() error        { return s.CloseSend() }
 func (s *stream) RequestHeader() http.Header { return s.last().RequestHeader() }
 
-// ResponseHeader returns the headers of the server. If there are any, no attempt
-// may follow.
+// ResponseHeader returns the server's headers. If there are any, no attempt may
+// follow, because the next one could have others.
 func (s *stream) ResponseHeader() http.Header {
 	header := s.last().ResponseHeader()
 	if len(header) > 0 {
@@ -89,7 +89,7 @@ func (s *stream) ResponseHeader() http.Header {
 
 func (s *stream) ResponseTrailer() http.Header { return s.last().ResponseTrailer() }
 
-// CloseResponse ends the last attempt.
+// CloseResponse closes the last attempt's response and cancels its context.
 func (s *stream) CloseResponse() error {
 	defer s.Close()
 	return s.last().CloseResponse()

@@ -10,18 +10,18 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
-// ServiceConfig returns p as a service config, for gRPC's own retries:
+// ServiceConfig converts p to a service config for gRPC's own retries:
 //
 //	config, err := retrygrpc.ServiceConfig(policy, "shop.Orders")
 //	client, err := grpc.NewClient(target, grpc.WithDefaultServiceConfig(config), ...)
 //
-// It is for the methods of a service, "pkg.Service", for one method,
-// "/pkg.Service/Method" as generated constants have it, or for every call, "".
-// The codes are UNAVAILABLE if none are given.
+// service is "pkg.Service" for all methods of a service, "/pkg.Service/Method" for
+// one method, as in the generated constants, or "" for every call. If no retryable
+// codes are given, UNAVAILABLE is retried.
 //
-// The config is exact, or ServiceConfig returns an error that names every field
-// of p that gRPC cannot express, see [retrydialect.ToGRPC]. Do not use it
-// together with an [Interceptor]: the attempts of both would multiply.
+// The config is exact. If gRPC cannot express p, ServiceConfig returns an error
+// that names every such field, see [retrydialect.ToGRPC]. Do not use the config
+// together with an [Interceptor]: their attempts would multiply.
 func ServiceConfig(p retry.Policy, service string, retryable ...codes.Code) (string, error) {
 	if len(retryable) == 0 {
 		retryable = defaultCodes

@@ -14,17 +14,18 @@ import (
 
 var defaultCodes = []codes.Code{codes.Unavailable}
 
-// Mark marks the error of a gRPC call for a loop of your own, by the table in
-// the package documentation: with the wait that a RetryInfo names, see
-// [retry.After], or as not worth retrying, see [retry.Permanent]. The retryable
-// codes are UNAVAILABLE if none are given. Mark of nil is nil.
+// Mark marks the error of a gRPC call, so that you can retry the call with
+// [retry.Do] and without an interceptor. By the table in the package documentation
+// it marks err with the wait of its RetryInfo, see [retry.After], or as not worth
+// retrying, see [retry.Permanent]. If no retryable codes are given, UNAVAILABLE is
+// retried. Mark returns nil if err is nil.
 //
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 //		return retrygrpc.Mark(orders.Ship(ctx, request))
 //	})
 //
-// The trailers of the call, and so a pushback, are not in its error. The
-// interceptors see them.
+// An error does not contain the trailers of its call, so Mark cannot see a
+// pushback; the interceptors can.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, nil, retryable).Mark()
 }
@@ -41,7 +42,8 @@ func failure(err error, trailer metadata.MD, retryable []codes.Code) rpc.Failure
 	}
 }
 
-// retryInfo returns the wait that a status names, false if it names none.
+// retryInfo returns the wait in the RetryInfo of a status. named is false if there
+// is none.
 func retryInfo(s *status.Status) (wait time.Duration, named bool) {
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

@@ -1,16 +1,17 @@
-// Package retrygrpc retries the calls of a gRPC client: a [retry.Policy]
-// decides, in interceptors that [Interceptor.DialOptions] puts into grpc.NewClient.
+// Package retrygrpc retries the unary calls and streams of a gRPC client by a
+// [retry.Policy]. [Interceptor.DialOptions] returns the options for
+// grpc.NewClient.
 //
 //	client, err := grpc.NewClient("dns:///orders:443",
 //		append(retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions(),
 //			grpc.WithTransportCredentials(credentials))...)
 //
-// [ServiceConfig] writes a policy for gRPC's own retries instead. Use one of the
-// two: together they multiply the attempts.
+// [ServiceConfig] converts a policy to a service config for gRPC's own retries
+// instead. Use only one of the two: together they multiply the attempts.
 //
 // # What is retried
 //
-// A call is retried by the code of its status:
+// The status code of a call decides whether it is retried:
 //
 //	code               retried                        because
 //	UNAVAILABLE        yes                            the server cannot be reached or is shutting down
@@ -19,36 +20,36 @@
 //	DEADLINE_EXCEEDED  if there is an AttemptTimeout  the attempt ran into it; the caller's own deadline
 //	                                                  has ended all attempts
 //	ABORTED            no                             the caller has to repeat the whole transaction
-//	UNKNOWN, INTERNAL  no                             a bug seldom passes
+//	UNKNOWN, INTERNAL  no                             a bug seldom goes away by itself
 //	any other          no                             the answer would be the same
 //
-// Interceptor.Codes replaces the first row. A code that is not retried is marked
+// Interceptor.Codes replaces the first row. An error with any other code is
 // [retry.Permanent]. A policy's RetryIf can only reject more.
 //
-// UNAVAILABLE does not say whether the server has seen the request, and neither
-// does a timeout. Give methods that must not run twice the zero Policy by
+// After UNAVAILABLE or a timeout, the server may or may not have run the method.
+// For methods that must not run twice, set the zero Policy in
 // Interceptor.Methods.
 //
-// # What a server says
+// # What the server asks for
 //
-// A google.rpc.RetryInfo in the status, and a trailer grpc-retry-pushback-ms,
-// are the server's wait, see [retry.After]. A pushback that is negative or no
-// number means that the server forbids retries: the error is permanent.
-// Attempts after the first carry grpc-previous-rpc-attempts, as gRPC's own do.
+// The server can ask for a wait with a google.rpc.RetryInfo in the status or with
+// the trailer grpc-retry-pushback-ms, see [retry.After]. A pushback that is
+// negative or not a number forbids retries: the error is permanent. Attempts after
+// the first carry grpc-previous-rpc-attempts, as in gRPC's own retries.
 //
 // # Errors
 //
 // A call that fails returns a [*retry.Error] around the status of the last
-// attempt. status.Code and status.FromError see through it. Where no attempt was
-// made, the code is CANCELED or DEADLINE_EXCEEDED, by the caller's context.
+// attempt. status.Code and status.FromError work on it. If the caller's context
+// ended before the first attempt, the code is CANCELED or DEADLINE_EXCEEDED.
 //
 // # Streams
 //
-// A stream is retried until its first message arrives, and so are the calls
-// that opened it: what fails then is reported by the first RecvMsg. Messages
-// sent so far are sent again, as long as they are at most 256 KiB together, as
-// in gRPC; they must not be modified until then. A stream whose headers were
-// read by Header, or that has sent more, is not retried. The policy's
+// A stream is retried until its first message arrives. Opening it is retried too,
+// and the first RecvMsg reports the error if that fails. Each attempt sends the
+// messages so far again, so do not modify a message before the first one arrives.
+// A stream is no longer retried once it has sent more than 256 KiB, the limit of
+// gRPC's own retries, or once Header has returned headers. The policy's
 // AttemptTimeout bounds the wait for the first message.
 package retrygrpc
 
@@ -70,23 +71,23 @@ import (
 // An Interceptor retries the calls of a gRPC client. Do not change its fields
 // once it is in use.
 type Interceptor struct {
-	// Policy is for every method that Methods does not name.
+	// Policy applies to every method that Methods does not name.
 	Policy retry.Policy
 
-	// Methods are the policies of single methods, "/pkg.Service/Method", and of
-	// the other methods of a service, "/pkg.Service/".
+	// Methods holds policies for single methods, "/pkg.Service/Method", and for
+	// all other methods of a service, "/pkg.Service/".
 	Methods map[string]retry.Policy
 
-	// Codes are retried; nil: UNAVAILABLE. The package documentation says which
-	// others are, and when.
+	// Codes are the codes to retry; nil means UNAVAILABLE. Two more are retried
+	// under conditions, see the package documentation.
 	Codes []codes.Code
 
 	alone bool // gRPC's own retries are switched off
 }
 
-// DialOptions returns the options for grpc.NewClient that retry unary calls and
-// streams by i, and switch gRPC's own retries off. Interceptors of options
-// before them see one call, those of options after them see each attempt.
+// DialOptions returns options for grpc.NewClient that retry unary calls and
+// streams with i and switch gRPC's own retries off. Interceptors in earlier options
+// see each call once; those in later options see each attempt.
 func (i Interceptor) DialOptions() []grpc.DialOption {
 	i.alone = true
 	return []grpc.DialOption{
@@ -96,15 +97,15 @@ func (i Interceptor) DialOptions() []grpc.DialOption {
 	}
 }
 
-// Validate returns what is wrong with the policies of i, and with the names in
-// Methods that cannot be those of a method or a service; nil if nothing is.
+// Validate returns an error if a policy of i is invalid, or if a name in Methods
+// is not the name of a method or a service.
 func (i Interceptor) Validate() error { return rpc.Validate("retrygrpc", i.Policy, i.Methods) }
 
-// Unary returns the interceptor of unary calls by itself. Prefer
-// [Interceptor.DialOptions]: where a service config sets a retryPolicy for a
-// method, the interceptor and gRPC would multiply their attempts. So the
-// interceptor does not retry such a method and its error says why, even under
-// WithDisableRetry, which an interceptor cannot see.
+// Unary returns only the interceptor for unary calls. Prefer
+// [Interceptor.DialOptions]: if a service config sets a retryPolicy for a method,
+// the interceptor and gRPC would multiply their attempts. So the interceptor does
+// not retry such a method, and the error says why. It cannot see
+// WithDisableRetry, so that makes no difference.
 func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		var trailer metadata.MD
@@ -118,7 +119,7 @@ func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
 	}
 }
 
-// numbered says in the metadata how many attempts there were before this one.
+// numbered adds the number of earlier attempts to the outgoing metadata.
 func numbered(ctx context.Context, number int) context.Context {
 	if number == 1 {
 		return ctx
@@ -131,11 +132,11 @@ func numbered(ctx context.Context, number int) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// coded returns the error of a context as gRPC does.
+// coded converts the error of a context to a status, as gRPC does.
 func coded(err error) error { return status.FromContextError(err).Err() }
 
-// failure returns what an attempt failed with. The service config has been
-// resolved by then, so it shows whether gRPC may have retried the call by itself.
+// failure describes how an attempt failed. The service config is known once an
+// attempt has been made, and it says whether gRPC may have retried the call.
 func (i *Interceptor) failure(cc *grpc.ClientConn, method string, err error, trailer metadata.MD) rpc.Failure {
 	f := failure(err, trailer, i.Codes)
 	if err != nil && !i.alone && cc != nil && cc.GetMethodConfig(method).RetryPolicy != nil {

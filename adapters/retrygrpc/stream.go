@@ -10,7 +10,8 @@ import (
 	"github.com/goretry/retry/adapters/internal/rpc"
 )
 
-// Stream returns the interceptor of streams by itself, see [Interceptor.Unary].
+// Stream returns only the interceptor for streams. Prefer
+// [Interceptor.DialOptions], see [Interceptor.Unary].
 func (i Interceptor) Stream() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		failure := func(err error, trailer metadata.MD) rpc.Failure { return i.failure(cc, method, err, trailer) }
@@ -51,18 +52,18 @@ func (c conn) Send(m any) error              { return c.SendMsg(m) }
 func (c conn) Receive(m any) error           { return c.RecvMsg(m) }
 func (c conn) Failure(err error) rpc.Failure { return c.failure(err, c.Trailer()) }
 
-// A stream is a grpc.ClientStream of several attempts.
+// A stream is a grpc.ClientStream that makes several attempts.
 type stream struct{ rpc.Stream }
 
 func (s *stream) SendMsg(m any) error { return s.Send(m) }
 func (s *stream) RecvMsg(m any) error { return s.Receive(m) }
 
-// Header returns the headers of the server. If there are any, no attempt may
-// follow.
+// Header returns the server's headers. If there are any, no attempt may follow,
+// because the next one could have others.
 func (s *stream) Header() (metadata.MD, error) {
 	last, _ := s.Conn()
 	if last == nil {
-		return nil, nil // RecvMsg knows more
+		return nil, nil // RecvMsg reports the error
 	}
 	md, err := last.(conn).Header()
 	if md != nil {
@@ -79,8 +80,8 @@ func (s *stream) Trailer() metadata.MD {
 	return nil
 }
 
-// Context returns the context of the stream, that of the caller while another
-// attempt may follow.
+// Context returns the context of the last attempt, or the caller's context while
+// another attempt may follow.
 func (s *stream) Context() context.Context {
 	if last, final := s.Conn(); last != nil && final {
 		return last.(conn).Context()
