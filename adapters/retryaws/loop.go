@@ -20,13 +20,14 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// retryID is the name of the SDK's own middleware, by which others find it.
+// retryID is the name of the SDK's retry middleware. The loop keeps it, so that
+// other middleware can be placed relative to it.
 const retryID = "Retry"
 
-// A loop is the middleware in place of the SDK's.
+// A loop is the middleware that replaces the SDK's retry middleware.
 type loop struct {
 	Middleware
-	sdk *awsretry.Attempt // makes each attempt, as if it were the only one
+	sdk *awsretry.Attempt // the middleware that it replaces, for its settings
 }
 
 func (*loop) ID() string { return retryID }
@@ -34,27 +35,27 @@ func (*loop) ID() string { return retryID }
 func (l *loop) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	c := &call{loop: l, ctx: ctx, in: in, next: next, settle: free}
 	err := retry.Do(ctx, l.Policy, c.attempt)
-	c.settle(nil) // a retry that was paid for and is not made
+	c.settle(nil) // returns what a retry took from the quota if it was not made
 	return c.out, c.metadata, err
 }
 
 // A call is one call of an operation, with all its attempts.
 type call struct {
 	*loop
-	ctx  context.Context // the caller's
+	ctx  context.Context // the caller's context
 	in   middleware.FinalizeInput
 	next middleware.FinalizeHandler
 
 	attempts int
 	failure  error             // of the last attempt
-	settle   func(error) error // ends the payment for this attempt to the quota
+	settle   func(error) error // tells the quota how the retry that it paid for ended
 	out      middleware.FinalizeOutput
 	metadata middleware.Metadata
 }
 
 func free(error) error { return nil }
 
-// attempt makes one attempt, within ctx.
+// attempt makes one attempt that ends at the latest when ctx does.
 func (c *call) attempt(ctx context.Context) error {
 	c.attempts++
 	if err := c.rewind(); err != nil {
@@ -96,7 +97,7 @@ func (c *call) rewindable() bool {
 	return !ok || request.GetStream() == nil || request.IsStreamSeekable()
 }
 
-// rewind rewinds the body, before an attempt that is not the first.
+// rewind rewinds the body before every attempt except the first.
 func (c *call) rewind() error {
 	body, ok := c.in.Request.(interface{ RewindStream() error })
 	if c.attempts == 1 || !ok {
@@ -105,8 +106,8 @@ func (c *call) rewind() error {
 	return body.RewindStream()
 }
 
-// send sends the request of an attempt, and says which one it is: the SDK takes
-// each for the first.
+// send sends the request of an attempt. The SDK takes each attempt for the first,
+// so send corrects its number in the header.
 func (c *call) send(ctx context.Context, in middleware.FinalizeInput) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	if request, ok := in.Request.(*smithyhttp.Request); ok {
 		const key = "Amz-Sdk-Request"
@@ -115,7 +116,8 @@ func (c *call) send(ctx context.Context, in middleware.FinalizeInput) (middlewar
 	return c.next.HandleFinalize(ctx, in)
 }
 
-// pay pays for the retry that may follow a failure to the quota of the Retryer.
+// pay takes the retry that may follow err from the Retryer's quota. It takes
+// nothing after the last attempt.
 func (c *call) pay(err error) error {
 	if limit := c.Policy.EffectiveMax(); limit != retry.Unlimited && c.attempts >= limit {
 		return nil
@@ -127,20 +129,21 @@ func (c *call) pay(err error) error {
 	return quotaErr
 }
 
-// final marks the failure of an attempt as permanent because of why.
+// final marks the failure of an attempt as permanent and adds the reason to its
+// text.
 func final(failure, why error) error {
 	return retry.Permanent(fmt.Errorf("%w (not retried: %w)", failure, why))
 }
 
-// A single is an aws.RetryerV2 for one attempt. It lets the SDK make no other,
-// and keeps what the Retryer says of the failure.
+// A single is an aws.RetryerV2 for one attempt. It keeps the SDK from retrying, and
+// records whether the Retryer would.
 type single struct {
 	aws.NopRetryer
 	*call
 	retryable bool
 }
 
-// MaxAttempts is only told to the server.
+// MaxAttempts is only sent to the server; it limits nothing here.
 func (s *single) MaxAttempts() int { return max(0, s.Policy.EffectiveMax()) }
 
 func (s *single) IsErrorRetryable(err error) bool {
@@ -148,8 +151,9 @@ func (s *single) IsErrorRetryable(err error) bool {
 	return false
 }
 
-// GetAttemptToken lets a Retryer delay the attempt, as that of the adaptive mode
-// does, and fill its quota by the successes that the SDK counts.
+// GetAttemptToken lets a Retryer delay the attempt, as the one of the adaptive mode
+// does, and refill its quota after the successes that the SDK counts. In the mode
+// of 2026 these are only those of first attempts.
 func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error, err error) {
 	if v2, ok := s.Retryer.(aws.RetryerV2); ok {
 		settle, err = v2.GetAttemptToken(ctx)
@@ -162,7 +166,7 @@ func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error,
 	return settle, err
 }
 
-// serversWait returns the wait that a server asks for.
+// serversWait returns the wait that the server asks for, 0 if it asks for none.
 func serversWait(err error) time.Duration {
 	var failed *smithyhttp.ResponseError
 	if !errors.As(err, &failed) || failed.Response == nil || failed.Response.Response == nil {

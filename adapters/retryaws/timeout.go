@@ -11,10 +11,10 @@ import (
 	"github.com/goretry/retry/adapters/internal/rpc"
 )
 
-// sending returns the context of a request. It ends with that of the attempt
-// until end is called, and goes on until the body of the response is closed, which
-// may be read after the attempt. end returns what the attempt failed with, and
-// whether that is the AttemptTimeout.
+// sending returns the context for a request. Until end is called, it ends when the
+// attempt's context does. After a success it stays alive until the body of the
+// response is closed, because the body may be read after the attempt. end returns
+// the error of the attempt, and in late whether the AttemptTimeout caused it.
 func (c *call) sending(attempt context.Context) (ctx context.Context, end func(error) (late bool, err error)) {
 	timeout := c.Policy.AttemptTimeout
 	if timeout <= 0 {
@@ -43,8 +43,8 @@ type cancelKey struct{}
 
 const bodyID = "RetryBody"
 
-// handleBody makes the body of a response end the context of its request when it
-// is closed.
+// handleBody wraps the body of a response, so that closing it ends the context of
+// its request.
 func handleBody(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 	out, metadata, err := next.HandleDeserialize(ctx, in)
 	cancel, ok := middleware.GetStackValue(ctx, cancelKey{}).(context.CancelCauseFunc)
