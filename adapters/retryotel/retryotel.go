@@ -1,5 +1,5 @@
-// Package retryotel reports retries to OpenTelemetry: as metrics, and as events
-// on the span of the context.
+// Package retryotel reports retries to OpenTelemetry, as metrics and as events on
+// the current span.
 //
 //	observer, err := retryotel.New("payments", nil)
 //	if err != nil {
@@ -12,24 +12,24 @@
 // OpenTelemetry has no conventions for retries. These metrics are modeled on
 // those of gRPC's proposals A66 and A96:
 //
-//	retry.call.duration     s        histogram  calls that stopped: retry.policy, retry.reason, error.type
-//	retry.call.retries      {retry}  histogram  their retries, 0 included: retry.policy, retry.reason
-//	retry.attempt.duration  s        histogram  attempts that returned: retry.policy, error.type
-//	retry.delay             s        histogram  scheduled retries, by their delay: retry.policy, error.type
+//	retry.call.duration     s        histogram  each finished call: retry.policy, retry.reason, error.type
+//	retry.call.retries      {retry}  histogram  its retries, 0 included: retry.policy, retry.reason
+//	retry.attempt.duration  s        histogram  each finished attempt: retry.policy, error.type
+//	retry.delay             s        histogram  the delay of each retry: retry.policy, error.type
 //	retry.budget.left       {retry}  gauge      retries left in a Budget: retry.budget
 //
 // retry.reason is the text of the [retry.Reason], such as "attempts_exhausted".
-// error.type, by the semantic conventions, is the status of a response, such as
-// "503", or the result of the error's method ErrorType, or the name of its type.
-// It is absent where nothing failed. Measurements have the context of the call,
-// so exemplars lead to its trace.
+// error.type follows the semantic conventions: the status of a response, such as
+// "503", or else the result of the error's method ErrorType, or else the name of
+// its type. It is absent if there was no error. Measurements are recorded with the
+// context of the call, so exemplars link to its trace.
 //
 // # Spans
 //
-// If the context of the call has a span that is recorded, each scheduled retry is
-// an event "retry" on it, with retry.policy, retry.attempt (the attempt that
-// failed), retry.delay in seconds, error.type, and for [Observer.HTTP] also
-// http.request.resend_count.
+// If the context of the call has a span that is recorded, each scheduled retry adds
+// an event "retry" to it, with retry.policy, retry.attempt (the attempt that
+// failed), retry.delay in seconds and error.type. If [Observer.HTTP] is set, the
+// event also has http.request.resend_count.
 package retryotel
 
 import (
@@ -59,8 +59,8 @@ const (
 
 // An Observer reports the calls of a policy. It is safe for concurrent use.
 type Observer struct {
-	// HTTP says that the calls are HTTP requests, for which the semantic
-	// conventions have an attribute more. Set it before the first call.
+	// HTTP adds http.request.resend_count to span events. Set it before the
+	// first call if the calls are HTTP requests.
 	HTTP bool
 
 	policy attribute.KeyValue
@@ -73,8 +73,8 @@ type Observer struct {
 	budgetLeft      metric.Int64ObservableGauge
 }
 
-// New returns an Observer for the policy of that name. The meter comes from
-// provider, or from otel.GetMeterProvider() if that is nil.
+// New returns an Observer that reports calls with the attribute retry.policy set to
+// policy. If provider is nil, New uses otel.GetMeterProvider().
 func New(policy string, provider metric.MeterProvider) (*Observer, error) {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
@@ -103,12 +103,12 @@ func (o *Observer) createInstruments() error {
 	return errors.Join(errs[:]...)
 }
 
-// WatchBudget reports the level of b as retry.budget.left, under name. A Budget
-// that several policies share is reported by one Observer. A nil Budget is not
-// reported.
+// WatchBudget reports the number of retries left in b as retry.budget.left, with
+// the attribute retry.budget set to name. If several policies share a Budget, watch
+// it with one Observer only. A nil Budget is not reported.
 func (o *Observer) WatchBudget(name string, b *retry.Budget) error {
 	if b == nil {
-		return nil // it has no level
+		return nil // nothing to report: it is unlimited
 	}
 	attrs := metric.WithAttributes(budgetKey.String(name))
 	_, err := o.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
@@ -133,7 +133,7 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 		}
 	case retry.Stopped:
 		reason := reasonKey.String(e.Reason.String())
-		retries := max(0, e.Attempt-1) // the attempt is 0 if none was made
+		retries := max(0, e.Attempt-1) // Attempt is 0 if no attempt was made
 		o.callDuration.Record(ctx, e.Elapsed.Seconds(), metric.WithAttributes(o.attributes(e.Err, reason)...))
 		o.callRetries.Record(ctx, int64(retries), metric.WithAttributes(o.attributes(nil, reason)...))
 	}
@@ -147,7 +147,8 @@ func (o *Observer) eventAttributes(e retry.Event) []attribute.KeyValue {
 	return attrs
 }
 
-// attributes returns that of the policy, that of err if there is one, and more.
+// attributes returns more, the policy's attribute, and error.type if err is not
+// nil.
 func (o *Observer) attributes(err error, more ...attribute.KeyValue) []attribute.KeyValue {
 	attrs := append(more, o.policy)
 	if err != nil {
@@ -156,8 +157,8 @@ func (o *Observer) attributes(err error, more ...attribute.KeyValue) []attribute
 	return attrs
 }
 
-// errorType returns the error.type of what an attempt failed with. Of a response
-// it is the status, as the conventions for HTTP have it.
+// errorType returns the error.type of err. For a response it is the status, as in
+// the conventions for HTTP.
 func errorType(err error) attribute.KeyValue {
 	var response interface{ HTTPStatusCode() int }
 	if errors.As(err, &response) {
@@ -166,8 +167,8 @@ func errorType(err error) attribute.KeyValue {
 	return semconv.ErrorType(innermost(err))
 }
 
-// innermost returns err without the marks of package retry, and of calls within
-// calls what the innermost one failed with.
+// innermost returns err without the marks of package retry. If err comes from
+// nested calls, it returns the error of the innermost one.
 func innermost(err error) error {
 	for {
 		last := retry.LastError(&retry.Error{Err: err})

@@ -1,4 +1,5 @@
-// Package retryprom exports the counters of package retrylog to Prometheus.
+// Package retryprom exports retry metrics to Prometheus, from the counters of
+// package retrylog.
 //
 //	var counters retrylog.Counters
 //	policy.OnEvent = counters.OnEvent
@@ -7,7 +8,7 @@
 //
 // The metrics, each with the label policy:
 //
-//	retry_calls_total                   calls that began
+//	retry_calls_total                   calls that started
 //	retry_retried_calls_total           calls that had a retry
 //	retry_attempts_total                attempts that started
 //	retry_retries_total                 attempts after the first
@@ -15,8 +16,8 @@
 //	retry_waited_seconds_total          planned delays of all retries
 //	retry_budget_left{budget}           retries left in a Budget
 //
-// All reasons are there from the beginning, with 0, so that the first stop for a
-// reason is an increase.
+// Every reason is exported from the start with the value 0, so that rate and
+// increase see the first stop for a reason.
 package retryprom
 
 import (
@@ -25,9 +26,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// NewCollector returns a Collector for what c counts. The label policy is the
-// name of the policy, or of the policies, that c is the OnEvent of. Several
-// Collectors may be registered if their names differ.
+// NewCollector returns a Collector that exports c. policy is the value of the label
+// policy: the name of the policy, or policies, whose events c counts. You can
+// register several Collectors if these names differ.
 func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("retry_"+name, help, labels, prometheus.Labels{"policy": policy})
@@ -70,13 +71,14 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	count(c.waited, s.WaitedSeconds)
 	for name, left := range s.Budgets {
-		if left >= 0 { // a nil Budget has no level
+		if left >= 0 { // -1 is a nil Budget, which is unlimited
 			to <- metric(c.budgetLeft, prometheus.GaugeValue, float64(left), []string{name})
 		}
 	}
 }
 
-// metric returns a metric, or one that fails the scrape if a name is not UTF-8.
+// metric returns a metric. If a name is not valid UTF-8, the metric fails the
+// scrape.
 func metric(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) prometheus.Metric {
 	m, err := prometheus.NewConstMetric(desc, kind, value, labels...)
 	if err != nil {

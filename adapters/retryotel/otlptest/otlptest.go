@@ -1,3 +1,3 @@
-// Package otlptest holds the end-to-end test of retryotel: what a collector
+// Package otlptest has the end-to-end test of retryotel. It checks what a collector
 // receives by OTLP over HTTP.
 package otlptest

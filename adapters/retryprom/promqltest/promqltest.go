@@ -1,3 +1,3 @@
-// Package promqltest tests the queries, alerts and the dashboard of docs/ with
-// the parser and the engine of Prometheus. It has nothing but tests.
+// Package promqltest tests the queries, alerts and dashboard in docs/ with the
+// parser and the engine of Prometheus.
 package promqltest
