@@ -15,17 +15,18 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A Detail is the last of the details of an ApplicationError that an
-// [Interceptor] has answered with.
+// A Detail says what was decided after an attempt. It is the last of the details of
+// an ApplicationError that an [Interceptor] returned.
 type Detail struct {
-	Reason   retry.Reason `json:"reason"`   // ReasonRetry where another attempt follows
-	Attempts int          `json:"attempts"` // so far
-	Text     string       `json:"text"`     // of the decision and the error, for people
+	Reason   retry.Reason `json:"reason"`   // ReasonRetry if another attempt follows
+	Attempts int          `json:"attempts"` // attempts so far
+	Text     string       `json:"text"`     // the decision and the error, for people to read
 }
 
-// DetailOf returns the Detail in the error of an activity, for workflows; false
-// if there is none. The TimeoutError of an activity whose last attempt was lost
-// has none: what is in it is the failure of the attempt before.
+// DetailOf returns the Detail in the error that a workflow got from an activity. ok
+// is false if there is none. The TimeoutError of an activity whose last attempt was
+// lost has none; it wraps the failure of an earlier attempt, which DetailOf
+// ignores.
 func DetailOf(err error) (detail Detail, ok bool) {
 	app := answered(err)
 	if app == nil {
@@ -43,7 +44,7 @@ func DetailOf(err error) (detail Detail, ok bool) {
 	return detail, read(app, targets) == nil && detail.Reason != 0
 }
 
-// answered returns what the last attempt was answered with, nil if it was not.
+// answered returns the ApplicationError of the last attempt, nil if there is none.
 func answered(err error) *temporal.ApplicationError {
 	for ; err != nil; err = errors.Unwrap(err) {
 		switch err := err.(type) {
@@ -56,8 +57,8 @@ func answered(err error) *temporal.ApplicationError {
 	return nil
 }
 
-// details returns the details of an error, which does not tell how many it has;
-// false if it has more than can be read.
+// details returns the details of an error. It tries one more at a time, because an
+// error does not say how many it has. all is false if a detail cannot be read.
 func details(app *temporal.ApplicationError) (values []any, all bool) {
 	type missing struct{}
 	for {
@@ -76,8 +77,8 @@ func details(app *temporal.ApplicationError) (values []any, all bool) {
 
 var errUnreadable = errors.New("a detail cannot be read")
 
-// read reads details. Those of an error that was made in this process are set by
-// reflection, which panics where one is nil or of another type.
+// read reads details into targets. For an error that was created in this process,
+// the SDK sets them by reflection and panics if one is nil or of another type.
 func read(app *temporal.ApplicationError, targets []any) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -87,21 +88,22 @@ func read(app *temporal.ApplicationError, targets []any) (err error) {
 	return app.Details(targets...)
 }
 
-// leastDelay is the shortest NextRetryDelay: zero is not set.
+// leastDelay is the shortest NextRetryDelay. Zero would mean that none is set.
 const leastDelay = time.Millisecond
 
-// answer returns what the activity answers with: the failure of its attempt, as
-// the SDK would convert it, with the decision on it.
+// answer returns the error for the server: the failure of the attempt, converted as
+// the SDK would, with the decision.
 func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
 	last := retry.LastError(o.Err)
 	switch {
 	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
-		// Without details: the SDK may lose an answer that has any while its worker
-		// stops. Its own is then "context canceled", for the server to decide.
+		// Without details, because the SDK may lose an error with details while
+		// its worker stops. It then reports "context canceled" instead, and the
+		// server decides.
 		return temporal.NewApplicationErrorWithOptions(valid(last.Error()), typeOf(last), temporal.ApplicationErrorOptions{NextRetryDelay: leastDelay})
-	case o.Interrupted() && failure == nil: // before the attempt
+	case o.Interrupted() && failure == nil: // ctx ended before the attempt
 		return ctx.Err()
-	case o.Interrupted(): // by the server
+	case o.Interrupted(): // canceled by the server
 		return failure
 	}
 	message := last.Error()
@@ -112,7 +114,7 @@ func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
 	if app, ok := last.(*temporal.ApplicationError); ok {
 		message, options.Category = app.Message(), app.Category()
 		if options.Details, ok = details(app); !ok {
-			options.Details, options.Cause = nil, app // where they are all
+			options.Details, options.Cause = nil, app // app still has all of them
 		}
 	}
 	if !sendable(last) { // what is left of the causes is in the message
@@ -135,7 +137,7 @@ func sendable(err error) bool {
 // valid returns a text as the UTF-8 that protobuf demands.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// attempts returns how many attempts there were so far.
+// attempts returns the number of attempts so far.
 func attempts(o retryjob.Outcome) int {
 	var e *retry.Error
 	if !errors.As(o.Err, &e) {

@@ -1,6 +1,6 @@
-// Package retrytemporal lets a [retry.Policy] decide about the activities of
-// Temporal workflows: an [Interceptor] for workers decides after each attempt, and
-// the server carries the decision out.
+// Package retrytemporal retries the activities of Temporal workflows by a
+// [retry.Policy]. An [Interceptor] in the worker decides after each attempt;
+// Temporal's server waits and starts the next one.
 //
 //	w := worker.New(client, "orders", worker.Options{
 //		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: policy}},
@@ -12,43 +12,49 @@
 //		RetryPolicy:         retrytemporal.Server(policy),
 //	})
 //
-// [Export] writes a policy as a retry policy of Temporal's own instead, for a
-// server that decides alone, and for workflows. It is exact, or an error.
+// [Export] converts a policy to Temporal's own retry policy instead, for workflows
+// and for activities without the interceptor. It returns an error if it cannot
+// convert the policy exactly.
 //
 // # What the interceptor does
 //
-// An attempt that fails is answered with an ApplicationError of the same type and
-// message. Where another follows, it carries the delay of the decision as
-// NextRetryDelay; where none does, it is non-retryable. The last of its details
-// is a [Detail] with the reason and the number of attempts, which the workflow
-// reads with [DetailOf] and Temporal's user interface shows. Jitter, Fibonacci,
-// RetryIf, Select, MaxElapsed, servers' waits and a Budget work, which Temporal's
-// own policy has not.
+// If an attempt fails, the interceptor returns an ApplicationError of the same type
+// and message. If the policy retries, the error carries the delay as
+// NextRetryDelay; otherwise it is non-retryable. The last of its details is a
+// [Detail] with the reason and the number of attempts. The workflow reads it with
+// [DetailOf], and Temporal's user interface shows it. Jitter, Fibonacci, RetryIf,
+// Select, MaxElapsed, servers' waits and Budgets work, although Temporal's own
+// policy has none of them.
 //
-// MaxElapsed counts from when the activity was scheduled, its wait for a worker
-// included. The number of an attempt is Temporal's. The delays of an activity are
-// drawn by its workflow, run and activity IDs, so that each worker decides the
-// same.
+// MaxElapsed counts from when the activity was scheduled, so it includes the wait
+// for a worker. Temporal counts the attempts. The seed of an activity's delays
+// comes from its workflow, run and activity IDs, so every worker computes the same
+// delays.
 //
-// The activity's own errors bind: a non-retryable ApplicationError is not
-// retried, nor is one of the NonRetryableErrorTypes of the server's policy, and a
-// NextRetryDelay is the server's wait, see [retry.After]. A wrapped
-// ApplicationError binds too. A cancellation that the workflow requested passes
-// through, and so does activity.ErrResultPending. An attempt whose worker stops
-// is handed out again at once. A panic is an attempt that failed.
+// The activity's errors keep their meaning in Temporal. A non-retryable
+// ApplicationError is not retried, even if it is wrapped; nor is an error whose
+// type is in the NonRetryableErrorTypes of the server's policy. The NextRetryDelay
+// of an ApplicationError counts as the server's wait, see [retry.After].
+//
+// A cancellation by the workflow and activity.ErrResultPending pass through. If a
+// worker stops during an attempt, the server starts the next attempt at once. A
+// panic counts as a failed attempt.
 //
 // # What stays with the server
 //
-// The MaximumAttempts of the server's policy is a limit beside the policy's own.
-// Where an attempt is lost with its worker or runs into its StartToCloseTimeout,
-// the server decides without the worker, by the bounds of [Server]: no more
-// attempts than the policy has, and delays that grow up to its longest. If that
-// was the last attempt, the workflow gets a TimeoutError, and OnEvent is not
-// called. An AttemptTimeout shorter than the StartToCloseTimeout leaves the
-// decision to the worker.
+// The MaximumAttempts of the server's policy lowers the policy's limit. If the
+// policy has neither MaxAttempts nor MaxRetries, it is the limit. To forbid
+// retries whatever the server's policy says, set MaxAttempts to 1 or NonRetryable.
 //
-// A delay of zero becomes 1ms, because Temporal takes zero for none. A delay below
-// a second may take a second, because Temporal's timers are no finer.
+// If an attempt is lost with its worker or exceeds its StartToCloseTimeout, the
+// server decides alone, by the bounds of [Server]: no more attempts than the policy
+// allows, and delays up to its longest. If that was the last attempt, the workflow
+// gets a TimeoutError, and OnEvent is not called. To let the worker decide about
+// slow attempts, set an AttemptTimeout shorter than the StartToCloseTimeout.
+//
+// A delay of zero becomes 1ms, because a NextRetryDelay of zero means that none is
+// set. A delay below a second may take up to a second, because Temporal's timers
+// are not more precise.
 package retrytemporal
 
 import (
@@ -72,10 +78,10 @@ import (
 type Interceptor struct {
 	interceptor.WorkerInterceptorBase
 
-	// Policy is for every activity that Activities does not name.
+	// Policy applies to every activity that Activities does not name.
 	Policy retry.Policy
 
-	// Activities are the policies of single activities, by their types.
+	// Activities holds policies for single activities, by activity type.
 	Activities map[string]retry.Policy
 }
 
@@ -89,14 +95,15 @@ type inbound struct {
 	i *Interceptor
 }
 
-// ExecuteActivity makes an attempt and answers with what follows.
+// ExecuteActivity makes one attempt. If that fails, its error tells the server what
+// follows.
 func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
 	info := activity.GetInfo(ctx)
 	p, ok := a.i.Activities[info.ActivityType.Name]
 	if !ok {
 		p = a.i.Policy
 	}
-	var failure error // what the attempt returned
+	var failure error // what the attempt returned, then what the server gets
 	retryjob.Run(ctx, p, jobOf(info), func(ctx context.Context) error {
 		result, failure = a.execute(ctx, in)
 		if failure == activity.ErrResultPending { // which the SDK compares in the same way
@@ -111,15 +118,15 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	return result, failure
 }
 
-// jobOf returns an activity as retryjob has it. Began is by this machine's clock;
-// the info has the server's.
+// jobOf describes an activity to retryjob. The times in info are by the server's
+// clock; Began is by this machine's.
 func jobOf(info activity.Info) retryjob.Job {
 	job := retryjob.Job{
 		Key:     fmt.Sprintf("%s/%s/%s", info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID),
 		Attempt: int(info.Attempt),
 		Began:   time.Now().Add(-info.StartedTime.Sub(info.ScheduledTime)),
 	}
-	if info.WorkflowExecution.ID == "" { // no workflow has started it
+	if info.WorkflowExecution.ID == "" { // the activity was started without a workflow
 		job.Key = info.ActivityID + "/" + info.ActivityRunID
 	}
 	if info.RetryPolicy != nil {
@@ -128,9 +135,9 @@ func jobOf(info activity.Info) retryjob.Job {
 	return job
 }
 
-// execute runs the activity. A panic in it is an error, as for the SDK, which
-// would leave the decision to the server. The SDK makes a PanicError of every
-// error of that type, which has no details: it is the cause here.
+// execute runs the activity. It turns a panic into an error, as the SDK would, but
+// the SDK would leave the decision to the server. An error of the type PanicError
+// loses its details in the SDK, so only the cause has that type here.
 func (a *inbound) execute(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -142,7 +149,8 @@ func (a *inbound) execute(ctx context.Context, in *interceptor.ExecuteActivityIn
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-// mark marks what an attempt failed with by what Temporal says of it.
+// mark marks the error of an attempt as permanent or with a wait, as Temporal's own
+// errors and the server's policy ask for.
 func mark(err error, server *temporal.RetryPolicy) error {
 	if err == nil {
 		return nil

@@ -10,13 +10,13 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
-// Server returns the bounds for Temporal's server beside an [Interceptor] with
-// the policy p: as many attempts, and for those that the server decides on alone,
-// because their worker was lost or too late, delays from the first of p up to the
-// longest of its first hundred.
+// Server returns the RetryPolicy for the ActivityOptions of a workflow whose worker
+// has an [Interceptor] with the policy p. It allows as many attempts as p. Its
+// delays apply where the server decides alone, because a worker was lost or too
+// slow: they grow from p's first delay up to the longest of its first hundred.
 //
-// For a job with its own limit, write Server(p.ForJob(limit)). A p that makes one
-// attempt, and one that is invalid, allows one.
+// For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
+// result allows one attempt.
 func Server(p retry.Policy) *temporal.RetryPolicy {
 	limit := p.EffectiveMax()
 	if limit == 1 {
@@ -36,7 +36,7 @@ func Server(p retry.Policy) *temporal.RetryPolicy {
 	return bounds
 }
 
-// coefficient returns what the server multiplies each delay by.
+// coefficient returns the factor by which the server's delays grow.
 func coefficient(p retry.Policy) float64 {
 	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor != 0 {
 		return b.Factor
@@ -44,11 +44,11 @@ func coefficient(p retry.Policy) float64 {
 	return 2
 }
 
-// Export returns p as a retry policy of Temporal's own, for a server that decides
-// alone: activities whose workers have no [Interceptor], and workflows.
+// Export converts p to Temporal's own retry policy, for workflows and for
+// activities whose workers have no [Interceptor].
 //
-// It is exact, or Export returns an error that names every field of p that
-// Temporal cannot express, see [retrydialect.ToTemporal].
+// The result is exact. If Temporal cannot express p, Export returns an error that
+// names every such field, see [retrydialect.ToTemporal].
 func Export(p retry.Policy) (*temporal.RetryPolicy, error) {
 	t, err := retrydialect.ToTemporal(p)
 	if err != nil {

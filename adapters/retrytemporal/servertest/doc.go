@@ -1,3 +1,3 @@
-// Package servertest tests retrytemporal against Temporal's own server, which it
-// builds from its module: ".ci/soak temporal".
+// Package servertest tests retrytemporal against Temporal's own server, which runs
+// inside the test program. Run it with ".ci/soak temporal".
 package servertest
