@@ -1,6 +1,6 @@
-// Package retryamqp lets a [retry.Policy] decide on the messages of a RabbitMQ
-// queue: whether a message whose handler failed is handled again, when, and why
-// not.
+// Package retryamqp retries the messages of a RabbitMQ queue by a [retry.Policy].
+// When a handler fails, the policy decides whether and when its message is handled
+// again. A message that is not retried becomes a dead letter with the reason.
 //
 //	retries, err := retryamqp.New(policy, "orders")
 //	if err != nil {
@@ -15,39 +15,44 @@
 //
 // # Its queues
 //
-// The package declares its own queues and uses no others; all are quorum queues.
-// "orders" has the messages to handle: publish to it, or bind it to exchanges.
-// "orders.dead" has the dead letters, which [DeadLetterOf] reads. Messages that
-// wait are in queues like "orders.wait.1024ms", one for each delay, declared when
-// a delay is first needed: a queue hands out its messages in order, so one with
-// different delays would hold the short ones up behind the long ones. Delays are
-// rounded up to one of eight steps between a power of two milliseconds and the
-// next, at most an eighth more than the policy says. Do not limit the length of
-// these queues.
+// The package declares its own queues and uses no others. All are quorum queues.
+//
+//   - "orders" has the messages to handle: publish to it, or bind it to exchanges.
+//   - "orders.dead" has the dead letters, which [DeadLetterOf] reads.
+//   - Queues like "orders.wait.1024ms", one for each delay, have the messages that
+//     wait. They are declared when they are first needed. A queue delivers its
+//     messages in order, so in a shared queue short delays would wait behind long
+//     ones.
+//
+// Delays are rounded up to one of eight steps between a power of two milliseconds
+// and the next, so they are at most an eighth longer than the policy says. Do not
+// limit the length of these queues.
 //
 // # What happens to a message
 //
 // The handler must not acknowledge the message. If it returns nil, the message is
-// acknowledged. If it fails, the message goes to a queue for its delay, or to the
-// dead letters. It leaves its queue and enters the other in one transaction, so a
-// worker that is killed leaves one of the two, not both and not neither. Only a
-// server that crashes, or a queue that refuses messages, in that moment can break
-// the rule. A panic of a handler counts as a failure, and goes on.
+// acknowledged. If it fails, the message moves to the queue for its delay, or to
+// the dead letters. The move is one transaction, so if the worker is killed, the
+// message is in exactly one of the two queues. Only if the server crashes in that
+// moment, or a queue refuses the message, can it be in both or in neither. If a
+// handler panics, that counts as a failure, and the panic is not recovered.
 //
 // # How attempts are counted
 //
-// The attempts that have ended are counted in a header of the message, and the
-// server counts those that a worker did not survive. It hands their messages out
-// again at once when the connection breaks. Where that was the last attempt, the
-// message becomes a dead letter without being handled. An attempt that is
-// interrupted because Consume stops does not count.
+// A header of the message counts the attempts that have ended. The server counts
+// those whose worker was killed, and delivers their messages again as soon as the
+// connection breaks. If that was the last attempt, the message becomes a dead
+// letter without being handled again. An attempt that is interrupted because
+// Consume stops does not count.
 //
-// A message may have a limit of its own in the header [MaxAttemptsHeader], which
-// lowers the policy's. Its MessageId names it in logs and picks its delays.
-// MaxElapsed counts from its Timestamp, which is in whole seconds. Without one it
-// counts from the start of the first attempt that its worker survived. RabbitMQ takes a message back from a handler after
-// 30 minutes unless its consumer_timeout says otherwise: set an AttemptTimeout
-// below that.
+// A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
+// policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
+// limit. The MessageId names the message in logs and is the seed of its delays.
+// MaxElapsed counts from the Timestamp, which is in whole seconds. Without a
+// Timestamp it counts from the start of the first attempt that its worker survived.
+//
+// RabbitMQ takes a message back from its handler after 30 minutes, unless its
+// consumer_timeout says otherwise. Set an AttemptTimeout below that.
 package retryamqp
 
 import (
@@ -69,23 +74,23 @@ import (
 )
 
 // MaxAttemptsHeader is the header with a message's own limit on attempts, a whole
-// number from 1 on.
+// number of at least 1.
 const MaxAttemptsHeader = "retry-max-attempts"
 
 // The headers of a message that has been handled.
 const (
-	attemptsHeader = "retry-attempts" // that have ended
-	beganHeader    = "retry-began"    // since when MaxElapsed counts, in Unix milliseconds
-	dueHeader      = "retry-due"      // when the next one is due, in Unix milliseconds, if one queue does not wait so long
-	reasonHeader   = "retry-reason"   // of a dead letter
-	errorHeader    = "retry-error"    // of a dead letter
-	probeHeader    = "retry-probe"    // of no message, see prepare
+	attemptsHeader = "retry-attempts" // the number of attempts that have ended
+	beganHeader    = "retry-began"    // when MaxElapsed starts to count, in Unix milliseconds
+	dueHeader      = "retry-due"      // when a delay longer than the longest step ends, in Unix milliseconds
+	reasonHeader   = "retry-reason"   // why a message is a dead letter
+	errorHeader    = "retry-error"    // the error of a dead letter
+	probeHeader    = "retry-probe"    // marks a probe, which is no message of the user, see prepare
 )
 
 // A DeadLetter says why a message is not handled again.
 type DeadLetter struct {
-	Reason   retry.Reason // why not
-	Attempts int          // that were made
+	Reason   retry.Reason // why the message is not handled again
+	Attempts int          // how many attempts were made
 	Error    string       // the text of the [*retry.Error], which ends in the last failure
 }
 
@@ -105,24 +110,24 @@ func DeadLetterOf(headers amqp.Table) (DeadLetter, error) {
 	return d, nil
 }
 
-// AttemptOf returns the number of the attempt that a message is handed out for, 1
-// for the first. A dead letter that was moved back to the queue begins again.
+// AttemptOf returns the number of the attempt that a delivery is for, 1 for the
+// first. A dead letter that was moved back to the queue starts again at 1.
 func AttemptOf(d amqp.Delivery) int {
 	ended, _ := number(d.Headers, attemptsHeader) // only this package writes it
 	if isDead(d) {
 		ended = 0
 	}
-	cut, _ := number(d.Headers, "x-delivery-count") // only the server does
+	cut, _ := number(d.Headers, "x-delivery-count") // only the server writes it
 	return int(ended + cut + 1)
 }
 
-// isDead reports whether d was a dead letter.
+// isDead reports whether d is, or was, a dead letter.
 func isDead(d amqp.Delivery) bool {
 	_, dead := d.Headers[reasonHeader]
 	return dead
 }
 
-// number returns a header that is a whole number, and 0 if it is not there.
+// number returns the value of a header that is a whole number, 0 if it is missing.
 func number(headers amqp.Table, name string) (int64, error) {
 	switch value := headers[name].(type) {
 	case nil:
@@ -148,8 +153,8 @@ func number(headers amqp.Table, name string) (int64, error) {
 // Retries handles messages by policies. Set its fields and policies before the
 // first Consume; after that it is safe for concurrent use.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once; 0: 10. What follows
-	// them is written one after the other.
+	// Workers is how many messages one Consume handles at once; 0 means 10. Their
+	// results are sent to the server one after the other.
 	Workers int
 
 	policy retry.Policy
@@ -157,8 +162,8 @@ type Retries struct {
 	queue  string
 }
 
-// New returns Retries that apply policy to each message of queue. A policy that
-// does not validate is an error.
+// New returns Retries that apply policy to each message of queue. It returns an
+// error if policy is invalid.
 func New(policy retry.Policy, queue string) (*Retries, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("retryamqp: %w", err)
@@ -185,8 +190,8 @@ func (r *Retries) of(typename string) retry.Policy {
 	return r.policy
 }
 
-// Declare declares the queue of the messages and that of the dead letters. It
-// returns an error if there is one of these names with other properties.
+// Declare declares the queue for the messages and the one for the dead letters. It
+// returns an error if a queue of the same name has other properties.
 func (r *Retries) Declare(conn *amqp.Connection) error {
 	channel, err := conn.Channel()
 	if err != nil {
@@ -203,21 +208,22 @@ func (r *Retries) Declare(conn *amqp.Connection) error {
 	return nil
 }
 
-// A queue is what a queue is declared with.
+// A queue holds the arguments of a declaration.
 type queue struct {
 	name string
 	args amqp.Table
 }
 
-// kept are the properties of a queue whose messages stay until they are
-// acknowledged. Newer servers drop one after 20 deliveries if nothing else is said.
+// kept are the arguments for a queue whose messages stay until they are
+// acknowledged. Without the limit, servers from 4.0 on drop a message after 20
+// deliveries.
 var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
 
 func (r *Retries) work() queue { return queue{r.queue, kept} }
 func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
 
-// waiting is a queue whose messages go to the work queue after step. It holds each
-// until the work queue has it.
+// waiting returns a queue whose messages move to the work queue after step. It
+// keeps each message until the work queue has stored it.
 func (r *Retries) waiting(step time.Duration) queue {
 	return queue{fmt.Sprintf("%s.wait.%dms", r.queue, step.Milliseconds()), amqp.Table{
 		"x-queue-type":              "quorum",
@@ -225,7 +231,7 @@ func (r *Retries) waiting(step time.Duration) queue {
 		"x-dead-letter-exchange":    "",
 		"x-dead-letter-routing-key": r.queue,
 		"x-dead-letter-strategy":    "at-least-once",
-		"x-overflow":                "reject-publish", // at-least-once needs it
+		"x-overflow":                "reject-publish", // at-least-once requires it
 	}}
 }
 
@@ -236,29 +242,30 @@ func (q queue) declare(channel *amqp.Channel) error {
 	return nil
 }
 
-// longest is the longest step, near the most that x-message-ttl may be.
+// longest is the longest step, close to the maximum of x-message-ttl.
 const longest = 15 << 28 * time.Millisecond
 
-// stepOf returns the shortest step that is not below delay, or the longest.
+// stepOf returns the shortest step of at least delay, or longest if delay is above
+// that.
 func stepOf(delay time.Duration) time.Duration {
 	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
 	if delay >= longest {
 		return longest
 	}
-	if cut := bits.Len64(ms) - 4; cut > 0 { // keep four digits
+	if cut := bits.Len64(ms) - 4; cut > 0 { // keep the four highest bits
 		ms = (ms + 1<<cut - 1) >> cut << cut
 	}
 	return time.Duration(ms) * time.Millisecond
 }
 
-// Consume handles messages until ctx ends. Then it cancels the contexts of those
-// that are being handled, waits for their handlers, gives their messages back,
-// and returns nil. If the connection or a channel fails, it does the same, except
-// that the server takes the messages back by itself, and returns an error: connect
-// and call it again.
+// Consume handles messages until ctx ends. Then it cancels the contexts of the
+// handlers, waits until they have returned, gives their messages back, and returns
+// nil. If the connection or the channel fails, it also waits for the handlers, the
+// server takes the messages back by itself, and Consume returns an error: connect
+// again and call it again.
 //
-// handle is called with up to Workers messages at once. conn must not recover by
-// itself, because that would leave the transactions behind.
+// handle is called for up to Workers messages at once. conn must not have the
+// Recovery of its package enabled, because that does not restore transactions.
 func (r *Retries) Consume(ctx context.Context, conn *amqp.Connection, handle func(context.Context, amqp.Delivery) error) error {
 	if conn.IsRecoveryEnabled() {
 		return errors.New("retryamqp: the connection recovers by itself: connect without Recovery, and again when Consume fails")
@@ -269,9 +276,9 @@ func (r *Retries) Consume(ctx context.Context, conn *amqp.Connection, handle fun
 	return nil
 }
 
-// consume handles messages on one channel. With more of them, a message of a
-// worker that was killed would be handed to its other channels while the server
-// closes them, and each time that counts.
+// consume handles messages on one channel. With several channels, the server would
+// deliver the messages of a killed worker to its other channels while it closes
+// them, and each delivery would count as an attempt.
 func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle func(context.Context, amqp.Delivery) error) (err error) {
 	channel, err := conn.Channel()
 	if err != nil {
@@ -300,7 +307,7 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 	ctx, fail := context.WithCancelCause(parent)
 	defer fail(nil)
 	w := &worker{Retries: r, conn: conn, channel: channel, returned: channel.NotifyReturn(make(chan amqp.Return, 1)), ready: map[string]bool{}}
-	var running sync.WaitGroup // at most workers, for the server sends no more
+	var running sync.WaitGroup // at most workers, because the server sends no more at once
 	for ctx.Err() == nil {
 		select {
 		case d, ok := <-deliveries:
@@ -326,19 +333,19 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 
 const consumerTag = "retry" // the channel has one consumer
 
-// A worker has the channel, which is for one goroutine at a time.
+// A worker guards the channel, which only one goroutine may use at a time.
 type worker struct {
 	*Retries
 	mu          sync.Mutex
 	conn        *amqp.Connection
-	channel     *amqp.Channel // in transactions
+	channel     *amqp.Channel // in transaction mode
 	returned    chan amqp.Return
-	ready       map[string]bool // queues, by name
+	ready       map[string]bool // names of the queues that are ready to publish to
 	interrupted []amqp.Delivery
 }
 
-// stop ends the consumer. What comes until the server has confirmed that is
-// interrupted before it began.
+// stop cancels the consumer. Messages that arrive before the server confirms that
+// are not handled and count as interrupted.
 func (w *worker) stop(deliveries <-chan amqp.Delivery) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -351,11 +358,11 @@ func (w *worker) stop(deliveries <-chan amqp.Delivery) error {
 	return nil
 }
 
-// giveBack gives back what was interrupted. Call it after stop: the server would
-// send it here again.
+// giveBack returns the interrupted messages to the work queue. Call it after stop,
+// or the server would deliver them here again.
 func (w *worker) giveBack() error {
 	for _, d := range w.interrupted {
-		m, _ := read(d) // what is malformed is reported where it is handled
+		m, _ := read(d) // a malformed header is reported when the message is handled
 		if err := w.move(m, w.work(), m.attempt-1, nil); err != nil {
 			return fmt.Errorf("giving message %q back: %w", d.MessageId, err)
 		}
@@ -363,7 +370,7 @@ func (w *worker) giveBack() error {
 	return nil
 }
 
-// one makes an attempt of a message.
+// one makes one attempt to handle a message.
 func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error) error {
 	if _, probe := d.Headers[probeHeader]; probe {
 		w.mu.Lock()
@@ -413,7 +420,7 @@ func (w *worker) settle(m message, o retryjob.Outcome) error {
 	}
 }
 
-// done ends a message.
+// done acknowledges a message.
 func (w *worker) done(d amqp.Delivery) error {
 	if err := d.Ack(false); err != nil {
 		return err
@@ -421,8 +428,8 @@ func (w *worker) done(d amqp.Delivery) error {
 	return w.channel.TxCommit()
 }
 
-// wait lets a message wait for delay, and be handed out after so many attempts
-// then.
+// wait moves a message to the queue for delay. attempts is the number of attempts
+// that have ended by then.
 func (w *worker) wait(m message, delay time.Duration, attempts int) error {
 	switch step := stepOf(delay); {
 	case delay <= 0:
@@ -448,7 +455,7 @@ func (w *worker) move(m message, to queue, attempts int, headers amqp.Table) err
 			return err
 		}
 		select {
-		case <-w.returned: // the queue was deleted, and the message is nowhere else
+		case <-w.returned: // the queue was deleted, and no other has the message
 			delete(w.ready, to.name)
 			if err := w.publish(to, copied); err != nil {
 				return err
@@ -470,15 +477,16 @@ func (w *worker) publish(to queue, p amqp.Publishing) error {
 }
 
 // prepare declares a queue and waits until it stores messages. While another
-// worker declares it, it is there but refuses them, and RabbitMQ commits a
-// transaction all the same, which loses the message. So the first message is a
-// probe that the server confirms. It is dropped when it comes to the work queue.
+// worker is declaring it, the queue exists but refuses messages, and RabbitMQ
+// commits a transaction anyway, which loses the message. So prepare first publishes
+// a probe and waits until the server confirms it. The probe is dropped when it
+// reaches the work queue.
 func (w *worker) prepare(to queue) error {
 	if err := to.declare(w.channel); err != nil {
 		return err
 	}
 	if to.name == w.queue || to.name == w.dead().name {
-		return nil // Declare came before, and a probe would stay among the dead letters.
+		return nil // Declare has prepared these, and a probe would stay among the dead letters
 	}
 	channel, err := w.conn.Channel()
 	if err != nil {
@@ -502,15 +510,15 @@ func (w *worker) prepare(to queue) error {
 	return errors.Join(err, channel.Close())
 }
 
-// A message is a delivery and what its headers say.
+// A message is a delivery with its headers parsed.
 type message struct {
 	amqp.Delivery
-	attempt    int       // this one
-	limit      int       // its own; 0: none
-	began, due time.Time // a zero due is now
+	attempt    int       // the number of this attempt
+	limit      int       // the message's own limit; 0: none
+	began, due time.Time // a zero due means now
 }
 
-// read returns a message, and what is wrong with its headers.
+// read parses the headers of a delivery. It returns the message even with an error.
 func read(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
@@ -534,8 +542,8 @@ func read(d amqp.Delivery) (message, error) {
 	return m, errors.Join(errs...)
 }
 
-// publishing returns a copy of m for another queue. What would send it elsewhere,
-// end it before it is due, or belongs to its time in this queue, is left out.
+// publishing returns a copy of m for another queue. It leaves out what would send
+// the copy elsewhere or expire it early, and what concerns only this queue.
 func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all := amqp.Table{}
 	for name, value := range m.Headers {
@@ -557,8 +565,8 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	}
 }
 
-// shorten returns as much of a text as fits into the headers of a message, which
-// are one frame.
+// shorten cuts a text to fit into the headers of a message, which must fit into one
+// frame.
 func shorten(text string) string {
 	const most = 16 << 10
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")

@@ -1,6 +1,7 @@
-// Package retrynats lets a [retry.Policy] decide on the messages of a NATS
-// JetStream consumer: whether a message whose handler failed is handled again,
-// when, and why not.
+// Package retrynats retries the messages of a NATS JetStream consumer by a
+// [retry.Policy]. When a handler fails, the policy decides whether and when its
+// message is handled again. A message that is not retried becomes a dead letter
+// with the reason.
 //
 //	retries, err := retrynats.New(policy, "dead.orders")
 //	if err != nil {
@@ -16,23 +17,24 @@
 //
 // # What happens to a message
 //
-// A message whose handler returns nil is acknowledged, and Consume waits for the
-// server to confirm it. If the handler fails, the message is handled again after
-// the delay of the policy. If it must not be, a dead letter is published, and
-// then the message is terminated. A dead letter has the data and the headers of
-// the message, and headers that say why: see [DeadLetterOf]. A panic of a handler
-// counts as a failure, and goes on.
+// If the handler returns nil, the message is acknowledged, and Consume waits until
+// the server confirms that. If the handler fails and the policy retries, the
+// message is handled again after the policy's delay. Otherwise a dead letter is
+// published, and then the message is terminated. A dead letter has the data and
+// headers of the message, and headers that say why: see [DeadLetterOf]. If a
+// handler panics, that counts as a failure, and the panic is not recovered.
 //
 // # How attempts are counted
 //
-// The server counts deliveries. A worker that is killed has used one up, and so
-// has a worker that stops before the handler is done. The server hands the
-// message out again AckWait after the kill. Where that was the last attempt, the
-// message becomes a dead letter without being handled.
+// The number of an attempt is the server's count of deliveries. So an attempt
+// counts even if its worker was killed, or stopped before the handler was done.
+// After a kill the server delivers the message again within AckWait. If that was
+// the last attempt, the message becomes a dead letter without being handled again.
 //
-// A message may have a limit of its own in the header [MaxAttemptsHeader], which
-// lowers the policy's. MaxElapsed counts from when the stream stored the message,
-// by the server's clock.
+// A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
+// policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
+// limit. MaxElapsed counts from when the stream stored the message, by the server's
+// clock.
 package retrynats
 
 import (
@@ -53,7 +55,7 @@ import (
 )
 
 // MaxAttemptsHeader is the header with a message's own limit on attempts, a whole
-// number from 1 on.
+// number of at least 1.
 const MaxAttemptsHeader = "Retry-Max-Attempts"
 
 // The headers of a dead letter.
@@ -64,12 +66,12 @@ const (
 	subjectHeader  = "Retry-Subject"
 )
 
-// A DeadLetter is a message that is not handled again.
+// A DeadLetter says why a message is not handled again.
 type DeadLetter struct {
-	Reason   retry.Reason // why not
-	Attempts int          // that were made
+	Reason   retry.Reason // why the message is not handled again
+	Attempts int          // how many attempts were made
 	Error    string       // the text of the [*retry.Error], which ends in the last failure
-	Subject  string       // of the message
+	Subject  string       // the subject of the message
 }
 
 // DeadLetterOf reads the headers of a dead letter.
@@ -88,12 +90,12 @@ func DeadLetterOf(header nats.Header) (DeadLetter, error) {
 // Retries handles messages by policies. Set its fields before the first Consume;
 // after that it is safe for concurrent use.
 type Retries struct {
-	// Workers is how many messages one Consume handles at once; 0: 10.
+	// Workers is how many messages one Consume handles at once; 0 means 10.
 	Workers int
 
-	// OnError is called with what keeps Consume from telling the server how a
-	// message fared, which leaves it to be handed out again after AckWait.
-	// nil: they are logged by slog.Default.
+	// OnError is called with the error if Consume cannot tell the server about
+	// a message. The server then delivers the message again after AckWait. If
+	// OnError is nil, the errors are logged to slog.Default.
 	OnError func(error)
 
 	policy   retry.Policy
@@ -101,9 +103,9 @@ type Retries struct {
 	dead     string
 }
 
-// New returns Retries that apply policy to each message, and publish dead letters
-// to the subject dead, which must belong to a stream. A policy that does not
-// validate is an error.
+// New returns Retries that apply policy to each message and publish dead letters to
+// the subject dead, which must belong to a stream. It returns an error if policy is
+// invalid.
 func New(policy retry.Policy, dead string) (*Retries, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("retrynats: %w", err)
@@ -114,7 +116,7 @@ func New(policy retry.Policy, dead string) (*Retries, error) {
 	return &Retries{policy: policy, subjects: map[string]retry.Policy{}, dead: dead}, nil
 }
 
-// SetSubject sets the policy for messages of one subject, without wildcards.
+// SetSubject sets the policy for the messages of one subject. Wildcards do not work.
 func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 	if err := policy.Validate(); err != nil {
 		return fmt.Errorf("retrynats: subject %s: %w", subject, err)
@@ -123,11 +125,10 @@ func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 	return nil
 }
 
-// ConsumerConfig returns a configuration for a durable consumer that Consume
-// accepts: the server must neither limit deliveries nor have delays of its own,
-// and messages that wait for a retry must not keep others from being handed out.
-// Set AckWait in it to how long a message stays with a worker that was killed;
-// the server's default is 30s.
+// ConsumerConfig returns the configuration for a durable consumer for Consume. With
+// it the server does not limit deliveries and adds no delays, and messages that
+// wait for a retry do not block others. To choose how soon the messages of a killed
+// worker are delivered again, set AckWait; the server's default is 30s.
 func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, MaxAckPending: -1}
 }
@@ -147,12 +148,12 @@ func check(c jetstream.ConsumerConfig) error {
 
 // Consume handles the messages of a consumer until ctx ends. Then it cancels the
 // contexts of the handlers, waits until they have returned, gives their messages
-// back, and returns nil. It returns an error if the consumer is not configured as
-// ConsumerConfig does, if no stream stores the dead letters, or if the consumer
-// or the connection is gone for good.
+// back, and returns nil. It returns an error if the consumer's AckPolicy is not
+// explicit, if it has a BackOff or a MaxDeliver, if no other stream stores the dead
+// letters, or if the consumer is deleted or the connection closed.
 //
-// handle is called with up to Workers messages at once. It must not acknowledge
-// them. While it runs, its message's AckWait is renewed, however long that takes.
+// handle is called for up to Workers messages at once. It must not acknowledge
+// them. Consume renews a message's AckWait for as long as handle runs.
 func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, handle func(context.Context, jetstream.Msg) error) error {
 	info, err := consumer.Info(ctx)
 	if err != nil {
@@ -179,7 +180,7 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	var running sync.WaitGroup
 	for i := range errs {
 		running.Go(func() {
-			defer cancel() // if one cannot go on, none can
+			defer cancel() // if one goroutine cannot go on, none can
 			errs[i] = w.work(ctx)
 		})
 	}
@@ -188,7 +189,7 @@ func (r *Retries) Consume(ctx context.Context, js jetstream.JetStream, consumer 
 	return errors.Join(errs...)
 }
 
-// A worker is what the goroutines of one Consume share.
+// A worker holds what the goroutines of one Consume share.
 type worker struct {
 	*Retries
 	js       jetstream.JetStream
@@ -200,8 +201,9 @@ type worker struct {
 	interrupted []jetstream.Msg
 }
 
-// giveBack lets the server hand out the messages again that were interrupted.
-// Not sooner: a pull that waits for its end would get them.
+// giveBack returns the interrupted messages to the server. It runs after all
+// goroutines have ended, because an open pull of this worker would get the messages
+// again.
 func (w *worker) giveBack(ctx context.Context) {
 	if len(w.interrupted) == 0 {
 		return
@@ -242,11 +244,11 @@ func (w *worker) work(ctx context.Context) error {
 	return err
 }
 
-// pull is how long the server waits for a message. A pull that has begun is
-// waited for, because a message that finds its client gone has been delivered.
+// pull is how long the server waits for a message. Consume waits for an open pull
+// to end, because a message sent to a client that is gone counts as delivered.
 const pull = time.Second
 
-// passes reports whether a failure to fetch may pass.
+// passes reports whether an error of a fetch may be temporary.
 func passes(err error) bool {
 	for _, gone := range []error{nats.ErrConnectionClosed, jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound} {
 		if errors.Is(err, gone) {
@@ -256,7 +258,7 @@ func passes(err error) bool {
 	return true
 }
 
-// one makes an attempt of a message.
+// one makes one attempt to handle a message.
 func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -302,7 +304,7 @@ func ownLimit(msg jetstream.Msg) (int, error) {
 	return n, nil
 }
 
-// keep tells the server that a message is being handled, until stop is called.
+// keep renews a message's AckWait until stop is called.
 func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	done := make(chan struct{})
 	var keeper sync.WaitGroup
@@ -326,7 +328,7 @@ func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	})
 }
 
-// answer is how long the server may take to confirm something.
+// answer is how long Consume waits for a confirmation from the server.
 const answer = 5 * time.Second
 
 // settle tells the server what follows an attempt.
@@ -343,7 +345,7 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o re
 		w.interrupted = append(w.interrupted, msg)
 		return nil
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
-		// The process is about to end, and its pulls must not get the message.
+		// The process is about to end, so its open pulls must not get the message.
 		err = msg.NakWithDelay(o.Delay + pull)
 	case o.Retry():
 		err = msg.NakWithDelay(o.Delay)
@@ -356,19 +358,19 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o re
 	if err != nil {
 		return err
 	}
-	// The process may end next, by the panic that led here.
+	// A handler's panic may be about to end the process.
 	return w.js.Conn().FlushWithContext(ctx)
 }
 
-// bury publishes a dead letter. Its ID keeps a second one from being stored, if
-// the message comes again because the server did not learn that it has ended.
+// bury publishes a dead letter. If the server misses that the message is done and
+// delivers it again, the dead letter's ID keeps it from being stored twice.
 func (w *worker) bury(ctx context.Context, msg jetstream.Msg, key string, o retryjob.Outcome) error {
 	var failure *retry.Error
 	errors.As(o.Err, &failure)
 	letter := nats.NewMsg(w.dead)
 	letter.Data = msg.Data()
 	for name, values := range msg.Headers() {
-		if !strings.HasPrefix(name, "Nats-") { // they are orders to the server, for another stream
+		if !strings.HasPrefix(name, "Nats-") { // these are instructions to the server about the original stream
 			letter.Header[name] = values
 		}
 	}
@@ -378,22 +380,22 @@ func (w *worker) bury(ctx context.Context, msg jetstream.Msg, key string, o retr
 	letter.Header.Set(subjectHeader, msg.Subject())
 	id := jetstream.WithMsgID(w.dead + "/" + key)
 	_, err := w.js.PublishMsg(ctx, letter, id)
-	if errors.Is(err, nats.ErrMaxPayload) { // the message alone nearly fills it
+	if errors.Is(err, nats.ErrMaxPayload) { // the message leaves no room for the error
 		letter.Header.Set(errorHeader, "")
 		_, err = w.js.PublishMsg(ctx, letter, id)
 	}
 	return err
 }
 
-// shorten returns as much of a text as a header should have: the server limits
-// the size of a message with its headers.
+// shorten cuts a text to a size for a header. The server limits the size of a
+// message including its headers.
 func shorten(text string) string {
 	const most = 16 << 10
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// terminate ends a message. An old server ignores one that is terminated with a
-// reason.
+// terminate tells the server not to deliver a message again. Old servers ignore a
+// termination with a reason.
 func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	if old(w.js) {
 		return msg.Term()
@@ -401,11 +403,11 @@ func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	return msg.TermWithReason(reason.String())
 }
 
-// old reports whether the server is one before 2.10.4.
+// old reports whether the server is older than 2.10.4.
 func old(js jetstream.JetStream) bool { return !atLeast(js.Conn().ConnectedServerVersion(), 2, 10, 4) }
 
-// atLeast reports whether version, like "2.9.10" or "2.12.0-beta", is one of
-// these numbers or above.
+// atLeast reports whether version, such as "2.9.10" or "2.12.0-beta", is at least
+// want. It is false for a version that it cannot parse.
 func atLeast(version string, want ...int) bool {
 	var have [3]int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); n < len(have) {
