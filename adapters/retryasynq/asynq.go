@@ -1,6 +1,6 @@
-// Package retryasynq lets a [retry.Policy] decide on the tasks of asynq
-// (github.com/hibiken/asynq): whether a task that failed runs again, when, and
-// why not.
+// Package retryasynq retries the tasks of asynq (github.com/hibiken/asynq) by a
+// [retry.Policy]. When a task fails, the policy decides whether and when it runs
+// again. A task that is not retried is archived with the reason.
 //
 //	retries, err := retryasynq.New(policy)
 //	if err != nil {
@@ -21,27 +21,30 @@
 // # What happens to a task
 //
 // Handlers return errors as always, and may mark them with [retry.Permanent] and
-// [retry.After]. A task that is retried waits at least as long as the policy
-// says: asynq stores whole seconds, so the delay ends at the next full one. A
-// task that is not retried is archived at once, and [DeadLetterOf] reads why.
+// [retry.After]. A task that is retried waits at least as long as the policy says.
+// asynq stores times in whole seconds, so the delay is rounded up to the next full
+// second. A task that is not retried is archived at once, and [DeadLetterOf]
+// returns why.
 //
 // asynq's own signals keep their meaning: an error that wraps asynq.SkipRetry is
-// permanent, and a task whose error wraps asynq.RevokeTask is dropped. A panic of
-// a handler is logged, counts as a failure, and does not end the process.
+// permanent, and a task whose error wraps asynq.RevokeTask is dropped. If a handler
+// panics, the panic is logged, counts as a failure, and does not end the process.
 //
 // # Limits
 //
-// The policy of the worker limits the attempts. asynq.MaxRetry lowers that limit
-// for one task, to one attempt more than it says. A worker that is killed has
-// used an attempt up. asynq hands its task out again one to two minutes later,
-// and if that was the last attempt, the task is archived without running.
+// The policy of the worker limits the attempts. asynq.MaxRetry(n) lowers that limit
+// for one task to n + 1 attempts; if the policy has neither MaxAttempts nor
+// MaxRetries, that is the limit. If a worker is killed, its attempt counts. asynq
+// hands the task out again one to two minutes later. If that was the last attempt,
+// the task is archived without running again.
 //
-// Limit an attempt with [retry.Policy.AttemptTimeout], which waits until the
-// handler has returned. asynq.Timeout and asynq.Deadline do not: asynq hands the
-// task out again while the handler may still run, and any wait that the handler's
-// error asks for is lost. NewTask turns asynq's own timeout of 30 minutes off.
+// To limit the time of an attempt, use [retry.Policy.AttemptTimeout], not
+// asynq.Timeout or asynq.Deadline. With those asynq does not wait for the handler:
+// it hands the task out again while the handler may still run, and a wait that the
+// handler's error asks for is lost. NewTask turns asynq's default timeout of 30
+// minutes off.
 //
-// MaxElapsed counts from when NewTask made the task, or from the time in its
+// MaxElapsed counts from the call of NewTask, or from the time in the task's
 // ProcessAt or ProcessIn.
 package retryasynq
 
@@ -65,21 +68,21 @@ import (
 
 // The headers of a task.
 const (
-	limitHeader = "retry-max-attempts" // its own limit
-	sinceHeader = "retry-since"        // when it may run first, for MaxElapsed
+	limitHeader = "retry-max-attempts" // the task's own limit
+	sinceHeader = "retry-since"        // the earliest time of its first attempt, for MaxElapsed
 )
 
-// noLimit is the MaxRetry of a task that has no limit of its own, the greatest
-// that asynq can store.
+// noLimit is the MaxRetry of a task without its own limit, the greatest number that
+// asynq can store.
 const noLimit = math.MaxInt32
 
-// NewTask returns a task for workers that use this package. It takes the options
-// of asynq.NewTask. Give MaxRetry, ProcessAt and ProcessIn to NewTask and not to
-// Enqueue, which does not tell the worker.
+// NewTask returns a task for workers that use this package. It takes the same
+// options as asynq.NewTask. Give MaxRetry, ProcessAt and ProcessIn to NewTask and
+// not to Enqueue, where this package does not see them.
 //
-// Make a task for each Enqueue. For asynq.Scheduler, which enqueues one task
-// again and again, use asynq.NewTask with MaxRetry and Timeout: MaxElapsed then
-// sees each attempt alone.
+// Create a new task for each Enqueue. asynq.Scheduler enqueues one task repeatedly,
+// so use asynq.NewTask with MaxRetry and Timeout for it; MaxElapsed then counts
+// from the start of each attempt.
 func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task {
 	headers := map[string]string{}
 	maxRetry := noLimit
@@ -89,7 +92,7 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 		case int:
 			if opt.Type() == asynq.MaxRetryOpt && value < noLimit {
 				headers[limitHeader] = strconv.Itoa(value + 1)
-				maxRetry = value + 1 // so that a worker refuses it, and says why
+				maxRetry = value + 1 // one more, so that a worker refuses the task with a reason
 			}
 		case time.Time:
 			if opt.Type() == asynq.ProcessAtOpt {
@@ -114,8 +117,8 @@ type Retries struct {
 	logger asynq.Logger
 }
 
-// New returns Retries that apply policy to tasks of every type. A policy that
-// does not validate is an error.
+// New returns Retries that apply policy to tasks of every type. It returns an error
+// if policy is invalid.
 func New(policy retry.Policy) (*Retries, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("retryasynq: %w", err)
@@ -134,11 +137,12 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 }
 
 // Configure prepares the configuration of a server for [Retries.Middleware]. It
-// replaces RetryDelayFunc and IsFailure: a failure that did not count would be
-// one that no limit ends. Without Configure the delays are asynq's own.
+// replaces RetryDelayFunc; without Configure, asynq's own delays apply. It also
+// clears IsFailure, because failures that asynq does not count could repeat without
+// limit. Panics are logged to the Logger that config has at this point.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
-	config.IsFailure = nil // asynq's own: every error is one
+	config.IsFailure = nil // asynq's default: every error is a failure
 	r.logger = config.Logger
 }
 
@@ -149,9 +153,9 @@ func (r *Retries) of(typename string) retry.Policy {
 	return r.policy
 }
 
-// Middleware makes attempts of tasks by the policies. Give it to asynq.ServeMux's
-// Use, or call it with a handler. Middleware around it must return its errors, and
-// may wrap them by %w.
+// Middleware applies the policies to next. Pass it to the Use of an asynq.ServeMux,
+// or wrap a handler with it. Middleware outside of it must return its errors, as
+// they are or wrapped with %w.
 func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (result error) {
 		id, _ := asynq.GetTaskID(ctx)
@@ -159,7 +163,8 @@ func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
 		maxRetry, _ := asynq.GetMaxRetry(ctx)
 		own, since, malformed := readHeaders(task)
 		policy := r.of(task.Type()).ForJob(own)
-		// asynq goes no further. A policy without a limit does not get one by that.
+		// asynq makes at most maxRetry retries. An unlimited policy stays unlimited
+		// if the task has no limit either.
 		if limit := policy.EffectiveMax(); limit > maxRetry || limit == retry.Unlimited && maxRetry < noLimit {
 			policy = policy.ForJob(maxRetry + 1)
 		}
@@ -173,8 +178,8 @@ func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// readHeaders returns a task's own limit, 0 for none, and when it was due first,
-// the zero time if that is not known.
+// readHeaders returns a task's own limit, 0 for none, and when it was first due, the
+// zero time if that is not known.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	if text, ok := task.Headers()[limitHeader]; ok {
 		if limit, err = strconv.Atoi(text); err != nil {
@@ -189,8 +194,8 @@ func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	return limit, since, nil
 }
 
-// handle calls the handler. asynq recovers a panic too, but into an error that
-// has no room for a decision.
+// handle calls the handler. It recovers panics, because asynq would turn them into
+// an error that cannot carry a decision.
 func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Task) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -210,7 +215,7 @@ func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Ta
 	return err
 }
 
-// resultOf returns the error that tells asynq what follows.
+// resultOf returns the error that makes asynq carry out the decision.
 func resultOf(o retryjob.Outcome) error {
 	switch {
 	case o.Err == nil:
@@ -226,15 +231,15 @@ func resultOf(o retryjob.Outcome) error {
 	}
 }
 
-// An again is the error of an attempt that another follows.
+// An again is the error of an attempt after which the task is retried.
 type again struct {
 	err   error
 	delay time.Duration
 	due   time.Time
 }
 
-// asynq cannot store a text that is not valid UTF-8, and so would keep the task
-// active until its lease has expired.
+// Error replaces what is not UTF-8. asynq cannot store such a text, and would keep
+// the task active until its lease expires.
 func (a *again) Error() string { return strings.ToValidUTF8(a.err.Error(), "\uFFFD") }
 func (a *again) Unwrap() error { return a.err }
 
@@ -247,7 +252,7 @@ type dead struct {
 func (d *dead) Error() string {
 	text, err := json.Marshal(d.DeadLetter)
 	if err != nil {
-		return err.Error() // a Reason without a name, which retryjob does not have
+		return err.Error() // only for a Reason without a name, which retryjob never returns
 	}
 	return string(text)
 }
@@ -258,12 +263,12 @@ func (d *dead) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
 // Redis, as JSON.
 type DeadLetter struct {
 	Reason   retry.Reason `json:"reason"`   // why the task does not run again
-	Attempts int          `json:"attempts"` // that were made
+	Attempts int          `json:"attempts"` // how many attempts were made
 	Error    string       `json:"error"`    // the text of the [*retry.Error], which ends in the last failure
 }
 
-// DeadLetterOf returns why a task was archived. It returns an error for a task
-// that this package did not archive, such as one that an operator did.
+// DeadLetterOf returns why a task was archived. It returns an error if this package
+// did not archive the task, for example because an operator did.
 func DeadLetterOf(task *asynq.TaskInfo) (d DeadLetter, err error) {
 	if err := json.Unmarshal([]byte(task.LastErr), &d); err != nil {
 		return DeadLetter{}, fmt.Errorf("retryasynq: last error %q of task %s is not that of a dead letter: %w", task.LastErr, task.ID, err)
@@ -277,18 +282,18 @@ func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	if errors.As(err, &decided) {
 		return toFullSecond(decided.delay, decided.due)
 	}
-	// The worker is gone, or asynq did not wait for the handler, which may have
-	// been given any delay up to the longest.
-	own, _, _ := readHeaders(task) // what is malformed is reported where the task runs
+	// The worker is gone, or asynq did not wait for the handler. The attempt may
+	// have been given any delay up to d.Hi, so use that.
+	own, _, _ := readHeaders(task) // a malformed header is reported when the task runs
 	d := r.of(task.Type()).ForJob(own).Next(retry.Attempt{Number: n + 1})
 	if !d.Retry() {
-		return 0 // to be refused
+		return 0 // so that a worker refuses the task soon
 	}
 	return toFullSecond(d.Hi, time.Now().Add(d.Hi))
 }
 
-// toFullSecond returns how long it is until the first full second that is not
-// before due. asynq cuts the time that it stores.
+// toFullSecond returns the time until the first full second at or after due. asynq
+// truncates the times that it stores to seconds.
 func toFullSecond(delay time.Duration, due time.Time) time.Duration {
 	if delay <= 0 {
 		return 0

@@ -1,5 +1,6 @@
-// Package retryriver lets a [retry.Policy] decide on the jobs of River
-// (riverqueue.com): whether a job that failed runs again, when, and why not.
+// Package retryriver retries the jobs of River (riverqueue.com) by a
+// [retry.Policy]. When a job fails, the policy decides whether and when it runs
+// again. The row of a job that is not retried says why.
 //
 //	plugin, err := retryriver.New(policy)
 //	if err != nil {
@@ -9,32 +10,35 @@
 //	plugin.Configure(config)
 //	client, err := river.NewClient(riverpgxv5.New(pool), config)
 //
-// Configure the clients that insert jobs too, not only those that work them.
+// Configure clients that only insert jobs in the same way.
 //
 // # What happens to a job
 //
 // Workers return errors as always, and may mark them with [retry.Permanent] and
-// [retry.After]. A job that is retried waits as long as the policy says. One that
-// is not is discarded, or canceled if its error is permanent.
-// Its metadata then say why, under [MetadataKey], and the last of its errors too.
+// [retry.After]. A job that is retried waits as long as the policy says. Otherwise
+// it is discarded, or canceled if its error is permanent. Its metadata under
+// [MetadataKey] and the last of its errors then say why.
 //
 // River's own signals keep their meaning: river.JobCancel is a permanent error,
-// and river.JobSnooze counts neither as an attempt nor as a failure. It has no
-// limit, so return retry.After instead where a server asks to wait. An attempt
+// and river.JobSnooze counts neither as an attempt nor as a failure. Snoozes have
+// no limit, so if a server asks for a wait, return retry.After instead. An attempt
 // that is interrupted because the client stops does not count either.
 //
 // # Limits
 //
-// A job's own MaxAttempts lowers the policy's limit, and never raises it. 25,
-// which is River's default, counts as not set. In the table max_attempts is one
-// more than the limit: a job whose worker died in its last attempt is handed out
-// once more, so that this package can refuse it and say so. Without that River
-// discards it without a reason, which is what happens to jobs that another
-// client inserted.
+// A job's own MaxAttempts lowers the policy's limit. If the policy has neither
+// MaxAttempts nor MaxRetries, it is the limit. River's default of 25 counts as not
+// set.
 //
-// MaxElapsed counts from the start of the first attempt; if the worker died in
-// it, from when River noticed. A worker's own NextRetry goes before the policy's
-// delay.
+// The column max_attempts has one more than the limit. If a worker dies in a job's
+// last attempt, River therefore hands the job out once more, and this package
+// refuses it with a reason. Jobs that a client without this package inserted have
+// River's own max_attempts; if their worker dies in the last of these, River
+// discards them without a reason.
+//
+// MaxElapsed counts from the start of the first attempt; if its worker died, from
+// when River noticed. If a worker has its own NextRetry, that overrides the
+// policy's delay.
 package retryriver
 
 import (
@@ -54,19 +58,19 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// MetadataKey is the key in a job's metadata with what this package keeps there.
+// MetadataKey is the key in a job's metadata under which this package keeps
+// [Metadata].
 const MetadataKey = "retry"
 
 // Metadata is what this package keeps in the metadata of a job.
 type Metadata struct {
 	MaxAttempts int          `json:"max_attempts"`       // the job's own limit; 0: none
 	Reason      retry.Reason `json:"reason,omitempty"`   // why the job does not run again; 0: it may
-	Attempts    int          `json:"attempts,omitempty"` // that were made when Reason was set
+	Attempts    int          `json:"attempts,omitempty"` // how many were made, if Reason is set
 }
 
-// MetadataOf returns what this package keeps in the metadata of a job. It
-// returns an error if the job has no metadata of this package, as when another
-// client inserted it.
+// MetadataOf returns the Metadata of a job. It returns an error if the job has none,
+// for example because a client without this package inserted it.
 func MetadataOf(job *rivertype.JobRow) (Metadata, error) {
 	var all struct {
 		Retry *Metadata `json:"retry"`
@@ -80,17 +84,17 @@ func MetadataOf(job *rivertype.JobRow) (Metadata, error) {
 	return *all.Retry, nil
 }
 
-// A Plugin applies policies to the jobs of a client: as middleware it sees each
-// insert and each attempt, and it is the client's RetryPolicy. It may be shared
-// by clients.
+// A Plugin applies policies to the jobs of a client. As middleware it sees each
+// insert and each attempt, and it is also the client's RetryPolicy. Several clients
+// may share it.
 type Plugin struct {
 	river.MiddlewareDefaults
 	policy retry.Policy
 	kinds  map[string]retry.Policy
 }
 
-// New returns a Plugin that applies policy to jobs of every kind. A policy that
-// does not validate is an error.
+// New returns a Plugin that applies policy to jobs of every kind. It returns an
+// error if policy is invalid.
 func New(policy retry.Policy) (*Plugin, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, fmt.Errorf("retryriver: %w", err)
@@ -107,8 +111,8 @@ func (p *Plugin) SetKind(kind string, policy retry.Policy) error {
 	return nil
 }
 
-// Configure adds p to the configuration of a client, in the place of its
-// RetryPolicy and as the last of its plugins.
+// Configure sets p as the RetryPolicy in the configuration of a client, and appends
+// it to the Plugins.
 func (p *Plugin) Configure(config *river.Config) {
 	config.RetryPolicy = p
 	config.Plugins = append(config.Plugins, p)
@@ -121,7 +125,8 @@ func (p *Plugin) of(kind string) retry.Policy {
 	return p.policy
 }
 
-// InsertMany notes the limits of jobs that are inserted.
+// InsertMany implements rivertype.JobInsertMiddleware. It stores the jobs' own
+// limits in their metadata and sets their MaxAttempts.
 func (p *Plugin) InsertMany(ctx context.Context, jobs []*rivertype.JobInsertParams, do func(context.Context) ([]*rivertype.JobInsertResult, error)) ([]*rivertype.JobInsertResult, error) {
 	for _, job := range jobs {
 		own := ownLimit(job.MaxAttempts)
@@ -135,7 +140,7 @@ func (p *Plugin) InsertMany(ctx context.Context, jobs []*rivertype.JobInsertPara
 	return do(ctx)
 }
 
-// ownLimit returns the limit that a job has of its own, 0 for none.
+// ownLimit returns a job's own limit, 0 for none.
 func ownLimit(maxAttempts int) int {
 	if maxAttempts == river.MaxAttemptsDefault {
 		return 0
@@ -143,7 +148,7 @@ func ownLimit(maxAttempts int) int {
 	return maxAttempts
 }
 
-// oneMore returns what max_attempts is in the table, which is a smallint.
+// oneMore returns the value for the column max_attempts, which is a smallint.
 func oneMore(limit int) int {
 	if limit == retry.Unlimited || limit >= math.MaxInt16 {
 		return math.MaxInt16
@@ -151,7 +156,7 @@ func oneMore(limit int) int {
 	return limit + 1
 }
 
-// withMetadata adds m to the metadata of a job, a JSON object or nothing.
+// withMetadata adds m to the metadata of a job, which are a JSON object or empty.
 func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 	all := map[string]any{}
 	if len(metadata) > 0 {
@@ -167,7 +172,7 @@ func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// Work makes an attempt of a job.
+// Work implements rivertype.WorkerMiddleware. It makes one attempt of a job.
 func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(context.Context) error) (result error) {
 	var snoozed error
 	retryjob.Run(ctx, p.of(row.Kind), job(row), func(ctx context.Context) error {
@@ -186,7 +191,7 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 		case o.Err == nil:
 			result = snoozed
 		case o.Interrupted():
-			result = o.Err // River looks for the context's error in it
+			result = o.Err // it wraps the context's error, which River looks for
 		case o.Retry():
 			again(row, o.Delay)
 			result = retry.LastError(o.Err)
@@ -197,8 +202,8 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 	return storable(result)
 }
 
-// storable returns err with a text that PostgreSQL can store. River fails to
-// store a NUL, and then leaves the job running until it is rescued.
+// storable returns err with a text that PostgreSQL can store. If a text contains a
+// NUL, River fails to store it and leaves the job running until it is rescued.
 func storable(err error) error {
 	if err == nil || !strings.Contains(err.Error(), "\x00") {
 		return err
@@ -211,7 +216,7 @@ type withoutNUL struct{ error }
 func (e *withoutNUL) Error() string { return strings.ReplaceAll(e.error.Error(), "\x00", "\uFFFD") }
 func (e *withoutNUL) Unwrap() error { return e.error }
 
-// job returns what River knows of a job.
+// job describes a job of River to retryjob.
 func job(row *rivertype.JobRow) retryjob.Job {
 	j := retryjob.Job{
 		Key:         strconv.FormatInt(row.ID, 10),
@@ -227,17 +232,18 @@ func job(row *rivertype.JobRow) retryjob.Job {
 	return j
 }
 
-// River decides by the row that it has in memory, which is the one that its
-// middleware gets: it discards a job if Attempt is not below MaxAttempts, and
-// asks NextRetry with the row otherwise. The tests against River show that.
+// River decides by its row in memory, which is also the one that middleware gets.
+// If Attempt is not below MaxAttempts, it discards the job; otherwise it calls
+// NextRetry with the row. So the functions below change that row. The tests against
+// River show that this works.
 
-// again lets a job run after delay.
+// again makes River run a job again after delay.
 func again(row *rivertype.JobRow, delay time.Duration) {
 	row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
 	row.ScheduledAt = time.Now().Add(delay)
 }
 
-// end lets a job not run again, and returns the error for River.
+// end keeps River from running a job again, and returns the error for River.
 func end(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
 	var failure *retry.Error
 	errors.As(o.Err, &failure)
@@ -253,9 +259,9 @@ func end(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
 	return err
 }
 
-// NextRetry returns when a job runs again: when Work has decided, or now where
-// that has passed, because River takes a time in the past for a mistake. A job
-// that no Work has decided on was left by a worker that died, or cannot be read.
+// NextRetry returns when a job runs again, which Work has decided. If Work has not,
+// because its worker died or River could not read the job, NextRetry asks the
+// policy. It never returns a time in the past, which River takes for a mistake.
 func (p *Plugin) NextRetry(row *rivertype.JobRow) time.Time {
 	now := time.Now()
 	due := row.ScheduledAt
