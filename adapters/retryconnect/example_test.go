@@ -17,7 +17,7 @@ import (
 
 const greet = "/greet.Greeter/Greet"
 
-// serveGreetings serves a method that answers every third call.
+// serveGreetings serves a method that answers only every third call.
 func serveGreetings() *httptest.Server {
 	calls := 0
 	mux := http.NewServeMux()
@@ -58,7 +58,7 @@ func Example() {
 	// Hello, Ada
 }
 
-// Mark is for a loop of your own.
+// Mark is for calls that you retry without an interceptor.
 func ExampleMark() {
 	server := serveGreetings()
 	defer server.Close()

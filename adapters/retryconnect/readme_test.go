@@ -15,8 +15,8 @@ import (
 
 func TestREADME(t *testing.T) { readmetest.Run(t) }
 
-// A generated stands for a package that protoc-gen-connect-go writes. Its clients
-// call the server of the test.
+// A generated stands for a package that protoc-gen-connect-go generates. Its
+// clients call the server of the test.
 type generated struct {
 	OrdersChargeProcedure string
 
@@ -28,7 +28,7 @@ func (g generated) NewOrdersClient(_ connect.HTTPClient, _ string, options ...co
 	return newClient(g.http, g.url, options...)
 }
 
-// The snippet of the README, run once.
+// The test contains the snippet of the README and runs it once.
 func TestREADMEInterceptor(t *testing.T) {
 	s := &server{answer: failTimes(2, connect.CodeUnavailable)}
 	ordersconnect := generated{OrdersChargeProcedure: unary}

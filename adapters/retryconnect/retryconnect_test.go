@@ -33,9 +33,9 @@ func TestCodes(t *testing.T) {
 		{"deadline_exceeded with one", retryconnect.Interceptor{Policy: timeout}, failed(connect.CodeDeadlineExceeded), 4},
 		{"resource_exhausted", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeResourceExhausted), 1},
 		{"resource_exhausted with RetryInfo", retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, time.Millisecond), 4},
-		{"resource_exhausted with a RetryInfo of nothing", retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, 0), 4},
+		{"resource_exhausted with a RetryInfo of 0", retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, 0), 4},
 		{"resource_exhausted with Retry-After", retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "0"), 4},
-		{"resource_exhausted with a Retry-After that is none", retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "soon"), 1},
+		{"resource_exhausted with an invalid Retry-After", retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "soon"), 1},
 		{"aborted", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeAborted), 1},
 		{"internal with RetryInfo", retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeInternal, time.Millisecond), 1},
 		{"unavailable", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeUnavailable), 4},
@@ -76,11 +76,11 @@ func TestWhatTheServerSays(t *testing.T) {
 		{"Retry-After", withHeader(connect.CodeUnavailable, "Retry-After", "3600"), retry.ReasonRetryAfter, time.Hour, ""},
 		{"pushback", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "3600000"), retry.ReasonRetryAfter, time.Hour, ""},
 		{"the longest of several", both, retry.ReasonRetryAfter, 2 * time.Second, ""},
-		{"another one", other, retry.ReasonRetryAfter, 3 * time.Second, ""},
+		{"the longest, in the header", other, retry.ReasonRetryAfter, 3 * time.Second, ""},
 		{"pushback of centuries", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "9223372036854775807"), retry.ReasonRetryAfter, 9223372036 * time.Second, ""},
 		{"a retry is forbidden", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "-1"), retry.ReasonPermanent, 0, forbids + `["-1"])`},
-		{"no number", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "soon"), retry.ReasonPermanent, 0, forbids + `["soon"])`},
-		{"two numbers", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "1", "2"), retry.ReasonPermanent, 0, forbids + `["1" "2"])`},
+		{"not a number", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "soon"), retry.ReasonPermanent, 0, forbids + `["soon"])`},
+		{"two values", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "1", "2"), retry.ReasonPermanent, 0, forbids + `["1" "2"])`},
 	} {
 		p := soon()
 		p.MaxAttempts, p.MaxRetryAfter = 2, time.Second
@@ -101,8 +101,8 @@ func TestWhatTheServerSays(t *testing.T) {
 	}
 }
 
-// What is not a Connect server, such as a load balancer, has statuses of HTTP.
-// Connect does not pass its headers on to interceptors.
+// A server that does not speak Connect, such as a load balancer, answers with HTTP
+// statuses. Connect does not pass its headers on to interceptors.
 func TestStatusesOfHTTP(t *testing.T) {
 	for _, tc := range []struct {
 		status     int
@@ -161,14 +161,14 @@ func TestAttemptsAreNumberedAndTheSame(t *testing.T) {
 		assert.Equal(t, []string{"a", "a", "a"}, s.tenants, protocol)
 		assert.Equal(t, [][]string{{"hello"}, {"hello"}, {"hello"}}, s.received, protocol)
 
-		// The request is the caller's, and may be used again.
+		// The caller's request is unchanged and may be used again.
 		assert.Empty(t, req.Header().Values("Grpc-Previous-Rpc-Attempts"), protocol)
 		_, err = c.unary.CallUnary(t.Context(), req)
 		require.NoError(t, err, protocol)
 		assert.Equal(t, "none", s.previous[3], protocol)
 	}
 
-	// A number that a proxy passes on does not stay beside ours.
+	// A number that a proxy passes on is replaced, not kept beside the new one.
 	s := &server{answer: failTimes(1, connect.CodeUnavailable)}
 	req := connect.NewRequest(wrapperspb.String(""))
 	req.Header().Set("Grpc-Previous-Rpc-Attempts", "7")
@@ -178,7 +178,7 @@ func TestAttemptsAreNumberedAndTheSame(t *testing.T) {
 	assert.Equal(t, []string{"7"}, req.Header().Values("Grpc-Previous-Rpc-Attempts"))
 }
 
-// A transport may still read the headers of an attempt that was given up.
+// A transport may still be reading the headers of an abandoned attempt.
 func TestEachAttemptHasHeadersOfItsOwn(t *testing.T) {
 	for protocol, options := range protocols {
 		var sent []http.Header
@@ -220,7 +220,7 @@ func TestPolicyOfAMethod(t *testing.T) {
 		`retryconnect: Methods["test.Texts/Unary"]: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited`)
 	s = &server{answer: alwaysFail(connect.CodeUnavailable)}
 	require.Error(t, calls["unary"](t.Context(), s.start(t, i)))
-	assert.Equal(t, 4, s.attempts(), "the Policy, where no name matches")
+	assert.Equal(t, 4, s.attempts(), "the default Policy, because no name matches")
 }
 
 func TestTheError(t *testing.T) {
@@ -260,7 +260,7 @@ func TestMark(t *testing.T) {
 		{"unavailable with RetryInfo", withRetryInfo(connect.CodeUnavailable, time.Second), nil, false, time.Second},
 		{"unavailable with Retry-After", withHeader(connect.CodeUnavailable, "Retry-After", "7"), nil, false, 7 * time.Second},
 		{"not_found", failed(connect.CodeNotFound), nil, true, 0},
-		{"not_found, wanted", failed(connect.CodeNotFound), []connect.Code{connect.CodeNotFound}, false, 0},
+		{"not_found, given as retryable", failed(connect.CodeNotFound), []connect.Code{connect.CodeNotFound}, false, 0},
 		{"wrapped", fmt.Errorf("ship: %w", failed(connect.CodeUnavailable)), nil, false, 0},
 		{"no code", errors.New("boom"), nil, true, 0},
 	} {
@@ -271,8 +271,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// An interceptor is a connect.Interceptor, and may be given to handlers as well,
-// which it leaves alone.
+// An Interceptor may be given to handlers too. It does not change them.
 func TestHandlersAreLeftAlone(t *testing.T) {
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
 	retries := connect.WithInterceptors(retryconnect.Interceptor{Policy: soon()})

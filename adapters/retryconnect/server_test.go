@@ -20,7 +20,7 @@ import (
 	"github.com/goretry/retry/adapters/retryconnect"
 )
 
-// The procedures of the service, whose messages are all texts.
+// The procedures of the service. All their messages are strings.
 const (
 	unary  = "/test.Texts/Unary"
 	down   = "/test.Texts/Down"   // a server stream
@@ -30,14 +30,14 @@ const (
 
 type text = wrapperspb.StringValue
 
-// A server gives answers by a script, and records what it was sent.
+// A server gives scripted answers and records what it receives.
 type server struct {
 	answer   func(ctx context.Context, attempt int) error
-	messages int // of the server stream and the one in both directions: how many come before the answer
+	messages int // how many the server stream and the bidirectional one send before the answer
 
 	mu       sync.Mutex
 	previous []string   // grpc-previous-rpc-attempts of each attempt
-	tenants  []string   // a header of the caller
+	tenants  []string   // the caller's header Tenant in each attempt
 	received [][]string // the messages of each attempt
 }
 
@@ -104,7 +104,7 @@ func (s *server) up(ctx context.Context, stream *connect.ClientStream[text]) (*c
 	return connect.NewResponse(wrapperspb.String("attempt " + strconv.Itoa(n))), nil
 }
 
-// duplex answers after its first message.
+// duplex answers after it has received the first message.
 func (s *server) duplex(ctx context.Context, stream *connect.BidiStream[text, text]) error {
 	n := s.begin(stream.RequestHeader())
 	r, err := stream.Receive()
@@ -133,8 +133,8 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// serve serves a handler on a port of 127.0.0.1 until the test ends, in HTTP/2
-// without TLS, and returns its URL and a client.
+// serve serves a handler on a port of 127.0.0.1 until the test ends, by HTTP/2
+// without TLS. It returns its URL and an HTTP client.
 func serve(t testing.TB, handler http.Handler) (url string, client *http.Client) {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(handler)
@@ -163,14 +163,14 @@ func newClient(http *http.Client, url string, options ...connect.ClientOption) c
 	return client{of(unary), of(down), of(up), of(duplex)}
 }
 
-// start serves s and returns a client of it that retries by i.
+// start serves s and returns a client that retries with i.
 func (s *server) start(t testing.TB, i retryconnect.Interceptor, options ...connect.ClientOption) client {
 	t.Helper()
 	url, http := serve(t, s.handler())
 	return newClient(http, url, append(options, connect.WithInterceptors(i))...)
 }
 
-// The calls that there are, each made until its first message.
+// calls makes each kind of call, up to its first message.
 var calls = map[string]func(context.Context, client) error{
 	"unary": func(ctx context.Context, c client) error {
 		_, err := c.unary.CallUnary(ctx, connect.NewRequest(wrapperspb.String("")))
@@ -204,14 +204,14 @@ var calls = map[string]func(context.Context, client) error{
 	},
 }
 
-// The protocols that there are.
+// protocols has the client options for each protocol.
 var protocols = map[string][]connect.ClientOption{
 	"Connect":  {},
 	"gRPC":     {connect.WithGRPC()},
 	"gRPC-Web": {connect.WithGRPCWeb()},
 }
 
-// failTimes fails n times with a code, and then succeeds.
+// failTimes returns an answer that fails n times with a code and then succeeds.
 func failTimes(n int, code connect.Code) func(context.Context, int) error {
 	return func(_ context.Context, attempt int) error {
 		if attempt <= n {
@@ -221,20 +221,20 @@ func failTimes(n int, code connect.Code) func(context.Context, int) error {
 	}
 }
 
-// alwaysFail fails with a code.
+// alwaysFail returns an answer that always fails with a code.
 func alwaysFail(code connect.Code) func(context.Context, int) error { return failTimes(1<<30, code) }
 
 func failed(code connect.Code) error { return connect.NewError(code, errors.New("failure")) }
 
-// withHeader is an error with a header, or a trailer, whichever it has in its
-// protocol.
+// withHeader returns an error with metadata, which some protocols send as a header
+// and others as a trailer.
 func withHeader(code connect.Code, key string, values ...string) error {
 	err := connect.NewError(code, errors.New("slow down"))
 	err.Meta()[http.CanonicalHeaderKey(key)] = values
 	return err
 }
 
-// withRetryInfo is an error that names a wait.
+// withRetryInfo returns an error that asks for a wait.
 func withRetryInfo(code connect.Code, wait time.Duration) error {
 	err := connect.NewError(code, errors.New("slow down"))
 	detail, detailErr := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
@@ -245,7 +245,7 @@ func withRetryInfo(code connect.Code, wait time.Duration) error {
 	return err
 }
 
-// script gives the answers of the table.
+// script returns the answers of a row of the table.
 func script(answers []calltest.Answer) func(context.Context, int) error {
 	return func(ctx context.Context, attempt int) error {
 		switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
@@ -264,7 +264,7 @@ func script(answers []calltest.Answer) func(context.Context, int) error {
 	}
 }
 
-// soon is a policy of four attempts whose delays take no time to speak of.
+// soon is a policy with four attempts and very short delays.
 func soon() retry.Policy {
 	return retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 }

@@ -54,7 +54,7 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 			assert.Equal(t, tc.messages, received, protocol)
 			assert.Equal(t, tc.attempts, s.attempts(), protocol)
 			assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(stream.Err()), protocol)
-			assert.Equal(t, tc.reason, retry.ReasonOf(stream.Err()), "after the first message an error is that of Connect: %s", protocol)
+			assert.Equal(t, tc.reason, retry.ReasonOf(stream.Err()), "after the first message, errors come from Connect unchanged: %s", protocol)
 			assert.NoError(t, stream.Close(), protocol)
 			for _, tenant := range s.tenants {
 				assert.Equal(t, "a", tenant, protocol)
@@ -63,8 +63,8 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 	}
 }
 
-// Each attempt tells the server how long it may take, and not how long the first
-// might have.
+// Each attempt sends its own remaining time to the server, not that of the first
+// attempt.
 func TestTheDeadlineOfAnAttempt(t *testing.T) {
 	for protocol, key := range map[string]string{"Connect": "Connect-Timeout-Ms", "gRPC": "Grpc-Timeout"} {
 		s := &server{answer: failTimes(1, connect.CodeUnavailable)}
@@ -84,7 +84,7 @@ func TestTheDeadlineOfAnAttempt(t *testing.T) {
 	}
 }
 
-// The headers by themselves are sent with nil.
+// Send(nil) sends only the headers.
 func TestAStreamOfHeaders(t *testing.T) {
 	s := &server{answer: failTimes(1, connect.CodeUnavailable)}
 	stream := s.start(t, retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
@@ -96,7 +96,7 @@ func TestAStreamOfHeaders(t *testing.T) {
 	assert.Equal(t, [][]string{{"a"}, {"a"}}, s.received)
 }
 
-// One goroutine sends while the other receives, and attempts fail meanwhile.
+// One goroutine sends while another receives, and attempts fail meanwhile.
 func TestAStreamInBothDirections(t *testing.T) {
 	for _, protocol := range []string{"Connect", "gRPC"} {
 		s := &server{answer: failTimes(3, connect.CodeUnavailable)}
@@ -144,7 +144,7 @@ func TestHeadersEndTheRetries(t *testing.T) {
 	assert.Equal(t, 1, s.attempts())
 }
 
-// The AttemptTimeout bounds the wait for the first message, and not the stream.
+// The AttemptTimeout bounds the wait for the first message, not the whole stream.
 func TestTheTimeoutOfAStream(t *testing.T) {
 	p := soon()
 	p.AttemptTimeout = 100 * time.Millisecond

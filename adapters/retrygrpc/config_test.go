@@ -45,7 +45,7 @@ func TestServiceConfig(t *testing.T) {
 	require.ErrorContains(t, err, "; MaxAttempts (max_attempts) is 6 in effect: write 2 to 5 (gRPC clients cut it to 5); Jitter (jitter) is full: write Proportional(0.2) (0.2), which is what gRPC draws")
 }
 
-// sayable draws a policy that gRPC can express.
+// sayable returns a random policy that gRPC can express.
 func sayable(r *rand.Rand) retry.Policy {
 	p := retry.Policy{MaxAttempts: 2 + r.IntN(4), Jitter: retry.Proportional(0.2)}
 	base := time.Duration(math.Exp(r.Float64() * math.Log(float64(30*24*time.Hour))))
@@ -59,7 +59,7 @@ func sayable(r *rand.Rand) retry.Policy {
 	return p
 }
 
-// grpc-go reads every config.
+// grpc-go accepts every config.
 func TestGRPCReadsTheServiceConfigs(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 1))
 	for range 10_000 {
@@ -72,8 +72,8 @@ func TestGRPCReadsTheServiceConfigs(t *testing.T) {
 	}
 }
 
-// grpc-go's own client decides as the policy does: it calls a server as often,
-// and waits as long, in virtual time.
+// grpc-go's own retries make as many attempts as the policy and wait within its
+// bounds, in virtual time.
 func TestGRPCDecidesAsThePolicy(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 2))
 	for range 200 {
@@ -86,13 +86,13 @@ func TestGRPCDecidesAsThePolicy(t *testing.T) {
 			require.Len(t, times, len(plan)+1, "%v: %s", p, config)
 			for i, step := range plan {
 				gap, slack := times[i+1].Sub(times[i]), 2+time.Duration(math.Ldexp(float64(step.Hi), -50))
-				require.True(t, step.Lo-slack <= gap && gap <= step.Hi+slack, "%v: %s: %v is outside of %v to %v", p, config, gap, step.Lo, step.Hi)
+				require.True(t, step.Lo-slack <= gap && gap <= step.Hi+slack, "%v: %s: the delay is %v, want %v to %v", p, config, gap, step.Lo, step.Hi)
 			}
 		})
 	}
 }
 
-// callByServiceConfig calls a server that is always down, by gRPC's own retries,
+// callByServiceConfig calls a server that always fails, with gRPC's own retries,
 // and returns when the server was called.
 func callByServiceConfig(t *testing.T, config string) (times []time.Time) {
 	listener := bufconn.Listen(1 << 10)

@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
-// A flaky health service answers every third call.
+// A flaky health service answers only every third call.
 type flaky struct {
 	grpc_health_v1.UnimplementedHealthServer
 	calls int
@@ -82,7 +82,7 @@ func ExampleServiceConfig() {
 	// retrydialect: gRPC service config: MaxAttempts (max_attempts) is 10 in effect: write 2 to 5 (gRPC clients cut it to 5)
 }
 
-// Mark is for a loop of your own.
+// Mark is for calls that you retry without an interceptor.
 func ExampleMark() {
 	address, stop := serve()
 	defer stop()

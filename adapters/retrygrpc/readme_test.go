@@ -17,9 +17,9 @@ import (
 
 func TestREADME(t *testing.T) { readmetest.Run(t) }
 
-// The snippets of the README, each run once.
+// The tests below contain the snippets of the README and run each once.
 
-// pb is what protoc writes.
+// pb stands for a package that protoc generates.
 var pb = struct{ Orders_Charge_FullMethodName string }{grpc_testing.TestService_EmptyCall_FullMethodName}
 
 var creds = insecure.NewCredentials()

@@ -36,7 +36,7 @@ func TestCodes(t *testing.T) {
 		{"NOT_FOUND", retrygrpc.Interceptor{Policy: soon()}, status.Error(codes.NotFound, ""), 1},
 		{"RESOURCE_EXHAUSTED", retrygrpc.Interceptor{Policy: soon()}, status.Error(codes.ResourceExhausted, ""), 1},
 		{"RESOURCE_EXHAUSTED with RetryInfo", retrygrpc.Interceptor{Policy: soon()}, withRetryInfo(codes.ResourceExhausted, time.Millisecond), 4},
-		{"RESOURCE_EXHAUSTED with a RetryInfo of nothing", retrygrpc.Interceptor{Policy: soon()}, withRetryInfo(codes.ResourceExhausted, 0), 4},
+		{"RESOURCE_EXHAUSTED with a RetryInfo of 0", retrygrpc.Interceptor{Policy: soon()}, withRetryInfo(codes.ResourceExhausted, 0), 4},
 		{"ABORTED", retrygrpc.Interceptor{Policy: soon()}, status.Error(codes.Aborted, ""), 1},
 		{"INTERNAL", retrygrpc.Interceptor{Policy: soon()}, status.Error(codes.Internal, ""), 1},
 		{"INTERNAL with RetryInfo", retrygrpc.Interceptor{Policy: soon()}, withRetryInfo(codes.Internal, time.Millisecond), 1},
@@ -65,12 +65,12 @@ func TestPushback(t *testing.T) {
 		text     string
 	}{
 		{"a wait", codes.Unavailable, []string{"7"}, 4, 7 * time.Millisecond, ""},
-		{"at once: the policy's delay", codes.Unavailable, []string{"0"}, 4, 0, ""},
+		{"a wait of 0: the policy's delay", codes.Unavailable, []string{"0"}, 4, 0, ""},
 		{"a wait for RESOURCE_EXHAUSTED", codes.ResourceExhausted, []string{"7"}, 4, 7 * time.Millisecond, ""},
 		{"a wait for a code that is not retried", codes.Internal, []string{"7"}, 1, 0, ""},
 		{"a retry is forbidden", codes.Unavailable, []string{"-1"}, 1, 0, `(not retried: the server forbids it, grpc-retry-pushback-ms is ["-1"])`},
-		{"no number", codes.Unavailable, []string{"soon"}, 1, 0, `(not retried: the server forbids it, grpc-retry-pushback-ms is ["soon"])`},
-		{"two of them", codes.Unavailable, []string{"7", "8"}, 1, 0, `(not retried: the server forbids it, grpc-retry-pushback-ms is ["7" "8"])`},
+		{"not a number", codes.Unavailable, []string{"soon"}, 1, 0, `(not retried: the server forbids it, grpc-retry-pushback-ms is ["soon"])`},
+		{"two values", codes.Unavailable, []string{"7", "8"}, 1, 0, `(not retried: the server forbids it, grpc-retry-pushback-ms is ["7" "8"])`},
 	} {
 		var hints []time.Duration
 		p := soon()
@@ -101,7 +101,8 @@ func TestPushback(t *testing.T) {
 	}
 }
 
-// A wait that no duration holds is the longest, and so beyond every bound.
+// A wait too long for a time.Duration becomes the longest one, which is beyond
+// every bound.
 func TestPushbackOfCenturies(t *testing.T) {
 	s := &server{answer: func(ctx context.Context, _ int) error {
 		if err := pushback(ctx, "9223372036854775807"); err != nil {
@@ -130,7 +131,8 @@ func TestPushbackOfAnEarlierAttempt(t *testing.T) {
 	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 }
 
-// An attempt that gets no stream leaves the trailer of the one before it.
+// The call option keeps the trailer of an earlier attempt if an attempt opens no
+// stream. It must not count again.
 func TestPushbackOfAnAttemptWithoutAStream(t *testing.T) {
 	attempts := 0
 	err := retrygrpc.Interceptor{Policy: soon()}.Unary()(t.Context(), "/pkg.Service/Method", nil, nil, nil,
@@ -157,7 +159,7 @@ func TestAttemptsAreNumbered(t *testing.T) {
 		assert.Equal(t, []string{"none", "1", "2", "3"}, s.previous, name)
 	}
 
-	// A number that a proxy passes on does not stay beside ours.
+	// A number that a proxy passes on is replaced, not kept beside the new one.
 	s.mu.Lock()
 	s.previous, s.received = nil, nil
 	s.mu.Unlock()
@@ -189,7 +191,7 @@ func TestPolicyOfAMethod(t *testing.T) {
 	i.Methods = map[string]retry.Policy{"/grpc.testing.Other/": {}, "/grpc.testing.TestServic/": {}}
 	s = &server{answer: alwaysFail(codes.Unavailable)}
 	require.Error(t, calls["unary"](t.Context(), s.start(t, i)))
-	assert.Equal(t, 4, s.attempts(), "the Policy, for none of the others")
+	assert.Equal(t, 4, s.attempts(), "the default Policy, because no name matches")
 }
 
 func TestValidate(t *testing.T) {
@@ -232,8 +234,8 @@ func TestStatusOfTheError(t *testing.T) {
 	assert.Equal(t, "slow down", last.Message())
 }
 
-// Before the first attempt there is no status, and the code is that of the
-// context, as in gRPC.
+// If no attempt was made, there is no status. The code is that of the context's
+// error, as in gRPC.
 func TestStatusWithoutAnAttempt(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -268,8 +270,8 @@ func TestMark(t *testing.T) {
 		{"RESOURCE_EXHAUSTED", status.Error(codes.ResourceExhausted, ""), nil, true, 0},
 		{"RESOURCE_EXHAUSTED with RetryInfo", withRetryInfo(codes.ResourceExhausted, time.Second), nil, false, time.Second},
 		{"NOT_FOUND", status.Error(codes.NotFound, ""), nil, true, 0},
-		{"NOT_FOUND, wanted", status.Error(codes.NotFound, ""), []codes.Code{codes.NotFound}, false, 0},
-		{"UNAVAILABLE, not wanted", status.Error(codes.Unavailable, ""), []codes.Code{codes.NotFound}, true, 0},
+		{"NOT_FOUND, given as retryable", status.Error(codes.NotFound, ""), []codes.Code{codes.NotFound}, false, 0},
+		{"UNAVAILABLE, not given as retryable", status.Error(codes.Unavailable, ""), []codes.Code{codes.NotFound}, true, 0},
 		{"wrapped", fmt.Errorf("ship: %w", status.Error(codes.Unavailable, "")), nil, false, 0},
 		{"no status", errors.New("boom"), nil, true, 0},
 	} {
@@ -283,14 +285,14 @@ func TestMark(t *testing.T) {
 const twoAttempts = `{"methodConfig": [{"name": [{"service": "grpc.testing.TestService"}], "retryPolicy": {
 	"maxAttempts": 2, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
 
-// Both together would be 8 calls.
+// The interceptor and gRPC together would make 8 attempts.
 func TestAServiceConfigThatRetriesToo(t *testing.T) {
 	for name, call := range calls {
 		i := retrygrpc.Interceptor{Policy: soon()}
 		s := &server{answer: alwaysFail(codes.Unavailable)}
 		client := dial(t, s.serve(t), grpc.WithUnaryInterceptor(i.Unary()), grpc.WithStreamInterceptor(i.Stream()), grpc.WithDefaultServiceConfig(twoAttempts))
 		err := call(t.Context(), client)
-		assert.Equal(t, 2, s.attempts(), "%s: those of gRPC alone", name)
+		assert.Equal(t, 2, s.attempts(), "%s: only the attempts of gRPC", name)
 		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err), name)
 		assert.Equal(t, codes.Unavailable, status.Code(err), name)
 		assert.ErrorContains(t, err, "(not retried: the service config has a retryPolicy for /grpc.testing.TestService/", name)
@@ -299,7 +301,7 @@ func TestAServiceConfigThatRetriesToo(t *testing.T) {
 		s = &server{answer: alwaysFail(codes.Unavailable)}
 		client = dial(t, s.serve(t), append(i.DialOptions(), grpc.WithDefaultServiceConfig(twoAttempts))...)
 		err = call(t.Context(), client)
-		assert.Equal(t, 4, s.attempts(), "%s: those of the interceptor alone", name)
+		assert.Equal(t, 4, s.attempts(), "%s: only the attempts of the interceptor", name)
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), name)
 	}
 }
@@ -314,7 +316,7 @@ func TestTheInterceptorsByThemselves(t *testing.T) {
 		assert.Equal(t, 4, s.attempts()-before, name)
 	}
 
-	// As a test of an interceptor may call it: without a connection.
+	// A test may call an interceptor without a connection.
 	attempts := 0
 	err := i.Unary()(t.Context(), "/pkg.Service/Method", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 		attempts++
@@ -324,7 +326,7 @@ func TestTheInterceptorsByThemselves(t *testing.T) {
 	assert.Equal(t, 4, attempts)
 }
 
-// Nothing listens: the calls cannot even be opened.
+// Nothing listens, so no call can even be opened.
 func TestNoServer(t *testing.T) {
 	for name, call := range calls {
 		var events []retry.EventKind

@@ -25,12 +25,12 @@ import (
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
-// A server gives answers by a script, and records what it was sent.
+// A server gives scripted answers and records what it receives.
 type server struct {
 	grpc_testing.UnimplementedTestServiceServer
 
 	answer   func(ctx context.Context, attempt int) error
-	messages int // StreamingOutputCall and FullDuplexCall: how many come before the answer
+	messages int // how many StreamingOutputCall and FullDuplexCall send before the answer
 
 	mu       sync.Mutex
 	previous []string   // grpc-previous-rpc-attempts of each attempt
@@ -75,7 +75,7 @@ func (s *server) UnaryCall(ctx context.Context, r *grpc_testing.SimpleRequest) (
 	return &grpc_testing.SimpleResponse{Username: "attempt " + strconv.Itoa(n)}, nil
 }
 
-// EmptyCall is another method, for policies of methods.
+// EmptyCall is a second unary method, for tests of Interceptor.Methods.
 func (s *server) EmptyCall(ctx context.Context, _ *grpc_testing.Empty) (*grpc_testing.Empty, error) {
 	return &grpc_testing.Empty{}, s.answer(ctx, s.begin(ctx))
 }
@@ -109,7 +109,7 @@ func (s *server) StreamingInputCall(stream grpc.ClientStreamingServer[grpc_testi
 	return stream.SendAndClose(&grpc_testing.StreamingInputCallResponse{AggregatedPayloadSize: int32(n)})
 }
 
-// FullDuplexCall answers after its first message.
+// FullDuplexCall answers after it has received the first message.
 func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[grpc_testing.StreamingOutputCallRequest, grpc_testing.StreamingOutputCallResponse]) error {
 	n := s.begin(stream.Context())
 	r, err := stream.Recv()
@@ -141,7 +141,7 @@ func (s *server) serve(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// dial returns a client of an address, closed when the test ends.
+// dial returns a client for an address. It is closed when the test ends.
 func dial(t testing.TB, address string, options ...grpc.DialOption) grpc_testing.TestServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
@@ -150,13 +150,13 @@ func dial(t testing.TB, address string, options ...grpc.DialOption) grpc_testing
 	return grpc_testing.NewTestServiceClient(conn)
 }
 
-// start serves s and returns a client of it that retries by i.
+// start serves s and returns a client that retries with i.
 func (s *server) start(t testing.TB, i retrygrpc.Interceptor) grpc_testing.TestServiceClient {
 	t.Helper()
 	return dial(t, s.serve(t), i.DialOptions()...)
 }
 
-// failTimes fails n times with a code, and then succeeds.
+// failTimes returns an answer that fails n times with a code and then succeeds.
 func failTimes(n int, code codes.Code) func(context.Context, int) error {
 	return func(_ context.Context, attempt int) error {
 		if attempt <= n {
@@ -166,10 +166,10 @@ func failTimes(n int, code codes.Code) func(context.Context, int) error {
 	}
 }
 
-// alwaysFail fails with a code.
+// alwaysFail returns an answer that always fails with a code.
 func alwaysFail(code codes.Code) func(context.Context, int) error { return failTimes(1<<30, code) }
 
-// withRetryInfo is a status that names a wait.
+// withRetryInfo returns a status error that asks for a wait.
 func withRetryInfo(code codes.Code, wait time.Duration) error {
 	s, err := status.New(code, "slow down").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	if err != nil {
@@ -188,7 +188,7 @@ func pushback(ctx context.Context, values ...string) error {
 	return nil
 }
 
-// script gives the answers of the table.
+// script returns the answers of a row of the table.
 func script(answers []calltest.Answer, busy func(ctx context.Context, wait time.Duration) error) func(context.Context, int) error {
 	return func(ctx context.Context, attempt int) error {
 		switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
@@ -218,7 +218,7 @@ func busyByPushback(ctx context.Context, wait time.Duration) error {
 	return status.Error(codes.Unavailable, "slow down")
 }
 
-// soon is a policy of four attempts whose delays take no time to speak of.
+// soon is a policy with four attempts and very short delays.
 func soon() retry.Policy {
 	return retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 }

@@ -59,9 +59,9 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 		assert.Equal(t, tc.messages, received)
 		assert.Equal(t, tc.attempts, s.attempts())
 		assert.Equal(t, codes.Unavailable, status.Code(err))
-		assert.Equal(t, tc.reason, retry.ReasonOf(err), "after the first message an error is that of gRPC")
+		assert.Equal(t, tc.reason, retry.ReasonOf(err), "after the first message, errors come from gRPC unchanged")
 		_, again := stream.Recv()
-		assert.Equal(t, err, again, "it stays")
+		assert.Equal(t, err, again, "the same error again")
 	}
 }
 
@@ -80,7 +80,7 @@ func TestAStreamThatEndsWithoutAMessage(t *testing.T) {
 	assert.Equal(t, 1, budget.Left(), "the end of a stream is a success")
 }
 
-// One goroutine sends while the other receives, and attempts fail meanwhile.
+// One goroutine sends while another receives, and attempts fail meanwhile.
 func TestAStreamInBothDirections(t *testing.T) {
 	s := &server{answer: failTimes(3, codes.Unavailable)}
 	client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
@@ -104,7 +104,7 @@ func TestAStreamInBothDirections(t *testing.T) {
 	assert.Equal(t, [][]string{{"0"}, {"0"}, {"0"}, {"0"}}, s.received)
 }
 
-// The server begins to talk before it is asked anything.
+// The client calls Recv before its first Send.
 func TestReceivingBeforeSending(t *testing.T) {
 	s := &server{answer: failTimes(1, codes.Unavailable)}
 	stream, err := s.start(t, retrygrpc.Interceptor{Policy: soon()}).FullDuplexCall(t.Context())
@@ -126,7 +126,7 @@ func TestWhatIsNotSentAgain(t *testing.T) {
 		attempts int
 		text     string
 	}{
-		{"as much as there may be", []int{128<<10 - 8, 128<<10 - 8}, 4, "attempts exhausted"},
+		{"exactly the limit", []int{128<<10 - 8, 128<<10 - 8}, 4, "attempts exhausted"},
 		{"a byte more", []int{128<<10 - 8, 128<<10 - 7}, 1, "(not retried: more than 256 KiB were sent)"},
 		{"much more", []int{200 << 10, 200 << 10, 200 << 10}, 1, "(not retried: more than 256 KiB were sent)"},
 	} {
@@ -145,14 +145,14 @@ func TestWhatIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// What is sent to a stream that has failed waits for the next attempt, up to the
-// same limit.
+// A message sent to a stream that has failed is kept for the next attempt, up to
+// the same limit.
 func TestSendingToAStreamThatFailed(t *testing.T) {
 	p := soon()
 	client := dial(t, "127.0.0.1:1", retrygrpc.Interceptor{Policy: p}.DialOptions()...)
 	stream, err := client.StreamingInputCall(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload("a")}), "it waits for the next attempt")
+	require.NoError(t, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload("a")}), "it is kept for the next attempt")
 	assert.Equal(t, io.EOF, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload(strings.Repeat("x", 256<<10))}))
 	assert.Equal(t, io.EOF, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload("b")}))
 	_, err = stream.CloseAndRecv()
@@ -160,7 +160,7 @@ func TestSendingToAStreamThatFailed(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(err))
 }
 
-// The limit is passed while the policy waits: the attempt before is the last.
+// If the limit is exceeded while the policy waits, there is no further attempt.
 func TestTheLimitIsPassedInAWait(t *testing.T) {
 	s := &server{answer: alwaysFail(codes.Unavailable)}
 	var stream grpc.BidiStreamingClient[grpc_testing.StreamingOutputCallRequest, grpc_testing.StreamingOutputCallResponse]
@@ -230,7 +230,7 @@ func TestTheContextOfAStream(t *testing.T) {
 	ctx := context.WithValue(t.Context(), key{}, "a")
 	stream, err := s.start(t, retrygrpc.Interceptor{Policy: soon()}).FullDuplexCall(ctx)
 	require.NoError(t, err)
-	assert.Equal(t, ctx, stream.Context(), "the caller's, while attempts may fail")
+	assert.Equal(t, ctx, stream.Context(), "the caller's context, while another attempt may follow")
 	require.NoError(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{}))
 	_, err = stream.Recv()
 	require.NoError(t, err)
@@ -239,7 +239,7 @@ func TestTheContextOfAStream(t *testing.T) {
 	assert.NoError(t, stream.Context().Err())
 	_, err = stream.Recv()
 	assert.Equal(t, io.EOF, err)
-	assert.Error(t, stream.Context().Err(), "nothing of it is left")
+	assert.Error(t, stream.Context().Err(), "the context has ended with the stream")
 }
 
 func TestTheTrailerOfAStream(t *testing.T) {
@@ -256,11 +256,11 @@ func TestTheTrailerOfAStream(t *testing.T) {
 	assert.Equal(t, []string{"3"}, stream.Trailer().Get("attempt"))
 }
 
-// The AttemptTimeout bounds the wait for the first message, and not the stream.
+// The AttemptTimeout bounds the wait for the first message, not the whole stream.
 func TestTheTimeoutOfAStream(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		hang     int // so many attempts hang
+		hang     int // the number of attempts that hang
 		attempts int
 		code     codes.Code
 	}{{"the first attempt hangs", 1, 2, codes.OK}, {"all hang", 9, 4, codes.DeadlineExceeded}} {
@@ -297,7 +297,7 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 	assert.Equal(t, io.EOF, err, "the stream may take longer than its AttemptTimeout")
 }
 
-// Opening the first attempt takes no longer than the AttemptTimeout either.
+// The AttemptTimeout also bounds the opening of a stream.
 func TestAStreamThatCannotBeOpened(t *testing.T) {
 	p := soon()
 	p.MaxAttempts, p.AttemptTimeout = 2, 20*time.Millisecond
@@ -317,7 +317,7 @@ func TestAStreamThatCannotBeOpened(t *testing.T) {
 	assert.NoError(t, stream.CloseSend())
 }
 
-// A stub is a stream whose messages come from nowhere.
+// A stub is a stream that delivers empty messages without a server.
 type stub struct {
 	grpc.ClientStream
 	messages int
@@ -332,7 +332,7 @@ func (s *stub) RecvMsg(any) error {
 
 func (*stub) Trailer() metadata.MD { return nil }
 
-// Whatever ends a stream releases its context.
+// The context of a stream is released however the stream ends.
 func TestTheContextIsReleased(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -360,7 +360,7 @@ func TestTheContextIsReleased(t *testing.T) {
 	}
 }
 
-// A codec whose messages are no proto.Message.
+// A textCodec has messages that are not a proto.Message.
 type textCodec struct{}
 
 func (textCodec) Name() string { return "text" }
@@ -385,7 +385,7 @@ func TestMessagesOfUnknownSize(t *testing.T) {
 	assert.ErrorContains(t, stream.RecvMsg(&text), "(not retried: a *string was sent, whose size is not known)")
 }
 
-// The context that is canceled in a wait ends the stream.
+// Canceling the context while the policy waits ends the stream.
 func TestAStreamCanceledInAWait(t *testing.T) {
 	s := &server{answer: alwaysFail(codes.Unavailable)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -400,6 +400,6 @@ func TestAStreamCanceledInAWait(t *testing.T) {
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-	assert.Equal(t, codes.Unavailable, status.Code(err), "of the last attempt")
+	assert.Equal(t, codes.Unavailable, status.Code(err), "the code of the last attempt")
 	assert.ErrorIs(t, err, context.Canceled)
 }

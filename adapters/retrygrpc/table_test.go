@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
-// The calls that there are, each made until its first message.
+// calls makes each kind of call, up to its first message.
 var calls = map[string]func(context.Context, grpc_testing.TestServiceClient) error{
 	"unary": func(ctx context.Context, client grpc_testing.TestServiceClient) error {
 		_, err := client.UnaryCall(ctx, &grpc_testing.SimpleRequest{})
@@ -26,7 +26,7 @@ var calls = map[string]func(context.Context, grpc_testing.TestServiceClient) err
 			return err
 		}
 		if _, err = stream.Recv(); errors.Is(err, io.EOF) {
-			return nil // it sends none
+			return nil // the server sends no message
 		}
 		return err
 	},
