@@ -18,7 +18,7 @@ import (
 
 func TestREADME(t *testing.T) { readmetest.Run(t) }
 
-// The snippets of the README, each run once.
+// The tests below contain the snippets of the README and run each once.
 
 // A loader stands for the package config of the SDK.
 type loader struct{ aws.Config }

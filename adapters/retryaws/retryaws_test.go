@@ -28,13 +28,13 @@ import (
 	"github.com/goretry/retry/adapters/retryaws"
 )
 
-// with returns an answer that is an error.
+// with returns an answer that fails.
 func with(status int, code string, headers ...string) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, r *http.Request, _ int) { fail(w, r, status, code, headers...) }
 }
 
-// plain returns the configuration of a client that retries by the SDK alone, as
-// often as soon does.
+// plain returns the configuration of a client with the SDK's own retries, which
+// make as many attempts as soon.
 func plain(cfg aws.Config) aws.Config {
 	cfg.APIOptions = nil
 	cfg.Retryer = func() aws.Retryer {
@@ -46,7 +46,8 @@ func plain(cfg aws.Config) aws.Config {
 	return cfg
 }
 
-// Retried is what the SDK alone would retry, also where a server lies.
+// A Middleware retries what the SDK alone would retry, even if the status says 200
+// and the body holds an error.
 func TestTheTableOfTheSDK(t *testing.T) {
 	copyObject := func(ctx context.Context, cfg aws.Config) error {
 		_, err := newS3(cfg).CopyObject(ctx, &s3.CopyObjectInput{Bucket: aws.String("b"), Key: aws.String("k"), CopySource: aws.String("b/k")})
@@ -56,7 +57,7 @@ func TestTheTableOfTheSDK(t *testing.T) {
 		for _, tc := range []struct {
 			name     string
 			answer   func(http.ResponseWriter, *http.Request, int)
-			call     func(context.Context, aws.Config) error // nil: those of calls
+			call     func(context.Context, aws.Config) error // nil: each of calls
 			attempts int
 		}{
 			{"500", with(500, "InternalError"), nil, 4},
@@ -72,14 +73,14 @@ func TestTheTableOfTheSDK(t *testing.T) {
 			{"request timeout", with(400, "RequestTimeout"), nil, 4},
 			{"reset", func(w http.ResponseWriter, _ *http.Request, _ int) { reset(w) }, nil, 4},
 			{"not HTTP", func(w http.ResponseWriter, _ *http.Request, _ int) { garble(w) }, nil, 4},
-			{"503 and cut off", func(w http.ResponseWriter, r *http.Request, _ int) {
+			{"503 with a truncated body", func(w http.ResponseWriter, r *http.Request, _ int) {
 				w.Header().Set("Content-Length", "1000")
 				unavailable(w, r)
 			}, nil, 4},
 			{"200 with an error in the body", func(w http.ResponseWriter, _ *http.Request, _ int) {
 				fmt.Fprint(w, `<?xml version="1.0"?><Error><Code>InternalError</Code><Message>sorry</Message></Error>`)
 			}, copyObject, 4},
-			{"200 and no JSON", func(w http.ResponseWriter, _ *http.Request, _ int) { fmt.Fprint(w, "<html>") }, calls["DynamoDB"], 1},
+			{"200 without JSON", func(w http.ResponseWriter, _ *http.Request, _ int) { fmt.Fprint(w, "<html>") }, calls["DynamoDB"], 1},
 		} {
 			for name, call := range calls {
 				if tc.call != nil {
@@ -88,7 +89,7 @@ func TestTheTableOfTheSDK(t *testing.T) {
 				s := &server{answer: tc.answer}
 				cfg := s.serve(t, retryaws.Middleware{Policy: soon()})
 				require.Error(t, call(t.Context(), plain(cfg)), "%s, %s", tc.name, name)
-				require.Equal(t, tc.attempts, s.attempts(), "%s, %s: of the SDK alone", tc.name, name)
+				require.Equal(t, tc.attempts, s.attempts(), "%s, %s: attempts of the SDK alone", tc.name, name)
 				err := call(t.Context(), cfg)
 				assert.Equal(t, 2*tc.attempts, s.attempts(), "%s, %s: %v", tc.name, name, err)
 				reason := retry.ReasonExhausted
@@ -101,7 +102,7 @@ func TestTheTableOfTheSDK(t *testing.T) {
 	})
 }
 
-// A server whose clock is hours ahead refuses the signature once.
+// A server whose clock is hours ahead rejects the first signature.
 func TestClocksThatDiffer(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		date := time.Now().Add(3 * time.Hour).UTC()
@@ -115,7 +116,7 @@ func TestClocksThatDiffer(t *testing.T) {
 		require.NoError(t, err)
 		second, err := time.Parse(layout, s.requests[1].date)
 		require.NoError(t, err)
-		assert.Greater(t, second.Sub(first), 2*time.Hour, "the second attempt is signed by the server's clock")
+		assert.Greater(t, second.Sub(first), 2*time.Hour, "the second attempt is signed with the server's time")
 	})
 }
 
@@ -129,9 +130,9 @@ func TestTheServersWait(t *testing.T) {
 			{"none", nil, 0},
 			{"X-Amz-Retry-After", []string{"X-Amz-Retry-After", "70000"}, 70 * time.Second},
 			{"Retry-After", []string{"Retry-After", "70"}, 70 * time.Second},
-			{"both", []string{"Retry-After", "70", "X-Amz-Retry-After", "80000"}, 80 * time.Second},
-			{"both, the other way around", []string{"Retry-After", "90", "X-Amz-Retry-After", "80000"}, 90 * time.Second},
-			{"no number", []string{"X-Amz-Retry-After", "soon"}, 0},
+			{"both, X-Amz-Retry-After longer", []string{"Retry-After", "70", "X-Amz-Retry-After", "80000"}, 80 * time.Second},
+			{"both, Retry-After longer", []string{"Retry-After", "90", "X-Amz-Retry-After", "80000"}, 90 * time.Second},
+			{"not a number", []string{"X-Amz-Retry-After", "soon"}, 0},
 			{"negative", []string{"X-Amz-Retry-After", "-70000"}, 0},
 			{"centuries", []string{"X-Amz-Retry-After", "9223372036854775807"}, math.MaxInt64},
 		} {
@@ -151,8 +152,8 @@ func TestTheServersWait(t *testing.T) {
 	})
 }
 
-// The SDK asks a Retryer for the delay after attempts 1, 2 and 3, or in the mode of
-// 2026 after 0, 1 and 2. A Middleware does not ask.
+// The SDK passes the attempts 1, 2 and 3 to RetryDelay, or in the mode of 2026 the
+// attempts 0, 1 and 2. A Middleware does not call it.
 func TestTheNumberingOfTheSDK(t *testing.T) {
 	for mode, want := range map[string][]int{"": {1, 2, 3}, "true": {0, 1, 2}} {
 		t.Setenv("AWS_NEW_RETRIES_2026", mode)
@@ -169,7 +170,7 @@ func TestTheNumberingOfTheSDK(t *testing.T) {
 	}
 }
 
-// numbering is a Retryer that records after which attempts it is asked for a delay.
+// numbering is a Retryer that records the attempts that RetryDelay gets.
 type numbering struct {
 	aws.Retryer
 	attempts []int
@@ -180,7 +181,7 @@ func (n *numbering) RetryDelay(attempt int, err error) (time.Duration, error) {
 	return n.Retryer.RetryDelay(attempt, err)
 }
 
-// The delay is the policy's alone, by either numbering of the SDK.
+// Only the policy decides the delay, however the SDK numbers the attempts.
 func TestTheDelaysAreThePolicys(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		for name, call := range calls {
@@ -221,8 +222,8 @@ func TestEachAttemptIsNumberedSignedAndWhole(t *testing.T) {
 	})
 }
 
-// A body that begins where the caller's reader stands, and is not one that can
-// be copied.
+// Each attempt sends the body from the reader's original position. The reader is
+// wrapped, so that it cannot be copied.
 func TestBodiesAreRewound(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		s := &server{answer: failTimes(2, unavailable)}
@@ -263,7 +264,7 @@ func TestABodyThatCannotBeRewound(t *testing.T) {
 	assert.Equal(t, 1, s.attempts())
 }
 
-// once is a body that cannot be rewound once it has been sent.
+// once is a body that cannot be rewound after it has been sent.
 type once struct {
 	*bytes.Reader
 	err error
@@ -289,7 +290,7 @@ func TestTheQuotaOfTheSDK(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		s := &server{answer: with(503, "SlowDown")}
 		cfg := s.serve(t, retryaws.Middleware{Policy: soon(), Retryer: quota(4)})
-		for call, attempts := range []int{4, 2, 1} { // 3, 1, and no retries
+		for call, attempts := range []int{4, 2, 1} { // with 3 retries, 1 and none
 			before := s.attempts()
 			err := calls["S3"](t.Context(), cfg)
 			assert.Equal(t, attempts, s.attempts()-before, "call %d", call)
@@ -301,13 +302,13 @@ func TestTheQuotaOfTheSDK(t *testing.T) {
 			}
 		}
 
-		// A call that needs all of it ends by its own limit.
+		// A call that uses up the whole quota still ends by its own limit.
 		s = &server{answer: with(503, "SlowDown")}
 		err := calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon(), Retryer: quota(3)}))
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), "%v", err)
 		assert.Equal(t, 4, s.attempts())
 
-		// Without a Retryer there is none: the SDK's would allow 100 retries.
+		// Without a Retryer there is no quota. The SDK's would allow 100 retries.
 		s = &server{answer: with(503, "SlowDown")}
 		cfg = s.serve(t, retryaws.Middleware{Policy: soon()})
 		for range 50 {
@@ -317,8 +318,8 @@ func TestTheQuotaOfTheSDK(t *testing.T) {
 	})
 }
 
-// What a retry has taken from the quota comes back if it succeeds, and if it is
-// not made.
+// A retry returns what it took from the quota if it succeeds, and if it is not
+// made.
 func TestTheQuotaIsPaidBack(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		late := soon()
@@ -338,10 +339,10 @@ func TestTheQuotaIsPaidBack(t *testing.T) {
 
 			s = &server{answer: with(503, "SlowDown")}
 			require.Error(t, calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: two, Retryer: retryer})), name)
-			assert.Equal(t, 2, s.attempts(), "%s: the one retry is there again", name)
+			assert.Equal(t, 2, s.attempts(), "%s: the quota has its one retry again", name)
 		}
 
-		// The last attempt pays for none.
+		// The last attempt takes nothing from the quota.
 		retryer := quota(1)
 		s := &server{answer: with(503, "SlowDown")}
 		require.Error(t, calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: retry.Policy{MaxAttempts: 1}, Retryer: retryer})))
@@ -351,8 +352,9 @@ func TestTheQuotaIsPaidBack(t *testing.T) {
 	})
 }
 
-// The quota is paid for each success that the SDK counts: in the mode of 2026
-// only that of a first attempt. Retryers of the first version know no context.
+// Each success that the SDK counts refills the quota. In the mode of 2026 only the
+// success of a first attempt counts. counting implements only the first version of
+// the Retryer interface, without contexts.
 func TestSuccessesFillTheQuota(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		for _, fails := range []int{0, 1, 4} {
@@ -367,14 +369,13 @@ func TestSuccessesFillTheQuota(t *testing.T) {
 			s = &server{answer: failTimes(fails, unavailable)}
 			err = calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon(), Retryer: &ours}))
 			assert.Equal(t, fails == 4, err != nil)
-			assert.Equal(t, alone.results, ours.results, "as the SDK alone")
+			assert.Equal(t, alone.results, ours.results, "the same as with the SDK alone")
 			assert.Len(t, ours.results, min(fails+1, 4))
 		}
 	})
 }
 
-// counting is a Retryer of the first version that records what attempts end
-// with.
+// counting is a Retryer of the first version that records how attempts end.
 type counting struct {
 	aws.Retryer
 	results []string
@@ -392,7 +393,7 @@ func (c *counting) GetInitialToken() func(error) error {
 	}
 }
 
-// A Retryer may know more errors, or delay attempts.
+// A Retryer may accept more errors or delay attempts.
 func TestRetryersOfTheSDK(t *testing.T) {
 	for name, retryer := range map[string]aws.Retryer{
 		"AddWithErrorCodes": awsretry.AddWithErrorCodes(awsretry.NewStandard(), "NoSuchKey"),
@@ -469,7 +470,7 @@ func TestTheError(t *testing.T) {
 	assert.ErrorContains(t, err, "operation error S3: GetObject, retry: attempts exhausted after 4 attempts (3ms waited): ")
 }
 
-// The AttemptTimeout bounds an attempt, and not the reading of an object.
+// The AttemptTimeout bounds the attempt, not the reading of the body.
 func TestTheBodyMayTakeLonger(t *testing.T) {
 	goOn := make(chan struct{})
 	s := &server{answer: func(w http.ResponseWriter, r *http.Request, _ int) {
@@ -489,7 +490,8 @@ func TestTheBodyMayTakeLonger(t *testing.T) {
 	assert.NoError(t, out.Body.Close())
 }
 
-// The context of a request ends with the body of its response, or the attempt.
+// With an AttemptTimeout, the context of a request ends when the body of its
+// response is closed, or when the attempt fails.
 func TestTheContextIsReleased(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Minute} {
 		for name, answer := range map[string]func(http.ResponseWriter, *http.Request, int){
@@ -519,7 +521,7 @@ func TestTheContextIsReleased(t *testing.T) {
 	}
 }
 
-// ... also if the request is never sent.
+// The context of a request ends even if the request is never sent.
 func TestTheContextOfARequestThatIsNotSent(t *testing.T) {
 	var ended context.Context
 	p := soon()

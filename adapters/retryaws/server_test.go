@@ -22,7 +22,7 @@ import (
 	"github.com/goretry/retry/adapters/retryaws"
 )
 
-// A server answers requests by a script, and records them.
+// A server gives scripted answers and records the requests.
 type server struct {
 	answer func(w http.ResponseWriter, r *http.Request, attempt int)
 
@@ -51,7 +51,7 @@ func (s *server) attempts() int {
 }
 
 // serve serves s on a port of 127.0.0.1 until the test ends, and returns the
-// configuration of a client that retries by the middlewares.
+// configuration of a client with the middlewares.
 func (s *server) serve(t testing.TB, middlewares ...retryaws.Middleware) aws.Config {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(s)
@@ -73,7 +73,7 @@ func (s *server) serve(t testing.TB, middlewares ...retryaws.Middleware) aws.Con
 	return cfg
 }
 
-// The calls that there are.
+// calls makes a call of each service.
 var calls = map[string]func(context.Context, aws.Config) error{
 	"S3": func(ctx context.Context, cfg aws.Config) error {
 		out, err := newS3(cfg).GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String("bucket"), Key: aws.String("key")})
@@ -101,7 +101,7 @@ func getItem(ctx context.Context, cfg aws.Config, options ...func(*dynamodb.Opti
 
 func isS3(r *http.Request) bool { return r.Header.Get("X-Amz-Target") == "" }
 
-// succeed answers with an object, or an item.
+// succeed answers with an object for S3 and an item for DynamoDB.
 func succeed(w http.ResponseWriter, r *http.Request) {
 	if isS3(r) {
 		fmt.Fprint(w, "object")
@@ -111,7 +111,7 @@ func succeed(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, `{"Item": {"id": {"S": "1"}}}`)
 }
 
-// fail answers with an error of the service, and headers in pairs.
+// fail answers with an error of the service. headers are pairs of keys and values.
 func fail(w http.ResponseWriter, r *http.Request, status int, code string, headers ...string) {
 	for i := 0; i < len(headers); i += 2 {
 		w.Header().Set(headers[i], headers[i+1])
@@ -126,7 +126,7 @@ func fail(w http.ResponseWriter, r *http.Request, status int, code string, heade
 	fmt.Fprintf(w, `{"__type": "com.amazonaws.dynamodb.v20120810#%s", "message": "sorry"}`, code)
 }
 
-// throttle answers as the service does under too much load.
+// throttle answers as an overloaded service does.
 func throttle(w http.ResponseWriter, r *http.Request, headers ...string) {
 	if isS3(r) {
 		fail(w, r, http.StatusServiceUnavailable, "SlowDown", headers...)
@@ -135,7 +135,7 @@ func throttle(w http.ResponseWriter, r *http.Request, headers ...string) {
 	fail(w, r, http.StatusBadRequest, "ProvisionedThroughputExceededException", headers...)
 }
 
-// reset breaks the connection without an answer.
+// reset resets the connection without an answer.
 func reset(w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -147,7 +147,7 @@ func reset(w http.ResponseWriter) {
 	conn.Close()
 }
 
-// garble answers with something else than HTTP.
+// garble sends an answer that is not HTTP.
 func garble(w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -157,7 +157,7 @@ func garble(w http.ResponseWriter) {
 	fmt.Fprint(conn, "SSH-2.0-OpenSSH_9.2\r\n")
 }
 
-// failTimes fails n times, and then succeeds.
+// failTimes returns an answer that fails n times and then succeeds.
 func failTimes(n int, failure func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, r *http.Request, attempt int) {
 		if attempt <= n {
@@ -189,12 +189,12 @@ func script(answers []calltest.Answer) func(http.ResponseWriter, *http.Request, 
 	}
 }
 
-// soon is a policy of four attempts whose delays take no time to speak of.
+// soon is a policy with four attempts and very short delays.
 func soon() retry.Policy {
 	return retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 }
 
-// inBothModes runs a test in the SDK's present retry mode and in that of 2026.
+// inBothModes runs a test in the SDK's current retry mode and in that of 2026.
 func inBothModes(t *testing.T, test func(t *testing.T)) {
 	for _, mode := range []string{"", "true"} {
 		t.Run("AWS_NEW_RETRIES_2026="+mode, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 func Example() {
-	// A program sets up a MeterProvider that exports; this one is read by hand.
+	// A real program uses a MeterProvider that exports. The example reads its own.
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 	if err := pay(provider); err != nil {

@@ -28,8 +28,8 @@ var errRefused = errors.New("connection refused")
 
 var everySecond = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 
-// failing returns a function that takes 30ms each time, fails with these
-// errors, and then succeeds.
+// failing returns a function that fails with these errors, one for each call, and
+// then succeeds. Each call takes 30ms.
 func failing(errs ...error) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(30 * time.Millisecond)
@@ -42,7 +42,7 @@ func failing(errs ...error) func(context.Context) error {
 	}
 }
 
-// collect returns what a reader has, by name.
+// collect returns the metrics of a reader by name.
 func collect(t *testing.T, reader sdkmetric.Reader) map[string]metricdata.Metrics {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -123,7 +123,7 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, []float64{0, 1, 2, 3, 4, 5, 10}, retries[0].Bounds)
 }
 
-// An exemplar leads from a measurement to the trace of its call.
+// An exemplar links a measurement to the trace of its call.
 func TestExemplars(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
@@ -191,7 +191,7 @@ func TestSpanEvents(t *testing.T) {
 	}
 }
 
-// A status is an error that knows the status of a response.
+// A status is an error with the status of a response.
 type status int
 
 func (s status) Error() string       { return fmt.Sprint(int(s)) }
@@ -220,11 +220,11 @@ func TestErrorType(t *testing.T) {
 		{"the type of a pointer", errRefused, "*errors.errorString"},
 		{"wrapped by fmt", fmt.Errorf("call 17: %w", named{}), "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"marked", retry.Permanent(retry.After(time.Second, named{})), "github.com/goretry/retry/adapters/retryotel_test.named"},
-		{"its own word", typed{errRefused}, "timeout"},
+		{"the result of ErrorType", typed{errRefused}, "timeout"},
 		{"a status", fmt.Errorf("charge: %w", status(429)), "429"},
 		{"a call within a call", inner(inner(retry.Permanent(named{}))), "github.com/goretry/retry/adapters/retryotel_test.named"},
 		{"a call within, canceled before it began", retry.Do(canceled, retry.Policy{}, failing()), "*errors.errorString"},
-		{"an Error without anything", &retry.Error{}, "*retry.Error"},
+		{"an empty Error", &retry.Error{}, "*retry.Error"},
 		{"a slice, which cannot be compared", many{}, "github.com/goretry/retry/adapters/retryotel_test.many"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestTheGlobalProvider(t *testing.T) {
 	assert.Equal(t, []point{{"retry.policy=p", 1, 1}}, points[float64](t, collect(t, reader)["retry.delay"]))
 }
 
-// A meter that refuses an instrument is an error, not a silent Observer.
+// If the meter rejects an instrument, New fails.
 func TestNewFails(t *testing.T) {
 	_, err := retryotel.New("p", refusing{})
 	assert.ErrorIs(t, err, errRefused)

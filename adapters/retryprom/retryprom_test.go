@@ -80,14 +80,13 @@ retry_waited_seconds_total{policy="payments"} 4.5
 `)))
 }
 
-// A server is scraped while calls are made: each scrape is whole, and without a
-// problem for promlint.
+// Each scrape is complete and passes promlint, even while calls are made.
 func TestScrape(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	var payments, search retrylog.Counters
 	payments.WatchBudget("bank", retry.NewBudget(5, 0))
 	registry.MustRegister(retryprom.NewCollector("payments", &payments), retryprom.NewCollector("search", &search))
-	assert.Error(t, registry.Register(retryprom.NewCollector("search", &search)), "a name twice")
+	assert.Error(t, registry.Register(retryprom.NewCollector("search", &search)), "the name is already registered")
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	defer server.Close()
 
@@ -117,7 +116,7 @@ retry_retries_total{policy="search"} 2000
 `), "retry_retries_total"))
 }
 
-// A name that cannot be a label fails the scrape, and not the program.
+// A name that cannot be a label fails the scrape but does not panic.
 func TestNamesThatAreNotUTF8(t *testing.T) {
 	for _, row := range []struct{ name, policy, budget string }{
 		{"policy", "\xff", "bank"},

@@ -29,7 +29,7 @@ import (
 	"github.com/goretry/retry/adapters/retryotel"
 )
 
-// A collector is a server that takes OTLP over HTTP and keeps what it received.
+// A collector is a server that accepts OTLP over HTTP and keeps what it receives.
 type collector struct {
 	mu      sync.Mutex // guards the fields below
 	metrics []*metrics.Metric
@@ -82,7 +82,7 @@ func (c *collector) receive(path string, body []byte) error {
 	return nil
 }
 
-// text returns attributes in the order of their keys.
+// text formats attributes, sorted by key.
 func text(attrs []*common.KeyValue) string {
 	var parts []string
 	for _, a := range attrs {
@@ -99,8 +99,8 @@ func text(attrs []*common.KeyValue) string {
 	return strings.Join(parts, " ")
 }
 
-// What calls do arrives at a collector, with the trace of the call beside the
-// numbers.
+// The metrics and span events of a call arrive at a collector, with exemplars that
+// link to its trace.
 func TestOTLP(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)

@@ -34,7 +34,8 @@ import (
 
 const page, dashboard = "../../../docs/what-to-watch.md", "../../../docs/dashboard.json"
 
-// A prom scrapes a server every 15 seconds of its own clock.
+// A prom scrapes a server and answers queries, with its own clock. Each scrape
+// advances the clock by 15 seconds.
 type prom struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -83,7 +84,7 @@ func (p *prom) scrape() {
 	require.NoError(p.t, appender.Commit())
 }
 
-// query returns what an expression is now, by the values of its labels.
+// query evaluates an expression now and returns the values by their labels.
 func (p *prom) query(expr string) map[string]float64 {
 	p.t.Helper()
 	_, err := parser.ParseExpr(expr)
@@ -105,10 +106,10 @@ func (p *prom) query(expr string) map[string]float64 {
 	return values
 }
 
-// A service has three policies, and works for 5 minutes before it does not for
-// 10: of 10 calls for payments 8 succeed at once, one after a retry, and one gives
-// up after two; search fails until its budget is empty; reports get an invalid
-// policy, or are left.
+// A service has three policies. It works for 5 minutes and then fails for 10. Then,
+// of 10 calls for payments, 8 succeed at once, one succeeds after a retry, and one
+// gives up after two. search fails until its budget is empty. reports has an
+// invalid policy, and some of its loops are left early.
 type service struct {
 	prom     *prom
 	payments retry.Policy
@@ -131,7 +132,7 @@ func newService(t *testing.T) *service {
 	return s
 }
 
-// run makes calls for a time, with a scrape after those of each interval.
+// run makes calls for d and scrapes after each interval.
 func (s *service) run(d time.Duration, step func(context.Context)) {
 	for range d / interval {
 		synctest.Test(s.prom.t, func(t *testing.T) { step(t.Context()) })
@@ -158,13 +159,13 @@ func (s *service) fails(ctx context.Context) {
 	invalid.MaxAttempts = -2
 	call(ctx, invalid, 1)
 	var err error
-	for range retry.Loop(ctx, s.reports, &err) { // a loop that is left has not given up
+	for range retry.Loop(ctx, s.reports, &err) { // leaving a loop does not count as giving up
 		err = errors.New("connection refused")
 		break
 	}
 }
 
-// call makes a call that fails this often before it succeeds.
+// call makes a call that succeeds after this many failures.
 func call(ctx context.Context, p retry.Policy, failures int) {
 	_ = retry.Do(ctx, p, func(context.Context) error {
 		if failures--; failures < 0 {
@@ -174,7 +175,7 @@ func call(ctx context.Context, p retry.Policy, failures int) {
 	})
 }
 
-// What the four queries of the page answer once the service fails.
+// The results of the page's four queries while the service fails.
 var (
 	needRetry = map[string]float64{"payments": 0.2, "search": 0, "reports": 0}
 	gaveUp    = map[string]float64{"payments attempts_exhausted": 1. / 15, "search budget_exhausted": 1. / 15, "reports invalid": 1. / 15}
@@ -213,7 +214,7 @@ func TestAlerts(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	for name := range alerts {
-		assert.Contains(t, string(text), "- **"+name+"**", "what it means")
+		assert.Contains(t, string(text), "- **"+name+"**", "the page explains the alert")
 	}
 
 	s := newService(t)
@@ -228,7 +229,7 @@ func TestAlerts(t *testing.T) {
 	assert.Contains(t, s.prom.query(alerts["RetryPolicyInvalid"]), "reports")
 }
 
-// A grafana is what the test needs of a dashboard.
+// A grafana has the fields of a dashboard that the test checks.
 type grafana struct {
 	Title      string
 	Templating struct {
@@ -264,13 +265,13 @@ func TestDashboard(t *testing.T) {
 		assert.NotEmpty(t, panel.Description, panel.Title)
 		assert.NotEmpty(t, panel.FieldConfig.Defaults.Unit, panel.Title)
 		assert.Equal(t, "${datasource}", panel.Datasource.UID, panel.Title)
-		assert.False(t, ids[panel.ID], "the id of %s is that of another", panel.Title)
+		assert.False(t, ids[panel.ID], "%s has the id of another panel", panel.Title)
 		ids[panel.ID] = true
 		for x := range panel.GridPos.W {
 			for y := range panel.GridPos.H {
 				cell := [2]int{panel.GridPos.X + x, panel.GridPos.Y + y}
 				assert.Less(t, cell[0], 24, "%s leaves the grid", panel.Title)
-				assert.False(t, cells[cell], "%s covers another", panel.Title)
+				assert.False(t, cells[cell], "%s covers another panel", panel.Title)
 				cells[cell] = true
 			}
 		}
@@ -307,12 +308,12 @@ func TestDashboard(t *testing.T) {
 	assert.Contains(t, string(mustRead(t, page)), "(dashboard.json)")
 }
 
-// expand replaces the variables that Grafana does.
+// expand replaces variables as Grafana does.
 func expand(expr, policy string) string {
 	return strings.NewReplacer("$policy", policy, "$__rate_interval", "5m").Replace(expr)
 }
 
-// blocks returns the fenced blocks of the page in a language.
+// blocks returns the page's fenced code blocks in a language.
 func blocks(t *testing.T, language string) []string {
 	var found []string
 	for i, part := range strings.Split(string(mustRead(t, page)), "```") {
@@ -329,13 +330,13 @@ func mustRead(t *testing.T, name string) []byte {
 	return text
 }
 
-// assertValues compares what was calculated with what is expected.
+// assertValues compares values after rounding.
 func assertValues(t *testing.T, want, got map[string]float64) {
 	t.Helper()
 	assert.Equal(t, fmt.Sprint(roughly(want)), fmt.Sprint(roughly(got)))
 }
 
-// roughly rounds values to what a panel shows: rates are sums of fractions.
+// roughly rounds values to 9 decimals, because rates are sums of fractions.
 func roughly(values map[string]float64) map[string]float64 {
 	rounded := map[string]float64{}
 	for name, value := range values {
@@ -344,7 +345,7 @@ func roughly(values map[string]float64) map[string]float64 {
 	return rounded
 }
 
-// positive leaves out what is 0.
+// positive returns the values above 0.
 func positive(values map[string]float64) map[string]float64 {
 	found := map[string]float64{}
 	for name, value := range values {
@@ -355,7 +356,7 @@ func positive(values map[string]float64) map[string]float64 {
 	return found
 }
 
-// numbers leaves out what is 0/0.
+// numbers leaves out NaN, the result of 0/0.
 func numbers(values map[string]float64) map[string]float64 {
 	found := map[string]float64{}
 	for name, value := range values {
