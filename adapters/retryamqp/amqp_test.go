@@ -38,13 +38,13 @@ func TestSteps(t *testing.T) {
 	}
 	for delay := ms; delay < time.Minute; delay += 7 * ms {
 		step := retryamqp.StepOf(delay)
-		assert.True(t, step >= delay && step <= delay+delay/8, "%v waits %v", delay, step)
+		assert.True(t, step >= delay && step <= delay+delay/8, "the step for %v is %v", delay, step)
 	}
 }
 
 var errBoom = errors.New("boom")
 
-// newQueue returns a queue of its own.
+// newQueue returns a new queue for one test.
 func newQueue(t *testing.T) *queue {
 	t.Helper()
 	q, err := open(serverURL(t), fmt.Sprintf("retryamqp_%d", time.Now().UnixNano()))
@@ -53,8 +53,7 @@ func newQueue(t *testing.T) *queue {
 	return q
 }
 
-// end publishes a message, handles it until it is dead, and returns the dead
-// letter.
+// end publishes a message, handles it until it is a dead letter, and returns that.
 func end(t *testing.T, q *queue, p amqp.Publishing, handle func(context.Context, amqp.Delivery) error) amqp.Delivery {
 	t.Helper()
 	require.NoError(t, q.publish(t.Context(), p))
@@ -72,7 +71,7 @@ func end(t *testing.T, q *queue, p amqp.Publishing, handle func(context.Context,
 		}))
 		return dead
 	}, 20*time.Second, 20*time.Millisecond)
-	stop(errors.New("a cause is no failure"))
+	stop(errors.New("the test is over"))
 	require.NoError(t, <-done)
 	return letter
 }
@@ -90,7 +89,7 @@ func TestWhatEndsAMessage(t *testing.T) {
 			letter{retry.ReasonNonRetryable, 1, "retry: gave up after 1 attempt (the policy forbids retries): boom"}},
 		"its own limit": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "1"}}, errBoom,
 			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
-		"its own limit is no number": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "x"}}, errBoom,
+		"its own limit is not a number": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "x"}}, errBoom,
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is x: write a whole number"}},
 		"its own limit is negative": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: int8(-1)}}, errBoom,
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number from 1 on"}},
@@ -108,8 +107,8 @@ func TestWhatEndsAMessage(t *testing.T) {
 	}
 }
 
-// A message keeps what is its own. What would send it elsewhere or end it early
-// it does not.
+// A dead letter keeps the properties of its message, except those that would send
+// it elsewhere or expire it.
 func TestWhatAMessageKeeps(t *testing.T) {
 	q := newQueue(t)
 	sent := amqp.Publishing{
@@ -126,7 +125,7 @@ func TestWhatAMessageKeeps(t *testing.T) {
 	want := sent
 	want.Expiration, want.UserId = "", ""
 	delete(dead.Headers, "retry-error")
-	delete(dead.Headers, "x-delivery-count") // of this delivery
+	delete(dead.Headers, "x-delivery-count") // belongs to the delivery of the dead letter
 	want.DeliveryMode = amqp.Persistent
 	want.Headers = amqp.Table{"mine": "yes", "retry-reason": "attempts_exhausted", "retry-attempts": int64(2), "retry-began": sent.Timestamp.UnixMilli()}
 	assert.Equal(t, want, amqp.Publishing{
@@ -136,7 +135,8 @@ func TestWhatAMessageKeeps(t *testing.T) {
 	})
 }
 
-// A delay beyond the longest step ends in the consumer.
+// If a message arrives before it is due, because its delay is beyond the longest
+// step, the consumer makes it wait again.
 func TestAMessageThatIsNotDue(t *testing.T) {
 	due := time.Now().Add(300 * time.Millisecond).Truncate(time.Millisecond)
 	var began time.Time
@@ -147,10 +147,10 @@ func TestAMessageThatIsNotDue(t *testing.T) {
 		}
 		return retry.Permanent(errBoom)
 	})
-	assert.False(t, began.Before(due), "began %v early", due.Sub(began))
+	assert.False(t, began.Before(due), "the attempt began %v early", due.Sub(began))
 }
 
-// A queue that an operator deletes while messages are handled comes back.
+// If an operator deletes a queue while messages are handled, it is declared again.
 func TestADeletedQueue(t *testing.T) {
 	q := newQueue(t)
 	dead := end(t, q, amqp.Publishing{}, func(_ context.Context, d amqp.Delivery) error {
@@ -184,7 +184,7 @@ func TestConsumeFails(t *testing.T) {
 	require.NoError(t, recovering.Close())
 }
 
-// Consume returns when the connection is lost, after its handlers have.
+// When the connection is lost, Consume returns after its handlers have returned.
 func TestTheConnectionIsLost(t *testing.T) {
 	q := newQueue(t)
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
@@ -201,5 +201,5 @@ func TestTheConnectionIsLost(t *testing.T) {
 	})
 	assert.EqualError(t, err, "retryamqp: the server has closed the channel")
 	assert.True(t, returned)
-	require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the server takes it back")
+	require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the server has taken the message back")
 }

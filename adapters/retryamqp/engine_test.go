@@ -17,7 +17,7 @@ import (
 
 func TestEngine(t *testing.T) { jobtest.Run(t, engine(t)) }
 
-// The long forms are in .ci/soak, which sets how many there are.
+// .ci/soak runs these tests with more jobs and kills.
 
 func TestLoad(t *testing.T)  { jobtest.Load(t, engine(t), servers.Amount(t, "RETRY_JOBS", 1000)) }
 func TestKills(t *testing.T) { jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 5)) }
@@ -29,13 +29,13 @@ func engine(t *testing.T) jobtest.Engine {
 	return jobtest.Engine{
 		Open:      func(_ context.Context, name string) (jobtest.Queue, error) { return open(url, name) },
 		Unit:      50 * time.Millisecond,
-		Late:      2 * time.Second, // for the machine: a step is at most 32 ms above the delay
+		Late:      2 * time.Second, // because the machine may be busy; a step adds at most 32 ms
 		Lease:     10 * time.Second,
 		Uncounted: true,
 	}
 }
 
-// A queue is a queue of RabbitMQ, and those that belong to it.
+// A queue is a work queue in RabbitMQ with its wait queues and dead letters.
 type queue struct {
 	name string
 	conn *amqp.Connection
@@ -65,7 +65,7 @@ func (q *queue) do(f func(channel *amqp.Channel) error) error {
 	return channel.Close()
 }
 
-// publish publishes p, and returns when the server has it.
+// publish publishes p and waits until the server confirms it.
 func (q *queue) publish(ctx context.Context, p amqp.Publishing) error {
 	return q.do(func(channel *amqp.Channel) error {
 		if err := channel.Confirm(false); err != nil {
@@ -100,7 +100,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 	})
 }
 
-// ready returns how many messages a queue has that no worker has.
+// ready returns how many messages of a queue are not with a worker.
 func (q *queue) ready(name string) (n int, err error) {
 	err = q.do(func(channel *amqp.Channel) error {
 		inspected, err := channel.QueueDeclarePassive(name, true, false, false, false, nil)
@@ -110,13 +110,13 @@ func (q *queue) ready(name string) (n int, err error) {
 	return n, err
 }
 
-// Open returns how many jobs no worker has. One that a worker has is on its way
-// to an end that the worker waits for before it stops.
+// Open returns how many jobs wait for a worker. It need not count those with a
+// worker, because the worker finishes them before it stops.
 func (q *queue) Open(context.Context) (int, error) { return q.ready(q.name) }
 
 func (q *queue) Dead(context.Context) (map[string]jobtest.Letter, error) {
 	letters := map[string]jobtest.Letter{}
-	return letters, q.do(func(channel *amqp.Channel) error { // which gives them back when it closes
+	return letters, q.do(func(channel *amqp.Channel) error { // closing the channel returns the messages
 		for {
 			d, ok, err := channel.Get(q.name+".dead", false)
 			if err != nil || !ok {
@@ -139,12 +139,12 @@ func (q *queue) Close(_ context.Context, remove bool) error {
 	if remove {
 		err = q.do(func(channel *amqp.Channel) error {
 			names := []string{q.name, q.name + ".dead"}
-			for ms := 1; ms <= 4096; ms++ { // none of the tests wait longer
+			for ms := 1; ms <= 4096; ms++ { // no test has a longer delay
 				if retryamqp.StepOf(time.Duration(ms)*time.Millisecond) == time.Duration(ms)*time.Millisecond {
 					names = append(names, fmt.Sprintf("%s.wait.%dms", q.name, ms))
 				}
 			}
-			for _, name := range names { // also those that are not there
+			for _, name := range names { // deleting a queue that does not exist is no error
 				if _, err := channel.QueueDelete(name, false, false, false); err != nil {
 					return err
 				}

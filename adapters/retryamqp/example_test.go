@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/adapters/retryamqp"
 )
 
-// sendEmail makes one attempt. What it returns is all that the policy needs.
+// sendEmail makes one attempt. The policy only needs the error that it returns.
 func sendEmail(_ context.Context, d amqp.Delivery) error {
 	switch to := string(d.Body); to {
 	case "":

@@ -1,4 +1,4 @@
 package retryamqp
 
-// StepOf is for tests.
+// StepOf is exported for tests.
 var StepOf = stepOf

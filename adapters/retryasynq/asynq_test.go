@@ -30,16 +30,16 @@ func TestNewRefusesAnInvalidPolicy(t *testing.T) {
 
 var errBoom = errors.New("boom")
 
-// A service is a queue of its own with a server.
+// A service is a server with its own queue.
 type service struct {
 	*testing.T
 	*queue
-	logged *strings.Builder // by asynq's logger, which has ended with the server
+	logged *strings.Builder // written by the logger; read it after stop
 	stop   func()
 }
 
-// newService starts a server whose policy makes two attempts, and one of tasks
-// of type "other".
+// newService starts a server whose policy makes two attempts, but only one for
+// tasks of type "other".
 func newService(t *testing.T, handle asynq.HandlerFunc) *service {
 	t.Helper()
 	s := &service{T: t, queue: open(address(t), fmt.Sprintf("retryasynq_%d", time.Now().UnixNano())), logged: &strings.Builder{}}
@@ -49,7 +49,7 @@ func newService(t *testing.T, handle asynq.HandlerFunc) *service {
 	config := asynq.Config{
 		Concurrency: 4, Queues: map[string]int{s.name: 1}, LogLevel: asynq.FatalLevel, Logger: &logger{to: s.logged},
 		TaskCheckInterval: 20 * time.Millisecond, DelayedTaskCheckInterval: 50 * time.Millisecond,
-		IsFailure: func(error) bool { return false }, // is replaced
+		IsFailure: func(error) bool { return false }, // Configure clears it
 	}
 	retries.Configure(&config)
 	server := asynq.NewServer(s.redis, config)
@@ -62,8 +62,8 @@ func newService(t *testing.T, handle asynq.HandlerFunc) *service {
 	return s
 }
 
-// A logger is one that asynq calls with what this package logs, as its own level
-// is fatal.
+// A logger records the errors that this package logs. asynq itself logs none here,
+// because its level is FatalLevel.
 type logger struct {
 	mu sync.Mutex
 	to *strings.Builder
@@ -79,7 +79,8 @@ func (l *logger) Info(...any)       {}
 func (l *logger) Warn(...any)       {}
 func (l *logger) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 
-// end enqueues a task, and returns it when it is archived, or nil when it is gone.
+// end enqueues a task and waits. It returns the task once it is archived, or nil
+// once it is gone.
 func (s *service) end(task *asynq.Task, opts ...asynq.Option) *asynq.TaskInfo {
 	s.Helper()
 	info, err := s.client.Enqueue(task, append(opts, asynq.Queue(s.name))...)
@@ -111,7 +112,7 @@ func TestWhatEndsATask(t *testing.T) {
 	for name, row := range map[string]struct {
 		task *asynq.Task
 		do   error
-		want letter // none: the task is gone
+		want letter // zero: the task is gone
 	}{
 		"success": {retryasynq.NewTask("mail", nil), nil, letter{}},
 		"exhausted": {retryasynq.NewTask("mail", nil), errBoom,
@@ -122,18 +123,18 @@ func TestWhatEndsATask(t *testing.T) {
 			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
 		"its own limit is above the policy's": {retryasynq.NewTask("mail", nil, asynq.MaxRetry(math.MaxInt32)), errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
-		"of asynq.NewTask": {asynq.NewTask("mail", nil), errBoom,
+		"made by asynq.NewTask": {asynq.NewTask("mail", nil), errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
-		"of asynq.NewTask, with its own limit": {asynq.NewTask("mail", nil, asynq.MaxRetry(0)), errBoom,
+		"made by asynq.NewTask, with its own limit": {asynq.NewTask("mail", nil, asynq.MaxRetry(0)), errBoom,
 			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
 		"SkipRetry": {retryasynq.NewTask("mail", nil), fmt.Errorf("%w: %w", errBoom, asynq.SkipRetry),
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: boom: skip retry for the task"}},
 		"RevokeTask": {retryasynq.NewTask("mail", nil), fmt.Errorf("%w: %w", errBoom, asynq.RevokeTask), letter{}},
 		"not UTF-8": {retryasynq.NewTask("mail", nil), errors.New("a\xff\xfe"),
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: a\uFFFD\uFFFD"}},
-		"a header that is no number": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-max-attempts": "x"}), nil,
+		"a header that is not a number": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-max-attempts": "x"}), nil,
 			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-max-attempts: strconv.Atoi: parsing "x": invalid syntax`}},
-		"a header that is no time": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-since": "x"}), nil,
+		"a header that is not a time": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-since": "x"}), nil,
 			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-since: parsing time "x" as "2006-01-02T15:04:05.999999999Z07:00": cannot parse "x" as "2006"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +156,7 @@ func TestAPanic(t *testing.T) {
 	assert.Equal(t, "retry: attempts exhausted after 2 attempts: the attempt panicked: at the disco", s.letter(s.end(retryasynq.NewTask("mail", nil))).Error)
 	s.stop()
 	assert.Equal(t, 2, strings.Count(s.logged.String(), "retryasynq: task type mail: the attempt panicked: at the disco\n"))
-	assert.Contains(t, s.logged.String(), "TestAPanic.func1", "the stack")
+	assert.Contains(t, s.logged.String(), "TestAPanic.func1", "the stack is logged")
 }
 
 func TestAPanicWithoutALogger(t *testing.T) {
@@ -170,7 +171,7 @@ func TestAPanicWithoutALogger(t *testing.T) {
 	assert.Contains(t, logged.String(), "retryasynq: task type mail: the attempt panicked: at the disco")
 }
 
-// A task of another client has asynq's timeout, for which it does not wait.
+// After asynq's own timeout, asynq does not wait for the handler.
 func TestAsynqsTimeout(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -188,7 +189,7 @@ func TestAsynqsTimeout(t *testing.T) {
 	assert.Len(t, began, 2)
 }
 
-// An operator may let a dead task run again, and archive one that waits.
+// An operator may run a dead task again, and archive one that waits for a retry.
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	const again = "again"
@@ -220,7 +221,7 @@ func TestOperators(t *testing.T) {
 	require.NoError(t, s.inspector.ArchiveTask(s.name, waits.ID))
 	waits, err = s.inspector.GetTaskInfo(s.name, waits.ID)
 	require.NoError(t, err)
-	assert.Equal(t, "boom", waits.LastErr, "an attempt that another follows failed with what the handler returned")
+	assert.Equal(t, "boom", waits.LastErr, "the error of an attempt that is retried is what the handler returned")
 	_, err = retryasynq.DeadLetterOf(waits)
 	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not that of a dead letter")
 }
@@ -262,8 +263,9 @@ func TestNewTask(t *testing.T) {
 	}
 }
 
-// What a task waits whose worker is gone, or whose handler asynq does not wait
-// for: any delay that the attempt may have been given, to the next full second.
+// If a worker is gone, or asynq does not wait for its handler, the task waits for
+// the longest delay that the attempt may have been given, rounded up to the next
+// full second.
 func TestTheDelayWithoutADecision(t *testing.T) {
 	retries, err := retryasynq.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Jitter: retry.Proportional(0.5)})
 	require.NoError(t, err)

@@ -17,7 +17,8 @@ import (
 	"github.com/goretry/retry/retryjob/jobtest"
 )
 
-// Most of the time these tests wait for a lease to expire.
+// These tests spend most of their time waiting for leases to expire, so many run
+// in parallel.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -31,7 +32,7 @@ func TestEngine(t *testing.T) {
 	jobtest.Run(t, engine(address(t)))
 }
 
-// The long forms are in .ci/soak, which sets how many there are.
+// .ci/soak runs these tests with more jobs and kills.
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
@@ -43,7 +44,7 @@ func TestKills(t *testing.T) {
 	jobtest.Kills(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 5))
 }
 
-// Redis restarts under load, cleanly and by crashes.
+// Redis restarts under load, in turn cleanly and by a crash.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	s := servers.Redis(t)
@@ -69,22 +70,22 @@ func address(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_REDIS")
 func engine(address string) jobtest.Engine {
 	return jobtest.Engine{
 		Open: func(_ context.Context, name string) (jobtest.Queue, error) { return open(address, name), nil },
-		Unit: time.Second, // what asynq stores
+		Unit: time.Second, // asynq stores whole seconds
 		Late: 5 * time.Second,
-		// A lease lasts 30 s, and asynq looks every minute for those that expired
-		// 30 s before.
+		// A lease lasts 30 s, and every minute asynq looks for leases that expired
+		// at least 30 s ago.
 		Lease:     2 * time.Minute,
 		Uncounted: true,
 	}
 }
 
-// A queue is a queue of asynq.
+// A queue is a queue of asynq with its clients.
 type queue struct {
 	name         string
 	redis        asynq.RedisClientOpt
 	client       *asynq.Client
 	inspector    *asynq.Inspector
-	recoverEvery time.Duration // 0: each minute, as asynq does
+	recoverEvery time.Duration // how often to look for expired leases; 0: every minute, as asynq does
 }
 
 func open(address, name string) *queue {
@@ -142,7 +143,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 	return nil
 }
 
-// server returns a server as a user of asynq makes one.
+// server returns an asynq server with the Middleware for p, and its handler.
 func (q *queue) server(p retry.Policy, handle asynq.HandlerFunc) (*asynq.Server, asynq.Handler, error) {
 	retries, err := retryasynq.New(p)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/adapters/retryasynq"
 )
 
-// sendEmail makes one attempt. What it returns is all that the policy needs.
+// sendEmail makes one attempt. The policy only needs the error that it returns.
 func sendEmail(_ context.Context, task *asynq.Task) error {
 	switch to := string(task.Payload()); to {
 	case "":

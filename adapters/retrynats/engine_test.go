@@ -23,8 +23,8 @@ import (
 	"github.com/goretry/retry/retryjob/jobtest"
 )
 
-// The tests run against the server that is installed, and against the newest,
-// which is in this process.
+// The tests run against the installed server, and against the newest one, which
+// runs in this process.
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestEngineEmbedded(t *testing.T) {
 	jobtest.Run(t, engine(embedded(t)))
 }
 
-// The long forms are in .ci/soak, which sets how many there are.
+// .ci/soak runs these tests with more jobs and kills.
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
@@ -64,9 +64,9 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// A server that crashes forgets the deliveries of its last moments. Such an
-// attempt runs again, and no message is lost. That is not so with 2.9.10, which
-// Debian has: there messages stay in the stream and are never delivered again.
+// A server that crashes forgets its last deliveries. Their attempts are made again,
+// and no message is lost. Debian's 2.9.10 fails this test: after a crash some
+// messages stay in its stream and are never delivered again.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "nats-server")
@@ -86,7 +86,8 @@ func installed(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_NATS"
 
 const embeddedVariable = "RETRY_TEST_NATS_EMBEDDED"
 
-// embedded returns a server in this process, or in the one that started it.
+// embedded returns the URL of the server in this process, or in the process that
+// started this one.
 func embedded(t *testing.T) string {
 	url, err := startEmbedded()
 	require.NoError(t, err)
@@ -134,16 +135,16 @@ func engine(url string) jobtest.Engine {
 	return jobtest.Engine{
 		Open:  func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, url, name) },
 		Unit:  50 * time.Millisecond,
-		Late:  2 * time.Second, // for the machine
+		Late:  2 * time.Second, // because the machine may be busy
 		Lease: ackWait + time.Second,
-		// 2.9.10 and 2.10.4 were seen to deliver a message again as if for the
-		// first time after the process that had it died; 2.10.29 was not.
+		// After a client died, 2.9.10 and 2.10.4 sometimes deliver its message
+		// again as if for the first time; 2.10.29 was not seen to do that.
 		Forgets: !retrynats.AtLeast(version(url), 2, 10, 29),
 	}
 }
 
-// version returns that of the server, or "" if it does not answer, which Open
-// will say.
+// version returns the server's version, or "" if it does not answer. Open then
+// returns the error.
 func version(url string) string {
 	conn, err := nats.Connect(url)
 	if err != nil {
@@ -153,7 +154,7 @@ func version(url string) string {
 	return conn.ConnectedServerVersion()
 }
 
-// A queue is a stream of its own, and one for its dead letters.
+// A queue is one stream for the jobs and one for their dead letters.
 type queue struct {
 	name string
 	conn *nats.Conn
@@ -202,7 +203,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 	if err != nil {
 		return err
 	}
-	retries.OnError = func(error) {} // servers are killed here
+	retries.OnError = func(error) {} // errors are expected, because the tests kill servers
 	config := retries.ConsumerConfig("worker")
 	config.AckWait = ackWait
 	consumer, err := q.js.CreateOrUpdateConsumer(ctx, q.name, config)
@@ -218,8 +219,8 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 	})
 }
 
-// Open asks the consumer: a server that crashed may have forgotten to remove
-// from the stream what it knows to be acknowledged.
+// Open asks the consumer and not the stream, because after a crash the stream may
+// still have messages that the consumer knows to be acknowledged.
 func (q *queue) Open(ctx context.Context) (int, error) {
 	consumer, err := q.js.Consumer(ctx, q.name, "worker")
 	if err != nil {
@@ -238,7 +239,7 @@ func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
 		return nil, err
 	}
 	letters := map[string]jobtest.Letter{}
-	if info.State.Msgs == 0 { // its first and last number mean nothing
+	if info.State.Msgs == 0 { // FirstSeq and LastSeq mean nothing then
 		return letters, nil
 	}
 	for n := info.State.FirstSeq; n <= info.State.LastSeq; n++ {

@@ -1,4 +1,4 @@
 package retrynats
 
-// AtLeast is for tests that ask for the server's version too.
+// AtLeast is exported for tests that compare server versions.
 var AtLeast = atLeast

@@ -50,7 +50,7 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// The newest server is not excused for anything.
+// The tests make no exception for the newest server.
 func TestTheEmbeddedServerForgetsNothing(t *testing.T) {
 	url := embedded(t)
 	assert.True(t, retrynats.AtLeast(version(url), 2, 10, 29), version(url))
@@ -65,7 +65,7 @@ func newQueue(t *testing.T) *queue {
 	return q
 }
 
-// consume handles messages until each of so many has ended.
+// consume handles messages until none is left.
 func consume(t *testing.T, q *queue, retries *retrynats.Retries, ackWait time.Duration, jobs int, handle func(context.Context, jetstream.Msg) error) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
@@ -97,7 +97,7 @@ func TestAPolicyForASubject(t *testing.T) {
 	assert.Equal(t, retry.ReasonNonRetryable, letters["a"].Reason)
 }
 
-// A message that is handled for longer than AckWait is not handed out twice.
+// A message that is handled for longer than AckWait is not delivered twice.
 func TestALongAttempt(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -113,8 +113,8 @@ func TestALongAttempt(t *testing.T) {
 	assert.EqualValues(t, 1, runs.Load())
 }
 
-// More messages wait for a retry than a consumer may have unacknowledged by
-// default, and others are handled meanwhile.
+// Other messages are handled even while more messages wait for a retry than a
+// consumer may have unacknowledged by default.
 func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -141,8 +141,8 @@ func TestWaitingMessagesBlockNoOthers(t *testing.T) {
 	assert.True(t, handled)
 }
 
-// The dead letter has the headers of the message, but not those that are orders
-// to the server, and not one that is wrong.
+// A dead letter has the headers of its message, except those that instruct the
+// server. An invalid limit makes the message a dead letter.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -173,14 +173,14 @@ func TestHeaders(t *testing.T) {
 	assert.Empty(t, letter.Header.Get(nats.ExpectedStreamHdr))
 }
 
-// A message that the server only just takes leaves no room for the error, and
-// becomes a dead letter all the same.
+// A message close to the server's size limit leaves no room for the error in its
+// dead letter. It becomes a dead letter anyway, without the error.
 func TestALargeMessage(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	retries, err := retrynats.New(quick, q.name+".dead")
 	require.NoError(t, err)
-	const others = 256 // for the other headers of its dead letter
+	const others = 256 // room for the other headers of the dead letter
 	data := strings.Repeat("x", int(q.conn.MaxPayload())-others)
 	require.NoError(t, q.Enqueue(t.Context(), data[:1], 0))
 	_, err = q.js.Publish(t.Context(), q.name+".jobs", []byte(data))
@@ -200,7 +200,7 @@ func TestConsumeRefuses(t *testing.T) {
 	q := newQueue(t)
 	ctx := t.Context()
 	dead := q.name + ".dead"
-	require.NoError(t, q.js.DeleteStream(ctx, q.name)) // to make one that any consumer may read
+	require.NoError(t, q.js.DeleteStream(ctx, q.name)) // to replace it with one that allows any kind of consumer
 	_, err := q.js.CreateStream(ctx, jetstream.StreamConfig{Name: q.name, Subjects: []string{q.name + ".jobs", q.name + ".also"}})
 	require.NoError(t, err)
 	for name, row := range map[string]struct {
@@ -226,7 +226,7 @@ func TestConsumeRefuses(t *testing.T) {
 			}
 			consumer, err := q.js.CreateConsumer(ctx, q.name, config)
 			require.NoError(t, err)
-			defer func() { _ = q.js.DeleteConsumer(ctx, q.name, "worker") }() // one row has
+			defer func() { _ = q.js.DeleteConsumer(ctx, q.name, "worker") }() // fails in the row that has deleted it
 			if row.change == nil {
 				require.NoError(t, q.js.DeleteConsumer(ctx, q.name, "worker"))
 			}
@@ -236,7 +236,7 @@ func TestConsumeRefuses(t *testing.T) {
 	}
 }
 
-// Consume ends where it cannot go on, and says why.
+// Consume returns an error when it cannot go on.
 func TestConsumeEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*queue) error{
@@ -264,7 +264,8 @@ func TestConsumeEnds(t *testing.T) {
 	}
 }
 
-// A result that does not reach the server is reported, and the message comes again.
+// If Consume cannot tell the server a result, it calls OnError, and the message is
+// delivered again.
 func TestAFailureToTellTheServer(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
@@ -291,7 +292,7 @@ func TestAFailureToTellTheServer(t *testing.T) {
 		runs.Add(1)
 		return errBoom
 	})
-	assert.EqualValues(t, 1, runs.Load(), "it is refused when it comes again")
+	assert.EqualValues(t, 1, runs.Load(), "the second delivery is refused")
 	letters, err := q.Dead(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, retry.ReasonExhausted, letters["a"].Reason)

@@ -28,7 +28,7 @@ func TestEngine(t *testing.T) {
 	jobtest.Run(t, engine(t))
 }
 
-// The long forms are in .ci/soak, which sets how many there are.
+// .ci/soak runs these tests with more jobs and kills.
 
 func TestLoad(t *testing.T) {
 	t.Parallel()
@@ -51,14 +51,14 @@ func engineAt(url string) jobtest.Engine {
 		Open: func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, url, name) },
 		Unit: 100 * time.Millisecond,
 		Late: 3 * time.Second,
-		// The leader must change, which takes it 21 s, and then it looks for
-		// stuck jobs every 30 s.
+		// If the leader is killed, electing another takes up to 21 s. It then
+		// looks for stuck jobs every 30 s.
 		Lease:     rescueAfter + time.Minute,
 		Uncounted: true,
 	}
 }
 
-// A queue is a schema of its own.
+// A queue is a schema with River's tables.
 type queue struct {
 	pool   *pgxpool.Pool
 	schema string
@@ -104,7 +104,7 @@ type args struct {
 
 func (args) Kind() string { return "jobtest" }
 
-// client returns a client as a user of River makes one.
+// client returns a River client with a Plugin for p.
 func (q *queue) client(p retry.Policy, config *river.Config) (*river.Client[pgx.Tx], error) {
 	plugin, err := retryriver.New(p)
 	if err != nil {
@@ -134,7 +134,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 10}},
 		FetchPollInterval:    50 * time.Millisecond,
 		FetchCooldown:        10 * time.Millisecond,
-		PollOnly:             true, // a dozen clients would need a connection each to listen
+		PollOnly:             true, // listening would take a connection for each of a dozen clients
 		JobTimeout:           rescueAfter - time.Second,
 		RescueStuckJobsAfter: rescueAfter,
 	})

@@ -24,7 +24,7 @@ type EmailArgs struct {
 // Kind names the job.
 func (EmailArgs) Kind() string { return "email" }
 
-// EmailWorker sends mail. What it returns is all that the policy needs.
+// EmailWorker sends mail. The policy only needs the error that Work returns.
 type EmailWorker struct {
 	river.WorkerDefaults[EmailArgs]
 }
@@ -70,7 +70,7 @@ func Example() {
 	}
 }
 
-// Why a job ended, read from its row.
+// MetadataOf returns why a job ended, from its row.
 func ExampleMetadataOf() {
 	job := &rivertype.JobRow{Metadata: []byte(`{"retry": {"max_attempts": 0, "reason": "attempts_exhausted", "attempts": 4}}`)}
 

@@ -20,7 +20,7 @@ import (
 	"github.com/goretry/retry/retryjob/jobtest"
 )
 
-// PostgreSQL restarts under load, cleanly and by crashes.
+// PostgreSQL restarts under load, in turn cleanly and by a crash.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	s := servers.Postgres(t)
@@ -54,7 +54,7 @@ type other struct{}
 
 func (other) Kind() string { return "other" }
 
-// A service is a River client with workers, in a schema of its own.
+// A service is a River client with workers and its own schema.
 type service struct {
 	*testing.T
 	*queue
@@ -90,7 +90,7 @@ func newService(t *testing.T, work river.Worker[args], also river.Worker[other])
 	return &service{t, q, plugin, client, updates}
 }
 
-// end waits until a job has one of these states.
+// end waits until a job is completed, canceled or discarded, and returns its row.
 func (s *service) end(id int64) *rivertype.JobRow {
 	s.Helper()
 	for {
@@ -126,7 +126,7 @@ func TestAPolicyForEachKind(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, retryriver.Metadata{Reason: retry.ReasonExhausted, Attempts: 3}, m)
 	require.Len(t, row.Errors, 3)
-	assert.Equal(t, "boom", row.Errors[0].Error, "an attempt that another follows failed with what the worker returned")
+	assert.Equal(t, "boom", row.Errors[0].Error, "the error of an attempt that is retried is what the worker returned")
 	assert.Equal(t, "retry: attempts exhausted after 3 attempts: boom", row.Errors[2].Error)
 
 	m, err = retryriver.MetadataOf(s.end(second.Job.ID))
@@ -164,8 +164,8 @@ func TestInsert(t *testing.T) {
 	assert.ErrorContains(t, err, "retryriver: metadata of a job of kind jobtest")
 }
 
-// Jobs that another client inserted have River's own limit in the table, and no
-// metadata.
+// Jobs that a client without the Plugin inserted have River's own max_attempts and
+// no Metadata.
 func TestJobsOfAnotherClient(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
@@ -190,7 +190,7 @@ func TestSignals(t *testing.T) {
 	t.Parallel()
 	runs := 0
 	s := newService(t, work(func(_ context.Context, job *river.Job[args]) error {
-		if runs++; runs <= 5 { // more often than the policy's limit
+		if runs++; runs <= 5 { // more than the policy's limit
 			return river.JobSnooze(10 * time.Millisecond)
 		}
 		assert.Equal(t, 1, job.Attempt)
@@ -222,7 +222,7 @@ func TestCancel(t *testing.T) {
 	assert.Equal(t, rivertype.JobStateCancelled, s.end(inserted.Job.ID).State)
 }
 
-// later is a worker that says itself when its jobs run again.
+// later is a worker with its own NextRetry.
 type later struct{ river.WorkerDefaults[args] }
 
 func (later) Work(context.Context, *river.Job[args]) error { return errBoom }
@@ -239,8 +239,7 @@ func TestAWorkersOwnNextRetry(t *testing.T) {
 	assert.Greater(t, time.Until(e.Job.ScheduledAt), 59*time.Minute)
 }
 
-// NextRetry answers for jobs that no attempt has decided on, which a worker has
-// left behind.
+// NextRetry decides on jobs without a decision of Work, because their worker died.
 func TestNextRetryOfAJobThatWasLeft(t *testing.T) {
 	plugin, err := retryriver.New(retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.EqualJitter})
 	require.NoError(t, err)
@@ -248,7 +247,7 @@ func TestNextRetryOfAJobThatWasLeft(t *testing.T) {
 	for attempt, delay := range map[int]time.Duration{
 		1: retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.EqualJitter}.
 			Next(retry.Attempt{Number: 1, Seed: retry.SeedOf("7")}).Delay,
-		3: 0, // at once, to be refused
+		3: 0, // at once, so that a worker refuses it
 	} {
 		row := &rivertype.JobRow{ID: 7, Attempt: attempt, MaxAttempts: 4, AttemptedAt: &attempted, ScheduledAt: attempted}
 		before := time.Now()

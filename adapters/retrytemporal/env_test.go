@@ -30,8 +30,8 @@ type execution struct {
 	times []time.Time // when each attempt began
 }
 
-// run runs the workflow and returns the result and the error of the activity, as
-// the workflow gets them.
+// run runs the workflow and returns the result and the error that it gets from the
+// activity.
 func (e *execution) run(t testing.TB) (result string, err error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
@@ -57,7 +57,7 @@ func (e *execution) run(t testing.TB) (result string, err error) {
 	return result, err
 }
 
-// waits returns the time between the attempts.
+// waits returns the times between the attempts.
 func (e *execution) waits() (waits []time.Duration) {
 	for i := 1; i < len(e.times); i++ {
 		waits = append(waits, e.times[i].Sub(e.times[i-1]))
@@ -76,7 +76,7 @@ func (quiet) Error(string, ...any) {}
 var errBoom = errors.New("boom")
 
 func TestTable(t *testing.T) {
-	const server = "the server waits, and its deadline bounds an attempt"
+	const server = "the server waits, and a deadline bounds one attempt only"
 	calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
 		e := execution{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
 			switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
@@ -95,10 +95,11 @@ func TestTable(t *testing.T) {
 		}}
 		_, err := e.run(t)
 		return len(e.times), asRetryError(t, err)
-	}, map[string]string{"deadline too close": server, "canceled before": server, "canceled in a wait": server, "a loop around the call": "a workflow is none", "budget of the context": "see TestBudgetOfTheWorker"})
+	}, map[string]string{"deadline too close": server, "canceled before": server, "canceled in a wait": server, "a loop around the call": "a workflow is not a retry loop", "budget of the context": "see TestBudgetOfTheWorker"})
 }
 
-// asRetryError returns what the workflow knows of an error as that of retry.Do.
+// asRetryError converts the error that a workflow gets to one like those of
+// retry.Do.
 func asRetryError(t testing.TB, err error) error {
 	if err == nil {
 		return nil

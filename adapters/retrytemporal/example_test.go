@@ -16,7 +16,7 @@ import (
 	"github.com/goretry/retry/adapters/retrytemporal"
 )
 
-// A program has worker.New and client.Dial in place of the SDK's test
+// A real program uses client.Dial and worker.New. The example uses the SDK's test
 // environment, whose clock skips the waits.
 func Example() {
 	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fibonacci(time.Second)}

@@ -16,12 +16,12 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// These are tests of what a real server says of an activity, and the SDK's test
-// environment does not.
+// These tests cover the information about an activity that a real server sends and
+// the SDK's test environment does not.
 
 func TestJobOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := time.Now().Add(-17 * time.Hour) // has another clock
+		server := time.Now().Add(-17 * time.Hour) // the server has another clock
 		of := func(change func(*activity.Info)) retryjob.Job {
 			info := activity.Info{
 				WorkflowExecution: workflow.Execution{ID: "order-7", RunID: "run-1"}, ActivityID: "5", ActivityRunID: "",
@@ -60,8 +60,8 @@ func TestMark(t *testing.T) {
 		{"a type that is not retryable", stock, types("Other", "Stock"), true, 0},
 		{"another type", stock, types("Other"), false, 0},
 		{"the type of a plain error", errBoom, types("errorString"), true, 0},
-		{"... in marks", retry.After(time.Second, retry.Permanent(errBoom)), types("errorString"), true, time.Second},
-		{"a wrapped type has that of the wrapper", fmt.Errorf("ship: %w", stock), types("Stock"), false, 0},
+		{"the type of a marked error", retry.After(time.Second, retry.Permanent(errBoom)), types("errorString"), true, time.Second},
+		{"a wrapped error has the type of its wrapper", fmt.Errorf("ship: %w", stock), types("Stock"), false, 0},
 		{"non-retryable", temporal.NewNonRetryableApplicationError("no stock", "Stock", nil), nil, true, 0},
 		{"non-retryable, wrapped", fmt.Errorf("ship: %w", temporal.NewNonRetryableApplicationError("no stock", "Stock", nil)), nil, true, 0},
 		{"a wait", temporal.NewApplicationErrorWithOptions("busy", "Busy", temporal.ApplicationErrorOptions{NextRetryDelay: time.Minute}), nil, false, time.Minute},

@@ -21,7 +21,7 @@ import (
 
 func TestREADME(t *testing.T) { readmetest.Run(t) }
 
-// The snippets of the README, each run once.
+// The tests below contain the snippets of the README and run each once.
 
 func TestREADMEWorkerAndWorkflow(t *testing.T) {
 	client, err := client.NewLazyClient(client.Options{Logger: quiet{}})
@@ -49,7 +49,7 @@ func TestREADMEWorkerAndWorkflow(t *testing.T) {
 	env.RegisterActivityWithOptions(func(context.Context) error { attempts++; return errBoom }, activity.RegisterOptions{Name: "Ship"})
 	env.ExecuteWorkflow(readme)
 	require.NoError(t, env.GetWorkflowError())
-	assert.Equal(t, 3, attempts, "by the bounds of the server alone")
+	assert.Equal(t, 3, attempts, "the bounds of the server alone allow three")
 }
 
 func TestREADMEExport(t *testing.T) {

@@ -27,7 +27,7 @@ func fails(err error) func(context.Context, int) (string, error) {
 	return func(context.Context, int) (string, error) { return "", err }
 }
 
-// failTimes returns an activity that fails n times, and then succeeds.
+// failTimes returns an activity that fails n times and then succeeds.
 func failTimes(n int, err error) func(context.Context, int) (string, error) {
 	return func(_ context.Context, attempt int) (string, error) {
 		if attempt <= n {
@@ -60,8 +60,7 @@ func TestTheServerWaitsWhatThePolicySays(t *testing.T) {
 	}
 }
 
-// With a jitter the delays are those that the events report, and the server is
-// told each.
+// With jitter, the events report the same delays that the server gets.
 func TestTheServerWaitsWhatTheEventsSay(t *testing.T) {
 	var delays []time.Duration
 	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
@@ -92,7 +91,7 @@ func TestWhatTheWorkflowGets(t *testing.T) {
 	}{
 		{"a plain error", three, errBoom, 3,
 			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: boom"}, "errorString", "boom"},
-		{"an error of a type of its own", three, &fs.PathError{Op: "open", Path: "/x", Err: errBoom}, 3,
+		{"an error of another type", three, &fs.PathError{Op: "open", Path: "/x", Err: errBoom}, 3,
 			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: open /x: boom"}, "PathError", "open /x: boom"},
 		{"Permanent", three, retry.Permanent(errBoom), 1,
 			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: boom"}, "errorString", "boom"},
@@ -121,7 +120,8 @@ func TestWhatTheWorkflowGets(t *testing.T) {
 	}
 }
 
-// What the activity says in an ApplicationError reaches the workflow.
+// The details, cause and category of the activity's ApplicationError reach the
+// workflow.
 func TestTheDetailsOfTheActivityStay(t *testing.T) {
 	type order struct {
 		ID    int
@@ -145,7 +145,8 @@ func TestTheDetailsOfTheActivityStay(t *testing.T) {
 	assert.Equal(t, 2, detail.Attempts)
 }
 
-// A nil among the details cannot be read: the activity's error is the cause then.
+// A nil among the details cannot be read. Then the activity's error becomes the
+// cause.
 func TestDetailsThatCannotBeRead(t *testing.T) {
 	e := execution{policy: retry.Policy{}, do: fails(temporal.NewApplicationError("no stock", "Stock", "first", nil, "third"))}
 	_, err := e.run(t)
@@ -225,8 +226,8 @@ func TestAnAttemptThatAnotherFollowsSaysSo(t *testing.T) {
 	assert.Equal(t, 1, detail.Attempts)
 }
 
-// The test environment does not tell an activity the server's policy: the server
-// ends it, here without a word.
+// The test environment does not pass the server's policy to an activity, so the
+// server ends the activity without a decision of the worker.
 func TestALimitOfTheServer(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
 	for n, server := range map[int]*temporal.RetryPolicy{
@@ -304,7 +305,7 @@ func TestLocalActivities(t *testing.T) {
 	assert.Equal(t, 3, attempts)
 }
 
-// An activity that is completed elsewhere has neither failed nor succeeded.
+// An activity that will be completed elsewhere has neither failed nor succeeded.
 func TestResultPending(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
@@ -327,7 +328,7 @@ func TestResultPending(t *testing.T) {
 	assert.Equal(t, "later", result)
 }
 
-// A worker may have a Budget for everything below it.
+// The context of a worker can carry a Budget for all its activities.
 func TestBudgetOfTheWorker(t *testing.T) {
 	budget := retry.NewBudget(1, 0)
 	var suite testsuite.WorkflowTestSuite
@@ -347,8 +348,8 @@ func TestBudgetOfTheWorker(t *testing.T) {
 	assert.Zero(t, budget.Left())
 }
 
-// interrupted makes one attempt of an activity that waits until its context ends
-// for this cause, before or during the attempt.
+// interrupted makes one attempt of an activity and cancels its context with cause,
+// before or during the attempt. It returns the error of the attempt.
 func interrupted(t *testing.T, cause error, before bool) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var suite testsuite.WorkflowTestSuite
@@ -371,8 +372,8 @@ func interrupted(t *testing.T, cause error, before bool) error {
 	return err
 }
 
-// An attempt whose worker stops is handed out again at once; one that the server
-// has canceled is canceled.
+// If the worker stops during an attempt, the next one follows at once. If the server
+// cancels an attempt, the activity is canceled.
 func TestInterruptedAttempts(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		err := interrupted(t, worker.ErrWorkerShutdown, before)

@@ -58,8 +58,8 @@ func TestExport(t *testing.T) {
 	assert.Nil(t, got)
 }
 
-// sayable draws a policy that Temporal can express, of at most nine attempts:
-// without a limit the test environment sets one of ten.
+// sayable returns a random policy that Temporal can express. It has at most nine
+// attempts, because without a limit the test environment sets one of ten.
 func sayable(r *rand.Rand) retry.Policy {
 	p := retry.Policy{MaxAttempts: 1 + r.IntN(9)}
 	base := time.Duration(math.Exp(r.Float64() * math.Log(float64(24*time.Hour))))
@@ -73,8 +73,8 @@ func sayable(r *rand.Rand) retry.Policy {
 	return p
 }
 
-// The SDK's own retries, which are those of local activities and the test
-// environment, wait as the policy does: in virtual time.
+// The SDK's own retries, in virtual time, wait as long as the policy. The SDK uses
+// them for local activities and in its test environment.
 func TestTheSDKDecidesAsThePolicy(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 3))
 	for range 200 {

@@ -42,8 +42,8 @@ func TestKills(t *testing.T) {
 	jobtest.Kills(t, engine(3*time.Second), servers.Amount(t, "RETRY_KILLS", 25))
 }
 
-// The attempts of a worker that stops are handed out again at once: the policy and
-// its bounds would wait an hour.
+// If a worker stops, its attempts are handed out again at once, although the policy
+// and the server's bounds have a delay of an hour.
 func TestAWorkerThatStops(t *testing.T) {
 	q, err := open(t.Context(), "stopping", time.Minute)
 	require.NoError(t, err)
@@ -83,8 +83,9 @@ func TestAWorkerThatStops(t *testing.T) {
 
 const serverVariable = "RETRY_TEST_TEMPORAL"
 
-// server returns the address and a namespace of the server in this process, or in
-// the one that started it. It ends with its process.
+// server returns the address and a namespace of the server that runs in this
+// process, or in the process that started this one. The server ends with its
+// process.
 var server = sync.OnceValues(func() (address, namespace string) {
 	if shared, ok := os.LookupEnv(serverVariable); ok {
 		address, namespace, _ = strings.Cut(shared, "/")
@@ -96,11 +97,11 @@ var server = sync.OnceValues(func() (address, namespace string) {
 	return address, namespace
 })
 
-// late is how long after it is due an attempt may begin: up to a second by the
-// server's timers, the rest is for the machine.
+// late is how late an attempt may start: up to a second because of the server's
+// timers, the rest because the machine may be busy.
 const late = 3 * time.Second
 
-// engine returns the engine whose server takes an attempt for lost after lease.
+// engine returns an engine whose server considers an attempt lost after lease.
 func engine(lease time.Duration) jobtest.Engine {
 	return jobtest.Engine{
 		Open:  func(ctx context.Context, name string) (jobtest.Queue, error) { return open(ctx, name, lease) },
@@ -143,7 +144,7 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
 	w := worker.New(q.client, q.name, worker.Options{
 		MaxConcurrentActivityExecutionSize: 10,
-		StickyScheduleToStartTimeout:       time.Second, // for the workflows of workers that were killed
+		StickyScheduleToStartTimeout:       time.Second, // so that workflows of killed workers move on soon
 		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{
 			Policy:     p,
 			Activities: map[string]retry.Policy{"Bury": {MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}},
@@ -166,13 +167,14 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 		return err
 	}
 	<-ctx.Done()
-	w.Stop() // cancels the activities, and does not wait for them
+	w.Stop() // cancels the activities but does not wait for them
 	running.Wait()
 	return nil
 }
 
-// job is the workflow of a job. The server ends an activity whose last attempt is
-// lost with its worker, and no worker knows: the workflow has the job buried.
+// job is the workflow of a job. If the last attempt is lost with its worker, the
+// server ends the activity and no worker decides. The workflow then runs Bury to
+// make the job a dead letter.
 func job(ctx workflow.Context, p retry.Policy, key string, lease time.Duration) error {
 	bounds := retrytemporal.Server(p)
 	options := workflow.ActivityOptions{ActivityID: key, StartToCloseTimeout: lease, RetryPolicy: bounds}
@@ -195,7 +197,7 @@ func job(ctx workflow.Context, p retry.Policy, key string, lease time.Duration) 
 	return temporal.NewApplicationErrorWithOptions("lost", "Lost", temporal.ApplicationErrorOptions{NonRetryable: true, Cause: err, Details: []any{detail}})
 }
 
-// bury reports the end of a job whose attempts are used up.
+// bury returns the Detail for a job whose attempts are used up.
 func bury(ctx context.Context, p retry.Policy, lost retryjob.Job) (detail retrytemporal.Detail, err error) {
 	p = p.ForJob(lost.Attempt - 1)
 	retryjob.Run(ctx, p, lost, func(context.Context) error { return errors.New("an attempt beyond the limit") }, func(o retryjob.Outcome) {

@@ -20,8 +20,8 @@ import (
 	"github.com/goretry/retry/adapters/retrytemporal"
 )
 
-// The server retries by exported policies alone, without an interceptor, and takes
-// those at the boundary of what it can express.
+// The server retries by exported policies without an interceptor. It also accepts
+// policies at the limits of what it can express.
 func TestExport(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	rows := []struct {
