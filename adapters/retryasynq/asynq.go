@@ -32,11 +32,11 @@
 //
 // # Limits
 //
-// The policy of the worker limits the attempts. asynq.MaxRetry(n) lowers that limit
-// for one task to n + 1 attempts; if the policy has neither MaxAttempts nor
-// MaxRetries, that is the limit. If a worker is killed, its attempt counts. asynq
-// hands the task out again one to two minutes later. If that was the last attempt,
-// the task is archived without running again.
+// The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers
+// that limit for one task to n + 1 attempts; if the policy has neither MaxAttempts
+// nor MaxRetries, that is the limit. If a worker is killed, its attempt counts.
+// asynq hands the task out again one to two minutes later. If that was the last
+// attempt, the task is archived without running again.
 //
 // To limit the time of an attempt, use [retry.Policy.AttemptTimeout], not
 // asynq.Timeout or asynq.Deadline. With those asynq does not wait for the handler:
