@@ -169,7 +169,7 @@ func New(policy retry.Policy, queue string) (*Retries, error) {
 		return nil, fmt.Errorf("retryamqp: %w", err)
 	}
 	if queue == "" {
-		return nil, errors.New("retryamqp: no name of a queue")
+		return nil, errors.New("retryamqp: the queue name is empty")
 	}
 	return &Retries{policy: policy, types: map[string]retry.Policy{}, queue: queue}, nil
 }
@@ -502,7 +502,7 @@ func (w *worker) prepare(to queue) error {
 		case err != nil:
 			return retry.Permanent(err)
 		case !confirmed.Wait():
-			return errors.New("it refuses messages")
+			return errors.New("the queue refuses messages")
 		default:
 			return nil
 		}

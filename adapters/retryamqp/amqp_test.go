@@ -21,7 +21,7 @@ func TestNewRefusesAnInvalidPolicy(t *testing.T) {
 	_, err := retryamqp.New(retry.Policy{MaxAttempts: -2}, "orders")
 	assert.ErrorContains(t, err, "retryamqp: invalid policy: MaxAttempts is -2")
 	_, err = retryamqp.New(retry.Default(), "")
-	assert.EqualError(t, err, "retryamqp: no name of a queue")
+	assert.EqualError(t, err, "retryamqp: the queue name is empty")
 	retries, err := retryamqp.New(retry.Default(), "orders")
 	require.NoError(t, err)
 	assert.ErrorContains(t, retries.SetType("email", retry.Policy{MaxDelay: -1}), "retryamqp: type email: invalid policy: MaxDelay is -1ns")

@@ -271,7 +271,7 @@ type DeadLetter struct {
 // did not archive the task, for example because an operator did.
 func DeadLetterOf(task *asynq.TaskInfo) (d DeadLetter, err error) {
 	if err := json.Unmarshal([]byte(task.LastErr), &d); err != nil {
-		return DeadLetter{}, fmt.Errorf("retryasynq: last error %q of task %s is not that of a dead letter: %w", task.LastErr, task.ID, err)
+		return DeadLetter{}, fmt.Errorf("retryasynq: last error %q of task %s is not the error of a dead letter: %w", task.LastErr, task.ID, err)
 	}
 	return d, nil
 }

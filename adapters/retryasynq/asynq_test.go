@@ -223,7 +223,7 @@ func TestOperators(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "boom", waits.LastErr, "the error of an attempt that is retried is what the handler returned")
 	_, err = retryasynq.DeadLetterOf(waits)
-	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not that of a dead letter")
+	assert.ErrorContains(t, err, `retryasynq: last error "boom" of task `+waits.ID+" is not the error of a dead letter")
 }
 
 func TestNewTask(t *testing.T) {

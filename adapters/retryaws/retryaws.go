@@ -85,7 +85,7 @@ func (m Middleware) AddTo(stack *middleware.Stack) error {
 	case *loop: // an earlier AddTo, such as the client's
 		l.sdk = replaced.sdk
 	default:
-		return fmt.Errorf("retryaws: the middleware %s is a %T, want that of the SDK", retryID, replaced)
+		return fmt.Errorf("retryaws: the middleware %s is a %T, want the SDK's own", retryID, replaced)
 	}
 	if _, err := stack.Finalize.Swap(retryID, l); err != nil {
 		return err
