@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// A panicker is an error of which one method panics.
+// A panicker is an error with one method that panics.
 type panicker struct{ in string }
 
 func (e panicker) method(name string) {
@@ -46,10 +46,10 @@ func TestAskLeavesOthersAlone(t *testing.T) {
 	asked := 0
 	ask := func(error) { asked++ }
 	assert.NoError(t, harmless.Ask("retryx", panicker{}, ask))
-	assert.NoError(t, harmless.Ask("retryx", panicker{"Own"}, ask), "a question that is not asked")
+	assert.NoError(t, harmless.Ask("retryx", panicker{"Own"}, ask), "own, which would panic, is not called")
 	assert.Equal(t, 2, asked)
 	assert.NoError(t, harmless.Ask("retryx", nil, ask))
-	assert.Equal(t, 2, asked, "there is nothing to ask")
+	assert.Equal(t, 2, asked, "a nil error has no methods")
 }
 
 func TestAskOfANilPointer(t *testing.T) {

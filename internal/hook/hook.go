@@ -1,7 +1,7 @@
 // Package hook lets the packages of this module change what the loop does. They
-// implement these methods on the context itself that they pass to retry.Do,
-// retry.DoValue or retry.Loop. A context derived from it does not count, so that
-// calls inside the operation are not affected.
+// implement these methods on the context that they pass to retry.Do, retry.DoValue
+// or retry.Loop, or on the Source of the policy. A context derived from theirs does
+// not count, so that calls inside the operation are not affected.
 package hook
 
 // A Mark keeps methods of other modules from matching by accident.
@@ -16,5 +16,5 @@ type BeforeWait interface{ BeforeWait(Mark) }
 type NoRetry interface{ NoRetry(Mark) }
 
 // NoWait is implemented by the Source of a policy whose waits are skipped. The
-// clock of the call goes on as if they had passed. The method is never called.
+// clock of the call advances as if they had passed. The method is never called.
 type NoWait interface{ NoWait(Mark) }

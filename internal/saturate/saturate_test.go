@@ -16,7 +16,7 @@ var durations = []time.Duration{
 	1<<62 - 1, 1 << 62, 1<<62 + 1, math.MaxInt64/3 + 1, math.MaxInt64 - 1, math.MaxInt64,
 }
 
-// plain returns x as a duration, the longest if none holds it.
+// plain returns x as a duration, or the longest duration if x does not fit.
 func plain(x *big.Int) time.Duration {
 	if !x.IsInt64() {
 		return math.MaxInt64

@@ -1,3 +1,3 @@
-// Package servers starts servers for one test, each on a port and in a directory
-// of its own, so that the test can stop and kill them.
+// Package servers starts servers for a single test, each with its own port and
+// directory, so that the test can stop and kill them.
 package servers

@@ -82,7 +82,7 @@ func Postgres(t testing.TB) *Server {
 		t.Fatalf("initdb: %v\n%s", err, output)
 	}
 	_, port, _ := net.SplitHostPort(s.Address)
-	s.ready = func() error { // it accepts connections long before
+	s.ready = func() error { // it accepts connections before it is ready
 		return exec.Command(filepath.Join(filepath.Dir(s.program), "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run()
 	}
 	s.args = []string{"-D", data, "-p", port, "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
@@ -97,9 +97,9 @@ func create(t testing.TB, program, debian string) *Server {
 	path, err := exec.LookPath(program)
 	switch {
 	case err != nil && os.Getenv("CI") == "true":
-		t.Fatalf("there is no %s, of the package %s", program, debian)
+		t.Fatalf("%s is not installed (Debian package %s)", program, debian)
 	case err != nil:
-		t.Skipf("there is no %s, of the package %s", program, debian)
+		t.Skipf("%s is not installed (Debian package %s)", program, debian)
 	}
 	// Not t.TempDir, because only the owner can enter its parent directory.
 	dir, err := os.MkdirTemp("", "retry-servers-")

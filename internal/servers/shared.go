@@ -16,7 +16,7 @@ func Shared(t testing.TB, variable string) string {
 	case os.Getenv("CI") == "true":
 		t.Fatalf("%s is not set", variable)
 	default:
-		t.Skipf("%s is not set: .ci/services has a server", variable)
+		t.Skipf("%s is not set: .ci/services starts a server and sets it", variable)
 	}
 	return address
 }

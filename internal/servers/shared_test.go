@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/internal/servers"
 )
 
-// verdict keeps what a helper says of its test.
+// verdict records whether a helper skipped or failed its test.
 type verdict struct {
 	testing.TB
 	said string

@@ -21,7 +21,7 @@ func TestMembers(t *testing.T) {
 		{"values of each kind", `{"a":"x","b":-1.5e3,"c":true,"d":null,"e":[1,2],"f":{"g":1}}`,
 			[]string{`a "x"`, `b -1.5e3`, `c true`, `d null`, `e [1,2]`, `f {"g":1}`}},
 		{"white space", "\n{ \"a\"\t:\r\n1 , \"b\" : \"x\" , \"c\":[ 1 , 2 ] }\n", []string{`a 1`, `b "x"`, `c [ 1 , 2 ]`}},
-		{"what looks like an end in a text", `{"a":"},\"b\":1\\","c":["}]",{"x":"]\\\""}],"\"}":2}`,
+		{"text that looks like the end of a value", `{"a":"},\"b\":1\\","c":["}]",{"x":"]\\\""}],"\"}":2}`,
 			[]string{`a "},\"b\":1\\"`, `c ["}]",{"x":"]\\\""}]`, `"} 2`}},
 		{"duplicate keys", `{"a":1,"a":1,"\u0061":2}`, []string{`a 1`, `a 1`, `a 2`}},
 	} {
@@ -33,13 +33,13 @@ func TestMembers(t *testing.T) {
 			assert.Equal(t, row.want, got)
 		})
 	}
-	t.Run("the caller may leave", func(t *testing.T) {
+	t.Run("the caller may stop early", func(t *testing.T) {
 		for key := range strict.Members([]byte(`{"a":1,"b":2}`)) {
 			assert.Equal(t, "a", string(key))
 			break
 		}
 	})
-	t.Run("text that is cut off ends", func(t *testing.T) {
+	t.Run("JSON that is cut off ends", func(t *testing.T) {
 		const whole = ` { "a\"" : "},\"b\":1\\" , "c\u0041":[ "}]" , {"x":"]\\\""}] , "d":1.5 } `
 		require.True(t, json.Valid([]byte(whole)))
 		for from := range whole {

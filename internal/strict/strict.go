@@ -49,9 +49,9 @@ func (f *Faults) Err(of string) error {
 	return errors.New(text)
 }
 
-// Decode reads a JSON object over v: take takes its keys and sets the fields.
-// After an error, or for a null, v is unchanged. Errors begin with of, and show
-// the example if the value is not a mapping.
+// Decode decodes a JSON object into v. It calls take, which takes the keys and sets
+// the fields. After an error, or for a null, v is unchanged. Errors begin with of,
+// and show the example if the value is not a mapping.
 func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -75,7 +75,7 @@ type Mapping struct {
 
 	path   string // the prefix of its keys in errors: "backoff."
 	values map[string]json.RawMessage
-	keys   []string // that were asked for
+	keys   []string // the keys taken so far
 	faults *Faults
 }
 
@@ -125,7 +125,8 @@ func countKeys(object []byte) (map[string]int, error) {
 	return counts, nil
 }
 
-// take takes a key out of m, false if there is none.
+// take removes a key from m and returns its value. It returns false if there is no
+// such key, or if it is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
 	value, ok = m.values[key]
@@ -159,14 +160,15 @@ func Need[T any](m *Mapping, key, write string, sound func(T) bool) (v T, ok boo
 	return Parse(m, key, value, write, sound)
 }
 
-// Parse returns the value of a key that is taken already, or of a part of it.
+// Parse decodes the value of a key that has been taken, or a part of that value. If
+// it is null, of the wrong kind or not sound, Parse adds a fault and returns false.
 func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, sound func(T) bool) (v T, ok bool) {
 	if isNull(value) || !decode(&v, value) {
 		m.Fault(key, shown(value), write)
 		return v, false
 	}
 	if sound != nil && !sound(v) {
-		if _, ok := any(v).(Duration); ok { // which is negative: nothing else can be wrong with it
+		if _, ok := any(v).(Duration); ok { // it is negative: nothing else can be wrong with a Duration
 			write += ", 0s or above"
 		}
 		m.Fault(key, shown(value), write)
@@ -198,7 +200,8 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 	return inner
 }
 
-// RejectRest is called when all the keys that there can be have been taken.
+// RejectRest adds a fault for the keys that are left. Call it after taking all the
+// valid ones.
 func (m *Mapping) RejectRest(of string) {
 	var unknown []string
 	for i, key := range slices.Sorted(maps.Keys(m.values)) {

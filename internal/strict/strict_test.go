@@ -9,9 +9,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// What the tests of those who read with this package do not say: the rules
-// for a null, in a mapping inside of another too, and text that would break
-// the line of an error.
+// The packages that use this one test most of it. Here are the rules for a null,
+// also in an inner mapping, and text that would break the line of an error.
 func TestDecode(t *testing.T) {
 	type form struct {
 		n    int
@@ -36,7 +35,7 @@ func TestDecode(t *testing.T) {
 				`unknown key "in.m": the keys of an inner form are n, deep; unknown key "m": the keys of a form are n, text, in`},
 		{name: "a mapping in an inner mapping", text: `{"n": 7, "in": {"deep": {"m": 1}}}`,
 			fault: `unknown key "in.deep.m": the keys of a deep form are `},
-		{name: "an inner mapping that is none", text: `{"n": 7, "in": [ 7 ]}`, fault: `in is [7]: write a mapping`},
+		{name: "an inner value that is not a mapping", text: `{"n": 7, "in": [ 7 ]}`, fault: `in is [7]: write a mapping`},
 		{name: "what is not sound", text: `{"n": 8}`, fault: `n is 8: write N`},
 		{name: "characters that end a line or hide one", text: "{\"n\": \"\u0085\u2028\u202e\x7f<\\n\"}",
 			fault: `n is "\u0085\u2028\u202e\u007f<\n": write N`},

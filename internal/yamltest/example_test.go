@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A policy is a field of the configuration like any other. What the file
-// leaves out is as it was before.
+// A policy is a field of the configuration like any other. The fields that the
+// file leaves out keep their values.
 func Example() {
 	const file = `
 listen: ":8080"

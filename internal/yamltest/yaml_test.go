@@ -1,5 +1,5 @@
-// Package yamltest proves retry.Policy with the YAML libraries that find its
-// hooks, which the retry module itself does not depend on.
+// Package yamltest tests retry.Policy with the YAML libraries that call its
+// methods. The retry module itself does not depend on them.
 package yamltest
 
 import (
@@ -36,7 +36,7 @@ var (
 
 	libraries = []library{v3, v4, goccyYAML, sigsYAML}
 
-	// The same with what each has against unknown and repeated keys.
+	// The same libraries, with their options against unknown and duplicate keys.
 	strict = []library{
 		{v3.name + " KnownFields", func(data []byte, v any) error {
 			dec := yamlv3.NewDecoder(bytes.NewReader(data))
@@ -53,7 +53,7 @@ var (
 	}
 )
 
-// config is what a policy is a part of.
+// config is a configuration with a policy in it.
 type config struct {
 	Name  string       `yaml:"name" json:"name"`
 	Retry retry.Policy `yaml:"retry" json:"retry"`
@@ -182,8 +182,8 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// Words and numbers that one library takes for another kind than the next:
-// whatever they are taken for, they never become a silent zero.
+// The libraries disagree about the kind of these words and numbers. Whatever they
+// decide, none of them may silently become zero.
 func TestDecodeAmbiguousScalars(t *testing.T) {
 	for text, want := range map[string]string{
 		"retry: {retryable: no}":                      "retryable",
@@ -204,7 +204,7 @@ func TestDecodeAmbiguousScalars(t *testing.T) {
 				}
 				assert.Equal(t, retry.Policy{}, got.Retry)
 				if lib.name == sigsYAML.name && want == "jitter" {
-					return // fails itself, before it comes to the policy
+					return // the library fails before it reaches the policy
 				}
 				assert.ErrorContains(t, err, "retry: invalid policy: "+want+" is ")
 			})
@@ -212,7 +212,8 @@ func TestDecodeAmbiguousScalars(t *testing.T) {
 	}
 }
 
-// Who reads the file sees a key that is there twice, and some do not say.
+// The YAML libraries detect duplicate keys, except for sigs.k8s.io/yaml without
+// UnmarshalStrict.
 func TestDuplicateKeys(t *testing.T) {
 	for text, key := range map[string]string{
 		"retry:\n  max_attempts: 3\n  max_attempts: 4\n":             "max_attempts",
@@ -236,7 +237,7 @@ func TestDuplicateKeys(t *testing.T) {
 
 	var got config
 	require.NoError(t, sigsYAML.unmarshal([]byte("retry: {max_attempts: 3, max_attempts: 4}"), &got))
-	assert.Equal(t, 4, got.Retry.MaxAttempts, "sigs.k8s.io/yaml tells with UnmarshalStrict alone")
+	assert.Equal(t, 4, got.Retry.MaxAttempts, "sigs.k8s.io/yaml reports it only with UnmarshalStrict")
 }
 
 func TestDecodeIntoAFilledPolicy(t *testing.T) {
@@ -323,7 +324,7 @@ retryable: false
 	}
 }
 
-// A policy comes back from each library as it was, to the last bit.
+// A policy that a library writes and reads again is the same, to the last bit.
 func TestRoundTrip(t *testing.T) {
 	policies := []retry.Policy{
 		{}, retry.Default(),
@@ -385,7 +386,7 @@ func TestInOtherTypes(t *testing.T) {
 	}
 }
 
-// What the documentation of Policy.UnmarshalJSON warns of.
+// The documentation of Policy.UnmarshalJSON warns of both.
 func TestEmbeddedAndInlined(t *testing.T) {
 	for _, lib := range libraries {
 		var embedded struct {
