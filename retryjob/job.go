@@ -11,10 +11,10 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A Job is what a queue knows of a job when it hands it to a worker.
+// A Job describes a job as the queue hands it to a worker.
 type Job struct {
 	// Key names the job in a log, see [retrylog.Key], and picks its delays, see
-	// [retry.SeedOf]: every worker computes the same ones. If it is empty they
+	// [retry.SeedOf]: every worker computes the same ones. If it is empty, they
 	// are drawn from the policy's Source.
 	Key string
 
@@ -28,9 +28,8 @@ type Job struct {
 	MaxAttempts int
 
 	// Began is when the first attempt began, by this machine's clock, for
-	// MaxElapsed and the events. Where the queue's clock is another one, write
-	// time.Now().Add(-elapsed). Zero means that this attempt is the first; a time
-	// in the future counts as now.
+	// MaxElapsed and the events. If the queue has a different clock, write
+	// time.Now().Add(-elapsed). Zero, or a time in the future, counts as now.
 	Began time.Time
 }
 
@@ -43,48 +42,49 @@ type Job struct {
 //	default: // move it to the dead letters, with o.Reason and o.Err
 //	}
 type Outcome struct {
-	// Decision is what the policy says. Its Reason is ReasonSuccess for a job
-	// that is done. A stop has the Delay that a retry would have had.
+	// Decision is what the policy decides. Its Reason is ReasonSuccess if the job
+	// is done. Like [retry.Policy.Next], it has a Delay after each failed attempt,
+	// also if no retry follows.
 	retry.Decision
 
-	// Err is nil if the job is done, and a [*retry.Error] otherwise, also for an
-	// attempt that another follows, whose Reason is ReasonRetry. It fits where a
-	// queue keeps the error of each attempt; [retry.LastError] returns what the
-	// attempt itself failed with.
+	// Err is nil if the job is done. Otherwise it is a [*retry.Error], also if a
+	// retry follows; its Reason is then ReasonRetry. Store it where the queue keeps
+	// the error of each attempt. [retry.LastError] returns the error of the attempt
+	// itself.
 	Err error
 
-	// Ran is false if no attempt was made: the limit was used up before, because
-	// a worker died in the last attempt, or the context had ended.
+	// Ran is false if no attempt was made, because the limit was used up already,
+	// as when a worker died in the last attempt, or because the context had ended.
 	Ran bool
 }
 
 // Interrupted reports whether the context ended the attempt, or ended before
 // it: the worker is stopping, or the queue has taken the job back. This says
 // nothing about the job, so give it back instead of moving it to the dead
-// letters. An attempt that a deadline of the context has cut short is not
-// interrupted; it failed, as by AttemptTimeout.
+// letters. An attempt that a deadline of the context cut short is not
+// interrupted: it failed, as with AttemptTimeout.
 func (o Outcome) Interrupted() bool {
 	return o.Reason == retry.ReasonCanceled || o.Reason == retry.ReasonDeadline
 }
 
-// ErrPanicked is what an attempt failed with that did not return, because it
-// panicked or called runtime.Goexit.
+// ErrPanicked is the error of an attempt that did not return, because it panicked
+// or called runtime.Goexit.
 var ErrPanicked = errors.New("the attempt panicked")
 
 // Run makes one attempt of a job and calls settle with what follows. It calls
-// settle exactly once, after the events and in the same goroutine, also if fn
+// settle exactly once, after the events and in the same goroutine, even if fn
 // panics or calls runtime.Goexit. It does not recover the panic: settle tells
 // the queue what follows before the panic goes on.
 //
-// What [retry.Do] does in an attempt, Run does too: it applies AttemptTimeout,
-// decides as [retry.Policy.Next] does, takes a retry from the policy's Budget
-// and those of ctx, puts back the share of a success, and reports events to
-// OnEvent. Three things differ. It never waits. The limit counts the attempts of
-// all workers, and if it was used up before, fn is not called. And a deadline of
-// ctx bounds the attempt, not the job.
+// Run does what [retry.Do] does in an attempt: it applies AttemptTimeout, decides
+// as [retry.Policy.Next] does, takes a retry from the policy's Budget and those of
+// ctx, puts back the share of a success, and reports events to OnEvent. Three
+// things differ. It never waits. The limit counts the attempts of all workers, and
+// if it is used up already, fn is not called. A deadline of ctx bounds the attempt,
+// not the job.
 //
-// MaxElapsed is judged after an attempt that failed. A job that no worker took
-// in time still runs, as a timer that fires late stops nothing.
+// MaxElapsed is checked after an attempt that failed. A job that no worker took in
+// time still runs.
 func Run(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) error, settle func(Outcome)) {
 	job.Began = monotonic(job.Began)
 	call := fn
@@ -110,8 +110,8 @@ func Run(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) 
 	settle(o)
 }
 
-// monotonic returns began by the clock that does not leap: now if it is zero or
-// in the future.
+// monotonic returns began with the reading of a clock that is never set back or
+// ahead. It returns now if began is zero or in the future.
 func monotonic(began time.Time) time.Time {
 	now := time.Now()
 	if began.IsZero() {
@@ -128,10 +128,10 @@ func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome)
 	return o
 }
 
-// panicked decides on an attempt that panicked. Its start was reported before.
-// If the panic was not in the attempt but in a function of the policy, none of
-// these is called again, and what the attempt returned counts: a job that is
-// done must not run again because a callback panicked.
+// panicked decides on an attempt that did not return. Its start was reported
+// before. If a callback of the policy panicked instead of the attempt, OnEvent,
+// RetryIf and Select are not called again, and the result of the attempt counts: a
+// job that is done must not run again because a callback panicked.
 func panicked(ctx context.Context, p retry.Policy, job Job, inside bool, began time.Time, result error) Outcome {
 	took := time.Since(began)
 	report := p.OnEvent
@@ -146,7 +146,7 @@ func panicked(ctx context.Context, p retry.Policy, job Job, inside bool, began t
 	if !inside {
 		p.OnEvent, p.RetryIf, p.Select = nil, nil, nil
 		if result == nil {
-			p.Budget = nil // it may have its share already
+			p.Budget = nil // its share of the success may have been put back already
 		}
 	}
 	o := attempt(context.WithoutCancel(ctx), p, job, func(context.Context) error { return result })
@@ -154,7 +154,7 @@ func panicked(ctx context.Context, p retry.Policy, job Job, inside bool, began t
 	return o
 }
 
-// attempt makes the attempt by retry.Do, which knows a source for a job.
+// attempt makes the attempt with retry.Do, which recognizes a job by its source.
 func attempt(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) error) Outcome {
 	p = p.ForJob(job.MaxAttempts)
 	s := &source{job: job, drawn: p.Source}
@@ -165,7 +165,7 @@ func attempt(ctx context.Context, p retry.Policy, job Job, fn func(context.Conte
 			return
 		}
 		if job.Key != "" {
-			ctx = retrylog.WithKey(ctx, job.Key) // not for fn, whose own calls need keys of their own
+			ctx = retrylog.WithKey(ctx, job.Key) // fn does not see the key, because its calls need their own
 		}
 		report(ctx, e)
 	}
@@ -175,7 +175,8 @@ func attempt(ctx context.Context, p retry.Policy, job Job, fn func(context.Conte
 	return o
 }
 
-// A source makes retry.Do one attempt of a job, and draws the job's delays.
+// A source makes retry.Do stop after one attempt of a job, and draws the job's
+// delays.
 type source struct {
 	job      Job
 	drawn    retry.Source // for a job without a key; nil: math/rand/v2
