@@ -35,7 +35,7 @@ func ExampleRun() {
 	// dead letter: attempts_exhausted - retry: attempts exhausted after 3 attempts
 }
 
-// Decide is for an attempt that was made elsewhere, here a task that reports
+// Decide is for an attempt that was made elsewhere, such as a task that reports
 // its failure by a callback.
 func ExampleDecide() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}

@@ -28,7 +28,7 @@ type fixed uint64
 
 func (f fixed) Uint64() uint64 { return uint64(f) }
 
-// run is Run that returns the outcome.
+// run calls Run and returns the outcome.
 func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) (o retryjob.Outcome) {
 	retryjob.Run(ctx, p, job, fn, func(settled retryjob.Outcome) { o = settled })
 	return o
@@ -36,7 +36,7 @@ func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.
 
 func failing(context.Context) error { return errBoom }
 
-// queued makes the attempts of a job as a queue does that is never late.
+// queued makes the attempts of a job as a queue does that never runs one late.
 func queued(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) error {
 	job.Began = time.Now()
 	for job.Attempt = 1; ; job.Attempt++ {
@@ -221,7 +221,7 @@ func TestRunInterrupted(t *testing.T) {
 			assert.True(t, o.Ran)
 			assert.True(t, o.Interrupted())
 			assert.Equal(t, retry.ReasonCanceled, o.Reason)
-			assert.Equal(t, 100*time.Millisecond<<(row.attempt-1), o.Delay, "for a queue that waits with it")
+			assert.Equal(t, 100*time.Millisecond<<(row.attempt-1), o.Delay, "a queue may wait this long before it hands the job out again")
 			assert.ErrorIs(t, o.Err, row.err)
 			assert.ErrorContains(t, o.Err, "the worker stops")
 			assert.Equal(t, 1, p.Budget.Left())
@@ -256,7 +256,7 @@ func TestRunInterrupted(t *testing.T) {
 	})
 }
 
-// Engines bound each attempt by a deadline of the context that they give it.
+// Queue libraries bound each attempt by a deadline of its context.
 func TestADeadlineBoundsTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -304,7 +304,7 @@ func TestRunPaysTheBudgets(t *testing.T) {
 	assert.Equal(t, 0, outer.Left())
 
 	o := run(ctx, p, retryjob.Job{Attempt: 6}, failing)
-	assert.Equal(t, retry.ReasonBudget, o.Reason, "that of the context is empty")
+	assert.Equal(t, retry.ReasonBudget, o.Reason, "the Budget of the context is empty")
 	assert.Equal(t, backoff.Delay(6), o.Delay)
 	assert.Equal(t, 1, own.Left())
 
@@ -363,7 +363,7 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 				assert.Equal(t, row.want, o.Reason)
 				assert.ErrorIs(t, o.Err, retryjob.ErrPanicked)
 				assert.True(t, o.Ran)
-				assert.Equal(t, o.Retry(), budget.Left() == 0, "it is paid once")
+				assert.Equal(t, o.Retry(), budget.Left() == 0, "the retry is taken from the Budget once")
 
 				calls, err := retrylog.Replay(recorder.Records())
 				require.NoError(t, err)
@@ -378,7 +378,8 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 	}
 }
 
-// A function of the policy that panics would panic again.
+// A callback of the policy that panics is not called again, because it would panic
+// again.
 func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(p *retry.Policy)
@@ -401,7 +402,7 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 			assert.Equal(t, row.ran, settled[0].Ran)
 			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
 			assert.Equal(t, 200*time.Millisecond, settled[0].Delay)
-			assert.Equal(t, 4, p.Budget.Left(), "it is paid once")
+			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
 		})
 	}
 
@@ -445,8 +446,8 @@ func panics(kind retry.EventKind) func(context.Context, retry.Event) {
 	}
 }
 
-// A panic of OnEvent before a later attempt must not give back what this
-// process never paid.
+// A panic of OnEvent before a later attempt must not put a retry back that this
+// process never took.
 func TestAPanicBeforeALaterAttemptGivesNothingBack(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: retry.NewBudget(5, 0), OnEvent: panics(retry.AttemptStarted)}
 	for range 3 {
@@ -455,7 +456,7 @@ func TestAPanicBeforeALaterAttemptGivesNothingBack(t *testing.T) {
 	assert.Panics(t, func() {
 		retryjob.Run(t.Context(), p, retryjob.Job{Attempt: 4}, failing, func(retryjob.Outcome) {})
 	})
-	assert.Equal(t, 1, p.Budget.Left(), "the retry that was settled is paid")
+	assert.Equal(t, 1, p.Budget.Left(), "the retry that was settled is taken from the Budget")
 }
 
 func TestTheKey(t *testing.T) {
@@ -558,8 +559,7 @@ func TestRunOfNothing(t *testing.T) {
 	assert.ErrorContains(t, o.Err, "nil function")
 }
 
-// FuzzRun holds Run against Next, which makes the same decision from the same
-// numbers.
+// FuzzRun checks that Run makes the same decision as Next.
 func FuzzRun(f *testing.F) {
 	f.Add(3, 0, 0, 1, 0, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(-1, 5, 4, 2, 3, int64(0), 1.0, uint8(1), int64(time.Minute))

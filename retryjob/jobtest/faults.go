@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// faultLimit is how often the jobs of Load, Kills and Restarts run at most.
+// faultLimit is how many attempts the jobs of Load, Kills and Restarts have.
 const faultLimit = 3
 
 func faultPolicy(e Engine) retry.Policy {
@@ -29,7 +29,7 @@ func succeeds(key string, attempt int) bool {
 	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
 }
 
-// longest is how long an attempt of Kills and Restarts takes at most.
+// longest is the longest time that an attempt of Kills and Restarts takes.
 const longest = 100 * time.Millisecond
 
 // faultDo returns what the jobs of Kills and Restarts do.
@@ -46,8 +46,8 @@ func faultDo(j *journal) func(ctx context.Context, key string, attempt int) erro
 }
 
 // Load runs this many jobs on four workers. Three of ten attempts fail, chosen
-// by key and number, so that it is known before how often each job runs and
-// which of them end as dead letters: every count must be exact.
+// by key and number, so that it is known in advance how often each job runs and
+// which of them end as dead letters. Load checks that every count is exact.
 func Load(t *testing.T, e Engine, jobs int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
@@ -156,14 +156,15 @@ func Load(t *testing.T, e Engine, jobs int) {
 			t.Error(err)
 		}
 	}
-	t.Logf("%d jobs, %d done, %d dead letters; %d runs, %d computed before; enqueued in %v, worked off in %v",
+	t.Logf("%d jobs, %d done, %d dead letters; %d runs, %d expected; enqueued in %v, worked off in %v",
 		jobs, jobs-dead, dead, got, want, enqueued.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
 // Kills kills this many worker processes, five at a time, each at a random
 // moment of its work, and lets another worker finish. Then it checks that no
 // job is lost, that none ran more often than its limit, that no attempt ran
-// twice and no two of a job at once, and that the dead letters say why.
+// twice, that no two attempts of a job ran at once, and that the dead letters say
+// why.
 func Kills(t *testing.T, e Engine, kills int) {
 	obey(e)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
@@ -189,7 +190,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	}
 	killers.Wait()
 	if err := errors.Join(errs...); err != nil {
-		output, _ := os.ReadFile(filepath.Join(directory, "output")) // there is none without a process
+		output, _ := os.ReadFile(filepath.Join(directory, "output")) // it does not exist if no process was started
 		t.Fatalf("%v\n%s", err, output)
 	}
 	busy, err := j.cutOff()
@@ -234,9 +235,10 @@ func killOne(ctx context.Context, start starter, j *journal, o order) error {
 	return errors.Join(err, p.kill())
 }
 
-// Restarts runs this many jobs, and calls restart so many times meanwhile,
-// which is to restart the queue's server. Then it checks what [Kills] does.
-// A worker whose Work returns an error is started again.
+// Restarts runs this many jobs on one worker and meanwhile calls restart, with n
+// from 0, as many times as restarts says. restart must restart the queue's server.
+// Then Restarts makes the same checks as [Kills]. If Work returns an error, it is
+// called again.
 func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
 	defer cancel()
@@ -260,7 +262,7 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 		}
 	})
 	for n := range restarts {
-		// Spread over the work, so that each comes under load.
+		// The restarts are spread over the work, so that each comes under load.
 		if err := until(ctx, func() (bool, error) {
 			runs, err := j.readRuns()
 			return len(runs) >= jobs*(n+1)/(restarts+1), err
@@ -289,8 +291,8 @@ func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) er
 	audit(t, q, j, keys, e.Forgets, fmt.Sprintf("%d restarts", restarts))
 }
 
-// audit checks what the journal and the queue say of jobs that have ended, after
-// faults that make it unknown how often each of them ran.
+// audit checks what the journal and the queue say about jobs that have ended. The
+// faults make it impossible to know how often each job should have run.
 func audit(t *testing.T, q Queue, j *journal, keys []string, forgets bool, faults string) {
 	runs, err := j.readRuns()
 	if err != nil {
@@ -373,7 +375,7 @@ func open(t *testing.T, e Engine, name string) Queue {
 	return q
 }
 
-// enqueue adds so many jobs and returns their keys.
+// enqueue adds this many jobs and returns their keys.
 func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
 	t.Helper()
 	keys := make([]string, jobs)

@@ -23,7 +23,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// In virtual time a row is exact: workers look for jobs every tick.
+// In virtual time nothing is late by chance: workers look for jobs every tick.
 func TestEngine(t *testing.T) {
 	for _, r := range table(engine(sound)) {
 		t.Run(r.name, func(t *testing.T) {
@@ -48,7 +48,8 @@ func TestRestarts(t *testing.T) {
 	})
 }
 
-// Processes know real time only. TestEngine has the times.
+// Other processes run in real time, so this test does not judge delays. TestEngine
+// does.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	e := engine(sound)
@@ -110,7 +111,7 @@ func TestTheTableSeesFlaws(t *testing.T) {
 	}
 }
 
-// A server that forgets is excused for what comes of a worker's death, except
+// If a server may forget, what follows the death of a worker is not judged, except
 // that the job must end.
 func TestTheTableOfAServerThatForgets(t *testing.T) {
 	for f, want := range map[flaw]map[string]string{
@@ -131,8 +132,8 @@ func TestTheTableOfAServerThatForgets(t *testing.T) {
 	}
 }
 
-// faultsOf runs a row and returns what is wrong. The workers that are to be
-// killed are in this process.
+// faultsOf runs a row and returns what is wrong. It runs the workers that are to be
+// killed in this process.
 func faultsOf(t *testing.T, e Engine, row string) []string {
 	t.Helper()
 	r, err := rowOf(e, row)
@@ -142,8 +143,8 @@ func faultsOf(t *testing.T, e Engine, row string) []string {
 	return r.judge(e, r.observe(ctx, e, startHere(e), t.TempDir()))
 }
 
-// startHere returns a starter of workers that are processes as far as others can
-// see: what one does after its end has no effect.
+// startHere returns a starter of workers that stand in for processes: what a worker
+// does after its end has no effect.
 func startHere(e Engine) starter {
 	started := 0
 	return func(ctx context.Context, o order) (*process, error) {
@@ -160,7 +161,7 @@ func startHere(e Engine) starter {
 			close(p.exited)
 		})
 		p.end = func() error {
-			synctest.Wait() // or its goroutines would go on at this moment of virtual time
+			synctest.Wait() // otherwise its goroutines would go on at this moment of virtual time
 			q.die()
 			return nil
 		}
@@ -226,7 +227,7 @@ func TestAuditSeesFaults(t *testing.T) {
 	}
 }
 
-// Where a server forgets, an attempt may run again, but no job is lost.
+// If a server may forget, an attempt may run again, but no job is lost.
 func TestAuditOfAServerThatForgets(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	again := []run{{attempt: 2, began: at(0), ended: at(5)}, {attempt: 1, began: at(4), ended: at(7)}, {attempt: 1, began: at(8), ended: at(9), ok: true}}
@@ -234,8 +235,8 @@ func TestAuditOfAServerThatForgets(t *testing.T) {
 	assert.Equal(t, []string{"it is lost"}, auditJob(again[:2], Letter{}, false, true))
 }
 
-// engine returns an engine that keeps each job as a file. The name of a file is
-// all that it knows of the job, so that renaming it is a transaction.
+// engine returns an engine that keeps each job as a file. The file's name holds all
+// that it knows about the job, so that renaming the file is a transaction.
 func engine(f flaw) Engine {
 	root := filepath.Join(os.TempDir(), "retry_jobtest") // for all processes
 	deaths := &sync.Map{}
@@ -253,9 +254,9 @@ const tick = 2 * time.Millisecond
 type files struct {
 	flaw      flaw
 	directory string
-	worker    int       // the number of the process, or below 0
-	die       func()    // ends a worker that is no process
-	deaths    *sync.Map // the numbers of those that have ended so
+	worker    int       // the process ID, or below 0
+	die       func()    // ends a worker that is not a process
+	deaths    *sync.Map // the workers that have ended this way
 }
 
 // A fileJob is the name of a job's file.
@@ -265,7 +266,7 @@ type fileJob struct {
 	MaxAttempts int
 	Began       int64
 	Due         int64
-	Worker      int // that runs it
+	Worker      int // the one that runs it; 0: none
 }
 
 func (q *files) path(j fileJob) string {

@@ -13,9 +13,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A journal is what all processes of a test write about the jobs: the runs and
-// the events, in two files, each line by one write to its end. So nothing that
-// was written is lost with the process.
+// A journal records the runs and the events of the jobs, from all processes of a
+// test, in two files. Each line is appended by a single write, so that nothing that
+// was written is lost when a process is killed.
 type journal struct {
 	directory string
 	runs, log *os.File
@@ -51,10 +51,10 @@ type run struct {
 // The lines of the file "runs".
 const (
 	beginLine = "begin %s %d %d %d\n" // key, attempt, Unix nanoseconds, process
-	endLine   = "end %s %d %d %t\n"   // and whether it succeeded
+	endLine   = "end %s %d %d %t\n"   // key, attempt, Unix nanoseconds, whether it succeeded
 )
 
-// around runs do as an attempt that the journal knows of.
+// around runs do, and records it as an attempt.
 func (j *journal) around(key string, attempt int, do func() error) error {
 	if _, err := fmt.Fprintf(j.runs, beginLine, key, attempt, time.Now().UnixNano(), os.Getpid()); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (j *journal) readRuns() (map[string][]run, error) {
 	return runs, nil
 }
 
-// cutOff returns how many processes were killed in an attempt. Call it while none
-// works.
+// cutOff returns how many processes were killed during an attempt. Call it while no
+// process works.
 func (j *journal) cutOff() (int, error) {
 	byKey, err := j.readRuns()
 	processes := map[int]bool{}
@@ -108,7 +108,7 @@ func (j *journal) cutOff() (int, error) {
 	return len(processes), err
 }
 
-// lastOpen returns the last of these runs that has this number and no end.
+// lastOpen returns the last of these runs that has this number and has not ended.
 func lastOpen(runs []run, attempt int) *run {
 	for i := len(runs) - 1; i >= 0; i-- {
 		if runs[i].attempt == attempt && runs[i].ended.IsZero() {
@@ -118,7 +118,8 @@ func lastOpen(runs []run, attempt int) *run {
 	return nil
 }
 
-// readLog returns the events so far. A killed process may have cut a line off.
+// readLog returns the events so far. A line that a killed process cut off is not an
+// error.
 func (j *journal) readLog() ([]retrylog.Record, error) {
 	file, err := os.Open(filepath.Join(j.directory, "log"))
 	if err != nil {
@@ -132,9 +133,10 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 	return log, err
 }
 
-// stopped reports whether each of these jobs has succeeded, or its last event
-// says that it is dead. A success may reach a server that restarts only after the
-// next attempt has begun, and then no event follows those of that attempt.
+// stopped reports whether this many jobs have ended: each has succeeded, or its
+// last event says that it is dead. A success may reach a server that restarts only
+// after the next attempt has begun, and then no event follows those of that
+// attempt.
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {

@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// An order is what a process is to do that was started to be killed.
+// An order says what a process that is started to be killed has to do.
 type order struct {
 	Row       string // of the table; "" for the work of Kills
 	Queue     string
@@ -23,14 +23,14 @@ type order struct {
 
 const orderVariable = "RETRY_JOBTEST_ORDER"
 
-// obey carries the order out that this process was started with, if it was.
-// Then it does not return.
+// obey carries out the order that this process was started with, and does not
+// return. It returns at once if there is no order.
 func obey(e Engine) {
 	text, ordered := os.LookupEnv(orderVariable)
 	if !ordered {
 		return
 	}
-	go func() { // the end of the input is the end of the process that gave the order
+	go func() { // the input ends when the process that gave the order ends
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
 	}()
@@ -72,7 +72,7 @@ type process struct {
 	exited chan struct{}
 }
 
-// A starter starts a worker that carries an order out.
+// A starter starts a worker that carries out an order.
 type starter func(ctx context.Context, o order) (*process, error)
 
 // starterOf returns the starter of a test. A worker is this program again, with
@@ -98,7 +98,7 @@ func start(ctx context.Context, test string, o order) (*process, error) {
 	command := exec.CommandContext(ctx, program, "-test.run=^"+test+"$", "-test.count=1", "-test.timeout=10m")
 	command.Env = append(os.Environ(), orderVariable+"="+string(text))
 	command.Stdout, command.Stderr = output, output
-	if _, err := command.StdinPipe(); err != nil { // it stays open until one of us ends
+	if _, err := command.StdinPipe(); err != nil { // it stays open until one of the two processes ends
 		return nil, err
 	}
 	if err := command.Start(); err != nil {
@@ -122,7 +122,7 @@ func (p *process) kill() error {
 	return err
 }
 
-// until waits until done says so.
+// until waits until done returns true or an error.
 func until(ctx context.Context, done func() (bool, error)) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,

@@ -17,27 +17,28 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Run runs the conformance table: each row is one job in a queue of its own,
-// with a policy, attempts that fail in a certain way, and what must come of it.
-// The rows run at once. For each of them it checks that
+// Run runs the conformance table. Each row is one job in its own queue, with a
+// policy, attempts that fail in a certain way, and the outcome that must follow. Up
+// to twelve rows run at once. For each row Run checks that
 //
-//   - the attempts that must run do, numbered from 1, and no other one;
-//   - no attempt begins before it is due, and none later than Late after that;
+//   - exactly the attempts run that must, numbered from 1;
+//   - no attempt begins before it is due, or more than Late after that;
 //   - the job ends: it is done, or a dead letter with the Reason of the decision,
 //     the number of attempts that were made, and the text of the last failure;
-//   - the events replay, and the policy takes each decision again.
+//   - the events can be replayed, and the policy makes each decision again.
 //
 // The rows are: success, at once and later; exhausted by the policy's limit, the
 // job's own, AttemptCap and an absent one; NonRetryable, Permanent, RetryIf,
 // Select, MaxElapsed, an empty Budget, AttemptTimeout; a server's wait within
 // and beyond MaxRetryAfter; no delay; more attempts than queues allow by
-// default; errors with texts of any bytes and length; a worker that stops, one whose attempt panics, and one that is killed
-// in the first, a later, and the last attempt.
+// default; errors with texts of any bytes and length; a worker that stops, one
+// whose attempt panics, and one that is killed in the first, a later, and the last
+// attempt.
 func Run(t *testing.T, e Engine) {
 	obey(e)
 	rows := table(e)
 	observed := make([]observation, len(rows))
-	atOnce := make(chan struct{}, 12) // leaves the rows their share of two processors
+	atOnce := make(chan struct{}, 12) // few enough for two processors to run them in time
 	var running sync.WaitGroup
 	for i := range rows {
 		directory := t.TempDir()
@@ -66,7 +67,7 @@ type observation struct {
 	log     []retrylog.Record
 	waits   waits
 	letters map[string]Letter
-	err     error // what kept the row from its end
+	err     error // why the row did not end
 }
 
 // key is the job of a row.
@@ -74,7 +75,7 @@ const key = "job-1"
 
 // observe runs the job of r to its end.
 func (r *row) observe(ctx context.Context, e Engine, start starter, directory string) (o observation) {
-	// What goes wrong is reported with what was seen until then.
+	// An error is reported together with what was seen before it.
 	fail := func(err error) {
 		if err != nil && o.err == nil {
 			o.err = err
@@ -111,7 +112,7 @@ func (r *row) observe(ctx context.Context, e Engine, start starter, directory st
 	o.letters, err = q.Dead(context.WithoutCancel(ctx))
 	fail(err)
 	if o.err != nil {
-		output, _ := os.ReadFile(filepath.Join(directory, "output")) // there is none without a process
+		output, _ := os.ReadFile(filepath.Join(directory, "output")) // it does not exist if no process was started
 		o.err = fmt.Errorf("%w\n%s", o.err, output)
 	}
 	return o
@@ -160,7 +161,7 @@ func (r *row) work(ctx context.Context, e Engine, q Queue, j *journal, start sta
 	if err := r.worker(ctx, q, j, ended); err != nil {
 		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
 	}
-	// A queue that hands out a job that has ended does so soon.
+	// A queue that wrongly hands out a job that has ended does so soon.
 	time.Sleep(3 * e.Unit)
 	return nil
 }
@@ -193,13 +194,13 @@ func work(ctx context.Context, q Queue, p retry.Policy, do func(context.Context,
 	}()
 	err := until(working, done)
 	if working.Err() != nil {
-		err = nil // it is Work that has failed, or the time is up
+		err = nil // Work has failed, or the time is up
 	}
 	stop()
 	return errors.Join(err, <-result, ctx.Err())
 }
 
-// over reports whether so many jobs have ended.
+// over reports whether this many jobs have ended.
 func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	log, err := j.readLog()
 	if err != nil || !stopped(log, jobs) {
@@ -224,7 +225,7 @@ func unfinished(ctx context.Context, q Queue, j *journal) string {
 	return fmt.Sprintf("the job has not ended: the queue says that %d are open, and %s", open, last)
 }
 
-// newName returns the name of a queue that no other test has.
+// newName returns a name for a queue that no other test uses.
 func newName() string { return "jobtest_" + strings.ToLower(rand.Text())[:16] }
 
 // judge returns what is wrong with o.
@@ -260,7 +261,7 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 		if letter.Reason != r.want || letter.Attempts != r.attempts {
 			say("the dead letter says %q after %d attempts, want %q after %d", letter.Reason, letter.Attempts, r.want, r.attempts)
 		}
-		// Nothing is known of an attempt that its worker did not survive, and an
+		// Nothing is known about an attempt that its worker did not survive, and an
 		// interrupted one did not fail.
 		if r.killIn == 0 && r.panicIn == 0 && r.stopIn == 0 && !strings.Contains(letter.Error, r.lastText()) {
 			say("the dead letter's error is %q, want the last attempt's, %q", letter.Error, r.lastText())
@@ -291,7 +292,7 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	return faults
 }
 
-// lastText returns the text of what the last attempt fails with.
+// lastText returns a text that is part of the error of the last attempt.
 func (r *row) lastText() string {
 	if r.policy.AttemptTimeout > 0 {
 		return context.DeadlineExceeded.Error()
@@ -299,7 +300,7 @@ func (r *row) lastText() string {
 	return errBoom.Error()
 }
 
-// A wait is what lies between two attempts.
+// A wait is the time between two attempts.
 type wait struct {
 	attempt       int // the one after it
 	planned, seen time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A row is one job, what its attempts do, and what must come of it.
+// A row is one job, what its attempts do, and the outcome that must follow.
 type row struct {
 	name   string
 	policy retry.Policy
@@ -63,7 +63,7 @@ func table(e Engine) []row {
 		change(&p)
 		return p
 	}
-	// Where an attempt that was interrupted counts, none is left.
+	// If an interrupted attempt counts, no attempt is left.
 	stopped := row{name: "the worker stops in the only attempt", policy: retry.Policy{MaxAttempts: 1}, stopIn: 1,
 		script: []step{hang, ok}, want: retry.ReasonExhausted, attempts: 1}
 	if e.Uncounted {
