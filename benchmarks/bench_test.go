@@ -24,7 +24,7 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting wants -benchtime 1x: one b.N is 100,000 calls.
+// BenchmarkWaiting needs -benchtime 1x, because each iteration makes 100,000 calls.
 func BenchmarkWaiting(b *testing.B) {
 	for _, w := range waiters() {
 		b.Run("lib="+w.name, func(b *testing.B) {

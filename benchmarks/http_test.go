@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is measured is checked first: every client sends as often and returns the
-// same.
+// The numbers can be compared only if every client does the same: it sends as often
+// and returns the same.
 func TestEveryClientDoesTheSame(t *testing.T) {
 	for _, c := range httpClients {
 		t.Run(c.name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestEveryClientDoesTheSame(t *testing.T) {
 					assert.Equal(t, "hello", string(text))
 					assert.Equal(t, n*want.sent, base.sent)
 					if c.name == "failsafehttp" {
-						assert.Equal(t, n, base.closed, "it leaves open what it does not return")
+						assert.Equal(t, n, base.closed, "it does not close the responses that it does not return")
 					} else {
 						assert.Equal(t, base.sent, base.closed, "no response is left open")
 					}
@@ -87,7 +87,8 @@ func TestEveryHTTPBenchmarkRuns(t *testing.T) {
 	}
 }
 
-// A client that does not do the work has no number.
+// The benchmark of a client that does not do the work fails, so that it has no
+// number.
 func TestNoHTTPBenchmarkIsOfAnotherOutcome(t *testing.T) {
 	benchmarksTake(t, "16x")
 	other := httpClient{name: "other", prepare: func(context.Context, http.RoundTripper, string) (func() (*http.Response, error), error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is measured is checked first: every library does the same work.
+// The numbers can be compared only if every library does the same work.
 
 func TestEveryLibraryMakesTheSameCalls(t *testing.T) {
 	tests := []struct {
@@ -76,8 +76,9 @@ func TestEveryLibraryReturnsTheValue(t *testing.T) {
 	}
 }
 
-// TestEveryLibraryCallsOneClosure pins what calls.run says of the operation:
-// otherwise some would pay for a call through a func value more than others.
+// TestEveryLibraryCallsOneClosure checks what calls.run promises about the
+// operation. Otherwise some libraries would pay for more calls through a func value
+// than others.
 func TestEveryLibraryCallsOneClosure(t *testing.T) {
 	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
@@ -101,20 +102,20 @@ func TestEveryLibraryCallsOneClosure(t *testing.T) {
 	}
 }
 
-// within asserts that a delay is the attempt-th of the plan, jitter included.
-// The peers whose jitter only adds are within it as well.
+// within asserts that d is the delay of the plan after this attempt, give or take
+// the jitter. Jitter that is only added passes as well.
 func within(t *testing.T, p plan, attempt int, d time.Duration) {
 	t.Helper()
 	want := float64(min(p.base<<(attempt-1), p.most))
 	assert.InDelta(t, want, float64(d), want*p.jitter+1, "after attempt %d", attempt)
 }
 
-// capped is ordinary with a longest delay that is reached: were it lost, no
-// other plan would tell.
+// capped is like ordinary, but reaches its longest delay. Without it no test would
+// notice a library that ignores the longest delay.
 var capped = plan{attempts: 5, base: 200 * time.Millisecond, most: 300 * time.Millisecond, jitter: 0.2}
 
-// plansFor returns the plans whose delays a library is checked for. k8s has no
-// Cap: see there.
+// plansFor returns the plans that the delays of a library are checked with. k8s
+// has no Cap, for the reason given there.
 func plansFor(l library) []plan {
 	if l.name == k8s.name {
 		return []plan{ordinary}
@@ -138,7 +139,7 @@ func waitsAsPlanned(t *testing.T, p plan, run func(ctx context.Context, n int, o
 			}
 			first[at[1].Sub(at[0])] = true
 		}
-		assert.Greater(t, len(first), 1, "jitter")
+		assert.Greater(t, len(first), 1, "the delays have no jitter")
 	})
 }
 
@@ -157,8 +158,8 @@ func TestEveryLibraryWaitsAsLong(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForNoDelay: a timer for none is theirs, one for nanoseconds
-// would be ours.
+// TestNobodyWaitsForNoDelay checks that no settings in this program cause a delay
+// of a few nanoseconds. A timer for a delay of 0 is the library's own cost.
 func TestNobodyWaitsForNoDelay(t *testing.T) {
 	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
@@ -190,14 +191,14 @@ func TestEveryDelayIsThatOfTheLoop(t *testing.T) {
 				for range 20 {
 					first[calls.delay(1, 1)] = true
 				}
-				assert.Greater(t, len(first), 1, "jitter")
+				assert.Greater(t, len(first), 1, "the delays have no jitter")
 			}
 		})
 	}
 }
 
-// TestADecisionIsThatOfTheSeed: a seed of 0 would be drawn, which is another
-// work.
+// TestADecisionIsThatOfTheSeed checks that the seed is set. Without one, decide
+// would also draw a seed, which is different work.
 func TestADecisionIsThatOfTheSeed(t *testing.T) {
 	for _, p := range plansFor(ours) {
 		decide := ours.prepare(p).decide
@@ -208,7 +209,8 @@ func TestADecisionIsThatOfTheSeed(t *testing.T) {
 	}
 }
 
-// TestWhoLooksAtTheContextFirst pins what README.md says of the first try.
+// TestWhoLooksAtTheContextFirst checks what README.md says about the context and
+// the first attempt.
 func TestWhoLooksAtTheContextFirst(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

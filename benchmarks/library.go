@@ -17,7 +17,7 @@ type library struct {
 	prepare func(plan) calls
 
 	// wait makes one call of the plan hourly in the way that holds the least
-	// memory while it waits. nil: that way is run, which is the fastest one.
+	// memory while it waits. nil: run, the fastest way, also holds the least.
 	wait func(ctx context.Context, n int, op opFunc) error
 }
 

@@ -46,8 +46,8 @@ func newTable() *table {
 
 func (s series) add(of subject, x float64) { s[of] = append(s[of], x) }
 
-// measure does one round. No library is always the first one, or right after the
-// bare loop.
+// measure does one round. The order is random, so that no library is always the
+// first, or right after the bare loop.
 func (t *table) measure() error {
 	for _, w := range t.works {
 		for _, l := range shuffled(t.libraries) {
@@ -76,8 +76,8 @@ func (t *table) measure() error {
 	return nil
 }
 
-// take makes one measurement, the least of three runs: whatever else the machine
-// does only adds to the time of one.
+// take makes one measurement: the fastest of three runs, because other work on the
+// machine can only make a run slower.
 func (t *table) take(of subject, bench func(*testing.B)) error {
 	ns, allocs := math.Inf(1), math.Inf(1)
 	for range 3 {
@@ -168,7 +168,7 @@ func (s series) ratio(of, bare subject) string {
 	return fmt.Sprintf("%.2fx", median(ratios))
 }
 
-// median returns the middle one of some numbers, or the mean of the two.
+// median returns the middle one of some numbers, or the mean of the middle two.
 func median(xs []float64) float64 {
 	xs = slices.Sorted(slices.Values(xs))
 	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2

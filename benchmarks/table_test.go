@@ -19,8 +19,9 @@ func TestMedian(t *testing.T) {
 	assert.Equal(t, 4.0, median([]float64{9, 3, 1, 5}))
 }
 
-// faked returns a table of two works, three libraries and their waiters. Their
-// results are made up, and all differ; asked is where each is noted.
+// faked returns a table of two works, three libraries, their waiters, and an HTTP
+// work of two clients. The results are invented and all differ. Each measurement is
+// noted in asked.
 func faked(asked *[]string) *table {
 	t := newTable()
 	ns := 0
@@ -59,8 +60,8 @@ func faked(asked *[]string) *table {
 	return t
 }
 
-// TestMeasure does two rounds: a number each for all that is offered, the least of
-// three runs.
+// TestMeasure does two rounds. In each of them, every measurement that is offered
+// gets one number, the least of three runs.
 func TestMeasure(t *testing.T) {
 	var asked []string
 	table := faked(&asked)
@@ -86,7 +87,8 @@ func TestMeasure(t *testing.T) {
 	assert.Equal(t, series{of("", "bare"): {1e6, 1e6}, of("", "b"): {3e6, 3e6}, of("", "c"): {5e6, 5e6}}, table.cancel)
 }
 
-// TestEveryRoundHasAnOrder: in 100 rounds everybody is once the first.
+// TestEveryRoundHasAnOrder checks that within 100 rounds each library, client and
+// waiter is the first at least once.
 func TestEveryRoundHasAnOrder(t *testing.T) {
 	first := map[string]bool{}
 	for range 100 {
@@ -112,8 +114,9 @@ func TestMeasureFails(t *testing.T) {
 	assert.EqualError(t, table.measure(), "w of bare has failed")
 }
 
-// TestTheRatioIsOfEachRound: the median of the ratios is neither the first one
-// nor the ratio of the medians, 2, and what the bare loop takes is a median too.
+// TestTheRatioIsOfEachRound checks that the ratio is the median of the ratios of the
+// rounds, 3. The ratio of the first round is 1, and that of the medians is 2. The
+// time of the bare loop is a median too.
 func TestTheRatioIsOfEachRound(t *testing.T) {
 	table := newTable()
 	bare, other := subject{"w", "bare"}, subject{"w", "other"}

@@ -93,11 +93,11 @@ func asleep() uint64 {
 // waitingCalls is how many calls are measured at once, as the table says.
 const waitingCalls = 100_000
 
-// waiterEnv is the environment variable that says what a process of its own is to
+// waiterEnv is the environment variable that says what a separate process has to
 // measure: "100000 bare".
 const waiterEnv = "RETRY_BENCHMARKS_WAITER"
 
-// measureApart measures n calls of a waiter in a process of its own, because the
+// measureApart measures n calls of a waiter in a separate process, because the
 // first measurement in a process pays for the heap and the stacks that later ones
 // find there.
 func measureApart(name string, n int) (w waited, err error) {
@@ -137,7 +137,7 @@ func answer(request string, out io.Writer) error {
 	all := waiters()
 	i := slices.IndexFunc(all, func(w waiter) bool { return w.name == name })
 	if i < 0 {
-		return fmt.Errorf("there is no waiter %q", name)
+		return fmt.Errorf("unknown waiter %q", name)
 	}
 	return json.NewEncoder(out).Encode(all[i].measure(n))
 }

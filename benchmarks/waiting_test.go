@@ -60,8 +60,8 @@ func TestPoolsAreNotInUse(t *testing.T) {
 	assert.Less(t, inUse()-before, float64(32<<20))
 }
 
-// TestMeasureApart: one call of the bare loop holds a stack of 2 KiB and some
-// heap, a timer above all.
+// TestMeasureApart checks that one call of the bare loop holds a stack of 2 KiB and
+// a few KiB of heap, most of it for a timer.
 func TestMeasureApart(t *testing.T) {
 	got, err := measureApart("bare", 1000)
 	require.NoError(t, err)
@@ -71,6 +71,6 @@ func TestMeasureApart(t *testing.T) {
 
 	_, err = measureApart("nobody", 1)
 	assert.EqualError(t, err, "waiter nobody: exit status 1")
-	assert.EqualError(t, answer("1 nobody", io.Discard), `there is no waiter "nobody"`)
+	assert.EqualError(t, answer("1 nobody", io.Discard), `unknown waiter "nobody"`)
 	assert.ErrorContains(t, answer("bare", io.Discard), `write it as "100000 bare"`)
 }

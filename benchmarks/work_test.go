@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchmarksTake sets how often the operations of the benchmarks of a test run.
+// benchmarksTake sets -benchtime for the benchmarks that a test runs.
 func benchmarksTake(t *testing.T, benchtime string) {
 	t.Helper()
 	old := flag.Lookup("test.benchtime").Value.String()
@@ -37,7 +37,7 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 	assert.Equal(t, map[string]int{"FirstTry": n, "FirstTryValue": n, "FirstTryMaxElapsed": 2, "FirstTryAttemptTimeout": 2, "FirstTryOnEvent": 2, "TwoFailures": n, "TenFailures": n, "Delay8": 10, "Decision": 1, "LogLine": 2}, offered)
 }
 
-// A seen is what a benchmark has asked of a library.
+// A seen is what a benchmark has demanded of a library.
 type seen struct {
 	plan       plan
 	calls      int
@@ -46,8 +46,8 @@ type seen struct {
 	cancelable bool
 }
 
-// watched is the loop written by hand that notes what it is asked for. No goroutine
-// gets a delay of it before 8 goroutines ask.
+// watched is the loop written by hand, and notes what is demanded of it. Its delay
+// returns only once 8 goroutines have called it.
 func watched(s *seen) library {
 	return library{name: "watched", duties: true, prepare: func(p plan) calls {
 		s.plan = p
@@ -85,8 +85,8 @@ func watched(s *seen) library {
 	}}
 }
 
-// Both readers find all events of a log that has more lines than are read at
-// once.
+// Both readers find all events of a log, also if it has more lines than benchRead
+// reads at once.
 func TestBothReadTheLog(t *testing.T) {
 	for _, l := range []library{bareLoop, ours} {
 		n, err := l.prepare(ordinary).read(logLines)
@@ -98,7 +98,8 @@ func TestBothReadTheLog(t *testing.T) {
 	}
 }
 
-// TestEveryWorkIsThatOfItsTitle: what the columns say is what is measured.
+// TestEveryWorkIsThatOfItsTitle checks that each column measures what its title
+// says.
 func TestEveryWorkIsThatOfItsTitle(t *testing.T) {
 	want := map[string]seen{
 		"first try":                 {plan: ordinary, calls: 17, executions: 17, cancelable: true},
@@ -123,8 +124,8 @@ func TestEveryWorkIsThatOfItsTitle(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestNoBenchmarkIsOfAnotherOutcome: a library that does not do the work has no
-// number.
+// TestNoBenchmarkIsOfAnotherOutcome checks that the benchmark of a library that does
+// not do the work fails, so that the library has no number.
 func TestNoBenchmarkIsOfAnotherOutcome(t *testing.T) {
 	benchmarksTake(t, "16x")
 	other := errors.New("another outcome")

@@ -21,7 +21,7 @@ import (
 // policy, attempts that fail in a certain way, and the outcome that must follow. Up
 // to twelve rows run at once. For each row Run checks that
 //
-//   - exactly the attempts run that must, numbered from 1;
+//   - exactly the required attempts run, numbered from 1;
 //   - no attempt begins before it is due, or more than Late after that;
 //   - the job ends: it is done, or a dead letter with the Reason of the decision,
 //     the number of attempts that were made, and the text of the last failure;
