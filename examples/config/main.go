@@ -87,7 +87,7 @@ func load(path string, environ func() []string) (*Config, error) {
 }
 
 // variable returns the key and the value of an environment variable. A value that
-// is true, a number or a mapping in JSON becomes that; any other is text.
+// is valid JSON, such as true, a number or a mapping, is decoded; any other is text.
 func variable(name, text string) (key string, value any) {
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "ORDERS_")), "__", ".")
 	if json.Unmarshal([]byte(text), &value) != nil {

@@ -76,7 +76,7 @@ func TestLoadErrors(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// The hook decodes over what is there, functions and Budget included.
+// The hook keeps what the file does not set, such as the Budget.
 func TestHookKeepsTheDefault(t *testing.T) {
 	k := koanf.New(".")
 	require.NoError(t, k.Load(file.Provider("config.yaml"), yaml.Parser()))
@@ -91,8 +91,8 @@ func TestHookKeepsTheDefault(t *testing.T) {
 	assert.Same(t, budget, config.Payments.Retry.Budget)
 }
 
-// What the hook is there for: without it mapstructure looks for keys by the
-// names of the fields, and max_attempts is lost without a word.
+// Without the hook mapstructure matches keys with the names of the fields, and
+// max_attempts is silently lost.
 func TestWithoutTheHook(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("payments: {url: x, retry: {max_attempts: 4, max_delay: 1s}}"), 0o600))

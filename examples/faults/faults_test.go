@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 		{"a cancel ignored", pair(fetchBroken, fetch, testFetch), `actual  : "1h0m0s"`},
 		{"a 404 retried", pair(lookUpBroken, lookUp, testLookUp), "should have 1 item(s), but has 3"},
 		{"a response body leaked", pair(pingBroken, ping, testPing), "bodies that are not closed"},
-		{"a lock held over the wait", pair((*cache).refreshBroken, (*cache).refresh, testRefresh), "the lock is held over the wait"},
+		{"a lock held during the wait", pair((*cache).refreshBroken, (*cache).refresh, testRefresh), "the lock is held during the wait"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func testPayIn(t testing.TB, payIn func(context.Context, *http.Client, retry.Pol
 
 func testTransfer(t testing.TB, transfer func(context.Context, *sql.DB, retry.Policy, int) error) {
 	db := bank(t, sqlfault.AfterCommit(io.ErrUnexpectedEOF))
-	_ = transfer(t.Context(), db, policy, 10) // whether it reports that the outcome is unknown is not the question here
+	_ = transfer(t.Context(), db, policy, 10) // it may report that the outcome is unknown
 	var balance int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT balance FROM accounts WHERE id = 1").Scan(&balance))
 	assert.Equal(t, 90, balance)
@@ -195,7 +195,7 @@ func testRefresh(t testing.TB, refresh func(*cache, context.Context, *http.Clien
 		if e.Kind != retry.RetryScheduled {
 			return
 		}
-		if assert.True(t, c.mu.TryLock(), "the lock is held over the wait") {
+		if assert.True(t, c.mu.TryLock(), "the lock is held during the wait") {
 			c.mu.Unlock()
 		}
 	}
@@ -203,8 +203,8 @@ func testRefresh(t testing.TB, refresh func(*cache, context.Context, *http.Clien
 	assert.NoError(t, refresh(c, t.Context(), &http.Client{Transport: faults}, p, url))
 }
 
-// A server is a shop without a network. It keeps the last body, and carries out
-// an order once if that has a key.
+// A server is a shop without a network. It keeps the last body, and carries out an
+// order that has a key only once.
 type server struct {
 	answers map[string]string // by query
 	body    string

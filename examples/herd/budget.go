@@ -18,14 +18,14 @@ type load struct {
 	plainForm       outcome // the results of the closed forms
 	budgetedForm    outcome
 	known           outcome // three retries, from Brooker's simulator
-	knownNoRetry    float64 // its success without a retry
+	knownNoRetry    float64 // the successes without a retry, from there too
 }
 
 // An outcome is the attempts and the successes of calls, as shares of the
 // calls.
 type outcome struct{ load, success float64 }
 
-// The set-up of Brooker, "Fixing retries with token buckets and circuit
+// The setup of Brooker, "Fixing retries with token buckets and circuit
 // breakers" (2022): 100 clients with a bucket of 5 each, 600 calls.
 const (
 	loadClients = 100
@@ -85,8 +85,8 @@ func threeRetries(x float64) outcome {
 }
 
 // withinBudget is the closed form of this library's rule, where each success pays for
-// ratio retries: R retries a call are as many as three retries want, and no
-// more than R = ratio * (1-x) * (1+R) with the bucket that was full at first.
+// ratio retries. The retries R for each call are as many as three retries need, but
+// at most R = ratio * (1-x) * (1+R), plus the bucket that was full at first.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)
@@ -94,7 +94,7 @@ func withinBudget(x float64) outcome {
 }
 
 func printLoads(w io.Writer, loads []load) {
-	table(w, "60,000 calls of which each execution fails with probability x: executions a call and successes, in %.\nThree retries, and three within a budget of 5 that each success refills by 0.1.", func(w io.Writer) {
+	table(w, "60,000 calls whose attempts fail with probability x: attempts for each 100 calls / calls that succeed, in %.\nThree retries, and three within a budget of 5 that each success refills by 0.1.", func(w io.Writer) {
 		fmt.Fprintln(w, "x\tthree retries\t(formula)\t(known)\twith budget\t(formula)\tno retry (known)\t")
 		for _, l := range loads {
 			fmt.Fprintf(w, "%.2f\t%v\t(%v)\t(%v)\t%v\t(%v)\t100.0 / %.1f\t\n",
@@ -112,9 +112,9 @@ func loadChart(loads []load) chart {
 		budgeted.points = append(budgeted.points, point{100 * l.failing, 100 * l.budgeted.load})
 	}
 	return chart{
-		title:  "Load on a target that fails: executions for each 100 calls",
-		x:      axis{label: "executions that fail, in %", max: 100},
-		y:      axis{label: "executions for each 100 calls", max: 400},
+		title:  "Load on a target that fails: attempts for each 100 calls",
+		x:      axis{label: "attempts that fail, in %", max: 100},
+		y:      axis{label: "attempts for each 100 calls", max: 400},
 		series: []series{plain, budgeted},
 	}
 }

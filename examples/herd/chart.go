@@ -37,7 +37,7 @@ const (
 // and Ito, "Color Universal Design" (2008).
 var colors = []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7"}
 
-// svg draws c, text and lines in a grey that shows on white and on black.
+// svg draws c, text and lines in a gray that shows on white and on black.
 func (c chart) svg() []byte {
 	var b bytes.Buffer
 	text := func(x, y float64, attributes, s string) {

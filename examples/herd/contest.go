@@ -42,8 +42,8 @@ var contestCurve = retry.Exponential{Base: 10 * time.Millisecond}
 
 const contestCap = 2 * time.Second
 
-// knownContests is a run of the simulator that belongs to the article,
-// which itself has only charts.
+// knownContests are the results of one run of the article's own simulator, because
+// the article has only charts.
 var knownContests = map[int]map[string]result{
 	10:  {"none": {381, 51.0}, "exponential": {3610, 51.2}, "equal": {728, 42.4}, "full": {473, 39.2}},
 	20:  {"none": {603, 151.6}, "exponential": {14877, 151.7}, "equal": {1620, 107.5}, "full": {955, 100.2}},

@@ -23,7 +23,7 @@ type herd struct {
 	meanWait  float64   // seconds that a client waits in all
 	perSecond []float64 // retries in each fifth of a second, of the first trial
 
-	known [3]float64 // peak, latePeak, meanWait as they were measured elsewhere
+	known [3]float64 // peak, latePeak and meanWait as measured elsewhere
 }
 
 const (

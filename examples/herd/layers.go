@@ -8,8 +8,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The number of calls of the lowest of some layers, if every layer makes this
-// many attempts of the one below it, and all fail.
+// The number of calls that the lowest layer gets for one call at the top, if every
+// layer makes this many attempts to call the one below it, and all fail.
 func executions(layers, attempts int, budget *retry.Budget) int {
 	n := 0
 	call := func(context.Context) error {
@@ -26,8 +26,8 @@ func executions(layers, attempts int, budget *retry.Budget) int {
 }
 
 func printAmplification(w io.Writer) {
-	table(w, "Layers that all retry: executions of the lowest one for a single call at the top.", func(w io.Writer) {
-		fmt.Fprintln(w, "layers\tattempts each\texecutions\t(known)\twith one budget of 5\t")
+	table(w, "Layers that all retry: calls of the lowest one for a single call at the top.", func(w io.Writer) {
+		fmt.Fprintln(w, "layers\tattempts each\tcalls\t(known)\twith one budget of 5\t")
 		for _, row := range []struct{ layers, attempts, known int }{
 			{3, 4, 64},  // Site Reliability Engineering, chapter 22
 			{5, 3, 243}, // Amazon Builders' Library, "Timeouts, retries, and backoff with jitter"

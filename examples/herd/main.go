@@ -22,8 +22,8 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("herd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	seed := flags.Uint64("seed", 1, "draws everything: the same seed prints the same tables")
-	trials := flags.Int("trials", 20, "how many contests and herds are averaged")
+	seed := flags.Uint64("seed", 1, "seed of all random numbers: the same seed prints the same tables")
+	trials := flags.Int("trials", 20, "number of contests and herds to average")
 	svg := flags.String("svg", "", "also draw the tables, as SVG files in this directory")
 	if err := flags.Parse(args); err != nil {
 		return 2

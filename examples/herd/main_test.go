@@ -24,9 +24,9 @@ var (
 	defaultLoads = sync.OnceValue(func() []load { return simulateLoads(1) })
 )
 
-// The peak is the largest of a few hundred counts, of about 500 for ±20 %:
-// twenty trials have it within 2 %, and the figures it is compared with are
-// means of five. The mean wait is of 200,000 clients.
+// The peak is the largest of a few hundred counts, about 500 for ±20 %. The mean of
+// twenty trials is within 2 % of the expected one, and the known figures are means
+// of five trials. The mean wait is that of 200,000 clients.
 func TestHerdsPeakAsKnown(t *testing.T) {
 	peaks, waits := map[string]float64{}, map[string]float64{}
 	for _, h := range defaultHerds() {
@@ -43,10 +43,10 @@ func TestHerdsPeakAsKnown(t *testing.T) {
 	assert.Less(t, waits["equal"], waits["no jitter"])
 }
 
-// 60,000 calls have three retries' load within 2 points at three standard
-// deviations. Within a budget the closed form supposes that no token that a
-// full bucket refuses is missed; where supply and demand are about equal, at
-// 0.1, some are, so 2 points there too.
+// Three standard deviations of the load of 60,000 calls with three retries are less
+// than 2 points. The closed form for a budget assumes that a full bucket never
+// refuses what a success puts back. If supply and demand are about equal, at a
+// failure rate of 0.1, it does refuse some, so the tolerance is 2 points there too.
 func TestLoadsFollowTheClosedForms(t *testing.T) {
 	for _, l := range defaultLoads() {
 		for _, c := range []struct {
@@ -67,9 +67,9 @@ func TestLoadsFollowTheClosedForms(t *testing.T) {
 	}
 }
 
-// The known figures are means of 100 or 200 contests, with standard errors of
-// up to 3 % of the time for 10 clients and 1.4 % for more; ten contests have
-// three to four times that, and much less in calls.
+// The known figures are means of 100 or 200 contests. The standard error of their
+// times is up to 3 % for 10 clients, and 1.4 % for more. For ten contests it is three
+// to four times as large. That of the calls is much smaller.
 func TestContestsEndAsKnown(t *testing.T) {
 	for _, clients := range []int{10, 20, 50, 100, 150, 190} {
 		c := simulateContest(1, clients, 10)
@@ -82,10 +82,10 @@ func TestContestsEndAsKnown(t *testing.T) {
 			assert.InEpsilon(t, known.ms, c.results[name].ms, tolerance, "%d clients, %s: time", clients, name)
 			assert.InEpsilon(t, known.calls, c.results[name].calls, tolerance/2, "%d clients, %s: calls", clients, name)
 		}
-		assert.Less(t, none.ms, full.ms, "%d clients: no backoff ends first", clients)
+		assert.Less(t, none.ms, full.ms, "%d clients: without backoff it ends first", clients)
 		assert.Less(t, full.ms, equal.ms, "%d clients", clients)
 		assert.Greater(t, exponential.ms/full.ms, 5.0, "%d clients: without jitter it takes many times as long", clients)
-		assert.Greater(t, exponential.calls, 1.2*full.calls, "%d clients: and saves few calls", clients)
+		assert.Greater(t, exponential.calls, 1.2*full.calls, "%d clients: without jitter it needs more calls", clients)
 		assert.InEpsilon(t, equal.calls, full.calls, 0.12, "%d clients: equal and full jitter write about as often", clients)
 		assert.Less(t, full.calls, none.calls, "%d clients", clients)
 	}
@@ -118,7 +118,7 @@ func TestRunIsDeterministicAndDraws(t *testing.T) {
 	}
 }
 
-// What the page says is what the program prints and draws by default.
+// docs/why.md shows what the program prints and draws by default.
 func TestPageIsUpToDate(t *testing.T) {
 	page, err := os.ReadFile("../../docs/why.md")
 	require.NoError(t, err)

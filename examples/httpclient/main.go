@@ -1,12 +1,12 @@
 // Httpclient calls HTTP servers that misbehave, through an http.Client whose
-// transport retries. It prints the policy and its plan, logs what happens by
-// log/slog, and shows the same as numbers and spans: by expvar, Prometheus and
+// transport retries. It prints the policy and its plan, logs what happens with
+// log/slog, and reports the same as metrics and spans, with expvar, Prometheus and
 // OpenTelemetry.
 //
 //	go run .
 //	go run . -url http://127.0.0.1:8080/
 //
-// Without -url it starts its own server. One call meets an attempt that hangs, one
+// Without -url it starts its own server. One call has an attempt that hangs, one
 // that breaks off, and one whose response asks for a wait, before it succeeds. An
 // order is posted with an Idempotency-Key, and again after its response was lost.
 // Another is posted without a key, and must not be sent twice.
@@ -36,7 +36,7 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("httpclient", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	url := flags.String("url", "", "get this URL, instead of calling a server of its own")
+	url := flags.String("url", "", "get this URL instead of calling the built-in server")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}

@@ -98,7 +98,7 @@ func TestURL(t *testing.T) {
 		{"one that is not", server.URL + "/nosuch", 1, "the server says 404 Not Found"},
 		{"one whose body is cut off", server.URL + "/short", 1, "the body was cut off after 3 bytes: unexpected EOF"},
 		{"one of another scheme", "ftp://127.0.0.1/", 1, `retry: permanent error after 1 attempt: unsupported protocol scheme "ftp"`},
-		{"none", ":", 1, "missing protocol scheme"},
+		{"an invalid one", ":", 1, "missing protocol scheme"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
@@ -114,7 +114,7 @@ func TestURLThatRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 
-	// The first wait would be longer, and so is none.
+	// The first delay is longer than the context lasts, so there is no wait.
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	var out, errs bytes.Buffer

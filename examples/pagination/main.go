@@ -1,7 +1,6 @@
-// Pagination fetches pages from an HTTP server that limits its rate and fails
-// now and then, and stores each in a store whose rows others change too. It
-// prints what happens, and checks at the end that nothing was lost and nothing
-// stored twice.
+// Pagination fetches pages from an HTTP server that limits its rate and sometimes
+// fails, and stores them in a store that other writers change too. It prints what
+// happens, and checks at the end that every item was stored exactly once.
 //
 //	go run ./examples/pagination
 //	go run ./examples/pagination -pages 50
@@ -31,7 +30,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	flags := flag.NewFlagSet("pagination", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	pages := flags.Int("pages", 8, "how many pages the server has")
-	attempts := flags.Int("attempts", 6, "how often a page is fetched, or stored, in all")
+	attempts := flags.Int("attempts", 6, "the limit of attempts to fetch a page, and to store it")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -88,7 +87,7 @@ func hasNext(o retryflow.Outcome) (bool, error) {
 	return o.Err == nil && o.State["fetched"].(page).Next != 0, nil
 }
 
-// turn sets the number of the page to fetch.
+// turn sets the next page as the one to fetch.
 func turn(s retryflow.State, _ retryflow.Outcome) error {
 	s["page"] = s["fetched"].(page).Next
 	return nil

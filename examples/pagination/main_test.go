@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// delays matches what the jitter makes of a delay.
+// delays matches the delays, which differ because of the jitter.
 var delays = regexp.MustCompile(`again in [0-9.]+m?s`)
 
 func TestEachItemIsStoredOnce(t *testing.T) {

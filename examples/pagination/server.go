@@ -18,13 +18,14 @@ const (
 // A pageServer listens on loopback and has pages of items. Which requests fail
 // depends only on their number, so that each run sees the same: of twelve requests
 // it refuses three for their rate, fails one, and cuts off the response to another.
+// It also refuses a request that comes earlier than it asked for.
 type pageServer struct {
 	pages    int
 	listener net.Listener
 	http     http.Server
 	served   chan error // why it has stopped serving
 	requests int
-	closed   time.Time // until when each request is refused for its rate
+	closed   time.Time // until then it refuses every request for its rate
 }
 
 func newPageServer(pages int) (*pageServer, error) {
@@ -40,7 +41,7 @@ func newPageServer(pages int) (*pageServer, error) {
 
 func (s *pageServer) url() string { return "http://" + s.listener.Addr().String() + "/" }
 
-// close ends the server, and returns why it had ended before, if it had.
+// close stops the server. If it had stopped before, close returns why.
 func (s *pageServer) close() error {
 	err := s.http.Close()
 	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
@@ -83,7 +84,7 @@ func (s *pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.requests%12 == 10:
 		w.Header().Set("Content-Length", "1000")
 		fmt.Fprint(w, `{"items": [`)
-		w.(http.Flusher).Flush() // of an answer that never began net/http asks again by itself
+		w.(http.Flusher).Flush() // begins the response, or net/http could retry the request itself
 		panic(http.ErrAbortHandler)
 	default:
 		p := page{Items: itemsOf(number)}

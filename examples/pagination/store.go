@@ -18,7 +18,8 @@ func isConflict(err error) bool { return errors.Is(err, errConflict) || errors.I
 
 // A store keeps the items of pages. Each write names the version that it has seen,
 // and conflicts if another writer has written since, which happens at two of five
-// writes. Every seventh write stores its items, but its answer is lost.
+// writes. Every seventh write, if it does not conflict, stores its items, but its
+// answer is lost.
 type store struct {
 	rows    []string
 	pages   map[int]bool // which pages are stored

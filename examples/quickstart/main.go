@@ -4,8 +4,8 @@
 //	go run ./examples/quickstart
 //	go run ./examples/quickstart -url http://127.0.0.1:8080/
 //
-// Without -url it starts a server of its own, which refuses the first connection,
-// asks the client to wait, cuts off a body, and then answers.
+// Without -url it starts its own server, which refuses the first connection, asks
+// the client to wait, cuts off a body, and then answers.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// policy waits 3 s in all, unless a server asks for more.
+// policy waits about 3 s in all, unless a server asks for more.
 var policy = retry.Policy{
 	MaxAttempts:    5,
 	Backoff:        retry.Exponential{Base: 200 * time.Millisecond},
@@ -42,14 +42,14 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	url := flags.String("url", "", "call this URL, not a server of our own that fails")
+	url := flags.String("url", "", "call this URL instead of the built-in server that fails")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
 	} else if err != nil {
 		return 2
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "quickstart: %q is no flag: write -url %s\n", flags.Arg(0), flags.Arg(0))
+		fmt.Fprintf(stderr, "quickstart: unexpected argument %q: write -url %s\n", flags.Arg(0), flags.Arg(0))
 		return 2
 	}
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// A flakyServer is on loopback and refuses connections until it is started.
+// A flakyServer listens on loopback, but refuses connections until it is started.
 // It answers the first request with 503 and Retry-After, cuts off the body of
 // the second, and answers the others.
 type flakyServer struct {
@@ -47,7 +47,7 @@ func (s *flakyServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	case 2:
 		w.Header().Set("Content-Length", "1000")
 		fmt.Fprint(w, "the beginning of ")
-		w.(http.Flusher).Flush() // of an answer that never began net/http asks again by itself
+		w.(http.Flusher).Flush() // begins the response, or net/http could retry the request itself
 		panic(http.ErrAbortHandler)
 	default:
 		fmt.Fprint(w, "hello, at last")

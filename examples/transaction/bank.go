@@ -23,8 +23,8 @@ type bank struct {
 	dir      string // of SQLite's file, else empty
 }
 
-// openBank opens PostgreSQL at url, or SQLite in a temporary file, which need not
-// survive a crash: waiting for a slow disk would look like another collision.
+// openBank opens PostgreSQL at url, or SQLite in a temporary file. The file is not
+// synced to disk, because waiting for a slow disk would look like another collision.
 func openBank(url string) (*bank, error) {
 	b := &bank{opts: &sql.TxOptions{Isolation: sql.LevelSerializable}}
 	driver := "pgx"
@@ -67,8 +67,8 @@ func (b *bank) close() error {
 	return errors.Join(dropped, closed)
 }
 
-// pay decides from the balances that it reads, so it can only be run again as a
-// whole.
+// pay computes the new balances from those that it reads, so only the whole
+// transaction can be retried.
 func (b *bank) pay(ctx context.Context, tx *sql.Tx, p payment, meet func(context.Context) error) error {
 	balances, err := b.read(ctx, tx)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Transaction moves money between two accounts in two transactions that
-// collide: both read both balances before either writes. The database ends one
-// of them, retrysql.Tx runs it again, and no money is lost. The policy needs no
-// RetryIf: retrysql knows the errors of PostgreSQL and of SQLite.
+// collide: both read both balances before either writes. The database aborts one
+// of them, retrysql.Tx retries it, and no money is lost. The policy needs no
+// RetryIf, because retrysql knows the errors of PostgreSQL and of SQLite.
 //
 //	go run .
 //	DATABASE_URL=postgres://user:password@localhost/database go run .

@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// TestMain is the program itself where a test runs it.
+// TestMain runs the program itself if a test has started this process.
 func TestMain(m *testing.M) {
 	if os.Getenv("RETRY_TEST_MAIN") != "" {
 		main()
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program runs main with this DATABASE_URL and returns what it wrote and its
-// exit status.
+// program runs main with this DATABASE_URL and returns its output and its exit
+// status.
 func program(t *testing.T, url string) (stdout, stderr string, status int) {
 	var out, errs strings.Builder
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -40,7 +40,7 @@ func program(t *testing.T, url string) (stdout, stderr string, status int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// postgresURL returns where PostgreSQL is tested.
+// postgresURL returns the URL of the PostgreSQL to test with.
 func postgresURL(t *testing.T) string {
 	url, must := os.Getenv("RETRY_TEST_POSTGRES"), true
 	if url == "" {
@@ -83,11 +83,11 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// What goes wrong ends the program with status 1 and one line.
+// An error ends the program with status 1 and one line.
 func TestProgramFails(t *testing.T) {
 	for _, row := range []struct{ name, url, stderr string }{
 		{"no such server", "postgres://127.0.0.1:1/bank?sslmode=disable", `^transaction: failed to connect `},
-		{"no URL", "postgres://127.0.0.1:port/bank", `^transaction: cannot parse `},
+		{"an invalid URL", "postgres://127.0.0.1:port/bank", `^transaction: cannot parse `},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			stdout, stderr, status := program(t, row.url)

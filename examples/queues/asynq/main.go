@@ -1,8 +1,8 @@
-// Asynq sends mail by tasks of asynq, in Redis:
+// Asynq sends mail with asynq, a task queue in Redis:
 //
 //	REDIS_ADDR=localhost:6379 go run ./asynq
 //
-// It uses a queue of its own, which it deletes at the end.
+// It uses a new queue, which it deletes at the end.
 package main
 
 import (

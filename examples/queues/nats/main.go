@@ -1,8 +1,8 @@
-// Nats sends mail by messages of NATS JetStream:
+// Nats sends mail with NATS JetStream:
 //
 //	NATS_URL=nats://localhost go run ./nats
 //
-// It uses two streams of its own, which it deletes at the end.
+// It uses two new streams, which it deletes at the end.
 package main
 
 import (

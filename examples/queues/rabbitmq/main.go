@@ -1,9 +1,9 @@
-// Rabbitmq sends mail by messages of RabbitMQ:
+// Rabbitmq sends mail with RabbitMQ:
 //
 //	AMQP_URL=amqp://localhost go run ./rabbitmq
 //
-// It declares the queue mail, one for its dead letters, and one for each delay,
-// and leaves them behind.
+// It declares the queue mail, a queue for its dead letters, and one for each delay,
+// and does not delete them.
 package main
 
 import (
@@ -36,8 +36,8 @@ func run(ctx context.Context, out io.Writer, url, queue string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	// A server does not say how many messages are in the hands of workers. What
-	// ends is counted here.
+	// AMQP does not say how many messages the workers have, so this
+	// counts the jobs that have ended.
 	var ended atomic.Int64
 	policy := mail.Policy
 	policy.OnEvent = func(_ context.Context, e retry.Event) {

@@ -12,9 +12,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// New returns a rate limiter whose delays are those of policy. A controller
-// reconciles for ever, so when the policy stops, the delay that it had then is
-// repeated.
+// New returns a rate limiter with the delays of policy. A controller reconciles for
+// ever, so the limits of policy do not stop it: the delays go on as its Backoff and
+// MaxDelay say.
 func New[T comparable](policy retry.Policy) (workqueue.TypedRateLimiter[T], error) {
 	if err := policy.Validate(); err != nil {
 		return nil, err

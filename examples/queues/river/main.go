@@ -1,8 +1,8 @@
-// River sends mail by jobs of River, in PostgreSQL:
+// River sends mail with River, a job queue in PostgreSQL:
 //
 //	DATABASE_URL=postgres://user:password@localhost/database go run ./river
 //
-// It uses a schema of its own, which it drops at the end.
+// It uses a new schema, which it drops at the end.
 package main
 
 import (
@@ -114,8 +114,8 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 	return err
 }
 
-// deadLetters finds them where River keeps them: in the table, with the reason in
-// the metadata.
+// deadLetters returns the dead letters. River keeps them in its table, with the
+// reason in the metadata.
 func deadLetters(ctx context.Context, client *river.Client[pgx.Tx]) (dead []mail.Letter, err error) {
 	jobs, err := client.JobList(ctx, river.NewJobListParams().States(rivertype.JobStateDiscarded, rivertype.JobStateCancelled))
 	if err != nil {

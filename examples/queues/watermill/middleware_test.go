@@ -18,7 +18,7 @@ import (
 	own "github.com/goretry/retry/examples/queues/watermill"
 )
 
-// A router with the middleware, as a program of Watermill has it.
+// A router with the middleware, as in a program that uses Watermill.
 func TestRetry(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, watermill.NopLogger{})
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
