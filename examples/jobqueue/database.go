@@ -56,7 +56,7 @@ func openPostgres(url, schema string) (*sql.DB, error) {
 	return db, nil
 }
 
-// openTemporary opens PostgreSQL at url in a schema of its own, or SQLite in a
+// openTemporary opens PostgreSQL at url in a temporary schema, or SQLite in a
 // temporary file. close removes the schema or the file.
 func openTemporary(ctx context.Context, url string) (db *sql.DB, d dialect, close func() error, err error) {
 	if url == "" {
@@ -87,16 +87,16 @@ func openTemporary(ctx context.Context, url string) (db *sql.DB, d dialect, clos
 	}, nil
 }
 
-// transient reports whether a failure of the database may pass. To what retrysql
-// knows it adds SQLite, and statements that took too long: here their deadline is
-// always the worker's own.
+// transient reports whether a failure of the database may pass: what retrysql knows,
+// and statements that took too long, because here their deadline is always the
+// worker's own.
 func transient(err error) bool {
 	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || busy(err)
 }
 
 // busy reports whether SQLite's file is locked, so that nothing was done.
 func busy(err error) bool {
-	const code = 5 // with all its extended ones
+	const code = 5 // SQLITE_BUSY, with its extended codes
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff == code
 }

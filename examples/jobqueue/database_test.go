@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A database's own clock counts microseconds since 1970, in parts of a second,
-// and stands still within a statement. How far it is from this machine's is not
-// the matter.
+// The database's clock counts microseconds since 1970, with a part of a second, and
+// stands still within a statement. How far it is from this machine's does not
+// matter.
 func TestDatabaseClock(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		db := s.open(t)
 		us, parts := int64(0), false
-		for range 100 { // of which some may be in one whole millisecond
+		for range 100 { // because some may fall on a whole second
 			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT "+s.dialect.now).Scan(&us))
 			parts = parts || us%1_000_000 != 0
 		}
@@ -32,8 +32,8 @@ func TestDatabaseClock(t *testing.T) {
 	})
 }
 
-// What a file is opened with: a lock is waited for briefly, a commit outlives a
-// power cut, and the writers of a process do not wait for each other.
+// openSQLite waits only briefly for a lock, makes commits survive a power failure,
+// and keeps the writers of a process from waiting for each other.
 func TestOpenSQLite(t *testing.T) {
 	db := server{place: t.TempDir() + "/jobs.db"}.open(t)
 	for pragma, want := range map[string]string{"busy_timeout": "100", "journal_mode": "wal", "synchronous": "2"} {
@@ -60,7 +60,7 @@ func TestTransient(t *testing.T) {
 	require.Error(t, err)
 	assert.True(t, transient(err), err)
 
-	// It has another code where a writer has come between reading and writing.
+	// It has another code if another writer came between reading and writing.
 	_, err = holder.Exec("COMMIT; BEGIN; SELECT * FROM t")
 	require.NoError(t, err)
 	_, err = other.Exec("INSERT INTO t VALUES (1)")
@@ -74,8 +74,7 @@ func TestTransient(t *testing.T) {
 	assert.False(t, transient(err), err)
 }
 
-// Who enqueues and requeues waits for a file that is locked, as long as the
-// context lasts.
+// Enqueue waits for a locked file until the context ends.
 func TestLockedFile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, server{dialect: sqliteDialect, place: t.TempDir() + "/jobs.db"}, ticket4)

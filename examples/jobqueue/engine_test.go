@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry/retryjob/jobtest"
 )
 
-// The queue passes the table that the adapters for other queues pass.
+// The queue passes the same conformance table as the adapters for other queues.
 
 func TestEngineSQLite(t *testing.T) {
 	jobtest.Run(t, engine(sqliteDialect, func(name string) (*sql.DB, func() error, error) {
@@ -45,8 +45,8 @@ func TestEnginePostgres(t *testing.T) {
 	}))
 }
 
-// The queue bounds its statements by parts of the lease. A machine that is busy
-// for a second must not run into them.
+// The queue limits each statement to a part of the lease. A machine that is busy
+// for a second must not exceed these limits.
 const engineLease = 8 * time.Second
 
 func engine(d dialect, open func(name string) (db *sql.DB, remove func() error, err error)) jobtest.Engine {
@@ -56,7 +56,7 @@ func engine(d dialect, open func(name string) (db *sql.DB, remove func() error, 
 			return &engineQueue{d, db, remove}, err
 		},
 		Unit:  50 * time.Millisecond,
-		Late:  4 * time.Second, // the poll, and the race detector on a busy machine; none may be early
+		Late:  4 * time.Second, // the poll interval, and the race detector on a busy machine
 		Lease: engineLease,
 	}
 }
@@ -67,7 +67,7 @@ type engineQueue struct {
 	remove  func() error
 }
 
-// queue returns the queue, and its table if that is not there.
+// queue returns the queue, and creates its table if there is none.
 func (q *engineQueue) queue(ctx context.Context, p retry.Policy) (*Queue, error) {
 	queue, err := NewQueue(q.db, q.dialect, p)
 	if err != nil {
@@ -94,7 +94,7 @@ func (q *engineQueue) Work(ctx context.Context, p retry.Policy, do func(context.
 		Run: func(ctx context.Context, job *Job) error { return do(ctx, job.ID, job.Attempts) },
 	}
 	var workers sync.WaitGroup
-	errs := make([]error, 2) // for one job; more of them, in each row, only keep the machine busy
+	errs := make([]error, 2) // a row has only one job
 	for i := range errs {
 		workers.Go(func() { errs[i] = w.Work(ctx) })
 	}

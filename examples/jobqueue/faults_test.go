@@ -27,14 +27,14 @@ import (
 	"github.com/goretry/retry/internal/servers"
 )
 
-// What jobs write down about themselves, under a key of each run's own, so
-// that an insert whose answer is lost can be repeated.
+// The jobs record their runs here. Each run has its own key, so that an insert can
+// be repeated if its answer is lost.
 const records = `
 CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, job TEXT NOT NULL, attempt BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS collisions (run TEXT PRIMARY KEY, job TEXT NOT NULL, attempt BIGINT NOT NULL)`
 
-// faultPolicy and faultLease are those of all workers here. A lease is much
-// longer than a job, so that none expires under a worker that lives.
+// faultPolicy and faultLease are those of all workers here. The lease is much longer
+// than a job, so that it never expires while its worker lives.
 var faultPolicy = retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: 20 * time.Millisecond}, Jitter: retry.Proportional(0.5)}
 
 const faultLease = 2 * time.Second
@@ -43,7 +43,7 @@ const faultLease = 2 * time.Second
 type place struct {
 	server
 	locks  string
-	during func() // is called in each run, if it is not nil
+	during func() // called in each run; nil: nothing
 }
 
 func (p place) worker(db *sql.DB, policy retry.Policy) (*Worker, error) {
@@ -67,8 +67,8 @@ func (p place) begin(t *testing.T, policy retry.Policy) (*sql.DB, *Worker) {
 	return db, w
 }
 
-// run is a job. It holds a lock of the operating system, which ends with the
-// process and not later: a job that finds it taken runs twice at once.
+// run is a job. It takes a lock of the operating system, which is released when the
+// process ends and not later. A job that finds the lock taken runs twice at once.
 func (p place) run(ctx context.Context, db *sql.DB, job *Job) error {
 	lock, err := os.OpenFile(filepath.Join(p.locks, job.ID), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -98,7 +98,7 @@ func (p place) record(ctx context.Context, db *sql.DB, table string, job *Job) e
 	})
 }
 
-// outcome is what the payload says.
+// outcome returns what the payload demands.
 func outcome(job *Job) error {
 	switch {
 	case job.Payload == "fails", job.Payload == "fails once" && job.Attempts == 1:
@@ -112,8 +112,8 @@ func outcome(job *Job) error {
 
 var payloads = []string{"succeeds", "fails", "fails once", "is beyond help"}
 
-// enqueue adds n jobs of each payload to those that are there, whatever the
-// database does meanwhile.
+// enqueue adds n jobs of each payload to those that are there, even if the database
+// fails meanwhile.
 func (p place) enqueue(ctx context.Context, queue *Queue, jobs *atomic.Int64, n int) error {
 	policy := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(10 * time.Millisecond), RetryIf: transient}
 	for range n {
@@ -128,8 +128,8 @@ func (p place) enqueue(ctx context.Context, queue *Queue, jobs *atomic.Int64, n 
 	return nil
 }
 
-// verify looks at every job when none is open any more. Attempts may have been
-// lost, jobs may not.
+// verify checks every job once none is open. Attempts may have been lost, but no
+// job.
 func verify(t *testing.T, db *sql.DB, jobs int) {
 	t.Helper()
 	count := func(query string) (n int) {
@@ -153,7 +153,7 @@ func verify(t *testing.T, db *sql.DB, jobs int) {
 		OR reason = 'permanent_error' AND payload = 'is beyond help' AND last_error = 'no such user')`), "a dead letter says why")
 }
 
-// TestMain is a worker where TestFaultKill starts it as a process of its own.
+// TestMain becomes a worker if TestFaultKill has started this process.
 func TestMain(m *testing.M) {
 	if point := os.Getenv("RETRY_TEST_KILL"); point != "" {
 		fmt.Println(workUntilKilled(point))
@@ -164,11 +164,11 @@ func TestMain(m *testing.M) {
 
 var killPoints = []string{"between claim and result", "in the job", "during the sleep", "before the result is written", "at random"}
 
-// workUntilKilled works until it kills itself at the point; it returns only
-// what went wrong.
+// workUntilKilled works until it kills itself at the point. It returns only if
+// something goes wrong.
 func workUntilKilled(point string) error {
 	kill := sync.OnceFunc(func() {
-		fmt.Print("killed") // for it may have died otherwise
+		fmt.Print("killed") // shows that the process did not die in another way
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	})
@@ -205,9 +205,8 @@ func workUntilKilled(point string) error {
 	return w.Work(context.Background())
 }
 
-// Two worker processes at a time are killed as the operating system kills, and
-// started again. No job is lost, none runs more often than it may, or twice at
-// once.
+// Two worker processes at a time are killed with SIGKILL and replaced. No job is
+// lost, runs more often than it may, or runs twice at once.
 func TestFaultKill(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		kills := servers.Amount(t, "RETRY_KILLS", 10)
@@ -238,7 +237,7 @@ func TestFaultKill(t *testing.T) {
 // process starts a worker that dies at the point, and returns an error if it
 // ends otherwise.
 func (p place) process(ctx context.Context, point string) error {
-	// A worker that is starved of jobs to die in is a failure too.
+	// A worker that does not get a job to die in is a failure too.
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
@@ -289,8 +288,8 @@ func report(t *testing.T, db *sql.DB, began time.Time, what string) {
 	t.Logf("%s: %s in %.1fs: %d jobs, %d done, %d dead letters, %d attempts, %d runs", t.Name(), what, took.Seconds(), jobs, done, jobs-done, attempts, runs)
 }
 
-// Eight workers on jobs of which 30 % fail, by the job and the attempt, so
-// that the counts are known before.
+// Eight workers run jobs. 30 % of the attempts fail, chosen by job and attempt, so
+// that the counts are known in advance.
 func TestFaultLoad(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		n := servers.Amount(t, "RETRY_JOBS", 500)
@@ -355,9 +354,9 @@ func TestFaultLoad(t *testing.T) {
 	})
 }
 
-// One answer of the database in ten is lost: the statement is executed, and who
-// sent it gets an error. Whoever has lost a claim that way waits for its lease,
-// by a clock that moves when nothing is runnable.
+// One answer of the database in ten is lost: the statement is executed, but the
+// worker gets an error. A job whose claim was lost that way waits for the end of its
+// lease, by a clock that moves when nothing is runnable.
 func TestFaultLostAnswers(t *testing.T) {
 	t.Parallel()
 	url := postgresURL(t)
@@ -397,8 +396,8 @@ func TestFaultLostAnswers(t *testing.T) {
 	assert.Positive(t, b.number("SELECT sum(attempts) - (SELECT count(*) FROM runs) FROM jobs"), "claims were lost")
 }
 
-// A PostgreSQL of the test's own is restarted while workers work, by a clean
-// shutdown and by one that its successor has to recover from.
+// PostgreSQL is restarted while workers work, in turn by a clean shutdown and by a
+// crash that it has to recover from. The server belongs to this test.
 func TestFaultRestart(t *testing.T) {
 	t.Parallel()
 	restarts := servers.Amount(t, "RETRY_RESTARTS", 2)

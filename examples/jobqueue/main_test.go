@@ -75,7 +75,7 @@ func TestProgram(t *testing.T) {
 
 `, varying.ReplaceAllString(before(out.String(), "dead letter  "), "*"))
 			letters := strings.Split(strings.TrimSpace(out.String()[len(before(out.String(), "dead letter  ")):]), "\n")
-			// Which of two dies first is a matter of time.
+			// Which of two jobs dies first depends on timing.
 			assert.ElementsMatch(t, []string{
 				"dead letter  attempts  reason              final error",
 				"mail-5       1         permanent_error     550 no such user",
@@ -127,7 +127,7 @@ func TestProgramFails(t *testing.T) {
 	assert.ErrorContains(t, run(t.Context(), t.Output(), "postgres://127.0.0.1:port/jobs"), "cannot parse")
 }
 
-// A worker that fails ends the wait for the jobs that nobody runs any more.
+// If a worker fails, workUntilDone does not wait for the jobs that no worker runs.
 func TestWorkUntilDoneFails(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -140,7 +140,7 @@ func TestWorkUntilDoneFails(t *testing.T) {
 	})
 }
 
-// A worker may tell of its claim before another has told why there was one.
+// A worker may log its claim before another has logged the retry that led to it.
 func TestExplainSorts(t *testing.T) {
 	policy := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
 	start := time.UnixMicro(noon)

@@ -20,11 +20,11 @@ const schema = `
 CREATE TABLE IF NOT EXISTS jobs (
 	id           TEXT PRIMARY KEY,
 	payload      TEXT NOT NULL,
-	max_attempts BIGINT NOT NULL, -- its own limit, which the policy's caps; 0: none
+	max_attempts BIGINT NOT NULL, -- its own limit, capped by the policy's; 0: none
 	status       TEXT NOT NULL,
 	attempts     BIGINT NOT NULL, -- claims: a worker that dies has used one up
 	requeues     BIGINT NOT NULL, -- how often it came back from the dead letters
-	run_at       BIGINT,          -- not before; NULL: now, whatever the clock does
+	run_at       BIGINT,          -- the earliest time; NULL: now, whatever the clock says
 	lease_until  BIGINT,          -- RUNNING: when it may be taken from its worker
 	first_run_at BIGINT,
 	ended_at     BIGINT,          -- when an attempt last ended
@@ -35,8 +35,8 @@ CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at), id)
 	WHERE status IN ('PENDING', 'RUNNING')`
 
 // The claim is one statement: it takes the job that has been due the longest, or
-// else a new one, counts the attempt and returns the count. So a worker that dies
-// has used up an attempt.
+// else one without a time, counts the attempt and returns the count. So a worker
+// that dies has used up an attempt.
 const claim = `
 UPDATE jobs SET
 	status       = 'RUNNING',
@@ -163,7 +163,7 @@ func (q *Queue) Fail(ctx context.Context, j *Job, failure error, delay time.Dura
 }
 
 // Bury moves a claimed job to the dead letters. If it did not run, the claim does
-// not count as an attempt, and the failure of the attempt before stays.
+// not count as an attempt, and the error of the attempt before it stays.
 func (q *Queue) Bury(ctx context.Context, j *Job, ran bool, failure error, reason retry.Reason) error {
 	if !ran {
 		return q.update(ctx, j, "status = 'FAILED', attempts = attempts - 1, reason = $1, lease_until = NULL, ended_at = {now}", reason.String())
@@ -253,7 +253,7 @@ func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	case err != nil:
 		return err
 	case n == 0:
-		return fmt.Errorf("jobqueue: %q is no dead letter, or has no attempt left: then requeue it with reset", id)
+		return fmt.Errorf("jobqueue: %q is not a dead letter, or has no attempts left: requeue it with reset", id)
 	default:
 		return nil
 	}

@@ -130,8 +130,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// The job that is due longest goes first, then those that were never given a
-// time; of several the first by id.
+// The job that has been due the longest goes first, then the jobs without a time.
+// Of equals the first by id goes first.
 func TestClaimOrder(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -183,7 +183,7 @@ func TestTwoWorkersOneRow(t *testing.T) {
 	})
 }
 
-// A claim does not wait for a row that another is just claiming.
+// A claim does not wait for a row that another worker is just claiming.
 func TestClaimSkipsLockedRows(t *testing.T) {
 	t.Parallel()
 	url := postgresURL(t)
@@ -243,7 +243,8 @@ func TestTaskHarborMax(t *testing.T) {
 	}
 }
 
-// TestTaskHarborDeadLetter fails a job so often and looks whether it is dead.
+// TestTaskHarborDeadLetter makes a job fail this often and checks whether it is
+// dead.
 func TestTaskHarborDeadLetter(t *testing.T) {
 	for _, r := range []struct {
 		max, policy, failures int
@@ -329,7 +330,7 @@ func TestTasker(t *testing.T) {
 		name := fmt.Sprintf("%s of %s, attempts %d", show(r.retryable), show(r.maxAttempts), r.attempts)
 		t.Run(name, func(t *testing.T) {
 			if r.maxAttempts != nil && *r.maxAttempts == 0 {
-				r.maxAttempts = number(1) // a row may hold 0; it is executed once too
+				r.maxAttempts = number(1) // a row may hold 0, which also means one attempt
 			}
 			policy, err := retrydialect.Tasker{Retryable: r.retryable, MaxAttempts: r.maxAttempts}.Policy()
 			require.NoError(t, err)
@@ -364,8 +365,8 @@ func show[T any](p *T) string {
 	return fmt.Sprint(*p)
 }
 
-// The lease expires while the job runs, another worker has the job, and what
-// the first comes back with is refused, whatever it is.
+// The lease expires while the job runs, and another worker claims the job. Whatever
+// result the first worker writes then is refused.
 func TestLateResult(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -428,7 +429,7 @@ func TestWorkerDiesInLastAttempt(t *testing.T) {
 	})
 }
 
-// A limit that is lowered holds for jobs that wait already.
+// A limit that is lowered also applies to jobs that already wait.
 func TestLowerLimit(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -460,7 +461,7 @@ func TestRequeue(t *testing.T) {
 
 		used := b.row("job")
 		assert.EqualError(t, b.queue.Requeue(t.Context(), "job", false),
-			`jobqueue: "job" is no dead letter, or has no attempt left: then requeue it with reset`)
+			`jobqueue: "job" is not a dead letter, or has no attempts left: requeue it with reset`)
 		assert.Equal(t, used, b.row("job"))
 
 		require.NoError(t, b.queue.Requeue(t.Context(), "job", true))
@@ -473,15 +474,14 @@ func TestRequeue(t *testing.T) {
 
 		for _, id := range []string{"job", "no such job"} {
 			for _, reset := range []bool{false, true} {
-				assert.ErrorContains(t, b.queue.Requeue(t.Context(), id, reset), "is no dead letter")
+				assert.ErrorContains(t, b.queue.Requeue(t.Context(), id, reset), "is not a dead letter")
 			}
 		}
 		assert.Equal(t, "DONE", b.row("job").Status)
 	})
 }
 
-// Whoever comes back from the dead letters has a new MaxElapsed, with the
-// attempts that are left too.
+// A requeued job begins MaxElapsed again, even if it keeps its count of attempts.
 func TestRequeueAfterMaxElapsed(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second})
@@ -518,7 +518,7 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// A worker comes back with the first attempt of a job that has meanwhile died,
+// A worker writes the result of the first attempt of a job that has meanwhile died,
 // been requeued with all its attempts, and is in its first attempt again.
 func TestLateResultOfAnEarlierLife(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
@@ -538,7 +538,7 @@ func TestLateResultOfAnEarlierLife(t *testing.T) {
 	})
 }
 
-// A clock that is set back delays what waits, and gives nothing to two.
+// If the clock is set back, what waits is delayed, and no job is claimed twice.
 func TestClockSetBack(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		elapsed := ticket4
@@ -573,7 +573,7 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// A job that was to run now runs, whatever the clock does then.
+// A job that was enqueued to run now runs, even if the clock is set back.
 func TestClockSetBackBeforeTheFirstAttempt(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -587,7 +587,7 @@ func TestClockSetBackBeforeTheFirstAttempt(t *testing.T) {
 	})
 }
 
-// What an operator wrote by hand does not hide the other dead letters.
+// A dead letter that an operator changed by hand does not hide the others.
 func TestDeadLettersWithoutAReason(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -607,8 +607,8 @@ func TestDeadLettersWithoutAReason(t *testing.T) {
 	})
 }
 
-// A clock that is set ahead ends all leases, and what it was ahead by is waited
-// for when it is right again; a job that runs gets its lease back by renewal.
+// If the clock is set ahead, all leases end. A job that fails then waits longer once
+// the clock is right again, and a job that runs gets its lease back by renewal.
 func TestClockSetAhead(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -654,7 +654,7 @@ func TestMaxElapsed(t *testing.T) {
 	})
 }
 
-// The delays are those of the job, whoever computes them.
+// The delays of a job are the same whichever worker computes them.
 func TestRestartedWorkerComputesSameDelays(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		policy := retry.Policy{MaxAttempts: 9, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.Proportional(0.5)}
@@ -667,7 +667,7 @@ func TestRestartedWorkerComputesSameDelays(t *testing.T) {
 					b.exec("DELETE FROM jobs")
 					b.enqueue(id, "", 0)
 				}
-				// A queue of its own each time, as in a process of its own.
+				// A new queue each time, as in a new process.
 				b.workOff(b.queueFor(policy), func(context.Context, *Job) error { return errors.New("down") })
 				r := b.row(id)
 				delays[life] = append(delays[life], r.RunAt.Int64-r.EndedAt.Int64)
@@ -688,7 +688,7 @@ func TestEnqueue(t *testing.T) {
 		require.NoError(t, b.queue.Enqueue(t.Context(), "later", "first", 3, 1999*time.Nanosecond))
 		assert.Equal(t, row{Status: "PENDING", RunAt: at(noon + 2)}, b.row("later"))
 		assert.Nil(t, b.claim())
-		require.NoError(t, b.queue.Enqueue(t.Context(), "later", "second", 9, 0), "once more is no error")
+		require.NoError(t, b.queue.Enqueue(t.Context(), "later", "second", 9, 0), "enqueueing it again is not an error")
 		assert.Equal(t, row{Status: "PENDING", RunAt: at(noon + 2)}, b.row("later"))
 		b.pass(2 * time.Microsecond)
 		job := b.claim()
@@ -698,7 +698,7 @@ func TestEnqueue(t *testing.T) {
 	})
 }
 
-// An error whose text a database refuses ends its job all the same.
+// A job ends even if its error has text that a database refuses.
 func TestErrorText(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)

@@ -27,7 +27,7 @@ type server struct {
 	place   string // the schema, or SQLite's file
 }
 
-// connect opens it once more, as another process would.
+// connect opens the database once more, as another process would.
 func (s server) connect() (*sql.DB, error) {
 	if s.url == "" {
 		return openSQLite(s.place)
@@ -72,8 +72,8 @@ func newSchema(t *testing.T, url string) string {
 	return schema
 }
 
-// postgresURL returns where PostgreSQL is tested: a variable, or what
-// .ci/services provides. What is named must answer, and in CI all must.
+// postgresURL returns the URL of the PostgreSQL to test with: that of a variable, or
+// the one that .ci/services provides. If a variable is set, or in CI, it must answer.
 func postgresURL(t *testing.T) string {
 	t.Helper()
 	url, must := cmp.Or(os.Getenv("DATABASE_URL"), os.Getenv("RETRY_TEST_POSTGRES")), true
@@ -99,7 +99,7 @@ type bench struct {
 	server
 	db     *sql.DB
 	queue  *Queue
-	around around // inBubble: what statements pass through
+	around around // set by inBubble: what statements pass through
 }
 
 // noon is where the clock of a bench starts, with digits down to the
@@ -118,7 +118,7 @@ func newBench(t *testing.T, s server, policy retry.Policy) *bench {
 }
 
 // inBubble runs a test on each database in the fake time of testing/synctest,
-// which is the database's time too: its clock moves when all sleep.
+// which is also the database's time: it moves when all goroutines sleep.
 func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 	onEach(t, func(t *testing.T, s server) {
 		s.dialect.now, s.dialect.tick = "bubble_clock()", 0
@@ -134,7 +134,7 @@ func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 	})
 }
 
-// An around is called instead of each statement, which it executes by do.
+// An around is called in place of each statement, and executes it with do.
 type around func(ctx context.Context, query string, do func(query string) error) error
 
 // through returns db with its statements passing through f.
@@ -228,7 +228,7 @@ func (b *bench) enqueue(id, payload string, maxAttempts int) {
 	require.NoError(b, b.queue.Enqueue(b.Context(), id, payload, maxAttempts, 0))
 }
 
-// claim returns the next job, which must be one that may run, or nil.
+// claim claims the next job and returns it, or nil if there is none.
 func (b *bench) claim() *Job {
 	b.Helper()
 	job, err := b.queue.Claim(b.Context(), time.Minute)
@@ -239,14 +239,14 @@ func (b *bench) claim() *Job {
 	return job
 }
 
-// workOff lets a worker run all that is runnable.
+// workOff lets a worker run all runnable jobs.
 func (b *bench) workOff(q *Queue, run func(context.Context, *Job) error) {
 	b.Helper()
 	w := Worker{Queue: q, Run: run, Lease: time.Minute, Poll: time.Hour}
 	require.ErrorIs(b, w.workOff(b.Context()), errIdle)
 }
 
-// A row is what the table holds of a job.
+// A row is what the table holds about a job.
 type row struct {
 	Status     string
 	Attempts   int

@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A Worker runs the jobs of a queue, one at a time; for more at once start
-// more.
+// A Worker runs the jobs of a queue, one at a time. To run more at once, start more
+// workers.
 type Worker struct {
 	Queue *Queue
 	Run   func(context.Context, *Job) error // its context ends when the claim is lost, and as Grace says
@@ -34,10 +34,10 @@ var errIdle = errors.New("jobqueue: nothing is runnable")
 // policy waits between two attempts.
 func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease < time.Second {
-		return fmt.Errorf("jobqueue: Lease is %v: write at least 1s, for a claim has an eighth of it", w.Lease)
+		return fmt.Errorf("jobqueue: Lease is %v: write at least 1s, because a claim may take an eighth of it", w.Lease)
 	}
 	if w.Poll <= 0 {
-		return fmt.Errorf("jobqueue: Poll is %v: write a duration above 0", w.Poll)
+		return fmt.Errorf("jobqueue: Poll is %v: write a positive duration", w.Poll)
 	}
 	passes := func(err error) bool {
 		return errors.Is(err, errIdle) || errors.Is(err, ctx.Err()) || transient(err)
@@ -111,10 +111,10 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 }
 
 // keep renews the lease of job until ctx ends, or returns why it is lost. A job
-// that goes on after its AttemptTimeout hangs: after one more lease it is left to
-// another worker. keep returns before the lease ends, of which the claim has taken
-// an eighth: a renewal begins after a third, is attempted for another third, and
-// its last attempt takes a sixth.
+// that goes on after its AttemptTimeout hangs: one lease later it is left to another
+// worker. keep returns before the lease ends. The claim may have taken an eighth of
+// it; a renewal begins after a third and is attempted for another third, and its
+// last attempt takes a sixth.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
 	if timeout := w.Queue.policy.AttemptTimeout; timeout > 0 {
 		var cancel context.CancelFunc
@@ -154,7 +154,7 @@ func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome) error 
 		}
 	})
 	if errors.Is(err, ErrLost) {
-		slog.WarnContext(ctx, "jobqueue: the result came too late, or is written and the answer was lost", "err", err, "failure", o.Err)
+		slog.WarnContext(ctx, "jobqueue: the result came too late, or was written and the answer was lost", "err", err, "failure", o.Err)
 		return nil
 	}
 	return err

@@ -22,7 +22,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// The lease of a job is renewed while it runs, so that nobody else gets it.
+// The lease of a job is renewed while it runs, so that no other worker gets it.
 func TestLeaseIsRenewed(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -49,7 +49,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// A job whose claim is lost is told so, and its result is refused.
+// The context of a job whose claim is lost ends, and its result is refused.
 func TestLostClaimEndsJob(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -73,8 +73,8 @@ func TestLostClaimEndsJob(t *testing.T) {
 func isRenewal(query string) bool { return strings.Contains(query, "SET lease_until =") }
 func isClaim(query string) bool   { return strings.Contains(query, "LIMIT 1") }
 
-// Where the lease cannot be renewed the job ends, and its failure says why. If
-// it succeeds all the same, it has succeeded.
+// If the lease cannot be renewed, the job's context ends, and its error says why. If
+// the job succeeds anyway, it is done.
 func TestLeaseCannotBeRenewed(t *testing.T) {
 	for _, r := range []struct {
 		name      string
@@ -107,9 +107,9 @@ func TestLeaseCannotBeRenewed(t *testing.T) {
 	}
 }
 
-// Where everything takes as long as it may the job still ends before its lease
-// does: the claim's answer is late, renewals fail for a third of the lease, and
-// the last hangs. One that would succeed is not waited for long.
+// The job ends before its lease does, even if everything takes as long as it may:
+// the claim's answer is late, renewals fail for a third of the lease, and the last
+// one hangs. The delays between them are short.
 func TestJobEndsBeforeItsLease(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -148,7 +148,7 @@ func TestJobEndsBeforeItsLease(t *testing.T) {
 	})
 }
 
-// A renewal that is under way when its job ends is over when the worker goes on.
+// A renewal that is under way when its job ends has ended before the worker goes on.
 func TestNoRenewalOutlivesItsJob(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -252,7 +252,7 @@ func TestGrace(t *testing.T) {
 	})
 }
 
-// A worker that is told to end lets its job end first, and claims no other.
+// When its context ends, a worker lets its job end first, and claims no other.
 func TestWorkEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -271,7 +271,7 @@ func TestWorkEnds(t *testing.T) {
 	})
 }
 
-// A worker whose time ends before the next look does not wait for either.
+// A worker whose context would end before the next poll returns at once.
 func TestWorkEndsWhereNothingIsRunnable(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		b := newBench(t, s, ticket4)
@@ -282,8 +282,8 @@ func TestWorkEndsWhereNothingIsRunnable(t *testing.T) {
 	})
 }
 
-// A claim that has begun when the worker is told to end is not given up: its
-// attempt would be lost.
+// A claim that is under way when the worker's context ends is not interrupted,
+// because its attempt would be lost.
 func TestWorkEndsInClaim(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -318,8 +318,8 @@ func TestWorkPolls(t *testing.T) {
 	})
 }
 
-// What the database fails with is logged, and that there is nothing to do is
-// not. No other test runs meanwhile, for the log is the program's.
+// An error of the database is logged, and idleness is not. This test is not parallel,
+// because the log is the program's.
 func TestWorkLogs(t *testing.T) {
 	var log bytes.Buffer
 	stdlog.SetOutput(&log)
@@ -363,7 +363,7 @@ func TestWorkFails(t *testing.T) {
 		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second}).Work(ended),
 			"jobqueue: Poll is 0s: write a duration above 0")
 
-		// The end of the worker hides no failure of the database.
+		// The end of the worker does not hide an error of the database.
 		b.enqueue("job", "", 0)
 		ctx, end := context.WithCancel(t.Context())
 		err := (&Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Hour, Run: func(context.Context, *Job) error {
@@ -375,13 +375,13 @@ func TestWorkFails(t *testing.T) {
 		assert.ErrorContains(t, err, "jobs")
 
 		err = (&Worker{Queue: b.queue, Lease: time.Minute, Poll: time.Millisecond}).Work(t.Context())
-		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), "what does not pass is not waited for")
+		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), "an error that will not pass is not retried")
 		assert.ErrorContains(t, err, "jobs")
 	})
 }
 
-// The log of a job is that of one call, though its attempts are in several
-// processes, and every decision in it can be taken again.
+// The log of a job is that of one call, although several processes make its
+// attempts, and every decision in it can be made again.
 func TestLog(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		var log retrylog.Recorder
@@ -391,11 +391,11 @@ func TestLog(t *testing.T) {
 		b := newBench(t, s, policy)
 		b.enqueue("job", "", 3)
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down") })
-		b.setClock(b.row("job").RunAt.Int64 + 1_000_000) // for this clock stood still while the attempt ran
+		b.setClock(b.row("job").RunAt.Int64 + 1_000_000) // because this clock stood still while the attempt ran
 		b.workOff(b.queueFor(policy), func(context.Context, *Job) error {
-			return retry.After(-time.Second, retry.After(time.Minute, errors.New("busy"))) // the first says nothing
+			return retry.After(-time.Second, retry.After(time.Minute, errors.New("busy"))) // the negative wait has no effect
 		})
-		b.setClock(b.row("job").RunAt.Int64 + 1_000_000) // for this clock stood still while the attempt ran
+		b.setClock(b.row("job").RunAt.Int64 + 1_000_000) // because this clock stood still while the attempt ran
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("down still") })
 
 		calls, err := retrylog.Replay(log.Records())
@@ -412,8 +412,8 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// A retry that was decided just before MaxElapsed is written after it: the
-// decision is right all the same.
+// A retry that was decided just before MaxElapsed is written after it. The decision
+// is still right.
 func TestLogNearMaxElapsed(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		var log retrylog.Recorder
@@ -439,7 +439,7 @@ func TestLogNearMaxElapsed(t *testing.T) {
 	})
 }
 
-// The log has the seed wherever the jitter comes from.
+// The log has the seed even if the jitter comes from Select.
 func TestLogOfSelect(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		var log retrylog.Recorder
@@ -456,8 +456,8 @@ func TestLogOfSelect(t *testing.T) {
 	})
 }
 
-// A job that comes back from the dead letters with the attempts it has left
-// begins a call in the log, with its next attempt.
+// A job that is requeued with the attempts it has left begins a new call in the log,
+// with its next attempt.
 func TestLogOfRequeuedJob(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		var log retrylog.Recorder
