@@ -104,7 +104,7 @@ func testList(t testing.TB, list func(context.Context, *http.Client, retry.Polic
 	assert.Equal(t, []string{"ada", "bob", "cy"}, names)
 }
 
-// Where a test can reach the operation itself, Repeatable needs no faults.
+// If a test can reach the operation itself, Repeatable needs no faults.
 func testAppend(t testing.TB, operation func(*[]string) func(context.Context) error) {
 	var names []string
 	run := operation(&names)

@@ -19,7 +19,7 @@ type row struct {
 
 	stopIn  int // the worker is stopped in this run, and another one started
 	killIn  int // the worker is killed with its process in this run, and another one started
-	panicIn int // this run panics in a process of its own: if that dies, another worker is started
+	panicIn int // this run panics in a separate process: if that dies, another worker is started
 
 	want     retry.Reason
 	attempts int // that must run, numbered from 1
