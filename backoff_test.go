@@ -18,26 +18,27 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// boundaryInts are the numbers about which arithmetic on attempts goes wrong.
+// boundaryInts are attempt numbers at which integer arithmetic is likely to go
+// wrong.
 var boundaryInts = []int{
 	math.MinInt, math.MinInt + 1, math.MinInt32, -1000, -2, -1, 0, 1, 2, 3, 4, 5, 10, 34, 53, 54, 62, 63, 64, 65, 91, 92, 93, 94,
 	100, 1000, 1 << 20, math.MaxInt32 - 1, math.MaxInt32, math.MaxInt - 1, math.MaxInt,
 }
 
-// boundaryDurations are the same for durations. 2^53 is where a float64 begins
-// to leave out whole numbers.
+// boundaryDurations are durations at which arithmetic is likely to go wrong.
+// From 2^53 on, a float64 cannot represent every whole number.
 var boundaryDurations = []time.Duration{
 	math.MinInt64, math.MinInt64 + 1, -time.Second, -1, 0, 1, 2, 3, 7, 1000, 333_333_333, time.Second, time.Hour,
 	1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<62 - 1, 1 << 62, 1<<62 + 1, math.MaxInt64 - 1, math.MaxInt64,
 }
 
-// boundaryFactors are the same for the factors of an Exponential.
+// boundaryFactors are factors at which an Exponential is likely to go wrong.
 var boundaryFactors = []float64{
 	0, math.Copysign(0, -1), 1, math.Nextafter(1, 2), math.Nextafter(1, 0), 1 + 1e-9, 1.000001, 1.1, 1.5, 1.7, 2, 2.5, 3, 10, 1e9, 1e18, 9.3e18, 1e300,
 	math.MaxFloat64, math.SmallestNonzeroFloat64, .5, -1, -2, math.NaN(), math.Inf(1), math.Inf(-1),
 }
 
-// saturated returns x as a duration, the longest if none holds it.
+// saturated returns x as a duration, or the longest duration if x exceeds it.
 func saturated(x *big.Int) time.Duration {
 	if !x.IsInt64() {
 		return math.MaxInt64
@@ -45,7 +46,7 @@ func saturated(x *big.Int) time.Duration {
 	return time.Duration(x.Int64())
 }
 
-// cut returns x as a duration, cut to the nanosecond.
+// cut returns x as a duration, truncated to the nanosecond.
 func cut(x *big.Float) time.Duration {
 	if x.Cmp(big.NewFloat(math.MaxInt64)) >= 0 {
 		return math.MaxInt64
@@ -54,16 +55,16 @@ func cut(x *big.Float) time.Duration {
 	return time.Duration(d)
 }
 
-// ordinal returns an attempt as the curves count it.
+// ordinal returns attempt as the curves count it: a number below 1 counts as 1.
 func ordinal(attempt int) *big.Int { return big.NewInt(int64(max(1, attempt))) }
 
-// plainLinear is attempt * d.
+// plainLinear returns attempt * d.
 func plainLinear(d time.Duration, attempt int) time.Duration {
 	return saturated(new(big.Int).Mul(ordinal(attempt), big.NewInt(int64(max(0, d)))))
 }
 
-// plainFibonacci adds up, as the numbers are defined, until none is needed any
-// more or the sum is too long for every duration.
+// plainFibonacci adds up the Fibonacci numbers until it reaches attempt, or
+// until the sum exceeds every duration.
 func plainFibonacci(d time.Duration, attempt int) time.Duration {
 	a, b := new(big.Int), big.NewInt(int64(max(0, d)))
 	if b.Sign() == 0 {
@@ -75,7 +76,7 @@ func plainFibonacci(d time.Duration, attempt int) time.Duration {
 	return saturated(b)
 }
 
-// plainSchedule walks down the list.
+// plainSchedule walks through the list.
 func plainSchedule(s []time.Duration, attempt int) (d time.Duration) {
 	for i, entry := range s {
 		if i == 0 || i < attempt {
@@ -85,8 +86,8 @@ func plainSchedule(s []time.Duration, attempt int) (d time.Duration) {
 	return d
 }
 
-// plainExponential is base * factor^(attempt-1) to 500 bits, not rounded to
-// anything.
+// plainExponential returns base * factor^(attempt-1) with 500 bits of
+// precision, not rounded to a duration.
 func plainExponential(base time.Duration, factor float64, attempt int) *big.Float {
 	switch {
 	case factor == 0:
@@ -101,7 +102,7 @@ func plainExponential(base time.Duration, factor float64, attempt int) *big.Floa
 	return d.Mul(d, plainPower(factor, max(1, attempt)-1))
 }
 
-// plainPower is x^n; half of it, squared.
+// plainPower returns x^n by repeated squaring.
 func plainPower(x float64, n int) *big.Float {
 	if n == 0 {
 		return new(big.Float).SetPrec(500).SetInt64(1)
@@ -114,18 +115,21 @@ func plainPower(x float64, n int) *big.Float {
 	return y
 }
 
-// assertExponential compares a delay with the exact one: cut to the nanosecond
-// where the floats are exact, and else within the bound of a product of floats.
+// assertExponential compares a delay with the exact one. Where the floats are
+// exact, the delay must be the exact one truncated to the nanosecond; elsewhere
+// it must be within the error bound of a product of floats.
 //
-// Squaring or not, factor^n costs n-1 roundings, each by at most 2^-53 of the
-// result; converting the base and multiplying by it are two more, which makes
-// attempt roundings. To this comes the cut to the nanosecond. The bound, 2^-52
-// an attempt, is twice what they add up to, for they multiply rather than add;
-// that covers them up to attempt 2^40, beyond which it would mean nothing.
+// With or without squaring, factor^n costs n-1 roundings, each of at most 2^-53
+// of the result. Converting the base and multiplying by it cost two more, which
+// makes as many roundings as attempts. The truncation to the nanosecond comes
+// on top. The bound is 2^-52 for each attempt. That is twice the sum of the
+// roundings, because roundings multiply rather than add; it covers them up to
+// attempt 2^40, beyond which it would not bound anything.
 //
-// It goes on growing wherever the growth from one attempt to the next, factor-1,
-// is more than the roundings of both, 2*attempt of 2^-53. A delay saturates before
-// attempt 44/ln(factor), so this is every attempt for every factor above 1+1e-7.
+// The curve must keep growing wherever its growth from one attempt to the next,
+// factor-1, exceeds the roundings of both, 2*attempt times 2^-53. A delay
+// saturates before attempt 44/ln(factor), so this holds at every attempt for
+// every factor above 1+1e-7.
 func assertExponential(t *testing.T, base time.Duration, factor float64, attempt int) {
 	t.Helper()
 	b := retry.Exponential{Base: base, Factor: factor}
@@ -149,7 +153,7 @@ func assertExponential(t *testing.T, base time.Duration, factor float64, attempt
 		return
 	}
 	if huge := new(big.Float).SetMantExp(big.NewFloat(1), 1000); exact.Cmp(huge) > 0 {
-		exact = huge // adding 1 to more than this takes for ever, to infinity it panics
+		exact = huge // adding 1 to more than this takes forever, and to infinity it panics
 	}
 	bound := new(big.Float).SetPrec(500).SetMantExp(exact, -52)
 	bound.Mul(bound, new(big.Float).SetInt64(int64(attempt)))
@@ -160,7 +164,8 @@ func assertExponential(t *testing.T, base time.Duration, factor float64, attempt
 	}
 }
 
-// assertGrows checks that a curve does not decrease from an attempt to the next.
+// assertGrows checks that a curve does not decrease from an attempt to the next
+// one.
 func assertGrows(t *testing.T, b retry.Backoff, attempt int) {
 	t.Helper()
 	if attempt == math.MaxInt {
@@ -218,7 +223,8 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// A negative duration in a curve is no delay, here and not only in a Policy.
+// A negative duration in a curve means no delay, even without a Policy around
+// it.
 func TestCurvesAreNeverNegative(t *testing.T) {
 	for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
 		for _, b := range []retry.Backoff{
@@ -231,7 +237,7 @@ func TestCurvesAreNeverNegative(t *testing.T) {
 	}
 }
 
-// It would take a loop of one turn an attempt some centuries.
+// A loop over all attempts would take centuries.
 func TestCurvesReturnAtOnceAtTheGreatestAttempt(t *testing.T) {
 	const longest = time.Duration(math.MaxInt64)
 	ofMaxInt := plainLinear(1, math.MaxInt) // on a 32-bit platform about two seconds
@@ -256,8 +262,8 @@ func TestCurvesReturnAtOnceAtTheGreatestAttempt(t *testing.T) {
 	}
 }
 
-// assertCurves compares the curves that are whole numbers with what they should
-// be, exactly.
+// assertCurves checks that the whole-number curves return exactly what they
+// should.
 func assertCurves(t *testing.T, d time.Duration, attempt int) {
 	t.Helper()
 	for _, curve := range []struct {
@@ -338,14 +344,15 @@ func FuzzExponentialIsThatOfCenkalti(f *testing.F) {
 	})
 }
 
-// assertLikeCenkalti compares the first delays with those of cenkalti/backoff at
-// a randomization of 0.
+// assertLikeCenkalti compares the first delays with those of cenkalti/backoff
+// with a RandomizationFactor of 0.
 //
-// It cuts each delay to the nanosecond before it multiplies the next, so it falls
-// behind by less than 1 + factor + ... + factor^(n-2) = (factor^(n-1) - 1) /
-// (factor - 1) nanoseconds, and it converts and multiplies at every step, which
-// is two roundings each. A factor of 2 cuts nothing and rounds nothing but the
-// base, so there both are the same.
+// cenkalti truncates each delay to the nanosecond before it multiplies the next
+// one. So it falls behind by less than 1 + factor + ... + factor^(n-2) =
+// (factor^(n-1) - 1) / (factor - 1) nanoseconds. It also converts and
+// multiplies at every step, which is two roundings each. With a factor of 2
+// only the base is rounded and nothing is truncated, so both give the same
+// delays.
 func assertLikeCenkalti(t *testing.T, base time.Duration, factor float64, attempts int) {
 	t.Helper()
 	theirs := backoff.NewExponentialBackOff(
@@ -362,18 +369,18 @@ func assertLikeCenkalti(t *testing.T, base time.Duration, factor float64, attemp
 			return // it overflowed
 		case b == math.MaxInt64:
 			if float64(a) < math.MaxInt64-rounded {
-				t.Fatalf("%d * %v^(%d-1) = %d, and theirs is at its maximum", base, factor, attempt, a)
+				t.Fatalf("%d * %v^(%d-1) = %d, and cenkalti's is at its maximum", base, factor, attempt, a)
 			}
 			return
 		case factor == 2 && a != b:
-			t.Fatalf("%d * 2^(%d-1) = %d, and theirs is %d", base, attempt, a, b)
+			t.Fatalf("%d * 2^(%d-1) = %d, and cenkalti's is %d", base, attempt, a, b)
 		}
 		cut := 0.0
 		if factor > 1 {
 			cut = (power - 1) / (factor - 1)
 		}
 		if behind := float64(a - b); behind < -rounded || behind > rounded+cut {
-			t.Fatalf("%d * %v^(%d-1) = %d, and theirs is %d, %v less; up to %v are explained", base, factor, attempt, a, b, behind, rounded+cut)
+			t.Fatalf("%d * %v^(%d-1) = %d, and cenkalti's is %d, %v less; up to %v are explained", base, factor, attempt, a, b, behind, rounded+cut)
 		}
 	}
 }
@@ -390,8 +397,8 @@ func TestExponentialIsThatOfCenkalti(t *testing.T) {
 	}
 }
 
-// Elsewhere growing without a cap overflows: to a negative delay, then to none,
-// then to a hot loop.
+// In some other libraries, growth without a cap overflows to a negative delay,
+// then to none, and the loop runs hot.
 func TestTrapGrowthWithoutACap(t *testing.T) {
 	for _, b := range []retry.Backoff{
 		retry.Exponential{Base: time.Second}, retry.Exponential{Base: time.Hour}, retry.Exponential{Base: time.Second, Factor: 1.5},
@@ -409,8 +416,8 @@ func TestTrapGrowthWithoutACap(t *testing.T) {
 	}
 }
 
-// Elsewhere unlimited retries on an empty schedule, a negative constant, or
-// forty doublings of a second panic or turn negative.
+// In some other libraries, unlimited retries with an empty schedule, a negative
+// constant or forty doublings of one second panic or get a negative delay.
 func TestTrapSchedulesWithoutDelays(t *testing.T) {
 	boom := errors.New("boom")
 	for _, p := range []retry.Policy{

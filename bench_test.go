@@ -16,8 +16,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Each benchmark puts ours beside the loop that a careful engineer writes by
-// hand, so that one run shows the ratio:
+// Each benchmark runs this package beside the loop that a careful engineer
+// would write by hand, so that one run shows the ratio:
 //
 //	go test -run '^$' -bench . -count 10 . | benchstat -col /loop -
 
@@ -153,7 +153,7 @@ func BenchmarkTenFailures(b *testing.B) {
 	})
 }
 
-// BenchmarkNext is to be compared with the first try of the bare loop.
+// BenchmarkNext can be compared with the first attempt of the bare loop.
 func BenchmarkNext(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
@@ -163,10 +163,10 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// waiting starts a call that sleeps before its second attempt. Each subject
-// is called by a goroutine of its own, with nothing in between or, where its
-// name says so, one function: the stack that a goroutine is born with holds
-// little more than the call.
+// waiting starts a call that sleeps before its second attempt. Each subject is
+// called in its own goroutine, directly or, where the name says so, through one
+// function, so that the goroutine's first stack holds little more than the
+// call.
 var waiting = map[string]func(ctx context.Context, fn func(context.Context) error, returned func()){
 	"bare": func(ctx context.Context, fn func(context.Context) error, returned func()) {
 		go func() {
@@ -227,9 +227,9 @@ func doValueLiteral(ctx context.Context, fn func(context.Context) error) (int, e
 		func(ctx context.Context) (int, error) { return 0, fn(ctx) })
 }
 
-// BenchmarkWaiting holds 100,000 calls in their sleep and cancels them, each
-// subject in a process of its own, for the first one in a process pays for the
-// heap of all. Run it with -benchtime 1x.
+// BenchmarkWaiting starts 100,000 calls, lets them sleep, and cancels them.
+// Each subject runs in its own process, because the first one in a process pays
+// for growing the heap. Run it with -benchtime 1x.
 func BenchmarkWaiting(b *testing.B) {
 	for _, subject := range []string{"bare", "Do", "DoLiteral", "DoValue", "DoValueLiteral", "DoValueLiteralInFunction", "Loop"} {
 		b.Run("loop="+subject, func(b *testing.B) {
@@ -260,8 +260,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// measureWaiting prints the bytes that a waiting call holds and the
-// milliseconds that 100,000 of them take to return when they are canceled.
+// measureWaiting prints the bytes that a waiting call holds, and the
+// milliseconds that 100,000 of them take to return after they are canceled.
 func measureWaiting(start func(context.Context, func(context.Context) error, func())) {
 	const n = 100_000
 	inUse := func() uint64 {
@@ -281,7 +281,7 @@ func measureWaiting(start func(context.Context, func(context.Context) error, fun
 		start(ctx, fail, returned.Done)
 	}
 	failed.Wait()
-	time.Sleep(500 * time.Millisecond) // the last of them reach their select
+	time.Sleep(500 * time.Millisecond) // until the last of them reach their select
 	after := inUse()
 	cancelled := time.Now()
 	cancel()

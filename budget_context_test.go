@@ -15,8 +15,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// layers calls through three layers that all retry, and returns how often the
-// lowest one is called.
+// layers makes a call through three layers that all retry, and returns how
+// often it reached the lowest one.
 func layers(ctx context.Context, p retry.Policy, call caller) (calls int) {
 	_ = call(ctx, p, func(ctx context.Context) error {
 		return call(ctx, p, func(ctx context.Context) error {
@@ -166,9 +166,9 @@ func TestBudgetOfTheContext(t *testing.T) {
 	})
 }
 
-// A caller that spins under an empty Budget of its context must not deny other
-// callers of the policy their retries: paid first, the policy's own would be
-// short of a token nearly all the time.
+// A caller that spins while the Budget of its context is empty must not deny
+// retries to other callers of the policy. If the policy's own Budget were
+// charged first, it would be short of one token nearly all the time.
 func TestADeniedRetryLeavesThePolicysOwnBudgetAlone(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), Budget: retry.NewBudget(1, 1)}
 	empty := retry.WithBudget(t.Context(), retry.NewBudget(0, 0))
@@ -294,8 +294,8 @@ func TestBudgetRefillEvery(t *testing.T) {
 		p.Backoff = retry.Fixed(time.Second)
 		assert.NoError(t, p.Validate())
 	})
-	// After an outage a client that calls once a minute would otherwise wait for
-	// ten successes before it gets a retry.
+	// Without the refill, a client that calls once a minute would wait for ten
+	// successes after an outage before it gets a retry.
 	everyWay(t, "a quiet client gets a retry within d of an outage", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(3, .1).RefillEvery(5 * time.Minute)
@@ -316,8 +316,8 @@ func TestBudgetRefillEvery(t *testing.T) {
 	})
 }
 
-// taken <= size + ratio x successes + floor(time / d), whatever many goroutines
-// do. The bound is checked against a clock read after each Take.
+// However many goroutines use a Budget, taken <= size + ratio x successes +
+// floor(time / d). The bound is checked against a clock read after each Take.
 func TestBudgetRefillIsNeverMoreThanItsBound(t *testing.T) {
 	const goroutines, rounds, size = 64, 2000, 7
 	for _, row := range []struct {
@@ -335,7 +335,7 @@ func TestBudgetRefillIsNeverMoreThanItsBound(t *testing.T) {
 						for i := range rounds {
 							switch {
 							case (g+i)%5 == 0:
-								successes.Add(1) // before Put: the bound may only be too large
+								successes.Add(1) // before Put, so that the bound can only be too large
 								b.Put()
 							case (g*i)%97 == 0:
 								time.Sleep(time.Duration(g+1) * 100 * time.Microsecond)

@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// put puts n successes into b.
+// put records n successes in b.
 func put(b *retry.Budget, n int) {
 	for range n {
 		b.Put()
@@ -33,11 +33,11 @@ func TestBudgetStartsFull(t *testing.T) {
 func TestBudgetRefill(t *testing.T) {
 	for _, row := range []struct {
 		ratio float64
-		puts  int // how many make one retry
+		puts  int // successes that pay for one retry
 	}{
 		{1, 1}, {.5, 2}, {.25, 4}, {.2, 5}, {.1, 10}, {.01, 100}, {.001, 1000}, {.00001, 100_000},
 		{.3, 4}, {.7, 2}, {.9, 2}, {.999_999_999, 2},
-		{1. / 3, 4}, // counted in billionths: three of 0.333333333 are not one
+		{1. / 3, 4}, // counted in billionths: three times 0.333333333 is less than one
 	} {
 		t.Run(fmt.Sprint(row.ratio), func(t *testing.T) {
 			b := retry.NewBudget(5, row.ratio)
@@ -50,8 +50,8 @@ func TestBudgetRefill(t *testing.T) {
 	}
 }
 
-// A thousand times a thousandth is one, as often as one likes. Added up in
-// floats it is a little less or more.
+// A thousand times a thousandth is exactly one, any number of times. Added up
+// in floats it would be a little less or more.
 func TestBudgetDoesNotDrift(t *testing.T) {
 	for _, ratio := range []float64{.001, .1, .7} {
 		b := retry.NewBudget(100_000, ratio)
@@ -79,7 +79,7 @@ func TestBudgetIsNeverMoreThanFull(t *testing.T) {
 
 	b := retry.NewBudget(3, .7)
 	require.True(t, b.Take())
-	put(b, 2) // 2.7 and 3.4, of which 3 fit
+	put(b, 2) // 2.7 and then 3.4, of which 3 fit
 	assert.Equal(t, 3, tokens(b))
 	put(b, 1)
 	assert.Zero(t, tokens(b), "what did not fit is not kept")
@@ -103,7 +103,7 @@ func TestBudgetThatDoesNotValidate(t *testing.T) {
 		name   string
 		budget *retry.Budget
 		tokens int
-		refill int // of 10 successes
+		refill int // after 10 successes
 	}{
 		{"the zero value", new(retry.Budget), 0, 0},
 		{"size 0", retry.NewBudget(0, 1), 0, 0},
@@ -135,8 +135,8 @@ func TestBudgetNil(t *testing.T) {
 	assert.True(t, retry.Policy{MaxAttempts: 3, Budget: b}.Next(retry.Attempt{Number: 1}).Retry())
 }
 
-// Whatever goroutines do at once, no retry is lost or made up: what was taken
-// and what is left is what there was and what was put.
+// Whatever goroutines do concurrently, no token is lost or made up: the tokens
+// taken and left are the tokens that were there and were put.
 func TestBudgetInManyGoroutines(t *testing.T) {
 	const goroutines, turns = 16, 2000
 
@@ -198,8 +198,8 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 	})
 }
 
-// load calls a target that fails this share of its attempts and returns how
-// many it saw, and how many of the calls succeeded.
+// load calls a target that fails the given share of its attempts. It returns
+// how many attempts the target saw and how many calls succeeded.
 func load(t *testing.T, b *retry.Budget, requests int, failureShare float64) (attempts, successes int) {
 	t.Helper()
 	p := retry.Policy{MaxAttempts: 4, Budget: b}
@@ -224,7 +224,7 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 	const requests, size, ratio = 20_000, 100, .1
 	for _, row := range []struct {
 		failures      float64
-		least         int // attempts that the failures ask for, or that the budget allows
+		least         int // attempts that the failures would cause, or that the budget allows
 		withoutBudget float64
 	}{
 		{0, requests, 1},
@@ -243,7 +243,7 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 		})
 	}
 
-	t.Run("under total failure the load is one, once the bucket is empty", func(t *testing.T) {
+	t.Run("in a total outage each call makes one attempt, once the bucket is empty", func(t *testing.T) {
 		b := retry.NewBudget(size, ratio)
 		attempts, _ := load(t, b, requests, 1)
 		assert.Equal(t, requests+size, attempts)
@@ -275,7 +275,7 @@ func TestBudgetPutsBackABillionth(t *testing.T) {
 	require.True(t, whole.Take())
 	whole.Put()
 	assert.False(t, whole.Take())
-	whole.Put() // what fits is a billionth
+	whole.Put() // only a billionth fits
 	assert.True(t, whole.Take())
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry/internal/hook"
 )
 
-// slowAt returns an OnEvent that records the events and takes d at each of a
-// kind.
+// slowAt returns an OnEvent that records every event and takes d for each event
+// of the given kind.
 func slowAt(told *watch, kind retry.EventKind, d time.Duration) func(context.Context, retry.Event) {
 	return func(ctx context.Context, e retry.Event) {
 		told.event(ctx, e)
@@ -27,7 +27,7 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		onEvent time.Duration
-		starts  time.Duration // of the second attempt
+		starts  time.Duration // of the second attempt, since the start
 	}{
 		{"nothing", 0, 10 * time.Second},
 		{"a part of the wait", 4 * time.Second, 10 * time.Second},
@@ -50,8 +50,8 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 	}
 }
 
-// Time that the user's functions take before the decision is part of what has
-// passed: the one reading of the clock comes after them.
+// Time spent in the user's functions before the decision counts as elapsed: the
+// clock is read once, after they have returned.
 func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 	slow := func(d time.Duration) map[string]retry.Policy {
 		base := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
@@ -106,7 +106,7 @@ func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 	}
 }
 
-// Every RetryScheduled was in time when it was decided.
+// At the time of the decision, every scheduled retry was within MaxElapsed.
 func TestElapsedAndDelayOfEveryRetryScheduledAreWithinMaxElapsed(t *testing.T) {
 	everyWay(t, "slow everywhere", func(t *testing.T, call caller) {
 		var told watch
@@ -123,7 +123,7 @@ func TestElapsedAndDelayOfEveryRetryScheduledAreWithinMaxElapsed(t *testing.T) {
 	})
 }
 
-// Where OnEvent took longer than the wait, the retry is judged once more.
+// If OnEvent takes longer than the wait, the retry is checked once more.
 func TestARetryThatOnEventMadeTooLateIsNotStarted(t *testing.T) {
 	everyWay(t, "for MaxElapsed", func(t *testing.T, call caller) {
 		for _, row := range []struct {
@@ -184,8 +184,8 @@ func TestARetryThatOnEventMadeTooLateIsNotStarted(t *testing.T) {
 	})
 }
 
-// late is a context whose deadline passes without ending it, as between the
-// deadline and the timer that tells of it.
+// late is a context whose deadline has passed without ending it, as happens
+// between the deadline and the firing of its timer.
 type late struct {
 	context.Context
 	deadline time.Time
@@ -193,7 +193,7 @@ type late struct {
 
 func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
 
-// drains is a context that asks to be called before each wait.
+// drains is a context with a hook that is called before each wait.
 type drains struct {
 	context.Context
 	do func()
@@ -246,7 +246,7 @@ func TestBeforeWait(t *testing.T) {
 	})
 }
 
-// free is a context whose call makes no retries, whatever it repeats.
+// free is a context that marks the attempts of a call as no retries.
 type free struct{ context.Context }
 
 func (free) NoRetry(hook.Mark) {}
@@ -261,7 +261,7 @@ func TestNoRetryPaysNothingOfTheContext(t *testing.T) {
 	})
 }
 
-// skips is a Source that asks for no waits.
+// skips is a Source that turns waiting off.
 type skips struct{ retry.Source }
 
 func (skips) NoWait(hook.Mark) {}
@@ -279,7 +279,7 @@ func TestNoWaitSkipsTheWaitsAndNotTheClock(t *testing.T) {
 			start := time.Now()
 			e = plain(call(t.Context(), p, fail))
 			took = time.Since(start)
-			for _, event := range told.events { // as after the start
+			for _, event := range told.events { // with times relative to the start
 				event.Time = time.Time{}.Add(event.Time.Sub(start))
 				if !event.Due.IsZero() {
 					event.Due = time.Time{}.Add(event.Due.Sub(start))

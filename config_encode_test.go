@@ -46,7 +46,7 @@ func TestConfigEncode(t *testing.T) {
 	}
 }
 
-// fullPolicy has a value in every field that is part of the form.
+// fullPolicy has a value in every field that has a key.
 var fullPolicy = retry.Policy{
 	MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true,
 	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, MaxElapsed: 7, AttemptTimeout: 8,
@@ -55,8 +55,8 @@ var fullPolicy = retry.Policy{
 const fullPolicyJSON = `{"max_attempts":1,"max_retries":2,"attempt_cap":3,"retryable":false,"backoff":{"type":"schedule","delays":["1ns"]},` +
 	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","max_elapsed":"7ns","attempt_timeout":"8ns"}`
 
-// The keys that are written, those that are read, and those of the
-// documentation are the same.
+// The keys that are written, the keys that are read, and the documented keys
+// are the same.
 func TestConfigKeys(t *testing.T) {
 	var indented bytes.Buffer
 	require.NoError(t, json.Indent(&indented, []byte(fullPolicyJSON), "", " "))
@@ -120,8 +120,8 @@ func TestConfigEncodeErrors(t *testing.T) {
 	}
 }
 
-// What is no part of the form does not keep it from being written: a policy
-// that only its Budget makes sound, and one that its Budget makes invalid.
+// A field without a key does not prevent a policy from being written: neither a
+// Budget that makes it valid nor one that makes it invalid.
 func TestConfigEncodeLeavesTheWholeToValidate(t *testing.T) {
 	for _, budget := range []*retry.Budget{nil, retry.NewBudget(1, 0.5), retry.NewBudget(0, 7)} {
 		data, err := json.Marshal(retry.Policy{MaxAttempts: retry.Unlimited, Budget: budget})
@@ -130,7 +130,7 @@ func TestConfigEncodeLeavesTheWholeToValidate(t *testing.T) {
 	}
 }
 
-// assertRoundTrip checks that p comes back from each form.
+// assertRoundTrip checks that p survives each form.
 func assertRoundTrip(t *testing.T, p retry.Policy) {
 	t.Helper()
 	data, err := json.Marshal(p)
@@ -142,7 +142,7 @@ func assertRoundTrip(t *testing.T, p retry.Policy) {
 	require.NoError(t, fromText.UnmarshalText(data))
 	require.Equal(t, p, fromText)
 
-	// Not YAML, but a library of YAML calls it like this.
+	// This is not YAML, but YAML libraries call the method like this.
 	require.NoError(t, fromYAML.UnmarshalYAML(func(v any) error {
 		dec := json.NewDecoder(bytes.NewReader(data))
 		dec.UseNumber()
@@ -151,7 +151,7 @@ func assertRoundTrip(t *testing.T, p retry.Policy) {
 	require.Equal(t, p, fromYAML)
 }
 
-// A policy whose parts come from a fuzzer.
+// policyFrom makes a policy from the numbers of a fuzzer.
 func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, base int64, factor float64, rest int64, jitter uint8, share float64) retry.Policy {
 	p := retry.Policy{
 		MaxAttempts: attempts, MaxRetries: retries, AttemptCap: ceiling, NonRetryable: nonRetryable,
@@ -164,8 +164,8 @@ func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, b
 	return p
 }
 
-// Every policy that validates, and holds nothing but our types, can be written
-// and comes back the same.
+// Every valid policy that holds only built-in types can be written, and reading
+// it back gives the same policy.
 func FuzzConfigRoundTrip(f *testing.F) {
 	f.Add(5, 0, 0, false, uint8(4), int64(200*time.Millisecond), 2.0, int64(5*time.Second), uint8(3), 0.2)
 	f.Add(-1, -1, 1, true, uint8(5), int64(math.MaxInt64), 1.0000000000000002, int64(math.MaxInt64), uint8(3), 5e-324)
@@ -178,7 +178,7 @@ func FuzzConfigRoundTrip(f *testing.F) {
 		if _, err := p.MarshalJSON(); err == nil {
 			assertRoundTrip(t, p)
 		} else if ours {
-			p.Budget = retry.NewBudget(1, 0) // no hot loop, which is not asked for here
+			p.Budget = retry.NewBudget(1, 0) // so that a missing delay is no fault, which this test is not about
 			require.EqualError(t, err, "retry: "+p.Validate().Error())
 		}
 		if !ours {

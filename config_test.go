@@ -220,7 +220,7 @@ func TestConfigTextThatIsNotJSON(t *testing.T) {
 	}
 }
 
-// In a file null is a key that somebody left empty; alone it is no policy.
+// In a file, null is a key that was left empty. Alone it is not a policy.
 func TestConfigNull(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 7}
 	require.NoError(t, p.UnmarshalJSON([]byte("null")))
@@ -230,8 +230,8 @@ func TestConfigNull(t *testing.T) {
 	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 }
 
-// Keys that are sound by themselves decode even where they are not a sound
-// policy yet: code may add a Budget, a second file a limit.
+// Keys that are valid by themselves decode even if together they are not a
+// valid policy yet: code may add a Budget, or a second file a limit.
 func TestConfigDecodeLeavesTheWholeToValidate(t *testing.T) {
 	var p retry.Policy
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": -1}`), &p))
@@ -269,7 +269,7 @@ func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 		"jitter off":      {filled, `{"jitter": 0}`, func(p *retry.Policy) { p.Jitter = retry.Proportional(0) }},
 		"retryable":       {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
 
-		// A Backoff is one value: what is left out of it is not taken from the
+		// A Backoff is one value: keys that are left out are not taken from the
 		// one before.
 		"backoff": {filled, `{"backoff": {"type": "exponential", "base": "2s"}}`, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 2 * time.Second} }},
 
@@ -323,9 +323,9 @@ func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
 	assert.Equal(t, "RetryIf Select OnEvent ", asked)
 }
 
-// Whatever the text, decoding fails on one line and changes nothing, or gives
-// a policy that can be written and read again, and that nothing but a hot loop
-// makes invalid.
+// Whatever the text is, decoding either fails with an error on one line and
+// changes nothing, or gives a policy that can be written and read again. Only
+// unlimited attempts without a delay can make that policy invalid.
 func FuzzConfigDecode(f *testing.F) {
 	for _, text := range []string{fullPolicyJSON, `{"max_retries":0}`, `null`, `{"max_attempts":-1}`, `{"jitter":"equal","jitter":0}`,
 		`{"backoff":{"type":"exponential","base":"1s","factor":1.1}}`, `{"backoff":"fixed"}`, `{"max_delay":5}`, `{"a\u2028b\r":1}`} {
@@ -368,14 +368,14 @@ func TestConfigInOtherTypes(t *testing.T) {
 	require.NoError(t, dec.Decode(&got))
 	assert.Equal(t, want, got)
 
-	// omitzero leaves out a policy that is zero, omitempty would not.
+	// omitzero leaves out a zero policy; omitempty would not.
 	data, err := json.Marshal(got)
 	require.NoError(t, err)
 	assert.Equal(t, text, string(data))
 }
 
-// JSON goes before the text form, which is there for flags, environment
-// variables and loggers of text.
+// JSON takes precedence over the text form, which is for flags, environment
+// variables and text loggers.
 func TestConfigTextFormIsNotTakenForJSON(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2}
 	data, err := json.Marshal(map[string]any{"p": p, "pointer": &p})
@@ -423,7 +423,8 @@ func TestConfigFlag(t *testing.T) {
 	assert.Contains(t, usage, `(default {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2})`)
 }
 
-// What YAML decodes and JSON has no word for is named like everything else.
+// Values that YAML has and JSON cannot express are named in errors like all
+// others.
 func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 	for _, test := range []struct {
 		value any
@@ -461,8 +462,8 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 }
 
-// A struct that embeds a Policy gets its methods: this pins what the
-// documentation warns of.
+// A struct that embeds a Policy gets its methods. This test pins what the
+// documentation warns about.
 func TestConfigEmbeddedTakesOver(t *testing.T) {
 	var config struct {
 		retry.Policy
@@ -474,7 +475,8 @@ func TestConfigEmbeddedTakesOver(t *testing.T) {
 	assert.Empty(t, config.Name)
 }
 
-// A file of nothing but wrong values would make a text many times its size.
+// A file that has only wrong values would otherwise make an error many times
+// its size.
 func TestConfigErrorsNameAtMostTwentyFaults(t *testing.T) {
 	list := func(n int, entry string) string { return strings.TrimSuffix(strings.Repeat(entry+",", n), ",") }
 	numbered := func(n int) string {
@@ -486,7 +488,7 @@ func TestConfigErrorsNameAtMostTwentyFaults(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name, text string
-		more       string // the end of the error; "" where all are named
+		more       string // the end of the error; "" if it names every fault
 	}{
 		{"twenty delays", `{"backoff":{"type":"schedule","delays":[` + list(20, `1`) + `]}}`, ""},
 		{"twenty-one delays", `{"backoff":{"type":"schedule","delays":[` + list(21, `1`) + `]}}`, "; and 1 more"},

@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// failed is a context with an error of its own.
+// failed is a context with its own error.
 type failed struct {
 	context.Context
 	err error
@@ -144,7 +144,7 @@ func TestContextEndedWhileFnRuns(t *testing.T) {
 	})
 }
 
-// ending is a context that ends by the clock and tells nobody.
+// ending is a context that ends by the clock and notifies no one.
 type ending struct {
 	context.Context
 	at time.Time
@@ -188,8 +188,8 @@ func TestContextIsCheckedAgainAfterEverySleep(t *testing.T) {
 	})
 }
 
-// A lookout is a context that remembers when it was last asked whether it has
-// ended, and what it said.
+// A lookout is a context that remembers when its Err was last called and what
+// that returned.
 type lookout struct {
 	context.Context
 	asked time.Time
@@ -205,7 +205,7 @@ func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 	const trials = 1000
 	for _, end := range []struct {
 		name   string
-		always bool // the context has ended whenever the sleep has
+		always bool // the context has always ended when the sleep has
 		ctx    func(d time.Duration) (context.Context, context.CancelFunc)
 	}{
 		{"by a goroutine that sleeps as long", false, func(d time.Duration) (context.Context, context.CancelFunc) {
@@ -245,8 +245,8 @@ func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 				p.MaxAttempts = 2
 				err := call(looked, p, func(context.Context) error {
 					runs++
-					// fn cannot look itself: between the last look and its
-					// own the context may end.
+					// fn must not call Err itself: the context may end between
+					// the last call and its own.
 					require.NoError(t, looked.said, "fn runs in a context that has ended")
 					require.Equal(t, time.Now(), looked.asked, "fn runs in a context that was not asked after the sleep")
 					return errDial
@@ -261,7 +261,7 @@ func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 			if end.always {
 				assert.Equal(t, trials, interrupted)
 			} else {
-				// Where the sleep wins the tie, the context still lives.
+				// If the sleep wins the tie, the context has not ended.
 				assert.Greater(t, interrupted, trials/20, "no trial in which the context won")
 			}
 		})
@@ -304,7 +304,8 @@ func TestContextEndedByACallback(t *testing.T) {
 			p.Backoff = nil
 			p.OnEvent = at(retry.RetryScheduled, 1, cancel)
 		}, 1},
-		// What has been told to start runs, and sees the context's end itself.
+		// An attempt that has been announced runs, and sees for itself that the
+		// context has ended.
 		{"OnEvent, the first attempt starts", func(p *retry.Policy, cancel func()) {
 			p.OnEvent = at(retry.AttemptStarted, 1, cancel)
 		}, 1},
@@ -353,8 +354,8 @@ func TestFnsOwnTimeoutIsAnOrdinaryError(t *testing.T) {
 	}
 }
 
-// doneEarly is a context that breaks the contract: it is done before it has an
-// error.
+// doneEarly is a context that breaks the contract: its Done channel is closed
+// before it has an error.
 type doneEarly struct {
 	context.Context
 	done chan struct{}

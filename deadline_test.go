@@ -49,7 +49,7 @@ func TestDeadlineThatWouldBePassed(t *testing.T) {
 	}
 }
 
-// expiring is a context whose deadline has come and that has not ended yet.
+// expiring is a context whose deadline is always now, and that has not ended.
 type expiring struct{ context.Context }
 
 func (expiring) Deadline() (time.Time, bool) { return time.Now(), true }

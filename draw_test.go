@@ -23,9 +23,9 @@ import (
 // goldenGamma is what splitmix64 adds to its state at each step.
 const goldenGamma = 0x9e3779b97f4a7c15
 
-// seedDrawing returns the seed from which the number u is drawn for an attempt:
-// the mixing function of splitmix64, a bijection, taken backwards. So a test can
-// see both ends of a window.
+// seedDrawing returns the seed from which the number u is drawn for an attempt.
+// It inverts the mixing function of splitmix64, which is a bijection, so that a
+// test can choose either end of a window.
 func seedDrawing(u uint64, attempt int) uint64 {
 	inverse := func(odd uint64) uint64 { // modulo 2^64, by Newton's method
 		x := odd
@@ -43,7 +43,7 @@ func seedDrawing(u uint64, attempt int) uint64 {
 	return z - uint64(max(1, attempt))*goldenGamma
 }
 
-// windowOf returns the least and the greatest delay that p may draw.
+// windowOf returns the shortest and the longest delay that p may draw.
 func windowOf(p retry.Policy, a retry.Attempt) (least, greatest time.Duration) {
 	a.Seed = seedDrawing(0, a.Number)
 	least = p.Next(a).Delay
@@ -51,8 +51,8 @@ func windowOf(p retry.Policy, a retry.Attempt) (least, greatest time.Duration) {
 	return least, p.Next(a).Delay
 }
 
-// The test vector of splitmix64 for the seed 1234567. With full jitter on the
-// longest delay, what is drawn is the upper 63 bits of it.
+// This is splitmix64's published test vector for the seed 1234567. With full
+// jitter on the longest delay, the draw is the upper 63 bits of the number.
 func TestDrawIsSplitmix64(t *testing.T) {
 	p := retry.Policy{Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
 	for i, u := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
@@ -61,7 +61,7 @@ func TestDrawIsSplitmix64(t *testing.T) {
 	}
 }
 
-// The drawn delay is lo + floor(u * (hi-lo+1) / 2^64), with u from the seed.
+// The delay is lo + floor(u * (hi-lo+1) / 2^64), with u drawn from the seed.
 func TestDrawTakesThePartOfTheWindowThatTheNumberIsOf2To64(t *testing.T) {
 	windows := []fixedWindow{
 		{0, 0}, {0, 1}, {0, 2}, {7, 9}, {0, 999}, {time.Second, 2 * time.Second}, {1, math.MaxInt64},
@@ -81,7 +81,8 @@ func TestDrawTakesThePartOfTheWindowThatTheNumberIsOf2To64(t *testing.T) {
 	}
 }
 
-// chiSquare returns the statistic of counts that should all be the same.
+// chiSquare returns the chi-square statistic of counts that should all be
+// equal.
 func chiSquare(counts []int) (x float64) {
 	total := 0
 	for _, n := range counts {
@@ -95,16 +96,16 @@ func chiSquare(counts []int) (x float64) {
 }
 
 // A chi-square statistic of 100 classes has 99 degrees of freedom. It exceeds
-// 160.06 with probability 0.0001, and stays below 54.99, which would be too
-// regular to be random, with the same.
+// 160.06 with probability 0.0001, and it is below 54.99, too regular to be
+// random, with the same probability.
 const (
 	leastChiSquare    = 54.99
 	greatestChiSquare = 160.06
 )
 
-// The draws of each way to come by a seed and an attempt are spread evenly over
-// a window, alone and in pairs: 100 classes, or ten by ten for the pairs, of 1000
-// draws each.
+// For each way to get a seed and an attempt, the draws are spread evenly over
+// the window, alone and in pairs. There are 100 classes, or ten by ten for the
+// pairs, with 1000 draws each.
 func TestDrawGoodnessOfFit(t *testing.T) {
 	const draws = 100_000
 	random := randv2.New(randv2.NewPCG(1, 2))
@@ -152,9 +153,9 @@ func TestDrawGoodnessOfFit(t *testing.T) {
 	}
 }
 
-// Both ends of a window are drawn as often as what lies between. With three
-// classes, two degrees of freedom, chi-square exceeds 18.42 with probability
-// 0.0001.
+// Both ends of a window are drawn as often as the values between them. With
+// three classes there are two degrees of freedom, and chi-square exceeds 18.42
+// with probability 0.0001.
 func TestDrawBothEndsOfTheWindow(t *testing.T) {
 	p := retry.Policy{Jitter: fixedWindow{7, 9}}
 	counts := make([]int, 3)
@@ -164,8 +165,8 @@ func TestDrawBothEndsOfTheWindow(t *testing.T) {
 	assert.Less(t, chiSquare(counts), 18.42, "%v", counts)
 }
 
-// Every output bit depends on every bit of the seed: a seed that differs in one
-// bit draws a number that differs in half of its 63, give or take.
+// Every output bit depends on every bit of the seed: changing one bit of the
+// seed flips about half of the 63 bits of the number.
 func TestDrawAvalanche(t *testing.T) {
 	p := retry.Policy{Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
 	for bit := range 64 {
@@ -177,13 +178,14 @@ func TestDrawAvalanche(t *testing.T) {
 			b := p.Next(retry.Attempt{Number: 1, Seed: seed ^ 1<<bit}).Delay
 			flipped += bits.OnesCount64(uint64(a ^ b))
 		}
-		// 63 * 1000 coins: the mean is 31.5, and six standard deviations are 0.75.
+		// These are 63 * 1000 coin flips: the mean is 31.5, and six standard
+		// deviations are 0.75.
 		assert.InDelta(t, 31.5, float64(flipped)/seeds, .75, "bit %d", bit)
 	}
 }
 
-// goldenPolicies are the schedules in testdata/delays.txt, which stay the same
-// for ever: somebody has written a retry's time into a row by them.
+// goldenPolicies are the schedules in testdata/delays.txt. They must never
+// change, because users may have stored times that were computed from them.
 var goldenPolicies = []struct {
 	name   string
 	policy retry.Policy
@@ -202,8 +204,9 @@ var goldenPolicies = []struct {
 	{"no-jitter", retry.Policy{Backoff: retry.Exponential{Base: 100 * time.Millisecond, Factor: 1.3}}, 0},
 }
 
-// longDelays are some decades each, where a float64 rounds to 256ns. There it
-// shows if a processor multiplies and adds in one step, without rounding between.
+// longDelays are decades long, where a float64 rounds to 256ns. They show
+// whether a processor fuses a multiplication and an addition without rounding
+// in between.
 var longDelays = retry.Schedule{
 	2_063_322_497_467_419_959, 1_264_262_427_107_894_353, 1_369_970_608_379_498_539, 1_647_981_809_807_871_733,
 	1_351_102_338_166_247_641, 2_117_160_850_040_252_251, 1_707_852_599_767_731_087, 1_289_221_048_028_187_175,
@@ -212,7 +215,7 @@ var longDelays = retry.Schedule{
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
-// The delays of a seed are the same on every platform and in every version.
+// A seed gives the same delays on every platform and in every version.
 func TestGoldenDelays(t *testing.T) {
 	seeds := []struct {
 		name string

@@ -16,7 +16,7 @@ func TestMaxElapsed(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		max     time.Duration
-		took    time.Duration // each attempt
+		took    time.Duration // of each attempt
 		reason  retry.Reason
 		runs    int
 		elapsed time.Duration

@@ -14,12 +14,13 @@ import (
 	"github.com/goretry/retry"
 )
 
-// forever stands for Unlimited where the least of several limits is looked for.
+// forever stands for Unlimited where the smallest of several limits is
+// computed.
 const forever = 1_000_000
 
-// plainLimit is EffectiveMax in the plainest words there are: it writes down
-// every limit and takes the least. sound is false for a policy that does not
-// validate. Beside an outer limit, that of the policy that Select picked from,
+// plainLimit computes EffectiveMax in the most obvious way: it collects every
+// limit and takes the smallest. sound is false for a policy that does not
+// validate. outer is the limit of a policy whose Select returned p; beside it,
 // a limit that is not set does not count.
 func plainLimit(p retry.Policy, outer ...int) (limit int, sound bool) {
 	if p.MaxAttempts < -1 || p.MaxRetries < -1 || p.AttemptCap < 0 {
@@ -54,8 +55,8 @@ func plainLimit(p retry.Policy, outer ...int) (limit int, sound bool) {
 	return limit, true
 }
 
-// limitedPolicies are all the ways to limit attempts with small numbers, with
-// a delay and without.
+// limitedPolicies returns every combination of limits with these numbers, with
+// a delay and without one.
 func limitedPolicies(numbers ...int) (policies []retry.Policy) {
 	for _, backoff := range []retry.Backoff{nil, retry.Fixed(time.Second)} {
 		for _, nonRetryable := range []bool{false, true} {
@@ -90,7 +91,7 @@ func TestEveryCombinationOfLimits(t *testing.T) {
 			if got := p.Eligible(attempts); got != eligible {
 				t.Fatalf("%#v\nEligible(%d) = %v, want %v", p, attempts, got, eligible)
 			}
-			ran := max(1, attempts) // something has failed, or there is no Next
+			ran := max(1, attempts) // without a failed attempt there is no Next
 			reason := retry.ReasonRetry
 			switch {
 			case !sound:
@@ -132,7 +133,7 @@ func TestEveryCombinationOfLimitsUnderSelect(t *testing.T) {
 					t.Fatalf("%#v\nselects %#v\nNext after %d = %v, want %v", p, inner, attempts, next.Reason, reason)
 				}
 				if next.Retry() && !p.Eligible(attempts) {
-					t.Fatalf("%#v\nselects %#v\nis not eligible after %d and Next runs it again", p, inner, attempts)
+					t.Fatalf("%#v\nselects %#v\nit is not eligible after %d attempts, but Next retries", p, inner, attempts)
 				}
 			}
 		}
@@ -214,7 +215,7 @@ func TestMaxRetryAfterDefault(t *testing.T) {
 	}
 }
 
-// Elsewhere a server's absurd wait is slept, or overflows to none at all.
+// Other libraries sleep for a server's absurd wait, or overflow it to none.
 func TestTrapAbsurdRetryAfter(t *testing.T) {
 	boom := errors.New("boom")
 	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
@@ -255,7 +256,7 @@ func TestNextAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A panic of what a third party wrote is not recovered.
+// A panic in a custom type is not recovered.
 func TestNextPassesPanicsOn(t *testing.T) {
 	boom := errors.New("boom")
 	for message, p := range map[string]retry.Policy{
@@ -271,7 +272,7 @@ func TestNextPassesPanicsOn(t *testing.T) {
 	}
 }
 
-// negative is a third party's Backoff that does not know better.
+// negative is a custom Backoff that returns negative delays.
 type negative struct{}
 
 func (negative) Delay(int) time.Duration { return math.MinInt64 }
@@ -286,7 +287,7 @@ func TestNextTakesANegativeDelayAsNone(t *testing.T) {
 	}
 }
 
-// Elsewhere the retries stop once the delay has reached its cap.
+// In some other libraries the retries stop once the delay has reached its cap.
 func TestTrapTheCapDoesNotStopTheRetries(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 100, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 3 * time.Second}
 	for attempt := 3; attempt < 100; attempt++ {
@@ -295,7 +296,8 @@ func TestTrapTheCapDoesNotStopTheRetries(t *testing.T) {
 	assert.Equal(t, drawnFrom(3*time.Second, retry.ReasonExhausted), p.Next(retry.Attempt{Number: 100}))
 }
 
-// Elsewhere the next run of a job that failed often enough lies in the past.
+// In some other libraries the next run of a job that failed often is in the
+// past.
 func TestTrapNextRunInThePast(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	fourth := retry.BackoffFunc(func(attempt int) time.Duration { return time.Duration(math.Pow(float64(attempt), 4)) * time.Second })
@@ -319,12 +321,13 @@ func TestTrapNextRunInThePast(t *testing.T) {
 	}
 }
 
-// fixedWindow is a third party's Jitter, whatever it likes.
+// fixedWindow is a custom Jitter that always returns the same window, even an
+// invalid one.
 type fixedWindow struct{ lo, hi time.Duration }
 
 func (w fixedWindow) Window(time.Duration) (lo, hi time.Duration) { return w.lo, w.hi }
 
-// FuzzNext asks one decision of any policy that these numbers can make.
+// FuzzNext checks one decision of any policy that these numbers can make.
 func FuzzNext(f *testing.F) {
 	add := func(maxAttempts, number, base int64, curve uint8, factor float64, jitter uint8, share float64, maxDelay, hint int64, selected bool) {
 		f.Add(maxAttempts, int64(0), int64(0), false, curve, base, factor, maxDelay, jitter, share, int64(5), int64(-5), int64(0), int64(0), hint, int64(0), number, uint64(42), selected)
@@ -354,7 +357,7 @@ func FuzzNext(f *testing.F) {
 		p.Jitter = []retry.Jitter{
 			nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(share), fixedWindow{time.Duration(lo), time.Duration(hi)}, fixedWindow{time.Duration(hi), math.MaxInt64},
 		}[jitter%6]
-		delaysFrom := p // whose delays they are
+		delaysFrom := p // the policy whose delays are used
 		if selected {
 			p = retry.Policy{MaxAttempts: int(maxRetries), MaxElapsed: time.Duration(maxElapsed), Backoff: retry.Fixed(1), Select: func(error) *retry.Policy { return &delaysFrom }}
 		}
@@ -362,13 +365,13 @@ func FuzzNext(f *testing.F) {
 
 		next := p.Next(a)
 		if again := p.Next(a); again != next {
-			t.Fatalf("%v, and then %v", next, again)
+			t.Fatalf("first %v, then %v", next, again)
 		}
 		if next.Retry() && !p.Eligible(a.Number) {
-			t.Fatalf("%v, and it is not eligible", next)
+			t.Fatalf("%v, but it is not eligible", next)
 		}
 		if p.Validate() != nil && next.Reason != retry.ReasonInvalid {
-			t.Fatalf("%v, and the policy is invalid: %v", next, p.Validate())
+			t.Fatalf("%v, but the policy is invalid: %v", next, p.Validate())
 		}
 		switch {
 		case next.Reason == retry.ReasonInvalid:
@@ -376,21 +379,21 @@ func FuzzNext(f *testing.F) {
 				t.Fatalf("an invalid policy waits %v", next.Delay)
 			}
 		case hint > 0 && next.Delay < time.Duration(hint):
-			t.Fatalf("%v is before the hint of %v", next.Delay, time.Duration(hint))
+			t.Fatalf("the delay %v is shorter than the hint %v", next.Delay, time.Duration(hint))
 		case next.Delay < 0:
-			t.Fatalf("negative: %v", next.Delay)
+			t.Fatalf("negative delay: %v", next.Delay)
 		case hint <= 0 && delaysFrom.MaxDelay > 0 && next.Delay > delaysFrom.MaxDelay:
-			t.Fatalf("%v is over the cap of %v", next.Delay, delaysFrom.MaxDelay)
+			t.Fatalf("the delay %v exceeds the cap %v", next.Delay, delaysFrom.MaxDelay)
 		case next.Retry() && p.MaxElapsed > 0 && next.Delay > p.MaxElapsed:
-			t.Fatalf("%v is later than MaxElapsed of %v", next.Delay, p.MaxElapsed)
+			t.Fatalf("the delay %v exceeds MaxElapsed %v", next.Delay, p.MaxElapsed)
 		}
 		if least, greatest := windowOf(p, a); next.Delay < least || next.Delay > greatest {
-			t.Fatalf("%v is outside of %v to %v", next.Delay, least, greatest)
+			t.Fatalf("the delay %v is outside of %v to %v", next.Delay, least, greatest)
 		}
 	})
 }
 
-// The hint is that of the server, whatever the jitter adds.
+// The reported wait is the one that the server asked for, without jitter.
 func TestRetryAfterTooLongTellsTheHint(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
 	d := p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errDial), Seed: 42})

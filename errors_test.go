@@ -117,7 +117,7 @@ func TestErrorText(t *testing.T) {
 	})
 }
 
-// Ways to carry an error.
+// These types carry an error in different ways.
 type (
 	wrapsOne  struct{ err error }
 	wrapsMany []error
@@ -250,7 +250,7 @@ func TestMarkOnTheErrorOfAnInnerCall(t *testing.T) {
 	assert.Equal(t, retry.ReasonPermanent, d.Reason)
 }
 
-// hides is an error that shows what it wraps through As alone.
+// hides is an error that reveals the wrapped error only through As.
 type hides struct{ err error }
 
 func (hides) Error() string        { return "hidden" }
@@ -309,7 +309,7 @@ func TestLastError(t *testing.T) {
 	t.Run("it is == to what fn returned", func(t *testing.T) { assert.True(t, retry.LastError(inner) == errDial) })
 }
 
-// What IsPermanent and RetryAfterOf say is what a decision is made from.
+// IsPermanent and RetryAfterOf return what a decision is based on.
 func TestMarksOfAnError(t *testing.T) {
 	exhausted := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return retry.After(time.Second, errDial) })
 	invalid := retry.Do(t.Context(), retry.Policy{MaxAttempts: -2}, func(context.Context) error { return errDial })

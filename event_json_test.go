@@ -135,7 +135,7 @@ func TestEventJSON(t *testing.T) {
 	})
 }
 
-// textual returns an event with the texts of its errors in place of them.
+// textual formats an event with the texts of its errors instead of the errors.
 func textual(e retry.Event) string {
 	texts := ""
 	for _, err := range []*error{&e.Err, &e.Cause} {
@@ -154,7 +154,7 @@ func FuzzEventJSON(f *testing.F) {
 	f.Add(uint8(4), int64(253402300799), int64(999999999), math.MaxInt, -1, true, "", int64(math.MinInt64), int64(math.MaxInt64), int64(-1), int64(999), uint64(math.MaxUint64), uint8(13))
 	f.Add(uint8(1), int64(1), int64(1), math.MinInt, 0, true, "two\nlines \u2028 <&> \"", int64(1001), int64(1000001), int64(1000000001), int64(59999999999), uint64(1)<<63, uint8(1))
 	f.Fuzz(func(t *testing.T, kind uint8, sec, nsec int64, attempt, most int, failed bool, text string, took, elapsed, delay, hint int64, seed uint64, reason uint8) {
-		const year0, year9999 = -62167219200, 253402300799 // what JSON has a form for
+		const year0, year9999 = -62167219200, 253402300799 // the years that JSON times can have
 		at := time.Unix(min(max(sec, year0), year9999), nsec%1e9).UTC()
 		e := retry.Event{
 			Kind: retry.EventKind(kind % 5), Time: at, Attempt: attempt, Max: most, Took: time.Duration(took), Elapsed: time.Duration(elapsed),
@@ -178,8 +178,9 @@ func FuzzEventJSON(f *testing.F) {
 	})
 }
 
-// FuzzEventUnmarshal compares the reader with one that is slow and obvious: the
-// keys by encoding/json's tokens, each value by the type of its field.
+// FuzzEventUnmarshal compares the reader with a slow and obvious one, which
+// reads the keys with encoding/json's tokens and each value by the type of its
+// field.
 func FuzzEventUnmarshal(f *testing.F) {
 	whole, err := json.Marshal(fullEvent)
 	if err != nil {
@@ -259,12 +260,12 @@ func unmarshalSlowly(data []byte, e *retry.Event) error {
 	return nil
 }
 
-// A textTime takes escapes in its text, as time.Time does since Go 1.27 alone.
+// A textTime accepts escapes in its text, as time.Time does only since Go 1.27.
 type textTime time.Time
 
 func (t *textTime) UnmarshalText(text []byte) error { return (*time.Time)(t).UnmarshalText(text) }
 
-// A textNumber is a whole number that is text in JSON.
+// A textNumber is a whole number that JSON holds as text.
 type textNumber uint64
 
 func (n *textNumber) UnmarshalText(text []byte) (err error) {

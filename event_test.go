@@ -118,7 +118,7 @@ func TestEventCounts(t *testing.T) {
 			p := row.policy
 			p.OnEvent = told.event
 			if p.Budget != nil {
-				p.Budget = retry.NewBudget(n-1, 0) // of its own for each way
+				p.Budget = retry.NewBudget(n-1, 0) // a new one for each way
 			}
 			done := make(chan struct{})
 			go func() {
@@ -160,7 +160,7 @@ func TestEventContents(t *testing.T) {
 		d1 := p.Next(retry.Attempt{Number: 1, Err: errDial, Seed: 7}).Delay
 		d2 := p.Next(retry.Attempt{Number: 2, Err: errBusy, Seed: 7}).Delay
 		require.NotEqual(t, d1, d2)
-		s2 := time.Second + d1 // the second attempt starts
+		s2 := time.Second + d1 // when the second attempt starts
 		s3 := s2 + 2*time.Second + d2
 		assert.Equal(t, []retry.Event{
 			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Max: 5},
@@ -190,7 +190,7 @@ func TestEventContents(t *testing.T) {
 		}, told.events)
 	})
 	t.Run("the first attempt begins when the clock starts", func(t *testing.T) {
-		for range 100 { // in real time, where two looks at the clock differ
+		for range 100 { // in real time, where two readings of the clock differ
 			var told watch
 			require.NoError(t, retry.Do(t.Context(), retry.Policy{OnEvent: told.event}, func(context.Context) error { return nil }))
 			assert.Zero(t, told.events[0].Elapsed)
@@ -233,7 +233,7 @@ func TestEventContents(t *testing.T) {
 	})
 	everyWay(t, "the events are told in the caller's goroutine", func(t *testing.T, call caller) {
 		p := everySecond
-		unshared := 0 // the race detector sees any other goroutine
+		unshared := 0 // the race detector would report another goroutine that writes it
 		p.OnEvent = func(context.Context, retry.Event) { unshared++ }
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))
@@ -306,7 +306,7 @@ func TestTextOfReasonsAndKinds(t *testing.T) {
 		_, err = retry.EventKind(5).MarshalText()
 		assert.EqualError(t, err, "retry: EventKind(5) has no name")
 	})
-	t.Run("names of nothing", func(t *testing.T) {
+	t.Run("unknown names", func(t *testing.T) {
 		for _, text := range []string{"Retry", " retry", "retry ", "canceled\n", "cancelled", "exhausted", "0", "1", "Reason(1)"} {
 			r := retry.ReasonLeft
 			assert.ErrorContains(t, r.UnmarshalText([]byte(text)), fmt.Sprintf("retry: unknown Reason %q: write one of", text))
@@ -316,7 +316,7 @@ func TestTextOfReasonsAndKinds(t *testing.T) {
 			assert.Equal(t, retry.Stopped, k, "an error changes nothing")
 		}
 	})
-	t.Run("of a long text the beginning is named", func(t *testing.T) {
+	t.Run("the error quotes only the beginning of a long text", func(t *testing.T) {
 		var r retry.Reason
 		err := r.UnmarshalText(bytes.Repeat([]byte("x"), 1_000_000))
 		assert.ErrorContains(t, err, `retry: unknown Reason "`+strings.Repeat("x", 40)+`": write one of`)

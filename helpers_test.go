@@ -38,8 +38,8 @@ var callers = []struct {
 	}},
 }
 
-// bubble runs a subtest in virtual time. Its end waits for every goroutine
-// that was started in it, so one that is left over fails the test.
+// bubble runs a subtest in virtual time. The subtest ends only when every
+// goroutine started in it has ended, so a leaked goroutine fails it.
 func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
@@ -61,36 +61,37 @@ func stopped(t *testing.T, err error) *retry.Error {
 	return e
 }
 
-// plain returns a copy of an *Error with its exported fields alone.
+// plain returns a copy of an *Error with only its exported fields.
 func plain(err error) *retry.Error {
 	e := err.(*retry.Error)
 	return &retry.Error{Reason: e.Reason, Attempts: e.Attempts, Waited: e.Waited, Delay: e.Delay, Err: e.Err, Cause: e.Cause}
 }
 
-// fails returns a function that counts its attempts and fails each time.
+// fails returns a function that counts its attempts and always fails.
 func fails(runs *int) func(context.Context) error {
 	return func(context.Context) error { *runs++; return errDial }
 }
 
-// noContext is what a caller passes who forgets the context.
+// noContext is what a caller passes who forgot the context.
 var noContext context.Context
 
 // everySecond is a policy of three attempts, one second apart.
 var everySecond = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 
-// hidden is a context that does not tell its deadline.
+// hidden is a context that hides its deadline.
 type hidden struct{ context.Context }
 
 func (hidden) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// within returns a context that ends after d, at the latest with its test.
+// within returns a context that ends after d, or when its test ends.
 func within(ctx context.Context, d time.Duration, cause error) context.Context {
 	ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
 
-// canceledBy returns a function that derives a context that has ended.
+// canceledBy returns a function that derives a context which has already been
+// canceled.
 func canceledBy(cause error) func(context.Context) context.Context {
 	return func(ctx context.Context) context.Context {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -99,7 +100,7 @@ func canceledBy(cause error) func(context.Context) context.Context {
 	}
 }
 
-// A watch remembers the events of a call.
+// A watch records the events of a call.
 type watch struct {
 	events   []retry.Event
 	contexts []context.Context
@@ -126,7 +127,7 @@ func (w *watch) counts() counts {
 	}
 }
 
-// counts are the numbers of events of each kind.
+// counts are how many events of each kind there were.
 type counts struct{ started, finished, scheduled, stopped int }
 
 type constant uint64
@@ -141,12 +142,12 @@ func tokens(b *retry.Budget) (n int) {
 	return n
 }
 
-// drawnFrom is the decision for a delay that no jitter spread.
+// drawnFrom is the decision for a delay without jitter.
 func drawnFrom(d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d}
 }
 
-// askedFor is the decision for a delay that a server asked for.
+// askedFor is the decision for a delay that a server has asked for.
 func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Hint: d}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// user is a package that calls the loops as programs do.
+// user is a package that calls the loops as a program does.
 const user = `package user
 
 import (
@@ -44,15 +44,15 @@ func Loop(ctx context.Context, fn func(context.Context) error) (err error) {
 }
 `
 
-// compile optimizes the root package and user for amd64. It returns what the
-// compiler says of them, as "retry.go: can inline Do", and the assembly.
+// compile compiles the root package and user for amd64. It returns the
+// compiler's messages, such as "retry.go: can inline Do", and the assembly.
 func compile(t *testing.T) (says map[string]bool, assembly string) {
 	t.Helper()
 	command, err := exec.LookPath("go")
 	if err != nil {
-		t.Skip("there is no go command to ask: ", err)
+		t.Skip("there is no go command: ", err)
 	}
-	// An overlay puts user into this module without writing into it.
+	// An overlay adds user to this module without writing a file into it.
 	module, err := os.Getwd()
 	require.NoError(t, err)
 	source, overlay := filepath.Join(t.TempDir(), "user.go"), filepath.Join(t.TempDir(), "overlay.json")
@@ -73,8 +73,8 @@ func compile(t *testing.T) (says map[string]bool, assembly string) {
 	return says, string(out)
 }
 
-// A goroutine keeps the 2 KiB of stack that it was born with only while the
-// frames from its entry to the sleep are small.
+// A goroutine starts with 2 KiB of stack and keeps it only while the frames
+// from its entry to the sleep are small.
 func TestInlining(t *testing.T) {
 	says, assembly := compile(t)
 	for _, want := range []string{
@@ -88,7 +88,7 @@ func TestInlining(t *testing.T) {
 		t.Run(want, func(t *testing.T) { assert.True(t, says[want]) })
 	}
 	t.Run("the iterator of Loop is inlined", func(t *testing.T) {
-		// Go 1.27 has another name for it than those before.
+		// Go 1.27 names it differently than earlier versions.
 		assert.True(t, says["user.go: inlining call to retry.Loop.func1"] || says["user.go: inlining call to Loop.Loop.func1"])
 	})
 	t.Run("the frame of do is at most 128 bytes", func(t *testing.T) {
@@ -111,7 +111,7 @@ var (
 	observed    = retry.Policy{MaxAttempts: 5, MaxElapsed: time.Minute, OnEvent: func(context.Context, retry.Event) {}}
 )
 
-// execute is what a bare loop does for an AttemptTimeout.
+// execute does what a bare loop would do for an AttemptTimeout.
 func execute(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

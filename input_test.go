@@ -21,7 +21,7 @@ func TestBadInput(t *testing.T) {
 		call  func(context.Context, retry.Policy) error
 		when  string
 		told  counts
-		ended retry.Reason // in a dead context
+		ended retry.Reason // if the context has already ended
 	}{
 		{"Do", func(ctx context.Context, p retry.Policy) error {
 			return retry.Do(ctx, p, nil)

@@ -91,8 +91,8 @@ func TestInvalidPolicyInADeadContext(t *testing.T) {
 	})
 }
 
-// What stopped a call is never hidden: a context that ended beside an invalid
-// policy is found with it.
+// An invalid policy does not hide why a call stopped: if the context has ended
+// too, its error is found as well.
 func TestInvalidPolicyDoesNotHideTheContext(t *testing.T) {
 	invalid := retry.Policy{MaxAttempts: -2}
 	for name, p := range map[string]retry.Policy{

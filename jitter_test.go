@@ -57,10 +57,11 @@ func TestJitterWindows(t *testing.T) {
 	}
 }
 
-// assertWindows compares the window of each jitter with one in big numbers. Full
-// and equal are exact. The half width of a proportional one is a product of two
-// floats, where converting the delay and multiplying round once each, by at most
-// 2^-53 of the result, and is cut to the nanosecond: 2^-52 and 1ns in all.
+// assertWindows compares each jitter's window with one computed in big numbers.
+// Full and equal jitter are exact. The half width of a proportional one is a
+// product of two floats: converting the delay and multiplying round once each,
+// by at most 2^-53 of the result, and the product is truncated to the
+// nanosecond. The bound is 2^-52 and 1ns in all.
 func assertWindows(t *testing.T, delay time.Duration, share float64) {
 	t.Helper()
 	d := max(0, delay)
@@ -86,7 +87,7 @@ func assertWindows(t *testing.T, delay time.Duration, share float64) {
 		t.Fatalf("%v of %d: lo = %d, which is off by %v ns", share, delay, lo, off)
 	}
 	if centred := big.NewInt(int64(d)); saturated(centred.Add(centred, big.NewInt(int64(d-lo)))) != hi {
-		t.Fatalf("%v of %d: %d to %d is not centred", share, delay, lo, hi)
+		t.Fatalf("%v of %d: %d to %d is not centered", share, delay, lo, hi)
 	}
 }
 
@@ -110,7 +111,8 @@ func FuzzJitter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, d int64, share float64) { assertWindows(t, time.Duration(d), share) })
 }
 
-// The order of a delay: curve, cap, window inside the cap, hint, one draw.
+// The steps of a delay are curve, cap, jitter window within the cap, hint, and
+// one draw, in this order.
 func TestOrderOfTheDelay(t *testing.T) {
 	const s = time.Second
 	for _, row := range []struct {
@@ -257,8 +259,9 @@ func TestCapHoldsAndJitterLivesAtTheCap(t *testing.T) {
 	}
 }
 
-// A jitter on top of the cap breaks the cap, a cap on top of the jitter breaks
-// the jitter. Elsewhere it is one or the other; here neither happens.
+// Jitter added after the cap exceeds the cap, and a cap applied after the
+// jitter distorts the jitter. Other libraries do one or the other; this one
+// does neither.
 func TestTrapTrilemmaOfCapAndJitter(t *testing.T) {
 	p := retry.Policy{MaxAttempts: -1, Backoff: retry.Exponential{Base: 100 * time.Millisecond}, MaxDelay: time.Second, Jitter: retry.Proportional(.5)}
 	var atCap int
@@ -277,7 +280,8 @@ func TestTrapTrilemmaOfCapAndJitter(t *testing.T) {
 	assert.GreaterOrEqual(t, len(distinct), 990)
 }
 
-// Elsewhere the first delay goes uncapped: an hour, with a maximum of a second.
+// In some other libraries the first delay is not capped: an hour, with a
+// maximum of a second.
 func TestTrapFirstDelayAboveTheCap(t *testing.T) {
 	for _, backoff := range []retry.Backoff{
 		retry.Fixed(time.Hour), retry.Linear(time.Hour), retry.Fibonacci(time.Hour), retry.Schedule{time.Hour},
@@ -291,8 +295,8 @@ func TestTrapFirstDelayAboveTheCap(t *testing.T) {
 	}
 }
 
-// Elsewhere half of the delays near the longest duration come out negative, and
-// drawing below an overflowed maximum panics.
+// In some other libraries half of the delays near the longest duration are
+// negative, and drawing below an overflowed maximum panics.
 func TestTrapJitterNearTheLongestDuration(t *testing.T) {
 	for _, attempt := range []int{34, 37, 38, 62, 63, 64, 65, 1000, math.MaxInt} {
 		for _, jitter := range []retry.Jitter{retry.FullJitter, retry.EqualJitter, retry.Proportional(.5), retry.Proportional(1)} {
@@ -304,7 +308,8 @@ func TestTrapJitterNearTheLongestDuration(t *testing.T) {
 	}
 }
 
-// Elsewhere a jitter that is wider than the delay makes half of the delays zero.
+// In some other libraries a jitter that is wider than the delay makes half of
+// the delays zero.
 func TestTrapJitterWiderThanTheDelay(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: fixedWindow{-4 * time.Second, 6 * time.Second}}
 	zeros := 0
@@ -316,8 +321,8 @@ func TestTrapJitterWiderThanTheDelay(t *testing.T) {
 	assert.Zero(t, zeros, "what is below zero is not heaped up at zero")
 }
 
-// Elsewhere a cap of less than a second has no jitter, and a window of one
-// nanosecond panics.
+// In some other libraries a cap of less than a second has no jitter, and a
+// window of one nanosecond panics.
 func TestTrapSmallCaps(t *testing.T) {
 	for _, jitter := range []retry.Jitter{retry.FullJitter, retry.EqualJitter} {
 		for _, cap := range []time.Duration{1, 2, 3, 300 * time.Millisecond} {

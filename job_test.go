@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry/internal/hook"
 )
 
-// A jobSource makes a call one attempt of a job, as that of retryjob does, whose
-// tests have the rest.
+// A jobSource makes a call one attempt of a job, as the Source of package
+// retryjob does. The tests of retryjob cover the rest.
 type jobSource struct {
 	attempts int
 	first    time.Time
@@ -28,7 +28,8 @@ func (s *jobSource) Decided(_ hook.Mark, decided retry.Decision) {
 	s.decided = append(s.decided, decided)
 }
 
-// attemptOf makes an attempt of a job after so many, the first a minute ago.
+// attemptOf makes an attempt of a job that has made this many already, the
+// first of them a minute ago.
 func attemptOf(ctx context.Context, p retry.Policy, attempts int, fn func(context.Context) error) (s *jobSource, events []retry.Event, err error) {
 	s = &jobSource{attempts: attempts, first: time.Now().Add(-time.Minute)}
 	watch := p.OnEvent
@@ -89,7 +90,7 @@ func TestAJobWithoutAttemptsLeft(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy   retry.Policy
 		attempts int
-		reason   retry.Reason // 0: it runs
+		reason   retry.Reason // 0 if the attempt runs
 		made     int
 	}{
 		"one left":      {retry.Policy{MaxAttempts: 3}, 2, 0, 0},
@@ -117,15 +118,15 @@ func TestAJobWithoutAttemptsLeft(t *testing.T) {
 	}
 }
 
-// A deadline of the context bounds the attempt of a job; only a cancellation ends
-// the call.
+// A deadline of the context bounds the attempt of a job, not the job: only a
+// cancellation stops it.
 func TestTheContextOfAJob(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
 	wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		for range 2 { // before it has passed, and when it has
+		for range 2 { // before the deadline, and after it
 			s, _, err := attemptOf(ctx, p, 1, func(context.Context) error { return errors.New("boom") })
 			if ctx.Err() != nil {
 				assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err), "nothing runs after it")
@@ -144,8 +145,8 @@ func TestTheContextOfAJob(t *testing.T) {
 	})
 }
 
-// A later attempt of a job pays from the Budgets as a later one of a call does,
-// and gives back only what it paid.
+// A later attempt of a job takes from the Budgets like a later attempt of a
+// call, and it gives back only what it took.
 func TestTheBudgetsOfAJob(t *testing.T) {
 	fails := func(context.Context) error { return errors.New("boom") }
 	own, outer := retry.NewBudget(3, 0), retry.NewBudget(2, 0)

@@ -16,7 +16,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// MaxElapsed is a limit like the other two: alone it makes unlimited attempts.
+// MaxElapsed is a limit like the other two: if it is the only one, attempts are
+// unlimited.
 func TestMaxElapsedIsALimit(t *testing.T) {
 	waiting := retry.Fixed(time.Second)
 	for _, row := range []struct {
@@ -61,7 +62,7 @@ func TestMaxElapsedIsALimit(t *testing.T) {
 	})
 }
 
-// A limitRow is one combination of all that limits attempts.
+// A limitRow is one combination of everything that limits attempts.
 type limitRow struct {
 	p      retry.Policy
 	curve  string // "none", "waiting", "ending in 0" or "custom"
@@ -96,8 +97,8 @@ func limitRows() (rows []limitRow) {
 	return rows
 }
 
-// says answers for a row in the plainest words that there are: it writes down
-// every limit that is set and takes the least.
+// says computes the limit of a row in the most obvious way: it collects every
+// limit that is set and takes the smallest.
 func (r limitRow) says() (limit int, limited, valid bool) {
 	p := r.p
 	var set []int
@@ -125,7 +126,7 @@ func (r limitRow) says() (limit int, limited, valid bool) {
 		limit = min(limit, n)
 	}
 	waits := r.curve == "waiting" || r.curve == "custom"
-	paid := r.budget == "plain" // a refilled one never ends the call
+	paid := r.budget == "plain" // a refilled Budget never ends the call
 	valid = p.MaxAttempts >= -1 && p.MaxRetries >= -1 && p.AttemptCap >= 0 && p.MaxElapsed >= 0 && (limit < forever || waits || paid)
 	if !valid {
 		limit = 1
@@ -139,7 +140,7 @@ func (r limitRow) String() string {
 		p.MaxAttempts, p.MaxRetries, p.AttemptCap, p.NonRetryable, p.MaxElapsed, r.curve, r.budget)
 }
 
-// Everything that speaks of limits agrees on every combination of them.
+// Everything that reports a limit gives the same answer for every combination.
 func TestEveryCombinationOfWhatLimitsAttempts(t *testing.T) {
 	boom := errors.New("boom")
 	walked, unlimited := 0, 0
@@ -223,7 +224,7 @@ func TestEveryCombinationOfWhatLimitsAttempts(t *testing.T) {
 	assert.Greater(t, unlimited, 50)
 }
 
-// assertTexts checks what people read of the limits, and the plan.
+// assertTexts checks the texts about the limits, and the plan.
 func (r limitRow) assertTexts(t *testing.T, limit int, limited, valid bool) {
 	t.Helper()
 	p := r.p
@@ -260,7 +261,7 @@ func (r limitRow) assertTexts(t *testing.T, limit int, limited, valid bool) {
 	require.NoError(t, err)
 	back := retry.Policy{Budget: p.Budget}
 	if p.MaxAttempts != 0 && p.MaxRetries != 0 {
-		// The text form has both, and the loader reads both.
+		// The text form has both limits, and reading it gives both.
 		require.NoError(t, json.Unmarshal(text, &back))
 	} else {
 		require.NoError(t, back.UnmarshalText(text))
@@ -270,11 +271,11 @@ func (r limitRow) assertTexts(t *testing.T, limit int, limited, valid bool) {
 	}
 }
 
-// What Do makes of each combination is what they say.
+// Do behaves as the texts and methods say, for every combination.
 func TestEveryCombinationOfWhatLimitsAttemptsInALoop(t *testing.T) {
 	for _, row := range limitRows() {
 		if row.budget == "refilled" {
-			continue // the same as none while it is full
+			continue // while it is full, the same as none
 		}
 		limit, _, valid := row.says()
 		synctest.Test(t, func(t *testing.T) {
@@ -282,7 +283,7 @@ func TestEveryCombinationOfWhatLimitsAttemptsInALoop(t *testing.T) {
 			runs := 0
 			err := retry.Do(t.Context(), row.p, func(context.Context) error {
 				if runs++; runs == stop {
-					return nil // rather than for ever
+					return nil // instead of running forever
 				}
 				time.Sleep(3 * time.Second)
 				return errDial

@@ -13,7 +13,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What an error variable holds that no turn has assigned yet.
+// unassigned is the message in an error variable that no iteration has
+// assigned.
 const unassigned = "the body of the Loop did not assign its error variable: assign it with =, := declares another"
 
 // lastOf returns the last event, which must be of this kind.
@@ -337,15 +338,16 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 	})
 }
 
-// leave is how the body of a Loop is left: on which turn, and with what.
+// leave says how the body of a Loop is left: in which iteration, and with what
+// error.
 type leave struct {
 	turn   int
-	assign bool // before it leaves
+	assign bool // before it leaves the loop
 	err    error
 }
 
-// body does what every turn of the bodies below does, and reports whether to
-// leave.
+// body does what every iteration in the bodies below does, and reports whether
+// to leave.
 func (l leave) body(attempt int, err *error) bool {
 	if attempt < l.turn {
 		*err = errDial
@@ -414,7 +416,7 @@ func TestLoopLeftEarly(t *testing.T) {
 			name   string
 			before error
 			leave  leave
-			want   error // err after the loop
+			want   error // the value of err after the loop
 			reason retry.Reason
 		}{
 			{"turn 1, unassigned: as before the loop, nil", nil, leave{1, false, nil}, nil, retry.ReasonSuccess},
@@ -430,7 +432,7 @@ func TestLoopLeftEarly(t *testing.T) {
 				p, told := watched()
 				tokens(p.Budget)
 				for range row.leave.turn {
-					p.Budget.Put() // as many as there are retries, and one
+					p.Budget.Put() // one more than there are retries
 				}
 				start := time.Now()
 				err := row.before

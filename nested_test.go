@@ -22,9 +22,9 @@ func TestNestedLoops(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		inner   retry.Policy
-		ctx     func(context.Context) context.Context // of the inner loop
+		ctx     func(context.Context) context.Context // for the inner loop
 		fail    error
-		reasons [2]retry.Reason // of the inner and the outer loop
+		reasons [2]retry.Reason // for the inner and the outer loop
 		runs    int
 		elapsed time.Duration
 	}{
@@ -32,7 +32,7 @@ func TestNestedLoops(t *testing.T) {
 		{"an inner Permanent binds, whatever stopped the inner loop", retry.Policy{NonRetryable: true}, same, retry.Permanent(errDial),
 			[2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
 		{"an inner After binds", twice, same, retry.After(20*time.Second, errDial), [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6,
-			2*time.Minute + 3*20*time.Second}, // 20s inside, where the curve says 1s; a minute outside, where it says more
+			2*time.Minute + 3*20*time.Second}, // 20s in the inner loop, where the curve says 1s; a minute in the outer loop, where the curve says more than 20s
 		{"an inner After binds where it is longer than the outer curve", retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}, same, retry.After(time.Minute-1, errDial),
 			[2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonExhausted}, 3, 2 * time.Minute},
 		{"an inner After that is too long for both", twice, same, retry.After(time.Hour, errDial), [2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonRetryAfter}, 1, 0},

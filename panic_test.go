@@ -16,8 +16,8 @@ func TestPanicAndGoexitPassThrough(t *testing.T) {
 		"panic":  func() { panic("fn") },
 		"Goexit": runtime.Goexit,
 	}
-	// run runs f in a goroutine of its own and returns what it panicked with,
-	// and whether it returned.
+	// run runs f in its own goroutine. It returns what f panicked with, and
+	// whether f returned.
 	run := func(f func()) (recovered any, returned bool) {
 		done := make(chan struct{})
 		go func() {

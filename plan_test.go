@@ -146,8 +146,8 @@ func TestPlanCounts(t *testing.T) {
 	}
 }
 
-// MaxElapsed ends a plan, but not a list of delays: who takes such a list
-// keeps the time himself.
+// MaxElapsed ends a plan, but not a list of delays: code that uses such a list
+// must keep track of the time itself.
 func TestPlanMaxElapsed(t *testing.T) {
 	const s = time.Second
 	p := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(2 * s), MaxElapsed: 6 * s}
@@ -190,7 +190,8 @@ func TestPlanTotalSaturates(t *testing.T) {
 	}
 }
 
-// A plan is made without drawing, asking or paying.
+// Making a plan draws nothing, calls no function of the policy and takes
+// nothing from its Budget.
 func TestPlanAsksNobody(t *testing.T) {
 	p := retry.Default()
 	p.Source = nobody{}
@@ -225,8 +226,9 @@ func TestPlanString(t *testing.T) {
 	}.String())
 }
 
-// The greatest and the least delay, and the instant that a retry starts at the
-// latest, are what happens: without jitter both are the same.
+// The plan is what happens: the shortest delay, the longest delay, and the
+// latest time at which a retry can start. Without jitter, shortest and longest
+// are the same.
 func TestPlanIsWhatHappens(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 6, Backoff: retry.Fibonacci(time.Second), MaxDelay: 4 * time.Second, AttemptTimeout: 10 * time.Second, MaxElapsed: time.Minute}
 	for name, jitter := range map[string]retry.Jitter{"none": nil, "share of 0": retry.Proportional(0)} {
@@ -240,8 +242,8 @@ func TestPlanIsWhatHappens(t *testing.T) {
 					<-ctx.Done()
 					return ctx.Err()
 				})
-				// The sixth would start at 50s + 1s + 1s + 2s + 3s + 4s, which
-				// MaxElapsed forbids to none that dawdle so.
+				// The sixth attempt would start at 50s + 1s + 1s + 2s + 3s +
+				// 4s, which is later than MaxElapsed allows.
 				require.Equal(t, retry.ReasonElapsed, retry.ReasonOf(err))
 				totals := []time.Duration{0}
 				for _, step := range p.Plan(4) {
@@ -253,7 +255,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 	}
 }
 
-// Both ends of a window are delays that may come, and nothing beyond them is.
+// Both ends of a window can be drawn, and nothing outside of it can.
 func TestPlanWindowsAreExact(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(1), Jitter: retry.EqualJitter, MaxDelay: 6}
 	for _, step := range p.Plan(retry.Unlimited) {
@@ -303,7 +305,7 @@ func FuzzPlan(f *testing.F) {
 			require.Equal(t, flat.Next(retry.Attempt{Number: i + 1}).Delay, d)
 		}
 
-		// Without jitter the run that is quickest is the only one.
+		// Without jitter the quickest run is the only one.
 		quick := time.Duration(0)
 		for number := 1; number <= 50; number++ {
 			d := flat.Next(retry.Attempt{Number: number, Elapsed: quick})

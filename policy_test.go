@@ -17,11 +17,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A row is a line of a table in testdata, by the names of its columns.
+// A row is a line of a table in testdata: a value for each column's name.
 type row map[string]string
 
-// readTable returns the rows of a table in testdata: what stands below its
-// "== name", under a line that names the columns. A # begins a comment.
+// readTable returns the rows of a table in testdata. A table begins with "==
+// name" and a line that names the columns. A # begins a comment.
 func readTable(t *testing.T, file, name string) (rows []row) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
@@ -50,7 +50,7 @@ func readTable(t *testing.T, file, name string) (rows []row) {
 	return rows
 }
 
-// String is the file and the line of r.
+// String returns the file and the line of r.
 func (r row) String() string { return r[""] }
 
 func (r row) cell(t *testing.T, column string) string {
@@ -102,7 +102,7 @@ func (r row) durations(t *testing.T, column string) (ds []time.Duration) {
 	return ds
 }
 
-// limits returns the policy of the columns that limit attempts.
+// limits returns the policy that the columns about limits describe.
 func (r row) limits(t *testing.T) retry.Policy {
 	t.Helper()
 	return retry.Policy{
@@ -125,8 +125,7 @@ func TestEffectiveMax(t *testing.T) {
 	}
 }
 
-// assertLimit checks what Eligible and Next make of a limit at both of its
-// ends.
+// assertLimit checks Eligible and Next at a limit and just before it.
 func assertLimit(t *testing.T, p retry.Policy, limit int) {
 	t.Helper()
 	for _, attempts := range []int{math.MinInt, -1, 0} {
@@ -183,7 +182,7 @@ func TestForJob(t *testing.T) {
 		assert.Empty(t, p.ForJob(3).Lint())
 	})
 
-	t.Run("a hot loop is not mended by a job", func(t *testing.T) {
+	t.Run("the job's limit does not make a hot loop valid", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: retry.Unlimited}.ForJob(3)
 		assert.Error(t, p.Validate())
 		assert.Equal(t, 1, p.EffectiveMax())
@@ -218,8 +217,8 @@ func TestDefault(t *testing.T) {
 	assert.Equal(t, []time.Duration{4 * time.Second, 5 * time.Second}, []time.Duration{lo, hi}, "at most 5s")
 }
 
-// What 0, 1 and -1 mean differs from one library to the next, and so does what
-// is counted. Each line is a reading of another library that is not ours.
+// Libraries differ in what 0, 1 and -1 mean, and in what is counted. Each name
+// below denies how another library reads the number.
 func TestTrapNumbersWithTwoReadings(t *testing.T) {
 	delay := retry.Fixed(time.Second)
 	for _, row := range []struct {
@@ -284,8 +283,8 @@ func TestJitterString(t *testing.T) {
 	assert.Equal(t, "none", fmt.Sprint(retry.EqualJitter+1), "a number that is neither")
 }
 
-// assertDelays checks the delays after the attempts that follow from, and that
-// a policy that allows no more of them stops there.
+// assertDelays checks the delays after the attempts from the given one on. A
+// policy that allows no more attempts must stop there.
 func assertDelays(t *testing.T, p retry.Policy, from int, delays []time.Duration) {
 	t.Helper()
 	require.NoError(t, p.Validate())

@@ -24,7 +24,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Each test here pins what holds everywhere in the package; the others say how.
+// Each test here pins a principle of the whole package. The other tests pin the
+// details.
 
 func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 	boom := errors.New("boom")
@@ -54,7 +55,7 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 		"Jitter": func(t *testing.T) {
 			assert.Equal(t, retries(time.Second), next(retry.Policy{Backoff: retry.Fixed(time.Second)}, retry.Attempt{}))
 		},
-		"MaxRetryAfter": func(t *testing.T) { // for safety not without an end
+		"MaxRetryAfter": func(t *testing.T) { // for safety, not unlimited
 			assert.Equal(t, askedFor(time.Minute, retry.ReasonRetry), next(retry.Policy{}, retry.Attempt{Err: retry.After(time.Minute, boom)}))
 		},
 		"Source": func(t *testing.T) {
@@ -112,7 +113,7 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 	before := base
 	before.Backoff = retry.Schedule{time.Second, time.Minute}
 
-	t.Run("nothing that is asked changes it", func(t *testing.T) {
+	t.Run("no method changes it", func(t *testing.T) {
 		for attempt := range 12 {
 			base.Next(retry.Attempt{Number: attempt, Err: retry.After(time.Second, boom)})
 			base.Eligible(attempt)
@@ -132,7 +133,7 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 		assert.Equal(t, before, base)
 	})
 
-	t.Run("a method that is asked takes a value", func(t *testing.T) {
+	t.Run("methods have a value receiver", func(t *testing.T) {
 		value, pointer := reflect.TypeFor[retry.Policy](), reflect.TypeFor[*retry.Policy]()
 		for i := range pointer.NumMethod() {
 			method := pointer.Method(i)
@@ -161,27 +162,27 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 	})
 }
 
-// Only retry.go knows time, and no package waits but by Do and Loop: each use
-// of the clock in the root package, and each wait in those below it, is listed
-// here.
+// In the root package only retry.go waits, and only Do and Loop do so. Each use
+// of the clock in the root package, and each wait in the packages below it, is
+// listed here.
 func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
 		"retry.go": {
 			"wait: time.After", "first: time.Now", "execute: context.WithTimeout", "now: time.Now",
 		},
-		"budget.go": {"RefillEvery: time.Now", "tick: time.Since"}, // no decision: Next never touches a Budget
+		"budget.go": {"RefillEvery: time.Now", "tick: time.Since"}, // not a decision: Next never touches a Budget
 		// These bound one attempt, the reading of one body, and the run of a
-		// foreign method; nothing waits for the next attempt.
+		// custom type's method. None of them waits for the next attempt.
 		"retryhttp/transport.go": {"attempt: time.AfterFunc"},
 		"retryhttp/discard.go":   {"discard: time.NewTimer"},
-		// The fault of a test, which is to be slow.
+		// A fault that a test injects, and that is meant to be slow.
 		"retryhttp/httpfault/httpfault.go": {"Slow: time.NewTimer"},
 		"retrytest/conformance.go":         {"check: time.NewTimer"},
 	}
 	used := make(map[string][]string)
 	for file, parsed := range sources(t) {
 		if strings.HasPrefix(file, "examples/") {
-			continue // programs, no part of the library
+			continue // programs, which are not part of the library
 		}
 		if strings.HasPrefix(file, "retryjob/jobtest/") || strings.HasPrefix(file, "internal/servers/") {
 			continue // for tests of servers, in real time
@@ -325,7 +326,7 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 		end    func(context.Context) context.Context
 		fail   error
 		reason retry.Reason
-		is     []error // beside what fn failed with
+		is     []error // besides what fn failed with
 		isNot  []error
 	}
 	second := retry.Fixed(time.Second)
@@ -347,7 +348,7 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 		{"canceled with a cause", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, errShutdown), errDial, retry.ReasonCanceled, []error{context.Canceled, errShutdown}, contexts[1:2]},
 		{"deadline", retry.Policy{MaxAttempts: 2, Backoff: second}, in(1, nil), errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
 		{"deadline with a cause", retry.Policy{MaxAttempts: 2, Backoff: second}, in(1, errShutdown), errDial, retry.ReasonDeadline, contexts[1:], contexts[:1]},
-		// Before its deadline a context has no cause.
+		// A context has no cause before its deadline.
 		{"deadline ahead", retry.Policy{MaxAttempts: 2, Backoff: second}, func(ctx context.Context) context.Context { return within(ctx, 1, errShutdown) },
 			errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
 		{"elapsed", retry.Policy{MaxAttempts: 2, Backoff: second, MaxElapsed: 1}, nil, errDial, retry.ReasonElapsed, nil, contexts},
@@ -431,7 +432,7 @@ type statusError struct{ code int }
 
 func (e *statusError) Error() string { return fmt.Sprint("status ", e.code) }
 
-// asked is a context that counts the calls of Value.
+// asked is a context that counts the calls of its Value method.
 type asked struct {
 	context.Context
 	values int
@@ -439,7 +440,7 @@ type asked struct {
 
 func (c *asked) Value(key any) any { c.values++; return c.Context.Value(key) }
 
-// incomparable is a context that panics where it is compared.
+// incomparable is a context that panics when it is compared.
 type incomparable struct {
 	context.Context
 	fields []string

@@ -28,8 +28,8 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// The snippets of the README, each run once. TestREADMESnippets finds them here
-// to the letter; that of the YAML is in internal/yamltest.
+// The snippets of the README, each run once. TestREADMESnippets requires that
+// they are here word for word; the YAML snippet is in internal/yamltest.
 
 // database is a driver whose first connection is refused.
 type database struct{ connections, commits int }
@@ -72,7 +72,7 @@ func TestREADMEPing(t *testing.T) {
 
 func TestREADMEErrorText(t *testing.T) {
 	p := retry.Default()
-	p.Jitter = nil // so that the sum is a round one
+	p.Jitter = nil // so that the total is a round number
 	err := retry.Do(t.Context(), retrytest.NoWait(p), func(context.Context) error {
 		return errors.New("dial tcp 127.0.0.1:5432: connect: connection refused")
 	})

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every snippet of Go in the README, and in the page on moving, stands in a test
-// or an example program that compiles and runs, to the letter except for its
-// indentation.
+// Every Go snippet of the README, and of the page about other libraries, is in
+// a test or an example program that compiles and runs. They must match word for
+// word, except for indentation.
 func TestREADMESnippets(t *testing.T) {
 	var sources []string
 	for _, root := range []string{"readme_snippets_test.go", "internal/yamltest", "examples"} {
@@ -55,7 +55,7 @@ func TestREADMECommands(t *testing.T) {
 	assert.Contains(t, fenced(t, "README.md", ""), "go run ./examples/quickstart\ngo test ./...\n")
 }
 
-// Every relative link of the README leads to a file.
+// Every relative link of the README leads to a file that exists.
 func TestREADMELinks(t *testing.T) {
 	links := regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(text(t, "README.md"), -1)
 	require.NotEmpty(t, links)
@@ -110,7 +110,7 @@ func text(t *testing.T, page string) string {
 	return string(text)
 }
 
-// fenced returns a page's blocks of a language.
+// fenced returns the code blocks of a page that are in the given language.
 func fenced(t *testing.T, page, language string) []string {
 	var blocks []string
 	for i, part := range strings.Split(text(t, page), "```") {

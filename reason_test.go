@@ -15,7 +15,7 @@ import (
 )
 
 func TestOrderOfTheReasons(t *testing.T) {
-	// Each row takes away what the row above it stops for.
+	// Each row removes the reason that the row above it stops for.
 	empty := retry.NewBudget(1, 0)
 	require.True(t, empty.Take())
 	p := retry.Policy{
@@ -66,14 +66,15 @@ func TestOrderOfTheReasons(t *testing.T) {
 	})
 }
 
-// A verdict is one reason to stop: what makes it apply, to a policy and an
-// attempt that have others.
+// A verdict is one reason to stop, and a function that makes it apply to a
+// policy and an attempt, whatever other reasons they have.
 type verdict struct {
 	reason retry.Reason
 	apply  func(*retry.Policy, *retry.Attempt)
 }
 
-// verdicts are the reasons to stop that Next knows, the first that applies wins.
+// verdicts are the reasons to stop that Next knows. The first that applies
+// wins.
 var verdicts = []verdict{
 	{retry.ReasonInvalid, func(p *retry.Policy, _ *retry.Attempt) { p.MaxDelay = -1 }},
 	{retry.ReasonPermanent, func(_ *retry.Policy, a *retry.Attempt) { a.Err = retry.Permanent(a.Err) }},
@@ -84,7 +85,7 @@ var verdicts = []verdict{
 	{retry.ReasonElapsed, func(p *retry.Policy, a *retry.Attempt) { p.MaxElapsed, a.Elapsed = time.Second, time.Minute }},
 }
 
-// Of all the subsets of the reasons to stop, in each the earliest counts.
+// In every subset of the reasons to stop, the earliest one wins.
 func TestNextOrderOfReasons(t *testing.T) {
 	for subset := range 1 << len(verdicts) {
 		p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond)}
@@ -103,8 +104,8 @@ func TestNextOrderOfReasons(t *testing.T) {
 	}
 }
 
-// Where Select is called: after RetryIf, before the policy that it picks can say
-// NonRetryable, exhausted, or too long.
+// Select is called after RetryIf, and before NonRetryable, the limits and
+// MaxRetryAfter of the policy that it returns are checked.
 func TestNextOrderOfReasonsUnderSelect(t *testing.T) {
 	boom := errors.New("boom")
 	invalid := &retry.Policy{MaxDelay: -1, NonRetryable: true}

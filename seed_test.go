@@ -106,7 +106,8 @@ func TestOneSeedACall(t *testing.T) {
 	})
 }
 
-// A seed that was drawn once is not told of a retry that drew nothing.
+// A retry without a draw has no seed in its event, even if an earlier retry
+// drew one.
 func TestEventSeedOnlyWhereItDrew(t *testing.T) {
 	everyWay(t, "no delay after one that was drawn", func(t *testing.T, call caller) {
 		var told watch
@@ -143,7 +144,7 @@ func TestSeedOf(t *testing.T) {
 	assert.Len(t, seen, 10_000)
 }
 
-// sourceFunc is a function as a Source.
+// sourceFunc makes a Source of a function.
 type sourceFunc func() uint64
 
 func (f sourceFunc) Uint64() uint64 { return f() }
@@ -183,7 +184,7 @@ func TestSourceIsAskedOnlyForASeedThatIsNeeded(t *testing.T) {
 	})
 }
 
-// lockedSource makes a Source that is for one goroutine safe for many.
+// lockedSource makes a Source safe for concurrent use.
 type lockedSource struct {
 	mu     sync.Mutex
 	source retry.Source
@@ -195,7 +196,8 @@ func (s *lockedSource) Uint64() uint64 {
 	return s.source.Uint64()
 }
 
-// Each Source draws the seeds of its own sequence, the same for the same seed.
+// Each Source draws its own sequence of seeds, and the same sequence for the
+// same seed.
 func TestSources(t *testing.T) {
 	for name, source := range map[string]func() retry.Source{
 		"math/rand/v2 PCG":        func() retry.Source { return randv2.NewPCG(1, 2) },
@@ -223,8 +225,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// Sources that are safe for concurrent use, in as many goroutines; run it under
-// the race detector.
+// These Sources are safe for concurrent use by that many goroutines. Run it
+// under the race detector.
 func TestSourcesInManyGoroutines(t *testing.T) {
 	locked := new(exprand.LockedSource)
 	locked.Seed(7)

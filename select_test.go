@@ -53,7 +53,7 @@ func TestSelectInTheLoop(t *testing.T) {
 			start, runs := time.Now(), 0
 			err := call(t.Context(), p, func(context.Context) error {
 				if runs++; runs > 100 {
-					return nil // rather than for ever
+					return nil // instead of running forever
 				}
 				return errThrottled
 			})
@@ -80,7 +80,7 @@ func TestSelectInTheLoop(t *testing.T) {
 		runs := 0
 		err := call(t.Context(), p, func(context.Context) error {
 			if runs++; runs > 100 {
-				return nil // rather than for ever
+				return nil // instead of running forever
 			}
 			return errDial
 		})
@@ -230,7 +230,7 @@ func TestSelectAPolicyThatIsInvalid(t *testing.T) {
 	}
 }
 
-// A limit cannot be raised by what Select picks, nor by its delay.
+// The policy that Select returns cannot raise a limit, nor can its delay.
 func TestSelectCanOnlyTighten(t *testing.T) {
 	boom := errors.New("boom")
 	for _, row := range []struct {
@@ -257,8 +257,8 @@ func TestSelectCanOnlyTighten(t *testing.T) {
 	}
 }
 
-// Elsewhere a limit of 0 for one kind of error wraps around, or ends up as a
-// sentinel, and lifts the limit.
+// In some other libraries a limit of 0 for one kind of error wraps around, or
+// becomes a sentinel, and lifts the limit.
 func TestTrapLimitOfZeroForOneError(t *testing.T) {
 	for _, selected := range []retry.Policy{
 		{},

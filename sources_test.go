@@ -14,20 +14,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clocks are the functions of the standard library that read the clock or wait
-// for it.
+// clocks are the functions of the standard library that read the clock or wait.
 var clocks = map[string][]string{
 	"time":    {"Now", "Since", "Until", "Sleep", "NewTimer", "After", "AfterFunc", "Tick", "NewTicker"},
 	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "AfterFunc"},
 }
 
-// waits are those of them that wait.
+// waits are the functions of clocks that wait.
 var waits = map[string]bool{
 	"time.Sleep": true, "time.NewTimer": true, "time.After": true, "time.AfterFunc": true, "time.Tick": true, "time.NewTicker": true,
 }
 
-// clockUses lists the uses of the clock in a file, as "function: time.Now",
-// and the go statements, as "function: go", of the root package.
+// clockUses lists the uses of the clock in a file, as "function: time.Now". In a
+// file of the root package it also lists go statements, as "function: go".
 func clockUses(file *ast.File, root bool) (uses []string) {
 	names := make(map[string]string) // of the imports in this file
 	for _, spec := range file.Imports {
@@ -68,7 +67,7 @@ func clockUses(file *ast.File, root bool) (uses []string) {
 	return uses
 }
 
-// sources returns the files of this module, without tests, by their path.
+// sources returns the files of this module by path, without tests.
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := map[string]*ast.File{}
@@ -97,7 +96,7 @@ func sources(t *testing.T) map[string]*ast.File {
 	return files
 }
 
-// variable returns the name of the variable that an expression is a part of.
+// variable returns the name of the variable that an expression belongs to.
 func variable(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

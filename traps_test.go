@@ -15,7 +15,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// What other libraries answer differently from one another, and what this one
+// Libraries differ in how they handle these cases. The tests pin what this one
 // does.
 func TestEdgeCases(t *testing.T) {
 	everyWay(t, "a limit of 0 is not set: one attempt", func(t *testing.T, call caller) {
@@ -128,7 +128,7 @@ func TestEdgeCases(t *testing.T) {
 	})
 }
 
-// Mistakes that were found in other retry loops.
+// These mistakes were found in other retry loops.
 func TestMistakesOfOthers(t *testing.T) {
 	everyWay(t, "no hidden limit of time stops a loop that is unlimited", func(t *testing.T, call caller) {
 		start, runs := time.Now(), 0
@@ -206,7 +206,7 @@ func TestMistakesOfOthers(t *testing.T) {
 		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): dial tcp: connection refused")
 	})
 	everyWay(t, "no goroutine waits for a context that never ends", func(t *testing.T, call caller) {
-		before := runtime.NumGoroutine() // some of other tests may be about to end
+		before := runtime.NumGoroutine() // goroutines of other tests may be about to end
 		most := 0
 		p := everySecond
 		p.AttemptTimeout = time.Minute

@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// untouchable is a third party's Backoff and Jitter that must not be called.
+// untouchable is a custom Backoff and Jitter that must not be called.
 type untouchable struct{}
 
 func (untouchable) Delay(int) time.Duration { panic("the Backoff was called") }
@@ -83,7 +83,7 @@ func TestValidateNamesEachFault(t *testing.T) {
 	}
 }
 
-// assertInvalid checks what an invalid policy means for every question but Do.
+// assertInvalid checks what every method returns for an invalid policy.
 func assertInvalid(t *testing.T, p retry.Policy) {
 	t.Helper()
 	assert.Equal(t, 1, p.EffectiveMax())
@@ -209,7 +209,7 @@ func TestValidateHotLoop(t *testing.T) {
 	}
 }
 
-// Nothing that a policy answers before it runs calls a custom type.
+// No method that only inspects a policy calls a custom type.
 func TestValidateCallsNobody(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: retry.Unlimited, Backoff: untouchable{}, Jitter: untouchable{}, MaxDelay: time.Second, MaxElapsed: time.Second,
@@ -228,15 +228,15 @@ func TestValidateCallsNobody(t *testing.T) {
 	}
 }
 
-// The errors of two policies can be compared with ==, as any two errors can.
+// Validation errors can be compared with ==.
 func TestValidateErrorsCanBeCompared(t *testing.T) {
 	a, b := retry.Policy{MaxAttempts: -2}.Validate(), retry.Policy{MaxAttempts: -3}.Validate()
 	assert.NotPanics(t, func() { assert.False(t, a == b) })
 	assert.ErrorIs(t, fmt.Errorf("wrapped: %w", a), a)
 }
 
-// Elsewhere a policy is built from NaN, a negative number or a jitter above one
-// without a word, and panics or loops later.
+// Other libraries accept NaN, a negative number or a jitter above 1 without an
+// error, and panic or loop later.
 func TestTrapUnvalidatedNumbers(t *testing.T) {
 	for name, p := range map[string]retry.Policy{
 		"a jitter of 300 %":       {MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(3)},

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A goroutine is born with 2 KiB of stack, and keeps twice as much where its
-// frames do not fit. The stacks are measured in a process of their own, whose
-// goroutines are all born alike: else the runtime learns from those that it has
-// seen.
+// A goroutine starts with 2 KiB of stack, and needs twice as much if its frames
+// do not fit. The stacks are measured in a separate process, in which all
+// goroutines start with the same stack; otherwise the runtime would adapt the
+// initial size to the goroutines that it has seen.
 const bornAlike = "adaptivestackstart=0"
 
 func TestACallThatWaitsKeepsItsSmallStack(t *testing.T) {
@@ -57,7 +57,7 @@ func stackOf(start func(context.Context, func(context.Context) error, func())) u
 	const calls = 5000
 	inUse := func() uint64 {
 		runtime.GC()
-		runtime.GC() // frees what the first has found to be too much
+		runtime.GC() // frees the stack space that the first collection has found to be unused
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.StackInuse
