@@ -13,7 +13,7 @@ import (
 
 func TestAttemptTimeout(t *testing.T) {
 	type key struct{}
-	everyWay(t, "each attempt has a context of its own", func(t *testing.T, call caller) {
+	everyWay(t, "each attempt has its own context", func(t *testing.T, call caller) {
 		p := everySecond
 		p.AttemptTimeout = time.Minute
 		var attempts []context.Context
@@ -32,7 +32,7 @@ func TestAttemptTimeout(t *testing.T) {
 		require.Len(t, attempts, 3)
 		assert.ErrorIs(t, attempts[2].Err(), context.Canceled, "the context of an attempt ends when fn returns")
 	})
-	everyWay(t, "its end is an ordinary error", func(t *testing.T, call caller) {
+	everyWay(t, "the timeout is an ordinary error", func(t *testing.T, call caller) {
 		p := everySecond
 		p.AttemptTimeout = time.Minute
 		start, runs := time.Now(), 0
@@ -43,7 +43,7 @@ func TestAttemptTimeout(t *testing.T) {
 		assert.Equal(t, 3, runs)
 		assert.Equal(t, 3*time.Minute+2*time.Second, time.Since(start))
 	})
-	everyWay(t, "success after its end stands", func(t *testing.T, call caller) {
+	everyWay(t, "a success after the timeout is a success", func(t *testing.T, call caller) {
 		p := everySecond
 		p.AttemptTimeout = time.Minute
 		require.NoError(t, call(t.Context(), p, func(ctx context.Context) error { <-ctx.Done(); return nil }))
@@ -53,7 +53,7 @@ func TestAttemptTimeout(t *testing.T) {
 		require.NoError(t, call(t.Context(), retry.Policy{AttemptTimeout: time.Minute}, func(ctx context.Context) error { attempt = ctx; return nil }))
 		assert.ErrorIs(t, attempt.Err(), context.Canceled)
 	})
-	everyWay(t, "a caller's deadline that is earlier holds, and names the reason", func(t *testing.T, call caller) {
+	everyWay(t, "an earlier deadline of the caller applies and is the reason", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errShutdown)
 		defer cancel()
 		p := everySecond
@@ -72,7 +72,7 @@ func TestAttemptTimeout(t *testing.T) {
 		assert.Equal(t, 1, runs)
 		assert.Equal(t, time.Minute, time.Since(start))
 	})
-	everyWay(t, "a caller that cancels reaches the attempt", func(t *testing.T, call caller) {
+	everyWay(t, "a cancellation by the caller reaches the attempt", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		p := everySecond
 		p.AttemptTimeout = time.Hour
@@ -91,7 +91,7 @@ func TestAttemptTimeout(t *testing.T) {
 			return nil
 		}))
 	})
-	everyWay(t, "a panic ends it", func(t *testing.T, call caller) {
+	everyWay(t, "a panic ends the context", func(t *testing.T, call caller) {
 		var attempt context.Context
 		assert.Panics(t, func() {
 			_ = call(t.Context(), retry.Policy{AttemptTimeout: time.Minute}, func(ctx context.Context) error { attempt = ctx; panic("fn") })

@@ -38,7 +38,7 @@ func TestBudgetOfTheContextBoundsTheLayers(t *testing.T) {
 				b := retry.NewBudget(size, 1)
 				assert.Equal(t, most, layers(retry.WithBudget(t.Context(), b), p, call), "a Budget of %d", size)
 				if size == 1000 {
-					assert.Equal(t, 1000-63, b.Left(), "every retry of every layer is paid")
+					assert.Equal(t, 1000-63, b.Left(), "every retry of every layer takes a token")
 				}
 			}
 		})
@@ -55,7 +55,7 @@ func TestBudgetOfTheContext(t *testing.T) {
 		assert.Equal(t, 1, runs)
 		assert.Zero(t, time.Since(start))
 	})
-	everyWay(t, "a Budget that does not validate is empty, and no fault", func(t *testing.T, call caller) {
+	everyWay(t, "an invalid Budget counts as empty, and is not a fault", func(t *testing.T, call caller) {
 		for _, b := range []*retry.Budget{new(retry.Budget), retry.NewBudget(-5, 2)} {
 			runs := 0
 			err := call(retry.WithBudget(t.Context(), b), everySecond, fails(&runs))
@@ -67,13 +67,13 @@ func TestBudgetOfTheContext(t *testing.T) {
 		ctx := t.Context()
 		assert.True(t, ctx == retry.WithBudget(ctx, nil))
 	})
-	everyWay(t, "successes put nothing in", func(t *testing.T, call caller) {
+	everyWay(t, "successes add no tokens", func(t *testing.T, call caller) {
 		b := retry.NewBudget(5, 1)
 		b.Take()
 		require.NoError(t, call(retry.WithBudget(t.Context(), b), everySecond, func(context.Context) error { return nil }))
 		assert.Equal(t, 4, b.Left())
 	})
-	everyWay(t, "all of them pay, and the policy's own too", func(t *testing.T, call caller) {
+	everyWay(t, "a retry takes from all of them, and from the policy's own", func(t *testing.T, call caller) {
 		outer, inner := retry.NewBudget(9, 0), retry.NewBudget(9, 0)
 		p := everySecond // two retries
 		p.Budget = retry.NewBudget(9, 0)
@@ -81,7 +81,7 @@ func TestBudgetOfTheContext(t *testing.T) {
 		stopped(t, call(retry.WithBudget(retry.WithBudget(t.Context(), outer), inner), p, fails(&runs)))
 		assert.Equal(t, []int{7, 7, 7}, []int{outer.Left(), inner.Left(), p.Budget.Left()})
 	})
-	everyWay(t, "each pays once, however often it is found", func(t *testing.T, call caller) {
+	everyWay(t, "a retry takes from each once, however often the context has it", func(t *testing.T, call caller) {
 		b, other := retry.NewBudget(9, 0), retry.NewBudget(9, 0)
 		ctx := t.Context()
 		for _, next := range []*retry.Budget{b, b, other, b, other} {
@@ -93,7 +93,7 @@ func TestBudgetOfTheContext(t *testing.T) {
 		stopped(t, call(ctx, p, fails(&runs)))
 		assert.Equal(t, []int{7, 7}, []int{b.Left(), other.Left()})
 	})
-	everyWay(t, "where one is empty the others keep theirs", func(t *testing.T, call caller) {
+	everyWay(t, "if one is empty the others keep their tokens", func(t *testing.T, call caller) {
 		for empty := range 3 {
 			budgets := []*retry.Budget{retry.NewBudget(3, 0), retry.NewBudget(3, 0), retry.NewBudget(3, 0)}
 			budgets[empty] = retry.NewBudget(1, 0)
@@ -124,7 +124,7 @@ func TestBudgetOfTheContext(t *testing.T) {
 		assert.Equal(t, 2, runs)
 		assert.Equal(t, []int{8, 8, 8}, []int{outer.Left(), inner.Left(), p.Budget.Left()}, "one retry was made, one was not")
 	})
-	everyWay(t, "a wait that is cut short gives one token back to a Budget that is found twice", func(t *testing.T, call caller) {
+	everyWay(t, "a wait that is cut short gives one token back to a Budget that the context has twice", func(t *testing.T, call caller) {
 		b := retry.NewBudget(3, 0)
 		b.Take()
 		b.Take()
@@ -151,7 +151,7 @@ func TestBudgetOfTheContext(t *testing.T) {
 			assert.Equal(t, []int{9, 9}, []int{shared.Left(), p.Budget.Left()}, "%v", kind)
 		}
 	})
-	everyWay(t, "a denied retry puts nothing into a full Budget of the policy", func(t *testing.T, call caller) {
+	everyWay(t, "a denied retry adds nothing to a full Budget of the policy", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(2, 1)
 		runs := 0
@@ -239,7 +239,7 @@ func TestBudgetRefillEvery(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		assert.True(t, b.Take())
 	})
-	bubble(t, "successes count besides", func(t *testing.T) {
+	bubble(t, "successes add tokens as well", func(t *testing.T) {
 		b := retry.NewBudget(2, .5).RefillEvery(time.Minute)
 		tokens(b)
 		b.Put()
@@ -248,7 +248,7 @@ func TestBudgetRefillEvery(t *testing.T) {
 		b.Put()
 		assert.Equal(t, 2, b.Left())
 	})
-	bubble(t, "0 is off, and so is what does not validate", func(t *testing.T) {
+	bubble(t, "0 is off, and an invalid duration too", func(t *testing.T) {
 		for _, d := range []time.Duration{0, -1, time.Millisecond - 1} {
 			b := retry.NewBudget(1, 0).RefillEvery(d)
 			b.Take()
@@ -256,7 +256,7 @@ func TestBudgetRefillEvery(t *testing.T) {
 			assert.False(t, b.Take(), "%v", d)
 		}
 	})
-	bubble(t, "a millisecond is the least", func(t *testing.T) {
+	bubble(t, "a millisecond is the minimum", func(t *testing.T) {
 		b := retry.NewBudget(1, 0).RefillEvery(time.Millisecond)
 		b.Take()
 		time.Sleep(time.Millisecond)

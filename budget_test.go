@@ -82,7 +82,7 @@ func TestBudgetIsNeverMoreThanFull(t *testing.T) {
 	put(b, 2) // 2.7 and then 3.4, of which 3 fit
 	assert.Equal(t, 3, tokens(b))
 	put(b, 1)
-	assert.Zero(t, tokens(b), "what did not fit is not kept")
+	assert.Zero(t, tokens(b), "tokens that do not fit are lost")
 }
 
 func TestBudgetDoesNotOverflow(t *testing.T) {
@@ -140,7 +140,7 @@ func TestBudgetNil(t *testing.T) {
 func TestBudgetInManyGoroutines(t *testing.T) {
 	const goroutines, turns = 16, 2000
 
-	t.Run("takes of a full one", func(t *testing.T) {
+	t.Run("taking from a full Budget", func(t *testing.T) {
 		b := retry.NewBudget(goroutines*turns/2, 0)
 		var taken atomic.Int64
 		var wg sync.WaitGroup
@@ -158,7 +158,7 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 		assert.False(t, b.Take())
 	})
 
-	t.Run("takes and puts", func(t *testing.T) {
+	t.Run("taking and putting", func(t *testing.T) {
 		b := retry.NewBudget(goroutines*turns, .5)
 		for range goroutines * turns / 2 {
 			require.True(t, b.Take())
@@ -181,7 +181,7 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 		assert.NotZero(t, taken.Load())
 	})
 
-	t.Run("puts into a full one", func(t *testing.T) {
+	t.Run("putting into a full Budget", func(t *testing.T) {
 		b := retry.NewBudget(10, 1)
 		var wg sync.WaitGroup
 		for range goroutines {
@@ -235,8 +235,8 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 		t.Run(fmt.Sprint(row.failures), func(t *testing.T) {
 			attempts, successes := load(t, retry.NewBudget(size, ratio), requests, row.failures)
 			assert.LessOrEqual(t, float64(attempts), requests+ratio*float64(successes)+size)
-			assert.GreaterOrEqual(t, attempts, row.least, "the budget is there to be used")
-			t.Logf("load %.4f, of calls %.4f succeeded", float64(attempts)/requests, float64(successes)/requests)
+			assert.GreaterOrEqual(t, attempts, row.least, "the whole budget is used")
+			t.Logf("load %.4f, share of successful calls %.4f", float64(attempts)/requests, float64(successes)/requests)
 
 			unbounded, _ := load(t, nil, requests, row.failures)
 			assert.InDelta(t, row.withoutBudget, float64(unbounded)/requests, .02, "the load without a budget")
@@ -251,7 +251,7 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 		assert.Equal(t, requests, attempts)
 	})
 
-	t.Run("after a failure it fills again", func(t *testing.T) {
+	t.Run("it fills again after the outage", func(t *testing.T) {
 		b := retry.NewBudget(size, ratio)
 		load(t, b, requests, 1)
 		load(t, b, size*10, 0)
@@ -270,7 +270,7 @@ func TestBudgetPutsBackABillionth(t *testing.T) {
 	for range 1_000_000 {
 		b.Put()
 	}
-	assert.False(t, b.Take(), "a thousandth of a token is none")
+	assert.False(t, b.Take(), "a thousandth of a token pays for no retry")
 	whole := retry.NewBudget(1, 0.999999999)
 	require.True(t, whole.Take())
 	whole.Put()
@@ -280,7 +280,7 @@ func TestBudgetPutsBackABillionth(t *testing.T) {
 }
 
 func TestBudgetInTheLoop(t *testing.T) {
-	everyWay(t, "a retry takes one", func(t *testing.T, call caller) {
+	everyWay(t, "a retry takes one token", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(5, 0)
 		runs := 0
@@ -296,7 +296,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 		assert.Equal(t, 2, runs)
 		assert.Equal(t, time.Second, time.Since(start))
 	})
-	everyWay(t, "a ratio of 0 denies serial callers too", func(t *testing.T, call caller) {
+	everyWay(t, "a ratio of 0 denies consecutive calls too", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(1, 0)
 		total := 0
@@ -307,7 +307,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 		}
 		assert.Equal(t, 11, total)
 	})
-	everyWay(t, "a call that succeeds puts ratio back", func(t *testing.T, call caller) {
+	everyWay(t, "a call that succeeds adds ratio", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(2, .5)
 		tokens(p.Budget)
@@ -316,7 +316,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 		}
 		assert.Equal(t, 2, tokens(p.Budget))
 	})
-	everyWay(t, "a call that succeeds at its second attempt puts ratio back once", func(t *testing.T, call caller) {
+	everyWay(t, "a call that succeeds at its second attempt adds ratio once", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(5, 1)
 		tokens(p.Budget)
@@ -330,7 +330,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 		}))
 		assert.Equal(t, 1, tokens(p.Budget))
 	})
-	everyWay(t, "a sleep that is cancelled gives its token back", func(t *testing.T, call caller) {
+	everyWay(t, "a canceled wait gives its token back", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		p := everySecond
@@ -358,7 +358,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 			assert.Equal(t, 5, tokens(p.Budget))
 		}
 	})
-	everyWay(t, "a call that stops for another reason takes none", func(t *testing.T, call caller) {
+	everyWay(t, "a call that stops for another reason takes no token", func(t *testing.T, call caller) {
 		for _, p := range []retry.Policy{
 			{},
 			{MaxAttempts: 3, NonRetryable: true},
@@ -375,7 +375,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 			cancel()
 		}
 	})
-	everyWay(t, "a call that fails puts nothing back", func(t *testing.T, call caller) {
+	everyWay(t, "a call that fails adds nothing", func(t *testing.T, call caller) {
 		p := retry.Policy{Budget: retry.NewBudget(5, 1)}
 		tokens(p.Budget)
 		runs := 0

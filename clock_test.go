@@ -44,7 +44,7 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 			e := stopped(t, call(t.Context(), p, fails(&runs)))
 			assert.Equal(t, start.Add(10*time.Second), told.of(retry.RetryScheduled)[0].Due)
 			assert.Equal(t, start.Add(row.starts), told.of(retry.AttemptStarted)[1].Time)
-			assert.Equal(t, 10*time.Second, e.Waited, "the delay, whatever OnEvent used of it")
+			assert.Equal(t, 10*time.Second, e.Waited, "the whole delay, even if OnEvent takes part of it")
 			assert.Equal(t, 4, tokens(p.Budget))
 		})
 	}
@@ -85,7 +85,7 @@ func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 					return
 				}
 				scheduled := told.of(retry.RetryScheduled)[0]
-				assert.Equal(t, row.takes, scheduled.Elapsed, "the reading that judged it")
+				assert.Equal(t, row.takes, scheduled.Elapsed, "the same reading of the clock as the decision")
 				assert.Equal(t, start.Add(row.takes+time.Second), scheduled.Due)
 				assert.Equal(t, scheduled.Due, told.of(retry.AttemptStarted)[1].Time)
 			})
@@ -97,7 +97,7 @@ func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 				assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
 				if row.elapsed == retry.ReasonElapsed {
 					assert.Equal(t, 1, runs)
-					assert.Equal(t, row.takes, time.Since(start), "not a nanosecond of the wait")
+					assert.Equal(t, row.takes, time.Since(start), "nothing of the wait")
 				} else {
 					assert.Equal(t, 2, runs)
 				}
@@ -144,7 +144,7 @@ func TestARetryThatOnEventMadeTooLateIsNotStarted(t *testing.T) {
 			assert.Equal(t, counts{1, 1, 1, 1}, told.counts())
 			assert.Equal(t, &retry.Error{Reason: retry.ReasonElapsed, Attempts: 1, Delay: time.Second, Err: errDial}, plain(err))
 			assert.EqualError(t, err, "retry: out of time after 1 attempt ("+row.onEvent.Round(time.Second).String()+" have passed, MaxElapsed is 5s): dial tcp: connection refused",
-				"the text rounds to what a person reads")
+				"the text rounds durations")
 			assert.Equal(t, []int{3, 3}, []int{p.Budget.Left(), shared.Left()}, "every token comes back")
 		}
 	})
@@ -161,7 +161,7 @@ func TestARetryThatOnEventMadeTooLateIsNotStarted(t *testing.T) {
 		assert.EqualError(t, err, "retry: deadline too close after 1 attempt (the next delay is 1s, 0s are left): dial tcp: connection refused")
 		assert.Equal(t, 3, p.Budget.Left())
 	})
-	everyWay(t, "a wait of nothing: OnEvent may not take it beyond either bound", func(t *testing.T, call caller) {
+	everyWay(t, "a wait of 0: OnEvent must not exceed either bound", func(t *testing.T, call caller) {
 		var told watch
 		p := retry.Policy{MaxAttempts: 2, MaxElapsed: time.Second}
 		p.OnEvent = slowAt(&told, retry.RetryScheduled, 2*time.Second)
@@ -169,7 +169,7 @@ func TestARetryThatOnEventMadeTooLateIsNotStarted(t *testing.T) {
 		assert.Equal(t, retry.ReasonElapsed, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
 		assert.Equal(t, 1, runs)
 	})
-	everyWay(t, "time that OnEvent takes at AttemptStarted is not refused", func(t *testing.T, call caller) {
+	everyWay(t, "time that OnEvent takes at AttemptStarted does not stop the call", func(t *testing.T, call caller) {
 		var told watch
 		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), MaxElapsed: 5 * time.Second}
 		p.OnEvent = func(ctx context.Context, e retry.Event) {
@@ -202,7 +202,7 @@ type drains struct {
 func (d drains) BeforeWait(hook.Mark) { d.do() }
 
 func TestBeforeWait(t *testing.T) {
-	everyWay(t, "its time is part of the wait", func(t *testing.T, call caller) {
+	everyWay(t, "the time of the hook is part of the wait", func(t *testing.T, call caller) {
 		start, runs, calls := time.Now(), 0, 0
 		ctx := drains{t.Context(), func() { calls++; time.Sleep(400 * time.Millisecond) }}
 		e := stopped(t, call(ctx, everySecond, fails(&runs)))
@@ -210,7 +210,7 @@ func TestBeforeWait(t *testing.T) {
 		assert.Equal(t, 2*time.Second, time.Since(start))
 		assert.Equal(t, 2*time.Second, e.Waited)
 	})
-	everyWay(t, "where there is no wait", func(t *testing.T, call caller) {
+	everyWay(t, "without a wait", func(t *testing.T, call caller) {
 		runs, calls := 0, 0
 		stopped(t, call(drains{t.Context(), func() { calls++ }}, retry.Policy{MaxAttempts: 3}, fails(&runs)))
 		assert.Equal(t, 2, calls)
@@ -222,21 +222,21 @@ func TestBeforeWait(t *testing.T) {
 		stopped(t, call(drains{t.Context(), func() { order = append(order, "before the wait") }}, p, fails(&runs)))
 		assert.Equal(t, []string{"attempt_started", "attempt_finished", "retry_scheduled", "before the wait", "attempt_started", "attempt_finished", "stopped"}, order)
 	})
-	everyWay(t, "not for a context derived from it", func(t *testing.T, call caller) {
+	everyWay(t, "not called for a derived context", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(drains{t.Context(), func() { t.Error("called") }})
 		defer cancel()
 		runs := 0
 		stopped(t, call(ctx, everySecond, fails(&runs)))
 		assert.Equal(t, 3, runs)
 	})
-	everyWay(t, "a panic gives the retry back", func(t *testing.T, call caller) {
+	everyWay(t, "a panic gives the token back", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(3, 0)
 		runs := 0
 		assert.PanicsWithValue(t, "drain", func() { _ = call(drains{t.Context(), func() { panic("drain") }}, p, fails(&runs)) })
 		assert.Equal(t, 3, p.Budget.Left())
 	})
-	everyWay(t, "it ends the context: the call stops", func(t *testing.T, call caller) {
+	everyWay(t, "the hook ends the context: the call stops", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		runs := 0
 		start := time.Now()
@@ -252,7 +252,7 @@ type free struct{ context.Context }
 func (free) NoRetry(hook.Mark) {}
 
 func TestNoRetryPaysNothingOfTheContext(t *testing.T) {
-	everyWay(t, "the Budgets of the context", func(t *testing.T, call caller) {
+	everyWay(t, "a marked context takes nothing from its Budgets", func(t *testing.T, call caller) {
 		b := retry.NewBudget(1, 0)
 		runs := 0
 		stopped(t, call(free{retry.WithBudget(t.Context(), b)}, everySecond, fails(&runs)))
@@ -297,7 +297,7 @@ func TestNoWaitSkipsTheWaitsAndNotTheClock(t *testing.T) {
 		assert.Equal(t, e, same)
 		assert.Equal(t, 4*time.Millisecond, took)
 	})
-	everyWay(t, "MaxElapsed and the deadline count what would have been waited", func(t *testing.T, call caller) {
+	everyWay(t, "MaxElapsed and the deadline count the delays that were skipped", func(t *testing.T, call caller) {
 		p := retry.Policy{MaxElapsed: time.Minute, Backoff: retry.Fixed(7 * time.Second), Source: skips{constant(7)}}
 		start, runs := time.Now(), 0
 		assert.Equal(t, retry.ReasonElapsed, retry.ReasonOf(call(t.Context(), p, fails(&runs))))

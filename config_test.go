@@ -199,7 +199,7 @@ func TestConfigDecodeErrors(t *testing.T) {
 			filled := retry.Policy{MaxAttempts: 7, Jitter: retry.FullJitter, AttemptCap: 9, Backoff: retry.Schedule{1}}
 			p := filled
 			require.EqualError(t, p.UnmarshalJSON([]byte(text)), "retry: invalid policy: "+want)
-			assert.Equal(t, filled, p, "an error leaves the policy as it was")
+			assert.Equal(t, filled, p, "an error does not change the policy")
 
 			var config struct{ Retry retry.Policy }
 			config.Retry = filled
@@ -273,22 +273,22 @@ func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 		// one before.
 		"backoff": {filled, `{"backoff": {"type": "exponential", "base": "2s"}}`, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: 2 * time.Second} }},
 
-		"max_retries clears max_attempts":        {filled, `{"max_retries": 2}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 2 }},
-		"max_retries 0":                          {filled, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
-		"max_attempts clears max_retries":        {retries, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
-		"max_retries 0 over max_retries":         {retries, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 1, 0 }},
-		"max_attempts null clears nothing":       {retries, `{"max_attempts": null}`, func(*retry.Policy) {}},
-		"max_retries null beside max_attempts":   {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
-		"either clears the other of both":        {both, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
-		"or the other way":                       {both, `{"max_retries": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 }},
-		"both over both":                         {both, `{"max_retries": 3, "max_attempts": 9}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 9, 3 }},
-		"neither clears neither":                 {both, `{"jitter": "full"}`, func(*retry.Policy) {}},
-		"attempt_cap lowers":                     {filled, `{"attempt_cap": 9}`, func(p *retry.Policy) { p.AttemptCap = 9 }},
-		"attempt_cap the same":                   {filled, `{"attempt_cap": 10}`, func(*retry.Policy) {}},
-		"attempt_cap never raises":               {filled, `{"attempt_cap": 11}`, func(*retry.Policy) {}},
-		"attempt_cap 0 does not lift":            {filled, `{"attempt_cap": 0}`, func(*retry.Policy) {}},
-		"attempt_cap where there is none":        {noCap, `{"attempt_cap": 99}`, func(p *retry.Policy) { p.AttemptCap = 99 }},
-		"attempt_cap mends none that is invalid": {retry.Policy{AttemptCap: -1}, `{"attempt_cap": 99}`, func(*retry.Policy) {}},
+		"max_retries clears max_attempts":             {filled, `{"max_retries": 2}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 2 }},
+		"max_retries 0":                               {filled, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
+		"max_attempts clears max_retries":             {retries, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"max_retries 0 over max_retries":              {retries, `{"max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 1, 0 }},
+		"max_attempts null clears nothing":            {retries, `{"max_attempts": null}`, func(*retry.Policy) {}},
+		"max_retries null beside max_attempts":        {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"either clears the other of both":             {both, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
+		"or the other way":                            {both, `{"max_retries": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 }},
+		"both over both":                              {both, `{"max_retries": 3, "max_attempts": 9}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 9, 3 }},
+		"neither clears neither":                      {both, `{"jitter": "full"}`, func(*retry.Policy) {}},
+		"attempt_cap lowers":                          {filled, `{"attempt_cap": 9}`, func(p *retry.Policy) { p.AttemptCap = 9 }},
+		"attempt_cap the same":                        {filled, `{"attempt_cap": 10}`, func(*retry.Policy) {}},
+		"attempt_cap never raises":                    {filled, `{"attempt_cap": 11}`, func(*retry.Policy) {}},
+		"attempt_cap 0 does not lift":                 {filled, `{"attempt_cap": 0}`, func(*retry.Policy) {}},
+		"attempt_cap where there is none":             {noCap, `{"attempt_cap": 99}`, func(p *retry.Policy) { p.AttemptCap = 99 }},
+		"attempt_cap does not replace an invalid one": {retry.Policy{AttemptCap: -1}, `{"attempt_cap": 99}`, func(*retry.Policy) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, want := test.from, test.from
@@ -457,7 +457,7 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 7}
 	broken := errors.New("yaml: unmarshal errors:\n  line 3: mapping key already defined")
 	assert.EqualError(t, p.UnmarshalYAML(func(any) error { return broken }),
-		"retry: invalid policy: yaml: unmarshal errors: line 3: mapping key already defined", "the library's own error, with its line, on one")
+		"retry: invalid policy: yaml: unmarshal errors: line 3: mapping key already defined", "the library's own error with its line number, on one line")
 	require.NoError(t, p.UnmarshalYAML(func(any) error { return nil }), "null")
 	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
 }

@@ -47,7 +47,7 @@ func TestContextEndedBeforeTheFirstAttempt(t *testing.T) {
 			t.Cleanup(cancel)
 			return ctx
 		}, retry.ReasonDeadline, []error{context.DeadlineExceeded, errShutdown}},
-		{"with an error of its own", func(t *testing.T) context.Context {
+		{"with its own error", func(t *testing.T) context.Context {
 			return failed{t.Context(), errShutdown}
 		}, retry.ReasonCanceled, []error{errShutdown}},
 		{"with an error that wraps DeadlineExceeded", func(t *testing.T) context.Context {
@@ -60,7 +60,7 @@ func TestContextEndedBeforeTheFirstAttempt(t *testing.T) {
 	}{
 		{"", everySecond},
 		{", watched", retry.Policy{MaxAttempts: 3, OnEvent: func(context.Context, retry.Event) {}}},
-		{", in bounded time", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Hour}},
+		{", with MaxElapsed", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Hour}},
 		{", no retry allowed", retry.Policy{}},
 	}
 	for _, end := range ends {
@@ -102,7 +102,7 @@ func TestContextEndedWhileFnRuns(t *testing.T) {
 		}))
 		assert.Equal(t, 2, runs)
 	})
-	everyWay(t, "and fn fails: nothing is slept and nothing runs again", func(t *testing.T, call caller) {
+	everyWay(t, "and fn fails: no wait and no further attempt", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		start, runs := time.Now(), 0
 		err := call(ctx, everySecond, func(context.Context) error { runs++; cancel(errShutdown); return errDial })
@@ -114,7 +114,7 @@ func TestContextEndedWhileFnRuns(t *testing.T) {
 		assert.Equal(t, 1, runs)
 		assert.Zero(t, time.Since(start))
 	})
-	everyWay(t, "and fn fails with a permanent error: the context names the reason", func(t *testing.T, call caller) {
+	everyWay(t, "and fn fails with a permanent error: the context is the reason", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := call(ctx, everySecond, func(context.Context) error { cancel(); return retry.Permanent(errDial) })
 		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
@@ -136,7 +136,7 @@ func TestContextEndedWhileFnRuns(t *testing.T) {
 		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 		assert.Equal(t, 1, runs)
 	})
-	everyWay(t, "in the last attempt: the context names the reason", func(t *testing.T, call caller) {
+	everyWay(t, "in the last attempt: the context is the reason", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := call(ctx, retry.Policy{MaxAttempts: 1}, func(context.Context) error { cancel(); return errDial })
 		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
@@ -177,7 +177,7 @@ func TestContextIsCheckedAgainAfterEverySleep(t *testing.T) {
 			assert.Equal(t, sleep+1, runs)
 		})
 	}
-	everyWay(t, "ended without a word", func(t *testing.T, call caller) {
+	everyWay(t, "ended without a notification", func(t *testing.T, call caller) {
 		start, runs := time.Now(), 0
 		p := everySecond
 		p.MaxAttempts = 10
@@ -224,7 +224,7 @@ func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 			context.AfterFunc(parent, cancel)
 			return ctx, func() { cancel(); stop() }
 		}},
-		{"by a deadline that is not told", false, func(d time.Duration) (context.Context, context.CancelFunc) {
+		{"by a hidden deadline", false, func(d time.Duration) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			return hidden{ctx}, cancel
 		}},
@@ -248,7 +248,7 @@ func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 					// fn must not call Err itself: the context may end between
 					// the last call and its own.
 					require.NoError(t, looked.said, "fn runs in a context that has ended")
-					require.Equal(t, time.Now(), looked.asked, "fn runs in a context that was not asked after the sleep")
+					require.Equal(t, time.Now(), looked.asked, "fn runs in a context that was not checked after the sleep")
 					return errDial
 				})
 				require.ErrorIs(t, err, errDial)
@@ -370,7 +370,7 @@ func TestContextThatIsDoneWithoutAnErrorEndsTheCall(t *testing.T) {
 		runs, start := 0, time.Now()
 		e := stopped(t, call(doneEarly{t.Context(), done}, everySecond, fails(&runs)))
 		assert.Equal(t, retry.ReasonCanceled, e.Reason)
-		assert.Equal(t, 1, runs, "it does not run hot")
+		assert.Equal(t, 1, runs, "it does not spin")
 		assert.Zero(t, time.Since(start))
 		assert.Equal(t, "retry: canceled after 1 attempt (the next delay is 1s, <nil>): dial tcp: connection refused", e.Error())
 	})

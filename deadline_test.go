@@ -44,7 +44,7 @@ func TestDeadlineThatWouldBePassed(t *testing.T) {
 			assert.Equal(t, row.delay, e.Delay)
 			assert.ErrorIs(t, err, errDial)
 			assert.Equal(t, row.reason == retry.ReasonDeadline, errors.Is(err, context.DeadlineExceeded))
-			assert.NoError(t, ctx.Err(), "the context still lives")
+			assert.NoError(t, ctx.Err(), "the context has not ended")
 		})
 	}
 }

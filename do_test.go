@@ -14,7 +14,7 @@ import (
 )
 
 func TestCallers(t *testing.T) {
-	everyWay(t, "success at once is not repeated", func(t *testing.T, call caller) {
+	everyWay(t, "a first attempt that succeeds is not repeated", func(t *testing.T, call caller) {
 		start, runs := time.Now(), 0
 		require.NoError(t, call(t.Context(), everySecond, func(context.Context) error { runs++; return nil }))
 		assert.Equal(t, 1, runs)
@@ -43,7 +43,7 @@ func TestCallers(t *testing.T) {
 		assert.Same(t, errDial, e.Err)
 		assert.NoError(t, e.Cause)
 	})
-	everyWay(t, "no delay takes no time", func(t *testing.T, call caller) {
+	everyWay(t, "without a delay retries take no time", func(t *testing.T, call caller) {
 		start, runs := time.Now(), 0
 		e := stopped(t, call(t.Context(), retry.Policy{MaxAttempts: 1000}, fails(&runs)))
 		assert.Equal(t, 1000, runs)
@@ -67,35 +67,35 @@ func TestDoValue(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 7, got)
 	})
-	t.Run("zero where there is an error", func(t *testing.T) {
+	t.Run("zero if there is an error", func(t *testing.T) {
 		got, err := retry.DoValue(t.Context(), retry.Policy{MaxAttempts: 3}, func(context.Context) (*answer, error) { return value, errDial })
 		require.ErrorIs(t, err, errDial)
 		assert.Nil(t, got)
 	})
-	t.Run("zero struct where there is an error", func(t *testing.T) {
+	t.Run("zero struct if there is an error", func(t *testing.T) {
 		got, err := retry.DoValue(t.Context(), retry.Policy{}, func(context.Context) (answer, error) { return *value, errDial })
 		require.ErrorIs(t, err, errDial)
 		assert.Zero(t, got)
 	})
-	t.Run("zero where the context ends in the attempt", func(t *testing.T) {
+	t.Run("zero if the context ends in the attempt", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		got, err := retry.DoValue(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) (int, error) { cancel(); return 7, errDial })
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Zero(t, got)
 	})
-	t.Run("zero where nothing ran", func(t *testing.T) {
+	t.Run("zero if nothing ran", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		got, err := retry.DoValue(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) (int, error) { return 7, nil })
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Zero(t, got)
 	})
-	t.Run("the value of a policy that is not valid", func(t *testing.T) {
+	t.Run("the value under an invalid policy", func(t *testing.T) {
 		got, err := retry.DoValue(t.Context(), retry.Policy{MaxAttempts: -2}, func(context.Context) (int, error) { return 7, nil })
 		require.NoError(t, err)
 		assert.Equal(t, 7, got)
 	})
-	t.Run("the value stands if the context ended meanwhile", func(t *testing.T) {
+	t.Run("the value is returned even if the context has ended", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		got, err := retry.DoValue(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) (int, error) { cancel(); return 7, nil })
 		require.NoError(t, err)
@@ -131,7 +131,7 @@ func TestTwoMillionAttemptsDoNotGrowTheHeap(t *testing.T) {
 
 func TestOnePolicyForManyGoroutines(t *testing.T) {
 	type key struct{}
-	everyWay(t, "the same seed is the same schedule", func(t *testing.T, call caller) {
+	everyWay(t, "the same seed gives the same delays", func(t *testing.T, call caller) {
 		const goroutines = 100
 		p := retry.Policy{
 			MaxAttempts: 10, Backoff: retry.Exponential{Base: 100 * time.Millisecond}, MaxDelay: 3 * time.Second, Jitter: retry.FullJitter,

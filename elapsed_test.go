@@ -28,7 +28,7 @@ func TestMaxElapsed(t *testing.T) {
 		{"one nanosecond", 1, 0, retry.ReasonElapsed, 1, 0},
 		{"the attempts count", 3 * time.Second, time.Second, retry.ReasonElapsed, 2, 3 * time.Second},
 		{"the first attempt counts", time.Minute, 16 * time.Minute, retry.ReasonElapsed, 1, 16 * time.Minute},
-		{"no attempt is cut short", 2 * time.Minute, 2*time.Minute - time.Second, retry.ReasonElapsed, 2, 4*time.Minute - time.Second},
+		{"MaxElapsed ends no attempt", 2 * time.Minute, 2*time.Minute - time.Second, retry.ReasonElapsed, 2, 4*time.Minute - time.Second},
 		{"the longest", math.MaxInt64, time.Hour, retry.ReasonExhausted, 3, 3*time.Hour + 2*time.Second},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
@@ -66,17 +66,17 @@ func TestNextElapsed(t *testing.T) {
 	}{
 		{"no bound", 0, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
 		{"in time", 10, 3, 6, retry.ReasonRetry},
-		{"to the nanosecond", 10, 4, 6, retry.ReasonRetry},
+		{"exact to the nanosecond", 10, 4, 6, retry.ReasonRetry},
 		{"a nanosecond late", 10, 5, 6, retry.ReasonElapsed},
 		{"a bound of a nanosecond", 1, 0, 2, retry.ReasonElapsed},
 		{"late already", 10, 11, 0, retry.ReasonElapsed},
 		{"the delay alone is too long", 10, 0, 11, retry.ReasonElapsed},
-		{"a negative time is none", 10, -100, 11, retry.ReasonElapsed},
+		{"a negative Elapsed counts as 0", 10, -100, 11, retry.ReasonElapsed},
 		{"the most negative time", 10, math.MinInt64, 10, retry.ReasonRetry},
 		{"the longest time", 10, math.MaxInt64, 0, retry.ReasonElapsed},
 		{"the longest time and a delay do not wrap around", 10, math.MaxInt64, 1, retry.ReasonElapsed},
 		{"the longest time and the longest delay", math.MaxInt64 - 1, math.MaxInt64, math.MaxInt64, retry.ReasonElapsed},
-		{"the longest bound is no bound", math.MaxInt64, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
+		{"the longest MaxElapsed never applies", math.MaxInt64, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(row.delay), MaxElapsed: row.maxElapsed}
@@ -93,7 +93,7 @@ func TestNextElapsed(t *testing.T) {
 		}
 	})
 
-	t.Run("what a server asks for counts", func(t *testing.T) {
+	t.Run("the wait that a server asks for counts", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, MaxElapsed: time.Second}
 		next := p.Next(retry.Attempt{Number: 1, Err: retry.After(2*time.Second, errors.New("boom"))})
 		assert.Equal(t, askedFor(2*time.Second, retry.ReasonElapsed), next)

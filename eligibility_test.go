@@ -150,7 +150,7 @@ func TestNextNumberBelowOneCountsAsOne(t *testing.T) {
 	require.True(t, first.Retry())
 	for _, number := range []int{0, -1, math.MinInt} {
 		assert.Equal(t, first, p.Next(retry.Attempt{Number: number, Seed: 42}), "Number %d", number)
-		assert.Equal(t, 1, asked, "a Backoff is never asked about an attempt below 1")
+		assert.Equal(t, 1, asked, "a Backoff is never called with an attempt below 1")
 	}
 	assert.Equal(t, retry.ReasonExhausted, retry.Policy{}.Next(retry.Attempt{}).Reason)
 }
@@ -158,8 +158,8 @@ func TestNextNumberBelowOneCountsAsOne(t *testing.T) {
 func TestNextWithoutAnErrorDecidesByCountAndTime(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: 2, Backoff: retry.Fixed(time.Second),
-		RetryIf: func(error) bool { panic("RetryIf was asked about nil") },
-		Select:  func(error) *retry.Policy { panic("Select was asked about nil") },
+		RetryIf: func(error) bool { panic("RetryIf was called with nil") },
+		Select:  func(error) *retry.Policy { panic("Select was called with nil") },
 	}
 	assert.Equal(t, drawnFrom(time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1}))
 	assert.Equal(t, drawnFrom(time.Second, retry.ReasonExhausted), p.Next(retry.Attempt{Number: 2}))
@@ -175,7 +175,7 @@ func TestNextRetryIf(t *testing.T) {
 	assert.Equal(t, retry.ReasonRejected, p.Next(retry.Attempt{Number: 1, Err: boom}).Reason)
 	assert.Equal(t, 2, asked, "once for each failure")
 	assert.Equal(t, retry.ReasonPermanent, p.Next(retry.Attempt{Number: 1, Err: retry.Permanent(worthIt)}).Reason, "RetryIf does not overrule a mark")
-	assert.Equal(t, 2, asked, "nor is it asked")
+	assert.Equal(t, 2, asked, "RetryIf is not called")
 }
 
 func TestNextLeavesTheBudgetAlone(t *testing.T) {
@@ -185,7 +185,7 @@ func TestNextLeavesTheBudgetAlone(t *testing.T) {
 		assert.True(t, p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")}).Retry())
 	}
 	assert.True(t, b.Take(), "the token is still there")
-	assert.True(t, p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")}).Retry(), "an empty Budget is not asked")
+	assert.True(t, p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")}).Retry(), "Next does not use the Budget")
 	assert.False(t, b.Take())
 }
 
@@ -225,7 +225,7 @@ func TestTrapAbsurdRetryAfter(t *testing.T) {
 	}
 	for _, d := range []time.Duration{0, -1, -time.Hour, math.MinInt64} {
 		assert.Equal(t, drawnFrom(time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1, Err: retry.After(d, boom)}),
-			"a wait of %v says nothing, it does not mean at once", d)
+			"a wait of %v has no effect; it does not mean at once", d)
 	}
 }
 
@@ -376,7 +376,7 @@ func FuzzNext(f *testing.F) {
 		switch {
 		case next.Reason == retry.ReasonInvalid:
 			if next.Delay != 0 {
-				t.Fatalf("an invalid policy waits %v", next.Delay)
+				t.Fatalf("an invalid policy has a delay of %v", next.Delay)
 			}
 		case hint > 0 && next.Delay < time.Duration(hint):
 			t.Fatalf("the delay %v is shorter than the hint %v", next.Delay, time.Duration(hint))

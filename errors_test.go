@@ -94,7 +94,7 @@ func TestErrorText(t *testing.T) {
 		err := call(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) error { cancel(errShutdown); return errDial })
 		assert.EqualError(t, err, "retry: canceled after 1 attempt (context canceled: the server shuts down): dial tcp: connection refused")
 	})
-	t.Run("durations have the digits that a person reads", func(t *testing.T) {
+	t.Run("durations are rounded for reading", func(t *testing.T) {
 		for _, row := range []struct {
 			d    time.Duration
 			want string
@@ -148,59 +148,59 @@ func TestMarks(t *testing.T) {
 		permanent bool
 		hint      time.Duration
 	}{
-		"none":                                          {errDial, false, 0},
-		"Permanent":                                     {permanent, true, 0},
-		"Permanent in fmt.Errorf":                       {fmt.Errorf("get: %w", permanent), true, 0},
-		"Permanent in fmt.Errorf, second":               {fmt.Errorf("%w: %w", errShutdown, permanent), true, 0},
-		"Permanent in fmt.Errorf, deep":                 {fmt.Errorf("1: %w", fmt.Errorf("2: %w", fmt.Errorf("3: %w", permanent))), true, 0},
-		"Permanent in errors.Join":                      {errors.Join(errShutdown, permanent), true, 0},
-		"Permanent in Unwrap() error":                   {wrapsOne{permanent}, true, 0},
-		"Permanent in Unwrap() []error":                 {wrapsMany{nil, errShutdown, wrapsMany{permanent}}, true, 0},
-		"Permanent in As(any) bool":                     {hasAs{permanent}, true, 0},
-		"Permanent of fmt.Errorf with %v":               {fmt.Errorf("get: %v", permanent), false, 0},
-		"Permanent around a mark":                       {retry.Permanent(retry.Permanent(errDial)), true, 0},
-		"After":                                         {after, false, 5 * time.Second},
-		"After in fmt.Errorf":                           {fmt.Errorf("get: %w", after), false, 5 * time.Second},
-		"After in errors.Join":                          {errors.Join(errShutdown, after), false, 5 * time.Second},
-		"After in Unwrap() error":                       {wrapsOne{after}, false, 5 * time.Second},
-		"After in Unwrap() []error":                     {wrapsMany{nil, errShutdown, wrapsMany{after}}, false, 5 * time.Second},
-		"After in As(any) bool":                         {hasAs{after}, false, 5 * time.Second},
-		"an error with RetryAfter":                      {waits5s{}, false, 5 * time.Second},
-		"an error with RetryAfter, wrapped":             {fmt.Errorf("get: %w", waits5s{}), false, 5 * time.Second},
-		"an error with RetryAfter in As(any) bool":      {hasAs{waits5s{}}, false, 5 * time.Second},
-		"After in Permanent":                            {retry.Permanent(after), true, 5 * time.Second},
-		"Permanent in After":                            {retry.After(5*time.Second, permanent), true, 5 * time.Second},
-		"Permanent beside After":                        {errors.Join(after, permanent), true, 5 * time.Second},
-		"of two Afters the outer counts, longer":        {retry.After(9*time.Second, after), false, 9 * time.Second},
-		"of two Afters the outer counts, shorter":       {retry.After(time.Second, after), false, time.Second},
-		"of two Afters that are joined the first":       {errors.Join(retry.After(time.Second, errDial), after), false, time.Second},
-		"of an After and As(any) bool the outer":        {retry.After(time.Second, hasAs{after}), false, time.Second},
-		"After of zero says nothing":                    {retry.After(0, errDial), false, 0},
-		"After below zero says nothing":                 {retry.After(-time.Second, errDial), false, 0},
-		"the least After says nothing":                  {retry.After(math.MinInt64, errDial), false, 0},
-		"After of zero leaves the inner one":            {retry.After(0, after), false, 5 * time.Second},
-		"After below zero leaves the inner one":         {retry.After(-1, after), false, 5 * time.Second},
-		"RetryAfter of zero leaves the inner one":       {waitsZero{after}, false, 5 * time.Second},
-		"After of zero leaves the one that is joined":   {errors.Join(retry.After(0, errDial), after), false, 5 * time.Second},
-		"a typed nil *Error":                            {(*retry.Error)(nil), false, 0},
-		"a typed nil *Error in fmt.Errorf":              {fmt.Errorf("get: %w", (*retry.Error)(nil)), false, 0},
-		"a typed nil *Error beside Permanent":           {errors.Join((*retry.Error)(nil), permanent), true, 0},
-		"a typed nil *Error beside After":               {errors.Join((*retry.Error)(nil), after), false, 5 * time.Second},
-		"an Unwrap that returns nil":                    {wrapsOne{nil}, false, 0},
-		"an Unwrap that returns nothing":                {wrapsMany{}, false, 0},
-		"an Unwrap that returns nils":                   {wrapsMany{nil, nil}, false, 0},
-		"an As that is always true":                     {asNothing{}, true, 0},
-		"an Error":                                      {&retry.Error{Reason: retry.ReasonExhausted, Err: errDial}, false, 0},
-		"an Error that holds nothing":                   {&retry.Error{}, false, 0},
-		"an Error of Permanent":                         {&retry.Error{Reason: retry.ReasonPermanent, Err: permanent}, true, 0},
-		"an Error of After":                             {&retry.Error{Reason: retry.ReasonExhausted, Err: after}, false, 5 * time.Second},
-		"an Error that says invalid":                    {&retry.Error{Reason: retry.ReasonInvalid, Err: errDial}, true, 0},
-		"an Error that says invalid, wrapped":           {fmt.Errorf("get: %w", errors.Join(errShutdown, &retry.Error{Reason: retry.ReasonInvalid})), true, 0},
-		"an Error that says invalid, in an Error":       {&retry.Error{Reason: retry.ReasonExhausted, Err: &retry.Error{Reason: retry.ReasonInvalid}}, true, 0},
-		"an Error whose Cause is Permanent":             {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: permanent}, false, 0},
-		"an Error whose Cause is After":                 {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: after}, false, 0},
-		"an Error whose Cause is Permanent, in another": {&retry.Error{Err: fmt.Errorf("get: %w", &retry.Error{Cause: permanent})}, false, 0},
-		"an Error whose Cause says invalid":             {&retry.Error{Reason: retry.ReasonCanceled, Cause: &retry.Error{Reason: retry.ReasonInvalid}}, false, 0},
+		"none":                                              {errDial, false, 0},
+		"Permanent":                                         {permanent, true, 0},
+		"Permanent in fmt.Errorf":                           {fmt.Errorf("get: %w", permanent), true, 0},
+		"Permanent in fmt.Errorf, second":                   {fmt.Errorf("%w: %w", errShutdown, permanent), true, 0},
+		"Permanent in fmt.Errorf, deep":                     {fmt.Errorf("1: %w", fmt.Errorf("2: %w", fmt.Errorf("3: %w", permanent))), true, 0},
+		"Permanent in errors.Join":                          {errors.Join(errShutdown, permanent), true, 0},
+		"Permanent in Unwrap() error":                       {wrapsOne{permanent}, true, 0},
+		"Permanent in Unwrap() []error":                     {wrapsMany{nil, errShutdown, wrapsMany{permanent}}, true, 0},
+		"Permanent in As(any) bool":                         {hasAs{permanent}, true, 0},
+		"Permanent of fmt.Errorf with %v":                   {fmt.Errorf("get: %v", permanent), false, 0},
+		"Permanent around a mark":                           {retry.Permanent(retry.Permanent(errDial)), true, 0},
+		"After":                                             {after, false, 5 * time.Second},
+		"After in fmt.Errorf":                               {fmt.Errorf("get: %w", after), false, 5 * time.Second},
+		"After in errors.Join":                              {errors.Join(errShutdown, after), false, 5 * time.Second},
+		"After in Unwrap() error":                           {wrapsOne{after}, false, 5 * time.Second},
+		"After in Unwrap() []error":                         {wrapsMany{nil, errShutdown, wrapsMany{after}}, false, 5 * time.Second},
+		"After in As(any) bool":                             {hasAs{after}, false, 5 * time.Second},
+		"an error with RetryAfter":                          {waits5s{}, false, 5 * time.Second},
+		"an error with RetryAfter, wrapped":                 {fmt.Errorf("get: %w", waits5s{}), false, 5 * time.Second},
+		"an error with RetryAfter in As(any) bool":          {hasAs{waits5s{}}, false, 5 * time.Second},
+		"After in Permanent":                                {retry.Permanent(after), true, 5 * time.Second},
+		"Permanent in After":                                {retry.After(5*time.Second, permanent), true, 5 * time.Second},
+		"Permanent beside After":                            {errors.Join(after, permanent), true, 5 * time.Second},
+		"the outer of two Afters counts, longer":            {retry.After(9*time.Second, after), false, 9 * time.Second},
+		"the outer of two Afters counts, shorter":           {retry.After(time.Second, after), false, time.Second},
+		"the first of two joined Afters counts":             {errors.Join(retry.After(time.Second, errDial), after), false, time.Second},
+		"After around As(any) bool: the outer counts":       {retry.After(time.Second, hasAs{after}), false, time.Second},
+		"After of zero has no effect":                       {retry.After(0, errDial), false, 0},
+		"After below zero has no effect":                    {retry.After(-time.Second, errDial), false, 0},
+		"After of the most negative duration has no effect": {retry.After(math.MinInt64, errDial), false, 0},
+		"After of zero leaves the inner one":                {retry.After(0, after), false, 5 * time.Second},
+		"After below zero leaves the inner one":             {retry.After(-1, after), false, 5 * time.Second},
+		"RetryAfter of zero leaves the inner one":           {waitsZero{after}, false, 5 * time.Second},
+		"After of zero leaves the joined one":               {errors.Join(retry.After(0, errDial), after), false, 5 * time.Second},
+		"a typed nil *Error":                                {(*retry.Error)(nil), false, 0},
+		"a typed nil *Error in fmt.Errorf":                  {fmt.Errorf("get: %w", (*retry.Error)(nil)), false, 0},
+		"a typed nil *Error beside Permanent":               {errors.Join((*retry.Error)(nil), permanent), true, 0},
+		"a typed nil *Error beside After":                   {errors.Join((*retry.Error)(nil), after), false, 5 * time.Second},
+		"an Unwrap that returns nil":                        {wrapsOne{nil}, false, 0},
+		"an Unwrap that returns nothing":                    {wrapsMany{}, false, 0},
+		"an Unwrap that returns nils":                       {wrapsMany{nil, nil}, false, 0},
+		"an As that is always true":                         {asNothing{}, true, 0},
+		"an Error":                                          {&retry.Error{Reason: retry.ReasonExhausted, Err: errDial}, false, 0},
+		"an Error that holds nothing":                       {&retry.Error{}, false, 0},
+		"an Error of Permanent":                             {&retry.Error{Reason: retry.ReasonPermanent, Err: permanent}, true, 0},
+		"an Error of After":                                 {&retry.Error{Reason: retry.ReasonExhausted, Err: after}, false, 5 * time.Second},
+		"an Error that says invalid":                        {&retry.Error{Reason: retry.ReasonInvalid, Err: errDial}, true, 0},
+		"an Error that says invalid, wrapped":               {fmt.Errorf("get: %w", errors.Join(errShutdown, &retry.Error{Reason: retry.ReasonInvalid})), true, 0},
+		"an Error that says invalid, in an Error":           {&retry.Error{Reason: retry.ReasonExhausted, Err: &retry.Error{Reason: retry.ReasonInvalid}}, true, 0},
+		"an Error whose Cause is Permanent":                 {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: permanent}, false, 0},
+		"an Error whose Cause is After":                     {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: after}, false, 0},
+		"an Error whose Cause is Permanent, in another":     {&retry.Error{Err: fmt.Errorf("get: %w", &retry.Error{Cause: permanent})}, false, 0},
+		"an Error whose Cause says invalid":                 {&retry.Error{Reason: retry.ReasonCanceled, Cause: &retry.Error{Reason: retry.ReasonInvalid}}, false, 0},
 	} {
 		everyWay(t, name, func(t *testing.T, call caller) {
 			want := retry.ReasonExhausted
@@ -217,7 +217,7 @@ func TestMarks(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a mark changes neither the text nor what is found", func(t *testing.T) {
+	t.Run("a mark changes neither the text nor what errors.Is and errors.As find", func(t *testing.T) {
 		for _, marked := range []error{permanent, after, retry.Permanent(after), retry.After(1, permanent)} {
 			assert.EqualError(t, marked, errDial.Error())
 			assert.ErrorIs(t, marked, errDial)
@@ -296,7 +296,7 @@ func TestLastError(t *testing.T) {
 		{"marked by both, twice", call(t.Context(), retry.Policy{}, retry.After(1, retry.Permanent(retry.After(2, errDial)))), errDial},
 		{"a mark below a wrapper stays", call(t.Context(), retry.Policy{}, fmt.Errorf("call: %w", retry.Permanent(errDial))), fmt.Errorf("call: %w", retry.Permanent(errDial))},
 		{"joined", call(t.Context(), retry.Policy{}, joined), joined},
-		{"of nested calls the inner Error", call(t.Context(), retry.Policy{}, inner), inner},
+		{"nested calls: the inner Error", call(t.Context(), retry.Policy{}, inner), inner},
 		{"no attempt: the context's error, not its cause", call(ended, retry.Policy{}, errDial), context.Canceled},
 		{"no attempt: nil context", call(noContext, retry.Policy{}, errDial), retry.Do(noContext, retry.Policy{}, nil).(*retry.Error).Cause},
 		{"no attempt: an invalid policy in an ended context", invalid, invalid.(*retry.Error).Cause},
@@ -306,7 +306,7 @@ func TestLastError(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, retry.LastError(row.err)) })
 	}
-	t.Run("it is == to what fn returned", func(t *testing.T) { assert.True(t, retry.LastError(inner) == errDial) })
+	t.Run("it is == the error that fn returned", func(t *testing.T) { assert.True(t, retry.LastError(inner) == errDial) })
 }
 
 // IsPermanent and RetryAfterOf return what a decision is based on.
@@ -327,11 +327,11 @@ func TestMarksOfAnError(t *testing.T) {
 		{"After, the outermost counts", retry.After(time.Second, retry.After(time.Hour, errDial)), false, time.Second},
 		{"After below zero has no effect", retry.After(-1, retry.After(time.Hour, errDial)), false, time.Hour},
 		{"both", retry.Permanent(retry.After(time.Second, errDial)), true, time.Second},
-		{"of an inner call what it failed with", exhausted, false, time.Second},
+		{"an inner call: what it failed with", exhausted, false, time.Second},
 		{"an inner call that was invalid", invalid, true, 0},
 		{"a typed nil", (*retry.Error)(nil), false, 0},
 		{"hidden behind As", hides{retry.Permanent(errDial)}, true, 0},
-		{"an As that says yes to everything", yes{}, true, 0},
+		{"an As that always returns true", yes{}, true, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			assert.Equal(t, row.permanent, retry.IsPermanent(row.err))

@@ -36,9 +36,9 @@ func TestEventJSON(t *testing.T) {
 		{"zero fields are left out, except kind, time, attempt and max", retry.Event{}, `{"kind":"","time":"0001-01-01T00:00:00Z","attempt":0,"max":0}`},
 		{"an unlimited policy", retry.Event{Kind: retry.Stopped, Max: retry.Unlimited, Reason: retry.ReasonLeft},
 			`{"kind":"stopped","time":"0001-01-01T00:00:00Z","attempt":0,"max":-1,"reason":"left"}`},
-		{"an error without a text is one", retry.Event{Kind: retry.AttemptFinished, Err: errors.New("")},
+		{"an error with an empty text is kept", retry.Event{Kind: retry.AttemptFinished, Err: errors.New("")},
 			`{"kind":"attempt_finished","time":"0001-01-01T00:00:00Z","attempt":0,"max":0,"err":""}`},
-		{"the least durations", retry.Event{Took: math.MinInt64, Delay: math.MaxInt64},
+		{"the smallest durations", retry.Event{Took: math.MinInt64, Delay: math.MaxInt64},
 			`{"kind":"","time":"0001-01-01T00:00:00Z","attempt":0,"max":0,"took":"-2562047h47m16.854775808s","delay":"2562047h47m16.854775807s"}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestEventJSON(t *testing.T) {
 			assert.Equal(t, textual(row.event), textual(back))
 		})
 	}
-	t.Run("a time keeps its instant, whatever its zone", func(t *testing.T) {
+	t.Run("a time keeps its instant in any zone", func(t *testing.T) {
 		event := retry.Event{Time: time.Date(2026, 11, 20, 10, 31, 0, 0, time.FixedZone("", 5400))}
 		data, err := json.Marshal(event)
 		require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestEventJSON(t *testing.T) {
 		require.Len(t, back, 1)
 		assert.Equal(t, textual(fullEvent), textual(back[0]))
 	})
-	t.Run("an event that is decoded over another leaves nothing of it", func(t *testing.T) {
+	t.Run("decoding over an event replaces all of it", func(t *testing.T) {
 		back := fullEvent
 		require.NoError(t, json.Unmarshal([]byte(`{"kind":"stopped","time":"2026-11-20T10:31:00Z","attempt":1,"max":1,"reason":"success"}`), &back))
 		assert.Equal(t, retry.Event{Kind: retry.Stopped, Time: time.Date(2026, 11, 20, 10, 31, 0, 0, time.UTC), Attempt: 1, Max: 1, Reason: retry.ReasonSuccess}, back)

@@ -63,21 +63,21 @@ func TestEventCounts(t *testing.T) {
 		{"success at once", everySecond, nil, succeedAt(1), counts{1, 1, 0, 1}, retry.ReasonSuccess},
 		{"success at the n-th", everySecond, nil, succeedAt(n), counts{n, n, n - 1, 1}, retry.ReasonSuccess},
 		{"not retryable", with(func(p *retry.Policy) { p.NonRetryable = true }), nil, fail, counts{1, 1, 0, 1}, retry.ReasonNonRetryable},
-		{"rejected at the n-th", with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return !errors.Is(err, errShutdown) } }), nil,
+		{"rejected at the n-th attempt", with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return !errors.Is(err, errShutdown) } }), nil,
 			func(_ context.Context, run int) error {
 				if run == n {
 					return errShutdown
 				}
 				return errDial
 			}, counts{n, n, n - 1, 1}, retry.ReasonRejected},
-		{"permanent at the n-th", everySecond, nil, func(_ context.Context, run int) error {
+		{"permanent at the n-th attempt", everySecond, nil, func(_ context.Context, run int) error {
 			if run == n {
 				return retry.Permanent(errDial)
 			}
 			return errDial
 		}, counts{n, n, n - 1, 1}, retry.ReasonPermanent},
-		{"a server asks for too long", everySecond, nil, func(context.Context, int) error { return retry.After(time.Hour, errDial) }, counts{1, 1, 0, 1}, retry.ReasonRetryAfter},
-		{"cancelled in the n-th sleep", with(func(*retry.Policy) {}), untold(2500 * time.Millisecond), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
+		{"a server asks for too long a wait", everySecond, nil, func(context.Context, int) error { return retry.After(time.Hour, errDial) }, counts{1, 1, 0, 1}, retry.ReasonRetryAfter},
+		{"canceled in the n-th sleep", with(func(*retry.Policy) {}), untold(2500 * time.Millisecond), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
 		{"stopped by budget", with(func(p *retry.Policy) { p.Budget = retry.NewBudget(n-1, 0) }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonBudget},
 		{"stopped by a deadline ahead", with(func(*retry.Policy) {}), timeout(3 * time.Second), fail, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
 		{"stopped by elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 2500 * time.Millisecond }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonElapsed},
@@ -87,12 +87,12 @@ func TestEventCounts(t *testing.T) {
 			}
 			return errDial
 		}, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
-		{"context dead at the start", everySecond, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
+		{"context ended at the start", everySecond, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
 		{"past its deadline at the start", everySecond, timeout(0), fail, counts{0, 0, 0, 1}, retry.ReasonDeadline},
 		{"invalid, and it fails", retry.Policy{MaxAttempts: -2}, nil, fail, counts{1, 1, 0, 1}, retry.ReasonInvalid},
 		{"invalid, and it succeeds", retry.Policy{MaxAttempts: -2}, nil, succeedAt(1), counts{1, 1, 0, 1}, retry.ReasonSuccess},
-		{"invalid, and the context is dead", retry.Policy{MaxAttempts: -2}, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
-		{"Select picks an invalid policy", with(func(p *retry.Policy) {
+		{"invalid, and the context has ended", retry.Policy{MaxAttempts: -2}, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
+		{"Select returns an invalid policy", with(func(p *retry.Policy) {
 			p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }
 		}), nil, fail, counts{1, 1, 0, 1}, retry.ReasonInvalid},
 		{"a panic in the n-th", everySecond, nil, func(_ context.Context, run int) error {
@@ -174,7 +174,7 @@ func TestEventContents(t *testing.T) {
 			{Kind: retry.Stopped, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Elapsed: s3 + 3*time.Second, Reason: retry.ReasonSuccess},
 		}, told.events)
 	})
-	everyWay(t, "one failure of an unlimited policy, cancelled in the sleep", func(t *testing.T, call caller) {
+	everyWay(t, "one failure of an unlimited policy, canceled in the sleep", func(t *testing.T, call caller) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
@@ -216,7 +216,7 @@ func TestEventContents(t *testing.T) {
 			{Kind: retry.Stopped, Time: start.Add(time.Second), Attempt: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Reason: retry.ReasonInvalid},
 		}, told.events)
 	})
-	everyWay(t, "what OnEvent takes counts as elapsed, not as taken", func(t *testing.T, call caller) {
+	everyWay(t, "the time of OnEvent counts toward Elapsed, not toward Took", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
 		p.OnEvent = func(ctx context.Context, e retry.Event) { told.event(ctx, e); time.Sleep(time.Minute) }
@@ -229,9 +229,9 @@ func TestEventContents(t *testing.T) {
 		scheduled := told.of(retry.RetryScheduled)
 		assert.Equal(t, 2*time.Minute, scheduled[0].Elapsed)
 		assert.Equal(t, start.Add(2*time.Minute+time.Second), scheduled[0].Due)
-		assert.Equal(t, start.Add(3*time.Minute), told.of(retry.AttemptStarted)[1].Time, "the wait was over before OnEvent was")
+		assert.Equal(t, start.Add(3*time.Minute), told.of(retry.AttemptStarted)[1].Time, "the wait was over before OnEvent returned")
 	})
-	everyWay(t, "the events are told in the caller's goroutine", func(t *testing.T, call caller) {
+	everyWay(t, "OnEvent is called in the caller's goroutine", func(t *testing.T, call caller) {
 		p := everySecond
 		unshared := 0 // the race detector would report another goroutine that writes it
 		p.OnEvent = func(context.Context, retry.Event) { unshared++ }
@@ -239,7 +239,7 @@ func TestEventContents(t *testing.T) {
 		stopped(t, call(t.Context(), p, fails(&runs)))
 		assert.Equal(t, 9, unshared)
 	})
-	everyWay(t, "Max is the policy's, whatever Select picks", func(t *testing.T, call caller) {
+	everyWay(t, "Max is the policy's own, whatever Select returns", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
 		p.OnEvent = told.event

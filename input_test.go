@@ -42,10 +42,10 @@ func TestBadInput(t *testing.T) {
 			assert.Equal(t, row.told, told.counts())
 			assert.EqualError(t, told.events[len(told.events)-1].Cause, "nil function")
 			for _, e := range told.of(retry.AttemptFinished) {
-				assert.EqualError(t, e.Err, "nil function", "it is no success")
+				assert.EqualError(t, e.Err, "nil function", "it does not count as a success")
 			}
 		})
-		bubble(t, "nil fn in a dead context/"+row.name, func(t *testing.T) {
+		bubble(t, "nil fn in a context that has ended/"+row.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			assert.Equal(t, row.ended, retry.ReasonOf(row.call(ctx, everySecond)))
@@ -77,7 +77,7 @@ func TestBadInput(t *testing.T) {
 		assert.ErrorContains(t, err, "MaxAttempts is -2")
 	})
 
-	everyWay(t, "a third party's Backoff that returns negative delays waits not at all", func(t *testing.T, call caller) {
+	everyWay(t, "a custom Backoff that returns negative delays does not wait", func(t *testing.T, call caller) {
 		for _, d := range []time.Duration{-1, -time.Hour, math.MinInt64} {
 			for _, j := range []retry.Jitter{nil, retry.Proportional(1), retry.FullJitter, retry.EqualJitter} {
 				start, runs := time.Now(), 0
@@ -90,13 +90,13 @@ func TestBadInput(t *testing.T) {
 			}
 		}
 	})
-	everyWay(t, "a nil BackoffFunc waits not at all", func(t *testing.T, call caller) {
+	everyWay(t, "a nil BackoffFunc does not wait", func(t *testing.T, call caller) {
 		start, runs := time.Now(), 0
 		stopped(t, call(t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.BackoffFunc(nil)}, fails(&runs)))
 		assert.Equal(t, 3, runs)
 		assert.Zero(t, time.Since(start))
 	})
-	everyWay(t, "a third party's Backoff, Jitter, RetryIf or Select that panics: the panic passes through", func(t *testing.T, call caller) {
+	everyWay(t, "a panic in a custom Backoff, Jitter, RetryIf or Select passes through", func(t *testing.T, call caller) {
 		for name, p := range map[string]retry.Policy{
 			"Backoff": {MaxAttempts: 3, Backoff: retry.BackoffFunc(func(int) time.Duration { panic("Backoff") })},
 			"Jitter":  {MaxAttempts: 3, Jitter: jitterFunc(func(time.Duration) (lo, hi time.Duration) { panic("Jitter") })},
@@ -107,10 +107,10 @@ func TestBadInput(t *testing.T) {
 			runs := 0
 			assert.PanicsWithValue(t, name, func() { _ = call(t.Context(), p, fails(&runs)) })
 			assert.Equal(t, 1, runs)
-			assert.True(t, p.Budget.Take(), "%s: the retry that was not made is paid for", name)
+			assert.True(t, p.Budget.Take(), "%s: a retry that was not made took a token", name)
 		}
 	})
-	everyWay(t, "a third party's Jitter that is upside down is put right", func(t *testing.T, call caller) {
+	everyWay(t, "a custom Jitter's reversed window is corrected", func(t *testing.T, call caller) {
 		for _, row := range []struct{ lo, hi, least, most time.Duration }{
 			{2 * time.Second, time.Second, time.Second, 2 * time.Second},
 			{time.Second, -time.Second, 0, time.Second},

@@ -22,28 +22,28 @@ var absurd = retry.Policy{
 
 func invalidPolicies() map[string]retry.Policy {
 	return map[string]retry.Policy{
-		"MaxAttempts below -1":      {MaxAttempts: -2},
-		"MaxRetries below -1":       {MaxRetries: -2},
-		"AttemptCap negative":       {MaxAttempts: 5, AttemptCap: -1},
-		"MaxDelay negative":         {MaxAttempts: 5, MaxDelay: -1},
-		"MaxRetryAfter negative":    {MaxAttempts: 5, MaxRetryAfter: -1},
-		"MaxElapsed negative":       {MaxAttempts: 5, MaxElapsed: -1},
-		"AttemptTimeout negative":   {MaxAttempts: 5, AttemptTimeout: -1},
-		"Fixed negative":            {MaxAttempts: 5, Backoff: retry.Fixed(-1)},
-		"Linear negative":           {MaxAttempts: 5, Backoff: retry.Linear(-1)},
-		"Fibonacci negative":        {MaxAttempts: 5, Backoff: retry.Fibonacci(-1)},
-		"Exponential negative":      {MaxAttempts: 5, Backoff: retry.Exponential{Base: -1}},
-		"Schedule negative":         {MaxAttempts: 5, Backoff: retry.Schedule{time.Second, -1}},
-		"Factor NaN":                {MaxAttempts: 5, Backoff: retry.Exponential{Base: 1, Factor: math.NaN()}},
-		"Factor below 1":            {MaxAttempts: 5, Backoff: retry.Exponential{Base: 1, Factor: .5}},
-		"Factor infinite":           {MaxAttempts: 5, Backoff: retry.Exponential{Base: 1, Factor: math.Inf(1)}},
-		"Proportional above 1":      {MaxAttempts: 5, Jitter: retry.Proportional(1.1)},
-		"Proportional NaN":          {MaxAttempts: 5, Jitter: retry.Proportional(math.NaN())},
-		"Budget of no size":         {MaxAttempts: 5, Budget: retry.NewBudget(0, .1)},
-		"Budget ratio above 1":      {MaxAttempts: 5, Budget: retry.NewBudget(1, 2)},
-		"Budget that was not built": {MaxAttempts: 5, Budget: new(retry.Budget)},
-		"hot loop":                  {MaxAttempts: retry.Unlimited},
-		"everything absurd":         absurd,
+		"MaxAttempts below -1":         {MaxAttempts: -2},
+		"MaxRetries below -1":          {MaxRetries: -2},
+		"AttemptCap negative":          {MaxAttempts: 5, AttemptCap: -1},
+		"MaxDelay negative":            {MaxAttempts: 5, MaxDelay: -1},
+		"MaxRetryAfter negative":       {MaxAttempts: 5, MaxRetryAfter: -1},
+		"MaxElapsed negative":          {MaxAttempts: 5, MaxElapsed: -1},
+		"AttemptTimeout negative":      {MaxAttempts: 5, AttemptTimeout: -1},
+		"Fixed negative":               {MaxAttempts: 5, Backoff: retry.Fixed(-1)},
+		"Linear negative":              {MaxAttempts: 5, Backoff: retry.Linear(-1)},
+		"Fibonacci negative":           {MaxAttempts: 5, Backoff: retry.Fibonacci(-1)},
+		"Exponential negative":         {MaxAttempts: 5, Backoff: retry.Exponential{Base: -1}},
+		"Schedule negative":            {MaxAttempts: 5, Backoff: retry.Schedule{time.Second, -1}},
+		"Factor NaN":                   {MaxAttempts: 5, Backoff: retry.Exponential{Base: 1, Factor: math.NaN()}},
+		"Factor below 1":               {MaxAttempts: 5, Backoff: retry.Exponential{Base: 1, Factor: .5}},
+		"Factor infinite":              {MaxAttempts: 5, Backoff: retry.Exponential{Base: 1, Factor: math.Inf(1)}},
+		"Proportional above 1":         {MaxAttempts: 5, Jitter: retry.Proportional(1.1)},
+		"Proportional NaN":             {MaxAttempts: 5, Jitter: retry.Proportional(math.NaN())},
+		"Budget without a size":        {MaxAttempts: 5, Budget: retry.NewBudget(0, .1)},
+		"Budget ratio above 1":         {MaxAttempts: 5, Budget: retry.NewBudget(1, 2)},
+		"Budget not made by NewBudget": {MaxAttempts: 5, Budget: new(retry.Budget)},
+		"hot loop":                     {MaxAttempts: retry.Unlimited},
+		"everything absurd":            absurd,
 	}
 }
 
@@ -63,7 +63,7 @@ func TestInvalidPolicyInADeadContext(t *testing.T) {
 			assert.NotContains(t, err.Error(), "\n")
 		})
 	}
-	everyWay(t, "the context ends in the one attempt", func(t *testing.T, call caller) {
+	everyWay(t, "the context ends in the only attempt", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := call(ctx, retry.Policy{MaxAttempts: -2}, func(context.Context) error { cancel(); return errDial })
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
@@ -74,7 +74,7 @@ func TestInvalidPolicyInADeadContext(t *testing.T) {
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 		assert.Equal(t, time.Second, time.Since(start))
 	})
-	everyWay(t, "a hot loop with a Budget or a custom Backoff is none", func(t *testing.T, call caller) {
+	everyWay(t, "unlimited attempts with a Budget or a custom Backoff are no hot loop", func(t *testing.T, call caller) {
 		for _, p := range []retry.Policy{
 			{MaxAttempts: retry.Unlimited, Budget: retry.NewBudget(10, 0)},
 			{MaxAttempts: retry.Unlimited, Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })},

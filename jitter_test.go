@@ -26,23 +26,23 @@ func TestJitterWindows(t *testing.T) {
 		{"full", retry.FullJitter, time.Second, window{0, time.Second}},
 		{"full of 0", retry.FullJitter, 0, window{0, 0}},
 		{"full of 1", retry.FullJitter, 1, window{0, 1}},
-		{"full of the longest", retry.FullJitter, longest, window{0, longest}},
-		{"full of a negative", retry.FullJitter, -time.Second, window{0, 0}},
+		{"full, the longest delay", retry.FullJitter, longest, window{0, longest}},
+		{"full, a negative delay", retry.FullJitter, -time.Second, window{0, 0}},
 		{"equal", retry.EqualJitter, time.Second, window{time.Second / 2, time.Second}},
-		{"equal of an odd number", retry.EqualJitter, 7, window{3, 7}},
+		{"equal, an odd delay", retry.EqualJitter, 7, window{3, 7}},
 		{"equal of 1", retry.EqualJitter, 1, window{0, 1}},
-		{"equal of the longest", retry.EqualJitter, longest, window{longest / 2, longest}},
-		{"equal of a negative", retry.EqualJitter, math.MinInt64, window{0, 0}},
+		{"equal, the longest delay", retry.EqualJitter, longest, window{longest / 2, longest}},
+		{"equal, a negative delay", retry.EqualJitter, math.MinInt64, window{0, 0}},
 		{"neither", retry.EqualJitter + 1, time.Second, window{time.Second, time.Second}},
 		{"20 %", retry.Proportional(.2), time.Second, window{800 * time.Millisecond, 1200 * time.Millisecond}},
 		{"20 % of 4ns", retry.Proportional(.2), 4, window{4, 4}},
 		{"20 % of 5ns", retry.Proportional(.2), 5, window{4, 6}},
 		{"0 %", retry.Proportional(0), time.Second, window{time.Second, time.Second}},
 		{"100 %", retry.Proportional(1), time.Second, window{0, 2 * time.Second}},
-		{"100 % of the longest", retry.Proportional(1), longest, window{0, longest}},
-		{"50 % of the longest", retry.Proportional(.5), longest, window{longest - 1<<62, longest}},
+		{"100 %, the longest delay", retry.Proportional(1), longest, window{0, longest}},
+		{"50 %, the longest delay", retry.Proportional(.5), longest, window{longest - 1<<62, longest}},
 		{"20 % of a negative", retry.Proportional(.2), -time.Second, window{0, 0}},
-		{"20 % of the most negative", retry.Proportional(.2), math.MinInt64, window{0, 0}},
+		{"20 %, the most negative delay", retry.Proportional(.2), math.MinInt64, window{0, 0}},
 		{"below 0 counts as 0", retry.Proportional(-.5), time.Second, window{time.Second, time.Second}},
 		{"above 1 counts as 1", retry.Proportional(3), time.Second, window{0, 2 * time.Second}},
 		{"infinity counts as 1", retry.Proportional(math.Inf(1)), time.Second, window{0, 2 * time.Second}},
@@ -128,7 +128,7 @@ func TestOrderOfTheDelay(t *testing.T) {
 		{"cap below the curve", retry.Policy{Backoff: retry.Fixed(10 * s), MaxDelay: 4 * s}, 0, 4 * s, 4 * s},
 		{"the window is that of the capped delay", retry.Policy{Backoff: retry.Fixed(100 * s), MaxDelay: 10 * s, Jitter: retry.FullJitter}, 0, 0, 10 * s},
 		{"equal likewise", retry.Policy{Backoff: retry.Fixed(100 * s), MaxDelay: 10 * s, Jitter: retry.EqualJitter}, 0, 5 * s, 10 * s},
-		{"proportional likewise, cut to the cap", retry.Policy{Backoff: retry.Fixed(100 * s), MaxDelay: 10 * s, Jitter: retry.Proportional(.5)}, 0, 5 * s, 10 * s},
+		{"proportional, the window of the capped delay, cut to the cap", retry.Policy{Backoff: retry.Fixed(100 * s), MaxDelay: 10 * s, Jitter: retry.Proportional(.5)}, 0, 5 * s, 10 * s},
 		{"proportional, partly over the cap", retry.Policy{Backoff: retry.Fixed(10 * s), MaxDelay: 11 * s, Jitter: retry.Proportional(.5)}, 0, 5 * s, 11 * s},
 		{"proportional, under the cap", retry.Policy{Backoff: retry.Fixed(10 * s), MaxDelay: 15 * s, Jitter: retry.Proportional(.5)}, 0, 5 * s, 15 * s},
 		{"a jitter without a delay", retry.Policy{Jitter: retry.FullJitter}, 0, 0, 0},
@@ -178,8 +178,8 @@ func TestOrderOfTheDelay(t *testing.T) {
 				a.Err = retry.After(row.hint, errors.New("boom"))
 			}
 			least, greatest := windowOf(row.policy, a)
-			assert.Equal(t, row.least, least, "the least delay")
-			assert.Equal(t, row.greatest, greatest, "the greatest delay")
+			assert.Equal(t, row.least, least, "the shortest delay")
+			assert.Equal(t, row.greatest, greatest, "the longest delay")
 			assert.True(t, row.policy.Next(a).Retry())
 		})
 	}
@@ -198,7 +198,7 @@ func TestThirdPartyWindows(t *testing.T) {
 		{"a point", fixedWindow{3 * s, 3 * s}, 10 * s, 3 * s, 3 * s},
 		{"upside down", fixedWindow{7 * s, 3 * s}, 10 * s, 3 * s, 7 * s},
 		{"partly negative", fixedWindow{-5 * s, 7 * s}, 10 * s, 0, 7 * s},
-		{"partly negative and upside down", fixedWindow{7 * s, -5 * s}, 10 * s, 0, 7 * s},
+		{"partly negative and reversed", fixedWindow{7 * s, -5 * s}, 10 * s, 0, 7 * s},
 		{"negative", fixedWindow{-7 * s, -5 * s}, 10 * s, 0, 0},
 		{"the most negative", fixedWindow{math.MinInt64, math.MinInt64}, 10 * s, 0, 0},
 		{"partly above the cap", fixedWindow{8 * s, 14 * s}, 10 * s, 8 * s, 10 * s},
@@ -206,39 +206,39 @@ func TestThirdPartyWindows(t *testing.T) {
 		{"starting at the cap", fixedWindow{10 * s, 16 * s}, 10 * s, 4 * s, 10 * s},
 		{"starting just below the cap", fixedWindow{10*s - 1, 16 * s}, 10 * s, 10*s - 1, 10 * s},
 		{"above the cap", fixedWindow{20 * s, 26 * s}, 10 * s, 4 * s, 10 * s},
-		{"above the cap and upside down", fixedWindow{26 * s, 20 * s}, 10 * s, 4 * s, 10 * s},
+		{"above the cap and reversed", fixedWindow{26 * s, 20 * s}, 10 * s, 4 * s, 10 * s},
 		{"above the cap and wider than it", fixedWindow{20 * s, 50 * s}, 10 * s, 0, 10 * s},
 		{"above the cap and as wide as it", fixedWindow{20 * s, 30 * s}, 10 * s, 0, 10 * s},
 		{"a point above the cap", fixedWindow{20 * s, 20 * s}, 10 * s, 10 * s, 10 * s},
 		{"a point at the cap", fixedWindow{10 * s, 10 * s}, 10 * s, 10 * s, 10 * s},
-		{"all there is", fixedWindow{math.MinInt64, math.MaxInt64}, 10 * s, 0, 10 * s},
-		{"all there is, upside down", fixedWindow{math.MaxInt64, math.MinInt64}, 10 * s, 0, 10 * s},
-		{"at the end of all durations", fixedWindow{math.MaxInt64 - 2, math.MaxInt64}, 10 * s, 10*s - 2, 10 * s},
+		{"all durations", fixedWindow{math.MinInt64, math.MaxInt64}, 10 * s, 0, 10 * s},
+		{"all durations, reversed", fixedWindow{math.MaxInt64, math.MinInt64}, 10 * s, 0, 10 * s},
+		{"at the longest duration", fixedWindow{math.MaxInt64 - 2, math.MaxInt64}, 10 * s, 10*s - 2, 10 * s},
 		{"no cap", fixedWindow{20 * s, 26 * s}, 0, 20 * s, 26 * s},
-		{"all there is, no cap", fixedWindow{math.MinInt64, math.MaxInt64}, 0, 0, math.MaxInt64},
+		{"all durations, no cap", fixedWindow{math.MinInt64, math.MaxInt64}, 0, 0, math.MaxInt64},
 		{"a cap of 1ns", fixedWindow{20 * s, 26 * s}, 1, 0, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(9 * s), MaxDelay: row.cap, Jitter: row.window}
 			least, greatest := windowOf(p, retry.Attempt{Number: 1})
-			assert.Equal(t, row.least, least, "the least delay")
-			assert.Equal(t, row.greatest, greatest, "the greatest delay")
+			assert.Equal(t, row.least, least, "the shortest delay")
+			assert.Equal(t, row.greatest, greatest, "the longest delay")
 		})
 	}
 }
 
 // cappedJitters are policies whose curve has reached its cap of 5s.
 var cappedJitters = map[string]retry.Jitter{
-	"full":                          retry.FullJitter,
-	"equal":                         retry.EqualJitter,
-	"20 %":                          retry.Proportional(.2),
-	"1 %":                           retry.Proportional(.01),
-	"100 %":                         retry.Proportional(1),
-	"a third party's above the cap": fixedWindow{6 * time.Second, 7 * time.Second},
-	"a third party's at the cap":    fixedWindow{5 * time.Second, 6 * time.Second},
-	"a third party's up to the cap": fixedWindow{time.Second, 5 * time.Second},
-	"a third party's upside down":   fixedWindow{9 * time.Second, time.Second},
-	"a third party's negative":      fixedWindow{-time.Second, 9 * time.Second},
+	"full":                  retry.FullJitter,
+	"equal":                 retry.EqualJitter,
+	"20 %":                  retry.Proportional(.2),
+	"1 %":                   retry.Proportional(.01),
+	"100 %":                 retry.Proportional(1),
+	"custom, above the cap": fixedWindow{6 * time.Second, 7 * time.Second},
+	"custom, at the cap":    fixedWindow{5 * time.Second, 6 * time.Second},
+	"custom, up to the cap": fixedWindow{time.Second, 5 * time.Second},
+	"custom, reversed":      fixedWindow{9 * time.Second, time.Second},
+	"custom, negative":      fixedWindow{-time.Second, 9 * time.Second},
 }
 
 func TestCapHoldsAndJitterLivesAtTheCap(t *testing.T) {
@@ -275,8 +275,8 @@ func TestTrapTrilemmaOfCapAndJitter(t *testing.T) {
 		}
 	}
 	assert.LessOrEqual(t, longest, time.Second, "the cap is a maximum, not 1.5 times one")
-	assert.Greater(t, longest, 990*time.Millisecond, "and it is reached")
-	assert.LessOrEqual(t, atCap, 1, "nobody meets at the cap")
+	assert.Greater(t, longest, 990*time.Millisecond, "the cap is reached")
+	assert.LessOrEqual(t, atCap, 1, "few delays are equal at the cap")
 	assert.GreaterOrEqual(t, len(distinct), 990)
 }
 
@@ -318,7 +318,7 @@ func TestTrapJitterWiderThanTheDelay(t *testing.T) {
 			zeros++
 		}
 	}
-	assert.Zero(t, zeros, "what is below zero is not heaped up at zero")
+	assert.Zero(t, zeros, "delays below zero do not pile up at zero")
 }
 
 // In some other libraries a cap of less than a second has no jitter, and a

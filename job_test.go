@@ -129,13 +129,13 @@ func TestTheContextOfAJob(t *testing.T) {
 		for range 2 { // before the deadline, and after it
 			s, _, err := attemptOf(ctx, p, 1, func(context.Context) error { return errors.New("boom") })
 			if ctx.Err() != nil {
-				assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err), "nothing runs after it")
+				assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err), "no attempt runs after the deadline")
 				assert.Empty(t, s.decided)
 				break
 			}
 			assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err))
 			_, _, err = attemptOf(ctx, p, 1, wait)
-			assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err), "it passed in the attempt")
+			assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err), "the deadline passed in the attempt")
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		s, events, err := attemptOf(ctx, p, 1, func(ctx context.Context) error { stop(); return ctx.Err() })

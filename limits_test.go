@@ -33,7 +33,7 @@ func TestMaxElapsedIsALimit(t *testing.T) {
 		{"beside Unlimited", retry.Policy{MaxElapsed: time.Minute, MaxAttempts: retry.Unlimited, Backoff: waiting}, retry.Unlimited},
 		{"beside NonRetryable", retry.Policy{MaxElapsed: time.Minute, NonRetryable: true}, 1},
 		{"of a nanosecond", retry.Policy{MaxElapsed: 1, Backoff: waiting}, retry.Unlimited},
-		{"of 0 takes the limit away", retry.Policy{Backoff: waiting}, 1},
+		{"0 means no limit is set", retry.Policy{Backoff: waiting}, 1},
 		{"negative is invalid", retry.Policy{MaxElapsed: -1, Backoff: waiting}, 1},
 		{"an AttemptTimeout is no limit", retry.Policy{AttemptTimeout: time.Minute, Backoff: waiting}, 1},
 		{"a Budget is no limit", retry.Policy{Budget: retry.NewBudget(9, 0), Backoff: waiting}, 1},
@@ -55,9 +55,9 @@ func TestMaxElapsedIsALimit(t *testing.T) {
 		assert.Equal(t, retry.Unlimited, p.ForJob(0).EffectiveMax())
 		p.AttemptCap = 2
 		assert.Equal(t, 2, p.ForJob(3).EffectiveMax())
-		assert.Equal(t, time.Minute, p.ForJob(3).MaxElapsed, "and its time stays bounded")
+		assert.Equal(t, time.Minute, p.ForJob(3).MaxElapsed, "its time stays bounded")
 	})
-	t.Run("every age is eligible, by count", func(t *testing.T) {
+	t.Run("Eligible does not depend on the time", func(t *testing.T) {
 		assert.True(t, retry.Policy{MaxElapsed: 1, Backoff: waiting}.Eligible(1_000_000))
 	})
 }

@@ -37,7 +37,7 @@ func watched() (p retry.Policy, told *watch) {
 }
 
 func TestLoopTurns(t *testing.T) {
-	bubble(t, "each turn has the number of its attempt", func(t *testing.T) {
+	bubble(t, "each iteration gets the number of its attempt", func(t *testing.T) {
 		start := time.Now()
 		var err error
 		var turns []int
@@ -76,7 +76,7 @@ func TestLoopTurns(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 4, turns)
 	})
-	bubble(t, "without its variables", func(t *testing.T) {
+	bubble(t, "without iteration variables", func(t *testing.T) {
 		var err error
 		turns := 0
 		for range retry.Loop(t.Context(), everySecond, &err) {
@@ -86,7 +86,7 @@ func TestLoopTurns(t *testing.T) {
 		assert.Equal(t, 3, turns)
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 	})
-	bubble(t, "zero turns in a dead context", func(t *testing.T) {
+	bubble(t, "no iteration if the context has ended", func(t *testing.T) {
 		for _, before := range []error{nil, errShutdown} {
 			err := before
 			for range retry.Loop(canceledBy(errShutdown)(t.Context()), everySecond, &err) {
@@ -114,7 +114,7 @@ func TestLoopTurns(t *testing.T) {
 		assert.Equal(t, 200, status)
 		assert.Equal(t, "hello", body)
 	})
-	bubble(t, "AttemptTimeout: the context of each turn ends with it", func(t *testing.T) {
+	bubble(t, "AttemptTimeout: the context of each iteration ends with it", func(t *testing.T) {
 		p := everySecond
 		p.AttemptTimeout = time.Minute
 		start := time.Now()
@@ -134,7 +134,7 @@ func TestLoopTurns(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 2*time.Second+time.Minute, time.Since(start))
 	})
-	bubble(t, "AttemptTimeout: the context ends where the body breaks", func(t *testing.T) {
+	bubble(t, "AttemptTimeout: the context ends when the body breaks", func(t *testing.T) {
 		var err error
 		var turn context.Context
 		for _, ctx := range retry.Loop(t.Context(), retry.Policy{AttemptTimeout: time.Minute}, &err) {
@@ -173,7 +173,7 @@ func TestLoopTurns(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, 1, turns)
 	})
-	bubble(t, "in the hands of iter.Pull2", func(t *testing.T) {
+	bubble(t, "called by iter.Pull2", func(t *testing.T) {
 		start := time.Now()
 		p, told := watched()
 		var err error
@@ -194,7 +194,7 @@ func TestLoopTurns(t *testing.T) {
 
 func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 	fail := func() error { return errDial }
-	bubble(t, "shadowed on the first turn: reported, never taken for success", func(t *testing.T) {
+	bubble(t, "shadowed in the first iteration: reported, never taken for success", func(t *testing.T) {
 		for _, before := range []error{nil, errShutdown} {
 			p, told := watched()
 			tokens(p.Budget)
@@ -215,7 +215,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 			assert.Equal(t, retry.ReasonInvalid, last.Reason)
 			assert.EqualError(t, last.Cause, unassigned)
 			assert.NoError(t, last.Err, "as Error.Err")
-			assert.EqualError(t, told.of(retry.AttemptFinished)[0].Err, unassigned, "the turn is no success")
+			assert.EqualError(t, told.of(retry.AttemptFinished)[0].Err, unassigned, "the iteration is no success")
 			assert.Zero(t, tokens(p.Budget), "no success is counted")
 		}
 	})
@@ -250,7 +250,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 		assert.Equal(t, 1, turns)
 	})
-	bubble(t, "continue before it is assigned", func(t *testing.T) {
+	bubble(t, "continue before the variable is assigned", func(t *testing.T) {
 		var err error
 		turns := 0
 		for range retry.Loop(t.Context(), everySecond, &err) {
@@ -262,19 +262,19 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 		assert.Equal(t, 1, turns)
 	})
-	bubble(t, "until the first turn assigns it, it says so", func(t *testing.T) {
+	bubble(t, "until the first iteration assigns the variable, it says so", func(t *testing.T) {
 		err := errShutdown
 		for attempt := range retry.Loop(t.Context(), everySecond, &err) {
 			if attempt == 1 {
 				assert.EqualError(t, err, unassigned)
 			} else {
-				assert.Same(t, errDial, err, "from the second turn on it holds the previous error")
+				assert.Same(t, errDial, err, "from the second iteration on it holds the previous error")
 			}
 			err = errDial
 		}
 		assert.Equal(t, 3, stopped(t, err).Attempts)
 	})
-	bubble(t, "assigned on the first turn alone: each later turn failed with that", func(t *testing.T) {
+	bubble(t, "assigned only in the first iteration: each later one failed with that error", func(t *testing.T) {
 		start := time.Now()
 		var told watch
 		p := everySecond
@@ -294,7 +294,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 			assert.Same(t, errDial, finished.Err)
 		}
 	})
-	bubble(t, "shadowed from the second turn on: never taken for success", func(t *testing.T) {
+	bubble(t, "shadowed from the second iteration on: never taken for success", func(t *testing.T) {
 		var err error
 		turns := 0
 		for attempt := range retry.Loop(t.Context(), everySecond, &err) {
@@ -309,7 +309,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 		assert.Equal(t, 3, turns)
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 	})
-	bubble(t, "assigned later: the second turn decides", func(t *testing.T) {
+	bubble(t, "assigned later: the second iteration decides", func(t *testing.T) {
 		var err error
 		for attempt := range retry.Loop(t.Context(), everySecond, &err) {
 			if err = errDial; attempt == 2 {
@@ -318,7 +318,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 		}
 		assert.NoError(t, err)
 	})
-	bubble(t, "nil err pointer: ranging over it panics", func(t *testing.T) {
+	bubble(t, "nil err pointer: ranging over the Loop panics", func(t *testing.T) {
 		const text = "retry: nil err in Loop: write retry.Loop(ctx, policy, &err), and assign err in the body"
 		for _, ctx := range []context.Context{t.Context(), canceledBy(nil)(t.Context())} {
 			sequence := retry.Loop(ctx, everySecond, nil)
@@ -329,7 +329,7 @@ func TestLoopVariableThatIsNotAssigned(t *testing.T) {
 			})
 		}
 	})
-	bubble(t, "nil context: zero turns", func(t *testing.T) {
+	bubble(t, "nil context: no iteration", func(t *testing.T) {
 		var err error
 		for range retry.Loop(noContext, everySecond, &err) {
 			t.Error("the body runs")
@@ -419,14 +419,14 @@ func TestLoopLeftEarly(t *testing.T) {
 			want   error // the value of err after the loop
 			reason retry.Reason
 		}{
-			{"turn 1, unassigned: as before the loop, nil", nil, leave{1, false, nil}, nil, retry.ReasonSuccess},
-			{"turn 1, unassigned: as before the loop, an error", errShutdown, leave{1, false, nil}, errShutdown, retry.ReasonLeft},
-			{"turn 1, with an error: as the body left it", nil, leave{1, true, errDial}, errDial, retry.ReasonLeft},
-			{"turn 1, with nil: as the body left it", errShutdown, leave{1, true, nil}, nil, retry.ReasonSuccess},
-			{"turn 2, unassigned: the previous error", nil, leave{2, false, nil}, errDial, retry.ReasonLeft},
-			{"turn 2, with an error: as the body left it", nil, leave{2, true, errShutdown}, errShutdown, retry.ReasonLeft},
-			{"turn 2, with nil: as the body left it", nil, leave{2, true, nil}, nil, retry.ReasonSuccess},
-			{"the last turn, with an error: as the body left it", nil, leave{5, true, errShutdown}, errShutdown, retry.ReasonLeft},
+			{"iteration 1, unassigned: as before the loop, nil", nil, leave{1, false, nil}, nil, retry.ReasonSuccess},
+			{"iteration 1, unassigned: as before the loop, an error", errShutdown, leave{1, false, nil}, errShutdown, retry.ReasonLeft},
+			{"iteration 1, with an error: as the body left it", nil, leave{1, true, errDial}, errDial, retry.ReasonLeft},
+			{"iteration 1, with nil: as the body left it", errShutdown, leave{1, true, nil}, nil, retry.ReasonSuccess},
+			{"iteration 2, unassigned: the previous error", nil, leave{2, false, nil}, errDial, retry.ReasonLeft},
+			{"iteration 2, with an error: as the body left it", nil, leave{2, true, errShutdown}, errShutdown, retry.ReasonLeft},
+			{"iteration 2, with nil: as the body left it", nil, leave{2, true, nil}, nil, retry.ReasonSuccess},
+			{"the last iteration, with an error: as the body left it", nil, leave{5, true, errShutdown}, errShutdown, retry.ReasonLeft},
 		} {
 			bubble(t, name+"/"+row.name, func(t *testing.T) {
 				p, told := watched()
@@ -452,7 +452,7 @@ func TestLoopLeftEarly(t *testing.T) {
 				assert.Equal(t, 1+put, tokens(p.Budget), "a success puts a token back, an error does not")
 			})
 		}
-		bubble(t, name+"/under an invalid policy: err as the body left it, and the fault is told", func(t *testing.T) {
+		bubble(t, name+"/under an invalid policy: err as the body left it, and the event has the fault", func(t *testing.T) {
 			for _, result := range []error{nil, errDial} {
 				var told watch
 				var err error
@@ -517,7 +517,7 @@ func TestLoopOverANamedResult(t *testing.T) {
 		assert.Same(t, errDial, err)
 		assert.Equal(t, -2, v)
 	})
-	bubble(t, "returned by the first turn, unassigned: what it returns", func(t *testing.T) {
+	bubble(t, "returned by the first iteration, unassigned: what it returns", func(t *testing.T) {
 		for _, result := range []error{nil, errDial} {
 			p, told := watched()
 			f := func(ctx context.Context) (err error) {

@@ -28,32 +28,32 @@ func TestNestedLoops(t *testing.T) {
 		runs    int
 		elapsed time.Duration
 	}{
-		{"an inner Permanent binds", twice, same, retry.Permanent(errDial), [2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
-		{"an inner Permanent binds, whatever stopped the inner loop", retry.Policy{NonRetryable: true}, same, retry.Permanent(errDial),
+		{"an inner Permanent stops the outer loop", twice, same, retry.Permanent(errDial), [2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
+		{"an inner Permanent stops the outer loop, whatever stopped the inner loop", retry.Policy{NonRetryable: true}, same, retry.Permanent(errDial),
 			[2]retry.Reason{retry.ReasonPermanent, retry.ReasonPermanent}, 1, 0},
-		{"an inner After binds", twice, same, retry.After(20*time.Second, errDial), [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6,
+		{"an inner After applies to the outer loop", twice, same, retry.After(20*time.Second, errDial), [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6,
 			2*time.Minute + 3*20*time.Second}, // 20s in the inner loop, where the curve says 1s; a minute in the outer loop, where the curve says more than 20s
-		{"an inner After binds where it is longer than the outer curve", retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}, same, retry.After(time.Minute-1, errDial),
+		{"an inner After applies if it is longer than the outer delay", retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}, same, retry.After(time.Minute-1, errDial),
 			[2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonExhausted}, 3, 2 * time.Minute},
 		{"an inner After that is too long for both", twice, same, retry.After(time.Hour, errDial), [2]retry.Reason{retry.ReasonRetryAfter, retry.ReasonRetryAfter}, 1, 0},
-		{"inner exhausted does not bind", twice, same, errDial, [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6, 2*time.Minute + 3*time.Second},
-		{"inner not retryable does not bind", retry.Policy{NonRetryable: true}, same, errDial, [2]retry.Reason{retry.ReasonNonRetryable, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"inner rejected does not bind", retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return false }}, same, errDial,
+		{"inner exhausted does not stop the outer loop", twice, same, errDial, [2]retry.Reason{retry.ReasonExhausted, retry.ReasonExhausted}, 6, 2*time.Minute + 3*time.Second},
+		{"inner not retryable does not stop the outer loop", retry.Policy{NonRetryable: true}, same, errDial, [2]retry.Reason{retry.ReasonNonRetryable, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"inner rejected does not stop the outer loop", retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return false }}, same, errDial,
 			[2]retry.Reason{retry.ReasonRejected, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"inner elapsed does not bind", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2), MaxElapsed: 1}, same, errDial,
+		{"inner elapsed does not stop the outer loop", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2), MaxElapsed: 1}, same, errDial,
 			[2]retry.Reason{retry.ReasonElapsed, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"inner budget does not bind", retry.Policy{MaxAttempts: 2, Budget: empty}, same, errDial, [2]retry.Reason{retry.ReasonBudget, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"an inner deadline ahead does not bind", twice, func(ctx context.Context) context.Context { return within(ctx, time.Second, nil) }, errDial,
+		{"inner budget does not stop the outer loop", retry.Policy{MaxAttempts: 2, Budget: empty}, same, errDial, [2]retry.Reason{retry.ReasonBudget, retry.ReasonExhausted}, 3, 2 * time.Minute},
+		{"an inner deadline ahead does not stop the outer loop", twice, func(ctx context.Context) context.Context { return within(ctx, time.Second, nil) }, errDial,
 			[2]retry.Reason{retry.ReasonDeadline, retry.ReasonExhausted}, 3, 2 * time.Minute},
-		{"an inner deadline does not bind", twice, func(ctx context.Context) context.Context { return hidden{within(ctx, time.Second/2, nil)} }, errDial,
+		{"an inner deadline does not stop the outer loop", twice, func(ctx context.Context) context.Context { return hidden{within(ctx, time.Second/2, nil)} }, errDial,
 			[2]retry.Reason{retry.ReasonDeadline, retry.ReasonExhausted}, 3, 2*time.Minute + 3*time.Second/2},
-		{"an inner cancel does not bind", twice, canceledBy(errShutdown), errDial, [2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
-		{"an inner cancel for a Permanent cause does not bind", twice, canceledBy(retry.Permanent(errShutdown)), errDial,
+		{"an inner cancellation does not stop the outer loop", twice, canceledBy(errShutdown), errDial, [2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
+		{"an inner cancellation for a Permanent cause does not stop the outer loop", twice, canceledBy(retry.Permanent(errShutdown)), errDial,
 			[2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
-		{"an inner cancel for a cause with After does not bind", twice, canceledBy(retry.After(time.Hour, errShutdown)), errDial,
+		{"an inner cancellation for a cause with After does not delay the outer loop", twice, canceledBy(retry.After(time.Hour, errShutdown)), errDial,
 			[2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
 		{"inner invalid is permanent", retry.Policy{MaxAttempts: -2}, same, errDial, [2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 1, 0},
-		{"inner invalid is permanent, in a dead context too", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
+		{"inner invalid is permanent, even if the context has ended", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
 			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
 		{"an inner nil context is permanent", twice, func(context.Context) context.Context { return nil }, errDial,
 			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
@@ -65,7 +65,7 @@ func TestNestedLoops(t *testing.T) {
 			})
 			e := stopped(t, err)
 			assert.Equal(t, row.reasons[1], retry.ReasonOf(err), "ReasonOf says why the outer loop stopped")
-			assert.Equal(t, row.reasons[0], retry.ReasonOf(e.Err), "and of what it failed with, why the inner one did")
+			assert.Equal(t, row.reasons[0], retry.ReasonOf(e.Err), "of its last error, why the inner loop stopped")
 			assert.Equal(t, row.runs, runs)
 			assert.Equal(t, row.elapsed, time.Since(start))
 			if runs > 0 {
@@ -149,7 +149,7 @@ func TestLoopsNested(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, 4, turns)
 	})
-	bubble(t, "both with the same variable, the inner left before it is assigned: the outer says so", func(t *testing.T) {
+	bubble(t, "both with the same variable, the inner loop left before it is assigned: the outer loop says so", func(t *testing.T) {
 		var err error
 		turns := 0
 		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
@@ -163,7 +163,7 @@ func TestLoopsNested(t *testing.T) {
 		assert.Equal(t, retry.ReasonInvalid, e.Reason)
 		assert.EqualError(t, e.Cause, unassigned)
 	})
-	bubble(t, "the inner body goes on with the outer loop", func(t *testing.T) {
+	bubble(t, "the inner body continues the outer loop", func(t *testing.T) {
 		var told watch
 		p := outer
 		p.OnEvent = told.event
@@ -181,7 +181,7 @@ func TestLoopsNested(t *testing.T) {
 		assert.Equal(t, counts{3, 3, 2, 1}, told.counts())
 		assert.Same(t, errDial, stopped(t, err).Err)
 	})
-	bubble(t, "the inner body breaks out of both", func(t *testing.T) {
+	bubble(t, "the inner body breaks out of both loops", func(t *testing.T) {
 		var told watch
 		p, q := outer, inner
 		p.OnEvent, q.OnEvent = told.event, told.event
@@ -199,7 +199,7 @@ func TestLoopsNested(t *testing.T) {
 			assert.Equal(t, retry.ReasonLeft, e.Reason)
 		}
 	})
-	bubble(t, "an inner Permanent binds the outer", func(t *testing.T) {
+	bubble(t, "an inner Permanent stops the outer loop", func(t *testing.T) {
 		var err error
 		turns := 0
 		for _, ctx := range retry.Loop(t.Context(), outer, &err) {

@@ -79,12 +79,12 @@ func TestLoopPanicAndGoexit(t *testing.T) {
 			leave  leave
 			want   error
 		}{
-			{"turn 1, unassigned: as before the loop, nil", nil, leave{1, false, nil}, nil},
-			{"turn 1, unassigned: as before the loop, an error", errShutdown, leave{1, false, nil}, errShutdown},
-			{"turn 1, with an error: as the body left it", nil, leave{1, true, errDial}, errDial},
-			{"turn 1, with nil: as the body left it", errShutdown, leave{1, true, nil}, nil},
-			{"turn 2, unassigned: the previous error", nil, leave{2, false, nil}, errDial},
-			{"turn 2, with an error: as the body left it", nil, leave{2, true, errShutdown}, errShutdown},
+			{"iteration 1, unassigned: as before the loop, nil", nil, leave{1, false, nil}, nil},
+			{"iteration 1, unassigned: as before the loop, an error", errShutdown, leave{1, false, nil}, errShutdown},
+			{"iteration 1, with an error: as the body left it", nil, leave{1, true, errDial}, errDial},
+			{"iteration 1, with nil: as the body left it", errShutdown, leave{1, true, nil}, nil},
+			{"iteration 2, unassigned: the previous error", nil, leave{2, false, nil}, errDial},
+			{"iteration 2, with an error: as the body left it", nil, leave{2, true, errShutdown}, errShutdown},
 		} {
 			bubble(t, name+"/"+row.name, func(t *testing.T) {
 				p, told := watched()
@@ -112,7 +112,7 @@ func TestLoopPanicAndGoexit(t *testing.T) {
 			})
 		}
 	}
-	bubble(t, "a panic in OnEvent before the first turn: as before the loop", func(t *testing.T) {
+	bubble(t, "a panic in OnEvent before the first iteration: as before the loop", func(t *testing.T) {
 		err := errShutdown
 		p := everySecond
 		p.OnEvent = func(context.Context, retry.Event) { panic("OnEvent") }

@@ -154,12 +154,12 @@ func TestForJob(t *testing.T) {
 			p, limit := r.limits(t), r.int(t, "limit")
 			derived := p.ForJob(r.int(t, "job"))
 			assert.Equal(t, limit, derived.EffectiveMax())
-			assert.Equal(t, p.Validate(), derived.Validate(), "an invalid policy stays invalid, a sound one sound")
+			assert.Equal(t, p.Validate(), derived.Validate(), "an invalid policy stays invalid, and a valid one valid")
 			assertLimit(t, derived, limit)
 		})
 	}
 
-	t.Run("all but the limits stays", func(t *testing.T) {
+	t.Run("only the limits change", func(t *testing.T) {
 		p := retry.Default()
 		p.AttemptCap, p.MaxElapsed, p.Budget = 7, time.Minute, retry.NewBudget(1, .1)
 		derived := p.ForJob(3)
@@ -176,7 +176,7 @@ func TestForJob(t *testing.T) {
 		}
 	})
 
-	t.Run("one limit is left", func(t *testing.T) {
+	t.Run("one limit remains", func(t *testing.T) {
 		p := retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second)}
 		assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, p.ForJob(3))
 		assert.Empty(t, p.ForJob(3).Lint())
@@ -210,8 +210,8 @@ func TestDefault(t *testing.T) {
 	ms := time.Millisecond
 	for i, want := range []time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms} {
 		lo, hi := windowOf(p, retry.Attempt{Number: i + 1})
-		assert.Equal(t, want-want/5, lo, "the least delay after %d", i+1)
-		assert.Equal(t, want+want/5, hi, "the greatest delay after %d", i+1)
+		assert.Equal(t, want-want/5, lo, "the shortest delay after %d", i+1)
+		assert.Equal(t, want+want/5, hi, "the longest delay after %d", i+1)
 	}
 	lo, hi := windowOf(p, retry.Attempt{Number: 6})
 	assert.Equal(t, []time.Duration{4 * time.Second, 5 * time.Second}, []time.Duration{lo, hi}, "at most 5s")
@@ -236,11 +236,11 @@ func TestTrapNumbersWithTwoReadings(t *testing.T) {
 		{"MaxAttempts -5 is not unlimited", retry.Policy{MaxAttempts: -5, Backoff: delay}, 1},
 		{"MaxRetries 1 is not one attempt", retry.Policy{MaxRetries: 1, Backoff: delay}, 2},
 		{"MaxRetries 3 is not three attempts", retry.Policy{MaxRetries: 3, Backoff: delay}, 4},
-		{"MaxRetries 0 beside MaxAttempts 3 does not forbid", retry.Policy{MaxAttempts: 3, MaxRetries: 0, Backoff: delay}, 3},
-		{"MaxRetries -1 plus one is not no limit set", retry.Policy{MaxRetries: -1, Backoff: delay}, retry.Unlimited},
+		{"MaxRetries 0 beside MaxAttempts 3 does not forbid retries", retry.Policy{MaxAttempts: 3, MaxRetries: 0, Backoff: delay}, 3},
+		{"MaxRetries -1 plus one does not mean that no limit is set", retry.Policy{MaxRetries: -1, Backoff: delay}, retry.Unlimited},
 		{"MaxRetries -2 plus one is not unlimited", retry.Policy{MaxRetries: -2, Backoff: delay}, 1},
 		{"MaxRetries -1 does not lift MaxAttempts", retry.Policy{MaxAttempts: 2, MaxRetries: -1, Backoff: delay}, 2},
-		{"AttemptCap is a minimum of two, not the last word", retry.Policy{MaxAttempts: 3, AttemptCap: 10, Backoff: delay}, 3},
+		{"AttemptCap lowers the limit and never raises it", retry.Policy{MaxAttempts: 3, AttemptCap: 10, Backoff: delay}, 3},
 		{"Retries(0) is not unlimited", retry.Policy{MaxAttempts: retry.Retries(0), Backoff: delay}, 1},
 		{"Retries(-1) is not zero attempts", retry.Policy{MaxAttempts: retry.Retries(-1), Backoff: delay}, retry.Unlimited},
 	} {

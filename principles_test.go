@@ -126,7 +126,7 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 		assert.Equal(t, before, base)
 	})
 
-	t.Run("a copy is another policy", func(t *testing.T) {
+	t.Run("a copy is independent", func(t *testing.T) {
 		derived := base
 		derived.MaxAttempts, derived.Backoff = 2, nil
 		assert.Equal(t, 2, derived.EffectiveMax())
@@ -197,7 +197,7 @@ func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
 	for file := range used {
 		assert.ElementsMatch(t, allowed[file], used[file], file)
 	}
-	assert.NotEmpty(t, used["retry.go"], "the walk has not found the loop")
+	assert.NotEmpty(t, used["retry.go"], "the search did not find the loop")
 }
 
 func TestPrinciple05TheCapAlwaysHoldsAndJitterAlwaysLives(t *testing.T) {
@@ -218,7 +218,7 @@ func TestPrinciple05TheCapAlwaysHoldsAndJitterAlwaysLives(t *testing.T) {
 				}
 			}
 			assert.GreaterOrEqual(t, len(distinct), 990, "%s on %v", name, curve)
-			assert.LessOrEqual(t, atCap, 1, "%s on %v: a herd at the cap", name, curve)
+			assert.LessOrEqual(t, atCap, 1, "%s on %v: many equal delays at the cap", name, curve)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestPrinciple07AScheduleCanBeComputedAgain(t *testing.T) {
 				}
 			}
 			if p.Jitter != nil {
-				assert.LessOrEqual(t, same, 1, "%s: another job has other delays", g.name)
+				assert.LessOrEqual(t, same, 1, "%s: another job has different delays", g.name)
 			}
 		}
 	})
@@ -315,7 +315,7 @@ func TestPrinciple07AScheduleCanBeComputedAgain(t *testing.T) {
 		again, _ := run()
 		assert.Len(t, first, 10)
 		assert.Equal(t, first, again)
-		assert.Len(t, seeds, 1, "one seed a call")
+		assert.Len(t, seeds, 1, "one seed for each call")
 	})
 }
 
@@ -353,8 +353,8 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 			errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
 		{"elapsed", retry.Policy{MaxAttempts: 2, Backoff: second, MaxElapsed: 1}, nil, errDial, retry.ReasonElapsed, nil, contexts},
 		{"canceled, and fn failed with a deadline", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, errShutdown), context.DeadlineExceeded, retry.ReasonCanceled, contexts, nil},
-		{"exhausted, and fn failed with Canceled while the context lives", retry.Policy{MaxAttempts: 2}, nil, context.Canceled, retry.ReasonExhausted, contexts[:1], contexts[1:]},
-		{"exhausted, and fn failed with a deadline while the context lives", retry.Policy{MaxAttempts: 2}, nil, context.DeadlineExceeded, retry.ReasonExhausted, contexts[1:2], contexts[2:]},
+		{"exhausted, and fn failed with Canceled though the context has not ended", retry.Policy{MaxAttempts: 2}, nil, context.Canceled, retry.ReasonExhausted, contexts[:1], contexts[1:]},
+		{"exhausted, and fn failed with a deadline though the context has not ended", retry.Policy{MaxAttempts: 2}, nil, context.DeadlineExceeded, retry.ReasonExhausted, contexts[1:2], contexts[2:]},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx := t.Context()
@@ -373,7 +373,7 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 				assert.NotErrorIs(t, err, is)
 			}
 			outside := row.reason == retry.ReasonCanceled || row.reason == retry.ReasonDeadline
-			if assert.Equal(t, outside, e.Cause != nil, "what stopped it from outside") && outside {
+			if assert.Equal(t, outside, e.Cause != nil, "what stopped it from the outside") && outside {
 				assert.NotErrorIs(t, e.Cause, errDial, "never mixed up")
 				assert.Equal(t, []error{e.Err, e.Cause}, e.Unwrap(), "Err, then Cause")
 			} else {
@@ -398,7 +398,7 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 			{"a deadline ahead", within(t.Context(), time.Second, nil), everySecond},
 			{"no context", noContext, everySecond},
 			{"an invalid policy", t.Context(), retry.Policy{MaxAttempts: -2}},
-			{"an invalid policy that Select picks", t.Context(), retry.Policy{MaxAttempts: 2, Select: func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }}},
+			{"an invalid policy returned by Select", t.Context(), retry.Policy{MaxAttempts: 2, Select: func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }}},
 		} {
 			err := call(row.ctx, row.policy, func(context.Context) error { return errDial })
 			assert.True(t, errors.Is(err, stopped(t, err).Cause), row.name)
@@ -409,13 +409,13 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 		assert.Empty(t, new(retry.Error).Unwrap())
 		assert.Equal(t, []error{io.EOF}, (&retry.Error{Cause: io.EOF}).Unwrap())
 	})
-	bubble(t, "the context is asked for its cause when the Error is, not before", func(t *testing.T) {
+	bubble(t, "the context's cause is read when the Error is, not before", func(t *testing.T) {
 		inner, cancel := context.WithCancelCause(t.Context())
 		cancel(errShutdown)
 		ctx := &asked{Context: inner}
 		err := retry.Do(ctx, everySecond, func(context.Context) error { return nil })
 		require.Error(t, err)
-		assert.Zero(t, ctx.values, "context.Cause looks for the context that holds it by Value")
+		assert.Zero(t, ctx.values, "context.Cause calls Value to find the context that has the cause")
 		assert.ErrorIs(t, err, errShutdown)
 		assert.NotZero(t, ctx.values)
 	})
@@ -551,7 +551,7 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.
 				}
 			}
 		}
-		assert.NotEmpty(t, globals, "there are errors, at least")
+		assert.NotEmpty(t, globals, "at least the error variables are found")
 		changes := func(e ast.Expr) {
 			if name := variable(e); globals[name] {
 				t.Errorf("%s is assigned to, or its address is taken", name)

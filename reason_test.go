@@ -115,7 +115,7 @@ func TestNextOrderOfReasonsUnderSelect(t *testing.T) {
 		picked *retry.Policy
 		want   retry.Reason
 	}{
-		{"invalid before what Select picks", verdicts[0].apply, &retry.Policy{NonRetryable: true}, retry.ReasonInvalid},
+		{"invalid before the policy that Select returns", verdicts[0].apply, &retry.Policy{NonRetryable: true}, retry.ReasonInvalid},
 		{"permanent before an invalid pick", verdicts[1].apply, invalid, retry.ReasonPermanent},
 		{"rejected before an invalid pick", verdicts[2].apply, invalid, retry.ReasonRejected},
 		{"an invalid pick before non-retryable", verdicts[3].apply, invalid, retry.ReasonInvalid},
@@ -165,10 +165,10 @@ func TestNextDelayIsFilledWhateverTheReason(t *testing.T) {
 		stop := p.Next(retry.Attempt{Number: 1, Err: retry.After(7*time.Second, errors.New("boom")), Seed: 42})
 		assert.Equal(t, retry.ReasonRetry, goOn.Reason)
 		assert.Equal(t, retry.ReasonExhausted, stop.Reason)
-		assert.Equal(t, goOn.Delay, stop.Delay, "a scheduler with a count of its own waits as if there were a retry")
+		assert.Equal(t, goOn.Delay, stop.Delay, "a scheduler with its own count can wait as if there were a retry")
 	})
 
-	t.Run("a hint that is too long is not spread by the jitter", func(t *testing.T) {
+	t.Run("jitter does not change a hint that is too long", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter}
 		next := p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errors.New("boom")), Seed: 42})
 		assert.Equal(t, askedFor(time.Hour, retry.ReasonRetryAfter), next)

@@ -52,15 +52,15 @@ func TestOneSeedACall(t *testing.T) {
 				assert.Equal(t, 42+i, got.Seed)
 				assert.Equal(t, want.Delay, got.Delay)
 				again := p.Next(retry.Attempt{Number: got.Attempt, Err: retry.After(got.Hint, errDial), Seed: got.Seed})
-				assert.Equal(t, got.Delay, again.Delay, "the event holds all that its delay is computed from")
+				assert.Equal(t, got.Delay, again.Delay, "the event holds everything that its delay is computed from")
 				waited += want.Delay
 			}
 			assert.Equal(t, waited, e.Waited)
 			assert.Equal(t, waited, time.Since(start))
-			assert.Equal(t, i+1, source.calls, "Source is asked once a call")
+			assert.Equal(t, i+1, source.calls, "the Source is called once for each call")
 		}
 	})
-	everyWay(t, "without jitter Source is not asked", func(t *testing.T, call caller) {
+	everyWay(t, "the Source is not called without jitter", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
 		p.Source, p.OnEvent = &counter{}, told.event
@@ -71,7 +71,7 @@ func TestOneSeedACall(t *testing.T) {
 			assert.Zero(t, e.Seed)
 		}
 	})
-	everyWay(t, "on success Source is not asked", func(t *testing.T, call caller) {
+	everyWay(t, "the Source is not called on success", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Source, p.Jitter = &counter{}, retry.FullJitter
 		require.NoError(t, call(t.Context(), p, func(context.Context) error { return nil }))
@@ -89,7 +89,7 @@ func TestOneSeedACall(t *testing.T) {
 			assert.Equal(t, p.Next(retry.Attempt{Number: i + 1, Seed: 1}).Delay, e.Delay)
 		}
 	})
-	everyWay(t, "the seed is the outer policy's where Select picks another", func(t *testing.T, call caller) {
+	everyWay(t, "the seed comes from the outer policy if Select returns another", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
 		p.Source, p.OnEvent = &counter{value: 9}, told.event
@@ -161,9 +161,9 @@ func TestSourceIsAskedOnlyForASeedThatIsNeeded(t *testing.T) {
 		{"a seed", retry.Default(), retry.Attempt{Number: 1, Err: boom, Seed: 1}, 0},
 		{"no jitter", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, retry.Attempt{Number: 1, Err: boom}, 0},
 		{"no jitter, with a hint", retry.Policy{MaxAttempts: 3}, retry.Attempt{Number: 1, Err: retry.After(time.Second, boom)}, 0},
-		{"a jitter of nothing", retry.Policy{MaxAttempts: 3, Jitter: retry.FullJitter}, retry.Attempt{Number: 1, Err: boom}, 0},
+		{"jitter without a delay", retry.Policy{MaxAttempts: 3, Jitter: retry.FullJitter}, retry.Attempt{Number: 1, Err: boom}, 0},
 		{"an invalid policy", retry.Policy{MaxAttempts: -2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}, retry.Attempt{Number: 1, Err: boom}, 0},
-		{"a stop, for its delay is filled", retry.Default(), retry.Attempt{Number: 5, Err: boom}, 1},
+		{"a stop also has a delay", retry.Default(), retry.Attempt{Number: 5, Err: boom}, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			asked := 0
@@ -172,7 +172,7 @@ func TestSourceIsAskedOnlyForASeedThatIsNeeded(t *testing.T) {
 			assert.Equal(t, row.asked, asked)
 			if row.asked > 0 {
 				row.attempt.Seed = 42
-				assert.Equal(t, row.policy.Next(row.attempt), first, "what the Source draws is the seed")
+				assert.Equal(t, row.policy.Next(row.attempt), first, "the number that the Source draws is the seed")
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestSourceIsAskedOnlyForASeedThatIsNeeded(t *testing.T) {
 	t.Run("a Source that draws 0", func(t *testing.T) {
 		p := retry.Default()
 		p.Source = sourceFunc(func() uint64 { return 0 })
-		assert.Equal(t, p.Next(retry.Attempt{Number: 1, Seed: 1}), p.Next(retry.Attempt{Number: 1}), "0 stands for none drawn")
+		assert.Equal(t, p.Next(retry.Attempt{Number: 1, Seed: 1}), p.Next(retry.Attempt{Number: 1}), "0 means that none was drawn")
 	})
 }
 

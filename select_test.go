@@ -32,7 +32,7 @@ func TestSelectInTheLoop(t *testing.T) {
 		{"looser: the outer limit holds", &retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
 		{"unlimited: the outer limit holds", &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
 		{"without a limit: the outer limit holds", &retry.Policy{Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
-		{"its MaxElapsed, AttemptTimeout, Budget, RetryIf and Select are not asked", &retry.Policy{
+		{"its MaxElapsed, AttemptTimeout, Budget, RetryIf and Select are not used", &retry.Policy{
 			Backoff: retry.Fixed(time.Minute), MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0),
 			RetryIf: func(error) bool { panic("RetryIf") }, Select: func(error) *retry.Policy { panic("Select") },
 			OnEvent: func(context.Context, retry.Event) { panic("OnEvent") },
@@ -98,14 +98,14 @@ func TestSelectInTheLoop(t *testing.T) {
 		assert.Equal(t, 3, runs)
 		assert.Zero(t, time.Since(start))
 	})
-	everyWay(t, "invalid goes before an ended context", func(t *testing.T, call caller) {
+	everyWay(t, "invalid wins over a context that has ended", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := everySecond
 		p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }
 		err := call(ctx, p, func(context.Context) error { cancel(); return errDial })
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 	})
-	everyWay(t, "each failure is asked about", func(t *testing.T, call caller) {
+	everyWay(t, "Select is called for each failure", func(t *testing.T, call caller) {
 		p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
 		slow := &retry.Policy{Backoff: retry.Fixed(time.Minute)}
 		p.Select = func(err error) *retry.Policy {
@@ -125,10 +125,10 @@ func TestSelectInTheLoop(t *testing.T) {
 		assert.Equal(t, 5, runs)
 		assert.Equal(t, 2*time.Minute+2*time.Second, time.Since(start))
 	})
-	everyWay(t, "RetryIf is asked first", func(t *testing.T, call caller) {
+	everyWay(t, "RetryIf is called first", func(t *testing.T, call caller) {
 		p := everySecond
 		p.RetryIf = func(error) bool { return false }
-		p.Select = func(error) *retry.Policy { panic("Select is asked about an error that RetryIf rejects") }
+		p.Select = func(error) *retry.Policy { panic("Select is called with an error that RetryIf rejects") }
 		runs := 0
 		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
 	})
@@ -150,22 +150,22 @@ func TestSelectGivesTheDelay(t *testing.T) {
 
 	picked = retry.Policy{}
 	assert.Equal(t, retry.Decision{Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 1, Err: boom}),
-		"what it leaves out is off, not the outer's")
+		"a field that it does not set is off, not the outer policy's")
 	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute, boom)}).Reason, "the default MaxRetryAfter")
 	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute+1, boom)}).Reason)
 
 	p.Select = func(error) *retry.Policy { return nil }
 	lo, hi = windowOf(p, retry.Attempt{Number: 1, Err: boom})
-	assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{lo, hi}, "nil is the outer policy")
+	assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{lo, hi}, "nil means the outer policy")
 }
 
 func TestSelectLeavesTheRestWithTheOuterPolicy(t *testing.T) {
 	boom := errors.New("boom")
 	picked := retry.Policy{
 		MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter,
-		Source:  sourceFunc(func() uint64 { panic("the Source of the picked policy was asked") }),
-		RetryIf: func(error) bool { panic("RetryIf of the picked policy was asked") },
-		Select:  func(error) *retry.Policy { panic("Select of the picked policy was asked") },
+		Source:  sourceFunc(func() uint64 { panic("the Source of the returned policy was called") }),
+		RetryIf: func(error) bool { panic("RetryIf of the returned policy was called") },
+		Select:  func(error) *retry.Policy { panic("Select of the returned policy was called") },
 	}
 	p := retry.Policy{
 		MaxAttempts: 5, MaxElapsed: time.Hour, Select: func(error) *retry.Policy { return &picked },
@@ -193,7 +193,7 @@ func TestSelectIsAskedOnceAndNeverModified(t *testing.T) {
 	p.Next(retry.Attempt{Number: 1, Err: retry.Permanent(boom)})
 	p.RetryIf = func(error) bool { return false }
 	p.Next(retry.Attempt{Number: 1, Err: boom})
-	assert.Empty(t, asked, "not for nil, not for a failure that is not retried anyway")
+	assert.Empty(t, asked, "neither for nil nor for a failure that is not retried anyway")
 }
 
 func TestSelectAPolicyThatIsInvalid(t *testing.T) {
@@ -205,22 +205,22 @@ func TestSelectAPolicyThatIsInvalid(t *testing.T) {
 		picked retry.Policy
 		want   retry.Reason
 	}{
-		{"a fault of its own", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxDelay: -1}, retry.ReasonInvalid},
-		{"a fault where it is not used", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxElapsed: -1}, retry.ReasonInvalid},
+		{"its own fault", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxDelay: -1}, retry.ReasonInvalid},
+		{"a fault in a field that is not used", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxElapsed: -1}, retry.ReasonInvalid},
 		{"an empty Budget{}", retry.Policy{MaxAttempts: 5}, retry.Policy{Budget: new(retry.Budget)}, retry.ReasonInvalid},
-		{"no limit in the outer, no delay in the picked", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
+		{"no limit in the outer policy, no delay in the returned one", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
 		{"a schedule that ends in a hot loop", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.Schedule{time.Second, 0}}, retry.ReasonInvalid},
-		{"no limit in both, no delay in the picked", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonInvalid},
-		{"the picked policy's MaxElapsed is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxElapsed: time.Second}, retry.ReasonInvalid},
-		{"the picked policy's Budget is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Budget: retry.NewBudget(1, 0)}, retry.ReasonInvalid},
+		{"no limit in either, no delay in the returned one", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonInvalid},
+		{"the returned policy's MaxElapsed is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxElapsed: time.Second}, retry.ReasonInvalid},
+		{"the returned policy's Budget is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Budget: retry.NewBudget(1, 0)}, retry.ReasonInvalid},
 
-		{"hot alone, limited by the outer", retry.Policy{MaxAttempts: 5, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
+		{"hot alone, limited by the outer policy", retry.Policy{MaxAttempts: 5, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
 		{"no delay, bounded by the outer's MaxElapsed alone", retry.Policy{MaxElapsed: time.Minute, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
 		{"hot alone, bounded by the outer's Budget", retry.Policy{MaxAttempts: -1, Budget: retry.NewBudget(1, 0)}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
 		{"no delay, limited by its MaxAttempts", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: 2}, retry.ReasonRetry},
 		{"no delay, limited by its AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{AttemptCap: 2}, retry.ReasonRetry},
 		{"no delay, limited by NonRetryable", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
-		{"a third party's Backoff is trusted", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, retry.ReasonRetry},
+		{"a custom Backoff is trusted", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, retry.ReasonRetry},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			require.NoError(t, row.outer.Validate())

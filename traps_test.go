@@ -39,13 +39,13 @@ func TestEdgeCases(t *testing.T) {
 	everyWay(t, "a panic in fn propagates with its own value", func(t *testing.T, call caller) {
 		assert.PanicsWithValue(t, errShutdown, func() { _ = call(t.Context(), everySecond, func(context.Context) error { panic(errShutdown) }) })
 	})
-	everyWay(t, "a context that is cancelled before the call: fn does not run", func(t *testing.T, call caller) {
+	everyWay(t, "a context that is canceled before the call: fn does not run", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := call(ctx, everySecond, func(context.Context) error { panic("fn runs") })
 		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 	})
-	everyWay(t, "cancelled in the sleep: the last error and the cause, limited or not", func(t *testing.T, call caller) {
+	everyWay(t, "canceled in the sleep: the last error and the cause, limited or not", func(t *testing.T, call caller) {
 		for _, limit := range []int{2, retry.Unlimited} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second/2, func() { cancel(errShutdown) })
@@ -67,7 +67,7 @@ func TestEdgeCases(t *testing.T) {
 		assert.ErrorIs(t, err, errShutdown)
 		assert.NotErrorIs(t, err, context.Canceled)
 	})
-	everyWay(t, "exhausted: the last error as fn returned it, its wrapping too", func(t *testing.T, call caller) {
+	everyWay(t, "exhausted: the last error as fn returned it, with its wrapping", func(t *testing.T, call caller) {
 		wrapped := fmt.Errorf("get /: %w", errDial)
 		err := call(t.Context(), everySecond, func(context.Context) error { return wrapped })
 		assert.Same(t, wrapped, stopped(t, err).Err)
@@ -85,7 +85,7 @@ func TestEdgeCases(t *testing.T) {
 			assert.LessOrEqual(t, e.Waited, 2*(30+5)*time.Second, "jitter adds at most MaxDelay")
 		}
 	})
-	everyWay(t, "a server's wait above MaxRetryAfter stops, and is not cut", func(t *testing.T, call caller) {
+	everyWay(t, "a server's wait above MaxRetryAfter stops the call instead of being cut", func(t *testing.T, call caller) {
 		for _, row := range []struct {
 			asked, most time.Duration
 			runs        int
@@ -108,7 +108,7 @@ func TestEdgeCases(t *testing.T) {
 			}
 		}
 	})
-	everyWay(t, "a server's wait beyond MaxElapsed stops before the sleep", func(t *testing.T, call caller) {
+	everyWay(t, "a server's wait beyond MaxElapsed stops the call before the sleep", func(t *testing.T, call caller) {
 		p := everySecond
 		p.MaxElapsed = 10 * time.Second
 		start := time.Now()
@@ -117,7 +117,7 @@ func TestEdgeCases(t *testing.T) {
 		assert.Equal(t, 30*time.Second, e.Delay)
 		assert.Zero(t, time.Since(start))
 	})
-	everyWay(t, "a policy that is used again starts anew", func(t *testing.T, call caller) {
+	everyWay(t, "a policy that is used again starts from the beginning", func(t *testing.T, call caller) {
 		p := retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Second}, MaxElapsed: time.Minute}
 		for range 3 {
 			start, runs := time.Now(), 0
@@ -130,7 +130,7 @@ func TestEdgeCases(t *testing.T) {
 
 // These mistakes were found in other retry loops.
 func TestMistakesOfOthers(t *testing.T) {
-	everyWay(t, "no hidden limit of time stops a loop that is unlimited", func(t *testing.T, call caller) {
+	everyWay(t, "no hidden time limit stops an unlimited loop", func(t *testing.T, call caller) {
 		start, runs := time.Now(), 0
 		require.NoError(t, call(t.Context(), retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Hour)}, func(context.Context) error {
 			if runs++; runs <= 10_000 {
@@ -140,7 +140,7 @@ func TestMistakesOfOthers(t *testing.T) {
 		}))
 		assert.Equal(t, 10_000*time.Hour, time.Since(start))
 	})
-	everyWay(t, "a stop never reads as a delay of nothing", func(t *testing.T, call caller) {
+	everyWay(t, "a stop never looks like a delay of 0", func(t *testing.T, call caller) {
 		p := everySecond
 		p.MaxElapsed = time.Second / 2
 		runs := 0
@@ -156,12 +156,12 @@ func TestMistakesOfOthers(t *testing.T) {
 		assert.Equal(t, 1, runs)
 		assert.EqualError(t, err, "retry: out of time after 1 attempt (16m0s have passed, MaxElapsed is 15m0s): dial tcp: connection refused")
 	})
-	everyWay(t, "Permanent names the reason with a limit of one too", func(t *testing.T, call caller) {
+	everyWay(t, "Permanent is the reason even with a limit of one", func(t *testing.T, call caller) {
 		err := call(t.Context(), retry.Policy{MaxAttempts: 1}, func(context.Context) error { return retry.Permanent(errDial) })
 		assert.EqualError(t, err, "retry: permanent error after 1 attempt: dial tcp: connection refused")
 		assert.ErrorIs(t, err, errDial)
 	})
-	everyWay(t, "Permanent holds beside a RetryIf that says yes, limited or not", func(t *testing.T, call caller) {
+	everyWay(t, "Permanent wins over a RetryIf that returns true, limited or not", func(t *testing.T, call caller) {
 		for _, limit := range []int{3, retry.Unlimited} {
 			p := everySecond
 			p.MaxAttempts = limit
@@ -185,12 +185,12 @@ func TestMistakesOfOthers(t *testing.T) {
 		assert.Equal(t, 3, runs)
 		assert.EqualError(t, err, "retry: attempts exhausted after 3 attempts (2s waited): <nil>")
 	})
-	everyWay(t, "after many attempts the last error is the last", func(t *testing.T, call caller) {
+	everyWay(t, "after many attempts the error is that of the last one", func(t *testing.T, call caller) {
 		runs := 0
 		err := call(t.Context(), retry.Policy{MaxAttempts: 1500}, func(context.Context) error { runs++; return fmt.Errorf("failure %d", runs) })
 		assert.EqualError(t, stopped(t, err).Err, "failure 1500")
 	})
-	everyWay(t, "an empty Budget still tells how long the wait would have been, and that it was not the server", func(t *testing.T, call caller) {
+	everyWay(t, "an empty Budget: the error has the delay, and shows that no server asked for it", func(t *testing.T, call caller) {
 		p := everySecond
 		p.Budget = retry.NewBudget(1, 0)
 		tokens(p.Budget)
@@ -199,13 +199,13 @@ func TestMistakesOfOthers(t *testing.T) {
 		assert.EqualError(t, err, "retry: retry budget exhausted after 1 attempt (the next delay is 1s): dial tcp: connection refused")
 		assert.Equal(t, time.Second, stopped(t, err).Delay)
 	})
-	everyWay(t, "a zero policy is no endless loop", func(t *testing.T, call caller) {
+	everyWay(t, "a zero policy does not loop forever", func(t *testing.T, call caller) {
 		runs := 0
 		err := call(t.Context(), retry.Policy{}, fails(&runs))
 		assert.Equal(t, 1, runs)
 		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): dial tcp: connection refused")
 	})
-	everyWay(t, "no goroutine waits for a context that never ends", func(t *testing.T, call caller) {
+	everyWay(t, "no goroutine is left waiting for a context that never ends", func(t *testing.T, call caller) {
 		before := runtime.NumGoroutine() // goroutines of other tests may be about to end
 		most := 0
 		p := everySecond

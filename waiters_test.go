@@ -28,7 +28,7 @@ func TestACallThatWaitsKeepsItsSmallStack(t *testing.T) {
 		return
 	}
 	if testing.CoverMode() != "" {
-		t.Skip("the counters of coverage need room in every frame")
+		t.Skip("the coverage counters need space in every stack frame")
 	}
 	executable, err := os.Executable()
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestACallThatWaitsKeepsItsSmallStack(t *testing.T) {
 	process.Env = append(os.Environ(), "GODEBUG="+bornAlike, "GOMAXPROCS=1")
 	out, err := process.CombinedOutput()
 	if err != nil && len(out) == 0 {
-		t.Skip("this system cannot run its own test again: ", err)
+		t.Skip("this system cannot run the test binary again: ", err)
 	}
 	require.NoError(t, err, "%s", out)
 	held := make(map[string]float64)
