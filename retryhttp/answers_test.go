@@ -14,9 +14,9 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// Forty answers of public services, after their own documentation: is another
-// attempt worth it, and after what wait? The module httptests puts those of
-// go-retryablehttp beside ours.
+// The table has forty answers of public services, taken from their own
+// documentation, and says whether to retry and after what wait. The module
+// httptests compares these results with go-retryablehttp's.
 func TestAnswersOfPublicServices(t *testing.T) {
 	data, err := os.ReadFile("testdata/answers.json")
 	require.NoError(t, err)

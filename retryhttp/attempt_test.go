@@ -19,8 +19,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// The context that Base gets is made when it is needed. It behaves as one of
-// package context, whatever is asked of it first.
+// The context that Base gets is created when it is first needed. It behaves
+// like one of package context, whichever method is called first.
 func TestContextOfAnAttempt(t *testing.T) {
 	type key struct{}
 	why := errors.New("shutting down")
@@ -77,7 +77,7 @@ func TestContextOfAnAttempt(t *testing.T) {
 	}
 }
 
-// Contexts and functions that hang on it need no goroutine, and end with it.
+// Contexts and functions derived from it need no goroutine, and end with it.
 func TestContextOfAnAttemptHasNoGoroutine(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var children []context.Context
@@ -101,7 +101,7 @@ func TestContextOfAnAttemptHasNoGoroutine(t *testing.T) {
 	after.Wait()
 }
 
-// Asked for and ended by many goroutines at once, it ends once and for all.
+// If many goroutines use and end it at the same time, it ends exactly once.
 func TestContextOfAnAttemptUnderConcurrentUse(t *testing.T) {
 	for range 200 {
 		var ctx context.Context
@@ -119,12 +119,12 @@ func TestContextOfAnAttemptUnderConcurrentUse(t *testing.T) {
 	}
 }
 
-// The cause of an attempt that has run out of time is the timeout, in the
-// contexts below it too.
+// If an attempt runs out of time, the cause is the timeout, in derived contexts
+// too.
 func TestCauseOfAnAttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := (&retryhttp.Transport{Policy: retry.Policy{AttemptTimeout: time.Second}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-			time.Sleep(time.Minute) // without a look at the context until it is over
+			time.Sleep(time.Minute) // ignores its context until the time is over
 			child, cancel := context.WithCancel(req.Context())
 			defer cancel()
 			assert.EqualError(t, context.Cause(child), "retryhttp: no response within AttemptTimeout (1s)")
@@ -134,7 +134,7 @@ func TestCauseOfAnAttemptTimeout(t *testing.T) {
 	})
 }
 
-// A body that writes itself goes on doing so.
+// A body that implements io.WriterTo still does.
 func TestBodyWithWriteTo(t *testing.T) {
 	for name, read := range map[string]func(io.Reader) (string, error){
 		"WriteTo": func(r io.Reader) (string, error) {
@@ -171,8 +171,8 @@ func TestBodyWithWriteTo(t *testing.T) {
 	assert.NotImplements(t, (*io.WriterTo)(nil), resp.Body)
 }
 
-// What a request costs that succeeds at once: one object, and the map of a
-// header that Base may change.
+// A request that succeeds at once costs one object, and the map of a header
+// that Base may change.
 func TestFirstTryAllocations(t *testing.T) {
 	ok := roundTrip(func(*http.Request) (*http.Response, error) { return textResponse(200, "hello"), nil })
 	req := request(t, "GET")

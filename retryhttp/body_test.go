@@ -88,8 +88,8 @@ func TestSetBody(t *testing.T) {
 	}
 }
 
-// What is longer than the limit, or cannot be read, is an error. Nothing of it is
-// lost: it can be sent, once.
+// A stream that is longer than the limit, or that cannot be read, is an error.
+// No data is lost: the request can be sent once.
 func TestSetBodyThatIsTooLong(t *testing.T) {
 	boom := errors.New("boom")
 	for _, tt := range []struct {
@@ -142,8 +142,8 @@ func TestSetBodyClosesWhatItHasRead(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// A RoundTripper may read on after it has returned: it must not read what the
-// next attempt needs.
+// A RoundTripper may still read after it has returned. It must not read what
+// the next attempt needs.
 func TestBodyOfTheAttemptBeforeReadsNothing(t *testing.T) {
 	req, err := http.NewRequest("PUT", "http://example.test/", nil)
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestSetBodyThatCannotBeRewound(t *testing.T) {
 	assert.Len(t, base.sent, 1)
 }
 
-// forgetful can be rewound so often.
+// forgetful can be rewound a limited number of times.
 type forgetful struct {
 	*bytes.Reader
 	rewinds int

@@ -51,7 +51,7 @@ func TestIdempotent(t *testing.T) {
 	}
 }
 
-// What a Check says, by what the loop makes of it.
+// These are the results of a Check, named by what the loop does with them.
 const (
 	done      = "done"
 	again     = "retry"
@@ -70,7 +70,7 @@ func verdict(failure error) string {
 	}
 }
 
-// Every status there is.
+// The test covers every status.
 func TestCheckStatuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		check            func(*http.Request, *http.Response, error) error
@@ -117,7 +117,7 @@ func TestCheckErrors(t *testing.T) {
 		want, argyll string
 	}{
 		{"reset", syscall.ECONNRESET, again, again},
-		{"an error of a RoundTripper that we do not know", errors.New("boom"), again, again},
+		{"an error of an unknown RoundTripper", errors.New("boom"), again, again},
 		{"the end of a context that is not the request's", context.DeadlineExceeded, again, again},
 		{"DNS: server misbehaving", &net.DNSError{IsTemporary: true}, again, again},
 		{"DNS: not found", &net.DNSError{IsNotFound: true}, permanent, again},
@@ -133,8 +133,8 @@ func TestCheckErrors(t *testing.T) {
 	}
 }
 
-// The outcomes that Argyll's own documents classify, each step called with
-// POST against a server.
+// These are the outcomes that Argyll's own documents classify. Each step is
+// called with POST against a server.
 func TestArgyll(t *testing.T) {
 	answer := func(status int, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -168,7 +168,7 @@ func TestArgyll(t *testing.T) {
 		{"408", "", answer(408, ""), permanent},
 		{"POST 503", "POST", answer(503, ""), again},
 	} {
-		for _, method := range []string{"POST", "GET"} { // it asks for no idempotency
+		for _, method := range []string{"POST", "GET"} { // Argyll's rules do not depend on idempotency
 			if tt.method != "" && tt.method != method {
 				continue
 			}
@@ -203,7 +203,7 @@ func TestArgyll(t *testing.T) {
 	}
 }
 
-// Only the Check that replaces a body can close it.
+// Only the Check that replaces a body can close the original.
 func TestSuccessFieldClosesTheBodyItReplaces(t *testing.T) {
 	b := &body{Reader: strings.NewReader(`{"success": true}`)}
 	answer := response(200)

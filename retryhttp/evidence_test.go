@@ -28,8 +28,8 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
-// post sends a POST without a key, with a body that can be sent again, and
-// returns what came of it: the number of attempts, and the reason.
+// post sends a POST without a key, with a body that can be sent again. It
+// returns the number of attempts, the reason and the error.
 func post(t *testing.T, base http.RoundTripper, url string, edit ...func(*retryhttp.Transport)) (int, retry.Reason, error) {
 	var seen events
 	tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), OnEvent: seen.add}}
@@ -46,9 +46,9 @@ func post(t *testing.T, base http.RoundTripper, url string, edit ...func(*retryh
 	return stop.Attempt, stop.Reason, err
 }
 
-// A POST is sent again where there was no connection: nothing can have left the
-// machine. The same errors after a connection mean that it may have been
-// carried out.
+// A POST is retried if there was no connection, because nothing can have left
+// the machine. If there was a connection, the same errors mean that the server
+// may have processed the request.
 func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 	reset := func(conn *net.TCPConn) { _ = conn.SetLinger(0) }
 	received := func(answer string) func(*net.TCPConn) {
@@ -57,7 +57,8 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 			if err != nil {
 				return
 			}
-			// What is closed unread is reset, which can overtake the answer.
+			// Closing with unread data resets the connection, which can
+			// overtake the answer.
 			_, _ = io.Copy(io.Discard, req.Body)
 			_, _ = io.WriteString(conn, answer)
 		}
@@ -116,7 +117,7 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 	}
 }
 
-// The time of an attempt that ran out before there was a connection, and after.
+// The timeout of an attempt can end before there is a connection, or after.
 func TestPostAfterAttemptTimeout(t *testing.T) {
 	silent := rawServer(t, func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) })
 	short := func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = 20 * time.Millisecond }
@@ -140,8 +141,9 @@ func TestPostAfterAttemptTimeout(t *testing.T) {
 	assert.Equal(t, retry.ReasonNonRetryable, reason)
 }
 
-// A Base that reports nothing may have sent everything, whatever its error says;
-// and one that reports a connection has.
+// If a Base reports nothing, everything may have been sent, whatever its error
+// says. If it reports a connection, nothing has been sent until it reports a
+// header.
 func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	trace := func(req *http.Request) *httptrace.ClientTrace { return httptrace.ContextClientTrace(req.Context()) }
@@ -185,15 +187,15 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 		attempts, _, _ := post(t, roundTrip(func(req *http.Request) (*http.Response, error) {
 			trace(req).GetConn("")
 			trace(req).GotConn(httptrace.GotConnInfo{})
-			<-req.Context().Done() // http.Transport may be writing still
+			<-req.Context().Done() // http.Transport may still be writing
 			return nil, req.Context().Err()
 		}), "http://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = time.Millisecond })
 		assert.Equal(t, 1, attempts)
 	})
 }
 
-// The request's own trace goes on working, and a request that is idempotent has
-// no other.
+// The request's own trace still works, and an idempotent request gets no other
+// trace.
 func TestTraces(t *testing.T) {
 	for method, want := range map[string]int{"GET": 1, "POST": 1} {
 		t.Run(method, func(t *testing.T) {
@@ -218,7 +220,8 @@ func TestTraces(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A request without GetBody is sent once, even if it was never sent.
+// A request without GetBody gets one attempt, even if that attempt sent
+// nothing.
 func TestNothingSentAndNoGetBody(t *testing.T) {
 	req := request(t, "POST")
 	req.Body = io.NopCloser(strings.NewReader("data"))
@@ -228,8 +231,8 @@ func TestNothingSentAndNoGetBody(t *testing.T) {
 	assert.Len(t, base.Calls(), 1)
 }
 
-// The policy's own Select goes on working for a request that must not be carried
-// out twice, and cannot allow what must not be.
+// The policy's own Select still works for a request that must not be processed
+// twice, and cannot allow a retry of it.
 func TestSelectOfAPost(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -268,7 +271,7 @@ func TestSelectOfAPost(t *testing.T) {
 	}
 }
 
-// What the errors of net/http for HTTP/2 look like, on this Go.
+// The test pins how net/http's errors for HTTP/2 look in this version of Go.
 func TestHTTP2Refusals(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -293,7 +296,7 @@ func TestHTTP2Refusals(t *testing.T) {
 				c.answer(stream)
 			})
 			attempts, reason, err := post(t, base, "https://example.test/")
-			if tt.again { // by http.Transport itself, or by ours
+			if tt.again { // by http.Transport itself, or by the Transport of this package
 				require.NoError(t, err)
 				assert.Equal(t, retry.ReasonSuccess, reason)
 				assert.EqualValues(t, 2, requests.Load())
@@ -304,8 +307,9 @@ func TestHTTP2Refusals(t *testing.T) {
 		})
 	}
 
-	// What http.Transport repeats by itself reaches us after six times and a
-	// minute, or in the text of why it cannot.
+	// http.Transport repeats such a request itself. Its error gets here only
+	// after six attempts and a minute, or in the text that says why it cannot
+	// repeat the request.
 	t.Run("the text for an orderly GOAWAY", func(t *testing.T) {
 		base := http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 0x0) })
 		req, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.test/", io.MultiReader(strings.NewReader("data")))
@@ -326,7 +330,7 @@ func TestHTTP2Refusals(t *testing.T) {
 
 const orderlyGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"
 
-// streamError has the fields of that of net/http.
+// streamError has the same fields as net/http's type.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -335,8 +339,8 @@ type streamError struct {
 
 func (streamError) Error() string { return "stream error" }
 
-// What a Base says in one of these ways counts, and only what it says of this
-// request.
+// A refusal counts if Base reports it in one of these ways, and only if it is
+// about this request.
 func TestRefusalsByWhatTheySay(t *testing.T) {
 	goAway := errors.New(orderlyGoAway)
 	for _, tt := range []struct {
@@ -353,7 +357,7 @@ func TestRefusalsByWhatTheySay(t *testing.T) {
 		{"gone away, wrapped", &url.Error{Op: "Post", Err: goAway}, 2},
 		{"gone away with an error", errors.New("http2: Transport received GOAWAY from server ErrCode:ENHANCE_YOUR_CALM"), 2},
 		{"gone away after this stream", errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=\"\""), 1},
-		{"another, that speaks of one before", fmt.Errorf("EOF (the first time: %s)", orderlyGoAway), 1},
+		{"another error, whose text quotes a refusal", fmt.Errorf("EOF (the first time: %s)", orderlyGoAway), 1},
 		{"two errors", errors.Join(goAway, io.EOF), 1},
 		{"two errors, of one type", errors.Join(asStreamError{Code: 0x7}, io.EOF), 1},
 	} {
@@ -365,7 +369,7 @@ func TestRefusalsByWhatTheySay(t *testing.T) {
 	}
 }
 
-// asStreamError has the method As of net/http's type.
+// asStreamError has the same As method as net/http's type.
 type asStreamError streamError
 
 func (asStreamError) Error() string { return "stream error" }
@@ -379,7 +383,7 @@ func (e asStreamError) As(target any) bool {
 	return true
 }
 
-// A proxy that refuses CONNECT goes on to refuse it, whatever the method.
+// If a proxy refuses CONNECT, it will refuse it again, whatever the method is.
 func TestProxyThatRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		status string
@@ -390,7 +394,7 @@ func TestProxyThatRefuses(t *testing.T) {
 		{"502 Bad Gateway", 1},
 		{"503 Service Unavailable", 1},
 		{"407", 1},
-		{"407 Denied by the order of the admin", 3}, // the text is all there is
+		{"407 Denied by the order of the admin", 3}, // without the usual text the refusal cannot be recognized
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			t.Run(method+" "+tt.status, func(t *testing.T) {
@@ -421,7 +425,7 @@ func TestProxyThatRefuses(t *testing.T) {
 		assert.Equal(t, 3, attempts)
 		assert.Equal(t, retry.ReasonExhausted, reason)
 	})
-	t.Run("no proxy has to do with http", func(t *testing.T) {
+	t.Run("a proxy's error text for an http URL", func(t *testing.T) {
 		base := script(errors.New("Bad Gateway"), 200)
 		_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}).RoundTrip(request(t, "GET"))
 		require.NoError(t, err)
@@ -429,8 +433,8 @@ func TestProxyThatRefuses(t *testing.T) {
 	})
 }
 
-// An http2Server is a server that speaks just enough HTTP/2 to misbehave. It
-// returns a Base that dials it whatever the address.
+// http2Server starts a server that speaks just enough HTTP/2 to misbehave. It
+// returns a Base that connects to it for every address.
 func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transport {
 	cert := httptest.NewUnstartedServer(nil)
 	cert.StartTLS()
@@ -439,7 +443,7 @@ func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transp
 	addr := rawServer(t, func(tcp *net.TCPConn) {
 		conn := tls.Server(tcp, config)
 		defer conn.Close()
-		stop := context.AfterFunc(t.Context(), func() { tcp.Close() }) // a client may keep what it cannot use
+		stop := context.AfterFunc(t.Context(), func() { tcp.Close() }) // a client may keep a connection that it cannot use
 		defer stop()
 		c := h2conn{conn}
 		if _, err := io.ReadFull(conn, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
@@ -467,7 +471,7 @@ func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transp
 	return base
 }
 
-// An h2conn reads and writes the frames of RFC 9113 section 4.1.
+// An h2conn reads and writes frames as in RFC 9113 section 4.1.
 type h2conn struct{ conn net.Conn }
 
 func (c h2conn) read() (kind byte, stream uint32, err error) {
@@ -494,5 +498,5 @@ func (c h2conn) goAway(last, code uint32) {
 	c.frame(0x7, 0, 0, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, last), code))
 }
 
-// answer sends a header of one field, ":status: 200", and no body.
+// answer sends a header with one field, ":status: 200", and no body.
 func (c h2conn) answer(stream uint32) { c.frame(0x1, 0x5, stream, []byte{0x88}) }

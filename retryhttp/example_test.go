@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// flaky starts a server that is not available for so many requests.
+// flaky starts a server whose first requests fail because it is not available.
 func flaky(failures int) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if failures--; failures >= 0 {
@@ -28,7 +28,7 @@ func flaky(failures int) *httptest.Server {
 	}))
 }
 
-// quick is a policy for examples: it hardly waits.
+// quick is a policy for examples that hardly waits.
 var quick = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 
 func ExampleTransport() {
@@ -48,7 +48,7 @@ func ExampleTransport() {
 	// 200 OK GET /orders <nil>
 }
 
-// A POST is retried if it has a key by which the server recognizes it.
+// A POST is retried if it has a key by which the server can recognize it.
 func ExampleTransport_idempotencyKey() {
 	server := flaky(2)
 	defer server.Close()
@@ -78,8 +78,8 @@ func ExampleTransport_idempotencyKey() {
 	// 200 OK
 }
 
-// How often a request was sent, even if it succeeded: the context of the events
-// has the values of the request's.
+// The number of attempts of a request, even if it succeeded, can be found with
+// OnEvent: its context has the values of the request's context.
 func ExampleTransport_attempts() {
 	server := flaky(2)
 	defer server.Close()
@@ -142,8 +142,9 @@ func ExampleTransport_check() {
 	// 200 OK
 }
 
-// A new token after 401 Unauthorized, once: Check makes the status worth another
-// attempt, Select allows one, and Prepare puts the token in.
+// After a 401 Unauthorized the request is sent once more with a new token.
+// Check makes the status retryable, Select allows one retry, and Prepare sets
+// the token.
 func ExampleTransport_prepare() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Header.Get("Authorization") != "Bearer fresh" {
@@ -156,7 +157,7 @@ func ExampleTransport_prepare() {
 		var status *retryhttp.StatusError
 		return errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized
 	}
-	token := "expired" // under a lock, where requests are concurrent
+	token := "expired" // needs a lock if requests are concurrent
 	policy := quick
 	policy.Select = func(err error) *retry.Policy {
 		if unauthorized(err) {
@@ -193,7 +194,7 @@ func ExampleTransport_prepare() {
 	// 200 OK
 }
 
-// A wait in a header of the vendor's own: this one counts in milliseconds.
+// A vendor's own header has the wait, in milliseconds.
 func ExampleVendorRetryAfter() {
 	busy := 1
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -223,7 +224,7 @@ func ExampleVendorRetryAfter() {
 	// 200 OK
 }
 
-// A policy for one request, in its context.
+// A context can carry a policy for one request.
 func ExampleWithPolicy() {
 	server := flaky(2)
 	defer server.Close()
@@ -250,7 +251,7 @@ func ExampleWithPolicy() {
 	// 503 Service Unavailable
 }
 
-// A stream becomes a body that can be sent again.
+// SetBody turns a stream into a body that can be sent again.
 func ExampleSetBody() {
 	attempts := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -290,7 +291,7 @@ func ExampleSetBody() {
 	// 200 OK
 }
 
-// The number of the attempt, for any RoundTripper below the Transport.
+// Any RoundTripper below the Transport can read the number of the attempt.
 func ExampleAttemptOf() {
 	server := flaky(2)
 	defer server.Close()
@@ -321,8 +322,8 @@ type logging func(*http.Request) (*http.Response, error)
 
 func (f logging) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// successField adds to a Check that a step which answers 200 with
-// {"success": false} has failed for good.
+// successField extends a Check: a step that answers 200 with {"success": false}
+// has failed permanently.
 func successField(check func(*http.Request, *http.Response, error) error) func(*http.Request, *http.Response, error) error {
 	return func(req *http.Request, resp *http.Response, err error) error {
 		if failure := check(req, resp, err); failure != nil {
@@ -348,7 +349,8 @@ func successField(check func(*http.Request, *http.Response, error) error) func(*
 	}
 }
 
-// A handler around the preset's own looks into the body, and says permanent.
+// A check around the preset's own Check examines the body and returns a
+// permanent error.
 func ExampleArgyll() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"success": false, "error": "no such account"}`)
@@ -382,8 +384,9 @@ func ExampleArgyll() {
 	// 200 OK {"success": false, "error": "no such account"} <nil>
 }
 
-// The body is part of the attempt: with retry.Do around the whole call, one
-// that breaks off is sent again too. The Transport is left out of it.
+// Reading the body is part of the attempt if retry.Do wraps the whole call: a
+// response that breaks off is then requested again. The Transport is not used
+// here.
 func Example_body() {
 	short := 1
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -419,8 +422,8 @@ func Example_body() {
 	// hello <nil>
 }
 
-// Metrics: count what the events say, by the reason and by the attempt. With
-// Prometheus, counters.WithLabelValues(...).Inc() instead of the map; under
+// Metrics can be counted from the events, by reason and by attempt. With
+// Prometheus, use counters.WithLabelValues(...).Inc() instead of the map. Under
 // concurrent use a map needs a lock.
 func Example_metrics() {
 	server := flaky(2)
@@ -452,9 +455,9 @@ func Example_metrics() {
 	// map[attempts:4 requests success:2 retries:2]
 }
 
-// Tracing: events go to the span of the request, which is in its context; with
-// OpenTelemetry that is trace.SpanFromContext(ctx).AddEvent. For a span of its
-// own for each attempt, let the tracing RoundTripper be Base:
+// Events can be added to the span of the request, which is in their context.
+// With OpenTelemetry that is trace.SpanFromContext(ctx).AddEvent. For a
+// separate span for each attempt, use the tracing RoundTripper as Base:
 //
 //	&retryhttp.Transport{Base: otelhttp.NewTransport(nil), Policy: policy}
 func Example_tracing() {
@@ -491,7 +494,7 @@ func Example_tracing() {
 	// success, http.request.resend_count=1
 }
 
-// span stands for the one of a tracing library.
+// span stands for the type of a tracing library.
 type span struct{ events []string }
 
 type spanKey struct{}

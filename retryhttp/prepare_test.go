@@ -60,8 +60,8 @@ func TestPrepare(t *testing.T) {
 	assert.Equal(t, "example.test", req.URL.Host)
 }
 
-// An error of Prepare ends the call: nothing is sent, Check is not asked, and the
-// body is closed.
+// An error of Prepare ends the call: nothing is sent, Check is not called, and
+// the body is closed.
 func TestPrepareStops(t *testing.T) {
 	boom := errors.New("no such key")
 	for _, tt := range []struct {
@@ -73,7 +73,7 @@ func TestPrepareStops(t *testing.T) {
 	}{
 		{"the first", 1, boom, "retry: permanent error after 1 attempt: retryhttp: Prepare: no such key", retry.ReasonPermanent},
 		{"the second", 2, boom, "retry: permanent error after 2 attempts: retryhttp: Prepare: no such key (the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)", retry.ReasonPermanent},
-		{"a wait that is asked for changes nothing", 1, retry.After(time.Second, boom), "retry: permanent error after 1 attempt: retryhttp: Prepare: no such key", retry.ReasonPermanent},
+		{"an After has no effect", 1, retry.After(time.Second, boom), "retry: permanent error after 1 attempt: retryhttp: Prepare: no such key", retry.ReasonPermanent},
 		{"an error that panics", 1, panicker{"Unwrap"}, "retry: permanent error after 1 attempt: retryhttp: error of type *fmt.wrapError panicked: bug in Unwrap", retry.ReasonPermanent},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,8 +127,9 @@ func TestPrepareThatPanics(t *testing.T) {
 	assert.Error(t, ctx.Err())
 }
 
-// The AttemptTimeout covers Prepare, which may have to fetch a token. The attempt
-// has then failed, and may be made again: nothing was sent.
+// The AttemptTimeout covers Prepare, which may have to fetch a token. If it
+// ends there, the attempt has failed and may be retried, because nothing was
+// sent.
 func TestPrepareThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := script(200)
@@ -147,7 +148,7 @@ func TestPrepareThatTakesTooLong(t *testing.T) {
 	})
 }
 
-// A request without a header, which http.Client does not send, gets one where
+// A request whose Header is nil, which http.Client never sends, gets one if
 // Prepare needs it.
 func TestPrepareWithoutAHeader(t *testing.T) {
 	req := request(t, "GET")
@@ -164,14 +165,14 @@ func TestReadyMadePrepare(t *testing.T) {
 		name    string
 		prepare func(*http.Request, int, error) error
 		policy  retry.Policy
-		body    bool // one that cannot be sent again
+		body    bool // a body that can only be sent once
 		header  string
 		want    []string
 	}{
 		{"AWS", retryhttp.PrepareAWS, retry.Policy{MaxAttempts: 3}, false, "amz-sdk-request", []string{"attempt=1; max=3", "attempt=2; max=3", "attempt=3; max=3"}},
 		{"AWS, without a limit", retryhttp.PrepareAWS, retry.Policy{MaxElapsed: time.Second, Backoff: retry.Fixed(time.Second)}, false, "amz-sdk-request", []string{"attempt=1", "attempt=2"}},
 		{"AWS, once", retryhttp.PrepareAWS, retry.Policy{}, false, "amz-sdk-request", []string{"attempt=1; max=1"}},
-		{"AWS, a body that can be sent once", retryhttp.PrepareAWS, retry.Policy{MaxAttempts: 3}, true, "amz-sdk-request", []string{"attempt=1; max=1"}},
+		{"AWS, a body that can only be sent once", retryhttp.PrepareAWS, retry.Policy{MaxAttempts: 3}, true, "amz-sdk-request", []string{"attempt=1; max=1"}},
 		{"Envoy", retryhttp.PrepareEnvoy, retry.Policy{MaxAttempts: 3}, false, "x-envoy-attempt-count", []string{"1", "2", "3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -197,8 +198,8 @@ func TestReadyMadePrepare(t *testing.T) {
 	assert.Equal(t, "attempt=2", req.Header.Get("Amz-Sdk-Request"), "outside of a Transport")
 }
 
-// The number of the attempt is in what Base gets, below whatever a Base puts
-// around the context, and counts anew in a Transport below.
+// The context that Base gets has the number of the attempt, and so have
+// contexts derived from it. A second Transport below counts its own attempts.
 func TestAttemptOf(t *testing.T) {
 	assert.Equal(t, 1, retryhttp.AttemptOf(t.Context()))
 
@@ -220,8 +221,8 @@ func TestAttemptOf(t *testing.T) {
 	assert.Equal(t, []int{1, 2, 1, 2}, inner)
 }
 
-// A policy of one request is used in place of the Transport's, as a whole, and
-// on each hop of a redirect.
+// A policy for one request replaces the Transport's policy entirely, and on
+// each hop of a redirect.
 func TestWithPolicy(t *testing.T) {
 	var seen events
 	ours := retry.NewBudget(10, 0)
@@ -250,7 +251,7 @@ func TestWithPolicy(t *testing.T) {
 			assert.Len(t, seen.all, tt.events)
 		})
 	}
-	assert.Equal(t, 9, ours.Left(), "the last one's")
+	assert.Equal(t, 9, ours.Left(), "taken by the last policy")
 
 	t.Run("an invalid one", func(t *testing.T) {
 		ctx := retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: -9})
@@ -258,7 +259,7 @@ func TestWithPolicy(t *testing.T) {
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 	})
 
-	t.Run("of the outer of two Transports", func(t *testing.T) {
+	t.Run("for the outer of two Transports", func(t *testing.T) {
 		base := script(503)
 		ctx := retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: 2})
 		tr := &retryhttp.Transport{Base: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}}
@@ -282,7 +283,8 @@ func TestWithPolicy(t *testing.T) {
 	})
 }
 
-// What is said of a status holds for a Check that retries it.
+// What the status says about the request holds for a Check that retries the
+// status, too.
 func TestPostThatWasNotApplied(t *testing.T) {
 	for status, sent := range map[int]int{401: 2, 421: 2, 425: 2, 403: 1, 409: 1, 429: 1, 503: 1} {
 		base := script(status, 200)

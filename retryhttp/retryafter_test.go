@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// What a header says, to the reader of the RFC and to that of the vendors.
+// A header is read as the RFC says and as vendors use it.
 func TestWaits(t *testing.T) {
 	const date = "Sun, 22 Nov 2026 12:00:00 GMT" // 1795348800
 	for _, tt := range []struct {
@@ -28,11 +28,11 @@ func TestWaits(t *testing.T) {
 		{"seconds, in a cache for a while", 503, http.Header{"Retry-After": {"60"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, false, false},
 		{"seconds, in a cache for longer", 503, http.Header{"Retry-After": {"60"}, "Age": {"90"}}, 0, 0, false, false},
 		{"a date, in a cache for a while", 503, http.Header{"Retry-After": {"Sun, 22 Nov 2026 12:01:00 GMT"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, false, false},
-		{"an Age that is none", 503, http.Header{"Retry-After": {"60"}, "Age": {"-20"}}, time.Minute, time.Minute, false, false},
+		{"an invalid Age", 503, http.Header{"Retry-After": {"60"}, "Age": {"-20"}}, time.Minute, time.Minute, false, false},
 		{"an endless Age", 503, http.Header{"Retry-After": {"60"}, "Age": {"99999999999999999999"}}, 0, 0, false, false},
 		{"milliseconds, in a cache for a while", 503, http.Header{"Retry-After-Ms": {"1500"}, "Age": {"1"}}, 0, 500 * time.Millisecond, false, false},
 
-		// What a wait says besides.
+		// A wait also makes a 403 and a 413 retryable.
 		{"403", 403, nil, 0, 0, false, false},
 		{"403 and a wait", 403, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, true, true},
 		{"403 and no more wait", 403, http.Header{"Retry-After": {"0"}}, 0, 0, true, true},
@@ -45,12 +45,12 @@ func TestWaits(t *testing.T) {
 		{"milliseconds", 429, http.Header{"Retry-After-Ms": {"1500"}}, 0, 1500 * time.Millisecond, false, false},
 		{"milliseconds of Azure", 429, http.Header{"X-Ms-Retry-After-Ms": {"1500"}}, 0, 1500 * time.Millisecond, false, false},
 		{"both", 429, http.Header{"X-Ms-Retry-After-Ms": {"1500"}, "Retry-After-Ms": {"2500"}}, 0, 2500 * time.Millisecond, false, false},
-		{"a fraction of one", 429, http.Header{"Retry-After-Ms": {"0.5"}}, 0, 500 * time.Microsecond, false, false},
+		{"a fraction of a millisecond", 429, http.Header{"Retry-After-Ms": {"0.5"}}, 0, 500 * time.Microsecond, false, false},
 		{"milliseconds before seconds", 429, http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"2"}}, 2 * time.Second, 1500 * time.Millisecond, false, false},
-		{"seconds, if the milliseconds are none", 429, http.Header{"Retry-After-Ms": {"-1"}, "Retry-After": {"2"}}, 2 * time.Second, 2 * time.Second, false, false},
+		{"seconds, if the milliseconds are invalid", 429, http.Header{"Retry-After-Ms": {"-1"}, "Retry-After": {"2"}}, 2 * time.Second, 2 * time.Second, false, false},
 		{"too many milliseconds", 429, http.Header{"Retry-After-Ms": {"99999999999999999999"}}, 0, longest, false, false},
 
-		// RateLimit, by the drafts.
+		// RateLimit, as the drafts define it.
 		{"draft 10", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}}, 0, 30 * time.Second, false, false},
 		{"draft 10, something left", 429, http.Header{"Ratelimit": {`"default";r=5;t=30`}}, 0, 0, false, false},
 		{"draft 10, several", 429, http.Header{"Ratelimit": {`"second";r=0;t=1, "day";r=0;t=3600, "hour";r=9;t=7200`}}, 0, time.Hour, false, false},
@@ -61,10 +61,10 @@ func TestWaits(t *testing.T) {
 		{"draft 07", 429, http.Header{"Ratelimit": {"limit=100, remaining=0, reset=30"}}, 0, 30 * time.Second, false, false},
 		{"draft 07, something left", 429, http.Header{"Ratelimit": {"limit=100, remaining=50, reset=30"}}, 0, 0, false, false},
 		{"draft 06", 429, http.Header{"Ratelimit-Remaining": {"0"}, "Ratelimit-Reset": {"30"}}, 0, 30 * time.Second, false, false},
-		{"Retry-After goes before", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}, "Retry-After": {"3"}}, 3 * time.Second, 3 * time.Second, false, false},
+		{"Retry-After takes precedence", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}, "Retry-After": {"3"}}, 3 * time.Second, 3 * time.Second, false, false},
 		{"a healthy quota and a failing server", 503, http.Header{"Ratelimit": {`"default";r=50;t=30`}, "X-Ratelimit-Reset": {"30"}}, 0, 0, false, false},
 
-		// A reset, as a number or a time.
+		// X-RateLimit-Reset, as a number or a time.
 		{"seconds", 429, http.Header{"X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, false, false},
 		{"seconds with a fraction", 429, http.Header{"X-Ratelimit-Reset": {"0.5"}}, 0, 500 * time.Millisecond, false, false},
 		{"seconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860"}}, 0, time.Minute, false, false},
@@ -75,7 +75,7 @@ func TestWaits(t *testing.T) {
 		{"a date of HTTP", 429, http.Header{"X-Ratelimit-Reset": {"Sun, 22 Nov 2026 12:01:00 GMT"}}, 0, time.Minute, false, false},
 		{"negative", 429, http.Header{"X-Ratelimit-Reset": {"-5"}}, 0, 0, false, false},
 		{"nonsense", 429, http.Header{"X-Ratelimit-Reset": {"6m0s"}}, 0, 0, false, false},
-		{"more than fits", 429, http.Header{"X-Ratelimit-Reset": {"99999999999999999999"}}, 0, longest - 1795348800*time.Second, false, false},
+		{"more than a duration can hold", 429, http.Header{"X-Ratelimit-Reset": {"99999999999999999999"}}, 0, longest - 1795348800*time.Second, false, false},
 		{"infinity", 429, http.Header{"X-Ratelimit-Reset": {"inf"}}, 0, 0, false, false},
 		{"Okta's name", 429, http.Header{"X-Rate-Limit-Reset": {"1795348860"}}, 0, time.Minute, false, false},
 		{"several: the longest", 429, http.Header{"X-Rate-Limit-Reset": {"5"}, "X-Ratelimit-Reset": {"9"}}, 0, 9 * time.Second, false, false},
@@ -86,7 +86,7 @@ func TestWaits(t *testing.T) {
 		{"403 for the quota", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, false, true},
 		{"403 for the quota, which is filled by now", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795348800"}}, 0, 0, false, true},
 
-		// Should-Retry.
+		// X-Should-Retry.
 		{"it should", 409, http.Header{"X-Should-Retry": {"true"}}, 0, 0, false, true},
 		{"it should, after a wait", 409, http.Header{"X-Should-Retry": {"true"}, "Retry-After": {"5"}}, 5 * time.Second, 5 * time.Second, false, true},
 		{"it should not", 503, http.Header{"X-Should-Retry": {"false"}, "Retry-After": {"5"}}, 5 * time.Second, -1, false, false},
@@ -110,8 +110,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// The RetryAfter of a Transport is called for each response, for every Check
-// that uses NewStatusError or the function Check.
+// A Transport calls its RetryAfter for each response, and each Check that uses
+// NewStatusError or the function Check gets the result.
 func TestRetryAfterOfATransport(t *testing.T) {
 	read := func(wait time.Duration, again bool) func(*http.Response) (time.Duration, bool) {
 		return func(*http.Response) (time.Duration, bool) { return wait, again }
@@ -132,12 +132,12 @@ func TestRetryAfterOfATransport(t *testing.T) {
 		hint   time.Duration
 	}{
 		{"a wait", 503, read(time.Millisecond, false), nil, 2, time.Millisecond},
-		{"a wait, for a Check around ours", 503, read(time.Millisecond, false), wraps, 2, time.Millisecond},
+		{"a wait, for a Check that calls Check", 503, read(time.Millisecond, false), wraps, 2, time.Millisecond},
 		{"a wait, for a Check with NewStatusError", 404, read(time.Millisecond, false), always, 2, time.Millisecond},
 		{"no other attempt", 503, read(-1, true), nil, 1, 0},
-		{"no other attempt, for a Check around ours", 503, read(-1, false), wraps, 1, 0},
+		{"no other attempt, for a Check that calls Check", 503, read(-1, false), wraps, 1, 0},
 		{"another attempt", 404, read(0, true), nil, 2, 0},
-		{"another attempt, for a Check around ours", 404, read(0, true), wraps, 2, 0},
+		{"another attempt, for a Check that calls Check", 404, read(0, true), wraps, 2, 0},
 		{"nothing", 404, read(0, false), nil, 1, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestRetryAfterOfATransport(t *testing.T) {
 	}
 }
 
-// A Base may leave out the Request of its response, which http.RoundTripper does
-// not ask for.
+// A Base may leave Request unset in its response, because http.RoundTripper
+// does not require it.
 func TestRetryAfterOfAResponseWithoutARequest(t *testing.T) {
 	n := 0
 	tr := &retryhttp.Transport{

@@ -30,8 +30,9 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// These tests speak to servers on the loopback. They wait for milliseconds,
-// and look at what was decided and what the server saw, never at the clock.
+// These tests talk to servers on the loopback interface. They wait for
+// milliseconds and check the decisions and what the server saw, never the
+// clock.
 
 func TestRefused(t *testing.T) {
 	var seen events
@@ -62,8 +63,9 @@ func TestRefusedUntilTheServerIsUp(t *testing.T) {
 }
 
 // A connection that breaks before the headers are complete is an error of the
-// transport. One that breaks in the body of a response that is the caller's
-// is the caller's to read; in one that is discarded it is nothing.
+// transport. If it breaks in the body of a response that the caller gets, the
+// caller sees the error when reading. If it breaks in a body that is discarded,
+// it has no effect.
 func TestReset(t *testing.T) {
 	const transportError, statusError = "an error of the transport", "a status"
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -92,7 +94,7 @@ func TestReset(t *testing.T) {
 				}
 				_, _ = io.WriteString(conn, tt.sent)
 				if strings.Contains(tt.sent, "\r\n\r\n") {
-					<-answered // the headers have arrived: a reset may overtake them
+					<-answered // until the headers have arrived, because a reset may overtake them
 				}
 				_ = conn.SetLinger(0)
 			})
@@ -147,7 +149,7 @@ func TestSlowHeaders(t *testing.T) {
 	}
 }
 
-// The second half of the body is sent when the timeout has long passed.
+// The second half of the body is sent long after the timeout.
 func TestSlowBody(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	rest := make(chan struct{})
@@ -168,7 +170,7 @@ func TestSlowBody(t *testing.T) {
 	assert.Equal(t, "first half, second half", string(text))
 }
 
-// The hint of each form, as the loop was told it. The wait is called off.
+// The hint in each form reaches the loop. The test cancels the wait.
 func TestRetryAfterFromAServer(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -186,7 +188,7 @@ func TestRetryAfterFromAServer(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Date", "Sun, 06 Nov 1994 08:49:37 GMT") // of RFC 9110
+				w.Header().Set("Date", "Sun, 06 Nov 1994 08:49:37 GMT") // the date in RFC 9110's examples
 				w.Header()["Retry-After"] = tt.retryAfter
 				w.WriteHeader(503)
 			})
@@ -227,7 +229,7 @@ func TestRetryAfterFromAServer(t *testing.T) {
 	})
 }
 
-// An error without end costs its connection, and holds up no caller.
+// An error response without end costs its connection, and delays no caller.
 func TestEndlessErrorBody(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
 		t.Run(fmt.Sprint("a write every ", pause), func(t *testing.T) {
@@ -255,7 +257,7 @@ func TestEndlessErrorBody(t *testing.T) {
 				}
 			})
 			assert.Equal(t, "hello", get(t, clientOf(t, retry.Policy{MaxAttempts: 2}), s.URL))
-			<-ended // the server has noticed
+			<-ended // until the server has noticed
 			assert.EqualValues(t, 2, s.conns.Load())
 		})
 	}
@@ -306,8 +308,8 @@ func TestIdempotencyKeyOnTheWire(t *testing.T) {
 		key  []string
 		want []string
 	}{
-		"a key":                {[]string{"order-17"}, []string{"order-17"}},
-		"a key that is no key": {nil, nil},
+		"a key":          {[]string{"order-17"}, []string{"order-17"}},
+		"an invalid key": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var keys [][]string
@@ -326,7 +328,7 @@ func TestIdempotencyKeyOnTheWire(t *testing.T) {
 	}
 }
 
-// All attempts go over one connection, whatever the errors' bodies are.
+// All attempts use one connection, whatever the bodies of the errors are.
 func TestConnectionIsReused(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"no body": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
@@ -364,8 +366,8 @@ func TestConnectionIsReused(t *testing.T) {
 	}
 }
 
-// A request that waits for its next attempt holds no connection: another one
-// gets through on the only one there is.
+// A request that waits for its next attempt holds no connection: another
+// request gets through on the only one.
 func TestConnectionIsFreeDuringTheWait(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/busy" {
@@ -414,7 +416,7 @@ func TestHTTP2(t *testing.T) {
 		case 4:
 			w.WriteHeader(503)
 			_ = http.NewResponseController(w).Flush()
-			<-req.Context().Done() // an error that stalls
+			<-req.Context().Done() // an error response that stalls
 		default:
 			fmt.Fprintf(w, "%s %s", req.Proto, text)
 		}
@@ -435,7 +437,8 @@ func TestHTTP2(t *testing.T) {
 	assert.EqualValues(t, 1, s.conns.Load(), "only streams are lost")
 }
 
-// The server answers without reading, and hangs up on the rest of the body.
+// The server answers without reading the request, and closes the connection
+// while the body is being sent.
 func TestLargeUpload(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
 	want := sha256.Sum256(data)
@@ -480,7 +483,8 @@ func TestLargeUpload(t *testing.T) {
 	}
 }
 
-// With four connections at most, one that is not given back stops everything.
+// There are at most four connections, so a single one that is not returned
+// would block everything.
 func TestConcurrentUse(t *testing.T) {
 	const callers, requests, conns = 16, 10, 4
 	var n atomic.Int64
@@ -530,8 +534,9 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Greater(t, len(seen.of(retry.AttemptStarted)), callers*requests)
 }
 
-// http.Client's Timeout is over all attempts, and a deadline of the request's
-// context: a wait beyond it does not begin, and the response is there.
+// The Timeout of an http.Client covers all attempts and acts as a deadline of
+// the request's context. A wait that would exceed it does not begin, and the
+// caller gets the response.
 func TestClientTimeout(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "sorry", http.StatusServiceUnavailable) })
 	var seen events
@@ -546,7 +551,7 @@ func TestClientTimeout(t *testing.T) {
 	assert.Equal(t, retry.ReasonDeadline, seen.stop().Reason)
 }
 
-// The zero Transport sends once, through http.DefaultTransport.
+// The zero Transport makes one attempt, through http.DefaultTransport.
 func TestZeroTransport(t *testing.T) {
 	var n atomic.Int64
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -562,7 +567,8 @@ func TestZeroTransport(t *testing.T) {
 	assert.EqualValues(t, 1, n.Load())
 }
 
-// The goroutines are as many after all that can happen to a request as before.
+// After everything that can happen to a request, there are as many goroutines
+// as before.
 func TestNoGoroutineIsLeft(t *testing.T) {
 	for proto, start := range map[string]func(*httptest.Server){
 		"HTTP/1": (*httptest.Server).Start,
@@ -578,7 +584,7 @@ func testNoGoroutineIsLeft(t *testing.T, proto string, start func(*httptest.Serv
 		var n atomic.Int64
 		s := serve(t, func(w http.ResponseWriter, req *http.Request) {
 			assert.True(t, strings.HasPrefix(req.Proto, proto), req.Proto)
-			_, _ = io.Copy(io.Discard, req.Body) // until then a server does not notice that its client has gone
+			_, _ = io.Copy(io.Discard, req.Body) // until the body is read, a server does not notice that its client has gone
 			switch req.URL.Path {
 			case "/stall":
 				w.WriteHeader(503)
@@ -625,7 +631,7 @@ type server struct {
 	conns atomic.Int64
 }
 
-// serve starts a server that ends with the test.
+// serve starts a server that is closed when the test ends.
 func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Server)) *server {
 	s := &server{Server: httptest.NewUnstartedServer(handler)}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -646,8 +652,8 @@ func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Serve
 
 func http2(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }
 
-// rawServer starts a server without HTTP that ends with the test. It calls
-// serve with each connection, and then closes it.
+// rawServer starts a TCP server without HTTP that is closed when the test ends.
+// It calls serve with each connection, and then closes the connection.
 func rawServer(t *testing.T, serve func(*net.TCPConn)) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -668,7 +674,7 @@ func rawServer(t *testing.T, serve func(*net.TCPConn)) (addr string) {
 	return l.Addr().String()
 }
 
-// freeAddr returns an address without a listener.
+// freeAddr returns an address on which nothing listens.
 func freeAddr(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -676,7 +682,7 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// clientOf returns a client with this policy and connections of its own.
+// clientOf returns a client with this policy and its own connections.
 func clientOf(t *testing.T, p retry.Policy) *http.Client {
 	client := &http.Client{Transport: &retryhttp.Transport{Base: &http.Transport{}, Policy: p}}
 	t.Cleanup(client.CloseIdleConnections)

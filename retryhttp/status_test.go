@@ -20,8 +20,8 @@ import (
 
 const longest = time.Duration(math.MaxInt64)
 
-// The clock of a synctest bubble starts at midnight, 1 January 2000, a
-// Saturday.
+// In a synctest bubble the clock starts at midnight on Saturday, January 1,
+// 2000.
 func TestRetryAfter(t *testing.T) {
 	const (
 		ours  = "Sat, 01 Jan 2000 00:00:00 GMT"
@@ -42,7 +42,7 @@ func TestRetryAfter(t *testing.T) {
 		{"leading zeros", "", []string{"0005"}, 5 * time.Second},
 		{"space around", "", []string{" 5\t"}, 5 * time.Second},
 		{"seconds do not look at the Date", fast, []string{"5"}, 5 * time.Second},
-		{"the most seconds that a duration holds", "", []string{"9223372036"}, 9223372036 * time.Second},
+		{"the most seconds that a duration can hold", "", []string{"9223372036"}, 9223372036 * time.Second},
 		{"one more", "", []string{"9223372037"}, longest},
 		{"a time of day in seconds", "", []string{"1743421694"}, 1743421694 * time.Second},
 		{"more than an int64", "", []string{"9223372036854775808"}, longest},
@@ -51,7 +51,7 @@ func TestRetryAfter(t *testing.T) {
 
 		{"a fraction", "", []string{"1.5"}, 1500 * time.Millisecond},
 		{"a fraction of nine digits", "", []string{"0.123456789"}, 123456789},
-		{"more than nine", "", []string{"0.1234567891"}, 123456789},
+		{"a fraction of more than nine digits", "", []string{"0.1234567891"}, 123456789},
 		{"the most seconds and a fraction", "", []string{"9223372036.9"}, longest},
 		{"a fraction without an end", "", []string{"1."}, 0},
 		{"a fraction without a beginning", "", []string{".5"}, 0},
@@ -59,7 +59,7 @@ func TestRetryAfter(t *testing.T) {
 
 		{"a list", "", []string{"1, 3"}, 3 * time.Second},
 		{"a list, the other way", "", []string{"3,1"}, 3 * time.Second},
-		{"a list with what is none", "", []string{"soon, 3, -9"}, 3 * time.Second},
+		{"a list with an invalid entry", "", []string{"soon, 3, -9"}, 3 * time.Second},
 		{"a list with a date", "", []string{"5, Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 		{"a list with a date first", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT, 5"}, 7 * time.Second},
 		{"commas alone", "", []string{",,,"}, 0},
@@ -84,7 +84,7 @@ func TestRetryAfter(t *testing.T) {
 		{"a Date of another form", "Saturday, 01-Jan-00 09:00:00 GMT", []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
 		{"a slow clock", slow, []string{"Fri, 31 Dec 1999 15:00:07 GMT"}, 7 * time.Second},
 		{"a clock that was never set", epoch, []string{"Thu, 01 Jan 1970 00:00:07 GMT"}, 7 * time.Second},
-		{"a Date that is none", "yesterday", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
+		{"an invalid Date", "yesterday", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 		{"now", ours, []string{ours}, 0},
 		{"a date that has passed", "", []string{epoch}, 0},
 		{"a date that has passed, by the server's clock", fast, []string{"Sat, 01 Jan 2000 08:00:00 GMT"}, 0},
@@ -130,7 +130,7 @@ func TestStatusError(t *testing.T) {
 	assert.Zero(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503}).RetryAfter(), "no header at all")
 }
 
-// The text names the request, and nothing that may be secret.
+// The text names the request and contains nothing that may be secret.
 func TestStatusErrorNamesTheRequest(t *testing.T) {
 	for _, tt := range []struct{ method, url, want string }{
 		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},
@@ -149,16 +149,16 @@ func TestStatusErrorNamesTheRequest(t *testing.T) {
 	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
 }
 
-// What OnEvent has got of a response stays as it was when the caller changes the
-// header of that response.
+// The error that OnEvent gets for a response does not change when the caller
+// changes the header of that response.
 func TestStatusErrorOfTheLastResponseIsTheEventsOwn(t *testing.T) {
 	var kept error
 	for name, check := range map[string]func(*http.Request, *http.Response, error) error{
 		"no Check": nil,
-		"a Check around ours": func(req *http.Request, resp *http.Response, err error) error {
+		"a Check that calls Check": func(req *http.Request, resp *http.Response, err error) error {
 			return retryhttp.Check(req, resp, err)
 		},
-		"a Check that keeps it and says yes": func(_ *http.Request, resp *http.Response, _ error) error {
+		"a Check that wraps it and retries": func(_ *http.Request, resp *http.Response, _ error) error {
 			kept = retryhttp.NewStatusError(resp)
 			return nil
 		},
@@ -179,8 +179,8 @@ func TestStatusErrorOfTheLastResponseIsTheEventsOwn(t *testing.T) {
 	}
 }
 
-// Whatever a server writes, the wait is never negative, seconds are read as
-// arithmetic of any size would, and a second value can only lengthen it.
+// Whatever a server sends, the wait is never negative, seconds are read as in
+// arithmetic of any size, and a second value can only lengthen the wait.
 func FuzzRetryAfter(f *testing.F) {
 	for _, value := range []string{"", "0", "120", "-1", "9223372037", "18446744073709551616", "1.5", "Sat, 01 Jan 2000 00:00:07 GMT",
 		"Saturday, 01-Jan-69 00:00:07 GMT", "Sat Jan  1 00:00:07 2000", "Fri, 31 Dec 9999 23:59:59 GMT"} {
@@ -202,7 +202,7 @@ func FuzzRetryAfter(f *testing.F) {
 			}
 			require.Equal(t, want.String(), fmt.Sprint(int64(got)), one)
 		}
-		if _, err := http.ParseTime(date); err == nil { // otherwise each reading has a now of its own
+		if _, err := http.ParseTime(date); err == nil { // otherwise each of the readings would use a different now
 			require.Equal(t, max(got, wait(two)), wait(one, two))
 		}
 	})

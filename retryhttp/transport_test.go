@@ -25,8 +25,7 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// These tests open no socket: the clock stands still while nothing waits, and
-// every time is exact.
+// These tests open no socket: they run in virtual time, so every time is exact.
 
 func TestDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +52,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 		name   string
 		method string
 		edit   func(*http.Request, *retryhttp.Transport)
-		first  any // then comes 200
+		first  any // the answer to the first attempt; the next one is 200
 		sent   int
 		reason retry.Reason
 	}{
@@ -72,29 +71,29 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"POST, an error", "POST", nil, boom, 1, retry.ReasonNonRetryable},
 		{"POST with a key", "POST", header("Idempotency-Key", "k"), 503, 2, retry.ReasonSuccess},
 		{"POST with a key that is not sent", "POST", header("Idempotency-Key"), 503, 2, retry.ReasonSuccess},
-		{"POST, told so", "POST", func(_ *http.Request, tr *retryhttp.Transport) {
+		{"POST, marked as repeatable", "POST", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Idempotent = func(*http.Request) bool { return true }
 		}, 503, 2, retry.ReasonSuccess},
-		{"GET, told not to", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
+		{"GET, marked as not repeatable", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Idempotent = func(*http.Request) bool { return false }
 		}, 503, 1, retry.ReasonNonRetryable},
 
 		{"a body with GetBody", "PUT", func(req *http.Request, _ *retryhttp.Transport) { rewindable(req, "data") }, 503, 2, retry.ReasonSuccess},
 		{"a body without", "PUT", func(req *http.Request, _ *retryhttp.Transport) { req.Body = io.NopCloser(strings.NewReader("data")) }, 503, 1, retry.ReasonNonRetryable},
-		{"a body without, told so", "PUT", func(req *http.Request, tr *retryhttp.Transport) {
+		{"a body without GetBody, marked as repeatable", "PUT", func(req *http.Request, tr *retryhttp.Transport) {
 			req.Body = io.NopCloser(strings.NewReader("data"))
 			tr.Idempotent = func(*http.Request) bool { return true }
 		}, 503, 1, retry.ReasonNonRetryable},
 		{"NoBody", "PUT", func(req *http.Request, _ *retryhttp.Transport) { req.Body, req.GetBody = http.NoBody, nil }, 503, 2, retry.ReasonSuccess},
 		{"nil body", "PUT", func(req *http.Request, _ *retryhttp.Transport) { req.Body, req.GetBody = nil, nil }, 503, 2, retry.ReasonSuccess},
 
-		{"RetryIf says no to a status", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
+		{"RetryIf rejects a status", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Policy.RetryIf = func(err error) bool {
 				var status *retryhttp.StatusError
 				return errors.As(err, &status) && status.HTTPStatusCode() == 429 && status.Header.Get("X-Status") == "429"
 			}
 		}, 503, 1, retry.ReasonRejected},
-		{"RetryIf says yes to a status", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
+		{"RetryIf accepts a status", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Policy.RetryIf = func(err error) bool {
 				var status *retryhttp.StatusError
 				return errors.As(err, &status) && status.HTTPStatusCode() == 429 && status.Header.Get("X-Status") == "429"
@@ -104,7 +103,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 			tr.Policy.RetryIf = func(err error) bool { return err != boom }
 		}, boom, 1, retry.ReasonRejected},
 
-		{"Check says yes to another status", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
+		{"Check retries another status", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Check = func(_ *http.Request, resp *http.Response, err error) error {
 				if err == nil && resp.StatusCode == 425 {
 					return retryhttp.NewStatusError(resp)
@@ -115,10 +114,10 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"Check says permanent", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Check = func(_ *http.Request, resp *http.Response, _ error) error { return retry.Permanent(boom) }
 		}, 200, 1, retry.ReasonPermanent},
-		{"Check says done", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
+		{"Check returns nil", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Check = func(*http.Request, *http.Response, error) error { return nil }
 		}, 503, 1, retry.ReasonSuccess},
-		{"Check says nothing of an error", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
+		{"Check returns nil for an error", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Check = func(*http.Request, *http.Response, error) error { return nil }
 		}, boom, 1, retry.ReasonPermanent},
 
@@ -163,8 +162,8 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// On giving up, for whatever reason, the caller gets the last response as it
-// came, and a context that lets the body be read.
+// When the Transport gives up, for any reason, the caller gets the last
+// response with its body unread, and a context in which the body can be read.
 func TestLastResponseIsUnread(t *testing.T) {
 	for name, edit := range map[string]func(*http.Request, *retry.Policy){
 		"attempts_exhausted":   func(_ *http.Request, p *retry.Policy) {},
@@ -226,7 +225,7 @@ func TestLastResponseIsUnread(t *testing.T) {
 	}
 }
 
-// First the decision, then the event that announces the wait, then the body, then
+// The order is the decision, the event that announces the wait, the body, and
 // the wait.
 func TestDecideDrainSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -273,7 +272,7 @@ func TestDecideDrainSleep(t *testing.T) {
 	})
 }
 
-// What a discarded body may cost: so many bytes, and so much time.
+// Discarding a body is bounded, in bytes and in time.
 func TestDrainIsBounded(t *testing.T) {
 	const kb64, ms100 = 64 << 10, 100 * time.Millisecond
 	for _, tt := range []struct {
@@ -323,7 +322,7 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// It is closed once, also where the time for it has run out.
+// A discarded body is closed once, even if the time for reading it has run out.
 func TestDiscardedBodyIsClosedOnce(t *testing.T) {
 	for name, r := range map[string]func(context.Context) io.Reader{
 		"read":    func(context.Context) io.Reader { return strings.NewReader("sorry") },
@@ -349,7 +348,7 @@ func TestDiscardedBodyIsClosedOnce(t *testing.T) {
 	}
 }
 
-// What is read of a response that is discarded takes its time from the wait.
+// The time for reading a discarded body is part of the wait.
 func TestDrainIsPartOfTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen events
@@ -392,7 +391,7 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 		{"longer than a minute", []string{"61"}, "", retry.Policy{}, 0, retry.ReasonRetryAfter},
 		{"as long as MaxRetryAfter", []string{"3600"}, "", retry.Policy{MaxRetryAfter: time.Hour}, time.Hour, retry.ReasonSuccess},
 		{"an epoch as seconds", []string{"1743421694"}, "", retry.Policy{}, 0, retry.ReasonRetryAfter},
-		{"what wraps to a negative duration elsewhere", []string{"9223372037"}, "", retry.Policy{}, 0, retry.ReasonRetryAfter},
+		{"a number that overflows to a negative duration in other libraries", []string{"9223372037"}, "", retry.Policy{}, 0, retry.ReasonRetryAfter},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -421,7 +420,7 @@ func TestAttemptTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: timeout}
 
-	t.Run("every attempt is cut", func(t *testing.T) {
+	t.Run("every attempt is cut off", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start, calls := time.Now(), 0
 			tr := &retryhttp.Transport{Policy: policy, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
@@ -477,17 +476,17 @@ func TestAttemptTimeout(t *testing.T) {
 				require.NoError(t, err)
 				assert.NoError(t, ctx.Err())
 				require.NoError(t, resp.Body.Close())
-				assert.Error(t, ctx.Err(), "one that is closed frees it too")
+				assert.Error(t, ctx.Err(), "a body that is closed frees it too")
 			}
 		})
 	})
 
-	t.Run("a response that comes too late is none", func(t *testing.T) {
+	t.Run("a response that comes too late does not count", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			late := &body{Reader: strings.NewReader("late")}
 			n := 0
 			tr := &retryhttp.Transport{Policy: policy, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-				if n++; n == 1 { // one that does not look at its context
+				if n++; n == 1 { // an attempt that ignores its context
 					time.Sleep(timeout + 1)
 					resp := response(200)
 					resp.Body = late
@@ -503,7 +502,7 @@ func TestAttemptTimeout(t *testing.T) {
 		})
 	})
 
-	t.Run("a Check that reads a stalled body is cut too", func(t *testing.T) {
+	t.Run("a Check that reads a stalled body is cut off too", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			tr := &retryhttp.Transport{Policy: policy, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
@@ -546,8 +545,9 @@ func TestAttemptTimeout(t *testing.T) {
 	})
 }
 
-// http.Client reads a response after RoundTrip has returned: the context must
-// not end before, with or without an AttemptTimeout, nor be left behind.
+// http.Client reads a response after RoundTrip has returned. So the context
+// must not end before the body does, with or without an AttemptTimeout, and it
+// must not be leaked.
 func TestAttemptsContext(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Second} {
 		for name, finish := range map[string]func(io.ReadCloser) error{
@@ -698,8 +698,8 @@ func assertCanceled(t *testing.T, err, cause error, attempts int) {
 	assert.False(t, os.IsTimeout(err))
 }
 
-// What http.Client makes of the errors: a *url.Error around ours, whose
-// Timeout is what ours says.
+// http.Client wraps the Transport's errors in a *url.Error, which takes its
+// Timeout from them.
 func TestErrorsThroughClient(t *testing.T) {
 	boom := errors.New("boom")
 	for name, tt := range map[string]struct {
@@ -751,9 +751,9 @@ func TestInvalidPolicyStillSendsOnce(t *testing.T) {
 	assert.True(t, b.closed)
 }
 
-// Base gets a clone and may change it, except the map of its Trailer, which is
-// the caller's: the request stays as it is, and the next attempt is sent with
-// the same key.
+// Base gets a clone of the request and may change it, except for the map of its
+// Trailer, which belongs to the caller. The request itself stays unchanged, and
+// the next attempt is sent with the same key.
 func TestRequestIsNotModified(t *testing.T) {
 	req := request(t, "POST")
 	req.Header.Set("Idempotency-Key", "order-17")
@@ -787,7 +787,7 @@ func TestBodyOfEachAttempt(t *testing.T) {
 	const data = "0123456789"
 	got := []string{}
 	base := roundTrip(func(req *http.Request) (*http.Response, error) {
-		// the first two attempts break off in the middle
+		// The first two attempts stop reading in the middle.
 		b, err := io.ReadAll(io.LimitReader(req.Body, map[int]int64{0: 3, 1: 7, 2: 99}[len(got)]))
 		got = append(got, string(b))
 		assert.NoError(t, err)
@@ -828,8 +828,8 @@ func TestGetBodyFails(t *testing.T) {
 	assert.Equal(t, retry.ReasonPermanent, seen.stop().Reason)
 }
 
-// A caller with a trailer fills in the map of the request while its body is
-// read: a clone must not have a map of its own.
+// A caller with a trailer fills the request's map while the body is read, so a
+// clone must share that map.
 func TestTrailerIsSent(t *testing.T) {
 	req := request(t, "PUT")
 	req.Trailer = http.Header{"Digest": nil}
@@ -885,7 +885,7 @@ func TestRoundTrippersThatBreakTheContract(t *testing.T) {
 		resp, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: base}).RoundTrip(request(t, "GET"))
 		require.NoError(t, err)
 		assert.Equal(t, 200, resp.StatusCode)
-		assert.Nil(t, resp.Body, "http.Client judges that itself")
+		assert.Nil(t, resp.Body, "http.Client handles that itself")
 		for _, req := range base.sent {
 			assert.Error(t, req.Context().Err(), "no body to close could free it")
 		}
@@ -952,8 +952,8 @@ func TestCheckGetsTheCallersRequest(t *testing.T) {
 	assert.Same(t, req, resp.Request, "in the response too")
 }
 
-// A Base that answers for another request, as one that follows redirects
-// does, is left to say so.
+// If a Base sets another request in its response, as one that follows redirects
+// does, the Transport keeps it.
 func TestResponseOfAnotherRequest(t *testing.T) {
 	another := request(t, "GET")
 	answer := response(200)
@@ -965,8 +965,8 @@ func TestResponseOfAnotherRequest(t *testing.T) {
 	assert.Same(t, another, resp.Request)
 }
 
-// A Check may read the body if it puts another in its place, which is then
-// what is discarded, and what the caller gets.
+// A Check may read the body if it replaces it. The replacement is what the
+// Transport discards and what the caller gets.
 func TestCheckReplacesTheBody(t *testing.T) {
 	var replaced []*body
 	tr := &retryhttp.Transport{
@@ -991,8 +991,8 @@ func TestCheckReplacesTheBody(t *testing.T) {
 	assert.Equal(t, "busy", string(text))
 }
 
-// What Check puts in the place of a body, without closing that, knows nothing
-// of the attempt's context, which has to be freed all the same.
+// A body that Check puts in place of another, without closing the first, is not
+// bound to the attempt's context. The context must be freed anyway.
 func TestCheckReplacesTheBodyAndForgetsTheFirst(t *testing.T) {
 	base := script(200, 200)
 	_, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base, Check: func(_ *http.Request, resp *http.Response, _ error) error {
@@ -1000,15 +1000,15 @@ func TestCheckReplacesTheBodyAndForgetsTheFirst(t *testing.T) {
 		if len(base.sent) == 1 {
 			return errors.New("again")
 		}
-		assert.Error(t, base.sent[0].Context().Err(), "the attempt before is over")
+		assert.Error(t, base.sent[0].Context().Err(), "the previous attempt is over")
 		return nil
 	}}).RoundTrip(request(t, "GET"))
 	require.NoError(t, err)
 	assert.Len(t, base.sent, 2)
 }
 
-// A Check keeps the server's Retry-After if it wraps the error of the status,
-// or says it itself.
+// A server's Retry-After is kept if Check wraps the status error, or if its own
+// error has a wait.
 func TestCheckKeepsRetryAfter(t *testing.T) {
 	for name, tt := range map[string]struct {
 		check func(*http.Response) error
@@ -1037,7 +1037,8 @@ func TestCheckKeepsRetryAfter(t *testing.T) {
 	}
 }
 
-// retrynet.Transient as the RetryIf knows no status.
+// retrynet.Transient does not classify statuses, so as a RetryIf it rejects
+// them all.
 func TestTransientAsRetryIfRejectsEveryStatus(t *testing.T) {
 	var seen events
 	resp, err := (&retryhttp.Transport{Base: script(503, 200), Policy: retry.Policy{MaxAttempts: 2, RetryIf: retrynet.Transient, OnEvent: seen.add}}).RoundTrip(request(t, "GET"))
@@ -1046,8 +1047,8 @@ func TestTransientAsRetryIfRejectsEveryStatus(t *testing.T) {
 	assert.Equal(t, retry.ReasonRejected, seen.stop().Reason)
 }
 
-// An error of Base whose method panics ends the request, and not the program,
-// wherever that method is called then.
+// If a method of an error from Base panics, the request ends and not the
+// program, wherever that method is called.
 func TestErrorsThatPanic(t *testing.T) {
 	for name, failure := range map[string]error{
 		"typed nil":            (*url.Error)(nil),
@@ -1089,7 +1090,7 @@ func TestErrorsThatPanic(t *testing.T) {
 	})
 }
 
-// A panicker is an error of which one method panics.
+// A panicker is an error with one method that panics.
 type panicker struct{ in string }
 
 func (e panicker) method(name string) {
@@ -1105,7 +1106,8 @@ func (e panicker) As(any) bool               { e.method("As"); return false }
 func (e panicker) Unwrap() error             { e.method("Unwrap"); return nil }
 func (e panicker) RetryAfter() time.Duration { e.method("RetryAfter"); return 0 }
 
-// The body after 101 Switching Protocols is the connection, to be written too.
+// The body of a 101 Switching Protocols response is the connection, and can be
+// written to.
 func TestUpgradedBodyCanBeWritten(t *testing.T) {
 	conn := &connection{body: body{Reader: strings.NewReader("pong")}}
 	resp101 := response(101)
@@ -1158,15 +1160,16 @@ func TestBudgetIsShared(t *testing.T) {
 		require.NoError(t, err)
 	}
 	assert.Equal(t, []retry.Reason{
-		retry.ReasonBudget, retry.ReasonBudget, // two retries, and none
-		retry.ReasonSuccess,   // earns one half,
-		retry.ReasonPermanent, // and so does a 404,
-		retry.ReasonSuccess,   // which is spent,
-		retry.ReasonBudget,    // and half a retry is none
+		retry.ReasonBudget, retry.ReasonBudget, // two retries, then none
+		retry.ReasonSuccess,   // adds half a token
+		retry.ReasonPermanent, // a 404 adds half a token, too
+		retry.ReasonSuccess,   // its retry takes that token
+		retry.ReasonBudget,    // half a token pays for no retry
 	}, reasons)
 }
 
-// Every answer that shows a healthy server earns its share of a retry.
+// Every answer that shows a healthy server adds its share of a token to the
+// Budget.
 func TestWhatPutsIntoTheBudget(t *testing.T) {
 	waiting := func(status int) *http.Response {
 		resp := response(status)
@@ -1209,8 +1212,8 @@ func TestWhatPutsIntoTheBudget(t *testing.T) {
 	}
 }
 
-// One request in a hundred fails for now, and 99 are answered 404: the retries
-// that the ratio allows are all made.
+// One request in a hundred fails temporarily, and the other 99 get a 404. All
+// retries that the ratio allows are made.
 func TestBudgetAmongHealthyFailures(t *testing.T) {
 	const requests = 10_000
 	budget := retry.NewBudget(1, 0.1)
@@ -1234,8 +1237,8 @@ func TestBudgetAmongHealthyFailures(t *testing.T) {
 	assert.Equal(t, requests/100, again)
 }
 
-// Three layers of four attempts each are 64 requests at the lowest. A Budget of
-// the context keeps them together.
+// Three layers of four attempts each would be 64 requests at the lowest layer.
+// A Budget in the context bounds all of them together.
 func TestWithBudgetOverLayers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ctx  func(context.Context) context.Context
@@ -1264,7 +1267,7 @@ func TestWithBudgetOverLayers(t *testing.T) {
 	}
 }
 
-// Events carry the request's own context, values and all.
+// Events get the request's own context with all its values.
 func TestEventsGetTheRequestsContext(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "here")
@@ -1328,8 +1331,8 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// script is a RoundTripper that takes one step for each request, and the last
-// for ever: a status, a response, or an error.
+// script is a RoundTripper that takes one step for each request and repeats the
+// last one: a status, a response, or an error.
 func script(steps ...any) *scripted { return &scripted{steps: steps} }
 
 type scripted struct {
@@ -1352,7 +1355,7 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 	}).RoundTrip(req)
 }
 
-// events is an OnEvent that remembers, for concurrent use.
+// events is an OnEvent that records the events. It is safe for concurrent use.
 type events struct {
 	mu  sync.Mutex
 	all []retry.Event
@@ -1384,7 +1387,7 @@ func (s *events) stop() retry.Event {
 	return retry.Event{}
 }
 
-// body knows what was done with it.
+// body records what was done with it.
 type body struct {
 	io.Reader
 	read           int
@@ -1410,7 +1413,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// connection is a body that can be written.
+// connection is a body that can be written to.
 type connection struct {
 	body
 	written    bytes.Buffer
@@ -1421,17 +1424,18 @@ func (c *connection) CloseWrite() error { c.halfClosed = true; return nil }
 
 func (c *connection) Write(p []byte) (int, error) { return c.written.Write(p) }
 
-// endless never ends.
+// endless is a reader that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// stalled gives nothing until its context ends.
+// stalled is a reader that blocks until its context ends.
 type stalled struct{ ctx context.Context }
 
 func (s stalled) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
 
-// slow takes an hour for each byte, and breaks off when its context ends.
+// slow is a reader that takes an hour for each byte and fails when its context
+// ends.
 type slow struct {
 	ctx context.Context
 	r   io.Reader
@@ -1446,7 +1450,7 @@ func (s slow) Read(p []byte) (int, error) {
 	}
 }
 
-// broken fails.
+// broken is a reader that fails.
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("reset") }

@@ -43,7 +43,7 @@ func TestCheckFindsAnotherPolicy(t *testing.T) {
 		require.NoError(t, err)
 		assert.ErrorContains(t, calls[0].Check(policy), "line 3")
 	})
-	t.Run("a stop that the policy does not say", func(t *testing.T) {
+	t.Run("a stop that the policy does not allow", func(t *testing.T) {
 		for _, reason := range []string{"not_retryable", "elapsed", "budget_exhausted", "rejected"} {
 			records, err := retrylog.Read(strings.NewReader(strings.Replace(log, "attempts_exhausted", reason, 1)))
 			require.NoError(t, err)
@@ -54,12 +54,12 @@ func TestCheckFindsAnotherPolicy(t *testing.T) {
 	})
 }
 
-// What a log does not tell is not held against it.
+// Check does not object to what a log does not contain.
 func TestCheckAllows(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		recorded func(*retry.Policy)
-		checked  func(*retry.Policy) // beside that
+		checked  func(*retry.Policy) // changes the policy before Check
 		reason   retry.Reason
 	}{
 		{"RetryIf that needs the error itself", func(*retry.Policy) {}, func(p *retry.Policy) {
@@ -85,11 +85,12 @@ func TestCheckAllows(t *testing.T) {
 
 type panicking struct{}
 
-func (panicking) Uint64() uint64 { panic("Source is drawn from") }
+func (panicking) Uint64() uint64 { panic("the Source was called") }
 
-// A reason that the order of reasons, or the policy, rules out.
+// The reason of a stop may be impossible under the policy, or come after
+// another one that applies.
 func TestCheckFindsAStopForAnotherReason(t *testing.T) {
-	all := policy // may stop for each of them
+	all := policy // may stop for any of the reasons
 	all.MaxElapsed, all.Budget, all.RetryIf = time.Hour, retry.NewBudget(1, 0), func(error) bool { return false }
 	invalid := retry.Policy{MaxAttempts: -2, RetryIf: all.RetryIf}
 	for _, row := range []struct {
@@ -103,7 +104,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 		{retry.ReasonElapsed, policy, 1, false},
 		{retry.ReasonBudget, all, 1, true},
 		{retry.ReasonBudget, all, 3, false},
-		{retry.ReasonBudget, policy, 1, true}, // of the context
+		{retry.ReasonBudget, policy, 1, true}, // a Budget of the context
 		{retry.ReasonBudget, invalid, 1, false},
 		{retry.ReasonRetryAfter, policy, 1, true},
 		{retry.ReasonRetryAfter, policy, 3, false},
@@ -119,7 +120,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 		{retry.ReasonCanceled, invalid, 1, false},
 		{retry.ReasonCanceled, invalid, 0, false},
 		{retry.ReasonInvalid, invalid, 0, true},
-		{retry.ReasonInvalid, policy, 0, true}, // its fn was nil
+		{retry.ReasonInvalid, policy, 0, true}, // the fn was nil
 	} {
 		t.Run(fmt.Sprintf("%v after %d attempts of %v", row.reason, row.attempts, row.policy), func(t *testing.T) {
 			now := time.Unix(0, 0)
@@ -157,8 +158,8 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 	}
 }
 
-// An invalid policy says so even where its one attempt succeeds, or the body of
-// its Loop is left.
+// An invalid policy is reported even if its only attempt succeeds, or if the
+// body leaves its Loop.
 func TestCheckOfAnInvalidPolicy(t *testing.T) {
 	invalid := retry.Policy{MaxAttempts: -2}
 	once := replay(t, logOf(t, context.Background(), retry.Policy{}, failing()))[0]
@@ -175,8 +176,8 @@ func TestCheckOfAnInvalidPolicy(t *testing.T) {
 	assert.ErrorContains(t, fault.Check(retry.Policy{}), "(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is valid")
 }
 
-// Whether a Loop that was left is what p says is not for Select to say: it was
-// not called.
+// Select is not called when the body leaves a Loop, so an invalid policy that
+// it would return does not matter.
 func TestCheckOfALoopThatWasLeft(t *testing.T) {
 	p := policy
 	p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }
@@ -199,7 +200,7 @@ func left(p retry.Policy) retrylog.Call {
 	return calls[0]
 }
 
-// A call that is wrong itself ends as one whose policy is not valid.
+// An invalid call ends like a call with an invalid policy.
 func TestCheckOfAnInvalidCall(t *testing.T) {
 	for name, call := range map[string]func(context.Context, retry.Policy){
 		"nil function":              func(ctx context.Context, p retry.Policy) { _ = retry.Do(ctx, p, nil) },

@@ -17,7 +17,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// stops returns the stops of a snapshot: all reasons, with these numbers.
+// stops returns the stops of a snapshot: every reason, with these numbers and 0
+// for the rest.
 func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	all := map[retry.Reason]int64{}
 	for r := retry.ReasonSuccess; r <= retry.ReasonLeft; r++ {
@@ -26,7 +27,7 @@ func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	return all
 }
 
-// n attempts are one call and n - 1 retries, however the call ends.
+// n attempts count as one call and n - 1 retries, however the call ends.
 func TestCounters(t *testing.T) {
 	do := func(fn func(context.Context) error) func(context.Context, retry.Policy) {
 		return func(ctx context.Context, p retry.Policy) { _ = retry.Do(ctx, p, fn) }
@@ -45,7 +46,7 @@ func TestCounters(t *testing.T) {
 		policy retry.Policy
 		call   func(context.Context, retry.Policy)
 		want   retrylog.Snapshot
-		reason retry.Reason // 0: none
+		reason retry.Reason // 0: the call has no Stopped
 	}{
 		{"success at once", nil, everySecond, do(failing()), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonSuccess},
 		{"success after two retries", nil, everySecond, do(failing(errRefused, errRefused)),
@@ -137,13 +138,14 @@ func TestCountersWatchBudgets(t *testing.T) {
 	assert.Equal(t, 2, c.Snapshot().Budgets["payments"])
 }
 
-// Events that a queue reports in several processes, and what no call reports.
+// Some events come from a queue that runs in several processes, and some come
+// from no call.
 func TestCountersOfSingleEvents(t *testing.T) {
 	var c retrylog.Counters
 	for _, e := range []retry.Event{
-		{Kind: retry.AttemptStarted, Attempt: 2}, // the first was in another process
+		{Kind: retry.AttemptStarted, Attempt: 2}, // the first attempt was in another process
 		{Kind: retry.RetryScheduled, Attempt: 2, Delay: math.MaxInt64},
-		{Kind: retry.RetryScheduled, Attempt: 3, Delay: math.MaxInt64}, // more than a Duration can hold
+		{Kind: retry.RetryScheduled, Attempt: 3, Delay: math.MaxInt64}, // the sum is more than a Duration can hold
 		{Kind: retry.Stopped, Attempt: 3, Reason: 200},
 		{},
 	} {
@@ -178,7 +180,7 @@ func TestCountersAllocateNothing(t *testing.T) {
 	}))
 }
 
-// callEvents are the events of a call with one retry.
+// callEvents are the events of a call that retries once.
 var callEvents = []retry.Event{
 	{Kind: retry.AttemptStarted, Attempt: 1, Max: 3},
 	{Kind: retry.AttemptFinished, Attempt: 1, Max: 3, Err: errRefused},
@@ -188,7 +190,7 @@ var callEvents = []retry.Event{
 	{Kind: retry.Stopped, Attempt: 2, Max: 3, Reason: retry.ReasonSuccess},
 }
 
-// BenchmarkCounters counts one event of each kind from one goroutine.
+// BenchmarkCounters counts an event of each kind from one goroutine.
 func BenchmarkCounters(b *testing.B) {
 	ctx := context.Background()
 	for _, e := range callEvents[2:] {

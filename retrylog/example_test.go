@@ -15,14 +15,14 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// The log of a job that failed once, cut off by a crash.
+// crashed is the log of a job that failed once and was then cut off by a crash.
 const crashed = `{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3}
 {"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":3,"err":"connection refused","took":"30ms","elapsed":"30ms"}
 {"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":3,"elapsed":"30ms","delay":"200ms","due":"2026-11-20T10:00:00.23Z"}
 {"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00.23Z","attempt":2,"max":3,"elapsed":"230ms"}
 {"key":"17","kind":"attempt_fin`
 
-// One line for each retry, and one at the end.
+// Each retry is logged on one line, and the end of the call on another.
 func ExampleSlog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -104,7 +104,7 @@ func ExampleWriter() {
 func ExampleReplay() {
 	records, err := retrylog.Read(strings.NewReader(crashed))
 	if errors.Is(err, retrylog.ErrCutOff) {
-		fmt.Println(err) // what is whole was read
+		fmt.Println(err) // the complete lines have been read
 	}
 	calls, err := retrylog.Replay(records)
 	if err != nil {
@@ -131,8 +131,8 @@ func ExampleCall_Check() {
 	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230 (by the curve), and the policy says in 1s
 }
 
-// A process has crashed in the wait before a jump. The next one goes on where it
-// was: the wait was over long ago.
+// A process crashed in the wait before a jump. The next one continues there,
+// and does not wait, because the wait has passed.
 func ExamplePipelineEvents() {
 	pipeline := retryflow.Pipeline{Tasks: []retryflow.Task{
 		{Label: "submit", Run: func(context.Context, retryflow.State) retryflow.Outcome {

@@ -54,7 +54,7 @@ func TestExplainEveryReason(t *testing.T) {
 	}
 }
 
-// Each event is one line, in UTC, and says no more than the event does.
+// Each event is one line, in UTC, that says only what the event contains.
 func TestExplainOneEvent(t *testing.T) {
 	at := time.Date(2000, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600))
 	scheduled := func(delay, hint time.Duration, seed uint64) retry.Event {
@@ -83,7 +83,7 @@ func TestExplainOneEvent(t *testing.T) {
 		{"the curve", "", scheduled(time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
 		{"the jitter", "", scheduled(time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (drawn with seed 42)"},
 		{"the server", "", scheduled(time.Second, time.Second, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (as the server asks)"},
-		{"the curve beyond the server", "", scheduled(2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000 (the server asks for 1s, by the curve)"},
+		{"the curve's delay exceeds the server's", "", scheduled(2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000 (the server asks for 1s, by the curve)"},
 		{"nothing", "", scheduled(0, 0, 42), "attempt 1 is retried in 0s, at 00:00:00.000 (at once)"},
 		{"no kind", "", retry.Event{Time: at}, `an event without a kind ("")`},
 	} {
@@ -95,7 +95,7 @@ func TestExplainOneEvent(t *testing.T) {
 	}
 }
 
-// An error is on the line where it is new.
+// An error is only on the line where it first occurs.
 func TestExplainSaysAnErrorOnce(t *testing.T) {
 	at := time.Unix(0, 0)
 	event := func(key string, kind retry.EventKind, err error) retrylog.Record {

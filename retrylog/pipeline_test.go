@@ -27,8 +27,8 @@ func waiting(d time.Duration) func(retryflow.Outcome) (time.Duration, error) {
 	return func(retryflow.Outcome) (time.Duration, error) { return d, nil }
 }
 
-// copying is a pipeline that fetches pages and stores them. Page 2 is the last;
-// the first fetch fails, and the second store.
+// copying is a pipeline that fetches pages and stores them. Page 2 is the last
+// one. The first fetch and the second store fail.
 func copying() retryflow.Pipeline {
 	count := func(s retryflow.State, name string) int {
 		n, _ := s[name].(int)
@@ -61,7 +61,7 @@ func copying() retryflow.Pipeline {
 	}
 }
 
-// logOfPipeline returns the log of a run, in virtual time.
+// logOfPipeline returns the log of a run in virtual time.
 func logOfPipeline(t *testing.T, p retryflow.Pipeline) string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,8 @@ func TestReplayAPipeline(t *testing.T) {
 	assert.ErrorContains(t, replay(t, logOf(t, context.Background(), policy, failing()))[0].CheckPipeline(retryflow.Pipeline{}), "line 1: max is 3, and the pipeline says -1")
 }
 
-// Read returns the events that were written, and Recorder keeps the same.
+// Read returns the events that were written, and a Recorder keeps the same
+// ones.
 func TestRecordsOfAPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -149,7 +150,8 @@ func TestRecordsOfAPipeline(t *testing.T) {
 	})
 }
 
-// A log may hold more than its events: a task alone makes no pipeline.
+// A record may have keys that are not an event's: a task without a rule does
+// not make it a record of a pipeline.
 func TestATaskWithoutARuleIsNoPipeline(t *testing.T) {
 	records, err := retrylog.Read(strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":5}`))
 	require.NoError(t, err)
@@ -231,7 +233,7 @@ func TestCheckPipelineFindsAnother(t *testing.T) {
 			assert.ErrorContains(t, calls[row.call].CheckPipeline(p), row.says)
 		})
 	}
-	t.Run("a stop that the rules do not say", func(t *testing.T) {
+	t.Run("a stop that the rules do not allow", func(t *testing.T) {
 		p := copying()
 		p.Tasks[0].Run = func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{Err: errRefused} }
 		log := logOfPipeline(t, p)
@@ -245,14 +247,15 @@ func TestCheckPipelineFindsAnother(t *testing.T) {
 		lines[15] = strings.Replace(lines[15], `"success"`, `"not_retryable"`, 1)
 		assert.ErrorContains(t, replay(t, strings.Join(lines, ""))[3].CheckPipeline(copying()), "line 16: task store: stopped after 1 attempt: the rules do not retry it, and rule 1 has no function that can fail")
 	})
-	t.Run("no rule cannot retry", func(t *testing.T) {
+	t.Run("a task without a rule cannot retry", func(t *testing.T) {
 		log := strings.ReplaceAll(logOfPipeline(t, copying()), `"rule":1,"directive":"retry"`, `"rule":-1,"directive":"retry"`)
 		assert.ErrorContains(t, replay(t, log)[0].CheckPipeline(copying()), "without a rule a task cannot retry")
 	})
 }
 
-// A process that crashes after any line, also in the middle of the wait before a
-// jump, continues from its log, which goes on and can still be replayed.
+// After a crash at any line, including the middle of the wait before a jump, a
+// new process resumes from the log. The log continues and can still be
+// replayed.
 func TestResumeFromALog(t *testing.T) {
 	log := logOfPipeline(t, copying())
 	lines := strings.SplitAfter(log, "\n")
@@ -290,12 +293,12 @@ func TestResumeFromALog(t *testing.T) {
 				assert.NoError(t, c.CheckPipeline(copying()))
 			}
 			assert.Equal(t, "report", calls[len(calls)-1].Task)
-			if n < 18 { // then the run has ended, and nothing is left to do
+			if n < 18 { // after that the run has ended, and nothing is left to do
 				assert.Equal(t, retry.ReasonSuccess, calls[len(calls)-1].Reason, "after line %d", n)
 			}
 			if n == 9 { // in the middle of the wait
 				assert.Equal(t, retry.Reason(0), calls[1].Reason)
-				assert.Equal(t, time.Minute, calls[2].Attempts[0].Started.Sub(calls[1].Attempts[0].Started), "the wait is neither cut short nor begun anew")
+				assert.Equal(t, time.Minute, calls[2].Attempts[0].Started.Sub(calls[1].Attempts[0].Started), "the wait is neither shortened nor restarted")
 			}
 		})
 	}

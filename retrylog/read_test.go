@@ -18,15 +18,15 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A log that is cut off anywhere is read up to there, and says so; what is
-// there replays, and one call at most is without a reason.
+// A log that is cut off anywhere is read up to the cut, and Read reports the
+// cut. The records can be replayed, and at most the last call has no reason.
 func TestCutOffAnywhere(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing()) + logOf(t, context.Background(), policy, failing(errRefused))
 	for cut := range len(log) {
 		records, err := retrylog.Read(strings.NewReader(log[:cut]))
 		lines := strings.Count(log[:cut], "\n")
 		rest := log[strings.LastIndex(log[:cut], "\n")+1 : cut]
-		whole := json.Valid([]byte(rest)) // but for its end of line
+		whole := json.Valid([]byte(rest)) // except for its end of line
 		if rest == "" || whole {
 			require.NoError(t, err, "cut at %d", cut)
 		} else {
@@ -47,7 +47,7 @@ func TestCutOffAnywhere(t *testing.T) {
 	}
 }
 
-// The next process goes on in the middle of the line that the crash cut off.
+// The next process continues in the middle of the line that the crash cut off.
 func TestReadGoesOnBehindACut(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing(errRefused))
 	first, _, _ := strings.Cut(log, "\n")
@@ -63,7 +63,7 @@ func TestReadGoesOnBehindACut(t *testing.T) {
 	}
 }
 
-// Only the end of the line is lost: both events are there.
+// If only the end of the line is lost, both events are read.
 func TestReadWithoutAnEndOfLine(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing())
 	for _, row := range []struct{ name, log string }{
@@ -89,7 +89,8 @@ func TestReadWithoutAnEndOfLineAndCutOff(t *testing.T) {
 	require.Len(t, records, 3)
 }
 
-// A power cut may leave zero bytes where the file had grown already.
+// After a power failure a file may contain zero bytes where it had already
+// grown.
 func TestReadZeroBytes(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing())
 	lines := strings.SplitAfter(log, "\n")
@@ -99,13 +100,13 @@ func TestReadZeroBytes(t *testing.T) {
 		line, n   int
 	}{
 		{"after a line", log + zeros, 4, 3},
-		{"after a part of one", log + lines[0][:20] + zeros, 4, 3},
-		{"and the next process", lines[0] + zeros + log, 2, 4},
+		{"after part of a line", log + lines[0][:20] + zeros, 4, 3},
+		{"between a line and the next process", lines[0] + zeros + log, 2, 4},
 		{"within a line, and the next process", lines[0] + lines[1][:20] + zeros + log, 2, 4},
 		{"where the end of the line was", strings.TrimSuffix(lines[0], "\n") + zeros + "\n" + log, 1, 4},
 		{"in the middle of a line", lines[0][:20] + zeros + lines[0][20:] + log, 1, 3},
 		{"from one line into another", lines[0] + lines[1][:20] + zeros + lines[2][20:] + log, 2, 4},
-		{"and the end of the line behind them", strings.TrimSuffix(lines[0], "\n") + zeros + "\r\n" + log, 1, 4},
+		{"and the end of the line after them", strings.TrimSuffix(lines[0], "\n") + zeros + "\r\n" + log, 1, 4},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records, err := retrylog.Read(strings.NewReader(row.log))
@@ -149,9 +150,9 @@ func TestReadRejects(t *testing.T) {
 		{"a duplicate key", good + "\n" + strings.Replace(good, `"max"`, `"attempt":1,"max"`, 1), `line 2: retry: invalid event: duplicate key "attempt"`},
 		{"two keys", `{"key":"a","key":"b"}`, `line 1: retrylog: invalid record: duplicate key "key"`},
 		{"an array", "[]", "line 1: retry: invalid event: got []"},
-		{"a space that JSON has not", "\u00a0" + good, "line 1: invalid character"},
-		{"wrong within, and not cut off", strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 1: invalid character ','"},
-		{"wrong within, and a record behind it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
+		{"a space that JSON does not know", "\u00a0" + good, "line 1: invalid character"},
+		{"invalid in the middle, and not cut off", strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 1: invalid character ','"},
+		{"invalid in the middle, with a record after it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
 		{"more than a record", good + "\n" + good + "}", "line 2: invalid character '}'"},
 		{"an object without a kind", good + "\n{}", "line 2: the event has no kind: write one, such as \"attempt_started\""},
 		{"null", "null", "line 1: the event has no kind"},
@@ -175,8 +176,8 @@ func TestReadRejects(t *testing.T) {
 	})
 }
 
-// FuzzRead compares what Read finds in a line with what encoding/json does, whose
-// keys are taken one by one.
+// FuzzRead compares what Read finds in a line with what encoding/json finds
+// when it takes the keys one by one.
 func FuzzRead(f *testing.F) {
 	for _, line := range []string{
 		`{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`,
@@ -206,7 +207,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// keyOf returns the key of a line, slowly.
+// keyOf finds the key of a line in a slow and obvious way.
 func keyOf(line []byte) (string, error) {
 	in := json.NewDecoder(bytes.NewReader(line))
 	if _, err := in.Token(); err != nil {

@@ -31,8 +31,8 @@ func TestWriterGolden(t *testing.T) {
 `, log)
 }
 
-// A Recorder takes events of any number of calls, and what it has handed out
-// is the caller's.
+// A Recorder takes the events of any number of calls. The records that it
+// returns belong to the caller.
 func TestRecorderIsShared(t *testing.T) {
 	var recorder retrylog.Recorder
 	p := retry.Policy{MaxAttempts: 5, OnEvent: recorder.OnEvent}

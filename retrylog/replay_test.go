@@ -20,8 +20,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// Every way in which a call can end is replayed as it was, from a log and from
-// memory, and its policy agrees with it.
+// Every way in which a call can end is replayed as it happened, from a log and
+// from memory, and Check finds that the policy agrees.
 func TestReplayWhatDoDid(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -142,7 +142,7 @@ func TestReplayDeadlineAndCancelInTheSleep(t *testing.T) {
 	}
 }
 
-// A deadline can also come while the retry is being told of.
+// A deadline can also pass while OnEvent handles the RetryScheduled.
 func TestReplayDeadlineWhileScheduled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -216,8 +216,8 @@ func TestReplayInterleavedCalls(t *testing.T) {
 	})
 }
 
-// A process that died leaves a call without a reason, and the next one may
-// have its key.
+// A process that crashes leaves a call without a reason, and the next call may
+// have the same key.
 func TestReplayGoesOnAfterACrash(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.SplitAfter(log, "\n")
@@ -242,22 +242,23 @@ func TestPanicLeavesACallWithoutAReason(t *testing.T) {
 	assert.False(t, calls[0].Attempts[0].Finished)
 }
 
-// The log of a queue, whose jobs are calls over days and processes.
+// This is the log of a queue, whose jobs are calls that span days and
+// processes.
 func TestReplayQueues(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.SplitAfter(log, "\n")
 	join := func(lines ...string) string { return strings.Join(lines, "") }
 	for _, row := range []struct {
 		name, log string
-		numbers   []int // of the attempts of the last call
+		numbers   []int // the attempts of the last call
 		calls     int
-		finished  bool // the first attempt of the last call
+		finished  bool // the first attempt of the last call has finished
 	}{
 		{"the worker died in an attempt", join(lines[0], join(lines[3:]...)), []int{1, 2, 3}, 1, false},
-		{"the worker died in two", join(lines[0], lines[3], join(lines[6:]...)), []int{1, 2, 3}, 1, false},
+		{"the worker died in two attempts", join(lines[0], lines[3], join(lines[6:]...)), []int{1, 2, 3}, 1, false},
 		{"a job that came back", log + join(lines[3:]...), []int{2, 3}, 2, true},
 		{"a log without its beginning", join(lines[3:]...), []int{2, 3}, 1, true},
-		{"a claim at what microseconds keep of a delay", strings.ReplaceAll(log, `"249.325191ms"`, `"249.324192ms"`), []int{1, 2, 3}, 1, true},
+		{"a claim up to a microsecond before the delay is over", strings.ReplaceAll(log, `"249.325191ms"`, `"249.324192ms"`), []int{1, 2, 3}, 1, true},
 		{"times of several zones", strings.ReplaceAll(log, `"due":"2000-01-01T00:00:00.249325191Z"`, `"due":"2000-01-01T01:00:00.249325191+01:00"`), []int{1, 2, 3}, 1, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -276,10 +277,8 @@ func TestReplayQueues(t *testing.T) {
 	}
 }
 
-// The log of a call with three attempts, changed so that it cannot have
-// happened.
-// A queue refuses a job whose worker died in its last attempt, also one whose
-// other events are elsewhere.
+// A queue refuses a job whose worker crashed in its last attempt. The other
+// events of the job may be in another log.
 func TestReplayOfAJobThatIsRefused(t *testing.T) {
 	const started = `{"kind":"attempt_started","time":"2026-11-01T00:00:00Z","attempt":3,"max":3}` + "\n"
 	stopped := func(more string) string {
@@ -295,7 +294,7 @@ func TestReplayOfAJobThatIsRefused(t *testing.T) {
 		assert.NoError(t, calls[0].Check(p))
 	}
 	calls := replay(t, started+exhausted+exhausted)
-	require.Len(t, calls, 2, "the queue was not told, and handed it out once more")
+	require.Len(t, calls, 2, "the queue missed the stop and handed the job out again")
 	assert.Equal(t, retry.ReasonExhausted, calls[1].Reason)
 
 	for _, log := range []string{
@@ -312,6 +311,8 @@ func TestReplayOfAJobThatIsRefused(t *testing.T) {
 	}
 }
 
+// The log of a call with three attempts is changed so that it cannot have
+// happened.
 func TestReplayRejects(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.Split(strings.TrimSpace(log), "\n")
@@ -372,10 +373,10 @@ func TestReplayRejects(t *testing.T) {
 		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is not a reason to stop`},
 		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
 		{"exhausted in a sleep", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only the context or MaxElapsed can end a call between two attempts"},
-		{"exhausted before it began", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
+		{"exhausted before the call began", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
 		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "max is 1, but 3 when the call began"},
 		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "max is 0, and not at least 1"},
-		{"it took less than nothing", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms"},
+		{"a negative duration", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms"},
 		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but its delay ends at 2000-01-01T00:00:00.249325191Z"},
 		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but neither err nor cause says what is"},
 		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has none`},
@@ -386,7 +387,7 @@ func TestReplayRejects(t *testing.T) {
 		{"a clock that goes back 30 years", edit(4, "2000-01-01T00:00:00.249325191Z", "1970-01-01T00:00:00.249325191Z"), 4,
 			"time goes back from 2000-01-01T00:00:00.03Z to 1970-01-01T00:00:00.249325191Z, while elapsed goes on from 30ms to 249.325191ms"},
 		{"a clock that goes back a little over a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325190Z"), 4, "time goes back"},
-		{"a clock that goes back as far as times do", edit(4, "2000-01-01T00:00:00.249325191Z", "0000-01-01T00:00:00Z"), 4, "time goes back"},
+		{"a clock that goes back to the earliest time", edit(4, "2000-01-01T00:00:00.249325191Z", "0000-01-01T00:00:00Z"), 4, "time goes back"},
 		{"after empty lines", "\n\n" + lines[0] + "\n\n" + lines[2], 5, "it follows attempt 1 of 3 started"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -474,8 +475,8 @@ func TestReplayRejects(t *testing.T) {
 	})
 }
 
-// A wall clock may be adjusted, and an elapsed time stands still while a machine
-// sleeps: neither makes a log impossible.
+// A wall clock can be adjusted, and the elapsed time stops while a machine
+// sleeps. Neither makes a log impossible.
 func TestReplayAllowsClockSteps(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing(errRefused))
 	for _, row := range []struct{ name, at string }{
@@ -484,10 +485,10 @@ func TestReplayAllowsClockSteps(t *testing.T) {
 		{"back a day", "1999-12-31T00:00:00.249325191Z"},
 		{"ahead a month, which the machine slept", "2000-02-01T00:00:00Z"},
 		{"ahead 30 years, after a start with an empty battery", "2030-01-01T00:00:00Z"},
-		{"ahead as far as times go", "9999-12-31T23:59:59Z"},
+		{"ahead to the latest time", "9999-12-31T23:59:59Z"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			// From there on all of the log is at another time.
+			// From here on, all times of the log are shifted.
 			lines := strings.Split(strings.TrimSpace(log), "\n")
 			for i := 3; i < len(lines); i++ {
 				before, rest, _ := strings.Cut(lines[i], `"time":"`)
@@ -499,7 +500,7 @@ func TestReplayAllowsClockSteps(t *testing.T) {
 	}
 }
 
-// A call may run out of time while OnEvent holds its retry up.
+// A call may run out of time while OnEvent delays its retry.
 func TestReplayOutOfTimeWhileScheduled(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -508,7 +509,7 @@ func TestReplayOutOfTimeWhileScheduled(t *testing.T) {
 		reason retry.Reason
 	}{
 		{"MaxElapsed", context.WithCancel, func(p *retry.Policy) { p.MaxElapsed = 5 * time.Second }, retry.ReasonElapsed},
-		{"a deadline that the context does not tell of itself", func(ctx context.Context) (context.Context, context.CancelFunc) {
+		{"a deadline that the context does not report itself", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return late{ctx, time.Now().Add(5 * time.Second)}, func() {}
 		}, func(*retry.Policy) {}, retry.ReasonDeadline},
 	} {
@@ -538,7 +539,7 @@ func TestReplayOutOfTimeWhileScheduled(t *testing.T) {
 	}
 }
 
-// late has a deadline and never ends.
+// late has a deadline, but never ends.
 type late struct {
 	context.Context
 	at time.Time
@@ -546,8 +547,8 @@ type late struct {
 
 func (l late) Deadline() (time.Time, bool) { return l.at, true }
 
-// Logs of the first edition, whose events have their error in fewer places, are
-// read and checked as ever. The file was written by its Writer.
+// Logs of the first edition, whose events have their error in fewer places, can
+// still be read and checked. The first edition's Writer wrote this file.
 func TestFirstEdition(t *testing.T) {
 	log, err := os.ReadFile("testdata/first_edition.jsonl")
 	require.NoError(t, err)
@@ -589,13 +590,13 @@ func TestFirstEdition(t *testing.T) {
 			}
 			assert.NoError(t, c.Check(want[i].policy))
 			if c.Fault != nil && c.Max == 1 && len(c.Attempts) == 1 {
-				assert.Error(t, c.Check(retry.Policy{}), "a policy that is valid")
+				assert.Error(t, c.Check(retry.Policy{}), "a valid policy")
 			}
 		})
 	}
 }
 
-// A list is an error whose values == cannot compare.
+// A list is an error whose values cannot be compared with ==.
 type list []error
 
 func (list) Error() string { return "several" }

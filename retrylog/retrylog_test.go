@@ -18,7 +18,7 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// seed is a Source that always draws the same.
+// seed is a Source that always draws the same number.
 type seed uint64
 
 func (s seed) Uint64() uint64 { return uint64(s) }
@@ -30,8 +30,8 @@ var policy = retry.Policy{
 	Source:      seed(42),
 }
 
-// failing returns a function that takes 30ms each time, fails with these
-// errors, and then succeeds.
+// failing returns a function whose attempts take 30ms each. They fail with the
+// given errors and then succeed.
 func failing(errs ...error) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(30 * time.Millisecond)
@@ -44,7 +44,7 @@ func failing(errs ...error) func(context.Context) error {
 	}
 }
 
-// logOf returns the log of a call, in virtual time.
+// logOf returns the log of a call in virtual time.
 func logOf(t *testing.T, ctx context.Context, p retry.Policy, fn func(context.Context) error) string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {

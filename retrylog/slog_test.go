@@ -73,8 +73,8 @@ func TestSlogLevelsOfOtherEnds(t *testing.T) {
 	}
 }
 
-// At the level of production a call says one line for each retry, with all that
-// is known of it, and one at its end.
+// At the level of production a call logs one line for each retry, with
+// everything known about it, and one line at its end.
 func TestSlogSaysOneLineForARetryAndOneAtTheEnd(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("shutting down"))
@@ -130,7 +130,7 @@ level=WARN msg="retry scheduled" attempt=2 max=3 elapsed_ms=279.325191 delay_ms=
 	}
 }
 
-// withoutTime is a ReplaceAttr that leaves out when a line was logged.
+// withoutTime is a ReplaceAttr that removes the time of a line.
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.Attr{}
@@ -138,7 +138,8 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// An error that would act on a terminal is escaped, and can still be examined.
+// An error that contains terminal control characters is escaped, and can still
+// be examined.
 func TestSlogEscapes(t *testing.T) {
 	evil := fmt.Errorf("\x1b[2J\u202e\n\u0085: %w", errRefused)
 	var out bytes.Buffer
@@ -157,7 +158,7 @@ func TestSlogEscapes(t *testing.T) {
 	assert.ErrorIs(t, got.(error), errRefused)
 }
 
-// The error is logged as it is, for handlers that look into it.
+// Handlers get the error itself, so that they can examine it.
 func TestSlogKeepsTheError(t *testing.T) {
 	var got any
 	logger := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -180,8 +181,8 @@ func TestSlogNilIsTheDefaultLogger(t *testing.T) {
 	assert.Contains(t, out.String(), "gave up")
 }
 
-// A nil pointer to an error type, returned as an error, must not end the program
-// because it is logged.
+// Logging a nil pointer to an error type, returned as an error, must not crash
+// the program.
 func TestSlogSurvivesErrorsThatPanic(t *testing.T) {
 	var out bytes.Buffer
 	log := retrylog.Slog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: withoutTime})))

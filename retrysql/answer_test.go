@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// MySQLError has the fields of go-sql-driver/mysql's; the module sqltest has
-// the real one.
+// MySQLError has the same fields as go-sql-driver/mysql's type. The module
+// sqltest tests the real one.
 type MySQLError struct {
 	Number   uint16
 	SQLState [5]byte
@@ -30,8 +30,8 @@ func mySQLError(number uint16, state string) error {
 	return &MySQLError{number, [5]byte([]byte(state)), "in words"}
 }
 
-// sqliteErrno and sqliteExtended are types of mattn/go-sqlite3, whose Error has
-// the fields of this one.
+// sqliteErrno and sqliteExtended are the types of the fields in
+// mattn/go-sqlite3's Error.
 type (
 	sqliteErrno    int
 	sqliteExtended int
@@ -46,14 +46,14 @@ type Error struct {
 
 func (e Error) Error() string { return e.err }
 
-// letters is an error as bun's pgdriver has them.
+// letters is an error like those of bun's pgdriver.
 type letters map[byte]string
 
 func (e letters) Error() string       { return e['M'] }
 func (e letters) Field(k byte) string { return e[k] }
 
-// What the server says decides about another attempt, and about a COMMIT that
-// failed so.
+// The server's answer decides whether to retry, also for a COMMIT that fails
+// with it.
 func TestAnswersWithoutAnSQLState(t *testing.T) {
 	const again, final, refused, unknown = true, false, true, false
 	sqlite := func(code, extended int) error {
@@ -107,8 +107,8 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 		{"a plan that is stale", &stateError{"0A000", "cached plan must not change result type"}, again, refused},
 		{"any feature that is not supported", &stateError{"0A000", "cannot"}, final, refused},
 
-		{"an SQLSTATE goes before a number", errors.Join(mySQLError(1213, "40001"), errUnique), final, refused},
-		{"an answer goes before a lost connection", errors.Join(driver.ErrBadConn, mySQLError(1062, "23000")), final, unknown},
+		{"an SQLSTATE takes precedence over a number", errors.Join(mySQLError(1213, "40001"), errUnique), final, refused},
+		{"an answer takes precedence over a lost connection", errors.Join(driver.ErrBadConn, mySQLError(1062, "23000")), final, unknown},
 		{"the first of two answers decides", errors.Join(mySQLError(1062, "23000"), mySQLError(1213, "40001")), final, unknown},
 		{"a connection closed by this side", &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}, again, unknown},
 	} {
@@ -132,7 +132,7 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 	}
 }
 
-// wrapped keeps a nil pointer from panicking while fmt wraps it.
+// wrapped hides a nil pointer, which would otherwise panic while fmt wraps it.
 func wrapped(err error) error { return opaque{err} }
 
 type opaque struct{ err error }
@@ -140,20 +140,20 @@ type opaque struct{ err error }
 func (opaque) Error() string   { return "opaque" }
 func (e opaque) Unwrap() error { return e.err }
 
-// A codeError has a Code, as many errors that have nothing to do with SQLite.
+// A codeError has a Code method, like many errors that are unrelated to SQLite.
 type codeError struct{ code int }
 
 func (codeError) Error() string { return "code" }
 func (e codeError) Code() int   { return e.code }
 
-// otherSQLite returns an error of the right name and method, and of another
+// otherSQLite returns an error with the right name and method, but from another
 // package than SQLite's.
 func otherSQLite() error {
 	type Error struct{ codeError }
 	return Error{codeError{5}}
 }
 
-// otherMySQL returns an error of the right name and the wrong fields.
+// otherMySQL returns an error with the right name but the wrong fields.
 func otherMySQL() error {
 	type MySQLError struct {
 		error

@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// What the databases make of these is tested in the module sqltest.
+// The module sqltest checks these expressions in the databases.
 func TestEligible(t *testing.T) {
 	all := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable"}
 	const fresh, retryable = "(COALESCE(attempts, 0) <= 0", "COALESCE(retryable, TRUE) AND "
@@ -38,7 +38,7 @@ func TestEligible(t *testing.T) {
 		{"not retryable", retry.Policy{MaxAttempts: 5, NonRetryable: true}, all, fresh + ")"},
 		{"jobs without a limit", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", Retryable: "retryable"},
 			fresh + " OR " + retryable + "attempts < 5)"},
-		{"jobs that all are retryable", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"},
+		{"jobs that are all retryable", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"},
 			fresh + " OR CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
 		{"bounded by time alone", retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)}, all,
 			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE TRUE END)"},
@@ -106,7 +106,7 @@ func TestEligibleNames(t *testing.T) {
 			"MaxAttempts": {Attempts: "a", MaxAttempts: name, Retryable: "c"},
 			"Retryable":   {Attempts: "a", MaxAttempts: "b", Retryable: name},
 		} {
-			// A policy that does not read the column refuses the name too.
+			// A policy that does not use the column rejects the name, too.
 			for _, p := range []retry.Policy{{MaxAttempts: 2}, {NonRetryable: true}} {
 				sql, err := retrysql.Eligible(p, columns)
 				assert.Empty(t, sql, name)
@@ -122,7 +122,7 @@ func TestEligibleNames(t *testing.T) {
 	assert.EqualError(t, err, "retrysql: Eligible: Columns.Attempts is empty: write the column that counts a job's attempts")
 }
 
-// Whatever the name, the expression holds it as a name or not at all.
+// Any name is either quoted as a name in the expression, or rejected.
 func FuzzEligible(f *testing.F) {
 	f.Add("attempts", "max_attempts", "retryable", 5, 10)
 	f.Add("jobs.\"a\"", "`b`", "", -1, 0)

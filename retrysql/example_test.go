@@ -15,7 +15,7 @@ import (
 
 func ExampleTx() {
 	ctx := context.Background()
-	db := bank() // sql.Open("pgx", ...), here one whose first transaction meets another
+	db := bank() // sql.Open("pgx", ...) in a program; here the first transaction conflicts with another
 	defer db.Close()
 
 	p := retry.Policy{
@@ -51,9 +51,9 @@ func ExampleTx() {
 	// the money has moved
 }
 
-// A library with transactions of its own needs one function that begins, calls
+// A library with its own transactions needs one function that begins, calls
 // body and commits. With pgx or GORM it is a single call, as the documentation
-// of TxFunc shows; here it is written out.
+// of TxFunc shows. Here it is written out.
 func ExampleTxFunc() {
 	ctx := context.Background()
 	db := bank()
@@ -77,7 +77,7 @@ func ExampleTxFunc() {
 	})
 	fmt.Println(err)
 
-	// Another day the answer to COMMIT is lost.
+	// Now the answer to COMMIT is lost.
 	db = sql.OpenDB(connector{&server{scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}}}})
 	err = retrysql.TxFunc(ctx, begin, p, func(ctx context.Context, l *Ledger) error {
 		return l.Move(ctx, 1, 2, 10)
@@ -88,7 +88,7 @@ func ExampleTxFunc() {
 	// retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: unexpected EOF
 }
 
-// A Ledger is a transaction of a library.
+// A Ledger stands for the transaction type of a library.
 type Ledger struct{ tx *sql.Tx }
 
 func (l *Ledger) Move(ctx context.Context, from, to, amount int) error {
@@ -96,7 +96,7 @@ func (l *Ledger) Move(ctx context.Context, from, to, amount int) error {
 	return err
 }
 
-// A Transient that knows one more error.
+// A RetryIf can extend Transient by one more error.
 func ExampleTransient() {
 	errStale := errors.New("the row was changed by someone else")
 	p := retry.Default()
@@ -117,7 +117,7 @@ func bank() *sql.DB {
 	return sql.OpenDB(connector{&server{scenes: []scene{{commit: fails(errSerialization)}}}})
 }
 
-// A queue asks the database for the jobs that it may run.
+// A queue selects the jobs that it may run in the database.
 func ExampleEligible() {
 	p := retry.Policy{MaxAttempts: 10}
 	eligible, err := retrysql.Eligible(p, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable"})
@@ -130,8 +130,8 @@ func ExampleEligible() {
 	// SELECT id FROM jobs WHERE status = 'PENDING' AND (COALESCE(attempts, 0) <= 0 OR COALESCE(retryable, TRUE) AND CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 10 END)
 }
 
-// Jobs that have no limit of their own get three attempts, and the others as
-// many as they say.
+// Jobs without their own limit get three attempts, and the others as many as
+// their limit says.
 func ExampleEligible_default() {
 	eligible, err := retrysql.Eligible(retry.Policy{}, retrysql.Columns{
 		Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3,

@@ -12,28 +12,28 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A step is what the fake server does when it is asked to begin, execute,
-// commit or roll back; nil succeeds. The context is that of the transaction or
-// the statement.
+// A step is what the fake server does for a begin, a statement, a commit or a
+// rollback; nil succeeds. Its context is that of the transaction or the
+// statement.
 type step func(context.Context) error
 
 func fails(err error) step { return func(context.Context) error { return err } }
 
-// hangs answers when the context ends, and with what it ended.
+// hangs returns the context's error when the context ends.
 func hangs(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// A scene is how the server takes one transaction.
+// A scene says how the server handles one transaction.
 type scene struct{ begin, exec, commit, rollback step }
 
-// A server is a database of transactions that come one after the other: the
-// n-th has the n-th scene, and those after the last succeed.
+// A server is a database whose transactions run one after another. The n-th
+// transaction has the n-th scene, and all later ones succeed.
 type server struct {
 	mu     sync.Mutex
 	scenes []scene
-	log    []string // what it was asked for
+	log    []string // the operations in order
 }
 
 func (s *server) next() scene {
@@ -57,15 +57,15 @@ func (s *server) do(what string, ctx context.Context, step step) error {
 	return step(ctx)
 }
 
-// asked returns what the server was asked for, in order.
+// asked returns the operations of the server in order.
 func (s *server) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.log...)
 }
 
-// open returns a database of these scenes. When the test ends, no transaction
-// may be left open.
+// open returns a database with these scenes. When the test ends, no transaction
+// may be open.
 func open(t testing.TB, scenes ...scene) (*sql.DB, *server) {
 	s := &server{scenes: scenes}
 	db := sql.OpenDB(connector{s})
@@ -108,15 +108,14 @@ func (c *conn) Close() error    { return nil }
 func (c *conn) Begin() (driver.Tx, error)           { return nil, errors.New("BeginTx is there") }
 func (c *conn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("ExecContext is there") }
 
-// A stateError is an error as the drivers for PostgreSQL have them. As a nil
+// A stateError is like the errors of the drivers for PostgreSQL. As a nil
 // pointer it panics, as theirs do.
 type stateError struct{ state, text string }
 
 func (e *stateError) Error() string    { return e.text + " (SQLSTATE " + e.state + ")" }
 func (e *stateError) SQLState() string { return e.state }
 
-// An unsentError is an error as pgx has them for what failed before it sent
-// anything.
+// An unsentError is like pgx's errors for failures before anything was sent.
 type unsentError struct {
 	safe  bool
 	cause error
@@ -135,7 +134,7 @@ var (
 	errOpaque        = errors.New("not enough money")
 )
 
-// A panicker is an error of which one method panics.
+// A panicker is an error with one method that panics.
 type panicker struct{ in string }
 
 func (e panicker) method(name string) {

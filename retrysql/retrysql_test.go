@@ -19,7 +19,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// Every code is judged by itself, and as what a COMMIT fails with.
+// Each code is classified by itself, and as the error of a COMMIT.
 func TestSQLState(t *testing.T) {
 	text, err := os.ReadFile("testdata/sqlstate.txt")
 	require.NoError(t, err)
@@ -67,15 +67,15 @@ func TestTransient(t *testing.T) {
 		want bool
 	}{
 		{"nil", nil, false},
-		{"unknown to everybody", errOpaque, false},
+		{"unknown error", errOpaque, false},
 
 		{"a state that is wrapped", fmt.Errorf("pay: %w", errDeadlock), true},
-		{"the first state of two decides, yes", errors.Join(errOpaque, errDeadlock, errUnique), true},
-		{"the first state of two decides, no", errors.Join(errUnique, errDeadlock), false},
-		{"a final state beside a lost connection", errors.Join(errUnique, driver.ErrBadConn), false},
-		{"a state goes before what was not sent", errors.Join(&unsentError{safe: true}, errUnique), false},
+		{"the first of two states decides, transient", errors.Join(errOpaque, errDeadlock, errUnique), true},
+		{"the first of two states decides, permanent", errors.Join(errUnique, errDeadlock), false},
+		{"a permanent state joined with a lost connection", errors.Join(errUnique, driver.ErrBadConn), false},
+		{"a state takes precedence over an unsent query", errors.Join(&unsentError{safe: true}, errUnique), false},
 		{"no state", &stateError{"", "connection lost"}, false},
-		{"no state around a lost connection", errors.Join(&stateError{"", "connection lost"}, reset), true},
+		{"a lost connection without a state", errors.Join(&stateError{"", "connection lost"}, reset), true},
 		{"a state that is too short", &stateError{"08", "?"}, false},
 		{"a state that is too long", &stateError{"400011", "?"}, false},
 		{"a state in small letters", &stateError{"40p01", "?"}, false},
@@ -104,8 +104,8 @@ func TestTransient(t *testing.T) {
 
 		{"a commit of unknown outcome", &retrysql.UnknownCommitError{Err: errSerialization}, false},
 		{"a commit of unknown outcome, wrapped", fmt.Errorf("pay: %w", &retrysql.UnknownCommitError{Err: driver.ErrBadConn}), false},
-		{"what a loop gave up on", &retry.Error{Reason: retry.ReasonExhausted, Err: errDeadlock}, true},
-		{"what a canceled loop gave up on", &retry.Error{Reason: retry.ReasonCanceled, Err: errDeadlock, Cause: context.Canceled}, false},
+		{"the error of a loop that gave up", &retry.Error{Reason: retry.ReasonExhausted, Err: errDeadlock}, true},
+		{"the error of a canceled loop", &retry.Error{Reason: retry.ReasonCanceled, Err: errDeadlock, Cause: context.Canceled}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			assert.Equal(t, row.want, retrysql.Transient(row.err))
@@ -113,17 +113,17 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A nil pointer to a driver's error, returned as an error, panics in every
-// method; and any method of a driver may.
+// A nil pointer to a driver's error type, returned as an error, panics in every
+// method, and any method of a driver's error may panic.
 func TestTransientRecoversFromTheDriversPanic(t *testing.T) {
 	assert.False(t, retrysql.Transient((*stateError)(nil)))
 	assert.False(t, retrysql.Transient(fmt.Errorf("pay: %w", (*stateError)(nil))))
 	for _, method := range []string{"SQLState", "Is", "As", "Unwrap"} {
 		assert.False(t, retrysql.Transient(panicker{method}), method)
 	}
-	assert.True(t, retrysql.Transient(panicker{"Error"}), "Error is not asked")
-	assert.True(t, retrysql.Transient(panicker{"SafeToRetry"}), "SafeToRetry is not asked where there is a state")
-	assert.True(t, retrysql.Transient(panicker{}), "the errors above differ from this one by their panic alone")
+	assert.True(t, retrysql.Transient(panicker{"Error"}), "Error is not called")
+	assert.True(t, retrysql.Transient(panicker{"SafeToRetry"}), "SafeToRetry is not called if there is a state")
+	assert.True(t, retrysql.Transient(panicker{}), "the errors above differ from this one only by their panic")
 	assert.False(t, retrysql.Transient(unsentPanicker{}))
 }
 
@@ -132,7 +132,7 @@ type unsentPanicker struct{}
 func (unsentPanicker) Error() string     { return "not sent" }
 func (unsentPanicker) SafeToRetry() bool { panic("bug in SafeToRetry") }
 
-// The verdict has the form of a RetryIf, for what is safe to run twice.
+// Transient can be used as a RetryIf, for operations that are safe to repeat.
 func TestTransientAsRetryIf(t *testing.T) {
 	for _, row := range []struct {
 		name  string

@@ -26,7 +26,7 @@ func write(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// Each scene is one transaction; there are three attempts.
+// Each scene is one transaction, and there are three attempts.
 func TestTx(t *testing.T) {
 	refusal := errors.New("the server does not answer")
 	once := []string{"begin", "write", "commit"}
@@ -35,10 +35,10 @@ func TestTx(t *testing.T) {
 		name    string
 		scenes  []scene
 		retryIf func(error) bool
-		fn      func(context.Context, *sql.Tx) error // nil: write
+		fn      func(context.Context, *sql.Tx) error // nil means write
 		want    retry.Reason
 		asked   []string
-		is      []error // what errors.Is finds
+		is      []error // errors that errors.Is must find
 		unknown bool
 		text    string
 	}{
@@ -46,11 +46,11 @@ func TestTx(t *testing.T) {
 			name: "commits", want: retry.ReasonSuccess, asked: once,
 		},
 		{
-			name: "begin fails for now", scenes: []scene{{begin: fails(errShutdown)}},
+			name: "begin fails temporarily", scenes: []scene{{begin: fails(errShutdown)}},
 			want: retry.ReasonSuccess, asked: append([]string{"begin"}, once...),
 		},
 		{
-			name: "begin fails for good", scenes: []scene{{begin: fails(errUnique)}},
+			name: "begin fails permanently", scenes: []scene{{begin: fails(errUnique)}},
 			want: retry.ReasonRejected, asked: []string{"begin"}, is: []error{errUnique},
 			text: "retry: not retryable after 1 attempt (RetryIf said no): retrysql: begin: duplicate key (SQLSTATE 23505)",
 		},
@@ -59,7 +59,7 @@ func TestTx(t *testing.T) {
 			want: retry.ReasonSuccess, asked: append([]string{"begin", "begin", "begin"}, once...),
 		},
 		{
-			name: "a deadlock runs all of it again", scenes: []scene{{exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}},
+			name: "a deadlock retries the whole transaction", scenes: []scene{{exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}},
 			want: retry.ReasonSuccess, asked: append(append(rolledBack[:3:3], rolledBack...), once...),
 		},
 		{
@@ -72,7 +72,7 @@ func TestTx(t *testing.T) {
 			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
 		},
 		{
-			name: "an error of the server that is final", scenes: []scene{{exec: fails(errUnique)}},
+			name: "a permanent error of the server", scenes: []scene{{exec: fails(errUnique)}},
 			want: retry.ReasonRejected, asked: rolledBack, is: []error{errUnique},
 		},
 		{
@@ -95,7 +95,7 @@ func TestTx(t *testing.T) {
 			text: "retry: not retryable after 1 attempt (RetryIf said no): duplicate key (SQLSTATE 23505); rollback: the server does not answer",
 		},
 		{
-			name: "a rollback that fails for now decides nothing", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
+			name: "a rollback that fails temporarily decides nothing", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
 			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
 		},
 		{
@@ -107,7 +107,7 @@ func TestTx(t *testing.T) {
 			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
 		},
 		{
-			name: "a rollback that fails for good decides nothing", scenes: []scene{{exec: fails(errDeadlock), rollback: fails(errUnique)}},
+			name: "a rollback that fails permanently decides nothing", scenes: []scene{{exec: fails(errDeadlock), rollback: fails(errUnique)}},
 			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
 		},
 
@@ -126,7 +126,7 @@ func TestTx(t *testing.T) {
 			want: retry.ReasonRejected, asked: once, is: []error{errUnique},
 		},
 		{
-			name: "a commit that was not sent, says the driver", scenes: []scene{{commit: fails(&unsentError{safe: true})}},
+			name: "a commit that was not sent, according to the driver", scenes: []scene{{commit: fails(&unsentError{safe: true})}},
 			want: retry.ReasonPermanent, asked: once, unknown: true,
 		},
 		{
@@ -155,17 +155,17 @@ func TestTx(t *testing.T) {
 			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errOpaque},
 		},
 		{
-			name: "no RetryIf is asked about an unknown commit", scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}}, retryIf: func(error) bool { return true },
+			name: "RetryIf is not called for an unknown commit", scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}}, retryIf: func(error) bool { return true },
 			want: retry.ReasonPermanent, asked: once, unknown: true,
 		},
 
-		// A RetryIf decides alone.
+		// A RetryIf replaces Transient.
 		{
-			name: "a RetryIf that says yes", scenes: []scene{{exec: fails(errOpaque)}}, retryIf: func(error) bool { return true },
+			name: "a RetryIf that returns true", scenes: []scene{{exec: fails(errOpaque)}}, retryIf: func(error) bool { return true },
 			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
 		},
 		{
-			name: "a RetryIf that says no", scenes: []scene{{exec: fails(errDeadlock)}}, retryIf: func(error) bool { return false },
+			name: "a RetryIf that returns false", scenes: []scene{{exec: fails(errDeadlock)}}, retryIf: func(error) bool { return false },
 			want: retry.ReasonRejected, asked: rolledBack, is: []error{errDeadlock},
 		},
 		{
@@ -174,7 +174,7 @@ func TestTx(t *testing.T) {
 			want:    retry.ReasonSuccess, asked: append(append(rolledBack[:3:3], rolledBack...), once...),
 		},
 		{
-			name: "a RetryIf that adds to Transient sees a commit too", scenes: []scene{{commit: fails(errUnique)}},
+			name: "a RetryIf that adds to Transient sees commit errors too", scenes: []scene{{commit: fails(errUnique)}},
 			retryIf: func(err error) bool { return retrysql.Transient(err) || errors.Is(err, errUnique) },
 			want:    retry.ReasonSuccess, asked: append(once[:3:3], once...),
 		},
@@ -215,7 +215,8 @@ func TestTx(t *testing.T) {
 	}
 }
 
-// Permanent reaches the loops around Tx: no retry brings it back by accident.
+// The error is Permanent for the loops around Tx too, so none of them retries
+// it by accident.
 func TestUnknownCommitIsFinalForEveryLoopAround(t *testing.T) {
 	db, server := open(t, scene{commit: fails(io.ErrUnexpectedEOF)})
 	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 5}, func(ctx context.Context) error {
@@ -250,7 +251,7 @@ func (c *optionsConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 	return c.conn.BeginTx(ctx, opts)
 }
 
-// What the policy says holds as it does for Do: delays, events, limits.
+// The policy's delays, events and limits work as in Do.
 func TestTxGoesThroughDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, server := open(t, scene{exec: fails(errDeadlock)}, scene{commit: fails(errSerialization)})
@@ -332,9 +333,8 @@ func TestTxGoexitRollsBack(t *testing.T) {
 	assert.Equal(t, []string{"begin", "rollback"}, server.asked())
 }
 
-// The error of a driver may panic when it is asked what it is, wherever it
-// comes from. The transaction ends, nothing runs again, and what is returned
-// can be printed.
+// A driver's error may panic in any of its methods, wherever it comes from. The
+// transaction ends, there is no retry, and the returned error can be printed.
 func TestTxDriverErrorPanics(t *testing.T) {
 	type source struct {
 		name    string
@@ -387,13 +387,13 @@ func TestTxDriverErrorPanics(t *testing.T) {
 	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns((*stateError)(nil)))
 	assert.ErrorContains(t, err, "retrysql: error of type *retrysql_test.stateError panicked: runtime error: invalid memory address")
 
-	// What only Do asks for.
+	// Only Do calls RetryAfter.
 	err = retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns(errors.Join(errDeadlock, hintPanicker{})))
 	assert.ErrorContains(t, err, "retrysql: error of type *errors.joinError panicked: bug in RetryAfter")
 	assert.Equal(t, []string{"begin", "rollback", "begin", "rollback"}, server.asked())
 }
 
-// The function's own panic goes before that of the rollback it leads to.
+// The function's own panic wins over the panic of the rollback that it causes.
 func TestTxPanicWhoseRollbackPanicsPassesThrough(t *testing.T) {
 	db := sql.OpenDB(connector{&server{scenes: []scene{{rollback: fails(panicker{"Is"})}}}})
 	assert.PanicsWithValue(t, "boom", func() {
@@ -402,8 +402,8 @@ func TestTxPanicWhoseRollbackPanicsPassesThrough(t *testing.T) {
 	assert.NoError(t, db.Close())
 }
 
-// What is decided is decided by what the transaction failed with. The caller
-// and the events see what its rollback failed with too.
+// Only the error of the transaction decides whether it is retried. The caller
+// and the events also see the error of its rollback.
 func TestTxRollbackDecidesNothing(t *testing.T) {
 	for name, edit := range map[string]func(*retry.Policy, func(error)){
 		"RetryIf": func(p *retry.Policy, saw func(error)) {
@@ -436,7 +436,8 @@ func TestTxRollbackDecidesNothing(t *testing.T) {
 	}
 }
 
-// Not even a deferred Rollback: it runs before Tx can commit.
+// A deferred Rollback in the function does not commit either: it runs before Tx
+// can commit.
 func TestTxDeferredRollback(t *testing.T) {
 	db, server := open(t)
 	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, func(ctx context.Context, tx *sql.Tx) error {
@@ -448,7 +449,7 @@ func TestTxDeferredRollback(t *testing.T) {
 	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
 }
 
-// AttemptTimeout ends the first execution wherever that hangs; the second one
+// AttemptTimeout ends the first attempt wherever it hangs. The second one
 // commits.
 func TestTxAttemptTimeout(t *testing.T) {
 	late := func(err error) step {
@@ -465,8 +466,8 @@ func TestTxAttemptTimeout(t *testing.T) {
 		{"in begin", scene{begin: hangs}, "retrysql: timed out and rolled back: retrysql: begin: context deadline exceeded"},
 		{"in a statement", scene{exec: hangs}, "retrysql: timed out and rolled back: context deadline exceeded"},
 		{"in a statement that the server cancels", scene{exec: late(&stateError{"57014", "canceling statement"})}, "retrysql: timed out and rolled back: canceling statement (SQLSTATE 57014)"},
-		{"in a statement whose error says nothing", scene{exec: late(errors.New("interrupted"))}, "retrysql: timed out and rolled back: interrupted"},
-		{"in a function that does not look", scene{exec: late(nil)}, "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded"},
+		{"in a statement whose error does not say so", scene{exec: late(errors.New("interrupted"))}, "retrysql: timed out and rolled back: interrupted"},
+		{"in a function that ignores its context", scene{exec: late(nil)}, "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -504,7 +505,8 @@ func TestTxAttemptTimeoutLeavesPermanentErrorsAlone(t *testing.T) {
 	})
 }
 
-// A driver that heeds the context in COMMIT cuts it off, and nobody knows.
+// A driver that respects the context during COMMIT interrupts it, so the
+// outcome is unknown.
 func TestTxAttemptTimeoutInCommitIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, server := open(t, scene{commit: hangs})
@@ -516,7 +518,8 @@ func TestTxAttemptTimeoutInCommitIsUnknown(t *testing.T) {
 	})
 }
 
-// A deadline of the function's own is not the caller's: it is a timeout.
+// A deadline that the function sets itself is not the caller's: it counts as a
+// timeout.
 func TestTxOwnDeadlineOfTheFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, server := open(t, scene{exec: hangs})
@@ -530,7 +533,7 @@ func TestTxOwnDeadlineOfTheFunction(t *testing.T) {
 	})
 }
 
-// Never the caller's own context.
+// After the caller's context has ended, there is no retry.
 func TestTxCallersContext(t *testing.T) {
 	gone := errors.New("the client has gone")
 	for _, row := range []struct {
@@ -542,13 +545,13 @@ func TestTxCallersContext(t *testing.T) {
 		{"ended before", scene{}, nil, nil},
 		{"ends in begin", scene{begin: hangs}, func(cancel func()) func(context.Context, *sql.Tx) error { return write }, []string{"begin"}},
 		{"ends in a statement", scene{exec: hangs}, func(cancel func()) func(context.Context, *sql.Tx) error { return write }, []string{"begin", "write", "rollback"}},
-		{"ends in the function, which does not look", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
+		{"ends in the function, which ignores it", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
 			return func(context.Context, *sql.Tx) error {
 				cancel()
 				return nil
 			}
 		}, []string{"begin", "rollback"}},
-		{"ends beside a deadlock", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
+		{"ends together with a deadlock", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
 			return func(context.Context, *sql.Tx) error {
 				cancel()
 				return errDeadlock
@@ -571,7 +574,7 @@ func TestTxCallersContext(t *testing.T) {
 				assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 				assert.ErrorIs(t, err, context.Canceled)
 				assert.ErrorIs(t, err, gone)
-				assert.False(t, retrysql.Transient(err), "a loop around it must not go on either")
+				assert.False(t, retrysql.Transient(err), "a loop around it must stop too")
 				assert.Equal(t, row.asked, server.asked())
 				var unknown *retrysql.UnknownCommitError
 				assert.False(t, errors.As(err, &unknown))
@@ -588,12 +591,12 @@ func TestTxCallersDeadline(t *testing.T) {
 		err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, write)
 		synctest.Wait()
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.False(t, retrysql.Transient(err), "a loop around it must not go on either")
+		assert.False(t, retrysql.Transient(err), "a loop around it must stop too")
 		assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
 	})
 }
 
-// Calls that share a policy and a database share nothing else.
+// Calls share only the policy and the database.
 func TestTxConcurrently(t *testing.T) {
 	scenes := make([]scene, 50)
 	for i := range scenes {

@@ -19,10 +19,11 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A transact is how a library runs a function in a transaction.
+// A transact runs a function in a transaction, as a library does.
 type transact = func(context.Context, func(*sql.Tx) error) error
 
-// begins is the library that people write by hand.
+// begins is a transact that begins and commits transactions itself, as
+// hand-written code does.
 func begins(db *sql.DB) transact {
 	return func(ctx context.Context, body func(*sql.Tx) error) error {
 		tx, err := db.BeginTx(ctx, nil)
@@ -37,7 +38,7 @@ func begins(db *sql.DB) transact {
 	}
 }
 
-// Each scene is one transaction; there are three attempts.
+// Each scene is one transaction, and there are three attempts.
 func TestTxFunc(t *testing.T) {
 	once := []string{"begin", "write", "commit"}
 	again := func(first ...string) []string { return append(first, once...) }
@@ -45,9 +46,9 @@ func TestTxFunc(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		scenes  []scene
-		through func(transact) transact // nil: as it is
+		through func(transact) transact // nil means unchanged
 		retryIf func(error) bool
-		fn      func(context.Context, *sql.Tx) error // nil: write
+		fn      func(context.Context, *sql.Tx) error // nil means write
 		want    retry.Reason
 		asked   []string
 		is      []error
@@ -58,13 +59,13 @@ func TestTxFunc(t *testing.T) {
 			name: "commits", want: retry.ReasonSuccess, asked: once,
 		},
 
-		// Before the function was called.
+		// Failures before the function is called.
 		{
-			name: "begin fails for now", scenes: []scene{{begin: fails(errShutdown)}},
+			name: "begin fails temporarily", scenes: []scene{{begin: fails(errShutdown)}},
 			want: retry.ReasonSuccess, asked: again("begin"),
 		},
 		{
-			name: "begin fails for good", scenes: []scene{{begin: fails(errUnique)}},
+			name: "begin fails permanently", scenes: []scene{{begin: fails(errUnique)}},
 			want: retry.ReasonRejected, asked: []string{"begin"}, is: []error{errUnique},
 			text: "retry: not retryable after 1 attempt (RetryIf said no): retrysql: begin: duplicate key (SQLSTATE 23505)",
 		},
@@ -95,7 +96,7 @@ func TestTxFunc(t *testing.T) {
 			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{io.EOF},
 		},
 		{
-			name: "an error that is final", scenes: []scene{{exec: fails(errUnique)}},
+			name: "a permanent error", scenes: []scene{{exec: fails(errUnique)}},
 			want: retry.ReasonRejected, asked: []string{"begin", "write", "rollback"}, is: []error{errUnique},
 			text: "retry: not retryable after 1 attempt (RetryIf said no): duplicate key (SQLSTATE 23505)",
 		},
@@ -116,7 +117,7 @@ func TestTxFunc(t *testing.T) {
 			text: "retry: not retryable after 1 attempt (RetryIf said no): not enough money; rollback: deadlock detected (SQLSTATE 40P01)",
 		},
 		{
-			name: "the library returns the error of its rollback, and the function's runs again", scenes: []scene{{exec: fails(errDeadlock)}},
+			name: "the library returns the error of its rollback, and the function's error is retried", scenes: []scene{{exec: fails(errDeadlock)}},
 			through: replacing(errOpaque),
 			want:    retry.ReasonSuccess, asked: again("begin", "write", "rollback"),
 		},
@@ -127,7 +128,7 @@ func TestTxFunc(t *testing.T) {
 			text: "retry: not retryable after 1 attempt (RetryIf said no): not enough money; deadlock detected (SQLSTATE 40P01)",
 		},
 		{
-			name: "the library makes a panic an error", fn: func(context.Context, *sql.Tx) error { panic("boom") },
+			name: "the library turns a panic into an error", fn: func(context.Context, *sql.Tx) error { panic("boom") },
 			through: recovering,
 			want:    retry.ReasonRejected, asked: []string{"begin", "rollback"},
 			text: "retry: not retryable after 1 attempt (RetryIf said no): retrysql: the function did not return; rollback: recovered: boom",
@@ -153,11 +154,11 @@ func TestTxFunc(t *testing.T) {
 			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: unexpected EOF",
 		},
 		{
-			name: "a connection lost at commit, beside an answer to something else", scenes: []scene{{commit: fails(errors.Join(io.ErrUnexpectedEOF, errSerialization))}},
+			name: "a connection lost at commit, joined with the answer to another statement", scenes: []scene{{commit: fails(errors.Join(io.ErrUnexpectedEOF, errSerialization))}},
 			want: retry.ReasonPermanent, asked: once, unknown: true,
 		},
 		{
-			name: "a bad connection at commit, beside an answer to something else", scenes: []scene{{commit: fails(errors.Join(errDeadlock, driver.ErrBadConn))}},
+			name: "a bad connection at commit, joined with the answer to another statement", scenes: []scene{{commit: fails(errors.Join(errDeadlock, driver.ErrBadConn))}},
 			want: retry.ReasonPermanent, asked: once, unknown: true,
 		},
 		{
@@ -169,11 +170,11 @@ func TestTxFunc(t *testing.T) {
 			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{driver.ErrBadConn},
 		},
 		{
-			name: "a commit that was not sent, says the driver", scenes: []scene{{commit: fails(&unsentError{safe: true})}},
+			name: "a commit that was not sent, according to the driver", scenes: []scene{{commit: fails(&unsentError{safe: true})}},
 			want: retry.ReasonPermanent, asked: once, unknown: true,
 		},
 		{
-			name: "an error that says nothing at commit", scenes: []scene{{commit: fails(lostAnswer)}},
+			name: "an unknown error at commit", scenes: []scene{{commit: fails(lostAnswer)}},
 			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{lostAnswer},
 		},
 		{
@@ -181,7 +182,7 @@ func TestTxFunc(t *testing.T) {
 			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errOpaque},
 		},
 		{
-			name: "no RetryIf is asked about an unknown commit", scenes: []scene{{commit: fails(lostAnswer)}}, retryIf: func(error) bool { return true },
+			name: "RetryIf is not called for an unknown commit", scenes: []scene{{commit: fails(lostAnswer)}}, retryIf: func(error) bool { return true },
 			want: retry.ReasonPermanent, asked: once, unknown: true,
 		},
 		{
@@ -189,7 +190,7 @@ func TestTxFunc(t *testing.T) {
 			want: retry.ReasonPermanent, asked: []string{"begin", "commit"}, unknown: true, is: []error{sql.ErrTxDone},
 		},
 
-		// What no transact may do.
+		// Things that a transact must not do.
 		{
 			name: "transact does not call its body", through: func(transact) transact { return func(context.Context, func(*sql.Tx) error) error { return nil } },
 			want: retry.ReasonPermanent, text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling its body: no transaction ran",
@@ -200,19 +201,19 @@ func TestTxFunc(t *testing.T) {
 			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: deadlock detected (SQLSTATE 40P01); the transaction ended without an error",
 		},
 		{
-			name: "the library tries again by itself and succeeds", scenes: []scene{{exec: fails(errDeadlock)}}, through: twice,
+			name: "the library itself retries and succeeds", scenes: []scene{{exec: fails(errDeadlock)}}, through: twice,
 			want: retry.ReasonSuccess, asked: again("begin", "write", "rollback"),
 		},
 		{
-			name: "the library tries again after a failure, and the commit is refused", scenes: []scene{{exec: fails(errDeadlock)}, {commit: fails(errSerialization)}}, through: twice,
+			name: "the library itself retries a failure, and the commit is refused", scenes: []scene{{exec: fails(errDeadlock)}, {commit: fails(errSerialization)}}, through: twice,
 			want: retry.ReasonSuccess, asked: append([]string{"begin", "write", "rollback"}, again(once...)...),
 		},
 		{
-			name: "the library tries again after a commit that failed, and fails", scenes: []scene{{commit: fails(lostAnswer)}, {exec: fails(errDeadlock)}}, through: twice,
+			name: "the library itself retries a failed commit, and fails", scenes: []scene{{commit: fails(lostAnswer)}, {exec: fails(errDeadlock)}}, through: twice,
 			want: retry.ReasonPermanent, asked: append(once[:3:3], "begin", "write", "rollback"), unknown: true, is: []error{errDeadlock},
 		},
 		{
-			name: "the library tries again after a commit that failed, and the next one is refused", scenes: []scene{{commit: fails(lostAnswer)}, {commit: fails(errSerialization)}}, through: twice,
+			name: "the library itself retries a failed commit, and the next one is refused", scenes: []scene{{commit: fails(lostAnswer)}, {commit: fails(errSerialization)}}, through: twice,
 			want: retry.ReasonPermanent, asked: again(once...), unknown: true, is: []error{errSerialization},
 		},
 	} {
@@ -251,7 +252,7 @@ func wrapping(format string) func(transact) transact {
 	}
 }
 
-// replacing returns err in the first transaction.
+// replacing returns err in place of the first transaction's result.
 func replacing(err error) func(transact) transact {
 	return func(next transact) transact {
 		calls := 0
@@ -293,7 +294,7 @@ func twice(next transact) transact {
 	}
 }
 
-// Whatever is returned can be printed, even where the library looks into it.
+// The returned error can always be printed, even if the library examines it.
 func TestTxFuncErrorThatPanics(t *testing.T) {
 	for _, method := range panickers {
 		db, server := open(t)
@@ -302,13 +303,14 @@ func TestTxFuncErrorThatPanics(t *testing.T) {
 		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 		assert.Equal(t, []string{"begin", "rollback"}, server.asked())
 
-		// The library's own, after the function has succeeded.
+		// The library's own error, after the function has succeeded.
 		assertUnknown(t, panicker{method}, "retrysql: error of type retrysql_test.panicker panicked: bug in "+method)
 	}
 	assertUnknown(t, errors.Join(context.Canceled, panicker{"SQLState"}), "retrysql: error of type *errors.joinError panicked: bug in SQLState")
 }
 
-// assertUnknown returns failure from a transaction whose function succeeded.
+// assertUnknown lets the library return failure after the function has
+// succeeded, and checks that the outcome is unknown.
 func assertUnknown(t *testing.T, failure error, text string) {
 	t.Helper()
 	db, _ := open(t)
@@ -332,7 +334,7 @@ func TestTxFuncAttemptTimeout(t *testing.T) {
 	}{
 		{"in begin", "retrysql: timed out and rolled back: retrysql: begin: context deadline exceeded", scene{begin: hangs}},
 		{"in a statement", "retrysql: timed out and rolled back: context deadline exceeded", scene{exec: hangs}},
-		{"in a function that does not look", "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded", scene{exec: func(ctx context.Context) error { <-ctx.Done(); return nil }}},
+		{"in a function that ignores its context", "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded", scene{exec: func(ctx context.Context) error { <-ctx.Done(); return nil }}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -356,8 +358,8 @@ func TestTxFuncAttemptTimeout(t *testing.T) {
 	}
 }
 
-// A timeout of the rollback, or one that comes while it runs, is not the
-// function's.
+// A timeout of the rollback, or one that ends while it runs, does not count as
+// the function's.
 func TestTxTimeoutOfTheRollbackDecidesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := func(context.Context) error { time.Sleep(time.Hour); return nil }
@@ -381,7 +383,7 @@ func TestTxFuncCallersContext(t *testing.T) {
 	assert.False(t, errors.As(err, &unknown))
 }
 
-// The caller's deadline may end in the middle of COMMIT. The Reason names the
+// The caller's deadline may end during COMMIT. Then the Reason is that of the
 // context, and the error still says that the outcome is unknown.
 func TestTxCallersDeadlineInCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -405,7 +407,7 @@ func TestTxCallersDeadlineInCommit(t *testing.T) {
 	})
 }
 
-// Select sees what the function failed with.
+// Select is called with the function's error.
 func TestTxFuncSelect(t *testing.T) {
 	db, server := open(t, scene{exec: fails(errDeadlock)})
 	var saw []error
@@ -420,7 +422,7 @@ func TestTxFuncSelect(t *testing.T) {
 	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
 }
 
-// Tx takes whatever begins transactions.
+// Tx accepts anything that begins transactions.
 func TestTxTakesAConn(t *testing.T) {
 	db, server := open(t, scene{exec: fails(errDeadlock)})
 	conn, err := db.Conn(t.Context())
@@ -430,7 +432,7 @@ func TestTxTakesAConn(t *testing.T) {
 	assert.Equal(t, []string{"begin", "write", "rollback", "begin", "write", "commit"}, server.asked())
 }
 
-// A Conn that is lost does not come back.
+// A lost Conn stays lost.
 func TestTxOnALostConn(t *testing.T) {
 	db, server := open(t, scene{begin: fails(driver.ErrBadConn)})
 	conn, err := db.Conn(t.Context())

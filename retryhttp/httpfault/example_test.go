@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
-// How does a client fare if the connection is refused, the server is busy, and
-// an answer gets lost?
+// The test shows how a client copes if the connection is refused, the server is
+// busy, and an answer gets lost.
 func Example() {
 	orders := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -22,7 +22,7 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
-// echo is a server in memory: it reads the request and answers with its body.
+// echo is a server in memory. It reads the request and answers with its body.
 func echo(sent *int) roundTrip {
 	return func(req *http.Request) (*http.Response, error) {
 		*sent++
@@ -44,11 +44,11 @@ func TestFaults(t *testing.T) {
 		name    string
 		fault   httpfault.Fault
 		sent    int    // requests that reached the server
-		read    string // of the request's body
+		read    string // from the request's body
 		status  int
 		header  string // Retry-After
 		err     error  // of the request
-		body    string // of the answer
+		body    string // of the response
 		bodyErr error
 	}{
 		{"nil", nil, 1, "hello", 200, "", nil, "you said hello", nil},
@@ -60,7 +60,7 @@ func TestFaults(t *testing.T) {
 		{"in the body, nil", httpfault.InBody(3, nil), 1, "hello", 200, "", nil, "you", io.ErrUnexpectedEOF},
 		{"in the body, at once", httpfault.InBody(0, boom), 1, "hello", 200, "", nil, "", boom},
 		{"in the body, below zero", httpfault.InBody(-1, boom), 1, "hello", 200, "", nil, "", boom},
-		{"in the body, longer than it is", httpfault.InBody(99, boom), 1, "hello", 200, "", nil, "you said hello", boom},
+		{"in the body, after more bytes than it has", httpfault.InBody(99, boom), 1, "hello", 200, "", nil, "you said hello", boom},
 		{"503", httpfault.Status(503, 0), 0, "hello", 503, "", nil, "503 Service Unavailable", nil},
 		{"503 with a wait", httpfault.Status(503, 2*time.Second), 0, "hello", 503, "2", nil, "503 Service Unavailable", nil},
 		{"a wait of a nanosecond", httpfault.Status(429, 1), 0, "hello", 429, "1", nil, "429 Too Many Requests", nil},
@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 		{"a status without a name", httpfault.Status(599, 0), 0, "hello", 599, "", nil, "599 Fault", nil},
 		{"slow", httpfault.Slow(time.Hour, nil), 1, "hello", 200, "", nil, "you said hello", nil},
 		{"slow, then another", httpfault.Slow(time.Hour, httpfault.Before(boom)), 0, "", 0, "", boom, "", nil},
-		{"one of the test's own", func(*http.Request, http.RoundTripper) (*http.Response, error) { return nil, boom }, 0, "", 0, "", boom, "", nil},
+		{"a custom fault", func(*http.Request, http.RoundTripper) (*http.Response, error) { return nil, boom }, 0, "", 0, "", boom, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestSlowEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// A RoundTripper closes the body of its request, whatever happens.
+// A RoundTripper closes the body of its request in every case.
 func TestRequestBodyIsClosed(t *testing.T) {
 	for name, fault := range map[string]httpfault.Fault{
 		"nil": nil, "before": httpfault.Before(nil), "after": httpfault.After(nil), "in the body": httpfault.InBody(1, nil), "status": httpfault.Status(503, 0),
@@ -168,7 +168,7 @@ func TestRequestBodyIsClosed(t *testing.T) {
 	}
 }
 
-// The base may fail by itself, answer without a body, or break the contract.
+// The base may fail itself, answer without a body, or break the contract.
 func TestBases(t *testing.T) {
 	boom := errors.New("boom")
 	fails := roundTrip(func(*http.Request) (*http.Response, error) { return nil, boom })
@@ -203,7 +203,7 @@ func TestBases(t *testing.T) {
 	assert.Nil(t, resp)
 }
 
-// A request body that fails is the request's failure, as with a server.
+// A request body that fails makes the request fail, as it would with a server.
 func TestStatusReadsTheRequest(t *testing.T) {
 	boom := errors.New("boom")
 	req, err := http.NewRequest("PUT", "http://example.test/", io.MultiReader(strings.NewReader("hel"), failing{boom}))
@@ -214,7 +214,7 @@ func TestStatusReadsTheRequest(t *testing.T) {
 	assert.Equal(t, "hel", string(faults.Calls()[0].Body))
 }
 
-// What an httptrace reports is how a client can tell that nothing was sent.
+// httptrace reports that nothing was sent, so that a client can tell.
 func TestBeforeIsTraced(t *testing.T) {
 	var asked []string
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
@@ -229,7 +229,7 @@ func TestBeforeIsTraced(t *testing.T) {
 	assert.Equal(t, []string{"example.test"}, asked)
 }
 
-// What a Call holds is a copy.
+// A Call holds copies.
 func TestCallsAreCopies(t *testing.T) {
 	req, err := http.NewRequest("PUT", "http://example.test/", strings.NewReader("hello"))
 	require.NoError(t, err)
@@ -273,7 +273,7 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Zero(t, faults.Open())
 }
 
-// An upgraded connection stays one that can be written.
+// The body of an upgraded connection can still be written to.
 func TestUpgrade(t *testing.T) {
 	conn := struct {
 		io.ReadCloser

@@ -18,9 +18,10 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// What go-retryablehttp v0.7.8 makes of the forty answers of public services, by
-// its defaults: it goes by the status alone, and reads Retry-After alone, in whole
-// seconds, of 429 and 503.
+// The test counts which of the forty answers of public services
+// go-retryablehttp v0.7.8 handles as documented, with its defaults. It decides
+// by the status alone, and reads only Retry-After, in whole seconds, of 429 and
+// 503.
 func TestAnswersBesideGoRetryablehttp(t *testing.T) {
 	data, err := os.ReadFile("../testdata/answers.json")
 	require.NoError(t, err)
@@ -39,7 +40,7 @@ func TestAnswersBesideGoRetryablehttp(t *testing.T) {
 	require.NoError(t, err)
 
 	ours := 0
-	var missed []string // by the peer
+	var missed []string // by go-retryablehttp
 	for _, a := range table.Answers {
 		want, err := time.ParseDuration(a.Wait)
 		require.NoError(t, err)
@@ -51,12 +52,12 @@ func TestAnswersBesideGoRetryablehttp(t *testing.T) {
 			return &http.Response{StatusCode: a.Status, Header: header, Body: io.NopCloser(strings.NewReader(""))}
 		}
 		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Until(date)) // the peer goes by our clock
+			time.Sleep(time.Until(date)) // go-retryablehttp uses the local clock
 
 			if again, wait := ourVerdict(t, answer()); again == a.Retry && wait == want {
 				ours++
 			}
-			again, _ := retryablehttp.DefaultRetryPolicy(t.Context(), answer(), nil) // the error is the status, in words
+			again, _ := retryablehttp.DefaultRetryPolicy(t.Context(), answer(), nil) // the error only has the status as text
 			wait := retryablehttp.DefaultBackoff(0, time.Hour, 0, answer())
 			if again != a.Retry || again && wait != want {
 				missed = append(missed, a.Service+", "+a.About)
@@ -83,11 +84,11 @@ func TestAnswersBesideGoRetryablehttp(t *testing.T) {
 		"Google, Cloud Storage, request timeout",
 		"Reddit, quota used up",
 		"Atlassian, quota used up",
-	}, missed, "the other 22 it reads as we do")
+	}, missed, "it handles the other 22 as documented")
 }
 
-// ourVerdict sends a request once, and returns whether another attempt would
-// follow, and after what wait at least.
+// ourVerdict sends a request once. It returns whether another attempt would
+// follow, and the shortest wait before it.
 func ourVerdict(t *testing.T, answer *http.Response) (bool, time.Duration) {
 	var failure error
 	tr := &retryhttp.Transport{

@@ -27,10 +27,10 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// Each answer that a caller gets is its own, and whole, whatever became of those
-// that were discarded: a reader that a Base pools must not get into two hands,
-// and nothing may be left behind. The environment variable RETRY_ANSWERS sets
-// how many answers there are, for all Bases together.
+// Each caller gets its own complete answer, whatever happened to the answers
+// that were discarded. A reader from a Base's pool must never be used twice at
+// the same time, and nothing may be leaked. The environment variable
+// RETRY_ANSWERS sets the number of answers, for all Bases together.
 func TestMixedAnswers(t *testing.T) {
 	answers := int64(2000)
 	if n := os.Getenv("RETRY_ANSWERS"); n != "" {
@@ -87,7 +87,7 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 				assert.NoError(t, resp.Body.Close())
 				assert.Equal(t, 200, resp.StatusCode)
 				if string(text) != answerTo(key) {
-					t.Errorf("the answer to %s is damaged: %d bytes, that begin with %.60q", key, len(text), text)
+					t.Errorf("the answer to %s is damaged: %d bytes, beginning with %.60q", key, len(text), text)
 				}
 			}
 		})
@@ -95,13 +95,13 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 	callers.Wait()
 }
 
-// answerTo is what belongs to a key and to no other.
+// answerTo returns a text that is different for each key.
 func answerTo(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return strings.Repeat(fmt.Sprintf("%s %x\n", key, sum), 50+int(sum[0])*4)
 }
 
-// mixed fails the first attempts of each request in one way or another, and then
+// mixed fails the first attempts of each request in various ways, and then
 // answers.
 type mixed struct {
 	answers atomic.Int64
@@ -135,19 +135,19 @@ func (s *mixed) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		out.send(http.StatusBadGateway, answerTo("another "+key))
 	case 4:
 		w.WriteHeader(http.StatusServiceUnavailable)
-	case 5: // it stalls after a while
+	case 5: // stalls after a while
 		out.send(http.StatusServiceUnavailable, answerTo("stalled "+key), 10, func() bool { <-req.Context().Done(); return false })
-	case 6: // it trickles
+	case 6: // trickles
 		out.send(http.StatusServiceUnavailable, answerTo("slow "+key), 100, func() bool { time.Sleep(time.Millisecond); return req.Context().Err() == nil })
-	case 7: // it breaks off
+	case 7: // breaks off
 		out.send(http.StatusServiceUnavailable, answerTo("broken "+key), 1000, func() bool { panic(http.ErrAbortHandler) })
 	case 8:
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// A writer compresses if the client wants it, and flushes what it is given in
-// pieces.
+// A writer compresses if the client accepts it, and flushes each piece that it
+// is given.
 type writer struct {
 	http.ResponseWriter
 	zip *gzip.Writer
@@ -160,8 +160,8 @@ func newWriter(w http.ResponseWriter, req *http.Request) writer {
 	return writer{w, gzip.NewWriter(w)}
 }
 
-// send sends a text. With a size and a function, it does so in pieces, for as
-// long as the function says.
+// send sends a text. With a size and a function, it sends pieces of that size
+// until the function returns false.
 func (w writer) send(status int, text string, pieces ...any) {
 	size, next := len(text), func() bool { return true }
 	if len(pieces) == 2 {
@@ -189,8 +189,8 @@ func (w writer) send(status int, text string, pieces ...any) {
 	}
 }
 
-// blocking gives failures a body whose Read blocks until the attempt's context
-// ends, in a way that only one goroutine may use it.
+// blocking gives failed responses a body whose Read blocks until the attempt's
+// context ends, and that only one goroutine may use at a time.
 type blocking struct{ base http.RoundTripper }
 
 func (b blocking) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -204,7 +204,7 @@ func (b blocking) RoundTrip(req *http.Request) (*http.Response, error) {
 type blockingBody struct {
 	io.ReadCloser
 	ctx  context.Context
-	read int // the race detector sees it
+	read int // unsynchronized, so that the race detector reports concurrent use
 }
 
 func (b *blockingBody) Read(p []byte) (int, error) {
@@ -223,8 +223,8 @@ func (b *blockingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// assertNothingLeft calls f, and waits until there are as few goroutines and open
-// files as before.
+// assertNothingLeft calls f and waits until there are no more goroutines and
+// open files than before.
 func assertNothingLeft(t *testing.T, f func()) {
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	f()
@@ -237,7 +237,8 @@ func assertNothingLeft(t *testing.T, f func()) {
 	}
 }
 
-// openFiles returns 0 where the system does not list them.
+// openFiles returns how many files are open, or 0 on a system that does not
+// list them.
 func openFiles(t *testing.T) int {
 	if runtime.GOOS != "linux" {
 		return 0

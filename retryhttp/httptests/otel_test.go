@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
-// resendCount is the RoundTripper of the package docs.
+// resendCount is the RoundTripper from the package documentation.
 type resendCount struct{ base http.RoundTripper }
 
 func (r resendCount) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -28,7 +28,7 @@ func (r resendCount) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.base.RoundTrip(req)
 }
 
-// Each attempt has a span of its own, and each but the first says how often the
+// Each attempt has its own span. Each span but the first says how often the
 // request was sent before.
 func TestResendCount(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
@@ -44,7 +44,7 @@ func TestResendCount(t *testing.T) {
 	require.Len(t, spans.GetSpans(), 3)
 	var counts []int64
 	for _, span := range spans.GetSpans() {
-		count := int64(0) // the attribute is absent on the first
+		count := int64(0) // for the first attempt, which has no such attribute
 		for _, attribute := range span.Attributes {
 			if attribute.Key == semconv.HTTPRequestResendCountKey {
 				count = attribute.Value.AsInt64()

@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry/retrysql/sqlfault"
 )
 
-// What does a program do if the answer to COMMIT is lost? A loop around the
-// whole transaction applies it twice, and retrysql.Tx says that it cannot know.
+// If the answer to COMMIT is lost, a loop around the whole transaction applies
+// it twice. retrysql.Tx reports that the outcome is unknown.
 func Example() {
 	transfer := func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE accounts ...")
@@ -20,7 +20,7 @@ func Example() {
 	}
 	policy := retry.Policy{MaxAttempts: 3}
 
-	bank := &database{} // the driver's connector, such as stdlib.GetConnector(config) of pgx
+	bank := &database{} // in a program, the driver's connector, such as stdlib.GetConnector(config) of pgx
 	db := sql.OpenDB(sqlfault.New(bank, sqlfault.AfterCommit(io.ErrUnexpectedEOF)))
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, nil)

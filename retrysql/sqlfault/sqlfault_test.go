@@ -20,7 +20,7 @@ import (
 var errLost = errors.New("the answer is lost")
 
 // payments makes n payments, each in a transaction of two statements, and
-// returns what each failed with.
+// returns their errors.
 func payments(t *testing.T, db *sql.DB, n int) (errs []error) {
 	for range n {
 		errs = append(errs, pay(t.Context(), db))
@@ -47,7 +47,7 @@ func TestScript(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		script  []sqlfault.Fault
-		errs    []error // of three payments
+		errs    []error // of the three payments
 		log     []string
 		applied int
 		left    int
@@ -86,7 +86,7 @@ func TestScript(t *testing.T) {
 			log: []string{"begin", "debit", "credit", "rollback", "begin", "rollback"},
 		},
 		{
-			name: "what is not reached", script: []sqlfault.Fault{sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.Begin(errLost), sqlfault.Exec(errLost)}, errs: []error{nil, nil, nil}, applied: 3, left: 2,
+			name: "faults that are not reached", script: []sqlfault.Fault{sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.Begin(errLost), sqlfault.Exec(errLost)}, errs: []error{nil, nil, nil}, applied: 3, left: 2,
 			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
 		},
 	} {
@@ -104,7 +104,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// What the database itself says goes before the script where both fail.
+// If both the database and the script make an operation fail, the database's
+// error is returned.
 func TestTheDatabaseFailsItself(t *testing.T) {
 	refused := errors.New("refused")
 	base := &database{fails: map[string]error{"commit": refused}}
@@ -128,8 +129,8 @@ func TestTheDatabaseFailsItself(t *testing.T) {
 	assert.Equal(t, refused, err)
 }
 
-// A driver may refuse to execute a statement that is not prepared. Then
-// database/sql prepares it, and it is one statement all the same.
+// A driver may refuse to execute a statement that is not prepared. database/sql
+// then prepares it, and it still counts as one statement.
 func TestSkippedStatementsCountOnce(t *testing.T) {
 	for _, base := range []*database{{skips: true}, {old: true}} {
 		faults := sqlfault.New(base, sqlfault.Exec(nil), sqlfault.Exec(errLost))
@@ -147,7 +148,8 @@ func TestSkippedStatementsCountOnce(t *testing.T) {
 	}
 }
 
-// Drivers may lack every method that came after the first version.
+// Drivers may lack any method that was added after the first version of
+// database/sql.
 func TestOldDriver(t *testing.T) {
 	base := &database{old: true}
 	db := sql.OpenDB(sqlfault.New(base))
@@ -163,7 +165,8 @@ func TestOldDriver(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []driver.Value{int64(10), "a"}, base.args)
 
-	// It does not know contexts either, so that one may have ended meanwhile.
+	// It does not know contexts either, so the wrapper checks whether the
+	// context has ended.
 	base.log = nil
 	for _, call := range []struct {
 		name string
@@ -183,7 +186,7 @@ func TestOldDriver(t *testing.T) {
 	assert.Zero(t, db.Stats().InUse)
 }
 
-// database/sql asks a driver for these, and gets its answers.
+// database/sql calls these optional methods, and gets the driver's results.
 func TestOptionalMethodsReachTheDriver(t *testing.T) {
 	base := &database{}
 	db := sql.OpenDB(sqlfault.New(base))
@@ -215,7 +218,8 @@ func TestOptionalMethodsReachTheDriver(t *testing.T) {
 	assert.Greater(t, base.connects, before, "a connection that is not valid is not used again")
 }
 
-// byName is what the names of drivers stand for, which can be registered once.
+// byName is the database behind the registered driver names, because a name can
+// be registered only once.
 var byName = &database{}
 
 func init() {
@@ -240,7 +244,7 @@ func TestOpen(t *testing.T) {
 	assert.Equal(t, errLost, err)
 }
 
-// The script is one list for all goroutines, and each fault happens once.
+// All goroutines share one script, and each fault happens once.
 func TestConcurrently(t *testing.T) {
 	script := make([]sqlfault.Fault, 50)
 	for i := range script {
@@ -268,7 +272,8 @@ func TestConcurrently(t *testing.T) {
 	assert.Zero(t, faults.Left())
 }
 
-// The package for which this one is made: none of these is applied twice.
+// This package was made to test retrysql.Tx: none of these transactions is
+// applied twice.
 func TestTx(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault   sqlfault.Fault
@@ -295,13 +300,13 @@ func TestTx(t *testing.T) {
 	}
 }
 
-// A database notes what it is asked for and counts the transactions that it
-// applied. An old one has no method that a driver may lack; one that skips
-// wants its statements prepared.
+// A database records its operations and counts the transactions that it
+// applied. An old one lacks all optional methods. One that skips requires
+// prepared statements.
 type database struct {
 	skips, old, invalid bool
 	fails               map[string]error
-	before              func() // called before anything is done, once there is one
+	before              func() // called before each operation, unless nil
 
 	mu                        sync.Mutex
 	log                       []string
@@ -363,7 +368,7 @@ func (d *database) OpenConnector(name string) (driver.Connector, error) {
 	return d, d.do("open")
 }
 
-// A plainDriver has no connector.
+// A plainDriver cannot make connectors.
 type plainDriver struct{ d *database }
 
 func (p plainDriver) Open(name string) (driver.Conn, error) { return p.d.Open(name) }
@@ -433,7 +438,7 @@ func (c newConn) QueryContext(ctx context.Context, query string, args []driver.N
 	return newStmt{oldStmt{c.d, query}}.QueryContext(ctx, args)
 }
 
-// A currency is a type that only the driver knows.
+// A currency is a type that only this driver can convert.
 type currency string
 
 func (c newConn) CheckNamedValue(v *driver.NamedValue) error {

@@ -20,8 +20,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// dsn returns the variable, or what .ci/services provides, and whether a
-// database that does not answer there is a failure.
+// dsn returns the value of the variable, or the address of the database that
+// .ci/services starts. The second result is true if a database that does not
+// answer is a failure of the test.
 func dsn(variable, local string) (string, bool) {
 	if dsn := os.Getenv(variable); dsn != "" {
 		return dsn, true
@@ -47,7 +48,7 @@ func mariadbConfig(t *testing.T) *mysql.Config {
 	dsn, _ := dsn("RETRY_TEST_MARIADB", "retry_test:retry_test@tcp(127.0.0.1:3306)/retry_test")
 	config, err := mysql.ParseDSN(dsn)
 	require.NoError(t, err)
-	config.Logger = &mysql.NopLogger{} // the connections that are cut are meant to be
+	config.Logger = &mysql.NopLogger{} // connections are cut on purpose
 	return config
 }
 
@@ -60,7 +61,7 @@ func openMariadb(t *testing.T, config *mysql.Config) *sql.DB {
 	return answering(t, sql.OpenDB(connector), must)
 }
 
-// postgresProxy starts a proxy of PostgreSQL and returns how to connect to it.
+// postgresProxy starts a proxy to PostgreSQL and returns how to connect to it.
 func postgresProxy(t *testing.T, c cut) (*pgx.ConnConfig, *proxy) {
 	config := postgresConfig(t)
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
@@ -86,8 +87,8 @@ func mariadbThrough(t *testing.T, c cut) *sql.DB {
 	return openMariadb(t, config)
 }
 
-// sqlite returns a database in a file of its own, whose writers do not wait
-// for each other.
+// sqlite returns a database in a new file. Its writers do not wait for each
+// other.
 func sqlite(t *testing.T) *sql.DB {
 	db, err := sql.Open("sqlite", "file:"+t.TempDir()+"/test.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(0)")
 	require.NoError(t, err)
@@ -106,20 +107,19 @@ func answering(t *testing.T, db *sql.DB, must bool) *sql.DB {
 	return db
 }
 
-// table creates a table of a name that no other test has, and drops it when
-// the test ends.
+// table creates a table with a unique name, and drops it when the test ends.
 func table(t *testing.T, db *sql.DB, columns string) string {
 	name := "retrysql_" + strings.ToLower(rand.Text())
 	exec(t, db, "CREATE TABLE "+name+" ("+columns+")")
 	t.Cleanup(func() {
-		// Not the context of the test, which has ended by now.
+		// The context of the test has ended by now.
 		_, err := db.ExecContext(context.Background(), "DROP TABLE "+name)
 		require.NoError(t, err)
 	})
 	return name
 }
 
-// accounts creates a table of two accounts with 100 each.
+// accounts creates a table with two accounts of 100 each.
 func accounts(t *testing.T, db *sql.DB) string {
 	name := table(t, db, "id INTEGER PRIMARY KEY, balance INTEGER NOT NULL")
 	exec(t, db, "INSERT INTO "+name+" VALUES (1, 100), (2, 100)")
@@ -138,7 +138,7 @@ func number(t *testing.T, db *sql.DB, query string) (n int) {
 	return n
 }
 
-// A record is what happened in the calls whose policies write to it.
+// A record holds what happened in the calls whose policies write to it.
 type record struct {
 	mu       sync.Mutex
 	runs     int
@@ -163,8 +163,8 @@ func (r *record) policy() retry.Policy {
 	}
 }
 
-// A meeting is where transactions wait for each other, once: who comes later
-// passes.
+// At a meeting transactions wait for each other once. Transactions that come
+// later pass.
 type meeting struct {
 	mu      sync.Mutex
 	missing int
@@ -191,7 +191,7 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// within is the context of a test that would hang where it fails.
+// within returns a context that keeps a failing test from hanging.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)

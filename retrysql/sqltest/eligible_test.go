@@ -40,7 +40,7 @@ func literal[T any](v *T) string {
 	return strings.ToUpper(fmt.Sprint(*v))
 }
 
-// eligible is what the expression must be.
+// eligible computes what the SQL expression must return.
 func (j job) eligible(p retry.Policy) bool {
 	attempts := 0
 	if j.attempts != nil {
@@ -55,8 +55,8 @@ func (j job) eligible(p retry.Policy) bool {
 	return p.Eligible(attempts)
 }
 
-// The rows of the table of limits that are valid, and what caps and unlimited
-// policies add.
+// policies are the valid rows of the table of limits, and more with caps and
+// without limits.
 var policies = []retry.Policy{
 	{},
 	{MaxAttempts: 1},
@@ -122,15 +122,16 @@ func TestEligibleAtEveryBoundary(t *testing.T) {
 				require.NoError(t, rows.Err())
 				require.Equal(t, want, got, "%+v", p)
 
-				// What is not eligible is the rest, so no row makes it NULL.
+				// The rows that are not eligible are the others, so the
+				// expression is never NULL.
 				assert.Equal(t, len(jobs)-len(want), number(t, db, "SELECT COUNT(*) FROM "+name+" WHERE NOT "+eligible), "%+v", p)
 			}
 		})
 	}
 }
 
-// A step of Tasker is eligible by this condition, with a default for NULL that
-// does not cap the steps that have a limit.
+// Tasker uses this condition for its steps. DefaultMaxAttempts is the default
+// for NULL, and does not cap the steps that have a limit.
 func TestEligibleAsTaskerHasIt(t *testing.T) {
 	const tasker = "(COALESCE(attempts, 0) = 0 OR (COALESCE(retryable, TRUE) = TRUE AND COALESCE(attempts, 0) < COALESCE(max_attempts, 3)))"
 	ints := func(numbers ...int) []*int {
@@ -171,8 +172,8 @@ func TestEligibleAsTaskerHasIt(t *testing.T) {
 	}
 }
 
-// What a column of text compares as, which the doc of Columns warns of: 10
-// attempts of 5.
+// A column of text may be compared as text, as the doc of Columns warns: in
+// SQLite 10 attempts then count as fewer than 5.
 func TestEligibleOfText(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -202,7 +203,7 @@ func TestEligibleOfText(t *testing.T) {
 	}
 }
 
-// 100,000 jobs, each under the policy that its id picks, in one query.
+// One query checks 100,000 jobs. Each job's id selects its policy.
 func TestEligibleAtRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -255,7 +256,7 @@ func TestEligibleAtRandom(t *testing.T) {
 	}
 }
 
-// fill creates a table of the jobs, whose ids count from 0.
+// fill creates a table of the jobs, with ids from 0.
 func fill(t *testing.T, db *sql.DB, jobs []job) string {
 	name := table(t, db, "id INTEGER PRIMARY KEY, attempts BIGINT, max_attempts BIGINT, retryable BOOLEAN")
 	const bulk = 5000
@@ -275,7 +276,7 @@ func expression(t *testing.T, p retry.Policy, table string) string {
 	return eligible
 }
 
-// Names that need quotes, as each database has them, in a WHERE.
+// Names that need quotes work in a WHERE in every database.
 func TestEligibleQuotedNames(t *testing.T) {
 	for _, row := range []struct {
 		database string

@@ -27,12 +27,13 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// A library runs a statement in a transaction of its own kind, by TxFunc.
+// A library runs a statement in its own kind of transaction, with TxFunc.
 type library struct {
 	name  string
 	open  func(*testing.T) *sql.DB // without the proxy
-	begin string                   // what starts a transaction there, in capitals
-	// through returns a function that executes the statement in one transaction.
+	begin string                   // the statement that starts a transaction, in capitals
+	// through returns a function that executes a statement in one transaction
+	// through the proxy.
 	through func(*testing.T, cut) (func(context.Context, retry.Policy, string) error, *proxy)
 }
 
@@ -82,7 +83,7 @@ var libraries = []library{
 			if err != nil {
 				return err
 			}
-			defer func() { _ = tx.Rollback() }() // where body panics
+			defer func() { _ = tx.Rollback() }() // if body panics
 			if err := body(tx); err != nil {
 				return err
 			}
@@ -103,7 +104,7 @@ var libraries = []library{
 			if err != nil {
 				return err
 			}
-			defer func() { _ = tx.Rollback() }() // where body panics
+			defer func() { _ = tx.Rollback() }() // if body panics
 			if err := body(tx); err != nil {
 				return err
 			}
@@ -136,8 +137,8 @@ func gormDB(t *testing.T, c cut) (*gorm.DB, *proxy) {
 }
 
 // The answer to COMMIT is lost in each of fifty transactions, before the server
-// has it or after it has applied it. No transaction is applied twice, none that
-// was reported as committed is missing, and each is reported as unknown.
+// has received it or after the server has applied it. Each transaction is
+// reported as unknown, and none is applied twice.
 func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 	const transactions = 50
 	for _, lib := range libraries {
@@ -158,7 +159,7 @@ func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 					proxy.arm()
 					var happened record
 					p := happened.policy()
-					p.RetryIf = func(error) bool { return true } // no RetryIf can undo it
+					p.RetryIf = func(error) bool { return true } // no RetryIf can change that
 					err := run(within(t), p, fmt.Sprintf("INSERT INTO %s VALUES (%d)", requests, request))
 					var unknown *retrysql.UnknownCommitError
 					require.ErrorAs(t, err, &unknown)
@@ -171,9 +172,9 @@ func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
 	}
 }
 
-// Why Transient says where it must not be used: these calls return what begin,
-// the function and COMMIT fail with alike, so a loop around one of them applies
-// each transaction twice.
+// This shows why the doc of Transient says where not to use it. These calls do
+// not distinguish the errors of begin, the function and COMMIT, so a loop
+// around one of them applies each transaction twice.
 func TestTransientAroundATransactionAppliesItTwice(t *testing.T) {
 	const transactions = 50
 	lost := cut{at: "COMMIT", afterAnswer: true}
@@ -213,8 +214,8 @@ func TestTransientAroundATransactionAppliesItTwice(t *testing.T) {
 	}
 }
 
-// A connection that is lost anywhere else was rolled back: each transaction
-// runs again and is applied once.
+// If the connection is lost anywhere else, the transaction was rolled back. It
+// is retried and applied once.
 func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
 	for _, lib := range libraries {
 		for _, at := range []string{lib.begin, "INSERT"} {
@@ -226,7 +227,7 @@ func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
 					run, proxy := lib.through(t, cut{at, afterAnswer})
 					var happened record
 					p := happened.policy()
-					if lib.name == "bun" { // its own driver reports a lost connection as a bare EOF
+					if lib.name == "bun" { // bun's own driver reports a lost connection as a bare EOF
 						p.RetryIf = func(err error) bool { return retrysql.Transient(err) || errors.Is(err, io.EOF) }
 					}
 					require.NoError(t, run(within(t), p, "INSERT INTO "+requests+" VALUES (1)"))
@@ -239,8 +240,8 @@ func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
 	}
 }
 
-// A balancer that closes each new connection while it has no server: lib/pq
-// reports a bare EOF.
+// A load balancer without a server closes each new connection. lib/pq reports
+// this as a bare EOF.
 func TestEOFWhileATransactionBegins(t *testing.T) {
 	db := postgres(t)
 	name := accounts(t, db)
@@ -257,6 +258,6 @@ func TestEOFWhileATransactionBegins(t *testing.T) {
 	if assert.Len(t, happened.failures, 1) {
 		assert.ErrorIs(t, happened.failures[0], io.EOF)
 		assert.False(t, errors.Is(happened.failures[0], io.ErrUnexpectedEOF) || errors.Is(happened.failures[0], driver.ErrBadConn))
-		assert.False(t, retrysql.Transient(errors.Unwrap(happened.failures[0])), "a bare EOF that is not from begin")
+		assert.False(t, retrysql.Transient(errors.Unwrap(happened.failures[0])), "a bare EOF that does not come from begin")
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A cut is when the proxy cuts a connection, once: as it reads from the client
-// what has these words, or when the server has answered that, before the
-// client has the answer.
+// A cut says when the proxy cuts a connection, once: when it reads these words
+// from the client, or when the server has answered them, before the client gets
+// the answer.
 type cut struct {
-	at          string // in capitals; what is read is compared in capitals
+	at          string // in capitals; the data is compared in capitals
 	afterAnswer bool
 }
 
@@ -22,15 +22,15 @@ type cut struct {
 type proxy struct {
 	*net.TCPAddr
 	cut  cut
-	done atomic.Bool // the cut is made
+	done atomic.Bool // the cut has been made
 }
 
-// arm has the cut made once more.
+// arm makes the proxy cut once more.
 func (p *proxy) arm() { p.done.Store(false) }
 
-// startProxy starts a proxy that runs until the test ends. One packet holds
-// what is compared: a statement is shorter than a buffer and is written at
-// once.
+// startProxy starts a proxy that runs until the test ends. It looks for the
+// words in one read, because a statement is shorter than the buffer and is
+// written at once.
 func startProxy(t *testing.T, c cut, network, address string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func startProxy(t *testing.T, c cut, network, address string) *proxy {
 type link struct {
 	client, server net.Conn
 	proxy          *proxy
-	withhold       atomic.Bool // the next answer
+	withhold       atomic.Bool // withholds the next answer
 }
 
 func (l *link) close() {

@@ -24,7 +24,7 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// In a rollback journal a writer waits for the readers only when it commits.
+// With a rollback journal, a writer waits for the readers only at its commit.
 func TestSQLiteBusyAtCommit(t *testing.T) {
 	dsn := "file:" + t.TempDir() + "/test.db?_pragma=journal_mode(DELETE)&_pragma=busy_timeout(0)"
 	open := func() *sql.DB {
@@ -33,7 +33,7 @@ func TestSQLiteBusyAtCommit(t *testing.T) {
 		return answering(t, db, true)
 	}
 	writer, reader := open(), open()
-	writer.SetMaxOpenConns(1) // what the refused commit leaves behind would be met again
+	writer.SetMaxOpenConns(1) // so that the retry gets the connection on which the commit was refused
 	name := accounts(t, writer)
 	rows, err := reader.QueryContext(t.Context(), "SELECT id FROM "+name)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestSQLiteBusyAtCommit(t *testing.T) {
 	}
 }
 
-// A constraint that waits for COMMIT refuses it, and nothing was applied.
+// A deferred constraint refuses the COMMIT, and nothing is applied.
 func TestDeferredConstraint(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -85,7 +85,7 @@ func TestDeferredConstraint(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			db := row.open(t)
-			db.SetMaxOpenConns(1) // SQLite's pragma is the connection's
+			db.SetMaxOpenConns(1) // SQLite's pragma is set for each connection
 			if row.name == "sqlite" {
 				exec(t, db, "PRAGMA foreign_keys = ON")
 			}
@@ -104,8 +104,8 @@ func TestDeferredConstraint(t *testing.T) {
 	}
 }
 
-// A function that goes on after an error commits nothing: PostgreSQL answers
-// COMMIT with ROLLBACK. The transaction runs again.
+// A function that ignores an error commits nothing: PostgreSQL answers COMMIT
+// with ROLLBACK. The transaction is retried.
 func TestCommitAnsweredWithRollback(t *testing.T) {
 	swallow := func(run int, exec func(string) error, name string) error {
 		if err := exec("UPDATE " + name + " SET balance = 90 WHERE id = 1"); err != nil || run > 1 {
@@ -169,7 +169,7 @@ func pgdriverConnector(config *pgx.ConnConfig, address string) *pgdriver.Connect
 	)
 }
 
-// A row that is locked, in the words of each driver for PostgreSQL.
+// A locked row is recognized from each PostgreSQL driver's error.
 func TestLockNotAvailable(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *sql.DB{"pgx": postgres, "lib/pq": pqDB, "pgdriver": pgdriverDB} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestLockNotAvailable(t *testing.T) {
 	}
 }
 
-// The driver has prepared a statement whose table is altered.
+// The driver has prepared a statement, and then its table is altered.
 func TestCachedPlan(t *testing.T) {
 	db, other := postgres(t), postgres(t)
 	db.SetMaxOpenConns(1)
@@ -218,7 +218,7 @@ func TestCachedPlan(t *testing.T) {
 	}
 }
 
-// The server ends a session that holds a transaction open and does nothing.
+// The server ends a session that leaves a transaction open and idle.
 func TestIdleInTransaction(t *testing.T) {
 	db := postgres(t)
 	name := accounts(t, db)
@@ -245,7 +245,7 @@ func TestIdleInTransaction(t *testing.T) {
 	}
 }
 
-// The driver's own types and texts, which retrysql knows without importing it.
+// retrysql knows the driver's own types and texts without importing it.
 func TestMySQLDriver(t *testing.T) {
 	assert.True(t, retrysql.Transient(&mysql.MySQLError{Number: 1213, SQLState: [5]byte([]byte("40001"))}))
 	assert.False(t, retrysql.Transient(&mysql.MySQLError{Number: 1062, SQLState: [5]byte([]byte("23000"))}))
@@ -259,7 +259,7 @@ func TestMySQLDriver(t *testing.T) {
 }
 
 // A Galera cluster reports a conflict at COMMIT as error 1213. This server is
-// no cluster, so it is made to fail with that error in place of COMMIT.
+// not a cluster, so a SIGNAL with that error stands in for the COMMIT.
 func TestGaleraConflictAtCommit(t *testing.T) {
 	db := mariadb(t)
 	name := accounts(t, db)
@@ -290,8 +290,8 @@ func TestGaleraConflictAtCommit(t *testing.T) {
 	}
 }
 
-// What GORM's TranslateError leaves of the server's answer. Through lib/pq a
-// COMMIT that a deferred constraint refuses has an unknown outcome with it.
+// GORM's TranslateError hides parts of the server's answer. With it, a COMMIT
+// through lib/pq that a deferred constraint refuses has an unknown outcome.
 func TestGORMTranslateError(t *testing.T) {
 	config := func(translate bool) *gorm.Config {
 		return &gorm.Config{Logger: gormlogger.Discard, TranslateError: translate}
@@ -332,8 +332,8 @@ func TestGORMTranslateError(t *testing.T) {
 	}
 }
 
-// What no rollback undoes, as the doc of Tx says: the first attempt's write
-// stays, and the second one writes again.
+// Some statements cannot be rolled back, as the doc of Tx says: the first
+// attempt's write stays, and the second attempt writes again.
 func TestMySQLCommitsByItself(t *testing.T) {
 	db := mariadb(t)
 	deadlock := &mysql.MySQLError{Number: 1213, SQLState: [5]byte([]byte("40001"))}
@@ -368,7 +368,8 @@ func TestMySQLCommitsByItself(t *testing.T) {
 	}
 }
 
-// As the doc of Tx says too: a COMMIT that the function sends itself.
+// Tx does not notice a COMMIT that the function sends as a statement, as the
+// doc of Tx says.
 func TestCommitAsAStatementIsNotNoticed(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) *sql.DB{"postgres": postgres, "mariadb": mariadb} {
 		t.Run(name, func(t *testing.T) {
@@ -391,7 +392,7 @@ func TestCommitAsAStatementIsNotNoticed(t *testing.T) {
 	}
 }
 
-// A Conn is one connection: lost, it is lost for good.
+// A Conn is a single connection: once lost, it stays lost.
 func TestTxOnALostConn(t *testing.T) {
 	for _, row := range []struct {
 		name, id, end string

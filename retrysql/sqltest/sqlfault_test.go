@@ -16,15 +16,15 @@ import (
 	"github.com/goretry/retry/retrysql/sqlfault"
 )
 
-// Real drivers under a script: what it says happens, and everything else works
-// as it does without.
+// A script wraps real drivers. What the script says happens, and everything
+// else works as without it.
 func TestSQLFault(t *testing.T) {
 	for _, database := range []struct {
 		name    string
 		open    func(*testing.T) *sql.DB
 		faulty  func(*testing.T, ...sqlfault.Fault) *sqlfault.Connector
 		insert  string
-		special any // an argument that needs the driver's own conversion
+		special any // an argument that only the driver can convert
 	}{
 		{"postgres", postgres, func(t *testing.T, script ...sqlfault.Fault) *sqlfault.Connector {
 			return sqlfault.New(stdlib.GetConnector(*postgresConfig(t)), script...)
@@ -56,7 +56,8 @@ func TestSQLFault(t *testing.T) {
 				defer func() { require.NoError(t, db.Close()) }()
 				var happened record
 				err := retrysql.Tx(within(t), db, &sql.TxOptions{Isolation: sql.LevelSerializable}, happened.policy(), func(ctx context.Context, tx *sql.Tx) error {
-					// With an argument, for which the driver for MySQL prepares the statement.
+					// The statement has an argument, so the driver for MySQL
+					// prepares it.
 					if _, err := tx.ExecContext(ctx, "INSERT INTO "+requests+database.insert, 7); err != nil {
 						return err
 					}
@@ -90,7 +91,7 @@ func TestSQLFault(t *testing.T) {
 	}
 }
 
-// A driver that has no connector, by its name.
+// A driver that cannot make connectors is opened by its name.
 func TestSQLFaultOpen(t *testing.T) {
 	faults, err := sqlfault.Open("sqlite", "file:"+t.TempDir()+"/test.db", sqlfault.Exec(nil), sqlfault.AfterCommit(io.ErrUnexpectedEOF))
 	require.NoError(t, err)

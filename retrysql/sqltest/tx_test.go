@@ -21,7 +21,8 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// mySQLNumber returns the number of an error of MariaDB, 0 if err is none.
+// mySQLNumber returns the number of a MariaDB error, or 0 if err is another
+// error.
 func mySQLNumber(err error) uint16 {
 	var e *mysql.MySQLError
 	if errors.As(err, &e) {
@@ -37,13 +38,13 @@ func state(t *testing.T, err error) string {
 	return e.SQLState()
 }
 
-// move is one statement of a transfer.
+// move executes one statement of a transfer.
 func move(ctx context.Context, tx *sql.Tx, table string, id, amount int) error {
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET balance = balance + %d WHERE id = %d", table, amount, id))
 	return err
 }
 
-// both runs two calls at once and waits for them.
+// both runs two calls concurrently and waits for them.
 func both(t *testing.T, one, other func() error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { assert.NoError(t, one()) })
@@ -51,8 +52,8 @@ func both(t *testing.T, one, other func() error) {
 	wg.Wait()
 }
 
-// Two transfers that lock the same two rows in opposite order: the database
-// ends one of them, which runs again, and both commit.
+// Two transfers lock the same two rows in opposite order. The database ends one
+// of them, which is retried, and both commit.
 func TestDeadlock(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -80,7 +81,7 @@ func TestDeadlock(t *testing.T) {
 				return func() error {
 					defer close(mine)
 					return retrysql.Tx(ctx, db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
-						// At once, the second run might meet the same lock.
+						// An immediate second attempt might meet the same lock.
 						if run++; run > 1 {
 							if err := await(ctx, others); err != nil {
 								return err
@@ -108,8 +109,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// Two transfers that read the same balance and write what they make of it. The
-// one that comes later must read again.
+// Two transfers read the same balance and write a value computed from it. The
+// later one must read again.
 func TestLostUpdate(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -120,7 +121,7 @@ func TestLostUpdate(t *testing.T) {
 		{"postgres", postgres, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}, func(t *testing.T, err error) {
 			assert.Equal(t, "40001", state(t, err))
 		}},
-		// InnoDB lets an update be lost, unless it is told not to.
+		// By default InnoDB lets an update be lost.
 		{"mariadb", func(t *testing.T) *sql.DB {
 			config := mariadbConfig(t)
 			config.Params = map[string]string{"innodb_snapshot_isolation": "ON"}
@@ -171,15 +172,16 @@ func TestLostUpdate(t *testing.T) {
 	}
 }
 
-// Two serializable transactions that each read what the other writes: the
-// database finds out when the second one commits.
+// Two serializable transactions each read what the other writes. The database
+// notices when the second one commits.
 func TestSerializationFailureAtCommit(t *testing.T) {
 	t.Parallel()
 	db := postgres(t)
 	name := accounts(t, db)
 	ctx, haveRead, haveWritten, firstDone := within(t), meetingOf(2), meetingOf(2), make(chan struct{})
 	var first, second record
-	// Each takes 150 from one account if both together hold enough for it.
+	// Each transaction takes 150 from one account if both accounts together
+	// have enough.
 	withdraw := func(happened *record, id int, turn <-chan struct{}) error {
 		return retrysql.Tx(ctx, db, &sql.TxOptions{Isolation: sql.LevelSerializable}, happened.policy(), func(ctx context.Context, tx *sql.Tx) error {
 			var sum int
@@ -211,7 +213,8 @@ func TestSerializationFailureAtCommit(t *testing.T) {
 	}
 }
 
-// Somebody ends the session in the middle of the first transaction.
+// Another session terminates the session in the middle of the first
+// transaction.
 func TestTerminatedInTheMiddle(t *testing.T) {
 	for _, row := range []struct {
 		name, id, end string
@@ -250,8 +253,8 @@ func TestTerminatedInTheMiddle(t *testing.T) {
 }
 
 // The connection is cut at the COMMIT of the first transaction, before the
-// server has it or after it has answered. Nobody can tell the two apart from
-// the error, so neither runs again.
+// server has received it or after it has answered. The error is the same in
+// both cases, so neither is retried.
 func TestConnectionLostAtCommit(t *testing.T) {
 	for _, server := range []struct {
 		name    string
@@ -265,7 +268,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			cut     cut
 			balance int
 		}{
-			{"before the server has it", cut{at: "COMMIT"}, 100},
+			{"before the server receives it", cut{at: "COMMIT"}, 100},
 			{"after the server has answered", cut{at: "COMMIT", afterAnswer: true}, 90},
 		} {
 			t.Run(server.name+"/"+row.name, func(t *testing.T) {
@@ -288,7 +291,8 @@ func TestConnectionLostAtCommit(t *testing.T) {
 	}
 }
 
-// Cut anywhere else, the transaction was rolled back and runs again.
+// If the connection is cut anywhere else, the transaction was rolled back and
+// is retried.
 func TestConnectionLostBeforeCommit(t *testing.T) {
 	for _, server := range []struct {
 		name    string
@@ -315,7 +319,7 @@ func TestConnectionLostBeforeCommit(t *testing.T) {
 	}
 }
 
-// A statement takes longer than its context allows, in the first execution.
+// In the first attempt a statement takes longer than its context allows.
 func TestTimeout(t *testing.T) {
 	const forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT MAX(i) FROM n"
 	for _, row := range []struct {
@@ -323,7 +327,7 @@ func TestTimeout(t *testing.T) {
 		open        func(*testing.T) *sql.DB
 	}{
 		{"postgres", "SELECT 1 FROM pg_sleep(10)", postgres},
-		{"mariadb", "SELECT SLEEP(2)", mariadb}, // until then the server keeps the locks
+		{"mariadb", "SELECT SLEEP(2)", mariadb}, // the server keeps the locks until then
 		{"sqlite", forever, sqlite},
 	} {
 		for _, whose := range []string{"the attempt's", "the function's"} {
@@ -335,7 +339,7 @@ func TestTimeout(t *testing.T) {
 				p := happened.policy()
 				p.Backoff = retry.Fixed(10 * time.Millisecond) // database/sql rolls back in the background
 				if whose == "the attempt's" {
-					p.AttemptTimeout = time.Second // which a busy machine may need more than once
+					p.AttemptTimeout = time.Second // a busy machine may exceed it more than once
 				}
 				slow := true
 				err := retrysql.Tx(within(t), db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
@@ -360,7 +364,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// What PostgreSQL and its driver really return.
+// These are real errors of PostgreSQL and its driver.
 func TestVerdictsOfPostgres(t *testing.T) {
 	db := postgres(t)
 	name := accounts(t, db)
@@ -383,7 +387,7 @@ func TestVerdictsOfPostgres(t *testing.T) {
 		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", "23505", retry.ReasonRejected},
 		{"division by zero", "SELECT 1/0", "22012", retry.ReasonRejected},
 		{"no such table", "SELECT * FROM " + name + "_", "42P01", retry.ReasonRejected},
-		{"a row that somebody has locked", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", "55P03", retry.ReasonExhausted},
+		{"a locked row", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", "55P03", retry.ReasonExhausted},
 		{"statement_timeout", "SET LOCAL statement_timeout = 1; SELECT pg_sleep(10)", "57014", retry.ReasonRejected},
 		{"at commit, a deferred trigger", "INSERT INTO " + name + " VALUES (3, 0)", "P0001", retry.ReasonRejected},
 	} {
@@ -410,7 +414,7 @@ func TestVerdictsOfPostgres(t *testing.T) {
 	})
 }
 
-// What MariaDB and its driver really return.
+// These are real errors of MariaDB and its driver.
 func TestVerdictsOfMariadb(t *testing.T) {
 	db := mariadb(t)
 	name := accounts(t, db)
@@ -426,7 +430,7 @@ func TestVerdictsOfMariadb(t *testing.T) {
 	}{
 		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", 1062, retry.ReasonRejected},
 		{"no such table", "SELECT * FROM " + name + "_", 1146, retry.ReasonRejected},
-		{"a row that somebody has locked", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", 1205, retry.ReasonExhausted},
+		{"a locked row", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", 1205, retry.ReasonExhausted},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, func(ctx context.Context, tx *sql.Tx) error {
@@ -443,7 +447,8 @@ func TestVerdictsOfMariadb(t *testing.T) {
 
 func nothing(context.Context, *sql.Tx) error { return nil }
 
-// Nobody listens: both drivers say so in a way that needs no recipe.
+// If nothing listens on the port, the errors of both drivers are recognized
+// without any setup.
 func TestNobodyListens(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
