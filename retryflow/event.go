@@ -9,34 +9,34 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Event is an event of package retry together with the task and the rule it
-// belongs to. Each time a task is entered its events begin again with attempt
-// 1, and they end with a Stopped for the task, not for the run. A wait before a
-// jump is a RetryScheduled with the Directive Jump; its Stopped follows when
-// the wait is over. Err of AttemptFinished is the error that the task fails with
-// if it does, and otherwise the error of the Outcome. Err of a jump's
-// RetryScheduled is that of the Outcome.
+// Event is an event of package retry with the task and the rule that it belongs
+// to. Each time a task is entered, its events start with attempt 1 and end with
+// a Stopped for the task, not for the run. A wait before a jump is a
+// RetryScheduled with the Directive Jump; its Stopped follows when the wait is
+// over. Err of AttemptFinished is the error that the task fails with, or else
+// the error of the Outcome. Err of a jump's RetryScheduled is the error of the
+// Outcome.
 //
 // Max is the EffectiveMax of Pipeline.Policy, the same in all events of a task.
 type Event struct {
 	retry.Event
 	Task string
 
-	// These say what the rules decided after the last attempt. AttemptStarted has
-	// none of them.
+	// These fields say what the rules decided after the last attempt. An
+	// AttemptStarted does not have them.
 
 	Rule      int           // index of the rule that matched; -1: none did
 	Directive Directive     // what follows, if attempts and time allow
 	To        string        // Jump: the label of the next task
-	Limit     int           // Retry: the tighter limit of the rule and the pipeline, Unlimited if neither has one; else 0
-	Computed  time.Duration // what the rule's Delay returned; 0: nothing, or it has none
+	Limit     int           // Retry: the tighter limit of rule and pipeline, or Unlimited; otherwise 0
+	Computed  time.Duration // what the rule's Delay returned; 0 if it has none
 
 	Outcome Outcome       // AttemptFinished; its State is as Set left it
 	Faults  []error       // AttemptFinished: the errors of rules whose When failed
 	Backoff retry.Backoff // RetryScheduled: the curve that Delay was computed from
 }
 
-// event returns what OnEvent gets for e, an event of task.
+// event returns the event that OnEvent gets for e, an event of task.
 func event(e retry.Event, task Task, o Outcome, v verdict) Event {
 	f := Event{Event: e, Task: task.Label, Rule: -1}
 	switch e.Kind {
@@ -65,7 +65,8 @@ func tighter(a, b int) int {
 	return a
 }
 
-// eventJSON is what the JSON form of an Event adds to that of retry.Event.
+// eventJSON has the keys that the JSON form of an Event adds to that of
+// retry.Event.
 type eventJSON struct {
 	Task      string    `json:"task"`
 	Rule      int       `json:"rule"`
@@ -76,9 +77,9 @@ type eventJSON struct {
 	Faults    []string  `json:"faults,omitempty"`
 }
 
-// MarshalJSON writes what [retry.Event.MarshalJSON] does, and task, rule,
-// directive, to, limit, computed and faults. Outcome and Backoff are not part
-// of the form.
+// MarshalJSON writes the form of [retry.Event.MarshalJSON] with the keys task,
+// rule, directive, to, limit, computed and faults. Outcome and Backoff are not
+// written.
 func (e Event) MarshalJSON() ([]byte, error) {
 	base, err := json.Marshal(e.Event)
 	if err != nil {

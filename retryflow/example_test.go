@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// A policy for each error: many attempts for a server that is busy, a few quick
-// ones for a deadlock, and none for anything else.
+// Each error can have its own policy: many attempts for a busy server, a few
+// quick ones for a deadlock, and none for anything else.
 func ExampleRules_Select() {
 	isBusy := func(err error) bool { return err.Error() == "429" }
 	isDeadlock := func(err error) bool { return err.Error() == "40P01" }
@@ -45,13 +45,13 @@ func ExampleRules_Select() {
 
 var anyError = retryflow.IfErr(func(error) bool { return true })
 
-// Pagination: the task that fetches a page jumps back to itself, with the number
-// of the next page in the state. A failed fetch is retried.
+// For pagination, the task that fetches a page jumps back to itself, with the
+// number of the next page in the state. A failed fetch is retried.
 func ExamplePipeline_pagination() {
 	fetch := func(_ context.Context, s retryflow.State) retryflow.Outcome {
 		page, _ := s["page"].(int)
 		fmt.Println("page", page)
-		return retryflow.Outcome{Result: page < 2} // are there more?
+		return retryflow.Outcome{Result: page < 2} // the result says whether there are more pages
 	}
 	store := func(_ context.Context, s retryflow.State) retryflow.Outcome {
 		fmt.Println("stored up to page", s["page"])
@@ -80,9 +80,9 @@ func ExamplePipeline_pagination() {
 	// <nil>
 }
 
-// Polling: while the job is pending, the task jumps to itself after a wait. Only
-// MaxJumps and the context bound how often; errors are retried by a rule of
-// their own, with its own limit.
+// For polling, the task jumps to itself after a wait while the job is pending.
+// Only MaxJumps and the context limit how often. A separate rule retries
+// errors, with its own limit.
 func ExamplePipeline_polling() {
 	answers := []string{"pending", "pending", "done"}
 	poll := func(context.Context, retryflow.State) retryflow.Outcome {
@@ -111,7 +111,7 @@ func ExamplePipeline_polling() {
 	// <nil>
 }
 
-// A fallback host: a task that has failed twice jumps to the task that asks
+// For a fallback, a task that has failed twice jumps to the task that asks
 // another host. Break ends the pipeline as soon as one host has answered.
 func ExamplePipeline_fallback() {
 	ask := func(host string) func(context.Context, retryflow.State) retryflow.Outcome {
@@ -146,8 +146,8 @@ func ExamplePipeline_fallback() {
 	// 42 <nil>
 }
 
-// After a crash: the events and the state are saved as they come, and the next
-// process goes on where the log ends, here in the wait before a jump.
+// To survive a crash, save the events and the state as they come. The next
+// process continues where the log ends, here in the wait before a jump.
 func ExamplePipeline_Resume() {
 	pipeline := func(onEvent func(context.Context, retryflow.Event)) retryflow.Pipeline {
 		return retryflow.Pipeline{OnEvent: onEvent, Tasks: []retryflow.Task{
@@ -163,7 +163,7 @@ func ExamplePipeline_Resume() {
 		}}
 	}
 
-	var log [][]byte // in a file or a table
+	var log [][]byte // in a program, a file or a table
 	state := retryflow.State{}
 	ctx, crash := context.WithCancel(context.Background())
 	_ = pipeline(func(_ context.Context, e retryflow.Event) {

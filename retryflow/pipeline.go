@@ -27,22 +27,25 @@ type Task struct {
 // functions allow that.
 type Pipeline struct {
 	Tasks    []Task
-	MaxJumps int // the limit on jumps in one run; 0: 10,000
+	MaxJumps int // the limit on jumps in one run; 0 means 10,000
 
-	// Policy bounds every task, whatever its rules say, by its limits,
-	// AttemptTimeout, MaxElapsed and Budget. Its Source is used for all rules.
-	// Without a limit here only the rules limit the attempts. The other fields
-	// belong to the rules, which also classify errors, and must be zero here.
+	// Policy bounds every task with its limits, AttemptTimeout, MaxElapsed and
+	// Budget, whatever the task's rules say. Its Source is used for all rules.
+	// If it sets no limit, only the rules limit the attempts. The other fields
+	// must be zero here: they belong to the rules, which also classify the
+	// errors.
 	Policy retry.Policy
 
-	OnEvent func(context.Context, Event) // called for each event, in order, in the goroutine of Run; nil means no callback
+	// OnEvent is called for each event, in order, in the goroutine of Run; nil
+	// means no callback.
+	OnEvent func(context.Context, Event)
 }
 
 // Run runs p with a state, which may be nil. It returns nil when the last task
-// has continued or a task has ended the pipeline with Break. A task that fails
-// ends the run with an error that names it; errors.Is and errors.As find what
-// it failed with, and [retry.ReasonOf] why it was not retried. A jump beyond
-// MaxJumps has no Reason.
+// has continued or a task has ended the pipeline with Break. If a task fails,
+// Run returns an error that names the task. errors.Is and errors.As find the
+// task's own error, and [retry.ReasonOf] returns why it was not retried. A jump
+// beyond MaxJumps has no Reason.
 func (p Pipeline) Run(ctx context.Context, state State) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -50,7 +53,7 @@ func (p Pipeline) Run(ctx context.Context, state State) error {
 	return p.run(ctx, state, 0, 0)
 }
 
-// run runs p from the task at an index on, after a number of jumps.
+// run runs p from the task at an index, after a number of jumps.
 func (p Pipeline) run(ctx context.Context, state State, at, jumps int) error {
 	if state == nil {
 		state = State{}
@@ -79,7 +82,7 @@ func (p Pipeline) run(ctx context.Context, state State, at, jumps int) error {
 func (p Pipeline) execute(ctx context.Context, task Task, state State, jumps int) (v verdict, err error) {
 	var o Outcome
 	v.index = -1            // until an attempt has ended
-	var stopped retry.Event // of a task that jumps, held back until its wait is over
+	var stopped retry.Event // of a task that jumps, held back until the wait is over
 	policy := p.policy()
 	policy.Select = func(error) *retry.Policy { return v.policy() }
 	if p.OnEvent != nil {
@@ -109,8 +112,8 @@ func (p Pipeline) execute(ctx context.Context, task Task, state State, jumps int
 	return v, err
 }
 
-// jump waits as the rule of the n-th jump says, unless that is one too many,
-// and reports that the task has stopped.
+// jump waits as the rule says, unless the n-th jump exceeds MaxJumps, and
+// reports that the task has stopped.
 func (p Pipeline) jump(ctx context.Context, n int, task Task, o Outcome, v verdict, stopped retry.Event) error {
 	var err error
 	if n > p.maxJumps() {
@@ -138,8 +141,8 @@ func (p Pipeline) jump(ctx context.Context, n int, task Task, o Outcome, v verdi
 	return nil
 }
 
-// wait waits before a jump to a task. scheduled is called with the
-// RetryScheduled before a wait that is longer than 0.
+// wait waits before a jump to a task. It calls scheduled with the
+// RetryScheduled, unless the wait is 0.
 func wait(ctx context.Context, d time.Duration, to string, scheduled func(retry.Event)) error {
 	policy := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(d)}
 	policy.OnEvent = func(_ context.Context, e retry.Event) {
@@ -147,23 +150,23 @@ func wait(ctx context.Context, d time.Duration, to string, scheduled func(retry.
 			scheduled(e)
 		}
 	}
-	waited := false // one retry after the wait: that is how this package sleeps
+	waited := false // one retry after the wait, so that package retry does the sleeping
 	return retry.Do(unpaid{ctx}, policy, func(context.Context) error {
 		if waited {
 			return nil
 		}
 		waited = true
-		return fmt.Errorf("waiting to jump to %q", to) // without the outcome's error, which may be Permanent or ask for a wait of its own
+		return fmt.Errorf("waiting to jump to %q", to) // without the outcome's error, which may be Permanent or have a wait
 	})
 }
 
-// unpaid is the context of a wait that is not a retry, so that it takes nothing
-// from the Budgets of the context. No task sees it.
+// unpaid is the context of a wait that is not a retry. It keeps the wait from
+// taking anything from the Budgets of the context. No task sees it.
 type unpaid struct{ context.Context }
 
 func (unpaid) NoRetry(hook.Mark) {}
 
-// after returns err together with what the task itself failed with.
+// after returns err together with the task's own error.
 func after(err error, o Outcome) error {
 	if o.Err == nil {
 		return err
@@ -171,7 +174,7 @@ func after(err error, o Outcome) error {
 	return fmt.Errorf("%w: %w", err, o.Err)
 }
 
-// taskError names the task that fails, and the errors of the rules whose When
+// taskError adds the task's label, and the errors of the rules whose When
 // failed. Those are only text, because they are not why the task failed.
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
@@ -181,8 +184,8 @@ func taskError(task Task, v verdict, err error) error {
 	return err
 }
 
-// policy returns Policy, unlimited if it sets no limit. It has a curve only to be
-// valid: each retry uses the curve of its rule.
+// policy returns Policy with unlimited attempts if it sets no limit. The curve
+// only makes it valid: each retry uses the curve of its rule.
 func (p Pipeline) policy() retry.Policy {
 	policy := p.Policy
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
@@ -199,7 +202,7 @@ func (p Pipeline) maxJumps() int {
 	return p.MaxJumps
 }
 
-// index returns the index of the task with a label, -1 if there is none.
+// index returns the index of the task with a label, or -1 if there is none.
 func (p Pipeline) index(label string) int {
 	return slices.IndexFunc(p.Tasks, func(t Task) bool { return t.Label == label })
 }

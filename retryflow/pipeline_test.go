@@ -59,7 +59,7 @@ func TestRulesSeeTheOutcomeAsThePipelineFillsItIn(t *testing.T) {
 		again.Attempt = 2
 		assert.Equal(t, []Outcome{o, again}, seen)
 		seen[0].State["same"] = true
-		assert.Equal(t, true, state["same"], "the state is the pipeline's")
+		assert.Equal(t, true, state["same"], "Outcome.State is the pipeline's state")
 	})
 }
 
@@ -113,7 +113,7 @@ func TestMaxDelayAndJitterOfTheRuleCutAComputedDelay(t *testing.T) {
 	})
 }
 
-// zeros draws nothing but zeros, which is the seed 1.
+// zeros is a Source that draws only zeros, so the seed is 1.
 type zeros struct{}
 
 func (zeros) Uint64() uint64 { return 0 }
@@ -166,7 +166,7 @@ func TestAFailedPipelineMayBeTriedAgain(t *testing.T) {
 	p := Pipeline{Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { runs++; return failure }, Rules: Rules{{Do: Fail}}}}}
 	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 3}, func(ctx context.Context) error { return p.Run(ctx, nil) })
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.Equal(t, 3, runs, "Fail is about the pipeline, and does not bind the loop around it")
+	assert.Equal(t, 3, runs, "Fail ends the pipeline, and does not stop a loop around it")
 }
 
 func TestUnlimitedRuleWithinALimitedPipeline(t *testing.T) {
@@ -218,7 +218,7 @@ func TestGoexitInRunPassesThrough(t *testing.T) {
 	assert.False(t, returned)
 }
 
-// told is an Event without its time.
+// told is an Event without its times.
 type told struct {
 	Kind      retry.EventKind
 	Task      string
@@ -278,8 +278,9 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// A run that ends in the wait before a jump, or at one too many, has the error
-// of the outcome that led there. The Stopped of the task says how the wait ended.
+// A run that ends in the wait before a jump, or at a jump beyond MaxJumps, has
+// the error of the outcome that led there. The task's Stopped says how the wait
+// ended.
 func TestJumpsThatAreNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -306,7 +307,7 @@ func TestJumpsThatAreNotMade(t *testing.T) {
 		err = p.Run(ctx, nil)
 		assert.ErrorIs(t, err, errBoom)
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		require.Len(t, events, 3, "no wait that the deadline cuts short is scheduled")
+		require.Len(t, events, 3, "a wait that the deadline would cut short is not scheduled")
 		assert.Equal(t, retry.ReasonDeadline, events[2].Reason)
 
 		p.Tasks[0].Rules[0].Delay = nil
@@ -321,7 +322,7 @@ func TestJumpsThatAreNotMade(t *testing.T) {
 	})
 }
 
-// What the error of an outcome says of retries is not about a jump.
+// A Permanent or an After in the error of an outcome does not affect a jump.
 func TestJumpsAfterErrorsThatAreMarked(t *testing.T) {
 	for _, err := range []error{retry.Permanent(errBoom), retry.After(time.Hour, errBoom)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -338,11 +339,11 @@ func TestJumpsAfterErrorsThatAreMarked(t *testing.T) {
 
 func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
 	for name, row := range map[string]struct{ pipeline, rule, want int }{
-		"the rule's":      {8, 3, 3},
-		"the pipeline's":  {2, 3, 2},
-		"the only one":    {0, 3, 3},
-		"of all":          {4, retry.Unlimited, 4},
-		"neither has one": {0, retry.Unlimited, retry.Unlimited},
+		"the rule's":       {8, 3, 3},
+		"the pipeline's":   {2, 3, 2},
+		"only the rule's":  {0, 3, 3},
+		"beside Unlimited": {4, retry.Unlimited, 4},
+		"neither has one":  {0, retry.Unlimited, retry.Unlimited},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []told
@@ -354,14 +355,14 @@ func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
 			require.NoError(t, p.Run(t.Context(), nil))
 			assert.Equal(t, []int{0, row.want, row.want, 0, 0, 0}, []int{events[0].Limit, events[1].Limit, events[2].Limit, events[3].Limit, events[4].Limit, events[5].Limit}, name)
 			for _, e := range events {
-				assert.Equal(t, events[0].Max, e.Max, "%s: Max is that of the pipeline", name)
+				assert.Equal(t, events[0].Max, e.Max, "%s: Max is the pipeline's limit", name)
 			}
 		})
 	}
 }
 
-// The clock of a task goes on in the wait before a jump, so that its events can
-// be replayed.
+// A task's Elapsed includes the wait before a jump, so that its events can be
+// replayed.
 func TestElapsedGoesOnInTheWaitBeforeAJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kinds []retry.EventKind
@@ -391,8 +392,8 @@ func TestElapsedGoesOnInTheWaitBeforeAJump(t *testing.T) {
 	})
 }
 
-// A Budget of the context pays for retries, and not for jumps; what tasks call
-// with their context pays for its own.
+// Retries take from a Budget of the context, and jumps do not. Calls that tasks
+// make with their context take from it as usual.
 func TestJumpsTakeNothingFromBudgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		none := retry.NewBudget(0, 0)
@@ -408,11 +409,11 @@ func TestJumpsTakeNothingFromBudgets(t *testing.T) {
 		assert.Equal(t, 4, polls)
 		assert.Equal(t, 3*time.Second, time.Since(began))
 		for _, err := range inner {
-			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err), "the mark of the wait does not reach the task")
+			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err), "the mark of the wait does not reach the next task")
 		}
 
 		p = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{retrying(2, nil)}}}}
-		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(retry.WithBudget(t.Context(), none), nil)), "a Retry does pay")
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(retry.WithBudget(t.Context(), none), nil)), "a Retry takes from the Budget")
 	})
 }
 
@@ -485,7 +486,7 @@ func TestEventAsJSON(t *testing.T) {
 
 	var e Event
 	require.NoError(t, json.Unmarshal([]byte(`{"kind":"stopped"}`), &e))
-	assert.Equal(t, -1, e.Rule, "no rule is not the first one")
+	assert.Equal(t, -1, e.Rule, "no rule is -1, not the first rule")
 	assert.ErrorContains(t, json.Unmarshal([]byte(`{"directive":"explode"}`), &e), `unknown directive "explode"`)
 	assert.ErrorContains(t, json.Unmarshal([]byte(`{"kind":"explode"}`), &e), `"explode"`)
 	assert.EqualError(t, json.Unmarshal([]byte(`{"kind":"stopped","computed":"1"}`), &e), `retryflow: event: computed is "1": write a duration, such as "200ms"`)

@@ -9,10 +9,10 @@ import (
 )
 
 // Resume continues a run that was cut off by a crash or a canceled context. log
-// holds the events of that run, in order, from OnEvent; state is what the run
-// had when the last of them was recorded. The wait before a jump or a retry
-// ends when it would have ended in that run. A task that was interrupted starts
-// again, and counts its attempts from 1. Jumps in the log count toward MaxJumps.
+// has the events of that run, in order, as OnEvent got them. state is the state
+// of the run when the last of them was recorded. The wait before a jump or a
+// retry ends when it would have ended in that run. An interrupted task starts
+// again and counts its attempts from 1. Jumps in the log count toward MaxJumps.
 // With an empty log Resume is the same as Run. If the run has already ended,
 // Resume runs nothing, and returns an error if the run failed.
 func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
@@ -53,8 +53,8 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	return p.run(ctx, state, at, jumpsIn(log))
 }
 
-// due returns when the wait ends that the log ends in, or the zero time if it does
-// not end in a wait.
+// due returns when the wait at the end of the log ends, or the zero time if the
+// log does not end in a wait.
 func due(log []Event) time.Time {
 	for i := len(log) - 1; i >= 0; i-- {
 		switch e := log[i]; {
@@ -69,7 +69,7 @@ func due(log []Event) time.Time {
 	return time.Time{}
 }
 
-// jumpsIn returns how many jumps a log decided on.
+// jumpsIn returns the number of jumps in a log.
 func jumpsIn(log []Event) (n int) {
 	for _, e := range log {
 		if e.Kind == retry.AttemptFinished && e.Directive == Jump {
@@ -79,7 +79,8 @@ func jumpsIn(log []Event) (n int) {
 	return n
 }
 
-// labelAt returns the label of a task, for errors.
+// labelAt returns the label of a task, for errors, or "" if there is no such
+// task.
 func (p Pipeline) labelAt(i int) string {
 	if i < len(p.Tasks) {
 		return p.Tasks[i].Label
@@ -87,10 +88,10 @@ func (p Pipeline) labelAt(i int) string {
 	return ""
 }
 
-// PolicyAfter returns the policy with which p decided what follows an attempt, so
-// that you can check the events of a log. e is any event after the attempt. The
-// Select of the returned policy returns the policy of the rule in e, whatever the
-// error is.
+// PolicyAfter returns the policy with which p decided after an attempt, so that
+// you can check the events of a log. e is any event after the attempt. Whatever
+// the error is, the Select of the returned policy returns the policy of the
+// rule in e.
 func (p Pipeline) PolicyAfter(e Event) retry.Policy {
 	policy := p.policy()
 	chosen := retry.Policy{NonRetryable: true}

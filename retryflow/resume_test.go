@@ -15,7 +15,7 @@ import (
 	. "github.com/goretry/retry/retryflow"
 )
 
-// A journal keeps the events of a run as lines of JSON, and is cut off.
+// A journal keeps the events of a run as lines of JSON, and can be cut off.
 type journal struct{ lines [][]byte }
 
 func (j *journal) onEvent(_ context.Context, e Event) {
@@ -26,7 +26,7 @@ func (j *journal) onEvent(_ context.Context, e Event) {
 	j.lines = append(j.lines, line)
 }
 
-// upTo returns the first n events, as they are read back.
+// upTo returns the first n events, read back from JSON.
 func (j *journal) upTo(t *testing.T, n int) []Event {
 	events := make([]Event, n)
 	for i := range events {
@@ -36,7 +36,7 @@ func (j *journal) upTo(t *testing.T, n int) []Event {
 }
 
 // polling is a pipeline that retries once, jumps back twice after a wait of ten
-// seconds, and goes on to store.
+// seconds, and then runs store.
 func polling(ran *[]string, at *[]time.Duration, birth time.Time) Pipeline {
 	run := func(label string, outcome func(s State) Outcome) func(context.Context, State) Outcome {
 		return func(_ context.Context, s State) Outcome {
@@ -63,8 +63,8 @@ func polling(ran *[]string, at *[]time.Duration, birth time.Time) Pipeline {
 	}
 }
 
-// A run that is cut off after any of its events ends as it would have ended,
-// at the time when it would have: a wait is neither begun anew nor cut short.
+// If a run is cut off after any event, the resumed run ends in the same way and
+// at the same time: a wait is neither restarted nor shortened.
 func TestResumeAfterEachEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
@@ -87,8 +87,8 @@ func TestResumeAfterEachEvent(t *testing.T) {
 		for n := range whole {
 			var again []string
 			var times []time.Duration
-			// The crash comes right after the event, and the process is back at once,
-			// in the middle of what the event began.
+			// The crash comes right after the event, and the process resumes at
+			// once, in the middle of what the event began.
 			offset := time.Since(began)
 			shifted := make([]Event, n)
 			for i, e := range whole[:n] {
@@ -120,7 +120,7 @@ func TestResumeAfterEachEvent(t *testing.T) {
 				wantAfter = append(wantAfter, max(0, when-base))
 			}
 			if n > 0 && whole[n-1].Kind == retry.AttemptFinished && whole[n-1].Directive == Retry {
-				for i := range wantAfter { // its wait was not scheduled yet: it is entered again at once
+				for i := range wantAfter { // its wait had not been scheduled, so it is entered again at once
 					wantAfter[i] -= time.Minute
 				}
 			}
@@ -148,18 +148,18 @@ func TestResumeInTheMiddleOfTheWaitBeforeAJump(t *testing.T) {
 		require.ErrorIs(t, p.Run(ctx, nil), context.Canceled)
 		require.Len(t, log.lines, 4)
 
-		for name, n := range map[string]int{"the process died": 3, "its context was canceled": 4} {
+		for name, n := range map[string]int{"the process crashed": 3, "its context was canceled": 4} {
 			resumed := run()
 			var kinds []told
 			resumed.OnEvent = listen(&kinds)
-			if name == "the process died" {
+			if name == "the process crashed" {
 				time.Sleep(10*time.Minute - time.Since(began) + 20*time.Minute)
 			}
 			require.NoError(t, resumed.Resume(t.Context(), nil, log.upTo(t, n)), name)
 			assert.Equal(t, "fetch", kinds[0].Task, name)
 			assert.GreaterOrEqual(t, time.Since(began), time.Hour, name)
 		}
-		assert.Equal(t, time.Hour, time.Since(began), "the second was past due")
+		assert.Equal(t, time.Hour, time.Since(began), "the second wait was over already")
 	})
 }
 
@@ -197,20 +197,20 @@ func TestResumeCannot(t *testing.T) {
 	assert.ErrorContains(t, p.Resume(t.Context(), nil, nil), "MaxJumps is -1")
 }
 
-// The jumps of the log count: a poll that never ends is not made endless by
-// crashes.
+// Jumps in the log count, so crashes do not make an endless poll escape
+// MaxJumps.
 func TestResumeCountsJumps(t *testing.T) {
 	var log journal
 	task := newScript(Outcome{Result: "pending"})
 	p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{{Do: Jump, To: "t"}}}}, MaxJumps: 5, OnEvent: log.onEvent}
 	require.ErrorContains(t, p.Run(t.Context(), nil), "exceeds MaxJumps (5)")
 	require.Len(t, task.began, 6)
-	err := p.Resume(t.Context(), nil, log.upTo(t, 9)) // three jumps were made
+	err := p.Resume(t.Context(), nil, log.upTo(t, 9)) // after three jumps
 	require.ErrorContains(t, err, "exceeds MaxJumps (5)")
 	assert.Len(t, task.began, 6+3)
 }
 
-// PolicyAfter decides as the loop did, for each rule.
+// PolicyAfter returns a policy that decides as the loop did, for each rule.
 func TestPolicyAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		computed := retrying(9, retry.Linear(time.Hour))

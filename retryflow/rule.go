@@ -11,8 +11,8 @@ import (
 // Outcome is the result of one attempt of a task.
 type Outcome struct {
 	Result any            // what the task returned
-	Err    error          // the error it failed with; nil: it succeeded
-	Data   map[string]any // details of HTTP, SQL or a script, under any names that the rules know
+	Err    error          // nil if it succeeded
+	Data   map[string]any // details of HTTP, SQL or a script, under any keys that the rules know
 
 	// The pipeline sets these fields and ignores what Run returned in them.
 
@@ -32,31 +32,32 @@ func (o Outcome) Status() string {
 
 // A Rule says what to do after an outcome that it matches.
 type Rule struct {
-	// When reports whether the rule matches; nil always matches. A rule whose
-	// When fails does not match.
+	// When reports whether the rule matches; a nil When always does. If When
+	// fails, the rule does not match.
 	When func(Outcome) (bool, error)
 
 	Do Directive
 
-	// Policy is for a Retry, and zero otherwise. MaxAttempts, MaxRetries,
-	// AttemptCap and NonRetryable limit the attempts of the task, over all its
-	// rules; Backoff, MaxDelay, Jitter and MaxRetryAfter set the waits. The other
-	// fields belong to Pipeline.Policy and must be zero here.
+	// Policy applies to a Retry, and must be zero otherwise. MaxAttempts,
+	// MaxRetries, AttemptCap and NonRetryable limit the attempts of the task,
+	// over all its rules. Backoff, MaxDelay, Jitter and MaxRetryAfter set the
+	// waits. The other fields belong to Pipeline.Policy and must be zero here.
 	Policy retry.Policy
 
-	// Attempts computes the MaxAttempts of a Retry from the outcome, in place of
-	// that of the Policy; nil: the Policy's own. A result below 1 fails the task.
+	// Attempts computes the limit of a Retry from the outcome, in place of the
+	// Policy's MaxAttempts; if it is nil, the Policy's own limit applies. A
+	// result below 1 fails the task.
 	Attempts func(Outcome) (int, error)
 
-	// Delay computes a wait from the outcome; nil: the Policy's own. For a Retry
-	// it replaces the first delay of the Policy's curve, or every delay if the
-	// curve is nil, a Schedule or a custom one. For a Jump it is the wait before
-	// it. A negative result counts as 0. For a Retry it is limited by MaxDelay,
-	// but not by MaxRetryAfter.
+	// Delay computes a wait from the outcome; if it is nil, the Policy's own
+	// applies. For a Retry it replaces the first delay of the Policy's curve,
+	// or every delay if the curve is nil, a Schedule or a custom one. It is
+	// limited by MaxDelay, but not by MaxRetryAfter. For a Jump it is the wait
+	// before the jump. A negative result counts as 0.
 	Delay func(Outcome) (time.Duration, error)
 
 	To  string                     // Jump: the label of the task
-	Set func(State, Outcome) error // changes the state before the directive is carried out; nil: no change
+	Set func(State, Outcome) error // changes the state before the directive takes effect; may be nil
 }
 
 // IfErr returns a When for rules that look only at the error. It matches an
@@ -68,12 +69,12 @@ func IfErr(is func(error) bool) func(Outcome) (bool, error) {
 // Rules are tried in order. The first one that matches decides.
 type Rules []Rule
 
-// Select makes rules usable without a pipeline: assign it to Policy.Select. It
-// returns the Policy of the rule that matches err, with its Attempts and Delay,
-// if that rule says Retry, and otherwise a policy that never retries. Only Err
-// of the Outcome is set. It cannot report a When, Attempts or Delay that fails:
-// such a rule does not match, or does not retry. [Rules.Validate] finds what
-// Select cannot use.
+// Select makes rules usable without a pipeline: assign it to Policy.Select. If
+// the rule that matches err says Retry, Select returns its Policy with its
+// Attempts and Delay, and otherwise a policy that never retries. Only Err of
+// the Outcome is set. Select cannot report errors: a rule whose When fails does
+// not match, and one whose Attempts or Delay fails does not retry.
+// [Rules.Validate] finds rules that Select cannot use.
 func (rules Rules) Select(err error) *retry.Policy {
 	v := rules.decide(Outcome{Err: err})
 	return v.policy()
@@ -81,11 +82,11 @@ func (rules Rules) Select(err error) *retry.Policy {
 
 // A verdict is the decision of rules about an outcome.
 type verdict struct {
-	Rule           // the one that matches; if none does, it has only Do
-	index  int     // of that rule; -1: none matches
-	faults []error // of rules whose When failed
+	Rule           // the rule that matches; if none does, only Do is set
+	index  int     // the rule's index, or -1 if none matches
+	faults []error // the errors of rules whose When failed
 
-	wait time.Duration // what Delay returned
+	wait time.Duration // the result of Delay
 	err  error         // why the task fails, whatever the policies say
 }
 
@@ -116,8 +117,8 @@ func (r Rule) matches(o Outcome) (bool, error) {
 	return r.When(o)
 }
 
-// follow calls the functions of v's rule, for its limit and its wait. If one of
-// them fails, v says why the task fails.
+// follow calls Attempts and Delay of v's rule. If one of them fails, v fails
+// the task.
 func (v *verdict) follow(o Outcome) {
 	if v.Attempts != nil {
 		n, err := v.Attempts(o)
@@ -148,14 +149,14 @@ func (v *verdict) follow(o Outcome) {
 	}
 }
 
-// fail notes that a function of the rule failed.
+// fail records that a function of the rule failed.
 func (v *verdict) fail(function string, err error, o Outcome) {
 	v.err = after(fmt.Errorf("rule %d: %s: %w", v.index, function, err), o)
 }
 
-// policy returns the policy for the next decision, which never retries unless the
-// rule says Retry. Marking the error Permanent would stop the task too, but also
-// every loop around the pipeline.
+// policy returns the policy for the next decision. Unless the rule says Retry,
+// it never retries. Marking the error Permanent would also stop the task, but
+// every loop around the pipeline as well.
 func (v *verdict) policy() *retry.Policy {
 	if v.Do != Retry || v.err != nil {
 		return &retry.Policy{NonRetryable: true}
@@ -163,8 +164,8 @@ func (v *verdict) policy() *retry.Policy {
 	return &v.Policy
 }
 
-// failure returns nil if the task is done, and otherwise an error for the
-// policy of the loop to decide on.
+// failure returns nil if the task is done, and otherwise the error that the
+// loop's policy decides on.
 func (v *verdict) failure(o Outcome) error {
 	switch {
 	case v.err != nil:

@@ -18,24 +18,24 @@ import (
 
 var errBoom = errors.New("boom")
 
-// failing matches errors.
+// failing matches every error.
 var failing = IfErr(func(error) bool { return true })
 
-// when returns a When that looks at the result.
+// when returns a When that compares the result.
 func when(result any) func(Outcome) (bool, error) {
 	return func(o Outcome) (bool, error) { return o.Result == result, nil }
 }
 
-// waits returns a Delay.
+// waits returns a Delay that always returns d.
 func waits(d time.Duration) func(Outcome) (time.Duration, error) {
 	return func(Outcome) (time.Duration, error) { return d, nil }
 }
 
-// A script is a Run that has one outcome after another, the last for ever, and
-// notes when it is executed.
+// A script is a Run that returns one outcome after another and repeats the last
+// one. It records when it is called.
 type script struct {
 	outcomes []Outcome
-	began    []time.Duration // since it was made
+	began    []time.Duration // since the script was made
 	birth    time.Time
 }
 
@@ -51,13 +51,13 @@ var (
 	failure = Outcome{Err: errBoom}
 )
 
-// retrying returns a Retry of every error.
+// retrying returns a rule that retries every error.
 func retrying(attempts int, b retry.Backoff) Rule {
 	return Rule{When: failing, Do: Retry, Policy: retry.Policy{MaxAttempts: attempts, Backoff: b}}
 }
 
-// rules are the sentences of the package documentation, each with its test,
-// which runs in a bubble of its own.
+// rules are the sentences of the package documentation, each with a test, which
+// runs in its own bubble.
 var rules = []struct {
 	sentence string
 	test     func(*testing.T)
@@ -69,7 +69,7 @@ var rules = []struct {
 		assert.EqualError(t, err, `retryflow: invalid pipeline: MaxJumps is -1: write how many, or 0 for 10,000; task "a": rule 0: To is "nosuch": no task has that Label`)
 		assert.Empty(t, task.began)
 	}},
-	{"Tasks run in order, each with the state that the one before left.", func(t *testing.T) {
+	{"Tasks run in order, each with the state that the previous one left.", func(t *testing.T) {
 		var order []string
 		step := func(name string) Task {
 			return Task{Label: name, Run: func(_ context.Context, s State) Outcome {
@@ -84,7 +84,7 @@ var rules = []struct {
 		assert.Equal(t, []string{"a", "b", "c"}, order)
 		assert.Equal(t, State{"order": "abc"}, state)
 	}},
-	{"An attempt that returns is counted; attempts are counted for the task, over all its rules.", func(t *testing.T) {
+	{"Attempts are counted for the task, over all its rules.", func(t *testing.T) {
 		a, b := Outcome{Result: "a", Err: errBoom}, Outcome{Result: "b", Err: errBoom}
 		task := newScript(a, a, b, b)
 		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
@@ -109,7 +109,7 @@ var rules = []struct {
 		assert.Len(t, task.began, 1)
 		assert.Empty(t, next.began)
 	}},
-	{"A rule without a When always matches: it is the else.", func(t *testing.T) {
+	{"A rule without a When always matches, like an else.", func(t *testing.T) {
 		for _, o := range []Outcome{success, failure, {}} {
 			next := newScript(success)
 			p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{When: when("other"), Do: Continue}, {Do: Break}}}, {Label: "next", Run: next.run}}}
@@ -117,7 +117,7 @@ var rules = []struct {
 			assert.Empty(t, next.began)
 		}
 	}},
-	{"A rule whose When fails does not match; its error is in the event, and in the text of the error of a task that fails.", func(t *testing.T) {
+	{"A rule whose When fails does not match. The error of the When is in the event, and in the error text if the task fails.", func(t *testing.T) {
 		errWhen := retry.Permanent(errors.New("cannot tell"))
 		var faults []error
 		p := Pipeline{
@@ -131,7 +131,7 @@ var rules = []struct {
 		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): boom; rule 0: when: cannot tell`)
 		require.Len(t, faults, 1)
 		assert.ErrorIs(t, faults[0], errWhen)
-		assert.NotErrorIs(t, err, errWhen, "it is not what the task failed with")
+		assert.NotErrorIs(t, err, errWhen, "the error of a When is not the task's error")
 	}},
 	{"If no rule matches, a success continues and an error fails.", func(t *testing.T) {
 		for _, rules := range []Rules{nil, {}, {{When: when("other"), Do: Break}}} {
@@ -151,7 +151,7 @@ var rules = []struct {
 		rule := retrying(9, retry.Exponential{Base: time.Hour, Factor: 3})
 		rule.Delay = func(o Outcome) (time.Duration, error) { return o.Result.(time.Duration), nil }
 		require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil))
-		assert.Equal(t, []time.Duration{0, 7 * time.Second, 13 * time.Second, 13 * time.Second}, task.began, "the base of the curve; the rest of it stays")
+		assert.Equal(t, []time.Duration{0, 7 * time.Second, 13 * time.Second, 13 * time.Second}, task.began, "it replaces only the base of the curve")
 	}},
 	{"Set changes the state before the directive is carried out.", func(t *testing.T) {
 		set := func(s State, o Outcome) error { s["set"] = o.Attempt; return nil }
@@ -188,7 +188,7 @@ var rules = []struct {
 		err = Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), State{"limit": 0})
 		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: attempts: got 0, want 1 or more: boom`)
 	}},
-	{"An Attempts, a Delay or a Set that fails fails the task, with its error and that of the outcome.", func(t *testing.T) {
+	{"If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.", func(t *testing.T) {
 		errOwn := errors.New("no such header")
 		delays, sets := retrying(9, nil), retrying(9, nil)
 		delays.Delay = func(Outcome) (time.Duration, error) { return time.Hour, errOwn }
@@ -207,14 +207,14 @@ var rules = []struct {
 			assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: `+function+`: no such header`)
 		}
 	}},
-	{"Continue goes on to the next task, after an error too.", func(t *testing.T) {
+	{"Continue goes on to the next task, even after an error.", func(t *testing.T) {
 		for _, o := range []Outcome{success, failure} {
 			next := newScript(success)
 			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Continue}}}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
 			assert.Len(t, next.began, 1)
 		}
 	}},
-	{"Retry runs the task again as the Policy of the rule says, after a success too.", func(t *testing.T) {
+	{"Retry runs the task again as the Policy of the rule says, even after a success.", func(t *testing.T) {
 		task := newScript(failure, Outcome{Result: "pending"}, Outcome{Result: "pending"}, success)
 		p := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
 			retrying(9, retry.Fixed(time.Second)),
@@ -223,7 +223,7 @@ var rules = []struct {
 		require.NoError(t, p.Run(t.Context(), nil))
 		assert.Equal(t, []time.Duration{0, time.Second, 21 * time.Second, 51 * time.Second}, task.began)
 	}},
-	{"A rule that has no attempts left fails the task with the last error, and no later rule is tried.", func(t *testing.T) {
+	{"If a rule has no attempts left, the task fails with the last error, and no later rule is tried.", func(t *testing.T) {
 		first, last := errors.New("first"), errors.New("last")
 		task := newScript(Outcome{Err: first}, Outcome{Err: last})
 		later := 0
@@ -240,7 +240,7 @@ var rules = []struct {
 		err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{{Do: Retry, Policy: retry.Policy{MaxRetries: 2}}}}}}.Run(t.Context(), nil)
 		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 3 attempts: the rules ask to retry a successful outcome`)
 	}},
-	{"No rule makes a retry that package retry would refuse: after an error marked Permanent, before the wait that a server asks for, or beyond the bounds of Pipeline.Policy.", func(t *testing.T) {
+	{"No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy.", func(t *testing.T) {
 		spent := retry.NewBudget(1, 0)
 		require.True(t, spent.Take())
 		for name, row := range map[string]struct {
@@ -269,7 +269,7 @@ var rules = []struct {
 			assert.Equal(t, row.began, task.began, name)
 		}
 	}},
-	{"Jump goes on to the task that To names, and each task that is entered counts its attempts anew.", func(t *testing.T) {
+	{"Jump goes on to the task that To names. Each time a task is entered, its attempts count from 1.", func(t *testing.T) {
 		attempts := []int{}
 		fetch := func(_ context.Context, s State) Outcome {
 			n, _ := s["runs"].(int)
@@ -299,7 +299,7 @@ var rules = []struct {
 		assert.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, attempts)
 		assert.Equal(t, []time.Duration{29 * time.Second}, store.began, "3 times 1s + 2s, and 2 jumps")
 	}},
-	{"A jump is not a retry: it takes nothing from a Budget.", func(t *testing.T) {
+	{"A jump is not a retry and takes nothing from a Budget.", func(t *testing.T) {
 		poll, own := newScript(Outcome{Result: "pending"}, Outcome{Result: "pending"}, success), retry.NewBudget(1, 0)
 		p := Pipeline{Policy: retry.Policy{Budget: own}, Tasks: []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(time.Second)}}}}}
 		require.NoError(t, p.Run(retry.WithBudget(t.Context(), retry.NewBudget(0, 0)), nil))
@@ -318,7 +318,7 @@ var rules = []struct {
 		assert.ErrorContains(t, err, "MaxJumps (10000)")
 		assert.Len(t, poll.began, 11+10_001)
 	}},
-	{"Break ends the pipeline without an error and skips the tasks that are left.", func(t *testing.T) {
+	{"Break ends the pipeline without an error and skips the remaining tasks.", func(t *testing.T) {
 		for _, o := range []Outcome{success, failure} {
 			next := newScript(success)
 			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Break}}}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
@@ -337,7 +337,7 @@ var rules = []struct {
 		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0 fails a successful outcome`)
 		assert.Empty(t, next.began)
 	}},
-	{"A context that ends ends the pipeline, in a task, in the wait for a retry and in the wait for a jump.", func(t *testing.T) {
+	{"A pipeline ends when its context ends: in a task, in the wait for a retry, or in the wait for a jump.", func(t *testing.T) {
 		errCause := errors.New("shutting down")
 		long := Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Hour)}}
 		for name, row := range map[string]struct {
@@ -348,7 +348,7 @@ var rules = []struct {
 		}{
 			"in a task": {func(ctx context.Context, _ State) Outcome { <-ctx.Done(); return Outcome{Err: ctx.Err()} }, retrying(9, nil),
 				`retryflow: task "t": retry: canceled after 1 attempt (context canceled: shutting down): context canceled`, 1},
-			"in a task that does not mind": {func(ctx context.Context, _ State) Outcome { <-ctx.Done(); return success }, Rule{Do: Continue},
+			"in a task that ignores its context": {func(ctx context.Context, _ State) Outcome { <-ctx.Done(); return success }, Rule{Do: Continue},
 				`retryflow: task "next": retry: canceled before the first attempt (context canceled: shutting down)`, 1},
 			"in the wait for a retry": {func(context.Context, State) Outcome { return failure }, long,
 				`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): boom`, 1},
@@ -383,7 +383,7 @@ var rules = []struct {
 		began := time.Now()
 		err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}}}.Run(ctx, nil)
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.Zero(t, time.Since(began), "no wait that the deadline cuts short is begun")
+		assert.Zero(t, time.Since(began), "a wait that the deadline would cut short does not begin")
 	}},
 	{"A panic in one of your functions is not recovered.", func(t *testing.T) {
 		run := newScript(failure).run
@@ -407,7 +407,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The package documentation says what TestRules tests, and nothing else.
+// The list in the package documentation is exactly what TestRules tests.
 func TestRulesAreThoseOfTheDocumentation(t *testing.T) {
 	source, err := os.ReadFile("doc.go")
 	require.NoError(t, err)

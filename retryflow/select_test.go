@@ -22,8 +22,8 @@ func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// failures returns a function for retry.Do that has one error after another,
-// and when it is called.
+// failures returns a function for retry.Do that fails with one error after
+// another, and the times at which it is called.
 func failures(errs ...error) (call func(context.Context) error, began *[]time.Duration) {
 	birth := time.Now()
 	began = new([]time.Duration)
@@ -89,7 +89,7 @@ func TestSelectOfWhatCannotBeAsked(t *testing.T) {
 		assert.Equal(t, &retry.Policy{NonRetryable: true}, rules.Select(errBoom), name)
 	}
 	asked := Rules{{When: func(Outcome) (bool, error) { return true, cannot }, Do: Fail}, {Do: Retry, Policy: again}}
-	assert.Equal(t, &again, asked.Select(errBoom), "a rule that cannot be asked does not match")
+	assert.Equal(t, &again, asked.Select(errBoom), "a rule whose When fails does not match")
 }
 
 func TestSelectLeavesTheRulesAsTheyAre(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Validate returns nil if p can be run, and otherwise an error that names every
-// fault, with its task and rule. It calls none of p's functions.
+// Validate returns nil if p can be run, and otherwise an error that lists every
+// fault with its task and rule. It calls none of p's functions.
 func (p Pipeline) Validate() error {
 	var faults []string
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -49,12 +49,12 @@ func (p Pipeline) Validate() error {
 }
 
 // Validate returns nil if [Rules.Select] can use the rules, and otherwise an
-// error that names every fault, with its rule. It calls none of their functions.
+// error that lists every fault with its rule. It calls none of their functions.
 // Without a [Pipeline] there is no State to set and no task to jump to. Fail,
 // Continue and Break all mean that the error is not retried.
 func (rules Rules) Validate() error {
 	return invalid("rules", rules.faults(func(r Rule) []string {
-		faults := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}.ruleFaults(r) // the policy of Select bounds them
+		faults := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}.ruleFaults(r) // stands for the policy with the Select, which bounds the rules
 		if r.Do == Jump {
 			faults = []string{"Jump is only valid in a Pipeline: write Retry or Fail"}
 		}
@@ -72,8 +72,8 @@ func invalid(what string, faults []string) error {
 	return fmt.Errorf("retryflow: invalid %s: %s", what, strings.Join(faults, "; "))
 }
 
-// faults returns the faults that the function finds in each rule, and a fault for
-// each rule that can never match.
+// faults returns the faults that of finds in each rule, and a fault for each
+// rule that can never match.
 func (rules Rules) faults(of func(Rule) []string) (faults []string) {
 	for i, r := range rules {
 		for _, fault := range of(r) {
@@ -125,8 +125,8 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	return faults
 }
 
-// together returns the Policy of a rule with the bounds of the pipeline: a rule
-// may be unlimited if the pipeline is not.
+// together returns the Policy of a rule with the bounds of the pipeline,
+// because a rule may be unlimited if the pipeline is not.
 func (p Pipeline) together(r Rule) retry.Policy {
 	policy := r.Policy
 	if r.Attempts != nil {

@@ -57,7 +57,7 @@ func load(t *testing.T) (c conformance) {
 	return c
 }
 
-// outcome returns the outcome that a row or a test writes as a mapping.
+// outcome converts an outcome that a row or a test writes as a mapping.
 func outcome(m map[string]any) retryflow.Outcome {
 	o := retryflow.Outcome{Data: maps.Clone(m), Result: m["result"]}
 	delete(o.Data, "status")
@@ -72,11 +72,12 @@ func outcome(m map[string]any) retryflow.Outcome {
 type trace struct {
 	runs     int
 	delays   []float64 // in seconds, between the attempts
-	result   string    // the last directive, "fail" where attempts were used up
+	result   string    // the last directive; "fail" if the attempts were used up
 	reported string    // every fault, and the error
 }
 
-// follow runs a task with these rules and outcomes, the last for ever.
+// follow runs a task with these rules and outcomes, and repeats the last
+// outcome.
 func follow(rules retryflow.Rules, source retry.Source, outcomes ...map[string]any) (tr trace) {
 	ended := time.Now()
 	var last retryflow.Directive
@@ -148,7 +149,8 @@ func TestEval(t *testing.T) {
 				assert.Equal(t, row.Runs, tr.runs)
 				assert.Equal(t, row.Result, tr.result)
 				assert.Contains(t, tr.reported, row.Reported)
-				// A success has no exception to compare: that is reported, and right.
+				// A success has no exception to compare, so a fault is
+				// expected.
 				if row.Reported == "" && row.Result != "fail" && row.Name != "python exception" {
 					assert.Empty(t, tr.reported)
 				}
@@ -228,7 +230,7 @@ eval:
 	})
 }
 
-// The rows are prose; the test says them in YAML.
+// The rows are prose, which the test writes as YAML.
 func TestPipelines(t *testing.T) {
 	rows := map[string]map[string]any{}
 	for _, row := range load(t).Pipelines {

@@ -43,13 +43,14 @@
 //	set       every rule            the same, where a name includes its mapping: iter.page
 //	set_prev  every rule            the value that later expressions know as _prev
 //
-// An expression is text with exactly one {{ … }}, or the expression alone. In the
-// values of set_iter and the like, texts may have any number of {{ … }}: one that
-// is a single {{ … }} becomes its value, and any other becomes a text. A number
-// may be written as text.
+// An expression is a text that is exactly one {{ … }}, or the expression alone.
+// In the values of set_iter and the like, texts may contain any number of
+// {{ … }}: a text that is a single {{ … }} becomes the value of its expression,
+// and any other stays a text. A number may be written as text.
 //
 // The old form has retry in place of eval. Its value is a number of attempts,
-// true for the defaults, or a mapping; delays double, beginning with one second:
+// true for the defaults, or a mapping. The delays double, beginning with one
+// second:
 //
 //	retry:
 //	  max_attempts: 5
@@ -60,12 +61,12 @@
 //	  retry_when: "{{ status_code >= 500 }}"
 //	  stop_when: "{{ error is none }}"
 //
-// The newest form is spec.policy.rules, with when and then in place of expr and
-// the keys that follow it, and with a status of ok in place of success.
+// The newest form is spec.policy.rules. It has when and then in place of expr
+// and the keys that follow it, and the status ok in place of success.
 //
 // Every other key of a rule is an error, and so are a rule after the else, a
 // label that no task has, and an expression that cannot be parsed. An error
-// names each fault with its line and its path, such as
+// lists each fault with its line and its path, such as
 //
 //	noetl: orders.yaml:31: workflow[2].tool[0].fetch_page.eval[1]: delay is true: write seconds, such as 1.5, or an expression in quotes
 //
@@ -73,9 +74,9 @@
 //
 // # Expressions
 //
-// They are Jinja's expressions, and their answers are those that Jinja 3.1 gives
-// in Python with StrictUndefined. They know the names of the pipeline's State,
-// so that iter.page is state["iter"]["page"], and these:
+// Expressions are Jinja's, and give the same results as Jinja 3.1 in Python
+// with StrictUndefined. They know the names of the pipeline's State, so that
+// iter.page is state["iter"]["page"], and these:
 //
 //	outcome.status             success or error
 //	outcome.result             Result
@@ -86,12 +87,12 @@
 //	_task, _attempt            the label of the task, and the number of the attempt
 //
 // The names in outcome.http.headers are in lower case. The function rand()
-// returns a number from 0 up to 1, which it draws from the Source that the
-// parsing function was given.
+// returns a number from 0 up to, but not including, 1. It draws from the Source
+// that was passed to the parsing function.
 //
 // There are no statements ({% … %}), no comments, and no functions except range
-// and rand. An unknown filter, test or method is an error of the document. These
-// are the known filters:
+// and rand. An unknown filter, test or method is an error of the document. The
+// known filters are:
 //
 //	abs batch capitalize center count d default dictsort first float int items join
 //	last length list lower map max min reject rejectattr replace reverse round select
@@ -111,32 +112,33 @@
 //	removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines
 //	startswith strip title upper values zfill
 //
-// An expression that cannot be evaluated does not match; the event has it under
-// Faults, see [retryflow.Event]. A delay or a number of attempts that cannot be
-// evaluated fails the task. Such expressions are:
+// A rule whose expression cannot be evaluated does not match; the error is in
+// Faults of the [retryflow.Event]. If a delay or a number of attempts cannot be
+// evaluated, the task fails. These cannot be evaluated:
 //
-//   - a name or a key that is missing, unless "is defined" asks for it or "| default(…)"
-//     replaces it; as in Jinja, default does not help where the missing key is not the last one
-//   - operators on values that do not go together, such as 'a' < 1
-//   - the order of a mapping, in its text, or its first or its list, because JSON in Go has lost
-//     it; dictsort and tojson sort the keys, and length, in and get need no order
+//   - a missing name or key, unless "is defined" checks for it or "| default(…)" replaces it;
+//     as in Jinja, default only helps if the last key of a path is the missing one
+//   - operators on values whose types do not fit together, such as 'a' < 1
+//   - anything that needs the order of a mapping, such as its text, first or list, because
+//     decoding JSON in Go loses it; dictsort and tojson sort the keys, and length, in and get
+//     need no order
 //   - a few results that depend on the version of Python, or that have no exact value in float64
 //
-// A number that was decoded from JSON as float64 and has no fraction is an
-// integer: 2.0 cannot be told from 2. Beyond 2^53 it is an error, because its
-// digits may be lost. Decode with [encoding/json.Decoder.UseNumber] to keep every
-// number as it was written.
+// A float64 from JSON without a fraction counts as an integer, because 2.0 and
+// 2 are the same there. Beyond 2^53 it is an error, because digits may have
+// been lost. Decode with [encoding/json.Decoder.UseNumber] to keep every number
+// as it was written.
 //
-// A delay may be as long as a server's header says. The context of Run bounds
-// it, and so do a MaxDelay that you set in the Policy of the rule, and min in
+// A delay can be as long as a server's header says. Three things bound it: the
+// context of Run, a MaxDelay that you set in the Policy of the rule, and min in
 // the expression.
 //
 // # Documents from others
 //
 // A document cannot run code, read a file, call a Go method or reach an
-// unexported field. Evaluating one expression is bounded: 200,000 steps, 4 MiB
-// of texts and lists, values 100 deep, and integers of 4096 bits. An expression
-// has at most 8 KiB. What a document can do is to make a pipeline wait, repeat
-// its tasks, and set names in its State; [retryflow.Pipeline.MaxJumps] and the
+// unexported field. Each evaluation of an expression is bounded: 200,000 steps,
+// 4 MiB of texts and lists, values 100 deep, and integers of 4096 bits. An
+// expression has at most 8 KiB. A document can make a pipeline wait, repeat its
+// tasks, and set names in its State; [retryflow.Pipeline.MaxJumps] and the
 // context of Run bound that.
 package noetl

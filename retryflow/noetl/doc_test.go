@@ -52,8 +52,8 @@ func TestTheDocumentsOfTheDocumentationAreRead(t *testing.T) {
 	}, rules[0].Policy)
 }
 
-// Every filter, test and method that the documentation names is known, and one
-// that it does not name is refused.
+// Every filter, test and method in the documentation is known, and all others
+// are rejected.
 func TestTheDocumentationNamesWhatThereIs(t *testing.T) {
 	blocks := blocks(t)
 	parse := func(expression string) error {
@@ -68,7 +68,7 @@ func TestTheDocumentationNamesWhatThereIs(t *testing.T) {
 		names := strings.Fields(blocks[5+i])
 		assert.Greater(t, len(names), 25)
 		for _, name := range names {
-			if err := parse(kind.before + name + after); err != nil { // it may lack arguments
+			if err := parse(kind.before + name + after); err != nil { // its arguments may be missing
 				assert.NotContains(t, err.Error(), "unknown", name)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// The rules of a step are in YAML, and what its tasks do is in Go.
+// The rules of a step are in YAML, and the work of its tasks is in Go.
 func ExampleParseTasks() {
 	tasks, err := noetl.ParseTasks([]byte(`
 tool:
@@ -63,7 +63,7 @@ tool:
 	// <nil>
 }
 
-// An error names every fault with its file, line and path.
+// An error lists every fault with its file, line and path.
 func ExampleParsePlaybook() {
 	_, err := noetl.ParsePlaybook("orders.yaml", []byte(`
 workflow:
@@ -83,8 +83,8 @@ workflow:
 	// orders.yaml:10: workflow[0].tool.eval[1]: expr: {{ outcome.result | shuffle }}: unknown filter "shuffle"
 }
 
-// What Wire returns can be stored as JSON, and read back to continue a pipeline
-// after a crash.
+// The result of Wire can be stored as JSON, and read back to continue a
+// pipeline after a crash.
 func ExampleReadWire() {
 	pipeline := retryflow.Pipeline{
 		Tasks: []retryflow.Task{{

@@ -11,13 +11,13 @@ import (
 	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
 )
 
-// A template is a text with {{ … }} in it, as in a playbook.
+// A template is a text that may contain {{ … }}, as in a playbook.
 type template struct {
 	text   string
 	parsed *jinja.Template
 }
 
-// compile reads text that may have any number of {{ … }}.
+// compile parses text with any number of {{ … }}.
 func compile(text string, source retry.Source) (*template, error) {
 	draw := rand.Uint64
 	if source != nil {
@@ -30,7 +30,7 @@ func compile(text string, source retry.Source) (*template, error) {
 	return &template{text, parsed}, nil
 }
 
-// compileOne reads text that is exactly one {{ … }}, or an expression without
+// compileOne parses text that is exactly one {{ … }}, or an expression without
 // the braces.
 func compileOne(text string, source retry.Source) (*template, error) {
 	text = strings.TrimSpace(text)
@@ -47,7 +47,7 @@ func compileOne(text string, source retry.Source) (*template, error) {
 	return t, err
 }
 
-// names returns a lookup for the names in expressions.
+// names returns the lookup function for the names in expressions.
 func names(o retryflow.Outcome) func(name string) (any, bool) {
 	var outcome map[string]any
 	return func(name string) (any, bool) {
@@ -73,14 +73,14 @@ func (t *template) holds(lookup func(string) (any, bool)) (bool, error) {
 	return holds, t.named(err)
 }
 
-// value evaluates t: a template that is one expression has its value, any other
-// has a text.
+// value evaluates t. The value of a template that is a single expression is the
+// value of the expression; that of any other is a text.
 func (t *template) value(lookup func(string) (any, bool)) (any, error) {
 	v, err := t.parsed.Value(lookup)
 	return v, t.named(err)
 }
 
-// named says which expression could not be evaluated.
+// named adds the expression to an error of its evaluation.
 func (t *template) named(err error) error {
 	if err == nil {
 		return nil

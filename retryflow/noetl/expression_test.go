@@ -30,7 +30,7 @@ func rulesOf(t *testing.T, yaml string) retryflow.Rules {
 	return rules
 }
 
-// condition returns the When of an expression.
+// condition returns the When of a rule with this expression.
 func condition(t *testing.T, expr string) func(retryflow.Outcome) (bool, error) {
 	t.Helper()
 	rules, err := noetl.ParseRules(fmt.Appendf(nil, "eval: [{expr: %q, do: break}]", expr), nil)
@@ -38,7 +38,7 @@ func condition(t *testing.T, expr string) func(retryflow.Outcome) (bool, error) 
 	return rules[0].When
 }
 
-// about is the outcome that the conditions of the tests look at.
+// about is the outcome that the conditions of the tests read.
 func about() retryflow.Outcome {
 	o := outcome(map[string]any{
 		"status": "error",
@@ -367,13 +367,13 @@ func TestWhatDataSaysBesideThePipeline(t *testing.T) {
 		o    retryflow.Outcome
 		expr string
 	}{
-		"meta is the pipeline's":       {retryflow.Outcome{Attempt: 2, Took: time.Second, Data: map[string]any{"meta": map[string]any{"attempt": 9, "duration_ms": 9, "host": "a"}}}, "outcome.meta.attempt == 2 and outcome.meta.duration_ms == 1000 and outcome.meta.host == 'a'"},
-		"meta that is no mapping":      {retryflow.Outcome{Attempt: 2, Data: map[string]any{"meta": "odd"}}, "outcome.meta.attempt == 2"},
-		"text is the message":          {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": "disk full"}}, "outcome.error.message == 'disk full'"},
-		"text is the message, no Err":  {retryflow.Outcome{Data: map[string]any{"error": "disk full"}}, "outcome.error.message == 'disk full'"},
-		"a mapping has its message":    {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": map[string]any{"message": "yes"}}}, "outcome.error.message == 'yes'"},
-		"a mapping without a message":  {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": map[string]any{"code": 1}}}, "outcome.error.message == 'no' and outcome.error.code == 1"},
-		"status and result are theirs": {retryflow.Outcome{Result: 1, Data: map[string]any{"status": "odd", "result": 2}}, "outcome.status == 'success' and outcome.result == 1"},
+		"meta is the pipeline's":                  {retryflow.Outcome{Attempt: 2, Took: time.Second, Data: map[string]any{"meta": map[string]any{"attempt": 9, "duration_ms": 9, "host": "a"}}}, "outcome.meta.attempt == 2 and outcome.meta.duration_ms == 1000 and outcome.meta.host == 'a'"},
+		"meta that is not a mapping":              {retryflow.Outcome{Attempt: 2, Data: map[string]any{"meta": "odd"}}, "outcome.meta.attempt == 2"},
+		"text is the message":                     {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": "disk full"}}, "outcome.error.message == 'disk full'"},
+		"text is the message, no Err":             {retryflow.Outcome{Data: map[string]any{"error": "disk full"}}, "outcome.error.message == 'disk full'"},
+		"a mapping has its message":               {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": map[string]any{"message": "yes"}}}, "outcome.error.message == 'yes'"},
+		"a mapping without a message":             {retryflow.Outcome{Err: errors.New("no"), Data: map[string]any{"error": map[string]any{"code": 1}}}, "outcome.error.message == 'no' and outcome.error.code == 1"},
+		"status and result come from the outcome": {retryflow.Outcome{Result: 1, Data: map[string]any{"status": "odd", "result": 2}}, "outcome.status == 'success' and outcome.result == 1"},
 	} {
 		holds, err := condition(t, "{{ "+row.expr+" }}")(row.o)
 		assert.NoError(t, err, name)
@@ -395,7 +395,8 @@ func TestTheTextOfSetIterKeepsItsSpaces(t *testing.T) {
 	assert.Equal(t, map[string]any{"a": "  1 of 2 ", "b": " 1", "c": 1}, state["iter"])
 }
 
-// MaxDelay may be set on rules that were read, and bounds what a header says.
+// You can set MaxDelay on rules that were parsed, and it bounds the wait from a
+// header.
 func TestMaxDelayBoundsADelayThatIsComputed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := rulesOf(t, `eval: [{else: {do: retry, attempts: 2, delay: "{{ 86400 }}"}}]`)
@@ -414,7 +415,7 @@ func TestTheWaitForAJumpHasNoNameOnTheWire(t *testing.T) {
 	assert.Equal(t, "task.retry_scheduled", noetl.Wire(e)["event"])
 }
 
-// A machine is a value of Go that expressions may look at, and not touch.
+// A machine is a Go value that expressions may read, but not change.
 type machine struct {
 	Name   string
 	Parts  []part
@@ -517,9 +518,9 @@ func TestDelaysThatAreNone(t *testing.T) {
 		assert.ErrorContains(t, err, "noetl: line 1: eval[0].else: delay", delay)
 	}
 	for expr, want := range map[string]string{
-		`'soon'`: `text "soon" is no number of seconds`, `'nan'`: `"nan"`, `'inf'`: `"inf"`, `''`: `""`, `none`: "none is no number", `true`: "true is no number", `[1]`: "a list is no number", `{}`: "a mapping is no number",
-		`-1`: "-1 is no number of seconds from 0 to 9223372036", `1e300`: "1e+300 is no number of seconds", `1e308 * 10`: "+Inf is no number", `outcome.nosuch`: "outcome.nosuch is undefined",
-		`'Fri, 20 Nov 2026 10:00:00 GMT'`: "is no number of seconds", `9223372037`: "9.223372037e+09 is no number",
+		`'soon'`: `text "soon" is not a number of seconds`, `'nan'`: `"nan"`, `'inf'`: `"inf"`, `''`: `""`, `none`: "none is not a number", `true`: "true is not a number", `[1]`: "a list is not a number", `{}`: "a mapping is not a number",
+		`-1`: "-1 is not a number of seconds from 0 to 9223372036", `1e300`: "1e+300 is not a number of seconds", `1e308 * 10`: "+Inf is not a number", `outcome.nosuch`: "outcome.nosuch is undefined",
+		`'Fri, 20 Nov 2026 10:00:00 GMT'`: "is not a number of seconds", `9223372037`: "9.223372037e+09 is not a number",
 	} {
 		for do, more := range map[string]string{"retry": "", "jump": ", to: t"} {
 			rules := rulesOf(t, fmt.Sprintf("eval: [{else: {do: %s, delay: %q%s}}]", do, "{{ "+expr+" }}", more))

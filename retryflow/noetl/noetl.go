@@ -12,36 +12,37 @@ import (
 
 // A Playbook is a whole document: its steps, and everything else in it.
 type Playbook struct {
-	Config map[string]any // all keys but workflow, as they are written
-	Steps  []Step         // in their order
+	Config map[string]any // all keys except workflow, as they are written
+	Steps  []Step         // in the order of the document
 }
 
-// A Step is one step of a playbook. Which steps follow it is up to you: next,
-// loop, when and its other keys are in its Config.
+// A Step is one step of a playbook. Your program decides which steps follow it:
+// next, loop, when and its other keys are in its Config.
 type Step struct {
 	Name   string
-	Config map[string]any // all keys but step and tool, as they are written
-	Tasks  []Task         // of its tool, in their order; empty if it has none
+	Config map[string]any // all keys except step and tool, as they are written
+	Tasks  []Task         // the tasks of its tool, in order; empty if it has none
 }
 
-// A Task is one task of a step. To run it in a pipeline, add a function that
-// does what its Config says: a [retryflow.Task].
+// A Task is one task of a step. To run it in a pipeline, make a
+// [retryflow.Task] with its Label and Rules and a function that does what its
+// Config says.
 type Task struct {
 	Label  string
 	Config map[string]any // the keys that are not about rules, as they are written
 	Rules  retryflow.Rules
 }
 
-// ParsePlaybook parses a playbook. file is used only in errors, which name every
-// fault with its line and its path in the document.
+// ParsePlaybook parses a playbook. file is used only in errors, which list
+// every fault with its line and its path in the document.
 //
-// A step's tool is a list of tasks, one task, or the name of a kind. A task
-// without a label has the name of its step if it is the only one, and task_1,
-// task_2 and so on otherwise. An eval or retry beside the tool belongs to the
-// only task.
+// A step's tool is a list of tasks, one task, or the name of a kind. A single
+// task without a label is named after its step. In a list of several, tasks
+// without a label are named task_1, task_2 and so on. An eval or retry beside
+// the tool applies to the only task.
 //
-// rand() draws from source each time it is evaluated: pass the Source of your
-// Pipeline.Policy. If source is nil, it draws from math/rand/v2.
+// Each evaluation of rand() draws from source: pass the Source of your
+// Pipeline.Policy. If source is nil, rand() draws from math/rand/v2.
 func ParsePlaybook(file string, data []byte, source retry.Source) (Playbook, error) {
 	r := newReader(file, source)
 	root, err := r.document(data)
@@ -63,8 +64,8 @@ func ParsePlaybook(file string, data []byte, source retry.Source) (Playbook, err
 	return p, nil
 }
 
-// ParseTasks parses the tasks of one step. data is the step, a mapping with a tool
-// as in [ParsePlaybook], or only the list of its tasks. source is the same as for
+// ParseTasks parses the tasks of one step. data is the step, a mapping with a
+// tool as in [ParsePlaybook], or only the list of its tasks. source is as in
 // ParsePlaybook.
 func ParseTasks(data []byte, source retry.Source) ([]Task, error) {
 	r := newReader("", source)
@@ -90,9 +91,9 @@ func ParseTasks(data []byte, source retry.Source) ([]Task, error) {
 	return tasks, nil
 }
 
-// ParseRules parses the rules of one task: a mapping that has them under eval,
-// under spec.policy.rules, or in the old form under retry. Its other keys are
-// ignored. source is the same as for [ParsePlaybook].
+// ParseRules parses the rules of one task, a mapping that has them under eval,
+// under spec.policy.rules, or in the old form under retry. It ignores the other
+// keys. source is as in [ParsePlaybook].
 func ParseRules(data []byte, source retry.Source) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -218,7 +219,8 @@ func (r *reader) task(n *yaml.Node, at place) (task Task) {
 	return task
 }
 
-// body reads a task without its label. It may stand under a tool of its own.
+// body reads a task without its label. The keys may be under a tool of the
+// task.
 func (r *reader) body(m *mapping) Task {
 	if tool := m.get("tool"); tool != nil && m.get("kind") == nil && resolve(tool.value).Kind == yaml.MappingNode {
 		m.take("tool")
@@ -238,8 +240,8 @@ func (r *reader) body(m *mapping) Task {
 	return task
 }
 
-// resolveJumps checks where the rules of tasks jump to. "previous" is the task
-// before, unless a task has that label.
+// resolveJumps checks the targets of jumps. "previous" is the previous task,
+// unless a task has that label.
 func (r *reader) resolveJumps(tasks []Task, at place) {
 	labels := map[string]bool{}
 	for _, task := range tasks {
@@ -283,7 +285,7 @@ func (r *reader) taskRules(m *mapping) retryflow.Rules {
 }
 
 // policy returns the policy of a task, spec.policy, if it has rules. It stays
-// in the Config, without them.
+// in the Config without its rules.
 func (r *reader) policy(m *mapping) *key {
 	spec := m.get("spec")
 	if spec == nil || resolve(spec.value).Kind != yaml.MappingNode {

@@ -12,7 +12,8 @@ const writeRetryBlock = `write a mapping with max_attempts, initial_delay, backo
 var isError = retryflow.IfErr(func(error) bool { return true })
 
 // retryBlock reads the old form of rules: a number of attempts, true, false or
-// a mapping. Its delays double from one second, as NoETL's migration notes say.
+// a mapping. The delays double, beginning with one second, as NoETL's migration
+// notes say.
 func (r *reader) retryBlock(k *key) retryflow.Rules {
 	n := resolve(k.value)
 	again := retryflow.Rule{When: isError, Do: retryflow.Retry, Policy: retry.Policy{MaxAttempts: defaultAttempts, Backoff: retry.Exponential{Base: defaultDelay}}}
@@ -100,7 +101,7 @@ func (r *reader) oldCondition(k *key, limit int) func(retryflow.Outcome) (bool, 
 	return r.when(k, oldDialect(limit))
 }
 
-// oldDialect has the names of the old form.
+// oldDialect knows the names of the old form.
 func oldDialect(limit int) dialect {
 	return dialect{"retry_when", func(o retryflow.Outcome) func(string) (any, bool) {
 		others := names(o)
@@ -156,7 +157,7 @@ func (r *reader) policyRules(k *key) retryflow.Rules {
 	return rules
 }
 
-// policyDialect has outcome, which is also called output, with a status of ok.
+// policyDialect names the outcome output, too, and gives it the status ok.
 var policyDialect = dialect{"when", func(o retryflow.Outcome) func(string) (any, bool) {
 	others := names(o)
 	return func(name string) (any, bool) {

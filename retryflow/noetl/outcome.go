@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// object returns the value of the name outcome.
+// object returns the value that expressions know as outcome.
 func object(o retryflow.Outcome) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, o.Data)
@@ -38,8 +38,8 @@ func object(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// over returns m with the members of data. If data is not a mapping, it returns
-// data alone.
+// over returns m with the members of data, or data itself if it is not a
+// mapping.
 func over(m map[string]any, data any) any {
 	switch data := data.(type) {
 	case nil:
@@ -51,13 +51,13 @@ func over(m map[string]any, data any) any {
 	return m
 }
 
-// lowerCased returns headers with their names in lower case, and several
-// values of one name joined by commas: RFC 9110 section 5.3.
+// lowerCased returns headers with lower-case names, and joins several values of
+// one name with commas, as in RFC 9110 section 5.3.
 func lowerCased(headers any) any {
 	lower := map[string]any{}
 	switch headers := headers.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(headers)) { // in order, because two names may become one
+		for _, name := range slices.Sorted(maps.Keys(headers)) { // sorted, because two names may become one
 			lower[strings.ToLower(name)] = headers[name]
 		}
 	case map[string]string:

@@ -84,7 +84,7 @@ func TestElse(t *testing.T) {
 	for _, yaml := range []string{
 		"eval:\n- else:\n    do: break\n",
 		"eval:\n- else: {do: break}\n",
-		"eval:\n- else:\n  do: break\n", // not indented: else is empty
+		"eval:\n- else:\n  do: break\n", // not indented, so else is empty
 		"eval:\n- do: break\n  else:\n",
 	} {
 		rules, err := noetl.ParseRules([]byte(yaml), nil)
@@ -261,7 +261,7 @@ func TestAnchorsAliasesAndMerges(t *testing.T) {
         expr: *failed
       - else: *else
 `), nil)
-	require.ErrorContains(t, err, `line 8: [2].c.eval[1]: unknown key "attempts": a rule with do: fail has`, "do: fail came first in the merge")
+	require.ErrorContains(t, err, `line 8: [2].c.eval[1]: unknown key "attempts": a rule with do: fail has`, "the first do in the merge is fail")
 	require.Nil(t, tasks)
 
 	tasks, err = noetl.ParseTasks([]byte(`
@@ -296,8 +296,8 @@ func TestAnchorsAliasesAndMerges(t *testing.T) {
 	assert.Equal(t, retryflow.Break, tasks[2].Rules[2].Do)
 }
 
-// A node with many aliases is read once: otherwise the cost of a document would
-// be the square of its length.
+// A node with many aliases is read once. Otherwise the time to read a document
+// would grow with the square of its length.
 func TestAliasesAreReadOnce(t *testing.T) {
 	many := "&r {expr: '{{ 1 }}', do: break}" + strings.Repeat(", *r", 99)
 	long := "{{ " + strings.Repeat("1 + ", 200) + "1 }}"
@@ -325,7 +325,7 @@ func TestAliasesAreReadOnce(t *testing.T) {
 	tasks, err := noetl.ParseTasks([]byte("- a: {eval: &x [{else: {do: break}}]}\n- b: {eval: *x}\n"), nil)
 	require.NoError(t, err)
 	tasks[0].Rules[0].Do = retryflow.Fail
-	assert.Equal(t, retryflow.Break, tasks[1].Rules[0].Do, "each task has rules of its own")
+	assert.Equal(t, retryflow.Break, tasks[1].Rules[0].Do, "each task has its own rules")
 }
 
 func TestDocumentsThatAreBombs(t *testing.T) {
@@ -357,7 +357,7 @@ func TestDocumentsThatAreBombs(t *testing.T) {
 			assert.Less(t, len(err.Error()), 4000)
 		})
 	}
-	// As deep as YAML allows, and not deeper, is read.
+	// Documents are read down to the depth that YAML allows.
 	deep := "- a: {x: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}"
 	_, err := noetl.ParseTasks([]byte(deep), nil)
 	assert.NoError(t, err)
@@ -383,7 +383,7 @@ func FuzzParseTasks(f *testing.F) {
 				return
 			}
 		}
-		require.NoError(t, p.Validate(), "what is read without a fault is sound")
+		require.NoError(t, p.Validate(), "rules that are read without a fault are valid")
 	})
 }
 

@@ -33,8 +33,7 @@ func playbook(t *testing.T, name string) noetl.Playbook {
 	return p
 }
 
-// stepNamed returns a step and the pipeline of its tasks, each of which calls
-// run.
+// stepNamed returns a step and a pipeline of its tasks. Each task calls run.
 func stepNamed(t *testing.T, p noetl.Playbook, name string, run func(label string, s retryflow.State) retryflow.Outcome) (noetl.Step, retryflow.Pipeline) {
 	t.Helper()
 	for _, step := range p.Steps {
@@ -117,8 +116,8 @@ func TestAPlaybookRuns(t *testing.T) {
 	})
 }
 
-// The attempts of a rule may be an expression, and a rule that fails may set
-// names first.
+// The number of attempts may be an expression, and a rule that fails the task
+// may set names first.
 func TestAttemptsThatAreComputed(t *testing.T) {
 	for attempts, want := range map[any]struct {
 		runs int
@@ -128,9 +127,9 @@ func TestAttemptsThatAreComputed(t *testing.T) {
 		"3": {3, "attempts exhausted after 3 attempts"},
 		2.0: {2, "attempts exhausted after 2 attempts"},
 		0:   {1, "rule 0: attempts: got 0, want 1 or more"},
-		"x": {1, `rule 0: attempts: {{ workload.retries }}: text "x" is no number of attempts`},
-		1.5: {1, `rule 0: attempts: {{ workload.retries }}: 1.5 is no number of attempts`},
-		nil: {1, `rule 0: attempts: {{ workload.retries }}: none is no number of attempts`},
+		"x": {1, `rule 0: attempts: {{ workload.retries }}: text "x" is not a number of attempts`},
+		1.5: {1, `rule 0: attempts: {{ workload.retries }}: 1.5 is not a number of attempts`},
+		nil: {1, `rule 0: attempts: {{ workload.retries }}: none is not a number of attempts`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			runs := 0
@@ -183,15 +182,15 @@ func TestOldRetryBlocks(t *testing.T) {
 		o    retryflow.Outcome
 		want bool
 	}{
-		"any error":                 {1, retryflow.Outcome{Err: boom}, true},
-		"a success":                 {1, retryflow.Outcome{}, false},
-		"retry_when":                {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 1}, true},
-		"retry_when is false":       {3, retryflow.Outcome{Err: boom, Data: data(404), Attempt: 1}, false},
-		"its attempt":               {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 4}, false},
-		"stop_when comes first":     {3, retryflow.Outcome{Err: boom, Data: data(501), Attempt: 1}, false},
-		"not asked after a success": {3, retryflow.Outcome{Data: data(503), Attempt: 1}, false},
-		"error is a text":           {4, retryflow.Outcome{Err: boom}, true},
-		"another error":             {4, retryflow.Outcome{Err: errors.New("no")}, false},
+		"any error":             {1, retryflow.Outcome{Err: boom}, true},
+		"a success":             {1, retryflow.Outcome{}, false},
+		"retry_when":            {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 1}, true},
+		"retry_when is false":   {3, retryflow.Outcome{Err: boom, Data: data(404), Attempt: 1}, false},
+		"its attempt":           {3, retryflow.Outcome{Err: boom, Data: data(503), Attempt: 4}, false},
+		"stop_when comes first": {3, retryflow.Outcome{Err: boom, Data: data(501), Attempt: 1}, false},
+		"retry_when is not evaluated after a success": {3, retryflow.Outcome{Data: data(503), Attempt: 1}, false},
+		"error is a text": {4, retryflow.Outcome{Err: boom}, true},
+		"another error":   {4, retryflow.Outcome{Err: errors.New("no")}, false},
 	} {
 		got, err := p.Steps[row.step].Tasks[0].Rules[0].When(row.o)
 		assert.NoError(t, err, name)
@@ -251,7 +250,7 @@ func TestPlaybooksInOtherShapes(t *testing.T) {
 		"null":                    {"tool:", nil, nil},
 		"a kind":                  {"tool: http", []string{"s"}, []int{0}},
 		"one task":                {"tool: {kind: http, eval: [{else: {do: break}}]}", []string{"s"}, []int{1}},
-		"under a tool of its own": {"tool: [{a: {tool: {kind: http, eval: [{else: {do: break}}]}, args: {x: 1}}}]", []string{"a"}, []int{1}},
+		"under its own tool":      {"tool: [{a: {tool: {kind: http, eval: [{else: {do: break}}]}, args: {x: 1}}}]", []string{"a"}, []int{1}},
 		"named":                   {"tool: [{name: a, kind: http}, {name: b, kind: sql, eval: [{else: {do: break}}]}]", []string{"a", "b"}, []int{0, 1}},
 		"without names":           {"tool: [{kind: http}, {kind: sql}]", []string{"task_1", "task_2"}, []int{0, 0}},
 		"eval beside the tool":    {"tool: {kind: http}\n  eval: [{else: {do: break}}]", []string{"s"}, []int{1}},
@@ -317,7 +316,7 @@ func TestFaultsOfPlaybooks(t *testing.T) {
 // on_unmatched is the directive if no rule matches.
 func TestUnmatched(t *testing.T) {
 	boom := errors.New("boom")
-	for yaml, want := range map[string]map[error]bool{ // does the task fail after this error?
+	for yaml, want := range map[string]map[error]bool{ // the value says whether the task fails after this error
 		"":                         {nil: false, boom: true},
 		"on_unmatched: continue, ": {nil: false, boom: false},
 		"on_unmatched: fail, ":     {nil: true, boom: true},

@@ -38,7 +38,7 @@ const (
 	writeNames     = `write a mapping of names to values`
 )
 
-// A dialect is how rules are written.
+// A dialect is one of the forms in which rules can be written.
 type dialect struct {
 	condition string // the key of the condition
 	names     func(o retryflow.Outcome) func(string) (any, bool)
@@ -54,7 +54,7 @@ func (r *reader) rules(k *key) retryflow.Rules {
 		rules = r.readRules(k, evalDialect)
 		r.lists[list] = rules
 	}
-	return slices.Clone(rules) // each task has its own
+	return slices.Clone(rules) // so that each task has its own
 }
 
 func (r *reader) readRules(k *key, d dialect) (rules retryflow.Rules) {
@@ -73,7 +73,7 @@ func (r *reader) readRules(k *key, d dialect) (rules retryflow.Rules) {
 	return rules
 }
 
-// rule reads one rule, and whether it is the else.
+// rule reads one rule and reports whether it is the else.
 func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, isElse bool) {
 	m := r.mapping(n, at, writeRule)
 	if len(m.keys) == 0 {
@@ -83,7 +83,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 		return rule, false
 	}
 	if k := m.take("else"); k != nil {
-		if !isNull(resolve(k.value)) { // else: {do: …}; it may also stand beside do, and be empty
+		if !isNull(resolve(k.value)) { // else: {do: …}; with do beside it, else is empty
 			r.rest(m, "what belongs to else stands under it")
 			m = r.mapping(k.value, k.inside(), writeElse)
 			if resolve(k.value).Kind != yaml.MappingNode {
@@ -102,7 +102,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 	} else if _, ok := r.text(k, writeExpr); ok {
 		rule.When = r.when(k, d)
 	}
-	if d.condition == "when" { // the rest is under then
+	if d.condition == "when" { // the other keys are under then
 		then := m.take("then")
 		if then == nil {
 			r.fault(m.place, "then is missing: %s", writeThen)
@@ -118,7 +118,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 	return rule, isElse
 }
 
-// directive reads what follows if the rule matches.
+// directive reads what to do if the rule matches.
 func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 	k := m.take("do")
 	if k == nil {
@@ -156,7 +156,7 @@ func (r *reader) retry(m *mapping, rule *retryflow.Rule, d dialect) {
 	rule.Policy.Backoff = curve(fixed)
 }
 
-// backoff returns the curve that begins with a delay.
+// backoff reads a curve, as a function of its first delay.
 func (r *reader) backoff(k *key) func(time.Duration) retry.Backoff {
 	name := defaultBackoff
 	if k != nil {
@@ -192,8 +192,8 @@ func (r *reader) jump(m *mapping, rule *retryflow.Rule, d dialect) {
 	}
 }
 
-// attempts reads a number of attempts: one that is known, or one that is
-// computed.
+// attempts reads a number of attempts: a number, or an expression that computes
+// it.
 func (r *reader) attempts(k *key, absent int, d dialect) (int, func(retryflow.Outcome) (int, error)) {
 	if k == nil {
 		return absent, nil
@@ -221,7 +221,8 @@ func (r *reader) attempts(k *key, absent int, d dialect) (int, func(retryflow.Ou
 
 func wholeNumber(text string) (int, error) { return strconv.Atoi(strings.TrimSpace(text)) }
 
-// attempts computes a number of attempts. Package retryflow refuses one below 1.
+// attempts computes a number of attempts. Package retryflow rejects a number
+// below 1.
 func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
 	v, err := t.value(lookup)
 	if err != nil {
@@ -235,7 +236,7 @@ func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("%s: %s is no number of attempts", oneLine(t.text), show(v))
+	return 0, fmt.Errorf("%s: %s is not a number of attempts", oneLine(t.text), show(v))
 }
 
 // show returns a value as text for an error.
@@ -256,7 +257,7 @@ func show(v any) string {
 	}
 }
 
-// delay reads a delay: one that is known, or one that is computed.
+// delay reads a delay: a number, or an expression that computes it.
 func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, func(retryflow.Outcome) (time.Duration, error)) {
 	if k == nil {
 		return absent, nil
@@ -287,7 +288,7 @@ func (r *reader) seconds(k *key) time.Duration {
 	return d
 }
 
-// number reads a number, which may be a text.
+// number reads a number, which may be written as text.
 func number(n *yaml.Node) (f float64, err error) {
 	switch {
 	case isText(n):
@@ -316,18 +317,18 @@ func (t *template) delay(lookup func(string) (any, bool)) (time.Duration, error)
 		f = v
 	case string:
 		if f, err = parseNumber(v); err != nil {
-			return 0, t.named(fmt.Errorf("text %.100q is no number of seconds", v))
+			return 0, t.named(fmt.Errorf("text %.100q is not a number of seconds", v))
 		}
 	case json.Number:
 		f, _ = v.Float64()
 	default:
-		return 0, t.named(fmt.Errorf("%s is no number of seconds", show(v)))
+		return 0, t.named(fmt.Errorf("%s is not a number of seconds", show(v)))
 	}
 	d, err := seconds(f)
 	return d, t.named(err)
 }
 
-// parseNumber reads a decimal number, and none of the other forms that Go accepts.
+// parseNumber reads a decimal number, and not the other forms that Go accepts.
 func parseNumber(text string) (float64, error) {
 	text = strings.TrimSpace(text)
 	if strings.Trim(text, "+-.0123456789eE") != "" {
@@ -336,13 +337,13 @@ func parseNumber(text string) (float64, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// maxSeconds is about 292 years, the longest that time.Duration holds.
+// maxSeconds is about 292 years, the longest time.Duration.
 const maxSeconds = math.MaxInt64 / int64(time.Second)
 
 // seconds returns f seconds, to the nanosecond.
 func seconds(f float64) (time.Duration, error) {
 	if !(f >= 0 && f <= float64(maxSeconds)) {
-		return 0, fmt.Errorf("%v is no number of seconds from 0 to %d", f, maxSeconds)
+		return 0, fmt.Errorf("%v is not a number of seconds from 0 to %d", f, maxSeconds)
 	}
 	return time.Duration(math.Round(f * float64(time.Second))), nil
 }

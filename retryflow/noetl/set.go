@@ -11,13 +11,14 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// scopes are the mappings of the state in which rules can set names, by key.
+// scopes are the mappings of the state in which rules can set names, with their
+// keys.
 var scopes = []struct{ key, scope string }{{"set_iter", "iter"}, {"set_vars", "vars"}, {"set_ctx", "ctx"}, {"set_shared", "shared"}}
 
-// An assignment is a value for a name in a mapping of the state.
+// An assignment sets a name in a mapping of the state to a value.
 type assignment struct {
 	key   string // for errors: set_iter.page
-	scope string // "": the name is one of the state itself
+	scope string // "" for a name of the state itself
 	name  string
 	value any // texts with {{ … }} are templates
 }
@@ -51,7 +52,7 @@ func (r *reader) set(m *mapping, d dialect) func(retryflow.State, retryflow.Outc
 	if all == nil {
 		return nil
 	}
-	slices.SortFunc(all, func(a, b assignment) int { return strings.Compare(a.key, b.key) }) // for equal errors
+	slices.SortFunc(all, func(a, b assignment) int { return strings.Compare(a.key, b.key) }) // so that errors do not depend on the order of a map
 	return func(s retryflow.State, o retryflow.Outcome) error { return assign(all, s, d.names(o)) }
 }
 
@@ -74,7 +75,8 @@ func (r *reader) values(k *key) map[string]any {
 	return values
 }
 
-// compileAll returns a value with templates for its texts that have {{ … }}.
+// compileAll returns a copy of a value in which texts with {{ … }} are
+// templates.
 func (r *reader) compileAll(k *key, name string, value any) any {
 	switch value := value.(type) {
 	case string:
@@ -98,8 +100,8 @@ func (r *reader) compileAll(k *key, name string, value any) any {
 	return value
 }
 
-// assign changes the state. All values are computed before the first is set,
-// and a mapping that was in the state is not changed but replaced.
+// assign changes the state. It computes all values before it sets the first
+// one, and replaces a mapping of the state instead of changing it.
 func assign(all []assignment, s retryflow.State, lookup func(string) (any, bool)) error {
 	next := map[string]any{}
 	for _, a := range all {

@@ -12,13 +12,13 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// Wire returns an event in NoETL's form, for encoding/json: an object with
-// event (task.started, task.processed or task.retry_scheduled), task, attempt
-// and time. A task.processed also has the outcome, the rule that matched (-1:
-// none did), its directive, and faults, the expressions that could not be
-// evaluated. A task.retry_scheduled also has delay, in seconds, and backoff.
-// NoETL has no name for a Stopped and for the wait before a jump; Wire returns
-// nil for them.
+// Wire returns an event in NoETL's form, for encoding/json. It is an object
+// with event (task.started, task.processed or task.retry_scheduled), task,
+// attempt and time. A task.processed also has outcome, rule (the index of the
+// rule that matched, or -1), directive, and faults (the expressions that could
+// not be evaluated). A task.retry_scheduled also has delay, in seconds, and
+// backoff. NoETL has no event for a Stopped or for the wait before a jump, so
+// Wire returns nil for them.
 //
 // The key retry holds the event as [retryflow.Event.MarshalJSON] writes it, so
 // that [ReadWire] can read it back.
@@ -63,10 +63,10 @@ func backoffName(b retry.Backoff) string {
 	}
 }
 
-// ReadWire reads the JSON of an object from [Wire]. The event is as it was, with
+// ReadWire reads the JSON of an object from [Wire]. The event is the same, with
 // these exceptions: errors have only their text; Data of the Outcome holds JSON
-// values, with numbers as [json.Number]; the Outcome's State is nil; and Backoff
-// is nil.
+// values, with numbers as [json.Number]; State of the Outcome and Backoff are
+// nil.
 func ReadWire(data []byte) (retryflow.Event, error) {
 	var m struct {
 		Event   *string

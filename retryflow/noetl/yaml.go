@@ -15,14 +15,14 @@ import (
 
 // A reader reads a document and collects its faults.
 type reader struct {
-	file   string // for errors; "": none
+	file   string // for errors; "" if there is none
 	source retry.Source
 	faults []string
 	jumps  map[string]place // where the tasks being read jump to a label
-	merged int              // how often << was followed
+	merged int              // how many << were followed
 
-	// Results by node: reading a long node again for each of its aliases would
-	// take long.
+	// The results by node, because reading a long node again for each of its
+	// aliases would take long.
 
 	lists     map[*yaml.Node]retryflow.Rules
 	templates map[*yaml.Node]compiled
@@ -36,13 +36,13 @@ func newReader(file string, source retry.Source) *reader {
 	}
 }
 
-// compiled is what compileOne returned.
+// compiled is the result of compileOne.
 type compiled struct {
 	template *template
 	err      error
 }
 
-// expression reads the text of a node, which is exactly one {{ … }}.
+// expression parses the text of a node, which must be exactly one {{ … }}.
 func (r *reader) expression(n *yaml.Node) (*template, error) {
 	n = resolve(n)
 	c, ok := r.templates[n]
@@ -53,7 +53,8 @@ func (r *reader) expression(n *yaml.Node) (*template, error) {
 	return c.template, c.err
 }
 
-// document returns the root of the one document in data, nil if there is none.
+// document returns the root of the only document in data, or nil if there is
+// none.
 func (r *reader) document(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -76,8 +77,8 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// yamlError returns an error of package yaml in the form of the other errors. The
-// text begins with the line, if the error names one.
+// yamlError returns an error of package yaml in the form of the other errors.
+// Its text begins with the line, if the error has one.
 func (r *reader) yamlError(err error) error {
 	text := oneLine(strings.TrimPrefix(err.Error(), "yaml: "))
 	if line, ok := strings.CutPrefix(text, "line "); ok && r.file != "" {
@@ -90,7 +91,7 @@ func (r *reader) yamlError(err error) error {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// err returns the faults as an error, nil if there are none.
+// err returns the faults as an error, or nil if there are none.
 func (r *reader) err() error {
 	if r.faults == nil {
 		return nil
@@ -101,7 +102,7 @@ func (r *reader) err() error {
 // A place is the position of something in a document.
 type place struct {
 	line int
-	path string // such as workflow[2].tool.eval[0]; "": the root
+	path string // such as workflow[2].tool.eval[0]; "" is the root
 }
 
 func (p place) at(line int) place       { return place{line, p.path} }
@@ -125,7 +126,8 @@ func (r *reader) fault(at place, format string, args ...any) {
 	r.faults = append(r.faults, where+oneLine(fmt.Sprintf(format, args...)))
 }
 
-// A mapping holds those keys of a YAML mapping that were not taken yet, in order.
+// A mapping holds the keys of a YAML mapping that have not been taken yet, in
+// order.
 type mapping struct {
 	place
 	keys  []key
@@ -137,7 +139,7 @@ func (m *mapping) add(k key) {
 	m.names[k.name] = true
 }
 
-// A key is a key of a mapping, with the path of that mapping.
+// A key is a key of a mapping with its value and the path of the mapping.
 type key struct {
 	place
 	name  string
@@ -147,7 +149,7 @@ type key struct {
 // inside returns the place of the value of k.
 func (k *key) inside() place { return place{resolve(k.value).Line, k.under(k.name)} }
 
-// take removes a key and returns it, nil if it is not there.
+// take removes a key and returns it, or nil if it does not exist.
 func (m *mapping) take(name string) *key {
 	for i, k := range m.keys {
 		if k.name == name {
@@ -158,7 +160,7 @@ func (m *mapping) take(name string) *key {
 	return nil
 }
 
-// get returns a key and leaves it.
+// get returns a key without removing it.
 func (m *mapping) get(name string) *key {
 	for _, k := range m.keys {
 		if k.name == name {
@@ -168,7 +170,8 @@ func (m *mapping) get(name string) *key {
 	return nil
 }
 
-// mapping reads a mapping. write says what to write if the node is something else.
+// mapping reads a mapping. write says what to write if the node is not a
+// mapping.
 func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	n = resolve(n)
 	m := &mapping{place: at.at(n.Line), names: map[string]bool{}}
@@ -196,11 +199,11 @@ func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	return m
 }
 
-// maxMerges bounds how often << is followed, because mappings may merge
+// maxMerges bounds how many << are followed, because mappings may merge
 // themselves, or many others that merge many.
 const maxMerges = 1000
 
-// merge adds the keys of << that m does not have.
+// merge adds the keys of a << that m does not have.
 func (r *reader) merge(m *mapping, n *yaml.Node) {
 	if r.merged++; r.merged > maxMerges {
 		if r.merged == maxMerges+1 {
@@ -221,7 +224,7 @@ func (r *reader) merge(m *mapping, n *yaml.Node) {
 	}
 }
 
-// rest reports the keys that were not taken.
+// rest reports the keys that have not been taken.
 func (r *reader) rest(m *mapping, write string) {
 	for _, k := range m.keys {
 		r.fault(k.place, "unknown key %q: %s", k.name, write)
@@ -251,8 +254,8 @@ func (r *reader) text(k *key, write string) (string, bool) {
 	return n.Value, true
 }
 
-// config returns the keys of a mapping that were not taken, with their values as
-// they are written.
+// config returns the keys of a mapping that have not been taken, with their
+// values as they are written.
 func (r *reader) config(m *mapping) map[string]any {
 	config := map[string]any{}
 	for _, k := range m.keys {
