@@ -180,7 +180,7 @@ func TestConditionsThatCannotBeEvaluated(t *testing.T) {
 		`1 in outcome.nosuch`:                         `outcome.nosuch is undefined: ask "is defined" first, or add "| default(…)"`,
 		`outcome.pg.code.split(sep=[outcome.nosuch])`: `the argument sep is a list: write a text`,
 		`outcome[[outcome.nosuch]]`:                   `outcome[…] is undefined: ask "is defined" first, or add "| default(…)"`,
-		`[1, 2][[outcome.nosuch]:]`:                   `the bound a list of a slice is no whole number`,
+		`[1, 2][[outcome.nosuch]:]`:                   `the bound a list of a slice is not a whole number`,
 		`-[outcome.nosuch]`:                           `cannot put - before a list`,
 		`[outcome.nosuch][0]`:                         `outcome.nosuch is undefined: ask "is defined" first, or add "| default(…)"`,
 		`[outcome.nosuch].a`:                          `(…).a is undefined: ask "is defined" first, or add "| default(…)"`,

@@ -32,7 +32,7 @@ type (
 	}
 	sliceNode struct {
 		object   node
-		bounds   [3]node // start, stop, step; nil: left out
+		bounds   [3]node // start, stop and step; nil if left out
 		constant bool
 	}
 	callNode struct {
@@ -68,13 +68,13 @@ type (
 	conditionalNode struct{ then, condition, otherwise node }
 )
 
-// An operand is an operator of a chain of comparisons, with its right side.
+// An operand is an operator in a chain of comparisons, with its right side.
 type operand struct {
 	op    string
 	value node
 }
 
-// isConstant reports whether n is made of literals and operators alone.
+// isConstant reports whether n consists only of literals and operators.
 func isConstant(n node) bool {
 	switch n := n.(type) {
 	case nil, *constantNode:
@@ -118,7 +118,7 @@ func (n *listNode) eval(e *evaluation) (Value, error) {
 	return &list{members, n.tuple}, err
 }
 
-// all evaluates nodes. A nil one is a missing argument.
+// all evaluates nodes. A nil node is a missing argument.
 func (e *evaluation) all(nodes []node) ([]Value, error) {
 	if err := e.grow(memberSize * len(nodes)); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (n *attributeNode) eval(e *evaluation) (Value, error) {
 	return e.attribute(object, n.name, n)
 }
 
-// attribute returns object.name: an attribute, or else an item.
+// attribute returns object.name, which is an attribute, or else an item.
 func (e *evaluation) attribute(object Value, name string, at node) (Value, error) {
 	if err := e.step(1); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (e *evaluation) attribute(object Value, name string, at node) (Value, error
 	return &undefined{at: at}, nil
 }
 
-// item returns object[index]: an item, or else an attribute.
+// item returns object[index], which is an item, or else an attribute.
 func (e *evaluation) item(object, index Value, missing *undefined) (Value, error) {
 	if err := e.step(1); err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func itemOf(object, index Value) (Value, bool, error) {
 	return nil, false, nil
 }
 
-// position returns which of n members an index names.
+// position returns the position, among n members, that an index refers to.
 func position(index Value, n int) (int, bool) {
 	i := whole(index)
 	if i == nil || !i.IsInt64() {
@@ -332,7 +332,7 @@ func (n *sliceNode) eval(e *evaluation) (Value, error) {
 	return e.sliced(object, start, stop, step)
 }
 
-// sliced returns the members of object from start up to stop, by steps.
+// sliced returns every step-th member of object from start up to stop.
 func (e *evaluation) sliced(object Value, start, stop, step int) (Value, error) {
 	n := interval{int64(start), int64(stop), int64(step)}.length()
 	switch o := object.(type) {
@@ -368,12 +368,13 @@ func (e *evaluation) sliced(object Value, start, stop, step int) (Value, error) 
 	}
 }
 
-// sliceOf returns what the bounds of a slice mean for length members.
+// sliceOf returns the numbers that the bounds of a slice stand for, with length
+// members.
 func sliceOf(bounds []Value, length int) (start, stop, step int, err error) {
 	at := [3]*big.Int{}
 	for i, b := range bounds {
 		if at[i] = whole(b); at[i] == nil && b != nil && !isMissing(b) {
-			return 0, 0, 0, fmt.Errorf("the bound %s of a slice is no whole number", kind(b))
+			return 0, 0, 0, fmt.Errorf("the bound %s of a slice is not a whole number", kind(b))
 		}
 	}
 	step = 1
@@ -389,8 +390,8 @@ func sliceOf(bounds []Value, length int) (start, stop, step int, err error) {
 	return bound(at[0], length-1, length, length-1), bound(at[1], -1, length, length-1), step, nil
 }
 
-// bound returns a bound of a slice: absent if it is nil, counted from the end if
-// it is negative, and at most most.
+// bound returns a bound of a slice: absent if at is nil, counted from the end
+// if it is negative, and never above most.
 func bound(at *big.Int, absent, length, most int) int {
 	if at == nil {
 		return absent

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// textFilter is a filter of the text of a value.
+// textFilter makes a filter of the text of a value.
 func textFilter(f func(s string) string) *function {
 	return &function{nil, func(e *evaluation, in Value, _ []Value) (Value, error) {
 		s, err := e.soft(in)
@@ -23,7 +23,7 @@ func textFilter(f func(s string) string) *function {
 	}}
 }
 
-// soft returns the text of a value for a filter of texts.
+// soft returns the text of a value, for a filter of texts.
 func (e *evaluation) soft(v Value) (string, error) {
 	if m, ok := v.(markup); ok {
 		return "", unusableMarkup(m)
@@ -142,7 +142,7 @@ func init() {
 			s, err := e.soft(in)
 			return integerOf(len(strings.FieldsFunc(s, func(r rune) bool { return !isWordRune(r) }))), err
 		}},
-		// newFilter parses the arguments of these.
+		// newFilter parses the arguments of these filters.
 		"map": {}, "select": {}, "reject": {}, "selectattr": {}, "rejectattr": {},
 	}
 }
@@ -166,8 +166,8 @@ func newFilter(n node, name string, given arguments) (node, error) {
 	return &filterNode{n, f, args}, err
 }
 
-// lazily returns the node of a filter that makes a generator of the members of
-// n, an empty one if n is false.
+// lazily returns the node of a filter that makes a generator from the members
+// of n. The generator is empty if n is false.
 func lazily(n node, args []node, member func(e *evaluation, v Value, args []Value, yield func(Value) error) error) node {
 	return &filterNode{n, &function{call: func(e *evaluation, in Value, args []Value) (Value, error) {
 		return &generator{each: func(e *evaluation, yield func(Value) error) error {
@@ -179,7 +179,8 @@ func lazily(n node, args []node, member func(e *evaluation, v Value, args []Valu
 	}}, args}
 }
 
-// newMap returns the node of map: a filter of each member, or an attribute.
+// newMap returns the node of map, which applies a filter to each member or
+// reads an attribute of it.
 func newMap(n node, given arguments) (node, error) {
 	if len(given.positional) == 0 && slices.Contains(given.names, "attribute") {
 		f := &function{params: params("attribute default")}
@@ -215,8 +216,9 @@ func newMap(n node, given arguments) (node, error) {
 	}), nil
 }
 
-// named returns the name of a filter or test that is given as an argument. It
-// must be a literal, so that an unknown one is found when the template is parsed.
+// named returns the name of a filter or test that is given as an argument. The
+// name must be a literal, so that an unknown one is found when the template is
+// parsed.
 func named(filter, what string, given arguments, at int) (string, error) {
 	if len(given.positional) <= at {
 		return "", fmt.Errorf("the filter %s needs the name of a %s", filter, what)
@@ -230,8 +232,8 @@ func named(filter, what string, given arguments, at int) (string, error) {
 	return "", fmt.Errorf("the filter %s needs the name of a %s as a text", filter, what)
 }
 
-// applied returns a filter or test with its arguments, which are those of the
-// call after the first ones.
+// applied returns a filter or test and its arguments, which are those of the
+// call from the index from on.
 func applied(of map[string]*function, what, name string, given arguments, from int) (*function, []node, error) {
 	f, ok := of[name]
 	if !ok {
@@ -242,8 +244,9 @@ func applied(of map[string]*function, what, name string, given arguments, from i
 	return f, args, err
 }
 
-// newSelect returns the node of select and its like: the members, or those with
-// an attribute, that a test holds for, or does not.
+// newSelect returns the node of select, reject, selectattr or rejectattr. They
+// keep the members for which a test holds or does not hold; the attr forms test
+// an attribute.
 func newSelect(n node, name string, given arguments) (node, error) {
 	wanted := name == "select" || name == "selectattr"
 	from := 0
@@ -285,8 +288,8 @@ func newSelect(n node, name string, given arguments) (node, error) {
 	}), nil
 }
 
-// dig returns the attribute of v that a path names, such as "a.b.0", and fallback
-// for a missing one, unless fallback is missing or none itself.
+// dig returns the attribute of v at a path such as "a.b.0". If the attribute is
+// missing, it returns fallback, unless that is missing or none.
 func (e *evaluation) dig(v, attribute, fallback Value) (Value, error) {
 	var parts []Value
 	switch a := attribute.(type) {
@@ -331,7 +334,7 @@ func ignoreCase(v Value) (Value, error) {
 	}
 }
 
-// keyOf returns the key by which a member is sorted or compared.
+// keyOf returns the key for sorting or comparing a member.
 func (e *evaluation) keyOf(v, attribute Value, caseSensitive bool) (Value, error) {
 	key, err := e.dig(v, attribute, missing{})
 	if err != nil || caseSensitive {
@@ -372,7 +375,7 @@ func absolute(_ *evaluation, in Value, _ []Value) (Value, error) {
 	if u, ok := in.(*undefined); ok {
 		return nil, u.err()
 	}
-	return nil, fmt.Errorf("%s is no number", kind(in))
+	return nil, fmt.Errorf("%s is not a number", kind(in))
 }
 
 func batch(_ *evaluation, in Value, args []Value) (Value, error) {
@@ -521,7 +524,7 @@ func dictsort(e *evaluation, in Value, args []Value) (Value, error) {
 		if u, ok := in.(*undefined); ok {
 			return nil, u.err()
 		}
-		return nil, fmt.Errorf("%s is no mapping", kind(in))
+		return nil, fmt.Errorf("%s is not a mapping", kind(in))
 	}
 	by, err := textArg("by", args[1], "key")
 	if err != nil {
@@ -565,7 +568,7 @@ func dictsort(e *evaluation, in Value, args []Value) (Value, error) {
 	if err := e.sorted(members, reverse, key); err != nil {
 		return nil, err
 	}
-	if !m.ordered() { // then equal keys would stand in an order that is lost
+	if !m.ordered() { // otherwise the order of equal keys would be lost
 		for i := 1; i < len(members); i++ {
 			a, _ := key(members[i-1])
 			b, _ := key(members[i])
@@ -602,7 +605,7 @@ func unique(_ *evaluation, in Value, args []Value) (Value, error) {
 	}}, nil
 }
 
-// extreme returns min, for -1, or max.
+// extreme makes min, for a sign of -1, or max.
 func extreme(sign int) func(e *evaluation, in Value, args []Value) (Value, error) {
 	return func(e *evaluation, in Value, args []Value) (Value, error) {
 		var best, bestKey Value = &undefined{what: "min or max of nothing"}, nil
@@ -697,7 +700,7 @@ func reverse(e *evaluation, in Value, _ []Value) (Value, error) {
 			return e.each(&list{members: members}, yield)
 		}}, nil
 	}
-	return &list{members: members}, nil // of a generator
+	return &list{members: members}, nil // from a generator
 }
 
 func join(e *evaluation, in Value, args []Value) (Value, error) {
@@ -747,7 +750,8 @@ func replace(e *evaluation, in Value, args []Value) (Value, error) {
 	return e.replaced(texts[0], texts[1], texts[2], count)
 }
 
-// replaced returns s with the first n of old replaced, all if n is negative.
+// replaced returns s with the first n occurrences of old replaced, or all if n
+// is negative.
 func (e *evaluation) replaced(s, old, by string, n int) (Value, error) {
 	times := strings.Count(s, old)
 	if n >= 0 {
@@ -779,7 +783,7 @@ func round(_ *evaluation, in Value, args []Value) (Value, error) {
 		if u, ok := in.(*undefined); ok {
 			return nil, u.err()
 		}
-		return nil, fmt.Errorf("%s is no number", kind(in))
+		return nil, fmt.Errorf("%s is not a number", kind(in))
 	}
 	if args[0] == nil && method == "common" {
 		return roundToWhole(in)
@@ -812,7 +816,8 @@ func round(_ *evaluation, in Value, args []Value) (Value, error) {
 	return numeric("/", scaled, scale)
 }
 
-// roundTo rounds to a number of digits after the point, halves to even.
+// roundTo rounds v to a number of digits after the decimal point, and halves to
+// even.
 func roundTo(v Value, digits int) (Value, error) {
 	if n := whole(v); n != nil {
 		if digits >= 0 {
@@ -845,7 +850,7 @@ func roundTo(v Value, digits int) (Value, error) {
 	return g, err
 }
 
-// roundRat rounds r to an integer, halves to even.
+// roundRat rounds r to an integer, and halves to even.
 func roundRat(r *big.Rat) *big.Int {
 	double := new(big.Int).Add(new(big.Int).Mul(r.Num(), big.NewInt(2)), r.Denom())
 	quotient, remainder := new(big.Int).DivMod(double, new(big.Int).Mul(r.Denom(), big.NewInt(2)), new(big.Int))
@@ -871,7 +876,7 @@ func sum(e *evaluation, in Value, args []Value) (Value, error) {
 	if _, ok := textOf(total); ok {
 		return nil, errors.New("sum cannot add texts: use join")
 	}
-	var lost float64 // the rounding errors, which Python 3.12 and later add at the end
+	var lost float64 // the rounding errors, which Python 3.12 and later versions add at the end
 	err := e.each(in, func(v Value) error {
 		v, err := e.dig(v, args[0], missing{})
 		if err != nil {
@@ -898,7 +903,8 @@ func sum(e *evaluation, in Value, args []Value) (Value, error) {
 	return total, err
 }
 
-// titleFilter is Jinja's own: words begin after spaces, hyphens and brackets.
+// titleFilter is Jinja's filter: words begin after spaces, hyphens and
+// brackets.
 func titleFilter(s string) string {
 	var b strings.Builder
 	for s != "" {
@@ -944,7 +950,7 @@ func truncate(e *evaluation, in Value, args []Value) (Value, error) {
 	}
 	s, ok := in.(string)
 	if !ok {
-		return nil, fmt.Errorf("%s is no text", kind(in))
+		return nil, fmt.Errorf("%s is not a text", kind(in))
 	}
 	killwords, err := flag(args[1])
 	if err != nil {
@@ -959,7 +965,7 @@ func truncate(e *evaluation, in Value, args []Value) (Value, error) {
 	return e.text(cut + end)
 }
 
-// urlencode quotes a text for a path, and pairs for a query.
+// urlencode quotes a text for a path, or pairs for a query.
 func urlencode(e *evaluation, in Value, _ []Value) (Value, error) {
 	switch in := in.(type) {
 	case string:
@@ -989,7 +995,7 @@ func (e *evaluation) query(pairs Value) (Value, error) {
 			return err
 		}
 		if len(pair) != 2 {
-			return fmt.Errorf("%s is no pair of a name and a value", kind(v))
+			return fmt.Errorf("%s is not a pair of a name and a value", kind(v))
 		}
 		if n++; n > 1 {
 			b.WriteByte('&')

@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// A function is a filter, a test, a method or a function. It is applied to in.
+// A function is a filter, a test, a method or a function. in is the value that
+// it is applied to.
 type function struct {
 	params []param
 	call   func(e *evaluation, in Value, args []Value) (Value, error)
 }
 
-// A param is a parameter of a function. If it is left out, its value is its
-// default, or missing{}.
+// A param is a parameter of a function. If its argument is left out, its value
+// is the default, or missing{}.
 type param struct {
 	name     string
 	required bool
-	unnamed  bool // it cannot be given by its name
+	unnamed  bool // it cannot be passed by name
 }
 
-// params returns parameters: "n" may be left out, "n!" may not, and "n?" and
-// "n!?" cannot be given by their names either.
+// params parses a list of parameters. "n" may be left out, and "n!" may not.
+// "n?" and "n!?" are the same, but cannot be passed by name.
 func params(list string) []param {
 	var params []param
 	for _, word := range strings.Fields(list) {
@@ -33,8 +34,8 @@ func params(list string) []param {
 	return params
 }
 
-// bind returns the arguments of a call in the order of the parameters, nil for
-// each that is left out.
+// bind returns the arguments of a call in the order of the parameters, with nil
+// for those that are left out.
 func (f *function) bind(what string, given arguments) ([]node, error) {
 	if len(given.positional) > len(f.params) {
 		return nil, fmt.Errorf("%s takes at most %d arguments, got %d", what, len(f.params), len(given.positional))
@@ -90,7 +91,7 @@ var functions = map[string]*function{
 	"rand": {nil, func(e *evaluation, _ Value, _ []Value) (Value, error) { return e.rand(), nil }},
 }
 
-// The arguments of functions.
+// These functions convert arguments.
 
 func isMissing(v Value) bool { _, ok := v.(missing); return ok }
 

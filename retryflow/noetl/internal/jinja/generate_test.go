@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A generator writes expressions from Jinja's grammar, equal ones for an equal
-// seed.
+// A generator generates expressions from Jinja's grammar. The same seed gives
+// the same expressions.
 type generator struct{ *rand.Rand }
 
 func newGenerator(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, seed))} }
 
 func pick[T any](g generator, of ...T) T { return of[g.IntN(len(of))] }
 
-// expression returns an expression nested at most depth deep. Its operands mostly
-// have fitting types, and sometimes any.
+// expression returns an expression that is nested at most depth deep. Most of
+// its operands have fitting types.
 func (g generator) expression(depth int) string {
 	if g.IntN(4) > 0 {
 		return g.typed(pick(g, "number", "text", "list", "bool", "bool"), depth)
@@ -131,7 +131,7 @@ func (g generator) leaf(kind string) string {
 	}
 }
 
-// any returns an expression of any words that the grammar allows.
+// any returns an expression of any form that the grammar allows.
 func (g generator) any(depth int) string {
 	if depth <= 0 {
 		return g.atom()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// tojson writes JSON as Jinja does: with sorted keys, in ASCII, and with the
-// characters that mean something in HTML escaped.
+// tojson writes JSON as Jinja does: with sorted keys, in ASCII, and with HTML's
+// special characters escaped.
 func tojson(e *evaluation, in Value, _ []Value) (Value, error) {
 	w := writer{e: e}
 	if err := w.json(in, 0); err != nil {

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "ask Jinja, and write testdata/kinds.golden.json")
 
-// An outcome holds the names that expressions know. An exact one has numbers
-// that only json.Number keeps.
+// An outcome has the names that expressions know. An exact one has numbers that
+// only json.Number can keep.
 type outcome struct {
 	Name    string
 	Exact   bool
@@ -42,12 +42,12 @@ func outcomes(t testing.TB) (outcomes []outcome) {
 	return outcomes
 }
 
-// A kind is an expression with the answers of Jinja, one for each outcome.
+// A kind is an expression with Jinja's answers, one for each outcome.
 type kind struct {
 	Expression string
 	Refused    string   `json:",omitempty"` // why this package does not parse it
 	Answers    []answer `json:",omitempty"`
-	Excused    []string `json:",omitempty"` // the errors of this package where Jinja has an answer, by outcome
+	Excused    []string `json:",omitempty"` // by outcome, the errors of this package if Jinja has an answer
 }
 
 func kinds(t testing.TB) (expressions []string) {
@@ -61,7 +61,8 @@ func kinds(t testing.TB) (expressions []string) {
 	return expressions
 }
 
-// excuse returns our error if Jinja has an answer and we have none.
+// excuse returns this package's error if Jinja has an answer and this package
+// has none.
 func excuse(ours, jinjas answer) string {
 	switch {
 	case ours.Truth == nil && jinjas.Truth != nil:
@@ -73,9 +74,9 @@ func excuse(ours, jinjas answer) string {
 	}
 }
 
-// Every kind of expression that rules have gives the answer of Jinja, which
-// testdata/kinds.golden.json keeps, or is refused when it is parsed, or fails
-// with the error that is written there.
+// For each kind of expression in rules, this package gives Jinja's answer from
+// testdata/kinds.golden.json, or rejects the expression when it is parsed, or
+// fails with the error in that file.
 func TestKinds(t *testing.T) {
 	if *update {
 		updateKinds(t)
@@ -134,7 +135,7 @@ func updateKinds(t *testing.T) {
 	require.NoError(t, os.WriteFile("testdata/kinds.golden.json", b.Bytes(), 0o644))
 }
 
-// The answers that are kept are those that the Jinja of this machine gives.
+// Jinja on this machine gives the answers in the golden file.
 func TestKindsAgainstTheOracle(t *testing.T) {
 	o := theOracle(t)
 	all, compared := outcomes(t), 0
@@ -144,8 +145,8 @@ func TestKindsAgainstTheOracle(t *testing.T) {
 	t.Logf("%d answers compared", compared)
 }
 
-// compareWith compares the answers for an expression, and returns how many it
-// compared: none if the expression is refused.
+// compareWith compares the answers for an expression. It returns how many it
+// compared, which is 0 if the expression is rejected.
 func compareWith(t testing.TB, o *oracle, expression string, all []outcome) (compared int) {
 	var jinjas []answer
 	for i, outcome := range all {
@@ -166,7 +167,7 @@ func compareWith(t testing.TB, o *oracle, expression string, all []outcome) (com
 	return compared
 }
 
-// 2,000 expressions from the grammar give the answers of Jinja.
+// This package gives Jinja's answers for 2,000 expressions from the grammar.
 func TestGeneratedExpressionsAgainstTheOracle(t *testing.T) {
 	o := theOracle(t)
 	g := newGenerator(16)
@@ -183,7 +184,8 @@ func TestGeneratedExpressionsAgainstTheOracle(t *testing.T) {
 	assert.Less(t, refused, 200)
 }
 
-// FuzzGeneratedAgainstTheOracle compares expressions from the grammar.
+// FuzzGeneratedAgainstTheOracle compares the answers for expressions from the
+// grammar.
 func FuzzGeneratedAgainstTheOracle(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(seed)
@@ -197,16 +199,16 @@ func FuzzGeneratedAgainstTheOracle(f *testing.F) {
 	})
 }
 
-// A server for each process that fuzzes.
+// Each process that fuzzes starts one oracle.
 var fuzzOracle struct {
 	sync.Once
 	*oracle
 }
 
-// FuzzAgainstTheOracle changes expressions and compares the answers with those of
-// Jinja.
+// FuzzAgainstTheOracle mutates expressions and compares the answers with
+// Jinja's.
 func FuzzAgainstTheOracle(f *testing.F) {
-	for i, expression := range kinds(f) { // TestKindsAgainstTheOracle compares them all
+	for i, expression := range kinds(f) { // TestKindsAgainstTheOracle compares all of them
 		if i%8 == 0 {
 			f.Add(expression)
 		}

@@ -11,11 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// A token is a word of an expression. The kind of an operator is its text.
+// A token is a word of an expression. The kind of an operator is the operator
+// itself.
 type token struct {
 	kind  string // name, string, number, end, or an operator
-	text  string // as it is written; the value of a string literal
-	value Value  // number
+	text  string // as written; for a string literal its value
+	value Value  // the value of a number
 }
 
 func (t token) String() string {
@@ -29,13 +30,13 @@ func (t token) String() string {
 	}
 }
 
-// A segment of a template is text, or the tokens of a {{ … }}.
+// A segment of a template is text or the tokens of a {{ … }}.
 type segment struct {
 	text   string
-	tokens []token // nil: text
+	tokens []token // nil for text
 }
 
-// split cuts a template into segments.
+// split splits a template into segments.
 func split(source string) ([]segment, error) {
 	source = strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n")
 	source = strings.TrimSuffix(source, "\n")
@@ -71,7 +72,7 @@ func split(source string) ([]segment, error) {
 	return segments, nil
 }
 
-// cutTag cuts source before the first tag.
+// cutTag cuts source at the first tag.
 func cutTag(source string) (text, rest string, found bool) {
 	for i := 0; i+1 < len(source); i++ {
 		if source[i] == '{' && strings.IndexByte("{%#", source[i+1]) >= 0 {
@@ -81,7 +82,7 @@ func cutTag(source string) (text, rest string, found bool) {
 	return source, "", false
 }
 
-// These are the words of Jinja's grammar, in the order in which it tries them.
+// These match the words of Jinja's grammar. Jinja tries them in this order.
 var (
 	floatWord   = regexp.MustCompile(`^([0-9]+_)*[0-9]+((\.([0-9]+_)*[0-9]+)?[eE][+-]?([0-9]+_)*[0-9]+|\.([0-9]+_)*[0-9]+)`)
 	integerWord = regexp.MustCompile(`^(0[bB](_?[01])+|0[oO](_?[0-7])+|0[xX](_?[0-9a-fA-F])+|[1-9](_?[0-9])*|0(_?0)*)`)
@@ -92,7 +93,7 @@ var (
 
 // tokenize returns the tokens up to }}, and the rest of source.
 func tokenize(source string) (tokens []token, rest string, err error) {
-	var open []string // the brackets to close
+	var open []string // the brackets that are still open
 	afterDot := false
 	for {
 		if len(open) == 0 {
@@ -145,7 +146,7 @@ func word(source string, afterDot bool) (t token, length int, err error) {
 	}
 	if m := integerWord.FindString(source); m != "" {
 		n, ok := new(big.Int).SetString(m, 0)
-		if !ok { // 00 and 0_0 are zeros in Python
+		if !ok { // Python reads 00 and 0_0 as zero
 			n = new(big.Int)
 		}
 		v, err := integer(n)
@@ -170,8 +171,8 @@ func word(source string, afterDot bool) (t token, length int, err error) {
 	return token{}, 0, fmt.Errorf("unexpected character %q", r)
 }
 
-// nameLength returns the length of the name at the start of source, 0 if there
-// is none.
+// nameLength returns the length of the name at the start of source, or 0 if
+// there is none.
 func nameLength(source string) int {
 	for i, r := range source {
 		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
@@ -181,11 +182,11 @@ func nameLength(source string) int {
 	return len(source)
 }
 
-// isSpace reports whether Python takes r for a space.
+// isSpace reports whether Python treats r as a space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
-// unescape returns the text that a literal stands for. As in Jinja a letter
-// beyond ASCII is an escape itself, which matters after a backslash.
+// unescape returns the text of a literal. As in Jinja, a letter beyond ASCII is
+// turned into an escape first, which makes a difference after a backslash.
 func unescape(literal string) (string, error) {
 	if !strings.ContainsRune(literal, '\\') {
 		return literal, nil
@@ -216,7 +217,7 @@ func unescape(literal string) (string, error) {
 		}
 		if r >= 0 {
 			b.WriteRune(r)
-		} else if length == 1 { // no escape: the backslash stays
+		} else if length == 1 { // not an escape: the backslash stays
 			b.WriteByte('\\')
 		}
 		s = s[length:]
@@ -226,8 +227,8 @@ func unescape(literal string) (string, error) {
 
 var simpleEscapes = map[byte]rune{'\\': '\\', '\'': '\'', '"': '"', 'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v'}
 
-// escape returns the rune of the escape at the start of s, -1 if it has none,
-// and the length of the escape.
+// escape returns the rune and the length of the escape at the start of s. The
+// rune is -1 if the escape stands for nothing.
 func escape(s string) (r rune, length int, err error) {
 	c := s[1]
 	if r, ok := simpleEscapes[c]; ok {
@@ -259,7 +260,7 @@ func escape(s string) (r rune, length int, err error) {
 	}
 	n, err := strconv.ParseUint(s[2:2+digits], base, 32)
 	if err != nil || n > unicode.MaxRune || 0xd800 <= n && n < 0xe000 {
-		return 0, 0, fmt.Errorf("the escape %s is no letter", s[:2+digits])
+		return 0, 0, fmt.Errorf("the escape %s is not a letter", s[:2+digits])
 	}
 	return rune(n), 2 + digits, nil
 }

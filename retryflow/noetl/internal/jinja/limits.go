@@ -5,17 +5,17 @@ import (
 	"math/big"
 )
 
-// The bounds of one template, and of one evaluation of one.
+// These are the limits of a template and of one evaluation.
 const (
 	maxSource  = 8 << 10 // bytes of a template
-	maxNesting = 100     // brackets, operators and values, one within another
-	maxSteps   = 200_000 // operations, and members of lists looked at
-	maxSize    = 4 << 20 // bytes of all texts, and 16 for each member of all lists, that an evaluation makes
-	maxBits    = 4096    // of a whole number: about 1,200 digits
+	maxNesting = 100     // of brackets, operators and values
+	maxSteps   = 200_000 // operations, and members of lists that are read
+	maxSize    = 4 << 20 // bytes of all texts that an evaluation makes, and 16 for each member of its lists
+	maxBits    = 4096    // of a whole number; about 1,200 digits
 )
 
-// An evaluation is one evaluation of an expression: the names that it knows,
-// and what it has used of its bounds.
+// An evaluation is one evaluation of an expression: the names that the
+// expression knows, and how much of the limits has been used.
 type evaluation struct {
 	lookup func(name string) (any, bool)
 	rand   func() float64
@@ -31,7 +31,7 @@ func (e *evaluation) step(n int) error {
 	return nil
 }
 
-// grow counts n bytes that are about to be made.
+// grow counts n bytes before they are allocated.
 func (e *evaluation) grow(n int) error {
 	if n > maxSize || e.size+n > maxSize {
 		return fmt.Errorf("it makes values of more than %d bytes", maxSize)
@@ -40,10 +40,10 @@ func (e *evaluation) grow(n int) error {
 	return e.step(n / 1024)
 }
 
-// memberSize is what a member of a list costs.
+// memberSize is the number of bytes counted for a member of a list.
 const memberSize = 16
 
-// text returns s, and counts its bytes.
+// text counts the bytes of s and returns it.
 func (e *evaluation) text(s string) (Value, error) {
 	if err := e.grow(len(s)); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func integer(n *big.Int) (Value, error) {
 	return n, nil
 }
 
-// deep returns an error where values are nested too deep.
+// deep returns an error if values are nested too deep.
 func deep(depth int) error {
 	if depth > maxNesting {
 		return fmt.Errorf("a value is nested more than %d deep, or contains itself", maxNesting)

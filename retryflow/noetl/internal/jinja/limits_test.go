@@ -15,8 +15,8 @@ func lookup(names map[string]any) func(string) (any, bool) {
 	return func(name string) (any, bool) { v, ok := names[name]; return v, ok }
 }
 
-// Every expression ends soon and with a small value, or with an error that says
-// which bound it met.
+// Every expression ends soon and with a small value, or with an error that
+// names the limit.
 func TestWhatAnExpressionCosts(t *testing.T) {
 	itself := map[string]any{"a": 1}
 	itself["self"] = itself
@@ -116,7 +116,7 @@ func nested(depth int) any {
 	return []any{nested(depth - 1)}
 }
 
-// A long template is refused, or parsed in time that grows with its length alone.
+// A long template is rejected, or its parsing time grows only with its length.
 func TestLongSources(t *testing.T) {
 	for name, row := range map[string]struct{ source, want string }{
 		"a chain of attributes":  {"{{ a" + strings.Repeat(".a", 4000) + " }}", ""},
@@ -145,7 +145,8 @@ func TestLongSources(t *testing.T) {
 		require.NoError(t, err, name)
 		_, _ = template.Text(lookup(map[string]any{"a": map[string]any{}}))
 	}
-	// Eight times as long takes no more than about eight times as much.
+	// A source that is eight times as long takes at most about eight times as
+	// long.
 	cost := func(n int) float64 {
 		template, err := jinja.Parse("{{ a"+strings.Repeat(".a", n)+" is defined }}", nil)
 		require.NoError(t, err)
@@ -160,7 +161,7 @@ func TestLongSources(t *testing.T) {
 	assert.Less(t, cost(4000), 12*cost(500))
 }
 
-// Numbers of JSON are what they were: decoded as float64 a whole one is an
+// Numbers from JSON keep their value. A whole number decoded as float64 is an
 // integer again, and one that may have lost digits is an error.
 func TestNumbersOfJSON(t *testing.T) {
 	const document = `{"next": 2, "id": 12345678, "price": 1.5, "large": 9007199254740993, "float": 2.0}`
@@ -169,7 +170,7 @@ func TestNumbersOfJSON(t *testing.T) {
 	decoder := json.NewDecoder(strings.NewReader(document))
 	decoder.UseNumber()
 	require.NoError(t, decoder.Decode(&exact))
-	for expression, want := range map[string][2]string{ // by float64, by json.Number
+	for expression, want := range map[string][2]string{ // decoded as float64, and as json.Number
 		"/pages?page={{ next }}&id={{ id }}": {"/pages?page=2&id=12345678", "/pages?page=2&id=12345678"},
 		"{{ next == 2 }}":                    {"True", "True"},
 		"{{ next in [1, 2, 3] }}":            {"True", "True"},
@@ -196,8 +197,8 @@ func TestNumbersOfJSON(t *testing.T) {
 	}
 }
 
-// JSON in Go loses the order of a mapping: that is an error where it would show,
-// and only there.
+// Decoding JSON in Go loses the order of a mapping. Only an expression whose
+// result depends on the order is an error.
 func TestTheOrderOfAMappingIsLost(t *testing.T) {
 	names := lookup(map[string]any{"m": map[string]any{"b": 1, "a": 2, "c": 1}, "one": map[string]int{"x": 1}, "empty": map[string]any{}, "headers": map[string][]string{"A": {"1"}, "a": {"2"}}})
 	for expression, want := range map[string]string{

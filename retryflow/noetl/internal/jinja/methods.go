@@ -8,7 +8,8 @@ import (
 	"unicode"
 )
 
-// These are the attributes of Python's types, which hide items with the same name.
+// These are the attributes of Python's types. They hide items with the same
+// name.
 var (
 	mappingAttributes = strings.Fields("clear copy fromkeys get items keys pop popitem setdefault update values")
 	listAttributes    = strings.Fields("append clear copy count extend index insert pop remove reverse sort")
@@ -18,7 +19,7 @@ var (
 		"replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill")
 )
 
-// ofText is a method of texts.
+// ofText makes a method of texts.
 func ofText(list string, call func(e *evaluation, s string, args []Value) (Value, error)) *function {
 	return &function{params(list), func(e *evaluation, in Value, args []Value) (Value, error) {
 		s := in.(string)
@@ -33,8 +34,8 @@ func mapped(f func(string) string) *function {
 	return ofText("", func(e *evaluation, s string, _ []Value) (Value, error) { return e.text(f(s)) })
 }
 
-// allOf is a method that reports whether is holds for every letter of a text that
-// is not empty.
+// allOf makes a method that reports whether is returns true for every letter of
+// a text, and the text is not empty.
 func allOf(is func(rune) bool) *function {
 	return ofText("", func(_ *evaluation, s string, _ []Value) (Value, error) {
 		return s != "" && strings.IndexFunc(s, func(r rune) bool { return !is(r) }) < 0, nil
@@ -90,7 +91,7 @@ func init() {
 			err := e.each(args[0], func(v Value) error {
 				part, ok := v.(string)
 				if !ok {
-					return fmt.Errorf("cannot join %s: it is no text", kind(v))
+					return fmt.Errorf("cannot join %s: it is not a text", kind(v))
 				}
 				if n++; n > 1 {
 					b.WriteString(s)
@@ -196,7 +197,7 @@ func (e *evaluation) listOf(texts []string) (Value, error) {
 	return &list{members: members}, nil
 }
 
-// strip trims chars, or spaces if chars is left out or none.
+// strip trims chars, or spaces if chars is missing or none.
 func strip(s string, chars Value, trim func(string, func(rune) bool) string) (Value, error) {
 	if chars == nil || isMissing(chars) {
 		return trim(s, isSpace), nil
@@ -244,8 +245,8 @@ func padding(before func(pad, width int) int) *function {
 	})
 }
 
-// digitMethod is isdigit or, with letters, isalnum. Python counts some numbers
-// that are no decimal digits.
+// digitMethod is isdigit or, with letters, isalnum. Python counts some
+// characters as digits that are not decimal digits.
 func digitMethod(letters bool) *function {
 	return ofText("", func(_ *evaluation, s string, _ []Value) (Value, error) {
 		all := s != ""
@@ -262,13 +263,13 @@ func digitMethod(letters bool) *function {
 	})
 }
 
-// window returns the part of s from a start to an end, and its offset. ok is
-// false where the start is beyond the end of s.
+// window returns the part of s from start to end, and its offset. ok is false
+// if start is beyond the end of s.
 func window(s string, start, end Value) (part string, offset int, ok bool, err error) {
 	runes := []rune(s)
 	for _, v := range []Value{start, end} {
 		if v != nil && !isMissing(v) && whole(v) == nil {
-			return "", 0, false, fmt.Errorf("the bound %s is no whole number", kind(v))
+			return "", 0, false, fmt.Errorf("the bound %s is not a whole number", kind(v))
 		}
 	}
 	from, to := bound(whole(start), 0, len(runes), len(runes)+1), bound(whole(end), len(runes), len(runes), len(runes))
@@ -278,7 +279,8 @@ func window(s string, start, end Value) (part string, offset int, ok bool, err e
 	return string(runes[from:to]), from, true, nil
 }
 
-// affix is startswith or endswith: of one text, or of one of a tuple.
+// affix makes startswith or endswith. Their argument is a text, or a tuple of
+// texts of which one must match.
 func affix(has func(s, affix string) bool) *function {
 	return ofText("affix!? start? end?", func(e *evaluation, s string, args []Value) (Value, error) {
 		affixes := []Value{args[0]}
@@ -333,8 +335,8 @@ func finding(index func(s, sub string) int, must bool) *function {
 	})
 }
 
-// partition cuts a text in three at a separator. Without one the text is the
-// part with the index whole.
+// partition splits a text at a separator into three parts. If the separator is
+// not found, the whole text is the part with the index whole.
 func partition(index func(s, sub string) int, whole int) *function {
 	return ofText("sep!?", func(e *evaluation, s string, args []Value) (Value, error) {
 		sep, err := textArg("sep", args[0], "")
@@ -395,7 +397,7 @@ func splitBy(s, sep string, most int, fromRight bool) []string {
 	return parts
 }
 
-// splitSpaces cuts at runs of spaces, at most most times, or at all of them if
+// splitSpaces splits s at runs of spaces, at most most times, or at all runs if
 // most is negative.
 func splitSpaces(s string, most int, fromRight bool) []string {
 	parts := []string{}
@@ -422,7 +424,7 @@ func splitSpaces(s string, most int, fromRight bool) []string {
 	return parts
 }
 
-// splitLines cuts at each line break that Python knows.
+// splitLines splits s at every line break that Python knows.
 func splitLines(s string, keep bool) []string {
 	lines := []string{}
 	for s != "" {
@@ -444,9 +446,9 @@ func splitLines(s string, keep bool) []string {
 
 func isLineEnd(r rune) bool { return strings.ContainsRune("\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029", r) }
 
-// titleMethod is Python's own: a word begins after anything that is not a letter.
-// The lower case of a sigma depends on the letters around it, but its length does
-// not.
+// titleMethod is Python's method: a word begins after anything that is not a
+// letter. The lower case of a sigma depends on the letters around it, but its
+// length does not.
 func titleMethod(s string) string {
 	var b strings.Builder
 	low, inWord := lower(s), false

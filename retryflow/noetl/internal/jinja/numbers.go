@@ -44,7 +44,7 @@ func toIntFilter(_ *evaluation, in Value, args []Value) (Value, error) {
 	case math.IsNaN(f):
 		return otherwise, nil
 	case math.IsInf(f, 0):
-		return nil, errors.New("infinity is no whole number (what int makes of it depends on the version of Jinja)")
+		return nil, errors.New("infinity is not a whole number (what int makes of it depends on the version of Jinja)")
 	}
 	n, _ := big.NewFloat(f).Int(nil)
 	return integer(n)
@@ -132,7 +132,8 @@ func cutSign(text string) (sign, rest string) {
 	return "", text
 }
 
-// asciiDigits refuses the digits of other scripts, although Python reads them.
+// asciiDigits rejects the digits of other scripts, although Python accepts
+// them.
 func asciiDigits(text string) error {
 	for _, r := range text {
 		if r >= 0x80 && unicode.IsNumber(r) {

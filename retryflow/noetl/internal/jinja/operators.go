@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// truth reports whether v holds.
+// truth reports whether v is true in Python's sense.
 func truth(v Value) (bool, error) {
 	switch v := v.(type) {
 	case nil:
@@ -120,8 +120,9 @@ func memberEqual(x, y sequence, i, depth int) (bool, error) {
 	return identicalOrEqual(a, b, depth+1)
 }
 
-// identicalOrEqual compares members as Python does, where a nan equals itself if
-// it is the same object. That cannot be known here, so it is an error.
+// identicalOrEqual compares members as Python does. There a nan equals itself
+// if it is the same object. That cannot be known here, so comparing a nan is an
+// error.
 func identicalOrEqual(a, b Value, depth int) (bool, error) {
 	if isNaN(a) && isNaN(b) {
 		return false, errors.New("nan cannot be looked for in a list or mapping")
@@ -146,8 +147,8 @@ func cannot(verb string, a, b Value) error {
 	return fmt.Errorf("cannot %s %s and %s", verb, kind(a), kind(b))
 }
 
-// order returns a value below 0 if a < b, 0 if they are equal, above 0 if
-// a > b. ok is false where nan has no order.
+// order returns a value below 0 if a < b, 0 if they are equal, and above 0 if a
+// > b. ok is false if a nan makes them incomparable.
 func order(a, b Value, depth int) (c int, ok bool, err error) {
 	if err := deep(depth); err != nil {
 		return 0, false, err
@@ -188,7 +189,7 @@ func orderNumbers(a, b Value) (c int, ok bool) {
 	if x != nil && y != nil {
 		return x.Cmp(y), true
 	}
-	f, _ := a.(float64) // beside inf and nan any integer is 0
+	f, _ := a.(float64) // compared with inf and nan any integer is like 0
 	g, _ := b.(float64)
 	return cmp.Compare(f, g), !math.IsNaN(f) && !math.IsNaN(g)
 }
@@ -226,7 +227,7 @@ func (e *evaluation) compare(op string, a, b Value) (bool, error) {
 	}
 }
 
-// weight returns about how many steps it is to look at all of v.
+// weight returns roughly how many steps it takes to look at all of v.
 func weight(v Value) int {
 	switch v := v.(type) {
 	case string:
@@ -286,7 +287,7 @@ func (e *evaluation) contains(container, v Value) (bool, error) {
 	}
 }
 
-// has reports whether v is one of the numbers of r.
+// has reports whether v is one of the numbers in r.
 func (r interval) has(v Value) bool {
 	n := number(v)
 	if n == nil || !n.IsInt() || !n.Num().IsInt64() || r.length() == 0 {
@@ -299,10 +300,10 @@ func (r interval) has(v Value) bool {
 	return r.stop < i && i <= r.start && (uint64(r.start)-uint64(i))%-uint64(r.step) == 0
 }
 
-// errStop ends an iteration that has found what it looked for.
+// errStop ends an iteration that has found what it was looking for.
 var errStop = errors.New("stop")
 
-// each calls yield with each member of v, until it fails or returns errStop.
+// each calls yield with each member of v, until yield fails or returns errStop.
 func (e *evaluation) each(v Value, yield func(Value) error) error {
 	err := e.eachUntil(v, func(member Value) error {
 		if err := e.step(1); err != nil {
@@ -374,7 +375,7 @@ func (e *evaluation) eachUntil(v Value, yield func(Value) error) error {
 	}
 }
 
-// inOrder returns the pairs of a mapping, unless their order is lost.
+// inOrder returns the pairs of a mapping, or an error if their order is lost.
 func inOrder(m mapping) ([]pair, error) {
 	if !m.ordered() {
 		return nil, errors.New("the order of this mapping is lost in Go: name a key, or sort it with dictsort")
@@ -401,7 +402,7 @@ func float(v Value) float64 {
 	return f
 }
 
-// toFloat is float with an error for an integer that is too large.
+// toFloat is float with an error if an integer is too large.
 func toFloat(v Value) (float64, error) {
 	f := float(v)
 	if math.IsInf(f, 0) && whole(v) != nil {
@@ -410,7 +411,7 @@ func toFloat(v Value) (float64, error) {
 	return f, nil
 }
 
-// arithmetic evaluates an operator between two values.
+// arithmetic evaluates an arithmetic operator.
 func (e *evaluation) arithmetic(op string, a, b Value) (Value, error) {
 	if err := e.step(1); err != nil {
 		return nil, err
@@ -567,7 +568,7 @@ func integral(op string, x, y *big.Int) (Value, error) {
 		}
 		return f, nil
 	}
-	quotient, remainder := z.DivMod(x, y, new(big.Int)) // Euclid's: the remainder is not negative
+	quotient, remainder := z.DivMod(x, y, new(big.Int)) // Euclidean division: the remainder is not negative
 	if y.Sign() < 0 && remainder.Sign() > 0 {
 		quotient.Sub(quotient, big.NewInt(1))
 		remainder.Add(remainder, y)
@@ -600,8 +601,8 @@ func floorDivide(f, g float64) (quotient, remainder float64) {
 	return quotient, remainder
 }
 
-// power returns f ** g if it is exact. Otherwise the last digit depends on the C
-// library of the machine, in Python too.
+// power returns f ** g if the result is exact. Otherwise the last digit depends
+// on the machine's C library, in Python too.
 func power(f, g float64) (Value, error) {
 	base, exponent := number(f), number(g)
 	switch {

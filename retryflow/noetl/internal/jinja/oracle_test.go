@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
 )
 
-// An oracle is Jinja in Python, kept running as a server over pipes.
+// An oracle is Jinja in a Python process that answers over pipes.
 type oracle struct {
 	mu      sync.Mutex
 	in      io.WriteCloser
@@ -25,8 +25,8 @@ type oracle struct {
 	process *exec.Cmd
 }
 
-// An answer is what an expression comes to, here or there: a nil one is an
-// error.
+// An answer is the result of an expression, from Jinja or from this package. A
+// nil field is an error.
 type answer struct {
 	Text       *string `json:"text,omitempty"`
 	TextError  string  `json:"text_error,omitempty"`
@@ -35,11 +35,11 @@ type answer struct {
 	Address    bool    `json:"address,omitempty"` // the text names an object in Python's memory
 }
 
-// python is Debian's, whose Jinja is the package python3-jinja2.
+// python is Debian's Python, whose Jinja is the package python3-jinja2.
 const python = "/usr/bin/python3"
 
-// theOracle starts the oracle, which ends with the test. Where there is none the
-// test is skipped, but not in CI.
+// theOracle starts an oracle and stops it when the test ends. Without Jinja the
+// test is skipped, except in CI, where it fails.
 func theOracle(t testing.TB) *oracle {
 	o := startOracle(t)
 	t.Cleanup(o.stop)
@@ -78,7 +78,8 @@ func (o *oracle) stop() {
 	_ = o.process.Wait()
 }
 
-// ask returns what Jinja says, by outcome; nil where it took too long.
+// ask returns Jinja's answers, one for each outcome, or nil if they took too
+// long.
 func (o *oracle) ask(t testing.TB, expression string) (answers []answer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,14 +97,15 @@ func (o *oracle) ask(t testing.TB, expression string) (answers []answer) {
 	return answers
 }
 
-// ours returns what this package says; refused is why it was not parsed.
+// ours returns this package's answer, or refused if the expression could not be
+// parsed.
 func ours(expression string, names map[string]any) (a answer, refused error) {
 	template, err := jinja.Parse("{{ "+expression+" }}", func() float64 { return 0.25 })
 	if err != nil {
 		return a, err
 	}
 	if !template.Single() {
-		return a, errors.New("it ends the braces, and goes on")
+		return a, errors.New("the expression ends the braces early")
 	}
 	lookup := func(name string) (any, bool) { v, ok := names[name]; return v, ok }
 	if text, err := template.Text(lookup); err != nil {
@@ -122,7 +124,8 @@ func ours(expression string, names map[string]any) (a answer, refused error) {
 
 // excused are the errors that an expression may end with although Jinja has an
 // answer: for what Go has lost, what costs too much, what differs between
-// machines or versions of Python and Jinja, and what has no text of its own.
+// machines or versions of Python and Jinja, and for values without their own
+// text.
 var excused = []string{
 	"is lost in Go", // the order of a mapping
 	"it takes more than", "it makes values of more than", "nested more than", "has more than 4096 bits", "cannot bound a range",
@@ -133,25 +136,25 @@ var excused = []string{
 	"not supported",
 }
 
-// compare returns how our answer differs from that of Jinja, "" if it does not.
+// compare returns how our answer differs from Jinja's, or "" if it does not.
 func compare(ours, jinjas answer) string {
 	differs := func(what string, our *string, ourError string, theirs *string, theirError string) string {
 		switch {
 		case our != nil && theirs == nil && (strings.Contains(theirError, "name 'inf' is not defined") || strings.Contains(theirError, "name 'nan' is not defined")):
 			return "" // Jinja writes a constant that is inf or nan into its program as a name
 		case our != nil && theirs == nil:
-			return fmt.Sprintf("%s: %q, and Jinja fails: %s", what, *our, theirError)
+			return fmt.Sprintf("%s: %q, but Jinja fails: %s", what, *our, theirError)
 		case our != nil && *our != *theirs:
 			return fmt.Sprintf("%s: %q, and Jinja: %q", what, *our, *theirs)
 		case our == nil && theirs != nil && !isExcused(ourError):
-			return fmt.Sprintf("%s fails: %s, and Jinja: %q", what, ourError, *theirs)
+			return fmt.Sprintf("%s fails: %s, but Jinja: %q", what, ourError, *theirs)
 		}
 		return ""
 	}
 	truth := differs("truth", ours.Truth, ours.TruthError, jinjas.Truth, jinjas.TruthError)
 	if jinjas.Address {
 		if ours.Text != nil {
-			return fmt.Sprintf("text: %q, and Jinja has an address: %q", *ours.Text, *jinjas.Text)
+			return fmt.Sprintf("text: %q, but Jinja has an address: %q", *ours.Text, *jinjas.Text)
 		}
 		return truth
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// parser follows Jinja's grammar, from the loosest operators to the tightest:
-// or, and, not, comparisons, sums, ~, products, powers, signs, and then
-// subscripts, calls, filters and tests.
+// A parser follows Jinja's grammar, from the operators that bind least to those
+// that bind most: or, and, not, comparisons, sums, ~, products, powers, signs,
+// and then subscripts, calls, filters and tests.
 type parser struct {
 	tokens []token
 	depth  int
@@ -36,7 +36,8 @@ func (p *parser) next() token {
 	return t
 }
 
-// skip skips a token of a kind, or reports that it is not there.
+// skip skips a token of a kind. It returns false if the next token is of
+// another kind.
 func (p *parser) skip(kind string) bool {
 	if p.kind() != kind {
 		return false
@@ -76,7 +77,8 @@ func (p *parser) nest(parse func() (node, error)) (node, error) {
 	return parse()
 }
 
-// tuple parses expressions up to a closing token: one, or with a comma a tuple.
+// tuple parses expressions up to a closing token. With a comma they are a
+// tuple.
 func (p *parser) tuple(end string) (node, error) {
 	var members []node
 	comma := false
@@ -182,7 +184,7 @@ func (p *parser) sum() (node, error)     { return p.binary(p.concat, "+", "-") }
 func (p *parser) product() (node, error) { return p.binary(p.power, "*", "/", "//", "%") }
 func (p *parser) power() (node, error)   { return p.binary(p.unary, "**") }
 
-// binary parses operators that bind to the left, as ** does in Jinja too.
+// binary parses operators that associate to the left. In Jinja ** does so too.
 func (p *parser) binary(parse func() (node, error), operators ...string) (node, error) {
 	n, err := parse()
 	for err == nil && slices.Contains(operators, p.kind()) {
@@ -196,8 +198,9 @@ func (p *parser) binary(parse func() (node, error), operators ...string) (node, 
 	return n, err
 }
 
-// isNegative reports whether n is a negative constant. Jinja writes it into its
-// program without brackets, where ** binds closer than the sign.
+// isNegative reports whether n is a negative constant. Jinja writes such a
+// constant into its program without parentheses, where ** binds more than the
+// sign.
 func isNegative(n node) bool {
 	if !isConstant(n) {
 		return false
@@ -249,11 +252,11 @@ func (p *parser) signed() (node, error) {
 	return p.postfix(n)
 }
 
-// constants are the names that stand for themselves.
+// constants are the names of constants.
 var constants = map[string]Value{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
 
-// keywords cannot be names. Jinja takes some of them for one where no operator
-// can stand, and finds nothing under it.
+// keywords cannot be names. Where no operator can stand, Jinja reads some of
+// them as a name that is undefined.
 var keywords = []string{"and", "or", "not", "if", "else", "in", "is", "elif", "recursive"}
 
 func (p *parser) primary() (node, error) {
@@ -296,7 +299,7 @@ func (p *parser) primary() (node, error) {
 	}
 }
 
-// checkName refuses Jinja's functions by name, and rand where it is not called.
+// checkName rejects Jinja's own functions, and functions that are not called.
 func checkName(name string, called bool) error {
 	switch {
 	case slices.Contains(unsupportedNames, name):
@@ -423,8 +426,8 @@ func (p *parser) subscript(n node) (node, error) {
 	return found(&itemNode{n, bounds[0], isConstant(n) && isConstant(bounds[0])})
 }
 
-// found refuses a part that a constant does not have. Jinja finds that out when
-// it compiles, and its answer depends on where the part stands.
+// found rejects a part that a constant does not have. Jinja notices that when
+// it compiles, and then its result depends on where the part is.
 func found(part node) (node, error) {
 	if !isConstant(part) {
 		return part, nil
@@ -560,10 +563,10 @@ func (p *parser) test(n node) (node, error) {
 	return t, nil
 }
 
-// arguments are those of a call, as they are written.
+// arguments are the arguments of a call, as written.
 type arguments struct {
 	positional []node
-	names      []string // of the keywords
+	names      []string // the names of the keyword arguments
 	keywords   []node
 }
 

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// A Template is text with any number of {{ … }}. It may be used by any number
-// of goroutines.
+// A Template is a text with any number of {{ … }}. It is safe for concurrent
+// use.
 type Template struct {
 	parts []part
 	rand  func() float64
@@ -18,10 +18,10 @@ type Template struct {
 // A part is text, or an expression.
 type part struct {
 	text       string
-	expression node // nil: text
+	expression node // nil for text
 }
 
-// Parse parses a template. rand is what rand() calls.
+// Parse parses a template. The function rand() of expressions calls rand.
 func Parse(source string, rand func() float64) (*Template, error) {
 	if len(source) > maxSource {
 		return nil, fmt.Errorf("it has %d bytes: write at most %d", len(source), maxSource)
@@ -49,15 +49,15 @@ func Parse(source string, rand func() float64) (*Template, error) {
 // Single reports whether t is one {{ … }} and no text.
 func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 
-// Truth reports whether the expression of a single t holds, as an if of Jinja
-// decides it. lookup returns what a name stands for.
+// Truth reports whether the expression of a single t is true, as in an if of
+// Jinja. lookup returns the values of names.
 func (t *Template) Truth(lookup func(name string) (any, bool)) (bool, error) {
 	e := &evaluation{lookup: lookup, rand: t.rand}
 	return e.truthOf(t.parts[0].expression)
 }
 
-// Value returns what t comes to, as a program in Go would write it: the value
-// of its expression if it is single, and otherwise its text.
+// Value returns the result of t as a Go value: the value of its expression if t
+// is single, and otherwise a text.
 func (t *Template) Value(lookup func(name string) (any, bool)) (any, error) {
 	if !t.Single() {
 		return t.Text(lookup)
@@ -93,5 +93,5 @@ func (t *Template) Text(lookup func(name string) (any, bool)) (string, error) {
 	return b.String(), nil
 }
 
-// valueOf returns the value of what a name stands for.
+// valueOf returns the Value for the result of a lookup.
 func valueOf(v any) (Value, error) { return fromGo(reflect.ValueOf(v)) }

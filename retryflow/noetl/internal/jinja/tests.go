@@ -6,19 +6,19 @@ import (
 	"math/big"
 )
 
-// A test of two values by an operator.
+// operatorTest returns a test that compares two values with an operator.
 func operatorTest(op string) *function {
 	return &function{params("other!?"), func(e *evaluation, in Value, args []Value) (Value, error) {
 		return e.compare(op, in, args[0])
 	}}
 }
 
-// A test of the type of a value, or of whether it is defined.
+// typeTest returns a test of the type of a value, or of whether it is defined.
 func typeTest(is func(Value) bool) *function {
 	return &function{nil, func(_ *evaluation, in Value, _ []Value) (Value, error) { return is(in), nil }}
 }
 
-// A test of the remainder of a division.
+// remainderTest returns a test of the remainder of a division.
 func remainderTest(divisor, remainder int64) *function {
 	return &function{nil, func(e *evaluation, in Value, _ []Value) (Value, error) {
 		return e.leaves(in, big.NewInt(divisor), big.NewInt(remainder))
@@ -33,7 +33,7 @@ func (e *evaluation) leaves(v, divisor, remainder Value) (Value, error) {
 	return equal(left, remainder, 0)
 }
 
-// A test of the text of a value.
+// caseTest returns a test of the case of a value's text.
 func caseTest(is, other func(rune) bool) *function {
 	return &function{nil, func(e *evaluation, in Value, _ []Value) (Value, error) {
 		s, err := e.str(in)

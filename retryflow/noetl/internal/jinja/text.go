@@ -12,7 +12,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// str returns the text of v, as Python's str.
+// str returns the text of v, as Python's str does.
 func (e *evaluation) str(v Value) (string, error) {
 	if s, ok := textOf(v); ok {
 		return s, nil
@@ -132,7 +132,7 @@ func (w *writer) members(open, close string, n int, member func(i int) error) er
 	return w.write(close)
 }
 
-// formatFloat returns the shortest text that is f, in Python's form.
+// formatFloat returns the shortest text for f, in Python's form.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -152,7 +152,7 @@ func formatFloat(f float64) string {
 	return text
 }
 
-// quote returns a text as a literal of Python.
+// quote returns a text as a Python literal.
 func quote(s string) string {
 	quotes := byte('\'')
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
@@ -185,8 +185,8 @@ func quote(s string) string {
 	return b.String()
 }
 
-// lower and upper map one letter to several where Unicode says so, which package
-// strings does not.
+// lower and upper map one letter to several if Unicode says so, which package
+// strings does not do.
 func lower(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)
@@ -205,8 +205,8 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= 0x80 }) < 0
 }
 
-// capitalize returns s with its first letter as at the beginning of a title,
-// and the others in lower case.
+// capitalize returns s with its first letter in title case and the others in
+// lower case.
 func capitalize(s string) string {
 	for _, r := range s {
 		first := string(r)
@@ -215,7 +215,7 @@ func capitalize(s string) string {
 	return s
 }
 
-// title returns the letter as at the beginning of a title.
+// title returns the title case of a letter.
 func title(r rune) string {
 	if r < 0x80 {
 		return string(unicode.ToUpper(r))
@@ -224,14 +224,14 @@ func title(r rune) string {
 	if s := cases.Title(language.Und, cases.NoLower).String(letter); s != letter {
 		return s
 	}
-	return string(unicode.ToTitle(r)) // which knows more letters, each to one
+	return string(unicode.ToTitle(r)) // ToTitle knows more letters, but maps each to only one
 }
 
 func isLower(r rune) bool { return unicode.IsLower(r) || unicode.Is(unicode.Other_Lowercase, r) }
 func isUpper(r rune) bool { return unicode.IsUpper(r) || unicode.Is(unicode.Other_Uppercase, r) }
 
-// isCase reports whether s has a letter for which is returns true, and none of
-// the other case.
+// isCase reports whether s has a letter for which is returns true, and no
+// letter of the other case.
 func isCase(s string, is, other func(rune) bool) bool {
 	return strings.IndexFunc(s, is) >= 0 && strings.IndexFunc(s, func(r rune) bool { return other(r) || unicode.IsTitle(r) }) < 0
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every letter with a case and every space is the same in Python, alone and in a
-// word. Python 3.11 and Go know different editions of
-// Unicode; the letters with two cases are the same in both.
+// Every letter with a case and every space is handled as in Python, alone and
+// in a word. Python 3.11 and Go have different versions of Unicode, but the
+// letters with two cases are the same in both.
 func TestLettersAgainstTheOracle(t *testing.T) {
 	o := theOracle(t)
 	var chunks []string

@@ -16,27 +16,28 @@ import (
 type Value any
 
 type (
-	// markup is a text that Jinja marked as safe, which tojson makes.
+	// markup is a text that Jinja has marked as safe, as tojson does.
 	markup string
 
-	// A list is a list or a tuple that an expression made.
+	// A list is a list or a tuple that an expression has made.
 	list struct {
 		members []Value
 		tuple   bool
 	}
 
-	// A dict is a mapping that an expression made, with its keys in order.
+	// A dict is a mapping that an expression has made, with its keys in order.
 	dict struct {
 		keys   []Value
-		values map[string]Value // by hash
+		values map[string]Value // by the hash of the key
 	}
 
 	// A goList and a goMap hold a slice and a map of the program. Their members
-	// are converted when an expression reads them. The order of a goMap is lost.
+	// are converted when an expression reads them. A goMap has no order.
 	goList struct{ v reflect.Value }
 	goMap  struct{ v reflect.Value }
 
-	// A goStruct is a struct of Go, with its exported fields.
+	// A goStruct holds a struct of the program, of which only the exported
+	// fields can be read.
 	goStruct struct{ v reflect.Value }
 
 	// An interval is a range of integers.
@@ -49,24 +50,24 @@ type (
 	}
 
 	// A generator is the result of a lazy filter. It is always true, and its
-	// members can be read once.
+	// members can be read only once.
 	generator struct {
 		each func(e *evaluation, yield func(Value) error) error
 		done bool
 	}
 
-	// A method is a method that was not called.
+	// A method is a method that has not been called.
 	method struct{ name string }
 
-	// An undefined stands for a missing value. That of an if without an else is
-	// lenient: it is false, empty and has an empty text.
+	// An undefined stands for a missing value. An if without an else gives a
+	// lenient one, which is false, empty and has an empty text.
 	undefined struct {
 		what    string
-		at      node // the missing path, used if what is empty
+		at      node // the missing path, used if what is ""
 		lenient bool
 	}
 
-	// A missing argument has no value.
+	// missing is the value of an argument that was not given.
 	missing struct{}
 )
 
@@ -78,7 +79,7 @@ type sequence interface {
 type mapping interface {
 	length() int
 	get(key Value) (Value, bool, error)
-	pairs() ([]pair, error) // in any order if it is lost
+	pairs() ([]pair, error) // in any order if the order is lost
 	ordered() bool
 }
 
@@ -101,7 +102,7 @@ func (r interval) length() int {
 	}
 }
 
-// count returns how many steps there are in a width, rounded up.
+// count returns how many steps fit into width, rounded up.
 func count(width, step uint64) int {
 	if n := (width-1)/step + 1; n <= math.MaxInt {
 		return int(n)
@@ -209,10 +210,11 @@ func isLenient(v Value) bool {
 	return ok && u.lenient
 }
 
-// maxExact is the first integer whose float64 may stand for another one, too.
+// maxExact is the first integer whose float64 may also stand for another
+// integer.
 const maxExact = 1 << 53
 
-// fromGo converts a value of Go. It calls none of its methods.
+// fromGo converts a Go value. It calls none of its methods.
 func fromGo(v reflect.Value) (Value, error) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {
@@ -248,8 +250,8 @@ func fromGo(v reflect.Value) (Value, error) {
 	}
 }
 
-// fromFloat returns the number that a float64 was in JSON. Without a fraction it
-// is an integer, because 2.0 cannot be told from 2.
+// fromFloat returns the number that a float64 was in JSON. Without a fraction
+// it is an integer, because 2.0 and 2 are the same float64.
 func fromFloat(f float64) (Value, error) {
 	switch {
 	case f != math.Trunc(f) || math.IsInf(f, 0):
@@ -261,18 +263,18 @@ func fromFloat(f float64) (Value, error) {
 	}
 }
 
-// fromNumber returns a number as Python reads it from JSON.
+// fromNumber returns a number as Python would read it from JSON.
 func fromNumber(text string) (Value, error) {
 	if strings.ContainsAny(text, ".eE") {
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil && !math.IsInf(f, 0) {
-			return nil, fmt.Errorf("%.40q is no number", text)
+			return nil, fmt.Errorf("%.40q is not a number", text)
 		}
 		return f, nil
 	}
 	n, ok := new(big.Int).SetString(text, 10)
 	if !ok || len(text) > maxBits {
-		return nil, fmt.Errorf("%.40q is no number", text)
+		return nil, fmt.Errorf("%.40q is not a number", text)
 	}
 	return integer(n)
 }
@@ -288,10 +290,10 @@ func (s goStruct) field(name string) (Value, bool, error) {
 	}
 	v, err := s.v.FieldByIndexErr(f.Index)
 	if err != nil {
-		return nil, false, nil // behind an embedded pointer that is nil
+		return nil, false, nil // inside an embedded pointer that is nil
 	}
 	if !v.CanInterface() {
-		return nil, false, nil // behind an embedded struct that is not exported
+		return nil, false, nil // inside an embedded struct that is not exported
 	}
 	value, err := fromGo(v)
 	return value, true, err
@@ -342,7 +344,7 @@ func toGo(e *evaluation, v Value, depth int) (any, error) {
 		for _, p := range pairs {
 			name, ok := p.key.(string)
 			if !ok {
-				return nil, fmt.Errorf("the key %s of a mapping is no text", kind(p.key))
+				return nil, fmt.Errorf("the key %s of a mapping is not a text", kind(p.key))
 			}
 			if m[name], err = toGo(e, p.value, depth+1); err != nil {
 				return nil, err
@@ -354,7 +356,7 @@ func toGo(e *evaluation, v Value, depth int) (any, error) {
 	}
 }
 
-// unusable says why a value has no text and no place in the state.
+// unusable says why a value has no text and cannot be put into the state.
 func unusable(v Value) error {
 	switch v := v.(type) {
 	case *undefined:
@@ -439,7 +441,7 @@ func isInteger(v Value) bool {
 	return ok
 }
 
-// hash returns a text that is the same for equal keys of a mapping.
+// hash returns a text that is the same for all equal keys of a mapping.
 func hash(v Value) (string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -485,7 +487,8 @@ func hash(v Value) (string, error) {
 	}
 }
 
-// whole returns the integer that a bool or an integer is, nil if v is neither.
+// whole returns the integer value of a bool or an integer, and nil for any
+// other value.
 func whole(v Value) *big.Int {
 	switch v := v.(type) {
 	case bool:
@@ -500,7 +503,8 @@ func whole(v Value) *big.Int {
 	}
 }
 
-// number returns the exact value of a finite number, nil if v is none.
+// number returns the exact value of a finite number, and nil for any other
+// value.
 func number(v Value) *big.Rat {
 	switch v := v.(type) {
 	case bool, *big.Int:
@@ -517,7 +521,7 @@ func isNumber(v Value) bool {
 	return isFloat || whole(v) != nil
 }
 
-// textOf returns the text that v is.
+// textOf returns the text if v is one.
 func textOf(v Value) (string, bool) {
 	switch v := v.(type) {
 	case string:
