@@ -21,7 +21,7 @@ func TestConvert(t *testing.T) {
 	assert.Equal(t, "{\n  \"initialInterval\": \"0.2s\",\n  \"backoffCoefficient\": 2,\n  \"maximumInterval\": \"5s\",\n  \"maximumAttempts\": 9\n}\n",
 		succeed(t, "{max_attempts: 9, backoff: {type: exponential, base: 200ms}, max_delay: 5s}", "convert", "-to=temporal"))
 
-	// What cannot be expressed has its line.
+	// A setting that cannot be expressed is reported with its line.
 	stdout, stderr, status := tool("", "convert", "-to", "tasker", "testdata/policy.yaml")
 	assert.Equal(t, 1, status)
 	assert.Empty(t, stdout)

@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/explore"
 )
 
-// The page is served until it is interrupted.
+// The page is served until the program is interrupted.
 func TestExploreServes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	read, write := io.Pipe()
@@ -40,7 +40,7 @@ func TestExploreServes(t *testing.T) {
 	require.NoError(t, response.Body.Close())
 	for _, text := range []string{
 		"<title>testdata/policy.yaml - testdata/policy.json - retry explore</title>",
-		"5 attempts, exponential 200ms x2", "Line 1: there is nothing at retry", // of the second file
+		"5 attempts, exponential 200ms x2", "Line 1: there is nothing at retry", // in the second file
 		`name="clients" type="number" min="1" max="100000" value="7"`, "with one of 3 that each success refills by 0.5",
 	} {
 		assert.Contains(t, string(html), text)
@@ -68,7 +68,7 @@ func TestExploreWrites(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(html), "Policy A: standard input")
 
-	// A page about a policy with a fault is written, and says so.
+	// The page for a policy with a fault is written, and shows the fault.
 	stdout, stderr, status := tool("a:\n  jitter: 2", "explore", "-o", file, "-at", "a", "-")
 	assert.Equal(t, 1, status)
 	assert.Empty(t, stdout)

@@ -73,7 +73,7 @@ func lint(s *streams, c *command, args []string) int {
 }
 
 // lintFile returns the faults of the policies in a file, and how many policies
-// there are. An error is that of a file that cannot be read.
+// there are. It returns an error only if the file cannot be read.
 func lintFile(s *streams, f lintedFile, from source) (faults []*policyfile.Fault, policies int, err error) {
 	file, err := s.readFile(f.name)
 	var unparsed *policyfile.Fault
@@ -101,7 +101,7 @@ func lintFile(s *streams, f lintedFile, from source) (faults []*policyfile.Fault
 	return faults, policies, nil
 }
 
-// printFault prints a fault as compilers do, or as an annotation of GitHub.
+// printFault prints a fault as compilers do, or as a GitHub annotation.
 func printFault(w io.Writer, f *policyfile.Fault, format string) {
 	if format == "text" {
 		fmt.Fprintln(w, f)
@@ -114,8 +114,8 @@ func printFault(w io.Writer, f *policyfile.Fault, format string) {
 	fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n", level, githubProperty.Replace(filepath.ToSlash(f.File)), f.Line, githubData.Replace(f.Text))
 }
 
-// How GitHub reads a workflow command: percent-encoded where a character ends a
-// part of it.
+// GitHub percent-decodes workflow commands, so the characters that end a part
+// of one must be encoded.
 var (
 	githubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
@@ -124,10 +124,10 @@ var (
 // A lintedFile is a file to lint.
 type lintedFile struct {
 	name   string
-	walked bool // found in a directory, so that it may be something else
+	walked bool // found in a directory, so it may be something else
 }
 
-// expand returns the files that arguments stand for, each once.
+// expand returns the files that the arguments stand for, without duplicates.
 func expand(args []string) (files []lintedFile, err error) {
 	add := func(name string, walked bool) {
 		if !slices.ContainsFunc(files, func(f lintedFile) bool { return f.name == name }) {

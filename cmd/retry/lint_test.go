@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every fault has its line, and plan says what lint says.
+// Every fault has its line, and plan reports the same faults as lint.
 func TestFaults(t *testing.T) {
 	const (
 		empty = "there is no policy here: write one, such as {max_attempts: 5}, or one under retry"
@@ -18,7 +18,7 @@ func TestFaults(t *testing.T) {
 	)
 	for _, test := range []struct {
 		file, flags, text string
-		want              []string // the beginnings of the lines, after the name of the file
+		want              []string // the beginnings of the lines, after the file name
 	}{
 		{"neither.yaml", "", "name: x", []string{`1: unknown key "name"` + known}},
 		{"neither.json", "-from=argyll", "{\n\n\"name\": \"x\"}", []string{`3: unknown key "name": the keys of Argyll are `}},
@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 	assert.Equal(t, "standard input:3: there are 2 policies, and this is the second: name one by its path\n", stderr)
 }
 
-// What Lint reports has the line of what it is about.
+// Each report of Lint has the line of the setting that it is about.
 func TestLints(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"an inner key", "max_attempts: 3\nbackoff:\n  type: schedule\n  delays: [1s, 2s, 3s]\n", "4: a Schedule (delays) of 3 "},
@@ -122,7 +122,8 @@ func TestLintGitHub(t *testing.T) {
 	assert.True(t, strings.HasPrefix(lines[2], "::warning file=lint.yaml,line=1::2 attempts without a Backoff "), lines[2])
 }
 
-// A directory stands for its files that have a policy, wherever one may be.
+// A directory stands for the files in it that have a policy in one of the usual
+// places.
 func TestLintDirectories(t *testing.T) {
 	dir := write(t, map[string]string{
 		"policy.yaml":       "max_dely: 1s\nmax_attempts: 1",
@@ -158,7 +159,7 @@ func TestLintDirectories(t *testing.T) {
 		}
 	}
 
-	// A path leads to policies, in the files that have it.
+	// A path leads to policies in all files that have it.
 	config := write(t, map[string]string{
 		"a.yaml": "services:\n  pay:\n    retry: {jitter: 2}\n  mail:\n    retry: {jitter: 3}\n  none: {}\n",
 		"b.yaml": "jitter: 4",
@@ -171,13 +172,13 @@ func TestLintDirectories(t *testing.T) {
 	assert.Equal(t, 1, status)
 	assert.Equal(t, "b.yaml:1: there is no policy at services.*.retry\n", stdout)
 
-	// To find nothing to lint would pass any test.
+	// If nothing is found to lint, that must not count as success.
 	_, stderr, status := tool("", "lint", "-at", "service.*.retry", ".")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "retry lint: there is no policy in these files: say where with -at, and how it is written with -from\n", stderr)
 }
 
-// One file that cannot be read does not hide the faults of the others.
+// A file that cannot be read does not hide the faults of the others.
 func TestLintUnreadable(t *testing.T) {
 	dir := write(t, map[string]string{"b.yaml": "jitter: 2"})
 	long, err := os.Create(filepath.Join(dir, "a.yaml"))

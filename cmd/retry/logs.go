@@ -134,7 +134,8 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// readLog returns the records of a log that have a key, all if it is "".
+// readLog returns the records of a log that have a key, or all records if it is
+// "".
 func readLog(s *streams, name, key string) (title string, records []retrylog.Record, err error) {
 	title, file, err := s.open(name)
 	if err != nil {
@@ -167,8 +168,8 @@ func readLog(s *streams, name, key string) (title string, records []retrylog.Rec
 
 var logLine = regexp.MustCompile(`^retrylog: (?:line (\d+): |(.*) within line (\d+)$)`)
 
-// logFault returns an error about a line of a log as a fault, and any other error
-// unchanged.
+// logFault returns an error about a line of a log as a fault. It returns any
+// other error unchanged.
 func logFault(title string, err error) error {
 	at := logLine.FindStringSubmatch(err.Error())
 	if at == nil {
@@ -185,7 +186,7 @@ func logFault(title string, err error) error {
 	return &policyfile.Fault{File: title, Line: line, Text: text}
 }
 
-// colored returns an explanation with each line in the color of its event.
+// colored returns an explanation in which each line has the color of its event.
 func colored(text string, records []retrylog.Record) string {
 	var b strings.Builder
 	i := 0
@@ -196,7 +197,7 @@ func colored(text string, records []retrylog.Record) string {
 	return b.String()
 }
 
-// color returns the number of a terminal's color.
+// color returns the terminal's color number for an event.
 func color(e retry.Event) int {
 	const red, green, yellow, gray = 31, 32, 33, 90
 	switch {
@@ -215,9 +216,9 @@ func color(e retry.Event) int {
 type progress struct {
 	r     io.Reader
 	out   io.Writer
-	size  int64 // 0: unknown
+	size  int64 // 0 if unknown
 	read  int64
-	next  time.Time // when to say so
+	next  time.Time // when to print next
 	shown bool
 }
 
@@ -234,7 +235,7 @@ func (p *progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// clear removes what p has written.
+// clear removes what p has printed.
 func (p *progress) clear() {
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")

@@ -24,8 +24,8 @@ type fixedSource uint64
 
 func (s fixedSource) Uint64() uint64 { return uint64(s) }
 
-// writeLog returns the log of two calls: a fails twice and succeeds, b fails
-// three times.
+// writeLog returns the log of two calls. Call a fails twice and then succeeds,
+// and call b fails three times.
 func writeLog(t *testing.T) string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,8 @@ func TestExplain(t *testing.T) {
 	assert.Equal(t, want, succeed(t, "", "explain", file))
 	assert.Equal(t, retrylog.Explain(records[9:]), succeed(t, log, "explain", "-key", "b"))
 
-	// What is whole is explained, and what is not has its line.
+	// The complete lines are explained, and the incomplete one is reported with
+	// its number.
 	stdout, stderr, status := tool(log+`{"kind":"att`, "explain")
 	assert.Equal(t, 1, status)
 	assert.Equal(t, want, stdout)
@@ -80,8 +81,8 @@ func TestExplain(t *testing.T) {
 	assert.True(t, strings.HasPrefix(stderr, "retry explain: there are 2 files: write one\n"), stderr)
 }
 
-// On a terminal each event has its color: of what failed, what is retried, and
-// what succeeded.
+// On a terminal each event has a color: red for a failure, others for retries
+// and successes.
 func TestExplainColors(t *testing.T) {
 	log := writeLog(t)
 	plain := succeed(t, log, "explain")
@@ -164,8 +165,8 @@ func (s slowReader) Read(b []byte) (int, error) {
 	return s.r.Read(b[:min(len(b), 1<<20)])
 }
 
-// A terminal shows how far the reading of a long log is, and nothing of a short
-// one.
+// On a terminal the progress of reading a long log is shown, and nothing for a
+// short one.
 func TestProgress(t *testing.T) {
 	log := writeLog(t)
 	long := strings.NewReader(strings.Repeat(log, 2<<20/len(log)+1))

@@ -33,8 +33,8 @@ import (
 // The exit statuses.
 const (
 	ok     = 0
-	found  = 1 // something is wrong, or a file does not parse
-	misuse = 2 // of the command, or a file cannot be opened
+	found  = 1 // a fault was found, or a file does not parse
+	misuse = 2 // wrong usage, or a file cannot be opened
 )
 
 func main() {
@@ -51,27 +51,27 @@ func main() {
 
 func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
-// streams are what a command reads and writes.
+// streams are the inputs and outputs of a command.
 type streams struct {
-	ctx      context.Context // ends a command that serves
+	ctx      context.Context // its end stops a command that serves
 	in       io.Reader
 	out, err io.Writer
 
 	typed  bool // in is a terminal
-	colors bool // out is a terminal, whose user wants colors
+	colors bool // out is a terminal, and its user wants colors
 	shown  bool // err is a terminal
 }
 
-// A command is one of the words that can follow retry.
+// A command is one of the commands of retry.
 type command struct {
 	name, args, summary string
-	doc                 string // what it does, with an example
+	doc                 string // what the command does, with an example
 	run                 func(s *streams, c *command, args []string) int
 }
 
 var commands []*command
 
-func init() { // they print their usage, which is in the list
+func init() { // in init, because the commands print their usage, which is in the list
 	commands = []*command{planCommand, lintCommand, convertCommand, explainCommand, checkCommand, exploreCommand, vetCommand}
 }
 
@@ -114,9 +114,9 @@ func version() string {
 	return info.Main.Version
 }
 
-// parse parses flags, which may also follow other arguments, and returns those.
-// Where the command must not run, done is true: it was called with -h, or
-// wrongly.
+// parse parses flags, which may also come after other arguments, and returns
+// those arguments. done is true if the command must not run, because of -h or
+// wrong usage.
 func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []string, status int, done bool) {
 	flags.Usage = func() {}
 	flags.SetOutput(io.Discard)
@@ -137,7 +137,7 @@ func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []
 	}
 }
 
-// misused says how a command was used wrongly.
+// misused prints how a command was used wrongly.
 func (c *command) misused(s *streams, problem any) int {
 	fmt.Fprintf(s.err, "retry %s: %v\nUsage: retry %s %s (-h explains it)\n", c.name, problem, c.name, c.args)
 	return misuse
@@ -153,7 +153,7 @@ func (c *command) failed(s *streams, err error) int {
 	return misuse
 }
 
-// maxFile is the longest file of policies that is read.
+// maxFile is the limit on the size of a file with policies.
 const maxFile = 16 << 20
 
 // open opens a file, or standard input if the name is "-".
@@ -165,7 +165,7 @@ func (s *streams) open(name string) (title string, file io.ReadCloser, err error
 	return name, file, err
 }
 
-// read reads a file of policies.
+// read reads a file with policies.
 func (s *streams) read(name string) (title string, data []byte, err error) {
 	title, file, err := s.open(name)
 	if err != nil {
@@ -179,8 +179,8 @@ func (s *streams) read(name string) (title string, data []byte, err error) {
 	return title, data, err
 }
 
-// readFile reads and parses a file of policies. A file that does not parse is a
-// *policyfile.Fault.
+// readFile reads and parses a file with policies. If it does not parse, the
+// error is a *policyfile.Fault.
 func (s *streams) readFile(name string) (*policyfile.File, error) {
 	title, data, err := s.read(name)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *streams) readFile(name string) (*policyfile.File, error) {
 	return policyfile.Parse(title, data)
 }
 
-// source says where in which file a policy is, and how it is written.
+// source says where a policy is in a file, and in which dialect.
 type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
@@ -205,15 +205,15 @@ func (o *source) check() error {
 	return nil
 }
 
-// A policy is what was read from a file.
+// A policy is a policy that was read from a file.
 type policy struct {
 	retry.Policy
 	policyfile.Block
 	dialect string
 }
 
-// readPolicy reads the only policy of a file. Otherwise it prints what is wrong,
-// and the status is not ok.
+// readPolicy reads the only policy of a file. If that fails, it prints why, and
+// the status is not ok.
 func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {
 	file, err := s.readFile(name)
 	if err != nil {
@@ -232,8 +232,8 @@ func (c *command) readPolicy(s *streams, name string, o source) (p policy, statu
 	return p, status
 }
 
-// onlyFile returns the only argument of a command, or standard input if there is
-// none and it is not a terminal.
+// onlyFile returns the only argument of a command. Without an argument it
+// returns standard input, unless that is a terminal.
 func onlyFile(s *streams, args []string) (string, error) {
 	switch {
 	case len(args) > 1:

@@ -13,15 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// tool runs the program.
+// tool runs the program with arguments.
 func tool(stdin string, args ...string) (stdout, stderr string, status int) {
 	var out, errs bytes.Buffer
 	status = run(&streams{ctx: context.Background(), in: strings.NewReader(stdin), out: &out, err: &errs}, args)
 	return out.String(), errs.String(), status
 }
 
-// succeed runs the program, which must find nothing wrong, and returns what it
-// prints.
+// succeed runs the program, which must find no fault, and returns its output.
 func succeed(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	stdout, stderr, status := tool(stdin, args...)
@@ -30,7 +29,7 @@ func succeed(t *testing.T, stdin string, args ...string) string {
 	return stdout
 }
 
-// write writes files by their names into a new directory, and returns it.
+// write writes files to a new directory and returns the directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,7 +63,8 @@ func TestHelp(t *testing.T) {
 	assert.Regexp(t, `^retry \S+\n$`, succeed(t, "", "version"))
 }
 
-// Wrong usage is one line that says what, one that says how, and status 2.
+// Wrong usage prints a line with the mistake and a line with the usage, and the
+// status is 2.
 func TestMisuse(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
@@ -105,7 +105,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// A release requires the version that go.work replaces by this checkout.
+// The version that a release requires is the one that go.work replaces by this
+// checkout.
 func TestWorkspace(t *testing.T) {
 	version := func(file, before, after string) string {
 		data, err := os.ReadFile(file)
@@ -122,8 +123,8 @@ func TestWorkspace(t *testing.T) {
 	assert.NotRegexp(t, `(?m)^replace`, string(data), "go install takes no module that has a replace")
 }
 
-// The hook for pre-commit calls a command that is there, on files that may have
-// a policy.
+// The hook for pre-commit runs an existing command on the files that may have a
+// policy.
 func TestHook(t *testing.T) {
 	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
 	require.NoError(t, err)

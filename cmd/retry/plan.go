@@ -66,15 +66,15 @@ func plan(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// A delay is the wait of a job that always fails after one attempt.
+// A delay is a wait of a job that fails after every attempt.
 type delay struct {
 	Attempt int          `json:"attempt"`
 	Wait    jsonDuration `json:"wait"`
-	Total   jsonDuration `json:"total"`           // all waits so far
-	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry, if there is none
+	Total   jsonDuration `json:"total"`           // of all waits so far
+	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry; zero if there is one
 }
 
-// delaysOf returns the delays of the job with a key, to the nanosecond.
+// delaysOf returns the exact delays of the job with a key.
 func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 	total := time.Duration(0)
 	for _, step := range p.Plan(retries) {
@@ -82,7 +82,7 @@ func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 		if !d.Retry() {
 			return append(delays, delay{Attempt: step.Attempt, Reason: d.Reason})
 		}
-		total += min(d.Delay, step.Total-total) // Total stops at 292 years
+		total += min(d.Delay, step.Total-total) // because step.Total is limited to 292 years
 		delays = append(delays, delay{Attempt: step.Attempt, Wait: jsonDuration(d.Delay), Total: jsonDuration(total)})
 	}
 	return delays
@@ -109,14 +109,14 @@ type planJSON struct {
 	Dialect     string       `json:"dialect"`
 	Policy      retry.Policy `json:"policy"`
 	Summary     string       `json:"summary"`
-	MaxAttempts int          `json:"max_attempts"` // in all; -1: unlimited
+	MaxAttempts int          `json:"max_attempts"` // including the first; -1 is unlimited
 	Plan        []stepJSON   `json:"plan"`
-	Delays      []delay      `json:"delays,omitempty"` // of the job that -seed names
+	Delays      []delay      `json:"delays,omitempty"` // of the job with the key in -seed
 	Lint        []string     `json:"lint"`
 }
 
 type stepJSON struct {
-	Attempt int          `json:"attempt"` // after which the retry comes
+	Attempt int          `json:"attempt"` // the attempt before the retry
 	Lo      jsonDuration `json:"lo"`
 	Hi      jsonDuration `json:"hi"`
 	Total   jsonDuration `json:"total"` // in the worst case

@@ -14,7 +14,7 @@ import (
 func TestPlanFiles(t *testing.T) {
 	for _, test := range []struct {
 		args  []string
-		title string // after the name of the file
+		title string // what follows the name of the file
 		want  string
 	}{
 		{[]string{"policy.yaml"}, ":3, retry (native)", `5 attempts, exponential 200ms x2, at most 2s, ±20%, 1s for each
@@ -134,7 +134,7 @@ func TestPlanJSON(t *testing.T) {
 		"\"attempt\": 5,\n      \"wait\": \"0s\",\n      \"total\": \"0s\",\n      \"reason\": \"elapsed\"")
 }
 
-// A policy in a larger file, by its path or at the usual places.
+// The policy can be in a larger file, at a path or at one of the usual places.
 func TestPlanAt(t *testing.T) {
 	const config = `
 services:
@@ -175,13 +175,13 @@ merged: {<<: {retry: *steps}}
 		"defaults: &d {max_attempts: 4}\nretry: {<<: *d}\n",
 		"<<: {max_attempts: 4}\n",
 		"1: x\nretry: {max_attempts: 4}\n",
-		`{"url": "https:\/\/payments.example", "retry": {"max_attempts": 4}}`, // not YAML
+		`{"url": "https:\/\/payments.example", "retry": {"max_attempts": 4}}`, // JSON that is not YAML
 	} {
 		assert.Contains(t, succeed(t, text, "plan"), " (native)\n\n4 attempts\n", text)
 	}
 }
 
-// The dialect that a policy is read in, where -from does not say.
+// Without -from, plan finds the dialect of a policy.
 func TestPlanDialect(t *testing.T) {
 	for _, test := range []struct{ name, text, dialect, want string }{
 		{"native before others that fit", "max_attempts: 2", "native", "2 attempts\n"},

@@ -39,7 +39,7 @@ func runVet(s *streams, c *command, args []string) int {
 	if err != nil {
 		return c.failed(s, err)
 	}
-	// The go command has flags that are not in vetFlags, such as -tags.
+	// The go command has flags that vetFlags leaves out, such as -tags.
 	goVet := exec.CommandContext(s.ctx, "go", append([]string{"vet", "-vettool=" + self}, args...)...)
 	goVet.Stdin, goVet.Stdout, goVet.Stderr = s.in, s.out, s.err
 	err = goVet.Run()
@@ -52,7 +52,7 @@ func runVet(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// vetFlags are the flags of go vet that its users want most, for the help.
+// vetFlags are the most useful flags of go vet, for the help.
 func vetFlags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.Bool("fix", false, "apply the fixes of what is found, where there is a safe one, and report nothing")
@@ -66,8 +66,9 @@ func vetFlags(name string) *flag.FlagSet {
 	return flags
 }
 
-// calledByVet reports whether go vet runs this program as its tool: with flags
-// and the description of one package, or to ask what it is.
+// calledByVet reports whether go vet runs this program as its tool. It passes
+// flags and the configuration file of one package, or asks for the tool's flags
+// or version.
 func calledByVet(args []string) bool {
 	if len(args) == 0 {
 		return false
@@ -81,5 +82,5 @@ func calledByVet(args []string) bool {
 	return strings.HasSuffix(args[last], ".cfg") || args[last] == "-flags" || strings.HasPrefix(args[last], "-V=")
 }
 
-// serveVet does what go vet asks for, and exits.
+// serveVet does what go vet has asked for, and exits.
 func serveVet() { unitchecker.Main(vet.Analyzers...) }

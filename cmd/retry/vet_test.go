@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// go vet runs the program that os.Executable names, which is the test here.
+// go vet runs the program that os.Executable returns, which is the test binary
+// here.
 func TestMain(m *testing.M) {
 	if calledByVet(os.Args[1:]) {
 		serveVet()
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program is a module with a main.go that has a mistake.
+// program writes a module whose main.go has a mistake.
 func program(t *testing.T, main string) (dir string) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestVet(t *testing.T) {
 	const found = `main.go:10:76: ping gets the context of all attempts, so AttemptTimeout does not end it: pass attempt, the context of this attempt`
 	for _, test := range []struct {
 		name, args     string
-		stdout, stderr string // what they contain, empty if they are
+		stdout, stderr string // texts that they must contain; "" means that they must be empty
 		status         int
 	}{
 		{"all packages", "./...", "", found, 1},
@@ -71,7 +72,7 @@ func TestVet(t *testing.T) {
 			assert.Contains(t, stdout, test.stdout)
 			assert.Contains(t, stderr, test.stderr)
 			assert.Equal(t, test.stdout == "", stdout == "", stdout)
-			if test.stderr == "" && test.args != "-json ." { // where go vet names the package
+			if test.stderr == "" && test.args != "-json ." { // without -json, go vet prints the name of the package
 				assert.Empty(t, stderr)
 			}
 		})
@@ -92,7 +93,7 @@ func TestVetWithoutGo(t *testing.T) {
 	assert.Contains(t, stderr, `retry vet: exec: "go": executable file not found`)
 }
 
-// What go vet calls its tool with is nothing that a user writes.
+// Users never pass the arguments that go vet passes to its tool.
 func TestCalledByVet(t *testing.T) {
 	for _, test := range []struct {
 		args string

@@ -1,6 +1,6 @@
-// Package browsertest tests the page of retry explore in a real browser:
-// RETRY_TEST_CHROME is its program, RETRY_TEST_AXE the file axe.min.js of
-// axe-core.
+// Package browsertest tests the page of retry explore in a real browser.
+// RETRY_TEST_CHROME is the path of the browser, and RETRY_TEST_AXE that of
+// axe-core's file axe.min.js.
 package browsertest
 
 import (
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// serve starts the tool, and returns the address of the page.
+// serve starts the tool and returns the address of the page.
 func serve(t *testing.T, args ...string) string {
 	command := exec.Command(tool, append([]string{"explore"}, args...)...)
 	output, err := command.StdoutPipe()
@@ -64,18 +64,19 @@ func serve(t *testing.T, args ...string) string {
 	return strings.Fields(line)[0]
 }
 
-// A browser is one tab of a browser of its own.
+// A browser is one tab of its own browser process.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
 }
 
-// open starts a browser. A test fails if the console has a message at the end:
-// an error of a script, or what the page's Content-Security-Policy refused.
+// open starts a browser. At the end the test fails if the console has a
+// message: a script's error, or something that the page's
+// Content-Security-Policy blocked.
 func open(t *testing.T) *browser {
 	program := os.Getenv("RETRY_TEST_CHROME")
 	if program == "" {
-		t.Skip("RETRY_TEST_CHROME names no browser")
+		t.Skip("RETRY_TEST_CHROME is not set to a browser")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1200, 1500),
@@ -90,14 +91,14 @@ func open(t *testing.T) *browser {
 		var all []string
 		for m, err := range console {
 			if err != nil {
-				break // the browser has ended
+				break // the browser has exited
 			}
 			all = append(all, m.String())
 		}
 		messages <- all
 	}()
 	t.Cleanup(func() {
-		assert.NoError(t, chromedp.Cancel(ctx)) // waits for the browser, which writes to its folder until then
+		assert.NoError(t, chromedp.Cancel(ctx)) // waits for the browser, which writes to its directory until it exits
 		cancelLimited()
 		cancel()
 		cancelAllocated()
@@ -111,7 +112,7 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(b.ctx, steps...))
 }
 
-// eval returns what an expression of JavaScript is.
+// eval returns the value of a JavaScript expression.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -119,12 +120,12 @@ func eval[T any](b *browser, expression string) T {
 	return v
 }
 
-// script runs a statement of JavaScript.
+// script runs a JavaScript statement.
 func script(statement string) chromedp.Action[chromedp.Void] {
 	return chromedp.Evaluate[chromedp.Void](statement)
 }
 
-// input sets the value of a field as typing does.
+// input sets the value of a field, as typing does.
 func input(id, value string) chromedp.Action[chromedp.Void] {
 	return script(fmt.Sprintf("{const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true}))}", id, value))
 }
@@ -137,7 +138,7 @@ func (b *browser) until(expression string) {
 
 func text(id string) string { return fmt.Sprintf("document.getElementById(%q).innerText", id) }
 
-// A reader types a policy, and sees the schedule change and a fault named.
+// When a user types a policy, the schedule changes and faults are reported.
 func TestTyping(t *testing.T) {
 	b := open(t)
 	b.do(chromedp.Navigate(serve(t)))
@@ -145,7 +146,7 @@ func TestTyping(t *testing.T) {
 	before := eval[string](b, "document.querySelector('#answer svg').outerHTML")
 	assert.Equal(t, 4, eval[int](b, "document.querySelectorAll('#answer svg .bar').length"))
 
-	// By the keyboard alone: Tab leads to the first policy.
+	// With the keyboard, Tab leads to the first policy.
 	b.do(chromedp.KeyEvent(kb.Tab))
 	assert.Equal(t, "a", eval[string](b, "document.activeElement.id"))
 	b.do(script("document.activeElement.select()"), chromedp.KeyEvent("max_attempts: 3\nbackoff: {type: fixed, base: 1m}\n"))
@@ -160,7 +161,7 @@ func TestTyping(t *testing.T) {
 	assert.Zero(t, eval[int](b, "document.querySelectorAll('#answer svg').length"))
 	assert.Contains(t, eval[string](b, text("status")), `Policy A: line 3: unknown key "max_dely"`)
 
-	// A second policy, side by side.
+	// A second policy is shown beside the first.
 	b.do(script("document.activeElement.select()"), chromedp.KeyEvent("max_attempts: 3\nbackoff: {type: fixed, base: 1m}\n"),
 		chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("max_attempts: 9\nbackoff: {type: linear, base: 10s}\n"))
 	b.until(text("answer") + ".includes('9 attempts, linear 10s')")
@@ -174,7 +175,8 @@ func TestTyping(t *testing.T) {
 	b.until(text("answer") + ".includes('The number of clients is 0')")
 }
 
-// Without the program the page says so, and goes on when it is back.
+// If the program does not answer, the page says so, and it continues when the
+// program is back.
 func TestNoAnswer(t *testing.T) {
 	b := open(t)
 	b.do(chromedp.Navigate(serve(t)))
@@ -186,7 +188,7 @@ func TestNoAnswer(t *testing.T) {
 	b.until(text("answer") + ".includes('attempts')")
 }
 
-// Without scripts the form is sent, and the page has the answer.
+// Without scripts the form is submitted, and the answer is in the page.
 func TestWithoutScripts(t *testing.T) {
 	b := open(t)
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
@@ -197,8 +199,8 @@ func TestWithoutScripts(t *testing.T) {
 	assert.Contains(t, html, "<strong>7 attempts</strong>")
 }
 
-// axe-core finds no violation, light and dark, on the page, on one with faults,
-// and on the file.
+// axe-core finds no violation in light and dark mode, on the page, on a page
+// with faults, and on the static file.
 func TestAccessible(t *testing.T) {
 	b := open(t)
 	axe, err := os.ReadFile(os.Getenv("RETRY_TEST_AXE"))
@@ -244,7 +246,7 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// screenshot writes a picture of the page into the folder RETRY_SCREENSHOTS, if
+// screenshot saves a picture of the page in the directory RETRY_SCREENSHOTS, if
 // that is set.
 func screenshot(b *browser, name string) {
 	dir := os.Getenv("RETRY_SCREENSHOTS")
@@ -256,8 +258,8 @@ func screenshot(b *browser, name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(dir, name), png, 0o644))
 }
 
-// A thousand texts, one after the other by input events, leave the page whole:
-// each has an answer that is either a policy with its pictures, or its faults.
+// A thousand texts, entered one after another, do not break the page: each gets
+// an answer with either the pictures of a policy or its faults.
 func TestRandomPolicies(t *testing.T) {
 	b := open(t)
 	b.do(chromedp.Navigate(serve(t, "-clients", "50")))
@@ -299,8 +301,8 @@ func TestRandomPolicies(t *testing.T) {
 	assert.Greater(t, result.Faults, 300)
 }
 
-// randomText returns a policy as a hand might leave it: whole, half typed, with
-// values out of range, or something else.
+// randomText returns a policy as a user might leave it: complete, half typed,
+// with values out of range, or something else.
 func randomText(random *rand.Rand) string {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	delay := func() string {

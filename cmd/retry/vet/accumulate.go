@@ -13,7 +13,8 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// Accumulate reports results that a failed attempt leaves behind for the next.
+// Accumulate reports results that a failed attempt leaves behind for the next
+// one.
 var Accumulate = &analysis.Analyzer{
 	Name: "accumulate",
 	Doc: `report results that grow with every attempt
@@ -27,7 +28,7 @@ afterwards, adds the same again in its next attempt.`,
 
 func runAccumulate(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
-	seen := map[ast.Node]bool{} // an operation may be retried in two places
+	seen := map[ast.Node]bool{} // one operation may be retried in two places
 	for _, call := range u.calls {
 		for _, op := range call.ops {
 			if seen[op.node] || u.resumes(op) {
@@ -49,21 +50,21 @@ func runAccumulate(pass *analysis.Pass) (any, error) {
 					}}
 				}
 				pass.Report(d)
-				break // the others are of the same kind, and one repair leads to the next
+				break // the others are of the same kind, and one fix leads to the next
 			}
 		}
 	}
 	return nil, nil
 }
 
-// An addition is a statement that adds to something outside of an operation.
+// An addition is a statement that adds to a variable outside of an operation.
 type addition struct {
 	stmt    *ast.AssignStmt
-	id      *ast.Ident // the variable, or the one that it is a field of
+	id      *ast.Ident // the variable, or the variable that has the field
 	root    *types.Var
-	target  string // what grows, as it is written: "all", "s.items"
+	target  string // what grows, as in the source: "all", "s.items"
 	typ     types.Type
-	results bool // it adds what was read, not a record of the attempt itself
+	results bool // it adds data that was read, not a record of the attempt itself
 }
 
 // reset returns the statement that empties the target.
@@ -81,7 +82,7 @@ func (a *addition) reset() string {
 	}
 }
 
-// additions returns the statements in op that add to what is outside of it.
+// additions returns the statements in op that add to something outside of it.
 func (u *uses) additions(op *operation) []*addition {
 	var found []*addition
 	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil)) {
@@ -116,8 +117,8 @@ func (u *uses) additions(op *operation) []*addition {
 	return found
 }
 
-// addedTo returns what an assignment adds to its left side, and whether it does
-// so by plus instead of append.
+// addedTo returns the values that an assignment adds to its left side, and
+// whether it uses plus rather than append.
 func addedTo(info *types.Info, stmt *ast.AssignStmt) (added []ast.Expr, plus bool) {
 	if len(stmt.Lhs) != 1 || len(stmt.Rhs) != 1 {
 		return nil, false
@@ -141,10 +142,11 @@ func addedTo(info *types.Info, stmt *ast.AssignStmt) (added []ast.Expr, plus boo
 	return nil, false
 }
 
-// isResult reports whether the added values are what an attempt has read. One
-// value for each attempt may be a record of the attempts, or of what to clean up.
+// isResult reports whether the added values are data that an attempt has read.
+// One value for each attempt may be a record of the attempts, or of what must
+// be cleaned up.
 func (u *uses) isResult(stmt *ast.AssignStmt, added []ast.Expr, plus, inner bool) bool {
-	counted := false // it has the length of something
+	counted := false // it uses the length of something
 	for _, x := range added {
 		tv := u.info.Types[x]
 		if tv.Value != nil || isNamed(tv.Type, "time", "Time") || isNamed(tv.Type, "time", "Duration") ||
@@ -170,8 +172,8 @@ func (u *uses) isResult(stmt *ast.AssignStmt, added []ast.Expr, plus, inner bool
 	return inner || ast.Unparen(stmt.Rhs[0]).(*ast.CallExpr).Ellipsis.IsValid()
 }
 
-// outside reports whether v lives longer than an attempt: a variable around the
-// closure, one of the package, or the receiver of a method.
+// outside reports whether v lives longer than an attempt: it is a variable
+// around the closure, a package variable, or the receiver of a method.
 func outside(op *operation, v *types.Var) bool {
 	if decl, ok := op.node.(*ast.FuncDecl); ok && decl.Recv != nil && decl.Recv.Pos() <= v.Pos() && v.Pos() < decl.Recv.End() {
 		_, pointer := v.Type().Underlying().(*types.Pointer)
@@ -180,9 +182,9 @@ func outside(op *operation, v *types.Var) bool {
 	return !op.contains(v.Pos())
 }
 
-// onlyAdded reports whether op does nothing else to the target of an addition.
-// An operation that reads it may go on from there, and one that assigns it may
-// begin anew.
+// onlyAdded reports whether op does nothing else with the target of an
+// addition. An operation that reads the target may continue from there, and one
+// that assigns it may start over.
 func (u *uses) onlyAdded(op *operation, a *addition, additions []*addition) bool {
 	adding := map[ast.Node]bool{}
 	for _, other := range additions {
@@ -210,7 +212,8 @@ func (u *uses) onlyAdded(op *operation, a *addition, additions []*addition) bool
 	return true
 }
 
-// isPath reports whether n is a part of how a field is written: r.items, *p.
+// isPath reports whether n is part of a field expression, such as r.items or
+// *p.
 func isPath(n ast.Node) bool {
 	switch n.(type) {
 	case *ast.SelectorExpr, *ast.StarExpr:
@@ -219,8 +222,8 @@ func isPath(n ast.Node) bool {
 	return false
 }
 
-// additionAround returns the assignment that the target at c is a side of: itself,
-// with an index, or as the first that is added.
+// additionAround returns the assignment in which the target at c is a side:
+// alone, with an index, or as the first operand of the addition.
 func additionAround(c inspector.Cursor) ast.Node {
 	if index, ok := c.Parent().Node().(*ast.IndexExpr); ok && index.X == c.Node() {
 		c = c.Parent()
@@ -238,8 +241,8 @@ func additionAround(c inspector.Cursor) ast.Node {
 	return c.Parent().Node()
 }
 
-// isOther reports whether x is another field than the target, or in one: neither
-// the whole that the target is in, nor a method of it.
+// isOther reports whether x is a field other than the target, or is inside such
+// a field. The value that contains the target, and its methods, are not.
 func (u *uses) isOther(x ast.Expr, a *addition) bool {
 	selector, ok := x.(*ast.SelectorExpr)
 	if !ok || u.info.Selections[selector] == nil || strings.HasPrefix(a.target, types.ExprString(x)+".") {
@@ -249,14 +252,15 @@ func (u *uses) isOther(x ast.Expr, a *addition) bool {
 	return !ofRoot || u.info.Selections[selector].Kind() == types.FieldVal
 }
 
-// consuming are methods that go on where the last attempt stopped.
+// consuming are methods that continue where the last attempt stopped.
 var consuming = []string{"Next", "Scan", "Read", "Recv", "Receive", "Decode", "Token", "Pop", "Dequeue", "More", "Advance"}
 
-// resumes reports whether an operation goes on where its last attempt stopped,
-// by a cursor that it moves, or a stream or channel that it consumes.
+// resumes reports whether an operation continues where its last attempt
+// stopped, using a cursor that it moves, or a stream or channel that it
+// consumes.
 func (u *uses) resumes(op *operation) bool {
-	read := map[string]token.Pos{}     // where a variable outside is read first
-	assigned := map[string]token.Pos{} // and assigned
+	read := map[string]token.Pos{}     // where a variable from outside is first read
+	assigned := map[string]token.Pos{} // where it is first assigned
 	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.IncDecStmt)(nil), (*ast.IfStmt)(nil), (*ast.CallExpr)(nil), (*ast.UnaryExpr)(nil), (*ast.RangeStmt)(nil)) {
 		switch n := c.Node().(type) {
 		case *ast.IfStmt:
@@ -310,8 +314,8 @@ func (u *uses) resumes(op *operation) bool {
 	return false
 }
 
-// asks reports whether a condition asks something outside of op, such as a set of
-// what is done.
+// asks reports whether a condition depends on something outside of op, such as
+// a set of finished work.
 func (u *uses) asks(op *operation, cond ast.Expr) bool {
 	for n := range ast.Preorder(cond) {
 		call, ok := n.(*ast.CallExpr)
@@ -326,7 +330,7 @@ func (u *uses) asks(op *operation, cond ast.Expr) bool {
 	return false
 }
 
-// isAssigned reports whether a statement assigns x without reading it, except to
+// isAssigned reports whether a statement assigns x, and reads it at most to
 // compute the new value.
 func isAssigned(stmt ast.Node, x ast.Expr) bool {
 	switch stmt := stmt.(type) {
@@ -342,8 +346,8 @@ func isAssigned(stmt ast.Node, x ast.Expr) bool {
 	return false
 }
 
-// note notes where a variable outside of op is assigned first. An error is none
-// that an attempt goes on from.
+// note records where a variable from outside of op is first assigned. An error
+// does not count, because no attempt continues from it.
 func (u *uses) note(op *operation, assigned map[string]token.Pos, left ast.Expr) {
 	if index, ok := ast.Unparen(left).(*ast.IndexExpr); ok {
 		left = index.X
@@ -421,9 +425,9 @@ func (u *uses) returnsNil(ret *ast.ReturnStmt) bool {
 	return len(ret.Results) > 0 && u.info.Types[ret.Results[len(ret.Results)-1]].IsNil()
 }
 
-// setsError reports whether a statement or condition looks at the error of a
-// call, other than one that only wraps another; in a Loop, whether it assigns
-// it to the Loop's variable.
+// setsError reports whether a statement or condition examines the error of a
+// call, other than one that only wraps another. In a Loop it reports whether
+// the statement assigns the error to the Loop's variable.
 func (u *uses) setsError(call *call, op *operation, n ast.Node) bool {
 	if _, loop := op.node.(*ast.RangeStmt); loop {
 		assign, ok := n.(*ast.AssignStmt)
@@ -460,13 +464,13 @@ func matching(list []ast.Expr, written string) ast.Expr {
 	return nil
 }
 
-// wraps reports whether a function only makes an error of another.
+// wraps reports whether a function only makes an error from another one.
 func wraps(callee string) bool {
 	return strings.HasPrefix(callee, "errors.") || strings.HasPrefix(callee, "fmt.") || strings.HasPrefix(callee, retryPath+".")
 }
 
-// neverKept reports whether the target is empty before the call and gets nothing
-// from elsewhere, so that it may be emptied where an attempt begins.
+// neverKept reports whether the target is empty before the call and is filled
+// nowhere else, so that each attempt may start by emptying it.
 func (u *uses) neverKept(call *call, op *operation, a *addition, additions []*addition) bool {
 	v := u.known(a.root)
 	if v == nil || a.target != a.root.Name() || !v.zero {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// Compare reports errors that are compared where they may be wrapped.
+// Compare reports comparisons of errors that may be wrapped.
 var Compare = &analysis.Analyzer{
 	Name: "compare",
 	Doc: `report comparisons that do not see through a wrapped error
@@ -60,7 +60,7 @@ func runCompare(pass *analysis.Pass) (any, error) {
 			return ok && u.info.Uses[id] == err
 		}) {
 			if u.ownErrors(pass, f) {
-				continue // the package itself knows whether they are wrapped
+				continue // the package knows whether its own errors are wrapped
 			}
 			report(f, fmt.Sprintf("%s gets the error as the operation returned it, and %s does not see through one that is wrapped, as by retry.After: ", field, f.kind), false)
 		}
@@ -86,8 +86,9 @@ func bodyOf(fn ast.Node) *ast.BlockStmt {
 	return nil
 }
 
-// resultOf returns the variable that gets the error of a call, and the statement
-// that assigns it. For a Loop that is the loop, which must be run to its end.
+// resultOf returns the variable that gets the error of a call, and the
+// statement that assigns it. For a Loop the statement is the loop, which must
+// run to its end.
 func (u *uses) resultOf(call *call) (*types.Var, ast.Node) {
 	var left ast.Expr
 	parent := call.cursor.Parent().Node()
@@ -103,7 +104,7 @@ func (u *uses) resultOf(call *call) (*types.Var, ast.Node) {
 	case *ast.RangeStmt:
 		for n := range ast.Preorder(p.Body) {
 			if branch, ok := n.(*ast.BranchStmt); ok && branch.Tok != token.CONTINUE {
-				return nil, nil // leaves the error as it is
+				return nil, nil // does not change the error
 			}
 		}
 		if address, ok := ast.Unparen(call.Args[2]).(*ast.UnaryExpr); ok {
@@ -118,8 +119,8 @@ func (u *uses) resultOf(call *call) (*types.Var, ast.Node) {
 	return v, parent
 }
 
-// reached returns whether the value that a statement assigns to v may still be
-// there at a position.
+// reached returns a function that reports whether v may still have the value
+// from a statement at a position.
 func (u *uses) reached(fn *inspector.Cursor, v *types.Var, from ast.Node) func(token.Pos) bool {
 	if v == nil {
 		return func(token.Pos) bool { return false }
@@ -161,7 +162,7 @@ func (u *uses) reached(fn *inspector.Cursor, v *types.Var, from ast.Node) func(t
 	}
 }
 
-// assigns reports whether a statement may assign v, or a function in it does.
+// assigns reports whether a statement, or a function in it, may assign v.
 func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	for n := range ast.Preorder(n) {
 		switch n := n.(type) {
@@ -180,7 +181,7 @@ func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	return false
 }
 
-// judges returns the functions that are the RetryIf or Select of a policy.
+// judges returns the functions used as RetryIf or Select of a policy.
 func (u *uses) judges() func(yield func(field string, op *operation) bool) {
 	return func(yield func(string, *operation) bool) {
 		for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
@@ -217,7 +218,8 @@ func deref(t types.Type) types.Type {
 	return t
 }
 
-// onlyParam returns the parameter of a function that never assigns it.
+// onlyParam returns the only parameter of a function, if the function never
+// assigns it.
 func (u *uses) onlyParam(op *operation) *types.Var {
 	var params *ast.FieldList
 	switch fn := op.node.(type) {
@@ -236,21 +238,21 @@ func (u *uses) onlyParam(op *operation) *types.Var {
 	return v
 }
 
-// A comparison is one that finds only an error that is not wrapped.
+// A comparison is code that only matches an error that is not wrapped.
 type comparison struct {
 	node   ast.Node
 	end    token.Pos
 	kind   string // "==", "a switch", "a type assertion"
 	err    ast.Expr
-	negate bool // by !=
+	negate bool // for !=
 
 	targets []ast.Expr // the errors or types that it is compared with
 }
 
-// comparisons returns those of an error in a function, where is says what that
-// error is.
+// comparisons returns the comparisons of an error in a function. The function
+// is reports whether an expression is that error.
 func (u *uses) comparisons(fn inspector.Cursor, is func(ast.Expr) bool) (found []*comparison) {
-	asked := map[string]bool{} // what errors.Is looks for beside the comparison
+	asked := map[string]bool{} // the errors that errors.Is looks for as well
 	for c := range fn.Preorder((*ast.CallExpr)(nil)) {
 		if call := c.Node().(*ast.CallExpr); u.callee(call) == "errors.Is" && is(call.Args[0]) {
 			asked[types.ExprString(call.Args[1])] = true
@@ -286,8 +288,8 @@ func (u *uses) comparisons(fn inspector.Cursor, is func(ast.Expr) bool) (found [
 	return found
 }
 
-// ownErrors reports whether an error is compared only with what the package keeps
-// to itself.
+// ownErrors reports whether an error is only compared with errors that the
+// package does not export.
 func (u *uses) ownErrors(pass *analysis.Pass, f *comparison) bool {
 	for _, x := range f.targets {
 		if pointer, ok := ast.Unparen(x).(*ast.StarExpr); ok {
@@ -310,8 +312,8 @@ func (u *uses) ownErrors(pass *analysis.Pass, f *comparison) bool {
 	return true
 }
 
-// isSentinel reports whether x is an error to compare with: a variable of a
-// package, a constant, a context's error, or a variable that is made once.
+// isSentinel reports whether x is an error to compare with: a package variable,
+// a constant, a context's error, or a variable that is assigned once.
 func (u *uses) isSentinel(x ast.Expr) bool {
 	tv := u.info.Types[x]
 	if tv.IsNil() {
@@ -345,7 +347,7 @@ func (u *uses) switchesSentinel(s *ast.SwitchStmt) bool {
 	return slices.ContainsFunc(cases(s.Body), u.isSentinel)
 }
 
-// cases returns what a switch compares with.
+// cases returns the expressions that a switch compares with.
 func cases(body *ast.BlockStmt) (list []ast.Expr) {
 	for _, clause := range body.List {
 		list = append(list, clause.(*ast.CaseClause).List...)
@@ -378,7 +380,7 @@ func (u *uses) switchesTypes(s *ast.TypeSwitchStmt) bool {
 	return found
 }
 
-// looksInside reports whether a type is one to find a wrapped error by.
+// looksInside reports whether a type can give access to a wrapped error.
 func looksInside(t types.Type) bool {
 	if pointer, ok := types.Unalias(t).(*types.Pointer); ok && isNamed(pointer.Elem(), retryPath, "Error") {
 		return true
@@ -387,7 +389,8 @@ func looksInside(t types.Type) bool {
 	return types.IsInterface(t) && unwrap != nil
 }
 
-// ofAny reports whether a type in a case is nil, or one that any error has.
+// ofAny reports whether a type in a case is nil, or is one that every error
+// has.
 func (u *uses) ofAny(x ast.Expr) bool {
 	return u.info.Types[x].IsNil() || types.AssignableTo(types.Universe.Lookup("error").Type(), u.info.TypeOf(x))
 }
@@ -412,9 +415,9 @@ func (f *comparison) advice() string {
 	}
 }
 
-// fixes returns the safe repair of a comparison, if there is one. Of what a call
-// returned, LastError is what the operation returned; of an operation's own
-// error it may still be wrapped.
+// fixes returns the safe fixes of a comparison, if there are any. For an error
+// that a call has returned, LastError gives the operation's error. The
+// operation's own error may still be wrapped.
 func (f *comparison) fixes(pass *analysis.Pass, returned bool) []analysis.SuggestedFix {
 	file := enclosingFile(pass, f.node.Pos())
 	if f.kind == "==" || f.kind == "!=" {
@@ -448,9 +451,9 @@ func enclosingFile(pass *analysis.Pass, pos token.Pos) *ast.File {
 	return nil
 }
 
-// imported returns the name of a package of which only the last element of the
-// path matters, and the edit that imports it if the file does not. The name is
-// "" if something else has it.
+// imported returns the name of an imported package, and the edit that imports
+// it if the file does not. The name is the last element of path. It is "" if
+// something else has that name.
 func imported(pass *analysis.Pass, file *ast.File, pos token.Pos, path string) (string, []analysis.TextEdit) {
 	name := path[strings.LastIndex(path, "/")+1:]
 	var edits []analysis.TextEdit

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// Consumed reports what the first attempt uses up.
+// Consumed reports readers, rows and requests that the first attempt uses up.
 var Consumed = &analysis.Analyzer{
 	Name: "consumed",
 	Doc: `report a reader, request or rows made outside of the operation that reads them
@@ -26,7 +26,7 @@ nothing left. What is read in each attempt has to be made in each attempt.`,
 
 func runConsumed(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
-	seen := map[ast.Node]bool{} // a function may be retried in two places
+	seen := map[ast.Node]bool{} // one operation may be retried in two places
 	for _, call := range u.calls {
 		for _, op := range call.ops {
 			if seen[op.node] {
@@ -41,7 +41,7 @@ func runConsumed(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// A consumption is an expression in an operation that is used up there.
+// A consumption is an expression that an operation uses up.
 type consumption struct {
 	x    ast.Expr
 	kind string // "reader", "rows", or "request"
@@ -59,7 +59,7 @@ func (c consumption) text(retrier string) string {
 	}
 }
 
-// consumptions returns what op uses up, each variable once.
+// consumptions returns the expressions that op uses up, each variable once.
 func (u *uses) consumptions(op *operation) (found []consumption) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
 		if c.Node().Pos() < op.body.Pos() || detached(c, op) || u.mayBeOnce(c, op) {
@@ -75,9 +75,9 @@ func (u *uses) consumptions(op *operation) (found []consumption) {
 	return found
 }
 
-// mayBeOnce reports whether what is at c may run in one attempt only: it depends
-// on what is outside of op, or is in a function that something else calls, such
-// as that of a sync.Once.
+// mayBeOnce reports whether the code at c may run in only one attempt: it
+// depends on a variable outside of op, or is in a function that something else
+// calls, such as the function of a sync.Once.
 func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 	for around := range c.Enclosing((*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
 		if around.Node() == op.node || !op.contains(around.Node().Pos()) {
@@ -91,7 +91,7 @@ func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 			continue
 		}
 		if c.Node().Pos() < choice.Body.Pos() {
-			continue // in its condition
+			continue // in the condition itself
 		}
 		for n := range ast.Preorder(choice.Cond) {
 			id, ok := n.(*ast.Ident)
@@ -103,7 +103,8 @@ func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 	return false
 }
 
-// isFinal reports whether what happens at c goes into retry.Permanent.
+// isFinal reports whether the result of the code at c is passed to
+// retry.Permanent.
 func (u *uses) isFinal(c inspector.Cursor) bool {
 	for c := range c.Enclosing((*ast.CallExpr)(nil)) {
 		if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".Permanent" {
@@ -143,8 +144,8 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	return found
 }
 
-// received returns what a method call uses up: its receiver, or the body of the
-// request that it sends.
+// received returns the variables that a method call uses up: its receiver, or
+// the body of the request that it sends.
 func (u *uses) received(call *ast.CallExpr) []consumption {
 	method, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok {
@@ -174,8 +175,8 @@ func (u *uses) received(call *ast.CallExpr) []consumption {
 	return nil
 }
 
-// target returns the variable or field that x is, or is the address of; nil if
-// it is something else.
+// target returns the variable or field that x is or points to, or nil if x is
+// something else.
 func target(x ast.Expr) ast.Expr {
 	x = ast.Unparen(x)
 	if address, ok := x.(*ast.UnaryExpr); ok && address.Op == token.AND {
@@ -192,8 +193,8 @@ func target(x ast.Expr) ast.Expr {
 	}
 }
 
-// isReader reports whether t is an interface to read from, and only that: what
-// gets a Seeker may rewind it.
+// isReader reports whether t is an interface that can only read. A function
+// that gets a Seeker may rewind it.
 func isReader(t types.Type) bool {
 	return types.IsInterface(t) && has(t, "Read") && !has(t, "Seek") && !has(t, "Write")
 }
@@ -204,8 +205,8 @@ func has(t types.Type, method string) bool {
 	return ok
 }
 
-// isConsumable reports whether x is a reader with an end. Connections have none,
-// nor have sources of random bytes.
+// isConsumable reports whether x is a reader that ends. Connections and sources
+// of random bytes do not.
 func (u *uses) isConsumable(x ast.Expr) bool {
 	t := deref(u.info.TypeOf(x))
 	if types.IsInterface(t) {
@@ -223,15 +224,15 @@ func (u *uses) isConsumable(x ast.Expr) bool {
 	return false
 }
 
-// isRows reports whether t is the result of a query, as that of database/sql or
-// pgx.
+// isRows reports whether t is the result of a query, like those of database/sql
+// and pgx.
 func isRows(t types.Type) bool {
 	named, ok := types.Unalias(deref(t)).(*types.Named)
 	return ok && named.Obj().Name() == "Rows" && has(t, "Next") && has(t, "Scan")
 }
 
-// withBody returns the variable that a request comes from, if that is known to
-// have a body.
+// withBody returns the variable that a request comes from, if the request is
+// known to have a body.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
 	for { // req.Clone(ctx) and req.WithContext(ctx) have the same body
 		call, ok := ast.Unparen(x).(*ast.CallExpr)
@@ -265,8 +266,8 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 	}
 }
 
-// comesFromOutside reports whether x is a variable of this package that is
-// made outside of op, or a field of one.
+// comesFromOutside reports whether x is a variable of this package that is made
+// outside of op, or a field of such a variable.
 func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 	root, ok := u.info.ObjectOf(rootOf(x)).(*types.Var)
 	if !ok || u.isForeign(x) {
@@ -298,14 +299,14 @@ func (u *uses) isForeign(x ast.Expr) bool {
 	return ok && u.info.Selections[selector] == nil
 }
 
-// isReceiver reports whether v is the receiver of the method that op is.
+// isReceiver reports whether v is the receiver of op, which is a method.
 func (u *uses) isReceiver(op *operation, v *types.Var) bool {
 	decl, ok := op.node.(*ast.FuncDecl)
 	return ok && decl.Recv != nil && decl.Recv.Pos() <= v.Pos() && v.Pos() < decl.Recv.End()
 }
 
-// restored reports whether op may make x whole again: it assigns it, rewinds or
-// fills it, or gives it to a function that may.
+// restored reports whether op may make x usable again: it assigns, rewinds or
+// fills x, or passes it to a function that may do so.
 func (u *uses) restored(op *operation, found consumption) bool {
 	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil), (*ast.CallExpr)(nil)) {
 		switch n := c.Node().(type) {
@@ -328,8 +329,8 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// isWritten reports whether x, which becomes a value of type t, is a buffer that
-// is filled there, as the Stdout of a command.
+// isWritten reports whether x, which is used as a value of type t, is a buffer
+// that is filled there, like the Stdout of a command.
 func (u *uses) isWritten(x ast.Expr, t types.Type, found consumption) bool {
 	x = target(x)
 	return x != nil && found.kind == "reader" && u.same(x, found.x) && t != nil && types.IsInterface(t) && !isReader(t)
@@ -355,7 +356,7 @@ func (u *uses) sameRoot(a, b ast.Expr) bool {
 	return x != nil && y != nil && u.info.ObjectOf(x) == u.info.ObjectOf(y)
 }
 
-// restores reports whether a call may make x whole again.
+// restores reports whether a call may make x usable again.
 func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	if method, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && u.sameRoot(method.X, found.x) {
 		switch {
@@ -385,14 +386,14 @@ func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	return false
 }
 
-// isOurs reports whether a call calls a function of this package, or one that is
-// not known.
+// isOurs reports whether a call calls a function of this package, or an unknown
+// one.
 func (u *uses) isOurs(call *ast.CallExpr) bool {
 	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 	return !ok || u.funcs[fn.Origin()] != nil
 }
 
-// param returns the type of the parameter that gets the i-th argument of a call.
+// param returns the type of the parameter for the i-th argument of a call.
 func (u *uses) param(call *ast.CallExpr, i int) types.Type {
 	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	if !ok {

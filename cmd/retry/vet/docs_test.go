@@ -12,8 +12,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestDocs checks docs/vet.md, which has a section for each analyzer: it reports
-// the mistake there with that text, and there is nothing to report of the repair.
+// TestDocs checks docs/vet.md, which has a section for each analyzer. The
+// analyzer must report the mistake with the text in that section, and must
+// report nothing for the repaired code.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/vet.md")
 	require.NoError(t, err)
@@ -21,7 +22,7 @@ func TestDocs(t *testing.T) {
 	require.Len(t, sections, len(Analyzers))
 
 	dir := module(t)
-	texts := map[string]string{} // by the names of the packages
+	texts := map[string]string{} // by package name
 	for i, section := range sections {
 		name, rest, _ := strings.Cut(section, "\n")
 		assert.Equal(t, Analyzers[i].Name, name)
@@ -50,7 +51,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// program writes a program of the lines of a diff that are on one side of it.
+// program writes a program that consists of the lines on one side of a diff.
 func program(t *testing.T, dir, diff, side string) {
 	prelude, err := os.ReadFile("testdata/docs/prelude.go")
 	require.NoError(t, err)
@@ -66,7 +67,7 @@ func program(t *testing.T, dir, diff, side string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(before+lines.String()+after), 0o600))
 }
 
-// findings returns what all analyzers report of the programs, by package.
+// findings returns what all analyzers report about the programs, by package.
 func findings(t *testing.T, dir string) map[string][]string {
 	programs, err := packages.Load(&packages.Config{Mode: packages.LoadAllSyntax | packages.NeedModule, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off")}, "./docs/...")
 	require.NoError(t, err)

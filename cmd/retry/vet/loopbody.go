@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// LoopBody reports a Loop whose body does not assign the error variable that
-// the Loop reads, and one whose error is read by no code.
+// LoopBody reports a Loop whose body does not assign the error variable of the
+// Loop, and a Loop whose error is never read.
 var LoopBody = &analysis.Analyzer{
 	Name: "loopbody",
 	Doc: `report a Loop whose error variable is shadowed, or not read
@@ -39,7 +39,7 @@ func runLoopBody(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// addressed returns the local variable whose address x is, nil if it is
+// addressed returns the local variable whose address x is, or nil if x is
 // something else.
 func (u *uses) addressed(x ast.Expr) *types.Var {
 	address, ok := ast.Unparen(x).(*ast.UnaryExpr)
@@ -57,29 +57,30 @@ func (u *uses) addressed(x ast.Expr) *types.Var {
 	return v
 }
 
-// A loopBody is what the body of a Loop does with errors.
+// A loopBody holds what the body of a Loop does with errors.
 type loopBody struct {
 	*uses
 	call *call
 	op   *operation
-	err  *types.Var // that the Loop reads
+	err  *types.Var // the error variable of the Loop
 
 	assigned  token.Pos   // where the body first assigns err
-	elsewhere bool        // a closure or the holder of a pointer may do so
-	shadows   []*shadow   // variables of the same name
-	continues []token.Pos // of the statements that end an iteration
-	leaves    []token.Pos // of those that leave the loop
+	elsewhere bool        // a closure or a copy of its pointer may assign it
+	shadows   []*shadow   // variables with the same name
+	continues []token.Pos // the statements that end an iteration
+	leaves    []token.Pos // the statements that leave the loop
 	read      bool        // err is read outside of the body
 }
 
-// A shadow is a variable in a body that has the name of the Loop's.
+// A shadow is a variable in a body that has the same name as the Loop's error
+// variable.
 type shadow struct {
 	inspector.Cursor // the statement that declares it
 	name             *ast.Ident
 	scope            *types.Scope
 }
 
-// look fills l.
+// look fills in l.
 func (l *loopBody) look() {
 	for c := range l.root.Preorder((*ast.Ident)(nil)) {
 		if id := c.Node().(*ast.Ident); l.info.Uses[id] == l.err {
@@ -143,13 +144,12 @@ func (l *loopBody) use(c inspector.Cursor) {
 	}
 }
 
-// inClosure reports whether c is in a function that is not the one around the
-// loop.
+// inClosure reports whether c is in another function than the loop.
 func (l *loopBody) inClosure(c inspector.Cursor) bool {
 	return enclosingFunc(c).Node() != enclosingFunc(l.op.cursor).Node()
 }
 
-// Where a break, continue or goto in a body goes.
+// These are the targets of a break, continue or goto in a body.
 const (
 	within = iota
 	continuing
@@ -171,7 +171,7 @@ func (l *loopBody) target(c inspector.Cursor, branch *ast.BranchStmt) int {
 		label, labeled := c.Parent().Node().(*ast.LabeledStmt)
 		if branch.Label != nil && !(labeled && label.Label.Name == branch.Label.Name) {
 			if c.Node() == l.op.node {
-				return leaving // to a loop around it
+				return leaving // the target is a loop around this one
 			}
 			continue
 		}
@@ -220,9 +220,9 @@ func (l *loopBody) report(pass *analysis.Pass) {
 	}
 }
 
-// loses reports whether what s was assigned is lost to the Loop: an iteration
-// ends in its scope, and the variable of the Loop has not been assigned by then,
-// or no other code can look at s.
+// loses reports whether an error assigned to s is lost to the Loop. It is if an
+// iteration ends in the scope of s before the Loop's variable is assigned, or
+// if no other code can read s.
 func (l *loopBody) loses(s *shadow) bool {
 	if l.elsewhere {
 		return false
@@ -249,8 +249,8 @@ func (l *loopBody) count(positions []token.Pos, s *shadow) (n int) {
 	return n
 }
 
-// alwaysLeaves reports whether the body ends no iteration: the loop is left in
-// the first.
+// alwaysLeaves reports whether the body never ends an iteration, because it
+// leaves the loop in the first one.
 func (l *loopBody) alwaysLeaves() bool {
 	if len(l.continues) > 0 || len(l.op.body.List) == 0 {
 		return false

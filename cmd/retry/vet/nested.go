@@ -38,10 +38,10 @@ func runNested(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// multiplied returns the nearest call that makes inner in each of its attempts,
-// and how many calls that makes in all. It returns nil if that is not known, or
-// none too many: one of them makes one attempt, or has no end, as a loop that
-// reconnects.
+// multiplied returns the nearest call around inner that makes inner in each of
+// its attempts, and how many calls that makes in all. It returns nil if the
+// number is not known or not too high: one of the calls makes only one attempt,
+// or is unlimited, like a loop that reconnects.
 func (u *uses) multiplied(inner *call) (nearest *call, calls string) {
 	product, known := u.factor(inner.policy)
 	factors := strconv.Itoa(product)
@@ -65,14 +65,15 @@ func (u *uses) multiplied(inner *call) (nearest *call, calls string) {
 	return nearest, fmt.Sprintf("%s = %d calls", factors, product)
 }
 
-// inside returns the operation of outer whose every attempt makes the call
-// inner, nil if there is none.
+// inside returns the operation of outer that makes the call inner in every
+// attempt, or nil if there is none.
 func (u *uses) inside(inner, outer *call) *operation {
 	for _, op := range outer.ops {
 		if inner == outer || !op.contains(inner.Pos()) || detached(inner.cursor, op) {
 			continue
 		}
-		// What is between them runs if it is called at once, or retried too.
+		// A function between them runs if it is called at once or is retried
+		// too.
 		for c := range inner.cursor.Enclosing((*ast.FuncLit)(nil)) {
 			if c.Node() == op.node || !op.contains(c.Node().Pos()) {
 				break
@@ -86,7 +87,7 @@ func (u *uses) inside(inner, outer *call) *operation {
 	return nil
 }
 
-// isCalled reports whether the function literal at c is called where it stands.
+// isCalled reports whether the function literal at c is called immediately.
 func isCalled(c inspector.Cursor) bool {
 	call, ok := c.Parent().Node().(*ast.CallExpr)
 	return ok && call.Fun == c.Node()
@@ -103,7 +104,7 @@ func (u *uses) isOperation(node ast.Node) bool {
 	return false
 }
 
-// budgeted reports whether the declaration around a call has a WithBudget.
+// budgeted reports whether the declaration around a call uses WithBudget.
 func (u *uses) budgeted(call *call) bool {
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
 		for c := range decl.Preorder((*ast.CallExpr)(nil)) {
@@ -115,8 +116,8 @@ func (u *uses) budgeted(call *call) bool {
 	return false
 }
 
-// final reports whether the error of a call goes into retry.Permanent, so that
-// no call around it retries.
+// final reports whether the error of a call is passed to retry.Permanent, so
+// that no call around it retries.
 func (u *uses) final(call *call) bool {
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
 		for c := range decl.Preorder((*ast.CallExpr)(nil)) {
@@ -129,7 +130,8 @@ func (u *uses) final(call *call) bool {
 	return false
 }
 
-// mentions reports whether x has the call in it, or a variable that it assigns.
+// mentions reports whether x contains the call, or a variable that its result
+// is assigned to.
 func (u *uses) mentions(x ast.Node, call *call) bool {
 	if x.Pos() <= call.Pos() && call.End() <= x.End() {
 		return true
@@ -151,8 +153,8 @@ func (u *uses) mentions(x ast.Node, call *call) bool {
 	return found
 }
 
-// factor returns how many attempts the policy that x is allows. It is not ok if
-// that is not known, or if they are one, without end, or bound by a Budget.
+// factor returns how many attempts the policy x allows. ok is false if the
+// number is not known, is one or unlimited, or is bounded by a Budget.
 func (u *uses) factor(x ast.Expr) (attempts int, ok bool) {
 	found := u.policy(x)
 	if found == nil {
@@ -176,7 +178,7 @@ func (u *uses) factor(x ast.Expr) (attempts int, ok bool) {
 	return attempts, known && attempts > 1
 }
 
-// selects reports whether a policy may exclude what an inner call fails with.
+// selects reports whether a policy may reject the error of an inner call.
 func (u *uses) selects(x ast.Expr) bool {
 	fields := u.policy(x).fields
 	_, retryIf := fields["RetryIf"]

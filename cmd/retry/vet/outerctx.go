@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// OuterCtx reports a call in an operation that gets the context of the whole
-// call instead of the attempt's.
+// OuterCtx reports calls in an operation that get the context of the whole call
+// instead of the attempt's.
 var OuterCtx = &analysis.Analyzer{
 	Name: "outerctx",
 	Doc: `report an operation that ignores the context of its attempt
@@ -26,7 +26,7 @@ takes the time of all.`,
 
 func runOuterCtx(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
-	seen := map[ast.Expr]bool{} // an operation may be retried in two places
+	seen := map[ast.Expr]bool{} // one operation may be retried in two places
 	for _, call := range u.calls {
 		if u.withoutTimeout(call.policy) {
 			continue // the two contexts are the same
@@ -63,8 +63,9 @@ func (u *uses) withoutTimeout(x ast.Expr) bool {
 }
 
 // canFail reports whether a call can end early because its context does: it
-// returns an error, or a part of what does. Loggers and metrics do not, what gets
-// an error only wraps it, and what cleans up should not end early.
+// returns an error, or a value that can fail later for that reason, such as an
+// *exec.Cmd. Loggers and metrics return none, a function that gets an error only
+// wraps it, and cleanup should not end early.
 func (u *uses) canFail(call *ast.CallExpr) bool {
 	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	if !ok {
@@ -97,8 +98,8 @@ func (u *uses) canFail(call *ast.CallExpr) bool {
 	return false
 }
 
-// detached reports whether the call at c is one that an attempt does not wait
-// for, or that cleans up after it, and which may need a longer context.
+// detached reports whether the call at c may need a longer context: the attempt
+// does not wait for it, or it cleans up after the attempt.
 func detached(c inspector.Cursor, op *operation) bool {
 	for c := range c.Enclosing((*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)) {
 		if op.contains(c.Node().Pos()) {
@@ -108,9 +109,9 @@ func detached(c inspector.Cursor, op *operation) bool {
 	return false
 }
 
-// outlives reports whether an operation makes something that is in use after
-// its attempt, such as a connection or a stream, which the attempt's context
-// would end.
+// outlives reports whether an operation makes something that is used after its
+// attempt, such as a connection or a stream. The attempt's context would end
+// it.
 func (u *uses) outlives(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil)) {
 		var values []ast.Expr
@@ -168,8 +169,8 @@ func (u *uses) isOf(op *operation, x ast.Expr) bool {
 	return ok && op.contains(u.info.ObjectOf(id).Pos())
 }
 
-// sameContext reports whether arg is the context that a call was given, or the
-// one that it was made from.
+// sameContext reports whether arg is ctx, the context of a call, or the context
+// that ctx was made from.
 func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 	if t := u.info.TypeOf(arg); t == nil || !isContext(t) {
 		return false
@@ -187,8 +188,8 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 }
 
 // same reports whether two expressions are the same variable, field or method
-// call, such as s.ctx or req.Context(). Two receivers of one field count as the
-// same, since a method has another name for it than its caller.
+// call, such as s.ctx or req.Context(). The receiver of a field does not
+// matter, because a method and its caller name it differently.
 func (u *uses) same(a, b ast.Expr) bool {
 	switch a := ast.Unparen(a).(type) {
 	case *ast.Ident:
@@ -234,7 +235,7 @@ func reportOuterCtx(pass *analysis.Pass, op *operation, call *ast.CallExpr, arg 
 	}
 }
 
-// visible reports whether the name of v means v at pos.
+// visible reports whether the name of v refers to v at pos.
 func visible(pass *analysis.Pass, v *types.Var, pos token.Pos) bool {
 	_, obj := pass.Pkg.Scope().Innermost(pos).LookupParent(v.Name(), pos)
 	return obj == v

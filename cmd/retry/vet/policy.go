@@ -5,15 +5,15 @@ import (
 	"go/types"
 )
 
-// A policy is what a package says about one retry.Policy.
+// A policy is what the source says about a retry.Policy.
 type policy struct {
-	base    ast.Expr            // the literal or the call of retry.Default that it begins with; nil: the zero value
-	fields  map[string]ast.Expr // that it sets, nil where the value may be one of several
+	base    ast.Expr            // the literal or retry.Default() that it starts with; nil for the zero value
+	fields  map[string]ast.Expr // the fields that are set; the value is nil if there may be several
 	changed bool                // fields are assigned after base
 }
 
-// policy returns what is known about the retry.Policy that x is, nil if it
-// comes from elsewhere or may change there.
+// policy returns what is known about the policy x, or nil if x comes from
+// elsewhere or may change elsewhere.
 func (u *uses) policy(x ast.Expr) *policy {
 	p := &policy{fields: map[string]ast.Expr{}}
 	for {
@@ -30,7 +30,8 @@ func (u *uses) policy(x ast.Expr) *policy {
 		if v == nil {
 			return nil
 		}
-		// Whether an assignment to a field comes before the use is not known.
+		// It is not known whether an assignment to a field comes before the
+		// use.
 		for name := range v.fields {
 			p.fields[name], p.changed = nil, true
 		}
@@ -45,7 +46,7 @@ func (u *uses) policy(x ast.Expr) *policy {
 	}
 }
 
-// base adds what p begins with.
+// base adds the value that p starts with.
 func (u *uses) base(p *policy, x ast.Expr) *policy {
 	p.base = x
 	switch x := x.(type) {
@@ -59,7 +60,7 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 		}
 		fields := keyed(x)
 		if len(fields) != len(x.Elts) {
-			return nil // the composites check of go vet reports it
+			return nil // go vet's composites check reports it
 		}
 		for name, value := range fields {
 			if _, ok := p.fields[name]; !ok {
@@ -73,7 +74,7 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 
 func isPolicy(t types.Type) bool { return isNamed(t, retryPath, "Policy") }
 
-// isNamed reports whether t is a type by its path and name.
+// isNamed reports whether t is the type with this path and name.
 func isNamed(t types.Type, path, name string) bool {
 	named, ok := types.Unalias(t).(*types.Named)
 	return ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == path && named.Obj().Name() == name

@@ -15,8 +15,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// PolicyLiteral reports what retry.Policy's Validate and Lint say about a policy
-// that is written in code.
+// PolicyLiteral reports what Validate and Lint of retry.Policy report about a
+// policy literal.
 var PolicyLiteral = &analysis.Analyzer{
 	Name: "policyliteral",
 	Doc: `report a policy in code that Validate or Lint would report
@@ -42,7 +42,7 @@ func runPolicyLiteral(pass *analysis.Pass) (any, error) {
 		}
 		switch n := c.Node().(type) {
 		case *ast.CompositeLit:
-			if isPolicy(deref(u.info.TypeOf(n))) { // the & of an element can be left out
+			if isPolicy(deref(u.info.TypeOf(n))) { // elements of a composite literal may leave out the &
 				u.judge(pass, n, used[n])
 			}
 		case *ast.AssignStmt:
@@ -52,7 +52,7 @@ func runPolicyLiteral(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// usedPolicies returns the literals that calls are given just as they are.
+// usedPolicies returns the literals that are passed to calls unchanged.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
 	used := map[ast.Expr]bool{}
 	add := func(x ast.Expr) {
@@ -75,8 +75,8 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 	return used
 }
 
-// judge reports what is wrong with a literal. What Lint says depends on all the
-// fields, so on how the literal is used.
+// judge reports the faults of a literal. Lint depends on all fields, so it only
+// applies to a literal that is used unchanged.
 func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
 	fields := keyed(literal)
 	p, known := u.evaluate(retry.Policy{}, fields)
@@ -93,8 +93,8 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 	}
 }
 
-// judgeAssigned reports what is wrong with constants that are assigned to fields
-// of policies, each by itself.
+// judgeAssigned reports the faults of constants that are assigned to fields of
+// policies, each on its own.
 func (u *uses) judgeAssigned(pass *analysis.Pass, assign *ast.AssignStmt) {
 	if assign.Tok != token.ASSIGN || len(assign.Lhs) != len(assign.Rhs) {
 		return
@@ -113,7 +113,7 @@ func (u *uses) judgeAssigned(pass *analysis.Pass, assign *ast.AssignStmt) {
 	}
 }
 
-// faultsOf returns what Validate says, one text for each fault.
+// faultsOf returns the faults that Validate finds.
 func faultsOf(p retry.Policy) []string {
 	err := p.Validate()
 	if err == nil {
@@ -122,8 +122,8 @@ func faultsOf(p retry.Policy) []string {
 	return strings.Split(strings.TrimPrefix(err.Error(), "invalid policy: "), "; ")
 }
 
-// isHot reports whether a fault is not that of one field, but the missing limit
-// of several.
+// isHot reports whether a fault is the missing limit, which depends on several
+// fields.
 func isHot(fault string) bool { return strings.HasPrefix(fault, "unlimited attempts without a delay") }
 
 var (
@@ -132,7 +132,7 @@ var (
 )
 
 // place returns the part of a literal that a text is about: the first field in
-// it that is set, or else the literal.
+// the text that the literal sets, or else the whole literal.
 func place(text string, literal *ast.CompositeLit) ast.Node {
 	fields := keyed(literal)
 	for _, name := range fieldName.FindAllString(text, -1) {
@@ -171,8 +171,8 @@ func partOf(fault string, curve ast.Expr) ast.Node {
 	return nil
 }
 
-// evaluate returns p with these fields. It leaves out those that are not
-// constant, and then it is not known.
+// evaluate returns p with these fields set. It leaves out fields whose values
+// are not constant; then known is false.
 func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Policy, known bool) {
 	known = true
 	for name, x := range fields {
@@ -208,8 +208,8 @@ func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Pol
 	return p, known
 }
 
-// constant returns the value of x, or of the variable that it is, nil if it is
-// no constant.
+// constant returns the constant value of x, or of the variable x, or nil if it
+// has none.
 func (u *uses) constant(x ast.Expr) constant.Value {
 	if value := u.value(x); value != nil {
 		return u.info.Types[value].Value
@@ -252,7 +252,7 @@ func (u *uses) boolean(x ast.Expr) (is, ok bool) {
 	return constant.BoolVal(value), true
 }
 
-// isFunction reports whether x is a function, which is not nil.
+// isFunction reports whether x is a function, and therefore not nil.
 func (u *uses) isFunction(x ast.Expr) bool {
 	switch x := u.value(x).(type) {
 	case *ast.FuncLit:
@@ -268,8 +268,8 @@ func (u *uses) isFunction(x ast.Expr) bool {
 	}
 }
 
-// retryType returns the name of the type of x, "nil" if it is that, and "" if
-// the type is not of package retry.
+// retryType returns the name of the type of x, "nil" if x is nil, and "" if the
+// type does not come from package retry.
 func (u *uses) retryType(x ast.Expr) string {
 	if x == nil {
 		return ""

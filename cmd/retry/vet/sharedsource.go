@@ -9,8 +9,8 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// SharedSource reports policies that several goroutines use, and whose Source only one
-// may use.
+// SharedSource reports policies that several goroutines use although their
+// Source is not safe for concurrent use.
 var SharedSource = &analysis.Analyzer{
 	Name: "sharedsource",
 	Doc: `report a Source that is not safe for concurrent use
@@ -25,7 +25,7 @@ The generators of math/rand and math/rand/v2 have no lock.`,
 func runSharedSource(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
 	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
-		var value ast.Expr // of the field Source
+		var value ast.Expr // the value of the field Source
 		var shared string
 		switch n := c.Node().(type) {
 		case *ast.KeyValueExpr:
@@ -53,8 +53,8 @@ func runSharedSource(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// unlocked returns the name of a generator of the standard library, "" if t is
-// none.
+// unlocked returns the name of the standard library's generator that t is, or
+// "" if it is none.
 func unlocked(t types.Type) string {
 	pointer, ok := types.Unalias(t).(*types.Pointer)
 	if !ok {
@@ -70,8 +70,8 @@ func unlocked(t types.Type) string {
 	return ""
 }
 
-// sharedLiteral returns how the policy that a literal makes is shared, "" if that
-// is not known.
+// sharedLiteral returns how the policy of a literal is shared, or "" if that is
+// not known.
 func (u *uses) sharedLiteral(pass *analysis.Pass, c inspector.Cursor) string {
 	for {
 		parent := c.Parent()
@@ -104,8 +104,8 @@ func (u *uses) sharedLiteral(pass *analysis.Pass, c inspector.Cursor) string {
 	}
 }
 
-// sharedTarget returns how the policy that x names is shared: by a variable of
-// the package, a field of something that is used concurrently, or goroutines.
+// sharedTarget returns how the policy in x is shared: by a variable of the
+// package, by a field of something that is used concurrently, or by goroutines.
 func (u *uses) sharedTarget(pass *analysis.Pass, x ast.Expr) string {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.SelectorExpr:
@@ -125,12 +125,12 @@ func (u *uses) sharedTarget(pass *analysis.Pass, x ast.Expr) string {
 	return ""
 }
 
-// inTest reports whether n is in a test, whose goroutine may be the only one.
+// inTest reports whether n is in a test, which may use only one goroutine.
 func inTest(pass *analysis.Pass, n ast.Node) bool {
 	return strings.HasSuffix(pass.Fset.Position(n.Pos()).Filename, "_test.go")
 }
 
-// concurrent returns how a struct is known to be used by several goroutines: it
+// concurrent returns why a struct is known to be used by several goroutines: it
 // serves or sends HTTP, or has a lock.
 func concurrent(pass *analysis.Pass, t types.Type, n ast.Node) string {
 	named, ok := types.Unalias(t).(*types.Named)
@@ -162,7 +162,7 @@ func (u *uses) sharedByGoroutines(v *types.Var) string {
 		}
 		for fn := range id.Enclosing((*ast.FuncLit)(nil)) {
 			if fn.Node().Pos() <= v.Pos() && v.Pos() < fn.Node().End() {
-				break // the variable is one of the function's own
+				break // a variable of the function itself
 			}
 			if handles(u.info.TypeOf(fn.Node().(*ast.FuncLit))) {
 				return v.Name() + " is used by an HTTP handler, which runs in many goroutines"
@@ -175,14 +175,14 @@ func (u *uses) sharedByGoroutines(v *types.Var) string {
 	return ""
 }
 
-// handles reports whether a function has the form of an HTTP handler.
+// handles reports whether a function has the signature of an HTTP handler.
 func handles(t types.Type) bool {
 	signature, ok := t.(*types.Signature)
 	return ok && signature.Params().Len() == 2 && isNamed(signature.Params().At(0).Type(), "net/http", "ResponseWriter")
 }
 
-// starting returns how many goroutines a function literal is started as: none, one,
-// or in a loop two, which stands for many.
+// starting returns how many goroutines are started from a function literal:
+// none, one, or two, which stands for many, if it is started in a loop.
 func starting(fn inspector.Cursor, v *types.Var) int {
 	call, ok := fn.Parent().Node().(*ast.CallExpr)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// SleepDrop reports operations that wait or retry on their own, and marks that
+// SleepDrop reports operations that wait or retry themselves, and marks that
 // are dropped.
 var SleepDrop = &analysis.Analyzer{
 	Name: "sleepdrop",
@@ -28,7 +28,7 @@ it. retry.Permanent and retry.After mark the error that they return, no other.`,
 func runSleepDrop(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
 	reportDropped(pass, u)
-	seen := map[ast.Node]bool{} // an operation may be retried in two places
+	seen := map[ast.Node]bool{} // one operation may be retried in two places
 	for _, call := range u.calls {
 		for _, op := range call.ops {
 			var loops []ast.Node
@@ -57,13 +57,13 @@ func runSleepDrop(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// A keyword is the range of "for".
+// A keyword has the range of the word "for".
 type keyword struct{ ast.Node }
 
 func (k keyword) End() token.Pos { return k.Pos() + token.Pos(len("for")) }
 
-// own reports whether the attempt itself runs the statement at c, not a function
-// in it.
+// own reports whether the attempt itself runs the statement at c, and not a
+// function inside it.
 func own(op *operation, c inspector.Cursor) bool {
 	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		return c.Node() != op.node && (fn.Node() == op.node || fn.Node().Pos() < op.node.Pos())
@@ -71,7 +71,8 @@ func own(op *operation, c inspector.Cursor) bool {
 	return false
 }
 
-// reportDropped reports each call that makes a mark and drops it.
+// reportDropped reports each call of Permanent or After whose result is
+// dropped.
 func reportDropped(pass *analysis.Pass, u *uses) {
 	for c := range u.root.Preorder((*ast.ExprStmt)(nil), (*ast.DeferStmt)(nil), (*ast.GoStmt)(nil)) {
 		var call *ast.CallExpr
@@ -102,8 +103,8 @@ func reportDropped(pass *analysis.Pass, u *uses) {
 	}
 }
 
-// errorOfLoop returns the variable of the Loop that the statement at c is in, nil
-// if it is in none.
+// errorOfLoop returns the error variable of the Loop around the statement at c,
+// or nil if there is no Loop.
 func (u *uses) errorOfLoop(c inspector.Cursor) ast.Expr {
 	for _, call := range u.calls {
 		for _, op := range call.ops {
@@ -118,8 +119,8 @@ func (u *uses) errorOfLoop(c inspector.Cursor) ast.Expr {
 	return nil
 }
 
-// useMark returns the fix for a mark that is dropped where its error is returned
-// next, or is the one of a Loop.
+// useMark returns the fix for a dropped mark, if the marked error is returned
+// next or is the variable of a Loop.
 func (u *uses) useMark(c inspector.Cursor, call *ast.CallExpr) []analysis.SuggestedFix {
 	marked := call.Args[len(call.Args)-1]
 	if _, ok := c.Node().(*ast.ExprStmt); !ok {
@@ -159,7 +160,8 @@ func (u *uses) sameVariable(a, b ast.Expr) bool {
 	return ok && also && u.info.ObjectOf(x) == u.info.ObjectOf(y)
 }
 
-// following returns the statement after the one at c, nil if it is the last.
+// following returns the statement after the one at c, or nil if that is the
+// last.
 func following(c inspector.Cursor) ast.Stmt {
 	if next, ok := c.NextSibling(); ok {
 		stmt, _ := next.Node().(ast.Stmt)
@@ -168,8 +170,8 @@ func following(c inspector.Cursor) ast.Stmt {
 	return nil
 }
 
-// waits reports whether the sleep at c is one between two attempts, rather than
-// a part of what an attempt does.
+// waits reports whether the sleep at c is a wait between two attempts, and not
+// part of an attempt's work.
 func (u *uses) waits(pass *analysis.Pass, op *operation, c inspector.Cursor) bool {
 	next := following(c)
 	ret, returns := next.(*ast.ReturnStmt)
@@ -184,7 +186,7 @@ func (u *uses) waits(pass *analysis.Pass, op *operation, c inspector.Cursor) boo
 	if c.Parent().Node() != op.body {
 		return false
 	}
-	if returns && len(ret.Results) > 0 { // after the attempt, whether or not it failed
+	if returns && len(ret.Results) > 0 { // the sleep follows the attempt, whether or not that failed
 		if id, ok := ret.Results[len(ret.Results)-1].(*ast.Ident); ok && u.assignedByCall(op, u.info.ObjectOf(id), c.Node().Pos()) {
 			return true
 		}
@@ -192,7 +194,7 @@ func (u *uses) waits(pass *analysis.Pass, op *operation, c inspector.Cursor) boo
 	return !inTest(pass, c.Node()) && op.body.List[0] == c.Node() && u.anyCall(op.body)
 }
 
-// onFailure reports whether the statement at c runs only where the attempt has
+// onFailure reports whether the statement at c runs only if the attempt has
 // failed.
 func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 	for ; c.Node() != op.node; c = c.Parent() {
@@ -204,7 +206,8 @@ func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 	return false
 }
 
-// isFailure returns the error that cond compares with nil by an operator.
+// isFailure returns the error that cond compares with nil, using the operator
+// op.
 func (u *uses) isFailure(cond ast.Expr, op token.Token) types.Object {
 	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
 	if !ok || binary.Op != op || !u.info.Types[binary.Y].IsNil() {
@@ -231,7 +234,7 @@ func (u *uses) anyCall(n ast.Node) bool {
 	return false
 }
 
-// assignedByCall reports whether a call before pos assigned an error.
+// assignedByCall reports whether a call assigns the error before pos.
 func (u *uses) assignedByCall(op *operation, err types.Object, pos token.Pos) bool {
 	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil)) {
 		assign := c.Node().(*ast.AssignStmt)
@@ -242,7 +245,7 @@ func (u *uses) assignedByCall(op *operation, err types.Object, pos token.Pos) bo
 	return false
 }
 
-// failing returns the call whose error an assignment assigns to err.
+// failing returns the call whose error stmt assigns to err.
 func (u *uses) failing(stmt ast.Stmt, err types.Object) *ast.CallExpr {
 	assign, ok := stmt.(*ast.AssignStmt)
 	if !ok || len(assign.Rhs) != 1 {
@@ -259,7 +262,7 @@ func (u *uses) failing(stmt ast.Stmt, err types.Object) *ast.CallExpr {
 	return call
 }
 
-// retries reports whether a loop calls the same again if it has failed, and ends
+// retries reports whether a loop repeats the same call after a failure and ends
 // when it succeeds.
 func (u *uses) retries(loop ast.Node) bool {
 	var body *ast.BlockStmt
@@ -271,7 +274,7 @@ func (u *uses) retries(loop ast.Node) bool {
 		body = loop.Body
 	case *ast.RangeStmt:
 		if basic, ok := u.info.TypeOf(loop.X).Underlying().(*types.Basic); !ok || basic.Info()&types.IsInteger == 0 {
-			return false // goes through different things, as a failover does
+			return false // ranges over different things, as a failover does
 		}
 		body = loop.Body
 	}
@@ -298,10 +301,10 @@ func (u *uses) retries(loop ast.Node) bool {
 	return false
 }
 
-// advances reports whether a part of a loop calls something, which may go on to
-// another element.
+// advances reports whether a part of a loop contains a call, which may advance
+// to another element.
 func (u *uses) advances(n ast.Node) bool {
-	switch part := n.(type) { // an interface may hold a nil of its type
+	switch part := n.(type) { // an interface may hold a typed nil
 	case ast.Stmt:
 		if part == nil {
 			return false
@@ -321,7 +324,7 @@ func (u *uses) advances(n ast.Node) bool {
 	return false
 }
 
-// leaves reports whether the last statement leaves the loop.
+// leaves reports whether the last statement of list leaves the loop.
 func leaves(list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false
@@ -343,8 +346,8 @@ func continues(list []ast.Stmt) bool {
 	return ok && last.Tok == token.CONTINUE && last.Label == nil
 }
 
-// varies reports whether what a loop calls depends on something that the loop
-// changes, except for the context and the request of that call.
+// varies reports whether a loop's call depends on something that the loop
+// changes, other than the context and the request of the call.
 func (u *uses) varies(loop ast.Node, body *ast.BlockStmt, call *ast.CallExpr) bool {
 	changed := map[types.Object]bool{}
 	for n := range ast.Preorder(loop) {

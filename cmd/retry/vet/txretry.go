@@ -24,7 +24,7 @@ retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`,
 
 func runTxRetry(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
-	seen := map[ast.Node]bool{} // an operation may be retried in two places
+	seen := map[ast.Node]bool{} // one operation may be retried in two places
 	for _, call := range u.calls {
 		if !strings.HasPrefix(call.name, "retry.") || !u.retriesTransient(call.policy) {
 			continue
@@ -54,8 +54,8 @@ func (u *uses) retriesTransient(x ast.Expr) bool {
 	return len(values) > 0
 }
 
-// retryIfs returns the values that the RetryIf of a policy may have, nil among
-// them where one is not known. It follows variables to some depth.
+// retryIfs returns the possible values of a policy's RetryIf, with nil for one
+// that is not known. It follows variables to a limited depth.
 func (u *uses) retryIfs(x ast.Expr, depth int) (values []ast.Expr) {
 	var obj *types.Var
 	switch x := ast.Unparen(x).(type) {
@@ -121,7 +121,7 @@ func (u *uses) retryIfsOr(x ast.Expr, depth int) []ast.Expr {
 	return u.retryIfs(x, depth-1)
 }
 
-// names reports whether x is a variable, or a field by that selector.
+// names reports whether x is the variable, or a selector of the field, obj.
 func (u *uses) names(x ast.Expr, obj *types.Var) bool {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.Ident:
@@ -137,8 +137,9 @@ func isNamedIdent(x ast.Expr, name string) bool {
 	return ok && id.Name == name
 }
 
-// isTransient reports whether a RetryIf retries whatever retrysql.Transient does:
-// it is that function, or returns what it returns, or that or something else.
+// isTransient reports whether a RetryIf returns true whenever
+// retrysql.Transient does: it is that function, or returns the result of it,
+// alone or with an ||.
 func (u *uses) isTransient(x ast.Expr) bool {
 	if fn, ok := typeutil.Callee(u.info, &ast.CallExpr{Fun: x}).(*types.Func); ok && fn.FullName() == retrysqlPath+".Transient" {
 		return true
@@ -161,9 +162,10 @@ func (u *uses) orTransient(x ast.Expr) bool {
 	return false
 }
 
-// commits returns the first call in an operation that commits a transaction, its
-// name, and the function of retrysql for it. A transaction that only reads may
-// run twice, and those of retrysql know when they committed.
+// commits returns the first call in an operation that commits a transaction,
+// its name, and the retrysql function to use instead. It ignores read-only
+// transactions, which may run twice, and those of retrysql, which knows whether
+// they were committed.
 func (u *uses) commits(op *operation) (commit *ast.CallExpr, name, instead string) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.Ident)(nil)) {
 		call, ok := c.Node().(*ast.CallExpr)
@@ -190,8 +192,8 @@ func (u *uses) commits(op *operation) (commit *ast.CallExpr, name, instead strin
 	return commit, name, instead
 }
 
-// isCommit reports whether a call is the Commit of something that can also roll
-// back.
+// isCommit reports whether a call is the Commit method of a value that also has
+// a Rollback method.
 func (u *uses) isCommit(call *ast.CallExpr) bool {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || sel.Sel.Name != "Commit" || u.info.Selections[sel] == nil {
@@ -202,8 +204,8 @@ func (u *uses) isCommit(call *ast.CallExpr) bool {
 	return ok
 }
 
-// transacts reports whether a function begins a transaction, calls another with
-// it, and commits.
+// transacts reports whether a function begins a transaction, calls a function
+// with it, and commits.
 func transacts(callee string) bool {
 	dot := strings.LastIndex(callee, ".")
 	switch path := strings.TrimPrefix(callee, "(*"); callee[dot+1:] {
@@ -217,8 +219,8 @@ func transacts(callee string) bool {
 	return false
 }
 
-// beginsInside reports whether a transaction is a savepoint in another: its
-// method or its argument is that of a Tx.
+// beginsInside reports whether a transaction is a savepoint in another one: the
+// method or the argument belongs to a Tx.
 func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	for n := range ast.Preorder(call) {
 		if lit, ok := n.(*ast.FuncLit); ok && lit.Pos() > call.Pos() {

@@ -17,7 +17,7 @@ const (
 	retrysqlPath = retryPath + "/retrysql"
 )
 
-// usesAnalyzer finds what the checks share.
+// usesAnalyzer finds the information that the checks share.
 var usesAnalyzer = &analysis.Analyzer{
 	Name:       "retryuses",
 	Doc:        "find the calls that retry, and the code that they retry",
@@ -26,8 +26,8 @@ var usesAnalyzer = &analysis.Analyzer{
 	Run:        findUses,
 }
 
-// uses are the calls of one package that retry something, and what resolves the
-// names in them.
+// uses has the calls of one package that retry something, and the records to
+// resolve the names in them.
 type uses struct {
 	any   bool // the package imports the library
 	info  *types.Info
@@ -44,7 +44,7 @@ type call struct {
 	cursor inspector.Cursor
 	ctx    ast.Expr
 	policy ast.Expr
-	ops    []*operation // those that are visible in the package
+	ops    []*operation // those whose code is in the package
 }
 
 // An operation is the code that one attempt runs: a function, or the body of a
@@ -61,12 +61,12 @@ func (o *operation) contains(pos token.Pos) bool {
 	return o.node.Pos() <= pos && pos < o.node.End()
 }
 
-// A variable is what a package does to one of its variables.
+// A variable records what a package does with one of its variables.
 type variable struct {
-	zero   bool                  // it begins with its zero value
-	values []ast.Expr            // that are assigned to it, nil where that is no expression of its own
-	calls  []ast.Expr            // of which it gets one of several results
-	fields map[string][]ast.Expr // that are assigned to its fields
+	zero   bool                  // it starts with its zero value
+	values []ast.Expr            // the values assigned to it; nil for one without its own expression
+	calls  []ast.Expr            // the calls that assign it as one of several results
+	fields map[string][]ast.Expr // the values assigned to its fields
 	shared bool                  // its address is taken, so it may change elsewhere
 }
 
@@ -115,7 +115,7 @@ func imports(pkg *types.Package, path string) bool {
 	return false
 }
 
-// record records what a node says about functions and variables.
+// record records what a node shows about functions and variables.
 func (u *uses) record(node ast.Node) {
 	switch n := node.(type) {
 	case *ast.FuncDecl:
@@ -156,7 +156,7 @@ func (u *uses) record(node ast.Node) {
 		if n.Op == token.AND {
 			u.share(n.X)
 		}
-	case *ast.SelectorExpr: // a method with a pointer receiver takes the address
+	case *ast.SelectorExpr: // calling a method with a pointer receiver takes the address
 		s := u.info.Selections[n]
 		if s == nil || s.Kind() != types.MethodVal {
 			return
@@ -168,7 +168,7 @@ func (u *uses) record(node ast.Node) {
 	}
 }
 
-// declare records that the caller assigns parameters.
+// declare records that the caller assigns the parameters.
 func (u *uses) declare(params *ast.FieldList) {
 	if params == nil {
 		return
@@ -180,8 +180,8 @@ func (u *uses) declare(params *ast.FieldList) {
 	}
 }
 
-// valueAt returns what the i-th of n variables gets, nil if it is one of the
-// results of a call.
+// valueAt returns the value for the i-th of n variables, or nil if it is one of
+// the results of a call.
 func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	if len(values) != n {
 		return nil
@@ -189,7 +189,7 @@ func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	return values[i]
 }
 
-// addCall records the call that gives a variable one of its n results.
+// addCall records the call that assigns a variable as one of n results.
 func (u *uses) addCall(left ast.Expr, values []ast.Expr, n int) {
 	if id, ok := left.(*ast.Ident); ok && n > 1 && len(values) == 1 {
 		if v := u.variable(id); v != nil {
@@ -198,7 +198,7 @@ func (u *uses) addCall(left ast.Expr, values []ast.Expr, n int) {
 	}
 }
 
-// assign records that value is assigned to a variable, or to a field of one.
+// assign records that value is assigned to a variable or one of its fields.
 func (u *uses) assign(left, value ast.Expr) {
 	switch left := ast.Unparen(left).(type) {
 	case *ast.Ident:
@@ -219,7 +219,7 @@ func (u *uses) assign(left, value ast.Expr) {
 	}
 }
 
-// share records that the variable which x is a part of may change elsewhere.
+// share records that the variable at the root of x may change elsewhere.
 func (u *uses) share(x ast.Expr) {
 	if id := rootOf(x); id != nil {
 		if v := u.variable(id); v != nil {
@@ -228,8 +228,8 @@ func (u *uses) share(x ast.Expr) {
 	}
 }
 
-// rootOf returns the identifier that an expression such as a.b[i].c begins
-// with, nil if it begins with something else.
+// rootOf returns the identifier at the start of an expression such as a.b[i].c,
+// or nil if it starts with something else.
 func rootOf(x ast.Expr) *ast.Ident {
 	for {
 		switch e := ast.Unparen(x).(type) {
@@ -247,8 +247,8 @@ func rootOf(x ast.Expr) *ast.Ident {
 	}
 }
 
-// variable returns the record of the variable that id names, nil if it names
-// something else.
+// variable returns the record of the variable id, or nil if id is not a
+// variable.
 func (u *uses) variable(id *ast.Ident) *variable {
 	obj, ok := u.info.ObjectOf(id).(*types.Var)
 	if !ok {
@@ -262,9 +262,9 @@ func (u *uses) variable(id *ast.Ident) *variable {
 	return v
 }
 
-// value returns the only value that an expression can have: itself, or if it is
-// a variable which is assigned once, what that is. It returns nil if there may
-// be others. Fields that are assigned later are the caller's concern.
+// value returns the only value that an expression can have: the expression
+// itself, or the value of a variable that is assigned once. It returns nil if
+// there may be others. The caller must consider fields that are assigned later.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
@@ -281,7 +281,8 @@ func (u *uses) value(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// only returns the value of a variable that is assigned once, nil of others.
+// only returns the value of a variable that is assigned once, and nil for any
+// other.
 func (u *uses) only(obj *types.Var) ast.Expr {
 	v := u.known(obj)
 	if v == nil || len(v.values) != 1 {
@@ -290,8 +291,8 @@ func (u *uses) only(obj *types.Var) ast.Expr {
 	return v.values[0]
 }
 
-// result returns the call that a variable is one of the results of, if it is
-// assigned once.
+// result returns the call that assigns a variable as one of its results, if the
+// variable is assigned once.
 func (u *uses) result(id *ast.Ident) ast.Expr {
 	obj, ok := u.info.ObjectOf(id).(*types.Var)
 	if !ok {
@@ -304,8 +305,8 @@ func (u *uses) result(id *ast.Ident) ast.Expr {
 	return ast.Unparen(v.calls[0])
 }
 
-// known returns the record of a variable that changes nowhere else, nil of
-// others.
+// known returns the record of a variable that changes nowhere else, and nil for
+// any other.
 func (u *uses) known(obj *types.Var) *variable {
 	v := u.vars[obj]
 	if v == nil || v.shared || obj.Exported() && obj.Parent() == obj.Pkg().Scope() {
@@ -314,8 +315,8 @@ func (u *uses) known(obj *types.Var) *variable {
 	return v
 }
 
-// callee returns the full name of the function that a call calls, such as
-// "time.Sleep" or "(*database/sql.Tx).Commit"; "" if that is not known.
+// callee returns the full name of the function that is called, such as
+// "time.Sleep" or "(*database/sql.Tx).Commit", or "" if it is not known.
 func (u *uses) callee(call *ast.CallExpr) string {
 	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 	if !ok {
@@ -324,7 +325,7 @@ func (u *uses) callee(call *ast.CallExpr) string {
 	return fn.Origin().FullName()
 }
 
-// newCall returns the call at c if it is one that retries.
+// newCall returns the call at c if it calls a function that retries.
 func (u *uses) newCall(c inspector.Cursor) *call {
 	expr := c.Node().(*ast.CallExpr)
 	r, ok := retriers[u.callee(expr)]
@@ -347,7 +348,8 @@ func (u *uses) newCall(c inspector.Cursor) *call {
 	return found
 }
 
-// operation returns the function that x is, if its body is in this package.
+// operation returns the operation for the function x, if its body is in this
+// package.
 func (u *uses) operation(x ast.Expr) *operation {
 	for {
 		conversion, ok := ast.Unparen(x).(*ast.CallExpr)
@@ -382,8 +384,8 @@ func (u *uses) operation(x ast.Expr) *operation {
 	return op
 }
 
-// named returns the context that id declares, nil if it is blank or something
-// else.
+// named returns the variable of a context that id declares, or nil if it is
+// blank or something else.
 func (u *uses) named(id *ast.Ident) *types.Var {
 	v, ok := u.info.ObjectOf(id).(*types.Var)
 	if !ok || id.Name == "_" || !isContext(v.Type()) {

@@ -1,15 +1,15 @@
-// Package vet finds mistakes in the use of package retry that nothing can see
-// when a program runs: a closure that ignores the context of its attempt, a
+// Package vet finds mistakes in the use of package retry that cannot be
+// detected at run time: a closure that ignores the context of its attempt, a
 // policy that never retries, retries inside retries, a body that is empty from
 // the second attempt on.
 //
-// Each [Analyzers] element is one check, for any driver of
+// Each element of [Analyzers] is one check, for any driver of
 // [golang.org/x/tools/go/analysis]. The command "retry vet" runs them all:
 //
 //	retry vet ./...
 //
-// They look at uses of package retry only, and are silent where they are not
-// sure.
+// The checks look only at uses of package retry, and report nothing when in
+// doubt.
 package vet
 
 import "golang.org/x/tools/go/analysis"

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// Each analyzer has a package of its name in testdata. There a comment beside a
-// line says what must be reported of it: found.go has true cases, silent.go has
+// Each analyzer has a package with its name in testdata, where a comment beside
+// a line says what must be reported there. found.go has mistakes, silent.go has
 // none, and found.go.golden is found.go with the fixes.
 func TestAnalyzers(t *testing.T) {
 	dir := module(t)
@@ -21,8 +21,8 @@ func TestAnalyzers(t *testing.T) {
 	}
 }
 
-// module returns a copy of testdata as a module that uses this checkout, and
-// modules in place of the libraries that the checks know.
+// module returns a copy of testdata as a module that uses this checkout. It
+// replaces the libraries that the checks know by small modules.
 func module(t *testing.T) (dir string) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)

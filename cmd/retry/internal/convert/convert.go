@@ -1,5 +1,5 @@
-// Package convert writes a retry policy as the settings of other systems. The
-// settings are exact, or there is an error.
+// Package convert writes a retry policy as the settings of another system. It
+// returns exact settings, or an error.
 package convert
 
 import (
@@ -14,15 +14,15 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Options are values that the settings of some systems need besides a policy.
+// Options are values that some systems need in addition to a policy.
 type Options struct {
-	Service string   // gRPC: the service or method of the config, see retrydialect.ToGRPC
-	Codes   []string // gRPC: the codes that are retried
-	RetryOn string   // Envoy: the conditions that are retried
+	Service string   // gRPC: the service or method of the config; see retrydialect.ToGRPC
+	Codes   []string // gRPC: the codes to retry
+	RetryOn string   // Envoy: the conditions to retry
 }
 
-// An Error says what a system cannot express of a policy. Each fault begins with
-// its key in the policy.
+// An Error lists the settings of a policy that a system cannot express. Each
+// fault begins with its key in the policy.
 type Error struct{ Faults []string }
 
 func (e *Error) Error() string { return strings.Join(e.Faults, "; ") }
@@ -53,8 +53,8 @@ func Targets() (names []string) {
 	return names
 }
 
-// Write returns the settings with which a system decides as p does. If there are
-// none, the error is an *[Error].
+// Write returns the settings with which a system makes the same decisions as p.
+// If there are none, the error is an *[Error].
 func Write(to string, p retry.Policy, o Options) (string, error) {
 	for _, t := range targets {
 		if t.name == to {
@@ -85,10 +85,11 @@ func asJSON(settings any, f faults) (string, error) {
 	return string(data) + "\n", err
 }
 
-// faults are what cannot be expressed.
+// faults are the settings that cannot be expressed.
 type faults []string
 
-// add adds one: the key in the policy, its value, and why not.
+// add adds a fault: the key in the policy, its value, and why it cannot be
+// expressed.
 func (f *faults) add(key string, value any, why string) {
 	*f = append(*f, fmt.Sprintf("%s is %v: %s", key, value, why))
 }
@@ -105,22 +106,21 @@ const (
 	schedule
 )
 
-// settings are a policy in terms that the systems share.
+// settings are a policy in the terms that the systems share.
 type settings struct {
-	attempts int // in all, or Unlimited
+	attempts int // including the first, or Unlimited
 	curve    curve
 	base     time.Duration // the first delay, above 0 unless the curve is none or schedule
 	factor   float64       // of an exponential curve, above 1
-	cap      time.Duration // 0: none
+	cap      time.Duration // 0 if there is none
 	jitter   retry.Jitter
-	timeout  time.Duration // of each attempt; 0: none
-	elapsed  time.Duration // for a retry to begin; 0: unbounded
-	wait     time.Duration // the longest that a server may ask for; 0: the default
+	timeout  time.Duration // of each attempt; 0 if there is none
+	elapsed  time.Duration // until a retry must begin; 0 if unlimited
+	wait     time.Duration // the longest wait that a server may ask for; 0 for the default
 }
 
-// settingsOf returns the settings of a policy without those that make no
-// difference: the delays of one that never retries, or a curve that begins at its
-// cap.
+// settingsOf returns the settings of a policy. It leaves out settings that make
+// no difference, such as the delays of a policy that never retries.
 func settingsOf(p retry.Policy) settings {
 	s := settings{attempts: p.EffectiveMax(), timeout: p.AttemptTimeout}
 	if s.attempts == 1 {
@@ -152,13 +152,13 @@ func settingsOf(p retry.Policy) settings {
 	switch {
 	case s.base == 0:
 		s.curve, s.jitter, s.cap = none, nil, 0
-	case s.cap > 0 && s.cap <= s.base: // no curve falls
+	case s.cap > 0 && s.cap <= s.base: // because no curve decreases
 		s.curve, s.base = fixed, s.cap
 	}
 	return s
 }
 
-// refuse adds the settings that a system does not have.
+// refuse adds faults for the settings that a system does not have.
 func (s *settings) refuse(f *faults, system string, jitter bool) {
 	if s.jitter != nil && !jitter {
 		f.add("jitter", jitterText(s.jitter), system+" has none")
@@ -174,7 +174,7 @@ func (s *settings) refuse(f *faults, system string, jitter bool) {
 	}
 }
 
-// limit returns how many attempts there are, for a system that needs a limit.
+// limit returns the number of attempts, for a system that needs a limit.
 func (s *settings) limit(f *faults, system string) int {
 	if s.attempts == retry.Unlimited {
 		f.add("max_attempts", "unlimited in effect", system+" needs a limit")
@@ -182,7 +182,7 @@ func (s *settings) limit(f *faults, system string) int {
 	return s.attempts
 }
 
-// shape returns the curve, for a system that has only these.
+// shape returns the curve, and adds a fault if the system does not have it.
 func (s *settings) shape(f *faults, system string, has ...curve) curve {
 	for _, c := range has {
 		if s.curve == c {
@@ -195,14 +195,14 @@ func (s *settings) shape(f *faults, system string, has ...curve) curve {
 
 var curveNames = []string{"no delay", "fixed", "linear", "exponential", "fibonacci", "schedule"}
 
-// double reports it if an exponential curve does not double.
+// double adds a fault if an exponential curve does not double.
 func (s *settings) double(f *faults, system string) {
 	if s.curve == exponential && s.factor != 2 {
 		f.add("backoff.factor", s.factor, system+" always doubles")
 	}
 }
 
-// milliseconds returns a duration for a system that counts whole milliseconds.
+// milliseconds converts a duration for a system that counts whole milliseconds.
 func milliseconds(f *faults, key string, d time.Duration, system string) int64 {
 	if d%time.Millisecond != 0 {
 		f.add(key, d, system+" counts whole milliseconds")
@@ -210,7 +210,7 @@ func milliseconds(f *faults, key string, d time.Duration, system string) int64 {
 	return d.Milliseconds()
 }
 
-// jitterText returns a jitter as a policy has it.
+// jitterText returns a jitter in the form of a policy file.
 func jitterText(j retry.Jitter) string {
 	switch j := j.(type) {
 	case nil:

@@ -116,7 +116,7 @@ func TestWrite(t *testing.T) {
 	assert.EqualError(t, err, `unknown system "sidekiq": write one of `+strings.Join(convert.Targets(), ", "))
 }
 
-// randomPolicy returns a policy of which most can be expressed somewhere.
+// randomPolicy returns a policy of which most can be expressed in some system.
 func randomPolicy(random *rand.Rand) retry.Policy {
 	one := func(n int) bool { return random.IntN(n) == 0 }
 	delay := func() time.Duration {
@@ -170,7 +170,7 @@ func randomPolicy(random *rand.Rand) retry.Policy {
 // A window is the range of a delay.
 type window struct{ lo, hi time.Duration }
 
-// decisions returns the windows of the first retries of p, at most 40.
+// decisions returns the windows of the first retries of p, up to 40.
 func decisions(p retry.Policy) (windows []window) {
 	for n := 1; n <= 40; n++ {
 		d := p.Next(retry.Attempt{Number: n, Seed: 1})
@@ -182,8 +182,8 @@ func decisions(p retry.Policy) (windows []window) {
 	return windows
 }
 
-// What can be expressed decides as the policy does; what a dialect expresses can
-// be written in it.
+// Settings that can be expressed decide as the policy does, and a policy that
+// was read from a dialect can be written in it.
 func TestExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	written := map[string]int{}
@@ -244,7 +244,7 @@ func read(t *testing.T, dialect, text string) retry.Policy {
 	return p
 }
 
-// natsDecisions is what NATS does: the last delay is repeated.
+// natsDecisions computes the delays as NATS does, which repeats the last delay.
 func natsDecisions(t *testing.T, text string) (windows []window) {
 	var consumer struct {
 		MaxDeliver int `json:"max_deliver"`
@@ -258,8 +258,8 @@ func natsDecisions(t *testing.T, text string) (windows []window) {
 	return windows
 }
 
-// envoyDecisions is what Envoy does: the interval doubles, or becomes the
-// maximum where that would exceed it.
+// envoyDecisions computes the delays as Envoy does. The interval doubles, or
+// becomes the maximum if it would exceed that.
 func envoyDecisions(t *testing.T, text string) (windows []window) {
 	var settings struct {
 		NumRetries   int `yaml:"num_retries"`
@@ -281,7 +281,8 @@ func envoyDecisions(t *testing.T, text string) (windows []window) {
 	return windows
 }
 
-// grpcDecisions is what gRPC does: it spreads by 20 % after the maximum.
+// grpcDecisions computes the delays as gRPC does, which adds a jitter of 20 %
+// after the maximum.
 func grpcDecisions(t *testing.T, text string) (windows []window) {
 	var config struct {
 		MethodConfig []struct {
@@ -302,7 +303,7 @@ func grpcDecisions(t *testing.T, text string) (windows []window) {
 	return windows
 }
 
-// temporalDecisions is what Temporal does.
+// temporalDecisions computes the delays as Temporal does.
 func temporalDecisions(t *testing.T, text string) (windows []window) {
 	var p struct {
 		InitialInterval    string
@@ -326,15 +327,15 @@ func geometric(t *testing.T, initial, most string, factor float64, n int) float6
 	return min(float64(first)*math.Pow(factor, float64(n)), float64(last))
 }
 
-// The expressions for cenkalti/backoff compile, and its delays fill the windows
-// of the policies.
+// The expressions for cenkalti/backoff compile, and their delays fill the
+// windows of the policies.
 func TestCenkalti(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var policies []retry.Policy
 	program := "package main\n\nimport (\n\t\"encoding/json\"\n\t\"os\"\n\t\"time\"\n\n\t\"github.com/cenkalti/backoff/v4\"\n)\n\nvar all = []func() backoff.BackOff{\n"
 	for len(policies) < 60 {
 		p := randomPolicy(random)
-		p.MaxElapsed = 0 // the delays are not slept
+		p.MaxElapsed = 0 // because the test does not wait for the delays
 		text, err := convert.Write("cenkalti", p, convert.Options{})
 		if err == nil && p.Validate() == nil {
 			policies = append(policies, p)
@@ -344,7 +345,7 @@ func TestCenkalti(t *testing.T) {
 	program += `}
 
 func main() {
-	var got [][][2]time.Duration // of each expression, for each retry: the least and the greatest delay
+	var got [][][2]time.Duration // for each expression and retry, the shortest and the longest delay
 	for _, build := range all {
 		var windows [][2]time.Duration
 		for range 300 {
@@ -381,7 +382,7 @@ func main() {
 		require.Len(t, got[i], len(want), fmt.Sprint(p))
 		for n, w := range want {
 			least, most := got[i][n][0], got[i][n][1]
-			const rounding = 100 // nanoseconds, of products of floats
+			const rounding = 100 // in nanoseconds, of products of floats
 			width := w.hi - w.lo
 			assert.True(t, w.lo-rounding <= least && most <= w.hi+rounding, "%v: %v is not within %v", p, got[i][n], w)
 			assert.GreaterOrEqual(t, most-least, width-width/8-rounding, "%v", p)

@@ -24,7 +24,7 @@ func writeTasker(p retry.Policy, _ Options) (string, error) {
 	case none:
 		block.Backoff = "none"
 	case fixed:
-		block.Backoff = "exponential" // cut to its first delay, see below
+		block.Backoff = "exponential" // with a cap at its first delay, see below
 	default:
 		block.Backoff = curveNames[s.curve]
 	}
@@ -105,7 +105,7 @@ var (
 	nextField = regexp.MustCompile(`; (?:[A-Z]\w+ \(\w+\)|[A-Z]\w+|service|codes) is `)
 )
 
-// refused returns the faults that an error of retrydialect lists.
+// refused returns the faults in an error of retrydialect.
 func refused(err error) *Error {
 	list := refusedBy.ReplaceAllString(err.Error(), "")
 	e, start := &Error{}, 0
@@ -138,7 +138,7 @@ func writeNATS(p retry.Policy, _ Options) (string, error) {
 			consumer.BackOff = append(consumer.BackOff, d)
 		}
 	}
-	// The last delay is repeated.
+	// NATS repeats the last delay, so duplicates of it can be left out.
 	for n := len(consumer.BackOff); n > 1 && consumer.BackOff[n-1] == consumer.BackOff[n-2]; n-- {
 		consumer.BackOff = consumer.BackOff[:n-1]
 	}

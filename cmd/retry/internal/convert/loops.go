@@ -23,8 +23,9 @@ type envoyBackOff struct {
 	MaxInterval  string `yaml:"max_interval"`
 }
 
-// writeEnvoy: Envoy draws each delay from 0 up to an interval that doubles until
-// it reaches its maximum, in whole milliseconds.
+// writeEnvoy returns the settings for Envoy, which draws each delay from 0 up
+// to an interval. The interval doubles until it reaches its maximum, in whole
+// milliseconds.
 func writeEnvoy(p retry.Policy, o Options) (string, error) {
 	const system = "Envoy"
 	var f faults
@@ -58,13 +59,13 @@ func writeEnvoy(p retry.Policy, o Options) (string, error) {
 	return asYAML(settings, f)
 }
 
-// protoSeconds writes milliseconds as protocol buffers write durations: 0.2s.
+// protoSeconds formats milliseconds as protocol buffers do: 0.2s.
 func protoSeconds(ms int64) string {
 	return strconv.FormatInt(ms/1000, 10) + strings.TrimRight(strings.TrimRight(fmt.Sprintf(".%03d", ms%1000), "0"), ".") + "s"
 }
 
-// writeCenkalti returns an expression of Go. Version 4 draws each delay around
-// one that its maximum has cut, and so beyond the maximum.
+// writeCenkalti returns a Go expression. Version 4 applies the maximum before
+// it draws a delay around the result, so a delay can exceed the maximum.
 func writeCenkalti(p retry.Policy, _ Options) (string, error) {
 	const system = "cenkalti/backoff"
 	var f faults
@@ -132,7 +133,7 @@ func asGo(expression string, f faults) (string, error) {
 	return expression + "\n", nil
 }
 
-// goDuration writes a duration as an expression of Go, in the largest unit that
+// goDuration returns a Go expression for a duration, in the largest unit that
 // divides it.
 func goDuration(d time.Duration) string {
 	for _, unit := range []struct {

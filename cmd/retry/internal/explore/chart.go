@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The size of a picture, and of the space around what it shows.
+// The size of a picture, and of its margins.
 const (
 	width                    = 640.0
 	left, right, top, bottom = 84.0, 20.0, 12.0, 44.0
@@ -17,7 +17,7 @@ const (
 	rowHeight                = 22.0
 )
 
-// A drawing collects the elements of a picture. Colors are those of the page:
+// A drawing collects the elements of a picture. The page defines the colors:
 // classes a and b are the policies.
 type drawing struct {
 	strings.Builder
@@ -46,7 +46,7 @@ func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(d, `<line class="%s" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, class, x1, y1, x2, y2)
 }
 
-// xAxis draws the axis below, with a line for each tick.
+// xAxis draws the x-axis, with a line for each tick.
 func (d *drawing) xAxis(a axis) {
 	for _, tick := range a.ticks {
 		d.line(d.x(tick), top, d.x(tick), d.height-bottom, "grid")
@@ -55,7 +55,7 @@ func (d *drawing) xAxis(a axis) {
 	d.text((left+width-right)/2, d.height-8, "middle", a.title)
 }
 
-// An axis begins at 0.
+// An axis starts at 0.
 type axis struct {
 	title  string
 	max    float64
@@ -63,8 +63,8 @@ type axis struct {
 	format func(float64) string
 }
 
-// scheduleChart draws for each retry when it starts, from the earliest to the
-// latest.
+// scheduleChart draws a bar for each retry, from its earliest to its latest
+// start.
 func scheduleChart(policies []policyView) template.HTML {
 	rows, end := 0, time.Duration(1)
 	for _, p := range policies {
@@ -98,7 +98,7 @@ func scheduleChart(policies []policyView) template.HTML {
 	return d.end()
 }
 
-// A lineChart is lines over two axes.
+// A lineChart draws lines over two axes.
 type lineChart struct {
 	label string
 	x, y  axis
@@ -135,7 +135,8 @@ func (c *lineChart) svg() template.HTML {
 	return d.end()
 }
 
-// niceTicks returns round numbers from 0 to at least limit, and the last.
+// niceTicks returns round numbers from 0 to at least limit, and the last of
+// them.
 func niceTicks(limit float64) (ticks []float64, last float64) {
 	step := math.Pow(10, math.Floor(math.Log10(limit)))
 	for _, part := range []float64{0.2, 0.5, 1, 2} {
@@ -153,7 +154,7 @@ func niceTicks(limit float64) (ticks []float64, last float64) {
 	return ticks, last
 }
 
-// timeTicks returns the times to mark on an axis, six steps at most.
+// timeTicks returns the times to mark on an axis, in at most six steps.
 func timeTicks(end time.Duration) (ticks []float64) {
 	step := timeStep(end)
 	for v := time.Duration(0); v <= end && v >= 0; v += step {
@@ -162,7 +163,7 @@ func timeTicks(end time.Duration) (ticks []float64) {
 	return ticks
 }
 
-// timeStep returns the distance of such times.
+// timeStep returns the distance between these times.
 func timeStep(end time.Duration) time.Duration {
 	for unit := time.Nanosecond; unit < time.Second; unit *= 10 {
 		for _, n := range []time.Duration{1, 2, 5} {

@@ -1,7 +1,7 @@
-// Package explore shows on a page what a retry policy does: the faults in it,
-// its schedule, how many retries hit a server when many clients with it fail at
-// the same time, and how much load it adds. The page is updated while the user
-// types, or is one file without scripts.
+// Package explore shows what a retry policy does on a page: its faults, its
+// schedule, how many retries hit a server when many clients fail at the same
+// time, and how much load it adds. The page is updated while the user types, or
+// is a single file without scripts.
 package explore
 
 import (
@@ -27,16 +27,16 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief
 
 // An Input holds the values from which a page is computed.
 type Input struct {
-	Names   [2]string // of the files, for a title; may be empty
+	Names   [2]string // of the files, for the titles; may be empty
 	Texts   [2]string // the policies; the second may be empty
 	At      string    // the path to each policy, as policyfile.File.Find takes it
-	From    string    // its dialect, as policyfile.Block.Read takes it
-	Clients int       // how many fail at once
-	Size    int       // of the budget
-	Ratio   float64   // of the budget
+	From    string    // the dialect of each policy, as policyfile.Block.Read takes it
+	Clients int       // how many fail at the same time
+	Size    int       // the size of the budget
+	Ratio   float64   // the ratio of the budget
 }
 
-// NewInput returns an Input with a policy to begin with.
+// NewInput returns an Input with an example policy.
 func NewInput() Input {
 	return Input{
 		Texts:   [2]string{"max_attempts: 5\nbackoff:\n  type: exponential\n  base: 200ms\nmax_delay: 5s\njitter: 0.2\n"},
@@ -51,7 +51,7 @@ const (
 	maxRows    = 12
 )
 
-// maxTime bounds how long a page is computed.
+// maxTime bounds the time for computing a page.
 const maxTime = 2 * time.Second
 
 // A view holds the values that the templates show.
@@ -60,7 +60,7 @@ type view struct {
 	Static   bool
 	CSS      template.CSS
 	Dialects []string
-	Faults   []string // of the numbers
+	Faults   []string // faults of the numbers
 	Policies []policyView
 	Schedule template.HTML
 	Herd     figure
@@ -76,21 +76,21 @@ type policyView struct {
 	Faults  []*policyfile.Fault
 	Lints   []*policyfile.Fault
 	Summary string
-	Ends    []string // where the delays are capped, how it ends, the worst case
+	Ends    []string // where the delays reach the cap, how the policy ends, the worst case
 	Steps   retry.Plan
 	More    bool // there are more steps
 
 	policy retry.Policy
 }
 
-// A figure is a picture with what it shows in words.
+// A figure is a picture and its content in words.
 type figure struct {
 	Picture template.HTML
 	Words   []string
 }
 
-// look computes what a page shows. If ctx ends or maxTime passes, the missing
-// pictures say so.
+// look computes the content of a page. If ctx ends or maxTime passes, the
+// pictures that are missing say so.
 func look(ctx context.Context, in Input) *view {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
@@ -153,7 +153,7 @@ func lookAt(name, text, at, from string) (v policyView) {
 	return v
 }
 
-// status returns the answer in a line, for screen readers.
+// status returns the answer as one line, for screen readers.
 func status(v *view) string {
 	var parts []string
 	for _, p := range v.Policies {
@@ -169,8 +169,8 @@ func status(v *view) string {
 	return strings.Join(append(parts, v.Faults...), ". ")
 }
 
-// Static returns a page that is one file without scripts, and the faults that
-// it shows.
+// Static returns a page as one file without scripts, and the faults that it
+// shows.
 func Static(ctx context.Context, in Input) (html []byte, faults []*policyfile.Fault, err error) {
 	css, err := files.ReadFile("page.css")
 	if err != nil {
@@ -186,7 +186,7 @@ func Static(ctx context.Context, in Input) (html []byte, faults []*policyfile.Fa
 	return b.Bytes(), faults, err
 }
 
-// later returns a + b, at most the longest duration.
+// later returns a + b, or the longest duration if the sum overflows.
 func later(a, b time.Duration) time.Duration {
 	if b > math.MaxInt64-a {
 		return math.MaxInt64
@@ -194,7 +194,7 @@ func later(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// brief writes a duration for people: 1h, not 1h0m0s.
+// brief formats a duration for people: 1h instead of 1h0m0s.
 func brief(d time.Duration) string {
 	if d == math.MaxInt64 {
 		return "292 years"
@@ -215,7 +215,7 @@ func brief(d time.Duration) string {
 	return s
 }
 
-// thousands writes a number with commas: 10,000.
+// thousands formats a number with commas: 10,000.
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -46,7 +46,8 @@ func TestLook(t *testing.T) {
 		"Policy A: where 100% of attempts fail, 500 attempts for 100 calls, and 101 with the budget.",
 	}, v.Load.Words)
 
-	// Two policies, the second in a dialect, with something to report.
+	// Two policies, the second of them in a dialect and with something to
+	// report.
 	in := input("a: {retry: {max_attempts: 2, backoff: {type: fixed, base: 1s}}}", "a:\n  retry:\n    backoff: linear\n    max_backoff_ms: 10")
 	in.At = "a.retry"
 	v = look(t.Context(), in)
@@ -58,7 +59,7 @@ func TestLook(t *testing.T) {
 	assert.Len(t, v.Herd.Words, 2)
 	assert.Len(t, v.Load.Words, 4)
 
-	// One with a fault does not hide the other.
+	// A policy with a fault does not hide the other one.
 	v = look(t.Context(), input("x: 1\njitter: 2", "max_elapsed: 1m\nbackoff: {type: fixed, base: 1s}"))
 	assert.Len(t, v.Policies[0].Faults, 2)
 	assert.Equal(t, 2, v.Policies[0].Faults[1].Line)
@@ -124,7 +125,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Where the time is over, the pictures say so.
+// If the time runs out, the pictures say so.
 func TestTooLong(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -135,13 +136,13 @@ func TestTooLong(t *testing.T) {
 }
 
 func TestHerd(t *testing.T) {
-	// Without jitter all clients come at the same time.
+	// Without jitter all clients retry at the same time.
 	counts, err := herd(t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, 500, 4*time.Second)
 	require.NoError(t, err)
 	want := [herdBins]int{25: 500, 50: 500}
 	assert.Equal(t, want, counts)
 
-	// With full jitter they are spread evenly over the first delay.
+	// With full jitter the retries are spread evenly over the first delay.
 	counts, err = herd(t.Context(), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}, 100_000, time.Second)
 	require.NoError(t, err)
 	total := 0
@@ -151,7 +152,7 @@ func TestHerd(t *testing.T) {
 	}
 	assert.Equal(t, 100_000, total)
 
-	// What comes later than the end, or than MaxElapsed allows, is not counted.
+	// A retry after the end, or later than MaxElapsed allows, is not counted.
 	counts, err = herd(t.Context(), retry.Policy{MaxElapsed: 2500 * time.Millisecond, Backoff: retry.Fixed(time.Second)}, 1, 10*time.Second)
 	require.NoError(t, err)
 	assert.Equal(t, [herdBins]int{10: 1, 20: 1}, counts)
@@ -160,7 +161,7 @@ func TestHerd(t *testing.T) {
 	assert.Equal(t, [herdBins]int{}, counts)
 }
 
-// The load is the closed form of retries that are independent.
+// The load agrees with the closed formula for independent retries.
 func TestLoad(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
 	for _, x := range []float64{0, 0.2, 0.5, 0.8, 1} {
@@ -214,7 +215,8 @@ func TestStatic(t *testing.T) {
 	assert.NotContains(t, html, `rel="stylesheet"`)
 }
 
-// Whatever the policy, each picture is well formed and inside of its frame.
+// Whatever the policy is, each picture is well formed and stays inside its
+// frame.
 func TestPictures(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	delays := []time.Duration{0, 1, time.Microsecond, 3 * time.Millisecond, time.Second, time.Hour, 1e6 * time.Hour, math.MaxInt64}

@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// computing is how many pages are computed at once; the others wait.
+// computing is how many pages are computed at the same time. Other requests
+// wait.
 const computing = 2
 
-// maxForm is the longest form that is read: two texts, percent-encoded.
+// maxForm is the limit on the size of a form: two texts, percent-encoded.
 const maxForm = 8 * MaxText
 
-// NewServer returns a server of the page on a listener of the loopback device,
-// which begins with an Input. It only answers browsers that use one of this
+// NewServer returns a server for the page, on a listener of the loopback
+// device. The page starts with begin. The server only answers requests for this
 // machine's own names, so that no other site can read or use it.
 func NewServer(listener net.Listener, begin Input) (*http.Server, error) {
 	address, ok := listener.Addr().(*net.TCPAddr)
@@ -40,8 +41,8 @@ func NewServer(listener net.Listener, begin Input) (*http.Server, error) {
 	}, nil
 }
 
-// guard refuses requests for other hosts. Otherwise a site could point a name of
-// its own at this machine, and so get around the browser's rules.
+// guard rejects requests for other hosts. Otherwise a site could make its own
+// name resolve to this machine, and so bypass the browser's same-origin policy.
 func guard(port string, next http.Handler) http.Handler {
 	own := map[string]bool{"127.0.0.1:" + port: true, "localhost:" + port: true, "[::1]:" + port: true}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,10 +63,10 @@ func serveFile(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, 
 
 type server struct {
 	begin Input
-	turns chan struct{} // has an element for each page that is being computed
+	turns chan struct{} // one element for each page that is being computed
 }
 
-// answer shows what a form asks for.
+// answer shows the answer to a form.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, name string) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -78,7 +79,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, name string) {
 		At:    r.PostForm.Get("at"),
 		From:  r.PostForm.Get("from"),
 	}
-	// A text that is not a number becomes 0, which is out of range where it matters.
+	// A text that is not a number becomes 0, which is out of range where that
+	// matters.
 	in.Clients, _ = strconv.Atoi(r.PostForm.Get("clients"))
 	in.Size, _ = strconv.Atoi(r.PostForm.Get("size"))
 	ratio, err := strconv.ParseFloat(r.PostForm.Get("ratio"), 64)
@@ -89,7 +91,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, name string) {
 	s.show(w, r, name, in)
 }
 
-// show computes a page, or a part of it, when it is its turn.
+// show computes a page, or part of one, when it is its turn.
 func (s *server) show(w http.ResponseWriter, r *http.Request, name string, in Input) {
 	select {
 	case s.turns <- struct{}{}:
@@ -103,5 +105,5 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, name string, in In
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(b.Bytes()) // the browser may be gone
+	_, _ = w.Write(b.Bytes()) // the browser may have left
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serve starts a server, and returns its address.
+// serve starts a server and returns its address.
 func serve(t *testing.T) string {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -30,7 +30,8 @@ func serve(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// send sends a request, changed by change, and returns the answer and its text.
+// send sends a request, modified by change, and returns the response and its
+// text.
 func send(t *testing.T, method, target, body string, change func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
@@ -71,7 +72,8 @@ func TestServer(t *testing.T) {
 		assert.NotEmpty(t, text)
 	}
 
-	// The answer alone, and the page with it for those without scripts.
+	// /answer returns only the answer, and the page has it for browsers without
+	// scripts.
 	response, html = send(t, "POST", site+"/answer", form("max_attempts: 3", ""), nil)
 	assert.Equal(t, 200, response.StatusCode)
 	assert.Contains(t, html, "<strong>3 attempts</strong>")
@@ -101,7 +103,7 @@ func TestServer(t *testing.T) {
 		{"a form that is too long", "POST", "/answer", form(strings.Repeat("x", maxForm), ""), nil, 400},
 		{"a text that is too long", "POST", "/answer", form(strings.Repeat("#", MaxText+1), ""), nil, 200},
 		{"not a form", "POST", "/answer", "%zz", nil, 400},
-		{"numbers that are none", "POST", "/answer", "a=max_attempts:+3&clients=x&ratio=x", nil, 200},
+		{"invalid numbers", "POST", "/answer", "a=max_attempts:+3&clients=x&ratio=x", nil, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			response, text := send(t, test.method, site+test.path, test.body, test.change)
@@ -116,8 +118,8 @@ func TestServer(t *testing.T) {
 	assert.Contains(t, html, `<p class="fault">The budget needs a size of at least 1 and a ratio from 0 to 1.</p>`)
 }
 
-// What is computed at once is bounded: further requests wait for their turn, and
-// give it up when the browser does.
+// The number of pages that are computed at the same time is limited. Further
+// requests wait for their turn, and give up when the browser does.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{turns: make(chan struct{}, computing)}

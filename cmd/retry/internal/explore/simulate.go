@@ -13,13 +13,13 @@ import (
 
 var errDown = errors.New("down")
 
-// herdRetries is how many retries of each client the time of a herd covers.
+// herdRetries is how many retries of each client the herd figure covers.
 const herdRetries = 10
 
-// herdBins is how many parts that time has.
+// herdBins is the number of parts of its time.
 const herdBins = 100
 
-// horizon returns the time that the first retries of the slowest policy take.
+// horizon returns the time that these retries of the slowest policy take.
 func horizon(policies []policyView) time.Duration {
 	longest := time.Duration(0)
 	for _, p := range policies {
@@ -38,8 +38,8 @@ func horizon(policies []policyView) time.Duration {
 	return longest
 }
 
-// herd counts the retries of clients that fail at the same instant, and whose
-// retries fail at once, in each part of the time.
+// herd counts the retries in each part of the time. All clients fail at the
+// same instant, and their retries fail at once.
 func herd(ctx context.Context, p retry.Policy, clients int, end time.Duration) (counts [herdBins]int, err error) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range clients {
@@ -59,7 +59,7 @@ func herd(ctx context.Context, p retry.Policy, clients int, end time.Duration) (
 	return counts, nil
 }
 
-// herdFigure shows what clients do to a server after a common failure.
+// herdFigure shows the retries that hit a server after a common failure.
 func herdFigure(ctx context.Context, policies []policyView, clients int) figure {
 	end := horizon(policies)
 	c := lineChart{
@@ -88,15 +88,15 @@ func herdFigure(ctx context.Context, policies []policyView, clients int) figure 
 	return figure{c.svg(), words}
 }
 
-// A call is simulated with at most loadAttempts, as often as loadCalls.
+// loadCalls calls are simulated, each with at most loadAttempts.
 const (
 	loadCalls    = 1000
 	loadAttempts = 30
-	loadStep     = 5 // of the share of failures, in percent
+	loadStep     = 5 // step of the share of failures, in percent
 )
 
-// load returns the attempts for each 100 calls of which each attempt fails with
-// a probability.
+// load returns the number of attempts for 100 calls, if each attempt fails with
+// a given probability.
 func load(ctx context.Context, p retry.Policy, failing float64, budget *retry.Budget) (float64, error) {
 	random := rand.New(rand.NewPCG(3, 4))
 	attempts := 0

@@ -9,22 +9,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Block is the part of a file that is a policy, or should be.
+// A Block is the part of a file that is, or should be, a policy.
 type Block struct {
 	File string
-	At   string // the path to it; "" for a whole document
+	At   string // the path to the block; "" for a whole document
 	Line int
 
 	node *yaml.Node
 }
 
-// usualKeys are the keys that hold policies in larger files.
+// usualKeys are the keys under which larger files have policies.
 var usualKeys = []string{"retry", "work_config"}
 
 // Find returns the blocks at a path such as services.payments.retry or
-// steps.0.retry, where * stands for every key or element, and a key may itself
-// contain dots. Without a path, a block is what a document has under retry or
-// work_config, or else the document.
+// steps.0.retry. In a path, * stands for every key or element, and a key may
+// contain dots. Without a path, a block is the value of retry or work_config in
+// a document, or else the whole document.
 func (f *File) Find(at string) []Block {
 	var blocks []Block
 	for _, document := range f.documents {
@@ -43,7 +43,7 @@ func (f *File) Find(at string) []Block {
 	return blocks
 }
 
-// Only returns the only block at a path, see [File.Find].
+// Only returns the only block at a path; see [File.Find].
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
 	switch {
@@ -58,15 +58,15 @@ func (f *File) Only(at string) (Block, *Fault) {
 	}
 }
 
-// find appends the blocks that a path leads to from a node, to which the walked
-// path has led.
+// find appends the blocks at a path from a node. walked is the path to that
+// node.
 func (f *File) find(node *yaml.Node, walked, path []string, blocks *[]Block) {
 	node = resolved(node)
 	if len(path) == 0 {
 		*blocks = append(*blocks, Block{File: f.Name, At: strings.Join(walked, "."), Line: node.Line, node: node})
 		return
 	}
-	for end := len(path); end > 0; end-- { // the longest key first
+	for end := len(path); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
 		found := false
 		for _, e := range entries(node) {
@@ -88,8 +88,9 @@ func (b *Block) Known() bool {
 	})
 }
 
-// line returns the line of a key in b, such as backoff.delays[1], and whether
-// it is there; if not, the line is that of what would contain it.
+// line returns the line of a key in b, such as backoff.delays[1]. If b does not
+// have the key, ok is false and the line is that of the node that would contain
+// it.
 func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
 	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
@@ -103,15 +104,15 @@ func (b *Block) line(path string) (line int, ok bool) {
 	return line, true
 }
 
-// An entry is a key of a mapping, or the number of an element of a sequence.
+// An entry is a key of a mapping, or an index of a sequence, with its value.
 type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
 }
 
-// entries returns what a mapping or a sequence contains. In a mapping, the keys
-// that are merged in come last, and only if it has none of the same name.
+// entries returns the entries of a mapping or a sequence. In a mapping, merged
+// keys come last, and only if the mapping does not have them itself.
 func entries(node *yaml.Node) (all []entry) {
 	if node.Kind == yaml.SequenceNode {
 		for i, element := range node.Content {

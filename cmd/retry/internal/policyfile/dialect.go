@@ -15,14 +15,14 @@ import (
 // Native is the name of the library's own form.
 const Native = "native"
 
-// A dialect is a way to write a policy.
+// A dialect is a form in which a policy can be written.
 type dialect struct {
 	name string
 	keys []string
 	read func(*yaml.Node) (retry.Policy, error)
 }
 
-// dialects are all there are, the library's own form first.
+// dialects are all dialects, the library's own form first.
 var dialects = []dialect{
 	{Native, []string{
 		"max_attempts", "max_retries", "attempt_cap", "retryable", "backoff",
@@ -68,10 +68,10 @@ func readTaskHarbor(node *yaml.Node) (retry.Policy, error) {
 	return block.Policy()
 }
 
-// Read reads the policy in b, and returns the name of the dialect that it is
-// written in: the one asked for; or, if that is "", the library's own form if b
-// is written so, else the only dialect that b is written in. If b cannot be
-// read, or is not valid, it returns every fault.
+// Read reads the policy in b, and returns it with the name of its dialect. The
+// dialect is from. If that is "", it is the library's own form if b uses that,
+// or else the only dialect that fits. If b cannot be read or is not valid, Read
+// returns every fault.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
 	d, p, err := b.read(from)
 	if err == nil {
@@ -111,7 +111,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		p, err = fit[0].read(b.node)
 		return fit[0], p, err
 	case 0:
-		// The faults in the dialect that is probably intended.
+		// Report the faults in the dialect that was probably intended.
 		d = slices.MinFunc(dialects, func(d, e dialect) int { return b.unknown(d) - b.unknown(e) })
 		_, err = d.read(b.node)
 		return d, p, err
@@ -125,14 +125,15 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 }
 
 // writtenAsNative reports whether b is meant to be in the library's own form,
-// faults aside: it has no other keys, and its backoff is not a text or a number.
+// apart from faults: it has no other keys, and its backoff is not a text or a
+// number.
 func (b *Block) writtenAsNative() bool {
 	return b.unknown(dialects[0]) == 0 && !slices.ContainsFunc(entries(b.node), func(e entry) bool {
 		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
 	})
 }
 
-// unknown returns how many keys of b a dialect does not have.
+// unknown returns how many keys of b do not belong to a dialect.
 func (b *Block) unknown(d dialect) (n int) {
 	for _, e := range entries(b.node) {
 		if !slices.Contains(d.keys, e.key) {

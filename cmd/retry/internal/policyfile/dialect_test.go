@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The keys of each dialect are those that its reader names.
+// The keys of each dialect are those that its reader lists in errors.
 func TestKeys(t *testing.T) {
 	file, err := Parse("file.yaml", []byte("zzz: 1"))
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Where several dialects fit, the fault asks which is meant.
+// If several dialects fit, the fault asks for -from.
 func TestSeveralFit(t *testing.T) {
 	twin := dialects[1]
 	twin.name = "twin"
@@ -41,8 +41,8 @@ func TestSeveralFit(t *testing.T) {
 	assert.Equal(t, 3, p.MaxAttempts)
 }
 
-// Whatever a file contains, every block can be read, and every fault is on one
-// of its lines.
+// Whatever a file contains, every block can be read, and the line of every
+// fault is in the file.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		"max_attempts: 5\nbackoff: {type: exponential, base: 200ms}",
@@ -55,7 +55,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(text, "*.*")
 	}
 	f.Fuzz(func(t *testing.T, text, at string) {
-		lines := 2 + strings.Count(text, "\n") + strings.Count(text, "\r") // and where yaml says that it ends
+		lines := 2 + strings.Count(text, "\n") + strings.Count(text, "\r") // plus the line at which yaml reports the end
 		for _, name := range []string{"file.yaml", "file.json", "file"} {
 			file, err := Parse(name, []byte(text))
 			if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Fault is something wrong at a line of a file, or something that Lint
-// reports.
+// A Fault is something wrong, or something that Lint reports, at a line of a
+// file.
 type Fault struct {
 	File string
 	Line int
@@ -19,13 +19,13 @@ type Fault struct {
 	Text string
 }
 
-// Error returns the fault as compilers print one.
+// Error returns the fault in the form that compilers use.
 func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text) }
 
 var linePrefix = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
-// fault returns the fault that an error of a parser describes, which may begin
-// with its line.
+// fault returns the fault for the error of a parser, which may begin with a
+// line number.
 func (f *File) fault(text string) *Fault {
 	prefix := linePrefix.FindStringSubmatch(text)
 	line, err := strconv.Atoi(prefix[1])
@@ -35,8 +35,7 @@ func (f *File) fault(text string) *Fault {
 	return &Fault{File: f.Name, Line: line, Text: strings.Join(strings.Fields(text[len(prefix[0]):]), " ")}
 }
 
-// Fault returns a fault of b whose text begins with a key of a policy, at the
-// line of that key.
+// Fault returns a fault of b at the line of the key with which text begins.
 func (b *Block) Fault(text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineNamed(text), Text: text}
 }
@@ -58,8 +57,8 @@ var (
 	named       = regexp.MustCompile(`\(([a-z_]+)\b[^)]*\)`)
 )
 
-// faults returns the faults that an error of the library lists on one line, at
-// the lines of their keys.
+// faults splits an error of the library into its faults, each at the line of
+// its key.
 func (b *Block) faults(d dialect, err error) (faults []*Fault) {
 	say := func(line int, text string) {
 		faults = append(faults, &Fault{File: b.File, Line: line, Text: text})
@@ -79,8 +78,9 @@ func (b *Block) faults(d dialect, err error) (faults []*Fault) {
 	return faults
 }
 
-// split splits a list of faults. What looks like the next one may be part of a
-// value that a fault quotes, whose end is missing where a value is cut off.
+// split splits a list of faults. Text that looks like the beginning of a fault
+// may be inside a value that another fault quotes. The closing quote is missing
+// if the value was cut off.
 func split(d dialect, list string) (texts []string) {
 	start := 0
 	for _, at := range nextFault.FindAllStringSubmatchIndex(list, -1) {
@@ -95,16 +95,16 @@ func split(d dialect, list string) (texts []string) {
 	return append(texts, list[start:])
 }
 
-// otherNames are what dialects call the keys that Lint names.
+// otherNames are the names in dialects of keys that Lint mentions.
 var otherNames = map[string][]string{
 	"delays":    {"backoff.delays"},
 	"backoff":   {"base_delay"},
 	"max_delay": {"max_backoff_ms", "max_backoff"},
 }
 
-// lineNamed returns the line of the key that a text is about: it begins with
-// the key, or has it in brackets. What is about the limits as a whole is at the
-// first of them.
+// lineNamed returns the line of the key that a text is about: the text begins
+// with the key, or has it in parentheses. A text about the limits as a whole is
+// at the first limit.
 func (b *Block) lineNamed(text string) int {
 	if key := firstWord.FindString(text); key != "" {
 		top, _, _ := strings.Cut(key, ".")

@@ -1,6 +1,5 @@
-// Package policyfile finds the retry policies in YAML and JSON files, reads
-// them in the form of the library or in a dialect, and knows on which line each
-// fault is.
+// Package policyfile finds retry policies in YAML and JSON files. It reads them
+// in the library's own form or in a dialect, and finds the line of each fault.
 package policyfile
 
 import (
@@ -23,7 +22,7 @@ type File struct {
 }
 
 // Parse parses YAML, or JSON if the name ends in .json or the data is JSON. If
-// it cannot, the error is a *Fault.
+// that fails, the error is a *Fault.
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{Name: name}
 	var err error
@@ -58,8 +57,8 @@ func parseYAML(data []byte) (documents []*yaml.Node, err error) {
 	}
 }
 
-// parseJSON parses JSON to the nodes of YAML, which know their lines. The
-// parser of YAML does not read all JSON: not the text "\/", for one.
+// parseJSON parses JSON into YAML nodes, which have line numbers. The YAML
+// parser does not accept all JSON, such as the text "\/".
 func parseJSON(data []byte) ([]*yaml.Node, error) {
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &syntax) {
@@ -71,12 +70,12 @@ func parseJSON(data []byte) ([]*yaml.Node, error) {
 	return []*yaml.Node{node}, err
 }
 
-// A jsonWalk walks through JSON that is valid.
+// A jsonWalk walks through valid JSON.
 type jsonWalk struct {
 	data []byte
 	dec  *json.Decoder
-	line int   // at ...
-	seen int64 // ... this offset
+	line int   // the line at offset seen
+	seen int64 // an offset
 }
 
 func (w *jsonWalk) value() (*yaml.Node, error) {

@@ -6,9 +6,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// check returns a fault if a node has a duplicate key, or an anchor that contains
-// itself. A decoder would report them too, but it compares each key of a mapping
-// with every other: a file with 16,000 keys takes it seconds.
+// check returns a fault if a node has a duplicate key, or an anchor that
+// contains itself. A decoder would report both, but it compares each key of a
+// mapping with every other key, which takes seconds for a file with 16,000
+// keys.
 func (f *File) check(node *yaml.Node, checked map[*yaml.Node]bool) *Fault {
 	if done, seen := checked[node]; seen && !done {
 		return &Fault{File: f.Name, Line: node.Line, Text: "the anchor contains itself"}
@@ -37,10 +38,11 @@ func (f *File) check(node *yaml.Node, checked map[*yaml.Node]bool) *Fault {
 	return nil
 }
 
-// A block larger than this is not a policy, and a decoder could take very long.
+// A block beyond these limits is not a policy, and decoding it could take very
+// long.
 const (
-	mostKeys  = 1000   // of a mapping
-	mostNodes = 50_000 // with those that aliases stand for
+	mostKeys  = 1000   // keys of a mapping
+	mostNodes = 50_000 // nodes, including those that aliases stand for
 )
 
 // tooLarge reports whether b is larger than any policy.

@@ -17,8 +17,8 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// What is larger than any policy is a fault, and not handed to a decoder, which
-// it could keep busy for minutes. A file may have any size.
+// A block that is larger than any policy is a fault. It is not passed to a
+// decoder, which it could keep busy for minutes. A file may have any size.
 func TestTooLarge(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e]\n"
 	const large = "this is larger than any policy: say by a path where the policy is"

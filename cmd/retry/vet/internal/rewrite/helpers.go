@@ -1,6 +1,7 @@
 package main
 
-// helpers is what rewritten code calls, a file of its package.
+// helpers is a file that is added to rewritten packages, with the functions
+// that their code calls.
 const helpers = `package helpers
 
 import (

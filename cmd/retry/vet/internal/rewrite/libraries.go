@@ -17,13 +17,13 @@ const (
 	sethvargo = "github.com/sethvargo/go-retry"
 )
 
-// libraries are the names of the packages.
+// libraries maps the import paths of the libraries to their package names.
 var libraries = map[string]string{backoff4: "backoff", backoff5: "backoff", avast4: "retry", avast5: "retry", sethvargo: "retry"}
 
-// retriers rewrite the calls that retry.
+// retriers has a function for each function that retries. It rewrites a call.
 var retriers = map[string]func(r *rewriter, call *ast.CallExpr) error{}
 
-func init() { // they are used by what they use
+func init() { // in init, because these functions refer to retriers themselves
 	for name, notify := range map[string]bool{"Retry": false, "RetryNotify": true, "RetryWithData": false, "RetryNotifyWithData": true} {
 		retriers[backoff4+"."+name] = func(r *rewriter, call *ast.CallExpr) error {
 			p, err := r.policy(call.Args[1], call, nil)
@@ -79,7 +79,7 @@ func init() { // they are used by what they use
 	}
 }
 
-// markers are what marks an error, and its name here.
+// markers maps the functions that mark an error to those of this library.
 var markers = map[string]string{
 	backoff4 + ".Permanent":       "goretry.Permanent",
 	backoff5 + ".Permanent":       "goretry.Permanent",
@@ -88,7 +88,7 @@ var markers = map[string]string{
 	sethvargo + ".RetryableError": "rewrittenRetryable",
 }
 
-// setters are what becomes of an assignment of v to a field of b.
+// setters maps a field of a backoff b to the code for an assignment of v to it.
 var setters = map[string]string{
 	"InitialInterval":     "b = rewrittenBase(b, v)",
 	"Multiplier":          "b = rewrittenFactor(b, v)",
@@ -97,7 +97,7 @@ var setters = map[string]string{
 	"MaxElapsedTime":      "b.MaxElapsed = v",
 }
 
-// A translated policy is Go that makes one, and the context it comes with.
+// A translated policy is Go code for it, and the context that comes with it.
 type translated struct {
 	text string
 	ctx  ast.Expr
@@ -105,11 +105,11 @@ type translated struct {
 
 func (r *rewriter) call(call *ast.CallExpr) error { return retriers[r.callee(call)](r, call) }
 
-// retry replaces a call of op by one of this library.
+// retry replaces a call that runs op by a call of this library.
 func (r *rewriter) retry(call *ast.CallExpr, op ast.Expr, p translated, last bool) error {
 	signature, ok := r.pkg.TypesInfo.TypeOf(op).Underlying().(*types.Signature)
 	if !ok || signature.Params().Len() > 0 {
-		return errors.New("the operation is no function")
+		return errors.New("the operation is not a function")
 	}
 	name, wrap := "goretry.Do", "rewrittenOperation"
 	if signature.Results().Len() == 2 {
@@ -142,8 +142,8 @@ func (r *rewriter) takeContext(lit *ast.FuncLit, ctx ast.Expr) string {
 	return r.text(lit)
 }
 
-// parameters returns the parameters of a literal: the context by the name of the
-// one around it, if the literal uses that.
+// parameters returns the parameters of a literal. The context is named like the
+// one around the literal, if the literal uses that.
 func (r *rewriter) parameters(lit *ast.FuncLit, ctx ast.Expr) string {
 	if id, ok := ctx.(*ast.Ident); ok {
 		for n := range ast.Preorder(lit.Body) {
@@ -155,7 +155,7 @@ func (r *rewriter) parameters(lit *ast.FuncLit, ctx ast.Expr) string {
 	return "(context.Context)"
 }
 
-// onlyUse returns the literal that a variable holds which is used nowhere else.
+// onlyUse returns the function literal in a variable that is used nowhere else.
 func (r *rewriter) onlyUse(op ast.Expr) *ast.FuncLit {
 	id, ok := op.(*ast.Ident)
 	if !ok {
@@ -177,7 +177,7 @@ func (r *rewriter) onlyUse(op ast.Expr) *ast.FuncLit {
 	return lit
 }
 
-// policy translates an expression for a backoff.
+// policy translates an expression for a backoff into a policy.
 func (r *rewriter) policy(x ast.Expr, call *ast.CallExpr, user *slot) (p translated, err error) {
 	switch x := ast.Unparen(x).(type) {
 	case *ast.Ident:
@@ -197,17 +197,18 @@ func (r *rewriter) policy(x ast.Expr, call *ast.CallExpr, user *slot) (p transla
 func (r *rewriter) slotPolicy(id *ast.Ident, x ast.Expr, call *ast.CallExpr, user *slot) (p translated, err error) {
 	obj, ok := r.object(id).(*types.Var)
 	if !ok {
-		return p, fmt.Errorf("%s is no variable", id.Name)
+		return p, fmt.Errorf("%s is not a variable", id.Name)
 	}
 	if _, err := r.use(obj, call, user); err != nil {
 		return p, err
 	}
 	r.done[id] = true
-	// A context that comes with a variable is found where that is assigned.
+	// If a context comes with a variable, it is found at the variable's
+	// assignment.
 	return translated{r.text(x), r.contextOf(obj)}, nil
 }
 
-// contextOf returns the context of a WithContext that a local variable holds.
+// contextOf returns the context of the WithContext in a local variable.
 func (r *rewriter) contextOf(obj *types.Var) ast.Expr {
 	if obj.IsField() {
 		return nil
@@ -235,7 +236,7 @@ func (r *rewriter) contextOf(obj *types.Var) ast.Expr {
 	return nil
 }
 
-// calledHere returns the function of this package that a call calls.
+// calledHere returns the called function, if it belongs to this package.
 func (r *rewriter) calledHere(call *ast.CallExpr) (*types.Func, bool) {
 	var id *ast.Ident
 	switch fun := ast.Unparen(call.Fun).(type) {
@@ -250,8 +251,8 @@ func (r *rewriter) calledHere(call *ast.CallExpr) (*types.Func, bool) {
 	return fn, ok && fn.Pkg() == r.pkg.Types
 }
 
-// argumentFor returns the argument for the only parameter of a function that is
-// a context.
+// argumentFor returns the argument for a function's only parameter that is a
+// context.
 func (r *rewriter) argumentFor(fn *types.Func, call *ast.CallExpr) ast.Expr {
 	params := fn.Signature().Params()
 	for i := range params.Len() {
@@ -262,13 +263,13 @@ func (r *rewriter) argumentFor(fn *types.Func, call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// literal translates &backoff.ExponentialBackOff{...} and the others.
+// literal translates &backoff.ExponentialBackOff{...} and similar literals.
 func (r *rewriter) literal(lit *ast.CompositeLit) (p translated, err error) {
 	switch t := r.pkg.TypesInfo.TypeOf(lit).String(); strings.TrimPrefix(strings.TrimPrefix(t, backoff4+"."), backoff5+".") {
 	case "StopBackOff":
 		return translated{text: "goretry.Policy{}"}, nil
 	case "ZeroBackOff":
-		return translated{text: constant("goretry.Fixed(1)")}, nil // without any delay it does not validate
+		return translated{text: constant("goretry.Fixed(1)")}, nil // a policy without any delay would be invalid
 	case "ConstantBackOff":
 		for _, element := range lit.Elts {
 			if field, ok := element.(*ast.KeyValueExpr); ok {
@@ -295,7 +296,7 @@ func constant(curve string) string {
 	return "goretry.Policy{MaxAttempts: goretry.Unlimited, Backoff: " + curve + "}"
 }
 
-// exponential has the settings of an exponential backoff of cenkalti, as Go.
+// exponential has the settings of cenkalti's exponential backoff, as Go code.
 type exponential struct{ base, factor, jitter, limit, elapsed string }
 
 func newExponential() exponential {
@@ -314,7 +315,7 @@ func (e *exponential) set(name, value string) error {
 		e.limit = value
 	case "MaxElapsedTime":
 		e.elapsed = value
-	case "Stop", "Clock", "ClockProvider", "RetryStopDuration": // a Policy has none
+	case "Stop", "Clock", "ClockProvider", "RetryStopDuration": // a Policy has no such field
 	default:
 		return fmt.Errorf("a policy has no %s", name)
 	}
@@ -395,12 +396,13 @@ func (r *rewriter) built(x, call *ast.CallExpr, user *slot) (p translated, err e
 	return translated{r.text(x), r.argumentFor(fn, x)}, nil
 }
 
-// opted is a policy for an operation that marks what to retry, as sethvargo's do.
+// opted returns a policy for an operation that marks errors to retry, as
+// sethvargo's operations do.
 func opted(curve string) string {
 	return "goretry.Policy{MaxAttempts: goretry.Unlimited, Backoff: " + curve + ", RetryIf: rewrittenIsRetryable}"
 }
 
-// options5 translates the options of backoff.Retry, version 5.
+// options5 translates the options of backoff.Retry in version 5.
 func (r *rewriter) options5(call *ast.CallExpr) (p translated, err error) {
 	e := newExponential()
 	e.elapsed = "0"
@@ -434,8 +436,8 @@ func (r *rewriter) options5(call *ast.CallExpr) (p translated, err error) {
 	return p, nil
 }
 
-// optionsAvast translates options of retry-go. The jitter of a policy is a share
-// of the delay, where MaxJitter is the same for every delay.
+// optionsAvast translates the options of retry-go. The jitter of a policy is a
+// share of the delay, while MaxJitter is the same for every delay.
 func (r *rewriter) optionsAvast(call *ast.CallExpr, options []ast.Expr) (p translated, last bool, err error) {
 	attempts, base, curve, limit, rest, notify := "10", "100_000_000", "BackOffDelay", "", "", ""
 	for _, option := range options {
@@ -451,7 +453,7 @@ func (r *rewriter) optionsAvast(call *ast.CallExpr, options []ast.Expr) (p trans
 			base = r.text(set.Args[0])
 		case "MaxDelay":
 			limit = ", MaxDelay: " + r.text(set.Args[0])
-		case "MaxJitter": // in the share below
+		case "MaxJitter": // included in the share below
 		case "DelayType":
 			selector, ok := set.Args[0].(*ast.SelectorExpr)
 			if !ok || selector.Sel.Name != "FixedDelay" && selector.Sel.Name != "BackOffDelay" {

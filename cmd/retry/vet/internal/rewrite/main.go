@@ -1,13 +1,13 @@
-// Rewrite turns calls of cenkalti/backoff, avast/retry-go and sethvargo/go-retry
-// into calls of this library, as docs/coming-from.md says. .ci/soak applies it to
-// copies of public modules, so that the checks of package vet meet code that was
-// not written for them.
+// Rewrite turns calls of cenkalti/backoff, avast/retry-go and
+// sethvargo/go-retry into calls of this library, as docs/coming-from.md
+// describes. .ci/soak applies it to copies of public modules, so that the
+// checks of package vet run on code that was not written for them.
 //
 //	rewrite PACKAGE...
 //
-// It changes files in place. For each call it prints what became of it: a call
-// that it cannot rewrite safely stays as it is. The exit status is 1 if it
-// rewrote none.
+// It changes files in place. For each call it prints the result. A call that it
+// cannot rewrite safely stays unchanged. The exit status is 1 if it rewrote no
+// call.
 package main
 
 import (
@@ -29,8 +29,8 @@ func main() {
 	}
 }
 
-// run rewrites packages with their tests, and returns how many calls it has
-// rewritten.
+// run rewrites packages with their tests, and returns the number of rewritten
+// calls.
 func run(w io.Writer, dir string, patterns []string) (rewritten int, err error) {
 	loaded, err := packages.Load(&packages.Config{
 		Dir: dir, Tests: true,
@@ -55,8 +55,8 @@ func run(w io.Writer, dir string, patterns []string) (rewritten int, err error) 
 	return rewritten, nil
 }
 
-// withTests returns the package of the same path that has the most files: the one
-// with its tests.
+// withTests returns the package with the same path that has the most files,
+// which is the one with its tests.
 func withTests(loaded []*packages.Package, pkg *packages.Package) *packages.Package {
 	for _, other := range loaded {
 		if other.PkgPath == pkg.PkgPath && len(other.Syntax) > len(pkg.Syntax) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each call of testdata/program is rewritten as in the golden file beside it, or
-// stays, and what comes out compiles.
+// Each call in testdata/program is rewritten as in the golden file beside it,
+// or stays unchanged. The result compiles.
 func TestRewrite(t *testing.T) {
 	dir := module(t)
 	t.Setenv("GOWORK", "off")
@@ -61,7 +61,7 @@ func TestRewrite(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// A package that does not compile is left as it is.
+// A package that does not compile is not changed.
 func TestFaults(t *testing.T) {
 	dir := module(t)
 	t.Setenv("GOWORK", "off")
@@ -76,8 +76,8 @@ func TestFaults(t *testing.T) {
 	assert.Contains(t, string(got), "backoff.Retry(op, b)")
 }
 
-// module returns a copy of testdata/program as a module that uses this checkout,
-// and modules in place of the libraries.
+// module returns a copy of testdata/program as a module that uses this
+// checkout. It replaces the libraries by small modules.
 func module(t *testing.T) (dir string) {
 	root, err := filepath.Abs("../../../../..")
 	require.NoError(t, err)

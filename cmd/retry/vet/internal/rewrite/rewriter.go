@@ -19,28 +19,28 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// A rewriter rewrites one package. What holds a backoff, such as a variable, a
-// field or the result of a function, is a slot: it becomes a policy if all that
-// the package does with it can be said of a policy.
+// A rewriter rewrites one package. A variable, field or function result that
+// holds a backoff is a slot. It becomes a policy if a policy supports
+// everything that the package does with it.
 type rewriter struct {
 	pkg     *packages.Package
 	parents map[ast.Node]ast.Node
 	sources map[string][]byte
-	calls   []*ast.CallExpr // those that retry, inner ones first
+	calls   []*ast.CallExpr // the calls that retry, inner ones first
 
-	refused map[*ast.CallExpr]string  // why a call stays as it is
-	kept    map[types.Object]string   // why a slot stays as it is
-	slots   map[types.Object]*slot    // that the calls use, in this pass
-	order   []*slot                   // the same, as they were found
+	refused map[*ast.CallExpr]string  // why a call stays unchanged
+	kept    map[types.Object]string   // why a slot stays unchanged
+	slots   map[types.Object]*slot    // the slots that the calls use, in this pass
+	order   []*slot                   // the same slots in the order in which they were found
 	uses    map[*ast.CallExpr][]*slot // the slots of each call
-	edits   map[string][]edit         // of each file
+	edits   map[string][]edit         // the edits of each file
 	done    map[*ast.Ident]bool       // occurrences of slots that a pass has rewritten
 }
 
 // A slot is a variable, field or function whose backoff becomes a policy.
 type slot struct {
 	obj   types.Object
-	ctx   ast.Expr // that of a WithContext; for a function one of its parameters, if param is not negative
+	ctx   ast.Expr // the context of a WithContext; for a function a parameter, if param is not negative
 	param int
 	users []*slot // the slots that are built from it
 }
@@ -77,7 +77,7 @@ func newRewriter(pkg *packages.Package) *rewriter {
 	return r
 }
 
-// callee returns the full name of what a call calls.
+// callee returns the full name of the function that is called.
 func (r *rewriter) callee(call *ast.CallExpr) string {
 	fn, ok := typeutil.Callee(r.pkg.TypesInfo, call).(*types.Func)
 	if !ok {
@@ -86,9 +86,9 @@ func (r *rewriter) callee(call *ast.CallExpr) string {
 	return fn.Origin().FullName()
 }
 
-// rewrite rewrites the package and returns how many calls it has rewritten.
+// rewrite rewrites the package and returns the number of rewritten calls.
 func (r *rewriter) rewrite(w io.Writer) (rewritten int, err error) {
-	for r.pass() { // until every call and slot that is left can be rewritten
+	for r.pass() { // until all remaining calls and slots can be rewritten
 	}
 	for _, call := range slices.SortedFunc(slices.Values(r.calls), r.compare) {
 		at := r.pkg.Fset.Position(call.Pos())
@@ -105,14 +105,15 @@ func (r *rewriter) rewrite(w io.Writer) (rewritten int, err error) {
 	return rewritten, r.write()
 }
 
-// compare orders calls by file, whatever the order in which those were parsed.
+// compare orders calls by file, whatever the order in which the files were
+// parsed.
 func (r *rewriter) compare(a, b *ast.CallExpr) int {
 	x, y := r.pkg.Fset.Position(a.Pos()), r.pkg.Fset.Position(b.Pos())
 	return cmp.Or(cmp.Compare(x.Filename, y.Filename), cmp.Compare(x.Offset, y.Offset))
 }
 
-// pass rewrites what the passes before it have not found to be unsafe, and
-// reports whether it has found more of that.
+// pass rewrites everything that earlier passes have not found to be unsafe. It
+// reports whether it has found more that is unsafe.
 func (r *rewriter) pass() (more bool) {
 	r.slots, r.order = map[types.Object]*slot{}, nil
 	r.uses = map[*ast.CallExpr][]*slot{}
@@ -130,7 +131,7 @@ func (r *rewriter) pass() (more bool) {
 			more = true
 		}
 	}
-	for i := 0; i < len(r.order); i++ { // grows
+	for i := 0; i < len(r.order); i++ { // order grows in the loop
 		if err := r.define(r.order[i]); err != nil {
 			r.keep(r.order[i], err.Error())
 			more = true
@@ -145,7 +146,8 @@ func (r *rewriter) pass() (more bool) {
 	return more
 }
 
-// keep says that a slot stays as it is, and with it what is built from it.
+// keep makes a slot stay unchanged, and the slots that are built from it as
+// well.
 func (r *rewriter) keep(s *slot, why string) {
 	if _, ok := r.kept[s.obj]; ok {
 		return
@@ -156,8 +158,8 @@ func (r *rewriter) keep(s *slot, why string) {
 	}
 }
 
-// marks rewrites the marks of errors. Where a call is left alone, errors get the
-// marks of both libraries.
+// marks rewrites the marks of errors. If any call stays unchanged, errors get
+// the marks of both libraries.
 func (r *rewriter) marks() {
 	for _, file := range r.pkg.Syntax {
 		for n := range ast.Preorder(file) {
@@ -199,7 +201,7 @@ func (r *rewriter) use(obj types.Object, call *ast.CallExpr, user *slot) (*slot,
 	return s, nil
 }
 
-// define rewrites the statements that give a slot its value.
+// define rewrites the statements that assign a slot.
 func (r *rewriter) define(s *slot) error {
 	if fn, ok := s.obj.(*types.Func); ok {
 		return r.defineFunc(s, fn)
@@ -241,7 +243,7 @@ func (r *rewriter) define(s *slot) error {
 			}
 			r.replace(p.Type, "goretry.Policy")
 			r.done[id] = true
-			continue // a field, whose values come from elsewhere
+			continue // a field, whose values are assigned elsewhere
 		case *ast.KeyValueExpr:
 			if p.Key != id {
 				continue
@@ -318,7 +320,7 @@ func (r *rewriter) defineFunc(s *slot, fn *types.Func) error {
 	return nil
 }
 
-// occurrences rewrites what else the package does with a slot.
+// occurrences rewrites all other uses of a slot in the package.
 func (r *rewriter) occurrences(s *slot) error {
 	for id := range r.all(s.obj) {
 		if r.done[id] {
@@ -355,7 +357,7 @@ func (r *rewriter) member(s *slot, target ast.Expr, selector *ast.SelectorExpr) 
 		}
 		if compared, ok := r.parents[p].(*ast.BinaryExpr); ok && selector.Sel.Name == "NextBackOff" && compared.Op == token.EQL &&
 			strings.HasSuffix(types.ExprString(compared.Y), ".Stop") {
-			// After a failed call: whether the time was up.
+			// After a failed call, this asks whether the time was up.
 			if err := r.errorOf(s, compared); err != "" {
 				r.replace(compared, "goretry.ReasonOf("+err+") == goretry.ReasonElapsed")
 				return nil
@@ -365,7 +367,7 @@ func (r *rewriter) member(s *slot, target ast.Expr, selector *ast.SelectorExpr) 
 	return fmt.Errorf("a policy has no %s, in line %d", selector.Sel.Name, r.pkg.Fset.Position(selector.Pos()).Line)
 }
 
-// errorOf returns the variable that has the error of the call with a slot, where
+// errorOf returns the variable with the error of the call that uses a slot, if
 // n is inside "if err := call; err != nil".
 func (r *rewriter) errorOf(s *slot, n ast.Node) string {
 	for ; n != nil; n = r.parents[n] {
@@ -397,8 +399,8 @@ func (r *rewriter) all(obj types.Object) func(yield func(*ast.Ident) bool) {
 
 func (r *rewriter) object(id *ast.Ident) types.Object { return r.pkg.TypesInfo.ObjectOf(id) }
 
-// wholeOf returns the expression that id ends, c.policy for policy, and the node
-// around it.
+// wholeOf returns the expression that ends in id, such as c.policy for policy,
+// and the node around it.
 func (r *rewriter) wholeOf(id *ast.Ident) (ast.Expr, ast.Node) {
 	if selector, ok := r.parents[id].(*ast.SelectorExpr); ok && selector.Sel == id {
 		return selector, r.parents[selector]
@@ -442,8 +444,8 @@ func (r *rewriter) text(n ast.Node) string {
 	return r.render(name, from, to)
 }
 
-// render applies the edits in a part of a file. One that is inside another is in
-// that one's text.
+// render applies the edits to a part of a file. An edit inside another one is
+// already in the text of the outer one.
 func (r *rewriter) render(name string, from, to int) string {
 	var inside []edit
 	for _, e := range r.edits[name] {
@@ -473,14 +475,14 @@ func (r *rewriter) source(name string) []byte {
 	if r.sources[name] == nil {
 		data, err := os.ReadFile(name)
 		if err != nil {
-			panic(err) // it was parsed a moment ago
+			panic(err) // the text was just parsed
 		}
 		r.sources[name] = data
 	}
 	return r.sources[name]
 }
 
-// write writes the changed files, and one with what they need.
+// write writes the changed files, and a file with the helpers that they need.
 func (r *rewriter) write() error {
 	var dir string
 	for name := range r.edits {
@@ -511,7 +513,8 @@ func (r *rewriter) onlyTests() bool {
 	return true
 }
 
-// imports imports this library, and no library that is left unused.
+// imports adds the import of this library, and removes libraries that are no
+// longer used.
 func imports(name, source string) (string, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, source, parser.ParseComments)
