@@ -16,9 +16,9 @@ var convertCommand = &command{
 	summary: "write a policy as the settings of another system, exactly or not at all",
 	doc: `
 Convert writes the policy in a file as the settings of another system, which
-then decides the same: how often to try, and the range of each delay. If the
-system cannot express the policy, convert names each setting that is in the way,
-and the exit status is 1.
+then makes the same decisions: the number of attempts, and the range of each
+delay. If the system cannot express the policy, convert reports each setting
+that prevents it, and the exit status is 1.
 
     retry convert -from tasker -to native step.yaml
     retry convert -to envoy -retry-on 5xx,reset policy.yaml
@@ -28,15 +28,15 @@ The systems are
 
     native      the form of this library
     tasker, argyll, taskharbor
-    nats        max_deliver and backoff of a JetStream consumer, which counts a
-                delay from the delivery: the first must be longer than the work
-    cenkalti    an expression of Go for github.com/cenkalti/backoff/v4
+    nats        max_deliver and backoff of a JetStream consumer; its delays
+                start at the delivery, so the first must be longer than the work
+    cenkalti    a Go expression for github.com/cenkalti/backoff/v4
     envoy       the retry_policy of a route, whose delays are whole milliseconds
     grpc        a service config
-    temporal    a retry policy, as the API of Temporal has it
+    temporal    a retry policy in the form of Temporal's API
 
-Which failures are retried is not part of a policy in a file: -retry-on says it
-for Envoy, and -codes for gRPC.
+A policy in a file does not say which failures to retry: use -retry-on for
+Envoy, and -codes for gRPC.
 `,
 }
 

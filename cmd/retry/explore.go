@@ -16,19 +16,19 @@ import (
 
 var exploreCommand = &command{
 	name: "explore", args: "[flags] [FILE [FILE]]", run: explorePolicies,
-	summary: "show a page that answers while one changes a policy, or compares two",
+	summary: "show on a page what a policy does while you edit it, or compare two policies",
 	doc: `
-Explore serves a page on this machine alone, at 127.0.0.1. It answers while one
-types a policy: its faults, its schedule as a table and a picture, what many
-clients that follow it do to a server after a common failure, and the load while
-attempts fail, with and without a budget. A second policy is compared to it.
+Explore serves a page at 127.0.0.1, for this machine only. While you edit a
+policy, the page shows its faults, its schedule as a table and a picture, how
+many retries hit a server when many clients fail at the same time, and the load
+while attempts fail, with and without a budget. You can compare two policies.
 
     retry explore policy.yaml
     retry explore -at services.payments.retry old.yaml new.yaml
     retry explore -o page.html policy.yaml
 
-With -o it writes the same as one file without scripts, to attach to a review.
-Without a file it begins with an example. Ctrl-C ends it.
+With -o it writes the page as one file without scripts, to attach to a review.
+Without a file the page starts with an example. Ctrl-C stops the server.
 `,
 }
 
@@ -37,11 +37,11 @@ func explorePolicies(s *streams, c *command, args []string) int {
 	var from source
 	from.define(flags)
 	begin := explore.NewInput()
-	output := flags.String("o", "", "write the page to this `file` and end")
-	port := flags.Int("port", 0, "serve at this `port` (default: any that is free)")
-	flags.IntVar(&begin.Clients, "clients", begin.Clients, "`how many` clients fail together")
-	flags.IntVar(&begin.Size, "size", begin.Size, "how many `retries` their budget has")
-	flags.Float64Var(&begin.Ratio, "ratio", begin.Ratio, "the `share` of a retry that each success puts into it")
+	output := flags.String("o", "", "write the page to this `file` and exit")
+	port := flags.Int("port", 0, "serve at this `port` (default: any free port)")
+	flags.IntVar(&begin.Clients, "clients", begin.Clients, "`how many` clients fail at the same time")
+	flags.IntVar(&begin.Size, "size", begin.Size, "how many `retries` the budget holds")
+	flags.Float64Var(&begin.Ratio, "ratio", begin.Ratio, "the `share` of a retry that each success adds to the budget")
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status

@@ -15,7 +15,7 @@ import (
 
 var lintCommand = &command{
 	name: "lint", args: "[flags] FILE...", run: lint,
-	summary: "report every fault of the policies in files, with file and line",
+	summary: "report every fault in policy files, with file and line",
 	doc: `
 Lint reports every fault of the policies in YAML and JSON files, and settings
 that are valid but probably unintended, each with its file and line. The exit
@@ -24,9 +24,9 @@ status is 1 if there is any.
     retry lint config/*.yaml
     retry lint -at 'services.*.retry' -format github config/
 
-A directory stands for all the .yaml, .yml and .json files below it that have a
-policy at the path of -at, or without -at at the usual places. In such a path, *
-stands for every key. A pattern that the shell has left alone is expanded.
+A directory stands for all .yaml, .yml and .json files below it that have a
+policy at the path of -at, or in one of the usual places. In a path, * stands
+for every key. Lint expands patterns that the shell has not expanded.
 `,
 }
 

@@ -31,11 +31,11 @@ why. A log has a line of JSON for each event, as retrylog.NewWriter writes it.
 
 var checkCommand = &command{
 	name: "check", args: "-policy FILE [flags] LOG", run: check,
-	summary: "make every decision in a log again, and report the first that a policy would not have made",
+	summary: "compare every decision in a log with a policy, and report the first that differs",
 	doc: `
-Check makes every decision in a log of retry events again by the policy in a
-file. It reports the first line that the policy would not have written, and the
-first that cannot have happened. The exit status is 1 if there is one.
+Check compares every decision in a log of retry events with the policy in a
+file. It reports the first decision that the policy would not have made, and the
+first event that cannot have happened. The exit status is 1 if there is one.
 
     retry check -policy config.yaml -at services.payments.retry retries.log
 

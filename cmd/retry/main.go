@@ -194,8 +194,8 @@ type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
 	flags.StringVar(&o.from, "from", "", "the `dialect` that the policy is written in: "+strings.Join(policyfile.Dialects(), ", ")+
-		" (default: native, else the only one that fits)")
-	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as services.payments.retry (default: what is under retry or work_config, else all of it)")
+		" (default: native, or else the only one that fits)")
+	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as services.payments.retry (default: retry or work_config, or else the whole file)")
 }
 
 func (o *source) check() error {

@@ -18,15 +18,15 @@ var vetCommand = &command{
 	summary: "report mistakes in Go code that retries, with file and line",
 	doc: `
 Vet reports mistakes in the use of the library, such as a call that ignores the
-context of its attempt, with file and line. It runs "go vet" with the checks of
-this program, needs the go command, and takes its flags and packages. The exit
-status is 1 if there is any mistake, or a package does not compile.
+context of its attempt, with file and line. It runs "go vet" with its own
+checks, and accepts the flags and packages of go vet. The exit status is 1 if
+there is a mistake, or if a package does not compile.
 
     retry vet ./...
     retry vet -fix ./...
     retry vet -outerctx=false ./...
 
-docs/vet.md in the library's repository shows each mistake and its repair.
+docs/vet.md in the library's repository shows each mistake and its fix.
 `,
 }
 
@@ -55,13 +55,13 @@ func runVet(s *streams, c *command, args []string) int {
 // vetFlags are the most useful flags of go vet, for the help.
 func vetFlags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.Bool("fix", false, "apply the fixes of what is found, where there is a safe one, and report nothing")
+	flags.Bool("fix", false, "apply the fixes that are safe, and report nothing")
 	flags.Bool("diff", false, "with -fix, print the fixes as a diff instead of applying them")
 	flags.Bool("json", false, "write JSON")
-	flags.String("tags", "", "the build `tags` to look at code with")
+	flags.String("tags", "", "the build `tags` to use")
 	for _, analyzer := range vet.Analyzers {
 		doc, _, _ := strings.Cut(analyzer.Doc, "\n")
-		flags.Bool(analyzer.Name, false, doc+"; =false leaves it out, and with names alone the others are left out")
+		flags.Bool(analyzer.Name, false, doc+"; =false turns it off, and naming checks turns the others off")
 	}
 	return flags
 }
