@@ -20,7 +20,7 @@ var Compare = &analysis.Analyzer{
 	Doc: `report comparisons that do not see through a wrapped error
 
 A failed call returns a *retry.Error around the last error, and an operation may
-wrap its own. Neither ==, a switch nor a type assertion finds what is inside.`,
+wrap its own errors. ==, switches and type assertions do not find wrapped errors.`,
 	URL:      docs + "compare",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
 	Run:      runCompare,

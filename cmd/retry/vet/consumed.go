@@ -18,7 +18,7 @@ var Consumed = &analysis.Analyzer{
 	Doc: `report a reader, request or rows made outside of the operation that reads them
 
 The first attempt reads a body or rows to their end, and the second finds
-nothing left. What is read in each attempt has to be made in each attempt.`,
+nothing left. Each attempt must make the reader, request or rows that it reads.`,
 	URL:      docs + "consumed",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
 	Run:      runConsumed,

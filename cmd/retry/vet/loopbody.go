@@ -16,9 +16,9 @@ var LoopBody = &analysis.Analyzer{
 	Name: "loopbody",
 	Doc: `report a Loop whose error variable is shadowed, or not read
 
-After each iteration retry.Loop reads the variable that it was given. A body
-that declares another of the same name with := leaves it unassigned. And only
-this variable says that all attempts have failed.`,
+After each iteration retry.Loop reads the error variable that was passed to it. A
+body that declares another variable of the same name with := leaves it
+unassigned. Only this variable shows that all attempts have failed.`,
 	URL:      docs + "loopbody",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
 	Run:      runLoopBody,

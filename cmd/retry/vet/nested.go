@@ -18,8 +18,8 @@ var Nested = &analysis.Analyzer{
 	Name: "nested",
 	Doc: `report a call that retries inside another, without WithBudget
 
-Each attempt of the outer call makes all the attempts of the inner one: 4 of 3
-are 12 calls, at the moment when the other side can bear them least.`,
+Each attempt of the outer call makes all the attempts of the inner one: 4 times 3
+attempts are 12 calls, at a time when the server is already in trouble.`,
 	URL:      docs + "nested",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
 	Run:      runNested,

@@ -17,8 +17,8 @@ var OuterCtx = &analysis.Analyzer{
 	Doc: `report an operation that ignores the context of its attempt
 
 The function that retry.Do runs gets a context that AttemptTimeout ends. A call
-inside it that gets the context around it is not ended, and one slow attempt
-takes the time of all.`,
+in the function that uses the outer context does not end with it, so one slow
+attempt can use up the time of all.`,
 	URL:      docs + "outerctx",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
 	Run:      runOuterCtx,

@@ -19,12 +19,12 @@ import (
 // policy literal.
 var PolicyLiteral = &analysis.Analyzer{
 	Name: "policyliteral",
-	Doc: `report a policy in code that Validate or Lint would report
+	Doc: `report a policy literal that Validate or Lint would report
 
-An invalid policy never retries. Where the fields of a policy are constants,
-this says in advance what Validate says about them, at the line of the field,
-and what Lint says about a policy that a call of the library is given. Tests are
-left out: their policies are often wrong on purpose, or without delays.`,
+An invalid policy never retries. If the fields of a policy are constants, this
+check reports what Validate reports about them, at the line of the field, and what
+Lint reports about a policy that is passed to the library. It skips tests, whose
+policies are often wrong on purpose, or without delays.`,
 	URL:      docs + "policyliteral",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
 	Run:      runPolicyLiteral,

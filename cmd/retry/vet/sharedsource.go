@@ -15,7 +15,7 @@ var SharedSource = &analysis.Analyzer{
 	Name: "sharedsource",
 	Doc: `report a Source that is not safe for concurrent use
 
-A policy may be shared by any number of goroutines, and its Source then is too.
+Any number of goroutines may share a policy, and then they share its Source too.
 The generators of math/rand and math/rand/v2 have no lock.`,
 	URL:      docs + "sharedsource",
 	Requires: []*analysis.Analyzer{usesAnalyzer},

@@ -16,10 +16,10 @@ import (
 // are dropped.
 var SleepDrop = &analysis.Analyzer{
 	Name: "sleepdrop",
-	Doc: `report waits and loops that are the policy's, and marks that are dropped
+	Doc: `report waits and loops that the policy should do, and marks that are dropped
 
 A time.Sleep or a retry loop inside an operation works against the policy around
-it. retry.Permanent and retry.After mark the error that they return, no other.`,
+it. retry.Permanent and retry.After mark only the error that they return.`,
 	URL:      docs + "sleepdrop",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
 	Run:      runSleepDrop,

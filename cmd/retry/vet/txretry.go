@@ -15,7 +15,7 @@ var TxRetry = &analysis.Analyzer{
 	Name: "txretry",
 	Doc: `report transactions that may be applied twice
 
-To retrysql.Transient a lost answer to COMMIT looks like any lost connection.
+To retrysql.Transient, a lost answer to COMMIT looks like any lost connection.
 retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`,
 	URL:      docs + "txretry",
 	Requires: []*analysis.Analyzer{usesAnalyzer},
