@@ -11,8 +11,8 @@ import (
 // Quadratic is a Backoff of d, 4d, 9d, 16d and so on.
 type Quadratic time.Duration
 
-// Delay returns attempt * attempt * q, or the longest duration where that
-// overflows: the product would be negative, and the policy would not wait.
+// Delay returns attempt * attempt * q, or the longest duration if that
+// overflows: a negative product would mean no delay.
 func (q Quadratic) Delay(attempt int) time.Duration {
 	d, n := time.Duration(max(0, q)), time.Duration(max(1, attempt))
 	if d > math.MaxInt64/n/n {
@@ -21,8 +21,8 @@ func (q Quadratic) Delay(attempt int) time.Duration {
 	return d * n * n
 }
 
-// Any type with a Delay method is a Backoff. retrytest.TestBackoff checks that it
-// answers for every attempt.
+// Any type with a Delay method is a Backoff. retrytest.TestBackoff checks that
+// it works for every attempt.
 func ExampleBackoff() {
 	policy := retry.Policy{MaxAttempts: 6, Backoff: Quadratic(time.Second), MaxDelay: 10 * time.Second}
 

@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// All calls to one target share one Budget. While the target is down, they make
-// no more retries in all than the Budget holds.
+// All calls to one target share one Budget. While the target is down, their
+// retries in total are at most what the Budget holds.
 func ExampleBudget() {
 	policy := retry.Policy{MaxAttempts: 4, Budget: retry.NewBudget(5, 0.1)}
 
@@ -29,8 +29,8 @@ func ExampleBudget() {
 	// retry: retry budget exhausted after 1 attempt: connection refused
 }
 
-// After an outage a client that makes few calls gets its next retry by time,
-// instead of after ten calls that succeed.
+// After an outage, a client that makes few calls gets its next retry after a
+// while, and need not wait for ten successful calls.
 func ExampleBudget_RefillEvery() {
 	budget := retry.NewBudget(5, 0.1).RefillEvery(10 * time.Millisecond)
 	policy := retry.Policy{MaxAttempts: 2, Budget: budget}

@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A policy is a field of the configuration like any other. What the file leaves
-// out keeps the value that it had. YAML works the same way.
+// A policy is a field of the configuration like any other. A key that is not in
+// the file keeps its value. YAML works the same way.
 func ExamplePolicy_UnmarshalJSON() {
 	const file = `{
 		"listen": ":8080",
@@ -57,7 +57,7 @@ func ExamplePolicy_UnmarshalText_environment() {
 	// Output: 3 attempts, exponential 200ms x2, at most 5s, full jitter
 }
 
-// So can a flag.
+// A flag can hold a policy, too.
 func ExamplePolicy_UnmarshalText_flag() {
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	var policy retry.Policy

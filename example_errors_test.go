@@ -11,7 +11,7 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// One error of each Reason, as it stands in a log.
+// These are the error texts, one for each Reason.
 func ExampleError() {
 	refused := errors.New("dial tcp: connection refused")
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
@@ -57,7 +57,8 @@ func ExampleError() {
 	// retry: invalid call before the first attempt (nil function)
 }
 
-// errors.As gives access to what the call did, besides why it stopped.
+// errors.As gives access to the details of a call, in addition to why it
+// stopped.
 func ExampleError_as() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Millisecond}}
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
@@ -78,8 +79,8 @@ func ExampleError_as() {
 	// last error: connection refused
 }
 
-// A shutdown ends a wait at once. The error has the reason for stopping, what
-// canceled the context, and what the last attempt failed with.
+// A shutdown ends a wait at once. The error has the reason for stopping, the
+// cause of the cancellation, and the error of the last attempt.
 func ExampleReasonOf() {
 	errRefused := errors.New("connection refused")
 	errShutdown := errors.New("shutting down")

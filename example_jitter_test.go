@@ -8,18 +8,18 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Extra is a Jitter that adds up to this much to each delay, and never shortens
-// one.
+// Extra is a Jitter that adds up to this duration to each delay, and never
+// shortens a delay.
 type Extra time.Duration
 
-// Window returns d and d + e, or the longest duration where that overflows.
+// Window returns d and d + e, or the longest duration if the sum overflows.
 func (e Extra) Window(d time.Duration) (lo, hi time.Duration) {
 	d = max(0, d)
 	return d, d + min(max(0, time.Duration(e)), math.MaxInt64-d)
 }
 
-// Any type with a Window method is a Jitter. retrytest.TestJitter checks that it
-// answers for every delay.
+// Any type with a Window method is a Jitter. retrytest.TestJitter checks that
+// it works for every delay.
 func ExampleJitter() {
 	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Second}, Jitter: Extra(500 * time.Millisecond)}
 

@@ -8,9 +8,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A job queue keeps the count of attempts in a row and asks the policy what
-// follows. The seed comes from the job's ID, so every worker computes the same
-// delay.
+// A job queue counts the attempts of a job and asks the policy whether and when
+// to run it again. The seed comes from the job's ID, so every worker computes
+// the same delay.
 func ExamplePolicy_Next() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute}, Jitter: retry.Proportional(0.1)}
 	job := struct {
@@ -46,8 +46,8 @@ func ExamplePolicy_Eligible() {
 	// 3 false
 }
 
-// A job can have a limit of its own, which lowers that of the policy and never
-// raises it. 0 is none.
+// A job can have its own limit, which can lower the policy's limit and never
+// raises it. 0 means none.
 func ExamplePolicy_ForJob() {
 	policy := retry.Policy{MaxAttempts: 5}
 	for _, maxAttempts := range []int{0, 3, 20} {
@@ -59,7 +59,7 @@ func ExamplePolicy_ForJob() {
 	// 20 -> 5 attempts
 }
 
-// The ID of a job is enough to compute its delays again, in any worker, and from
+// The ID of a job is enough to compute its delays again, in any worker, and for
 // a log a week later.
 func ExampleSeedOf() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Minute), Jitter: retry.FullJitter}

@@ -91,8 +91,8 @@ func ExamplePolicy_attemptTimeout() {
 	// Output: 3 <nil>
 }
 
-// OnEvent can write a log line for each retry, and one where the call gives up.
-// Package retrylog has this ready for log/slog.
+// OnEvent can write a log line for each retry, and one when the call gives up.
+// Package retrylog provides this for log/slog.
 func ExamplePolicy_onEvent() {
 	policy := retry.Policy{
 		MaxAttempts: 3,

@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Polling retries one error, "not ready yet", and gives up at any other. Here it
-// ends after a minute.
+// Polling retries one error, "not ready yet", and gives up at any other error.
+// In this example it ends after a minute.
 func ExampleDoValue_polling() {
 	errNotReady := errors.New("not ready yet")
 	poll := retry.Policy{
@@ -31,7 +31,7 @@ func ExampleDoValue_polling() {
 	// Output: done <nil>
 }
 
-// Without a deadline polling goes on until its context is canceled.
+// Without a deadline, polling continues until its context is canceled.
 func ExampleDoValue_pollingWithoutDeadline() {
 	errNotReady := errors.New("not ready yet")
 	poll := retry.Policy{

@@ -8,10 +8,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A client that reconnects forever makes one call of Do for each connection that
-// lives. A connection that has been up for a minute is a success, so the delays
-// begin anew after it. One that comes up and is lost soon is a failure, so the
-// delays grow on.
+// A client that reconnects forever calls Do once for each lasting connection. A
+// connection that has been up for a minute counts as a success, so the delays
+// start from the beginning after it. A connection that is lost soon counts as a
+// failure, so the delays keep growing.
 func ExampleDo_reconnect() {
 	reconnect := retry.Policy{
 		MaxAttempts: retry.Unlimited,
@@ -27,7 +27,7 @@ func ExampleDo_reconnect() {
 	defer cancel()
 
 	// serve stands for a function that connects, serves until the connection is
-	// lost, and measures how long that was.
+	// lost, and returns how long that took.
 	lives := []time.Duration{0, 2 * time.Second, time.Hour, 0, time.Hour}
 	serve := func(ctx context.Context) (up time.Duration, err error) {
 		up, lives = lives[0], lives[1:]

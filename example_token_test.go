@@ -9,8 +9,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A request that is refused gets one more attempt with a new token. If that is
-// refused too, the token was not the reason, and no retry helps.
+// A request that is rejected gets one more attempt with a new token. If that is
+// rejected too, the token was not the reason, and a retry cannot help.
 func ExampleDo_refreshToken() {
 	errUnauthorized := errors.New("401 Unauthorized")
 	token := "old"

@@ -22,7 +22,7 @@
 // A [Pipeline] is for work of several steps in which the outcome of one decides
 // which one comes next: fetch a page, store it, go back for the next page; ask
 // whether a job is done, wait, ask again; try another host after an error. Each
-// task has rules of its own. A rule can look at results as well as errors, and
+// task has its own rules. A rule can look at results as well as errors, and
 // besides retrying it can continue, jump to another task, end the pipeline, or
 // fail it. The tasks share a [State].
 //

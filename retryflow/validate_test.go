@@ -52,9 +52,9 @@ func TestValidate(t *testing.T) {
 		"fail and set":                   {rule(Rule{Do: Fail, Set: set}), ""},
 		"retry":                          {rule(Rule{Do: Retry, Policy: once, Delay: never, Set: set}), ""},
 		"retry without a limit":          {rule(Rule{Do: Retry, Policy: retry.Policy{Backoff: retry.Fixed(1)}}), "Policy sets no limit: write MaxAttempts or MaxRetries"},
-		"retry for ever, at once":        {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}), "unlimited attempts without a delay"},
-		"retry for ever, slowly":         {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}}), ""},
-		"retry for ever, computed":       {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}, Delay: never}), ""},
+		"unlimited retry, at once":       {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}), "unlimited attempts without a delay"},
+		"unlimited retry, slowly":        {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}}), ""},
+		"unlimited retry, computed":      {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}, Delay: never}), ""},
 		"retry with a bad policy":        {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxDelay: -1}}), "MaxDelay is -1ns"},
 		"retry with a bad curve":         {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Exponential{Factor: 0.5}}, Delay: never}), "Factor is 0.5"},
 		"retry to somewhere":             {rule(Rule{Do: Retry, Policy: once, To: "t"}), "To is only valid for Jump"},
@@ -72,10 +72,10 @@ func TestValidate(t *testing.T) {
 		"rule: Select":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Select: Rules{}.Select}}), "Select of its Policy is not used"},
 		"rule: Budget":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Budget: retry.NewBudget(1, 0)}}), "Budget of its Policy is not used"},
 		"rule: OnEvent":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(context.Context, retry.Event) {}}}), "OnEvent of its Policy is not used"},
-		"unlimited, but not in all":      {Pipeline{Policy: retry.Policy{MaxElapsed: 1}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, "unlimited attempts without a delay"},
-		"unlimited, but for a Budget":    {Pipeline{Policy: retry.Policy{Budget: retry.NewBudget(1, 0)}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
-		"unlimited, but for the limit":   {Pipeline{Policy: retry.Policy{MaxRetries: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
-		"unlimited, but for the ceiling": {Pipeline{Policy: retry.Policy{AttemptCap: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+		"unlimited, but not in total":    {Pipeline{Policy: retry.Policy{MaxElapsed: 1}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, "unlimited attempts without a delay"},
+		"unlimited except for a Budget":  {Pipeline{Policy: retry.Policy{Budget: retry.NewBudget(1, 0)}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+		"unlimited except for the limit": {Pipeline{Policy: retry.Policy{MaxRetries: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+		"unlimited except for the cap":   {Pipeline{Policy: retry.Policy{AttemptCap: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := row.p.Validate()

@@ -121,7 +121,7 @@ func (r *reader) steps(k *key) []Step {
 		case name == nil:
 			r.fault(m.place, "step is missing: %s", write)
 		case lines[step.Name] > 0:
-			r.fault(name.place, "step %q is there twice, in line %d too", step.Name, lines[step.Name])
+			r.fault(name.place, "duplicate step %q: line %d has the first", step.Name, lines[step.Name])
 		default:
 			lines[step.Name] = name.line
 		}
@@ -153,7 +153,7 @@ func (r *reader) step(m *mapping) Step {
 		case len(s.Tasks) == 0:
 			r.fault(at.place, "%s belongs to a task, and this step has none", at.name)
 		default:
-			r.fault(at.place, "%s stands beside a tool that has rules or several tasks: write it in one of them", at.name)
+			r.fault(at.place, "%s is beside a tool that has rules or several tasks: write it in one of them", at.name)
 		}
 	}
 	s.Config = r.config(m)
@@ -182,7 +182,7 @@ func (r *reader) tasks(n *yaml.Node, at place, step string) []Task {
 				task.Label = fmt.Sprintf("task_%d", i+1)
 			}
 			if line := lines[task.Label]; line > 0 {
-				r.fault(here, "task %q is there twice, in line %d too", task.Label, line)
+				r.fault(here, "duplicate task %q: line %d has the first", task.Label, line)
 			}
 			lines[task.Label] = here.line
 			tasks = append(tasks, task)
@@ -271,9 +271,9 @@ func (r *reader) taskRules(m *mapping) retryflow.Rules {
 	eval, block, policy := m.take("eval"), m.take("retry"), r.policy(m)
 	switch {
 	case eval != nil && block != nil:
-		r.fault(block.place, "retry and eval are both there: write one")
+		r.fault(block.place, "both retry and eval are set: write one")
 	case policy != nil && (eval != nil || block != nil):
-		r.fault(policy.place, "spec.policy stands beside eval or retry: write one")
+		r.fault(policy.place, "both spec.policy and eval or retry are set: write one")
 	case eval != nil:
 		return r.rules(eval)
 	case policy != nil:

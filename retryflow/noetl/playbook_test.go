@@ -217,7 +217,7 @@ func TestPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := playbook(t, "policies.yaml")
 		step := p.Steps[0]
-		assert.Contains(t, step.Config["spec"], "policy", "the policy of a step is handed on")
+		assert.Contains(t, step.Config["spec"], "policy", "the policy of a step stays in its Config")
 		assert.Equal(t, map[string]any{"timeout": map[string]any{"connect": 5}, "policy": map[string]any{"before": []any{}}}, step.Tasks[0].Config["spec"])
 		assert.Equal(t, []string{"fetch", "previous_page", "task_3"}, []string{step.Tasks[0].Label, step.Tasks[1].Label, step.Tasks[2].Label})
 		assert.Equal(t, retry.Policy{MaxAttempts: 10, Backoff: retry.Linear(2 * time.Second)}, step.Tasks[0].Rules[0].Policy)
@@ -290,13 +290,13 @@ func TestFaultsOfPlaybooks(t *testing.T) {
 		"workflow: [x]":          `p.yaml:1: workflow[0]: got the text "x": write a list of steps: "- step: start"`,
 		"workflow: [{tool: {}}]": `p.yaml:1: workflow[0]: step is missing: write a list of steps: "- step: start"`,
 		"workflow: [{step: 7}]":  "p.yaml:1: workflow[0]: step is 7: write a name",
-		"workflow:\n- step: a\n- step: b\n- step: a":                                            `p.yaml:4: workflow[2]: step "a" is there twice, in line 2 too`,
+		"workflow:\n- step: a\n- step: b\n- step: a":                                            `p.yaml:4: workflow[2]: duplicate step "a": line 2 has the first`,
 		"workflow:\n- step: a\n  retry: 3":                                                      "p.yaml:3: workflow[0]: retry belongs to a task, and this step has none",
-		"workflow:\n- step: a\n  tool: [{a: {}}, {b: {}}]\n  eval: []":                          "p.yaml:4: workflow[0]: eval stands beside a tool that has rules or several tasks: write it in one of them",
-		"workflow:\n- step: a\n  tool: {kind: x, retry: 3}\n  retry: 3":                         "p.yaml:4: workflow[0]: retry stands beside a tool that has rules or several tasks: write it in one of them",
+		"workflow:\n- step: a\n  tool: [{a: {}}, {b: {}}]\n  eval: []":                          "p.yaml:4: workflow[0]: eval is beside a tool that has rules or several tasks: write it in one of them",
+		"workflow:\n- step: a\n  tool: {kind: x, retry: 3}\n  retry: 3":                         "p.yaml:4: workflow[0]: retry is beside a tool that has rules or several tasks: write it in one of them",
 		"workflow:\n- step: a\n  tool:\n    eval: [{else: {do: jump, to: b}}]":                  `p.yaml:4: workflow[0].tool.eval[0].else: to is "b": no task has that label`,
 		"workflow:\n- step: a\n  tool:\n  - x:\n      eval: [{else: {do: jump, to: previous}}]": `p.yaml:5: workflow[0].tool[0].x.eval[0].else: to is previous: no task comes before "x"`,
-		"workflow:\n- step: a\n  tool: {kind: x, eval: [], spec: {policy: {rules: []}}}":        "p.yaml:3: workflow[0].tool.spec: spec.policy stands beside eval or retry: write one",
+		"workflow:\n- step: a\n  tool: {kind: x, eval: [], spec: {policy: {rules: []}}}":        "p.yaml:3: workflow[0].tool.spec: both spec.policy and eval or retry are set: write one",
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [{when: x}]}}}}]":                   `p.yaml:1: workflow[0].tool.spec.policy.rules[0]: then is missing: write a mapping with do: "then: {do: retry}"`,
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [{when: x, then: retry}]}}}}]":      `p.yaml:1: workflow[0].tool.spec.policy.rules[0].then: got the text "retry": write a mapping with do: "then: {do: retry}"`,
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [], mode: inclusive}}}}]":           `p.yaml:1: workflow[0].tool.spec.policy: mode is "inclusive": write exclusive, the first rule that matches decides`,

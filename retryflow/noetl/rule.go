@@ -84,7 +84,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 	}
 	if k := m.take("else"); k != nil {
 		if !isNull(resolve(k.value)) { // else: {do: …}; with do beside it, else is empty
-			r.rest(m, "what belongs to else stands under it")
+			r.rest(m, "write the other keys under else")
 			m = r.mapping(k.value, k.inside(), writeElse)
 			if resolve(k.value).Kind != yaml.MappingNode {
 				return rule, true
@@ -92,7 +92,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 			m.line = k.line
 		}
 		if k := m.take(d.condition); k != nil {
-			r.fault(k.place, "%s and else are both there: write one", d.condition)
+			r.fault(k.place, "both %s and else are set: write one", d.condition)
 		}
 		isElse = true
 	} else if k := m.take(d.condition); k == nil && d.condition == "when" && m.get("then") != nil {
@@ -108,7 +108,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 			r.fault(m.place, "then is missing: %s", writeThen)
 			return rule, isElse
 		}
-		r.rest(m, "what follows stands under then")
+		r.rest(m, "write the other keys under then")
 		m = r.mapping(then.value, then.inside(), writeThen)
 		if resolve(then.value).Kind != yaml.MappingNode {
 			return rule, isElse

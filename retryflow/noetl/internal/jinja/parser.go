@@ -584,7 +584,7 @@ func (p *parser) arguments() (a arguments, err error) {
 				return a, err
 			}
 			if slices.Contains(a.names, name) {
-				return a, fmt.Errorf("the argument %s is there twice", name)
+				return a, fmt.Errorf("duplicate argument %s", name)
 			}
 			a.names, a.keywords = append(a.names, name), append(a.keywords, value)
 		default:
