@@ -196,7 +196,7 @@ func TestEventContents(t *testing.T) {
 			assert.Zero(t, told.events[0].Elapsed)
 		}
 	})
-	everyWay(t, "a dead context", func(t *testing.T, call caller) {
+	everyWay(t, "a context that has ended", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var told watch

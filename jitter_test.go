@@ -196,7 +196,7 @@ func TestThirdPartyWindows(t *testing.T) {
 	}{
 		{"sound", fixedWindow{3 * s, 7 * s}, 10 * s, 3 * s, 7 * s},
 		{"a point", fixedWindow{3 * s, 3 * s}, 10 * s, 3 * s, 3 * s},
-		{"upside down", fixedWindow{7 * s, 3 * s}, 10 * s, 3 * s, 7 * s},
+		{"reversed", fixedWindow{7 * s, 3 * s}, 10 * s, 3 * s, 7 * s},
 		{"partly negative", fixedWindow{-5 * s, 7 * s}, 10 * s, 0, 7 * s},
 		{"partly negative and reversed", fixedWindow{7 * s, -5 * s}, 10 * s, 0, 7 * s},
 		{"negative", fixedWindow{-7 * s, -5 * s}, 10 * s, 0, 0},

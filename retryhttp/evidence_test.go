@@ -143,7 +143,7 @@ func TestPostAfterAttemptTimeout(t *testing.T) {
 
 // If a Base reports nothing, everything may have been sent, whatever its error
 // says. If it reports a connection, nothing has been sent until it reports a
-// header.
+// header, unless the attempt was canceled.
 func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	trace := func(req *http.Request) *httptrace.ClientTrace { return httptrace.ContextClientTrace(req.Context()) }

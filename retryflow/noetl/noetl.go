@@ -36,10 +36,10 @@ type Task struct {
 // ParsePlaybook parses a playbook. file is used only in errors, which list
 // every fault with its line and its path in the document.
 //
-// A step's tool is a list of tasks, one task, or the name of a kind. A single
-// task without a label is named after its step. In a list of several, tasks
-// without a label are named task_1, task_2 and so on. An eval or retry beside
-// the tool applies to the only task.
+// A step's tool is a list of tasks, one task, or the name of a kind. A tool that
+// is not a list is one task, named after its step. In a list, tasks without a
+// label are named task_1, task_2 and so on, by their position. An eval or retry
+// beside the tool applies to the only task.
 //
 // Each evaluation of rand() draws from source: pass the Source of your
 // Pipeline.Policy. If source is nil, rand() draws from math/rand/v2.
