@@ -73,8 +73,8 @@ var ErrPanicked = errors.New("the attempt panicked")
 
 // Run makes one attempt of a job and calls settle with what follows. It calls
 // settle exactly once, after the events and in the same goroutine, even if fn
-// panics or calls runtime.Goexit. It does not recover the panic: settle tells
-// the queue what follows before the panic goes on.
+// or a callback of the policy panics or calls runtime.Goexit. It does not recover
+// the panic: settle tells the queue what follows before the panic goes on.
 //
 // Run does what [retry.Do] does in an attempt: it applies AttemptTimeout, decides
 // as [retry.Policy.Next] does, takes a retry from the policy's Budget and those of
@@ -131,26 +131,40 @@ func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome)
 // panicked decides on an attempt that did not return. Its start was reported
 // before. If a callback of the policy panicked instead of the attempt, OnEvent,
 // RetryIf and Select are not called again, and the result of the attempt counts: a
-// job that is done must not run again because a callback panicked.
+// job that is done must not run again because a callback panicked. If the delay
+// cannot be computed either, it is that of [retry.Default].
 func panicked(ctx context.Context, p retry.Policy, job Job, inside bool, began time.Time, result error) Outcome {
 	took := time.Since(began)
-	report := p.OnEvent
-	p.OnEvent = func(ctx context.Context, e retry.Event) {
-		if e.Kind == retry.AttemptFinished {
-			e.Took = took
+	decide := func(p retry.Policy) (o Outcome, ok bool) {
+		defer func() { ok = recover() == nil }()
+		o = attempt(context.WithoutCancel(ctx), p, job, func(context.Context) error { return result })
+		o.Ran = !began.IsZero()
+		return o, true
+	}
+	if inside {
+		reported := p
+		reported.OnEvent = func(ctx context.Context, e retry.Event) {
+			if e.Kind == retry.AttemptFinished {
+				e.Took = took
+			}
+			if e.Kind != retry.AttemptStarted && p.OnEvent != nil {
+				p.OnEvent(ctx, e)
+			}
 		}
-		if e.Kind != retry.AttemptStarted && report != nil {
-			report(ctx, e)
+		if o, ok := decide(reported); ok {
+			return o
 		}
 	}
-	if !inside {
-		p.OnEvent, p.RetryIf, p.Select = nil, nil, nil
-		if result == nil {
-			p.Budget = nil // its share of the success may have been put back already
-		}
+	p.OnEvent, p.RetryIf, p.Select = nil, nil, nil
+	if result == nil {
+		p.Budget = nil // its share of the success may have been put back already
 	}
-	o := attempt(context.WithoutCancel(ctx), p, job, func(context.Context) error { return result })
-	o.Ran = !began.IsZero()
+	if o, ok := decide(p); ok {
+		return o
+	}
+	standard := retry.Default()
+	p.Backoff, p.MaxDelay, p.Jitter, p.Source = standard.Backoff, standard.MaxDelay, standard.Jitter, nil
+	o, _ := decide(p)
 	return o
 }
 

@@ -406,6 +406,42 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 		})
 	}
 
+	standard := retry.Default().Next(retry.Attempt{Number: 2, Err: errBoom, Seed: 1})
+	for name, change := range map[string]func(p *retry.Policy){
+		"Backoff": func(p *retry.Policy) { p.Backoff = retry.BackoffFunc(func(int) time.Duration { panic("oh") }) },
+		"Jitter":  func(p *retry.Policy) { p.Jitter = panicking{} },
+		"Source":  func(p *retry.Policy) { p.Source = panicking{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: retry.NewBudget(5, 0)}
+			change(&p)
+			var settled []retryjob.Outcome
+			assert.PanicsWithValue(t, "oh", func() {
+				retryjob.Run(t.Context(), p, retryjob.Job{Attempt: 2}, failing, func(o retryjob.Outcome) { settled = append(settled, o) })
+			})
+			require.Len(t, settled, 1)
+			assert.True(t, settled[0].Ran)
+			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
+			assert.Equal(t, standard.Lo, settled[0].Lo)
+			assert.Equal(t, standard.Hi, settled[0].Hi)
+			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
+		})
+	}
+
+	t.Run("after one of the attempt", func(t *testing.T) {
+		for _, kind := range []retry.EventKind{retry.AttemptFinished, retry.RetryScheduled} {
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: retry.NewBudget(5, 0), OnEvent: panics(kind)}
+			var settled []retryjob.Outcome
+			assert.PanicsWithValue(t, "the attempt's", func() {
+				retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { panic("the attempt's") }, func(o retryjob.Outcome) { settled = append(settled, o) })
+			})
+			require.Len(t, settled, 1)
+			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
+			assert.ErrorIs(t, settled[0].Err, retryjob.ErrPanicked)
+			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
+		}
+	})
+
 	t.Run("what the attempt returned counts", func(t *testing.T) {
 		for result, want := range map[error]retry.Reason{nil: retry.ReasonSuccess, retry.Permanent(errBoom): retry.ReasonPermanent, errBoom: retry.ReasonRetry} {
 			p := retry.Policy{MaxAttempts: 3, OnEvent: panics(retry.AttemptFinished)}
@@ -437,6 +473,12 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 		assert.Equal(t, 1, settled)
 	})
 }
+
+// panicking is a Jitter and a Source.
+type panicking struct{}
+
+func (panicking) Window(time.Duration) (lo, hi time.Duration) { panic("oh") }
+func (panicking) Uint64() uint64                              { panic("oh") }
 
 func panics(kind retry.EventKind) func(context.Context, retry.Event) {
 	return func(_ context.Context, e retry.Event) {
