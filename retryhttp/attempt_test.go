@@ -172,9 +172,15 @@ func TestBodyWithWriteTo(t *testing.T) {
 }
 
 // A request that succeeds at once costs one object, and the map of a header
-// that Base may change.
-func TestFirstTryAllocations(t *testing.T) {
-	ok := roundTrip(func(*http.Request) (*http.Response, error) { return textResponse(200, "hello"), nil })
+// that Base may change. One that fails twice costs one
+// object for each attempt more than three requests, and no goroutine.
+func TestAllocations(t *testing.T) {
+	answer := func(status int) *http.Response {
+		resp := textResponse(status, "")
+		resp.Body = io.NopCloser(strings.NewReader("hello"))
+		return resp
+	}
+	ok := roundTrip(func(*http.Request) (*http.Response, error) { return answer(200), nil })
 	req := request(t, "GET")
 	count := func(rt http.RoundTripper) float64 {
 		client := &http.Client{Transport: rt}
@@ -190,4 +196,14 @@ func TestFirstTryAllocations(t *testing.T) {
 		})
 	}
 	assert.LessOrEqual(t, count(&retryhttp.Transport{Base: ok, Policy: retry.Default()}), count(ok)+2)
+
+	n := 0
+	third := roundTrip(func(*http.Request) (*http.Response, error) {
+		if n++; n%3 > 0 {
+			return answer(503), nil
+		}
+		return answer(200), nil
+	})
+	assert.LessOrEqual(t, count(&retryhttp.Transport{Base: third, Policy: retry.Policy{MaxAttempts: 3}}), 3*count(ok)+3, "two failures")
+	assert.Zero(t, n%3)
 }

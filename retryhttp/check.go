@@ -25,7 +25,8 @@ func Idempotent(req *http.Request) bool {
 // Check is the Check of a [Transport] that has no other. Worth another attempt
 // are every status from 500 to 599 except 501 and 505, the statuses 408, 421,
 // 425 and 429, 403 and 413 where the server asks to wait, and every error of the
-// transport except those that retrynet.Permanent knows and a proxy's refusal.
+// transport except those that retrynet.Permanent knows and a proxy's refusal of
+// CONNECT, if its reason phrase is a standard one or none.
 // Any other status of 400 and above is marked [retry.Permanent]. The RetryAfter
 // of the Transport can overrule the status.
 //

@@ -22,7 +22,8 @@
 //	501, 505                           no       permanent_error            RFC 9110 sections 15.6.2, 15.6.6
 //	any other status from 500 to 599   yes                                 RFC 9110 section 15.6, Cloudflare's 520 to 530
 //	any other status                   no       permanent_error            RFC 9110 section 15.5
-//	a proxy refuses CONNECT            no       permanent_error            net/http
+//	a proxy refuses CONNECT, with a    no       permanent_error            net/http
+//	  standard reason phrase or none
 //	errors that retrynet.Permanent     no       permanent_error            package retrynet
 //	  knows: no such host, bad cert
 //	any other error of Base            yes                                 RFC 9110 section 9.2.2
@@ -40,7 +41,8 @@
 //	outcome                            retried  who says so
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
 //	  DNS, TLS handshake, timeout
-//	no header was written to it        yes      net/http/httptrace: no WroteHeaders
+//	no header was written to it, and   yes      net/http/httptrace: no WroteHeaders
+//	  the attempt was not canceled
 //	HTTP/2 REFUSED_STREAM, or GOAWAY   yes      RFC 9113 section 8.7
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2

@@ -40,8 +40,9 @@ func RetryAfter(resp *http.Response) (wait time.Duration, again bool) {
 // seconds, or a time: a date, or seconds or milliseconds since 1970, which are
 // told apart by their size.
 //
-// As with RetryAfter, a wait makes 403 and 413 worth another attempt. X-Should-Retry and Stripe-Should-Retry, where they are true or false,
-// overrule the status.
+// As with RetryAfter, a wait makes 403 and 413 worth another attempt.
+// X-Should-Retry and Stripe-Should-Retry, where they are true or false, overrule
+// the status.
 func VendorRetryAfter(resp *http.Response) (wait time.Duration, again bool) {
 	wait, ok := milliseconds(resp)
 	if !ok {

@@ -1,8 +1,10 @@
 package retryhttp_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -152,6 +154,32 @@ func TestRetryAfterOfATransport(t *testing.T) {
 				assert.Equal(t, tt.hint, seen.of(retry.RetryScheduled)[0].Hint)
 			}
 		})
+	}
+}
+
+// A server that asks for a wait with 403 or 413 gets the request again after it.
+func TestStatusesThatNeedAWait(t *testing.T) {
+	for _, status := range []int{403, 413} {
+		for wait, sent := range map[string]int{"7": 2, "": 1} {
+			t.Run(fmt.Sprintf("%d after %q", status, wait), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					failed := response(status)
+					failed.Header.Set("Retry-After", wait)
+					base := script(failed, 200)
+					start := time.Now()
+					resp, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}).RoundTrip(request(t, "GET"))
+					require.NoError(t, err)
+					assert.Len(t, base.sent, sent)
+					if sent == 2 {
+						assert.Equal(t, 200, resp.StatusCode)
+						assert.GreaterOrEqual(t, time.Since(start), 7*time.Second)
+					} else {
+						assert.Equal(t, status, resp.StatusCode)
+						assert.Zero(t, time.Since(start))
+					}
+				})
+			})
+		}
 	}
 }
 

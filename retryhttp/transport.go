@@ -44,8 +44,9 @@ type Transport struct {
 	// be sent, the number of the attempt, and what the attempt before failed
 	// with: nil before the first, a *StatusError if there was a response. It may
 	// change the request, which is a copy of the caller's: set headers, sign it
-	// again, or replace a token; if it replaces Body, GetBody too. If it returns an error the request is not sent
-	// and the call fails with that error. nil: the request is sent as it is.
+	// again, or replace a token; if it replaces Body, GetBody too. If it returns
+	// an error, the request is not sent and the call fails with that error. nil:
+	// the request is sent as it is.
 	//
 	// PrepareAWS and PrepareEnvoy are ready-made.
 	Prepare func(req *http.Request, attempt int, last error) error
@@ -80,8 +81,7 @@ type Transport struct {
 // Each attempt sends a copy of req, so that Base and Prepare may change it; only
 // the map of its Trailer is the caller's own, which may be filled in while the
 // body is read. The first attempt sends the body, each later one what GetBody
-// returns. A request whose body has no GetBody is sent once: see
-// [SetBody].
+// returns. A request whose body has no GetBody is sent once: see [SetBody].
 //
 // An error of Base whose own methods panic is replaced by a permanent error that
 // names its type.
