@@ -23,7 +23,7 @@
 // The queue counts the attempt when it hands the job out, before it runs. A worker
 // that dies has then used up an attempt. If that was the last one, Run makes no
 // further attempt, and the job becomes a dead letter. The modules below adapters do
-// this for River, asynq, NATS JetStream and RabbitMQ; examples/jobqueue does it for
-// a table in SQLite or PostgreSQL. Package jobtest tests such an integration
-// against its real server.
+// this for River, asynq, NATS JetStream, RabbitMQ and Temporal's activities;
+// examples/jobqueue does it for a table in SQLite or PostgreSQL. Package jobtest
+// tests such an integration against its real server.
 package retryjob
