@@ -283,8 +283,8 @@ func measureWaiting(start func(context.Context, func(context.Context) error, fun
 	failed.Wait()
 	time.Sleep(500 * time.Millisecond) // until the last of them reach their select
 	after := inUse()
-	cancelled := time.Now()
+	canceled := time.Now()
 	cancel()
 	returned.Wait()
-	fmt.Println(float64(after-before)/n, float64(time.Since(cancelled).Microseconds())/1000)
+	fmt.Println(float64(after-before)/n, float64(time.Since(canceled).Microseconds())/1000)
 }

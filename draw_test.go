@@ -51,6 +51,24 @@ func windowOf(p retry.Policy, a retry.Attempt) (least, greatest time.Duration) {
 	return least, p.Next(a).Delay
 }
 
+// A Decision names the window that its delay is drawn from, both ends included.
+func TestADecisionNamesItsWindow(t *testing.T) {
+	for name, jitter := range cappedJitters {
+		for _, row := range []struct {
+			base, most, hint time.Duration
+		}{{time.Second, 0, 0}, {time.Second, 3 * time.Second, 0}, {time.Second, time.Second, 0}, {time.Second, 0, 5 * time.Second}, {0, 0, 0}} {
+			p := retry.Policy{MaxAttempts: 9, Backoff: retry.Exponential{Base: row.base}, MaxDelay: row.most, Jitter: jitter}
+			for number := 1; number < 9; number++ {
+				a := retry.Attempt{Number: number, Err: retry.After(row.hint, errDial), Seed: 1}
+				d := p.Next(a)
+				least, greatest := windowOf(p, a)
+				assert.Equal(t, least, d.Lo, "%s, %+v, attempt %d", name, row, number)
+				assert.Equal(t, greatest, d.Hi, "%s, %+v, attempt %d", name, row, number)
+			}
+		}
+	}
+}
+
 // This is splitmix64's published test vector for the seed 1234567. With full
 // jitter on the longest delay, the draw is the upper 63 bits of the number.
 func TestDrawIsSplitmix64(t *testing.T) {

@@ -245,8 +245,8 @@ func (p *Policy) capped(d time.Duration) time.Duration {
 	return d
 }
 
-// spread returns the jitter's window around d, corrected where a third
-// party's is upside down or negative.
+// spread returns the jitter's window around d, corrected where a
+// custom Jitter returns one that is reversed or negative.
 func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
 	lo, hi = p.Jitter.Window(d)
 	return max(0, min(lo, hi)), max(0, lo, hi)

@@ -64,7 +64,7 @@ func TestBadInput(t *testing.T) {
 			runs := 0
 			err := call(noContext, p, fails(&runs))
 			assert.Zero(t, runs)
-			assert.EqualError(t, err, "retry: invalid call before the first attempt (nil context: write context.Background() where there is none)")
+			assert.EqualError(t, err, "retry: invalid call before the first attempt (nil context)")
 			assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 		}
 		assert.Equal(t, counts{0, 0, 0, 1}, told.counts())

@@ -86,7 +86,7 @@ func assertWindows(t *testing.T, delay time.Duration, share float64) {
 	if lo < 0 || lo > d || off.Abs(off).Cmp(bound) > 0 {
 		t.Fatalf("%v of %d: lo = %d, which is off by %v ns", share, delay, lo, off)
 	}
-	if centred := big.NewInt(int64(d)); saturated(centred.Add(centred, big.NewInt(int64(d-lo)))) != hi {
+	if center := big.NewInt(int64(d)); saturated(center.Add(center, big.NewInt(int64(d-lo)))) != hi {
 		t.Fatalf("%v of %d: %d to %d is not centered", share, delay, lo, hi)
 	}
 }

@@ -264,7 +264,7 @@ func (c *call) judge(p *Policy) {
 }
 
 var (
-	errNilContext = errors.New("nil context: write context.Background() where there is none")
+	errNilContext = errors.New("nil context")
 	errNilFunc    = errors.New("nil function")
 )
 

@@ -34,14 +34,14 @@ func TestEveryLibraryMakesTheSameCalls(t *testing.T) {
 	for _, l := range libraries {
 		for _, test := range tests {
 			t.Run(l.name+"/"+test.name, func(t *testing.T) {
-				executions := 0
+				attempts := 0
 				op := failing(test.failures)
 				err := l.prepare(test.plan).run(t.Context(), test.n, func(ctx context.Context) error {
-					executions++
+					attempts++
 					assert.NoError(t, ctx.Err())
 					return op(ctx)
 				})
-				assert.Equal(t, test.want, executions)
+				assert.Equal(t, test.want, attempts)
 				if test.err == nil {
 					assert.NoError(t, err)
 				} else {
@@ -56,22 +56,22 @@ func TestEveryLibraryMakesTheSameCalls(t *testing.T) {
 func TestEveryLibraryReturnsTheValue(t *testing.T) {
 	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
-			executions := 0
+			attempts := 0
 			v, err := l.prepare(noDelay).value(t.Context(), 2, func(context.Context) (int, error) {
-				executions++
-				if executions%3 != 0 {
+				attempts++
+				if attempts%3 != 0 {
 					return 0, errFailed
 				}
-				return 40 + executions/3, nil
+				return 40 + attempts/3, nil
 			})
 			require.NoError(t, err)
-			assert.Equal(t, 6, executions, "each of the two calls fails twice")
+			assert.Equal(t, 6, attempts, "each of the two calls fails twice")
 			assert.Equal(t, 42, v, "of the second call")
 
-			executions = 0
-			_, err = l.prepare(noDelay).value(t.Context(), 1, func(context.Context) (int, error) { executions++; return 0, errFailed })
+			attempts = 0
+			_, err = l.prepare(noDelay).value(t.Context(), 1, func(context.Context) (int, error) { attempts++; return 0, errFailed })
 			assert.ErrorIs(t, err, errFailed)
-			assert.Equal(t, noDelay.attempts, executions)
+			assert.Equal(t, noDelay.attempts, attempts)
 		})
 	}
 }
@@ -217,13 +217,13 @@ func TestWhoLooksAtTheContextFirst(t *testing.T) {
 	var others []string
 	for _, l := range libraries {
 		calls := l.prepare(ordinary)
-		executions := 0
-		err := calls.run(ctx, 1, func(context.Context) error { executions++; return errFailed })
+		attempts := 0
+		err := calls.run(ctx, 1, func(context.Context) error { attempts++; return errFailed })
 		assert.ErrorIs(t, err, context.Canceled, l.name)
-		_, err = calls.value(ctx, 1, func(context.Context) (int, error) { executions++; return 0, errFailed })
+		_, err = calls.value(ctx, 1, func(context.Context) (int, error) { attempts++; return 0, errFailed })
 		assert.ErrorIs(t, err, context.Canceled, l.name)
-		if executions > 0 {
-			assert.Equal(t, 2, executions, l.name)
+		if attempts > 0 {
+			assert.Equal(t, 2, attempts, l.name)
 			others = append(others, l.name)
 		}
 	}

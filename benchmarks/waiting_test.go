@@ -26,11 +26,11 @@ func TestEveryWaiterWaitsUntilItIsCancelled(t *testing.T) {
 				const wait = 30 * time.Minute // the first delay is 48 minutes at least
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(wait, cancel)
-				executions := 0
+				attempts := 0
 				start := time.Now()
-				err := w.run(ctx, 1, func(context.Context) error { executions++; return errFailed })
+				err := w.run(ctx, 1, func(context.Context) error { attempts++; return errFailed })
 				assert.ErrorIs(t, err, context.Canceled)
-				assert.Equal(t, 1, executions)
+				assert.Equal(t, 1, attempts)
 				assert.Equal(t, wait, time.Since(start))
 			})
 		})

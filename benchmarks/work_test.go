@@ -41,7 +41,7 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 type seen struct {
 	plan       plan
 	calls      int
-	executions int
+	attempts   int
 	attempt    int // whose delay
 	cancelable bool
 }
@@ -58,11 +58,11 @@ func watched(s *seen) library {
 		return calls{
 			run: func(ctx context.Context, n int, op opFunc) error {
 				s.calls, s.cancelable = n, ctx.Done() != nil
-				return loop.run(ctx, n, func(ctx context.Context) error { s.executions++; return op(ctx) })
+				return loop.run(ctx, n, func(ctx context.Context) error { s.attempts++; return op(ctx) })
 			},
 			value: func(ctx context.Context, n int, op valueFunc) (int, error) {
 				s.calls, s.cancelable = n, ctx.Done() != nil
-				return loop.value(ctx, n, func(ctx context.Context) (int, error) { s.executions++; return op(ctx) })
+				return loop.value(ctx, n, func(ctx context.Context) (int, error) { s.attempts++; return op(ctx) })
 			},
 			delay: func(n, attempt int) time.Duration {
 				mu.Lock()
@@ -102,13 +102,13 @@ func TestBothReadTheLog(t *testing.T) {
 // says.
 func TestEveryWorkIsThatOfItsTitle(t *testing.T) {
 	want := map[string]seen{
-		"first try":                 {plan: ordinary, calls: 17, executions: 17, cancelable: true},
-		"first try, value":          {plan: ordinary, calls: 17, executions: 17, cancelable: true},
-		"first try, MaxElapsed":     {plan: bounded, calls: 17, executions: 17, cancelable: true},
-		"first try, AttemptTimeout": {plan: timed, calls: 17, executions: 17, cancelable: true},
-		"first try, OnEvent":        {plan: observed, calls: 17, executions: 17, cancelable: true},
-		"2 failures":                {plan: noDelay, calls: 17, executions: 3 * 17, cancelable: true},
-		"10 failures":               {plan: noDelay, calls: 17, executions: 10 * 17, cancelable: true},
+		"first try":                 {plan: ordinary, calls: 17, attempts: 17, cancelable: true},
+		"first try, value":          {plan: ordinary, calls: 17, attempts: 17, cancelable: true},
+		"first try, MaxElapsed":     {plan: bounded, calls: 17, attempts: 17, cancelable: true},
+		"first try, AttemptTimeout": {plan: timed, calls: 17, attempts: 17, cancelable: true},
+		"first try, OnEvent":        {plan: observed, calls: 17, attempts: 17, cancelable: true},
+		"2 failures":                {plan: noDelay, calls: 17, attempts: 3 * 17, cancelable: true},
+		"10 failures":               {plan: noDelay, calls: 17, attempts: 10 * 17, cancelable: true},
 		"a delay, 8 goroutines":     {plan: ordinary, calls: 17, attempt: 3},
 		"a decision":                {plan: ordinary, calls: 17, attempt: 3},
 		"a line of a log":           {plan: ordinary, calls: 17},

@@ -1,7 +1,7 @@
 // Package retrydialect parses the retry settings of Tasker, Argyll and
 // TaskHarbor, and turns them into a [retry.Policy] that makes the same
-// decisions. It reads the settings as their users write them: the retry block of
-// Tasker, the work_config of Argyll, and the parameters of TaskHarbor.
+// decisions. It reads the retry block of Tasker, the work_config of Argyll, and the
+// parameters of TaskHarbor.
 //
 // Each dialect is a small struct. Make it a field of your configuration, decode
 // JSON or YAML into it, and call its method Policy:

@@ -130,12 +130,12 @@ func (a *attempt) send() (*http.Response, error) {
 
 func (a *attempt) roundTrip() (*http.Response, error) {
 	if err := a.prepare(); err != nil {
-		return nil, unsentError{harmless(err)}
+		return nil, unsentError{checked(err)}
 	}
 	a.mayBeDone = true
 	resp, err := a.x.t.base().RoundTrip(&a.req)
 	if err != nil {
-		err = harmless(err)
+		err = checked(err)
 		a.mayBeDone = a.sent.mayBeDone(err, a.Err() != nil)
 	}
 	return resp, err

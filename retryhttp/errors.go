@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/harmless"
 )
 
 // unsentError is what a request failed with before it reached Base. It is final,
@@ -61,21 +62,19 @@ func asNetError(err error) (marked error) {
 	return e
 }
 
-// harmless returns err, unless one of the methods that will be called panics:
-// then it returns a permanent error that says so. A nil pointer to an error type
-// that was returned as an error does this.
-func harmless(err error) (checked error) {
-	defer func() {
-		if p := recover(); p != nil {
-			checked = retry.Permanent(fmt.Errorf("retryhttp: error of type %T panicked: %v", err, p))
-		}
-	}()
-	_ = err.Error()
-	_ = errors.Is(err, context.Canceled)
-	var timeout interface{ Timeout() bool }
-	_ = errors.As(err, &timeout) && timeout.Timeout()
-	_ = retry.IsPermanent(err)
-	_ = retry.RetryAfterOf(err)
-	refused(err)
+// checked returns err, unless one of the methods that will be called panics: then
+// it returns a permanent error that says so. A nil pointer to an error type that
+// was returned as an error does this.
+func checked(err error) error {
+	panicked := harmless.Ask("retryhttp", err, func(err error) {
+		var timeout interface{ Timeout() bool }
+		_ = errors.As(err, &timeout) && timeout.Timeout()
+		_ = retry.IsPermanent(err)
+		_ = retry.RetryAfterOf(err)
+		refused(err)
+	})
+	if panicked != nil {
+		return retry.Permanent(panicked)
+	}
 	return err
 }

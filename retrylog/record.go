@@ -20,8 +20,8 @@ import (
 type keyInContext struct{}
 
 // WithKey returns a context whose calls have key in a log. Calls that run at the
-// same time need different keys. So does a call within another one, because
-// otherwise it gets the key of the outer call.
+// same time need different keys, and a call within another one needs a key of its
+// own, because otherwise it gets that of the outer call.
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyInContext{}, key)
 }

@@ -59,12 +59,12 @@ func simulateLoads(seed uint64) []load {
 }
 
 func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budget) outcome {
-	executions, successes := 0, 0
+	attempts, successes := 0, 0
 	for range loadClients {
 		policy := retry.Policy{MaxRetries: loadRetries, Budget: budget()}
 		for range loadCalls {
 			err := retry.Do(context.Background(), policy, func(context.Context) error {
-				if executions++; random.Float64() < failing {
+				if attempts++; random.Float64() < failing {
 					return errDown
 				}
 				return nil
@@ -75,7 +75,7 @@ func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budge
 		}
 	}
 	const calls = loadClients * loadCalls
-	return outcome{float64(executions) / calls, float64(successes) / calls}
+	return outcome{float64(attempts) / calls, float64(successes) / calls}
 }
 
 // threeRetries is the closed form of three retries: the n-th happens if the

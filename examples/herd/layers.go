@@ -10,7 +10,7 @@ import (
 
 // The number of calls that the lowest layer gets for one call at the top, if every
 // layer makes this many attempts to call the one below it, and all fail.
-func executions(layers, attempts int, budget *retry.Budget) int {
+func backendCalls(layers, attempts int, budget *retry.Budget) int {
 	n := 0
 	call := func(context.Context) error {
 		n++
@@ -33,8 +33,8 @@ func printAmplification(w io.Writer) {
 			{5, 3, 243}, // Amazon Builders' Library, "Timeouts, retries, and backoff with jitter"
 		} {
 			fmt.Fprintf(w, "%d\t%d\t%d\t(%d)\t%d\t\n", row.layers, row.attempts,
-				executions(row.layers, row.attempts, nil), row.known,
-				executions(row.layers, row.attempts, retry.NewBudget(bucketSize, bucketRatio)))
+				backendCalls(row.layers, row.attempts, nil), row.known,
+				backendCalls(row.layers, row.attempts, retry.NewBudget(bucketSize, bucketRatio)))
 		}
 	})
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
+// ticket4 is the policy of one of the five systems that the project was made for:
+// delays of 5, 15 and 60 minutes, counted when a worker claims the job.
 var ticket4 = retry.Policy{
 	MaxAttempts: 4,
 	Backoff:     retry.Schedule{300 * time.Second, 900 * time.Second, 3600 * time.Second},

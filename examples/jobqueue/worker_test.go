@@ -359,9 +359,9 @@ func TestWorkFails(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second - 1, Poll: time.Second}).Work(ended),
-			"jobqueue: Lease is 999.999999ms: write at least 1s, for a claim has an eighth of it")
+			"jobqueue: Lease is 999.999999ms: write at least 1s, because a claim may take an eighth of it")
 		assert.EqualError(t, (&Worker{Queue: b.queue, Lease: time.Second}).Work(ended),
-			"jobqueue: Poll is 0s: write a duration above 0")
+			"jobqueue: Poll is 0s: write a positive duration")
 
 		// The end of the worker does not hide an error of the database.
 		b.enqueue("job", "", 0)

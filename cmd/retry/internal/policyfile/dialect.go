@@ -124,8 +124,8 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	}
 }
 
-// writtenAsNative reports whether b is meant to be in the library's own form,
-// apart from faults: it has no other keys, and its backoff is not a text or a
+// writtenAsNative reports whether b is in the library's own form, apart
+// from faults: it has no other keys, and its backoff is not a text or a
 // number.
 func (b *Block) writtenAsNative() bool {
 	return b.unknown(dialects[0]) == 0 && !slices.ContainsFunc(entries(b.node), func(e entry) bool {
