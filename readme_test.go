@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,43 @@ func TestREADMELinks(t *testing.T) {
 	for _, link := range links {
 		assert.FileExists(t, link[1])
 	}
+}
+
+// The README leads to every package that can be imported, to every adapter, and to
+// the list of all examples.
+func TestREADMELeadsEverywhere(t *testing.T) {
+	readme := text(t, "README.md")
+	links := func(dir string) bool {
+		return strings.Contains(readme, "](https://pkg.go.dev/github.com/goretry/retry/"+dir+")") || strings.Contains(readme, "]("+dir+"/README.md)")
+	}
+	packages := 0
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch dir := filepath.ToSlash(filepath.Dir(path)); {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			_, err := os.Stat(filepath.Join(path, "go.mod"))
+			moduleOfTests := err == nil && strings.Contains(entry.Name(), "test")
+			if moduleOfTests || slices.Contains([]string{"internal", "testdata", "examples", "benchmarks", "cmd", ".git", ".ci"}, entry.Name()) {
+				return filepath.SkipDir
+			}
+			packages++
+		case dir != "." && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+			assert.True(t, links(dir), dir)
+		}
+		return nil
+	}))
+	assert.Greater(t, packages, 15)
+
+	list := text(t, "examples/README.md")
+	examples, err := os.ReadDir("examples")
+	require.NoError(t, err)
+	for _, example := range examples {
+		if example.IsDir() {
+			assert.Contains(t, list, "]("+example.Name(), example.Name())
+		}
+	}
+	assert.Contains(t, readme, "](examples/README.md)")
 }
 
 // The numbers of the README are those of the latest run of the benchmarks.
