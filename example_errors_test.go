@@ -152,3 +152,17 @@ func ExampleAfter() {
 	// retry 30s
 	// retry_after_too_long 1h0m0s
 }
+
+// A queue asks what an error says about another attempt.
+func ExampleIsPermanent() {
+	noUser := fmt.Errorf("charge: %w", retry.Permanent(errors.New("no such user")))
+	fmt.Println(retry.IsPermanent(noUser), retry.IsPermanent(io.EOF))
+	// Output: true false
+}
+
+// A wrapper asks how long a server wants to be left alone.
+func ExampleRetryAfterOf() {
+	busy := fmt.Errorf("search: %w", retry.After(30*time.Second, errors.New("429 Too Many Requests")))
+	fmt.Println(retry.RetryAfterOf(busy), retry.RetryAfterOf(io.EOF))
+	// Output: 30s 0s
+}

@@ -122,3 +122,29 @@ func ExamplePolicy_Lint() {
 	}
 	// Output: a Schedule (delays) of 3 beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts (max_attempts) counts the first attempt
 }
+
+// Default suits a call to a service nearby. String says what it does.
+func ExampleDefault() {
+	fmt.Println(retry.Default())
+	// Output: 5 attempts, exponential 200ms x2, at most 5s, ±20%
+}
+
+// A flag or a row often has a number of retries, where 0 means one attempt.
+func ExampleRetries() {
+	for _, n := range []int{0, 3, -1} {
+		policy := retry.Default()
+		policy.MaxAttempts = retry.Retries(n)
+		fmt.Printf("%d retries: %v\n", n, policy)
+	}
+	// Output:
+	// 0 retries: 1 attempt, exponential 200ms x2, at most 5s, ±20%
+	// 3 retries: 4 attempts, exponential 200ms x2, at most 5s, ±20%
+	// -1 retries: unlimited attempts, exponential 200ms x2, at most 5s, ±20%
+}
+
+// Validate names each fault and what to write instead.
+func ExamplePolicy_Validate() {
+	policy := retry.Policy{MaxAttempts: -2, MaxDelay: -time.Second}
+	fmt.Println(policy.Validate())
+	// Output: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; MaxDelay is -1s: write 0 for none, or a positive duration
+}
