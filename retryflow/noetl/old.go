@@ -1,6 +1,8 @@
 package noetl
 
 import (
+	"errors"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
@@ -24,7 +26,7 @@ func (r *reader) retryBlock(k *key) retryflow.Rules {
 			return nil
 		}
 	case n.Tag == "!!int" || isText(n):
-		again.Policy.MaxAttempts, again.Attempts = r.attempts(k, 0, evalDialect)
+		again.Policy.MaxAttempts, again.Attempts = r.attempts(k, 0, oldDialect(ownLimit))
 	case n.Kind == yaml.SequenceNode:
 		r.fault(k.place, "retry is a list: write its conditions as rules under eval (do: retry), and its pages with do: jump")
 	default:
@@ -38,11 +40,11 @@ func (r *reader) retryBlock(k *key) retryflow.Rules {
 }
 
 func (r *reader) oldPolicy(m *mapping, again *retryflow.Rule) {
-	limit := defaultAttempts
-	if k := m.take("max_attempts"); k != nil {
-		limit, again.Attempts = r.attempts(k, 0, oldDialect(0))
+	again.Policy.MaxAttempts, again.Attempts = r.attempts(m.take("max_attempts"), defaultAttempts, oldDialect(ownLimit))
+	limit := again.Attempts
+	if fixed := again.Policy.MaxAttempts; limit == nil {
+		limit = func(retryflow.Outcome) (int, error) { return fixed, nil }
 	}
-	again.Policy.MaxAttempts = limit
 	base, factor := defaultDelay, 2.0
 	if k := m.take("initial_delay"); k != nil {
 		base, again.Delay = r.delay(k, 0, oldDialect(limit))
@@ -91,7 +93,7 @@ func (r *reader) oldPolicy(m *mapping, again *retryflow.Rule) {
 	r.rest(m, writeRetryBlock)
 }
 
-func (r *reader) oldCondition(k *key, limit int) func(retryflow.Outcome) (bool, error) {
+func (r *reader) oldCondition(k *key, limit attempts) func(retryflow.Outcome) (bool, error) {
 	if k == nil {
 		return nil
 	}
@@ -101,8 +103,16 @@ func (r *reader) oldCondition(k *key, limit int) func(retryflow.Outcome) (bool, 
 	return r.when(k, oldDialect(limit))
 }
 
-// oldDialect knows the names of the old form.
-func oldDialect(limit int) dialect {
+// attempts returns the number of attempts after an outcome.
+type attempts = func(retryflow.Outcome) (int, error)
+
+// ownLimit is the limit that the expression of a limit knows.
+func ownLimit(retryflow.Outcome) (int, error) {
+	return 0, errors.New("max_attempts cannot be computed from itself")
+}
+
+// oldDialect knows the names of the old form. The name max_attempts is limit.
+func oldDialect(limit attempts) dialect {
 	return dialect{"retry_when", func(o retryflow.Outcome) func(string) (any, bool) {
 		others := names(o)
 		return func(name string) (any, bool) {
@@ -113,7 +123,11 @@ func oldDialect(limit int) dialect {
 			case "attempt":
 				return o.Attempt, true
 			case "max_attempts":
-				return limit, true
+				n, err := limit(o)
+				if err != nil {
+					return err, false
+				}
+				return n, true
 			case "error":
 				if o.Err == nil {
 					return nil, true

@@ -126,7 +126,7 @@ func TestAttemptsThatAreComputed(t *testing.T) {
 		2:   {2, "attempts exhausted after 2 attempts"},
 		"3": {3, "attempts exhausted after 3 attempts"},
 		2.0: {2, "attempts exhausted after 2 attempts"},
-		0:   {1, "rule 0: attempts: got 0, want 1 or more"},
+		0:   {1, "rule 0: attempts: {{ workload.retries }}: 0 is not a number of attempts"},
 		"x": {1, `rule 0: attempts: {{ workload.retries }}: text "x" is not a number of attempts`},
 		1.5: {1, `rule 0: attempts: {{ workload.retries }}: 1.5 is not a number of attempts`},
 		nil: {1, `rule 0: attempts: {{ workload.retries }}: none is not a number of attempts`},
@@ -211,6 +211,47 @@ func TestOldRetryBlocks(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, 4, limit)
 	assert.Equal(t, retry.Fixed(0), rulesOf(t, "retry: {max_delay: 0}")[0].Policy.Backoff)
+}
+
+// The name max_attempts is the number of attempts, also if an expression
+// computes it.
+func TestMaxAttemptsOfTheOldFormCanBeComputed(t *testing.T) {
+	run := func(block string, n any) (attempts int, waited time.Duration, err error) {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			p := retryflow.Pipeline{Tasks: []retryflow.Task{{Label: "t", Rules: rulesOf(t, "retry: "+block), Run: func(context.Context, retryflow.State) retryflow.Outcome {
+				attempts++
+				return retryflow.Outcome{Err: errors.New("boom")}
+			}}}}
+			err = p.Run(t.Context(), retryflow.State{"workload": map[string]any{"n": n}})
+			waited = time.Since(began)
+		})
+		return attempts, waited, err
+	}
+	for name, row := range map[string]struct {
+		block    string
+		n        any
+		attempts int
+		waited   time.Duration
+		want     string
+	}{
+		"retry_when":         {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 4, 4, 7 * time.Second, "retry: gave up after 4 attempts"},
+		"stop_when":          {`{max_attempts: "{{ workload.n }}", stop_when: "{{ attempt >= max_attempts - 1 }}"}`, 4, 3, 3 * time.Second, "retry: gave up after 3 attempts"},
+		"initial_delay":      {`{max_attempts: "{{ workload.n }}", initial_delay: "{{ max_attempts * 10 }}"}`, 2, 2, 20 * time.Second, "retry: attempts exhausted after 2 attempts"},
+		"a text":             {`{max_attempts: "{{ workload.n }}", retry_when: "{{ max_attempts == 2 }}"}`, "2", 2, time.Second, "retry: attempts exhausted after 2 attempts"},
+		"a number":           {`{max_attempts: 2, retry_when: "{{ max_attempts == 2 }}"}`, nil, 2, time.Second, "retry: attempts exhausted after 2 attempts"},
+		"the default":        {`{retry_when: "{{ max_attempts == 3 }}"}`, nil, 3, 3 * time.Second, "retry: attempts exhausted after 3 attempts"},
+		"old names":          {`"{{ 9 if success else 2 }}"`, nil, 2, time.Second, ""},
+		"not a number":       {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, "x", 1, 0, `rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: text "x" is not a number of attempts`},
+		"below 1":            {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 0, 1, 0, "rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: 0 is not a number of attempts"},
+		"no default":         {`{max_attempts: "{{ workload.m }}", retry_when: "{{ max_attempts | default(5) == 7 }}"}`, 3, 1, 0, "{{ workload.m }}: workload.m is undefined"},
+		"computed by itself": {`{max_attempts: "{{ max_attempts + 1 }}"}`, nil, 1, 0, "attempts: {{ max_attempts + 1 }}: max_attempts cannot be computed from itself"},
+	} {
+		attempts, waited, err := run(row.block, row.n)
+		assert.ErrorContains(t, err, row.want, name)
+		assert.Equal(t, row.attempts, attempts, name)
+		assert.Equal(t, row.waited, waited, name)
+	}
 }
 
 func TestPolicies(t *testing.T) {

@@ -221,8 +221,7 @@ func (r *reader) attempts(k *key, absent int, d dialect) (int, func(retryflow.Ou
 
 func wholeNumber(text string) (int, error) { return strconv.Atoi(strings.TrimSpace(text)) }
 
-// attempts computes a number of attempts. Package retryflow rejects a number
-// below 1.
+// attempts computes a number of attempts.
 func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
 	v, err := t.value(lookup)
 	if err != nil {
@@ -230,9 +229,11 @@ func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
 	}
 	switch v := v.(type) {
 	case int:
-		return v, nil
+		if v >= 1 {
+			return v, nil
+		}
 	case string:
-		if n, err := wholeNumber(v); err == nil {
+		if n, err := wholeNumber(v); err == nil && n >= 1 {
 			return n, nil
 		}
 	}

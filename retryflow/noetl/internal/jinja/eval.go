@@ -107,6 +107,9 @@ func (n *nameNode) eval(e *evaluation) (Value, error) {
 		return nil, err
 	}
 	v, ok := e.lookup(n.name)
+	if err, failed := v.(error); failed && !ok {
+		return nil, err
+	}
 	if !ok {
 		return &undefined{what: n.name}, nil
 	}

@@ -50,7 +50,8 @@ func Parse(source string, rand func() float64) (*Template, error) {
 func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 
 // Truth reports whether the expression of a single t is true, as in an if of
-// Jinja. lookup returns the values of names.
+// Jinja. lookup returns the value of a name, or false if there is none. With
+// false, an error in place of the value fails the evaluation.
 func (t *Template) Truth(lookup func(name string) (any, bool)) (bool, error) {
 	e := &evaluation{lookup: lookup, rand: t.rand}
 	return e.truthOf(t.parts[0].expression)
