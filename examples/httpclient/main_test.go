@@ -53,9 +53,9 @@ level=ERROR msg="gave up" attempt=1 max=5 elapsed_ms=* reason=not_retryable err=
 503 Service Unavailable, 22 bytes: "the counter is closed\n"
 span "POST"
 `, times.ReplaceAllString(calls, "$1*"))
-	assert.Equal(t, `{"calls":3,"retried":2,"attempts":7,"retries":4,"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,`+
+	assert.Equal(t, `{"shop": {"calls":3,"retried":2,"attempts":7,"retries":4,"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,`+
 		`"elapsed":0,"invalid":0,"left":0,"not_retryable":1,"permanent_error":0,"rejected":0,"retry_after_too_long":0,"success":2},`+
-		`"waited_seconds":*,"budgets":{"shop":6}}
+		`"waited_seconds":*,"budgets":{"shop":6}}}
 
 Prometheus, without what is 0:
 retry_attempts_total{policy="shop"} 7

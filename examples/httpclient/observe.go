@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"expvar"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +26,10 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
+// published holds the counters of each policy, by its name. GET /debug/vars on
+// http.DefaultServeMux returns them.
+var published = expvar.NewMap("retry")
+
 // An observer reports what the calls do: to a log, to counters for expvar and
 // Prometheus, and to OpenTelemetry.
 type observer struct {
@@ -44,6 +50,7 @@ func observe(name string, budget *retry.Budget, w io.Writer) (*observer, error) 
 		tracer:   sdktrace.NewTracerProvider(sdktrace.WithSyncer(spanPrinter{w})).Tracer(name),
 	}
 	o.counters.WatchBudget(name, budget)
+	published.Set(name, &o.counters)
 	if err := o.registry.Register(retryprom.NewCollector(name, &o.counters)); err != nil {
 		return nil, err
 	}
@@ -66,11 +73,28 @@ func (o *observer) onEvent(ctx context.Context, e retry.Event) {
 // report prints what has been counted, in the three forms in which a service
 // publishes it.
 func (o *observer) report(ctx context.Context, w io.Writer) error {
-	fmt.Fprintf(w, "\nexpvar:\n%v\n", &o.counters)
+	fmt.Fprintln(w, "\nexpvar:")
+	text, err := get(ctx, expvar.Handler())
+	if err != nil {
+		return err
+	}
+	var vars struct {
+		Retry json.RawMessage `json:"retry"`
+	}
+	if err := json.Unmarshal(text, &vars); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s\n", vars.Retry)
 
 	fmt.Fprintln(w, "\nPrometheus, without what is 0:")
-	if err := o.scrape(ctx, w); err != nil {
+	text, err = get(ctx, promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{}))
+	if err != nil {
 		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") && !strings.HasSuffix(line, " 0\n") {
+			fmt.Fprint(w, line)
+		}
 	}
 
 	fmt.Fprintln(w, "\nOpenTelemetry, the retries of calls:")
@@ -89,33 +113,24 @@ func (o *observer) report(ctx context.Context, w io.Writer) error {
 		}
 	}
 	slices.Sort(lines)
-	_, err := io.WriteString(w, strings.Join(lines, ""))
+	_, err = io.WriteString(w, strings.Join(lines, ""))
 	return err
 }
 
-// scrape serves the metrics as a service does, and prints what Prometheus gets.
-func (o *observer) scrape(ctx context.Context, w io.Writer) error {
-	server := httptest.NewServer(promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{}))
+// get serves h as a service does, and returns what a client gets.
+func get(ctx context.Context, h http.Handler) ([]byte, error) {
+	server := httptest.NewServer(h)
 	defer server.Close()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := server.Client().Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "#") && !strings.HasSuffix(line, " 0\n") {
-			fmt.Fprint(w, line)
-		}
-	}
-	return nil
+	return io.ReadAll(resp.Body)
 }
 
 // A spanPrinter exports spans to a writer, one line each and one for each event.
