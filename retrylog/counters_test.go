@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"expvar"
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -136,6 +137,30 @@ func TestCountersWatchBudgets(t *testing.T) {
 	assert.Equal(t, map[string]int{"payments": 3, "none": retry.Unlimited}, c.Snapshot().Budgets)
 	b.Take()
 	assert.Equal(t, 2, c.Snapshot().Budgets["payments"])
+}
+
+// Budgets can be added while calls are counted and snapshots are taken.
+func TestCountersWatchBudgetsOfManyGoroutines(t *testing.T) {
+	var c retrylog.Counters
+	const goroutines, calls = 16, 100
+	want := map[string]int{}
+	var all sync.WaitGroup
+	for g := range goroutines {
+		name, b := fmt.Sprint("budget ", g), retry.NewBudget(2*calls+g, 0)
+		want[name] = g
+		p := retry.Policy{MaxAttempts: 3, Budget: b, OnEvent: c.OnEvent}
+		all.Go(func() {
+			for range calls {
+				c.WatchBudget(name, b)
+				_ = retry.Do(context.Background(), p, func(context.Context) error { return errRefused })
+				_, watched := c.Snapshot().Budgets[name]
+				assert.True(t, watched, name)
+			}
+		})
+	}
+	all.Wait()
+	const n = goroutines * calls
+	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: want}, c.Snapshot())
 }
 
 // Some events come from a queue that runs in several processes, and some come

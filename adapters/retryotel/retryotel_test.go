@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +122,55 @@ func TestMetrics(t *testing.T) {
 
 	retries := metrics["retry.call.retries"].Data.(metricdata.Histogram[int64]).DataPoints
 	assert.Equal(t, []float64{0, 1, 2, 3, 4, 5, 10}, retries[0].Bounds)
+}
+
+// One Observer reports the calls of many goroutines, which also add budgets,
+// while its metrics are collected.
+func TestManyGoroutines(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	require.NoError(t, err)
+	o.HTTP = true
+	exporter := tracetest.NewInMemoryExporter()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)).Tracer("test")
+	const goroutines, calls = 16, 50
+	var left []metricdata.DataPoint[int64]
+	var all sync.WaitGroup
+	for g := range goroutines {
+		name, b := fmt.Sprint("budget ", g), retry.NewBudget(2*calls+g, 0)
+		left = append(left, metricdata.DataPoint[int64]{Attributes: attribute.NewSet(attribute.String("retry.budget", name)), Value: int64(g)})
+		p := retry.Policy{MaxAttempts: 3, Budget: b, OnEvent: o.OnEvent}
+		all.Go(func() {
+			assert.NoError(t, o.WatchBudget(name, b))
+			for range calls {
+				ctx, span := tracer.Start(context.Background(), "call")
+				_ = retry.Do(ctx, p, func(context.Context) error { return errRefused })
+				span.End()
+			}
+			assert.NoError(t, reader.Collect(context.Background(), new(metricdata.ResourceMetrics)))
+		})
+	}
+	all.Wait()
+
+	const n = goroutines * calls
+	metrics := collect(t, reader)
+	for name, want := range map[string]point{
+		"retry.call.duration":    {"error.type=*errors.errorString,retry.policy=payments,retry.reason=attempts_exhausted", n, 0},
+		"retry.attempt.duration": {"error.type=*errors.errorString,retry.policy=payments", 3 * n, 0},
+		"retry.delay":            {"error.type=*errors.errorString,retry.policy=payments", 2 * n, 0},
+	} {
+		got := points[float64](t, metrics[name])
+		require.Len(t, got, 1, name)
+		got[0].sum = 0 // how long they took
+		assert.Equal(t, want, got[0], name)
+	}
+	assert.Equal(t, []point{{"retry.policy=payments,retry.reason=attempts_exhausted", n, 2 * n}}, points[int64](t, metrics["retry.call.retries"]))
+	metricdatatest.AssertEqual(t, metricdata.Gauge[int64]{DataPoints: left}, metrics["retry.budget.left"].Data.(metricdata.Gauge[int64]), metricdatatest.IgnoreTimestamp())
+	spans := exporter.GetSpans()
+	assert.Len(t, spans, n)
+	for _, span := range spans {
+		assert.Len(t, span.Events, 2)
+	}
 }
 
 // An exemplar links a measurement to the trace of its call.
