@@ -109,7 +109,7 @@ func (p *prom) query(expr string) map[string]float64 {
 // A service has three policies. It works for 5 minutes and then fails for 10. Then,
 // of 10 calls for payments, 8 succeed at once, one succeeds after a retry, and one
 // gives up after two. search fails until its budget is empty. reports has an
-// invalid policy, and some of its loops are left early.
+// invalid policy, whose calls succeed at first, and some of its loops are left early.
 type service struct {
 	prom     *prom
 	payments retry.Policy
@@ -128,6 +128,7 @@ func newService(t *testing.T) *service {
 		return retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Budget: b, OnEvent: counters.OnEvent}
 	}
 	s := &service{payments: observed("payments", nil), search: observed("search", retry.NewBudget(6, 0)), reports: observed("reports", nil)}
+	s.reports.MaxAttempts = -2
 	s.prom = newProm(t, registry)
 	return s
 }
@@ -155,9 +156,7 @@ func (s *service) fails(ctx context.Context) {
 	call(ctx, s.payments, 1)
 	call(ctx, s.payments, 3)
 	call(ctx, s.search, 3)
-	invalid := s.reports
-	invalid.MaxAttempts = -2
-	call(ctx, invalid, 1)
+	call(ctx, s.reports, 1)
 	var err error
 	for range retry.Loop(ctx, s.reports, &err) { // leaving a loop does not count as giving up
 		err = errors.New("connection refused")
@@ -199,7 +198,86 @@ func TestQueries(t *testing.T) {
 	assertValues(t, left, s.prom.query(queries[3]))
 }
 
-func TestAlerts(t *testing.T) {
+// The page's table has each reason that a scrape returns, once, and names one bug.
+func TestReasons(t *testing.T) {
+	var reasons, bugs []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .* \\| (.*) \\|$").FindAllStringSubmatch(string(mustRead(t, page)), -1) {
+		reasons = append(reasons, row[1])
+		if strings.HasPrefix(row[2], "a bug") {
+			bugs = append(bugs, row[1])
+		}
+	}
+	s := newService(t)
+	s.run(interval, s.works)
+	var scraped []string
+	for reason := range s.prom.query("group by (reason) (retry_stops_total)") {
+		scraped = append(scraped, reason)
+	}
+	assert.ElementsMatch(t, scraped, reasons)
+	assert.Equal(t, []string{"invalid"}, bugs)
+}
+
+// The page says which reasons a bug can have.
+func TestReasonsOfBugs(t *testing.T) {
+	fails := func(context.Context) error { return errors.New("connection refused") }
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		fn     func(context.Context) error
+		want   retry.Reason
+	}{
+		{"an invalid policy", retry.Policy{MaxAttempts: -2}, fails, retry.ReasonInvalid},
+		{"an invalid policy whose attempt succeeds", retry.Policy{MaxAttempts: -2}, func(context.Context) error { return nil }, retry.ReasonSuccess},
+		{"no function", retry.Policy{MaxAttempts: 3}, nil, retry.ReasonInvalid},
+		{"no limit", retry.Policy{Backoff: retry.Fixed(time.Second)}, fails, retry.ReasonExhausted},
+		{"an invalid policy in a call inside", retry.Policy{MaxAttempts: 3}, func(ctx context.Context) error {
+			return retry.Do(ctx, retry.Policy{MaxAttempts: -2}, fails)
+		}, retry.ReasonPermanent},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var c retrylog.Counters
+			row.policy.OnEvent = c.OnEvent
+			_ = retry.Do(t.Context(), row.policy, row.fn)
+			snapshot := c.Snapshot()
+			assert.Equal(t, int64(1), snapshot.Stops[row.want])
+			assert.Zero(t, snapshot.Retries)
+		})
+	}
+}
+
+// The query and the alert show a budget that is empty in one process. The other
+// process goes on retrying.
+func TestABudgetIsEmptyInOneProcess(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	processes := map[string]retry.Policy{}
+	for instance, size := range map[string]int{"a": 1, "b": 9} {
+		var counters retrylog.Counters
+		b := retry.NewBudget(size, 0)
+		counters.WatchBudget("shared", b)
+		prometheus.WrapRegistererWith(prometheus.Labels{"instance": instance}, registry).MustRegister(retryprom.NewCollector("search", &counters))
+		processes[instance] = retry.Policy{MaxAttempts: 4, Budget: b, OnEvent: counters.OnEvent}
+	}
+	p := newProm(t, registry)
+	want := map[string]string{
+		"a": "retry: retry budget exhausted after 2 attempts: failure 2", // not failure 1
+		"b": "retry: attempts exhausted after 4 attempts: failure 4",
+	}
+	for instance, policy := range processes {
+		failures := 0
+		err := retry.Do(t.Context(), policy, func(context.Context) error {
+			failures++
+			return fmt.Errorf("failure %d", failures)
+		})
+		assert.EqualError(t, err, want[instance])
+	}
+	p.scrape()
+	assertValues(t, left, p.query(blocks(t, "promql")[3]))
+	assertValues(t, map[string]float64{"shared a search": 0, "shared b search": 6}, p.query("min by (policy, budget, instance) (retry_budget_left)"))
+	assertValues(t, left, p.query(alerts(t)["RetryBudgetEmpty"]))
+}
+
+// alerts returns the expressions of the page's alerts by name.
+func alerts(t *testing.T) map[string]string {
 	rules := blocks(t, "yaml")
 	require.Len(t, rules, 1)
 	groups, faults := rulefmt.Parse([]byte(rules[0]), false)
@@ -210,6 +288,11 @@ func TestAlerts(t *testing.T) {
 			alerts[rule.Alert] = rule.Expr
 		}
 	}
+	return alerts
+}
+
+func TestAlerts(t *testing.T) {
+	alerts := alerts(t)
 	require.Len(t, alerts, 3)
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -220,7 +303,7 @@ func TestAlerts(t *testing.T) {
 	s := newService(t)
 	s.run(5*time.Minute, s.works)
 	for name, expr := range alerts {
-		assert.Empty(t, s.prom.query(expr), name)
+		assert.Empty(t, s.prom.query(expr), "%s: an invalid policy whose calls succeed does not fire", name)
 	}
 	s.run(10*time.Minute, s.fails)
 	assertValues(t, map[string]float64{"payments": 3. / 13}, s.prom.query(alerts["RetryRatioHigh"]))
