@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	avastretry "github.com/avast/retry-go/v5"
+	"github.com/cenkalti/backoff/v5"
+	backoff7 "github.com/cenkalti/backoff/v7"
+	"github.com/hashicorp/go-retryablehttp"
+	sethvargoretry "github.com/sethvargo/go-retry"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/goretry/retry"
+)
+
+// These tests hold docs/coming-from.md to what the other libraries do.
+
+func comingFrom(t *testing.T) string {
+	page, err := os.ReadFile("../docs/coming-from.md")
+	require.NoError(t, err)
+	return string(page)
+}
+
+// The page was checked against the versions that the tests run.
+func TestComingFromVersions(t *testing.T) {
+	versions, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	page := strings.Join(strings.Fields(comingFrom(t)), " ")
+	for module, text := range map[string]string{
+		"github.com/cenkalti/backoff/v5":        "cenkalti/backoff ",
+		"github.com/cenkalti/backoff/v7":        " and ",
+		"github.com/avast/retry-go/v5":          "avast/retry-go ",
+		"github.com/sethvargo/go-retry":         "sethvargo/go-retry ",
+		"github.com/hashicorp/go-retryablehttp": "go-retryablehttp ",
+		"k8s.io/apimachinery":                   "k8s.io/apimachinery ",
+	} {
+		version := regexp.MustCompile(`\t` + regexp.QuoteMeta(module) + ` (v\S+)`).FindSubmatch(versions)
+		require.NotNil(t, version, module)
+		assert.Contains(t, page, text+string(version[1]))
+	}
+}
+
+// The call before it was moved.
+func TestComingFromCenkalti(t *testing.T) {
+	_, snippet, _ := strings.Cut(comingFrom(t), "With cenkalti/backoff v5:\n\n")
+	snippet, _, _ = strings.Cut(snippet, "\n\n")
+	source, err := os.ReadFile("coming_from_test.go")
+	require.NoError(t, err)
+	flush := regexp.MustCompile(`(?m)^[ \t]+`)
+	assert.Contains(t, flush.ReplaceAllString(string(source), ""), flush.ReplaceAllString(snippet, ""))
+
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log.SetOutput(&out)
+		defer log.SetOutput(os.Stderr)
+		ctx, url, calls := t.Context(), "http://example.test", 0
+		fetch := func(context.Context, string) (string, error) {
+			if calls++; calls < 3 {
+				return "", errFailed
+			}
+			return "200 OK", nil
+		}
+
+		b := backoff.NewExponentialBackOff()
+		b.InitialInterval = 50 * time.Millisecond
+		status, err := backoff.Retry(ctx, func() (string, error) { return fetch(ctx, url) },
+			backoff.WithBackOff(b), backoff.WithMaxTries(4),
+			backoff.WithNotify(func(err error, d time.Duration) { log.Println(err, "again in", d) }))
+
+		require.NoError(t, err)
+		assert.Equal(t, "200 OK", status)
+		assert.Equal(t, 2, strings.Count(out.String(), errFailed.Error()+" again in"))
+		assert.Equal(t, []any{1.5, 0.5, time.Minute}, []any{b.Multiplier, b.RandomizationFactor, b.MaxInterval}, "as in the policy")
+		assert.Equal(t, 15*time.Minute, backoff.DefaultMaxElapsedTime)
+		assert.Equal(t, 15*time.Minute, backoff7.DefaultMaxElapsedTime)
+	})
+}
+
+// When the attempts are made by a library of which the page says how it differs.
+func TestComingFromAttempts(t *testing.T) {
+	const s = time.Second
+	exponential := func() *backoff.ExponentialBackOff {
+		b := backoff.NewExponentialBackOff()
+		b.InitialInterval, b.Multiplier, b.RandomizationFactor = s, 2, 0
+		return b
+	}
+	exponential7 := func() *backoff7.ExponentialBackOff {
+		return &backoff7.ExponentialBackOff{InitialInterval: s, Multiplier: 2, MaxInterval: time.Minute}
+	}
+	within := func(ctx context.Context, d time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(ctx, d)
+		time.AfterFunc(d, cancel)
+		return ctx
+	}
+	ended := func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx
+	}
+	// Operations in the forms of the libraries.
+	value := func(op func() error) func() (int, error) { return func() (int, error) { return 0, op() } }
+	marked := func(op func() error) func(context.Context) error {
+		return func(context.Context) error { return sethvargoretry.RetryableError(op()) }
+	}
+	condition := func(op func() error) func(context.Context) (bool, error) {
+		return func(context.Context) (bool, error) { return op() == nil, nil }
+	}
+	only := func(n int, err error) func(int) error { // what attempts fail with: err is that of attempt n
+		return func(attempt int) error {
+			if attempt == n {
+				return err
+			}
+			return errFailed
+		}
+	}
+	plain := only(0, nil)
+
+	for _, row := range []struct {
+		name string
+		fail func(attempt int) error
+		call func(ctx context.Context, op func() error)
+		want []time.Duration // when the attempts are made, and when the call returns
+	}{
+		{"an ended context: cenkalti v5 makes an attempt", plain, func(ctx context.Context, op func() error) {
+			_, _ = backoff.Retry(ended(ctx), value(op))
+		}, []time.Duration{0, 0}},
+		{"an ended context: cenkalti v7 makes an attempt", plain, func(ctx context.Context, op func() error) {
+			_, _ = backoff7.Retry(ended(ctx), value(op))
+		}, []time.Duration{0, 0}},
+		{"an ended context: retry makes none", plain, func(ctx context.Context, op func() error) {
+			_ = retry.Do(ended(ctx), retry.Policy{}, func(context.Context) error { return op() })
+		}, []time.Duration{0}},
+
+		{"a deadline in the wait: cenkalti v5 waits for it", plain, func(ctx context.Context, op func() error) {
+			_, _ = backoff.Retry(within(ctx, 2*s), value(op), backoff.WithBackOff(exponential()))
+		}, []time.Duration{0, s, 2 * s}},
+		{"a deadline in the wait: cenkalti v7 waits for it", plain, func(ctx context.Context, op func() error) {
+			_, _ = backoff7.Retry(within(ctx, 2*s), value(op), backoff7.WithBackOff(exponential7()))
+		}, []time.Duration{0, s, 2 * s}},
+		{"a deadline in the wait: avast waits for it", plain, func(ctx context.Context, op func() error) {
+			_ = avastretry.New(avastretry.Context(within(ctx, 2*s)), avastretry.Delay(3*s)).Do(op)
+		}, []time.Duration{0, 2 * s}},
+		{"a deadline in the wait: sethvargo waits for it", plain, func(ctx context.Context, op func() error) {
+			_ = sethvargoretry.Do(within(ctx, 2*s), sethvargoretry.NewExponential(s), marked(op))
+		}, []time.Duration{0, s, 2 * s}},
+		{"a deadline in the wait: k8s waits for it", plain, func(ctx context.Context, op func() error) {
+			_ = wait.ExponentialBackoffWithContext(within(ctx, 2*s), wait.Backoff{Steps: 5, Duration: s, Factor: 2}, condition(op))
+		}, []time.Duration{0, s, 2 * s}},
+		{"a deadline in the wait: retry returns at once", plain, func(ctx context.Context, op func() error) {
+			p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: s}}
+			_ = retry.Do(within(ctx, 2*s), p, func(context.Context) error { return op() })
+		}, []time.Duration{0, s, s}},
+
+		{"a server's wait: cenkalti v5 starts its curve again", only(2, backoff.RetryAfter(10)), func(ctx context.Context, op func() error) {
+			_, _ = backoff.Retry(ctx, value(op), backoff.WithBackOff(exponential()), backoff.WithMaxTries(4))
+		}, []time.Duration{0, s, 11 * s, 12 * s, 12 * s}},
+		{"a server's wait: cenkalti v7 starts its curve again", only(2, backoff7.RetryAfter(10*s, errFailed)), func(ctx context.Context, op func() error) {
+			_, _ = backoff7.Retry(ctx, value(op), backoff7.WithBackOff(exponential7()), backoff7.WithMaxTries(4))
+		}, []time.Duration{0, s, 11 * s, 12 * s, 12 * s}},
+		{"a server's wait: retry goes on with its curve", only(2, retry.After(10*s, errFailed)), func(ctx context.Context, op func() error) {
+			p := retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: s}}
+			_ = retry.Do(ctx, p, func(context.Context) error { return op() })
+		}, []time.Duration{0, s, 11 * s, 15 * s, 15 * s}},
+
+		{"sethvargo retries only what is marked", plain, func(ctx context.Context, op func() error) {
+			_ = sethvargoretry.Do(ctx, sethvargoretry.NewConstant(s), func(context.Context) error { return op() })
+		}, []time.Duration{0, 0}},
+		{"avast stops at Unrecoverable", only(2, avastretry.Unrecoverable(errFailed)), func(ctx context.Context, op func() error) {
+			_ = avastretry.New(avastretry.Attempts(4), avastretry.Delay(s), avastretry.DelayType(avastretry.FixedDelay)).Do(op)
+		}, []time.Duration{0, s, s}},
+		{"avast does not with a RetryIf", only(2, avastretry.Unrecoverable(errFailed)), func(ctx context.Context, op func() error) {
+			_ = avastretry.New(avastretry.Attempts(4), avastretry.Delay(s), avastretry.DelayType(avastretry.FixedDelay), avastretry.RetryIf(func(error) bool { return true })).Do(op)
+		}, []time.Duration{0, s, 2 * s, 3 * s, 3 * s}},
+		{"avast does with a RetryIf and Attempts(0)", only(2, avastretry.Unrecoverable(errFailed)), func(ctx context.Context, op func() error) {
+			_ = avastretry.New(avastretry.Attempts(0), avastretry.Delay(s), avastretry.DelayType(avastretry.FixedDelay), avastretry.RetryIf(func(error) bool { return true })).Do(op)
+		}, []time.Duration{0, s, s}},
+
+		{"Fibonacci of sethvargo starts d, 2d, 3d", plain, func(ctx context.Context, op func() error) {
+			_ = sethvargoretry.Do(ctx, sethvargoretry.WithMaxRetries(3, sethvargoretry.NewFibonacci(s)), marked(op))
+		}, []time.Duration{0, s, 3 * s, 6 * s, 6 * s}},
+		{"Fibonacci of retry starts d, d, 2d", plain, func(ctx context.Context, op func() error) {
+			_ = retry.Do(ctx, retry.Policy{MaxAttempts: 4, Backoff: retry.Fibonacci(s)}, func(context.Context) error { return op() })
+		}, []time.Duration{0, s, 2 * s, 4 * s, 4 * s}},
+		{"a Factor of 0 is a constant delay with k8s", plain, func(ctx context.Context, op func() error) {
+			_ = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Steps: 3, Duration: s}, condition(op))
+		}, []time.Duration{0, s, 2 * s, 2 * s}},
+		{"a Cap of k8s also stops, after the wait", plain, func(ctx context.Context, op func() error) {
+			_ = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Steps: 9, Duration: s, Factor: 2, Cap: 3 * s}, condition(op))
+		}, []time.Duration{0, s, 3 * s}},
+		{"MaxElapsed of sethvargo shortens the last wait", plain, func(ctx context.Context, op func() error) {
+			_ = sethvargoretry.Do(ctx, sethvargoretry.WithMaxDuration(2*s, sethvargoretry.NewExponential(s)), marked(op))
+		}, []time.Duration{0, s, 2 * s, 2 * s}},
+		{"MaxElapsed of retry stops before it", plain, func(ctx context.Context, op func() error) {
+			p := retry.Policy{MaxAttempts: 9, MaxElapsed: 2 * s, Backoff: retry.Exponential{Base: s}}
+			_ = retry.Do(ctx, p, func(context.Context) error { return op() })
+		}, []time.Duration{0, s, s}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, attempts := time.Now(), 0
+				var got []time.Duration
+				row.call(t.Context(), func() error {
+					attempts++
+					got = append(got, time.Since(began))
+					return row.fail(attempts)
+				})
+				assert.Equal(t, row.want, append(got, time.Since(began)))
+			})
+		})
+	}
+}
+
+// The numbers that avast's OnRetry gets for two attempts.
+func TestComingFromOnRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []uint
+		_ = avastretry.New(avastretry.Attempts(2), avastretry.OnRetry(func(n uint, _ error) { got = append(got, n) })).Do(func() error { return errFailed })
+		assert.Equal(t, []uint{0, 1}, got)
+	})
+}
+
+// What a call returns that was canceled in its wait.
+func TestComingFromLastErrorOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shutdown := errors.New("shutdown")
+		canceled := func() context.Context {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(shutdown) })
+			return ctx
+		}
+		err := avastretry.New(avastretry.Context(canceled()), avastretry.Delay(time.Minute), avastretry.LastErrorOnly(true)).Do(func() error { return errFailed })
+		assert.Equal(t, shutdown, err)
+		err = retry.Do(canceled(), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, func(context.Context) error { return errFailed })
+		assert.ErrorIs(t, err, shutdown)
+		assert.ErrorIs(t, err, errFailed)
+	})
+}
+
+// The value that a failed call returns.
+func TestComingFromValue(t *testing.T) {
+	seven := func() (int, error) { return 7, errFailed }
+	five, _ := backoff.Retry(t.Context(), seven, backoff.WithMaxTries(1))
+	latest, _ := backoff7.Retry(t.Context(), seven, backoff7.WithMaxTries(1))
+	ours, _ := retry.DoValue(t.Context(), retry.Policy{}, func(context.Context) (int, error) { return seven() })
+	assert.Equal(t, []int{7, 7, 0}, []int{five, latest, ours})
+}
+
+// Where the libraries apply their jitter: cenkalti's exceeds the cap, avast's is
+// cut by it.
+func TestComingFromJitter(t *testing.T) {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.RandomizationFactor = time.Second, time.Second, 0.5
+	var most time.Duration
+	for range 100 {
+		most = max(most, b.NextBackOff())
+	}
+	assert.Greater(t, most, time.Second)
+
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_ = avastretry.New(avastretry.Attempts(2), avastretry.Delay(time.Second), avastretry.MaxDelay(time.Second), avastretry.MaxJitter(time.Hour)).
+			Do(func() error { return errFailed })
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestComingFromRetryMax(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		max  int
+		want int
+	}{
+		{"-1 is no retry", -1, 1},
+		{"0 is no retry", 0, 1},
+		{"4 is 5 attempts", 4, 5},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				attempts := 0
+				client := retryablehttp.NewClient()
+				client.Logger, client.RetryMax = nil, row.max
+				client.HTTPClient.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
+					attempts++
+					return nil, errFailed
+				})
+				resp, err := client.StandardClient().Get("http://example.test")
+				if resp != nil {
+					resp.Body.Close()
+				}
+				assert.Error(t, err)
+				assert.Equal(t, row.want, attempts)
+			})
+		})
+	}
+}
+
+// A server's wait that is not cut.
+func TestComingFromServersWait(t *testing.T) {
+	header := http.Header{"Retry-After": {"864000"}}
+	got := retryablehttp.DefaultBackoff(time.Second, 30*time.Second, 0, &http.Response{StatusCode: http.StatusTooManyRequests, Header: header})
+	assert.Equal(t, 240*time.Hour, got)
+}
