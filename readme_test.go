@@ -56,12 +56,16 @@ func TestREADMECommands(t *testing.T) {
 	assert.Contains(t, fenced(t, "README.md", ""), "go run ./examples/quickstart\ngo test ./...\n")
 }
 
-// Every relative link of the README leads to a file that exists.
-func TestREADMELinks(t *testing.T) {
-	links := regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(text(t, "README.md"), -1)
-	require.NotEmpty(t, links)
-	for _, link := range links {
-		assert.FileExists(t, link[1])
+// Every relative link of the README and of the pages in docs leads to a file that
+// exists.
+func TestLinks(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range append(pages, "README.md") {
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(text(t, page), -1) {
+			assert.FileExists(t, filepath.Join(filepath.Dir(page), link[1]), page)
+		}
 	}
 }
 

@@ -131,7 +131,7 @@ func TestPageIsUpToDate(t *testing.T) {
 	}
 	for _, l := range loads {
 		switch l.failing {
-		case 0.01, 0.10, 0.30, 0.50:
+		case 0.01, 0.10, 0.30, 0.50, 1.00:
 			for i, v := range []float64{l.plain.load, l.budgeted.load, l.plain.success, l.budgeted.success} {
 				rows[2+i] += fmt.Sprintf(" %.1f |", 100*v)
 			}
