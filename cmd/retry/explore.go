@@ -28,7 +28,8 @@ while attempts fail, with and without a budget. You can compare two policies.
     retry explore -o page.html policy.yaml
 
 With -o it writes the page as one file without scripts, to attach to a review.
-Without a file the page starts with an example. Ctrl-C stops the server.
+Without a file the page starts with an example. Ctrl-C stops the server. A
+policy has at most 128 KiB, and the computing of a page stops after 2 seconds.
 `,
 }
 

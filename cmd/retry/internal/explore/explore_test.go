@@ -1,14 +1,17 @@
 package explore
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -133,6 +136,66 @@ func TestTooLong(t *testing.T) {
 	assert.Equal(t, []string{"This was stopped after 2s."}, v.Herd.Words)
 	assert.Equal(t, []string{"This was stopped after 2s."}, v.Load.Words)
 	assert.NotEmpty(t, v.Schedule)
+}
+
+// slowContext takes a while to be derived from, as a long computation would.
+type slowContext struct {
+	context.Context
+	takes time.Duration
+}
+
+func (c slowContext) Deadline() (time.Time, bool) {
+	time.Sleep(c.takes)
+	return c.Context.Deadline()
+}
+
+// The time to compute a page is bounded, also if its reader waits without end.
+func TestBounded(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		takes   time.Duration
+		stopped bool
+	}{
+		{"in time", maxTime - 1, false},
+		{"too long", maxTime, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := look(slowContext{context.Background(), test.takes}, NewInput())
+				for _, words := range [][]string{v.Herd.Words, v.Load.Words} {
+					assert.Equal(t, test.stopped, slices.Contains(words, "This was stopped after 2s."))
+				}
+			})
+		})
+	}
+}
+
+// The page shows the end, the worst case and the delays of each policy.
+func TestTable(t *testing.T) {
+	v := look(t.Context(), input(
+		"{max_attempts: 4, backoff: {type: exponential, base: 200ms}, max_delay: 500ms, jitter: 0.2, attempt_timeout: 1m}",
+		"{max_attempts: -1, backoff: {type: fixed, base: 1h}}"))
+	var b bytes.Buffer
+	require.NoError(t, page.ExecuteTemplate(&b, "answer", v))
+	a, rest, found := strings.Cut(b.String(), "</section>")
+	require.True(t, found)
+	assert.True(t, strings.HasSuffix(a, `
+<p>The delays reach MaxDelay (max_delay), 500ms, after attempt 3.</p>
+<p>Ends after 4 attempts.</p>
+<p>Worst case: 4m1.22s in all, servers&#39; waits aside, if attempts end with their AttemptTimeout (attempt_timeout), 1m.</p>
+<table>
+<caption>Its delays</caption>
+<thead><tr><th scope="col">After attempt</th><th scope="col">Wait</th><th scope="col">Total at most</th></tr></thead>
+<tbody>
+<tr><td>1</td><td>160ms to 240ms</td><td>1m0.24s</td></tr>
+<tr><td>2</td><td>320ms to 480ms</td><td>2m0.72s</td></tr>
+<tr><td>3</td><td>400ms to 500ms</td><td>3m1.22s</td></tr>
+</tbody>
+</table>
+`), a)
+	unlimited, _, found := strings.Cut(rest, "</section>")
+	require.True(t, found)
+	assert.Contains(t, unlimited, "<tr><td>12</td><td>1h</td><td>12h</td></tr>\n</tbody>\n</table>\n<p>And so on.</p>\n")
 }
 
 func TestHerd(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -148,6 +149,73 @@ func TestTurns(t *testing.T) {
 		assert.Contains(t, patient.Body.String(), "5 attempts")
 		assert.Len(t, s.turns, computing-1)
 	})
+}
+
+// pipes is a listener of connections in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if connection, open := <-p; open {
+		return connection, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error { close(p); return nil }
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// The server limits the time and the size of what it reads, and the time of what
+// it writes.
+func TestLimits(t *testing.T) {
+	const get, post = "GET /page.css HTTP/1.1\r\nHost: 127.0.0.1:80\r\n", "POST /answer HTTP/1.1\r\nHost: 127.0.0.1:80\r\n" +
+		"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n"
+	for _, test := range []struct {
+		name, request string
+		reads         bool // the client reads the answer
+		want          string
+		after         time.Duration
+	}{
+		{"no header", "", true, "", 5 * time.Second},
+		{"a part of the header", post, true, "", 5 * time.Second},
+		{"a part of the form", post + "\r\na=", true, "HTTP/1.1 400 Bad Request\r\n", 10 * time.Second},
+		{"no further request", get + "\r\n", true, "HTTP/1.1 200 OK\r\n", 10 * time.Second},
+		{"a client that only writes", get + "\r\n" + strings.Repeat("x", 8<<10), false, "", 30 * time.Second},
+		// net/http adds 4 KiB to the limit.
+		{"the longest header", get + "Connection: close\r\nX: " + strings.Repeat("x", 19<<10) + "\r\n\r\n",
+			true, "HTTP/1.1 200 OK\r\n", 0},
+		{"too long a header", get + "X: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
+			true, "HTTP/1.1 431 Request Header Fields Too Large\r\n", 500 * time.Millisecond}, // net/http lets the client read the answer
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := make(pipes)
+				server, err := NewServer(listener, NewInput())
+				require.NoError(t, err)
+				ended := make(chan error, 1)
+				go func() { ended <- server.Serve(listener) }()
+
+				began := time.Now()
+				client, connection := net.Pipe()
+				listener <- connection
+				written := make(chan error, 1)
+				go func() {
+					_, err := io.WriteString(client, test.request)
+					written <- err
+				}()
+				if test.reads {
+					answer, err := io.ReadAll(client)
+					assert.NoError(t, err)
+					assert.True(t, strings.HasPrefix(string(answer), test.want), "%.100s", answer)
+				} else {
+					assert.Equal(t, io.ErrClosedPipe, <-written)
+				}
+				assert.Equal(t, test.after, time.Since(began), "when the server closes the connection")
+				require.NoError(t, server.Close())
+				assert.Equal(t, http.ErrServerClosed, <-ended)
+			})
+		})
+	}
 }
 
 func TestLoopbackOnly(t *testing.T) {
