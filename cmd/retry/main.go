@@ -41,15 +41,8 @@ func main() {
 	if calledByVet(os.Args[1:]) {
 		serveVet()
 	}
-	os.Exit(run(&streams{
-		ctx: context.Background(), in: os.Stdin, out: os.Stdout, err: os.Stderr,
-		typed:  isTerminal(os.Stdin),
-		colors: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "",
-		shown:  isTerminal(os.Stderr),
-	}, os.Args[1:]))
+	os.Exit(run(newStreams(os.Stdin, os.Stdout, os.Stderr), os.Args[1:]))
 }
-
-func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
 // streams are the inputs and outputs of a command.
 type streams struct {
@@ -61,6 +54,17 @@ type streams struct {
 	colors bool // out is a terminal, and its user wants colors
 	shown  bool // err is a terminal
 }
+
+func newStreams(in, out, err *os.File) *streams {
+	return &streams{
+		ctx: context.Background(), in: in, out: out, err: err,
+		typed:  isTerminal(in),
+		colors: isTerminal(out) && os.Getenv("NO_COLOR") == "",
+		shown:  isTerminal(err),
+	}
+}
+
+func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
 // A command is one of the commands of retry.
 type command struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -101,6 +102,53 @@ func TestMisuse(t *testing.T) {
 			assert.Equal(t, 2, status)
 			assert.Empty(t, stdout)
 			assert.True(t, strings.HasPrefix(stderr, test.want), stderr)
+		})
+	}
+}
+
+// A command without a file reads standard input, unless a person would have to
+// type it.
+func TestTyped(t *testing.T) {
+	for _, args := range [][]string{{"plan"}, {"explain"}, {"convert", "-to", "native"}, {"check", "-policy", "testdata/policy.yaml"}} {
+		t.Run(args[0], func(t *testing.T) {
+			var out, errs bytes.Buffer
+			status := run(&streams{ctx: t.Context(), in: strings.NewReader("max_attempts: 2"), out: &out, err: &errs, typed: true}, args)
+			assert.Equal(t, 2, status)
+			assert.Empty(t, out.String())
+			assert.Contains(t, errs.String(), "retry "+args[0]+": there is no file: write one, or - for standard input\n")
+		})
+	}
+}
+
+// Colors and progress are for terminals only. NO_COLOR turns the colors off.
+func TestTerminal(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has /dev/ptmx")
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	require.NoError(t, err)
+	defer file.Close()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0) // a new terminal
+	require.NoError(t, err)
+	defer terminal.Close()
+	for _, test := range []struct {
+		name         string
+		in, out, err *os.File
+		noColor      string
+		want         streams
+	}{
+		{"no terminal", file, file, file, "", streams{}},
+		{"input", terminal, file, file, "", streams{typed: true}},
+		{"output", file, terminal, file, "", streams{colors: true}},
+		{"errors", file, file, terminal, "", streams{shown: true}},
+		{"all", terminal, terminal, terminal, "", streams{typed: true, colors: true, shown: true}},
+		{"no colors", terminal, terminal, terminal, "1", streams{typed: true, shown: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("NO_COLOR", test.noColor)
+			want := test.want
+			want.ctx, want.in, want.out, want.err = context.Background(), test.in, test.out, test.err
+			assert.Equal(t, &want, newStreams(test.in, test.out, test.err))
 		})
 	}
 }
