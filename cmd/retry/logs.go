@@ -23,6 +23,7 @@ var explainCommand = &command{
 	doc: `
 Explain prints a line for each event of a log, which says when it happened and
 why. A log has a line of JSON for each event, as retrylog.NewWriter writes it.
+On a terminal each line has a color, unless NO_COLOR is set in the environment.
 
     retry explain -key order-42 retries.log
     tail -n 1000 retries.log | retry explain
@@ -39,7 +40,10 @@ first event that cannot have happened. The exit status is 1 if there is one.
 
     retry check -policy config.yaml -at services.payments.retry retries.log
 
-A log has a line of JSON for each event, as retrylog.NewWriter writes it.
+A log has a line of JSON for each event, as retrylog.NewWriter writes it. The
+calls of a pipeline follow its rules instead of a policy: check reports them,
+and compares only the others. To check a pipeline's log, call CheckPipeline of
+package retrylog in Go.
 `,
 }
 
@@ -100,7 +104,7 @@ func check(s *streams, c *command, args []string) int {
 		return c.failed(s, logFault(title, readErr))
 	}
 	calls, replayErr := retrylog.Replay(records)
-	differ := 0
+	differ, ruled := 0, 0
 	report := func(err error) {
 		if err != nil {
 			fmt.Fprintln(s.out, logFault(title, err))
@@ -108,7 +112,12 @@ func check(s *streams, c *command, args []string) int {
 		}
 	}
 	for _, call := range calls {
-		if err := call.Check(p.Policy); err != nil {
+		if call.Task != "" {
+			if ruled++; ruled == 1 {
+				report(&policyfile.Fault{File: title, Line: call.Records[0].Line,
+					Text: fmt.Sprintf("task %q is part of a pipeline, whose rules decide instead of a policy", call.Task)})
+			}
+		} else if err := call.Check(p.Policy); err != nil {
 			if differ++; differ == 1 {
 				report(err)
 			}
@@ -116,12 +125,18 @@ func check(s *streams, c *command, args []string) int {
 	}
 	report(replayErr)
 	report(readErr)
-	verdict := "all as decided by"
+	all := "all"
+	if ruled > 0 {
+		all = "all except " + counted(ruled, "call") + " of a pipeline"
+	}
+	verdict := all + " as decided by"
 	switch {
 	case differ > 0:
 		verdict = counted(differ, "call") + " not as decided by"
-	case status != ok:
-		verdict = "as far as it can be read, all as decided by"
+	case ruled > 0 && ruled == len(calls):
+		verdict = "none compared with"
+	case replayErr != nil || readErr != nil:
+		verdict = "as far as it can be read, " + verdict
 	}
 	fmt.Fprintf(s.out, "%s, %s: %s %v\n", counted(len(calls), "call"), counted(len(records), "event"), verdict, p.Policy)
 	return status

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -155,6 +156,37 @@ func TestCheck(t *testing.T) {
 			assert.True(t, strings.HasPrefix(stderr, test.want), stderr)
 		})
 	}
+}
+
+// The calls of a pipeline follow rules, so check compares only the others.
+func TestCheckPipeline(t *testing.T) {
+	plain, events := writeLog(t), bytes.Buffer{}
+	synctest.Test(t, func(t *testing.T) {
+		p := retryflow.Pipeline{
+			Tasks:   []retryflow.Task{{Label: "fetch", Run: func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{} }}},
+			OnEvent: retrylog.NewWriter(&events).OnPipelineEvent,
+		}
+		require.NoError(t, p.Run(retrylog.WithKey(t.Context(), "c"), nil))
+	})
+	const limit, fault = "max_attempts: 4", `task "fetch" is part of a pipeline, whose rules decide instead of a policy`
+	for _, test := range []struct{ name, policy, log, want string }{
+		{"alone", logPolicy, events.String(), "standard input:1: " + fault + "\n1 call, 3 events: none compared with 3 attempts, exponential 1s x2, full jitter\n"},
+		{"with others", logPolicy, plain + events.String() + events.String(), "standard input:19: " + fault +
+			"\n4 calls, 24 events: all except 2 calls of a pipeline as decided by 3 attempts, exponential 1s x2, full jitter\n"},
+		{"with others that differ", limit, events.String() + plain, "standard input:1: " + fault +
+			"\nstandard input:4: max is 3, and the policy says 4\n3 calls, 21 events: 2 calls not as decided by 4 attempts\n"},
+		{"cut off", logPolicy, events.String() + plain + "{", "standard input:1: " + fault + "\nstandard input:22: the log is cut off" +
+			"\n3 calls, 21 events: as far as it can be read, all except 1 call of a pipeline as decided by 3 attempts, exponential 1s x2, full jitter\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			stdout, stderr, status := tool(test.log, "check", "-policy", filepath.Join(write(t, map[string]string{"p.yaml": test.policy}), "p.yaml"))
+			assert.Equal(t, 1, status)
+			assert.Empty(t, stderr)
+			assert.Equal(t, test.want, stdout)
+		})
+	}
+	assert.Contains(t, succeed(t, plain+events.String(), "check", "-policy", filepath.Join(write(t, map[string]string{"p.yaml": logPolicy}), "p.yaml"), "-key", "a"),
+		"1 call, 9 events: all as decided by ")
 }
 
 // slowReader takes a second for each read.
