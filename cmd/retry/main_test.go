@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -171,29 +173,89 @@ func TestWorkspace(t *testing.T) {
 	assert.NotRegexp(t, `(?m)^replace`, string(data), "go install takes no module that has a replace")
 }
 
-// The hook for pre-commit runs an existing command on the files that may have a
-// policy.
-func TestHook(t *testing.T) {
+// A hook as .pre-commit-hooks.yaml defines it, or with the settings of a
+// repository that uses it.
+type hook struct {
+	ID, Entry, Language string
+	Files               string
+	Args                []string
+	PassFilenames       *bool    `yaml:"pass_filenames"`
+	Dependencies        []string `yaml:"additional_dependencies"`
+}
+
+func readHook(t *testing.T) hook {
 	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
 	require.NoError(t, err)
-	var hooks []struct {
-		ID, Entry, Language string
-		Files               string
-		Dependencies        []string `yaml:"additional_dependencies"`
-	}
+	var hooks []hook
 	require.NoError(t, yaml.Unmarshal(data, &hooks))
 	require.Len(t, hooks, 1)
-	hook := hooks[0]
-	assert.Equal(t, "golang", hook.Language)
-	assert.Equal(t, []string{"github.com/goretry/retry/cmd/retry@latest"}, hook.Dependencies)
+	return hooks[0]
+}
 
-	dir := write(t, map[string]string{"retry-payments.yaml": "jitter: 2"})
-	assert.Regexp(t, hook.Files, "config/retry-payments.yaml")
-	assert.NotRegexp(t, hook.Files, "config/payments.yaml")
-	words := strings.Fields(hook.Entry)
-	require.Equal(t, "retry", words[0])
-	stdout, stderr, status := tool("", append(words[1:], filepath.Join(dir, "retry-payments.yaml"))...)
-	assert.Equal(t, 1, status)
-	assert.Empty(t, stderr)
-	assert.Contains(t, stdout, "retry-payments.yaml:1: jitter is 2")
+// The hook for pre-commit reports faults in the files that its users select, with
+// its own pattern and with the settings in the README.
+func TestHook(t *testing.T) {
+	defined := readHook(t)
+	assert.Equal(t, "golang", defined.Language)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	users := []hook{{ID: defined.ID, Files: defined.Files}}
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(readme, -1) {
+		var repositories []struct{ Hooks []hook }
+		require.NoError(t, yaml.Unmarshal(block[1], &repositories))
+		users = append(users, repositories[0].Hooks...)
+	}
+	require.Len(t, users, 3)
+
+	t.Chdir(write(t, map[string]string{
+		"retry.yaml":           "max_attempts: 2\nbackoff: {type: fixed, base: 1s}",
+		"config/services.yaml": "services: {pay: {retry: {max_attempts: 2, backoff: {type: fixed, base: 1s}}}}",
+		"config/other.yaml":    "services: {pay: {timeout: 1s}}",
+	}))
+	for i, file := range []string{"retry.yaml", "config/services.yaml", "config/services.yaml"} {
+		user := users[i]
+		assert.Equal(t, defined.ID, user.ID)
+		args := append(strings.Fields(defined.Entry), user.Args...)
+		require.Equal(t, "retry", args[0])
+		if user.PassFilenames == nil {
+			for _, name := range []string{"retry.yaml", "config/services.yaml", "config/other.yaml"} {
+				if regexp.MustCompile(user.Files).MatchString(name) {
+					args = append(args, name)
+				}
+			}
+		}
+		assert.Regexp(t, user.Files, file)
+		assert.Empty(t, succeed(t, "", args[1:]...), "no fault in %s", args)
+
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, bytes.Replace(text, []byte("max_attempts: 2"), []byte("jitter: 2"), 1), 0o600))
+		stdout, _, status := tool("", args[1:]...)
+		assert.Equal(t, 1, status)
+		assert.Contains(t, stdout, file+":1: jitter is 2")
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+	}
+}
+
+// The tool can be installed from a checkout, without a setting for the go
+// command: in its own directory, and in the root as pre-commit does it.
+func TestInstall(t *testing.T) {
+	dependencies := readHook(t).Dependencies
+	require.Len(t, dependencies, 1)
+	for _, test := range []struct{ name, dir, arg string }{
+		{"in its directory", ".", "."},
+		{"by pre-commit", "../..", dependencies[0]},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bin := t.TempDir()
+			install := exec.Command("go", "install", test.arg)
+			install.Dir = test.dir
+			install.Env = append(os.Environ(), "GOWORK=", "GOBIN="+bin)
+			output, err := install.CombinedOutput()
+			require.NoError(t, err, "%s", output)
+			output, err = exec.Command(filepath.Join(bin, "retry"), "plan", "testdata/policy.yaml").Output()
+			require.NoError(t, err)
+			assert.Contains(t, string(output), "\nEnds after 5 attempts.\n")
+		})
+	}
 }
