@@ -29,7 +29,8 @@ The systems are
     native      the form of this library
     tasker, argyll, taskharbor
     nats        max_deliver and backoff of a JetStream consumer; its delays
-                start at the delivery, so the first must be longer than the work
+                start at the delivery, so each must be longer than the work, and
+                a Nak does not wait for them
     cenkalti    a Go expression for github.com/cenkalti/backoff/v4
     envoy       the retry_policy of a route, whose delays are whole milliseconds
     grpc        a service config

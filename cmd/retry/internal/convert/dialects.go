@@ -117,7 +117,9 @@ func refused(err error) *Error {
 	return e
 }
 
-// nats are the fields of a JetStream consumer.
+// nats are the fields of a JetStream consumer. Each delay is the AckWait of one
+// delivery: a message is delivered again if it is not acknowledged until then,
+// also while it is still being handled. A Nak delivers it again at once.
 type nats struct {
 	MaxDeliver int             `json:"max_deliver"`
 	BackOff    []time.Duration `json:"backoff,omitempty"`
