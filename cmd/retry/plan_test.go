@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,6 +134,36 @@ func TestPlanJSON(t *testing.T) {
 	const late = `{max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}`
 	assert.Contains(t, succeed(t, late, "plan", "-json", "-seed=job-42"),
 		"\"attempt\": 5,\n      \"wait\": \"0s\",\n      \"total\": \"0s\",\n      \"reason\": \"elapsed\"")
+}
+
+// The README has every key of plan -json, except those of a policy.
+func TestPlanJSONKeys(t *testing.T) {
+	data, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(data), "`retry plan -json` prints ")
+	section, _, _ = strings.Cut(section, "\n\n#")
+	var documented []string
+	for row := range strings.Lines(section) {
+		if keys, _, ok := strings.Cut(strings.TrimPrefix(row, "| `"), "` | "); ok {
+			documented = append(documented, strings.Split(keys, "`, `")...)
+		}
+	}
+
+	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
+	var form map[string]any
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))
+	keys := map[string]bool{}
+	for key, value := range form {
+		keys[key] = true
+		elements, _ := value.([]any)
+		for _, element := range elements {
+			object, _ := element.(map[string]any) // a lint is a text
+			for inner := range object {
+				keys[key+"[]."+inner] = true
+			}
+		}
+	}
+	assert.ElementsMatch(t, documented, slices.Collect(maps.Keys(keys)))
 }
 
 // The policy can be in a larger file, at a path or at one of the usual places.
