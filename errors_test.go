@@ -54,6 +54,8 @@ func TestErrorText(t *testing.T) {
 			"retry: gave up after 1 attempt (the server asks for 1m0s, MaxRetryAfter is 2s): dial tcp: connection refused"},
 		{"elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 500 * time.Millisecond }), nil, errDial,
 			"retry: out of time after 2 attempts (200ms waited, the next delay of 400ms would exceed MaxElapsed 500ms): dial tcp: connection refused"},
+		{"elapsed, to the last moment", with(func(p *retry.Policy) { p.MaxElapsed = 200 * time.Millisecond }), nil, errDial,
+			"retry: out of time after 2 attempts (200ms waited, the next delay of 400ms would exceed MaxElapsed 200ms): dial tcp: connection refused"},
 		{"deadline ahead", doubling, func(ctx context.Context) context.Context { return within(ctx, 500*time.Millisecond, nil) }, errDial,
 			"retry: deadline too close after 2 attempts (200ms waited, the next delay is 400ms, 300ms are left): dial tcp: connection refused"},
 		{"deadline passed in the sleep", doubling, func(ctx context.Context) context.Context { return hidden{within(ctx, 500*time.Millisecond, nil)} }, errDial,
@@ -242,6 +244,9 @@ func TestErrorTextIsOneLine(t *testing.T) {
 	e := &retry.Error{Reason: retry.ReasonExhausted, Attempts: 2, Err: errors.New("a\r\nb\nc\rd")}
 	assert.Equal(t, "retry: attempts exhausted after 2 attempts: a; b; c; d", e.Error())
 	assert.Equal(t, "retry: stopped before the first attempt", new(retry.Error).Error())
+	for reason := retry.ReasonLeft + 1; reason != 0; reason++ {
+		assert.Equal(t, "retry: stopped before the first attempt", (&retry.Error{Reason: reason}).Error(), uint8(reason))
+	}
 }
 
 func TestMarkOnTheErrorOfAnInnerCall(t *testing.T) {
