@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -148,6 +149,40 @@ func TestAMessageThatIsNotDue(t *testing.T) {
 		return retry.Permanent(errBoom)
 	})
 	assert.False(t, began.Before(due), "the attempt began %v early", due.Sub(began))
+}
+
+// Without these arguments messages could be lost: at most once is RabbitMQ's default
+// for dead letters, and from 4.0 on its limit is 20 deliveries. To show what the
+// server has, the test declares each queue again without one of its arguments.
+func TestArguments(t *testing.T) {
+	q := newQueue(t)
+	end(t, q, amqp.Publishing{}, func(context.Context, amqp.Delivery) error { return errBoom }) // a wait queue is declared when it is needed
+	kept := amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)}
+	for name, args := range map[string]amqp.Table{
+		"":      kept,
+		".dead": kept,
+		".wait.5ms": {
+			"x-queue-type": "quorum", "x-message-ttl": int64(5), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": q.name,
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		},
+	} {
+		declare := func(args amqp.Table) error {
+			return q.do(func(channel *amqp.Channel) error {
+				_, err := channel.QueueDeclare(q.name+name, true, false, false, false, args)
+				return err
+			})
+		}
+		assert.NoError(t, declare(args), "all arguments of the queue %q", name)
+		for arg := range args {
+			t.Run("queue"+name+" "+arg, func(t *testing.T) {
+				without := maps.Clone(args)
+				delete(without, arg)
+				err := declare(without)
+				assert.ErrorContains(t, err, "PRECONDITION_FAILED")
+				assert.ErrorContains(t, err, arg)
+			})
+		}
+	}
 }
 
 // If an operator deletes a queue while messages are handled, it is declared again.
