@@ -24,7 +24,7 @@ import (
 )
 
 // The tests run against the installed server, and against the newest one, which
-// runs in this process.
+// runs in this process, or in one of its own if it restarts.
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
@@ -43,6 +43,11 @@ func TestLoad(t *testing.T) {
 	jobtest.Load(t, engine(installed(t)), servers.Amount(t, "RETRY_JOBS", 1000))
 }
 
+func TestLoadEmbedded(t *testing.T) {
+	t.Parallel()
+	jobtest.Load(t, engine(embedded(t)), servers.Amount(t, "RETRY_JOBS", 1000))
+}
+
 func TestKills(t *testing.T) {
 	t.Parallel()
 	jobtest.Kills(t, engine(installed(t)), servers.Amount(t, "RETRY_KILLS", 5))
@@ -57,11 +62,13 @@ func TestKillsEmbedded(t *testing.T) {
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	s := servers.NATS(t, "")
-	jobtest.Restarts(t, engine("nats://"+s.Address), 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(int) error {
-		s.Stop()
-		s.Start()
-		return nil
-	})
+	restarts(t, s, engine("nats://"+s.Address), s.Stop)
+}
+
+func TestRestartsNewest(t *testing.T) {
+	t.Parallel()
+	s := newest(t)
+	restarts(t, s, engine("nats://"+s.Address), s.Stop)
 }
 
 // A server that crashes forgets its last deliveries. Their attempts are made again,
@@ -69,17 +76,28 @@ func TestRestarts(t *testing.T) {
 // messages stay in its stream and are never delivered again.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "nats-server")
-	output, err := exec.Command("go", "build", "-o", program, "github.com/nats-io/nats-server/v2").CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	s := servers.NATS(t, program)
+	s := newest(t)
 	e := engine("nats://" + s.Address)
 	e.Forgets = true
+	restarts(t, s, e, s.Crash)
+}
+
+func restarts(t *testing.T, s *servers.Server, e jobtest.Engine, end func()) {
+	t.Helper()
 	jobtest.Restarts(t, e, 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(int) error {
-		s.Crash()
+		end()
 		s.Start()
 		return nil
 	})
+}
+
+// newest starts the newest server in a process of its own.
+func newest(t *testing.T) *servers.Server {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "nats-server")
+	output, err := exec.Command("go", "build", "-o", program, "github.com/nats-io/nats-server/v2").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return servers.NATS(t, program)
 }
 
 func installed(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_NATS") }
