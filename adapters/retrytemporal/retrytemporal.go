@@ -26,6 +26,10 @@
 // Select, MaxElapsed, servers' waits and Budgets work, although Temporal's own
 // policy has none of them.
 //
+// The SDK cannot send text that is not UTF-8: it is replaced, and the causes of the
+// error are left out. If the details of an ApplicationError cannot be read, that
+// error becomes the cause of the one returned.
+//
 // MaxElapsed counts from when the activity was scheduled, so it includes the wait
 // for a worker. Temporal counts the attempts. The seed of an activity's delays
 // comes from its workflow, run and activity IDs, so every worker computes the same
@@ -37,8 +41,8 @@
 // of an ApplicationError counts as the server's wait, see [retry.After].
 //
 // A cancellation by the workflow and activity.ErrResultPending pass through. If a
-// worker stops during an attempt, the server starts the next attempt at once. A
-// panic counts as a failed attempt.
+// worker stops during an attempt, the server starts the next attempt at once; such
+// an attempt has no Detail. A panic counts as a failed attempt.
 //
 // # What stays with the server
 //
