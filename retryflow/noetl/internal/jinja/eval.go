@@ -3,9 +3,12 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A node is a part of an expression.
@@ -113,7 +116,7 @@ func (n *nameNode) eval(e *evaluation) (Value, error) {
 	if !ok {
 		return &undefined{what: n.name}, nil
 	}
-	return valueOf(v)
+	return e.fromGo(reflect.ValueOf(v))
 }
 
 func (n *listNode) eval(e *evaluation) (Value, error) {
@@ -150,7 +153,7 @@ func (n *dictNode) eval(e *evaluation) (Value, error) {
 	}
 	d := newDict()
 	for i := range keys {
-		if err := d.set(keys[i], values[i]); err != nil {
+		if err := d.set(e, keys[i], values[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -170,10 +173,10 @@ func (e *evaluation) attribute(object Value, name string, at node) (Value, error
 	if err := e.step(1); err != nil {
 		return nil, err
 	}
-	if v, ok, err := attributeOf(object, name); ok || err != nil {
+	if v, ok, err := e.attributeOf(object, name); ok || err != nil {
 		return v, err
 	}
-	if v, ok, err := itemOf(object, name); ok || err != nil {
+	if v, ok, err := e.itemOf(object, name); ok || err != nil {
 		return v, err
 	}
 	return &undefined{at: at}, nil
@@ -184,40 +187,43 @@ func (e *evaluation) item(object, index Value, missing *undefined) (Value, error
 	if err := e.step(1); err != nil {
 		return nil, err
 	}
-	if v, ok, err := itemOf(object, index); ok || err != nil {
+	if v, ok, err := e.itemOf(object, index); ok || err != nil {
 		return v, err
 	}
 	if name, ok := index.(string); ok {
-		if v, ok, err := attributeOf(object, name); ok || err != nil {
+		if v, ok, err := e.attributeOf(object, name); ok || err != nil {
 			return v, err
 		}
 	}
 	return missing, nil
 }
 
-func itemOf(object, index Value) (Value, bool, error) {
+func (e *evaluation) itemOf(object, index Value) (Value, bool, error) {
 	switch o := object.(type) {
 	case mapping:
-		if _, err := hash(index); err != nil {
+		if _, err := e.hash(index); err != nil {
 			if u, ok := index.(*undefined); ok {
 				return nil, false, u.err()
 			}
 			return nil, false, nil
 		}
-		return o.get(index)
+		return o.get(e, index)
 	case string:
-		runes := []rune(o)
-		i, ok := position(index, len(runes))
+		if err := e.read(len(o)); err != nil {
+			return nil, false, err
+		}
+		i, ok := position(index, utf8.RuneCountInString(o))
 		if !ok {
 			return nil, false, nil
 		}
-		return string(runes[i]), true, nil
+		r, _ := utf8.DecodeRuneInString(o[offset(o, i):])
+		return string(r), true, nil
 	case sequence:
 		i, ok := position(index, o.length())
 		if !ok {
 			return nil, false, nil
 		}
-		v, err := o.at(i)
+		v, err := o.at(e, i)
 		return v, true, err
 	case *undefined:
 		return nil, false, o.err()
@@ -241,7 +247,7 @@ func position(index Value, n int) (int, bool) {
 }
 
 // attributeOf returns an attribute that is not an item.
-func attributeOf(object Value, name string) (Value, bool, error) {
+func (e *evaluation) attributeOf(object Value, name string) (Value, bool, error) {
 	switch o := object.(type) {
 	case *undefined:
 		return nil, false, o.err()
@@ -255,7 +261,7 @@ func attributeOf(object Value, name string) (Value, bool, error) {
 	}
 	switch o := object.(type) {
 	case goStruct:
-		return o.field(name)
+		return o.field(e, name)
 	case mapping:
 		return &method{name}, slices.Contains(mappingAttributes, name), nil
 	case sequence:
@@ -320,7 +326,10 @@ func (n *sliceNode) eval(e *evaluation) (Value, error) {
 	var length int
 	switch o := object.(type) {
 	case string:
-		length = len([]rune(o))
+		if err := e.read(len(o)); err != nil {
+			return nil, err
+		}
+		length = utf8.RuneCountInString(o)
 	case sequence:
 		length = o.length()
 	case *undefined, *method:
@@ -351,7 +360,7 @@ func (e *evaluation) sliced(object Value, start, stop, step int) (Value, error) 
 		return string(cut), nil
 	case interval:
 		by := new(big.Int).Mul(big.NewInt(int64(step)), big.NewInt(o.step))
-		if by.BitLen() > 53 {
+		if by.BitLen() > 53 || max(step, -step) == maxStep {
 			return nil, fmt.Errorf("%v cannot be the step of a range", by)
 		}
 		return interval{o.start + int64(start)*o.step, o.start + int64(stop)*o.step, by.Int64()}, nil
@@ -363,13 +372,17 @@ func (e *evaluation) sliced(object Value, start, stop, step int) (Value, error) 
 		cut := &list{make([]Value, n), isTuple(s)}
 		for i := range cut.members {
 			var err error
-			if cut.members[i], err = s.at(start + i*step); err != nil {
+			if cut.members[i], err = s.at(e, start+i*step); err != nil {
 				return nil, err
 			}
 		}
 		return cut, nil
 	}
 }
+
+// maxStep stands for every step of a slice that is as large or larger. It is
+// beyond every list, and fits an int of 32 bits too.
+const maxStep = min(maxExact, math.MaxInt)
 
 // sliceOf returns the numbers that the bounds of a slice stand for, with length
 // members.
@@ -385,7 +398,7 @@ func sliceOf(bounds []Value, length int) (start, stop, step int, err error) {
 		if at[2].Sign() == 0 {
 			return 0, 0, 0, errors.New("the step of a slice is 0")
 		}
-		step = clamp(at[2], -maxExact, maxExact)
+		step = clamp(at[2], -maxStep, maxStep)
 	}
 	if step > 0 {
 		return bound(at[0], 0, length, length), bound(at[1], length, length, length), step, nil

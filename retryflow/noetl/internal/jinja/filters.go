@@ -42,8 +42,8 @@ func unusableMarkup(markup) error {
 var filters map[string]*function
 
 func init() {
-	length := &function{nil, func(_ *evaluation, in Value, _ []Value) (Value, error) {
-		n, err := length(in)
+	length := &function{nil, func(e *evaluation, in Value, _ []Value) (Value, error) {
+		n, err := e.length(in)
 		return integerOf(n), err
 	}}
 	fallback := &function{params("default_value boolean"), func(_ *evaluation, in Value, args []Value) (Value, error) {
@@ -132,7 +132,7 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
-			return strip(s, args[0], strings.TrimFunc)
+			return e.strip(s, args[0], strings.TrimFunc)
 		}},
 		"truncate":  {params("length killwords end leeway"), truncate},
 		"unique":    {params("case_sensitive attribute"), unique},
@@ -296,6 +296,9 @@ func (e *evaluation) dig(v, attribute, fallback Value) (Value, error) {
 	case nil, missing:
 		return v, nil
 	case string:
+		if err := e.read(len(a)); err != nil {
+			return nil, err
+		}
 		for part := range strings.SplitSeq(a, ".") {
 			parts = append(parts, attributePart(part))
 		}
@@ -323,9 +326,12 @@ func attributePart(part string) Value {
 }
 
 // ignoreCase returns a text in lower case, and any other value unchanged.
-func ignoreCase(v Value) (Value, error) {
+func (e *evaluation) ignoreCase(v Value) (Value, error) {
 	switch v := v.(type) {
 	case string:
+		if err := e.grow(len(v)); err != nil {
+			return nil, err
+		}
 		return lower(v), nil
 	case markup:
 		return nil, unusableMarkup(v)
@@ -340,15 +346,14 @@ func (e *evaluation) keyOf(v, attribute Value, caseSensitive bool) (Value, error
 	if err != nil || caseSensitive {
 		return key, err
 	}
-	return ignoreCase(key)
+	return e.ignoreCase(key)
 }
 
-func length(v Value) (int, error) {
+func (e *evaluation) length(v Value) (int, error) {
+	if s, ok := textOf(v); ok {
+		return utf8.RuneCountInString(s), e.read(len(s))
+	}
 	switch v := v.(type) {
-	case string:
-		return len([]rune(v)), nil
-	case markup:
-		return len([]rune(string(v))), nil
 	case sequence:
 		return v.length(), nil
 	case mapping:
@@ -462,10 +467,7 @@ func (e *evaluation) sorted(members []Value, reverse bool, key func(Value) (Valu
 		if failed != nil {
 			return 0
 		}
-		c, ok, err := order(a.key, b.key, 0)
-		if err == nil {
-			err = e.step(1 + min(weight(a.key), weight(b.key)))
-		}
+		c, ok, err := e.order(a.key, b.key, 0)
 		if err == nil && !ok {
 			err = errors.New("nan has no place in an order")
 		}
@@ -537,7 +539,7 @@ func dictsort(e *evaluation, in Value, args []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := m.pairs()
+	pairs, err := m.pairs(e)
 	if err != nil || len(pairs) == 0 {
 		return &list{}, err
 	}
@@ -563,7 +565,7 @@ func dictsort(e *evaluation, in Value, args []Value) (Value, error) {
 		if caseSensitive {
 			return key, nil
 		}
-		return ignoreCase(key)
+		return e.ignoreCase(key)
 	}
 	if err := e.sorted(members, reverse, key); err != nil {
 		return nil, err
@@ -572,7 +574,7 @@ func dictsort(e *evaluation, in Value, args []Value) (Value, error) {
 		for i := 1; i < len(members); i++ {
 			a, _ := key(members[i-1])
 			b, _ := key(members[i])
-			if same, err := equal(a, b, 0); err != nil || same {
+			if same, err := e.equal(a, b, 0); err != nil || same {
 				return nil, errors.Join(err, errors.New("the order of this mapping is lost in Go, and two of its pairs are equal to dictsort"))
 			}
 		}
@@ -592,7 +594,7 @@ func unique(_ *evaluation, in Value, args []Value) (Value, error) {
 			if err != nil {
 				return err
 			}
-			h, err := hash(key)
+			h, err := e.hash(key)
 			if err != nil || seen[h] {
 				return err
 			}
@@ -623,7 +625,7 @@ func extreme(sign int) func(e *evaluation, in Value, args []Value) (Value, error
 				best, bestKey = v, key
 				return nil
 			}
-			c, ok, err := order(key, bestKey, 0)
+			c, ok, err := e.order(key, bestKey, 0)
 			if err == nil && !ok {
 				err = errors.New("nan has no place in an order")
 			}
@@ -646,7 +648,7 @@ func first(e *evaluation, in Value, _ []Value) (Value, error) {
 }
 
 func last(e *evaluation, in Value, _ []Value) (Value, error) {
-	n, err := length(in)
+	n, err := e.length(in)
 	if err != nil {
 		return nil, err
 	}
@@ -655,9 +657,10 @@ func last(e *evaluation, in Value, _ []Value) (Value, error) {
 	}
 	switch in := in.(type) {
 	case string:
-		return string([]rune(in)[n-1]), nil
+		r, _ := utf8.DecodeLastRuneInString(in)
+		return string(r), nil
 	case sequence:
-		return in.at(n - 1)
+		return in.at(e, n-1)
 	}
 	members, err := e.members(in)
 	if err != nil {
@@ -669,13 +672,16 @@ func last(e *evaluation, in Value, _ []Value) (Value, error) {
 func reverse(e *evaluation, in Value, _ []Value) (Value, error) {
 	switch in := in.(type) {
 	case string:
+		if err := e.read(len(in)); err != nil {
+			return nil, err
+		}
 		runes := []rune(in)
 		slices.Reverse(runes)
 		return e.text(string(runes))
 	case sequence:
 		return &generator{each: func(e *evaluation, yield func(Value) error) error {
 			for i := in.length() - 1; i >= 0; i-- {
-				v, err := in.at(i)
+				v, err := in.at(e, i)
 				if err == nil {
 					err = e.step(1)
 				}
@@ -753,20 +759,15 @@ func replace(e *evaluation, in Value, args []Value) (Value, error) {
 // replaced returns s with the first n occurrences of old replaced, or all if n
 // is negative.
 func (e *evaluation) replaced(s, old, by string, n int) (Value, error) {
+	if err := e.grow(len(s)); err != nil {
+		return nil, err
+	}
 	times := strings.Count(s, old)
 	if n >= 0 {
 		times = min(times, n)
 	}
-	if err := e.grow(len(s)); err != nil {
+	if err := e.growTimes(len(by), times); err != nil {
 		return nil, err
-	}
-	if len(by) > 0 {
-		if times > maxSize/len(by) {
-			times = maxSize/len(by) + 1
-		}
-		if err := e.grow(times * len(by)); err != nil {
-			return nil, err
-		}
 	}
 	return strings.Replace(s, old, by, n), nil
 }
@@ -938,14 +939,17 @@ func truncate(e *evaluation, in Value, args []Value) (Value, error) {
 			return nil, err
 		}
 	}
-	endLength := len([]rune(end))
+	endLength, err := e.length(end)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case most < endLength:
 		return nil, fmt.Errorf("the argument length is %d: write at least %d, the length of its end", most, endLength)
 	case leeway < 0:
 		return nil, fmt.Errorf("the argument leeway is %d: write 0 or more", leeway)
 	}
-	if n, err := length(in); err != nil || n <= most+leeway {
+	if n, err := e.length(in); err != nil || n <= most+leeway {
 		return in, err
 	}
 	s, ok := in.(string)
@@ -956,7 +960,7 @@ func truncate(e *evaluation, in Value, args []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut := string([]rune(s)[:most-endLength])
+	cut := s[:offset(s, most-endLength)]
 	if !killwords {
 		if i := strings.LastIndex(cut, " "); i >= 0 {
 			cut = cut[:i]
@@ -969,7 +973,7 @@ func truncate(e *evaluation, in Value, args []Value) (Value, error) {
 func urlencode(e *evaluation, in Value, _ []Value) (Value, error) {
 	switch in := in.(type) {
 	case string:
-		return e.text(urlQuote(in, "/"))
+		return e.quoted(in, "/")
 	case mapping:
 		return e.query(view{"items", in})
 	case sequence, *generator, view, *undefined:
@@ -983,7 +987,7 @@ func urlencode(e *evaluation, in Value, _ []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.text(urlQuote(s, "/"))
+	return e.quoted(s, "/")
 }
 
 func (e *evaluation) query(pairs Value) (Value, error) {
@@ -1005,6 +1009,9 @@ func (e *evaluation) query(pairs Value) (Value, error) {
 			if err != nil {
 				return err
 			}
+			if err := e.read(len(s)); err != nil {
+				return err
+			}
 			s = strings.ReplaceAll(urlQuote(s, ""), "%20", "+")
 			if err := e.grow(len(s) + 1); err != nil {
 				return err
@@ -1017,6 +1024,13 @@ func (e *evaluation) query(pairs Value) (Value, error) {
 		return nil
 	})
 	return b.String(), err
+}
+
+func (e *evaluation) quoted(s, safe string) (Value, error) {
+	if err := e.read(len(s)); err != nil {
+		return nil, err
+	}
+	return e.text(urlQuote(s, safe))
 }
 
 // urlQuote quotes every byte that is neither unreserved nor in safe.

@@ -3,6 +3,7 @@ package jinja
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -85,6 +86,9 @@ var functions = map[string]*function{
 		}
 		if r.step == 0 {
 			return nil, errors.New("the step of a range is 0")
+		}
+		if r.length() == math.MaxInt {
+			return nil, errors.New("a range has too many members")
 		}
 		return r, nil
 	}},

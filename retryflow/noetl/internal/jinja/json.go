@@ -19,10 +19,7 @@ func tojson(e *evaluation, in Value, _ []Value) (Value, error) {
 }
 
 func (w *writer) json(v Value, depth int) error {
-	if err := deep(depth); err != nil {
-		return err
-	}
-	if err := w.e.step(1); err != nil {
+	if err := w.e.visit(depth); err != nil {
 		return err
 	}
 	switch v := v.(type) {
@@ -38,11 +35,11 @@ func (w *writer) json(v Value, depth int) error {
 	case float64:
 		return w.write(jsonFloat(v))
 	case string:
-		return w.write(jsonText(v))
+		return w.quoted(v, jsonText)
 	case interval:
 	case sequence:
 		return w.members("[", "]", v.length(), func(i int) error {
-			member, err := v.at(i)
+			member, err := v.at(w.e, i)
 			if err != nil {
 				return err
 			}
@@ -57,13 +54,13 @@ func (w *writer) json(v Value, depth int) error {
 }
 
 func (w *writer) jsonObject(m mapping, depth int) error {
-	pairs, err := m.pairs()
+	pairs, err := m.pairs(w.e)
 	if err != nil {
 		return err
 	}
 	slices.SortStableFunc(pairs, func(a, b pair) int {
-		c, ok, orderErr := order(a.key, b.key, 0)
-		if orderErr != nil || !ok {
+		c, ok, orderErr := w.e.order(a.key, b.key, 0)
+		if err == nil && (orderErr != nil || !ok) {
 			err = fmt.Errorf("the keys %s and %s of a mapping have no order", kind(a.key), kind(b.key))
 		}
 		return c
@@ -87,7 +84,10 @@ func (w *writer) jsonObject(m mapping, depth int) error {
 		default:
 			return fmt.Errorf("the key %s of a mapping cannot be written as JSON", kind(k))
 		}
-		if err := w.write(jsonText(key) + ": "); err != nil {
+		if err := w.quoted(key, jsonText); err != nil {
+			return err
+		}
+		if err := w.write(": "); err != nil {
 			return err
 		}
 		return w.json(pairs[i].value, depth+1)

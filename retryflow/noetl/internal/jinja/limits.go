@@ -9,7 +9,7 @@ import (
 const (
 	maxSource  = 8 << 10 // bytes of a template
 	maxNesting = 100     // of brackets, operators and values
-	maxSteps   = 200_000 // operations, and members of lists that are read
+	maxSteps   = 200_000 // operations, members of lists that are read or compared, and KiB of texts that are read
 	maxSize    = 4 << 20 // bytes of all texts that an evaluation makes, and 16 for each member of its lists
 	maxBits    = 4096    // of a whole number; about 1,200 digits
 )
@@ -37,8 +37,21 @@ func (e *evaluation) grow(n int) error {
 		return fmt.Errorf("it makes values of more than %d bytes", maxSize)
 	}
 	e.size += n
-	return e.step(n / 1024)
+	return e.read(n)
 }
+
+// growTimes counts n bytes for each of a number of times.
+func (e *evaluation) growTimes(n, times int) error {
+	if n > 0 {
+		times = min(times, maxSize/n+1) // so that the product cannot overflow
+	}
+	return e.grow(n * times)
+}
+
+// read counts n bytes of a text before an operation looks at all of them.
+// Without this, an operation on a long text would cost as much as one on a
+// short one.
+func (e *evaluation) read(n int) error { return e.step(n / 1024) }
 
 // memberSize is the number of bytes counted for a member of a list.
 const memberSize = 16
@@ -57,6 +70,14 @@ func integer(n *big.Int) (Value, error) {
 		return nil, fmt.Errorf("a number has more than %d bits", maxBits)
 	}
 	return n, nil
+}
+
+// visit counts a value that is nested at a depth.
+func (e *evaluation) visit(depth int) error {
+	if err := deep(depth); err != nil {
+		return err
+	}
+	return e.step(1)
 }
 
 // deep returns an error if values are nested too deep.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // These are the attributes of Python's types. They hide items with the same
@@ -125,8 +126,8 @@ func init() {
 		}),
 	}
 	mappings := map[string]*function{
-		"get": {params("key!? default?"), func(_ *evaluation, in Value, args []Value) (Value, error) {
-			v, ok, err := in.(mapping).get(args[0])
+		"get": {params("key!? default?"), func(e *evaluation, in Value, args []Value) (Value, error) {
+			v, ok, err := in.(mapping).get(e, args[0])
 			switch {
 			case err != nil || ok:
 				return v, err
@@ -144,7 +145,7 @@ func init() {
 		"count": {params("value!?"), func(e *evaluation, in Value, args []Value) (Value, error) {
 			n := 0
 			err := e.each(in, func(v Value) error {
-				same, err := identicalOrEqual(v, args[0], 0)
+				same, err := e.identicalOrEqual(v, args[0], 0)
 				if same {
 					n++
 				}
@@ -162,7 +163,7 @@ func init() {
 				if n++; n < from || n >= to {
 					return nil
 				}
-				same, err := identicalOrEqual(v, args[0], 0)
+				same, err := e.identicalOrEqual(v, args[0], 0)
 				if err == nil && same {
 					at, err = n, errStop
 				}
@@ -198,16 +199,26 @@ func (e *evaluation) listOf(texts []string) (Value, error) {
 }
 
 // strip trims chars, or spaces if chars is missing or none.
-func strip(s string, chars Value, trim func(string, func(rune) bool) string) (Value, error) {
+func (e *evaluation) strip(s string, chars Value, trim func(string, func(rune) bool) string) (Value, error) {
 	if chars == nil || isMissing(chars) {
 		return trim(s, isSpace), nil
 	}
-	set, err := textArg("chars", chars, "")
-	return trim(s, func(r rune) bool { return strings.ContainsRune(set, r) }), err
+	text, err := textArg("chars", chars, "")
+	if err == nil {
+		err = e.grow(len(text))
+	}
+	if err != nil {
+		return nil, err
+	}
+	set := map[rune]bool{}
+	for _, r := range text {
+		set[r] = true
+	}
+	return trim(s, func(r rune) bool { return set[r] }), nil
 }
 
 func stripping(trim func(string, func(rune) bool) string) *function {
-	return ofText("chars?", func(_ *evaluation, s string, args []Value) (Value, error) { return strip(s, args[0], trim) })
+	return ofText("chars?", func(e *evaluation, s string, args []Value) (Value, error) { return e.strip(s, args[0], trim) })
 }
 
 // left, right and center return how much of the padding goes before a text.
@@ -294,6 +305,9 @@ func affix(has func(s, affix string) bool) *function {
 		found := false
 		for _, v := range affixes {
 			affix, err := textArg("affix", v, "")
+			if err == nil {
+				err = e.step(1 + len(affix)/1024)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -432,7 +446,8 @@ func splitLines(s string, keep bool) []string {
 		if at < 0 {
 			return append(lines, s)
 		}
-		end := at + len(string([]rune(s[at:])[0]))
+		_, size := utf8.DecodeRuneInString(s[at:])
+		end := at + size
 		if strings.HasPrefix(s[at:], "\r\n") {
 			end = at + 2
 		}

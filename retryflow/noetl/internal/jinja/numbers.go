@@ -12,7 +12,7 @@ import (
 )
 
 // toIntFilter is the filter int.
-func toIntFilter(_ *evaluation, in Value, args []Value) (Value, error) {
+func toIntFilter(e *evaluation, in Value, args []Value) (Value, error) {
 	otherwise := args[0]
 	if isMissing(otherwise) {
 		otherwise = big.NewInt(0)
@@ -30,11 +30,11 @@ func toIntFilter(_ *evaluation, in Value, args []Value) (Value, error) {
 		f = in
 	case string, markup:
 		text, _ := textOf(in)
-		n, ok, err := parseInt(text, base)
+		n, ok, err := e.parseInt(text, base)
 		if err != nil || ok {
 			return n, err
 		}
-		if f, ok, err = parseFloat(text); err != nil || !ok {
+		if f, ok, err = e.parseFloat(text); err != nil || !ok {
 			return otherwise, err
 		}
 	case *undefined:
@@ -51,7 +51,7 @@ func toIntFilter(_ *evaluation, in Value, args []Value) (Value, error) {
 }
 
 // toFloatFilter is the filter float.
-func toFloatFilter(_ *evaluation, in Value, args []Value) (Value, error) {
+func toFloatFilter(e *evaluation, in Value, args []Value) (Value, error) {
 	if isNumber(in) {
 		return toFloat(in)
 	}
@@ -59,7 +59,7 @@ func toFloatFilter(_ *evaluation, in Value, args []Value) (Value, error) {
 		return nil, u.err()
 	}
 	if text, ok := textOf(in); ok {
-		if f, ok, err := parseFloat(text); err != nil || ok {
+		if f, ok, err := e.parseFloat(text); err != nil || ok {
 			return f, err
 		}
 	}
@@ -77,9 +77,9 @@ var (
 )
 
 // parseFloat reads a float as Python does.
-func parseFloat(text string) (float64, bool, error) {
-	text = strings.ToLower(strings.TrimFunc(text, isSpace))
-	if err := asciiDigits(text); err != nil {
+func (e *evaluation) parseFloat(text string) (float64, bool, error) {
+	text, err := e.numeral(text)
+	if err != nil {
 		return 0, false, err
 	}
 	if !floatText.MatchString(text) {
@@ -90,12 +90,12 @@ func parseFloat(text string) (float64, bool, error) {
 }
 
 // parseInt reads an integer as Python does.
-func parseInt(text string, base int) (Value, bool, error) {
+func (e *evaluation) parseInt(text string, base int) (Value, bool, error) {
 	if base != 0 && (base < 2 || base > 36) {
 		return nil, false, nil
 	}
-	text = strings.ToLower(strings.TrimFunc(text, isSpace))
-	if err := asciiDigits(text); err != nil {
+	text, err := e.numeral(text)
+	if err != nil {
 		return nil, false, err
 	}
 	sign, text := cutSign(text)
@@ -132,13 +132,17 @@ func cutSign(text string) (sign, rest string) {
 	return "", text
 }
 
-// asciiDigits rejects the digits of other scripts, although Python accepts
-// them.
-func asciiDigits(text string) error {
+// numeral returns a text in lower case and without the spaces around it. It
+// rejects the digits of other scripts, although Python accepts them.
+func (e *evaluation) numeral(text string) (string, error) {
+	if err := e.grow(len(text)); err != nil {
+		return "", err
+	}
+	text = strings.ToLower(strings.TrimFunc(text, isSpace))
 	for _, r := range text {
 		if r >= 0x80 && unicode.IsNumber(r) {
-			return fmt.Errorf("the digit %q is not supported", r)
+			return "", fmt.Errorf("the digit %q is not supported", r)
 		}
 	}
-	return nil
+	return text, nil
 }

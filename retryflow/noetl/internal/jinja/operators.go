@@ -43,8 +43,8 @@ func truth(v Value) (bool, error) {
 }
 
 // equal reports whether a == b.
-func equal(a, b Value, depth int) (bool, error) {
-	if err := deep(depth); err != nil {
+func (e *evaluation) equal(a, b Value, depth int) (bool, error) {
+	if err := e.visit(depth); err != nil {
 		return false, err
 	}
 	for _, v := range []Value{a, b} {
@@ -63,7 +63,10 @@ func equal(a, b Value, depth int) (bool, error) {
 	}
 	if x, ok := textOf(a); ok {
 		y, ok := textOf(b)
-		return ok && x == y, nil
+		if !ok || len(x) != len(y) {
+			return false, nil
+		}
+		return x == y, e.read(len(x))
 	}
 	switch x := a.(type) {
 	case nil:
@@ -78,7 +81,7 @@ func equal(a, b Value, depth int) (bool, error) {
 			return false, nil
 		}
 		for i := range x.length() {
-			if same, err := memberEqual(x, y, i, depth); err != nil || !same {
+			if same, err := e.memberEqual(x, y, i, depth); err != nil || !same {
 				return false, err
 			}
 		}
@@ -88,13 +91,13 @@ func equal(a, b Value, depth int) (bool, error) {
 		if !ok || x.length() != y.length() {
 			return false, nil
 		}
-		pairs, err := x.pairs()
+		pairs, err := x.pairs(e)
 		for _, p := range pairs {
-			other, ok, err := y.get(p.key)
+			other, ok, err := y.get(e, p.key)
 			if err != nil || !ok {
 				return false, err
 			}
-			if same, err := identicalOrEqual(p.value, other, depth+1); err != nil || !same {
+			if same, err := e.identicalOrEqual(p.value, other, depth+1); err != nil || !same {
 				return false, err
 			}
 		}
@@ -108,26 +111,26 @@ func equal(a, b Value, depth int) (bool, error) {
 	}
 }
 
-func memberEqual(x, y sequence, i, depth int) (bool, error) {
-	a, err := x.at(i)
+func (e *evaluation) memberEqual(x, y sequence, i, depth int) (bool, error) {
+	a, err := x.at(e, i)
 	if err != nil {
 		return false, err
 	}
-	b, err := y.at(i)
+	b, err := y.at(e, i)
 	if err != nil {
 		return false, err
 	}
-	return identicalOrEqual(a, b, depth+1)
+	return e.identicalOrEqual(a, b, depth+1)
 }
 
 // identicalOrEqual compares members as Python does. There a nan equals itself
 // if it is the same object. That cannot be known here, so comparing a nan is an
 // error.
-func identicalOrEqual(a, b Value, depth int) (bool, error) {
+func (e *evaluation) identicalOrEqual(a, b Value, depth int) (bool, error) {
 	if isNaN(a) && isNaN(b) {
 		return false, errors.New("nan cannot be looked for in a list or mapping")
 	}
-	return equal(a, b, depth)
+	return e.equal(a, b, depth)
 }
 
 func isNaN(v Value) bool {
@@ -149,8 +152,8 @@ func cannot(verb string, a, b Value) error {
 
 // order returns a value below 0 if a < b, 0 if they are equal, and above 0 if a
 // > b. ok is false if a nan makes them incomparable.
-func order(a, b Value, depth int) (c int, ok bool, err error) {
-	if err := deep(depth); err != nil {
+func (e *evaluation) order(a, b Value, depth int) (c int, ok bool, err error) {
+	if err := e.visit(depth); err != nil {
 		return 0, false, err
 	}
 	if isNumber(a) && isNumber(b) {
@@ -159,7 +162,7 @@ func order(a, b Value, depth int) (c int, ok bool, err error) {
 	}
 	if x, isText := textOf(a); isText {
 		if y, isText := textOf(b); isText {
-			return strings.Compare(x, y), true, nil
+			return strings.Compare(x, y), true, e.read(min(len(x), len(y)))
 		}
 	}
 	x, isX := a.(sequence)
@@ -170,14 +173,14 @@ func order(a, b Value, depth int) (c int, ok bool, err error) {
 		return 0, false, cannot("order", a, b)
 	}
 	for i := range min(x.length(), y.length()) {
-		same, err := memberEqual(x, y, i, depth)
+		same, err := e.memberEqual(x, y, i, depth)
 		if err != nil {
 			return 0, false, err
 		}
 		if !same {
-			v, _ := x.at(i)
-			w, _ := y.at(i)
-			return order(v, w, depth+1)
+			v, _ := x.at(e, i)
+			w, _ := y.at(e, i)
+			return e.order(v, w, depth+1)
 		}
 	}
 	return x.length() - y.length(), true, nil
@@ -196,14 +199,11 @@ func orderNumbers(a, b Value) (c int, ok bool) {
 
 // compare evaluates a comparison.
 func (e *evaluation) compare(op string, a, b Value) (bool, error) {
-	if err := e.step(1 + min(weight(a), weight(b))); err != nil {
-		return false, err
-	}
 	switch op {
 	case "==":
-		return equal(a, b, 0)
+		return e.equal(a, b, 0)
 	case "!=":
-		same, err := equal(a, b, 0)
+		same, err := e.equal(a, b, 0)
 		return !same, err
 	case "in":
 		return e.contains(b, a)
@@ -211,7 +211,7 @@ func (e *evaluation) compare(op string, a, b Value) (bool, error) {
 		found, err := e.contains(b, a)
 		return !found, err
 	}
-	c, ok, err := order(a, b, 0)
+	c, ok, err := e.order(a, b, 0)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -227,28 +227,11 @@ func (e *evaluation) compare(op string, a, b Value) (bool, error) {
 	}
 }
 
-// weight returns roughly how many steps it takes to look at all of v.
-func weight(v Value) int {
-	switch v := v.(type) {
-	case string:
-		return len(v) / 1024
-	case *list:
-		n := len(v.members)
-		for _, member := range v.members {
-			n += weight(member)
-		}
-		return n
-	case goList:
-		return v.length()
-	case mapping:
-		return v.length()
-	default:
-		return 1
-	}
-}
-
 // contains reports whether v is in a container.
 func (e *evaluation) contains(container, v Value) (bool, error) {
+	if err := e.step(1); err != nil {
+		return false, err
+	}
 	if u, ok := container.(*undefined); ok {
 		if u.lenient {
 			return false, nil
@@ -263,23 +246,26 @@ func (e *evaluation) contains(container, v Value) (bool, error) {
 			}
 			return false, fmt.Errorf("%s cannot be in %s", kind(v), kind(container))
 		}
-		return strings.Contains(text, part), e.step(len(text) / 1024)
+		if err := e.read(len(text)); err != nil {
+			return false, err
+		}
+		return strings.Contains(text, part), nil
 	}
 	switch c := container.(type) {
 	case mapping:
-		_, found, err := c.get(v)
+		_, found, err := c.get(e, v)
 		return found, err
 	case interval:
 		return c.has(v), nil
 	case sequence, *generator, view:
 		found := false
 		err := e.each(container, func(member Value) error {
-			same, err := identicalOrEqual(member, v, 0)
+			same, err := e.identicalOrEqual(member, v, 0)
 			if err == nil && same {
 				found = true
 				return errStop
 			}
-			return errors.Join(err, e.step(min(weight(member), weight(v))))
+			return err
 		})
 		return found, err
 	default:
@@ -328,7 +314,7 @@ func (e *evaluation) eachUntil(v Value, yield func(Value) error) error {
 		return nil
 	case sequence:
 		for i := range v.length() {
-			member, err := v.at(i)
+			member, err := v.at(e, i)
 			if err == nil {
 				err = yield(member)
 			}
@@ -340,7 +326,7 @@ func (e *evaluation) eachUntil(v Value, yield func(Value) error) error {
 	case mapping:
 		return e.eachUntil(view{"keys", v}, yield)
 	case view:
-		pairs, err := inOrder(v.of)
+		pairs, err := e.inOrder(v.of)
 		if err != nil {
 			return err
 		}
@@ -376,11 +362,11 @@ func (e *evaluation) eachUntil(v Value, yield func(Value) error) error {
 }
 
 // inOrder returns the pairs of a mapping, or an error if their order is lost.
-func inOrder(m mapping) ([]pair, error) {
+func (e *evaluation) inOrder(m mapping) ([]pair, error) {
 	if !m.ordered() {
 		return nil, errors.New("the order of this mapping is lost in Go: name a key, or sort it with dictsort")
 	}
-	return m.pairs()
+	return m.pairs(e)
 }
 
 // members returns the members of v.
@@ -472,7 +458,7 @@ func (e *evaluation) repeat(v Value, n *big.Int, factor Value) (Value, error) {
 		if v == "" {
 			return v, nil
 		}
-		if err := e.grow(min(len(v), maxSize) * times); err != nil {
+		if err := e.growTimes(len(v), times); err != nil {
 			return nil, err
 		}
 		return strings.Repeat(v, times), nil
@@ -483,7 +469,7 @@ func (e *evaluation) repeat(v Value, n *big.Int, factor Value) (Value, error) {
 		}
 		repeated := &list{tuple: isTuple(v.(sequence))}
 		if len(once) > 0 {
-			if err := e.grow(memberSize * len(once) * times); err != nil {
+			if err := e.growTimes(memberSize*len(once), times); err != nil {
 				return nil, err
 			}
 			for range times {

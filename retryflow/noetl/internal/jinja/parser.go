@@ -12,13 +12,14 @@ import (
 // that bind most: or, and, not, comparisons, sums, ~, products, powers, signs,
 // and then subscripts, calls, filters and tests.
 type parser struct {
-	tokens []token
-	depth  int
+	tokens    []token
+	depth     int
+	constants *evaluation // of all constants of a template together
 }
 
 // parse parses the tokens of one {{ … }}.
-func parse(tokens []token) (node, error) {
-	p := &parser{tokens: tokens}
+func parse(tokens []token, constants *evaluation) (node, error) {
+	p := &parser{tokens: tokens, constants: constants}
 	n, err := p.tuple("end")
 	if err == nil && p.kind() != "end" {
 		err = p.unexpected()
@@ -190,23 +191,22 @@ func (p *parser) binary(parse func() (node, error), operators ...string) (node, 
 	for err == nil && slices.Contains(operators, p.kind()) {
 		op := p.next().text
 		var right node
-		if right, err = parse(); err == nil && op == "**" && isNegative(n) && !isConstant(right) {
-			return nil, errors.New("Jinja misreads a negative number before **: write a positive one")
+		if right, err = parse(); err == nil && op == "**" && isConstant(n) && !isConstant(right) {
+			err = p.checkBase(n)
 		}
 		n = &binaryNode{op, n, right}
 	}
 	return n, err
 }
 
-// isNegative reports whether n is a negative constant. Jinja writes such a
-// constant into its program without parentheses, where ** binds more than the
-// sign.
-func isNegative(n node) bool {
-	if !isConstant(n) {
-		return false
+// checkBase rejects a negative constant before **. Jinja writes such a constant
+// into its program without parentheses, where ** binds more than the sign.
+func (p *parser) checkBase(n node) error {
+	v, err := n.eval(p.constants)
+	if err == nil && isNumber(v) && math.Signbit(float(v)) {
+		err = errors.New("Jinja misreads a negative number before **: write a positive one")
 	}
-	v, err := n.eval(&evaluation{})
-	return err == nil && isNumber(v) && math.Signbit(float(v))
+	return err
 }
 
 func (p *parser) concat() (node, error) {
@@ -384,9 +384,9 @@ func (p *parser) attribute(n node) (node, error) {
 		if slices.Contains(mappingAttributes, t.text) {
 			return nil, fmt.Errorf("%[1]s is a method of mappings: write ['%[1]s'] for the key, or %[1]s() to call it", t.text)
 		}
-		return found(&attributeNode{n, t.text, isConstant(n)})
+		return p.found(&attributeNode{n, t.text, isConstant(n)})
 	case t.kind == "number" && isInteger(t.value):
-		return found(&itemNode{n, &constantNode{t.value}, isConstant(n)})
+		return p.found(&itemNode{n, &constantNode{t.value}, isConstant(n)})
 	default:
 		return nil, fmt.Errorf("after the dot expected a name, got %v", t)
 	}
@@ -414,7 +414,7 @@ func (p *parser) subscript(n node) (node, error) {
 	p.next()
 	switch {
 	case colons > 0:
-		return found(&sliceNode{n, bounds, isConstant(n) && isConstant(bounds[0]) && isConstant(bounds[1]) && isConstant(bounds[2])})
+		return p.found(&sliceNode{n, bounds, isConstant(n) && isConstant(bounds[0]) && isConstant(bounds[1]) && isConstant(bounds[2])})
 	case bounds[0] == nil:
 		return nil, errors.New("there is nothing between [ and ]")
 	}
@@ -423,16 +423,16 @@ func (p *parser) subscript(n node) (node, error) {
 			return nil, fmt.Errorf("the attribute %s is not supported", name)
 		}
 	}
-	return found(&itemNode{n, bounds[0], isConstant(n) && isConstant(bounds[0])})
+	return p.found(&itemNode{n, bounds[0], isConstant(n) && isConstant(bounds[0])})
 }
 
 // found rejects a part that a constant does not have. Jinja notices that when
 // it compiles, and then its result depends on where the part is.
-func found(part node) (node, error) {
+func (p *parser) found(part node) (node, error) {
 	if !isConstant(part) {
 		return part, nil
 	}
-	v, err := part.eval(&evaluation{})
+	v, err := part.eval(p.constants)
 	if err == nil && isUndefined(v) {
 		err = fmt.Errorf("%s is not there", path(part))
 	}

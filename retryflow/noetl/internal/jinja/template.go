@@ -3,7 +3,6 @@ package jinja
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"unicode/utf8"
 )
@@ -34,10 +33,11 @@ func Parse(source string, rand func() float64) (*Template, error) {
 		return nil, err
 	}
 	t := &Template{rand: rand}
+	constants := &evaluation{}
 	for _, s := range segments {
 		p := part{text: s.text}
 		if s.tokens != nil {
-			if p.expression, err = parse(s.tokens); err != nil {
+			if p.expression, err = parse(s.tokens, constants); err != nil {
 				return nil, err
 			}
 		}
@@ -93,6 +93,3 @@ func (t *Template) Text(lookup func(name string) (any, bool)) (string, error) {
 	}
 	return b.String(), nil
 }
-
-// valueOf returns the Value for the result of a lookup.
-func valueOf(v any) (Value, error) { return fromGo(reflect.ValueOf(v)) }

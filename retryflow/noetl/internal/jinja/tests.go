@@ -30,14 +30,17 @@ func (e *evaluation) leaves(v, divisor, remainder Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return equal(left, remainder, 0)
+	return e.equal(left, remainder, 0)
 }
 
 // caseTest returns a test of the case of a value's text.
 func caseTest(is, other func(rune) bool) *function {
 	return &function{nil, func(e *evaluation, in Value, _ []Value) (Value, error) {
 		s, err := e.str(in)
-		return isCase(s, is, other), err
+		if err == nil {
+			err = e.read(len(s))
+		}
+		return err == nil && isCase(s, is, other), err
 	}}
 }
 

@@ -33,11 +33,16 @@ func (w *writer) write(s string) error {
 	return w.e.grow(len(s))
 }
 
-func (w *writer) repr(v Value, depth int) error {
-	if err := deep(depth); err != nil {
+// quoted writes the literal of a text.
+func (w *writer) quoted(s string, quote func(string) string) error {
+	if err := w.e.read(len(s)); err != nil {
 		return err
 	}
-	if err := w.e.step(1); err != nil {
+	return w.write(quote(s))
+}
+
+func (w *writer) repr(v Value, depth int) error {
+	if err := w.e.visit(depth); err != nil {
 		return err
 	}
 	switch v := v.(type) {
@@ -50,10 +55,7 @@ func (w *writer) repr(v Value, depth int) error {
 	case float64:
 		return w.write(formatFloat(v))
 	case string:
-		if err := w.e.step(len(v) / 1024); err != nil {
-			return err
-		}
-		return w.write(quote(v))
+		return w.quoted(v, quote)
 	case interval:
 		if v.step == 1 {
 			return w.write(fmt.Sprintf("range(%d, %d)", v.start, v.stop))
@@ -62,7 +64,7 @@ func (w *writer) repr(v Value, depth int) error {
 	case sequence:
 		return w.sequence(v, depth)
 	case mapping:
-		pairs, err := inOrder(v)
+		pairs, err := w.e.inOrder(v)
 		if err != nil {
 			return err
 		}
@@ -107,7 +109,7 @@ func (w *writer) sequence(s sequence, depth int) error {
 		}
 	}
 	return w.members(open, close, s.length(), func(i int) error {
-		member, err := s.at(i)
+		member, err := s.at(w.e, i)
 		if err != nil {
 			return err
 		}
@@ -130,6 +132,17 @@ func (w *writer) members(open, close string, n int, member func(i int) error) er
 		}
 	}
 	return w.write(close)
+}
+
+// offset returns where the letter with an index begins in s.
+func offset(s string, index int) int {
+	for at := range s {
+		if index == 0 {
+			return at
+		}
+		index--
+	}
+	return len(s)
 }
 
 // formatFloat returns the shortest text for f, in Python's form.

@@ -73,23 +73,23 @@ type (
 
 type sequence interface {
 	length() int
-	at(i int) (Value, error)
+	at(e *evaluation, i int) (Value, error)
 }
 
 type mapping interface {
 	length() int
-	get(key Value) (Value, bool, error)
-	pairs() ([]pair, error) // in any order if the order is lost
+	get(e *evaluation, key Value) (Value, bool, error)
+	pairs(e *evaluation) ([]pair, error) // in any order if the order is lost
 	ordered() bool
 }
 
 type pair struct{ key, value Value }
 
-func (l *list) length() int             { return len(l.members) }
-func (l *list) at(i int) (Value, error) { return l.members[i], nil }
+func (l *list) length() int                            { return len(l.members) }
+func (l *list) at(_ *evaluation, i int) (Value, error) { return l.members[i], nil }
 
-func (l goList) length() int             { return l.v.Len() }
-func (l goList) at(i int) (Value, error) { return fromGo(l.v.Index(i)) }
+func (l goList) length() int                            { return l.v.Len() }
+func (l goList) at(e *evaluation, i int) (Value, error) { return e.fromGo(l.v.Index(i)) }
 
 func (r interval) length() int {
 	switch {
@@ -110,12 +110,14 @@ func count(width, step uint64) int {
 	return math.MaxInt
 }
 
-func (r interval) at(i int) (Value, error) { return big.NewInt(r.start + int64(i)*r.step), nil }
+func (r interval) at(_ *evaluation, i int) (Value, error) {
+	return big.NewInt(r.start + int64(i)*r.step), nil
+}
 
 func newDict() *dict { return &dict{values: map[string]Value{}} }
 
-func (d *dict) set(key, value Value) error {
-	h, err := hash(key)
+func (d *dict) set(e *evaluation, key, value Value) error {
+	h, err := e.hash(key)
 	if err != nil {
 		return err
 	}
@@ -129,8 +131,8 @@ func (d *dict) set(key, value Value) error {
 func (d *dict) length() int   { return len(d.keys) }
 func (d *dict) ordered() bool { return true }
 
-func (d *dict) get(key Value) (Value, bool, error) {
-	h, err := hash(key)
+func (d *dict) get(e *evaluation, key Value) (Value, bool, error) {
+	h, err := e.hash(key)
 	if err != nil {
 		return nil, false, err
 	}
@@ -138,10 +140,13 @@ func (d *dict) get(key Value) (Value, bool, error) {
 	return v, ok, nil
 }
 
-func (d *dict) pairs() ([]pair, error) {
+func (d *dict) pairs(e *evaluation) ([]pair, error) {
+	if err := e.step(len(d.keys)); err != nil {
+		return nil, err
+	}
 	pairs := make([]pair, len(d.keys))
 	for i, key := range d.keys {
-		h, err := hash(key)
+		h, err := e.hash(key)
 		if err != nil {
 			return nil, err
 		}
@@ -153,8 +158,8 @@ func (d *dict) pairs() ([]pair, error) {
 func (m goMap) length() int   { return m.v.Len() }
 func (m goMap) ordered() bool { return m.v.Len() < 2 }
 
-func (m goMap) get(key Value) (Value, bool, error) {
-	if _, err := hash(key); err != nil {
+func (m goMap) get(e *evaluation, key Value) (Value, bool, error) {
+	if _, err := e.hash(key); err != nil {
 		return nil, false, err
 	}
 	k := reflect.New(m.v.Type().Key()).Elem()
@@ -172,9 +177,9 @@ func (m goMap) get(key Value) (Value, bool, error) {
 	case k.Kind() == reflect.String || k.CanInt() || k.CanUint():
 		return nil, false, nil
 	default:
-		pairs, err := m.pairs()
+		pairs, err := m.pairs(e)
 		for _, p := range pairs {
-			if same, err := equal(p.key, key, 0); err != nil || same {
+			if same, err := e.equal(p.key, key, 0); err != nil || same {
 				return p.value, same, err
 			}
 		}
@@ -184,18 +189,21 @@ func (m goMap) get(key Value) (Value, bool, error) {
 	if !v.IsValid() {
 		return nil, false, nil
 	}
-	value, err := fromGo(v)
+	value, err := e.fromGo(v)
 	return value, true, err
 }
 
-func (m goMap) pairs() ([]pair, error) {
+func (m goMap) pairs(e *evaluation) ([]pair, error) {
+	if err := e.step(m.v.Len()); err != nil {
+		return nil, err
+	}
 	pairs := make([]pair, 0, m.v.Len())
 	for i := m.v.MapRange(); i.Next(); {
-		key, err := fromGo(i.Key())
+		key, err := e.fromGo(i.Key())
 		if err != nil {
 			return nil, err
 		}
-		value, err := fromGo(i.Value())
+		value, err := e.fromGo(i.Value())
 		if err != nil {
 			return nil, err
 		}
@@ -215,8 +223,11 @@ func isLenient(v Value) bool {
 const maxExact = 1 << 53
 
 // fromGo converts a Go value. It calls none of its methods.
-func fromGo(v reflect.Value) (Value, error) {
-	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+func (e *evaluation) fromGo(v reflect.Value) (Value, error) {
+	for depth := 0; v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface; depth++ {
+		if err := deep(depth); err != nil {
+			return nil, err
+		}
 		if v.IsNil() {
 			return nil, nil
 		}
@@ -237,11 +248,14 @@ func fromGo(v reflect.Value) (Value, error) {
 		if v.Type() == reflect.TypeFor[json.Number]() {
 			return fromNumber(v.String())
 		}
-		return strings.ToValidUTF8(v.String(), "\uFFFD"), nil
+		return strings.ToValidUTF8(v.String(), "\uFFFD"), e.read(v.Len())
 	case reflect.Map:
 		return goMap{v}, nil
 	case reflect.Slice, reflect.Array:
 		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+			if err := e.read(v.Len()); err != nil {
+				return nil, err
+			}
 			return strings.ToValidUTF8(string(v.Bytes()), "\uFFFD"), nil
 		}
 		return goList{v}, nil
@@ -280,7 +294,7 @@ func fromNumber(text string) (Value, error) {
 }
 
 // field returns an exported field of a struct.
-func (s goStruct) field(name string) (Value, bool, error) {
+func (s goStruct) field(e *evaluation, name string) (Value, bool, error) {
 	if s.v.Kind() != reflect.Struct {
 		return nil, false, nil
 	}
@@ -295,13 +309,13 @@ func (s goStruct) field(name string) (Value, bool, error) {
 	if !v.CanInterface() {
 		return nil, false, nil // inside an embedded struct that is not exported
 	}
-	value, err := fromGo(v)
+	value, err := e.fromGo(v)
 	return value, true, err
 }
 
 // toGo converts a value to Go. A value that came from Go is returned unchanged.
 func toGo(e *evaluation, v Value, depth int) (any, error) {
-	if err := errors.Join(deep(depth), e.step(1)); err != nil {
+	if err := e.visit(depth); err != nil {
 		return nil, err
 	}
 	switch v := v.(type) {
@@ -329,7 +343,7 @@ func toGo(e *evaluation, v Value, depth int) (any, error) {
 		}
 		members := make([]any, v.length())
 		for i := range members {
-			member, err := v.at(i)
+			member, err := v.at(e, i)
 			if err != nil {
 				return nil, err
 			}
@@ -340,7 +354,7 @@ func toGo(e *evaluation, v Value, depth int) (any, error) {
 		return members, nil
 	case *dict:
 		m := make(map[string]any, v.length())
-		pairs, err := v.pairs()
+		pairs, err := v.pairs(e)
 		for _, p := range pairs {
 			name, ok := p.key.(string)
 			if !ok {
@@ -442,12 +456,12 @@ func isInteger(v Value) bool {
 }
 
 // hash returns a text that is the same for all equal keys of a mapping.
-func hash(v Value) (string, error) {
+func (e *evaluation) hash(v Value) (string, error) {
 	switch v := v.(type) {
 	case nil:
 		return "none", nil
 	case string:
-		return "s" + v, nil
+		return "s" + v, e.read(len(v))
 	case bool, *big.Int:
 		return "n" + whole(v).Text(62), nil
 	case float64:
@@ -467,7 +481,13 @@ func hash(v Value) (string, error) {
 		}
 		var b strings.Builder
 		for _, member := range v.members {
-			h, err := hash(member)
+			h, err := e.hash(member)
+			if err == nil {
+				err = e.grow(memberSize + len(h))
+			}
+			if err == nil {
+				err = e.step(1)
+			}
 			if err != nil {
 				return "", err
 			}
