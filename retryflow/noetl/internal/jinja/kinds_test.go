@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -81,15 +82,7 @@ func TestKinds(t *testing.T) {
 	if *update {
 		updateKinds(t)
 	}
-	data, err := os.ReadFile("testdata/kinds.golden.json")
-	require.NoError(t, err)
-	golden := map[string]kind{}
-	for decoder := json.NewDecoder(bytes.NewReader(data)); decoder.More(); {
-		var k kind
-		require.NoError(t, decoder.Decode(&k))
-		golden[k.Expression] = k
-	}
-	all := outcomes(t)
+	golden, all := goldenKinds(t), outcomes(t)
 	for _, expression := range kinds(t) {
 		k, ok := golden[expression]
 		require.True(t, ok, "%s: run the test with -update", expression)
@@ -107,6 +100,18 @@ func TestKinds(t *testing.T) {
 	}
 	assert.Len(t, kinds(t), len(golden))
 	assert.GreaterOrEqual(t, len(golden), 308)
+}
+
+func goldenKinds(t *testing.T) map[string]kind {
+	data, err := os.ReadFile("testdata/kinds.golden.json")
+	require.NoError(t, err)
+	golden := map[string]kind{}
+	for decoder := json.NewDecoder(bytes.NewReader(data)); decoder.More(); {
+		var k kind
+		require.NoError(t, decoder.Decode(&k))
+		golden[k.Expression] = k
+	}
+	return golden
 }
 
 func updateKinds(t *testing.T) {
@@ -138,33 +143,54 @@ func updateKinds(t *testing.T) {
 // Jinja on this machine gives the answers in the golden file.
 func TestKindsAgainstTheOracle(t *testing.T) {
 	o := theOracle(t)
-	all, compared := outcomes(t), 0
+	golden, all := goldenKinds(t), outcomes(t)
+	each, compared := 0, 0
+	for _, outcome := range all {
+		each += len(outcome.decoded)
+	}
 	for _, expression := range kinds(t) {
-		compared += compareWith(t, o, expression, all)
+		c := compareWith(t, o, expression, all)
+		assert.False(t, c.late, expression)
+		if golden[expression].Refused == "" {
+			assert.Equal(t, each, c.answers, expression)
+		}
+		compared += c.answers
 	}
 	t.Logf("%d answers compared", compared)
 }
 
-// compareWith compares the answers for an expression. It returns how many it
-// compared, which is 0 if the expression is rejected.
-func compareWith(t testing.TB, o *oracle, expression string, all []outcome) (compared int) {
+// A comparison says how an expression was compared with Jinja.
+type comparison struct {
+	answers int  // how many were compared: 0 if the expression is refused
+	excused bool // for one of them this package has an error, and Jinja an answer
+	late    bool // Jinja took too long, and this package does not refuse to
+}
+
+// compareWith compares the answers for an expression.
+func compareWith(t testing.TB, o *oracle, expression string, all []outcome) (c comparison) {
 	var jinjas []answer
-	for i, outcome := range all {
-		for _, names := range outcome.decoded {
+	for i, of := range all {
+		for _, names := range of.decoded {
 			a, refused := ours(expression, names)
 			if refused != nil {
-				return 0
+				return c
 			}
 			if jinjas == nil {
 				if jinjas = o.ask(t, expression); jinjas == nil {
-					return 0
+					c.excused = slices.ContainsFunc(all, func(o outcome) bool {
+						a, _ := ours(expression, o.decoded[0])
+						return isExcused(a.TextError)
+					})
+					c.late = !c.excused
+					return c
 				}
 			}
-			compared++
-			assert.Empty(t, compare(a, jinjas[i]), "%s, of %s", expression, outcome.Name)
+			c.answers++
+			c.excused = c.excused || excuse(a, jinjas[i]) != ""
+			assert.Empty(t, compare(a, jinjas[i]), "%s, of %s", expression, of.Name)
 		}
 	}
-	return compared
+	return c
 }
 
 // This package gives Jinja's answers for 2,000 expressions from the grammar.
@@ -172,16 +198,22 @@ func TestGeneratedExpressionsAgainstTheOracle(t *testing.T) {
 	o := theOracle(t)
 	g := newGenerator(16)
 	all := outcomes(t)
-	compared, refused := 0, 0
+	compared, refused, excused := 0, 0, 0
 	for range 2000 {
 		expression := g.expression(1 + g.IntN(3))
-		n := compareWith(t, o, expression, all)
-		if compared += n; n == 0 {
+		c := compareWith(t, o, expression, all)
+		assert.False(t, c.late, expression)
+		compared += c.answers
+		switch {
+		case c.excused:
+			excused++
+		case c.answers == 0:
 			refused++
 		}
 	}
-	t.Logf("%d answers compared, %d of 2,000 expressions refused", compared, refused)
-	assert.Less(t, refused, 200)
+	t.Logf("%d answers compared; of 2,000 expressions %d refused and %d excused", compared, refused, excused)
+	assert.LessOrEqual(t, refused, 100)
+	assert.LessOrEqual(t, excused, 60)
 }
 
 // FuzzGeneratedAgainstTheOracle compares the answers for expressions from the

@@ -40,12 +40,12 @@ def render(source):
 print(json.dumps({"jinja": jinja2.__version__, "python": sys.version.split()[0]}), flush=True)
 for line in sys.stdin:
     expression = json.loads(line)
-    signal.setitimer(signal.ITIMER_REAL, 2)  # ends this process, which is started again
+    signal.setitimer(signal.ITIMER_PROF, 2)  # of CPU time, after which this process ends and is started again
     texts = render("{{ " + expression + " }}")
     truths = render("{% if (" + expression + ") %}true{% else %}false{% endif %}")
     answers = [
         {"text": text, "text_error": text_error, "truth": truth, "truth_error": truth_error, "address": address.search(text or "") is not None}
         for (text, text_error), (truth, truth_error) in zip(texts, truths)
     ]
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     print(json.dumps(answers), flush=True)
