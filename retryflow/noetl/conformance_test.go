@@ -460,6 +460,53 @@ eval:
 	})
 }
 
+// A run that was cut off in a wait continues from the events that Wire wrote.
+func TestARunContinuesFromTheEventsOfWire(t *testing.T) {
+	for name, rule := range map[string]string{
+		"before a retry": `{expr: "{{ outcome.status == 'error' }}", do: retry, delay: 10}`,
+		"before a jump":  `{expr: "{{ outcome.status == 'error' }}", do: jump, to: second, delay: 10}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var wire [][]byte
+			runs := []string{}
+			task := func(label string, rules retryflow.Rules) retryflow.Task {
+				return retryflow.Task{Label: label, Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
+					runs = append(runs, label)
+					if label == "second" && len(runs) == 2 {
+						return retryflow.Outcome{Err: errors.New("refused")}
+					}
+					return retryflow.Outcome{}
+				}}
+			}
+			p := retryflow.Pipeline{
+				Tasks: []retryflow.Task{task("first", nil), task("second", rulesOf(t, "eval: ["+rule+"]"))},
+				OnEvent: func(_ context.Context, e retryflow.Event) {
+					if m := noetl.Wire(e); m != nil {
+						line, err := json.Marshal(m)
+						require.NoError(t, err)
+						wire = append(wire, line)
+					}
+				},
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel) // the crash
+			began := time.Now()
+			require.ErrorIs(t, p.Run(ctx, nil), context.Canceled, name)
+			time.Sleep(3 * time.Second)
+
+			var log []retryflow.Event
+			for _, line := range wire {
+				e, err := noetl.ReadWire(line)
+				require.NoError(t, err)
+				log = append(log, e)
+			}
+			require.NoError(t, p.Resume(t.Context(), nil, log), name)
+			assert.Equal(t, []string{"first", "second", "second"}, runs, name)
+			assert.Equal(t, 10*time.Second, time.Since(began), name)
+		})
+	}
+}
+
 func TestReadWireCannot(t *testing.T) {
 	for data, want := range map[string]string{
 		``:                         "noetl: event: EOF",

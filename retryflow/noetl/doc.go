@@ -43,14 +43,15 @@
 //	set       every rule            the same, where a name includes its mapping: iter.page
 //	set_prev  every rule            the value that later expressions know as _prev
 //
-// An expression is a text that is exactly one {{ … }}, or the expression alone.
-// In the values of set_iter and the like, texts may contain any number of
-// {{ … }}: a text that is a single {{ … }} becomes the value of its expression,
-// and any other stays a text. A number may be written as text.
+// The value of expr is a text that is exactly one {{ … }}, or the expression
+// alone. In attempts and delay an expression needs its braces: a text without
+// them is a number. In the values of set_iter and the like, texts may contain
+// any number of {{ … }}: a text that is a single {{ … }} becomes the value of
+// its expression, and any other stays a text.
 //
 // The old form has retry in place of eval. Its value is a number of attempts,
-// true for the defaults, or a mapping. The delays double, beginning with one
-// second:
+// an expression that computes it, true for the defaults, false for no rules, or
+// a mapping. The delays double, beginning with one second:
 //
 //	retry:
 //	  max_attempts: 5
@@ -59,7 +60,23 @@
 //	  max_delay: 30
 //	  jitter: true
 //	  retry_when: "{{ status_code >= 500 }}"
-//	  stop_when: "{{ error is none }}"
+//	  stop_when: "{{ status_code == 501 }}"
+//
+// Its max_attempts and initial_delay may be expressions with braces, and its
+// expressions know more names:
+//
+//	status_code      outcome.http.status
+//	attempt          the number of the attempt
+//	max_attempts     the value of max_attempts, 3 if it is not set
+//	error            the text of Err, or none after a success
+//	success          true after a success
+//	result, data     Result
+//
+// If stop_when is true, the task is not retried. Otherwise it is retried after
+// an error if retry_when is true or not set. After a success retry_when is not
+// evaluated. A stop_when without a retry_when also repeats the task after a
+// success, until it is true. With jitter: true each delay is drawn from half of
+// it to one and a half times it, and does not exceed max_delay.
 //
 // The newest form is spec.policy.rules. It has when and then in place of expr
 // and the keys that follow it, and the status ok in place of success.
@@ -68,7 +85,7 @@
 // label that no task has, and an expression that cannot be parsed. An error
 // lists each fault with its line and its path, such as
 //
-//	noetl: orders.yaml:31: workflow[2].tool[0].fetch_page.eval[1]: delay is true: write seconds, such as 1.5, or an expression in quotes
+//	noetl: orders.yaml:31: workflow[2].tool[0].fetch_page.eval[1]: delay is true: write seconds, such as 1.5, or an expression: "{{ workload.delay }}"
 //
 // Anchors, aliases and << work.
 //
@@ -137,8 +154,15 @@
 //
 // A document cannot run code, read a file, call a Go method or reach an
 // unexported field. Each evaluation of an expression is bounded: 200,000 steps,
-// 4 MiB of texts and lists, values 100 deep, and integers of 4096 bits. An
-// expression has at most 8 KiB. A document can make a pipeline wait, repeat its
+// 4 MiB of texts and lists, values 100 deep, and integers of 4096 bits. A step
+// is an operation, a member that is read or compared, or a KiB of a text that is
+// read. An expression has at most 8 KiB, and its constants are bounded in the
+// same way when it is parsed. A document can make a pipeline wait, repeat its
 // tasks, and set names in its State; [retryflow.Pipeline.MaxJumps] and the
 // context of Run bound that.
+//
+// As in Jinja, urlencode keeps the / and the dots of a text, because it is for
+// whole paths: {{ '../x' | urlencode }} is still ../x, and can leave its place
+// in a path. A value from a response is safe as a parameter of a query, which
+// urlencode makes out of a mapping: {{ {'id': iter.id} | urlencode }}.
 package noetl

@@ -34,7 +34,7 @@ func blocks(t *testing.T) (blocks []string) {
 
 func TestTheDocumentsOfTheDocumentationAreRead(t *testing.T) {
 	blocks := blocks(t)
-	require.Len(t, blocks, 8, "a step, the keys, the old form, an error, the names, filters, tests and methods")
+	require.Len(t, blocks, 9, "a step, the keys, the old form, its names, an error, the names, filters, tests and methods")
 	tasks, err := noetl.ParseTasks([]byte(blocks[0]), nil)
 	require.NoError(t, err)
 	require.Len(t, tasks, 1)
@@ -52,6 +52,19 @@ func TestTheDocumentsOfTheDocumentationAreRead(t *testing.T) {
 	}, rules[0].Policy)
 }
 
+// Every name of the old form in the documentation is known.
+func TestTheNamesOfTheOldFormAreKnown(t *testing.T) {
+	for line := range strings.Lines(blocks(t)[3]) {
+		names, _, _ := strings.Cut(line, "  ")
+		for name := range strings.SplitSeq(names, ", ") {
+			rules := rulesOf(t, `retry: {retry_when: "{{ `+name+` is defined }}"}`)
+			known, err := rules[0].When(about())
+			assert.NoError(t, err, name)
+			assert.True(t, known, name)
+		}
+	}
+}
+
 // Every filter, test and method in the documentation is known, and all others
 // are rejected.
 func TestTheDocumentationNamesWhatThereIs(t *testing.T) {
@@ -65,7 +78,7 @@ func TestTheDocumentationNamesWhatThereIs(t *testing.T) {
 		if kind.before == "x." {
 			after = "()"
 		}
-		names := strings.Fields(blocks[5+i])
+		names := strings.Fields(blocks[6+i])
 		assert.Greater(t, len(names), 25)
 		for _, name := range names {
 			if err := parse(kind.before + name + after); err != nil { // its arguments may be missing

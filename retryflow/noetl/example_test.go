@@ -79,12 +79,12 @@ workflow:
 `), nil)
 	fmt.Println(strings.ReplaceAll(err.Error(), "; ", "\n"))
 	// Output:
-	// noetl: orders.yaml:9: workflow[0].tool.eval[0]: delay is true: write seconds, such as 1.5, or an expression in quotes
+	// noetl: orders.yaml:9: workflow[0].tool.eval[0]: delay is true: write seconds, such as 1.5, or an expression: "{{ workload.delay }}"
 	// orders.yaml:10: workflow[0].tool.eval[1]: expr: {{ outcome.result | shuffle }}: unknown filter "shuffle"
 }
 
-// The result of Wire can be stored as JSON, and read back to continue a
-// pipeline after a crash.
+// The result of Wire can be stored as JSON, and read back to look at an outcome
+// or, with [retryflow.Pipeline.Resume], to continue a pipeline after a crash.
 func ExampleReadWire() {
 	pipeline := retryflow.Pipeline{
 		Tasks: []retryflow.Task{{

@@ -2,6 +2,7 @@ package noetl_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -74,6 +75,8 @@ func TestConditions(t *testing.T) {
 		`outcome.pg.code in ['40001','40P01']`:                                 true,
 		`outcome.pg['code'] == '40P01'`:                                        true,
 		`'a' < 'b'`:                                                            true,
+		`'../a b&c' | urlencode == '../a%20b%26c'`:                             true, // as in Jinja, for whole paths
+		`{'q': '../x&y=1'} | urlencode == 'q=..%2Fx%26y%3D1'`:                  true,
 		`'timeout' in (outcome.error.message|lower)`:                           true,
 		`'timeout' in outcome.error.message.lower()`:                           true,
 		`'timeout' in outcome.error.message`:                                   false,
@@ -510,7 +513,7 @@ func TestTheLongestDelay(t *testing.T) {
 func TestDelaysThatAreNone(t *testing.T) {
 	for delay, want := range map[string]string{
 		`.nan`: "delay is .nan: write seconds", `.inf`: "delay is .inf", `-1`: "delay is -1: write seconds", `"-1"`: "delay is the text", `-.inf`: "-.inf", `1e300`: "delay is 1e300", `9223372037`: "9223372037",
-		`99999999999999999999999`: "write seconds", `"1s"`: `the text "1s"`, `"nan"`: `the text "nan"`, `"0x1p4"`: "0x1p4", `"1_0"`: "1_0", `true`: "delay is true", `[1]`: "a list", `{a: 1}`: "a mapping", `""`: `the text ""`, `null`: "delay is null", `"rand()"`: "an expression in quotes",
+		`99999999999999999999999`: "write seconds", `"1s"`: `the text "1s"`, `"nan"`: `the text "nan"`, `"0x1p4"`: "0x1p4", `"1_0"`: "1_0", `true`: "delay is true", `[1]`: "a list", `{a: 1}`: "a mapping", `""`: `the text ""`, `null`: "delay is null", `"rand()"`: `the text "rand()": write seconds, such as 1.5, or an expression: "{{ workload.delay }}"`,
 		`"{{ 1 }}s"`: "write exactly one {{ … }}", `"{% x %}"`: "statements", `"{ 1 }"`: `expected ":", got "}"`,
 	} {
 		_, err := noetl.ParseRules([]byte("eval: [{else: {do: retry, delay: "+delay+"}}]"), nil)
@@ -614,6 +617,23 @@ eval:
 		rules = rulesOf(t, "eval: [{else: {do: break, set_iter: {deep: "+value+"}}}]")
 		assert.ErrorContains(t, rules[0].Set(state, retryflow.Outcome{State: state}), "set_iter.deep: {{ nosuch }}: ")
 		assert.Empty(t, state)
+	}
+}
+
+// An integer that no Go integer can hold is a json.Number, which expressions read
+// as the same integer.
+func TestIntegersBeyondInt64InTheState(t *testing.T) {
+	for expr, want := range map[string]any{
+		"2 ** 63 - 1": int64(math.MaxInt64), "-(2 ** 63)": int64(math.MinInt64), "2 ** 63": json.Number("9223372036854775808"),
+		"-(2 ** 63) - 1": json.Number("-9223372036854775809"), "2 ** 70": json.Number("1180591620717411303424"),
+	} {
+		rules := rulesOf(t, fmt.Sprintf(`eval: [{expr: "{{ iter.n is defined and iter.n == %s and iter.n is integer }}", do: break}, {else: {do: continue, set_iter: {n: "{{ %[1]s }}"}}}]`, expr))
+		state := retryflow.State{}
+		require.NoError(t, rules[1].Set(state, retryflow.Outcome{State: state}))
+		assert.EqualValues(t, want, state["iter"].(map[string]any)["n"], expr)
+		same, err := rules[0].When(retryflow.Outcome{State: state})
+		assert.NoError(t, err, expr)
+		assert.True(t, same, expr)
 	}
 }
 

@@ -60,7 +60,7 @@ func (r *reader) oldPolicy(m *mapping, again *retryflow.Rule) {
 		again.Policy.Backoff = retry.Exponential{Base: base}
 	}
 	if k := m.take("max_delay"); k != nil {
-		if again.Policy.MaxDelay = r.seconds(k); again.Policy.MaxDelay == 0 {
+		if again.Policy.MaxDelay = r.seconds(k, writeSeconds); again.Policy.MaxDelay == 0 {
 			again.Policy.Backoff = retry.Fixed(0)
 		}
 	}

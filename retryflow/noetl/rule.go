@@ -31,9 +31,10 @@ const (
 	writeThen      = `write a mapping with do: "then: {do: retry}"`
 	writeExpr      = `write an expression in quotes: "{{ outcome.status == 'error' }}"`
 	writeDirective = `write continue, retry, jump, break or fail`
-	writeAttempts  = `write how many attempts in all, 1 or more, or an expression in quotes`
+	writeAttempts  = `write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`
 	writeBackoff   = `write fixed, none, linear or exponential`
-	writeDelay     = `write seconds, such as 1.5, or an expression in quotes`
+	writeSeconds   = `write seconds, such as 1.5`
+	writeDelay     = writeSeconds + `, or an expression: "{{ workload.delay }}"`
 	writeLabel     = `write the label of a task`
 	writeNames     = `write a mapping of names to values`
 )
@@ -272,11 +273,11 @@ func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, 
 		}
 		return 0, func(o retryflow.Outcome) (time.Duration, error) { return t.delay(d.names(o)) }
 	}
-	return r.seconds(k), nil
+	return r.seconds(k, writeDelay), nil
 }
 
 // seconds reads a number of seconds.
-func (r *reader) seconds(k *key) time.Duration {
+func (r *reader) seconds(k *key, write string) time.Duration {
 	n := resolve(k.value)
 	f, err := number(n)
 	var d time.Duration
@@ -284,7 +285,7 @@ func (r *reader) seconds(k *key) time.Duration {
 		d, err = seconds(f)
 	}
 	if err != nil {
-		r.fault(k.place, "%s is %s: %s", k.name, describe(n), writeDelay)
+		r.fault(k.place, "%s is %s: %s", k.name, describe(n), write)
 	}
 	return d
 }

@@ -21,7 +21,10 @@ import (
 // Wire returns nil for them.
 //
 // The key retry holds the event as [retryflow.Event.MarshalJSON] writes it, so
-// that [ReadWire] can read it back.
+// that [ReadWire] can read it back. A log of these events is enough for
+// [retryflow.Pipeline.Resume] after a crash. Without a Stopped, Resume cannot
+// know that a task had no attempts left, and starts it again: do not resume a
+// run that has returned.
 func Wire(e retryflow.Event) map[string]any {
 	if e.Kind == retry.RetryScheduled && e.Directive == retryflow.Jump {
 		return nil
