@@ -330,6 +330,7 @@ func TestLint(t *testing.T) {
 		{"NonRetryable alone", retry.Policy{NonRetryable: true}, nil},
 		{"NonRetryable beside a cap", retry.Policy{NonRetryable: true, AttemptCap: 10}, nil},
 
+		{"one attempt and exponential", retry.Policy{MaxAttempts: 1, Backoff: doubling}, nil},
 		{"unlimited and exponential", retry.Policy{MaxAttempts: -1, Backoff: doubling}, []string{growing}},
 		{"unlimited and linear", retry.Policy{MaxRetries: -1, Backoff: retry.Linear(1)}, []string{growing}},
 		{"unlimited and fibonacci", retry.Policy{MaxAttempts: -1, Backoff: retry.Fibonacci(1)}, []string{growing}},
