@@ -507,6 +507,28 @@ func TestARunContinuesFromTheEventsOfWire(t *testing.T) {
 	}
 }
 
+// Wire has no event that says that a task had no attempts left.
+func TestTheEventsOfWireDoNotEndARun(t *testing.T) {
+	var log []retryflow.Event
+	runs := 0
+	p := retryflow.Pipeline{
+		Tasks: []retryflow.Task{{Label: "t", Rules: rulesOf(t, "retry: 1"), Run: func(context.Context, retryflow.State) retryflow.Outcome {
+			if runs++; runs == 1 {
+				return retryflow.Outcome{Err: errors.New("refused")}
+			}
+			return retryflow.Outcome{}
+		}}},
+		OnEvent: func(_ context.Context, e retryflow.Event) {
+			if noetl.Wire(e) != nil {
+				log = append(log, e)
+			}
+		},
+	}
+	require.ErrorContains(t, p.Run(t.Context(), nil), "attempts exhausted after 1 attempt")
+	assert.NoError(t, p.Resume(t.Context(), nil, log))
+	assert.Equal(t, 2, runs)
+}
+
 func TestReadWireCannot(t *testing.T) {
 	for data, want := range map[string]string{
 		``:                         "noetl: event: EOF",

@@ -22,9 +22,9 @@ import (
 //
 // The key retry holds the event as [retryflow.Event.MarshalJSON] writes it, so
 // that [ReadWire] can read it back. A log of these events is enough for
-// [retryflow.Pipeline.Resume] after a crash. Without a Stopped, Resume cannot
-// know that a task had no attempts left, and starts it again: do not resume a
-// run that has returned.
+// [retryflow.Pipeline.Resume] after a crash. Because they include no Stopped,
+// Resume starts a task again even if it had no attempts left: remember
+// separately which runs have failed.
 func Wire(e retryflow.Event) map[string]any {
 	if e.Kind == retry.RetryScheduled && e.Directive == retryflow.Jump {
 		return nil

@@ -498,6 +498,9 @@ func sort(e *evaluation, in Value, args []Value) (Value, error) {
 	}
 	attributes := []Value{args[2]}
 	if names, ok := args[2].(string); ok {
+		if err := e.grow(len(names)); err != nil {
+			return nil, err
+		}
 		attributes = nil
 		for name := range strings.SplitSeq(names, ",") {
 			attributes = append(attributes, name)

@@ -133,6 +133,7 @@ func TestWhatAnExpressionCosts(t *testing.T) {
 		"([bytes] * 60000) | map(attribute='text') | list":                                   steps,
 		"([[1]] * 20000) | map(attribute='1' * 3000000, default=1) | list":                   steps,
 		"'a'.startswith((text,) * 60000)":                                                    steps,
+		"([[]] * 20000) | map('sort', false, false, ',' * 1000000) | list":                   size,
 		"'a'.strip('b' * 3000000)":                                                           size,
 		"([{'a': 1, 'b': 2, 'c': 3, 'd': 4, 'e': 5, 'f': 6}] * 30000) | map('first') | list": steps,
 		"((((1,) * 1000,) * 1000,) * 1000) | unique | list":                                  size,
