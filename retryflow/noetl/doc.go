@@ -155,8 +155,8 @@
 // A document cannot run code, read a file, call a Go method or reach an
 // unexported field. Each evaluation of an expression is bounded: 200,000 steps,
 // 4 MiB of texts and lists, values 100 deep, and integers of 4096 bits. A step
-// is an operation, a member that is read or compared, or a KiB of a text that is
-// read. An expression has at most 8 KiB, and its constants are bounded in the
+// is an operation, a member that is read or compared, or 256 bytes of a text that
+// is read. An expression has at most 8 KiB, and its constants are bounded in the
 // same way when it is parsed. A document can make a pipeline wait, repeat its
 // tasks, and set names in its State; [retryflow.Pipeline.MaxJumps] and the
 // context of Run bound that.

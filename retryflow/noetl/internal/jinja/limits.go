@@ -9,7 +9,7 @@ import (
 const (
 	maxSource  = 8 << 10 // bytes of a template
 	maxNesting = 100     // of brackets, operators and values
-	maxSteps   = 200_000 // operations, members of lists that are read or compared, and KiB of texts that are read
+	maxSteps   = 200_000 // operations, members of lists that are read or compared, and quarters of a KiB of texts that are read
 	maxSize    = 4 << 20 // bytes of all texts that an evaluation makes, and 16 for each member of its lists
 	maxBits    = 4096    // of a whole number; about 1,200 digits
 )
@@ -51,7 +51,7 @@ func (e *evaluation) growTimes(n, times int) error {
 // read counts n bytes of a text before an operation looks at all of them.
 // Without this, an operation on a long text would cost as much as one on a
 // short one.
-func (e *evaluation) read(n int) error { return e.step(n / 1024) }
+func (e *evaluation) read(n int) error { return e.step(n / 256) }
 
 // memberSize is the number of bytes counted for a member of a list.
 const memberSize = 16
