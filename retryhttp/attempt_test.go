@@ -204,6 +204,7 @@ func TestAllocations(t *testing.T) {
 		}
 		return answer(200), nil
 	})
-	assert.LessOrEqual(t, count(&retryhttp.Transport{Base: third, Policy: retry.Policy{MaxAttempts: 3}}), 3*count(ok)+3, "two failures")
+	const buffers = 2 // which a sync.Pool drops now and then, under the race detector
+	assert.LessOrEqual(t, count(&retryhttp.Transport{Base: third, Policy: retry.Policy{MaxAttempts: 3}}), 3*count(ok)+3+buffers, "two failures")
 	assert.Zero(t, n%3)
 }
