@@ -22,9 +22,9 @@ const (
 // discard reads and closes the response of the last attempt. An error of its
 // body costs the connection and nothing else.
 //
-// One goroutine reads the body and then closes it. It is not the caller's, which a
-// body that heeds neither context nor time would hold for ever. To close a body
-// that is being read, as a timer could, is no way to end the reading: a Base may
+// One goroutine reads the body and then closes it. It is the caller's only if the
+// body is in memory: any other could ignore the context and hold the caller for
+// ever. A timer must not close a body that is still being read, because a Base may
 // pool its readers, and would give this one to another response.
 func (x *exchange) discard() {
 	resp, a := x.resp, x.last

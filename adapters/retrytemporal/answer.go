@@ -117,7 +117,7 @@ func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
 			options.Details, options.Cause = nil, app // app still has all of them
 		}
 	}
-	if !sendable(last) { // what is left of the causes is in the message
+	if !sendable(last) { // the causes are dropped; most messages repeat their text
 		message, options.Cause = valid(message), nil
 	}
 	options.Details = append(options.Details, Detail{Reason: o.Reason, Attempts: attempts(o), Text: o.Err.Error()})

@@ -20,9 +20,9 @@ import (
 	"github.com/goretry/retry/adapters/retrytemporal"
 )
 
-// An execution is one activity of a workflow, in the SDK's test environment,
+// An activityCall is one activity of a workflow, in the SDK's test environment,
 // whose clock skips the waits.
-type execution struct {
+type activityCall struct {
 	policy  retry.Policy
 	options workflow.ActivityOptions
 	do      func(ctx context.Context, attempt int) (string, error)
@@ -32,7 +32,7 @@ type execution struct {
 
 // run runs the workflow and returns the result and the error that it gets from the
 // activity.
-func (e *execution) run(t testing.TB) (result string, err error) {
+func (e *activityCall) run(t testing.TB) (result string, err error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
@@ -58,7 +58,7 @@ func (e *execution) run(t testing.TB) (result string, err error) {
 }
 
 // waits returns the times between the attempts.
-func (e *execution) waits() (waits []time.Duration) {
+func (e *activityCall) waits() (waits []time.Duration) {
 	for i := 1; i < len(e.times); i++ {
 		waits = append(waits, e.times[i].Sub(e.times[i-1]))
 	}
@@ -78,7 +78,7 @@ var errBoom = errors.New("boom")
 func TestTable(t *testing.T) {
 	const server = "the server waits, and a deadline bounds one attempt only"
 	calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
-		e := execution{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
+		e := activityCall{policy: p, do: func(ctx context.Context, attempt int) (string, error) {
 			switch answer := answers[min(attempt, len(answers))-1]; answer.Kind {
 			case calltest.OK:
 				return "shipped", nil

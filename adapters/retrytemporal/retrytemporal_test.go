@@ -53,7 +53,7 @@ func TestTheServerWaitsWhatThePolicySays(t *testing.T) {
 		if tc.policy.MaxDelay > 0 {
 			err = retry.After(time.Minute, errBoom)
 		}
-		e := execution{policy: tc.policy, do: fails(err)}
+		e := activityCall{policy: tc.policy, do: fails(err)}
 		_, err = e.run(t)
 		require.Error(t, err, tc.name)
 		assert.Equal(t, tc.waits, e.waits(), tc.name)
@@ -69,7 +69,7 @@ func TestTheServerWaitsWhatTheEventsSay(t *testing.T) {
 			delays = append(delays, e.Delay)
 		}
 	}
-	e := execution{policy: p, do: fails(errBoom)}
+	e := activityCall{policy: p, do: fails(errBoom)}
 	_, err := e.run(t)
 	require.Error(t, err)
 	require.Len(t, delays, 4)
@@ -106,7 +106,7 @@ func TestWhatTheWorkflowGets(t *testing.T) {
 		{"an invalid policy", retry.Policy{MaxAttempts: -2}, errBoom, 1,
 			retrytemporal.Detail{Reason: retry.ReasonInvalid, Attempts: 1, Text: "retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom"}, "errorString", "boom"},
 	} {
-		e := execution{policy: tc.policy, do: fails(tc.err)}
+		e := activityCall{policy: tc.policy, do: fails(tc.err)}
 		_, err := e.run(t)
 		assert.Len(t, e.times, tc.attempts, tc.name)
 		detail, ok := retrytemporal.DetailOf(err)
@@ -128,7 +128,7 @@ func TestTheDetailsOfTheActivityStay(t *testing.T) {
 		Items []string
 	}
 	want := order{7, []string{"a", "b"}}
-	e := execution{policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, do: fails(temporal.NewApplicationErrorWithOptions("no stock", "Stock",
+	e := activityCall{policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, do: fails(temporal.NewApplicationErrorWithOptions("no stock", "Stock",
 		temporal.ApplicationErrorOptions{Details: []any{want, "second"}, Cause: errBoom, Category: temporal.ApplicationErrorCategoryBenign}))}
 	_, err := e.run(t)
 	var app *temporal.ApplicationError
@@ -148,7 +148,7 @@ func TestTheDetailsOfTheActivityStay(t *testing.T) {
 // A nil among the details cannot be read. Then the activity's error becomes the
 // cause.
 func TestDetailsThatCannotBeRead(t *testing.T) {
-	e := execution{policy: retry.Policy{}, do: fails(temporal.NewApplicationError("no stock", "Stock", "first", nil, "third"))}
+	e := activityCall{policy: retry.Policy{}, do: fails(temporal.NewApplicationError("no stock", "Stock", "first", nil, "third"))}
 	_, err := e.run(t)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
@@ -177,7 +177,7 @@ func TestATextThatIsNotUTF8(t *testing.T) {
 		"of an ApplicationError": {temporal.NewApplicationErrorWithOptions("no stock \xff", "Stock",
 			temporal.ApplicationErrorOptions{Cause: raw}), "no stock \uFFFD"},
 	} {
-		e := execution{policy: retry.Policy{}, do: fails(tc.err)}
+		e := activityCall{policy: retry.Policy{}, do: fails(tc.err)}
 		_, err := e.run(t)
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app, name)
@@ -232,7 +232,7 @@ func TestALimitOfTheServer(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
 	for n, server := range map[int]*temporal.RetryPolicy{
 		2: retrytemporal.Server(p.ForJob(2)), 4: {MaximumAttempts: 9}, 1: {NonRetryableErrorTypes: []string{"errorString"}}} {
-		e := execution{policy: p, do: fails(errBoom), options: workflow.ActivityOptions{RetryPolicy: server}}
+		e := activityCall{policy: p, do: fails(errBoom), options: workflow.ActivityOptions{RetryPolicy: server}}
 		_, err := e.run(t)
 		require.Error(t, err)
 		assert.Len(t, e.times, n)
@@ -241,7 +241,7 @@ func TestALimitOfTheServer(t *testing.T) {
 
 func TestAPanicIsAFailure(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{time.Minute, time.Second}}
-	e := execution{policy: p, do: func(context.Context, int) (string, error) { panic("no stock") }}
+	e := activityCall{policy: p, do: func(context.Context, int) (string, error) { panic("no stock") }}
 	_, err := e.run(t)
 	assert.Equal(t, []time.Duration{time.Minute, time.Second}, e.waits())
 	var app *temporal.ApplicationError
@@ -256,7 +256,7 @@ func TestAPanicIsAFailure(t *testing.T) {
 }
 
 func TestTheResultStays(t *testing.T) {
-	e := execution{policy: retry.Policy{MaxAttempts: 3}, do: failTimes(2, errBoom)}
+	e := activityCall{policy: retry.Policy{MaxAttempts: 3}, do: failTimes(2, errBoom)}
 	result, err := e.run(t)
 	require.NoError(t, err)
 	assert.Equal(t, "attempt 3", result)
