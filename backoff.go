@@ -12,7 +12,7 @@ import (
 // gets the same delay, from any number of goroutines at once. [Policy] treats a
 // negative delay as zero, and applies MaxDelay and Jitter itself.
 //
-// The curves of this package count an attempt below 1 as 1, return at once for
+// The curves of this package treat an attempt below 1 as 1, return at once for
 // every attempt, never return a negative delay, and saturate at the longest
 // duration instead of overflowing.
 type Backoff interface {
@@ -63,12 +63,13 @@ func (d Fibonacci) Delay(attempt int) time.Duration {
 // 100ms, 200ms, 400ms, 800ms.
 type Exponential struct {
 	Base   time.Duration // the first delay; zero or less is no delay
-	Factor float64       // 0 is 2; below 1 or not finite does not validate, and counts as 1
+	Factor float64       // growth per attempt; 0 means 2; must be at least 1 and finite, and is treated as 1 if not
 }
 
 // Delay returns Base * Factor^(attempt-1). It is computed in float64 and
-// truncated, so it can differ from the exact value by a few nanoseconds
-// (measured: 1 up to a day, 6 up to a month).
+// truncated. It differs from the exact value by at most 1ns and a share of
+// attempt / 2^52: up to a day a factor of 2 is exact, and one of 1.001, which takes
+// thousands of attempts, was measured to be 18ns off.
 func (e Exponential) Delay(attempt int) time.Duration {
 	if attempt <= 1 || e.Base <= 0 {
 		return max(0, e.Base)

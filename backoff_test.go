@@ -55,7 +55,7 @@ func cut(x *big.Float) time.Duration {
 	return time.Duration(d)
 }
 
-// ordinal returns attempt as the curves count it: a number below 1 counts as 1.
+// ordinal returns attempt as the curves count it: a number below 1 is treated as 1.
 func ordinal(attempt int) *big.Int { return big.NewInt(int64(max(1, attempt))) }
 
 // plainLinear returns attempt * d.
@@ -192,9 +192,9 @@ func TestCurves(t *testing.T) {
 		{"exponential, factor 1", retry.Exponential{Base: s, Factor: 1}, 1, []time.Duration{s, s, s}},
 		{"exponential, factor 1.5", retry.Exponential{Base: 8, Factor: 1.5}, 1, []time.Duration{8, 12, 18, 27, 40, 60}},
 		{"exponential, factor 1, beyond the whole numbers of a float", retry.Exponential{Base: 1<<53 + 1, Factor: 1}, 1, []time.Duration{1<<53 + 1, 1<<53 + 1}},
-		{"exponential, an invalid factor counts as 1", retry.Exponential{Base: s, Factor: .5}, 1, []time.Duration{s, s, s}},
-		{"exponential, NaN counts as 1", retry.Exponential{Base: s, Factor: math.NaN()}, 1, []time.Duration{s, s, s}},
-		{"exponential, infinity counts as 1", retry.Exponential{Base: s, Factor: math.Inf(1)}, 1, []time.Duration{s, s, s}},
+		{"exponential, an invalid factor is treated as 1", retry.Exponential{Base: s, Factor: .5}, 1, []time.Duration{s, s, s}},
+		{"exponential, NaN is treated as 1", retry.Exponential{Base: s, Factor: math.NaN()}, 1, []time.Duration{s, s, s}},
+		{"exponential, infinity is treated as 1", retry.Exponential{Base: s, Factor: math.Inf(1)}, 1, []time.Duration{s, s, s}},
 		{"schedule", retry.Schedule{s, 5 * s, 2 * s}, 1, []time.Duration{s, 5 * s, 2 * s, 2 * s, 2 * s}},
 		{"schedule of one", retry.Schedule{s}, 1, []time.Duration{s, s}},
 		{"schedule with a zero in the middle", retry.Schedule{0, s}, 1, []time.Duration{0, s, s}},
@@ -257,7 +257,7 @@ func TestCurvesReturnAtOnceAtTheGreatestAttempt(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%T %v", row.backoff, row.backoff), func(t *testing.T) {
 			assert.Equal(t, row.want, row.backoff.Delay(math.MaxInt))
-			assert.Equal(t, row.backoff.Delay(1), row.backoff.Delay(math.MinInt), "the least attempt counts as the first")
+			assert.Equal(t, row.backoff.Delay(1), row.backoff.Delay(math.MinInt), "the least attempt is treated as the first")
 		})
 	}
 }
@@ -422,7 +422,7 @@ func TestTrapSchedulesWithoutDelays(t *testing.T) {
 	boom := errors.New("boom")
 	for _, p := range []retry.Policy{
 		{MaxAttempts: 41, Backoff: retry.Schedule{}},
-		{MaxAttempts: retry.Unlimited, Budget: retry.NewBudget(1, 0), Backoff: retry.Schedule{}},
+		{MaxAttempts: retry.Unlimited, Budget: &retry.Budget{Size: 1}, Backoff: retry.Schedule{}},
 		{MaxAttempts: 41, Backoff: retry.Exponential{Base: time.Second}},
 	} {
 		for attempt := 1; attempt <= 40; attempt++ {

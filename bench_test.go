@@ -95,18 +95,6 @@ func BenchmarkFirstTry(b *testing.B) {
 			}
 		}
 	})
-	b.Run("loop=Loop", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			var err error
-			for _, ctx := range retry.Loop(ctx, benchPolicy, &err) {
-				err = succeed(ctx)
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }
 
 func BenchmarkFirstTryValue(b *testing.B) {
@@ -208,16 +196,6 @@ var waiting = map[string]func(ctx context.Context, fn func(context.Context) erro
 			returned()
 		}()
 	},
-	"Loop": func(ctx context.Context, fn func(context.Context) error, returned func()) {
-		go func() {
-			defer returned()
-			var err error
-			for _, ctx := range retry.Loop(ctx, hourly, &err) {
-				err = fn(ctx)
-			}
-			_ = err
-		}()
-	},
 }
 
 //go:noinline
@@ -231,7 +209,7 @@ func doValueLiteral(ctx context.Context, fn func(context.Context) error) (int, e
 // Each subject runs in its own process, because the first one in a process pays
 // for growing the heap. Run it with -benchtime 1x.
 func BenchmarkWaiting(b *testing.B) {
-	for _, subject := range []string{"bare", "Do", "DoLiteral", "DoValue", "DoValueLiteral", "DoValueLiteralInFunction", "Loop"} {
+	for _, subject := range []string{"bare", "Do", "DoLiteral", "DoValue", "DoValueLiteral", "DoValueLiteralInFunction"} {
 		b.Run("loop="+subject, func(b *testing.B) {
 			var held, cancel float64
 			for b.Loop() {

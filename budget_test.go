@@ -17,35 +17,35 @@ import (
 	"github.com/goretry/retry"
 )
 
-// put records n successes in b.
-func put(b *retry.Budget, n int) {
+// succeed records n successes in b.
+func succeed(b *retry.Budget, n int) {
 	for range n {
-		b.Put()
+		b.Success()
 	}
 }
 
 func TestBudgetStartsFull(t *testing.T) {
 	for _, size := range []int{1, 2, 10, 1000} {
-		assert.Equal(t, size, tokens(retry.NewBudget(size, .1)))
+		assert.Equal(t, size, tokens(&retry.Budget{Size: size, Ratio: .1}))
 	}
 }
 
 func TestBudgetRefill(t *testing.T) {
 	for _, row := range []struct {
-		ratio float64
-		puts  int // successes that pay for one retry
+		ratio     float64
+		successes int // that pay for one retry
 	}{
 		{1, 1}, {.5, 2}, {.25, 4}, {.2, 5}, {.1, 10}, {.01, 100}, {.001, 1000}, {.00001, 100_000},
 		{.3, 4}, {.7, 2}, {.9, 2}, {.999_999_999, 2},
 		{1. / 3, 4}, // counted in billionths: three times 0.333333333 is less than one
 	} {
 		t.Run(fmt.Sprint(row.ratio), func(t *testing.T) {
-			b := retry.NewBudget(5, row.ratio)
+			b := &retry.Budget{Size: 5, Ratio: row.ratio}
 			require.Equal(t, 5, tokens(b))
-			put(b, row.puts-1)
-			assert.False(t, b.Take(), "after %d puts", row.puts-1)
-			b.Put()
-			assert.True(t, b.Take(), "after %d puts", row.puts)
+			succeed(b, row.successes-1)
+			assert.False(t, b.Take(), "after %d successes", row.successes-1)
+			b.Success()
+			assert.True(t, b.Take(), "after %d successes", row.successes)
 		})
 	}
 }
@@ -54,51 +54,51 @@ func TestBudgetRefill(t *testing.T) {
 // in floats it would be a little less or more.
 func TestBudgetDoesNotDrift(t *testing.T) {
 	for _, ratio := range []float64{.001, .1, .7} {
-		b := retry.NewBudget(100_000, ratio)
+		b := &retry.Budget{Size: 100_000, Ratio: ratio}
 		require.Equal(t, 100_000, tokens(b))
-		const puts = 100_000
-		put(b, puts)
-		assert.Equal(t, int(math.Round(puts*ratio)), tokens(b), "ratio %v", ratio)
+		const successes = 100_000
+		succeed(b, successes)
+		assert.Equal(t, int(math.Round(successes*ratio)), tokens(b), "ratio %v", ratio)
 	}
-	b := retry.NewBudget(1, .001)
+	b := &retry.Budget{Size: 1, Ratio: .001}
 	require.True(t, b.Take())
 	for range 100 {
-		put(b, 999)
+		succeed(b, 999)
 		require.False(t, b.Take())
-		b.Put()
+		b.Success()
 		require.True(t, b.Take())
 	}
 }
 
 func TestBudgetIsNeverMoreThanFull(t *testing.T) {
 	for _, ratio := range []float64{0, .001, .3, 1} {
-		b := retry.NewBudget(3, ratio)
-		put(b, 10_000)
+		b := &retry.Budget{Size: 3, Ratio: ratio}
+		succeed(b, 10_000)
 		assert.Equal(t, 3, tokens(b), "ratio %v", ratio)
 	}
 
-	b := retry.NewBudget(3, .7)
+	b := &retry.Budget{Size: 3, Ratio: .7}
 	require.True(t, b.Take())
-	put(b, 2) // 2.7 and then 3.4, of which 3 fit
+	succeed(b, 2) // 2.7 and then 3.4, of which 3 fit
 	assert.Equal(t, 3, tokens(b))
-	put(b, 1)
+	succeed(b, 1)
 	assert.Zero(t, tokens(b), "tokens that do not fit are lost")
 }
 
 func TestBudgetDoesNotOverflow(t *testing.T) {
 	for _, size := range []int{math.MaxInt32, math.MaxInt - 1, math.MaxInt} {
-		b := retry.NewBudget(size, 1)
+		b := &retry.Budget{Size: size, Ratio: 1}
 		require.NoError(t, retry.Policy{Budget: b}.Validate())
-		put(b, 3)
+		succeed(b, 3)
 		for range 1000 {
 			require.True(t, b.Take())
 		}
-		put(b, 2000)
+		succeed(b, 2000)
 		assert.True(t, b.Take(), "size %d", size)
 	}
 }
 
-func TestBudgetThatDoesNotValidate(t *testing.T) {
+func TestBudgetThatIsInvalid(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		budget *retry.Budget
@@ -106,29 +106,45 @@ func TestBudgetThatDoesNotValidate(t *testing.T) {
 		refill int // after 10 successes
 	}{
 		{"the zero value", new(retry.Budget), 0, 0},
-		{"size 0", retry.NewBudget(0, 1), 0, 0},
-		{"size below 0", retry.NewBudget(-1, 1), 0, 0},
-		{"size far below 0", retry.NewBudget(math.MinInt, 1), 0, 0},
-		{"ratio below 0", retry.NewBudget(20, -1), 20, 0},
-		{"ratio of minus infinity", retry.NewBudget(20, math.Inf(-1)), 20, 0},
-		{"ratio NaN", retry.NewBudget(20, math.NaN()), 20, 0},
-		{"ratio above 1", retry.NewBudget(20, 7), 20, 10},
-		{"ratio of infinity", retry.NewBudget(20, math.Inf(1)), 20, 10},
+		{"size 0", &retry.Budget{Ratio: 1}, 0, 0},
+		{"size below 0", &retry.Budget{Size: -1, Ratio: 1}, 0, 0},
+		{"size far below 0", &retry.Budget{Size: math.MinInt, Ratio: 1}, 0, 0},
+		{"ratio below 0", &retry.Budget{Size: 20, Ratio: -1}, 20, 0},
+		{"ratio of minus infinity", &retry.Budget{Size: 20, Ratio: math.Inf(-1)}, 20, 0},
+		{"ratio NaN", &retry.Budget{Size: 20, Ratio: math.NaN()}, 20, 0},
+		{"ratio above 1", &retry.Budget{Size: 20, Ratio: 7}, 20, 10},
+		{"ratio of infinity", &retry.Budget{Size: 20, Ratio: math.Inf(1)}, 20, 10},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := retry.Policy{MaxAttempts: 3, Budget: row.budget}
 			assert.ErrorContains(t, p.Validate(), "Budget: ")
 			assertInvalid(t, p)
 			assert.Equal(t, row.tokens, tokens(row.budget))
-			put(row.budget, 10)
+			succeed(row.budget, 10)
 			assert.Equal(t, row.refill, tokens(row.budget))
 		})
 	}
 }
 
+func TestBudgetRefund(t *testing.T) {
+	b := &retry.Budget{Size: 2}
+	require.True(t, b.Take())
+	require.True(t, b.Take())
+	b.Refund()
+	assert.Equal(t, 1, tokens(b), "a whole retry, whatever the ratio")
+	for range 5 {
+		b.Refund()
+	}
+	assert.Equal(t, 2, b.Left(), "never more than full")
+	empty := new(retry.Budget)
+	empty.Refund()
+	assert.False(t, empty.Take())
+	assert.NotPanics(t, (*retry.Budget)(nil).Refund)
+}
+
 func TestBudgetNil(t *testing.T) {
 	var b *retry.Budget
-	put(b, 3)
+	succeed(b, 3)
 	for range 1000 {
 		assert.True(t, b.Take())
 	}
@@ -136,12 +152,12 @@ func TestBudgetNil(t *testing.T) {
 }
 
 // Whatever goroutines do concurrently, no token is lost or made up: the tokens
-// taken and left are the tokens that were there and were put.
+// taken and left are the tokens that were there and were put back.
 func TestBudgetInManyGoroutines(t *testing.T) {
 	const goroutines, turns = 16, 2000
 
 	t.Run("taking from a full Budget", func(t *testing.T) {
-		b := retry.NewBudget(goroutines*turns/2, 0)
+		b := &retry.Budget{Size: goroutines * turns / 2}
 		var taken atomic.Int64
 		var wg sync.WaitGroup
 		for range goroutines {
@@ -158,8 +174,8 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 		assert.False(t, b.Take())
 	})
 
-	t.Run("taking and putting", func(t *testing.T) {
-		b := retry.NewBudget(goroutines*turns, .5)
+	t.Run("taking and succeeding", func(t *testing.T) {
+		b := &retry.Budget{Size: goroutines * turns, Ratio: .5}
 		for range goroutines * turns / 2 {
 			require.True(t, b.Take())
 		}
@@ -169,7 +185,7 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 			wg.Go(func() {
 				random := randv2.New(randv2.NewPCG(uint64(i), 0))
 				for range turns {
-					b.Put()
+					b.Success()
 					if random.IntN(3) == 0 && b.Take() {
 						taken.Add(1)
 					}
@@ -177,18 +193,18 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		assert.Equal(t, goroutines*turns, int(taken.Load())+tokens(b), "half of them were there, half were put")
+		assert.Equal(t, goroutines*turns, int(taken.Load())+tokens(b), "half of them were there, half were put back")
 		assert.NotZero(t, taken.Load())
 	})
 
-	t.Run("putting into a full Budget", func(t *testing.T) {
-		b := retry.NewBudget(10, 1)
+	t.Run("successes of a full Budget", func(t *testing.T) {
+		b := &retry.Budget{Size: 10, Ratio: 1}
 		var wg sync.WaitGroup
 		for range goroutines {
 			wg.Go(func() {
 				for range turns {
 					if b.Take() {
-						put(b, 3)
+						succeed(b, 3)
 					}
 				}
 			})
@@ -233,7 +249,7 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 		{1, requests + size, 4},
 	} {
 		t.Run(fmt.Sprint(row.failures), func(t *testing.T) {
-			attempts, successes := load(t, retry.NewBudget(size, ratio), requests, row.failures)
+			attempts, successes := load(t, &retry.Budget{Size: size, Ratio: ratio}, requests, row.failures)
 			assert.LessOrEqual(t, float64(attempts), requests+ratio*float64(successes)+size)
 			assert.GreaterOrEqual(t, attempts, row.least, "the whole budget is used")
 			t.Logf("load %.4f, share of successful calls %.4f", float64(attempts)/requests, float64(successes)/requests)
@@ -244,7 +260,7 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 	}
 
 	t.Run("in a total outage each call makes one attempt, once the bucket is empty", func(t *testing.T) {
-		b := retry.NewBudget(size, ratio)
+		b := &retry.Budget{Size: size, Ratio: ratio}
 		attempts, _ := load(t, b, requests, 1)
 		assert.Equal(t, requests+size, attempts)
 		attempts, _ = load(t, b, requests, 1)
@@ -252,7 +268,7 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 	})
 
 	t.Run("it fills again after the outage", func(t *testing.T) {
-		b := retry.NewBudget(size, ratio)
+		b := &retry.Budget{Size: size, Ratio: ratio}
 		load(t, b, requests, 1)
 		load(t, b, size*10, 0)
 		assert.Equal(t, size, tokens(b))
@@ -260,36 +276,36 @@ func TestBudgetBoundsTheLoad(t *testing.T) {
 }
 
 func TestBudgetAllocatesNothing(t *testing.T) {
-	b := retry.NewBudget(100, .1)
-	assert.Zero(t, testing.AllocsPerRun(50, func() { b.Take(); b.Put() }))
+	b := &retry.Budget{Size: 100, Ratio: .1}
+	assert.Zero(t, testing.AllocsPerRun(50, func() { b.Take(); b.Success() }))
 }
 
 func TestBudgetPutsBackABillionth(t *testing.T) {
-	b := retry.NewBudget(1, 1e-9)
+	b := &retry.Budget{Size: 1, Ratio: 1e-9}
 	require.True(t, b.Take())
 	for range 1_000_000 {
-		b.Put()
+		b.Success()
 	}
 	assert.False(t, b.Take(), "a thousandth of a token pays for no retry")
-	whole := retry.NewBudget(1, 0.999999999)
+	whole := &retry.Budget{Size: 1, Ratio: 0.999999999}
 	require.True(t, whole.Take())
-	whole.Put()
+	whole.Success()
 	assert.False(t, whole.Take())
-	whole.Put() // only a billionth fits
+	whole.Success() // only a billionth fits
 	assert.True(t, whole.Take())
 }
 
 func TestBudgetInTheLoop(t *testing.T) {
 	everyWay(t, "a retry takes one token", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Budget = retry.NewBudget(5, 0)
+		p.Budget = &retry.Budget{Size: 5}
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))
 		assert.Equal(t, 3, tokens(p.Budget))
 	})
 	everyWay(t, "empty: the retry is denied before its sleep, with the call's own error", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Budget = retry.NewBudget(1, 0)
+		p.Budget = &retry.Budget{Size: 1}
 		start, runs := time.Now(), 0
 		err := call(t.Context(), p, fails(&runs))
 		assert.Equal(t, &retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Waited: time.Second, Delay: time.Second, Err: errDial}, plain(err))
@@ -298,7 +314,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 	})
 	everyWay(t, "a ratio of 0 denies consecutive calls too", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Budget = retry.NewBudget(1, 0)
+		p.Budget = &retry.Budget{Size: 1}
 		total := 0
 		for range 10 {
 			runs := 0
@@ -309,7 +325,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 	})
 	everyWay(t, "a call that succeeds adds ratio", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Budget = retry.NewBudget(2, .5)
+		p.Budget = &retry.Budget{Size: 2, Ratio: .5}
 		tokens(p.Budget)
 		for range 4 {
 			require.NoError(t, call(t.Context(), p, func(context.Context) error { return nil }))
@@ -318,9 +334,9 @@ func TestBudgetInTheLoop(t *testing.T) {
 	})
 	everyWay(t, "a call that succeeds at its second attempt adds ratio once", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Budget = retry.NewBudget(5, 1)
+		p.Budget = &retry.Budget{Size: 5, Ratio: 1}
 		tokens(p.Budget)
-		p.Budget.Put()
+		p.Budget.Success()
 		runs := 0
 		require.NoError(t, call(t.Context(), p, func(context.Context) error {
 			if runs++; runs == 1 {
@@ -334,7 +350,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		p := everySecond
-		p.Budget = retry.NewBudget(5, 0)
+		p.Budget = &retry.Budget{Size: 5}
 		runs := 0
 		err := call(hidden{ctx}, p, fails(&runs))
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
@@ -346,7 +362,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			p := everySecond
 			p.Backoff = retry.Fixed(delay)
-			p.Budget = retry.NewBudget(5, 0)
+			p.Budget = &retry.Budget{Size: 5}
 			p.OnEvent = func(_ context.Context, e retry.Event) {
 				if e.Kind == retry.RetryScheduled {
 					cancel()
@@ -367,7 +383,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 			{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}, // passes the deadline
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			p.Budget = retry.NewBudget(5, 0)
+			p.Budget = &retry.Budget{Size: 5}
 			runs := 0
 			stopped(t, call(ctx, p, fails(&runs)))
 			assert.Equal(t, 1, runs)
@@ -376,7 +392,7 @@ func TestBudgetInTheLoop(t *testing.T) {
 		}
 	})
 	everyWay(t, "a call that fails adds nothing", func(t *testing.T, call caller) {
-		p := retry.Policy{Budget: retry.NewBudget(5, 1)}
+		p := retry.Policy{Budget: &retry.Budget{Size: 5, Ratio: 1}}
 		tokens(p.Budget)
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))

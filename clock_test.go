@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/hook"
 )
 
 // slowAt returns an OnEvent that records every event and takes d for each event
@@ -38,7 +37,7 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			start := time.Now()
 			var told watch
-			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Budget: retry.NewBudget(5, 0)}
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Budget: &retry.Budget{Size: 5}}
 			p.OnEvent = slowAt(&told, retry.RetryScheduled, row.onEvent)
 			runs := 0
 			e := stopped(t, call(t.Context(), p, fails(&runs)))
@@ -50,16 +49,16 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 	}
 }
 
-// Time spent in the user's functions before the decision counts as elapsed: the
+// Time that the user's functions take before the decision has elapsed too: the
 // clock is read once, after they have returned.
 func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 	slow := func(d time.Duration) map[string]retry.Policy {
 		base := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 		retryIf, choose, curve := base, base, base
 		retryIf.RetryIf = func(error) bool { time.Sleep(d); return true }
-		choose.Select = func(error) *retry.Policy { time.Sleep(d); return nil }
+		choose.Classify = func(error) *retry.Class { time.Sleep(d); return nil }
 		curve.Backoff = retry.BackoffFunc(func(int) time.Duration { time.Sleep(d); return time.Second })
-		return map[string]retry.Policy{"RetryIf": retryIf, "Select": choose, "Backoff": curve}
+		return map[string]retry.Policy{"RetryIf": retryIf, "Classify": choose, "Backoff": curve}
 	}
 	for _, row := range []struct {
 		name    string
@@ -131,9 +130,9 @@ func TestARetryThatOnEventMadeTooLateIsNotStarted(t *testing.T) {
 			runs    int
 		}{{5 * time.Second, 2}, {5*time.Second + 1, 1}, {10 * time.Second, 1}} {
 			var told watch
-			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), MaxElapsed: 5 * time.Second, Budget: retry.NewBudget(3, 0)}
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), MaxElapsed: 5 * time.Second, Budget: &retry.Budget{Size: 3}}
 			p.OnEvent = slowAt(&told, retry.RetryScheduled, row.onEvent)
-			shared := retry.NewBudget(3, 0)
+			shared := &retry.Budget{Size: 3}
 			start, runs := time.Now(), 0
 			err := call(retry.WithBudget(t.Context(), shared), p, fails(&runs))
 			require.Equal(t, row.runs, runs)
@@ -150,7 +149,7 @@ func TestARetryThatOnEventMadeTooLateIsNotStarted(t *testing.T) {
 	})
 	everyWay(t, "for the deadline, whose timer has not fired", func(t *testing.T, call caller) {
 		var told watch
-		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Budget: retry.NewBudget(3, 0)}
+		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Budget: &retry.Budget{Size: 3}}
 		p.OnEvent = slowAt(&told, retry.RetryScheduled, 5*time.Second)
 		runs := 0
 		err := call(late{t.Context(), time.Now().Add(5 * time.Second)}, p, fails(&runs))
@@ -193,84 +192,87 @@ type late struct {
 
 func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
 
-// drains is a context with a hook that is called before each wait.
-type drains struct {
-	context.Context
-	do func()
+// waiter returns everySecond with a Wait.
+func waiter(wait func(ctx context.Context, d time.Duration) (time.Duration, error)) retry.Policy {
+	p := everySecond
+	p.Wait = wait
+	return p
 }
 
-func (d drains) BeforeWait(hook.Mark) { d.do() }
-
-func TestBeforeWait(t *testing.T) {
-	everyWay(t, "the time of the hook is part of the wait", func(t *testing.T, call caller) {
+func TestWaitBeforeARetry(t *testing.T) {
+	everyWay(t, "the retry starts when it returns", func(t *testing.T, call caller) {
 		start, runs, calls := time.Now(), 0, 0
-		ctx := drains{t.Context(), func() { calls++; time.Sleep(400 * time.Millisecond) }}
-		e := stopped(t, call(ctx, everySecond, fails(&runs)))
+		p := waiter(func(_ context.Context, d time.Duration) (time.Duration, error) {
+			calls++
+			assert.Equal(t, time.Second, d)
+			time.Sleep(400 * time.Millisecond)
+			return 0, nil
+		})
+		e := stopped(t, call(t.Context(), p, fails(&runs)))
 		assert.Equal(t, 2, calls, "once for each retry")
-		assert.Equal(t, 2*time.Second, time.Since(start))
-		assert.Equal(t, 2*time.Second, e.Waited)
+		assert.Equal(t, 800*time.Millisecond, time.Since(start))
+		assert.Equal(t, 800*time.Millisecond, e.Waited)
 	})
-	everyWay(t, "without a wait", func(t *testing.T, call caller) {
+	everyWay(t, "without a delay", func(t *testing.T, call caller) {
 		runs, calls := 0, 0
-		stopped(t, call(drains{t.Context(), func() { calls++ }}, retry.Policy{MaxAttempts: 3}, fails(&runs)))
+		p := waiter(func(_ context.Context, d time.Duration) (time.Duration, error) {
+			calls++
+			assert.Zero(t, d)
+			return 0, nil
+		})
+		p.Backoff = nil
+		stopped(t, call(t.Context(), p, fails(&runs)))
 		assert.Equal(t, 2, calls)
 	})
 	everyWay(t, "after RetryScheduled", func(t *testing.T, call caller) {
 		var order []string
-		p := retry.Policy{MaxAttempts: 2, OnEvent: func(_ context.Context, e retry.Event) { order = append(order, e.Kind.String()) }}
+		p := waiter(func(context.Context, time.Duration) (time.Duration, error) {
+			order = append(order, "the wait")
+			return 0, nil
+		})
+		p.MaxAttempts = 2
+		p.OnEvent = func(_ context.Context, e retry.Event) { order = append(order, string(e.Kind)) }
 		runs := 0
-		stopped(t, call(drains{t.Context(), func() { order = append(order, "before the wait") }}, p, fails(&runs)))
-		assert.Equal(t, []string{"attempt_started", "attempt_finished", "retry_scheduled", "before the wait", "attempt_started", "attempt_finished", "stopped"}, order)
+		stopped(t, call(t.Context(), p, fails(&runs)))
+		assert.Equal(t, []string{"attempt_started", "attempt_finished", "retry_scheduled", "the wait", "attempt_started", "attempt_finished", "stopped"}, order)
 	})
-	everyWay(t, "not called for a derived context", func(t *testing.T, call caller) {
-		ctx, cancel := context.WithCancel(drains{t.Context(), func() { t.Error("called") }})
+	everyWay(t, "with the context of the call", func(t *testing.T, call caller) {
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		p := waiter(func(got context.Context, _ time.Duration) (time.Duration, error) {
+			assert.True(t, ctx == got)
+			return 0, nil
+		})
+		p.AttemptTimeout = time.Hour
 		runs := 0
-		stopped(t, call(ctx, everySecond, fails(&runs)))
+		stopped(t, call(ctx, p, fails(&runs)))
 		assert.Equal(t, 3, runs)
 	})
 	everyWay(t, "a panic gives the token back", func(t *testing.T, call caller) {
-		p := everySecond
-		p.Budget = retry.NewBudget(3, 0)
+		p := waiter(func(context.Context, time.Duration) (time.Duration, error) { panic("wait") })
+		p.Budget = &retry.Budget{Size: 3}
 		runs := 0
-		assert.PanicsWithValue(t, "drain", func() { _ = call(drains{t.Context(), func() { panic("drain") }}, p, fails(&runs)) })
+		assert.PanicsWithValue(t, "wait", func() { _ = call(t.Context(), p, fails(&runs)) })
 		assert.Equal(t, 3, p.Budget.Left())
 	})
-	everyWay(t, "the hook ends the context: the call stops", func(t *testing.T, call caller) {
+	everyWay(t, "it cancels the context: the call stops", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
-		runs := 0
-		start := time.Now()
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(call(drains{ctx, cancel}, everySecond, fails(&runs))))
+		p := waiter(func(context.Context, time.Duration) (time.Duration, error) { cancel(); return 0, nil })
+		start, runs := time.Now(), 0
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(call(ctx, p, fails(&runs))))
 		assert.Equal(t, 1, runs)
 		assert.Zero(t, time.Since(start))
 	})
 }
 
-// free is a context that marks the attempts of a call as no retries.
-type free struct{ context.Context }
+// skips is a Wait that skips all of it.
+func skips(_ context.Context, d time.Duration) (time.Duration, error) { return d, nil }
 
-func (free) NoRetry(hook.Mark) {}
-
-func TestNoRetryPaysNothingOfTheContext(t *testing.T) {
-	everyWay(t, "a marked context takes nothing from its Budgets", func(t *testing.T, call caller) {
-		b := retry.NewBudget(1, 0)
-		runs := 0
-		stopped(t, call(free{retry.WithBudget(t.Context(), b)}, everySecond, fails(&runs)))
-		assert.Equal(t, 3, runs)
-		assert.Equal(t, 1, b.Left())
-	})
-}
-
-// skips is a Source that turns waiting off.
-type skips struct{ retry.Source }
-
-func (skips) NoWait(hook.Mark) {}
-
-func TestNoWaitSkipsTheWaitsAndNotTheClock(t *testing.T) {
+func TestASkippedWaitHasPassedOnTheClockOfTheCall(t *testing.T) {
 	everyWay(t, "the events are those of a call that waits", func(t *testing.T, call caller) {
 		p := retry.Policy{
 			MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.Proportional(.2), Source: constant(7),
-			MaxElapsed: time.Minute, Budget: retry.NewBudget(9, 0),
+			MaxElapsed: time.Minute, Budget: &retry.Budget{Size: 9},
 		}
 		fail := func(context.Context) error { time.Sleep(time.Millisecond); return retry.After(3*time.Second, errDial) }
 		run := func(p retry.Policy) (events []retry.Event, e *retry.Error, took time.Duration) {
@@ -291,14 +293,14 @@ func TestNoWaitSkipsTheWaitsAndNotTheClock(t *testing.T) {
 			return events, e, took
 		}
 		waited, e, _ := run(p)
-		p.Source = skips{p.Source}
+		p.Wait = skips
 		skipped, same, took := run(p)
 		assert.Equal(t, waited, skipped)
 		assert.Equal(t, e, same)
 		assert.Equal(t, 4*time.Millisecond, took)
 	})
 	everyWay(t, "MaxElapsed and the deadline count the delays that were skipped", func(t *testing.T, call caller) {
-		p := retry.Policy{MaxElapsed: time.Minute, Backoff: retry.Fixed(7 * time.Second), Source: skips{constant(7)}}
+		p := retry.Policy{MaxElapsed: time.Minute, Backoff: retry.Fixed(7 * time.Second), Wait: skips}
 		start, runs := time.Now(), 0
 		assert.Equal(t, retry.ReasonElapsed, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
 		assert.Equal(t, 9, runs)

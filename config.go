@@ -12,39 +12,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// UnmarshalJSON reads a policy as an operator writes it:
-//
-//	{
-//	  "max_attempts": 5,
-//	  "backoff": {"type": "exponential", "base": "200ms", "factor": 2},
-//	  "max_delay": "5s",
-//	  "jitter": 0.2
-//	}
-//
-// These are the keys. What is left out is off:
-//
-//	key              value          zero             what it says
-//	max_attempts     whole number   an error         attempts in all, the first included; -1: unlimited
-//	max_retries      whole number   one attempt      attempts after the first; -1: unlimited
-//	attempt_cap      whole number   none             the ceiling on attempts, over every other limit
-//	retryable        true or false  -                false: never retry a failure; true if left out
-//	backoff          a mapping      -                the curve of delays
-//	max_delay        duration       no cap           no delay of the curve is longer, jitter included
-//	jitter           text, number   none             how far a delay is spread
-//	max_retry_after  duration       1m or max_delay  the longest wait a server may ask for
-//	max_elapsed      duration       no bound         no retry starts later than this after the first attempt began
-//	attempt_timeout  duration       none             ends the context of each attempt
-//
-// A duration is text: "200ms", "1m30s". A jitter is "full" (from nothing to
-// the delay), "equal" (from half of it), or a number from 0 to 1, a share of
-// the delay: 0.2 is ±20 %. A backoff is one of these, where factor is at least
-// 1, and 2 if it is left out:
-//
-//	{"type": "fixed", "base": "1s"}
-//	{"type": "linear", "base": "1s"}
-//	{"type": "exponential", "base": "200ms", "factor": 1.5}
-//	{"type": "fibonacci", "base": "1s"}
-//	{"type": "schedule", "delays": ["5m", "15m", "1h"]}
+// UnmarshalJSON reads a policy as an operator writes it: the section "Text form" of
+// the package's overview has the keys and their values.
 //
 // Decoding is strict: unknown keys, duplicate keys, bare numbers for durations,
 // and values of the wrong kind or out of range are errors. The error names up to
@@ -56,8 +25,8 @@ import (
 // null, leaves its field as it is, and so does null in place of a policy; null
 // inside a backoff is an error. Of max_attempts and max_retries one clears the
 // other; max_retries 0 is one attempt, whatever max_attempts says. attempt_cap
-// can lower a cap that is set, not raise it. Functions, Source and Budget are not
-// part of the form, and stay.
+// can lower a cap that is set, not raise it. Functions and the Budget are not part
+// of the form, and stay.
 //
 // Do not embed a Policy: its methods would be promoted and the outer fields
 // ignored. Hold it in a named field. A YAML library that inlines a Policy goes
@@ -92,7 +61,7 @@ func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 }
 
 // MarshalJSON writes p for [Policy.UnmarshalJSON], which reads the same policy
-// back, except for its functions, Source and Budget. Zero fields are left out. A
+// back, except for its functions and Budget. Zero fields are left out. A
 // policy with a value out of range is an error, and so are a BackoffFunc, an
 // empty Schedule, and a Backoff or Jitter that is not of this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
@@ -112,16 +81,18 @@ func (p Policy) MarshalYAML() (any, error) { return p.form() }
 
 // A policyForm is a Policy as it is written.
 type policyForm struct {
-	MaxAttempts    int          `json:"max_attempts,omitzero" yaml:"max_attempts,omitempty"`
-	MaxRetries     int          `json:"max_retries,omitzero" yaml:"max_retries,omitempty"`
-	AttemptCap     int          `json:"attempt_cap,omitzero" yaml:"attempt_cap,omitempty"`
-	Retryable      *bool        `json:"retryable,omitzero" yaml:"retryable,omitempty"`
-	Backoff        *backoffForm `json:"backoff,omitzero" yaml:"backoff,omitempty"`
-	MaxDelay       duration     `json:"max_delay,omitzero" yaml:"max_delay,omitempty"`
-	Jitter         any          `json:"jitter,omitzero" yaml:"jitter,omitempty"`
-	MaxRetryAfter  duration     `json:"max_retry_after,omitzero" yaml:"max_retry_after,omitempty"`
-	MaxElapsed     duration     `json:"max_elapsed,omitzero" yaml:"max_elapsed,omitempty"`
-	AttemptTimeout duration     `json:"attempt_timeout,omitzero" yaml:"attempt_timeout,omitempty"`
+	MaxAttempts     int          `json:"max_attempts,omitzero" yaml:"max_attempts,omitempty"`
+	MaxRetries      int          `json:"max_retries,omitzero" yaml:"max_retries,omitempty"`
+	AttemptCap      int          `json:"attempt_cap,omitzero" yaml:"attempt_cap,omitempty"`
+	Retryable       *bool        `json:"retryable,omitzero" yaml:"retryable,omitempty"`
+	Backoff         *backoffForm `json:"backoff,omitzero" yaml:"backoff,omitempty"`
+	MaxDelay        duration     `json:"max_delay,omitzero" yaml:"max_delay,omitempty"`
+	Jitter          any          `json:"jitter,omitzero" yaml:"jitter,omitempty"`
+	MaxRetryAfter   duration     `json:"max_retry_after,omitzero" yaml:"max_retry_after,omitempty"`
+	ExactRetryAfter bool         `json:"exact_retry_after,omitzero" yaml:"exact_retry_after,omitempty"`
+	MaxElapsed      duration     `json:"max_elapsed,omitzero" yaml:"max_elapsed,omitempty"`
+	AttemptTimeout  duration     `json:"attempt_timeout,omitzero" yaml:"attempt_timeout,omitempty"`
+	HealthyAfter    duration     `json:"healthy_after,omitzero" yaml:"healthy_after,omitempty"`
 }
 
 // A backoffForm is a Backoff as it is written.
@@ -139,8 +110,8 @@ func (p Policy) form() (*policyForm, error) {
 	}
 	form := &policyForm{
 		MaxAttempts: p.MaxAttempts, MaxRetries: p.MaxRetries, AttemptCap: p.AttemptCap,
-		MaxDelay: duration(p.MaxDelay), MaxRetryAfter: duration(p.MaxRetryAfter),
-		MaxElapsed: duration(p.MaxElapsed), AttemptTimeout: duration(p.AttemptTimeout),
+		MaxDelay: duration(p.MaxDelay), MaxRetryAfter: duration(p.MaxRetryAfter), ExactRetryAfter: p.ExactRetryAfter,
+		MaxElapsed: duration(p.MaxElapsed), AttemptTimeout: duration(p.AttemptTimeout), HealthyAfter: duration(p.HealthyAfter),
 	}
 	if p.NonRetryable {
 		form.Retryable = new(bool)
@@ -211,8 +182,16 @@ func (p *Policy) readForm(m *strict.Mapping) {
 		p.Jitter = jitterOf(jitter)
 	}
 	readDuration(m, "max_retry_after", &p.MaxRetryAfter)
+	if exact, ok := strict.Take[bool](m, "exact_retry_after", "true or false", nil); ok {
+		p.ExactRetryAfter = exact
+	}
 	readDuration(m, "max_elapsed", &p.MaxElapsed)
 	readDuration(m, "attempt_timeout", &p.AttemptTimeout)
+	healthy, ok := strict.Take(m, "healthy_after", `a duration such as "1m", at least 1ms, or "0s" for never`,
+		func(d duration) bool { return d == 0 || time.Duration(d) >= leastHealthy })
+	if ok {
+		p.HealthyAfter = time.Duration(healthy)
+	}
 	m.RejectRest("a policy")
 }
 

@@ -18,14 +18,16 @@ import (
 
 func TestConfigEncode(t *testing.T) {
 	for want, p := range map[string]retry.Policy{
-		`{}`:                      {},
-		`{"max_attempts":-1}`:     {MaxAttempts: retry.Unlimited},
-		`{"max_retries":-1}`:      {MaxRetries: retry.Unlimited},
-		`{"retryable":false}`:     {NonRetryable: true},
-		`{"jitter":0}`:            {Jitter: retry.Proportional(0)},
-		`{"jitter":"full"}`:       {Jitter: retry.FullJitter},
-		`{"jitter":"equal"}`:      {Jitter: retry.EqualJitter},
-		`{"max_delay":"1h30m0s"}`: {MaxDelay: 90 * time.Minute},
+		`{}`:                         {},
+		`{"max_attempts":-1}`:        {MaxAttempts: retry.Unlimited},
+		`{"max_retries":-1}`:         {MaxRetries: retry.Unlimited},
+		`{"retryable":false}`:        {NonRetryable: true},
+		`{"jitter":0}`:               {Jitter: retry.Proportional(0)},
+		`{"jitter":"full"}`:          {Jitter: retry.FullJitter},
+		`{"jitter":"equal"}`:         {Jitter: retry.EqualJitter},
+		`{"exact_retry_after":true}`: {ExactRetryAfter: true},
+		`{"healthy_after":"1ms"}`:    {HealthyAfter: time.Millisecond},
+		`{"max_delay":"1h30m0s"}`:    {MaxDelay: 90 * time.Minute},
 		`{"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2}`: retry.Default(),
 		`{"backoff":{"type":"exponential","base":"0s"}}`:                                                              {Backoff: retry.Exponential{}},
 		`{"backoff":{"type":"fixed","base":"0s"}}`:                                                                    {Backoff: retry.Fixed(0)},
@@ -49,11 +51,12 @@ func TestConfigEncode(t *testing.T) {
 // fullPolicy has a value in every field that has a key.
 var fullPolicy = retry.Policy{
 	MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true,
-	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, MaxElapsed: 7, AttemptTimeout: 8,
+	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, ExactRetryAfter: true,
+	MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9 * time.Millisecond,
 }
 
 const fullPolicyJSON = `{"max_attempts":1,"max_retries":2,"attempt_cap":3,"retryable":false,"backoff":{"type":"schedule","delays":["1ns"]},` +
-	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","max_elapsed":"7ns","attempt_timeout":"8ns"}`
+	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","exact_retry_after":true,"max_elapsed":"7ns","attempt_timeout":"8ns","healthy_after":"9ms"}`
 
 // The keys that are written, the keys that are read, and the documented keys
 // are the same.
@@ -64,13 +67,13 @@ func TestConfigKeys(t *testing.T) {
 	for _, key := range regexp.MustCompile(`(?m)^ "(\w+)":`).FindAllStringSubmatch(indented.String(), -1) {
 		written = append(written, key[1])
 	}
-	require.Len(t, written, 10)
+	require.Len(t, written, 12)
 
 	var p retry.Policy
 	err := json.Unmarshal([]byte(`{"?": 0}`), &p)
 	assert.ErrorContains(t, err, "the keys of a policy are "+strings.Join(written, ", "))
 
-	source, err := os.ReadFile("config.go")
+	source, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
 	table := regexp.MustCompile(`//\tkey .*\n((?://\t.*\n)+)`).FindSubmatch(source)
 	require.NotNil(t, table)
@@ -105,6 +108,7 @@ func TestConfigEncodeErrors(t *testing.T) {
 		"retry: invalid policy: Backoff: Exponential.Factor is NaN: ":        {Backoff: retry.Exponential{Factor: math.NaN()}},
 		"retry: invalid policy: Backoff: Exponential.Factor is +Inf: ":       {Backoff: retry.Exponential{Factor: math.Inf(1)}},
 		"retry: invalid policy: Jitter: Proportional is 1.5: ":               {Jitter: retry.Proportional(1.5)},
+		"retry: invalid policy: HealthyAfter is 999µs: ":                     {HealthyAfter: 999 * time.Microsecond},
 	} {
 		t.Run(want, func(t *testing.T) {
 			_, err := p.MarshalJSON()
@@ -123,7 +127,7 @@ func TestConfigEncodeErrors(t *testing.T) {
 // A field without a key does not prevent a policy from being written: neither a
 // Budget that makes it valid nor one that makes it invalid.
 func TestConfigEncodeLeavesTheWholeToValidate(t *testing.T) {
-	for _, budget := range []*retry.Budget{nil, retry.NewBudget(1, 0.5), retry.NewBudget(0, 7)} {
+	for _, budget := range []*retry.Budget{nil, &retry.Budget{Size: 1, Ratio: 0.5}, &retry.Budget{Ratio: 7}} {
 		data, err := json.Marshal(retry.Policy{MaxAttempts: retry.Unlimited, Budget: budget})
 		require.NoError(t, err)
 		assert.Equal(t, `{"max_attempts":-1}`, string(data))
@@ -156,6 +160,7 @@ func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, b
 	p := retry.Policy{
 		MaxAttempts: attempts, MaxRetries: retries, AttemptCap: ceiling, NonRetryable: nonRetryable,
 		MaxDelay: time.Duration(rest), MaxRetryAfter: time.Duration(rest / 3), MaxElapsed: time.Duration(rest / 5), AttemptTimeout: time.Duration(rest / 7),
+		ExactRetryAfter: rest%2 == 1, HealthyAfter: time.Duration(rest / 9),
 	}
 	d := time.Duration(base)
 	p.Backoff = []retry.Backoff{nil, retry.Fixed(d), retry.Linear(d), retry.Fibonacci(d),
@@ -178,7 +183,7 @@ func FuzzConfigRoundTrip(f *testing.F) {
 		if _, err := p.MarshalJSON(); err == nil {
 			assertRoundTrip(t, p)
 		} else if ours {
-			p.Budget = retry.NewBudget(1, 0) // so that a missing delay is no fault, which this test is not about
+			p.Budget = &retry.Budget{Size: 1} // so that a missing delay is no fault, which this test is not about
 			require.EqualError(t, err, "retry: "+p.Validate().Error())
 		}
 		if !ours {

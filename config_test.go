@@ -74,7 +74,12 @@ func TestConfigDecode(t *testing.T) {
 		`{"max_delay": "2562047h47m16.854775807s"}`:              {MaxDelay: math.MaxInt64},
 		`{"max_retry_after": "1h"}`:                              {MaxRetryAfter: time.Hour},
 		`{"max_elapsed": "1.5s"}`:                                {MaxElapsed: 1500 * ms},
+		`{"exact_retry_after": true}`:                            {ExactRetryAfter: true},
+		`{"exact_retry_after": false}`:                           {},
 		`{"attempt_timeout": "1us"}`:                             {AttemptTimeout: time.Microsecond},
+		`{"healthy_after": "1m"}`:                                {HealthyAfter: time.Minute},
+		`{"healthy_after": "1ms"}`:                               {HealthyAfter: ms},
+		`{"healthy_after": "0s"}`:                                {},
 		`{"max_attempts": null, "backoff": null, "jitter":null}`: {},
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -99,8 +104,9 @@ func TestConfigDecodeErrors(t *testing.T) {
 		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
 		kinds    = ": write one of fixed, linear, exponential, fibonacci, schedule"
 		factor   = ": write a number of at least 1, such as 2"
+		healthy  = `: write a duration such as "1m", at least 1ms, or "0s" for never`
 		delays   = `: write the delays as a list, such as ["1s", "1m"]`
-		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, max_elapsed, attempt_timeout"
+		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, exact_retry_after, max_elapsed, attempt_timeout, healthy_after"
 	)
 	for text, want := range map[string]string{
 		`"exponential"`:       `got "exponential"` + mapping,
@@ -148,7 +154,13 @@ func TestConfigDecodeErrors(t *testing.T) {
 		`{"max_delay": {"seconds":` + "\n" + ` 5}}`:         `max_delay is {"seconds":5}` + duration,
 		`{"max_retry_after": 1e3}`:                          `max_retry_after is 1e3` + duration,
 		`{"max_elapsed": false}`:                            `max_elapsed is false` + duration,
+		`{"exact_retry_after": "yes"}`:                      `exact_retry_after is "yes": write true or false`,
+		`{"exact_retry_after": 1}`:                          `exact_retry_after is 1: write true or false`,
 		`{"attempt_timeout": ["1s"]}`:                       `attempt_timeout is ["1s"]` + duration,
+		`{"healthy_after": 60}`:                             `healthy_after is 60` + healthy,
+		`{"healthy_after": "60"}`:                           `healthy_after is "60"` + healthy,
+		`{"healthy_after": "999us"}`:                        `healthy_after is "999us"` + healthy,
+		`{"healthy_after": "-1m"}`:                          `healthy_after is "-1m"` + healthy,
 		`{"jitter": "none"}`:                                `jitter is "none"` + jitter,
 		`{"jitter": "Full"}`:                                `jitter is "Full"` + jitter,
 		`{"jitter": ""}`:                                    `jitter is ""` + jitter,
@@ -236,15 +248,15 @@ func TestConfigDecodeLeavesTheWholeToValidate(t *testing.T) {
 	var p retry.Policy
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": -1}`), &p))
 	require.Error(t, p.Validate())
-	p.Budget = retry.NewBudget(10, 0.1)
+	p.Budget = &retry.Budget{Size: 10, Ratio: 0.1}
 	require.NoError(t, p.Validate())
 }
 
 func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 	filled := retry.Policy{
 		MaxAttempts: 5, AttemptCap: 10, NonRetryable: true,
-		Backoff: retry.Exponential{Base: time.Second, Factor: 3}, MaxDelay: time.Minute, Jitter: retry.FullJitter, MaxRetryAfter: time.Hour,
-		MaxElapsed: 2 * time.Hour, AttemptTimeout: time.Second,
+		Backoff: retry.Exponential{Base: time.Second, Factor: 3}, MaxDelay: time.Minute, Jitter: retry.FullJitter, MaxRetryAfter: time.Hour, ExactRetryAfter: true,
+		MaxElapsed: 2 * time.Hour, AttemptTimeout: time.Second, HealthyAfter: time.Millisecond,
 	}
 	retries := filled
 	retries.MaxAttempts, retries.MaxRetries = 0, 4
@@ -257,17 +269,20 @@ func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 		text string
 		set  func(*retry.Policy)
 	}{
-		"nothing":         {filled, `{}`, func(*retry.Policy) {}},
-		"null":            {filled, `null`, func(*retry.Policy) {}},
-		"every key null":  {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"max_elapsed":null,"attempt_timeout":null}`, func(*retry.Policy) {}},
-		"max_attempts":    {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
-		"max_delay":       {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
-		"max_delay off":   {filled, `{"max_delay": "0s"}`, func(p *retry.Policy) { p.MaxDelay = 0 }},
-		"max_elapsed off": {filled, `{"max_elapsed": "0s"}`, func(p *retry.Policy) { p.MaxElapsed = 0 }},
-		"attempt_timeout": {filled, `{"attempt_timeout": "9s"}`, func(p *retry.Policy) { p.AttemptTimeout = 9 * time.Second }},
-		"max_retry_after": {filled, `{"max_retry_after": "9s"}`, func(p *retry.Policy) { p.MaxRetryAfter = 9 * time.Second }},
-		"jitter off":      {filled, `{"jitter": 0}`, func(p *retry.Policy) { p.Jitter = retry.Proportional(0) }},
-		"retryable":       {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
+		"nothing":           {filled, `{}`, func(*retry.Policy) {}},
+		"null":              {filled, `null`, func(*retry.Policy) {}},
+		"every key null":    {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"exact_retry_after":null,"max_elapsed":null,"attempt_timeout":null,"healthy_after":null}`, func(*retry.Policy) {}},
+		"max_attempts":      {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
+		"max_delay":         {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
+		"no max_delay":      {filled, `{"max_delay": "0s"}`, func(p *retry.Policy) { p.MaxDelay = 0 }},
+		"no max_elapsed":    {filled, `{"max_elapsed": "0s"}`, func(p *retry.Policy) { p.MaxElapsed = 0 }},
+		"attempt_timeout":   {filled, `{"attempt_timeout": "9s"}`, func(p *retry.Policy) { p.AttemptTimeout = 9 * time.Second }},
+		"max_retry_after":   {filled, `{"max_retry_after": "9s"}`, func(p *retry.Policy) { p.MaxRetryAfter = 9 * time.Second }},
+		"exact_retry_after": {filled, `{"exact_retry_after": false}`, func(p *retry.Policy) { p.ExactRetryAfter = false }},
+		"healthy_after":     {filled, `{"healthy_after": "9s"}`, func(p *retry.Policy) { p.HealthyAfter = 9 * time.Second }},
+		"no healthy_after":  {filled, `{"healthy_after": "0s"}`, func(p *retry.Policy) { p.HealthyAfter = 0 }},
+		"no jitter":         {filled, `{"jitter": 0}`, func(p *retry.Policy) { p.Jitter = retry.Proportional(0) }},
+		"retryable":         {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
 
 		// A Backoff is one value: keys that are left out are not taken from the
 		// one before.
@@ -302,11 +317,12 @@ func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
 	asked := ""
 	p := retry.Policy{
-		RetryIf: func(error) bool { asked += "RetryIf "; return true },
-		Select:  func(error) *retry.Policy { asked += "Select "; return nil },
-		OnEvent: func(context.Context, retry.Event) { asked += "OnEvent " },
-		Budget:  retry.NewBudget(3, 0.1),
-		Source:  &counter{},
+		RetryIf:  func(error) bool { asked += "RetryIf "; return true },
+		Classify: func(error) *retry.Class { asked += "Classify "; return nil },
+		Wait:     func(context.Context, time.Duration) (time.Duration, error) { asked += "Wait "; return 0, nil },
+		OnEvent:  func(context.Context, retry.Event) { asked += "OnEvent " },
+		Budget:   &retry.Budget{Size: 3, Ratio: 0.1},
+		Source:   func() uint64 { asked += "Source "; return 0 },
 	}
 	before := p
 	data, err := json.Marshal(p)
@@ -316,11 +332,12 @@ func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4, "jitter": "full"}`), &p))
 	assert.Equal(t, 4, p.MaxAttempts)
 	assert.Same(t, before.Budget, p.Budget)
-	assert.Same(t, before.Source, p.Source)
 	p.RetryIf(io.EOF)
-	p.Select(io.EOF)
+	p.Classify(io.EOF)
+	p.Source()
+	_, _ = p.Wait(t.Context(), 0)
 	p.OnEvent(t.Context(), retry.Event{})
-	assert.Equal(t, "RetryIf Select OnEvent ", asked)
+	assert.Equal(t, "RetryIf Classify Source Wait OnEvent ", asked)
 }
 
 // Whatever the text is, decoding either fails with an error on one line and
@@ -344,7 +361,7 @@ func FuzzConfigDecode(f *testing.F) {
 		var p retry.Policy
 		require.NoError(t, p.UnmarshalText(text))
 		assertRoundTrip(t, p)
-		p.Budget = retry.NewBudget(1, 0)
+		p.Budget = &retry.Budget{Size: 1}
 		require.NoError(t, p.Validate())
 	})
 }

@@ -247,7 +247,7 @@ func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 					runs++
 					// fn must not call Err itself: the context may end between
 					// the last call and its own.
-					require.NoError(t, looked.said, "fn runs in a context that has ended")
+					require.NoError(t, looked.said, "fn runs in a context that is done")
 					require.Equal(t, time.Now(), looked.asked, "fn runs in a context that was not checked after the sleep")
 					return errDial
 				})
@@ -288,8 +288,8 @@ func TestContextEndedByACallback(t *testing.T) {
 		{"RetryIf that says no", func(p *retry.Policy, cancel func()) {
 			p.RetryIf = func(error) bool { cancel(); return false }
 		}, 1},
-		{"Select", func(p *retry.Policy, cancel func()) {
-			p.Select = func(error) *retry.Policy { cancel(); return nil }
+		{"Classify", func(p *retry.Policy, cancel func()) {
+			p.Classify = func(error) *retry.Class { cancel(); return nil }
 		}, 1},
 		{"Backoff", func(p *retry.Policy, cancel func()) {
 			p.Backoff = retry.BackoffFunc(func(int) time.Duration { cancel(); return time.Second })
@@ -305,7 +305,7 @@ func TestContextEndedByACallback(t *testing.T) {
 			p.OnEvent = at(retry.RetryScheduled, 1, cancel)
 		}, 1},
 		// An attempt that has been announced runs, and sees for itself that the
-		// context has ended.
+		// context is done.
 		{"OnEvent, the first attempt starts", func(p *retry.Policy, cancel func()) {
 			p.OnEvent = at(retry.AttemptStarted, 1, cancel)
 		}, 1},

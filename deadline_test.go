@@ -49,6 +49,28 @@ func TestDeadlineThatWouldBePassed(t *testing.T) {
 	}
 }
 
+func TestADeadlineDoesNotCutADelayThatNoServerAskedFor(t *testing.T) {
+	const left = 500 * time.Millisecond
+	everyWay(t, "full jitter", func(t *testing.T, call caller) {
+		for seed := range uint64(100) {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			var told watch
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, Source: constant(seed + 1), OnEvent: told.event}
+			want := retry.ReasonExhausted
+			delay := p.Next(retry.Attempt{Number: 1, Err: errDial, Seed: seed + 1}).Delay
+			if delay >= left {
+				want = retry.ReasonDeadline
+			}
+			runs := 0
+			assert.Equal(t, want, retry.ReasonOf(call(ctx, p, fails(&runs))), "a delay of %v", delay)
+			for _, e := range told.of(retry.RetryScheduled) {
+				assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{e.Lo, e.Hi})
+			}
+			cancel()
+		}
+	})
+}
+
 // expiring is a context whose deadline is always now, and that has not ended.
 type expiring struct{ context.Context }
 

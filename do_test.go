@@ -95,7 +95,7 @@ func TestDoValue(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 7, got)
 	})
-	t.Run("the value is returned even if the context has ended", func(t *testing.T) {
+	t.Run("the value is returned even if the context is done", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		got, err := retry.DoValue(ctx, retry.Policy{MaxAttempts: 3}, func(context.Context) (int, error) { cancel(); return 7, nil })
 		require.NoError(t, err)
@@ -135,8 +135,8 @@ func TestOnePolicyForManyGoroutines(t *testing.T) {
 		const goroutines = 100
 		p := retry.Policy{
 			MaxAttempts: 10, Backoff: retry.Exponential{Base: 100 * time.Millisecond}, MaxDelay: 3 * time.Second, Jitter: retry.FullJitter,
-			MaxElapsed: time.Hour, AttemptTimeout: time.Minute, Source: constant(7), Budget: retry.NewBudget(goroutines*9, .5),
-			RetryIf: func(error) bool { return true }, Select: func(error) *retry.Policy { return nil },
+			MaxElapsed: time.Hour, AttemptTimeout: time.Minute, Source: constant(7), Budget: &retry.Budget{Size: goroutines * 9, Ratio: .5},
+			RetryIf: func(error) bool { return true }, Classify: func(error) *retry.Class { return nil },
 			OnEvent: func(ctx context.Context, e retry.Event) {
 				if e.Kind == retry.RetryScheduled {
 					delays := ctx.Value(key{}).(*[]time.Duration)

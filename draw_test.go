@@ -2,6 +2,7 @@ package retry_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -64,8 +65,81 @@ func TestADecisionNamesItsWindow(t *testing.T) {
 				least, greatest := windowOf(p, a)
 				assert.Equal(t, least, d.Lo, "%s, %+v, attempt %d", name, row, number)
 				assert.Equal(t, greatest, d.Hi, "%s, %+v, attempt %d", name, row, number)
+				assert.Equal(t, d.Delay, retry.Draw(d.Seed, number, d.Lo, d.Hi), "%s, %+v, attempt %d", name, row, number)
 			}
 		}
+	}
+}
+
+func TestDraw(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		lo, hi time.Duration
+		want   time.Duration // by the seed 42 and the attempt 3
+	}{
+		{"a window", time.Second, 2 * time.Second, retry.Policy{Jitter: fixedWindow{time.Second, 2 * time.Second}}.Next(retry.Attempt{Number: 3, Seed: 42}).Delay},
+		{"a point", time.Second, time.Second, time.Second},
+		{"reversed: lo", 2 * time.Second, time.Second, 2 * time.Second},
+		{"nothing", 0, 0, 0},
+		{"a point below zero", -time.Second, -time.Second, -time.Second},
+		{"reversed over all durations: lo", math.MaxInt64, math.MinInt64, math.MaxInt64},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			assert.Equal(t, row.want, retry.Draw(42, 3, row.lo, row.hi))
+		})
+	}
+	t.Run("both ends of a window, also below zero", func(t *testing.T) {
+		for _, w := range []fixedWindow{{0, 1}, {7, 9}, {0, math.MaxInt64}, {-3, 5}, {math.MinInt64, -1}} {
+			assert.Equal(t, w.lo, retry.Draw(seedDrawing(0, 3), 3, w.lo, w.hi))
+			assert.Equal(t, w.hi, retry.Draw(seedDrawing(math.MaxUint64, 3), 3, w.lo, w.hi))
+		}
+	})
+}
+
+// A RetryScheduled has all that its delay is made from, whatever policy, class or
+// server made it.
+func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
+	errThrottled, errBusy := errors.New("429"), retry.After(3*time.Second, errors.New("503"))
+	throttled := &retry.Class{Name: "throttled", Policy: &retry.Policy{Backoff: retry.Linear(time.Minute), Jitter: retry.EqualJitter}}
+	exact := &retry.Class{Policy: &retry.Policy{ExactRetryAfter: true}}
+	for name, p := range map[string]retry.Policy{
+		"no delay":              {},
+		"no jitter":             {Backoff: retry.Linear(time.Second)},
+		"jitter":                {Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter},
+		"jitter at the cap":     {Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 3 * time.Second, Jitter: retry.Proportional(.2)},
+		"a custom jitter":       {Backoff: retry.Fixed(time.Second), Jitter: fixedWindow{9, -9}},
+		"exact":                 {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, ExactRetryAfter: true},
+		"cut above Retry-After": {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, MaxElapsed: 3500 * time.Millisecond},
+		"classes": {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, Classify: func(err error) *retry.Class {
+			switch {
+			case errors.Is(err, errThrottled):
+				return throttled
+			case retry.RetryAfterOf(err) > 0:
+				return exact
+			default:
+				return nil
+			}
+		}},
+		"attempts that were healthy": {Backoff: retry.Linear(time.Second), Jitter: retry.FullJitter, HealthyAfter: time.Minute},
+	} {
+		everyWay(t, name, func(t *testing.T, call caller) {
+			var told watch
+			p := p
+			p.MaxAttempts, p.OnEvent = 9, told.event
+			runs := 0
+			stopped(t, call(t.Context(), p, func(context.Context) error {
+				if runs++; runs%4 == 0 && runs < 20 && p.HealthyAfter > 0 {
+					time.Sleep(time.Hour)
+				}
+				return []error{errBusy, errDial, errThrottled}[runs%3]
+			}))
+			retries := told.of(retry.RetryScheduled)
+			require.Len(t, retries, runs-1)
+			for i, e := range retries {
+				assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), "retry %d", i+1)
+				assert.Equal(t, e.Lo == e.Hi, e.Seed == 0, "retry %d: a seed where the delay is random", i+1)
+			}
+		})
 	}
 }
 

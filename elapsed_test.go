@@ -26,8 +26,8 @@ func TestMaxElapsed(t *testing.T) {
 		{"exactly at the first retry", time.Second, 0, retry.ReasonElapsed, 2, time.Second},
 		{"one nanosecond before the first retry", time.Second - 1, 0, retry.ReasonElapsed, 1, 0},
 		{"one nanosecond", 1, 0, retry.ReasonElapsed, 1, 0},
-		{"the attempts count", 3 * time.Second, time.Second, retry.ReasonElapsed, 2, 3 * time.Second},
-		{"the first attempt counts", time.Minute, 16 * time.Minute, retry.ReasonElapsed, 1, 16 * time.Minute},
+		{"the attempts take time too", 3 * time.Second, time.Second, retry.ReasonElapsed, 2, 3 * time.Second},
+		{"the first attempt takes time too", time.Minute, 16 * time.Minute, retry.ReasonElapsed, 1, 16 * time.Minute},
 		{"MaxElapsed ends no attempt", 2 * time.Minute, 2*time.Minute - time.Second, retry.ReasonElapsed, 2, 4*time.Minute - time.Second},
 		{"the longest", math.MaxInt64, time.Hour, retry.ReasonExhausted, 3, 3*time.Hour + 2*time.Second},
 	} {
@@ -71,7 +71,7 @@ func TestNextElapsed(t *testing.T) {
 		{"a bound of a nanosecond", 1, 0, 2, retry.ReasonElapsed},
 		{"late already", 10, 11, 0, retry.ReasonElapsed},
 		{"the delay alone is too long", 10, 0, 11, retry.ReasonElapsed},
-		{"a negative Elapsed counts as 0", 10, -100, 11, retry.ReasonElapsed},
+		{"a negative Elapsed is treated as 0", 10, -100, 11, retry.ReasonElapsed},
 		{"the most negative time", 10, math.MinInt64, 10, retry.ReasonRetry},
 		{"the longest time", 10, math.MaxInt64, 0, retry.ReasonElapsed},
 		{"the longest time and a delay do not wrap around", 10, math.MaxInt64, 1, retry.ReasonElapsed},
@@ -85,15 +85,16 @@ func TestNextElapsed(t *testing.T) {
 		})
 	}
 
-	t.Run("the drawn delay counts, not the curve's", func(t *testing.T) {
+	t.Run("the drawn delay is judged, not the curve's", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1000), Jitter: retry.FullJitter, MaxElapsed: 500}
 		for seed := range uint64(1000) {
 			next := p.Next(retry.Attempt{Number: 1, Seed: seed + 1})
 			assert.Equal(t, next.Delay <= 500, next.Retry(), "delay %v", next.Delay)
+			assert.Equal(t, []time.Duration{0, 1000}, []time.Duration{next.Lo, next.Hi}, "the window is not cut to the time left")
 		}
 	})
 
-	t.Run("the wait that a server asks for counts", func(t *testing.T) {
+	t.Run("the Retry-After is judged", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, MaxElapsed: time.Second}
 		next := p.Next(retry.Attempt{Number: 1, Err: retry.After(2*time.Second, errors.New("boom"))})
 		assert.Equal(t, askedFor(2*time.Second, retry.ReasonElapsed), next)

@@ -2,8 +2,7 @@ package retry
 
 import (
 	"fmt"
-	"math/bits"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
@@ -18,150 +17,272 @@ func (p Policy) Eligible(attempts int) bool {
 	return limit == Unlimited || attempts < limit
 }
 
-// An Attempt is a failed attempt to decide on, see [Policy.Next].
+// An Attempt is a failed attempt to decide on, see [Policy.Next], or one that is
+// to be made, see [Once]. Write it with field names: it may get more fields.
 type Attempt struct {
-	Number  int           // 1 for the first attempt: how many were made; below 1 counts as 1
-	Err     error         // what it failed with; nil: decided by count and time alone
-	Elapsed time.Duration // since the first attempt began; below 0 counts as 0
-	Seed    uint64        // picks the delay within the jitter's window; 0: drawn from Source
+	Number int // 1 for the first attempt; below 1 is treated as 1
+
+	// Classes has the number of earlier failures of each class, by its name. Empty:
+	// there were none. nil: not known, and every class is counted by all failures.
+	Classes map[string]int
+
+	Err     error         // Next: what it failed with; nil: decided by count and time alone. Once does not read it
+	Took    time.Duration // Next: how long it ran, for HealthyAfter. Once does not read it
+	Elapsed time.Duration // since the first attempt began, for MaxElapsed; Once adds what the attempt takes. Below 0 is treated as 0
+	Seed    uint64        // picks the delay within its window; 0: drawn from Source
 }
 
-// A Decision says what follows a failed attempt, and what its Delay was made
+// A Class is a kind of failure with limits and delays of its own, as
+// Policy.Classify returns it. This allows one retry after a 401, whatever else
+// failed before:
+//
+//	&retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+//
+// The limits of the call's policy hold over all failures, so that policy needs one.
+type Class struct {
+	// Name is what failures of this class are counted by, apart from all others: the
+	// limits and the curve of Policy go by the failures of this name. "": they go by
+	// all failures. A call knows at most 8 names; a ninth is ReasonInvalid.
+	Name string
+
+	// Policy has the limits (MaxAttempts, MaxRetries, AttemptCap), the curve
+	// (Backoff, MaxDelay, Jitter), MaxRetryAfter, ExactRetryAfter and NonRetryable
+	// for this class. A zero there is off, and without a limit the call's own alone
+	// hold. Its other fields are not looked at. nil: failures of this class are
+	// counted, and decided by the call's policy.
+	Policy *Policy
+
+	// Cause says why, where the NonRetryable of Policy stops the call: it is the
+	// Cause of the [Error] and of the Stopped. nil: none.
+	Cause error
+}
+
+// maxClasses is how many names of classes a call knows.
+const maxClasses = 8
+
+// A Decision says what to do after a failed attempt, and what its Delay was made
 // from. Write one with field names: it may get more fields.
 type Decision struct {
-	// Delay is the wait after this attempt, for every Reason except
-	// ReasonInvalid. A scheduler that keeps a count of its own must not read a
-	// stop as "at once". With ReasonRetryAfter it is what the server asked for.
-	Delay time.Duration
-
 	Reason Reason // ReasonRetry: try again after Delay; anything else: do not
 
-	Lo, Hi time.Duration // the window that Delay was drawn from; equal where nothing was drawn
-	Hint   time.Duration // the wait a server asked for; 0: none
-	Seed   uint64        // what drew Delay; 0: nothing was drawn
+	// Delay is the wait after this attempt. Except for ReasonInvalid it is set even
+	// when Retry is false: it is not zero for a stop. With ReasonRetryAfter it is what
+	// the server asked for.
+	Delay time.Duration
+
+	Lo, Hi     time.Duration // the window of Delay, which is Draw(Seed, Number, Lo, Hi)
+	RetryAfter time.Duration // what a server asked for; 0: nothing
+	Seed       uint64        // what Delay was drawn with; 0: Delay is not random
+	Class      string        // the name of the failure's class; "": none
+	Reset      bool          // the call began anew with this attempt, by HealthyAfter
 }
 
 // Retry reports whether to try again, after Delay. It is false for the zero
 // Decision.
 func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 
-// A Reason says why an operation is, or is not, attempted again. The zero
-// Reason is none.
-type Reason uint8
+// A Reason says why an operation is, or is not, attempted again. The zero Reason
+// is none. More may be added: a switch needs a default.
+type Reason string
 
-// The reasons, in brackets the text that String and JSON have for each.
 const (
-	ReasonRetry        Reason = iota + 1 // try again [retry]
-	ReasonSuccess                        // it did not fail [success]
-	ReasonExhausted                      // all the attempts that the policy allows were made [attempts_exhausted]
-	ReasonNonRetryable                   // the policy is NonRetryable [not_retryable]
-	ReasonPermanent                      // the error is marked by Permanent, or is that of an invalid inner call [permanent_error]
-	ReasonRejected                       // RetryIf said no [rejected]
-	ReasonRetryAfter                     // a server asks for a longer wait than MaxRetryAfter [retry_after_too_long]
-	ReasonElapsed                        // the retry would start later than MaxElapsed allows [elapsed]
-	ReasonDeadline                       // the context's deadline has passed, or would before the retry [deadline]
-	ReasonCanceled                       // the context was canceled [canceled]
-	ReasonBudget                         // a Budget, of the policy or the context, has no retry left [budget_exhausted]
-	ReasonInvalid                        // the policy, or the call, is not valid [invalid]
-	ReasonLeft                           // the body of a Loop was left with its error [left]
+	ReasonRetry        Reason = "retry"                // try again
+	ReasonSuccess      Reason = "success"              // it did not fail
+	ReasonExhausted    Reason = "attempts_exhausted"   // all the attempts that the policy, or the failure's class, allows were made
+	ReasonNonRetryable Reason = "not_retryable"        // the policy, or the failure's class, is NonRetryable
+	ReasonPermanent    Reason = "permanent_error"      // the error is marked by Permanent, or is that of an invalid inner call
+	ReasonRejected     Reason = "rejected"             // RetryIf said no
+	ReasonRetryAfter   Reason = "retry_after_too_long" // a server asks for a longer wait than MaxRetryAfter
+	ReasonElapsed      Reason = "elapsed"              // the retry would start later than MaxElapsed allows
+	ReasonDeadline     Reason = "deadline"             // the context's deadline has passed, or would before the retry
+	ReasonCanceled     Reason = "canceled"             // the context was canceled
+	ReasonBudget       Reason = "budget_exhausted"     // a Budget, of the policy or the context, has no retry left
+	ReasonWait         Reason = "wait_failed"          // the policy's Wait returned an error
+	ReasonInvalid      Reason = "invalid"              // the policy, a class, or the call is invalid
 )
 
-var reasonNames = []string{"", "retry", "success", "attempts_exhausted", "not_retryable", "permanent_error", "rejected",
-	"retry_after_too_long", "elapsed", "deadline", "canceled", "budget_exhausted", "invalid", "left"}
-
-// String returns the name of r: "" for none, "retry", "attempts_exhausted".
-func (r Reason) String() string { return nameOf("Reason", r, reasonNames) }
-
-// MarshalText returns the name of r, or an error if it has none.
-func (r Reason) MarshalText() ([]byte, error) { return marshalName("Reason", r, reasonNames) }
-
-// UnmarshalText sets r to the reason of that name.
-func (r *Reason) UnmarshalText(text []byte) error {
-	return unmarshalName("Reason", r, reasonNames, text)
-}
-
-// Next returns what follows a failed attempt: whether to try again, when, and
-// why not. Next makes the same decision as [Do], except for the context and the
-// Budget: it reads no clock, has no context, and leaves every Budget alone. Next
-// is pure if Seed is set, or if no Jitter applies. Otherwise it draws one number
-// from Source.
+// Next returns what to do after a failed attempt: whether to try again, when, and
+// why not. It makes the same decision as [Do], except for the context and the
+// Budget: it reads no clock, has no context, takes nothing from a Budget, and
+// does not wait.
+//
+// Next calls Backoff, Jitter, RetryIf and Classify. Where a delay is random and a
+// has no Seed, it draws one from Source. If Seed is set and these functions are
+// pure, so is Next.
 //
 // The first of these that applies is the Reason: p is invalid; the error is
-// marked [Permanent]; RetryIf says no; p is NonRetryable; the attempts are
-// used up; a server asks for a longer wait than MaxRetryAfter (see [After]);
-// the wait would end later than MaxElapsed. In a loop an ended context comes
-// second, and the context's deadline and the Budgets come last.
+// marked [Permanent]; RetryIf says no; the class is invalid; p or the class is
+// NonRetryable; the attempts of p or of the class are used up; a server asks for a
+// longer wait than MaxRetryAfter (see [After]); the wait would end later than
+// MaxElapsed. Do also checks, in second place, that ctx is not done and, at the
+// end, its deadline and the Budgets.
 //
-// Select is called after RetryIf, if there is an error. The policy it returns
-// replaces Backoff, MaxDelay, Jitter and MaxRetryAfter for this decision. Its
-// limits can lower the number of attempts, never raise it, and its NonRetryable
-// ends them with ReasonNonRetryable. All else stays with p. If the returned
-// policy is not valid, or never waits where p has no limit either, the Reason is
-// ReasonInvalid.
-func (p Policy) Next(a Attempt) (d Decision) {
+// Classify is called after RetryIf, and not for a nil Err. If it returns a
+// [Class] with a Policy, that policy says how long to wait, and its limits are
+// added to those of p. A failure that is permanent or rejected has no class.
+func (p Policy) Next(a Attempt) Decision {
 	limit, f := p.judge()
 	if f != nil {
-		d.Reason = ReasonInvalid
-		return d
+		return Decision{Reason: ReasonInvalid}
 	}
-	if _, fault := d.decide(&p, limit, max(1, a.Number), a.Err, a.Seed); fault == nil {
-		d.within(p.MaxElapsed, a.Elapsed)
+	number, elapsed := max(1, a.Number), a.Elapsed
+	var v verdict
+	if v.Reset = p.healthy(a.Took); v.Reset {
+		number, elapsed, a.Classes = 1, 0, nil // nil: the first of all is the first of its class
 	}
-	return d
+	v.decide(&p, limit, number, a.Err, a.Seed, &a, nil)
+	v.draw(&p, number, elapsed, saturate.Max)
+	return v.Decision
 }
 
-// decide fills in a zero d with what follows an attempt under a policy that is
-// valid and allows limit attempts. It leaves MaxElapsed to within, because a
-// loop reads its clock once everything here has returned. With ReasonRetryAfter
-// maxWait is the longest wait that a server may ask for, with ReasonInvalid fault
-// is what is wrong.
-func (d *Decision) decide(p *Policy, limit, attempt int, err error, seed uint64) (maxWait time.Duration, fault error) {
-	q := p // whose delay it is: p's own, or that of the policy that Select returns
-	permanent, hint := marks(err)
+// failuresOf returns how many failures of a named class there are with this one,
+// the number-th of all; -1 if the name is one too many.
+func (a *Attempt) failuresOf(class string, number int) int {
+	if a.Classes == nil {
+		return number
+	}
+	others := 0
+	for name, failures := range a.Classes {
+		if failures > 0 && name != "" && name != class {
+			others++
+		}
+	}
+	if others >= maxClasses {
+		return -1
+	}
+	return min(max(0, a.Classes[class]), math.MaxInt-1) + 1
+}
+
+// healthy reports whether an attempt that ran this long and failed begins the
+// call anew.
+func (p *Policy) healthy(took time.Duration) bool {
+	return p.HealthyAfter > 0 && took >= p.HealthyAfter && (p.AttemptTimeout <= 0 || took < p.AttemptTimeout) && p.faults() == nil
+}
+
+// A verdict is a Decision, and what the loop and the text of an Error need beside
+// it.
+type verdict struct {
+	Decision
+	cause error // ReasonInvalid: what is wrong; ReasonNonRetryable: the Cause of the class
+
+	class *Class // of the failure; nil: none
+	of    int    // how many failures of the class there are, with this one; of all if it has no name
+
+	now  time.Time     // when it was drawn; zero without a clock
+	left time.Duration // ReasonDeadline: what the context's deadline leaves
+}
+
+// decide decides what to do after the number-th failure of a call, where p is valid
+// and allows limit attempts. The failures of a class are counted by a, or where
+// that is nil by c. It leaves the Delay to draw, because a loop reads its clock
+// once all functions of p have returned.
+func (v *verdict) decide(p *Policy, limit, number int, err error, seed uint64, a *Attempt, c *call) {
+	permanent, retryAfter := marks(err)
 	switch {
-	case err == nil:
 	case permanent:
-		d.Reason = ReasonPermanent
-	case p.RetryIf != nil && !p.RetryIf(err):
-		d.Reason = ReasonRejected
-	case p.Select != nil:
-		if q, limit, fault = p.selected(err, limit); fault != nil {
-			d.Reason = ReasonInvalid
-			return 0, fault
+		v.Reason = ReasonPermanent
+	case err != nil && (p.RetryIf != nil || p.Classify != nil):
+		v.ask(p, limit, number, err, a, c)
+		if v.Reason == ReasonInvalid {
+			return
 		}
 	}
-	d.Hint = hint
+	// q is the policy whose delay it is. It must not be a result of a function, nor
+	// passed on where p is: that moves every Policy to the heap.
+	q, nth, classLimit := p, number, 0
+	if v.class != nil && v.class.Policy != nil {
+		q, nth, classLimit = v.class.Policy, v.of, v.class.Policy.classLimit()
+	}
+	v.RetryAfter = q.heeds(retryAfter)
 	switch {
-	case d.Reason != 0:
-	case p.NonRetryable || q.NonRetryable:
-		d.Reason = ReasonNonRetryable
-	case limit != Unlimited && attempt >= limit:
-		d.Reason = ReasonExhausted
-	case hint > q.maxRetryAfter():
-		d.Reason = ReasonRetryAfter
-		d.Delay, d.Lo, d.Hi = hint, hint, hint
-		return q.maxRetryAfter(), nil
+	case v.Reason != "":
+	case p.NonRetryable:
+		v.Reason = ReasonNonRetryable
+	case q.NonRetryable:
+		v.Reason, v.cause = ReasonNonRetryable, v.class.Cause
+	case limit != Unlimited && number >= limit:
+		v.Reason, v.of = ReasonExhausted, 0
+	case classLimit > 0 && nth >= classLimit:
+		v.Reason = ReasonExhausted
+	case v.RetryAfter > 0 && v.RetryAfter > q.maxRetryAfter():
+		v.Reason = ReasonRetryAfter
+		v.Delay, v.Lo, v.Hi = v.RetryAfter, v.RetryAfter, v.RetryAfter
+		return
 	default:
-		d.Reason = ReasonRetry
+		v.Reason = ReasonRetry
 	}
-	if q.Backoff != nil || q.Jitter != nil || hint > 0 { // else the window is 0, found a tenth faster
-		d.Lo, d.Hi = q.window(attempt, hint)
-		d.Delay = d.Lo
+	if q.Backoff != nil || q.Jitter != nil || v.RetryAfter > 0 { // else the window is 0, found a tenth faster
+		v.Lo, v.Hi = q.window(nth, v.RetryAfter)
+		v.Delay = v.Lo
 	}
-	if d.Lo < d.Hi {
-		if seed == 0 {
-			seed = p.seed()
+	if v.Lo < v.Hi {
+		if v.Seed = seed; seed == 0 {
+			v.Seed = p.seed()
 		}
-		d.Seed = seed
-		d.Delay = draw(seed, attempt, d.Lo, d.Hi)
 	}
-	return 0, nil
 }
 
-// within stops a retry that would start later than maxElapsed allows.
-func (d *Decision) within(maxElapsed, elapsed time.Duration) {
-	if d.Reason == ReasonRetry && tooLate(maxElapsed, elapsed, d.Delay) {
-		d.Reason = ReasonElapsed
+// ask asks the functions of p about a failure. It sets the Reason of one that is
+// rejected or whose class is invalid, and otherwise its class, if it has one.
+func (v *verdict) ask(p *Policy, limit, number int, err error, a *Attempt, c *call) {
+	if p.RetryIf != nil && !p.RetryIf(err) {
+		v.Reason = ReasonRejected
+		return
+	}
+	if p.Classify == nil {
+		return
+	}
+	class := p.Classify(err)
+	if class == nil {
+		return
+	}
+	v.class, v.of = class, number
+	switch {
+	case class.Name == "":
+	case a != nil:
+		v.of = a.failuresOf(class.Name, number)
+	default:
+		v.of = c.failuresOf(class.Name)
+	}
+	if v.of < 0 || c == nil || c.rare == nil || c.rare.valid != class.Policy { // else it was judged for an earlier failure
+		if v.cause = p.classFault(class, limit, v.of); v.cause != nil {
+			v.Reason = ReasonInvalid
+			return
+		}
+	}
+	v.Class = class.Name
+	if c != nil && c.rare != nil {
+		c.rare.valid = class.Policy
+	}
+}
+
+// draw picks the Delay from its window, and stops a retry that would start later
+// than MaxElapsed allows. left is how long the context's deadline is away,
+// saturate.Max if it has none.
+func (v *verdict) draw(p *Policy, number int, elapsed, left time.Duration) {
+	if v.RetryAfter > 0 && v.Lo == v.RetryAfter && v.Lo < v.Hi {
+		v.cut(p.MaxElapsed, max(0, elapsed), left)
+	}
+	if v.Lo < v.Hi {
+		v.Delay = Draw(v.Seed, number, v.Lo, v.Hi)
+	}
+	if v.Reason == ReasonRetry && tooLate(p.MaxElapsed, elapsed, v.Delay) {
+		v.Reason = ReasonElapsed
+	}
+}
+
+// cut shortens the spread above a Retry-After, which must not end a call that has
+// time for the wait itself: to what is left of MaxElapsed, and to half of what the
+// wait leaves of the deadline, because the attempt needs time too.
+func (v *verdict) cut(maxElapsed, elapsed, left time.Duration) {
+	if within := maxElapsed - elapsed; maxElapsed > 0 && v.Lo <= within {
+		v.Hi = min(v.Hi, within)
+	}
+	if left < saturate.Max && v.Lo < left {
+		v.Hi = min(v.Hi, v.Lo+(left-v.Lo)/2)
+	}
+	if v.Lo == v.Hi {
+		v.Seed = 0
 	}
 }
 
@@ -171,107 +292,26 @@ func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
 	return maxElapsed > 0 && saturate.Add(max(0, elapsed), delay) > maxElapsed
 }
 
-// selected returns the policy that Select returns for err and the attempts
-// that it and p allow together, or what is wrong with the pair.
-func (p *Policy) selected(err error, limit int) (*Policy, int, error) {
-	q := p.Select(err)
+// classLimit returns how many failures of its class p allows, with the last: 0 or
+// Unlimited if it sets no limit.
+func (p *Policy) classLimit() int { return tighter(p.count(), p.AttemptCap) }
+
+// classFault returns what is wrong with a class whose failure is the of-th, where
+// p allows limit attempts.
+func (p *Policy) classFault(class *Class, limit, of int) error {
+	if of < 0 {
+		return faults{fmt.Errorf("Classify returned %q, one name of a class too many: a call knows at most %d", class.Name, maxClasses)}.err()
+	}
+	q := class.Policy
 	if q == nil {
-		return p, limit, nil
+		return nil
 	}
-	limit = tighter(tighter(limit, q.count()), q.AttemptCap)
-	if q.NonRetryable {
-		limit = 1
+	f := q.paceFaults()
+	if limit == Unlimited && !q.NonRetryable && q.classLimit() <= 0 && p.hot(q.Backoff) {
+		f = append(f, p.hotFault())
 	}
-	f := q.fieldFaults()
-	if limit == Unlimited {
-		if err := p.hot(q.Backoff); err != nil {
-			f = append(f, err)
-		}
+	if f == nil {
+		return nil
 	}
-	if f != nil {
-		return q, limit, &selectError{f}
-	}
-	return q, limit, nil
-}
-
-// A selectError is what is wrong with a policy that Select returned.
-type selectError struct{ faults }
-
-func (e *selectError) Error() string { return invalidPolicyText + " returned by Select: " + e.list() }
-
-// draw picks the delay of an attempt from its window, lo <= hi, both included.
-// It multiplies instead of taking a remainder, which would favor the low end:
-// Lemire, "Fast Random Integer Generation in an Interval" (2019).
-func draw(seed uint64, attempt int, lo, hi time.Duration) time.Duration {
-	n, _ := bits.Mul64(mix(seed, uint64(attempt)), uint64(hi-lo)+1)
-	return lo + time.Duration(n)
-}
-
-// window returns the least and the greatest delay after an attempt: the curve,
-// cut to the cap, spread by the jitter inside the cap, raised to what a server
-// asked for.
-func (p *Policy) window(attempt int, hint time.Duration) (lo, hi time.Duration) {
-	if p.Backoff != nil {
-		lo = p.capped(max(0, p.Backoff.Delay(attempt)))
-	}
-	hi = lo
-	if p.Jitter != nil {
-		lo, hi = p.spread(lo)
-	}
-	if hi > p.capped(hi) {
-		if lo >= p.MaxDelay {
-			lo = max(0, p.MaxDelay-(hi-lo))
-		}
-		hi = p.MaxDelay
-	}
-	if hint > lo {
-		// Clients that were told the same wait must not return together, and
-		// none may return early: the jitter only adds.
-		width := time.Duration(0)
-		if p.Jitter != nil {
-			from, to := p.spread(hint)
-			width = p.capped(to - from)
-		}
-		lo, hi = hint, max(hi, saturate.Add(hint, width))
-	}
-	return lo, hi
-}
-
-// capped returns d, or MaxDelay if that is shorter.
-func (p *Policy) capped(d time.Duration) time.Duration {
-	if p.MaxDelay > 0 && p.MaxDelay < d {
-		return p.MaxDelay
-	}
-	return d
-}
-
-// spread returns the jitter's window around d, corrected where a
-// custom Jitter returns one that is reversed or negative.
-func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
-	lo, hi = p.Jitter.Window(d)
-	return max(0, min(lo, hi)), max(0, lo, hi)
-}
-
-// nameOf returns the name of a constant, its place in names.
-func nameOf[T ~uint8](kind string, v T, names []string) string {
-	if int(v) < len(names) {
-		return names[v]
-	}
-	return fmt.Sprintf("%s(%d)", kind, v)
-}
-
-func marshalName[T ~uint8](kind string, v T, names []string) ([]byte, error) {
-	if int(v) < len(names) {
-		return []byte(names[v]), nil
-	}
-	return nil, fmt.Errorf("retry: %s(%d) has no name", kind, v)
-}
-
-func unmarshalName[T ~uint8](kind string, v *T, names []string, text []byte) error {
-	i := slices.Index(names, string(text))
-	if i < 0 {
-		return fmt.Errorf("retry: unknown %s %.40q: write one of %q", kind, text, names)
-	}
-	*v = T(i)
-	return nil
+	return &policyError{ofClass: true, class: class.Name, faults: f}
 }

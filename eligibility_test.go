@@ -19,9 +19,9 @@ import (
 const forever = 1_000_000
 
 // plainLimit computes EffectiveMax in the most obvious way: it collects every
-// limit and takes the smallest. sound is false for a policy that does not
-// validate. outer is the limit of a policy whose Select returned p; beside it,
-// a limit that is not set does not count.
+// limit and takes the smallest. sound is false for a policy that is invalid.
+// outer is the limit of a policy of which p is the class; beside it, a limit that
+// is not set does not count.
 func plainLimit(p retry.Policy, outer ...int) (limit int, sound bool) {
 	if p.MaxAttempts < -1 || p.MaxRetries < -1 || p.AttemptCap < 0 {
 		return 1, false
@@ -109,14 +109,14 @@ func TestEveryCombinationOfLimits(t *testing.T) {
 	}
 }
 
-func TestEveryCombinationOfLimitsUnderSelect(t *testing.T) {
+func TestEveryCombinationOfLimitsUnderAClass(t *testing.T) {
 	boom := errors.New("boom")
 	inners := limitedPolicies(-2, -1, 0, 2)
 	for _, p := range limitedPolicies(-1, 0, 1, 3) {
 		outer, sound := plainLimit(p)
 		for _, inner := range inners {
 			limit, pairSound := plainLimit(inner, outer)
-			p.Select = func(error) *retry.Policy { return &inner }
+			p.Classify = unnamed(&inner)
 			for _, attempts := range []int{0, 1, 2, 3, 5} {
 				ran := max(1, attempts)
 				reason := retry.ReasonRetry
@@ -130,17 +130,17 @@ func TestEveryCombinationOfLimitsUnderSelect(t *testing.T) {
 				}
 				next := p.Next(retry.Attempt{Number: attempts, Err: boom})
 				if next.Reason != reason {
-					t.Fatalf("%#v\nselects %#v\nNext after %d = %v, want %v", p, inner, attempts, next.Reason, reason)
+					t.Fatalf("%#v\nhas the class %#v\nNext after %d = %v, want %v", p, inner, attempts, next.Reason, reason)
 				}
 				if next.Retry() && !p.Eligible(attempts) {
-					t.Fatalf("%#v\nselects %#v\nit is not eligible after %d attempts, but Next retries", p, inner, attempts)
+					t.Fatalf("%#v\nhas the class %#v\nit is not eligible after %d attempts, but Next retries", p, inner, attempts)
 				}
 			}
 		}
 	}
 }
 
-func TestNextNumberBelowOneCountsAsOne(t *testing.T) {
+func TestNextNumberBelowOneIsOne(t *testing.T) {
 	asked := 0
 	p := retry.Policy{
 		MaxAttempts: 2, Jitter: retry.FullJitter,
@@ -158,8 +158,8 @@ func TestNextNumberBelowOneCountsAsOne(t *testing.T) {
 func TestNextWithoutAnErrorDecidesByCountAndTime(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: 2, Backoff: retry.Fixed(time.Second),
-		RetryIf: func(error) bool { panic("RetryIf was called with nil") },
-		Select:  func(error) *retry.Policy { panic("Select was called with nil") },
+		RetryIf:  func(error) bool { panic("RetryIf was called with nil") },
+		Classify: func(error) *retry.Class { panic("Classify was called with nil") },
 	}
 	assert.Equal(t, drawnFrom(time.Second, retry.ReasonRetry), p.Next(retry.Attempt{Number: 1}))
 	assert.Equal(t, drawnFrom(time.Second, retry.ReasonExhausted), p.Next(retry.Attempt{Number: 2}))
@@ -179,7 +179,7 @@ func TestNextRetryIf(t *testing.T) {
 }
 
 func TestNextLeavesTheBudgetAlone(t *testing.T) {
-	b := retry.NewBudget(1, 1)
+	b := &retry.Budget{Size: 1, Ratio: 1}
 	p := retry.Policy{MaxAttempts: 5, Budget: b}
 	for range 10 {
 		assert.True(t, p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")}).Retry())
@@ -215,7 +215,7 @@ func TestMaxRetryAfterDefault(t *testing.T) {
 	}
 }
 
-// Other libraries sleep for a server's absurd wait, or overflow it to none.
+// Other libraries sleep for an absurd Retry-After, or overflow it to none.
 func TestTrapAbsurdRetryAfter(t *testing.T) {
 	boom := errors.New("boom")
 	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
@@ -231,23 +231,29 @@ func TestTrapAbsurdRetryAfter(t *testing.T) {
 
 func TestDecisionRetry(t *testing.T) {
 	assert.False(t, retry.Decision{}.Retry(), "the zero Decision")
-	for r := retry.Reason(0); r <= retry.ReasonLeft; r++ {
-		assert.Equal(t, r == retry.ReasonRetry, retry.Decision{Reason: r}.Retry(), "%v", r)
+	for _, r := range append(reasons, "", "of a newer version") {
+		assert.Equal(t, r == "retry", retry.Decision{Reason: r}.Retry(), r)
 	}
 }
 
 func TestNextAllocatesNothing(t *testing.T) {
 	p := retry.Default()
 	hint := retry.After(time.Second, errors.New("boom"))
-	picked := retry.Policy{Backoff: retry.Fixed(time.Second)}
-	selecting := p
-	selecting.Select = func(error) *retry.Policy { return &picked }
+	classes := p
+	classes.Classify = unnamed(&retry.Policy{Backoff: retry.Fixed(time.Second)})
+	named := p
+	class := &retry.Class{Name: "throttled", Policy: &retry.Policy{MaxAttempts: 3}}
+	named.Classify = func(error) *retry.Class { return class }
+	counts := map[string]int{"throttled": 1, "other": 2}
 	for name, next := range map[string]func() retry.Decision{
-		"with a seed":      func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: errors.ErrUnsupported, Seed: 42}) },
-		"without a seed":   func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: errors.ErrUnsupported}) },
-		"without an error": func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Seed: 42}) },
-		"with a hint":      func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42}) },
-		"with Select":      func() retry.Decision { return selecting.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42}) },
+		"with a seed":        func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: errors.ErrUnsupported, Seed: 42}) },
+		"without a seed":     func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: errors.ErrUnsupported}) },
+		"without an error":   func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Seed: 42}) },
+		"with a Retry-After": func() retry.Decision { return p.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42}) },
+		"with a class":       func() retry.Decision { return classes.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42}) },
+		"with a class that has a name": func() retry.Decision {
+			return named.Next(retry.Attempt{Number: 3, Err: hint, Seed: 42, Classes: counts})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.True(t, next().Retry())
@@ -262,9 +268,9 @@ func TestNextPassesPanicsOn(t *testing.T) {
 	for message, p := range map[string]retry.Policy{
 		"the Backoff was called": {MaxAttempts: 3, Backoff: untouchable{}},
 		"the Jitter was called":  {MaxAttempts: 3, Backoff: retry.Fixed(1), Jitter: untouchable{}},
-		"the Source was called":  {MaxAttempts: 3, Backoff: retry.Fixed(1), Jitter: retry.FullJitter, Source: sourceFunc(func() uint64 { panic("the Source was called") })},
+		"the Source was called":  {MaxAttempts: 3, Backoff: retry.Fixed(1), Jitter: retry.FullJitter, Source: func() uint64 { panic("the Source was called") }},
 		"RetryIf was called":     {MaxAttempts: 3, RetryIf: func(error) bool { panic("RetryIf was called") }},
-		"Select was called":      {MaxAttempts: 3, Select: func(error) *retry.Policy { panic("Select was called") }},
+		"Classify was called":    {MaxAttempts: 3, Classify: func(error) *retry.Class { panic("Classify was called") }},
 	} {
 		t.Run(message, func(t *testing.T) {
 			assert.PanicsWithValue(t, message, func() { p.Next(retry.Attempt{Number: 1, Err: boom}) })
@@ -329,8 +335,8 @@ func (w fixedWindow) Window(time.Duration) (lo, hi time.Duration) { return w.lo,
 
 // FuzzNext checks one decision of any policy that these numbers can make.
 func FuzzNext(f *testing.F) {
-	add := func(maxAttempts, number, base int64, curve uint8, factor float64, jitter uint8, share float64, maxDelay, hint int64, selected bool) {
-		f.Add(maxAttempts, int64(0), int64(0), false, curve, base, factor, maxDelay, jitter, share, int64(5), int64(-5), int64(0), int64(0), hint, int64(0), number, uint64(42), selected)
+	add := func(maxAttempts, number, base int64, curve uint8, factor float64, jitter uint8, share float64, maxDelay, hint int64, classified bool) {
+		f.Add(maxAttempts, int64(0), int64(0), false, curve, base, factor, maxDelay, jitter, share, int64(5), int64(-5), int64(0), int64(0), hint, int64(0), number, uint64(42), classified)
 	}
 	for curve := range uint8(8) {
 		for jitter := range uint8(6) {
@@ -343,7 +349,7 @@ func FuzzNext(f *testing.F) {
 	boom := errors.New("boom")
 	f.Fuzz(func(t *testing.T, maxAttempts, maxRetries, attemptCap int64, nonRetryable bool,
 		curve uint8, base int64, factor float64, maxDelay int64, jitter uint8, share float64, lo, hi int64,
-		maxRetryAfter, maxElapsed, hint, elapsed, number int64, seed uint64, selected bool,
+		maxRetryAfter, maxElapsed, hint, elapsed, number int64, seed uint64, classified bool,
 	) {
 		p := retry.Policy{
 			MaxAttempts: int(maxAttempts), MaxRetries: int(maxRetries), AttemptCap: int(attemptCap), NonRetryable: nonRetryable,
@@ -358,12 +364,15 @@ func FuzzNext(f *testing.F) {
 			nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(share), fixedWindow{time.Duration(lo), time.Duration(hi)}, fixedWindow{time.Duration(hi), math.MaxInt64},
 		}[jitter%6]
 		delaysFrom := p // the policy whose delays are used
-		if selected {
-			p = retry.Policy{MaxAttempts: int(maxRetries), MaxElapsed: time.Duration(maxElapsed), Backoff: retry.Fixed(1), Select: func(error) *retry.Policy { return &delaysFrom }}
+		if classified {
+			p = retry.Policy{MaxAttempts: int(maxRetries), MaxElapsed: time.Duration(maxElapsed), Backoff: retry.Fixed(1), Classify: unnamed(&delaysFrom)}
 		}
 		a := retry.Attempt{Number: int(number), Err: retry.After(time.Duration(hint), boom), Elapsed: time.Duration(elapsed), Seed: max(1, seed)}
 
 		next := p.Next(a)
+		if next.Reason != retry.ReasonInvalid && retry.Draw(next.Seed, max(1, a.Number), next.Lo, next.Hi) != next.Delay {
+			t.Fatalf("%+v: the delay is not drawn from its window", next)
+		}
 		if again := p.Next(a); again != next {
 			t.Fatalf("first %v, then %v", next, again)
 		}
@@ -379,7 +388,7 @@ func FuzzNext(f *testing.F) {
 				t.Fatalf("an invalid policy has a delay of %v", next.Delay)
 			}
 		case hint > 0 && next.Delay < time.Duration(hint):
-			t.Fatalf("the delay %v is shorter than the hint %v", next.Delay, time.Duration(hint))
+			t.Fatalf("the delay %v is shorter than the Retry-After %v", next.Delay, time.Duration(hint))
 		case next.Delay < 0:
 			t.Fatalf("negative delay: %v", next.Delay)
 		case hint <= 0 && delaysFrom.MaxDelay > 0 && next.Delay > delaysFrom.MaxDelay:
@@ -394,7 +403,7 @@ func FuzzNext(f *testing.F) {
 }
 
 // The reported wait is the one that the server asked for, without jitter.
-func TestRetryAfterTooLongTellsTheHint(t *testing.T) {
+func TestRetryAfterTooLongHasTheRetryAfter(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
 	d := p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errDial), Seed: 42})
 	assert.Equal(t, askedFor(time.Hour, retry.ReasonRetryAfter), d)

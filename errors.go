@@ -8,50 +8,80 @@ import (
 	"time"
 )
 
-// An Error is the error type returned by [Do], [DoValue] and [Loop]. It holds
+// An Error is the error type returned by [Do], [DoValue] and [Once]. It holds
 // the last error and the reason for stopping. [ReasonOf] returns the reason,
-// [LastError] the last error by itself; errors.Is and errors.As find both what
-// failed and what stopped the call from outside.
+// [LastError] the last error by itself, and [Plain] what a caller without this
+// library expects; errors.Is and errors.As find both what failed and what stopped
+// the call.
 //
 // The Error of a call that was canceled keeps the context, and with it the
 // values of a request, alive for as long as you keep the Error. In a test with
 // testing/synctest, read it inside the bubble of its context.
 type Error struct {
-	Reason  Reason
-	noLimit bool // the policy has no limit, which makes one attempt
+	Reason Reason
+	Class  string // the class of the last failure; "": none
 
-	Attempts int           // attempts that were made
-	Waited   time.Duration // sum of the delays slept to their end
-	Delay    time.Duration // the delay decided and not slept, or not to its end
+	Attempts int           // attempts that were made, since the last reset
+	Resets   int           // how often the call began anew, by HealthyAfter
+	Waited   time.Duration // sum of the delays that passed, or that a Wait skipped
+
+	// Delay is the delay that was chosen but not fully waited, such as that of a
+	// retry that a Budget did not allow. A caller that calls again in a loop of its
+	// own should wait this long before: with an empty Budget, Do returns at once.
+	Delay time.Duration
 
 	// Err is what the last attempt failed with; nil if none was made.
 	Err error
 
-	// Cause is the external reason: the context's error, a deadline too close
-	// to wait, or an invalid policy; otherwise nil. It asks the context for its
-	// error and cause only when you ask for them.
+	// Cause is what stopped the call besides the failure itself: the context's
+	// error, a deadline too close to wait, an error of the policy's Wait, the Cause
+	// of a [Class], or what is wrong with the policy; otherwise nil. It asks the
+	// context for its error and cause only when you ask for them.
 	Cause error
 
-	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
-	elapsed time.Duration // for ReasonElapsed, since the first attempt began
+	rare *rare // nil in most calls
 }
 
-// reasonTexts are the words for each Reason in the text of an Error.
-var reasonTexts = [...]string{
-	0:                  "stopped",
-	ReasonRetry:        "trying again",
-	ReasonSuccess:      "stopped",
-	ReasonExhausted:    "attempts exhausted",
-	ReasonNonRetryable: "gave up",
-	ReasonPermanent:    "permanent error",
-	ReasonRejected:     "not retryable",
-	ReasonRetryAfter:   "gave up",
-	ReasonElapsed:      "out of time",
-	ReasonDeadline:     "deadline exceeded",
-	ReasonCanceled:     "canceled",
-	ReasonBudget:       "retry budget exhausted",
-	ReasonInvalid:      invalidPolicyText,
-	ReasonLeft:         "left",
+// A rare is what few calls need, so that the others do not pay for it: all of it
+// is one object.
+type rare struct {
+	noLimit bool          // for ReasonExhausted: the policy sets no limit
+	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
+	elapsed time.Duration // for ReasonElapsed, since the first attempt began
+	of      int           // for ReasonExhausted by a class: how many failures it had
+
+	event   *Event               // the RetryScheduled that OnEvent gets next
+	skipped time.Duration        // by the policy's Wait, so far
+	classes [maxClasses]failures // the classes that have failed, in order
+	valid   *Policy              // the policy of a class that was judged last
+}
+
+// failures counts those of one class.
+type failures struct {
+	class  string
+	number int
+}
+
+// aside returns the rare part of e, which it makes where there is none.
+func (e *Error) aside() *rare {
+	if e.rare == nil {
+		e.rare = new(rare)
+	}
+	return e.rare
+}
+
+// noLimit is the rare part of most calls without a limit, one for all: a call
+// without a retry needs no second object.
+var noLimit = &rare{noLimit: true}
+
+// withoutLimit notes that the policy sets no limit.
+func (e *Error) withoutLimit() {
+	if e.rare == nil {
+		e.rare = noLimit
+	}
+	if e.rare != noLimit {
+		e.rare.noLimit = true
+	}
 }
 
 // Error returns one line: the reason, the facts in brackets, and last what the
@@ -60,8 +90,14 @@ func (e *Error) Error() string {
 	if e == nil {
 		return "<nil>"
 	}
+	return "retry: " + e.text()
+}
+
+// text returns the text of e without its prefix, which is there once even where a
+// call was made inside another.
+func (e *Error) text() string {
 	var b strings.Builder
-	b.WriteString("retry: " + e.reasonText())
+	b.WriteString(e.reasonText())
 	if e.Attempts == 0 {
 		b.WriteString(" before the first attempt")
 	} else {
@@ -70,8 +106,17 @@ func (e *Error) Error() string {
 	if facts := e.facts(); facts != nil {
 		b.WriteString(" (" + strings.Join(facts, ", ") + ")")
 	}
-	if e.Err != nil {
-		b.WriteString(": " + e.Err.Error())
+	switch inner := e.Err.(type) {
+	case nil:
+	case *Error:
+		b.WriteString(": ")
+		if inner == nil {
+			b.WriteString(inner.Error())
+		} else {
+			b.WriteString(inner.text())
+		}
+	default:
+		b.WriteString(": " + inner.Error())
 	}
 	return oneLine.Replace(b.String())
 }
@@ -79,16 +124,43 @@ func (e *Error) Error() string {
 var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
 func (e *Error) reasonText() string {
-	if _, ahead := e.Cause.(*aheadError); ahead {
-		return "deadline too close"
+	switch e.Reason {
+	case ReasonRetry:
+		return "trying again"
+	case ReasonExhausted:
+		if e.rare != nil && e.rare.noLimit {
+			return "gave up"
+		}
+		return "attempts exhausted"
+	case ReasonNonRetryable:
+		return "not retryable"
+	case ReasonPermanent:
+		return "permanent error"
+	case ReasonRejected:
+		return "rejected by RetryIf"
+	case ReasonRetryAfter:
+		return "gave up"
+	case ReasonElapsed:
+		return "out of time"
+	case ReasonDeadline:
+		if _, ahead := e.Cause.(*aheadError); ahead {
+			return "deadline too close"
+		}
+		return "deadline exceeded"
+	case ReasonCanceled:
+		return "canceled"
+	case ReasonBudget:
+		return "retry budget exhausted"
+	case ReasonWait:
+		return "the wait failed"
+	case ReasonInvalid:
+		if _, call := e.Cause.(invalidCall); call {
+			return "invalid call"
+		}
+		return "invalid policy"
+	default:
+		return "stopped"
 	}
-	if e.Reason == ReasonInvalid && e.Cause != nil && !strings.HasPrefix(e.Cause.Error(), invalidPolicyText) {
-		return "invalid call"
-	}
-	if int(e.Reason) < len(reasonTexts) {
-		return reasonTexts[e.Reason]
-	}
-	return reasonTexts[0]
 }
 
 func (e *Error) facts() (facts []string) {
@@ -96,33 +168,39 @@ func (e *Error) facts() (facts []string) {
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
 	}
+	var rare rare
+	if e.rare != nil {
+		rare = *e.rare
+	}
 	switch e.Reason {
 	case ReasonExhausted:
-		if e.noLimit {
-			say("the policy sets no limit")
+		switch {
+		case rare.noLimit:
+			say("no limit is set, so there is no retry")
+		case rare.of > 0:
+			say("%d of %q", rare.of, e.Class)
 		}
-	case ReasonNonRetryable:
-		say("the policy forbids retries")
-	case ReasonRejected:
-		say("RetryIf said no")
 	case ReasonRetryAfter:
-		say("the server asks for %v, MaxRetryAfter is %v", e.Delay, e.bound)
+		say("Retry-After is %v, MaxRetryAfter is %v", e.Delay, rare.bound)
 	case ReasonElapsed:
-		if e.elapsed > e.bound {
-			say("%v have passed, MaxElapsed is %v", short(e.elapsed), e.bound)
+		if rare.elapsed > rare.bound {
+			say("%v have passed, MaxElapsed is %v", short(rare.elapsed), rare.bound)
 		} else {
-			say("the next delay of %v would exceed MaxElapsed %v", short(e.Delay), e.bound)
+			say("the next delay of %v would exceed MaxElapsed %v", short(e.Delay), rare.bound)
 		}
-	case ReasonRetry, ReasonDeadline, ReasonCanceled, ReasonBudget:
+	case ReasonRetry, ReasonDeadline, ReasonCanceled, ReasonBudget, ReasonWait:
 		if e.Delay > 0 {
 			say("the next delay is %v", short(e.Delay))
 		}
 	}
-	switch ahead, ok := e.Cause.(*aheadError); {
-	case ok:
-		say("%v are left", short(ahead.left))
-	case e.Cause != nil:
-		facts = append(facts, strings.TrimPrefix(strings.TrimPrefix(e.Cause.Error(), invalidPolicyText+": "), invalidPolicyText+" "))
+	switch cause := e.Cause.(type) {
+	case nil:
+	case *aheadError:
+		say("%v are left", short(cause.left))
+	case *policyError:
+		facts = append(facts, cause.what())
+	default:
+		facts = append(facts, cause.Error())
 	}
 	return facts
 }
@@ -152,7 +230,7 @@ func (e *Error) Unwrap() []error {
 }
 
 // ReasonOf returns the Reason of the outermost [Error] in err's tree;
-// ReasonSuccess if err is nil, and 0 if there is none.
+// ReasonSuccess if err is nil, and "" if there is none.
 func ReasonOf(err error) Reason {
 	if err == nil {
 		return ReasonSuccess
@@ -160,7 +238,7 @@ func ReasonOf(err error) Reason {
 	if e := outermost(err); e != nil {
 		return e.Reason
 	}
-	return 0
+	return ""
 }
 
 // LastError returns what the last attempt failed with, for type switches, ==
@@ -200,6 +278,28 @@ func unmarked(err error) error {
 	}
 }
 
+// Plain returns what a caller expects that does not know this library: the cause
+// of the context if that ended the call, and else [LastError]. So the next layer
+// does not retry a 503 that was a cancellation. If the context's deadline was too
+// close to wait, it is context.DeadlineExceeded. Where a call was made inside
+// another, it is what the innermost one returns. It is nil only if err is nil.
+func Plain(err error) error {
+	e := outermost(err)
+	if e == nil {
+		return err
+	}
+	switch cause := e.Cause.(type) {
+	case *endedError:
+		return context.Cause(cause.ctx)
+	case *aheadError:
+		return context.DeadlineExceeded
+	}
+	if e.Err != nil {
+		return Plain(unmarked(e.Err))
+	}
+	return LastError(err)
+}
+
 // outermost returns the outermost Error in err's tree, nil if there is none.
 func outermost(err error) *Error {
 	var e *Error
@@ -209,7 +309,7 @@ func outermost(err error) *Error {
 	return nil
 }
 
-// endedError is the Cause of a call whose context has ended. It asks the context
+// endedError is the Cause of a call whose context is done. It asks the context
 // for nothing until someone reads it: context.Cause takes a lock that every
 // waiter on one context shares.
 type endedError struct{ ctx context.Context }
@@ -232,137 +332,3 @@ func (e *aheadError) Error() string {
 	return fmt.Sprintf("the context's deadline is too close: %v are left", short(e.left))
 }
 func (*aheadError) Unwrap() error { return context.DeadlineExceeded }
-
-// Permanent marks err as not worth retrying: the call stops with
-// ReasonPermanent, and so does every call around it that gets the error back.
-// The text stays that of err, and errors.Is and errors.As see through the
-// mark. Permanent of nil is nil.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &permanentError{err}
-}
-
-// IsPermanent reports whether err is marked by [Permanent], in any place where
-// errors.As would look, or by an inner call that was invalid. This is what
-// [Policy.Next] reads from it; it is here for queues and wrappers.
-func IsPermanent(err error) bool {
-	permanent, _ := marks(err)
-	return permanent
-}
-
-type permanentError struct{ err error }
-
-func (e *permanentError) Error() string { return e.err.Error() }
-func (e *permanentError) Unwrap() error { return e.err }
-
-// After marks err with the wait that a server asked for. No retry comes before
-// d, and none comes at all if d is longer than MaxRetryAfter. Any error that has
-// a method RetryAfter() time.Duration does the same; of several the outermost
-// counts. A d of zero or less has no effect. After of nil is nil.
-//
-// Without a Jitter the wait is d, or the delay of the policy if that is longer.
-// With one it is spread upwards by the width of the jitter's window at d, at
-// most MaxDelay if that is set, so that clients do not return together: under
-// FullJitter a d of 1m becomes up to 2m, under Proportional(0.2) up to 1m24s.
-func After(d time.Duration, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &afterError{err, d}
-}
-
-// RetryAfterOf returns the wait that err asks for, as [After] describes; 0 if it
-// asks for none. This is what [Policy.Next] reads from it; it is here for queues
-// and wrappers.
-func RetryAfterOf(err error) time.Duration {
-	_, hint := marks(err)
-	return hint
-}
-
-type afterError struct {
-	err error
-	d   time.Duration
-}
-
-func (e *afterError) Error() string             { return e.err.Error() }
-func (e *afterError) Unwrap() error             { return e.err }
-func (e *afterError) RetryAfter() time.Duration { return e.d }
-
-type (
-	retryAfterer interface{ RetryAfter() time.Duration }
-	asker        interface{ As(any) bool }
-	wrapper      interface{ Unwrap() error }
-	multiWrapper interface{ Unwrap() []error }
-)
-
-// marks returns what an error's tree is marked with, walked in the order of
-// errors.As. Not by errors.As itself: its target would be moved to the heap,
-// and its reflection would double the stack of a call that waits.
-func marks(err error) (permanent bool, hint time.Duration) {
-	switch err.(type) {
-	case retryAfterer, asker, wrapper, multiWrapper:
-		var m marked
-		m.read(err)
-		return m.permanent, m.hint
-	default:
-		return false, 0
-	}
-}
-
-type marked struct {
-	permanent bool
-	hint      time.Duration
-}
-
-func (m *marked) read(err error) {
-	for {
-		switch e := err.(type) {
-		case *permanentError:
-			m.permanent = true
-		case *Error:
-			// Of an inner call only what it failed with binds, not what
-			// stopped it. But an invalid policy stays invalid.
-			if e == nil {
-				return
-			}
-			m.permanent = m.permanent || e.Reason == ReasonInvalid
-			err = e.Err
-			continue
-		}
-		if e, ok := err.(retryAfterer); ok && m.hint <= 0 {
-			m.hint = max(0, e.RetryAfter())
-		}
-		if e, ok := err.(asker); ok {
-			m.ask(e)
-		}
-		switch e := err.(type) {
-		case wrapper:
-			err = e.Unwrap()
-		case multiWrapper:
-			for _, err := range e.Unwrap() {
-				m.read(err)
-			}
-			return
-		default:
-			return
-		}
-	}
-}
-
-// ask asks an error that hides what it wraps behind a method As.
-func (m *marked) ask(err asker) {
-	var e *Error
-	if err.As(&e) {
-		m.read(e)
-	}
-	var p *permanentError
-	if err.As(&p) {
-		m.permanent = true
-	}
-	var r retryAfterer
-	if m.hint <= 0 && err.As(&r) && r != nil {
-		m.hint = max(0, r.RetryAfter())
-	}
-}

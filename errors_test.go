@@ -35,23 +35,47 @@ func TestErrorText(t *testing.T) {
 		{"attempts exhausted, a limit of one", retry.Policy{MaxAttempts: 1}, nil, errDial,
 			"retry: attempts exhausted after 1 attempt: dial tcp: connection refused"},
 		{"attempts exhausted, no limit", retry.Policy{Backoff: retry.Fixed(time.Second)}, nil, errDial,
-			"retry: attempts exhausted after 1 attempt (the policy sets no limit): dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (no limit is set, so there is no retry): dial tcp: connection refused"},
 		{"attempts exhausted, a cap but no limit", retry.Policy{AttemptCap: 5}, nil, errDial,
-			"retry: attempts exhausted after 1 attempt (the policy sets no limit): dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (no limit is set, so there is no retry): dial tcp: connection refused"},
 		{"not retryable", with(func(p *retry.Policy) { p.NonRetryable = true }), nil, errDial,
-			"retry: gave up after 1 attempt (the policy forbids retries): dial tcp: connection refused"},
+			"retry: not retryable after 1 attempt: dial tcp: connection refused"},
 		{"permanent error", doubling, nil, retry.Permanent(errDial),
 			"retry: permanent error after 1 attempt: dial tcp: connection refused"},
 		{"rejected", with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), nil, errDial,
-			"retry: not retryable after 1 attempt (RetryIf said no): dial tcp: connection refused"},
+			"retry: rejected by RetryIf after 1 attempt: dial tcp: connection refused"},
 		{"retry after too long", doubling, nil, retry.After(2*time.Minute, errDial),
-			"retry: gave up after 1 attempt (the server asks for 2m0s, MaxRetryAfter is 1m0s): dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (Retry-After is 2m0s, MaxRetryAfter is 1m0s): dial tcp: connection refused"},
 		{"retry after too long for MaxRetryAfter", with(func(p *retry.Policy) { p.MaxRetryAfter = time.Second }), nil, retry.After(math.MaxInt64, errDial),
-			"retry: gave up after 1 attempt (the server asks for 2562047h47m16.854775807s, MaxRetryAfter is 1s): dial tcp: connection refused"},
-		{"retry after too long for what Select picks", with(func(p *retry.Policy) {
-			p.Select = func(error) *retry.Policy { return &retry.Policy{MaxRetryAfter: 2 * time.Second} }
+			"retry: gave up after 1 attempt (Retry-After is 2562047h47m16.854775807s, MaxRetryAfter is 1s): dial tcp: connection refused"},
+		{"retry after too long for the class", with(func(p *retry.Policy) {
+			p.Classify = unnamed(&retry.Policy{MaxRetryAfter: 2 * time.Second})
 		}), nil, retry.After(time.Minute, errDial),
-			"retry: gave up after 1 attempt (the server asks for 1m0s, MaxRetryAfter is 2s): dial tcp: connection refused"},
+			"retry: gave up after 1 attempt (Retry-After is 1m0s, MaxRetryAfter is 2s): dial tcp: connection refused"},
+		{"exhausted by a class that has a name", with(func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class {
+				return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}}
+			}
+		}), nil, errDial,
+			`retry: attempts exhausted after 2 attempts (1s waited, 2 of "unauthorized"): dial tcp: connection refused`},
+		{"exhausted by a class without a name", with(func(p *retry.Policy) { p.Classify = unnamed(&retry.Policy{MaxAttempts: 2}) }), nil, errDial,
+			"retry: attempts exhausted after 2 attempts: dial tcp: connection refused"},
+		{"exhausted by the policy, in a class that has a name", with(func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class { return &retry.Class{Name: "busy", Policy: &retry.Policy{MaxAttempts: 3}} }
+		}), nil, errDial,
+			"retry: attempts exhausted after 3 attempts: dial tcp: connection refused"},
+		{"not retryable by its class, which says why", with(func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class {
+				return &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: errors.New("not a transient database error")}
+			}
+		}), nil, errDial,
+			"retry: not retryable after 1 attempt (not a transient database error): dial tcp: connection refused"},
+		{"not retryable by its class", with(func(p *retry.Policy) { p.Classify = unnamed(&retry.Policy{NonRetryable: true}) }), nil, errDial,
+			"retry: not retryable after 1 attempt: dial tcp: connection refused"},
+		{"the wait failed", with(func(p *retry.Policy) {
+			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }
+		}), nil, errDial,
+			"retry: the wait failed after 1 attempt (the next delay is 200ms, the server shuts down): dial tcp: connection refused"},
 		{"elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 500 * time.Millisecond }), nil, errDial,
 			"retry: out of time after 2 attempts (200ms waited, the next delay of 400ms would exceed MaxElapsed 500ms): dial tcp: connection refused"},
 		{"elapsed, to the last moment", with(func(p *retry.Policy) { p.MaxElapsed = 200 * time.Millisecond }), nil, errDial,
@@ -70,10 +94,14 @@ func TestErrorText(t *testing.T) {
 			"retry: canceled before the first attempt (context canceled)"},
 		{"canceled before, with a cause", doubling, canceledBy(errShutdown), errDial,
 			"retry: canceled before the first attempt (context canceled: the server shuts down)"},
-		{"budget exhausted", with(func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 0); p.Budget.Take() }), nil, errDial,
+		{"budget exhausted", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1}; p.Budget.Take() }), nil, errDial,
 			"retry: retry budget exhausted after 1 attempt (the next delay is 200ms): dial tcp: connection refused"},
 		{"invalid", retry.Policy{MaxAttempts: -2}, nil, errDial,
 			"retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): dial tcp: connection refused"},
+		{"an invalid class", with(func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class { return &retry.Class{Name: "busy", Policy: &retry.Policy{MaxAttempts: -2}} }
+		}), nil, errDial,
+			`retry: invalid policy after 1 attempt (class "busy": MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): dial tcp: connection refused`},
 		{"invalid before the first attempt", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
 			"retry: invalid policy before the first attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; context canceled: the server shuts down)"},
 		{"an error of many lines", retry.Policy{MaxAttempts: 1}, nil, errors.Join(errDial, errShutdown),
@@ -81,7 +109,12 @@ func TestErrorText(t *testing.T) {
 		{"a cause of many lines", doubling, canceledBy(errors.Join(errShutdown, errDial)), errDial,
 			"retry: canceled before the first attempt (context canceled: the server shuts down; dial tcp: connection refused)"},
 		{"an Error in an Error", retry.Policy{MaxAttempts: 2}, nil, &retry.Error{Reason: retry.ReasonBudget, Attempts: 4, Waited: time.Second, Err: errDial},
-			"retry: attempts exhausted after 2 attempts: retry: retry budget exhausted after 4 attempts (1s waited): dial tcp: connection refused"},
+			"retry: attempts exhausted after 2 attempts: retry budget exhausted after 4 attempts (1s waited): dial tcp: connection refused"},
+		{"an Error in an Error in an Error", retry.Policy{MaxAttempts: 1}, nil,
+			&retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Err: &retry.Error{Reason: retry.ReasonExhausted, Attempts: 3, Err: errDial}},
+			"retry: attempts exhausted after 1 attempt: retry budget exhausted after 2 attempts: attempts exhausted after 3 attempts: dial tcp: connection refused"},
+		{"an Error that is wrapped in an Error", retry.Policy{MaxAttempts: 1}, nil, fmt.Errorf("get: %w", &retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Err: errDial}),
+			"retry: attempts exhausted after 1 attempt: get: retry: retry budget exhausted after 2 attempts: dial tcp: connection refused"},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx := t.Context()
@@ -115,7 +148,8 @@ func TestErrorText(t *testing.T) {
 	})
 	t.Run("an Error that was not made by a call", func(t *testing.T) {
 		assert.EqualError(t, (*retry.Error)(nil), "<nil>")
-		assert.EqualError(t, &retry.Error{Reason: retry.ReasonLeft, Attempts: 2, Err: errDial}, "retry: left after 2 attempts: dial tcp: connection refused")
+		assert.EqualError(t, &retry.Error{Reason: "left", Attempts: 2, Err: errDial}, "retry: stopped after 2 attempts: dial tcp: connection refused")
+		assert.EqualError(t, &retry.Error{Reason: retry.ReasonExhausted, Attempts: 2, Err: (*retry.Error)(nil)}, "retry: attempts exhausted after 2 attempts: <nil>")
 	})
 }
 
@@ -173,10 +207,10 @@ func TestMarks(t *testing.T) {
 		"After in Permanent":                                {retry.Permanent(after), true, 5 * time.Second},
 		"Permanent in After":                                {retry.After(5*time.Second, permanent), true, 5 * time.Second},
 		"Permanent beside After":                            {errors.Join(after, permanent), true, 5 * time.Second},
-		"the outer of two Afters counts, longer":            {retry.After(9*time.Second, after), false, 9 * time.Second},
-		"the outer of two Afters counts, shorter":           {retry.After(time.Second, after), false, time.Second},
-		"the first of two joined Afters counts":             {errors.Join(retry.After(time.Second, errDial), after), false, time.Second},
-		"After around As(any) bool: the outer counts":       {retry.After(time.Second, hasAs{after}), false, time.Second},
+		"the outer of two Afters applies, longer":           {retry.After(9*time.Second, after), false, 9 * time.Second},
+		"the outer of two Afters applies, shorter":          {retry.After(time.Second, after), false, time.Second},
+		"the first of two joined Afters applies":            {errors.Join(retry.After(time.Second, errDial), after), false, time.Second},
+		"After around As(any) bool: the outer applies":      {retry.After(time.Second, hasAs{after}), false, time.Second},
 		"After of zero has no effect":                       {retry.After(0, errDial), false, 0},
 		"After below zero has no effect":                    {retry.After(-time.Second, errDial), false, 0},
 		"After of the most negative duration has no effect": {retry.After(math.MinInt64, errDial), false, 0},
@@ -244,8 +278,8 @@ func TestErrorTextIsOneLine(t *testing.T) {
 	e := &retry.Error{Reason: retry.ReasonExhausted, Attempts: 2, Err: errors.New("a\r\nb\nc\rd")}
 	assert.Equal(t, "retry: attempts exhausted after 2 attempts: a; b; c; d", e.Error())
 	assert.Equal(t, "retry: stopped before the first attempt", new(retry.Error).Error())
-	for reason := retry.ReasonLeft + 1; reason != 0; reason++ {
-		assert.Equal(t, "retry: stopped before the first attempt", (&retry.Error{Reason: reason}).Error(), uint8(reason))
+	for _, reason := range []retry.Reason{"left", "Retry", "of a newer version"} {
+		assert.Equal(t, "retry: stopped before the first attempt", (&retry.Error{Reason: reason}).Error(), reason)
 	}
 }
 
@@ -304,7 +338,7 @@ func TestLastError(t *testing.T) {
 		{"nested calls: the inner Error", call(t.Context(), retry.Policy{}, inner), inner},
 		{"no attempt: the context's error, not its cause", call(ended, retry.Policy{}, errDial), context.Canceled},
 		{"no attempt: nil context", call(noContext, retry.Policy{}, errDial), retry.Do(noContext, retry.Policy{}, nil).(*retry.Error).Cause},
-		{"no attempt: an invalid policy in an ended context", invalid, invalid.(*retry.Error).Cause},
+		{"no attempt: an invalid policy in a canceled context", invalid, invalid.(*retry.Error).Cause},
 		{"an invalid policy whose attempt failed", call(t.Context(), retry.Policy{MaxAttempts: -2}, errDial), errDial},
 		{"an empty Error", &retry.Error{}, &retry.Error{}},
 		{"a typed nil", (*retry.Error)(nil), (*retry.Error)(nil)},
@@ -312,6 +346,50 @@ func TestLastError(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, retry.LastError(row.err)) })
 	}
 	t.Run("it is == the error that fn returned", func(t *testing.T) { assert.True(t, retry.LastError(inner) == errDial) })
+}
+
+func TestPlain(t *testing.T) {
+	ended := canceledBy(errShutdown)(t.Context())
+	fail := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	call := func(ctx context.Context, p retry.Policy, err error) error { return retry.Do(ctx, p, fail(err)) }
+	canceled := func(err error) error {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		return retry.Do(ctx, everySecond, func(context.Context) error { cancel(errShutdown); return err })
+	}
+	soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	hourly := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}
+	waitFails := retry.Policy{MaxAttempts: 2, Wait: func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }}
+	wrapped := fmt.Errorf("get: %w", call(t.Context(), retry.Policy{}, errDial))
+	invalid := call(ended, retry.Policy{MaxAttempts: -2}, errDial)
+	for _, row := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"nil", nil, nil},
+		{"no Error in it", errDial, errDial},
+		{"no Error in it, but a mark", retry.Permanent(errDial), retry.Permanent(errDial)},
+		{"exhausted", call(t.Context(), retry.Policy{}, errDial), errDial},
+		{"an Error that is wrapped", wrapped, errDial},
+		{"without the marks", call(t.Context(), retry.Policy{}, retry.After(1, retry.Permanent(errDial))), errDial},
+		{"canceled before the first attempt: the cause of the context", call(ended, retry.Policy{}, errDial), errShutdown},
+		{"canceled without a cause", call(canceledBy(nil)(t.Context()), retry.Policy{}, errDial), context.Canceled},
+		{"canceled in an attempt: not what that failed with", canceled(errDial), errShutdown},
+		{"a deadline too close to wait", call(soon, hourly, errDial), context.DeadlineExceeded},
+		{"the wait failed: what the attempt failed with", call(t.Context(), waitFails, errDial), errDial},
+		{"an invalid policy whose attempt failed", call(t.Context(), retry.Policy{MaxAttempts: -2}, errDial), errDial},
+		{"no attempt: an invalid policy", invalid, invalid.(*retry.Error).Cause},
+		{"no attempt: nil function", retry.Do(t.Context(), retry.Policy{}, nil), retry.Do(t.Context(), retry.Policy{}, nil).(*retry.Error).Cause},
+		{"nested calls: what the innermost returns", call(t.Context(), retry.Policy{}, call(t.Context(), retry.Policy{}, retry.Permanent(errDial))), errDial},
+		{"nested calls, wrapped", call(t.Context(), retry.Policy{}, wrapped), errDial},
+		{"nested calls, the inner canceled", call(t.Context(), retry.Policy{}, canceled(errDial)), errShutdown},
+		{"nested calls, the outer canceled", canceled(call(t.Context(), retry.Policy{}, errDial)), errShutdown},
+		{"an empty Error", &retry.Error{}, &retry.Error{}},
+		{"a typed nil", (*retry.Error)(nil), (*retry.Error)(nil)},
+	} {
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, retry.Plain(row.err)) })
+	}
 }
 
 // IsPermanent and RetryAfterOf return what a decision is based on.
@@ -329,7 +407,7 @@ func TestMarksOfAnError(t *testing.T) {
 		{"Permanent", retry.Permanent(errDial), true, 0},
 		{"Permanent, wrapped and joined", fmt.Errorf("x: %w", errors.Join(errDial, retry.Permanent(errDial))), true, 0},
 		{"After", retry.After(time.Second, errDial), false, time.Second},
-		{"After, the outermost counts", retry.After(time.Second, retry.After(time.Hour, errDial)), false, time.Second},
+		{"After, the outermost applies", retry.After(time.Second, retry.After(time.Hour, errDial)), false, time.Second},
 		{"After below zero has no effect", retry.After(-1, retry.After(time.Hour, errDial)), false, time.Hour},
 		{"both", retry.Permanent(retry.After(time.Second, errDial)), true, time.Second},
 		{"an inner call: what it failed with", exhausted, false, time.Second},
@@ -344,7 +422,7 @@ func TestMarksOfAnError(t *testing.T) {
 			if row.err != nil {
 				next := retry.Policy{MaxAttempts: 2}.Next(retry.Attempt{Number: 1, Err: row.err})
 				assert.Equal(t, row.permanent, next.Reason == retry.ReasonPermanent)
-				assert.Equal(t, row.after, next.Hint)
+				assert.Equal(t, row.after, next.RetryAfter)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -13,19 +12,23 @@ import (
 
 // eventJSON is how an Event is written.
 type eventJSON struct {
-	Kind    EventKind `json:"kind"`
-	Time    time.Time `json:"time"`
-	Attempt int       `json:"attempt"`
-	Max     int       `json:"max"`
-	Err     *string   `json:"err,omitempty"`
-	Cause   *string   `json:"cause,omitempty"`
-	Took    duration  `json:"took,omitzero"`
-	Elapsed duration  `json:"elapsed,omitzero"`
-	Delay   duration  `json:"delay,omitzero"`
-	Due     time.Time `json:"due,omitzero"`
-	Hint    duration  `json:"hint,omitzero"`
-	Seed    seedText  `json:"seed,omitzero"`
-	Reason  Reason    `json:"reason,omitzero"`
+	Kind       EventKind `json:"kind"`
+	Time       time.Time `json:"time"`
+	Attempt    int       `json:"attempt"`
+	Max        int       `json:"max"`
+	Resets     int       `json:"resets,omitzero"`
+	Err        *string   `json:"err,omitempty"`
+	Cause      *string   `json:"cause,omitempty"`
+	Took       duration  `json:"took,omitzero"`
+	Elapsed    duration  `json:"elapsed,omitzero"`
+	Delay      duration  `json:"delay,omitzero"`
+	Due        time.Time `json:"due,omitzero"`
+	Lo         duration  `json:"lo,omitzero"`
+	Hi         duration  `json:"hi,omitzero"`
+	RetryAfter duration  `json:"retry_after,omitzero"`
+	Seed       seedText  `json:"seed,omitzero"`
+	Class      string    `json:"class,omitzero"`
+	Reason     Reason    `json:"reason,omitzero"`
 }
 
 // A seedText is a seed that is text in JSON.
@@ -39,9 +42,10 @@ func (s seedText) MarshalText() ([]byte, error) { return strconv.AppendUint(nil,
 // kind, time, attempt and max.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(eventJSON{
-		Kind: e.Kind, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Err: textOf(e.Err), Cause: textOf(e.Cause),
-		Took: duration(e.Took), Elapsed: duration(e.Elapsed), Delay: duration(e.Delay), Due: e.Due,
-		Hint: duration(e.Hint), Seed: seedText(e.Seed), Reason: e.Reason,
+		Kind: e.Kind, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Resets: e.Resets,
+		Err: textOf(e.Err), Cause: textOf(e.Cause), Took: duration(e.Took), Elapsed: duration(e.Elapsed),
+		Delay: duration(e.Delay), Due: e.Due, Lo: duration(e.Lo), Hi: duration(e.Hi),
+		RetryAfter: duration(e.RetryAfter), Seed: seedText(e.Seed), Class: e.Class, Reason: e.Reason,
 	})
 }
 
@@ -96,19 +100,23 @@ type eventField struct {
 }
 
 var eventFields = [...]eventField{
-	{"kind", fmt.Sprintf("one of %q", kindNames), func(e *Event, value []byte) bool { return readName(&e.Kind, value, kindNames) }},
+	{"kind", `a text such as "stopped"`, func(e *Event, value []byte) bool { return readText(&e.Kind, value) }},
 	{"time", writeTime, func(e *Event, value []byte) bool { return readTime(&e.Time, value) }},
 	{"attempt", "a whole number, 1 for the first attempt", func(e *Event, value []byte) bool { return readInt(&e.Attempt, value) }},
 	{"max", "a whole number, -1 for unlimited", func(e *Event, value []byte) bool { return readInt(&e.Max, value) }},
+	{"resets", "a whole number", func(e *Event, value []byte) bool { return readInt(&e.Resets, value) }},
 	{"err", "the text of an error", func(e *Event, value []byte) bool { return readError(&e.Err, value) }},
 	{"cause", "the text of an error", func(e *Event, value []byte) bool { return readError(&e.Cause, value) }},
 	{"took", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Took, value) }},
 	{"elapsed", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Elapsed, value) }},
 	{"delay", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Delay, value) }},
 	{"due", writeTime, func(e *Event, value []byte) bool { return readTime(&e.Due, value) }},
-	{"hint", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Hint, value) }},
+	{"lo", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Lo, value) }},
+	{"hi", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.Hi, value) }},
+	{"retry_after", strict.WriteDuration, func(e *Event, value []byte) bool { return readDurationText(&e.RetryAfter, value) }},
 	{"seed", `a whole number as text, such as "42"`, func(e *Event, value []byte) bool { return readSeed(&e.Seed, value) }},
-	{"reason", fmt.Sprintf("one of %q", reasonNames), func(e *Event, value []byte) bool { return readName(&e.Reason, value, reasonNames) }},
+	{"class", "the name of a class", func(e *Event, value []byte) bool { return readText(&e.Class, value) }},
+	{"reason", `a text such as "attempts_exhausted"`, func(e *Event, value []byte) bool { return readText(&e.Reason, value) }},
 }
 
 const writeTime = `an instant such as "2026-11-20T10:31:00Z"`
@@ -129,11 +137,10 @@ func fieldOf(key []byte, next int) int {
 	return -1
 }
 
-func readName[T ~uint8](v *T, value []byte, names []string) bool {
+func readText[T ~string](v *T, value []byte) bool {
 	text, ok := strict.Text(value)
-	i := slices.Index(names, text)
-	*v = T(max(0, i))
-	return ok && i >= 0
+	*v = T(text)
+	return ok
 }
 
 // Time.UnmarshalJSON takes escapes in its text since Go 1.27 alone.

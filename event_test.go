@@ -1,13 +1,10 @@
 package retry_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -78,35 +75,35 @@ func TestEventCounts(t *testing.T) {
 		}, counts{n, n, n - 1, 1}, retry.ReasonPermanent},
 		{"a server asks for too long a wait", everySecond, nil, func(context.Context, int) error { return retry.After(time.Hour, errDial) }, counts{1, 1, 0, 1}, retry.ReasonRetryAfter},
 		{"canceled in the n-th sleep", with(func(*retry.Policy) {}), untold(2500 * time.Millisecond), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
-		{"stopped by budget", with(func(p *retry.Policy) { p.Budget = retry.NewBudget(n-1, 0) }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonBudget},
+		{"stopped by budget", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: n - 1} }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonBudget},
 		{"stopped by a deadline ahead", with(func(*retry.Policy) {}), timeout(3 * time.Second), fail, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
 		{"stopped by elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 2500 * time.Millisecond }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonElapsed},
-		{"context ends in the n-th attempt", with(func(*retry.Policy) {}), timeout(time.Minute), func(_ context.Context, run int) error {
+		{"the context ends in the n-th attempt", with(func(*retry.Policy) {}), timeout(time.Minute), func(_ context.Context, run int) error {
 			if run == n {
 				time.Sleep(time.Hour)
 			}
 			return errDial
 		}, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
-		{"context ended at the start", everySecond, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
+		{"canceled at the start", everySecond, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
 		{"past its deadline at the start", everySecond, timeout(0), fail, counts{0, 0, 0, 1}, retry.ReasonDeadline},
 		{"invalid, and it fails", retry.Policy{MaxAttempts: -2}, nil, fail, counts{1, 1, 0, 1}, retry.ReasonInvalid},
 		{"invalid, and it succeeds", retry.Policy{MaxAttempts: -2}, nil, succeedAt(1), counts{1, 1, 0, 1}, retry.ReasonSuccess},
-		{"invalid, and the context has ended", retry.Policy{MaxAttempts: -2}, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
-		{"Select returns an invalid policy", with(func(p *retry.Policy) {
-			p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }
+		{"invalid, and the context is done", retry.Policy{MaxAttempts: -2}, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
+		{"Classify returns an invalid policy", with(func(p *retry.Policy) {
+			p.Classify = unnamed(&retry.Policy{MaxAttempts: -2})
 		}), nil, fail, counts{1, 1, 0, 1}, retry.ReasonInvalid},
 		{"a panic in the n-th", everySecond, nil, func(_ context.Context, run int) error {
 			if run == n {
 				panic("fn")
 			}
 			return errDial
-		}, counts{n, n - 1, n - 1, 0}, 0},
+		}, counts{n, n - 1, n - 1, 0}, ""},
 		{"a Goexit in the n-th", everySecond, nil, func(_ context.Context, run int) error {
 			if run == n {
 				runtime.Goexit()
 			}
 			return errDial
-		}, counts{n, n - 1, n - 1, 0}, 0},
+		}, counts{n, n - 1, n - 1, 0}, ""},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx, cancel := t.Context(), context.CancelFunc(func() {})
@@ -118,7 +115,7 @@ func TestEventCounts(t *testing.T) {
 			p := row.policy
 			p.OnEvent = told.event
 			if p.Budget != nil {
-				p.Budget = retry.NewBudget(n-1, 0) // a new one for each way
+				p.Budget = &retry.Budget{Size: n - 1} // a new one for each way
 			}
 			done := make(chan struct{})
 			go func() {
@@ -129,7 +126,7 @@ func TestEventCounts(t *testing.T) {
 			}()
 			<-done
 			assert.Equal(t, row.want, told.counts())
-			if row.reason != 0 {
+			if row.reason != "" {
 				last := told.events[len(told.events)-1]
 				assert.Equal(t, retry.Stopped, last.Kind, "Stopped is the last event")
 				assert.Equal(t, row.reason, last.Reason)
@@ -165,10 +162,12 @@ func TestEventContents(t *testing.T) {
 		assert.Equal(t, []retry.Event{
 			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Max: 5},
 			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second},
-			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Elapsed: time.Second, Delay: d1, Due: at(s2), Seed: 7},
+			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Elapsed: time.Second,
+				Delay: d1, Due: at(s2), Lo: 5 * time.Second, Hi: 10 * time.Second, Seed: 7},
 			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Max: 5, Elapsed: s2},
 			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second},
-			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second, Delay: d2, Due: at(s3), Hint: 20 * time.Second, Seed: 7},
+			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second,
+				Delay: d2, Due: at(s3), Lo: 20 * time.Second, Hi: 30 * time.Second, RetryAfter: 20 * time.Second, Seed: 7},
 			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Max: 5, Elapsed: s3},
 			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
 			{Kind: retry.Stopped, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Elapsed: s3 + 3*time.Second, Reason: retry.ReasonSuccess},
@@ -185,7 +184,8 @@ func TestEventContents(t *testing.T) {
 		assert.Equal(t, []retry.Event{
 			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Max: retry.Unlimited},
 			{Kind: retry.AttemptFinished, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial},
-			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial, Delay: 10 * time.Second, Due: start.Add(10 * time.Second)},
+			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial,
+				Delay: 10 * time.Second, Due: start.Add(10 * time.Second), Lo: 10 * time.Second, Hi: 10 * time.Second},
 			{Kind: retry.Stopped, Time: start.Add(4 * time.Second), Attempt: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause, Elapsed: 4 * time.Second, Reason: retry.ReasonDeadline},
 		}, told.events)
 	})
@@ -196,7 +196,7 @@ func TestEventContents(t *testing.T) {
 			assert.Zero(t, told.events[0].Elapsed)
 		}
 	})
-	everyWay(t, "a context that has ended", func(t *testing.T, call caller) {
+	everyWay(t, "a context that is done", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var told watch
@@ -216,7 +216,7 @@ func TestEventContents(t *testing.T) {
 			{Kind: retry.Stopped, Time: start.Add(time.Second), Attempt: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Reason: retry.ReasonInvalid},
 		}, told.events)
 	})
-	everyWay(t, "the time of OnEvent counts toward Elapsed, not toward Took", func(t *testing.T, call caller) {
+	everyWay(t, "the time of OnEvent is part of Elapsed, not of Took", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
 		p.OnEvent = func(ctx context.Context, e retry.Event) { told.event(ctx, e); time.Sleep(time.Minute) }
@@ -239,11 +239,11 @@ func TestEventContents(t *testing.T) {
 		stopped(t, call(t.Context(), p, fails(&runs)))
 		assert.Equal(t, 9, unshared)
 	})
-	everyWay(t, "Max is the policy's own, whatever Select returns", func(t *testing.T, call caller) {
+	everyWay(t, "Max is the policy's own, whatever Classify returns", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
 		p.OnEvent = told.event
-		p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: 2} }
+		p.Classify = unnamed(&retry.Policy{MaxAttempts: 2})
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))
 		assert.Equal(t, 2, runs)
@@ -253,80 +253,29 @@ func TestEventContents(t *testing.T) {
 	})
 }
 
+// These texts are in logs, metrics and rows: they do not change.
 func TestTextOfReasonsAndKinds(t *testing.T) {
-	reasons := map[retry.Reason]string{
-		0:                        "",
-		retry.ReasonRetry:        "retry",
-		retry.ReasonSuccess:      "success",
-		retry.ReasonExhausted:    "attempts_exhausted",
-		retry.ReasonNonRetryable: "not_retryable",
-		retry.ReasonPermanent:    "permanent_error",
-		retry.ReasonRejected:     "rejected",
-		retry.ReasonRetryAfter:   "retry_after_too_long",
-		retry.ReasonElapsed:      "elapsed",
-		retry.ReasonDeadline:     "deadline",
-		retry.ReasonCanceled:     "canceled",
-		retry.ReasonBudget:       "budget_exhausted",
-		retry.ReasonInvalid:      "invalid",
-		retry.ReasonLeft:         "left",
-	}
-	for r := range retry.Reason(14) {
-		want, ok := reasons[r]
-		require.True(t, ok, "Reason %d", r)
-		t.Run("Reason/"+want, func(t *testing.T) {
-			assert.Equal(t, want, r.String())
-			text, err := r.MarshalText()
-			require.NoError(t, err)
-			assert.Equal(t, want, string(text))
-			back := retry.Reason(255)
-			require.NoError(t, back.UnmarshalText(text))
-			assert.Equal(t, r, back)
-		})
-	}
-	kinds := []string{"", "attempt_started", "attempt_finished", "retry_scheduled", "stopped"}
-	assert.Equal(t, []retry.EventKind{1, 2, 3, 4}, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped})
-	for i, want := range kinds {
-		t.Run("EventKind/"+want, func(t *testing.T) {
-			k := retry.EventKind(i)
-			assert.Equal(t, want, k.String())
-			text, err := k.MarshalText()
-			require.NoError(t, err)
-			assert.Equal(t, want, string(text))
-			back := retry.EventKind(255)
-			require.NoError(t, back.UnmarshalText(text))
-			assert.Equal(t, k, back)
-		})
-	}
-	t.Run("numbers without a name", func(t *testing.T) {
-		assert.Equal(t, "Reason(14)", retry.Reason(14).String())
-		assert.Equal(t, "Reason(255)", retry.Reason(255).String())
-		assert.Equal(t, "EventKind(5)", retry.EventKind(5).String())
-		_, err := retry.Reason(14).MarshalText()
-		assert.EqualError(t, err, "retry: Reason(14) has no name")
-		_, err = retry.EventKind(5).MarshalText()
-		assert.EqualError(t, err, "retry: EventKind(5) has no name")
-	})
-	t.Run("unknown names", func(t *testing.T) {
-		for _, text := range []string{"Retry", " retry", "retry ", "canceled\n", "cancelled", "exhausted", "0", "1", "Reason(1)"} {
-			r := retry.ReasonLeft
-			assert.ErrorContains(t, r.UnmarshalText([]byte(text)), fmt.Sprintf("retry: unknown Reason %q: write one of", text))
-			assert.Equal(t, retry.ReasonLeft, r, "an error changes nothing")
-			k := retry.Stopped
-			assert.ErrorContains(t, k.UnmarshalText([]byte(text)), fmt.Sprintf("retry: unknown EventKind %q: write one of", text))
-			assert.Equal(t, retry.Stopped, k, "an error changes nothing")
-		}
-	})
-	t.Run("the error quotes only the beginning of a long text", func(t *testing.T) {
-		var r retry.Reason
-		err := r.UnmarshalText(bytes.Repeat([]byte("x"), 1_000_000))
-		assert.ErrorContains(t, err, `retry: unknown Reason "`+strings.Repeat("x", 40)+`": write one of`)
-	})
+	assert.Equal(t, []retry.Reason{
+		"retry", "success", "attempts_exhausted", "not_retryable", "permanent_error", "rejected", "retry_after_too_long",
+		"elapsed", "deadline", "canceled", "budget_exhausted", "wait_failed", "invalid",
+	}, reasons)
+	assert.Equal(t, []retry.EventKind{"attempt_started", "attempt_finished", "retry_scheduled", "stopped"},
+		[]retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped})
+	assert.Equal(t, retry.Reason(""), retry.Decision{}.Reason, "the zero Reason is none")
+	assert.Equal(t, retry.EventKind(""), retry.Event{}.Kind, "the zero EventKind is none")
 	t.Run("as JSON, and as the key of a map", func(t *testing.T) {
+		for _, want := range []map[retry.Reason]retry.EventKind{
+			{retry.ReasonBudget: retry.Stopped},
+			{"of a newer version": "of a newer version", "": ""},
+		} {
+			data, err := json.Marshal(want)
+			require.NoError(t, err)
+			var back map[retry.Reason]retry.EventKind
+			require.NoError(t, json.Unmarshal(data, &back))
+			assert.Equal(t, want, back, "an unknown name is kept")
+		}
 		data, err := json.Marshal(map[retry.Reason]retry.EventKind{retry.ReasonBudget: retry.Stopped})
 		require.NoError(t, err)
 		assert.JSONEq(t, `{"budget_exhausted":"stopped"}`, string(data))
-		var back map[retry.Reason]retry.EventKind
-		require.NoError(t, json.Unmarshal(data, &back))
-		assert.Equal(t, map[retry.Reason]retry.EventKind{retry.ReasonBudget: retry.Stopped}, back)
 	})
 }

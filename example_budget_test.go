@@ -12,7 +12,7 @@ import (
 // All calls to one target share one Budget. While the target is down, their
 // retries in total are at most what the Budget holds.
 func ExampleBudget() {
-	policy := retry.Policy{MaxAttempts: 4, Budget: retry.NewBudget(5, 0.1)}
+	policy := retry.Policy{MaxAttempts: 4, Budget: &retry.Budget{Size: 5, Ratio: 0.1}}
 
 	attempts := 0
 	var err error
@@ -31,8 +31,8 @@ func ExampleBudget() {
 
 // After an outage, a client that makes few calls gets its next retry after a
 // while, and need not wait for ten successful calls.
-func ExampleBudget_RefillEvery() {
-	budget := retry.NewBudget(5, 0.1).RefillEvery(10 * time.Millisecond)
+func ExampleBudget_refillEvery() {
+	budget := &retry.Budget{Size: 5, Ratio: 0.1, RefillEvery: 10 * time.Millisecond}
 	policy := retry.Policy{MaxAttempts: 2, Budget: budget}
 	ctx := context.Background()
 
@@ -70,7 +70,7 @@ func ExampleWithBudget() {
 	fmt.Println(queries, "queries:", retry.ReasonOf(err))
 
 	queries = 0
-	err = serve(retry.WithBudget(ctx, retry.NewBudget(3, 0)))
+	err = serve(retry.WithBudget(ctx, &retry.Budget{Size: 3}))
 	fmt.Println(queries, "queries:", retry.ReasonOf(err))
 	// Output:
 	// 64 queries: attempts_exhausted

@@ -38,17 +38,17 @@ func ExampleError() {
 	print(ctx, with(func(p *retry.Policy) { p.MaxElapsed = 90 * time.Second }), refused)
 	print(passed, policy, refused)
 	print(canceled, policy, refused)
-	print(retry.WithBudget(ctx, retry.NewBudget(0, 0)), policy, refused)
+	print(retry.WithBudget(ctx, &retry.Budget{}), policy, refused)
 	print(ctx, with(func(p *retry.Policy) { p.MaxAttempts = -3 }), refused)
 	fmt.Println(retry.Do(ctx, policy, nil))
 
 	// Output:
 	// retry: attempts exhausted after 3 attempts (2m0s waited): dial tcp: connection refused
-	// retry: attempts exhausted after 1 attempt (the policy sets no limit): dial tcp: connection refused
-	// retry: gave up after 1 attempt (the policy forbids retries): dial tcp: connection refused
+	// retry: gave up after 1 attempt (no limit is set, so there is no retry): dial tcp: connection refused
+	// retry: not retryable after 1 attempt: dial tcp: connection refused
 	// retry: permanent error after 1 attempt: dial tcp: connection refused
-	// retry: not retryable after 1 attempt (RetryIf said no): dial tcp: connection refused
-	// retry: gave up after 1 attempt (the server asks for 1h0m0s, MaxRetryAfter is 1m0s): dial tcp: connection refused
+	// retry: rejected by RetryIf after 1 attempt: dial tcp: connection refused
+	// retry: gave up after 1 attempt (Retry-After is 1h0m0s, MaxRetryAfter is 1m0s): dial tcp: connection refused
 	// retry: out of time after 2 attempts (1m0s waited, the next delay of 1m0s would exceed MaxElapsed 1m30s): dial tcp: connection refused
 	// retry: deadline exceeded before the first attempt (context deadline exceeded)
 	// retry: canceled before the first attempt (context canceled: the server shuts down)
@@ -107,6 +107,22 @@ func ExampleReasonOf() {
 	// Output:
 	// interrupted: true true true
 	// retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): connection refused
+}
+
+// Plain is for callers that do not know this library: a call that was canceled
+// returns what canceled it, as a function without retries would.
+func ExamplePlain() {
+	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	err := retry.Do(ctx, policy, func(ctx context.Context) error {
+		cancel(errors.New("the user has closed the page"))
+		return errors.New("503 Service Unavailable")
+	})
+	fmt.Println(retry.LastError(err))
+	fmt.Println(retry.Plain(err))
+	// Output:
+	// 503 Service Unavailable
+	// the user has closed the page
 }
 
 // LastError is for code that compares errors with == or switches on their type,

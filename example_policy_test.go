@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrytest"
 )
 
 // A policy is a value: copy it and set the fields that differ.
@@ -44,36 +45,42 @@ func ExamplePolicy_retryIf() {
 		return errNotFound
 	})
 	fmt.Println(err)
-	// Output: retry: not retryable after 2 attempts (1ms waited, RetryIf said no): no such user
+	// Output: retry: rejected by RetryIf after 2 attempts (1ms waited): no such user
 }
 
-// Select makes the delay depend on the error: a server that throttles its clients
-// gets more time, and fewer attempts, than one that restarts.
-func ExamplePolicy_select() {
-	errRefused := errors.New("connection refused")
+// Classify makes limits and delays depend on the error: a server that throttles its
+// clients gets more time, and fewer attempts, than one that restarts. Because its
+// class has a name, throttled attempts are counted apart from all others.
+func ExamplePolicy_classify() {
 	errThrottled := errors.New("429 Too Many Requests")
-	throttled := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(30 * time.Second)}
+	throttled := &retry.Class{Name: "throttled", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(30 * time.Second)}}
 	policy := retry.Policy{
-		MaxAttempts: 5,
+		MaxAttempts: 9,
 		Backoff:     retry.Fixed(time.Second),
-		Select: func(err error) *retry.Policy {
+		Classify: func(err error) *retry.Class {
 			if errors.Is(err, errThrottled) {
-				return &throttled
+				return throttled
 			}
-			return nil // the policy itself
+			return nil // decided by the policy itself
+		},
+		OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled {
+				fmt.Printf("%v, again in %v\n", e.Err, e.Delay)
+			}
 		},
 	}
-	for attempt := 2; attempt <= 3; attempt++ {
-		for _, err := range []error{errRefused, errThrottled} {
-			d := policy.Next(retry.Attempt{Number: attempt, Err: err})
-			fmt.Println(attempt, err, "->", d.Reason, d.Delay)
-		}
-	}
+	failures := []error{errors.New("connection refused"), errors.New("connection refused"), errThrottled, errThrottled}
+	err := retry.Do(context.Background(), retrytest.NoWait(policy), func(context.Context) error {
+		err := failures[0]
+		failures = failures[1:]
+		return err
+	})
+	fmt.Println(err)
 	// Output:
-	// 2 connection refused -> retry 1s
-	// 2 429 Too Many Requests -> retry 30s
-	// 3 connection refused -> retry 1s
-	// 3 429 Too Many Requests -> attempts_exhausted 30s
+	// connection refused, again in 1s
+	// connection refused, again in 1s
+	// 429 Too Many Requests, again in 30s
+	// retry: attempts exhausted after 4 attempts (32s waited, 2 of "throttled"): 429 Too Many Requests
 }
 
 // AttemptTimeout ends an attempt that hangs, so that another can follow.

@@ -50,3 +50,33 @@ func ExampleDoValue_pollingWithoutDeadline() {
 	fmt.Println(err)
 	// Output: retry: canceled after 10 attempts (9ms waited, context canceled): not ready yet
 }
+
+// A loop around Do waits for Error.Delay before it calls again. Without that it
+// would spin once the Budget is empty: Do returns at once then.
+func ExampleError_delay() {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), Budget: &retry.Budget{Size: 2}}
+	checks := 0
+	check := func(ctx context.Context) error {
+		if checks++; checks < 6 {
+			return errors.New("not ready yet")
+		}
+		return nil
+	}
+	for {
+		err := retry.Do(context.Background(), policy, check)
+		if err == nil {
+			break
+		}
+		fmt.Println(err)
+		var e *retry.Error
+		if errors.As(err, &e) {
+			time.Sleep(e.Delay)
+		}
+	}
+	fmt.Println("ready after", checks, "checks")
+	// Output:
+	// retry: attempts exhausted after 3 attempts (2ms waited): not ready yet
+	// retry: retry budget exhausted after 1 attempt (the next delay is 1ms): not ready yet
+	// retry: retry budget exhausted after 1 attempt (the next delay is 1ms): not ready yet
+	// ready after 6 checks
+}

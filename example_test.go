@@ -38,31 +38,3 @@ func ExampleDoValue() {
 	fmt.Println(greeting, err)
 	// Output: hello <nil>
 }
-
-// The body of a Loop can assign any number of results, and can leave the loop by
-// break, return or goto.
-func ExampleLoop() {
-	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
-	dial := func(ctx context.Context, attempt int) (string, error) {
-		if attempt == 1 {
-			return "", errors.New("connection refused")
-		}
-		return "connection 17", nil
-	}
-
-	var conn string
-	var err error
-	for attempt, ctx := range retry.Loop(context.Background(), policy, &err) {
-		conn, err = dial(ctx, attempt) // with = and not :=, which would declare another err
-		fmt.Println("attempt", attempt, err)
-	}
-	if err != nil {
-		fmt.Println("gave up:", err)
-		return
-	}
-	fmt.Println(conn)
-	// Output:
-	// attempt 1 connection refused
-	// attempt 2 <nil>
-	// connection 17
-}

@@ -18,7 +18,7 @@ var (
 )
 
 // A caller calls fn under a policy. Everything that Do promises, DoValue
-// and Loop promise too.
+// promises too.
 type caller func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error
 
 var callers = []struct {
@@ -30,12 +30,6 @@ var callers = []struct {
 		_, err := retry.DoValue(ctx, p, func(ctx context.Context) (string, error) { return "value", fn(ctx) })
 		return err
 	}},
-	{"Loop", func(ctx context.Context, p retry.Policy, fn func(context.Context) error) (err error) {
-		for _, ctx := range retry.Loop(ctx, p, &err) {
-			err = fn(ctx)
-		}
-		return err
-	}},
 }
 
 // bubble runs a subtest in virtual time. The subtest ends only when every
@@ -45,7 +39,7 @@ func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// everyWay runs a subtest in virtual time for Do, DoValue and Loop.
+// everyWay runs a subtest in virtual time for Do and DoValue.
 func everyWay(t *testing.T, name string, f func(t *testing.T, call caller)) {
 	t.Helper()
 	for _, c := range callers {
@@ -64,7 +58,9 @@ func stopped(t *testing.T, err error) *retry.Error {
 // plain returns a copy of an *Error with only its exported fields.
 func plain(err error) *retry.Error {
 	e := err.(*retry.Error)
-	return &retry.Error{Reason: e.Reason, Attempts: e.Attempts, Waited: e.Waited, Delay: e.Delay, Err: e.Err, Cause: e.Cause}
+	return &retry.Error{
+		Reason: e.Reason, Class: e.Class, Attempts: e.Attempts, Resets: e.Resets, Waited: e.Waited, Delay: e.Delay, Err: e.Err, Cause: e.Cause,
+	}
 }
 
 // fails returns a function that counts its attempts and always fails.
@@ -130,9 +126,21 @@ func (w *watch) counts() counts {
 // counts are how many events of each kind there were.
 type counts struct{ started, finished, scheduled, stopped int }
 
-type constant uint64
+// reasons are all that this package gives, without the zero Reason.
+var reasons = []retry.Reason{
+	retry.ReasonRetry, retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected,
+	retry.ReasonRetryAfter, retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonWait, retry.ReasonInvalid,
+}
 
-func (c constant) Uint64() uint64 { return uint64(c) }
+// constant returns a Source that always draws seed.
+func constant(seed uint64) func() uint64 { return func() uint64 { return seed } }
+
+// unnamed returns a Classify that gives every failure a class without a name, which
+// has this policy.
+func unnamed(p *retry.Policy) func(error) *retry.Class {
+	class := &retry.Class{Policy: p}
+	return func(error) *retry.Class { return class }
+}
 
 // tokens empties a budget and returns how many retries it held.
 func tokens(b *retry.Budget) (n int) {
@@ -149,5 +157,5 @@ func drawnFrom(d time.Duration, reason retry.Reason) retry.Decision {
 
 // askedFor is the decision for a delay that a server has asked for.
 func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
-	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Hint: d}
+	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, RetryAfter: d}
 }

@@ -36,11 +36,8 @@ func DoValue(ctx context.Context, fn func(context.Context) (int, error)) (int, e
 	return retry.DoValue(ctx, policy, fn)
 }
 
-func Loop(ctx context.Context, fn func(context.Context) error) (err error) {
-	for _, ctx := range retry.Loop(ctx, policy, &err) {
-		err = fn(ctx)
-	}
-	return err
+func Once(ctx context.Context, a retry.Attempt, fn func(context.Context) error) (retry.Decision, error) {
+	return retry.Once(ctx, policy, a, fn)
 }
 `
 
@@ -79,18 +76,13 @@ func TestInlining(t *testing.T) {
 	says, assembly := compile(t)
 	for _, want := range []string{
 		"retry.go: can inline Do",
-		"retry.go: can inline Loop",
-		"retry.go: can inline Loop.func1",
+		"once.go: can inline Once",
 		"user.go: inlining call to retry.Do",
 		"user.go: inlining call to retry.DoValue[go.shape.int]",
-		"user.go: inlining call to retry.Loop",
+		"user.go: inlining call to retry.Once",
 	} {
 		t.Run(want, func(t *testing.T) { assert.True(t, says[want]) })
 	}
-	t.Run("the iterator of Loop is inlined", func(t *testing.T) {
-		// Go 1.27 names it differently than earlier versions.
-		assert.True(t, says["user.go: inlining call to retry.Loop.func1"] || says["user.go: inlining call to Loop.Loop.func1"])
-	})
 	t.Run("the frame of do is at most 128 bytes", func(t *testing.T) {
 		frame := regexp.MustCompile(`(?m)^github\.com/goretry/retry\.\(\*Policy\)\.do STEXT .*\blocals=0x([0-9a-f]+)`).FindStringSubmatch(assembly)
 		require.NotNil(t, frame, "there is no do in the assembly")
@@ -100,14 +92,25 @@ func TestInlining(t *testing.T) {
 	})
 }
 
+// ofClass is tenAttempts where every failure is of this class.
+func ofClass(class *retry.Class) retry.Policy {
+	p := tenAttempts
+	p.Classify = func(error) *retry.Class { return class }
+	return p
+}
+
 var (
+	unnamedClass = ofClass(&retry.Class{Policy: &retry.Policy{}})
+	namedClass   = ofClass(&retry.Class{Name: "busy", Policy: &retry.Policy{}})
+
 	allocPolicy = retry.Policy{
 		MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * time.Millisecond}, MaxDelay: 5 * time.Second, Jitter: retry.Proportional(.2),
-		Budget: retry.NewBudget(10, .1), RetryIf: func(error) bool { return true },
+		Budget: &retry.Budget{Size: 10, Ratio: .1}, RetryIf: func(error) bool { return true },
 	}
 	tenAttempts = retry.Policy{MaxAttempts: 10}
 	bounded     = retry.Policy{MaxAttempts: 5, MaxElapsed: time.Minute}
 	timed       = retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Minute}
+	healthy     = retry.Policy{MaxAttempts: 5, HealthyAfter: time.Minute}
 	observed    = retry.Policy{MaxAttempts: 5, MaxElapsed: time.Minute, OnEvent: func(context.Context, retry.Event) {}}
 )
 
@@ -121,7 +124,7 @@ func execute(ctx context.Context, fn func(context.Context) error) error {
 func TestAllocations(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	budgeted := retry.WithBudget(retry.WithBudget(ctx, retry.NewBudget(1_000_000, 0)), retry.NewBudget(1_000_000, 0))
+	budgeted := retry.WithBudget(retry.WithBudget(ctx, &retry.Budget{Size: 1_000_000}), &retry.Budget{Size: 1_000_000})
 	succeed := func(context.Context) error { return nil }
 	fail := func(context.Context) error { return errDial }
 	var err error
@@ -136,13 +139,10 @@ func TestAllocations(t *testing.T) {
 		{"success at once: DoValue", 0, func() {
 			value, err = retry.DoValue(ctx, allocPolicy, func(context.Context) (int, error) { return value + 1, nil })
 		}, nil},
-		{"success at once: Loop", 0, func() {
-			var loopErr error
-			for _, ctx := range retry.Loop(ctx, allocPolicy, &loopErr) {
-				loopErr = succeed(ctx)
-			}
-			err = loopErr
-		}, nil},
+		{"success at once: Once", 0, func() { _, err = retry.Once(ctx, allocPolicy, retry.Attempt{Number: 1}, succeed) }, nil},
+		{"success of a later attempt: Once", 0, func() { _, err = retry.Once(ctx, allocPolicy, retry.Attempt{Number: 3, Seed: 42}, succeed) }, nil},
+		{"success at once, with OnEvent: Once", 0, func() { _, err = retry.Once(ctx, observed, retry.Attempt{Number: 1}, succeed) }, nil},
+		{"success at once, with HealthyAfter: Do", 0, func() { err = retry.Do(ctx, healthy, succeed) }, nil},
 		{"success at once, with Budgets of the context: Do", 0, func() { err = retry.Do(budgeted, allocPolicy, succeed) }, nil},
 		{"success at once, with MaxElapsed: Do", 0, func() { err = retry.Do(ctx, bounded, succeed) }, nil},
 		{"success at once, with OnEvent: Do", 0, func() { err = retry.Do(ctx, observed, succeed) }, nil},
@@ -155,13 +155,8 @@ func TestAllocations(t *testing.T) {
 		{"ten failures: DoValue", 1, func() {
 			value, err = retry.DoValue(ctx, tenAttempts, func(context.Context) (int, error) { return 0, errDial })
 		}, errDial},
-		{"ten failures: Loop", 1, func() {
-			var loopErr error
-			for _, ctx := range retry.Loop(ctx, tenAttempts, &loopErr) {
-				loopErr = fail(ctx)
-			}
-			err = loopErr
-		}, errDial},
+		{"ten failures of a class without a name: Do", 1, func() { err = retry.Do(ctx, unnamedClass, fail) }, errDial},
+		{"ten failures of a class with a name: Do", 2, func() { err = retry.Do(ctx, namedClass, fail) }, errDial},
 		{"Next with jitter and seed", 0, func() {
 			if allocPolicy.Next(retry.Attempt{Number: 3, Err: errDial, Seed: 42}).Retry() {
 				err = nil

@@ -16,48 +16,39 @@ type jitterFunc func(time.Duration) (lo, hi time.Duration)
 func (f jitterFunc) Window(d time.Duration) (lo, hi time.Duration) { return f(d) }
 
 func TestBadInput(t *testing.T) {
-	for _, row := range []struct {
-		name  string
-		call  func(context.Context, retry.Policy) error
-		when  string
-		told  counts
-		ended retry.Reason // if the context has already ended
+	for _, nilFn := range []struct {
+		name     string
+		when     string
+		attempts int
+		call     func(context.Context, retry.Policy) error
 	}{
-		{"Do", func(ctx context.Context, p retry.Policy) error {
-			return retry.Do(ctx, p, nil)
-		}, "before the first attempt", counts{0, 0, 0, 1}, retry.ReasonInvalid},
-		{"DoValue", func(ctx context.Context, p retry.Policy) error {
+		{"Do", "before the first attempt", 0, func(ctx context.Context, p retry.Policy) error { return retry.Do(ctx, p, nil) }},
+		{"DoValue", "after 1 attempt", 1, func(ctx context.Context, p retry.Policy) error {
 			value, err := retry.DoValue[int](ctx, p, nil)
 			assert.Zero(t, value)
 			return err
-		}, "after 1 attempt", counts{1, 1, 0, 1}, retry.ReasonCanceled},
+		}},
 	} {
-		bubble(t, "nil fn/"+row.name, func(t *testing.T) {
-			var told watch
-			for _, p := range []retry.Policy{{}, everySecond, {MaxAttempts: 3, MaxElapsed: time.Minute}, {MaxAttempts: 3, OnEvent: told.event}} {
-				err := row.call(t.Context(), p)
-				assert.EqualError(t, err, "retry: invalid call "+row.when+" (nil function)")
-				assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
-			}
-			assert.Equal(t, row.told, told.counts())
-			assert.EqualError(t, told.events[len(told.events)-1].Cause, "nil function")
-			for _, e := range told.of(retry.AttemptFinished) {
-				assert.EqualError(t, e.Err, "nil function", "it does not count as a success")
+		bubble(t, "nil fn/"+nilFn.name, func(t *testing.T) {
+			for _, p := range []retry.Policy{{}, everySecond, {MaxAttempts: 3, MaxElapsed: time.Minute}, {MaxAttempts: 3, OnEvent: new(watch).event}} {
+				err := nilFn.call(t.Context(), p)
+				assert.EqualError(t, err, "retry: invalid call "+nilFn.when+" (nil function)")
+				assert.Equal(t, &retry.Error{Reason: retry.ReasonInvalid, Attempts: nilFn.attempts, Cause: stopped(t, err).Cause}, plain(err))
 			}
 		})
-		bubble(t, "nil fn in a context that has ended/"+row.name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			assert.Equal(t, row.ended, retry.ReasonOf(row.call(ctx, everySecond)))
-		})
-		bubble(t, "nil fn under an invalid policy/"+row.name, func(t *testing.T) {
-			err := row.call(t.Context(), retry.Policy{MaxAttempts: -2})
+		bubble(t, "nil fn under an invalid policy/"+nilFn.name, func(t *testing.T) {
+			err := nilFn.call(t.Context(), retry.Policy{MaxAttempts: -2})
 			assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 			assert.ErrorContains(t, err, "nil function")
 			assert.ErrorContains(t, err, "MaxAttempts is -2")
 		})
 	}
 
+	bubble(t, "nil fn goes before a context that is done", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(retry.Do(ctx, everySecond, nil)))
+	})
 	everyWay(t, "nil context", func(t *testing.T, call caller) {
 		var told watch
 		for _, p := range []retry.Policy{{}, everySecond, {MaxAttempts: 3, MaxElapsed: 1}, {MaxAttempts: 3, AttemptTimeout: 1}, {MaxAttempts: 3, OnEvent: told.event}} {
@@ -96,14 +87,15 @@ func TestBadInput(t *testing.T) {
 		assert.Equal(t, 3, runs)
 		assert.Zero(t, time.Since(start))
 	})
-	everyWay(t, "a panic in a custom Backoff, Jitter, RetryIf or Select passes through", func(t *testing.T, call caller) {
+	everyWay(t, "a panic in a custom Backoff, Jitter, Source, RetryIf or Classify passes through", func(t *testing.T, call caller) {
 		for name, p := range map[string]retry.Policy{
-			"Backoff": {MaxAttempts: 3, Backoff: retry.BackoffFunc(func(int) time.Duration { panic("Backoff") })},
-			"Jitter":  {MaxAttempts: 3, Jitter: jitterFunc(func(time.Duration) (lo, hi time.Duration) { panic("Jitter") })},
-			"RetryIf": {MaxAttempts: 3, RetryIf: func(error) bool { panic("RetryIf") }},
-			"Select":  {MaxAttempts: 3, Select: func(error) *retry.Policy { panic("Select") }},
+			"Backoff":  {MaxAttempts: 3, Backoff: retry.BackoffFunc(func(int) time.Duration { panic("Backoff") })},
+			"Jitter":   {MaxAttempts: 3, Jitter: jitterFunc(func(time.Duration) (lo, hi time.Duration) { panic("Jitter") })},
+			"RetryIf":  {MaxAttempts: 3, RetryIf: func(error) bool { panic("RetryIf") }},
+			"Classify": {MaxAttempts: 3, Classify: func(error) *retry.Class { panic("Classify") }},
+			"Source":   {MaxAttempts: 3, Backoff: retry.Fixed(1), Jitter: retry.FullJitter, Source: func() uint64 { panic("Source") }},
 		} {
-			p.Budget = retry.NewBudget(1, 0)
+			p.Budget = &retry.Budget{Size: 1}
 			runs := 0
 			assert.PanicsWithValue(t, name, func() { _ = call(t.Context(), p, fails(&runs)) })
 			assert.Equal(t, 1, runs)

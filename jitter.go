@@ -1,7 +1,6 @@
 package retry
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
@@ -14,15 +13,15 @@ import (
 //
 // [Policy] cuts the window to MaxDelay before it draws. A window with lo > hi or
 // negative bounds is corrected, and one that starts at MaxDelay or above is
-// moved below it. So the cap always holds, and never becomes the one delay that
-// every caller gets.
+// moved below it. So no delay exceeds MaxDelay, and callers at the cap still
+// differ.
 type Jitter interface {
 	Window(d time.Duration) (lo, hi time.Duration)
 }
 
 // Proportional spreads a delay by up to this share of itself, either way: 0.2
-// is ±20 %. 0 is none. Below 0, above 1 and NaN do not validate, and count as 0,
-// 1 and 0.
+// is ±20 %. 0 is none. A share below 0, above 1 or NaN is invalid, and is treated
+// as 0, 1 and 0.
 type Proportional float64
 
 // Window returns d - j*d and d + j*d.
@@ -33,7 +32,7 @@ func (j Proportional) Window(d time.Duration) (lo, hi time.Duration) {
 }
 
 // A Spread is a window that ends at the delay: [FullJitter] or [EqualJitter].
-// Any other value does not validate, and counts as none.
+// Any other value is invalid, and is treated as none.
 type Spread uint8
 
 // The jitters of Brooker, "Exponential Backoff And Jitter" (AWS Architecture
@@ -67,40 +66,4 @@ func (s Spread) String() string {
 	default:
 		return "none"
 	}
-}
-
-// A Source draws the seed of a call. It must be safe for concurrent use where
-// its Policy is: *rand.Rand of math/rand/v2 is not, and needs a lock.
-type Source interface {
-	Uint64() uint64
-}
-
-// seed draws the seed of a call. It is never 0, which stands for none drawn.
-func (p *Policy) seed() uint64 {
-	next := rand.Uint64
-	if p.Source != nil {
-		next = p.Source.Uint64
-	}
-	return max(1, next())
-}
-
-// SeedOf returns the seed for a key, such as the ID of a job, so that anyone who
-// knows the key can compute its delays again. It is the FNV-1a 64-bit hash of
-// the key's bytes, mixed by the finalizer of splitmix64, and never 0.
-func SeedOf(key string) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 0x100000001b3
-	}
-	return max(1, mix(h, 0))
-}
-
-// mix returns the n-th output of the splitmix64 generator seeded with seed:
-// Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA
-// 2014), with the constants of Vigna's splitmix64.c.
-func mix(seed, n uint64) uint64 {
-	z := seed + n*0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }

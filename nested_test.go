@@ -16,7 +16,7 @@ import (
 func TestNestedLoops(t *testing.T) {
 	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
 	twice := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
-	empty := retry.NewBudget(1, 0)
+	empty := &retry.Budget{Size: 1}
 	require.True(t, empty.Take())
 	same := func(ctx context.Context) context.Context { return ctx }
 	for _, row := range []struct {
@@ -53,7 +53,7 @@ func TestNestedLoops(t *testing.T) {
 		{"an inner cancellation for a cause with After does not delay the outer loop", twice, canceledBy(retry.After(time.Hour, errShutdown)), errDial,
 			[2]retry.Reason{retry.ReasonCanceled, retry.ReasonExhausted}, 0, 2 * time.Minute},
 		{"inner invalid is permanent", retry.Policy{MaxAttempts: -2}, same, errDial, [2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 1, 0},
-		{"inner invalid is permanent, even if the context has ended", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
+		{"inner invalid is permanent, even if the context is done", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errDial,
 			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
 		{"an inner nil context is permanent", twice, func(context.Context) context.Context { return nil }, errDial,
 			[2]retry.Reason{retry.ReasonInvalid, retry.ReasonPermanent}, 0, 0},
@@ -97,118 +97,5 @@ func TestNestedLoops(t *testing.T) {
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(stopped(t, err).Err))
 		assert.Equal(t, 9, runs)
 		assert.Equal(t, 2*time.Minute+3*2*time.Second, time.Since(start))
-	})
-}
-
-func TestLoopsNested(t *testing.T) {
-	inner := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}
-	outer := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute)}
-	bubble(t, "each with its own variable", func(t *testing.T) {
-		start, turns := time.Now(), 0
-		var err error
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			var innerErr error
-			for range retry.Loop(ctx, inner, &innerErr) {
-				turns++
-				innerErr = errDial
-			}
-			assert.Equal(t, 2, stopped(t, innerErr).Attempts)
-			err = innerErr
-		}
-		assert.Equal(t, 6, turns)
-		assert.Equal(t, 2*time.Minute+3*time.Second, time.Since(start))
-		assert.Equal(t, 3, stopped(t, err).Attempts)
-		assert.Equal(t, 2, stopped(t, stopped(t, err).Err).Attempts)
-	})
-	bubble(t, "both with the same variable", func(t *testing.T) {
-		start, turns := time.Now(), 0
-		var err error
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				err = errDial
-			}
-		}
-		assert.Equal(t, 6, turns)
-		assert.Equal(t, 2*time.Minute+3*time.Second, time.Since(start))
-		assert.Equal(t, 3, stopped(t, err).Attempts)
-		assert.Equal(t, 2, stopped(t, stopped(t, err).Err).Attempts)
-	})
-	bubble(t, "both with the same variable, the inner succeeds", func(t *testing.T) {
-		var err error
-		turns := 0
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				if turns++; turns < 4 {
-					err = errDial
-					continue
-				}
-				err = nil
-			}
-		}
-		assert.NoError(t, err)
-		assert.Equal(t, 4, turns)
-	})
-	bubble(t, "both with the same variable, the inner loop left before it is assigned: the outer loop says so", func(t *testing.T) {
-		var err error
-		turns := 0
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				break
-			}
-		}
-		assert.Equal(t, 1, turns)
-		e := stopped(t, err)
-		assert.Equal(t, retry.ReasonInvalid, e.Reason)
-		assert.EqualError(t, e.Cause, unassigned)
-	})
-	bubble(t, "the inner body continues the outer loop", func(t *testing.T) {
-		var told watch
-		p := outer
-		p.OnEvent = told.event
-		var err error
-		turns := 0
-	again:
-		for _, ctx := range retry.Loop(t.Context(), p, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				err = errDial
-				continue again
-			}
-		}
-		assert.Equal(t, 3, turns)
-		assert.Equal(t, counts{3, 3, 2, 1}, told.counts())
-		assert.Same(t, errDial, stopped(t, err).Err)
-	})
-	bubble(t, "the inner body breaks out of both loops", func(t *testing.T) {
-		var told watch
-		p, q := outer, inner
-		p.OnEvent, q.OnEvent = told.event, told.event
-		var err error
-	out:
-		for _, ctx := range retry.Loop(t.Context(), p, &err) {
-			for range retry.Loop(ctx, q, &err) {
-				err = errDial
-				break out
-			}
-		}
-		assert.Same(t, errDial, err)
-		require.Len(t, told.of(retry.Stopped), 2)
-		for _, e := range told.of(retry.Stopped) {
-			assert.Equal(t, retry.ReasonLeft, e.Reason)
-		}
-	})
-	bubble(t, "an inner Permanent stops the outer loop", func(t *testing.T) {
-		var err error
-		turns := 0
-		for _, ctx := range retry.Loop(t.Context(), outer, &err) {
-			for range retry.Loop(ctx, inner, &err) {
-				turns++
-				err = retry.Permanent(errDial)
-			}
-		}
-		assert.Equal(t, 1, turns)
-		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 	})
 }

@@ -3,9 +3,6 @@ package retry_test
 import (
 	"context"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,82 +12,6 @@ import (
 
 	"github.com/goretry/retry"
 )
-
-// golden compares got with a file in testdata/plan.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", "plan", name+".txt")
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(got+"\n"), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Equal(t, strings.ReplaceAll(string(want), "\r\n", "\n"), got+"\n")
-}
-
-func TestPreviewGolden(t *testing.T) {
-	const ms, s = time.Millisecond, time.Second
-	with := func(p retry.Policy, set ...func(*retry.Policy)) retry.Policy {
-		for _, set := range set {
-			set(&p)
-		}
-		return p
-	}
-	unlimited := func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }
-	full := func(p *retry.Policy) { p.Jitter = retry.FullJitter }
-	none := func(p *retry.Policy) { p.Jitter = nil }
-	timeout := func(p *retry.Policy) { p.AttemptTimeout = 2 * s }
-	within := func(d time.Duration) func(*retry.Policy) { return func(p *retry.Policy) { p.MaxElapsed = d } }
-
-	previews := map[string]struct {
-		retries int
-		p       retry.Policy
-	}{
-		"default":             {-1, retry.Default()},
-		"default_first_two":   {2, retry.Default()},
-		"no_rows":             {0, retry.Default()},
-		"attempt_timeout":     {-1, with(retry.Default(), timeout)},
-		"time_cuts_thousands": {1, retry.Policy{MaxAttempts: 20_000, Backoff: retry.Fixed(ms), MaxElapsed: 15 * s, AttemptTimeout: s}},
-		"budget":              {1, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s), Budget: retry.NewBudget(10, 0.1)}},
-		"budget_timeout":      {1, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s), AttemptTimeout: s, Budget: retry.NewBudget(10, 0.1)}},
-		"cap_from_the_first":  {-1, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s), MaxDelay: s}},
-		"cap_not_reached":     {2, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms), MaxDelay: time.Hour}},
-		"cap_never_reached":   {1, retry.Policy{MaxAttempts: 10_001, Backoff: retry.Linear(ms), MaxDelay: time.Hour}},
-		"tiny_jitter":         {-1, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1000100 * time.Microsecond), Jitter: retry.Proportional(1e-6)}},
-		"schedule":            {-1, retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}}},
-		"no_delay":            {-1, retry.Policy{MaxRetries: 2}},
-		"no_delay_timeout":    {-1, retry.Policy{MaxRetries: 2, AttemptTimeout: s}},
-		"unlimited":           {8, with(retry.Default(), unlimited, full)},
-		"unlimited_uncapped":  {40, retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fibonacci(time.Hour)}},
-		"unlimited_within":    {5, with(retry.Default(), unlimited, full, within(time.Minute), timeout)},
-		"cut_by_time":         {-1, with(retry.Default(), unlimited, none, within(10*s))},
-		"limit_and_time":      {-1, with(retry.Default(), within(3*s))},
-		"time_before_limit":   {-1, with(retry.Default(), within(s))},
-		"thousands":           {3, retry.Policy{MaxAttempts: 999_999, Backoff: retry.Linear(ms), MaxDelay: 5 * s}},
-		"thousands_within":    {3, retry.Policy{MaxAttempts: 999_999, Backoff: retry.Linear(ms), Jitter: retry.FullJitter, MaxElapsed: time.Hour}},
-		"as_many_as_a_plan":   {1, retry.Policy{MaxAttempts: 10_001, Backoff: retry.Fixed(ms)}},
-		"one_more":            {1, retry.Policy{MaxAttempts: 10_002, Backoff: retry.Fixed(ms), AttemptTimeout: ms, MaxElapsed: time.Hour}},
-		"on_and_on":           {1, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(ms), AttemptTimeout: ms, MaxElapsed: time.Hour}},
-		"no_delay_within":     {1, retry.Policy{MaxAttempts: 20_000, MaxElapsed: time.Hour}},
-		"time_alone":          {3, retry.Policy{Backoff: retry.Exponential{Base: s}, MaxDelay: 10 * s, MaxElapsed: time.Minute}},
-		"time_and_cap":        {-1, retry.Policy{Backoff: retry.Fixed(s), AttemptCap: 3, MaxElapsed: time.Minute}},
-		"cap_without_limit":   {-1, retry.Policy{Backoff: retry.Fixed(s), AttemptCap: 3}},
-		"saturated":           {-1, retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(math.MaxInt64 / 2), AttemptTimeout: 1}},
-		"one_attempt":         {-1, retry.Policy{MaxAttempts: 1, AttemptTimeout: s}},
-		"one_attempt_within":  {-1, retry.Policy{MaxAttempts: 1, MaxElapsed: s}},
-		"too_short":           {-1, retry.Policy{MaxAttempts: 3, MaxElapsed: s, Backoff: retry.Fixed(2 * s)}},
-		"no_limit":            {-1, retry.Policy{Backoff: retry.Fixed(s)}},
-		"not_retryable":       {-1, retry.Policy{MaxAttempts: 3, NonRetryable: true}},
-		"invalid":             {-1, retry.Policy{MaxAttempts: -3, MaxDelay: -s}},
-	}
-	for name, preview := range previews {
-		t.Run(name, func(t *testing.T) { golden(t, name, preview.p.Preview(preview.retries)) })
-	}
-
-	files, err := filepath.Glob(filepath.Join("testdata", "plan", "*.txt"))
-	require.NoError(t, err)
-	assert.Len(t, files, len(previews), "a golden file that no test reads")
-}
 
 func TestPlan(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
@@ -194,19 +115,16 @@ func TestPlanTotalSaturates(t *testing.T) {
 // nothing from its Budget.
 func TestPlanAsksNobody(t *testing.T) {
 	p := retry.Default()
-	p.Source = nobody{}
+	p.Source = func() uint64 { panic("the Source was called") }
 	p.RetryIf = func(error) bool { panic("RetryIf was called") }
-	p.Select = func(error) *retry.Policy { panic("Select was called") }
+	p.Classify = func(error) *retry.Class { panic("Classify was called") }
+	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { panic("Wait was called") }
 	p.OnEvent = func(context.Context, retry.Event) { panic("OnEvent was called") }
-	p.Budget = retry.NewBudget(1, 0)
-	require.NotPanics(t, func() { p.Plan(4); p.Delays(4); _ = p.Preview(4) })
+	p.Budget = &retry.Budget{Size: 1}
+	require.NotPanics(t, func() { p.Plan(4); p.Delays(4) })
 	assert.True(t, p.Budget.Take())
 	assert.Equal(t, retry.Default().Plan(4), p.Plan(4))
 }
-
-type nobody struct{}
-
-func (nobody) Uint64() uint64 { panic("the Source was called") }
 
 func TestPlanString(t *testing.T) {
 	assert.Equal(t, "no retry", retry.Plan(nil).String())

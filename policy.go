@@ -13,47 +13,70 @@ import (
 const Unlimited = -1
 
 // A Policy describes how often an operation is attempted, how long to wait
-// between two attempts, and for how long in all. A field that is zero is off:
-// Policy{} calls once. [Default] is a policy that is ready to use.
+// between two attempts, and for how long in all. [Default] is one that is ready
+// to use.
 //
-// A Policy is a value: derive one by copying it and setting fields, and share
-// it among any number of goroutines. Negative numbers other than Unlimited are
-// not valid. A policy that does not pass [Policy.Validate] never retries: each
-// call makes one attempt, and its error includes what is wrong with the policy.
+// A zero field is off, and Policy{} makes one attempt. So does every policy
+// without MaxAttempts, MaxRetries or MaxElapsed. Where several limits are set,
+// the lowest applies. MaxElapsed alone means: retry until the time is up.
+//
+// A Policy is a value. Derive one by copying it and setting fields, and share it
+// among any number of goroutines. Its functions are called in the caller's
+// goroutine, and concurrently where the policy is shared. They should return
+// soon: a wait includes the time that OnEvent takes after a RetryScheduled, and
+// no other.
+//
+//   - MaxDelay caps the curve with its jitter, and not the wait that a server
+//     asks for: see [After].
+//   - An AttemptTimeout also cancels the context when the attempt returns. Read
+//     bodies and commit inside the attempt.
+//   - Use MaxAttempts or MaxRetries, not both: if a file sets max_retries, a
+//     larger MaxAttempts set in code has no effect. [Policy.Lint] says so.
+//   - A duration of 0 is off, so a delay of 0 from a configuration makes an
+//     unlimited policy invalid: it would retry without a pause.
+//
+// Negative numbers other than Unlimited are invalid. An invalid policy never
+// retries: each call makes one attempt, and its error says what is wrong with the
+// policy. [Policy.Validate] says so before.
 type Policy struct {
-	// How many attempts. A policy without any of MaxAttempts, MaxRetries and
-	// MaxElapsed makes one; of several limits the tightest counts.
-
-	MaxAttempts  int  // attempts in all, the first included; 0: not set; Unlimited
-	MaxRetries   int  // attempts after the first; 0: not set; Unlimited
-	AttemptCap   int  // the operator's ceiling on attempts, over every other limit; 0: none
-	NonRetryable bool // never retry a failure
-
-	// How long between two attempts. A server's wait (see [After]) raises a
-	// delay, beyond MaxDelay if need be, and a Jitter spreads it upwards only:
-	// with FullJitter a wait of 1m becomes up to 2m, or 1m10s under a MaxDelay
-	// of 10s. A Source must be safe for concurrent use where its Policy is.
+	MaxAttempts     int  // attempts in all, with the first; 0: not set; Unlimited
+	MaxRetries      int  // attempts after the first; 0: not set; Unlimited
+	AttemptCap      int  // the operator's ceiling on attempts, over every other limit; 0: none
+	NonRetryable    bool // never retry a failure
+	ExactRetryAfter bool // wait exactly what a server asks for, even if the curve is longer; below 10ms it asks for nothing
 
 	Backoff       Backoff       // the curve of delays; nil: no delay
 	MaxDelay      time.Duration // no delay of the curve is longer, jitter included; 0: no cap
 	Jitter        Jitter        // spreads each delay over a window; nil: none
-	MaxRetryAfter time.Duration // the longest wait a server may ask for; 0: max(1m, MaxDelay)
-	Source        Source        // draws the seed of a call; nil: math/rand/v2
-
-	// How long in all. AttemptTimeout limits one attempt. Its context also ends
-	// when the attempt returns, so read bodies and commit inside it.
+	MaxRetryAfter time.Duration // the longest Retry-After that is waited for; 0: the longer of 1m and MaxDelay
+	Source        func() uint64 // draws the seed of a call, concurrently where the policy is shared; nil: math/rand/v2
 
 	MaxElapsed     time.Duration // no retry starts later than this after the first attempt began; 0: no bound
-	AttemptTimeout time.Duration // ends the context of each attempt; 0: none
+	AttemptTimeout time.Duration // cancels the context of each attempt after this time; 0: none
 
-	// Which failures are retried, what retries cost, and who watches. The
-	// functions are called in the caller's goroutine, and concurrently where
-	// the policy is shared. They should return soon: a wait includes the time
-	// that OnEvent takes after RetryScheduled, and no other.
+	// HealthyAfter is for what lives long: a connection, a watch, a stream. An
+	// attempt that ran at least this long was healthy. If it fails, the call begins
+	// anew: it is attempt 1, no class has failed before, MaxElapsed counts from its
+	// end, a new seed is drawn, and the retry takes nothing from any Budget. So
+	// MaxAttempts 5 with a HealthyAfter of 1m gives up after five attempts that each
+	// failed within a minute. An attempt that its AttemptTimeout ended was not
+	// healthy. 0: never; below 1ms: invalid.
+	HealthyAfter time.Duration
 
-	RetryIf func(error) bool             // reports whether to retry after this failure; nil: always
-	Select  func(error) *Policy          // a stricter policy for this failure, see Next; nil: this one
-	Budget  *Budget                      // shared allowance of retries; nil: none
+	RetryIf  func(error) bool   // reports whether to retry after this failure; nil: always
+	Classify func(error) *Class // the class of a failure, with limits and delays of its own; nil, or a nil result: none
+	Budget   *Budget            // shared allowance of retries; nil: none
+
+	// Wait waits before a retry; nil: a timer. It is called once for each retry,
+	// also for a d of 0, after the RetryScheduled, with the call's context and what
+	// is left of the delay. It may return early, as when the network is back: the
+	// retry starts at that time. A Wait that only pretends, for tests, returns what
+	// it skipped, 0 to d, and the clock of the call runs ahead by it. If it returns
+	// an error while ctx is not done, the call stops with ReasonWait and that error
+	// as its Cause. If it took longer than d, MaxElapsed and the context's deadline
+	// are checked again. [Policy.Next] and [Once] never call it.
+	Wait func(ctx context.Context, d time.Duration) (skipped time.Duration, err error)
+
 	OnEvent func(context.Context, Event) // called for each event, in order; nil: no callback
 }
 
@@ -70,8 +93,8 @@ func Default() Policy {
 
 // Retries returns the MaxAttempts for n retries, n + 1, or Unlimited if n is
 // negative. Use it for numbers that come from a flag or a row, where 0 retries
-// means one attempt; a MaxRetries of 0 is not set. Elsewhere a negative number
-// may mean none: go-retryablehttp's RetryMax of -1 is MaxAttempts 1.
+// means one attempt; a MaxRetries of 0 is not set. Other libraries use -1 for no
+// retries; convert that yourself.
 func Retries(n int) int {
 	switch {
 	case n < 0:
@@ -120,22 +143,26 @@ func (p *Policy) attempts() int {
 }
 
 // EffectiveMax returns how many attempts p allows in all: at least 1, or
-// [Unlimited]. It is the smaller of MaxAttempts and MaxRetries + 1 where they
-// are set, Unlimited where neither is but MaxElapsed is, and at most AttemptCap.
-// It is 1 if there is no limit, if p is NonRetryable, and if p does not validate.
-func (p Policy) EffectiveMax() int {
-	limit, f := p.judge()
-	if f != nil {
-		return 1
-	}
+// [Unlimited].
+//
+//   - If MaxAttempts or MaxRetries is set: MaxAttempts or MaxRetries + 1, the
+//     smaller if both are. If only MaxElapsed is set: Unlimited.
+//   - In both cases at most AttemptCap, if that is set.
+//   - 1 if no limit is set, if p is NonRetryable, and if p is invalid.
+func (p Policy) EffectiveMax() int { return p.most() }
+
+// most is EffectiveMax without a copy of p.
+//
+//go:noinline
+func (p *Policy) most() int {
+	limit, _ := p.judge()
 	return limit
 }
 
 // ForJob returns p with a job's own limit on attempts, which can lower that of
 // p and never raise it. A maxAttempts of 0 or below is not set. Where p has
 // neither MaxAttempts nor MaxRetries the job decides alone. AttemptCap,
-// NonRetryable and MaxElapsed still apply. A policy that does not validate stays
-// as it is.
+// NonRetryable and MaxElapsed still apply. An invalid policy stays as it is.
 func (p Policy) ForJob(maxAttempts int) Policy {
 	if maxAttempts > 0 && p.faults() == nil {
 		p.MaxAttempts = tighter(p.count(), maxAttempts)
@@ -144,7 +171,7 @@ func (p Policy) ForJob(maxAttempts int) Policy {
 	return p
 }
 
-// maxRetryAfter returns the longest wait that a server may ask for.
+// maxRetryAfter returns the longest Retry-After that p waits for.
 func (p *Policy) maxRetryAfter() time.Duration {
 	if p.MaxRetryAfter > 0 {
 		return p.MaxRetryAfter
@@ -191,7 +218,9 @@ func (p Policy) String() string {
 	}
 	say(p.MaxElapsed > 0, "within %v", p.MaxElapsed)
 	say(p.AttemptTimeout > 0, "%v for each", p.AttemptTimeout)
-	say(p.MaxRetryAfter > 0, "a server's wait at most %v", p.MaxRetryAfter)
+	say(p.HealthyAfter > 0, "healthy after %v", p.HealthyAfter)
+	say(p.MaxRetryAfter > 0 && !p.ExactRetryAfter, "Retry-After at most %v", p.MaxRetryAfter)
+	say(p.ExactRetryAfter, "Retry-After exactly, at most %v", p.maxRetryAfter())
 	return strings.Join(parts, ", ")
 }
 

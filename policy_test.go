@@ -161,7 +161,7 @@ func TestForJob(t *testing.T) {
 
 	t.Run("only the limits change", func(t *testing.T) {
 		p := retry.Default()
-		p.AttemptCap, p.MaxElapsed, p.Budget = 7, time.Minute, retry.NewBudget(1, .1)
+		p.AttemptCap, p.MaxElapsed, p.Budget = 7, time.Minute, &retry.Budget{Size: 1, Ratio: .1}
 		derived := p.ForJob(3)
 		assert.Equal(t, 3, derived.EffectiveMax())
 		assert.Equal(t, 5, p.EffectiveMax(), "p itself is not changed")
@@ -267,7 +267,10 @@ func TestPolicyString(t *testing.T) {
 		{retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}, Jitter: retry.Proportional(.125)}, "3 attempts, exponential 1s x1.5, ±12.5%"},
 		{retry.Policy{MaxAttempts: 3, Backoff: untouchable{}, Jitter: untouchable{}}, "3 attempts, backoff retry_test.untouchable, jitter retry_test.untouchable"},
 		{retry.Policy{MaxAttempts: 3, NonRetryable: true}, "1 attempt"},
-		{retry.Policy{MaxAttempts: 3, MaxElapsed: time.Minute, AttemptTimeout: time.Second, MaxRetryAfter: time.Hour}, "3 attempts, within 1m0s, 1s for each, a server's wait at most 1h0m0s"},
+		{retry.Policy{MaxAttempts: 3, MaxElapsed: time.Minute, AttemptTimeout: time.Second, MaxRetryAfter: time.Hour}, "3 attempts, within 1m0s, 1s for each, Retry-After at most 1h0m0s"},
+		{retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, ExactRetryAfter: true}, "3 attempts, healthy after 1m0s, Retry-After exactly, at most 1m0s"},
+		{retry.Policy{MaxAttempts: 3, MaxDelay: time.Hour, ExactRetryAfter: true}, "3 attempts, at most 1h0m0s, Retry-After exactly, at most 1h0m0s"},
+		{retry.Policy{MaxAttempts: 3, MaxRetryAfter: time.Second, ExactRetryAfter: true}, "3 attempts, Retry-After exactly, at most 1s"},
 		{retry.Policy{Backoff: retry.Fixed(time.Second), MaxElapsed: time.Minute}, "unlimited attempts, fixed 1s, within 1m0s"},
 		{retry.Policy{MaxAttempts: -2}, "invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited"},
 	} {

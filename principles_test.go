@@ -2,15 +2,18 @@ package retry_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
 	"go/token"
 	"io"
+	"maps"
 	"math"
 	randv2 "math/rand/v2"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +44,21 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 		return p.Next(a)
 	}
 	retries := func(d time.Duration) retry.Decision { return drawnFrom(d, retry.ReasonRetry) }
+	t.Run("a zero policy never retries a job", func(t *testing.T) {
+		d, err := retry.Once(t.Context(), retry.Policy{}, retry.Attempt{Number: 1}, func(context.Context) error { return boom })
+		assert.ErrorIs(t, err, boom)
+		assert.Equal(t, retry.Decision{Reason: retry.ReasonExhausted}, d)
+	})
+	t.Run("a class without a limit has that of the call", func(t *testing.T) {
+		for _, name := range []string{"", "busy"} {
+			p := retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Name: name, Policy: &retry.Policy{}} }}
+			runs := 0
+			err := retry.Do(t.Context(), p, func(context.Context) error { runs++; return boom })
+			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+			assert.Equal(t, 3, runs)
+		}
+	})
+
 	off := map[string]func(t *testing.T){
 		"MaxAttempts": func(t *testing.T) { assert.Equal(t, 4, retry.Policy{MaxRetries: 3}.EffectiveMax()) },
 		"MaxRetries":  func(t *testing.T) { assert.Equal(t, 3, retry.Policy{MaxAttempts: 3}.EffectiveMax()) },
@@ -54,6 +72,11 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 		},
 		"Jitter": func(t *testing.T) {
 			assert.Equal(t, retries(time.Second), next(retry.Policy{Backoff: retry.Fixed(time.Second)}, retry.Attempt{}))
+		},
+		"ExactRetryAfter": func(t *testing.T) { // the curve, where that is longer
+			want := retries(time.Hour)
+			want.RetryAfter = time.Minute
+			assert.Equal(t, want, next(retry.Policy{Backoff: retry.Fixed(time.Hour)}, retry.Attempt{Err: retry.After(time.Minute, boom)}))
 		},
 		"MaxRetryAfter": func(t *testing.T) { // for safety, not unlimited
 			assert.Equal(t, askedFor(time.Minute, retry.ReasonRetry), next(retry.Policy{}, retry.Attempt{Err: retry.After(time.Minute, boom)}))
@@ -70,9 +93,19 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 				return nil
 			}))
 		},
-		"RetryIf": func(t *testing.T) { assert.Equal(t, retries(0), next(retry.Policy{}, retry.Attempt{Err: boom})) },
-		"Select":  func(t *testing.T) { assert.Equal(t, retries(0), next(retry.Policy{}, retry.Attempt{Err: boom})) },
-		"Budget":  func(t *testing.T) { assert.True(t, retry.Policy{}.Budget.Take()) },
+		"HealthyAfter": func(t *testing.T) {
+			assert.Equal(t, retries(0), next(retry.Policy{}, retry.Attempt{Err: boom, Took: longest}))
+		},
+		"RetryIf":  func(t *testing.T) { assert.Equal(t, retries(0), next(retry.Policy{}, retry.Attempt{Err: boom})) },
+		"Classify": func(t *testing.T) { assert.Equal(t, retries(0), next(retry.Policy{}, retry.Attempt{Err: boom})) },
+		"Budget":   func(t *testing.T) { assert.True(t, retry.Policy{}.Budget.Take()) },
+		"Wait": func(t *testing.T) { // a timer
+			synctest.Test(t, func(t *testing.T) {
+				start, runs := time.Now(), 0
+				stopped(t, retry.Do(t.Context(), everySecond, fails(&runs)))
+				assert.Equal(t, 2*time.Second, time.Since(start))
+			})
+		},
 		"OnEvent": func(t *testing.T) {
 			assert.NoError(t, retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return nil }))
 		},
@@ -83,7 +116,7 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 	}
 }
 
-func TestPrinciple02OneCount(t *testing.T) {
+func TestPrinciple02OneCountOneWord(t *testing.T) {
 	boom := errors.New("boom")
 	for _, retries := range []int{1, 2, 3, 24, 1_000_000, math.MaxInt - 1, math.MaxInt, retry.Unlimited} {
 		byRetries := retry.Policy{MaxRetries: retries, Backoff: retry.Exponential{Base: time.Second}}
@@ -108,7 +141,7 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 	boom := errors.New("boom")
 	base := retry.Policy{
 		MaxAttempts: 5, AttemptCap: 9, Backoff: retry.Schedule{time.Second, time.Minute}, MaxDelay: time.Minute, Jitter: retry.Proportional(.2),
-		MaxElapsed: time.Hour, Budget: retry.NewBudget(3, .1),
+		MaxElapsed: time.Hour, Budget: &retry.Budget{Size: 3, Ratio: .1},
 	}
 	before := base
 	before.Backoff = retry.Schedule{time.Second, time.Minute}
@@ -145,6 +178,29 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 		}
 	})
 
+	everyWay(t, "no field means two things: Source draws seeds, Wait waits", func(t *testing.T, call caller) {
+		draw := constant(7)
+		sources := map[string]func() uint64{"a Source": draw, "a Source around it": func() uint64 { return draw() }}
+		for name, source := range sources {
+			for _, wait := range []func(context.Context, time.Duration) (time.Duration, error){nil, skips} {
+				var told watch
+				p := everySecond
+				p.Jitter, p.Source, p.Wait, p.OnEvent = retry.FullJitter, source, wait, told.event
+				start, runs := time.Now(), 0
+				e := stopped(t, call(t.Context(), p, fails(&runs)))
+				assert.Equal(t, 3, runs, name)
+				for i, scheduled := range told.of(retry.RetryScheduled) {
+					assert.Equal(t, p.Next(retry.Attempt{Number: i + 1, Seed: 7}).Delay, scheduled.Delay, name)
+				}
+				passed := e.Waited
+				if wait != nil {
+					passed = 0
+				}
+				assert.Equal(t, passed, time.Since(start), name)
+			}
+		}
+	})
+
 	t.Run("any number of goroutines, and equal answers", func(t *testing.T) {
 		answers := make([][]retry.Decision, 8)
 		var wg sync.WaitGroup
@@ -162,34 +218,40 @@ func TestPrinciple03PolicyIsAnImmutableValue(t *testing.T) {
 	})
 }
 
-// In the root package only retry.go waits, and only Do and Loop do so. Each use
-// of the clock in the root package, and each wait in the packages below it, is
-// listed here.
+// The root waits in one place, the select of do, by one time.After; what else must
+// wait does so through internal/wait. Each function of the root package that reads
+// the clock, and each that waits in the packages below it, is listed here.
 func TestPrinciple04DecisionAndWaitingAreApart(t *testing.T) {
 	allowed := map[string][]string{
 		"retry.go": {
-			"wait: time.After", "first: time.Now", "execute: context.WithTimeout", "now: time.Now",
+			"do: select", "wait: time.After",
+			"cannotBegin: time.Now", "timeFirst: time.Now", "watchFirst: time.Now", "execute: time.Now", "execute: context.WithDeadlineCause", "now: time.Now",
 		},
-		"budget.go": {"RefillEvery: time.Now", "tick: time.Since"}, // not a decision: Next never touches a Budget
+		"once.go":               {"watchedOnce: time.Now"},
+		"budget.go":             {"Take: time.Now", "refill: time.Since"}, // not a decision: Next never touches a Budget
+		"internal/wait/wait.go": {"For: time.NewTimer"},
+		"retryflow/pipeline.go": {"wait: wait.For"}, // before a jump
 		// These bound one attempt, the reading of one body, and the run of a
 		// custom type's method. None of them waits for the next attempt.
 		"retryhttp/transport.go": {"attempt: time.AfterFunc"},
-		"retryhttp/discard.go":   {"discard: time.NewTimer"},
+		"retryhttp/discard.go":   {"discard: time.NewTimer", "discardAndWait: wait.For"},
 		// A fault that a test injects, and that is meant to be slow.
 		"retryhttp/httpfault/httpfault.go": {"Slow: time.NewTimer"},
 		"retrytest/conformance.go":         {"check: time.NewTimer"},
 	}
 	used := make(map[string][]string)
-	for file, parsed := range sources(t) {
+	files := sources(t)
+	maps.Copy(files, moduleSources(t, "retryflow"))
+	for file, parsed := range files {
 		if strings.HasPrefix(file, "examples/") {
 			continue // programs, which are not part of the library
 		}
-		if strings.HasPrefix(file, "retryjob/jobtest/") || strings.HasPrefix(file, "internal/servers/") {
+		if strings.HasPrefix(file, "internal/jobtest/") || strings.HasPrefix(file, "internal/servers/") {
 			continue // for tests of servers, in real time
 		}
 		root := path.Dir(file) == "."
 		for _, use := range clockUses(parsed, root) {
-			if _, call, _ := strings.Cut(use, ": "); root || waits[call] {
+			if _, call, _ := strings.Cut(use, ": "); (root || waits[call]) && !slices.Contains(used[file], use) {
 				used[file] = append(used[file], use)
 			}
 		}
@@ -220,6 +282,34 @@ func TestPrinciple05TheCapAlwaysHoldsAndJitterAlwaysLives(t *testing.T) {
 			assert.GreaterOrEqual(t, len(distinct), 990, "%s on %v", name, curve)
 			assert.LessOrEqual(t, atCap, 1, "%s on %v: many equal delays at the cap", name, curve)
 		}
+	}
+
+	const asked, end = 4 * time.Second, 5 * time.Second
+	askedFor := retry.After(asked, errors.New("boom"))
+	for name, jitter := range cappedJitters {
+		t.Run("what a server asks for is not undercut, nor overshot past the end of the call/"+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for seed := range uint64(100) {
+					for _, p := range []retry.Policy{{MaxElapsed: end}, {MaxAttempts: 2}} {
+						ctx, cancel := context.WithCancel(t.Context())
+						if p.MaxElapsed == 0 {
+							ctx, cancel = context.WithTimeout(t.Context(), end)
+						}
+						p.Backoff, p.MaxDelay, p.Jitter, p.Source = retry.Fixed(time.Second), 3*time.Second, jitter, constant(seed+1)
+						start, runs := time.Now(), 0
+						require.NoError(t, retry.Do(ctx, p, func(context.Context) error {
+							if runs++; runs == 1 {
+								return askedFor
+							}
+							return nil
+						}))
+						cancel()
+						assert.GreaterOrEqual(t, time.Since(start), asked)
+						assert.LessOrEqual(t, time.Since(start), end)
+					}
+				}
+			})
+		})
 	}
 }
 
@@ -252,8 +342,8 @@ func TestPrinciple06TotalFunctions(t *testing.T) {
 					for _, number := range []int{math.MinInt, 1, 64, math.MaxInt} {
 						for _, hint := range []time.Duration{most, 1, longest} {
 							next := p.Next(retry.Attempt{Number: number, Err: retry.After(hint, boom), Elapsed: hint, Seed: math.MaxUint64})
-							if next.Delay < 0 || next.Reason == 0 || sound == (next.Reason == retry.ReasonInvalid) || next.Retry() && !p.Eligible(number) {
-								fatal("%v after %d with a hint of %d", next, number, hint)
+							if next.Delay < 0 || next.Reason == "" || sound == (next.Reason == retry.ReasonInvalid) || next.Retry() && !p.Eligible(number) {
+								fatal("%v after %d with a Retry-After of %d", next, number, hint)
 							}
 						}
 					}
@@ -295,11 +385,12 @@ func TestPrinciple07AScheduleCanBeComputedAgain(t *testing.T) {
 			seeds = map[uint64]bool{}
 			synctest.Test(t, func(t *testing.T) {
 				p := retry.Default()
-				p.MaxAttempts, p.Source = 10, randv2.NewPCG(1, 2)
+				p.MaxAttempts, p.Source = 10, randv2.NewPCG(1, 2).Uint64
 				p.OnEvent = func(_ context.Context, e retry.Event) {
 					if e.Kind == retry.RetryScheduled {
 						seeds[e.Seed] = true
-						assert.Equal(t, e.Delay, retry.Default().Next(retry.Attempt{Number: e.Attempt, Seed: e.Seed}).Delay, "from the seed alone")
+						assert.Equal(t, e.Delay, retry.Default().Next(retry.Attempt{Number: e.Attempt, Seed: e.Seed}).Delay, "from the policy and the seed")
+						assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), "from its own line")
 					}
 				}
 				last := time.Now()
@@ -353,8 +444,13 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 			errDial, retry.ReasonDeadline, contexts[1:2], []error{context.Canceled, errShutdown}},
 		{"elapsed", retry.Policy{MaxAttempts: 2, Backoff: second, MaxElapsed: 1}, nil, errDial, retry.ReasonElapsed, nil, contexts},
 		{"canceled, and fn failed with a deadline", retry.Policy{MaxAttempts: 2, Backoff: second}, canceledIn(1, errShutdown), context.DeadlineExceeded, retry.ReasonCanceled, contexts, nil},
-		{"exhausted, and fn failed with Canceled though the context has not ended", retry.Policy{MaxAttempts: 2}, nil, context.Canceled, retry.ReasonExhausted, contexts[:1], contexts[1:]},
-		{"exhausted, and fn failed with a deadline though the context has not ended", retry.Policy{MaxAttempts: 2}, nil, context.DeadlineExceeded, retry.ReasonExhausted, contexts[1:2], contexts[2:]},
+		{"the wait failed", retry.Policy{MaxAttempts: 2, Wait: func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }},
+			nil, errDial, retry.ReasonWait, []error{errShutdown}, contexts[:2]},
+		{"not retryable by a class, which says why", retry.Policy{MaxAttempts: 2, Classify: func(error) *retry.Class {
+			return &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: errShutdown}
+		}}, nil, errDial, retry.ReasonNonRetryable, []error{errShutdown}, contexts[:2]},
+		{"exhausted, and fn failed with Canceled though the context is not done", retry.Policy{MaxAttempts: 2}, nil, context.Canceled, retry.ReasonExhausted, contexts[:1], contexts[1:]},
+		{"exhausted, and fn failed with a deadline though the context is not done", retry.Policy{MaxAttempts: 2}, nil, context.DeadlineExceeded, retry.ReasonExhausted, contexts[1:2], contexts[2:]},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx := t.Context()
@@ -372,8 +468,8 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 			for _, is := range row.isNot {
 				assert.NotErrorIs(t, err, is)
 			}
-			outside := row.reason == retry.ReasonCanceled || row.reason == retry.ReasonDeadline
-			if assert.Equal(t, outside, e.Cause != nil, "what stopped it from the outside") && outside {
+			caused := slices.Contains([]retry.Reason{retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonWait, retry.ReasonNonRetryable}, row.reason)
+			if assert.Equal(t, caused, e.Cause != nil, "what stopped it besides the failure") && caused {
 				assert.NotErrorIs(t, e.Cause, errDial, "never mixed up")
 				assert.Equal(t, []error{e.Err, e.Cause}, e.Unwrap(), "Err, then Cause")
 			} else {
@@ -394,14 +490,39 @@ func TestPrinciple08NothingIsLost(t *testing.T) {
 			ctx    context.Context
 			policy retry.Policy
 		}{
-			{"an ended context", canceledBy(errShutdown)(t.Context()), everySecond},
+			{"a canceled context", canceledBy(errShutdown)(t.Context()), everySecond},
 			{"a deadline ahead", within(t.Context(), time.Second, nil), everySecond},
 			{"no context", noContext, everySecond},
 			{"an invalid policy", t.Context(), retry.Policy{MaxAttempts: -2}},
-			{"an invalid policy returned by Select", t.Context(), retry.Policy{MaxAttempts: 2, Select: func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }}},
+			{"an invalid class", t.Context(), retry.Policy{MaxAttempts: 2, Classify: unnamed(&retry.Policy{MaxAttempts: -2})}},
 		} {
 			err := call(row.ctx, row.policy, func(context.Context) error { return errDial })
 			assert.True(t, errors.Is(err, stopped(t, err).Cause), row.name)
+		}
+	})
+	everyWay(t, "a retry that was paid for and not made is given back", func(t *testing.T, call caller) {
+		for name, stop := range map[string]func(p *retry.Policy, cancel func()){
+			"canceled in the wait": func(_ *retry.Policy, cancel func()) { time.AfterFunc(time.Second/2, cancel) },
+			"the wait failed": func(p *retry.Policy, _ func()) {
+				p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }
+			},
+			"a panic": func(p *retry.Policy, _ func()) {
+				p.Wait = func(context.Context, time.Duration) (time.Duration, error) { panic("Wait") }
+			},
+		} {
+			own, shared := &retry.Budget{Size: 3}, &retry.Budget{Size: 3}
+			ctx, cancel := context.WithCancel(retry.WithBudget(t.Context(), shared))
+			p := everySecond
+			p.Budget = own
+			stop(&p, cancel)
+			runs := 0
+			func() {
+				defer func() { _ = recover() }()
+				_ = call(ctx, p, fails(&runs))
+			}()
+			cancel()
+			assert.Equal(t, 1, runs, name)
+			assert.Equal(t, []int{3, 3}, []int{own.Left(), shared.Left()}, name)
 		}
 	})
 	t.Run("Unwrap of an Error that holds nothing", func(t *testing.T) {
@@ -447,6 +568,15 @@ type incomparable struct {
 }
 
 func TestPrinciple09FailSafe(t *testing.T) {
+	t.Run("what is unknown is kept and never guessed", func(t *testing.T) {
+		const text = `{"kind":"attempt_paused","time":"0001-01-01T00:00:00Z","attempt":2,"max":5,"reason":"tired"}`
+		var e retry.Event
+		require.NoError(t, json.Unmarshal([]byte(text), &e))
+		back, err := json.Marshal(e)
+		require.NoError(t, err)
+		assert.JSONEq(t, text, string(back))
+		assert.False(t, retry.Decision{Reason: e.Reason}.Retry(), "an unknown reason is no retry")
+	})
 	for name, p := range invalidPolicies() {
 		fault := p.Validate()
 		require.Error(t, fault, name)
@@ -486,9 +616,20 @@ func TestPrinciple09FailSafe(t *testing.T) {
 	}
 }
 
-func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T) {
+func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalStateNoHiddenMethods(t *testing.T) {
 	const module = "github.com/goretry/retry"
 	files := sources(t)
+	ofRoot := map[string]bool{".": true} // the root, and the packages that it is made of
+	for file, parsed := range files {
+		if path.Dir(file) == "." {
+			for _, spec := range parsed.Imports {
+				if dir, below := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); below {
+					ofRoot[dir] = true
+				}
+			}
+		}
+	}
+	require.Greater(t, len(ofRoot), 1)
 
 	t.Run("the standard library only", func(t *testing.T) {
 		for file, parsed := range files {
@@ -499,7 +640,7 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.
 				ours, internal := strings.HasPrefix(imported, module), strings.HasPrefix(imported, module+"/internal/")
 				first, _, _ := strings.Cut(imported, "/")
 				switch {
-				case dir == "." || strings.HasPrefix(dir, "internal/"):
+				case ofRoot[dir]:
 					assert.True(t, internal || !strings.Contains(first, "."), "%s imports %s", file, imported)
 				case dir == "retrycenkalti":
 					assert.True(t, ours || strings.HasPrefix(imported, "github.com/cenkalti/backoff/") || !strings.Contains(first, "."), "%s imports %s", file, imported)
@@ -512,7 +653,7 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.
 
 	var root []*ast.File
 	for file, parsed := range files {
-		if dir := path.Dir(file); dir == "." || dir == "internal/saturate" {
+		if ofRoot[path.Dir(file)] {
 			root = append(root, parsed)
 		}
 	}
@@ -536,6 +677,38 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.
 				return true
 			})
 		}
+	})
+
+	// Whoever wraps a value of theirs would lose what is found by its type. An error
+	// is different: what wraps one has an Unwrap or an As.
+	t.Run("nothing is found by asserting types, but the marks of errors", func(t *testing.T) {
+		interfaces := map[string]bool{"error": true, "any": true}
+		for _, file := range root {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if spec, ok := n.(*ast.TypeSpec); ok {
+					_, interfaces[spec.Name.Name] = spec.Type.(*ast.InterfaceType)
+				}
+				return true
+			})
+		}
+		asserted := map[string]bool{}
+		for name, file := range files {
+			if path.Dir(name) != "." {
+				continue
+			}
+			for _, named := range assertedTypes(file) {
+				switch of := named.(type) {
+				case *ast.Ident:
+					if interfaces[of.Name] {
+						asserted[name+": "+of.Name] = true
+					}
+				case *ast.InterfaceType, *ast.SelectorExpr, *ast.FuncType:
+					asserted[fmt.Sprintf("%s: %T", name, of)] = true
+				}
+			}
+		}
+		assert.ElementsMatch(t, []string{"marks.go: retryAfterer", "marks.go: asker", "marks.go: wrapper", "marks.go: multiWrapper"},
+			slices.Collect(maps.Keys(asserted)))
 	})
 
 	t.Run("no package variable is assigned to", func(t *testing.T) {
@@ -583,4 +756,25 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.
 			_ = retry.Do(t.Context(), retry.Default(), func(context.Context) error { panic("boom") })
 		})
 	})
+}
+
+// Every promise of a package has its tests in that package. Here: a package needs
+// the root and internal/ alone, so that who imports it gets no other.
+func TestPrinciple11EveryPackageNeedsTheRootAlone(t *testing.T) {
+	const module = "github.com/goretry/retry"
+	retrynet := module + "/retrynet"
+	allowed := map[string][]string{"retryhttp": {retrynet}, "retrysql": {retrynet}}
+	for file, parsed := range sources(t) {
+		pkg, _, below := strings.Cut(file, "/")
+		if !below || slices.Contains([]string{"internal", "examples"}, pkg) {
+			continue // the root itself, and programs
+		}
+		for _, spec := range parsed.Imports {
+			imported := strings.Trim(spec.Path.Value, `"`)
+			ours := strings.HasPrefix(imported, module+"/")
+			itself := strings.HasPrefix(imported+"/", module+"/"+pkg+"/")
+			internal := strings.HasPrefix(imported, module+"/internal/")
+			assert.True(t, !ours || itself || internal || slices.Contains(allowed[pkg], imported), "%s imports %s", file, imported)
+		}
+	}
 }

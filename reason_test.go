@@ -16,7 +16,7 @@ import (
 
 func TestOrderOfTheReasons(t *testing.T) {
 	// Each row removes the reason that the row above it stops for.
-	empty := retry.NewBudget(1, 0)
+	empty := &retry.Budget{Size: 1}
 	require.True(t, empty.Take())
 	p := retry.Policy{
 		MaxAttempts: -2, NonRetryable: true, Backoff: retry.Fixed(2 * time.Second), MaxRetryAfter: time.Minute, MaxElapsed: time.Second,
@@ -40,7 +40,7 @@ func TestOrderOfTheReasons(t *testing.T) {
 		{retry.ReasonDeadline, func() { deadline = time.Hour }},
 		{retry.ReasonBudget, func() { p.Budget = nil }},
 	} {
-		everyWay(t, row.reason.String(), func(t *testing.T, call caller) {
+		everyWay(t, string(row.reason), func(t *testing.T, call caller) {
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
 			start := time.Now()
@@ -94,44 +94,44 @@ func TestNextOrderOfReasons(t *testing.T) {
 		for i, v := range verdicts {
 			if subset&(1<<i) != 0 {
 				v.apply(&p, &a)
-				order = append(order, v.reason.String())
+				order = append(order, string(v.reason))
 			}
 		}
 		order = append(order, "retry")
 		t.Run(strings.Join(order, " before "), func(t *testing.T) {
-			assert.Equal(t, order[0], p.Next(a).Reason.String())
+			assert.Equal(t, order[0], string(p.Next(a).Reason))
 		})
 	}
 }
 
-// Select is called after RetryIf, and before NonRetryable, the limits and
-// MaxRetryAfter of the policy that it returns are checked.
-func TestNextOrderOfReasonsUnderSelect(t *testing.T) {
+// Classify is called after RetryIf, and before NonRetryable, the limits and
+// MaxRetryAfter of the class are checked.
+func TestNextOrderOfReasonsUnderAClass(t *testing.T) {
 	boom := errors.New("boom")
 	invalid := &retry.Policy{MaxDelay: -1, NonRetryable: true}
 	for _, row := range []struct {
 		name   string
 		change func(*retry.Policy, *retry.Attempt)
-		picked *retry.Policy
+		class  *retry.Policy
 		want   retry.Reason
 	}{
-		{"invalid before the policy that Select returns", verdicts[0].apply, &retry.Policy{NonRetryable: true}, retry.ReasonInvalid},
-		{"permanent before an invalid pick", verdicts[1].apply, invalid, retry.ReasonPermanent},
-		{"rejected before an invalid pick", verdicts[2].apply, invalid, retry.ReasonRejected},
-		{"an invalid pick before non-retryable", verdicts[3].apply, invalid, retry.ReasonInvalid},
-		{"an invalid pick before exhausted", verdicts[4].apply, invalid, retry.ReasonInvalid},
-		{"an invalid pick before a hint", verdicts[5].apply, invalid, retry.ReasonInvalid},
-		{"a pick that is non-retryable before exhausted", verdicts[4].apply, &retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
-		{"a pick that is exhausted before a hint", verdicts[5].apply, &retry.Policy{MaxAttempts: 1}, retry.ReasonExhausted},
-		{"a hint too long for the pick before elapsed", func(p *retry.Policy, a *retry.Attempt) {
+		{"invalid before the class", verdicts[0].apply, &retry.Policy{NonRetryable: true}, retry.ReasonInvalid},
+		{"permanent before an invalid class", verdicts[1].apply, invalid, retry.ReasonPermanent},
+		{"rejected before an invalid class", verdicts[2].apply, invalid, retry.ReasonRejected},
+		{"an invalid class before non-retryable", verdicts[3].apply, invalid, retry.ReasonInvalid},
+		{"an invalid class before exhausted", verdicts[4].apply, invalid, retry.ReasonInvalid},
+		{"an invalid class before a Retry-After", verdicts[5].apply, invalid, retry.ReasonInvalid},
+		{"a class that is non-retryable before exhausted", verdicts[4].apply, &retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
+		{"a class that is exhausted before a Retry-After", verdicts[5].apply, &retry.Policy{MaxAttempts: 1}, retry.ReasonExhausted},
+		{"a Retry-After too long for the class before elapsed", func(p *retry.Policy, a *retry.Attempt) {
 			verdicts[6].apply(p, a)
 			a.Err = retry.After(2*time.Second, a.Err)
 		}, &retry.Policy{MaxRetryAfter: time.Second}, retry.ReasonRetryAfter},
-		{"elapsed by the delay of the pick", func(p *retry.Policy, _ *retry.Attempt) { p.MaxElapsed = time.Second },
+		{"elapsed by the delay of the class", func(p *retry.Policy, _ *retry.Attempt) { p.MaxElapsed = time.Second },
 			&retry.Policy{Backoff: retry.Fixed(time.Minute)}, retry.ReasonElapsed},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond), Select: func(error) *retry.Policy { return row.picked }}
+			p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond), Classify: unnamed(row.class)}
 			a := retry.Attempt{Number: 1, Err: boom}
 			row.change(&p, &a)
 			assert.Equal(t, row.want, p.Next(a).Reason)
@@ -141,7 +141,7 @@ func TestNextOrderOfReasonsUnderSelect(t *testing.T) {
 
 func TestNextDelayIsFilledWhateverTheReason(t *testing.T) {
 	for _, v := range verdicts {
-		t.Run(v.reason.String(), func(t *testing.T) {
+		t.Run(string(v.reason), func(t *testing.T) {
 			p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
 			a := retry.Attempt{Number: 1, Err: errors.New("boom")}
 			v.apply(&p, &a)
@@ -158,7 +158,7 @@ func TestNextDelayIsFilledWhateverTheReason(t *testing.T) {
 		})
 	}
 
-	t.Run("with a jitter and a hint", func(t *testing.T) {
+	t.Run("with a jitter and a Retry-After", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter}
 		goOn := p.Next(retry.Attempt{Number: 1, Err: retry.After(7*time.Second, errors.New("boom")), Seed: 42})
 		p.MaxAttempts = 1
@@ -168,23 +168,23 @@ func TestNextDelayIsFilledWhateverTheReason(t *testing.T) {
 		assert.Equal(t, goOn.Delay, stop.Delay, "a scheduler with its own count can wait as if there were a retry")
 	})
 
-	t.Run("jitter does not change a hint that is too long", func(t *testing.T) {
+	t.Run("jitter does not change a Retry-After that is too long", func(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter}
 		next := p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errors.New("boom")), Seed: 42})
 		assert.Equal(t, askedFor(time.Hour, retry.ReasonRetryAfter), next)
 	})
 
-	t.Run("the hint of an exhausted attempt, however long", func(t *testing.T) {
+	t.Run("the Retry-After of an exhausted attempt, however long", func(t *testing.T) {
 		next := retry.Policy{}.Next(retry.Attempt{Number: 1, Err: retry.After(time.Hour, errors.New("boom"))})
 		assert.Equal(t, askedFor(time.Hour, retry.ReasonExhausted), next)
 	})
 
-	t.Run("where Select picks", func(t *testing.T) {
-		picked := retry.Policy{NonRetryable: true, Backoff: retry.Fixed(time.Minute)}
-		p := retry.Policy{MaxAttempts: 3, Select: func(error) *retry.Policy { return &picked }}
+	t.Run("where there is a class", func(t *testing.T) {
+		class := retry.Policy{NonRetryable: true, Backoff: retry.Fixed(time.Minute)}
+		p := retry.Policy{MaxAttempts: 3, Classify: unnamed(&class)}
 		next := p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")})
 		assert.Equal(t, drawnFrom(time.Minute, retry.ReasonNonRetryable), next)
-		picked.MaxDelay = -1
+		class.MaxDelay = -1
 		assert.Equal(t, retry.Decision{Reason: retry.ReasonInvalid}, p.Next(retry.Attempt{Number: 1, Err: errors.New("boom")}))
 	})
 }
@@ -196,15 +196,15 @@ func TestReasonOf(t *testing.T) {
 		want retry.Reason
 	}{
 		"nil is success":                    {nil, retry.ReasonSuccess},
-		"no Error in it":                    {errDial, 0},
+		"no Error in it":                    {errDial, ""},
 		"an Error":                          {inner, retry.ReasonBudget},
 		"an Error that is wrapped":          {fmt.Errorf("get /: %w", inner), retry.ReasonBudget},
 		"an Error that is joined":           {errors.Join(errDial, inner), retry.ReasonBudget},
 		"the outermost of two":              {&retry.Error{Reason: retry.ReasonExhausted, Err: inner}, retry.ReasonExhausted},
 		"the outermost, wrapped":            {fmt.Errorf("get /: %w", &retry.Error{Reason: retry.ReasonExhausted, Err: inner}), retry.ReasonExhausted},
-		"a typed nil *Error":                {(*retry.Error)(nil), 0},
-		"a typed nil *Error that is joined": {errors.Join((*retry.Error)(nil), errDial), 0},
-		"a mark":                            {retry.Permanent(errDial), 0},
+		"a typed nil *Error":                {(*retry.Error)(nil), ""},
+		"a typed nil *Error that is joined": {errors.Join((*retry.Error)(nil), errDial), ""},
+		"a mark":                            {retry.Permanent(errDial), ""},
 		"a mark around an Error":            {retry.Permanent(inner), retry.ReasonBudget},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, retry.ReasonOf(row.err)) })

@@ -3,10 +3,8 @@ package retry
 import (
 	"context"
 	"errors"
-	"iter"
 	"time"
 
-	"github.com/goretry/retry/internal/hook"
 	"github.com/goretry/retry/internal/saturate"
 )
 
@@ -17,9 +15,9 @@ import (
 // returns nil as soon as fn does, even if ctx has been canceled by then.
 // Otherwise it returns an [*Error].
 //
-// fn is not called at all if ctx has ended before, and never again once it has.
-// That also ends the wait between two attempts. If waiting would be pointless
-// because no attempt could follow, Do returns at once.
+// If ctx is done when Do is called, fn is not called at all. If ctx is done when
+// an attempt returns or during a wait, there is no further attempt. If waiting
+// would be pointless because no attempt could follow, Do returns at once.
 //
 // If p is invalid, Do still calls fn once; if that fails, the Reason is
 // ReasonInvalid. A nil ctx or fn is also ReasonInvalid, and nothing is called.
@@ -28,14 +26,13 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 }
 
 // DoValue is [Do] for a function that returns a value. The value is the zero
-// T if there is an error. A nil fn counts as one failed attempt, unless ctx has
-// ended before.
+// T if there is an error. A nil fn is an error (ReasonInvalid).
 func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
 	// The inliner allows 80 units: this takes them all, with do a method and a
-	// return without operands, and what does not fit is in the closure.
+	// return without operands. So do learns from the closure that there is no fn.
 	err = p.do(ctx, func(ctx context.Context) error {
 		if fn == nil {
-			return &final{reason: ReasonInvalid, cause: errNilFunc}
+			return errNilFunc
 		}
 		value, err := fn(ctx)
 		if err == nil {
@@ -46,96 +43,25 @@ func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, 
 	return
 }
 
-// Loop is [Do] for a range statement: each iteration is one attempt, with its
-// number and its context. After each iteration Loop reads *err: nil ends the
-// loop, anything else is a failed attempt, and when no attempt may follow, *err
-// becomes an [*Error].
-//
-//	var err error
-//	for attempt, ctx := range retry.Loop(ctx, policy, &err) {
-//		err = call(ctx, attempt)
-//	}
-//
-// The body must assign the variable that err points to. If the first iteration
-// leaves it unassigned, typically because := shadowed it, the loop stops with
-// ReasonInvalid. A later iteration that leaves it unassigned failed with the
-// error of the one before. Until the first iteration assigns it, the variable
-// holds an error that says so. Loops inside one another need variables of their
-// own.
-//
-// A body that leaves the loop early, by break, return, goto or panic, leaves
-// *err as it assigned it; as it was before the loop, if it has not yet.
-// Ranging over a Loop with a nil err panics.
-func Loop(ctx context.Context, p Policy, err *error) iter.Seq2[int, context.Context] {
-	return func(yield func(int, context.Context) bool) { loop(ctx, &p, err, yield) }
-}
-
-func loop(ctx context.Context, p *Policy, err *error, yield func(int, context.Context) bool) {
-	if err == nil {
-		panic("retry: nil err in Loop: write retry.Loop(ctx, policy, &err), and assign err in the body")
-	}
-	turn, left := 0, false
-	stopped := p.do(ctx, func(ctx context.Context) error {
-		before := *err
-		restore := func() {
-			if *err == errUnassigned {
-				*err = before
-			}
-		}
-		defer restore()
-
-		if turn++; turn == 1 {
-			*err = errUnassigned
-		}
-		left = !yield(turn, ctx)
-		switch {
-		case left:
-			restore()
-			if *err == nil {
-				return nil
-			}
-			return &final{err: *err, reason: ReasonLeft}
-		case *err == errUnassigned:
-			return &final{reason: ReasonInvalid, cause: errUnassigned}
-		default:
-			return *err
-		}
-	})
-	if !left {
-		*err = stopped
-	}
-}
-
-// errUnassigned is what the error variable of a Loop holds until its body
-// assigns it.
-var errUnassigned = errors.New("the body of the Loop did not assign its error variable: assign it with =, := declares another")
-
-// A final tells do that no attempt may follow, from the functions that DoValue
-// and Loop give it. It travels as an error because a second result of fn would
-// cost every attempt of Do, and a field of the call would need one before the
-// first attempt, which is what makes a success allocate.
-type final struct {
-	err    error // what the attempt failed with
-	reason Reason
-	cause  error
-}
-
-func (*final) Error() string { return "the last attempt" }
-
 // do calls fn until p says to stop. A goroutine keeps the small stack that
 // it was born with only while the frames down to this select stay small: what
 // lives across a wait is in the call, and everything else is done in
 // functions that have returned by then.
 func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 	var c *call
-	if fn != nil && ctx != nil && p.MaxElapsed == 0 && p.AttemptTimeout == 0 && p.OnEvent == nil {
+	if fn != nil && ctx != nil && p.MaxElapsed == 0 && p.HealthyAfter == 0 && p.OnEvent == nil {
 		// Most calls succeed at once, without a clock or a watcher, and need no
 		// call. ctx.Err has an if of its own: in the one above its answer would
 		// be stored and tested again.
 		if ctx.Err() == nil {
-			err := fn(ctx)
+			var err error
+			if p.AttemptTimeout > 0 {
+				err = execute(ctx, p.AttemptTimeout, fn)
+			} else {
+				err = fn(ctx)
+			}
 			if err == nil {
-				p.Budget.Put()
+				p.Budget.Success()
 				return nil
 			}
 			c = newCall(p, err)
@@ -146,8 +72,15 @@ func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 			return nil
 		}
 	}
-	for c.Reason == 0 && c.retries(ctx, p) {
-		if c.sleep > 0 {
+	for c.Reason == "" && c.retries(ctx, p, nil, nil) {
+		switch {
+		case p.OnEvent != nil && !c.announce(ctx, p):
+			return &c.Error
+		case p.Wait != nil:
+			if !c.waitBy(ctx, p) {
+				return &c.Error
+			}
+		case c.sleep > 0:
 			done, wake := c.wait(ctx)
 			select {
 			case <-done:
@@ -171,32 +104,82 @@ func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 // first makes the first attempt of a call with a clock or a watcher. It returns
 // nil if that succeeds, and a call that has stopped if it cannot begin.
 func (p *Policy) first(ctx context.Context, fn func(context.Context) error) *call {
-	var c call // on the stack: a success allocates nothing
-	ready := ctx != nil && fn != nil && ctx.Err() == nil
-	if !ready || p.OnEvent != nil {
-		c.judge(p)
-	}
-	if p.MaxElapsed > 0 || p.OnEvent != nil {
-		c.start = time.Now()
-	}
-	if job, ok := p.Source.(job); ok {
-		c.resume(job)
-	}
 	switch {
-	case ctx == nil:
-		c.stop(context.Background(), p, ReasonInvalid, errNilContext)
-	case fn == nil:
-		c.stop(ctx, p, ReasonInvalid, errNilFunc)
-	case !ready:
-		c.ended(ctx, p)
-	case c.usedUp(ctx, p):
-	case c.attempt(ctx, p, fn):
-		return nil
+	case ctx == nil || fn == nil || ctx.Err() != nil:
+		return p.cannotBegin(ctx, fn)
 	case p.OnEvent == nil:
-		c.judge(p)
+		return p.failed(p.timeFirst(ctx, fn))
+	default:
+		return p.failed(p.watchFirst(ctx, fn, p.most()))
 	}
-	failed := c
-	return &failed
+}
+
+// cannotBegin returns a call that has stopped without an attempt.
+//
+//go:noinline
+func (p *Policy) cannotBegin(ctx context.Context, fn func(context.Context) error) *call {
+	c := newCall(p, nil)
+	c.Attempts, c.start = 0, time.Now()
+	c.refuse(ctx, p, fn)
+	return c
+}
+
+// failed returns a call whose first attempt failed with err, nil if it did not
+// fail. The call counts from start on: if the attempt was healthy, that is its end.
+//
+//go:noinline
+func (p *Policy) failed(start time.Time, healthy bool, err error) *call {
+	if err == nil {
+		return nil
+	}
+	c := newCall(p, err)
+	if c.start = start; healthy {
+		c.anew(start)
+	}
+	return c
+}
+
+// timeFirst makes the first attempt of a call with a clock.
+func (p *Policy) timeFirst(ctx context.Context, fn func(context.Context) error) (start time.Time, healthy bool, err error) {
+	start = time.Now()
+	if err = execute(ctx, p.AttemptTimeout, fn); err == nil {
+		p.Budget.Success()
+	} else if p.HealthyAfter > 0 {
+		if ended := time.Now(); p.healthy(ended.Sub(start)) {
+			return ended, true, err
+		}
+	}
+	return start, false, err
+}
+
+// watchFirst makes the first attempt of a call with a watcher. What it knows is in
+// the Event: a call would be as much again on a stack that should stay small.
+//
+//go:noinline
+func (p *Policy) watchFirst(ctx context.Context, fn func(context.Context) error, limit int) (start time.Time, healthy bool, err error) {
+	start = time.Now()
+	e := Event{Kind: AttemptStarted, Time: start, Attempt: 1, Max: limit}
+	p.OnEvent(ctx, e)
+	began := time.Now()
+	before := began.Sub(start) // the time that OnEvent took is not fn's
+	if p.AttemptTimeout > 0 {
+		err = execute(ctx, p.AttemptTimeout, fn)
+	} else {
+		err = fn(ctx)
+	}
+	e.Kind, e.Time, e.Err = AttemptFinished, time.Now(), err
+	e.Elapsed = e.Time.Sub(start)
+	e.Took = e.Elapsed - before
+	p.OnEvent(ctx, e)
+	if err == nil {
+		p.Budget.Success()
+		e.Kind, e.Time, e.Took, e.Reason, e.Cause = Stopped, time.Now(), 0, ReasonSuccess, p.faults().err()
+		e.Elapsed = e.Time.Sub(start)
+		p.OnEvent(ctx, e)
+	} else if p.healthy(e.Took) {
+		return e.Time, true, err
+	}
+	return start, false, err
 }
 
 // A call is what one call of do knows from one attempt to the next. It is also
@@ -209,37 +192,6 @@ type call struct {
 	start  time.Time     // of the first attempt; zero without a clock or a watcher
 	sleep  time.Duration // what is left of Delay when the wait begins
 	payers *payers       // the Budgets of the context
-	hooked bool          // the context has a hook.BeforeWait
-}
-
-// A job is the Source of a policy whose call is one attempt of a job that a
-// queue keeps: package retryjob has one, and sets OnEvent with it. The call
-// begins where the job stands. It makes one attempt at most, and where another
-// may follow it does not wait but stops with ReasonRetry.
-type job interface {
-	Source
-	Begun(hook.Mark) (attempts int, first time.Time) // that were made before, and when the first began
-	Decided(hook.Mark, Decision)                     // after a failure, by the policy alone
-}
-
-// resume makes c go on where job stands.
-func (c *call) resume(job job) {
-	c.Attempts, c.start = job.Begun(hook.Mark{})
-}
-
-// usedUp stops c if a job has no attempt left, as when a worker died in its
-// last one, and reports whether it did.
-func (c *call) usedUp(ctx context.Context, p *Policy) bool {
-	if c.Attempts == 0 || c.limit == Unlimited || c.Attempts < c.limit {
-		return false
-	}
-	c.Attempts = c.limit // that the queue hands it out again and again is no attempt
-	reason := ReasonExhausted
-	if p.NonRetryable {
-		reason = ReasonNonRetryable
-	}
-	c.stop(ctx, p, reason, nil)
-	return true
 }
 
 // newCall returns a call whose first attempt failed with err. Inlined, it would
@@ -256,39 +208,69 @@ func newCall(p *Policy, err error) *call {
 // judge sets the limit of c, and its Cause to what is wrong with p.
 func (c *call) judge(p *Policy) {
 	limit, f := p.judge()
-	if c.Cause = f.err(); c.Cause != nil {
-		c.limit = 1
-		return
-	}
-	c.limit, c.noLimit = limit, p.limit() == 0
+	c.limit, c.Cause = limit, f.err()
 }
 
+// An invalidCall is the Cause of a call that cannot be made.
+type invalidCall string
+
+func (e invalidCall) Error() string { return string(e) }
+
 var (
-	errNilContext = errors.New("nil context")
-	errNilFunc    = errors.New("nil function")
+	errNilContext error = invalidCall("nil context")
+	errNilFunc    error = invalidCall("nil function")
 )
+
+// refuse stops a call that cannot begin.
+func (c *call) refuse(ctx context.Context, p *Policy, fn func(context.Context) error) {
+	switch {
+	case ctx == nil:
+		c.stop(context.Background(), p, ReasonInvalid, errNilContext)
+	case fn == nil:
+		c.stop(ctx, p, ReasonInvalid, errNilFunc)
+	default:
+		c.ended(ctx, p)
+	}
+}
 
 // attempt makes the next attempt, after the wait for it, and reports whether it
 // succeeded. Inlined, it would give do a larger frame.
 //
 //go:noinline
 func (c *call) attempt(ctx context.Context, p *Policy, fn func(context.Context) error) bool {
-	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
-	c.Attempts++
+	if c.Delay > 0 {
+		c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
+	}
 	switch {
-	case p.OnEvent != nil:
-		c.Err = c.watch(ctx, p, fn)
+	case p.OnEvent != nil || p.HealthyAfter > 0:
+		c.watch(ctx, p, fn)
 	case p.AttemptTimeout > 0:
+		c.Attempts++
 		c.Err = execute(ctx, p.AttemptTimeout, fn)
 	default:
+		c.Attempts++
 		c.Err = fn(ctx)
 	}
 	if c.Err != nil {
 		return false
 	}
-	p.Budget.Put()
+	p.Budget.Success()
+	c.Class = ""
 	c.stop(ctx, p, ReasonSuccess, nil)
 	return true
+}
+
+// started reports that the next attempt begins.
+func (c *call) started(ctx context.Context, p *Policy, now time.Time) {
+	c.tell(ctx, p, &Event{Kind: AttemptStarted, Attempt: c.Attempts + 1, Time: now})
+}
+
+// restarted reports that a retry begins, which has been paid for.
+func (c *call) restarted(ctx context.Context, p *Policy) {
+	made := false
+	defer c.refundUnless(&made, p)
+	c.started(ctx, p, c.now())
+	made = true
 }
 
 // execute calls fn with a context that ends after timeout, if there is one.
@@ -296,84 +278,160 @@ func execute(ctx context.Context, timeout time.Duration, fn func(context.Context
 	if timeout <= 0 {
 		return fn(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(timeout), nil) // WithTimeout, with a frame less
 	defer cancel()
 	return fn(ctx)
 }
 
-// retries decides what follows an attempt that failed with c.Err, and reports
-// whether that is another one, after c.sleep.
-func (c *call) retries(ctx context.Context, p *Policy) bool {
-	var d Decision
-	switch last, ok := c.Err.(*final); {
-	case ok:
-		c.Err = last.err
-		return c.stop(ctx, p, last.reason, last.cause)
-	case c.Cause == nil:
-		c.bound, c.Cause = d.decide(p, c.limit, c.Attempts, c.Err, c.seed)
+// watch makes an attempt, and reports how long it ran: to OnEvent, which did not
+// run meanwhile, and to c, which it may begin anew.
+func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) error) {
+	if p.OnEvent != nil && c.Err != nil { // a retry; else the caller has told it
+		c.restarted(ctx, p)
 	}
-	job, isJob := p.Source.(job)
-	if isJob {
-		job.Decided(hook.Mark{}, d)
+	c.Attempts++
+	began := c.now()
+	c.Err = execute(ctx, p.AttemptTimeout, fn)
+	ended := c.now()
+	took := ended.Sub(began)
+	if p.OnEvent != nil {
+		c.tell(ctx, p, &Event{Kind: AttemptFinished, Attempt: c.Attempts, Time: ended, Err: c.Err, Took: took})
 	}
-	// A deadline bounds the attempt of a job, not the job.
-	if err := ctx.Err(); err != nil && !(isJob && errors.Is(err, context.DeadlineExceeded)) {
-		return c.ended(ctx, p)
+	if c.Err != nil && p.healthy(took) {
+		c.anew(ended)
 	}
-	if c.Attempts == 1 || isJob {
-		c.look(ctx)
+}
+
+// anew begins c anew with its last attempt, which was healthy and has ended.
+func (c *call) anew(ended time.Time) {
+	c.Attempts, c.seed, c.start = 1, 0, ended
+	c.Resets++
+	if c.rare != nil {
+		c.rare.classes = [maxClasses]failures{}
+	}
+}
+
+// retries decides what to do after an attempt that failed with c.Err, pays for a
+// retry, and reports whether there is one, after c.sleep; otherwise c has stopped.
+// once is the Attempt of [Once], which gets the decision: its retry is made
+// elsewhere, so the context's deadline does not bound it.
+func (c *call) retries(ctx context.Context, p *Policy, once *Attempt, d *Decision) bool {
+	if c.Attempts == 1 && c.Err == errNilFunc { // by DoValue
+		c.Err = nil
+		return c.stop(ctx, p, ReasonInvalid, errNilFunc)
+	}
+	var v verdict
+	if c.Cause == nil {
+		v.decide(p, c.limit, c.Attempts, c.Err, c.seed, once, c)
+	}
+	if v.Hi > 0 || p.MaxElapsed > 0 || p.OnEvent != nil {
+		c.draw(ctx, p, &v, once != nil)
+	}
+	if p.Classify != nil {
+		c.Class = v.Class
+	}
+	if d != nil {
+		*d = v.Decision
 	}
 
-	// The user's functions have returned: one reading of the clock judges
-	// MaxElapsed and the deadline, and makes Due.
-	var deadline, now time.Time
+	if err := ctx.Err(); err != nil && (once == nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return c.ended(ctx, p)
+	}
+	if c.Attempts == 1 || once != nil { // once a call: ten failures that ask the context each time take twice as long
+		c.payers = payersOf(ctx)
+	}
+	c.Delay, c.sleep = v.Delay, v.Delay
+	switch {
+	case v.Reason != ReasonRetry:
+		return c.stopFor(ctx, p, &v)
+	case (c.payers != nil || p.Budget != nil) && !c.pays(p): // most calls have no Budget
+		return c.stop(ctx, p, ReasonBudget, nil)
+	case p.OnEvent != nil:
+		c.scheduled(&v)
+	}
+	return true
+}
+
+// draw draws the delay of v. All other functions of p have returned: one reading
+// of the clock judges MaxElapsed and the deadline, and makes Due.
+func (c *call) draw(ctx context.Context, p *Policy, v *verdict, once bool) {
+	var deadline time.Time
 	bounded := false
-	if d.Delay > 0 && !isJob {
+	if v.Hi > 0 && !once {
 		deadline, bounded = ctx.Deadline()
 	}
-	if bounded || p.MaxElapsed > 0 || p.OnEvent != nil || c.hooked {
-		now = c.now(p)
-		d.within(p.MaxElapsed, now.Sub(c.start))
+	elapsed, left := time.Duration(0), saturate.Max
+	if bounded || p.MaxElapsed > 0 || p.OnEvent != nil {
+		v.now = c.now()
+		elapsed = v.now.Sub(c.start)
 	}
-	c.Delay, c.sleep = d.Delay, p.slept(d.Delay)
-	if d.Seed != 0 {
-		c.seed = d.Seed
+	if bounded {
+		left = deadline.Sub(v.now)
 	}
+	v.draw(p, c.Attempts, elapsed, left)
+	if v.Seed != 0 {
+		c.seed = v.Seed
+	}
+	if v.Reason == ReasonRetry && bounded && left <= v.Delay {
+		v.Reason, v.left = ReasonDeadline, left
+	}
+}
+
+// failuresOf counts one more failure of a named class, and returns how many there
+// are; -1 if the name is one too many.
+func (c *call) failuresOf(class string) int {
+	known := &c.aside().classes
+	for i := range known {
+		if f := &known[i]; f.class == class || f.number == 0 {
+			f.class = class
+			f.number++
+			return f.number
+		}
+	}
+	return -1
+}
+
+// scheduled keeps the event of a retry for announce, which do calls itself: the
+// stack of a call that waits would grow if it was called from here.
+//
+//go:noinline
+func (c *call) scheduled(v *verdict) {
+	c.aside().event = &Event{
+		Kind: RetryScheduled, Attempt: c.Attempts, Time: v.now, Err: c.Err, Class: v.Class,
+		Delay: v.Delay, Due: v.now.Add(v.Delay), Lo: v.Lo, Hi: v.Hi, RetryAfter: v.RetryAfter, Seed: v.Seed,
+	}
+}
+
+// announce reports a retry to OnEvent, whose time is part of the wait: that ends
+// at Due. Where it took longer, the retry is judged once more.
+//
+//go:noinline
+func (c *call) announce(ctx context.Context, p *Policy) bool {
+	c.tellPaid(ctx, p)
+	if ctx.Err() != nil {
+		return c.interrupted(ctx, p)
+	}
+	now := c.now()
+	if c.sleep = c.rare.event.Due.Sub(now); c.sleep >= 0 {
+		return true
+	}
+	c.sleep = 0
+	return c.stillInTime(ctx, p, now)
+}
+
+// stillInTime judges once more a retry whose wait took longer than its delay.
+func (c *call) stillInTime(ctx context.Context, p *Policy, now time.Time) bool {
+	deadline, bounded := ctx.Deadline()
 	switch {
-	case d.Reason == ReasonElapsed:
+	case tooLate(p.MaxElapsed, now.Sub(c.start), 0):
+		c.refund(p)
 		return c.late(ctx, p, now)
-	case d.Reason != ReasonRetry:
-		return c.stop(ctx, p, d.Reason, nil)
-	case bounded && deadline.Sub(now) <= d.Delay:
-		return c.tooClose(ctx, p, deadline.Sub(now))
-	case !c.pays(p):
-		return c.stop(ctx, p, ReasonBudget, nil)
-	case isJob:
-		return c.handBack(ctx, p, &d, now)
-	case p.OnEvent != nil || c.hooked:
-		return c.schedule(ctx, p, &d, now)
+	case bounded && !now.Before(deadline):
+		c.refund(p)
+		return c.tooClose(ctx, p, 0)
 	default:
 		return true
 	}
-}
-
-// handBack ends the call of a job that may be attempted again, which its queue
-// does. Inlined, it would give retries a larger frame.
-//
-//go:noinline
-func (c *call) handBack(ctx context.Context, p *Policy, d *Decision, now time.Time) bool {
-	c.Reason = ReasonRetry
-	c.guard(p, func() { c.announce(ctx, p, d, now) })
-	return false
-}
-
-// look finds what the context says about the retries of c, once a call: ten
-// failures that ask it each time take twice as long.
-func (c *call) look(ctx context.Context) {
-	if _, free := ctx.(hook.NoRetry); !free {
-		c.payers = payersOf(ctx)
-	}
-	_, c.hooked = ctx.(hook.BeforeWait)
 }
 
 // wait returns what ends the wait for the next attempt: the context or a timer,
@@ -385,96 +443,77 @@ func (c *call) wait(ctx context.Context) (done <-chan struct{}, wake <-chan time
 	return ctx.Done(), time.After(c.sleep)
 }
 
-// pays takes a retry out of each Budget, if there is any: most calls have none,
-// and save two calls for each failure.
-func (c *call) pays(p *Policy) bool {
-	return c.payers == nil && p.Budget == nil || c.payers.take(p.Budget)
-}
-
-// slept returns what is slept of a wait: nothing if p skips its waits.
-func (p *Policy) slept(d time.Duration) time.Duration {
-	if p.skipsWaits() {
-		return 0
+// waitBy waits by p.Wait, and reports whether the retry follows.
+//
+//go:noinline
+func (c *call) waitBy(ctx context.Context, p *Policy) bool {
+	began := c.now()
+	skipped, err := c.skips(ctx, p)
+	passed := c.sleep
+	if skipped < c.sleep { // else it is the delay itself, without the time that skipping it takes
+		passed = max(0, c.now().Sub(began))
 	}
-	return d
+	switch {
+	case ctx.Err() != nil:
+		return c.interrupted(ctx, p)
+	case err != nil:
+		c.refund(p)
+		return c.stop(ctx, p, ReasonWait, err)
+	}
+	c.Waited, c.Delay = saturate.Add(c.Waited, saturate.Add(c.Delay-c.sleep, passed)), 0
+	return passed <= c.sleep || c.stillInTime(ctx, p, c.now())
 }
 
-func (p *Policy) skipsWaits() bool {
-	_, skips := p.Source.(hook.NoWait)
-	return skips
+// skips calls p.Wait, and puts the clock of c ahead by what it skipped.
+func (c *call) skips(ctx context.Context, p *Policy) (skipped time.Duration, err error) {
+	made := false
+	defer c.refundUnless(&made, p)
+	skipped, err = p.Wait(ctx, c.sleep)
+	made = true
+	if skipped = min(max(0, skipped), c.sleep); skipped > 0 {
+		c.aside().skipped = saturate.Add(c.aside().skipped, skipped)
+	}
+	return skipped, err
 }
 
-// now reads the clock of c, on which waits that are skipped have passed.
-func (c *call) now(p *Policy) time.Time {
+// now reads the clock of c, on which waits that were skipped have passed.
+func (c *call) now() time.Time {
 	now := time.Now()
-	if p.skipsWaits() {
-		now = now.Add(c.Waited)
+	if c.rare != nil && c.rare.skipped > 0 {
+		now = now.Add(c.rare.skipped)
 	}
 	return now
 }
 
+// free reports whether the next retry takes nothing from a Budget: it follows an
+// attempt that was healthy.
+func (c *call) free() bool { return c.Attempts == 1 && c.Resets > 0 }
+
+// pays takes a retry out of each Budget.
+func (c *call) pays(p *Policy) bool { return c.free() || c.payers.take(p.Budget) }
+
 // refund gives back what a retry took that is not made.
 func (c *call) refund(p *Policy) {
-	c.payers.untake(nil)
+	if c.free() {
+		return
+	}
+	c.payers.refund(nil)
 	if !c.payers.has(p.Budget, nil) {
-		p.Budget.untake()
+		p.Budget.Refund()
 	}
 }
 
-// guard calls a function between the payment for a retry and the retry. If it
-// panics, the payment is given back.
-func (c *call) guard(p *Policy, f func()) {
-	returned := false
-	defer func() {
-		if !returned {
-			c.refund(p)
-		}
-	}()
-	f()
-	returned = true
-}
-
-// schedule reports a retry and does what the context asks for before the wait.
-// Both are part of it: it ends at Due. Where they took longer, the retry is
-// judged once more.
-func (c *call) schedule(ctx context.Context, p *Policy, d *Decision, now time.Time) bool {
-	due := now.Add(d.Delay)
-	c.guard(p, func() {
-		if p.OnEvent != nil {
-			c.announce(ctx, p, d, now)
-		}
-		if context, ok := ctx.(hook.BeforeWait); ok {
-			context.BeforeWait(hook.Mark{})
-		}
-	})
-	if ctx.Err() != nil {
-		return c.interrupted(ctx, p)
-	}
-	now = c.now(p)
-	if c.sleep = due.Sub(now); c.sleep >= 0 {
-		c.sleep = p.slept(c.sleep)
-		return true
-	}
-	deadline, bounded := ctx.Deadline()
-	switch {
-	case tooLate(p.MaxElapsed, now.Sub(c.start), 0):
+// refundUnless gives back what a retry took that is not made, because a function
+// panicked between the payment and the retry. It is deferred.
+func (c *call) refundUnless(made *bool, p *Policy) {
+	if !*made {
 		c.refund(p)
-		return c.late(ctx, p, now)
-	case bounded && !now.Before(deadline):
-		c.refund(p)
-		return c.tooClose(ctx, p, 0)
 	}
-	return true
-}
-
-// announce reports a retry to OnEvent.
-func (c *call) announce(ctx context.Context, p *Policy, d *Decision, now time.Time) {
-	c.tell(ctx, p, Event{Kind: RetryScheduled, Time: now, Err: c.Err, Delay: d.Delay, Due: now.Add(d.Delay), Hint: d.Hint, Seed: d.Seed})
 }
 
 // late stops c because a retry would start later than MaxElapsed allows.
 func (c *call) late(ctx context.Context, p *Policy, now time.Time) bool {
-	c.bound, c.elapsed = p.MaxElapsed, now.Sub(c.start)
+	c.aside().bound, c.aside().elapsed = p.MaxElapsed, now.Sub(c.start)
 	return c.stop(ctx, p, ReasonElapsed, nil)
 }
 
@@ -489,7 +528,7 @@ func (c *call) interrupted(ctx context.Context, p *Policy) bool {
 	return c.ended(ctx, p)
 }
 
-// ended stops c because its context has ended.
+// ended stops c because its context is done.
 func (c *call) ended(ctx context.Context, p *Policy) bool {
 	reason := ReasonCanceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -498,54 +537,56 @@ func (c *call) ended(ctx context.Context, p *Policy) bool {
 	return c.stop(ctx, p, reason, &endedError{ctx})
 }
 
-// stop ends c and returns false. Where c has a Cause already, that is an
-// invalid policy: it goes before every reason but those of an attempt that
-// needed no retry.
+// stopFor stops c for what its policy says about the failure.
+func (c *call) stopFor(ctx context.Context, p *Policy, v *verdict) bool {
+	switch v.Reason {
+	case ReasonElapsed:
+		return c.late(ctx, p, v.now)
+	case ReasonDeadline:
+		return c.tooClose(ctx, p, v.left)
+	case ReasonRetryAfter:
+		c.aside().bound = p.maxRetryAfter()
+		if v.class != nil && v.class.Policy != nil {
+			c.aside().bound = v.class.Policy.maxRetryAfter()
+		}
+	case ReasonExhausted:
+		if v.of > 0 && v.Class != "" {
+			c.aside().of = v.of
+		}
+	}
+	return c.stop(ctx, p, v.Reason, v.cause)
+}
+
+// stop ends c and returns false. Where c has a Cause already, that is an invalid
+// policy: it goes before every reason but success.
 func (c *call) stop(ctx context.Context, p *Policy, reason Reason, cause error) bool {
-	switch fault := c.Cause; {
-	case fault == nil:
+	switch fault, invalid := c.Cause.(*policyError); {
+	case !invalid:
 		c.Cause = cause
-	case reason == ReasonSuccess || reason == ReasonLeft:
-	case cause == nil:
+	case reason != ReasonSuccess:
 		reason = ReasonInvalid
-	default:
-		reason = ReasonInvalid
-		c.Cause = errors.Join(fault, cause)
+		fault.also = cause
+	}
+	if reason == ReasonExhausted && p.limit() == 0 {
+		c.withoutLimit()
 	}
 	c.Reason = reason
 	if p.OnEvent != nil {
-		c.tell(ctx, p, Event{Kind: Stopped, Time: c.now(p), Err: c.Err, Cause: c.Cause, Reason: reason})
+		c.tell(ctx, p, &Event{Kind: Stopped, Attempt: c.Attempts, Time: c.now(), Err: c.Err, Cause: c.Cause, Reason: reason, Class: c.Class})
 	}
 	return false
 }
 
-// watch makes an attempt and reports it to OnEvent.
-func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) error) error {
-	switch _, isJob := p.Source.(job); {
-	case isJob: // no attempt before this one began it, and none has paid for it
-		c.tell(ctx, p, Event{Kind: AttemptStarted, Time: c.now(p)})
-	case c.Attempts == 1:
-		c.tell(ctx, p, Event{Kind: AttemptStarted, Time: c.start})
-	default:
-		c.guard(p, func() { c.tell(ctx, p, Event{Kind: AttemptStarted, Time: c.now(p)}) })
-	}
-	began := c.now(p) // the time that OnEvent took is not fn's
-	err := execute(ctx, p.AttemptTimeout, fn)
-	ended := c.now(p)
-	e := Event{Kind: AttemptFinished, Time: ended, Err: err, Took: ended.Sub(began)}
-	if last, ok := err.(*final); ok {
-		if e.Err = last.err; last.reason == ReasonInvalid {
-			e.Err = last.cause // nothing was called, or nothing assigned
-		}
-	}
-	c.tell(ctx, p, e)
-	return err
+// tellPaid reports the retry that is scheduled, which has been paid for.
+func (c *call) tellPaid(ctx context.Context, p *Policy) {
+	made := false
+	defer c.refundUnless(&made, p)
+	c.tell(ctx, p, c.rare.event)
+	made = true
 }
 
 // tell fills in what every event says, and calls OnEvent.
-func (c *call) tell(ctx context.Context, p *Policy, e Event) {
-	e.Attempt = c.Attempts
-	e.Max = c.limit
-	e.Elapsed = e.Time.Sub(c.start)
-	p.OnEvent(ctx, e)
+func (c *call) tell(ctx context.Context, p *Policy, e *Event) {
+	e.Max, e.Resets, e.Elapsed = c.limit, c.Resets, e.Time.Sub(c.start)
+	p.OnEvent(ctx, *e)
 }

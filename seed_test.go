@@ -18,10 +18,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// counter is a Source that counts its calls.
+// counter has a Source that counts its calls.
 type counter struct{ calls, value uint64 }
 
-func (s *counter) Uint64() uint64 { s.calls++; return s.value + s.calls - 1 }
+func (s *counter) draw() uint64 { s.calls++; return s.value + s.calls - 1 }
 
 func TestOneSeedACall(t *testing.T) {
 	everyWay(t, "the delays are those of Next with that seed", func(t *testing.T, call caller) {
@@ -29,7 +29,7 @@ func TestOneSeedACall(t *testing.T) {
 		var told watch
 		p := retry.Policy{
 			MaxAttempts: 12, Backoff: retry.Exponential{Base: 100 * time.Millisecond}, MaxDelay: 5 * time.Second, Jitter: retry.EqualJitter,
-			MaxRetryAfter: time.Hour, Source: source, OnEvent: told.event,
+			MaxRetryAfter: time.Hour, Source: source.draw, OnEvent: told.event,
 		}
 		attempt := 0
 		fail := func() error {
@@ -51,8 +51,9 @@ func TestOneSeedACall(t *testing.T) {
 				assert.Equal(t, n, got.Attempt)
 				assert.Equal(t, 42+i, got.Seed)
 				assert.Equal(t, want.Delay, got.Delay)
-				again := p.Next(retry.Attempt{Number: got.Attempt, Err: retry.After(got.Hint, errDial), Seed: got.Seed})
+				again := p.Next(retry.Attempt{Number: got.Attempt, Err: retry.After(got.RetryAfter, errDial), Seed: got.Seed})
 				assert.Equal(t, got.Delay, again.Delay, "the event holds everything that its delay is computed from")
+				assert.Equal(t, got.Delay, retry.Draw(got.Seed, got.Attempt, got.Lo, got.Hi), "and needs no policy")
 				waited += want.Delay
 			}
 			assert.Equal(t, waited, e.Waited)
@@ -63,39 +64,40 @@ func TestOneSeedACall(t *testing.T) {
 	everyWay(t, "the Source is not called without jitter", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
-		p.Source, p.OnEvent = &counter{}, told.event
+		source := new(counter)
+		p.Source, p.OnEvent = source.draw, told.event
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))
-		assert.Zero(t, p.Source.(*counter).calls)
+		assert.Zero(t, source.calls)
 		for _, e := range told.of(retry.RetryScheduled) {
 			assert.Zero(t, e.Seed)
 		}
 	})
 	everyWay(t, "the Source is not called on success", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Source, p.Jitter = &counter{}, retry.FullJitter
+		source := new(counter)
+		p.Source, p.Jitter = source.draw, retry.FullJitter
 		require.NoError(t, call(t.Context(), p, func(context.Context) error { return nil }))
-		assert.Zero(t, p.Source.(*counter).calls)
+		assert.Zero(t, source.calls)
 	})
-	everyWay(t, "a Source that draws 0 counts as one that draws 1", func(t *testing.T, call caller) {
+	everyWay(t, "a Source that draws 0 is treated as one that draws 1", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
-		p.Source, p.Jitter, p.OnEvent = &counter{}, retry.FullJitter, told.event
+		source := new(counter)
+		p.Source, p.Jitter, p.OnEvent = source.draw, retry.FullJitter, told.event
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))
-		assert.EqualValues(t, 1, p.Source.(*counter).calls)
+		assert.EqualValues(t, 1, source.calls)
 		for i, e := range told.of(retry.RetryScheduled) {
 			assert.EqualValues(t, 1, e.Seed)
 			assert.Equal(t, p.Next(retry.Attempt{Number: i + 1, Seed: 1}).Delay, e.Delay)
 		}
 	})
-	everyWay(t, "the seed comes from the outer policy if Select returns another", func(t *testing.T, call caller) {
+	everyWay(t, "the seed comes from the policy of the call, not of the class", func(t *testing.T, call caller) {
 		var told watch
 		p := everySecond
-		p.Source, p.OnEvent = &counter{value: 9}, told.event
-		p.Select = func(error) *retry.Policy {
-			return &retry.Policy{Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter, Source: &counter{value: 1000}}
-		}
+		p.Source, p.OnEvent = constant(9), told.event
+		p.Classify = unnamed(&retry.Policy{Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter, Source: constant(1000)})
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))
 		require.Len(t, told.of(retry.RetryScheduled), 2)
@@ -144,11 +146,6 @@ func TestSeedOf(t *testing.T) {
 	assert.Len(t, seen, 10_000)
 }
 
-// sourceFunc makes a Source of a function.
-type sourceFunc func() uint64
-
-func (f sourceFunc) Uint64() uint64 { return f() }
-
 func TestSourceIsAskedOnlyForASeedThatIsNeeded(t *testing.T) {
 	boom := errors.New("boom")
 	for _, row := range []struct {
@@ -167,7 +164,7 @@ func TestSourceIsAskedOnlyForASeedThatIsNeeded(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			asked := 0
-			row.policy.Source = sourceFunc(func() uint64 { asked++; return 42 })
+			row.policy.Source = func() uint64 { asked++; return 42 }
 			first := row.policy.Next(row.attempt)
 			assert.Equal(t, row.asked, asked)
 			if row.asked > 0 {
@@ -179,34 +176,32 @@ func TestSourceIsAskedOnlyForASeedThatIsNeeded(t *testing.T) {
 
 	t.Run("a Source that draws 0", func(t *testing.T) {
 		p := retry.Default()
-		p.Source = sourceFunc(func() uint64 { return 0 })
+		p.Source = constant(0)
 		assert.Equal(t, p.Next(retry.Attempt{Number: 1, Seed: 1}), p.Next(retry.Attempt{Number: 1}), "0 means that none was drawn")
 	})
 }
 
-// lockedSource makes a Source safe for concurrent use.
-type lockedSource struct {
-	mu     sync.Mutex
-	source retry.Source
-}
-
-func (s *lockedSource) Uint64() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.source.Uint64()
+// locked makes a Source safe for concurrent use.
+func locked(source func() uint64) func() uint64 {
+	var mu sync.Mutex
+	return func() uint64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return source()
+	}
 }
 
 // Each Source draws its own sequence of seeds, and the same sequence for the
 // same seed.
 func TestSources(t *testing.T) {
-	for name, source := range map[string]func() retry.Source{
-		"math/rand/v2 PCG":        func() retry.Source { return randv2.NewPCG(1, 2) },
-		"math/rand/v2 ChaCha8":    func() retry.Source { return randv2.NewChaCha8([32]byte{1, 2, 3}) },
-		"math/rand/v2 Rand":       func() retry.Source { return randv2.New(randv2.NewPCG(1, 2)) },
-		"math/rand/v2 PCG locked": func() retry.Source { return &lockedSource{source: randv2.NewPCG(1, 2)} },
-		"x/exp/rand":              func() retry.Source { return exprand.NewSource(7) },
-		"x/exp/rand Rand":         func() retry.Source { return exprand.New(exprand.NewSource(7)) },
-		"x/exp/rand LockedSource": func() retry.Source { s := new(exprand.LockedSource); s.Seed(7); return s },
+	for name, source := range map[string]func() func() uint64{
+		"math/rand/v2 PCG":        func() func() uint64 { return randv2.NewPCG(1, 2).Uint64 },
+		"math/rand/v2 ChaCha8":    func() func() uint64 { return randv2.NewChaCha8([32]byte{1, 2, 3}).Uint64 },
+		"math/rand/v2 Rand":       func() func() uint64 { return randv2.New(randv2.NewPCG(1, 2)).Uint64 },
+		"math/rand/v2 PCG locked": func() func() uint64 { return locked(randv2.NewPCG(1, 2).Uint64) },
+		"x/exp/rand":              func() func() uint64 { return exprand.NewSource(7).Uint64 },
+		"x/exp/rand Rand":         func() func() uint64 { return exprand.New(exprand.NewSource(7)).Uint64 },
+		"x/exp/rand LockedSource": func() func() uint64 { s := new(exprand.LockedSource); s.Seed(7); return s.Uint64 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NotNil(t, source())
@@ -217,7 +212,7 @@ func TestSources(t *testing.T) {
 			for range 1000 {
 				d := a.Next(retry.Attempt{Number: 3}).Delay
 				require.Equal(t, d, b.Next(retry.Attempt{Number: 3}).Delay, "the same sequence again")
-				require.Equal(t, d, plain.Next(retry.Attempt{Number: 3, Seed: seeds.Uint64()}).Delay, "one number of the Source is one seed")
+				require.Equal(t, d, plain.Next(retry.Attempt{Number: 3, Seed: seeds()}).Delay, "one number of the Source is one seed")
 				distinct[d] = true
 			}
 			assert.GreaterOrEqual(t, len(distinct), 990)
@@ -228,13 +223,13 @@ func TestSources(t *testing.T) {
 // These Sources are safe for concurrent use by that many goroutines. Run it
 // under the race detector.
 func TestSourcesInManyGoroutines(t *testing.T) {
-	locked := new(exprand.LockedSource)
-	locked.Seed(7)
-	for name, source := range map[string]retry.Source{
+	expLocked := new(exprand.LockedSource)
+	expLocked.Seed(7)
+	for name, source := range map[string]func() uint64{
 		"none":                    nil,
-		"math/rand/v2 PCG locked": &lockedSource{source: randv2.NewPCG(1, 2)},
-		"ChaCha8 locked":          &lockedSource{source: randv2.NewChaCha8([32]byte{})},
-		"x/exp/rand LockedSource": locked,
+		"math/rand/v2 PCG locked": locked(randv2.NewPCG(1, 2).Uint64),
+		"ChaCha8 locked":          locked(randv2.NewChaCha8([32]byte{}).Uint64),
+		"x/exp/rand LockedSource": expLocked.Uint64,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := retry.Default()

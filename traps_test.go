@@ -73,7 +73,7 @@ func TestEdgeCases(t *testing.T) {
 		assert.Same(t, wrapped, stopped(t, err).Err)
 		assert.NoError(t, errors.Unwrap(err), "an Error wraps two, so Unwrap of package errors gives neither")
 	})
-	everyWay(t, "a server's wait above MaxDelay is kept, and never shortened by jitter", func(t *testing.T, call caller) {
+	everyWay(t, "a Retry-After above MaxDelay is kept, and never shortened by jitter", func(t *testing.T, call caller) {
 		p := everySecond
 		p.MaxDelay = 5 * time.Second
 		p.Jitter = retry.FullJitter
@@ -85,7 +85,7 @@ func TestEdgeCases(t *testing.T) {
 			assert.LessOrEqual(t, e.Waited, 2*(30+5)*time.Second, "jitter adds at most MaxDelay")
 		}
 	})
-	everyWay(t, "a server's wait above MaxRetryAfter stops the call instead of being cut", func(t *testing.T, call caller) {
+	everyWay(t, "a Retry-After above MaxRetryAfter stops the call instead of being cut", func(t *testing.T, call caller) {
 		for _, row := range []struct {
 			asked, most time.Duration
 			runs        int
@@ -108,7 +108,7 @@ func TestEdgeCases(t *testing.T) {
 			}
 		}
 	})
-	everyWay(t, "a server's wait beyond MaxElapsed stops the call before the sleep", func(t *testing.T, call caller) {
+	everyWay(t, "a Retry-After beyond MaxElapsed stops the call before the sleep", func(t *testing.T, call caller) {
 		p := everySecond
 		p.MaxElapsed = 10 * time.Second
 		start := time.Now()
@@ -161,7 +161,7 @@ func TestMistakesOfOthers(t *testing.T) {
 		assert.EqualError(t, err, "retry: permanent error after 1 attempt: dial tcp: connection refused")
 		assert.ErrorIs(t, err, errDial)
 	})
-	everyWay(t, "Permanent wins over a RetryIf that returns true, limited or not", func(t *testing.T, call caller) {
+	everyWay(t, "Permanent goes before a RetryIf that returns true, limited or not", func(t *testing.T, call caller) {
 		for _, limit := range []int{3, retry.Unlimited} {
 			p := everySecond
 			p.MaxAttempts = limit
@@ -192,7 +192,7 @@ func TestMistakesOfOthers(t *testing.T) {
 	})
 	everyWay(t, "an empty Budget: the error has the delay, and shows that no server asked for it", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Budget = retry.NewBudget(1, 0)
+		p.Budget = &retry.Budget{Size: 1}
 		tokens(p.Budget)
 		runs := 0
 		err := call(t.Context(), p, fails(&runs))
@@ -203,7 +203,7 @@ func TestMistakesOfOthers(t *testing.T) {
 		runs := 0
 		err := call(t.Context(), retry.Policy{}, fails(&runs))
 		assert.Equal(t, 1, runs)
-		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): dial tcp: connection refused")
+		assert.EqualError(t, err, "retry: gave up after 1 attempt (no limit is set, so there is no retry): dial tcp: connection refused")
 	})
 	everyWay(t, "no goroutine is left waiting for a context that never ends", func(t *testing.T, call caller) {
 		before := runtime.NumGoroutine() // goroutines of other tests may be about to end

@@ -17,31 +17,39 @@ func (p Policy) Validate() error {
 	return p.faults().err()
 }
 
-// faults is what is wrong with a policy.
+// faults is what is wrong with a policy, a sentence each.
 type faults []error
 
-// add adds one: the field, its value, and what to write instead.
+// add adds one: the field, its value, and what to write instead. Its forms below
+// are not inlined, because a call that waits keeps its small stack only if the
+// frames that find nothing wrong are small.
 func (f *faults) add(field string, value any, write string) {
 	*f = append(*f, fmt.Errorf("%s is %v: %s", field, value, write))
 }
 
-// err returns f as an error, nil if it is empty. It is a pointer because errors
-// are compared with ==, which panics on slices.
+//go:noinline
+func (f *faults) addCount(field string, n int, write string) { f.add(field, n, write) }
+
+//go:noinline
+func (f *faults) addDuration(field string, d time.Duration, write string) { f.add(field, d, write) }
+
+//go:noinline
+func (f *faults) addEntry(i int, d time.Duration, write string) {
+	f.add(fmt.Sprintf("Backoff: Schedule[%d]", i), d, write)
+}
+
+//go:noinline
+func (f *faults) addFloat(field string, n float64, write string) { f.add(field, n, write) }
+
+// err returns f as an error, nil if it is empty.
 func (f faults) err() error {
 	if len(f) == 0 {
 		return nil
 	}
-	found := f
-	return &found
+	return &policyError{faults: f}
 }
 
-// invalidPolicyText begins the errors about a policy. An [Error] leaves it out
-// where its reason has said so.
-const invalidPolicyText = "invalid policy"
-
-// Error names the faults on one line.
-func (f faults) Error() string { return invalidPolicyText + ": " + f.list() }
-
+// list returns the faults on one line.
 func (f faults) list() string {
 	const most = 20 // a Schedule may have a million wrong delays
 	var b strings.Builder
@@ -58,6 +66,37 @@ func (f faults) list() string {
 	return b.String()
 }
 
+// A policyError says that a policy is invalid. It is the Cause of an [Error] with
+// ReasonInvalid, whose text says what kind of fault it is by this type.
+type policyError struct {
+	faults  faults
+	also    error  // what stopped the call besides; nil: nothing
+	ofClass bool   // it is the policy of a class, and not the call's own
+	class   string // the name of that class
+}
+
+func (e *policyError) Error() string {
+	if e.ofClass {
+		return "invalid policy of " + e.what()
+	}
+	return "invalid policy: " + e.what()
+}
+
+// what returns the text of e without its first words, which the text of an Error
+// begins with too.
+func (e *policyError) what() string {
+	text := e.faults.list()
+	if e.ofClass {
+		text = fmt.Sprintf("class %q: %s", e.class, text)
+	}
+	if e.also != nil {
+		text += "; " + e.also.Error()
+	}
+	return text
+}
+
+func (e *policyError) Unwrap() error { return e.also }
+
 // faults returns what is wrong with p.
 func (p *Policy) faults() faults {
 	_, f := p.judge()
@@ -68,33 +107,28 @@ func (p *Policy) faults() faults {
 // allocates nothing where that is nothing, so every decision can afford to ask.
 func (p *Policy) judge() (limit int, f faults) {
 	limit, f = p.attempts(), p.fieldFaults()
-	if limit == Unlimited && p.MaxRetries >= Unlimited {
-		if err := p.hot(p.Backoff); err != nil {
-			f = append(f, err)
-		}
+	if limit == Unlimited && p.MaxRetries >= Unlimited && p.hot(p.Backoff) {
+		f = append(f, p.hotFault())
+	}
+	if f != nil {
+		limit = 1
 	}
 	return limit, f
 }
 
-var (
-	errHot      = errors.New("unlimited attempts without a delay: set MaxAttempts, MaxRetries, a Budget or a Backoff (Fixed(10*time.Millisecond))")
-	errRefilled = errors.New("unlimited attempts without a delay, and RefillEvery refills the Budget: set MaxAttempts, MaxRetries or a Backoff (Fixed(10*time.Millisecond))")
-)
+// hot reports whether p, unlimited and with this curve, would retry without a
+// pause until something else stops it. MaxElapsed is no excuse: in a minute such
+// retries are many million calls.
+func (p *Policy) hot(b Backoff) bool {
+	return !waits(b) && (p.Budget == nil || p.Budget.RefillEvery > 0)
+}
 
-// hot returns an error if p, unlimited and with this curve, would retry without
-// a pause until something else stops it. MaxElapsed is no excuse: in a
-// minute such retries are many million calls.
-func (p *Policy) hot(b Backoff) error {
-	switch {
-	case waits(b):
-		return nil
-	case p.Budget == nil:
-		return errHot
-	case p.Budget.every > 0:
-		return errRefilled
-	default:
-		return nil
+// hotFault says what is wrong with a policy that is hot.
+func (p *Policy) hotFault() error {
+	if p.Budget != nil {
+		return errors.New("unlimited attempts without a delay, and RefillEvery refills the Budget: set MaxAttempts, MaxRetries or a Backoff (Fixed(10*time.Millisecond))")
 	}
+	return errors.New("unlimited attempts without a delay: set MaxAttempts, MaxRetries, a Budget or a Backoff (Fixed(10*time.Millisecond))")
 }
 
 // waits reports whether a curve keeps waiting: a built-in one is called for the
@@ -116,152 +150,99 @@ func builtIn(b Backoff) bool {
 	}
 }
 
+const writeDuration = "write 0 for none, or a positive duration"
+
 // fieldFaults returns what is wrong with the fields of p, each by itself.
-func (p *Policy) fieldFaults() (f faults) {
-	const (
-		count    = "write how many, 0 for not set, or -1 for unlimited"
-		duration = "write 0 for none, or a positive duration"
-		delay    = "write 0 for no delay, or a positive duration"
-	)
-	if p.MaxAttempts < Unlimited {
-		f.add("MaxAttempts", p.MaxAttempts, count)
-	}
-	if p.MaxRetries < Unlimited {
-		f.add("MaxRetries", p.MaxRetries, count)
-	}
-	if p.AttemptCap < 0 {
-		f.add("AttemptCap", p.AttemptCap, "write 0 for no cap, or how many attempts it allows")
-	}
-	switch b := p.Backoff.(type) {
-	case Fixed:
-		if b < 0 {
-			f.add("Backoff: Fixed", time.Duration(b), delay)
-		}
-	case Linear:
-		if b < 0 {
-			f.add("Backoff: Linear", time.Duration(b), delay)
-		}
-	case Fibonacci:
-		if b < 0 {
-			f.add("Backoff: Fibonacci", time.Duration(b), delay)
-		}
-	case Exponential:
-		if b.Base < 0 {
-			f.add("Backoff: Exponential.Base", b.Base, delay)
-		}
-		if b.Factor != 0 && b.Factor != b.factor() {
-			f.add("Backoff: Exponential.Factor", b.Factor, "write 0 for 2, or a finite number of at least 1")
-		}
-	case Schedule:
-		for i, d := range b {
-			if d < 0 {
-				f.add(fmt.Sprintf("Backoff: Schedule[%d]", i), d, delay)
-			}
-		}
-	}
-	if p.MaxDelay < 0 {
-		f.add("MaxDelay", p.MaxDelay, duration)
-	}
-	switch j := p.Jitter.(type) {
-	case Proportional:
-		if !(j >= 0 && j <= 1) {
-			f.add("Jitter: Proportional", float64(j), "write a share between 0 and 1: 0.2 is ±20 %")
-		}
-	case Spread:
-		if j != FullJitter && j != EqualJitter {
-			f.add("Jitter: Spread", uint8(j), "write FullJitter, EqualJitter, or nil for none")
-		}
-	}
-	if p.MaxRetryAfter < 0 {
-		f.add("MaxRetryAfter", p.MaxRetryAfter, "write 0 for one minute or MaxDelay, whichever is longer, or a positive duration")
-	}
+func (p *Policy) fieldFaults() faults { return p.otherFaults(p.paceFaults()) }
+
+// otherFaults adds to f what is wrong with the fields that only the policy of a
+// call has a say in.
+func (p *Policy) otherFaults(f faults) faults {
 	if p.MaxElapsed < 0 {
-		f.add("MaxElapsed", p.MaxElapsed, duration)
+		f.addDuration("MaxElapsed", p.MaxElapsed, writeDuration)
 	}
 	if p.AttemptTimeout < 0 {
-		f.add("AttemptTimeout", p.AttemptTimeout, duration)
+		f.addDuration("AttemptTimeout", p.AttemptTimeout, writeDuration)
+	}
+	if p.HealthyAfter != 0 && p.HealthyAfter < leastHealthy {
+		f.addDuration("HealthyAfter", p.HealthyAfter, "write 0 for never, or at least 1ms")
 	}
 	if b := p.Budget; b != nil {
-		if b.size < 1 {
-			f.add("Budget: size", b.size, "write NewBudget(size, ratio) with a size of at least 1")
+		if b.Size < 1 {
+			f.addCount("Budget: Size", b.Size, "write how many retries it holds, at least 1")
 		}
-		if !(b.ratio >= 0 && b.ratio <= 1) {
-			f.add("Budget: ratio", b.ratio, "write NewBudget(size, ratio) with a ratio between 0 and 1")
+		if !(b.Ratio >= 0 && b.Ratio <= 1) {
+			f.addFloat("Budget: Ratio", b.Ratio, "write a share between 0 and 1: 0.1 is one retry for ten successes")
 		}
-		if b.every != 0 && b.every < leastRefill {
-			f.add("Budget: RefillEvery", b.every, "write 0 for off, or at least 1ms")
+		if b.RefillEvery != 0 && b.RefillEvery < leastRefill {
+			f.addDuration("Budget: RefillEvery", b.RefillEvery, "write 0 for never, or at least 1ms")
 		}
 	}
 	return f
 }
 
-// Lint reports settings that are valid but probably unintended, one line each,
-// with the name of each field in Go and in the text form. It returns nil if it
-// finds none, and if p does not validate.
-func (p Policy) Lint() []string {
-	if p.faults() != nil {
-		return nil
-	}
-	var lint []string
-	say := func(format string, args ...any) { lint = append(lint, fmt.Sprintf(format, args...)) }
+// leastHealthy is the shortest HealthyAfter: one of 1ns would make every attempt
+// healthy, and no limit would ever be reached.
+const leastHealthy = time.Millisecond
 
-	const setLimit = "set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
-	limit := p.limit() // 0: none, so there is one attempt
-	retries := p.attempts() - 1
-	first := time.Duration(0) // the delay of the curve after the first attempt
-	if builtIn(p.Backoff) {
-		first = p.Backoff.Delay(1)
+// paceFaults returns what is wrong with the fields that the policy of a class has
+// a say in: limits and delays.
+func (p *Policy) paceFaults() (f faults) {
+	const (
+		count = "write how many, 0 for not set, or -1 for unlimited"
+		delay = "write 0 for no delay, or a positive duration"
+	)
+	if p.MaxAttempts < Unlimited {
+		f.addCount("MaxAttempts", p.MaxAttempts, count)
 	}
-	switch {
-	case p.NonRetryable && (limit == Unlimited || limit > 1):
-		say("NonRetryable (retryable: false) beside a limit of %s, by MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed): there is only one attempt", attemptsText(limit))
-	case p.NonRetryable:
-	case limit == 0 && p.Backoff != nil:
-		say("Backoff (backoff) without a limit: there is only one attempt, and no delay; " + setLimit)
-	case limit == 0 && p.AttemptCap > 0:
-		say("AttemptCap (attempt_cap) without a limit: there is only one attempt; " + setLimit)
+	if p.MaxRetries < Unlimited {
+		f.addCount("MaxRetries", p.MaxRetries, count)
 	}
-	if p.MaxAttempts != 0 && p.MaxRetries != 0 {
-		say("MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the smaller counts, %s; set one", attemptsText(p.count()))
+	if p.AttemptCap < 0 {
+		f.addCount("AttemptCap", p.AttemptCap, "write 0 for no cap, or how many attempts it allows")
 	}
-	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && retries >= 0 && len(s) > retries {
-		say("a Schedule (delays) of %d beside %s: the delay of %v and those after it are never used; MaxAttempts (max_attempts) counts the first attempt", len(s), attemptsText(retries+1), s[retries])
+	switch b := p.Backoff.(type) {
+	case Fixed:
+		if b < 0 {
+			f.addDuration("Backoff: Fixed", time.Duration(b), delay)
+		}
+	case Linear:
+		if b < 0 {
+			f.addDuration("Backoff: Linear", time.Duration(b), delay)
+		}
+	case Fibonacci:
+		if b < 0 {
+			f.addDuration("Backoff: Fibonacci", time.Duration(b), delay)
+		}
+	case Exponential:
+		if b.Base < 0 {
+			f.addDuration("Backoff: Exponential.Base", b.Base, delay)
+		}
+		if b.Factor != 0 && b.Factor != b.factor() {
+			f.addFloat("Backoff: Exponential.Factor", b.Factor, "write 0 for 2, or a finite number of at least 1")
+		}
+	case Schedule:
+		for i, d := range b {
+			if d < 0 {
+				f.addEntry(i, d, delay)
+			}
+		}
 	}
-	if p.Backoff == nil && p.Select == nil && retries != 0 {
-		say("%s without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay", attemptsText(retries+1))
+	if p.MaxDelay < 0 {
+		f.addDuration("MaxDelay", p.MaxDelay, writeDuration)
 	}
-	if grows(p.Backoff) && retries < 0 && p.MaxDelay == 0 && p.MaxElapsed == 0 {
-		say("unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)")
-	}
-	if least := p.leastFirst(first); p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 {
-		say("MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: there is no retry", p.MaxElapsed, least)
-	}
-	if p.MaxDelay > 0 && first > p.MaxDelay {
-		say("MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one", p.MaxDelay, first)
-	}
-	return lint
-}
-
-// leastFirst returns the low end of the first delay's window, where first is
-// what the curve says. A custom Jitter is not called: it may say 0.
-func (p *Policy) leastFirst(first time.Duration) time.Duration {
 	switch j := p.Jitter.(type) {
-	case nil:
-	case Proportional, Spread:
-		lo, _ := j.Window(p.capped(first))
-		return lo
-	default:
-		return 0
+	case Proportional:
+		if !(j >= 0 && j <= 1) {
+			f.addFloat("Jitter: Proportional", float64(j), "write a share between 0 and 1: 0.2 is ±20 %")
+		}
+	case Spread:
+		if j != FullJitter && j != EqualJitter {
+			f.addCount("Jitter: Spread", int(j), "write FullJitter, EqualJitter, or nil for none")
+		}
 	}
-	return p.capped(first)
-}
-
-// grows reports whether a built-in curve grows without end.
-func grows(b Backoff) bool {
-	switch b := b.(type) {
-	case Linear, Fibonacci, Exponential:
-		return b.Delay(math.MaxInt) > b.Delay(1)
-	default:
-		return false
+	if p.MaxRetryAfter < 0 {
+		f.addDuration("MaxRetryAfter", p.MaxRetryAfter, "write 0 for one minute or MaxDelay, whichever is longer, or a positive duration")
 	}
+	return f
 }

@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -27,7 +28,9 @@ func TestValidateNamesEachFault(t *testing.T) {
 		count = "write how many, 0 for not set, or -1 for unlimited"
 		above = "write 0 for none, or a positive duration"
 		delay = "write 0 for no delay, or a positive duration"
-		ratio = "write NewBudget(size, ratio) with a ratio between 0 and 1"
+		size  = "write how many retries it holds, at least 1"
+		ratio = "write a share between 0 and 1: 0.1 is one retry for ten successes"
+		every = "write 0 for never, or at least 1ms"
 		share = "write a share between 0 and 1: 0.2 is ±20 %"
 		grow  = "write 0 for 2, or a finite number of at least 1"
 		hot   = "unlimited attempts without a delay: set MaxAttempts, MaxRetries, a Budget or a Backoff (Fixed(10*time.Millisecond))"
@@ -66,13 +69,19 @@ func TestValidateNamesEachFault(t *testing.T) {
 		{retry.Policy{MaxRetryAfter: -1}, "MaxRetryAfter is -1ns: write 0 for one minute or MaxDelay, whichever is longer, or a positive duration"},
 		{retry.Policy{MaxElapsed: -1}, "MaxElapsed is -1ns: " + above},
 		{retry.Policy{AttemptTimeout: -1}, "AttemptTimeout is -1ns: " + above},
-		{retry.Policy{Budget: retry.NewBudget(0, .1)}, "Budget: size is 0: write NewBudget(size, ratio) with a size of at least 1"},
-		{retry.Policy{Budget: &retry.Budget{}}, "Budget: size is 0: write NewBudget(size, ratio) with a size of at least 1"},
-		{retry.Policy{Budget: retry.NewBudget(math.MinInt, .1)}, fmt.Sprintf("Budget: size is %d: write NewBudget(size, ratio) with a size of at least 1", math.MinInt)},
-		{retry.Policy{Budget: retry.NewBudget(1, -.1)}, "Budget: ratio is -0.1: " + ratio},
-		{retry.Policy{Budget: retry.NewBudget(1, 1.1)}, "Budget: ratio is 1.1: " + ratio},
-		{retry.Policy{Budget: retry.NewBudget(1, math.NaN())}, "Budget: ratio is NaN: " + ratio},
-		{retry.Policy{Budget: retry.NewBudget(1, math.Inf(1))}, "Budget: ratio is +Inf: " + ratio},
+		{retry.Policy{Budget: &retry.Budget{Ratio: .1}}, "Budget: Size is 0: " + size},
+		{retry.Policy{Budget: &retry.Budget{}}, "Budget: Size is 0: " + size},
+		{retry.Policy{Budget: &retry.Budget{Size: math.MinInt, Ratio: .1}}, fmt.Sprintf("Budget: Size is %d: %s", math.MinInt, size)},
+		{retry.Policy{Budget: &retry.Budget{Size: -1}}, "Budget: Size is -1: " + size},
+		{retry.Policy{Budget: &retry.Budget{Size: 1, Ratio: -.1}}, "Budget: Ratio is -0.1: " + ratio},
+		{retry.Policy{Budget: &retry.Budget{Size: 1, Ratio: 1.1}}, "Budget: Ratio is 1.1: " + ratio},
+		{retry.Policy{Budget: &retry.Budget{Size: 1, Ratio: math.NaN()}}, "Budget: Ratio is NaN: " + ratio},
+		{retry.Policy{Budget: &retry.Budget{Size: 1, Ratio: math.Inf(1)}}, "Budget: Ratio is +Inf: " + ratio},
+		{retry.Policy{Budget: &retry.Budget{Size: 1, RefillEvery: -1}}, "Budget: RefillEvery is -1ns: " + every},
+		{retry.Policy{Budget: &retry.Budget{Size: 1, RefillEvery: time.Millisecond - 1}}, "Budget: RefillEvery is 999.999µs: " + every},
+		{retry.Policy{HealthyAfter: -1}, "HealthyAfter is -1ns: " + every},
+		{retry.Policy{HealthyAfter: 1}, "HealthyAfter is 1ns: " + every},
+		{retry.Policy{HealthyAfter: 999 * time.Microsecond}, "HealthyAfter is 999µs: " + every},
 		{retry.Policy{MaxAttempts: retry.Unlimited}, hot},
 		{retry.Policy{MaxRetries: retry.Unlimited}, hot},
 	} {
@@ -101,14 +110,15 @@ func TestValidateNamesEveryFaultAtOnce(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: -2, MaxRetries: -3, AttemptCap: -4,
 		Backoff: retry.Schedule{-5, time.Second, -6}, MaxDelay: -7, Jitter: retry.Proportional(-8), MaxRetryAfter: -9,
-		MaxElapsed: -10, AttemptTimeout: -11, Budget: retry.NewBudget(-12, -13),
+		MaxElapsed: -10, AttemptTimeout: -11, HealthyAfter: -12, Budget: &retry.Budget{Size: -13, Ratio: -14, RefillEvery: -15},
 	}
 	err := p.Validate()
 	require.Error(t, err)
 	want := []string{
 		"MaxAttempts is -2", "MaxRetries is -3", "AttemptCap is -4",
 		"Backoff: Schedule[0] is -5ns", "Backoff: Schedule[2] is -6ns", "MaxDelay is -7ns", "Jitter: Proportional is -8", "MaxRetryAfter is -9ns",
-		"MaxElapsed is -10ns", "AttemptTimeout is -11ns", "Budget: size is -12", "Budget: ratio is -13",
+		"MaxElapsed is -10ns", "AttemptTimeout is -11ns", "HealthyAfter is -12ns",
+		"Budget: Size is -13", "Budget: Ratio is -14", "Budget: RefillEvery is -15ns",
 	}
 	var got []string
 	for fault := range strings.SplitSeq(strings.TrimPrefix(err.Error(), "invalid policy: "), "; ") {
@@ -132,8 +142,8 @@ func TestValidateSound(t *testing.T) {
 	for name, p := range map[string]retry.Policy{
 		"zero":                             {},
 		"default":                          retry.Default(),
-		"the largest value of every field": {MaxAttempts: math.MaxInt, MaxRetries: math.MaxInt, AttemptCap: math.MaxInt, Backoff: retry.Exponential{Base: math.MaxInt64, Factor: math.MaxFloat64}, MaxDelay: math.MaxInt64, Jitter: retry.Proportional(1), MaxRetryAfter: math.MaxInt64, MaxElapsed: math.MaxInt64, AttemptTimeout: math.MaxInt64, Budget: retry.NewBudget(math.MaxInt, 1)},
-		"the smallest values above zero":   {MaxAttempts: 1, AttemptCap: 1, Backoff: retry.Exponential{Base: 1, Factor: 1}, MaxDelay: 1, Jitter: retry.Proportional(math.SmallestNonzeroFloat64), MaxRetryAfter: 1, MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0)},
+		"the largest value of every field": {MaxAttempts: math.MaxInt, MaxRetries: math.MaxInt, AttemptCap: math.MaxInt, Backoff: retry.Exponential{Base: math.MaxInt64, Factor: math.MaxFloat64}, MaxDelay: math.MaxInt64, Jitter: retry.Proportional(1), MaxRetryAfter: math.MaxInt64, MaxElapsed: math.MaxInt64, AttemptTimeout: math.MaxInt64, HealthyAfter: math.MaxInt64, Budget: &retry.Budget{Size: math.MaxInt, Ratio: 1, RefillEvery: math.MaxInt64}},
+		"the smallest values above zero":   {MaxAttempts: 1, AttemptCap: 1, Backoff: retry.Exponential{Base: 1, Factor: 1}, MaxDelay: 1, Jitter: retry.Proportional(math.SmallestNonzeroFloat64), MaxRetryAfter: 1, MaxElapsed: 1, AttemptTimeout: 1, HealthyAfter: time.Millisecond, Budget: &retry.Budget{Size: 1, RefillEvery: time.Millisecond}},
 		"a factor of minus zero is 0":      {MaxAttempts: 2, Backoff: retry.Exponential{Base: 1, Factor: negativeZero}},
 		"a jitter of minus zero is 0":      {MaxAttempts: 2, Jitter: retry.Proportional(negativeZero)},
 		"no delay, but a limit":            {MaxAttempts: 1_000_000},
@@ -192,9 +202,9 @@ func TestValidateHotLoop(t *testing.T) {
 		{"MaxElapsed alone, waiting", retry.Policy{MaxElapsed: time.Minute, Backoff: retry.Fixed(1)}, false},
 		{"MaxElapsed alone, with a cap", retry.Policy{MaxElapsed: time.Minute, AttemptCap: 9}, false},
 		{"MaxElapsed alone, NonRetryable", retry.Policy{MaxElapsed: time.Minute, NonRetryable: true}, false},
-		{"MaxElapsed alone, with a Budget", retry.Policy{MaxElapsed: time.Minute, Budget: retry.NewBudget(1, 0)}, false},
-		{"a Budget that is refilled", with(func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 0).RefillEvery(time.Hour) }), true},
-		{"Budget", with(func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 0) }), false},
+		{"MaxElapsed alone, with a Budget", retry.Policy{MaxElapsed: time.Minute, Budget: &retry.Budget{Size: 1}}, false},
+		{"a Budget that is refilled", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1, RefillEvery: time.Hour} }), true},
+		{"Budget", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }), false},
 		{"no limit set", retry.Policy{}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -213,9 +223,10 @@ func TestValidateHotLoop(t *testing.T) {
 func TestValidateCallsNobody(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: retry.Unlimited, Backoff: untouchable{}, Jitter: untouchable{}, MaxDelay: time.Second, MaxElapsed: time.Second,
-		Source:  sourceFunc(func() uint64 { panic("the Source was called") }),
-		RetryIf: func(error) bool { panic("RetryIf was called") },
-		Select:  func(error) *retry.Policy { panic("Select was called") },
+		Source:   func() uint64 { panic("the Source was called") },
+		Wait:     func(context.Context, time.Duration) (time.Duration, error) { panic("Wait was called") },
+		RetryIf:  func(error) bool { panic("RetryIf was called") },
+		Classify: func(error) *retry.Class { panic("Classify was called") },
 	}
 	for _, b := range []retry.Backoff{untouchable{}, &untouchable{}, retry.BackoffFunc(untouchable{}.Delay)} {
 		p.Backoff = b
@@ -266,6 +277,7 @@ func TestLint(t *testing.T) {
 	doubling := retry.Exponential{Base: time.Second}
 	const (
 		noLimit      = "Backoff (backoff) without a limit: there is only one attempt, and no delay; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
+		noClassLimit = "Classify without a limit: there is only one attempt, whatever a class allows; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 		capAlone     = "AttemptCap (attempt_cap) without a limit: there is only one attempt; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 		atOnce       = " without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay"
 		bothLimits   = "MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the smaller counts, "
@@ -287,13 +299,30 @@ func TestLint(t *testing.T) {
 		{"a Schedule without a limit", retry.Policy{Backoff: retry.Schedule{1, 2}}, []string{noLimit}},
 		{"a first delay above MaxDelay, without a limit", retry.Policy{Backoff: second, MaxDelay: 1}, []string{noLimit, "MaxDelay (max_delay) of 1ns is shorter than the first delay of 1s: it cuts even that one"}},
 		{"AttemptCap alone", retry.Policy{AttemptCap: 5}, []string{capAlone}},
-		{"AttemptCap alone, of a policy that Select returns", retry.Policy{AttemptCap: 1}, []string{capAlone}},
+		{"AttemptCap of 1 alone", retry.Policy{AttemptCap: 1}, []string{capAlone}},
+
+		{"Classify without a limit", retry.Policy{Classify: unnamed(&retry.Policy{MaxAttempts: 2})}, []string{noClassLimit}},
+		{"Classify and a Backoff without a limit", retry.Policy{Classify: unnamed(nil), Backoff: second}, []string{noLimit, noClassLimit}},
+		{"Classify and AttemptCap without a limit", retry.Policy{Classify: unnamed(nil), AttemptCap: 3}, []string{capAlone, noClassLimit}},
+		{"Classify with MaxAttempts", retry.Policy{Classify: unnamed(nil), MaxAttempts: 2}, nil},
+		{"Classify with MaxRetries", retry.Policy{Classify: unnamed(nil), MaxRetries: 2}, nil},
+		{"Classify with MaxElapsed alone", retry.Policy{Classify: unnamed(nil), Backoff: second, MaxElapsed: time.Minute}, nil},
+		{"Classify that is unlimited", retry.Policy{Classify: unnamed(nil), MaxAttempts: -1, Backoff: second}, nil},
+		{"Classify with NonRetryable", retry.Policy{Classify: unnamed(nil), NonRetryable: true}, nil},
+
+		{"AttemptTimeout below HealthyAfter", retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute},
+			[]string{"AttemptTimeout (attempt_timeout) of 1s ends every attempt before HealthyAfter (healthy_after) of 1m0s: none is ever healthy"}},
+		{"AttemptTimeout at HealthyAfter", retry.Policy{AttemptTimeout: time.Minute, HealthyAfter: time.Minute},
+			[]string{"AttemptTimeout (attempt_timeout) of 1m0s ends every attempt before HealthyAfter (healthy_after) of 1m0s: none is ever healthy"}},
+		{"AttemptTimeout above HealthyAfter", retry.Policy{AttemptTimeout: time.Minute + 1, HealthyAfter: time.Minute}, nil},
+		{"HealthyAfter without AttemptTimeout", retry.Policy{HealthyAfter: time.Minute}, nil},
+		{"AttemptTimeout without HealthyAfter", retry.Policy{AttemptTimeout: time.Minute}, nil},
 
 		{"several attempts at once", retry.Policy{MaxAttempts: 3}, []string{"3 attempts" + atOnce}},
 		{"several retries at once", retry.Policy{MaxRetries: 1}, []string{"2 attempts" + atOnce}},
-		{"unlimited at once, with a Budget", retry.Policy{MaxRetries: -1, Budget: retry.NewBudget(1, 0)}, []string{"unlimited attempts" + atOnce}},
+		{"unlimited at once, with a Budget", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts" + atOnce}},
 		{"several attempts at once, on purpose", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}, nil},
-		{"several attempts, Select has the delays", retry.Policy{MaxAttempts: 3, Select: func(error) *retry.Policy { panic("called") }}, nil},
+		{"several attempts, the classes have the delays", retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { panic("called") }}, nil},
 		{"one attempt without a Backoff", retry.Policy{MaxAttempts: 1}, nil},
 		{"a Backoff with MaxAttempts", retry.Policy{Backoff: second, MaxAttempts: 2}, nil},
 		{"a Backoff with MaxAttempts 1, which says so", retry.Policy{Backoff: second, MaxAttempts: 1}, nil},
@@ -334,7 +363,7 @@ func TestLint(t *testing.T) {
 		{"unlimited and exponential", retry.Policy{MaxAttempts: -1, Backoff: doubling}, []string{growing}},
 		{"unlimited and linear", retry.Policy{MaxRetries: -1, Backoff: retry.Linear(1)}, []string{growing}},
 		{"unlimited and fibonacci", retry.Policy{MaxAttempts: -1, Backoff: retry.Fibonacci(1)}, []string{growing}},
-		{"unlimited and growing, with a Budget", retry.Policy{MaxAttempts: -1, Backoff: doubling, Budget: retry.NewBudget(1, 1)}, []string{growing}},
+		{"unlimited and growing, with a Budget", retry.Policy{MaxAttempts: -1, Backoff: doubling, Budget: &retry.Budget{Size: 1, Ratio: 1}}, []string{growing}},
 		{"unlimited and growing, with MaxDelay", retry.Policy{MaxAttempts: -1, Backoff: doubling, MaxDelay: time.Minute}, nil},
 		{"unlimited and growing, with MaxElapsed", retry.Policy{MaxAttempts: -1, Backoff: doubling, MaxElapsed: time.Minute}, nil},
 		{"unlimited and growing, with AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: doubling, AttemptCap: 9}, nil},

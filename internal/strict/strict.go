@@ -168,7 +168,7 @@ func Parse[T any](m *Mapping, key string, value json.RawMessage, write string, s
 		return v, false
 	}
 	if sound != nil && !sound(v) {
-		if _, ok := any(v).(Duration); ok { // it is negative: nothing else can be wrong with a Duration
+		if d, ok := any(v).(Duration); ok && d < 0 && write == WriteDuration {
 			write += ", 0s or above"
 		}
 		m.Fault(key, shown(value), write)

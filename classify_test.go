@@ -14,41 +14,45 @@ import (
 	"github.com/goretry/retry"
 )
 
-func TestSelectInTheLoop(t *testing.T) {
+func TestClassifyInTheLoop(t *testing.T) {
 	errThrottled := errors.New("throttled")
 	for _, row := range []struct {
-		name     string
-		selected *retry.Policy
-		reason   retry.Reason
-		runs     int
-		elapsed  time.Duration
-		cause    string
+		name    string
+		class   *retry.Policy
+		reason  retry.Reason
+		runs    int
+		elapsed time.Duration
+		cause   string
 	}{
 		{"nil: the policy itself", nil, retry.ReasonExhausted, 3, 2 * time.Second, ""},
 		{"stricter", &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 2, time.Minute, ""},
 		{"stricter by MaxRetries", &retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 2, time.Minute, ""},
 		{"stricter by AttemptCap", &retry.Policy{MaxAttempts: 9, AttemptCap: 2}, retry.ReasonExhausted, 2, 0, ""},
 		{"stricter by NonRetryable", &retry.Policy{NonRetryable: true, MaxAttempts: 9}, retry.ReasonNonRetryable, 1, 0, ""},
-		{"looser: the outer limit holds", &retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
-		{"unlimited: the outer limit holds", &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
-		{"without a limit: the outer limit holds", &retry.Policy{Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
-		{"its MaxElapsed, AttemptTimeout, Budget, RetryIf and Select are not used", &retry.Policy{
-			Backoff: retry.Fixed(time.Minute), MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0),
-			RetryIf: func(error) bool { panic("RetryIf") }, Select: func(error) *retry.Policy { panic("Select") },
+		{"looser: the call's limit holds", &retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
+		{"unlimited: the call's limit holds", &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
+		{"without a limit: the call's limit holds", &retry.Policy{Backoff: retry.Fixed(time.Minute)}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
+		{"its MaxElapsed, AttemptTimeout, HealthyAfter, Budget, Wait, RetryIf and Classify are not used", &retry.Policy{
+			Backoff: retry.Fixed(time.Minute), MaxElapsed: 1, AttemptTimeout: 1, HealthyAfter: time.Millisecond, Budget: &retry.Budget{Size: 1},
+			RetryIf: func(error) bool { panic("RetryIf") }, Classify: func(error) *retry.Class { panic("Classify") },
+			Wait:    func(context.Context, time.Duration) (time.Duration, error) { panic("Wait") },
 			OnEvent: func(context.Context, retry.Event) { panic("OnEvent") },
 		}, retry.ReasonExhausted, 3, 2 * time.Minute, ""},
 		{"invalid", &retry.Policy{MaxAttempts: -2, MaxDelay: -1}, retry.ReasonInvalid, 1, 0,
-			"invalid policy returned by Select: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; MaxDelay is -1ns: write 0 for none, or a positive duration"},
+			`invalid policy of class "": MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; MaxDelay is -1ns: write 0 for none, or a positive duration`},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			p := everySecond
-			p.Select = func(err error) *retry.Policy {
+			p.Classify = func(err error) *retry.Class {
 				assert.Same(t, errThrottled, err)
-				return row.selected
+				if row.class == nil {
+					return nil
+				}
+				return &retry.Class{Policy: row.class}
 			}
 			var before retry.Policy
-			if row.selected != nil {
-				before = *row.selected
+			if row.class != nil {
+				before = *row.class
 			}
 			start, runs := time.Now(), 0
 			err := call(t.Context(), p, func(context.Context) error {
@@ -68,14 +72,14 @@ func TestSelectInTheLoop(t *testing.T) {
 				assert.EqualError(t, e.Cause, row.cause)
 				assert.Zero(t, e.Delay)
 			}
-			if row.selected != nil {
-				assert.Equal(t, fmt.Sprintf("%#v", before), fmt.Sprintf("%#v", *row.selected), "what Select returns is never modified")
+			if row.class != nil {
+				assert.Equal(t, fmt.Sprintf("%#v", before), fmt.Sprintf("%#v", *row.class), "what Classify returns is never modified")
 			}
 		})
 	}
 	everyWay(t, "a hot pair", func(t *testing.T, call caller) {
 		p := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
-		p.Select = func(error) *retry.Policy { return &retry.Policy{} }
+		p.Classify = unnamed(&retry.Policy{})
 		require.NoError(t, p.Validate())
 		runs := 0
 		err := call(t.Context(), p, func(context.Context) error {
@@ -86,29 +90,29 @@ func TestSelectInTheLoop(t *testing.T) {
 		})
 		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
 		assert.ErrorIs(t, err, errDial)
-		assert.ErrorContains(t, err, "retry: invalid policy after 1 attempt (returned by Select: unlimited attempts without a delay")
+		assert.ErrorContains(t, err, `retry: invalid policy after 1 attempt (class "": unlimited attempts without a delay`)
 		assert.Equal(t, 1, runs)
 	})
-	everyWay(t, "a pair is not hot if the outer policy has a limit", func(t *testing.T, call caller) {
+	everyWay(t, "a pair is not hot if the call's policy has a limit", func(t *testing.T, call caller) {
 		p := everySecond
-		p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: retry.Unlimited} }
+		p.Classify = unnamed(&retry.Policy{MaxAttempts: retry.Unlimited})
 		start, runs := time.Now(), 0
 		err := call(t.Context(), p, fails(&runs))
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 		assert.Equal(t, 3, runs)
 		assert.Zero(t, time.Since(start))
 	})
-	everyWay(t, "invalid wins over a context that has ended", func(t *testing.T, call caller) {
+	everyWay(t, "a context that is done goes before an invalid class", func(t *testing.T, call caller) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := everySecond
-		p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: -2} }
+		p.Classify = unnamed(&retry.Policy{MaxAttempts: -2})
 		err := call(ctx, p, func(context.Context) error { cancel(); return errDial })
-		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 	})
-	everyWay(t, "Select is called for each failure", func(t *testing.T, call caller) {
+	everyWay(t, "Classify is called for each failure", func(t *testing.T, call caller) {
 		p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
-		slow := &retry.Policy{Backoff: retry.Fixed(time.Minute)}
-		p.Select = func(err error) *retry.Policy {
+		slow := &retry.Class{Policy: &retry.Policy{Backoff: retry.Fixed(time.Minute)}}
+		p.Classify = func(err error) *retry.Class {
 			if errors.Is(err, errThrottled) {
 				return slow
 			}
@@ -128,65 +132,66 @@ func TestSelectInTheLoop(t *testing.T) {
 	everyWay(t, "RetryIf is called first", func(t *testing.T, call caller) {
 		p := everySecond
 		p.RetryIf = func(error) bool { return false }
-		p.Select = func(error) *retry.Policy { panic("Select is called with an error that RetryIf rejects") }
+		p.Classify = func(error) *retry.Class { panic("Classify is called with an error that RetryIf rejects") }
 		runs := 0
 		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
 	})
 }
 
-func TestSelectGivesTheDelay(t *testing.T) {
+func TestAClassGivesTheDelay(t *testing.T) {
 	boom := errors.New("boom")
-	picked := retry.Policy{
+	inner := retry.Policy{
 		Backoff: retry.Fixed(time.Minute), MaxDelay: 30 * time.Second, Jitter: retry.EqualJitter, MaxRetryAfter: 40 * time.Second,
 	}
 	p := retry.Policy{
 		MaxAttempts: 5, Backoff: retry.Fixed(time.Second), MaxDelay: 2 * time.Second, Jitter: retry.FullJitter, MaxRetryAfter: 3 * time.Second,
-		Select: func(error) *retry.Policy { return &picked },
+		Classify: unnamed(&inner),
 	}
 	lo, hi := windowOf(p, retry.Attempt{Number: 1, Err: boom})
 	assert.Equal(t, []time.Duration{15 * time.Second, 30 * time.Second}, []time.Duration{lo, hi}, "its curve, cap and jitter")
 	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second, boom), Seed: 1}).Reason, "its MaxRetryAfter")
 	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second+1, boom), Seed: 1}).Reason)
 
-	picked = retry.Policy{}
+	inner = retry.Policy{}
 	assert.Equal(t, retry.Decision{Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 1, Err: boom}),
-		"a field that it does not set is off, not the outer policy's")
+		"a field that it does not set is zero, not that of the call's policy")
 	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute, boom)}).Reason, "the default MaxRetryAfter")
 	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute+1, boom)}).Reason)
 
-	p.Select = func(error) *retry.Policy { return nil }
+	p.Classify = func(error) *retry.Class { return nil }
 	lo, hi = windowOf(p, retry.Attempt{Number: 1, Err: boom})
-	assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{lo, hi}, "nil means the outer policy")
+	assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{lo, hi}, "nil means the call's policy")
 }
 
-func TestSelectLeavesTheRestWithTheOuterPolicy(t *testing.T) {
+func TestAClassLeavesTheRestWithTheCallsPolicy(t *testing.T) {
 	boom := errors.New("boom")
-	picked := retry.Policy{
-		MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter,
-		Source:  sourceFunc(func() uint64 { panic("the Source of the returned policy was called") }),
-		RetryIf: func(error) bool { panic("RetryIf of the returned policy was called") },
-		Select:  func(error) *retry.Policy { panic("Select of the returned policy was called") },
+	inner := retry.Policy{
+		MaxElapsed: 1, AttemptTimeout: 1, Budget: &retry.Budget{Size: 1}, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter,
+		Source:   func() uint64 { panic("the Source of the class was called") },
+		RetryIf:  func(error) bool { panic("RetryIf of the class was called") },
+		Classify: func(error) *retry.Class { panic("Classify of the class was called") },
 	}
 	p := retry.Policy{
-		MaxAttempts: 5, MaxElapsed: time.Hour, Select: func(error) *retry.Policy { return &picked },
-		Source: sourceFunc(func() uint64 { return 42 }),
+		MaxAttempts: 5, MaxElapsed: time.Hour, Classify: unnamed(&inner),
+		Source: constant(42),
 	}
 	next := p.Next(retry.Attempt{Number: 1, Err: boom, Elapsed: time.Minute})
-	assert.Equal(t, retry.ReasonRetry, next.Reason, "the outer MaxElapsed counts")
-	assert.Equal(t, p.Next(retry.Attempt{Number: 1, Err: boom, Seed: 42}), next, "the outer Source draws")
+	assert.Equal(t, retry.ReasonRetry, next.Reason, "the call's MaxElapsed applies")
+	assert.Equal(t, p.Next(retry.Attempt{Number: 1, Err: boom, Seed: 42}), next, "the call's Source draws")
 }
 
-func TestSelectIsAskedOnceAndNeverModified(t *testing.T) {
+func TestClassifyIsAskedOnceAndItsClassNeverModified(t *testing.T) {
 	boom := errors.New("boom")
-	picked := retry.Default()
-	before := picked
+	inner := retry.Default()
+	before := inner
 	var asked []error
-	p := retry.Policy{MaxAttempts: 5, Select: func(err error) *retry.Policy { asked = append(asked, err); return &picked }}
+	class := &retry.Class{Policy: &inner}
+	p := retry.Policy{MaxAttempts: 5, Classify: func(err error) *retry.Class { asked = append(asked, err); return class }}
 	for attempt := range 7 {
 		p.Next(retry.Attempt{Number: attempt, Err: boom, Seed: 1})
 	}
 	assert.Equal(t, slices.Repeat([]error{boom}, 7), asked)
-	assert.Equal(t, before, picked)
+	assert.Equal(t, before, inner)
 
 	asked = nil
 	p.Next(retry.Attempt{Number: 1})
@@ -196,27 +201,27 @@ func TestSelectIsAskedOnceAndNeverModified(t *testing.T) {
 	assert.Empty(t, asked, "neither for nil nor for a failure that is not retried anyway")
 }
 
-func TestSelectAPolicyThatIsInvalid(t *testing.T) {
+func TestAClassThatIsInvalid(t *testing.T) {
 	boom := errors.New("boom")
 	sleepy := retry.Fixed(time.Second)
 	for _, row := range []struct {
-		name   string
-		outer  retry.Policy
-		picked retry.Policy
-		want   retry.Reason
+		name  string
+		outer retry.Policy
+		inner retry.Policy
+		want  retry.Reason
 	}{
 		{"its own fault", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxDelay: -1}, retry.ReasonInvalid},
-		{"a fault in a field that is not used", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxElapsed: -1}, retry.ReasonInvalid},
-		{"an empty Budget{}", retry.Policy{MaxAttempts: 5}, retry.Policy{Budget: new(retry.Budget)}, retry.ReasonInvalid},
-		{"no limit in the outer policy, no delay in the returned one", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
+		{"what is not looked at is not judged: durations", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxElapsed: -1, AttemptTimeout: -1, HealthyAfter: -1}, retry.ReasonRetry},
+		{"what is not looked at is not judged: an empty Budget", retry.Policy{MaxAttempts: 5}, retry.Policy{Budget: new(retry.Budget)}, retry.ReasonRetry},
+		{"no limit in the policy of the call, no delay in the class", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
 		{"a schedule that ends in a hot loop", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.Schedule{time.Second, 0}}, retry.ReasonInvalid},
-		{"no limit in either, no delay in the returned one", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonInvalid},
-		{"the returned policy's MaxElapsed is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxElapsed: time.Second}, retry.ReasonInvalid},
-		{"the returned policy's Budget is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Budget: retry.NewBudget(1, 0)}, retry.ReasonInvalid},
+		{"no limit in either, no delay in the class", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonInvalid},
+		{"the class's MaxElapsed is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxElapsed: time.Second}, retry.ReasonInvalid},
+		{"the class's Budget is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Budget: &retry.Budget{Size: 1}}, retry.ReasonInvalid},
 
-		{"hot alone, limited by the outer policy", retry.Policy{MaxAttempts: 5, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
-		{"no delay, bounded by the outer's MaxElapsed alone", retry.Policy{MaxElapsed: time.Minute, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
-		{"hot alone, bounded by the outer's Budget", retry.Policy{MaxAttempts: -1, Budget: retry.NewBudget(1, 0)}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
+		{"hot alone, limited by the policy of the call", retry.Policy{MaxAttempts: 5, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
+		{"no delay, bounded by the call's MaxElapsed alone", retry.Policy{MaxElapsed: time.Minute, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
+		{"hot alone, bounded by the call's Budget", retry.Policy{MaxAttempts: -1, Budget: &retry.Budget{Size: 1}}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
 		{"no delay, limited by its MaxAttempts", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: 2}, retry.ReasonRetry},
 		{"no delay, limited by its AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{AttemptCap: 2}, retry.ReasonRetry},
 		{"no delay, limited by NonRetryable", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
@@ -224,18 +229,18 @@ func TestSelectAPolicyThatIsInvalid(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			require.NoError(t, row.outer.Validate())
-			row.outer.Select = func(error) *retry.Policy { return &row.picked }
+			row.outer.Classify = unnamed(&row.inner)
 			assert.Equal(t, row.want, row.outer.Next(retry.Attempt{Number: 1, Err: boom}).Reason)
 		})
 	}
 }
 
-// The policy that Select returns cannot raise a limit, nor can its delay.
-func TestSelectCanOnlyTighten(t *testing.T) {
+// A class cannot raise a limit, nor can its delay.
+func TestAClassCanOnlyTighten(t *testing.T) {
 	boom := errors.New("boom")
 	for _, row := range []struct {
-		outer, picked retry.Policy
-		limit         int
+		outer, inner retry.Policy
+		limit        int
 	}{
 		{retry.Policy{MaxAttempts: 3}, retry.Policy{MaxAttempts: 10}, 3},
 		{retry.Policy{MaxAttempts: 10}, retry.Policy{MaxAttempts: 3}, 3},
@@ -248,8 +253,8 @@ func TestSelectCanOnlyTighten(t *testing.T) {
 		{retry.Policy{}, retry.Policy{MaxAttempts: 5}, 1},
 		{retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1)}, retry.Policy{MaxAttempts: 7}, 7},
 	} {
-		t.Run(fmt.Sprintf("%v picks %v", row.outer, row.picked), func(t *testing.T) {
-			row.outer.Select = func(error) *retry.Policy { return &row.picked }
+		t.Run(fmt.Sprintf("%v with the class %v", row.outer, row.inner), func(t *testing.T) {
+			row.outer.Classify = unnamed(&row.inner)
 			for attempt := 1; attempt <= 12; attempt++ {
 				assert.Equal(t, attempt < row.limit, row.outer.Next(retry.Attempt{Number: attempt, Err: boom}).Retry(), "after %d", attempt)
 			}
@@ -260,11 +265,11 @@ func TestSelectCanOnlyTighten(t *testing.T) {
 // In some other libraries a limit of 0 for one kind of error wraps around, or
 // becomes a sentinel, and lifts the limit.
 func TestTrapLimitOfZeroForOneError(t *testing.T) {
-	for _, selected := range []retry.Policy{
+	for _, class := range []retry.Policy{
 		{},
 		{MaxAttempts: 0, Backoff: retry.Fixed(time.Second)},
 	} {
-		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Select: func(error) *retry.Policy { return &selected }}
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Classify: unnamed(&class)}
 		for attempt, want := range map[int]retry.Reason{1: retry.ReasonRetry, 2: retry.ReasonRetry, 3: retry.ReasonExhausted, 50: retry.ReasonExhausted} {
 			assert.Equal(t, want, p.Next(retry.Attempt{Number: attempt, Err: errors.New("boom")}).Reason, "after %d", attempt)
 		}

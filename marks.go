@@ -1,0 +1,143 @@
+package retry
+
+import "time"
+
+// Permanent marks err as not worth retrying: the call stops with
+// ReasonPermanent, and so does every call around it that gets the error back.
+// The text stays that of err, and errors.Is and errors.As see through the
+// mark. Permanent of nil is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+// IsPermanent reports whether err is marked by [Permanent], in any place where
+// errors.As would look, or by an inner call that was invalid. This is what
+// [Policy.Next] reads from it; it is here for queues and wrappers.
+func IsPermanent(err error) bool {
+	permanent, _ := marks(err)
+	return permanent
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }
+
+// After marks err with the wait that a server asked for. The delay is at least d,
+// and a d longer than MaxRetryAfter ends the call. Any error that has a method
+// RetryAfter() time.Duration does the same; the outermost one in err's tree
+// applies. A d of zero or less has no effect. After of nil is nil.
+//
+// Without a Jitter the wait is d, or the delay of the policy if that is longer.
+// With a Jitter, it is drawn from d to d plus the width of the jitter window for d
+// (at most MaxDelay), so clients do not return at once: under FullJitter a d of 1m
+// becomes up to 2m, under Proportional(0.2) up to 1m24s. That spread never ends a
+// call that has time for d itself: it is cut to what is left of MaxElapsed, and to
+// half of what d leaves of the context's deadline, because the attempt needs time
+// too.
+//
+// Under ExactRetryAfter the wait is d, even if the delay of the policy is longer,
+// without a spread. A d below 10ms has no effect then.
+func After(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &afterError{err, d}
+}
+
+// RetryAfterOf returns the wait that err asks for, as [After] describes; 0 if it
+// asks for none. This is what [Policy.Next] reads from it; it is here for queues
+// and wrappers.
+func RetryAfterOf(err error) time.Duration {
+	_, retryAfter := marks(err)
+	return retryAfter
+}
+
+type afterError struct {
+	err error
+	d   time.Duration
+}
+
+func (e *afterError) Error() string             { return e.err.Error() }
+func (e *afterError) Unwrap() error             { return e.err }
+func (e *afterError) RetryAfter() time.Duration { return e.d }
+
+type (
+	retryAfterer interface{ RetryAfter() time.Duration }
+	asker        interface{ As(any) bool }
+	wrapper      interface{ Unwrap() error }
+	multiWrapper interface{ Unwrap() []error }
+)
+
+// marks returns what an error's tree is marked with, walked in the order of
+// errors.As. Not by errors.As itself: its target would be moved to the heap,
+// and its reflection would double the stack of a call that waits.
+func marks(err error) (permanent bool, retryAfter time.Duration) {
+	switch err.(type) {
+	case retryAfterer, asker, wrapper, multiWrapper:
+		var m marked
+		m.read(err)
+		return m.permanent, m.retryAfter
+	default:
+		return false, 0
+	}
+}
+
+type marked struct {
+	permanent  bool
+	retryAfter time.Duration
+}
+
+func (m *marked) read(err error) {
+	for {
+		switch e := err.(type) {
+		case *permanentError:
+			m.permanent = true
+		case *Error:
+			// Of an inner call only what it failed with binds, not what
+			// stopped it. But an invalid policy stays invalid.
+			if e == nil {
+				return
+			}
+			m.permanent = m.permanent || e.Reason == ReasonInvalid
+			err = e.Err
+			continue
+		}
+		if e, ok := err.(retryAfterer); ok && m.retryAfter <= 0 {
+			m.retryAfter = max(0, e.RetryAfter())
+		}
+		if e, ok := err.(asker); ok {
+			m.ask(e)
+		}
+		switch e := err.(type) {
+		case wrapper:
+			err = e.Unwrap()
+		case multiWrapper:
+			for _, err := range e.Unwrap() {
+				m.read(err)
+			}
+			return
+		default:
+			return
+		}
+	}
+}
+
+// ask asks an error that hides what it wraps behind a method As.
+func (m *marked) ask(err asker) {
+	var e *Error
+	if err.As(&e) {
+		m.read(e)
+	}
+	var p *permanentError
+	if err.As(&p) {
+		m.permanent = true
+	}
+	var r retryAfterer
+	if m.retryAfter <= 0 && err.As(&r) && r != nil {
+		m.retryAfter = max(0, r.RetryAfter())
+	}
+}

@@ -1,0 +1,113 @@
+package retry
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goretry/retry/internal/saturate"
+)
+
+// Draw returns the delay of an attempt from what stands beside it in a
+// [Decision], an [Event] or a log: Draw(d.Seed, number, d.Lo, d.Hi) is d.Delay.
+// Every delay from lo to hi, both included, is equally likely, where neither is
+// negative. If hi is not above lo, the delay is lo, whatever the seed.
+//
+// It multiplies instead of taking a remainder, which would favor the low end:
+// Lemire, "Fast Random Integer Generation in an Interval" (2019).
+func Draw(seed uint64, attempt int, lo, hi time.Duration) time.Duration {
+	if hi <= lo {
+		return lo
+	}
+	n, _ := bits.Mul64(mix(seed, uint64(attempt)), uint64(hi)-uint64(lo)+1)
+	return time.Duration(uint64(lo) + n)
+}
+
+// SeedOf returns the seed for a key, such as the ID of a job, so that anyone who
+// knows the key can compute its delays again. It is the FNV-1a 64-bit hash of
+// the key's bytes, mixed by the finalizer of splitmix64, and never 0.
+func SeedOf(key string) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 0x100000001b3
+	}
+	return max(1, mix(h, 0))
+}
+
+// seed draws the seed of a call. It is never 0, which stands for none drawn.
+func (p *Policy) seed() uint64 {
+	if p.Source != nil {
+		return max(1, p.Source())
+	}
+	return max(1, rand.Uint64())
+}
+
+// mix returns the n-th output of the splitmix64 generator seeded with seed:
+// Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA
+// 2014), with the constants of Vigna's splitmix64.c.
+func mix(seed, n uint64) uint64 {
+	z := seed + n*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// leastExact is the shortest wait that a server can ask for under
+// ExactRetryAfter: one that says 1ns would get 1.5 million attempts a second.
+const leastExact = 10 * time.Millisecond
+
+// heeds returns the part of a Retry-After that p heeds: all of it, or nothing.
+func (p *Policy) heeds(retryAfter time.Duration) time.Duration {
+	if p.ExactRetryAfter && retryAfter < leastExact {
+		return 0
+	}
+	return retryAfter
+}
+
+// window returns the least and the greatest delay after an attempt: the curve,
+// cut to the cap, spread by the jitter inside the cap, raised to what a server
+// asked for.
+func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
+	if p.ExactRetryAfter && retryAfter > 0 {
+		return retryAfter, retryAfter
+	}
+	if p.Backoff != nil {
+		lo = p.capped(max(0, p.Backoff.Delay(attempt)))
+	}
+	hi = lo
+	if p.Jitter != nil {
+		lo, hi = p.spread(lo)
+	}
+	if hi > p.capped(hi) {
+		if lo >= p.MaxDelay {
+			lo = max(0, p.MaxDelay-(hi-lo))
+		}
+		hi = p.MaxDelay
+	}
+	if retryAfter > lo {
+		// Clients that were told the same wait must not return together, and
+		// none may return early: the jitter only adds.
+		width := time.Duration(0)
+		if p.Jitter != nil {
+			from, to := p.spread(retryAfter)
+			width = p.capped(to - from)
+		}
+		lo, hi = retryAfter, max(hi, saturate.Add(retryAfter, width))
+	}
+	return lo, hi
+}
+
+// capped returns d, or MaxDelay if that is shorter.
+func (p *Policy) capped(d time.Duration) time.Duration {
+	if p.MaxDelay > 0 && p.MaxDelay < d {
+		return p.MaxDelay
+	}
+	return d
+}
+
+// spread returns the jitter's window around d, corrected where a
+// custom Jitter returns one that is reversed or negative.
+func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
+	lo, hi = p.Jitter.Window(d)
+	return max(0, min(lo, hi)), max(0, lo, hi)
+}
