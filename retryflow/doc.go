@@ -5,17 +5,17 @@
 //
 // Different errors often need different policies: many attempts and long waits
 // for a rate limit, a few quick attempts for a deadlock, no retry for anything
-// else. [Rules.Select] makes that a field of an ordinary policy:
+// else. [Rules.Classify] makes that a field of an ordinary policy:
 //
 //	rules := retryflow.Rules{
 //		{When: retryflow.IfErr(isRateLimit), Do: retryflow.Retry, Policy: patient},
 //		{When: retryflow.IfErr(isDeadlock), Do: retryflow.Retry, Policy: quick},
 //	}
-//	err := retry.Do(ctx, retry.Policy{MaxAttempts: 10, Select: rules.Select}, call)
+//	err := retry.Do(ctx, retry.Policy{MaxAttempts: 10, Classify: rules.Classify}, call)
 //
 // The policy bounds what the rules allow: its MaxAttempts, MaxElapsed and Budget
 // hold for all of them together. If you only need to retry one call, stop reading
-// here: Select is enough.
+// here: Classify is enough.
 //
 // # Pipelines
 //
@@ -28,14 +28,14 @@
 //
 // A pipeline runs in the goroutine of its caller and keeps nothing but the State.
 // Record its events and the State, and [Pipeline.Resume] continues a run that
-// was cut off.
+// was cut off. Package flowlog writes, reads and checks logs of these events.
 //
 // The examples are recipes: pagination, polling, a policy for each error, a
 // fallback host, resuming after a crash.
 //
 // # How a pipeline runs
 //
-//   - A pipeline that does not validate runs nothing and returns every fault.
+//   - An invalid pipeline runs nothing and returns every fault.
 //   - Tasks run in order, each with the state that the previous one left.
 //   - Attempts are counted for the task, over all its rules.
 //   - After each attempt the rules are tried in order, and the first that matches decides.
@@ -43,7 +43,7 @@
 //   - A rule whose When fails does not match. The error of the When is in the event, and in the error text if the task fails.
 //   - If no rule matches, a success continues and an error fails.
 //   - Delay computes the wait from the outcome.
-//   - Set changes the state before the directive is carried out.
+//   - Set changes the state before the directive takes effect.
 //   - Attempts computes the limit of a Retry from the outcome.
 //   - If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.
 //   - Continue goes on to the next task, even after an error.
@@ -55,6 +55,6 @@
 //   - A jump beyond MaxJumps fails the task that jumps, before its wait.
 //   - Break ends the pipeline without an error and skips the remaining tasks.
 //   - Fail ends the pipeline with the error of the outcome.
-//   - A pipeline ends when its context ends: in a task, in the wait for a retry, or in the wait for a jump.
+//   - A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.
 //   - A panic in one of your functions is not recovered.
 package retryflow

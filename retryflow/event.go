@@ -26,7 +26,7 @@ type Event struct {
 	// AttemptStarted does not have them.
 
 	Rule      int           // index of the rule that matched; -1: none did
-	Directive Directive     // what follows, if attempts and time allow
+	Directive Directive     // what to do next, if attempts and time allow
 	To        string        // Jump: the label of the next task
 	Limit     int           // Retry: the tighter limit of rule and pipeline, or Unlimited; otherwise 0
 	Computed  time.Duration // what the rule's Delay returned; 0 if it has none
@@ -52,17 +52,9 @@ func event(e retry.Event, task Task, o Outcome, v verdict) Event {
 	}
 	f.Rule, f.Directive, f.To, f.Computed = v.index, v.Do, v.To, v.wait
 	if v.Do == Retry {
-		f.Limit = tighter(e.Max, v.Policy.EffectiveMax())
+		f.Limit = v.limit(e.Max)
 	}
 	return f
-}
-
-// tighter returns the smaller of two limits.
-func tighter(a, b int) int {
-	if a == retry.Unlimited || b != retry.Unlimited && b < a {
-		return b
-	}
-	return a
 }
 
 // eventJSON has the keys that the JSON form of an Event adds to that of

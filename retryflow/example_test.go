@@ -13,7 +13,7 @@ import (
 
 // Each error can have its own policy: many attempts for a busy server, a few
 // quick ones for a deadlock, and none for anything else.
-func ExampleRules_Select() {
+func ExampleRules_Classify() {
 	isBusy := func(err error) bool { return err.Error() == "429" }
 	isDeadlock := func(err error) bool { return err.Error() == "40P01" }
 	rules := retryflow.Rules{
@@ -22,7 +22,7 @@ func ExampleRules_Select() {
 	}
 	policy := retry.Policy{
 		MaxAttempts: 10, // over all rules
-		Select:      rules.Select,
+		Classify:    rules.Classify,
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
 				fmt.Println("again in", e.Delay)
@@ -40,7 +40,7 @@ func ExampleRules_Select() {
 	// Output:
 	// again in 4ms
 	// again in 8ms
-	// retry: gave up after 3 attempts (12ms waited, the policy forbids retries): 40P01: no such table
+	// retry: not retryable after 3 attempts (12ms waited): 40P01: no such table
 }
 
 var anyError = retryflow.IfErr(func(error) bool { return true })

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/hook"
+	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/internal/wait"
 )
 
 // State is what a pipeline carries from task to task, under names you choose.
@@ -30,10 +31,11 @@ type Pipeline struct {
 	MaxJumps int // the limit on jumps in one run; 0 means 10,000
 
 	// Policy bounds every task with its limits, AttemptTimeout, MaxElapsed and
-	// Budget, whatever the task's rules say. Its Source is used for all rules.
-	// If it sets no limit, only the rules limit the attempts. The other fields
-	// must be zero here: they belong to the rules, which also classify the
-	// errors.
+	// Budget, whatever the task's rules say. If it sets no limit, only the rules
+	// limit the attempts. Its Source draws all seeds, and its Wait waits before
+	// retries and jumps. The other fields must be zero here: backoff, jitter and
+	// Retry-After belong to the rules, which also classify the errors. A task has no
+	// HealthyAfter: call [retry.Do] in its Run instead.
 	Policy retry.Policy
 
 	// OnEvent is called for each event, in order, in the goroutine of Run; nil
@@ -50,17 +52,29 @@ func (p Pipeline) Run(ctx context.Context, state State) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	return p.run(ctx, state, 0, 0)
+	return p.newRun(state).from(ctx, 0)
 }
 
-// run runs p from the task at an index, after a number of jumps.
-func (p Pipeline) run(ctx context.Context, state State, at, jumps int) error {
+// A run is one run of a pipeline.
+type run struct {
+	Pipeline
+	state   State
+	jumps   int           // so far
+	skipped time.Duration // by the policy's Wait, so far: the clock of the run is this far ahead
+}
+
+func (p Pipeline) newRun(state State) *run {
 	if state == nil {
 		state = State{}
 	}
-	for at < len(p.Tasks) {
-		task := p.Tasks[at]
-		v, err := p.execute(ctx, task, state, jumps)
+	return &run{Pipeline: p, state: state}
+}
+
+// from runs the tasks from an index on.
+func (r *run) from(ctx context.Context, at int) error {
+	for at < len(r.Tasks) {
+		task := r.Tasks[at]
+		v, err := r.execute(ctx, task)
 		if err != nil {
 			return taskError(task, v, err)
 		}
@@ -68,8 +82,7 @@ func (p Pipeline) run(ctx context.Context, state State, at, jumps int) error {
 		case Continue:
 			at++
 		case Jump:
-			jumps++
-			at = p.index(v.To)
+			at = r.index(v.To)
 		case Break:
 			return nil
 		}
@@ -79,92 +92,144 @@ func (p Pipeline) run(ctx context.Context, state State, at, jumps int) error {
 
 // execute runs a task until its rules say something other than Retry, and
 // waits if they say to jump.
-func (p Pipeline) execute(ctx context.Context, task Task, state State, jumps int) (v verdict, err error) {
+func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	var o Outcome
 	v.index = -1            // until an attempt has ended
 	var stopped retry.Event // of a task that jumps, held back until the wait is over
-	policy := p.policy()
-	policy.Select = func(error) *retry.Policy { return v.policy() }
-	if p.OnEvent != nil {
-		policy.OnEvent = func(ctx context.Context, e retry.Event) {
+	policy := r.policy()
+	policy.Classify = func(error) *retry.Class { return v.class() }
+	if policy.Wait != nil {
+		policy.Wait = r.wait
+	}
+	if r.OnEvent != nil {
+		behind := r.skipped // by this the clock of the call is behind that of r
+		policy.OnEvent = func(_ context.Context, e retry.Event) {
+			e.Time = e.Time.Add(behind)
+			if e.Kind == retry.RetryScheduled {
+				e.Due = e.Due.Add(behind)
+			}
 			if e.Kind == retry.Stopped && e.Reason == retry.ReasonSuccess && v.Do == Jump {
 				stopped = e
 				return
 			}
-			p.OnEvent(ctx, event(e, task, o, v))
+			r.OnEvent(ctx, event(e, task, o, v))
 		}
 	}
-	for attempt, ctx := range retry.Loop(ctx, policy, &err) {
+	attempt := 0
+	bounded, cancel := r.bounded(ctx)
+	defer cancel()
+	err = retry.Do(bounded, policy, func(ctx context.Context) error {
+		attempt++
 		began := time.Now()
-		o = task.Run(ctx, state)
-		o.Task, o.Attempt, o.Took, o.State = task.Label, attempt, time.Since(began), state
+		o = task.Run(ctx, r.state)
+		o.Task, o.Attempt, o.Took, o.State = task.Label, attempt, time.Since(began), r.state
 		v = task.Rules.decide(o)
 		if v.Set != nil && (v.err == nil || v.Do == Fail) {
-			if err := v.Set(state, o); err != nil {
+			if err := v.Set(r.state, o); err != nil {
 				v.fail("set", err, o)
 			}
 		}
-		err = v.failure(o)
-	}
+		return v.failure(o)
+	})
 	if err == nil && v.Do == Jump {
-		err = p.jump(ctx, jumps+1, task, o, v, stopped)
+		err = r.jump(ctx, task, o, v, stopped)
 	}
 	return v, err
 }
 
-// jump waits as the rule says, unless the n-th jump exceeds MaxJumps, and
-// reports that the task has stopped.
-func (p Pipeline) jump(ctx context.Context, n int, task Task, o Outcome, v verdict, stopped retry.Event) error {
-	var err error
-	if n > p.maxJumps() {
-		err = fmt.Errorf("the jump to %q exceeds MaxJumps (%d)", v.To, p.maxJumps())
+// jump waits as the rule says, unless the jump exceeds MaxJumps, and reports that
+// the task has stopped.
+func (r *run) jump(ctx context.Context, task Task, o Outcome, v verdict, stopped retry.Event) (err error) {
+	tell := func(e retry.Event) {
+		if r.OnEvent != nil {
+			e.Elapsed = stopped.Elapsed + e.Time.Sub(stopped.Time)
+			r.OnEvent(ctx, event(e, task, o, v))
+		}
+	}
+	end := stopped
+	if r.jumps++; r.jumps > r.maxJumps() {
+		err = after(fmt.Errorf("the jump to %q exceeds MaxJumps (%d)", v.To, r.maxJumps()), o)
 	} else {
-		err = wait(ctx, v.wait, v.To, func(e retry.Event) {
-			if p.OnEvent != nil {
-				e.Attempt, e.Max, e.Err, e.Elapsed = o.Attempt, stopped.Max, o.Err, stopped.Elapsed+e.Elapsed
-				p.OnEvent(ctx, event(e, task, o, v))
-			}
+		cut := r.pause(ctx, v.wait, func(now time.Time) {
+			tell(retry.Event{
+				Kind: retry.RetryScheduled, Time: now, Attempt: o.Attempt, Max: stopped.Max, Err: o.Err,
+				Delay: v.wait, Due: now.Add(v.wait), Lo: v.wait, Hi: v.wait,
+			})
 		})
-	}
-	if p.OnEvent != nil {
-		waited := time.Since(stopped.Time)
-		stopped.Time, stopped.Elapsed = stopped.Time.Add(waited), stopped.Elapsed+waited
-		var cut *retry.Error
-		if errors.As(err, &cut) {
-			stopped.Reason, stopped.Err, stopped.Cause = cut.Reason, o.Err, cut.Cause
+		if cut != nil {
+			cut.Attempts, cut.Err = o.Attempt, waitingFor(v.To, o)
+			end.Reason, end.Err, end.Cause = cut.Reason, o.Err, cut.Cause
+			err = cut
 		}
-		p.OnEvent(ctx, event(stopped, task, o, v))
 	}
-	if err != nil {
-		return after(err, o)
-	}
-	return nil
+	end.Time = r.now()
+	tell(end)
+	return err
 }
 
-// wait waits before a jump to a task. It calls scheduled with the
-// RetryScheduled, unless the wait is 0.
-func wait(ctx context.Context, d time.Duration, to string, scheduled func(retry.Event)) error {
-	policy := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(d)}
-	policy.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled && e.Delay > 0 {
-			scheduled(e)
-		}
-	}
-	waited := false // one retry after the wait, so that package retry does the sleeping
-	return retry.Do(unpaid{ctx}, policy, func(context.Context) error {
-		if waited {
-			return nil
-		}
-		waited = true
-		return fmt.Errorf("waiting to jump to %q", to) // without the outcome's error, which may be Permanent or have a wait
-	})
+func waitingFor(label string, o Outcome) error {
+	return after(fmt.Errorf("waiting for task %q", label), o)
 }
 
-// unpaid is the context of a wait that is not a retry. It keeps the wait from
-// taking anything from the Budgets of the context. No task sees it.
-type unpaid struct{ context.Context }
+// pause waits for d where that is above 0. It calls scheduled when the wait
+// begins, and returns why the wait did not begin or was cut short, nil if neither.
+func (r *run) pause(ctx context.Context, d time.Duration, scheduled func(now time.Time)) *retry.Error {
+	if d <= 0 {
+		return nil
+	}
+	ctx, cancel := r.bounded(ctx)
+	defer cancel()
+	began := time.Now()
+	if deadline, ok := ctx.Deadline(); ctx.Err() != nil || ok && deadline.Sub(began) <= d {
+		return forbidden(ctx, d)
+	}
+	scheduled(began.Add(r.skipped))
+	var err error
+	if ctx.Err() == nil {
+		_, err = r.wait(ctx, max(0, d-time.Since(began)))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return forbidden(ctx, d)
+	case err != nil:
+		return &retry.Error{Reason: retry.ReasonWait, Delay: d, Cause: err}
+	default:
+		return nil
+	}
+}
 
-func (unpaid) NoRetry(hook.Mark) {}
+// forbidden returns how a call ends whose next delay is d, under a context that is
+// done, or ends before. So a wait before a jump ends in the same words as one
+// before a retry.
+func forbidden(ctx context.Context, d time.Duration) *retry.Error {
+	var e *retry.Error
+	errors.As(retry.Do(ctx, retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(d)}, func(context.Context) error { return errAgain }), &e)
+	e.Delay = d
+	return e
+}
+
+// wait waits as the policy says, and puts the clock of r ahead by what that skipped.
+func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
+	if r.Policy.Wait == nil {
+		return wait.For(ctx, d)
+	}
+	skipped, err = r.Policy.Wait(ctx, d)
+	r.skipped = saturate.Add(r.skipped, min(max(0, skipped), d))
+	return skipped, err
+}
+
+// now reads the clock of r, on which waits that were skipped have passed.
+func (r *run) now() time.Time { return time.Now().Add(r.skipped) }
+
+// bounded returns ctx with its deadline on the clock of r.
+func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.skipped > 0 {
+		if deadline, ok := ctx.Deadline(); ok {
+			return context.WithDeadline(ctx, deadline.Add(-r.skipped))
+		}
+	}
+	return ctx, func() {}
+}
 
 // after returns err together with the task's own error.
 func after(err error, o Outcome) error {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/goretry/retry"
 	. "github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retrytest"
 )
 
 func TestZeroPipeline(t *testing.T) {
@@ -106,7 +108,7 @@ func TestMaxDelayAndJitterOfTheRuleCutAComputedDelay(t *testing.T) {
 		rule := retrying(2, retry.Exponential{Base: time.Second})
 		rule.Delay = waits(time.Hour)
 		rule.Policy.MaxDelay, rule.Policy.Jitter = time.Minute, retry.FullJitter
-		p := Pipeline{Policy: retry.Policy{Source: zeros{}}, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}
+		p := Pipeline{Policy: retry.Policy{Source: zeros}, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}
 		want := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), MaxDelay: time.Minute, Jitter: retry.FullJitter}.Next(retry.Attempt{Number: 1, Seed: 1})
 		require.Error(t, p.Run(t.Context(), nil))
 		assert.Equal(t, []time.Duration{0, want.Delay}, task.began, "drawn from the Source of the pipeline")
@@ -114,9 +116,7 @@ func TestMaxDelayAndJitterOfTheRuleCutAComputedDelay(t *testing.T) {
 }
 
 // zeros is a Source that draws only zeros, so the seed is 1.
-type zeros struct{}
-
-func (zeros) Uint64() uint64 { return 0 }
+func zeros() uint64 { return 0 }
 
 func TestAttemptTimeoutIsThatOfEachExecution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestMaxElapsedBeginsAnewWithEachTask(t *testing.T) {
 }
 
 func TestBudgetIsSharedByTasksAndRefilledByThoseThatEndWell(t *testing.T) {
-	budget := retry.NewBudget(1, 1)
+	budget := &retry.Budget{Size: 1, Ratio: 1}
 	p := Pipeline{Policy: retry.Policy{Budget: budget}, Tasks: []Task{
 		{Label: "a", Run: newScript(failure, success).run, Rules: Rules{retrying(9, nil)}},
 		{Label: "b", Run: newScript(failure, failure, success).run, Rules: Rules{retrying(9, nil)}},
@@ -172,6 +172,11 @@ func TestAFailedPipelineMayBeTriedAgain(t *testing.T) {
 func TestUnlimitedRuleWithinALimitedPipeline(t *testing.T) {
 	task := newScript(failure)
 	p := Pipeline{Policy: retry.Policy{MaxAttempts: 4}, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{retrying(retry.Unlimited, nil)}}}}
+	p.OnEvent = func(_ context.Context, e Event) {
+		if e.Directive == Retry {
+			assert.Equal(t, 4, e.Limit)
+		}
+	}
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(p.Run(t.Context(), nil)))
 	assert.Len(t, task.began, 4)
 }
@@ -293,7 +298,7 @@ func TestJumpsThatAreNotMade(t *testing.T) {
 			OnEvent: listen(&events),
 		}
 		err := p.Run(soon, nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled): waiting to jump to "t": boom`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled): waiting for task "t": boom`)
 		assert.ErrorIs(t, err, errBoom)
 		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 		assert.Equal(t, []told{
@@ -392,11 +397,210 @@ func TestElapsedGoesOnInTheWaitBeforeAJump(t *testing.T) {
 	})
 }
 
+// skipping is a Wait that skips this share of each wait, and sleeps the rest.
+func skipping(share float64) func(context.Context, time.Duration) (time.Duration, error) {
+	return func(ctx context.Context, d time.Duration) (time.Duration, error) {
+		skipped := time.Duration(float64(d) * share)
+		time.Sleep(d - skipped)
+		return skipped, ctx.Err()
+	}
+}
+
+// waiting is a pipeline that retries, jumps back after waits, and retries in
+// another task, whose first attempt takes a second.
+func waiting() Pipeline {
+	polls := 0
+	return Pipeline{
+		Tasks: []Task{
+			{Label: "poll", Run: func(context.Context, State) Outcome {
+				if polls++; polls%2 == 1 {
+					return failure
+				}
+				return Outcome{Result: polls < 6}
+			}, Rules: Rules{
+				retrying(3, retry.Linear(time.Minute)),
+				{When: when(true), Do: Jump, To: "poll", Delay: waits(10 * time.Second)},
+			}},
+			{Label: "store", Run: func(context.Context, State) Outcome { time.Sleep(time.Second); return failure },
+				Rules: Rules{retrying(4, retry.Exponential{Base: time.Minute})}},
+		},
+		Policy: retry.Policy{MaxAttempts: 9, MaxElapsed: 6 * time.Minute, Source: zeros},
+	}
+}
+
+// A Wait that skips moves the clock of the pipeline: its events, its end and the
+// deadline of its context are those of a pipeline that sleeps.
+func TestAWaitThatSkips(t *testing.T) {
+	run := func(t *testing.T, wait func(context.Context, time.Duration) (time.Duration, error), timeout time.Duration) (events []Event, text string, took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			p := waiting()
+			p.Policy.Wait = wait
+			p.OnEvent = func(got context.Context, e Event) {
+				assert.Same(t, ctx, got)
+				e.Outcome, e.Cause = Outcome{}, nil // the cause holds its context
+				events = append(events, e)
+			}
+			began := time.Now()
+			err := p.Run(ctx, nil)
+			text, took = err.Error(), time.Since(began)
+			for i := range events {
+				events[i].Time = events[i].Time.Round(0)
+				events[i].Due = events[i].Due.Round(0)
+			}
+		})
+		return events, text, took
+	}
+	for _, row := range []struct {
+		name    string
+		timeout time.Duration
+		reason  retry.Reason
+		says    string
+	}{
+		{"to its end", 0, retry.ReasonElapsed, "out of time"},
+		{"a deadline ahead of a jump", 65 * time.Second, retry.ReasonDeadline, "deadline too close"},
+		{"a deadline at the end of a jump's wait", 70 * time.Second, retry.ReasonDeadline, "deadline too close"},
+		{"a deadline ahead of a retry of the second task", 250 * time.Second, retry.ReasonDeadline, "deadline too close"},
+		{"a deadline at the end of a retry's wait", 200 * time.Second, retry.ReasonDeadline, "deadline too close"},
+		{"a deadline in an attempt of the second task", 200500 * time.Millisecond, retry.ReasonDeadline, "deadline exceeded after 1 attempt"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			want, text, slept := run(t, nil, row.timeout)
+			assert.Equal(t, row.reason, want[len(want)-1].Reason)
+			assert.Contains(t, text, row.says)
+			for _, share := range []float64{0, 0.5, 1} {
+				got, gotText, took := run(t, skipping(share), row.timeout)
+				assert.Equal(t, want, got, "%v skipped", share)
+				assert.Equal(t, text, gotText)
+				if share == 1 {
+					assert.LessOrEqual(t, took, 3*time.Second, "only the attempts take time")
+				}
+				if share == 0 {
+					assert.Equal(t, slept, took)
+				}
+			}
+		})
+	}
+}
+
+func TestNoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := waiting()
+		p.Policy = retrytest.NoWait(p.Policy)
+		began := time.Now()
+		assert.ErrorContains(t, p.Run(t.Context(), nil), `task "store"`)
+		assert.Equal(t, 3*time.Second, time.Since(began), "the three attempts of the second task")
+	})
+}
+
+// The policy's Wait waits before a jump, as before a retry: with what is left of
+// the delay, and only where there is one.
+func TestWaitBeforeAJump(t *testing.T) {
+	errLink := errors.New("no link")
+	type key struct{}
+	for _, row := range []struct {
+		name   string
+		delay  time.Duration
+		wait   func(context.Context, time.Duration) (time.Duration, error)
+		cancel bool // in the wait
+		left   []time.Duration
+		took   time.Duration
+		reason retry.Reason
+		text   string // "": the jump is made
+	}{
+		{"a timer", time.Minute, nil, false, nil, time.Minute, retry.ReasonSuccess, ""},
+		{"it waits", time.Minute, skipping(0), false, []time.Duration{59 * time.Second}, time.Minute, retry.ReasonSuccess, ""},
+		{"it returns early", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Second); return 0, nil }, false, []time.Duration{59 * time.Second}, 2 * time.Second, retry.ReasonSuccess, ""},
+		{"it skips more than the wait", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { return time.Hour, nil }, false, []time.Duration{59 * time.Second}, time.Minute, retry.ReasonSuccess, ""},
+		{"it skips less than nothing", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { return -time.Hour, nil }, false, []time.Duration{59 * time.Second}, time.Second, retry.ReasonSuccess, ""},
+		{"OnEvent takes longer", time.Millisecond, skipping(0), false, []time.Duration{0}, time.Second, retry.ReasonSuccess, ""},
+		{"no delay", 0, func(context.Context, time.Duration) (time.Duration, error) { panic("called") }, false, nil, 0, retry.ReasonSuccess, ""},
+		{"it fails", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { return 0, errLink }, false, []time.Duration{59 * time.Second}, time.Second, retry.ReasonWait,
+			`retryflow: task "t": retry: the wait failed after 1 attempt (the next delay is 1m0s, no link): waiting for task "next": boom`},
+		{"it fails after a cancellation", time.Minute, func(context.Context, time.Duration) (time.Duration, error) {
+			time.Sleep(30 * time.Second)
+			return 0, errLink
+		}, true, []time.Duration{59 * time.Second}, 31 * time.Second, retry.ReasonCanceled,
+			`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1m0s, context canceled): waiting for task "next": boom`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "caller"))
+				defer cancel()
+				if row.cancel {
+					time.AfterFunc(20*time.Second, cancel)
+				}
+				next := newScript(success)
+				p := Pipeline{Tasks: []Task{
+					{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "next", Delay: waits(row.delay)}}},
+					{Label: "next", Run: next.run},
+				}}
+				var left []time.Duration
+				if row.wait != nil {
+					p.Policy.Wait = func(ctx context.Context, d time.Duration) (time.Duration, error) {
+						assert.Equal(t, "caller", ctx.Value(key{}))
+						left = append(left, d)
+						return row.wait(ctx, d)
+					}
+				}
+				var stopped Event
+				p.OnEvent = func(_ context.Context, e Event) {
+					switch {
+					case e.Kind == retry.RetryScheduled:
+						assert.Equal(t, []any{e.Delay, e.Delay, e.Delay, uint64(0)}, []any{row.delay, e.Lo, e.Hi, e.Seed})
+						assert.Equal(t, e.Time.Add(e.Delay), e.Due)
+						time.Sleep(time.Second)
+					case e.Kind == retry.Stopped && e.Task == "t":
+						stopped = e
+					}
+				}
+				began := time.Now()
+				err := p.Run(ctx, nil)
+				assert.Equal(t, row.left, left)
+				assert.Equal(t, row.reason, stopped.Reason)
+				assert.Equal(t, row.took, stopped.Elapsed)
+				assert.Equal(t, row.took, stopped.Time.Sub(began))
+				if row.text == "" {
+					assert.NoError(t, err)
+					assert.NoError(t, stopped.Err)
+					assert.Len(t, next.began, 1)
+					return
+				}
+				assert.EqualError(t, err, row.text)
+				assert.Equal(t, row.reason, retry.ReasonOf(err))
+				assert.ErrorIs(t, err, errBoom)
+				assert.Equal(t, errBoom, stopped.Err)
+				require.Error(t, stopped.Cause)
+				assert.ErrorIs(t, err, stopped.Cause)
+				assert.Empty(t, next.began)
+			})
+		})
+	}
+}
+
+// What stopped a jump is what stopped the call, for callers without this library.
+func TestPlainOfAJumpThatIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}}}
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.Equal(t, context.DeadlineExceeded, retry.Plain(p.Run(soon, nil)))
+		canceled, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { stop(errBoom) })
+		assert.Equal(t, errBoom, retry.Plain(p.Run(canceled, nil)))
+	})
+}
+
 // Retries take from a Budget of the context, and jumps do not. Calls that tasks
 // make with their context take from it as usual.
 func TestJumpsTakeNothingFromBudgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		none := retry.NewBudget(0, 0)
+		none := &retry.Budget{Size: 0}
 		var inner []error
 		polls := 0
 		p := Pipeline{Tasks: []Task{{Label: "poll", Run: func(ctx context.Context, _ State) Outcome {
@@ -421,13 +625,14 @@ func TestFaultsAreOneLine(t *testing.T) {
 	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{
 		{When: func(Outcome) (bool, error) { return false, errors.New("two\nlines") }, Do: Break},
 	}}}}
-	assert.EqualError(t, p.Run(t.Context(), nil), `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): boom; rule 0: when: two; lines`)
+	assert.EqualError(t, p.Run(t.Context(), nil), `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: two; lines`)
 }
 
 func TestEventCounts(t *testing.T) {
+	kinds := []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped}
 	count := func(p Pipeline, ctx context.Context) [4]int {
 		var n [4]int
-		p.OnEvent = func(_ context.Context, e Event) { n[e.Kind-1]++ }
+		p.OnEvent = func(_ context.Context, e Event) { n[slices.Index(kinds, e.Kind)]++ }
 		func() {
 			defer func() { _ = recover() }()
 			_ = p.Run(ctx, nil)
@@ -446,7 +651,7 @@ func TestEventCounts(t *testing.T) {
 		assert.Equal(t, [4]int{3, 3, 2, 1}, count(task(newScript(failure).run), t.Context()), "all fail")
 		assert.Equal(t, [4]int{1, 1, 0, 1}, count(task(newScript(success).run), t.Context()), "success")
 		assert.Equal(t, [4]int{0, 0, 0, 1}, count(task(newScript(success).run), ended), "ended before")
-		assert.Equal(t, [4]int{0, 0, 0, 0}, count(task(nil), t.Context()), "does not validate")
+		assert.Equal(t, [4]int{0, 0, 0, 0}, count(task(nil), t.Context()), "an invalid pipeline")
 		assert.Equal(t, [4]int{1, 0, 0, 0}, count(task(func(context.Context, State) Outcome { panic("no") }), t.Context()), "panic")
 	})
 }
@@ -487,24 +692,18 @@ func TestEventAsJSON(t *testing.T) {
 	var e Event
 	require.NoError(t, json.Unmarshal([]byte(`{"kind":"stopped"}`), &e))
 	assert.Equal(t, -1, e.Rule, "no rule is -1, not the first rule")
-	assert.ErrorContains(t, json.Unmarshal([]byte(`{"directive":"explode"}`), &e), `unknown directive "explode"`)
-	assert.ErrorContains(t, json.Unmarshal([]byte(`{"kind":"explode"}`), &e), `"explode"`)
 	assert.EqualError(t, json.Unmarshal([]byte(`{"kind":"stopped","computed":"1"}`), &e), `retryflow: event: computed is "1": write a duration, such as "200ms"`)
-	_, err := json.Marshal(Event{Directive: 99})
-	assert.ErrorContains(t, err, "Directive(99) has no name")
-	_, err = json.Marshal(Event{Event: retry.Event{Kind: 99}})
-	assert.ErrorContains(t, err, "EventKind(99)")
 }
 
-func TestDirectiveNames(t *testing.T) {
-	for d, want := range map[Directive]string{Continue: "continue", Retry: "retry", Jump: "jump", Break: "break", Fail: "fail", 0: ""} {
-		assert.Equal(t, want, d.String())
-		text, err := d.MarshalText()
-		require.NoError(t, err)
-		assert.Equal(t, want, string(text))
-		var back Directive = 99
-		require.NoError(t, back.UnmarshalText(text))
-		assert.Equal(t, d, back)
-	}
-	assert.Equal(t, "Directive(99)", fmt.Sprint(Directive(99)))
+// The line of a newer version keeps the names that this one does not know.
+func TestEventOfANewerVersion(t *testing.T) {
+	const line = `{"kind":"attempt_paused","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"reason":"bored","task":"fetch","rule":0,"directive":"fork"}`
+	var e Event
+	require.NoError(t, json.Unmarshal([]byte(strings.Replace(line, `"task"`, `"new":{"kind":"x"},"task"`, 1)), &e))
+	assert.Equal(t, retry.EventKind("attempt_paused"), e.Kind)
+	assert.Equal(t, retry.Reason("bored"), e.Reason)
+	assert.Equal(t, Directive("fork"), e.Directive)
+	back, err := json.Marshal(e)
+	require.NoError(t, err)
+	assert.Equal(t, line, string(back))
 }

@@ -19,8 +19,9 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
+	r := p.newRun(state)
 	if len(log) == 0 {
-		return p.run(ctx, state, 0, 0)
+		return r.from(ctx, 0)
 	}
 	last := log[len(log)-1]
 	at := p.index(last.Task)
@@ -33,7 +34,7 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	case last.Directive == Fail && last.Kind == retry.AttemptFinished, !cut && last.Reason != retry.ReasonSuccess:
 		err := last.Err
 		if err == nil {
-			err = fmt.Errorf("it stopped: %v", last.Reason)
+			err = fmt.Errorf("it stopped: %s", last.Reason)
 		}
 		return taskError(task, verdict{}, err)
 	case last.Directive == Continue:
@@ -45,12 +46,14 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 			return fmt.Errorf("retryflow: cannot resume: the log jumps to %q, which the pipeline does not have", last.To)
 		}
 	}
-	if cut {
-		if err := wait(ctx, max(0, time.Until(due(log))), p.labelAt(at), func(retry.Event) {}); err != nil {
+	r.jumps = jumpsIn(log)
+	if cut && at < len(p.Tasks) {
+		if err := r.pause(ctx, time.Until(due(log)), func(time.Time) {}); err != nil {
+			err.Err = waitingFor(p.Tasks[at].Label, Outcome{})
 			return taskError(task, verdict{}, err)
 		}
 	}
-	return p.run(ctx, state, at, jumpsIn(log))
+	return r.from(ctx, at)
 }
 
 // due returns when the wait at the end of the log ends, or the zero time if the
@@ -79,25 +82,16 @@ func jumpsIn(log []Event) (n int) {
 	return n
 }
 
-// labelAt returns the label of a task, for errors, or "" if there is no such
-// task.
-func (p Pipeline) labelAt(i int) string {
-	if i < len(p.Tasks) {
-		return p.Tasks[i].Label
-	}
-	return ""
-}
-
 // PolicyAfter returns the policy with which p decided after an attempt, so that
 // you can check the events of a log. e is any event after the attempt. Whatever
-// the error is, the Select of the returned policy returns the policy of the
-// rule in e.
+// the error is, the Classify of the returned policy returns the class of the rule
+// in e.
 func (p Pipeline) PolicyAfter(e Event) retry.Policy {
 	policy := p.policy()
-	chosen := retry.Policy{NonRetryable: true}
+	chosen := &retry.Policy{NonRetryable: true}
 	if at := p.index(e.Task); at >= 0 && e.Directive == Retry && e.Rule >= 0 && e.Rule < len(p.Tasks[at].Rules) {
 		r := p.Tasks[at].Rules[e.Rule]
-		chosen = r.Policy
+		chosen = &r.Policy
 		if r.Attempts != nil {
 			chosen.MaxAttempts, chosen.MaxRetries = e.Limit, 0
 		}
@@ -105,6 +99,6 @@ func (p Pipeline) PolicyAfter(e Event) retry.Policy {
 			chosen.Backoff = beginningWith(e.Computed, chosen.Backoff)
 		}
 	}
-	policy.Select = func(error) *retry.Policy { return &chosen }
+	policy.Classify = func(error) *retry.Class { return &retry.Class{Policy: chosen} }
 	return policy
 }

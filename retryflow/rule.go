@@ -40,8 +40,8 @@ type Rule struct {
 
 	// Policy applies to a Retry, and must be zero otherwise. MaxAttempts,
 	// MaxRetries, AttemptCap and NonRetryable limit the attempts of the task,
-	// over all its rules. Backoff, MaxDelay, Jitter and MaxRetryAfter set the
-	// waits. The other fields belong to Pipeline.Policy and must be zero here.
+	// over all its rules. Backoff, MaxDelay, Jitter, MaxRetryAfter and
+	// ExactRetryAfter set the delays. The other fields must be zero here.
 	Policy retry.Policy
 
 	// Attempts computes the limit of a Retry from the outcome, in place of the
@@ -53,7 +53,7 @@ type Rule struct {
 	// applies. For a Retry it replaces the first delay of the Policy's curve,
 	// or every delay if the curve is nil, a Schedule or a custom one. It is
 	// limited by MaxDelay, but not by MaxRetryAfter. For a Jump it is the wait
-	// before the jump. A negative result counts as 0.
+	// before the jump. A negative result is treated as 0.
 	Delay func(Outcome) (time.Duration, error)
 
 	To  string                     // Jump: the label of the task
@@ -69,15 +69,19 @@ func IfErr(is func(error) bool) func(Outcome) (bool, error) {
 // Rules are tried in order. The first one that matches decides.
 type Rules []Rule
 
-// Select makes rules usable without a pipeline: assign it to Policy.Select. If
-// the rule that matches err says Retry, Select returns its Policy with its
-// Attempts and Delay, and otherwise a policy that never retries. Only Err of
-// the Outcome is set. Select cannot report errors: a rule whose When fails does
-// not match, and one whose Attempts or Delay fails does not retry.
-// [Rules.Validate] finds rules that Select cannot use.
-func (rules Rules) Select(err error) *retry.Policy {
+// Classify makes rules usable without a pipeline: assign it to
+// Policy.Classify. If the rule that matches err says Retry, it returns a class
+// without a name that has the rule's Policy, with its Attempts and Delay. Otherwise
+// it returns one that is not retried. Only Err of the Outcome is set.
+//
+// A rule whose When fails does not match, and one whose Attempts or Delay fails
+// does not retry. The class has their errors as its Cause, which the [retry.Error]
+// shows. [Rules.Validate] finds rules that Classify cannot use.
+func (rules Rules) Classify(err error) *retry.Class {
 	v := rules.decide(Outcome{Err: err})
-	return v.policy()
+	class := v.class()
+	class.Cause = errors.Join(append(v.faults, v.fault)...)
+	return class
 }
 
 // A verdict is the decision of rules about an outcome.
@@ -86,8 +90,9 @@ type verdict struct {
 	index  int     // the rule's index, or -1 if none matches
 	faults []error // the errors of rules whose When failed
 
-	wait time.Duration // the result of Delay
-	err  error         // why the task fails, whatever the policies say
+	wait  time.Duration // the result of Delay
+	fault error         // the error of a function of the rule that failed
+	err   error         // why the task fails, whatever the policies say
 }
 
 // decide applies rules to o. If none matches, a success continues and an error
@@ -151,17 +156,35 @@ func (v *verdict) follow(o Outcome) {
 
 // fail records that a function of the rule failed.
 func (v *verdict) fail(function string, err error, o Outcome) {
-	v.err = after(fmt.Errorf("rule %d: %s: %w", v.index, function, err), o)
+	v.fault = fmt.Errorf("rule %d: %s: %w", v.index, function, err)
+	v.err = after(v.fault, o)
 }
 
-// policy returns the policy for the next decision. Unless the rule says Retry,
-// it never retries. Marking the error Permanent would also stop the task, but
+// class returns the class of the outcome. Unless the rule says Retry, it is not
+// retried. Marking the error Permanent would also stop the task, but
 // every loop around the pipeline as well.
-func (v *verdict) policy() *retry.Policy {
+func (v *verdict) class() *retry.Class {
 	if v.Do != Retry || v.err != nil {
-		return &retry.Policy{NonRetryable: true}
+		return &retry.Class{Policy: &retry.Policy{NonRetryable: true}}
 	}
-	return &v.Policy
+	return &retry.Class{Policy: &v.Policy}
+}
+
+// limit returns the tighter limit of the rule and of the pipeline. The curve only
+// makes the policy valid: a rule may be unlimited without one if the pipeline is
+// not.
+func (v *verdict) limit(ofPipeline int) int {
+	policy := v.Policy
+	policy.Backoff = retry.Fixed(time.Hour)
+	return tighter(ofPipeline, policy.EffectiveMax())
+}
+
+// tighter returns the smaller of two limits.
+func tighter(a, b int) int {
+	if a == retry.Unlimited || b != retry.Unlimited && b < a {
+		return b
+	}
+	return a
 }
 
 // failure returns nil if the task is done, and otherwise the error that the

@@ -20,14 +20,8 @@ func (p Pipeline) Validate() error {
 	if err := p.policy().Validate(); err != nil {
 		say("Policy: %v", err)
 	}
-	for _, field := range ofRules(p.Policy) {
-		say("Policy: %s belongs to the rules: set it in their Policy", field)
-	}
-	if p.Policy.RetryIf != nil {
-		say("Policy: RetryIf belongs to the rules: write a When")
-	}
-	if p.Policy.Select != nil || p.Policy.OnEvent != nil {
-		say("Policy: Select and OnEvent are not used: write Rules, and set Pipeline.OnEvent")
+	for _, fault := range ofPipeline(p.Policy) {
+		say("Policy: %s", fault)
 	}
 	for i, t := range p.Tasks {
 		name := fmt.Sprintf("task %q", t.Label)
@@ -48,13 +42,13 @@ func (p Pipeline) Validate() error {
 	return invalid("pipeline", faults)
 }
 
-// Validate returns nil if [Rules.Select] can use the rules, and otherwise an
+// Validate returns nil if [Rules.Classify] can use the rules, and otherwise an
 // error that lists every fault with its rule. It calls none of their functions.
 // Without a [Pipeline] there is no State to set and no task to jump to. Fail,
 // Continue and Break all mean that the error is not retried.
 func (rules Rules) Validate() error {
 	return invalid("rules", rules.faults(func(r Rule) []string {
-		faults := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}.ruleFaults(r) // stands for the policy with the Select, which bounds the rules
+		faults := Pipeline{Policy: retry.Policy{MaxAttempts: 1}}.ruleFaults(r) // stands for the policy with the Classify, which bounds the rules
 		if r.Do == Jump {
 			faults = []string{"Jump is only valid in a Pipeline: write Retry or Fail"}
 		}
@@ -97,12 +91,7 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 		if r.Attempts == nil && r.Policy.MaxAttempts == 0 && r.Policy.MaxRetries == 0 {
 			say("Policy sets no limit: write MaxAttempts or MaxRetries")
 		}
-		if r.Policy.RetryIf != nil {
-			say("RetryIf of its Policy is not used: write a When")
-		}
-		for _, field := range ofPipeline(r.Policy) {
-			say("%s of its Policy is not used: set it in Pipeline.Policy, or beside Select", field)
-		}
+		faults = append(faults, ofRule(r.Policy)...)
 	case Jump:
 		if p.index(r.To) < 0 {
 			say("To is %q: no task has that Label", r.To)
@@ -142,38 +131,52 @@ func (p Pipeline) together(r Rule) retry.Policy {
 	return policy
 }
 
-// ofRules returns the fields set in a policy that belong to rules.
-func ofRules(p retry.Policy) []string {
-	return which(
-		field{"Backoff", p.Backoff != nil},
-		field{"MaxDelay", p.MaxDelay != 0},
-		field{"Jitter", p.Jitter != nil},
-		field{"MaxRetryAfter", p.MaxRetryAfter != 0},
-	)
-}
-
-// ofPipeline returns the fields set in a policy that belong to a pipeline.
+// ofPipeline returns what is wrong with the fields that are set in the policy of a
+// pipeline.
 func ofPipeline(p retry.Policy) []string {
+	const rules = "%s belongs to the rules: set it in their Policy"
 	return which(
-		field{"Source", p.Source != nil},
-		field{"MaxElapsed", p.MaxElapsed != 0},
-		field{"AttemptTimeout", p.AttemptTimeout != 0},
-		field{"Select", p.Select != nil},
-		field{"Budget", p.Budget != nil},
-		field{"OnEvent", p.OnEvent != nil},
+		field{"Backoff", p.Backoff != nil, rules},
+		field{"MaxDelay", p.MaxDelay != 0, rules},
+		field{"Jitter", p.Jitter != nil, rules},
+		field{"MaxRetryAfter", p.MaxRetryAfter != 0, rules},
+		field{"ExactRetryAfter", p.ExactRetryAfter, rules},
+		field{"HealthyAfter", p.HealthyAfter != 0, "%s is not used, because a task never begins anew: leave it 0, and call retry.Do with it in Run"},
+		field{"RetryIf", p.RetryIf != nil, "%s belongs to the rules: write a When"},
+		field{"Classify", p.Classify != nil, "%s is not used: write Rules"},
+		field{"OnEvent", p.OnEvent != nil, "%s is not used: set Pipeline.OnEvent"},
 	)
 }
 
+// ofRule returns what is wrong with the fields that are set in the policy of a
+// rule.
+func ofRule(p retry.Policy) []string {
+	const pipeline = "%s of its Policy is not used: set it in Pipeline.Policy, or beside Classify"
+	return which(
+		field{"RetryIf", p.RetryIf != nil, "%s of its Policy is not used: write a When"},
+		field{"Classify", p.Classify != nil, "%s of its Policy is not used: write more rules"},
+		field{"HealthyAfter", p.HealthyAfter != 0, "%s of its Policy is not used: leave it 0, or set it beside Classify"},
+		field{"OnEvent", p.OnEvent != nil, "%s of its Policy is not used: set Pipeline.OnEvent, or the one beside Classify"},
+		field{"Source", p.Source != nil, pipeline},
+		field{"MaxElapsed", p.MaxElapsed != 0, pipeline},
+		field{"AttemptTimeout", p.AttemptTimeout != 0, pipeline},
+		field{"Budget", p.Budget != nil, pipeline},
+		field{"Wait", p.Wait != nil, pipeline},
+	)
+}
+
+// A field is one of a policy that must not be set.
 type field struct {
 	name  string
 	isSet bool
+	says  string // what is wrong, with %s for the name
 }
 
-func which(fields ...field) (set []string) {
+func which(fields ...field) (faults []string) {
 	for _, f := range fields {
 		if f.isSet {
-			set = append(set, f.name)
+			faults = append(faults, fmt.Sprintf(f.says, f.name))
 		}
 	}
-	return set
+	return faults
 }

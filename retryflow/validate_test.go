@@ -18,6 +18,7 @@ func TestValidate(t *testing.T) {
 	never := func(Outcome) (time.Duration, error) { panic("Validate calls nothing") }
 	set := func(State, Outcome) error { panic("Validate calls nothing") }
 	once := retry.Policy{MaxAttempts: 2}
+	wait := func(context.Context, time.Duration) (time.Duration, error) { panic("Validate calls nothing") }
 	rule := func(r Rule) Pipeline {
 		return Pipeline{Tasks: []Task{{Label: "t", Run: run, Rules: Rules{r}}}}
 	}
@@ -30,7 +31,7 @@ func TestValidate(t *testing.T) {
 	}{
 		"nothing":                        {Pipeline{}, ""},
 		"no rules":                       {policy(retry.Policy{}), ""},
-		"bounds":                         {policy(retry.Policy{MaxAttempts: 3, MaxElapsed: 1, AttemptTimeout: 1, Budget: retry.NewBudget(1, 0), Source: zeros{}}), ""},
+		"bounds":                         {policy(retry.Policy{MaxAttempts: 3, MaxElapsed: 1, AttemptTimeout: 1, Budget: &retry.Budget{Size: 1}, Source: zeros, Wait: wait}), ""},
 		"policy that classifies":         {policy(retry.Policy{RetryIf: func(error) bool { return true }}), "Policy: RetryIf belongs to the rules: write a When"},
 		"unlimited":                      {policy(retry.Policy{MaxAttempts: retry.Unlimited}), ""},
 		"no label":                       {Pipeline{Tasks: []Task{{Run: run}}}, "Tasks[0]: Label is empty"},
@@ -42,10 +43,12 @@ func TestValidate(t *testing.T) {
 		"policy that caps":               {policy(retry.Policy{MaxDelay: 1}), "Policy: MaxDelay belongs to the rules"},
 		"policy with jitter":             {policy(retry.Policy{Jitter: retry.FullJitter}), "Policy: Jitter belongs to the rules"},
 		"policy and servers":             {policy(retry.Policy{MaxRetryAfter: 1}), "Policy: MaxRetryAfter belongs to the rules"},
-		"policy that selects":            {policy(retry.Policy{Select: Rules{}.Select}), "Policy: Select and OnEvent are not used"},
-		"policy that watches":            {policy(retry.Policy{OnEvent: func(context.Context, retry.Event) {}}), "Policy: Select and OnEvent are not used"},
+		"policy that classes":            {policy(retry.Policy{Classify: Rules{}.Classify}), "Policy: Classify is not used: write Rules"},
+		"policy that watches":            {policy(retry.Policy{OnEvent: func(context.Context, retry.Event) {}}), "Policy: OnEvent is not used: set Pipeline.OnEvent"},
+		"policy and exact servers":       {policy(retry.Policy{ExactRetryAfter: true}), "Policy: ExactRetryAfter belongs to the rules: set it in their Policy"},
+		"policy of long life":            {policy(retry.Policy{HealthyAfter: time.Minute}), "Policy: HealthyAfter is not used, because a task never begins anew: leave it 0, and call retry.Do with it in Run"},
 		"no directive":                   {rule(Rule{}), `task "t": rule 0: Do is "": write Continue, Retry, Jump, Break or Fail`},
-		"unknown directive":              {rule(Rule{Do: 99}), `task "t": rule 0: Do is "Directive(99)"`},
+		"unknown directive":              {rule(Rule{Do: "explode"}), `task "t": rule 0: Do is "explode"`},
 		"continue":                       {rule(Rule{Do: Continue, Set: set}), ""},
 		"break":                          {rule(Rule{Do: Break, Set: set}), ""},
 		"fail":                           {rule(Rule{Do: Fail}), ""},
@@ -63,17 +66,20 @@ func TestValidate(t *testing.T) {
 		"jump without To":                {rule(Rule{Do: Jump}), `To is "": no task has that Label`},
 		"delay without a wait":           {rule(Rule{Do: Break, Delay: never}), "Delay is only valid for Retry and Jump"},
 		"rule after the else":            {Pipeline{Tasks: []Task{{Label: "t", Run: run, Rules: Rules{{Do: Break}, {Do: Fail}}}}}, `task "t": rule 1 is never reached: rule 0 has no When and always matches`},
-		"rule: Source":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Source: zeros{}}}), "Source of its Policy is not used: set it in Pipeline.Policy"},
+		"rule: Source":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Source: zeros}}), "Source of its Policy is not used: set it in Pipeline.Policy"},
 		"rule: MaxElapsed":               {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxElapsed: 1}}), "MaxElapsed of its Policy is not used"},
 		"rule: AttemptTimeout":           {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 1}}), "AttemptTimeout of its Policy is not used"},
 		"rule: RetryIf":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return true }}}), "RetryIf of its Policy is not used: write a When"},
 		"policy without a retry":         {rule(Rule{Do: Break, Policy: once}), `task "t": rule 0: Policy is only valid for Retry`},
 		"policy of a jump":               {rule(Rule{Do: Jump, To: "t", Policy: retry.Policy{OnEvent: func(context.Context, retry.Event) {}}}), "Policy is only valid for Retry"},
-		"rule: Select":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Select: Rules{}.Select}}), "Select of its Policy is not used"},
-		"rule: Budget":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Budget: retry.NewBudget(1, 0)}}), "Budget of its Policy is not used"},
-		"rule: OnEvent":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(context.Context, retry.Event) {}}}), "OnEvent of its Policy is not used"},
+		"rule: Classify":                 {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Classify: Rules{}.Classify}}), "Classify of its Policy is not used: write more rules"},
+		"rule: HealthyAfter":             {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}}), "HealthyAfter of its Policy is not used: leave it 0, or set it beside Classify"},
+		"rule: Wait":                     {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Wait: wait}}), "Wait of its Policy is not used: set it in Pipeline.Policy, or beside Classify"},
+		"rule: what a class has":         {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxRetries: 2, AttemptCap: 2, NonRetryable: true, ExactRetryAfter: true, Backoff: retry.Fixed(1), MaxDelay: 1, Jitter: retry.FullJitter, MaxRetryAfter: 1}}), ""},
+		"rule: Budget":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Budget: &retry.Budget{Size: 1}}}), "Budget of its Policy is not used"},
+		"rule: OnEvent":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(context.Context, retry.Event) {}}}), "OnEvent of its Policy is not used: set Pipeline.OnEvent, or the one beside Classify"},
 		"unlimited, but not in total":    {Pipeline{Policy: retry.Policy{MaxElapsed: 1}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, "unlimited attempts without a delay"},
-		"unlimited except for a Budget":  {Pipeline{Policy: retry.Policy{Budget: retry.NewBudget(1, 0)}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
+		"unlimited except for a Budget":  {Pipeline{Policy: retry.Policy{Budget: &retry.Budget{Size: 1}}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
 		"unlimited except for the limit": {Pipeline{Policy: retry.Policy{MaxRetries: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
 		"unlimited except for the cap":   {Pipeline{Policy: retry.Policy{AttemptCap: 2}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, ""},
 	} {
@@ -108,9 +114,9 @@ func TestValidateRules(t *testing.T) {
 		"jump":           {Rules{{Do: Jump, To: "t"}}, "rule 0: Jump is only valid in a Pipeline: write Retry or Fail"},
 		"set":            {Rules{{Do: Retry, Policy: once, Set: set}}, "rule 0: Set is only valid in a Pipeline"},
 		"fail and set":   {Rules{{Do: Fail, Set: set}}, "rule 0: Set is only valid in a Pipeline"},
-		"a field of all": {Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxElapsed: 1}}}, "rule 0: MaxElapsed of its Policy is not used: set it in Pipeline.Policy, or beside Select"},
+		"a field of all": {Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxElapsed: 1}}}, "rule 0: MaxElapsed of its Policy is not used: set it in Pipeline.Policy, or beside Classify"},
 		"after the else": {Rules{{Do: Fail}, {Do: Fail}}, "rule 1 is never reached: rule 0 has no When and always matches"},
-		"every one":      {Rules{{When: when, Do: 99}, {Do: Fail, Delay: never}}, `rule 0: Do is "Directive(99)": write Continue, Retry, Jump, Break or Fail; rule 1: Delay is only valid for Retry and Jump`},
+		"every one":      {Rules{{When: when, Do: "explode"}, {Do: Fail, Delay: never}}, `rule 0: Do is "explode": write Continue, Retry, Jump, Break or Fail; rule 1: Delay is only valid for Retry and Jump`},
 	} {
 		err := row.rules.Validate()
 		if row.want == "" {
@@ -126,7 +132,7 @@ func TestValidateNamesEveryFaultAtOnce(t *testing.T) {
 		MaxJumps: -1,
 		Policy:   retry.Policy{MaxAttempts: -2, MaxDelay: 1},
 		Tasks: []Task{
-			{Label: "a", Rules: Rules{{Do: Jump, To: "nosuch", Policy: retry.Policy{}}, {Do: 99}}},
+			{Label: "a", Rules: Rules{{Do: Jump, To: "nosuch", Policy: retry.Policy{}}, {Do: "explode"}}},
 			{Label: "a", Rules: Rules{{Do: Retry, To: "a"}}},
 			{},
 		},
@@ -140,7 +146,7 @@ func TestValidateNamesEveryFaultAtOnce(t *testing.T) {
 		`task "a": Run is nil`,
 		`task "a": rule 0: To is "nosuch": no task has that Label`,
 		`task "a": rule 1 is never reached: rule 0 has no When and always matches`,
-		`task "a": rule 1: Do is "Directive(99)": write Continue, Retry, Jump, Break or Fail`,
+		`task "a": rule 1: Do is "explode": write Continue, Retry, Jump, Break or Fail`,
 		`task "a": Tasks[0] and Tasks[1] have the same Label`,
 		`task "a": Run is nil`,
 		`task "a": rule 0: Policy sets no limit: write MaxAttempts or MaxRetries`,

@@ -7,12 +7,12 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/eventlog"
 )
 
-// Counters counts what the calls of one policy, or of several, do. The zero
+// Counters counts what the calls of one or more policies do. The zero
 // Counters is ready to use. It is an expvar.Var:
 //
 //	var counters retrylog.Counters
@@ -20,17 +20,19 @@ import (
 //	counters.WatchBudget("payments", budget)
 //	expvar.Publish("retry.payments", &counters)
 //
-// It is safe for concurrent use, counts an event without a lock or an
-// allocation, and must not be copied. All numbers only grow, except the levels
-// of budgets. There is no number of calls in progress, because a call that panics
-// does not report its end.
+// It is safe for concurrent use, and must not be copied. It counts an event without
+// a lock or an allocation, except for the first of each reason and class. All numbers
+// only grow, except the levels of budgets. There is no number of calls in progress,
+// because a call that panics does not report its end.
 type Counters struct {
 	begun     atomic.Int64  // calls whose first attempt started
 	unstarted atomic.Int64  // calls that stopped before it
-	retried   atomic.Int64  // calls whose second attempt started
-	further   atomic.Int64  // attempts after the second
+	retried   atomic.Int64  // calls whose second attempt started before they began anew
+	renewed   atomic.Int64  // calls that began anew, and went on
+	further   atomic.Int64  // all other attempts
 	waited    atomic.Uint64 // seconds, as the bits of a float64: nanoseconds of many waiting calls would overflow within days
-	stops     [retry.ReasonLeft + 1]atomic.Int64
+	scheduled names         // retries by class
+	stops     names         // calls by reason
 
 	mu      sync.Mutex // guards budgets
 	budgets map[string]*retry.Budget
@@ -40,29 +42,32 @@ type Counters struct {
 func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 	// Small enough to be inlined into the func that c.OnEvent is as a value,
 	// which would copy the Event once more.
-	c.count(e.Kind, e.Attempt, e.Delay, e.Reason)
+	c.count(&e)
 }
 
-func (c *Counters) count(kind retry.EventKind, attempt int, delay time.Duration, reason retry.Reason) {
-	switch kind {
+func (c *Counters) count(e *retry.Event) {
+	switch e.Kind {
 	case retry.AttemptStarted:
 		// Only one addition for each attempt, because the additions are the cost of an event.
-		switch attempt {
-		case 1:
+		switch {
+		case e.Attempt == 1:
 			c.begun.Add(1)
-		case 2:
+		case e.Attempt == 2 && e.Resets == 0:
 			c.retried.Add(1)
+		case e.Attempt == 2 && e.Resets == 1:
+			c.renewed.Add(1)
 		default:
 			c.further.Add(1)
 		}
 	case retry.RetryScheduled:
-		c.wait(delay.Seconds())
+		c.scheduled.add(e.Class)
+		c.wait(e.Delay.Seconds())
 	case retry.Stopped:
-		if attempt == 0 {
+		if e.Attempt == 0 {
 			c.unstarted.Add(1)
 		}
-		if int(reason) < len(c.stops) {
-			c.stops[reason].Add(1)
+		if e.Reason != "" {
+			c.stops.add(string(e.Reason))
 		}
 	}
 }
@@ -71,6 +76,71 @@ func (c *Counters) wait(seconds float64) {
 	for {
 		sum := c.waited.Load()
 		if c.waited.CompareAndSwap(sum, math.Float64bits(math.Float64frombits(sum)+seconds)) {
+			return
+		}
+	}
+}
+
+// names counts by name: each of the first maxNames apart, and all others together,
+// so that names out of a response do not fill the memory.
+type names struct {
+	mu     sync.Mutex                               // held to add a name
+	counts atomic.Pointer[map[string]*atomic.Int64] // replaced, never changed
+}
+
+const (
+	maxNames  = 64
+	otherName = "other"
+)
+
+func (n *names) add(name string) {
+	count := n.known(name)
+	if count == nil {
+		count = n.create(name)
+	}
+	count.Add(1)
+}
+
+// known returns the count of a name, nil if there is none yet.
+func (n *names) known(name string) *atomic.Int64 {
+	counts := n.counts.Load()
+	if counts == nil {
+		return nil
+	}
+	if count := (*counts)[name]; count != nil || len(*counts) < maxNames {
+		return count
+	}
+	return (*counts)[otherName]
+}
+
+// create returns the count of a name, which it adds if there is none yet.
+func (n *names) create(name string) *atomic.Int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if count := n.known(name); count != nil { // another goroutine was first
+		return count
+	}
+	counts := map[string]*atomic.Int64{}
+	if known := n.counts.Load(); known != nil {
+		counts = maps.Clone(*known)
+	}
+	if len(counts) >= maxNames {
+		name = otherName
+	}
+	count := new(atomic.Int64)
+	counts[name] = count
+	n.counts.Store(&counts)
+	return count
+}
+
+// each yields the counts so far.
+func (n *names) each(yield func(name string, count int64) bool) {
+	counts := n.counts.Load()
+	if counts == nil {
+		return
+	}
+	for name, count := range *counts {
+		if !yield(name, count.Load()) {
 			return
 		}
 	}
@@ -89,11 +159,23 @@ func (c *Counters) WatchBudget(name string, b *retry.Budget) {
 
 // A Snapshot holds the numbers that [Counters] have counted.
 type Snapshot struct {
-	Calls         int64                  `json:"calls"`          // calls that began; a job of a queue counts in the process that made its first attempt
-	Retried       int64                  `json:"retried"`        // calls that had a retry
-	Attempts      int64                  `json:"attempts"`       // attempts that started
-	Retries       int64                  `json:"retries"`        // attempts after the first: n attempts of a call are n - 1 retries
-	Stops         map[retry.Reason]int64 `json:"stops"`          // calls that stopped, with a key for each reason
+	Calls int64 `json:"calls"` // calls that began; a job of a queue is counted in the process that made its first attempt
+
+	// Retried is how many calls had a retry. With HealthyAfter it is too low if some
+	// calls are healthy from their first attempt on, and others have retries and never
+	// are: the events of a call that has begun anew do not say whether it had a retry
+	// before.
+	Retried int64 `json:"retried"`
+
+	Attempts int64 `json:"attempts"` // attempts that started
+	Retries  int64 `json:"retries"`  // attempts after the first: n attempts of a call are n - 1 retries
+
+	// Scheduled is how many retries were scheduled, including those whose wait was cut
+	// short, by the class of the failure: "" for none, and "other" for all names
+	// after the first 64.
+	Scheduled map[string]int64 `json:"scheduled"`
+
+	Stops         map[retry.Reason]int64 `json:"stops"`          // calls that stopped, with a key for each reason that this version knows, and for others as they come
 	WaitedSeconds float64                `json:"waited_seconds"` // the delays of all scheduled retries, including those that were cut short
 	Budgets       map[string]int         `json:"budgets"`        // retries left, by the name of the Budget; -1 for a nil Budget
 }
@@ -101,14 +183,21 @@ type Snapshot struct {
 // Snapshot returns the numbers so far. While calls are running they may be some
 // events apart.
 func (c *Counters) Snapshot() Snapshot {
-	begun, retried := c.begun.Load(), c.retried.Load()
-	retries := retried + c.further.Load()
+	begun, retried, renewed := c.begun.Load(), c.retried.Load(), c.renewed.Load()
+	retries := retried + renewed + c.further.Load()
 	s := Snapshot{
-		Calls: begun + c.unstarted.Load(), Retried: retried, Attempts: begun + retries, Retries: retries,
-		Stops: map[retry.Reason]int64{}, WaitedSeconds: math.Float64frombits(c.waited.Load()), Budgets: map[string]int{},
+		// A call may be in both numbers, and its events do not say so.
+		Calls: begun + c.unstarted.Load(), Retried: max(retried, renewed), Attempts: begun + retries, Retries: retries,
+		Scheduled: map[string]int64{}, Stops: map[retry.Reason]int64{}, WaitedSeconds: math.Float64frombits(c.waited.Load()), Budgets: map[string]int{},
 	}
-	for reason := retry.ReasonSuccess; int(reason) < len(c.stops); reason++ {
-		s.Stops[reason] = c.stops[reason].Load()
+	for class, n := range c.scheduled.each {
+		s.Scheduled[class] = n
+	}
+	for _, reason := range eventlog.Reasons {
+		s.Stops[reason] = 0
+	}
+	for reason, n := range c.stops.each {
+		s.Stops[retry.Reason(reason)] = n
 	}
 	c.mu.Lock()
 	budgets := maps.Clone(c.budgets)

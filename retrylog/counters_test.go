@@ -3,8 +3,11 @@ package retrylog_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"expvar"
 	"fmt"
+	"io"
+	"maps"
 	"math"
 	"sync"
 	"testing"
@@ -18,17 +21,24 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
+// reasons are all reasons for stopping.
+var reasons = []retry.Reason{
+	retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected, retry.ReasonRetryAfter,
+	retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonWait, retry.ReasonInvalid,
+}
+
 // stops returns the stops of a snapshot: every reason, with these numbers and 0
 // for the rest.
 func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	all := map[retry.Reason]int64{}
-	for r := retry.ReasonSuccess; r <= retry.ReasonLeft; r++ {
-		all[r] = numbers[r]
+	for _, r := range reasons {
+		all[r] = 0
 	}
+	maps.Copy(all, numbers)
 	return all
 }
 
-// n attempts count as one call and n - 1 retries, however the call ends.
+// n attempts are one call and n - 1 retries, however the call ends.
 func TestCounters(t *testing.T) {
 	do := func(fn func(context.Context) error) func(context.Context, retry.Policy) {
 		return func(ctx context.Context, p retry.Policy) { _ = retry.Do(ctx, p, fn) }
@@ -47,7 +57,7 @@ func TestCounters(t *testing.T) {
 		policy retry.Policy
 		call   func(context.Context, retry.Policy)
 		want   retrylog.Snapshot
-		reason retry.Reason // 0: the call has no Stopped
+		reason retry.Reason // "": the call has no Stopped
 	}{
 		{"success at once", nil, everySecond, do(failing()), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonSuccess},
 		{"success after two retries", nil, everySecond, do(failing(errRefused, errRefused)),
@@ -64,14 +74,6 @@ func TestCounters(t *testing.T) {
 			return ctx
 		}, everySecond, do(failing()), retrylog.Snapshot{Calls: 1}, retry.ReasonCanceled},
 		{"an invalid policy", nil, retry.Policy{MaxAttempts: -2}, do(failing(errRefused)), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonInvalid},
-		{"a Loop left in the third iteration", nil, everySecond, func(ctx context.Context, p retry.Policy) {
-			var err error
-			for attempt := range retry.Loop(ctx, p, &err) {
-				if err = errRefused; attempt == 3 {
-					break
-				}
-			}
-		}, retrylog.Snapshot{Calls: 1, Attempts: 3, Retried: 1, Retries: 2, WaitedSeconds: 2}, retry.ReasonLeft},
 		{"a panic in the second attempt", nil, everySecond, func(ctx context.Context, p retry.Policy) {
 			defer func() { _ = recover() }()
 			first := true
@@ -82,8 +84,8 @@ func TestCounters(t *testing.T) {
 				}
 				panic("boom")
 			})
-		}, retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 1}, 0},
-		{"an empty budget", func(ctx context.Context) context.Context { return retry.WithBudget(ctx, retry.NewBudget(0, 0)) }, everySecond,
+		}, retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 1}, ""},
+		{"an empty budget", func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{Size: 0}) }, everySecond,
 			do(failing(errRefused)), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonBudget},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -99,12 +101,101 @@ func TestCounters(t *testing.T) {
 			})
 			want := row.want
 			want.Budgets = map[string]int{}
-			if want.Stops = stops(nil); row.reason != 0 {
+			want.Scheduled = map[string]int64{}
+			if n := int64(want.WaitedSeconds); n > 0 { // each waits a second
+				want.Scheduled[""] = n
+			}
+			if want.Stops = stops(nil); row.reason != "" {
 				want.Stops[row.reason] = 1
 			}
 			assert.Equal(t, want, c.Snapshot())
 		})
 	}
+}
+
+// A call that begins anew stays one call.
+func TestCountersOfLongLife(t *testing.T) {
+	const minute, quick = time.Minute, time.Second
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
+	for _, row := range []struct {
+		name  string
+		takes []time.Duration // each attempt, all but the last fail
+		fails bool            // the last too
+		want  retrylog.Snapshot
+	}{
+		{"healthy at once, then success", []time.Duration{minute, quick}, false, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 2, Retries: 1}},
+		{"healthy twice", []time.Duration{minute, minute, quick}, false, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 3, Retries: 2}},
+		{"healthy after a retry", []time.Duration{quick, minute, quick, quick}, false, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3}},
+		{"healthy, then exhausted", []time.Duration{minute, quick, quick}, true, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 3, Retries: 2}},
+		{"healthy ten times, then exhausted", []time.Duration{quick, minute, minute, minute, minute, minute, minute, minute, minute, minute, minute, quick, quick}, true, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 13, Retries: 12}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var c retrylog.Counters
+			const calls = 3
+			synctest.Test(t, func(t *testing.T) {
+				p := p
+				p.OnEvent = c.OnEvent
+				for range calls {
+					n := 0
+					_ = retry.Do(t.Context(), p, func(context.Context) error {
+						n++
+						time.Sleep(row.takes[n-1])
+						if n < len(row.takes) || row.fails {
+							return errRefused
+						}
+						return nil
+					})
+				}
+			})
+			want := row.want
+			want.WaitedSeconds = float64(calls * want.Retries)
+			want.Calls, want.Retried, want.Attempts, want.Retries = calls*want.Calls, calls*want.Retried, calls*want.Attempts, calls*want.Retries
+			want.Scheduled, want.Budgets = map[string]int64{"": want.Retries}, map[string]int{}
+			reason := retry.ReasonSuccess
+			if row.fails {
+				reason = retry.ReasonExhausted
+			}
+			want.Stops = stops(map[retry.Reason]int64{reason: calls})
+			assert.Equal(t, want, c.Snapshot())
+		})
+	}
+}
+
+// Retries are counted by class. What exceeds 64 names is counted together, so that a
+// name out of a response does not fill the memory, and reasons likewise.
+func TestCountersByName(t *testing.T) {
+	var c retrylog.Counters
+	for range 3 {
+		for n := range 100 {
+			c.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Class: fmt.Sprint("class ", n)})
+			c.OnEvent(context.Background(), retry.Event{Kind: retry.Stopped, Attempt: 1, Reason: retry.Reason(fmt.Sprint("reason ", n))})
+		}
+	}
+	s := c.Snapshot()
+	assert.Len(t, s.Scheduled, 65)
+	assert.EqualValues(t, 3, s.Scheduled["class 63"])
+	assert.NotContains(t, s.Scheduled, "class 64")
+	assert.EqualValues(t, 3*36, s.Scheduled["other"])
+	assert.Len(t, s.Stops, len(reasons)+65)
+	assert.EqualValues(t, 3*36, s.Stops["other"])
+}
+
+func TestCountersOfClasses(t *testing.T) {
+	var c retrylog.Counters
+	p := retry.Policy{MaxAttempts: 9, Classify: func(err error) *retry.Class {
+		if errors.Is(err, errRefused) {
+			return &retry.Class{Name: "refused", Policy: &retry.Policy{MaxAttempts: 2}}
+		}
+		return nil
+	}, OnEvent: c.OnEvent}
+	errs := []error{io.EOF, errRefused, io.EOF, errRefused}
+	_ = retry.Do(context.Background(), p, func(context.Context) (err error) {
+		err, errs = errs[0], errs[1:]
+		return err
+	})
+	s := c.Snapshot()
+	assert.Equal(t, map[string]int64{"": 2, "refused": 1}, s.Scheduled)
+	assert.EqualValues(t, 1, s.Stops[retry.ReasonExhausted])
 }
 
 func TestCountersOfManyGoroutines(t *testing.T) {
@@ -125,13 +216,13 @@ func TestCountersOfManyGoroutines(t *testing.T) {
 	s := c.Snapshot()
 	assert.InDelta(t, 2*n*1e-9, s.WaitedSeconds, 1e-15, "a sum of float64")
 	s.WaitedSeconds = 0
-	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: map[string]int{}}, s)
+	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Scheduled: map[string]int64{"": 2 * n}, Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: map[string]int{}}, s)
 }
 
 func TestCountersWatchBudgets(t *testing.T) {
 	var c retrylog.Counters
-	b := retry.NewBudget(3, 0)
-	c.WatchBudget("payments", retry.NewBudget(9, 0))
+	b := &retry.Budget{Size: 3}
+	c.WatchBudget("payments", &retry.Budget{Size: 9})
 	c.WatchBudget("payments", b)
 	c.WatchBudget("none", nil)
 	assert.Equal(t, map[string]int{"payments": 3, "none": retry.Unlimited}, c.Snapshot().Budgets)
@@ -146,7 +237,7 @@ func TestCountersWatchBudgetsOfManyGoroutines(t *testing.T) {
 	want := map[string]int{}
 	var all sync.WaitGroup
 	for g := range goroutines {
-		name, b := fmt.Sprint("budget ", g), retry.NewBudget(2*calls+g, 0)
+		name, b := fmt.Sprint("budget ", g), &retry.Budget{Size: 2*calls + g}
 		want[name] = g
 		p := retry.Policy{MaxAttempts: 3, Budget: b, OnEvent: c.OnEvent}
 		all.Go(func() {
@@ -160,7 +251,7 @@ func TestCountersWatchBudgetsOfManyGoroutines(t *testing.T) {
 	}
 	all.Wait()
 	const n = goroutines * calls
-	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: want}, c.Snapshot())
+	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Scheduled: map[string]int64{"": 2 * n}, Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: want}, c.Snapshot())
 }
 
 // Some events come from a queue that runs in several processes, and some come
@@ -171,25 +262,27 @@ func TestCountersOfSingleEvents(t *testing.T) {
 		{Kind: retry.AttemptStarted, Attempt: 2}, // the first attempt was in another process
 		{Kind: retry.RetryScheduled, Attempt: 2, Delay: math.MaxInt64},
 		{Kind: retry.RetryScheduled, Attempt: 3, Delay: math.MaxInt64}, // the sum is more than a Duration can hold
-		{Kind: retry.Stopped, Attempt: 3, Reason: 200},
+		{Kind: retry.Stopped, Attempt: 3, Reason: "bored"},
+		{Kind: retry.Stopped, Attempt: 3},
+		{Kind: "attempt_paused", Attempt: 1},
 		{},
 	} {
 		c.OnEvent(context.Background(), e)
 	}
 	const longest = float64(math.MaxInt64) / 1e9
-	assert.Equal(t, retrylog.Snapshot{Attempts: 1, Retried: 1, Retries: 1, WaitedSeconds: 2 * longest, Stops: stops(nil), Budgets: map[string]int{}}, c.Snapshot())
+	assert.Equal(t, retrylog.Snapshot{Attempts: 1, Retried: 1, Retries: 1, WaitedSeconds: 2 * longest, Scheduled: map[string]int64{"": 2}, Stops: stops(map[retry.Reason]int64{"bored": 1}), Budgets: map[string]int{}}, c.Snapshot())
 }
 
 func TestCountersAreAnExpvar(t *testing.T) {
 	var c retrylog.Counters
-	c.WatchBudget("payments", retry.NewBudget(3, 0))
+	c.WatchBudget("payments", &retry.Budget{Size: 3})
 	p := policy
 	p.OnEvent = c.OnEvent
 	synctest.Test(t, func(*testing.T) { _ = retry.Do(context.Background(), p, failing(errRefused)) })
 	var v expvar.Var = &c
 	text := v.String()
-	assert.Equal(t, `{"calls":1,"retried":1,"attempts":2,"retries":1,"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,"elapsed":0,`+
-		`"invalid":0,"left":0,"not_retryable":0,"permanent_error":0,"rejected":0,"retry_after_too_long":0,"success":1},`+
+	assert.Equal(t, `{"calls":1,"retried":1,"attempts":2,"retries":1,"scheduled":{"":1},"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,"elapsed":0,`+
+		`"invalid":0,"not_retryable":0,"permanent_error":0,"rejected":0,"retry_after_too_long":0,"success":1,"wait_failed":0},`+
 		`"waited_seconds":0.219325191,"budgets":{"payments":3}}`, text)
 	var back retrylog.Snapshot
 	require.NoError(t, json.Unmarshal([]byte(text), &back))
@@ -219,7 +312,7 @@ var callEvents = []retry.Event{
 func BenchmarkCounters(b *testing.B) {
 	ctx := context.Background()
 	for _, e := range callEvents[2:] {
-		b.Run(e.Kind.String(), func(b *testing.B) {
+		b.Run(string(e.Kind), func(b *testing.B) {
 			var c retrylog.Counters
 			onEvent := c.OnEvent
 			b.ReportAllocs()

@@ -22,30 +22,25 @@
 //
 //	err := retry.Do(retrylog.WithKey(ctx, job.ID), policy, job.Run)
 //
-// # Pipelines
-//
-// [Writer.OnPipelineEvent] and [Recorder.OnPipelineEvent] keep the events of a
-// [retryflow.Pipeline] with their task and the rule that decided. Each task that
-// is entered is a [Call]. [Call.CheckPipeline] checks one, and a run that was cut
-// off continues from its [PipelineEvents], also in the middle of the wait before
-// a jump. Give each run a key of its own. Slog and Counters take the
-// [retry.Event] in such an event:
-//
-//	pipeline.OnEvent = func(ctx context.Context, e retryflow.Event) { counters.OnEvent(ctx, e.Event) }
-//
 // # Form
 //
 // A log has one event on each line, with the key first if there is one:
 //
 //	{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":4}
 //	{"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","took":"30ms","elapsed":"30ms"}
-//	{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","elapsed":"30ms","delay":"212ms","due":"2026-11-20T10:00:00.242Z","seed":"42"}
+//	{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","elapsed":"30ms","delay":"219.325191ms","due":"2026-11-20T10:00:00.249325191Z","lo":"160ms","hi":"240ms","seed":"42"}
 //	{"key":"17","kind":"stopped","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
-// Events of pipelines also have task, rule, directive and the other keys that
-// [retryflow.Event] writes.
+// Every delay follows from its own line: it is retry.Draw(seed, attempt, lo, hi).
+// Unknown keys, kinds and reasons are no fault, so a log may hold more, and may be
+// from a newer version.
 //
-// Unknown keys are skipped, so a log may hold more. Logs written before events
-// had a cause can be read too. In those, err is missing from retry_scheduled and
-// stopped, or says what was wrong with the policy.
+// [Read] also reads the JSON lines that [Slog] logs at level Debug, which have the
+// same keys, among the other lines of a program.
+//
+// # Pipelines
+//
+// The events of a pipeline of package retryflow have more keys. Package
+// retryflow/flowlog writes, reads and checks them; here they are events of calls
+// without a rule, and not all of them can be replayed.
 package retrylog

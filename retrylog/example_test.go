@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retrylog"
 )
 
 // crashed is the log of a job that failed once and was then cut off by a crash.
 const crashed = `{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3}
 {"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":3,"err":"connection refused","took":"30ms","elapsed":"30ms"}
-{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":3,"elapsed":"30ms","delay":"200ms","due":"2026-11-20T10:00:00.23Z"}
+{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":3,"err":"connection refused","elapsed":"30ms","delay":"200ms","due":"2026-11-20T10:00:00.23Z","lo":"200ms","hi":"200ms"}
 {"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00.23Z","attempt":2,"max":3,"elapsed":"230ms"}
 {"key":"17","kind":"attempt_fin`
 
@@ -26,7 +25,7 @@ const crashed = `{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:0
 func ExampleSlog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "due" || a.Key == "elapsed_ms" { // differ from run to run
+			if a.Key == slog.TimeKey || a.Key == "due" || a.Key == "elapsed" { // differ from run to run
 				return slog.Attr{}
 			}
 			return a
@@ -43,19 +42,19 @@ func ExampleSlog() {
 	})
 	_ = retry.Do(context.Background(), policy, func(context.Context) error { return errors.New("connection refused") })
 	// Output:
-	// level=WARN msg="retry scheduled" attempt=1 max=3 delay_ms=1 err="connection refused"
-	// level=WARN msg="retry scheduled" attempt=2 max=3 delay_ms=1 err="connection refused"
-	// level=INFO msg="succeeded after retries" attempt=3 max=3 reason=success
-	// level=WARN msg="retry scheduled" attempt=1 max=3 delay_ms=1 err="connection refused"
-	// level=WARN msg="retry scheduled" attempt=2 max=3 delay_ms=1 err="connection refused"
-	// level=ERROR msg="gave up" attempt=3 max=3 reason=attempts_exhausted err="connection refused"
+	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
+	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=2 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
+	// level=INFO msg="succeeded after retries" kind=stopped attempt=3 max=3 reason=success
+	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
+	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=2 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
+	// level=ERROR msg="gave up" kind=stopped attempt=3 max=3 reason=attempts_exhausted err="connection refused"
 }
 
 // A policy has one OnEvent, which calls as many as you like. The counters can be
 // published by expvar.Publish("retry.payments", &counters).
 func ExampleCounters() {
 	var counters retrylog.Counters
-	budget := retry.NewBudget(10, 0.1)
+	budget := &retry.Budget{Size: 10, Ratio: 0.1}
 	counters.WatchBudget("payments", budget)
 
 	log := retrylog.Slog(slog.New(slog.DiscardHandler))
@@ -129,40 +128,6 @@ func ExampleCall_Check() {
 	// Output:
 	// <nil>
 	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230 (by the curve), and the policy says in 1s
-}
-
-// A process crashed in the wait before a jump. The next one continues there,
-// and does not wait, because the wait has passed.
-func ExamplePipelineEvents() {
-	pipeline := retryflow.Pipeline{Tasks: []retryflow.Task{
-		{Label: "submit", Run: func(context.Context, retryflow.State) retryflow.Outcome {
-			fmt.Println("submit")
-			return retryflow.Outcome{}
-		}},
-		{Label: "poll", Run: func(context.Context, retryflow.State) retryflow.Outcome {
-			fmt.Println("poll")
-			return retryflow.Outcome{Result: "ready"}
-		}, Rules: retryflow.Rules{{
-			When: func(o retryflow.Outcome) (bool, error) { return o.Result != "ready", nil },
-			Do:   retryflow.Jump, To: "poll",
-			Delay: func(retryflow.Outcome) (time.Duration, error) { return time.Minute, nil },
-		}}},
-	}}
-	records, err := retrylog.Read(strings.NewReader(`
-{"key":"17","kind":"attempt_started","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"submit","rule":-1}
-{"key":"17","kind":"attempt_finished","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"submit","rule":-1,"directive":"continue"}
-{"key":"17","kind":"stopped","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"reason":"success","task":"submit","rule":-1,"directive":"continue"}
-{"key":"17","kind":"attempt_started","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"poll","rule":-1}
-{"key":"17","kind":"attempt_finished","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"poll","rule":0,"directive":"jump","to":"poll","computed":"1m0s"}
-{"key":"17","kind":"retry_scheduled","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"delay":"1m0s","due":"2020-11-20T10:01:00Z","task":"poll","rule":0,"directive":"jump","to":"poll","computed":"1m0s"}
-`))
-	if err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(pipeline.Resume(context.Background(), nil, retrylog.PipelineEvents(records, "17")))
-	// Output:
-	// poll
-	// <nil>
 }
 
 func ExampleExplain() {

@@ -20,10 +20,10 @@ func TestExplainGolden(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `2000-01-01 00:00:00.000 +0s 17: attempt 1 of 3 started
 2000-01-01 00:00:00.030 +30ms 17: attempt 1 failed after 30ms: two; lines
-2000-01-01 00:00:00.030 +30ms 17: attempt 1 is retried in 219.325191ms, at 00:00:00.249 (drawn with seed 42)
+2000-01-01 00:00:00.030 +30ms 17: attempt 1 is retried in 219.325191ms, at 00:00:00.249 (drawn from 160ms to 240ms with seed 42)
 2000-01-01 00:00:00.249 +249ms 17: attempt 2 of 3 started
 2000-01-01 00:00:00.279 +279ms 17: attempt 2 failed after 30ms: connection refused
-2000-01-01 00:00:00.279 +279ms 17: attempt 2 is retried in 1.063964157s, at 00:00:01.343 (the server asks for 1s, drawn with seed 42)
+2000-01-01 00:00:00.279 +279ms 17: attempt 2 is retried in 1.063964157s, at 00:00:01.343 (Retry-After is 1s, drawn from 1s to 1.4s with seed 42)
 2000-01-01 00:00:01.343 +1.343s 17: attempt 3 of 3 started
 2000-01-01 00:00:01.373 +1.373s 17: attempt 3 failed after 30ms: connection refused
 2000-01-01 00:00:01.373 +1.373s 17: stopped after 3 attempts: no attempt is left
@@ -34,20 +34,20 @@ func TestExplainEveryReason(t *testing.T) {
 	for reason, want := range map[retry.Reason]string{
 		retry.ReasonSuccess:      "it succeeded",
 		retry.ReasonExhausted:    "no attempt is left",
-		retry.ReasonNonRetryable: "the policy forbids retries",
+		retry.ReasonNonRetryable: "the failure is not retryable",
 		retry.ReasonPermanent:    "the error is permanent",
 		retry.ReasonRejected:     "RetryIf said no",
-		retry.ReasonRetryAfter:   "the server asks for a longer wait than MaxRetryAfter",
+		retry.ReasonRetryAfter:   "Retry-After is longer than MaxRetryAfter",
 		retry.ReasonElapsed:      "the retry would start later than MaxElapsed allows",
 		retry.ReasonDeadline:     "the context's deadline has passed, or comes before the retry",
 		retry.ReasonCanceled:     "the context was canceled",
 		retry.ReasonBudget:       "the budget has no retry left",
-		retry.ReasonInvalid:      "the policy, or the call, is not valid (fault)",
-		retry.ReasonLeft:         "the body of the loop was left",
-		retry.ReasonRetry:        `unknown reason "retry"`,
+		retry.ReasonInvalid:      "the policy, or the call, is invalid (fault)",
+		retry.ReasonWait:         "the wait failed (fault)",
+		"bored\nand tired":       "bored; and tired",
 	} {
 		e := retry.Event{Kind: retry.Stopped, Attempt: 1, Max: 4, Reason: reason}
-		if reason == retry.ReasonInvalid {
+		if reason == retry.ReasonInvalid || reason == retry.ReasonWait {
 			e.Cause = errors.New("fault")
 		}
 		assert.Equal(t, "0001-01-01 00:00:00.000 +0s stopped after 1 attempt: "+want, retrylog.Record{Event: e}.String(), reason)
@@ -57,8 +57,12 @@ func TestExplainEveryReason(t *testing.T) {
 // Each event is one line, in UTC, that says only what the event contains.
 func TestExplainOneEvent(t *testing.T) {
 	at := time.Date(2000, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600))
-	scheduled := func(delay, hint time.Duration, seed uint64) retry.Event {
-		return retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Delay: delay, Due: at.Add(delay), Hint: hint, Seed: seed}
+	scheduled := func(delay, lo, hi, retryAfter time.Duration, seed uint64) retry.Event {
+		return retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Delay: delay, Due: at.Add(delay), Lo: lo, Hi: hi, RetryAfter: retryAfter, Seed: seed}
+	}
+	with := func(e retry.Event, change func(*retry.Event)) retry.Event {
+		change(&e)
+		return e
 	}
 	for _, row := range []struct {
 		name string
@@ -69,8 +73,7 @@ func TestExplainOneEvent(t *testing.T) {
 		{"without a limit", "", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 7, Max: retry.Unlimited}, "attempt 7 started"},
 		{"success", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Took: time.Second}, "attempt 7 succeeded after 1s"},
 		{"failure of several lines", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("a\r\nb\nc\rd")}, "attempt 7 failed after 0s: a; b; c; d"},
-		{"fault of several lines", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, or the call, is not valid (a; b)"},
-		{"fault of the first edition", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Err: errors.New("fault")}, "stopped after 0 attempts: the policy, or the call, is not valid: fault"},
+		{"fault of several lines", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, or the call, is invalid (a; b)"},
 		{"fault of a call that succeeded", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Reason: retry.ReasonSuccess, Cause: errors.New("fault")}, "stopped after 1 attempt: it succeeded (fault)"},
 		{"an error and a cause", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 2, Reason: retry.ReasonCanceled, Err: errRefused, Cause: context.Canceled}, "stopped after 2 attempts: the context was canceled (context canceled): connection refused"},
 		{"a retry with its error", "", retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Due: at, Err: errRefused}, "attempt 1 is retried in 0s, at 00:00:00.000 (at once): connection refused"},
@@ -80,12 +83,19 @@ func TestExplainOneEvent(t *testing.T) {
 		{"bytes that are no text", "\x9b31m", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "\uFFFD31m: attempt 1 of 2 started"},
 		{"letters of all scripts", "Ω", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("соединение 接続 عربى e\u0301 \\x '")}, "Ω: attempt 7 failed after 0s: соединение 接続 عربى e\u0301 \\x '"},
 		{"key of several lines", "a\r\nb", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "a; b: attempt 1 of 2 started"},
-		{"the curve", "", scheduled(time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
-		{"the jitter", "", scheduled(time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (drawn with seed 42)"},
-		{"the server", "", scheduled(time.Second, time.Second, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (as the server asks)"},
-		{"the curve's delay exceeds the server's", "", scheduled(2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000 (the server asks for 1s, by the curve)"},
-		{"nothing", "", scheduled(0, 0, 42), "attempt 1 is retried in 0s, at 00:00:00.000 (at once)"},
-		{"no kind", "", retry.Event{Time: at}, `an event without a kind ("")`},
+		{"the curve", "", scheduled(time.Second, time.Second, time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
+		{"the curve, without its window", "", scheduled(time.Second, 0, 0, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
+		{"the jitter", "", scheduled(time.Second, 0, 2*time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (drawn from 0s to 2s with seed 42)"},
+		{"the server", "", scheduled(time.Second, time.Second, time.Second, time.Second, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (Retry-After is 1s)"},
+		{"the curve's delay exceeds the server's", "", scheduled(2*time.Second, 2*time.Second, 2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000 (Retry-After is 1s, by the curve)"},
+		{"nothing", "", scheduled(0, 0, 0, 0, 0), "attempt 1 is retried in 0s, at 00:00:00.000 (at once)"},
+		{"the curve of a class", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Class = "unauthorized\x1b" }), `attempt 1 is retried in 1s, at 00:00:01.000 (class "unauthorized\x1b", by the curve)`},
+		{"a call that begins anew", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets = 2 }), "the attempt was healthy, so the call begins anew (reset 2): attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
+		{"a retry after that", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets, e.Attempt = 2, 2 }), "attempt 2 is retried in 1s, at 00:00:01.000 (by the curve)"},
+		{"the end of a call that began anew", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 3, Resets: 2, Reason: retry.ReasonExhausted, Class: "busy", Err: errRefused}, `stopped after 3 attempts since reset 2: no attempt is left (class "busy"): connection refused`},
+		{"a class and a cause", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Reason: retry.ReasonNonRetryable, Class: "post", Cause: errors.New("it may have been processed")}, `stopped after 1 attempt: the failure is not retryable (class "post", it may have been processed)`},
+		{"a kind of a newer version", "", retry.Event{Kind: "attempt_paused\n", Time: at, Attempt: 3, Err: errRefused}, "attempt_paused; , attempt 3: connection refused"},
+		{"no kind", "", retry.Event{Time: at}, "an event without a kind"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := retrylog.Record{Key: row.key, Event: row.e}

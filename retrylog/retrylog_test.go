@@ -18,16 +18,11 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// seed is a Source that always draws the same number.
-type seed uint64
-
-func (s seed) Uint64() uint64 { return uint64(s) }
-
 var policy = retry.Policy{
 	MaxAttempts: 3,
 	Backoff:     retry.Exponential{Base: 200 * time.Millisecond},
 	Jitter:      retry.Proportional(0.2),
-	Source:      seed(42),
+	Source:      func() uint64 { return 42 },
 }
 
 // failing returns a function whose attempts take 30ms each. They fail with the

@@ -2,10 +2,14 @@ package retrylog
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/eventlog"
 )
 
 // Slog returns an OnEvent that logs to logger, or to slog.Default() if logger
@@ -13,17 +17,22 @@ import (
 //
 //   - a retry is one warning, with the error, the attempt and the delay;
 //   - the end of a call is one line, with the reason and the error: giving up is
-//     an error, a canceled call a warning, success after retries and a [retry.Loop]
-//     that was left are info;
+//     an error, a canceled call a warning, and success after retries is info;
 //   - an invalid policy is an error, or a warning where the call succeeded anyway;
 //   - everything else is debug: each attempt's start and result, and the end of
 //     a call that succeeded at once.
 //
-// Messages are constant. Durations are milliseconds, in attributes whose names
-// end in _ms. The key set by [WithKey] is the attribute "key". Errors are logged
-// as they are, for handlers that examine them; one whose text has line breaks or
-// other characters that a terminal may act on is wrapped in an error whose text
-// has them escaped as in [Explain].
+// Messages are constant. The attributes have the keys and values of the event's JSON:
+// a delay is a text such as "212ms". The time of a line is when the event happened. So
+// the lines of a [slog.JSONHandler] at level Debug are a log that [Read] reads. At a
+// higher level there are only the retries and the ends, but each retry has all that
+// its delay follows from: see [retry.Draw].
+//
+// The key set by [WithKey] is the attribute "key". Errors are logged as they are, for
+// handlers that examine them. Some are wrapped in an error that has their text
+// alone: those that a handler would not log as a text (json.Marshaler,
+// slog.LogValuer), and those whose text has line breaks or other characters that a
+// terminal may act on, which are escaped as in [Explain].
 func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 	return func(ctx context.Context, e retry.Event) {
 		l := logger
@@ -31,8 +40,10 @@ func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 			l = slog.Default()
 		}
 		level, message := levelOf(e)
-		if l.Enabled(ctx, level) { // LogAttrs checks it too, but only after attrsOf
-			l.LogAttrs(ctx, level, message, attrsOf(ctx, e)...)
+		if l.Enabled(ctx, level) {
+			line := slog.NewRecord(e.Time, level, message, 0)
+			line.AddAttrs(attrsOf(ctx, e)...)
+			_ = l.Handler().Handle(ctx, line) // as slog.Logger does
 		}
 	}
 }
@@ -49,14 +60,12 @@ func levelOf(e retry.Event) (slog.Level, string) {
 		return slog.LevelWarn, "retry scheduled"
 	case e.Reason == retry.ReasonInvalid:
 		return slog.LevelError, "invalid policy or call"
-	case faultOf(e) != nil:
+	case e.Reason == retry.ReasonSuccess && e.Cause != nil:
 		return slog.LevelWarn, "invalid policy or call"
-	case e.Reason == retry.ReasonSuccess && e.Attempt > 1:
+	case e.Reason == retry.ReasonSuccess && (e.Attempt > 1 || e.Resets > 0):
 		return slog.LevelInfo, "succeeded after retries"
 	case e.Reason == retry.ReasonSuccess:
 		return slog.LevelDebug, "succeeded"
-	case e.Reason == retry.ReasonLeft:
-		return slog.LevelInfo, "left"
 	case e.Reason == retry.ReasonCanceled:
 		return slog.LevelWarn, "canceled"
 	default:
@@ -64,49 +73,60 @@ func levelOf(e retry.Event) (slog.Level, string) {
 	}
 }
 
+// attrsOf returns the attributes of e, by the names that its JSON has.
 func attrsOf(ctx context.Context, e retry.Event) []slog.Attr {
-	var attrs []slog.Attr
-	if key := Key(ctx); key != "" {
-		attrs = append(attrs, slog.String("key", printable(key)))
-	}
-	attrs = append(attrs, slog.Int("attempt", e.Attempt), slog.Int("max", e.Max), milliseconds("elapsed_ms", e.Elapsed))
-	switch e.Kind {
-	case retry.AttemptFinished:
-		attrs = append(attrs, milliseconds("took_ms", e.Took))
-	case retry.RetryScheduled:
-		attrs = append(attrs, milliseconds("delay_ms", e.Delay), slog.Time("due", e.Due))
-		if e.Hint != 0 {
-			attrs = append(attrs, milliseconds("hint_ms", e.Hint))
+	attrs := make([]slog.Attr, 0, 16)
+	add := func(is bool, a slog.Attr) {
+		if is {
+			attrs = append(attrs, a)
 		}
-	case retry.Stopped:
-		attrs = append(attrs, slog.String("reason", e.Reason.String()))
 	}
+	key, retries := Key(ctx), e.Kind == retry.RetryScheduled
+	add(key != "", slog.String("key", eventlog.Printable(key)))
+	add(true, slog.String("kind", string(e.Kind)))
+	add(true, slog.Int("attempt", e.Attempt))
+	add(true, slog.Int("max", e.Max))
+	add(e.Resets != 0, slog.Int("resets", e.Resets))
+	add(true, duration("elapsed", e.Elapsed))
+	add(e.Kind == retry.AttemptFinished, duration("took", e.Took))
+	add(retries, duration("delay", e.Delay))
+	add(retries, slog.Time("due", e.Due))
+	add(e.Lo != 0 || e.Hi != 0, duration("lo", e.Lo))
+	add(e.Lo != 0 || e.Hi != 0, duration("hi", e.Hi))
+	add(e.RetryAfter != 0, duration("retry_after", e.RetryAfter))
+	add(e.Seed != 0, slog.String("seed", strconv.FormatUint(e.Seed, 10)))
+	add(e.Class != "", slog.String("class", eventlog.Printable(e.Class)))
+	add(e.Reason != "", slog.String("reason", string(e.Reason)))
 	if e.Err != nil {
-		attrs = append(attrs, slog.Any("err", escaped(e.Err)))
+		attrs = append(attrs, slog.Any("err", asText(e.Err)))
 	}
 	if e.Cause != nil {
-		attrs = append(attrs, slog.Any("cause", escaped(e.Cause)))
+		attrs = append(attrs, slog.Any("cause", asText(e.Cause)))
 	}
 	return attrs
 }
 
-func milliseconds(name string, d time.Duration) slog.Attr {
-	return slog.Float64(name, float64(d)/float64(time.Millisecond))
-}
+// duration is a text, as in the JSON of an event: a number of milliseconds would
+// lose digits that the delay follows from.
+func duration(name string, d time.Duration) slog.Attr { return slog.String(name, d.String()) }
 
-// escaped returns err, or an error around it if its text is not printable.
-func escaped(err error) error {
-	text := textOf(err)
-	if safe := printable(text); safe != text {
-		return &escapedError{safe, err}
+// asText returns err, or an error around it if a handler would not log its text, or
+// if that is not printable.
+func asText(err error) error {
+	text := fmt.Sprint(err) // also of a nil pointer whose method Error panics
+	safe := eventlog.Printable(text)
+	_, marshals := err.(json.Marshaler)
+	_, values := err.(slog.LogValuer)
+	if safe != text || marshals || values {
+		return &textError{safe, err}
 	}
 	return err
 }
 
-type escapedError struct {
+type textError struct {
 	text string
 	err  error
 }
 
-func (e *escapedError) Error() string { return e.text }
-func (e *escapedError) Unwrap() error { return e.err }
+func (e *textError) Error() string { return e.text }
+func (e *textError) Unwrap() error { return e.err }

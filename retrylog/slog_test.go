@@ -24,26 +24,26 @@ func TestSlogGolden(t *testing.T) {
 		errs []error
 		want string
 	}{
-		{"gives up", []error{errRefused, retry.After(time.Second, errRefused), errRefused}, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
-level=DEBUG msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
-level=WARN msg="retry scheduled" key=17 attempt=1 max=3 elapsed_ms=30 delay_ms=219.325191 due=2000-01-01T00:00:00.249Z err="connection refused"
-level=DEBUG msg="attempt started" key=17 attempt=2 max=3 elapsed_ms=249.325191
-level=DEBUG msg="attempt failed" key=17 attempt=2 max=3 elapsed_ms=279.325191 took_ms=30 err="connection refused"
-level=WARN msg="retry scheduled" key=17 attempt=2 max=3 elapsed_ms=279.325191 delay_ms=1063.964157 due=2000-01-01T00:00:01.343Z hint_ms=1000 err="connection refused"
-level=DEBUG msg="attempt started" key=17 attempt=3 max=3 elapsed_ms=1343.289348
-level=DEBUG msg="attempt failed" key=17 attempt=3 max=3 elapsed_ms=1373.289348 took_ms=30 err="connection refused"
-level=ERROR msg="gave up" key=17 attempt=3 max=3 elapsed_ms=1373.289348 reason=attempts_exhausted err="connection refused"
+		{"gives up", []error{errRefused, retry.After(time.Second, errRefused), errRefused}, `level=DEBUG msg="attempt started" key=17 kind=attempt_started attempt=1 max=3 elapsed=0s
+level=DEBUG msg="attempt failed" key=17 kind=attempt_finished attempt=1 max=3 elapsed=30ms took=30ms err="connection refused"
+level=WARN msg="retry scheduled" key=17 kind=retry_scheduled attempt=1 max=3 elapsed=30ms delay=219.325191ms due=2000-01-01T00:00:00.249Z lo=160ms hi=240ms seed=42 err="connection refused"
+level=DEBUG msg="attempt started" key=17 kind=attempt_started attempt=2 max=3 elapsed=249.325191ms
+level=DEBUG msg="attempt failed" key=17 kind=attempt_finished attempt=2 max=3 elapsed=279.325191ms took=30ms err="connection refused"
+level=WARN msg="retry scheduled" key=17 kind=retry_scheduled attempt=2 max=3 elapsed=279.325191ms delay=1.063964157s due=2000-01-01T00:00:01.343Z lo=1s hi=1.4s retry_after=1s seed=42 err="connection refused"
+level=DEBUG msg="attempt started" key=17 kind=attempt_started attempt=3 max=3 elapsed=1.343289348s
+level=DEBUG msg="attempt failed" key=17 kind=attempt_finished attempt=3 max=3 elapsed=1.373289348s took=30ms err="connection refused"
+level=ERROR msg="gave up" key=17 kind=stopped attempt=3 max=3 elapsed=1.373289348s reason=attempts_exhausted err="connection refused"
 `},
-		{"succeeds after retries", []error{errRefused}, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
-level=DEBUG msg="attempt failed" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30 err="connection refused"
-level=WARN msg="retry scheduled" key=17 attempt=1 max=3 elapsed_ms=30 delay_ms=219.325191 due=2000-01-01T00:00:00.249Z err="connection refused"
-level=DEBUG msg="attempt started" key=17 attempt=2 max=3 elapsed_ms=249.325191
-level=DEBUG msg="attempt succeeded" key=17 attempt=2 max=3 elapsed_ms=279.325191 took_ms=30
-level=INFO msg="succeeded after retries" key=17 attempt=2 max=3 elapsed_ms=279.325191 reason=success
+		{"succeeds after retries", []error{errRefused}, `level=DEBUG msg="attempt started" key=17 kind=attempt_started attempt=1 max=3 elapsed=0s
+level=DEBUG msg="attempt failed" key=17 kind=attempt_finished attempt=1 max=3 elapsed=30ms took=30ms err="connection refused"
+level=WARN msg="retry scheduled" key=17 kind=retry_scheduled attempt=1 max=3 elapsed=30ms delay=219.325191ms due=2000-01-01T00:00:00.249Z lo=160ms hi=240ms seed=42 err="connection refused"
+level=DEBUG msg="attempt started" key=17 kind=attempt_started attempt=2 max=3 elapsed=249.325191ms
+level=DEBUG msg="attempt succeeded" key=17 kind=attempt_finished attempt=2 max=3 elapsed=279.325191ms took=30ms
+level=INFO msg="succeeded after retries" key=17 kind=stopped attempt=2 max=3 elapsed=279.325191ms reason=success
 `},
-		{"succeeds at once", nil, `level=DEBUG msg="attempt started" key=17 attempt=1 max=3 elapsed_ms=0
-level=DEBUG msg="attempt succeeded" key=17 attempt=1 max=3 elapsed_ms=30 took_ms=30
-level=DEBUG msg=succeeded key=17 attempt=1 max=3 elapsed_ms=30 reason=success
+		{"succeeds at once", nil, `level=DEBUG msg="attempt started" key=17 kind=attempt_started attempt=1 max=3 elapsed=0s
+level=DEBUG msg="attempt succeeded" key=17 kind=attempt_finished attempt=1 max=3 elapsed=30ms took=30ms
+level=DEBUG msg=succeeded key=17 kind=stopped attempt=1 max=3 elapsed=30ms reason=success
 `},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -61,9 +61,9 @@ level=DEBUG msg=succeeded key=17 attempt=1 max=3 elapsed_ms=30 reason=success
 
 func TestSlogLevelsOfOtherEnds(t *testing.T) {
 	for reason, want := range map[retry.Reason]string{
-		retry.ReasonLeft:      "level=INFO msg=left",
 		retry.ReasonCanceled:  "level=WARN msg=canceled",
 		retry.ReasonDeadline:  `level=ERROR msg="gave up"`,
+		retry.ReasonWait:      `level=ERROR msg="gave up"`,
 		retry.ReasonInvalid:   `level=ERROR msg="invalid policy or call"`,
 		retry.ReasonPermanent: `level=ERROR msg="gave up"`,
 	} {
@@ -78,15 +78,8 @@ func TestSlogLevelsOfOtherEnds(t *testing.T) {
 func TestSlogSaysOneLineForARetryAndOneAtTheEnd(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("shutting down"))
-	left := func(ctx context.Context, p retry.Policy) {
-		var err error
-		for range retry.Loop(ctx, p, &err) {
-			err = errRefused
-			break
-		}
-	}
-	const retries = `level=WARN msg="retry scheduled" attempt=1 max=3 elapsed_ms=30 delay_ms=219.325191 due=2000-01-01T00:00:00.249Z err="connection refused"
-level=WARN msg="retry scheduled" attempt=2 max=3 elapsed_ms=279.325191 delay_ms=345.585663 due=2000-01-01T00:00:00.624Z err="connection refused"
+	const retries = `level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 elapsed=30ms delay=219.325191ms due=2000-01-01T00:00:00.249Z lo=160ms hi=240ms seed=42 err="connection refused"
+level=WARN msg="retry scheduled" kind=retry_scheduled attempt=2 max=3 elapsed=279.325191ms delay=345.585663ms due=2000-01-01T00:00:00.624Z lo=320ms hi=480ms seed=42 err="connection refused"
 `
 	const fault = `cause="invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited"`
 	invalid := retry.Policy{MaxAttempts: -2}
@@ -101,22 +94,18 @@ level=WARN msg="retry scheduled" attempt=2 max=3 elapsed_ms=279.325191 delay_ms=
 		want   string
 	}{
 		{"gives up", context.Background(), policy, do(failing(errRefused, errRefused, errRefused)),
-			retries + `level=ERROR msg="gave up" attempt=3 max=3 elapsed_ms=654.910854 reason=attempts_exhausted err="connection refused"` + "\n"},
+			retries + `level=ERROR msg="gave up" kind=stopped attempt=3 max=3 elapsed=654.910854ms reason=attempts_exhausted err="connection refused"` + "\n"},
 		{"succeeds after retries", context.Background(), policy, do(failing(errRefused, errRefused)),
-			retries + `level=INFO msg="succeeded after retries" attempt=3 max=3 elapsed_ms=654.910854 reason=success` + "\n"},
+			retries + `level=INFO msg="succeeded after retries" kind=stopped attempt=3 max=3 elapsed=654.910854ms reason=success` + "\n"},
 		{"succeeds at once", context.Background(), policy, do(failing()), ""},
 		{"canceled before", canceled, policy, do(failing()),
-			`level=WARN msg=canceled attempt=0 max=3 elapsed_ms=0 reason=canceled cause="context canceled: shutting down"` + "\n"},
+			`level=WARN msg=canceled kind=stopped attempt=0 max=3 elapsed=0s reason=canceled cause="context canceled: shutting down"` + "\n"},
 		{"an invalid policy, failed", context.Background(), invalid, do(failing(errRefused)),
-			`level=ERROR msg="invalid policy or call" attempt=1 max=1 elapsed_ms=30 reason=invalid err="connection refused" ` + fault + "\n"},
+			`level=ERROR msg="invalid policy or call" kind=stopped attempt=1 max=1 elapsed=30ms reason=invalid err="connection refused" ` + fault + "\n"},
 		{"an invalid policy, succeeded", context.Background(), invalid, do(failing()),
-			`level=WARN msg="invalid policy or call" attempt=1 max=1 elapsed_ms=30 reason=success ` + fault + "\n"},
-		{"an invalid policy, left", context.Background(), invalid, left,
-			`level=WARN msg="invalid policy or call" attempt=1 max=1 elapsed_ms=0 reason=left err="connection refused" ` + fault + "\n"},
-		{"left", context.Background(), policy, left,
-			`level=INFO msg=left attempt=1 max=3 elapsed_ms=0 reason=left err="connection refused"` + "\n"},
+			`level=WARN msg="invalid policy or call" kind=stopped attempt=1 max=1 elapsed=30ms reason=success ` + fault + "\n"},
 		{"a nil function", context.Background(), policy, do(nil),
-			`level=ERROR msg="invalid policy or call" attempt=0 max=3 elapsed_ms=0 reason=invalid cause="nil function"` + "\n"},
+			`level=ERROR msg="invalid policy or call" kind=stopped attempt=0 max=3 elapsed=0s reason=invalid cause="nil function"` + "\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -153,7 +142,7 @@ func TestSlogEscapes(t *testing.T) {
 	ctx := retrylog.WithKey(context.Background(), "\u2066k\x00")
 	log(ctx, retry.Event{Kind: retry.Stopped, Attempt: 1, Max: 1, Reason: retry.ReasonExhausted, Err: evil, Cause: evil})
 	const escaped = `\\x1b[2J\\u202e; \\u0085: connection refused`
-	assert.Equal(t, `{"level":"ERROR","msg":"gave up","key":"\\u2066k\\x00","attempt":1,"max":1,"elapsed_ms":0,"reason":"attempts_exhausted","err":"`+
+	assert.Equal(t, `{"level":"ERROR","msg":"gave up","key":"\\u2066k\\x00","kind":"stopped","attempt":1,"max":1,"elapsed":"0s","reason":"attempts_exhausted","err":"`+
 		escaped+`","cause":"`+escaped+`"}`+"\n", out.String())
 	assert.ErrorIs(t, got.(error), errRefused)
 }
@@ -169,6 +158,137 @@ func TestSlogKeepsTheError(t *testing.T) {
 	}}))
 	require.Error(t, retry.Do(context.Background(), retry.Policy{OnEvent: retrylog.Slog(logger)}, failing(errRefused)))
 	assert.Equal(t, errRefused, got)
+}
+
+// An error that would log itself as something else is logged by its text, and can
+// still be examined: a log has one type for each key, and can be read back.
+func TestSlogLogsErrorsAsText(t *testing.T) {
+	for name, err := range map[string]error{"a marshaler": marshaler{errRefused}, "a value": valuer{errRefused}} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			var got any
+			logger := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == "err" {
+					got = a.Value.Any()
+				}
+				return a
+			}}))
+			require.Error(t, retry.Do(context.Background(), retry.Policy{OnEvent: retrylog.Slog(logger)}, failing(err)))
+			records, readErr := retrylog.Read(&out)
+			require.NoError(t, readErr)
+			assert.EqualError(t, records[0].Event.Err, "connection refused")
+			assert.ErrorIs(t, got.(error), err)
+		})
+	}
+}
+
+type marshaler struct{ error }
+
+func (marshaler) MarshalJSON() ([]byte, error) { return []byte(`{"code":7}`), nil }
+
+type valuer struct{ error }
+
+func (valuer) LogValue() slog.Value { return slog.GroupValue(slog.Int("code", 7)) }
+
+// The JSON lines of slog, between others of the program, are a log: the same calls
+// are replayed from them as from the lines of a Writer.
+func TestSlogLinesAreALog(t *testing.T) {
+	unauthorized := errors.New("401")
+	canceled, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("shutting down"))
+	classes := policy
+	classes.MaxAttempts, classes.Classify = 9, func(err error) *retry.Class {
+		if errors.Is(err, unauthorized) {
+			return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(7), Jitter: retry.FullJitter}}
+		}
+		return nil
+	}
+	refused := classes
+	refused.Classify = func(error) *retry.Class {
+		return &retry.Class{Name: "post", Policy: &retry.Policy{NonRetryable: true}, Cause: errors.New("it may have been processed")}
+	}
+	healthy := retry.Policy{MaxAttempts: 2, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter, HealthyAfter: time.Millisecond}
+	exact := policy
+	exact.ExactRetryAfter = true
+	waits := policy
+	waits.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errors.New("no link") }
+	for _, row := range []struct {
+		name   string
+		ctx    context.Context
+		policy retry.Policy
+		errs   []error
+		reason retry.Reason
+	}{
+		{"success", context.Background(), policy, nil, retry.ReasonSuccess},
+		{"retries", context.Background(), policy, []error{errRefused, errRefused}, retry.ReasonSuccess},
+		{"Retry-After", context.Background(), policy, []error{retry.After(time.Second+1, errRefused), retry.After(time.Second, errRefused)}, retry.ReasonSuccess},
+		{"exactly", context.Background(), exact, []error{retry.After(11*time.Millisecond, errRefused)}, retry.ReasonSuccess},
+		{"delays of nanoseconds, and of hours", context.Background(), retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{1, 999_999_999, 99*time.Hour + 1}}, []error{errRefused, errRefused, errRefused}, retry.ReasonSuccess},
+		{"classes", context.Background(), classes, []error{errRefused, unauthorized, errRefused, unauthorized}, retry.ReasonExhausted},
+		{"a class that is not retried", context.Background(), refused, []error{errRefused}, retry.ReasonNonRetryable},
+		{"long life", context.Background(), healthy, []error{errRefused, errRefused, errRefused}, retry.ReasonSuccess},
+		{"a Wait that fails", context.Background(), waits, []error{errRefused}, retry.ReasonWait},
+		{"invalid", context.Background(), retry.Policy{MaxAttempts: -2}, []error{errRefused}, retry.ReasonInvalid},
+		{"canceled", canceled, policy, nil, retry.ReasonCanceled},
+		{"an empty error", context.Background(), policy, []error{errors.New("")}, retry.ReasonSuccess},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var lines, logged bytes.Buffer
+			synctest.Test(t, func(t *testing.T) {
+				logger := slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true})).With("app", "shop")
+				w, onEvent := retrylog.NewWriter(&lines), retrylog.Slog(logger)
+				p := row.policy
+				p.OnEvent = func(ctx context.Context, e retry.Event) {
+					w.OnEvent(ctx, e)
+					onEvent(ctx, e)
+				}
+				_ = retry.Do(retrylog.WithKey(row.ctx, "17"), p, failing(row.errs...))
+			})
+			want, got := replay(t, lines.String()), replay(t, logged.String())
+			require.Len(t, want, 1)
+			assert.Equal(t, row.reason, want[0].Reason)
+			assert.Equal(t, inUTC(want), inUTC(got))
+			assert.NoError(t, got[0].Check(row.policy))
+			for _, a := range got[0].Attempts {
+				if a.Scheduled {
+					number := a.Number
+					if a.Reset {
+						number = 1
+					}
+					assert.Equal(t, a.Delay, retry.Draw(a.Seed, number, a.Lo, a.Hi))
+				}
+			}
+			assert.Equal(t, row.name == "long life", got[0].Resets > 0)
+		})
+	}
+}
+
+// inUTC returns calls with all times in UTC.
+func inUTC(calls []retrylog.Call) []retrylog.Call {
+	for i := range calls {
+		for j := range calls[i].Attempts {
+			a := &calls[i].Attempts[j]
+			a.Started, a.Due = a.Started.UTC(), a.Due.UTC()
+		}
+		for j := range calls[i].Records {
+			e := &calls[i].Records[j].Event
+			e.Time, e.Due = e.Time.UTC(), e.Due.UTC()
+		}
+	}
+	return calls
+}
+
+// Slog's time is the time of the event, also where a Wait skips.
+func TestSlogTellsTheTimeOfTheEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := policy
+		p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { return d, nil }
+		p.OnEvent = retrylog.Slog(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		_ = retry.Do(context.Background(), p, failing(errRefused, errRefused, errRefused))
+		calls := replay(t, out.String())
+		assert.Equal(t, calls[0].Attempts[0].Due, calls[0].Attempts[1].Started)
+	})
 }
 
 func TestSlogNilIsTheDefaultLogger(t *testing.T) {
@@ -188,7 +308,7 @@ func TestSlogSurvivesErrorsThatPanic(t *testing.T) {
 	log := retrylog.Slog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: withoutTime})))
 	e := retry.Event{Kind: retry.Stopped, Attempt: 1, Max: 1, Reason: retry.ReasonExhausted, Err: (*driverError)(nil)}
 	log(context.Background(), e)
-	assert.Equal(t, "level=ERROR msg=\"gave up\" attempt=1 max=1 elapsed_ms=0 reason=attempts_exhausted err=<nil>\n", out.String())
+	assert.Equal(t, "level=ERROR msg=\"gave up\" kind=stopped attempt=1 max=1 elapsed=0s reason=attempts_exhausted err=<nil>\n", out.String())
 	assert.Contains(t, retrylog.Explain([]retrylog.Record{{Event: e}}), "no attempt is left: <nil>")
 }
 

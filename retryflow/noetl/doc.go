@@ -141,7 +141,7 @@
 //     need no order
 //   - a few results that depend on the version of Python, or that have no exact value in float64
 //
-// A float64 from JSON without a fraction counts as an integer, because 2.0 and
+// A float64 from JSON without a fraction is treated as an integer, because 2.0 and
 // 2 are the same there. Beyond 2^53 it is an error, because digits may have
 // been lost. Decode with [encoding/json.Decoder.UseNumber] to keep every number
 // as it was written.

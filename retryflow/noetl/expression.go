@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
 )
@@ -18,10 +17,10 @@ type template struct {
 }
 
 // compile parses text with any number of {{ … }}.
-func compile(text string, source retry.Source) (*template, error) {
+func compile(text string, source func() uint64) (*template, error) {
 	draw := rand.Uint64
 	if source != nil {
-		draw = source.Uint64
+		draw = source
 	}
 	parsed, err := jinja.Parse(text, func() float64 { return float64(draw()>>11) / (1 << 53) })
 	if err != nil {
@@ -32,7 +31,7 @@ func compile(text string, source retry.Source) (*template, error) {
 
 // compileOne parses text that is exactly one {{ … }}, or an expression without
 // the braces.
-func compileOne(text string, source retry.Source) (*template, error) {
+func compileOne(text string, source func() uint64) (*template, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil, errors.New("it is empty: write one {{ … }}")
@@ -74,7 +73,7 @@ func (t *template) holds(lookup func(string) (any, bool)) (bool, error) {
 }
 
 // value evaluates t. The value of a template that is a single expression is the
-// value of the expression; that of any other is a text.
+// value of the expression; the value of any other is a text.
 func (t *template) value(lookup func(string) (any, bool)) (any, error) {
 	v, err := t.parsed.Value(lookup)
 	return v, t.named(err)

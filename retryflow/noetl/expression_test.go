@@ -541,7 +541,7 @@ func TestDelaysThatAreNone(t *testing.T) {
 func TestRandDrawsFromTheSource(t *testing.T) {
 	const yaml = `eval: [{else: {do: retry, attempts: 5, delay: "{{ rand() }}"}}]`
 	draws := func(seed uint64) (delays []time.Duration) {
-		rules, err := noetl.ParseRules([]byte(yaml), rand.NewPCG(seed, seed))
+		rules, err := noetl.ParseRules([]byte(yaml), rand.NewPCG(seed, seed).Uint64)
 		require.NoError(t, err)
 		for range 100 {
 			d, err := rules[0].Delay(about())
@@ -553,8 +553,8 @@ func TestRandDrawsFromTheSource(t *testing.T) {
 	}
 	assert.Equal(t, draws(1), draws(1))
 	assert.NotEqual(t, draws(1), draws(2))
-	for source, want := range map[constant]time.Duration{0: 0, 1 << 63: time.Second / 2, 1<<64 - 1: time.Second} {
-		rules, err := noetl.ParseRules([]byte(yaml), source)
+	for source, want := range map[uint64]time.Duration{0: 0, 1 << 63: time.Second / 2, 1<<64 - 1: time.Second} {
+		rules, err := noetl.ParseRules([]byte(yaml), constant(source))
 		require.NoError(t, err)
 		d, err := rules[0].Delay(about())
 		require.NoError(t, err)
@@ -566,9 +566,7 @@ func TestRandDrawsFromTheSource(t *testing.T) {
 	assert.NotEqual(t, first, second, "without a source")
 }
 
-type constant uint64
-
-func (c constant) Uint64() uint64 { return uint64(c) }
+func constant(n uint64) func() uint64 { return func() uint64 { return n } }
 
 func TestSetIter(t *testing.T) {
 	rules := rulesOf(t, `

@@ -6,7 +6,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 )
 
@@ -43,7 +42,7 @@ type Task struct {
 //
 // Each evaluation of rand() draws from source: pass the Source of your
 // Pipeline.Policy. If source is nil, rand() draws from math/rand/v2.
-func ParsePlaybook(file string, data []byte, source retry.Source) (Playbook, error) {
+func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, error) {
 	r := newReader(file, source)
 	root, err := r.document(data)
 	if root == nil {
@@ -67,7 +66,7 @@ func ParsePlaybook(file string, data []byte, source retry.Source) (Playbook, err
 // ParseTasks parses the tasks of one step. data is the step, a mapping with a
 // tool as in [ParsePlaybook], or only the list of its tasks. source is as in
 // ParsePlaybook.
-func ParseTasks(data []byte, source retry.Source) ([]Task, error) {
+func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
 	if root == nil {
@@ -94,7 +93,7 @@ func ParseTasks(data []byte, source retry.Source) ([]Task, error) {
 // ParseRules parses the rules of one task, a mapping that has them under eval,
 // under spec.policy.rules, or in the old form under retry. It ignores the other
 // keys. source is as in [ParsePlaybook].
-func ParseRules(data []byte, source retry.Source) (retryflow.Rules, error) {
+func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
 	if root == nil {

@@ -235,8 +235,8 @@ func TestMaxAttemptsOfTheOldFormCanBeComputed(t *testing.T) {
 		waited   time.Duration
 		want     string
 	}{
-		"retry_when":         {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 4, 4, 7 * time.Second, "retry: gave up after 4 attempts"},
-		"stop_when":          {`{max_attempts: "{{ workload.n }}", stop_when: "{{ attempt >= max_attempts - 1 }}"}`, 4, 3, 3 * time.Second, "retry: gave up after 3 attempts"},
+		"retry_when":         {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 4, 4, 7 * time.Second, "retry: not retryable after 4 attempts"},
+		"stop_when":          {`{max_attempts: "{{ workload.n }}", stop_when: "{{ attempt >= max_attempts - 1 }}"}`, 4, 3, 3 * time.Second, "retry: not retryable after 3 attempts"},
 		"initial_delay":      {`{max_attempts: "{{ workload.n }}", initial_delay: "{{ max_attempts * 10 }}"}`, 2, 2, 20 * time.Second, "retry: attempts exhausted after 2 attempts"},
 		"a text":             {`{max_attempts: "{{ workload.n }}", retry_when: "{{ max_attempts == 2 }}"}`, "2", 2, time.Second, "retry: attempts exhausted after 2 attempts"},
 		"a number":           {`{max_attempts: 2, retry_when: "{{ max_attempts == 2 }}"}`, nil, 2, time.Second, "retry: attempts exhausted after 2 attempts"},
@@ -276,7 +276,7 @@ func TestPolicies(t *testing.T) {
 			return retryflow.Outcome{}
 		})
 		state := retryflow.State{"iter": map[string]any{"page": 1}, "ctx": map[string]any{"pages": 0}}
-		assert.ErrorContains(t, pipeline.Run(t.Context(), state), `task "previous_page": retry: gave up after 1 attempt (the policy forbids retries): no rule for this`)
+		assert.ErrorContains(t, pipeline.Run(t.Context(), state), `task "previous_page": retry: not retryable after 1 attempt: no rule for this`)
 		assert.Equal(t, retryflow.State{"iter": map[string]any{"page": 2}, "ctx": map[string]any{"pages": 1}}, state)
 	})
 }

@@ -130,7 +130,7 @@ func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 	if !ok {
 		return
 	}
-	i := slices.IndexFunc(directives, func(d retryflow.Directive) bool { return d.String() == text })
+	i := slices.IndexFunc(directives, func(d retryflow.Directive) bool { return string(d) == text })
 	if i < 0 {
 		r.fault(k.place, "do is %q: %s", text, writeDirective)
 		return

@@ -37,7 +37,7 @@ func Wire(e retryflow.Event) map[string]any {
 		m["event"] = "task.processed"
 		m["outcome"] = object(e.Outcome)
 		m["rule"] = e.Rule
-		m["directive"] = e.Directive.String()
+		m["directive"] = string(e.Directive)
 		if len(e.Faults) > 0 {
 			faults := make([]string, len(e.Faults))
 			for i, fault := range e.Faults {

@@ -9,14 +9,13 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 )
 
 // A reader reads a document and collects its faults.
 type reader struct {
 	file   string // for errors; "" if there is none
-	source retry.Source
+	source func() uint64
 	faults []string
 	jumps  map[string]place // where the tasks being read jump to a label
 	merged int              // how many << were followed
@@ -29,7 +28,7 @@ type reader struct {
 	sets      map[*yaml.Node]map[string]any
 }
 
-func newReader(file string, source retry.Source) *reader {
+func newReader(file string, source func() uint64) *reader {
 	return &reader{
 		file: file, source: source, jumps: map[string]place{},
 		lists: map[*yaml.Node]retryflow.Rules{}, templates: map[*yaml.Node]compiled{}, sets: map[*yaml.Node]map[string]any{},

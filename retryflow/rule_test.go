@@ -3,6 +3,7 @@ package retryflow_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +34,7 @@ func failures(errs ...error) (call func(context.Context) error, began *[]time.Du
 	}, began
 }
 
-func TestSelectWithoutAPipeline(t *testing.T) {
+func TestClassifyWithoutAPipeline(t *testing.T) {
 	rules := Rules{
 		{When: IfErr(is(errRateLimit)), Do: Retry, Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}}},
 		{When: IfErr(is(errDeadlock)), Do: Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Millisecond)}},
@@ -52,7 +53,7 @@ func TestSelectWithoutAPipeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				call, began := failures(row.errs...)
-				err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Select: rules.Select}, call)
+				err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Classify: rules.Classify}, call)
 				assert.Equal(t, row.reason, retry.ReasonOf(err))
 				assert.Equal(t, row.began, *began)
 			})
@@ -60,48 +61,68 @@ func TestSelectWithoutAPipeline(t *testing.T) {
 	}
 }
 
-func TestSelectIsBoundedByItsPolicy(t *testing.T) {
+func TestClassifyIsBoundedByItsPolicy(t *testing.T) {
 	rules := Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 100}}}
 	call, began := failures(errBoom)
-	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2, Select: rules.Select}, call)
+	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2, Classify: rules.Classify}, call)
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 	assert.Len(t, *began, 2)
 }
 
-func TestSelectComputesTheDelay(t *testing.T) {
+func TestClassifyComputesTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 3}, Delay: waits(7 * time.Second)}}
 		call, began := failures(errBoom)
-		_ = retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Select: rules.Select}, call)
+		_ = retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Classify: rules.Classify}, call)
 		assert.Equal(t, []time.Duration{0, 7 * time.Second, 14 * time.Second}, *began)
 	})
 }
 
-func TestSelectOfWhatCannotBeAsked(t *testing.T) {
+// What is not retried says why, if a function of a rule failed.
+func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
 	cannot := errors.New("cannot tell")
 	again := retry.Policy{MaxAttempts: 9}
-	for name, rules := range map[string]Rules{
-		"none":       nil,
-		"When fails": {{When: func(Outcome) (bool, error) { return true, cannot }, Do: Retry, Policy: again}},
-		"Delay fails": {{Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }},
-			{Do: Retry, Policy: again}},
+	failingWhen := func(Outcome) (bool, error) { return true, cannot }
+	for _, row := range []struct {
+		name  string
+		rules Rules
+		cause string // "": none
+	}{
+		{"no rules", nil, ""},
+		{"no rule matches", Rules{{When: IfErr(is(errDeadlock)), Do: Retry, Policy: again}}, ""},
+		{"When fails", Rules{{When: failingWhen, Do: Retry, Policy: again}}, "rule 0: when: cannot tell"},
+		{"Delay fails", Rules{{Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}, {Do: Retry, Policy: again}}, "rule 0: delay: cannot tell"},
+		{"Attempts fails", Rules{{Do: Retry, Attempts: func(Outcome) (int, error) { return 0, cannot }}}, "rule 0: attempts: cannot tell"},
+		{"both", Rules{{When: failingWhen, Do: Fail}, {Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}}, "rule 0: when: cannot tell\nrule 1: delay: cannot tell"},
 	} {
-		assert.Equal(t, &retry.Policy{NonRetryable: true}, rules.Select(errBoom), name)
+		t.Run(row.name, func(t *testing.T) {
+			class := row.rules.Classify(errBoom)
+			assert.Empty(t, class.Name)
+			assert.Equal(t, &retry.Policy{NonRetryable: true}, class.Policy)
+			if row.cause == "" {
+				assert.NoError(t, class.Cause)
+				return
+			}
+			assert.EqualError(t, class.Cause, row.cause)
+			err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Classify: row.rules.Classify}, func(context.Context) error { return errBoom })
+			assert.EqualError(t, err, "retry: not retryable after 1 attempt ("+strings.ReplaceAll(row.cause, "\n", "; ")+"): boom")
+			assert.ErrorIs(t, err, cannot)
+			assert.Equal(t, errBoom, retry.LastError(err))
+		})
 	}
-	asked := Rules{{When: func(Outcome) (bool, error) { return true, cannot }, Do: Fail}, {Do: Retry, Policy: again}}
-	assert.Equal(t, &again, asked.Select(errBoom), "a rule whose When fails does not match")
+	asked := Rules{{When: failingWhen, Do: Fail}, {Do: Retry, Policy: again}}
+	assert.Equal(t, &again, asked.Classify(errBoom).Policy, "a rule whose When fails does not match")
 }
 
-func TestSelectLeavesTheRulesAsTheyAre(t *testing.T) {
+func TestClassifyLeavesTheRulesAsTheyAre(t *testing.T) {
 	rules := Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Hour)}, Delay: waits(time.Second)}}
-	p := rules.Select(errBoom)
-	p.MaxAttempts = 99
+	rules.Classify(errBoom).Policy.MaxAttempts = 99
 	assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Hour)}, rules[0].Policy)
 }
 
 func TestNextAsksTheRules(t *testing.T) {
 	rules := Rules{{When: IfErr(is(errDeadlock)), Do: Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}}}
-	p := retry.Policy{MaxAttempts: 10, Select: rules.Select}
+	p := retry.Policy{MaxAttempts: 10, Classify: rules.Classify}
 	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonRetry, Lo: time.Second, Hi: time.Second}, p.Next(retry.Attempt{Number: 2, Err: errDeadlock}))
 	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonExhausted, Lo: time.Second, Hi: time.Second}, p.Next(retry.Attempt{Number: 3, Err: errDeadlock}))
 	assert.Equal(t, retry.Decision{Reason: retry.ReasonNonRetryable}, p.Next(retry.Attempt{Number: 1, Err: errBoom}))

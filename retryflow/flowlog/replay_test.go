@@ -1,4 +1,4 @@
-package retrylog_test
+package flowlog_test
 
 import (
 	"bytes"
@@ -18,8 +18,22 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retryflow/flowlog"
 	"github.com/goretry/retry/retrylog"
+	"github.com/goretry/retry/retrytest"
 )
+
+var errRefused = errors.New("connection refused")
+
+var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: 200 * time.Millisecond}}
+
+func replay(t *testing.T, log string) []flowlog.Call {
+	records, err := flowlog.Read(strings.NewReader(log))
+	require.NoError(t, err)
+	calls, err := flowlog.Replay(records)
+	require.NoError(t, err)
+	return calls
+}
 
 func always(retryflow.Outcome) (bool, error) { return true, nil }
 
@@ -65,7 +79,7 @@ func copying() retryflow.Pipeline {
 func logOfPipeline(t *testing.T, p retryflow.Pipeline) string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		w := retrylog.NewWriter(&log)
+		w := flowlog.NewWriter(&log)
 		p.OnEvent = w.OnPipelineEvent
 		_ = p.Run(retrylog.WithKey(context.Background(), "7"), nil)
 		assert.NoError(t, w.Err())
@@ -74,7 +88,7 @@ func logOfPipeline(t *testing.T, p retryflow.Pipeline) string {
 }
 
 func TestExplainAPipeline(t *testing.T) {
-	records, err := retrylog.Read(strings.NewReader(logOfPipeline(t, copying())))
+	records, err := flowlog.Read(strings.NewReader(logOfPipeline(t, copying())))
 	require.NoError(t, err)
 	assert.Equal(t, `2000-01-01 00:00:00.000 +0s 7: task fetch: attempt 1 started
 2000-01-01 00:00:00.030 +30ms 7: task fetch: attempt 1 failed after 30ms, rule 1 says retry (rule 0: when: no such key): connection refused
@@ -95,10 +109,10 @@ func TestExplainAPipeline(t *testing.T) {
 2000-01-01 00:01:01.090 +0s 7: task report: attempt 1 started
 2000-01-01 00:01:01.090 +0s 7: task report: attempt 1 succeeded after 0s, no rule matches: continue
 2000-01-01 00:01:01.090 +0s 7: task report: stopped after 1 attempt: continue
-`, retrylog.Explain(records))
+`, flowlog.Explain(records))
 	failed := retryflow.Event{Event: retry.Event{Kind: retry.Stopped, Attempt: 2, Reason: retry.ReasonNonRetryable, Err: errRefused}, Task: "a\nb", Rule: 1, Directive: retryflow.Fail}
 	assert.Equal(t, "0001-01-01 00:00:00.000 +0s task a; b: stopped after 2 attempts: the rules do not retry it: connection refused",
-		retrylog.Record{Event: failed.Event, Flow: &failed}.String())
+		flowlog.Record{Record: retrylog.Record{Event: failed.Event}, Flow: &failed}.String())
 }
 
 func TestReplayAPipeline(t *testing.T) {
@@ -115,7 +129,54 @@ func TestReplayAPipeline(t *testing.T) {
 	assert.Equal(t, time.Minute, calls[1].Attempts[0].Delay)
 	assert.EqualError(t, calls[3].Attempts[0].Err, "disk full")
 	assert.EqualError(t, calls[0].Check(policy), "retrylog: line 1: task fetch is of a pipeline: use CheckPipeline")
-	assert.ErrorContains(t, replay(t, logOf(t, context.Background(), policy, failing()))[0].CheckPipeline(retryflow.Pipeline{}), "line 1: max is 3, and the pipeline says -1")
+}
+
+// A log may also have the calls of policies, and retrylog reads the events of
+// pipelines as events.
+func TestALogOfPipelinesAndPolicies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var kept flowlog.Recorder
+		w := flowlog.NewWriter(&log)
+		inner := policy
+		inner.OnEvent = func(ctx context.Context, e retry.Event) {
+			w.OnEvent(ctx, e)
+			kept.OnEvent(ctx, e)
+		}
+		ctx := retrylog.WithKey(t.Context(), "7")
+		p := retryflow.Pipeline{Tasks: []retryflow.Task{{Label: "call", Run: func(ctx context.Context, _ retryflow.State) retryflow.Outcome {
+			return retryflow.Outcome{Err: retry.Do(retrylog.WithKey(ctx, "inner"), inner, func(context.Context) error { return errRefused })}
+		}}}}
+		p.OnEvent = func(ctx context.Context, e retryflow.Event) {
+			w.OnPipelineEvent(ctx, e)
+			kept.OnPipelineEvent(ctx, e)
+		}
+		require.Error(t, p.Run(ctx, nil))
+		require.NoError(t, w.Err())
+
+		records, err := flowlog.Read(bytes.NewReader(log.Bytes()))
+		require.NoError(t, err)
+		assert.Equal(t, flowlog.Explain(kept.Records()), flowlog.Explain(records))
+		calls := replay(t, log.String())
+		require.Len(t, calls, 2)
+		assert.Equal(t, []string{"call", ""}, []string{calls[0].Task, calls[1].Task})
+		assert.NoError(t, calls[0].CheckPipeline(p))
+		assert.NoError(t, calls[1].Check(policy))
+		assert.ErrorContains(t, calls[1].CheckPipeline(p), "it is of no pipeline: use Check")
+		unread, err := flowlog.Replay(kept.Records())
+		require.NoError(t, err)
+		assert.Equal(t, []int{1, 2}, []int{unread[0].Records[0].Line, unread[1].Records[0].Line}, "the lines that they would be on")
+		assert.Equal(t, unread[1].Records[0].Record, unread[1].Call.Records[0])
+		assert.Len(t, calls[1].Records, 9)
+		assert.Len(t, calls[1].Attempts, 3)
+
+		plain, err := retrylog.Read(&log)
+		require.NoError(t, err)
+		require.Len(t, plain, len(records))
+		for i, r := range records {
+			assert.Equal(t, r.Record, plain[i])
+		}
+	})
 }
 
 // Read returns the events that were written, and a Recorder keeps the same
@@ -123,15 +184,15 @@ func TestReplayAPipeline(t *testing.T) {
 func TestRecordsOfAPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		w := retrylog.NewWriter(&log)
-		var kept retrylog.Recorder
+		w := flowlog.NewWriter(&log)
+		var kept flowlog.Recorder
 		p := copying()
 		p.OnEvent = func(ctx context.Context, e retryflow.Event) {
 			w.OnPipelineEvent(ctx, e)
 			kept.OnPipelineEvent(ctx, e)
 		}
 		require.NoError(t, p.Run(retrylog.WithKey(t.Context(), "7"), nil))
-		read, err := retrylog.Read(&log)
+		read, err := flowlog.Read(&log)
 		require.NoError(t, err)
 		records := kept.Records()
 		require.Len(t, read, len(records))
@@ -144,20 +205,68 @@ func TestRecordsOfAPipeline(t *testing.T) {
 			assert.Equal(t, read[i].Event, read[i].Flow.Event)
 			assert.Equal(t, r.Flow.Task, read[i].Flow.Task)
 		}
-		assert.Equal(t, retrylog.Explain(records), retrylog.Explain(read))
-		assert.Len(t, retrylog.PipelineEvents(read, "7"), len(read))
-		assert.Empty(t, retrylog.PipelineEvents(read, ""))
+		assert.Equal(t, flowlog.Explain(records), flowlog.Explain(read))
+		assert.Len(t, flowlog.PipelineEvents(read, "7"), len(read))
+		assert.Empty(t, flowlog.PipelineEvents(read, ""))
 	})
 }
 
-// A record may have keys that are not an event's: a task without a rule does
+// A record may have keys that are not from an event: a task without a rule does
 // not make it a record of a pipeline.
 func TestATaskWithoutARuleIsNoPipeline(t *testing.T) {
-	records, err := retrylog.Read(strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":5}`))
+	records, err := flowlog.Read(strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":5}`))
 	require.NoError(t, err)
 	assert.Nil(t, records[0].Flow)
-	_, err = retrylog.Read(strings.NewReader(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":-1,"directive":"leap"}`))
-	assert.ErrorContains(t, err, `retrylog: line 1: retryflow: event: retryflow: unknown directive "leap"`)
+}
+
+func TestReadRejects(t *testing.T) {
+	const line = `{"kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"task":"a","rule":0,"directive":"jump","to":"b","computed":"1s"}`
+	for _, row := range []struct{ name, old, new, says string }{
+		{"of the event", `"max":3`, `"max":"3"`, "retrylog: line 1: retry: invalid event: max is"},
+		{"of the pipeline", `"1s"`, `"1"`, `retrylog: line 1: retryflow: event: computed is "1": write a duration`},
+		{"of the key", `{"kind"`, `{"key":7,"kind"`, "retrylog: line 1: retrylog: invalid record: key is 7: write a text"},
+		{"no kind", `"kind":"attempt_finished",`, ``, "retrylog: line 1: the event has no kind"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := flowlog.Read(strings.NewReader(line))
+			require.NoError(t, err)
+			_, err = flowlog.Read(strings.NewReader(strings.Replace(line, row.old, row.new, 1)))
+			assert.ErrorContains(t, err, row.says)
+		})
+	}
+	before := flowlog.Record{Record: retrylog.Record{Key: "7", Line: 9}}
+	got := before
+	require.NoError(t, json.Unmarshal([]byte("null"), &got))
+	assert.Equal(t, before, got)
+	require.Error(t, json.Unmarshal([]byte(strings.Replace(line, `"1s"`, `"1"`, 1)), &got))
+	assert.Equal(t, before, got, "an error changes nothing")
+}
+
+// A log of a newer version has kinds, reasons, directives and keys that this one does
+// not know.
+func TestALogOfANewerVersion(t *testing.T) {
+	const log = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"task":"a","rule":-1,"zone":{"task":"x"}}
+{"kind":"attempt_paused","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"task":"a","rule":-1,"pause":"1s"}
+{"kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"err":"refused","task":"a","rule":0,"directive":"fork","to":"b"}
+{"kind":"retry_scheduled","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"err":"refused","delay":"1s","due":"2000-01-01T00:00:01Z","task":"a","rule":0,"directive":"fork","to":"b"}
+{"kind":"stopped","time":"2000-01-01T00:00:01Z","attempt":1,"max":-1,"elapsed":"1s","err":"refused","cause":"no fork","reason":"bored","task":"a","rule":0,"directive":"fork","to":"b"}
+`
+	records, err := flowlog.Read(strings.NewReader(log))
+	require.NoError(t, err)
+	require.Len(t, records, 5)
+	assert.Equal(t, `2000-01-01 00:00:00.000 +0s task a: attempt 1 started
+2000-01-01 00:00:00.000 +0s task a: attempt_paused, attempt 1
+2000-01-01 00:00:00.000 +0s task a: attempt 1 failed after 0s, rule 0 says fork: refused
+2000-01-01 00:00:00.000 +0s task a: attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)
+2000-01-01 00:00:01.000 +1s task a: stopped after 1 attempt: bored (no fork)
+`, flowlog.Explain(records))
+	calls := replay(t, log)
+	require.Len(t, calls, 1)
+	assert.Equal(t, retry.Reason("bored"), calls[0].Reason)
+	assert.Len(t, calls[0].Records, 4, "without the event of a kind that is not known")
+
+	success := strings.NewReplacer(`"err":"refused",`, "", `"cause":"no fork",`, "", "bored", "success").Replace(log)
+	assert.Equal(t, retry.ReasonSuccess, replay(t, success)[0].Reason)
 }
 
 func TestReplayFindsWhatCannotHappenInAPipeline(t *testing.T) {
@@ -180,28 +289,28 @@ func TestReplayFindsWhatCannotHappenInAPipeline(t *testing.T) {
 		{"a retry with a target", 3, `"directive":"retry"`, `"directive":"retry","to":"x"`, `directive is "retry", and to is "x"`},
 		{"a jump after another wait", 9, `"computed":"1m0s"`, `"computed":"2m0s"`, "delay is 1m0s, but the rule computed 2m0s"},
 		{"a jump to another task", 10, `"to":"fetch"`, `"to":"store"`, "is not that of the event before"},
-		{"a jump that is exhausted", 10, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say jump"},
+		{"a jump that is exhausted", 10, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say that the task is done"},
 		{"a task that continues after a success, canceled", 6, `"success"`, `"canceled"`, "the attempt did not fail"},
-		{"a task that continues after a failure, exhausted", 16, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say continue"},
-		{"a wait for a jump, and a rule that fails", 10, `"success"`, `"not_retryable"`, "only the context or MaxElapsed can end a call between two attempts"},
+		{"a task that continues after a failure, exhausted", 16, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say that the task is done"},
+		{"a wait for a jump, and a rule that fails", 10, `"success"`, `"not_retryable"`, "only the context, MaxElapsed or Wait can end a call between two attempts"},
 		{"a jump of a failure with the error of another", 9, `"task"`, `"err":"x","task"`, `its error is "x", but that of the attempt is none`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			changed := append([]string{}, lines...)
 			require.Contains(t, changed[row.line-1], row.old)
 			changed[row.line-1] = strings.Replace(changed[row.line-1], row.old, row.new, 1)
-			records, err := retrylog.Read(strings.NewReader(strings.Join(changed, "")))
+			records, err := flowlog.Read(strings.NewReader(strings.Join(changed, "")))
 			require.NoError(t, err)
-			_, err = retrylog.Replay(records)
+			_, err = flowlog.Replay(records)
 			require.ErrorContains(t, err, row.says)
 			assert.ErrorContains(t, err, fmt.Sprintf("retrylog: line %d: ", row.line))
 		})
 	}
 	t.Run("a task that jumps and is retried", func(t *testing.T) {
 		next := strings.NewReplacer(`"attempt":1`, `"attempt":2`, "attempt_finished", "attempt_started", `"rule":0,"directive":"jump","to":"fetch","computed":"1m0s"`, `"rule":-1`).Replace(lines[7])
-		records, err := retrylog.Read(strings.NewReader(strings.Join(lines[6:9], "") + next))
+		records, err := flowlog.Read(strings.NewReader(strings.Join(lines[6:9], "") + next))
 		require.NoError(t, err)
-		_, err = retrylog.Replay(records)
+		_, err = flowlog.Replay(records)
 		assert.ErrorContains(t, err, "the task jumps, and is not retried")
 	})
 }
@@ -225,6 +334,7 @@ func TestCheckPipelineFindsAnother(t *testing.T) {
 			p.Tasks[0].Rules[1].Policy.Backoff, p.Tasks[0].Rules[1].Delay = retry.Fixed(2*time.Second), nil
 		}, 0, "line 3: task fetch: attempt 1 is retried in 1s, at 00:00:01.030 (by the curve), and the policy says in 2s"},
 		{"fewer attempts", func(p *retryflow.Pipeline) { p.Tasks[0].Rules[1].Policy.MaxAttempts = 1 }, 0, "the policy says to stop (attempts_exhausted)"},
+		{"another bound on time", func(p *retryflow.Pipeline) { p.Policy.MaxElapsed = time.Second }, 0, "line 3: task fetch: attempt 1 is retried in 1s, at 00:00:01.030 (by the curve), and the policy says to stop (elapsed)"},
 		{"an invalid one", func(p *retryflow.Pipeline) { p.MaxJumps = -1 }, 0, "retrylog: retryflow: invalid pipeline"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -241,6 +351,18 @@ func TestCheckPipelineFindsAnother(t *testing.T) {
 		for _, reason := range []string{"elapsed", "budget_exhausted", "rejected", "retry_after_too_long"} {
 			assert.ErrorContains(t, replay(t, strings.Replace(log, "attempts_exhausted", reason, 1))[0].CheckPipeline(p), "and the policy says attempts_exhausted", reason)
 		}
+	})
+	t.Run("no Wait", func(t *testing.T) {
+		p := copying()
+		p.Policy.Wait = func(context.Context, time.Duration) (time.Duration, error) {
+			time.Sleep(time.Millisecond)
+			return 0, nil
+		}
+		calls := replay(t, logOfPipeline(t, p))
+		require.NoError(t, calls[0].CheckPipeline(p))
+		require.NoError(t, calls[1].CheckPipeline(p))
+		assert.ErrorContains(t, calls[0].CheckPipeline(copying()), "line 4: task fetch: attempt 2 started, and that is 999ms before it was due, but the policy has no Wait")
+		assert.ErrorContains(t, calls[1].CheckPipeline(copying()), "line 10: task store: stopped after 1 attempt: jump to fetch, and that is 59.999s before it was due, but the policy has no Wait")
 	})
 	t.Run("a rule that cannot fail", func(t *testing.T) {
 		lines := strings.SplitAfter(logOfPipeline(t, copying()), "\n")
@@ -267,7 +389,7 @@ func TestResumeFromALog(t *testing.T) {
 			crashing, crash := context.WithCancel(ctx)
 			defer crash()
 			p := copying()
-			w := retrylog.NewWriter(&file)
+			w := flowlog.NewWriter(&file)
 			var saved string
 			var kept retryflow.State
 			p.OnEvent = func(ctx context.Context, e retryflow.Event) {
@@ -281,13 +403,13 @@ func TestResumeFromALog(t *testing.T) {
 				saved, kept = "", nil
 			}
 
-			records, err := retrylog.Read(strings.NewReader(saved))
+			records, err := flowlog.Read(strings.NewReader(saved))
 			require.NoError(t, err)
 			file.Reset()
 			file.WriteString(saved)
 			p = copying()
-			p.OnEvent = retrylog.NewWriter(&file).OnPipelineEvent
-			require.NoError(t, p.Resume(ctx, kept, retrylog.PipelineEvents(records, "7")), "after line %d", n)
+			p.OnEvent = flowlog.NewWriter(&file).OnPipelineEvent
+			require.NoError(t, p.Resume(ctx, kept, flowlog.PipelineEvents(records, "7")), "after line %d", n)
 			calls := replay(t, file.String())
 			for _, c := range calls {
 				assert.NoError(t, c.CheckPipeline(copying()))
@@ -297,7 +419,7 @@ func TestResumeFromALog(t *testing.T) {
 				assert.Equal(t, retry.ReasonSuccess, calls[len(calls)-1].Reason, "after line %d", n)
 			}
 			if n == 9 { // in the middle of the wait
-				assert.Equal(t, retry.Reason(0), calls[1].Reason)
+				assert.Empty(t, calls[1].Reason)
 				assert.Equal(t, time.Minute, calls[2].Attempts[0].Started.Sub(calls[1].Attempts[0].Started), "the wait is neither shortened nor restarted")
 			}
 		})
@@ -319,24 +441,24 @@ func TestReplayEveryPipeline(t *testing.T) {
 				defer cancel()
 			}
 			if source.IntN(4) == 0 {
-				ctx = retry.WithBudget(ctx, retry.NewBudget(source.IntN(3), 0))
+				ctx = retry.WithBudget(ctx, &retry.Budget{Size: source.IntN(3)})
 			}
 			var log bytes.Buffer
-			p.OnEvent = retrylog.NewWriter(&log).OnPipelineEvent
+			p.OnEvent = flowlog.NewWriter(&log).OnPipelineEvent
 			_ = p.Run(ctx, nil)
-			records, err := retrylog.Read(&log)
+			records, err := flowlog.Read(&log)
 			require.NoError(t, err)
-			calls, err := retrylog.Replay(records)
-			require.NoError(t, err, "%d:\n%s", i, retrylog.Explain(records))
+			calls, err := flowlog.Replay(records)
+			require.NoError(t, err, "%d:\n%s", i, flowlog.Explain(records))
 			for _, c := range calls {
-				require.NoError(t, c.CheckPipeline(p), "%d:\n%s", i, retrylog.Explain(records))
+				require.NoError(t, c.CheckPipeline(p), "%d:\n%s", i, flowlog.Explain(records))
 				reasons[c.Reason]++
 			}
 		})
 	}
 	for _, reason := range []retry.Reason{
 		retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRetryAfter,
-		retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonBudget,
+		retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonBudget, retry.ReasonWait,
 	} {
 		assert.Positive(t, reasons[reason], reason)
 	}
@@ -345,12 +467,24 @@ func TestReplayEveryPipeline(t *testing.T) {
 // anyPipeline returns a pipeline of two or three tasks with rules of every kind.
 func anyPipeline(source *rand.Rand) retryflow.Pipeline {
 	p := retryflow.Pipeline{MaxJumps: 1 + source.IntN(4)}
-	p.Policy.Source = source
+	p.Policy.Source = source.Uint64
 	if source.IntN(4) == 0 {
 		p.Policy.MaxElapsed = time.Duration(1+source.IntN(9)) * time.Second
 	}
 	if source.IntN(4) == 0 {
 		p.Policy.MaxAttempts = 1 + source.IntN(4)
+	}
+	switch source.IntN(4) {
+	case 0:
+		p.Policy.Wait = retrytest.NoWait(p.Policy).Wait
+	case 1: // returns early, skips, is late, or fails
+		p.Policy.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) {
+			time.Sleep(time.Duration(source.IntN(1500)) * time.Millisecond)
+			if source.IntN(8) == 0 {
+				return 0, errors.New("no link")
+			}
+			return time.Duration(source.Int64N(int64(d) + 1)), nil
+		}
 	}
 	labels := []string{"a", "b", "c"}[:2+source.IntN(2)]
 	for _, label := range labels {
@@ -396,6 +530,7 @@ func anyRule(source *rand.Rand, labels []string) retryflow.Rule {
 		if source.IntN(2) == 0 {
 			r.Policy.Jitter = retry.FullJitter
 		}
+		r.Policy.ExactRetryAfter = source.IntN(3) == 0
 		if source.IntN(3) == 0 {
 			r.Attempts = func(retryflow.Outcome) (int, error) { return 1 + source.IntN(4), failingSometimes() }
 		}

@@ -62,7 +62,7 @@ var rules = []struct {
 	sentence string
 	test     func(*testing.T)
 }{
-	{"A pipeline that does not validate runs nothing and returns every fault.", func(t *testing.T) {
+	{"An invalid pipeline runs nothing and returns every fault.", func(t *testing.T) {
 		task := newScript(success)
 		p := Pipeline{MaxJumps: -1, Tasks: []Task{{Label: "a", Run: task.run, Rules: Rules{{Do: Jump, To: "nosuch"}}}}}
 		err := p.Run(t.Context(), nil)
@@ -128,7 +128,7 @@ var rules = []struct {
 			OnEvent: func(_ context.Context, e Event) { faults = append(faults, e.Faults...) },
 		}
 		err := p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): boom; rule 0: when: cannot tell`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: cannot tell`)
 		require.Len(t, faults, 1)
 		assert.ErrorIs(t, faults[0], errWhen)
 		assert.NotErrorIs(t, err, errWhen, "the error of a When is not the task's error")
@@ -153,7 +153,7 @@ var rules = []struct {
 		require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil))
 		assert.Equal(t, []time.Duration{0, 7 * time.Second, 13 * time.Second, 13 * time.Second}, task.began, "it replaces only the base of the curve")
 	}},
-	{"Set changes the state before the directive is carried out.", func(t *testing.T) {
+	{"Set changes the state before the directive takes effect.", func(t *testing.T) {
 		set := func(s State, o Outcome) error { s["set"] = o.Attempt; return nil }
 		for _, do := range []Directive{Continue, Retry, Jump, Break, Fail} {
 			var seen []any
@@ -171,11 +171,11 @@ var rules = []struct {
 			state := State{}
 			p := Pipeline{Tasks: []Task{{Label: "first", Run: run, Rules: Rules{rule}}, {Label: "second", Run: run}}}
 			err := p.Run(t.Context(), state)
-			assert.Equal(t, do == Fail, err != nil, do.String())
-			assert.Equal(t, State{"set": 1}, state, do.String())
+			assert.Equal(t, do == Fail, err != nil, do)
+			assert.Equal(t, State{"set": 1}, state, do)
 			assert.Nil(t, seen[0])
 			for _, s := range seen[1:] {
-				assert.Equal(t, 1, s, do.String())
+				assert.Equal(t, 1, s, do)
 			}
 		}
 	}},
@@ -186,7 +186,7 @@ var rules = []struct {
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 		assert.Len(t, task.began, 3)
 		err = Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), State{"limit": 0})
-		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: attempts: got 0, want 1 or more: boom`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: attempts: got 0, want 1 or more: boom`)
 	}},
 	{"If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.", func(t *testing.T) {
 		errOwn := errors.New("no such header")
@@ -197,14 +197,14 @@ var rules = []struct {
 		for function, rule := range map[string]Rule{"delay": delays, "set": sets, "attempts": limits} {
 			task := newScript(failure)
 			err := Pipeline{Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
-			assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: `+function+`: no such header: boom`)
+			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header: boom`)
 			assert.ErrorIs(t, err, errOwn)
 			assert.ErrorIs(t, err, errBoom)
 			assert.Equal(t, []time.Duration{0}, task.began)
 
 			rule.When = nil
 			err = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: Rules{rule}}}}.Run(t.Context(), nil)
-			assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0: `+function+`: no such header`)
+			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0: `+function+`: no such header`)
 		}
 	}},
 	{"Continue goes on to the next task, even after an error.", func(t *testing.T) {
@@ -241,7 +241,7 @@ var rules = []struct {
 		assert.EqualError(t, err, `retryflow: task "t": retry: attempts exhausted after 3 attempts: the rules ask to retry a successful outcome`)
 	}},
 	{"No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy.", func(t *testing.T) {
-		spent := retry.NewBudget(1, 0)
+		spent := &retry.Budget{Size: 1}
 		require.True(t, spent.Take())
 		for name, row := range map[string]struct {
 			policy retry.Policy
@@ -300,9 +300,9 @@ var rules = []struct {
 		assert.Equal(t, []time.Duration{29 * time.Second}, store.began, "3 times 1s + 2s, and 2 jumps")
 	}},
 	{"A jump is not a retry and takes nothing from a Budget.", func(t *testing.T) {
-		poll, own := newScript(Outcome{Result: "pending"}, Outcome{Result: "pending"}, success), retry.NewBudget(1, 0)
+		poll, own := newScript(Outcome{Result: "pending"}, Outcome{Result: "pending"}, success), &retry.Budget{Size: 1}
 		p := Pipeline{Policy: retry.Policy{Budget: own}, Tasks: []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(time.Second)}}}}}
-		require.NoError(t, p.Run(retry.WithBudget(t.Context(), retry.NewBudget(0, 0)), nil))
+		require.NoError(t, p.Run(retry.WithBudget(t.Context(), &retry.Budget{Size: 0}), nil))
 		assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, poll.began)
 		assert.Equal(t, 1, own.Left())
 	}},
@@ -331,13 +331,13 @@ var rules = []struct {
 			return Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Fail}}}, {Label: "next", Run: next.run}}}
 		}
 		err := p(failure).Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): boom`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom`)
 		assert.ErrorIs(t, err, errBoom)
 		err = p(success).Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: gave up after 1 attempt (the policy forbids retries): rule 0 fails a successful outcome`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0 fails a successful outcome`)
 		assert.Empty(t, next.began)
 	}},
-	{"A pipeline ends when its context ends: in a task, in the wait for a retry, or in the wait for a jump.", func(t *testing.T) {
+	{"A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.", func(t *testing.T) {
 		errCause := errors.New("shutting down")
 		long := Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Hour)}}
 		for name, row := range map[string]struct {
@@ -353,7 +353,7 @@ var rules = []struct {
 			"in the wait for a retry": {func(context.Context, State) Outcome { return failure }, long,
 				`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): boom`, 1},
 			"in the wait for a jump": {func(context.Context, State) Outcome { return success }, Rule{Do: Jump, To: "next", Delay: waits(time.Hour)},
-				`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): waiting to jump to "next"`, 1},
+				`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): waiting for task "next"`, 1},
 		} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			began := time.Now()

@@ -1,10 +1,11 @@
-// A module of its own, so that the YAML library does not become a requirement
+// A module of its own: it is young, so it stays v0 while the library promises its
+// API, and noetl needs YAML and Unicode libraries that must not become requirements
 // of the library.
-module github.com/goretry/retry/retryflow/noetl
+module github.com/goretry/retry/retryflow
 
 go 1.25
 
-replace github.com/goretry/retry => ../..
+replace github.com/goretry/retry => ..
 
 require (
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
@@ -12,5 +13,3 @@ require (
 	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/text v0.34.0 // the newest that needs no more than go 1.24: later ones raise the go line above
 )
-
-require golang.org/x/exp v0.0.0-20240719175910-8a7402abbf56 // indirect

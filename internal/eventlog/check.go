@@ -1,0 +1,182 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// Check makes each decision of a call again. judge returns what judges an entry, nil
+// if nothing can, or why the entry is wrong. whose says whose limit is compared.
+func Check(n int, at func(i int) Entry, whose string, judge func(r Entry) (*Judge, error)) error {
+	var before retry.Event
+	for i := range n {
+		r := at(i)
+		j, err := judge(r)
+		if j != nil && err == nil {
+			if limit := j.Policy.EffectiveMax(); r.Event.Max != limit && j.Policy.Validate() == nil {
+				return fmt.Errorf("retrylog: line %d: max is %d, and the %s says %d", r.Line, r.Event.Max, whose, limit)
+			}
+			err = j.differs(before, r.Event)
+		}
+		if err != nil {
+			return fmt.Errorf("retrylog: line %d: %s, and %w", r.Line, describe(r), err)
+		}
+		before = r.Event
+	}
+	return nil
+}
+
+// A Judge makes decisions again.
+type Judge struct {
+	Policy retry.Policy
+
+	// Rules says that the Classify of Policy returns the class of the failure at hand,
+	// whatever the error is. Otherwise a Classify, or a class in the log, is code that
+	// decided by the error itself, which a log does not hold.
+	Rules bool
+}
+
+// differs returns what the policy says instead of e, which follows before; nil if it
+// says the same, or cannot know.
+func (j *Judge) differs(before, e retry.Event) error {
+	if before.Kind == retry.AttemptFinished && e.Resets > before.Resets && !j.healthy(before.Took) {
+		return fmt.Errorf("under the policy an attempt of %v is not healthy", before.Took)
+	}
+	switch e.Kind {
+	case retry.AttemptStarted:
+		return j.goesOn(before, e)
+	case retry.RetryScheduled:
+		return j.retry(before, e)
+	case retry.Stopped:
+		return j.stop(before, e)
+	}
+	return nil
+}
+
+// healthy reports whether a call begins anew with an attempt that failed after this
+// time. That it does not is no fault: a queue's job never begins anew.
+func (j *Judge) healthy(took time.Duration) bool {
+	p := retry.Policy{AttemptTimeout: j.Policy.AttemptTimeout, HealthyAfter: j.Policy.HealthyAfter}
+	return p.Next(retry.Attempt{Number: 1, Took: took}).Reset
+}
+
+// goesOn judges the end of a wait: only a Wait may return early. An attempt that is
+// early only by what a queue cuts off, which stores microseconds, is not early.
+func (j *Judge) goesOn(before, e retry.Event) error {
+	if before.Kind != retry.RetryScheduled || j.Policy.Wait != nil {
+		return nil
+	}
+	if early := before.Delay - (e.Elapsed - before.Elapsed); early >= time.Microsecond {
+		return fmt.Errorf("that is %v before it was due, but the policy has no Wait", early)
+	}
+	return nil
+}
+
+// retry judges a RetryScheduled.
+func (j *Judge) retry(before, e retry.Event) error {
+	d := j.decide(before, e)
+	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi // to the time that was left
+	switch {
+	case !d.Retry():
+		return fmt.Errorf("the policy says to stop (%v)", d.Reason)
+	case !j.knows(e):
+		return nil
+	case e.Lo == 0 && e.Hi == 0 && e.Delay != d.Delay:
+		return fmt.Errorf("the policy says in %v", d.Delay)
+	case e.Lo == 0 && e.Hi == 0, e.Lo == d.Lo && (e.Hi == d.Hi || cut):
+		return nil
+	case d.Lo == d.Hi:
+		return fmt.Errorf("the policy says in %v", d.Delay)
+	default:
+		return fmt.Errorf("the policy says in %v to %v", d.Lo, d.Hi)
+	}
+}
+
+// stop judges a Stopped.
+func (j *Judge) stop(before, e retry.Event) error {
+	invalid := j.Policy.Validate() != nil
+	switch {
+	case e.Reason == retry.ReasonSuccess && invalid && e.Cause == nil:
+		return fmt.Errorf("the policy says %v", retry.ReasonInvalid)
+	case e.Reason == retry.ReasonSuccess && !invalid && e.Cause != nil:
+		return errors.New("the policy is valid")
+	case e.Reason == retry.ReasonSuccess:
+		return j.goesOn(before, e) // a jump is made
+	case e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
+		return nil
+	}
+	if d := j.decide(before, e); !mayStop(j.Policy, e, d.Reason) && (invalid || !j.ByCode(e)) {
+		return fmt.Errorf("the policy says %v", d.Reason)
+	}
+	return nil
+}
+
+// decide returns the decision of the policy that e reports, as far as it knows the
+// class of the failure.
+func (j *Judge) decide(before, e retry.Event) retry.Decision {
+	p := j.Policy
+	p.RetryIf = nil
+	a := retry.Attempt{Number: e.Attempt, Err: retry.After(e.RetryAfter, before.Err), Elapsed: e.Elapsed, Seed: max(1, e.Seed)} // a seed of 0 would be drawn from Source
+	if !j.knows(e) {
+		// A class that allows what happened, for the bounds of the policy itself.
+		p.Classify = func(error) *retry.Class {
+			return &retry.Class{Policy: &retry.Policy{MaxAttempts: math.MaxInt, Backoff: retry.Fixed(e.Delay)}}
+		}
+		a.Err = errFailed
+	}
+	return p.Next(a)
+}
+
+// errFailed stands for an error that must not say anything itself.
+var errFailed = errors.New("the attempt failed")
+
+// knows reports whether the policy knows the class of the failure in e.
+func (j *Judge) knows(e retry.Event) bool {
+	return j.Rules || j.Policy.Classify == nil && e.Class == ""
+}
+
+// ByCode reports whether code made the decision that e reports: RetryIf, Classify,
+// Wait, or a mark of the error. Policy cannot make it again.
+func (j *Judge) ByCode(e retry.Event) bool {
+	switch {
+	case j.Rules:
+		return false
+	case e.Kind == retry.RetryScheduled:
+		return !j.knows(e)
+	}
+	switch e.Reason {
+	case retry.ReasonPermanent, retry.ReasonRejected, retry.ReasonWait:
+		return true
+	case retry.ReasonNonRetryable:
+		return !j.Policy.NonRetryable && (e.Cause != nil || !j.knows(e))
+	case retry.ReasonExhausted:
+		return e.Attempt != j.Policy.EffectiveMax() && !j.knows(e)
+	case retry.ReasonInvalid:
+		return e.Err != nil && !j.knows(e) // the class was
+	default:
+		return false
+	}
+}
+
+// mayStop reports whether a call whose policy says this may end with e, a Stopped.
+func mayStop(p retry.Policy, e retry.Event, says retry.Reason) bool {
+	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
+	switch e.Reason {
+	case retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonInvalid:
+		return says == e.Reason
+	case retry.ReasonRetryAfter:
+		return goesOn || says == e.Reason // by an error that is not from a log, and has its mark
+	case retry.ReasonElapsed:
+		return goesOn && p.MaxElapsed > 0
+	case retry.ReasonBudget:
+		return goesOn
+	case retry.ReasonRejected:
+		return false
+	default:
+		return says != retry.ReasonInvalid
+	}
+}

@@ -1,0 +1,191 @@
+package eventlog
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goretry/retry"
+)
+
+// Explain returns a line for each of n entries, without an error that is already in
+// the line before.
+func Explain(n int, at func(i int) Entry) string {
+	var b strings.Builder
+	var before Entry
+	for i := range n {
+		r := at(i)
+		if i > 0 && r.Key == before.Key && sameText(r.Event.Err, before.Event.Err) {
+			b.WriteString(withoutError(r))
+		} else {
+			b.WriteString(Text(r))
+		}
+		b.WriteByte('\n')
+		before = r
+	}
+	return b.String()
+}
+
+// Text returns the line of r, with its error.
+func Text(r Entry) string {
+	if r.Event.Err == nil {
+		return withoutError(r)
+	}
+	return withoutError(r) + ": " + Printable(textOf(r.Event.Err))
+}
+
+func withoutError(r Entry) string {
+	e := r.Event
+	parts := []string{e.Time.UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("+%v", e.Elapsed.Round(time.Millisecond))}
+	if r.Key != "" {
+		parts = append(parts, Printable(r.Key)+":")
+	}
+	return strings.Join(append(parts, describe(r)), " ")
+}
+
+// describe says what happened, without when and without the error.
+func describe(r Entry) string {
+	text := describeEvent(r.Event)
+	if r.Flow != nil {
+		text = r.Flow.Describe(text)
+	}
+	return text
+}
+
+func describeEvent(e retry.Event) string {
+	switch e.Kind {
+	case retry.AttemptStarted:
+		if e.Max == retry.Unlimited {
+			return fmt.Sprintf("attempt %d started", e.Attempt)
+		}
+		return fmt.Sprintf("attempt %d of %d started", e.Attempt, e.Max)
+	case retry.AttemptFinished:
+		if e.Err == nil {
+			return fmt.Sprintf("attempt %d succeeded after %v", e.Attempt, e.Took)
+		}
+		return fmt.Sprintf("attempt %d failed after %v", e.Attempt, e.Took)
+	case retry.RetryScheduled:
+		text := fmt.Sprintf("attempt %d is retried in %v, at %s (%s)", e.Attempt, e.Delay, Clock(e.Due), from(e))
+		if e.Resets > 0 && e.Attempt == 1 {
+			text = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets) + text
+		}
+		return text
+	case retry.Stopped:
+		text := StoppedAfter(e) + ": " + because(e.Reason)
+		if facts := factsOf(e); facts != nil {
+			text += " (" + strings.Join(facts, ", ") + ")"
+		}
+		return text
+	case "":
+		return "an event without a kind"
+	default:
+		return fmt.Sprintf("%s, attempt %d", Printable(string(e.Kind)), e.Attempt)
+	}
+}
+
+// Clock returns the time of day.
+func Clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+
+// from says where the delay of a retry comes from.
+func from(e retry.Event) string {
+	var parts []string
+	if e.Class != "" {
+		parts = append(parts, "class "+quotedText(e.Class))
+	}
+	if e.RetryAfter != 0 {
+		parts = append(parts, fmt.Sprintf("Retry-After is %v", e.RetryAfter))
+	}
+	switch {
+	case e.Lo < e.Hi:
+		parts = append(parts, fmt.Sprintf("drawn from %v to %v with seed %d", e.Lo, e.Hi, e.Seed))
+	case e.Delay == 0:
+		parts = append(parts, "at once")
+	case e.Delay != e.RetryAfter:
+		parts = append(parts, "by the curve")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// StoppedAfter says after how many attempts a call stopped.
+func StoppedAfter(e retry.Event) string {
+	text := fmt.Sprintf("stopped after %d attempts", e.Attempt)
+	if e.Attempt == 1 {
+		text = "stopped after 1 attempt"
+	}
+	if e.Resets > 0 {
+		text += fmt.Sprintf(" since reset %d", e.Resets)
+	}
+	return text
+}
+
+// factsOf returns what a Stopped says beside its reason.
+func factsOf(e retry.Event) (facts []string) {
+	if e.Class != "" {
+		facts = append(facts, "class "+quotedText(e.Class))
+	}
+	if e.Cause != nil {
+		facts = append(facts, Printable(textOf(e.Cause)))
+	}
+	return facts
+}
+
+// because says why a call stopped.
+func because(reason retry.Reason) string {
+	switch reason {
+	case retry.ReasonSuccess:
+		return "it succeeded"
+	case retry.ReasonExhausted:
+		return "no attempt is left"
+	case retry.ReasonNonRetryable:
+		return "the failure is not retryable"
+	case retry.ReasonPermanent:
+		return "the error is permanent"
+	case retry.ReasonRejected:
+		return "RetryIf said no"
+	case retry.ReasonRetryAfter:
+		return "Retry-After is longer than MaxRetryAfter"
+	case retry.ReasonElapsed:
+		return "the retry would start later than MaxElapsed allows"
+	case retry.ReasonDeadline:
+		return "the context's deadline has passed, or comes before the retry"
+	case retry.ReasonCanceled:
+		return "the context was canceled"
+	case retry.ReasonBudget:
+		return "the budget has no retry left"
+	case retry.ReasonWait:
+		return "the wait failed"
+	case retry.ReasonInvalid:
+		return "the policy, or the call, is invalid"
+	default:
+		return Printable(string(reason))
+	}
+}
+
+// textOf returns the text of an error, also of a nil pointer whose method Error
+// panics: fmt knows these.
+func textOf(err error) string { return fmt.Sprint(err) }
+
+func quotedText(text string) string { return `"` + Printable(text) + `"` }
+
+// Printable returns text as one line that a terminal only shows, in the order of
+// its characters, without acting on it.
+func Printable(text string) string {
+	text = oneLine.Replace(text)
+	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
+	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if isNot(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")

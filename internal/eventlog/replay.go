@@ -1,0 +1,434 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// A Call is what the events of a call say.
+type Call struct {
+	Key      string
+	Task     string // of a pipeline; "": it is not from one
+	Max      int
+	Resets   int
+	Attempts []Attempt
+	Reason   retry.Reason
+	Cause    error
+	Fault    error
+	Entries  []int // the indices of its events in the log
+
+	last Entry // the last of its events
+}
+
+// An Attempt has the fields of the Attempt of package retrylog, in their order, so
+// that one can be converted into the other.
+type Attempt struct {
+	Number     int
+	Started    time.Time
+	Finished   bool
+	Err        error
+	Took       time.Duration
+	Reset      bool
+	Scheduled  bool
+	Delay      time.Duration
+	Due        time.Time
+	Lo, Hi     time.Duration
+	RetryAfter time.Duration
+	Seed       uint64
+	Class      string
+}
+
+// Replay rebuilds the calls of a log of n entries, in the order in which they
+// began. After an error it returns the calls up to the fault.
+func Replay(n int, at func(i int) Entry) ([]Call, error) {
+	var calls []Call
+	running := map[string]int{} // index in calls, by key
+	for i := range n {
+		r := at(i)
+		if !known(r.Event.Kind) {
+			continue
+		}
+		index, ok := running[r.Key]
+		var err error
+		switch {
+		case begins(r.Event, ok):
+			c := Call{Key: r.Key, Task: task(r), Max: r.Event.Max}
+			if err = c.add(i, r); err == nil {
+				running[r.Key] = len(calls)
+				calls = append(calls, c)
+			}
+		case ok:
+			err = calls[index].add(i, r)
+		default:
+			err = disorder("no call with this key has begun")
+		}
+		if err != nil {
+			return calls, fmt.Errorf("retrylog: line %d: %s cannot have happened: %w", r.Line, describe(r), err)
+		}
+		if r.Event.Kind == retry.Stopped {
+			delete(running, r.Key)
+		}
+	}
+	return calls, nil
+}
+
+// task returns the task of a pipeline that r is from, "" if it is not from one.
+func task(r Entry) string {
+	if r.Flow == nil {
+		return ""
+	}
+	return r.Flow.Task()
+}
+
+// known reports whether events of this kind, or none, can be judged. Others are of
+// a newer version.
+func known(kind retry.EventKind) bool {
+	switch kind {
+	case "", retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// begins reports whether e is the first event of a call; running is whether
+// its key has one that has not stopped.
+func begins(e retry.Event, running bool) bool {
+	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) || e.Kind == retry.Stopped && e.Attempt == 0 || !running && refusal(e)
+}
+
+// disorder returns an error for an event that is out of order.
+func disorder(format string, args ...any) error {
+	return fmt.Errorf(format+" (calls that run at once, or one within another, need keys of their own: see WithKey)", args...)
+}
+
+// add adds the next event to c, or returns why it cannot follow.
+func (c *Call) add(i int, r Entry) error {
+	if err := c.follows(r); err != nil {
+		return err
+	}
+	switch e := r.Event; e.Kind {
+	case retry.AttemptStarted:
+		c.Max = e.Max
+		c.Attempts = append(c.Attempts, Attempt{Number: e.Attempt, Started: e.Time})
+	case retry.AttemptFinished:
+		a := c.attempt()
+		a.Finished, a.Err, a.Took = true, e.Err, e.Took
+	case retry.RetryScheduled:
+		a := c.attempt()
+		a.Reset = e.Resets > c.Resets
+		a.Scheduled, a.Delay, a.Due, a.Lo, a.Hi, a.RetryAfter, a.Seed, a.Class = true, e.Delay, e.Due, e.Lo, e.Hi, e.RetryAfter, e.Seed, e.Class
+	case retry.Stopped:
+		if len(c.Attempts) > 0 {
+			c.attempt().Reset = c.attempt().Reset || e.Resets > c.Resets
+		}
+		c.Reason, c.Cause, c.Fault = e.Reason, e.Cause, fault(e)
+	}
+	c.Resets = r.Event.Resets
+	c.Entries = append(c.Entries, i)
+	c.last = r
+	return nil
+}
+
+// attempt returns the last attempt of c.
+func (c *Call) attempt() *Attempt { return &c.Attempts[len(c.Attempts)-1] }
+
+// fault returns what a Stopped says is wrong with the policy or the call, nil if
+// nothing is.
+func fault(e retry.Event) error {
+	if e.Reason == retry.ReasonSuccess || e.Reason == retry.ReasonInvalid {
+		return e.Cause
+	}
+	return nil
+}
+
+// follows returns why r cannot be the next event of c, or nil if it can.
+func (c *Call) follows(r Entry) error {
+	e := r.Event
+	if err := alone(r); err != nil {
+		return err
+	}
+	if len(c.Entries) == 0 {
+		return c.startsWith(e)
+	}
+	if e.Max != c.Max && !invalidPolicy(c.last.Event, e) {
+		return fmt.Errorf("max is %d, but %d when the call began", e.Max, c.Max)
+	}
+	if err := c.inTurn(r); err != nil {
+		return err
+	}
+	switch before := c.last.Event; e.Kind {
+	case retry.RetryScheduled:
+		jumps := r.Flow != nil && r.Flow.Jumps()
+		if before.Err == nil && !jumps {
+			return errors.New("the attempt did not fail")
+		}
+		if e.Attempt == c.Max && !jumps {
+			return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, c.Max)
+		}
+		return c.failedWith(e.Err)
+	case retry.Stopped:
+		if r.Flow != nil && r.Flow.Done() {
+			return c.leaves(before, r)
+		}
+		return c.stops(before, e)
+	}
+	return nil
+}
+
+// invalidPolicy reports whether e may have another Max than before. A queue that has
+// been given an invalid policy still makes the attempt in hand, which is then the
+// last one allowed.
+func invalidPolicy(before, e retry.Event) bool {
+	switch {
+	case before.Kind == retry.AttemptFinished:
+		return false
+	case e.Kind == retry.AttemptStarted:
+		return e.Max == e.Attempt
+	default:
+		return e.Kind == retry.Stopped && e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
+	}
+}
+
+// inTurn returns why r cannot follow the last event of c: by its kind, its numbers
+// or its times.
+func (c *Call) inTurn(r Entry) error {
+	before, e := c.last.Event, r.Event
+	if task(r) != task(c.last) {
+		return disorder("its task is %q, but %q in the event before", task(r), task(c.last))
+	}
+	if r.Flow != nil && c.last.Flow != nil {
+		if err := r.Flow.After(c.last.Flow); err != nil {
+			return err
+		}
+	}
+	want, elapsed := after(before, e), before.Elapsed
+	switch {
+	case want == 0:
+		return disorder("it follows %s", describe(c.last))
+	case anew(before, e):
+		want, elapsed = 1, 0
+	case e.Resets != before.Resets:
+		return fmt.Errorf("resets is %d, but %d in the event before, and only a failed attempt is followed by one more", e.Resets, before.Resets)
+	}
+	switch {
+	case e.Attempt != want:
+		return disorder("attempt is %d, but attempt %d comes next", e.Attempt, want)
+	case e.Elapsed < elapsed:
+		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, elapsed)
+	case e.Time.Before(before.Time.Add(e.Elapsed - elapsed - clockStep)):
+		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v", instant(before.Time), instant(e.Time), elapsed, e.Elapsed)
+	}
+	return nil
+}
+
+// anew reports whether a call begins anew with e, because the attempt that ended in
+// before was healthy: that attempt is number 1, and Elapsed counts from its end.
+func anew(before, e retry.Event) bool {
+	return before.Kind == retry.AttemptFinished && before.Err != nil && e.Resets == before.Resets+1
+}
+
+// clockStep is how far Time may fall behind Elapsed between two events.
+const clockStep = 24 * time.Hour
+
+// startsWith returns why a call cannot start with e, or nil if it can.
+func (c *Call) startsWith(e retry.Event) error {
+	switch {
+	case e.Kind != retry.Stopped, refusal(e): // refusal: of a job whose attempts are in another log
+		return nil
+	case !newer(e.Reason) && e.Reason != retry.ReasonCanceled && e.Reason != retry.ReasonDeadline && e.Reason != retry.ReasonInvalid:
+		return errors.New("no attempt has begun")
+	case e.Err != nil:
+		return fmt.Errorf("its error is %s, but no attempt has begun", quoted(e.Err))
+	}
+	return nil
+}
+
+// failedWith returns why the last attempt of c cannot have failed with err. An
+// event may leave its error out, because the AttemptFinished has it.
+func (c *Call) failedWith(err error) error {
+	if last := c.attempt().Err; err != nil && !sameText(err, last) {
+		return fmt.Errorf("its error is %s, but that of the attempt is %s", quoted(err), quoted(last))
+	}
+	return nil
+}
+
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+func quoted(err error) string {
+	if err == nil {
+		return "none"
+	}
+	return strconv.Quote(textOf(err))
+}
+
+// sameText reports whether a and b are errors with the same text.
+func sameText(a, b error) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
+
+// alone returns why r cannot have happened, whatever came before.
+func alone(r Entry) error {
+	e := r.Event
+	switch {
+	case e.Time.IsZero():
+		return errors.New("it has no time")
+	case e.Max < 1 && e.Max != retry.Unlimited:
+		return fmt.Errorf("max is %d, and not at least 1, or -1 for unlimited", e.Max)
+	case e.Attempt < 1 && e.Kind != retry.Stopped, e.Attempt > e.Max && e.Max != retry.Unlimited:
+		return fmt.Errorf("attempt is %d, and max is %d", e.Attempt, e.Max)
+	case e.Resets < 0:
+		return fmt.Errorf("resets is %d", e.Resets)
+	case e.Resets > 0 && (e.Attempt == 0 || e.Attempt == 1 && (e.Kind == retry.AttemptStarted || e.Kind == retry.AttemptFinished)):
+		return fmt.Errorf("resets is %d, and attempt is %d", e.Resets, e.Attempt)
+	case e.Elapsed < 0:
+		return fmt.Errorf("elapsed is %v", e.Elapsed)
+	case e.Took < 0: // it may exceed Elapsed, which a queue measures by another clock
+		return fmt.Errorf("took is %v", e.Took)
+	case e.Took != 0 && e.Kind != retry.AttemptFinished:
+		return fmt.Errorf("took is %v, but only %v has one", e.Took, retry.AttemptFinished)
+	case e.Err != nil && e.Kind == retry.AttemptStarted:
+		return fmt.Errorf("its error is %s, but %v has none", quoted(e.Err), e.Kind)
+	case e.Class != "" && e.Kind != retry.RetryScheduled && e.Kind != retry.Stopped:
+		return fmt.Errorf("only %v and %v have a class", retry.RetryScheduled, retry.Stopped)
+	case (e.Reason != "" || e.Cause != nil) && e.Kind != retry.Stopped:
+		return fmt.Errorf("only %v has a reason or a cause", retry.Stopped)
+	}
+	err := aloneDelay(e)
+	if err == nil && e.Kind == retry.Stopped {
+		err = aloneStopped(e)
+	}
+	if err == nil && r.Flow != nil {
+		err = r.Flow.Alone()
+	}
+	return err
+}
+
+// aloneDelay returns why e cannot have its delay.
+func aloneDelay(e retry.Event) error {
+	switch {
+	case e.Kind != retry.RetryScheduled:
+		if e.Delay != 0 || !e.Due.IsZero() || e.Lo != 0 || e.Hi != 0 || e.RetryAfter != 0 || e.Seed != 0 {
+			return fmt.Errorf("only %v has a delay, due, lo, hi, retry_after or seed", retry.RetryScheduled)
+		}
+	case e.RetryAfter < 0 || e.Delay < e.RetryAfter:
+		return fmt.Errorf("delay is %v, and retry_after is %v", e.Delay, e.RetryAfter)
+	case e.Lo < 0 || e.Hi < e.Lo:
+		return fmt.Errorf("lo is %v, and hi is %v", e.Lo, e.Hi)
+	case !e.Due.Equal(e.Time.Add(e.Delay)):
+		return fmt.Errorf("due is %s, but its delay ends at %s", instant(e.Due), instant(e.Time.Add(e.Delay)))
+	case e.Lo != 0 || e.Hi != 0:
+		if drawn := retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi); drawn != e.Delay {
+			return fmt.Errorf("delay is %v, but its seed, attempt, lo and hi make %v", e.Delay, drawn)
+		}
+	}
+	return nil
+}
+
+// aloneStopped returns why e, a Stopped, cannot have happened.
+func aloneStopped(e retry.Event) error {
+	switch e.Reason {
+	case "", retry.ReasonRetry:
+		return fmt.Errorf("%q is not a reason to stop", e.Reason)
+	case retry.ReasonInvalid, retry.ReasonWait:
+		if e.Cause == nil {
+			return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
+		}
+	case retry.ReasonSuccess:
+		if e.Err != nil {
+			return fmt.Errorf("reason is %v, but its error is %s", e.Reason, quoted(e.Err))
+		}
+	case retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonNonRetryable:
+	default:
+		if e.Cause != nil && !newer(e.Reason) {
+			return fmt.Errorf("cause is %s, but %v has none", quoted(e.Cause), e.Reason)
+		}
+	}
+	return nil
+}
+
+// newer reports whether a reason to stop is of a newer version: why, this one cannot
+// know.
+func newer(reason retry.Reason) bool { return !slices.Contains(Reasons, reason) }
+
+// after returns the attempt that an event like e has if it follows before, 0 if
+// it cannot.
+func after(before, e retry.Event) int {
+	switch kind := e.Kind; {
+	case before.Kind == retry.AttemptStarted && kind == retry.AttemptFinished,
+		before.Kind == retry.AttemptFinished && kind == retry.RetryScheduled,
+		before.Kind == retry.AttemptFinished && kind == retry.Stopped,
+		before.Kind == retry.AttemptStarted && refusal(e),
+		before.Kind == retry.RetryScheduled && kind == retry.Stopped:
+		return before.Attempt
+	case before.Kind == retry.RetryScheduled && kind == retry.AttemptStarted,
+		before.Kind == retry.AttemptStarted && kind == retry.AttemptStarted:
+		return before.Attempt + 1
+	default:
+		return 0
+	}
+}
+
+// stops returns why e, a Stopped, cannot follow before.
+func (c *Call) stops(before, e retry.Event) error {
+	switch {
+	case before.Kind == retry.RetryScheduled && !betweenAttempts(e):
+		return errors.New("only the context, MaxElapsed or Wait can end a call between two attempts")
+	case before.Kind != retry.RetryScheduled && e.Reason == retry.ReasonWait:
+		return errors.New("it waits for nothing")
+	case before.Kind == retry.AttemptFinished && before.Err == nil && e.Reason != retry.ReasonSuccess:
+		return errors.New("the attempt did not fail")
+	case before.Err != nil && e.Reason == retry.ReasonSuccess:
+		return fmt.Errorf("the attempt failed: %s", quoted(before.Err))
+	}
+	return c.failedWith(e.Err)
+}
+
+// leaves returns why r, the Stopped of a task that its rules say is done, cannot
+// follow before.
+func (c *Call) leaves(before retry.Event, r Entry) error {
+	e := r.Event
+	switch e.Reason {
+	case retry.ReasonSuccess:
+		return nil
+	case retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonWait:
+		if r.Flow.Jumps() { // in its wait
+			return c.failedWith(e.Err)
+		}
+	case retry.ReasonNonRetryable, retry.ReasonPermanent:
+	default:
+		if !newer(e.Reason) {
+			return fmt.Errorf("reason is %v, but the rules say that the task is done", e.Reason)
+		}
+	}
+	return c.stops(before, e) // a function of the rule failed
+}
+
+// refusal reports whether e says that a queue refuses a job that it has handed out
+// again: an attempt did not return, and it was the last, or the worker stops.
+func refusal(e retry.Event) bool {
+	if e.Kind != retry.Stopped || e.Attempt == 0 || e.Err != nil {
+		return false
+	}
+	switch e.Reason {
+	case retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonInvalid:
+		return true
+	default:
+		return newer(e.Reason)
+	}
+}
+
+// betweenAttempts reports whether e can stop a call whose retry has been scheduled.
+func betweenAttempts(e retry.Event) bool {
+	switch e.Reason {
+	case retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonElapsed, retry.ReasonWait:
+		return true
+	case retry.ReasonInvalid:
+		return e.Err == nil // a queue has handed the job out again, in an invalid call
+	default:
+		return newer(e.Reason)
+	}
+}
