@@ -2,7 +2,6 @@ package retrycenkalti
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -18,25 +17,27 @@ type BackOff struct {
 	policy   retry.Policy
 	began    time.Time
 	failures int
-	seed     uint64 // for all delays of the call; 0: not drawn yet
-	err      error  // of the last attempt; nil: not observed
+	classes  map[string]int // the failures that had a class, by its name
+	seed     uint64         // for all delays of the call; 0: not drawn yet
+	err      error          // of the last attempt; nil: not observed
 }
 
 var _ backoff.BackOff = (*BackOff)(nil)
 
-// New returns a BackOff that follows p, or nil and an error if p is not valid.
+// New returns a BackOff that follows p, or nil and an error if p is invalid.
 //
 // NextBackOff knows how often it was called, and how long ago Reset was. From
 // that it decides as [retry.Do] does, by the limits, the curve, MaxDelay, Jitter
 // (one seed for all delays of a call, drawn from Source), MaxElapsed, and what
 // the Budget has left. If you pass it the errors, with [BackOff.Observe], it also
-// decides by retry.Permanent, RetryIf, Select, and retry.After within
+// decides by retry.Permanent, RetryIf, Classify, and retry.After within
 // MaxRetryAfter.
 //
-// It cannot do what only a loop can: AttemptTimeout and OnEvent have no effect. A
-// deadline of the context ends a wait, if a backoff.WithContext is around the
-// BackOff, but does not prevent it. If a wait is canceled, the token that it took
-// from the Budget is lost.
+// It cannot do what only a loop can: AttemptTimeout, HealthyAfter, Wait and
+// OnEvent have no effect. The loop of v4 waits itself, so under retrytest.NoWait
+// it still sleeps. A deadline of the context ends a wait, if a backoff.WithContext
+// is around the BackOff, but does not prevent it. If a wait is canceled, the retry
+// that it took from the Budget is lost.
 func New(p retry.Policy) (*BackOff, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("retrycenkalti: %w", err)
@@ -49,7 +50,7 @@ func New(p retry.Policy) (*BackOff, error) {
 // Reset starts a new call, with no failures, no time elapsed, and another seed.
 // Retry and NewTicker of v4 call it before the first attempt.
 func (b *BackOff) Reset() {
-	*b = BackOff{policy: b.policy, began: time.Now()}
+	*b = BackOff{policy: b.policy, began: time.Now(), classes: map[string]int{}}
 }
 
 // Observe tells b how an attempt ended, and returns err unchanged. A nil err is a
@@ -64,7 +65,7 @@ func (b *BackOff) Reset() {
 func (b *BackOff) Observe(err error) error {
 	b.err = err
 	if err == nil {
-		b.policy.Budget.Put()
+		b.policy.Budget.Success()
 	}
 	return err
 }
@@ -72,27 +73,16 @@ func (b *BackOff) Observe(err error) error {
 // NextBackOff returns the delay after one more failure, or backoff.Stop.
 func (b *BackOff) NextBackOff() time.Duration {
 	b.failures++
-	p := b.policy
-	p.Source = (*seed)(b)
-	d := p.Next(retry.Attempt{Number: b.failures, Err: b.err, Elapsed: time.Since(b.began)})
+	d := b.policy.Next(retry.Attempt{Number: b.failures, Classes: b.classes, Err: b.err, Elapsed: time.Since(b.began), Seed: b.seed})
 	b.err = nil
+	if d.Class != "" {
+		b.classes[d.Class]++
+	}
+	if d.Seed != 0 {
+		b.seed = d.Seed
+	}
 	if !d.Retry() || !b.policy.Budget.Take() {
 		return backoff.Stop
 	}
 	return d.Delay
-}
-
-// seed makes a BackOff the Source of its policy. It returns one number for all
-// delays of the call. The number is drawn when the first delay needs it, as in Do.
-type seed BackOff
-
-func (s *seed) Uint64() uint64 {
-	if s.seed == 0 {
-		draw := rand.Uint64
-		if s.policy.Source != nil {
-			draw = s.policy.Source.Uint64
-		}
-		s.seed = max(1, draw())
-	}
-	return s.seed
 }

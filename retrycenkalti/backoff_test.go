@@ -15,20 +15,21 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrycenkalti"
+	"github.com/goretry/retry/retrytest"
 )
 
-// fixed is a Source that counts its calls.
+// fixed has a Source that counts its calls.
 type fixed struct {
 	seed  uint64
 	asked int
 }
 
-func (f *fixed) Uint64() uint64 { f.asked++; return f.seed }
+func (f *fixed) draw() uint64 { f.asked++; return f.seed }
 
-// rising is a Source of 1, 2, 3.
+// rising has a Source of 1, 2, 3.
 type rising struct{ asked uint64 }
 
-func (r *rising) Uint64() uint64 { r.asked++; return r.asked }
+func (r *rising) draw() uint64 { r.asked++; return r.asked }
 
 func newBackOff(t *testing.T, p retry.Policy) *retrycenkalti.BackOff {
 	t.Helper()
@@ -72,15 +73,22 @@ func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
 		{"retry.Permanent within another error", retry.Policy{MaxAttempts: 5}, script{{err: wrapped{retry.Permanent(errBoom)}}}, at(false, 0)},
 		{"an invalid inner call", retry.Policy{MaxAttempts: 5}, script{{err: &retry.Error{Reason: retry.ReasonInvalid, Err: errBoom}}}, at(false, 0)},
 		{"RetryIf says no", retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errOther }}, failsTimes(2)[:2].then(errOther), at(false, 0, 0, 0)},
-		{"Select lowers the limit", retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s), Select: func(err error) *retry.Policy {
-			return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(m)}
+		{"a class that lowers the limit", retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s), Classify: func(err error) *retry.Class {
+			return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(m)}}
 		}}, fails, at(false, 0, m)},
-		{"Select of some errors", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(s), Select: func(err error) *retry.Policy {
+		{"a class of some errors", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(s), Classify: func(err error) *retry.Class {
 			if err == errOther {
-				return &retry.Policy{Backoff: retry.Fixed(m)}
+				return &retry.Class{Policy: &retry.Policy{Backoff: retry.Fixed(m)}}
 			}
 			return nil
 		}}, failsTimes(1)[:1].then(errOther).then(errBoom), at(false, 0, s, s+m, 2*s+m)},
+		{"a class with a name has a count of its own", retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(s), Classify: func(err error) *retry.Class {
+			if err == errOther {
+				return &retry.Class{Name: "other", Policy: &retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(m)}}
+			}
+			return nil
+		}}, failsTimes(2)[:2].then(errOther).then(errBoom).then(errOther).then(errOther), at(false, 0, s, 2*s, 2*s+m, 3*s+m, 3*s+3*m)},
+		{"ExactRetryAfter", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(m), ExactRetryAfter: true}, script{{err: retry.After(s, errBoom)}}, at(false, 0, s)},
 		{"retry.After", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s)}, script{{err: retry.After(30*s, errBoom)}, {err: errBoom}}, at(false, 0, 30*s, 31*s)},
 		{"retry.After at MaxRetryAfter", retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m, errBoom)}}, at(false, 0, m)},
 		{"retry.After beyond MaxRetryAfter", retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m+1, errBoom)}}, at(false, 0)},
@@ -111,13 +119,13 @@ func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
 			t.Run(fmt.Sprintf("%T %v, seed %d", jitter, jitter, seed), func(t *testing.T) {
 				p := jittered
 				p.Jitter = jitter
-				p.Source = &fixed{seed: seed}
+				p.Source = (&fixed{seed: seed}).draw
 				ours, err := play(t, fails, do(p))
 				require.Error(t, err)
 				require.Len(t, ours.began, 6)
 
 				source := &fixed{seed: seed}
-				p.Source = source
+				p.Source = source.draw
 				theirs, err := play(t, fails, func(ctx context.Context, op func() error) error {
 					return backoff.Retry(op, newBackOff(t, p))
 				})
@@ -129,10 +137,10 @@ func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
 	}
 }
 
-func TestTheBackOffDrawsForWhatSelectPicks(t *testing.T) {
+func TestTheBackOffDrawsForAClass(t *testing.T) {
 	source := &fixed{seed: 42}
-	b := newBackOff(t, retry.Policy{MaxAttempts: 9, Source: source, Select: func(error) *retry.Policy {
-		return &retry.Policy{Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
+	b := newBackOff(t, retry.Policy{MaxAttempts: 9, Source: source.draw, Classify: func(error) *retry.Class {
+		return &retry.Class{Policy: &retry.Policy{Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}}
 	}})
 	selected := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
 	for n := 1; n < 9; n++ {
@@ -156,14 +164,14 @@ func TestTheBackOffAsksTheSourceWhenThePolicyDoes(t *testing.T) {
 		{"jitter of a first delay of nothing", retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{0, time.Hour}, Jitter: retry.FullJitter}, 2},
 		{"jitter of nothing", retry.Policy{MaxAttempts: 3, Jitter: retry.FullJitter}, 0},
 		{"no jitter", fixed, 0},
-		{"Select picks none", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour), Select: func(error) *retry.Policy { return nil }}, 0},
-		{"Select picks one without jitter", retry.Policy{MaxAttempts: 3, Select: func(error) *retry.Policy { return &fixed }}, 0},
+		{"no class", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour), Classify: func(error) *retry.Class { return nil }}, 0},
+		{"a class without jitter", retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Policy: &fixed} }}, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			calls := func(loop func(script, retry.Policy) trace) (did []trace, asked uint64) {
 				source, p := &rising{}, test.policy
-				p.Source = source
+				p.Source = source.draw
 				for _, s := range []script{failsTimes(1), fails, fails} {
 					did = append(did, loop(s, p))
 				}
@@ -201,7 +209,7 @@ func TestTheBackOffDrawsFromMathRandWithoutASource(t *testing.T) {
 func TestResetBeginsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &fixed{seed: 1}
-		b := newBackOff(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}, Jitter: retry.FullJitter, Source: source, MaxElapsed: time.Hour})
+		b := newBackOff(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}, Jitter: retry.FullJitter, Source: source.draw, MaxElapsed: time.Hour})
 		first := nextBackOffs(b, 3)
 		assert.Equal(t, backoff.Stop, first[2])
 		assert.Equal(t, backoff.Stop, b.NextBackOff(), "it stays stopped")
@@ -217,6 +225,17 @@ func TestResetBeginsACall(t *testing.T) {
 		b.Observe(retry.Permanent(errBoom))
 		b.Reset()
 		assert.NotEqual(t, backoff.Stop, b.NextBackOff(), "forgets the error of the last call")
+
+		twice := newBackOff(t, retry.Policy{MaxAttempts: 9, Classify: func(error) *retry.Class {
+			return &retry.Class{Name: "twice", Policy: &retry.Policy{MaxAttempts: 2}}
+		}})
+		for range 2 {
+			twice.Reset()
+			twice.Observe(errBoom)
+			assert.NotEqual(t, backoff.Stop, twice.NextBackOff(), "counts each class anew")
+			twice.Observe(errBoom)
+			assert.Equal(t, backoff.Stop, twice.NextBackOff())
+		}
 	})
 }
 
@@ -239,6 +258,14 @@ func TestAnErrorIsObservedOnce(t *testing.T) {
 	b.Observe(retry.After(time.Minute, errBoom))
 	assert.Equal(t, time.Minute, b.NextBackOff())
 	assert.Equal(t, time.Second, b.NextBackOff(), "this failure was not observed")
+}
+
+// TestTheBackOffUnderNoWait: the loop of v4 waits itself, so it is given the delays.
+func TestTheBackOffUnderNoWait(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.FullJitter, Source: (&fixed{seed: 42}).draw}
+	b := newBackOff(t, retrytest.NoWait(p))
+	assert.Equal(t, nextBackOffs(newBackOff(t, p), 3), nextBackOffs(b, 3))
+	assert.Equal(t, p.Next(retry.Attempt{Number: 1, Seed: 42}).Delay, nextBackOffs(b, 1)[0])
 }
 
 func TestTheZeroBackOffNeverRetries(t *testing.T) {
@@ -265,7 +292,7 @@ func TestNewSaysWhatIsWrongWithThePolicy(t *testing.T) {
 }
 
 func TestTheBackOffStaysInItsBudget(t *testing.T) {
-	budget := retry.NewBudget(3, 0.5)
+	budget := &retry.Budget{Size: 3, Ratio: 0.5}
 	p := retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Second), Budget: budget}
 	call := func(s script) (trace, error) {
 		return play(t, s, func(_ context.Context, op func() error) error {
@@ -292,7 +319,7 @@ func TestTheBackOffStaysInItsBudget(t *testing.T) {
 }
 
 func TestTheBackOffTakesNothingForARetryThatIsNotMade(t *testing.T) {
-	budget := retry.NewBudget(1, 0)
+	budget := &retry.Budget{Size: 1}
 	b := newBackOff(t, retry.Policy{MaxAttempts: 1, Budget: budget})
 	assert.Equal(t, backoff.Stop, b.NextBackOff())
 	assert.True(t, budget.Take())

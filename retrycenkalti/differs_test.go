@@ -244,12 +244,7 @@ func TestTickersDiffer(t *testing.T) {
 	})
 	assert.Equal(t, trace{began: []time.Duration{0, 3 * s, 6 * s, 9 * s}, ended: 12 * s}, theirs)
 
-	ours, _ := play(t, permanent, func(ctx context.Context, op func() error) (err error) {
-		for range retry.Loop(ctx, policyOf(t, b), &err) {
-			err = op()
-		}
-		return err
-	})
+	ours, _ := play(t, permanent, do(policyOf(t, b)))
 	assert.Equal(t, trace{began: []time.Duration{0, 4 * s}, ended: 7 * s}, ours)
 }
 

@@ -15,7 +15,7 @@
 //
 //	Retry(op, b)                        retry.Do(ctx, p, fn)
 //	RetryWithData(op, b)                retry.DoValue(ctx, p, fn)
-//	RetryNotify(op, b, notify)          p.OnEvent = onRetry(notify) // see below; one for each call
+//	RetryNotify(op, b, notify)          p.OnEvent = onRetry(notify) // see below
 //	RetryNotifyWithData(op, b, notify)  p.OnEvent = onRetry(notify) // likewise, and retry.DoValue
 //	RetryNotifyWithTimer                // retry.Do in a bubble of testing/synctest
 //	RetryNotifyWithTimerAndData         // retry.DoValue, likewise
@@ -55,26 +55,22 @@
 //	Stop                                !d.Retry() // d is what Next returned, d.Reason says why
 //	b.Reset()                           // nothing: a Policy keeps no state
 //	b.GetElapsedTime()                  time.Since(began) // or Event.Elapsed
-//	NewTicker(b)                        retry.Loop(ctx, p, &err)
-//	NewTickerWithTimer(b, timer)        // retry.Loop in a bubble of testing/synctest
-//	Ticker                              // range over retry.Loop; break where Stop was called
+//	NewTicker(b)                        retry.Do(ctx, p, fn) // fn is the body of the loop over ticker.C
+//	NewTickerWithTimer(b, timer)        // retry.Do in a bubble of testing/synctest
+//	Ticker                              // the fn of retry.Do: return nil where Stop was called
 //
 //	Permanent(err)                      retry.Permanent(err)
 //	PermanentError{Err: err}            retry.Permanent(err)
 //	errors.As(err, &permanent)          // of the error of an operation: nothing
-//	                                    // of that of retry.Do: retry.ReasonOf(err) is retry.ReasonPermanent,
+//	                                    // of the error of retry.Do: retry.ReasonOf(err) is retry.ReasonPermanent,
 //	                                    // or retry.ReasonRejected where Retryable found the mark of v4
 //
-// This OnEvent calls a Notify. It keeps the error of one event for the next:
+// This OnEvent calls a Notify:
 //
 //	func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
-//		var err error
 //		return func(_ context.Context, e retry.Event) {
-//			switch e.Kind {
-//			case retry.AttemptFinished:
-//				err = e.Err
-//			case retry.RetryScheduled:
-//				notify(err, e.Delay)
+//			if e.Kind == retry.RetryScheduled {
+//				notify(e.Err, e.Delay)
 //			}
 //		}
 //	}
@@ -94,9 +90,9 @@
 // InitialInterval of 1 µs it is 11 ms at 56 s. An InitialInterval of 1 ns never
 // grows in v4.
 //
-// The context. v4 runs the operation even if the context has already ended, does
-// not pass the context to it, and may run it once more after the context has
-// ended. If a deadline comes before the next attempt, v4 waits for it. It
+// The context. v4 runs the operation even if the context is already done, does
+// not pass the context to it, and may run it once more after the context was
+// canceled. If a deadline comes before the next attempt, v4 waits for it. It
 // returns the context's error in place of the operation's. Do does none of this,
 // and returns both errors.
 //
@@ -113,12 +109,11 @@
 // retry.Permanent always does, and backoff.Permanent does if each policy has
 // Retryable as its RetryIf or the error went through Translate.
 //
-// A server's wait. If an error has a method RetryAfter() time.Duration, Do waits
-// at least that long, see [retry.After]; v4 ignores it.
+// Retry-After. If an error has a method RetryAfter() time.Duration, Do waits at
+// least that long, see [retry.After]; v4 ignores it.
 //
-// Tickers. The wait of a Ticker starts when an attempt starts, and that of a Loop
-// when the attempt has ended. A Ticker never sees an error, so no error is
-// permanent for it.
+// Tickers. A Ticker waits from the start of an attempt, Do from its end. A Ticker
+// never sees an error, so no error is permanent for it.
 //
 // State. A BackOff keeps the state of one call. A Policy is a value that any
 // number of goroutines can share.

@@ -2,7 +2,6 @@ package retrycenkalti_test
 
 import (
 	"context"
-	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +18,9 @@ import (
 // TestThePageIsWrittenOut.
 
 func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
-	var err error
 	return func(_ context.Context, e retry.Event) {
-		switch e.Kind {
-		case retry.AttemptFinished:
-			err = e.Err
-		case retry.RetryScheduled:
-			notify(err, e.Delay)
+		if e.Kind == retry.RetryScheduled {
+			notify(e.Err, e.Delay)
 		}
 	}
 }
@@ -160,7 +155,6 @@ func TestThePageOnTickers(t *testing.T) {
 		b := backoff.WithMaxRetries(backoff.NewConstantBackOff(d), 2)
 		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(d)}
 		ctx := t.Context()
-		var err error
 
 		ticks := func(ticker *backoff.Ticker) (waited []time.Duration) {
 			start := time.Now()
@@ -169,16 +163,18 @@ func TestThePageOnTickers(t *testing.T) {
 			}
 			return waited
 		}
-		turns := func(loop iter.Seq2[int, context.Context]) (waited []time.Duration) {
-			start := time.Now()
-			for range loop {
-				waited = append(waited, time.Since(start))
-				err = errBoom
-			}
+		var start time.Time
+		var waited []time.Duration
+		fn := func(context.Context) error {
+			waited = append(waited, time.Since(start))
+			return errBoom
+		}
+		turns := func(do func() error) []time.Duration {
+			start = time.Now()
+			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(do()))
 			return waited
 		}
-		assert.Equal(t, ticks(backoff.NewTicker(b)), turns(retry.Loop(ctx, p, &err)))
-		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+		assert.Equal(t, ticks(backoff.NewTicker(b)), turns(func() error { return retry.Do(ctx, p, fn) }))
 	})
 }
 

@@ -103,6 +103,6 @@ func TestRetryable(t *testing.T) {
 
 	p := retry.Policy{MaxAttempts: 3, RetryIf: retrycenkalti.Retryable}
 	err := retry.Do(t.Context(), p, func(context.Context) error { return backoff.Permanent(errBoom) })
-	assert.EqualError(t, err, "retry: not retryable after 1 attempt (RetryIf said no): connection refused")
+	assert.EqualError(t, err, "retry: rejected by RetryIf after 1 attempt: connection refused")
 	assert.ErrorIs(t, err, errBoom)
 }

@@ -19,8 +19,9 @@ import (
 // For a [*BackOff] of this package it returns the policy that was passed to New.
 //
 // If b has no limit on attempts, the policy has none either: set MaxAttempts.
-// Without it a policy that neither waits nor stops, such as that of a
-// *ZeroBackOff, is not valid. RetryIf is [Retryable], so backoff.Permanent stops
+// Without it a policy that neither waits nor stops is invalid, and an invalid
+// policy never retries: that of a *ZeroBackOff, and of an Interval or
+// InitialInterval of 0, as a configuration may have it. RetryIf is [Retryable], so backoff.Permanent stops
 // the call with ReasonRejected; a plain policy of an outer loop does not notice
 // that mark. To have it treated like retry.Permanent, pass errors through
 // [Translate].

@@ -13,9 +13,9 @@ import (
 //	{"max_retries": 3, "backoff": 1000, "max_backoff": 60000, "backoff_type": "exponential"}
 //
 // Newer blocks call the first delay init_backoff instead of backoff; a block may
-// have one of the two. A field that is zero is off. If a block leaves something
-// to the settings of the engine, this package does not guess it: the zero Argyll
-// makes one attempt.
+// have one of the two. A field that is zero is not set. What a block leaves to the
+// settings of the engine, this package does not guess: the zero Argyll makes one
+// attempt.
 type Argyll struct {
 	MaxRetries  int    `json:"max_retries,omitempty" yaml:"max_retries,omitempty"`   // attempts after the first; 0: none; -1: unlimited
 	Backoff     int64  `json:"backoff,omitempty" yaml:"backoff,omitempty"`           // the first delay in milliseconds; 0: no delay, which unlimited retries may not have

@@ -17,8 +17,8 @@
 // value of the wrong type is an error that names the key and says what to write,
 // and the struct stays as it was. A key that is left out leaves its field
 // unchanged, so that one block can be decoded over another. A whole block that
-// is null also changes nothing, except for [TaskHarbor]. A key that is null
-// counts as left out in [Tasker], and is an error in the others.
+// is null also changes nothing, except for [TaskHarbor]. A key that is null is
+// treated as left out in [Tasker], and is an error in the others.
 //
 // Policy checks the values. If one of them is invalid, it returns an error and
 // the zero policy, which makes one attempt.
@@ -27,7 +27,7 @@
 // settings of a system that retries by itself, or an error that names every
 // field that the system cannot express.
 //
-// What a dialect has no setting for stays off, such as jitter. A duration longer
+// What a dialect has no setting for is not set, such as jitter. A duration longer
 // than about 292 years, which is the most that [time.Duration] can hold, is cut
 // to that.
 package retrydialect

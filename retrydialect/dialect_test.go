@@ -31,10 +31,10 @@ type dialect interface {
 	UnmarshalYAML(unmarshal func(any) error) error
 }
 
-// A row is a block and what becomes of it. The tests in yamltest read the same
-// rows.
+// A row is a block and what becomes of it.
 type row struct {
 	Name       string
+	YAML       string
 	JSON       json.RawMessage
 	Executions int      // -1: unlimited
 	From       int      // the attempt that the first of Delays follows; 0: 1

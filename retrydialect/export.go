@@ -15,6 +15,8 @@ type target struct {
 }
 
 // unsayable adds a fault for each field of p that the target cannot express.
+// Source and Wait are none: the target draws from the same windows, and waits
+// itself.
 func (t target) unsayable(f *strict.Faults, p *retry.Policy) {
 	for _, field := range []struct {
 		name, key string
@@ -22,12 +24,13 @@ func (t target) unsayable(f *strict.Faults, p *retry.Policy) {
 		value     any
 		write     string
 	}{
+		{"ExactRetryAfter", "exact_retry_after", p.ExactRetryAfter, true, "false"},
 		{"MaxRetryAfter", "max_retry_after", p.MaxRetryAfter != 0, p.MaxRetryAfter, "0s"},
-		{"Source", "", p.Source != nil, "set", "nil"},
 		{"MaxElapsed", "max_elapsed", p.MaxElapsed != 0, p.MaxElapsed, "0s"},
 		{"AttemptTimeout", "attempt_timeout", p.AttemptTimeout != 0, p.AttemptTimeout, "0s"},
+		{"HealthyAfter", "healthy_after", p.HealthyAfter != 0, p.HealthyAfter, "0s"},
 		{"RetryIf", "", p.RetryIf != nil, "set", "nil"},
-		{"Select", "", p.Select != nil, "set", "nil"},
+		{"Classify", "", p.Classify != nil, "set", "nil"},
 		{"Budget", "", p.Budget != nil, "set", "nil"},
 		{"OnEvent", "", p.OnEvent != nil, "set", "nil"},
 	} {

@@ -26,11 +26,12 @@ import (
 // and makes at most 5 attempts. So p needs 2 to 5 attempts, a Fixed or
 // Exponential backoff, and a Jitter of Proportional(0.2). It needs no MaxDelay,
 // or one that the longest delay with its jitter does not reach, because gRPC's
-// delays go 20 % beyond its maximum. The range of each delay is then that of p to
-// within 2ns, or for delays of months to within one part in 2^50.
+// delays go 20 % beyond its maximum. The range of each delay is then p's to within
+// 2ns, or for delays of months to within one part in 2^50.
 //
-// If a server sends its own wait (pushback), gRPC obeys it however long it is,
-// and starts the curve again.
+// If a server asks for a wait (pushback), gRPC waits that long, whatever its
+// length, and starts the curve again. p's Source and Wait are not used: gRPC draws
+// and waits itself.
 func ToGRPC(p retry.Policy, service string, codes ...string) (string, error) {
 	const of = "retrydialect: gRPC service config"
 	if err := p.Validate(); err != nil {
@@ -79,14 +80,15 @@ func (d protoTime) MarshalText() ([]byte, error) {
 }
 
 var grpc = target{"gRPC", map[string]string{
-	"MaxRetryAfter":  "gRPC obeys a server's wait whatever its length",
-	"Source":         "gRPC draws its delays itself",
-	"MaxElapsed":     "gRPC has no such bound; a deadline of the context is one",
-	"AttemptTimeout": "the timeout of a service config is that of all attempts together",
-	"RetryIf":        "gRPC decides by the code alone",
-	"Select":         "gRPC has one policy for all codes",
-	"Budget":         "gRPC's retryThrottling counts failures, not retries",
-	"OnEvent":        "gRPC reports no retries",
+	"ExactRetryAfter": "gRPC always waits for a pushback, and starts its curve again",
+	"MaxRetryAfter":   "gRPC waits for a pushback of any length",
+	"MaxElapsed":      "gRPC has no such bound; a deadline of the context is one",
+	"AttemptTimeout":  "the timeout of a service config bounds all attempts together",
+	"HealthyAfter":    "gRPC never counts a call anew",
+	"RetryIf":         "gRPC decides by the code alone",
+	"Classify":        "gRPC has one policy for all codes",
+	"Budget":          "gRPC's retryThrottling counts failures, not retries",
+	"OnEvent":         "gRPC reports no retries",
 }}
 
 const (

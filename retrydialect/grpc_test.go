@@ -13,6 +13,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrydialect"
+	"github.com/goretry/retry/retrytest"
 )
 
 // forGRPC is a policy that gRPC can express, from which the rows depart.
@@ -118,13 +119,14 @@ func TestToGRPCRefusals(t *testing.T) {
 		{"a custom jitter", func(p *retry.Policy) { p.Jitter = foreignJitter{} }, "Jitter (jitter) is a retrydialect_test.foreignJitter: write Proportional(0.2) (0.2), which is what gRPC draws"},
 		{"the longest delay just reaches MaxDelay", func(p *retry.Policy) { p.MaxDelay = 270 * time.Millisecond }, ""},
 		{"a nanosecond less", func(p *retry.Policy) { p.MaxDelay = 270*time.Millisecond - 1 }, "MaxDelay (max_delay) is 269.999999ms: write 0s, or at least 270ms, which the delays reach: gRPC draws up to 20 % above its maxBackoff"},
-		{"MaxRetryAfter", func(p *retry.Policy) { p.MaxRetryAfter = time.Second }, "MaxRetryAfter (max_retry_after) is 1s: write 0s (gRPC obeys a server's wait whatever its length)"},
-		{"Source", func(p *retry.Policy) { p.Source = rand.New(rand.NewPCG(1, 2)) }, "Source is set: write nil (gRPC draws its delays itself)"},
+		{"ExactRetryAfter", func(p *retry.Policy) { p.ExactRetryAfter = true }, "ExactRetryAfter (exact_retry_after) is true: write false (gRPC always waits for a pushback, and starts its curve again)"},
+		{"MaxRetryAfter", func(p *retry.Policy) { p.MaxRetryAfter = time.Second }, "MaxRetryAfter (max_retry_after) is 1s: write 0s (gRPC waits for a pushback of any length)"},
 		{"MaxElapsed", func(p *retry.Policy) { p.MaxElapsed = time.Minute }, "MaxElapsed (max_elapsed) is 1m0s: write 0s (gRPC has no such bound; a deadline of the context is one)"},
-		{"AttemptTimeout", func(p *retry.Policy) { p.AttemptTimeout = time.Second }, "AttemptTimeout (attempt_timeout) is 1s: write 0s (the timeout of a service config is that of all attempts together)"},
+		{"AttemptTimeout", func(p *retry.Policy) { p.AttemptTimeout = time.Second }, "AttemptTimeout (attempt_timeout) is 1s: write 0s (the timeout of a service config bounds all attempts together)"},
+		{"HealthyAfter", func(p *retry.Policy) { p.HealthyAfter = time.Minute }, "HealthyAfter (healthy_after) is 1m0s: write 0s (gRPC never counts a call anew)"},
 		{"RetryIf", func(p *retry.Policy) { p.RetryIf = func(error) bool { return true } }, "RetryIf is set: write nil (gRPC decides by the code alone)"},
-		{"Select", func(p *retry.Policy) { p.Select = func(error) *retry.Policy { return nil } }, "Select is set: write nil (gRPC has one policy for all codes)"},
-		{"Budget", func(p *retry.Policy) { p.Budget = retry.NewBudget(10, 0.1) }, "Budget is set: write nil (gRPC's retryThrottling counts failures, not retries)"},
+		{"Classify", func(p *retry.Policy) { p.Classify = func(error) *retry.Class { return nil } }, "Classify is set: write nil (gRPC has one policy for all codes)"},
+		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 10, Ratio: 0.1} }, "Budget is set: write nil (gRPC's retryThrottling counts failures, not retries)"},
 		{"OnEvent", func(p *retry.Policy) { p.OnEvent = func(context.Context, retry.Event) {} }, "OnEvent is set: write nil (gRPC reports no retries)"},
 		{"invalid", func(p *retry.Policy) { p.MaxAttempts = -2 }, "invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited"},
 		{"several at once", func(p *retry.Policy) { p.MaxElapsed, p.Jitter, p.MaxDelay = time.Minute, nil, time.Millisecond }, "MaxElapsed (max_elapsed) is 1m0s: write 0s (gRPC has no such bound; a deadline of the context is one); " +
@@ -141,6 +143,18 @@ func TestToGRPCRefusals(t *testing.T) {
 		assert.EqualError(t, err, "retrydialect: gRPC service config: "+tc.fault, tc.name)
 		assert.Empty(t, config, tc.name)
 	}
+}
+
+// A Source and a Wait say nothing about the delays, so a policy of a test exports
+// as that of the program.
+func TestToGRPCUnderNoWait(t *testing.T) {
+	p := forGRPC()
+	want, err := retrydialect.ToGRPC(p, "pkg.Service", "UNAVAILABLE")
+	require.NoError(t, err)
+	p.Source = func() uint64 { return 1 }
+	got, err := retrydialect.ToGRPC(retrytest.NoWait(p), "pkg.Service", "UNAVAILABLE")
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 // readGRPC reads what grpc-go reads of a service config.
@@ -227,6 +241,6 @@ func plainCurve(p retry.Policy) bool {
 
 // hasMore reports whether p is invalid, or has a field that neither target has.
 func hasMore(p retry.Policy) bool {
-	return p.Validate() != nil || p.MaxRetryAfter != 0 || p.Source != nil || p.MaxElapsed != 0 || p.AttemptTimeout != 0 ||
-		p.RetryIf != nil || p.Select != nil || p.Budget != nil || p.OnEvent != nil
+	return p.Validate() != nil || p.ExactRetryAfter || p.MaxRetryAfter != 0 || p.MaxElapsed != 0 || p.AttemptTimeout != 0 || p.HealthyAfter != 0 ||
+		p.RetryIf != nil || p.Classify != nil || p.Budget != nil || p.OnEvent != nil
 }

@@ -87,12 +87,13 @@ func anyDuration(r *rand.Rand) time.Duration {
 func unsayable(r *rand.Rand, p *retry.Policy) {
 	for _, set := range []func(){
 		func() { p.MaxRetryAfter = anyDuration(r) },
-		func() { p.Source = r },
+		func() { p.ExactRetryAfter = true },
 		func() { p.MaxElapsed = anyDuration(r) },
 		func() { p.AttemptTimeout = anyDuration(r) },
 		func() { p.RetryIf = func(error) bool { return true } },
-		func() { p.Select = func(error) *retry.Policy { return nil } },
-		func() { p.Budget = retry.NewBudget(10, 0.1) },
+		func() { p.HealthyAfter = time.Millisecond + anyDuration(r)/2 },
+		func() { p.Classify = func(error) *retry.Class { return nil } },
+		func() { p.Budget = &retry.Budget{Size: 10, Ratio: 0.1} },
 		func() { p.OnEvent = func(context.Context, retry.Event) {} },
 	} {
 		if r.IntN(50) == 0 {

@@ -102,8 +102,8 @@ func (h TaskHarbor) MarshalJSON() ([]byte, error) { return json.Marshal(h.text()
 // MarshalYAML writes what UnmarshalYAML reads.
 func (h TaskHarbor) MarshalYAML() (any, error) { return h.text(), nil }
 
-// Policy returns a policy that makes the same decisions as TaskHarbor. That of a
-// nil h makes one attempt. The error names each key whose value is invalid: a
+// Policy returns a policy that makes the same decisions as TaskHarbor; for a nil h,
+// one that makes one attempt. The error names each key whose value is invalid: a
 // multiplier between 0 and 1 or not finite, a jitter above 1, a max_delay below
 // the base_delay.
 func (h *TaskHarbor) Policy() (retry.Policy, error) {

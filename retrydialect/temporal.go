@@ -11,7 +11,7 @@ import (
 )
 
 // Temporal is a retry policy of Temporal, with the names that its SDKs and its
-// API use. Its JSON is that of the API:
+// API use. Its JSON is what the API reads:
 //
 //	{"initialInterval": "0.2s", "backoffCoefficient": 2, "maximumInterval": "5s", "maximumAttempts": 5}
 type Temporal struct {
@@ -31,12 +31,12 @@ type Temporal struct {
 //
 // without jitter. So p needs a Fixed or Exponential backoff, no Jitter, and no
 // delay longer than 100 years, because the server cuts it to that. Each delay is
-// then that of p to within 1ns, or for delays of months to within one part in
-// 2^50; the server's timers may add to it. A p that makes only one attempt needs
-// no backoff.
+// then p's to within 1ns, or for delays of months to within one part in 2^50; the
+// server's timers may add to it. A p that makes only one attempt needs no backoff.
 //
-// If an activity returns its own NextRetryDelay, Temporal obeys it however long
-// it is.
+// If an activity returns its own NextRetryDelay, Temporal waits that long, whatever
+// its length. p's Source and Wait are not used: the server draws nothing, and waits
+// itself.
 func ToTemporal(p retry.Policy) (Temporal, error) {
 	const of = "retrydialect: Temporal"
 	if err := p.Validate(); err != nil {
@@ -61,14 +61,15 @@ func (t Temporal) MarshalJSON() ([]byte, error) {
 }
 
 var temporal = target{"Temporal", map[string]string{
-	"MaxRetryAfter":  "Temporal obeys a NextRetryDelay whatever its length",
-	"Source":         "Temporal draws nothing",
-	"MaxElapsed":     "ScheduleToCloseTimeout is the nearest, and ends a running attempt too",
-	"AttemptTimeout": "set StartToCloseTimeout",
-	"RetryIf":        "return a non-retryable ApplicationError",
-	"Select":         "Temporal has one policy for all errors",
-	"Budget":         "Temporal has none",
-	"OnEvent":        "the server reports no retries to the worker",
+	"ExactRetryAfter": "Temporal always waits for a NextRetryDelay, however short",
+	"MaxRetryAfter":   "Temporal waits for a NextRetryDelay of any length",
+	"MaxElapsed":      "ScheduleToCloseTimeout is the nearest, and ends a running attempt too",
+	"AttemptTimeout":  "set StartToCloseTimeout",
+	"HealthyAfter":    "Temporal never counts an activity anew; return from one that lives long, and start another",
+	"RetryIf":         "return a non-retryable ApplicationError",
+	"Classify":        "Temporal has one policy for all errors",
+	"Budget":          "Temporal has none",
+	"OnEvent":         "the server reports no retries to the worker",
 }}
 
 // temporalLongest is the duration to which the server cuts longer ones.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrydialect"
+	"github.com/goretry/retry/retrytest"
 )
 
 // forTemporal is a policy that Temporal can express, from which the rows depart.
@@ -81,13 +82,14 @@ func TestToTemporalRefusals(t *testing.T) {
 		{"unlimited and growing without a cap", func(p *retry.Policy) { p.MaxAttempts, p.MaxDelay = retry.Unlimited, 0 }, "MaxDelay (max_delay) is 0s: write at most 876000h0m0s, 100 years, where Temporal cuts (the delays reach 2562047h47m16.854775807s)"},
 		{"a cap above 100 years that is reached", func(p *retry.Policy) { p.MaxAttempts, p.MaxDelay = 100, century+1 }, "MaxDelay (max_delay) is 876000h0m0.000000001s: write at most 876000h0m0s, 100 years, where Temporal cuts (the delays reach 876000h0m0.000000001s)"},
 		{"... and one that is not", func(p *retry.Policy) { p.MaxDelay = century + 1 }, ""},
-		{"MaxRetryAfter", func(p *retry.Policy) { p.MaxRetryAfter = time.Second }, "MaxRetryAfter (max_retry_after) is 1s: write 0s (Temporal obeys a NextRetryDelay whatever its length)"},
-		{"Source", func(p *retry.Policy) { p.Source = rand.New(rand.NewPCG(1, 2)) }, "Source is set: write nil (Temporal draws nothing)"},
+		{"ExactRetryAfter", func(p *retry.Policy) { p.ExactRetryAfter = true }, "ExactRetryAfter (exact_retry_after) is true: write false (Temporal always waits for a NextRetryDelay, however short)"},
+		{"MaxRetryAfter", func(p *retry.Policy) { p.MaxRetryAfter = time.Second }, "MaxRetryAfter (max_retry_after) is 1s: write 0s (Temporal waits for a NextRetryDelay of any length)"},
 		{"MaxElapsed", func(p *retry.Policy) { p.MaxElapsed = time.Minute }, "MaxElapsed (max_elapsed) is 1m0s: write 0s (ScheduleToCloseTimeout is the nearest, and ends a running attempt too)"},
 		{"AttemptTimeout", func(p *retry.Policy) { p.AttemptTimeout = time.Second }, "AttemptTimeout (attempt_timeout) is 1s: write 0s (set StartToCloseTimeout)"},
+		{"HealthyAfter", func(p *retry.Policy) { p.HealthyAfter = time.Minute }, "HealthyAfter (healthy_after) is 1m0s: write 0s (Temporal never counts an activity anew; return from one that lives long, and start another)"},
 		{"RetryIf", func(p *retry.Policy) { p.RetryIf = func(error) bool { return true } }, "RetryIf is set: write nil (return a non-retryable ApplicationError)"},
-		{"Select", func(p *retry.Policy) { p.Select = func(error) *retry.Policy { return nil } }, "Select is set: write nil (Temporal has one policy for all errors)"},
-		{"Budget", func(p *retry.Policy) { p.Budget = retry.NewBudget(10, 0.1) }, "Budget is set: write nil (Temporal has none)"},
+		{"Classify", func(p *retry.Policy) { p.Classify = func(error) *retry.Class { return nil } }, "Classify is set: write nil (Temporal has one policy for all errors)"},
+		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 10, Ratio: 0.1} }, "Budget is set: write nil (Temporal has none)"},
 		{"OnEvent", func(p *retry.Policy) { p.OnEvent = func(context.Context, retry.Event) {} }, "OnEvent is set: write nil (the server reports no retries to the worker)"},
 		{"OnEvent of one attempt", func(p *retry.Policy) {
 			p.MaxAttempts, p.OnEvent = 1, func(context.Context, retry.Event) {}
@@ -110,6 +112,18 @@ func TestToTemporalRefusals(t *testing.T) {
 		assert.EqualError(t, err, "retrydialect: Temporal: "+tc.fault, tc.name)
 		assert.Zero(t, got, tc.name)
 	}
+}
+
+// A Source and a Wait say nothing about the delays, so a policy of a test exports
+// as that of the program.
+func TestToTemporalUnderNoWait(t *testing.T) {
+	p := forTemporal()
+	want, err := retrydialect.ToTemporal(p)
+	require.NoError(t, err)
+	p.Source = func() uint64 { return 1 }
+	got, err := retrydialect.ToTemporal(retrytest.NoWait(p))
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 func TestToTemporalMoreAttemptsThanAnInt32(t *testing.T) {

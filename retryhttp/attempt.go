@@ -28,8 +28,8 @@ type attempt struct {
 	rc  io.ReadCloser // the body of the response
 
 	number    int32
-	once      bool // the request must not be carried out twice
-	mayBeDone bool // the server may have carried it out
+	once      bool // the server must not process the request twice
+	mayBeDone bool // it may have processed this attempt
 	sent      evidence
 
 	ended      atomic.Bool
@@ -247,7 +247,7 @@ type upgraded struct {
 	io.Writer
 }
 
-// CloseWrite closes the half that is written, as that of net/http does.
+// CloseWrite closes the half that is written, as in net/http.
 func (u upgraded) CloseWrite() error {
 	if half, ok := u.Writer.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

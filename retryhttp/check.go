@@ -7,11 +7,10 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// Idempotent reports whether req may be carried out twice with the same effect
-// as once: GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2),
-// and any method with a header Idempotency-Key or X-Idempotency-Key. As in
-// net/http, a header without values counts and is not sent:
-// req.Header["Idempotency-Key"] = nil says that this request may.
+// Idempotent reports whether processing req twice has the same effect as once:
+// GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2), and any
+// method with a header Idempotency-Key or X-Idempotency-Key. As in net/http,
+// req.Header["Idempotency-Key"] = nil says so of a request, and is not sent.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -22,16 +21,15 @@ func Idempotent(req *http.Request) bool {
 	return key || xkey
 }
 
-// Check is the Check of a [Transport] that has no other. Worth another attempt
-// are every status from 500 to 599 except 501 and 505, the statuses 408, 421,
-// 425 and 429, 403 and 413 where the server asks to wait, and every error of the
-// transport except those that retrynet.Permanent knows and a proxy's refusal of
-// CONNECT, if its reason phrase is a standard one or none.
-// Any other status of 400 and above is marked [retry.Permanent]. The RetryAfter
-// of the Transport can overrule the status.
+// Check is the Check of a [Transport] that has no other. It retries every status
+// from 500 to 599 except 501 and 505, the statuses 408, 421, 425 and 429, 403 and
+// 413 with a Retry-After, and every error of the transport. Permanent are the
+// errors that retrynet.Permanent knows, and a proxy's refusal of CONNECT, if its
+// reason phrase is a standard one or none. So is any other status of 400 and
+// above. The RetryAfter of the Transport can overrule the status.
 //
-// A custom Check that should keep the wait that the server asks for returns or
-// wraps the error of this function, NewStatusError(resp), or [retry.After].
+// To keep the server's Retry-After, a custom Check returns or wraps the error of
+// this function, NewStatusError(resp), or [retry.After].
 func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
 	case err != nil && (retrynet.Permanent(err) || proxyRefused(req, err)):
@@ -48,8 +46,7 @@ func Check(req *http.Request, resp *http.Response, err error) error {
 	return retry.Permanent(e)
 }
 
-// passes reports whether a status is worth another attempt, whatever else the
-// server says.
+// passes reports whether a status alone says that another attempt may succeed.
 func passes(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:

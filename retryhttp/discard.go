@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"reflect"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goretry/retry/internal/wait"
 )
 
 // What discarding a response may cost, so that its connection can be used again:
@@ -18,6 +21,28 @@ const (
 	discardTime  = 100 * time.Millisecond
 	discardGrace = 10 * time.Millisecond // the last part of discardTime, for a body to notice that it is canceled
 )
+
+// discardAndWait is the Wait of every exchange. It discards the response that is
+// not to be returned, so that its connection is free for other requests, and then
+// waits for what is left of d.
+func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
+	x := ctx.Value(exchangeKey{}).(*exchange)
+	left := d
+	if x.resp != nil {
+		began := time.Now()
+		x.discard()
+		left = max(0, d-time.Since(began))
+	}
+	waits := x.policy.Wait
+	if waits == nil {
+		waits = wait.For
+	}
+	skipped, err = waits(ctx, left)
+	if left > 0 && skipped >= left {
+		skipped = d // all of it, so that in a test the time that discarding takes changes nothing
+	}
+	return skipped, err
+}
 
 // discard reads and closes the response of the last attempt. An error of its
 // body costs the connection and nothing else.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retrytest"
 )
 
 // once503 is a Base that answers 503 with the body that first makes of the
@@ -204,6 +205,143 @@ func TestDiscardAfterABodyThatHeedsNothing(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 3, n)
 		assert.Equal(t, 150*time.Millisecond, time.Since(start))
+	})
+}
+
+// The policy's Wait gets what discarding has left of the delay, and a context with
+// the values of the request's.
+func TestWaitOfThePolicy(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		delay    time.Duration
+		discards time.Duration // how long reading the body takes; below 0: there is no response
+		left     time.Duration
+	}{
+		{"a response without delay", 0, 0, 0},
+		{"a response", time.Second, 0, time.Second},
+		{"a response that takes time", time.Second, 30 * time.Millisecond, 970 * time.Millisecond},
+		{"a response that takes longer than the delay", 20 * time.Millisecond, 30 * time.Millisecond, 0},
+		{"an error", time.Second, -1, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				type key struct{}
+				closed := false
+				var waits []time.Duration
+				tr := &retryhttp.Transport{
+					Base: once503(func(*http.Request) io.ReadCloser {
+						return funcs{
+							read:  func([]byte) (int, error) { time.Sleep(tt.discards); return 0, io.EOF },
+							close: func() error { closed = true; return nil },
+						}
+					}),
+					Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(tt.delay), Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
+						waits = append(waits, d)
+						assert.Equal(t, "here", ctx.Value(key{}))
+						assert.Equal(t, tt.discards >= 0, closed, "before the wait")
+						time.Sleep(d / 2) // it may return early
+						return 0, nil
+					}},
+				}
+				if tt.discards < 0 {
+					tr.Base = script(errors.New("boom"), 200)
+				}
+				start := time.Now()
+				resp, err := tr.RoundTrip(request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here")))
+				require.NoError(t, err)
+				assert.Equal(t, 200, resp.StatusCode)
+				assert.Equal(t, []time.Duration{tt.left}, waits)
+				assert.Equal(t, max(0, tt.discards)+tt.left/2, time.Since(start))
+			})
+		})
+	}
+}
+
+// A Wait that fails ends the call. Its error is the caller's, because the response
+// has been discarded.
+func TestWaitThatFails(t *testing.T) {
+	asleep := errors.New("the network is gone")
+	var seen events
+	closed := false
+	resp, err := (&retryhttp.Transport{
+		Base: once503(func(*http.Request) io.ReadCloser {
+			return funcs{close: func() error { closed = true; return nil }}
+		}),
+		Policy: retry.Policy{MaxAttempts: 2, OnEvent: seen.add, Wait: func(context.Context, time.Duration) (time.Duration, error) { return 0, asleep }},
+	}).RoundTrip(request(t, "GET"))
+	assert.Nil(t, resp)
+	assert.EqualError(t, err, "retry: the wait failed after 1 attempt (the network is gone): retryhttp: GET http://example.test/: 503 Service Unavailable")
+	assert.Equal(t, retry.ReasonWait, retry.ReasonOf(err))
+	assert.Equal(t, asleep, seen.stop().Cause)
+	assert.True(t, closed)
+}
+
+// Under NoWait nothing sleeps, and the time that discarding takes does not show:
+// the clock of the call is exact.
+func TestNoWaitOfATransport(t *testing.T) {
+	var seen events
+	policy := retrytest.NoWait(retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, MaxElapsed: 4 * time.Hour, OnEvent: seen.add})
+	n := 0
+	failure := errors.New("boom")
+	tr := &retryhttp.Transport{Policy: policy, Base: roundTrip(func(*http.Request) (*http.Response, error) {
+		if n++; n == 3 {
+			return nil, failure
+		}
+		busy := response(503)
+		busy.ContentLength, busy.Body = -1, funcs{read: func([]byte) (int, error) { time.Sleep(time.Millisecond); return 0, io.EOF }}
+		return busy, nil
+	})}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := tr.RoundTrip(request(t, "GET"))
+		var e *retry.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, 3, e.Attempts)
+		assert.Equal(t, 3*time.Hour, e.Waited)
+		assert.Equal(t, 2*time.Millisecond, time.Since(start), "the bodies alone take time")
+		assert.Equal(t, 3*time.Hour+2*time.Millisecond, seen.stop().Elapsed)
+	})
+}
+
+// What discarding takes has passed, and is not skipped.
+func TestDiscardLongerThanTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen events
+		tr := &retryhttp.Transport{
+			Base: once503(func(*http.Request) io.ReadCloser {
+				return funcs{read: func([]byte) (int, error) { time.Sleep(30 * time.Millisecond); return 0, io.EOF }}
+			}),
+			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond), OnEvent: seen.add},
+		}
+		_, err := tr.RoundTrip(request(t, "GET"))
+		require.NoError(t, err)
+		assert.Equal(t, 30*time.Millisecond, seen.stop().Elapsed)
+	})
+}
+
+// Each of two Transports, one on top of the other, discards its own responses.
+func TestWaitsOfTwoTransports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var open, sent int
+		inner := &retryhttp.Transport{
+			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)},
+			Base: roundTrip(func(*http.Request) (*http.Response, error) {
+				assert.Zero(t, open)
+				sent++
+				open++
+				busy := response(503)
+				busy.ContentLength, busy.Body = -1, funcs{close: func() error { open--; return nil }}
+				return busy, nil
+			}),
+		}
+		start := time.Now()
+		resp, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, Base: inner}).RoundTrip(request(t, "GET"))
+		require.NoError(t, err)
+		assert.Equal(t, 4, sent)
+		assert.Equal(t, time.Minute+2*time.Second, time.Since(start))
+		assert.Equal(t, 1, open)
+		require.NoError(t, resp.Body.Close())
+		assert.Zero(t, open)
 	})
 }
 

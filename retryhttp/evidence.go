@@ -26,12 +26,12 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	}
 }
 
-// mayBeDone reports whether the server may have carried out a request that
-// failed with err. Without an evidence to the contrary it may.
+// mayBeDone reports whether the server may have processed a request that failed
+// with err. Without evidence to the contrary it may.
 //
-// A server does nothing before it has the whole header. Where there was a
-// connection, that no header was written to it counts only if the attempt was
-// not canceled: then http.Transport returns while it is still writing.
+// A server does nothing before it has the whole header. That no header was written
+// to a connection is evidence only if the attempt was not canceled: else
+// http.Transport may have returned while it is still writing.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
 	unsent := e.asked.Load() && (!e.got.Load() || !canceled && !e.wrote.Load())
 	return !unsent && !refused(err)
@@ -40,7 +40,7 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 // refused reports whether err says that an HTTP/2 server has not processed the
 // request, RFC 9113 section 8.7: it refused the stream, or it went away and
 // named a stream before this one as the last. An error that joins others may
-// tell of several requests, and says nothing.
+// be about several requests, and says nothing.
 func refused(err error) bool {
 	for {
 		var reset streamError
@@ -74,7 +74,7 @@ func (streamError) Error() string { return "" }
 
 const refusedStream = 0x7 // RFC 9113 section 7
 
-// undone reports whether a status says that the server has not carried out the
+// undone reports whether a status says that the server has not processed the
 // request, whatever its method.
 func undone(status int) bool {
 	switch status {

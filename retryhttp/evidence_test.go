@@ -231,35 +231,46 @@ func TestNothingSentAndNoGetBody(t *testing.T) {
 	assert.Len(t, base.Calls(), 1)
 }
 
-// The policy's own Select still works for a request that must not be processed
-// twice, and cannot allow a retry of it.
-func TestSelectOfAPost(t *testing.T) {
+// The policy's own Classify is called only for an attempt of a POST that the server
+// cannot have processed.
+func TestClassifyOfAPost(t *testing.T) {
+	processed := "the server may have processed this POST; see retryhttp.Transport.Idempotent"
+	slow := &retry.Class{Name: "slow", Policy: &retry.Policy{Backoff: retry.Fixed(time.Minute)}}
 	for _, tt := range []struct {
 		name   string
 		fault  httpfault.Fault
-		pick   *retry.Policy
+		class  *retry.Class
+		asked  int
 		sent   int
 		reason retry.Reason
+		cause  string
 		delay  time.Duration
 	}{
-		{"not sent, nothing selected", httpfault.Before(nil), nil, 2, retry.ReasonSuccess, time.Second},
-		{"not sent, another curve", httpfault.Before(nil), &retry.Policy{Backoff: retry.Fixed(time.Minute)}, 2, retry.ReasonSuccess, time.Minute},
-		{"not sent, none allowed", httpfault.Before(nil), &retry.Policy{NonRetryable: true}, 1, retry.ReasonNonRetryable, 0},
-		{"sent, nothing selected", httpfault.After(nil), nil, 1, retry.ReasonNonRetryable, time.Second},
-		{"sent, another curve", httpfault.After(nil), &retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Minute)}, 1, retry.ReasonNonRetryable, time.Minute},
+		{"not sent, no class", httpfault.Before(nil), nil, 1, 2, retry.ReasonSuccess, "", time.Second},
+		{"not sent, another curve", httpfault.Before(nil), slow, 1, 2, retry.ReasonSuccess, "", time.Minute},
+		{"not sent, none allowed", httpfault.Before(nil), &retry.Class{Policy: &retry.Policy{NonRetryable: true}}, 1, 1, retry.ReasonNonRetryable, "", 0},
+		{"sent, no class", httpfault.After(nil), nil, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
+		{"sent, another curve", httpfault.After(nil), slow, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen events
+				asked := 0
 				faults := httpfault.New(script(200), tt.fault)
 				attempts, reason, err := post(t, faults, "http://example.test/", func(tr *retryhttp.Transport) {
 					tr.Policy.Backoff = retry.Fixed(time.Second)
-					tr.Policy.Select = func(error) *retry.Policy { return tt.pick }
+					tr.Policy.Classify = func(error) *retry.Class { asked++; return tt.class }
 					count := tr.Policy.OnEvent
 					tr.Policy.OnEvent = func(ctx context.Context, e retry.Event) { count(ctx, e); seen.add(ctx, e) }
 				})
 				assert.Equal(t, tt.sent, attempts)
 				assert.Equal(t, tt.reason, reason)
+				assert.Equal(t, tt.asked, asked)
+				if tt.cause == "" {
+					assert.NoError(t, seen.stop().Cause)
+				} else {
+					assert.EqualError(t, seen.stop().Cause, tt.cause)
+				}
 				var e *retry.Error
 				if errors.As(err, &e) {
 					assert.Equal(t, tt.delay, e.Delay)

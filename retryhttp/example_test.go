@@ -142,12 +142,15 @@ func ExampleTransport_check() {
 	// 200 OK
 }
 
-// After a 401 Unauthorized the request is sent once more with a new token.
-// Check makes the status retryable, Select allows one retry, and Prepare sets
-// the token.
+// After a 401 Unauthorized the request is sent once more with a new token,
+// whatever else failed before. Check makes the status retryable, the class
+// "unauthorized" allows it one retry, and Prepare sets the token.
 func ExampleTransport_prepare() {
+	busy := 1
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Header.Get("Authorization") != "Bearer fresh" {
+		if busy--; busy >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		} else if req.Header.Get("Authorization") != "Bearer fresh" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	}))
@@ -159,9 +162,9 @@ func ExampleTransport_prepare() {
 	}
 	token := "expired" // needs a lock if requests are concurrent
 	policy := quick
-	policy.Select = func(err error) *retry.Policy {
+	policy.Classify = func(err error) *retry.Class {
 		if unauthorized(err) {
-			return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0)}
+			return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
 		}
 		return nil
 	}
@@ -182,7 +185,7 @@ func ExampleTransport_prepare() {
 			return nil
 		},
 	}}
-	resp, err := client.Post(server.URL, "text/plain", strings.NewReader("an order"))
+	resp, err := client.Get(server.URL)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -190,7 +193,7 @@ func ExampleTransport_prepare() {
 	defer resp.Body.Close()
 	fmt.Println(resp.Status)
 	// Output:
-	// a new token for attempt 2
+	// a new token for attempt 3
 	// 200 OK
 }
 
@@ -208,7 +211,7 @@ func ExampleVendorRetryAfter() {
 	policy := quick
 	policy.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.RetryScheduled {
-			fmt.Println("the server asks to wait", e.Hint)
+			fmt.Println("the server asks to wait", e.RetryAfter)
 		}
 	}
 	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, RetryAfter: retryhttp.VendorRetryAfter}}
@@ -438,7 +441,7 @@ func Example_metrics() {
 		case retry.RetryScheduled:
 			counters["retries"]++
 		case retry.Stopped:
-			counters["requests "+e.Reason.String()]++
+			counters["requests "+string(e.Reason)]++
 		}
 	}
 	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}

@@ -33,6 +33,8 @@ func maxOf(req *http.Request) int {
 	if !ok {
 		return retry.Unlimited
 	}
-	p := a.x.choose()
-	return p.EffectiveMax()
+	if a.x.cannotRewind() {
+		return 1
+	}
+	return a.x.policy.EffectiveMax()
 }

@@ -225,7 +225,7 @@ func TestAttemptOf(t *testing.T) {
 // each hop of a redirect.
 func TestWithPolicy(t *testing.T) {
 	var seen events
-	ours := retry.NewBudget(10, 0)
+	ours := &retry.Budget{Size: 10}
 	transport := retry.Policy{MaxAttempts: 5, Budget: ours, OnEvent: seen.add, AttemptTimeout: time.Hour}
 	patient := transport
 	patient.MaxAttempts = 2

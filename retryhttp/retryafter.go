@@ -11,11 +11,11 @@ import (
 
 // RetryAfter is the RetryAfter of a [Transport] that has no other. It reads the
 // header of that name, RFC 9110 section 10.2.3: seconds, also 1.5, or a date in
-// one of the three forms of HTTP, also with UTC or +0000 for GMT. A date counts
-// from the Date of the response, so that the server's clock decides and not
-// ours. What a cache has held back already, the Age of the response, is taken
-// off. A date that has passed is 0, and anything else is ignored; of several
-// values the longest counts.
+// one of the three forms of HTTP, also with UTC or +0000 for GMT. The wait for a
+// date is measured from the Date of the response, so that the server's clock
+// decides and not ours. The Age of the response, which is time spent in a cache,
+// is subtracted. A date that has passed is 0, and anything else is ignored. If
+// there are several values, the longest wait applies.
 //
 // A valid Retry-After asks for another attempt after 403 and 413: it says that
 // the condition is temporary, RFC 9110 section 15.5.14.
@@ -35,12 +35,12 @@ func RetryAfter(resp *http.Response) (wait time.Duration, again bool) {
 //	RateLimit-Reset, X-RateLimit-Reset,        seconds, or a time  the same, draft 06; GitHub, GitLab, Okta
 //	X-Rate-Limit-Reset
 //
-// A reset counts only where the quota is used up: Remaining is 0, or is missing
-// and the status is 429. Of several the longest counts. Its value is a number of
-// seconds, or a time: a date, or seconds or milliseconds since 1970, which are
-// told apart by their size.
+// A reset is read only where the quota is used up: Remaining is 0, or is missing
+// and the status is 429. If there are several, the longest wait applies. The value
+// is a number of seconds, or a time: a date, or seconds or milliseconds since
+// 1970, which differ in size.
 //
-// As with RetryAfter, a wait makes 403 and 413 worth another attempt.
+// As with RetryAfter, 403 and 413 with a wait are retried.
 // X-Should-Retry and Stripe-Should-Retry, where they are true or false, overrule
 // the status.
 func VendorRetryAfter(resp *http.Response) (wait time.Duration, again bool) {
@@ -163,8 +163,8 @@ func seconds(resp *http.Response, value string) (time.Duration, bool) {
 	return aged(resp, wait), ok
 }
 
-// aged takes off a wait what the response has spent in caches, RFC 9111 section
-// 5.1.
+// aged subtracts from a wait what the response has spent in caches, RFC 9111
+// section 5.1.
 func aged(resp *http.Response, wait time.Duration) time.Duration {
 	age, _ := decimal(resp.Header.Get("Age"), time.Second)
 	return max(0, wait-age)

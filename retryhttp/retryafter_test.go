@@ -151,7 +151,7 @@ func TestRetryAfterOfATransport(t *testing.T) {
 			assert.Len(t, base.sent, tt.sent)
 			assert.NotNil(t, resp.Request)
 			if tt.sent == 2 {
-				assert.Equal(t, tt.hint, seen.of(retry.RetryScheduled)[0].Hint)
+				assert.Equal(t, tt.hint, seen.of(retry.RetryScheduled)[0].RetryAfter)
 			}
 		})
 	}

@@ -206,7 +206,7 @@ func TestRetryAfterFromAServer(t *testing.T) {
 			assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
 			scheduled := seen.of(retry.RetryScheduled)
 			require.Len(t, scheduled, 1)
-			assert.Equal(t, tt.hint, scheduled[0].Hint)
+			assert.Equal(t, tt.hint, scheduled[0].RetryAfter)
 			assert.Equal(t, max(time.Hour, tt.hint), scheduled[0].Delay)
 		})
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // A StatusError is what an attempt failed with whose response had a status that
-// Check does not accept. RetryIf, Select, Prepare and the events of the policy
+// Check does not accept. RetryIf, Classify, Prepare and the events of the policy
 // get it; the caller of a [Transport] gets the response itself.
 type StatusError struct {
 	StatusCode int
@@ -23,8 +23,8 @@ type StatusError struct {
 }
 
 // NewStatusError returns a response as an error. It reads the wait that the
-// server asks for: by the RetryAfter of the [Transport] whose Check is given the
-// response, and of any other response by the function [RetryAfter].
+// server asks for with the RetryAfter of the [Transport] whose Check is given the
+// response, and for any other response with the function [RetryAfter].
 func NewStatusError(resp *http.Response) *StatusError {
 	e := &StatusError{StatusCode: resp.StatusCode, Header: resp.Header}
 	read := RetryAfter

@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,21 +9,31 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/hook"
 )
 
 // A Transport is an http.RoundTripper that sends a request through another one,
-// as often as its Policy allows. It is safe for concurrent use; its fields must
-// not be changed while it is in use.
+// as often as its Policy allows. It is safe for concurrent use. Do not change its
+// fields while it is in use.
+//
+// The request's context bounds all its attempts and waits, and the error says why
+// they stopped. http.Client.Timeout bounds them too, but net/http may then replace
+// the error by one of its own, which has no Reason. A deadline that comes before
+// the end of a wait ends the call at once, and the last response is returned. The
+// deprecated Cancel of a request reaches Base alone.
+//
+// http.Transport itself repeats a request when a connection that it kept turns
+// out to be dead. That is part of one attempt. http.Client follows redirects
+// around the Transport: each hop is a request with all the attempts of the policy.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; nil: http.DefaultTransport
 
 	// Policy says how often to send a request, and when. The zero Policy sends
 	// it once. A request can have a policy of its own: see WithPolicy.
 	//
-	// RetryIf and Select get what Check returns: a *StatusError, or the error of
-	// Base. RetryIf can only reject what Check found worth another attempt; do
-	// not set it to retrynet.Transient, which knows no status. OnEvent gets a
+	// RetryIf and Classify get what Check returns: a *StatusError, or the error
+	// of Base. RetryIf can only reject what Check wants to retry; do not set it
+	// to retrynet.Transient, which knows no status. Classify is not
+	// called for a request that cannot be sent again. OnEvent and Wait get a
 	// context with the values of the request's.
 	//
 	// AttemptTimeout limits the time until the headers of the response have
@@ -30,14 +41,14 @@ type Transport struct {
 	// may take longer. The context that Base gets is canceled by it, and does
 	// not have it as its Deadline.
 	//
-	// Besides the requests that succeed, each failure that shows a healthy
-	// server puts into the Budget: every status from 400 to 499 except 408, 425,
-	// 429, and those with a wait that the server asks for.
+	// A request that succeeds puts its share into the Budget. So does a failure
+	// that shows a healthy server: every status from 400 to 499 except 408, 425,
+	// 429, and those with a Retry-After.
 	Policy retry.Policy
 
-	// Idempotent reports whether a request may be carried out more than once.
-	// One that may not is sent again only where it cannot have been carried
-	// out. nil: the function Idempotent.
+	// Idempotent reports whether the server may process a request more than
+	// once. If not, the request is sent again only when the server cannot have
+	// processed it. nil: the function Idempotent.
 	Idempotent func(*http.Request) bool
 
 	// Prepare is called before each attempt with the request that is about to
@@ -54,18 +65,18 @@ type Transport struct {
 	// Check returns what an attempt failed with: nil if it succeeded, and an
 	// error marked retry.Permanent if another attempt cannot do better. It gets
 	// the caller's request, and either a response or an error. It cannot turn an
-	// error into a success: nil for an error counts as permanent.
+	// error into a success: nil for an error is treated as permanent.
 	//
-	// Return or wrap NewStatusError(resp), or retry.After, to keep the wait that
-	// the server asks for. A Check that reads the body of the response must
+	// Return or wrap NewStatusError(resp), or retry.After, to keep the server's
+	// Retry-After. A Check that reads the body of the response must
 	// replace it by one that reads the same, and close the one it replaces.
 	// nil: the function Check.
 	Check func(*http.Request, *http.Response, error) error
 
 	// RetryAfter reads what a response with a status of 400 or above says about
 	// another attempt: the wait that the server asks for, 0 if none, below 0 if
-	// it wants no other attempt; and again, if it asks for another attempt
-	// although its status alone is not worth one. NewStatusError and the
+	// it wants no other attempt; and again, if it asks for another attempt that
+	// its status alone would not get. NewStatusError and the
 	// function Check use it for the responses of this Transport. nil: the
 	// function RetryAfter, which reads the header of that name. VendorRetryAfter
 	// reads more.
@@ -74,14 +85,30 @@ type Transport struct {
 
 // RoundTrip sends a request until an attempt succeeds or the policy says to
 // stop. It returns the last response, whatever its status, with an unread body.
-// It returns an error, which errors.As finds to be a [*retry.Error], if the last
-// attempt got no response, if the request's context has ended, or if an attempt
-// failed under an invalid policy.
+// Read it or close it: the attempt's context ends with it.
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change it; only
+// RoundTrip returns an error if the last attempt got no response, if the request's
+// context is done, if the call stopped in a wait, or if an attempt failed under an
+// invalid policy. errors.As finds a [*retry.Error] in it. [retry.ReasonOf] and
+// [retry.LastError] also see through the *url.Error that http.Client puts around
+// it, but not through what http.Client makes of its own Timeout, which is text
+// alone.
+//
+// Each attempt sends a copy of req, so that Base and Prepare may change it. Only
 // the map of its Trailer is the caller's own, which may be filled in while the
 // body is read. The first attempt sends the body, each later one what GetBody
 // returns. A request whose body has no GetBody is sent once: see [SetBody].
+//
+// An attempt ends when the response headers arrive. Errors while reading the body
+// are not retried. To retry those too, read the body inside [retry.Do], with the
+// RetryIf of package retrynet, and without a Transport: attempts would multiply.
+//
+// The body of each response before the last is read, up to 64 KiB and for at
+// most 100 ms, and closed, so that its connection is free during the wait. That
+// time is part of the wait. One goroutine reads the body and then closes it, so a
+// Base may pool its readers. If reading takes 90 ms, the attempt is canceled. If
+// Read ignores cancellation, that goroutine lives until Read returns; the call
+// continues after 100 ms.
 //
 // An error of Base whose own methods panic is replaced by a permanent error that
 // names its type.
@@ -121,10 +148,9 @@ func (t *Transport) base() http.RoundTripper {
 }
 
 // WithPolicy returns a context for requests that are to be sent under p instead
-// of the Policy of their [Transport]. All of p counts: copy the Transport's
-// policy and change the copy to keep its Budget and OnEvent. The zero Policy
-// sends a request once. p is for the Transport that gets the request, not for
-// those below it.
+// of the Policy of their [Transport]. To keep its Budget and OnEvent, copy the
+// Transport's policy and change the copy. The zero Policy sends a request once. p
+// is for the Transport that gets the request, not for those below it.
 func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, &p)
 }
@@ -133,6 +159,24 @@ type policyKey struct{}
 
 // AttemptOf returns the number of the attempt whose context a RoundTripper got:
 // 1 for the first, and where ctx does not come from a [Transport].
+//
+// With OpenTelemetry's otelhttp, put a RoundTripper inside it to get a span for
+// each attempt that has the attribute http.request.resend_count:
+//
+//	type resendCount struct{ base http.RoundTripper }
+//
+//	func (r resendCount) RoundTrip(req *http.Request) (*http.Response, error) {
+//		if n := retryhttp.AttemptOf(req.Context()); n > 1 {
+//			span := trace.SpanFromContext(req.Context())
+//			span.SetAttributes(semconv.HTTPRequestResendCount(n - 1))
+//		}
+//		return r.base.RoundTrip(req)
+//	}
+//
+//	&retryhttp.Transport{Base: otelhttp.NewTransport(resendCount{http.DefaultTransport}), Policy: policy}
+//
+// How often a request was sent in all is in the Error, and in the Stopped event
+// that OnEvent gets.
 func AttemptOf(ctx context.Context) int {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		return int(a.number)
@@ -140,9 +184,10 @@ func AttemptOf(ctx context.Context) int {
 	return 1
 }
 
-// An exchange is one call of RoundTrip. It is also the context of the loop: that
-// of the request, with a hook that discards a response before the wait. Its size
-// counts: it is most of what a request that succeeds at once costs.
+// An exchange is one call of RoundTrip. It is also the context of the loop: it
+// passes on the request's own, and is itself the value by which the loop's Wait
+// finds it. Its size matters: it is most of what a request that succeeds at once
+// costs.
 type exchange struct {
 	t      *Transport
 	req    *http.Request
@@ -156,10 +201,18 @@ type exchange struct {
 	first attempt // in here, so that a request that succeeds at once needs no other object
 }
 
+type exchangeKey struct{}
+
 func (x *exchange) Deadline() (time.Time, bool) { return x.req.Context().Deadline() }
 func (x *exchange) Done() <-chan struct{}       { return x.req.Context().Done() }
 func (x *exchange) Err() error                  { return x.req.Context().Err() }
-func (x *exchange) Value(key any) any           { return x.req.Context().Value(key) }
+
+func (x *exchange) Value(key any) any {
+	if _, is := key.(exchangeKey); is {
+		return x
+	}
+	return x.req.Context().Value(key)
+}
 
 // choose returns the policy of this exchange as the loop needs it.
 func (x *exchange) choose() retry.Policy {
@@ -168,39 +221,49 @@ func (x *exchange) choose() retry.Policy {
 		x.policy = p
 	}
 	p := *x.policy
-	if p.AttemptTimeout > 0 {
-		// The loop would end the context when the attempt returns, and so the
-		// body of the response before the caller has read it.
+	p.Wait = discardAndWait
+	if p.AttemptTimeout > 0 && p.HealthyAfter <= 0 {
+		// attempt ends itself, without one more context. Only to judge which
+		// attempts were healthy does the loop need to know.
 		p.AttemptTimeout = 0
 	}
 	switch {
-	case x.hasBody() && x.req.GetBody == nil:
-		p.NonRetryable = true
+	case x.cannotRewind():
+		p.Classify = x.classify
 	case !x.t.idempotent(x.req):
-		x.first.once = true
-		p.Select = x.selectOnce
+		x.first.once, p.Classify = true, x.classify
 	}
 	return p
 }
 
 func (x *exchange) hasBody() bool { return x.req.Body != nil && x.req.Body != http.NoBody }
 
-// selectOnce is the Select of a request that must not be carried out twice: it
-// allows no retry once the request may have been carried out.
-func (x *exchange) selectOnce(err error) *retry.Policy {
-	var selected *retry.Policy
-	if x.policy.Select != nil {
-		selected = x.policy.Select(err)
+// cannotRewind reports whether the body of the request can be sent only once.
+func (x *exchange) cannotRewind() bool { return x.hasBody() && x.req.GetBody == nil }
+
+var errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
+
+// classify is the Classify of a request that cannot be sent again after every
+// failure. After one where it can, the policy's own decides.
+func (x *exchange) classify(err error) *retry.Class {
+	switch {
+	case x.cannotRewind():
+		return x.final(errNoGetBody)
+	case x.last.mayBeDone:
+		return x.final(fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet)))
+	case x.policy.Classify != nil:
+		return x.policy.Classify(err)
+	default:
+		return nil
 	}
-	if !x.last.mayBeDone {
-		return selected
-	}
-	final := *x.policy
-	if selected != nil {
-		final = *selected
-	}
-	final.NonRetryable = true
-	return &final
+}
+
+// final returns the class of a failure that is the last, for this cause. It has
+// the delays of the policy: a caller who tries again must wait too.
+func (x *exchange) final(cause error) *retry.Class {
+	p := *x.policy
+	p.NonRetryable = true
+	return &retry.Class{Policy: &p, Cause: cause}
 }
 
 // stands reports whether the last response stands although the loop stopped with
@@ -219,12 +282,6 @@ func (x *exchange) handOver() *http.Response {
 	}
 	return resp
 }
-
-// BeforeWait discards the response that is not to be returned: its connection is
-// free for other requests during the wait, and the time it takes is part of the
-// wait. The loop finds it, since the exchange is its context. An OnEvent could
-// do the same, but costs every request the reading of the clock.
-func (x *exchange) BeforeWait(hook.Mark) { x.discard() }
 
 // attempt sends the request once, and returns what that failed with.
 func (x *exchange) attempt(context.Context) error {
@@ -250,7 +307,7 @@ func (x *exchange) attempt(context.Context) error {
 	x.resp = resp
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil {
-		x.discard() // its context has ended: it could not be read
+		x.discard() // its context is canceled: it could not be read
 		x.failure = x.check(&timeoutError{timeout})
 	}
 	return x.failure
@@ -270,7 +327,7 @@ func (x *exchange) check(err error) error {
 	case err != nil && failure == nil:
 		return retry.Permanent(err)
 	case failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0:
-		x.policy.Budget.Put()
+		x.policy.Budget.Success()
 	}
 	if x.resp != nil && x.resp.Request == &x.last.req {
 		x.resp.Request = x.req

@@ -123,14 +123,14 @@ func TestWhatIsSentAgain(t *testing.T) {
 
 		{"the zero Policy", "GET", func(_ *http.Request, tr *retryhttp.Transport) { tr.Policy = retry.Policy{} }, 503, 1, retry.ReasonExhausted},
 		{"no budget", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
-			tr.Policy.Budget = retry.NewBudget(1, 0)
+			tr.Policy.Budget = &retry.Budget{Size: 1}
 			tr.Policy.Budget.Take()
 		}, 503, 1, retry.ReasonBudget},
 		{"MaxElapsed", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
 			tr.Policy.Backoff, tr.Policy.MaxElapsed = retry.Fixed(time.Minute), time.Second
 		}, 503, 1, retry.ReasonElapsed},
-		{"Select", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
-			tr.Policy.Select = func(error) *retry.Policy { return &retry.Policy{NonRetryable: true} }
+		{"Classify", "GET", func(_ *http.Request, tr *retryhttp.Transport) {
+			tr.Policy.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{NonRetryable: true}} }
 		}, 503, 1, retry.ReasonNonRetryable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,6 +162,66 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
+// A request that is not sent again says why, and what to write. It goes before
+// what the policy allows, and marks nothing as permanent.
+func TestWhyARequestIsNotSentAgain(t *testing.T) {
+	boom := errors.New("boom")
+	once := func(req *http.Request, _ *retryhttp.Transport) { req.Body = io.NopCloser(strings.NewReader("data")) }
+	const (
+		processed = "; see retryhttp.Transport.Idempotent"
+		noGetBody = "the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody"
+	)
+	for _, tt := range []struct {
+		name   string
+		method string
+		edit   func(*http.Request, *retryhttp.Transport)
+		policy retry.Policy
+		cause  string
+	}{
+		{"POST", "POST", nil, retry.Default(), "the server may have processed this POST" + processed},
+		{"POST, a body that can be sent again", "POST", func(req *http.Request, _ *retryhttp.Transport) { rewindable(req, "data") }, retry.Default(), "the server may have processed this POST" + processed},
+		{"PATCH", "PATCH", nil, retry.Default(), "the server may have processed this PATCH" + processed},
+		{"no method, which is GET", "", func(_ *http.Request, tr *retryhttp.Transport) {
+			tr.Idempotent = func(*http.Request) bool { return false }
+		}, retry.Default(), "the server may have processed this GET" + processed},
+		{"PUT, a body without GetBody", "PUT", once, retry.Default(), noGetBody},
+		{"POST, a body without GetBody", "POST", once, retry.Default(), noGetBody},
+		{"in the last attempt", "POST", nil, retry.Policy{}, "the server may have processed this POST" + processed},
+		{"with a class", "PUT", once, retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class {
+			return &retry.Class{Name: "x", Policy: &retry.Policy{MaxAttempts: 2}}
+		}}, noGetBody},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, answer := range map[string]any{"an error": boom, "a response": 503} {
+				var seen events
+				p := tt.policy
+				p.OnEvent = seen.add
+				base := script(answer)
+				req := request(t, "GET")
+				req.Method = tt.method
+				tr := &retryhttp.Transport{Base: base, Policy: p}
+				if tt.edit != nil {
+					tt.edit(req, tr)
+				}
+				_, err := tr.RoundTrip(req)
+				assert.Len(t, base.sent, 1, name)
+				stop := seen.stop()
+				assert.Equal(t, retry.ReasonNonRetryable, stop.Reason, name)
+				assert.EqualError(t, stop.Cause, tt.cause, name)
+				assert.Empty(t, stop.Class, name)
+				assert.False(t, retry.IsPermanent(stop.Err), name)
+				if answer == boom {
+					assert.EqualError(t, err, "retry: not retryable after 1 attempt ("+tt.cause+"): boom")
+					assert.Same(t, boom, retry.LastError(err))
+					assert.False(t, retry.IsPermanent(err))
+				} else {
+					assert.NoError(t, err)
+				}
+			}
+		})
+	}
+}
+
 // When the Transport gives up, for any reason, the caller gets the last
 // response with its body unread, and a context in which the body can be read.
 func TestLastResponseIsUnread(t *testing.T) {
@@ -176,7 +236,7 @@ func TestLastResponseIsUnread(t *testing.T) {
 			t.Cleanup(cancel)
 			*req = *req.WithContext(ctx)
 		},
-		"budget_exhausted": func(_ *http.Request, p *retry.Policy) { p.Budget = retry.NewBudget(1, 0); p.Budget.Take() },
+		"budget_exhausted": func(_ *http.Request, p *retry.Policy) { p.Budget = &retry.Budget{Size: 1}; p.Budget.Take() },
 		"permanent_error":  func(req *http.Request, _ *retry.Policy) { req.Method = "TEAPOT" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +270,7 @@ func TestLastResponseIsUnread(t *testing.T) {
 
 				resp, err := tr.RoundTrip(req)
 				require.NoError(t, err)
-				assert.Equal(t, name, seen.stop().Reason.String())
+				assert.Equal(t, name, string(seen.stop().Reason))
 				assert.Zero(t, b.read, "bytes of the body read before the caller has it")
 				assert.False(t, b.closed)
 				assert.NoError(t, ctx.Err())
@@ -537,6 +597,24 @@ func TestAttemptTimeout(t *testing.T) {
 		})
 	})
 
+	t.Run("an attempt that it ends was not healthy", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			patient := policy
+			patient.HealthyAfter = timeout / 2
+			tr := &retryhttp.Transport{Policy: patient, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				if calls++; calls == 10 {
+					return nil, retry.Permanent(errors.New("it goes on for ever"))
+				}
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			})}
+			_, err := tr.RoundTrip(request(t, "GET"))
+			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+			assert.Equal(t, 3, calls)
+		})
+	})
+
 	t.Run("a negative one is a fault of the policy", func(t *testing.T) {
 		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: -1}, Base: script(503)}
 		_, err := tr.RoundTrip(request(t, "GET"))
@@ -655,7 +733,7 @@ func TestContextEnds(t *testing.T) {
 			}
 		}}}
 		_, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): retryhttp: GET http://example.test/: 503 Service Unavailable (and then shutting down)")
+		assert.EqualError(t, err, "retry: gave up after 1 attempt (no limit is set, so there is no retry): retryhttp: GET http://example.test/: 503 Service Unavailable (and then shutting down)")
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 		assert.ErrorIs(t, err, why)
 		assert.True(t, b.closed, "it could not be read")
@@ -1086,7 +1164,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		_, err := (&retryhttp.Transport{Base: script(errors.New("boom")), Check: func(*http.Request, *http.Response, error) error {
 			return panicker{"Timeout"}
 		}}).RoundTrip(request(t, "GET"))
-		assert.EqualError(t, err, "retry: attempts exhausted after 1 attempt (the policy sets no limit): fine")
+		assert.EqualError(t, err, "retry: gave up after 1 attempt (no limit is set, so there is no retry): fine")
 	})
 }
 
@@ -1142,7 +1220,7 @@ func TestUpgradedBodyCanBeWritten(t *testing.T) {
 }
 
 func TestBudgetIsShared(t *testing.T) {
-	budget := retry.NewBudget(2, 0.5)
+	budget := &retry.Budget{Size: 2, Ratio: 0.5}
 	tr := &retryhttp.Transport{Base: script(503), Policy: retry.Policy{MaxAttempts: 9, Budget: budget}}
 	var reasons []retry.Reason
 	tr.Policy.OnEvent = func(_ context.Context, e retry.Event) {
@@ -1203,7 +1281,7 @@ func TestWhatPutsIntoTheBudget(t *testing.T) {
 		{"200, which Check calls a failure", 200, func(*http.Request, *http.Response, error) error { return errors.New("busy") }, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			budget := retry.NewBudget(2, 1)
+			budget := &retry.Budget{Size: 2, Ratio: 1}
 			require.True(t, budget.Take())
 			require.True(t, budget.Take())
 			_, _ = (&retryhttp.Transport{Base: script(tt.answer), Check: tt.check, Policy: retry.Policy{Budget: budget}}).RoundTrip(request(t, "GET"))
@@ -1216,7 +1294,7 @@ func TestWhatPutsIntoTheBudget(t *testing.T) {
 // retries that the ratio allows are made.
 func TestBudgetAmongHealthyFailures(t *testing.T) {
 	const requests = 10_000
-	budget := retry.NewBudget(1, 0.1)
+	budget := &retry.Budget{Size: 1, Ratio: 0.1}
 	require.True(t, budget.Take())
 	sent, again := 0, 0
 	tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Budget: budget}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
@@ -1245,8 +1323,8 @@ func TestWithBudgetOverLayers(t *testing.T) {
 		sent int
 	}{
 		"without": {func(ctx context.Context) context.Context { return ctx }, 64},
-		"with":    {func(ctx context.Context) context.Context { return retry.WithBudget(ctx, retry.NewBudget(3, 0)) }, 4},
-		"none":    {func(ctx context.Context) context.Context { return retry.WithBudget(ctx, retry.NewBudget(0, 0)) }, 1},
+		"with":    {func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{Size: 3}) }, 4},
+		"none":    {func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{}) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := script(503)

@@ -35,7 +35,7 @@ func ExampleTransient() {
 	// tried: unexpected EOF
 	// tried: <nil>
 	// <nil>
-	// retry: not retryable after 1 attempt (RetryIf said no): lookup db.invalid: no such host
+	// retry: rejected by RetryIf after 1 attempt: lookup db.invalid: no such host
 }
 
 // An attempt that AttemptTimeout cut short fails as if the caller's own
@@ -96,8 +96,8 @@ func Example_grpc() {
 	}
 	// Output:
 	// retry: attempts exhausted after 3 attempts: rpc error: code = 14
-	// retry: not retryable after 1 attempt (RetryIf said no): rpc error: code = 4
-	// retry: not retryable after 1 attempt (RetryIf said no): rpc error: code = 10
+	// retry: rejected by RetryIf after 1 attempt: rpc error: code = 4
+	// retry: rejected by RetryIf after 1 attempt: rpc error: code = 10
 }
 
 // statusStandIn stands for the errors of gRPC, which are of a type that package

@@ -3,7 +3,7 @@
 // [Transient] is for the RetryIf of a retry.Policy, around anything that speaks
 // TCP or UDP: it is true for errors that are known to pass, and false for all
 // others. [Permanent] is true for errors that are certain to come back, for
-// callers that would rather make one attempt too many. Most errors are neither.
+// callers that prefer one attempt too many. Most errors are neither.
 //
 //	failure                                             Transient  Permanent  source
 //	connection refused, reset or aborted, broken pipe   yes        no         connect(2), send(2), Winsock 10053, 10054, 10061
@@ -25,7 +25,7 @@
 //	a TLS alert on version, handshake or extension      no         yes        RFC 8446 section 6.2
 //	any other TLS alert, such as internal_error         no         no         RFC 8446 section 6.2
 //	an address or network that does not parse           no         yes        net
-//	unsupported scheme, a request that is not valid     no         yes        net/http
+//	unsupported scheme, an invalid request              no         yes        net/http
 //	context.Canceled, context.DeadlineExceeded          no         no         the caller has given up
 //	anything else, including a bare io.EOF              no         no         not known
 //
@@ -33,7 +33,7 @@
 // ENHANCE_YOUR_CALM. The errors of Plan 9 have no numbers, so the errors of the
 // first three lines are unknown there.
 //
-// If an error wraps several others, a permanent one decides first, then the end
+// If an error wraps several others, a permanent one decides first, then an error
 // of a context, then a transient one, and an unknown one last.
 //
 // net.ErrClosed does not say which side closed the connection first. If your
@@ -44,8 +44,8 @@
 //
 // An attempt that was cut short by its own AttemptTimeout also fails with
 // context.DeadlineExceeded, and nothing in that error says whose context it
-// was. The loops of package retry know, and stop by themselves once the
-// caller's context has ended, so this is safe there:
+// was. retry.Do knows, and stops by itself once the caller's context is done, so
+// this is safe there:
 //
 //	RetryIf: func(err error) bool {
 //		return retrynet.Transient(err) || errors.Is(err, context.DeadlineExceeded)
@@ -83,7 +83,7 @@ import (
 func Transient(err error) bool { return judge(err) == transient }
 
 // Permanent reports whether err is a failure that the same attempt is certain to
-// meet again. It is false for nil, for the end of a context and for unknown
+// meet again. It is false for nil, for the error of a context and for unknown
 // errors, so it is not the opposite of Transient.
 //
 // An error with a method that panics is unknown. Permanent may be called
@@ -91,7 +91,7 @@ func Transient(err error) bool { return judge(err) == transient }
 func Permanent(err error) bool { return judge(err) == permanent }
 
 // A verdict says what to expect of another attempt. In a tree of errors the
-// greatest verdict counts.
+// greatest verdict decides.
 type verdict uint8
 
 const (

@@ -17,7 +17,7 @@ type answer interface {
 }
 
 // answerOf returns the answer in err's tree, nil if it has none. An SQLSTATE
-// goes before the numbers of MySQL and SQLite, and of several the first counts.
+// goes before the numbers of MySQL and SQLite, and then the first decides.
 func answerOf(err error) answer {
 	if state, ok := sqlStateOf(err); ok {
 		return state

@@ -45,7 +45,7 @@ type Columns struct {
 //
 //	AND created_at > now() - interval '1 hour'
 //
-// It fails if p does not validate, or a name cannot be one.
+// It fails if p is invalid, or if a name cannot be a column.
 func Eligible(p retry.Policy, c Columns) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", fmt.Errorf("retrysql: Eligible: %w", err)

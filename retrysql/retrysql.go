@@ -87,10 +87,10 @@ import (
 // connection, and the transaction is applied twice. Use [Tx] or [TxFunc] there.
 // Around a single statement it is safe where that may be applied twice.
 //
-// It has the form of a RetryIf, and is that of Tx and TxFunc if the policy has
-// none. If several errors in err's tree hold an answer of the server, an
-// SQLSTATE goes before the numbers of MySQL and SQLite, and then the first
-// decides, in the order of errors.As. It is false for nil.
+// It has the form of a RetryIf. Tx and TxFunc use it if the policy has none. If
+// several errors in err's tree hold an answer of the server, an SQLSTATE goes
+// before the numbers of MySQL and SQLite, and then the first decides, in the order
+// of errors.As. It is false for nil.
 func Transient(err error) (transient bool) {
 	defer func() {
 		if recover() != nil {

@@ -51,7 +51,7 @@ func TestSQLState(t *testing.T) {
 			assert.NoError(t, err, line)
 			assert.Equal(t, []string{"begin", "write", "commit", "begin", "write", "commit"}, server.asked(), line)
 		default:
-			assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), line)
+			assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err), line)
 			assert.False(t, errors.As(err, &unknown), line)
 			assert.Equal(t, []string{"begin", "write", "commit"}, server.asked(), line)
 		}

@@ -19,25 +19,26 @@ type Beginner interface {
 }
 
 // Tx runs fn in a transaction of database/sql and commits it. If that fails and
-// p allows another attempt, the whole transaction runs again. fn must therefore
-// decide anew each time, from what it reads then, and must have no effect
-// outside tx that may not happen twice.
+// p allows another attempt, the whole transaction runs again. So fn may run several
+// times: read inside the transaction, and keep side effects out of fn unless they
+// can be repeated.
 //
-// fn must leave commit and rollback to Tx, which includes a deferred Rollback
-// and a COMMIT sent as a statement; Tx cannot notice the latter. It must use
-// the context it is given, which AttemptTimeout ends. If fn returns an error,
-// panics or calls runtime.Goexit, the transaction is rolled back; a panic
-// passes through. An error of that rollback is reported with the first, and
-// only the first decides: RetryIf and Select see no other. An error marked by
-// [retry.Permanent] is final, as everywhere.
+// fn must not commit or roll back, not even in a defer or with SQL; Tx cannot
+// notice the SQL. It must use the context it is given, which AttemptTimeout
+// cancels. If fn returns an error, panics or calls runtime.Goexit, the transaction
+// is rolled back; a panic passes through. An error of that rollback is reported
+// with the first, and only the first decides: RetryIf and Classify see no other. An
+// error marked by [retry.Permanent] is final, as everywhere.
 //
 // A rollback undoes what the database can undo. MySQL and MariaDB commit before
 // and after a statement such as CREATE TABLE, and do not roll back tables
 // without transactions (MyISAM, Aria), so a transaction with those is not safe
 // to run again.
 //
-// If p has no RetryIf, [Transient] decides. A custom RetryIf replaces
-// Transient; call Transient inside it to extend it.
+// If p has no RetryIf, [Transient] decides: what it does not accept ends the call
+// with ReasonNonRetryable and the Cause "not a transient database error", and
+// Classify is not called for it. A custom RetryIf replaces Transient; call
+// Transient inside it to extend it.
 //
 // A commit whose outcome is unknown is an [*UnknownCommitError]. No RetryIf is
 // asked about it, and it is permanent for every retry around Tx too. A commit
@@ -47,17 +48,16 @@ type Beginner interface {
 // past an error.
 //
 // If AttemptTimeout ends an attempt before its commit, or a deadline does that
-// is not the caller's, the attempt is rolled back and Transient says yes. A
-// commit that is cut off by it has an unknown outcome. After AttemptTimeout
-// database/sql rolls back in the background, and may hold its locks a little
-// longer: give the policy a Backoff.
+// is not the caller's, the attempt is rolled back and Transient says yes. If it
+// cuts off a commit, the outcome is unknown. After AttemptTimeout database/sql
+// rolls back in the background, and may hold its locks a little longer: give the
+// policy a Backoff.
 //
 // An error that panics in one of its own methods becomes a permanent error that
 // names its type. If begin, commit or rollback panics, because database/sql
 // calls such a method, that is a permanent error too, and after a commit one of
-// unknown outcome; the connection is then lost to the pool, and counts as in
-// use for ever. The rollback in the background is out of reach: a panic there
-// ends the program.
+// unknown outcome. The pool then treats the connection as in use for ever. The
+// rollback in the background is out of reach: a panic there ends the program.
 //
 // db is usually a [*sql.DB]. A [*sql.Conn] is one connection: once that is lost,
 // the call ends with [sql.ErrConnDone]. opts may be nil, see [sql.DB.BeginTx].
@@ -88,7 +88,7 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 // tell: whether fn had succeeded, and what transact returned is therefore what
 // COMMIT failed with. Such an error is an [*UnknownCommitError] and permanent,
 // unless the server refused the commit. Everything else that [Tx] promises
-// about fn, RetryIf, Select and timeouts holds here too.
+// about fn, RetryIf, Classify and timeouts holds here too.
 //
 // transact must do nothing else that matters, since it runs in each attempt,
 // and must not begin inside another transaction: a savepoint cannot be
@@ -117,24 +117,33 @@ func TxFunc[T any](ctx context.Context, transact func(ctx context.Context, body 
 }
 
 var (
-	errNoDatabase = errors.New("retrysql: nil database")
-	errNoFunction = errors.New("retrysql: nil function")
-	errNoBody     = errors.New("retrysql: transact returned nil without calling its body: no transaction ran")
-	errNoReturn   = errors.New("retrysql: the function did not return")
-	errEnded      = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
+	errNoDatabase   = errors.New("retrysql: nil database")
+	errNoFunction   = errors.New("retrysql: nil function")
+	errNoBody       = errors.New("retrysql: transact returned nil without calling its body: no transaction ran")
+	errNoReturn     = errors.New("retrysql: the function did not return")
+	errNotTransient = errors.New("not a transient database error")
+	errEnded        = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
 )
 
-// decidedByTheFunction returns p with Transient as its RetryIf if it has none.
-// Its RetryIf and Select see what the function failed with, and not what the
-// rollback did.
+// decidedByTheFunction returns p with a Classify that says no where Transient
+// does, if p has no RetryIf. The functions of p see what the function failed with,
+// and not what the rollback did.
 func decidedByTheFunction(p retry.Policy) retry.Policy {
-	retryIf, choose := p.RetryIf, p.Select
-	if retryIf == nil {
-		retryIf = Transient
+	final := p // with its delays: a caller who tries again must wait too
+	final.NonRetryable = true
+	retryIf, classify := p.RetryIf, p.Classify
+	if retryIf != nil {
+		p.RetryIf = func(err error) bool { return retryIf(first(err)) }
 	}
-	p.RetryIf = func(err error) bool { return retryIf(first(err)) }
-	if choose != nil {
-		p.Select = func(err error) *retry.Policy { return choose(first(err)) }
+	p.Classify = func(err error) *retry.Class {
+		switch err := first(err); {
+		case retryIf == nil && !Transient(err):
+			return &retry.Class{Policy: &final, Cause: errNotTransient}
+		case classify != nil:
+			return classify(err)
+		default:
+			return nil
+		}
 	}
 	return p
 }
@@ -256,8 +265,8 @@ func (r *run) late(err error) error {
 //
 // That nothing was sent would be proof too, but drivers say so of a COMMIT that
 // was: pgx 5.12 has SafeToRetry for a connection that breaks before the answer,
-// others have driver.ErrBadConn. And an answer beside a lost connection may be
-// that of another statement, such as a rollback that transact joined to it.
+// others have driver.ErrBadConn. And an answer beside a lost connection may belong
+// to another statement, such as a rollback that transact joined to it.
 func refused(err error) bool {
 	a := answerOf(err)
 	return a != nil && a.refused() && !lost(err) && !retrynet.Transient(err)

@@ -51,8 +51,8 @@ func TestTx(t *testing.T) {
 		},
 		{
 			name: "begin fails permanently", scenes: []scene{{begin: fails(errUnique)}},
-			want: retry.ReasonRejected, asked: []string{"begin"}, is: []error{errUnique},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): retrysql: begin: duplicate key (SQLSTATE 23505)",
+			want: retry.ReasonNonRetryable, asked: []string{"begin"}, is: []error{errUnique},
+			text: "retry: not retryable after 1 attempt (not a transient database error): retrysql: begin: duplicate key (SQLSTATE 23505)",
 		},
 		{
 			name: "database/sql tries a bad connection three times by itself", scenes: []scene{{begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}},
@@ -73,11 +73,11 @@ func TestTx(t *testing.T) {
 		},
 		{
 			name: "a permanent error of the server", scenes: []scene{{exec: fails(errUnique)}},
-			want: retry.ReasonRejected, asked: rolledBack, is: []error{errUnique},
+			want: retry.ReasonNonRetryable, asked: rolledBack, is: []error{errUnique},
 		},
 		{
 			name: "an error of the program", fn: func(context.Context, *sql.Tx) error { return errOpaque },
-			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque},
+			want: retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque},
 		},
 		{
 			name: "a permanent error", fn: func(context.Context, *sql.Tx) error { return retry.Permanent(errDeadlock) },
@@ -91,16 +91,16 @@ func TestTx(t *testing.T) {
 		// The rollback.
 		{
 			name: "a rollback that fails is reported", scenes: []scene{{exec: fails(errUnique), rollback: fails(refusal)}},
-			want: retry.ReasonRejected, asked: rolledBack, is: []error{errUnique, refusal},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): duplicate key (SQLSTATE 23505); rollback: the server does not answer",
+			want: retry.ReasonNonRetryable, asked: rolledBack, is: []error{errUnique, refusal},
+			text: "retry: not retryable after 1 attempt (not a transient database error): duplicate key (SQLSTATE 23505); rollback: the server does not answer",
 		},
 		{
 			name: "a rollback that fails temporarily decides nothing", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
-			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
+			want: retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
 		},
 		{
 			name: "a rollback that takes too long decides nothing", scenes: []scene{{rollback: fails(context.DeadlineExceeded)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
-			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque, context.DeadlineExceeded},
+			want: retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque, context.DeadlineExceeded},
 		},
 		{
 			name: "a timeout whose rollback fails too", scenes: []scene{{exec: fails(context.DeadlineExceeded), rollback: fails(driver.ErrBadConn)}},
@@ -123,7 +123,7 @@ func TestTx(t *testing.T) {
 		},
 		{
 			name: "a deferred constraint", scenes: []scene{{commit: fails(errUnique)}},
-			want: retry.ReasonRejected, asked: once, is: []error{errUnique},
+			want: retry.ReasonNonRetryable, asked: once, is: []error{errUnique},
 		},
 		{
 			name: "a commit that was not sent, according to the driver", scenes: []scene{{commit: fails(&unsentError{safe: true})}},
@@ -409,11 +409,11 @@ func TestTxRollbackDecidesNothing(t *testing.T) {
 		"RetryIf": func(p *retry.Policy, saw func(error)) {
 			p.RetryIf = func(err error) bool { saw(err); return errors.Is(err, errDeadlock) }
 		},
-		"Select": func(p *retry.Policy, saw func(error)) {
+		"Classify": func(p *retry.Policy, saw func(error)) {
 			p.RetryIf = func(error) bool { return true }
-			p.Select = func(err error) *retry.Policy {
+			p.Classify = func(err error) *retry.Class {
 				saw(err)
-				return &retry.Policy{MaxAttempts: 3, NonRetryable: !errors.Is(err, errDeadlock)}
+				return &retry.Class{Policy: &retry.Policy{NonRetryable: !errors.Is(err, errDeadlock)}}
 			}
 		},
 	} {
@@ -432,6 +432,67 @@ func TestTxRollbackDecidesNothing(t *testing.T) {
 			assert.ErrorIs(t, err, errDeadlock)
 			require.Len(t, told, 1)
 			assert.ErrorIs(t, told[0], errDeadlock)
+		})
+	}
+}
+
+// What Transient does not know is not retryable, whatever the policy's own Classify
+// says of it. With a RetryIf that decides, and Transient does not.
+func TestTxSaysWhyItIsNotRunAgain(t *testing.T) {
+	once := &retry.Class{Name: "deadlock", Policy: &retry.Policy{MaxAttempts: 2}}
+	for _, row := range []struct {
+		name    string
+		failure error
+		retryIf func(error) bool
+		asked   int // how often Classify was called
+		runs    int
+		want    retry.Error
+		cause   string
+		text    string
+	}{
+		{
+			name: "not transient", failure: errUnique, asked: 0, runs: 1,
+			want: retry.Error{Reason: retry.ReasonNonRetryable, Delay: time.Minute}, cause: "not a transient database error",
+			text: "retry: not retryable after 1 attempt (not a transient database error): duplicate key (SQLSTATE 23505)",
+		},
+		{
+			name: "transient, with a class", failure: errDeadlock, asked: 2, runs: 2,
+			want: retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: 0},
+			text: `retry: attempts exhausted after 2 attempts (2 of "deadlock"): deadlock detected (SQLSTATE 40P01)`,
+		},
+		{
+			name: "not transient, with a RetryIf that says yes", failure: errUnique, retryIf: func(error) bool { return true }, asked: 2, runs: 2,
+			want: retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: 0},
+			text: `retry: attempts exhausted after 2 attempts (2 of "deadlock"): duplicate key (SQLSTATE 23505)`,
+		},
+		{
+			name: "transient, with a RetryIf that says no", failure: errDeadlock, retryIf: func(error) bool { return false }, asked: 0, runs: 1,
+			want: retry.Error{Reason: retry.ReasonRejected, Delay: time.Minute},
+			text: "retry: rejected by RetryIf after 1 attempt: deadlock detected (SQLSTATE 40P01)",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			db, _ := open(t)
+			asked, runs := 0, 0
+			var stopped retry.Event
+			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{
+				MaxAttempts: 5, Backoff: retry.Fixed(time.Minute), RetryIf: row.retryIf,
+				Classify: func(error) *retry.Class { asked++; return once },
+				OnEvent:  func(_ context.Context, e retry.Event) { stopped = e },
+			}, func(context.Context, *sql.Tx) error { runs++; return row.failure })
+			assert.EqualError(t, err, row.text)
+			assert.Equal(t, row.asked, asked)
+			assert.Equal(t, row.runs, runs)
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, row.want, retry.Error{Reason: e.Reason, Class: e.Class, Delay: e.Delay})
+			if row.cause == "" {
+				assert.NoError(t, stopped.Cause)
+			} else {
+				assert.EqualError(t, stopped.Cause, row.cause)
+			}
+			assert.Same(t, row.failure, retry.LastError(err))
+			assert.False(t, retry.IsPermanent(err))
 		})
 	}
 }

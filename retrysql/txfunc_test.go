@@ -66,8 +66,8 @@ func TestTxFunc(t *testing.T) {
 		},
 		{
 			name: "begin fails permanently", scenes: []scene{{begin: fails(errUnique)}},
-			want: retry.ReasonRejected, asked: []string{"begin"}, is: []error{errUnique},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): retrysql: begin: duplicate key (SQLSTATE 23505)",
+			want: retry.ReasonNonRetryable, asked: []string{"begin"}, is: []error{errUnique},
+			text: "retry: not retryable after 1 attempt (not a transient database error): retrysql: begin: duplicate key (SQLSTATE 23505)",
 		},
 		{
 			name: "the connection is closed at begin", scenes: []scene{{begin: fails(io.EOF)}},
@@ -93,12 +93,12 @@ func TestTxFunc(t *testing.T) {
 		},
 		{
 			name: "a bare EOF, which may be the end of a file", fn: func(context.Context, *sql.Tx) error { return io.EOF },
-			want: retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{io.EOF},
+			want: retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{io.EOF},
 		},
 		{
 			name: "a permanent error", scenes: []scene{{exec: fails(errUnique)}},
-			want: retry.ReasonRejected, asked: []string{"begin", "write", "rollback"}, is: []error{errUnique},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): duplicate key (SQLSTATE 23505)",
+			want: retry.ReasonNonRetryable, asked: []string{"begin", "write", "rollback"}, is: []error{errUnique},
+			text: "retry: not retryable after 1 attempt (not a transient database error): duplicate key (SQLSTATE 23505)",
 		},
 		{
 			name: "a permanent error", fn: func(context.Context, *sql.Tx) error { return retry.Permanent(errDeadlock) },
@@ -107,14 +107,14 @@ func TestTxFunc(t *testing.T) {
 		{
 			name: "the library wraps the function's error", fn: func(context.Context, *sql.Tx) error { return errOpaque },
 			through: wrapping("transfer: %w"),
-			want:    retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): transfer: not enough money",
+			want:    retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque},
+			text: "retry: not retryable after 1 attempt (not a transient database error): transfer: not enough money",
 		},
 		{
 			name: "the library returns the error of its rollback", fn: func(context.Context, *sql.Tx) error { return errOpaque },
 			through: replacing(errDeadlock),
-			want:    retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): not enough money; rollback: deadlock detected (SQLSTATE 40P01)",
+			want:    retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
+			text: "retry: not retryable after 1 attempt (not a transient database error): not enough money; rollback: deadlock detected (SQLSTATE 40P01)",
 		},
 		{
 			name: "the library returns the error of its rollback, and the function's error is retried", scenes: []scene{{exec: fails(errDeadlock)}},
@@ -124,14 +124,14 @@ func TestTxFunc(t *testing.T) {
 		{
 			name: "the library joins the error of its rollback to the function's", fn: func(context.Context, *sql.Tx) error { return errOpaque },
 			through: joining(errDeadlock),
-			want:    retry.ReasonRejected, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): not enough money; deadlock detected (SQLSTATE 40P01)",
+			want:    retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
+			text: "retry: not retryable after 1 attempt (not a transient database error): not enough money; deadlock detected (SQLSTATE 40P01)",
 		},
 		{
 			name: "the library turns a panic into an error", fn: func(context.Context, *sql.Tx) error { panic("boom") },
 			through: recovering,
-			want:    retry.ReasonRejected, asked: []string{"begin", "rollback"},
-			text: "retry: not retryable after 1 attempt (RetryIf said no): retrysql: the function did not return; rollback: recovered: boom",
+			want:    retry.ReasonNonRetryable, asked: []string{"begin", "rollback"},
+			text: "retry: not retryable after 1 attempt (not a transient database error): retrysql: the function did not return; rollback: recovered: boom",
 		},
 
 		// The commit fails.
@@ -146,7 +146,7 @@ func TestTxFunc(t *testing.T) {
 		},
 		{
 			name: "a deferred constraint", scenes: []scene{{commit: fails(errUnique)}},
-			want: retry.ReasonRejected, asked: once, is: []error{errUnique},
+			want: retry.ReasonNonRetryable, asked: once, is: []error{errUnique},
 		},
 		{
 			name: "a connection lost at commit", scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}},
@@ -365,7 +365,7 @@ func TestTxTimeoutOfTheRollbackDecidesNothing(t *testing.T) {
 		slow := func(context.Context) error { time.Sleep(time.Hour); return nil }
 		db, server := open(t, scene{exec: fails(errUnique), rollback: slow})
 		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}, write)
-		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err))
+		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err))
 		assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
 	})
 }
@@ -407,13 +407,13 @@ func TestTxCallersDeadlineInCommit(t *testing.T) {
 	})
 }
 
-// Select is called with the function's error.
-func TestTxFuncSelect(t *testing.T) {
+// Classify is called with the function's error.
+func TestTxFuncClassify(t *testing.T) {
 	db, server := open(t, scene{exec: fails(errDeadlock)})
 	var saw []error
-	p := retry.Policy{MaxAttempts: 3, Select: func(err error) *retry.Policy {
+	p := retry.Policy{MaxAttempts: 3, Classify: func(err error) *retry.Class {
 		saw = append(saw, err)
-		return &retry.Policy{NonRetryable: true}
+		return &retry.Class{Policy: &retry.Policy{NonRetryable: true}}
 	}}
 	err := retrysql.TxFunc(t.Context(), replacing(errOpaque)(begins(db)), p, write)
 	assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err))
@@ -439,6 +439,6 @@ func TestTxOnALostConn(t *testing.T) {
 	require.NoError(t, err)
 	err = retrysql.Tx(t.Context(), conn, nil, retry.Policy{MaxAttempts: 3}, write)
 	assert.ErrorIs(t, err, sql.ErrConnDone)
-	assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err))
+	assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err))
 	assert.Equal(t, []string{"begin"}, server.asked())
 }

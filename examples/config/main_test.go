@@ -80,7 +80,7 @@ func TestLoadErrors(t *testing.T) {
 func TestHookKeepsTheDefault(t *testing.T) {
 	k := koanf.New(".")
 	require.NoError(t, k.Load(file.Provider("config.yaml"), yaml.Parser()))
-	budget := retry.NewBudget(10, 0.1)
+	budget := &retry.Budget{Size: 10, Ratio: 0.1}
 	config := Config{Payments: Service{Retry: retry.Policy{MaxRetries: 7, AttemptTimeout: time.Minute, Budget: budget}}}
 	require.NoError(t, k.UnmarshalWithConf("", &config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{DecodeHook: policyHook}}))
 	want := retry.Policy{

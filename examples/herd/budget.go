@@ -50,7 +50,7 @@ func simulateLoads(seed uint64) []load {
 		l := &loads[i]
 		l.plain = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, func() *retry.Budget { return nil })
 		l.budgeted = simulateLoad(rand.New(rand.NewPCG(seed, uint64(i))), l.failing, func() *retry.Budget {
-			return retry.NewBudget(bucketSize, bucketRatio)
+			return &retry.Budget{Size: bucketSize, Ratio: bucketRatio}
 		})
 		l.plainForm = threeRetries(l.failing)
 		l.budgetedForm = withinBudget(l.failing)

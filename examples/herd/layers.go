@@ -34,7 +34,7 @@ func printAmplification(w io.Writer) {
 		} {
 			fmt.Fprintf(w, "%d\t%d\t%d\t(%d)\t%d\t\n", row.layers, row.attempts,
 				backendCalls(row.layers, row.attempts, nil), row.known,
-				backendCalls(row.layers, row.attempts, retry.NewBudget(bucketSize, bucketRatio)))
+				backendCalls(row.layers, row.attempts, &retry.Budget{Size: bucketSize, Ratio: bucketRatio}))
 		}
 	})
 }

@@ -94,7 +94,7 @@ func TestContestsEndAsKnown(t *testing.T) {
 func TestLayersMultiply(t *testing.T) {
 	assert.Equal(t, 64, backendCalls(3, 4, nil))
 	assert.Equal(t, 243, backendCalls(5, 3, nil))
-	assert.Equal(t, 6, backendCalls(3, 4, retry.NewBudget(5, 0.1)), "one budget for all layers")
+	assert.Equal(t, 6, backendCalls(3, 4, &retry.Budget{Size: 5, Ratio: 0.1}), "one budget for all layers")
 }
 
 func TestRunIsDeterministicAndDraws(t *testing.T) {

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		MaxDelay:       2 * time.Second,
 		Jitter:         retry.Proportional(0.2),
 		AttemptTimeout: 5 * time.Second,
-		Budget:         retry.NewBudget(10, 0.1),
+		Budget:         &retry.Budget{Size: 10, Ratio: 0.1},
 	}
 	watching, err := observe("shop", policy.Budget, stdout)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// times matches what differs from run to run: times, delays and ports.
-var times = regexp.MustCompile(`(elapsed_ms=|delay_ms=|retry\.delay=|127\.0\.0\.1:)[0-9.]+`)
+// times matches what differs from run to run: times, delays, seeds and ports.
+var times = regexp.MustCompile(`(elapsed=|delay=|seed=|127\.0\.0\.1:)[0-9.]+([mµ]?s)?`)
 
 func TestOwnServer(t *testing.T) {
 	var out, errs bytes.Buffer
@@ -30,10 +30,10 @@ func TestOwnServer(t *testing.T) {
 	_, calls, _ := strings.Cut(out.String(), "\n\n")
 	calls, totals, _ := strings.Cut(calls, "\nexpvar:\n")
 	assert.Equal(t, `GET http://127.0.0.1:*/report
-level=WARN msg="retry scheduled" attempt=1 max=5 elapsed_ms=* delay_ms=* err="retryhttp: no response within AttemptTimeout (500ms)"
-level=WARN msg="retry scheduled" attempt=2 max=5 elapsed_ms=* delay_ms=* err=EOF
-level=WARN msg="retry scheduled" attempt=3 max=5 elapsed_ms=* delay_ms=* hint_ms=1000 err="retryhttp: GET http://127.0.0.1:*/report: 503 Service Unavailable"
-level=INFO msg="succeeded after retries" attempt=4 max=5 elapsed_ms=* reason=success
+level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=5 elapsed=* delay=* lo=80ms hi=120ms seed=* err="retryhttp: no response within AttemptTimeout (500ms)"
+level=WARN msg="retry scheduled" kind=retry_scheduled attempt=2 max=5 elapsed=* delay=* lo=160ms hi=240ms seed=* err=EOF
+level=WARN msg="retry scheduled" kind=retry_scheduled attempt=3 max=5 elapsed=* delay=* lo=1s hi=1.4s retry_after=1s seed=* err="retryhttp: GET http://127.0.0.1:*/report: 503 Service Unavailable"
+level=INFO msg="succeeded after retries" kind=stopped attempt=4 max=5 elapsed=* reason=success
 200 OK, 11 bytes: "all is well"
 span "GET"
   event "retry" error.type=*retryhttp.timeoutError,http.request.resend_count=1,retry.attempt=1,retry.delay=*,retry.policy=shop
@@ -42,19 +42,19 @@ span "GET"
 
 POST http://127.0.0.1:*/orders
 Idempotency-Key: order-17
-level=WARN msg="retry scheduled" attempt=1 max=5 elapsed_ms=* delay_ms=* err="retryhttp: POST http://127.0.0.1:*/orders: 502 Bad Gateway"
-level=INFO msg="succeeded after retries" attempt=2 max=5 elapsed_ms=* reason=success
+level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=5 elapsed=* delay=* lo=80ms hi=120ms seed=* err="retryhttp: POST http://127.0.0.1:*/orders: 502 Bad Gateway"
+level=INFO msg="succeeded after retries" kind=stopped attempt=2 max=5 elapsed=* reason=success
 201 Created, 25 bytes: "1 order taken: one teapot"
 span "POST"
   event "retry" error.type=502,http.request.resend_count=1,retry.attempt=1,retry.delay=*,retry.policy=shop
 
 POST http://127.0.0.1:*/orders
-level=ERROR msg="gave up" attempt=1 max=5 elapsed_ms=* reason=not_retryable err="retryhttp: POST http://127.0.0.1:*/orders: 503 Service Unavailable"
+level=ERROR msg="gave up" kind=stopped attempt=1 max=5 elapsed=* reason=not_retryable err="retryhttp: POST http://127.0.0.1:*/orders: 503 Service Unavailable" cause="the server may have processed this POST; see retryhttp.Transport.Idempotent"
 503 Service Unavailable, 22 bytes: "the counter is closed\n"
 span "POST"
 `, times.ReplaceAllString(calls, "$1*"))
-	assert.Equal(t, `{"shop": {"calls":3,"retried":2,"attempts":7,"retries":4,"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,`+
-		`"elapsed":0,"invalid":0,"left":0,"not_retryable":1,"permanent_error":0,"rejected":0,"retry_after_too_long":0,"success":2},`+
+	assert.Equal(t, `{"shop": {"calls":3,"retried":2,"attempts":7,"retries":4,"scheduled":{"":4},"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,`+
+		`"elapsed":0,"invalid":0,"not_retryable":1,"permanent_error":0,"rejected":0,"retry_after_too_long":0,"success":2,"wait_failed":0},`+
 		`"waited_seconds":*,"budgets":{"shop":6}}}
 
 Prometheus, without what is 0:
@@ -63,6 +63,7 @@ retry_budget_left{budget="shop",policy="shop"} 6
 retry_calls_total{policy="shop"} 3
 retry_retried_calls_total{policy="shop"} 2
 retry_retries_total{policy="shop"} 4
+retry_scheduled_retries_total{class="",policy="shop"} 4
 retry_stops_total{policy="shop",reason="not_retryable"} 1
 retry_stops_total{policy="shop",reason="success"} 2
 retry_waited_seconds_total{policy="shop"} *

@@ -153,7 +153,7 @@ func (s spanPrinter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpa
 
 func (spanPrinter) Shutdown(context.Context) error { return nil }
 
-// withoutTime leaves the time out of log lines, because they have elapsed_ms.
+// withoutTime leaves the time out of log lines, because they have elapsed.
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey || a.Key == "due" {
 		return slog.Attr{}

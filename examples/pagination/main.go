@@ -2,9 +2,9 @@
 // fails, and stores them in a store that other writers change too. It prints what
 // happens, and checks at the end that every item was stored exactly once.
 //
-//	go run ./examples/pagination
-//	go run ./examples/pagination -pages 50
-//	go run ./examples/pagination -attempts 1
+//	go run .
+//	go run . -pages 50
+//	go run . -attempts 1
 package main
 
 import (

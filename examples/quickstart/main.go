@@ -122,8 +122,8 @@ func show(w io.Writer, e retry.Event) {
 		}
 	case retry.RetryScheduled:
 		fmt.Fprintf(w, "%6.2fs    again in %v", e.Elapsed.Seconds(), e.Delay.Round(time.Millisecond))
-		if e.Hint > 0 {
-			fmt.Fprintf(w, " (the server asks for %v)", e.Hint)
+		if e.RetryAfter > 0 {
+			fmt.Fprintf(w, " (the server asks for %v)", e.RetryAfter)
 		}
 		fmt.Fprintln(w)
 	case retry.Stopped:

@@ -77,11 +77,13 @@ retry:
   max_delay: 5s
   jitter: 0.2
   max_retry_after: 1m30s
+  exact_retry_after: true
   max_elapsed: "1h"
   attempt_timeout: 1.5s
+  healthy_after: 1m
 `: {
 			MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * time.Millisecond, Factor: 1.5}, MaxDelay: 5 * s, Jitter: retry.Proportional(0.2),
-			MaxRetryAfter: 90 * s, MaxElapsed: time.Hour, AttemptTimeout: 1500 * time.Millisecond,
+			MaxRetryAfter: 90 * s, ExactRetryAfter: true, MaxElapsed: time.Hour, AttemptTimeout: 1500 * time.Millisecond, HealthyAfter: time.Minute,
 		},
 		"retry: {max_retries: -1, attempt_cap: 10, retryable: false, jitter: full}":  {MaxRetries: retry.Unlimited, AttemptCap: 10, NonRetryable: true, Jitter: retry.FullJitter},
 		`{"retry": {"max_attempts": 3, "jitter": "equal"}}`:                          {MaxAttempts: 3, Jitter: retry.EqualJitter},
@@ -129,7 +131,7 @@ func TestDecodeErrors(t *testing.T) {
 		jitter   = `: write "full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`
 		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
 		mapping  = `, want a mapping such as {"max_attempts": 5}`
-		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, max_elapsed, attempt_timeout"
+		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, exact_retry_after, max_elapsed, attempt_timeout, healthy_after"
 	)
 	for text, want := range map[string]string{
 		"retry: {max_attempt: 3}":      `unknown key "max_attempt"` + keys,
@@ -154,6 +156,8 @@ func TestDecodeErrors(t *testing.T) {
 		"retry: {max_delay: {seconds: 5}}":                               `max_delay is {"seconds":5}` + duration,
 		"retry:\n  max_delay:\n    seconds: 5\n":                         `max_delay is {"seconds":5}` + duration,
 		"retry: {max_elapsed: true}":                                     `max_elapsed is true` + duration,
+		"retry: {exact_retry_after: 1s}":                                 `exact_retry_after is "1s": write true or false`,
+		"retry: {healthy_after: 60}":                                     `healthy_after is 60: write a duration such as "1m", at least 1ms, or "0s" for never`,
 		"retry: {jitter: 20}":                                            `jitter is 20` + jitter,
 		"retry: {jitter: 20%}":                                           `jitter is "20%"` + jitter,
 		"retry: {jitter: {share: 0.2}}":                                  `jitter is {"share":0.2}` + jitter,
@@ -241,7 +245,7 @@ func TestDuplicateKeys(t *testing.T) {
 }
 
 func TestDecodeIntoAFilledPolicy(t *testing.T) {
-	budget := retry.NewBudget(3, 0.5)
+	budget := &retry.Budget{Size: 3, Ratio: 0.5}
 	for text, set := range map[string]func(*retry.Policy){
 		"name: x":                                          func(*retry.Policy) {},
 		"retry:":                                           func(*retry.Policy) {},
@@ -273,7 +277,7 @@ func TestEncode(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: 5, MaxRetries: -1, AttemptCap: 10, NonRetryable: true,
 		Backoff: retry.Exponential{Base: 200 * time.Millisecond, Factor: 1.5}, MaxDelay: 5 * time.Second, Jitter: retry.Proportional(0.2),
-		MaxRetryAfter: time.Minute, MaxElapsed: time.Hour, AttemptTimeout: time.Second,
+		MaxRetryAfter: time.Minute, ExactRetryAfter: true, MaxElapsed: time.Hour, AttemptTimeout: time.Second, HealthyAfter: 2 * time.Minute,
 	}
 	const inOrder = `max_attempts: 5
 max_retries: -1
@@ -286,8 +290,10 @@ backoff:
 max_delay: 5s
 jitter: 0.2
 max_retry_after: 1m0s
+exact_retry_after: true
 max_elapsed: 1h0m0s
 attempt_timeout: 1s
+healthy_after: 2m0s
 `
 	for _, test := range []struct {
 		lib  library
@@ -302,6 +308,8 @@ backoff:
   base: 200ms
   factor: 1.5
   type: exponential
+exact_retry_after: true
+healthy_after: 2m0s
 jitter: 0.2
 max_attempts: 5
 max_delay: 5s
@@ -315,7 +323,7 @@ retryable: false
 		require.NoError(t, err, test.lib.name)
 		assert.Equal(t, test.want, string(text), test.lib.name)
 
-		text, err = test.lib.marshal(retry.Policy{RetryIf: func(error) bool { return true }, Budget: retry.NewBudget(1, 1)})
+		text, err = test.lib.marshal(retry.Policy{RetryIf: func(error) bool { return true }, Budget: &retry.Budget{Size: 1, Ratio: 1}})
 		require.NoError(t, err, test.lib.name)
 		assert.Equal(t, "{}\n", string(text), test.lib.name)
 
@@ -348,7 +356,8 @@ func TestRoundTrip(t *testing.T) {
 			Backoff:       retry.Exponential{Base: duration(), Factor: 1 + math.Ldexp(random.Float64(), random.IntN(99)-50)},
 			MaxDelay:      duration(),
 			Jitter:        retry.Proportional(math.Ldexp(random.Float64(), -random.IntN(99))),
-			MaxRetryAfter: duration(), MaxElapsed: duration(), AttemptTimeout: duration(),
+			MaxRetryAfter: duration(), ExactRetryAfter: random.IntN(2) == 0,
+			MaxElapsed: duration(), AttemptTimeout: duration(), HealthyAfter: time.Millisecond + duration()/2,
 		})
 	}
 	for _, lib := range libraries {

@@ -1,5 +1,5 @@
 // Package httpfault makes HTTP requests fail by a script, to test how a client
-// copes with it: whether it repeats a request that was carried out, heeds
+// copes with it: whether it repeats a request that was processed, heeds
 // Retry-After, sends a body again from its beginning, and closes responses.
 //
 // [New] puts a script in front of any http.RoundTripper. Each request takes the
@@ -8,7 +8,7 @@
 //	faults := httpfault.New(nil,
 //		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request
 //		httpfault.Status(503, 2*time.Second),   // nor the second, which is answered with Retry-After: 2
-//		httpfault.After(syscall.ECONNRESET),    // it carries out the third, but the answer is lost
+//		httpfault.After(syscall.ECONNRESET),    // it processes the third, but the answer is lost
 //		httpfault.InBody(10, nil),              // the fourth answer breaks off after ten bytes
 //		httpfault.Slow(time.Second, nil),       // the fifth takes a second
 //	)
@@ -55,8 +55,8 @@ func Before(err error) Fault {
 }
 
 // After sends the request, throws the answer away and fails with err: the
-// server has carried out what it was asked, and the client cannot know. A nil
-// err is io.ErrUnexpectedEOF.
+// server has processed the request, and the client cannot know. A nil err is
+// io.ErrUnexpectedEOF.
 func After(err error) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 		resp, failed := base.RoundTrip(req)
@@ -119,7 +119,7 @@ func Status(code int, wait time.Duration) Fault {
 	}
 }
 
-// Slow waits for d, and then does what then does. If the request's context ends
+// Slow waits for d, and then does what then does. If the request's context is done
 // first, the request fails with the context's error and is not sent.
 func Slow(d time.Duration, then Fault) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
@@ -240,8 +240,8 @@ func (t *Transport) Left() int {
 	return len(t.script)
 }
 
-// Open returns how many responses have a body that is not closed. A body of
-// http.NoBody, and a connection after 101 Switching Protocols, do not count.
+// Open returns how many responses have a body that is not closed, without those
+// whose body is http.NoBody, or a connection after 101 Switching Protocols.
 func (t *Transport) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

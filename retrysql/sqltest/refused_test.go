@@ -96,7 +96,7 @@ func TestDeferredConstraint(t *testing.T) {
 				return err
 			})
 			row.check(t, err)
-			assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), "%v", err)
+			assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err), "%v", err)
 			var unknown *retrysql.UnknownCommitError
 			assert.False(t, errors.As(err, &unknown))
 			assert.Zero(t, number(t, db, "SELECT COUNT(*) FROM "+children))

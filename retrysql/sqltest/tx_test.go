@@ -384,12 +384,12 @@ func TestVerdictsOfPostgres(t *testing.T) {
 		state       string
 		reason      retry.Reason
 	}{
-		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", "23505", retry.ReasonRejected},
-		{"division by zero", "SELECT 1/0", "22012", retry.ReasonRejected},
-		{"no such table", "SELECT * FROM " + name + "_", "42P01", retry.ReasonRejected},
+		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", "23505", retry.ReasonNonRetryable},
+		{"division by zero", "SELECT 1/0", "22012", retry.ReasonNonRetryable},
+		{"no such table", "SELECT * FROM " + name + "_", "42P01", retry.ReasonNonRetryable},
 		{"a locked row", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", "55P03", retry.ReasonExhausted},
-		{"statement_timeout", "SET LOCAL statement_timeout = 1; SELECT pg_sleep(10)", "57014", retry.ReasonRejected},
-		{"at commit, a deferred trigger", "INSERT INTO " + name + " VALUES (3, 0)", "P0001", retry.ReasonRejected},
+		{"statement_timeout", "SET LOCAL statement_timeout = 1; SELECT pg_sleep(10)", "57014", retry.ReasonNonRetryable},
+		{"at commit, a deferred trigger", "INSERT INTO " + name + " VALUES (3, 0)", "P0001", retry.ReasonNonRetryable},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, func(ctx context.Context, tx *sql.Tx) error {
@@ -410,7 +410,7 @@ func TestVerdictsOfPostgres(t *testing.T) {
 		defer db.Close()
 		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2}, nothing)
 		assert.Equal(t, "3D000", state(t, err))
-		assert.Equal(t, retry.ReasonRejected, retry.ReasonOf(err), "%v", err)
+		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err), "%v", err)
 	})
 }
 
@@ -428,8 +428,8 @@ func TestVerdictsOfMariadb(t *testing.T) {
 		number      uint16
 		reason      retry.Reason
 	}{
-		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", 1062, retry.ReasonRejected},
-		{"no such table", "SELECT * FROM " + name + "_", 1146, retry.ReasonRejected},
+		{"duplicate key", "INSERT INTO " + name + " VALUES (1, 0)", 1062, retry.ReasonNonRetryable},
+		{"no such table", "SELECT * FROM " + name + "_", 1146, retry.ReasonNonRetryable},
 		{"a locked row", "SELECT * FROM " + name + " WHERE id = 2 FOR UPDATE NOWAIT", 1205, retry.ReasonExhausted},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,10 +1,7 @@
-// Package yamltest tests that the dialects read YAML as they read JSON. It is a
-// module of its own, for retrydialect needs no YAML library.
-package yamltest
+package retrydialect_test
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +13,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrydialect"
-	"github.com/goretry/retry/retrytest"
 )
-
-var dialects = map[string]func() dialect{
-	"tasker":     func() dialect { return new(retrydialect.Tasker) },
-	"argyll":     func() dialect { return new(retrydialect.Argyll) },
-	"taskharbor": func() dialect { return new(retrydialect.TaskHarbor) },
-}
 
 // libraries are what a block is read and written with.
 var libraries = []struct {
@@ -35,20 +25,6 @@ var libraries = []struct {
 	{"goccy/go-yaml", goccy.Unmarshal, goccy.Marshal},
 }
 
-type dialect interface{ Policy() (retry.Policy, error) }
-
-type row struct {
-	Name       string
-	YAML       string
-	JSON       json.RawMessage
-	Executions int
-	From       int
-	Delays     []string
-	Greatest   []string
-	Lint       string
-	Error      string
-}
-
 // load decodes a block strictly, as a careful user does.
 func load(text string, into dialect) error {
 	d := yaml.NewDecoder(strings.NewReader(text))
@@ -56,21 +32,9 @@ func load(text string, into dialect) error {
 	return d.Decode(into)
 }
 
-func duration(t *testing.T, text string) time.Duration {
-	t.Helper()
-	d, err := time.ParseDuration(text)
-	require.NoError(t, err)
-	return d
-}
-
-func TestBlocks(t *testing.T) {
+func TestBlocksInYAML(t *testing.T) {
 	for name, newDialect := range dialects {
-		text, err := os.ReadFile("../testdata/" + name + ".json")
-		require.NoError(t, err)
-		var rows []row
-		require.NoError(t, json.Unmarshal(text, &rows))
-		require.NotEmpty(t, rows)
-		for _, r := range rows {
+		for _, r := range readRows(t, name) {
 			// JSON is YAML, too.
 			for language, block := range map[string]string{"yaml": r.YAML, "json": string(r.JSON)} {
 				t.Run(name+"/"+r.Name+"/"+language, func(t *testing.T) {
@@ -80,44 +44,20 @@ func TestBlocks(t *testing.T) {
 					if err == nil {
 						p, err = d.Policy()
 					}
-					if r.Error != "" {
-						require.EqualError(t, err, r.Error)
+					r.check(t, p, err)
+					if err != nil {
 						return
 					}
-					require.NoError(t, err)
-
 					same := newDialect()
 					require.NoError(t, json.Unmarshal(r.JSON, same))
 					assert.Equal(t, same, d, "JSON gives the same")
-					r.check(t, p)
 				})
 			}
 		}
 	}
 }
 
-func (r row) check(t *testing.T, p retry.Policy) {
-	t.Helper()
-	assert.Equal(t, r.Executions, p.EffectiveMax())
-	var decisions []retrytest.Row
-	for i, least := range r.Delays {
-		greatest := least
-		if r.Greatest != nil {
-			greatest = r.Greatest[i]
-		}
-		decisions = append(decisions, retrytest.Row{
-			Attempts: max(1, r.From) + i, Eligible: true, Reason: retry.ReasonRetry,
-			Lo: duration(t, least), Hi: duration(t, greatest),
-		})
-	}
-	retrytest.Table(t, p, decisions)
-	if r.Lint != "" {
-		require.Len(t, p.Lint(), 1)
-		assert.Contains(t, p.Lint()[0], r.Lint)
-	}
-}
-
-func TestAKeyThatIsThereTwice(t *testing.T) {
+func TestAKeyThatIsThereTwiceInYAML(t *testing.T) {
 	for name, newDialect := range dialects {
 		err := load("max_attempts: 3\nmax_attempts: 4\n", newDialect())
 		require.ErrorContains(t, err, "max_attempts", name)
@@ -125,7 +65,7 @@ func TestAKeyThatIsThereTwice(t *testing.T) {
 	}
 }
 
-func TestBlocksInsideAConfiguration(t *testing.T) {
+func TestBlocksInsideAConfigurationInYAML(t *testing.T) {
 	var config struct {
 		Retry      retrydialect.Tasker
 		WorkConfig *retrydialect.Argyll `yaml:"work_config"`
@@ -197,7 +137,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 }
 
 // What is decoded can be encoded and decoded again.
-func TestRoundTrip(t *testing.T) {
+func TestRoundTripInYAML(t *testing.T) {
 	no, three, zero := false, 3, int64(0)
 	for _, lib := range libraries {
 		for _, d := range []any{
@@ -245,7 +185,7 @@ func TestNumbersInQuotes(t *testing.T) {
 }
 
 // go.yaml.in/yaml passes over a null before it asks a TaskHarbor.
-func TestATaskHarborThatIsNullIsAPointer(t *testing.T) {
+func TestATaskHarborThatIsNullIsAPointerInYAML(t *testing.T) {
 	var config struct{ H retrydialect.TaskHarbor }
 	require.NoError(t, yaml.Unmarshal([]byte("h: ~"), &config))
 	assert.Zero(t, config.H)
