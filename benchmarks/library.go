@@ -11,7 +11,8 @@ type library struct {
 	name   string
 	module string // whose version is printed; empty for the loop written by hand
 
-	duties bool // its prepare supports the duties of a plan
+	duties  bool // its prepare supports the duties of a plan
+	classes bool // and the classes of failures
 
 	// prepare builds what the users of the library build once.
 	prepare func(plan) calls
@@ -33,12 +34,15 @@ type plan struct {
 	within  time.Duration // bound on the whole call, which needs to read the clock; 0: no bound
 	timeout time.Duration // of each attempt, which needs a context of its own; 0: none
 	watched bool          // a function is called for each step
+
+	classes bool // each failure has a class with a name and a limit; only this library has them
 }
 
 // The plans of the benchmarks. The longest delay is never reached.
 var (
 	ordinary = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2}
 	noDelay  = plan{attempts: 10}
+	classed  = plan{attempts: 10, classes: true}
 	bounded  = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2, within: time.Minute}
 	timed    = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2, timeout: time.Minute}
 	observed = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2, watched: true}
@@ -68,6 +72,10 @@ type calls struct {
 
 	// value is run for an operation that returns a value.
 	value func(ctx context.Context, n int, op valueFunc) (int, error)
+
+	// once makes one attempt of each of n operations that are counted elsewhere. nil:
+	// the library has no such function.
+	once func(ctx context.Context, n int, op opFunc) error
 
 	// delay computes the delay after this attempt n times, without waiting, and
 	// returns the last. It is called from many goroutines at once. nil: the

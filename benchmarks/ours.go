@@ -10,7 +10,7 @@ import (
 )
 
 // ours is this library. It gets its policy by value in each call.
-var ours = library{name: "retry", module: "github.com/goretry/retry", duties: true, prepare: func(p plan) calls {
+var ours = library{name: "retry", module: "github.com/goretry/retry", duties: true, classes: true, prepare: func(p plan) calls {
 	policy := p.policy()
 	return calls{
 		run: func(ctx context.Context, n int, op opFunc) (err error) {
@@ -26,6 +26,13 @@ var ours = library{name: "retry", module: "github.com/goretry/retry", duties: tr
 				v, err = retry.DoValue(ctx, policy, operation)
 			}
 			return v, err
+		},
+		once: func(ctx context.Context, n int, op opFunc) (err error) {
+			operation := func(ctx context.Context) error { return op(ctx) }
+			for range n {
+				_, err = retry.Once(ctx, policy, retry.Attempt{Number: 1}, operation)
+			}
+			return err
 		},
 		delay: func(n, attempt int) (d time.Duration) {
 			for range n {
@@ -51,7 +58,11 @@ var ours = library{name: "retry", module: "github.com/goretry/retry", duties: tr
 
 func (p plan) policy() retry.Policy {
 	if p.base == 0 {
-		return retry.Policy{MaxAttempts: p.attempts}
+		policy := retry.Policy{MaxAttempts: p.attempts}
+		if p.classes {
+			policy.Classify = classify
+		}
+		return policy
 	}
 	policy := retry.Policy{
 		MaxAttempts:    p.attempts,
@@ -65,6 +76,16 @@ func (p plan) policy() retry.Policy {
 		policy.OnEvent = func(_ context.Context, e retry.Event) { step(e.Attempt, e.Elapsed) }
 	}
 	return policy
+}
+
+// refused is the class of errFailed.
+var refused = &retry.Class{Name: "refused", Policy: &retry.Policy{MaxAttempts: noDelay.attempts}}
+
+func classify(err error) *retry.Class {
+	if err == errFailed {
+		return refused
+	}
+	return nil
 }
 
 // hourlyPolicy is the plan hourly in a package variable, where a user would have it.
@@ -102,15 +123,14 @@ var ourWaiters = []waiter{
 		policy.AttemptTimeout = time.Minute
 		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
 	}},
+	{"retry-Do-HealthyAfter", ours.module, func(ctx context.Context, _ int, op opFunc) error {
+		policy := hourlyPolicy
+		policy.HealthyAfter = time.Minute
+		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
+	}},
 	{"retry-Do-OnEvent", ours.module, func(ctx context.Context, _ int, op opFunc) error {
 		policy := hourlyPolicy
 		policy.OnEvent = func(context.Context, retry.Event) {}
 		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
-	}},
-	{"retry-Loop", ours.module, func(ctx context.Context, _ int, op opFunc) (err error) {
-		for _, ctx := range retry.Loop(ctx, hourlyPolicy, &err) {
-			err = op(ctx)
-		}
-		return err
 	}},
 }

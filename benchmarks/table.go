@@ -144,28 +144,39 @@ func (t *table) print(out io.Writer) {
 	printRows(out, rows)
 }
 
-// cell returns the time of a library for a work, as a multiple of the bare loop's,
-// and its allocations. For the bare loop the time is in nanoseconds.
+// cell returns the time of a library for a work, as a multiple of the bare loop's or
+// in nanoseconds above another work, and its allocations. For the bare loop the time
+// is in nanoseconds.
 func (t *table) cell(w work, library string) string {
 	of, bare := subject{w.name, library}, subject{w.base, bareLoop.name}
 	if t.ns[of] == nil {
 		return "-"
 	}
-	took := t.ns.ratio(of, bare)
-	if of == bare {
+	var took string
+	switch {
+	case w.above != "":
+		took = fmt.Sprintf("%+.1f ns", t.ns.paired(of, subject{w.above, library}, func(a, b float64) float64 { return a - b }))
+	case of == bare:
 		took = fmt.Sprintf("%.1f ns", median(t.ns[bare]))
+	default:
+		took = t.ns.ratio(of, bare)
 	}
 	return fmt.Sprintf("%s, %.0f", took, median(t.allocs[of]))
 }
 
-// ratio returns the median of the ratios of all rounds. It divides numbers of the
-// same round, because a disturbance in a round affects both of them.
+// ratio returns the median of the ratios of all rounds.
 func (s series) ratio(of, bare subject) string {
-	var ratios []float64
+	return fmt.Sprintf("%.2fx", s.paired(of, bare, func(a, b float64) float64 { return a / b }))
+}
+
+// paired returns the median of what a function makes of the numbers of each round.
+// Both are of the same round, because a disturbance in a round affects both.
+func (s series) paired(of, base subject, compare func(a, b float64) float64) float64 {
+	var compared []float64
 	for round := range s[of] {
-		ratios = append(ratios, s[of][round]/s[bare][round])
+		compared = append(compared, compare(s[of][round], s[base][round]))
 	}
-	return fmt.Sprintf("%.2fx", median(ratios))
+	return median(compared)
 }
 
 // median returns the middle one of some numbers, or the mean of the middle two.

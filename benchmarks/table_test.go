@@ -127,6 +127,18 @@ func TestTheRatioIsOfEachRound(t *testing.T) {
 	assert.Equal(t, "20.0 ns, 0", table.cell(work{name: "w", base: "w"}, "bare"))
 }
 
+// TestTheDifferenceIsOfEachRound checks that a time above another is the median of
+// the differences of the rounds, 7. Of the medians it is 0.
+func TestTheDifferenceIsOfEachRound(t *testing.T) {
+	table := newTable()
+	table.ns = series{{"w", "other"}: {47, 20, 30}, {"first", "other"}: {40, 30, 20}, {"first", "bare"}: {1, 1, 1}}
+	table.allocs = series{{"w", "other"}: {0, 0, 0}}
+	assert.Equal(t, "+7.0 ns, 0", table.cell(work{name: "w", above: "first"}, "other"))
+	assert.Equal(t, "-", table.cell(work{name: "w", above: "first"}, "bare"))
+	table.ns[subject{"first", "other"}] = []float64{50, 30, 20}
+	assert.Equal(t, "-3.0 ns, 0", table.cell(work{name: "w", above: "first"}, "other"))
+}
+
 func TestTheTableHasALineForEach(t *testing.T) {
 	table := newTable()
 	for i, l := range libraries {
@@ -150,10 +162,10 @@ func TestTheTableHasALineForEach(t *testing.T) {
 	var out strings.Builder
 	table.print(&out)
 	for _, line := range []string{
-		"|  | version | first try | first try, value | first try, MaxElapsed | first try, AttemptTimeout | first try, OnEvent | 2 failures | 10 failures | a delay, 8 goroutines | a decision | a line of a log |",
-		"| bare |  | 5.0 ns, 0 | 10.0 ns, 0 | 15.0 ns, 0 | 20.0 ns, 0 | 25.0 ns, 0 | 30.0 ns, 0 | 35.0 ns, 0 | 40.0 ns, 0 | - | 50.0 ns, 0 |",
-		"| cenkalti-v4 | v4.3.0 | 3.00x, 2 | 3.00x, 2 | - | - | - | 3.00x, 2 | 3.00x, 2 | 3.00x, 2 | - | - |",
-		"| eapache | v1.7.0 | 11.00x, 10 | 11.00x, 10 | - | - | - | 11.00x, 10 | 11.00x, 10 | - | - | - |",
+		"|  | version | first try | first try, value | first try, MaxElapsed | first try, AttemptTimeout | first try, OnEvent | 2 failures | 10 failures | 10 failures, classes | Once, above the first try | a delay, 8 goroutines | a decision | a line of a log |",
+		"| bare |  | 5.0 ns, 0 | 10.0 ns, 0 | 15.0 ns, 0 | 20.0 ns, 0 | 25.0 ns, 0 | 30.0 ns, 0 | 35.0 ns, 0 | - | - | 50.0 ns, 0 | - | 60.0 ns, 0 |",
+		"| cenkalti-v4 | v4.3.0 | 3.00x, 2 | 3.00x, 2 | - | - | - | 3.00x, 2 | 3.00x, 2 | - | - | 3.00x, 2 | - | - |",
+		"| eapache | v1.7.0 | 11.00x, 10 | 11.00x, 10 | - | - | - | 11.00x, 10 | 11.00x, 10 | - | - | - | - | - |",
 		"|  | version | first try, in memory | first try, loopback | two 503, in memory | two 503, loopback |",
 		"| bare |  | 1000.0 ns, 0 | 2000.0 ns, 0 | 3000.0 ns, 0 | 4000.0 ns, 0 |",
 		"| go-retryablehttp, StandardClient | v0.7.8 | 3.00x, 2 |",
@@ -163,5 +175,7 @@ func TestTheTableHasALineForEach(t *testing.T) {
 	} {
 		assert.Contains(t, out.String(), line)
 	}
-	assert.Regexp(t, `\| retry \| [^|]* \| 2.00x, 1 \|.* 18.00x, 1 \| 2.00x, 1 \|\n`, out.String(), "its decision is compared with the first try")
+	// Its classes are compared with 10 failures (80 / 35), its Once with its own first
+	// try (90 - 10), its decision with the first try (110 / 5).
+	assert.Regexp(t, `\| retry \| [^|]* \| 2.00x, 1 \|.* 2.00x, 1 \| 2.29x, 1 \| \+80.0 ns, 1 \| 2.00x, 1 \| 22.00x, 1 \| 2.00x, 1 \|\n`, out.String())
 }

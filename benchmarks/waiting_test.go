@@ -19,6 +19,31 @@ func TestEveryWaiterWaitsAsLong(t *testing.T) {
 	}
 }
 
+// TestOnlyHealthyAfterStartsOver checks that of the ways to call this library the one
+// with HealthyAfter goes on after more failures than the plan allows, because each
+// attempt ran for two minutes.
+func TestOnlyHealthyAfterStartsOver(t *testing.T) {
+	for _, w := range ourWaiters {
+		t.Run(w.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				attempts := 0
+				_ = w.run(t.Context(), 1, func(context.Context) error {
+					if attempts++; attempts == 9 {
+						return nil
+					}
+					time.Sleep(2 * time.Minute)
+					return errFailed
+				})
+				want := hourly.attempts
+				if w.name == "retry-Do-HealthyAfter" {
+					want = 9
+				}
+				assert.Equal(t, want, attempts)
+			})
+		})
+	}
+}
+
 func TestEveryWaiterWaitsUntilItIsCancelled(t *testing.T) {
 	for _, w := range waiters() {
 		t.Run(w.name, func(t *testing.T) {

@@ -14,20 +14,23 @@ type work struct {
 	name  string // of its benchmark
 	title string // of its column
 	base  string // the work of the bare loop that it is compared with
+	above string // the work of the same library above which its time is printed, if not as a ratio
 	bench func(library) func(*testing.B)
 }
 
 var works = []work{
-	{"FirstTry", "first try", "FirstTry", func(l library) func(*testing.B) { return benchRun(l, ordinary, 0) }},
-	{"FirstTryValue", "first try, value", "FirstTryValue", benchValue},
-	{"FirstTryMaxElapsed", "first try, MaxElapsed", "FirstTryMaxElapsed", func(l library) func(*testing.B) { return benchDuty(l, bounded) }},
-	{"FirstTryAttemptTimeout", "first try, AttemptTimeout", "FirstTryAttemptTimeout", func(l library) func(*testing.B) { return benchDuty(l, timed) }},
-	{"FirstTryOnEvent", "first try, OnEvent", "FirstTryOnEvent", func(l library) func(*testing.B) { return benchDuty(l, observed) }},
-	{"TwoFailures", "2 failures", "TwoFailures", func(l library) func(*testing.B) { return benchRun(l, noDelay, 2) }},
-	{"TenFailures", "10 failures", "TenFailures", func(l library) func(*testing.B) { return benchRun(l, noDelay, always) }},
-	{"Delay8", "a delay, 8 goroutines", "Delay8", benchDelay},
-	{"Decision", "a decision", "FirstTry", benchDecide},
-	{"LogLine", "a line of a log", "LogLine", benchRead},
+	{name: "FirstTry", title: "first try", base: "FirstTry", bench: func(l library) func(*testing.B) { return benchRun(l, ordinary, 0) }},
+	{name: "FirstTryValue", title: "first try, value", base: "FirstTryValue", bench: benchValue},
+	{name: "FirstTryMaxElapsed", title: "first try, MaxElapsed", base: "FirstTryMaxElapsed", bench: func(l library) func(*testing.B) { return benchDuty(l, bounded) }},
+	{name: "FirstTryAttemptTimeout", title: "first try, AttemptTimeout", base: "FirstTryAttemptTimeout", bench: func(l library) func(*testing.B) { return benchDuty(l, timed) }},
+	{name: "FirstTryOnEvent", title: "first try, OnEvent", base: "FirstTryOnEvent", bench: func(l library) func(*testing.B) { return benchDuty(l, observed) }},
+	{name: "TwoFailures", title: "2 failures", base: "TwoFailures", bench: func(l library) func(*testing.B) { return benchRun(l, noDelay, 2) }},
+	{name: "TenFailures", title: "10 failures", base: "TenFailures", bench: func(l library) func(*testing.B) { return benchRun(l, noDelay, always) }},
+	{name: "TenFailuresClasses", title: "10 failures, classes", base: "TenFailures", bench: benchClasses},
+	{name: "Once", title: "Once, above the first try", above: "FirstTry", bench: benchOnce},
+	{name: "Delay8", title: "a delay, 8 goroutines", base: "Delay8", bench: benchDelay},
+	{name: "Decision", title: "a decision", base: "FirstTry", bench: benchDecide},
+	{name: "LogLine", title: "a line of a log", base: "LogLine", bench: benchRead},
 }
 
 // always means that an operation never succeeds.
@@ -56,13 +59,16 @@ func failing(times int) opFunc {
 // benchRun measures calls of an operation without a value. Their context can
 // be canceled, as that of a request can.
 func benchRun(l library, p plan, failures int) func(*testing.B) {
-	run, op := l.prepare(p).run, failing(failures)
+	return benchCalls(l.prepare(p).run, failing(failures), failures == always)
+}
+
+func benchCalls(run func(context.Context, int, opFunc) error, op opFunc, fails bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		b.ReportAllocs()
 		b.ResetTimer()
-		if err := run(ctx, b.N, op); (err != nil) != (failures == always) {
+		if err := run(ctx, b.N, op); (err != nil) != fails {
 			b.Fatalf("the last call returned %v", err)
 		}
 	}
@@ -74,6 +80,23 @@ func benchDuty(l library, p plan) func(*testing.B) {
 		return nil
 	}
 	return benchRun(l, p, 0)
+}
+
+// benchClasses is benchRun for failures that have classes.
+func benchClasses(l library) func(*testing.B) {
+	if !l.classes {
+		return nil
+	}
+	return benchRun(l, classed, always)
+}
+
+// benchOnce measures single attempts that succeed.
+func benchOnce(l library) func(*testing.B) {
+	once := l.prepare(ordinary).once
+	if once == nil {
+		return nil
+	}
+	return benchCalls(once, failing(0), false)
 }
 
 // benchValue measures calls of an operation that succeeds with a value.

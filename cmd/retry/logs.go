@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/retryflow/flowlog"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -22,8 +25,9 @@ var explainCommand = &command{
 	summary: "print a log of retry events as text that says when and why",
 	doc: `
 Explain prints a line for each event of a log, which says when it happened and
-why. A log has a line of JSON for each event, as retrylog.NewWriter writes it.
-On a terminal each line has a color, unless NO_COLOR is set in the environment.
+why. A log has a line of JSON for each event, as retrylog.NewWriter writes it,
+or retrylog.Slog with a slog.JSONHandler. On a terminal each line has a color,
+unless NO_COLOR is set in the environment.
 
     retry explain -key order-42 retries.log
     tail -n 1000 retries.log | retry explain
@@ -40,10 +44,12 @@ first event that cannot have happened. The exit status is 1 if there is one.
 
     retry check -policy config.yaml -at services.payments.retry retries.log
 
-A log has a line of JSON for each event, as retrylog.NewWriter writes it. The
-calls of a pipeline follow its rules instead of a policy: check reports them,
-and compares only the others. To check a pipeline's log, call CheckPipeline of
-package retrylog in Go.
+It reads the logs that explain reads, and ends with a line that counts the
+calls. A call is skipped if its retries follow what a file cannot hold: the
+rules of a pipeline, or a Classify. It was stopped by code if RetryIf, Classify,
+Wait or a mark such as retry.Permanent ended it. If every call is skipped, the
+exit status is 1. To check the log of a pipeline, call CheckPipeline of package
+flowlog in Go.
 `,
 }
 
@@ -59,7 +65,7 @@ func explain(s *streams, c *command, args []string) int {
 		return c.misused(s, err)
 	}
 	title, records, readErr := readLog(s, name, *key)
-	text := retrylog.Explain(records)
+	text := flowlog.Explain(records)
 	if s.colors {
 		text = colored(text, records)
 	}
@@ -103,55 +109,71 @@ func check(s *streams, c *command, args []string) int {
 	if readErr != nil && !errors.Is(readErr, retrylog.ErrCutOff) {
 		return c.failed(s, logFault(title, readErr))
 	}
-	calls, replayErr := retrylog.Replay(records)
-	differ, ruled := 0, 0
+	calls, replayErr := flowlog.Replay(records)
 	report := func(err error) {
 		if err != nil {
 			fmt.Fprintln(s.out, logFault(title, err))
 			status = found
 		}
 	}
-	for _, call := range calls {
-		if call.Task != "" {
-			if ruled++; ruled == 1 {
-				report(&policyfile.Fault{File: title, Line: call.Records[0].Line,
-					Text: fmt.Sprintf("task %q is part of a pipeline, whose rules decide instead of a policy", call.Task)})
-			}
-		} else if err := call.Check(p.Policy); err != nil {
-			if differ++; differ == 1 {
-				report(err)
-			}
-		}
-	}
+	n := compare(calls, p.Policy)
+	report(n.first)
 	report(replayErr)
 	report(readErr)
-	all := "all"
-	if ruled > 0 {
-		all = "all except " + counted(ruled, "call") + " of a pipeline"
-	}
-	verdict := all + " as decided by"
+	verdict := "all as decided by"
 	switch {
-	case differ > 0:
-		verdict = counted(differ, "call") + " not as decided by"
-	case ruled > 0 && ruled == len(calls):
-		verdict = "none compared with"
+	case n.differ > 0:
+		verdict = counted(n.differ, "call") + " not as decided by"
+	case n.skipped == len(calls):
+		verdict, status = "none compared with", found
 	case replayErr != nil || readErr != nil:
 		verdict = "as far as it can be read, " + verdict
 	}
-	fmt.Fprintf(s.out, "%s, %s: %s %v\n", counted(len(calls), "call"), counted(len(records), "event"), verdict, p.Policy)
+	fmt.Fprintf(s.out, "%s %v\n%s: %s checked, %s skipped, %s stopped by code\n", verdict, p.Policy, counted(len(calls), "call"),
+		preview.Thousands(len(calls)-n.skipped-n.byCode), preview.Thousands(n.skipped), preview.Thousands(n.byCode))
 	return status
+}
+
+// A comparison is what the calls of a log have in common with a policy.
+type comparison struct {
+	differ, skipped, byCode int   // how many calls
+	first                   error // what differs first
+}
+
+// compare compares calls with the policy of a file.
+func compare(calls []flowlog.Call, p retry.Policy) (n comparison) {
+	// A program may have a Wait, which ends waits early, and no file can say so.
+	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
+	for _, call := range calls {
+		if call.Task != "" {
+			n.skipped++
+			continue
+		}
+		if err := call.Check(p); err != nil {
+			if n.differ++; n.differ == 1 {
+				n.first = err
+			}
+			continue
+		}
+		if by := call.ByCode(p); len(by) > 0 && by[len(by)-1].Event.Kind == retry.Stopped {
+			n.byCode++
+		} else if len(by) > 0 {
+			n.skipped++
+		}
+	}
+	return n
 }
 
 func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return preview.Thousands(n) + " " + what + "s"
 }
 
 // readLog returns the records of a log that have a key, or all records if it is
 // "".
-func readLog(s *streams, name, key string) (title string, records []retrylog.Record, err error) {
+func readLog(s *streams, name, key string) (title string, records []flowlog.Record, err error) {
 	title, file, err := s.open(name)
 	if err != nil {
 		return title, nil, err
@@ -168,9 +190,9 @@ func readLog(s *streams, name, key string) (title string, records []retrylog.Rec
 		defer p.clear()
 		r = p
 	}
-	records, err = retrylog.Read(r)
+	records, err = flowlog.Read(r)
 	if key != "" {
-		records = slices.DeleteFunc(records, func(r retrylog.Record) bool { return r.Key != key })
+		records = slices.DeleteFunc(records, func(r flowlog.Record) bool { return r.Key != key })
 	}
 	if len(records) == 0 && err == nil {
 		err = fmt.Errorf("retrylog: line 1: there is no event")
@@ -202,7 +224,7 @@ func logFault(title string, err error) error {
 }
 
 // colored returns an explanation in which each line has the color of its event.
-func colored(text string, records []retrylog.Record) string {
+func colored(text string, records []flowlog.Record) string {
 	var b strings.Builder
 	i := 0
 	for line := range strings.Lines(text) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,24 +14,22 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retryflow/flowlog"
 	"github.com/goretry/retry/retrylog"
 )
 
 const logPolicy = "{max_attempts: 3, backoff: {type: exponential, base: 1s}, jitter: full}"
-
-type fixedSource uint64
-
-func (s fixedSource) Uint64() uint64 { return uint64(s) }
 
 // writeLog returns the log of two calls. Call a fails twice and then succeeds,
 // and call b fails three times.
 func writeLog(t *testing.T) string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter, Source: fixedSource(42)}
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter, Source: func() uint64 { return 42 }}
 		p.OnEvent = retrylog.NewWriter(&log).OnEvent
 		for _, key := range []string{"a", "b"} {
 			n := 0
@@ -103,7 +102,7 @@ func TestExplainColors(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	log := writeLog(t)
-	const sound = "2 calls, 18 events: all as decided by 3 attempts, exponential 1s x2, full jitter\n"
+	const sound = "all as decided by 3 attempts, exponential 1s x2, full jitter\n2 calls: 2 checked, 0 skipped, 0 stopped by code\n"
 	dir := write(t, map[string]string{
 		"policy.yaml": logPolicy, "config.yaml": "services: {pay: {retry: " + logPolicy + "}}",
 		"broken.yaml": "jitter: 2", "retries.log": log,
@@ -112,18 +111,18 @@ func TestCheck(t *testing.T) {
 	assert.Equal(t, sound, succeed(t, log, "check", "-policy", "policy.yaml"))
 	assert.Equal(t, sound, succeed(t, "", "check", "-policy", "config.yaml", "-at=services.pay.retry", "retries.log"))
 	assert.Equal(t, sound, succeed(t, logPolicy, "check", "-policy", "-", "retries.log"))
-	assert.Equal(t, "1 call, 9 events: all as decided by 3 attempts, exponential 1s x2, full jitter\n",
+	assert.Equal(t, "all as decided by 3 attempts, exponential 1s x2, full jitter\n1 call: 1 checked, 0 skipped, 0 stopped by code\n",
 		succeed(t, log, "check", "-policy", "policy.yaml", "-key", "a"))
 
 	lines := strings.SplitAfter(log, "\n")
 	for _, test := range []struct{ name, policy, log, want string }{
 		{"another delay", "{max_attempts: 3, backoff: {type: exponential, base: 2s}, jitter: full}", log,
-			`^standard input:3: .*\n2 calls, 18 events: 2 calls not as decided by 3 attempts, exponential 2s x2, full jitter\n$`},
-		{"a later delay", "{max_attempts: 3, backoff: {type: linear, base: 1s}, jitter: full, max_delay: 1s}", log, `^standard input:6: .*\n.*: 2 calls not `},
-		{"another limit", "{max_attempts: 4, backoff: {type: exponential, base: 1s}, jitter: full}", log, `^standard input:1: .*\n.*: 2 calls not `},
-		{"one call of two", logPolicy, strings.Join(lines[:11], "") + strings.Replace(lines[11], `"seed":"`, `"seed":"9`, 1), `^standard input:12: .*\n2 calls, 12 events: 1 call not as decided by `},
-		{"cannot have happened", logPolicy, strings.Join(lines[:9], "") + lines[10], `^standard input:10: .*cannot have happened.*\n1 call, 10 events: as far as it can be read, all as decided by `},
-		{"cut off", logPolicy, strings.Join(lines[:12], "") + `{"kind":"`, `^standard input:13: the log is cut off\n2 calls, 12 events: as far as it can be read, all as decided by `},
+			`^standard input:3: .*\n2 calls not as decided by 3 attempts, exponential 2s x2, full jitter\n2 calls: 2 checked, 0 skipped, 0 stopped by code\n$`},
+		{"a later delay", "{max_attempts: 3, backoff: {type: linear, base: 1s}, jitter: full, max_delay: 1s}", log, `^standard input:6: .*\n2 calls not `},
+		{"another limit", "{max_attempts: 4, backoff: {type: exponential, base: 1s}, jitter: full}", log, `^standard input:1: .*\n2 calls not `},
+		{"one call of two", logPolicy, strings.Join(lines[:9], "") + strings.ReplaceAll(strings.Join(lines[9:12], ""), `"max":3`, `"max":4`), `^standard input:10: .*\n1 call not as decided by .*\n2 calls: 2 checked, `},
+		{"cannot have happened", logPolicy, strings.Join(lines[:9], "") + lines[10], `^standard input:10: .*cannot have happened.*\nas far as it can be read, all as decided by .*\n1 call: `},
+		{"cut off", logPolicy, strings.Join(lines[:12], "") + `{"kind":"`, `^standard input:13: the log is cut off\nas far as it can be read, all as decided by .*\n2 calls: `},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stdout, stderr, status := tool(test.log, "check", "-policy", filepath.Join(write(t, map[string]string{"p.yaml": test.policy}), "p.yaml"))
@@ -158,35 +157,101 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// checked runs check on a log with a policy, which must print this.
+func checked(t *testing.T, policy, log, want string, status int) {
+	t.Helper()
+	file := filepath.Join(write(t, map[string]string{"p.yaml": policy}), "p.yaml")
+	stdout, stderr, got := tool(log, "check", "-policy", file)
+	assert.Equal(t, want, stdout)
+	assert.Empty(t, stderr)
+	assert.Equal(t, status, got)
+}
+
 // The calls of a pipeline follow rules, so check compares only the others.
 func TestCheckPipeline(t *testing.T) {
 	plain, events := writeLog(t), bytes.Buffer{}
 	synctest.Test(t, func(t *testing.T) {
 		p := retryflow.Pipeline{
 			Tasks:   []retryflow.Task{{Label: "fetch", Run: func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{} }}},
-			OnEvent: retrylog.NewWriter(&events).OnPipelineEvent,
+			OnEvent: flowlog.NewWriter(&events).OnPipelineEvent,
 		}
 		require.NoError(t, p.Run(retrylog.WithKey(t.Context(), "c"), nil))
 	})
-	const limit, fault = "max_attempts: 4", `task "fetch" is part of a pipeline, whose rules decide instead of a policy`
-	for _, test := range []struct{ name, policy, log, want string }{
-		{"alone", logPolicy, events.String(), "standard input:1: " + fault + "\n1 call, 3 events: none compared with 3 attempts, exponential 1s x2, full jitter\n"},
-		{"with others", logPolicy, plain + events.String() + events.String(), "standard input:19: " + fault +
-			"\n4 calls, 24 events: all except 2 calls of a pipeline as decided by 3 attempts, exponential 1s x2, full jitter\n"},
-		{"with others that differ", limit, events.String() + plain, "standard input:1: " + fault +
-			"\nstandard input:4: max is 3, and the policy says 4\n3 calls, 21 events: 2 calls not as decided by 4 attempts\n"},
-		{"cut off", logPolicy, events.String() + plain + "{", "standard input:1: " + fault + "\nstandard input:22: the log is cut off" +
-			"\n3 calls, 21 events: as far as it can be read, all except 1 call of a pipeline as decided by 3 attempts, exponential 1s x2, full jitter\n"},
+	assert.Contains(t, succeed(t, events.String(), "explain"), "task fetch: ")
+	const by = "by 3 attempts, exponential 1s x2, full jitter\n"
+	for _, test := range []struct {
+		name, policy, log, want string
+		status                  int
+	}{
+		{"alone", logPolicy, events.String(), "none compared with 3 attempts, exponential 1s x2, full jitter\n1 call: 0 checked, 1 skipped, 0 stopped by code\n", 1},
+		{"with others", logPolicy, plain + events.String() + events.String(), "all as decided " + by + "4 calls: 2 checked, 2 skipped, 0 stopped by code\n", 0},
+		{"with others that differ", "max_attempts: 4", events.String() + plain,
+			"standard input:4: max is 3, and the policy says 4\n2 calls not as decided by 4 attempts\n3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 1},
+		{"cut off", logPolicy, events.String() + plain + "{",
+			"standard input:22: the log is cut off\nas far as it can be read, all as decided " + by + "3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) { checked(t, test.policy, test.log, test.want, test.status) })
+	}
+}
+
+// A program may add functions to the policy of a file. What they decided is counted,
+// and is no fault.
+func TestCheckCode(t *testing.T) {
+	const policy = "{max_attempts: 3, backoff: {type: fixed, base: 1m}}"
+	failure := errors.New("refused")
+	for _, test := range []struct {
+		name string
+		add  func(p *retry.Policy)
+		err  error
+		want string
+	}{
+		{"nothing", func(*retry.Policy) {}, failure, "1 checked, 0 skipped, 0"},
+		{"RetryIf", func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }, failure, "0 checked, 0 skipped, 1"},
+		{"Permanent", func(*retry.Policy) {}, retry.Permanent(failure), "0 checked, 0 skipped, 1"},
+		{"After", func(*retry.Policy) {}, retry.After(time.Hour, failure), "1 checked, 0 skipped, 0"},
+		{"a class that stops", func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class {
+				return &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: failure}
+			}
+		}, failure, "0 checked, 0 skipped, 1"},
+		{"a class with delays of its own", func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class {
+				return &retry.Class{Name: "slow", Policy: &retry.Policy{Backoff: retry.Fixed(time.Hour)}}
+			}
+		}, failure, "0 checked, 1 skipped, 0"},
+		{"Wait", func(p *retry.Policy) {
+			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
+		}, failure, "1 checked, 0 skipped, 0"},
+		{"Wait that fails", func(p *retry.Policy) {
+			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, failure }
+		}, failure, "0 checked, 0 skipped, 1"},
+		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }, failure, "1 checked, 0 skipped, 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			stdout, stderr, status := tool(test.log, "check", "-policy", filepath.Join(write(t, map[string]string{"p.yaml": test.policy}), "p.yaml"))
-			assert.Equal(t, 1, status)
-			assert.Empty(t, stderr)
-			assert.Equal(t, test.want, stdout)
+			var log, lines bytes.Buffer
+			synctest.Test(t, func(t *testing.T) {
+				var p retry.Policy
+				require.NoError(t, yaml.Unmarshal([]byte(policy), &p))
+				test.add(&p)
+				write, slogger := retrylog.NewWriter(&log), retrylog.Slog(slog.New(slog.NewJSONHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})))
+				p.OnEvent = func(ctx context.Context, e retry.Event) { write.OnEvent(ctx, e); slogger(ctx, e) }
+				require.Error(t, retry.Do(t.Context(), p, func(context.Context) error { return test.err }))
+			})
+			want, status := "all as decided by 3 attempts, fixed 1m0s\n1 call: "+test.want+" stopped by code\n", 0
+			if strings.Contains(test.want, "1 skipped") {
+				want, status = strings.Replace(want, "all as decided by", "none compared with", 1), 1
+			}
+			checked(t, policy, log.String(), want, status)
+			checked(t, policy, lines.String(), want, status)
+			assert.Equal(t, succeed(t, log.String(), "explain"), succeed(t, lines.String(), "explain"))
 		})
 	}
-	assert.Contains(t, succeed(t, plain+events.String(), "check", "-policy", filepath.Join(write(t, map[string]string{"p.yaml": logPolicy}), "p.yaml"), "-key", "a"),
-		"1 call, 9 events: all as decided by ")
+}
+
+func TestCheckCounts(t *testing.T) {
+	line, _, _ := strings.Cut(writeLog(t), "\n")
+	checked(t, logPolicy, strings.Repeat(line+"\n", 1234), "all as decided by 3 attempts, exponential 1s x2, full jitter\n"+
+		"1,234 calls: 1,234 checked, 0 skipped, 0 stopped by code\n", 0)
 }
 
 // slowReader takes a second for each read.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
 var planCommand = &command{
@@ -55,7 +56,7 @@ func plan(s *streams, c *command, args []string) int {
 	if p.At != "" {
 		at = ", " + p.At
 	}
-	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", p.File, p.Line, at, p.dialect, p.Preview(*retries))
+	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", p.File, p.Line, at, p.dialect, preview.Text(p.Policy, *retries))
 	for _, note := range p.Policy.Lint() {
 		fmt.Fprintln(s.out, "Note:", note)
 	}
@@ -71,7 +72,7 @@ type delay struct {
 	Attempt int          `json:"attempt"`
 	Wait    jsonDuration `json:"wait"`
 	Total   jsonDuration `json:"total"`           // of all waits so far
-	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry; zero if there is one
+	Reason  retry.Reason `json:"reason,omitzero"` // why there is no retry; "" if there is one
 }
 
 // delaysOf returns the exact delays of the job with a key.
@@ -92,7 +93,7 @@ func printDelays(w io.Writer, delays []delay) {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "after attempt\twait\ttotal")
 	for _, d := range delays {
-		if d.Reason != 0 {
+		if d.Reason != "" {
 			fmt.Fprintf(table, "%d\t%v\n", d.Attempt, d.Reason)
 			continue
 		}

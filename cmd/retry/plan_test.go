@@ -28,7 +28,7 @@ after attempt   wait             total at most
 4               1.28s to 1.92s   7.6s
 
 Ends after 5 attempts.
-Worst case: 8.6s in all, servers' waits aside, if attempts end with their AttemptTimeout (attempt_timeout), 1s.
+Worst case: 8.6s in all, Retry-After aside, if attempts end with their AttemptTimeout (attempt_timeout), 1s.
 `},
 		{[]string{"-n", "3", "policy.json"}, ":1 (native)", `unlimited attempts, fibonacci 1s, at most 30s, equal jitter, within 5m0s
 
@@ -49,7 +49,7 @@ after attempt   wait   total at most
 2               2s     3s
 
 Ends after 3 attempts.
-Worst case: 3s of waiting, servers' waits aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
+Worst case: 3s of waiting, Retry-After aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
 `},
 		{[]string{"-from", "argyll", "argyll.json"}, ":2, work_config (argyll)", `5 attempts, linear 1s, at most 3s
 
@@ -61,7 +61,7 @@ after attempt   wait   total at most
 
 The delays reach MaxDelay (max_delay), 3s, after attempt 3.
 Ends after 5 attempts.
-Worst case: 9s of waiting, servers' waits aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
+Worst case: 9s of waiting, Retry-After aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
 `},
 	} {
 		last := len(test.args) - 1

@@ -37,7 +37,7 @@ func runAccumulate(pass *analysis.Pass) (any, error) {
 			seen[op.node] = true
 			additions := u.additions(op)
 			for _, a := range additions {
-				if !a.results || !u.onlyAdded(op, a, additions) || !u.failsAfter(call, op, a.stmt) {
+				if !a.results || !u.onlyAdded(op, a, additions) || !u.failsAfter(op, a.stmt) {
 					continue
 				}
 				d := analysis.Diagnostic{Pos: a.stmt.Pos(), End: a.stmt.End(), Message: fmt.Sprintf(
@@ -291,7 +291,7 @@ func (u *uses) resumes(op *operation) bool {
 				return true
 			}
 		case *ast.RangeStmt:
-			if _, ok := u.info.TypeOf(n.X).Underlying().(*types.Chan); ok && n != op.node && u.isOutside(op, n.X) {
+			if _, ok := u.info.TypeOf(n.X).Underlying().(*types.Chan); ok && u.isOutside(op, n.X) {
 				return true
 			}
 		}
@@ -384,7 +384,7 @@ func (u *uses) cursor(op *operation, left ast.Expr) bool {
 }
 
 // failsAfter reports whether an attempt can still fail after stmt.
-func (u *uses) failsAfter(call *call, op *operation, stmt ast.Stmt) bool {
+func (u *uses) failsAfter(op *operation, stmt ast.Stmt) bool {
 	graph := cfg.New(op.body, func(*ast.CallExpr) bool { return true })
 	var after []ast.Node
 	seen := map[*cfg.Block]bool{}
@@ -410,15 +410,14 @@ func (u *uses) failsAfter(call *call, op *operation, stmt ast.Stmt) bool {
 	}
 	failed, returned := false, false
 	for _, n := range after {
-		if u.setsError(call, op, n) {
+		if u.setsError(n) {
 			failed = true
 		}
 		if ret, ok := n.(*ast.ReturnStmt); ok && !u.returnsNil(ret) {
 			returned = true
 		}
 	}
-	_, loop := op.node.(*ast.RangeStmt)
-	return failed && (returned || loop)
+	return failed && returned
 }
 
 func (u *uses) returnsNil(ret *ast.ReturnStmt) bool {
@@ -426,19 +425,8 @@ func (u *uses) returnsNil(ret *ast.ReturnStmt) bool {
 }
 
 // setsError reports whether a statement or condition examines the error of a
-// call, other than one that only wraps another. In a Loop it reports whether
-// the statement assigns the error to the Loop's variable.
-func (u *uses) setsError(call *call, op *operation, n ast.Node) bool {
-	if _, loop := op.node.(*ast.RangeStmt); loop {
-		assign, ok := n.(*ast.AssignStmt)
-		if !ok || len(call.Args) < 3 {
-			return false
-		}
-		address, ok := ast.Unparen(call.Args[2]).(*ast.UnaryExpr)
-		if !ok || !isAssigned(assign, matching(assign.Lhs, types.ExprString(address.X))) {
-			return false
-		}
-	}
+// call, other than one that only wraps another.
+func (u *uses) setsError(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ExprStmt, *ast.DeferStmt, *ast.GoStmt:
 		return false
@@ -453,15 +441,6 @@ func (u *uses) setsError(call *call, op *operation, n ast.Node) bool {
 		}
 	}
 	return false
-}
-
-func matching(list []ast.Expr, written string) ast.Expr {
-	for _, x := range list {
-		if types.ExprString(x) == written {
-			return x
-		}
-	}
-	return nil
 }
 
 // wraps reports whether a function only makes an error from another one.

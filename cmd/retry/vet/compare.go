@@ -45,7 +45,7 @@ func runCompare(pass *analysis.Pass) (any, error) {
 		reached := u.reached(fn, result, from)
 		for _, f := range u.comparisons(*fn, func(x ast.Expr) bool {
 			id, ok := ast.Unparen(x).(*ast.Ident)
-			return ast.Unparen(x) == call.CallExpr && call.name != "retry.Loop" || ok && result != nil && u.info.Uses[id] == result && reached(id.Pos())
+			return ast.Unparen(x) == call.CallExpr || ok && result != nil && u.info.Uses[id] == result && reached(id.Pos())
 		}) {
 			report(f, fmt.Sprintf("%s returns a *retry.Error around the last error, which %s never matches: ", call.name, f.kind), true)
 		}
@@ -87,8 +87,7 @@ func bodyOf(fn ast.Node) *ast.BlockStmt {
 }
 
 // resultOf returns the variable that gets the error of a call, and the
-// statement that assigns it. For a Loop the statement is the loop, which must
-// run to its end.
+// statement that assigns it.
 func (u *uses) resultOf(call *call) (*types.Var, ast.Node) {
 	var left ast.Expr
 	parent := call.cursor.Parent().Node()
@@ -100,15 +99,6 @@ func (u *uses) resultOf(call *call) (*types.Var, ast.Node) {
 	case *ast.ValueSpec:
 		if len(p.Values) == 1 {
 			left = p.Names[len(p.Names)-1]
-		}
-	case *ast.RangeStmt:
-		for n := range ast.Preorder(p.Body) {
-			if branch, ok := n.(*ast.BranchStmt); ok && branch.Tok != token.CONTINUE {
-				return nil, nil // does not change the error
-			}
-		}
-		if address, ok := ast.Unparen(call.Args[2]).(*ast.UnaryExpr); ok {
-			left = address.X
 		}
 	}
 	id, ok := left.(*ast.Ident)
@@ -143,9 +133,6 @@ func (u *uses) reached(fn *inspector.Cursor, v *types.Var, from ast.Node) func(t
 		}
 	}
 	for _, b := range cfg.New(bodyOf(fn.Node()), func(*ast.CallExpr) bool { return true }).Blocks {
-		if b.Kind == cfg.KindRangeDone && b.Stmt == from {
-			visit(b, 0)
-		}
 		for i, n := range b.Nodes {
 			if n == from {
 				visit(b, i+1)
@@ -181,7 +168,7 @@ func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	return false
 }
 
-// judges returns the functions used as RetryIf or Select of a policy.
+// judges returns the functions used as RetryIf or Classify of a policy.
 func (u *uses) judges() func(yield func(field string, op *operation) bool) {
 	return func(yield func(string, *operation) bool) {
 		for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
@@ -201,7 +188,7 @@ func (u *uses) judges() func(yield func(field string, op *operation) bool) {
 					field, value = sel.Sel, n.Rhs[0]
 				}
 			}
-			if field == nil || field.Name != "RetryIf" && field.Name != "Select" {
+			if field == nil || field.Name != "RetryIf" && field.Name != "Classify" {
 				continue
 			}
 			if op := u.operation(value); op != nil && !yield(field.Name, op) {

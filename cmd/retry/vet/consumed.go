@@ -62,7 +62,7 @@ func (c consumption) text(retrier string) string {
 // consumptions returns the expressions that op uses up, each variable once.
 func (u *uses) consumptions(op *operation) (found []consumption) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
-		if c.Node().Pos() < op.body.Pos() || detached(c, op) || u.mayBeOnce(c, op) {
+		if detached(c, op) || u.mayBeOnce(c, op) {
 			continue
 		}
 		for _, candidate := range u.candidates(c) {

@@ -182,6 +182,6 @@ func (u *uses) factor(x ast.Expr) (attempts int, ok bool) {
 func (u *uses) selects(x ast.Expr) bool {
 	fields := u.policy(x).fields
 	_, retryIf := fields["RetryIf"]
-	_, chosen := fields["Select"]
-	return retryIf || chosen
+	_, classify := fields["Classify"]
+	return retryIf || classify
 }

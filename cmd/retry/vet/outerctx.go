@@ -37,7 +37,7 @@ func runOuterCtx(pass *analysis.Pass) (any, error) {
 			}
 			for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
 				inner := c.Node().(*ast.CallExpr)
-				if inner.Pos() < op.body.Pos() || !u.canFail(inner) || detached(c, op) {
+				if !u.canFail(inner) || detached(c, op) {
 					continue
 				}
 				for i, arg := range inner.Args {
@@ -217,22 +217,18 @@ func (u *uses) same(a, b ast.Expr) bool {
 
 func reportOuterCtx(pass *analysis.Pass, op *operation, call *ast.CallExpr, arg ast.Expr) {
 	what := types.ExprString(call.Fun) + " gets the context of all attempts, so AttemptTimeout does not end it: "
-	_, isLoop := op.node.(*ast.RangeStmt)
-	switch {
-	case op.ctx != nil && op.body.Pos() < arg.Pos() && visible(pass, op.ctx, arg.Pos()):
-		pass.Report(analysis.Diagnostic{
-			Pos: arg.Pos(), End: arg.End(),
-			Message: what + "pass " + op.ctx.Name() + ", the context of this attempt",
-			SuggestedFixes: []analysis.SuggestedFix{{
-				Message:   "Pass " + op.ctx.Name(),
-				TextEdits: []analysis.TextEdit{{Pos: arg.Pos(), End: arg.End(), NewText: []byte(op.ctx.Name())}},
-			}},
-		})
-	case isLoop:
-		pass.ReportRangef(arg, "%stake the context of this attempt, as in for attempt, ctx := range retry.Loop(...), and pass that", what)
-	default:
+	if op.ctx == nil || !visible(pass, op.ctx, arg.Pos()) {
 		pass.ReportRangef(arg, "%sname the context that the function is given, as in func(ctx context.Context), and pass that", what)
+		return
 	}
+	pass.Report(analysis.Diagnostic{
+		Pos: arg.Pos(), End: arg.End(),
+		Message: what + "pass " + op.ctx.Name() + ", the context of this attempt",
+		SuggestedFixes: []analysis.SuggestedFix{{
+			Message:   "Pass " + op.ctx.Name(),
+			TextEdits: []analysis.TextEdit{{Pos: arg.Pos(), End: arg.End(), NewText: []byte(op.ctx.Name())}},
+		}},
+	})
 }
 
 // visible reports whether the name of v refers to v at pos.

@@ -127,7 +127,7 @@ func faultsOf(p retry.Policy) []string {
 func isHot(fault string) bool { return strings.HasPrefix(fault, "unlimited attempts without a delay") }
 
 var (
-	fieldName = regexp.MustCompile(`\b(MaxAttempts|MaxRetries|AttemptCap|NonRetryable|Backoff|Schedule|MaxDelay|Jitter|MaxRetryAfter|MaxElapsed|AttemptTimeout|Budget)\b`)
+	fieldName = regexp.MustCompile(`\b(MaxAttempts|MaxRetries|AttemptCap|NonRetryable|Backoff|Schedule|MaxDelay|Jitter|MaxRetryAfter|MaxElapsed|AttemptTimeout|HealthyAfter|Classify|Budget)\b`)
 	partName  = regexp.MustCompile(`^Backoff: (?:Exponential\.(\w+)|Schedule\[(\d+)\])`)
 )
 
@@ -200,8 +200,10 @@ func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Pol
 			p.Jitter, ok = u.jitter(x)
 		case "Budget":
 			p.Budget, ok = u.budget(x)
-		case "Select":
-			p.Select, ok = func(error) *retry.Policy { return nil }, u.isFunction(x)
+		case "HealthyAfter":
+			p.HealthyAfter, ok = u.duration(x)
+		case "Classify":
+			p.Classify, ok = func(error) *retry.Class { return nil }, u.isFunction(x)
 		}
 		known = known && ok
 	}
@@ -365,25 +367,27 @@ func (u *uses) budget(x ast.Expr) (b *retry.Budget, ok bool) {
 	if u.retryType(x) == "nil" {
 		return nil, true
 	}
-	call, ok := x.(*ast.CallExpr)
+	address, ok := x.(*ast.UnaryExpr)
 	if !ok {
 		return nil, false
 	}
-	switch u.callee(call) {
-	case retryPath + ".NewBudget":
-		size, known := u.integer(call.Args[0])
-		ratio, ok := u.float64(call.Args[1])
-		if !known || !ok {
-			return nil, false
-		}
-		return retry.NewBudget(size, ratio), true
-	case "(*" + retryPath + ".Budget).RefillEvery":
-		every, known := u.duration(call.Args[0])
-		if b, ok = u.budget(call.Fun.(*ast.SelectorExpr).X); !known || !ok {
-			return nil, false
-		}
-		return b.RefillEvery(every), true
-	default:
+	literal, ok := address.X.(*ast.CompositeLit)
+	if !ok {
 		return nil, false
 	}
+	fields := keyed(literal)
+	b, ok = &retry.Budget{}, len(fields) == len(literal.Elts)
+	if size := fields["Size"]; size != nil && ok {
+		b.Size, ok = u.integer(size)
+	}
+	if ratio := fields["Ratio"]; ratio != nil && ok {
+		b.Ratio, ok = u.float64(ratio)
+	}
+	if every := fields["RefillEvery"]; every != nil && ok {
+		b.RefillEvery, ok = u.duration(every)
+	}
+	if !ok {
+		return nil, false
+	}
+	return b, true
 }

@@ -44,7 +44,7 @@ func runSharedSource(pass *analysis.Pass) (any, error) {
 			}
 			value, shared = n.Rhs[0], u.sharedTarget(pass, field.X)
 		}
-		generator := unlocked(u.info.TypeOf(value))
+		generator := u.unlocked(value)
 		if generator == "" || shared == "" {
 			continue
 		}
@@ -53,16 +53,20 @@ func runSharedSource(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// unlocked returns the name of the standard library's generator that t is, or
-// "" if it is none.
-func unlocked(t types.Type) string {
-	pointer, ok := types.Unalias(t).(*types.Pointer)
+// unlocked returns the name of the standard library's generator whose method x is,
+// or "" if it is none.
+func (u *uses) unlocked(x ast.Expr) string {
+	selector, ok := u.value(x).(*ast.SelectorExpr)
 	if !ok {
 		return ""
 	}
+	method, ok := u.info.Uses[selector.Sel].(*types.Func)
+	if !ok || method.Signature().Recv() == nil {
+		return "" // such as rand.Uint64, which is safe
+	}
 	for _, path := range []string{"math/rand", "math/rand/v2"} {
 		for _, name := range []string{"Rand", "PCG", "ChaCha8", "Zipf"} {
-			if isNamed(pointer.Elem(), path, name) {
+			if isNamed(deref(method.Signature().Recv().Type()), path, name) {
 				return "*rand." + name
 			}
 		}

@@ -66,7 +66,7 @@ func (k keyword) End() token.Pos { return k.Pos() + token.Pos(len("for")) }
 // function inside it.
 func own(op *operation, c inspector.Cursor) bool {
 	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
-		return c.Node() != op.node && (fn.Node() == op.node || fn.Node().Pos() < op.node.Pos())
+		return fn.Node() == op.node
 	}
 	return false
 }
@@ -91,48 +91,20 @@ func reportDropped(pass *analysis.Pass, u *uses) {
 		if name != "Permanent" && name != "After" || name == u.callee(call) {
 			continue
 		}
-		use := "return it"
-		if err := u.errorOfLoop(c); err != nil {
-			use = fmt.Sprintf("assign it to %s, the error of the Loop", types.ExprString(err))
-		}
 		pass.Report(analysis.Diagnostic{
 			Pos: call.Pos(), End: call.End(),
-			Message:        fmt.Sprintf("the error that retry.%s returns is dropped, so nothing is marked: %s", name, use),
+			Message:        fmt.Sprintf("the error that retry.%s returns is dropped, so nothing is marked: return it", name),
 			SuggestedFixes: u.useMark(c, call),
 		})
 	}
 }
 
-// errorOfLoop returns the error variable of the Loop around the statement at c,
-// or nil if there is no Loop.
-func (u *uses) errorOfLoop(c inspector.Cursor) ast.Expr {
-	for _, call := range u.calls {
-		for _, op := range call.ops {
-			if _, ok := op.node.(*ast.RangeStmt); !ok || !op.contains(c.Node().Pos()) || !own(op, c) {
-				continue
-			}
-			if address, ok := ast.Unparen(call.Args[2]).(*ast.UnaryExpr); ok {
-				return address.X
-			}
-		}
-	}
-	return nil
-}
-
 // useMark returns the fix for a dropped mark, if the marked error is returned
-// next or is the variable of a Loop.
+// next.
 func (u *uses) useMark(c inspector.Cursor, call *ast.CallExpr) []analysis.SuggestedFix {
 	marked := call.Args[len(call.Args)-1]
 	if _, ok := c.Node().(*ast.ExprStmt); !ok {
 		return nil
-	}
-	if err := u.errorOfLoop(c); err != nil {
-		if !u.sameVariable(err, marked) {
-			return nil
-		}
-		return []analysis.SuggestedFix{{Message: "assign the marked error", TextEdits: []analysis.TextEdit{
-			{Pos: call.Pos(), NewText: []byte(types.ExprString(err) + " = ")},
-		}}}
 	}
 	next, end := following(c), c.Node().End()
 	if next != nil {

@@ -47,10 +47,9 @@ type call struct {
 	ops    []*operation // those whose code is in the package
 }
 
-// An operation is the code that one attempt runs: a function, or the body of a
-// Loop.
+// An operation is the function that one attempt runs.
 type operation struct {
-	node   ast.Node // *ast.FuncLit, *ast.FuncDecl, or *ast.RangeStmt
+	node   ast.Node // *ast.FuncLit or *ast.FuncDecl
 	cursor inspector.Cursor
 	body   *ast.BlockStmt
 	ctx    *types.Var // the context of the attempt; nil if it has no name
@@ -78,7 +77,6 @@ var retriers = map[string]struct {
 }{
 	retryPath + ".Do":        {"retry.Do", 1, []int{2}},
 	retryPath + ".DoValue":   {"retry.DoValue", 1, []int{2}},
-	retryPath + ".Loop":      {"retry.Loop", 1, nil},
 	retrysqlPath + ".Tx":     {"retrysql.Tx", 3, []int{4}},
 	retrysqlPath + ".TxFunc": {"retrysql.TxFunc", 2, []int{1, 3}},
 }
@@ -264,7 +262,7 @@ func (u *uses) variable(id *ast.Ident) *variable {
 
 // value returns the only value that an expression can have: the expression
 // itself, or the value of a variable that is assigned once. It returns nil if
-// there may be others. The caller must consider fields that are assigned later.
+// there may be others.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
@@ -281,11 +279,11 @@ func (u *uses) value(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// only returns the value of a variable that is assigned once, and nil for any
-// other.
+// only returns the value of a variable that is assigned once and whose fields are
+// not, and nil for any other.
 func (u *uses) only(obj *types.Var) ast.Expr {
 	v := u.known(obj)
-	if v == nil || len(v.values) != 1 {
+	if v == nil || len(v.values) != 1 || len(v.fields) > 0 {
 		return nil
 	}
 	return v.values[0]
@@ -337,13 +335,6 @@ func (u *uses) newCall(c inspector.Cursor) *call {
 		if op := u.operation(expr.Args[i]); op != nil {
 			found.ops = append(found.ops, op)
 		}
-	}
-	if loop, ok := c.Parent().Node().(*ast.RangeStmt); ok && r.ops == nil && loop.X == expr {
-		op := &operation{node: loop, cursor: c.Parent(), body: loop.Body}
-		if id, ok := loop.Value.(*ast.Ident); ok {
-			op.ctx = u.named(id)
-		}
-		found.ops = append(found.ops, op)
 	}
 	return found
 }

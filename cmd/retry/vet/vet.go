@@ -17,7 +17,6 @@ import "golang.org/x/tools/go/analysis"
 // Analyzers are all the checks, in the order of docs/vet.md.
 var Analyzers = []*analysis.Analyzer{
 	OuterCtx,
-	LoopBody,
 	PolicyLiteral,
 	Nested,
 	Consumed,

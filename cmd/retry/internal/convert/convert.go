@@ -117,6 +117,8 @@ type settings struct {
 	timeout  time.Duration // of each attempt; 0 if there is none
 	elapsed  time.Duration // until a retry must begin; 0 if unlimited
 	wait     time.Duration // the longest wait that a server may ask for; 0 for the default
+	exact    bool          // waits exactly that
+	healthy  time.Duration // how long a healthy attempt runs; 0 if the count never starts over
 }
 
 // settingsOf returns the settings of a policy. It leaves out settings that make
@@ -126,7 +128,8 @@ func settingsOf(p retry.Policy) settings {
 	if s.attempts == 1 {
 		return s
 	}
-	s.elapsed, s.wait, s.cap, s.jitter = p.MaxElapsed, p.MaxRetryAfter, p.MaxDelay, p.Jitter
+	s.elapsed, s.wait, s.exact, s.healthy = p.MaxElapsed, p.MaxRetryAfter, p.ExactRetryAfter, p.HealthyAfter
+	s.cap, s.jitter = p.MaxDelay, p.Jitter
 	if s.jitter == retry.Proportional(0) {
 		s.jitter = nil
 	}
@@ -169,8 +172,14 @@ func (s *settings) refuse(f *faults, system string, jitter bool) {
 	if s.wait != 0 {
 		f.add("max_retry_after", s.wait, system+" does not know what a server asks for")
 	}
+	if s.exact {
+		f.add("exact_retry_after", true, system+" does not know what a server asks for")
+	}
 	if s.timeout != 0 {
 		f.add("attempt_timeout", s.timeout, system+" has none")
+	}
+	if s.healthy != 0 {
+		f.add("healthy_after", s.healthy, system+" never starts the count over")
 	}
 }
 

@@ -65,14 +65,15 @@ func TestWrite(t *testing.T) {
 		})
 	}
 
-	const rich = "{max_attempts: -1, backoff: {type: exponential, base: 1500us, factor: 1.5}, max_delay: 2500us, jitter: full, max_retry_after: 2m, max_elapsed: 1h, attempt_timeout: 1us}"
+	const rich = "{max_attempts: -1, backoff: {type: exponential, base: 1500us, factor: 1.5}, max_delay: 2500us, jitter: full, max_retry_after: 2m, exact_retry_after: true, max_elapsed: 1h, attempt_timeout: 1us, healthy_after: 1m}"
 	for _, test := range []struct {
 		name, to, policy string
 		want             []string
 	}{
 		{"Tasker", "tasker", rich, []string{
 			"jitter is full: Tasker has none", "max_elapsed is 1h0m0s: Tasker does not bound the time of all attempts",
-			"max_retry_after is 2m0s: Tasker does not know what a server asks for", "attempt_timeout is 1µs: Tasker has none",
+			"max_retry_after is 2m0s: Tasker does not know what a server asks for", "exact_retry_after is true: Tasker does not know what a server asks for",
+			"attempt_timeout is 1µs: Tasker has none", "healthy_after is 1m0s: Tasker never starts the count over",
 			"max_attempts is unlimited in effect: Tasker needs a limit", "backoff.factor is 1.5: Tasker always doubles",
 			"backoff.base is 1.5ms: Tasker counts whole milliseconds", "max_delay is 2.5ms: Tasker counts whole milliseconds"}},
 		{"Tasker, a list", "tasker", "{max_attempts: 3, backoff: {type: schedule, delays: [1s]}}", []string{"backoff.type is schedule: Tasker has no such curve"}},
@@ -161,6 +162,10 @@ func randomPolicy(random *rand.Rand) retry.Policy {
 		if one(15) {
 			p.MaxRetryAfter = delay()
 		}
+		p.ExactRetryAfter = one(15)
+		if one(15) {
+			p.HealthyAfter = ms + delay()
+		}
 		if p.Validate() == nil {
 			return p
 		}
@@ -213,10 +218,16 @@ func TestExact(t *testing.T) {
 				if len(want) > 0 {
 					assert.Equal(t, p.MaxElapsed, q.MaxElapsed)
 					assert.Equal(t, p.MaxRetryAfter, q.MaxRetryAfter)
+					assert.Equal(t, p.ExactRetryAfter, q.ExactRetryAfter)
+					assert.Equal(t, p.HealthyAfter, q.HealthyAfter)
 				}
 				again, err := convert.Write(to, q, convert.Options{})
 				require.NoError(t, err, text)
 				assert.Equal(t, text, again)
+			}
+			if to != "native" && len(want) > 0 {
+				require.False(t, p.ExactRetryAfter, to)
+				require.Zero(t, p.HealthyAfter, to)
 			}
 			require.Len(t, got, len(want), "%v: %s:\n%s", p, to, text)
 			rounding := 0.0 // of products of floats, in nanoseconds

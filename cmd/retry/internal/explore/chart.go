@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
 // The size of a picture, and of its margins.
@@ -77,7 +79,7 @@ func scheduleChart(policies []policyView) template.HTML {
 		return ""
 	}
 	d := newDrawing("When each attempt starts, from the earliest to the latest: the table has the numbers", top+bottom+rowHeight*float64(rows), float64(end))
-	d.xAxis(axis{title: "time after the first attempt began", ticks: timeTicks(end), format: func(v float64) string { return brief(time.Duration(v)) }})
+	d.xAxis(axis{title: "time after the first attempt began", ticks: timeTicks(end), format: func(v float64) string { return preview.Brief(time.Duration(v)) }})
 	for i := range rows {
 		d.text(left-8, top+rowHeight*(float64(i)+0.5)+4, "end", fmt.Sprintf("attempt %d", i+2))
 	}
@@ -85,11 +87,11 @@ func scheduleChart(policies []policyView) template.HTML {
 	for which, p := range policies {
 		earliest := time.Duration(0)
 		for i, step := range p.Steps {
-			earliest = later(earliest, step.Lo)
+			earliest = preview.Add(earliest, step.Lo)
 			from, to := d.x(float64(earliest)), d.x(float64(step.Total))
 			fmt.Fprintf(d, `<rect class="bar %s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
 				p.Class, min(from, width-right-3), top+rowHeight*float64(i)+3+height*float64(which), max(3, to-from), height,
-				html.EscapeString(fmt.Sprintf("%s, attempt %d: %s to %s", p.Name, i+2, brief(earliest), brief(step.Total))))
+				html.EscapeString(fmt.Sprintf("%s, attempt %d: %s to %s", p.Name, i+2, preview.Brief(earliest), preview.Brief(step.Total))))
 		}
 		if limit := p.policy.MaxElapsed; limit > 0 && limit <= end {
 			d.line(d.x(float64(limit)), top, d.x(float64(limit)), d.height-bottom, "limit "+p.Class)
@@ -118,7 +120,7 @@ func (c *lineChart) svg() template.HTML {
 	d.xAxis(c.x)
 	for _, tick := range c.y.ticks {
 		d.line(left, y(tick), width-right, y(tick), "grid")
-		d.text(left-8, y(tick)+4, "end", thousands(int(tick)))
+		d.text(left-8, y(tick)+4, "end", preview.Thousands(int(tick)))
 	}
 	fmt.Fprintf(d, `<text transform="rotate(-90 16 %.1f)" x="16" y="%.1f" text-anchor="middle">%s</text>`,
 		(lineHeight-bottom+top)/2, (lineHeight-bottom+top)/2, html.EscapeString(c.y.title))

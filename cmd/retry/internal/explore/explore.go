@@ -11,19 +11,18 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
 //go:embed page.html page.css page.js
 var files embed.FS
 
-var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": brief}).ParseFS(files, "page.html"))
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief}).ParseFS(files, "page.html"))
 
 // An Input holds the values from which a page is computed.
 type Input struct {
@@ -76,7 +75,7 @@ type policyView struct {
 	Faults  []*policyfile.Fault
 	Lints   []*policyfile.Fault
 	Summary string
-	Ends    []string // where the delays reach the cap, how the policy ends, the worst case
+	Ends    []string // how the policy ends, as preview.Ending says it
 	Steps   retry.Plan
 	More    bool // there are more steps
 
@@ -98,7 +97,7 @@ func look(ctx context.Context, in Input) *view {
 	if in.Clients < 1 || in.Clients > maxClients {
 		v.Faults = append(v.Faults, fmt.Sprintf("The number of clients is %d: write 1 to %d.", in.Clients, maxClients))
 	}
-	if err := (retry.Policy{Budget: retry.NewBudget(in.Size, in.Ratio)}).Validate(); err != nil {
+	if err := (retry.Policy{Budget: &retry.Budget{Size: in.Size, Ratio: in.Ratio}}).Validate(); err != nil {
 		v.Faults = append(v.Faults, "The budget needs a size of at least 1 and a ratio from 0 to 1.")
 	}
 	var sound []policyView
@@ -145,7 +144,7 @@ func lookAt(name, text, at, from string) (v policyView) {
 	}
 	v.Lints = block.Lint(v.policy)
 	v.Summary = v.policy.String()
-	v.Ends = strings.Split(v.policy.Preview(0), "\n")[2:]
+	v.Ends = preview.Ending(v.policy)
 	v.Steps = v.policy.Plan(maxRows + 1)
 	if v.More = len(v.Steps) > maxRows; v.More {
 		v.Steps = v.Steps[:maxRows]
@@ -184,42 +183,4 @@ func Static(ctx context.Context, in Input) (html []byte, faults []*policyfile.Fa
 	var b bytes.Buffer
 	err = page.Execute(&b, v)
 	return b.Bytes(), faults, err
-}
-
-// later returns a + b, or the longest duration if the sum overflows.
-func later(a, b time.Duration) time.Duration {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-// brief formats a duration for people: 1h instead of 1h0m0s.
-func brief(d time.Duration) string {
-	if d == math.MaxInt64 {
-		return "292 years"
-	}
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if d >= unit {
-			d = d.Round(unit / 1000)
-			break
-		}
-	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
-
-// thousands formats a number with commas: 10,000.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -35,7 +35,7 @@ func TestLook(t *testing.T) {
 	assert.Equal(t, "native", p.Dialect)
 	assert.Equal(t, []string{
 		"Ends after 5 attempts.",
-		"Worst case: 3.6s of waiting, servers' waits aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).",
+		"Worst case: 3.6s of waiting, Retry-After aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).",
 	}, p.Ends)
 	assert.Len(t, p.Steps, 4)
 	assert.False(t, p.More)
@@ -182,7 +182,7 @@ func TestTable(t *testing.T) {
 	assert.True(t, strings.HasSuffix(a, `
 <p>The delays reach MaxDelay (max_delay), 500ms, after attempt 3.</p>
 <p>Ends after 4 attempts.</p>
-<p>Worst case: 4m1.22s in all, servers&#39; waits aside, if attempts end with their AttemptTimeout (attempt_timeout), 1m.</p>
+<p>Worst case: 4m1.22s in all, Retry-After aside, if attempts end with their AttemptTimeout (attempt_timeout), 1m.</p>
 <table>
 <caption>Its delays</caption>
 <thead><tr><th scope="col">After attempt</th><th scope="col">Wait</th><th scope="col">Total at most</th></tr></thead>
@@ -232,7 +232,7 @@ func TestLoad(t *testing.T) {
 		require.NoError(t, err)
 		assert.InDelta(t, 100*(1+x+x*x+x*x*x), got, 100*4*1.2/math.Sqrt(loadCalls))
 	}
-	got, err := load(t.Context(), p, 1, retry.NewBudget(10, 0.1))
+	got, err := load(t.Context(), p, 1, &retry.Budget{Size: 10, Ratio: 0.1})
 	require.NoError(t, err)
 	assert.Equal(t, 100+100*10.0/loadCalls, got, "each call once, and what the bucket held")
 	got, err = load(t.Context(), retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, 1, nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
 var errDown = errors.New("down")
@@ -25,7 +26,7 @@ func horizon(policies []policyView) time.Duration {
 	for _, p := range policies {
 		sum := time.Duration(0)
 		for _, step := range p.policy.Plan(herdRetries) {
-			sum = later(sum, step.Hi)
+			sum = preview.Add(sum, step.Hi)
 		}
 		if most := p.policy.MaxElapsed; most > 0 {
 			sum = min(sum, most)
@@ -63,8 +64,8 @@ func herd(ctx context.Context, p retry.Policy, clients int, end time.Duration) (
 func herdFigure(ctx context.Context, policies []policyView, clients int) figure {
 	end := horizon(policies)
 	c := lineChart{
-		label: fmt.Sprintf("Retries of %s clients in each hundredth of %s after they failed together", thousands(clients), brief(end)),
-		x:     axis{title: "time after the failure", max: float64(end), format: func(v float64) string { return brief(time.Duration(v)) }, ticks: timeTicks(end)},
+		label: fmt.Sprintf("Retries of %s clients in each hundredth of %s after they failed together", preview.Thousands(clients), preview.Brief(end)),
+		x:     axis{title: "time after the failure", max: float64(end), format: func(v float64) string { return preview.Brief(time.Duration(v)) }, ticks: timeTicks(end)},
 		y:     axis{title: "retries", max: 1},
 	}
 	var words []string
@@ -82,7 +83,7 @@ func herdFigure(ctx context.Context, policies []policyView, clients int) figure 
 		c.y.max = max(c.y.max, float64(most))
 		c.lines = append(c.lines, line)
 		words = append(words, fmt.Sprintf("Policy %s: %s retries within %s of the failure, of which at most %s in any %s.",
-			p.Name, thousands(total), brief(end), thousands(most), brief(end/herdBins)))
+			p.Name, preview.Thousands(total), preview.Brief(end), preview.Thousands(most), preview.Brief(end/herdBins)))
 	}
 	c.y.ticks, c.y.max = niceTicks(c.y.max)
 	return figure{c.svg(), words}
@@ -108,14 +109,14 @@ func load(ctx context.Context, p retry.Policy, failing float64, budget *retry.Bu
 		for n := 1; ; n++ {
 			attempts++
 			if random.Float64() >= failing {
-				budget.Put()
+				budget.Success()
 				break
 			}
 			d := p.Next(retry.Attempt{Number: n, Err: errDown, Elapsed: elapsed, Seed: seed})
 			if !d.Retry() || n == loadAttempts || !budget.Take() {
 				break
 			}
-			elapsed = later(elapsed, d.Delay)
+			elapsed = preview.Add(elapsed, d.Delay)
 		}
 	}
 	return 100 * float64(attempts) / loadCalls, nil
@@ -138,7 +139,7 @@ func loadFigure(ctx context.Context, policies []policyView, size int, ratio floa
 			if err != nil {
 				return tooLong()
 			}
-			with, err := load(ctx, p.policy, failing, retry.NewBudget(size, ratio))
+			with, err := load(ctx, p.policy, failing, &retry.Budget{Size: size, Ratio: ratio})
 			if err != nil {
 				return tooLong()
 			}

@@ -26,7 +26,7 @@ type dialect struct {
 var dialects = []dialect{
 	{Native, []string{
 		"max_attempts", "max_retries", "attempt_cap", "retryable", "backoff",
-		"max_delay", "jitter", "max_retry_after", "max_elapsed", "attempt_timeout",
+		"max_delay", "jitter", "max_retry_after", "exact_retry_after", "max_elapsed", "attempt_timeout", "healthy_after",
 	}, readNative},
 	{"tasker", []string{
 		"retryable", "max_attempts", "backoff", "backoff_base_ms", "max_backoff_ms",

@@ -116,16 +116,17 @@ func generic[T any](ctx context.Context, p retry.Policy, list func(context.Conte
 	return all, err
 }
 
-func loop(ctx context.Context, c client, p retry.Policy) (text string, err error) {
-	for _, ctx := range retry.Loop(ctx, p, &err) {
-		var items []item
-		if items, _, err = c.page(ctx, ""); err != nil {
-			continue
+func joined(ctx context.Context, c client, p retry.Policy) (text string, err error) {
+	err = retry.Do(ctx, p, func(ctx context.Context) error {
+		items, _, err := c.page(ctx, "")
+		if err != nil {
+			return err
 		}
 		for _, i := range items {
 			text = text + i.ID // want `text keeps .* begin the operation with text = ""`
 		}
 		_, _, err = c.page(ctx, "more")
-	}
+		return err
+	})
 	return text, err
 }

@@ -47,14 +47,18 @@ func failedBefore(ctx context.Context, c client, p retry.Policy) (all []item, er
 	return all, err
 }
 
-func loopAddedLast(ctx context.Context, c client, p retry.Policy) (all []item, err error) {
-	for _, ctx := range retry.Loop(ctx, p, &err) {
-		var page []item
-		if page, _, err = c.page(ctx, ""); err != nil {
-			continue
+func failedWithoutHarm(ctx context.Context, c client, p retry.Policy) (all []item, err error) {
+	err = retry.Do(ctx, p, func(ctx context.Context) error {
+		page, _, err := c.page(ctx, "")
+		if err != nil {
+			return err
 		}
 		all = append(all, page...)
-	}
+		if _, _, err := c.page(ctx, "more"); err != nil {
+			fmt.Println(err)
+		}
+		return nil
+	})
 	return all, err
 }
 

@@ -64,12 +64,10 @@ func assigned(ctx context.Context, p retry.Policy) (code int) {
 	return 3
 }
 
-func loop(ctx context.Context, p retry.Policy) error {
+func reversed(ctx context.Context, p retry.Policy) error {
 	var err error
-	for _, ctx := range retry.Loop(ctx, p, &err) {
-		err = ping(ctx)
-	}
-	if syscall.ECONNREFUSED == err { // want `retry.Loop returns .* use errors.Is\(err, syscall.ECONNREFUSED\)`
+	err = retry.Do(ctx, p, ping)
+	if syscall.ECONNREFUSED == err { // want `retry.Do returns .* use errors.Is\(err, syscall.ECONNREFUSED\)`
 		return nil
 	}
 	return err
@@ -86,13 +84,13 @@ var policy = retry.Policy{
 		return err == io.ErrUnexpectedEOF || // want `RetryIf gets the error as the operation returned it, and == does not see through one that is wrapped, as by retry.After: use errors.Is\(err, io.ErrUnexpectedEOF\)`
 			err != os.ErrClosed // want `RetryIf gets .* use !errors.Is\(err, os.ErrClosed\)`
 	},
-	Select: slower,
+	Classify: classify,
 }
 
-func slower(err error) *retry.Policy {
-	switch err.(type) { // want `Select gets the error as the operation returned it, and a type switch does not see`
+func classify(err error) *retry.Class {
+	switch err.(type) { // want `Classify gets the error as the operation returned it, and a type switch does not see`
 	case *net.OpError:
-		return &retry.Policy{Backoff: retry.Fixed(1000)}
+		return &retry.Class{Name: "network"}
 	}
 	return nil
 }

@@ -44,15 +44,6 @@ func unwrapped(ctx context.Context, p retry.Policy) bool {
 
 // Inside the operation its own errors are as they are.
 func inside(ctx context.Context, p retry.Policy) error {
-	var err error
-	for _, ctx := range retry.Loop(ctx, p, &err) {
-		if err = ping(ctx); err == io.EOF {
-			break // which leaves err as it is
-		}
-	}
-	if err == io.EOF {
-		return nil
-	}
 	return retry.Do(ctx, p, func(ctx context.Context) error {
 		if err := ping(ctx); err != io.EOF {
 			return err
@@ -76,7 +67,7 @@ func reason(ctx context.Context, p retry.Policy) retry.Reason {
 	case error: // which any error is
 		return retry.ReasonOf(err)
 	}
-	return 0
+	return ""
 }
 
 // Whether two calls returned the same error.
@@ -90,12 +81,12 @@ var judges = retry.Policy{
 	RetryIf: func(err error) bool {
 		return err != nil && (err == io.EOF || errors.Is(err, io.EOF))
 	},
-	Select: func(err error) *retry.Policy {
+	Classify: func(err error) *retry.Class {
 		err = retry.LastError(err)
 		if err == io.EOF {
 			return nil
 		}
-		return &retry.Policy{NonRetryable: true}
+		return &retry.Class{Policy: &retry.Policy{NonRetryable: true}}
 	},
 }
 
@@ -125,11 +116,11 @@ var errBusy = errors.New("busy")
 
 var ownErrors = retry.Policy{
 	RetryIf: func(err error) bool { return err == errBusy },
-	Select: func(err error) *retry.Policy {
+	Classify: func(err error) *retry.Class {
 		switch err := err.(type) {
 		case nil:
 		case *codeError:
-			return &retry.Policy{MaxAttempts: err.code}
+			return &retry.Class{Policy: &retry.Policy{MaxAttempts: err.code}}
 		}
 		return nil
 	},

@@ -54,20 +54,19 @@ func request(ctx context.Context, p retry.Policy, url string, data []byte) error
 	})
 }
 
-func rows(ctx context.Context, p retry.Policy, db *sql.DB) (n int, err error) {
+func rows(ctx context.Context, p retry.Policy, db *sql.DB) (int, error) {
 	found, err := db.QueryContext(ctx, "SELECT 1")
 	if err != nil {
 		return 0, err
 	}
 	defer found.Close()
-	for range retry.Loop(ctx, p, &err) {
-		n = 0
-		for found.Next() { // want `^found comes from outside of retry.Loop and the first attempt reads it to its end: run the query in each attempt$`
+	return retry.DoValue(ctx, p, func(context.Context) (int, error) {
+		n := 0
+		for found.Next() { // want `^found comes from outside of retry.DoValue and the first attempt reads it to its end: run the query in each attempt$`
 			n++
 		}
-		err = found.Err()
-	}
-	return n, err
+		return n, found.Err()
+	})
 }
 
 type upload struct {

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"io"
-	"log"
 	"math/rand/v2"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 var (
 	_ = bytes.NewReader
 	_ = errors.Is
-	_ = log.Print
 	_ = rand.New
 	_ = time.Second
 	_ = retrysql.Transient

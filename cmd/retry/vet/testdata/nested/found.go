@@ -31,11 +31,8 @@ type client struct{ policy retry.Policy }
 
 func (c *client) method(ctx context.Context) error { return retry.Do(ctx, four, c.fetch) }
 
-func (c *client) fetch(ctx context.Context) (err error) {
-	for _, ctx := range retry.Loop(ctx, three, &err) { // want `^retry.Loop inside retry.Do makes up to 4 x 3 = 12 calls`
-		err = ping(ctx)
-	}
-	return err
+func (c *client) fetch(ctx context.Context) error {
+	return retry.Do(ctx, three, ping) // want `^retry.Do inside retry.Do makes up to 4 x 3 = 12 calls`
 }
 
 func assigned(ctx context.Context, db *sql.DB) error {
@@ -45,13 +42,12 @@ func assigned(ctx context.Context, db *sql.DB) error {
 	return retry.Do(ctx, four, transfer)
 }
 
-func loop(ctx context.Context) (err error) {
-	for _, ctx := range retry.Loop(ctx, four, &err) {
-		err = func() error {
-			return retry.Do(ctx, three, ping) // want `^retry.Do inside retry.Loop makes up to 4 x 3 = 12 calls`
+func called(ctx context.Context) error {
+	return retry.Do(ctx, four, func(ctx context.Context) error {
+		return func() error {
+			return retry.Do(ctx, three, ping) // want `^retry.Do inside retry.Do makes up to 4 x 3 = 12 calls`
 		}()
-	}
-	return err
+	})
 }
 
 func (c *client) one(ctx context.Context) error {

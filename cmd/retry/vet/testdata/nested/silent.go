@@ -13,12 +13,12 @@ var once = retry.Policy{}
 var forever = retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
 
 func budgeted(ctx context.Context) error {
-	ctx = retry.WithBudget(ctx, retry.NewBudget(3, 0))
+	ctx = retry.WithBudget(ctx, &retry.Budget{Size: 3})
 	return retry.Do(ctx, four, func(ctx context.Context) error { return retry.Do(ctx, three, ping) })
 }
 
 func (c *client) budgeted(ctx context.Context) error {
-	return retry.Do(retry.WithBudget(ctx, retry.NewBudget(3, 0)), four, c.within)
+	return retry.Do(retry.WithBudget(ctx, &retry.Budget{Size: 3}), four, c.within)
 }
 
 func (c *client) within(ctx context.Context) error { return retry.Do(ctx, three, ping) }
@@ -55,6 +55,11 @@ func selective(ctx context.Context, errLogin error) error {
 	login := four
 	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), RetryIf: func(err error) bool { return errors.Is(err, errLogin) }}
 	return errors.Join(retry.Do(ctx, p, func(ctx context.Context) error { return retry.Do(ctx, login, ping) }))
+}
+
+func classified(ctx context.Context, classify func(error) *retry.Class) error {
+	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), Classify: classify}
+	return retry.Do(ctx, p, func(ctx context.Context) error { return retry.Do(ctx, three, ping) })
 }
 
 func shared(ctx context.Context, budget *retry.Budget) error {

@@ -39,19 +39,16 @@ func assigned(ctx context.Context, p retry.Policy) error {
 		defer cancel()
 		return ping(bounded)
 	}
-	return retry.Do(retry.WithBudget(ctx, retry.NewBudget(3, 0)), p, op)
+	return retry.Do(retry.WithBudget(ctx, &retry.Budget{Size: 3}), p, op)
 }
 
-func loop(ctx context.Context) (err error) {
-	for range retry.Loop(ctx, policy, &err) {
-		err = ping(ctx) // want `take the context of this attempt, as in for attempt, ctx := range retry.Loop\(...\), and pass that`
-	}
-	for _, c := range retry.Loop(ctx, policy, &err) {
-		if err = ping(c); err == nil {
-			err = exec.CommandContext(ctx, "true").Run() // want `exec.CommandContext gets .* pass c`
+func command(ctx context.Context) error {
+	return retry.Do(ctx, policy, func(c context.Context) error {
+		if err := ping(c); err != nil {
+			return err
 		}
-	}
-	return err
+		return exec.CommandContext(ctx, "true").Run() // want `exec.CommandContext gets .* pass c`
+	})
 }
 
 type session struct {

@@ -21,7 +21,9 @@ var faulty = retry.Policy{
 	},
 	MaxDelay: -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration$`
 	Jitter:   retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 %$`
-	Budget:   retry.NewBudget(0, 0.1),     // want `^Budget: size is 0: write NewBudget\(size, ratio\) with a size of at least 1$`
+	Budget:   &retry.Budget{Ratio: 10},    // want `^Budget: Size is 0: write how many retries it holds, at least 1$` `^Budget: Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes$`
+
+	HealthyAfter: time.Microsecond, // want `^HealthyAfter is 1µs: write 0 for never, or at least 1ms$`
 }
 
 // Without a call that is known to use them, only what is wrong in any case.
@@ -68,11 +70,27 @@ var noLimit = retry.Policy{
 	Backoff: retry.Fixed(time.Second), // want `^Backoff \(backoff\) without a limit: there is only one attempt, and no delay`
 }
 
-func loop(ctx context.Context, c *client) (err error) {
-	for _, ctx := range retry.Loop(ctx, noLimit, &err) {
-		err = c.ping(ctx)
-	}
-	return err
+func once(ctx context.Context, c *client) error { return retry.Do(ctx, noLimit, c.ping) }
+
+func classed(ctx context.Context, ping func(context.Context) error) error {
+	return retry.Do(ctx, retry.Policy{
+		Classify: classify, // want `^Classify without a limit: there is only one attempt, whatever a class allows; set MaxAttempts`
+	}, ping)
+}
+
+func classify(error) *retry.Class {
+	return &retry.Class{Name: "login", Policy: &retry.Policy{
+		MaxRetries: -3, // want `^MaxRetries is -3: `
+	}}
+}
+
+func stream(ctx context.Context, c *client) error {
+	return retry.Do(ctx, retry.Policy{
+		MaxAttempts:    5,
+		Backoff:        retry.Fixed(time.Second),
+		HealthyAfter:   time.Minute,
+		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout \(attempt_timeout\) of 10s ends every attempt before HealthyAfter \(healthy_after\) of 1m0s: none is ever healthy$`
+	}, c.ping)
 }
 
 func transport() *http.Client {
@@ -85,10 +103,10 @@ func transport() *http.Client {
 }
 
 func budgeted(ctx context.Context, ping func(context.Context) error) error {
-	budget := retry.NewBudget(10, 0.1).RefillEvery(time.Microsecond)
+	budget := &retry.Budget{Size: 10, Ratio: 0.1, RefillEvery: time.Microsecond}
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: 3,
 		Backoff:     retry.Fixed(0),
-		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for off, or at least 1ms$`
+		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for never, or at least 1ms$`
 	}, ping)
 }

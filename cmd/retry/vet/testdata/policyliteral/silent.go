@@ -65,6 +65,31 @@ func custom(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{MaxAttempts: -1, Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, ping)
 }
 
+// A budget is complete once its fields are set.
+func budgets(ctx context.Context, size int, ping func(context.Context) error) error {
+	budget := &retry.Budget{Ratio: 0.1}
+	budget.Size = size
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Budget: budget}
+	if err := retry.Do(ctx, p, ping); err != nil {
+		return err
+	}
+	return retry.Do(ctx, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Budget: &retry.Budget{Size: size}}, ping)
+}
+
+// A class may leave out what the call has, such as a limit and a pause.
+func leftOut(ctx context.Context, ping func(context.Context) error) error {
+	return retry.Do(ctx, retry.Policy{
+		MaxAttempts:  3,
+		HealthyAfter: time.Minute,
+		Classify: func(error) *retry.Class {
+			return &retry.Class{Policy: &retry.Policy{MaxAttempts: retry.Unlimited, ExactRetryAfter: true}}
+		},
+	}, ping)
+}
+
+// No budget, below here no retry.
+func none(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{}) }
+
 // Which of two it is depends.
 func either(ctx context.Context, fast bool, ping func(context.Context) error) error {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}

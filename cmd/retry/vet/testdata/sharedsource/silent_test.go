@@ -8,6 +8,6 @@ import (
 )
 
 // Tests run one after the other.
-var testPolicy = retry.Policy{MaxAttempts: 3, Source: rand.NewPCG(1, 2)}
+var testPolicy = retry.Policy{MaxAttempts: 3, Source: rand.NewPCG(1, 2).Uint64}
 
-var testTransport = &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3, Source: rand.NewPCG(1, 2)}}
+var testTransport = &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3, Source: rand.NewPCG(1, 2).Uint64}}

@@ -44,15 +44,6 @@ func sleepLast(ctx context.Context, c *client) (err error) {
 	})
 }
 
-func sleepInLoop(ctx context.Context, c *client) (err error) {
-	for _, ctx := range retry.Loop(ctx, c.policy, &err) {
-		if err = c.ping(ctx); err != nil {
-			time.Sleep(time.Second) // want `time.Sleep adds`
-		}
-	}
-	return err
-}
-
 func loopInside(ctx context.Context, c *client) error {
 	return retry.Do(ctx, c.policy, func(ctx context.Context) error {
 		var err error
@@ -132,13 +123,4 @@ func (c *client) load(ctx context.Context) (n int, err error) {
 		return n, err
 	}
 	return n, nil
-}
-
-func droppedInLoop(ctx context.Context, c *client) (err error) {
-	for _, ctx := range retry.Loop(ctx, c.policy, &err) {
-		if err = c.ping(ctx); errors.Is(err, errGone) {
-			retry.Permanent(err) // want `the error that retry.Permanent returns is dropped, so nothing is marked: assign it to err, the error of the Loop`
-		}
-	}
-	return err
 }

@@ -70,13 +70,12 @@ func insert(ctx context.Context) (int, error) {
 	return 1, tx.Commit(ctx) // want `tx.Commit commits, .* use retrysql.TxFunc in place of retry.DoValue`
 }
 
-func generic[T any](ctx context.Context, db *gorm.DB, values []T) (err error) {
-	for _, ctx := range retry.Loop(ctx, policy, &err) {
+func generic[T any](ctx context.Context, db *gorm.DB, values []T) error {
+	return retry.Do(ctx, policy, func(ctx context.Context) error {
 		tx := db.WithContext(ctx).Begin()
 		for _, v := range values {
 			tx.Create(v)
 		}
-		err = tx.Commit().Error // want `tx.Commit commits, .* in place of retry.Loop`
-	}
-	return err
+		return tx.Commit().Error // want `tx.Commit commits, .* in place of retry.Do`
+	})
 }

@@ -1,0 +1,190 @@
+// Package preview describes for people what a policy of a file will do.
+package preview
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// Text describes a policy: in one line, by the table of its first retries (all of
+// them if retries is negative), and by its ending. It leaves out what
+// [retry.Policy.Plan] leaves out.
+func Text(p retry.Policy, retries int) string {
+	plan := p.Plan(retry.Unlimited)
+	shown := plan
+	if 0 <= retries && retries < len(plan) {
+		shown = plan[:retries]
+	}
+	text := []string{p.String(), ""}
+	if len(shown) > 0 {
+		text = append(text, shown.String())
+		if len(shown) < len(plan) {
+			text = append(text, "...")
+		}
+		text = append(text, "")
+	}
+	return strings.Join(append(text, Ending(p)...), "\n")
+}
+
+// Ending says where the delays of a policy reach MaxDelay, how it ends, and how
+// long that takes in the worst case.
+func Ending(p retry.Policy) []string {
+	w := writer{p, p.Plan(retry.Unlimited), p.EffectiveMax()}
+	var lines []string
+	for _, line := range []string{w.reachesCap(), w.ends(), w.startsOver(), w.worstCase()} {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// A writer writes about a policy, of which plan is all that Plan returns.
+type writer struct {
+	retry.Policy
+	plan  retry.Plan
+	limit int // EffectiveMax
+}
+
+// mostSteps is where Plan ends if the policy does not.
+const mostSteps = 10_000
+
+// goesOn reports whether there may be more retries than plan has.
+func (w *writer) goesOn() bool { return len(w.plan) == mostSteps && w.limit-1 != mostSteps }
+
+func (w *writer) reachesCap() string {
+	if w.MaxDelay == 0 {
+		return ""
+	}
+	switch i := slices.Index(w.Delays(len(w.plan)), w.MaxDelay); {
+	case i >= 0:
+		return fmt.Sprintf("The delays reach MaxDelay (max_delay), %s, after attempt %d.", Brief(w.MaxDelay), i+1)
+	case w.goesOn():
+		return fmt.Sprintf("The delays do not reach MaxDelay (max_delay), %s, within the first 10,000.", Brief(w.MaxDelay))
+	default:
+		return ""
+	}
+}
+
+func (w *writer) ends() string {
+	within := fmt.Sprintf("no retry starts later than MaxElapsed (max_elapsed), %s, after the first attempt began", Brief(w.MaxElapsed))
+	switch {
+	case w.NonRetryable:
+		return "Ends after 1 attempt: the policy is NonRetryable (retryable: false)."
+	case w.MaxAttempts == 0 && w.MaxRetries == 0 && w.MaxElapsed == 0:
+		return "Ends after 1 attempt: the policy sets no limit, MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)."
+	case w.limit == 1:
+		return "Ends after 1 attempt."
+	case len(w.plan) < len(w.Delays(retry.Unlimited)): // cut by time
+		return fmt.Sprintf("Ends after at most %s: %s.", attempts(len(w.plan)+1), within)
+	case w.MaxElapsed > 0 && w.limit == retry.Unlimited:
+		return fmt.Sprintf("Ends by time: %s.", within)
+	case w.MaxElapsed > 0:
+		return fmt.Sprintf("Ends after %s, or sooner: %s.", attempts(w.limit), within)
+	case w.limit == retry.Unlimited:
+		return "Never ends by itself: there is no limit on attempts or time."
+	default:
+		return fmt.Sprintf("Ends after %s.", attempts(w.limit))
+	}
+}
+
+func attempts(n int) string {
+	if n == 1 {
+		return "1 attempt"
+	}
+	return fmt.Sprintf("%d attempts", n)
+}
+
+// resets reports whether an attempt can be healthy, so that the count starts over.
+func (w *writer) resets() bool {
+	return w.HealthyAfter > 0 && w.limit != 1 && (w.AttemptTimeout == 0 || w.AttemptTimeout > w.HealthyAfter)
+}
+
+func (w *writer) startsOver() string {
+	if !w.resets() {
+		return ""
+	}
+	return fmt.Sprintf("Starts over after a failed attempt that ran at least HealthyAfter (healthy_after), %s.", Brief(w.HealthyAfter))
+}
+
+// worstCase says how long the policy takes at most, "" if it takes no time or has
+// no end.
+func (w *writer) worstCase() string {
+	if w.resets() {
+		return ""
+	}
+	total := time.Duration(0)
+	if len(w.plan) > 0 {
+		total = w.plan[len(w.plan)-1].Total
+	}
+	more := ""
+	if w.goesOn() {
+		switch {
+		case w.MaxElapsed > 0 && (w.limit == retry.Unlimited || total == w.MaxElapsed):
+			total = w.MaxElapsed
+		case w.limit != retry.Unlimited:
+			more = "more than "
+		default:
+			return ""
+		}
+	}
+	aside := ""
+	if len(w.plan) > 0 && (w.MaxElapsed == 0 || total < w.MaxElapsed) {
+		aside = ", Retry-After aside"
+	}
+	switch {
+	case w.AttemptTimeout > 0:
+		return fmt.Sprintf("Worst case: %s%s in all%s, if attempts end with their AttemptTimeout (attempt_timeout), %s.",
+			more, Brief(Add(total, w.AttemptTimeout)), aside, Brief(w.AttemptTimeout))
+	case w.MaxElapsed > 0 && len(w.plan) > 0:
+		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: there is no AttemptTimeout (attempt_timeout).", Brief(w.MaxElapsed))
+	case total > 0:
+		return fmt.Sprintf("Worst case: %s%s of waiting%s, and what the attempts take: there is no AttemptTimeout (attempt_timeout).", more, Brief(total), aside)
+	default:
+		return ""
+	}
+}
+
+// Add returns a + b, or the longest duration if the sum overflows.
+func Add(a, b time.Duration) time.Duration {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// Brief writes a duration for people: 1h, not 1h0m0s.
+func Brief(d time.Duration) string {
+	if d == math.MaxInt64 {
+		return "292 years"
+	}
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= unit {
+			d = d.Round(unit / 1000)
+			break
+		}
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Thousands writes a number with commas: 10,000.
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
