@@ -1,5 +1,5 @@
 // Package retryjob runs one attempt of a job from a job queue and decides what
-// follows: the job is done, it runs again after a delay, or it becomes a dead
+// happens next: the job is done, it runs again after a delay, or it becomes a dead
 // letter with a reason.
 //
 // A queue hands the attempts of one job to different workers, hours and
@@ -22,8 +22,9 @@
 //
 // The queue counts the attempt when it hands the job out, before it runs. A worker
 // that dies has then used up an attempt. If that was the last one, Run makes no
-// further attempt, and the job becomes a dead letter. The modules below adapters do
-// this for River, asynq, NATS JetStream, RabbitMQ and Temporal's activities;
-// examples/jobqueue does it for a table in SQLite or PostgreSQL. Package jobtest
-// tests such an integration against its real server.
+// further attempt, and the job becomes a dead letter.
+//
+// The modules below adapters do this for River, asynq, NATS JetStream, RabbitMQ and
+// Temporal's activities; examples/jobqueue does it for a table in SQLite or
+// PostgreSQL.
 package retryjob

@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// A worker that was handed a job tells the queue what follows.
+// A worker that was handed a job tells the queue what to do with it.
 func ExampleRun() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
 	send := func(context.Context) error { return errors.New("connection refused") }

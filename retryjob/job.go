@@ -3,24 +3,22 @@ package retryjob
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/hook"
-	"github.com/goretry/retry/retrylog"
+	"github.com/goretry/retry/internal/logkey"
 )
 
 // A Job describes a job as the queue hands it to a worker.
 type Job struct {
-	// Key names the job in a log, see [retrylog.Key], and picks its delays, see
-	// [retry.SeedOf]: every worker computes the same ones. If it is empty, they
-	// are drawn from the policy's Source.
+	// Key names the job in a log, as retrylog.WithKey does, and picks its delays, see
+	// [retry.SeedOf]: every worker computes the same ones. If it is empty, they are
+	// drawn from the policy's Source.
 	Key string
 
-	// Attempt is the number of this attempt, 1 for the first. An attempt that a
-	// worker did not survive counts: use the number of times that the queue has
-	// handed the job out. Below 1 counts as 1.
+	// Attempt is the number of this attempt, 1 for the first. Use the number of
+	// times that the queue has handed the job out, so that an attempt that a worker
+	// did not survive is counted. Below 1 is treated as 1.
 	Attempt int
 
 	// MaxAttempts is the job's own limit, see [retry.Policy.ForJob]. 0 or below
@@ -29,11 +27,17 @@ type Job struct {
 
 	// Began is when the first attempt began, by this machine's clock, for
 	// MaxElapsed and the events. If the queue has a different clock, write
-	// time.Now().Add(-elapsed). Zero, or a time in the future, counts as now.
+	// time.Now().Add(-elapsed). Zero, or a time in the future, is treated as now.
 	Began time.Time
+
+	// Classes has the number of earlier failures of each class, by its name, from a
+	// queue that stores them. After each failed attempt add one to the Class of its
+	// Outcome, if it has one, except where Interrupted. nil: not known, and every
+	// class is counted by all failures.
+	Classes map[string]int
 }
 
-// An Outcome is what follows an attempt of a job, or why it was not made.
+// An Outcome says what happens to a job after an attempt, or why none was made.
 //
 //	switch {
 //	case o.Err == nil: // the job is done
@@ -42,10 +46,15 @@ type Job struct {
 //	default: // move it to the dead letters, with o.Reason and o.Err
 //	}
 type Outcome struct {
-	// Decision is what the policy decides. Its Reason is ReasonSuccess if the job
-	// is done. Like [retry.Policy.Next], it has a Delay after each failed attempt,
-	// also if no retry follows.
-	retry.Decision
+	// Reason is what the policy decides: ReasonSuccess if the job is done,
+	// ReasonRetry if it runs again.
+	Reason retry.Reason
+
+	// Delay is the wait after this attempt. As with [retry.Policy.Next], it is set
+	// after each failed attempt, also if no retry follows, except for ReasonInvalid.
+	Delay time.Duration
+
+	Class string // the name of the failure's class; "": none
 
 	// Err is nil if the job is done. Otherwise it is a [*retry.Error], also if a
 	// retry follows; its Reason is then ReasonRetry. Store it where the queue keeps
@@ -53,13 +62,21 @@ type Outcome struct {
 	// itself.
 	Err error
 
+	// Attempts is how many attempts were made so far, with this one. If a worker died
+	// in the last attempt, it is the limit.
+	Attempts int
+
 	// Ran is false if no attempt was made, because the limit was used up already,
-	// as when a worker died in the last attempt, or because the context had ended.
+	// as when a worker died in the last attempt, or because the context was done.
 	Ran bool
 }
 
-// Interrupted reports whether the context ended the attempt, or ended before
-// it: the worker is stopping, or the queue has taken the job back. This says
+// Retry reports whether the job runs again after Delay. It is false for the zero
+// Outcome.
+func (o Outcome) Retry() bool { return o.Reason == retry.ReasonRetry }
+
+// Interrupted reports whether the context was canceled, or was done before the
+// attempt: the worker is stopping, or the queue has taken the job back. This says
 // nothing about the job, so give it back instead of moving it to the dead
 // letters. An attempt that a deadline of the context cut short is not
 // interrupted: it failed, as with AttemptTimeout.
@@ -71,43 +88,46 @@ func (o Outcome) Interrupted() bool {
 // or called runtime.Goexit.
 var ErrPanicked = errors.New("the attempt panicked")
 
-// Run makes one attempt of a job and calls settle with what follows. It calls
+// Run makes one attempt of a job and calls settle with its Outcome. It calls
 // settle exactly once, after the events and in the same goroutine, even if fn
 // or a callback of the policy panics or calls runtime.Goexit. It does not recover
-// the panic: settle tells the queue what follows before the panic goes on.
+// the panic: settle tells the queue what to do before the panic goes on. A panic of
+// a callback does not change what the attempt returned, and the callbacks are not
+// called again.
 //
-// Run does what [retry.Do] does in an attempt: it applies AttemptTimeout, decides
-// as [retry.Policy.Next] does, takes a retry from the policy's Budget and those of
-// ctx, puts back the share of a success, and reports events to OnEvent. Three
-// things differ. It never waits. The limit counts the attempts of all workers, and
-// if it is used up already, fn is not called. A deadline of ctx bounds the attempt,
-// not the job.
+// The attempt is one of [retry.Once]: it never waits, a deadline of ctx bounds the
+// attempt and not the job, and if the limit is used up already, fn is not called.
+// A job that no worker took within MaxElapsed still runs once.
 //
-// MaxElapsed is checked after an attempt that failed. A job that no worker took in
-// time still runs.
+// If p is invalid, fn is called once whatever job.Attempt is, and the Reason of a
+// failure is ReasonInvalid. So a bad configuration does not bury the jobs in flight
+// without a run. Those that fail meanwhile are dead letters, and can be found by
+// their Reason.
 func Run(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) error, settle func(Outcome)) {
+	p = p.ForJob(job.MaxAttempts)
 	job.Began = monotonic(job.Began)
-	call := fn
-	var began time.Time
-	result := ErrPanicked // until fn returns
-	inside, returned := false, false
-	if fn != nil {
-		call = func(ctx context.Context) error {
-			began, inside = time.Now(), true
-			result = fn(ctx)
-			inside = false
-			return result
-		}
-	}
+	r := run{job: job, result: ErrPanicked}
+
+	// Where the attempt ends by a panic, the lowest is called first, and the next one
+	// if a callback panics there too. Each is deferred by itself, because a callback
+	// that calls runtime.Goexit ends the one that it was called from.
+	defer func() { settle(r.outcome) }()
+	defer r.again(ctx, p, withDelaysOfDefault)
+	defer r.again(ctx, p, withoutCallbacks)
 	defer func() {
-		if !returned {
-			settle(panicked(ctx, p, job, inside, began, result))
+		if r.inside { // the callbacks were not called with the result of this attempt
+			r.again(ctx, p, r.startedBefore)
 		}
 	}()
-	o := attempt(ctx, p, job, call)
-	o.Ran = !began.IsZero()
-	returned = true
-	settle(o)
+	r.attempt(ctx, p, r.watch(fn))
+}
+
+// Decide is [Run] for an attempt that was made elsewhere and returned err: it
+// decides, takes from the Budgets, reports the events of the attempt, and
+// returns the Outcome. It does so even if ctx is done.
+func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome) {
+	Run(context.WithoutCancel(ctx), p, job, func(context.Context) error { return err }, func(decided Outcome) { o = decided })
+	return o
 }
 
 // monotonic returns began with the reading of a clock that is never set back or
@@ -120,96 +140,91 @@ func monotonic(began time.Time) time.Time {
 	return now.Add(-max(0, now.Sub(began)))
 }
 
-// Decide is [Run] for an attempt that was made elsewhere and returned err: it
-// decides, takes from the Budgets, reports the events of the attempt, and
-// returns what follows. It does so even if ctx has ended.
-func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome) {
-	Run(context.WithoutCancel(ctx), p, job, func(context.Context) error { return err }, func(decided Outcome) { o = decided })
-	return o
+// A run is what one call of Run knows.
+type run struct {
+	job     Job
+	began   time.Time // when fn was called; zero if it was not
+	inside  bool      // fn was called and has not returned
+	result  error     // of fn; ErrPanicked until it returns
+	decided bool
+	outcome Outcome
 }
 
-// panicked decides on an attempt that did not return. Its start was reported
-// before. If a callback of the policy panicked instead of the attempt, OnEvent,
-// RetryIf and Select are not called again, and the result of the attempt counts: a
-// job that is done must not run again because a callback panicked. If the delay
-// cannot be computed either, it is that of [retry.Default].
-func panicked(ctx context.Context, p retry.Policy, job Job, inside bool, began time.Time, result error) Outcome {
-	took := time.Since(began)
-	decide := func(p retry.Policy) (o Outcome, ok bool) {
-		defer func() { ok = recover() == nil }()
-		o = attempt(context.WithoutCancel(ctx), p, job, func(context.Context) error { return result })
-		o.Ran = !began.IsZero()
-		return o, true
+// watch returns fn, and notes its result.
+func (r *run) watch(fn func(context.Context) error) func(context.Context) error {
+	if fn == nil {
+		return nil
 	}
-	if inside {
-		reported := p
-		reported.OnEvent = func(ctx context.Context, e retry.Event) {
-			if e.Kind == retry.AttemptFinished {
-				e.Took = took
-			}
-			if e.Kind != retry.AttemptStarted && p.OnEvent != nil {
-				p.OnEvent(ctx, e)
-			}
-		}
-		if o, ok := decide(reported); ok {
-			return o
+	return func(ctx context.Context) error {
+		r.began, r.inside = time.Now(), true
+		r.result = fn(ctx)
+		r.inside = false
+		return r.result
+	}
+}
+
+// attempt makes the attempt, and decides on it.
+func (r *run) attempt(ctx context.Context, p retry.Policy, fn func(context.Context) error) {
+	a := retry.Attempt{Number: r.job.Attempt, Classes: r.job.Classes, Elapsed: time.Since(r.job.Began)}
+	if key, report := r.job.Key, p.OnEvent; key != "" {
+		a.Seed = retry.SeedOf(key)
+		if report != nil { // fn does not see the key, because its calls need their own
+			p.OnEvent = func(ctx context.Context, e retry.Event) { report(logkey.With(ctx, key), e) }
 		}
 	}
-	p.OnEvent, p.RetryIf, p.Select = nil, nil, nil
-	if result == nil {
+	d, err := retry.Once(ctx, p, a, fn)
+	r.decided = true
+	r.outcome = Outcome{Reason: d.Reason, Delay: d.Delay, Class: d.Class, Err: err, Attempts: max(1, r.job.Attempt), Ran: !r.began.IsZero()}
+	if e, failed := err.(*retry.Error); failed {
+		r.outcome.Attempts = e.Attempts
+	}
+}
+
+// again decides on the attempt under the changed p, if a panic has kept it from
+// being decided on. It recovers a panic of its own: the first one goes on. Where fn
+// was called, ctx is not looked at: the attempt has failed.
+func (r *run) again(ctx context.Context, p retry.Policy, change func(retry.Policy) retry.Policy) {
+	if r.decided {
+		return
+	}
+	defer func() { _ = recover() }()
+	if !r.began.IsZero() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if r.result == nil {
 		p.Budget = nil // its share of the success may have been put back already
 	}
-	if o, ok := decide(p); ok {
-		return o
-	}
-	standard := retry.Default()
-	p.Backoff, p.MaxDelay, p.Jitter, p.Source = standard.Backoff, standard.MaxDelay, standard.Jitter, nil
-	o, _ := decide(p)
-	return o
+	r.attempt(ctx, change(p), func(context.Context) error { return r.result })
 }
 
-// attempt makes the attempt with retry.Do, which recognizes a job by its source.
-func attempt(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) error) Outcome {
-	p = p.ForJob(job.MaxAttempts)
-	s := &source{job: job, drawn: p.Source}
-	p.Source = s
-	report := p.OnEvent
+// startedBefore returns p for an attempt that did not return. Its start was
+// reported before.
+func (r *run) startedBefore(p retry.Policy) retry.Policy {
+	took, report := time.Since(r.began), p.OnEvent
+	if report == nil {
+		return p
+	}
 	p.OnEvent = func(ctx context.Context, e retry.Event) {
-		if report == nil {
-			return
+		if e.Kind == retry.AttemptFinished {
+			e.Took = took
 		}
-		if job.Key != "" {
-			ctx = retrylog.WithKey(ctx, job.Key) // fn does not see the key, because its calls need their own
+		if e.Kind != retry.AttemptStarted {
+			report(ctx, e)
 		}
-		report(ctx, e)
 	}
-	err := retry.Do(ctx, p, fn)
-	o := Outcome{Decision: s.decision, Err: err}
-	o.Reason = retry.ReasonOf(err)
-	return o
+	return p
 }
 
-// A source makes retry.Do stop after one attempt of a job, and draws the job's
-// delays.
-type source struct {
-	job      Job
-	drawn    retry.Source // for a job without a key; nil: math/rand/v2
-	decision retry.Decision
+// withoutCallbacks returns p without the functions that would panic again.
+func withoutCallbacks(p retry.Policy) retry.Policy {
+	p.OnEvent, p.RetryIf, p.Classify = nil, nil, nil
+	return p
 }
 
-func (s *source) Uint64() uint64 {
-	switch {
-	case s.job.Key != "":
-		return retry.SeedOf(s.job.Key)
-	case s.drawn != nil:
-		return s.drawn.Uint64()
-	default:
-		return rand.Uint64()
-	}
+// withDelaysOfDefault is withoutCallbacks with the delays of [retry.Default], for a
+// p whose delays cannot be computed.
+func withDelaysOfDefault(p retry.Policy) retry.Policy {
+	p, standard := withoutCallbacks(p), retry.Default()
+	p.Backoff, p.MaxDelay, p.Jitter, p.Source = standard.Backoff, standard.MaxDelay, standard.Jitter, nil
+	return p
 }
-
-func (s *source) Begun(hook.Mark) (attempts int, first time.Time) {
-	return max(1, s.job.Attempt) - 1, s.job.Began
-}
-
-func (s *source) Decided(_ hook.Mark, d retry.Decision) { s.decision = d }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,14 +21,21 @@ import (
 )
 
 var (
-	errBoom = errors.New("boom")
-	backoff = retry.Exponential{Base: 100 * time.Millisecond}
+	errBoom    = errors.New("boom")
+	errExpired = errors.New("token expired")
+	backoff    = retry.Exponential{Base: 100 * time.Millisecond}
 )
 
-// fixed is a Source that always draws the same.
-type fixed uint64
+// expired is a Classify that allows one retry after errExpired.
+func expired(err error) *retry.Class {
+	if errors.Is(err, errExpired) {
+		return &retry.Class{Name: "expired", Policy: &retry.Policy{MaxAttempts: 2}}
+	}
+	return nil
+}
 
-func (f fixed) Uint64() uint64 { return uint64(f) }
+// fixed returns a Source that always draws the same.
+func fixed(seed uint64) func() uint64 { return func() uint64 { return seed } }
 
 // run calls Run and returns the outcome.
 func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) (o retryjob.Outcome) {
@@ -36,16 +45,30 @@ func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.
 
 func failing(context.Context) error { return errBoom }
 
-// queued makes the attempts of a job as a queue does that never runs one late.
+// queued makes the attempts of a job as a queue does that never runs one late, and
+// stores how often each class has failed.
 func queued(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) error {
-	job.Began = time.Now()
+	job.Began, job.Classes = time.Now(), map[string]int{}
 	for job.Attempt = 1; ; job.Attempt++ {
 		o := run(ctx, p, job, fn)
 		if !o.Retry() {
 			return o.Err
 		}
+		if o.Class != "" {
+			job.Classes[o.Class]++
+		}
 		time.Sleep(o.Delay)
 	}
+}
+
+// decision returns the part of a Decision that an Outcome has.
+func decision(d retry.Decision) retryjob.Outcome {
+	return retryjob.Outcome{Reason: d.Reason, Delay: d.Delay, Class: d.Class}
+}
+
+// decided returns o without what a Decision does not have.
+func decided(o retryjob.Outcome) retryjob.Outcome {
+	return retryjob.Outcome{Reason: o.Reason, Delay: o.Delay, Class: o.Class}
 }
 
 func TestRunReadsAsDo(t *testing.T) {
@@ -86,17 +109,24 @@ func TestRunReadsAsDo(t *testing.T) {
 		"not retryable":      {with(func(p *retry.Policy) { p.NonRetryable = true }), 0, always(errBoom), retry.ReasonNonRetryable},
 		"permanent":          {same, 0, slow(errBoom, retry.Permanent(errBoom)), retry.ReasonPermanent},
 		"rejected":           {with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errBoom } }), 0, slow(context.Canceled, errBoom), retry.ReasonRejected},
-		"selected": {with(func(p *retry.Policy) {
-			p.Select = func(error) *retry.Policy { return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)} }
+		"a class": {with(func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class {
+				return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}}
+			}
 		}), 0, always(errBoom), retry.ReasonExhausted},
-		"selected invalid":        {with(func(p *retry.Policy) { p.Select = func(error) *retry.Policy { return &retry.Policy{MaxDelay: -1} } }), 0, always(errBoom), retry.ReasonInvalid},
-		"a server's wait":         {same, 0, slow(retry.After(time.Second, errBoom)), retry.ReasonSuccess},
-		"a wait that is too long": {same, 0, slow(errBoom, retry.After(time.Hour, errBoom)), retry.ReasonRetryAfter},
-		"elapsed":                 {with(func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 500*time.Millisecond, nil }), 0, always(errBoom), retry.ReasonElapsed},
-		"elapsed alone":           {with(func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, 0 }), 0, slow(errBoom), retry.ReasonSuccess},
-		"budget":                  {with(func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 0) }), 0, always(errBoom), retry.ReasonBudget},
-		"timeout":                 {with(func(p *retry.Policy) { p.AttemptTimeout = time.Millisecond }), 0, always(context.DeadlineExceeded), retry.ReasonExhausted},
-		"no delay":                {with(func(p *retry.Policy) { p.Backoff, p.Jitter = nil, nil }), 0, always(errBoom), retry.ReasonExhausted},
+		"a class by name": {with(func(p *retry.Policy) { p.Classify = expired }), 0,
+			slow(errBoom, errExpired, errBoom, errExpired), retry.ReasonExhausted},
+		"a class that is invalid": {with(func(p *retry.Policy) {
+			p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} }
+		}), 0, always(errBoom), retry.ReasonInvalid},
+		"Retry-After":          {same, 0, slow(retry.After(time.Second, errBoom)), retry.ReasonSuccess},
+		"Retry-After exactly":  {with(func(p *retry.Policy) { p.ExactRetryAfter = true }), 0, slow(retry.After(10*time.Millisecond, errBoom)), retry.ReasonSuccess},
+		"Retry-After too long": {same, 0, slow(errBoom, retry.After(time.Hour, errBoom)), retry.ReasonRetryAfter},
+		"elapsed":              {with(func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 500*time.Millisecond, nil }), 0, always(errBoom), retry.ReasonElapsed},
+		"elapsed alone":        {with(func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, 0 }), 0, slow(errBoom), retry.ReasonSuccess},
+		"budget":               {with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }), 0, always(errBoom), retry.ReasonBudget},
+		"timeout":              {with(func(p *retry.Policy) { p.AttemptTimeout = time.Millisecond }), 0, always(context.DeadlineExceeded), retry.ReasonExhausted},
+		"no delay":             {with(func(p *retry.Policy) { p.Backoff, p.Jitter = nil, nil }), 0, always(errBoom), retry.ReasonExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// one returns the log and the error of one way to make the attempts.
@@ -157,24 +187,22 @@ func TestRunRefusesAJobWithoutAttemptsLeft(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy retry.Policy
 		job    retryjob.Job
-		want   retry.Reason // 0: it runs
+		want   retry.Reason // "": it runs
 		text   string
 	}{
-		"the first":                 {p, retryjob.Job{Attempt: 1}, 0, ""},
-		"below the first":           {p, retryjob.Job{Attempt: -5}, 0, ""},
-		"the last":                  {p, retryjob.Job{Attempt: 3}, 0, ""},
+		"the first":                 {p, retryjob.Job{Attempt: 1}, "", ""},
+		"below the first":           {p, retryjob.Job{Attempt: -5}, "", ""},
+		"the last":                  {p, retryjob.Job{Attempt: 3}, "", ""},
 		"one too many":              {p, retryjob.Job{Attempt: 4}, retry.ReasonExhausted, "retry: attempts exhausted after 3 attempts"},
 		"handed out ever again":     {p, retryjob.Job{Attempt: 99}, retry.ReasonExhausted, "retry: attempts exhausted after 3 attempts"},
 		"the job's limit":           {p, retryjob.Job{Attempt: 2, MaxAttempts: 1}, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt"},
-		"its last":                  {p, retryjob.Job{Attempt: 2, MaxAttempts: 2}, 0, ""},
+		"its last":                  {p, retryjob.Job{Attempt: 2, MaxAttempts: 2}, "", ""},
 		"cap":                       {retry.Policy{MaxAttempts: 9, AttemptCap: 2}, retryjob.Job{Attempt: 3}, retry.ReasonExhausted, "retry: attempts exhausted after 2 attempts"},
-		"no limit":                  {retry.Policy{}, retryjob.Job{Attempt: 2}, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt (the policy sets no limit)"},
-		"not retryable, the first":  {forbidden, retryjob.Job{Attempt: 1}, 0, ""},
-		"not retryable, the second": {forbidden, retryjob.Job{Attempt: 2}, retry.ReasonNonRetryable, "retry: gave up after 1 attempt (the policy forbids retries)"},
-		"unlimited":                 {retry.Policy{MaxAttempts: retry.Unlimited, Backoff: backoff}, retryjob.Job{Attempt: math.MaxInt}, 0, ""},
-		"by time alone":             {retry.Policy{MaxElapsed: time.Minute, Backoff: backoff}, retryjob.Job{Attempt: 99, Began: time.Now().Add(-time.Hour)}, 0, ""},
-		"invalid, the first":        {retry.Policy{MaxAttempts: -2}, retryjob.Job{Attempt: 1}, 0, ""},
-		"invalid, the second":       {retry.Policy{MaxAttempts: -2}, retryjob.Job{Attempt: 2}, retry.ReasonInvalid, "retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited)"},
+		"no limit":                  {retry.Policy{}, retryjob.Job{Attempt: 2}, retry.ReasonExhausted, "retry: gave up after 1 attempt (no limit is set, so there is no retry)"},
+		"not retryable, the first":  {forbidden, retryjob.Job{Attempt: 1}, "", ""},
+		"not retryable, the second": {forbidden, retryjob.Job{Attempt: 2}, retry.ReasonNonRetryable, "retry: not retryable after 1 attempt"},
+		"unlimited":                 {retry.Policy{MaxAttempts: retry.Unlimited, Backoff: backoff}, retryjob.Job{Attempt: math.MaxInt}, "", ""},
+		"by time alone":             {retry.Policy{MaxElapsed: time.Minute, Backoff: backoff}, retryjob.Job{Attempt: 99, Began: time.Now().Add(-time.Hour)}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := false
@@ -183,7 +211,7 @@ func TestRunRefusesAJobWithoutAttemptsLeft(t *testing.T) {
 			o := run(t.Context(), row.policy, row.job, func(context.Context) error { ran = true; return nil })
 
 			assert.Equal(t, ran, o.Ran)
-			if row.want == 0 {
+			if row.want == "" {
 				assert.True(t, ran)
 				assert.NoError(t, o.Err)
 				assert.Equal(t, retry.ReasonSuccess, o.Reason)
@@ -191,7 +219,8 @@ func TestRunRefusesAJobWithoutAttemptsLeft(t *testing.T) {
 				return
 			}
 			assert.False(t, ran)
-			assert.Equal(t, retry.Decision{Reason: row.want}, o.Decision)
+			assert.Equal(t, retryjob.Outcome{Reason: row.want}, decided(o))
+			assert.Equal(t, events[0].Max, o.Attempts)
 			assert.False(t, o.Interrupted())
 			assert.EqualError(t, o.Err, row.text)
 			require.Len(t, events, 1)
@@ -202,8 +231,90 @@ func TestRunRefusesAJobWithoutAttemptsLeft(t *testing.T) {
 	}
 }
 
+// A bad configuration does not bury the jobs in flight without a run.
+func TestAnInvalidPolicyRunsTheJobOnce(t *testing.T) {
+	for _, attempt := range []int{0, 1, 2, 99} {
+		p := retry.Policy{MaxAttempts: -2, Backoff: backoff}
+		job := retryjob.Job{Attempt: attempt, MaxAttempts: 1}
+		o := run(t.Context(), p, job, func(context.Context) error { return nil })
+		assert.Equal(t, retryjob.Outcome{Reason: retry.ReasonSuccess, Attempts: max(1, attempt), Ran: true}, o)
+
+		o = run(t.Context(), p, job, failing)
+		assert.Equal(t, retry.ReasonInvalid, o.Reason)
+		assert.Equal(t, max(1, attempt), o.Attempts)
+		assert.True(t, o.Ran)
+		assert.False(t, o.Retry() || o.Interrupted())
+		assert.ErrorIs(t, o.Err, errBoom)
+		assert.ErrorContains(t, o.Err, "MaxAttempts is -2")
+	}
+}
+
+// A class is counted by the queue: 1 retry after errExpired, whatever else failed.
+func TestRunCountsAClassByItsName(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Classify: expired}
+	for name, row := range map[string]struct {
+		classes map[string]int
+		err     error
+		want    retryjob.Outcome
+	}{
+		"none before":           {map[string]int{}, errExpired, retryjob.Outcome{Reason: retry.ReasonRetry, Class: "expired"}},
+		"others before":         {map[string]int{"busy": 3}, errExpired, retryjob.Outcome{Reason: retry.ReasonRetry, Class: "expired"}},
+		"one before":            {map[string]int{"expired": 1}, errExpired, retryjob.Outcome{Reason: retry.ReasonExhausted, Class: "expired"}},
+		"not known":             {nil, errExpired, retryjob.Outcome{Reason: retry.ReasonExhausted, Class: "expired"}},
+		"a failure of no class": {map[string]int{"expired": 1}, errBoom, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: 800 * time.Millisecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := run(t.Context(), p, retryjob.Job{Attempt: 4, Classes: row.classes}, func(context.Context) error { return row.err })
+			assert.Equal(t, row.want, decided(o))
+			assert.Equal(t, 4, o.Attempts)
+		})
+	}
+}
+
+func TestAttempts(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: backoff}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, row := range map[string]struct {
+		ctx  context.Context
+		job  retryjob.Job
+		fn   func(context.Context) error
+		want int
+	}{
+		"success":            {t.Context(), retryjob.Job{Attempt: 3}, func(context.Context) error { return nil }, 3},
+		"failure":            {t.Context(), retryjob.Job{Attempt: 2}, failing, 2},
+		"below the first":    {t.Context(), retryjob.Job{Attempt: -7}, failing, 1},
+		"a success below it": {t.Context(), retryjob.Job{Attempt: -7}, func(context.Context) error { return nil }, 1},
+		"no attempt is left": {t.Context(), retryjob.Job{Attempt: 99}, failing, 3},
+		"before it ran":      {done, retryjob.Job{Attempt: 3}, failing, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, row.want, run(row.ctx, p, row.job, row.fn).Attempts)
+		})
+	}
+}
+
+func TestTheZeroOutcomeIsNoRetry(t *testing.T) {
+	assert.False(t, retryjob.Outcome{}.Retry())
+	assert.False(t, retryjob.Outcome{}.Interrupted())
+}
+
+// Below a queue there is no other package of this library, nor log/slog.
+func TestWhatRunNeeds(t *testing.T) {
+	deps, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	var ours []string
+	for _, path := range strings.Fields(string(deps)) {
+		if strings.HasPrefix(path, "github.com/goretry/retry/") && !strings.HasPrefix(path, "github.com/goretry/retry/internal/") {
+			ours = append(ours, path)
+		}
+	}
+	assert.Equal(t, []string{"github.com/goretry/retry/retryjob"}, ours)
+	assert.NotContains(t, strings.Fields(string(deps)), "log/slog")
+}
+
 func TestRunInterrupted(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: retry.NewBudget(1, 0)}
+	p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 1}}
 	for name, row := range map[string]struct {
 		attempt int
 		err     error
@@ -235,10 +346,8 @@ func TestRunInterrupted(t *testing.T) {
 			o := run(ctx, p, retryjob.Job{Attempt: attempt}, failing)
 			assert.False(t, o.Ran)
 			assert.True(t, o.Interrupted())
-			assert.Equal(t, retry.Decision{Reason: retry.ReasonCanceled}, o.Decision)
-			var e *retry.Error
-			require.ErrorAs(t, o.Err, &e)
-			assert.Equal(t, attempt-1, e.Attempts)
+			assert.Equal(t, retryjob.Outcome{Reason: retry.ReasonCanceled}, decided(o))
+			assert.Equal(t, attempt-1, o.Attempts)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), -1)
 		defer cancel()
@@ -295,7 +404,7 @@ func TestTheErrorOfAnAttemptThatAnotherFollows(t *testing.T) {
 }
 
 func TestRunPaysTheBudgets(t *testing.T) {
-	own, outer := retry.NewBudget(2, 0.5), retry.NewBudget(1, 0)
+	own, outer := &retry.Budget{Size: 2, Ratio: 0.5}, &retry.Budget{Size: 1}
 	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: own}
 	ctx := retry.WithBudget(t.Context(), outer)
 
@@ -332,7 +441,7 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var recorder retrylog.Recorder
-				budget := retry.NewBudget(1, 0)
+				budget := &retry.Budget{Size: 1}
 				p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: budget, OnEvent: recorder.OnEvent}
 				job := retryjob.Job{Key: "a", Attempt: row.attempt, Began: time.Now().Add(-time.Minute)}
 				ctx, cancel := context.WithCancel(t.Context())
@@ -359,10 +468,11 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 				require.Len(t, settled, 1)
 				o := settled[0]
 				want := p.Next(retry.Attempt{Number: row.attempt, Err: retryjob.ErrPanicked, Seed: retry.SeedOf("a")})
-				assert.Equal(t, want, o.Decision)
+				assert.Equal(t, decision(want), decided(o))
 				assert.Equal(t, row.want, o.Reason)
 				assert.ErrorIs(t, o.Err, retryjob.ErrPanicked)
 				assert.True(t, o.Ran)
+				assert.Equal(t, row.attempt, o.Attempts)
 				assert.Equal(t, o.Retry(), budget.Left() == 0, "the retry is taken from the Budget once")
 
 				calls, err := retrylog.Replay(recorder.Records())
@@ -389,10 +499,10 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 		"OnEvent, at the end":   {func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, true},
 		"OnEvent, decided":      {func(p *retry.Policy) { p.OnEvent = panics(retry.RetryScheduled) }, true},
 		"RetryIf":               {func(p *retry.Policy) { p.RetryIf = func(error) bool { panic("oh") } }, true},
-		"Select":                {func(p *retry.Policy) { p.Select = func(error) *retry.Policy { panic("oh") } }, true},
+		"Classify":              {func(p *retry.Policy) { p.Classify = func(error) *retry.Class { panic("oh") } }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: retry.NewBudget(5, 0)}
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 5}}
 			row.change(&p)
 			var settled []retryjob.Outcome
 			assert.PanicsWithValue(t, "oh", func() {
@@ -402,6 +512,7 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 			assert.Equal(t, row.ran, settled[0].Ran)
 			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
 			assert.Equal(t, 200*time.Millisecond, settled[0].Delay)
+			assert.Equal(t, 2, settled[0].Attempts)
 			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
 		})
 	}
@@ -410,10 +521,10 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	for name, change := range map[string]func(p *retry.Policy){
 		"Backoff": func(p *retry.Policy) { p.Backoff = retry.BackoffFunc(func(int) time.Duration { panic("oh") }) },
 		"Jitter":  func(p *retry.Policy) { p.Jitter = panicking{} },
-		"Source":  func(p *retry.Policy) { p.Source = panicking{} },
+		"Source":  func(p *retry.Policy) { p.Source = func() uint64 { panic("oh") } },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: retry.NewBudget(5, 0)}
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: &retry.Budget{Size: 5}}
 			change(&p)
 			var settled []retryjob.Outcome
 			assert.PanicsWithValue(t, "oh", func() {
@@ -422,15 +533,15 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 			require.Len(t, settled, 1)
 			assert.True(t, settled[0].Ran)
 			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
-			assert.Equal(t, standard.Lo, settled[0].Lo)
-			assert.Equal(t, standard.Hi, settled[0].Hi)
+			assert.GreaterOrEqual(t, settled[0].Delay, standard.Lo)
+			assert.LessOrEqual(t, settled[0].Delay, standard.Hi)
 			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
 		})
 	}
 
 	t.Run("after one of the attempt", func(t *testing.T) {
 		for _, kind := range []retry.EventKind{retry.AttemptFinished, retry.RetryScheduled} {
-			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: retry.NewBudget(5, 0), OnEvent: panics(kind)}
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 5}, OnEvent: panics(kind)}
 			var settled []retryjob.Outcome
 			assert.PanicsWithValue(t, "the attempt's", func() {
 				retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { panic("the attempt's") }, func(o retryjob.Outcome) { settled = append(settled, o) })
@@ -440,6 +551,36 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 			assert.ErrorIs(t, settled[0].Err, retryjob.ErrPanicked)
 			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
 		}
+	})
+
+	t.Run("runtime.Goexit after a panic of the attempt", func(t *testing.T) {
+		p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 5}, OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.AttemptFinished {
+				runtime.Goexit()
+			}
+		}}
+		var settled []retryjob.Outcome
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { panic("the attempt's") }, func(o retryjob.Outcome) { settled = append(settled, o) })
+		}()
+		<-ended
+		require.Len(t, settled, 1)
+		assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
+		assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
+	})
+
+	t.Run("a context that was canceled before", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		p := retry.Policy{MaxAttempts: 3, OnEvent: panics(retry.Stopped)}
+		var o retryjob.Outcome
+		assert.PanicsWithValue(t, "oh", func() {
+			retryjob.Run(ctx, p, retryjob.Job{Attempt: 3}, failing, func(settled retryjob.Outcome) { o = settled })
+		})
+		assert.True(t, o.Interrupted())
+		assert.False(t, o.Ran)
 	})
 
 	t.Run("what the attempt returned counts", func(t *testing.T) {
@@ -455,7 +596,7 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	})
 
 	t.Run("a success puts back once", func(t *testing.T) {
-		p := retry.Policy{Budget: retry.NewBudget(5, 1), OnEvent: panics(retry.Stopped)}
+		p := retry.Policy{Budget: &retry.Budget{Size: 5, Ratio: 1}, OnEvent: panics(retry.Stopped)}
 		for range 3 {
 			p.Budget.Take()
 		}
@@ -474,11 +615,10 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	})
 }
 
-// panicking is a Jitter and a Source.
+// panicking is a Jitter.
 type panicking struct{}
 
 func (panicking) Window(time.Duration) (lo, hi time.Duration) { panic("oh") }
-func (panicking) Uint64() uint64                              { panic("oh") }
 
 func panics(kind retry.EventKind) func(context.Context, retry.Event) {
 	return func(_ context.Context, e retry.Event) {
@@ -491,7 +631,7 @@ func panics(kind retry.EventKind) func(context.Context, retry.Event) {
 // A panic of OnEvent before a later attempt must not put a retry back that this
 // process never took.
 func TestAPanicBeforeALaterAttemptGivesNothingBack(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: retry.NewBudget(5, 0), OnEvent: panics(retry.AttemptStarted)}
+	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: &retry.Budget{Size: 5}, OnEvent: panics(retry.AttemptStarted)}
 	for range 3 {
 		p.Budget.Take()
 	}
@@ -512,7 +652,7 @@ func TestTheKey(t *testing.T) {
 			inner = append(inner, retrylog.Key(ctx))
 			return errBoom
 		})
-		assert.Equal(t, p.Next(retry.Attempt{Number: 2, Err: errBoom, Seed: seed}), o.Decision)
+		assert.Equal(t, decision(p.Next(retry.Attempt{Number: 2, Err: errBoom, Seed: seed})), decided(o))
 		want := key
 		if key == "" {
 			want = "outer"
@@ -615,12 +755,13 @@ func FuzzRun(f *testing.F) {
 		o := run(t.Context(), p, job, func(context.Context) error { calls++; return err })
 
 		q := p.ForJob(own)
-		eligible := q.Eligible(max(1, number) - 1)
+		eligible := q.Validate() != nil || q.Eligible(max(1, number)-1)
 		require.Equal(t, eligible, o.Ran)
 		require.Equal(t, eligible, calls == 1)
 		require.Error(t, o.Err)
 		if eligible {
-			require.Equal(t, q.Next(retry.Attempt{Number: number, Err: err, Seed: retry.SeedOf(key)}), o.Decision)
+			require.Equal(t, decision(q.Next(retry.Attempt{Number: number, Err: err, Seed: retry.SeedOf(key)})), decided(o))
+			require.Equal(t, max(1, number), o.Attempts)
 		} else {
 			require.False(t, o.Retry())
 		}

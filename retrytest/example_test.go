@@ -64,7 +64,7 @@ func ExampleNoWait() {
 	op := retrytest.NewOp(errors.New("connection refused"))
 
 	err := retry.Do(context.Background(), retrytest.NoWait(policy), op.Run)
-	fmt.Println(op.Executions(), "attempts in no time:", retry.ReasonOf(err))
+	fmt.Println(op.Attempts(), "attempts in no time:", retry.ReasonOf(err))
 	// Output:
 	// 15 attempts in no time: elapsed
 }
@@ -74,7 +74,7 @@ func ExampleNewOp() {
 	op := retrytest.NewOp(down, down, nil)
 
 	err := retry.Do(context.Background(), retrytest.NoWait(retry.Default()), op.Run)
-	fmt.Println(op.Executions(), err)
+	fmt.Println(op.Attempts(), err)
 	// Output:
 	// 3 <nil>
 }
@@ -84,7 +84,7 @@ func ExampleValue() {
 	fetch := retrytest.Value(op, "hello")
 
 	text, err := retry.DoValue(context.Background(), retrytest.NoWait(retry.Default()), fetch)
-	fmt.Println(op.Executions(), text, err)
+	fmt.Println(op.Attempts(), text, err)
 	// Output:
 	// 2 hello <nil>
 }

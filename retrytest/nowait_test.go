@@ -47,23 +47,17 @@ type story struct {
 	took          time.Duration
 }
 
-// loops are the ways to make a call.
-var loops = map[string]func(context.Context, retry.Policy, func(context.Context) error) error{
+// ways are the ways to make a call.
+var ways = map[string]func(context.Context, retry.Policy, func(context.Context) error) error{
 	"Do": retry.Do,
 	"DoValue": func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error {
 		_, err := retry.DoValue(ctx, p, func(ctx context.Context) (int, error) { return 1, fn(ctx) })
 		return err
 	},
-	"Loop": func(ctx context.Context, p retry.Policy, fn func(context.Context) error) (err error) {
-		for _, ctx := range retry.Loop(ctx, p, &err) {
-			err = fn(ctx)
-		}
-		return err
-	},
 }
 
 // tell makes the call, with its waits or without.
-func (tr trial) tell(t *testing.T, loop string, skip bool) (s story) {
+func (tr trial) tell(t *testing.T, way string, skip bool) (s story) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -73,24 +67,24 @@ func (tr trial) tell(t *testing.T, loop string, skip bool) (s story) {
 			defer cancel()
 		}
 		if tr.budget != 0 {
-			ctx = retry.WithBudget(ctx, retry.NewBudget(tr.budget, 0))
+			ctx = retry.WithBudget(ctx, &retry.Budget{Size: tr.budget})
 		}
 		p, log := tr.policy, new(retrylog.Recorder)
 		if p.Budget != nil {
-			p.Budget = retry.NewBudget(2, 0)
+			p.Budget = &retry.Budget{Size: 2}
 		}
 		p.OnEvent = log.OnEvent
-		p.Source = new(counter)
+		p.Source = counter()
 		if skip {
 			p = retrytest.NoWait(p)
 		}
 		op := retrytest.NewOp(tr.errs...)
 		began := time.Now()
-		err := loops[loop](ctx, p, func(attempt context.Context) error {
-			if op.Executions() == 100 {
+		err := ways[way](ctx, p, func(attempt context.Context) error {
+			if op.Attempts() == 100 {
 				return retry.Permanent(errDown) // far too often: do not go on for ever
 			}
-			if op.Executions()+1 == tr.cancelIn {
+			if op.Attempts()+1 == tr.cancelIn {
 				cancel()
 			}
 			if tr.each > 0 {
@@ -102,7 +96,7 @@ func (tr trial) tell(t *testing.T, loop string, skip bool) (s story) {
 			return op.Run(attempt)
 		})
 		s.took = time.Since(began)
-		s.outcome = outcome{op.Executions(), retry.ReasonOf(err)}
+		s.outcome = outcome{op.Attempts(), retry.ReasonOf(err)}
 		if e := (*retry.Error)(nil); errors.As(err, &e) {
 			s.text, s.waited, s.delay = e.Error(), e.Waited, e.Delay
 		}
@@ -116,10 +110,11 @@ func (tr trial) tell(t *testing.T, loop string, skip bool) (s story) {
 	return s
 }
 
-// counter is a Source that draws 1, 2, 3 ...
-type counter uint64
-
-func (c *counter) Uint64() uint64 { *c++; return uint64(*c) }
+// counter returns a Source that draws 1, 2, 3 ...
+func counter() func() uint64 {
+	var drawn uint64
+	return func() uint64 { drawn++; return drawn }
+}
 
 // skipped returns the waits in the events of s that ended with another attempt.
 func (s story) skipped() (sum time.Duration) {
@@ -136,16 +131,17 @@ func (s story) skipped() (sum time.Duration) {
 func TestNoWaitTellsTheSameStory(t *testing.T) {
 	linear := retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(time.Second)}
 	with := func(p retry.Policy, change func(*retry.Policy)) retry.Policy { change(&p); return p }
-	selecting := func(p retry.Policy, q *retry.Policy) retry.Policy {
+	named := func(p retry.Policy, name string, q *retry.Policy) retry.Policy {
 		return with(p, func(p *retry.Policy) {
-			p.Select = func(err error) *retry.Policy {
+			p.Classify = func(err error) *retry.Class {
 				if errors.Is(err, errBusy) {
-					return q
+					return &retry.Class{Name: name, Policy: q}
 				}
 				return nil
 			}
 		})
 	}
+	unnamed := func(p retry.Policy, q *retry.Policy) retry.Policy { return named(p, "", q) }
 	down, asks := []error{errDown}, retry.After(30*time.Second, errBusy)
 
 	for _, tc := range []struct {
@@ -161,7 +157,7 @@ func TestNoWaitTellsTheSameStory(t *testing.T) {
 		{"permanent", trial{policy: linear, errs: []error{errDown, retry.Permanent(errDown)}}, outcome{2, retry.ReasonPermanent}},
 		{"rejected", trial{policy: with(linear, func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errBusy } }),
 			errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonRejected}},
-		{"the policy's budget", trial{policy: with(linear, func(p *retry.Policy) { p.Budget = retry.NewBudget(2, 0) }), errs: down}, outcome{3, retry.ReasonBudget}},
+		{"the policy's budget", trial{policy: with(linear, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }), errs: down}, outcome{3, retry.ReasonBudget}},
 		{"the context's budget", trial{policy: linear, errs: down, budget: 3}, outcome{4, retry.ReasonBudget}},
 		{"full jitter", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter = retry.FullJitter }), errs: down}, outcome{9, retry.ReasonExhausted}},
 		{"a cap and jitter", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter, p.MaxDelay = retry.Proportional(0.5), 2*time.Second }), errs: down},
@@ -172,21 +168,26 @@ func TestNoWaitTellsTheSameStory(t *testing.T) {
 		{"unlimited, a custom curve", trial{policy: retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.BackoffFunc(func(int) time.Duration { return time.Second })},
 			errs: []error{errDown, errDown, nil}}, outcome{3, retry.ReasonSuccess}},
 
-		{"a server's wait", trial{policy: linear, errs: []error{errDown, asks, nil}}, outcome{3, retry.ReasonSuccess}},
-		{"a server's wait with jitter", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter = retry.FullJitter }), errs: []error{asks, asks, nil}}, outcome{3, retry.ReasonSuccess}},
-		{"a server's wait of an hour", trial{policy: with(linear, func(p *retry.Policy) { p.MaxDelay = time.Hour }), errs: []error{retry.After(time.Hour, errBusy), nil}},
+		{"Retry-After", trial{policy: linear, errs: []error{errDown, asks, nil}}, outcome{3, retry.ReasonSuccess}},
+		{"Retry-After with jitter", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter = retry.FullJitter }), errs: []error{asks, asks, nil}}, outcome{3, retry.ReasonSuccess}},
+		{"Retry-After of an hour", trial{policy: with(linear, func(p *retry.Policy) { p.MaxDelay = time.Hour }), errs: []error{retry.After(time.Hour, errBusy), nil}},
 			outcome{2, retry.ReasonSuccess}},
-		{"a server's wait that is too long", trial{policy: linear, errs: []error{errDown, retry.After(time.Hour, errDown)}}, outcome{2, retry.ReasonRetryAfter}},
-		{"a server's wait, just longer than a minute", trial{policy: linear, errs: []error{retry.After(time.Minute+1, errDown)}}, outcome{1, retry.ReasonRetryAfter}},
-		{"a server's wait, longer than a long cap", trial{policy: with(linear, func(p *retry.Policy) { p.MaxDelay = 2 * time.Hour }),
+		{"Retry-After too long", trial{policy: linear, errs: []error{errDown, retry.After(time.Hour, errDown)}}, outcome{2, retry.ReasonRetryAfter}},
+		{"Retry-After just longer than a minute", trial{policy: linear, errs: []error{retry.After(time.Minute+1, errDown)}}, outcome{1, retry.ReasonRetryAfter}},
+		{"Retry-After longer than a long cap", trial{policy: with(linear, func(p *retry.Policy) { p.MaxDelay = 2 * time.Hour }),
 			errs: []error{retry.After(2*time.Hour+1, errDown)}}, outcome{1, retry.ReasonRetryAfter}},
-		{"a server's wait, longer than allowed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxRetryAfter = time.Second }),
+		{"Retry-After longer than allowed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxRetryAfter = time.Second }),
 			errs: []error{retry.After(time.Second+1, errDown)}}, outcome{1, retry.ReasonRetryAfter}},
-		{"a server's wait counts for MaxElapsed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = 31 * time.Second }),
+		{"Retry-After counts for MaxElapsed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed = 31 * time.Second }),
 			errs: []error{asks, errDown}}, outcome{2, retry.ReasonElapsed}},
-		{"a server's wait counts for the deadline", trial{policy: linear, deadline: 31 * time.Second, errs: []error{asks, errDown}}, outcome{2, retry.ReasonDeadline}},
+		{"Retry-After counts for the deadline", trial{policy: linear, deadline: 31 * time.Second, errs: []error{asks, errDown}}, outcome{2, retry.ReasonDeadline}},
 
-		// What is not valid must not become valid.
+		{"Retry-After with jitter, cut by the deadline", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter = retry.FullJitter }), deadline: 31 * time.Second,
+			errs: []error{asks, nil}}, outcome{2, retry.ReasonSuccess}},
+		{"Retry-After exactly", trial{policy: with(linear, func(p *retry.Policy) { p.Jitter, p.ExactRetryAfter = retry.FullJitter, true }),
+			errs: []error{errDown, errDown, errDown, retry.After(time.Second, errBusy), nil}}, outcome{5, retry.ReasonSuccess}},
+
+		// What is invalid must not become valid.
 		{"invalid", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts = -2 }), errs: down}, outcome{1, retry.ReasonInvalid}},
 		{"invalid, and it succeeds", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts = -2 })}, outcome{1, retry.ReasonSuccess}},
 		{"unlimited without a curve", trial{policy: retry.Policy{MaxAttempts: retry.Unlimited}, errs: down}, outcome{1, retry.ReasonInvalid}},
@@ -222,26 +223,32 @@ func TestNoWaitTellsTheSameStory(t *testing.T) {
 		{"attempts that hang, elapsed", trial{policy: with(linear, func(p *retry.Policy) { p.MaxElapsed, p.AttemptTimeout = 20*time.Second, 5*time.Second }), each: time.Hour, errs: down},
 			outcome{3, retry.ReasonElapsed}},
 
-		{"selected", trial{policy: selecting(linear, &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}), errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonExhausted}},
-		{"selected, not retryable", trial{policy: selecting(linear, &retry.Policy{NonRetryable: true}), errs: []error{errBusy}}, outcome{1, retry.ReasonNonRetryable}},
-		{"selected, only slower", trial{policy: selecting(linear, &retry.Policy{Backoff: retry.Fixed(time.Hour)}), errs: []error{errBusy, errDown, errBusy}}, outcome{9, retry.ReasonExhausted}},
-		{"selected, invalid", trial{policy: selecting(linear, &retry.Policy{MaxDelay: -1}), errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonInvalid}},
-		{"selected, unlimited, within the limit of the outer", trial{policy: selecting(linear, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{time.Second, 0}}),
+		{"a class", trial{policy: unnamed(linear, &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}), errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonExhausted}},
+		{"a class, not retryable", trial{policy: unnamed(linear, &retry.Policy{NonRetryable: true}), errs: []error{errBusy}}, outcome{1, retry.ReasonNonRetryable}},
+		{"a class, only slower", trial{policy: unnamed(linear, &retry.Policy{Backoff: retry.Fixed(time.Hour)}), errs: []error{errBusy, errDown, errBusy}}, outcome{9, retry.ReasonExhausted}},
+		{"a class, invalid", trial{policy: unnamed(linear, &retry.Policy{MaxDelay: -1}), errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonInvalid}},
+		{"a class, unlimited, within the limit of the outer", trial{policy: unnamed(linear, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Schedule{time.Second, 0}}),
 			errs: []error{errBusy}}, outcome{9, retry.ReasonExhausted}},
-		{"selected, nothing slows the pair down", trial{policy: selecting(with(linear, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), &retry.Policy{}),
+		{"a class, nothing slows the pair down", trial{policy: unnamed(with(linear, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), &retry.Policy{}),
 			errs: []error{errDown, errBusy}}, outcome{2, retry.ReasonInvalid}},
-		{"selected, elapsed", trial{policy: selecting(with(linear, func(p *retry.Policy) { p.MaxElapsed = 3 * time.Second }), &retry.Policy{Backoff: retry.Fixed(time.Second)}),
+		{"a class, elapsed", trial{policy: unnamed(with(linear, func(p *retry.Policy) { p.MaxElapsed = 3 * time.Second }), &retry.Policy{Backoff: retry.Fixed(time.Second)}),
 			errs: []error{errBusy}}, outcome{4, retry.ReasonElapsed}},
-		{"selected in turn, elapsed", trial{policy: selecting(with(linear, func(p *retry.Policy) { p.MaxElapsed = 14 * time.Second }), &retry.Policy{Backoff: retry.Fixed(10 * time.Second)}),
+		{"a class in turn, elapsed", trial{policy: unnamed(with(linear, func(p *retry.Policy) { p.MaxElapsed = 14 * time.Second }), &retry.Policy{Backoff: retry.Fixed(10 * time.Second)}),
 			errs: []error{errDown, errBusy, errDown}}, outcome{4, retry.ReasonElapsed}},
-		{"selected, a server's wait that is too long", trial{policy: selecting(linear, &retry.Policy{MaxDelay: time.Hour}),
+		{"a class by name", trial{policy: named(linear, "busy", &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}),
+			errs: []error{errDown, errBusy, errDown, errBusy}}, outcome{4, retry.ReasonExhausted}},
+		{"healthy attempts begin anew", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts, p.HealthyAfter, p.MaxElapsed = 2, 2*time.Second, 2*time.Second }), each: 2 * time.Second,
+			errs: []error{errDown, errDown, errDown, retry.Permanent(errDown)}}, outcome{4, retry.ReasonPermanent}},
+		{"healthy by its waits alone", trial{policy: with(linear, func(p *retry.Policy) { p.MaxAttempts, p.HealthyAfter = 3, time.Second }), each: time.Second - 1,
+			errs: down}, outcome{3, retry.ReasonExhausted}},
+		{"a class, Retry-After too long", trial{policy: unnamed(linear, &retry.Policy{MaxDelay: time.Hour}),
 			errs: []error{retry.After(time.Hour+1, errBusy)}}, outcome{1, retry.ReasonRetryAfter}},
 	} {
-		for loop := range loops {
-			t.Run(tc.name+"/"+loop, func(t *testing.T) {
-				waits := tc.tell(t, loop, false)
+		for way := range ways {
+			t.Run(tc.name+"/"+way, func(t *testing.T) {
+				waits := tc.tell(t, way, false)
 				require.Equal(t, tc.want, waits.outcome, "with the waits")
-				skips := tc.tell(t, loop, true)
+				skips := tc.tell(t, way, true)
 				assert.Equal(t, waits.took-waits.skipped(), skips.took, "only attempts take time")
 				skips.took = waits.took
 				assert.Equal(t, waits, skips)
@@ -294,7 +301,7 @@ func TestNoWaitOutsideOfABubble(t *testing.T) {
 	op := retrytest.NewOp(errDown, retry.After(time.Minute, errDown), nil)
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
 	require.NoError(t, retry.Do(ctx, retrytest.NoWait(p), op.Run))
-	assert.Equal(t, 3, op.Executions())
+	assert.Equal(t, 3, op.Attempts())
 }
 
 // A client with a policy inside, and a wait that a real header asks for.
@@ -340,52 +347,100 @@ func TestNoWaitLeavesInnerCallsAlone(t *testing.T) {
 	})
 }
 
-// What OnEvent takes is no wait that could be skipped.
+// The time that OnEvent takes is part of the wait, and only the rest is skipped.
 func TestNoWaitAndAnOnEventThatTakesTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var started []time.Duration
-		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), OnEvent: func(_ context.Context, e retry.Event) {
-			switch e.Kind {
-			case retry.AttemptStarted:
-				started = append(started, e.Elapsed)
-			case retry.RetryScheduled:
-				time.Sleep(time.Second)
-			}
-		}}
-		began := time.Now()
-		require.Error(t, retry.Do(t.Context(), retrytest.NoWait(p), retrytest.NewOp(errDown).Run))
-		assert.Equal(t, []time.Duration{0, 61 * time.Second, 122 * time.Second}, started)
-		assert.Equal(t, 2*time.Second, time.Since(began))
-	})
+	for _, tc := range []struct {
+		name    string
+		takes   time.Duration
+		started []time.Duration
+	}{
+		{"less than the wait", time.Second, []time.Duration{0, time.Minute, 2 * time.Minute}},
+		{"more than the wait", time.Hour, []time.Duration{0, time.Hour, 2 * time.Hour}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var started []time.Duration
+				p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), OnEvent: func(_ context.Context, e retry.Event) {
+					switch e.Kind {
+					case retry.AttemptStarted:
+						started = append(started, e.Elapsed)
+					case retry.RetryScheduled:
+						time.Sleep(tc.takes)
+					}
+				}}
+				began := time.Now()
+				require.Error(t, retry.Do(t.Context(), retrytest.NoWait(p), retrytest.NewOp(errDown).Run))
+				assert.Equal(t, tc.started, started)
+				assert.Equal(t, 2*tc.takes, time.Since(began))
+			})
+		})
+	}
 }
 
-// Seeds come from the policy's Source, or from math/rand/v2.
-func TestNoWaitDrawsFromTheSource(t *testing.T) {
-	seed := func(p retry.Policy) uint64 { return p.Next(retry.Attempt{Number: 1}).Seed }
-	p := wide
-	p.Source = new(counter)
-	still := retrytest.NoWait(retrytest.NoWait(p))
-	assert.Equal(t, []uint64{1, 2, 3}, []uint64{seed(still), seed(p), seed(still)})
-
-	p.Source = nil
-	still = retrytest.NoWait(p)
-	assert.NotEqual(t, seed(still), seed(still))
+// All fields but Wait may be set before or after.
+func TestNoWaitInAnyOrder(t *testing.T) {
+	for name, still := range map[string]func() retry.Policy{
+		"Source before": func() retry.Policy { p := wide; p.Source = counter(); return retrytest.NoWait(p) },
+		"Source after":  func() retry.Policy { p := retrytest.NoWait(wide); p.Source = counter(); return p },
+		"twice":         func() retry.Policy { p := retrytest.NoWait(wide); p.Source = counter(); return retrytest.NoWait(p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seeds []uint64
+				p := still()
+				p.OnEvent = func(_ context.Context, e retry.Event) {
+					if e.Kind == retry.RetryScheduled {
+						seeds = append(seeds, e.Seed)
+					}
+				}
+				began := time.Now()
+				for range 2 {
+					require.Error(t, retry.Do(t.Context(), p, retrytest.NewOp(errDown).Run))
+				}
+				assert.Zero(t, time.Since(began))
+				assert.Equal(t, []uint64{1, 1, 2, 2}, seeds)
+			})
+		})
+	}
 }
 
-// Every field is kept, and with it every decision: only the Source is replaced.
-func TestNoWaitChangesOnlyTheSource(t *testing.T) {
+func TestNoWaitReplacesTheWaitOfThePolicy(t *testing.T) {
+	p := plain
+	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { panic("called") }
+	op := retrytest.NewOp(errDown, nil)
+	require.NoError(t, retry.Do(t.Context(), retrytest.NoWait(p), op.Run))
+	assert.Equal(t, 2, op.Attempts())
+}
+
+func TestNoWaitHonorsTheContext(t *testing.T) {
+	wait := retrytest.NoWait(plain).Wait
+	skipped, err := wait(t.Context(), time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, time.Hour, skipped)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	skipped, err = wait(ctx, time.Hour)
+	assert.Equal(t, context.Canceled, err)
+	assert.Zero(t, skipped)
+}
+
+// Every field is kept, and with it every decision: only Wait is set.
+func TestNoWaitChangesOnlyWait(t *testing.T) {
 	p := retry.Policy{
-		MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true, Backoff: retry.Fixed(4), MaxDelay: 5, Jitter: retry.FullJitter,
-		MaxRetryAfter: 6, Source: new(counter), MaxElapsed: 7, AttemptTimeout: 8, Budget: retry.NewBudget(1, 0),
-		RetryIf: func(error) bool { return true }, Select: func(error) *retry.Policy { return nil }, OnEvent: func(context.Context, retry.Event) {},
+		MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true, ExactRetryAfter: true, Backoff: retry.Fixed(4), MaxDelay: 5, Jitter: retry.FullJitter,
+		MaxRetryAfter: 6, Source: counter(), MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9, Budget: &retry.Budget{Size: 1},
+		RetryIf: func(error) bool { return true }, Classify: func(error) *retry.Class { return nil },
+		Wait:    func(context.Context, time.Duration) (time.Duration, error) { return 0, nil },
+		OnEvent: func(context.Context, retry.Event) {},
 	}
 	was, is := reflect.ValueOf(p), reflect.ValueOf(retrytest.NoWait(p))
 	for i := range was.NumField() {
 		name, a, b := was.Type().Field(i).Name, was.Field(i), is.Field(i)
 		require.False(t, a.IsZero(), "%s is not covered", name)
 		switch {
-		case name == "Source":
-			assert.NotEqual(t, a.Interface(), b.Interface())
+		case name == "Wait":
+			assert.NotEqual(t, a.Pointer(), b.Pointer(), name)
 		case a.Kind() == reflect.Func:
 			assert.Equal(t, a.Pointer(), b.Pointer(), name)
 		default:

@@ -21,8 +21,7 @@ type Op struct {
 // NewOp(err, err, nil) fails twice and then succeeds.
 func NewOp(errs ...error) *Op { return &Op{errs: errs} }
 
-// Run makes an attempt. Pass it to [retry.Do], or call it in the body of a
-// [retry.Loop].
+// Run makes an attempt. Pass it to [retry.Do].
 func (o *Op) Run(context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,8 +43,8 @@ func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	}
 }
 
-// Executions returns how many attempts of o were made.
-func (o *Op) Executions() int { return len(o.Times()) }
+// Attempts returns how many attempts of o were made.
+func (o *Op) Attempts() int { return len(o.Times()) }
 
 // Times returns when the attempts of o were made.
 func (o *Op) Times() []time.Time {

@@ -31,7 +31,7 @@ func TestOpReturnsItsErrorsInOrderAndRepeatsTheLast(t *testing.T) {
 		for i, want := range tc.want {
 			assert.Equal(t, want, tc.op.Run(t.Context()), "%s: attempt %d", tc.name, i+1)
 		}
-		assert.Equal(t, len(tc.want), tc.op.Executions(), tc.name)
+		assert.Equal(t, len(tc.want), tc.op.Attempts(), tc.name)
 	}
 }
 
@@ -45,21 +45,9 @@ func TestOpRecordsItsAttempts(t *testing.T) {
 		err := retry.Do(t.Context(), plain, op.Run)
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 		require.ErrorIs(t, err, errDown)
-		assert.Equal(t, 3, op.Executions())
+		assert.Equal(t, 3, op.Attempts())
 		assert.Equal(t, []time.Time{began, began.Add(time.Second), began.Add(3 * time.Second)}, op.Times())
 		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second}, op.Gaps())
-	})
-}
-
-func TestOpInALoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		op := retrytest.NewOp(errDown, nil)
-		var err error
-		for _, ctx := range retry.Loop(t.Context(), plain, &err) {
-			err = op.Run(ctx)
-		}
-		require.NoError(t, err)
-		assert.Equal(t, []time.Duration{time.Second}, op.Gaps())
 	})
 }
 
@@ -103,7 +91,7 @@ func TestOpFromManyGoroutines(t *testing.T) {
 		})
 	}
 	together.Wait()
-	assert.Equal(t, 100, op.Executions())
+	assert.Equal(t, 100, op.Attempts())
 	failed := 0
 	failures.Range(func(any, any) bool { failed++; return true })
 	assert.Equal(t, 3, failed)

@@ -41,7 +41,7 @@ func schedule(p retry.Policy, n int) (delays []window, end string) {
 	for attempt := 1; ; attempt++ {
 		reason, w := Row{Attempts: attempt, Elapsed: elapsed}.decide(p)
 		switch {
-		case reason != retry.ReasonRetry.String():
+		case reason != string(retry.ReasonRetry):
 			return delays, ", then stops: " + reason
 		case len(delays) == n:
 			return delays, ", and more"

@@ -17,7 +17,7 @@ type Row struct {
 	Seed     uint64        // checks the one delay that it draws; 0: checks the whole window
 
 	Eligible bool         // the result of Policy.Eligible, which looks only at the count
-	Reason   retry.Reason // that of Policy.Next; 0: ReasonRetry if Eligible, else any other
+	Reason   retry.Reason // the Reason of Policy.Next; "": ReasonRetry if Eligible, else any other
 
 	// The delay: write Delay where there is only one, or Lo and Hi for the
 	// window that it is drawn from. It is checked if the Reason is ReasonRetry,
@@ -28,7 +28,8 @@ type Row struct {
 }
 
 // Table checks that p decides as the rows say. It reports every row that p
-// disagrees with, and the decision of p, in one failure.
+// disagrees with, and the decision of p, in one failure. A row does not say of
+// which class the earlier failures were: each class is counted by all failures.
 func Table(t testing.TB, p retry.Policy, rows []Row) {
 	t.Helper()
 	var lines []string
@@ -69,7 +70,7 @@ func (row Row) faults(p retry.Policy) (faults []string) {
 		differ("eligible", got, row.Eligible)
 	}
 	if row.Attempts <= 0 {
-		if row.Reason != 0 || row.want() != (window{}) {
+		if row.Reason != "" || row.want() != (window{}) {
 			faults = append(faults, "the row has a reason or a delay, and there is neither before the first attempt")
 		}
 		return faults
@@ -77,9 +78,9 @@ func (row Row) faults(p retry.Policy) (faults []string) {
 
 	reason, got := row.decide(p)
 	switch {
-	case row.Reason != 0 && reason != row.Reason.String():
+	case row.Reason != "" && reason != string(row.Reason):
 		differ("reason", reason, row.Reason)
-	case row.Reason == 0 && (reason == retry.ReasonRetry.String()) != row.Eligible:
+	case row.Reason == "" && (reason == string(retry.ReasonRetry)) != row.Eligible:
 		want := "any but retry"
 		if row.Eligible {
 			want = "retry"
@@ -90,7 +91,7 @@ func (row Row) faults(p retry.Policy) (faults []string) {
 	switch {
 	case row.Delay != 0 && (row.Lo != 0 || row.Hi != 0):
 		faults = append(faults, "the row has both Delay and Lo or Hi: write one")
-	case got != want && (want != window{} || reason == retry.ReasonRetry.String()):
+	case got != want && (want != window{} || reason == string(retry.ReasonRetry)):
 		differ("delay", got, want)
 	}
 	return faults
@@ -109,7 +110,7 @@ func (row Row) want() window {
 func (row Row) decide(p retry.Policy) (reason string, w window) {
 	d := p.Next(retry.Attempt{Number: row.Attempts, Err: row.Err, Elapsed: row.Elapsed, Seed: max(1, row.Seed)})
 	if row.Seed != 0 {
-		return d.Reason.String(), window{d.Delay, d.Delay}
+		return string(d.Reason), window{d.Delay, d.Delay}
 	}
 	w = window{d.Lo, d.Hi}
 	if d.Reason == retry.ReasonRetry || d.Reason == retry.ReasonElapsed {
@@ -117,7 +118,7 @@ func (row Row) decide(p retry.Policy) (reason string, w window) {
 			return fmt.Sprintf("%v or %v, by the delay that is drawn (a Seed picks one)", lo, hi), w
 		}
 	}
-	return d.Reason.String(), w
+	return string(d.Reason), w
 }
 
 // after returns ReasonRetry if the MaxElapsed of p allows a retry after this

@@ -35,7 +35,8 @@
 // the dead letters. The move is one transaction, so if the worker is killed, the
 // message is in exactly one of the two queues. Only if the server crashes in that
 // moment, or a queue refuses the message, can it be in both or in neither. If a
-// handler panics, that counts as a failure, and the panic is not recovered.
+// handler panics, that is a failure of the attempt, and the panic is not recovered.
+// A failure whose class is invalid makes a dead letter too (ReasonInvalid).
 //
 // # How attempts are counted
 //
@@ -43,7 +44,8 @@
 // those whose worker was killed, and delivers their messages again as soon as the
 // connection breaks. If that was the last attempt, the message becomes a dead
 // letter without being handled again. An attempt that is interrupted because
-// Consume stops does not count.
+// Consume stops is not counted. Failures are not counted by class: each
+// [retry.Class] is counted by all failures of the message.
 //
 // A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
 // policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
@@ -89,7 +91,7 @@ const (
 
 // A DeadLetter says why a message is not handled again.
 type DeadLetter struct {
-	Reason   retry.Reason // why the message is not handled again
+	Reason   retry.Reason // why the message is not handled again, perhaps by a newer version
 	Attempts int          // how many attempts were made
 	Error    string       // the text of the [*retry.Error], which ends in the last failure
 }
@@ -98,9 +100,10 @@ type DeadLetter struct {
 func DeadLetterOf(headers amqp.Table) (DeadLetter, error) {
 	var d DeadLetter
 	reason, _ := headers[reasonHeader].(string)
-	if err := d.Reason.UnmarshalText([]byte(reason)); err != nil {
-		return d, fmt.Errorf("retryamqp: header %s: %w", reasonHeader, err)
+	if reason == "" {
+		return d, fmt.Errorf("retryamqp: there is no header %s: this is no dead letter", reasonHeader)
 	}
+	d.Reason = retry.Reason(reason)
 	d.Error, _ = headers[errorHeader].(string)
 	attempts, err := number(headers, attemptsHeader)
 	if err != nil {
@@ -278,7 +281,7 @@ func (r *Retries) Consume(ctx context.Context, conn *amqp.Connection, handle fun
 
 // consume handles messages on one channel. With several channels, the server would
 // deliver the messages of a killed worker to its other channels while it closes
-// them, and each delivery would count as an attempt.
+// them, and each delivery would be counted as an attempt.
 func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle func(context.Context, amqp.Delivery) error) (err error) {
 	channel, err := conn.Channel()
 	if err != nil {
@@ -345,7 +348,7 @@ type worker struct {
 }
 
 // stop cancels the consumer. Messages that arrive before the server confirms that
-// are not handled and count as interrupted.
+// are not handled, and are interrupted.
 func (w *worker) stop(deliveries <-chan amqp.Delivery) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -398,7 +401,7 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 	return err
 }
 
-// settle tells the server what follows an attempt.
+// settle tells the server the Outcome of an attempt.
 func (w *worker) settle(m message, o retryjob.Outcome) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -411,10 +414,8 @@ func (w *worker) settle(m message, o retryjob.Outcome) error {
 	case o.Retry():
 		return w.wait(m, o.Delay, m.attempt)
 	default:
-		var failure *retry.Error
-		errors.As(o.Err, &failure)
-		return w.move(m, w.dead(), failure.Attempts, amqp.Table{
-			reasonHeader: o.Reason.String(),
+		return w.move(m, w.dead(), o.Attempts, amqp.Table{
+			reasonHeader: string(o.Reason),
 			errorHeader:  shorten(o.Err.Error()),
 		})
 	}

@@ -87,7 +87,7 @@ func TestWhatEndsAMessage(t *testing.T) {
 		"exhausted": {amqp.Publishing{}, errBoom, letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"permanent": {amqp.Publishing{}, retry.Permanent(errBoom), letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: boom"}},
 		"a policy for the type": {amqp.Publishing{Type: "other"}, errBoom,
-			letter{retry.ReasonNonRetryable, 1, "retry: gave up after 1 attempt (the policy forbids retries): boom"}},
+			letter{retry.ReasonNonRetryable, 1, "retry: not retryable after 1 attempt: boom"}},
 		"its own limit": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "1"}}, errBoom,
 			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
 		"its own limit is not a number": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "x"}}, errBoom,
@@ -106,6 +106,18 @@ func TestWhatEndsAMessage(t *testing.T) {
 			assert.Equal(t, row.want, got)
 		})
 	}
+}
+
+// A dead letter of a newer version may have a reason that this one does not know.
+func TestDeadLetterOf(t *testing.T) {
+	d, err := retryamqp.DeadLetterOf(amqp.Table{"retry-reason": "too_tired", "retry-attempts": int64(4), "retry-error": "boom", "retry-moon": "full"})
+	require.NoError(t, err)
+	assert.Equal(t, retryamqp.DeadLetter{Reason: "too_tired", Attempts: 4, Error: "boom"}, d)
+
+	_, err = retryamqp.DeadLetterOf(amqp.Table{"retry-attempts": int64(1)})
+	assert.EqualError(t, err, "retryamqp: there is no header retry-reason: this is no dead letter")
+	_, err = retryamqp.DeadLetterOf(amqp.Table{"retry-reason": "elapsed", "retry-attempts": "many"})
+	assert.EqualError(t, err, "retryamqp: header retry-attempts is many: write a whole number")
 }
 
 // A dead letter keeps the properties of its message, except those that would send

@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryamqp"
 	"github.com/goretry/retry/internal/servers"
-	"github.com/goretry/retry/retryjob/jobtest"
+	"github.com/goretry/retry/internal/jobtest"
 )
 
 func TestEngine(t *testing.T) { jobtest.Run(t, engine(t)) }

@@ -24,17 +24,19 @@
 // [retry.After]. A task that is retried waits at least as long as the policy says.
 // asynq stores times in whole seconds, so the delay is rounded up to the next full
 // second. A task that is not retried is archived at once, and [DeadLetterOf]
-// returns why.
+// returns why. That includes a failure whose class is invalid (ReasonInvalid).
 //
 // asynq's own signals keep their meaning: an error that wraps asynq.SkipRetry is
 // permanent, and a task whose error wraps asynq.RevokeTask is dropped. If a handler
-// panics, the panic is logged, counts as a failure, and does not end the process.
+// panics, the panic is logged, is a failure of the attempt, and does not end the
+// process. Failures are not counted by class: each [retry.Class] is counted by all
+// failures of the task.
 //
 // # Limits
 //
 // The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers
 // that limit for one task to n + 1 attempts; if the policy has neither MaxAttempts
-// nor MaxRetries, that is the limit. If a worker is killed, its attempt counts.
+// nor MaxRetries, that is the limit. If a worker is killed, its attempt is counted.
 // asynq hands the task out again one to two minutes later. If that was the last
 // attempt, the task is archived without running again.
 //
@@ -215,7 +217,7 @@ func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Ta
 	return err
 }
 
-// resultOf returns the error that makes asynq carry out the decision.
+// resultOf returns the error that makes asynq do what was decided.
 func resultOf(o retryjob.Outcome) error {
 	switch {
 	case o.Err == nil:
@@ -225,9 +227,7 @@ func resultOf(o retryjob.Outcome) error {
 	case o.Retry():
 		return &again{err: retry.LastError(o.Err), delay: o.Delay, due: time.Now().Add(o.Delay)}
 	default:
-		var failure *retry.Error
-		errors.As(o.Err, &failure)
-		return &dead{DeadLetter{o.Reason, failure.Attempts, o.Err.Error()}, o.Err}
+		return &dead{DeadLetter{o.Reason, o.Attempts, o.Err.Error()}, o.Err}
 	}
 }
 
@@ -250,10 +250,7 @@ type dead struct {
 }
 
 func (d *dead) Error() string {
-	text, err := json.Marshal(d.DeadLetter)
-	if err != nil {
-		return err.Error() // only for a Reason without a name, which retryjob never returns
-	}
+	text, _ := json.Marshal(d.DeadLetter) // texts and a number cannot fail
 	return string(text)
 }
 
@@ -262,7 +259,7 @@ func (d *dead) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
 // A DeadLetter says why a task was archived. It is the task's last error in
 // Redis, as JSON.
 type DeadLetter struct {
-	Reason   retry.Reason `json:"reason"`   // why the task does not run again
+	Reason   retry.Reason `json:"reason"`   // why the task does not run again, perhaps by a newer version
 	Attempts int          `json:"attempts"` // how many attempts were made
 	Error    string       `json:"error"`    // the text of the [*retry.Error], which ends in the last failure
 }
@@ -270,7 +267,11 @@ type DeadLetter struct {
 // DeadLetterOf returns why a task was archived. It returns an error if this package
 // did not archive the task, for example because an operator did.
 func DeadLetterOf(task *asynq.TaskInfo) (d DeadLetter, err error) {
-	if err := json.Unmarshal([]byte(task.LastErr), &d); err != nil {
+	err = json.Unmarshal([]byte(task.LastErr), &d)
+	if err == nil && d.Reason == "" {
+		err = errors.New(`it has no "reason"`)
+	}
+	if err != nil {
 		return DeadLetter{}, fmt.Errorf("retryasynq: last error %q of task %s is not the error of a dead letter: %w", task.LastErr, task.ID, err)
 	}
 	return d, nil

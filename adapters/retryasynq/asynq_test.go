@@ -118,7 +118,7 @@ func TestWhatEndsATask(t *testing.T) {
 		"exhausted": {retryasynq.NewTask("mail", nil), errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"a policy for the type": {retryasynq.NewTask("other", nil), errBoom,
-			letter{retry.ReasonNonRetryable, 1, "retry: gave up after 1 attempt (the policy forbids retries): boom"}},
+			letter{retry.ReasonNonRetryable, 1, "retry: not retryable after 1 attempt: boom"}},
 		"its own limit": {retryasynq.NewTask("mail", nil, asynq.MaxRetry(0)), errBoom,
 			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
 		"its own limit is above the policy's": {retryasynq.NewTask("mail", nil, asynq.MaxRetry(math.MaxInt32)), errBoom,
@@ -147,6 +147,24 @@ func TestWhatEndsATask(t *testing.T) {
 			}
 			assert.Equal(t, row.want, s.letter(ended))
 		})
+	}
+}
+
+// A dead letter of a newer version may have a reason that this one does not know.
+func TestDeadLetterOf(t *testing.T) {
+	d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{LastErr: `{"reason": "too_tired", "attempts": 4, "error": "boom", "moon": "full"}`})
+	require.NoError(t, err)
+	assert.Equal(t, retryasynq.DeadLetter{Reason: "too_tired", Attempts: 4, Error: "boom"}, d)
+
+	for text, want := range map[string]string{
+		`boom`:            "invalid character",
+		`null`:            `it has no "reason"`,
+		`{"attempts": 4}`: `it has no "reason"`,
+	} {
+		d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{ID: "a", LastErr: text})
+		assert.ErrorContains(t, err, fmt.Sprintf("retryasynq: last error %q of task a is not the error of a dead letter: ", text))
+		assert.ErrorContains(t, err, want)
+		assert.Zero(t, d)
 	}
 }
 

@@ -41,7 +41,7 @@ func Example() {
 		Backoff:     retry.Exponential{Base: time.Millisecond},
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
-				fmt.Printf("attempt %d failed; the server asks for %v, next in %v\n", e.Attempt, e.Hint, e.Delay)
+				fmt.Printf("attempt %d failed; the server asks for %v, next in %v\n", e.Attempt, e.RetryAfter, e.Delay)
 			}
 		},
 	}}.AddTo)

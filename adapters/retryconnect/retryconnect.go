@@ -42,7 +42,7 @@
 // # Errors
 //
 // A call that fails returns a [*retry.Error] around the error of the last
-// attempt. connect.CodeOf works on it. If the caller's context ended before the
+// attempt. connect.CodeOf works on it. If the caller's context was done before the
 // first attempt, the code is canceled or deadline_exceeded.
 //
 // # Streams

@@ -41,7 +41,7 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 		for _, tc := range []struct {
 			messages, attempts int
 			reason             retry.Reason
-		}{{0, 4, retry.ReasonExhausted}, {1, 1, 0}, {2, 1, 0}} {
+		}{{0, 4, retry.ReasonExhausted}, {1, 1, ""}, {2, 1, ""}} {
 			s := &server{answer: alwaysFail(connect.CodeUnavailable), messages: tc.messages}
 			req := connect.NewRequest(wrapperspb.String("q"))
 			req.Header().Set("Tenant", "a")

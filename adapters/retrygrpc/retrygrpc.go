@@ -40,8 +40,8 @@
 // # Errors
 //
 // A call that fails returns a [*retry.Error] around the status of the last
-// attempt. status.Code and status.FromError work on it. If the caller's context
-// ended before the first attempt, the code is CANCELED or DEADLINE_EXCEEDED.
+// attempt. status.Code and status.FromError work on it. If the caller's context was
+// done before the first attempt, the code is CANCELED or DEADLINE_EXCEEDED.
 //
 // # Streams
 //

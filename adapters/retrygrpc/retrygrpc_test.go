@@ -61,7 +61,7 @@ func TestPushback(t *testing.T) {
 		code     codes.Code
 		values   []string
 		attempts int
-		hint     time.Duration
+		wait     time.Duration
 		text     string
 	}{
 		{"a wait", codes.Unavailable, []string{"7"}, 4, 7 * time.Millisecond, ""},
@@ -72,11 +72,11 @@ func TestPushback(t *testing.T) {
 		{"not a number", codes.Unavailable, []string{"soon"}, 1, 0, `(not retried: the server forbids it, grpc-retry-pushback-ms is ["soon"])`},
 		{"two values", codes.Unavailable, []string{"7", "8"}, 1, 0, `(not retried: the server forbids it, grpc-retry-pushback-ms is ["7" "8"])`},
 	} {
-		var hints []time.Duration
+		var waits []time.Duration
 		p := soon()
 		p.OnEvent = func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
-				hints = append(hints, e.Hint)
+				waits = append(waits, e.RetryAfter)
 			}
 		}
 		s := &server{answer: func(ctx context.Context, _ int) error {
@@ -88,14 +88,14 @@ func TestPushback(t *testing.T) {
 		client := s.start(t, retrygrpc.Interceptor{Policy: p})
 		for name, call := range map[string]func(context.Context, grpc_testing.TestServiceClient) error{"unary": calls["unary"], "stream": calls["server stream"]} {
 			before := s.attempts()
-			hints = nil
+			waits = nil
 			err := call(t.Context(), client)
 			assert.Equal(t, tc.attempts, s.attempts()-before, "%s, %s", tc.name, name)
 			assert.Equal(t, tc.code, status.Code(err), "%s, %s", tc.name, name)
 			assert.ErrorContains(t, err, tc.text, "%s, %s", tc.name, name)
-			assert.Len(t, hints, tc.attempts-1, "%s, %s", tc.name, name)
-			for _, hint := range hints {
-				assert.Equal(t, tc.hint, hint, "%s, %s", tc.name, name)
+			assert.Len(t, waits, tc.attempts-1, "%s, %s", tc.name, name)
+			for _, wait := range waits {
+				assert.Equal(t, tc.wait, wait, "%s, %s", tc.name, name)
 			}
 		}
 	}

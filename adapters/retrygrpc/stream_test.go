@@ -44,7 +44,7 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 	for _, tc := range []struct {
 		messages, attempts int
 		reason             retry.Reason
-	}{{0, 4, retry.ReasonExhausted}, {1, 1, 0}, {2, 1, 0}} {
+	}{{0, 4, retry.ReasonExhausted}, {1, 1, ""}, {2, 1, ""}} {
 		s := &server{answer: alwaysFail(codes.Unavailable), messages: tc.messages}
 		client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
 		stream, err := client.StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{Payload: payload("q")})
@@ -67,7 +67,7 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 
 func TestAStreamThatEndsWithoutAMessage(t *testing.T) {
 	s := &server{answer: failTimes(1, codes.Unavailable)}
-	budget := retry.NewBudget(1, 1)
+	budget := &retry.Budget{Size: 1, Ratio: 1}
 	p := soon()
 	p.Budget = budget
 	stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})

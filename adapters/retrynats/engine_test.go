@@ -20,7 +20,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrynats"
 	"github.com/goretry/retry/internal/servers"
-	"github.com/goretry/retry/retryjob/jobtest"
+	"github.com/goretry/retry/internal/jobtest"
 )
 
 // The tests run against the installed server, and against the newest one, which

@@ -21,20 +21,22 @@
 // the server confirms that. If the handler fails and the policy retries, the
 // message is handled again after the policy's delay. Otherwise a dead letter is
 // published, and then the message is terminated. A dead letter has the data and
-// headers of the message, and headers that say why: see [DeadLetterOf]. If a
-// handler panics, that counts as a failure, and the panic is not recovered.
+// headers of the message, and headers that say why: see [DeadLetterOf]. That
+// includes a failure whose class is invalid (ReasonInvalid). If a handler panics,
+// that is a failure of the attempt, and the panic is not recovered.
 //
 // # How attempts are counted
 //
-// The number of an attempt is the server's count of deliveries. So an attempt
-// counts even if its worker was killed, or stopped before the handler was done.
+// The number of an attempt is the server's count of deliveries. So an attempt is
+// counted even if its worker was killed, or stopped before the handler was done.
 // After a kill the server delivers the message again within AckWait. If that was
 // the last attempt, the message becomes a dead letter without being handled again.
 //
 // A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
 // policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
 // limit. MaxElapsed counts from when the stream stored the message, by the server's
-// clock.
+// clock. Failures are not counted by class: each [retry.Class] is counted by all
+// failures of the message.
 package retrynats
 
 import (
@@ -68,7 +70,7 @@ const (
 
 // A DeadLetter says why a message is not handled again.
 type DeadLetter struct {
-	Reason   retry.Reason // why the message is not handled again
+	Reason   retry.Reason // why the message is not handled again, perhaps by a newer version
 	Attempts int          // how many attempts were made
 	Error    string       // the text of the [*retry.Error], which ends in the last failure
 	Subject  string       // the subject of the message
@@ -76,9 +78,9 @@ type DeadLetter struct {
 
 // DeadLetterOf reads the headers of a dead letter.
 func DeadLetterOf(header nats.Header) (DeadLetter, error) {
-	d := DeadLetter{Error: header.Get(errorHeader), Subject: header.Get(subjectHeader)}
-	if err := d.Reason.UnmarshalText([]byte(header.Get(reasonHeader))); err != nil {
-		return d, fmt.Errorf("retrynats: header %s: %w", reasonHeader, err)
+	d := DeadLetter{Reason: retry.Reason(header.Get(reasonHeader)), Error: header.Get(errorHeader), Subject: header.Get(subjectHeader)}
+	if d.Reason == "" {
+		return d, fmt.Errorf("retrynats: there is no header %s: this is no dead letter", reasonHeader)
 	}
 	var err error
 	if d.Attempts, err = strconv.Atoi(header.Get(attemptsHeader)); err != nil {
@@ -245,7 +247,7 @@ func (w *worker) work(ctx context.Context) error {
 }
 
 // pull is how long the server waits for a message. Consume waits for an open pull
-// to end, because a message sent to a client that is gone counts as delivered.
+// to end, because a message sent to a client that is gone is counted as delivered.
 const pull = time.Second
 
 // passes reports whether an error of a fetch may be temporary.
@@ -331,7 +333,7 @@ func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 // answer is how long Consume waits for a confirmation from the server.
 const answer = 5 * time.Second
 
-// settle tells the server what follows an attempt.
+// settle tells the server the Outcome of an attempt.
 func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o retryjob.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()
@@ -365,8 +367,6 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o re
 // bury publishes a dead letter. If the server misses that the message is done and
 // delivers it again, the dead letter's ID keeps it from being stored twice.
 func (w *worker) bury(ctx context.Context, msg jetstream.Msg, key string, o retryjob.Outcome) error {
-	var failure *retry.Error
-	errors.As(o.Err, &failure)
 	letter := nats.NewMsg(w.dead)
 	letter.Data = msg.Data()
 	for name, values := range msg.Headers() {
@@ -374,8 +374,8 @@ func (w *worker) bury(ctx context.Context, msg jetstream.Msg, key string, o retr
 			letter.Header[name] = values
 		}
 	}
-	letter.Header.Set(reasonHeader, o.Reason.String())
-	letter.Header.Set(attemptsHeader, strconv.Itoa(failure.Attempts))
+	letter.Header.Set(reasonHeader, string(o.Reason))
+	letter.Header.Set(attemptsHeader, strconv.Itoa(o.Attempts))
 	letter.Header.Set(errorHeader, shorten(o.Err.Error()))
 	letter.Header.Set(subjectHeader, msg.Subject())
 	id := jetstream.WithMsgID(w.dead + "/" + key)
@@ -400,7 +400,7 @@ func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	if old(w.js) {
 		return msg.Term()
 	}
-	return msg.TermWithReason(reason.String())
+	return msg.TermWithReason(string(reason))
 }
 
 // old reports whether the server is older than 2.10.4.

@@ -43,7 +43,7 @@ func Example() {
 }
 
 func pay(provider metric.MeterProvider) error {
-	budget := retry.NewBudget(10, 0.1)
+	budget := &retry.Budget{Size: 10, Ratio: 0.1}
 	observer, err := retryotel.New("payments", provider)
 	if err != nil {
 		return err

@@ -15,28 +15,36 @@
 //	retry.call.duration     s        histogram  each finished call: retry.policy, retry.reason, error.type
 //	retry.call.retries      {retry}  histogram  its retries, 0 included: retry.policy, retry.reason
 //	retry.attempt.duration  s        histogram  each finished attempt: retry.policy, error.type
-//	retry.delay             s        histogram  the delay of each retry: retry.policy, error.type
+//	retry.delay             s        histogram  the delay of each retry: retry.policy, retry.class, error.type
 //	retry.budget.left       {retry}  gauge      retries left in a Budget: retry.budget
 //
-// retry.reason is the text of the [retry.Reason], such as "attempts_exhausted".
-// error.type follows the semantic conventions: the status of a response, such as
-// "503", or else the result of the error's method ErrorType, or else the name of
-// its type. It is absent if there was no error. Measurements are recorded with the
-// context of the call, so exemplars link to its trace.
+// retry.reason is the [retry.Reason], such as "attempts_exhausted". retry.class is the
+// name of the failure's [retry.Class], and absent if it has none; after the first 64
+// names that an Observer sees it is "other", because each is a time series. error.type
+// follows the semantic conventions: the status of a response, such as "503", or else
+// the result of the error's method ErrorType, or else the name of its type. It is
+// absent if there was no error. Measurements are recorded with the context of the
+// call, so exemplars link to its trace.
+//
+// The counts of the histograms are the numbers of calls, attempts and retries. A call
+// that begins anew, by [retry.Policy.HealthyAfter], is one call, whose duration and
+// retries begin anew too.
 //
 // # Spans
 //
 // If the context of the call has a span that is recorded, each scheduled retry adds
 // an event "retry" to it, with retry.policy, retry.attempt (the attempt that
-// failed), retry.delay in seconds and error.type. If [Observer.HTTP] is set, the
-// event also has http.request.resend_count.
+// failed), retry.delay in seconds, retry.class and error.type. If [Observer.HTTP] is
+// set, the event also has http.request.resend_count.
 package retryotel
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -52,6 +60,7 @@ const scope = "github.com/goretry/retry/adapters/retryotel"
 const (
 	policyKey  = attribute.Key("retry.policy")
 	reasonKey  = attribute.Key("retry.reason")
+	classKey   = attribute.Key("retry.class")
 	attemptKey = attribute.Key("retry.attempt")
 	delayKey   = attribute.Key("retry.delay")
 	budgetKey  = attribute.Key("retry.budget")
@@ -71,6 +80,9 @@ type Observer struct {
 	attemptDuration metric.Float64Histogram
 	delay           metric.Float64Histogram
 	budgetLeft      metric.Int64ObservableGauge
+
+	mu      sync.Mutex // guards classes
+	classes []string   // the names that retry.delay has had
 }
 
 // New returns an Observer that reports calls with the attribute retry.policy set to
@@ -127,12 +139,12 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 	case retry.AttemptFinished:
 		o.attemptDuration.Record(ctx, e.Took.Seconds(), metric.WithAttributes(o.attributes(e.Err)...))
 	case retry.RetryScheduled:
-		o.delay.Record(ctx, e.Delay.Seconds(), metric.WithAttributes(o.attributes(e.Err)...))
+		o.delay.Record(ctx, e.Delay.Seconds(), metric.WithAttributes(o.attributes(e.Err, class(o.known(e.Class))...)...))
 		if span := trace.SpanFromContext(ctx); span.IsRecording() {
 			span.AddEvent("retry", trace.WithTimestamp(e.Time), trace.WithAttributes(o.eventAttributes(e)...))
 		}
 	case retry.Stopped:
-		reason := reasonKey.String(e.Reason.String())
+		reason := reasonKey.String(string(e.Reason))
 		retries := max(0, e.Attempt-1) // Attempt is 0 if no attempt was made
 		o.callDuration.Record(ctx, e.Elapsed.Seconds(), metric.WithAttributes(o.attributes(e.Err, reason)...))
 		o.callRetries.Record(ctx, int64(retries), metric.WithAttributes(o.attributes(nil, reason)...))
@@ -140,11 +152,43 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 }
 
 func (o *Observer) eventAttributes(e retry.Event) []attribute.KeyValue {
-	attrs := o.attributes(e.Err, attemptKey.Int(e.Attempt), delayKey.Float64(e.Delay.Seconds()))
+	attrs := o.attributes(e.Err, append(class(e.Class), attemptKey.Int(e.Attempt), delayKey.Float64(e.Delay.Seconds()))...)
 	if o.HTTP {
 		attrs = append(attrs, semconv.HTTPRequestResendCount(e.Attempt))
 	}
 	return attrs
+}
+
+// An Observer reports this many names of classes, as retrylog.Counters does, and then
+// otherClass: a Classify may make up a name for each failure.
+const (
+	maxClasses = 64
+	otherClass = "other"
+)
+
+// known returns the name of a class, or otherClass if it is one name too many.
+func (o *Observer) known(name string) string {
+	if name == "" {
+		return ""
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case slices.Contains(o.classes, name):
+	case len(o.classes) == maxClasses:
+		return otherClass
+	default:
+		o.classes = append(o.classes, name)
+	}
+	return name
+}
+
+// class returns the attribute for a class, none for "".
+func class(name string) []attribute.KeyValue {
+	if name == "" {
+		return nil
+	}
+	return []attribute.KeyValue{classKey.String(name)}
 }
 
 // attributes returns more, the policy's attribute, and error.type if err is not

@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	o, err := retryotel.New("payments", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
 	require.NoError(t, err)
-	budget := retry.NewBudget(5, 0)
+	budget := &retry.Budget{Size: 5}
 	require.NoError(t, o.WatchBudget("bank", budget))
 	require.NoError(t, o.WatchBudget("none", nil))
 	p := everySecond
@@ -124,6 +124,52 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, []float64{0, 1, 2, 3, 4, 5, 10}, retries[0].Bounds)
 }
 
+// The class of a failure is an attribute of its retry. So are 64 names that a Classify
+// makes up: each is a time series.
+func TestClasses(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o, err := retryotel.New("p", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	require.NoError(t, err)
+	want := []point{{"retry.policy=p", 1, 1}, {"retry.class=other,retry.policy=p", 2 * 36, 2 * 36}}
+	o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Delay: time.Second})
+	for range 2 {
+		for n := range 100 {
+			o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Class: fmt.Sprint("class ", n), Delay: time.Second})
+		}
+	}
+	for n := range 64 {
+		want = append(want, point{fmt.Sprintf("retry.class=class %d,retry.policy=p", n), 2, 2})
+	}
+	assert.ElementsMatch(t, want, points[float64](t, collect(t, reader)["retry.delay"]))
+}
+
+// A call that begins anew is one call, and each of its attempts and retries is
+// measured.
+func TestACallThatBeginsAnew(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o, err := retryotel.New("p", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	require.NoError(t, err)
+	attempts := 0
+	synctest.Test(t, func(t *testing.T) {
+		p := everySecond
+		p.HealthyAfter, p.OnEvent = time.Minute, o.OnEvent
+		_ = retry.Do(context.Background(), p, func(context.Context) error {
+			if attempts++; attempts == 2 {
+				time.Sleep(time.Minute)
+			}
+			return errRefused
+		})
+	})
+	assert.Equal(t, 4, attempts, "the second is the first of three again")
+
+	const refused = "error.type=*errors.errorString,retry.policy=p"
+	metrics := collect(t, reader)
+	assert.Equal(t, []point{{refused + ",retry.reason=attempts_exhausted", 1, 2}}, points[float64](t, metrics["retry.call.duration"]))
+	assert.Equal(t, []point{{"retry.policy=p,retry.reason=attempts_exhausted", 1, 2}}, points[int64](t, metrics["retry.call.retries"]))
+	assert.Equal(t, []point{{refused, 4, 60}}, points[float64](t, metrics["retry.attempt.duration"]))
+	assert.Equal(t, []point{{refused, 3, 3}}, points[float64](t, metrics["retry.delay"]))
+}
+
 // One Observer reports the calls of many goroutines, which also add budgets,
 // while its metrics are collected.
 func TestManyGoroutines(t *testing.T) {
@@ -137,7 +183,7 @@ func TestManyGoroutines(t *testing.T) {
 	var left []metricdata.DataPoint[int64]
 	var all sync.WaitGroup
 	for g := range goroutines {
-		name, b := fmt.Sprint("budget ", g), retry.NewBudget(2*calls+g, 0)
+		name, b := fmt.Sprint("budget ", g), &retry.Budget{Size: 2*calls + g}
 		left = append(left, metricdata.DataPoint[int64]{Attributes: attribute.NewSet(attribute.String("retry.budget", name)), Value: int64(g)})
 		p := retry.Policy{MaxAttempts: 3, Budget: b, OnEvent: o.OnEvent}
 		all.Go(func() {
@@ -206,11 +252,11 @@ func TestSpanEvents(t *testing.T) {
 	}{
 		{"any call", false, []string{
 			"retry@30ms retry.attempt=1 retry.delay=1 retry.policy=payments error.type=*errors.errorString",
-			"retry@1.06s retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503",
+			"retry@1.06s retry.class=busy retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503",
 		}},
 		{"HTTP", true, []string{
 			"retry@30ms retry.attempt=1 retry.delay=1 retry.policy=payments error.type=*errors.errorString http.request.resend_count=1",
-			"retry@1.06s retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503 http.request.resend_count=2",
+			"retry@1.06s retry.class=busy retry.attempt=2 retry.delay=2 retry.policy=payments error.type=503 http.request.resend_count=2",
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -219,7 +265,12 @@ func TestSpanEvents(t *testing.T) {
 			o, err := retryotel.New("payments", noop.NewMeterProvider())
 			require.NoError(t, err)
 			o.HTTP = row.http
-			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), OnEvent: o.OnEvent}
+			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), OnEvent: o.OnEvent, Classify: func(err error) *retry.Class {
+				if err == errRefused {
+					return nil
+				}
+				return &retry.Class{Name: "busy"}
+			}}
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				ctx, span := tracer.Start(context.Background(), "call")

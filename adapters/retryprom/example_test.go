@@ -20,7 +20,7 @@ import (
 
 func Example() {
 	registry := prometheus.NewRegistry()
-	budget := retry.NewBudget(10, 0.1)
+	budget := &retry.Budget{Size: 10, Ratio: 0.1}
 
 	var counters retrylog.Counters
 	counters.WatchBudget("payments", budget)
@@ -54,6 +54,7 @@ func Example() {
 	// retry_calls_total{policy="payments"} 2
 	// retry_retried_calls_total{policy="payments"} 1
 	// retry_retries_total{policy="payments"} 2
+	// retry_scheduled_retries_total{class="",policy="payments"} 2
 	// retry_stops_total{policy="payments",reason="attempts_exhausted"} 1
 	// retry_stops_total{policy="payments",reason="success"} 1
 }

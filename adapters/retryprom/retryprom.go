@@ -8,16 +8,18 @@
 //
 // The metrics, each with the label policy:
 //
-//	retry_calls_total                   calls that started
-//	retry_retried_calls_total           calls that had a retry
-//	retry_attempts_total                attempts that started
-//	retry_retries_total                 attempts after the first
-//	retry_stops_total{reason}           calls that stopped, by retry.Reason
-//	retry_waited_seconds_total          planned delays of all retries
-//	retry_budget_left{budget}           retries left in a Budget
+//	retry_calls_total                     calls that started
+//	retry_retried_calls_total             calls that had a retry
+//	retry_attempts_total                  attempts that started
+//	retry_retries_total                   attempts after the first
+//	retry_scheduled_retries_total{class}  retries that were scheduled, by retry.Class; "": none
+//	retry_stops_total{reason}             calls that stopped, by retry.Reason
+//	retry_waited_seconds_total            planned delays of all retries
+//	retry_budget_left{budget}             retries left in a Budget
 //
 // Every reason is exported from the start with the value 0, so that rate and
-// increase see the first stop for a reason.
+// increase see the first stop for a reason. Classes and reasons of a newer version
+// are exported as they come; of more than 64, the later ones are "other".
 package retryprom
 
 import (
@@ -39,6 +41,7 @@ func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 		retriedCalls: desc("retried_calls_total", "Calls that had at least one retry."),
 		attempts:     desc("attempts_total", "Attempts that started."),
 		retries:      desc("retries_total", "Attempts after the first of a call."),
+		scheduled:    desc("scheduled_retries_total", "Retries that were scheduled, by the class of the failure.", "class"),
 		stops:        desc("stops_total", "Calls that stopped, by reason.", "reason"),
 		waited:       desc("waited_seconds_total", "Planned delays of all scheduled retries."),
 		budgetLeft:   desc("budget_left", "Retries left in a budget.", "budget"),
@@ -48,11 +51,11 @@ func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 type collector struct {
 	counters *retrylog.Counters
 
-	calls, retriedCalls, attempts, retries, stops, waited, budgetLeft *prometheus.Desc
+	calls, retriedCalls, attempts, retries, scheduled, stops, waited, budgetLeft *prometheus.Desc
 }
 
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.calls, c.retriedCalls, c.attempts, c.retries, c.stops, c.waited, c.budgetLeft} {
+	for _, desc := range []*prometheus.Desc{c.calls, c.retriedCalls, c.attempts, c.retries, c.scheduled, c.stops, c.waited, c.budgetLeft} {
 		to <- desc
 	}
 }
@@ -66,8 +69,11 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	count(c.retriedCalls, float64(s.Retried))
 	count(c.attempts, float64(s.Attempts))
 	count(c.retries, float64(s.Retries))
+	for class, n := range s.Scheduled {
+		count(c.scheduled, float64(n), class)
+	}
 	for reason, n := range s.Stops {
-		count(c.stops, float64(n), reason.String())
+		count(c.stops, float64(n), string(reason))
 	}
 	count(c.waited, s.WaitedSeconds)
 	for name, left := range s.Budgets {

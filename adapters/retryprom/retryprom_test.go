@@ -40,10 +40,15 @@ func calls(t *testing.T, p retry.Policy) {
 
 func TestCollector(t *testing.T) {
 	var counters retrylog.Counters
-	budget := retry.NewBudget(5, 0)
+	budget := &retry.Budget{Size: 5}
 	counters.WatchBudget("bank", budget)
 	counters.WatchBudget("none", nil)
-	calls(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Budget: budget, OnEvent: counters.OnEvent})
+	classes := []string{"", "busy", "busy"}
+	calls(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Budget: budget, OnEvent: counters.OnEvent, Classify: func(error) *retry.Class {
+		c := &retry.Class{Name: classes[0]}
+		classes = append(classes[1:], "last")
+		return c
+	}})
 	require.NoError(t, testutil.CollectAndCompare(retryprom.NewCollector("payments", &counters), strings.NewReader(`
 # HELP retry_attempts_total Attempts that started.
 # TYPE retry_attempts_total counter
@@ -60,6 +65,10 @@ retry_retried_calls_total{policy="payments"} 2
 # HELP retry_retries_total Attempts after the first of a call.
 # TYPE retry_retries_total counter
 retry_retries_total{policy="payments"} 3
+# HELP retry_scheduled_retries_total Retries that were scheduled, by the class of the failure.
+# TYPE retry_scheduled_retries_total counter
+retry_scheduled_retries_total{class="",policy="payments"} 1
+retry_scheduled_retries_total{class="busy",policy="payments"} 2
 # HELP retry_stops_total Calls that stopped, by reason.
 # TYPE retry_stops_total counter
 retry_stops_total{policy="payments",reason="attempts_exhausted"} 1
@@ -68,12 +77,12 @@ retry_stops_total{policy="payments",reason="canceled"} 0
 retry_stops_total{policy="payments",reason="deadline"} 0
 retry_stops_total{policy="payments",reason="elapsed"} 0
 retry_stops_total{policy="payments",reason="invalid"} 0
-retry_stops_total{policy="payments",reason="left"} 0
 retry_stops_total{policy="payments",reason="not_retryable"} 0
 retry_stops_total{policy="payments",reason="permanent_error"} 0
 retry_stops_total{policy="payments",reason="rejected"} 0
 retry_stops_total{policy="payments",reason="retry_after_too_long"} 0
 retry_stops_total{policy="payments",reason="success"} 2
+retry_stops_total{policy="payments",reason="wait_failed"} 0
 # HELP retry_waited_seconds_total Planned delays of all scheduled retries.
 # TYPE retry_waited_seconds_total counter
 retry_waited_seconds_total{policy="payments"} 4.5
@@ -84,7 +93,7 @@ retry_waited_seconds_total{policy="payments"} 4.5
 func TestScrape(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	var payments, search retrylog.Counters
-	payments.WatchBudget("bank", retry.NewBudget(5, 0))
+	payments.WatchBudget("bank", &retry.Budget{Size: 5})
 	registry.MustRegister(retryprom.NewCollector("payments", &payments), retryprom.NewCollector("search", &search))
 	assert.Error(t, registry.Register(retryprom.NewCollector("search", &search)), "the name is already registered")
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
@@ -116,6 +125,53 @@ retry_retries_total{policy="search"} 2000
 `), "retry_retries_total"))
 }
 
+// A reason of a newer version is exported like any other.
+func TestAReasonOfANewerVersion(t *testing.T) {
+	var counters retrylog.Counters
+	counters.OnEvent(t.Context(), retry.Event{Kind: retry.Stopped, Reason: "too_tired", Attempt: 1})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(retryprom.NewCollector("payments", &counters))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	stops := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "retry_stops_total" && m.GetCounter().GetValue() > 0 {
+				stops[m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	assert.Equal(t, map[string]float64{"too_tired": 1}, stops)
+}
+
+// A call that begins anew, by HealthyAfter, is one call.
+func TestACallThatBeginsAnew(t *testing.T) {
+	var counters retrylog.Counters
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		_ = retry.Do(context.Background(), retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute, OnEvent: counters.OnEvent}, func(context.Context) error {
+			if attempts++; attempts == 2 {
+				time.Sleep(time.Minute)
+			}
+			return errors.New("connection refused")
+		})
+	})
+	require.NoError(t, testutil.CollectAndCompare(retryprom.NewCollector("payments", &counters), strings.NewReader(`
+# HELP retry_attempts_total Attempts that started.
+# TYPE retry_attempts_total counter
+retry_attempts_total{policy="payments"} 4
+# HELP retry_calls_total Calls that began.
+# TYPE retry_calls_total counter
+retry_calls_total{policy="payments"} 1
+# HELP retry_retried_calls_total Calls that had at least one retry.
+# TYPE retry_retried_calls_total counter
+retry_retried_calls_total{policy="payments"} 1
+# HELP retry_retries_total Attempts after the first of a call.
+# TYPE retry_retries_total counter
+retry_retries_total{policy="payments"} 3
+`), "retry_calls_total", "retry_retried_calls_total", "retry_attempts_total", "retry_retries_total"))
+}
+
 // A name that cannot be a label fails the scrape but does not panic.
 func TestNamesThatAreNotUTF8(t *testing.T) {
 	for _, row := range []struct{ name, policy, budget string }{
@@ -124,7 +180,7 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var counters retrylog.Counters
-			counters.WatchBudget(row.budget, retry.NewBudget(5, 0))
+			counters.WatchBudget(row.budget, &retry.Budget{Size: 5})
 			registry := prometheus.NewRegistry()
 			err := registry.Register(retryprom.NewCollector(row.policy, &counters))
 			if err == nil {

@@ -17,18 +17,20 @@
 // Workers return errors as always, and may mark them with [retry.Permanent] and
 // [retry.After]. A job that is retried waits as long as the policy says. Otherwise
 // it is discarded, or canceled if its error is permanent. Its metadata under
-// [MetadataKey] and the last of its errors then say why.
+// [MetadataKey] and the last of its errors then say why. That includes a failure
+// whose class is invalid (ReasonInvalid).
 //
 // River's own signals keep their meaning: river.JobCancel is a permanent error,
-// and river.JobSnooze counts neither as an attempt nor as a failure. Snoozes have
-// no limit, so if a server asks for a wait, return retry.After instead. An attempt
-// that is interrupted because the client stops does not count either.
+// and river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so
+// if a server asks for a wait, return retry.After instead. An attempt that is
+// interrupted because the client stops is not counted either. Failures are not
+// counted by class: each [retry.Class] is counted by all failures of the job.
 //
 // # Limits
 //
 // A job's own MaxAttempts lowers the policy's limit. If the policy has neither
-// MaxAttempts nor MaxRetries, it is the limit. River's default of 25 counts as not
-// set.
+// MaxAttempts nor MaxRetries, it is the limit. River's default of 25 is treated as
+// not set.
 //
 // The column max_attempts has one more than the limit. If a worker dies in a job's
 // last attempt, River therefore hands the job out once more, and this package
@@ -65,7 +67,7 @@ const MetadataKey = "retry"
 // Metadata is what this package keeps in the metadata of a job.
 type Metadata struct {
 	MaxAttempts int          `json:"max_attempts"`       // the job's own limit; 0: none
-	Reason      retry.Reason `json:"reason,omitempty"`   // why the job does not run again; 0: it may
+	Reason      retry.Reason `json:"reason,omitempty"`   // why the job does not run again, perhaps by a newer version; "": it may
 	Attempts    int          `json:"attempts,omitempty"` // how many were made, if Reason is set
 }
 
@@ -245,9 +247,7 @@ func again(row *rivertype.JobRow, delay time.Duration) {
 
 // end keeps River from running a job again, and returns the error for River.
 func end(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
-	var failure *retry.Error
-	errors.As(o.Err, &failure)
-	m := Metadata{MaxAttempts: job(row).MaxAttempts, Reason: o.Reason, Attempts: failure.Attempts}
+	m := Metadata{MaxAttempts: job(row).MaxAttempts, Reason: o.Reason, Attempts: o.Attempts}
 	row.MaxAttempts = row.Attempt
 	err := o.Err
 	if o.Reason == retry.ReasonPermanent {

@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryriver"
 	"github.com/goretry/retry/internal/servers"
-	"github.com/goretry/retry/retryjob/jobtest"
+	"github.com/goretry/retry/internal/jobtest"
 )
 
 // PostgreSQL restarts under load, in turn cleanly and by a crash.
@@ -183,6 +183,13 @@ func TestJobsOfAnotherClient(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, m)
 	}
+}
+
+// A row of a newer version may have a reason that this one does not know.
+func TestMetadataOfANewerVersion(t *testing.T) {
+	m, err := retryriver.MetadataOf(&rivertype.JobRow{Metadata: []byte(`{"retry": {"reason": "too_tired", "attempts": 4, "moon": "full"}}`)})
+	require.NoError(t, err)
+	assert.Equal(t, retryriver.Metadata{Reason: "too_tired", Attempts: 4}, m)
 }
 
 // River's own signals keep their meaning.

@@ -18,13 +18,13 @@ import (
 // A Detail says what was decided after an attempt. It is the last of the details of
 // an ApplicationError that an [Interceptor] returned.
 type Detail struct {
-	Reason   retry.Reason `json:"reason"`   // ReasonRetry if another attempt follows
+	Reason   retry.Reason `json:"reason"`   // ReasonRetry if another attempt follows; perhaps of a newer version
 	Attempts int          `json:"attempts"` // attempts so far
 	Text     string       `json:"text"`     // the decision and the error, for people to read
 }
 
 // DetailOf returns the Detail in the error that a workflow got from an activity. ok
-// is false if there is none. The TimeoutError of an activity whose last attempt was
+// is false if there is none: a Detail has a Reason and Attempts. The TimeoutError of an activity whose last attempt was
 // lost has none; it wraps the failure of an earlier attempt, which DetailOf
 // ignores.
 func DetailOf(err error) (detail Detail, ok bool) {
@@ -41,7 +41,7 @@ func DetailOf(err error) (detail Detail, ok bool) {
 		targets[i] = new(any)
 	}
 	targets[len(targets)-1] = &detail
-	return detail, read(app, targets) == nil && detail.Reason != 0
+	return detail, read(app, targets) == nil && detail.Reason != "" && detail.Attempts > 0
 }
 
 // answered returns the ApplicationError of the last attempt, nil if there is none.
@@ -120,7 +120,7 @@ func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
 	if !sendable(last) { // the causes are dropped; most messages repeat their text
 		message, options.Cause = valid(message), nil
 	}
-	options.Details = append(options.Details, Detail{Reason: o.Reason, Attempts: attempts(o), Text: o.Err.Error()})
+	options.Details = append(options.Details, Detail{Reason: o.Reason, Attempts: o.Attempts, Text: o.Err.Error()})
 	return temporal.NewApplicationErrorWithOptions(message, typeOf(last), options)
 }
 
@@ -136,15 +136,6 @@ func sendable(err error) bool {
 
 // valid returns a text as the UTF-8 that protobuf demands.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
-
-// attempts returns the number of attempts so far.
-func attempts(o retryjob.Outcome) int {
-	var e *retry.Error
-	if !errors.As(o.Err, &e) {
-		return 0
-	}
-	return e.Attempts
-}
 
 // typeOf returns the type that the SDK gives an error.
 func typeOf(err error) string {

@@ -107,7 +107,7 @@ func asRetryError(t testing.TB, err error) error {
 	detail, ok := retrytemporal.DetailOf(err)
 	require.True(t, ok, "%v", err)
 	e := &retry.Error{Reason: detail.Reason, Attempts: detail.Attempts, Err: err}
-	if asked := regexp.MustCompile(`the server asks for (\S+),`).FindStringSubmatch(detail.Text); asked != nil {
+	if asked := regexp.MustCompile(`Retry-After is (\S+),`).FindStringSubmatch(detail.Text); asked != nil {
 		e.Delay, err = time.ParseDuration(asked[1])
 		require.NoError(t, err)
 	}

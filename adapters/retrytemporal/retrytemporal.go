@@ -23,8 +23,12 @@
 // NextRetryDelay; otherwise it is non-retryable. The last of its details is a
 // [Detail] with the reason and the number of attempts. The workflow reads it with
 // [DetailOf], and Temporal's user interface shows it. Jitter, Fibonacci, RetryIf,
-// Select, MaxElapsed, servers' waits and Budgets work, although Temporal's own
-// policy has none of them.
+// Classify, MaxElapsed, Retry-After and Budgets work, although Temporal's own policy
+// has none of them. Failures are not counted by class: each [retry.Class] is counted
+// by all failures of the activity.
+//
+// If a policy is invalid, each activity runs once, and an error is non-retryable
+// (ReasonInvalid). Validate policies before the worker starts.
 //
 // The SDK cannot send text that is not UTF-8: it is replaced, and the causes of the
 // error are left out. If the details of an ApplicationError cannot be read, that
@@ -38,11 +42,11 @@
 // The activity's errors keep their meaning in Temporal. A non-retryable
 // ApplicationError is not retried, even if it is wrapped; nor is an error whose
 // type is in the NonRetryableErrorTypes of the server's policy. The NextRetryDelay
-// of an ApplicationError counts as the server's wait, see [retry.After].
+// of an ApplicationError is treated as a Retry-After, see [retry.After].
 //
 // A cancellation by the workflow and activity.ErrResultPending pass through. If a
 // worker stops during an attempt, the server starts the next attempt at once; such
-// an attempt has no Detail. A panic counts as a failed attempt.
+// an attempt has no Detail. A panic is a failed attempt.
 //
 // # What stays with the server
 //
@@ -99,8 +103,8 @@ type inbound struct {
 	i *Interceptor
 }
 
-// ExecuteActivity makes one attempt. If that fails, its error tells the server what
-// follows.
+// ExecuteActivity makes one attempt. If that fails, its error has the decision for
+// the server.
 func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (result any, err error) {
 	info := activity.GetInfo(ctx)
 	p, ok := a.i.Activities[info.ActivityType.Name]

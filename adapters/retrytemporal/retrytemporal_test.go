@@ -47,7 +47,7 @@ func TestTheServerWaitsWhatThePolicySays(t *testing.T) {
 		{"Schedule", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{time.Hour, time.Second}}, []time.Duration{3600e9, 1e9, 1e9}},
 		{"without a delay", retry.Policy{MaxAttempts: 3}, []time.Duration{1e6, 1e6}},
 		{"a delay below a millisecond", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1)}, []time.Duration{1e6}},
-		{"a server's wait beyond MaxDelay", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), MaxDelay: time.Second}, []time.Duration{60e9, 60e9}},
+		{"Retry-After beyond MaxDelay", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), MaxDelay: time.Second}, []time.Duration{60e9, 60e9}},
 	} {
 		err := errBoom
 		if tc.policy.MaxDelay > 0 {
@@ -96,7 +96,7 @@ func TestWhatTheWorkflowGets(t *testing.T) {
 		{"Permanent", three, retry.Permanent(errBoom), 1,
 			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: boom"}, "errorString", "boom"},
 		{"a wait that is too long", three, retry.After(time.Hour, errBoom), 1,
-			retrytemporal.Detail{Reason: retry.ReasonRetryAfter, Attempts: 1, Text: "retry: gave up after 1 attempt (the server asks for 1h0m0s, MaxRetryAfter is 1m0s): boom"}, "errorString", "boom"},
+			retrytemporal.Detail{Reason: retry.ReasonRetryAfter, Attempts: 1, Text: "retry: gave up after 1 attempt (Retry-After is 1h0m0s, MaxRetryAfter is 1m0s): boom"}, "errorString", "boom"},
 		{"an ApplicationError", three, temporal.NewApplicationError("no stock", "Stock"), 3,
 			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: no stock (type: Stock, retryable: true)"}, "Stock", "no stock"},
 		{"a non-retryable one", three, temporal.NewNonRetryableApplicationError("no stock", "Stock", nil), 1,
@@ -202,12 +202,29 @@ func TestDetailOfOtherErrors(t *testing.T) {
 		"one without details":           temporal.NewApplicationError("x", "X"),
 		"one with details of its own":   temporal.NewApplicationError("x", "X", 7, "text"),
 		"one with a mapping of its own": temporal.NewApplicationError("x", "X", map[string]int{"a": 1}),
+		"one with a reason of its own":  sent(t, temporal.NewApplicationError("x", "X", map[string]string{"reason": "no stock"})),
 		"a last attempt that was lost":  temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, temporal.NewApplicationError("x", "X", retrytemporal.Detail{Reason: retry.ReasonRetry, Attempts: 1})),
 	} {
 		detail, ok := retrytemporal.DetailOf(err)
 		assert.False(t, ok, name)
 		assert.Zero(t, detail.Attempts, name)
 	}
+}
+
+// A Detail of a newer version may have a reason that this one does not know.
+func TestDetailOfANewerVersion(t *testing.T) {
+	detail, ok := retrytemporal.DetailOf(sent(t, temporal.NewApplicationError("x", "X", map[string]any{"reason": "too_tired", "attempts": 4, "text": "boom", "moon": "full"})))
+	assert.True(t, ok)
+	assert.Equal(t, retrytemporal.Detail{Reason: "too_tired", Attempts: 4, Text: "boom"}, detail)
+}
+
+// sent returns err as it arrives in another process.
+func sent(t *testing.T, err error) error {
+	t.Helper()
+	failures := temporal.GetDefaultFailureConverter()
+	arrived := failures.FailureToError(failures.ErrorToFailure(err))
+	require.EqualError(t, arrived, err.Error())
+	return arrived
 }
 
 func TestAnAttemptThatAnotherFollowsSaysSo(t *testing.T) {
@@ -330,7 +347,7 @@ func TestResultPending(t *testing.T) {
 
 // The context of a worker can carry a Budget for all its activities.
 func TestBudgetOfTheWorker(t *testing.T) {
-	budget := retry.NewBudget(1, 0)
+	budget := &retry.Budget{Size: 1}
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
 	env := suite.NewTestActivityEnvironment()

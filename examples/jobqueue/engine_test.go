@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryjob/jobtest"
+	"github.com/goretry/retry/internal/jobtest"
 )
 
 // The queue passes the same conformance table as the adapters for other queues.
@@ -118,9 +118,7 @@ func (q *engineQueue) Dead(ctx context.Context) (map[string]jobtest.Letter, erro
 	dead, err := queue.DeadLetters(ctx)
 	letters := map[string]jobtest.Letter{}
 	for _, l := range dead {
-		var reason retry.Reason
-		err = errors.Join(err, reason.UnmarshalText([]byte(l.Reason)))
-		letters[l.ID] = jobtest.Letter{Reason: reason, Attempts: l.Attempts, Error: l.Error}
+		letters[l.ID] = jobtest.Letter{Reason: retry.Reason(l.Reason), Attempts: l.Attempts, Error: l.Error}
 	}
 	return letters, err
 }

@@ -1,6 +1,6 @@
 // Jobqueue is a queue of jobs in a table, with workers that retry them by a
-// policy: after each attempt retryjob.Run decides what follows, whichever process
-// made the attempt.
+// policy: after each attempt retryjob.Run decides what happens to the job, whichever
+// process made the attempt.
 //
 //	go run .
 //	DATABASE_URL=postgres://user:password@localhost/database go run .

@@ -39,30 +39,30 @@ func TestProgram(t *testing.T) {
 
 *mail-2: attempt 1 of 4 started
 *mail-2: attempt 1 failed *: 450 busy, ask again in 100ms
-*mail-2: attempt 1 is retried in 108.089067ms* (the server asks for 100ms, drawn with seed 11678305281923520411)
+*mail-2: attempt 1 is retried in 108.089067ms* (Retry-After is 100ms, drawn from 100ms to 140ms with seed 11678305281923520411)
 *mail-2: attempt 2 of 4 started
 *mail-2: attempt 2 failed *: 450 busy, ask again in 100ms
-*mail-2: attempt 2 is retried in 120.645352ms* (the server asks for 100ms, drawn with seed 11678305281923520411)
+*mail-2: attempt 2 is retried in 120.645352ms* (Retry-After is 100ms, drawn from 100ms to 140ms with seed 11678305281923520411)
 *mail-2: attempt 3 of 4 started
 *mail-2: attempt 3 succeeded *
 *mail-2: stopped after 3 attempts: it succeeded
 
 *mail-3: attempt 1 of 2 started
 *mail-3: attempt 1 failed *: dial tcp: connection refused
-*mail-3: attempt 1 is retried in 47.518905ms* (drawn with seed 5957086460019503424)
+*mail-3: attempt 1 is retried in 47.518905ms* (drawn from 40ms to 60ms with seed 5957086460019503424)
 *mail-3: attempt 2 of 2 started
 *mail-3: attempt 2 failed *: dial tcp: connection refused
 *mail-3: stopped after 2 attempts: no attempt is left
 
 *mail-4: attempt 1 of 4 started
 *mail-4: attempt 1 failed *: dial tcp: connection refused
-*mail-4: attempt 1 is retried in 58.574778ms* (drawn with seed 10410448234326871395)
+*mail-4: attempt 1 is retried in 58.574778ms* (drawn from 40ms to 60ms with seed 10410448234326871395)
 *mail-4: attempt 2 of 4 started
 *mail-4: attempt 2 failed *: dial tcp: connection refused
-*mail-4: attempt 2 is retried in 100.185925ms* (drawn with seed 10410448234326871395)
+*mail-4: attempt 2 is retried in 100.185925ms* (drawn from 80ms to 120ms with seed 10410448234326871395)
 *mail-4: attempt 3 of 4 started
 *mail-4: attempt 3 failed *: dial tcp: connection refused
-*mail-4: attempt 3 is retried in 179.90878ms* (drawn with seed 10410448234326871395)
+*mail-4: attempt 3 is retried in 179.90878ms* (drawn from 160ms to 240ms with seed 10410448234326871395)
 *mail-4: attempt 4 of 4 started
 *mail-4: attempt 4 failed *: dial tcp: connection refused
 *mail-4: stopped after 4 attempts: no attempt is left

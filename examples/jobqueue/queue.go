@@ -162,13 +162,13 @@ func (q *Queue) Fail(ctx context.Context, j *Job, failure error, delay time.Dura
 		text(failure), q.wait(delay))
 }
 
-// Bury moves a claimed job to the dead letters. If it did not run, the claim does
-// not count as an attempt, and the error of the attempt before it stays.
+// Bury moves a claimed job to the dead letters. If it did not run, the claim is not
+// counted as an attempt, and the error of the attempt before it stays.
 func (q *Queue) Bury(ctx context.Context, j *Job, ran bool, failure error, reason retry.Reason) error {
 	if !ran {
-		return q.update(ctx, j, "status = 'FAILED', attempts = attempts - 1, reason = $1, lease_until = NULL, ended_at = {now}", reason.String())
+		return q.update(ctx, j, "status = 'FAILED', attempts = attempts - 1, reason = $1, lease_until = NULL, ended_at = {now}", string(reason))
 	}
-	return q.update(ctx, j, "status = 'FAILED', last_error = $1, reason = $2, lease_until = NULL, ended_at = {now}", text(failure), reason.String())
+	return q.update(ctx, j, "status = 'FAILED', last_error = $1, reason = $2, lease_until = NULL, ended_at = {now}", text(failure), string(reason))
 }
 
 // wait returns a delay in microseconds, or NULL for none, so that a job without a

@@ -68,7 +68,7 @@ func TestTicket4(t *testing.T) {
 		assert.Equal(t, 4, runs)
 		letters, err := b.queue.DeadLetters(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []DeadLetter{{ID: "job", Reason: retry.ReasonExhausted.String(), Attempts: 4, Error: "failure 4"}}, letters)
+		assert.Equal(t, []DeadLetter{{ID: "job", Reason: string(retry.ReasonExhausted), Attempts: 4, Error: "failure 4"}}, letters)
 	})
 }
 
@@ -514,7 +514,7 @@ func TestDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		var want []DeadLetter
 		for _, id := range []string{"c", "a", "b"} {
-			want = append(want, DeadLetter{ID: id, Payload: "payload of " + id, Reason: retry.ReasonPermanent.String(), Attempts: 1, Error: "no such user"})
+			want = append(want, DeadLetter{ID: id, Payload: "payload of " + id, Reason: string(retry.ReasonPermanent), Attempts: 1, Error: "no such user"})
 		}
 		assert.Equal(t, want, letters)
 	})

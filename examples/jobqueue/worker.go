@@ -19,7 +19,7 @@ type Worker struct {
 	Run   func(context.Context, *Job) error // its context ends when the claim is lost, and as Grace says
 	Lease time.Duration                     // how long a job stays with a worker that no longer renews it
 	Poll  time.Duration                     // how long to wait if nothing is runnable
-	Grace time.Duration                     // how long a job may go on after the context of Work has ended
+	Grace time.Duration                     // how long a job may go on after the context of Work is done
 }
 
 // errIdle means that nothing is runnable.
@@ -139,8 +139,6 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 // write writes the result of an attempt. An attempt that was interrupted, because
 // this worker stops or has lost the lease, does not lead to a dead letter.
 func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome) error {
-	var failure *retry.Error
-	errors.As(o.Err, &failure)
 	err := retry.Do(ctx, w.statement(), func(ctx context.Context) error {
 		switch {
 		case o.Err == nil:
@@ -148,9 +146,9 @@ func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome) error 
 		case o.Interrupted():
 			return w.Queue.Fail(ctx, job, o.Err, o.Delay)
 		case o.Retry():
-			return w.Queue.Fail(ctx, job, failure.Err, o.Delay)
+			return w.Queue.Fail(ctx, job, retry.LastError(o.Err), o.Delay)
 		default:
-			return w.Queue.Bury(ctx, job, o.Ran, failure.Err, o.Reason)
+			return w.Queue.Bury(ctx, job, o.Ran, retry.LastError(o.Err), o.Reason)
 		}
 	})
 	if errors.Is(err, ErrLost) {

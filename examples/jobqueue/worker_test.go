@@ -83,7 +83,7 @@ func TestLeaseCannotBeRenewed(t *testing.T) {
 		lastError string
 	}{
 		{"fails", context.Context.Err, "PENDING",
-			"retry: canceled after 1 attempt (context canceled: retry: not retryable after 1 attempt (RetryIf said no): job job, attempt 1: no disk): context canceled"},
+			"retry: canceled after 1 attempt (context canceled: retry: rejected by RetryIf after 1 attempt: job job, attempt 1: no disk): context canceled"},
 		{"succeeds", func(context.Context) error { return nil }, "DONE", ""},
 	} {
 		t.Run(r.name, func(t *testing.T) {
@@ -405,7 +405,7 @@ func TestLog(t *testing.T) {
 		assert.NoError(t, call.Check(policy.ForJob(3)))
 		assert.Error(t, call.Check(policy), "the limit is the job's")
 		assert.Equal(t, [...]any{"job", 3, retry.ReasonExhausted, 3}, [...]any{call.Key, call.Max, call.Reason, len(call.Attempts)})
-		assert.Equal(t, time.Minute, call.Attempts[1].Hint)
+		assert.Equal(t, time.Minute, call.Attempts[1].RetryAfter)
 		assert.Equal(t, retry.SeedOf("job"), call.Attempts[0].Seed)
 		elapsed := time.Duration(b.row("job").EndedAt.Int64-noon) * time.Microsecond
 		assert.InDelta(t, elapsed, call.Records[len(call.Records)-1].Event.Elapsed, float64(time.Second), "the attempts are a minute apart for the log too")
@@ -439,12 +439,12 @@ func TestLogNearMaxElapsed(t *testing.T) {
 	})
 }
 
-// The log has the seed even if the jitter comes from Select.
-func TestLogOfSelect(t *testing.T) {
+// The log has the seed even if the jitter is that of a class.
+func TestLogOfAClass(t *testing.T) {
 	onEach(t, func(t *testing.T, s server) {
 		var log retrylog.Recorder
 		busy := retry.Policy{Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.Proportional(0.5)}
-		policy := retry.Policy{MaxAttempts: 2, Select: func(error) *retry.Policy { return &busy }, OnEvent: log.OnEvent}
+		policy := retry.Policy{MaxAttempts: 2, Classify: func(error) *retry.Class { return &retry.Class{Policy: &busy} }, OnEvent: log.OnEvent}
 		b := newBench(t, s, policy)
 		b.enqueue("job", "", 0)
 		b.workOff(b.queue, func(context.Context, *Job) error { return errors.New("busy") })

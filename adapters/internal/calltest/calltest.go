@@ -82,22 +82,26 @@ func rows() []row {
 		{name: "fails, then permanent", answers: []Answer{down, forbidden}, attempts: 2, reason: retry.ReasonPermanent},
 		{name: "RetryIf says no", answers: []Answer{down}, attempts: 1, reason: retry.ReasonRejected,
 			policy: func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }},
-		{name: "Select is stricter", answers: []Answer{down}, attempts: 2, reason: retry.ReasonExhausted,
+		{name: "a class is stricter", answers: []Answer{down}, attempts: 2, reason: retry.ReasonExhausted,
 			policy: func(p *retry.Policy) {
-				p.Select = func(error) *retry.Policy {
-					return &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
+				p.Classify = func(error) *retry.Class {
+					return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}}
 				}
 			}},
-		{name: "server's wait within the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
+		{name: "a class that is invalid", answers: []Answer{down}, attempts: 1, reason: retry.ReasonInvalid,
+			policy: func(p *retry.Policy) {
+				p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} }
+			}},
+		{name: "Retry-After within the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
 			check: func(t *testing.T, r result) {
 				retried := r.of(retry.RetryScheduled)[0]
-				if retried.Hint != 20*time.Millisecond || retried.Delay < retried.Hint || retried.Delay > 23*time.Millisecond {
-					t.Errorf("the server asks for 20ms, but the retry has a Hint of %v and a Delay of %v; want a Hint of 20ms and a Delay of 20ms to 23ms", retried.Hint, retried.Delay)
+				if retried.RetryAfter != 20*time.Millisecond || retried.Delay < retried.RetryAfter || retried.Delay > 23*time.Millisecond {
+					t.Errorf("the server asks for 20ms, but the retry has a RetryAfter of %v and a Delay of %v; want a RetryAfter of 20ms and a Delay of 20ms to 23ms", retried.RetryAfter, retried.Delay)
 				}
 			}},
-		{name: "server's wait at the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
+		{name: "Retry-After at the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
 			policy: func(p *retry.Policy) { p.MaxRetryAfter = 20 * time.Millisecond }},
-		{name: "server's wait beyond the bound", answers: []Answer{busy(20 * time.Millisecond)}, attempts: 1, reason: retry.ReasonRetryAfter,
+		{name: "Retry-After beyond the bound", answers: []Answer{busy(20 * time.Millisecond)}, attempts: 1, reason: retry.ReasonRetryAfter,
 			policy: func(p *retry.Policy) { p.MaxRetryAfter = 19 * time.Millisecond },
 			check: func(t *testing.T, r result) {
 				if r.failed.Delay != 20*time.Millisecond {
@@ -135,14 +139,14 @@ func rows() []row {
 		{name: "AttemptTimeout", answers: []Answer{hang, ok}, attempts: 2, reason: retry.ReasonSuccess,
 			policy: func(p *retry.Policy) { p.AttemptTimeout = attemptTimeout }},
 		{name: "budget of the policy", answers: []Answer{down}, attempts: 3, reason: retry.ReasonBudget,
-			policy: func(p *retry.Policy) { p.Budget = retry.NewBudget(2, 0) },
+			policy: func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} },
 			check: func(t *testing.T, r result) {
 				if left := r.policy.Budget.Left(); left != 0 {
 					t.Errorf("%d retries are left in the budget, want none", left)
 				}
 			}},
 		{name: "a success puts into the budget", answers: []Answer{down, ok}, attempts: 2, reason: retry.ReasonSuccess,
-			policy: func(p *retry.Policy) { p.Budget = retry.NewBudget(1, 1) },
+			policy: func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1, Ratio: 1} },
 			check: func(t *testing.T, r result) {
 				if left := r.policy.Budget.Left(); left != 1 {
 					t.Errorf("%d retries are left in the budget, want the one that the success put back", left)
@@ -150,7 +154,7 @@ func rows() []row {
 			}},
 		{name: "budget of the context", answers: []Answer{down}, attempts: 2, reason: retry.ReasonBudget,
 			context: func(ctx context.Context) (context.Context, context.CancelFunc) {
-				return retry.WithBudget(ctx, retry.NewBudget(1, 0)), func() {}
+				return retry.WithBudget(ctx, &retry.Budget{Size: 1}), func() {}
 			}},
 	}
 }
@@ -292,7 +296,7 @@ func (r result) checkEvents(t *testing.T, row row) {
 func (r result) checkDecisions(t *testing.T) {
 	for _, e := range r.of(retry.RetryScheduled) {
 		d := r.policy.Next(retry.Attempt{Number: e.Attempt, Err: e.Err, Elapsed: e.Elapsed, Seed: e.Seed})
-		if !d.Retry() || d.Delay != e.Delay || d.Hint != e.Hint || !e.Due.Equal(e.Time.Add(e.Delay)) {
+		if !d.Retry() || d.Delay != e.Delay || d.RetryAfter != e.RetryAfter || !e.Due.Equal(e.Time.Add(e.Delay)) {
 			t.Errorf("attempt %d: Next decides %+v, but the event is %+v", e.Attempt, d, e)
 		}
 	}

@@ -70,7 +70,7 @@ type Failure struct {
 	Final     string        // why there is no retry, whatever the other fields say; "": no such reason
 }
 
-// Mark returns the error of f, marked with the server's wait or as permanent.
+// Mark returns the error of f, marked with what the server asks for or as permanent.
 func (f Failure) Mark() error {
 	if f.Err == nil {
 		return nil
@@ -112,8 +112,7 @@ func Do(ctx context.Context, p retry.Policy, attempt func(context.Context, int) 
 			return f.Mark()
 		}
 	})
-	var e *retry.Error
-	if errors.As(err, &e) && e.Attempts == 0 && ctx.Err() != nil {
+	if e, failed := err.(*retry.Error); failed && e.Attempts == 0 && ctx.Err() != nil {
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
 	}
 	return err
@@ -128,7 +127,7 @@ func awaitDeadline(ctx context.Context) {
 	}
 }
 
-// Ended reports whether ctx has ended or its deadline has passed. Transports
+// Ended reports whether ctx is done or its deadline has passed. Transports
 // compare the deadline with the clock, so they may notice before the context's
 // timer fires.
 func Ended(ctx context.Context) bool {

@@ -116,7 +116,7 @@ func TestOTLP(t *testing.T) {
 
 	o, err := retryotel.New("payments", meters)
 	require.NoError(t, err)
-	budget := retry.NewBudget(5, 0)
+	budget := &retry.Budget{Size: 5}
 	require.NoError(t, o.WatchBudget("bank", budget))
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), Budget: budget, OnEvent: o.OnEvent}
 	callCtx, span := tracers.Tracer("test").Start(ctx, "charge")

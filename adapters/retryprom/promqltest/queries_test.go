@@ -109,7 +109,7 @@ func (p *prom) query(expr string) map[string]float64 {
 // A service has three policies. It works for 5 minutes and then fails for 10. Then,
 // of 10 calls for payments, 8 succeed at once, one succeeds after a retry, and one
 // gives up after two. search fails until its budget is empty. reports has an
-// invalid policy, whose calls succeed at first, and some of its loops are left early.
+// invalid policy, whose calls succeed at first.
 type service struct {
 	prom     *prom
 	payments retry.Policy
@@ -127,7 +127,7 @@ func newService(t *testing.T) *service {
 		registry.MustRegister(retryprom.NewCollector(name, counters))
 		return retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(1500 * time.Millisecond), Budget: b, OnEvent: counters.OnEvent}
 	}
-	s := &service{payments: observed("payments", nil), search: observed("search", retry.NewBudget(6, 0)), reports: observed("reports", nil)}
+	s := &service{payments: observed("payments", nil), search: observed("search", &retry.Budget{Size: 6}), reports: observed("reports", nil)}
 	s.reports.MaxAttempts = -2
 	s.prom = newProm(t, registry)
 	return s
@@ -157,11 +157,6 @@ func (s *service) fails(ctx context.Context) {
 	call(ctx, s.payments, 3)
 	call(ctx, s.search, 3)
 	call(ctx, s.reports, 1)
-	var err error
-	for range retry.Loop(ctx, s.reports, &err) { // leaving a loop does not count as giving up
-		err = errors.New("connection refused")
-		break
-	}
 }
 
 // call makes a call that succeeds after this many failures.
@@ -252,7 +247,7 @@ func TestABudgetIsEmptyInOneProcess(t *testing.T) {
 	processes := map[string]retry.Policy{}
 	for instance, size := range map[string]int{"a": 1, "b": 9} {
 		var counters retrylog.Counters
-		b := retry.NewBudget(size, 0)
+		b := &retry.Budget{Size: size}
 		counters.WatchBudget("shared", b)
 		prometheus.WrapRegistererWith(prometheus.Labels{"instance": instance}, registry).MustRegister(retryprom.NewCollector("search", &counters))
 		processes[instance] = retry.Policy{MaxAttempts: 4, Budget: b, OnEvent: counters.OnEvent}

@@ -29,7 +29,7 @@ import (
 	"github.com/goretry/retry/adapters/retrytemporal"
 	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
-	"github.com/goretry/retry/retryjob/jobtest"
+	"github.com/goretry/retry/internal/jobtest"
 )
 
 func TestEngine(t *testing.T) { jobtest.Run(t, engine(3*time.Second)) }
@@ -201,12 +201,11 @@ func job(ctx workflow.Context, p retry.Policy, key string, lease time.Duration) 
 func bury(ctx context.Context, p retry.Policy, lost retryjob.Job) (detail retrytemporal.Detail, err error) {
 	p = p.ForJob(lost.Attempt - 1)
 	retryjob.Run(ctx, p, lost, func(context.Context) error { return errors.New("an attempt beyond the limit") }, func(o retryjob.Outcome) {
-		var e *retry.Error
-		if o.Ran || !errors.As(o.Err, &e) {
+		if o.Ran {
 			err = fmt.Errorf("the attempts are not used up: %+v", o)
 			return
 		}
-		detail = retrytemporal.Detail{Reason: o.Reason, Attempts: e.Attempts, Text: o.Err.Error()}
+		detail = retrytemporal.Detail{Reason: o.Reason, Attempts: o.Attempts, Text: o.Err.Error()}
 	})
 	return detail, err
 }

@@ -6,10 +6,12 @@ go 1.26.8
 
 replace github.com/goretry/retry => ../../..
 
+replace github.com/goretry/retry/retrydialect => ../../../retrydialect
+
 replace github.com/goretry/retry/adapters/retrytemporal => ..
 
 require (
-	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry v0.0.0
 	github.com/goretry/retry/adapters/retrytemporal v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	go.temporal.io/api v1.63.5
@@ -106,6 +108,7 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/googleapis/enterprise-certificate-proxy v0.3.15 // indirect
 	github.com/googleapis/gax-go/v2 v2.22.0 // indirect
+	github.com/goretry/retry/retrydialect v0.0.0-00010101000000-000000000000 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
 	github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.3 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect

@@ -1,0 +1,88 @@
+// Package jobtest tests an integration of [retryjob] with a job queue, against
+// the queue's real server.
+//
+// Describe the queue as an [Engine] and its worker as a [Queue], written as the
+// queue's own users would write it, and call [Run] from a test. It checks what
+// every policy promises: how often and when a job runs, why it stops, what its dead
+// letter says, and that this holds when a worker is killed.
+//
+//	func TestEngine(t *testing.T) { jobtest.Run(t, engine) }
+//	func TestLoad(t *testing.T)   { jobtest.Load(t, engine, 1000) }
+//	func TestKills(t *testing.T)  { jobtest.Kills(t, engine, 5) }
+//
+// A worker can only be killed with its process. [Run] and [Kills] therefore start
+// the test's own program again, with the same test selected. Call them first in the
+// test function: each of these processes repeats what comes before, and never
+// cleans up.
+package jobtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// An Engine is an integration under test, and what its queue promises.
+type Engine struct {
+	// Open opens the queue of this name, and creates it if it does not exist. A
+	// name consists of a to z, 0 to 9 and _, and has at most 40 characters. Queues
+	// of different names share nothing. One queue may be open many times at once,
+	// in different processes.
+	Open func(ctx context.Context, name string) (Queue, error)
+
+	// Unit is the shortest delay that is worth planning: the table plans delays
+	// of 1 to 3 units. Use a second if the queue stores whole seconds, or a few
+	// times its poll interval. If it has neither, 50ms is a good value.
+	Unit time.Duration
+
+	// Late is how long after it is due an attempt may begin. It covers the
+	// granularity of the queue, and some room for a busy machine. No attempt may
+	// begin early.
+	Late time.Duration
+
+	// Lease is the longest time after which the queue hands out a job again whose
+	// worker was killed. Set up the queue with a short one, because tests wait for
+	// it.
+	Lease time.Duration
+
+	// Uncounted says that the queue does not count an attempt that was
+	// interrupted because its worker stopped: the next one has the same number.
+	Uncounted bool
+
+	// Forgets says that the queue's server may forget what it handed out last when
+	// a worker or the server itself crashes. After such a crash tests only check
+	// that no job is lost and that each ends.
+	Forgets bool
+}
+
+// A Queue is an open queue of an [Engine]. Its methods must be safe for concurrent
+// use.
+type Queue interface {
+	// Enqueue adds a job with this key, to run now. A maxAttempts above 0 is the
+	// job's own limit.
+	Enqueue(ctx context.Context, key string, maxAttempts int) error
+
+	// Work runs the queue's jobs with the policy p, ten at a time, until ctx ends.
+	// Then it cancels the contexts of the jobs that are running, waits until they
+	// have returned, gives them back to the queue, and returns nil or the context's
+	// error. The attempt passed to do is the number that the integration gives it.
+	Work(ctx context.Context, p retry.Policy, do func(ctx context.Context, key string, attempt int) error) error
+
+	// Open returns how many jobs are neither done nor dead letters.
+	Open(ctx context.Context) (int, error)
+
+	// Dead returns the dead letters by key, as an operator would find them.
+	Dead(ctx context.Context) (map[string]Letter, error)
+
+	// Close closes the queue. With remove it also deletes everything that belongs
+	// to the queue from the server.
+	Close(ctx context.Context, remove bool) error
+}
+
+// A Letter is a dead letter.
+type Letter struct {
+	Reason   retry.Reason
+	Attempts int    // that were made
+	Error    string // the text of the last failure is part of it, if there is one
+}

@@ -1,0 +1,402 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+// faultLimit is how many attempts the jobs of Load, Kills and Restarts have.
+const faultLimit = 3
+
+func faultPolicy(e Engine) retry.Policy {
+	return retry.Policy{MaxAttempts: faultLimit, Backoff: retry.Fixed(e.Unit), Jitter: retry.Proportional(0.5)}
+}
+
+// succeeds picks the attempts that succeed, seven of ten.
+func succeeds(key string, attempt int) bool {
+	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
+}
+
+// longest is the longest time that an attempt of Kills and Restarts takes.
+const longest = 100 * time.Millisecond
+
+// faultDo returns what the jobs of Kills and Restarts do.
+func faultDo(j *journal) func(ctx context.Context, key string, attempt int) error {
+	return func(ctx context.Context, key string, attempt int) error {
+		return j.around(key, attempt, func() error {
+			time.Sleep(time.Duration(rand.Int64N(int64(longest))))
+			if succeeds(key, attempt) {
+				return nil
+			}
+			return errBoom
+		})
+	}
+}
+
+// Load runs this many jobs on four workers. Three of ten attempts fail, chosen
+// by key and number, so that it is known in advance how often each job runs and
+// which of them end as dead letters. Load checks that every count is exact.
+func Load(t *testing.T, e Engine, jobs int) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	name := newName()
+	q := open(t, e, name)
+	began := time.Now()
+	keys := enqueue(t, ctx, q, jobs)
+	enqueued := time.Since(began)
+
+	var recorder retrylog.Recorder
+	var ended atomic.Int64
+	var mu sync.Mutex // guards runs
+	runs := map[string][]int{}
+	p := faultPolicy(e)
+	p.OnEvent = func(ctx context.Context, event retry.Event) {
+		recorder.OnEvent(ctx, event)
+		if event.Kind == retry.Stopped {
+			ended.Add(1)
+		}
+	}
+	do := func(_ context.Context, key string, attempt int) error {
+		mu.Lock()
+		runs[key] = append(runs[key], attempt)
+		mu.Unlock()
+		if succeeds(key, attempt) {
+			return nil
+		}
+		return errBoom
+	}
+	began = time.Now()
+	working, stop := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		q := q
+		if i > 0 {
+			var err error
+			if q, err = e.Open(ctx, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		workers.Go(func() {
+			if errs[i] = q.Work(working, p, do); errors.Is(errs[i], context.Canceled) {
+				errs[i] = nil
+			} else if errs[i] != nil {
+				stop()
+			}
+			if i > 0 {
+				errs[i] = errors.Join(errs[i], q.Close(context.WithoutCancel(ctx), false))
+			}
+		})
+	}
+	err := until(working, func() (bool, error) {
+		if ended.Load() < int64(jobs) {
+			return false, nil
+		}
+		n, err := q.Open(ctx)
+		return n == 0, err
+	})
+	took := time.Since(began)
+	stop()
+	workers.Wait()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		t.Errorf("%d of %d jobs ended: %v", ended.Load(), jobs, err)
+	}
+
+	letters, err := q.Dead(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got, dead := 0, 0, 0
+	for _, key := range keys {
+		n := 1
+		for n < faultLimit && !succeeds(key, n) {
+			n++
+		}
+		want, got = want+n, got+len(runs[key])
+		for i, attempt := range runs[key] {
+			if attempt != i+1 {
+				t.Errorf("%s: run %d is attempt %d", key, i+1, attempt)
+			}
+		}
+		if len(runs[key]) != n {
+			t.Errorf("%s ran %d times, want %d", key, len(runs[key]), n)
+		}
+		letter, is := letters[key]
+		if is == succeeds(key, n) {
+			t.Errorf("%s: last attempt succeeds: %t, dead letter: %t", key, succeeds(key, n), is)
+		}
+		if is {
+			dead++
+			if letter.Reason != retry.ReasonExhausted || letter.Attempts != n {
+				t.Errorf("%s: the dead letter says %q after %d attempts, want %q after %d", key, letter.Reason, letter.Attempts, retry.ReasonExhausted, n)
+			}
+		}
+	}
+	if len(letters) != dead {
+		t.Errorf("%d dead letters, and %d of them are jobs", len(letters), dead)
+	}
+	calls, err := retrylog.Replay(recorder.Records())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, c := range calls {
+		if err := c.Check(p); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d jobs, %d done, %d dead letters; %d runs, %d expected; enqueued in %v, worked off in %v",
+		jobs, jobs-dead, dead, got, want, enqueued.Round(time.Millisecond), took.Round(time.Millisecond))
+}
+
+// Kills kills this many worker processes, five at a time, each at a random
+// moment of its work, and lets another worker finish. Then it checks that no
+// job is lost, that none ran more often than its limit, that no attempt ran
+// twice, that no two attempts of a job ran at once, and that the dead letters say
+// why.
+func Kills(t *testing.T, e Engine, kills int) {
+	obey(e)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
+	defer cancel()
+	name, directory := newName(), t.TempDir()
+	q := open(t, e, name)
+	j, err := openJournal(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := enqueue(t, ctx, q, 20*kills)
+
+	var killers sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(kills))
+	errs := make([]error, min(5, kills))
+	for i := range errs {
+		killers.Go(func() {
+			for left.Add(-1) >= 0 && errs[i] == nil {
+				errs[i] = killOne(ctx, starterOf(t.Name()), j, order{Queue: name, Directory: directory})
+			}
+		})
+	}
+	killers.Wait()
+	if err := errors.Join(errs...); err != nil {
+		output, _ := os.ReadFile(filepath.Join(directory, "output")) // it does not exist if no process was started
+		t.Fatalf("%v\n%s", err, output)
+	}
+	busy, err := j.cutOff()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := faultPolicy(e)
+	p.OnEvent = j.events.OnEvent
+	if err := work(ctx, q, p, faultDo(j), func() (bool, error) {
+		time.Sleep(200 * time.Millisecond) // reading a log of thousands takes a while
+		return over(ctx, q, j, len(keys))
+	}); err != nil {
+		t.Error(err)
+	}
+	audit(t, q, j, keys, e.Forgets, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
+}
+
+// killOne starts a worker and kills it while jobs run.
+func killOne(ctx context.Context, start starter, j *journal, o order) error {
+	p, err := start(ctx, o)
+	if err != nil {
+		return err
+	}
+	// A worker that finds nothing to do is killed too.
+	waiting, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err = until(waiting, func() (began bool, err error) {
+		byKey, err := j.readRuns()
+		for _, runs := range byKey {
+			began = began || slices.ContainsFunc(runs, func(r run) bool { return r.process == p.id })
+		}
+		return began, err
+	})
+	if retry.ReasonOf(err) == retry.ReasonDeadline {
+		err = nil
+	}
+	select {
+	case <-p.exited:
+		err = errors.Join(err, errors.New("the worker ended before it was killed"))
+	case <-time.After(time.Duration(rand.Int64N(int64(longest)))):
+	}
+	return errors.Join(err, p.kill())
+}
+
+// Restarts runs this many jobs on one worker and meanwhile calls restart, with n
+// from 0, as many times as restarts says. restart must restart the queue's server.
+// Then Restarts makes the same checks as [Kills]. If Work returns an error, it is
+// called again.
+func Restarts(t *testing.T, e Engine, jobs, restarts int, restart func(n int) error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
+	defer cancel()
+	q := open(t, e, newName())
+	j, err := openJournal(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := enqueue(t, ctx, q, jobs)
+	p := faultPolicy(e)
+	p.OnEvent = j.events.OnEvent
+
+	again := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(100 * time.Millisecond)}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var workers sync.WaitGroup
+	workers.Go(func() {
+		err := retry.Do(working, again, func(ctx context.Context) error { return q.Work(ctx, p, faultDo(j)) })
+		if err != nil && retry.ReasonOf(err) != retry.ReasonCanceled {
+			t.Error(err)
+		}
+	})
+	for n := range restarts {
+		// The restarts are spread over the work, so that each comes under load.
+		if err := until(ctx, func() (bool, error) {
+			runs, err := j.readRuns()
+			return len(runs) >= jobs*(n+1)/(restarts+1), err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := restart(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = retry.Do(ctx, again, func(ctx context.Context) error {
+		switch done, err := over(ctx, q, j, len(keys)); {
+		case err != nil:
+			return err
+		case !done:
+			return errNotYet
+		default:
+			return nil
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	stop()
+	workers.Wait()
+	audit(t, q, j, keys, e.Forgets, fmt.Sprintf("%d restarts", restarts))
+}
+
+// audit checks what the journal and the queue say about jobs that have ended. The
+// faults make it impossible to know how often each job should have run.
+func audit(t *testing.T, q Queue, j *journal, keys []string, forgets bool, faults string) {
+	runs, err := j.readRuns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	letters, err := q.Dead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.close(); err != nil {
+		t.Error(err)
+	}
+	total, cut, dead := 0, 0, 0
+	for _, key := range keys {
+		letter, is := letters[key]
+		if is {
+			dead++
+		}
+		for _, r := range runs[key] {
+			total++
+			if r.ended.IsZero() {
+				cut++
+			}
+		}
+		for _, fault := range auditJob(runs[key], letter, is, forgets) {
+			t.Errorf("%s: %s: %+v", key, fault, runs[key])
+		}
+	}
+	if len(letters) != dead {
+		t.Errorf("%d dead letters, and %d of them are jobs", len(letters), dead)
+	}
+	t.Logf("%s: %d jobs, %d done, %d dead letters; %d runs, %d of them cut off", faults, len(keys), len(keys)-dead, dead, total, cut)
+}
+
+// auditJob returns what is wrong with the runs of a job and its dead letter.
+func auditJob(runs []run, letter Letter, dead, forgets bool) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	succeeded := false
+	for i, r := range runs {
+		succeeded = succeeded || r.ok
+		if r.attempt > faultLimit {
+			say("attempt %d ran, and the limit is %d", r.attempt, faultLimit)
+		}
+		if i == 0 {
+			continue
+		}
+		switch before := runs[i-1]; {
+		case forgets:
+		case r.attempt <= before.attempt:
+			say("attempt %d ran after attempt %d", r.attempt, before.attempt)
+		case before.ended.After(r.began):
+			say("attempts %d and %d ran at once", before.attempt, r.attempt)
+		}
+	}
+	switch {
+	case !dead && !succeeded:
+		say("it is lost")
+	case dead && letter.Reason != retry.ReasonExhausted:
+		say("the dead letter says %q", letter.Reason)
+	case dead && letter.Attempts != faultLimit:
+		say("the dead letter says %d attempts", letter.Attempts)
+	}
+	return faults
+}
+
+// open opens a queue that is removed at the end of the test.
+func open(t *testing.T, e Engine, name string) Queue {
+	t.Helper()
+	q, err := e.Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := q.Close(ctx, true); err != nil {
+			t.Error(err)
+		}
+	})
+	return q
+}
+
+// enqueue adds this many jobs and returns their keys.
+func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
+	t.Helper()
+	keys := make([]string, jobs)
+	var next atomic.Int64
+	var producers sync.WaitGroup
+	errs := make([]error, 8)
+	for p := range errs {
+		producers.Go(func() {
+			for errs[p] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= jobs {
+					return
+				}
+				keys[i] = fmt.Sprintf("job-%d", i+1)
+				errs[p] = q.Enqueue(ctx, keys[i], 0)
+			}
+		})
+	}
+	producers.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}

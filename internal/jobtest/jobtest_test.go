@@ -1,0 +1,449 @@
+package jobtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retrylog"
+)
+
+// In virtual time nothing is late by chance: workers look for jobs every tick.
+func TestEngine(t *testing.T) {
+	for _, r := range table(engine(sound)) {
+		t.Run(r.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { assert.Empty(t, faultsOf(t, engine(sound), r.name)) })
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { Load(t, engine(sound), 200) })
+}
+
+func TestRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		restarts := 0
+		Restarts(t, engine(sound), 20, 3, func(n int) error {
+			assert.Equal(t, restarts, n)
+			restarts++
+			return nil
+		})
+		assert.Equal(t, 3, restarts)
+	})
+}
+
+// Other processes run in real time, so this test does not judge delays. TestEngine
+// does.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	e := engine(sound)
+	e.Late = time.Minute
+	Run(t, e)
+}
+
+func TestKills(t *testing.T) {
+	t.Parallel()
+	Kills(t, engine(sound), 5)
+}
+
+// A flaw is what an engine does wrong.
+type flaw string
+
+const (
+	sound       flaw = ""
+	early       flaw = "it runs jobs early"
+	late        flaw = "it runs jobs late"
+	lost        flaw = "it never hands out again what a dead worker had"
+	uncounted   flaw = "it counts an attempt when it has ended"
+	twice       flaw = "it runs a job again that is done"
+	dropped     flaw = "it drops jobs instead of keeping dead letters"
+	reasonless  flaw = "its dead letters have no reason"
+	textless    flaw = "its dead letters have no error"
+	onceMore    flaw = "its dead letters say one attempt more"
+	limitless   flaw = "it does not know a job's own limit"
+	silent      flaw = "it reports no events"
+	deaf        flaw = "it has no worker that works"
+	buriesStops flaw = "it takes a worker that stops for a failure"
+)
+
+func TestTheTableSeesFlaws(t *testing.T) {
+	for flaw, rows := range map[flaw]map[string]string{
+		early: {"exhausted": "attempt 2 began 2ms too early", "After, within MaxRetryAfter": "attempt 2 began 2ms too early"},
+		late:  {"exhausted": "attempt 2 began 4ms after it was due, want at most 2ms"},
+		lost: {
+			"killed in the middle":       "the queue says that 1 are open, and the last event is attempt_started of attempt 1",
+			"killed in the only attempt": "the queue says that 1 are open, and the last event is attempt_started of attempt 1",
+		},
+		uncounted:   {"killed in the middle": "the attempts [1 1] ran, want [1 2]", "killed in the only attempt": "the attempts [1 1"},
+		twice:       {"success": "the attempts [1 2"},
+		dropped:     {"exhausted": "must be a dead letter", "Permanent": "must be a dead letter", "a class that is invalid": "must be a dead letter (invalid)"},
+		reasonless:  {"exhausted": `says "" after 3 attempts`, "killed in the only attempt": `says "" after 1 attempts`},
+		textless:    {"exhausted": `error is ""`},
+		onceMore:    {"NonRetryable": "after 2 attempts, want"},
+		limitless:   {"the job's limit is below the policy's": "the attempts [1 2 3] ran, want [1 2]"},
+		silent:      {"success": "the queue says that 0 are open, and there are no events"},
+		deaf:        {"success": "its context has not ended"},
+		buriesStops: {"the worker stops": "the attempts [1] ran, want [1 2]"},
+	} {
+		t.Run(strings.ReplaceAll(string(flaw), " ", "_"), func(t *testing.T) {
+			for row, want := range rows {
+				synctest.Test(t, func(t *testing.T) {
+					assert.Contains(t, strings.Join(faultsOf(t, engine(flaw), row), "\n"), want, "%s: %s", flaw, row)
+				})
+			}
+		})
+	}
+}
+
+// If a server may forget, what follows the death of a worker is not judged, except
+// that the job must end.
+func TestTheTableOfAServerThatForgets(t *testing.T) {
+	for f, want := range map[flaw]map[string]string{
+		uncounted: {"killed in the middle": "", "a panic": ""},
+		twice:     {"success": "the attempts [1 2"},
+		lost:      {"killed in the middle": "the queue says that 1 are open"},
+		dropped:   {"killed in the only attempt": "the job has not ended"},
+	} {
+		for row, want := range want {
+			synctest.Test(t, func(t *testing.T) {
+				e := engine(f)
+				e.Forgets = true
+				faults := strings.Join(faultsOf(t, e, row), "\n")
+				assert.Contains(t, faults, want, "%s: %s", f, row)
+				assert.Equal(t, want == "", faults == "", "%s: %s: %s", f, row, faults)
+			})
+		}
+	}
+}
+
+// faultsOf runs a row and returns what is wrong. It runs the workers that are to be
+// killed in this process.
+func faultsOf(t *testing.T, e Engine, row string) []string {
+	t.Helper()
+	r, err := rowOf(e, row)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	return r.judge(e, r.observe(ctx, e, startHere(e), t.TempDir()))
+}
+
+// startHere returns a starter of workers that stand in for processes: what a worker
+// does after its end has no effect.
+func startHere(e Engine) starter {
+	started := 0
+	return func(ctx context.Context, o order) (*process, error) {
+		started++
+		opened, err := e.Open(ctx, o.Queue)
+		if err != nil {
+			return nil, err
+		}
+		p := &process{exited: make(chan struct{})}
+		q := opened.(*files)
+		q.worker = -started
+		q.die = sync.OnceFunc(func() {
+			q.deaths.Store(q.worker, true)
+			close(p.exited)
+		})
+		p.end = func() error {
+			synctest.Wait() // otherwise its goroutines would go on at this moment of virtual time
+			q.die()
+			return nil
+		}
+		mortal := e
+		mortal.Open = func(context.Context, string) (Queue, error) { return q, nil }
+		go func() { _ = o.follow(ctx, mortal) }() // until the row has ended
+		return p, nil
+	}
+}
+
+func TestStopped(t *testing.T) {
+	started, retried := retry.Event{Kind: retry.AttemptStarted}, retry.Event{Kind: retry.RetryScheduled}
+	stop := func(reason retry.Reason) retry.Event { return retry.Event{Kind: retry.Stopped, Reason: reason} }
+	for name, row := range map[string]struct {
+		events []retry.Event
+		want   bool
+	}{
+		"no event":                         {nil, false},
+		"begun":                            {[]retry.Event{started}, false},
+		"waits":                            {[]retry.Event{started, retried}, false},
+		"done":                             {[]retry.Event{started, stop(retry.ReasonSuccess)}, true},
+		"dead":                             {[]retry.Event{started, stop(retry.ReasonExhausted)}, true},
+		"interrupted":                      {[]retry.Event{started, stop(retry.ReasonCanceled)}, false},
+		"its success came after a new run": {[]retry.Event{started, stop(retry.ReasonSuccess), started, retried}, true},
+		"dead, and begun again":            {[]retry.Event{started, stop(retry.ReasonExhausted), started}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log []retrylog.Record
+			for _, e := range row.events {
+				log = append(log, retrylog.Record{Key: "a", Event: e})
+			}
+			assert.Equal(t, row.want, stopped(log, 1))
+		})
+	}
+}
+
+func TestAuditSeesFaults(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	cut := func(n, from int) run { return run{attempt: n, began: at(from)} }
+	whole := func(n, from, to int, ok bool) run { return run{attempt: n, began: at(from), ended: at(to), ok: ok} }
+	exhausted := Letter{Reason: retry.ReasonExhausted, Attempts: faultLimit}
+	for name, row := range map[string]struct {
+		runs   []run
+		letter Letter
+		dead   bool
+		want   []string
+	}{
+		"done":                     {[]run{whole(1, 0, 5, true)}, Letter{}, false, nil},
+		"done after a kill":        {[]run{cut(1, 0), whole(2, 9, 10, true)}, Letter{}, false, nil},
+		"its result was lost":      {[]run{whole(1, 0, 5, true), whole(2, 9, 10, true)}, Letter{}, false, nil},
+		"dead":                     {[]run{whole(1, 0, 5, false), cut(2, 6), whole(3, 9, 10, false)}, exhausted, true, nil},
+		"dead without a run":       {nil, exhausted, true, nil},
+		"its last result was lost": {[]run{cut(1, 0), cut(2, 6), whole(3, 9, 10, true)}, exhausted, true, nil},
+		"lost":                     {[]run{whole(1, 0, 5, false)}, Letter{}, false, []string{"it is lost"}},
+		"lost before it ran":       {nil, Letter{}, false, []string{"it is lost"}},
+		"twice":                    {[]run{cut(1, 0), whole(1, 6, 7, true)}, Letter{}, false, []string{"attempt 1 ran after attempt 1"}},
+		"at once":                  {[]run{whole(1, 0, 8, false), whole(2, 6, 7, true)}, Letter{}, false, []string{"attempts 1 and 2 ran at once"}},
+		"too often":                {[]run{whole(3, 0, 5, false), whole(4, 6, 7, true)}, Letter{}, false, []string{"attempt 4 ran, and the limit is 3"}},
+		"another reason":           {nil, Letter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error"`}},
+		"too soon":                 {nil, Letter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{"the dead letter says 2 attempts"}},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, auditJob(row.runs, row.letter, row.dead, false)) })
+	}
+}
+
+// If a server may forget, an attempt may run again, but no job is lost.
+func TestAuditOfAServerThatForgets(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	again := []run{{attempt: 2, began: at(0), ended: at(5)}, {attempt: 1, began: at(4), ended: at(7)}, {attempt: 1, began: at(8), ended: at(9), ok: true}}
+	assert.Empty(t, auditJob(again, Letter{}, false, true))
+	assert.Equal(t, []string{"it is lost"}, auditJob(again[:2], Letter{}, false, true))
+}
+
+// engine returns an engine that keeps each job as a file. The file's name holds all
+// that it knows about the job, so that renaming the file is a transaction.
+func engine(f flaw) Engine {
+	root := filepath.Join(os.TempDir(), "retry_jobtest") // for all processes
+	deaths := &sync.Map{}
+	e := Engine{Unit: 30 * time.Millisecond, Late: tick}
+	e.Open = func(_ context.Context, name string) (Queue, error) {
+		q := &files{flaw: f, directory: filepath.Join(root, name), worker: os.Getpid(), deaths: deaths}
+		return q, errors.Join(os.MkdirAll(filepath.Join(q.directory, "open"), 0o700), os.MkdirAll(filepath.Join(q.directory, "dead"), 0o700))
+	}
+	return e
+}
+
+// tick is how often a worker looks for jobs.
+const tick = 2 * time.Millisecond
+
+type files struct {
+	flaw      flaw
+	directory string
+	worker    int       // the process ID, or below 0
+	die       func()    // ends a worker that is not a process
+	deaths    *sync.Map // the workers that have ended this way
+}
+
+// A fileJob is the name of a job's file.
+type fileJob struct {
+	Key         string
+	Attempts    int
+	MaxAttempts int
+	Began       int64
+	Due         int64
+	Worker      int // the one that runs it; 0: none
+}
+
+func (q *files) path(j fileJob) string {
+	return filepath.Join(q.directory, "open", fmt.Sprintf("%s %d %d %d %d %d", j.Key, j.Attempts, j.MaxAttempts, j.Began, j.Due, j.Worker))
+}
+
+func (q *files) Enqueue(_ context.Context, key string, maxAttempts int) error {
+	if q.flaw == limitless {
+		maxAttempts = 0
+	}
+	return os.WriteFile(q.path(fileJob{Key: key, MaxAttempts: maxAttempts}), nil, 0o600)
+}
+
+func (q *files) list() (jobs []fileJob, err error) {
+	entries, err := os.ReadDir(filepath.Join(q.directory, "open"))
+	for _, e := range entries {
+		var j fileJob
+		if _, err := fmt.Sscan(e.Name(), &j.Key, &j.Attempts, &j.MaxAttempts, &j.Began, &j.Due, &j.Worker); err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, err
+}
+
+// move renames the file of a job and reports whether it was still there.
+func (q *files) move(from, to fileJob) (bool, error) {
+	err := os.Rename(q.path(from), q.path(to))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// dead reports whether a worker has ended without giving its jobs back.
+func (q *files) dead(worker int) bool {
+	if _, dead := q.deaths.Load(worker); dead || worker <= 0 || worker == os.Getpid() {
+		return dead
+	}
+	p, err := os.FindProcess(worker)
+	return err != nil || errors.Join(p.Signal(syscall.Signal(0)), p.Release()) != nil
+}
+
+func (q *files) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
+	if q.flaw == deaf {
+		return nil
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan struct{}, 10)
+	for ctx.Err() == nil && !q.dead(q.worker) {
+		jobs, err := q.list()
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			now := time.Now().UnixNano()
+			if j.Due > now || j.Worker != 0 && (q.flaw == lost || !q.dead(j.Worker)) {
+				continue
+			}
+			claimed := j
+			claimed.Worker = q.worker
+			if q.flaw != uncounted {
+				claimed.Attempts++
+			}
+			if claimed.Began == 0 {
+				claimed.Began = now
+			}
+			mine, err := q.move(j, claimed)
+			if err != nil {
+				return err
+			}
+			if mine {
+				slots <- struct{}{}
+				running.Go(func() {
+					defer func() { <-slots }()
+					q.run(ctx, p, claimed, do)
+				})
+			}
+		}
+		time.Sleep(tick)
+	}
+	return nil
+}
+
+func (q *files) run(ctx context.Context, p retry.Policy, j fileJob, do func(context.Context, string, int) error) {
+	if q.flaw == silent {
+		p.OnEvent = nil
+	}
+	job := retryjob.Job{Key: j.Key, Attempt: j.Attempts, MaxAttempts: j.MaxAttempts, Began: time.Unix(0, j.Began)}
+	if q.flaw == uncounted {
+		job.Attempt++
+	}
+	defer func() {
+		if q.die != nil && recover() != nil { // a panic ends a process
+			q.die()
+		}
+	}()
+	retryjob.Run(ctx, p, job, func(ctx context.Context) error { return do(ctx, j.Key, job.Attempt) }, func(o retryjob.Outcome) {
+		if q.dead(q.worker) {
+			return
+		}
+		if err := q.settle(j, o); err != nil {
+			panic(err)
+		}
+	})
+}
+
+func (q *files) settle(j fileJob, o retryjob.Outcome) error {
+	next := j
+	next.Worker = 0
+	switch delay := o.Delay; {
+	case o.Err == nil && q.flaw != twice:
+		return os.Remove(q.path(j))
+	case q.flaw == buriesStops && o.Interrupted(), o.Err != nil && !o.Retry() && !o.Interrupted():
+		return q.bury(j, o)
+	default:
+		switch q.flaw {
+		case early:
+			delay -= tick
+		case late:
+			delay += 2 * tick
+		case uncounted:
+			next.Attempts++
+		}
+		next.Due = time.Now().Add(delay).UnixNano()
+		return os.Rename(q.path(j), q.path(next))
+	}
+}
+
+func (q *files) bury(j fileJob, o retryjob.Outcome) error {
+	letter := Letter{Reason: o.Reason, Attempts: o.Attempts, Error: o.Err.Error()}
+	switch q.flaw {
+	case dropped:
+		return os.Remove(q.path(j))
+	case reasonless:
+		letter.Reason = ""
+	case textless:
+		letter.Error = ""
+	case onceMore:
+		letter.Attempts++
+	}
+	text, err := json.Marshal(letter)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(q.directory, "dead", j.Key), text, 0o600); err != nil {
+		return err
+	}
+	return os.Remove(q.path(j))
+}
+
+func (q *files) Open(context.Context) (int, error) {
+	jobs, err := q.list()
+	return len(jobs), err
+}
+
+func (q *files) Dead(context.Context) (map[string]Letter, error) {
+	entries, err := os.ReadDir(filepath.Join(q.directory, "dead"))
+	letters := map[string]Letter{}
+	for _, entry := range entries {
+		text, err := os.ReadFile(filepath.Join(q.directory, "dead", entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		var l Letter
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, err
+		}
+		letters[entry.Name()] = l
+	}
+	return letters, err
+}
+
+func (q *files) Close(_ context.Context, remove bool) error {
+	if !remove {
+		return nil
+	}
+	return os.RemoveAll(q.directory)
+}

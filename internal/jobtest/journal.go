@@ -1,0 +1,154 @@
+package jobtest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+// A journal records the runs and the events of the jobs, from all processes of a
+// test, in two files. Each line is appended by a single write, so that nothing that
+// was written is lost when a process is killed.
+type journal struct {
+	directory string
+	runs, log *os.File
+	events    *retrylog.Writer
+}
+
+func openJournal(directory string) (*journal, error) {
+	open := func(name string) (*os.File, error) {
+		return os.OpenFile(filepath.Join(directory, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	}
+	runs, err := open("runs")
+	if err != nil {
+		return nil, err
+	}
+	log, err := open("log")
+	if err != nil {
+		return nil, errors.Join(err, runs.Close())
+	}
+	return &journal{directory, runs, log, retrylog.NewWriter(log)}, nil
+}
+
+func (j *journal) close() error { return errors.Join(j.events.Err(), j.runs.Close(), j.log.Close()) }
+
+// A run is one attempt as the job itself saw it.
+type run struct {
+	key          string
+	attempt      int
+	process      int
+	began, ended time.Time // ended is zero where the process was killed
+	ok           bool
+}
+
+// The lines of the file "runs".
+const (
+	beginLine = "begin %s %d %d %d\n" // key, attempt, Unix nanoseconds, process
+	endLine   = "end %s %d %d %t\n"   // key, attempt, Unix nanoseconds, whether it succeeded
+)
+
+// around runs do, and records it as an attempt.
+func (j *journal) around(key string, attempt int, do func() error) error {
+	if _, err := fmt.Fprintf(j.runs, beginLine, key, attempt, time.Now().UnixNano(), os.Getpid()); err != nil {
+		return err
+	}
+	err := do()
+	if _, failed := fmt.Fprintf(j.runs, endLine, key, attempt, time.Now().UnixNano(), err == nil); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// readRuns returns the runs so far by key, in the order in which they began.
+func (j *journal) readRuns() (map[string][]run, error) {
+	text, err := os.ReadFile(filepath.Join(j.directory, "runs"))
+	if err != nil {
+		return nil, err
+	}
+	runs := map[string][]run{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		var r run
+		var at int64
+		if _, err := fmt.Sscanf(lines.Text()+"\n", beginLine, &r.key, &r.attempt, &at, &r.process); err == nil {
+			r.began = time.Unix(0, at)
+			runs[r.key] = append(runs[r.key], r)
+			continue
+		}
+		if _, err := fmt.Sscanf(lines.Text()+"\n", endLine, &r.key, &r.attempt, &at, &r.ok); err != nil {
+			return nil, fmt.Errorf("line %q: %w", lines.Text(), err)
+		}
+		open := lastOpen(runs[r.key], r.attempt)
+		if open == nil {
+			return nil, fmt.Errorf("line %q: no such attempt has begun", lines.Text())
+		}
+		open.ended, open.ok = time.Unix(0, at), r.ok
+	}
+	return runs, nil
+}
+
+// cutOff returns how many processes were killed during an attempt. Call it while no
+// process works.
+func (j *journal) cutOff() (int, error) {
+	byKey, err := j.readRuns()
+	processes := map[int]bool{}
+	for _, runs := range byKey {
+		for _, r := range runs {
+			if r.ended.IsZero() {
+				processes[r.process] = true
+			}
+		}
+	}
+	return len(processes), err
+}
+
+// lastOpen returns the last of these runs that has this number and has not ended.
+func lastOpen(runs []run, attempt int) *run {
+	for i := len(runs) - 1; i >= 0; i-- {
+		if runs[i].attempt == attempt && runs[i].ended.IsZero() {
+			return &runs[i]
+		}
+	}
+	return nil
+}
+
+// readLog returns the events so far. A line that a killed process cut off is not an
+// error.
+func (j *journal) readLog() ([]retrylog.Record, error) {
+	file, err := os.Open(filepath.Join(j.directory, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	log, err := retrylog.Read(file)
+	if errors.Is(err, retrylog.ErrCutOff) {
+		err = nil
+	}
+	return log, err
+}
+
+// stopped reports whether this many jobs have ended: each has succeeded, or its
+// last event says that it is dead. A success may reach a server that restarts only
+// after the next attempt has begun, and then no event follows those of that
+// attempt.
+func stopped(log []retrylog.Record, jobs int) bool {
+	ended, done := map[string]bool{}, map[string]bool{}
+	for _, r := range log {
+		stop := r.Event.Kind == retry.Stopped
+		done[r.Key] = done[r.Key] || stop && r.Event.Reason == retry.ReasonSuccess
+		ended[r.Key] = done[r.Key] || stop && r.Event.Reason != retry.ReasonCanceled
+	}
+	n := 0
+	for _, e := range ended {
+		if e {
+			n++
+		}
+	}
+	return n == jobs
+}

@@ -1,0 +1,328 @@
+package jobtest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+// Run runs the conformance table. Each row is one job in its own queue, with a
+// policy, attempts that fail in a certain way, and the outcome that must follow. Up
+// to twelve rows run at once. For each row Run checks that
+//
+//   - exactly the required attempts run, numbered from 1;
+//   - no attempt begins before it is due, or more than Late after that;
+//   - the job ends: it is done, or a dead letter with the Reason of the Outcome,
+//     the number of attempts that were made, and the text of the last failure;
+//   - the events can be replayed, and the policy makes each decision again.
+//
+// The rows are: success, at once and later; exhausted by the policy's limit, the
+// job's own, AttemptCap and an absent one; NonRetryable, Permanent, RetryIf,
+// Classify, also with a class that is invalid, MaxElapsed, an empty Budget,
+// AttemptTimeout; a Retry-After within and beyond MaxRetryAfter; no delay; more
+// attempts than queues allow by default; errors with texts of any bytes and length;
+// a worker that stops, one whose attempt panics, and one that is killed in the
+// first, a later, and the last attempt.
+func Run(t *testing.T, e Engine) {
+	obey(e)
+	rows := table(e)
+	observed := make([]observation, len(rows))
+	atOnce := make(chan struct{}, 12) // few enough for two processors to run them in time
+	var running sync.WaitGroup
+	for i := range rows {
+		directory := t.TempDir()
+		running.Go(func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
+			observed[i] = rows[i].observe(t.Context(), e, starterOf(t.Name()), directory)
+		})
+	}
+	running.Wait()
+	for i, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			for _, fault := range r.judge(e, observed[i]) {
+				t.Error(fault)
+			}
+			if len(observed[i].waits) > 0 {
+				t.Log(observed[i].waits)
+			}
+		})
+	}
+}
+
+// An observation is what was seen of the job of a row.
+type observation struct {
+	runs    []run
+	log     []retrylog.Record
+	waits   waits
+	letters map[string]Letter
+	err     error // why the row did not end
+}
+
+// key is the job of a row.
+const key = "job-1"
+
+// observe runs the job of r to its end.
+func (r *row) observe(ctx context.Context, e Engine, start starter, directory string) (o observation) {
+	// An error is reported together with what was seen before it.
+	fail := func(err error) {
+		if err != nil && o.err == nil {
+			o.err = err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.Lease+20*e.Unit+2*time.Minute)
+	defer cancel()
+	j, err := openJournal(directory)
+	if err != nil {
+		return observation{err: err}
+	}
+	defer func() { fail(j.close()) }()
+	name := newName()
+	q, err := e.Open(ctx, name)
+	if err != nil {
+		return observation{err: err}
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		fail(q.Close(ctx, true))
+	}()
+
+	fail(q.Enqueue(ctx, key, r.limit))
+	if o.err == nil {
+		fail(r.work(ctx, e, q, j, start, order{Row: r.name, Queue: name, Directory: directory}))
+	}
+	runs, err := j.readRuns()
+	fail(err)
+	o.runs = runs[key]
+	o.log, err = j.readLog()
+	fail(err)
+	o.waits = waitsOf(o.log)
+	o.letters, err = q.Dead(context.WithoutCancel(ctx))
+	fail(err)
+	if o.err != nil {
+		output, _ := os.ReadFile(filepath.Join(directory, "output")) // it does not exist if no process was started
+		o.err = fmt.Errorf("%w\n%s", o.err, output)
+	}
+	return o
+}
+
+// work runs workers until the job has ended.
+func (r *row) work(ctx context.Context, e Engine, q Queue, j *journal, start starter, o order) error {
+	began := func(n int) func() (bool, error) {
+		return func() (bool, error) {
+			runs, err := j.readRuns()
+			return len(runs[key]) >= n, err
+		}
+	}
+	ended := func() (bool, error) { return over(ctx, q, j, 1) }
+
+	switch {
+	case r.killIn > 0:
+		p, err := start(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(until(ctx, began(r.killIn)), p.kill()); err != nil {
+			return fmt.Errorf("before the kill in run %d: %w", r.killIn, err)
+		}
+	case r.panicIn > 0:
+		p, err := start(ctx, o)
+		if err != nil {
+			return err
+		}
+		err = until(ctx, func() (bool, error) {
+			select {
+			case <-p.exited:
+				return true, nil
+			default:
+				return ended()
+			}
+		})
+		if err := errors.Join(err, p.kill()); err != nil {
+			return fmt.Errorf("before the panic in run %d: %w", r.panicIn, err)
+		}
+	case r.stopIn > 0:
+		if err := r.worker(ctx, q, j, began(r.stopIn)); err != nil {
+			return fmt.Errorf("before the stop in run %d: %w", r.stopIn, err)
+		}
+	}
+	if err := r.worker(ctx, q, j, ended); err != nil {
+		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
+	}
+	// A queue that wrongly hands out a job that has ended does so soon.
+	time.Sleep(3 * e.Unit)
+	return nil
+}
+
+// worker runs a worker in this process until done.
+func (r *row) worker(ctx context.Context, q Queue, j *journal, done func() (bool, error)) error {
+	p := r.policy
+	p.OnEvent = j.events.OnEvent
+	return work(ctx, q, p, r.do(j), done)
+}
+
+// work runs q's jobs until done.
+func work(ctx context.Context, q Queue, p retry.Policy, do func(context.Context, string, int) error, done func() (bool, error)) error {
+	if ended, err := done(); ended || err != nil {
+		return err
+	}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	result := make(chan error, 1)
+	go func() {
+		err := q.Work(working, p, do)
+		switch {
+		case err == nil && working.Err() == nil:
+			err = errors.New("Work returned, and its context has not ended")
+		case errors.Is(err, working.Err()):
+			err = nil
+		}
+		stop()
+		result <- err
+	}()
+	err := until(working, done)
+	if working.Err() != nil {
+		err = nil // Work has failed, or the time is up
+	}
+	stop()
+	return errors.Join(err, <-result, ctx.Err())
+}
+
+// over reports whether this many jobs have ended.
+func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
+	log, err := j.readLog()
+	if err != nil || !stopped(log, jobs) {
+		return false, err
+	}
+	open, err := q.Open(ctx)
+	return open == 0, err
+}
+
+// unfinished says how far a job came that did not end in time.
+func unfinished(ctx context.Context, q Queue, j *journal) string {
+	last := "there are no events"
+	log, err := j.readLog()
+	if len(log) > 0 {
+		e := log[len(log)-1].Event
+		last = fmt.Sprintf("the last event is %v of attempt %d", e.Kind, e.Attempt)
+	}
+	open, failed := q.Open(context.WithoutCancel(ctx))
+	if err := errors.Join(err, failed); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("the job has not ended: the queue says that %d are open, and %s", open, last)
+}
+
+// newName returns a name for a queue that no other test uses.
+func newName() string { return "jobtest_" + strings.ToLower(rand.Text())[:16] }
+
+// judge returns what is wrong with o.
+func (r *row) judge(e Engine, o observation) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if o.err != nil {
+		say("%v", o.err)
+	}
+	var numbers []int
+	succeeded := false
+	for _, run := range o.runs {
+		numbers = append(numbers, run.attempt)
+		succeeded = run.ok
+	}
+	if e.Forgets && (r.killIn > 0 || r.panicIn > 0) {
+		if !succeeded && len(o.letters) == 0 {
+			say("the job has not ended")
+		}
+		return faults
+	}
+	if want := r.numbers(e); !slices.Equal(numbers, want) {
+		say("the attempts %v ran, want %v", numbers, want)
+	}
+
+	letter, dead := o.letters[key]
+	switch {
+	case r.want == retry.ReasonSuccess && (dead || !succeeded):
+		say("the job must be done: the last attempt succeeded: %t, dead letters: %+v", succeeded, o.letters)
+	case r.want == retry.ReasonSuccess:
+	case !dead:
+		say("the job must be a dead letter (%v), and is not: %+v", r.want, o.letters)
+	default:
+		if letter.Reason != r.want || letter.Attempts != r.attempts {
+			say("the dead letter says %q after %d attempts, want %q after %d", letter.Reason, letter.Attempts, r.want, r.attempts)
+		}
+		// Nothing is known about an attempt that its worker did not survive, and an
+		// interrupted one did not fail.
+		if r.killIn == 0 && r.panicIn == 0 && r.stopIn == 0 && !strings.Contains(letter.Error, r.lastText()) {
+			say("the dead letter's error is %q, want the last attempt's, %q", letter.Error, r.lastText())
+		}
+	}
+	if len(o.letters) > 1 {
+		say("there are more dead letters than jobs: %v", o.letters)
+	}
+
+	for _, w := range o.waits {
+		if w.seen < w.planned {
+			say("attempt %d began %v too early", w.attempt, w.planned-w.seen)
+		}
+		if late := w.seen - w.planned; late > e.Late {
+			say("attempt %d began %v after it was due, want at most %v", w.attempt, late, e.Late)
+		}
+	}
+
+	calls, err := retrylog.Replay(o.log)
+	if err != nil {
+		say("%v", err)
+	}
+	for _, c := range calls {
+		if err := c.Check(r.policy.ForJob(r.limit)); err != nil {
+			say("%v", err)
+		}
+	}
+	return faults
+}
+
+// lastText returns a text that is part of the error of the last attempt.
+func (r *row) lastText() string {
+	if r.policy.AttemptTimeout > 0 {
+		return context.DeadlineExceeded.Error()
+	}
+	return errBoom.Error()
+}
+
+// A wait is the time between two attempts.
+type wait struct {
+	attempt       int // the one after it
+	planned, seen time.Duration
+}
+
+type waits []wait
+
+func (w waits) String() string {
+	var lines []string
+	for _, w := range w {
+		lines = append(lines, fmt.Sprintf("attempt %d: planned %v, seen %v", w.attempt, w.planned, w.seen.Round(time.Millisecond)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// waitsOf returns the waits of one job.
+func waitsOf(log []retrylog.Record) (w waits) {
+	for i, r := range log {
+		if i > 0 && r.Event.Kind == retry.AttemptStarted && log[i-1].Event.Kind == retry.RetryScheduled {
+			before := log[i-1].Event
+			w = append(w, wait{r.Event.Attempt, before.Delay, r.Event.Time.Sub(before.Time)})
+		}
+	}
+	return w
+}
