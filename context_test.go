@@ -262,7 +262,7 @@ func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 				assert.Equal(t, trials, interrupted)
 			} else {
 				// If the sleep wins the tie, the context has not ended.
-				assert.Greater(t, interrupted, trials/20, "no trial in which the context won")
+				assert.Positive(t, interrupted, "no trial in which the context won")
 			}
 		})
 	}
