@@ -11,8 +11,8 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryamqp"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/internal/jobtest"
+	"github.com/goretry/retry/internal/servers"
 )
 
 func TestEngine(t *testing.T) { jobtest.Run(t, engine(t)) }

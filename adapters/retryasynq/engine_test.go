@@ -13,8 +13,8 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryasynq"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/internal/jobtest"
+	"github.com/goretry/retry/internal/servers"
 )
 
 // These tests spend most of their time waiting for leases to expire, so many run

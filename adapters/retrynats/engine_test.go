@@ -19,8 +19,8 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrynats"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/internal/jobtest"
+	"github.com/goretry/retry/internal/servers"
 )
 
 // The tests run against the installed server, and against the newest one, which

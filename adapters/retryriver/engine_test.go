@@ -19,8 +19,8 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryriver"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/internal/jobtest"
+	"github.com/goretry/retry/internal/servers"
 )
 
 func TestEngine(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryriver"
-	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/internal/jobtest"
+	"github.com/goretry/retry/internal/servers"
 )
 
 // PostgreSQL restarts under load, in turn cleanly and by a crash.

@@ -27,9 +27,9 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrytemporal"
+	"github.com/goretry/retry/internal/jobtest"
 	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
-	"github.com/goretry/retry/internal/jobtest"
 )
 
 func TestEngine(t *testing.T) { jobtest.Run(t, engine(3*time.Second)) }
