@@ -49,7 +49,7 @@ const leastRefill = time.Millisecond
 
 // Take takes one retry out of b and reports whether there was one; true if b is
 // nil. [Do] and [Once] call it themselves; a queue that asks [Policy.Next] calls it
-// where Next says to retry.
+// where Next says to retry and Reset is false.
 func (b *Budget) Take() bool {
 	if b == nil {
 		return true
@@ -144,8 +144,8 @@ func (b *Budget) putBack(n int64) {
 // ctx put nothing back into b. Only [Do], [DoValue] and [Once] look for it:
 // [Policy.Next] and [Policy.Validate] have no context.
 //
-// WithBudget(ctx, &retry.Budget{}) means no retries below ctx. A nil b adds
-// nothing.
+// WithBudget(ctx, &retry.Budget{}) means no retries below ctx, except after a
+// healthy attempt (Policy.HealthyAfter), which takes nothing. A nil b adds nothing.
 func WithBudget(ctx context.Context, b *Budget) context.Context {
 	if b == nil {
 		return ctx

@@ -345,6 +345,20 @@ func TestAttemptClasses(t *testing.T) {
 	}
 }
 
+// Without Classes it is not known how many of the failures were of the class.
+func TestTheTextOfAClassCountsWhatIsKnown(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 9, Classify: func(error) *retry.Class {
+		return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+	}}
+	for text, known := range map[string]map[string]int{
+		"retry: attempts exhausted after 3 attempts: boom":                       nil,
+		`retry: attempts exhausted after 3 attempts (2 of "unauthorized"): boom`: {"unauthorized": 1},
+	} {
+		_, err := retry.Once(t.Context(), p, retry.Attempt{Number: 3, Classes: known}, func(context.Context) error { return errBoom })
+		assert.EqualError(t, err, text)
+	}
+}
+
 // Failures that are permanent or rejected have no class, nor has one whose class
 // is invalid. One that a cancellation ended has one.
 func TestWhatIsClassified(t *testing.T) {

@@ -26,18 +26,21 @@
 //  1. Backoff gives the delay for this attempt.
 //  2. MaxDelay cuts it.
 //  3. Jitter turns it into a window, which MaxDelay cuts too.
-//  4. A server's Retry-After ([After]) raises the window to start there.
+//  4. A server's Retry-After ([After]) raises the window to start there, or replaces
+//     it under ExactRetryAfter.
 //  5. One delay is drawn from the window, uniformly.
 //
-// All draws of a call come from one 64-bit seed. Each delay can be computed again
+// All draws of a call come from one 64-bit seed, until a healthy attempt begins the
+// call anew. Each delay can be computed again
 // from the seed, the attempt and the window that stand beside it in an [Event], on
 // any platform: see [Draw]. No arithmetic overflows.
 //
 // # Time
 //
 // A context bounds a call with all its retries. MaxElapsed bounds when the last
-// retry may start. AttemptTimeout bounds each attempt. If waiting would be
-// pointless because no attempt could follow, the call returns at once.
+// wait may end. AttemptTimeout cancels the context of each attempt, which the
+// operation must heed. If waiting would be pointless because no attempt could
+// follow, the call returns at once.
 //
 // # Which failures
 //
@@ -77,7 +80,7 @@
 //	jitter             text, number   none             how far a delay is spread
 //	max_retry_after    duration       1m or max_delay  the longest Retry-After that is waited for
 //	exact_retry_after  true or false  false            wait exactly what a server asks for
-//	max_elapsed        duration       no bound         no retry starts later than this after the first attempt began
+//	max_elapsed        duration       no bound         no retry whose delay ends later than this after the first attempt began
 //	attempt_timeout    duration       none             ends the context of each attempt
 //	healthy_after      duration       never            an attempt that ran this long begins the call anew if it fails
 //
@@ -96,7 +99,7 @@
 //
 // # Packages
 //
-// These packages need nothing but the standard library and this package:
+// In this module:
 //
 //   - retryhttp: an http.RoundTripper that retries and honors Retry-After
 //   - retrysql: transactions that are run again, and SQL for queues in a table
@@ -104,7 +107,9 @@
 //   - retryjob: one attempt of a job, for queues
 //   - retrylog: log lines, counters, and a log that is read, replayed and checked
 //   - retrytest: tests of policies and of code that retries, without waiting
-//   - retrycenkalti: converts policies to and from cenkalti/backoff, which it needs
+//   - retrycenkalti: converts policies to and from cenkalti/backoff v4
+//
+// Only retrycenkalti needs more than the standard library.
 //
 // Modules of their own are retryflow (rules over the outcomes of tasks),
 // retrydialect (the settings of other systems), the adapters for queues, RPC and

@@ -2,7 +2,6 @@ package retry
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
@@ -47,8 +46,8 @@ type Class struct {
 
 	// Policy has the limits (MaxAttempts, MaxRetries, AttemptCap), the curve
 	// (Backoff, MaxDelay, Jitter), MaxRetryAfter, ExactRetryAfter and NonRetryable
-	// for this class. A zero there is off, and without a limit the call's own alone
-	// hold. Its other fields are not looked at. nil: failures of this class are
+	// for this class. A zero there is none, not the call's: without a Backoff there is
+	// no delay. Without a limit those of the call alone apply. Its other fields are not looked at. nil: failures of this class are
 	// counted, and decided by the call's policy.
 	Policy *Policy
 
@@ -65,12 +64,13 @@ const maxClasses = 8
 type Decision struct {
 	Reason Reason // ReasonRetry: try again after Delay; anything else: do not
 
-	// Delay is the wait after this attempt. Except for ReasonInvalid it is set even
-	// when Retry is false: it is not zero for a stop. With ReasonRetryAfter it is what
-	// the server asked for.
+	// Delay is the wait after this attempt, set even when Retry is false: do not read
+	// a stop as "at once". With ReasonRetryAfter it is what the server asked for. It is
+	// 0 if nothing was decided: for ReasonInvalid, ReasonSuccess, and a Once that did
+	// not call its function.
 	Delay time.Duration
 
-	Lo, Hi     time.Duration // the window of Delay, which is Draw(Seed, Number, Lo, Hi)
+	Lo, Hi     time.Duration // the window of Delay, which is Draw(Seed, Number, Lo, Hi), with 1 for Number after a Reset
 	RetryAfter time.Duration // what a server asked for; 0: nothing
 	Seed       uint64        // what Delay was drawn with; 0: Delay is not random
 	Class      string        // the name of the failure's class; "": none
@@ -118,8 +118,13 @@ const (
 // end, its deadline and the Budgets.
 //
 // Classify is called after RetryIf, and not for a nil Err. If it returns a
-// [Class] with a Policy, that policy says how long to wait, and its limits are
-// added to those of p. A failure that is permanent or rejected has no class.
+// [Class] with a Policy, that policy says how long to wait, and both its limits and
+// those of p apply. A failure that is permanent or rejected has no class.
+//
+// If Took reaches HealthyAfter, the decision is for attempt 1 of a call that begins
+// anew, and Reset is true: Delay is Draw(Seed, 1, Lo, Hi). Then take nothing from a
+// Budget, and go on with Number 2, no earlier Classes, Elapsed from the end of this
+// attempt, and a new Seed.
 func (p Policy) Next(a Attempt) Decision {
 	limit, f := p.judge()
 	if f != nil {
@@ -150,7 +155,7 @@ func (a *Attempt) failuresOf(class string, number int) int {
 	if others >= maxClasses {
 		return -1
 	}
-	return min(max(0, a.Classes[class]), math.MaxInt-1) + 1
+	return next(max(0, a.Classes[class]))
 }
 
 // healthy reports whether an attempt that ran this long and failed begins the

@@ -25,9 +25,9 @@ type Error struct {
 	Resets   int           // how often the call began anew, by HealthyAfter
 	Waited   time.Duration // sum of the delays that passed, or that a Wait skipped
 
-	// Delay is the delay that was chosen but not fully waited, such as that of a
-	// retry that a Budget did not allow. A caller that calls again in a loop of its
-	// own should wait this long before: with an empty Budget, Do returns at once.
+	// Delay is the delay that was chosen but not fully waited, such as the one before
+	// a retry that a Budget did not allow. A caller that calls again in a loop of its
+	// own should first wait this long: with an empty Budget, Do returns at once.
 	Delay time.Duration
 
 	// Err is what the last attempt failed with; nil if none was made.
@@ -282,7 +282,8 @@ func unmarked(err error) error {
 // of the context if that ended the call, and else [LastError]. So the next layer
 // does not retry a 503 that was a cancellation. If the context's deadline was too
 // close to wait, it is context.DeadlineExceeded. Where a call was made inside
-// another, it is what the innermost one returns. It is nil only if err is nil.
+// another, it is what the innermost one returns, without what wraps that. It is nil
+// only if err is nil.
 func Plain(err error) error {
 	e := outermost(err)
 	if e == nil {
@@ -294,8 +295,8 @@ func Plain(err error) error {
 	case *aheadError:
 		return context.DeadlineExceeded
 	}
-	if e.Err != nil {
-		return Plain(unmarked(e.Err))
+	if inner := nested(e.Err); inner != nil {
+		return Plain(inner)
 	}
 	return LastError(err)
 }

@@ -360,6 +360,7 @@ func TestPlain(t *testing.T) {
 	defer cancel()
 	hourly := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}
 	waitFails := retry.Policy{MaxAttempts: 2, Wait: func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }}
+	joined := errors.Join(call(t.Context(), retry.Policy{}, errDial), errShutdown)
 	wrapped := fmt.Errorf("get: %w", call(t.Context(), retry.Policy{}, errDial))
 	invalid := call(ended, retry.Policy{MaxAttempts: -2}, errDial)
 	for _, row := range []struct {
@@ -383,6 +384,7 @@ func TestPlain(t *testing.T) {
 		{"no attempt: nil function", retry.Do(t.Context(), retry.Policy{}, nil), retry.Do(t.Context(), retry.Policy{}, nil).(*retry.Error).Cause},
 		{"nested calls: what the innermost returns", call(t.Context(), retry.Policy{}, call(t.Context(), retry.Policy{}, retry.Permanent(errDial))), errDial},
 		{"nested calls, wrapped", call(t.Context(), retry.Policy{}, wrapped), errDial},
+		{"a nested call beside another failure: nothing is lost", call(t.Context(), retry.Policy{}, joined), joined},
 		{"nested calls, the inner canceled", call(t.Context(), retry.Policy{}, canceled(errDial)), errShutdown},
 		{"nested calls, the outer canceled", canceled(call(t.Context(), retry.Policy{}, errDial)), errShutdown},
 		{"an empty Error", &retry.Error{}, &retry.Error{}},

@@ -37,13 +37,11 @@ type Event struct {
 	Took    time.Duration // AttemptFinished: how long this attempt ran
 	Elapsed time.Duration // since the first attempt began, or the healthy one ended
 
-	// Of a RetryScheduled: Delay is Draw(Seed, Attempt, Lo, Hi).
-
-	Delay      time.Duration // how long to wait
-	Due        time.Time     // when the wait ends
-	Lo, Hi     time.Duration // the window of Delay
-	RetryAfter time.Duration // what the server asked for; 0: nothing
-	Seed       uint64        // what Delay was drawn with; 0: it is not random
+	Delay      time.Duration // RetryScheduled: how long to wait, Draw(Seed, Attempt, Lo, Hi)
+	Due        time.Time     // RetryScheduled: when the wait ends
+	Lo, Hi     time.Duration // RetryScheduled: the window of Delay
+	RetryAfter time.Duration // RetryScheduled: what the server asked for; 0: nothing
+	Seed       uint64        // RetryScheduled: what Delay was drawn with; 0: it is not random
 
 	Class  string // RetryScheduled and Stopped: the class of the failure; "": none
 	Reason Reason // Stopped

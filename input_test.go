@@ -44,6 +44,10 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 
+	bubble(t, "the Cause of an inner call without fn is a failure like any other", func(t *testing.T) {
+		err := retry.Do(t.Context(), retry.Policy{}, func(ctx context.Context) error { return retry.Plain(retry.Do(ctx, everySecond, nil)) })
+		assert.EqualError(t, err, "retry: gave up after 1 attempt (no limit is set, so there is no retry): nil function")
+	})
 	bubble(t, "nil fn goes before a context that is done", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -39,7 +39,7 @@ func (p Policy) Lint() []string {
 		say("AttemptTimeout (attempt_timeout) of %v ends every attempt before HealthyAfter (healthy_after) of %v: none is ever healthy", p.AttemptTimeout, p.HealthyAfter)
 	}
 	if p.MaxAttempts != 0 && p.MaxRetries != 0 {
-		say("MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the smaller counts, %s; set one", attemptsText(p.count()))
+		say("MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, %s; set one", attemptsText(p.count()))
 	}
 	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && retries >= 0 && len(s) > retries {
 		say("a Schedule (delays) of %d beside %s: the delay of %v and those after it are never used; MaxAttempts (max_attempts) counts the first attempt", len(s), attemptsText(retries+1), s[retries])
@@ -50,7 +50,7 @@ func (p Policy) Lint() []string {
 	if grows(p.Backoff) && retries < 0 && p.MaxDelay == 0 && p.MaxElapsed == 0 {
 		say("unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)")
 	}
-	if least := p.leastFirst(first); p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 {
+	if least := p.leastFirst(first); p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 && p.Classify == nil && !p.ExactRetryAfter {
 		say("MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: there is no retry", p.MaxElapsed, least)
 	}
 	if p.MaxDelay > 0 && first > p.MaxDelay {

@@ -141,3 +141,19 @@ func (m *marked) ask(err asker) {
 		m.retryAfter = max(0, r.RetryAfter())
 	}
 }
+
+// nested returns the Error that err is, or wraps alone: of a tree with branches
+// nothing may get lost.
+func nested(err error) *Error {
+	for err != nil {
+		if e, ok := err.(*Error); ok {
+			return e
+		}
+		w, ok := err.(wrapper)
+		if !ok {
+			return nil
+		}
+		err = w.Unwrap()
+	}
+	return nil
+}

@@ -30,7 +30,7 @@ const maxSteps = 10_000
 //
 // Lo and Hi are the window that [Policy.Next] draws the delay from. Total adds
 // up the greatest delays, and the AttemptTimeout of each attempt; without one,
-// attempts count as taking no time. It is at most MaxElapsed. A retry that cannot
+// attempts take no time. It is at most MaxElapsed. A retry that cannot
 // start within MaxElapsed even after the least delays is not in the plan. The
 // plan ignores what only a call knows: its context, the waits that servers ask
 // for, the classes of its failures, and the Budget.

@@ -16,9 +16,9 @@ const Unlimited = -1
 // between two attempts, and for how long in all. [Default] is one that is ready
 // to use.
 //
-// A zero field is off, and Policy{} makes one attempt. So does every policy
-// without MaxAttempts, MaxRetries or MaxElapsed. Where several limits are set,
-// the lowest applies. MaxElapsed alone means: retry until the time is up.
+// A zero field does nothing, and Policy{} allows one attempt. So does every policy
+// with none of MaxAttempts, MaxRetries and MaxElapsed. Where several limits are
+// set, the lowest applies. MaxElapsed alone means: retry until the time is up.
 //
 // A Policy is a value. Derive one by copying it and setting fields, and share it
 // among any number of goroutines. Its functions are called in the caller's
@@ -32,10 +32,11 @@ const Unlimited = -1
 //     bodies and commit inside the attempt.
 //   - Use MaxAttempts or MaxRetries, not both: if a file sets max_retries, a
 //     larger MaxAttempts set in code has no effect. [Policy.Lint] says so.
-//   - A duration of 0 is off, so a delay of 0 from a configuration makes an
-//     unlimited policy invalid: it would retry without a pause.
+//   - A delay of 0 from a configuration makes an unlimited policy invalid: it would
+//     retry without a pause.
 //
-// Negative numbers other than Unlimited are invalid. An invalid policy never
+// Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An
+// invalid policy never
 // retries: each call makes one attempt, and its error says what is wrong with the
 // policy. [Policy.Validate] says so before.
 type Policy struct {
@@ -51,7 +52,7 @@ type Policy struct {
 	MaxRetryAfter time.Duration // the longest Retry-After that is waited for; 0: the longer of 1m and MaxDelay
 	Source        func() uint64 // draws the seed of a call, concurrently where the policy is shared; nil: math/rand/v2
 
-	MaxElapsed     time.Duration // no retry starts later than this after the first attempt began; 0: no bound
+	MaxElapsed     time.Duration // no retry whose delay ends later than this after the first attempt began; 0: no bound
 	AttemptTimeout time.Duration // cancels the context of each attempt after this time; 0: none
 
 	// HealthyAfter is for what lives long: a connection, a watch, a stream. An
@@ -60,7 +61,8 @@ type Policy struct {
 	// end, a new seed is drawn, and the retry takes nothing from any Budget. So
 	// MaxAttempts 5 with a HealthyAfter of 1m gives up after five attempts that each
 	// failed within a minute. An attempt that its AttemptTimeout ended was not
-	// healthy. 0: never; below 1ms: invalid.
+	// healthy. Return an error for a session that ended in good order, too: nil ends
+	// the call. 0: never; below 1ms: invalid.
 	HealthyAfter time.Duration
 
 	RetryIf  func(error) bool   // reports whether to retry after this failure; nil: always

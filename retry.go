@@ -3,6 +3,7 @@ package retry
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
@@ -20,19 +21,19 @@ import (
 // would be pointless because no attempt could follow, Do returns at once.
 //
 // If p is invalid, Do still calls fn once; if that fails, the Reason is
-// ReasonInvalid. A nil ctx or fn is also ReasonInvalid, and nothing is called.
+// ReasonInvalid. A nil ctx or fn is also ReasonInvalid, and fn is not called.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	return p.do(ctx, fn)
 }
 
 // DoValue is [Do] for a function that returns a value. The value is the zero
-// T if there is an error. A nil fn is an error (ReasonInvalid).
+// T if there is an error. A nil fn is an error after one attempt (ReasonInvalid).
 func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
 	// The inliner allows 80 units: this takes them all, with do a method and a
 	// return without operands. So do learns from the closure that there is no fn.
 	err = p.do(ctx, func(ctx context.Context) error {
 		if fn == nil {
-			return errNilFunc
+			return errNoFunc
 		}
 		value, err := fn(ctx)
 		if err == nil {
@@ -219,6 +220,10 @@ func (e invalidCall) Error() string { return string(e) }
 var (
 	errNilContext error = invalidCall("nil context")
 	errNilFunc    error = invalidCall("nil function")
+
+	// errNoFunc is what an attempt of DoValue fails with that has no function. It is
+	// the Err of its AttemptFinished, and nothing else.
+	errNoFunc error = invalidCall("nil function: pass one to DoValue")
 )
 
 // refuse stops a call that cannot begin.
@@ -245,10 +250,10 @@ func (c *call) attempt(ctx context.Context, p *Policy, fn func(context.Context) 
 	case p.OnEvent != nil || p.HealthyAfter > 0:
 		c.watch(ctx, p, fn)
 	case p.AttemptTimeout > 0:
-		c.Attempts++
+		c.Attempts = next(c.Attempts)
 		c.Err = execute(ctx, p.AttemptTimeout, fn)
 	default:
-		c.Attempts++
+		c.Attempts = next(c.Attempts)
 		c.Err = fn(ctx)
 	}
 	if c.Err != nil {
@@ -262,8 +267,12 @@ func (c *call) attempt(ctx context.Context, p *Policy, fn func(context.Context) 
 
 // started reports that the next attempt begins.
 func (c *call) started(ctx context.Context, p *Policy, now time.Time) {
-	c.tell(ctx, p, &Event{Kind: AttemptStarted, Attempt: c.Attempts + 1, Time: now})
+	c.tell(ctx, p, &Event{Kind: AttemptStarted, Attempt: next(c.Attempts), Time: now})
 }
+
+// next returns the number after n, or the largest one: that of 32 bits is reached
+// within a year by an attempt each 10ms.
+func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
 // restarted reports that a retry begins, which has been paid for.
 func (c *call) restarted(ctx context.Context, p *Policy) {
@@ -289,7 +298,7 @@ func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) er
 	if p.OnEvent != nil && c.Err != nil { // a retry; else the caller has told it
 		c.restarted(ctx, p)
 	}
-	c.Attempts++
+	c.Attempts = next(c.Attempts)
 	began := c.now()
 	c.Err = execute(ctx, p.AttemptTimeout, fn)
 	ended := c.now()
@@ -316,7 +325,7 @@ func (c *call) anew(ended time.Time) {
 // once is the Attempt of [Once], which gets the decision: its retry is made
 // elsewhere, so the context's deadline does not bound it.
 func (c *call) retries(ctx context.Context, p *Policy, once *Attempt, d *Decision) bool {
-	if c.Attempts == 1 && c.Err == errNilFunc { // by DoValue
+	if c.Attempts == 1 && c.Err == errNoFunc {
 		c.Err = nil
 		return c.stop(ctx, p, ReasonInvalid, errNilFunc)
 	}
@@ -343,6 +352,9 @@ func (c *call) retries(ctx context.Context, p *Policy, once *Attempt, d *Decisio
 	c.Delay, c.sleep = v.Delay, v.Delay
 	switch {
 	case v.Reason != ReasonRetry:
+		if once != nil && once.Classes == nil {
+			v.of = 0 // it is not known how many of them were of the class
+		}
 		return c.stopFor(ctx, p, &v)
 	case (c.payers != nil || p.Budget != nil) && !c.pays(p): // most calls have no Budget
 		return c.stop(ctx, p, ReasonBudget, nil)
@@ -383,8 +395,7 @@ func (c *call) failuresOf(class string) int {
 	known := &c.aside().classes
 	for i := range known {
 		if f := &known[i]; f.class == class || f.number == 0 {
-			f.class = class
-			f.number++
+			f.class, f.number = class, next(f.number)
 			return f.number
 		}
 	}
@@ -449,9 +460,10 @@ func (c *call) wait(ctx context.Context) (done <-chan struct{}, wake <-chan time
 func (c *call) waitBy(ctx context.Context, p *Policy) bool {
 	began := c.now()
 	skipped, err := c.skips(ctx, p)
-	passed := c.sleep
-	if skipped < c.sleep { // else it is the delay itself, without the time that skipping it takes
-		passed = max(0, c.now().Sub(began))
+	now := c.now()
+	passed := max(0, now.Sub(began))
+	if skipped == c.sleep && passed-c.sleep < time.Millisecond {
+		passed = c.sleep // without the time that skipping it takes
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -461,7 +473,7 @@ func (c *call) waitBy(ctx context.Context, p *Policy) bool {
 		return c.stop(ctx, p, ReasonWait, err)
 	}
 	c.Waited, c.Delay = saturate.Add(c.Waited, saturate.Add(c.Delay-c.sleep, passed)), 0
-	return passed <= c.sleep || c.stillInTime(ctx, p, c.now())
+	return passed <= c.sleep || c.stillInTime(ctx, p, now)
 }
 
 // skips calls p.Wait, and puts the clock of c ahead by what it skipped.

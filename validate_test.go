@@ -280,7 +280,7 @@ func TestLint(t *testing.T) {
 		noClassLimit = "Classify without a limit: there is only one attempt, whatever a class allows; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 		capAlone     = "AttemptCap (attempt_cap) without a limit: there is only one attempt; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 		atOnce       = " without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay"
-		bothLimits   = "MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the smaller counts, "
+		bothLimits   = "MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, "
 		nonRetryable = "NonRetryable (retryable: false) beside a limit of "
 		growing      = "unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)"
 	)
@@ -375,6 +375,8 @@ func TestLint(t *testing.T) {
 
 		{"the first delay is beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second},
 			[]string{"MaxElapsed (max_elapsed) of 1s is shorter than the first delay of at least 1m0s: there is no retry"}},
+		{"the first delay is beyond MaxElapsed, but a class may have a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, Classify: unnamed(&retry.Policy{})}, nil},
+		{"the first delay is beyond MaxElapsed, but a server may ask for a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, ExactRetryAfter: true}, nil},
 		{"the first delay is beyond a MaxElapsed of 1ns", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2), MaxElapsed: 1},
 			[]string{"MaxElapsed (max_elapsed) of 1ns is shorter than the first delay of at least 2ns: there is no retry"}},
 		{"the first delay is MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: second, MaxElapsed: time.Second}, nil},

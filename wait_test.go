@@ -49,6 +49,8 @@ func TestWait(t *testing.T) {
 		{"skips half and waits for half", p, func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d / 2); return d / 2, nil }, 3 * time.Second, "attempts exhausted after 4 attempts (6s waited)"},
 		{"skipped waits count for MaxElapsed", retry.Policy{MaxElapsed: 4 * time.Second, Backoff: retry.Fixed(time.Second)}, skip, 0, "out of time after 5 attempts (4s waited, the next delay of 1s would exceed MaxElapsed 4s)"},
 		{"late beyond MaxElapsed", retry.Policy{MaxElapsed: 4 * time.Second, Backoff: retry.Fixed(time.Second)}, sleep(func(time.Duration) time.Duration { return time.Minute }), time.Minute, "out of time after 1 attempt (1m0s waited, 1m0s have passed, MaxElapsed is 4s)"},
+		{"late without a delay", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Second}, sleep(func(time.Duration) time.Duration { return time.Minute }), time.Minute, "out of time after 1 attempt (1m0s waited, 1m0s have passed, MaxElapsed is 1s)"},
+		{"skips all, late", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Minute, Backoff: retry.Fixed(time.Second)}, func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(time.Hour); return d, nil }, time.Hour, "out of time after 1 attempt (1h0m1s waited, 1h0m1s have passed, MaxElapsed is 1m0s)"},
 		{"an error", p, func(context.Context, time.Duration) (time.Duration, error) { return 0, errNetworkGone }, 0, "the wait failed after 1 attempt (the next delay is 1s, the network is gone)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
