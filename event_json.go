@@ -54,7 +54,7 @@ func textOf(err error) *string {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
+	text := fmt.Sprint(err) // knows a nil pointer whose method Error panics
 	return &text
 }
 

@@ -276,8 +276,8 @@ func TestWaitThatFails(t *testing.T) {
 	assert.True(t, closed)
 }
 
-// Under NoWait nothing sleeps, and the time that discarding takes does not show:
-// the clock of the call is exact.
+// Under NoWait nothing sleeps, and the time that discarding takes is part of the
+// wait that is skipped, as it is part of one that is not.
 func TestNoWaitOfATransport(t *testing.T) {
 	var seen events
 	policy := retrytest.NoWait(retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, MaxElapsed: 4 * time.Hour, OnEvent: seen.add})
@@ -299,8 +299,36 @@ func TestNoWaitOfATransport(t *testing.T) {
 		assert.Equal(t, 3, e.Attempts)
 		assert.Equal(t, 3*time.Hour, e.Waited)
 		assert.Equal(t, 2*time.Millisecond, time.Since(start), "the bodies alone take time")
-		assert.Equal(t, 3*time.Hour+2*time.Millisecond, seen.stop().Elapsed)
+		assert.Equal(t, 3*time.Hour, seen.stop().Elapsed)
 	})
+}
+
+// A Transport makes as many attempts under NoWait as without, also where discarding
+// takes a large part of each delay.
+func TestNoWaitMakesAsManyAttempts(t *testing.T) {
+	for name, change := range map[string]func(retry.Policy) retry.Policy{
+		"waiting": func(p retry.Policy) retry.Policy { return p },
+		"NoWait":  retrytest.NoWait,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				tr := &retryhttp.Transport{
+					Policy: change(retry.Policy{MaxElapsed: 500 * time.Millisecond, Backoff: retry.Fixed(100 * time.Millisecond)}),
+					Base: roundTrip(func(*http.Request) (*http.Response, error) {
+						sent++
+						busy := response(503)
+						busy.ContentLength, busy.Body = -1, funcs{read: func([]byte) (int, error) { time.Sleep(60 * time.Millisecond); return 0, io.EOF }}
+						return busy, nil
+					}),
+				}
+				resp, err := tr.RoundTrip(request(t, "GET"))
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				assert.Equal(t, 6, sent)
+			})
+		})
+	}
 }
 
 // What discarding takes has passed, and is not skipped.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/internal/logkey"
 )
 
@@ -157,9 +158,12 @@ func (r *run) watch(fn func(context.Context) error) func(context.Context) error 
 	}
 	return func(ctx context.Context) error {
 		r.began, r.inside = time.Now(), true
-		r.result = fn(ctx)
-		r.inside = false
-		return r.result
+		result := fn(ctx)
+		if panicked := harmless.Ask("retryjob", result, func(err error) { retry.IsPermanent(err) }); panicked != nil {
+			result = panicked // its methods would panic in the decision, and the job would never be decided on
+		}
+		r.result, r.inside = result, false
+		return result
 	}
 }
 

@@ -488,6 +488,40 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 	}
 }
 
+// An error whose own methods panic is a failure like any other: the job is decided
+// on, and its Outcome names the type.
+func TestAnErrorThatPanicsIsSettled(t *testing.T) {
+	for name, err := range map[string]error{
+		"Error":  (*textless)(nil),
+		"Unwrap": unwrapless{},
+		"As":     asless{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var settled []retryjob.Outcome
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff}
+			retryjob.Run(t.Context(), p, retryjob.Job{Key: "a", Attempt: 1}, func(context.Context) error { return err }, func(o retryjob.Outcome) { settled = append(settled, o) })
+			require.Len(t, settled, 1)
+			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
+			assert.True(t, settled[0].Ran)
+			assert.ErrorContains(t, settled[0].Err, fmt.Sprintf("%T panicked", err))
+		})
+	}
+}
+
+type textless struct{ text string }
+
+func (e *textless) Error() string { return e.text }
+
+type unwrapless struct{}
+
+func (unwrapless) Error() string { return "unwrapless" }
+func (unwrapless) Unwrap() error { panic("no Unwrap") }
+
+type asless struct{}
+
+func (asless) Error() string { return "asless" }
+func (asless) As(any) bool   { panic("no As") }
+
 // A callback of the policy that panics is not called again, because it would panic
 // again.
 func TestAPanicOfThePolicyIsSettled(t *testing.T) {
