@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -47,7 +48,11 @@ func TestACallThatWaitsKeepsItsSmallStack(t *testing.T) {
 	require.Len(t, held, len(waiting), "%s", out)
 	for subject := range waiting {
 		t.Run(subject, func(t *testing.T) {
-			assert.Less(t, held[subject], 1.5*held["bare"], "bytes of stack, where the bare loop has %v", held["bare"])
+			most := 1.5
+			if subject == "DoValueLiteralInFunction" && !strings.HasPrefix(runtime.Version(), "go1.26") {
+				most = 2 // the frame of a select is 16 bytes larger than in Go 1.26, which is 8 too many here
+			}
+			assert.Less(t, held[subject], most*held["bare"], "bytes of stack, where the bare loop has %v", held["bare"])
 		})
 	}
 }
