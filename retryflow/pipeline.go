@@ -180,8 +180,12 @@ func (r *run) pause(ctx context.Context, d time.Duration, scheduled func(now tim
 	ctx, cancel := r.bounded(ctx)
 	defer cancel()
 	began := time.Now()
-	if deadline, ok := ctx.Deadline(); ctx.Err() != nil || ok && deadline.Sub(began) <= d {
-		return forbidden(ctx, d)
+	deadline, bounded := ctx.Deadline()
+	switch left := deadline.Sub(began); {
+	case ctx.Err() != nil:
+		return ended(ctx, d)
+	case bounded && left <= d:
+		return &retry.Error{Reason: retry.ReasonDeadline, Delay: d, Cause: &tooCloseError{max(0, left)}}
 	}
 	scheduled(began.Add(r.skipped))
 	var err error
@@ -190,7 +194,7 @@ func (r *run) pause(ctx context.Context, d time.Duration, scheduled func(now tim
 	}
 	switch {
 	case ctx.Err() != nil:
-		return forbidden(ctx, d)
+		return ended(ctx, d)
 	case err != nil:
 		return &retry.Error{Reason: retry.ReasonWait, Delay: d, Cause: err}
 	default:
@@ -198,15 +202,27 @@ func (r *run) pause(ctx context.Context, d time.Duration, scheduled func(now tim
 	}
 }
 
-// forbidden returns how a call ends whose next delay is d, under a context that is
-// done, or ends before. So a wait before a jump ends in the same words as one
-// before a retry.
-func forbidden(ctx context.Context, d time.Duration) *retry.Error {
-	var e *retry.Error
-	errors.As(retry.Do(ctx, retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(d)}, func(context.Context) error { return errAgain }), &e)
-	e.Delay = d
+// ended returns how a task ends whose jump has a delay of d, under a context that is
+// done.
+func ended(ctx context.Context, d time.Duration) *retry.Error {
+	e := &retry.Error{Reason: retry.ReasonCanceled, Delay: d, Cause: ctx.Err()}
+	if errors.Is(e.Cause, context.DeadlineExceeded) {
+		e.Reason = retry.ReasonDeadline
+	}
+	if cause := context.Cause(ctx); !errors.Is(e.Cause, cause) {
+		e.Cause = fmt.Errorf("%w: %w", e.Cause, cause)
+	}
 	return e
 }
+
+// A tooCloseError is the Cause of a task whose context has a deadline that comes
+// before its jump.
+type tooCloseError struct{ left time.Duration }
+
+func (e *tooCloseError) Error() string {
+	return fmt.Sprintf("the context's deadline is too close: %v are left", e.left.Round(time.Millisecond))
+}
+func (*tooCloseError) Unwrap() error { return context.DeadlineExceeded }
 
 // wait waits as the policy says, and puts the clock of r ahead by what that skipped.
 func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {

@@ -463,8 +463,8 @@ func TestAWaitThatSkips(t *testing.T) {
 		says    string
 	}{
 		{"to its end", 0, retry.ReasonElapsed, "out of time"},
-		{"a deadline ahead of a jump", 65 * time.Second, retry.ReasonDeadline, "deadline too close"},
-		{"a deadline at the end of a jump's wait", 70 * time.Second, retry.ReasonDeadline, "deadline too close"},
+		{"a deadline ahead of a jump", 65 * time.Second, retry.ReasonDeadline, "the context's deadline is too close"},
+		{"a deadline at the end of a jump's wait", 70 * time.Second, retry.ReasonDeadline, "the context's deadline is too close"},
 		{"a deadline ahead of a retry of the second task", 250 * time.Second, retry.ReasonDeadline, "deadline too close"},
 		{"a deadline at the end of a retry's wait", 200 * time.Second, retry.ReasonDeadline, "deadline too close"},
 		{"a deadline in an attempt of the second task", 200500 * time.Millisecond, retry.ReasonDeadline, "deadline exceeded after 1 attempt"},
@@ -583,18 +583,68 @@ func TestWaitBeforeAJump(t *testing.T) {
 	}
 }
 
-// What stopped a jump is what stopped the call, for callers without this library.
-func TestPlainOfAJumpThatIsNotMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}}}
-		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		assert.Equal(t, context.DeadlineExceeded, retry.Plain(p.Run(soon, nil)))
-		canceled, stop := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { stop(errBoom) })
-		assert.Equal(t, errBoom, retry.Plain(p.Run(canceled, nil)))
-	})
+// The error of a jump that is not made says why, and what the task failed with.
+func TestErrorOfAJumpThatIsNotMade(t *testing.T) {
+	errCause := errors.New("shutting down")
+	for _, row := range []struct {
+		name   string
+		ctx    func(context.Context) (context.Context, context.CancelFunc)
+		reason retry.Reason
+		is     []error
+		facts  string
+	}{
+		{"a deadline too close", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute+time.Microsecond)
+		}, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 1m0s are left)"},
+		{"a deadline that has passed", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return late{ctx, time.Now().Add(-time.Minute)}, func() {}
+		}, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 0s are left)"},
+		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		}, retry.ReasonCanceled, []error{context.Canceled}, "canceled after 1 attempt (the next delay is 1h0m0s, context canceled)"},
+		{"canceled with a cause", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Second, func() { cancel(errCause) })
+			return ctx, func() {}
+		}, retry.ReasonCanceled, []error{context.Canceled, errCause}, "canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down)"},
+		{"a deadline in the wait", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			timeout, cancel := context.WithTimeoutCause(ctx, time.Minute, errCause)
+			return silent{timeout}, cancel
+		}, retry.ReasonDeadline, []error{context.DeadlineExceeded, errCause}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, context deadline exceeded: shutting down)"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := row.ctx(t.Context())
+				defer cancel()
+				p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}}}
+				var end Event
+				p.OnEvent = func(_ context.Context, e Event) { end = e }
+				err := p.Run(ctx, nil)
+				assert.EqualError(t, err, `retryflow: task "t": retry: `+row.facts+`: waiting for task "t": boom`)
+				assert.Equal(t, row.reason, retry.ReasonOf(err))
+				assert.Equal(t, row.reason, end.Reason)
+				for _, target := range append(row.is, errBoom, end.Cause) {
+					assert.ErrorIs(t, err, target)
+				}
+			})
+		})
+	}
 }
+
+// late has a deadline, but never ends.
+type late struct {
+	context.Context
+	at time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.at, true }
+
+// silent ends, and does not say when.
+type silent struct{ context.Context }
+
+func (silent) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Retries take from a Budget of the context, and jumps do not. Calls that tasks
 // make with their context take from it as usual.

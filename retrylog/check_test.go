@@ -135,11 +135,13 @@ func recordsOf(events ...retry.Event) []retrylog.Record {
 
 // Only a Wait may return early.
 func TestCheckOfAWaitThatReturnsEarly(t *testing.T) {
-	p := policy
+	slow := policy
+	slow.Backoff, slow.Jitter = retry.Fixed(5*time.Second), nil
+	p := slow
 	p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d / 2); return 0, nil }
 	call := replay(t, logOf(t, context.Background(), p, failing(errRefused)))[0]
 	assert.NoError(t, call.Check(p))
-	assert.EqualError(t, call.Check(policy), "retrylog: line 4: attempt 2 of 3 started, and that is 109.662596ms before it was due, but the policy has no Wait")
+	assert.EqualError(t, call.Check(slow), "retrylog: line 4: attempt 2 of 3 started, and that is 2.5s before it was due, but the policy has no Wait")
 }
 
 // A call begins anew only with an attempt that was healthy under the policy. A job
@@ -170,6 +172,7 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 	unauthorized, busy := errors.New("401"), errors.New("503")
 	file := policy // what an operator has
 	file.MaxAttempts, file.MaxElapsed = 5, time.Hour
+	file.Wait = func(ctx context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d); return 0, ctx.Err() }
 	program := func(change func(*retry.Policy)) retry.Policy {
 		p := file
 		p.Classify = func(err error) *retry.Class {
@@ -293,6 +296,8 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 	all := policy // may stop for any of the reasons
 	all.MaxElapsed, all.Budget, all.RetryIf = time.Hour, &retry.Budget{Size: 1}, func(error) bool { return false }
 	invalid := retry.Policy{MaxAttempts: -2, RetryIf: all.RetryIf}
+	waits := policy
+	waits.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
 	for _, row := range []struct {
 		reason   retry.Reason
 		policy   retry.Policy
@@ -317,7 +322,8 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 		{retry.ReasonInvalid, invalid, 1, true},
 		{retry.ReasonPermanent, policy, 1, true},
 		{retry.ReasonPermanent, invalid, 1, false},
-		{retry.ReasonWait, policy, 1, true},
+		{retry.ReasonWait, policy, 1, false},
+		{retry.ReasonWait, waits, 1, true},
 		{"bored", policy, 1, true}, // of a newer version
 		{"bored", invalid, 1, false},
 		{retry.ReasonCanceled, invalid, 1, false},
@@ -383,7 +389,7 @@ func TestCheckOfAnInvalidPolicy(t *testing.T) {
 
 	failed := replay(t, logOf(t, context.Background(), invalid, failing(errRefused)))[0]
 	assert.NoError(t, failed.Check(invalid))
-	assert.ErrorContains(t, failed.Check(retry.Policy{}), "line 3: stopped after 1 attempt: the policy, or the call, is invalid")
+	assert.ErrorContains(t, failed.Check(retry.Policy{}), "line 3: stopped after 1 attempt: the policy, a class, or the call is invalid")
 }
 
 // A queue makes one attempt under an invalid policy, whatever its number is, and

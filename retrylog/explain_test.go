@@ -42,7 +42,7 @@ func TestExplainEveryReason(t *testing.T) {
 		retry.ReasonDeadline:     "the context's deadline has passed, or comes before the retry",
 		retry.ReasonCanceled:     "the context was canceled",
 		retry.ReasonBudget:       "the budget has no retry left",
-		retry.ReasonInvalid:      "the policy, or the call, is invalid (fault)",
+		retry.ReasonInvalid:      "the policy, a class, or the call is invalid (fault)",
 		retry.ReasonWait:         "the wait failed (fault)",
 		"bored\nand tired":       "bored; and tired",
 	} {
@@ -73,7 +73,7 @@ func TestExplainOneEvent(t *testing.T) {
 		{"without a limit", "", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 7, Max: retry.Unlimited}, "attempt 7 started"},
 		{"success", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Took: time.Second}, "attempt 7 succeeded after 1s"},
 		{"failure of several lines", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("a\r\nb\nc\rd")}, "attempt 7 failed after 0s: a; b; c; d"},
-		{"fault of several lines", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, or the call, is invalid (a; b)"},
+		{"fault of several lines", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, a class, or the call is invalid (a; b)"},
 		{"fault of a call that succeeded", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Reason: retry.ReasonSuccess, Cause: errors.New("fault")}, "stopped after 1 attempt: it succeeded (fault)"},
 		{"an error and a cause", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 2, Reason: retry.ReasonCanceled, Err: errRefused, Cause: context.Canceled}, "stopped after 2 attempts: the context was canceled (context canceled): connection refused"},
 		{"a retry with its error", "", retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Due: at, Err: errRefused}, "attempt 1 is retried in 0s, at 00:00:00.000 (at once): connection refused"},

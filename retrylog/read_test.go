@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +63,49 @@ func TestReadGoesOnBehindACut(t *testing.T) {
 		require.Len(t, calls, 1)
 		require.Equal(t, retry.ReasonSuccess, calls[0].Reason)
 		require.Len(t, calls[0].Records, 6)
+	}
+}
+
+// What a program logged besides may have been cut off too, in objects with keys that
+// records have.
+func TestReadGoesOnBehindACutOfAnotherPart(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing())
+	const line = `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"x","labels":[{"key":"a","value":"b"},{"key":"c","value":"d"}],` +
+		`"spans":[{"time":"2000-01-01T00:00:00Z","took":1},{"kind":"server","time":5},{"key":"a","kind":"b","attempt":1}],"pod":{"kind":"Pod","name":"x"}}`
+	require.True(t, json.Valid([]byte(line)))
+	for cut := 1; cut < len(line); cut++ {
+		for _, end := range []string{"", "\n"} {
+			records, err := retrylog.Read(strings.NewReader(line[:cut] + end + log))
+			require.ErrorIs(t, err, retrylog.ErrCutOff, line[:cut])
+			require.ErrorContains(t, err, "within line 1")
+			require.Len(t, records, 3, line[:cut])
+			require.NotEmpty(t, replay(t, log))
+			for _, r := range records {
+				require.Equal(t, "a{b", r.Key)
+			}
+		}
+	}
+}
+
+// Lines of slog, and of programs that log in a similar form, are events only if they
+// have a message of Slog and all keys of an event.
+func TestReadSkipsWhatAProgramLogs(t *testing.T) {
+	for name, line := range map[string]string{
+		"other types":         `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}`,
+		"an event of its own": `{"level":"INFO","msg":"scaling","kind":"stopped","attempt":3,"max":3}`,
+		"a key twice":         `{"msg":"scaling","key":"a","key":"b"}`,
+		"no message":          `{"level":"info","message":"scaling","kind":"stopped","attempt":1,"max":1}`,
+		"no max":              `{"level":"INFO","msg":"gave up","kind":"stopped","attempt":7}`,
+		"no attempt":          `{"level":"INFO","msg":"gave up","kind":"stopped","max":7}`,
+		"no kind":             `{"level":"INFO","msg":"gave up","attempt":7,"max":7}`,
+		"no text":             `{"msg":5,"kind":"stopped","attempt":1,"max":1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := logOf(t, context.Background(), policy, failing())
+			records, err := retrylog.Read(strings.NewReader(line + "\n" + log))
+			require.NoError(t, err)
+			require.Len(t, records, 3)
+		})
 	}
 }
 
@@ -193,6 +235,8 @@ func TestReadRejects(t *testing.T) {
 		{"invalid in the middle, with a record after it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
 		{"more than a record", good + "\n" + good + "}", "line 2: invalid character '}'"},
 		{"an object without a kind", good + "\n{}", "line 2: the event has no kind: write one, such as \"attempt_started\""},
+		{"an object without a kind after a cut", good[:20] + "\n{}", "line 2: the event has no kind"},
+		{"an array of lines", `[{"msg":"x"}]`, "line 1: retry: invalid event: got ["},
 		{"null", "null", "line 1: the event has no kind"},
 		{"a line of slog that is an event, and wrong", strings.Replace(good, `"max":3`, `"max":"3","msg":"attempt started"`, 1), "line 1: retry: invalid event: max is"},
 		{"msg inside another object", `{"req":{"msg":"x"}}`, "line 1: the event has no kind"},
@@ -222,7 +266,7 @@ func FuzzRead(f *testing.F) {
 	for _, line := range []string{
 		`{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`,
 		`{"kind":"stopped","key":null}`, `{"kind":"stopped","key":"a","\u006bey":"b"}`, `{"x":{"kind":"stopped"},"kind":"stopped","key":"}\""}`,
-		`{"kind":"stopped","attempt":1,"max":1,"msg":"gave up"}`, `{"msg":"x"}`, `{"m\u0073g":"x","kind":"a"}`, `{"msg":"x","kind":7,"attempt":1}`, `{"x":{"msg":"x"}}`,
+		`{"kind":"stopped","attempt":1,"max":1,"msg":"gave up"}`, `{"msg":"x"}`, `{"m\u0073g":"x","kind":"a"}`, `{"msg":"x","kind":7,"attempt":1}`, `{"level":"INFO"}`, `{"level":1,"msg":"gave up","kind":"a","attempt":1,"max":1}`, `{"msg":"gave up","kind":"a","attempt":1,"max":"1"}`, `{"x":{"msg":"x"}}`, `["msg"]`, `[{"level":1}]`,
 		`{"kind":"stopped","key":7}`, `{"kind":"stopped","took":"1s","took":"1s"}`, ` {"kind" : "stopped"} `, `null`, `[]`, `7`, `{}`,
 	} {
 		f.Add([]byte(line))
@@ -231,8 +275,11 @@ func FuzzRead(f *testing.F) {
 		if !json.Valid(line) || bytes.ContainsAny(line, "\r\n") {
 			t.Skip("not one line")
 		}
-		if keys := keysOf(line); slices.Contains(keys, "msg") && !(slices.Contains(keys, "kind") && slices.Contains(keys, "attempt") && slices.Contains(keys, "max")) {
-			return // of a program that logs other things too
+		if ofProgram(line) {
+			records, err := retrylog.Read(bytes.NewReader(line))
+			require.NoError(t, err)
+			require.Empty(t, records)
+			return
 		}
 		var want retrylog.Record
 		wantErr := json.Unmarshal(line, &want.Event)
@@ -251,13 +298,22 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// keysOf returns the keys of an object.
-func keysOf(line []byte) []string {
+// ofProgram reports whether a line is of a program that logs other things too.
+func ofProgram(line []byte) bool {
 	var object map[string]json.RawMessage
-	if json.Unmarshal(line, &object) != nil {
-		return nil
+	if !bytes.Contains(line, []byte(`"msg"`)) && !bytes.Contains(line, []byte(`"level"`)) || json.Unmarshal(line, &object) != nil {
+		return false
 	}
-	return slices.Collect(maps.Keys(object))
+	has := func(key string) bool { return object[key] != nil }
+	if !has("msg") && !has("level") {
+		return false
+	}
+	var message string
+	_ = json.Unmarshal(object["msg"], &message)
+	messages := []string{
+		"attempt started", "attempt failed", "attempt succeeded", "retry scheduled", "succeeded", "succeeded after retries", "canceled", "gave up", "invalid policy or call",
+	}
+	return !slices.Contains(messages, message) || !has("kind") || !has("attempt") || !has("max")
 }
 
 // keyOf finds the key of a line in a slow and obvious way.

@@ -82,12 +82,16 @@ func (w *Writer) Err() error { return w.lines.Err() }
 var ErrCutOff = eventlog.ErrCutOff
 
 // Read reads a log that a [Writer] wrote, or a [log/slog.JSONHandler] of [Slog]. It
-// skips empty lines, and lines that the program logged by slog for other purposes.
+// skips empty lines, and lines that the program logged by slog for other purposes: a
+// line with a "msg" or a "level" is an event only if it has a message of Slog, and a
+// kind, an attempt and a max. Slog's logger must have no group, within which Read finds
+// no event, and no attribute with a key that events have.
 //
 // If a crash has cut off a line, so that its JSON is incomplete or has zero bytes in
 // it, Read returns all records that are whole, including those written after the
-// cut, and an error that is [ErrCutOff] and names the first such line. A line with
-// any other fault ends the log with an error that names it.
+// cut, and an error that is [ErrCutOff] and names the first such line. On that line
+// it skips whatever is not a whole record. A line with any other fault ends the log
+// with an error that names it.
 func Read(r io.Reader) ([]Record, error) {
 	return eventlog.Read(r, func(value []byte, line int) (record Record, err error) {
 		if err = record.UnmarshalJSON(value); err == nil {

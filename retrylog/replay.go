@@ -55,9 +55,10 @@ func (c Call) Waited() time.Duration {
 // with any attempt, because the log may have been rotated, or the job of a queue
 // may have returned from the dead letters with the attempts that it has left.
 //
-// An attempt may be followed by the next one with nothing in between, if it did
-// not return, and a queue went on. If it was the last attempt, the queue refuses
-// the job: a Stopped without an error follows, which may also stand alone.
+// An attempt that did not succeed may be followed by the next one with nothing in
+// between: it did not return, or a crash or a panic kept its retry out of the log, and
+// a queue went on. If an attempt that did not return was the last one, the queue
+// refuses the job: a Stopped without an error follows, which may also stand alone.
 //
 // Replay skips events of a kind that it does not know, and takes a reason that it
 // does not know for a stop: they are from a newer version.
@@ -72,6 +73,10 @@ func (c Call) Waited() time.Duration {
 // by more than a day from one event to the next. Less can happen when a clock is
 // adjusted, or its time zone is corrected. Time may run ahead of Elapsed by any
 // amount, because the clock that measures Elapsed can stop while a machine sleeps.
+//
+// The Elapsed of a job is measured by the clock of the worker that has it. The clock of
+// the next worker may be up to a second behind, and a log does not say whether it is
+// of a job: so Elapsed may go back by a second between two attempts.
 func Replay(records []Record) ([]Call, error) {
 	replayed, err := eventlog.Replay(len(records), func(i int) eventlog.Entry { return numbered(records, i).entry() })
 	var calls []Call

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -421,6 +422,8 @@ func TestReplayQueues(t *testing.T) {
 	}{
 		{"the worker died in an attempt", join(lines[0], join(lines[3:]...)), []int{1, 2, 3}, 1, false},
 		{"the worker died in two attempts", join(lines[0], lines[3], join(lines[6:]...)), []int{1, 2, 3}, 1, false},
+		{"the retry was not written", join(lines[0], lines[1], join(lines[3:]...)), []int{1, 2, 3}, 1, true},
+		{"neither retry was written", join(lines[0], lines[1], lines[3], lines[4], join(lines[6:]...)), []int{1, 2, 3}, 1, true},
 		{"a job that came back", log + join(lines[3:]...), []int{2, 3}, 2, true},
 		{"a log without its beginning", join(lines[3:]...), []int{2, 3}, 1, true},
 		{"a claim up to a microsecond before the delay is over", strings.ReplaceAll(log, `"249.325191ms"`, `"249.324192ms"`), []int{1, 2, 3}, 1, true},
@@ -438,6 +441,109 @@ func TestReplayQueues(t *testing.T) {
 			assert.Equal(t, row.finished, last.Attempts[0].Finished)
 			assert.Equal(t, retry.ReasonExhausted, last.Reason)
 			assert.NoError(t, last.Check(policy))
+		})
+	}
+}
+
+// A crash may cut off the line of a retry, and a panic of a callback keeps it from
+// being written. The queue goes on with the next attempt.
+func TestReplayOfAQueueWhoseRetryWasNotWritten(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused))
+	lines := strings.SplitAfter(log, "\n")
+	t.Run("cut off", func(t *testing.T) {
+		for cut := 1; cut < len(lines[2])-1; cut++ {
+			for _, end := range []string{"", "\n"} {
+				records, err := retrylog.Read(strings.NewReader(lines[0] + lines[1] + lines[2][:cut] + end + strings.Join(lines[3:], "")))
+				require.ErrorIs(t, err, retrylog.ErrCutOff)
+				require.Len(t, records, 5)
+				calls, err := retrylog.Replay(records)
+				require.NoError(t, err)
+				require.Len(t, calls, 1)
+				require.Len(t, calls[0].Attempts, 2)
+				require.False(t, calls[0].Attempts[0].Scheduled)
+				require.NoError(t, calls[0].Check(policy))
+			}
+		}
+	})
+	t.Run("under a policy that is invalid by then", func(t *testing.T) {
+		next := strings.ReplaceAll(lines[3], `"max":3`, `"max":2`)
+		assert.Equal(t, 2, replay(t, lines[0]+lines[1]+next)[0].Max)
+	})
+	t.Run("RetryIf panics", func(t *testing.T) {
+		var recorder retrylog.Recorder
+		p, panics := policy, 1
+		p.OnEvent = recorder.OnEvent
+		p.RetryIf = func(error) bool {
+			if panics--; panics >= 0 {
+				panic("nil map")
+			}
+			return true
+		}
+		synctest.Test(t, func(t *testing.T) {
+			began, again := time.Now(), true
+			for number := 1; again; number++ {
+				func() {
+					defer func() { _ = recover() }()
+					retryjob.Run(context.Background(), p, retryjob.Job{Key: "k", Attempt: number, Began: began}, failing(errRefused), func(o retryjob.Outcome) {
+						time.Sleep(o.Delay)
+						again = o.Retry()
+					})
+				}()
+			}
+		})
+		calls, err := retrylog.Replay(recorder.Records())
+		require.NoError(t, err)
+		require.Len(t, calls, 1)
+		assert.Len(t, calls[0].Attempts, 3)
+		assert.Equal(t, []bool{false, true, false}, []bool{calls[0].Attempts[0].Scheduled, calls[0].Attempts[1].Scheduled, calls[0].Attempts[2].Scheduled})
+		assert.Equal(t, retry.ReasonExhausted, calls[0].Reason)
+		assert.NoError(t, calls[0].Check(p))
+	})
+}
+
+// The Elapsed of a job is by the clocks of its workers, which may differ.
+func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
+	const behind = time.Second
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2 * time.Second)}
+	started := func(elapsed time.Duration) []retry.Event {
+		return []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: elapsed}}
+	}
+	for _, row := range []struct {
+		name    string
+		next    []retry.Event // of the second worker: the first one's attempt ended at 5s
+		replays bool
+		checks  bool
+	}{
+		{"in time", started(7 * time.Second), true, true},
+		{"behind", started(7*time.Second - behind), true, true},
+		{"early", started(7*time.Second - behind - 1), true, false},
+		{"back", started(5*time.Second - behind), true, false},
+		{"back by more", started(5*time.Second - behind - 1), false, false},
+		{"back within an attempt", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptFinished, Attempt: 2, Elapsed: 7*time.Second - 1}}, false, false},
+		{"back where a worker died", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 7*time.Second - behind}}, true, true},
+		{"back where the job is canceled", []retry.Event{{Kind: retry.Stopped, Attempt: 1, Elapsed: 5*time.Second - behind, Reason: retry.ReasonCanceled}}, true, true},
+		{"back by more where the job is canceled", []retry.Event{{Kind: retry.Stopped, Attempt: 1, Elapsed: 5*time.Second - behind - 1, Reason: retry.ReasonCanceled}}, false, false},
+		{"back where the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.Stopped, Attempt: 3, Elapsed: 9*time.Second - behind, Reason: retry.ReasonExhausted}}, true, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var records []retrylog.Record
+			for _, e := range append([]retry.Event{
+				{Kind: retry.AttemptStarted, Attempt: 1},
+				{Kind: retry.AttemptFinished, Attempt: 1, Elapsed: 5 * time.Second, Err: errRefused},
+				{Kind: retry.RetryScheduled, Attempt: 1, Elapsed: 5 * time.Second, Err: errRefused, Delay: 2 * time.Second, Lo: 2 * time.Second, Hi: 2 * time.Second},
+			}, row.next...) {
+				e.Time, e.Max = time.Unix(0, 0).Add(e.Elapsed), 3
+				if e.Kind == retry.RetryScheduled {
+					e.Due = e.Time.Add(e.Delay)
+				}
+				records = append(records, retrylog.Record{Event: e})
+			}
+			calls, err := retrylog.Replay(records)
+			require.Equal(t, row.replays, err == nil, "%v", err)
+			if row.replays {
+				err := calls[0].Check(p)
+				assert.Equal(t, row.checks, err == nil, "%v", err)
+			}
 		})
 	}
 }
@@ -497,7 +603,8 @@ func TestReplayRejects(t *testing.T) {
 	}{
 		{"no start", without(1), 1, "no call with this key has begun"},
 		{"no finish", without(2), 2, "it follows attempt 1 of 3 started"},
-		{"no schedule", without(3), 3, "it follows attempt 1 failed"},
+		{"a start after a success", strings.Replace(without(3), `"err":"connection refused",`, "", 1), 3, "it follows attempt 1 succeeded"},
+		{"a start after a failure, and an attempt left out", lines[0] + "\n" + lines[1] + "\n" + lines[6], 3, "attempt is 3, but attempt 2 comes next"},
 		{"no second start", without(4), 4, "it follows attempt 1 is retried"},
 		{"an event after the stop", log + lines[8], 10, "no call with this key has begun"},
 		{"another max", edit(5, `"max":3`, `"max":4`), 5, "max is 4, but 3 when the call began"},
@@ -536,7 +643,7 @@ func TestReplayRejects(t *testing.T) {
 		{"a finish with a due", edit(2, `"max":3`, `"max":3,"due":"2000-01-01T00:00:00Z"`), 2, "only retry_scheduled has a delay"},
 		{"a finish with a seed", edit(2, `"max":3`, `"max":3,"seed":"42"`), 2, "only retry_scheduled has a delay"},
 		{"a schedule with a duration", edit(3, `"max":3`, `"max":3,"took":"1s"`), 3, "only attempt_finished has one"},
-		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `its error is "fault", but that of the attempt is "connection refused"`},
+		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `its error is "fault", but the attempt failed with "connection refused"`},
 		{"a stop with a Retry-After", edit(9, `"max":3`, `"max":3,"retry_after":"1s"`), 9, "only retry_scheduled has a delay"},
 		{"a stop with a duration", edit(9, `"max":3`, `"max":3,"took":"1s"`), 9, "only attempt_finished has one"},
 		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the attempt did not fail"},
@@ -555,7 +662,7 @@ func TestReplayRejects(t *testing.T) {
 		{"due at another time", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but its delay ends at 2000-01-01T00:00:00.249325191Z"},
 		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
 		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has none`},
-		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `its error is "fault", but that of the attempt is "connection refused"`},
+		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `its error is "fault", but the attempt failed with "connection refused"`},
 		{"an error of no attempt", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `its error is "fault", but no attempt has begun`},
 		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `its error is "refused", but no attempt has begun`},
 		{"invalid after a success", strings.Replace(strings.Replace(edit(8, `"err":"connection refused",`, ``), `"err":"connection refused","elapsed":"654`, `"cause":"fault","elapsed":"654`, 1), "attempts_exhausted", "invalid", 1), 9, "the attempt did not fail"},

@@ -24,9 +24,10 @@ import (
 //
 // Messages are constant. The attributes have the keys and values of the event's JSON:
 // a delay is a text such as "212ms". The time of a line is when the event happened. So
-// the lines of a [slog.JSONHandler] at level Debug are a log that [Read] reads. At a
-// higher level there are only the retries and the ends, but each retry has all that
-// its delay follows from: see [retry.Draw].
+// the lines of a [slog.JSONHandler] at level Debug are a log that [Read] reads, if
+// logger has no group and no attribute with one of these keys. At a higher level there
+// are only the retries and the ends, but each retry has all that its delay follows
+// from: see [retry.Draw].
 //
 // The key set by [WithKey] is the attribute "key". Errors are logged as they are, for
 // handlers that examine them. Some are wrapped in an error that has their text
@@ -51,25 +52,25 @@ func Slog(logger *slog.Logger) func(context.Context, retry.Event) {
 func levelOf(e retry.Event) (slog.Level, string) {
 	switch {
 	case e.Kind == retry.AttemptStarted:
-		return slog.LevelDebug, "attempt started"
+		return slog.LevelDebug, eventlog.MessageStarted
 	case e.Kind == retry.AttemptFinished && e.Err != nil:
-		return slog.LevelDebug, "attempt failed"
+		return slog.LevelDebug, eventlog.MessageFailed
 	case e.Kind == retry.AttemptFinished:
-		return slog.LevelDebug, "attempt succeeded"
+		return slog.LevelDebug, eventlog.MessageFinished
 	case e.Kind == retry.RetryScheduled:
-		return slog.LevelWarn, "retry scheduled"
+		return slog.LevelWarn, eventlog.MessageScheduled
 	case e.Reason == retry.ReasonInvalid:
-		return slog.LevelError, "invalid policy or call"
+		return slog.LevelError, eventlog.MessageInvalid
 	case e.Reason == retry.ReasonSuccess && e.Cause != nil:
-		return slog.LevelWarn, "invalid policy or call"
+		return slog.LevelWarn, eventlog.MessageInvalid
 	case e.Reason == retry.ReasonSuccess && (e.Attempt > 1 || e.Resets > 0):
-		return slog.LevelInfo, "succeeded after retries"
+		return slog.LevelInfo, eventlog.MessageRecovered
 	case e.Reason == retry.ReasonSuccess:
-		return slog.LevelDebug, "succeeded"
+		return slog.LevelDebug, eventlog.MessageSucceeded
 	case e.Reason == retry.ReasonCanceled:
-		return slog.LevelWarn, "canceled"
+		return slog.LevelWarn, eventlog.MessageCanceled
 	default:
-		return slog.LevelError, "gave up"
+		return slog.LevelError, eventlog.MessageGaveUp
 	}
 }
 

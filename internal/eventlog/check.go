@@ -64,13 +64,13 @@ func (j *Judge) healthy(took time.Duration) bool {
 	return p.Next(retry.Attempt{Number: 1, Took: took}).Reset
 }
 
-// goesOn judges the end of a wait: only a Wait may return early. An attempt that is
-// early only by what a queue cuts off, which stores microseconds, is not early.
+// goesOn judges the end of a wait: only a Wait may return early, by more than the
+// clocks of two workers may differ.
 func (j *Judge) goesOn(before, e retry.Event) error {
 	if before.Kind != retry.RetryScheduled || j.Policy.Wait != nil {
 		return nil
 	}
-	if early := before.Delay - (e.Elapsed - before.Elapsed); early >= time.Microsecond {
+	if early := before.Delay - (e.Elapsed - before.Elapsed); early > clockSkew {
 		return fmt.Errorf("that is %v before it was due, but the policy has no Wait", early)
 	}
 	return nil
@@ -149,8 +149,10 @@ func (j *Judge) ByCode(e retry.Event) bool {
 		return !j.knows(e)
 	}
 	switch e.Reason {
-	case retry.ReasonPermanent, retry.ReasonRejected, retry.ReasonWait:
+	case retry.ReasonPermanent, retry.ReasonRejected:
 		return true
+	case retry.ReasonWait:
+		return j.Policy.Wait != nil
 	case retry.ReasonNonRetryable:
 		return !j.Policy.NonRetryable && (e.Cause != nil || !j.knows(e))
 	case retry.ReasonExhausted:
@@ -176,6 +178,8 @@ func mayStop(p retry.Policy, e retry.Event, says retry.Reason) bool {
 		return goesOn
 	case retry.ReasonRejected:
 		return false
+	case retry.ReasonWait:
+		return p.Wait != nil && says != retry.ReasonInvalid
 	default:
 		return says != retry.ReasonInvalid
 	}

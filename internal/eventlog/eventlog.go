@@ -3,7 +3,11 @@
 // from pipelines.
 package eventlog
 
-import "github.com/goretry/retry"
+import (
+	"time"
+
+	"github.com/goretry/retry"
+)
 
 // An Entry is an event of a log.
 type Entry struct {
@@ -22,6 +26,30 @@ type Flow interface {
 	After(before Flow) error      // why it cannot follow another event of the same task
 	Describe(event string) string // what happened; event says it without the pipeline
 }
+
+// The messages of package retrylog's Slog.
+const (
+	MessageStarted   = "attempt started"
+	MessageFailed    = "attempt failed"
+	MessageFinished  = "attempt succeeded"
+	MessageScheduled = "retry scheduled"
+	MessageSucceeded = "succeeded"
+	MessageRecovered = "succeeded after retries"
+	MessageCanceled  = "canceled"
+	MessageInvalid   = "invalid policy or call"
+	MessageGaveUp    = "gave up"
+)
+
+// messages are the texts by which Read knows a line of Slog.
+var messages = []string{
+	MessageStarted, MessageFailed, MessageFinished, MessageScheduled,
+	MessageSucceeded, MessageRecovered, MessageCanceled, MessageInvalid, MessageGaveUp,
+}
+
+// clockSkew is how far the clocks of a queue's workers may differ: Elapsed of a job is
+// by the clock of the worker that has it, and a log does not say whether it is of a
+// job. The docs of retrylog's Replay and Check say so.
+const clockSkew = time.Second
 
 // Reasons are the reasons to stop that this version knows.
 var Reasons = []retry.Reason{

@@ -157,7 +157,7 @@ func because(reason retry.Reason) string {
 	case retry.ReasonWait:
 		return "the wait failed"
 	case retry.ReasonInvalid:
-		return "the policy, or the call, is invalid"
+		return "the policy, a class, or the call is invalid"
 	default:
 		return Printable(string(reason))
 	}

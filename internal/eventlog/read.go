@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/strict"
@@ -45,34 +46,34 @@ type reader[R any] struct {
 	decode  func(value []byte, line int) (R, error)
 	records []R
 	line    int
+	torn    bool // part of the line is missing, so that anything may stand behind it
 }
 
 // read reads the records of a line, which is one, except after a crash. The error
 // is io.ErrUnexpectedEOF if the line is cut off somewhere.
 func (r *reader[R]) read(line []byte) error {
-	if json.Valid(line) {
+	if r.torn = false; json.Valid(line) {
 		return r.add(line)
 	}
-	torn := bytes.IndexByte(line, 0) >= 0
+	r.torn = bytes.IndexByte(line, 0) >= 0
 	// If the end of a line was lost, the next process continued on the same line.
 	for part := range bytes.SplitSeq(beginning.ReplaceAll(line, []byte("\n$0")), []byte("\n")) {
 		part, _, _ = bytes.Cut(part, []byte{0})
 		err := r.readObjects(part)
-		if err == io.ErrUnexpectedEOF {
-			torn = true
-		} else if err != nil {
+		if r.torn = r.torn || err == io.ErrUnexpectedEOF; err != nil && !r.torn {
 			return err
 		}
 	}
-	if torn {
+	if r.torn {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
 }
 
-// beginning is how a record begins. It cannot be anywhere else in a record: in a
-// text the quotation marks would be escaped.
-var beginning = regexp.MustCompile(`\{"(key|kind|time)":`)
+// beginning is how a record begins, and a line of slog. In a text it cannot be, where
+// the quotation marks would be escaped. An object that a program logged within another
+// may begin so too, but then the line is torn before it, and it is skipped.
+var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
 // readObjects reads the records in text. The error is io.ErrUnexpectedEOF if the
 // last one is incomplete.
@@ -94,7 +95,7 @@ func (r *reader[R]) readObjects(text []byte) error {
 
 // add adds the record that a JSON value is.
 func (r *reader[R]) add(value []byte) error {
-	if foreign(value) {
+	if r.foreign(value) {
 		return nil
 	}
 	record, err := r.decode(value, r.line)
@@ -104,22 +105,31 @@ func (r *reader[R]) add(value []byte) error {
 	return err
 }
 
-// foreign reports whether a JSON value is a line that a program logged by log/slog
-// for another purpose: an event that is logged so has these keys too.
-func foreign(value []byte) bool {
-	if !bytes.Contains(value, []byte(`"msg":`)) {
+// foreign reports whether a JSON value is not a record, but a line that a program
+// logged for another purpose, or in a torn line a part of one. An event that is logged
+// by slog has a message of Slog, and every event has a kind, an attempt and a max.
+func (r *reader[R]) foreign(value []byte) bool {
+	if !r.torn && (value[0] != '{' || !bytes.Contains(value, []byte(`"msg"`)) && !bytes.Contains(value, []byte(`"level"`))) {
 		return false
 	}
-	logged, ours := false, 0
-	for key := range strict.Members(value) {
+	var logged, known, kind, attempt, limit bool
+	for key, value := range strict.Members(value) {
 		switch string(key) {
 		case "msg":
+			text, _ := strict.Text(value)
+			logged, known = true, slices.Contains(messages, text)
+		case "level":
 			logged = true
-		case "kind", "attempt", "max":
-			ours++
+		case "kind":
+			kind = true
+		case "attempt":
+			attempt = true
+		case "max":
+			limit = true
 		}
 	}
-	return logged && ours < 3
+	event := kind && attempt && limit && (known || !logged)
+	return (logged || r.torn) && !event
 }
 
 // Key returns the key in the JSON of a record, "" if there is none or it is null.

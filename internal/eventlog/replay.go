@@ -186,10 +186,10 @@ func (c *Call) follows(r Entry) error {
 // last one allowed.
 func invalidPolicy(before, e retry.Event) bool {
 	switch {
-	case before.Kind == retry.AttemptFinished:
-		return false
 	case e.Kind == retry.AttemptStarted:
 		return e.Max == e.Attempt
+	case before.Kind == retry.AttemptFinished:
+		return false
 	default:
 		return e.Kind == retry.Stopped && e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
 	}
@@ -216,10 +216,14 @@ func (c *Call) inTurn(r Entry) error {
 	case e.Resets != before.Resets:
 		return fmt.Errorf("resets is %d, but %d in the event before, and only a failed attempt is followed by one more", e.Resets, before.Resets)
 	}
+	least := elapsed
+	if e.Kind == retry.AttemptStarted || refusal(e) {
+		least -= clockSkew // another worker of a queue may go on
+	}
 	switch {
 	case e.Attempt != want:
 		return disorder("attempt is %d, but attempt %d comes next", e.Attempt, want)
-	case e.Elapsed < elapsed:
+	case e.Elapsed < least:
 		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, elapsed)
 	case e.Time.Before(before.Time.Add(e.Elapsed - elapsed - clockStep)):
 		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v", instant(before.Time), instant(e.Time), elapsed, e.Elapsed)
@@ -252,20 +256,19 @@ func (c *Call) startsWith(e retry.Event) error {
 // failedWith returns why the last attempt of c cannot have failed with err. An
 // event may leave its error out, because the AttemptFinished has it.
 func (c *Call) failedWith(err error) error {
-	if last := c.attempt().Err; err != nil && !sameText(err, last) {
-		return fmt.Errorf("its error is %s, but that of the attempt is %s", quoted(err), quoted(last))
+	switch last := c.attempt().Err; {
+	case err == nil || sameText(err, last):
+		return nil
+	case last == nil:
+		return fmt.Errorf("its error is %s, but the attempt did not fail", quoted(err))
+	default:
+		return fmt.Errorf("its error is %s, but the attempt failed with %s", quoted(err), quoted(last))
 	}
-	return nil
 }
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-func quoted(err error) string {
-	if err == nil {
-		return "none"
-	}
-	return strconv.Quote(textOf(err))
-}
+func quoted(err error) string { return strconv.Quote(textOf(err)) }
 
 // sameText reports whether a and b are errors with the same text.
 func sameText(a, b error) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
@@ -365,7 +368,8 @@ func after(before, e retry.Event) int {
 		before.Kind == retry.RetryScheduled && kind == retry.Stopped:
 		return before.Attempt
 	case before.Kind == retry.RetryScheduled && kind == retry.AttemptStarted,
-		before.Kind == retry.AttemptStarted && kind == retry.AttemptStarted:
+		before.Kind == retry.AttemptStarted && kind == retry.AttemptStarted,
+		before.Kind == retry.AttemptFinished && before.Err != nil && kind == retry.AttemptStarted: // the retry was not written
 		return before.Attempt + 1
 	default:
 		return 0

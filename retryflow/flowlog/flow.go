@@ -72,10 +72,10 @@ func (f flow) Alone() error {
 func (f flow) After(before eventlog.Flow) error {
 	b := before.(flow)
 	switch {
-	case f.Kind == retry.AttemptStarted && b.Directive == retryflow.Jump:
-		return errors.New("the task jumps, and is not retried")
+	case f.Kind == retry.AttemptStarted && b.Directive != "" && b.Directive != retryflow.Retry && !b.newer():
+		return fmt.Errorf("the rules say %s, and not to retry", say(b.Directive, b.To))
 	case (f.Kind == retry.RetryScheduled || f.Kind == retry.Stopped) && f.decision() != b.decision():
-		return errors.New("its rule, directive, to, limit or computed is not that of the event before")
+		return errors.New("its rule, directive, to, limit or computed differs from the event before")
 	}
 	return nil
 }

@@ -283,17 +283,17 @@ func TestReplayFindsWhatCannotHappenInAPipeline(t *testing.T) {
 		{"no task in the middle", 2, `"task":"fetch",`, "", `its task is "", but "fetch"`},
 		{"a decision before the attempt", 4, `"rule":-1`, `"rule":1`, "attempt_started comes before a decision"},
 		{"no decision after it", 2, `,"directive":"retry"`, "", "it has no directive"},
-		{"a retry by another rule", 3, `"rule":1`, `"rule":0`, "its rule, directive, to, limit or computed is not that of the event before"},
+		{"a retry by another rule", 3, `"rule":1`, `"rule":0`, "its rule, directive, to, limit or computed differs from the event before"},
 		{"a retry of a task that continues", 3, `"directive":"retry"`, `"directive":"continue"`, `directive is "continue", which waits for nothing`},
 		{"a jump without a target", 9, `,"to":"fetch"`, "", `directive is "jump", and to is ""`},
 		{"a retry with a target", 3, `"directive":"retry"`, `"directive":"retry","to":"x"`, `directive is "retry", and to is "x"`},
 		{"a jump after another wait", 9, `"computed":"1m0s"`, `"computed":"2m0s"`, "delay is 1m0s, but the rule computed 2m0s"},
-		{"a jump to another task", 10, `"to":"fetch"`, `"to":"store"`, "is not that of the event before"},
+		{"a jump to another task", 10, `"to":"fetch"`, `"to":"store"`, "differs from the event before"},
 		{"a jump that is exhausted", 10, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say that the task is done"},
 		{"a task that continues after a success, canceled", 6, `"success"`, `"canceled"`, "the attempt did not fail"},
 		{"a task that continues after a failure, exhausted", 16, `"success"`, `"attempts_exhausted"`, "reason is attempts_exhausted, but the rules say that the task is done"},
 		{"a wait for a jump, and a rule that fails", 10, `"success"`, `"not_retryable"`, "only the context, MaxElapsed or Wait can end a call between two attempts"},
-		{"a jump of a failure with the error of another", 9, `"task"`, `"err":"x","task"`, `its error is "x", but that of the attempt is none`},
+		{"a jump of a failure with the error of another", 9, `"task"`, `"err":"x","task"`, `its error is "x", but the attempt did not fail`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			changed := append([]string{}, lines...)
@@ -311,7 +311,28 @@ func TestReplayFindsWhatCannotHappenInAPipeline(t *testing.T) {
 		records, err := flowlog.Read(strings.NewReader(strings.Join(lines[6:9], "") + next))
 		require.NoError(t, err)
 		_, err = flowlog.Replay(records)
-		assert.ErrorContains(t, err, "the task jumps, and is not retried")
+		assert.ErrorContains(t, err, "the rules say jump to fetch, and not to retry")
+	})
+	t.Run("a retry that was not written", func(t *testing.T) {
+		next := strings.NewReplacer(`"attempt":2`, `"attempt":3`, `"elapsed":"1.03s"`, `"elapsed":"1h0m0s"`).Replace(lines[3])
+		require.Contains(t, next, `"elapsed":"1h0m0s"`)
+		failed := strings.Replace(lines[4], `"task"`, `"err":"x","task"`, 1)
+		require.Contains(t, failed, `"directive":"continue"`)
+		for directive, says := range map[string]string{"continue": "the rules say continue, and not to retry", "fail": "the rules say fail, and not to retry", "retry": "", "pause": ""} {
+			failed := strings.Replace(failed, "continue", directive, 1)
+			records, err := flowlog.Read(strings.NewReader(lines[3] + failed + next))
+			require.NoError(t, err)
+			require.Len(t, records, 3)
+			if _, err = flowlog.Replay(records); says == "" {
+				assert.NoError(t, err, directive)
+			} else {
+				assert.ErrorContains(t, err, says)
+			}
+		}
+		records, err := flowlog.Read(strings.NewReader(lines[3] + next))
+		require.NoError(t, err)
+		_, err = flowlog.Replay(records)
+		assert.NoError(t, err, "a log does not say that it is of no queue")
 	})
 }
 
@@ -361,8 +382,18 @@ func TestCheckPipelineFindsAnother(t *testing.T) {
 		calls := replay(t, logOfPipeline(t, p))
 		require.NoError(t, calls[0].CheckPipeline(p))
 		require.NoError(t, calls[1].CheckPipeline(p))
-		assert.ErrorContains(t, calls[0].CheckPipeline(copying()), "line 4: task fetch: attempt 2 started, and that is 999ms before it was due, but the policy has no Wait")
 		assert.ErrorContains(t, calls[1].CheckPipeline(copying()), "line 10: task store: stopped after 1 attempt: jump to fetch, and that is 59.999s before it was due, but the policy has no Wait")
+	})
+	t.Run("no Wait that could fail", func(t *testing.T) {
+		p := copying()
+		p.Policy.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errors.New("no link") }
+		p.Tasks = p.Tasks[1:]
+		p.Tasks[0].Rules[0].To = "store"
+		call := replay(t, logOfPipeline(t, p))[0]
+		require.Equal(t, retry.ReasonWait, call.Reason)
+		require.NoError(t, call.CheckPipeline(p))
+		p.Policy.Wait = nil
+		assert.ErrorContains(t, call.CheckPipeline(p), "stopped after 1 attempt: the wait failed (no link), and the policy says")
 	})
 	t.Run("a rule that cannot fail", func(t *testing.T) {
 		lines := strings.SplitAfter(logOfPipeline(t, copying()), "\n")
