@@ -51,9 +51,9 @@ Wait or a mark such as retry.Permanent ended it. If every call is skipped, the
 exit status is 1. To check the log of a pipeline, call CheckPipeline of package
 flowlog in Go.
 
-A class without a name is not in a log. Check judges its failures by the file, and
-reports a correct log where the class decided otherwise: name the classes that a
-Classify returns. Those of retryflow.Rules.Classify have no name.
+A class without a name is not in a log. Check judges its failures by the file,
+and reports a correct log where the class decided otherwise: name the classes
+that a Classify returns. Those of retryflow.Rules.Classify have no name.
 `,
 }
 
