@@ -85,11 +85,14 @@ func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 			done, wake := c.wait(ctx)
 			select {
 			case <-done:
-			case <-wake:
-			}
-			if ctx.Err() != nil { // both may have come at once
 				c.interrupted(ctx, p)
 				return &c.Error
+			case <-wake:
+				// Both may have come at once.
+				if ctx.Err() != nil {
+					c.interrupted(ctx, p)
+					return &c.Error
+				}
 			}
 		}
 		if c.attempt(ctx, p, fn) {
