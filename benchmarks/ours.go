@@ -91,6 +91,19 @@ func classify(err error) *retry.Class {
 // hourlyPolicy is the plan hourly in a package variable, where a user would have it.
 var hourlyPolicy = hourly.policy()
 
+// Policies that differ from it in one field, where a user would have them, too.
+var (
+	hourlyAttemptTimeout = hourlyWith(func(p *retry.Policy) { p.AttemptTimeout = time.Minute })
+	hourlyHealthyAfter   = hourlyWith(func(p *retry.Policy) { p.HealthyAfter = time.Minute })
+	hourlyOnEvent        = hourlyWith(func(p *retry.Policy) { p.OnEvent = func(context.Context, retry.Event) {} })
+)
+
+func hourlyWith(change func(*retry.Policy)) retry.Policy {
+	p := hourlyPolicy
+	change(&p)
+	return p
+}
+
 // ourWaiters lists each way to call this library, because the memory that a
 // waiting call holds also depends on the stack frames of its callers.
 var ourWaiters = []waiter{
@@ -119,18 +132,12 @@ var ourWaiters = []waiter{
 		return err
 	}},
 	{"retry-Do-AttemptTimeout", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		policy := hourlyPolicy
-		policy.AttemptTimeout = time.Minute
-		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
+		return retry.Do(ctx, hourlyAttemptTimeout, func(ctx context.Context) error { return op(ctx) })
 	}},
 	{"retry-Do-HealthyAfter", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		policy := hourlyPolicy
-		policy.HealthyAfter = time.Minute
-		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
+		return retry.Do(ctx, hourlyHealthyAfter, func(ctx context.Context) error { return op(ctx) })
 	}},
 	{"retry-Do-OnEvent", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		policy := hourlyPolicy
-		policy.OnEvent = func(context.Context, retry.Event) {}
-		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
+		return retry.Do(ctx, hourlyOnEvent, func(ctx context.Context) error { return op(ctx) })
 	}},
 }
