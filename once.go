@@ -57,9 +57,9 @@ func (p *Policy) watchedOnce(ctx context.Context, a *Attempt, fn func(context.Co
 	var c call // on the stack: a success allocates nothing
 	c.judge(p)
 	c.Attempts, c.seed = max(1, a.Number)-1, a.Seed
-	p.HealthyAfter = 0
+	p.HealthyAfter = 0 // the count is not ours; p is a copy, and has been judged
 	if c.Cause != nil {
-		c.limit = c.Attempts + 1
+		c.limit = c.Attempts + 1 // an invalid policy: this attempt is made, whatever its number
 	}
 	if p.MaxElapsed > 0 || p.OnEvent != nil {
 		c.start = time.Now().Add(-max(0, a.Elapsed))

@@ -679,7 +679,7 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalStateNoHiddenMeth
 		}
 	})
 
-	// Whoever wraps a value of theirs would lose what is found by its type. An error
+	// A user who wraps a value would lose what is found by its type. An error
 	// is different: what wraps one has an Unwrap or an As.
 	t.Run("nothing is found by asserting types, but the marks of errors", func(t *testing.T) {
 		interfaces := map[string]bool{"error": true, "any": true}
