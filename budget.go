@@ -32,8 +32,13 @@ type Budget struct {
 	// Take. Without it a client that makes few calls may get no retry for a long
 	// time after an outage, because only successes put anything back. 0: never.
 	// Below 1ms it is invalid in a Policy, and never elsewhere. The clock is the
-	// monotonic one, and only Take and Left read it.
+	// monotonic one, and only Take, Left and LendBudget read it.
 	RefillEvery time.Duration
+
+	// Borrowed says that another process lent these retries, as
+	// retryhttp.BorrowBudget sets it: a retry that b does not allow is
+	// ReasonBorrowed, not ReasonBudget.
+	Borrowed bool
 
 	spent atomic.Int64              // in billionths of a retry, so that a literal is full
 	first atomic.Pointer[time.Time] // when RefillEvery began; nil: no Take yet
@@ -50,10 +55,11 @@ const leastRefill = time.Millisecond
 // Take takes one retry out of b and reports whether there was one; true if b is
 // nil. [Do] and [Once] call it themselves; a queue that asks [Policy.Next] calls it
 // where Next says to retry and Reset is false.
-func (b *Budget) Take() bool {
-	if b == nil {
-		return true
-	}
+func (b *Budget) Take() bool { return b == nil || b.takeUpTo(1, 0) == 1 }
+
+// takeUpTo takes up to most retries out of b, of which it leaves keep, and returns
+// how many it took.
+func (b *Budget) takeUpTo(most, keep int64) int64 {
 	if b.RefillEvery >= leastRefill && b.first.Load() == nil {
 		now := time.Now()
 		b.first.CompareAndSwap(nil, &now)
@@ -61,11 +67,12 @@ func (b *Budget) Take() bool {
 	b.refill()
 	for {
 		spent := b.spent.Load()
-		if spent > b.full()-token {
-			return false
+		n := min(most, (b.full()-spent)/token-keep)
+		if n <= 0 {
+			return 0
 		}
-		if b.spent.CompareAndSwap(spent, spent+token) {
-			return true
+		if b.spent.CompareAndSwap(spent, spent+n*token) {
+			return n
 		}
 	}
 }
@@ -140,12 +147,15 @@ func (b *Budget) putBack(n int64) {
 //
 // A retry takes one from every Budget of the context, innermost first, then from
 // the policy's own. A Budget found twice is charged once. If one is empty, the
-// others get theirs back, and the call stops with ReasonBudget. Successes below
-// ctx put nothing back into b. Only [Do], [DoValue] and [Once] look for it:
-// [Policy.Next] and [Policy.Validate] have no context.
+// others get theirs back, and the call stops with ReasonBudget, or ReasonBorrowed
+// if the empty one is Borrowed. Successes below ctx put nothing back into b. Only
+// [Do], [DoValue] and [Once] look for it: [Policy.Next] and [Policy.Validate] have no
+// context.
 //
 // WithBudget(ctx, &retry.Budget{}) means no retries below ctx, except after a
 // healthy attempt (Policy.HealthyAfter), which takes nothing. A nil b adds nothing.
+//
+// ctx does not leave the process. [LendBudget] is for requests that do.
 func WithBudget(ctx context.Context, b *Budget) context.Context {
 	if b == nil {
 		return ctx
@@ -167,22 +177,19 @@ func payersOf(ctx context.Context) *payers {
 }
 
 // take takes one retry out of each Budget, and out of own last, or none out of
-// any, and reports whether it did.
-func (l *payers) take(own *Budget) bool {
-	if l == nil {
-		return own.Take()
-	}
+// any. It returns the Budget that was empty, nil if none was.
+func (l *payers) take(own *Budget) (empty *Budget) {
 	for at := l; at != nil; at = at.outer {
 		if !l.has(at.budget, at) && !at.budget.Take() {
-			l.refund(at)
-			return false
+			l.putBack(1, at)
+			return at.budget
 		}
 	}
 	if l.has(own, nil) || own.Take() {
-		return true
+		return nil
 	}
-	l.refund(nil)
-	return false
+	l.putBack(1, nil)
+	return own
 }
 
 // has reports whether b is among those before end.
@@ -195,11 +202,56 @@ func (l *payers) has(b *Budget, end *payers) bool {
 	return false
 }
 
-// refund gives back what those before end have paid.
-func (l *payers) refund(end *payers) {
+// putBack puts n retries back into each Budget before end.
+func (l *payers) putBack(n int64, end *payers) {
 	for at := l; at != end; at = at.outer {
 		if !l.has(at.budget, at) {
-			at.budget.Refund()
+			at.budget.putBack(n * token)
+		}
+	}
+}
+
+// LendBudget takes up to most retries out of each Budget of ctx, for another process.
+// Tell it lent: so many retries it may make, in all the layers below. Then call back
+// with what it did not use. What never comes back has been spent.
+//
+// keep leaves one retry in each Budget. Set it if this layer may retry what it
+// sends: else an answer that is lost takes this retry with it.
+//
+// A Budget lends no more than it has, and one that ctx has twice lends once. If ctx
+// has no Budget, lent is [Unlimited], and back does nothing; if a Budget is empty, or
+// most is below 1, lent is 0. The policy's own Budget is not lent. back is safe for
+// concurrent use. A negative unspent is 0, and all calls of back together give back
+// no more than lent.
+//
+// retryhttp.LendBudget does this for requests, and retrygrpc.LendBudget for calls.
+func LendBudget(ctx context.Context, most int, keep bool) (lent int, back func(unspent int)) {
+	l := payersOf(ctx)
+	if l == nil {
+		return Unlimited, func(int) {}
+	}
+	n, kept := max(0, int64(most)), int64(0)
+	if keep {
+		kept = 1
+	}
+	for at := l; at != nil; at = at.outer {
+		if l.has(at.budget, at) {
+			continue
+		}
+		took := at.budget.takeUpTo(n, kept)
+		l.putBack(n-took, at)
+		n = took
+	}
+	var out atomic.Int64
+	out.Store(n)
+	return int(n), func(unspent int) {
+		for {
+			left := out.Load()
+			n := min(max(0, int64(unspent)), left)
+			if out.CompareAndSwap(left, left-n) {
+				l.putBack(n, nil)
+				return
+			}
 		}
 	}
 }

@@ -2,13 +2,12 @@ package retry_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	randv2 "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,9 +23,34 @@ func succeed(b *retry.Budget, n int) {
 	}
 }
 
-func TestBudgetStartsFull(t *testing.T) {
-	for _, size := range []int{1, 2, 10, 1000} {
-		assert.Equal(t, size, tokens(&retry.Budget{Size: size, Ratio: .1}))
+func TestBudgetSizeAndRatio(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		budget *retry.Budget
+		tokens int
+		refill int // after 10 successes
+	}{
+		{"full at the start", &retry.Budget{Size: 20, Ratio: .5}, 20, 5},
+		{"size 1", &retry.Budget{Size: 1, Ratio: 1}, 1, 1},
+		{"a fraction is no token", &retry.Budget{Size: 20, Ratio: .25}, 20, 2},
+		{"ratio 0", &retry.Budget{Size: 20}, 20, 0},
+		{"the zero value", new(retry.Budget), 0, 0},
+		{"size 0", &retry.Budget{Ratio: 1}, 0, 0},
+		{"size below 0", &retry.Budget{Size: -1, Ratio: 1}, 0, 0},
+		{"size far below 0", &retry.Budget{Size: math.MinInt, Ratio: 1}, 0, 0},
+		{"ratio below 0", &retry.Budget{Size: 20, Ratio: -1}, 20, 0},
+		{"ratio of minus infinity", &retry.Budget{Size: 20, Ratio: math.Inf(-1)}, 20, 0},
+		{"ratio NaN", &retry.Budget{Size: 20, Ratio: math.NaN()}, 20, 0},
+		{"ratio above 1", &retry.Budget{Size: 20, Ratio: 7}, 20, 10},
+		{"ratio of infinity", &retry.Budget{Size: 20, Ratio: math.Inf(1)}, 20, 10},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			succeed(row.budget, 10)
+			assert.Equal(t, row.tokens, row.budget.Left(), "never more than full")
+			assert.Equal(t, row.tokens, tokens(row.budget))
+			succeed(row.budget, 10)
+			assert.Equal(t, row.refill, row.budget.Left())
+		})
 	}
 }
 
@@ -53,13 +77,6 @@ func TestBudgetRefill(t *testing.T) {
 // A thousand times a thousandth is exactly one, any number of times. Added up
 // in floats it would be a little less or more.
 func TestBudgetDoesNotDrift(t *testing.T) {
-	for _, ratio := range []float64{.001, .1, .7} {
-		b := &retry.Budget{Size: 100_000, Ratio: ratio}
-		require.Equal(t, 100_000, tokens(b))
-		const successes = 100_000
-		succeed(b, successes)
-		assert.Equal(t, int(math.Round(successes*ratio)), tokens(b), "ratio %v", ratio)
-	}
 	b := &retry.Budget{Size: 1, Ratio: .001}
 	require.True(t, b.Take())
 	for range 100 {
@@ -71,18 +88,19 @@ func TestBudgetDoesNotDrift(t *testing.T) {
 }
 
 func TestBudgetIsNeverMoreThanFull(t *testing.T) {
-	for _, ratio := range []float64{0, .001, .3, 1} {
-		b := &retry.Budget{Size: 3, Ratio: ratio}
-		succeed(b, 10_000)
-		assert.Equal(t, 3, tokens(b), "ratio %v", ratio)
-	}
-
 	b := &retry.Budget{Size: 3, Ratio: .7}
 	require.True(t, b.Take())
 	succeed(b, 2) // 2.7 and then 3.4, of which 3 fit
 	assert.Equal(t, 3, tokens(b))
 	succeed(b, 1)
 	assert.Zero(t, tokens(b), "tokens that do not fit are lost")
+
+	whole := &retry.Budget{Size: 1, Ratio: 0.999999999}
+	require.True(t, whole.Take())
+	whole.Success()
+	assert.False(t, whole.Take())
+	whole.Success() // only a billionth fits
+	assert.True(t, whole.Take())
 }
 
 func TestBudgetDoesNotOverflow(t *testing.T) {
@@ -98,47 +116,14 @@ func TestBudgetDoesNotOverflow(t *testing.T) {
 	}
 }
 
-func TestBudgetThatIsInvalid(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		budget *retry.Budget
-		tokens int
-		refill int // after 10 successes
-	}{
-		{"the zero value", new(retry.Budget), 0, 0},
-		{"size 0", &retry.Budget{Ratio: 1}, 0, 0},
-		{"size below 0", &retry.Budget{Size: -1, Ratio: 1}, 0, 0},
-		{"size far below 0", &retry.Budget{Size: math.MinInt, Ratio: 1}, 0, 0},
-		{"ratio below 0", &retry.Budget{Size: 20, Ratio: -1}, 20, 0},
-		{"ratio of minus infinity", &retry.Budget{Size: 20, Ratio: math.Inf(-1)}, 20, 0},
-		{"ratio NaN", &retry.Budget{Size: 20, Ratio: math.NaN()}, 20, 0},
-		{"ratio above 1", &retry.Budget{Size: 20, Ratio: 7}, 20, 10},
-		{"ratio of infinity", &retry.Budget{Size: 20, Ratio: math.Inf(1)}, 20, 10},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 3, Budget: row.budget}
-			assert.ErrorContains(t, p.Validate(), "Budget: ")
-			assertInvalid(t, p)
-			assert.Equal(t, row.tokens, tokens(row.budget))
-			succeed(row.budget, 10)
-			assert.Equal(t, row.refill, tokens(row.budget))
-		})
-	}
-}
-
 func TestBudgetRefund(t *testing.T) {
-	b := &retry.Budget{Size: 2}
-	require.True(t, b.Take())
-	require.True(t, b.Take())
-	b.Refund()
-	assert.Equal(t, 1, tokens(b), "a whole retry, whatever the ratio")
-	for range 5 {
+	b, empty := &retry.Budget{Size: 2}, new(retry.Budget)
+	assert.Equal(t, 2, tokens(b))
+	for _, left := range []int{1, 2, 2} { // a whole retry, whatever the ratio, and never more than full
 		b.Refund()
+		empty.Refund()
+		assert.Equal(t, []int{left, 0}, []int{b.Left(), empty.Left()})
 	}
-	assert.Equal(t, 2, b.Left(), "never more than full")
-	empty := new(retry.Budget)
-	empty.Refund()
-	assert.False(t, empty.Take())
 	assert.NotPanics(t, (*retry.Budget)(nil).Refund)
 }
 
@@ -148,131 +133,51 @@ func TestBudgetNil(t *testing.T) {
 	for range 1000 {
 		assert.True(t, b.Take())
 	}
-	assert.True(t, retry.Policy{MaxAttempts: 3, Budget: b}.Next(retry.Attempt{Number: 1}).Retry())
+	assert.Equal(t, retry.Unlimited, b.Left())
 }
 
 // Whatever goroutines do concurrently, no token is lost or made up: the tokens
 // taken and left are the tokens that were there and were put back.
 func TestBudgetInManyGoroutines(t *testing.T) {
-	const goroutines, turns = 16, 2000
-
-	t.Run("taking from a full Budget", func(t *testing.T) {
-		b := &retry.Budget{Size: goroutines * turns / 2}
-		var taken atomic.Int64
-		var wg sync.WaitGroup
-		for range goroutines {
-			wg.Go(func() {
-				for range turns {
-					if b.Take() {
-						taken.Add(1)
-					}
+	const goroutines, turns, all = 16, 2000, 16 * 2000
+	for _, b := range []*retry.Budget{{Size: all / 2}, {Size: all, Ratio: .5}} {
+		t.Run(fmt.Sprint("ratio ", b.Ratio), func(t *testing.T) {
+			for b.Left() > all/2 {
+				b.Take()
+			}
+			var taken atomic.Int64
+			inGoroutines(goroutines, turns, func(turn int) {
+				b.Success()
+				if (b.Ratio == 0 || turn%3 == 0) && b.Take() {
+					taken.Add(1)
 				}
 			})
-		}
-		wg.Wait()
-		assert.EqualValues(t, goroutines*turns/2, taken.Load())
-		assert.False(t, b.Take())
-	})
-
-	t.Run("taking and succeeding", func(t *testing.T) {
-		b := &retry.Budget{Size: goroutines * turns, Ratio: .5}
-		for range goroutines * turns / 2 {
-			require.True(t, b.Take())
-		}
-		var taken atomic.Int64
-		var wg sync.WaitGroup
-		for i := range goroutines {
-			wg.Go(func() {
-				random := randv2.New(randv2.NewPCG(uint64(i), 0))
-				for range turns {
-					b.Success()
-					if random.IntN(3) == 0 && b.Take() {
-						taken.Add(1)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		assert.Equal(t, goroutines*turns, int(taken.Load())+tokens(b), "half of them were there, half were put back")
-		assert.NotZero(t, taken.Load())
-	})
-
+			assert.NotZero(t, taken.Load())
+			assert.EqualValues(t, all/2+b.Ratio*all, int(taken.Load())+tokens(b))
+		})
+	}
 	t.Run("successes of a full Budget", func(t *testing.T) {
 		b := &retry.Budget{Size: 10, Ratio: 1}
-		var wg sync.WaitGroup
-		for range goroutines {
-			wg.Go(func() {
-				for range turns {
-					if b.Take() {
-						succeed(b, 3)
-					}
-				}
-			})
-		}
-		wg.Wait()
+		inGoroutines(goroutines, turns, func(int) {
+			if b.Take() {
+				succeed(b, 3)
+			}
+		})
 		assert.Equal(t, 10, tokens(b))
 	})
 }
 
-// load calls a target that fails the given share of its attempts. It returns
-// how many attempts the target saw and how many calls succeeded.
-func load(t *testing.T, b *retry.Budget, requests int, failureShare float64) (attempts, successes int) {
-	t.Helper()
-	p := retry.Policy{MaxAttempts: 4, Budget: b}
-	random := randv2.New(randv2.NewPCG(5, 6))
-	boom := errors.New("boom")
-	for range requests {
-		err := retry.Do(t.Context(), p, func(context.Context) error {
-			attempts++
-			if random.Float64() < failureShare {
-				return boom
+// inGoroutines calls f for each turn of each goroutine.
+func inGoroutines(goroutines, turns int, f func(turn int)) {
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for turn := range turns {
+				f(turn)
 			}
-			return nil
-		})
-		if err == nil {
-			successes++
-		}
-	}
-	return attempts, successes
-}
-
-func TestBudgetBoundsTheLoad(t *testing.T) {
-	const requests, size, ratio = 20_000, 100, .1
-	for _, row := range []struct {
-		failures      float64
-		least         int // attempts that the failures would cause, or that the budget allows
-		withoutBudget float64
-	}{
-		{0, requests, 1},
-		{.1, requests + 1500, 1.11},
-		{.5, requests + 1000, 1.87},
-		{1, requests + size, 4},
-	} {
-		t.Run(fmt.Sprint(row.failures), func(t *testing.T) {
-			attempts, successes := load(t, &retry.Budget{Size: size, Ratio: ratio}, requests, row.failures)
-			assert.LessOrEqual(t, float64(attempts), requests+ratio*float64(successes)+size)
-			assert.GreaterOrEqual(t, attempts, row.least, "the whole budget is used")
-			t.Logf("load %.4f, share of successful calls %.4f", float64(attempts)/requests, float64(successes)/requests)
-
-			unbounded, _ := load(t, nil, requests, row.failures)
-			assert.InDelta(t, row.withoutBudget, float64(unbounded)/requests, .02, "the load without a budget")
 		})
 	}
-
-	t.Run("in a total outage each call makes one attempt, once the bucket is empty", func(t *testing.T) {
-		b := &retry.Budget{Size: size, Ratio: ratio}
-		attempts, _ := load(t, b, requests, 1)
-		assert.Equal(t, requests+size, attempts)
-		attempts, _ = load(t, b, requests, 1)
-		assert.Equal(t, requests, attempts)
-	})
-
-	t.Run("it fills again after the outage", func(t *testing.T) {
-		b := &retry.Budget{Size: size, Ratio: ratio}
-		load(t, b, requests, 1)
-		load(t, b, size*10, 0)
-		assert.Equal(t, size, tokens(b))
-	})
+	wg.Wait()
 }
 
 func TestBudgetAllocatesNothing(t *testing.T) {
@@ -280,122 +185,358 @@ func TestBudgetAllocatesNothing(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(50, func() { b.Take(); b.Success() }))
 }
 
-func TestBudgetPutsBackABillionth(t *testing.T) {
-	b := &retry.Budget{Size: 1, Ratio: 1e-9}
-	require.True(t, b.Take())
-	for range 1_000_000 {
+func TestBudgetRefillEvery(t *testing.T) {
+	bubble(t, "one at each whole multiple of d, up to the size", func(t *testing.T) {
+		b := &retry.Budget{Size: 3, RefillEvery: time.Minute}
+		assert.Equal(t, 3, tokens(b))
+		for range 5 {
+			time.Sleep(time.Minute - 1)
+			assert.Zero(t, b.Left())
+			assert.False(t, b.Take())
+			time.Sleep(time.Nanosecond)
+			assert.Equal(t, 1, b.Left())
+			assert.True(t, b.Take())
+			assert.False(t, b.Take(), "only one")
+		}
+		time.Sleep(time.Hour)
+		assert.Equal(t, 3, b.Left())
+	})
+	bubble(t, "the multiples count from the first Take, not from the last one", func(t *testing.T) {
+		b := &retry.Budget{Size: 1, RefillEvery: time.Minute}
+		assert.Equal(t, 1, b.Left())
+		time.Sleep(30 * time.Second)
+		assert.True(t, b.Take())
+		time.Sleep(59 * time.Second)
+		assert.False(t, b.Take())
+		time.Sleep(time.Second)
+		assert.True(t, b.Take())
+		time.Sleep(45 * time.Second)
+		assert.False(t, b.Take())
+		time.Sleep(15 * time.Second)
+		assert.True(t, b.Take())
+	})
+	bubble(t, "successes add tokens as well", func(t *testing.T) {
+		b := &retry.Budget{Size: 2, Ratio: .5, RefillEvery: time.Minute}
+		tokens(b)
 		b.Success()
-	}
-	assert.False(t, b.Take(), "a thousandth of a token pays for no retry")
-	whole := &retry.Budget{Size: 1, Ratio: 0.999999999}
-	require.True(t, whole.Take())
-	whole.Success()
-	assert.False(t, whole.Take())
-	whole.Success() // only a billionth fits
-	assert.True(t, whole.Take())
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, b.Left())
+		b.Success()
+		assert.Equal(t, 2, b.Left())
+	})
+	bubble(t, "0 is never, and an invalid duration too", func(t *testing.T) {
+		for _, d := range []time.Duration{0, -1, time.Millisecond - 1} {
+			b := &retry.Budget{Size: 1, RefillEvery: d}
+			b.Take()
+			time.Sleep(time.Hour)
+			assert.False(t, b.Take(), "%v", d)
+		}
+	})
+	bubble(t, "a millisecond is the minimum, and a hundred years do not overflow", func(t *testing.T) {
+		b, empty := &retry.Budget{Size: 5, RefillEvery: time.Millisecond}, &retry.Budget{RefillEvery: time.Millisecond}
+		assert.Equal(t, []int{5, 0}, []int{tokens(b), tokens(empty)})
+		time.Sleep(time.Millisecond)
+		assert.Equal(t, []int{1, 0}, []int{b.Left(), empty.Left()})
+		time.Sleep(100 * 365 * 24 * time.Hour)
+		assert.Equal(t, []int{5, 0}, []int{b.Left(), empty.Left()})
+	})
 }
 
+// However many goroutines use a Budget, taken <= size + ratio x successes +
+// floor(time / d). The bound is checked against a clock read after each Take.
+func TestBudgetRefillIsNeverMoreThanItsBound(t *testing.T) {
+	const goroutines, turns, size = 64, 2000, 7
+	for _, row := range []struct {
+		ratio float64
+		every time.Duration
+	}{{0, time.Millisecond}, {.1, time.Millisecond}, {.1, 10 * time.Millisecond}, {1, time.Hour}} {
+		t.Run(fmt.Sprint(row.ratio, row.every), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				b := &retry.Budget{Size: size, Ratio: row.ratio, RefillEvery: row.every}
+				var taken, successes atomic.Int64
+				most := func() int64 {
+					return size + int64(row.ratio*float64(successes.Load())+1e-6) + int64(time.Since(start)/row.every)
+				}
+				var all sync.WaitGroup
+				for g := range goroutines {
+					all.Go(func() {
+						for i := range turns {
+							switch {
+							case (g+i)%5 == 0:
+								successes.Add(1) // before Success, so that the bound can only be too large
+								b.Success()
+							case (g*i)%97 == 0:
+								time.Sleep(time.Duration(g+1) * 100 * time.Microsecond)
+							case b.Take():
+								if n := taken.Add(1); n > most() {
+									t.Errorf("%d are taken after %v, more than %d", n, time.Since(start), most())
+								}
+							}
+						}
+					})
+				}
+				all.Wait()
+				assert.Greater(t, taken.Load(), int64(size))
+			})
+		})
+	}
+}
+
+// A retry takes one from each Budget, or none from any, and gives back what it
+// took if it is not made.
 func TestBudgetInTheLoop(t *testing.T) {
-	everyWay(t, "a retry takes one token", func(t *testing.T, call caller) {
-		p := everySecond
-		p.Budget = &retry.Budget{Size: 5}
-		runs := 0
-		stopped(t, call(t.Context(), p, fails(&runs)))
-		assert.Equal(t, 3, tokens(p.Budget))
-	})
-	everyWay(t, "empty: the retry is denied before its sleep, with the call's own error", func(t *testing.T, call caller) {
-		p := everySecond
-		p.Budget = &retry.Budget{Size: 1}
-		start, runs := time.Now(), 0
-		err := call(t.Context(), p, fails(&runs))
-		assert.Equal(t, &retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Waited: time.Second, Delay: time.Second, Err: errDial}, plain(err))
-		assert.Equal(t, 2, runs)
-		assert.Equal(t, time.Second, time.Since(start))
-	})
-	everyWay(t, "a ratio of 0 denies consecutive calls too", func(t *testing.T, call caller) {
-		p := everySecond
-		p.Budget = &retry.Budget{Size: 1}
-		total := 0
-		for range 10 {
-			runs := 0
-			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(call(t.Context(), p, fails(&runs))))
-			total += runs
-		}
-		assert.Equal(t, 11, total)
-	})
-	everyWay(t, "a call that succeeds adds ratio", func(t *testing.T, call caller) {
-		p := everySecond
-		p.Budget = &retry.Budget{Size: 2, Ratio: .5}
-		tokens(p.Budget)
-		for range 4 {
-			require.NoError(t, call(t.Context(), p, func(context.Context) error { return nil }))
-		}
-		assert.Equal(t, 2, tokens(p.Budget))
-	})
-	everyWay(t, "a call that succeeds at its second attempt adds ratio once", func(t *testing.T, call caller) {
-		p := everySecond
-		p.Budget = &retry.Budget{Size: 5, Ratio: 1}
-		tokens(p.Budget)
-		p.Budget.Success()
-		runs := 0
-		require.NoError(t, call(t.Context(), p, func(context.Context) error {
-			if runs++; runs == 1 {
-				return errDial
+	all := [3]int{9, 9, 9}
+	on := func(kind retry.EventKind, attempt int, f func()) func(context.Context, retry.Event) {
+		return func(_ context.Context, e retry.Event) {
+			if e.Kind == kind && e.Attempt == attempt {
+				f()
 			}
-			return nil
-		}))
-		assert.Equal(t, 1, tokens(p.Budget))
-	})
-	everyWay(t, "a canceled wait gives its token back", func(t *testing.T, call caller) {
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
-		p := everySecond
-		p.Budget = &retry.Budget{Size: 5}
-		runs := 0
-		err := call(hidden{ctx}, p, fails(&runs))
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.Equal(t, 2, runs)
-		assert.Equal(t, 4, tokens(p.Budget), "one retry was made, one was not")
-	})
-	everyWay(t, "a retry that OnEvent cancels gives its token back", func(t *testing.T, call caller) {
-		for _, delay := range []time.Duration{0, time.Second} {
-			ctx, cancel := context.WithCancel(t.Context())
-			p := everySecond
-			p.Backoff = retry.Fixed(delay)
-			p.Budget = &retry.Budget{Size: 5}
-			p.OnEvent = func(_ context.Context, e retry.Event) {
-				if e.Kind == retry.RetryScheduled {
-					cancel()
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		sizes  [3]int // what is left in the policy's own, the outer and the inner Budget
+		change func(p *retry.Policy, cancel func())
+		runs   int
+		reason retry.Reason // "": a panic
+		taken  [3]int
+	}{
+		{"taken from all", all, nil, 3, retry.ReasonExhausted, [3]int{2, 2, 2}},
+		{"the own one is empty", [3]int{0, 9, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the outer one is empty", [3]int{9, 0, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the inner one is empty", [3]int{9, 9, 0}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the outer one is below 0, which is no fault", [3]int{9, -5, 9}, nil, 1, retry.ReasonBudget, [3]int{}},
+		{"the own one is empty, and borrowed", [3]int{0, 9, 9}, func(p *retry.Policy, _ func()) { p.Budget.Borrowed = true },
+			1, retry.ReasonBorrowed, [3]int{}},
+		{"denied before its sleep", [3]int{1, 9, 9}, nil, 2, retry.ReasonBudget, [3]int{1, 1, 1}},
+		{"a canceled wait", all, func(p *retry.Policy, cancel func()) { time.AfterFunc(1500*time.Millisecond, cancel) },
+			2, retry.ReasonCanceled, [3]int{1, 1, 1}},
+		{"OnEvent cancels the wait", all, func(p *retry.Policy, cancel func()) { p.OnEvent = on(retry.RetryScheduled, 1, cancel) },
+			1, retry.ReasonCanceled, [3]int{}},
+		{"OnEvent cancels, without a delay", all, func(p *retry.Policy, cancel func()) {
+			p.Backoff, p.OnEvent = nil, on(retry.RetryScheduled, 1, cancel)
+		}, 1, retry.ReasonCanceled, [3]int{}},
+		{"OnEvent panics before the wait", all, func(p *retry.Policy, _ func()) {
+			p.OnEvent = on(retry.RetryScheduled, 1, func() { panic("OnEvent") })
+		}, 1, "", [3]int{}},
+		{"OnEvent panics after the wait", all, func(p *retry.Policy, _ func()) {
+			p.OnEvent = on(retry.AttemptStarted, 2, func() { panic("OnEvent") })
+		}, 1, "", [3]int{}},
+		{"no limit", all, func(p *retry.Policy, _ func()) { p.MaxAttempts = 0 }, 1, retry.ReasonExhausted, [3]int{}},
+		{"NonRetryable", all, func(p *retry.Policy, _ func()) { p.NonRetryable = true }, 1, retry.ReasonNonRetryable, [3]int{}},
+		{"rejected", all, func(p *retry.Policy, _ func()) { p.RetryIf = func(error) bool { return false } },
+			1, retry.ReasonRejected, [3]int{}},
+		{"too late", all, func(p *retry.Policy, _ func()) { p.MaxElapsed = 1 }, 1, retry.ReasonElapsed, [3]int{}},
+		{"past the deadline", all, func(p *retry.Policy, _ func()) { p.Backoff = retry.Fixed(time.Hour) }, 1, retry.ReasonDeadline, [3]int{}},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			var budgets [3]*retry.Budget
+			for i, size := range row.sizes {
+				if budgets[i] = (&retry.Budget{Size: size, Ratio: 2}); size >= 0 {
+					budgets[i] = &retry.Budget{Size: size + 1, Ratio: 1}
+					budgets[i].Take() // so that it would show if too many were given back
 				}
 			}
-			runs := 0
-			assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(call(ctx, p, fails(&runs))))
-			assert.Equal(t, 1, runs)
-			assert.Equal(t, 5, tokens(p.Budget))
-		}
+			ctx, cancel := context.WithTimeout(retry.WithBudget(retry.WithBudget(t.Context(), budgets[1]), budgets[2]), time.Minute)
+			defer cancel()
+			p := everySecond
+			p.Budget = budgets[0]
+			if row.change != nil {
+				row.change(&p, cancel)
+			}
+			start, runs := time.Now(), 0
+			if row.reason == "" {
+				assert.PanicsWithValue(t, "OnEvent", func() { _ = call(ctx, p, fails(&runs)) })
+			} else {
+				assert.Equal(t, row.reason, retry.ReasonOf(call(ctx, p, fails(&runs))))
+			}
+			assert.Equal(t, row.runs, runs)
+			if row.reason == retry.ReasonBudget {
+				assert.Equal(t, time.Duration(runs-1)*time.Second, time.Since(start))
+			}
+			for i, b := range budgets {
+				assert.Equal(t, max(0, row.sizes[i])-row.taken[i], b.Left(), "Budget %d", i)
+			}
+		})
+	}
+	everyWay(t, "denied: the call's own error", func(t *testing.T, call caller) {
+		runs := 0
+		err := call(retry.WithBudget(t.Context(), &retry.Budget{}), everySecond, fails(&runs))
+		assert.Equal(t, &retry.Error{Reason: retry.ReasonBudget, Attempts: 1, Delay: time.Second, Err: errDial}, plain(err))
 	})
-	everyWay(t, "a call that stops for another reason takes no token", func(t *testing.T, call caller) {
-		for _, p := range []retry.Policy{
-			{},
-			{MaxAttempts: 3, NonRetryable: true},
-			{MaxAttempts: 3, RetryIf: func(error) bool { return false }},
-			{MaxAttempts: 3, Backoff: retry.Fixed(2), MaxElapsed: 1},
-			{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}, // passes the deadline
-		} {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			p.Budget = &retry.Budget{Size: 5}
+	everyWay(t, "a success adds ratio once to the policy's own, and nothing to that of the context", func(t *testing.T, call caller) {
+		p, shared := everySecond, &retry.Budget{Size: 5, Ratio: 1}
+		p.Budget = &retry.Budget{Size: 5, Ratio: .5}
+		tokens(p.Budget)
+		succeed(p.Budget, 2)
+		for _, attempts := range []int{1, 2, 1, 1} {
 			runs := 0
-			stopped(t, call(ctx, p, fails(&runs)))
-			assert.Equal(t, 1, runs)
-			assert.Equal(t, 5, tokens(p.Budget))
-			cancel()
+			require.NoError(t, call(retry.WithBudget(t.Context(), shared), p, func(context.Context) error {
+				if runs++; runs < attempts {
+					return errDial
+				}
+				return nil
+			}))
 		}
+		assert.Equal(t, []int{2, 4}, []int{p.Budget.Left(), shared.Left()}, "1, less the retry, and four times a half")
 	})
 	everyWay(t, "a call that fails adds nothing", func(t *testing.T, call caller) {
 		p := retry.Policy{Budget: &retry.Budget{Size: 5, Ratio: 1}}
 		tokens(p.Budget)
 		runs := 0
 		stopped(t, call(t.Context(), p, fails(&runs)))
-		assert.Zero(t, tokens(p.Budget))
+		assert.Zero(t, p.Budget.Left())
+	})
+	everyWay(t, "taken once from each, and given back once, however often the context has it", func(t *testing.T, call caller) {
+		b, other := &retry.Budget{Size: 9}, &retry.Budget{Size: 9}
+		ctx := t.Context()
+		for _, next := range []*retry.Budget{b, b, other, b, other} {
+			ctx = retry.WithBudget(ctx, next)
+		}
+		assert.True(t, ctx == retry.WithBudget(ctx, nil), "nil adds nothing")
+		p := everySecond
+		p.Budget = b
+		runs := 0
+		stopped(t, call(ctx, p, fails(&runs)))
+		assert.Equal(t, []int{7, 7}, []int{b.Left(), other.Left()})
+		ended := hidden{within(ctx, time.Second/2, nil)}
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(call(ended, p, fails(&runs))))
+		assert.Equal(t, []int{7, 7}, []int{b.Left(), other.Left()})
+	})
+	t.Run("Next and Validate have no context", func(t *testing.T) {
+		hot := retry.Policy{MaxAttempts: retry.Unlimited}
+		err := retry.Do(retry.WithBudget(t.Context(), &retry.Budget{Size: 3}), hot, func(context.Context) error { return errDial })
+		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err), "only the policy's own Budget makes it valid")
+	})
+}
+
+// Three layers of four attempts are 64 calls of the lowest, and with a Budget in the
+// context one, and one for each of its retries.
+func TestBudgetOfTheContextBoundsTheLayers(t *testing.T) {
+	watched := func(context.Context, retry.Event) {}
+	for _, p := range []retry.Policy{
+		{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)},
+		{MaxAttempts: 4, Backoff: retry.Fixed(0)},
+		{MaxAttempts: 4, Backoff: retry.Fixed(time.Second), MaxElapsed: time.Hour, AttemptTimeout: time.Hour, OnEvent: watched},
+	} {
+		everyWay(t, p.String(), func(t *testing.T, call caller) {
+			for size, most := range map[int]int{0: 1, 1: 2, 3: 4, 10: 11, 1000: 64} {
+				b, calls := &retry.Budget{Size: size, Ratio: 1}, 0
+				_ = call(retry.WithBudget(t.Context(), b), p, func(ctx context.Context) error {
+					return call(ctx, p, func(ctx context.Context) error { return call(ctx, p, fails(&calls)) })
+				})
+				assert.Equal(t, most, calls, "a Budget of %d", size)
+				assert.Equal(t, size-most+1, b.Left(), "every retry of every layer takes a token")
+			}
+		})
+	}
+}
+
+// A caller that spins while the Budget of its context is empty must not deny
+// retries to other callers of the policy. If the policy's own Budget were
+// charged first, it would be short of one token nearly all the time.
+func TestADeniedRetryLeavesThePolicysOwnBudgetAlone(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), Budget: &retry.Budget{Size: 1, Ratio: 1}}
+	empty := retry.WithBudget(t.Context(), &retry.Budget{})
+	var stop atomic.Bool
+	var spinners sync.WaitGroup
+	for range 2 {
+		spinners.Go(func() {
+			for !stop.Load() {
+				_ = retry.Do(empty, p, func(context.Context) error { return errDial })
+			}
+		})
+	}
+	for range 2000 {
+		runs := 0
+		assert.NoError(t, retry.Do(t.Context(), p, func(context.Context) error {
+			if runs++; runs == 1 {
+				return errDial
+			}
+			return nil
+		}))
+	}
+	stop.Store(true)
+	spinners.Wait()
+	assert.Equal(t, 1, p.Budget.Left())
+}
+
+func TestLendBudget(t *testing.T) {
+	sized := func(sizes ...int) (ctx context.Context, left func() []int) {
+		var budgets []*retry.Budget
+		ctx = t.Context()
+		for _, size := range sizes {
+			budgets = append(budgets, &retry.Budget{Size: size})
+			ctx = retry.WithBudget(ctx, budgets[len(budgets)-1])
+		}
+		return ctx, func() (left []int) {
+			for _, b := range budgets {
+				left = append(left, b.Left())
+			}
+			return left
+		}
+	}
+	for _, row := range []struct {
+		name  string
+		sizes []int // of the Budgets of the context
+		most  int
+		keep  bool
+		lent  int
+		left  []int // in the Budgets, meanwhile
+	}{
+		{"all that is left", []int{3}, 4, false, 3, []int{0}},
+		{"all but one", []int{3}, 4, true, 2, []int{1}},
+		{"all but one, where there is enough", []int{9}, 4, true, 4, []int{5}},
+		{"the only one is kept", []int{1}, 4, true, 0, []int{1}},
+		{"below 0", []int{-3}, 4, false, 0, []int{0}},
+		{"the least of three, but one", []int{9, 2, 5}, 4, true, 1, []int{8, 1, 4}},
+		{"the inner one is empty", []int{9, 5, 0}, 4, false, 0, []int{9, 5, 0}},
+		{"the outer one is empty", []int{0, 5, 9}, 4, false, 0, []int{0, 5, 9}},
+		{"less than nothing", []int{9}, math.MinInt, false, 0, []int{9}},
+		{"no end", []int{math.MaxInt32, 9}, math.MaxInt, true, 8, []int{math.MaxInt32 - 8, 1}},
+		{"no Budget", nil, 4, true, retry.Unlimited, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ctx, left := sized(row.sizes...)
+			before := left()
+			lent, back := retry.LendBudget(ctx, row.most, row.keep)
+			require.Equal(t, row.lent, lent)
+			assert.Equal(t, row.left, left())
+			back(math.MinInt)
+			assert.Equal(t, row.left, left(), "less than nothing goes back")
+			back(math.MaxInt)
+			assert.Equal(t, before, left(), "what was lent, and no more")
+			_, _ = retry.LendBudget(ctx, 1, false)
+			spent := left()
+			back(1)
+			assert.Equal(t, spent, left(), "it is back already")
+		})
+	}
+	t.Run("a Budget that the context has twice lends once", func(t *testing.T) {
+		b := &retry.Budget{Size: 5}
+		lent, back := retry.LendBudget(retry.WithBudget(retry.WithBudget(retry.WithBudget(t.Context(), b), &retry.Budget{Size: 7}), b), 9, true)
+		back(3)
+		assert.Equal(t, []int{4, 4}, []int{lent, b.Left()})
+	})
+	t.Run("in parts, by many goroutines", func(t *testing.T) {
+		ctx, left := sized(1000)
+		lent, back := retry.LendBudget(ctx, 800, false)
+		inGoroutines(16, 100, func(int) { back(1) })
+		assert.Equal(t, []int{1000, 800}, append(left(), lent))
+		var out atomic.Int64
+		inGoroutines(16, 100, func(int) {
+			lent, _ := retry.LendBudget(ctx, 3, true)
+			out.Add(int64(lent))
+		})
+		assert.Equal(t, []int{1, 999}, append(left(), int(out.Load())), "never more than there is, and one is kept")
+	})
+	bubble(t, "RefillEvery begins, and while all is lent it puts back no more than fits", func(t *testing.T) {
+		b := &retry.Budget{Size: 2, RefillEvery: time.Minute}
+		_, back := retry.LendBudget(retry.WithBudget(t.Context(), b), 2, false)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, b.Left())
+		back(2)
+		assert.Equal(t, 2, b.Left())
 	})
 }

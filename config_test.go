@@ -3,14 +3,14 @@ package retry_test
 import (
 	"bytes"
 	"context"
-	"encoding"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,75 +22,71 @@ import (
 	"github.com/goretry/retry"
 )
 
-var (
-	_ json.Marshaler           = retry.Policy{}
-	_ json.Unmarshaler         = (*retry.Policy)(nil)
-	_ encoding.TextMarshaler   = retry.Policy{}
-	_ encoding.TextUnmarshaler = (*retry.Policy)(nil)
-)
-
-func TestConfigDecode(t *testing.T) {
-	const ms = time.Millisecond
-	for text, want := range map[string]retry.Policy{
-		`{}`:     {},
-		` { }\n`: {},
-
-		`{"max_attempts": 1}`:                    {MaxAttempts: 1},
-		`{"max_attempts": 3}`:                    {MaxAttempts: 3},
-		`{"max_attempts": -1}`:                   {MaxAttempts: retry.Unlimited},
-		`{"max_attempts": 2147483647}`:           {MaxAttempts: math.MaxInt32},
-		`{"max_retries": 3}`:                     {MaxRetries: 3},
-		`{"max_retries": -1}`:                    {MaxRetries: retry.Unlimited},
-		`{"max_retries": 0}`:                     {MaxAttempts: 1},
-		`{"max_retries": 0, "max_attempts": 5}`:  {MaxAttempts: 1},
-		`{"max_attempts": 5, "max_retries": 0}`:  {MaxAttempts: 1},
-		`{"max_attempts": -1, "max_retries": 0}`: {MaxAttempts: 1},
-		`{"max_attempts": 5, "max_retries": 2}`:  {MaxAttempts: 5, MaxRetries: 2},
-		`{"max_retries": 2, "max_attempts": 5}`:  {MaxAttempts: 5, MaxRetries: 2},
-		`{"max_retries": -1, "max_attempts": 5}`: {MaxAttempts: 5, MaxRetries: retry.Unlimited},
-		`{"attempt_cap": 10}`:                    {AttemptCap: 10},
-		`{"attempt_cap": 0}`:                     {},
-		`{"retryable": true}`:                    {},
-		`{"retryable": false}`:                   {NonRetryable: true},
-
-		`{"backoff": {"type": "fixed", "base": "200ms"}}`:                     {Backoff: retry.Fixed(200 * ms)},
-		`{"backoff": {"type": "fixed", "base": "0s"}}`:                        {Backoff: retry.Fixed(0)},
-		`{"backoff": {"base": "200ms", "type": "linear"}}`:                    {Backoff: retry.Linear(200 * ms)},
-		`{"backoff": {"type": "fibonacci", "base": "200ms"}}`:                 {Backoff: retry.Fibonacci(200 * ms)},
-		`{"backoff": {"type": "exponential", "base": "200ms"}}`:               {Backoff: retry.Exponential{Base: 200 * ms}},
-		`{"backoff": {"type": "exponential", "base": "200ms", "factor": 1}}`:  {Backoff: retry.Exponential{Base: 200 * ms, Factor: 1}},
-		`{"backoff": {"type": "exponential", "base": "1s", "factor": 1.5e0}}`: {Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}},
-		`{"backoff": {"type": "schedule", "delays": ["5m", "15m", "1h"]}}`:    {Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}},
-		`{"backoff": {"type": "schedule", "delays": ["0s"]}}`:                 {Backoff: retry.Schedule{0}},
-
-		`{"jitter": "full"}`:  {Jitter: retry.FullJitter},
-		`{"jitter": "equal"}`: {Jitter: retry.EqualJitter},
-		`{"jitter": 0.2}`:     {Jitter: retry.Proportional(0.2)},
-		`{"jitter": 0}`:       {Jitter: retry.Proportional(0)},
-		`{"jitter": 1}`:       {Jitter: retry.Proportional(1)},
-
-		`{"max_delay": "1m30s"}`:                                 {MaxDelay: 90 * time.Second},
-		`{"max_delay": "0s"}`:                                    {},
-		`{"max_delay": "2562047h47m16.854775807s"}`:              {MaxDelay: math.MaxInt64},
-		`{"max_retry_after": "1h"}`:                              {MaxRetryAfter: time.Hour},
-		`{"max_elapsed": "1.5s"}`:                                {MaxElapsed: 1500 * ms},
-		`{"exact_retry_after": true}`:                            {ExactRetryAfter: true},
-		`{"exact_retry_after": false}`:                           {},
-		`{"attempt_timeout": "1us"}`:                             {AttemptTimeout: time.Microsecond},
-		`{"healthy_after": "1m"}`:                                {HealthyAfter: time.Minute},
-		`{"healthy_after": "1ms"}`:                               {HealthyAfter: ms},
-		`{"healthy_after": "0s"}`:                                {},
-		`{"max_attempts": null, "backoff": null, "jitter":null}`: {},
+// Each policy has one text, which is written and read.
+func TestConfigForms(t *testing.T) {
+	for want, p := range map[string]retry.Policy{
+		`{}`:                         {},
+		`{"max_retries":-1}`:         {MaxRetries: retry.Unlimited},
+		`{"retryable":false}`:        {NonRetryable: true},
+		`{"jitter":0}`:               {Jitter: retry.Proportional(0)},
+		`{"jitter":"full"}`:          {Jitter: retry.FullJitter},
+		`{"jitter":"equal"}`:         {Jitter: retry.EqualJitter},
+		`{"exact_retry_after":true}`: {ExactRetryAfter: true},
+		`{"healthy_after":"1ms"}`:    {HealthyAfter: time.Millisecond},
+		`{"max_delay":"1h30m0s"}`:    {MaxDelay: 90 * time.Minute},
+		`{"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2}`: retry.Default(),
+		`{"backoff":{"type":"exponential","base":"0s"}}`:                                                              {Backoff: retry.Exponential{}},
+		`{"backoff":{"type":"fixed","base":"0s"}}`:                                                                    {Backoff: retry.Fixed(0)},
+		`{"backoff":{"type":"linear","base":"1ns"}}`:                                                                  {Backoff: retry.Linear(1)},
+		`{"backoff":{"type":"fibonacci","base":"1s"}}`:                                                                {Backoff: retry.Fibonacci(time.Second)},
+		`{"backoff":{"type":"schedule","delays":["5m0s","0s"]}}`:                                                      {Backoff: retry.Schedule{5 * time.Minute, 0}},
+		`{"max_attempts":2147483647}`:                                                                                 {MaxAttempts: math.MaxInt32},
+		`{"max_delay":"2562047h47m16.854775807s"}`:                                                                    {MaxDelay: math.MaxInt64},
+		`{"jitter":1}`: {Jitter: retry.Proportional(1)},
+		`{"backoff":{"type":"exponential","base":"1s","factor":1}}`: {Backoff: retry.Exponential{Base: time.Second, Factor: 1}},
+		fullPolicyJSON: fullPolicy,
 	} {
-		t.Run(text, func(t *testing.T) {
-			text := strings.ReplaceAll(text, `\n`, "\n")
-			var fromJSON, fromText retry.Policy
-			require.NoError(t, json.Unmarshal([]byte(text), &fromJSON))
-			assert.Equal(t, want, fromJSON)
-			require.NoError(t, fromText.UnmarshalText([]byte(text)))
-			assert.Equal(t, want, fromText)
+		t.Run(want, func(t *testing.T) {
+			data, err := json.Marshal(p)
+			require.NoError(t, err)
+			assert.Equal(t, want, string(data))
+			text, err := p.MarshalText()
+			require.NoError(t, err)
+			assert.Equal(t, want, string(text))
+			assertRoundTrip(t, p)
 		})
 	}
+}
+
+// fullPolicy has a value in every field that has a key.
+var fullPolicy = retry.Policy{
+	MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true,
+	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, ExactRetryAfter: true,
+	MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9 * time.Millisecond,
+}
+
+const fullPolicyJSON = `{"max_attempts":1,"max_retries":2,"attempt_cap":3,"retryable":false,"backoff":{"type":"schedule","delays":["1ns"]},` +
+	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","exact_retry_after":true,"max_elapsed":"7ns","attempt_timeout":"8ns","healthy_after":"9ms"}`
+
+// assertRoundTrip checks that p survives each form.
+func assertRoundTrip(t *testing.T, p retry.Policy) {
+	t.Helper()
+	data, err := json.Marshal(p)
+	require.NoError(t, err)
+	assert.NotContains(t, string(data), "\n")
+	var fromJSON, fromText, fromYAML retry.Policy
+	require.NoError(t, json.Unmarshal(data, &fromJSON))
+	require.Equal(t, p, fromJSON)
+	require.NoError(t, fromText.UnmarshalText(data))
+	require.Equal(t, p, fromText)
+
+	// This is not YAML, but YAML libraries call the method like this.
+	require.NoError(t, fromYAML.UnmarshalYAML(func(v any) error {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.UseNumber()
+		return dec.Decode(v)
+	}))
+	require.Equal(t, p, fromYAML)
 }
 
 func TestConfigDecodeErrors(t *testing.T) {
@@ -110,44 +106,25 @@ func TestConfigDecodeErrors(t *testing.T) {
 	)
 	for text, want := range map[string]string{
 		`"exponential"`:       `got "exponential"` + mapping,
-		`[{"max_delay":1}]`:   `got [{"max_delay":1}]` + mapping,
-		`5`:                   `got 5` + mapping,
-		`true`:                `got true` + mapping,
 		`"{\"jitter\": 0.2}"`: `got "{\"jitter\": 0.2}"` + mapping,
 
 		`{"max_attempt": 3}`:                                `unknown key "max_attempt"` + keys,
 		`{"Max_Attempts": 3}`:                               `unknown key "Max_Attempts"` + keys,
-		`{"MaxAttempts": 3, "max_attempts": 3}`:             `unknown key "MaxAttempts"` + keys,
-		`{"nonretryable": true}`:                            `unknown key "nonretryable"` + keys,
-		`{"max_attempt": null}`:                             `unknown key "max_attempt"` + keys,
 		`{"": 1, "zoo": 1, "budget": 1}`:                    `unknown key "", "budget", "zoo"` + keys,
 		`{"a\nb": 1}`:                                       `unknown key "a\nb"` + keys,
 		`{"max_attempts": 3, "max_attempts": 4}`:            `duplicate key "max_attempts"`,
-		`{"max_attempts": 3, "max_attempts": 3}`:            `duplicate key "max_attempts"`,
 		`{"max_delay": null, "max_delay": "1s"}`:            `duplicate key "max_delay"`,
-		`{"jitter": 0, "jitter": 0, "jitter": 0}`:           `duplicate key "jitter"`,
 		`{"max\u005fdelay": "1s", "max_delay": "1s"}`:       `duplicate key "max_delay"`,
 		`{"a\nb": 1, "a\nb": 1}`:                            `duplicate key "a\nb"; unknown key "a\nb"` + keys,
 		`{"max_attempts": 0}`:                               `max_attempts is 0` + attempts,
 		`{"max_attempts": -2}`:                              `max_attempts is -2` + attempts,
 		`{"max_attempts": "3"}`:                             `max_attempts is "3"` + attempts,
 		`{"max_attempts": 3.0}`:                             `max_attempts is 3.0` + attempts,
-		`{"max_attempts": 2.5}`:                             `max_attempts is 2.5` + attempts,
 		`{"max_attempts": 99999999999999999999}`:            `max_attempts is 99999999999999999999` + attempts,
-		`{"max_attempts": true}`:                            `max_attempts is true` + attempts,
-		`{"max_attempts": {}}`:                              `max_attempts is {}` + attempts,
-		`{"max_attempts": "unlimited"}`:                     `max_attempts is "unlimited"` + attempts,
 		`{"max_retries": -2}`:                               `max_retries is -2` + retries,
-		`{"max_retries": []}`:                               `max_retries is []` + retries,
 		`{"attempt_cap": -1}`:                               `attempt_cap is -1` + ceiling,
-		`{"attempt_cap": "10"}`:                             `attempt_cap is "10"` + ceiling,
 		`{"retryable": "no"}`:                               `retryable is "no": write true or false`,
-		`{"retryable": 0}`:                                  `retryable is 0: write true or false`,
 		`{"max_delay": 5}`:                                  `max_delay is 5` + duration,
-		`{"max_delay": 0}`:                                  `max_delay is 0` + duration,
-		`{"max_delay": "5"}`:                                `max_delay is "5"` + duration,
-		`{"max_delay": ""}`:                                 `max_delay is ""` + duration,
-		`{"max_delay": "5 s"}`:                              `max_delay is "5 s"` + duration,
 		`{"max_delay": "1d"}`:                               `max_delay is "1d"` + duration,
 		`{"max_delay": "-1s"}`:                              `max_delay is "-1s"` + duration + ", 0s or above",
 		`{"max_delay": "300000000h"}`:                       `max_delay is "300000000h"` + duration,
@@ -155,51 +132,31 @@ func TestConfigDecodeErrors(t *testing.T) {
 		`{"max_retry_after": 1e3}`:                          `max_retry_after is 1e3` + duration,
 		`{"max_elapsed": false}`:                            `max_elapsed is false` + duration,
 		`{"exact_retry_after": "yes"}`:                      `exact_retry_after is "yes": write true or false`,
-		`{"exact_retry_after": 1}`:                          `exact_retry_after is 1: write true or false`,
 		`{"attempt_timeout": ["1s"]}`:                       `attempt_timeout is ["1s"]` + duration,
 		`{"healthy_after": 60}`:                             `healthy_after is 60` + healthy,
-		`{"healthy_after": "60"}`:                           `healthy_after is "60"` + healthy,
 		`{"healthy_after": "999us"}`:                        `healthy_after is "999us"` + healthy,
-		`{"healthy_after": "-1m"}`:                          `healthy_after is "-1m"` + healthy,
 		`{"jitter": "none"}`:                                `jitter is "none"` + jitter,
-		`{"jitter": "Full"}`:                                `jitter is "Full"` + jitter,
-		`{"jitter": ""}`:                                    `jitter is ""` + jitter,
-		`{"jitter": "20%"}`:                                 `jitter is "20%"` + jitter,
 		`{"jitter": "0.2"}`:                                 `jitter is "0.2"` + jitter,
 		`{"jitter": 20}`:                                    `jitter is 20` + jitter,
 		`{"jitter": -0.1}`:                                  `jitter is -0.1` + jitter,
 		`{"jitter": 1e999}`:                                 `jitter is 1e999` + jitter,
-		`{"jitter": true}`:                                  `jitter is true` + jitter,
 		`{"jitter": {"type": "full"}}`:                      `jitter is {"type":"full"}` + jitter,
 		`{"backoff": "exponential"}`:                        `backoff is "exponential"` + backoff,
-		`{"backoff": "200ms"}`:                              `backoff is "200ms"` + backoff,
-		`{"backoff": 200}`:                                  `backoff is 200` + backoff,
-		`{"backoff": ["1s", "2s"]}`:                         `backoff is ["1s","2s"]` + backoff,
 		`{"backoff": {}}`:                                   `backoff.type is missing` + kinds,
-		`{"backoff": {"base": "1s"}}`:                       `backoff.type is missing` + kinds,
 		`{"backoff": {"type": null}}`:                       `backoff.type is null` + kinds,
 		`{"backoff": {"type": "cubic"}}`:                    `backoff.type is "cubic"` + kinds,
-		`{"backoff": {"type": "Fixed"}}`:                    `backoff.type is "Fixed"` + kinds,
-		`{"backoff": {"type": 1}}`:                          `backoff.type is 1` + kinds,
-		`{"backoff": {"type": ["fixed"]}}`:                  `backoff.type is ["fixed"]` + kinds,
 		`{"backoff": {"type": "fixed"}}`:                    `backoff.base is missing` + duration,
-		`{"backoff": {"type": "fixed", "base": null}}`:      `backoff.base is null` + duration,
 		`{"backoff": {"type": "linear", "base": 200}}`:      `backoff.base is 200` + duration,
 		`{"backoff": {"type": "fibonacci", "base": "-1s"}}`: `backoff.base is "-1s"` + duration + ", 0s or above",
-		`{"backoff": {"type": "exponential", "factor": 2}}`: `backoff.base is missing` + duration,
-		`{"backoff": {"type": "exponential", "base": "1s", "factor": 0}}`:  `backoff.factor is 0` + factor,
 		`{"backoff": {"type": "exponential", "base":"1s","factor":0.999}}`: `backoff.factor is 0.999` + factor,
 		`{"backoff": {"type": "exponential", "base":"1s","factor":1e999}}`: `backoff.factor is 1e999` + factor,
-		`{"backoff": {"type": "exponential", "base":"1s","factor":"2"}}`:   `backoff.factor is "2"` + factor,
 		`{"backoff": {"type": "exponential", "base":"1s","factor":null}}`:  `backoff.factor is null` + factor + ", or leave the key out",
 		`{"backoff": {"type": "fixed", "base": "1s", "factor": 2}}`:        `unknown key "backoff.factor": the keys of a backoff of type fixed are type, base`,
 		`{"backoff": {"type": "exponential", "base": "1s", "max": "1m"}}`:  `unknown key "backoff.max": the keys of a backoff of type exponential are type, base, factor`,
 		`{"backoff": {"type": "schedule", "delays": ["1s"], "base": 1}}`:   `unknown key "backoff.base": the keys of a backoff of type schedule are type, delays`,
 		`{"backoff": {"type": "fixed", "type": "fixed", "base": "1s"}}`:    `duplicate key "backoff.type"`,
 		`{"backoff": {"type": "schedule"}}`:                                `backoff.delays is missing` + delays,
-		`{"backoff": {"type": "schedule", "delays": null}}`:                `backoff.delays is null` + delays,
 		`{"backoff": {"type": "schedule", "delays": []}}`:                  `backoff.delays is []` + delays,
-		`{"backoff": {"type": "schedule", "delays": "1s"}}`:                `backoff.delays is "1s"` + delays,
 		`{"backoff": {"type": "schedule", "delays": ["1s", null]}}`:        `backoff.delays[1] is null` + duration,
 		`{"backoff": {"type": "schedule", "delays": [1, "1s", "-1s"]}}`:    `backoff.delays[0] is 1` + duration + `; backoff.delays[2] is "-1s"` + duration + ", 0s or above",
 
@@ -221,43 +178,45 @@ func TestConfigDecodeErrors(t *testing.T) {
 	}
 }
 
-func TestConfigTextThatIsNotJSON(t *testing.T) {
+// Alone, neither null nor text that is not JSON is a policy. In a file, null is a key
+// that was left empty.
+func TestConfigTextThatIsNoPolicy(t *testing.T) {
+	const mapping = `, want a mapping such as {"max_attempts": 5}`
+	filled := retry.Policy{MaxAttempts: 7}
+	p := filled
 	for _, text := range []string{"", "\n", "max_attempts: 3", `{"max_attempts": 3`, `{"max_attempts": 3}}`, `{"max_attempts": 3} {}`, `{"max_attempts" 3}`, `{3: 3}`, "\xff"} {
-		var p retry.Policy
 		err := p.UnmarshalText([]byte(text))
 		require.ErrorContains(t, err, "retry: invalid policy: got invalid JSON (", "%q", text)
-		assert.ErrorContains(t, err, `, want a mapping such as {"max_attempts": 5}`, "%q", text)
+		assert.ErrorContains(t, err, mapping, "%q", text)
 		assert.NotContains(t, err.Error(), "\n")
-		assert.Equal(t, retry.Policy{}, p)
 	}
-}
-
-// In a file, null is a key that was left empty. Alone it is not a policy.
-func TestConfigNull(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 7}
-	require.NoError(t, p.UnmarshalJSON([]byte("null")))
 	for _, text := range []string{"null", " null\n"} {
-		require.EqualError(t, p.UnmarshalText([]byte(text)), `retry: invalid policy: got null, want a mapping such as {"max_attempts": 5}`)
+		require.EqualError(t, p.UnmarshalText([]byte(text)), "retry: invalid policy: got null"+mapping)
 	}
-	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
+	require.NoError(t, p.UnmarshalJSON([]byte("null")))
+	assert.Equal(t, filled, p)
 }
 
-// Keys that are valid by themselves decode even if together they are not a
-// valid policy yet: code may add a Budget, or a second file a limit.
-func TestConfigDecodeLeavesTheWholeToValidate(t *testing.T) {
+// What is valid by itself is read and written even if together it is not a valid
+// policy yet: code may add a Budget, or a second file a limit.
+func TestConfigLeavesTheWholeToValidate(t *testing.T) {
 	var p retry.Policy
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": -1}`), &p))
 	require.Error(t, p.Validate())
-	p.Budget = &retry.Budget{Size: 10, Ratio: 0.1}
-	require.NoError(t, p.Validate())
+	for _, p.Budget = range []*retry.Budget{nil, {Size: 1, Ratio: 0.5}, {Ratio: 7}} {
+		data, err := json.Marshal(p)
+		require.NoError(t, err)
+		assert.Equal(t, `{"max_attempts":-1}`, string(data))
+	}
 }
 
-func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
+func TestConfigDecode(t *testing.T) {
 	filled := retry.Policy{
 		MaxAttempts: 5, AttemptCap: 10, NonRetryable: true,
 		Backoff: retry.Exponential{Base: time.Second, Factor: 3}, MaxDelay: time.Minute, Jitter: retry.FullJitter, MaxRetryAfter: time.Hour, ExactRetryAfter: true,
 		MaxElapsed: 2 * time.Hour, AttemptTimeout: time.Second, HealthyAfter: time.Millisecond,
 	}
+	var none retry.Policy
 	retries := filled
 	retries.MaxAttempts, retries.MaxRetries = 0, 4
 	both := filled
@@ -269,20 +228,20 @@ func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 		text string
 		set  func(*retry.Policy)
 	}{
-		"nothing":           {filled, `{}`, func(*retry.Policy) {}},
-		"null":              {filled, `null`, func(*retry.Policy) {}},
-		"every key null":    {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"exact_retry_after":null,"max_elapsed":null,"attempt_timeout":null,"healthy_after":null}`, func(*retry.Policy) {}},
-		"max_attempts":      {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
-		"max_delay":         {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
-		"no max_delay":      {filled, `{"max_delay": "0s"}`, func(p *retry.Policy) { p.MaxDelay = 0 }},
-		"no max_elapsed":    {filled, `{"max_elapsed": "0s"}`, func(p *retry.Policy) { p.MaxElapsed = 0 }},
-		"attempt_timeout":   {filled, `{"attempt_timeout": "9s"}`, func(p *retry.Policy) { p.AttemptTimeout = 9 * time.Second }},
-		"max_retry_after":   {filled, `{"max_retry_after": "9s"}`, func(p *retry.Policy) { p.MaxRetryAfter = 9 * time.Second }},
-		"exact_retry_after": {filled, `{"exact_retry_after": false}`, func(p *retry.Policy) { p.ExactRetryAfter = false }},
-		"healthy_after":     {filled, `{"healthy_after": "9s"}`, func(p *retry.Policy) { p.HealthyAfter = 9 * time.Second }},
-		"no healthy_after":  {filled, `{"healthy_after": "0s"}`, func(p *retry.Policy) { p.HealthyAfter = 0 }},
-		"no jitter":         {filled, `{"jitter": 0}`, func(p *retry.Policy) { p.Jitter = retry.Proportional(0) }},
-		"retryable":         {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
+		"white space":                {none, " { }\n", func(*retry.Policy) {}},
+		"0 retries beside attempts":  {none, `{"max_retries": 0, "max_attempts": 5}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
+		"0 retries beside unlimited": {none, `{"max_attempts": -1, "max_retries": 0}`, func(p *retry.Policy) { p.MaxAttempts = 1 }},
+		"any order":                  {none, `{"backoff": {"base": "1.5s", "type": "linear"}}`, func(p *retry.Policy) { p.Backoff = retry.Linear(1500 * time.Millisecond) }},
+		"a factor":                   {none, `{"backoff": {"type": "exponential", "base": "1us", "factor": 1.5e0}}`, func(p *retry.Policy) { p.Backoff = retry.Exponential{Base: time.Microsecond, Factor: 1.5} }},
+		"durations of a schedule":    {none, `{"backoff": {"type": "schedule", "delays": ["5m", "1h"]}}`, func(p *retry.Policy) { p.Backoff = retry.Schedule{5 * time.Minute, time.Hour} }},
+		"nothing":                    {filled, `{}`, func(*retry.Policy) {}},
+		"null":                       {filled, `null`, func(*retry.Policy) {}},
+		"every key null":             {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"exact_retry_after":null,"max_elapsed":null,"attempt_timeout":null,"healthy_after":null}`, func(*retry.Policy) {}},
+		"max_attempts":               {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
+		"max_delay":                  {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
+		"exact_retry_after":          {filled, `{"exact_retry_after": false}`, func(p *retry.Policy) { p.ExactRetryAfter = false }},
+		"no healthy_after":           {filled, `{"healthy_after": "0s"}`, func(p *retry.Policy) { p.HealthyAfter = 0 }},
+		"retryable":                  {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
 
 		// A Backoff is one value: keys that are left out are not taken from the
 		// one before.
@@ -295,11 +254,9 @@ func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 		"max_attempts null clears nothing":            {retries, `{"max_attempts": null}`, func(*retry.Policy) {}},
 		"max_retries null beside max_attempts":        {retries, `{"max_attempts": 3, "max_retries": null}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
 		"either clears the other of both":             {both, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 3, 0 }},
-		"or the other way":                            {both, `{"max_retries": 3}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 }},
 		"both over both":                              {both, `{"max_retries": 3, "max_attempts": 9}`, func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 9, 3 }},
 		"neither clears neither":                      {both, `{"jitter": "full"}`, func(*retry.Policy) {}},
 		"attempt_cap lowers":                          {filled, `{"attempt_cap": 9}`, func(p *retry.Policy) { p.AttemptCap = 9 }},
-		"attempt_cap the same":                        {filled, `{"attempt_cap": 10}`, func(*retry.Policy) {}},
 		"attempt_cap never raises":                    {filled, `{"attempt_cap": 11}`, func(*retry.Policy) {}},
 		"attempt_cap 0 does not lift":                 {filled, `{"attempt_cap": 0}`, func(*retry.Policy) {}},
 		"attempt_cap where there is none":             {noCap, `{"attempt_cap": 99}`, func(p *retry.Policy) { p.AttemptCap = 99 }},
@@ -310,60 +267,85 @@ func TestConfigDecodeIntoAFilledPolicy(t *testing.T) {
 			test.set(&want)
 			require.NoError(t, json.Unmarshal([]byte(test.text), &got))
 			assert.Equal(t, want, got)
+			if got = test.from; test.text != "null" {
+				require.NoError(t, got.UnmarshalText([]byte(test.text)))
+				assert.Equal(t, want, got)
+			}
+		})
+	}
+}
+
+// The keys that are written, the keys that are read, and the documented keys
+// are the same.
+func TestConfigKeys(t *testing.T) {
+	var indented bytes.Buffer
+	require.NoError(t, json.Indent(&indented, []byte(fullPolicyJSON), "", " "))
+	var written []string
+	for _, key := range regexp.MustCompile(`(?m)^ "(\w+)":`).FindAllStringSubmatch(indented.String(), -1) {
+		written = append(written, key[1])
+	}
+	require.Len(t, written, 12)
+
+	var p retry.Policy
+	err := json.Unmarshal([]byte(`{"?": 0}`), &p)
+	assert.ErrorContains(t, err, "the keys of a policy are "+strings.Join(written, ", "))
+
+	source, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	table := regexp.MustCompile(`//\tkey .*\n((?://\t.*\n)+)`).FindSubmatch(source)
+	require.NotNil(t, table)
+	var documented []string
+	for line := range strings.Lines(string(table[1])) {
+		documented = append(documented, strings.Fields(line)[1])
+	}
+	assert.Equal(t, written, documented)
+}
+
+func TestConfigEncodeErrors(t *testing.T) {
+	const (
+		backoff = ", which has no text form: use Fixed, Linear, Exponential, Fibonacci or Schedule"
+		jitter  = ", which has no text form: use FullJitter, EqualJitter or Proportional"
+	)
+	for want, p := range map[string]retry.Policy{
+		"retry: Backoff is a retry.BackoffFunc" + backoff:                    {Backoff: retry.BackoffFunc(nil)},
+		"retry: Backoff is a retry_test.foreign" + backoff:                   {Backoff: foreign{}},
+		"retry: Backoff is an empty Schedule: use nil for no delay":          {Backoff: retry.Schedule{}},
+		"retry: Jitter is a retry_test.foreign" + jitter:                     {Jitter: foreign{}},
+		"retry: invalid policy: Jitter: Spread is 0: write FullJitter, ":     {Jitter: retry.FullJitter - 1},
+		"retry: invalid policy: MaxDelay is -1ns: write 0 for none, or a po": {MaxDelay: -1},
+		"retry: invalid policy: MaxAttempts is -2: ":                         {MaxAttempts: -2},
+		"retry: invalid policy: Backoff: Exponential.Factor is NaN: ":        {Backoff: retry.Exponential{Factor: math.NaN()}},
+	} {
+		t.Run(want, func(t *testing.T) {
+			_, err := p.MarshalJSON()
+			require.ErrorContains(t, err, want)
+			assert.True(t, strings.HasPrefix(err.Error(), want), err)
+			_, err = p.MarshalText()
+			assert.ErrorContains(t, err, want)
+			_, err = p.MarshalYAML()
+			assert.ErrorContains(t, err, want)
+			_, err = json.Marshal(p)
+			assert.ErrorContains(t, err, want)
 		})
 	}
 }
 
 func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
-	asked := ""
 	p := retry.Policy{
-		RetryIf:  func(error) bool { asked += "RetryIf "; return true },
-		Classify: func(error) *retry.Class { asked += "Classify "; return nil },
-		Wait:     func(context.Context, time.Duration) (time.Duration, error) { asked += "Wait "; return 0, nil },
-		OnEvent:  func(context.Context, retry.Event) { asked += "OnEvent " },
+		RetryIf:  func(error) bool { return true },
+		Classify: func(error) *retry.Class { return nil },
+		Wait:     func(context.Context, time.Duration) (time.Duration, error) { return 0, nil },
+		OnEvent:  func(context.Context, retry.Event) {},
 		Budget:   &retry.Budget{Size: 3, Ratio: 0.1},
-		Source:   func() uint64 { asked += "Source "; return 0 },
+		Source:   func() uint64 { return 0 },
 	}
-	before := p
+	want := p
+	want.MaxAttempts, want.Jitter = 4, retry.FullJitter
 	data, err := json.Marshal(p)
 	require.NoError(t, err)
 	assert.Equal(t, `{}`, string(data))
-
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4, "jitter": "full"}`), &p))
-	assert.Equal(t, 4, p.MaxAttempts)
-	assert.Same(t, before.Budget, p.Budget)
-	p.RetryIf(io.EOF)
-	p.Classify(io.EOF)
-	p.Source()
-	_, _ = p.Wait(t.Context(), 0)
-	p.OnEvent(t.Context(), retry.Event{})
-	assert.Equal(t, "RetryIf Classify Source Wait OnEvent ", asked)
-}
-
-// Whatever the text is, decoding either fails with an error on one line and
-// changes nothing, or gives a policy that can be written and read again. Only
-// unlimited attempts without a delay can make that policy invalid.
-func FuzzConfigDecode(f *testing.F) {
-	for _, text := range []string{fullPolicyJSON, `{"max_retries":0}`, `null`, `{"max_attempts":-1}`, `{"jitter":"equal","jitter":0}`,
-		`{"backoff":{"type":"exponential","base":"1s","factor":1.1}}`, `{"backoff":"fixed"}`, `{"max_delay":5}`, `{"a\u2028b\r":1}`} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		filled := retry.Policy{MaxRetries: 3, AttemptCap: 4, Jitter: retry.EqualJitter}
-		over := filled
-		if err := over.UnmarshalText(text); err != nil {
-			require.True(t, strings.HasPrefix(err.Error(), "retry: invalid policy: "), "%q", err)
-			require.NotContains(t, err.Error(), "\n")
-			require.Equal(t, filled, over)
-			return
-		}
-		require.True(t, over.AttemptCap > 0 && over.AttemptCap <= 4)
-		var p retry.Policy
-		require.NoError(t, p.UnmarshalText(text))
-		assertRoundTrip(t, p)
-		p.Budget = &retry.Budget{Size: 1}
-		require.NoError(t, p.Validate())
-	})
+	assert.Equal(t, fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", p), "the same functions")
 }
 
 func TestConfigInOtherTypes(t *testing.T) {
@@ -395,10 +377,6 @@ func TestConfigInOtherTypes(t *testing.T) {
 // variables and text loggers.
 func TestConfigTextFormIsNotTakenForJSON(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2}
-	data, err := json.Marshal(map[string]any{"p": p, "pointer": &p})
-	require.NoError(t, err)
-	assert.Equal(t, `{"p":{"max_attempts":2},"pointer":{"max_attempts":2}}`, string(data))
-
 	var b bytes.Buffer
 	options := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key != "p" {
@@ -413,6 +391,8 @@ func TestConfigTextFormIsNotTakenForJSON(t *testing.T) {
 	assert.Equal(t, "2 attempts", fmt.Sprint(p))
 }
 
+// A flag holds a policy by flag.TextVar: the keys that are left out are those of the
+// default.
 func TestConfigFlag(t *testing.T) {
 	parse := func(args ...string) (p retry.Policy, output string, err error) {
 		var b strings.Builder
@@ -422,15 +402,9 @@ func TestConfigFlag(t *testing.T) {
 		err = flags.Parse(args)
 		return p, b.String(), err
 	}
-	p, _, err := parse()
+	p, _, err := parse(`-retry={"max_attempts": 5}`)
 	require.NoError(t, err)
 	assert.Equal(t, retry.Default(), p)
-
-	want := retry.Default()
-	want.MaxAttempts, want.MaxRetries = 0, 9
-	p, _, err = parse(`-retry={"max_retries": 9}`)
-	require.NoError(t, err)
-	assert.Equal(t, want, p, "the keys that are left out are those of the default")
 
 	_, _, err = parse("-retry", `{"max_delay": 5}`)
 	assert.EqualError(t, err, `invalid value "{\"max_delay\": 5}" for flag -retry: retry: invalid policy: max_delay is 5: write a duration as text, such as "200ms" or "1m30s"`)
@@ -457,10 +431,7 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 		{map[string]any{"max_delay": "<5s & \u2028"}, `max_delay is "<5s & \u2028": write `},
 		{map[string]any{"max_attempts": uint64(math.MaxUint64)}, `max_attempts is 18446744073709551615: write `},
 		{[]any{}, `got [], want `},
-		{map[string]any{"jitter": "0.5"}, `jitter is "0.5": write `},
 		{map[string]any{"jitter": "0.5e0"}, `jitter is "0.5e0": write `},
-		{map[string]any{"jitter": "e"}, `jitter is "e": write `},
-		{map[string]any{"jitter": "1e-1"}, `jitter is "1e-1": write `},
 		{map[string]any{"max_attempts": "1e1"}, `max_attempts is "1e1": write `},
 		{map[string]any{"max_delay": "1e3"}, `max_delay is "1e3": write `},
 		{map[string]any{"jitter": func() {}}, `jitter is "0x`},
@@ -503,31 +474,26 @@ func TestConfigErrorsNameAtMostTwentyFaults(t *testing.T) {
 		}
 		return strings.Join(keys, ",")
 	}
+	size := rounds(1<<17, 4<<20)
 	for _, row := range []struct {
 		name, text string
 		more       string // the end of the error; "" if it names every fault
 	}{
 		{"twenty delays", `{"backoff":{"type":"schedule","delays":[` + list(20, `1`) + `]}}`, ""},
 		{"twenty-one delays", `{"backoff":{"type":"schedule","delays":[` + list(21, `1`) + `]}}`, "; and 1 more"},
-		{"half a megabyte of delays", `{"backoff":{"type":"schedule","delays":[` + list(1<<17, `"a"`) + `]}}`, "; and 131052 more"},
-		{"half a megabyte of negative delays", `{"backoff":{"type":"schedule","delays":[` + list(1<<16, `"-1s"`) + `]}}`, "; and 65516 more"},
-		{"unknown keys", `{` + numbered(10_000) + `}`, ""},
-		{"duplicate keys", `{` + numbered(10_000) + `,` + numbered(10_000) + `}`, "; and 9981 more"},
-		{"one long value", `{"max_delay":"` + strings.Repeat("a", 4<<20) + `"}`, ""},
-		{"one long duration", `{"jitter":"` + strings.Repeat("x", 4<<20) + `"}`, ""},
-		{"one long key", `{"` + strings.Repeat("k", 4<<20) + `":1}`, ""},
-		{"one long text", `"` + strings.Repeat("k", 4<<20) + `"`, ""},
+		{"many delays", `{"backoff":{"type":"schedule","delays":[` + list(size/32, `"a"`) + `]}}`, fmt.Sprintf("; and %d more", size/32-20)},
+		{"unknown keys", `{` + numbered(2000) + `}`, ""},
+		{"duplicate keys", `{` + numbered(2000) + `,` + numbered(2000) + `}`, "; and 1981 more"},
+		{"one long value", `{"max_delay":"` + strings.Repeat("a", size) + `"}`, ""},
+		{"one long key", `{"` + strings.Repeat("k", size) + `":1}`, ""},
+		{"one long text", `"` + strings.Repeat("k", size) + `"`, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var p retry.Policy
 			err := json.Unmarshal([]byte(row.text), &p)
 			require.Error(t, err)
 			assert.Less(t, len(err.Error()), 4096)
-			if row.more != "" {
-				assert.True(t, strings.HasSuffix(err.Error(), row.more), "%s", err)
-			} else {
-				assert.NotRegexp(t, "; and [0-9]+ more$", err.Error())
-			}
+			assert.Equal(t, row.more, regexp.MustCompile("; and [0-9]+ more$").FindString(err.Error()))
 			assert.Zero(t, p)
 		})
 	}
@@ -536,5 +502,78 @@ func TestConfigErrorsNameAtMostTwentyFaults(t *testing.T) {
 		assert.True(t, strings.HasSuffix(p.Validate().Error(), "Backoff: Schedule[19] is -1ns: write 0 for no delay, or a positive duration; and 980 more"))
 		p.Backoff = retry.Schedule(slices.Repeat([]time.Duration{-1}, 20))
 		assert.True(t, strings.HasSuffix(p.Validate().Error(), "Backoff: Schedule[19] is -1ns: write 0 for no delay, or a positive duration"))
+	})
+}
+
+type foreign struct{}
+
+func (foreign) Delay(int) time.Duration                       { return 0 }
+func (foreign) Window(d time.Duration) (lo, hi time.Duration) { return d, d }
+func (foreign) Error() string                                 { return "foreign" }
+
+// policyFrom makes a policy from the numbers of a fuzzer. From the kind 6 and the
+// jitter 4 on, it has no text form.
+func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, base int64, factor float64, rest int64, jitter uint8, share float64) retry.Policy {
+	d, r := time.Duration(base), time.Duration(rest)
+	return retry.Policy{
+		MaxAttempts: attempts, MaxRetries: retries, AttemptCap: ceiling, NonRetryable: nonRetryable,
+		MaxDelay: r, MaxRetryAfter: r / 3, MaxElapsed: r / 5, AttemptTimeout: r / 7, ExactRetryAfter: rest%2 == 1, HealthyAfter: r / 9,
+		Backoff: []retry.Backoff{
+			nil, retry.Fixed(d), retry.Linear(d), retry.Fibonacci(d), retry.Exponential{Base: d, Factor: factor}, retry.Schedule{d, d / 3, 0},
+			retry.BackoffFunc(nil), retry.BackoffFunc(func(attempt int) time.Duration { return d * time.Duration(attempt) }), negative{},
+		}[kind%9],
+		Jitter: []retry.Jitter{
+			nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(share), foreign{}, fixedWindow{r / 2, -r}, fixedWindow{d, math.MaxInt64},
+		}[jitter%7],
+	}
+}
+
+// Every valid policy that holds only built-in types can be written, and reading
+// it back gives the same policy.
+func FuzzConfigRoundTrip(f *testing.F) {
+	f.Add(5, 0, 0, false, uint8(4), int64(200*time.Millisecond), 2.0, int64(5*time.Second), uint8(3), 0.2)
+	f.Add(-1, -1, 1, true, uint8(5), int64(math.MaxInt64), 1.0000000000000002, int64(math.MaxInt64), uint8(3), 5e-324)
+	f.Add(math.MaxInt, 0, math.MaxInt, true, uint8(4), int64(1), math.MaxFloat64, int64(1), uint8(1), 1.0)
+	f.Add(0, 3, 0, false, uint8(4), int64(1), 1e21, int64(0), uint8(2), 0.1+0.2)
+	f.Add(-7, -7, -7, false, uint8(6), int64(-1), math.NaN(), int64(-1), uint8(4), math.Inf(-1))
+	f.Fuzz(func(t *testing.T, attempts, retries, ceiling int, nonRetryable bool, kind uint8, base int64, factor float64, rest int64, jitter uint8, share float64) {
+		p := policyFrom(attempts, retries, ceiling, nonRetryable, kind, base, factor, rest, jitter, share)
+		ours := kind%9 < 6 && jitter%7 < 4
+		if _, err := p.MarshalJSON(); err == nil {
+			assertRoundTrip(t, p)
+		} else if ours {
+			p.Budget = &retry.Budget{Size: 1} // so that a missing delay is no fault, which this test is not about
+			require.EqualError(t, err, "retry: "+p.Validate().Error())
+		}
+		if !ours {
+			_, err := p.MarshalJSON()
+			require.Error(t, err)
+		}
+	})
+}
+
+// Whatever the text is, decoding either fails with an error on one line and
+// changes nothing, or gives a policy that can be written and read again. Only
+// unlimited attempts without a delay can make that policy invalid.
+func FuzzConfigDecode(f *testing.F) {
+	for _, text := range []string{fullPolicyJSON, `{"max_retries":0}`, `null`, `{"max_attempts":-1}`, `{"jitter":"equal","jitter":0}`,
+		`{"backoff":{"type":"exponential","base":"1s","factor":1.1}}`, `{"backoff":"fixed"}`, `{"max_delay":5}`, `{"a\u2028b\r":1}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		filled := retry.Policy{MaxRetries: 3, AttemptCap: 4, Jitter: retry.EqualJitter}
+		over := filled
+		if err := over.UnmarshalText(text); err != nil {
+			require.True(t, strings.HasPrefix(err.Error(), "retry: invalid policy: "), "%q", err)
+			require.NotContains(t, err.Error(), "\n")
+			require.Equal(t, filled, over)
+			return
+		}
+		require.True(t, over.AttemptCap > 0 && over.AttemptCap <= 4)
+		var p retry.Policy
+		require.NoError(t, p.UnmarshalText(text))
+		assertRoundTrip(t, p)
+		p.Budget = &retry.Budget{Size: 1}
+		require.NoError(t, p.Validate())
 	})
 }

@@ -50,10 +50,13 @@ type rare struct {
 	elapsed time.Duration // for ReasonElapsed, since the first attempt began
 	of      int           // for ReasonExhausted by a class: how many failures it had
 
-	event   *Event               // the RetryScheduled that OnEvent gets next
-	skipped time.Duration        // by the policy's Wait, so far
-	classes [maxClasses]failures // the classes that have failed, in order
-	valid   *Policy              // the policy of a class that was judged last
+	event   *Event        // the RetryScheduled that OnEvent gets next
+	spent   time.Duration // how much of Delay OnEvent took
+	payers  *payers       // the Budgets of the context
+	skipped time.Duration // by the policy's Wait, so far
+	classes []failures    // the classes that have failed, in order
+	few     [2]failures   // the array of classes at first: most calls have one or two
+	valid   *Policy       // the policy of a class that was judged last
 }
 
 // failures counts those of one class.
@@ -151,6 +154,8 @@ func (e *Error) reasonText() string {
 		return "canceled"
 	case ReasonBudget:
 		return "retry budget exhausted"
+	case ReasonBorrowed:
+		return "borrowed retry budget exhausted"
 	case ReasonWait:
 		return "the wait failed"
 	case ReasonInvalid:
@@ -188,7 +193,7 @@ func (e *Error) facts() (facts []string) {
 		} else {
 			say("the next delay of %v would exceed MaxElapsed %v", short(e.Delay), rare.bound)
 		}
-	case ReasonRetry, ReasonDeadline, ReasonCanceled, ReasonBudget, ReasonWait:
+	case ReasonRetry, ReasonDeadline, ReasonCanceled, ReasonBudget, ReasonBorrowed, ReasonWait:
 		if e.Delay > 0 {
 			say("the next delay is %v", short(e.Delay))
 		}

@@ -16,121 +16,71 @@ import (
 
 func TestEventCounts(t *testing.T) {
 	const n = 3
-	succeedAt := func(attempt int) func(context.Context, int) error {
-		return func(_ context.Context, run int) error {
-			if run == attempt {
-				return nil
+	fail := func(int) error { return errDial }
+	atN := func(end func() error) func(int) error {
+		return func(run int) error {
+			if run == n {
+				return end()
 			}
 			return errDial
-		}
-	}
-	fail := succeedAt(0)
-	type row struct {
-		name   string
-		policy retry.Policy
-		ctx    func(context.Context) (context.Context, context.CancelFunc)
-		fn     func(ctx context.Context, run int) error
-		want   counts
-		reason retry.Reason
-	}
-	canceled := func(ctx context.Context) (context.Context, context.CancelFunc) {
-		ctx, cancel := context.WithCancel(ctx)
-		cancel()
-		return ctx, cancel
-	}
-	timeout := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
-		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
-	}
-	untold := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
-		return func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithTimeout(ctx, d)
-			return hidden{ctx}, cancel
 		}
 	}
 	with := func(change func(*retry.Policy)) retry.Policy {
-		p := everySecond
-		p.MaxAttempts = 10
+		p := retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Second)}
 		change(&p)
 		return p
 	}
-	for _, row := range []row{
+	ten := with(func(*retry.Policy) {})
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		ctx    func(context.Context) context.Context
+		fn     func(run int) error
+		want   counts
+		reason retry.Reason
+	}{
 		{"all n fail", everySecond, nil, fail, counts{n, n, n - 1, 1}, retry.ReasonExhausted},
 		{"all n fail, no delay", retry.Policy{MaxAttempts: n}, nil, fail, counts{n, n, n - 1, 1}, retry.ReasonExhausted},
 		{"the only one fails", retry.Policy{}, nil, fail, counts{1, 1, 0, 1}, retry.ReasonExhausted},
-		{"success at once", everySecond, nil, succeedAt(1), counts{1, 1, 0, 1}, retry.ReasonSuccess},
-		{"success at the n-th", everySecond, nil, succeedAt(n), counts{n, n, n - 1, 1}, retry.ReasonSuccess},
+		{"success at once", everySecond, nil, func(int) error { return nil }, counts{1, 1, 0, 1}, retry.ReasonSuccess},
+		{"success at the n-th", everySecond, nil, atN(func() error { return nil }), counts{n, n, n - 1, 1}, retry.ReasonSuccess},
 		{"not retryable", with(func(p *retry.Policy) { p.NonRetryable = true }), nil, fail, counts{1, 1, 0, 1}, retry.ReasonNonRetryable},
-		{"rejected at the n-th attempt", with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return !errors.Is(err, errShutdown) } }), nil,
-			func(_ context.Context, run int) error {
-				if run == n {
-					return errShutdown
-				}
-				return errDial
-			}, counts{n, n, n - 1, 1}, retry.ReasonRejected},
-		{"permanent at the n-th attempt", everySecond, nil, func(_ context.Context, run int) error {
-			if run == n {
-				return retry.Permanent(errDial)
-			}
-			return errDial
-		}, counts{n, n, n - 1, 1}, retry.ReasonPermanent},
-		{"a server asks for too long a wait", everySecond, nil, func(context.Context, int) error { return retry.After(time.Hour, errDial) }, counts{1, 1, 0, 1}, retry.ReasonRetryAfter},
-		{"canceled in the n-th sleep", with(func(*retry.Policy) {}), untold(2500 * time.Millisecond), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
+		{"rejected at the n-th attempt", with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errShutdown } }), nil,
+			atN(func() error { return errShutdown }), counts{n, n, n - 1, 1}, retry.ReasonRejected},
+		{"permanent at the n-th attempt", everySecond, nil, atN(func() error { return retry.Permanent(errDial) }), counts{n, n, n - 1, 1}, retry.ReasonPermanent},
+		{"a server asks for too long a wait", everySecond, nil, func(int) error { return retry.After(time.Hour, errDial) },
+			counts{1, 1, 0, 1}, retry.ReasonRetryAfter},
+		{"canceled in the n-th sleep", ten, hiddenIn(2500*time.Millisecond, nil), fail, counts{n, n, n, 1}, retry.ReasonDeadline},
 		{"stopped by budget", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: n - 1} }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonBudget},
-		{"stopped by a deadline ahead", with(func(*retry.Policy) {}), timeout(3 * time.Second), fail, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
+		{"stopped by a deadline ahead", ten, endingIn(3*time.Second, nil), fail, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
 		{"stopped by elapsed", with(func(p *retry.Policy) { p.MaxElapsed = 2500 * time.Millisecond }), nil, fail, counts{n, n, n - 1, 1}, retry.ReasonElapsed},
-		{"the context ends in the n-th attempt", with(func(*retry.Policy) {}), timeout(time.Minute), func(_ context.Context, run int) error {
-			if run == n {
-				time.Sleep(time.Hour)
-			}
-			return errDial
-		}, counts{n, n, n - 1, 1}, retry.ReasonDeadline},
-		{"canceled at the start", everySecond, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
-		{"past its deadline at the start", everySecond, timeout(0), fail, counts{0, 0, 0, 1}, retry.ReasonDeadline},
-		{"invalid, and it fails", retry.Policy{MaxAttempts: -2}, nil, fail, counts{1, 1, 0, 1}, retry.ReasonInvalid},
-		{"invalid, and it succeeds", retry.Policy{MaxAttempts: -2}, nil, succeedAt(1), counts{1, 1, 0, 1}, retry.ReasonSuccess},
-		{"invalid, and the context is done", retry.Policy{MaxAttempts: -2}, canceled, fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
-		{"Classify returns an invalid policy", with(func(p *retry.Policy) {
-			p.Classify = unnamed(&retry.Policy{MaxAttempts: -2})
-		}), nil, fail, counts{1, 1, 0, 1}, retry.ReasonInvalid},
-		{"a panic in the n-th", everySecond, nil, func(_ context.Context, run int) error {
-			if run == n {
-				panic("fn")
-			}
-			return errDial
-		}, counts{n, n - 1, n - 1, 0}, ""},
-		{"a Goexit in the n-th", everySecond, nil, func(_ context.Context, run int) error {
-			if run == n {
-				runtime.Goexit()
-			}
-			return errDial
-		}, counts{n, n - 1, n - 1, 0}, ""},
+		{"the context ends in the n-th attempt", ten, endingIn(time.Minute, nil), atN(func() error { time.Sleep(time.Hour); return errDial }),
+			counts{n, n, n - 1, 1}, retry.ReasonDeadline},
+		{"canceled at the start", everySecond, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
+		{"past its deadline at the start", everySecond, endingIn(0, nil), fail, counts{0, 0, 0, 1}, retry.ReasonDeadline},
+		{"invalid, and the context is done", retry.Policy{MaxAttempts: -2}, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
+		{"Classify returns an invalid policy", with(func(p *retry.Policy) { p.Classify = unnamed(&retry.Policy{MaxAttempts: -2}) }), nil, fail,
+			counts{1, 1, 0, 1}, retry.ReasonInvalid},
+		{"a panic in the n-th", everySecond, nil, atN(func() error { panic("fn") }), counts{n, n - 1, n - 1, 0}, ""},
+		{"a Goexit in the n-th", everySecond, nil, atN(func() error { runtime.Goexit(); return nil }), counts{n, n - 1, n - 1, 0}, ""},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
-			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			ctx := t.Context()
 			if row.ctx != nil {
-				ctx, cancel = row.ctx(ctx)
+				ctx = row.ctx(ctx)
 			}
-			defer cancel()
 			var told watch
 			p := row.policy
 			p.OnEvent = told.event
 			if p.Budget != nil {
 				p.Budget = &retry.Budget{Size: n - 1} // a new one for each way
 			}
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				defer func() { _ = recover() }()
-				run := 0
-				_ = call(ctx, p, func(ctx context.Context) error { run++; return row.fn(ctx, run) })
-			}()
-			<-done
+			run := 0
+			leaves(func() { _ = call(ctx, p, func(context.Context) error { run++; return row.fn(run) }) })
 			assert.Equal(t, row.want, told.counts())
 			if row.reason != "" {
 				last := told.events[len(told.events)-1]
-				assert.Equal(t, retry.Stopped, last.Kind, "Stopped is the last event")
-				assert.Equal(t, row.reason, last.Reason)
-				assert.Equal(t, row.want.started, last.Attempt)
+				assert.Equal(t, []any{retry.Stopped, row.reason, row.want.started}, []any{last.Kind, last.Reason, last.Attempt})
 			}
 			for _, got := range told.contexts {
 				assert.True(t, ctx == got, "the context of every event is the caller's")
@@ -175,34 +125,29 @@ func TestEventContents(t *testing.T) {
 	})
 	everyWay(t, "one failure of an unlimited policy, canceled in the sleep", func(t *testing.T, call caller) {
 		start := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		defer cancel()
 		var told watch
 		p := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(10 * time.Second), OnEvent: told.event}
-		runs := 0
-		e := stopped(t, call(hidden{ctx}, p, fails(&runs)))
+		e := stopped(t, call(hiddenIn(4*time.Second, nil)(t.Context()), p, failWith(errDial)))
 		assert.Equal(t, []retry.Event{
 			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Max: retry.Unlimited},
 			{Kind: retry.AttemptFinished, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial},
 			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial,
 				Delay: 10 * time.Second, Due: start.Add(10 * time.Second), Lo: 10 * time.Second, Hi: 10 * time.Second},
-			{Kind: retry.Stopped, Time: start.Add(4 * time.Second), Attempt: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause, Elapsed: 4 * time.Second, Reason: retry.ReasonDeadline},
+			{Kind: retry.Stopped, Time: start.Add(4 * time.Second), Attempt: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause,
+				Elapsed: 4 * time.Second, Reason: retry.ReasonDeadline},
 		}, told.events)
 	})
 	t.Run("the first attempt begins when the clock starts", func(t *testing.T) {
 		for range 100 { // in real time, where two readings of the clock differ
 			var told watch
-			require.NoError(t, retry.Do(t.Context(), retry.Policy{OnEvent: told.event}, func(context.Context) error { return nil }))
+			require.NoError(t, retry.Do(t.Context(), retry.Policy{OnEvent: told.event}, failWith(nil)))
 			assert.Zero(t, told.events[0].Elapsed)
 		}
 	})
 	everyWay(t, "a context that is done", func(t *testing.T, call caller) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
 		var told watch
-		p := everySecond
-		p.OnEvent = told.event
-		e := stopped(t, call(ctx, p, func(context.Context) error { return nil }))
+		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event}
+		e := stopped(t, call(canceledBy(nil)(t.Context()), p, failWith(nil)))
 		assert.Equal(t, []retry.Event{{Kind: retry.Stopped, Time: time.Now(), Max: 3, Cause: e.Cause, Reason: retry.ReasonCanceled}}, told.events)
 	})
 	everyWay(t, "an invalid policy", func(t *testing.T, call caller) {
@@ -220,9 +165,8 @@ func TestEventContents(t *testing.T) {
 		var told watch
 		p := everySecond
 		p.OnEvent = func(ctx context.Context, e retry.Event) { told.event(ctx, e); time.Sleep(time.Minute) }
-		runs := 0
 		start := time.Now()
-		stopped(t, call(t.Context(), p, fails(&runs)))
+		stopped(t, call(t.Context(), p, failWith(errDial)))
 		finished := told.of(retry.AttemptFinished)
 		assert.Zero(t, finished[0].Took)
 		assert.Equal(t, time.Minute, finished[0].Elapsed)
@@ -231,22 +175,11 @@ func TestEventContents(t *testing.T) {
 		assert.Equal(t, start.Add(2*time.Minute+time.Second), scheduled[0].Due)
 		assert.Equal(t, start.Add(3*time.Minute), told.of(retry.AttemptStarted)[1].Time, "the wait was over before OnEvent returned")
 	})
-	everyWay(t, "OnEvent is called in the caller's goroutine", func(t *testing.T, call caller) {
-		p := everySecond
-		unshared := 0 // the race detector would report another goroutine that writes it
-		p.OnEvent = func(context.Context, retry.Event) { unshared++ }
-		runs := 0
-		stopped(t, call(t.Context(), p, fails(&runs)))
-		assert.Equal(t, 9, unshared)
-	})
 	everyWay(t, "Max is the policy's own, whatever Classify returns", func(t *testing.T, call caller) {
 		var told watch
-		p := everySecond
-		p.OnEvent = told.event
-		p.Classify = unnamed(&retry.Policy{MaxAttempts: 2})
-		runs := 0
-		stopped(t, call(t.Context(), p, fails(&runs)))
-		assert.Equal(t, 2, runs)
+		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event, Classify: unnamed(&retry.Policy{MaxAttempts: 2})}
+		stopped(t, call(t.Context(), p, failWith(errDial)))
+		assert.Equal(t, counts{2, 2, 1, 1}, told.counts())
 		for _, e := range told.events {
 			assert.Equal(t, 3, e.Max)
 		}
@@ -257,25 +190,22 @@ func TestEventContents(t *testing.T) {
 func TestTextOfReasonsAndKinds(t *testing.T) {
 	assert.Equal(t, []retry.Reason{
 		"retry", "success", "attempts_exhausted", "not_retryable", "permanent_error", "rejected", "retry_after_too_long",
-		"elapsed", "deadline", "canceled", "budget_exhausted", "wait_failed", "invalid",
+		"elapsed", "deadline", "canceled", "budget_exhausted", "borrowed_budget_exhausted", "wait_failed", "invalid",
 	}, reasons)
 	assert.Equal(t, []retry.EventKind{"attempt_started", "attempt_finished", "retry_scheduled", "stopped"},
 		[]retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped})
-	assert.Equal(t, retry.Reason(""), retry.Decision{}.Reason, "the zero Reason is none")
-	assert.Equal(t, retry.EventKind(""), retry.Event{}.Kind, "the zero EventKind is none")
-	t.Run("as JSON, and as the key of a map", func(t *testing.T) {
-		for _, want := range []map[retry.Reason]retry.EventKind{
-			{retry.ReasonBudget: retry.Stopped},
-			{"of a newer version": "of a newer version", "": ""},
+	assert.Equal(t, []any{retry.Reason(""), retry.EventKind("")}, []any{retry.Decision{}.Reason, retry.Event{}.Kind}, "the zero ones are none")
+	t.Run("as JSON, and as the key of a map: an unknown name is kept", func(t *testing.T) {
+		for text, want := range map[string]map[retry.Reason]retry.EventKind{
+			`{"budget_exhausted":"stopped"}`:                    {retry.ReasonBudget: retry.Stopped},
+			`{"":"","of a newer version":"of a newer version"}`: {"of a newer version": "of a newer version", "": ""},
 		} {
 			data, err := json.Marshal(want)
 			require.NoError(t, err)
+			assert.Equal(t, text, string(data))
 			var back map[retry.Reason]retry.EventKind
 			require.NoError(t, json.Unmarshal(data, &back))
-			assert.Equal(t, want, back, "an unknown name is kept")
+			assert.Equal(t, want, back)
 		}
-		data, err := json.Marshal(map[retry.Reason]retry.EventKind{retry.ReasonBudget: retry.Stopped})
-		require.NoError(t, err)
-		assert.JSONEq(t, `{"budget_exhausted":"stopped"}`, string(data))
 	})
 }

@@ -2,8 +2,11 @@ package retry_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/goretry/retry"
@@ -154,4 +157,88 @@ func ExamplePolicy_Validate() {
 	policy := retry.Policy{MaxAttempts: -2, MaxDelay: -time.Second}
 	fmt.Println(policy.Validate())
 	// Output: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; MaxDelay is -1s: write 0 for none, or a positive duration
+}
+
+func ExamplePolicy_Plan() {
+	plan := retry.Default().Plan(retry.Unlimited)
+	fmt.Println(plan)
+	fmt.Println("the last retry starts within", plan[len(plan)-1].Total)
+	// Output:
+	// after attempt   wait             total at most
+	// 1               160ms to 240ms   240ms
+	// 2               320ms to 480ms   720ms
+	// 3               640ms to 960ms   1.68s
+	// 4               1.28s to 1.92s   3.6s
+	// the last retry starts within 3.6s
+}
+
+// A NATS consumer takes its delays as a list, without jitter.
+func ExamplePolicy_Delays() {
+	fmt.Println(retry.Default().Delays(10))
+	// Output: [200ms 400ms 800ms 1.6s]
+}
+
+// A policy is a field of the configuration like any other. A key that is not in
+// the file keeps its value. YAML works the same way.
+func ExamplePolicy_UnmarshalJSON() {
+	const file = `{
+		"listen": ":8080",
+		"database": {
+			"url": "postgres://localhost/orders",
+			"retry": {"max_attempts": 3, "backoff": {"type": "fibonacci", "base": "100ms"}}
+		}
+	}`
+	var config struct {
+		Listen   string
+		Database struct {
+			URL   string
+			Retry retry.Policy
+		}
+	}
+	config.Database.Retry = retry.Default()
+	if err := json.Unmarshal([]byte(file), &config); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(config.Database.Retry)
+
+	// A mistake is an error that says what to write instead.
+	err := json.Unmarshal([]byte(`{"database": {"retry": {"max_delay": 5}}}`), &config)
+	fmt.Println(err)
+	// Output:
+	// 3 attempts, fibonacci 100ms, at most 5s, ±20%
+	// retry: invalid policy: max_delay is 5: write a duration as text, such as "200ms" or "1m30s"
+}
+
+// An environment variable can hold a policy as JSON on one line.
+func ExamplePolicy_UnmarshalText_environment() {
+	os.Setenv("ORDERS_RETRY", `{"max_retries": 2, "jitter": "full"}`)
+	defer os.Unsetenv("ORDERS_RETRY")
+
+	policy := retry.Default()
+	if text, ok := os.LookupEnv("ORDERS_RETRY"); ok {
+		if err := policy.UnmarshalText([]byte(text)); err != nil {
+			fmt.Println("ORDERS_RETRY:", err)
+			return
+		}
+	}
+	fmt.Println(policy)
+	// Output: 3 attempts, exponential 200ms x2, at most 5s, full jitter
+}
+
+// A flag can hold a policy, too.
+func ExamplePolicy_UnmarshalText_flag() {
+	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
+	var policy retry.Policy
+	flags.TextVar(&policy, "retry", retry.Default(), "the retry `policy` of the database")
+
+	err := flags.Parse([]string{"-retry", `{"max_attempts": 8, "max_elapsed": "1m"}`})
+	fmt.Println(policy, err)
+	// Output: 8 attempts, exponential 200ms x2, at most 5s, ±20%, within 1m0s <nil>
+}
+
+func ExamplePolicy_MarshalJSON() {
+	text, err := json.Marshal(retry.Default())
+	fmt.Println(string(text), err)
+	// Output: {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2} <nil>
 }

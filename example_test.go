@@ -9,6 +9,24 @@ import (
 	"github.com/goretry/retry"
 )
 
+func Example() {
+	policy := retry.Policy{
+		MaxAttempts: 4, // attempts in all: the first and three retries
+		Backoff:     retry.Exponential{Base: 10 * time.Millisecond},
+		MaxDelay:    time.Second,
+		Jitter:      retry.Proportional(0.2), // ±20 %
+	}
+	calls := 0
+	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		if calls++; calls < 3 {
+			return errors.New("connection refused")
+		}
+		return nil
+	})
+	fmt.Println(calls, err)
+	// Output: 3 <nil>
+}
+
 func ExampleDo() {
 	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
 	errRefused := errors.New("connection refused")
@@ -37,4 +55,155 @@ func ExampleDoValue() {
 	})
 	fmt.Println(greeting, err)
 	// Output: hello <nil>
+}
+
+// Polling retries one error, "not ready yet", and gives up at any other error.
+// In this example it ends after a minute.
+func ExampleDoValue_polling() {
+	errNotReady := errors.New("not ready yet")
+	poll := retry.Policy{
+		MaxElapsed: time.Minute,
+		Backoff:    retry.Fixed(time.Millisecond),
+		RetryIf:    func(err error) bool { return errors.Is(err, errNotReady) },
+	}
+	states := []string{"queued", "running", "done"}
+	state, err := retry.DoValue(context.Background(), poll, func(ctx context.Context) (string, error) {
+		state := states[0]
+		states = states[1:]
+		if state != "done" {
+			return "", fmt.Errorf("the build is %s: %w", state, errNotReady)
+		}
+		return state, nil
+	})
+	fmt.Println(state, err)
+	// Output: done <nil>
+}
+
+// Without a deadline, polling continues until its context is canceled.
+func ExampleDoValue_pollingWithoutDeadline() {
+	errNotReady := errors.New("not ready yet")
+	poll := retry.Policy{
+		MaxAttempts: retry.Unlimited,
+		Backoff:     retry.Fixed(time.Millisecond),
+		RetryIf:     func(err error) bool { return errors.Is(err, errNotReady) },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	_, err := retry.DoValue(ctx, poll, func(ctx context.Context) (string, error) {
+		if calls++; calls == 10 {
+			cancel() // the program shuts down
+		}
+		return "", errNotReady
+	})
+	fmt.Println(err)
+	// Output: retry: canceled after 10 attempts (9ms waited, context canceled): not ready yet
+}
+
+// A loop around Do waits for Error.Delay before it calls again. Without that it
+// would spin once the Budget is empty: Do returns at once then.
+func ExampleError_delay() {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), Budget: &retry.Budget{Size: 2}}
+	checks := 0
+	check := func(ctx context.Context) error {
+		if checks++; checks < 6 {
+			return errors.New("not ready yet")
+		}
+		return nil
+	}
+	for {
+		err := retry.Do(context.Background(), policy, check)
+		if err == nil {
+			break
+		}
+		fmt.Println(err)
+		var e *retry.Error
+		if errors.As(err, &e) {
+			time.Sleep(e.Delay)
+		}
+	}
+	fmt.Println("ready after", checks, "checks")
+	// Output:
+	// retry: attempts exhausted after 3 attempts (2ms waited): not ready yet
+	// retry: retry budget exhausted after 1 attempt (the next delay is 1ms): not ready yet
+	// retry: retry budget exhausted after 1 attempt (the next delay is 1ms): not ready yet
+	// ready after 6 checks
+}
+
+// A connection, a watch or a stream lives long before it fails. One that was up
+// for HealthyAfter begins the call anew: the first delay comes first again. One
+// that fails sooner is an attempt like any other, and the delays grow. Here 250ms
+// stand for a minute.
+func ExampleDo_reconnect() {
+	reconnect := retry.Policy{
+		MaxAttempts:  retry.Unlimited,
+		Backoff:      retry.Exponential{Base: time.Millisecond},
+		MaxDelay:     30 * time.Second,
+		HealthyAfter: 250 * time.Millisecond,
+		OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled {
+				fmt.Printf("attempt %d: %v, again in %v\n", e.Attempt, e.Err, e.Delay)
+			}
+		},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	// serve stands for a function that connects, and serves until the connection is
+	// lost.
+	lives := []time.Duration{0, 0, 250 * time.Millisecond, 0, 0}
+	serve := func(ctx context.Context) error {
+		time.Sleep(lives[0])
+		if lives = lives[1:]; len(lives) == 0 {
+			cancel() // the program shuts down
+		}
+		return errors.New("connection lost")
+	}
+
+	err := retry.Do(ctx, reconnect, serve) // attempts are unlimited: if Do returns an error, stop
+	fmt.Println(err)
+	// Output:
+	// attempt 1: connection lost, again in 1ms
+	// attempt 2: connection lost, again in 2ms
+	// attempt 1: connection lost, again in 1ms
+	// attempt 2: connection lost, again in 2ms
+	// retry: canceled after 3 attempts (6ms waited, context canceled): connection lost
+}
+
+// A request that is rejected gets one more attempt with a new token. If that is
+// rejected too, the token was not the reason, and a retry cannot help. A 503 in
+// between changes nothing: the failures of a class with a name are counted apart.
+func ExampleDo_refreshToken() {
+	errUnauthorized, errUnavailable := errors.New("401 Unauthorized"), errors.New("503 Service Unavailable")
+	token, requests := "old", 0
+	get := func(ctx context.Context) error { // stands for a request
+		requests++
+		fmt.Println("GET /orders with the", token, "token")
+		switch {
+		case requests == 1:
+			return errUnavailable
+		case token == "old":
+			token = "new" // stands for asking for a token
+			return errUnauthorized
+		default:
+			return nil
+		}
+	}
+
+	unauthorized := &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+	policy := retry.Policy{
+		MaxAttempts: 4,
+		Backoff:     retry.Fixed(time.Millisecond),
+		Classify: func(err error) *retry.Class {
+			if errors.Is(err, errUnauthorized) {
+				return unauthorized
+			}
+			return nil
+		},
+	}
+	fmt.Println(retry.Do(context.Background(), policy, get))
+	// Output:
+	// GET /orders with the old token
+	// GET /orders with the old token
+	// GET /orders with the new token
+	// <nil>
 }

@@ -3,6 +3,8 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 )
 
 var (
+	errBoom     = errors.New("boom")
 	errDial     = errors.New("dial tcp: connection refused")
 	errShutdown = errors.New("the server shuts down")
 )
@@ -68,6 +71,24 @@ func fails(runs *int) func(context.Context) error {
 	return func(context.Context) error { *runs++; return errDial }
 }
 
+// failWith returns a function that always returns err.
+func failWith(err error) func(context.Context) error {
+	return func(context.Context) error { return err }
+}
+
+// leaves runs f in its own goroutine. It returns what f panicked with, and whether
+// f returned.
+func leaves(f func()) (recovered any, returned bool) {
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer func() { recovered = recover() }()
+		f()
+		returned = true
+	})
+	done.Wait()
+	return recovered, returned
+}
+
 // noContext is what a caller passes who forgot the context.
 var noContext context.Context
 
@@ -84,6 +105,25 @@ func within(ctx context.Context, d time.Duration, cause error) context.Context {
 	ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
 	context.AfterFunc(ctx, cancel)
 	return ctx
+}
+
+// endingIn returns a function that derives a context which ends after d.
+func endingIn(d time.Duration, cause error) func(context.Context) context.Context {
+	return func(ctx context.Context) context.Context { return within(ctx, d, cause) }
+}
+
+// hiddenIn is endingIn with a hidden deadline.
+func hiddenIn(d time.Duration, cause error) func(context.Context) context.Context {
+	return func(ctx context.Context) context.Context { return hidden{within(ctx, d, cause)} }
+}
+
+// canceledIn returns a function that derives a context which is canceled after d.
+func canceledIn(d time.Duration, cause error) func(context.Context) context.Context {
+	return func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithCancelCause(ctx)
+		time.AfterFunc(d, func() { cancel(cause) })
+		return ctx
+	}
 }
 
 // canceledBy returns a function that derives a context which has already been
@@ -129,7 +169,8 @@ type counts struct{ started, finished, scheduled, stopped int }
 // reasons are all that this package gives, without the zero Reason.
 var reasons = []retry.Reason{
 	retry.ReasonRetry, retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected,
-	retry.ReasonRetryAfter, retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonWait, retry.ReasonInvalid,
+	retry.ReasonRetryAfter, retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed,
+	retry.ReasonWait, retry.ReasonInvalid,
 }
 
 // constant returns a Source that always draws seed.
@@ -158,4 +199,13 @@ func drawnFrom(d time.Duration, reason retry.Reason) retry.Decision {
 // askedFor is the decision for a delay that a server has asked for.
 func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, RetryAfter: d}
+}
+
+// rounds returns how often something random is tried: long where RETRY_LONG is set,
+// as .ci/soak does.
+func rounds(short, long int) int {
+	if os.Getenv("RETRY_LONG") != "" {
+		return long
+	}
+	return short
 }

@@ -17,8 +17,8 @@ func (p Policy) Lint() []string {
 	say := func(format string, args ...any) { lint = append(lint, fmt.Sprintf(format, args...)) }
 
 	const setLimit = "set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
-	limit := p.limit() // 0: none, so there is one attempt
-	retries := p.attempts() - 1
+	limit := p.declared() // 0: none, so there is one attempt
+	retries := p.limit() - 1
 	first := time.Duration(0) // the delay of the curve after the first attempt
 	if builtIn(p.Backoff) {
 		first = p.Backoff.Delay(1)

@@ -2,9 +2,7 @@ package retry_test
 
 import (
 	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,16 +13,11 @@ import (
 
 // once makes an attempt of a job that has made this many already, the first of
 // them a minute ago, and returns the decision and the events.
-func once(ctx context.Context, p retry.Policy, attempts int, fn func(context.Context) error) (d retry.Decision, events []retry.Event, err error) {
-	watch := p.OnEvent
-	p.OnEvent = func(ctx context.Context, e retry.Event) {
-		events = append(events, e)
-		if watch != nil {
-			watch(ctx, e)
-		}
-	}
-	d, err = retry.Once(ctx, p, retry.Attempt{Number: attempts + 1, Elapsed: time.Minute, Seed: 42}, fn)
-	return d, events, err
+func once(ctx context.Context, p retry.Policy, attempts int, fn func(context.Context) error) (retry.Decision, []retry.Event, error) {
+	var told watch
+	p.OnEvent = told.event
+	d, err := retry.Once(ctx, p, retry.Attempt{Number: attempts + 1, Elapsed: time.Minute, Seed: 42}, fn)
+	return d, told.events, err
 }
 
 func kinds(events []retry.Event) (kinds []retry.EventKind) {
@@ -34,13 +27,11 @@ func kinds(events []retry.Event) (kinds []retry.EventKind) {
 	return kinds
 }
 
-func failAlways(context.Context) error { return errDial }
-
 func TestOnce(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
 	bubble(t, "an attempt that a retry follows", func(t *testing.T) {
 		began := time.Now()
-		d, events, err := once(t.Context(), p, 1, failAlways)
+		d, events, err := once(t.Context(), p, 1, failWith(errDial))
 		assert.Zero(t, time.Since(began), "it does not wait")
 		assert.Equal(t, p.Next(retry.Attempt{Number: 2, Err: errDial, Seed: 42}), d)
 		assert.True(t, d.Retry())
@@ -48,129 +39,111 @@ func TestOnce(t *testing.T) {
 		assert.ErrorContains(t, err, "retry: trying again after 2 attempts (the next delay is ")
 		assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled}, kinds(events))
 		for _, event := range events {
-			assert.Equal(t, 2, event.Attempt)
-			assert.Equal(t, time.Minute, event.Elapsed)
-			assert.Equal(t, began, event.Time)
+			assert.Equal(t, []any{2, time.Minute, began}, []any{event.Attempt, event.Elapsed, event.Time})
 		}
 		scheduled := events[2]
 		assert.Equal(t, began.Add(d.Delay), scheduled.Due)
 		assert.Equal(t, d.Delay, retry.Draw(scheduled.Seed, scheduled.Attempt, scheduled.Lo, scheduled.Hi))
 	})
-	bubble(t, "the last attempt", func(t *testing.T) {
-		d, events, err := once(t.Context(), p, 2, failAlways)
-		assert.Equal(t, retry.ReasonExhausted, d.Reason)
-		assert.Equal(t, &retry.Error{Reason: retry.ReasonExhausted, Attempts: 3, Delay: d.Delay, Err: errDial}, plain(err))
-		assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}, kinds(events))
-	})
-	bubble(t, "a success", func(t *testing.T) {
-		d, events, err := once(t.Context(), p, 2, func(context.Context) error { return nil })
-		assert.NoError(t, err)
-		assert.Equal(t, retry.Decision{Reason: retry.ReasonSuccess}, d)
-		assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}, kinds(events))
-	})
 	t.Run("a Number below 1 is the first attempt", func(t *testing.T) {
 		for _, number := range []int{1, 0, -7} {
-			_, err := retry.Once(t.Context(), p, retry.Attempt{Number: number}, failAlways)
+			_, err := retry.Once(t.Context(), p, retry.Attempt{Number: number}, failWith(errDial))
 			assert.Equal(t, 1, stopped(t, err).Attempts)
 		}
 	})
 	t.Run("nil context and nil function", func(t *testing.T) {
-		d, err := retry.Once(noContext, p, retry.Attempt{Number: 1}, failAlways)
-		assert.EqualError(t, err, "retry: invalid call before the first attempt (nil context)")
-		assert.Equal(t, retry.Decision{Reason: retry.ReasonInvalid}, d)
-		d, err = retry.Once(t.Context(), p, retry.Attempt{Number: 1}, nil)
-		assert.EqualError(t, err, "retry: invalid call before the first attempt (nil function)")
-		assert.Equal(t, retry.Decision{Reason: retry.ReasonInvalid}, d)
+		for _, row := range []struct {
+			ctx  context.Context
+			fn   func(context.Context) error
+			want string
+		}{{noContext, failWith(errDial), "nil context"}, {t.Context(), nil, "nil function"}} {
+			d, err := retry.Once(row.ctx, p, retry.Attempt{Number: 1}, row.fn)
+			assert.EqualError(t, err, "retry: invalid call before the first attempt ("+row.want+")")
+			assert.Equal(t, retry.Decision{Reason: retry.ReasonInvalid}, d)
+		}
 	})
 }
 
-func TestOnceWithoutAnAttemptLeft(t *testing.T) {
-	for name, row := range map[string]struct {
+func TestOnceThatStops(t *testing.T) {
+	three := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+	for _, row := range []struct {
+		name     string
 		policy   retry.Policy
-		attempts int
-		reason   retry.Reason // "" if the attempt runs
+		attempts int // made before
+		fail     error
+		want     retry.Decision
+		ran      bool
 		made     int
 	}{
-		"one left":      {retry.Policy{MaxAttempts: 3}, 2, "", 0},
-		"none left":     {retry.Policy{MaxAttempts: 3}, 3, retry.ReasonExhausted, 3},
-		"handed out":    {retry.Policy{MaxAttempts: 3}, 9, retry.ReasonExhausted, 3},
-		"not retryable": {retry.Policy{MaxAttempts: 3, NonRetryable: true}, 1, retry.ReasonNonRetryable, 1},
-		"unlimited":     {retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(1)}, 9, "", 0},
+		{"the last attempt fails", three, 2, errDial, drawnFrom(time.Second, retry.ReasonExhausted), true, 3},
+		{"the last attempt succeeds", three, 2, nil, retry.Decision{Reason: retry.ReasonSuccess}, true, 3},
+		{"none left", three, 3, nil, retry.Decision{Reason: retry.ReasonExhausted}, false, 3},
+		{"handed out too often", three, 9, nil, retry.Decision{Reason: retry.ReasonExhausted}, false, 3},
+		{"not retryable", retry.Policy{MaxAttempts: 3, NonRetryable: true}, 1, nil, retry.Decision{Reason: retry.ReasonNonRetryable}, false, 1},
+		{"unlimited", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(1)}, 9, nil, retry.Decision{Reason: retry.ReasonSuccess}, true, 10},
+		// A bad configuration must not bury the jobs in flight without a run.
+		{"invalid, the first", retry.Policy{MaxAttempts: -2}, 0, errDial, retry.Decision{Reason: retry.ReasonInvalid}, true, 1},
+		{"invalid, the tenth", retry.Policy{MaxAttempts: -2}, 9, errDial, retry.Decision{Reason: retry.ReasonInvalid}, true, 10},
+		{"invalid, the tenth succeeds", retry.Policy{MaxAttempts: -2}, 9, nil, retry.Decision{Reason: retry.ReasonSuccess}, true, 10},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(row.name, func(t *testing.T) {
 			ran := false
-			d, events, err := once(t.Context(), row.policy, row.attempts, func(context.Context) error { ran = true; return nil })
-			assert.Equal(t, row.reason == "", ran)
-			if row.reason == "" {
+			d, events, err := once(t.Context(), row.policy, row.attempts, func(context.Context) error { ran = true; return row.fail })
+			assert.Equal(t, row.want, d)
+			assert.Equal(t, row.ran, ran)
+			want := []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}
+			if !row.ran {
+				want = want[2:]
+			}
+			assert.Equal(t, want, kinds(events))
+			assert.Equal(t, row.made, events[len(events)-1].Attempt)
+			if d.Reason == retry.ReasonSuccess {
 				assert.NoError(t, err)
 				return
 			}
-			assert.Equal(t, row.reason, d.Reason)
-			assert.Equal(t, &retry.Error{Reason: row.reason, Attempts: row.made}, plain(err))
-			assert.Equal(t, []retry.EventKind{retry.Stopped}, kinds(events))
+			assert.Equal(t, &retry.Error{
+				Reason: d.Reason, Attempts: row.made, Delay: d.Delay, Err: row.fail, Cause: stopped(t, err).Cause,
+			}, plain(err))
+			assert.Equal(t, d.Reason == retry.ReasonInvalid, stopped(t, err).Cause != nil)
 		})
-	}
-}
-
-// A bad configuration must not bury the jobs in flight without a run.
-func TestOnceUnderAnInvalidPolicyRuns(t *testing.T) {
-	p := retry.Policy{MaxAttempts: -2}
-	for _, attempts := range []int{0, 1, 9} {
-		d, events, err := once(t.Context(), p, attempts, failAlways)
-		assert.Equal(t, retry.Decision{Reason: retry.ReasonInvalid}, d)
-		assert.Equal(t, &retry.Error{Reason: retry.ReasonInvalid, Attempts: attempts + 1, Err: errDial, Cause: stopped(t, err).Cause}, plain(err))
-		assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}, kinds(events))
-
-		d, _, err = once(t.Context(), p, attempts, func(context.Context) error { return nil })
-		assert.NoError(t, err)
-		assert.Equal(t, retry.ReasonSuccess, d.Reason)
 	}
 }
 
 // A deadline of the context bounds the attempt, not the job: only a cancellation
 // stops it.
 func TestOnceInAContext(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
-	bubble(t, "the deadline comes before the retry", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		d, _, err := once(ctx, p, 1, failAlways)
-		assert.Equal(t, drawnFrom(time.Hour, retry.ReasonRetry), d)
-		assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err))
-	})
-	bubble(t, "the deadline passes in the attempt", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		d, _, err := once(ctx, p, 1, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		assert.Equal(t, drawnFrom(time.Hour, retry.ReasonRetry), d)
-		assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err))
-	})
-	bubble(t, "the deadline has passed: no attempt runs", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 0)
-		defer cancel()
-		d, events, err := once(ctx, p, 1, func(context.Context) error { panic("fn runs") })
-		assert.Equal(t, retry.Decision{Reason: retry.ReasonDeadline}, d)
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.Equal(t, []retry.EventKind{retry.Stopped}, kinds(events))
-	})
-	bubble(t, "canceled in the attempt", func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		d, events, err := once(ctx, p, 1, func(context.Context) error { cancel(errShutdown); return errDial })
-		assert.Equal(t, drawnFrom(time.Hour, retry.ReasonCanceled), d, "with the delay that it would have had")
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-		assert.ErrorIs(t, err, errShutdown)
-		assert.ErrorIs(t, err, errDial)
-		assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}, kinds(events))
-	})
-	bubble(t, "an AttemptTimeout is an ordinary failure", func(t *testing.T) {
-		p := p
-		p.AttemptTimeout = time.Minute
-		start := time.Now()
-		d, _, err := once(t.Context(), p, 0, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		assert.Equal(t, drawnFrom(time.Hour, retry.ReasonRetry), d)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, time.Minute, time.Since(start))
-	})
+	hour := drawnFrom(time.Hour, retry.ReasonRetry)
+	untilDone := func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() }
+	for _, row := range []struct {
+		name    string
+		timeout time.Duration // of the context
+		fn      func(ctx context.Context, cancel func()) error
+		want    retry.Decision
+		events  int
+		took    time.Duration
+		is      []error
+	}{
+		{"the deadline comes before the retry", time.Second, func(context.Context, func()) error { return errDial }, hour, 3, 0, []error{errDial}},
+		{"the deadline passes in the attempt", time.Second, untilDone, hour, 3, time.Second, []error{context.DeadlineExceeded}},
+		{"an AttemptTimeout is an ordinary failure", time.Hour, untilDone, hour, 3, time.Minute, []error{context.DeadlineExceeded}},
+		{"the deadline has passed: no attempt runs", 0, nil, retry.Decision{Reason: retry.ReasonDeadline}, 1, 0, []error{context.DeadlineExceeded}},
+		{"canceled in the attempt: with the delay that it would have had", time.Hour, func(_ context.Context, cancel func()) error { cancel(); return errDial },
+			drawnFrom(time.Hour, retry.ReasonCanceled), 3, 0, []error{context.Canceled, errShutdown, errDial}},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(within(t.Context(), row.timeout, nil))
+			start := time.Now()
+			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour), AttemptTimeout: time.Minute}
+			d, events, err := once(ctx, p, 1, func(ctx context.Context) error { return row.fn(ctx, func() { cancel(errShutdown) }) })
+			assert.Equal(t, row.want, d)
+			assert.Equal(t, row.want.Reason, retry.ReasonOf(err))
+			assert.Len(t, events, row.events)
+			assert.Equal(t, row.took, time.Since(start))
+			for _, is := range row.is {
+				assert.ErrorIs(t, err, is)
+			}
+		})
+	}
 }
 
 // A later attempt of a job takes from the Budgets like a later attempt of a call,
@@ -180,10 +153,10 @@ func TestOnceTakesFromTheBudgets(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(1), Budget: own}
 	ctx := retry.WithBudget(t.Context(), outer)
 	for range 2 {
-		_, _, err := once(ctx, p, 5, failAlways)
+		_, _, err := once(ctx, p, 5, failWith(errDial))
 		assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err))
 	}
-	d, _, err := once(ctx, p, 5, failAlways)
+	d, _, err := once(ctx, p, 5, failWith(errDial))
 	assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
 	assert.Equal(t, drawnFrom(1, retry.ReasonBudget), d)
 	assert.Equal(t, 1, own.Left())
@@ -196,24 +169,31 @@ func TestOnceTakesFromTheBudgets(t *testing.T) {
 				panic("oh")
 			}
 		}
-		assert.PanicsWithValue(t, "oh", func() { _, _, _ = once(t.Context(), watched, 5, failAlways) })
+		assert.PanicsWithValue(t, "oh", func() { _, _ = retry.Once(t.Context(), watched, retry.Attempt{Number: 6}, failWith(errDial)) })
 		assert.Equal(t, 1, own.Left(), kind)
 	}
 
-	_, _, err = once(ctx, p, 5, func(context.Context) error { return nil })
+	_, _, err = once(ctx, p, 5, failWith(nil))
 	require.NoError(t, err)
 	assert.Equal(t, 2, own.Left(), "a success of an attempt is a success")
 	assert.Zero(t, outer.Left(), "but puts nothing back into a Budget of the context")
 }
 
-func TestOnceNeverWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Hour)}
-		p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errors.New("Wait was called") }
-		start := time.Now()
-		d, err := retry.Once(t.Context(), p, retry.Attempt{Number: 1}, failAlways)
-		assert.Equal(t, drawnFrom(time.Hour, retry.ReasonRetry), d)
-		assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err))
-		assert.Zero(t, time.Since(start))
+// Once never waits, and the count of a queue is not that of Once: it does not look
+// at HealthyAfter.
+func TestOnceLooksNeitherAtWaitNorAtHealthyAfter(t *testing.T) {
+	bubble(t, "an attempt of an hour", func(t *testing.T) {
+		p := retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)}
+		p.Wait = func(context.Context, time.Duration) (time.Duration, error) { panic("Wait was called") }
+		for number, want := range map[int]retry.Reason{1: retry.ReasonRetry, 3: retry.ReasonExhausted} {
+			var told watch
+			p.OnEvent = told.event
+			d, err := retry.Once(t.Context(), p, retry.Attempt{Number: number, Took: time.Hour}, running(time.Hour))
+			assert.Equal(t, drawnFrom(time.Second, want), d)
+			assert.Equal(t, []int{number, 0}, []int{stopped(t, err).Attempts, stopped(t, err).Resets})
+			for _, e := range told.events {
+				assert.Zero(t, e.Resets)
+			}
+		}
 	})
 }

@@ -35,30 +35,23 @@ func TestPlanCounts(t *testing.T) {
 		p       retry.Policy
 		n, want int
 	}{
-		"none wanted":                {retry.Policy{MaxAttempts: 5}, 0, 0},
-		"fewer than the retries":     {retry.Policy{MaxAttempts: 5}, 3, 3},
-		"as many as the retries":     {retry.Policy{MaxAttempts: 5}, 4, 4},
-		"more than the retries":      {retry.Policy{MaxAttempts: 5}, 5, 4},
-		"huge":                       {retry.Policy{MaxAttempts: 5}, math.MaxInt, 4},
-		"negative":                   {retry.Policy{MaxAttempts: 5}, -1, 4},
-		"most negative":              {retry.Policy{MaxAttempts: 5}, math.MinInt, 4},
-		"by MaxRetries":              {retry.Policy{MaxRetries: 5}, -1, 5},
-		"by AttemptCap":              {retry.Policy{MaxRetries: 5, AttemptCap: 3}, -1, 2},
-		"one attempt":                {retry.Policy{MaxAttempts: 1}, -1, 0},
-		"no limit":                   {retry.Policy{}, -1, 0},
-		"not retryable":              {retry.Policy{MaxAttempts: 5, NonRetryable: true}, -1, 0},
-		"invalid":                    {retry.Policy{MaxAttempts: 5, MaxDelay: -1}, -1, 0},
-		"invalid by its jitter":      {retry.Policy{MaxAttempts: 5, Jitter: retry.Proportional(2)}, -1, 0},
-		"hot":                        {retry.Policy{MaxAttempts: retry.Unlimited}, 9, 0},
-		"unlimited":                  {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, 9, 9},
-		"unlimited, all":             {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, -1, most},
-		"unlimited, huge":            {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, math.MaxInt, most},
-		"limit that is huge":         {retry.Policy{MaxRetries: math.MaxInt, Backoff: retry.Linear(1)}, -1, most},
-		"limit just below":           {retry.Policy{MaxAttempts: most}, -1, most - 1},
-		"limit just as many":         {retry.Policy{MaxAttempts: most + 1}, -1, most},
-		"limit just above":           {retry.Policy{MaxAttempts: most + 2}, -1, most},
-		"limit of a job":             {retry.Policy{MaxAttempts: 9}.ForJob(4), -1, 3},
-		"unlimited except for a cap": {retry.Policy{MaxRetries: retry.Unlimited, AttemptCap: 4}, -1, 3},
+		"none wanted":            {retry.Policy{MaxAttempts: 5}, 0, 0},
+		"fewer than the retries": {retry.Policy{MaxAttempts: 5}, 3, 3},
+		"as many as the retries": {retry.Policy{MaxAttempts: 5}, 4, 4},
+		"more than the retries":  {retry.Policy{MaxAttempts: 5}, 5, 4},
+		"huge":                   {retry.Policy{MaxAttempts: 5}, math.MaxInt, 4},
+		"negative":               {retry.Policy{MaxAttempts: 5}, -1, 4},
+		"most negative":          {retry.Policy{MaxAttempts: 5}, math.MinInt, 4},
+		"invalid by its jitter":  {retry.Policy{MaxAttempts: 5, Jitter: retry.Proportional(2)}, -1, 0},
+		"hot":                    {retry.Policy{MaxAttempts: retry.Unlimited}, 9, 0},
+		"unlimited":              {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, 9, 9},
+		"unlimited, all":         {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, -1, most},
+		"unlimited, huge":        {retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(1)}, math.MaxInt, most},
+		"limit that is huge":     {retry.Policy{MaxRetries: math.MaxInt, Backoff: retry.Linear(1)}, -1, most},
+		"limit just below":       {retry.Policy{MaxAttempts: most}, -1, most - 1},
+		"limit just as many":     {retry.Policy{MaxAttempts: most + 1}, -1, most},
+		"limit just above":       {retry.Policy{MaxAttempts: most + 2}, -1, most},
+		"limit of a job":         {retry.Policy{MaxAttempts: 9}.ForJob(4), -1, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Len(t, test.p.Plan(test.n), test.want)
@@ -96,19 +89,14 @@ func TestPlanMaxElapsed(t *testing.T) {
 	}
 }
 
-func TestPlanPutsForeignWindowsRight(t *testing.T) {
+func TestPlanOfExtremes(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 2, Backoff: negative{}, Jitter: fixedWindow{7, -3}, MaxDelay: 5}
 	assert.Equal(t, retry.Plan{{Attempt: 1, Lo: 0, Hi: 5, Total: 5}}, p.Plan(1))
 	assert.Equal(t, retry.Schedule{0}, p.Delays(1))
 	p.Jitter = fixedWindow{7, 9}
 	assert.Equal(t, retry.Plan{{Attempt: 1, Lo: 3, Hi: 5, Total: 5}}, p.Plan(1))
-}
-
-func TestPlanTotalSaturates(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(math.MaxInt64 - 1), AttemptTimeout: math.MaxInt64 - 1}
-	for _, step := range p.Plan(4) {
-		assert.Equal(t, time.Duration(math.MaxInt64), step.Total)
-	}
+	p = retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(math.MaxInt64 - 1), AttemptTimeout: math.MaxInt64 - 1}
+	assert.Equal(t, time.Duration(math.MaxInt64), p.Plan(1)[0].Total, "it saturates")
 }
 
 // Making a plan draws nothing, calls no function of the policy and takes
@@ -144,47 +132,29 @@ func TestPlanString(t *testing.T) {
 	}.String())
 }
 
-// The plan is what happens: the shortest delay, the longest delay, and the
-// latest time at which a retry can start. Without jitter, shortest and longest
-// are the same.
+// The plan is what happens: without jitter, each retry starts at the latest time
+// that the plan has for it.
 func TestPlanIsWhatHappens(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 6, Backoff: retry.Fibonacci(time.Second), MaxDelay: 4 * time.Second, AttemptTimeout: 10 * time.Second, MaxElapsed: time.Minute}
-	for name, jitter := range map[string]retry.Jitter{"none": nil, "share of 0": retry.Proportional(0)} {
-		t.Run(name, func(t *testing.T) {
-			p := p
-			p.Jitter = jitter
-			synctest.Test(t, func(t *testing.T) {
-				start, starts := time.Now(), []time.Duration(nil)
-				err := retry.Do(t.Context(), p, func(ctx context.Context) error {
-					starts = append(starts, time.Since(start))
-					<-ctx.Done()
-					return ctx.Err()
-				})
-				// The sixth attempt would start at 50s + 1s + 1s + 2s + 3s +
-				// 4s, which is later than MaxElapsed allows.
-				require.Equal(t, retry.ReasonElapsed, retry.ReasonOf(err))
-				totals := []time.Duration{0}
-				for _, step := range p.Plan(4) {
-					totals = append(totals, step.Total)
-				}
-				assert.Equal(t, totals, starts)
-			})
+	p := retry.Policy{
+		MaxAttempts: 6, Backoff: retry.Fibonacci(time.Second), MaxDelay: 4 * time.Second, Jitter: retry.Proportional(0),
+		AttemptTimeout: 10 * time.Second, MaxElapsed: time.Minute,
+	}
+	synctest.Test(t, func(t *testing.T) {
+		start, starts := time.Now(), []time.Duration(nil)
+		err := retry.Do(t.Context(), p, func(ctx context.Context) error {
+			starts = append(starts, time.Since(start))
+			<-ctx.Done()
+			return ctx.Err()
 		})
-	}
-}
-
-// Both ends of a window can be drawn, and nothing outside of it can.
-func TestPlanWindowsAreExact(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(1), Jitter: retry.EqualJitter, MaxDelay: 6}
-	for _, step := range p.Plan(retry.Unlimited) {
-		least, greatest := time.Duration(math.MaxInt64), time.Duration(-1)
-		for seed := uint64(1); seed <= 500; seed++ {
-			d := p.Next(retry.Attempt{Number: step.Attempt, Seed: seed}).Delay
-			least, greatest = min(least, d), max(greatest, d)
+		// The sixth attempt would start at 50s + 1s + 1s + 2s + 3s + 4s, which is later
+		// than MaxElapsed allows.
+		require.Equal(t, retry.ReasonElapsed, retry.ReasonOf(err))
+		totals := []time.Duration{0}
+		for _, step := range p.Plan(4) {
+			totals = append(totals, step.Total)
 		}
-		assert.Equal(t, step.Lo, least, "%+v", step)
-		assert.Equal(t, step.Hi, greatest, "%+v", step)
-	}
+		assert.Equal(t, totals, starts)
+	})
 }
 
 // Next draws every delay from the window of its step, and stops where the plan
@@ -204,15 +174,15 @@ func FuzzPlan(f *testing.F) {
 			require.Empty(t, p.Delays(50))
 			return
 		}
-		var least, before time.Duration
+		var before time.Duration
 		for i, step := range plan {
 			require.Equal(t, i+1, step.Attempt)
 			require.True(t, 0 <= step.Lo && step.Lo <= step.Hi, "%+v", step)
 			require.True(t, p.MaxDelay == 0 || step.Hi <= p.MaxDelay, "%+v", step)
 			require.True(t, step.Total >= before && (p.MaxElapsed == 0 || step.Total <= p.MaxElapsed), "%+v", step)
 			d := p.Next(retry.Attempt{Number: step.Attempt, Seed: seed + uint64(i)})
-			require.True(t, step.Lo <= d.Delay && d.Delay <= step.Hi, "%+v %+v", step, d)
-			before, least = step.Total, least+step.Lo
+			require.True(t, step.Lo == d.Lo && step.Hi == d.Hi && step.Lo <= d.Delay && d.Delay <= step.Hi, "%+v %+v", step, d)
+			before = step.Total
 		}
 
 		flat := p

@@ -117,9 +117,9 @@ func (p *Policy) count() int {
 	return tighter(p.MaxAttempts, Retries(p.MaxRetries))
 }
 
-// limit returns count, or Unlimited where MaxElapsed alone is set; 0 if there
-// is no limit at all, which makes one attempt.
-func (p *Policy) limit() int {
+// declared returns the limit that p has: count, or Unlimited where MaxElapsed alone
+// is set; 0 if it has none, which makes one attempt.
+func (p *Policy) declared() int {
 	if n := p.count(); n != 0 || p.MaxElapsed <= 0 {
 		return n
 	}
@@ -135,9 +135,9 @@ func tighter(a, b int) int {
 	return a
 }
 
-// attempts returns EffectiveMax of a policy that is valid.
-func (p *Policy) attempts() int {
-	limit := p.limit()
+// limit returns EffectiveMax of a policy that is valid.
+func (p *Policy) limit() int {
+	limit := p.declared()
 	if p.NonRetryable || limit == 0 {
 		return 1
 	}
@@ -151,12 +151,7 @@ func (p *Policy) attempts() int {
 //     smaller if both are. If only MaxElapsed is set: Unlimited.
 //   - In both cases at most AttemptCap, if that is set.
 //   - 1 if no limit is set, if p is NonRetryable, and if p is invalid.
-func (p Policy) EffectiveMax() int { return p.most() }
-
-// most is EffectiveMax without a copy of p.
-//
-//go:noinline
-func (p *Policy) most() int {
+func (p Policy) EffectiveMax() int {
 	limit, _ := p.judge()
 	return limit
 }
@@ -187,7 +182,7 @@ func (p Policy) String() string {
 	if err := p.Validate(); err != nil {
 		return err.Error()
 	}
-	parts := []string{attemptsText(p.attempts())}
+	parts := []string{attemptsText(p.limit())}
 	say := func(is bool, format string, args ...any) {
 		if is {
 			parts = append(parts, fmt.Sprintf(format, args...))

@@ -1,14 +1,14 @@
 package retry_test
 
 import (
-	"errors"
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,238 +17,269 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A row is a line of a table in testdata: a value for each column's name.
-type row map[string]string
-
-// readTable returns the rows of a table in testdata. A table begins with "==
-// name" and a line that names the columns. A # begins a comment.
-func readTable(t *testing.T, file, name string) (rows []row) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", file))
-	require.NoError(t, err)
-	var inside bool
-	var columns []string
-	for i, line := range strings.Split(string(text), "\n") {
-		cells := strings.Fields(line)
-		switch {
-		case len(cells) == 0 || strings.HasPrefix(cells[0], "#"):
-		case cells[0] == "==":
-			inside, columns = cells[1] == name, nil
-		case !inside:
-		case columns == nil:
-			columns = cells
-		default:
-			require.Len(t, cells, len(columns), "%s:%d", file, i+1)
-			r := row{"": fmt.Sprintf("%s:%d", file, i+1)}
-			for j, column := range columns {
-				r[column] = cells[j]
-			}
-			rows = append(rows, r)
-		}
-	}
-	require.NotEmpty(t, rows, "%s has no table %s", file, name)
-	return rows
-}
-
-// String returns the file and the line of r.
-func (r row) String() string { return r[""] }
-
-func (r row) cell(t *testing.T, column string) string {
-	t.Helper()
-	cell, ok := r[column]
-	require.True(t, ok, "%v has no column %s", r, column)
-	return cell
-}
-
-func (r row) int(t *testing.T, column string) int {
-	t.Helper()
-	switch cell := r.cell(t, column); cell {
-	case "max":
-		return math.MaxInt
-	case "min":
-		return math.MinInt
-	case "unlimited":
-		return retry.Unlimited
-	default:
-		n, err := strconv.Atoi(cell)
-		require.NoError(t, err, "%v: %s", r, column)
-		return n
-	}
-}
-
-func (r row) bool(t *testing.T, column string) bool {
-	t.Helper()
-	cell := r.cell(t, column)
-	require.Contains(t, []string{"yes", "no", "true", "false"}, cell, "%v: %s", r, column)
-	return cell == "yes" || cell == "true"
-}
-
-func (r row) duration(t *testing.T, column string) time.Duration {
-	t.Helper()
-	return r.durations(t, column)[0]
-}
-
-func (r row) durations(t *testing.T, column string) (ds []time.Duration) {
-	t.Helper()
-	cell := r.cell(t, column)
-	if cell == "none" {
-		return nil
-	}
-	for text := range strings.SplitSeq(cell, ",") {
-		d, err := time.ParseDuration(text)
-		require.NoError(t, err, "%v: %s", r, column)
-		ds = append(ds, d)
-	}
-	return ds
-}
-
-// limits returns the policy that the columns about limits describe.
-func (r row) limits(t *testing.T) retry.Policy {
-	t.Helper()
-	return retry.Policy{
-		MaxAttempts:  r.int(t, "max_attempts"),
-		MaxRetries:   r.int(t, "max_retries"),
-		AttemptCap:   r.int(t, "attempt_cap"),
-		NonRetryable: r.bool(t, "non_retryable"),
-		Backoff:      retry.Fixed(time.Second),
-	}
-}
-
+// Libraries differ in what 0, 1 and -1 mean, and in what is counted. Most names
+// below deny how another library reads the number.
 func TestEffectiveMax(t *testing.T) {
-	for _, r := range readTable(t, "limits.txt", "limits") {
-		t.Run(r.String(), func(t *testing.T) {
-			p, limit := r.limits(t), r.int(t, "limit")
-			assert.Equal(t, limit, p.EffectiveMax())
-			assert.Equal(t, r.bool(t, "sound"), p.Validate() == nil, "sound")
-			assertLimit(t, p, limit)
-		})
-	}
-}
-
-// assertLimit checks Eligible and Next at a limit and just before it.
-func assertLimit(t *testing.T, p retry.Policy, limit int) {
-	t.Helper()
-	for _, attempts := range []int{math.MinInt, -1, 0} {
-		assert.True(t, p.Eligible(attempts), "Eligible(%d)", attempts)
-	}
-	if limit == retry.Unlimited {
-		for _, attempts := range []int{1, 2, 1_000_000, math.MaxInt} {
-			assert.True(t, p.Eligible(attempts), "Eligible(%d)", attempts)
-			assert.True(t, p.Next(retry.Attempt{Number: attempts}).Retry(), "Next after %d", attempts)
-		}
-		return
-	}
-	assert.True(t, p.Eligible(limit-1), "Eligible(%d)", limit-1)
-	assert.False(t, p.Eligible(limit), "Eligible(%d)", limit)
-	assert.False(t, p.Eligible(math.MaxInt), "Eligible(MaxInt)")
-	assert.False(t, p.Next(retry.Attempt{Number: limit}).Retry(), "Next after %d", limit)
-	assert.False(t, p.Next(retry.Attempt{Number: math.MaxInt}).Retry(), "Next after MaxInt")
-	if limit > 1 {
-		assert.True(t, p.Next(retry.Attempt{Number: limit - 1}).Retry(), "Next after %d", limit-1)
-	}
-}
-
-func TestForJob(t *testing.T) {
-	for _, r := range readTable(t, "limits.txt", "jobs") {
-		t.Run(r.String(), func(t *testing.T) {
-			p, limit := r.limits(t), r.int(t, "limit")
-			derived := p.ForJob(r.int(t, "job"))
-			assert.Equal(t, limit, derived.EffectiveMax())
-			assert.Equal(t, p.Validate(), derived.Validate(), "an invalid policy stays invalid, and a valid one valid")
-			assertLimit(t, derived, limit)
-		})
-	}
-
-	t.Run("only the limits change", func(t *testing.T) {
-		p := retry.Default()
-		p.AttemptCap, p.MaxElapsed, p.Budget = 7, time.Minute, &retry.Budget{Size: 1, Ratio: .1}
-		derived := p.ForJob(3)
-		assert.Equal(t, 3, derived.EffectiveMax())
-		assert.Equal(t, 5, p.EffectiveMax(), "p itself is not changed")
-		derived.MaxAttempts = p.MaxAttempts
-		assert.Equal(t, p, derived)
-	})
-
-	t.Run("a job without a limit changes nothing", func(t *testing.T) {
-		p := retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second)}
-		for _, none := range []int{0, -1, math.MinInt} {
-			assert.Equal(t, p, p.ForJob(none))
-		}
-	})
-
-	t.Run("one limit remains", func(t *testing.T) {
-		p := retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second)}
-		assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, p.ForJob(3))
-		assert.Empty(t, p.ForJob(3).Lint())
-	})
-
-	t.Run("the job's limit does not make a hot loop valid", func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: retry.Unlimited}.ForJob(3)
-		assert.Error(t, p.Validate())
-		assert.Equal(t, 1, p.EffectiveMax())
-	})
-}
-
-func TestRetries(t *testing.T) {
-	for _, row := range []struct{ retries, attempts int }{
-		{0, 1}, {1, 2}, {3, 4}, {math.MaxInt - 1, math.MaxInt}, {math.MaxInt, math.MaxInt},
-		{-1, retry.Unlimited}, {-2, retry.Unlimited}, {math.MinInt, retry.Unlimited},
-	} {
-		t.Run(fmt.Sprint(row.retries), func(t *testing.T) {
-			assert.Equal(t, row.attempts, retry.Retries(row.retries))
-			p := retry.Policy{MaxAttempts: retry.Retries(row.retries), Backoff: retry.Fixed(1)}
-			assert.Equal(t, row.attempts, p.EffectiveMax(), "as the MaxAttempts of a policy")
-		})
-	}
-}
-
-func TestDefault(t *testing.T) {
-	p := retry.Default()
-	require.NoError(t, p.Validate())
-	assert.Empty(t, p.Lint())
-	assert.Equal(t, 5, p.EffectiveMax())
-	ms := time.Millisecond
-	for i, want := range []time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms} {
-		lo, hi := windowOf(p, retry.Attempt{Number: i + 1})
-		assert.Equal(t, want-want/5, lo, "the shortest delay after %d", i+1)
-		assert.Equal(t, want+want/5, hi, "the longest delay after %d", i+1)
-	}
-	lo, hi := windowOf(p, retry.Attempt{Number: 6})
-	assert.Equal(t, []time.Duration{4 * time.Second, 5 * time.Second}, []time.Duration{lo, hi}, "at most 5s")
-}
-
-// Libraries differ in what 0, 1 and -1 mean, and in what is counted. Each name
-// below denies how another library reads the number.
-func TestTrapNumbersWithTwoReadings(t *testing.T) {
-	delay := retry.Fixed(time.Second)
 	for _, row := range []struct {
 		name   string
 		policy retry.Policy
 		limit  int
 	}{
-		{"MaxAttempts 0 is not unlimited", retry.Policy{Backoff: delay}, 1},
-		{"MaxAttempts 0 is not a default of three", retry.Policy{MaxDelay: time.Second, Backoff: delay}, 1},
-		{"MaxAttempts 0 does not mean that nothing runs", retry.Policy{MaxAttempts: 0, Backoff: delay}, 1},
-		{"MaxAttempts 1 is not one retry", retry.Policy{MaxAttempts: 1, Backoff: delay}, 1},
-		{"MaxAttempts 3 is not three retries", retry.Policy{MaxAttempts: 3, Backoff: delay}, 3},
-		{"MaxAttempts 6 is not cut to five", retry.Policy{MaxAttempts: 6, Backoff: delay}, 6},
-		{"MaxAttempts -1 is not one attempt", retry.Policy{MaxAttempts: -1, Backoff: delay}, retry.Unlimited},
-		{"MaxAttempts -5 is not unlimited", retry.Policy{MaxAttempts: -5, Backoff: delay}, 1},
-		{"MaxRetries 1 is not one attempt", retry.Policy{MaxRetries: 1, Backoff: delay}, 2},
-		{"MaxRetries 3 is not three attempts", retry.Policy{MaxRetries: 3, Backoff: delay}, 4},
-		{"MaxRetries 0 beside MaxAttempts 3 does not forbid retries", retry.Policy{MaxAttempts: 3, MaxRetries: 0, Backoff: delay}, 3},
-		{"MaxRetries -1 plus one does not mean that no limit is set", retry.Policy{MaxRetries: -1, Backoff: delay}, retry.Unlimited},
-		{"MaxRetries -2 plus one is not unlimited", retry.Policy{MaxRetries: -2, Backoff: delay}, 1},
-		{"MaxRetries -1 does not lift MaxAttempts", retry.Policy{MaxAttempts: 2, MaxRetries: -1, Backoff: delay}, 2},
-		{"AttemptCap lowers the limit and never raises it", retry.Policy{MaxAttempts: 3, AttemptCap: 10, Backoff: delay}, 3},
-		{"Retries(0) is not unlimited", retry.Policy{MaxAttempts: retry.Retries(0), Backoff: delay}, 1},
-		{"Retries(-1) is not zero attempts", retry.Policy{MaxAttempts: retry.Retries(-1), Backoff: delay}, retry.Unlimited},
+		{"nothing set is not unlimited, nor a default of three, nor that nothing runs", retry.Policy{}, 1},
+		{"MaxAttempts 1 is not one retry", retry.Policy{MaxAttempts: 1}, 1},
+		{"MaxAttempts 3 is not three retries", retry.Policy{MaxAttempts: 3}, 3},
+		{"MaxAttempts -1 is not one attempt", retry.Policy{MaxAttempts: -1}, retry.Unlimited},
+		{"MaxAttempts -5 is not unlimited", retry.Policy{MaxAttempts: -5}, 1},
+		{"MaxRetries 3 is not three attempts", retry.Policy{MaxRetries: 3}, 4},
+		{"MaxRetries -1 plus one does not mean that no limit is set", retry.Policy{MaxRetries: -1}, retry.Unlimited},
+		{"MaxRetries -2 plus one is not unlimited", retry.Policy{MaxRetries: -2}, 1},
+		{"MaxRetries -1 does not lift MaxAttempts", retry.Policy{MaxAttempts: 2, MaxRetries: -1}, 2},
+		{"AttemptCap lowers the limit and never raises it", retry.Policy{MaxAttempts: 3, AttemptCap: 10}, 3},
+		{"Retries(0) is not unlimited", retry.Policy{MaxAttempts: retry.Retries(0)}, 1},
+		{"Retries(-1) is not zero attempts", retry.Policy{MaxAttempts: retry.Retries(-1)}, retry.Unlimited},
+		{"Retries(-2) is not invalid", retry.Policy{MaxAttempts: retry.Retries(-2)}, retry.Unlimited},
+		{"Retries of the greatest number does not wrap around", retry.Policy{MaxAttempts: retry.Retries(math.MaxInt)}, math.MaxInt},
+		{"an AttemptTimeout is no limit", retry.Policy{AttemptTimeout: time.Minute}, 1},
+		{"a Budget is no limit", retry.Policy{Budget: &retry.Budget{Size: 9}}, 1},
+		{"the greatest MaxAttempts", retry.Policy{MaxAttempts: math.MaxInt}, math.MaxInt},
+		{"the greatest MaxRetries does not wrap around", retry.Policy{MaxRetries: math.MaxInt}, math.MaxInt},
+		{"the greatest of both", retry.Policy{MaxAttempts: math.MaxInt, MaxRetries: math.MaxInt}, math.MaxInt},
+		{"the greatest beside unlimited", retry.Policy{MaxAttempts: -1, MaxRetries: math.MaxInt}, math.MaxInt},
+		{"the greatest AttemptCap", retry.Policy{MaxAttempts: -1, MaxRetries: -1, AttemptCap: math.MaxInt}, math.MaxInt},
+		{"the least of all", retry.Policy{MaxAttempts: math.MinInt, MaxRetries: math.MinInt, AttemptCap: math.MinInt}, 1},
+		{"the greatest limit of a job", retry.Policy{}.ForJob(math.MaxInt), math.MaxInt},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			assert.Equal(t, row.limit, row.policy.EffectiveMax())
-			assertLimit(t, row.policy, row.limit)
+			p := row.policy
+			p.Backoff = retry.Fixed(time.Second)
+			assert.Equal(t, row.limit, p.EffectiveMax())
+			for _, attempts := range []int{math.MinInt, -1, 0} {
+				assert.True(t, p.Eligible(attempts), "Eligible(%d)", attempts)
+			}
+			assert.Equal(t, row.limit == retry.Unlimited, p.Eligible(math.MaxInt))
+			assert.Equal(t, row.limit == retry.Unlimited, p.Next(retry.Attempt{Number: math.MaxInt}).Retry())
+			if row.limit > 1 {
+				assert.True(t, p.Next(retry.Attempt{Number: row.limit - 1}).Retry())
+				assert.False(t, p.Next(retry.Attempt{Number: row.limit}).Retry())
+			}
 		})
 	}
+}
+
+// A limitRow is one combination of everything that limits attempts.
+type limitRow struct {
+	p      retry.Policy
+	curve  string // "none", "waiting", "ending in 0" or "custom"
+	budget string // "none", "plain" or "refilled"
+}
+
+// limitRows returns every third combination, or with RETRY_LONG all of them.
+func limitRows() (rows []limitRow) {
+	curves := []retry.Backoff{nil, retry.Fixed(time.Second), retry.Schedule{time.Second, 0}, retry.BackoffFunc(func(int) time.Duration { return time.Second })}
+	budgets := []*retry.Budget{nil, {Size: 1_000_000}, {Size: 1_000_000, RefillEvery: time.Hour}}
+	n := 0
+	for i, curve := range []string{"none", "waiting", "ending in 0", "custom"} {
+		for j, budget := range []string{"none", "plain", "refilled"} {
+			for _, nonRetryable := range []bool{false, true} {
+				for _, maxElapsed := range []time.Duration{-1, 0, 1, 10 * time.Second} {
+					for _, attemptCap := range []int{-1, 0, 1, 4} {
+						for _, maxAttempts := range []int{-2, -1, 0, 1, 3} {
+							for _, maxRetries := range []int{-2, -1, 0, 1, 4} {
+								if n++; n%rounds(3, 1) == 0 {
+									rows = append(rows, limitRow{retry.Policy{
+										MaxAttempts: maxAttempts, MaxRetries: maxRetries, AttemptCap: attemptCap, NonRetryable: nonRetryable,
+										MaxElapsed: maxElapsed, Backoff: curves[i], Budget: budgets[j],
+									}, curve, budget})
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return rows
+}
+
+// forever stands for Unlimited: as a number it is above every other limit.
+const forever = 1_000_000
+
+// says computes the limit of a row, and of a job with its own if that is not 0, in
+// the most obvious way: it collects every limit that is set and takes the smallest.
+func (r limitRow) says(own int) (limit int, limited, valid bool) {
+	p := r.p
+	var set []int
+	if p.MaxAttempts == -1 || p.MaxRetries == -1 || p.MaxElapsed > 0 {
+		set = append(set, forever)
+	}
+	if p.MaxAttempts > 0 {
+		set = append(set, p.MaxAttempts)
+	}
+	if p.MaxRetries > 0 {
+		set = append(set, p.MaxRetries+1)
+	}
+	if own > 0 {
+		set = append(set, own)
+	}
+	limited = len(set) > 0
+	if !limited {
+		set = append(set, 1)
+	}
+	if p.AttemptCap > 0 {
+		set = append(set, p.AttemptCap)
+	}
+	if p.NonRetryable {
+		set = append(set, 1)
+	}
+	limit = slices.Min(set)
+	waits := r.curve == "waiting" || r.curve == "custom"
+	paid := r.budget == "plain" // a refilled Budget never ends the call
+	valid = p.MaxAttempts >= -1 && p.MaxRetries >= -1 && p.AttemptCap >= 0 && p.MaxElapsed >= 0 && (limit < forever || waits || paid)
+	if !valid {
+		limit = 1
+	}
+	return limit, limited, valid
+}
+
+// delay returns what the curve of r says.
+func (r limitRow) delay(attempt int) time.Duration {
+	if r.curve == "none" || r.curve == "ending in 0" && attempt > 1 {
+		return 0
+	}
+	return time.Second
+}
+
+func (r limitRow) String() string {
+	p := r.p
+	return fmt.Sprintf("MaxAttempts %d, MaxRetries %d, AttemptCap %d, NonRetryable %v, MaxElapsed %v, curve %s, budget %s",
+		p.MaxAttempts, p.MaxRetries, p.AttemptCap, p.NonRetryable, p.MaxElapsed, r.curve, r.budget)
+}
+
+// Everything that reports a limit gives the same answer for every combination.
+func TestEveryCombinationOfWhatLimitsAttempts(t *testing.T) {
+	counted := func(limit int) int {
+		if limit == forever {
+			return retry.Unlimited
+		}
+		return limit
+	}
+	unlimited := 0
+	for _, row := range limitRows() {
+		p := row.p
+		limit, limited, valid := row.says(0)
+		if limit == forever {
+			unlimited++
+		}
+		want := func(want, got any, format string, args ...any) { // faster than assert
+			t.Helper()
+			if got != want {
+				require.Equal(t, want, got, "%v: %s", row, fmt.Sprintf(format, args...))
+			}
+		}
+		want(valid, p.Validate() == nil, "valid")
+		want(counted(limit), p.EffectiveMax(), "EffectiveMax")
+		for attempts := -1; attempts <= 6; attempts++ {
+			want(attempts <= 0 || attempts < limit, p.Eligible(attempts), "Eligible(%d)", attempts)
+		}
+		for _, elapsed := range []time.Duration{0, 9 * time.Second, 10 * time.Second, time.Hour} {
+			for attempt := 1; attempt <= 5; attempt++ {
+				reason := retry.ReasonRetry
+				switch {
+				case !valid:
+					reason = retry.ReasonInvalid
+				case p.NonRetryable:
+					reason = retry.ReasonNonRetryable
+				case attempt >= limit:
+					reason = retry.ReasonExhausted
+				case p.MaxElapsed > 0 && elapsed+row.delay(attempt) > p.MaxElapsed:
+					reason = retry.ReasonElapsed
+				}
+				want(reason, p.Next(retry.Attempt{Number: attempt, Err: errDial, Elapsed: elapsed}).Reason, "Next(%d, %v)", attempt, elapsed)
+			}
+		}
+		for _, own := range []int{math.MinInt, -1, 0, 1, 2, 7} {
+			ofJob := limit
+			if valid {
+				ofJob, _, _ = row.says(own)
+			}
+			want(counted(ofJob), p.ForJob(own).EffectiveMax(), "ForJob(%d)", own)
+			want(valid, p.ForJob(own).Validate() == nil, "ForJob(%d) is valid", own)
+		}
+
+		says := map[int]string{1: "1 attempt", forever: "unlimited attempts"}[limit]
+		if says == "" {
+			says = fmt.Sprintf("%d attempts", limit)
+		}
+		if !valid {
+			says = "invalid policy"
+		}
+		want(true, strings.HasPrefix(p.String(), says), "String is %q", p)
+		lint := strings.Join(p.Lint(), "\n")
+		alone := valid && !limited && !p.NonRetryable && (p.Backoff != nil || p.AttemptCap > 0)
+		want(alone, strings.Contains(lint, "without a limit"), "Lint is %q", lint)
+		want(min(5, limit-1), len(p.Delays(5)), "Delays")
+		if plan := p.Plan(5); p.MaxElapsed <= 0 {
+			want(min(5, limit-1), len(plan), "Plan")
+		} else {
+			want(true, len(plan) <= limit-1, "Plan of %d", len(plan))
+		}
+		if valid && row.curve != "custom" {
+			text, err := json.Marshal(p)
+			require.NoError(t, err)
+			back := retry.Policy{Budget: p.Budget}
+			require.NoError(t, json.Unmarshal(text, &back))
+			want(counted(limit), back.EffectiveMax(), "%s", text)
+		}
+	}
+	assert.Greater(t, unlimited, 20)
+}
+
+// Do behaves as the texts and methods say, for every combination.
+func TestEveryCombinationOfWhatLimitsAttemptsInDo(t *testing.T) {
+	for _, row := range limitRows() {
+		limit, _, valid := row.says(0)
+		synctest.Test(t, func(t *testing.T) {
+			const stop = 8
+			runs := 0
+			err := retry.Do(t.Context(), row.p, func(context.Context) error {
+				if runs++; runs == stop {
+					return nil // instead of running forever
+				}
+				time.Sleep(3 * time.Second)
+				return errDial
+			})
+			want := min(limit, stop)
+			if valid && row.p.MaxElapsed > 0 && want > 1 {
+				elapsed := time.Duration(0)
+				for n := 1; n <= want; n++ {
+					if elapsed += 3*time.Second + row.delay(n); elapsed > row.p.MaxElapsed {
+						want = n
+					}
+				}
+			}
+			if runs != want || (err == nil) != (want == stop) {
+				require.Fail(t, row.String(), "%d attempts, want %d: %v", runs, want, err)
+			}
+		})
+	}
+}
+
+func TestForJob(t *testing.T) {
+	p := retry.Default()
+	p.AttemptCap, p.MaxElapsed, p.Budget = 7, time.Minute, &retry.Budget{Size: 1, Ratio: .1}
+	derived := p.ForJob(3)
+	assert.Equal(t, 3, derived.EffectiveMax())
+	assert.Equal(t, 5, p.EffectiveMax(), "p itself is not changed")
+	derived.MaxAttempts = p.MaxAttempts
+	assert.Equal(t, p, derived, "only the limits change")
+
+	byRetries := retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second)}
+	for _, none := range []int{0, -1, math.MinInt} {
+		assert.Equal(t, byRetries, byRetries.ForJob(none), "a job without a limit changes nothing")
+	}
+	assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, byRetries.ForJob(3), "one limit remains")
+	hot := retry.Policy{MaxAttempts: retry.Unlimited}
+	assert.Equal(t, hot, hot.ForJob(3), "the job's limit does not make a hot loop valid")
 }
 
 func TestPolicyString(t *testing.T) {
@@ -266,11 +297,9 @@ func TestPolicyString(t *testing.T) {
 		{retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{time.Second, time.Minute}}, "3 attempts, schedule [1s 1m0s]"},
 		{retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second, Factor: 1.5}, Jitter: retry.Proportional(.125)}, "3 attempts, exponential 1s x1.5, ±12.5%"},
 		{retry.Policy{MaxAttempts: 3, Backoff: untouchable{}, Jitter: untouchable{}}, "3 attempts, backoff retry_test.untouchable, jitter retry_test.untouchable"},
-		{retry.Policy{MaxAttempts: 3, NonRetryable: true}, "1 attempt"},
 		{retry.Policy{MaxAttempts: 3, MaxElapsed: time.Minute, AttemptTimeout: time.Second, MaxRetryAfter: time.Hour}, "3 attempts, within 1m0s, 1s for each, Retry-After at most 1h0m0s"},
 		{retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, ExactRetryAfter: true}, "3 attempts, healthy after 1m0s, Retry-After exactly, at most 1m0s"},
 		{retry.Policy{MaxAttempts: 3, MaxDelay: time.Hour, ExactRetryAfter: true}, "3 attempts, at most 1h0m0s, Retry-After exactly, at most 1h0m0s"},
-		{retry.Policy{MaxAttempts: 3, MaxRetryAfter: time.Second, ExactRetryAfter: true}, "3 attempts, Retry-After exactly, at most 1s"},
 		{retry.Policy{Backoff: retry.Fixed(time.Second), MaxElapsed: time.Minute}, "unlimited attempts, fixed 1s, within 1m0s"},
 		{retry.Policy{MaxAttempts: -2}, "invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited"},
 	} {
@@ -279,46 +308,4 @@ func TestPolicyString(t *testing.T) {
 			assert.Equal(t, row.want, fmt.Sprint(row.policy))
 		})
 	}
-}
-
-func TestJitterString(t *testing.T) {
-	assert.Equal(t, []string{"full", "equal"}, []string{fmt.Sprint(retry.FullJitter), fmt.Sprint(retry.EqualJitter)})
-	assert.Equal(t, "none", fmt.Sprint(retry.EqualJitter+1), "a number that is neither")
-}
-
-// assertDelays checks the delays after the attempts from the given one on. A
-// policy that allows no more attempts must stop there.
-func assertDelays(t *testing.T, p retry.Policy, from int, delays []time.Duration) {
-	t.Helper()
-	require.NoError(t, p.Validate())
-	boom := errors.New("boom")
-	for i, want := range delays {
-		assert.Equal(t, drawnFrom(want, retry.ReasonRetry), p.Next(retry.Attempt{Number: from + i, Err: boom}), "after attempt %d", from+i)
-	}
-	if limit := p.EffectiveMax(); limit != retry.Unlimited {
-		require.LessOrEqual(t, from+len(delays), limit, "there are more delays than retries")
-		assert.False(t, p.Next(retry.Attempt{Number: limit, Err: boom}).Retry(), "after the last attempt")
-	}
-}
-
-func TestScheduleInARow(t *testing.T) {
-	policy := readTable(t, "schedule.txt", "policy")[0]
-	schedule := retry.Schedule(policy.durations(t, "schedule"))
-	p := retry.Policy{MaxAttempts: policy.int(t, "max_attempts"), Backoff: schedule}
-	require.Empty(t, p.Lint())
-	for _, r := range readTable(t, "schedule.txt", "rows") {
-		t.Run(r.String(), func(t *testing.T) {
-			next := p.Next(retry.Attempt{Number: r.int(t, "attempt"), Err: errors.New("boom")})
-			if r["status"] == "failed" {
-				assert.Equal(t, retry.ReasonExhausted, next.Reason)
-				return
-			}
-			assert.Equal(t, drawnFrom(r.duration(t, "delay"), retry.ReasonRetry), next)
-		})
-	}
-
-	p.MaxAttempts = 3
-	assert.Len(t, p.Lint(), 1, "with three attempts the last delay is never reached")
-	p.MaxAttempts = 6
-	assertDelays(t, p, 3, []time.Duration{schedule[2], schedule[2], schedule[2]})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/internal/twice"
 )
 
 // Do calls fn until it succeeds, or until p says to stop.
@@ -23,32 +24,13 @@ import (
 // If p is invalid, Do still calls fn once; if that fails, the Reason is
 // ReasonInvalid. A nil ctx or fn is also ReasonInvalid, and fn is not called.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
-	return p.do(ctx, fn)
-}
-
-// DoValue is [Do] for a function that returns a value. The value is the zero
-// T if there is an error. A nil fn is an error after one attempt (ReasonInvalid).
-func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
-	// The inliner allows 80 units: this takes them all, with do a method and a
-	// return without operands. So do learns from the closure that there is no fn.
-	err = p.do(ctx, func(ctx context.Context) error {
-		if fn == nil {
-			return errNoFunc
-		}
-		value, err := fn(ctx)
-		if err == nil {
-			v = value
-		}
-		return err
-	})
-	return
-}
-
-// do calls fn until p says to stop. A goroutine keeps the small stack that
-// it was born with only while the frames down to this select stay small: what
-// lives across a wait is in the call, and everything else is done in
-// functions that have returned by then.
-func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
+	if twice.On && ctx != nil && fn != nil {
+		fn = p.lossy(ctx, fn)
+	}
+	// A goroutine keeps the small stack that it was born with only while the frames
+	// down to the select stay small: what lives across a wait is in the call, and
+	// everything else is done in functions that have returned by then. That is also
+	// why Do is one function: the copy of p among its arguments is the only one.
 	var c *call
 	if fn != nil && ctx != nil && p.MaxElapsed == 0 && p.HealthyAfter == 0 && p.OnEvent == nil {
 		// Most calls succeed at once, without a clock or a watcher, and need no
@@ -65,41 +47,83 @@ func (p *Policy) do(ctx context.Context, fn func(context.Context) error) error {
 				p.Budget.Success()
 				return nil
 			}
-			c = newCall(p, err)
+			c = newCall(&p, err)
 		}
 	}
 	if c == nil {
 		if c = p.first(ctx, fn); c == nil {
 			return nil
 		}
+		if c.Reason != "" {
+			return &c.Error
+		}
 	}
-	for c.Reason == "" && c.retries(ctx, p, nil, nil) {
+	for c.retries(ctx, &p, nil, nil) {
 		switch {
-		case p.OnEvent != nil && !c.announce(ctx, p):
+		case p.OnEvent != nil && !c.announce(ctx, &p):
 			return &c.Error
 		case p.Wait != nil:
-			if !c.waitBy(ctx, p) {
+			if !c.waitBy(ctx, &p) {
 				return &c.Error
 			}
-		case c.sleep > 0:
+		case c.sleep() > 0:
 			done, wake := c.wait(ctx)
 			select {
 			case <-done:
-				c.interrupted(ctx, p)
+				c.interrupted(ctx, &p)
 				return &c.Error
 			case <-wake:
 				// Both may have come at once.
 				if ctx.Err() != nil {
-					c.interrupted(ctx, p)
+					c.interrupted(ctx, &p)
 					return &c.Error
 				}
 			}
 		}
-		if c.attempt(ctx, p, fn) {
+		if c.attempt(ctx, &p, fn) {
 			return nil
 		}
 	}
 	return &c.Error
+}
+
+// lossy returns fn for a build with the tag retrytwice, which loses the answers of
+// some attempts that succeed: fn runs again, in the same attempt, where p would try
+// again. A call that began anew by HealthyAfter has fewer attempts than are counted
+// here, and is repeated less often.
+func (p Policy) lossy(ctx context.Context, fn func(context.Context) error) func(context.Context) error {
+	retries := func(attempt int, elapsed time.Duration) (after time.Duration, ok bool) {
+		for l := payersOf(WithBudget(ctx, p.Budget)); l != nil; l = l.outer {
+			if l.budget.Left() == 0 {
+				return 0, false
+			}
+		}
+		d := p.Next(Attempt{Number: attempt, Err: twice.Lost{}, Elapsed: elapsed, Seed: 1}) // with a Seed, nothing is drawn from Source
+		return d.Delay, d.Retry()
+	}
+	again := func(ctx context.Context) error { return execute(ctx, p.AttemptTimeout, fn) }
+	return twice.Lossy(ctx, retries, fn, again)
+}
+
+// DoValue is [Do] for a function that returns a value. The value is the zero
+// T if there is an error. A nil fn is an error after one attempt (ReasonInvalid).
+func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
+	// The inliner allows 80 units: this takes them all, with a return without
+	// operands. So Do learns from the closure that there is no fn.
+	err = Do(ctx, p, func(ctx context.Context) error {
+		if fn == nil {
+			return errNoFunc
+		}
+		value, err := fn(ctx)
+		if err == nil {
+			v = value
+		}
+		return err
+	})
+	if twice.On && err != nil {
+		v = *new(T) // that of a success that was lost
+	}
+	return
 }
 
 // first makes the first attempt of a call with a clock or a watcher. It returns
@@ -111,7 +135,8 @@ func (p *Policy) first(ctx context.Context, fn func(context.Context) error) *cal
 	case p.OnEvent == nil:
 		return p.failed(p.timeFirst(ctx, fn))
 	default:
-		return p.failed(p.watchFirst(ctx, fn, p.most()))
+		limit, _ := p.judge()
+		return p.failed(p.watchFirst(ctx, fn, limit))
 	}
 }
 
@@ -183,20 +208,18 @@ func (p *Policy) watchFirst(ctx context.Context, fn func(context.Context) error,
 	return start, false, err
 }
 
-// A call is what one call of do knows from one attempt to the next. It is also
+// A call is what one call of Do knows from one attempt to the next. It is also
 // the error that the call ends with, so that both are one allocation. A field
 // more puts it into the next size class, which every waiting call pays for.
 type call struct {
 	Error
-	limit  int           // EffectiveMax
-	seed   uint64        // of all its delays; 0: not drawn yet
-	start  time.Time     // of the first attempt; zero without a clock or a watcher
-	sleep  time.Duration // what is left of Delay when the wait begins
-	payers *payers       // the Budgets of the context
+	limit int       // EffectiveMax
+	seed  uint64    // of all its delays; 0: not drawn yet
+	start time.Time // of the first attempt; zero without a clock or a watcher
 }
 
 // newCall returns a call whose first attempt failed with err. Inlined, it would
-// give do a larger frame.
+// give Do a larger frame.
 //
 //go:noinline
 func newCall(p *Policy, err error) *call {
@@ -239,7 +262,7 @@ func (c *call) refuse(ctx context.Context, p *Policy, fn func(context.Context) e
 }
 
 // attempt makes the next attempt, after the wait for it, and reports whether it
-// succeeded. Inlined, it would give do a larger frame.
+// succeeded. Inlined, it would give Do a larger frame.
 //
 //go:noinline
 func (c *call) attempt(ctx context.Context, p *Policy, fn func(context.Context) error) bool {
@@ -316,12 +339,12 @@ func (c *call) anew(ended time.Time) {
 	c.Attempts, c.seed, c.start = 1, 0, ended
 	c.Resets++
 	if c.rare != nil {
-		c.rare.classes = [maxClasses]failures{}
+		c.rare.classes = nil
 	}
 }
 
 // retries decides what to do after an attempt that failed with c.Err, pays for a
-// retry, and reports whether there is one, after c.sleep; otherwise c has stopped.
+// retry, and reports whether there is one, after c.Delay; otherwise c has stopped.
 // once is the Attempt of [Once], which gets the decision: its retry is made
 // elsewhere, so the context's deadline does not bound it.
 func (c *call) retries(ctx context.Context, p *Policy, once *Attempt, d *Decision) bool {
@@ -347,17 +370,19 @@ func (c *call) retries(ctx context.Context, p *Policy, once *Attempt, d *Decisio
 		return c.ended(ctx, p)
 	}
 	if c.Attempts == 1 || once != nil { // once a call: ten failures that ask the context each time take twice as long
-		c.payers = payersOf(ctx)
+		if l := payersOf(ctx); l != nil {
+			c.aside().payers = l
+		}
 	}
-	c.Delay, c.sleep = v.Delay, v.Delay
+	c.Delay = v.Delay
 	switch {
 	case v.Reason != ReasonRetry:
 		if once != nil && once.Classes == nil {
 			v.of = 0 // it is not known how many of them were of the class
 		}
 		return c.stopFor(ctx, p, &v)
-	case (c.payers != nil || p.Budget != nil) && !c.pays(p): // most calls have no Budget
-		return c.stop(ctx, p, ReasonBudget, nil)
+	case (p.Budget != nil || c.payers() != nil) && !c.pays(ctx, p): // most calls have no Budget
+		return false
 	case p.OnEvent != nil:
 		c.scheduled(&v)
 	}
@@ -392,17 +417,24 @@ func (c *call) draw(ctx context.Context, p *Policy, v *verdict, once bool) {
 // failuresOf counts one more failure of a named class, and returns how many there
 // are; -1 if the name is one too many.
 func (c *call) failuresOf(class string) int {
-	known := &c.aside().classes
-	for i := range known {
-		if f := &known[i]; f.class == class || f.number == 0 {
-			f.class, f.number = class, next(f.number)
+	r := c.aside()
+	for i := range r.classes {
+		if f := &r.classes[i]; f.class == class {
+			f.number = next(f.number)
 			return f.number
 		}
 	}
-	return -1
+	switch len(r.classes) {
+	case 0:
+		r.classes = r.few[:0]
+	case maxClasses:
+		return -1
+	}
+	r.classes = append(r.classes, failures{class, 1})
+	return 1
 }
 
-// scheduled keeps the event of a retry for announce, which do calls itself: the
+// scheduled keeps the event of a retry for announce, which Do calls itself: the
 // stack of a call that waits would grow if it was called from here.
 //
 //go:noinline
@@ -423,11 +455,9 @@ func (c *call) announce(ctx context.Context, p *Policy) bool {
 		return c.interrupted(ctx, p)
 	}
 	now := c.now()
-	if c.sleep = c.rare.event.Due.Sub(now); c.sleep >= 0 {
-		return true
-	}
-	c.sleep = 0
-	return c.stillInTime(ctx, p, now)
+	left := c.rare.event.Due.Sub(now)
+	c.rare.spent = c.Delay - max(0, left)
+	return left >= 0 || c.stillInTime(ctx, p, now)
 }
 
 // stillInTime judges once more a retry whose wait took longer than its delay.
@@ -445,25 +475,33 @@ func (c *call) stillInTime(ctx context.Context, p *Policy, now time.Time) bool {
 	}
 }
 
+// sleep returns what is left of Delay when the wait begins.
+func (c *call) sleep() time.Duration {
+	if c.rare == nil {
+		return c.Delay
+	}
+	return c.Delay - c.rare.spent
+}
+
 // wait returns what ends the wait for the next attempt: the context or a timer,
 // which needs no Stop since Go 1.23, where no asynctimerchan=1 is set. Inlined, it
-// would give do a larger frame.
+// would give Do a larger frame.
 //
 //go:noinline
 func (c *call) wait(ctx context.Context) (done <-chan struct{}, wake <-chan time.Time) {
-	return ctx.Done(), time.After(c.sleep)
+	return ctx.Done(), time.After(c.sleep())
 }
 
 // waitBy waits by p.Wait, and reports whether the retry follows.
 //
 //go:noinline
 func (c *call) waitBy(ctx context.Context, p *Policy) bool {
-	began := c.now()
-	err := c.skips(ctx, p)
+	began, sleep := c.now(), c.sleep()
+	err := c.skips(ctx, p, sleep)
 	now := c.now()
 	passed := max(0, now.Sub(began))
-	if late := passed - c.sleep; late >= 0 && late < time.Millisecond {
-		passed = c.sleep // as with the package's own timer, and in a test the time that skipping takes does not show
+	if late := passed - sleep; late >= 0 && late < time.Millisecond {
+		passed = sleep // as with the package's own timer, and in a test the time that skipping takes does not show
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -472,17 +510,17 @@ func (c *call) waitBy(ctx context.Context, p *Policy) bool {
 		c.refund(p)
 		return c.stop(ctx, p, ReasonWait, err)
 	}
-	c.Waited, c.Delay = saturate.Add(c.Waited, saturate.Add(c.Delay-c.sleep, passed)), 0
-	return passed <= c.sleep || c.stillInTime(ctx, p, now)
+	c.Waited, c.Delay = saturate.Add(c.Waited, saturate.Add(c.Delay-sleep, passed)), 0
+	return passed <= sleep || c.stillInTime(ctx, p, now)
 }
 
 // skips calls p.Wait, and puts the clock of c ahead by what it skipped.
-func (c *call) skips(ctx context.Context, p *Policy) error {
+func (c *call) skips(ctx context.Context, p *Policy, sleep time.Duration) error {
 	made := false
 	defer c.refundUnless(&made, p)
-	skipped, err := p.Wait(ctx, c.sleep)
+	skipped, err := p.Wait(ctx, sleep)
 	made = true
-	if skipped = min(max(0, skipped), c.sleep); skipped > 0 {
+	if skipped = min(max(0, skipped), sleep); skipped > 0 {
 		c.aside().skipped = saturate.Add(c.aside().skipped, skipped)
 	}
 	return err
@@ -501,16 +539,37 @@ func (c *call) now() time.Time {
 // attempt that was healthy.
 func (c *call) free() bool { return c.Attempts == 1 && c.Resets > 0 }
 
-// pays takes a retry out of each Budget.
-func (c *call) pays(p *Policy) bool { return c.free() || c.payers.take(p.Budget) }
+// payers returns the Budgets of the context.
+func (c *call) payers() *payers {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.payers
+}
+
+// pays takes a retry out of each Budget, and reports whether they allowed it;
+// otherwise c has stopped.
+func (c *call) pays(ctx context.Context, p *Policy) bool {
+	if c.free() {
+		return true
+	}
+	switch empty := c.payers().take(p.Budget); {
+	case empty == nil:
+		return true
+	case empty.Borrowed:
+		return c.stop(ctx, p, ReasonBorrowed, nil)
+	default:
+		return c.stop(ctx, p, ReasonBudget, nil)
+	}
+}
 
 // refund gives back what a retry took that is not made.
 func (c *call) refund(p *Policy) {
 	if c.free() {
 		return
 	}
-	c.payers.refund(nil)
-	if !c.payers.has(p.Budget, nil) {
+	c.payers().putBack(1, nil)
+	if !c.payers().has(p.Budget, nil) {
 		p.Budget.Refund()
 	}
 }
@@ -579,7 +638,7 @@ func (c *call) stop(ctx context.Context, p *Policy, reason Reason, cause error) 
 		reason = ReasonInvalid
 		fault.also = cause
 	}
-	if reason == ReasonExhausted && p.limit() == 0 {
+	if reason == ReasonExhausted && p.declared() == 0 {
 		c.withoutLimit()
 	}
 	c.Reason = reason

@@ -106,7 +106,7 @@ func (p *Policy) faults() faults {
 // judge returns the attempts that p allows, and what is wrong with it. It
 // allocates nothing where that is nothing, so every decision can afford to ask.
 func (p *Policy) judge() (limit int, f faults) {
-	limit, f = p.attempts(), p.fieldFaults()
+	limit, f = p.limit(), p.fieldFaults()
 	if limit == Unlimited && p.MaxRetries >= Unlimited && p.hot(p.Backoff) {
 		f = append(f, p.hotFault())
 	}

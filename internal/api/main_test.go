@@ -91,94 +91,89 @@ func module(t *testing.T, shop string) (dir string) {
 	return dir
 }
 
-func TestUpdate(t *testing.T) {
+func TestCheck(t *testing.T) {
 	// The platform makes no difference.
 	t.Setenv("GOOS", "windows")
 	t.Setenv("GOARCH", "386")
 	t.Setenv("CGO_ENABLED", "1")
 	dir := module(t, source)
-	report, err := check(dir, true)
+	api := func(name string) string { return filepath.Join(dir, "api", name) }
+	checked := func(update bool) string {
+		report, err := check(dir, update)
+		require.NoError(t, err)
+		return report
+	}
+	assert.Empty(t, checked(true))
+	files, err := filepath.Glob(api("*"))
 	require.NoError(t, err)
-	assert.Empty(t, report)
-	files, err := filepath.Glob(filepath.Join(dir, "api", "*"))
-	require.NoError(t, err)
-	assert.Equal(t, []string{filepath.Join(dir, "api", "pay_card.txt"), filepath.Join(dir, "api", "shop.txt")}, files)
+	assert.Equal(t, []string{api("pay_card.txt"), api("shop.txt")}, files)
 	text, err := os.ReadFile(files[0])
 	require.NoError(t, err)
 	assert.Equal(t, "pkg example.com/shop/pay/card, func Pay(example.com/shop.Order)\n", string(text))
 	text, err = os.ReadFile(files[1])
 	require.NoError(t, err)
 	assert.Equal(t, want, string(text))
+	assert.Empty(t, checked(false))
 
-	require.NoError(t, os.RemoveAll(filepath.Join(dir, "pay")))
-	_, err = check(dir, true)
-	require.NoError(t, err)
-	assert.NoFileExists(t, files[0], "its package is gone")
-	report, err = check(dir, false)
-	require.NoError(t, err)
-	assert.Empty(t, report)
-}
-
-func TestCheck(t *testing.T) {
-	const pkg = "pkg example.com/shop, "
-	for _, test := range []struct {
-		name     string
-		old, new string
-		want     []string
+	const find = "func Find[K comparable, V any](map[K]V, func(V) bool) (V, error)"
+	for _, row := range []struct {
+		name    string
+		changes [][2]string
+		want    []string
 	}{
-		{"nothing", "", "", nil},
-		{"a parameter's name", "amount int", "cents int", nil},
-		{"a name in a function's type", "func(value V) (ok bool)", "func(V) bool", nil},
-		{"what is not exported", "rate = 19, 7", "rate = 19, 8", nil},
-		{"a signature", "Pay(amount int) error", "Pay(amount int64) error", []string{"-method (*Order) Pay(int) error", "+method (*Order) Pay(int64) error"}},
-		{"a function's signature", "found V, err error", "found V", []string{
-			"-func Find[K comparable, V any](map[K]V, func(V) bool) (V, error)", "+func Find[K comparable, V any](map[K]V, func(V) bool) V"}},
-		{"a constraint", "K comparable", "K ~string", []string{
-			"-func Find[K comparable, V any](map[K]V, func(V) bool) (V, error)", "+func Find[K ~string, V any](map[K]V, func(V) bool) (V, error)"}},
-		{"a receiver", "(o Order) Paid", "(o *Order) Paid", []string{"-method (Order) Paid() bool", "+method (*Order) Paid() bool"}},
-		{"a removed method", "func (o Order) Paid() bool { return o.secret > 0 }", "", []string{"-method (Order) Paid() bool"}},
-		{"a new method", "func (o *Order) pay() {}", "func (o *Order) Return() {}", []string{"+method (*Order) Return()"}},
-		{"a method of an interface", "seal()", "seal()\n\tPut()", []string{"+method (Store) Put()"}},
-		{"an interface that others cannot implement", "\tseal()\n", "", []string{"-method (Store) seal()"}},
-		{"a new field", "secret int", "secret int\n\tNote string", []string{"+type Order struct, Note string"}},
-		{"a field's type", "Amount int", "Amount int64", []string{"-type Order struct, Amount int", "+type Order struct, Amount int64"}},
-		{"a key in JSON", `json:"id"`, `json:"key"`, []string{`-type Order struct, ID string json:"id"`, `+type Order struct, ID string json:"key"`}},
-		{"a constant", `"open"`, `"opened"`, []string{`-const Open State = "open"`, `+const Open State = "opened"`}},
-		{"a type", "type State string", "type State = string", []string{"-type State string", "+type State = string"}},
-		{"a variable", "var Judges []Judge", "var Judges map[string]Judge", []string{"-var Judges []Judge", "+var Judges map[string]Judge"}},
+		{"what no program depends on", [][2]string{
+			{"amount int", "cents int"}, {"func(value V) (ok bool)", "func(V) bool"}, {"rate = 19, 7", "rate = 19, 8"},
+		}, nil},
+		{"types, constants and variables", [][2]string{
+			{"secret int", "secret int\n\tNote string"}, {"Amount int", "Amount int64"}, {`json:"id"`, `json:"key"`},
+			{`"open"`, `"opened"`}, {"var Judges []Judge", "var Judges map[string]Judge"},
+		}, []string{
+			`-const Open State = "open"`, "-type Order struct, Amount int", `-type Order struct, ID string json:"id"`, "-var Judges []Judge",
+			`+const Open State = "opened"`, "+type Order struct, Amount int64", `+type Order struct, ID string json:"key"`, "+type Order struct, Note string",
+			"+var Judges map[string]Judge",
+		}},
+		{"functions and methods", [][2]string{
+			{"Pay(amount int) error", "Pay(amount int64) error"}, {"found V, err error", "found V"}, {"(o Order) Paid", "(o *Order) Paid"},
+			{"func (o *Order) pay() {}", "func (o *Order) Return() {}"}, {"seal()", "seal()\n\tPut()"},
+		}, []string{
+			"-" + find, "-method (*Order) Pay(int) error", "-method (Order) Paid() bool",
+			"+func Find[K comparable, V any](map[K]V, func(V) bool) V", "+method (*Order) Paid() bool", "+method (*Order) Pay(int64) error",
+			"+method (*Order) Return()", "+method (Store) Put()",
+		}},
+		{"a constraint, a removed method, an interface that others can implement, and an alias", [][2]string{
+			{"K comparable", "K ~string"}, {"func (o Order) Paid() bool { return o.secret > 0 }", ""}, {"\tseal()\n", ""}, {"type State string", "type State = string"},
+		}, []string{
+			"-" + find, "-method (Order) Paid() bool", "-method (Store) seal()", "-type State string",
+			"+func Find[K ~string, V any](map[K]V, func(V) bool) (V, error)", "+type State = string",
+		}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir := module(t, source)
-			_, err := check(dir, true)
-			require.NoError(t, err)
-			require.Contains(t, source, test.old)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.go"), []byte(strings.Replace(source, test.old, test.new, 1)), 0o644))
-
-			report, err := check(dir, false)
-			require.NoError(t, err)
+		t.Run(row.name, func(t *testing.T) {
+			changed := source
+			for _, c := range row.changes {
+				require.Contains(t, changed, c[0])
+				changed = strings.Replace(changed, c[0], c[1], 1)
+			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.go"), []byte(changed), 0o644))
 			want := ""
-			if test.want != nil {
+			if row.want != nil {
 				want = "the exported API of shop has changed: run go run ./internal/api -update, and commit api/"
 			}
-			for _, line := range test.want {
-				want += "\n" + line[:1] + pkg + line[1:]
+			for _, line := range row.want {
+				want += "\n" + line[:1] + "pkg example.com/shop, " + line[1:]
 			}
-			assert.Equal(t, want, report)
+			assert.Equal(t, want, checked(false))
 		})
 	}
-}
 
-// A package without a file, and a file without a package.
-func TestCheckPackages(t *testing.T) {
-	dir := module(t, source)
-	_, err := check(dir, true)
-	require.NoError(t, err)
-	require.NoError(t, os.Rename(filepath.Join(dir, "api", "pay_card.txt"), filepath.Join(dir, "api", "pay_cash.txt")))
-	report, err := check(dir, false)
-	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.go"), []byte(source), 0o644))
+	require.NoError(t, os.Rename(api("pay_card.txt"), api("pay_cash.txt")))
 	assert.Equal(t, `the exported API of pay_card, pay_cash has changed: run go run ./internal/api -update, and commit api/
 +pkg example.com/shop/pay/card, func Pay(example.com/shop.Order)
--pkg example.com/shop/pay/card, func Pay(example.com/shop.Order)`, report)
+-pkg example.com/shop/pay/card, func Pay(example.com/shop.Order)`, checked(false), "a package without a file, and a file without a package")
+
+	assert.Empty(t, checked(true))
+	assert.NoFileExists(t, api("pay_cash.txt"), "its package is gone")
+	assert.Empty(t, checked(false))
 }
 
 func TestDoesNotCompile(t *testing.T) {

@@ -174,7 +174,7 @@ func mayStop(p retry.Policy, e retry.Event, says retry.Reason) bool {
 		return goesOn || says == e.Reason // by an error that is not from a log, and has its mark
 	case retry.ReasonElapsed:
 		return goesOn && p.MaxElapsed > 0
-	case retry.ReasonBudget:
+	case retry.ReasonBudget, retry.ReasonBorrowed:
 		return goesOn
 	case retry.ReasonRejected:
 		return false

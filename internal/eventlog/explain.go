@@ -154,6 +154,8 @@ func because(reason retry.Reason) string {
 		return "the context was canceled"
 	case retry.ReasonBudget:
 		return "the budget has no retry left"
+	case retry.ReasonBorrowed:
+		return "the caller lent no more retries"
 	case retry.ReasonWait:
 		return "the wait failed"
 	case retry.ReasonInvalid:

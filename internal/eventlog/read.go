@@ -18,8 +18,8 @@ import (
 var ErrCutOff = errors.New("retrylog: the log is cut off")
 
 // Read reads a log, as package retrylog describes it. decode returns the record
-// that a JSON value in a line is.
-func Read[R any](r io.Reader, decode func(value []byte, line int) (R, error)) ([]R, error) {
+// that a JSON value in a line is, and the kind of its event.
+func Read[R any](r io.Reader, decode func(value []byte, line int) (R, retry.EventKind, error)) ([]R, error) {
 	log := reader[R]{decode: decode}
 	var cutOff error
 	in := bufio.NewReader(r)
@@ -43,7 +43,7 @@ func Read[R any](r io.Reader, decode func(value []byte, line int) (R, error)) ([
 }
 
 type reader[R any] struct {
-	decode  func(value []byte, line int) (R, error)
+	decode  func(value []byte, line int) (R, retry.EventKind, error)
 	records []R
 	line    int
 	torn    bool // part of the line is missing, so that anything may stand behind it
@@ -98,7 +98,10 @@ func (r *reader[R]) add(value []byte) error {
 	if r.foreign(value) {
 		return nil
 	}
-	record, err := r.decode(value, r.line)
+	record, kind, err := r.decode(value, r.line)
+	if err == nil && kind == "" {
+		err = fmt.Errorf("the event has no kind: write one, such as %q", retry.AttemptStarted)
+	}
 	if err == nil {
 		r.records = append(r.records, record)
 	}
@@ -153,11 +156,3 @@ func Key(data []byte) (key string, err error) {
 }
 
 const invalidRecord = "retrylog: invalid record"
-
-// Kind returns an error if an event has no kind.
-func Kind(e retry.Event) error {
-	if e.Kind == "" {
-		return fmt.Errorf("the event has no kind: write one, such as %q", retry.AttemptStarted)
-	}
-	return nil
-}

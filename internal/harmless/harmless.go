@@ -9,6 +9,17 @@ import (
 	"fmt"
 )
 
+// Or returns what ask returns, or other if ask panics: a method of an error that it
+// calls may do that, and a question about an error must not end the program.
+func Or[T any](other T, ask func() T) (answer T) {
+	defer func() {
+		if recover() != nil {
+			answer = other
+		}
+	}()
+	return ask()
+}
+
 // Ask calls the methods of err that return its text and say whether it is the end
 // of a context, and then calls ask, with which the caller can call others. If one
 // of them panics, Ask returns an error that says so and names err's type, for the

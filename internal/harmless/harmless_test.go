@@ -60,3 +60,19 @@ func TestAskOfANilPointer(t *testing.T) {
 type pointer struct{ text string }
 
 func (e *pointer) Error() string { return e.text }
+
+func TestOr(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"an error", errors.New("refused"), "refused"},
+		{"nil, which has no methods", nil, "unknown"},
+		{"a panic of a method", panicker{"Error"}, "unknown"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			assert.Equal(t, row.want, harmless.Or("unknown", func() string { return row.err.Error() }))
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +139,16 @@ func byNext(p retry.Policy, script []kindError, seed uint64) (steps []step) {
 	return append(steps, step{Reason: retry.ReasonSuccess})
 }
 
+// decided returns the steps that the documents and the library's three ways agree on.
+func decided(t *testing.T, p retry.Policy, known map[kindError]*retry.Class, script []kindError, seed uint64) []step {
+	t.Helper()
+	want := decideSlowly(p, known, script, seed)
+	require.Equal(t, want, byDo(t.Context(), p, script), "Do: %v", script)
+	require.Equal(t, want, byOnce(t.Context(), p, script, seed), "Once: %v", script)
+	require.Equal(t, want, byNext(p, script, seed), "Next: %v", script)
+	return want
+}
+
 // failing returns a function that fails by script, counts its attempts, and then
 // succeeds.
 func failing(script []kindError, attempts *int) func(context.Context) error {
@@ -167,7 +178,7 @@ func TestClassesDecideAsACounterForEachName(t *testing.T) {
 	}
 	reasons := map[retry.Reason]int{}
 	synctest.Test(t, func(t *testing.T) {
-		for i := range 10_000 {
+		for range rounds(5_000, 50_000) {
 			p := pace()
 			if p.Backoff == nil {
 				p.Backoff = retry.Fixed(time.Millisecond)
@@ -191,15 +202,12 @@ func TestClassesDecideAsACounterForEachName(t *testing.T) {
 				script[i] = []kindError{"a", "b", "c", "d"}[random.IntN(4)]
 			}
 
-			want := decideSlowly(p, known, script, seed)
-			require.Equal(t, want, byDo(t.Context(), p, script), "Do, script %d", i)
-			require.Equal(t, want, byOnce(t.Context(), p, script, seed), "Once, script %d", i)
-			require.Equal(t, want, byNext(p, script, seed), "Next, script %d", i)
-			reasons[want[len(want)-1].Reason]++
+			steps := decided(t, p, known, script, seed)
+			reasons[steps[len(steps)-1].Reason]++
 		}
 	})
 	for _, reason := range []retry.Reason{retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonInvalid} {
-		assert.Greater(t, reasons[reason], 10, reason)
+		assert.Greater(t, reasons[reason], 5, reason)
 	}
 }
 
@@ -214,54 +222,28 @@ func TestClass(t *testing.T) {
 		want   string
 	}{
 		{"a 401 after two 503 still has its retry", retry.Policy{MaxAttempts: 5}, unauthorized, []kindError{"503", "503", "401"}, "<nil>"},
-		{
-			"the second 401 is the last", retry.Policy{MaxAttempts: 5}, unauthorized, []kindError{"401", "503", "401"},
-			`retry: attempts exhausted after 3 attempts (2 of "unauthorized"): a failure of kind 401`,
-		},
-		{
-			"where both limits are reached, the text has that of the policy", retry.Policy{MaxAttempts: 2}, unauthorized, []kindError{"401", "401"},
-			"retry: attempts exhausted after 2 attempts: a failure of kind 401",
-		},
-		{
-			"without a name the limit goes by all failures", retry.Policy{MaxAttempts: 5}, &retry.Class{Policy: &retry.Policy{MaxAttempts: 2}}, []kindError{"503", "401"},
-			"retry: attempts exhausted after 2 attempts: a failure of kind 401",
-		},
-		{
-			"without a limit of the policy there is no retry", retry.Policy{}, unauthorized, []kindError{"401"},
-			"retry: gave up after 1 attempt (no limit is set, so there is no retry): a failure of kind 401",
-		},
-		{
-			"NonRetryable says why", retry.Policy{MaxAttempts: 5}, &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: unsafe}, []kindError{"401"},
-			"retry: not retryable after 1 attempt (it may have been processed): a failure of kind 401",
-		},
-		{
-			"a NonRetryable policy has no Cause of a class", retry.Policy{MaxAttempts: 5, NonRetryable: true}, &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: unsafe}, []kindError{"401"},
-			"retry: not retryable after 1 attempt: a failure of kind 401",
-		},
-		{
-			"a Cause is for NonRetryable alone", retry.Policy{MaxAttempts: 5}, &retry.Class{Policy: &retry.Policy{MaxAttempts: 1}, Cause: unsafe}, []kindError{"401"},
-			"retry: attempts exhausted after 1 attempt: a failure of kind 401",
-		},
-		{
-			"an invalid class", retry.Policy{MaxAttempts: 5}, &retry.Class{Name: "x\n", Policy: &retry.Policy{MaxDelay: -1, Jitter: retry.Proportional(2)}}, []kindError{"401"},
-			`retry: invalid policy after 1 attempt (class "x\n": MaxDelay is -1ns: write 0 for none, or a positive duration; Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %): a failure of kind 401`,
-		},
-		{
-			"what is not looked at is not judged", retry.Policy{MaxAttempts: 2}, &retry.Class{Policy: &retry.Policy{MaxElapsed: -1, AttemptTimeout: -1, HealthyAfter: -1, Budget: &retry.Budget{}}}, []kindError{"401"},
-			"<nil>",
-		},
-		{
-			"a class that never waits, where nothing limits the attempts", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, &retry.Class{Name: "hot", Policy: &retry.Policy{}}, []kindError{"401"},
-			`retry: invalid policy after 1 attempt (class "hot": unlimited attempts without a delay: set MaxAttempts, MaxRetries, a Budget or a Backoff (Fixed(10*time.Millisecond))): a failure of kind 401`,
-		},
-		{
-			"a class that never waits, with a limit of its own", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, &retry.Class{Name: "twice", Policy: &retry.Policy{MaxRetries: 1}}, []kindError{"401", "401"},
-			`retry: attempts exhausted after 2 attempts (2 of "twice"): a failure of kind 401`,
-		},
-		{
-			"without a Policy it is decided by the count of all, and named", retry.Policy{MaxAttempts: 2}, &retry.Class{Name: "seen"}, []kindError{"503", "401"},
-			"retry: attempts exhausted after 2 attempts: a failure of kind 401",
-		},
+		{"the second 401 is the last", retry.Policy{MaxAttempts: 5}, unauthorized, []kindError{"401", "503", "401"},
+			`retry: attempts exhausted after 3 attempts (2 of "unauthorized"): a failure of kind 401`},
+		{"where both limits are reached, the text has that of the policy", retry.Policy{MaxAttempts: 2}, unauthorized, []kindError{"401", "401"},
+			"retry: attempts exhausted after 2 attempts: a failure of kind 401"},
+		{"without a name the limit goes by all failures", retry.Policy{MaxAttempts: 5}, &retry.Class{Policy: &retry.Policy{MaxAttempts: 2}}, []kindError{"503", "401"},
+			"retry: attempts exhausted after 2 attempts: a failure of kind 401"},
+		{"without a limit of the policy there is no retry", retry.Policy{}, unauthorized, []kindError{"401"},
+			"retry: gave up after 1 attempt (no limit is set, so there is no retry): a failure of kind 401"},
+		{"NonRetryable says why", retry.Policy{MaxAttempts: 5}, &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: unsafe}, []kindError{"401"},
+			"retry: not retryable after 1 attempt (it may have been processed): a failure of kind 401"},
+		{"a NonRetryable policy has no Cause of a class", retry.Policy{MaxAttempts: 5, NonRetryable: true}, &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: unsafe}, []kindError{"401"},
+			"retry: not retryable after 1 attempt: a failure of kind 401"},
+		{"a Cause is for NonRetryable alone", retry.Policy{MaxAttempts: 5}, &retry.Class{Policy: &retry.Policy{MaxAttempts: 1}, Cause: unsafe}, []kindError{"401"},
+			"retry: attempts exhausted after 1 attempt: a failure of kind 401"},
+		{"an invalid class", retry.Policy{MaxAttempts: 5}, &retry.Class{Name: "x\n", Policy: &retry.Policy{MaxDelay: -1, Jitter: retry.Proportional(2)}}, []kindError{"401"},
+			`retry: invalid policy after 1 attempt (class "x\n": MaxDelay is -1ns: write 0 for none, or a positive duration; Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %): a failure of kind 401`},
+		{"a class that never waits, where nothing limits the attempts", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, &retry.Class{Name: "hot", Policy: &retry.Policy{}}, []kindError{"401"},
+			`retry: invalid policy after 1 attempt (class "hot": unlimited attempts without a delay: set MaxAttempts, MaxRetries, a Budget or a Backoff (Fixed(10*time.Millisecond))): a failure of kind 401`},
+		{"a class that never waits, with a limit of its own", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, &retry.Class{Name: "twice", Policy: &retry.Policy{MaxRetries: 1}}, []kindError{"401", "401"},
+			`retry: attempts exhausted after 2 attempts (2 of "twice"): a failure of kind 401`},
+		{"without a Policy it is decided by the count of all, and named", retry.Policy{MaxAttempts: 2}, &retry.Class{Name: "seen"}, []kindError{"503", "401"},
+			"retry: attempts exhausted after 2 attempts: a failure of kind 401"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -274,21 +256,28 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// The first failure of a class waits its first delay, with the curve and the
-// bounds of the class alone.
-func TestTheCurveOfAClass(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 10, Backoff: retry.Linear(time.Second), MaxDelay: 2 * time.Second, MaxRetryAfter: time.Minute}
-	p.Classify = classes(map[kindError]*retry.Class{"slow": {Name: "slow", Policy: &retry.Policy{Backoff: retry.Linear(time.Hour)}}})
-	synctest.Test(t, func(t *testing.T) {
-		var delays []time.Duration
-		for _, s := range byDo(t.Context(), p, []kindError{"other", "slow", "other", "other", "slow"}) {
-			delays = append(delays, s.Delay)
-		}
-		assert.Equal(t, []time.Duration{time.Second, time.Hour, 2 * time.Second, 2 * time.Second, 2 * time.Hour, 0}, delays)
-	})
-	longest := p.Next(retry.Attempt{Number: 1, Err: retry.After(2*time.Hour, kindError("slow"))})
-	assert.Equal(t, retry.ReasonRetryAfter, longest.Reason, "MaxRetryAfter 0 of the class is the default, and not that of the policy")
-	assert.Equal(t, "slow", longest.Class)
+func TestAClassGivesTheDelay(t *testing.T) {
+	inner := retry.Policy{
+		Backoff: retry.Fixed(time.Minute), MaxDelay: 30 * time.Second, Jitter: retry.EqualJitter, MaxRetryAfter: 40 * time.Second,
+	}
+	p := retry.Policy{
+		MaxAttempts: 5, Backoff: retry.Fixed(time.Second), MaxDelay: 2 * time.Second, Jitter: retry.FullJitter, MaxRetryAfter: 3 * time.Second,
+		Classify: unnamed(&inner),
+	}
+	lo, hi := windowOf(p, retry.Attempt{Number: 1, Err: errDial})
+	assert.Equal(t, []time.Duration{15 * time.Second, 30 * time.Second}, []time.Duration{lo, hi}, "its curve, cap and jitter")
+	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second, errDial), Seed: 1}).Reason, "its MaxRetryAfter")
+	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(40*time.Second+1, errDial), Seed: 1}).Reason)
+
+	inner = retry.Policy{}
+	assert.Equal(t, retry.Decision{Reason: retry.ReasonRetry}, p.Next(retry.Attempt{Number: 1, Err: errDial}),
+		"a field that it does not set is zero, not that of the call's policy")
+	assert.Equal(t, retry.ReasonRetry, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute, errDial)}).Reason, "the default MaxRetryAfter")
+	assert.Equal(t, retry.ReasonRetryAfter, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Minute+1, errDial)}).Reason)
+
+	p.Classify = func(error) *retry.Class { return nil }
+	lo, hi = windowOf(p, retry.Attempt{Number: 1, Err: errDial})
+	assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{lo, hi}, "nil means the call's policy")
 }
 
 func TestACallKnowsEightNames(t *testing.T) {
@@ -300,12 +289,7 @@ func TestACallKnowsEightNames(t *testing.T) {
 		known[kind] = &retry.Class{Name: string(kind)}
 	}
 	p := retry.Policy{MaxAttempts: 100, Classify: classes(known)}
-	want := decideSlowly(p, known, script, 1)
-	require.Len(t, want, 17)
-	assert.Equal(t, want, byDo(t.Context(), p, script))
-	assert.Equal(t, want, byOnce(t.Context(), p, script, 1))
-	assert.Equal(t, want, byNext(p, script, 1))
-
+	require.Len(t, decided(t, p, known, script, 1), 17)
 	attempts := 0
 	err := retry.Do(t.Context(), p, failing(script, &attempts))
 	assert.EqualError(t, err, `retry: invalid policy after 17 attempts (Classify returned "9", one name of a class too many: a call knows at most 8): a failure of kind 9`)
@@ -341,21 +325,11 @@ func TestAttemptClasses(t *testing.T) {
 			d, err := retry.Once(t.Context(), p, retry.Attempt{Number: row.number, Classes: row.classes}, func(context.Context) error { return kindError("x") })
 			assert.Equal(t, row.reason, d.Reason)
 			assert.Equal(t, row.reason, retry.ReasonOf(err))
+			if row.reason == retry.ReasonExhausted { // without Classes it is not known how many of the failures were of the class
+				text := fmt.Sprintf(`after %d attempts (%d of "x"): `, row.number, max(row.classes["x"], row.classes["x"]+1))
+				assert.Equal(t, row.classes != nil, strings.Contains(err.Error(), text), "%v", err)
+			}
 		})
-	}
-}
-
-// Without Classes it is not known how many of the failures were of the class.
-func TestTheTextOfAClassCountsWhatIsKnown(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 9, Classify: func(error) *retry.Class {
-		return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
-	}}
-	for text, known := range map[string]map[string]int{
-		"retry: attempts exhausted after 3 attempts: boom":                       nil,
-		`retry: attempts exhausted after 3 attempts (2 of "unauthorized"): boom`: {"unauthorized": 1},
-	} {
-		_, err := retry.Once(t.Context(), p, retry.Attempt{Number: 3, Classes: known}, func(context.Context) error { return errBoom })
-		assert.EqualError(t, err, text)
 	}
 }
 
@@ -406,4 +380,68 @@ func TestWhatIsClassified(t *testing.T) {
 		require.NoError(t, retry.Do(t.Context(), p, failing([]kindError{"a"}, &attempts)))
 		assert.Equal(t, []string{"x", ""}, stopped)
 	})
+}
+
+func TestClassifyInTheLoop(t *testing.T) {
+	everyWay(t, "limits and delays of the class alone are used, and it is never modified", func(t *testing.T, call caller) {
+		class := &retry.Policy{
+			Backoff: retry.Fixed(time.Minute), MaxElapsed: 1, AttemptTimeout: 1, HealthyAfter: time.Millisecond, Budget: &retry.Budget{Size: 1},
+			RetryIf: func(error) bool { panic("RetryIf") }, Classify: func(error) *retry.Class { panic("Classify") },
+			Wait:    func(context.Context, time.Duration) (time.Duration, error) { panic("Wait") },
+			OnEvent: func(context.Context, retry.Event) { panic("OnEvent") },
+		}
+		before := fmt.Sprintf("%#v", class)
+		p := everySecond
+		p.Classify = func(err error) *retry.Class {
+			assert.Same(t, errDial, err)
+			return &retry.Class{Policy: class}
+		}
+		start, runs := time.Now(), 0
+		err := call(t.Context(), p, fails(&runs))
+		assert.Equal(t, &retry.Error{Reason: retry.ReasonExhausted, Attempts: 3, Waited: 2 * time.Minute, Delay: time.Minute, Err: errDial}, plain(err))
+		assert.Equal(t, 2*time.Minute, time.Since(start))
+		assert.Equal(t, before, fmt.Sprintf("%#v", class))
+	})
+	everyWay(t, "an invalid class", func(t *testing.T, call caller) {
+		p, runs := everySecond, 0
+		p.Classify = unnamed(&retry.Policy{MaxAttempts: -2, MaxDelay: -1})
+		err := call(t.Context(), p, fails(&runs))
+		e := stopped(t, err)
+		assert.Equal(t, &retry.Error{Reason: retry.ReasonInvalid, Attempts: 1, Err: errDial, Cause: e.Cause}, plain(err))
+		assert.EqualError(t, e.Cause, `invalid policy of class "": MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; `+
+			`MaxDelay is -1ns: write 0 for none, or a positive duration`)
+	})
+}
+
+func TestAClassThatIsInvalid(t *testing.T) {
+	sleepy := retry.Fixed(time.Second)
+	for _, row := range []struct {
+		name  string
+		outer retry.Policy
+		inner retry.Policy
+		want  retry.Reason
+	}{
+		{"its own fault", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxDelay: -1}, retry.ReasonInvalid},
+		{"what is not looked at is not judged: durations", retry.Policy{MaxAttempts: 5}, retry.Policy{MaxElapsed: -1, AttemptTimeout: -1, HealthyAfter: -1}, retry.ReasonRetry},
+		{"what is not looked at is not judged: an empty Budget", retry.Policy{MaxAttempts: 5}, retry.Policy{Budget: new(retry.Budget)}, retry.ReasonRetry},
+		{"no limit in the policy of the call, no delay in the class", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
+		{"a schedule that ends in a hot loop", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.Schedule{time.Second, 0}}, retry.ReasonInvalid},
+		{"no limit in either, no delay in the class", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonInvalid},
+		{"the class's MaxElapsed is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxElapsed: time.Second}, retry.ReasonInvalid},
+		{"the class's Budget is not used", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Budget: &retry.Budget{Size: 1}}, retry.ReasonInvalid},
+
+		{"hot alone, limited by the policy of the call", retry.Policy{MaxAttempts: 5, Backoff: sleepy}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
+		{"no delay, bounded by the call's MaxElapsed alone", retry.Policy{MaxElapsed: time.Minute, Backoff: sleepy}, retry.Policy{}, retry.ReasonInvalid},
+		{"hot alone, bounded by the call's Budget", retry.Policy{MaxAttempts: -1, Budget: &retry.Budget{Size: 1}}, retry.Policy{MaxAttempts: -1}, retry.ReasonRetry},
+		{"no delay, limited by its MaxAttempts", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{MaxAttempts: 2}, retry.ReasonRetry},
+		{"no delay, limited by its AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{AttemptCap: 2}, retry.ReasonRetry},
+		{"no delay, limited by NonRetryable", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{NonRetryable: true}, retry.ReasonNonRetryable},
+		{"a custom Backoff is trusted", retry.Policy{MaxAttempts: -1, Backoff: sleepy}, retry.Policy{Backoff: retry.BackoffFunc(func(int) time.Duration { return 0 })}, retry.ReasonRetry},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			require.NoError(t, row.outer.Validate())
+			row.outer.Classify = unnamed(&row.inner)
+			assert.Equal(t, row.want, row.outer.Next(retry.Attempt{Number: 1, Err: errDial}).Reason)
+		})
+	}
 }

@@ -1,0 +1,165 @@
+// Command vectors prints testdata/vectors.json: what the library decides for 2,000
+// policies. An implementation in another language, and each platform, must decide
+// the same to the nanosecond.
+//
+//	go run ./internal/vectors > testdata/vectors.json
+//
+// It is a program so that a platform can be checked without compiling what tests
+// need: GOAMD64=v3 go run ./internal/vectors | cmp testdata/vectors.json
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+const policies = 2000
+
+func main() {
+	w := bufio.NewWriter(os.Stdout)
+	if err := write(w); err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A vector is a decision and what it follows from. Times are in nanoseconds.
+// docs/vectors.md describes it.
+type vector struct {
+	Policy     retry.Policy  `json:"policy"`
+	Attempt    int           `json:"attempt"`
+	Key        string        `json:"key,omitzero"` // Seed is SeedOf(Key)
+	Seed       string        `json:"seed"`         // text, because many JSON readers round 64 bits
+	Elapsed    time.Duration `json:"elapsed,omitzero"`
+	RetryAfter time.Duration `json:"retry_after,omitzero"`
+
+	Reason retry.Reason  `json:"reason"`
+	Delay  time.Duration `json:"delay"`
+	Lo     time.Duration `json:"lo"`
+	Hi     time.Duration `json:"hi"`
+}
+
+// write writes the vectors as a JSON list with a line for each.
+func write(w io.Writer) error {
+	g := generator{rand.New(rand.NewPCG(2026, 11))}
+	separator := "["
+	seen := make(map[string]bool)
+	for len(seen) < policies {
+		p := g.policy()
+		if seen[p.String()] {
+			continue
+		}
+		seen[p.String()] = true
+		for range 1 + g.IntN(2) {
+			line, err := json.Marshal(g.vector(p))
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(w, "%s\n%s", separator, line); err != nil {
+				return err
+			}
+			separator = ","
+		}
+	}
+	_, err := fmt.Fprintln(w, "\n]")
+	return err
+}
+
+// A generator makes policies and attempts of every kind. The stream is the same
+// on every platform: it multiplies no two floats, which some processors round
+// differently if a sum follows.
+type generator struct{ *rand.Rand }
+
+func (g generator) vector(p retry.Policy) vector {
+	v := vector{Policy: p, Attempt: 1 + g.IntN(12), Elapsed: g.sometimes(3), RetryAfter: g.sometimes(4)}
+	if g.oneIn(8) {
+		v.Attempt = 1 + g.IntN(1_000_000) // far beyond the cap
+	}
+	seed := max(1, g.Uint64())
+	if g.oneIn(8) {
+		v.Key = []string{"", "job-1", "réservé/"}[g.IntN(3)] + strconv.Itoa(g.IntN(100))
+		seed = retry.SeedOf(v.Key)
+	}
+	v.Seed = strconv.FormatUint(seed, 10)
+	a := retry.Attempt{Number: v.Attempt, Seed: seed, Elapsed: v.Elapsed, Err: errors.New("busy")}
+	if v.RetryAfter > 0 {
+		a.Err = retry.After(v.RetryAfter, a.Err)
+	}
+	d := p.Next(a)
+	v.Reason, v.Delay, v.Lo, v.Hi = d.Reason, d.Delay, d.Lo, d.Hi
+	return v
+}
+
+// policy returns a valid policy.
+func (g generator) policy() retry.Policy {
+	for {
+		p := retry.Policy{Backoff: g.backoff(), Jitter: g.jitter(), NonRetryable: g.oneIn(40), ExactRetryAfter: g.oneIn(6)}
+		switch g.IntN(4) {
+		case 0:
+			p.MaxAttempts = 1 + g.IntN(20)
+		case 1:
+			p.MaxRetries = 1 + g.IntN(20)
+		case 2:
+			p.MaxAttempts = retry.Unlimited
+		}
+		if g.oneIn(8) {
+			p.AttemptCap = 1 + g.IntN(10)
+		}
+		p.MaxElapsed, p.MaxDelay, p.MaxRetryAfter = g.sometimes(3), g.sometimes(2), g.sometimes(6)
+		if p.Validate() == nil {
+			return p
+		}
+	}
+}
+
+func (g generator) backoff() retry.Backoff {
+	schedule := make(retry.Schedule, 1+g.IntN(4))
+	for i := range schedule {
+		schedule[i] = g.time()
+	}
+	base := g.time()
+	return []retry.Backoff{
+		retry.Fixed(base), retry.Linear(base), retry.Fibonacci(base), schedule, nil,
+		retry.Exponential{Base: base},
+		retry.Exponential{Base: base, Factor: 1 + g.Float64()},
+		retry.Exponential{Base: base, Factor: float64(1 + g.IntN(9))},
+	}[g.IntN(8)]
+}
+
+func (g generator) jitter() retry.Jitter {
+	return []retry.Jitter{
+		nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(float64(g.IntN(11)) / 10), retry.Proportional(g.Float64()),
+	}[g.IntN(5)]
+}
+
+// time returns a duration from 0 to decades, most of them short. Beyond 104 days a
+// float64 no longer holds every nanosecond.
+func (g generator) time() time.Duration {
+	most := []time.Duration{1, time.Hour, 80 * 365 * 24 * time.Hour}[(1+g.IntN(5))/2]
+	if g.oneIn(2) {
+		return time.Duration(1+g.IntN(600)) * 100 * time.Millisecond
+	}
+	return time.Duration(g.Int64N(int64(most)))
+}
+
+// sometimes returns a duration once in n times, and else 0.
+func (g generator) sometimes(n int) time.Duration {
+	if g.oneIn(n) {
+		return g.time()
+	}
+	return 0
+}
+
+func (g generator) oneIn(n int) bool { return g.IntN(n) == 0 }

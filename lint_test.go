@@ -1,0 +1,132 @@
+package retry_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/goretry/retry"
+)
+
+func TestLint(t *testing.T) {
+	second := retry.Fixed(time.Second)
+	doubling := retry.Exponential{Base: time.Second}
+	const (
+		noLimit      = "Backoff (backoff) without a limit: there is only one attempt, and no delay; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
+		noClassLimit = "Classify without a limit: there is only one attempt, whatever a class allows; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
+		capAlone     = "AttemptCap (attempt_cap) without a limit: there is only one attempt; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
+		atOnce       = " without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay"
+		bothLimits   = "MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, "
+		nonRetryable = "NonRetryable (retryable: false) beside a limit of "
+		growing      = "unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)"
+	)
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		lint   []string
+	}{
+		{"nothing set", retry.Policy{}, nil},
+		{"default", retry.Default(), nil},
+
+		{"a Backoff without a limit", retry.Policy{Backoff: second}, []string{noLimit}},
+		{"a custom Backoff without a limit", retry.Policy{Backoff: untouchable{}}, []string{noLimit}},
+		{"a Backoff with MaxElapsed alone", retry.Policy{Backoff: second, MaxElapsed: time.Minute}, nil},
+		{"a Backoff with AttemptCap and no limit", retry.Policy{Backoff: second, AttemptCap: 5}, []string{noLimit}},
+		{"a Schedule without a limit", retry.Policy{Backoff: retry.Schedule{1, 2}}, []string{noLimit}},
+		{"a first delay above MaxDelay, without a limit", retry.Policy{Backoff: second, MaxDelay: 1}, []string{noLimit, "MaxDelay (max_delay) of 1ns is shorter than the first delay of 1s: it cuts even that one"}},
+		{"AttemptCap alone", retry.Policy{AttemptCap: 5}, []string{capAlone}},
+
+		{"Classify without a limit", retry.Policy{Classify: unnamed(&retry.Policy{MaxAttempts: 2})}, []string{noClassLimit}},
+		{"Classify and a Backoff without a limit", retry.Policy{Classify: unnamed(nil), Backoff: second}, []string{noLimit, noClassLimit}},
+		{"Classify and AttemptCap without a limit", retry.Policy{Classify: unnamed(nil), AttemptCap: 3}, []string{capAlone, noClassLimit}},
+		{"Classify with MaxAttempts", retry.Policy{Classify: unnamed(nil), MaxAttempts: 2}, nil},
+		{"Classify with NonRetryable", retry.Policy{Classify: unnamed(nil), NonRetryable: true}, nil},
+
+		{"AttemptTimeout below HealthyAfter", retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute},
+			[]string{"AttemptTimeout (attempt_timeout) of 1s ends every attempt before HealthyAfter (healthy_after) of 1m0s: none is ever healthy"}},
+		{"AttemptTimeout at HealthyAfter", retry.Policy{AttemptTimeout: time.Minute, HealthyAfter: time.Minute},
+			[]string{"AttemptTimeout (attempt_timeout) of 1m0s ends every attempt before HealthyAfter (healthy_after) of 1m0s: none is ever healthy"}},
+		{"AttemptTimeout above HealthyAfter", retry.Policy{AttemptTimeout: time.Minute + 1, HealthyAfter: time.Minute}, nil},
+		{"HealthyAfter without AttemptTimeout", retry.Policy{HealthyAfter: time.Minute}, nil},
+		{"AttemptTimeout without HealthyAfter", retry.Policy{AttemptTimeout: time.Minute}, nil},
+
+		{"several attempts at once", retry.Policy{MaxAttempts: 3}, []string{"3 attempts" + atOnce}},
+		{"unlimited at once, with a Budget", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts" + atOnce}},
+		{"several attempts at once, on purpose", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}, nil},
+		{"several attempts, the classes have the delays", retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { panic("called") }}, nil},
+		{"one attempt without a Backoff", retry.Policy{MaxAttempts: 1}, nil},
+		{"a Backoff with MaxAttempts 1, which says so", retry.Policy{Backoff: second, MaxAttempts: 1}, nil},
+		{"a Backoff with NonRetryable", retry.Policy{Backoff: second, NonRetryable: true}, nil},
+
+		{"both limits", retry.Policy{MaxAttempts: 5, MaxRetries: 2, Backoff: second}, []string{bothLimits + "3 attempts; set one"}},
+		{"both limits, unlimited", retry.Policy{MaxAttempts: 5, MaxRetries: -1, Backoff: second}, []string{bothLimits + "5 attempts; set one"}},
+		{"both limits, both unlimited", retry.Policy{MaxAttempts: -1, MaxRetries: -1, Backoff: second}, []string{bothLimits + "unlimited attempts; set one"}},
+		{"a limit and a cap", retry.Policy{MaxAttempts: 5, AttemptCap: 3, Backoff: second}, nil},
+
+		{"a delay that no retry reaches", retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute, time.Hour}},
+			[]string{"a Schedule (delays) of 3 beside 3 attempts: the delay of 1h0m0s and those after it are never used; MaxAttempts (max_attempts) counts the first attempt"}},
+		{"a delay that no retry reaches, unlimited except for AttemptCap", retry.Policy{MaxAttempts: -1, AttemptCap: 2, Backoff: retry.Schedule{1, 2, 3}},
+			[]string{"a Schedule (delays) of 3 beside 2 attempts: the delay of 2ns and those after it are never used; MaxAttempts (max_attempts) counts the first attempt"}},
+		{"a delay beside one attempt", retry.Policy{MaxAttempts: 1, Backoff: retry.Schedule{time.Second}},
+			[]string{"a Schedule (delays) of 1 beside 1 attempt: the delay of 1s and those after it are never used; MaxAttempts (max_attempts) counts the first attempt"}},
+		{"a Schedule that is reached", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{1, 2, 3}}, nil},
+		{"a Schedule that repeats its last", retry.Policy{MaxAttempts: 9, Backoff: retry.Schedule{1, 2, 3}}, nil},
+		{"an empty Schedule", retry.Policy{MaxAttempts: 1, Backoff: retry.Schedule{}}, nil},
+
+		{"NonRetryable beside attempts", retry.Policy{NonRetryable: true, MaxAttempts: 3}, []string{nonRetryable + "3 attempts, by MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed): there is only one attempt"}},
+		{"NonRetryable beside unlimited", retry.Policy{NonRetryable: true, MaxAttempts: -1}, []string{nonRetryable + "unlimited attempts, by MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed): there is only one attempt"}},
+		{"NonRetryable beside MaxElapsed alone", retry.Policy{NonRetryable: true, MaxElapsed: time.Minute}, []string{nonRetryable + "unlimited attempts, by MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed): there is only one attempt"}},
+		{"NonRetryable beside one attempt", retry.Policy{NonRetryable: true, MaxAttempts: 1}, nil},
+		{"NonRetryable alone", retry.Policy{NonRetryable: true}, nil},
+		{"NonRetryable beside a cap", retry.Policy{NonRetryable: true, AttemptCap: 10}, nil},
+
+		{"unlimited and exponential", retry.Policy{MaxAttempts: -1, Backoff: doubling}, []string{growing}},
+		{"unlimited and linear", retry.Policy{MaxRetries: -1, Backoff: retry.Linear(1)}, []string{growing}},
+		{"unlimited and fibonacci", retry.Policy{MaxAttempts: -1, Backoff: retry.Fibonacci(1)}, []string{growing}},
+		{"unlimited and growing, with MaxDelay", retry.Policy{MaxAttempts: -1, Backoff: doubling, MaxDelay: time.Minute}, nil},
+		{"unlimited and growing, with MaxElapsed", retry.Policy{MaxAttempts: -1, Backoff: doubling, MaxElapsed: time.Minute}, nil},
+		{"unlimited and growing, with AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: doubling, AttemptCap: 9}, nil},
+		{"unlimited and fixed", retry.Policy{MaxAttempts: -1, Backoff: second}, nil},
+		{"unlimited and a factor of one", retry.Policy{MaxAttempts: -1, Backoff: retry.Exponential{Base: time.Second, Factor: 1}}, nil},
+		{"unlimited and a Schedule", retry.Policy{MaxAttempts: -1, Backoff: retry.Schedule{1, 2, 3}}, nil},
+		{"unlimited and custom", retry.Policy{MaxAttempts: -1, Backoff: untouchable{}}, nil},
+		{"growing, with MaxElapsed alone", retry.Policy{Backoff: doubling, MaxElapsed: time.Minute}, nil},
+
+		{"the first delay is beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second},
+			[]string{"MaxElapsed (max_elapsed) of 1s is shorter than the first delay of at least 1m0s: there is no retry"}},
+		{"the first delay is beyond MaxElapsed, but a class may have a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, Classify: unnamed(&retry.Policy{})}, nil},
+		{"the first delay is beyond MaxElapsed, but a server may ask for a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, ExactRetryAfter: true}, nil},
+		{"the first delay is beyond a MaxElapsed of 1ns", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2), MaxElapsed: 1},
+			[]string{"MaxElapsed (max_elapsed) of 1ns is shorter than the first delay of at least 2ns: there is no retry"}},
+		{"the first delay is MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: second, MaxElapsed: time.Second}, nil},
+		{"half of the first delays are beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter, MaxElapsed: 5 * time.Second}, nil},
+		{"even the shortest first delay is beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.Proportional(.2), MaxElapsed: 8*time.Second - 1},
+			[]string{"MaxElapsed (max_elapsed) of 7.999999999s is shorter than the first delay of at least 8s: there is no retry"}},
+		{"the shortest first delay is MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.EqualJitter, MaxElapsed: 5 * time.Second}, nil},
+		{"a custom Jitter may return 0", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: untouchable{}, MaxElapsed: time.Second}, nil},
+		{"a custom Backoff may return 0", retry.Policy{MaxAttempts: 3, Backoff: untouchable{}, MaxElapsed: time.Second}, nil},
+		{"a first delay beyond MaxElapsed of one attempt", retry.Policy{MaxAttempts: 1, Backoff: second, MaxElapsed: 1}, nil},
+
+		{"MaxDelay is below the first delay", retry.Policy{MaxAttempts: 3, Backoff: doubling, MaxDelay: time.Second - 1},
+			[]string{"MaxDelay (max_delay) of 999.999999ms is shorter than the first delay of 1s: it cuts even that one"}},
+		{"MaxDelay of 1ns is below the first delay", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2), MaxDelay: 1},
+			[]string{"MaxDelay (max_delay) of 1ns is shorter than the first delay of 2ns: it cuts even that one"}},
+		{"MaxDelay is the first delay", retry.Policy{MaxAttempts: 3, Backoff: doubling, MaxDelay: time.Second}, nil},
+
+		{"several at once", retry.Policy{MaxAttempts: 3, MaxRetries: 9, Backoff: retry.Schedule{time.Minute, 2, 3}, MaxElapsed: time.Second},
+			[]string{
+				bothLimits + "3 attempts; set one",
+				"a Schedule (delays) of 3 beside 3 attempts: the delay of 3ns and those after it are never used; MaxAttempts (max_attempts) counts the first attempt",
+				"MaxElapsed (max_elapsed) of 1s is shorter than the first delay of at least 1m0s: there is no retry",
+			}},
+		{"an invalid policy", retry.Policy{MaxAttempts: -2, MaxRetries: 3, Backoff: second}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			assert.Equal(t, row.lint, row.policy.Lint())
+			for _, line := range row.policy.Lint() {
+				assert.NotContains(t, line, "\n")
+			}
+		})
+	}
+}

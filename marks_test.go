@@ -1,0 +1,220 @@
+package retry_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+// These types carry an error in different ways.
+type (
+	wrapsOne  struct{ err error }
+	wrapsMany []error
+	hasAs     struct{ err error }
+	waits5s   struct{}
+	waitsZero struct{ err error }
+	asNothing struct{}
+)
+
+func (e wrapsOne) Error() string              { return "one" }
+func (e wrapsOne) Unwrap() error              { return e.err }
+func (e wrapsMany) Error() string             { return "many" }
+func (e wrapsMany) Unwrap() []error           { return e }
+func (e hasAs) Error() string                 { return "as" }
+func (e hasAs) As(target any) bool            { return errors.As(e.err, target) }
+func (waits5s) Error() string                 { return "busy" }
+func (waits5s) RetryAfter() time.Duration     { return 5 * time.Second }
+func (e waitsZero) Error() string             { return "busy" }
+func (e waitsZero) Unwrap() error             { return e.err }
+func (e waitsZero) RetryAfter() time.Duration { return 0 }
+func (asNothing) Error() string               { return "nothing" }
+func (asNothing) As(any) bool                 { return true }
+
+func TestMarks(t *testing.T) {
+	permanent, after := retry.Permanent(errDial), retry.After(5*time.Second, errDial)
+	inner := func(p retry.Policy, err error) error { return retry.Do(t.Context(), p, failWith(err)) }
+	for name, row := range map[string]struct {
+		err       error
+		permanent bool
+		hint      time.Duration
+	}{
+		"none":                                          {errDial, false, 0},
+		"Permanent":                                     {permanent, true, 0},
+		"Permanent in fmt.Errorf":                       {fmt.Errorf("get: %w", permanent), true, 0},
+		"Permanent in fmt.Errorf, second":               {fmt.Errorf("%w: %w", errShutdown, permanent), true, 0},
+		"Permanent in Unwrap() error":                   {wrapsOne{permanent}, true, 0},
+		"Permanent in Unwrap() []error":                 {wrapsMany{nil, errShutdown, wrapsMany{permanent}}, true, 0},
+		"Permanent in As(any) bool":                     {hasAs{permanent}, true, 0},
+		"Permanent of fmt.Errorf with %v":               {fmt.Errorf("get: %v", permanent), false, 0},
+		"After":                                         {after, false, 5 * time.Second},
+		"After in fmt.Errorf":                           {fmt.Errorf("get: %w", after), false, 5 * time.Second},
+		"After in Unwrap() error":                       {wrapsOne{after}, false, 5 * time.Second},
+		"After in Unwrap() []error":                     {wrapsMany{nil, errShutdown, wrapsMany{after}}, false, 5 * time.Second},
+		"After in As(any) bool":                         {hasAs{after}, false, 5 * time.Second},
+		"an error with RetryAfter":                      {waits5s{}, false, 5 * time.Second},
+		"an error with RetryAfter in As(any) bool":      {hasAs{waits5s{}}, false, 5 * time.Second},
+		"After in Permanent":                            {retry.Permanent(after), true, 5 * time.Second},
+		"Permanent in After":                            {retry.After(5*time.Second, permanent), true, 5 * time.Second},
+		"Permanent beside After":                        {errors.Join(after, permanent), true, 5 * time.Second},
+		"the outer of two Afters applies, longer":       {retry.After(9*time.Second, after), false, 9 * time.Second},
+		"the outer of two Afters applies, shorter":      {retry.After(time.Second, after), false, time.Second},
+		"the first of two joined Afters applies":        {errors.Join(retry.After(time.Second, errDial), after), false, time.Second},
+		"After around As(any) bool: the outer applies":  {retry.After(time.Second, hasAs{after}), false, time.Second},
+		"After of zero has no effect":                   {retry.After(0, errDial), false, 0},
+		"After below zero has no effect":                {retry.After(-time.Second, errDial), false, 0},
+		"After of zero leaves the inner one":            {retry.After(0, after), false, 5 * time.Second},
+		"After below zero leaves the inner one":         {retry.After(-1, after), false, 5 * time.Second},
+		"RetryAfter of zero leaves the inner one":       {waitsZero{after}, false, 5 * time.Second},
+		"a typed nil *Error":                            {(*retry.Error)(nil), false, 0},
+		"a typed nil *Error beside After":               {errors.Join((*retry.Error)(nil), after), false, 5 * time.Second},
+		"an Unwrap that returns nils":                   {wrapsMany{nil, nil}, false, 0},
+		"an As that is always true":                     {asNothing{}, true, 0},
+		"an Error":                                      {&retry.Error{Reason: retry.ReasonExhausted, Err: errDial}, false, 0},
+		"an Error that holds nothing":                   {&retry.Error{}, false, 0},
+		"an Error of Permanent":                         {&retry.Error{Reason: retry.ReasonPermanent, Err: permanent}, true, 0},
+		"an Error of After":                             {&retry.Error{Reason: retry.ReasonExhausted, Err: after}, false, 5 * time.Second},
+		"an Error that says invalid":                    {&retry.Error{Reason: retry.ReasonInvalid, Err: errDial}, true, 0},
+		"an Error that says invalid, wrapped":           {fmt.Errorf("get: %w", errors.Join(errShutdown, &retry.Error{Reason: retry.ReasonInvalid})), true, 0},
+		"an Error that says invalid, in an Error":       {&retry.Error{Reason: retry.ReasonExhausted, Err: &retry.Error{Reason: retry.ReasonInvalid}}, true, 0},
+		"an Error whose Cause is Permanent":             {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: permanent}, false, 0},
+		"an Error whose Cause is After":                 {&retry.Error{Reason: retry.ReasonCanceled, Err: errDial, Cause: after}, false, 0},
+		"an Error whose Cause is Permanent, in another": {&retry.Error{Err: fmt.Errorf("get: %w", &retry.Error{Cause: permanent})}, false, 0},
+		"an Error whose Cause says invalid":             {&retry.Error{Reason: retry.ReasonCanceled, Cause: &retry.Error{Reason: retry.ReasonInvalid}}, false, 0},
+		"an inner call: what it failed with":            {fmt.Errorf("get: %w", inner(retry.Policy{}, after)), false, 5 * time.Second},
+		"an inner call that was invalid, behind As":     {hasAs{inner(retry.Policy{MaxAttempts: -2}, errDial)}, true, 0},
+		"an inner call, behind As":                      {hasAs{inner(retry.Policy{}, errDial)}, false, 0},
+		"Permanent around the error of an inner call":   {retry.Permanent(inner(retry.Policy{}, errDial)), true, 0},
+	} {
+		everyWay(t, name, func(t *testing.T, call caller) {
+			want := retry.ReasonExhausted
+			if row.permanent {
+				want = retry.ReasonPermanent
+			}
+			start := time.Now()
+			e := stopped(t, call(t.Context(), retry.Policy{MaxAttempts: 2}, failWith(row.err)))
+			assert.Equal(t, want, e.Reason)
+			assert.Equal(t, row.hint, e.Delay)
+			if !row.permanent {
+				assert.Equal(t, row.hint, time.Since(start))
+			}
+			assert.Equal(t, row.permanent, retry.IsPermanent(row.err))
+			assert.Equal(t, row.hint, retry.RetryAfterOf(row.err))
+		})
+	}
+	t.Run("a mark changes neither the text nor what errors.Is and errors.As find", func(t *testing.T) {
+		for _, marked := range []error{permanent, after, retry.Permanent(after), retry.After(1, permanent)} {
+			assert.EqualError(t, marked, errDial.Error())
+			assert.ErrorIs(t, marked, errDial)
+			assert.NotErrorIs(t, marked, errShutdown)
+		}
+		var found *statusError
+		require.ErrorAs(t, retry.Permanent(retry.After(1, &statusError{503})), &found)
+		assert.Equal(t, 503, found.code)
+	})
+	t.Run("nil stays nil", func(t *testing.T) {
+		assert.NoError(t, retry.Permanent(nil))
+		assert.NoError(t, retry.After(time.Second, nil))
+		assert.False(t, retry.IsPermanent(nil))
+		assert.Zero(t, retry.RetryAfterOf(nil))
+	})
+	t.Run("After says RetryAfter", func(t *testing.T) {
+		var hint interface{ RetryAfter() time.Duration }
+		require.ErrorAs(t, after, &hint)
+		assert.Equal(t, 5*time.Second, hint.RetryAfter())
+	})
+}
+
+// The spread above a Retry-After is cut to the time that is left: what a server
+// asked for fits, so the retry is made.
+func TestTheCutAboveARetryAfter(t *testing.T) {
+	const second = time.Second
+	base := retry.Policy{
+		MaxAttempts: 9, Backoff: retry.Fixed(10 * second), Jitter: retry.Proportional(0.5),
+		MaxDelay: 25 * second, MaxRetryAfter: 90 * second, MaxElapsed: 100 * second,
+	}
+	for _, row := range []struct {
+		name       string
+		retryAfter time.Duration
+		elapsed    time.Duration
+		lo, hi     time.Duration
+		reason     retry.Reason
+	}{
+		{"enough time: not cut", 20 * second, 0, 20 * second, 40 * second, retry.ReasonRetry},
+		{"cut to what is left", 20 * second, 70 * second, 20 * second, 30 * second, retry.ReasonRetry},
+		{"exactly as much as is left", 20 * second, 80 * second, 20 * second, 20 * second, retry.ReasonRetry},
+		{"a nanosecond too long: not cut, and too late", 20*second + 1, 80 * second, 20*second + 1, 40*second + 1, retry.ReasonElapsed},
+		{"equal to the low end of the curve", 5 * second, 92 * second, 5 * second, 8 * second, retry.ReasonRetry},
+		{"shorter than the curve: not cut", 5*second - 1, 92 * second, 5 * second, 15 * second, ""},
+		{"none: not cut", 0, 92 * second, 5 * second, 15 * second, ""},
+		{"an Elapsed below 0", 90 * second, -50 * second, 90 * second, 100 * second, retry.ReasonRetry},
+		{"at most MaxDelay above it", 60 * second, 0, 60 * second, 85 * second, retry.ReasonRetry},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(row.retryAfter, errBoom), Elapsed: row.elapsed, Seed: 7})
+			assert.Equal(t, []time.Duration{row.lo, row.hi}, []time.Duration{d.Lo, d.Hi})
+			assert.Equal(t, retry.Draw(7, 1, d.Lo, d.Hi), d.Delay)
+			if row.reason != "" {
+				assert.Equal(t, row.reason, d.Reason)
+			}
+			assert.Equal(t, row.lo == row.hi, d.Seed == 0, "a seed stands for a random delay")
+		})
+	}
+	bubble(t, "a deadline leaves half of what the wait leaves to the attempt", func(t *testing.T) {
+		for left, want := range map[time.Duration]time.Duration{
+			80 * second: 40 * second, 61 * second: 40 * second, 60 * second: 40 * second, 59 * second: 39500 * time.Millisecond,
+			21 * second: 20500 * time.Millisecond, 20*second + 2: 20*second + 1, 20*second + 1: 20 * second,
+			20 * second: 0, // the wait itself does not fit
+		} {
+			var told watch
+			p := base
+			p.MaxAttempts, p.MaxElapsed, p.OnEvent = 2, 0, told.event
+			err := retry.Do(within(t.Context(), left, nil), p, failWith(retry.After(20*second, errBoom)))
+			if want == 0 {
+				assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+				continue
+			}
+			assert.Equal(t, want, told.of(retry.RetryScheduled)[0].Hi, "%v left", left)
+		}
+	})
+	bubble(t, "Once is not bound by the context's deadline", func(t *testing.T) {
+		d, _ := retry.Once(within(t.Context(), 21*second, nil), base, retry.Attempt{Number: 1}, failWith(retry.After(20*second, errBoom)))
+		assert.Equal(t, []any{retry.ReasonRetry, 40 * second}, []any{d.Reason, d.Hi})
+	})
+}
+
+func TestExactRetryAfter(t *testing.T) {
+	p := retry.Policy{
+		MaxAttempts: 9, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter, MaxDelay: 20 * time.Second,
+		ExactRetryAfter: true, MaxElapsed: time.Hour,
+	}
+	drawn := retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(7, 1, 0, 10*time.Second), Hi: 10 * time.Second, Seed: 7}
+	for retryAfter, want := range map[time.Duration]retry.Decision{
+		time.Minute + 1:         askedFor(time.Minute+1, retry.ReasonRetryAfter),
+		time.Minute:             askedFor(time.Minute, retry.ReasonRetry),
+		time.Second:             askedFor(time.Second, retry.ReasonRetry),
+		10 * time.Millisecond:   askedFor(10*time.Millisecond, retry.ReasonRetry),
+		10*time.Millisecond - 1: drawn,
+		1:                       drawn,
+		0:                       drawn,
+		-time.Hour:              drawn,
+	} {
+		t.Run(retryAfter.String(), func(t *testing.T) {
+			assert.Equal(t, want, p.Next(retry.Attempt{Number: 1, Err: retry.After(retryAfter, errBoom), Seed: 7}))
+		})
+	}
+	t.Run("of a class", func(t *testing.T) {
+		exact, loose := retry.Policy{ExactRetryAfter: true}, p
+		loose.ExactRetryAfter = false
+		loose.Classify = unnamed(&exact)
+		assert.Equal(t, time.Second, loose.Next(retry.Attempt{Number: 1, Err: retry.After(time.Second, errBoom)}).Delay)
+		p := p
+		p.Classify = unnamed(&retry.Policy{Backoff: retry.Fixed(time.Hour)})
+		assert.Equal(t, time.Hour, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Second, errBoom)}).Delay, "a zero of the class is off")
+	})
+}

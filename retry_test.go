@@ -1,0 +1,659 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+func TestCallers(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		policy   retry.Policy
+		succeeds int // the attempt that does; 0: none
+		runs     int
+		took     time.Duration
+	}{
+		{"a first attempt that succeeds is not repeated", everySecond, 1, 1, 0},
+		{"success at the third attempt", everySecond, 3, 3, 2 * time.Second},
+		{"every attempt fails: there is no sleep after the last", everySecond, 0, 3, 2 * time.Second},
+		{"without a delay retries take no time", retry.Policy{MaxAttempts: 1500}, 0, 1500, 0},
+		{"no hidden time limit stops an unlimited loop",
+			retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Hour)}, 10_001, 10_001, 10_000 * time.Hour},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			start, runs := time.Now(), 0
+			err := call(t.Context(), row.policy, func(context.Context) error {
+				if runs++; runs == row.succeeds {
+					return nil
+				}
+				return fmt.Errorf("failure %d", runs)
+			})
+			assert.Equal(t, row.runs, runs)
+			assert.Equal(t, row.took, time.Since(start))
+			if row.succeeds > 0 {
+				require.NoError(t, err)
+				return
+			}
+			assert.Equal(t, &retry.Error{
+				Reason: retry.ReasonExhausted, Attempts: runs, Waited: row.took, Delay: row.took / time.Duration(runs-1),
+				Err: fmt.Errorf("failure %d", runs),
+			}, plain(err), "the error is that of the last attempt")
+		})
+	}
+}
+
+func TestDoValue(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		done   bool // the context, before the call
+		fn     func(run int, cancel func()) (int, error)
+		want   int
+	}{
+		{"the value of the attempt that succeeded", retry.Policy{MaxAttempts: 3}, false, func(run int, _ func()) (int, error) {
+			if run < 3 {
+				return -run, errDial
+			}
+			return 7, nil
+		}, 7},
+		{"zero if there is an error", retry.Policy{MaxAttempts: 3}, false, func(int, func()) (int, error) { return 7, errDial }, 0},
+		{"zero if the context ends in the attempt", retry.Policy{MaxAttempts: 3}, false,
+			func(_ int, cancel func()) (int, error) { cancel(); return 7, errDial }, 0},
+		{"zero if nothing ran", retry.Policy{MaxAttempts: 3}, true, func(int, func()) (int, error) { return 7, nil }, 0},
+		{"the value under an invalid policy", retry.Policy{MaxAttempts: -2}, false, func(int, func()) (int, error) { return 7, nil }, 7},
+		{"the value is returned even if the context is done", retry.Policy{MaxAttempts: 3}, false,
+			func(_ int, cancel func()) (int, error) { cancel(); return 7, nil }, 7},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			if row.done {
+				cancel()
+			}
+			runs := 0
+			got, err := retry.DoValue(ctx, row.policy, func(context.Context) (int, error) { runs++; return row.fn(runs, cancel) })
+			assert.Equal(t, row.want, got)
+			assert.Equal(t, row.want == 0, err != nil)
+		})
+	}
+}
+
+func TestManyAttemptsDoNotGrowTheHeap(t *testing.T) {
+	attempts := rounds(100_000, 2_000_000)
+	for _, c := range callers {
+		t.Run(c.name, func(t *testing.T) {
+			runs := 0
+			fn, ctx := fails(&runs), t.Context()
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			err := c.call(ctx, retry.Policy{MaxAttempts: attempts}, fn)
+			runtime.ReadMemStats(&after)
+			assert.Equal(t, []int{attempts, attempts}, []int{runs, stopped(t, err).Attempts})
+			assert.Less(t, after.Mallocs-before.Mallocs, uint64(100), "allocations of all attempts together")
+			assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(64<<10))
+		})
+	}
+}
+
+func TestOnePolicyForManyGoroutines(t *testing.T) {
+	type key struct{}
+	everyWay(t, "the same seed gives the same delays", func(t *testing.T, call caller) {
+		const goroutines = 100
+		p := retry.Policy{
+			MaxAttempts: 10, Backoff: retry.Exponential{Base: 100 * time.Millisecond}, MaxDelay: 3 * time.Second, Jitter: retry.FullJitter,
+			MaxElapsed: time.Hour, AttemptTimeout: time.Minute, Source: constant(7), Budget: &retry.Budget{Size: goroutines * 9, Ratio: .5},
+			RetryIf: func(error) bool { return true }, Classify: func(error) *retry.Class { return nil },
+			OnEvent: func(ctx context.Context, e retry.Event) {
+				if e.Kind == retry.RetryScheduled {
+					delays := ctx.Value(key{}).(*[]time.Duration)
+					*delays = append(*delays, e.Delay)
+				}
+			},
+		}
+		var want []time.Duration
+		for n := 1; n < 10; n++ {
+			want = append(want, p.Next(retry.Attempt{Number: n, Err: errDial, Seed: 7}).Delay)
+		}
+		var all sync.WaitGroup
+		got := make([][]time.Duration, goroutines)
+		for i := range got {
+			all.Go(func() {
+				err := call(context.WithValue(t.Context(), key{}, &got[i]), p, failWith(errDial))
+				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+			})
+		}
+		all.Wait()
+		for _, delays := range got {
+			assert.Equal(t, want, delays)
+		}
+	})
+}
+
+// failed is a context with its own error.
+type failed struct {
+	context.Context
+	err error
+}
+
+func (c failed) Err() error { return c.err }
+
+// errList is an error type whose values cannot be compared.
+type errList []error
+
+func (errList) Error() string { return "several" }
+
+// incomparable is a context that panics when it is compared.
+type incomparable struct {
+	context.Context
+	fields []string
+}
+
+func TestContextEndedBeforeTheFirstAttempt(t *testing.T) {
+	own := func(err error) func(context.Context) context.Context {
+		return func(ctx context.Context) context.Context { return failed{ctx, err} }
+	}
+	for _, end := range []struct {
+		name   string
+		ctx    func(context.Context) context.Context
+		reason retry.Reason
+		is     []error
+	}{
+		{"canceled", canceledBy(nil), retry.ReasonCanceled, []error{context.Canceled}},
+		{"canceled with a cause", canceledBy(errShutdown), retry.ReasonCanceled, []error{context.Canceled, errShutdown}},
+		{"past its deadline", endingIn(0, nil), retry.ReasonDeadline, []error{context.DeadlineExceeded}},
+		{"past its deadline with a cause", endingIn(0, errShutdown), retry.ReasonDeadline, []error{context.DeadlineExceeded, errShutdown}},
+		{"with its own error", own(errShutdown), retry.ReasonCanceled, []error{errShutdown}},
+		{"with an error that wraps DeadlineExceeded", own(fmt.Errorf("quota: %w", context.DeadlineExceeded)),
+			retry.ReasonDeadline, []error{context.DeadlineExceeded}},
+		{"with an error that cannot be compared", own(errList{context.Canceled}), retry.ReasonCanceled, nil},
+		{"of a type that cannot be compared", func(ctx context.Context) context.Context {
+			return incomparable{canceledBy(errShutdown)(ctx), []string{"trace"}}
+		}, retry.ReasonCanceled, []error{context.Canceled, errShutdown}},
+	} {
+		for name, p := range map[string]retry.Policy{
+			"a retry allowed":    everySecond,
+			"watched":            {MaxAttempts: 3, OnEvent: func(context.Context, retry.Event) {}},
+			"with MaxElapsed":    {MaxAttempts: 3, MaxElapsed: time.Hour},
+			"no retry allowed":   {},
+			"with HealthyAfter":  {MaxAttempts: 3, HealthyAfter: time.Hour},
+			"an attempt's limit": {MaxAttempts: 3, AttemptTimeout: time.Hour},
+		} {
+			everyWay(t, end.name+", "+name, func(t *testing.T, call caller) {
+				start, runs := time.Now(), 0
+				err := call(end.ctx(t.Context()), p, fails(&runs))
+				assert.Equal(t, &retry.Error{Reason: end.reason, Cause: stopped(t, err).Cause}, plain(err))
+				assert.ErrorContains(t, err, "before the first attempt")
+				for _, is := range append(end.is, stopped(t, err).Cause) {
+					assert.ErrorIs(t, err, is)
+				}
+				assert.Zero(t, runs)
+				assert.Zero(t, time.Since(start))
+			})
+		}
+	}
+}
+
+func TestContextEndedWhileFnRuns(t *testing.T) {
+	// The context has a minute, and can be canceled.
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		fn     func(ctx context.Context, cancel func(), run int) error
+		runs   int
+		took   time.Duration
+		reason retry.Reason
+	}{
+		{"and fn succeeds: success stands", everySecond, func(_ context.Context, cancel func(), _ int) error {
+			cancel()
+			return nil
+		}, 1, 0, retry.ReasonSuccess},
+		{"past its deadline, and fn succeeds: success stands", everySecond, func(context.Context, func(), int) error {
+			time.Sleep(time.Hour)
+			return nil
+		}, 1, time.Hour, retry.ReasonSuccess},
+		{"and fn succeeds at the second attempt: success stands", everySecond, func(_ context.Context, cancel func(), run int) error {
+			if run == 1 {
+				return errDial
+			}
+			cancel()
+			return nil
+		}, 2, time.Second, retry.ReasonSuccess},
+		{"and fn fails: no wait and no further attempt", everySecond, cancelAndFail(errDial), 1, 0, retry.ReasonCanceled},
+		{"and fn fails with a permanent error: the context is the reason", everySecond, cancelAndFail(retry.Permanent(errDial)), 1, 0, retry.ReasonCanceled},
+		{"with no delay before the retry", retry.Policy{MaxAttempts: 3}, cancelAndFail(errDial), 1, 0, retry.ReasonCanceled},
+		{"in the last attempt: the context is the reason", retry.Policy{MaxAttempts: 1}, cancelAndFail(errDial), 1, 0, retry.ReasonCanceled},
+		{"past its deadline, and fn fails", everySecond, func(ctx context.Context, _ func(), _ int) error {
+			<-ctx.Done()
+			return errDial
+		}, 1, time.Minute, retry.ReasonDeadline},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			ctx, cancel := context.WithCancelCause(within(t.Context(), time.Minute, errShutdown))
+			start, runs := time.Now(), 0
+			err := call(ctx, row.policy, func(ctx context.Context) error { runs++; return row.fn(ctx, func() { cancel(errShutdown) }, runs) })
+			assert.Equal(t, row.runs, runs)
+			assert.Equal(t, row.took, time.Since(start))
+			require.Error(t, ctx.Err())
+			if row.reason == retry.ReasonSuccess {
+				require.NoError(t, err)
+				return
+			}
+			e := stopped(t, err)
+			assert.Equal(t, &retry.Error{Reason: row.reason, Attempts: 1, Err: e.Err, Cause: e.Cause}, plain(err), "no delay was decided")
+			for _, is := range []error{ctx.Err(), errShutdown, errDial} {
+				assert.ErrorIs(t, err, is)
+			}
+		})
+	}
+}
+
+func cancelAndFail(err error) func(ctx context.Context, cancel func(), run int) error {
+	return func(_ context.Context, cancel func(), _ int) error { cancel(); return err }
+}
+
+// ending is a context that ends by the clock and notifies no one.
+type ending struct {
+	context.Context
+	at time.Time
+}
+
+func (c ending) Err() error {
+	if time.Now().Before(c.at) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+func TestContextIsCheckedAgainAfterEverySleep(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Second)}
+	for sleep := range 4 {
+		everyWay(t, fmt.Sprintf("ended in sleep %d", sleep+1), func(t *testing.T, call caller) {
+			after := time.Duration(sleep)*time.Second + 300*time.Millisecond
+			start, runs := time.Now(), 0
+			err := call(hidden{within(t.Context(), after, errShutdown)}, p, fails(&runs))
+			assert.Equal(t, &retry.Error{
+				Reason: retry.ReasonDeadline, Attempts: sleep + 1, Waited: time.Duration(sleep) * time.Second,
+				Delay: time.Second, Err: errDial, Cause: stopped(t, err).Cause,
+			}, plain(err))
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, errShutdown)
+			assert.Equal(t, after, time.Since(start))
+			assert.Equal(t, sleep+1, runs)
+		})
+	}
+}
+
+// A lookout is a context that remembers when its Err was last called and what
+// that returned.
+type lookout struct {
+	context.Context
+	asked time.Time
+	said  error
+}
+
+func (c *lookout) Err() error {
+	c.asked, c.said = time.Now(), c.Context.Err()
+	return c.said
+}
+
+func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
+	trials := rounds(100, 1000)
+	for _, end := range []struct {
+		name   string
+		always bool // the context has always ended when the sleep has
+		ctx    func(context.Context) context.Context
+	}{
+		{"by a goroutine that sleeps as long", false, func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			go func() {
+				time.Sleep(time.Second)
+				cancel()
+			}()
+			return ctx
+		}},
+		{"by context.AfterFunc", false, func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			context.AfterFunc(within(context.Background(), time.Second, nil), cancel)
+			return ctx
+		}},
+		{"by time.AfterFunc", false, canceledIn(time.Second, nil)},
+		{"by a hidden deadline", false, hiddenIn(time.Second, nil)},
+		{"by WithTimeout", true, endingIn(time.Second, nil)},
+		{"by the clock", true, func(ctx context.Context) context.Context { return ending{ctx, time.Now().Add(time.Second)} }},
+	} {
+		everyWay(t, end.name, func(t *testing.T, call caller) {
+			interrupted := 0
+			for range trials {
+				looked := &lookout{Context: end.ctx(context.Background())}
+				runs := 0
+				err := call(looked, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, func(context.Context) error {
+					runs++
+					// fn must not call Err itself: the context may end between
+					// the last call and its own.
+					require.NoError(t, looked.said, "fn runs in a context that is done")
+					require.Equal(t, time.Now(), looked.asked, "fn runs in a context that was not checked after the sleep")
+					return errDial
+				})
+				require.ErrorIs(t, err, errDial)
+				if runs == 1 {
+					interrupted++
+					require.Contains(t, []retry.Reason{retry.ReasonCanceled, retry.ReasonDeadline}, retry.ReasonOf(err))
+				}
+			}
+			if end.always {
+				assert.Equal(t, trials, interrupted)
+			} else {
+				// If the sleep wins the tie, the context has not ended.
+				assert.Positive(t, interrupted, "no trial in which the context won")
+			}
+		})
+	}
+}
+
+func TestContextEndedByACallback(t *testing.T) {
+	type change = func(p *retry.Policy, cancel func())
+	at := func(kind retry.EventKind, attempt int, backoff retry.Backoff) change {
+		return func(p *retry.Policy, cancel func()) {
+			p.Backoff = backoff
+			p.OnEvent = func(_ context.Context, e retry.Event) {
+				if e.Kind == kind && e.Attempt == attempt {
+					cancel()
+				}
+			}
+		}
+	}
+	second := retry.Fixed(time.Second)
+	for _, c := range []struct {
+		name   string
+		change change
+		runs   int
+		reason retry.Reason
+	}{
+		{"RetryIf", func(p *retry.Policy, cancel func()) {
+			p.RetryIf = func(error) bool { cancel(); return true }
+		}, 1, retry.ReasonCanceled},
+		{"RetryIf that says no", func(p *retry.Policy, cancel func()) {
+			p.RetryIf = func(error) bool { cancel(); return false }
+		}, 1, retry.ReasonCanceled},
+		{"Classify", func(p *retry.Policy, cancel func()) {
+			p.Classify = func(error) *retry.Class { cancel(); return nil }
+		}, 1, retry.ReasonCanceled},
+		{"Backoff", func(p *retry.Policy, cancel func()) {
+			p.Backoff = retry.BackoffFunc(func(int) time.Duration { cancel(); return time.Second })
+		}, 1, retry.ReasonCanceled},
+		{"OnEvent, an attempt has finished", at(retry.AttemptFinished, 1, second), 1, retry.ReasonCanceled},
+		{"OnEvent, a retry is scheduled", at(retry.RetryScheduled, 1, second), 1, retry.ReasonCanceled},
+		{"OnEvent, a retry is scheduled at once", at(retry.RetryScheduled, 1, nil), 1, retry.ReasonCanceled},
+		// An attempt that has been announced runs, and sees for itself that the
+		// context is done.
+		{"OnEvent, the first attempt starts", at(retry.AttemptStarted, 1, second), 1, retry.ReasonCanceled},
+		{"OnEvent, the second attempt starts", at(retry.AttemptStarted, 2, second), 2, retry.ReasonCanceled},
+		{"OnEvent, the call has stopped: nothing changes", at(retry.Stopped, 3, second), 3, retry.ReasonExhausted},
+	} {
+		everyWay(t, c.name, func(t *testing.T, call caller) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			start, runs := time.Now(), 0
+			p := everySecond
+			c.change(&p, func() { cancel(errShutdown) })
+			err := call(ctx, p, fails(&runs))
+			assert.Equal(t, c.reason, retry.ReasonOf(err))
+			for _, is := range []error{context.Canceled, errShutdown} {
+				assert.Equal(t, c.reason == retry.ReasonCanceled, errors.Is(err, is))
+			}
+			assert.ErrorIs(t, err, errDial)
+			assert.Equal(t, []int{c.runs, c.runs}, []int{runs, stopped(t, err).Attempts})
+			assert.Equal(t, time.Duration(c.runs-1)*time.Second, time.Since(start))
+		})
+	}
+}
+
+// doneEarly is a context that breaks the contract: its Done channel is closed
+// before it has an error.
+type doneEarly struct {
+	context.Context
+	done <-chan struct{}
+}
+
+func (d doneEarly) Done() <-chan struct{} { return d.done }
+
+func TestContextThatIsDoneWithoutAnErrorEndsTheCall(t *testing.T) {
+	everyWay(t, "in the sleep", func(t *testing.T, call caller) {
+		runs, start := 0, time.Now()
+		err := call(doneEarly{t.Context(), canceledBy(nil)(t.Context()).Done()}, everySecond, fails(&runs))
+		assert.EqualError(t, err, "retry: canceled after 1 attempt (the next delay is 1s, <nil>): dial tcp: connection refused")
+		assert.Equal(t, 1, runs, "it does not spin")
+		assert.Zero(t, time.Since(start))
+	})
+}
+
+func TestDeadlineAndMaxElapsed(t *testing.T) {
+	const hour = time.Hour
+	for _, row := range []struct {
+		name       string
+		deadline   time.Duration // of the context; 0: now, which has not ended it
+		maxElapsed time.Duration
+		delay      time.Duration
+		took       time.Duration // of each attempt
+		reason     retry.Reason
+		runs       int
+		elapsed    time.Duration
+	}{
+		{"deadline one nanosecond before the first retry", time.Second - 1, 0, time.Second, 0, retry.ReasonDeadline, 1, 0},
+		{"deadline exactly at the first retry", time.Second, 0, time.Second, 0, retry.ReasonDeadline, 1, 0},
+		{"deadline one nanosecond after the first retry", time.Second + 1, 0, time.Second, 0, retry.ReasonDeadline, 2, time.Second},
+		{"deadline exactly at the second retry", 2 * time.Second, 0, time.Second, 0, retry.ReasonDeadline, 2, time.Second},
+		{"deadline one nanosecond after the second retry", 2*time.Second + 1, 0, time.Second, 0, retry.ReasonExhausted, 3, 2 * time.Second},
+		{"no delay passes no deadline", 1, 0, 0, 0, retry.ReasonExhausted, 3, 0},
+		{"nor one that has come: only the context's end does", 0, 0, 0, 0, retry.ReasonExhausted, 3, 0},
+		{"deadline, the longest delay", hour, 0, math.MaxInt64, 0, retry.ReasonDeadline, 1, 0},
+		{"MaxElapsed exactly at the last retry", hour, 2 * time.Second, time.Second, 0, retry.ReasonExhausted, 3, 2 * time.Second},
+		{"MaxElapsed one nanosecond before the last retry", hour, 2*time.Second - 1, time.Second, 0, retry.ReasonElapsed, 2, time.Second},
+		{"MaxElapsed exactly at the first retry", hour, time.Second, time.Second, 0, retry.ReasonElapsed, 2, time.Second},
+		{"MaxElapsed one nanosecond before the first retry", hour, time.Second - 1, time.Second, 0, retry.ReasonElapsed, 1, 0},
+		{"MaxElapsed one nanosecond", hour, 1, time.Second, 0, retry.ReasonElapsed, 1, 0},
+		{"MaxElapsed, the attempts take time too", hour, 3 * time.Second, time.Second, time.Second, retry.ReasonElapsed, 2, 3 * time.Second},
+		{"MaxElapsed, the first attempt takes time too", hour, time.Minute, time.Second, 16 * time.Minute, retry.ReasonElapsed, 1, 16 * time.Minute},
+		{"MaxElapsed ends no attempt", hour, 2 * time.Minute, time.Second, 2*time.Minute - time.Second, retry.ReasonElapsed, 2, 4*time.Minute - time.Second},
+		{"the longest MaxElapsed", 9 * hour, math.MaxInt64, time.Second, hour, retry.ReasonExhausted, 3, 3*hour + 2*time.Second},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(row.delay), MaxElapsed: row.maxElapsed}
+			for range 2 { // the clock starts with the call, not with the policy
+				var ctx context.Context = late{t.Context(), time.Now()}
+				if row.deadline > 0 {
+					ctx = within(t.Context(), row.deadline, errShutdown)
+				}
+				start, runs := time.Now(), 0
+				err := call(ctx, p, func(context.Context) error { runs++; time.Sleep(row.took); return errDial })
+				assert.Equal(t, &retry.Error{
+					Reason: row.reason, Attempts: runs, Waited: row.elapsed - time.Duration(runs)*row.took, Delay: row.delay,
+					Err: errDial, Cause: stopped(t, err).Cause,
+				}, plain(err), "a stop never looks like a delay of 0")
+				assert.Equal(t, row.runs, runs)
+				assert.Equal(t, row.elapsed, time.Since(start), "a stop is decided before the sleep it would need")
+				assert.Equal(t, row.reason == retry.ReasonDeadline, stopped(t, err).Cause != nil)
+				assert.Equal(t, row.reason == retry.ReasonDeadline, errors.Is(err, context.DeadlineExceeded))
+				assert.NoError(t, ctx.Err(), "the context has not ended")
+				time.Sleep(hour)
+			}
+		})
+	}
+	everyWay(t, "a deadline does not cut a delay that no server asked for", func(t *testing.T, call caller) {
+		const left = 500 * time.Millisecond
+		for seed := range uint64(100) {
+			var told watch
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, Source: constant(seed + 1), OnEvent: told.event}
+			want := retry.ReasonExhausted
+			delay := p.Next(retry.Attempt{Number: 1, Err: errDial, Seed: seed + 1}).Delay
+			if delay >= left {
+				want = retry.ReasonDeadline
+			}
+			assert.Equal(t, want, retry.ReasonOf(call(within(t.Context(), left, nil), p, failWith(errDial))), "a delay of %v", delay)
+			for _, e := range told.of(retry.RetryScheduled) {
+				assert.Equal(t, []time.Duration{0, time.Second}, []time.Duration{e.Lo, e.Hi})
+			}
+		}
+	})
+}
+
+func TestNextElapsed(t *testing.T) {
+	for _, row := range []struct {
+		name       string
+		maxElapsed time.Duration
+		elapsed    time.Duration
+		delay      time.Duration
+		want       retry.Reason
+	}{
+		{"no bound", 0, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
+		{"in time", 10, 3, 6, retry.ReasonRetry},
+		{"exact to the nanosecond", 10, 4, 6, retry.ReasonRetry},
+		{"a nanosecond late", 10, 5, 6, retry.ReasonElapsed},
+		{"a bound of a nanosecond", 1, 0, 2, retry.ReasonElapsed},
+		{"late already", 10, 11, 0, retry.ReasonElapsed},
+		{"the delay alone is too long", 10, 0, 11, retry.ReasonElapsed},
+		{"a negative Elapsed is treated as 0", 10, -100, 11, retry.ReasonElapsed},
+		{"the most negative time", 10, math.MinInt64, 10, retry.ReasonRetry},
+		{"the longest time", 10, math.MaxInt64, 0, retry.ReasonElapsed},
+		{"the longest time and a delay do not wrap around", 10, math.MaxInt64, 1, retry.ReasonElapsed},
+		{"the longest time and the longest delay", math.MaxInt64 - 1, math.MaxInt64, math.MaxInt64, retry.ReasonElapsed},
+		{"the longest MaxElapsed never applies", math.MaxInt64, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(row.delay), MaxElapsed: row.maxElapsed}
+			assert.Equal(t, drawnFrom(row.delay, row.want), p.Next(retry.Attempt{Number: 1, Elapsed: row.elapsed}))
+		})
+	}
+
+	t.Run("the drawn delay is judged, not the curve's", func(t *testing.T) {
+		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1000), Jitter: retry.FullJitter, MaxElapsed: 500}
+		for seed := range uint64(1000) {
+			next := p.Next(retry.Attempt{Number: 1, Seed: seed + 1})
+			assert.Equal(t, next.Delay <= 500, next.Retry(), "delay %v", next.Delay)
+			assert.Equal(t, []time.Duration{0, 1000}, []time.Duration{next.Lo, next.Hi}, "the window is not cut to the time left")
+		}
+	})
+}
+
+func TestAttemptTimeout(t *testing.T) {
+	type key struct{}
+	minute, hour := everySecond, everySecond
+	minute.AttemptTimeout, hour.AttemptTimeout = time.Minute, time.Hour
+	everyWay(t, "each attempt has its own context", func(t *testing.T, call caller) {
+		var attempts []context.Context
+		err := call(context.WithValue(t.Context(), key{}, "value"), minute, func(ctx context.Context) error {
+			for _, earlier := range attempts {
+				assert.ErrorIs(t, earlier.Err(), context.Canceled, "the context of an attempt ends when fn returns")
+			}
+			attempts = append(attempts, ctx)
+			deadline, _ := ctx.Deadline()
+			assert.Equal(t, time.Minute, time.Until(deadline))
+			assert.Equal(t, "value", ctx.Value(key{}))
+			if len(attempts) == 3 {
+				return nil
+			}
+			return errDial
+		})
+		require.NoError(t, err)
+		require.Len(t, attempts, 3)
+		assert.ErrorIs(t, attempts[2].Err(), context.Canceled, "after a success too")
+	})
+	everyWay(t, "the timeout is an ordinary error", func(t *testing.T, call caller) {
+		start, runs := time.Now(), 0
+		err := call(t.Context(), minute, func(ctx context.Context) error { runs++; <-ctx.Done(); return ctx.Err() })
+		assert.Equal(t, &retry.Error{
+			Reason: retry.ReasonExhausted, Attempts: 3, Waited: 2 * time.Second, Delay: time.Second, Err: context.DeadlineExceeded,
+		}, plain(err))
+		assert.Equal(t, 3, runs)
+		assert.Equal(t, 3*time.Minute+2*time.Second, time.Since(start))
+	})
+	everyWay(t, "an earlier deadline of the caller applies and is the reason", func(t *testing.T, call caller) {
+		ctx := within(t.Context(), time.Minute, errShutdown)
+		start, runs := time.Now(), 0
+		err := call(ctx, hour, func(attempt context.Context) error {
+			runs++
+			want, _ := ctx.Deadline()
+			got, _ := attempt.Deadline()
+			assert.Equal(t, want, got)
+			<-attempt.Done()
+			return attempt.Err()
+		})
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, errShutdown)
+		assert.Equal(t, 1, runs)
+		assert.Equal(t, time.Minute, time.Since(start))
+	})
+	everyWay(t, "a cancellation by the caller reaches the attempt", func(t *testing.T, call caller) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err := call(ctx, hour, func(attempt context.Context) error {
+			cancel(errShutdown)
+			assert.ErrorIs(t, attempt.Err(), context.Canceled)
+			return context.Cause(attempt)
+		})
+		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+		assert.Same(t, errShutdown, stopped(t, err).Err)
+	})
+	everyWay(t, "0: the attempt has the caller's context", func(t *testing.T, call caller) {
+		ctx := context.WithValue(t.Context(), key{}, "value")
+		require.NoError(t, call(ctx, everySecond, func(attempt context.Context) error {
+			assert.True(t, ctx == attempt)
+			return nil
+		}))
+	})
+	everyWay(t, "a panic ends the context", func(t *testing.T, call caller) {
+		var attempt context.Context
+		assert.PanicsWithValue(t, errShutdown, func() {
+			_ = call(t.Context(), minute, func(ctx context.Context) error { attempt = ctx; panic(errShutdown) })
+		})
+		assert.ErrorIs(t, attempt.Err(), context.Canceled)
+	})
+}
+
+func TestPanicAndGoexitPassThrough(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("fn") }, "Goexit": runtime.Goexit} {
+		for attempt := 1; attempt <= 3; attempt++ {
+			everyWay(t, fmt.Sprintf("%s in attempt %d", name, attempt), func(t *testing.T, call caller) {
+				p := everySecond
+				p.Budget = &retry.Budget{Size: 5}
+				runs := 0
+				recovered, returned := leaves(func() {
+					_ = call(t.Context(), p, func(context.Context) error {
+						if runs++; runs == attempt {
+							leave()
+						}
+						return errDial
+					})
+				})
+				assert.False(t, returned)
+				assert.Equal(t, name == "panic", recovered == "fn")
+				assert.Equal(t, attempt, runs)
+				assert.Equal(t, 5-(attempt-1), tokens(p.Budget), "as many as retries were made")
+			})
+		}
+		for _, kind := range []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped} {
+			everyWay(t, fmt.Sprintf("%s in OnEvent of %s", name, kind), func(t *testing.T, call caller) {
+				p := everySecond
+				p.Budget = &retry.Budget{Size: 5}
+				p.OnEvent = func(_ context.Context, e retry.Event) {
+					if e.Kind == kind {
+						leave()
+					}
+				}
+				runs := 0
+				_, returned := leaves(func() { _ = call(t.Context(), p, fails(&runs)) })
+				assert.False(t, returned)
+				assert.Equal(t, 5-max(0, runs-1), tokens(p.Budget), "after %d runs: a retry that was not made costs nothing", runs)
+			})
+		}
+	}
+}

@@ -1,0 +1,411 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/big"
+	randv2 "math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	exprand "golang.org/x/exp/rand"
+
+	"github.com/goretry/retry"
+)
+
+// fixedWindow is a custom Jitter that always returns the same window, even an
+// invalid one.
+type fixedWindow struct{ lo, hi time.Duration }
+
+func (w fixedWindow) Window(time.Duration) (lo, hi time.Duration) { return w.lo, w.hi }
+
+// cappedJitters are policies whose curve has reached its cap of 5s.
+var cappedJitters = map[string]retry.Jitter{
+	"full":                  retry.FullJitter,
+	"equal":                 retry.EqualJitter,
+	"20 %":                  retry.Proportional(.2),
+	"1 %":                   retry.Proportional(.01),
+	"100 %":                 retry.Proportional(1),
+	"custom, above the cap": fixedWindow{6 * time.Second, 7 * time.Second},
+	"custom, at the cap":    fixedWindow{5 * time.Second, 6 * time.Second},
+	"custom, up to the cap": fixedWindow{time.Second, 5 * time.Second},
+	"custom, reversed":      fixedWindow{9 * time.Second, time.Second},
+	"custom, negative":      fixedWindow{-time.Second, 9 * time.Second},
+}
+
+// seedDrawing returns the seed from which the number u is drawn for an attempt.
+// It inverts the mixing function of splitmix64, which is a bijection, so that a
+// test can choose either end of a window.
+func seedDrawing(u uint64, attempt int) uint64 {
+	inverse := func(odd uint64) uint64 { // modulo 2^64, by Newton's method
+		x := odd
+		for range 6 {
+			x *= 2 - odd*x
+		}
+		return x
+	}
+	z := u
+	z = z ^ z>>31 ^ z>>62
+	z *= inverse(0x94d049bb133111eb)
+	z = z ^ z>>27 ^ z>>54
+	z *= inverse(0xbf58476d1ce4e5b9)
+	z = z ^ z>>30 ^ z>>60
+	return z - uint64(max(1, attempt))*0x9e3779b97f4a7c15 // what it adds at each step
+}
+
+// windowOf returns the shortest and the longest delay that p may draw.
+func windowOf(p retry.Policy, a retry.Attempt) (least, greatest time.Duration) {
+	a.Seed = seedDrawing(0, a.Number)
+	least = p.Next(a).Delay
+	a.Seed = seedDrawing(math.MaxUint64, a.Number)
+	return least, p.Next(a).Delay
+}
+
+// The steps of a delay are curve, cap, jitter window within the cap, hint, and one
+// draw, in this order. A window that a custom Jitter gets wrong is corrected.
+func TestWindow(t *testing.T) {
+	const s, longest = time.Second, time.Duration(math.MaxInt64)
+	full, equal, half, quarter := retry.FullJitter, retry.EqualJitter, retry.Proportional(.5), retry.Proportional(.25)
+	for _, row := range []struct {
+		name            string
+		curve, cap      time.Duration
+		jitter          retry.Jitter
+		hint            time.Duration
+		least, greatest time.Duration
+	}{
+		{"nothing", 0, 0, nil, 0, 0, 0},
+		{"curve", 10 * s, 0, nil, 0, 10 * s, 10 * s},
+		{"cap above the curve", 10 * s, 20 * s, nil, 0, 10 * s, 10 * s},
+		{"cap below the curve", 10 * s, 4 * s, nil, 0, 4 * s, 4 * s},
+		{"the window is that of the capped delay", 100 * s, 10 * s, full, 0, 0, 10 * s},
+		{"proportional, the window of the capped delay, cut to the cap", 100 * s, 10 * s, half, 0, 5 * s, 10 * s},
+		{"proportional, partly over the cap", 10 * s, 11 * s, half, 0, 5 * s, 11 * s},
+		{"a jitter without a delay", 0, 0, full, 0, 0, 0},
+		{"full, a cap of 1ns", 10 * s, 1, full, 0, 0, 1},
+		{"equal, a cap of 3ns", 10 * s, 3, equal, 0, 1, 3},
+		{"proportional, no room at a cap of 1ns", 1, 1, half, 0, 1, 1},
+
+		{"no jitter, Retry-After below", 10 * s, 0, nil, 5 * s, 10 * s, 10 * s},
+		{"no jitter, Retry-After above", 10 * s, 0, nil, 15 * s, 15 * s, 15 * s},
+		{"no curve, Retry-After", 0, 0, nil, 15 * s, 15 * s, 15 * s},
+		{"no curve, Retry-After, full", 0, 0, full, 15 * s, 15 * s, 30 * s},
+
+		{"full, Retry-After low in the window", 10 * s, 0, full, 3 * s, 3 * s, 10 * s},
+		{"full, Retry-After high in the window", 10 * s, 0, full, 8 * s, 8 * s, 16 * s},
+		{"full, Retry-After above", 10 * s, 0, full, 60 * s, 60 * s, 120 * s},
+		{"full, Retry-After above the cap: at most the cap is added", 10 * s, 12 * s, full, 60 * s, 60 * s, 72 * s},
+		{"full, Retry-After of 1ns", 10 * s, 0, full, 1, 1, 10 * s},
+
+		{"equal, Retry-After at the low end", 10 * s, 0, equal, 5 * s, 5 * s, 10 * s},
+		{"equal, Retry-After above", 10 * s, 0, equal, 16 * s, 16 * s, 24 * s},
+		{"equal, Retry-After above the cap", 10 * s, 6 * s, equal, 16 * s, 16 * s, 22 * s},
+
+		{"proportional, Retry-After below", 10 * s, 0, quarter, 7 * s, 7500 * time.Millisecond, 12500 * time.Millisecond},
+		{"proportional, Retry-After inside", 10 * s, 0, quarter, 8 * s, 8 * s, 12500 * time.Millisecond},
+		{"proportional, Retry-After high inside", 10 * s, 0, quarter, 12 * s, 12 * s, 18 * s},
+		{"proportional at the cap, Retry-After at the low end", 10 * s, 10 * s, quarter, 7500 * time.Millisecond, 7500 * time.Millisecond, 10 * s},
+		{"proportional, Retry-After above", 10 * s, 0, quarter, 20 * s, 20 * s, 30 * s},
+		{"proportional, Retry-After above the cap", 10 * s, 11 * s, quarter, 60 * s, 60 * s, 71 * s},
+		{"proportional, a small window at the Retry-After", 10 * s, 40 * s, quarter, 60 * s, 60 * s, 90 * s},
+
+		{"the longest curve, proportional", longest, 0, half, 0, longest - 1<<62, longest},
+		{"the longest Retry-After", s, 0, full, longest, longest, longest},
+		{"a Retry-After that saturates", s, 0, half, longest - 5, longest - 5, longest},
+		{"the longest Retry-After, a cap", s, s, full, longest - 5, longest - 5, longest},
+
+		{"a negative curve", -1, s, full, 0, 0, 0},
+		{"a negative curve, Retry-After", math.MinInt64, s, full, 5 * s, 5 * s, 6 * s},
+
+		{"custom", 9 * s, 10 * s, fixedWindow{3 * s, 7 * s}, 0, 3 * s, 7 * s},
+		{"custom, reversed", 9 * s, 10 * s, fixedWindow{7 * s, 3 * s}, 0, 3 * s, 7 * s},
+		{"custom, partly negative: zeros do not pile up", 9 * s, 10 * s, fixedWindow{-5 * s, 7 * s}, 0, 0, 7 * s},
+		{"custom, partly negative and reversed", 9 * s, 10 * s, fixedWindow{7 * s, -5 * s}, 0, 0, 7 * s},
+		{"custom, negative", 9 * s, 10 * s, fixedWindow{-7 * s, math.MinInt64}, 0, 0, 0},
+		{"custom, partly above the cap", 9 * s, 10 * s, fixedWindow{8 * s, 14 * s}, 0, 8 * s, 10 * s},
+		{"custom, starting at the cap", 9 * s, 10 * s, fixedWindow{10 * s, 16 * s}, 0, 4 * s, 10 * s},
+		{"custom, starting just below the cap", 9 * s, 10 * s, fixedWindow{10*s - 1, 16 * s}, 0, 10*s - 1, 10 * s},
+		{"custom, above the cap", 9 * s, 10 * s, fixedWindow{20 * s, 26 * s}, 0, 4 * s, 10 * s},
+		{"custom, above the cap and wider than it", 9 * s, 10 * s, fixedWindow{20 * s, 50 * s}, 0, 0, 10 * s},
+		{"custom, a point above the cap", 9 * s, 10 * s, fixedWindow{20 * s, 20 * s}, 0, 10 * s, 10 * s},
+		{"custom, all durations", 9 * s, 10 * s, fixedWindow{math.MinInt64, longest}, 0, 0, 10 * s},
+		{"custom, at the longest duration", 9 * s, 10 * s, fixedWindow{longest - 2, longest}, 0, 10*s - 2, 10 * s},
+		{"custom, no cap", 9 * s, 0, fixedWindow{20 * s, 26 * s}, 0, 20 * s, 26 * s},
+		{"custom, all durations, no cap", 9 * s, 0, fixedWindow{math.MinInt64, longest}, 0, 0, longest},
+		{"custom, a cap of 1ns", 9 * s, 1, fixedWindow{20 * s, 26 * s}, 0, 0, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			curve := retry.BackoffFunc(func(int) time.Duration { return row.curve })
+			p := retry.Policy{MaxAttempts: 3, Backoff: curve, MaxDelay: row.cap, Jitter: row.jitter, MaxRetryAfter: longest}
+			a := retry.Attempt{Number: 1, Err: retry.After(row.hint, errDial), Seed: 1}
+			want := []time.Duration{row.least, row.greatest}
+			least, greatest := windowOf(p, a)
+			assert.Equal(t, want, []time.Duration{least, greatest}, "the shortest and the longest delay")
+			d := p.Next(a)
+			assert.Equal(t, want, []time.Duration{d.Lo, d.Hi}, "a Decision names its window, both ends included")
+			assert.True(t, d.Retry())
+		})
+	}
+}
+
+func TestDraw(t *testing.T) {
+	for _, w := range []fixedWindow{{0, 0}, {time.Second, time.Second}, {2 * time.Second, time.Second}, {-time.Second, -time.Second}, {math.MaxInt64, math.MinInt64}} {
+		assert.Equal(t, w.lo, retry.Draw(42, 3, w.lo, w.hi), "%v: a point, or reversed, is lo", w)
+	}
+	for _, w := range []fixedWindow{{0, 1}, {7, 9}, {0, math.MaxInt64}, {-3, 5}, {math.MinInt64, -1}} {
+		assert.Equal(t, w.lo, retry.Draw(seedDrawing(0, 3), 3, w.lo, w.hi))
+		assert.Equal(t, w.hi, retry.Draw(seedDrawing(math.MaxUint64, 3), 3, w.lo, w.hi))
+	}
+}
+
+// A RetryScheduled has all that its delay is made from, whatever policy, class or
+// server made it.
+func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
+	errThrottled, errBusy := errors.New("429"), retry.After(3*time.Second, errors.New("503"))
+	throttled := &retry.Class{Name: "throttled", Policy: &retry.Policy{Backoff: retry.Linear(time.Minute), Jitter: retry.EqualJitter}}
+	exact := &retry.Class{Policy: &retry.Policy{ExactRetryAfter: true}}
+	for name, p := range map[string]retry.Policy{
+		"no delay":              {},
+		"no jitter":             {Backoff: retry.Linear(time.Second)},
+		"jitter":                {Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter},
+		"jitter at the cap":     {Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 3 * time.Second, Jitter: retry.Proportional(.2)},
+		"a custom jitter":       {Backoff: retry.Fixed(time.Second), Jitter: fixedWindow{9, -9}},
+		"exact":                 {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, ExactRetryAfter: true},
+		"cut above Retry-After": {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, MaxElapsed: 3500 * time.Millisecond},
+		"classes": {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, Classify: func(err error) *retry.Class {
+			switch {
+			case errors.Is(err, errThrottled):
+				return throttled
+			case retry.RetryAfterOf(err) > 0:
+				return exact
+			default:
+				return nil
+			}
+		}},
+		"attempts that were healthy": {Backoff: retry.Linear(time.Second), Jitter: retry.FullJitter, HealthyAfter: time.Minute},
+	} {
+		everyWay(t, name, func(t *testing.T, call caller) {
+			var told watch
+			p := p
+			p.MaxAttempts, p.OnEvent = 9, told.event
+			runs := 0
+			stopped(t, call(t.Context(), p, func(context.Context) error {
+				if runs++; runs%4 == 0 && runs < 20 && p.HealthyAfter > 0 {
+					time.Sleep(time.Hour)
+				}
+				return []error{errBusy, errDial, errThrottled}[runs%3]
+			}))
+			retries := told.of(retry.RetryScheduled)
+			require.Len(t, retries, runs-1)
+			for i, e := range retries {
+				assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), "retry %d", i+1)
+				assert.Equal(t, e.Lo == e.Hi, e.Seed == 0, "retry %d: a seed where the delay is random", i+1)
+			}
+		})
+	}
+}
+
+// This is splitmix64's published test vector for the seed 1234567. With full
+// jitter on the longest delay, the draw is the upper 63 bits of the number.
+func TestDrawIsSplitmix64(t *testing.T) {
+	p := retry.Policy{Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
+	for i, u := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
+		assert.Equal(t, time.Duration(u>>1), p.Next(retry.Attempt{Number: i + 1, Seed: 1234567}).Delay, "number %d", i+1)
+		assert.EqualValues(t, 1234567, seedDrawing(u, i+1), "and backwards")
+	}
+}
+
+// The delay is lo + floor(u * (hi-lo+1) / 2^64), with u drawn from the seed.
+func TestDrawTakesThePartOfTheWindowThatTheNumberIsOf2To64(t *testing.T) {
+	windows := []fixedWindow{
+		{0, 0}, {0, 1}, {0, 2}, {7, 9}, {0, 999}, {time.Second, 2 * time.Second}, {1, math.MaxInt64},
+		{0, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64},
+	}
+	for _, w := range windows {
+		p := retry.Policy{Jitter: w}
+		for _, u := range []uint64{0, 1, 1 << 31, math.MaxUint64 / 3, 1<<63 - 1, 1 << 63, math.MaxUint64 - 1, math.MaxUint64} {
+			size := new(big.Int).Add(big.NewInt(int64(w.hi-w.lo)), big.NewInt(1))
+			want := new(big.Int).Mul(new(big.Int).SetUint64(u), size)
+			want.Rsh(want, 64).Add(want, big.NewInt(int64(w.lo)))
+			for _, attempt := range []int{1, 2, 12, math.MaxInt} {
+				got := p.Next(retry.Attempt{Number: attempt, Seed: seedDrawing(u, attempt)}).Delay
+				assert.Equal(t, want.Int64(), int64(got), "%v, u = %d, attempt %d", w, u, attempt)
+			}
+		}
+	}
+}
+
+// chiSquare returns the chi-square statistic of counts that should all be
+// equal.
+func chiSquare(counts []int) (x float64) {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	want := float64(total) / float64(len(counts))
+	for _, n := range counts {
+		x += (float64(n) - want) * (float64(n) - want) / want
+	}
+	return x
+}
+
+// A chi-square statistic of 100 classes has 99 degrees of freedom. It exceeds
+// 160.06 with probability 0.0001, and it is below 54.99, too regular to be
+// random, with the same probability.
+const (
+	leastChiSquare    = 54.99
+	greatestChiSquare = 160.06
+)
+
+// For each way to get a seed and an attempt, the draws are spread evenly over
+// the window, alone and in pairs. There are 100 classes, or ten by ten for the
+// pairs, with 1000 draws each.
+func TestDrawGoodnessOfFit(t *testing.T) {
+	const draws = 100_000
+	random := randv2.New(randv2.NewPCG(1, 2))
+	jobs := make([]uint64, draws)
+	for i := range jobs {
+		jobs[i] = retry.SeedOf(fmt.Sprintf("job-%d", i))
+	}
+	for _, row := range []struct {
+		name string
+		draw func(i int) (seed uint64, attempt int)
+	}{
+		{"random seeds, the first attempt", func(int) (uint64, int) { return random.Uint64(), 1 }},
+		{"one seed, its attempts", func(i int) (uint64, int) { return 42, i + 1 }},
+		{"the smallest seed, its attempts", func(i int) (uint64, int) { return 1, i + 1 }},
+		{"small consecutive seeds, the first attempt", func(i int) (uint64, int) { return uint64(i) + 1, 1 }},
+		{"multiples of 2^32", func(i int) (uint64, int) { return uint64(i+1) << 32, 1 }},
+		{"times in nanoseconds, a millisecond apart", func(i int) (uint64, int) { return 1_795_176_000_000_000_000 + uint64(i)*1_000_000, 1 }},
+		{"keys of consecutive jobs", func(i int) (uint64, int) { return jobs[i], 1 }},
+		{"keys of consecutive jobs, three attempts of each", func(i int) (uint64, int) { return jobs[i/3], i%3 + 1 }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := retry.Policy{Backoff: retry.Fixed(999_999_999), Jitter: retry.FullJitter}
+			single, pairs := make([]int, 100), make([]int, 100)
+			previous := -1
+			for i := range draws {
+				seed, attempt := row.draw(i)
+				d := int(p.Next(retry.Attempt{Number: attempt, Seed: seed}).Delay)
+				single[d/10_000_000]++
+				tenth := d / 100_000_000
+				if previous >= 0 {
+					pairs[previous*10+tenth]++
+				}
+				previous = tenth
+			}
+			for name, counts := range map[string][]int{"single draws": single, "pairs": pairs} {
+				x := chiSquare(counts)
+				assert.Less(t, x, greatestChiSquare, name)
+				assert.Greater(t, x, leastChiSquare, "%s: more regular than chance", name)
+			}
+		})
+	}
+}
+
+// A counter has a Source that counts its calls.
+type counter struct{ calls, value uint64 }
+
+func (s *counter) draw() uint64 { s.calls++; return s.value + s.calls - 1 }
+
+func TestOneSeedACall(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		value uint64 // that Source draws
+		set   func(*retry.Policy)
+		calls uint64   // of Source, for each call
+		seeds []uint64 // of the events of two calls
+	}{
+		{"not called without jitter", 42, func(p *retry.Policy) { p.Jitter = nil }, 0, []uint64{0, 0, 0, 0}},
+		{"0 is treated as 1", 0, func(*retry.Policy) {}, 1, []uint64{1, 1, 1, 1}},
+		{"no seed in the event of a retry without a delay", 42, func(p *retry.Policy) { p.Backoff = retry.Schedule{time.Second, 0} }, 1, []uint64{42, 0, 43, 0}},
+		{"one number a call", 42, func(*retry.Policy) {}, 1, []uint64{42, 42, 43, 43}},
+		{"not for a hint without jitter", 42, func(p *retry.Policy) { p.Jitter, p.Backoff = nil, nil }, 0, []uint64{0, 0, 0, 0}},
+		{"not for a jitter without a delay", 42, func(p *retry.Policy) { p.Backoff = nil }, 0, []uint64{0, 0, 0, 0}},
+		{"from the policy of the call, not of the class", 42, func(p *retry.Policy) {
+			p.Classify = unnamed(&retry.Policy{Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter, Source: constant(1000)})
+		}, 1, []uint64{42, 42, 43, 43}},
+	} {
+		everyWay(t, row.name, func(t *testing.T, call caller) {
+			var told watch
+			source := &counter{value: row.value}
+			p := everySecond
+			p.Jitter, p.Source, p.OnEvent = retry.FullJitter, source.draw, told.event
+			row.set(&p)
+			require.NoError(t, call(t.Context(), p, func(context.Context) error { return nil }))
+			assert.Zero(t, source.calls, "not on success")
+			runs := 0
+			for n := range uint64(2) {
+				stopped(t, call(t.Context(), p, fails(&runs)))
+				assert.Equal(t, (n+1)*row.calls, source.calls)
+			}
+			first := p.Next(retry.Attempt{Number: 1, Err: errDial})
+			assert.Equal(t, 3*row.calls, source.calls, "Next draws one too, if it has none")
+			assert.Equal(t, first, p.Next(retry.Attempt{Number: 1, Err: errDial, Seed: first.Seed}))
+			p.MaxAttempts = 1
+			p.Next(retry.Attempt{Number: 1, Err: errDial})
+			assert.Equal(t, 4*row.calls, source.calls, "a stop also has a delay")
+			var seeds []uint64
+			for _, e := range told.of(retry.RetryScheduled) {
+				seeds = append(seeds, e.Seed)
+				assert.Equal(t, p.Next(retry.Attempt{Number: e.Attempt, Err: errDial, Seed: e.Seed}).Delay, e.Delay)
+			}
+			assert.Equal(t, row.seeds, seeds)
+		})
+	}
+}
+
+func TestSeedOf(t *testing.T) {
+	plain := func(key string) uint64 {
+		h := fnv.New64a()
+		h.Write([]byte(key))
+		z := h.Sum64()
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		return z ^ z>>31
+	}
+	for _, key := range []string{"", "a", "job-1", "job-2", "réservé", "\x00", "\x00\x00", "\xff\xfe", strings.Repeat("long", 1000)} {
+		assert.Equal(t, plain(key), retry.SeedOf(key), "%q", key)
+		assert.NotZero(t, retry.SeedOf(key))
+	}
+
+	const hashesToZero = "\xd5\x6b\xb9\x53\x42\x87\x08\x36"
+	require.Zero(t, plain(hashesToZero))
+	assert.EqualValues(t, 1, retry.SeedOf(hashesToZero), "0 would mean that a seed is to be drawn")
+
+	seen := map[uint64]bool{}
+	for i := range 10_000 {
+		seen[retry.SeedOf(fmt.Sprint(i))] = true
+	}
+	assert.Len(t, seen, 10_000)
+}
+
+// Each Source draws its own sequence of seeds, and the same sequence for the
+// same seed.
+func TestSources(t *testing.T) {
+	for name, source := range map[string]func() func() uint64{
+		"math/rand/v2 PCG":        func() func() uint64 { return randv2.NewPCG(1, 2).Uint64 },
+		"math/rand/v2 ChaCha8":    func() func() uint64 { return randv2.NewChaCha8([32]byte{1, 2, 3}).Uint64 },
+		"math/rand/v2 Rand":       func() func() uint64 { return randv2.New(randv2.NewPCG(1, 2)).Uint64 },
+		"x/exp/rand":              func() func() uint64 { return exprand.NewSource(7).Uint64 },
+		"x/exp/rand LockedSource": func() func() uint64 { s := new(exprand.LockedSource); s.Seed(7); return s.Uint64 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b, plain, seeds := retry.Default(), retry.Default(), retry.Default(), source()
+			a.Source, b.Source = source(), source()
+			distinct := map[time.Duration]bool{}
+			for range 1000 {
+				d := a.Next(retry.Attempt{Number: 3}).Delay
+				require.Equal(t, d, b.Next(retry.Attempt{Number: 3}).Delay, "the same sequence again")
+				require.Equal(t, d, plain.Next(retry.Attempt{Number: 3, Seed: seeds()}).Delay, "one number of the Source is one seed")
+				distinct[d] = true
+			}
+			assert.GreaterOrEqual(t, len(distinct), 990)
+		})
+	}
+}
