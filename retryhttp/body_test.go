@@ -3,14 +3,15 @@ package retryhttp_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,14 +66,11 @@ func TestSetBody(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			var lengths []int64
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			server := serve(t, func(w http.ResponseWriter, req *http.Request) {
 				text, err := io.ReadAll(req.Body)
-				assert.NoError(t, err)
-				got, lengths = append(got, string(text)), append(lengths, req.ContentLength)
+				got = append(got, fmt.Sprint(req.ContentLength, " bytes: ", string(text), err))
 				w.WriteHeader(503)
-			}))
-			defer server.Close()
+			})
 			req, err := http.NewRequest("PUT", server.URL, nil)
 			require.NoError(t, err)
 			require.NoError(t, retryhttp.SetBody(req, tt.body(t), tt.limit))
@@ -81,9 +79,8 @@ func TestSetBody(t *testing.T) {
 			resp, err := clientOf(t, retry.Policy{MaxAttempts: 3}).Do(req)
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
-			assert.Equal(t, []string{tt.want, tt.want, tt.want}, got)
-			n := int64(len(tt.want))
-			assert.Equal(t, []int64{n, n, n}, lengths)
+			want := fmt.Sprint(len(tt.want), " bytes: ", tt.want, error(nil))
+			assert.Equal(t, []string{want, want, want}, got)
 		})
 	}
 }
@@ -92,34 +89,29 @@ func TestSetBody(t *testing.T) {
 // No data is lost: the request can be sent once.
 func TestSetBodyThatIsTooLong(t *testing.T) {
 	boom := errors.New("boom")
+	tooLong := "it cannot seek, and is longer than the limit of %d bytes"
 	for _, tt := range []struct {
 		name  string
-		body  io.Reader
+		end   error // of the body
 		limit int64
-		want  string
-		err   error
 		text  string
 	}{
-		{"a byte too long", io.MultiReader(strings.NewReader("0123456789")), 9, "0123456789", nil,
-			"retryhttp: cannot make the request body repeatable: it cannot seek, and is longer than the limit of 9 bytes"},
-		{"no limit", io.MultiReader(strings.NewReader("0123456789")), 0, "0123456789", nil,
-			"retryhttp: cannot make the request body repeatable: it cannot seek, and is longer than the limit of 0 bytes"},
-		{"a limit below zero", io.MultiReader(strings.NewReader("0123456789")), -5, "0123456789", nil,
-			"retryhttp: cannot make the request body repeatable: it cannot seek, and is longer than the limit of 0 bytes"},
-		{"it cannot be read", io.MultiReader(strings.NewReader("012"), funcs{read: func([]byte) (int, error) { return 0, boom }}), 100, "012", boom,
-			"retryhttp: cannot make the request body repeatable: boom"},
+		{"a byte too long", io.EOF, 9, fmt.Sprintf(tooLong, 9)},
+		{"no limit", io.EOF, 0, fmt.Sprintf(tooLong, 0)},
+		{"a limit below zero", io.EOF, -5, fmt.Sprintf(tooLong, 0)},
+		{"it cannot be read", boom, 100, "boom"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := &body{Reader: tt.body}
-			req, err := http.NewRequest("PUT", "http://example.test/", strings.NewReader("another"))
-			require.NoError(t, err)
-			assert.EqualError(t, retryhttp.SetBody(req, b, tt.limit), tt.text)
+			b := &body{Reader: io.MultiReader(strings.NewReader("0123456789"), iotest.ErrReader(tt.end))}
+			req := request(t, "PUT")
+			rewindable(req, "another")
+			assert.EqualError(t, retryhttp.SetBody(req, b, tt.limit), "retryhttp: cannot make the request body repeatable: "+tt.text)
 			assert.Nil(t, req.GetBody)
 			assert.EqualValues(t, -1, req.ContentLength)
 			assert.False(t, b.closed)
 			text, err := io.ReadAll(req.Body)
-			assert.Equal(t, tt.want, string(text))
-			assert.Equal(t, tt.err, err)
+			assert.Equal(t, "0123456789", string(text))
+			assert.Equal(t, tt.end == boom, err == boom)
 			require.NoError(t, req.Body.Close())
 			assert.True(t, b.closed)
 		})
@@ -128,9 +120,8 @@ func TestSetBodyThatIsTooLong(t *testing.T) {
 
 func TestSetBodyClosesWhatItHasRead(t *testing.T) {
 	b := &body{Reader: strings.NewReader("data")}
-	req, err := http.NewRequest("PUT", "http://example.test/", b)
-	require.NoError(t, err)
-	require.NoError(t, retryhttp.SetBody(req, req.Body, 100))
+	req := request(t, "PUT")
+	require.NoError(t, retryhttp.SetBody(req, b, 100))
 	assert.True(t, b.closed)
 
 	f, err := os.Open("body_test.go")
@@ -145,11 +136,10 @@ func TestSetBodyClosesWhatItHasRead(t *testing.T) {
 // A RoundTripper may still read after it has returned. It must not read what
 // the next attempt needs.
 func TestBodyOfTheAttemptBeforeReadsNothing(t *testing.T) {
-	req, err := http.NewRequest("PUT", "http://example.test/", nil)
-	require.NoError(t, err)
+	req := request(t, "PUT")
 	require.NoError(t, retryhttp.SetBody(req, bytes.NewReader([]byte("0123456789")), 0))
 	first := req.Body
-	_, err = io.CopyN(io.Discard, first, 3)
+	_, err := io.CopyN(io.Discard, first, 3)
 	require.NoError(t, err)
 	second, err := req.GetBody()
 	require.NoError(t, err)
@@ -167,18 +157,16 @@ func TestBodyOfTheAttemptBeforeReadsNothing(t *testing.T) {
 
 func TestSetBodyThatCannotBeRewound(t *testing.T) {
 	gone := errors.New("the file is gone")
-	r := &forgetful{Reader: bytes.NewReader([]byte("0123456789")), rewinds: 0, err: gone}
-	req, err := http.NewRequest("PUT", "http://example.test/", nil)
+	set := func(rewinds int) (*http.Request, error) {
+		req := request(t, "PUT")
+		return req, retryhttp.SetBody(req, &forgetful{Reader: bytes.NewReader([]byte("0123456789")), rewinds: rewinds, err: gone}, 0)
+	}
+	_, err := set(0)
+	assert.EqualError(t, err, "retryhttp: cannot rewind the request body: the file is gone")
+	req, err := set(1)
 	require.NoError(t, err)
-	assert.EqualError(t, retryhttp.SetBody(req, r, 0), "retryhttp: cannot rewind the request body: the file is gone")
-
-	r = &forgetful{Reader: bytes.NewReader([]byte("0123456789")), rewinds: 1, err: gone}
-	require.NoError(t, retryhttp.SetBody(req, r, 0))
-	base := script(503)
-	_, err = (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
-	assert.ErrorIs(t, err, gone)
-	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-	assert.Len(t, base.sent, 1)
+	_, err = req.GetBody()
+	assert.Equal(t, gone, err)
 }
 
 // forgetful can be rewound a limited number of times.

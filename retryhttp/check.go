@@ -1,6 +1,8 @@
 package retryhttp
 
 import (
+	"errors"
+	"net"
 	"net/http"
 
 	"github.com/goretry/retry"
@@ -24,26 +26,51 @@ func Idempotent(req *http.Request) bool {
 // Check is the Check of a [Transport] that has no other. It retries every status
 // from 500 to 599 except 501 and 505, the statuses 408, 421, 425 and 429, 403 and
 // 413 with a Retry-After, and every error of the transport. Permanent are the
-// errors that retrynet.Permanent knows, and a proxy's refusal of CONNECT, if its
-// reason phrase is a standard one or none. So is any other status of 400 and
-// above. The RetryAfter of the Transport can overrule the status.
+// errors that retrynet.Permanent knows, except "no such host", and a proxy's
+// refusal of CONNECT, if its reason phrase is a standard one or none, and not that
+// of 429, 500, 502, 503 or 504. So is any other status of 400 and above. Advice can
+// overrule the status.
 //
-// To keep the server's Retry-After, a custom Check returns or wraps the error of
-// this function, NewStatusError(resp), or [retry.After].
+// A custom Check that calls it passes on the request that it gets. By that request
+// Check knows the Advise of the Transport; for any other, or nil, it asks AdviceOf.
 func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
-	case err != nil && (retrynet.Permanent(err) || proxyRefused(req, err)):
+	case err != nil && (retrynet.Permanent(err) && !noSuchHost(err) || proxyRefused(req, err)):
 		return retry.Permanent(err)
 	case err != nil:
 		return err
 	case resp.StatusCode < 400:
 		return nil
 	}
-	e := NewStatusError(resp)
-	if e.retryAfter >= 0 && (e.again || passes(resp.StatusCode)) {
+	e := statusErrorOf(req, resp)
+	switch verdict := e.advice.Verdict; {
+	case verdict == Again, verdict != Never && passes(resp.StatusCode):
 		return e
+	default:
+		return retry.Permanent(e)
 	}
-	return retry.Permanent(e)
+}
+
+// statusErrorOf returns resp as an error by the Transport that has sent req, if one
+// has. If that Transport has no Check, the error has the header itself: a caller who
+// gets this response gets a copy.
+func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
+	a := attemptOf(req)
+	switch {
+	case a == nil:
+		return newStatusError(req, resp, resp.Header.Clone(), nil)
+	case req == &a.req && a.x.t.Check == nil:
+		return newStatusError(req, resp, resp.Header, a.x.t.Advise)
+	default:
+		return a.x.t.StatusError(req, resp)
+	}
+}
+
+// noSuchHost reports whether err is about a name that does not exist. In a cluster
+// that may be the name of a service that has not started yet.
+func noSuchHost(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
 }
 
 // passes reports whether a status alone says that another attempt may succeed.
@@ -65,28 +92,5 @@ func healthy(status int) bool {
 		return false
 	default:
 		return status >= 400 && status <= 499
-	}
-}
-
-// Argyll returns a Transport that retries what Argyll does, which calls every
-// step with POST: all statuses of 500 and above and all errors of the transport,
-// whatever the method, as long as the body can be sent again. All statuses from
-// 400 to 499 are permanent, including 408 and 429.
-func Argyll(p retry.Policy) *Transport {
-	return &Transport{
-		Policy:     p,
-		Idempotent: func(*http.Request) bool { return true },
-		Check: func(_ *http.Request, resp *http.Response, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case resp.StatusCode >= 500:
-				return NewStatusError(resp)
-			case resp.StatusCode >= 400:
-				return retry.Permanent(NewStatusError(resp))
-			default:
-				return nil
-			}
-		},
 	}
 }

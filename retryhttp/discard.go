@@ -1,17 +1,10 @@
 package retryhttp
 
 import (
-	"bytes"
-	"context"
 	"io"
 	"net/http"
-	"reflect"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/goretry/retry/internal/wait"
 )
 
 // What discarding a response may cost, so that its connection can be used again:
@@ -22,31 +15,13 @@ const (
 	discardGrace = 10 * time.Millisecond // the last part of discardTime, for a body to notice that it is canceled
 )
 
-// discardAndWait is the Wait of every exchange. It discards the response that is
-// not to be returned, so that its connection is free for other requests, and then
-// waits for what is left of d.
-func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
-	x := ctx.Value(exchangeKey{}).(*exchange)
-	left := d
-	if x.resp != nil {
-		began := time.Now()
-		x.discard()
-		left = max(0, d-time.Since(began))
-	}
-	waits := x.policy.Wait
-	if waits == nil {
-		waits = wait.For
-	}
-	return waits(ctx, left)
-}
-
 // discard reads and closes the response of the last attempt. An error of its
 // body costs the connection and nothing else.
 //
-// One goroutine reads the body and then closes it. It is the caller's only if the
-// body is in memory: any other could ignore the context and hold the caller for
-// ever. A timer must not close a body that is still being read, because a Base may
-// pool its readers, and would give this one to another response.
+// A goroutine reads the body and then closes it: a body that ignores its context
+// would hold the caller for ever. A timer must not close a body that is still being
+// read, because a Base may pool its readers, and would give this one to another
+// response.
 func (x *exchange) discard() {
 	resp, a := x.resp, x.last
 	x.resp = nil
@@ -60,78 +35,40 @@ func (x *exchange) discard() {
 	if resp.ContentLength > discardBytes || a.Err() != nil {
 		a.cancel(nil) // there is nothing to gain from reading
 	}
-	if inMemory(resp.Body) {
-		a.drain(resp.Body)
-		return
-	}
-	if x.discarded == nil {
-		x.discarded = make(chan any, 1)
-	}
-	go a.discard(resp.Body, x.discarded)
-	runtime.Gosched() // to where most bodies are done with: a timer and a select cost more
-	select {
-	case panicked := <-x.discarded:
-		rethrow(panicked)
-		return
-	default:
-	}
+	done := make(chan any, 1)
+	go a.drain(resp.Body, done)
 	end := time.NewTimer(discardTime - discardGrace)
 	defer end.Stop()
+	var panicked any
 	select {
-	case panicked := <-x.discarded:
-		rethrow(panicked)
-		return
+	case panicked = <-done:
 	case <-end.C:
+		panicked = a.cutOff(done)
 	case <-x.Done():
+		panicked = a.cutOff(done)
 	}
-	a.cancel(nil)
-	end.Reset(discardGrace)
-	select {
-	case panicked := <-x.discarded:
-		rethrow(panicked)
-	case <-end.C:
-		x.discarded = nil // the body heeds no context, and its goroutine goes on without us
-	}
-}
-
-func rethrow(panicked any) {
 	if panicked != nil {
 		panic(panicked)
 	}
 }
 
-// inMemory reports whether a body is one of bytes that are there already, as fakes,
-// caches and Checks make them. It cannot block, and a goroutine would take longer
-// than reading it.
-func inMemory(rc io.ReadCloser) bool {
-	if b, ok := rc.(*bodyTo); ok {
-		rc = b.rc
+// cutOff cancels an attempt and leaves its body time to notice. The goroutine of a
+// body that does not goes on without us.
+func (a *attempt) cutOff(done <-chan any) (panicked any) {
+	a.cancel(nil)
+	end := time.NewTimer(discardGrace)
+	defer end.Stop()
+	select {
+	case panicked = <-done:
+	case <-end.C:
 	}
-	body := reflect.ValueOf(rc)
-	if body.Type() != nopCloser {
-		return false
-	}
-	switch body.Field(0).Interface().(type) {
-	case *bytes.Buffer, *bytes.Reader, *strings.Reader:
-		return true
-	default:
-		return false
-	}
+	return panicked
 }
 
-// nopCloser is what io.NopCloser makes of a reader with a WriteTo, as those three
-// have.
-var nopCloser = reflect.TypeOf(io.NopCloser((*bytes.Reader)(nil)))
-
-// discard drains a body. It reports a panic, which would end the program here,
-// where nothing can recover it.
-func (a *attempt) discard(rc io.ReadCloser, done chan<- any) {
+// drain reads a body until the attempt has ended, and closes it. It reports a
+// panic, which would end the program here, where nothing can recover it.
+func (a *attempt) drain(rc io.ReadCloser, done chan<- any) {
 	defer func() { done <- recover() }()
-	a.drain(rc)
-}
-
-// drain reads a body until the attempt has ended, and closes it.
-func (a *attempt) drain(rc io.ReadCloser) {
 	defer func() { _ = rc.Close() }()
 	buf := discardBuffers.Get().(*[8 << 10]byte)
 	for rest := discardBytes; rest > 0 && a.Err() == nil; {

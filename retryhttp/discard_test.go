@@ -2,15 +2,16 @@ package retryhttp_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -24,153 +25,162 @@ import (
 
 // once503 is a Base that answers 503 with the body that first makes of the
 // request, and from then on 200.
-func once503(first func(*http.Request) io.ReadCloser) http.RoundTripper {
-	n := 0
-	return roundTrip(func(req *http.Request) (*http.Response, error) {
-		if n++; n > 1 {
-			return response(200), nil
+func once503(first func(*http.Request) io.ReadCloser) *scripted {
+	return script(func(req *http.Request) (*http.Response, error) { return responseWith(503, first(req)), nil }, 200)
+}
+
+// takes is a body whose end takes some time to come.
+func takes(d time.Duration) funcs {
+	return funcs{read: func([]byte) (int, error) { time.Sleep(d); return 0, io.EOF }}
+}
+
+// Discarding a body is bounded, in bytes and in time, and is part of the wait. A
+// Base that pools its readers gets one back by Close. If it was still being read,
+// two answers would share a reader: other requests would come back damaged.
+func TestDiscard(t *testing.T) {
+	const kb64, ms90 = 64 << 10, 90 * time.Millisecond
+	for _, tt := range []struct {
+		name   string
+		length int64 // the Content-Length
+		body   func(context.Context) io.Reader
+		read   int
+		took   time.Duration
+	}{
+		{"empty", 0, func(context.Context) io.Reader { return strings.NewReader("") }, 0, 0},
+		{"short, length not known", -1, func(context.Context) io.Reader { return strings.NewReader("sorry") }, 5, 0},
+		{"as long as the bound", kb64, func(context.Context) io.Reader { return io.LimitReader(endless{}, kb64) }, kb64, 0},
+		{"known to be longer", kb64 + 1, func(context.Context) io.Reader { return endless{} }, 0, 0},
+		{"endless", -1, func(context.Context) io.Reader { return endless{} }, kb64, 0},
+		{"slow", -1, func(context.Context) io.Reader { return takes(30 * time.Millisecond) }, 0, 30 * time.Millisecond},
+		{"without progress", -1, func(context.Context) io.Reader {
+			return funcs{read: func([]byte) (int, error) { time.Sleep(7 * time.Millisecond); return 0, nil }}
+		}, 0, ms90 + time.Millisecond},
+		{"stalled at once", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, 0, ms90},
+		{"stalled after a while", -1, func(ctx context.Context) io.Reader {
+			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
+		}, 3, ms90},
+		{"stalled, and slow to notice that its context has ended", -1, func(ctx context.Context) io.Reader {
+			return funcs{read: func([]byte) (int, error) { <-ctx.Done(); time.Sleep(time.Millisecond); return 0, ctx.Err() }}
+		}, 0, ms90 + time.Millisecond},
+		{"broken", -1, func(context.Context) io.Reader {
+			return io.MultiReader(strings.NewReader("sor"), iotest.ErrReader(errors.New("reset")))
+		}, 3, 0},
+	} {
+		for _, delay := range []time.Duration{0, 20 * time.Millisecond, time.Second} {
+			bubble(t, tt.name+", "+delay.String(), func(t *testing.T) {
+				var seen events
+				var first *exclusive
+				tr := &retryhttp.Transport{
+					Base: script(func(req *http.Request) (*http.Response, error) {
+						first = &exclusive{ctx: req.Context(), body: body{Reader: tt.body(req.Context())}}
+						resp := responseWith(503, first)
+						resp.ContentLength = tt.length
+						return resp, nil
+					}, 200),
+					Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(delay), MaxElapsed: time.Second, OnEvent: seen.add},
+				}
+				start := time.Now()
+				assert.Equal(t, 200, send(t, tr).StatusCode)
+				assert.Equal(t, tt.read, first.read)
+				assert.EqualValues(t, 1, first.closes)
+				assert.False(t, first.shared.Load(), "closed while it is read")
+				assert.True(t, tt.length <= kb64 || first.over, "the context of one that is not read ends before it is closed")
+				assert.Equal(t, start.Add(delay), seen.of(retry.RetryScheduled)[0].Due)
+				assert.Equal(t, start.Add(max(delay, tt.took)), seen.of(retry.AttemptStarted)[1].Time)
+				assert.Equal(t, max(delay, tt.took), seen.stop().Elapsed)
+			})
 		}
-		failed := response(503)
-		failed.ContentLength, failed.Body = -1, first(req)
-		return failed, nil
-	})
+	}
 }
 
-// A Base that pools its readers gets one back by Close. If it was still being
-// read, two answers would share a reader: other requests would come back
-// damaged.
-func TestOneGoroutineReadsAndThenClosesADiscardedBody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &exclusive{}
-		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, Base: once503(func(req *http.Request) io.ReadCloser {
-			b.ctx = req.Context()
-			return b
-		})}
-		start := time.Now()
-		resp, err := tr.RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
-		assert.Equal(t, 200, resp.StatusCode)
-		assert.Equal(t, time.Second, time.Since(start))
-		assert.False(t, b.shared.Load(), "closed while it is read")
-		assert.EqualValues(t, 1, b.closed.Load())
-	})
-}
-
-// exclusive is a body that stalls, takes its time to notice that its context
-// has ended, and knows when two goroutines use it at once.
+// exclusive is a body that knows when two goroutines use it at once.
 type exclusive struct {
+	body
 	ctx    context.Context
-	users  atomic.Int64
+	used   sync.Mutex
 	shared atomic.Bool
-	closed atomic.Int64
+	closes int
+	over   bool // ctx, when it was closed
 }
 
 func (b *exclusive) use() (release func()) {
-	if b.users.Add(1) > 1 {
+	if !b.used.TryLock() {
 		b.shared.Store(true)
+		return func() {}
 	}
-	return func() { b.users.Add(-1) }
+	return b.used.Unlock
 }
 
-func (b *exclusive) Read([]byte) (int, error) {
+func (b *exclusive) Read(p []byte) (int, error) {
 	defer b.use()()
-	<-b.ctx.Done()
-	time.Sleep(time.Millisecond)
-	return 0, io.ErrUnexpectedEOF
+	return b.body.Read(p)
 }
 
 func (b *exclusive) Close() error {
 	defer b.use()()
-	b.closed.Add(1)
+	b.closes++
+	b.over = b.ctx.Err() != nil
 	return nil
 }
 
 // A body that heeds neither its context nor the time holds the call up for
-// 100 ms and no longer, wherever it hangs. Its goroutine goes on, and closes the
-// body once it can.
-func TestDiscardOfABodyThatHeedsNothing(t *testing.T) {
-	for name, tt := range map[string]struct{ inRead, inClose, buffered bool }{
-		"it hangs in Read":                   {inRead: true},
-		"it hangs in Close":                  {inClose: true},
-		"a buffer in io.NopCloser before it": {inRead: true, buffered: true},
+// 100 ms and no longer, wherever it hangs, and for 10 ms once the request's context
+// has ended. Its goroutine goes on, and closes the body once it can.
+func TestDiscardOfABodyThatHangs(t *testing.T) {
+	why := errors.New("shutting down")
+	for _, tt := range []struct {
+		name  string
+		in    string
+		ends  bool // the request's context does, after 20 ms
+		heeds bool // the context of the attempt
+		took  time.Duration
+	}{
+		{"in Read", "Read", false, false, 100 * time.Millisecond},
+		{"in Close", "Close", false, false, 100 * time.Millisecond},
+		{"in Read, behind a buffer in io.NopCloser", "buffer", false, false, 100 * time.Millisecond},
+		{"until the request's context ends", "Read", true, true, 20 * time.Millisecond},
+		{"although the request's context ends", "Read", true, false, 30 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				var ctx context.Context
-				var closed atomic.Bool
-				tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once503(func(req *http.Request) io.ReadCloser {
-					ctx = req.Context()
-					b := funcs{
-						read: func([]byte) (int, error) {
-							if tt.inRead {
-								<-release
-							}
-							closed.Store(tt.buffered)
-							return 0, io.EOF
-						},
-						close: func() error {
-							if tt.inClose {
-								<-release
-							}
-							closed.Store(true)
-							return nil
-						},
+		bubble(t, tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if tt.ends {
+				time.AfterFunc(20*time.Millisecond, func() { cancel(why) })
+			}
+			release := make(chan struct{})
+			var closed atomic.Bool
+			base := once503(func(req *http.Request) io.ReadCloser {
+				hang := func() {
+					if tt.heeds {
+						<-req.Context().Done()
+					} else {
+						<-release
 					}
-					if tt.buffered {
-						return io.NopCloser(bufio.NewReader(b)) // has a WriteTo, as bytes.Reader has
-					}
-					return b
-				})}
-				start := time.Now()
-				resp, err := tr.RoundTrip(request(t, "GET"))
+				}
+				closes := func() error { closed.Store(true); return nil }
+				switch tt.in {
+				case "Close":
+					return funcs{close: func() error { hang(); return closes() }}
+				case "buffer": // has a WriteTo, as bytes.Reader has, and no Close
+					return io.NopCloser(bufio.NewReader(funcs{read: func([]byte) (int, error) { hang(); _ = closes(); return 0, io.EOF }}))
+				default:
+					return funcs{read: func([]byte) (int, error) { hang(); return 0, io.EOF }, close: closes}
+				}
+			})
+			start := time.Now()
+			resp, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}).RoundTrip(request(t, "GET").WithContext(ctx))
+			if tt.ends {
+				assertCanceled(t, err, why, 1)
+			} else {
 				require.NoError(t, err)
 				assert.Equal(t, 200, resp.StatusCode)
-				assert.Equal(t, 100*time.Millisecond, time.Since(start))
-				assert.Error(t, ctx.Err())
-				assert.False(t, closed.Load())
-				close(release)
-				synctest.Wait()
-				assert.True(t, closed.Load())
-			})
-		})
-	}
-}
-
-// A body in memory is read up to the limit, as every other, whether it is that of
-// Base or one that Check put in its place.
-func TestDiscardOfABodyInMemory(t *testing.T) {
-	type reader interface {
-		io.Reader
-		Len() int
-	}
-	text := strings.Repeat("x", 64<<10+1)
-	for name, open := range map[string]func() reader{
-		"strings.Reader": func() reader { return strings.NewReader(text) },
-		"bytes.Reader":   func() reader { return bytes.NewReader([]byte(text)) },
-		"bytes.Buffer":   func() reader { return bytes.NewBufferString(text) },
-	} {
-		t.Run(name+" of Base", func(t *testing.T) {
-			b := open()
-			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once503(func(*http.Request) io.ReadCloser { return io.NopCloser(b) })}
-			resp, err := tr.RoundTrip(request(t, "GET"))
-			require.NoError(t, err)
-			assert.Equal(t, 200, resp.StatusCode)
-			assert.Equal(t, 1, b.Len())
-		})
-		t.Run(name+" of Check", func(t *testing.T) {
-			b := open()
-			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: script(response(503), response(200))}
-			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
-				if resp.StatusCode == 503 {
-					resp.Body = io.NopCloser(b)
-				}
-				return retryhttp.Check(req, resp, err)
 			}
-			resp, err := tr.RoundTrip(request(t, "GET"))
-			require.NoError(t, err)
-			assert.Equal(t, 200, resp.StatusCode)
-			assert.Equal(t, 1, b.Len())
+			assert.Equal(t, tt.took, time.Since(start))
+			assert.Error(t, base.sent[0].Context().Err())
+			assert.Equal(t, tt.heeds, closed.Load())
+			close(release)
+			synctest.Wait()
+			assert.True(t, closed.Load())
 		})
 	}
 }
@@ -179,31 +189,22 @@ func TestDiscardOfABodyInMemory(t *testing.T) {
 func TestDiscardAfterABodyThatHeedsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		n := 0
-		var second atomic.Bool // is closed
-		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: roundTrip(func(*http.Request) (*http.Response, error) {
-			failed := response(503)
-			failed.ContentLength = -1
-			switch n++; n {
-			case 1:
-				failed.Body = funcs{read: func([]byte) (int, error) { <-release; return 0, io.EOF }}
-			case 2:
-				close(release)
-				synctest.Wait() // the first one is done with, too late
-				failed.Body = funcs{
-					read:  func([]byte) (int, error) { time.Sleep(50 * time.Millisecond); return 0, io.EOF },
-					close: func() error { second.Store(true); return nil },
-				}
-			default:
-				assert.True(t, second.Load())
-				return response(200), nil
-			}
-			return failed, nil
-		})}
+		second := false // is closed
+		base := script(func(*http.Request) (*http.Response, error) {
+			return responseWith(503, funcs{read: func([]byte) (int, error) { <-release; return 0, io.EOF }}), nil
+		}, func(*http.Request) (*http.Response, error) {
+			close(release)
+			synctest.Wait() // the first one is done with, too late
+			b := takes(50 * time.Millisecond)
+			b.close = func() error { second = true; return nil }
+			return responseWith(503, b), nil
+		}, func(*http.Request) (*http.Response, error) {
+			assert.True(t, second)
+			return response(200), nil
+		})
 		start := time.Now()
-		_, err := tr.RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
-		assert.Equal(t, 3, n)
+		send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: base})
+		assert.Len(t, base.sent, 3)
 		assert.Equal(t, 150*time.Millisecond, time.Since(start))
 	})
 }
@@ -223,36 +224,30 @@ func TestWaitOfThePolicy(t *testing.T) {
 		{"a response that takes longer than the delay", 20 * time.Millisecond, 30 * time.Millisecond, 0},
 		{"an error", time.Second, -1, time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				type key struct{}
-				closed := false
-				var waits []time.Duration
-				tr := &retryhttp.Transport{
-					Base: once503(func(*http.Request) io.ReadCloser {
-						return funcs{
-							read:  func([]byte) (int, error) { time.Sleep(tt.discards); return 0, io.EOF },
-							close: func() error { closed = true; return nil },
-						}
-					}),
-					Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(tt.delay), Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
-						waits = append(waits, d)
-						assert.Equal(t, "here", ctx.Value(key{}))
-						assert.Equal(t, tt.discards >= 0, closed, "before the wait")
-						time.Sleep(d / 2) // it may return early
-						return 0, nil
-					}},
-				}
-				if tt.discards < 0 {
-					tr.Base = script(errors.New("boom"), 200)
-				}
-				start := time.Now()
-				resp, err := tr.RoundTrip(request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here")))
-				require.NoError(t, err)
-				assert.Equal(t, 200, resp.StatusCode)
-				assert.Equal(t, []time.Duration{tt.left}, waits)
-				assert.Equal(t, max(0, tt.discards)+tt.left/2, time.Since(start))
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			type key struct{}
+			closed := false
+			var waits []time.Duration
+			b := takes(tt.discards)
+			b.close = func() error { closed = true; return nil }
+			tr := &retryhttp.Transport{
+				Base: script(responseWith(503, b), 200),
+				Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(tt.delay), Wait: func(ctx context.Context, d time.Duration) (time.Duration, error) {
+					waits = append(waits, d)
+					assert.Equal(t, "here", ctx.Value(key{}))
+					assert.Equal(t, tt.discards >= 0, closed, "before the wait")
+					time.Sleep(d / 2) // it may return early
+					return 0, nil
+				}},
+			}
+			if tt.discards < 0 {
+				tr.Base = script(errors.New("boom"), 200)
+			}
+			start := time.Now()
+			resp := send(t, tr, request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here")))
+			assert.Equal(t, 200, resp.StatusCode)
+			assert.Equal(t, []time.Duration{tt.left}, waits)
+			assert.Equal(t, max(0, tt.discards)+tt.left/2, time.Since(start))
 		})
 	}
 }
@@ -262,110 +257,61 @@ func TestWaitOfThePolicy(t *testing.T) {
 func TestWaitThatFails(t *testing.T) {
 	asleep := errors.New("the network is gone")
 	var seen events
-	closed := false
-	resp, err := (&retryhttp.Transport{
-		Base: once503(func(*http.Request) io.ReadCloser {
-			return funcs{close: func() error { closed = true; return nil }}
-		}),
-		Policy: retry.Policy{MaxAttempts: 2, OnEvent: seen.add, Wait: func(context.Context, time.Duration) (time.Duration, error) { return 0, asleep }},
-	}).RoundTrip(request(t, "GET"))
+	b := &body{Reader: strings.NewReader("sorry")}
+	resp, err := (&retryhttp.Transport{Base: script(responseWith(503, b)), Policy: retry.Policy{
+		MaxAttempts: 2, OnEvent: seen.add,
+		Wait: func(context.Context, time.Duration) (time.Duration, error) { return 0, asleep },
+	}}).RoundTrip(request(t, "GET"))
 	assert.Nil(t, resp)
-	assert.EqualError(t, err, "retry: the wait failed after 1 attempt (the network is gone): retryhttp: GET http://example.test/: 503 Service Unavailable")
+	assert.EqualError(t, err, "retry: the wait failed after 1 attempt (the network is gone): "+
+		"retryhttp: GET http://example.test/: 503 Service Unavailable")
 	assert.Equal(t, retry.ReasonWait, retry.ReasonOf(err))
 	assert.Equal(t, asleep, seen.stop().Cause)
-	assert.True(t, closed)
-}
-
-// Under NoWait nothing sleeps, and the time that discarding takes is part of the
-// wait that is skipped, as it is part of one that is not.
-func TestNoWaitOfATransport(t *testing.T) {
-	var seen events
-	policy := retrytest.NoWait(retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, MaxElapsed: 4 * time.Hour, OnEvent: seen.add})
-	n := 0
-	failure := errors.New("boom")
-	tr := &retryhttp.Transport{Policy: policy, Base: roundTrip(func(*http.Request) (*http.Response, error) {
-		if n++; n == 3 {
-			return nil, failure
-		}
-		busy := response(503)
-		busy.ContentLength, busy.Body = -1, funcs{read: func([]byte) (int, error) { time.Sleep(time.Millisecond); return 0, io.EOF }}
-		return busy, nil
-	})}
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		_, err := tr.RoundTrip(request(t, "GET"))
-		var e *retry.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, 3, e.Attempts)
-		assert.Equal(t, 3*time.Hour, e.Waited)
-		assert.Equal(t, 2*time.Millisecond, time.Since(start), "the bodies alone take time")
-		assert.Equal(t, 3*time.Hour, seen.stop().Elapsed)
-	})
+	assert.True(t, b.closed)
 }
 
 // A Transport makes as many attempts under NoWait as without, also where discarding
-// takes a large part of each delay.
-func TestNoWaitMakesAsManyAttempts(t *testing.T) {
-	for name, change := range map[string]func(retry.Policy) retry.Policy{
-		"waiting": func(p retry.Policy) retry.Policy { return p },
-		"NoWait":  retrytest.NoWait,
+// takes a large part of each delay. That time is part of the wait that is skipped,
+// as it is part of one that is not.
+func TestNoWaitOfATransport(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(retry.Policy) retry.Policy
+		took   time.Duration
+	}{
+		"waiting": {func(p retry.Policy) retry.Policy { return p }, 500 * time.Millisecond},
+		"NoWait":  {retrytest.NoWait, 300 * time.Millisecond}, // the bodies alone take time
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				sent := 0
-				tr := &retryhttp.Transport{
-					Policy: change(retry.Policy{MaxElapsed: 500 * time.Millisecond, Backoff: retry.Fixed(100 * time.Millisecond)}),
-					Base: roundTrip(func(*http.Request) (*http.Response, error) {
-						sent++
-						busy := response(503)
-						busy.ContentLength, busy.Body = -1, funcs{read: func([]byte) (int, error) { time.Sleep(60 * time.Millisecond); return 0, io.EOF }}
-						return busy, nil
-					}),
-				}
-				resp, err := tr.RoundTrip(request(t, "GET"))
-				require.NoError(t, err)
-				require.NoError(t, resp.Body.Close())
-				assert.Equal(t, 6, sent)
-			})
+		bubble(t, name, func(t *testing.T) {
+			var seen events
+			busy := responseWith(503, takes(60*time.Millisecond))
+			base := script(busy, busy, busy, busy, busy, errors.New("boom"))
+			start := time.Now()
+			_, err := (&retryhttp.Transport{Base: base, Policy: tt.change(retry.Policy{
+				MaxElapsed: 500 * time.Millisecond, Backoff: retry.Fixed(100 * time.Millisecond), OnEvent: seen.add,
+			})}).RoundTrip(request(t, "GET"))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, 6, e.Attempts)
+			assert.Equal(t, 500*time.Millisecond, e.Waited)
+			assert.Equal(t, 500*time.Millisecond, seen.stop().Elapsed)
+			assert.Equal(t, tt.took, time.Since(start))
 		})
 	}
-}
-
-// What discarding takes has passed, and is not skipped.
-func TestDiscardLongerThanTheDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var seen events
-		tr := &retryhttp.Transport{
-			Base: once503(func(*http.Request) io.ReadCloser {
-				return funcs{read: func([]byte) (int, error) { time.Sleep(30 * time.Millisecond); return 0, io.EOF }}
-			}),
-			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond), OnEvent: seen.add},
-		}
-		_, err := tr.RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
-		assert.Equal(t, 30*time.Millisecond, seen.stop().Elapsed)
-	})
 }
 
 // Each of two Transports, one on top of the other, discards its own responses.
 func TestWaitsOfTwoTransports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var open, sent int
-		inner := &retryhttp.Transport{
-			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)},
-			Base: roundTrip(func(*http.Request) (*http.Response, error) {
-				assert.Zero(t, open)
-				sent++
-				open++
-				busy := response(503)
-				busy.ContentLength, busy.Body = -1, funcs{close: func() error { open--; return nil }}
-				return busy, nil
-			}),
-		}
+		open := 0
+		base := script(func(*http.Request) (*http.Response, error) {
+			assert.Zero(t, open)
+			open++
+			return responseWith(503, funcs{close: func() error { open--; return nil }}), nil
+		})
+		inner := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, Base: base}
 		start := time.Now()
-		resp, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, Base: inner}).RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
-		assert.Equal(t, 4, sent)
+		resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, Base: inner})
+		assert.Len(t, base.sent, 4)
 		assert.Equal(t, time.Minute+2*time.Second, time.Since(start))
 		assert.Equal(t, 1, open)
 		require.NoError(t, resp.Body.Close())
@@ -373,162 +319,53 @@ func TestWaitsOfTwoTransports(t *testing.T) {
 	})
 }
 
-// A body that returns nothing for ever is read until its time is up.
-func TestDiscardOfABodyThatMakesNoProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var closed atomic.Bool
-		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once503(func(*http.Request) io.ReadCloser {
-			return funcs{
-				read:  func([]byte) (int, error) { time.Sleep(time.Millisecond); return 0, nil },
-				close: func() error { closed.Store(true); return nil },
-			}
-		})}
-		start := time.Now()
-		_, err := tr.RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
-		assert.LessOrEqual(t, time.Since(start), 100*time.Millisecond)
-		assert.True(t, closed.Load())
-	})
-}
-
-// The caller need not wait for a body, nor for the time it would get.
-func TestContextEndsWhileABodyIsDiscarded(t *testing.T) {
-	for name, heeds := range map[string]bool{"it heeds the context": true, "it does not": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				why := errors.New("shutting down")
-				time.AfterFunc(20*time.Millisecond, func() { cancel(why) })
-				release := make(chan struct{})
-				var closed atomic.Bool
-				tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}, Base: once503(func(req *http.Request) io.ReadCloser {
-					return funcs{
-						read: func([]byte) (int, error) {
-							if heeds {
-								<-req.Context().Done()
-							} else {
-								<-release
-							}
-							return 0, io.EOF
-						},
-						close: func() error { closed.Store(true); return nil },
-					}
-				})}
-				start := time.Now()
-				_, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-				assertCanceled(t, err, why, 1)
-				assert.Equal(t, heeds, closed.Load())
-				assert.Equal(t, map[bool]time.Duration{true: 20 * time.Millisecond, false: 30 * time.Millisecond}[heeds], time.Since(start))
-				close(release)
-				synctest.Wait()
-				assert.True(t, closed.Load())
-			})
-		})
-	}
-}
-
 // A panic of a body that is discarded is the caller's to recover, as if the
 // caller had read the body. It must not end the program.
 func TestDiscardOfABodyThatPanics(t *testing.T) {
-	for name, b := range map[string]funcs{
-		"in Read":  {read: func([]byte) (int, error) { panic("bug in the body") }},
-		"in Close": {close: func() error { panic("bug in the body") }},
-		"in both":  {read: func([]byte) (int, error) { panic("another") }, close: func() error { panic("bug in the body") }},
+	panics := func(what string) func() { return func() { panic(what) } }
+	for name, tt := range map[string]struct{ read, close func() }{
+		"in Read":        {panics("bug in the body"), func() {}},
+		"in Close":       {func() {}, panics("bug in the body")},
+		"in both":        {panics("another"), panics("bug in the body")},
+		"runtime.Goexit": {runtime.Goexit, func() {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			closed := false
-			whole := funcs{read: b.read, close: func() error {
-				closed = true
-				if b.close != nil {
-					return b.close()
+			base := once503(func(*http.Request) io.ReadCloser {
+				return funcs{
+					read:  func([]byte) (int, error) { tt.read(); return 0, io.EOF },
+					close: func() error { closed = true; tt.close(); return nil },
 				}
-				return nil
-			}}
-			var ctx context.Context
-			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once503(func(req *http.Request) io.ReadCloser {
-				ctx = req.Context()
-				return whole
-			})}
-			assert.PanicsWithValue(t, "bug in the body", func() { _, _ = tr.RoundTrip(request(t, "GET")) })
+			})
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base}
+			if name == "runtime.Goexit" {
+				assert.Equal(t, 200, send(t, tr).StatusCode)
+			} else {
+				assert.PanicsWithValue(t, "bug in the body", func() { _, _ = tr.RoundTrip(request(t, "GET")) })
+			}
 			assert.True(t, closed)
-			assert.Error(t, ctx.Err())
+			assert.Error(t, base.sent[0].Context().Err())
 		})
 	}
-
-	t.Run("runtime.Goexit", func(t *testing.T) {
-		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once503(func(*http.Request) io.ReadCloser {
-			return funcs{read: func([]byte) (int, error) { runtime.Goexit(); return 0, nil }}
-		})}
-		resp, err := tr.RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
-		assert.Equal(t, 200, resp.StatusCode)
-	})
-}
-
-// A body that is not to be read is closed all the same, and its context is over
-// by then.
-func TestDiscardWithoutReading(t *testing.T) {
-	var ctx context.Context
-	b := &body{Reader: endless{}}
-	b.onClose = func() { assert.Error(t, ctx.Err()) }
-	failed := response(503)
-	failed.Body, failed.ContentLength = b, 64<<10+1
-	n := 0
-	_, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		if n++; n > 1 {
-			return response(200), nil
-		}
-		ctx = req.Context()
-		return failed, nil
-	})}).RoundTrip(request(t, "GET"))
-	require.NoError(t, err)
-	assert.True(t, b.closed)
-	assert.Zero(t, b.read)
 }
 
 // http.NoBody stays what it is, and holds nothing: neither as the body of the
 // last response nor as that of one before.
 func TestNoBodyIsPassedThrough(t *testing.T) {
-	empty := func(status int) *http.Response {
-		resp := response(status)
-		resp.Body, resp.ContentLength = http.NoBody, 0
-		return resp
+	empty := func(status int) any {
+		return func(req *http.Request) (*http.Response, error) {
+			_ = req.Context().Done() // as net/http does
+			return responseWith(status, http.NoBody), nil
+		}
 	}
-	base := script(empty(503), empty(204))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var asked []context.Context
-	tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		asked = append(asked, req.Context())
-		_ = req.Context().Done() // as net/http does
-		return base.RoundTrip(req)
-	})}
-	resp, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-	require.NoError(t, err)
+	base := script(empty(503), empty(204))
+	resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base}, request(t, "GET").WithContext(ctx))
 	assert.Equal(t, 204, resp.StatusCode)
 	assert.True(t, resp.Body == http.NoBody)
-	require.Len(t, asked, 2)
-	for _, ctx := range asked {
-		assert.Error(t, ctx.Err(), "nothing waits for the body to be closed")
+	require.Len(t, base.sent, 2)
+	for _, sent := range base.sent {
+		assert.Error(t, sent.Context().Err(), "nothing waits for the body to be closed")
 	}
-}
-
-// funcs is a body of functions; a nil one does nothing.
-type funcs struct {
-	read  func([]byte) (int, error)
-	close func() error
-}
-
-func (f funcs) Read(p []byte) (int, error) {
-	if f.read == nil {
-		return 0, io.EOF
-	}
-	return f.read(p)
-}
-
-func (f funcs) Close() error {
-	if f.close == nil {
-		return nil
-	}
-	return f.close()
 }

@@ -8,9 +8,9 @@
 // 421, 425, 429 and 5xx. A POST or PATCH is retried only if the server cannot have
 // processed it, or if it has a header Idempotency-Key.
 //
-// The last response is returned, whatever its status: check it as usual. Bound a
-// request with its context, not with http.Client.Timeout, whose error hides the
-// reason.
+// The last response is returned, whatever its status: check it as usual. [ErrorOf]
+// says why it was the last. Bound a request with its context, not with
+// http.Client.Timeout, whose error hides the reason.
 //
 // # What is retried
 //
@@ -27,10 +27,14 @@
 //	501, 505                           no       permanent_error            RFC 9110 sections 15.6.2, 15.6.6
 //	any other status from 500 to 599   yes                                 RFC 9110 section 15.6, Cloudflare's 520 to 530
 //	any other status                   no       permanent_error            RFC 9110 section 15.5
-//	a proxy refuses CONNECT, with a    no       permanent_error            net/http
-//	  standard reason phrase or none
-//	errors that retrynet.Permanent     no       permanent_error            package retrynet
-//	  knows: no such host, bad cert
+//	a proxy refuses CONNECT with 429,  yes                                 as in a response
+//	  500, 502, 503 or 504
+//	a proxy refuses it otherwise, with no       permanent_error            net/http
+//	  a standard reason phrase or none
+//	no such host                       yes                                 the start-up order of a cluster
+//	other errors that                  no       permanent_error            package retrynet
+//	  retrynet.Permanent knows: bad
+//	  certificate, unsupported scheme
 //	any other error of Base            yes                                 RFC 9110 section 9.2.2
 //	AttemptTimeout, no response        yes                                 the policy
 //	the request's context is done      no       canceled, deadline         the caller
@@ -61,7 +65,11 @@
 // for a bytes.Buffer, bytes.Reader and strings.Reader; [SetBody] does for files
 // and streams. Without one the Reason is not_retryable too.
 //
+// A [Gate] holds all requests to a target that has asked one of them to wait, and
+// Transport.Resume fetches the rest of a download that breaks.
+//
 // The fields Check and Idempotent of a Transport decide otherwise, and the
-// policy's RetryIf can reject what Check wants to retry. [Argyll] is another
-// preset.
+// policy's RetryIf can reject what Check wants to retry. With [WholeBody] or
+// [FirstEvent] as Check, a body that breaks off or a stream that begins with an
+// error is a failed attempt too. [LLM] is a preset for the APIs of language models.
 package retryhttp

@@ -37,29 +37,25 @@ func (e netError) Temporary() bool { return e.temporary }
 
 // asNetError returns err as a net.Error if it is a timeout or temporary, but not
 // if one of its methods panics, as that of an error that Check made may.
-func asNetError(err error) (marked error) {
-	defer func() {
-		if recover() != nil {
-			marked = err
+func asNetError(err error) error {
+	return harmless.Or(err, func() error {
+		e := netError{error: err}
+		switch retry.ReasonOf(err) {
+		case retry.ReasonCanceled:
+			return err
+		case retry.ReasonDeadline:
+			e.timeout, e.temporary = true, true
+		default:
+			var timeout interface{ Timeout() bool }
+			e.timeout = errors.As(err, &timeout) && timeout.Timeout()
+			var temporary interface{ Temporary() bool }
+			e.temporary = errors.As(err, &temporary) && temporary.Temporary()
 		}
-	}()
-	var e netError
-	switch retry.ReasonOf(err) {
-	case retry.ReasonCanceled:
-		return err
-	case retry.ReasonDeadline:
-		e.timeout, e.temporary = true, true
-	default:
-		var timeout interface{ Timeout() bool }
-		e.timeout = errors.As(err, &timeout) && timeout.Timeout()
-		var temporary interface{ Temporary() bool }
-		e.temporary = errors.As(err, &temporary) && temporary.Temporary()
-	}
-	if !e.timeout && !e.temporary {
-		return err
-	}
-	e.error = err
-	return e
+		if !e.timeout && !e.temporary {
+			return err
+		}
+		return e
+	})
 }
 
 // checked returns err, unless one of the methods that will be called panics: then

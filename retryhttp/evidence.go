@@ -88,8 +88,8 @@ func undone(status int) bool {
 }
 
 // proxyRefused reports whether err is what http.Transport makes of a proxy that
-// answers CONNECT with anything but 200: an error without a type, whose text is
-// the reason phrase alone.
+// refuses CONNECT for good: an error without a type, whose text is the reason phrase
+// of the answer alone.
 func proxyRefused(req *http.Request, err error) bool {
 	if req == nil || req.URL == nil || req.URL.Scheme != "https" {
 		return false
@@ -99,12 +99,24 @@ func proxyRefused(req *http.Request, err error) bool {
 	}
 	text := err.Error()
 	if text == "unknown status code" {
-		return true // there was no phrase
+		return true // there was no phrase; an empty one is that of a status without a name
 	}
-	for status := 300; status < 600; status++ {
-		if text != "" && text == http.StatusText(status) {
-			return true
+	for status := http.StatusMultipleChoices; status <= http.StatusNetworkAuthenticationRequired; status++ {
+		if text == http.StatusText(status) {
+			return !proxyPasses(status)
 		}
 	}
 	return false
+}
+
+// proxyPasses reports whether a proxy that refuses CONNECT with this status may
+// accept it later.
+func proxyPasses(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default:
+		return false
+	}
 }

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -50,8 +49,11 @@ func post(t *testing.T, base http.RoundTripper, url string, edit ...func(*retryh
 // the machine. If there was a connection, the same errors mean that the server
 // may have processed the request.
 func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
-	reset := func(conn *net.TCPConn) { _ = conn.SetLinger(0) }
-	received := func(answer string) func(*net.TCPConn) {
+	const short = 20 * time.Millisecond
+	closes := func(*net.TCPConn) {}
+	resets := func(conn *net.TCPConn) { _ = conn.SetLinger(0) }
+	silent := func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) }
+	received := func(answer string, end func(*net.TCPConn)) func(*net.TCPConn) {
 		return func(conn *net.TCPConn) {
 			req, err := http.ReadRequest(bufio.NewReader(conn))
 			if err != nil {
@@ -61,51 +63,48 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 			// overtake the answer.
 			_, _ = io.Copy(io.Discard, req.Body)
 			_, _ = io.WriteString(conn, answer)
+			end(conn)
 		}
 	}
 	for _, tt := range []struct {
-		name  string
-		url   func(t *testing.T) string
-		base  func(*http.Transport)
-		again bool
+		name   string
+		scheme string
+		server func(*net.TCPConn) // nil: nothing listens
+		base   *http.Transport
+		again  bool
 	}{
-		{"refused", func(t *testing.T) string { return "http://" + freeAddr(t) }, nil, true},
-		{"DNS, for now", func(*testing.T) string { return "http://example.test" }, func(tr *http.Transport) {
-			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}
-			}
-		}, true},
-		{"closed in the TLS handshake", func(t *testing.T) string { return "https://" + rawServer(t, func(*net.TCPConn) {}) }, nil, true},
-		{"reset in the TLS handshake", func(t *testing.T) string { return "https://" + rawServer(t, reset) }, nil, true},
-		{"a TLS handshake that takes too long", func(t *testing.T) string {
-			return "https://" + rawServer(t, func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) })
-		}, func(tr *http.Transport) { tr.TLSHandshakeTimeout = 20 * time.Millisecond }, true},
+		{"refused", "http", nil, &http.Transport{}, true},
+		{"DNS, for now", "http", closes, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", IsTemporary: true}}
+		}}, true},
+		{"closed in the TLS handshake", "https", closes, &http.Transport{}, true},
+		{"reset in the TLS handshake", "https", resets, &http.Transport{}, true},
+		{"a TLS handshake that takes too long", "https", silent, &http.Transport{TLSHandshakeTimeout: short}, true},
 
-		{"closed after the request", func(t *testing.T) string { return "http://" + rawServer(t, received("")) }, nil, false},
-		{"closed in the answer", func(t *testing.T) string { return "http://" + rawServer(t, received("HTTP/1.1 200 O")) }, nil, false},
-		{"reset after the request", func(t *testing.T) string {
-			return "http://" + rawServer(t, func(conn *net.TCPConn) { received("")(conn); reset(conn) })
-		}, nil, false},
-		{"no answer", func(t *testing.T) string {
-			return "http://" + rawServer(t, func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) })
-		}, func(tr *http.Transport) { tr.ResponseHeaderTimeout = 20 * time.Millisecond }, false},
-		{"503", func(t *testing.T) string {
-			return "http://" + rawServer(t, received("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"))
-		}, nil, false},
-		{"421", func(t *testing.T) string {
-			return "http://" + rawServer(t, received("HTTP/1.1 421 Elsewhere\r\nContent-Length: 0\r\n\r\n"))
-		}, nil, true},
-		{"425", func(t *testing.T) string {
-			return "http://" + rawServer(t, received("HTTP/1.1 425 Early\r\nContent-Length: 0\r\n\r\n"))
-		}, nil, true},
+		{"closed after the request", "http", received("", closes), &http.Transport{}, false},
+		{"closed in the answer", "http", received("HTTP/1.1 200 O", closes), &http.Transport{}, false},
+		{"reset after the request", "http", received("", resets), &http.Transport{}, false},
+		{"no answer", "http", silent, &http.Transport{ResponseHeaderTimeout: short}, false},
+		{"503", "http", received("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", closes), &http.Transport{}, false},
+
+		{"AttemptTimeout, before there is a connection", "http", closes, &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() },
+		}, true},
+		{"AttemptTimeout, in the TLS handshake", "https", silent, &http.Transport{}, true},
+		{"AttemptTimeout, while the request is under way", "http", silent, &http.Transport{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			base := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-			defer base.CloseIdleConnections()
-			if tt.base != nil {
-				tt.base(base)
+			tt.base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+			defer tt.base.CloseIdleConnections()
+			addr := freeAddr(t)
+			if tt.server != nil {
+				addr = rawServer(t, tt.server)
 			}
-			attempts, reason, err := post(t, base, tt.url(t))
+			attempts, reason, err := post(t, tt.base, tt.scheme+"://"+addr, func(tr *retryhttp.Transport) {
+				if strings.HasPrefix(tt.name, "AttemptTimeout") {
+					tr.Policy.AttemptTimeout = short
+				}
+			})
 			if tt.again {
 				assert.Equal(t, 3, attempts, "%v", err)
 				assert.Equal(t, retry.ReasonExhausted, reason)
@@ -117,107 +116,65 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 	}
 }
 
-// The timeout of an attempt can end before there is a connection, or after.
-func TestPostAfterAttemptTimeout(t *testing.T) {
-	silent := rawServer(t, func(conn *net.TCPConn) { _, _ = io.Copy(io.Discard, conn) })
-	short := func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = 20 * time.Millisecond }
-	base := &http.Transport{}
-	defer base.CloseIdleConnections()
-
-	endless := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
-	attempts, reason, _ := post(t, endless, "http://example.test", short)
-	assert.Equal(t, 3, attempts, "there is no connection")
-	assert.Equal(t, retry.ReasonExhausted, reason)
-
-	attempts, reason, _ = post(t, base, "https://"+silent, short)
-	assert.Equal(t, 3, attempts, "the handshake has not ended")
-	assert.Equal(t, retry.ReasonExhausted, reason)
-
-	attempts, reason, _ = post(t, base, "http://"+silent, short)
-	assert.Equal(t, 1, attempts, "the request is under way")
-	assert.Equal(t, retry.ReasonNonRetryable, reason)
-}
-
 // If a Base reports nothing, everything may have been sent, whatever its error
 // says. If it reports a connection, nothing has been sent until it reports a
 // header, unless the attempt was canceled.
 func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-	trace := func(req *http.Request) *httptrace.ClientTrace { return httptrace.ContextClientTrace(req.Context()) }
-	for _, tt := range []struct {
-		name string
-		base roundTrip
-		sent int
+	for name, tt := range map[string]struct {
+		reports  string
+		canceled bool
+		attempts int
 	}{
-		{"not at all", func(*http.Request) (*http.Response, error) { return nil, refused }, 1},
-		{"that it asks for a connection", func(req *http.Request) (*http.Response, error) {
-			trace(req).GetConn("")
-			return nil, refused
-		}, 3},
-		{"that it got one, and wrote nothing", func(req *http.Request) (*http.Response, error) {
-			trace(req).GetConn("")
-			trace(req).GotConn(httptrace.GotConnInfo{})
-			return nil, refused
-		}, 3},
-		{"that it wrote the header", func(req *http.Request) (*http.Response, error) {
-			trace(req).GetConn("")
-			trace(req).GotConn(httptrace.GotConnInfo{})
-			trace(req).WroteHeaders()
-			return nil, refused
-		}, 1},
-		{"that it wrote the header, and then asks again", func(req *http.Request) (*http.Response, error) {
-			trace(req).GetConn("")
-			trace(req).GotConn(httptrace.GotConnInfo{})
-			trace(req).WroteHeaders()
-			trace(req).GetConn("")
-			return nil, refused
-		}, 1},
+		"nothing":                               {"", false, 1},
+		"that it asks for a connection":         {"asks", false, 3},
+		"that it got one, and wrote nothing":    {"asks got", false, 3},
+		"the same, and was then canceled":       {"asks got", true, 1}, // http.Transport may still be writing
+		"that it wrote the header":              {"asks got wrote", false, 1},
+		"the same, and then that it asks again": {"asks got wrote asks", false, 1},
+		"that it asks, and was then canceled":   {"asks", true, 3},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			attempts, _, err := post(t, tt.base, "http://example.test/")
-			assert.ErrorIs(t, err, refused)
-			assert.Equal(t, tt.sent, attempts)
+		bubble(t, name, func(t *testing.T) {
+			attempts, _, err := post(t, roundTrip(func(req *http.Request) (*http.Response, error) {
+				trace := httptrace.ContextClientTrace(req.Context())
+				for report := range strings.FieldsSeq(tt.reports) {
+					switch report {
+					case "asks":
+						trace.GetConn("")
+					case "got":
+						trace.GotConn(httptrace.GotConnInfo{})
+					case "wrote":
+						trace.WroteHeaders()
+					}
+				}
+				if tt.canceled {
+					<-req.Context().Done()
+				}
+				return nil, refused
+			}), "http://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = time.Second })
+			assert.Equal(t, tt.canceled, !errors.Is(err, refused))
+			assert.Equal(t, tt.attempts, attempts)
 		})
 	}
-
-	t.Run("that it got a connection, and was then canceled", func(t *testing.T) {
-		attempts, _, _ := post(t, roundTrip(func(req *http.Request) (*http.Response, error) {
-			trace(req).GetConn("")
-			trace(req).GotConn(httptrace.GotConnInfo{})
-			<-req.Context().Done() // http.Transport may still be writing
-			return nil, req.Context().Err()
-		}), "http://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = time.Millisecond })
-		assert.Equal(t, 1, attempts)
-	})
 }
 
 // The request's own trace still works, and an idempotent request gets no other
 // trace.
 func TestTraces(t *testing.T) {
-	for method, want := range map[string]int{"GET": 1, "POST": 1} {
-		t.Run(method, func(t *testing.T) {
-			got := 0
-			own := &httptrace.ClientTrace{GetConn: func(string) { got++ }}
-			req := request(t, method)
-			req = req.WithContext(httptrace.WithClientTrace(req.Context(), own))
-			_, err := (&retryhttp.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
-				trace := httptrace.ContextClientTrace(r.Context())
-				assert.Equal(t, method == "GET", trace == own)
-				trace.GetConn("")
-				return response(200), nil
-			})}).RoundTrip(req)
-			require.NoError(t, err)
-			assert.Equal(t, want, got)
-		})
+	for _, method := range []string{"GET", "POST"} {
+		got := 0
+		own := &httptrace.ClientTrace{GetConn: func(string) { got++ }}
+		req := request(t, method)
+		base := script(200)
+		send(t, &retryhttp.Transport{Base: base}, req.WithContext(httptrace.WithClientTrace(req.Context(), own)))
+		trace := httptrace.ContextClientTrace(base.sent[0].Context())
+		assert.Equal(t, method == "GET", trace == own)
+		trace.GetConn("")
+		assert.Equal(t, 1, got)
 	}
-	_, err := (&retryhttp.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
-		assert.Nil(t, httptrace.ContextClientTrace(r.Context()))
-		return response(200), nil
-	})}).RoundTrip(request(t, "GET"))
-	require.NoError(t, err)
+	base := script(200)
+	send(t, &retryhttp.Transport{Base: base})
+	assert.Nil(t, httptrace.ContextClientTrace(base.sent[0].Context()))
 }
 
 // A request without GetBody gets one attempt, even if that attempt sent
@@ -234,7 +191,7 @@ func TestNothingSentAndNoGetBody(t *testing.T) {
 // The policy's own Classify is called only for an attempt of a POST that the server
 // cannot have processed.
 func TestClassifyOfAPost(t *testing.T) {
-	processed := "the server may have processed this POST; see retryhttp.Transport.Idempotent"
+	processed := errors.New("the server may have processed this POST; see retryhttp.Transport.Idempotent")
 	slow := &retry.Class{Name: "slow", Policy: &retry.Policy{Backoff: retry.Fixed(time.Minute)}}
 	for _, tt := range []struct {
 		name   string
@@ -243,41 +200,34 @@ func TestClassifyOfAPost(t *testing.T) {
 		asked  int
 		sent   int
 		reason retry.Reason
-		cause  string
+		cause  error
 		delay  time.Duration
 	}{
-		{"not sent, no class", httpfault.Before(nil), nil, 1, 2, retry.ReasonSuccess, "", time.Second},
-		{"not sent, another curve", httpfault.Before(nil), slow, 1, 2, retry.ReasonSuccess, "", time.Minute},
-		{"not sent, none allowed", httpfault.Before(nil), &retry.Class{Policy: &retry.Policy{NonRetryable: true}}, 1, 1, retry.ReasonNonRetryable, "", 0},
+		{"not sent, no class", httpfault.Before(nil), nil, 1, 2, retry.ReasonSuccess, nil, time.Second},
+		{"not sent, another curve", httpfault.Before(nil), slow, 1, 2, retry.ReasonSuccess, nil, time.Minute},
+		{"not sent, none allowed", httpfault.Before(nil), &retry.Class{Policy: &retry.Policy{NonRetryable: true}}, 1, 1, retry.ReasonNonRetryable, nil, 0},
 		{"sent, no class", httpfault.After(nil), nil, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
 		{"sent, another curve", httpfault.After(nil), slow, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var seen events
-				asked := 0
-				faults := httpfault.New(script(200), tt.fault)
-				attempts, reason, err := post(t, faults, "http://example.test/", func(tr *retryhttp.Transport) {
-					tr.Policy.Backoff = retry.Fixed(time.Second)
-					tr.Policy.Classify = func(error) *retry.Class { asked++; return tt.class }
-					count := tr.Policy.OnEvent
-					tr.Policy.OnEvent = func(ctx context.Context, e retry.Event) { count(ctx, e); seen.add(ctx, e) }
-				})
-				assert.Equal(t, tt.sent, attempts)
-				assert.Equal(t, tt.reason, reason)
-				assert.Equal(t, tt.asked, asked)
-				if tt.cause == "" {
-					assert.NoError(t, seen.stop().Cause)
-				} else {
-					assert.EqualError(t, seen.stop().Cause, tt.cause)
-				}
-				var e *retry.Error
-				if errors.As(err, &e) {
-					assert.Equal(t, tt.delay, e.Delay)
-				} else {
-					assert.Equal(t, tt.delay, seen.of(retry.RetryScheduled)[0].Delay)
-				}
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			var seen events
+			asked := 0
+			start := time.Now()
+			_, err := (&retryhttp.Transport{Base: httpfault.New(script(200), tt.fault), Policy: retry.Policy{
+				MaxAttempts: 3, Backoff: retry.Fixed(time.Second), OnEvent: seen.add,
+				Classify: func(error) *retry.Class { asked++; return tt.class },
+			}}).RoundTrip(request(t, "POST"))
+			stop := seen.stop()
+			assert.Equal(t, tt.sent, stop.Attempt)
+			assert.Equal(t, tt.reason, stop.Reason)
+			assert.Equal(t, tt.asked, asked)
+			assert.Equal(t, tt.cause, stop.Cause)
+			var e *retry.Error
+			if errors.As(err, &e) {
+				assert.Equal(t, tt.delay, e.Delay)
+			} else {
+				assert.Equal(t, tt.delay, time.Since(start))
+			}
 		})
 	}
 }
@@ -321,22 +271,17 @@ func TestHTTP2Refusals(t *testing.T) {
 	// http.Transport repeats such a request itself. Its error gets here only
 	// after six attempts and a minute, or in the text that says why it cannot
 	// repeat the request.
-	t.Run("the text for an orderly GOAWAY", func(t *testing.T) {
-		base := http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 0x0) })
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.test/", io.MultiReader(strings.NewReader("data")))
+	fails := func(serve func(h2conn, uint32), body io.Reader) error {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.test/", body)
 		require.NoError(t, err)
-		_, err = base.RoundTrip(req)
-		require.ErrorContains(t, err, orderlyGoAway)
-	})
-	t.Run("the type for a stream", func(t *testing.T) {
-		base := http2Server(t, func(c h2conn, stream uint32) { c.reset(stream, 0x2) })
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "https://example.test/", strings.NewReader("data"))
-		require.NoError(t, err)
-		_, err = base.RoundTrip(req)
-		var e streamError
-		require.ErrorAs(t, err, &e)
-		assert.EqualValues(t, 0x2, e.Code)
-	})
+		_, err = http2Server(t, serve).RoundTrip(req)
+		return err
+	}
+	err := fails(func(c h2conn, _ uint32) { c.goAway(0, 0x0) }, io.MultiReader(strings.NewReader("data")))
+	assert.ErrorContains(t, err, orderlyGoAway)
+	var e streamError
+	require.ErrorAs(t, fails(func(c h2conn, stream uint32) { c.reset(stream, 0x2) }, strings.NewReader("data")), &e)
+	assert.EqualValues(t, 0x2, e.Code)
 }
 
 const orderlyGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"
@@ -394,38 +339,56 @@ func (e asStreamError) As(target any) bool {
 	return true
 }
 
-// If a proxy refuses CONNECT, it will refuse it again, whatever the method is.
+// What the status says about the request holds for a Check that retries the
+// status, too.
+func TestPostThatWasNotApplied(t *testing.T) {
+	for status, sent := range map[int]int{401: 2, 421: 2, 425: 2, 403: 1, 409: 1, 429: 1, 503: 1} {
+		base := script(status, 200)
+		send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: func(_ *http.Request, resp *http.Response, _ error) error {
+			if resp.StatusCode != 200 {
+				return retryhttp.NewStatusError(resp)
+			}
+			return nil
+		}}, request(t, "POST"))
+		assert.Len(t, base.sent, sent, status)
+	}
+}
+
+// What a proxy answers to CONNECT is retried if it may pass, whatever the method is:
+// the request itself has not been sent.
 func TestProxyThatRefuses(t *testing.T) {
-	for _, tt := range []struct {
-		status string
-		sent   int64
-	}{
-		{"407 Proxy Authentication Required", 1},
-		{"403 Forbidden", 1},
-		{"502 Bad Gateway", 1},
-		{"503 Service Unavailable", 1},
-		{"407", 1},
-		{"407 Denied by the order of the admin", 3}, // without the usual text the refusal cannot be recognized
+	for status, sent := range map[string]int64{
+		"300 Multiple Choices":                 1,
+		"403 Forbidden":                        1,
+		"407 Proxy Authentication Required":    1,
+		"501 Not Implemented":                  1,
+		"511 Network Authentication Required":  1,
+		"407":                                  1,
+		"407 ":                                 1,
+		"429 Too Many Requests":                3,
+		"500 Internal Server Error":            3,
+		"502 Bad Gateway":                      3,
+		"503 Service Unavailable":              3,
+		"504 Gateway Timeout":                  3,
+		"407 Denied by the order of the admin": 3, // without the usual text the refusal cannot be recognized
 	} {
 		for _, method := range []string{"GET", "POST"} {
-			t.Run(method+" "+tt.status, func(t *testing.T) {
+			t.Run(method+" "+status, func(t *testing.T) {
 				var connects atomic.Int64
 				proxy := rawServer(t, func(conn *net.TCPConn) {
 					req, err := http.ReadRequest(bufio.NewReader(conn))
 					if err == nil && assert.Equal(t, "CONNECT", req.Method) {
 						connects.Add(1)
-						fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n", tt.status)
+						fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n", status)
 					}
 				})
 				base := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}
 				defer base.CloseIdleConnections()
-				tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}
 				req, err := http.NewRequestWithContext(t.Context(), method, "https://example.test/", nil)
 				require.NoError(t, err)
-				_, err = tr.RoundTrip(req)
-				assert.Error(t, err)
-				assert.Equal(t, tt.sent, connects.Load(), "%v", err)
-				assert.Equal(t, map[bool]retry.Reason{true: retry.ReasonPermanent, false: retry.ReasonExhausted}[tt.sent == 1], retry.ReasonOf(err))
+				_, err = (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
+				assert.Equal(t, sent, connects.Load(), "%v", err)
+				assert.Equal(t, map[int64]retry.Reason{1: retry.ReasonPermanent, 3: retry.ReasonExhausted}[sent], retry.ReasonOf(err))
 			})
 		}
 	}
@@ -436,10 +399,18 @@ func TestProxyThatRefuses(t *testing.T) {
 		assert.Equal(t, 3, attempts)
 		assert.Equal(t, retry.ReasonExhausted, reason)
 	})
+	t.Run("a refusal that another Base has wrapped", func(t *testing.T) {
+		for text, sent := range map[string]int{"Forbidden": 1, "Bad Gateway": 3} {
+			base := script(fmt.Errorf("proxy: %w", &url.Error{Op: "CONNECT", Err: errors.New(text)}))
+			_, _, _ = post(t, base, "https://example.test/", func(tr *retryhttp.Transport) {
+				tr.Idempotent = func(*http.Request) bool { return true }
+			})
+			assert.Len(t, base.sent, sent, text)
+		}
+	})
 	t.Run("a proxy's error text for an http URL", func(t *testing.T) {
-		base := script(errors.New("Bad Gateway"), 200)
-		_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}).RoundTrip(request(t, "GET"))
-		require.NoError(t, err)
+		base := script(errors.New("Forbidden"), 200)
+		send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}})
 		assert.Len(t, base.sent, 2)
 	})
 }

@@ -17,22 +17,32 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// flaky starts a server whose first requests fail because it is not available.
-func flaky(failures int) *httptest.Server {
+// flaky starts a server whose first requests fail with this status.
+func flaky(failures, status int) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if failures--; failures >= 0 {
-			http.Error(w, "try again", http.StatusServiceUnavailable)
+			http.Error(w, "try again", status)
 			return
 		}
 		fmt.Fprintf(w, "%s %s", req.Method, req.URL.Path)
 	}))
 }
 
+// show closes a response and prints its status.
+func show(resp *http.Response, err error) {
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+}
+
 // quick is a policy for examples that hardly waits.
 var quick = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
 
 func ExampleTransport() {
-	server := flaky(2)
+	server := flaky(2, http.StatusServiceUnavailable)
 	defer server.Close()
 
 	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick}}
@@ -50,7 +60,7 @@ func ExampleTransport() {
 
 // A POST is retried if it has a key by which the server can recognize it.
 func ExampleTransport_idempotencyKey() {
-	server := flaky(2)
+	server := flaky(2, http.StatusServiceUnavailable)
 	defer server.Close()
 	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick}}
 
@@ -63,13 +73,7 @@ func ExampleTransport_idempotencyKey() {
 		if key != "" {
 			req.Header.Set("Idempotency-Key", key)
 		}
-		resp, err := client.Do(req)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		defer resp.Body.Close()
-		fmt.Println(resp.Status)
+		show(client.Do(req))
 	}
 	post("")
 	post("7f2c9a")
@@ -81,7 +85,7 @@ func ExampleTransport_idempotencyKey() {
 // The number of attempts of a request, even if it succeeded, can be found with
 // OnEvent: its context has the values of the request's context.
 func ExampleTransport_attempts() {
-	server := flaky(2)
+	server := flaky(2, http.StatusServiceUnavailable)
 	defer server.Close()
 
 	type attempts struct{}
@@ -100,26 +104,46 @@ func ExampleTransport_attempts() {
 		fmt.Println(err)
 		return
 	}
-	resp, err := client.Do(req)
+	show(client.Do(req))
+	fmt.Println(n, "attempts")
+	// Output:
+	// 200 OK
+	// 3 attempts
+}
+
+// A response that failed says how often it was requested, and why there was no other
+// attempt. In OnEvent, RequestOf knows the request.
+func ExampleErrorOf() {
+	server := flaky(9, http.StatusServiceUnavailable)
+	defer server.Close()
+
+	policy := quick
+	policy.MaxAttempts = 2
+	policy.OnEvent = func(ctx context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled {
+			fmt.Println("again:", retryhttp.RequestOf(ctx).URL.Path)
+		}
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+	resp, err := client.Get(server.URL + "/orders")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer resp.Body.Close()
-	fmt.Println(resp.Status, "after", n, "attempts")
+	var stopped *retry.Error
+	if errors.As(retryhttp.ErrorOf(resp), &stopped) {
+		fmt.Println(resp.Status, stopped.Reason, stopped.Attempts)
+	}
 	// Output:
-	// 200 OK after 3 attempts
+	// again: /orders
+	// 503 Service Unavailable attempts_exhausted 2
 }
 
 // A custom Check: this server answers 409 Conflict while another request holds a
 // lock, which is worth another attempt.
 func ExampleTransport_check() {
-	locked := 1
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if locked--; locked >= 0 {
-			w.WriteHeader(http.StatusConflict)
-		}
-	}))
+	server := flaky(1, http.StatusConflict)
 	defer server.Close()
 
 	client := &http.Client{Transport: &retryhttp.Transport{
@@ -131,13 +155,7 @@ func ExampleTransport_check() {
 			return retryhttp.Check(req, resp, err)
 		},
 	}}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
+	show(client.Get(server.URL))
 	// Output:
 	// 200 OK
 }
@@ -185,20 +203,14 @@ func ExampleTransport_prepare() {
 			return nil
 		},
 	}}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
+	show(client.Get(server.URL))
 	// Output:
 	// a new token for attempt 3
 	// 200 OK
 }
 
 // A vendor's own header has the wait, in milliseconds.
-func ExampleVendorRetryAfter() {
+func ExampleVendorAdvice() {
 	busy := 1
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if busy--; busy >= 0 {
@@ -214,14 +226,8 @@ func ExampleVendorRetryAfter() {
 			fmt.Println("the server asks to wait", e.RetryAfter)
 		}
 	}
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, RetryAfter: retryhttp.VendorRetryAfter}}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Advise: retryhttp.VendorAdvice}}
+	show(client.Get(server.URL))
 	// Output:
 	// the server asks to wait 20ms
 	// 200 OK
@@ -229,7 +235,7 @@ func ExampleVendorRetryAfter() {
 
 // A context can carry a policy for one request.
 func ExampleWithPolicy() {
-	server := flaky(2)
+	server := flaky(2, http.StatusServiceUnavailable)
 	defer server.Close()
 
 	transport := &retryhttp.Transport{Policy: quick}
@@ -243,13 +249,7 @@ func ExampleWithPolicy() {
 		fmt.Println(err)
 		return
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
+	show(client.Do(req))
 	// Output:
 	// 503 Service Unavailable
 }
@@ -281,13 +281,7 @@ func ExampleSetBody() {
 		return
 	}
 	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick}}
-	resp, err := client.Do(req)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
+	show(client.Do(req))
 	// Output:
 	// 8 bytes: a report
 	// 8 bytes: a report
@@ -296,7 +290,7 @@ func ExampleSetBody() {
 
 // Any RoundTripper below the Transport can read the number of the attempt.
 func ExampleAttemptOf() {
-	server := flaky(2)
+	server := flaky(2, http.StatusServiceUnavailable)
 	defer server.Close()
 
 	client := &http.Client{Transport: &retryhttp.Transport{
@@ -306,13 +300,7 @@ func ExampleAttemptOf() {
 			return http.DefaultTransport.RoundTrip(req)
 		}),
 	}}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
+	show(client.Get(server.URL))
 	// Output:
 	// attempt 1
 	// attempt 2
@@ -324,6 +312,27 @@ func ExampleAttemptOf() {
 type logging func(*http.Request) (*http.Response, error)
 
 func (f logging) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A step of this service that answers 200 with {"success": false} has failed for
+// good. Only a Check that replaces a body can close the original.
+func ExampleTransport_checkReadsBody() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"success": false, "error": "no such account"}`)
+	}))
+	defer server.Close()
+
+	policy := quick
+	policy.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.Stopped {
+			fmt.Println(e.Reason, "after attempt", e.Attempt, "failed with:", e.Err)
+		}
+	}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Check: successField(retryhttp.Check)}}
+	show(client.Get(server.URL))
+	// Output:
+	// permanent_error after attempt 1 failed with: the step failed: no such account
+	// 200 OK
+}
 
 // successField extends a Check: a step that answers 200 with {"success": false}
 // has failed permanently.
@@ -350,41 +359,6 @@ func successField(check func(*http.Request, *http.Response, error) error) func(*
 		}
 		return nil
 	}
-}
-
-// A check around the preset's own Check examines the body and returns a
-// permanent error.
-func ExampleArgyll() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"success": false, "error": "no such account"}`)
-	}))
-	defer server.Close()
-
-	policy := quick
-	policy.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.AttemptFinished {
-			fmt.Println("attempt", e.Attempt, "failed with:", e.Err)
-		}
-		if e.Kind == retry.Stopped {
-			fmt.Println("stopped:", e.Reason)
-		}
-	}
-	transport := retryhttp.Argyll(policy)
-	transport.Check = successField(transport.Check)
-	client := &http.Client{Transport: transport}
-
-	resp, err := client.Post(server.URL, "application/json", strings.NewReader("{}"))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	fmt.Println(resp.Status, string(text), err)
-	// Output:
-	// attempt 1 failed with: the step failed: no such account
-	// stopped: permanent_error
-	// 200 OK {"success": false, "error": "no such account"} <nil>
 }
 
 // Reading the body is part of the attempt if retry.Do wraps the whole call: a
@@ -429,7 +403,7 @@ func Example_body() {
 // Prometheus, use counters.WithLabelValues(...).Inc() instead of the map. Under
 // concurrent use a map needs a lock.
 func Example_metrics() {
-	server := flaky(2)
+	server := flaky(2, http.StatusServiceUnavailable)
 	defer server.Close()
 
 	counters := map[string]int{}
@@ -445,16 +419,12 @@ func Example_metrics() {
 		}
 	}
 	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
-	for _, path := range []string{"/a", "/b"} {
-		resp, err := client.Get(server.URL + path)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		resp.Body.Close()
-	}
+	show(client.Get(server.URL + "/a"))
+	show(client.Get(server.URL + "/b"))
 	fmt.Println(counters)
 	// Output:
+	// 200 OK
+	// 200 OK
 	// map[attempts:4 requests success:2 retries:2]
 }
 
@@ -464,7 +434,7 @@ func Example_metrics() {
 //
 //	&retryhttp.Transport{Base: otelhttp.NewTransport(nil), Policy: policy}
 func Example_tracing() {
-	server := flaky(1)
+	server := flaky(1, http.StatusServiceUnavailable)
 	defer server.Close()
 
 	policy := quick
@@ -485,14 +455,10 @@ func Example_tracing() {
 		fmt.Println(err)
 		return
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	resp.Body.Close()
+	show(client.Do(req))
 	fmt.Println(strings.Join(s.events, "\n"))
 	// Output:
+	// 200 OK
 	// retry 1 in 1ms
 	// success, http.request.resend_count=1
 }
@@ -503,3 +469,58 @@ type span struct{ events []string }
 type spanKey struct{}
 
 func (s *span) AddEvent(text string) { s.events = append(s.events, text) }
+
+// All callers of a server wait when it has asked one of them to. A request that
+// cannot wait that long is not sent.
+func ExampleGate() {
+	var requests int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests++
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+
+	policy := quick
+	policy.MaxRetryAfter = 10 * time.Second
+	gate := &retryhttp.Gate{OnClose: func(_ string, wait time.Duration, _ error) {
+		fmt.Println("closed for", wait)
+	}}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Gate: gate}}
+	show(client.Get(server.URL))
+	_, err := client.Get(server.URL + "/other")
+	fmt.Println(retry.ReasonOf(err), "after", requests, "request")
+	// Output:
+	// closed for 30s
+	// 429 Too Many Requests
+	// retry_after_too_long after 1 request
+}
+
+// The connection breaks in the middle of the body. The rest is fetched from there.
+func ExampleTransport_resume() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		fmt.Printf("%s %q\n", req.Method, req.Header.Get("Range"))
+		w.Header().Set("ETag", `"v1"`)
+		if req.Header.Get("Range") == "" {
+			w.Header().Set("Content-Length", "11")
+			_, _ = io.WriteString(w, "hello")
+			return // which breaks the connection: six bytes are missing
+		}
+		http.ServeContent(w, req, "", time.Time{}, strings.NewReader("hello world"))
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick, Resume: true}}
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(string(text), err)
+	// Output:
+	// GET ""
+	// GET "bytes=5-"
+	// hello world <nil>
+}

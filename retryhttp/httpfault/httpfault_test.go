@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -43,6 +45,7 @@ func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		fault   httpfault.Fault
+		took    time.Duration
 		sent    int    // requests that reached the server
 		read    string // from the request's body
 		status  int
@@ -51,40 +54,48 @@ func TestFaults(t *testing.T) {
 		body    string // of the response
 		bodyErr error
 	}{
-		{"nil", nil, 1, "hello", 200, "", nil, "you said hello", nil},
-		{"before", httpfault.Before(boom), 0, "", 0, "", boom, "", nil},
-		{"before, nil", httpfault.Before(nil), 0, "", 0, "", io.ErrUnexpectedEOF, "", nil},
-		{"after", httpfault.After(boom), 1, "hello", 0, "", boom, "", nil},
-		{"after, nil", httpfault.After(nil), 1, "hello", 0, "", io.ErrUnexpectedEOF, "", nil},
-		{"in the body", httpfault.InBody(3, boom), 1, "hello", 200, "", nil, "you", boom},
-		{"in the body, nil", httpfault.InBody(3, nil), 1, "hello", 200, "", nil, "you", io.ErrUnexpectedEOF},
-		{"in the body, at once", httpfault.InBody(0, boom), 1, "hello", 200, "", nil, "", boom},
-		{"in the body, below zero", httpfault.InBody(-1, boom), 1, "hello", 200, "", nil, "", boom},
-		{"in the body, after more bytes than it has", httpfault.InBody(99, boom), 1, "hello", 200, "", nil, "you said hello", boom},
-		{"503", httpfault.Status(503, 0), 0, "hello", 503, "", nil, "503 Service Unavailable", nil},
-		{"503 with a wait", httpfault.Status(503, 2*time.Second), 0, "hello", 503, "2", nil, "503 Service Unavailable", nil},
-		{"a wait of a nanosecond", httpfault.Status(429, 1), 0, "hello", 429, "1", nil, "429 Too Many Requests", nil},
-		{"a wait of a second and a bit", httpfault.Status(429, time.Second+1), 0, "hello", 429, "2", nil, "429 Too Many Requests", nil},
-		{"a wait below zero", httpfault.Status(429, -1), 0, "hello", 429, "", nil, "429 Too Many Requests", nil},
-		{"a status without a name", httpfault.Status(599, 0), 0, "hello", 599, "", nil, "599 Fault", nil},
-		{"slow", httpfault.Slow(time.Hour, nil), 1, "hello", 200, "", nil, "you said hello", nil},
-		{"slow, then another", httpfault.Slow(time.Hour, httpfault.Before(boom)), 0, "", 0, "", boom, "", nil},
-		{"a custom fault", func(*http.Request, http.RoundTripper) (*http.Response, error) { return nil, boom }, 0, "", 0, "", boom, "", nil},
+		{"nil", nil, 0, 1, "hello", 200, "", nil, "you said hello", nil},
+		{"before", httpfault.Before(boom), 0, 0, "", 0, "", boom, "", nil},
+		{"before, nil", httpfault.Before(nil), 0, 0, "", 0, "", io.ErrUnexpectedEOF, "", nil},
+		{"after", httpfault.After(boom), 0, 1, "hello", 0, "", boom, "", nil},
+		{"after, nil", httpfault.After(nil), 0, 1, "hello", 0, "", io.ErrUnexpectedEOF, "", nil},
+		{"in the body", httpfault.InBody(3, boom), 0, 1, "hello", 200, "", nil, "you", boom},
+		{"in the body, nil", httpfault.InBody(3, nil), 0, 1, "hello", 200, "", nil, "you", io.ErrUnexpectedEOF},
+		{"in the body, at once", httpfault.InBody(0, boom), 0, 1, "hello", 200, "", nil, "", boom},
+		{"in the body, below zero", httpfault.InBody(-1, boom), 0, 1, "hello", 200, "", nil, "", boom},
+		{"in the body, after more bytes than it has", httpfault.InBody(99, boom), 0, 1, "hello", 200, "", nil, "you said hello", boom},
+		{"503", httpfault.Status(503, 0), 0, 0, "hello", 503, "", nil, "503 Service Unavailable", nil},
+		{"503 with a wait", httpfault.Status(503, 2*time.Second), 0, 0, "hello", 503, "2", nil, "503 Service Unavailable", nil},
+		{"a wait of a nanosecond", httpfault.Status(429, 1), 0, 0, "hello", 429, "1", nil, "429 Too Many Requests", nil},
+		{"a wait of a second and a bit", httpfault.Status(429, time.Second+1), 0, 0, "hello", 429, "2", nil, "429 Too Many Requests", nil},
+		{"a wait below zero", httpfault.Status(429, -1), 0, 0, "hello", 429, "", nil, "429 Too Many Requests", nil},
+		{"a status without a name", httpfault.Status(599, 0), 0, 0, "hello", 599, "", nil, "599 Fault", nil},
+		{"slow", httpfault.Slow(time.Hour, nil), time.Hour, 1, "hello", 200, "", nil, "you said hello", nil},
+		{"slow, then another", httpfault.Slow(time.Hour, httpfault.Before(boom)), time.Hour, 0, "", 0, "", boom, "", nil},
+		{"slow, until its context ends", httpfault.Slow(3*time.Hour, nil), 2 * time.Hour, 0, "", 0, "", context.DeadlineExceeded, "", nil},
+		{"a custom fault", func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
+			_ = req.Body.Close()
+			return nil, boom
+		}, 0, 0, "", 0, "", boom, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer cancel()
 				sent := 0
 				faults := httpfault.New(echo(&sent), tt.fault)
-				req, err := http.NewRequest("PUT", "http://example.test/a?b=c", strings.NewReader("hello"))
-				require.NoError(t, err)
+				b := &body{Reader: strings.NewReader("hello")}
+				req := httptest.NewRequestWithContext(ctx, "PUT", "http://example.test/a?b=c", b)
 				req.Header.Set("X-Key", "k")
 				assert.Equal(t, 1, faults.Left())
 
 				start := time.Now()
 				resp, err := faults.RoundTrip(req)
-				assert.Equal(t, strings.HasPrefix(tt.name, "slow"), time.Since(start) == time.Hour)
+				assert.Equal(t, tt.took, time.Since(start))
 				assert.Equal(t, tt.sent, sent)
 				assert.Zero(t, faults.Left())
+				assert.Equal(t, 1, b.closed, "as every RoundTripper does")
+				assert.Same(t, b, req.Body, "the request is not modified")
 				calls := faults.Calls()
 				require.Len(t, calls, 1)
 				assert.Equal(t, tt.read, string(calls[0].Body))
@@ -92,13 +103,12 @@ func TestFaults(t *testing.T) {
 				assert.Equal(t, httpfault.Call{
 					Time: start, Method: "PUT", URL: "http://example.test/a?b=c", Header: http.Header{"X-Key": {"k"}}, Status: tt.status, Err: tt.err,
 				}, calls[0])
+				assert.Equal(t, tt.err, err)
 				if tt.err != nil {
-					assert.Equal(t, tt.err, err)
 					assert.Nil(t, resp)
 					assert.Zero(t, faults.Open())
 					return
 				}
-				require.NoError(t, err)
 				assert.Equal(t, tt.status, resp.StatusCode)
 				assert.Equal(t, tt.header, resp.Header.Get("Retry-After"))
 				text, err := io.ReadAll(resp.Body)
@@ -113,75 +123,19 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestScript(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
-	defer server.Close()
-	faults := httpfault.New(nil, httpfault.Before(syscall.ECONNREFUSED), httpfault.Status(503, 0))
-	client := &http.Client{Transport: faults}
-	defer client.CloseIdleConnections()
-
-	_, err := client.Get(server.URL)
-	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-	assert.Equal(t, 1, faults.Left())
-	for _, want := range []int{503, 200, 200} {
-		resp, err := client.Get(server.URL)
-		require.NoError(t, err)
-		assert.Equal(t, want, resp.StatusCode)
-		require.NoError(t, resp.Body.Close())
-	}
-	assert.Zero(t, faults.Left())
-	assert.Len(t, faults.Calls(), 4)
-	assert.Zero(t, faults.Open())
-}
-
-func TestSlowEndsWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		sent := 0
-		b := &body{Reader: strings.NewReader("hello")}
-		req, err := http.NewRequestWithContext(ctx, "PUT", "http://example.test/", b)
-		require.NoError(t, err)
-		start := time.Now()
-		_, err = httpfault.New(echo(&sent), httpfault.Slow(time.Hour, nil)).RoundTrip(req)
-		assert.Equal(t, context.DeadlineExceeded, err)
-		assert.Equal(t, time.Second, time.Since(start))
-		assert.Zero(t, sent)
-		assert.Equal(t, 1, b.closed)
-	})
-}
-
-// A RoundTripper closes the body of its request in every case.
-func TestRequestBodyIsClosed(t *testing.T) {
-	for name, fault := range map[string]httpfault.Fault{
-		"nil": nil, "before": httpfault.Before(nil), "after": httpfault.After(nil), "in the body": httpfault.InBody(1, nil), "status": httpfault.Status(503, 0),
-	} {
-		t.Run(name, func(t *testing.T) {
-			sent := 0
-			b := &body{Reader: strings.NewReader("hello")}
-			req, err := http.NewRequest("PUT", "http://example.test/", b)
-			require.NoError(t, err)
-			_, _ = httpfault.New(echo(&sent), fault).RoundTrip(req)
-			assert.Equal(t, 1, b.closed)
-			assert.Same(t, b, req.Body, "the request is not modified")
-		})
-	}
-}
-
 // The base may fail itself, answer without a body, or break the contract.
 func TestBases(t *testing.T) {
 	boom := errors.New("boom")
+	bodiless := &http.Request{URL: &url.URL{Host: "example.test"}}
 	fails := roundTrip(func(*http.Request) (*http.Response, error) { return nil, boom })
 	bare := roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil })
 	for name, fault := range map[string]httpfault.Fault{"nil": nil, "after": httpfault.After(nil), "in the body": httpfault.InBody(1, nil)} {
 		t.Run(name, func(t *testing.T) {
-			req, err := http.NewRequest("GET", "http://example.test/", nil)
-			require.NoError(t, err)
-			_, err = httpfault.New(fails, fault).RoundTrip(req)
+			_, err := httpfault.New(fails, fault).RoundTrip(bodiless)
 			assert.Equal(t, boom, err)
 
 			faults := httpfault.New(bare, fault)
-			resp, err := faults.RoundTrip(req)
+			resp, err := faults.RoundTrip(bodiless)
 			switch name {
 			case "nil":
 				require.NoError(t, err)
@@ -196,20 +150,20 @@ func TestBases(t *testing.T) {
 			assert.Zero(t, faults.Open())
 		})
 	}
-	req, err := http.NewRequest("GET", "http://example.test/", nil)
-	require.NoError(t, err)
-	resp, err := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(req)
+	resp, err := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(bodiless)
 	assert.NoError(t, err)
 	assert.Nil(t, resp)
+	resp, err = httpfault.New(nil, httpfault.Status(503, 0)).RoundTrip(bodiless)
+	require.NoError(t, err)
+	assert.Equal(t, 503, resp.StatusCode)
 }
 
 // A request body that fails makes the request fail, as it would with a server.
 func TestStatusReadsTheRequest(t *testing.T) {
 	boom := errors.New("boom")
-	req, err := http.NewRequest("PUT", "http://example.test/", io.MultiReader(strings.NewReader("hel"), failing{boom}))
-	require.NoError(t, err)
+	req := httptest.NewRequest("PUT", "http://example.test/", io.MultiReader(strings.NewReader("hel"), iotest.ErrReader(boom)))
 	faults := httpfault.New(nil, httpfault.Status(503, 0))
-	_, err = faults.RoundTrip(req)
+	_, err := faults.RoundTrip(req)
 	assert.Equal(t, boom, err)
 	assert.Equal(t, "hel", string(faults.Calls()[0].Body))
 }
@@ -222,20 +176,18 @@ func TestBeforeIsTraced(t *testing.T) {
 		GotConn:      func(httptrace.GotConnInfo) { t.Error("a connection") },
 		WroteHeaders: func() { t.Error("headers") },
 	})
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://example.test/", nil)
-	require.NoError(t, err)
-	_, err = httpfault.New(nil, httpfault.Before(nil)).RoundTrip(req)
+	req := (&http.Request{Method: "POST", URL: &url.URL{Host: "example.test"}}).WithContext(ctx)
+	_, err := httpfault.New(nil, httpfault.Before(nil)).RoundTrip(req)
 	assert.Equal(t, io.ErrUnexpectedEOF, err)
 	assert.Equal(t, []string{"example.test"}, asked)
 }
 
 // A Call holds copies.
 func TestCallsAreCopies(t *testing.T) {
-	req, err := http.NewRequest("PUT", "http://example.test/", strings.NewReader("hello"))
-	require.NoError(t, err)
+	req := httptest.NewRequest("PUT", "http://example.test/", strings.NewReader("hello"))
 	req.Header.Set("X-Key", "k")
 	faults := httpfault.New(nil, httpfault.Status(503, 0))
-	_, err = faults.RoundTrip(req)
+	_, err := faults.RoundTrip(req)
 	require.NoError(t, err)
 	req.Header.Set("X-Key", "another")
 	first := faults.Calls()[0]
@@ -253,11 +205,7 @@ func TestConcurrentUse(t *testing.T) {
 	}))
 	defer server.Close()
 	const requests = 100
-	script := make([]httpfault.Fault, requests/2)
-	for i := range script {
-		script[i] = []httpfault.Fault{httpfault.Before(nil), httpfault.Status(503, 0)}[i%2]
-	}
-	faults := httpfault.New(nil, script...)
+	faults := httpfault.New(nil, slices.Repeat([]httpfault.Fault{httpfault.Before(nil), httpfault.Status(503, 0)}, requests/4)...)
 	var wg sync.WaitGroup
 	for i := range requests {
 		wg.Go(func() {
@@ -279,8 +227,7 @@ func TestUpgrade(t *testing.T) {
 		io.ReadCloser
 		io.Writer
 	}{io.NopCloser(strings.NewReader("")), io.Discard}
-	req, err := http.NewRequest("GET", "http://example.test/", nil)
-	require.NoError(t, err)
+	req := httptest.NewRequest("GET", "http://example.test/", nil)
 	faults := httpfault.New(roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 101, Body: conn}, nil
 	}))
@@ -310,7 +257,3 @@ type body struct {
 }
 
 func (b *body) Close() error { b.closed++; return nil }
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }

@@ -9,27 +9,44 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// RetryAfter is the RetryAfter of a [Transport] that has no other. It reads the
-// header of that name, RFC 9110 section 10.2.3: seconds, also 1.5, or a date in
-// one of the three forms of HTTP, also with UTC or +0000 for GMT. The wait for a
-// date is measured from the Date of the response, so that the server's clock
-// decides and not ours. The Age of the response, which is time spent in a cache,
-// is subtracted. A date that has passed is 0, and anything else is ignored. If
-// there are several values, the longest wait applies.
-//
-// A valid Retry-After asks for another attempt after 403 and 413: it says that
-// the condition is temporary, RFC 9110 section 15.5.14.
-func RetryAfter(resp *http.Response) (wait time.Duration, again bool) {
-	wait, ok := retryAfter(resp)
-	return wait, ok && temporary(resp.StatusCode)
+// Advice is what a response says about another attempt. The zero Advice says nothing.
+type Advice struct {
+	Wait    time.Duration // how long to wait before it; 0 or below: not said
+	Verdict Verdict
 }
 
-// VendorRetryAfter is a RetryAfter for a [Transport] that also reads the headers
-// that vendors have added. The first of these lines that is there gives the
-// wait:
+// A Verdict says whether there should be another attempt. Any value but Again and
+// Never is treated as Unsaid.
+type Verdict string
+
+const (
+	Unsaid Verdict = ""      // the status decides
+	Again  Verdict = "again" // whatever the status is
+	Never  Verdict = "never" // whatever the status is
+)
+
+// AdviceOf is the Advise of a [Transport] that has no other. It reads the header
+// Retry-After, RFC 9110 section 10.2.3: seconds, also 1.5, or a date in one of the
+// three forms of HTTP, also with UTC or +0000 for GMT. The wait for a date is
+// measured from the Date of the response, so that the server's clock decides and
+// not ours. The Age of the response, which is time spent in a cache, is subtracted.
+// A date that has passed is 0, and anything else is ignored. If there are several
+// values, the longest wait applies.
+//
+// After 403 and 413 a valid Retry-After is a Verdict of Again: it says that the
+// condition is temporary, RFC 9110 section 15.5.14.
+//
+// Of each header, the first 128 bytes and 8 elements are read.
+func AdviceOf(resp *http.Response) Advice {
+	wait, ok := retryAfter(resp)
+	return Advice{wait, temporary(resp, ok)}
+}
+
+// VendorAdvice is an Advise for a [Transport] that also reads the headers that
+// vendors have added. The first of these lines that is there gives the wait:
 //
 //	Retry-After-Ms, X-Ms-Retry-After-Ms        milliseconds        OpenAI, Azure
-//	Retry-After                                see RetryAfter      RFC 9110 section 10.2.3
+//	Retry-After                                see AdviceOf        RFC 9110 section 10.2.3
 //	RateLimit: "default";r=0;t=30              seconds             draft-ietf-httpapi-ratelimit-headers-10
 //	RateLimit: remaining=0, reset=30           seconds             the same, draft 07
 //	RateLimit-Reset, X-RateLimit-Reset,        seconds, or a time  the same, draft 06; GitHub, GitLab, Okta
@@ -40,10 +57,9 @@ func RetryAfter(resp *http.Response) (wait time.Duration, again bool) {
 // is a number of seconds, or a time: a date, or seconds or milliseconds since
 // 1970, which differ in size.
 //
-// As with RetryAfter, 403 and 413 with a wait are retried.
-// X-Should-Retry and Stripe-Should-Retry, where they are true or false, overrule
-// the status.
-func VendorRetryAfter(resp *http.Response) (wait time.Duration, again bool) {
+// As with AdviceOf, 403 and 413 with a wait are Again. X-Should-Retry and
+// Stripe-Should-Retry overrule that: true is Again, false is Never.
+func VendorAdvice(resp *http.Response) Advice {
 	wait, ok := milliseconds(resp)
 	if !ok {
 		wait, ok = retryAfter(resp)
@@ -51,43 +67,69 @@ func VendorRetryAfter(resp *http.Response) (wait time.Duration, again bool) {
 	if !ok {
 		wait, ok = reset(resp)
 	}
-	again = ok && temporary(resp.StatusCode)
+	advice := Advice{wait, temporary(resp, ok)}
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
-		switch resp.Header.Get(name) {
+		switch first(resp, name) {
 		case "true":
-			again = true
+			advice.Verdict = Again
 		case "false":
-			return -1, false
+			return Advice{wait, Never}
 		}
 	}
-	return wait, again
+	return advice
 }
 
-// temporary reports whether a status stands for a condition that is temporary if
-// the server asks to wait.
-func temporary(status int) bool {
-	return status == http.StatusForbidden || status == http.StatusRequestEntityTooLarge
+// temporary returns the verdict of a response that does or does not ask to wait: a
+// 403 and a 413 that do stand for a condition that is temporary.
+func temporary(resp *http.Response, waits bool) Verdict {
+	if waits && (resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusRequestEntityTooLarge) {
+		return Again
+	}
+	return Unsaid
+}
+
+// What a header says is read from this much of it. A peer can send megabytes, and
+// neither a deadline nor AttemptTimeout would end reading them.
+const (
+	headerBytes    = 128
+	headerElements = 8
+)
+
+func cut(value string) string { return value[:min(len(value), headerBytes)] }
+
+// first returns the first value of a header.
+func first(resp *http.Response, name string) string { return cut(resp.Header.Get(name)) }
+
+// list returns the values of a header as one list, with commas.
+func list(resp *http.Response, name string) string {
+	var joined []byte
+	for _, value := range resp.Header[name] {
+		joined = append(append(joined, cut(value)...), ',')
+		if len(joined) > headerBytes {
+			break
+		}
+	}
+	return cut(string(joined))
 }
 
 // retryAfter returns the longest wait of the header Retry-After, and whether it
 // has a valid one.
 func retryAfter(resp *http.Response) (longest time.Duration, ok bool) {
-	for _, value := range resp.Header["Retry-After"] {
-		for value != "" {
-			// A list has commas, and most dates have one.
-			first, rest, _ := strings.Cut(value, ",")
-			second, afterSecond, _ := strings.Cut(rest, ",")
-			wait, valid := seconds(resp, first)
-			if !valid {
-				wait, valid = until(resp, first)
-			}
-			if !valid {
-				if wait, valid = until(resp, first+","+second); valid {
-					rest = afterSecond
-				}
-			}
-			longest, ok, value = max(longest, wait), ok || valid, rest
+	rest := list(resp, "Retry-After")
+	for i := 0; i < headerElements && rest != ""; i++ {
+		// A list has commas, and most dates have one.
+		one, afterOne, _ := strings.Cut(rest, ",")
+		two, afterTwo, _ := strings.Cut(afterOne, ",")
+		wait, valid := decimal(one, time.Second)
+		if wait = aged(resp, wait); !valid {
+			wait, valid = until(resp, one)
 		}
+		if !valid {
+			if wait, valid = until(resp, one+","+two); valid {
+				afterOne = afterTwo
+			}
+		}
+		longest, ok, rest = max(longest, wait), ok || valid, afterOne
 	}
 	return longest, ok
 }
@@ -95,7 +137,7 @@ func retryAfter(resp *http.Response) (longest time.Duration, ok bool) {
 // milliseconds returns the longest wait of the headers that count in them.
 func milliseconds(resp *http.Response) (longest time.Duration, ok bool) {
 	for _, name := range [...]string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
-		wait, valid := decimal(resp.Header.Get(name), time.Millisecond)
+		wait, valid := decimal(first(resp, name), time.Millisecond)
 		longest, ok = max(longest, aged(resp, wait)), ok || valid
 	}
 	return longest, ok
@@ -114,24 +156,23 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 		longest, ok = max(longest, wait), ok || valid
 	}
 	var remaining, value string
-	for _, header := range resp.Header["Ratelimit"] {
-		for member := range strings.SplitSeq(header, ",") {
-			if strings.Contains(member, `"`) { // a policy and its parameters; without, the members belong together
-				remaining, value = "", ""
-			}
-			for parameter := range strings.SplitSeq(member, ";") {
-				switch name, v, _ := strings.Cut(strings.TrimSpace(parameter), "="); name {
-				case "r", "remaining":
-					remaining = v
-				case "t", "reset":
-					value = v
-				}
-			}
-			add(remaining, value)
+	members := strings.SplitN(list(resp, "Ratelimit"), ",", headerElements+1)
+	for _, member := range members[:min(len(members), headerElements)] {
+		if strings.Contains(member, `"`) { // a policy and its parameters; without, the members belong together
+			remaining, value = "", ""
 		}
+		for parameter := range strings.SplitSeq(member, ";") {
+			switch name, v, _ := strings.Cut(strings.TrimSpace(parameter), "="); name {
+			case "r", "remaining":
+				remaining = v
+			case "t", "reset":
+				value = v
+			}
+		}
+		add(remaining, value)
 	}
 	for _, prefix := range [...]string{"Ratelimit-", "X-Ratelimit-", "X-Rate-Limit-"} {
-		add(resp.Header.Get(prefix+"Remaining"), resp.Header.Get(prefix+"Reset"))
+		add(first(resp, prefix+"Remaining"), first(resp, prefix+"Reset"))
 	}
 	return longest, ok
 }
@@ -157,16 +198,10 @@ func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	}
 }
 
-// seconds reads a number of seconds from when the response was made.
-func seconds(resp *http.Response, value string) (time.Duration, bool) {
-	wait, ok := decimal(value, time.Second)
-	return aged(resp, wait), ok
-}
-
 // aged subtracts from a wait what the response has spent in caches, RFC 9111
 // section 5.1.
 func aged(resp *http.Response, wait time.Duration) time.Duration {
-	age, _ := decimal(resp.Header.Get("Age"), time.Second)
+	age, _ := decimal(first(resp, "Age"), time.Second)
 	return max(0, wait-age)
 }
 
@@ -207,7 +242,7 @@ func until(resp *http.Response, value string) (time.Duration, bool) {
 // untilTime returns how long it is until t, by the server's clock where the
 // response tells it. A difference of times that is too long is the longest.
 func untilTime(resp *http.Response, t time.Time) time.Duration {
-	if made, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+	if made, err := http.ParseTime(first(resp, "Date")); err == nil {
 		return aged(resp, max(0, t.Sub(made)))
 	}
 	return max(0, time.Until(t))

@@ -1,0 +1,200 @@
+package retryhttp
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/lease"
+)
+
+// LendBudget returns a RoundTripper that sends requests through base, and lends each
+// of them up to most of the retries that the Budgets of its context have left, see
+// [retry.WithBudget] and [BorrowBudget]. The header Retry-Budget of the request says
+// how many: 0 if none are left, and then no service below retries.
+//
+//	client := &http.Client{Transport: &retryhttp.Transport{
+//		Base:   retryhttp.LendBudget(http.DefaultTransport, 3),
+//		Policy: policy,
+//	}}
+//
+// What the response does not report as spent goes back, all of it if there is no report.
+// If no response comes, all of it has been spent, unless it is certain that nothing was
+// sent. If the request may be sent again, one retry stays here.
+//
+// Put it below a [Transport], so that each attempt gets what is left then: around one,
+// all attempts get the same lease, which is no bound. A request whose context has no
+// Budget, and one that a redirect led to another scheme or host, is sent as it is. Do
+// not use it for servers of others, which learn the number. net/http repeats a GET by
+// itself if a connection that it kept is dead: then nothing goes back.
+//
+// A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
+func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
+	return &lender{Transport{Base: base}, most}
+}
+
+// A lender has a Transport for its base alone.
+type lender struct {
+	under Transport
+	most  int
+}
+
+// CloseIdleConnections closes those of base. http.Client calls it.
+func (l *lender) CloseIdleConnections() { l.under.CloseIdleConnections() }
+
+func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
+	if ledAway(req) {
+		return l.under.base().RoundTrip(req)
+	}
+	ctx := req.Context()
+	limit := maxOf(req)
+	lent, back := retry.LendBudget(ctx, l.most, limit == retry.Unlimited || AttemptOf(ctx) < limit)
+	if lent == retry.Unlimited {
+		return l.under.base().RoundTrip(req)
+	}
+
+	var sent evidence
+	var times atomic.Int32
+	trace := sent.trace()
+	wrote := trace.WroteHeaders
+	trace.WroteHeaders = func() { times.Add(1); wrote() }
+	out := req.WithContext(httptrace.WithClientTrace(ctx, trace))
+	if out.Header = cloneHeader(req.Header); out.Header == nil {
+		out.Header = http.Header{}
+	}
+	out.Header.Set(lease.Lent, strconv.Itoa(lent))
+
+	resp, err := l.under.base().RoundTrip(out) // if it panics, the lease is spent
+	switch {
+	case err != nil:
+		if !sent.mayBeDone(checked(err), ctx.Err() != nil) {
+			back(lent)
+		}
+	case resp != nil:
+		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
+			resp.Header.Del(lease.Spent)
+		}
+		if times.Load() <= 1 {
+			back(lease.Unspent(resp.Header.Values(lease.Spent), lent))
+		}
+		resp.Header.Del(lease.Spent) // it was for us
+		if resp.Request == out {
+			resp.Request = req
+		}
+	}
+	return resp, err
+}
+
+// ledAway reports whether redirects led req to another scheme or host, from which it
+// may have come back since.
+func ledAway(req *http.Request) bool {
+	for req.Response != nil && req.Response.Request != nil {
+		before := req.Response.Request
+		if req.URL == nil || before.URL == nil || req.URL.Scheme != before.URL.Scheme || req.URL.Host != before.URL.Host {
+			return true
+		}
+		req = before
+	}
+	return false
+}
+
+// BorrowBudget returns a handler that calls h with a context that has a Budget of most
+// retries, or of fewer if the header Retry-Budget of the request says so: all that the
+// request may make in this process, and in those that this one lends them to by
+// [LendBudget].
+//
+//	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
+//
+// If the header was there, the response says in Retry-Budget-Spent how many were
+// made. That header leaves with the status, and what is left then goes back to the
+// client: h has no retries after it has begun to write, or taken over the connection.
+// A retry that is denied because the client lent too few has the Reason
+// [retry.ReasonBorrowed].
+//
+// Of several headers the least counts, and one that is not a number is 0: a client can
+// lower the number of its own retries, and nothing else. If most is below 1, there are
+// none.
+//
+// Put http.TimeoutHandler inside, not around it: its response has no report. For work
+// that outlives the request, and for a batch of many calls, use another context.
+func BorrowBudget(h http.Handler, most int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, loan := lease.Borrow(r.Context(), r.Header.Values(lease.Lent), most)
+		if loan.Asked() {
+			r := &reporter{ResponseWriter: w, loan: loan}
+			defer r.report() // after a panic too: a handler around this one may answer
+			w = r.likeIt()
+		}
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// A reporter writes the report of a loan before the final header.
+type reporter struct {
+	http.ResponseWriter
+	loan     *lease.Loan
+	reported bool
+}
+
+// likeIt returns a ResponseWriter that flushes and hijacks if that of r does: some
+// handlers look for these methods, and do something else where there are none.
+func (r *reporter) likeIt() http.ResponseWriter {
+	_, flushes := r.ResponseWriter.(http.Flusher)
+	switch _, hijacks := r.ResponseWriter.(http.Hijacker); {
+	case flushes && hijacks:
+		return hijacker{flusher{r}}
+	case flushes:
+		return flusher{r}
+	default:
+		return r
+	}
+}
+
+func (r *reporter) report() {
+	if !r.reported {
+		r.reported = true
+		r.Header().Set(lease.Spent, r.loan.Close())
+	}
+}
+
+func (r *reporter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		r.report()
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *reporter) Write(p []byte) (int, error) {
+	r.report()
+	return r.ResponseWriter.Write(p)
+}
+
+// ReadFrom is for io.Copy, so that the kernel can copy a file.
+func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
+	r.report()
+	return io.Copy(r.ResponseWriter, from)
+}
+
+// FlushError is for http.ResponseController, which would else flush what r wraps.
+func (r *reporter) FlushError() error {
+	r.report()
+	return http.NewResponseController(r.ResponseWriter).Flush()
+}
+
+func (r *reporter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+type flusher struct{ *reporter }
+
+func (f flusher) Flush() { _ = f.FlushError() }
+
+type hijacker struct{ flusher }
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h.report()
+	return h.ResponseWriter.(http.Hijacker).Hijack()
+}

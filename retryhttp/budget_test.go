@@ -1,0 +1,388 @@
+package retryhttp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// spend makes up to n retries under ctx, and returns why they ended.
+//
+// A client that has its answer may leave before its handler ends, which cancels the
+// handler's context: that is no matter of the Budget.
+func spend(ctx context.Context, n int) retry.Reason {
+	return retry.ReasonOf(retry.Do(context.WithoutCancel(ctx), retry.Policy{MaxRetries: n, Backoff: retry.Fixed(0)}, func(context.Context) error { return errReset }))
+}
+
+// noNumbers are not 1*DIGIT.
+var noNumbers = []string{"", "+1", "-1", " 1", "1 ", "1.5", "0x2", "1e3", "1, 1", "1,", "\u0661", "\u0e52"}
+
+// lends returns a GET of url whose context has a Budget of 5.
+func lends(t *testing.T, url string) (*retry.Budget, *http.Request) {
+	budget := &retry.Budget{Size: 5}
+	req, err := http.NewRequestWithContext(retry.WithBudget(t.Context(), budget), "GET", url, nil)
+	require.NoError(t, err)
+	return budget, req
+}
+
+// reports answers with these values of Retry-Budget-Spent.
+func reports(values ...string) roundTrip {
+	return func(*http.Request) (*http.Response, error) {
+		resp := textResponse(200, "")
+		resp.Header["Retry-Budget-Spent"] = values
+		return resp, nil
+	}
+}
+
+// 3 of 5 retries are lent. A peer can keep what it was lent, and nothing else.
+func TestLeaseComesBack(t *testing.T) {
+	// traced calls this many hooks of the trace, in the order of a request.
+	traced := func(hooks int, next roundTrip) roundTrip {
+		return func(req *http.Request) (*http.Response, error) {
+			trace := httptrace.ContextClientTrace(req.Context())
+			all := []func(){func() { trace.GetConn("") }, func() { trace.GotConn(httptrace.GotConnInfo{}) }, trace.WroteHeaders, trace.WroteHeaders}
+			for _, hook := range all[:hooks] {
+				hook()
+			}
+			return next(req)
+		}
+	}
+	fails := func(*http.Request) (*http.Response, error) { return nil, errReset }
+	var cancel context.CancelFunc // of the context of the request
+	type row struct {
+		name string
+		base roundTrip
+		left int
+	}
+	rows := []row{
+		{"no report", reports(), 5},
+		{"two lines", reports("1", "2"), 3},
+		{"two lines, one wrong", reports("1", "x"), 2},
+		{"out of a cache", func(req *http.Request) (*http.Response, error) {
+			resp, err := reports("3")(req)
+			resp.Header.Set("Age", "0")
+			return resp, err
+		}, 5},
+		{"no answer, and it is not known what was sent", fails, 2},
+		{"no connection", traced(1, fails), 5},
+		{"no header was written", traced(2, fails), 5},
+		{"no header was written, because it was canceled", traced(2, func(req *http.Request) (*http.Response, error) {
+			cancel()
+			return fails(req)
+		}), 2},
+		{"refused over HTTP/2", traced(3, func(*http.Request) (*http.Response, error) {
+			return nil, errors.New("http2: Transport received Server's graceful shutdown GOAWAY")
+		}), 5},
+		{"lost after it was sent", traced(3, fails), 2},
+		{"sent twice", traced(4, reports("0")), 2},
+		{"neither an answer nor an error", func(*http.Request) (*http.Response, error) { return nil, nil }, 2},
+		{"an error that panics", func(*http.Request) (*http.Response, error) { return nil, panicker{"Error"} }, 2},
+		{"a panic", func(*http.Request) (*http.Response, error) { panic("base") }, 2},
+	}
+	for text, left := range map[string]int{"0": 5, "1": 4, "3": 2, "0000000000000000000000001": 4, "4": 2, "18446744073709551617": 2} {
+		rows = append(rows, row{text, reports(text), left})
+	}
+	for _, text := range noNumbers {
+		rows = append(rows, row{"not a number: " + text, reports(text), 2})
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			budget, req := lends(t, "http://a/")
+			req.Header.Set("Retry-Budget", "77") // the caller's own
+			ctx, stop := context.WithCancel(req.Context())
+			defer stop()
+			req, cancel = req.WithContext(ctx), stop
+			var sent *http.Request
+			lender := retryhttp.LendBudget(roundTrip(func(req *http.Request) (*http.Response, error) {
+				sent = req
+				assert.Equal(t, 2, budget.Left(), "meanwhile")
+				return row.base(req)
+			}), 3)
+			resp, _ := func() (*http.Response, error) {
+				defer func() { _ = recover() }()
+				return lender.RoundTrip(req)
+			}()
+			assert.Equal(t, row.left, budget.Left())
+			assert.Equal(t, []string{"3"}, sent.Header["Retry-Budget"])
+			assert.Equal(t, []string{"77"}, req.Header["Retry-Budget"], "the caller's request is not changed")
+			assert.True(t, resp == nil || resp.Header["Retry-Budget-Spent"] == nil, "it was for the lender")
+		})
+	}
+}
+
+// What each attempt is lent: all but one of what is left, if another may follow.
+func TestLeaseOfEachAttempt(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		sizes  []int // of the Budgets
+		most   int
+		policy *retry.Policy // nil: no Transport
+		sent   string        // Retry-Budget of each attempt; "-": none
+	}{
+		{"two attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, "2 2"},
+		{"four attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 4}, "2 1 0 0"},
+		{"no end", []int{1}, 9, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Nanosecond)}, "0 0"},
+		{"a policy that never retries", []int{3}, 9, new(retry.Policy), "3"},
+		{"no Transport", []int{3}, 9, nil, "2"},
+		{"at most", []int{100}, 5, nil, "5"},
+		{"at most 0", []int{100}, -1, nil, "0"},
+		{"two Budgets, one of them empty", []int{3, 0}, 9, &retry.Policy{MaxAttempts: 4}, "0"},
+		{"no Budget", nil, 9, &retry.Policy{MaxAttempts: 2}, "- -"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			ctx, sent := t.Context(), []string(nil)
+			for _, size := range row.sizes {
+				ctx = retry.WithBudget(ctx, &retry.Budget{Size: size})
+			}
+			rt := retryhttp.LendBudget(roundTrip(func(req *http.Request) (*http.Response, error) {
+				sent = append(sent, append(req.Header["Retry-Budget"], "-")[0])
+				resp := textResponse(503, "")
+				resp.Request = req
+				return resp, nil
+			}), row.most)
+			if row.policy != nil {
+				rt = &retryhttp.Transport{Base: rt, Policy: *row.policy}
+			}
+			resp, err := rt.RoundTrip(request(t, "GET").WithContext(ctx))
+			require.NoError(t, err)
+			assert.Equal(t, row.sent, strings.Join(sent, " "))
+			assert.NotContains(t, resp.Request.Header, "Retry-Budget")
+		})
+	}
+	base := new(closer)
+	(&http.Client{Transport: retryhttp.LendBudget(base, 1)}).CloseIdleConnections()
+	assert.Equal(t, 1, base.closed)
+}
+
+// A redirect to another scheme or host gets nothing, and neither does one that leads
+// back from there.
+func TestLeaseStaysAtHome(t *testing.T) {
+	for _, row := range []struct{ path, sent string }{
+		{"http://a/1 http://a/2 http://a/3", "3 3 3"},
+		{"http://a/1 http://b/2 http://a/3", "3 - -"},
+		{"http://a/1 http://b/2 http://b/3", "3 - -"},
+		{"http://a/1 http://a:81/2", "3 -"},
+		{"http://a/1 https://a/2", "3 -"},
+	} {
+		t.Run(row.path, func(t *testing.T) {
+			hops, sent := strings.Fields(row.path), []string(nil)
+			base := roundTrip(func(req *http.Request) (*http.Response, error) {
+				assert.Equal(t, hops[len(sent)], req.URL.String())
+				sent = append(sent, append(req.Header["Retry-Budget"], "-")[0])
+				resp := textResponse(200, "")
+				if len(sent) < len(hops) {
+					resp.StatusCode = http.StatusFound
+					resp.Header.Set("Location", hops[len(sent)])
+				}
+				return resp, nil
+			})
+			client := &http.Client{Transport: &retryhttp.Transport{Base: retryhttp.LendBudget(base, 3), Policy: retry.Policy{MaxAttempts: 2}}}
+			_, req := lends(t, hops[0])
+			_, err := client.Do(req)
+			require.NoError(t, err)
+			assert.Equal(t, row.sent, strings.Join(sent, " "))
+		})
+	}
+}
+
+// What a handler may spend with a ceiling of 3, by the header of the request.
+func TestBorrow(t *testing.T) {
+	rows := map[string]int{"none": 3, "2": 2, "0": 0, "002": 2, "4": 3, "18446744073709551617": 3, "3|1|2": 1, "3|x": 0}
+	for _, text := range noNumbers {
+		rows[text] = 0
+	}
+	for text, lent := range rows {
+		t.Run(text, func(t *testing.T) {
+			values, report, want := strings.Split(text, "|"), []string{strconv.Itoa(lent)}, retry.ReasonBorrowed
+			if text == "none" {
+				values, report, want = nil, nil, retry.ReasonBudget
+			}
+			req, rec := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+			req.Header["Retry-Budget"] = values
+			retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got, back := retry.LendBudget(r.Context(), 99, false)
+				assert.Equal(t, lent, got)
+				back(got)
+				assert.Equal(t, want, spend(r.Context(), 9))
+			}), 3).ServeHTTP(rec, req)
+			assert.Equal(t, report, rec.Result().Header["Retry-Budget-Spent"])
+		})
+	}
+	req, rec := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
+	retryhttp.BorrowBudget(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, retry.ReasonBudget, spend(r.Context(), 9), "a ceiling below 1")
+	}), -1).ServeHTTP(rec, req)
+	req.Header.Set("Retry-Budget", "18446744073709551617")
+	retryhttp.BorrowBudget(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 9))
+	}), math.MaxInt).ServeHTTP(rec, req)
+	assert.Equal(t, "9", rec.Header().Get("Retry-Budget-Spent"), "a ceiling that nobody can count down")
+}
+
+// However a handler answers: two retries are lent, it makes one before it answers, and
+// has none after that. The report leaves with the final header, and what the
+// ResponseWriter of net/http can do, that of the handler can do too.
+func TestReport(t *testing.T) {
+	one, none := []string{"1"}, []string(nil)
+	up, err := url.Parse(serve(t, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, []string{"0"}, r.Header["Retry-Budget"], "what the proxy has left, but one")
+		w.Header().Set("Retry-Budget-Spent", "7")
+	}).URL)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(up)
+	proxy.Transport = retryhttp.LendBudget(http.DefaultTransport, 3)
+	recovers := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { _ = recover(); w.WriteHeader(500) }()
+			h.ServeHTTP(w, r)
+		})
+	}
+	type timeOut struct{}
+	times := func(h http.Handler) http.Handler { // the handler says when
+		h = http.TimeoutHandler(h, time.Hour, "")
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithCancel(r.Context())
+			answered := make(chan struct{})
+			defer close(answered)
+			h.ServeHTTP(w, r.WithContext(context.WithValue(ctx, timeOut{}, func() { cancel(); <-answered })))
+		})
+	}
+	inTime := func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Hour, "") }
+	as := func(h http.Handler) http.Handler { return h }
+	waits := func(_ http.ResponseWriter, r *http.Request) { r.Context().Value(timeOut{}).(func())() }
+	for _, row := range []struct {
+		name            string
+		outside, inside func(http.Handler) http.Handler
+		answer          http.HandlerFunc
+		status          int
+		report          []string
+	}{
+		{"nothing", as, as, func(http.ResponseWriter, *http.Request) {}, 200, one},
+		{"Write", as, as, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "text") }, 200, one},
+		{"WriteHeader", as, as, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 404, one},
+		{"Flush", as, as, func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, 200, one},
+		{"Flush of a ResponseController", as, as, func(w http.ResponseWriter, _ *http.Request) {
+			assert.NoError(t, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Hour)))
+			assert.NoError(t, http.NewResponseController(w).Flush())
+		}, 200, one},
+		{"io.Copy", as, as, func(w http.ResponseWriter, _ *http.Request) {
+			n, err := io.Copy(w, io.LimitReader(endless{}, 1<<20)) // a buffer of its own, or ReadFrom
+			assert.NoError(t, err)
+			assert.EqualValues(t, 1<<20, n)
+		}, 200, one},
+		{"103 and then 200", as, as, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(200) }, 200, one},
+		{"a header of its own", as, as, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-Budget-Spent", "0") }, 200, one},
+		{"a proxy, whose server has a report", as, as, proxy.ServeHTTP, 200, one},
+		{"a panic that somebody recovers", recovers, as, func(http.ResponseWriter, *http.Request) { panic("handler") }, 500, one},
+		{"TimeoutHandler inside", as, times, waits, 503, one},
+		{"TimeoutHandler outside, in time, cannot flush", inTime, as, func(w http.ResponseWriter, _ *http.Request) {
+			assert.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
+		}, 200, one},
+		{"TimeoutHandler inside, in time", as, inTime, func(w http.ResponseWriter, _ *http.Request) { _, flushes := w.(http.Flusher); assert.False(t, flushes) }, 200, one},
+		{"TimeoutHandler outside", times, as, waits, 503, none},
+		{"two of them", func(h http.Handler) http.Handler { return retryhttp.BorrowBudget(h, 9) }, as, func(http.ResponseWriter, *http.Request) {}, 200, one},
+	} {
+		for name, start := range protocols {
+			t.Run(name+" "+row.name, func(t *testing.T) {
+				s := serve(t, row.outside(retryhttp.BorrowBudget(row.inside(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, hijacks := w.(http.Hijacker)
+					assert.False(t, hijacks && r.ProtoMajor == 2)
+					assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1))
+					defer func() {
+						if w.Header().Get("Retry-Budget-Spent") == "1" {
+							assert.Equal(t, retry.ReasonBorrowed, spend(r.Context(), 1), "after the header")
+						}
+					}()
+					row.answer(w, r)
+				})), 3)).ServeHTTP, start)
+				hints := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+					assert.NotContains(t, h, "Retry-Budget-Spent")
+					return nil
+				}})
+				req, err := http.NewRequestWithContext(hints, "GET", s.URL, nil)
+				require.NoError(t, err)
+				req.Header.Set("Retry-Budget", "2")
+				resp, err := s.Client().Do(req)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				textOf(t, resp)
+				assert.Equal(t, row.status, resp.StatusCode)
+				assert.Equal(t, row.report, resp.Header["Retry-Budget-Spent"])
+			})
+		}
+	}
+}
+
+// A connection that was hijacked can be written. It has a report if the handler writes
+// 101 first, as some libraries for WebSocket do, and no retries after either.
+func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
+	for left, says101 := range map[int]bool{5: false, 4: true} {
+		s := serve(t, retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1))
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "echo")
+			if says101 {
+				w.WriteHeader(http.StatusSwitchingProtocols)
+			}
+			conn, _, err := w.(http.Hijacker).Hijack()
+			assert.NoError(t, err)
+			defer conn.Close()
+			assert.Equal(t, retry.ReasonBorrowed, spend(r.Context(), 1))
+			if !says101 {
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			}
+		}), 3).ServeHTTP)
+		budget, req := lends(t, s.URL)
+		req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"echo"}}
+		resp, err := (&retryhttp.Transport{Base: retryhttp.LendBudget(s.Client().Transport, 3)}).RoundTrip(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		assert.Implements(t, (*io.Writer)(nil), resp.Body)
+		assert.Equal(t, []int{101, left}, []int{resp.StatusCode, budget.Left()})
+	}
+}
+
+// If a connection that was kept turns out to be dead, net/http sends a GET again. The
+// lease was sent twice, so nothing goes back.
+func TestLeaseThatNetHTTPSendsTwice(t *testing.T) {
+	var requests atomic.Int32
+	addr := rawServer(t, func(conn *net.TCPConn) {
+		for in := bufio.NewReader(conn); ; {
+			if _, err := http.ReadRequest(in); err != nil || requests.Add(1) == 2 {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nRetry-Budget-Spent: 0\r\n\r\n")
+		}
+	})
+	base := new(http.Transport)
+	defer base.CloseIdleConnections()
+	client := &http.Client{Transport: retryhttp.LendBudget(base, 3)}
+	for _, left := range []int{5, 2} {
+		budget, req := lends(t, "http://"+addr)
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, left, budget.Left())
+	}
+	assert.EqualValues(t, 3, requests.Load())
+}

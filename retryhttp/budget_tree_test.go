@@ -1,0 +1,396 @@
+package retryhttp_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// A fate is what happens to one request, or to its answer.
+type fate int
+
+const (
+	arrives  fate = iota
+	refused       // no connection
+	lost          // the answer
+	stripped      // of its report, by a proxy
+	bare          // the request loses its header
+)
+
+var errReset = errors.New("connection reset by peer")
+
+// A service of a tree, and how the one above calls it. It calls those below it, and says
+// 503 if one of them fails.
+type service struct {
+	tree           *tree
+	attempts       int // of the one above
+	lends, borrows int // the most of LendBudget and BorrowBudget
+	timeout        time.Duration
+	fates          []fate // of one request after the other
+	url            string
+
+	below    []*service
+	parallel bool
+	takes    time.Duration
+	outcomes []int // of one request after the other: the status, 0 for a connection that breaks
+
+	used, arrivals         atomic.Int64
+	wantUsed, wantArrivals int64 // by the reference
+}
+
+// A tree is the services that a request reaches, and what its retries were.
+type tree struct {
+	plain       bool              // without the lease
+	base        http.RoundTripper // nil: in memory
+	all         []*service
+	serving     sync.WaitGroup // in memory
+	retries     atomic.Int64
+	wantRetries int64
+}
+
+// call is what the one above does.
+func (s *service) call(ctx context.Context) bool {
+	tr := &retryhttp.Transport{Base: s, Policy: retry.Policy{MaxAttempts: s.attempts, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: s.timeout}}
+	if !s.tree.plain {
+		tr.Base = retryhttp.LendBudget(s, s.lends)
+	}
+	resp, err := tr.RoundTrip(httptest.NewRequestWithContext(ctx, "GET", cmp.Or(s.url, "http://service/"), nil))
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// RoundTrip is the network: base, or none in memory, and what happens there.
+func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
+	f, carry := s.fates[int(s.used.Add(1)-1)%len(s.fates)], s.inMemory
+	if s.tree.base != nil {
+		carry = s.tree.base.RoundTrip
+	}
+	if retryhttp.AttemptOf(req.Context()) > 1 {
+		s.tree.retries.Add(1)
+	}
+	switch f {
+	case refused:
+		httptrace.ContextClientTrace(req.Context()).GetConn("")
+		return nil, errReset
+	case bare:
+		req = req.Clone(req.Context())
+		req.Header.Del("Retry-Budget")
+	}
+	resp, err := carry(req)
+	switch {
+	case err != nil:
+		return nil, err
+	case f == lost:
+		_ = resp.Body.Close()
+		return nil, errReset
+	case f == stripped:
+		resp.Header.Del("Retry-Budget-Spent")
+	}
+	return resp, nil
+}
+
+// inMemory is net/http without a network: the handler has a context of its own,
+// which ends when the client goes away.
+func (s *service) inMemory(req *http.Request) (*http.Response, error) {
+	if trace := httptrace.ContextClientTrace(req.Context()); trace != nil {
+		trace.GetConn("")
+		trace.GotConn(httptrace.GotConnInfo{})
+		trace.WroteHeaders()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	rec, done := httptest.NewRecorder(), make(chan any, 1)
+	s.tree.serving.Go(func() {
+		defer cancel()
+		defer func() { done <- recover() }()
+		s.handler().ServeHTTP(rec, req.Clone(ctx))
+	})
+	select {
+	case panicked := <-done:
+		if panicked != nil {
+			return nil, errReset
+		}
+		return rec.Result(), nil
+	case <-req.Context().Done():
+		cancel()
+		return nil, req.Context().Err()
+	}
+}
+
+func (s *service) handler() http.Handler {
+	if s.tree.plain {
+		return s
+	}
+	return retryhttp.BorrowBudget(s, s.borrows)
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	status := s.outcomes[int(s.arrivals.Add(1)-1)%len(s.outcomes)]
+	select {
+	case <-time.After(s.takes):
+	case <-r.Context().Done():
+	}
+	var failed atomic.Bool
+	var calls sync.WaitGroup
+	for _, next := range s.below {
+		if call := func() { failed.CompareAndSwap(false, !next.call(r.Context())) }; s.parallel {
+			calls.Go(call)
+		} else if !failed.Load() {
+			call()
+		}
+	}
+	calls.Wait()
+	switch {
+	case failed.Load():
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case status == 0:
+		panic(http.ErrAbortHandler)
+	default:
+		w.WriteHeader(status)
+	}
+}
+
+// wantCall is the reference: what call does without parallel calls and timeouts, in
+// numbers alone. left is what the Budget of the one above has.
+func (s *service) wantCall(left *int) bool {
+	for attempt := 1; ; attempt++ {
+		lent := *left
+		if attempt < s.attempts {
+			lent = max(0, lent-1)
+		}
+		lent = min(lent, s.lends)
+		*left -= lent
+		f, status := s.fates[int(s.wantUsed)%len(s.fates)], 0
+		s.wantUsed++
+		if f == refused {
+			*left += lent
+		} else {
+			got := min(lent, s.borrows)
+			if f == bare {
+				got = s.borrows
+			}
+			rest := got
+			status = s.wantServe(&rest)
+			switch {
+			case f == lost || status == 0:
+				status = 0
+			case f == arrives:
+				*left += lent - (got - rest)
+			default:
+				*left += lent
+			}
+		}
+		switch {
+		case status == http.StatusOK:
+			return true
+		case attempt == s.attempts || *left == 0:
+			return false
+		}
+		*left--
+		s.tree.wantRetries++
+	}
+}
+
+func (s *service) wantServe(left *int) int {
+	status := s.outcomes[int(s.wantArrivals)%len(s.outcomes)]
+	s.wantArrivals++
+	for _, next := range s.below {
+		if !next.wantCall(left) {
+			return http.StatusServiceUnavailable
+		}
+	}
+	return status
+}
+
+// grow adds a random service with up to depth layers below it. In a wild tree there are
+// timeouts and parallel calls, and no proxies that strip anything.
+func (t *tree) grow(r *rand.Rand, depth int, wild bool) *service {
+	s := &service{tree: t, attempts: 1 + r.IntN(4), lends: r.IntN(6), borrows: r.IntN(6), parallel: wild && r.IntN(2) == 0}
+	t.all = append(t.all, s)
+	for range 1 + r.IntN(6) {
+		f := fate(max(0, r.IntN(15)-10))
+		if wild && f > lost {
+			f = arrives
+		}
+		s.fates = append(s.fates, f)
+		s.outcomes = append(s.outcomes, []int{200, 200, 503, 503, 0}[r.IntN(5)])
+	}
+	if wild {
+		s.takes = time.Duration(r.IntN(20)) * time.Millisecond / 4
+		if r.IntN(2) == 0 {
+			s.timeout = time.Duration(1+r.IntN(10)) * time.Millisecond
+		}
+	}
+	if depth > 0 {
+		for range r.IntN(4) {
+			s.below = append(s.below, t.grow(r, depth-1, wild))
+		}
+	}
+	return s
+}
+
+// checkTree sends a request through a random tree, over base or in memory. The retries
+// of all its services are at most what the Budget of its context holds. Without
+// timeouts and parallel calls they are exactly those of the reference, with proxies
+// that strip the headers too.
+func checkTree(t *testing.T, seed uint64, base http.RoundTripper) (retries int64, bound bool) {
+	r := rand.New(rand.NewPCG(seed, 26))
+	wild, size := seed%2 == 0, r.IntN(7)
+	tr := &tree{base: base}
+	root := tr.grow(r, 1+r.IntN(3), wild)
+	var servers []*httptest.Server
+	strips := false
+	for _, s := range tr.all {
+		if strips = strips || slices.Max(s.fates) > lost; base != nil {
+			server := httptest.NewServer(s.handler())
+			servers, s.url = append(servers, server), server.URL
+		}
+	}
+	budget := &retry.Budget{Size: size}
+	ctx := retry.WithBudget(t.Context(), budget)
+	if wild && r.IntN(3) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(r.IntN(40))*time.Millisecond)
+		defer cancel()
+	}
+	ok := root.call(ctx)
+	tr.serving.Wait() // some go on although nobody waits for their answer
+	for _, s := range servers {
+		s.Close()
+	}
+	retries = tr.retries.Load()
+	if !strips {
+		assert.LessOrEqual(t, retries+int64(budget.Left()), int64(size), "tree %d", seed)
+	}
+	if !wild {
+		left := size
+		assert.Equal(t, root.wantCall(&left), ok, "tree %d", seed)
+		assert.Equal(t, []int64{tr.wantRetries, int64(left)}, []int64{retries, int64(budget.Left())}, "tree %d", seed)
+		for i, s := range tr.all {
+			assert.Equal(t, s.wantArrivals, s.arrivals.Load(), "tree %d, service %d", seed, i)
+		}
+	}
+	return retries, !strips && size > 0 && retries == int64(size)
+}
+
+func TestBudgetBoundsTheTreeOfARequest(t *testing.T) {
+	t.Parallel()
+	const trees = 10_000
+	var retries, bounds int64
+	for seed := uint64(0); seed < trees && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			n, bound := checkTree(t, seed, nil)
+			if retries += n; bound {
+				bounds++
+			}
+		})
+	}
+	assert.Greater(t, retries, int64(trees), "most trees have retries")
+	assert.Greater(t, bounds, int64(trees/20), "many use up their budget")
+}
+
+// The same over loopback: sockets, and answers that are cut off. RETRY_TREES says how
+// many.
+func TestBudgetBoundsTheTreeOnLoopback(t *testing.T) {
+	trees, _ := strconv.ParseUint(os.Getenv("RETRY_TREES"), 10, 64)
+	base := &http.Transport{DisableKeepAlives: true} // on a connection that is kept, net/http repeats a GET
+	for seed := range max(20, trees) {
+		checkTree(t, seed, base)
+	}
+}
+
+// Client, A, B and a leaf, four attempts each, and a Budget of 3: the calls that reach
+// the leaf.
+func TestBudgetOverThreeLayers(t *testing.T) {
+	const ms = time.Millisecond
+	page, err := os.ReadFile("../docs/budget.md")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		name         string
+		ab, leaf     fate             // what happens to all requests, and to those for the leaf
+		takes        time.Duration    // of the leaf
+		timeouts     [3]time.Duration // of the client, A and B
+		calls        int              // in parallel
+		plain, lease int64
+	}{
+		{"the leaf says 503", arrives, arrives, 0, [3]time.Duration{}, 1, 64, 4},
+		{"proxies strip the report", stripped, stripped, 0, [3]time.Duration{}, 1, 64, 8},
+		{"proxies strip the header of the request", bare, bare, 0, [3]time.Duration{}, 1, 64, 64},
+		{"every answer of A and B is lost", lost, arrives, 0, [3]time.Duration{}, 1, 64, 4},
+		{"the leaf hangs, 450, 150 and 50 ms", arrives, arrives, time.Hour, [3]time.Duration{450 * ms, 150 * ms, 50 * ms}, 1, 36, 4},
+		{"the leaf hangs, 50 ms each", arrives, arrives, time.Hour, [3]time.Duration{50 * ms, 50 * ms, 50 * ms}, 1, 4, 2},
+		{"ten parallel calls", arrives, arrives, 0, [3]time.Duration{}, 10, 208, 13},
+	} {
+		assert.Contains(t, string(page), fmt.Sprintf("\n| %s | %d | **%d** |\n", row.name, row.plain, row.lease))
+		for plain, want := range map[bool]int64{true: row.plain, false: row.lease} {
+			t.Run(fmt.Sprintf("%s, without %v", row.name, plain), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					tr := &tree{plain: plain}
+					leaf := &service{tree: tr, attempts: 4, lends: 9, borrows: 9, timeout: row.timeouts[2], fates: []fate{row.leaf}, outcomes: []int{503}, takes: row.takes}
+					top := leaf
+					for _, timeout := range []time.Duration{row.timeouts[1], row.timeouts[0]} {
+						top = &service{tree: tr, attempts: 4, lends: 9, borrows: 9, timeout: timeout, fates: []fate{row.ab}, outcomes: []int{200}, below: []*service{top}}
+					}
+					ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 3})
+					for range row.calls {
+						tr.serving.Go(func() { top.call(ctx) })
+					}
+					tr.serving.Wait()
+					require.Equal(t, want, leaf.arrivals.Load())
+				})
+			})
+		}
+	}
+}
+
+// What the lease costs: while one call has it, another that fails may not be retried.
+// 1,000 times five parallel calls under a Budget of 3, of servers that fail three
+// requests of ten; with a lease of 0 all three retries stay with the caller.
+func TestPriceOfTheLease(t *testing.T) {
+	t.Parallel()
+	worked := map[int]int{0: 0, 3: 0}
+	for most := range worked {
+		for seed := range uint64(1000) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 3})
+				r, tr, ok := rand.New(rand.NewPCG(seed, 26)), new(tree), new(atomic.Int64)
+				for i := range 5 {
+					s := &service{tree: tr, attempts: 4, lends: most, fates: []fate{arrives}, takes: time.Duration(r.IntN(int(10 * time.Millisecond)))}
+					for range 4 {
+						s.outcomes = append(s.outcomes, []int{503, 503, 503, 200, 200, 200, 200, 200, 200, 200}[r.IntN(10)])
+					}
+					tr.serving.Go(func() {
+						time.Sleep(time.Duration(i)) // one after the other has its lease
+						if s.call(ctx) {
+							ok.Add(1)
+						}
+					})
+				}
+				tr.serving.Wait()
+				worked[most] += int(ok.Load())
+			})
+		}
+	}
+	assert.Equal(t, map[int]int{0: 4720, 3: 4598}, worked, "of 5,000 calls; docs/budget.md has it in percent")
+}

@@ -1,0 +1,337 @@
+package retryhttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// The context that Base gets has the number of the attempt, and so have
+// contexts derived from it. A second Transport below counts its own attempts.
+func TestAttemptOf(t *testing.T) {
+	assert.Equal(t, 1, retryhttp.AttemptOf(t.Context()))
+
+	type key struct{}
+	var outer, inner []int
+	base := script(503, 503, 503, 200)
+	resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		ctx := context.WithValue(req.Context(), key{}, "span")
+		outer = append(outer, retryhttp.AttemptOf(ctx))
+		return (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			inner = append(inner, retryhttp.AttemptOf(req.Context()))
+			return base.RoundTrip(req)
+		})}).RoundTrip(req.WithContext(ctx))
+	})})
+	assert.Equal(t, 200, resp.StatusCode)
+	assert.Equal(t, []int{1, 2}, outer)
+	assert.Equal(t, []int{1, 2, 1, 2}, inner)
+}
+
+// A last response that failed says why it was the last. The Timeout of an http.Client
+// acts as a deadline: a wait that would exceed it does not begin.
+func TestErrorOf(t *testing.T) {
+	twice := retry.Policy{MaxAttempts: 2}
+	asks := response(503)
+	asks.Header.Set("Retry-After", "3600")
+	hop := response(http.StatusTemporaryRedirect)
+	hop.Header.Set("Location", "/b")
+	replaces := func(by *http.Request) retryhttp.CheckFunc {
+		return func(req *http.Request, resp *http.Response, err error) error {
+			resp.Request = by
+			return retryhttp.Check(req, resp, err)
+		}
+	}
+	accepts := func(*http.Request, *http.Response, error) error { return nil }
+	for _, tt := range []struct {
+		name     string
+		method   string
+		policy   retry.Policy
+		check    retryhttp.CheckFunc
+		inner    int // attempts of a second Transport below
+		answers  []any
+		reason   retry.Reason
+		attempts int
+	}{
+		{"a success", "GET", twice, nil, 0, []any{200}, retry.ReasonSuccess, 0},
+		{"a success after a failure", "GET", twice, nil, 0, []any{503, 200}, retry.ReasonSuccess, 0},
+		{"attempts exhausted", "GET", twice, nil, 0, []any{503}, retry.ReasonExhausted, 2},
+		{"the zero Policy", "GET", retry.Policy{}, nil, 0, []any{503}, retry.ReasonExhausted, 1},
+		{"a POST", "POST", twice, nil, 0, []any{503}, retry.ReasonNonRetryable, 1},
+		{"permanent", "GET", twice, nil, 0, []any{404}, retry.ReasonPermanent, 1},
+		{"a wait that is too long", "GET", twice, nil, 0, []any{asks}, retry.ReasonRetryAfter, 1},
+		{"a wait that the Timeout of the client would cut", "GET", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}, nil, 0, []any{503}, retry.ReasonDeadline, 1},
+		{"no body", "GET", twice, nil, 0, []any{responseWith(503, http.NoBody)}, retry.ReasonExhausted, 2},
+		{"redirected after a failure", "GET", twice, nil, 0, []any{503, hop, 503}, retry.ReasonExhausted, 2},
+		{"a success after a redirect", "GET", twice, nil, 0, []any{503, hop, 503, 200}, retry.ReasonSuccess, 0},
+		{"a Check that sets another request", "GET", twice, replaces(request(t, "GET")), 0, []any{503}, retry.ReasonExhausted, 2},
+		{"a Check that removes the request", "GET", twice, replaces(nil), 0, []any{503}, retry.ReasonExhausted, 2},
+		{"a Check that accepts it", "GET", twice, accepts, 0, []any{503}, retry.ReasonSuccess, 0},
+		{"of two Transports the outer", "GET", twice, nil, 3, []any{503}, retry.ReasonExhausted, 2},
+		{"a failure to the inner of two Transports", "GET", twice, accepts, 3, []any{503}, retry.ReasonSuccess, 0},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr := &retryhttp.Transport{Base: script(tt.answers...), Policy: tt.policy, Check: tt.check}
+			if tt.inner > 0 {
+				tr.Base = &retryhttp.Transport{Base: tr.Base, Policy: retry.Policy{MaxAttempts: tt.inner}}
+			}
+			client := &http.Client{Transport: tr, Timeout: time.Minute} // wraps the body
+			resp, err := client.Do(request(t, tt.method))
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			because := retryhttp.ErrorOf(resp)
+			assert.Equal(t, tt.reason, retry.ReasonOf(because))
+			if tt.attempts == 0 {
+				assert.NoError(t, because)
+				return
+			}
+			var e *retry.Error
+			require.ErrorAs(t, because, &e)
+			assert.Equal(t, tt.attempts, e.Attempts)
+			var status *retryhttp.StatusError
+			require.ErrorAs(t, because, &status)
+			assert.Equal(t, resp.StatusCode, status.StatusCode)
+			assert.Equal(t, tt.method, resp.Request.Method)
+			copied := *resp
+			assert.Same(t, because, retryhttp.ErrorOf(&copied))
+		})
+	}
+
+	for _, foreign := range []*http.Response{nil, {}, {Request: request(t, "GET")}} {
+		assert.NoError(t, retryhttp.ErrorOf(foreign))
+	}
+
+	// The request is the caller's in all but its context, which has the same values,
+	// and the policy of this request.
+	type key struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "here"))
+	req := request(t, "GET").WithContext(retryhttp.WithPolicy(ctx, twice))
+	bare := &http.Response{StatusCode: 503} // without a body
+	resp := send(t, &retryhttp.Transport{Base: script(bare)}, req)
+	require.ErrorContains(t, retryhttp.ErrorOf(resp), "attempts exhausted after 2 attempts")
+	assert.NotSame(t, req, resp.Request)
+	assert.Equal(t, req, resp.Request.WithContext(req.Context()))
+	assert.Equal(t, "here", resp.Request.Context().Value(key{}))
+	assert.Equal(t, 1, retryhttp.AttemptOf(resp.Request.Context()))
+	assert.NoError(t, resp.Request.Context().Err())
+	again := send(t, &retryhttp.Transport{Base: script(200)}, request(t, "GET").WithContext(resp.Request.Context()))
+	assert.NoError(t, retryhttp.ErrorOf(again), "of another request with that context")
+	cancel()
+	assert.Error(t, resp.Request.Context().Err())
+}
+
+// OnEvent and Wait know the request, after a dial that was refused too. Nothing
+// below the Transport takes its request for its own.
+func TestRequestOf(t *testing.T) {
+	req := request(t, "GET")
+	var inner, outer []*http.Request
+	var sent []*http.Request
+	note := func(to *[]*http.Request) func(context.Context, retry.Event) {
+		return func(ctx context.Context, _ retry.Event) { *to = append(*to, retryhttp.RequestOf(ctx)) }
+	}
+	below := &retryhttp.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+		assert.Nil(t, retryhttp.RequestOf(r.Context()))
+		_ = r.Context().Done()
+		assert.Nil(t, retryhttp.RequestOf(r.Context()), "with a context that can be canceled")
+		_ = retry.Do(r.Context(), retry.Policy{OnEvent: func(ctx context.Context, _ retry.Event) {
+			assert.Nil(t, retryhttp.RequestOf(ctx), "a call that is not of a Transport")
+		}}, func(context.Context) error { return nil })
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}), Policy: retry.Policy{MaxAttempts: 2, OnEvent: note(&inner)}}
+	_, err := (&retryhttp.Transport{
+		Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+			sent = append(sent, r)
+			return below.RoundTrip(r)
+		}),
+		Policy: retry.Policy{MaxAttempts: 2, HealthyAfter: time.Hour, OnEvent: note(&outer), Wait: func(ctx context.Context, _ time.Duration) (time.Duration, error) {
+			note(&outer)(ctx, retry.Event{})
+			return 0, nil
+		}},
+		Check: func(r *http.Request, _ *http.Response, err error) error {
+			assert.Nil(t, retryhttp.RequestOf(r.Context()))
+			return err
+		},
+	}).RoundTrip(req)
+	require.Error(t, err)
+	require.Len(t, outer, 7, "2 x 2 for the attempts, 1 between them and the wait, 1 at the end")
+	for _, got := range outer {
+		assert.Same(t, req, got)
+	}
+	require.Len(t, sent, 2)
+	require.Len(t, inner, 2*6)
+	for i, got := range inner {
+		assert.Same(t, sent[i/6], got)
+	}
+	assert.Nil(t, retryhttp.RequestOf(t.Context()))
+}
+
+// A policy for one request replaces the Transport's policy entirely.
+func TestWithPolicy(t *testing.T) {
+	ours := &retry.Budget{Size: 10}
+	transport := retry.Policy{MaxAttempts: 5, Budget: ours, AttemptTimeout: time.Hour}
+	patient := transport
+	patient.MaxAttempts = 2
+	for _, tt := range []struct {
+		name   string
+		policy retry.Policy
+		inner  *retry.Policy // of a second Transport below
+		sent   int
+		left   int
+		events int
+	}{
+		{"fewer attempts", retry.Policy{MaxAttempts: 2}, nil, 2, 10, 0},
+		{"more attempts", retry.Policy{MaxAttempts: 7}, nil, 7, 10, 0},
+		{"the zero Policy", retry.Policy{}, nil, 1, 10, 0},
+		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, &retry.Policy{MaxAttempts: 3}, 6, 10, 0},
+		{"the Transport's, changed", patient, nil, 2, 9, 6},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var seen events
+			transport.OnEvent = seen.add
+			if tt.events > 0 {
+				tt.policy.OnEvent = seen.add
+			}
+			base := script(503)
+			tr := &retryhttp.Transport{Base: base, Policy: transport}
+			if tt.inner != nil {
+				tr.Base = &retryhttp.Transport{Base: base, Policy: *tt.inner}
+			}
+			resp := send(t, tr, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), tt.policy)))
+			assert.Equal(t, 503, resp.StatusCode)
+			assert.Len(t, base.sent, tt.sent)
+			assert.Equal(t, tt.left, ours.Left())
+			assert.Len(t, seen.all, tt.events)
+		})
+	}
+
+	t.Run("an invalid one", func(t *testing.T) {
+		ctx := retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: -9})
+		_, err := (&retryhttp.Transport{Base: script(503), Policy: transport}).RoundTrip(request(t, "GET").WithContext(ctx))
+		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
+	})
+
+	t.Run("on each hop of a redirect", func(t *testing.T) {
+		hop := response(http.StatusTemporaryRedirect)
+		hop.Header.Set("Location", "/b")
+		base := script(503, hop, 503, 503, 200)
+		var sent []string
+		client := &http.Client{Transport: &retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			text, err := io.ReadAll(req.Body)
+			sent = append(sent, fmt.Sprint(req.Method, req.URL.Path, " ", req.Header.Get("Idempotency-Key"), " ", string(text), err))
+			return base.RoundTrip(req)
+		})}}
+		req := request(t, "POST").WithContext(retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: 3}))
+		req.Header.Set("Idempotency-Key", "k")
+		rewindable(req, "data")
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		assert.Equal(t, 200, resp.StatusCode)
+		const a, b = "POST/ k data<nil>", "POST/b k data<nil>"
+		assert.Equal(t, []string{a, a, b, b, b}, sent)
+	})
+}
+
+// The context that Base gets is created when it is first needed. It behaves
+// like one of package context, whichever method is called first.
+func TestContextOfAnAttempt(t *testing.T) {
+	type key struct{}
+	why := errors.New("shutting down")
+	asks := map[string]func(context.Context){
+		"nothing": func(context.Context) {},
+		"Done":    func(ctx context.Context) { ctx.Done() },
+		"Err":     func(ctx context.Context) { _ = ctx.Err() },
+		"Value":   func(ctx context.Context) { ctx.Value(key{}) },
+		"Cause":   func(ctx context.Context) { _ = context.Cause(ctx) },
+	}
+	ends := map[string]struct {
+		end        func(cancel context.CancelCauseFunc, body io.Closer)
+		err, cause error
+	}{
+		"it goes on":            {func(context.CancelCauseFunc, io.Closer) {}, nil, nil},
+		"the body is closed":    {func(_ context.CancelCauseFunc, b io.Closer) { _ = b.Close() }, context.Canceled, context.Canceled},
+		"the caller cancels":    {func(cancel context.CancelCauseFunc, _ io.Closer) { cancel(why) }, context.Canceled, why},
+		"the caller, then both": {func(cancel context.CancelCauseFunc, b io.Closer) { cancel(why); _ = b.Close() }, context.Canceled, why},
+	}
+	for first, ask := range asks {
+		for name, tt := range ends {
+			t.Run(first+" first, "+name, func(t *testing.T) {
+				parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "here"))
+				defer cancel(nil)
+				deadline := time.Now().Add(time.Hour)
+				parent, stop := context.WithDeadline(parent, deadline)
+				defer stop()
+				base := script(200)
+				resp := send(t, &retryhttp.Transport{Base: base}, request(t, "GET").WithContext(parent))
+				ctx := base.sent[0].Context()
+
+				ask(ctx)
+				assert.NoError(t, ctx.Err())
+				tt.end(cancel, resp.Body)
+				assert.Equal(t, tt.err, ctx.Err())
+				select {
+				case <-ctx.Done():
+					assert.Error(t, tt.err)
+				default:
+					assert.NoError(t, tt.err)
+				}
+				assert.Equal(t, tt.err, ctx.Err(), "after Done")
+				assert.Equal(t, tt.cause, context.Cause(ctx))
+				assert.Equal(t, "here", ctx.Value(key{}))
+				got, ok := ctx.Deadline()
+				assert.True(t, ok)
+				assert.Equal(t, deadline, got)
+			})
+		}
+	}
+}
+
+// Contexts and functions derived from it need no goroutine, and end with it.
+func TestContextOfAnAttemptHasNoGoroutine(t *testing.T) {
+	before := runtime.NumGoroutine()
+	var children []context.Context
+	var after sync.WaitGroup
+	after.Add(1)
+	resp := send(t, &retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		for range 10 {
+			child, cancel := context.WithCancel(req.Context())
+			t.Cleanup(cancel)
+			children = append(children, child)
+		}
+		context.AfterFunc(req.Context(), after.Done)
+		return response(200), nil
+	})})
+	assert.Equal(t, before, runtime.NumGoroutine())
+	require.NoError(t, resp.Body.Close())
+	for _, child := range children {
+		assert.Error(t, child.Err())
+	}
+	after.Wait()
+}
+
+// If many goroutines use and end it at the same time, it ends exactly once.
+func TestContextOfAnAttemptUnderConcurrentUse(t *testing.T) {
+	for range 200 {
+		base := script(200)
+		resp := send(t, &retryhttp.Transport{Base: base})
+		ctx := base.sent[0].Context()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { <-ctx.Done(); assert.Error(t, ctx.Err()) })
+		}
+		wg.Go(func() { assert.NoError(t, resp.Body.Close()) })
+		wg.Wait()
+	}
+}

@@ -1,0 +1,215 @@
+package retryhttp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/twice"
+	"github.com/goretry/retry/internal/wait"
+)
+
+// An exchange is one call of RoundTrip, told in this file in the order in which it
+// happens: the loop under loopPolicy calls attempt, asks classify whether a failure
+// is the last, and waits with discardAndWait; then the caller gets the answer.
+//
+// It is also the context of the loop. Its size matters: it is most of what a
+// request that succeeds at once costs.
+type exchange struct {
+	t      *Transport
+	req    *http.Request
+	policy *retry.Policy // of the request, or else of the Transport
+	gate   *passage      // nil: none
+
+	last    *attempt       // nil before the first
+	failure error          // of the last attempt
+	resp    *http.Response // of the last attempt, until it is discarded or handed to the caller
+
+	first attempt // in here, so that a request that succeeds at once needs no other object
+}
+
+// loopPolicy returns the policy of this exchange as the loop needs it.
+func (x *exchange) loopPolicy() retry.Policy {
+	p := *x.policy
+	p.Wait = discardAndWait
+	if x.gate = x.t.Gate.through(x); x.gate != nil {
+		p.OnEvent = x.gate.told
+	}
+	if p.HealthyAfter == 0 {
+		// attempt ends itself, without one more context. Only to judge which
+		// attempts were healthy does the loop need to know.
+		p.AttemptTimeout = min(0, p.AttemptTimeout)
+	}
+	switch {
+	case x.cannotRewind():
+		p.Classify = x.classify
+	case !x.t.idempotent(x.req):
+		x.first.once, p.Classify = true, x.classify
+	}
+	return p
+}
+
+func (x *exchange) hasBody() bool { return x.req.Body != nil && x.req.Body != http.NoBody }
+
+// cannotRewind reports whether the body of the request can be sent only once.
+func (x *exchange) cannotRewind() bool { return x.hasBody() && x.req.GetBody == nil }
+
+// attempt sends the request once, and returns what that failed with.
+func (x *exchange) attempt(context.Context) error {
+	if x.gate != nil && x.gate.refused != nil {
+		return retry.Permanent(x.gate.refused)
+	}
+	if twice.On && x.resp != nil { // a success that is lost: no wait has discarded it
+		x.discard()
+		if trailer := x.last.trailer; trailer != nil {
+			if err := trailer.await(x); err != nil {
+				return err
+			}
+		}
+		x.failure = twice.Lost{}
+	}
+	a := x.next()
+	defer func() {
+		if x.resp == nil {
+			a.cancel(nil)
+		}
+	}()
+	timeout := x.policy.AttemptTimeout
+	var timer *time.Timer
+	if timeout > 0 {
+		timer = time.AfterFunc(timeout, func() { a.cancel(&timeoutError{timeout}) })
+	}
+	resp, err := a.send()
+	x.resp = resp
+	x.failure = x.check(err)
+	if late := timer != nil && !timer.Stop(); late && x.resp != nil {
+		x.discard() // its context is canceled: it could not be read
+		x.failure = x.check(&timeoutError{timeout})
+	}
+	return x.failure
+}
+
+// next begins the next attempt.
+func (x *exchange) next() *attempt {
+	a := &x.first
+	if x.last != nil {
+		a = &attempt{number: x.last.number, once: x.last.once}
+	}
+	a.x = x
+	a.number++
+	x.last = a
+	return a
+}
+
+// check returns what the last attempt failed with, which got x.resp or err.
+func (x *exchange) check(err error) error {
+	if unsent, ok := err.(unsentError); ok {
+		return retry.Permanent(unsent.error)
+	}
+	failure := x.t.check()(&x.last.req, x.resp, err)
+	if x.gate != nil && x.resp != nil {
+		x.gate.learn(x.resp.StatusCode, failure)
+	}
+	switch {
+	case err != nil && failure == nil:
+		return retry.Permanent(err)
+	case failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0:
+		x.policy.Budget.Success()
+	}
+	return failure
+}
+
+var errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
+
+// classify is the Classify of a request that cannot be sent again after every
+// failure. After one where it can, the policy's own decides.
+func (x *exchange) classify(err error) *retry.Class {
+	switch {
+	case x.cannotRewind():
+		return x.final(errNoGetBody)
+	case x.last.mayBeDone:
+		return x.final(fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet)))
+	case x.policy.Classify != nil:
+		return x.policy.Classify(err)
+	default:
+		return nil
+	}
+}
+
+// final returns the class of a failure that is the last, for this cause. It has
+// the delays of the policy: a caller who tries again must wait too.
+func (x *exchange) final(cause error) *retry.Class {
+	p := *x.policy
+	p.NonRetryable = true
+	return &retry.Class{Policy: &p, Cause: cause}
+}
+
+// discardAndWait is the Wait of every exchange. It discards the response that is
+// not to be returned, so that its connection is free for other requests, sees to it
+// that nothing uses the Trailer any more, and then waits for what is left of d.
+func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
+	x := ctx.Value(exchangeKey{}).(*exchange)
+	left := d
+	if trailer := x.last.trailer; x.resp != nil || trailer != nil {
+		began := time.Now()
+		x.discard()
+		if trailer != nil {
+			if err := trailer.await(ctx); err != nil {
+				return 0, err
+			}
+		}
+		left = max(0, d-time.Since(began))
+	}
+	waits := x.policy.Wait
+	if waits == nil {
+		waits = wait.For
+	}
+	return waits(ctx, left)
+}
+
+// answer returns what RoundTrip does, once the loop has stopped with err.
+func (x *exchange) answer(err error) (*http.Response, error) {
+	err = x.gate.stopped(err)
+	switch {
+	case x.resp == nil:
+	case err == nil || x.stands(err):
+		return x.handOver(err), nil
+	case x.Err() != nil && !errors.Is(err, context.Cause(x)): // after the loop had decided
+		err = fmt.Errorf("%w (and then %w)", err, context.Cause(x))
+	}
+	return nil, asNetError(err)
+}
+
+// stands reports whether the last response stands although the loop stopped with
+// err. It does not if its body cannot be read any more, nor if the policy is
+// invalid, which only the error tells.
+func (x *exchange) stands(err error) bool {
+	return x.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid
+}
+
+// handOver returns the last response, which from now on is the caller's. err says
+// why it was the last, nil if it succeeded.
+func (x *exchange) handOver(err error) *http.Response {
+	resp := x.resp
+	x.resp = nil
+	if err != nil {
+		resp.Header = resp.Header.Clone() // the StatusError that OnEvent got has the other one
+		resp.Request = newStoppedRequest(cmp.Or(resp.Request, x.req), err)
+	}
+	if x.resumes(resp) {
+		resp.Body = x.resume(resp)
+	}
+	return resp
+}
+
+// end frees what the caller does not get, after a panic too.
+func (x *exchange) end() {
+	if x.last == nil && x.req.Body != nil {
+		_ = x.req.Body.Close() // no attempt has
+	}
+	x.discard()
+}

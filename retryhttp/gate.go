@@ -1,0 +1,243 @@
+package retryhttp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/wait"
+)
+
+// A Gate holds requests whose target has asked another caller to wait. A 429 Too
+// Many Requests with a Retry-After closes the gate for its target, and so does a
+// 403 with one. No request to it is sent before the wait has passed. The callers
+// then leave spread over a quarter of the wait, each at a time drawn for it.
+//
+// Of 20 callers that come within a second to a server that answers 429 with a
+// Retry-After of 2, one is refused instead of 20. A Gate gains nothing for requests
+// that are all under way before the first 429.
+//
+// The zero Gate is ready to use. Set it as the Gate of one [Transport] or of
+// several, which then wait together. It is safe for concurrent use. Do not copy it,
+// nor change its fields while it is in use. Its memory is bounded by the number of
+// pauses at a time.
+//
+// An attempt is held before Prepare is called and before AttemptTimeout starts.
+// Holding takes nothing from a Budget, and is no part of the attempt in an event. A
+// request that cannot wait that long is not sent: the call fails at once, without
+// that attempt, and the Reason is ReasonRetryAfter for MaxRetryAfter, ReasonElapsed
+// for MaxElapsed, and ReasonDeadline for the deadline of the request's context. The
+// spread alone never makes a request fail: it is cut to what is left of MaxElapsed,
+// and to half of what the wait leaves of the deadline.
+type Gate struct {
+	// Key returns what a pause is for: requests with the same key wait together. A
+	// request with the key "" is never held, and makes no other wait. Key is called
+	// once for each request, before Prepare. nil: the scheme, the host (the Host of the
+	// request, else that of its URL) and a hash of the header Authorization, so that one
+	// tenant's 429 does not stop all others. It does not see what Prepare sets.
+	Key func(*http.Request) string
+
+	Max time.Duration // the longest pause; 0 or below: a minute
+
+	// Unavailable says that a 503 with a Retry-After closes the gate too. Leave it
+	// false where several replicas answer for a host: while one of ten drains,
+	// callers that all wait for it get less than a tenth of their calls done.
+	Unavailable bool
+
+	// OnClose is called when a pause begins, once for all requests that it holds, with
+	// how long it will be and what the attempt failed with that began it. It may be
+	// called by several goroutines at a time. nil: not called.
+	OnClose func(key string, wait time.Duration, cause error)
+
+	mu     sync.Mutex
+	pauses map[string]pause
+	sweep  int // how many pauses there must be before those that are over are deleted
+}
+
+// A pause is over for a caller when the time has come that was drawn for it, and for
+// all callers when its spread has passed too.
+type pause struct {
+	until time.Time
+	wait  time.Duration
+}
+
+func (p pause) spread() time.Duration   { return p.wait / 4 }
+func (p pause) over(now time.Time) bool { return !now.Before(p.until.Add(p.spread())) }
+
+// pause returns the last pause of a key, which may be over.
+func (g *Gate) pause(key string) pause {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.pauses[key]
+}
+
+// close makes the pause of a key last for d from now on, if it does not last longer,
+// and reports whether it has begun with that.
+func (g *Gate) close(key string, d time.Duration) (begun bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	until, last := now.Add(d), g.pauses[key].until
+	if !until.After(last) {
+		return false
+	}
+	if len(g.pauses) >= g.sweep {
+		maps.DeleteFunc(g.pauses, func(_ string, p pause) bool { return p.over(now) })
+		g.sweep = 2*len(g.pauses) + 16
+	}
+	if g.pauses == nil {
+		g.pauses = make(map[string]pause)
+	}
+	g.pauses[key] = pause{until, d}
+	return !now.Before(last)
+}
+
+// key returns the key of a request, "" if it has none.
+func (g *Gate) key(req *http.Request) string {
+	switch {
+	case g == nil || req.URL == nil:
+		return "" // Base says what is wrong with it
+	case g.Key != nil:
+		return g.Key(req)
+	}
+	key := req.URL.Scheme + "://" + strings.ToLower(cmp.Or(req.Host, req.URL.Host))
+	if auth := req.Header["Authorization"]; len(auth) > 0 {
+		key += " " + strconv.FormatUint(maphash.String(keySeed, strings.Join(auth, "\n")), 16)
+	}
+	return key
+}
+
+// keySeed is random, so that a key in a log is of no use to guess a password.
+var keySeed = maphash.MakeSeed()
+
+// A passage is the way of one exchange through the Gate of its Transport.
+type passage struct {
+	*Gate
+	x       *exchange
+	key     string
+	drawn   time.Time    // the end of the pause for which the time to leave was drawn
+	refused *retry.Error // why the last attempt was not sent; nil if it was
+}
+
+// through returns the passage of an exchange, nil if it needs none.
+func (g *Gate) through(x *exchange) *passage {
+	key := g.key(x.req)
+	if key == "" {
+		return nil
+	}
+	return &passage{Gate: g, x: x, key: key}
+}
+
+// told is the OnEvent of the loop. It holds an attempt in the event that announces
+// it: the loop takes the time of OnEvent for none of the attempt, so that neither
+// AttemptTimeout nor HealthyAfter count it, but MaxElapsed does. OnEvent learns
+// nothing of an attempt that is not sent.
+func (p *passage) told(ctx context.Context, e retry.Event) {
+	switch e.Kind {
+	case retry.AttemptStarted:
+		began := time.Now()
+		if e.Attempt > 1 || p.x.last == nil { // else it is what broke a body
+			p.refused = p.hold(e.Elapsed)
+		}
+		held := time.Since(began)
+		e.Time, e.Elapsed = e.Time.Add(held), e.Elapsed+held
+	case retry.Stopped:
+		if p.refused != nil {
+			e.Attempt--
+			e.Reason, e.Err, e.Cause = p.refused.Reason, p.refused.Err, p.refused.Cause
+		}
+	}
+	if p.x.policy.OnEvent != nil && (p.refused == nil || e.Kind == retry.Stopped) {
+		p.x.policy.OnEvent(ctx, e)
+	}
+}
+
+// hold waits until the gate lets an attempt through, which begins elapsed after its
+// call. It returns why the attempt is not sent if it cannot wait that long.
+func (p *passage) hold(elapsed time.Duration) *retry.Error {
+	began := time.Now()
+	policy := p.x.policy
+	limits := retry.Policy{MaxAttempts: 2, MaxDelay: policy.MaxDelay, MaxRetryAfter: policy.MaxRetryAfter, MaxElapsed: policy.MaxElapsed}
+	for {
+		now := time.Now()
+		pause := p.pause(p.key)
+		if pause.over(now) || pause.until.Equal(p.drawn) {
+			return nil
+		}
+		p.drawn = pause.until
+		left, spread := pause.until.Sub(now), pause.spread()
+		a := retry.Attempt{Number: 1, Err: retry.After(left, p.unsent()), Elapsed: elapsed + now.Sub(began)}
+		unsent := func(context.Context) error { return a.Err }
+		switch limits.Next(a).Reason { // which takes nothing from the Budgets of the context
+		case retry.ReasonRetryAfter, retry.ReasonElapsed:
+			_, err := retry.Once(p.x, limits, a, unsent)
+			return p.refuse(err)
+		}
+		if policy.MaxElapsed > 0 {
+			spread = min(spread, policy.MaxElapsed-a.Elapsed-left)
+		}
+		if deadline, ok := p.x.Deadline(); ok {
+			room := deadline.Sub(now) - left
+			if room <= 0 {
+				return p.refuse(retry.Do(p.x, limits, unsent))
+			}
+			spread = min(spread, room/2)
+		}
+		if _, err := wait.For(p.x, left+rand.N(max(0, spread)+1)); err != nil {
+			return p.refuse(retry.Do(p.x, limits, unsent)) // without an attempt, because the context is done
+		}
+	}
+}
+
+// unsent returns what an attempt fails with that is not sent.
+func (p *passage) unsent() error {
+	req := p.x.req
+	text := fmt.Sprintf("retryhttp: %s %s was not sent: the server has asked all callers to wait", cmp.Or(req.Method, http.MethodGet), req.URL.Host)
+	if p.x.failure != nil {
+		return fmt.Errorf("%s (the attempt before: %w)", text, p.x.failure)
+	}
+	return errors.New(text)
+}
+
+// refuse returns the error of a call that the limits of an exchange have stopped.
+func (p *passage) refuse(err error) *retry.Error {
+	var e *retry.Error
+	errors.As(err, &e)
+	if e.Err == nil {
+		e.Err = p.x.failure
+	}
+	return e
+}
+
+// stopped returns why the loop stopped, which ended with err: where the last attempt
+// was not sent, the loop does not know the reason, and has counted one too many.
+func (p *passage) stopped(err error) error {
+	if p == nil || p.refused == nil {
+		return err
+	}
+	var e *retry.Error
+	errors.As(err, &e)
+	p.refused.Attempts, p.refused.Resets, p.refused.Waited = e.Attempts-1, e.Resets, e.Waited
+	return p.refused
+}
+
+// learn closes the gate if the last response asks for it.
+func (p *passage) learn(status int, failure error) {
+	if status != http.StatusTooManyRequests && status != http.StatusForbidden && (status != http.StatusServiceUnavailable || !p.Unavailable) {
+		return
+	}
+	d := min(retry.RetryAfterOf(failure), cmp.Or(max(0, p.Max), time.Minute))
+	if d > 0 && p.close(p.key, d) && p.OnClose != nil {
+		p.OnClose(p.key, d, failure)
+	}
+}

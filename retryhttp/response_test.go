@@ -1,0 +1,72 @@
+package retryhttp_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retryhttp"
+)
+
+// A body that implements io.WriterTo still does.
+func TestBodyWithWriteTo(t *testing.T) {
+	for name, read := range map[string]func(io.Writer, io.Reader) (int64, error){
+		"WriteTo": func(w io.Writer, r io.Reader) (int64, error) { return r.(io.WriterTo).WriteTo(w) },
+		"Read":    func(w io.Writer, r io.Reader) (int64, error) { return io.Copy(w, struct{ io.Reader }{r}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := script(textResponse(200, "hello"))
+			resp := send(t, &retryhttp.Transport{Base: base})
+			assert.NoError(t, base.sent[0].Context().Err())
+			var text strings.Builder
+			_, err := read(&text, resp.Body)
+			require.NoError(t, err)
+			assert.Equal(t, "hello", text.String())
+			assert.Error(t, base.sent[0].Context().Err(), "read to its end")
+			require.NoError(t, resp.Body.Close())
+		})
+	}
+	plain := responseWith(200, &body{Reader: strings.NewReader("")})
+	assert.NotImplements(t, (*io.WriterTo)(nil), send(t, &retryhttp.Transport{Base: script(plain)}).Body)
+}
+
+// The body of a 101 Switching Protocols response is the connection, and can be
+// written to.
+func TestUpgradedBodyCanBeWritten(t *testing.T) {
+	conn := &connection{body: body{Reader: strings.NewReader("pong")}}
+	upgraded := func(conn io.ReadCloser) any {
+		return send(t, &retryhttp.Transport{Base: script(responseWith(101, conn))}).Body
+	}
+	rw, ok := upgraded(conn).(io.ReadWriteCloser)
+	require.True(t, ok)
+	_, err := io.WriteString(rw, "ping")
+	require.NoError(t, err)
+	assert.Equal(t, "ping", conn.String())
+	half, ok := rw.(interface{ CloseWrite() error })
+	require.True(t, ok, "as that of net/http")
+	assert.NoError(t, half.CloseWrite())
+	assert.True(t, conn.halfClosed)
+	assert.False(t, conn.closed)
+	require.NoError(t, rw.Close())
+	assert.True(t, conn.closed)
+
+	half = upgraded(struct {
+		io.ReadCloser
+		io.Writer
+	}{conn, conn}).(interface{ CloseWrite() error })
+	assert.ErrorIs(t, half.CloseWrite(), http.ErrNotSupported)
+	assert.NotImplements(t, (*io.Writer)(nil), send(t, &retryhttp.Transport{Base: script(200)}).Body)
+}
+
+// connection is a body that can be written to.
+type connection struct {
+	body
+	strings.Builder
+	halfClosed bool
+}
+
+func (c *connection) CloseWrite() error { c.halfClosed = true; return nil }

@@ -1,0 +1,307 @@
+package retryhttp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/goretry/retry"
+)
+
+// A BrokenError is what reading a body ends with under Transport.Resume if the body
+// broke and its rest could not be fetched. What was read before is right.
+type BrokenError struct {
+	Offset int64 // how many bytes were read
+	Err    error // why the rest is missing; errors.As finds a *retry.Error in it
+}
+
+// Error returns "retryhttp: the body broke after 5 bytes: " and the text of Err.
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("retryhttp: the body broke after %d bytes: %v", e.Offset, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// ErrChanged is in the [BrokenError] of a body whose rest the server does not
+// confirm: it answers with the whole body again, or with another ETag, or without
+// one. Begin anew.
+var ErrChanged = errors.New("the server does not confirm that it still has the same body")
+
+// resumes reports whether Transport.Resume applies to the response that the caller
+// gets: a whole body, by a request that may be repeated, which a strong ETag names.
+func (x *exchange) resumes(resp *http.Response) bool {
+	a := x.last
+	switch {
+	case !x.t.Resume || x.failure != nil || a.once || !isGet(&a.req) || a.req.Body != nil && a.req.Body != http.NoBody:
+		return false
+	case resp.StatusCode != http.StatusOK || resp.ContentLength == 0 || resp.Body == nil || resp.Body == http.NoBody:
+		return false
+	default:
+		_, ranged := a.req.Header["Range"]
+		return !ranged && identical(resp) && strongETag(resp) != "" && resp.Header.Get("Accept-Ranges") != "none" && x.policy.EffectiveMax() != 1
+	}
+}
+
+func isGet(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
+
+// askIdentity asks for a body whose bytes are those that are counted. A caller who
+// asks for another encoding gets that, and no Resume.
+func askIdentity(h http.Header) {
+	if _, ok := h["Accept-Encoding"]; !ok {
+		h["Accept-Encoding"] = []string{"identity"}
+	}
+}
+
+// identical reports whether the body has no encoding.
+func identical(resp *http.Response) bool {
+	encoding := resp.Header.Get("Content-Encoding")
+	return !resp.Uncompressed && (encoding == "" || strings.EqualFold(encoding, "identity"))
+}
+
+// strongETag returns the one ETag of a response if it is strong, and otherwise "".
+func strongETag(resp *http.Response) string {
+	tags := resp.Header["Etag"]
+	if len(tags) != 1 || len(tags[0]) < 2 || !strings.HasPrefix(tags[0], `"`) || !strings.HasSuffix(tags[0], `"`) {
+		return ""
+	}
+	return tags[0]
+}
+
+// A download is the body of a response under Transport.Resume. The reader waits
+// for the next part and reads its first bytes: there is no goroutine and no buffer.
+type download struct {
+	x     *exchange // that got the response
+	etag  string
+	total int64 // how long the whole body is; -1: not known
+	off   int64 // how many bytes were read
+	end   int64 // where the part ends that is being read; -1: it is the whole body
+	broke error // what reading ended with, when bytes came together with that
+	err   error // what every further Read returns
+
+	mu     sync.Mutex
+	body   io.ReadCloser // nil: there is none between two parts, nor after Close
+	closed bool
+	ctx    context.Context // of the calls for parts; nil before the first
+	cancel context.CancelFunc
+}
+
+// resume returns the body of a response that resumes.
+func (x *exchange) resume(resp *http.Response) io.ReadCloser {
+	return &download{x: x, etag: strongETag(resp), total: resp.ContentLength, end: -1, body: resp.Body}
+}
+
+// Close closes the body, and ends a Read that waits for its next part.
+func (d *download) Close() error {
+	d.mu.Lock()
+	body, cancel := d.body, d.cancel
+	d.body, d.closed = nil, true
+	d.mu.Unlock()
+	if cancel != nil {
+		defer cancel()
+	}
+	if body == nil {
+		return nil
+	}
+	return body.Close()
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	if d.err != nil || len(p) == 0 {
+		return 0, d.err
+	}
+	n, err := 0, d.broke
+	if err == nil {
+		n, err = d.read(p)
+	}
+	if n > 0 || err == nil {
+		d.broke = err
+		return n, nil
+	}
+	if err == io.EOF || d.x.Err() != nil {
+		d.err = err
+	} else {
+		n, d.err = d.fetch(p, err)
+	}
+	if d.err != nil && d.cancel != nil {
+		d.cancel()
+	}
+	return n, d.err
+}
+
+// read reads from the body, if it is open.
+func (d *download) read(p []byte) (int, error) {
+	d.mu.Lock()
+	body := d.body
+	d.mu.Unlock()
+	if body == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := body.Read(p)
+	return d.advance(n, err)
+}
+
+// advance counts what a Read of the body returned. It cuts what is longer than its
+// part, and returns io.EOF at the end of the whole body and nowhere else.
+func (d *download) advance(n int, err error) (int, error) {
+	if left := d.end - d.off; d.end >= 0 && int64(n) >= left {
+		n, err = int(left), io.EOF
+	}
+	d.off += int64(n)
+	switch {
+	case err != nil && d.total >= 0 && d.off >= d.total:
+		err = io.EOF
+	case err == io.EOF && (d.total >= 0 || d.end >= 0):
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// between closes the body that broke, and reports whether the download goes on: not
+// if it was closed. From now on Close cancels ctx.
+func (d *download) between() bool {
+	d.mu.Lock()
+	body, closed := d.body, d.closed
+	d.body = nil
+	if d.ctx == nil {
+		d.ctx, d.cancel = context.WithCancel(d.x.req.Context())
+	}
+	d.mu.Unlock()
+	if body != nil {
+		_ = body.Close()
+	}
+	return !closed
+}
+
+// A part is what an attempt has got of the body.
+type part struct {
+	n          int   // the first bytes
+	err        error // that came together with them
+	end, total int64
+	over       bool // there is no more
+}
+
+// fetch fetches the part at off under the policy, where the first attempt is what
+// broke, and reads its first bytes: an attempt without any has failed.
+func (d *download) fetch(p []byte, broke error) (int, error) {
+	if !d.between() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	req := d.x.req.WithContext(d.ctx)
+	req.Header = cloneHeader(req.Header)
+	req.Header["Range"] = []string{fmt.Sprintf("bytes=%d-", d.off)}
+	req.Header["If-Range"] = []string{d.etag}
+
+	var got part
+	t := *d.x.t
+	check := t.check()
+	t.Check = func(req *http.Request, resp *http.Response, err error) error {
+		if got = (part{over: resp != nil && d.isEnd(resp)}); got.over {
+			return nil
+		}
+		failure := check(req, resp, err)
+		if failure != nil || resp == nil {
+			return failure
+		}
+		if got, err = d.open(resp, p); err == nil {
+			return nil
+		}
+		return cmp.Or(check(req, nil, err), retry.Permanent(err))
+	}
+	x := &exchange{t: &t, req: req, policy: d.x.policy}
+	defer x.end()
+	policy := x.loopPolicy()
+	x.first.req, x.first.number, x.last = *req, 1, &x.first
+	err := x.gate.stopped(retry.Do(x, policy, func(ctx context.Context) error {
+		if broke == nil {
+			return x.attempt(ctx)
+		}
+		x.failure, broke = x.check(broke), nil
+		return x.failure
+	}))
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed:
+		return 0, http.ErrBodyReadAfterClose
+	case err != nil:
+		return 0, &BrokenError{d.off, asNetError(err)}
+	case got.over:
+		return 0, io.EOF
+	}
+	d.body, x.resp = x.resp.Body, nil
+	d.end, d.total = got.end, got.total
+	n, err := d.advance(got.n, got.err)
+	d.broke = err
+	return n, nil
+}
+
+// isEnd reports whether a response says that a body whose length is not known ends at
+// off.
+func (d *download) isEnd(resp *http.Response) bool {
+	ranges := resp.Header["Content-Range"]
+	if resp.StatusCode != http.StatusRequestedRangeNotSatisfiable || d.total >= 0 || len(ranges) != 1 {
+		return false
+	}
+	_, tagged := resp.Header["Etag"]
+	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && (!tagged || strongETag(resp) == d.etag)
+}
+
+// open returns the first bytes of a response that is the part at off, or what is
+// wrong with it.
+func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
+	ranges := resp.Header["Content-Range"]
+	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent && strongETag(resp) != d.etag {
+		return part{}, retry.Permanent(ErrChanged)
+	}
+	if resp.StatusCode != http.StatusPartialContent || len(ranges) != 1 || !identical(resp) || resp.Body == nil {
+		return part{}, retry.Permanent(fmt.Errorf("the answer to a request for the rest is %d %s, with %d Content-Range and the encoding %.20q",
+			resp.StatusCode, http.StatusText(resp.StatusCode), len(ranges), resp.Header.Get("Content-Encoding")))
+	}
+	if got.end, got.total, err = d.span(ranges[0]); err != nil {
+		return part{}, err
+	}
+	for range 100 { // as often as bufio
+		if got.n, got.err = resp.Body.Read(p); got.n > 0 {
+			return got, nil
+		}
+		if got.err == io.EOF {
+			return got, io.ErrUnexpectedEOF
+		} else if got.err != nil {
+			return got, got.err
+		}
+	}
+	return got, io.ErrNoProgress
+}
+
+// span reads a Content-Range that begins at off. end is the byte after its last, and
+// total is -1 if it is still not known.
+func (d *download) span(value string) (end, total int64, err error) {
+	rest, ok := strings.CutPrefix(strings.ToLower(value), fmt.Sprintf("bytes %d-", d.off))
+	last, size, _ := strings.Cut(rest, "/")
+	to, okTo := position(last)
+	total, okTotal := d.total, size == "*"
+	if !okTotal {
+		total, okTotal = position(size)
+	}
+	if !ok || !okTo || !okTotal || to < d.off || total >= 0 && to >= total || d.total >= 0 && total != d.total {
+		return 0, 0, retry.Permanent(fmt.Errorf("the Content-Range %.60q is not what was asked for: the rest from byte %d", value, d.off))
+	}
+	return to + 1, total, nil
+}
+
+// position reads the number of a byte, of at most 18 digits: more is no body.
+func position(value string) (int64, bool) {
+	if !digits(value) || len(value) > 18 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	return n, err == nil
+}

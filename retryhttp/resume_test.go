@@ -1,0 +1,740 @@
+package retryhttp_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+const etag = `"v1"`
+
+// A source is a Base that serves text with a strong ETag, and parts of it. Its
+// responses break as the steps say, the last of which is for all others.
+type source struct {
+	text    string
+	chunked bool                             // the length is not known
+	cuts    []int                            // how many bytes come before a response breaks; below 0: it does not break
+	edit    func(n int, resp *http.Response) // the n-th response, from 1
+	sent    []*http.Request
+}
+
+func (s *source) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.sent = append(s.sent, req)
+	from, status := 0, 200
+	resp := response(200)
+	if asked, ok := strings.CutPrefix(req.Header.Get("Range"), "bytes="); ok && req.Header.Get("If-Range") == etag {
+		from, _ = strconv.Atoi(strings.TrimSuffix(asked, "-"))
+		status = 206
+		resp.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(s.text)-1, len(s.text)))
+	}
+	if from >= len(s.text) && status == 206 {
+		status = 416
+		resp.Header.Set("Content-Range", fmt.Sprintf("bytes */%d", len(s.text)))
+	}
+	text := s.text[from:]
+	resp.StatusCode, resp.ContentLength = status, int64(len(text))
+	resp.Header.Set("Etag", etag)
+	if s.chunked {
+		resp.ContentLength = -1
+	}
+	resp.Body = io.NopCloser(strings.NewReader(text))
+	if n := min(len(s.sent), len(s.cuts)) - 1; n >= 0 && s.cuts[n] >= 0 && s.cuts[n] <= len(text) {
+		resp.Body = broken(text[:s.cuts[n]])
+	}
+	if s.edit != nil {
+		s.edit(len(s.sent), resp)
+	}
+	return resp, req.Context().Err()
+}
+
+// broken is a body that ends as that of net/http does when its connection breaks.
+func broken(text string) io.ReadCloser {
+	return io.NopCloser(io.MultiReader(strings.NewReader(text), iotest.ErrReader(io.ErrUnexpectedEOF)))
+}
+
+// resuming is a policy under which a body that breaks is resumed.
+var resuming = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+
+// download gets the body through a Transport that resumes.
+func download(t *testing.T, base http.RoundTripper, p retry.Policy) (string, error) {
+	resp := send(t, &retryhttp.Transport{Base: base, Policy: p, Resume: true})
+	text, err := io.ReadAll(resp.Body)
+	assert.NoError(t, resp.Body.Close())
+	assert.NoError(t, resp.Body.Close(), "again")
+	return string(text), err
+}
+
+// A body that breaks is whole in the end, wherever it breaks: here at 500 places,
+// with RETRY_LONG at all of them. Server and client are net/http's, over a pipe.
+func TestResumeAtEveryByte(t *testing.T) {
+	text := make([]byte, 64<<10)
+	for i := range text {
+		text[i] = byte(i ^ i>>8*31)
+	}
+	places := 500
+	if os.Getenv("RETRY_LONG") != "" {
+		places = len(text)
+	}
+	for _, chunked := range []bool{false, true} {
+		t.Run(fmt.Sprint("length not known: ", chunked), func(t *testing.T) {
+			t.Parallel()
+			base := &source{text: string(text), chunked: chunked}
+			pipes := piped(func(conn net.Conn, req *http.Request) {
+				resp, _ := base.RoundTrip(req)
+				resp.ProtoMajor, resp.ProtoMinor, resp.Request = 1, 1, req
+				if resp.ContentLength < 0 {
+					resp.TransferEncoding = []string{"chunked"}
+				}
+				w := bufio.NewWriterSize(conn, 16<<10)
+				_ = resp.Write(w)
+				_ = w.Flush()
+			})
+			defer pipes.CloseIdleConnections()
+			for place := range places + 1 {
+				cut := place * len(text) / places
+				base.cuts, base.sent = []int{cut, -1}, nil
+				got, err := download(t, pipes, retry.Policy{MaxAttempts: 2})
+				require.NoError(t, err, cut)
+				require.True(t, base.text == got, cut)
+				if chunked || cut < len(text) { // where the length is known, that is the end
+					require.Len(t, base.sent, 2)
+					require.Equal(t, fmt.Sprintf("bytes=%d-", cut), base.sent[1].Header.Get("Range"))
+					require.Equal(t, "identity", base.sent[1].Header.Get("Accept-Encoding"))
+				}
+			}
+		})
+	}
+}
+
+// piped returns an http.Transport whose connections are pipes, each to a server that
+// answers one request and closes the connection.
+func piped(serve func(net.Conn, *http.Request)) *http.Transport {
+	return &http.Transport{DisableKeepAlives: true, ReadBufferSize: 128 << 10, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			if req, err := http.ReadRequest(bufio.NewReader(server)); err == nil {
+				serve(server, req)
+			}
+		}()
+		return client, nil
+	}}
+}
+
+// Many breaks, at random, of every body and in every header. A call that has got a
+// byte begins anew.
+func TestResumeAtRandom(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) {
+		base := &source{text: strings.Repeat("0123456789abcdef", 1<<16)} // 1 MiB
+		base.edit = func(_ int, resp *http.Response) {
+			rest := base.text[len(base.text)-int(resp.ContentLength):]
+			resp.Body = broken(rest[:rand.IntN(min(len(rest), 64<<10)+1)])
+		}
+		got, err := download(t, base, retry.Policy{MaxAttempts: 9})
+		require.NoError(t, err)
+		assert.True(t, base.text == got)
+		assert.Greater(t, len(base.sent), 16)
+	})
+	t.Run("HTTP/2", func(t *testing.T) {
+		text := strings.Repeat("0123456789abcdef", 300<<6) // 300 KiB
+		s := serve(t, func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("ETag", etag)
+			http.ServeContent(&resets{ResponseWriter: w, left: rand.IntN(200 << 10)}, req, "", time.Time{}, strings.NewReader(text))
+		}, http2)
+		for range 20 {
+			client := s.Client()
+			rt := &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{MaxAttempts: 20}, Resume: true}
+			req, err := http.NewRequest("GET", s.URL, nil)
+			require.NoError(t, err)
+			resp := send(t, rt, req)
+			assert.Equal(t, 2, resp.ProtoMajor)
+			assert.True(t, text == textOf(t, resp))
+			assert.NoError(t, resp.Body.Close())
+		}
+	})
+	t.Run("in the header of a part", func(t *testing.T) {
+		const head = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 2-4/5\r\nEtag: \"v1\"\r\nContent-Length: 3\r\n\r\n"
+		cut := 0
+		base := piped(func(conn net.Conn, req *http.Request) {
+			answer := head[:cut]
+			if cut++; req.Header.Get("Range") == "" {
+				answer, cut = "HTTP/1.1 200 OK\r\nEtag: \"v1\"\r\nContent-Length: 5\r\n\r\nhe", 0
+			} else if cut > len(head) {
+				answer = head + "llo"
+			}
+			_, _ = io.WriteString(conn, answer)
+		})
+		got, err := download(t, base, retry.Policy{MaxAttempts: len(head) + 3})
+		require.NoError(t, err)
+		assert.Equal(t, "hello", got)
+	})
+}
+
+// resets is a ResponseWriter that resets its stream after so many bytes.
+type resets struct {
+	http.ResponseWriter
+	left int
+}
+
+func (b *resets) Write(p []byte) (int, error) {
+	n, err := b.ResponseWriter.Write(p[:min(len(p), b.left)])
+	if b.left -= n; n < len(p) {
+		_ = http.NewResponseController(b.ResponseWriter).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	return n, err
+}
+
+// What a server may answer to a request for the rest, and what is read then: the
+// whole, or else a true beginning and why it is not more.
+func TestResumeFromALiar(t *testing.T) {
+	header := func(name string, values ...string) func(*http.Response) {
+		return func(resp *http.Response) { resp.Header[name] = values }
+	}
+	status := func(status int) func(*http.Response) { return func(resp *http.Response) { resp.StatusCode = status } }
+	text := func(text string) func(*http.Response) {
+		return func(resp *http.Response) {
+			resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+		}
+	}
+	all := func(edits ...func(*http.Response)) func(*http.Response) {
+		return func(resp *http.Response) {
+			for _, edit := range edits {
+				edit(resp)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		lie  func(*http.Response) // in each 206 that begins at byte 4
+		want string               // of the error; "": the body is whole
+	}{
+		{"another ETag", header("Etag", `"v2"`), retryhttp.ErrChanged.Error()},
+		{"a weak ETag", header("Etag", `W/"v1"`), retryhttp.ErrChanged.Error()},
+		{"no ETag", header("Etag"), retryhttp.ErrChanged.Error()},
+		{"two ETags", header("Etag", etag, etag), retryhttp.ErrChanged.Error()},
+		{"the whole again", all(status(200), text("0123456789")), retryhttp.ErrChanged.Error()},
+		{"the whole of another version", all(status(200), text("ABCDEFGHIJ"), header("Etag", `"v2"`)), retryhttp.ErrChanged.Error()},
+		{"from an earlier byte", all(header("Content-Range", "bytes 3-9/10"), text("3456789")), `the Content-Range "bytes 3-9/10" is not what was asked for: the rest from byte 4`},
+		{"from a later byte", all(header("Content-Range", "bytes 5-9/10"), text("56789")), `the Content-Range "bytes 5-9/10" is not`},
+		{"of another length", header("Content-Range", "bytes 4-10/11"), `the Content-Range "bytes 4-10/11" is not`},
+		{"beyond its length", header("Content-Range", "bytes 4-10/10"), `the Content-Range "bytes 4-10/10" is not`},
+		{"two Content-Ranges", header("Content-Range", "bytes 4-9/10", "bytes 4-9/10"), "206 Partial Content, with 2 Content-Range"},
+		{"no Content-Range", header("Content-Range"), "206 Partial Content, with 0 Content-Range"},
+		{"several ranges", all(header("Content-Range"), header("Content-Type", "multipart/byteranges; boundary=x")), "with 0 Content-Range"},
+		{"another encoding", header("Content-Encoding", "gzip"), `the encoding "gzip"`},
+		{"416, and not at the end", all(status(416), header("Content-Range", "bytes */5")), "416 Requested Range Not Satisfiable"},
+		{"404", status(404), "404 Not Found"},
+		{"304", status(304), "the answer to a request for the rest is 304 Not Modified"},
+		{"a redirect", all(status(307), header("Location", "http://elsewhere.test/")), "307 Temporary Redirect"},
+		{"no body", func(resp *http.Response) { resp.Body = nil }, "206 Partial Content"},
+		{"nothing of what it promises", text(""), "unexpected EOF"},
+		{"reads that bring nothing", func(resp *http.Response) {
+			resp.Body = funcs{read: func([]byte) (int, error) { time.Sleep(time.Millisecond); return 0, nil }}
+		}, io.ErrNoProgress.Error()},
+
+		{"a shorter part", all(header("Content-Range", "bytes 4-6/10"), text("456")), ""},
+		{"a body shorter than its part", text("456"), ""},
+		{"a body longer than its part", all(header("Content-Range", "bytes 4-6/10"), text("456xyz")), ""},
+		{"a body longer than the whole", text("456789xyz"), ""},
+		{"a shorter part, of a length that is not known", all(header("Content-Range", "bytes 4-6/*"), text("456")), ""},
+		{"a length that is not known", header("Content-Range", "bytes 4-9/*"), ""},
+		{"the unit in capitals", header("Content-Range", "BYTES 4-9/10"), ""},
+		{"identity, said", header("Content-Encoding", "identity"), ""},
+	} {
+		for _, chunked := range []bool{false, true} {
+			bubble(t, fmt.Sprint(tt.name, ", length not known: ", chunked), func(t *testing.T) {
+				base := &source{text: "0123456789", cuts: []int{4, -1}, chunked: chunked}
+				base.edit = func(n int, resp *http.Response) {
+					if resp.Header.Get("Content-Range") == "bytes 4-9/10" {
+						tt.lie(resp)
+					}
+				}
+				got, err := download(t, base, resuming)
+				if tt.want == "" {
+					require.NoError(t, err)
+					assert.Equal(t, base.text, got)
+					return
+				}
+				var e *retryhttp.BrokenError
+				require.ErrorAs(t, err, &e)
+				assert.True(t, strings.HasPrefix(base.text, got))
+				assert.EqualValues(t, len(got), e.Offset)
+				if !chunked || tt.name != "of another length" { // which shows at the end
+					assert.Equal(t, "0123", got)
+					assert.ErrorContains(t, err, tt.want)
+				}
+			})
+		}
+	}
+	assert.EqualError(t, &retryhttp.BrokenError{Offset: 4, Err: retryhttp.ErrChanged},
+		"retryhttp: the body broke after 4 bytes: the server does not confirm that it still has the same body")
+}
+
+// The end of a body whose length is not known is where the server says so.
+func TestResumeAtTheEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		edit  func(*http.Response)
+		whole bool
+	}{
+		"416":                      {func(*http.Response) {}, true},
+		"416 without an ETag":      {func(resp *http.Response) { resp.Header.Del("Etag") }, true},
+		"416 with another ETag":    {func(resp *http.Response) { resp.Header.Set("Etag", `"v2"`) }, false},
+		"416 without a length":     {func(resp *http.Response) { resp.Header.Del("Content-Range") }, false},
+		"416 with another length":  {func(resp *http.Response) { resp.Header.Set("Content-Range", "bytes */6") }, false},
+		"416 with several lengths": {func(resp *http.Response) { resp.Header.Add("Content-Range", "bytes */5") }, false},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			base := &source{text: "hello", chunked: true, cuts: []int{5}, edit: func(n int, resp *http.Response) {
+				if n == 2 {
+					tt.edit(resp)
+				}
+			}}
+			got, err := download(t, base, resuming)
+			assert.Equal(t, "hello", got)
+			assert.Len(t, base.sent, 2)
+			if tt.whole {
+				assert.NoError(t, err)
+			} else {
+				assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+				assert.ErrorContains(t, err, "416")
+			}
+		})
+	}
+}
+
+// What is not resumed stays as Base made it.
+func TestNotResumed(t *testing.T) {
+	set := func(name, value string) func(*http.Response) {
+		return func(resp *http.Response) { resp.Header.Set(name, value) }
+	}
+	for _, tt := range []struct {
+		name     string
+		tr       func(*retryhttp.Transport)
+		req      func(*http.Request)
+		resp     func(*http.Response)
+		encoding string // that is asked for; "": identity
+	}{
+		{name: "a Transport without Resume", tr: func(tr *retryhttp.Transport) { tr.Resume = false }, encoding: "none"},
+		{name: "the zero policy", tr: func(tr *retryhttp.Transport) { tr.Policy = retry.Policy{} }},
+		{name: "NonRetryable", tr: func(tr *retryhttp.Transport) { tr.Policy.NonRetryable = true }},
+		{name: "a GET that may not be repeated", tr: func(tr *retryhttp.Transport) { tr.Idempotent = func(*http.Request) bool { return false } }},
+		{name: "POST", req: func(req *http.Request) { req.Method = "POST"; req.Header.Set("Idempotency-Key", "k") }, encoding: "none"},
+		{name: "a GET with a body", req: func(req *http.Request) { rewindable(req, "data") }},
+		{name: "a Range of the caller's", req: func(req *http.Request) { req.Header.Set("Range", "bytes=0-") }},
+		{name: "a Range that Prepare sets", tr: func(tr *retryhttp.Transport) {
+			tr.Prepare = func(req *http.Request, _ int, _ error) error { req.Header.Set("Range", "bytes=0-"); return nil }
+		}},
+		{name: "an encoding that the caller asks for", req: func(req *http.Request) { req.Header.Set("Accept-Encoding", "gzip") },
+			resp: set("Content-Encoding", "gzip"), encoding: "gzip"},
+		{name: "an encoding", resp: set("Content-Encoding", "br")},
+		{name: "unpacked by Base", resp: func(resp *http.Response) { resp.Uncompressed = true }},
+		{name: "no ETag", resp: func(resp *http.Response) { resp.Header.Del("Etag") }},
+		{name: "a weak ETag", resp: set("Etag", `W/"v1"`)},
+		{name: "half an ETag", resp: set("Etag", `"`)},
+		{name: "two ETags", resp: func(resp *http.Response) { resp.Header.Add("Etag", etag) }},
+		{name: "a date", resp: func(resp *http.Response) {
+			resp.Header.Del("Etag")
+			resp.Header.Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+		}},
+		{name: "no ranges", resp: set("Accept-Ranges", "none")},
+		{name: "another status", resp: func(resp *http.Response) { resp.StatusCode = 203 }},
+		{name: "what Check does not accept", tr: func(tr *retryhttp.Transport) {
+			tr.Check = func(_ *http.Request, resp *http.Response, _ error) error { return retry.Permanent(errors.New("no")) }
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			base := &source{text: "hello", cuts: []int{3}, edit: func(_ int, resp *http.Response) {
+				if tt.resp != nil {
+					tt.resp(resp)
+				}
+			}}
+			tr := &retryhttp.Transport{Base: base, Policy: resuming, Resume: true}
+			if tt.tr != nil {
+				tt.tr(tr)
+			}
+			req := request(t, "GET")
+			if tt.req != nil {
+				tt.req(req)
+			}
+			resp := send(t, tr, req)
+			text, err := io.ReadAll(resp.Body)
+			assert.Equal(t, "hel", string(text))
+			assert.True(t, err == io.ErrUnexpectedEOF, "as it is: %v", err)
+			assert.Len(t, base.sent, 1)
+			assert.Equal(t, cmp.Or(tt.encoding, "identity"), cmp.Or(base.sent[0].Header.Get("Accept-Encoding"), "none"))
+			assert.NoError(t, resp.Body.Close())
+		})
+	}
+	empty := response(200)
+	empty.Body, empty.Header = http.NoBody, http.Header{"Etag": {etag}}
+	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(empty), Policy: resuming, Resume: true}).Body)
+}
+
+// Each break is a call of its own under the policy, in which the first attempt is what
+// broke, and an attempt has succeeded when its first byte has come.
+func TestResumeUnderThePolicy(t *testing.T) {
+	bubble(t, "a call for each break", func(t *testing.T) {
+		var seen events
+		var prepared []string
+		budget := &retry.Budget{Size: 9}
+		base := &source{text: "0123456789", cuts: []int{4, 0, 2, -1}}
+		tr := &retryhttp.Transport{Base: base, Resume: true, Policy: resuming}
+		tr.Policy.OnEvent, tr.Policy.Budget = seen.add, budget
+		tr.Prepare = func(req *http.Request, attempt int, last error) error {
+			prepared = append(prepared, fmt.Sprint(attempt, " ", retryhttp.AttemptOf(req.Context()), " ", req.Header.Get("Range"), " ", last))
+			return nil
+		}
+		start := time.Now()
+		assert.Equal(t, "0123456789", textOf(t, send(t, tr)))
+		assert.Equal(t, 3*time.Second, time.Since(start))
+		assert.Equal(t, 6, budget.Left())
+		assert.Equal(t, []string{"1 1  <nil>", "2 2 bytes=4- unexpected EOF", "3 3 bytes=4- unexpected EOF", "2 2 bytes=6- unexpected EOF"}, prepared)
+		var stops []string
+		for _, e := range seen.of(retry.Stopped) {
+			stops = append(stops, fmt.Sprint(e.Attempt, " ", e.Reason))
+		}
+		assert.Equal(t, []string{"1 success", "3 success", "2 success"}, stops)
+	})
+	gives := func(resp *http.Response) func(int, *http.Response) {
+		return func(n int, r *http.Response) {
+			if n == 2 {
+				*r = *resp
+			}
+		}
+	}
+	stalls := func(req func() *http.Request) func(int, *http.Response) {
+		return func(n int, r *http.Response) {
+			if n == 2 {
+				r.Body = io.NopCloser(stalled{req().Context()})
+			}
+		}
+	}
+	empty := &retry.Budget{Size: 1}
+	empty.Take()
+	for _, tt := range []struct {
+		name   string
+		edit   func(*retryhttp.Transport, *source)
+		took   time.Duration
+		reason retry.Reason // of the end; success: the body is whole
+	}{
+		{"the attempts are used up", func(_ *retryhttp.Transport, s *source) { s.cuts = []int{4, 0} }, 2 * time.Second, retry.ReasonExhausted},
+		{"no budget", func(tr *retryhttp.Transport, _ *source) { tr.Policy.Budget = empty }, 0, retry.ReasonBudget},
+		{"RetryIf", func(tr *retryhttp.Transport, _ *source) {
+			tr.Policy.RetryIf = func(err error) bool { return !errors.Is(err, io.ErrUnexpectedEOF) }
+		}, 0, retry.ReasonRejected},
+		{"MaxElapsed", func(tr *retryhttp.Transport, _ *source) { tr.Policy.MaxElapsed = time.Millisecond }, 0, retry.ReasonElapsed},
+		{"a 503 in between", func(_ *retryhttp.Transport, s *source) { s.edit = gives(asksToWait(503, 5)) }, 6 * time.Second, retry.ReasonSuccess},
+		{"a 503 that asks for too much", func(_ *retryhttp.Transport, s *source) { s.edit = gives(asksToWait(503, 500)) }, time.Second, retry.ReasonRetryAfter},
+		{"a 429 that closes the gate", func(tr *retryhttp.Transport, s *source) {
+			s.edit = gives(asksToWait(429, 500))
+			tr.Gate, tr.Policy.MaxRetryAfter = &retryhttp.Gate{Max: time.Minute}, time.Hour
+		}, 501 * time.Second, retry.ReasonSuccess},
+		{"a gate that is closed", func(tr *retryhttp.Transport, _ *source) {
+			tr.Gate = new(retryhttp.Gate)
+			tr.Policy.MaxRetryAfter = time.Second
+			tr.Gate.Key = func(req *http.Request) string { return req.Header.Get("Range") }
+			req := request(t, "GET")
+			req.Header.Set("Range", "bytes=4-")
+			send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: tr.Gate}, req)
+		}, time.Second, retry.ReasonRetryAfter},
+		{"a first byte that does not come", func(tr *retryhttp.Transport, s *source) {
+			tr.Policy.AttemptTimeout = 3 * time.Second
+			s.edit = stalls(func() *http.Request { return s.sent[1] })
+		}, 5 * time.Second, retry.ReasonSuccess},
+		{"a body that stalls", func(tr *retryhttp.Transport, s *source) {
+			tr.StallTimeout, s.cuts = 3*time.Second, nil
+			s.edit = func(n int, resp *http.Response) {
+				if n == 1 {
+					resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("0123"), stalled{s.sent[0].Context()}))
+				}
+			}
+		}, 4 * time.Second, retry.ReasonSuccess},
+		{"a Check that wants 200", func(tr *retryhttp.Transport, _ *source) {
+			tr.Check = func(_ *http.Request, resp *http.Response, err error) error {
+				if err == nil && resp.StatusCode != 200 {
+					return retry.Permanent(errors.New("not 200"))
+				}
+				return err
+			}
+		}, time.Second, retry.ReasonPermanent},
+		{"a Check that takes an error for a success", func(tr *retryhttp.Transport, _ *source) {
+			tr.Check = func(*http.Request, *http.Response, error) error { return nil }
+		}, 0, retry.ReasonPermanent},
+		{"Prepare fails", func(tr *retryhttp.Transport, _ *source) {
+			tr.Prepare = func(_ *http.Request, attempt int, _ error) error {
+				if attempt > 1 {
+					return errors.New("no token")
+				}
+				return nil
+			}
+		}, time.Second, retry.ReasonPermanent},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := &source{text: "0123456789", cuts: []int{4, -1}}
+			tr := &retryhttp.Transport{Base: base, Resume: true, Policy: resuming}
+			tt.edit(tr, base)
+			resp := send(t, tr)
+			start := time.Now()
+			got, err := io.ReadAll(resp.Body)
+			assert.Equal(t, tt.reason, retry.ReasonOf(err))
+			if tr.Gate == nil || err != nil {
+				assert.Equal(t, tt.took, time.Since(start))
+			} else {
+				assert.GreaterOrEqual(t, time.Since(start), tt.took)
+			}
+			if err == nil {
+				assert.Equal(t, base.text, string(got))
+				return
+			}
+			assert.Equal(t, "0123", string(got))
+			var e *retryhttp.BrokenError
+			require.ErrorAs(t, err, &e)
+			assert.EqualValues(t, 4, e.Offset)
+			_, again := resp.Body.Read(make([]byte, 1))
+			assert.Same(t, err, again)
+		})
+	}
+}
+
+// Close ends a Read at once wherever that is, and so does the context of the request.
+// In a bubble, a goroutine that is left would fail the test.
+func TestResumeClosed(t *testing.T) {
+	why := errors.New("shutting down")
+	const first, pause, header, firstByte, part = "a Read of the body", "the wait", "the header of the part", "its first byte", "a Read of the part"
+	for _, where := range []string{first, pause, header, firstByte, part} {
+		for _, how := range []string{"Close", "the context"} {
+			bubble(t, how+" in "+where, func(t *testing.T) {
+				s := &source{text: "0123456789", cuts: []int{4, -1}}
+				s.edit = func(n int, resp *http.Response) {
+					rest := func(text string) {
+						resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(text), stalled{s.sent[n-1].Context()}))
+					}
+					switch {
+					case n == 1 && where == first:
+						rest("0123")
+					case n == 2 && where == header:
+						<-s.sent[1].Context().Done()
+					case n == 2 && where == firstByte:
+						rest("")
+					case n == 2 && where == part:
+						rest("4")
+					}
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				resp := send(t, &retryhttp.Transport{Base: s, Resume: true, Policy: resuming}, request(t, "GET").WithContext(ctx))
+				start, at := time.Now(), 2*time.Second
+				if where == pause {
+					at = time.Second / 2
+				}
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					time.Sleep(at)
+					if how == "Close" {
+						assert.NoError(t, resp.Body.Close())
+					} else {
+						cancel(why)
+					}
+				}()
+				got, err := io.ReadAll(resp.Body)
+				assert.Equal(t, at, time.Since(start))
+				assert.True(t, strings.HasPrefix(s.text, string(got)))
+				if how == "Close" {
+					switch where {
+					case pause, header, firstByte:
+						assert.Same(t, http.ErrBodyReadAfterClose, err)
+					default:
+						assert.Error(t, err)
+					}
+				} else {
+					assert.ErrorIs(t, err, context.Canceled)
+				}
+				<-done
+				require.NoError(t, resp.Body.Close())
+				_, err = resp.Body.Read(make([]byte, 1))
+				assert.Error(t, err)
+				cancel(nil)
+				for _, req := range s.sent {
+					assert.Error(t, req.Context().Err())
+				}
+			})
+		}
+	}
+	bubble(t, "before the first Read, and after the end", func(t *testing.T) {
+		s := &source{text: "0123456789", cuts: []int{4, -1}}
+		tr := &retryhttp.Transport{Base: s, Resume: true, Policy: resuming}
+		resp := send(t, tr)
+		require.NoError(t, resp.Body.Close())
+		_, err := resp.Body.Read(make([]byte, 1))
+		assert.Same(t, http.ErrBodyReadAfterClose, err)
+		assert.Len(t, s.sent, 1)
+		s.sent = nil
+		resp = send(t, tr, request(t, "GET").WithContext(foreign{t.Context(), make(chan struct{})}))
+		assert.Equal(t, s.text, textOf(t, resp))
+		assert.Error(t, s.sent[1].Context().Err())
+		require.NoError(t, resp.Body.Close())
+	})
+	bubble(t, "at random", func(t *testing.T) {
+		for range 200 {
+			s := &source{text: strings.Repeat("0123456789", 10), cuts: []int{40, 0, 7, 1}}
+			resp := send(t, &retryhttp.Transport{Base: s, Resume: true, Policy: resuming})
+			time.AfterFunc(time.Duration(rand.Int64N(int64(20*time.Second))), func() { _ = resp.Body.Close() })
+			got, _ := io.ReadAll(iotest.OneByteReader(resp.Body))
+			assert.True(t, strings.HasPrefix(s.text, string(got)))
+			require.NoError(t, resp.Body.Close())
+		}
+	})
+}
+
+// foreign is a context that package context does not know: those derived from it each
+// have a goroutine until they are canceled.
+type foreign struct {
+	context.Context
+	done chan struct{}
+}
+
+func (f foreign) Done() <-chan struct{} { return f.done }
+
+// Bodies that keep no more than the contract of a Reader, and are closed once.
+func TestResumeReaders(t *testing.T) {
+	var bodies []*body
+	base := &source{text: "0123456789", cuts: []int{4, -1}}
+	wrap := func(wrap func(io.Reader) io.Reader) {
+		bodies, base.sent = nil, nil
+		base.edit = func(_ int, resp *http.Response) {
+			bodies = append(bodies, &body{Reader: wrap(resp.Body)})
+			resp.Body = bodies[len(bodies)-1]
+		}
+	}
+	for name, reader := range map[string]func(io.Reader) io.Reader{
+		"as they are":                  func(r io.Reader) io.Reader { return r },
+		"bytes together with an error": iotest.DataErrReader,
+		"a byte at a time":             iotest.OneByteReader,
+		"reads that bring nothing": func(r io.Reader) io.Reader {
+			n := 0
+			return funcs{read: func(p []byte) (int, error) {
+				if n++; n%3 > 0 {
+					return 0, nil
+				}
+				return r.Read(p)
+			}}
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			wrap(reader)
+			resp := send(t, &retryhttp.Transport{Base: base, Resume: true, Policy: resuming})
+			assert.EqualValues(t, 10, resp.ContentLength)
+			n, err := resp.Body.Read(nil)
+			assert.Zero(t, n)
+			assert.NoError(t, err)
+			assert.NoError(t, iotest.TestReader(resp.Body, []byte(base.text)))
+			require.NoError(t, resp.Body.Close())
+			require.Len(t, bodies, 2)
+			for _, body := range bodies {
+				assert.True(t, body.closed)
+			}
+		})
+	}
+	bubble(t, "an error at the end", func(t *testing.T) {
+		base := &source{text: "0123456789", cuts: []int{10}}
+		got, err := download(t, base, resuming)
+		require.NoError(t, err)
+		assert.Equal(t, base.text, got)
+		assert.Len(t, base.sent, 1)
+	})
+	bubble(t, "io.WriterTo", func(t *testing.T) {
+		base := &source{text: "0123456789", cuts: []int{-1}}
+		base.edit = func(n int, resp *http.Response) {
+			if n == 1 { // cut short, by a reader with a WriteTo
+				resp.Body = io.NopCloser(strings.NewReader("0123"))
+			}
+		}
+		resp := send(t, &retryhttp.Transport{Base: base, Resume: true, Policy: resuming})
+		var b strings.Builder
+		n, err := io.Copy(&b, resp.Body)
+		require.NoError(t, err)
+		assert.EqualValues(t, 10, n)
+		assert.Equal(t, base.text, b.String())
+	})
+}
+
+// A request that is not held and a body that is not resumed cost nothing more. A
+// Gate costs its key and the events of the loop, and a download three objects.
+func TestAllocationsOfGateAndResume(t *testing.T) {
+	count := func(tr *retryhttp.Transport, req *http.Request) float64 {
+		tr.Base, tr.Policy = roundTrip(func(*http.Request) (*http.Response, error) {
+			resp := textResponse(200, "hello")
+			resp.Header["Etag"] = []string{etag}
+			return resp, nil
+		}), resuming
+		buf := make([]byte, 16) // not io.Discard: it has a pool, which is not reliable under the race detector
+		return testing.AllocsPerRun(100, func() {
+			resp, err := tr.RoundTrip(req)
+			for err == nil {
+				_, err = resp.Body.Read(buf)
+			}
+			if err != io.EOF {
+				t.Error(err)
+			}
+		})
+	}
+	get, post := request(t, "GET"), request(t, "POST")
+	plain := count(new(retryhttp.Transport), get)
+	once := count(new(retryhttp.Transport), post)
+	assert.Equal(t, once, count(&retryhttp.Transport{Resume: true}, post))
+	assert.LessOrEqual(t, count(&retryhttp.Transport{Resume: true}, get), plain+3)
+	assert.LessOrEqual(t, count(&retryhttp.Transport{Gate: new(retryhttp.Gate)}, get), plain+5)
+	assert.Equal(t, plain, count(&retryhttp.Transport{Gate: &retryhttp.Gate{Key: func(*http.Request) string { return "" }}}, get))
+}
+
+// Whatever a Content-Range says, what is read is right: a beginning of the text.
+func FuzzContentRange(f *testing.F) {
+	for _, value := range []string{
+		"bytes 4-9/10", "bytes 4-9/*", "bytes 4-6/10", "bytes 3-9/10", "bytes 4-9/11", "bytes */10", "bytes 4-9/10, bytes 4-9/10", "",
+		"bytes=4-9/10", "bytes 4-9", "bytes +4-9/10", "bytes 4-18446744073709551615/*", "bytes 4-999999999999999999/*", "bytes 04-009/010", "bytes 4-009/010", "Bytes 4-4/10",
+	} {
+		f.Add(value)
+	}
+	form := regexp.MustCompile(`^(?i:bytes) 4-([0-9]{1,18})/(0*10|\*)$`)
+	f.Fuzz(func(t *testing.T, value string) {
+		base := &source{text: "0123456789", cuts: []int{4, -1}}
+		base.edit = func(n int, resp *http.Response) {
+			if n == 2 {
+				resp.Header["Content-Range"] = []string{value}
+			}
+		}
+		got, err := download(t, base, retry.Policy{MaxAttempts: 2})
+		fits := false
+		if m := form.FindStringSubmatch(value); m != nil {
+			to, err := strconv.Atoi(m[1])
+			fits = err == nil && 4 <= to && to < 10
+		}
+		if fits {
+			require.NoError(t, err)
+			assert.Equal(t, base.text, got)
+		} else {
+			require.Error(t, err)
+			assert.Equal(t, "0123", got)
+		}
+	})
+}

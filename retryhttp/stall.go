@@ -1,0 +1,47 @@
+package retryhttp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// A stallError is what a body fails with after StallTimeout.
+type stallError struct{ timeoutError }
+
+func (e *stallError) Error() string {
+	return fmt.Sprintf("retryhttp: no byte of the body within StallTimeout (%v)", e.after)
+}
+
+// A watchedBody ends its attempt when it brings no byte in time. The time that its
+// reader takes between two calls of Read does not count.
+type watchedBody struct {
+	io.ReadCloser
+	a       *attempt
+	timer   *time.Timer
+	waiting bool // the timer runs
+}
+
+func (a *attempt) watched(rc io.ReadCloser) io.ReadCloser {
+	stall := &stallError{timeoutError{a.x.t.StallTimeout}}
+	timer := time.AfterFunc(stall.after, func() { a.cancel(stall) })
+	timer.Stop()
+	return &watchedBody{ReadCloser: rc, a: a, timer: timer}
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	if !b.waiting && len(p) > 0 {
+		b.waiting = true
+		b.timer.Reset(b.a.x.t.StallTimeout)
+	}
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 || err != nil {
+		b.waiting = false
+		b.timer.Stop()
+	}
+	if stall, ok := context.Cause(b.a).(*stallError); ok && err != nil && err != io.EOF {
+		err = stall
+	}
+	return n, err
+}

@@ -1,0 +1,197 @@
+package retryhttp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A CheckFunc is what the field Check of a [Transport] takes.
+type CheckFunc func(req *http.Request, resp *http.Response, err error) error
+
+// WholeBody returns a Check that also reads the body of a response which check
+// accepts, if it is no longer than limit bytes: one that breaks off is a failed
+// attempt. The caller then reads it from memory. A body that is longer reaches the
+// caller as it comes, with its first limit bytes read before; one that says so in
+// its Content-Length is not read at all, and neither are a stream of events
+// (text/event-stream) and a connection after 101. A limit of 0 or less reads
+// nothing. A nil check is the function Check.
+//
+// The time for reading is part of the attempt, so AttemptTimeout limits it.
+func WholeBody(check CheckFunc, limit int64) CheckFunc {
+	return func(req *http.Request, resp *http.Response, err error) error {
+		if failure := check.or()(req, resp, err); failure != nil || !hasText(resp) {
+			return failure
+		}
+		if isEvents(resp) || resp.ContentLength > limit || limit <= 0 {
+			return nil
+		}
+		head, err := io.ReadAll(io.LimitReader(resp.Body, min(limit, math.MaxInt64-1)+1))
+		read := &readBody{head: head, err: err, ReadCloser: resp.Body}
+		resp.Body = read
+		if err != nil {
+			return fmt.Errorf("retryhttp: the body of the response broke off: %w", err)
+		}
+		if int64(len(head)) <= limit {
+			read.err = io.EOF
+		}
+		return nil
+	}
+}
+
+// FirstEvent returns a Check that also reads the first event of a stream
+// (text/event-stream, not compressed) whose response check accepts. judge gets the
+// response, the name of the event, "" if it has none, and its data, which it may
+// keep. An error of judge is what the attempt failed with; more says that this was
+// an opening or a ping, and judge wants the next event too. Comments, and events
+// without data, are left out. A nil judge accepts every event. A nil check is the
+// function Check.
+//
+// A stream that ends or breaks before judge has accepted an event is a failed
+// attempt. At most 64 KiB are read: what follows is accepted. The caller reads the
+// whole stream, with what judge has seen, whatever it said.
+//
+// The time until that event is part of the attempt, so AttemptTimeout limits it,
+// and the caller gets the headers no sooner.
+func FirstEvent(check CheckFunc, judge func(resp *http.Response, event string, data []byte) (more bool, err error)) CheckFunc {
+	return func(req *http.Request, resp *http.Response, err error) error {
+		if failure := check.or()(req, resp, err); failure != nil || !hasText(resp) && !isEmpty(req, resp) || !isEvents(resp) {
+			return failure
+		}
+		if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return nil
+		}
+		read := &readBody{ReadCloser: resp.Body}
+		resp.Body = read
+		var events eventReader
+		for len(read.head) < firstEventBytes && read.err == nil {
+			for _, b := range read.more(firstEventBytes) {
+				if !events.add(b) {
+					continue
+				}
+				if judge == nil {
+					return nil
+				}
+				if more, err := judge(resp, events.name, bytes.TrimSuffix(events.data, []byte("\n"))); err != nil || !more {
+					return err
+				}
+				events.name, events.data = "", nil
+			}
+		}
+		switch read.err {
+		case nil:
+			return nil
+		case io.EOF:
+			return fmt.Errorf("retryhttp: the stream ended before its first event: %w", io.ErrUnexpectedEOF)
+		default:
+			return fmt.Errorf("retryhttp: the stream broke off before its first event: %w", read.err)
+		}
+	}
+}
+
+const firstEventBytes = 64 << 10
+
+// or returns Check in place of nil.
+func (c CheckFunc) or() CheckFunc {
+	if c == nil {
+		return Check
+	}
+	return c
+}
+
+// hasText reports whether a response has a body, and not a connection.
+func hasText(resp *http.Response) bool {
+	return resp != nil && resp.StatusCode != http.StatusSwitchingProtocols && resp.Body != nil && resp.Body != http.NoBody
+}
+
+// isEmpty reports whether a response has no body where there could be one.
+func isEmpty(req *http.Request, resp *http.Response) bool {
+	return resp != nil && resp.Body == http.NoBody && resp.StatusCode == http.StatusOK && req.Method != http.MethodHead
+}
+
+func isEvents(resp *http.Response) bool { return isMedia(resp, "text/event-stream") }
+
+// isMedia reports whether a response is of this type, whatever its parameters.
+func isMedia(resp *http.Response, media string) bool {
+	text := resp.Header.Get("Content-Type")
+	name, _, _ := strings.Cut(text[:min(len(text), 128)], ";")
+	return strings.EqualFold(strings.TrimSpace(name), media)
+}
+
+// A readBody is a body of which a Check has read the head.
+type readBody struct {
+	head []byte
+	err  error // what comes after the head; nil: the rest
+	io.ReadCloser
+}
+
+func (b *readBody) Read(p []byte) (int, error) {
+	switch {
+	case len(b.head) > 0:
+		n := copy(p, b.head)
+		b.head = b.head[n:]
+		return n, nil
+	case b.err != nil:
+		return 0, b.err
+	default:
+		return b.ReadCloser.Read(p)
+	}
+}
+
+// more reads into the head, up to limit bytes of it in all, and returns what is
+// new.
+func (b *readBody) more(limit int) []byte {
+	before := len(b.head)
+	b.head = slices.Grow(b.head, 512)
+	n, err := b.ReadCloser.Read(b.head[before:min(cap(b.head), limit)])
+	b.head, b.err = b.head[:before+n], err
+	return b.head[before:]
+}
+
+// An eventReader finds the events of a stream, byte by byte, as the HTML standard
+// says ("Server-sent events"). A line ends with CR, LF or both.
+type eventReader struct {
+	line  []byte
+	lines int
+	cr    bool // the last line ended with CR, so LF belongs to it
+
+	name string
+	data []byte // of an event; each line ends with LF
+}
+
+// add adds a byte, and reports whether it ends an event with data.
+func (r *eventReader) add(b byte) bool {
+	after := r.cr
+	r.cr = b == '\r'
+	switch {
+	case b == '\n' && after:
+		return false
+	case b != '\n' && b != '\r':
+		r.line = append(r.line, b)
+		return false
+	}
+	line := r.line
+	r.line = line[:0]
+	if r.lines++; r.lines == 1 {
+		line = bytes.TrimPrefix(line, []byte("\ufeff"))
+	}
+	if len(line) == 0 {
+		if r.data == nil {
+			r.name = ""
+		}
+		return r.data != nil
+	}
+	field, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(field) {
+	case "event":
+		r.name = string(value)
+	case "data":
+		r.data = append(append(r.data, value...), '\n')
+	}
+	return false
+}
