@@ -36,6 +36,13 @@
 // If an error wraps several others, a permanent one decides first, then an error
 // of a context, then a transient one, and an unknown one last.
 //
+// A name that does not exist is permanent, because a misspelt one is the likeliest
+// cause. In a cluster it may be the name of a service that has not started yet.
+// Package retryhttp therefore retries it; elsewhere, let the RetryIf do so:
+//
+//	var dns *net.DNSError
+//	return retrynet.Transient(err) || errors.As(err, &dns) && dns.IsNotFound
+//
 // net.ErrClosed does not say which side closed the connection first. If your
 // program closes a connection to end a loop that reads from it, end the loop by
 // its context or by a check of your own.
@@ -73,6 +80,8 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	"github.com/goretry/retry/internal/harmless"
 )
 
 // Transient reports whether err is a network failure that is known to pass, so
@@ -102,15 +111,9 @@ const (
 )
 
 // judge returns the verdict on an error tree. It calls methods of errors that it
-// knows nothing about. They may panic, as those of a typed nil do, and that must
-// not end a program that only wanted to know whether to retry.
-func judge(err error) (v verdict) {
-	defer func() {
-		if recover() != nil {
-			v = unknown
-		}
-	}()
-	return judgeTree(err)
+// knows nothing about, which may panic, as those of a typed nil do.
+func judge(err error) verdict {
+	return harmless.Or(unknown, func() verdict { return judgeTree(err) })
 }
 
 func judgeTree(err error) verdict {

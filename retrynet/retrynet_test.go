@@ -19,7 +19,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -50,165 +49,110 @@ func verdict(err error) string {
 }
 
 func TestConstructedErrors(t *testing.T) {
-	var (
-		refused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-		noName  = &net.DNSError{Err: "no such host", Name: "x.invalid", IsNotFound: true}
-		winsock = func(n syscall.Errno) error {
-			return &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("wsarecv", n)}
+	each := func(of func(uint8) error, numbers ...uint8) (errs []error) {
+		for _, n := range numbers {
+			errs = append(errs, of(n))
 		}
-		get = func(err error) error { return &url.Error{Op: "Get", URL: "http://x/", Err: err} }
-	)
-	for _, tt := range []struct {
+		return errs
+	}
+	get := func(err error) error { return &url.Error{Op: "Get", URL: "http://x/", Err: err} }
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	call := func(name string, n syscall.Errno) error { return dial(os.NewSyscallError(name, n)) }
+	winsock := func(n uint8) error { return call("wsarecv", 10000+syscall.Errno(n)) }
+	alert := func(n uint8) error { return &net.OpError{Op: "remote error", Err: tls.AlertError(n)} } // from the other side
+	texts := func(start string, ends ...string) (errs []error) {
+		for _, end := range ends {
+			errs = append(errs, get(errors.New(start+end)))
+		}
+		return errs
+	}
+	noName := &net.DNSError{Err: "no such host", Name: "x.invalid", IsNotFound: true}
+	for _, row := range []struct {
 		name string
-		err  error
 		want string
+		errs []error
 	}{
-		{"nil", nil, neither},
-		{"an error of the program", errors.New("boom"), neither},
+		{"not known", neither, []error{nil, errors.New("boom"), io.ErrClosedPipe}},
 
-		{"refused", syscall.ECONNREFUSED, transient},
-		{"reset", syscall.ECONNRESET, transient},
-		{"aborted", syscall.ECONNABORTED, transient},
-		{"broken pipe", syscall.EPIPE, transient},
-		{"timed out", syscall.ETIMEDOUT, transient},
-		{"network down", syscall.ENETDOWN, transient},
-		{"network unreachable", syscall.ENETUNREACH, transient},
-		{"network dropped the connection", syscall.ENETRESET, transient},
-		{"host unreachable", syscall.EHOSTUNREACH, transient},
-		{"host down", syscall.EHOSTDOWN, transient},
-		{"no ports left", &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}, transient},
-		{"no descriptors left", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}, transient},
-		{"no descriptors left in the system", &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.ENFILE)}, transient},
-		{"no buffers left", &net.OpError{Op: "write", Err: os.NewSyscallError("sendto", syscall.ENOBUFS)}, transient},
-		{"interrupted", os.NewSyscallError("connect", syscall.EINTR), transient},
-		{"permission denied", syscall.EACCES, neither},
-		{"no such file", syscall.ENOENT, neither},
-		{"address in use", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, neither},
-		{"a dial refused", refused, transient},
-		{"a dial refused, three wrappings out", fmt.Errorf("a: %w", fmt.Errorf("b: %w", get(refused))), transient},
+		{"the system", transient, []error{
+			syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT,
+			syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET, syscall.EHOSTUNREACH, syscall.EHOSTDOWN,
+			call("connect", syscall.ECONNREFUSED), call("connect", syscall.EADDRNOTAVAIL), call("socket", syscall.EMFILE),
+			call("accept4", syscall.ENFILE), call("sendto", syscall.ENOBUFS), os.NewSyscallError("connect", syscall.EINTR),
+			fmt.Errorf("a: %w", fmt.Errorf("b: %w", get(call("connect", syscall.ECONNREFUSED)))),
+		}},
+		{"the system", neither, []error{syscall.EACCES, syscall.ENOENT, call("bind", syscall.EADDRINUSE)}},
+		{"Windows", transient, append(each(winsock, 24, 49, 50, 51, 52, 53, 54, 55, 60, 61, 64, 65), syscall.Errno(10054))},
+		{"Windows: access denied, address in use", neither, each(winsock, 13, 48)},
 
-		{"Windows: network down", winsock(10050), transient},
-		{"Windows: network unreachable", winsock(10051), transient},
-		{"Windows: network reset", winsock(10052), transient},
-		{"Windows: aborted", winsock(10053), transient},
-		{"Windows: reset", winsock(10054), transient},
-		{"Windows: timed out", winsock(10060), transient},
-		{"Windows: refused", winsock(10061), transient},
-		{"Windows: host down", winsock(10064), transient},
-		{"Windows: host unreachable", winsock(10065), transient},
-		{"Windows: reset, bare", syscall.Errno(10054), transient},
-		{"Windows: access denied", winsock(10013), neither},
-		{"Windows: address in use", winsock(10048), neither},
-		{"Windows: no descriptors left", winsock(10024), transient},
-		{"Windows: no ports left", winsock(10049), transient},
-		{"Windows: no buffer space", winsock(10055), transient},
+		{"unexpected EOF", transient, []error{io.ErrUnexpectedEOF, fmt.Errorf("reading: %w", io.ErrUnexpectedEOF)}},
+		{"EOF in place of an answer", transient, []error{get(io.EOF), get(fmt.Errorf("proxy: %w", io.EOF)), dial(io.EOF)}},
+		{"EOF at the end of a stream", neither, []error{io.EOF, fmt.Errorf("rows: %w", io.EOF)}},
+		{"closed connection", transient, []error{
+			net.ErrClosed, // bare, as crypto/tls has it
+			dial(net.ErrClosed), get(net.ErrClosed), fmt.Errorf("transport connection broken: %w", net.ErrClosed),
+		}},
+		{"closed listener", permanent, []error{&net.OpError{Op: "accept", Net: "tcp", Err: net.ErrClosed}}},
+		{"an error that only counts as closed", neither, []error{alsoClosed{}, get(alsoClosed{})}},
+		{"an error that only counts as closed, and others", transient, []error{alsoClosedAnd{syscall.ECONNRESET}}},
 
-		{"unexpected EOF", io.ErrUnexpectedEOF, transient},
-		{"unexpected EOF, wrapped", fmt.Errorf("reading: %w", io.ErrUnexpectedEOF), transient},
-		{"a bare EOF is the end of a stream", io.EOF, neither},
-		{"EOF wrapped by the program", fmt.Errorf("rows: %w", io.EOF), neither},
-		{"EOF instead of an answer", get(io.EOF), transient},
-		{"EOF instead of an answer, wrapped", get(fmt.Errorf("proxy: %w", io.EOF)), transient},
-		{"EOF of a socket", &net.OpError{Op: "read", Net: "tcp", Err: io.EOF}, transient},
-		{"closed connection", &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}, transient},
-		{"closed connection, bare, as crypto/tls has it", net.ErrClosed, transient},
-		{"closed connection in a get", get(net.ErrClosed), transient},
-		{"closed connection, wrapped", fmt.Errorf("transport connection broken: %w", net.ErrClosed), transient},
-		{"closed listener", &net.OpError{Op: "accept", Net: "tcp", Err: net.ErrClosed}, permanent},
-		{"an error that only counts as closed", alsoClosed{}, neither},
-		{"an error that only counts as closed, in a get", get(alsoClosed{}), neither},
-		{"an error that only counts as closed, and others", alsoClosedAnd{syscall.ECONNRESET}, transient},
-		{"closed pipe", io.ErrClosedPipe, neither},
+		{"timeouts", transient, []error{
+			os.ErrDeadlineExceeded, dial(os.ErrDeadlineExceeded), timeoutError(true), errors.Join(errors.New("boom"), timeoutError(true)),
+		}},
+		{"Timeout() false", neither, []error{timeoutError(false)}},
+		{"DNS", transient, []error{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, &net.DNSError{Err: "i/o timeout", IsTimeout: true}}},
+		{"DNS", permanent, []error{noName, get(dial(noName)), &net.DNSError{IsNotFound: true, IsTemporary: true, IsTimeout: true}}},
+		{"DNS", neither, []error{&net.DNSError{Err: "cannot unmarshal DNS message"}}},
+		{"DNS: the caller's context", neither, []error{&net.DNSError{IsTimeout: true, IsTemporary: true, UnwrapErr: context.DeadlineExceeded}}},
 
-		{"a deadline of the socket", os.ErrDeadlineExceeded, transient},
-		{"a read past its deadline", &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, transient},
-		{"somebody's Timeout() true", timeoutError(true), transient},
-		{"somebody's Timeout() false", timeoutError(false), neither},
-		{"a timeout beside an error of the program", errors.Join(errors.New("boom"), timeoutError(true)), transient},
+		{"certificates", permanent, []error{
+			x509.UnknownAuthorityError{}, x509.HostnameError{Certificate: &x509.Certificate{}, Host: "x"},
+			x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}, x509.SystemRootsError{},
+			&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, errors.Join(syscall.ECONNRESET, x509.UnknownAuthorityError{}),
+		}},
+		{"no TLS at the other end", permanent, []error{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}}},
+		{"TLS alerts", permanent, each(alert, 40, 42, 43, 44, 45, 46, 48, 49, 70, 71, 86, 109, 110, 112, 113, 114, 115, 116, 120, 121)},
+		{"a TLS alert in a get", permanent, []error{get(alert(42))}},
+		{"TLS alerts: unexpected message, bad record, internal error, user canceled, one without a name", neither, each(alert, 10, 20, 80, 90, 255)},
+		{"addresses", permanent, []error{
+			&net.AddrError{Err: "missing port in address", Addr: "x"}, &net.ParseError{Type: "IP address", Text: "x"},
+			net.UnknownNetworkError("tcpx"), net.InvalidAddrError("x"), &url.Error{Op: "parse", URL: ":", Err: errors.New("missing protocol scheme")},
+		}},
 
-		{"DNS: not found", noName, permanent},
-		{"DNS: not found, in a dial, in a get", get(&net.OpError{Op: "dial", Err: noName}), permanent},
-		{"DNS: not found and temporary", &net.DNSError{IsNotFound: true, IsTemporary: true, IsTimeout: true}, permanent},
-		{"DNS: server misbehaving", &net.DNSError{Err: "server misbehaving", IsTemporary: true}, transient},
-		{"DNS: timeout", &net.DNSError{Err: "i/o timeout", IsTimeout: true}, transient},
-		{"DNS: neither", &net.DNSError{Err: "cannot unmarshal DNS message"}, neither},
-		{"DNS: the caller's context", &net.DNSError{IsTimeout: true, IsTemporary: true, UnwrapErr: context.DeadlineExceeded}, neither},
+		{"net/http: idle connection closed", transient, texts("http: server closed idle connection", "")},
+		{"HTTP/2", transient, texts("http2: ", "client connection lost", "client conn not usable",
+			"Transport received Server's graceful shutdown GOAWAY", "server sent GOAWAY and closed the connection; LastStreamID=1")},
+		{"HTTP/2 streams", transient, texts("stream error: stream ID 3; ", "REFUSED_STREAM", "NO_ERROR; received from peer",
+			"INTERNAL_ERROR; received from peer", "CANCEL; received from peer", "ENHANCE_YOUR_CALM; received from peer")},
+		{"HTTP/2 streams: other codes, a code in the cause alone, no code", neither, texts("stream error: stream ID 3",
+			"; PROTOCOL_ERROR; received from peer", "; HTTP_1_1_REQUIRED; received from peer", "; PROTOCOL_ERROR; CANCEL", "")},
+		{"HTTP/2 body longer than it says", permanent, texts("http2: request body larger than specified content length", "")},
+		{"net/http: an answer too long", neither, texts("net/http: server response headers exceeded 1 bytes; aborted", "")},
+		{"a program that only mentions a text", neither, []error{errors.New("saw http2: client connection lost")}},
 
-		{"certificate of an unknown authority", x509.UnknownAuthorityError{}, permanent},
-		{"certificate of another host", x509.HostnameError{Certificate: &x509.Certificate{}, Host: "x"}, permanent},
-		{"certificate expired", x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}, permanent},
-		{"no root certificates", x509.SystemRootsError{}, permanent},
-		{"certificate, as crypto/tls reports it", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, permanent},
-		{"no TLS at the other end", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, permanent},
-		{"TLS alert: handshake failure", alert(40), permanent},
-		{"TLS alert: bad certificate", alert(42), permanent},
-		{"TLS alert: unsupported certificate", alert(43), permanent},
-		{"TLS alert: certificate revoked", alert(44), permanent},
-		{"TLS alert: certificate expired", alert(45), permanent},
-		{"TLS alert: certificate unknown", alert(46), permanent},
-		{"TLS alert: unknown CA", alert(48), permanent},
-		{"TLS alert: access denied", alert(49), permanent},
-		{"TLS alert: protocol version", alert(70), permanent},
-		{"TLS alert: insufficient security", alert(71), permanent},
-		{"TLS alert: inappropriate fallback", alert(86), permanent},
-		{"TLS alert: missing extension", alert(109), permanent},
-		{"TLS alert: unsupported extension", alert(110), permanent},
-		{"TLS alert: unrecognized name", alert(112), permanent},
-		{"TLS alert: bad certificate status", alert(113), permanent},
-		{"TLS alert: bad certificate hash", alert(114), permanent},
-		{"TLS alert: unknown key", alert(115), permanent},
-		{"TLS alert: certificate required", alert(116), permanent},
-		{"TLS alert: no application protocol", alert(120), permanent},
-		{"TLS alert: encrypted client hello required", alert(121), permanent},
-		{"TLS alert: in a get", get(alert(42)), permanent},
-		{"TLS alert: internal error", alert(80), neither},
-		{"TLS alert: unexpected message", alert(10), neither},
-		{"TLS alert: bad record", alert(20), neither},
-		{"TLS alert: user canceled", alert(90), neither},
-		{"TLS alert: one without a name", alert(255), neither},
-		{"certificate beside a reset", errors.Join(syscall.ECONNRESET, x509.UnknownAuthorityError{}), permanent},
-
-		{"address without a port", &net.AddrError{Err: "missing port in address", Addr: "x"}, permanent},
-		{"address that does not parse", &net.ParseError{Type: "IP address", Text: "x"}, permanent},
-		{"unknown network", net.UnknownNetworkError("tcpx"), permanent},
-		{"invalid address", net.InvalidAddrError("x"), permanent},
-		{"URL that does not parse", &url.Error{Op: "parse", URL: ":", Err: errors.New("missing protocol scheme")}, permanent},
-
-		{"net/http: idle connection closed", get(errors.New("http: server closed idle connection")), transient},
-		{"net/http: HTTP/2 connection lost", get(errors.New("http2: client connection lost")), transient},
-		{"net/http: HTTP/2 connection not usable", get(errors.New("http2: client conn not usable")), transient},
-		{"net/http: HTTP/2 graceful GOAWAY", get(errors.New("http2: Transport received Server's graceful shutdown GOAWAY")), transient},
-		{"net/http: HTTP/2 GOAWAY", get(errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1")), transient},
-		{"net/http: HTTP/2 stream refused", get(errors.New("stream error: stream ID 3; REFUSED_STREAM")), transient},
-		{"net/http: HTTP/2 stream, no error", get(errors.New("stream error: stream ID 3; NO_ERROR; received from peer")), transient},
-		{"net/http: HTTP/2 stream, internal error", get(errors.New("stream error: stream ID 3; INTERNAL_ERROR; received from peer")), transient},
-		{"net/http: HTTP/2 stream canceled", get(errors.New("stream error: stream ID 3; CANCEL; received from peer")), transient},
-		{"net/http: HTTP/2 stream, enhance your calm", get(errors.New("stream error: stream ID 3; ENHANCE_YOUR_CALM; received from peer")), transient},
-		{"net/http: HTTP/2 stream, protocol error", get(errors.New("stream error: stream ID 3; PROTOCOL_ERROR; received from peer")), neither},
-		{"net/http: HTTP/2 stream, HTTP/1.1 required", get(errors.New("stream error: stream ID 3; HTTP_1_1_REQUIRED; received from peer")), neither},
-		{"net/http: HTTP/2 stream, a code in the cause alone", get(errors.New("stream error: stream ID 3; PROTOCOL_ERROR; CANCEL")), neither},
-		{"net/http: HTTP/2 stream, no code", get(errors.New("stream error: stream ID 3")), neither},
-		{"net/http: an answer too long", get(errors.New("net/http: server response headers exceeded 1 bytes; aborted")), neither},
-		{"net/http: HTTP/2 body longer than it says", get(errors.New("http2: request body larger than specified content length")), permanent},
-		{"the text of a program that only mentions one", errors.New("saw http2: client connection lost"), neither},
-
-		{"canceled", context.Canceled, neither},
-		{"deadline exceeded", context.DeadlineExceeded, neither},
-		{"canceled, in a get", get(context.Canceled), neither},
-		{"deadline exceeded, in a get", get(context.DeadlineExceeded), neither},
-		{"deadline exceeded, wrapped in a get", get(fmt.Errorf("proxy: %w", context.DeadlineExceeded)), neither},
-		{"deadline exceeded, in a dial", &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, neither},
-		{"canceled beside a reset", errors.Join(syscall.ECONNRESET, context.Canceled), neither},
-		{"deadline exceeded beside a reset", fmt.Errorf("%w: %w", context.DeadlineExceeded, syscall.ECONNRESET), neither},
-		{"canceled, by another name", sameAs{context.Canceled}, neither},
-		{"canceled, by another name, beside a reset", errors.Join(syscall.ECONNRESET, sameAs{context.Canceled}), neither},
-
-		{"an inner loop that gave up on a reset", &retry.Error{Reason: retry.ReasonExhausted, Err: syscall.ECONNRESET}, transient},
-		{"an inner loop whose context had ended", &retry.Error{Reason: retry.ReasonCanceled, Err: syscall.ECONNRESET, Cause: context.Canceled}, neither},
+		{"canceled", neither, []error{
+			context.Canceled, get(context.Canceled), errors.Join(syscall.ECONNRESET, context.Canceled),
+			sameAs{context.Canceled}, errors.Join(syscall.ECONNRESET, sameAs{context.Canceled}),
+		}},
+		{"deadline exceeded", neither, []error{
+			context.DeadlineExceeded, get(context.DeadlineExceeded), get(fmt.Errorf("proxy: %w", context.DeadlineExceeded)),
+			dial(context.DeadlineExceeded), fmt.Errorf("%w: %w", context.DeadlineExceeded, syscall.ECONNRESET),
+		}},
+		{"an inner loop that gave up", transient, []error{&retry.Error{Reason: retry.ReasonExhausted, Err: syscall.ECONNRESET}}},
+		{"an inner loop whose context had ended", neither,
+			[]error{&retry.Error{Reason: retry.ReasonCanceled, Err: syscall.ECONNRESET, Cause: context.Canceled}}},
+		// A classification must not cost the program its life: an error that panics
+		// when asked is not known, wherever it sits in the tree.
+		{"errors that panic", neither, []error{
+			(*url.Error)(nil), (*net.OpError)(nil), (*net.DNSError)(nil), panics{in: "Error"}, panics{in: "Timeout"}, panics{in: "Is"},
+			errors.Join(syscall.ECONNRESET, panics{in: "Error"}), &url.Error{Op: "Get", Err: panics{in: "Timeout"}},
+		}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.want, verdict(tt.err), "%v", tt.err)
-		})
+		for i, err := range row.errs {
+			t.Run(fmt.Sprintf("%s/%d", row.name, i), func(t *testing.T) {
+				assert.Equal(t, row.want, verdict(err), "%T %v", err, err)
+			})
+		}
 	}
 }
 
@@ -219,17 +163,62 @@ func TestRealErrors(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 
+	dialing := func(dialer net.Dialer) func(*testing.T) error {
+		return func(t *testing.T) error { _, err := dialer.DialContext(t.Context(), "tcp", refusing(t)); return err }
+	}
+	getting := func(ctx context.Context, scheme string, serve func(*testing.T) func(net.Conn)) func(*testing.T) error {
+		return func(t *testing.T) error { return get(ctx, scheme+listening(t, serve(t))) }
+	}
+	waiting := func(client http.Client) func(*testing.T) error {
+		return func(t *testing.T) error {
+			defer client.CloseIdleConnections()
+			_, err := client.Get("http://" + listening(t, hold(t)))
+			return err
+		}
+	}
+	tripping := func(req *http.Request) func(*testing.T) error {
+		return func(*testing.T) error {
+			tr := &http.Transport{}
+			defer tr.CloseIdleConnections()
+			_, err := tr.RoundTrip(req)
+			return err
+		}
+	}
+	putting := func(body io.ReadCloser) func(*testing.T) error {
+		return func(t *testing.T) error {
+			to := &url.URL{Scheme: "http", Host: listening(t, hold(t))}
+			return tripping(&http.Request{Method: "PUT", URL: to, Header: http.Header{}, Body: body, ContentLength: 9})(t)
+		}
+	}
+	accepting := func(listen func() (net.Listener, error)) func(*testing.T) error {
+		return func(t *testing.T) error {
+			l, err := listen()
+			require.NoError(t, err)
+			require.NoError(t, l.Close())
+			_, err = l.Accept()
+			return err
+		}
+	}
+	reading := func(before func(net.Conn) error) func(*testing.T) error {
+		return func(t *testing.T) error {
+			conn := connect(t, listening(t, hold(t)))
+			require.NoError(t, before(conn))
+			_, err := conn.Read(make([]byte, 1))
+			return err
+		}
+	}
+	resets := func(*testing.T) func(net.Conn) { return reset }
+
 	for _, tt := range []struct {
 		name string
 		err  func(t *testing.T) error
 		want string
 	}{
-		{"refused", func(t *testing.T) error { return dial(t.Context(), refusing(t)) }, transient},
+		{"refused", dialing(net.Dialer{}), transient},
 		{"refused, by net/http", func(t *testing.T) error { return get(t.Context(), "http://"+refusing(t)) }, transient},
-		{"Dialer.Timeout", func(t *testing.T) error {
-			_, err := (&net.Dialer{Timeout: 1}).DialContext(t.Context(), "tcp", refusing(t))
-			return err
-		}, transient},
+		{"Dialer.Timeout", dialing(net.Dialer{Timeout: 1}), transient},
+		{"a local address that is not there, the error of a dial that finds no port",
+			dialing(net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}}), transient},
 		{"dial, canceled", func(t *testing.T) error { return dial(canceled, refusing(t)) }, neither},
 		{"dial, past the caller's deadline, which looks as Dialer.Timeout does", func(t *testing.T) error { return dial(expired, refusing(t)) }, transient},
 		{"DNS: past the caller's deadline, which looks as a slow server does", func(t *testing.T) error { return lookup(expired, serverFailure) }, transient},
@@ -249,91 +238,39 @@ func TestRealErrors(t *testing.T) {
 		{"the end of a stream", func(t *testing.T) error {
 			return ask(t, listening(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }))
 		}, neither},
-		{"read past its deadline", func(t *testing.T) error {
-			conn := connect(t, listening(t, hold(t)))
-			require.NoError(t, conn.SetReadDeadline(time.Now().Add(-time.Second)))
-			_, err := conn.Read(make([]byte, 1))
-			return err
-		}, transient},
-		{"read of a closed connection", func(t *testing.T) error {
-			conn := connect(t, listening(t, hold(t)))
-			require.NoError(t, conn.Close())
-			_, err := conn.Read(make([]byte, 1))
-			return err
-		}, transient},
-
-		{"accept of a listener that was closed", func(t *testing.T) error {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			require.NoError(t, l.Close())
-			_, err = l.Accept()
-			return err
-		}, permanent},
-		{"accept of a TLS listener that was closed", func(t *testing.T) error {
-			l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: make([]tls.Certificate, 1)})
-			require.NoError(t, err)
-			require.NoError(t, l.Close())
-			_, err = l.Accept()
-			return err
-		}, permanent},
-		{"a local address that is not there, the error of a dial that finds no port", func(t *testing.T) error {
-			_, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}}).DialContext(t.Context(), "tcp", refusing(t))
-			return err
-		}, transient},
+		{"read past its deadline", reading(func(conn net.Conn) error { return conn.SetReadDeadline(time.Now().Add(-time.Second)) }), transient},
+		{"read of a closed connection", reading(net.Conn.Close), transient},
+		{"accept of a listener that was closed", accepting(func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }), permanent},
+		{"accept of a TLS listener that was closed", accepting(func() (net.Listener, error) {
+			return tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: make([]tls.Certificate, 1)})
+		}), permanent},
 
 		{"net/http: closed by the server during the request", func(t *testing.T) error { return upload(t, "http") }, transient},
 		{"net/http: closed by the server during the request, TLS", func(t *testing.T) error { return upload(t, "https") }, transient},
-		{"net/http: closed instead of an answer", func(t *testing.T) error {
-			return get(t.Context(), "http://"+listening(t, answer("")))
-		}, transient},
-		{"net/http: closed in the value of a header", func(t *testing.T) error {
-			return get(t.Context(), "http://"+listening(t, answer("HTTP/1.1 200 OK\r\nContent-Type: te")))
-		}, transient},
-		{"net/http: closed in the name of a header, which reads as a malformed one", func(t *testing.T) error {
-			return get(t.Context(), "http://"+listening(t, answer("HTTP/1.1 200 OK\r\nContent-")))
-		}, neither},
-		{"net/http: closed in the body", func(t *testing.T) error {
-			return get(t.Context(), "http://"+listening(t, answer("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")))
-		}, transient},
-		{"net/http: reset instead of an answer", func(t *testing.T) error { return get(t.Context(), "http://"+listening(t, reset)) }, transient},
-		{"net/http: no HTTP", func(t *testing.T) error {
-			return get(t.Context(), "http://"+listening(t, answer("SSH-2.0-OpenSSH_9.9\r\n\r\n")))
-		}, neither},
-		{"net/http: ResponseHeaderTimeout", func(t *testing.T) error {
-			tr := &http.Transport{ResponseHeaderTimeout: time.Millisecond}
-			defer tr.CloseIdleConnections()
-			_, err := (&http.Client{Transport: tr}).Get("http://" + listening(t, hold(t)))
-			return err
-		}, transient},
-		{"net/http: Client.Timeout", func(t *testing.T) error {
-			_, err := (&http.Client{Timeout: time.Millisecond}).Get("http://" + listening(t, hold(t)))
-			return err
-		}, transient},
-		{"net/http: the caller's deadline", func(t *testing.T) error { return get(expired, "http://"+listening(t, hold(t))) }, neither},
-		{"net/http: canceled by the caller", func(t *testing.T) error { return get(canceled, "http://"+listening(t, hold(t))) }, neither},
+		{"net/http: closed instead of an answer", getting(t.Context(), "http://", answer("")), transient},
+		{"net/http: closed in the value of a header", getting(t.Context(), "http://", answer("HTTP/1.1 200 OK\r\nContent-Type: te")), transient},
+		{"net/http: closed in the name of a header, which reads as a malformed one",
+			getting(t.Context(), "http://", answer("HTTP/1.1 200 OK\r\nContent-")), neither},
+		{"net/http: closed in the body", getting(t.Context(), "http://", answer("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")), transient},
+		{"net/http: reset instead of an answer", getting(t.Context(), "http://", resets), transient},
+		{"net/http: no HTTP", getting(t.Context(), "http://", answer("SSH-2.0-OpenSSH_9.9\r\n\r\n")), neither},
+		{"net/http: ResponseHeaderTimeout", waiting(http.Client{Transport: &http.Transport{ResponseHeaderTimeout: time.Millisecond}}), transient},
+		{"net/http: Client.Timeout", waiting(http.Client{Timeout: time.Millisecond}), transient},
+		{"net/http: the caller's deadline", getting(expired, "http://", hold), neither},
+		{"net/http: canceled by the caller", getting(canceled, "http://", hold), neither},
 
 		{"net/http: unsupported scheme", func(t *testing.T) error { return get(t.Context(), "ftp://127.0.0.1/") }, permanent},
 		{"net/http: no scheme", func(t *testing.T) error { return get(t.Context(), "127.0.0.1/") }, permanent},
 		{"net/http: no host", func(t *testing.T) error { return get(t.Context(), "http:///x") }, permanent},
-		{"net/http: a URL that does not parse", func(t *testing.T) error { _, err := http.Get("http://[::1"); return err }, permanent},
-		{"net/http: invalid header", func(t *testing.T) error {
-			return roundTrip(&http.Request{URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{"A": {"\n"}}})
-		}, permanent},
-		{"net/http: invalid method", func(t *testing.T) error {
-			return roundTrip(&http.Request{Method: "G T", URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{}})
-		}, permanent},
-		{"net/http: no URL", func(t *testing.T) error { return roundTrip(&http.Request{Header: http.Header{}}) }, permanent},
-		{"net/http: no header", func(t *testing.T) error { return roundTrip(&http.Request{URL: &url.URL{}}) }, permanent},
-		{"net/http: body shorter than it says", func(t *testing.T) error {
-			req := httptest.NewRequest("PUT", "http://"+listening(t, hold(t)), strings.NewReader("abc"))
-			req.RequestURI, req.ContentLength = "", 9
-			return roundTrip(req)
-		}, permanent},
-		{"net/http: a length and no body", func(t *testing.T) error {
-			req := httptest.NewRequest("PUT", "http://"+listening(t, hold(t)), nil)
-			req.RequestURI, req.Body, req.ContentLength = "", nil, 9
-			return roundTrip(req)
-		}, permanent},
+		{"net/http: a URL that does not parse", func(t *testing.T) error { return get(t.Context(), "http://[::1") }, permanent},
+		{"net/http: invalid header",
+			tripping(&http.Request{URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{"A": {"\n"}}}), permanent},
+		{"net/http: invalid method",
+			tripping(&http.Request{Method: "G T", URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{}}), permanent},
+		{"net/http: no URL", tripping(&http.Request{Header: http.Header{}}), permanent},
+		{"net/http: no header", tripping(&http.Request{URL: &url.URL{}}), permanent},
+		{"net/http: body shorter than it says", putting(io.NopCloser(strings.NewReader("abc"))), permanent},
+		{"net/http: a length and no body", putting(nil), permanent},
 		{"net/http: a server's request", func(t *testing.T) error {
 			_, err := http.DefaultClient.Do(httptest.NewRequest("GET", "http://127.0.0.1/", nil))
 			return err
@@ -370,17 +307,14 @@ func TestRealErrors(t *testing.T) {
 			return get(t.Context(), strings.Replace(s.URL, "http:", "https:", 1))
 		}, permanent},
 		{"TLS: the Dialer's own Timeout in the handshake, which looks like the caller's", func(t *testing.T) error {
-			_, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Millisecond}, "tcp", listening(t, hold(t)), &tls.Config{ServerName: "x"})
+			_, err := tls.DialWithDialer(&net.Dialer{Timeout: 100 * time.Millisecond}, "tcp", listening(t, hold(t)), &tls.Config{ServerName: "x"})
 			assert.Equal(t, context.DeadlineExceeded, err)
 			return err
 		}, neither},
-		{"TLS: reset in the handshake", func(t *testing.T) error { return get(t.Context(), "https://"+listening(t, reset)) }, transient},
+		{"TLS: reset in the handshake", getting(t.Context(), "https://", resets), transient},
 
 		{"HTTP/2: body longer than it says", func(t *testing.T) error {
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
-			s.EnableHTTP2 = true
-			s.StartTLS()
-			defer s.Close()
+			s := http2(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 			req, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL, io.NopCloser(strings.NewReader("abcdef")))
 			require.NoError(t, err)
 			req.ContentLength = 3
@@ -388,10 +322,7 @@ func TestRealErrors(t *testing.T) {
 			return err
 		}, permanent},
 		{"HTTP/2: handler aborted", func(t *testing.T) error {
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-			s.EnableHTTP2 = true
-			s.StartTLS()
-			defer s.Close()
+			s := http2(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 			_, err := s.Client().Get(s.URL)
 			return err
 		}, transient},
@@ -403,66 +334,6 @@ func TestRealErrors(t *testing.T) {
 		})
 	}
 }
-
-// Nothing in the error of an ended dial says whether a Dialer's Timeout or the
-// caller's deadline ended it. A loop knows, and asks the context itself.
-func TestCallersDeadlineInADialStopsTheLoop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		calls := 0
-		err := retry.Do(ctx, retry.Policy{MaxAttempts: 3, RetryIf: retrynet.Transient}, func(ctx context.Context) error {
-			calls++
-			<-ctx.Done()
-			err := dial(ctx, "127.0.0.1:1")
-			assert.True(t, retrynet.Transient(err), "%v", err)
-			return err
-		})
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.Equal(t, 1, calls)
-	})
-}
-
-func TestRetryIf(t *testing.T) {
-	for _, tt := range []struct {
-		err  error
-		want int
-	}{
-		{syscall.ECONNRESET, 3},
-		{&net.DNSError{IsNotFound: true}, 1},
-		{errors.New("boom"), 1},
-	} {
-		calls := 0
-		err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 3, RetryIf: retrynet.Transient}, func(context.Context) error {
-			calls++
-			return tt.err
-		})
-		assert.ErrorIs(t, err, tt.err)
-		assert.Equal(t, tt.want, calls, "%v", tt.err)
-	}
-}
-
-// A classification must not cost the program its life: an error that panics
-// when asked is not known, wherever it sits in the tree.
-func TestErrorsThatPanic(t *testing.T) {
-	for name, err := range map[string]error{
-		"typed nil *url.Error":    (*url.Error)(nil),
-		"typed nil *net.OpError":  (*net.OpError)(nil),
-		"typed nil *net.DNSError": (*net.DNSError)(nil),
-		"Error panics":            panics{in: "Error"},
-		"Timeout panics":          panics{in: "Timeout"},
-		"Is panics":               panics{in: "Is"},
-		"beside a reset":          errors.Join(syscall.ECONNRESET, panics{in: "Error"}),
-		"inside a *url.Error":     &url.Error{Op: "Get", Err: panics{in: "Timeout"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, neither, verdict(err))
-		})
-	}
-}
-
-// alert is an error as crypto/tls has them for an alert from the other side.
-func alert(n uint8) error { return &net.OpError{Op: "remote error", Err: tls.AlertError(n)} }
 
 // The codes of an answer that has none, RFC 1035 section 4.1.1.
 const (
@@ -580,10 +451,12 @@ func reset(conn net.Conn) {
 }
 
 // answer reads a request and writes this.
-func answer(text string) func(net.Conn) {
-	return func(conn net.Conn) {
-		if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-			_, _ = io.WriteString(conn, text)
+func answer(text string) func(*testing.T) func(net.Conn) {
+	return func(*testing.T) func(net.Conn) {
+		return func(conn net.Conn) {
+			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = io.WriteString(conn, text)
+			}
 		}
 	}
 }
@@ -700,11 +573,12 @@ func (d *drip) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func roundTrip(req *http.Request) error {
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	_, err := tr.RoundTrip(req)
-	return err
+func http2(t *testing.T, handle http.HandlerFunc) *httptest.Server {
+	s := httptest.NewUnstartedServer(handle)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
 }
 
 // quietTLS returns a TLS server that keeps its clients' failures to itself.

@@ -131,10 +131,10 @@ func mySQLOf(err error) (mySQL, bool) {
 	return mySQL{number, string(state[:])}, numbered && stated
 }
 
-// structOf returns the struct that err is or points to, if its type has this
+// structOf returns the struct that value is or points to, if its type has this
 // name, and else the zero Value.
-func structOf(err error, name string) reflect.Value {
-	v := reflect.Indirect(reflect.ValueOf(err))
+func structOf(value any, name string) reflect.Value {
+	v := reflect.Indirect(reflect.ValueOf(value))
 	if v.Kind() != reflect.Struct || v.Type().Name() != name {
 		return reflect.Value{}
 	}
@@ -170,6 +170,12 @@ func (e mySQL) passes() bool {
 // 3101. MySQL has no constraints that wait for COMMIT, and what else it reports
 // there may come after the commit was written.
 func (e mySQL) refused() bool { return e.state[:2] == "40" && e.state != "40003" }
+
+// mayRollBack reports whether the server may have rolled back the transaction and
+// not the statement alone, as it does for 1205 with innodb_rollback_on_timeout.
+func (e mySQL) mayRollBack() bool {
+	return slices.Contains([]uint16{1213, 1205, 1206, 1020}, e.number)
+}
 
 // An sqliteCode is a result code of SQLite, extended or not.
 type sqliteCode int

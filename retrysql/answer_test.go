@@ -15,7 +15,7 @@ import (
 )
 
 // MySQLError has the same fields as go-sql-driver/mysql's type. The module
-// sqltest tests the real one.
+// integration/sqltest tests the real one.
 type MySQLError struct {
 	Number   uint16
 	SQLState [5]byte
@@ -24,10 +24,6 @@ type MySQLError struct {
 
 func (e *MySQLError) Error() string {
 	return fmt.Sprintf("Error %d (%s): %s", e.Number, e.SQLState, e.Message)
-}
-
-func mySQLError(number uint16, state string) error {
-	return &MySQLError{number, [5]byte([]byte(state)), "in words"}
 }
 
 // sqliteErrno and sqliteExtended are the types of the fields in
@@ -56,6 +52,9 @@ func (e letters) Field(k byte) string { return e[k] }
 // with it.
 func TestAnswersWithoutAnSQLState(t *testing.T) {
 	const again, final, refused, unknown = true, false, true, false
+	mySQL := func(number uint16, state string) error {
+		return &MySQLError{number, [5]byte([]byte(state)), "in words"}
+	}
 	sqlite := func(code, extended int) error {
 		return Error{sqliteErrno(code), sqliteExtended(extended), 0, "in words"}
 	}
@@ -65,24 +64,24 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 		again   bool
 		refused bool
 	}{
-		{"MySQL: deadlock, Galera's conflict at COMMIT", mySQLError(1213, "40001"), again, refused},
-		{"MySQL: rolled back during COMMIT", mySQLError(3101, "40000"), again, refused},
-		{"MySQL: lock wait timeout", mySQLError(1205, "HY000"), again, unknown},
-		{"MySQL: NOWAIT", mySQLError(3572, "HY000"), again, unknown},
-		{"MySQL: record has changed", mySQLError(1020, "HY000"), again, unknown},
-		{"MySQL: too many connections", mySQLError(1040, "08004"), again, unknown},
-		{"MySQL: too many connections of a user", mySQLError(1203, "42000"), again, unknown},
-		{"MySQL: server shutdown", mySQLError(1053, "08S01"), again, unknown},
-		{"MySQL: connection killed", mySQLError(1927, "70100"), again, unknown},
-		{"MySQL: session killed", mySQLError(3169, "HY000"), again, unknown},
-		{"MySQL: idle too long", mySQLError(4031, "HY000"), again, unknown},
-		{"MySQL: Galera node not ready", mySQLError(1047, "08S01"), again, unknown},
-		{"MySQL: duplicate", mySQLError(1062, "23000"), final, unknown},
-		{"MySQL: packet too large, of the same state as a shutdown", mySQLError(1153, "08S01"), final, unknown},
-		{"MySQL: query interrupted", mySQLError(1317, "70100"), final, unknown},
-		{"MySQL: error during COMMIT", mySQLError(1180, "HY000"), final, unknown},
-		{"MySQL: completion unknown", mySQLError(1213, "40003"), again, unknown},
-		{"MySQL: no state", mySQLError(1213, "\x00\x00\x00\x00\x00"), again, unknown},
+		{"MySQL: deadlock, Galera's conflict at COMMIT", mySQL(1213, "40001"), again, refused},
+		{"MySQL: rolled back during COMMIT", mySQL(3101, "40000"), again, refused},
+		{"MySQL: lock wait timeout", mySQL(1205, "HY000"), again, unknown},
+		{"MySQL: NOWAIT", mySQL(3572, "HY000"), again, unknown},
+		{"MySQL: record has changed", mySQL(1020, "HY000"), again, unknown},
+		{"MySQL: too many connections", mySQL(1040, "08004"), again, unknown},
+		{"MySQL: too many connections of a user", mySQL(1203, "42000"), again, unknown},
+		{"MySQL: server shutdown", mySQL(1053, "08S01"), again, unknown},
+		{"MySQL: connection killed", mySQL(1927, "70100"), again, unknown},
+		{"MySQL: session killed", mySQL(3169, "HY000"), again, unknown},
+		{"MySQL: idle too long", mySQL(4031, "HY000"), again, unknown},
+		{"MySQL: Galera node not ready", mySQL(1047, "08S01"), again, unknown},
+		{"MySQL: duplicate", mySQL(1062, "23000"), final, unknown},
+		{"MySQL: packet too large, of the same state as a shutdown", mySQL(1153, "08S01"), final, unknown},
+		{"MySQL: query interrupted", mySQL(1317, "70100"), final, unknown},
+		{"MySQL: error during COMMIT", mySQL(1180, "HY000"), final, unknown},
+		{"MySQL: completion unknown", mySQL(1213, "40003"), again, unknown},
+		{"MySQL: no state", mySQL(1213, "\x00\x00\x00\x00\x00"), again, unknown},
 		{"MySQL: a nil pointer", (*MySQLError)(nil), final, unknown},
 		{"MySQL: invalid connection", errors.New("invalid connection"), again, unknown},
 		{"MySQL: not quite that text", errors.New("invalid connection string"), final, unknown},
@@ -107,34 +106,36 @@ func TestAnswersWithoutAnSQLState(t *testing.T) {
 		{"a plan that is stale", &stateError{"0A000", "cached plan must not change result type"}, again, refused},
 		{"any feature that is not supported", &stateError{"0A000", "cannot"}, final, refused},
 
-		{"an SQLSTATE takes precedence over a number", errors.Join(mySQLError(1213, "40001"), errUnique), final, refused},
-		{"an answer takes precedence over a lost connection", errors.Join(driver.ErrBadConn, mySQLError(1062, "23000")), final, unknown},
-		{"the first of two answers decides", errors.Join(mySQLError(1062, "23000"), mySQLError(1213, "40001")), final, unknown},
+		{"an SQLSTATE takes precedence over a number", errors.Join(mySQL(1213, "40001"), errUnique), final, refused},
+		{"an answer takes precedence over a lost connection", errors.Join(driver.ErrBadConn, mySQL(1062, "23000")), final, unknown},
+		{"the first of two answers decides", errors.Join(mySQL(1062, "23000"), mySQL(1213, "40001")), final, unknown},
 		{"a connection closed by this side", &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}, again, unknown},
 	} {
-		for name, err := range map[string]error{"": row.err, ", wrapped": fmt.Errorf("pay: %w", wrapped(row.err)), ", joined": errors.Join(errOpaque, row.err)} {
+		for name, err := range map[string]error{"": row.err, ", wrapped": fmt.Errorf("pay: %w", opaque{row.err}), ", joined": errors.Join(errOpaque, row.err)} {
 			t.Run(row.name+name, func(t *testing.T) {
 				assert.Equal(t, row.again, retrysql.Transient(err), "Transient")
-
-				db, server := open(t, scene{commit: fails(err)})
-				got := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return true }}, write)
-				var inDoubt *retrysql.UnknownCommitError
-				switch once := []string{"begin", "write", "commit"}; {
-				case row.refused:
-					assert.NoError(t, got)
-					assert.Equal(t, append(once, once...), server.asked())
-				default:
-					assert.ErrorAs(t, got, &inDoubt)
-					assert.Equal(t, once, server.asked())
-				}
+				assertCommit(t, err, func(error) bool { return true }, row.refused, true)
 			})
 		}
 	}
 }
 
-// wrapped hides a nil pointer, which would otherwise panic while fmt wraps it.
-func wrapped(err error) error { return opaque{err} }
+// assertCommit checks what becomes of a COMMIT that fails with err.
+func assertCommit(t *testing.T, err error, retryIf func(error) bool, refused, again bool) {
+	t.Helper()
+	db, server := open(t, failing("commit", err)...)
+	want, asked := unknown, []string{committed}
+	switch {
+	case refused && again:
+		want, asked = retry.ReasonSuccess, []string{committed, committed}
+	case refused:
+		want = retry.ReasonNonRetryable
+	}
+	assert.Equal(t, want, reasonOf(retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 2, RetryIf: retryIf}, write)), "%v", err)
+	assert.Equal(t, asked, server.asked(), "%v", err)
+}
 
+// opaque hides a nil pointer, which would otherwise panic while fmt wraps it.
 type opaque struct{ err error }
 
 func (opaque) Error() string   { return "opaque" }

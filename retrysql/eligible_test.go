@@ -13,10 +13,13 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// The module sqltest checks these expressions in the databases.
+// integration/sqltest checks these expressions in the databases.
 func TestEligible(t *testing.T) {
 	all := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable"}
 	const fresh, retryable = "(COALESCE(attempts, 0) <= 0", "COALESCE(retryable, TRUE) AND "
+	own := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3}
+	unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}
+	timed := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)}
 	for _, row := range []struct {
 		name    string
 		policy  retry.Policy
@@ -25,13 +28,9 @@ func TestEligible(t *testing.T) {
 	}{
 		{"a limit", retry.Policy{MaxAttempts: 5}, all,
 			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
-		{"retries", retry.Policy{MaxRetries: 4}, all,
-			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
 		{"no limit set", retry.Policy{}, all,
 			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE attempts < 1 END)"},
-		{"no limit set, capped", retry.Policy{AttemptCap: 10}, all,
-			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 1 END)"},
-		{"unlimited", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, all,
+		{"unlimited", unlimited, all,
 			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE TRUE END)"},
 		{"unlimited, capped", retry.Policy{MaxAttempts: retry.Unlimited, AttemptCap: 10}, all,
 			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 10 END)"},
@@ -40,14 +39,10 @@ func TestEligible(t *testing.T) {
 			fresh + " OR " + retryable + "attempts < 5)"},
 		{"jobs that are all retryable", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"},
 			fresh + " OR CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 5 ELSE attempts < 5 END)"},
-		{"bounded by time alone", retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)}, all,
-			fresh + " OR " + retryable + "CASE WHEN max_attempts > 0 THEN attempts < max_attempts ELSE TRUE END)"},
-		{"bounded by time alone, jobs without a limit", retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Fixed(time.Second)}, retrysql.Columns{Attempts: "attempts"},
+		{"bounded by time alone, jobs without a limit", timed, retrysql.Columns{Attempts: "attempts"},
 			fresh + " OR TRUE)"},
-		{"a default for NULL", retry.Policy{}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3},
+		{"a default for NULL", retry.Policy{}, own,
 			fresh + " OR CASE WHEN COALESCE(max_attempts, 3) > 0 THEN attempts < COALESCE(max_attempts, 3) ELSE attempts < 1 END)"},
-		{"a default for NULL under a limit", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3},
-			fresh + " OR CASE WHEN COALESCE(max_attempts, 3) > 0 THEN attempts < COALESCE(max_attempts, 3) AND attempts < 5 ELSE attempts < 5 END)"},
 		{"attempts alone", retry.Policy{MaxAttempts: 5}, retrysql.Columns{Attempts: "j.tries"},
 			"(COALESCE(j.tries, 0) <= 0 OR j.tries < 5)"},
 	} {
@@ -59,25 +54,24 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-func TestEligibleInvalidPolicy(t *testing.T) {
-	sql, err := retrysql.Eligible(retry.Policy{MaxAttempts: -2}, retrysql.Columns{Attempts: "attempts"})
-	assert.Empty(t, sql)
-	assert.EqualError(t, err, "retrysql: Eligible: "+retry.Policy{MaxAttempts: -2}.Validate().Error())
-}
-
-func TestEligibleBadDefault(t *testing.T) {
+func TestEligibleFaults(t *testing.T) {
 	for _, row := range []struct {
+		name    string
+		policy  retry.Policy
 		columns retrysql.Columns
 		text    string
 	}{
-		{retrysql.Columns{Attempts: "a", MaxAttempts: "b", DefaultMaxAttempts: -1},
-			"retrysql: Eligible: Columns.DefaultMaxAttempts is -1: write a positive number, or 0 for none"},
-		{retrysql.Columns{Attempts: "a", DefaultMaxAttempts: 3},
-			"retrysql: Eligible: Columns.DefaultMaxAttempts is 3 and Columns.MaxAttempts is empty: write the column, or set MaxAttempts of the policy"},
+		{"an invalid policy", retry.Policy{MaxAttempts: -2}, retrysql.Columns{Attempts: "a"}, retry.Policy{MaxAttempts: -2}.Validate().Error()},
+		{"no column of attempts", retry.Policy{}, retrysql.Columns{MaxAttempts: "b"},
+			"Columns.Attempts is empty: write the column that counts a job's attempts"},
+		{"a negative default", retry.Policy{}, retrysql.Columns{Attempts: "a", MaxAttempts: "b", DefaultMaxAttempts: -1},
+			"Columns.DefaultMaxAttempts is -1: write a positive number, or 0 for none"},
+		{"a default without a column", retry.Policy{}, retrysql.Columns{Attempts: "a", DefaultMaxAttempts: 3},
+			"Columns.DefaultMaxAttempts is 3 and Columns.MaxAttempts is empty: write the column, or set MaxAttempts of the policy"},
 	} {
-		sql, err := retrysql.Eligible(retry.Policy{MaxAttempts: 2}, row.columns)
-		assert.Empty(t, sql)
-		assert.EqualError(t, err, row.text)
+		sql, err := retrysql.Eligible(row.policy, row.columns)
+		assert.Empty(t, sql, row.name)
+		assert.EqualError(t, err, "retrysql: Eligible: "+row.text, row.name)
 	}
 }
 
@@ -116,10 +110,6 @@ func TestEligibleNames(t *testing.T) {
 			}
 		}
 	}
-
-	sql, err := retrysql.Eligible(retry.Policy{}, retrysql.Columns{MaxAttempts: "max_attempts"})
-	assert.Empty(t, sql)
-	assert.EqualError(t, err, "retrysql: Eligible: Columns.Attempts is empty: write the column that counts a job's attempts")
 }
 
 // Any name is either quoted as a name in the expression, or rejected.

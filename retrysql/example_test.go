@@ -78,7 +78,7 @@ func ExampleTxFunc() {
 	fmt.Println(err)
 
 	// Now the answer to COMMIT is lost.
-	db = sql.OpenDB(connector{&server{scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}}}})
+	db = sql.OpenDB(connector{&server{scenes: failing("commit", io.ErrUnexpectedEOF)}})
 	err = retrysql.TxFunc(ctx, begin, p, func(ctx context.Context, l *Ledger) error {
 		return l.Move(ctx, 1, 2, 10)
 	})
@@ -114,7 +114,7 @@ func ExampleTransient() {
 }
 
 func bank() *sql.DB {
-	return sql.OpenDB(connector{&server{scenes: []scene{{commit: fails(errSerialization)}}}})
+	return sql.OpenDB(connector{&server{scenes: failing("commit", errSerialization)}})
 }
 
 // A queue selects the jobs that it may run in the database.

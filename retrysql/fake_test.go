@@ -5,16 +5,18 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
 )
 
-// A step is what the fake server does for a begin, a statement, a commit or a
-// rollback; nil succeeds. Its context is that of the transaction or the
-// statement.
+// A step is what the fake server does for one operation; nil succeeds. Its context
+// is that of the transaction or the statement.
 type step func(context.Context) error
 
 func fails(err error) step { return func(context.Context) error { return err } }
@@ -25,57 +27,87 @@ func hangs(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// A scene says how the server handles one transaction.
-type scene struct{ begin, exec, commit, rollback step }
+// A scene says what the server does for the begin, write, commit and rollback of
+// one transaction.
+type scene map[string]step
+
+// failing returns a scene for each of the errors, in which the operation fails
+// with it.
+func failing(what string, errs ...error) (scenes []scene) {
+	for _, err := range errs {
+		scenes = append(scenes, scene{what: fails(err)})
+	}
+	return scenes
+}
 
 // A server is a database whose transactions run one after another. The n-th
 // transaction has the n-th scene, and all later ones succeed.
 type server struct {
 	mu     sync.Mutex
 	scenes []scene
-	log    []string // the operations in order
+	log    []string // the operations of each transaction
+	stuck  int      // connections that stay in use
+
+	changed int64 // rows, by the last statement, as MySQL counts them
 }
 
-func (s *server) next() scene {
+// What the server is asked in a transaction.
+const (
+	committed  = "begin write commit"
+	rolledBack = "begin write rollback"
+	unwritten  = "begin rollback"
+)
+
+func (s *server) next() (first scene) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.scenes) == 0 {
-		return scene{}
+	if len(s.scenes) > 0 {
+		first, s.scenes = s.scenes[0], s.scenes[1:]
 	}
-	first := s.scenes[0]
-	s.scenes = s.scenes[1:]
 	return first
 }
 
-func (s *server) do(what string, ctx context.Context, step step) error {
+func (s *server) do(what string, ctx context.Context, scene scene) error {
 	s.mu.Lock()
-	s.log = append(s.log, what)
-	s.mu.Unlock()
-	if step == nil {
-		return nil
+	if what == "begin" {
+		s.log = append(s.log, what)
+	} else {
+		s.log[len(s.log)-1] += " " + what
 	}
-	return step(ctx)
+	s.mu.Unlock()
+	if step := scene[what]; step != nil {
+		return step(ctx)
+	}
+	return nil
 }
 
-// asked returns the operations of the server in order.
+// asked returns the operations of each transaction.
 func (s *server) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.log...)
+	return slices.Clone(s.log)
 }
 
 // open returns a database with these scenes. When the test ends, no transaction
 // may be open.
 func open(t testing.TB, scenes ...scene) (*sql.DB, *server) {
 	s := &server{scenes: scenes}
-	db := sql.OpenDB(connector{s})
-	t.Cleanup(func() { closeDB(t, db) })
-	return db, s
+	return openBy(t, s, connector{s})
 }
 
-func closeDB(t testing.TB, db *sql.DB) {
-	assert.Zero(t, db.Stats().InUse, "connections still in use")
-	assert.NoError(t, db.Close())
+// openMySQL returns a database whose driver looks like go-sql-driver/mysql.
+func openMySQL(t testing.TB, scenes ...scene) (*sql.DB, *server) {
+	s := &server{scenes: scenes}
+	return openBy(t, s, &MySQLDriver{s})
+}
+
+func openBy(t testing.TB, s *server, by driver.Connector) (*sql.DB, *server) {
+	db := sql.OpenDB(by)
+	t.Cleanup(func() {
+		assert.Equal(t, s.stuck, db.Stats().InUse, "connections still in use")
+		assert.NoError(t, db.Close())
+	})
+	return db, s
 }
 
 type connector struct{ server *server }
@@ -91,22 +123,43 @@ type conn struct {
 
 func (c *conn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, error) {
 	c.scene, c.ctx = c.server.next(), ctx
-	if err := c.server.do("begin", ctx, c.scene.begin); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, c.server.do("begin", ctx, c.scene)
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
-	return driver.RowsAffected(1), c.server.do(query, ctx, c.scene.exec)
+	return driver.RowsAffected(1), c.server.do(query, ctx, c.scene)
 }
 
-func (c *conn) Commit() error   { return c.server.do("commit", c.ctx, c.scene.commit) }
-func (c *conn) Rollback() error { return c.server.do("rollback", c.ctx, c.scene.rollback) }
+func (c *conn) Commit() error   { return c.server.do("commit", c.ctx, c.scene) }
+func (c *conn) Rollback() error { return c.server.do("rollback", c.ctx, c.scene) }
 func (c *conn) Close() error    { return nil }
 
 func (c *conn) Begin() (driver.Tx, error)           { return nil, errors.New("BeginTx is there") }
 func (c *conn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("ExecContext is there") }
+
+// write is a transaction of one statement.
+func write(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "write")
+	return err
+}
+
+// returns is a transaction without a statement.
+func returns(err error) func(context.Context, *sql.Tx) error {
+	return func(context.Context, *sql.Tx) error { return err }
+}
+
+// unknown is what reasonOf says of a commit that may have been applied.
+const unknown = retry.ReasonPermanent + ", unknown"
+
+// reasonOf is retry.ReasonOf, and says whether the outcome of a commit is unknown.
+func reasonOf(err error) retry.Reason {
+	reason := retry.ReasonOf(err)
+	var inDoubt *retrysql.UnknownCommitError
+	if errors.As(err, &inDoubt) {
+		reason += ", unknown"
+	}
+	return reason
+}
 
 // A stateError is like the errors of the drivers for PostgreSQL. As a nil
 // pointer it panics, as theirs do.
@@ -129,7 +182,6 @@ var (
 	errSerialization = &stateError{"40001", "could not serialize access"}
 	errDeadlock      = &stateError{"40P01", "deadlock detected"}
 	errUnique        = &stateError{"23505", "duplicate key"}
-	errResolution    = &stateError{"08007", "transaction resolution unknown"}
 	errShutdown      = &stateError{"57P01", "terminating connection"}
 	errOpaque        = errors.New("not enough money")
 )
@@ -149,10 +201,3 @@ func (e panicker) SafeToRetry() bool { e.method("SafeToRetry"); return true }
 func (e panicker) Is(error) bool     { e.method("Is"); return false }
 func (e panicker) As(any) bool       { e.method("As"); return false }
 func (e panicker) Unwrap() error     { e.method("Unwrap"); return nil }
-
-type hintPanicker struct{}
-
-func (hintPanicker) Error() string             { return "not now" }
-func (hintPanicker) RetryAfter() time.Duration { panic("bug in RetryAfter") }
-
-var panickers = []string{"Error", "SQLState", "Is", "As", "Unwrap"}

@@ -77,6 +77,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/retrynet"
 )
 
@@ -85,19 +86,16 @@ import (
 // transaction that the call commits, such as pgx.BeginFunc or GORM's
 // Transaction: if the answer to COMMIT is lost, the error looks like any lost
 // connection, and the transaction is applied twice. Use [Tx] or [TxFunc] there.
-// Around a single statement it is safe where that may be applied twice.
+// Around a single statement it is safe where that may be applied twice, but not
+// inside a transaction: after a deadlock MySQL and MariaDB have rolled that back, and
+// execute the statement alone.
 //
 // It has the form of a RetryIf. Tx and TxFunc use it if the policy has none. If
 // several errors in err's tree hold an answer of the server, an SQLSTATE goes
 // before the numbers of MySQL and SQLite, and then the first decides, in the order
 // of errors.As. It is false for nil.
-func Transient(err error) (transient bool) {
-	defer func() {
-		if recover() != nil {
-			transient = false
-		}
-	}()
-	return passes(err)
+func Transient(err error) bool {
+	return harmless.Or(false, func() bool { return passes(err) })
 }
 
 func passes(err error) bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/harmless"
+	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/retrynet"
 )
 
@@ -23,17 +24,33 @@ type Beginner interface {
 // times: read inside the transaction, and keep side effects out of fn unless they
 // can be repeated.
 //
-// fn must not commit or roll back, not even in a defer or with SQL; Tx cannot
-// notice the SQL. It must use the context it is given, which AttemptTimeout
-// cancels. If fn returns an error, panics or calls runtime.Goexit, the transaction
-// is rolled back; a panic passes through. An error of that rollback is reported
-// with the first, and only the first decides: RetryIf and Classify see no other. An
-// error marked by [retry.Permanent] is final, as everywhere.
+// fn must not commit or roll back, not even in a defer or with SQL; except with
+// MySQL's driver, Tx cannot notice the SQL. It must use the context it is given,
+// which AttemptTimeout cancels. If fn returns an error, panics or calls
+// runtime.Goexit, the transaction is rolled back; a panic passes through. An error
+// of that rollback is reported with the first, and only the first decides: RetryIf
+// and Classify see no other. An error marked by [retry.Permanent] is final, as
+// everywhere.
 //
 // A rollback undoes what the database can undo. MySQL and MariaDB commit before
 // and after a statement such as CREATE TABLE, and do not roll back tables
 // without transactions (MyISAM, Aria), so a transaction with those is not safe
 // to run again.
+//
+// After a deadlock MySQL and MariaDB have rolled back the whole transaction, and
+// each statement that follows commits by itself. So fn must return the error of a
+// statement at once. With go-sql-driver/mysql Tx checks that by a savepoint named
+// retrysql, which it sets after BEGIN and releases before COMMIT: two more round
+// trips, and one or two before a rollback. If the savepoint is gone, the call ends
+// with an [*UnknownCommitError]: what fn wrote first is lost, and what it wrote
+// later is committed. A statement of fn that commits, such as COMMIT or CREATE
+// TABLE, ends the call so too. This is tested with MariaDB; MySQL documents the same.
+//
+// Tx cannot see that fn went on if the connection was lost or ctx was done before
+// fn returned, or if fn returned the deadlock and its last statement changed no
+// row. It sees nothing with another driver, or with one that wraps this one. With
+// the savepoint fn must close its rows before it returns, and the server must know
+// savepoints; for one that does not, use TxFunc.
 //
 // If p has no RetryIf, [Transient] decides: what it does not accept ends the call
 // with ReasonNonRetryable and the Cause "not a transient database error", and
@@ -68,7 +85,7 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return retry.Do(ctx, p, func(context.Context) error { return retry.Permanent(errNoDatabase) })
 	}
-	return TxFunc(ctx, databaseSQL(db, opts), p, fn)
+	return TxFunc(ctx, databaseSQL(db, opts, hasSavepoint(db)), p, fn)
 }
 
 // TxFunc is [Tx] for everything that has transactions of its own: pgx, GORM,
@@ -89,6 +106,9 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 // COMMIT failed with. Such an error is an [*UnknownCommitError] and permanent,
 // unless the server refused the commit. Everything else that [Tx] promises
 // about fn, RetryIf, Classify and timeouts holds here too.
+//
+// There is no savepoint on MySQL and MariaDB: if fn goes on after a deadlock, half
+// of the transaction may be applied without an error, or a part of it twice.
 //
 // transact must do nothing else that matters, since it runs in each attempt,
 // and must not begin inside another transaction: a savepoint cannot be
@@ -123,6 +143,7 @@ var (
 	errNoReturn     = errors.New("retrysql: the function did not return")
 	errNotTransient = errors.New("not a transient database error")
 	errEnded        = fmt.Errorf("%w by the function: leave both to Tx", sql.ErrTxDone)
+	errLeft         = fmt.Errorf("%w by the server: the function went on after an error such as a deadlock, or sent a statement that commits, such as CREATE TABLE", sql.ErrTxDone)
 )
 
 // decidedByTheFunction returns p with a Classify that says no where Transient
@@ -148,8 +169,9 @@ func decidedByTheFunction(p retry.Policy) retry.Policy {
 	return p
 }
 
-// databaseSQL returns the transact of database/sql.
-func databaseSQL(db Beginner, opts *sql.TxOptions) func(context.Context, func(*sql.Tx) error) error {
+// databaseSQL returns the transact of database/sql. It is
+// small enough to be inlined, so that its closure needs no allocation.
+func databaseSQL(db Beginner, opts *sql.TxOptions, guarded bool) func(context.Context, func(*sql.Tx) error) error {
 	return func(ctx context.Context, body func(*sql.Tx) error) error {
 		var tx *sql.Tx
 		err := ask(func() (err error) { tx, err = db.BeginTx(ctx, opts); return err })
@@ -159,15 +181,23 @@ func databaseSQL(db Beginner, opts *sql.TxOptions) func(context.Context, func(*s
 		returned := false
 		defer func() {
 			if !returned {
-				_ = ask(tx.Rollback) // the panic of the body goes first
+				_ = ask(tx.Rollback) // a panic of the body, or the error of the savepoint, goes first
 			}
 		}()
+		if guarded {
+			if err := execute(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
+				return err
+			}
+		}
 		err = body(tx)
 		returned = true
+		if guarded {
+			err = checkSavepoint(ctx, tx, err)
+		}
 		if err == nil {
 			return commit(ctx, tx)
 		}
-		if failed := rollback(ctx, tx); failed != nil {
+		if failed := rollback(ctx, tx); failed != nil && !errors.Is(err, errLeft) {
 			return failed
 		}
 		return err
@@ -221,6 +251,9 @@ func (r *run) body(fn func() error) error {
 	if err == nil && r.ctx.Err() != nil {
 		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
 	}
+	if twice.On && err == nil && twice.Loses(r.ctx) {
+		err = twice.Lost{} // rolled back and run again: a commit is never repeated
+	}
 	if err == nil {
 		r.successes++
 	}
@@ -240,8 +273,10 @@ func (r *run) outcome(err error) error {
 		return nil
 	case err == nil:
 		return unknown(fmt.Errorf("%w; the transaction ended without an error", r.failure))
-	case r.successes == 0 && errors.Is(err, errEnded):
+	case r.successes == 0 && (errors.Is(err, errEnded) || errors.Is(err, errLeft)):
 		return unknown(&rollbackError{r.failure, fmt.Errorf("%w; rollback: %w", r.failure, err)})
+	case twice.On && r.failure == error(twice.Lost{}):
+		return r.failure // without what transact says of it: the loop looks for it
 	case r.successes == 0:
 		return rolledBack(r.failure, err)
 	case r.successes == 1 && r.failure == nil && refused(err):
@@ -280,7 +315,7 @@ func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err})
 // refused the commit. It is never retried. Before you run the transaction
 // again, look for what it would have written, such as a key of the request.
 //
-// It also reports that the function ended the transaction itself, where Err is
+// It also reports that the transaction ended before the function did, where Err is
 // or joins [sql.ErrTxDone], and a transact that does not do what [TxFunc] needs.
 type UnknownCommitError struct {
 	Err error // what COMMIT failed with

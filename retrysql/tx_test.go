@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,279 +23,317 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-// write is a transaction of one statement.
-func write(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, "write")
-	return err
+// A transact runs a function in a transaction, as a library does.
+type transact = func(context.Context, func(*sql.Tx) error) error
+
+// begins is a transact that begins and commits transactions itself, as
+// hand-written code does. It does not report the error of a rollback.
+func begins(db *sql.DB) transact {
+	return func(ctx context.Context, body func(*sql.Tx) error) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if err := body(tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
 }
 
+type function = func(context.Context, *sql.Tx) error
+
+// calls are the two ways to run a transaction. What they do is the same.
+var calls = map[string]func(context.Context, *sql.DB, retry.Policy, function) error{
+	"Tx": func(ctx context.Context, db *sql.DB, p retry.Policy, fn function) error {
+		return retrysql.Tx(ctx, db, nil, p, fn)
+	},
+	"TxFunc": func(ctx context.Context, db *sql.DB, p retry.Policy, fn function) error {
+		return retrysql.TxFunc(ctx, begins(db), p, fn)
+	},
+}
+
+const (
+	notTransient = "retry: not retryable after 1 attempt (not a transient database error): "
+	inDoubt      = "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: "
+)
+
 // Each scene is one transaction, and there are three attempts.
-func TestTx(t *testing.T) {
-	refusal := errors.New("the server does not answer")
-	once := []string{"begin", "write", "commit"}
-	rolledBack := []string{"begin", "write", "rollback"}
+func TestTransactions(t *testing.T) {
+	refusal, lostAnswer := errors.New("the server does not answer"), errors.New("the answer to the commit is lost")
+	always := func(error) bool { return true }
+	slow := func(context.Context) error { time.Sleep(time.Hour); return nil }
+	late := func(err error) []scene {
+		return []scene{{"write": func(ctx context.Context) error { <-ctx.Done(); return err }}}
+	}
+	timed := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: time.Minute}
 	for _, row := range []struct {
 		name    string
+		by      string       // "": both calls
+		policy  retry.Policy // the zero Policy: three attempts
 		scenes  []scene
+		through func(transact) transact // nil: unchanged; with TxFunc only
 		retryIf func(error) bool
-		fn      func(context.Context, *sql.Tx) error // nil means write
+		fn      function // nil: write
 		want    retry.Reason
 		asked   []string
-		is      []error // errors that errors.Is must find
-		unknown bool
+		is      []error // that errors.Is must find
 		text    string
+		failed  string // the error of the attempt that is made again
 	}{
-		{
-			name: "commits", want: retry.ReasonSuccess, asked: once,
-		},
-		{
-			name: "begin fails temporarily", scenes: []scene{{begin: fails(errShutdown)}},
-			want: retry.ReasonSuccess, asked: append([]string{"begin"}, once...),
-		},
-		{
-			name: "begin fails permanently", scenes: []scene{{begin: fails(errUnique)}},
-			want: retry.ReasonNonRetryable, asked: []string{"begin"}, is: []error{errUnique},
-			text: "retry: not retryable after 1 attempt (not a transient database error): retrysql: begin: duplicate key (SQLSTATE 23505)",
-		},
-		{
-			name: "database/sql tries a bad connection three times by itself", scenes: []scene{{begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}, {begin: fails(driver.ErrBadConn)}},
-			want: retry.ReasonSuccess, asked: append([]string{"begin", "begin", "begin"}, once...),
-		},
-		{
-			name: "a deadlock retries the whole transaction", scenes: []scene{{exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}},
-			want: retry.ReasonSuccess, asked: append(append(rolledBack[:3:3], rolledBack...), once...),
-		},
-		{
-			name: "a deadlock every time", scenes: []scene{{exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}, {exec: fails(errDeadlock)}},
-			want: retry.ReasonExhausted, asked: append(append(rolledBack[:3:3], rolledBack...), rolledBack...), is: []error{errDeadlock},
-			text: "retry: attempts exhausted after 3 attempts: deadlock detected (SQLSTATE 40P01)",
-		},
-		{
-			name: "a connection lost in the middle", scenes: []scene{{exec: fails(io.ErrUnexpectedEOF), rollback: fails(driver.ErrBadConn)}},
-			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
-		},
-		{
-			name: "a permanent error of the server", scenes: []scene{{exec: fails(errUnique)}},
-			want: retry.ReasonNonRetryable, asked: rolledBack, is: []error{errUnique},
-		},
-		{
-			name: "an error of the program", fn: func(context.Context, *sql.Tx) error { return errOpaque },
-			want: retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque},
-		},
-		{
-			name: "a permanent error", fn: func(context.Context, *sql.Tx) error { return retry.Permanent(errDeadlock) },
-			want: retry.ReasonPermanent, asked: []string{"begin", "rollback"}, is: []error{errDeadlock},
-		},
-		{
-			name: "a permanent error whose rollback fails", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return retry.Permanent(errOpaque) },
-			want: retry.ReasonPermanent, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
-		},
+		{name: "commits", want: retry.ReasonSuccess, asked: []string{committed}},
 
-		// The rollback.
-		{
-			name: "a rollback that fails is reported", scenes: []scene{{exec: fails(errUnique), rollback: fails(refusal)}},
-			want: retry.ReasonNonRetryable, asked: rolledBack, is: []error{errUnique, refusal},
-			text: "retry: not retryable after 1 attempt (not a transient database error): duplicate key (SQLSTATE 23505); rollback: the server does not answer",
-		},
-		{
-			name: "a rollback that fails temporarily decides nothing", scenes: []scene{{rollback: fails(errDeadlock)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
-			want: retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque, errDeadlock},
-		},
-		{
-			name: "a rollback that takes too long decides nothing", scenes: []scene{{rollback: fails(context.DeadlineExceeded)}}, fn: func(context.Context, *sql.Tx) error { return errOpaque },
-			want: retry.ReasonNonRetryable, asked: []string{"begin", "rollback"}, is: []error{errOpaque, context.DeadlineExceeded},
-		},
-		{
-			name: "a timeout whose rollback fails too", scenes: []scene{{exec: fails(context.DeadlineExceeded), rollback: fails(driver.ErrBadConn)}},
-			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
-		},
-		{
-			name: "a rollback that fails permanently decides nothing", scenes: []scene{{exec: fails(errDeadlock), rollback: fails(errUnique)}},
-			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
-		},
+		// Failures before the function is called.
+		{name: "begin fails temporarily", scenes: failing("begin", errShutdown), want: retry.ReasonSuccess, asked: []string{"begin", committed}},
+		{name: "begin fails permanently", scenes: failing("begin", errUnique), want: retry.ReasonNonRetryable, asked: []string{"begin"},
+			is: []error{errUnique}, text: notTransient + "retrysql: begin: duplicate key (SQLSTATE 23505)"},
+		{name: "a permanent error of begin", scenes: failing("begin", retry.Permanent(io.EOF)), want: retry.ReasonPermanent, asked: []string{"begin"}},
+		{name: "the connection is closed at begin", scenes: failing("begin", io.EOF), want: retry.ReasonSuccess, asked: []string{"begin", committed}},
+		{name: "the connection was closed before begin", scenes: failing("begin", net.ErrClosed), want: retry.ReasonSuccess, asked: []string{"begin", committed}},
+		{name: "database/sql tries a bad connection three times by itself",
+			scenes: failing("begin", driver.ErrBadConn, driver.ErrBadConn, driver.ErrBadConn),
+			want:   retry.ReasonSuccess, asked: []string{"begin", "begin", "begin", committed}},
 
-		// The commit.
-		{
-			name: "a serialization failure at commit", scenes: []scene{{commit: fails(errSerialization)}},
-			want: retry.ReasonSuccess, asked: append(once[:3:3], once...),
-		},
-		{
-			name: "a serialization failure at every commit", scenes: []scene{{commit: fails(errSerialization)}, {commit: fails(errSerialization)}, {commit: fails(errSerialization)}},
-			want: retry.ReasonExhausted, asked: append(append(once[:3:3], once...), once...), is: []error{errSerialization},
-			text: "retry: attempts exhausted after 3 attempts: retrysql: commit: could not serialize access (SQLSTATE 40001)",
-		},
-		{
-			name: "a deferred constraint", scenes: []scene{{commit: fails(errUnique)}},
-			want: retry.ReasonNonRetryable, asked: once, is: []error{errUnique},
-		},
-		{
-			name: "a commit that was not sent, according to the driver", scenes: []scene{{commit: fails(&unsentError{safe: true})}},
-			want: retry.ReasonPermanent, asked: once, unknown: true,
-		},
-		{
-			name: "a connection lost at commit", scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}},
-			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{io.ErrUnexpectedEOF},
-			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: unexpected EOF",
-		},
-		{
-			name: "a bad connection at commit", scenes: []scene{{commit: fails(driver.ErrBadConn)}},
-			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{driver.ErrBadConn},
-		},
-		{
-			name: "08007 at commit", scenes: []scene{{commit: fails(errResolution)}},
-			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errResolution},
-		},
-		{
-			name: "40003 at commit", scenes: []scene{{commit: fails(&stateError{"40003", "completion unknown"})}},
-			want: retry.ReasonPermanent, asked: once, unknown: true,
-		},
-		{
-			name: "a shutdown at commit", scenes: []scene{{commit: fails(errShutdown)}},
-			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errShutdown},
-		},
-		{
-			name: "an error without a state at commit", scenes: []scene{{commit: fails(errOpaque)}},
-			want: retry.ReasonPermanent, asked: once, unknown: true, is: []error{errOpaque},
-		},
-		{
-			name: "RetryIf is not called for an unknown commit", scenes: []scene{{commit: fails(io.ErrUnexpectedEOF)}}, retryIf: func(error) bool { return true },
-			want: retry.ReasonPermanent, asked: once, unknown: true,
-		},
+		// The function fails, and its transaction is rolled back.
+		{name: "a deadlock retries the whole transaction", scenes: failing("write", errDeadlock, errDeadlock),
+			want: retry.ReasonSuccess, asked: []string{rolledBack, rolledBack, committed}},
+		{name: "a deadlock every time", scenes: failing("write", errDeadlock, errDeadlock, errDeadlock),
+			want: retry.ReasonExhausted, asked: []string{rolledBack, rolledBack, rolledBack}, is: []error{errDeadlock},
+			text: "retry: attempts exhausted after 3 attempts: deadlock detected (SQLSTATE 40P01)"},
+		{name: "a connection lost in the middle", scenes: []scene{{"write": fails(io.ErrUnexpectedEOF), "rollback": fails(driver.ErrBadConn)}},
+			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
+		{name: "a permanent error of the server", scenes: failing("write", errUnique), want: retry.ReasonNonRetryable, asked: []string{rolledBack},
+			is: []error{errUnique}, text: notTransient + "duplicate key (SQLSTATE 23505)"},
+		{name: "an error of the program", fn: returns(errOpaque), want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque}},
+		{name: "a bare EOF, which may be the end of a file", fn: returns(io.EOF),
+			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{io.EOF}},
+		{name: "a permanent error", fn: returns(retry.Permanent(errDeadlock)), want: retry.ReasonPermanent, asked: []string{unwritten}, is: []error{errDeadlock}},
+		{name: "the library wraps the function's error", fn: returns(errOpaque), through: wrapping("transfer: %w"),
+			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque}, text: notTransient + "transfer: not enough money"},
+		{name: "the library turns a panic into an error", fn: func(context.Context, *sql.Tx) error { panic("boom") }, through: recovering,
+			want: retry.ReasonNonRetryable, asked: []string{unwritten},
+			text: notTransient + "retrysql: the function did not return; rollback: recovered: boom"},
+
+		// The rollback decides nothing.
+		{name: "a permanent error whose rollback fails", by: "Tx", scenes: failing("rollback", errDeadlock), fn: returns(retry.Permanent(errOpaque)),
+			want: retry.ReasonPermanent, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock}},
+		{name: "a rollback that fails is reported", by: "Tx", scenes: []scene{{"write": fails(errUnique), "rollback": fails(refusal)}},
+			want: retry.ReasonNonRetryable, asked: []string{rolledBack}, is: []error{errUnique, refusal},
+			text: notTransient + "duplicate key (SQLSTATE 23505); rollback: the server does not answer"},
+		{name: "a rollback that fails temporarily", by: "Tx", scenes: failing("rollback", errDeadlock), fn: returns(errOpaque),
+			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock}},
+		{name: "a rollback with an error of a timeout", by: "Tx", scenes: failing("rollback", context.DeadlineExceeded), fn: returns(errOpaque),
+			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque, context.DeadlineExceeded}},
+		{name: "a timeout whose rollback fails too", scenes: []scene{{"write": fails(context.DeadlineExceeded), "rollback": fails(driver.ErrBadConn)}},
+			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
+		{name: "a rollback that fails permanently", scenes: []scene{{"write": fails(errDeadlock), "rollback": fails(errUnique)}},
+			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
+		{name: "a rollback that takes longer than AttemptTimeout", policy: timed, scenes: []scene{{"write": fails(errUnique), "rollback": slow}},
+			want: retry.ReasonNonRetryable, asked: []string{rolledBack}},
+		{name: "the library returns the error of its rollback", fn: returns(errOpaque), through: replacing(errDeadlock),
+			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock},
+			text: notTransient + "not enough money; rollback: deadlock detected (SQLSTATE 40P01)"},
+		{name: "the library returns the error of its rollback, and the function's is retried", scenes: failing("write", errDeadlock),
+			through: replacing(errOpaque), want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
+		{name: "the library joins the error of its rollback to the function's", fn: returns(errOpaque), through: joining(errDeadlock),
+			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque, errDeadlock},
+			text: notTransient + "not enough money; deadlock detected (SQLSTATE 40P01)"},
+
+		// The commit. What the server answers to it, TestSQLState and TestAnswers show.
+		{name: "a serialization failure at commit", scenes: failing("commit", errSerialization), want: retry.ReasonSuccess, asked: []string{committed, committed}},
+		{name: "a serialization failure at every commit", scenes: failing("commit", errSerialization, errSerialization, errSerialization),
+			want: retry.ReasonExhausted, asked: []string{committed, committed, committed}, is: []error{errSerialization},
+			text: "retry: attempts exhausted after 3 attempts: retrysql: commit: could not serialize access (SQLSTATE 40001)"},
+		{name: "a deferred constraint", scenes: failing("commit", errUnique), want: retry.ReasonNonRetryable, asked: []string{committed}, is: []error{errUnique}},
+		{name: "a commit that was not sent, according to the driver", scenes: failing("commit", &unsentError{safe: true}), want: unknown, asked: []string{committed}},
+		{name: "a connection lost at commit", scenes: failing("commit", io.ErrUnexpectedEOF), want: unknown, asked: []string{committed},
+			is: []error{io.ErrUnexpectedEOF}, text: inDoubt + "unexpected EOF"},
+		{name: "a connection lost at commit, joined with the answer to another statement",
+			scenes: failing("commit", errors.Join(io.ErrUnexpectedEOF, errSerialization)), want: unknown, asked: []string{committed}},
+		{name: "a bad connection at commit", scenes: failing("commit", driver.ErrBadConn), want: unknown, asked: []string{committed}, is: []error{driver.ErrBadConn}},
+		{name: "a bad connection at commit, joined with the answer to another statement",
+			scenes: failing("commit", errors.Join(errDeadlock, driver.ErrBadConn)), want: unknown, asked: []string{committed}},
+		{name: "an unknown error at commit", scenes: failing("commit", lostAnswer), want: unknown, asked: []string{committed}, is: []error{lostAnswer}},
+		{name: "an error of the library after the commit", through: replacing(errOpaque), want: unknown, asked: []string{committed}, is: []error{errOpaque}},
 
 		// A RetryIf replaces Transient.
-		{
-			name: "a RetryIf that returns true", scenes: []scene{{exec: fails(errOpaque)}}, retryIf: func(error) bool { return true },
-			want: retry.ReasonSuccess, asked: append(rolledBack[:3:3], once...),
-		},
-		{
-			name: "a RetryIf that returns false", scenes: []scene{{exec: fails(errDeadlock)}}, retryIf: func(error) bool { return false },
-			want: retry.ReasonRejected, asked: rolledBack, is: []error{errDeadlock},
-		},
-		{
-			name: "a RetryIf that adds to Transient", scenes: []scene{{exec: fails(errOpaque)}, {exec: fails(errDeadlock)}},
-			retryIf: func(err error) bool { return retrysql.Transient(err) || errors.Is(err, errOpaque) },
-			want:    retry.ReasonSuccess, asked: append(append(rolledBack[:3:3], rolledBack...), once...),
-		},
-		{
-			name: "a RetryIf that adds to Transient sees commit errors too", scenes: []scene{{commit: fails(errUnique)}},
+		{name: "a RetryIf that returns true", scenes: failing("write", errOpaque), retryIf: always,
+			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
+		{name: "a RetryIf that returns false", scenes: failing("write", errDeadlock), retryIf: func(error) bool { return false },
+			want: retry.ReasonRejected, asked: []string{rolledBack}, is: []error{errDeadlock}},
+		{name: "a RetryIf that adds to Transient", scenes: append(failing("write", errUnique, errDeadlock), failing("commit", errUnique)...),
+			policy:  retry.Policy{MaxAttempts: 4},
 			retryIf: func(err error) bool { return retrysql.Transient(err) || errors.Is(err, errUnique) },
-			want:    retry.ReasonSuccess, asked: append(once[:3:3], once...),
-		},
+			want:    retry.ReasonSuccess, asked: []string{rolledBack, rolledBack, committed, committed}},
+		{name: "RetryIf is not called for an unknown commit", scenes: failing("commit", lostAnswer), retryIf: always, want: unknown, asked: []string{committed}},
 
 		// A function that ends the transaction itself may have committed it.
-		{
-			name: "the function commits", fn: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, retryIf: func(error) bool { return true },
-			want: retry.ReasonPermanent, asked: []string{"begin", "commit"}, unknown: true, is: []error{sql.ErrTxDone},
-			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: sql: transaction has already been committed or rolled back by the function: leave both to Tx",
-		},
-		{
-			name: "the function commits and fails", fn: func(_ context.Context, tx *sql.Tx) error { return errors.Join(errDeadlock, tx.Commit()) }, retryIf: func(error) bool { return true },
-			want: retry.ReasonPermanent, asked: []string{"begin", "commit"}, unknown: true, is: []error{sql.ErrTxDone, errDeadlock},
-		},
-		{
-			name: "the function rolls back and fails", fn: func(_ context.Context, tx *sql.Tx) error { return errors.Join(errDeadlock, tx.Rollback()) },
-			want: retry.ReasonPermanent, asked: []string{"begin", "rollback"}, unknown: true, is: []error{sql.ErrTxDone, errDeadlock},
-			text: "retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: deadlock detected (SQLSTATE 40P01); rollback: sql: transaction has already been committed or rolled back by the function: leave both to Tx",
-		},
+		{name: "the function commits", by: "Tx", fn: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, retryIf: always,
+			want: unknown, asked: []string{"begin commit"}, is: []error{sql.ErrTxDone}, text: inDoubt + ended},
+		{name: "the function commits", by: "TxFunc", fn: func(_ context.Context, tx *sql.Tx) error { return tx.Commit() }, retryIf: always,
+			want: unknown, asked: []string{"begin commit"}, is: []error{sql.ErrTxDone}},
+		{name: "the function commits and fails", by: "Tx", fn: func(_ context.Context, tx *sql.Tx) error { return errors.Join(errDeadlock, tx.Commit()) },
+			retryIf: always, want: unknown, asked: []string{"begin commit"}, is: []error{sql.ErrTxDone, errDeadlock}},
+		{name: "the function rolls back and fails", by: "Tx", fn: func(_ context.Context, tx *sql.Tx) error { return errors.Join(errDeadlock, tx.Rollback()) },
+			want: unknown, asked: []string{unwritten}, is: []error{sql.ErrTxDone, errDeadlock},
+			text: inDoubt + "deadlock detected (SQLSTATE 40P01); rollback: " + ended},
+		{name: "the function has a deferred Rollback, which runs before the commit", fn: func(ctx context.Context, tx *sql.Tx) error {
+			defer func() { _ = tx.Rollback() }()
+			return write(ctx, tx)
+		}, want: unknown, asked: []string{rolledBack}},
+
+		// What a transact must not do.
+		{name: "transact does not call its body", through: func(transact) transact { return func(context.Context, func(*sql.Tx) error) error { return nil } },
+			want: retry.ReasonPermanent,
+			text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling its body: no transaction ran"},
+		{name: "transact loses the function's error", fn: returns(errDeadlock), through: replacing(nil),
+			want: unknown, asked: []string{unwritten}, is: []error{errDeadlock},
+			text: inDoubt + "deadlock detected (SQLSTATE 40P01); the transaction ended without an error"},
+		{name: "the library itself retries and succeeds", scenes: failing("write", errDeadlock), through: twice,
+			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
+		{name: "the library itself retries a failure, and the commit is refused", through: twice,
+			scenes: append(failing("write", errDeadlock), failing("commit", errSerialization)...),
+			want:   retry.ReasonSuccess, asked: []string{rolledBack, committed, committed}},
+		{name: "the library itself retries a failed commit, and fails", through: twice,
+			scenes: append(failing("commit", lostAnswer), failing("write", errDeadlock)...),
+			want:   unknown, asked: []string{committed, rolledBack}, is: []error{errDeadlock}},
+		{name: "the library itself retries a failed commit, and the next one is refused", through: twice,
+			scenes: failing("commit", lostAnswer, errSerialization), want: unknown, asked: []string{committed, committed}, is: []error{errSerialization}},
+
+		// Timeouts.
+		{name: "in begin", policy: timed, scenes: []scene{{"begin": hangs}}, want: retry.ReasonSuccess, asked: []string{"begin", committed},
+			failed: "retrysql: timed out and rolled back: retrysql: begin: context deadline exceeded"},
+		{name: "in a statement", policy: timed, scenes: []scene{{"write": hangs}}, want: retry.ReasonSuccess, asked: []string{rolledBack, committed},
+			failed: "retrysql: timed out and rolled back: context deadline exceeded"},
+		{name: "in a statement that the server cancels", policy: timed, scenes: late(&stateError{"57014", "canceling statement"}),
+			want: retry.ReasonSuccess, asked: []string{rolledBack, committed},
+			failed: "retrysql: timed out and rolled back: canceling statement (SQLSTATE 57014)"},
+		{name: "in a statement whose error does not say so", policy: timed, scenes: late(errors.New("interrupted")),
+			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}, failed: "retrysql: timed out and rolled back: interrupted"},
+		{name: "in a function that ignores its context", policy: timed, scenes: late(nil), want: retry.ReasonSuccess, asked: []string{rolledBack, committed},
+			failed: "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded"},
+		{name: "in a function that returns a permanent error", policy: timed, scenes: late(retry.Permanent(errOpaque)),
+			want: retry.ReasonPermanent, asked: []string{rolledBack}, is: []error{errOpaque}},
+		{name: "in a commit, which the driver interrupts", policy: timed, scenes: []scene{{"commit": hangs}},
+			want: unknown, asked: []string{committed}, is: []error{context.DeadlineExceeded}},
+		{name: "of a deadline that the function sets itself", scenes: []scene{{"write": hangs}}, fn: func(ctx context.Context, tx *sql.Tx) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			return write(ctx, tx)
+		}, want: retry.ReasonSuccess, asked: []string{rolledBack, committed}, failed: "retrysql: timed out and rolled back: context deadline exceeded"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			db, server := open(t, row.scenes...)
-			if row.fn == nil {
-				row.fn = write
+		for by, call := range calls {
+			if row.by != "" && by != row.by || row.through != nil && by != "TxFunc" {
+				continue
 			}
-			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3, RetryIf: row.retryIf}, row.fn)
-			assert.Equal(t, row.want, retry.ReasonOf(err), "%v", err)
-			assert.Equal(t, row.asked, server.asked())
-			for _, want := range row.is {
-				assert.ErrorIs(t, err, want)
+			t.Run(by+"/"+row.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					db, server := open(t, row.scenes...)
+					p, fn := row.policy, row.fn
+					if p.MaxAttempts == 0 {
+						p.MaxAttempts = 3
+					}
+					if fn == nil {
+						fn = write
+					}
+					failed, waited := "", time.Duration(0)
+					p.RetryIf = row.retryIf
+					p.OnEvent = func(_ context.Context, e retry.Event) {
+						if e.Kind == retry.RetryScheduled {
+							failed, waited = e.Err.Error(), e.Delay
+							assert.True(t, row.retryIf != nil || retrysql.Transient(e.Err), "a loop around it may try again too")
+						}
+					}
+					start := time.Now()
+					var err error
+					if row.through != nil {
+						err = retrysql.TxFunc(t.Context(), row.through(begins(db)), p, fn)
+					} else {
+						err = call(t.Context(), db, p, fn)
+					}
+					synctest.Wait() // database/sql may roll back in the background
+					assert.Equal(t, row.want, reasonOf(err), "%v", err)
+					assert.Equal(t, row.asked, server.asked())
+					for _, want := range row.is {
+						assert.ErrorIs(t, err, want)
+					}
+					if row.text != "" {
+						assert.EqualError(t, err, row.text)
+					}
+					if row.failed != "" {
+						assert.Equal(t, row.failed, failed)
+						assert.Equal(t, time.Minute, time.Since(start)-waited)
+					}
+				})
+			})
+		}
+	}
+}
+
+const ended = "sql: transaction has already been committed or rolled back by the function: leave both to Tx"
+
+func wrapping(format string) func(transact) transact {
+	return func(next transact) transact {
+		return func(ctx context.Context, body func(*sql.Tx) error) error {
+			if err := next(ctx, body); err != nil {
+				return fmt.Errorf(format, err)
 			}
-			var unknown *retrysql.UnknownCommitError
-			assert.Equal(t, row.unknown, errors.As(err, &unknown), "%v", err)
-			if row.text != "" {
-				assert.EqualError(t, err, row.text)
+			return nil
+		}
+	}
+}
+
+// replacing returns err in place of the first transaction's result.
+func replacing(err error) func(transact) transact {
+	return func(next transact) transact {
+		calls := 0
+		return func(ctx context.Context, body func(*sql.Tx) error) error {
+			returned := next(ctx, body)
+			if calls++; calls == 1 {
+				return err
 			}
-		})
+			return returned
+		}
+	}
+}
+
+func joining(err error) func(transact) transact {
+	return func(next transact) transact {
+		return func(ctx context.Context, body func(*sql.Tx) error) error { return errors.Join(next(ctx, body), err) }
+	}
+}
+
+func recovering(next transact) transact {
+	return func(ctx context.Context, body func(*sql.Tx) error) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("recovered: %v", p)
+			}
+		}()
+		return next(ctx, body)
+	}
+}
+
+func twice(next transact) transact {
+	return func(ctx context.Context, body func(*sql.Tx) error) error {
+		if err := next(ctx, body); err == nil {
+			return nil
+		}
+		return next(ctx, body)
 	}
 }
 
 // The error is Permanent for the loops around Tx too, so none of them retries
 // it by accident.
 func TestUnknownCommitIsFinalForEveryLoopAround(t *testing.T) {
-	db, server := open(t, scene{commit: fails(io.ErrUnexpectedEOF)})
+	db, server := open(t, failing("commit", io.ErrUnexpectedEOF)...)
 	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 5}, func(ctx context.Context) error {
 		err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 5}, write)
 		return fmt.Errorf("transfer: %w", err)
 	})
-	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-	assert.Equal(t, []string{"begin", "write", "commit"}, server.asked())
-}
-
-func TestTxPassesItsOptions(t *testing.T) {
-	db := sql.OpenDB(optionsConnector{t})
-	defer closeDB(t, db)
-	opts := &sql.TxOptions{Isolation: sql.LevelSerializable, ReadOnly: true}
-	require.NoError(t, retrysql.Tx(t.Context(), db, opts, retry.Policy{}, write))
-}
-
-type optionsConnector struct{ t *testing.T }
-
-func (c optionsConnector) Driver() driver.Driver { return nil }
-func (c optionsConnector) Connect(context.Context) (driver.Conn, error) {
-	return &optionsConn{&conn{server: &server{}}, c.t}, nil
-}
-
-type optionsConn struct {
-	*conn
-	t *testing.T
-}
-
-func (c *optionsConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	assert.Equal(c.t, driver.TxOptions{Isolation: driver.IsolationLevel(sql.LevelSerializable), ReadOnly: true}, opts)
-	return c.conn.BeginTx(ctx, opts)
-}
-
-// The policy's delays, events and limits work as in Do.
-func TestTxGoesThroughDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, server := open(t, scene{exec: fails(errDeadlock)}, scene{commit: fails(errSerialization)})
-		var events []string
-		p := retry.Policy{
-			MaxAttempts: 4, Backoff: retry.Linear(100 * time.Millisecond),
-			OnEvent: func(_ context.Context, e retry.Event) {
-				events = append(events, fmt.Sprint(e.Kind, " ", e.Attempt, " ", e.Delay, " ", e.Err, " ", e.Reason))
-			},
-		}
-		start := time.Now()
-		require.NoError(t, retrysql.Tx(t.Context(), db, nil, p, write))
-		assert.Equal(t, 300*time.Millisecond, time.Since(start))
-		assert.Equal(t, []string{
-			"attempt_started 1 0s <nil> ",
-			"attempt_finished 1 0s deadlock detected (SQLSTATE 40P01) ",
-			"retry_scheduled 1 100ms deadlock detected (SQLSTATE 40P01) ",
-			"attempt_started 2 0s <nil> ",
-			"attempt_finished 2 0s retrysql: commit: could not serialize access (SQLSTATE 40001) ",
-			"retry_scheduled 2 200ms retrysql: commit: could not serialize access (SQLSTATE 40001) ",
-			"attempt_started 3 0s <nil> ",
-			"attempt_finished 3 0s <nil> ",
-			"stopped 3 0s <nil> success",
-		}, events)
-		assert.Equal(t, []string{"begin", "write", "rollback", "begin", "write", "commit", "begin", "write", "commit"}, server.asked())
-	})
-}
-
-func TestTxOnceWithoutALimit(t *testing.T) {
-	db, server := open(t, scene{exec: fails(errDeadlock)})
-	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{}, write)
-	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
-}
-
-func TestTxInvalidPolicyRunsOnce(t *testing.T) {
-	db, server := open(t, scene{exec: fails(errDeadlock)})
-	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: -2}, write)
-	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
-	assert.ErrorIs(t, err, errDeadlock)
-	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
+	assert.Equal(t, unknown, reasonOf(err))
+	assert.Equal(t, []string{committed}, server.asked())
 }
 
 func TestTxBadArguments(t *testing.T) {
@@ -305,374 +346,248 @@ func TestTxBadArguments(t *testing.T) {
 	assert.EqualError(t, retrysql.TxFunc(t.Context(), begins(db), retry.Default(), nil), noFunction)
 	assert.EqualError(t, retrysql.TxFunc(t.Context(), nil, retry.Default(), write), noFunction)
 	var none context.Context
-	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(retrysql.Tx(none, db, nil, retry.Default(), write)))
+	assert.Equal(t, retry.ReasonInvalid, reasonOf(retrysql.Tx(none, db, nil, retry.Default(), write)))
 	assert.Empty(t, server.asked())
 }
 
-func TestTxPanicRollsBackAndPassesThrough(t *testing.T) {
-	for _, rollback := range []step{nil, fails(errOpaque)} {
-		db, server := open(t, scene{rollback: rollback})
-		assert.PanicsWithValue(t, "boom", func() {
-			_ = retrysql.Tx(t.Context(), db, nil, retry.Default(), func(context.Context, *sql.Tx) error { panic("boom") })
+// A panic and a Goexit roll back and pass through, whatever the rollback does.
+func TestPanics(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		by       string
+		rollback step
+		stuck    int
+	}{
+		{"Tx", "Tx", nil, 0},
+		{"TxFunc", "TxFunc", nil, 0},
+		{"the rollback fails", "Tx", fails(errOpaque), 0},
+		{"the rollback panics", "Tx", fails(panicker{"Is"}), 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			db, server := open(t, scene{"rollback": row.rollback}, scene{"rollback": row.rollback})
+			assert.PanicsWithValue(t, "boom", func() {
+				_ = calls[row.by](t.Context(), db, retry.Default(), func(context.Context, *sql.Tx) error { panic("boom") })
+			})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = calls[row.by](t.Context(), db, retry.Default(), func(context.Context, *sql.Tx) error {
+					runtime.Goexit()
+					return nil
+				})
+			}()
+			<-done
+			server.stuck = 2 * row.stuck
+			assert.Equal(t, []string{unwritten, unwritten}, server.asked())
 		})
-		assert.Equal(t, []string{"begin", "rollback"}, server.asked())
 	}
-}
-
-func TestTxGoexitRollsBack(t *testing.T) {
-	db, server := open(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = retrysql.Tx(t.Context(), db, nil, retry.Default(), func(context.Context, *sql.Tx) error {
-			runtime.Goexit()
-			return nil
-		})
-	}()
-	<-done
-	assert.Equal(t, []string{"begin", "rollback"}, server.asked())
 }
 
 // A driver's error may panic in any of its methods, wherever it comes from. The
 // transaction ends, there is no retry, and the returned error can be printed.
-func TestTxDriverErrorPanics(t *testing.T) {
-	type source struct {
+func TestErrorsThatPanic(t *testing.T) {
+	for _, source := range []struct {
 		name    string
-		scene   func(error) scene
-		fn      func(error) func(context.Context, *sql.Tx) error
-		asked   []string
-		unknown bool
-		is      error
-	}
-	returns := func(err error) func(context.Context, *sql.Tx) error {
-		return func(context.Context, *sql.Tx) error { return err }
-	}
-	writes := func(error) func(context.Context, *sql.Tx) error { return write }
-	none := func(error) scene { return scene{} }
-	sources := []source{
-		{name: "begin", scene: func(err error) scene { return scene{begin: fails(err)} }, fn: writes, asked: []string{"begin"}},
-		{name: "function", scene: none, fn: returns, asked: []string{"begin", "rollback"}},
-		{name: "rollback", scene: func(err error) scene { return scene{rollback: fails(err)} }, fn: func(error) func(context.Context, *sql.Tx) error { return returns(errOpaque) }, asked: []string{"begin", "rollback"}, is: errOpaque},
-		{name: "commit", scene: func(err error) scene { return scene{commit: fails(err)} }, fn: writes, asked: []string{"begin", "write", "commit"}, unknown: true},
-	}
-	for _, source := range sources {
-		for _, method := range panickers {
+		at      string // of the database; "": the error is the function's
+		fn      function
+		through bool // the error is the library's, after the commit
+		want    retry.Reason
+		asked   string
+	}{
+		{name: "begin", at: "begin", fn: write, want: retry.ReasonPermanent, asked: "begin"},
+		{name: "function", want: retry.ReasonPermanent, asked: unwritten},
+		{name: "rollback", at: "rollback", fn: returns(errOpaque), want: retry.ReasonPermanent, asked: unwritten},
+		{name: "commit", at: "commit", fn: write, want: unknown, asked: committed},
+		{name: "the library", fn: write, through: true, want: unknown, asked: committed},
+	} {
+		for _, method := range []string{"Error", "SQLState", "Is", "As", "Unwrap"} {
 			t.Run(source.name+"/"+method, func(t *testing.T) {
 				failure := panicker{method}
-				server := &server{scenes: []scene{source.scene(failure)}}
-				db := sql.OpenDB(connector{server})
-				err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, source.fn(failure))
-				require.Error(t, err)
-				if source.name != "function" && (method == "Is" || method == "Unwrap") {
-					assert.ErrorContains(t, err, "retrysql: the driver panicked: bug in "+method)
-					assert.Equal(t, 1, db.Stats().InUse, "database/sql panics before it takes the connection back, as the doc of Tx says")
-					assert.NoError(t, db.Close())
-				} else {
-					assert.ErrorContains(t, err, "retrysql: error of type retrysql_test.panicker panicked: bug in "+method)
-					closeDB(t, db)
+				db, server := open(t, failing(source.at, failure)...)
+				fn, transact := source.fn, begins(db)
+				if fn == nil {
+					fn = returns(failure)
 				}
-				assert.Equal(t, source.asked, server.asked())
-				var unknown *retrysql.UnknownCommitError
-				assert.Equal(t, source.unknown, errors.As(err, &unknown))
-				if source.is != nil {
-					assert.ErrorIs(t, err, source.is)
-				} else {
-					assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+				if source.through {
+					transact = replacing(failure)(transact)
 				}
+				var err error
+				if source.at == "" {
+					err = retrysql.TxFunc(t.Context(), transact, retry.Policy{MaxAttempts: 3}, fn)
+				} else {
+					err = retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, fn)
+				}
+				text := "retrysql: error of type retrysql_test.panicker panicked: bug in " + method
+				if source.at != "" && (method == "Is" || method == "Unwrap") {
+					text = "retrysql: the driver panicked: bug in " + method
+					server.stuck = 1 // database/sql panics before it takes the connection back, as the doc of Tx says
+				}
+				assert.ErrorContains(t, err, text)
+				assert.Equal(t, source.want, reasonOf(err))
+				assert.Equal(t, source.at == "rollback", errors.Is(err, errOpaque))
+				assert.Equal(t, []string{source.asked}, server.asked())
 			})
 		}
 	}
 
 	db, server := open(t)
-	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns((*stateError)(nil)))
-	assert.ErrorContains(t, err, "retrysql: error of type *retrysql_test.stateError panicked: runtime error: invalid memory address")
-
-	// Only Do calls RetryAfter.
-	err = retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns(errors.Join(errDeadlock, hintPanicker{})))
-	assert.ErrorContains(t, err, "retrysql: error of type *errors.joinError panicked: bug in RetryAfter")
-	assert.Equal(t, []string{"begin", "rollback", "begin", "rollback"}, server.asked())
-}
-
-// The function's own panic wins over the panic of the rollback that it causes.
-func TestTxPanicWhoseRollbackPanicsPassesThrough(t *testing.T) {
-	db := sql.OpenDB(connector{&server{scenes: []scene{{rollback: fails(panicker{"Is"})}}}})
-	assert.PanicsWithValue(t, "boom", func() {
-		_ = retrysql.Tx(t.Context(), db, nil, retry.Default(), func(context.Context, *sql.Tx) error { panic("boom") })
-	})
-	assert.NoError(t, db.Close())
-}
-
-// Only the error of the transaction decides whether it is retried. The caller
-// and the events also see the error of its rollback.
-func TestTxRollbackDecidesNothing(t *testing.T) {
-	for name, edit := range map[string]func(*retry.Policy, func(error)){
-		"RetryIf": func(p *retry.Policy, saw func(error)) {
-			p.RetryIf = func(err error) bool { saw(err); return errors.Is(err, errDeadlock) }
-		},
-		"Classify": func(p *retry.Policy, saw func(error)) {
-			p.RetryIf = func(error) bool { return true }
-			p.Classify = func(err error) *retry.Class {
-				saw(err)
-				return &retry.Class{Policy: &retry.Policy{NonRetryable: !errors.Is(err, errDeadlock)}}
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			db, server := open(t, scene{rollback: fails(errDeadlock)})
-			var saw, told []error
-			p := retry.Policy{MaxAttempts: 3, OnEvent: func(_ context.Context, e retry.Event) {
-				if e.Kind == retry.AttemptFinished {
-					told = append(told, e.Err)
-				}
-			}}
-			edit(&p, func(err error) { saw = append(saw, err) })
-			err := retrysql.Tx(t.Context(), db, nil, p, func(context.Context, *sql.Tx) error { return errOpaque })
-			assert.Equal(t, []error{errOpaque}, saw)
-			assert.Equal(t, []string{"begin", "rollback"}, server.asked())
-			assert.ErrorIs(t, err, errDeadlock)
-			require.Len(t, told, 1)
-			assert.ErrorIs(t, told[0], errDeadlock)
-		})
+	tx := func(err error) error {
+		return retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, returns(err))
 	}
+	assert.ErrorContains(t, tx((*stateError)(nil)), "retrysql: error of type *retrysql_test.stateError panicked: runtime error: invalid memory address")
+	// Only Do calls RetryAfter.
+	assert.ErrorContains(t, tx(errors.Join(errDeadlock, hintPanicker{})), "retrysql: error of type *errors.joinError panicked: bug in RetryAfter")
+	assert.ErrorContains(t, tx(errors.Join(context.Canceled, panicker{"SQLState"})), "retrysql: error of type *errors.joinError panicked: bug in SQLState")
+	assert.Equal(t, []string{unwritten, unwritten, unwritten}, server.asked())
 }
+
+type hintPanicker struct{}
+
+func (hintPanicker) Error() string             { return "not now" }
+func (hintPanicker) RetryAfter() time.Duration { panic("bug in RetryAfter") }
 
 // What Transient does not know is not retryable, whatever the policy's own Classify
-// says of it. With a RetryIf that decides, and Transient does not.
+// says of it. With a RetryIf that decides, and Transient does not. Both see the error
+// of the function alone; the caller and the events also see that of its rollback.
 func TestTxSaysWhyItIsNotRunAgain(t *testing.T) {
-	once := &retry.Class{Name: "deadlock", Policy: &retry.Policy{MaxAttempts: 2}}
+	const rollback = "; rollback: terminating connection (SQLSTATE 57P01)"
+	yes, no := func(error) bool { return true }, func(error) bool { return false }
 	for _, row := range []struct {
 		name    string
 		failure error
 		retryIf func(error) bool
-		asked   int // how often Classify was called
+		asked   int // how often RetryIf and Classify were called
 		runs    int
 		want    retry.Error
 		cause   string
 		text    string
 	}{
-		{
-			name: "not transient", failure: errUnique, asked: 0, runs: 1,
-			want: retry.Error{Reason: retry.ReasonNonRetryable, Delay: time.Minute}, cause: "not a transient database error",
-			text: "retry: not retryable after 1 attempt (not a transient database error): duplicate key (SQLSTATE 23505)",
-		},
-		{
-			name: "transient, with a class", failure: errDeadlock, asked: 2, runs: 2,
-			want: retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: 0},
-			text: `retry: attempts exhausted after 2 attempts (2 of "deadlock"): deadlock detected (SQLSTATE 40P01)`,
-		},
-		{
-			name: "not transient, with a RetryIf that says yes", failure: errUnique, retryIf: func(error) bool { return true }, asked: 2, runs: 2,
-			want: retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: 0},
-			text: `retry: attempts exhausted after 2 attempts (2 of "deadlock"): duplicate key (SQLSTATE 23505)`,
-		},
-		{
-			name: "transient, with a RetryIf that says no", failure: errDeadlock, retryIf: func(error) bool { return false }, asked: 0, runs: 1,
-			want: retry.Error{Reason: retry.ReasonRejected, Delay: time.Minute},
-			text: "retry: rejected by RetryIf after 1 attempt: deadlock detected (SQLSTATE 40P01)",
-		},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			db, _ := open(t)
-			asked, runs := 0, 0
-			var stopped retry.Event
-			err := retrysql.Tx(t.Context(), db, nil, retry.Policy{
-				MaxAttempts: 5, Backoff: retry.Fixed(time.Minute), RetryIf: row.retryIf,
-				Classify: func(error) *retry.Class { asked++; return once },
-				OnEvent:  func(_ context.Context, e retry.Event) { stopped = e },
-			}, func(context.Context, *sql.Tx) error { runs++; return row.failure })
-			assert.EqualError(t, err, row.text)
-			assert.Equal(t, row.asked, asked)
-			assert.Equal(t, row.runs, runs)
-			var e *retry.Error
-			require.ErrorAs(t, err, &e)
-			assert.Equal(t, row.want, retry.Error{Reason: e.Reason, Class: e.Class, Delay: e.Delay})
-			if row.cause == "" {
-				assert.NoError(t, stopped.Cause)
-			} else {
-				assert.EqualError(t, stopped.Cause, row.cause)
-			}
-			assert.Same(t, row.failure, retry.LastError(err))
-			assert.False(t, retry.IsPermanent(err))
-		})
-	}
-}
-
-// A deferred Rollback in the function does not commit either: it runs before Tx
-// can commit.
-func TestTxDeferredRollback(t *testing.T) {
-	db, server := open(t)
-	err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, func(ctx context.Context, tx *sql.Tx) error {
-		defer func() { _ = tx.Rollback() }()
-		return write(ctx, tx)
-	})
-	var unknown *retrysql.UnknownCommitError
-	assert.ErrorAs(t, err, &unknown)
-	assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
-}
-
-// AttemptTimeout ends the first attempt wherever it hangs. The second one
-// commits.
-func TestTxAttemptTimeout(t *testing.T) {
-	late := func(err error) step {
-		return func(ctx context.Context) error {
-			<-ctx.Done()
-			return err
-		}
-	}
-	for _, row := range []struct {
-		name  string
-		first scene
-		text  string
-	}{
-		{"in begin", scene{begin: hangs}, "retrysql: timed out and rolled back: retrysql: begin: context deadline exceeded"},
-		{"in a statement", scene{exec: hangs}, "retrysql: timed out and rolled back: context deadline exceeded"},
-		{"in a statement that the server cancels", scene{exec: late(&stateError{"57014", "canceling statement"})}, "retrysql: timed out and rolled back: canceling statement (SQLSTATE 57014)"},
-		{"in a statement whose error does not say so", scene{exec: late(errors.New("interrupted"))}, "retrysql: timed out and rolled back: interrupted"},
-		{"in a function that ignores its context", scene{exec: late(nil)}, "retrysql: timed out and rolled back: retrysql: the context ended before the commit: context deadline exceeded"},
+		{"not transient", errUnique, nil, 0, 1, retry.Error{Reason: retry.ReasonNonRetryable, Delay: time.Minute},
+			"not a transient database error", notTransient + "duplicate key (SQLSTATE 23505)"},
+		{"transient, with a class", errDeadlock, nil, 2, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock"},
+			"<nil>", `retry: attempts exhausted after 2 attempts (2 of "deadlock"): deadlock detected (SQLSTATE 40P01)`},
+		{"not transient, with a RetryIf that says yes", errUnique, yes, 4, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock"},
+			"<nil>", `retry: attempts exhausted after 2 attempts (2 of "deadlock"): duplicate key (SQLSTATE 23505)`},
+		{"transient, with a RetryIf that says no", errDeadlock, no, 1, 1, retry.Error{Reason: retry.ReasonRejected, Delay: time.Minute},
+			"<nil>", "retry: rejected by RetryIf after 1 attempt: deadlock detected (SQLSTATE 40P01)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				db, server := open(t, row.first)
-				var failures []string
-				p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: time.Minute}
-				p.OnEvent = func(_ context.Context, e retry.Event) {
-					if e.Kind == retry.AttemptFinished && e.Err != nil {
-						failures = append(failures, e.Err.Error())
-						assert.True(t, retrysql.Transient(e.Err))
-					}
+				db, server := open(t, failing("rollback", errShutdown, errShutdown)...)
+				asked := 0
+				see := func(err error) {
+					asked++
+					assert.Same(t, row.failure, err)
 				}
-				start := time.Now()
-				require.NoError(t, retrysql.Tx(t.Context(), db, nil, p, write))
-				assert.Equal(t, time.Minute+time.Second, time.Since(start))
-				assert.Equal(t, []string{row.text}, failures)
-				asked := server.asked()
-				assert.Equal(t, []string{"begin", "write", "commit"}, asked[len(asked)-3:])
-				assert.NotContains(t, asked[:len(asked)-3], "commit")
+				var stopped retry.Event
+				p := retry.Policy{
+					MaxAttempts: 5, Backoff: retry.Fixed(time.Minute),
+					Classify: func(err error) *retry.Class {
+						see(err)
+						return &retry.Class{Name: "deadlock", Policy: &retry.Policy{MaxAttempts: 2}}
+					},
+					OnEvent: func(_ context.Context, e retry.Event) { stopped = e },
+				}
+				if row.retryIf != nil {
+					p.RetryIf = func(err error) bool { see(err); return row.retryIf(err) }
+				}
+				err := retrysql.Tx(t.Context(), db, nil, p, returns(row.failure))
+				assert.EqualError(t, err, row.text+rollback)
+				assert.EqualError(t, stopped.Err, row.failure.Error()+rollback)
+				assert.Equal(t, row.asked, asked)
+				assert.Len(t, server.asked(), row.runs)
+				var e *retry.Error
+				require.ErrorAs(t, err, &e)
+				assert.Equal(t, row.want, retry.Error{Reason: e.Reason, Class: e.Class, Delay: e.Delay})
+				assert.Equal(t, row.cause, fmt.Sprint(stopped.Cause))
+				assert.ErrorIs(t, err, row.failure)
+				assert.ErrorIs(t, err, errShutdown)
+				assert.False(t, retry.IsPermanent(err))
 			})
 		})
 	}
-}
-
-func TestTxAttemptTimeoutLeavesPermanentErrorsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, _ := open(t)
-		p := retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}
-		err := retrysql.Tx(t.Context(), db, nil, p, func(ctx context.Context, _ *sql.Tx) error {
-			<-ctx.Done()
-			return retry.Permanent(errOpaque)
-		})
-		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-		assert.ErrorIs(t, err, errOpaque)
-	})
-}
-
-// A driver that respects the context during COMMIT interrupts it, so the
-// outcome is unknown.
-func TestTxAttemptTimeoutInCommitIsUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, server := open(t, scene{commit: hangs})
-		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}, write)
-		var unknown *retrysql.UnknownCommitError
-		assert.ErrorAs(t, err, &unknown)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, []string{"begin", "write", "commit"}, server.asked())
-	})
-}
-
-// A deadline that the function sets itself is not the caller's: it counts as a
-// timeout.
-func TestTxOwnDeadlineOfTheFunction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, server := open(t, scene{exec: hangs})
-		err := retrysql.Tx(t.Context(), db, nil, retry.Policy{MaxAttempts: 3}, func(ctx context.Context, tx *sql.Tx) error {
-			ctx, cancel := context.WithTimeout(ctx, time.Minute)
-			defer cancel()
-			return write(ctx, tx)
-		})
-		require.NoError(t, err)
-		assert.Equal(t, []string{"begin", "write", "rollback", "begin", "write", "commit"}, server.asked())
-	})
 }
 
 // After the caller's context has ended, there is no retry.
-func TestTxCallersContext(t *testing.T) {
+func TestTheCallersContext(t *testing.T) {
 	gone := errors.New("the client has gone")
 	for _, row := range []struct {
-		name  string
-		scene scene
-		fn    func(cancel func()) func(context.Context, *sql.Tx) error
-		asked []string
+		name     string
+		scene    scene
+		ended    bool     // already
+		deadline bool     // the context has one, after a minute, in place of a cancel
+		fn       function // after it has canceled the context; nil: write
+		want     retry.Reason
+		asked    []string
 	}{
-		{"ended before", scene{}, nil, nil},
-		{"ends in begin", scene{begin: hangs}, func(cancel func()) func(context.Context, *sql.Tx) error { return write }, []string{"begin"}},
-		{"ends in a statement", scene{exec: hangs}, func(cancel func()) func(context.Context, *sql.Tx) error { return write }, []string{"begin", "write", "rollback"}},
-		{"ends in the function, which ignores it", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
-			return func(context.Context, *sql.Tx) error {
-				cancel()
-				return nil
-			}
-		}, []string{"begin", "rollback"}},
-		{"ends together with a deadlock", scene{}, func(cancel func()) func(context.Context, *sql.Tx) error {
-			return func(context.Context, *sql.Tx) error {
-				cancel()
-				return errDeadlock
-			}
-		}, []string{"begin", "rollback"}},
+		{name: "ended before", ended: true, want: retry.ReasonCanceled},
+		{name: "ends in begin", scene: scene{"begin": hangs}, want: retry.ReasonCanceled, asked: []string{"begin"}},
+		{name: "ends in a statement", scene: scene{"write": hangs}, want: retry.ReasonCanceled, asked: []string{rolledBack}},
+		{name: "ends in the function, which ignores it", fn: returns(nil), want: retry.ReasonCanceled, asked: []string{unwritten}},
+		{name: "ends together with a deadlock", fn: returns(errDeadlock), want: retry.ReasonCanceled, asked: []string{unwritten}},
+		{name: "has a deadline in a statement", scene: scene{"write": hangs}, deadline: true, want: retry.ReasonDeadline, asked: []string{rolledBack}},
+		// The Reason is that of the context, and the error still says that the outcome
+		// is unknown.
+		{name: "has a deadline in the commit", scene: scene{"commit": hangs}, deadline: true, want: retry.ReasonDeadline + ", unknown", asked: []string{committed}},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				db, server := open(t, row.scene)
-				ctx, cancelCause := context.WithCancelCause(t.Context())
-				cancel := func() { cancelCause(gone) }
-				if row.fn == nil {
-					cancel()
-					row.fn = func(func()) func(context.Context, *sql.Tx) error { return write }
-				} else {
-					time.AfterFunc(time.Minute, cancel)
-				}
-				err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 3, RetryIf: func(error) bool { return true }}, row.fn(cancel))
-				synctest.Wait()
-				assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-				assert.ErrorIs(t, err, context.Canceled)
-				assert.ErrorIs(t, err, gone)
-				assert.False(t, retrysql.Transient(err), "a loop around it must stop too")
-				assert.Equal(t, row.asked, server.asked())
-				var unknown *retrysql.UnknownCommitError
-				assert.False(t, errors.As(err, &unknown))
+		for by, call := range calls {
+			t.Run(by+"/"+row.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					db, server := open(t, row.scene)
+					ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, gone)
+					defer cancel()
+					ended := context.DeadlineExceeded
+					if !row.deadline {
+						ended = context.Canceled
+						var end context.CancelCauseFunc
+						ctx, end = context.WithCancelCause(t.Context())
+						cancel = func() { end(gone) }
+						time.AfterFunc(time.Minute, cancel)
+					}
+					if row.ended {
+						cancel()
+					}
+					err := call(ctx, db, retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour, RetryIf: func(error) bool { return true }},
+						func(ctx context.Context, tx *sql.Tx) error {
+							if row.fn == nil {
+								return write(ctx, tx)
+							}
+							cancel()
+							return row.fn(ctx, tx)
+						})
+					synctest.Wait()
+					assert.Equal(t, row.want, reasonOf(err))
+					assert.ErrorIs(t, err, ended)
+					assert.ErrorIs(t, err, gone)
+					assert.False(t, retrysql.Transient(err), "a loop around it must stop too")
+					assert.Equal(t, row.asked, server.asked())
+				})
 			})
-		})
+		}
 	}
 }
 
-func TestTxCallersDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, server := open(t, scene{exec: hangs})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, write)
-		synctest.Wait()
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.False(t, retrysql.Transient(err), "a loop around it must stop too")
-		assert.Equal(t, []string{"begin", "write", "rollback"}, server.asked())
-	})
+// Tx accepts anything that begins transactions.
+func TestTxTakesAConn(t *testing.T) {
+	db, server := open(t, failing("write", errDeadlock)...)
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, retrysql.Tx(t.Context(), conn, nil, retry.Policy{MaxAttempts: 2}, write))
+	assert.Equal(t, []string{rolledBack, committed}, server.asked())
 }
 
 // Calls share only the policy and the database.
 func TestTxConcurrently(t *testing.T) {
-	scenes := make([]scene, 50)
-	for i := range scenes {
-		scenes[i] = scene{exec: fails(errDeadlock)}
-	}
-	db, server := open(t, scenes...)
+	db, server := open(t, failing("write", slices.Repeat([]error{errDeadlock}, 50)...)...)
 	p := retry.Policy{MaxAttempts: 100}
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() { assert.NoError(t, retrysql.Tx(t.Context(), db, nil, p, write)) })
 	}
 	wg.Wait()
-	count := map[string]int{}
-	for _, what := range server.asked() {
-		count[what]++
+	all := strings.Join(server.asked(), " ")
+	for what, want := range map[string]int{"begin": 100, "write": 100, "rollback": 50, "commit": 50} {
+		assert.Equal(t, want, strings.Count(all, what), what)
 	}
-	assert.Equal(t, map[string]int{"begin": 100, "write": 100, "rollback": 50, "commit": 50}, count)
 }

@@ -56,7 +56,8 @@ func Begin(err error) Fault { return Fault{begin, err} }
 
 // Exec is for a statement, prepared or not, with or without rows. If it fails,
 // it was not executed; what went before it in the transaction remains until
-// that is rolled back.
+// that is rolled back. With go-sql-driver/mysql, retrysql.Tx also sets and releases
+// a savepoint: a statement before those of the function, and one after them.
 func Exec(err error) Fault { return Fault{exec, err} }
 
 // BeforeCommit is for a commit. If it fails, the transaction was rolled back.

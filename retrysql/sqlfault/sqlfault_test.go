@@ -6,14 +6,14 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goretry/retry"
-	"github.com/goretry/retry/retrysql"
 	"github.com/goretry/retry/retrysql/sqlfault"
 )
 
@@ -44,51 +44,29 @@ func pay(ctx context.Context, db *sql.DB) error {
 }
 
 func TestScript(t *testing.T) {
+	const paid, lost = "begin debit credit commit", "begin debit credit rollback"
+	type script = []sqlfault.Fault
 	for _, row := range []struct {
 		name    string
-		script  []sqlfault.Fault
+		script  script
 		errs    []error // of the three payments
 		log     []string
 		applied int
 		left    int
 	}{
-		{
-			name: "no script", errs: []error{nil, nil, nil}, applied: 3,
-			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
-		{
-			name: "begin", script: []sqlfault.Fault{sqlfault.Begin(errLost)}, errs: []error{errLost, nil, nil}, applied: 2,
-			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
-		{
-			name: "the second begin", script: []sqlfault.Fault{sqlfault.Begin(nil), sqlfault.Begin(errLost)}, errs: []error{nil, errLost, nil}, applied: 2,
-			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
-		{
-			name: "the second statement", script: []sqlfault.Fault{sqlfault.Exec(nil), sqlfault.Exec(errLost)}, errs: []error{errLost, nil, nil}, applied: 2,
-			log: []string{"begin", "debit", "rollback", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
-		{
-			name: "before the commit is applied", script: []sqlfault.Fault{sqlfault.BeforeCommit(errLost)}, errs: []error{errLost, nil, nil}, applied: 2,
-			log: []string{"begin", "debit", "credit", "rollback", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
-		{
-			name: "after the commit is applied", script: []sqlfault.Fault{sqlfault.AfterCommit(errLost)}, errs: []error{errLost, nil, nil}, applied: 3,
-			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
-		{
-			name: "commits that pass", script: []sqlfault.Fault{sqlfault.BeforeCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(errLost)}, errs: []error{nil, nil, errLost}, applied: 3,
-			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
-		{
-			name:   "one kind after the other",
-			script: []sqlfault.Fault{sqlfault.BeforeCommit(errLost), sqlfault.Exec(io.EOF), sqlfault.Begin(context.Canceled)}, errs: []error{errLost, io.EOF, context.Canceled},
-			log: []string{"begin", "debit", "credit", "rollback", "begin", "rollback"},
-		},
-		{
-			name: "faults that are not reached", script: []sqlfault.Fault{sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.Begin(errLost), sqlfault.Exec(errLost)}, errs: []error{nil, nil, nil}, applied: 3, left: 2,
-			log: []string{"begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit", "begin", "debit", "credit", "commit"},
-		},
+		{"no script", nil, []error{nil, nil, nil}, []string{paid, paid, paid}, 3, 0},
+		{"begin", script{sqlfault.Begin(errLost)}, []error{errLost, nil, nil}, []string{paid, paid}, 2, 0},
+		{"the second begin", script{sqlfault.Begin(nil), sqlfault.Begin(errLost)}, []error{nil, errLost, nil}, []string{paid, paid}, 2, 0},
+		{"the second statement", script{sqlfault.Exec(nil), sqlfault.Exec(errLost)}, []error{errLost, nil, nil},
+			[]string{"begin debit rollback", paid, paid}, 2, 0},
+		{"before the commit is applied", script{sqlfault.BeforeCommit(errLost)}, []error{errLost, nil, nil}, []string{lost, paid, paid}, 2, 0},
+		{"after the commit is applied", script{sqlfault.AfterCommit(errLost)}, []error{errLost, nil, nil}, []string{paid, paid, paid}, 3, 0},
+		{"commits that pass", script{sqlfault.BeforeCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(errLost)},
+			[]error{nil, nil, errLost}, []string{paid, paid, paid}, 3, 0},
+		{"one kind after the other", script{sqlfault.BeforeCommit(errLost), sqlfault.Exec(io.EOF), sqlfault.Begin(context.Canceled)},
+			[]error{errLost, io.EOF, context.Canceled}, []string{lost, "begin rollback"}, 0, 0},
+		{"faults that are not reached", script{sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.AfterCommit(nil), sqlfault.Begin(errLost),
+			sqlfault.Exec(errLost)}, []error{nil, nil, nil}, []string{paid, paid, paid}, 3, 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			base := &database{}
@@ -108,24 +86,20 @@ func TestScript(t *testing.T) {
 // error is returned.
 func TestTheDatabaseFailsItself(t *testing.T) {
 	refused := errors.New("refused")
-	base := &database{fails: map[string]error{"commit": refused}}
-	db := sql.OpenDB(sqlfault.New(base, sqlfault.AfterCommit(errLost)))
-	assert.Equal(t, []error{refused}, payments(t, db, 1))
-
-	base = &database{fails: map[string]error{"rollback": refused}}
-	db = sql.OpenDB(sqlfault.New(base, sqlfault.BeforeCommit(errLost)))
-	err := pay(t.Context(), db)
-	assert.ErrorIs(t, err, errLost)
-	assert.ErrorIs(t, err, refused)
-
-	base = &database{fails: map[string]error{"begin": refused}}
-	assert.Equal(t, []error{refused}, payments(t, sql.OpenDB(sqlfault.New(base, sqlfault.Begin(nil))), 1))
-
-	base = &database{fails: map[string]error{"connect": refused}}
-	assert.Equal(t, []error{refused}, payments(t, sql.OpenDB(sqlfault.New(base)), 1))
-
-	base = &database{fails: map[string]error{"prepare": refused}}
-	_, err = sql.OpenDB(sqlfault.New(base)).PrepareContext(t.Context(), "debit")
+	for what, row := range map[string]struct {
+		script []sqlfault.Fault
+		want   error
+	}{
+		"connect":  {nil, refused},
+		"begin":    {[]sqlfault.Fault{sqlfault.Begin(nil)}, refused},
+		"commit":   {[]sqlfault.Fault{sqlfault.AfterCommit(errLost)}, refused},
+		"rollback": {[]sqlfault.Fault{sqlfault.BeforeCommit(errLost)}, errors.Join(errLost, refused)},
+	} {
+		base := &database{fails: map[string]error{what: refused}}
+		assert.Equal(t, []error{row.want}, payments(t, sql.OpenDB(sqlfault.New(base, row.script...)), 1), what)
+	}
+	base := &database{fails: map[string]error{"prepare": refused}}
+	_, err := sql.OpenDB(sqlfault.New(base)).PrepareContext(t.Context(), "debit")
 	assert.Equal(t, refused, err)
 }
 
@@ -133,13 +107,11 @@ func TestTheDatabaseFailsItself(t *testing.T) {
 // then prepares it, and it still counts as one statement.
 func TestSkippedStatementsCountOnce(t *testing.T) {
 	for _, base := range []*database{{skips: true}, {old: true}} {
-		faults := sqlfault.New(base, sqlfault.Exec(nil), sqlfault.Exec(errLost))
-		db := sql.OpenDB(faults)
+		db := sql.OpenDB(sqlfault.New(base, sqlfault.Exec(nil), sqlfault.Exec(errLost)))
 		assert.Equal(t, []error{errLost, nil}, payments(t, db, 2))
-		assert.Equal(t, []string{"begin", "debit", "rollback", "begin", "debit", "credit", "commit"}, base.log)
+		assert.Equal(t, []string{"begin debit rollback", "begin debit credit commit"}, base.log)
 
-		faults = sqlfault.New(base, sqlfault.Exec(nil), sqlfault.Exec(errLost))
-		db = sql.OpenDB(faults)
+		db = sql.OpenDB(sqlfault.New(base, sqlfault.Exec(nil), sqlfault.Exec(errLost)))
 		rows, err := db.QueryContext(t.Context(), "SELECT 1")
 		require.NoError(t, err)
 		require.NoError(t, rows.Close())
@@ -173,7 +145,7 @@ func TestOldDriver(t *testing.T) {
 		make func(context.Context) error
 		log  []string
 	}{
-		{"begin", func(ctx context.Context) error { _, err := db.BeginTx(ctx, nil); return err }, []string{"begin", "rollback"}},
+		{"begin", func(ctx context.Context) error { _, err := db.BeginTx(ctx, nil); return err }, []string{"begin rollback"}},
 		{"prepare", func(ctx context.Context) error { _, err := db.PrepareContext(ctx, "debit"); return err }, nil},
 		{"exec", func(ctx context.Context) error { _, err := db.ExecContext(ctx, "debit"); return err }, nil},
 	} {
@@ -246,58 +218,23 @@ func TestOpen(t *testing.T) {
 
 // All goroutines share one script, and each fault happens once.
 func TestConcurrently(t *testing.T) {
-	script := make([]sqlfault.Fault, 50)
-	for i := range script {
-		script[i] = sqlfault.AfterCommit(errLost)
-	}
 	base := &database{}
-	faults := sqlfault.New(base, script...)
+	faults := sqlfault.New(base, slices.Repeat([]sqlfault.Fault{sqlfault.AfterCommit(errLost)}, 50)...)
 	db := sql.OpenDB(faults)
-	var mu sync.Mutex
-	lost := 0
+	var lost atomic.Int32
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
 			if err := pay(t.Context(), db); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				lost++
+				lost.Add(1)
 				assert.Equal(t, errLost, err)
 			}
 		})
 	}
 	wg.Wait()
-	assert.Equal(t, 50, lost)
+	assert.EqualValues(t, 50, lost.Load())
 	assert.Equal(t, 100, base.applied)
 	assert.Zero(t, faults.Left())
-}
-
-// This package was made to test retrysql.Tx: none of these transactions is
-// applied twice.
-func TestTx(t *testing.T) {
-	for name, row := range map[string]struct {
-		fault   sqlfault.Fault
-		unknown bool
-		applied int
-	}{
-		"begin":         {sqlfault.Begin(driver.ErrBadConn), false, 1},
-		"exec":          {sqlfault.Exec(io.ErrUnexpectedEOF), false, 1},
-		"before commit": {sqlfault.BeforeCommit(io.ErrUnexpectedEOF), true, 0},
-		"after commit":  {sqlfault.AfterCommit(io.ErrUnexpectedEOF), true, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			base := &database{}
-			faults := sqlfault.New(base, row.fault)
-			err := retrysql.Tx(t.Context(), sql.OpenDB(faults), nil, retry.Policy{MaxAttempts: 3}, func(ctx context.Context, tx *sql.Tx) error {
-				_, err := tx.ExecContext(ctx, "debit")
-				return err
-			})
-			var unknown *retrysql.UnknownCommitError
-			assert.Equal(t, row.unknown, errors.As(err, &unknown), "%v", err)
-			assert.Equal(t, row.applied, base.applied)
-			assert.Zero(t, faults.Left())
-		})
-	}
 }
 
 // A database records its operations and counts the transactions that it
@@ -309,7 +246,7 @@ type database struct {
 	before              func() // called before each operation, unless nil
 
 	mu                        sync.Mutex
-	log                       []string
+	log                       []string // the operations of each transaction
 	args                      []driver.Value
 	opts                      driver.TxOptions
 	name                      string
@@ -336,7 +273,11 @@ func (d *database) do(what string) error {
 	case "commit":
 		d.applied++
 	}
-	d.log = append(d.log, what)
+	if len(d.log) == 0 || what == "begin" {
+		d.log = append(d.log, what)
+	} else {
+		d.log[len(d.log)-1] += " " + what
+	}
 	return nil
 }
 

@@ -1,3 +1,0 @@
-// Package quictest tests retrynet on the errors of real QUIC connections. It
-// has nothing but tests.
-package quictest

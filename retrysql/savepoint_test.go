@@ -1,0 +1,150 @@
+package retrysql_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+)
+
+// MySQLDriver and mysqlConn have the names of go-sql-driver's types, by which
+// retrysql knows them.
+type MySQLDriver struct{ server *server }
+
+func (d *MySQLDriver) Open(string) (driver.Conn, error) { return d.Connect(context.Background()) }
+func (d *MySQLDriver) Connect(context.Context) (driver.Conn, error) {
+	return &mysqlConn{conn{server: d.server}}, nil
+}
+func (d *MySQLDriver) Driver() driver.Driver { return d }
+
+type mysqlConn struct{ conn }
+
+// QueryContext answers with one row of one column, how many rows have changed.
+func (c *mysqlConn) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
+	return &changedRows{[]int64{c.server.changed}}, c.server.do(query, ctx, c.scene)
+}
+
+type changedRows struct{ left []int64 }
+
+func (*changedRows) Columns() []string { return []string{"ROW_COUNT()"} }
+func (*changedRows) Close() error      { return nil }
+func (r *changedRows) Next(row []driver.Value) error {
+	if len(r.left) == 0 {
+		return io.EOF
+	}
+	row[0], r.left = r.left[0], nil
+	return nil
+}
+
+const (
+	set     = "SAVEPOINT retrysql"
+	release = "RELEASE SAVEPOINT retrysql"
+	count   = "SELECT ROW_COUNT()"
+)
+
+// The savepoint is the first statement of each transaction and the last one. That
+// it is gone means that the function went on after the end of its transaction,
+// unless the function failed with what ended it.
+func TestSavepoint(t *testing.T) {
+	var (
+		gone     = &MySQLError{1305, [5]byte([]byte("42000")), "gone"}
+		deadlock = &MySQLError{1213, [5]byte([]byte("40001")), "deadlock"}
+		timedOut = &MySQLError{1205, [5]byte([]byte("HY000")), "timeout"}
+		syntax   = &MySQLError{1064, [5]byte([]byte("42000")), "syntax"}
+	)
+	const goneText = "sql: transaction has already been committed or rolled back by the server: the function went on after an error such as a deadlock, or sent a statement that commits, such as CREATE TABLE: Error 1305 (42000): gone"
+	whole := strings.Join([]string{"begin", set, "write", release, "commit"}, " ")
+	during := func(steps ...string) string { return strings.Join(append([]string{"begin", set}, steps...), " ") }
+	always := func(error) bool { return true }
+	commits := func(err error) function {
+		return func(_ context.Context, tx *sql.Tx) error { assert.NoError(t, tx.Commit()); return err }
+	}
+	for _, row := range []struct {
+		name    string
+		scene   scene // of the first transaction
+		changed int64 // rows, by the last statement before the check
+		fn      function
+		retryIf func(error) bool
+		timeout time.Duration
+		want    retry.Reason
+		first   string // what the server is asked in the first transaction
+		text    string
+	}{
+		{"commits", nil, 0, write, nil, 0, retry.ReasonSuccess, whole, ""},
+		{"the savepoint is gone after a success", scene{release: fails(gone)}, 0, write, nil, 0, unknown, during("write", release, "rollback"), inDoubt + goneText},
+		{"a deadlock that the function returns at once", scene{"write": fails(deadlock)}, -1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
+		{"a deadlock that the function returns after it has written more", scene{"write": fails(deadlock), release: fails(gone)}, 1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1213 (40001): deadlock; rollback: " + goneText},
+		{"and then the connection is lost", scene{"write": fails(deadlock), release: fails(gone), "rollback": fails(driver.ErrBadConn)}, 1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1213 (40001): deadlock; rollback: " + goneText},
+		{"a lock wait timeout, which undoes the statement alone, and more is written", scene{"write": fails(timedOut)}, 1, write, nil, 0, retry.ReasonSuccess, during("write", count, release, "rollback"), ""},
+		{"a deadlock, and the connection is lost", scene{"write": fails(deadlock), count: fails(io.ErrUnexpectedEOF)}, 1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
+		{"another error", scene{"write": fails(errOpaque)}, 0, write, always, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
+		{"another error, after the end of the transaction", scene{"write": fails(errOpaque), release: fails(gone)}, 0, write, always, 0, unknown, during("write", release, "rollback"), inDoubt + "not enough money; rollback: " + goneText},
+		{"a lost connection", scene{"write": fails(io.ErrUnexpectedEOF), release: fails(driver.ErrBadConn)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
+
+		{"the savepoint cannot be set for now", scene{set: fails(timedOut)}, 0, write, nil, 0, retry.ReasonSuccess, during("rollback"), ""},
+		{"the server knows no savepoints", scene{set: fails(syntax)}, 0, write, nil, 0, retry.ReasonNonRetryable, during("rollback"), notTransient + "retrysql: begin: Error 1064 (42000): syntax"},
+		{"the server refuses to release it, and has rolled back", scene{release: fails(deadlock)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
+		{"the connection is lost before the commit", scene{release: fails(io.ErrUnexpectedEOF)}, 0, write, nil, 0, unknown, during("write", release, "rollback"), inDoubt + "unexpected EOF"},
+		{"AttemptTimeout before the commit", scene{release: hangs}, 0, write, nil, time.Minute, unknown, during("write", release, "rollback"), inDoubt + "context deadline exceeded"},
+		{"AttemptTimeout in the function", scene{"write": hangs}, 0, write, nil, time.Minute, retry.ReasonSuccess, during("write", "rollback"), ""},
+		{"the function commits", nil, 0, commits(nil), nil, 0, unknown, during("commit"), inDoubt + ended},
+		{"the function commits and fails", nil, 0, commits(errOpaque), always, 0, unknown, during("commit"), inDoubt + "not enough money; rollback: " + ended},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db, server := openMySQL(t, row.scene)
+				server.changed = row.changed
+				p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: row.timeout, RetryIf: row.retryIf}
+				err := retrysql.Tx(t.Context(), db, nil, p, row.fn)
+				synctest.Wait() // database/sql may roll back in the background
+				assert.Equal(t, row.want, reasonOf(err), "%v", err)
+				want := []string{row.first}
+				if row.want == retry.ReasonSuccess && row.first != whole {
+					want = append(want, whole)
+				}
+				assert.Equal(t, want, server.asked())
+				if row.text != "" {
+					assert.EqualError(t, err, row.text)
+					assert.Equal(t, row.want == unknown, retry.IsPermanent(err))
+				}
+			})
+		})
+	}
+}
+
+// A Conn and what embeds a DB are known by their driver too. TxFunc, and a driver
+// that is another, have no savepoint.
+func TestWhoHasASavepoint(t *testing.T) {
+	whole := strings.Join([]string{"begin", set, "write", release, "commit"}, " ")
+	mysql, server := openMySQL(t)
+	conn, err := mysql.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	for _, db := range []retrysql.Beginner{mysql, conn, struct{ *sql.DB }{mysql}} {
+		require.NoError(t, retrysql.Tx(t.Context(), db, &sql.TxOptions{ReadOnly: true}, retry.Policy{}, write))
+	}
+	require.NoError(t, retrysql.TxFunc(t.Context(), begins(mysql), retry.Policy{}, write))
+	assert.PanicsWithValue(t, "boom", func() {
+		_ = retrysql.Tx(t.Context(), mysql, nil, retry.Policy{}, func(context.Context, *sql.Tx) error { panic("boom") })
+	})
+	assert.Equal(t, []string{whole, whole, whole, committed, "begin " + set + " rollback"}, server.asked())
+
+	db, server := open(t)
+	other, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer other.Close()
+	require.NoError(t, retrysql.Tx(t.Context(), other, nil, retry.Policy{}, write))
+	assert.Equal(t, []string{committed}, server.asked())
+
+	assert.ErrorContains(t, retrysql.Tx(t.Context(), struct{ *sql.DB }{}, nil, retry.Policy{}, write), "retrysql: the driver panicked: ")
+}
