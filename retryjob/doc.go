@@ -7,7 +7,8 @@
 // attempt that a worker was handed, with the same policy, decisions, errors and
 // events as [retry.Do]:
 //
-//	retryjob.Run(ctx, policy, retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt},
+//	job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
+//	retryjob.Run(ctx, policy, job,
 //		func(ctx context.Context) error { return send(ctx, row.Payload) },
 //		func(o retryjob.Outcome) {
 //			switch {
@@ -16,13 +17,16 @@
 //			case o.Retry() || o.Interrupted():
 //				runAgainAfter(row, o.Delay, o.Err)
 //			default:
-//				deadLetter(row, o.Reason, o.Err)
+//				bury(row, o.DeadLetter(job))
 //			}
 //		})
 //
 // The queue counts the attempt when it hands the job out, before it runs. A worker
 // that dies has then used up an attempt. If that was the last one, Run makes no
 // further attempt, and the job becomes a dead letter.
+//
+// A [DeadLetter] has one form in all queues. The Redrive of each adapter lets dead
+// letters run again, spread over a window: see [RedriveOptions].
 //
 // The modules below adapters do this for River, asynq, NATS JetStream, RabbitMQ and
 // Temporal's activities; examples/jobqueue does it for a table in SQLite or

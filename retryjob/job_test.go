@@ -1,6 +1,7 @@
 package retryjob_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,23 @@ func run(ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.
 	retryjob.Run(ctx, p, job, fn, func(settled retryjob.Outcome) { o = settled })
 	return o
 }
+
+// runAlone is run in a goroutine that may end in any way. It also returns the panic
+// that went on, and requires that the job is settled once.
+func runAlone(t *testing.T, ctx context.Context, p retry.Policy, job retryjob.Job, fn func(context.Context) error) (o retryjob.Outcome, passed any) {
+	t.Helper()
+	settled, ended := 0, make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { passed = recover() }()
+		retryjob.Run(ctx, p, job, fn, func(outcome retryjob.Outcome) { o, settled = outcome, settled+1 })
+	}()
+	<-ended
+	require.Equal(t, 1, settled)
+	return o, passed
+}
+
+func succeeding(context.Context) error { return nil }
 
 func failing(context.Context) error { return errBoom }
 
@@ -130,19 +148,19 @@ func TestRunReadsAsDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// one returns the log and the error of one way to make the attempts.
-			one := func(way func(context.Context, retry.Policy, func(context.Context) error) error) (log []retrylog.Record, err error) {
+			one := func(way func(context.Context, retry.Policy, func(context.Context) error) error) (string, error) {
+				var log bytes.Buffer
+				var err error
 				synctest.Test(t, func(t *testing.T) {
-					var recorder retrylog.Recorder
 					attempt := 0
 					p := row.policy()
-					p.OnEvent = recorder.OnEvent
+					p.OnEvent = retrylog.NewWriter(&log).OnEvent
 					err = way(retrylog.WithKey(t.Context(), "job-1"), p, func(context.Context) error {
 						attempt++
 						return row.do(attempt)
 					})
-					log = recorder.Records()
 				})
-				return log, err
+				return log.String(), err
 			}
 			wantLog, want := one(func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error {
 				p.Source = fixed(retry.SeedOf("job-1"))
@@ -153,143 +171,19 @@ func TestRunReadsAsDo(t *testing.T) {
 			})
 
 			require.Equal(t, row.want, retry.ReasonOf(err))
-			assert.Equal(t, texts(t, wantLog), texts(t, log))
+			assert.Equal(t, wantLog, log)
 			if want != nil {
-				var e, wanted *retry.Error
-				require.ErrorAs(t, err, &e)
-				require.ErrorAs(t, want, &wanted)
-				wanted.Waited = 0 // the queue waited, in other processes
-				assert.EqualError(t, e, wanted.Error())
+				want.(*retry.Error).Waited = 0 // the queue waited, in other processes
+				assert.EqualError(t, err, want.Error())
 			} else {
 				assert.NoError(t, err)
 			}
-			calls, err := retrylog.Replay(log)
+			records, err := retrylog.Read(strings.NewReader(log))
+			require.NoError(t, err)
+			calls, err := retrylog.Replay(records)
 			require.NoError(t, err)
 			require.Len(t, calls, 1)
 			assert.NoError(t, calls[0].Check(row.policy().ForJob(row.limit)))
-		})
-	}
-}
-
-// texts returns a log as its lines.
-func texts(t *testing.T, log []retrylog.Record) (lines []string) {
-	for _, r := range log {
-		line, err := r.MarshalJSON()
-		require.NoError(t, err)
-		lines = append(lines, string(line))
-	}
-	return lines
-}
-
-func TestRunRefusesAJobWithoutAttemptsLeft(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: backoff}
-	forbidden := retry.Policy{MaxAttempts: 3, NonRetryable: true}
-	for name, row := range map[string]struct {
-		policy retry.Policy
-		job    retryjob.Job
-		want   retry.Reason // "": it runs
-		text   string
-	}{
-		"the first":                 {p, retryjob.Job{Attempt: 1}, "", ""},
-		"below the first":           {p, retryjob.Job{Attempt: -5}, "", ""},
-		"the last":                  {p, retryjob.Job{Attempt: 3}, "", ""},
-		"one too many":              {p, retryjob.Job{Attempt: 4}, retry.ReasonExhausted, "retry: attempts exhausted after 3 attempts"},
-		"handed out ever again":     {p, retryjob.Job{Attempt: 99}, retry.ReasonExhausted, "retry: attempts exhausted after 3 attempts"},
-		"the job's limit":           {p, retryjob.Job{Attempt: 2, MaxAttempts: 1}, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt"},
-		"its last":                  {p, retryjob.Job{Attempt: 2, MaxAttempts: 2}, "", ""},
-		"cap":                       {retry.Policy{MaxAttempts: 9, AttemptCap: 2}, retryjob.Job{Attempt: 3}, retry.ReasonExhausted, "retry: attempts exhausted after 2 attempts"},
-		"no limit":                  {retry.Policy{}, retryjob.Job{Attempt: 2}, retry.ReasonExhausted, "retry: gave up after 1 attempt (no limit is set, so there is no retry)"},
-		"not retryable, the first":  {forbidden, retryjob.Job{Attempt: 1}, "", ""},
-		"not retryable, the second": {forbidden, retryjob.Job{Attempt: 2}, retry.ReasonNonRetryable, "retry: not retryable after 1 attempt"},
-		"unlimited":                 {retry.Policy{MaxAttempts: retry.Unlimited, Backoff: backoff}, retryjob.Job{Attempt: math.MaxInt}, "", ""},
-		"by time alone":             {retry.Policy{MaxElapsed: time.Minute, Backoff: backoff}, retryjob.Job{Attempt: 99, Began: time.Now().Add(-time.Hour)}, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ran := false
-			var events []retry.Event
-			row.policy.OnEvent = func(_ context.Context, e retry.Event) { events = append(events, e) }
-			o := run(t.Context(), row.policy, row.job, func(context.Context) error { ran = true; return nil })
-
-			assert.Equal(t, ran, o.Ran)
-			if row.want == "" {
-				assert.True(t, ran)
-				assert.NoError(t, o.Err)
-				assert.Equal(t, retry.ReasonSuccess, o.Reason)
-				assert.Equal(t, max(1, row.job.Attempt), events[0].Attempt)
-				return
-			}
-			assert.False(t, ran)
-			assert.Equal(t, retryjob.Outcome{Reason: row.want}, decided(o))
-			assert.Equal(t, events[0].Max, o.Attempts)
-			assert.False(t, o.Interrupted())
-			assert.EqualError(t, o.Err, row.text)
-			require.Len(t, events, 1)
-			assert.Equal(t, retry.Stopped, events[0].Kind)
-			assert.Equal(t, events[0].Max, events[0].Attempt)
-			assert.Equal(t, row.want, events[0].Reason)
-		})
-	}
-}
-
-// A bad configuration does not bury the jobs in flight without a run.
-func TestAnInvalidPolicyRunsTheJobOnce(t *testing.T) {
-	for _, attempt := range []int{0, 1, 2, 99} {
-		p := retry.Policy{MaxAttempts: -2, Backoff: backoff}
-		job := retryjob.Job{Attempt: attempt, MaxAttempts: 1}
-		o := run(t.Context(), p, job, func(context.Context) error { return nil })
-		assert.Equal(t, retryjob.Outcome{Reason: retry.ReasonSuccess, Attempts: max(1, attempt), Ran: true}, o)
-
-		o = run(t.Context(), p, job, failing)
-		assert.Equal(t, retry.ReasonInvalid, o.Reason)
-		assert.Equal(t, max(1, attempt), o.Attempts)
-		assert.True(t, o.Ran)
-		assert.False(t, o.Retry() || o.Interrupted())
-		assert.ErrorIs(t, o.Err, errBoom)
-		assert.ErrorContains(t, o.Err, "MaxAttempts is -2")
-	}
-}
-
-// A class is counted by the queue: 1 retry after errExpired, whatever else failed.
-func TestRunCountsAClassByItsName(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Classify: expired}
-	for name, row := range map[string]struct {
-		classes map[string]int
-		err     error
-		want    retryjob.Outcome
-	}{
-		"none before":           {map[string]int{}, errExpired, retryjob.Outcome{Reason: retry.ReasonRetry, Class: "expired"}},
-		"others before":         {map[string]int{"busy": 3}, errExpired, retryjob.Outcome{Reason: retry.ReasonRetry, Class: "expired"}},
-		"one before":            {map[string]int{"expired": 1}, errExpired, retryjob.Outcome{Reason: retry.ReasonExhausted, Class: "expired"}},
-		"not known":             {nil, errExpired, retryjob.Outcome{Reason: retry.ReasonExhausted, Class: "expired"}},
-		"a failure of no class": {map[string]int{"expired": 1}, errBoom, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: 800 * time.Millisecond}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := run(t.Context(), p, retryjob.Job{Attempt: 4, Classes: row.classes}, func(context.Context) error { return row.err })
-			assert.Equal(t, row.want, decided(o))
-			assert.Equal(t, 4, o.Attempts)
-		})
-	}
-}
-
-func TestAttempts(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: backoff}
-	done, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, row := range map[string]struct {
-		ctx  context.Context
-		job  retryjob.Job
-		fn   func(context.Context) error
-		want int
-	}{
-		"success":            {t.Context(), retryjob.Job{Attempt: 3}, func(context.Context) error { return nil }, 3},
-		"failure":            {t.Context(), retryjob.Job{Attempt: 2}, failing, 2},
-		"below the first":    {t.Context(), retryjob.Job{Attempt: -7}, failing, 1},
-		"a success below it": {t.Context(), retryjob.Job{Attempt: -7}, func(context.Context) error { return nil }, 1},
-		"no attempt is left": {t.Context(), retryjob.Job{Attempt: 99}, failing, 3},
-		"before it ran":      {done, retryjob.Job{Attempt: 3}, failing, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, row.want, run(row.ctx, p, row.job, row.fn).Attempts)
 		})
 	}
 }
@@ -313,116 +207,67 @@ func TestWhatRunNeeds(t *testing.T) {
 	assert.NotContains(t, strings.Fields(string(deps)), "log/slog")
 }
 
+// Where the context ends before the attempt or is canceled in it, that says nothing
+// about the job. A deadline, which queue libraries set for each attempt, cuts it short
+// like AttemptTimeout: that is a failure.
 func TestRunInterrupted(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 1}}
+	const delay = 100 * time.Millisecond
+	canceled := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx, cancel
+	}
+	timeout := func(after time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, after)
+		}
+	}
+	permanent := retry.Permanent(errBoom)
 	for name, row := range map[string]struct {
-		attempt int
-		err     error
+		ctx         func(context.Context) (context.Context, context.CancelFunc)
+		attempt     int
+		cancels     bool // the attempt cancels the context, and otherwise waits for its end
+		err         error
+		want        retryjob.Outcome
+		interrupted bool
 	}{
-		"an attempt":       {1, context.Canceled},
-		"the last attempt": {3, errBoom},
-		"a permanent one":  {1, retry.Permanent(errBoom)},
+		"in an attempt": {context.WithCancel, 1, true, context.Canceled,
+			retryjob.Outcome{Reason: retry.ReasonCanceled, Delay: delay, Attempts: 1, Ran: true}, true},
+		"in the last one, with the delay that a queue may wait before it hands the job out again": {context.WithCancel, 3, true, errBoom,
+			retryjob.Outcome{Reason: retry.ReasonCanceled, Delay: 4 * delay, Attempts: 3, Ran: true}, true},
+		"in a permanent one": {context.WithCancel, 1, true, permanent,
+			retryjob.Outcome{Reason: retry.ReasonCanceled, Delay: delay, Attempts: 1, Ran: true}, true},
+		"in one that succeeds":     {context.WithCancel, 1, true, nil, retryjob.Outcome{Reason: retry.ReasonSuccess, Attempts: 1, Ran: true}, false},
+		"before it ran":            {canceled, 1, false, context.Canceled, retryjob.Outcome{Reason: retry.ReasonCanceled}, true},
+		"before the last one ran":  {canceled, 3, false, context.Canceled, retryjob.Outcome{Reason: retry.ReasonCanceled, Attempts: 2}, true},
+		"a deadline before it ran": {timeout(0), 1, false, context.DeadlineExceeded, retryjob.Outcome{Reason: retry.ReasonDeadline}, true},
+		"a deadline in an attempt": {timeout(time.Second), 2, false, context.DeadlineExceeded,
+			retryjob.Outcome{Reason: retry.ReasonRetry, Delay: 2 * delay, Attempts: 2, Ran: true}, false},
+		"a deadline in the last one": {timeout(time.Second), 3, false, context.DeadlineExceeded,
+			retryjob.Outcome{Reason: retry.ReasonExhausted, Delay: 4 * delay, Attempts: 3, Ran: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			o := run(ctx, p, retryjob.Job{Key: "a", Attempt: row.attempt}, func(context.Context) error {
-				cancel(errors.New("the worker stops"))
-				return row.err
+			synctest.Test(t, func(t *testing.T) {
+				p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 1}}
+				ctx, cancel := row.ctx(t.Context())
+				defer cancel()
+				o := run(ctx, p, retryjob.Job{Attempt: row.attempt}, func(ctx context.Context) error {
+					if row.cancels {
+						cancel()
+					}
+					<-ctx.Done()
+					return row.err
+				})
+				assert.ErrorIs(t, o.Err, row.err)
+				assert.Equal(t, row.interrupted, o.Interrupted())
+				if o.Interrupted() {
+					assert.Equal(t, 1, p.Budget.Left())
+				}
+				o.Err = nil
+				assert.Equal(t, row.want, o)
 			})
-			assert.True(t, o.Ran)
-			assert.True(t, o.Interrupted())
-			assert.Equal(t, retry.ReasonCanceled, o.Reason)
-			assert.Equal(t, 100*time.Millisecond<<(row.attempt-1), o.Delay, "a queue may wait this long before it hands the job out again")
-			assert.ErrorIs(t, o.Err, row.err)
-			assert.ErrorContains(t, o.Err, "the worker stops")
-			assert.Equal(t, 1, p.Budget.Left())
 		})
 	}
-
-	t.Run("before it ran", func(t *testing.T) {
-		for _, attempt := range []int{1, 3} {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			o := run(ctx, p, retryjob.Job{Attempt: attempt}, failing)
-			assert.False(t, o.Ran)
-			assert.True(t, o.Interrupted())
-			assert.Equal(t, retryjob.Outcome{Reason: retry.ReasonCanceled}, decided(o))
-			assert.Equal(t, attempt-1, o.Attempts)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), -1)
-		defer cancel()
-		o := run(ctx, p, retryjob.Job{Attempt: 1}, failing)
-		assert.False(t, o.Ran)
-		assert.True(t, o.Interrupted())
-		assert.Equal(t, retry.ReasonDeadline, o.Reason)
-	})
-
-	t.Run("success stands", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		o := run(ctx, p, retryjob.Job{Attempt: 1}, func(context.Context) error { cancel(); return nil })
-		assert.NoError(t, o.Err)
-		assert.False(t, o.Interrupted())
-	})
-}
-
-// Queue libraries bound each attempt by a deadline of its context.
-func TestADeadlineBoundsTheAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		wait := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
-
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		o := run(ctx, p, retryjob.Job{Attempt: 1}, failing)
-		assert.Equal(t, retry.ReasonRetry, o.Reason, "the retry is after the deadline, in another context")
-		assert.Equal(t, time.Hour, o.Delay)
-
-		o = run(ctx, p, retryjob.Job{Attempt: 2}, wait)
-		assert.Equal(t, retry.ReasonRetry, o.Reason)
-		assert.ErrorIs(t, o.Err, context.DeadlineExceeded)
-		assert.False(t, o.Interrupted())
-
-		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		o = run(ctx, p, retryjob.Job{Attempt: 3}, wait)
-		assert.Equal(t, retry.ReasonExhausted, o.Reason)
-		assert.False(t, o.Interrupted())
-
-		p.AttemptTimeout = time.Minute
-		began := time.Now()
-		o = run(t.Context(), p, retryjob.Job{Attempt: 1}, wait)
-		assert.Equal(t, retry.ReasonRetry, o.Reason)
-		assert.Equal(t, time.Minute, time.Since(began))
-	})
-}
-
-func TestTheErrorOfAnAttemptThatAnotherFollows(t *testing.T) {
-	o := run(t.Context(), retry.Policy{MaxAttempts: 3, Backoff: backoff}, retryjob.Job{Attempt: 2}, failing)
-	assert.True(t, o.Retry())
-	assert.EqualError(t, o.Err, "retry: trying again after 2 attempts (the next delay is 200ms): boom")
-	assert.Equal(t, errBoom, retry.LastError(o.Err))
-}
-
-func TestRunPaysTheBudgets(t *testing.T) {
-	own, outer := &retry.Budget{Size: 2, Ratio: 0.5}, &retry.Budget{Size: 1}
-	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: own}
-	ctx := retry.WithBudget(t.Context(), outer)
-
-	assert.Equal(t, retry.ReasonRetry, run(ctx, p, retryjob.Job{Attempt: 5}, failing).Reason)
-	assert.Equal(t, 1, own.Left())
-	assert.Equal(t, 0, outer.Left())
-
-	o := run(ctx, p, retryjob.Job{Attempt: 6}, failing)
-	assert.Equal(t, retry.ReasonBudget, o.Reason, "the Budget of the context is empty")
-	assert.Equal(t, backoff.Delay(6), o.Delay)
-	assert.Equal(t, 1, own.Left())
-
-	assert.Equal(t, retry.ReasonRetry, run(t.Context(), p, retryjob.Job{Attempt: 1}, failing).Reason)
-	assert.Equal(t, retry.ReasonBudget, run(t.Context(), p, retryjob.Job{Attempt: 1}, failing).Reason)
-	for range 2 {
-		run(t.Context(), p, retryjob.Job{Attempt: 1}, func(context.Context) error { return nil })
-	}
-	assert.Equal(t, 1, own.Left(), "two successes put one retry back")
 }
 
 func TestAPanicIsSettledAndGoesOn(t *testing.T) {
@@ -446,27 +291,16 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 				job := retryjob.Job{Key: "a", Attempt: row.attempt, Began: time.Now().Add(-time.Minute)}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				var settled []retryjob.Outcome
-				var passed any
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					defer func() { passed = recover() }()
-					retryjob.Run(ctx, p, job, func(context.Context) error {
-						time.Sleep(time.Second)
-						if row.end == nil {
-							cancel()
-							panic("oh")
-						}
-						row.end()
-						return nil
-					}, func(o retryjob.Outcome) { settled = append(settled, o) })
-				}()
-				<-ended
-
+				o, passed := runAlone(t, ctx, p, job, func(context.Context) error {
+					time.Sleep(time.Second)
+					if row.end == nil {
+						cancel()
+						panic("oh")
+					}
+					row.end()
+					return nil
+				})
 				assert.Equal(t, row.passes, passed)
-				require.Len(t, settled, 1)
-				o := settled[0]
 				want := p.Next(retry.Attempt{Number: row.attempt, Err: retryjob.ErrPanicked, Seed: retry.SeedOf("a")})
 				assert.Equal(t, decision(want), decided(o))
 				assert.Equal(t, row.want, o.Reason)
@@ -492,18 +326,16 @@ func TestAPanicIsSettledAndGoesOn(t *testing.T) {
 // on, and its Outcome names the type.
 func TestAnErrorThatPanicsIsSettled(t *testing.T) {
 	for name, err := range map[string]error{
-		"Error":  (*textless)(nil),
-		"Unwrap": unwrapless{},
-		"As":     asless{},
+		"Error": (*textless)(nil),
+		"As":    asless{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var settled []retryjob.Outcome
 			p := retry.Policy{MaxAttempts: 3, Backoff: backoff}
-			retryjob.Run(t.Context(), p, retryjob.Job{Key: "a", Attempt: 1}, func(context.Context) error { return err }, func(o retryjob.Outcome) { settled = append(settled, o) })
-			require.Len(t, settled, 1)
-			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
-			assert.True(t, settled[0].Ran)
-			assert.ErrorContains(t, settled[0].Err, fmt.Sprintf("%T panicked", err))
+			o, passed := runAlone(t, t.Context(), p, retryjob.Job{Key: "a", Attempt: 1}, func(context.Context) error { return err })
+			assert.Nil(t, passed)
+			assert.Equal(t, retry.ReasonRetry, o.Reason)
+			assert.True(t, o.Ran)
+			assert.ErrorContains(t, o.Err, fmt.Sprintf("%T panicked", err))
 		})
 	}
 }
@@ -512,141 +344,83 @@ type textless struct{ text string }
 
 func (e *textless) Error() string { return e.text }
 
-type unwrapless struct{}
-
-func (unwrapless) Error() string { return "unwrapless" }
-func (unwrapless) Unwrap() error { panic("no Unwrap") }
-
 type asless struct{}
 
 func (asless) Error() string { return "asless" }
 func (asless) As(any) bool   { panic("no As") }
 
 // A callback of the policy that panics is not called again, because it would panic
-// again.
+// again. What the attempt returned counts, and a retry is taken from the Budget once.
 func TestAPanicOfThePolicyIsSettled(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	exits := func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.AttemptFinished {
+			runtime.Goexit()
+		}
+	}
+	permanent := retry.Permanent(errBoom)
+	bad := func(context.Context) error { panic("the attempt's") }
+	standard := retry.Default().Next(retry.Attempt{Number: 2, Err: errBoom, Seed: 1})
+	const delay = 200 * time.Millisecond
 	for name, row := range map[string]struct {
+		ctx    context.Context
 		change func(p *retry.Policy)
+		fn     func(context.Context) error
+		passes any
 		ran    bool
+		want   retry.Reason
+		err    error // within that of the Outcome
+		lo, hi time.Duration
 	}{
-		"OnEvent, at the start": {func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptStarted) }, false},
-		"OnEvent, at the end":   {func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, true},
-		"OnEvent, decided":      {func(p *retry.Policy) { p.OnEvent = panics(retry.RetryScheduled) }, true},
-		"RetryIf":               {func(p *retry.Policy) { p.RetryIf = func(error) bool { panic("oh") } }, true},
-		"Classify":              {func(p *retry.Policy) { p.Classify = func(error) *retry.Class { panic("oh") } }, true},
+		"OnEvent, at the start": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptStarted) }, failing, "oh", false, retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
+		"OnEvent, at the end":   {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, failing, "oh", true, retry.ReasonRetry, errBoom, delay, delay},
+		"OnEvent, decided":      {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.RetryScheduled) }, failing, "oh", true, retry.ReasonRetry, errBoom, delay, delay},
+		"OnEvent, a success":    {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, succeeding, "oh", true, retry.ReasonSuccess, nil, 0, 0},
+		"OnEvent, permanent": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) },
+			func(context.Context) error { return permanent }, "oh", true, retry.ReasonPermanent, permanent, delay, delay},
+		"OnEvent, canceled before": {ended, func(p *retry.Policy) { p.OnEvent = panics(retry.Stopped) }, failing, "oh", false, retry.ReasonCanceled, context.Canceled, 0, 0},
+		"RetryIf":                  {t.Context(), func(p *retry.Policy) { p.RetryIf = func(error) bool { panic("oh") } }, failing, "oh", true, retry.ReasonRetry, errBoom, delay, delay},
+		"Classify": {t.Context(), func(p *retry.Policy) { p.Classify = func(error) *retry.Class { panic("oh") } }, failing, "oh", true,
+			retry.ReasonRetry, errBoom, delay, delay},
+		"Backoff": {t.Context(), func(p *retry.Policy) { p.Backoff = retry.BackoffFunc(func(int) time.Duration { panic("oh") }) }, failing, "oh", true,
+			retry.ReasonRetry, errBoom, standard.Lo, standard.Hi},
+		"Jitter": {t.Context(), func(p *retry.Policy) { p.Jitter = panicking{} }, failing, "oh", true, retry.ReasonRetry, errBoom, standard.Lo, standard.Hi},
+		"Source": {t.Context(), func(p *retry.Policy) { p.Jitter, p.Source = retry.FullJitter, func() uint64 { panic("oh") } }, failing, "oh", true,
+			retry.ReasonRetry, errBoom, standard.Lo, standard.Hi},
+		"after one of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, bad, "the attempt's", true,
+			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
+		"after one of the attempt, decided": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.RetryScheduled) }, bad, "the attempt's", true,
+			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
+		"runtime.Goexit after one of the attempt": {t.Context(), func(p *retry.Policy) { p.OnEvent = exits }, bad, nil, true,
+			retry.ReasonRetry, retryjob.ErrPanicked, delay, delay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 5}}
 			row.change(&p)
-			var settled []retryjob.Outcome
-			assert.PanicsWithValue(t, "oh", func() {
-				retryjob.Run(t.Context(), p, retryjob.Job{Attempt: 2}, failing, func(o retryjob.Outcome) { settled = append(settled, o) })
-			})
-			require.Len(t, settled, 1)
-			assert.Equal(t, row.ran, settled[0].Ran)
-			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
-			assert.Equal(t, 200*time.Millisecond, settled[0].Delay)
-			assert.Equal(t, 2, settled[0].Attempts)
-			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
-		})
-	}
-
-	standard := retry.Default().Next(retry.Attempt{Number: 2, Err: errBoom, Seed: 1})
-	for name, change := range map[string]func(p *retry.Policy){
-		"Backoff": func(p *retry.Policy) { p.Backoff = retry.BackoffFunc(func(int) time.Duration { panic("oh") }) },
-		"Jitter":  func(p *retry.Policy) { p.Jitter = panicking{} },
-		"Source":  func(p *retry.Policy) { p.Source = func() uint64 { panic("oh") } },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Jitter: retry.FullJitter, Budget: &retry.Budget{Size: 5}}
-			change(&p)
-			var settled []retryjob.Outcome
-			assert.PanicsWithValue(t, "oh", func() {
-				retryjob.Run(t.Context(), p, retryjob.Job{Attempt: 2}, failing, func(o retryjob.Outcome) { settled = append(settled, o) })
-			})
-			require.Len(t, settled, 1)
-			assert.True(t, settled[0].Ran)
-			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
-			assert.GreaterOrEqual(t, settled[0].Delay, standard.Lo)
-			assert.LessOrEqual(t, settled[0].Delay, standard.Hi)
-			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
-		})
-	}
-
-	t.Run("after one of the attempt", func(t *testing.T) {
-		for _, kind := range []retry.EventKind{retry.AttemptFinished, retry.RetryScheduled} {
-			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 5}, OnEvent: panics(kind)}
-			var settled []retryjob.Outcome
-			assert.PanicsWithValue(t, "the attempt's", func() {
-				retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { panic("the attempt's") }, func(o retryjob.Outcome) { settled = append(settled, o) })
-			})
-			require.Len(t, settled, 1)
-			assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
-			assert.ErrorIs(t, settled[0].Err, retryjob.ErrPanicked)
-			assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
-		}
-	})
-
-	t.Run("runtime.Goexit after a panic of the attempt", func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 3, Backoff: backoff, Budget: &retry.Budget{Size: 5}, OnEvent: func(_ context.Context, e retry.Event) {
-			if e.Kind == retry.AttemptFinished {
-				runtime.Goexit()
+			o, passed := runAlone(t, row.ctx, p, retryjob.Job{Attempt: 2}, row.fn)
+			assert.Equal(t, row.passes, passed)
+			assert.Equal(t, row.ran, o.Ran)
+			assert.Equal(t, row.want, o.Reason)
+			assert.ErrorIs(t, o.Err, row.err)
+			assert.GreaterOrEqual(t, o.Delay, row.lo)
+			assert.LessOrEqual(t, o.Delay, row.hi)
+			if row.want == retry.ReasonRetry {
+				assert.Equal(t, 2, o.Attempts)
+				assert.Equal(t, 4, p.Budget.Left())
+			} else {
+				assert.Equal(t, 5, p.Budget.Left())
 			}
-		}}
-		var settled []retryjob.Outcome
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { panic("the attempt's") }, func(o retryjob.Outcome) { settled = append(settled, o) })
-		}()
-		<-ended
-		require.Len(t, settled, 1)
-		assert.Equal(t, retry.ReasonRetry, settled[0].Reason)
-		assert.Equal(t, 4, p.Budget.Left(), "the retry is taken from the Budget once")
-	})
-
-	t.Run("a context that was canceled before", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		p := retry.Policy{MaxAttempts: 3, OnEvent: panics(retry.Stopped)}
-		var o retryjob.Outcome
-		assert.PanicsWithValue(t, "oh", func() {
-			retryjob.Run(ctx, p, retryjob.Job{Attempt: 3}, failing, func(settled retryjob.Outcome) { o = settled })
 		})
-		assert.True(t, o.Interrupted())
-		assert.False(t, o.Ran)
-	})
+	}
+}
 
-	t.Run("what the attempt returned counts", func(t *testing.T) {
-		for result, want := range map[error]retry.Reason{nil: retry.ReasonSuccess, retry.Permanent(errBoom): retry.ReasonPermanent, errBoom: retry.ReasonRetry} {
-			p := retry.Policy{MaxAttempts: 3, OnEvent: panics(retry.AttemptFinished)}
-			var o retryjob.Outcome
-			assert.PanicsWithValue(t, "oh", func() {
-				retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { return result }, func(settled retryjob.Outcome) { o = settled })
-			})
-			assert.Equal(t, want, o.Reason)
-			assert.ErrorIs(t, o.Err, result)
-		}
+func TestAPanicOfSettleGoesOn(t *testing.T) {
+	settled := 0
+	assert.PanicsWithValue(t, "oh", func() {
+		retryjob.Run(t.Context(), retry.Policy{}, retryjob.Job{}, failing, func(retryjob.Outcome) { settled++; panic("oh") })
 	})
-
-	t.Run("a success puts back once", func(t *testing.T) {
-		p := retry.Policy{Budget: &retry.Budget{Size: 5, Ratio: 1}, OnEvent: panics(retry.Stopped)}
-		for range 3 {
-			p.Budget.Take()
-		}
-		assert.Panics(t, func() {
-			retryjob.Run(t.Context(), p, retryjob.Job{}, func(context.Context) error { return nil }, func(retryjob.Outcome) {})
-		})
-		assert.Equal(t, 3, p.Budget.Left())
-	})
-
-	t.Run("settle", func(t *testing.T) {
-		settled := 0
-		assert.PanicsWithValue(t, "oh", func() {
-			retryjob.Run(t.Context(), retry.Policy{}, retryjob.Job{}, failing, func(retryjob.Outcome) { settled++; panic("oh") })
-		})
-		assert.Equal(t, 1, settled)
-	})
+	assert.Equal(t, 1, settled)
 }
 
 // panicking is a Jitter.
@@ -662,17 +436,27 @@ func panics(kind retry.EventKind) func(context.Context, retry.Event) {
 	}
 }
 
-// A panic of OnEvent before a later attempt must not put a retry back that this
-// process never took.
-func TestAPanicBeforeALaterAttemptGivesNothingBack(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: &retry.Budget{Size: 5}, OnEvent: panics(retry.AttemptStarted)}
-	for range 3 {
-		p.Budget.Take()
+// A success puts its share back once. A panic before a later attempt must not put a
+// retry back that this process never took.
+func TestAPanicOfOnEventPutsBackOnce(t *testing.T) {
+	for _, row := range []struct {
+		kind  retry.EventKind
+		job   retryjob.Job
+		fn    func(context.Context) error
+		ratio float64
+		left  int
+	}{
+		{retry.Stopped, retryjob.Job{}, succeeding, 1, 3},
+		{retry.AttemptStarted, retryjob.Job{Attempt: 4}, failing, 0, 1}, // the retry that was settled is taken
+	} {
+		p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: &retry.Budget{Size: 5, Ratio: row.ratio}, OnEvent: panics(row.kind)}
+		for range 3 {
+			p.Budget.Take()
+		}
+		_, passed := runAlone(t, t.Context(), p, row.job, row.fn)
+		assert.Equal(t, "oh", passed)
+		assert.Equal(t, row.left, p.Budget.Left())
 	}
-	assert.Panics(t, func() {
-		retryjob.Run(t.Context(), p, retryjob.Job{Attempt: 4}, failing, func(retryjob.Outcome) {})
-	})
-	assert.Equal(t, 1, p.Budget.Left(), "the retry that was settled is taken from the Budget")
 }
 
 func TestTheKey(t *testing.T) {
@@ -738,29 +522,22 @@ func TestBegan(t *testing.T) {
 	})
 }
 
+// Decide is Run, whatever has become of the context.
 func TestDecide(t *testing.T) {
-	var recorder retrylog.Recorder
-	p := retry.Policy{MaxAttempts: 3, Backoff: backoff, OnEvent: recorder.OnEvent}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-
-	o := retryjob.Decide(ended, p, retryjob.Job{Key: "a", Attempt: 1}, errBoom)
-	assert.True(t, o.Retry())
-	assert.Equal(t, 100*time.Millisecond, o.Delay)
-	assert.ErrorIs(t, o.Err, errBoom)
-	o = retryjob.Decide(ended, p, retryjob.Job{Key: "b", Attempt: 3}, errBoom)
-	assert.Equal(t, retry.ReasonExhausted, o.Reason)
-	o = retryjob.Decide(ended, p, retryjob.Job{Key: "c", Attempt: 1}, nil)
-	assert.Equal(t, retry.ReasonSuccess, o.Reason)
-	assert.NoError(t, o.Err)
-	o = retryjob.Decide(ended, p, retryjob.Job{Key: "d", Attempt: 1}, retry.Permanent(errBoom))
-	assert.Equal(t, retry.ReasonPermanent, o.Reason)
-
-	calls, err := retrylog.Replay(recorder.Records())
-	require.NoError(t, err)
-	require.Len(t, calls, 4)
-	for _, c := range calls {
-		assert.NoError(t, c.Check(p))
+	for _, err := range []error{errBoom, nil, retry.Permanent(errBoom)} {
+		synctest.Test(t, func(t *testing.T) {
+			var ran, decided bytes.Buffer
+			job := retryjob.Job{Key: "a", Attempt: 2}
+			p := retry.Policy{MaxAttempts: 3, Backoff: backoff, OnEvent: retrylog.NewWriter(&ran).OnEvent}
+			want := run(t.Context(), p, job, func(context.Context) error { return err })
+			p.OnEvent = retrylog.NewWriter(&decided).OnEvent
+			assert.Equal(t, want, retryjob.Decide(ended, p, job, err))
+			assert.ErrorIs(t, want.Err, err)
+			assert.Equal(t, ran.String(), decided.String())
+			assert.Equal(t, 3, strings.Count(decided.String(), "\n"))
+		})
 	}
 }
 
@@ -775,10 +552,20 @@ func TestRunOfNothing(t *testing.T) {
 	assert.ErrorContains(t, o.Err, "nil function")
 }
 
-// FuzzRun checks that Run makes the same decision as Next.
+// FuzzRun checks that Run makes the same decision as Next, and refuses a job without an
+// attempt left.
 func FuzzRun(f *testing.F) {
 	f.Add(3, 0, 0, 1, 0, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(-1, 5, 4, 2, 3, int64(0), 1.0, uint8(1), int64(time.Minute))
+	f.Add(9, 0, 0, -7, 1, int64(time.Second), 0.2, uint8(0), int64(0))
+	f.Add(-2, 0, 1, 0, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // an invalid policy does not bury the jobs in flight without a run
+	f.Add(-2, 0, 1, 99, 1, int64(time.Second), 0.2, uint8(0), int64(0))
+	f.Add(3, 0, 0, 4, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // no attempt is left, by each of the limits
+	f.Add(3, 0, 0, 99, 1, int64(time.Second), 0.2, uint8(0), int64(0))
+	f.Add(3, 0, 1, 2, 1, int64(time.Second), 0.2, uint8(0), int64(0))
+	f.Add(9, 2, 0, 3, 1, int64(time.Second), 0.2, uint8(0), int64(0))
+	f.Add(3, 0, 2, 2, 1, int64(time.Second), 0.2, uint8(0), int64(0)) // one is
+	f.Add(-1, 0, 0, math.MaxInt, 1, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(0, 0, 0, 9, 1, int64(1), 0.0, uint8(2), int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, attempts, cap, own, number, base int, d int64, jitter float64, failure uint8, after int64) {
 		p := retry.Policy{MaxAttempts: attempts, AttemptCap: cap, Backoff: retry.Exponential{Base: time.Duration(d)}, Jitter: retry.Proportional(jitter)}
@@ -797,7 +584,9 @@ func FuzzRun(f *testing.F) {
 			require.Equal(t, decision(q.Next(retry.Attempt{Number: number, Err: err, Seed: retry.SeedOf(key)})), decided(o))
 			require.Equal(t, max(1, number), o.Attempts)
 		} else {
-			require.False(t, o.Retry())
+			require.Equal(t, retryjob.Outcome{Reason: retry.ReasonExhausted}, decided(o))
+			require.Equal(t, q.EffectiveMax(), o.Attempts)
+			require.False(t, o.Retry() || o.Interrupted())
 		}
 	})
 }

@@ -37,6 +37,7 @@
 // moment, or a queue refuses the message, can it be in both or in neither. If a
 // handler panics, that is a failure of the attempt, and the panic is not recovered.
 // A failure whose class is invalid makes a dead letter too (ReasonInvalid).
+// [Retries.Redrive] moves dead letters back.
 //
 // # How attempts are counted
 //
@@ -44,8 +45,8 @@
 // those whose worker was killed, and delivers their messages again as soon as the
 // connection breaks. If that was the last attempt, the message becomes a dead
 // letter without being handled again. An attempt that is interrupted because
-// Consume stops is not counted. Failures are not counted by class: each
-// [retry.Class] is counted by all failures of the message.
+// Consume stops is not counted. Another header counts the failures of each
+// [retry.Class].
 //
 // A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
 // policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
@@ -59,6 +60,7 @@ package retryamqp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -72,6 +74,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -81,36 +84,24 @@ const MaxAttemptsHeader = "retry-max-attempts"
 
 // The headers of a message that has been handled.
 const (
-	attemptsHeader = "retry-attempts" // the number of attempts that have ended
-	beganHeader    = "retry-began"    // when MaxElapsed starts to count, in Unix milliseconds
-	dueHeader      = "retry-due"      // when a delay longer than the longest step ends, in Unix milliseconds
-	reasonHeader   = "retry-reason"   // why a message is a dead letter
-	errorHeader    = "retry-error"    // the error of a dead letter
-	probeHeader    = "retry-probe"    // marks a probe, which is no message of the user, see prepare
+	attemptsHeader = "retry-attempts"    // the number of attempts that have ended
+	beganHeader    = "retry-began"       // when MaxElapsed starts to count, in Unix milliseconds
+	dueHeader      = "retry-due"         // when a delay longer than the longest step ends, in Unix milliseconds
+	classesHeader  = "retry-classes"     // how many attempts failed with an error of each class, as JSON
+	deadHeader     = "retry-dead-letter" // why a message is a dead letter, as JSON
+	probeHeader    = "retry-probe"       // marks a probe, which is no message of the user, see prepare
 )
 
-// A DeadLetter says why a message is not handled again.
-type DeadLetter struct {
-	Reason   retry.Reason // why the message is not handled again, perhaps by a newer version
-	Attempts int          // how many attempts were made
-	Error    string       // the text of the [*retry.Error], which ends in the last failure
-}
-
-// DeadLetterOf reads the headers of a dead letter.
-func DeadLetterOf(headers amqp.Table) (DeadLetter, error) {
-	var d DeadLetter
-	reason, _ := headers[reasonHeader].(string)
-	if reason == "" {
-		return d, fmt.Errorf("retryamqp: there is no header %s: this is no dead letter", reasonHeader)
+// DeadLetterOf reads the header of a dead letter.
+func DeadLetterOf(headers amqp.Table) (d retryjob.DeadLetter, err error) {
+	text, is := headers[deadHeader].(string)
+	if !is {
+		return d, fmt.Errorf("retryamqp: there is no header %s: this is no dead letter", deadHeader)
 	}
-	d.Reason = retry.Reason(reason)
-	d.Error, _ = headers[errorHeader].(string)
-	attempts, err := number(headers, attemptsHeader)
-	if err != nil {
-		return d, fmt.Errorf("retryamqp: %w", err)
+	if err = json.Unmarshal([]byte(text), &d); err != nil {
+		err = fmt.Errorf("retryamqp: header %s: %w", deadHeader, err)
 	}
-	d.Attempts = int(attempts)
-	return d, nil
+	return d, err
 }
 
 // AttemptOf returns the number of the attempt that a delivery is for, 1 for the
@@ -126,7 +117,7 @@ func AttemptOf(d amqp.Delivery) int {
 
 // isDead reports whether d is, or was, a dead letter.
 func isDead(d amqp.Delivery) bool {
-	_, dead := d.Headers[reasonHeader]
+	_, dead := d.Headers[deadHeader]
 	return dead
 }
 
@@ -386,23 +377,20 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 		defer w.mu.Unlock()
 		return w.wait(m, left, m.attempt-1)
 	}
+	job := retryjob.Job{Key: d.MessageId, Attempt: m.attempt, MaxAttempts: m.limit, Began: m.began, Classes: m.classes}
 	var err error
-	retryjob.Run(ctx, w.of(d.Type), retryjob.Job{
-		Key:         d.MessageId,
-		Attempt:     m.attempt,
-		MaxAttempts: m.limit,
-		Began:       m.began,
-	}, func(ctx context.Context) error {
+	retryjob.Run(ctx, w.of(d.Type), job, func(ctx context.Context) error {
 		if malformed != nil {
 			return retry.Permanent(malformed)
 		}
 		return handle(ctx, d)
-	}, func(o retryjob.Outcome) { err = w.settle(m, o) })
+	}, func(o retryjob.Outcome) { err = w.settle(m, o, o.DeadLetter(job)) })
 	return err
 }
 
-// settle tells the server the Outcome of an attempt.
-func (w *worker) settle(m message, o retryjob.Outcome) error {
+// settle tells the server the Outcome of an attempt. dead is what it says about a
+// message that is not handled again.
+func (w *worker) settle(m message, o retryjob.Outcome, dead retryjob.DeadLetter) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -412,12 +400,17 @@ func (w *worker) settle(m message, o retryjob.Outcome) error {
 		w.interrupted = append(w.interrupted, m.Delivery)
 		return nil
 	case o.Retry():
+		if o.Class != "" {
+			m.classes[o.Class]++
+		}
 		return w.wait(m, o.Delay, m.attempt)
 	default:
-		return w.move(m, w.dead(), o.Attempts, amqp.Table{
-			reasonHeader: string(o.Reason),
-			errorHeader:  shorten(o.Err.Error()),
-		})
+		dead.Err = shorten(dead.Err)
+		text, err := json.Marshal(dead)
+		if err != nil {
+			return err
+		}
+		return w.move(m, w.dead(), o.Attempts, amqp.Table{deadHeader: string(text)})
 	}
 }
 
@@ -497,7 +490,7 @@ func (w *worker) prepare(to queue) error {
 		return err
 	}
 	policy := retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base: 20 * time.Millisecond}}
-	err = retry.Do(context.Background(), policy, func(ctx context.Context) error {
+	err = retry.Do(twice.Not(context.Background()), policy, func(ctx context.Context) error {
 		confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, false, false, amqp.Publishing{Headers: amqp.Table{probeHeader: true}})
 		switch {
 		case err != nil:
@@ -517,12 +510,18 @@ type message struct {
 	attempt    int       // the number of this attempt
 	limit      int       // the message's own limit; 0: none
 	began, due time.Time // a zero due means now
+	classes    map[string]int
 }
 
 // read parses the headers of a delivery. It returns the message even with an error.
 func read(d amqp.Delivery) (message, error) {
-	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
+	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp, classes: map[string]int{}}
 	var errs []error
+	if text, is := d.Headers[classesHeader].(string); is && !isDead(d) {
+		if err := json.Unmarshal([]byte(text), &m.classes); err != nil {
+			errs = append(errs, fmt.Errorf("header %s: %w", classesHeader, err))
+		}
+	}
 	get := func(name string) int64 {
 		n, err := number(d.Headers, name)
 		errs = append(errs, err)
@@ -550,13 +549,17 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	for name, value := range m.Headers {
 		switch {
 		case strings.HasPrefix(name, "x-"), name == "CC", name == "BCC":
-		case name == dueHeader, name == reasonHeader, name == errorHeader:
+		case name == dueHeader, name == deadHeader, name == classesHeader:
 		default:
 			all[name] = value
 		}
 	}
 	all[attemptsHeader] = int64(attempts)
 	all[beganHeader] = m.began.UnixMilli()
+	if len(m.classes) > 0 {
+		text, _ := json.Marshal(m.classes) // texts and numbers cannot fail
+		all[classesHeader] = string(text)
+	}
 	maps.Copy(all, headers)
 	return amqp.Publishing{
 		Headers: all, DeliveryMode: amqp.Persistent,
@@ -567,8 +570,8 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 }
 
 // shorten cuts a text to fit into the headers of a message, which must fit into one
-// frame.
+// frame. JSON may need six bytes for one.
 func shorten(text string) string {
-	const most = 16 << 10
+	const most = 8 << 10
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

@@ -78,14 +78,16 @@ func end(t *testing.T, q *queue, p amqp.Publishing, handle func(context.Context,
 }
 
 func TestWhatEndsAMessage(t *testing.T) {
-	type letter = retryamqp.DeadLetter
+	type letter struct {
+		Reason   retry.Reason
+		Attempts int
+		Err      string
+	}
 	for name, row := range map[string]struct {
 		message amqp.Publishing
 		do      error
 		want    letter
 	}{
-		"exhausted": {amqp.Publishing{}, errBoom, letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
-		"permanent": {amqp.Publishing{}, retry.Permanent(errBoom), letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: boom"}},
 		"a policy for the type": {amqp.Publishing{Type: "other"}, errBoom,
 			letter{retry.ReasonNonRetryable, 1, "retry: not retryable after 1 attempt: boom"}},
 		"its own limit": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "1"}}, errBoom,
@@ -94,30 +96,33 @@ func TestWhatEndsAMessage(t *testing.T) {
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is x: write a whole number"}},
 		"its own limit is negative": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: int8(-1)}}, errBoom,
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number from 1 on"}},
-		"a dead letter that was moved back": {amqp.Publishing{Headers: amqp.Table{"retry-reason": "rejected", "retry-attempts": int64(7), "retry-began": int64(1)}}, errBoom,
+		"a dead letter that was moved back": {amqp.Publishing{Headers: amqp.Table{"retry-dead-letter": "{}", "retry-attempts": int64(7), "retry-began": int64(1)}}, errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"an error too long for a header": {amqp.Publishing{}, retry.Permanent(errors.New(strings.Repeat("x", 1<<20))),
-			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: " + strings.Repeat("x", 16<<10-len("retry: permanent error after 1 attempt: "))}},
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: " + strings.Repeat("x", 8<<10-len("retry: permanent error after 1 attempt: "))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := end(t, newQueue(t), row.message, func(context.Context, amqp.Delivery) error { return row.do })
 			got, err := retryamqp.DeadLetterOf(dead.Headers)
 			require.NoError(t, err)
-			assert.Equal(t, row.want, got)
+			assert.Equal(t, row.want, letter{got.Reason, got.Attempts, got.Err})
 		})
 	}
 }
 
 // A dead letter of a newer version may have a reason that this one does not know.
 func TestDeadLetterOf(t *testing.T) {
-	d, err := retryamqp.DeadLetterOf(amqp.Table{"retry-reason": "too_tired", "retry-attempts": int64(4), "retry-error": "boom", "retry-moon": "full"})
+	d, err := retryamqp.DeadLetterOf(amqp.Table{"retry-dead-letter": `{"reason":"too_tired","attempts":4,"moon":"full"}`})
 	require.NoError(t, err)
-	assert.Equal(t, retryamqp.DeadLetter{Reason: "too_tired", Attempts: 4, Error: "boom"}, d)
+	assert.Equal(t, [...]any{retry.Reason("too_tired"), 4}, [...]any{d.Reason, d.Attempts})
 
-	_, err = retryamqp.DeadLetterOf(amqp.Table{"retry-attempts": int64(1)})
-	assert.EqualError(t, err, "retryamqp: there is no header retry-reason: this is no dead letter")
-	_, err = retryamqp.DeadLetterOf(amqp.Table{"retry-reason": "elapsed", "retry-attempts": "many"})
-	assert.EqualError(t, err, "retryamqp: header retry-attempts is many: write a whole number")
+	for want, headers := range map[string]amqp.Table{
+		"retryamqp: there is no header retry-dead-letter: this is no dead letter":                       {"retry-attempts": int64(1)},
+		`retryamqp: header retry-dead-letter: retryjob: not a dead letter: the key "reason" is missing`: {"retry-dead-letter": "{}"},
+	} {
+		_, err = retryamqp.DeadLetterOf(headers)
+		assert.ErrorContains(t, err, want)
+	}
 }
 
 // A dead letter keeps the properties of its message, except those that would send
@@ -137,10 +142,10 @@ func TestWhatAMessageKeeps(t *testing.T) {
 	assert.Contains(t, attempts, 2)
 	want := sent
 	want.Expiration, want.UserId = "", ""
-	delete(dead.Headers, "retry-error")
+	delete(dead.Headers, "retry-dead-letter")
 	delete(dead.Headers, "x-delivery-count") // belongs to the delivery of the dead letter
 	want.DeliveryMode = amqp.Persistent
-	want.Headers = amqp.Table{"mine": "yes", "retry-reason": "attempts_exhausted", "retry-attempts": int64(2), "retry-began": sent.Timestamp.UnixMilli()}
+	want.Headers = amqp.Table{"mine": "yes", "retry-attempts": int64(2), "retry-began": sent.Timestamp.UnixMilli()}
 	assert.Equal(t, want, amqp.Publishing{
 		ContentType: dead.ContentType, ContentEncoding: dead.ContentEncoding, Priority: dead.Priority, CorrelationId: dead.CorrelationId,
 		ReplyTo: dead.ReplyTo, MessageId: dead.MessageId, Timestamp: dead.Timestamp.Local(), Type: dead.Type, AppId: dead.AppId,
@@ -249,4 +254,16 @@ func TestTheConnectionIsLost(t *testing.T) {
 	assert.EqualError(t, err, "retryamqp: the server has closed the channel")
 	assert.True(t, returned)
 	require.Eventually(t, func() bool { n, err := q.Open(t.Context()); return err == nil && n == 1 }, 10*time.Second, 20*time.Millisecond, "the server has taken the message back")
+}
+
+// The steps of waits are the same ones, whether rounded up or down.
+func TestStepBelow(t *testing.T) {
+	for _, ms := range []time.Duration{1, 7, 8, 15, 16, 17, 1000, 3_600_000, 1 << 40} {
+		below := retryamqp.StepBelow(ms * time.Millisecond)
+		assert.Equal(t, below, retryamqp.StepOf(below), ms)
+		assert.LessOrEqual(t, below, ms*time.Millisecond, ms)
+		if ms < 1<<32 {
+			assert.Greater(t, below*9/8, ms*time.Millisecond*63/64, ms)
+		}
+	}
 }

@@ -24,12 +24,16 @@
 // [retry.After]. A task that is retried waits at least as long as the policy says.
 // asynq stores times in whole seconds, so the delay is rounded up to the next full
 // second. A task that is not retried is archived at once, and [DeadLetterOf]
-// returns why. That includes a failure whose class is invalid (ReasonInvalid).
+// returns why; [Redrive] lets it run again. That includes a failure whose class is invalid (ReasonInvalid).
 //
 // asynq's own signals keep their meaning: an error that wraps asynq.SkipRetry is
-// permanent, and a task whose error wraps asynq.RevokeTask is dropped. If a handler
-// panics, the panic is logged, is a failure of the attempt, and does not end the
-// process. Failures are not counted by class: each [retry.Class] is counted by all
+// permanent, and a task whose error wraps asynq.RevokeTask is dropped. An error for
+// which the server's IsFailure returns false, such as "not ready yet", uses up no
+// attempt: the task runs again after the delay of the policy. MaxElapsed,
+// MaxRetryAfter and RetryIf may still stop it. A log shows its attempt as canceled.
+//
+// If a handler panics, the panic is logged, is a failure of the attempt, and does not
+// end the process. Failures are not counted by class: each [retry.Class] is counted by all
 // failures of the task.
 //
 // # Limits
@@ -114,9 +118,10 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 // Retries applies policies to tasks. Its methods are safe for concurrent use
 // once the policies are set.
 type Retries struct {
-	policy retry.Policy
-	types  map[string]retry.Policy
-	logger asynq.Logger
+	policy    retry.Policy
+	types     map[string]retry.Policy
+	logger    asynq.Logger
+	isFailure func(error) bool // of the configuration; nil: every error is a failure
 }
 
 // New returns Retries that apply policy to tasks of every type. It returns an error
@@ -139,13 +144,22 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 }
 
 // Configure prepares the configuration of a server for [Retries.Middleware]. It
-// replaces RetryDelayFunc; without Configure, asynq's own delays apply. It also
-// clears IsFailure, because failures that asynq does not count could repeat without
-// limit. Panics are logged to the Logger that config has at this point.
+// replaces RetryDelayFunc; without Configure, asynq's own delays apply. The
+// IsFailure that config has at this point judges the errors of the handlers, and its
+// Logger gets their panics.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
-	config.IsFailure = nil // asynq's default: every error is a failure
-	r.logger = config.Logger
+	r.logger, r.isFailure = config.Logger, config.IsFailure
+	if r.isFailure == nil {
+		return
+	}
+	config.IsFailure = func(err error) bool {
+		var decided *again
+		if errors.As(err, &decided) {
+			return decided.failure
+		}
+		return r.isFailure(err)
+	}
 }
 
 func (r *Retries) of(typename string) retry.Policy {
@@ -170,19 +184,39 @@ func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
 		if limit := policy.EffectiveMax(); limit > maxRetry || limit == retry.Unlimited && maxRetry < noLimit {
 			policy = policy.ForJob(maxRetry + 1)
 		}
-		retryjob.Run(ctx, policy, retryjob.Job{Key: id, Attempt: retried + 1, Began: since}, func(ctx context.Context) error {
+		job := retryjob.Job{Key: id, Attempt: retried + 1, Began: since}
+		ctx, interrupt := context.WithCancel(ctx)
+		defer interrupt()
+		failure := true
+		retryjob.Run(ctx, policy, job, func(ctx context.Context) error {
 			if malformed != nil {
 				return retry.Permanent(malformed)
 			}
-			return r.handle(ctx, next, task)
-		}, func(o retryjob.Outcome) { result = resultOf(o) })
+			err := r.handle(ctx, next, task)
+			if failure = r.counts(policy, retried+1, since, err); !failure {
+				interrupt() // so that retryjob does not count it either
+			}
+			return err
+		}, func(o retryjob.Outcome) { result = resultOf(o, job, failure) })
 		return result
 	})
 }
 
-// readHeaders returns a task's own limit, 0 for none, and when it was first due, the
-// zero time if that is not known.
+// counts reports whether an attempt that returned err is counted. It is not if err is
+// no failure, unless the policy stops the task for a reason other than the number of
+// its attempts.
+func (r *Retries) counts(policy retry.Policy, attempt int, since time.Time, err error) bool {
+	if err == nil || r.isFailure == nil || r.isFailure(err) {
+		return true
+	}
+	policy.MaxAttempts, policy.MaxRetries, policy.AttemptCap = attempt+1, 0, 0
+	return !policy.Next(retry.Attempt{Number: attempt, Err: err, Elapsed: time.Since(since)}).Retry()
+}
+
+// readHeaders returns a task's own limit, 0 for none, and when it was first due, now
+// if that is not known.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
+	since = time.Now()
 	if text, ok := task.Headers()[limitHeader]; ok {
 		if limit, err = strconv.Atoi(text); err != nil {
 			return 0, since, fmt.Errorf("header %s: %w", limitHeader, err)
@@ -218,24 +252,25 @@ func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Ta
 }
 
 // resultOf returns the error that makes asynq do what was decided.
-func resultOf(o retryjob.Outcome) error {
+func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 	switch {
 	case o.Err == nil:
 		return nil
+	case o.Retry(), !failure:
+		return &again{retry.LastError(o.Err), failure, o.Delay, time.Now().Add(o.Delay)}
 	case o.Interrupted():
 		return o.Err
-	case o.Retry():
-		return &again{err: retry.LastError(o.Err), delay: o.Delay, due: time.Now().Add(o.Delay)}
 	default:
-		return &dead{DeadLetter{o.Reason, o.Attempts, o.Err.Error()}, o.Err}
+		return &dead{o.DeadLetter(job), o.Err}
 	}
 }
 
 // An again is the error of an attempt after which the task is retried.
 type again struct {
-	err   error
-	delay time.Duration
-	due   time.Time
+	err     error
+	failure bool // false: asynq does not count the attempt
+	delay   time.Duration
+	due     time.Time
 }
 
 // Error replaces what is not UTF-8. asynq cannot store such a text, and would keep
@@ -245,36 +280,25 @@ func (a *again) Unwrap() error { return a.err }
 
 // A dead is the error of a task that does not run again.
 type dead struct {
-	DeadLetter
-	err error
+	letter retryjob.DeadLetter
+	err    error
 }
 
 func (d *dead) Error() string {
-	text, _ := json.Marshal(d.DeadLetter) // texts and a number cannot fail
+	text, _ := json.Marshal(d.letter) // it has nothing that JSON has no form for
 	return string(text)
 }
 
 func (d *dead) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
 
-// A DeadLetter says why a task was archived. It is the task's last error in
-// Redis, as JSON.
-type DeadLetter struct {
-	Reason   retry.Reason `json:"reason"`   // why the task does not run again, perhaps by a newer version
-	Attempts int          `json:"attempts"` // how many attempts were made
-	Error    string       `json:"error"`    // the text of the [*retry.Error], which ends in the last failure
-}
-
-// DeadLetterOf returns why a task was archived. It returns an error if this package
-// did not archive the task, for example because an operator did.
-func DeadLetterOf(task *asynq.TaskInfo) (d DeadLetter, err error) {
-	err = json.Unmarshal([]byte(task.LastErr), &d)
-	if err == nil && d.Reason == "" {
-		err = errors.New(`it has no "reason"`)
+// DeadLetterOf returns why a task was archived, from its last error, which is the dead
+// letter as JSON. It returns an error if this package did not archive the task, for
+// example because an operator did.
+func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
+	if err = json.Unmarshal([]byte(task.LastErr), &d); err != nil {
+		err = fmt.Errorf("retryasynq: last error %q of task %s is not the error of a dead letter: %w", task.LastErr, task.ID, err)
 	}
-	if err != nil {
-		return DeadLetter{}, fmt.Errorf("retryasynq: last error %q of task %s is not the error of a dead letter: %w", task.LastErr, task.ID, err)
-	}
-	return d, nil
+	return d, err
 }
 
 // delay returns how long a task waits after it was retried n times.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryasynq"
+	"github.com/goretry/retry/retryjob"
 )
 
 func TestNewRefusesAnInvalidPolicy(t *testing.T) {
@@ -38,6 +39,12 @@ type service struct {
 	stop   func()
 }
 
+// A notReadyError is no failure for the server of newService, which looks at the type
+// alone, as the example in asynq's documentation does.
+type notReadyError struct{}
+
+func (*notReadyError) Error() string { return "not ready" }
+
 // newService starts a server whose policy makes two attempts, but only one for
 // tasks of type "other".
 func newService(t *testing.T, handle asynq.HandlerFunc) *service {
@@ -49,7 +56,10 @@ func newService(t *testing.T, handle asynq.HandlerFunc) *service {
 	config := asynq.Config{
 		Concurrency: 4, Queues: map[string]int{s.name: 1}, LogLevel: asynq.FatalLevel, Logger: &logger{to: s.logged},
 		TaskCheckInterval: 20 * time.Millisecond, DelayedTaskCheckInterval: 50 * time.Millisecond,
-		IsFailure: func(error) bool { return false }, // Configure clears it
+		IsFailure: func(err error) bool {
+			_, notReady := err.(*notReadyError)
+			return !notReady
+		},
 	}
 	retries.Configure(&config)
 	server := asynq.NewServer(s.redis, config)
@@ -98,7 +108,7 @@ func (s *service) end(task *asynq.Task, opts ...asynq.Option) *asynq.TaskInfo {
 	}
 }
 
-func (s *service) letter(task *asynq.TaskInfo) retryasynq.DeadLetter {
+func (s *service) letter(task *asynq.TaskInfo) retryjob.DeadLetter {
 	s.Helper()
 	require.NotNil(s, task)
 	d, err := retryasynq.DeadLetterOf(task)
@@ -108,19 +118,18 @@ func (s *service) letter(task *asynq.TaskInfo) retryasynq.DeadLetter {
 
 func TestWhatEndsATask(t *testing.T) {
 	t.Parallel()
-	type letter = retryasynq.DeadLetter
+	type letter struct {
+		Reason   retry.Reason
+		Attempts int
+		Err      string
+	}
 	for name, row := range map[string]struct {
 		task *asynq.Task
 		do   error
 		want letter // zero: the task is gone
 	}{
-		"success": {retryasynq.NewTask("mail", nil), nil, letter{}},
-		"exhausted": {retryasynq.NewTask("mail", nil), errBoom,
-			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"a policy for the type": {retryasynq.NewTask("other", nil), errBoom,
 			letter{retry.ReasonNonRetryable, 1, "retry: not retryable after 1 attempt: boom"}},
-		"its own limit": {retryasynq.NewTask("mail", nil, asynq.MaxRetry(0)), errBoom,
-			letter{retry.ReasonExhausted, 1, "retry: attempts exhausted after 1 attempt: boom"}},
 		"its own limit is above the policy's": {retryasynq.NewTask("mail", nil, asynq.MaxRetry(math.MaxInt32)), errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"made by asynq.NewTask": {asynq.NewTask("mail", nil), errBoom,
@@ -131,7 +140,7 @@ func TestWhatEndsATask(t *testing.T) {
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: boom: skip retry for the task"}},
 		"RevokeTask": {retryasynq.NewTask("mail", nil), fmt.Errorf("%w: %w", errBoom, asynq.RevokeTask), letter{}},
 		"not UTF-8": {retryasynq.NewTask("mail", nil), errors.New("a\xff\xfe"),
-			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: a\uFFFD\uFFFD"}},
+			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: a\uFFFD"}},
 		"a header that is not a number": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-max-attempts": "x"}), nil,
 			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-max-attempts: strconv.Atoi: parsing "x": invalid syntax`}},
 		"a header that is not a time": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-since": "x"}), nil,
@@ -145,21 +154,22 @@ func TestWhatEndsATask(t *testing.T) {
 				assert.Nil(t, ended)
 				return
 			}
-			assert.Equal(t, row.want, s.letter(ended))
+			d := s.letter(ended)
+			assert.Equal(t, row.want, letter{d.Reason, d.Attempts, d.Err})
 		})
 	}
 }
 
 // A dead letter of a newer version may have a reason that this one does not know.
 func TestDeadLetterOf(t *testing.T) {
-	d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{LastErr: `{"reason": "too_tired", "attempts": 4, "error": "boom", "moon": "full"}`})
+	d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{LastErr: `{"reason": "too_tired", "attempts": 4, "err": "boom", "moon": "full"}`})
 	require.NoError(t, err)
-	assert.Equal(t, retryasynq.DeadLetter{Reason: "too_tired", Attempts: 4, Error: "boom"}, d)
+	assert.Equal(t, [...]any{retry.Reason("too_tired"), 4, "boom"}, [...]any{d.Reason, d.Attempts, d.Err})
 
 	for text, want := range map[string]string{
 		`boom`:            "invalid character",
-		`null`:            `it has no "reason"`,
-		`{"attempts": 4}`: `it has no "reason"`,
+		`null`:            `the key "reason" is missing`,
+		`{"attempts": 4}`: `the key "reason" is missing`,
 	} {
 		d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{ID: "a", LastErr: text})
 		assert.ErrorContains(t, err, fmt.Sprintf("retryasynq: last error %q of task a is not the error of a dead letter: ", text))
@@ -168,10 +178,76 @@ func TestDeadLetterOf(t *testing.T) {
 	}
 }
 
+// What is no failure for IsFailure is retried with the same number, also in the last
+// attempt.
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	script := []error{&notReadyError{}, &notReadyError{}, &notReadyError{}, errBoom, &notReadyError{}, errBoom}
+	var retried []int // by run; one at a time
+	s := newService(t, func(ctx context.Context, _ *asynq.Task) error {
+		n, _ := asynq.GetRetryCount(ctx)
+		retried = append(retried, n)
+		return script[len(retried)-1]
+	})
+	d := s.letter(s.end(retryasynq.NewTask("mail", nil)))
+	s.stop()
+	assert.Equal(t, []any{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}, []any{d.Reason, d.Attempts, d.Err})
+	assert.Equal(t, []int{0, 0, 0, 0, 1, 1}, retried)
+}
+
+// Without the context of asynq's server, the attempt is the first and last. If the task
+// is stopped, the used-up attempts come before Retry-After and time.
+func TestWhatStopsATaskThatIsNotReady(t *testing.T) {
+	notReady := error(&notReadyError{})
+	policy := retry.Policy{Backoff: retry.Fixed(2 * time.Second)}
+	with := func(change func(*retry.Policy)) retry.Policy { p := policy; change(&p); return p }
+	for name, row := range map[string]struct {
+		policy retry.Policy
+		err    error
+		want   retry.Reason // "": it is not stopped
+	}{
+		"nothing":       {policy, notReady, ""},
+		"MaxAttempts":   {with(func(p *retry.Policy) { p.MaxAttempts = 1 }), notReady, ""},
+		"AttemptCap":    {with(func(p *retry.Policy) { p.AttemptCap = 1 }), notReady, ""},
+		"a failure":     {policy, errBoom, retry.ReasonExhausted},
+		"NonRetryable":  {with(func(p *retry.Policy) { p.NonRetryable = true }), notReady, retry.ReasonNonRetryable},
+		"SkipRetry":     {policy, fmt.Errorf("%w: %w", notReady, asynq.SkipRetry), retry.ReasonPermanent},
+		"RetryIf":       {with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), notReady, retry.ReasonRejected},
+		"MaxRetryAfter": {policy, retry.After(time.Hour, notReady), retry.ReasonExhausted},
+		"MaxElapsed":    {with(func(p *retry.Policy) { p.MaxElapsed = time.Second }), notReady, retry.ReasonExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var stopped retry.Reason
+				row.policy.OnEvent = func(_ context.Context, e retry.Event) {
+					if e.Kind == retry.Stopped {
+						stopped = e.Reason
+					}
+				}
+				retries, err := retryasynq.New(row.policy)
+				require.NoError(t, err)
+				config := asynq.Config{IsFailure: func(err error) bool { return !strings.Contains(err.Error(), "not ready") }}
+				retries.Configure(&config)
+				task := retryasynq.NewTask("mail", nil)
+				err = retries.Middleware(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return row.err })).ProcessTask(t.Context(), task)
+				if row.want != "" {
+					assert.ErrorIs(t, err, asynq.SkipRetry)
+					assert.Equal(t, row.want, stopped)
+					return
+				}
+				assert.NotErrorIs(t, err, asynq.SkipRetry)
+				assert.False(t, config.IsFailure(err))
+				assert.Equal(t, 2*time.Second, config.RetryDelayFunc(0, err, task))
+				assert.Equal(t, retry.ReasonCanceled, stopped)
+			})
+		})
+	}
+}
+
 func TestAPanic(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(context.Context, *asynq.Task) error { panic("at the disco") })
-	assert.Equal(t, "retry: attempts exhausted after 2 attempts: the attempt panicked: at the disco", s.letter(s.end(retryasynq.NewTask("mail", nil))).Error)
+	assert.Equal(t, "retry: attempts exhausted after 2 attempts: the attempt panicked: at the disco", s.letter(s.end(retryasynq.NewTask("mail", nil))).Err)
 	s.stop()
 	assert.Equal(t, 2, strings.Count(s.logged.String(), "retryasynq: task type mail: the attempt panicked: at the disco\n"))
 	assert.Contains(t, s.logged.String(), "TestAPanic.func1", "the stack is logged")

@@ -15,6 +15,7 @@ import (
 	"github.com/goretry/retry/adapters/retryasynq"
 	"github.com/goretry/retry/internal/jobtest"
 	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob"
 )
 
 // These tests spend most of their time waiting for leases to expire, so many run
@@ -42,6 +43,11 @@ func TestLoad(t *testing.T) {
 func TestKills(t *testing.T) {
 	t.Parallel()
 	jobtest.Kills(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 5))
+}
+
+func TestRedrive(t *testing.T) {
+	t.Parallel()
+	jobtest.Redrive(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 2))
 }
 
 // Redis restarts under load, in turn cleanly and by a crash.
@@ -174,9 +180,9 @@ func (q *queue) Open(context.Context) (int, error) {
 	return info.Pending + info.Active + info.Scheduled + info.Retry, nil
 }
 
-func (q *queue) Dead(context.Context) (map[string]jobtest.Letter, error) {
+func (q *queue) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 	const size = 1000
-	letters := map[string]jobtest.Letter{}
+	letters := map[string]retryjob.DeadLetter{}
 	for page := 1; ; page++ {
 		tasks, err := q.inspector.ListArchivedTasks(q.name, asynq.PageSize(size), asynq.Page(page))
 		if err != nil {
@@ -187,12 +193,16 @@ func (q *queue) Dead(context.Context) (map[string]jobtest.Letter, error) {
 			if err != nil {
 				return nil, err
 			}
-			letters[string(task.Payload)] = jobtest.Letter{Reason: d.Reason, Attempts: d.Attempts, Error: d.Error}
+			letters[string(task.Payload)] = d
 		}
 		if len(tasks) < size {
 			return letters, nil
 		}
 	}
+}
+
+func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+	return retryasynq.Redrive(ctx, q.client, q.inspector, q.name, o)
 }
 
 func (q *queue) Close(_ context.Context, remove bool) error {

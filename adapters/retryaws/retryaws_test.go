@@ -181,27 +181,6 @@ func (n *numbering) RetryDelay(attempt int, err error) (time.Duration, error) {
 	return n.Retryer.RetryDelay(attempt, err)
 }
 
-// Only the policy decides the delay, however the SDK numbers the attempts.
-func TestTheDelaysAreThePolicys(t *testing.T) {
-	inBothModes(t, func(t *testing.T) {
-		for name, call := range calls {
-			var delays []time.Duration
-			p := retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: time.Millisecond}}
-			p.OnEvent = func(_ context.Context, e retry.Event) {
-				if e.Kind == retry.RetryScheduled {
-					delays = append(delays, e.Delay)
-				}
-			}
-			s := &server{answer: with(503, "SlowDown", "X-Amz-Retry-After", "3")}
-			err := call(t.Context(), s.serve(t, retryaws.Middleware{Policy: p}))
-			assert.Equal(t, []time.Duration{3 * time.Millisecond, 3 * time.Millisecond, 4 * time.Millisecond}, delays, name)
-			var e *retry.Error
-			require.ErrorAs(t, err, &e, name)
-			assert.Equal(t, 10*time.Millisecond, e.Waited, name)
-		}
-	})
-}
-
 func TestEachAttemptIsNumberedSignedAndWhole(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		for name, call := range calls {

@@ -169,8 +169,9 @@ func failure(err error, retryable []connect.Code) rpc.Failure {
 // wait returns the longest wait that the server asks for. named is false if it
 // asks for none.
 func wait(err *connect.Error) (longest time.Duration, named bool) {
-	// For a 403, RetryAfter reports whether the header is there and valid.
-	longest, named = retryhttp.RetryAfter(&http.Response{StatusCode: http.StatusForbidden, Header: err.Meta()})
+	// For a 403, the Verdict says whether the header is there and valid.
+	advice := retryhttp.AdviceOf(&http.Response{StatusCode: http.StatusForbidden, Header: err.Meta()})
+	longest, named = advice.Wait, advice.Verdict == retryhttp.Again
 	for _, detail := range err.Details() {
 		value, err := detail.Value()
 		if info, ok := value.(*errdetails.RetryInfo); ok && err == nil {

@@ -55,7 +55,11 @@ func Example() {
 			}
 		},
 	}}
-	conn, err := grpc.NewClient(address, append(retries.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	options, err := retries.DialOptions()
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := grpc.NewClient(address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		log.Fatal(err)
 	}

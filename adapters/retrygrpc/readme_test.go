@@ -34,9 +34,14 @@ func TestREADMEInterceptor(t *testing.T) {
 			pb.Orders_Charge_FullMethodName: {}, // must not run twice: one attempt
 		},
 	}
-	conn, err := grpc.NewClient(target, append(retries.DialOptions(),
-		grpc.WithTransportCredentials(creds))...)
-
+	connect := func() (*grpc.ClientConn, error) {
+		options, err := retries.DialOptions() // calls retries.Validate
+		if err != nil {
+			return nil, err
+		}
+		return grpc.NewClient(target, append(options, grpc.WithTransportCredentials(creds))...)
+	}
+	conn, err := connect()
 	require.NoError(t, err)
 	defer conn.Close()
 	client := grpc_testing.NewTestServiceClient(conn)

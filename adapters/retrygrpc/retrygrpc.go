@@ -2,9 +2,12 @@
 // [retry.Policy]. [Interceptor.DialOptions] returns the options for
 // grpc.NewClient.
 //
+//	options, err := retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions()
+//	if err != nil {
+//		return err
+//	}
 //	client, err := grpc.NewClient("dns:///orders:443",
-//		append(retrygrpc.Interceptor{Policy: retry.Default()}.DialOptions(),
-//			grpc.WithTransportCredentials(credentials))...)
+//		append(options, grpc.WithTransportCredentials(credentials))...)
 //
 // [ServiceConfig] converts a policy to a service config for gRPC's own retries
 // instead. Use only one of the two: together they multiply the attempts.
@@ -51,6 +54,10 @@
 // A stream is no longer retried once it has sent more than 256 KiB, the limit of
 // gRPC's own retries, or once Header has returned headers. The policy's
 // AttemptTimeout bounds the wait for the first message.
+//
+// # Budgets
+//
+// [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
 package retrygrpc
 
 import (
@@ -87,19 +94,19 @@ type Interceptor struct {
 
 // DialOptions returns options for grpc.NewClient that retry unary calls and
 // streams with i and switch gRPC's own retries off. Interceptors in earlier options
-// see each call once; those in later options see each attempt.
-func (i Interceptor) DialOptions() []grpc.DialOption {
+// see each call once; those in later options see each attempt. It returns an error
+// if i is invalid, see [Interceptor.Validate].
+func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
+	if err := i.Validate(); err != nil {
+		return nil, err
+	}
 	i.alone = true
 	return []grpc.DialOption{
 		grpc.WithDisableRetry(),
 		grpc.WithChainUnaryInterceptor(i.Unary()),
 		grpc.WithChainStreamInterceptor(i.Stream()),
-	}
+	}, nil
 }
-
-// Validate returns an error if a policy of i is invalid, or if a name in Methods
-// is not the name of a method or a service.
-func (i Interceptor) Validate() error { return rpc.Validate("retrygrpc", i.Policy, i.Methods) }
 
 // Unary returns only the interceptor for unary calls. Prefer
 // [Interceptor.DialOptions]: if a service config sets a retryPolicy for a method,
@@ -111,16 +118,21 @@ func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
 		var trailer metadata.MD
 		opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
 		p := rpc.PolicyOf(method, i.Policy, i.Methods)
+		limit := p.EffectiveMax()
 		return rpc.Do(ctx, p, func(ctx context.Context, number int) rpc.Failure {
 			trailer = nil
-			err := invoker(numbered(ctx, number), method, req, reply, cc, opts...)
+			err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
 			return i.failure(cc, method, err, trailer)
 		}, coded)
 	}
 }
 
-// numbered adds the number of earlier attempts to the outgoing metadata.
-func numbered(ctx context.Context, number int) context.Context {
+// numbered adds the number of earlier attempts to the outgoing metadata, and tells
+// LendBudget which attempt is the last.
+func numbered(ctx context.Context, number, limit int) context.Context {
+	if number == limit {
+		ctx = context.WithValue(ctx, lastKey{}, true)
+	}
 	if number == 1 {
 		return ctx
 	}

@@ -176,7 +176,7 @@ func TestPolicyOfAMethod(t *testing.T) {
 			grpc_testing.TestService_UnaryCall_FullMethodName:           {},
 			grpc_testing.TestService_StreamingOutputCall_FullMethodName: two,
 			"/grpc.testing.TestService/":                                three,
-			"/grpc.testing.Other/":                                      {},
+			"/shop.Orders/":                                             {},
 		},
 	}
 	require.NoError(t, i.Validate())
@@ -188,7 +188,7 @@ func TestPolicyOfAMethod(t *testing.T) {
 		assert.Equal(t, attempts, s.attempts()-before, name)
 	}
 
-	i.Methods = map[string]retry.Policy{"/grpc.testing.Other/": {}, "/grpc.testing.TestServic/": {}}
+	i.Methods = map[string]retry.Policy{"/shop.Orders/": {}, "/shop.Orders/UnaryCall": {}}
 	s = &server{answer: alwaysFail(codes.Unavailable)}
 	require.Error(t, calls["unary"](t.Context(), s.start(t, i)))
 	assert.Equal(t, 4, s.attempts(), "the default Policy, because no name matches")
@@ -299,7 +299,7 @@ func TestAServiceConfigThatRetriesToo(t *testing.T) {
 		assert.ErrorContains(t, err, ", and attempts would multiply: remove it, or use DialOptions)", name)
 
 		s = &server{answer: alwaysFail(codes.Unavailable)}
-		client = dial(t, s.serve(t), append(i.DialOptions(), grpc.WithDefaultServiceConfig(twoAttempts))...)
+		client = dial(t, s.serve(t), append(dialOptions(t, i), grpc.WithDefaultServiceConfig(twoAttempts))...)
 		err = call(t.Context(), client)
 		assert.Equal(t, 4, s.attempts(), "%s: only the attempts of the interceptor", name)
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), name)
@@ -332,7 +332,7 @@ func TestNoServer(t *testing.T) {
 		var events []retry.EventKind
 		p := soon()
 		p.OnEvent = func(_ context.Context, e retry.Event) { events = append(events, e.Kind) }
-		client := dial(t, "127.0.0.1:1", retrygrpc.Interceptor{Policy: p}.DialOptions()...)
+		client := dial(t, "127.0.0.1:1", dialOptions(t, retrygrpc.Interceptor{Policy: p})...)
 		err := call(t.Context(), client)
 		assert.Equal(t, codes.Unavailable, status.Code(err), name)
 		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), name)

@@ -130,11 +130,11 @@ func (s *server) FullDuplexCall(stream grpc.BidiStreamingServer[grpc_testing.Str
 
 // serve serves s on a port of 127.0.0.1 until the test ends, and returns the
 // address.
-func (s *server) serve(t testing.TB) string {
+func (s *server) serve(t testing.TB, options ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv := grpc.NewServer()
+	srv := grpc.NewServer(options...)
 	grpc_testing.RegisterTestServiceServer(srv, s)
 	go srv.Serve(listener)
 	t.Cleanup(srv.Stop)
@@ -153,7 +153,14 @@ func dial(t testing.TB, address string, options ...grpc.DialOption) grpc_testing
 // start serves s and returns a client that retries with i.
 func (s *server) start(t testing.TB, i retrygrpc.Interceptor) grpc_testing.TestServiceClient {
 	t.Helper()
-	return dial(t, s.serve(t), i.DialOptions()...)
+	return dial(t, s.serve(t), dialOptions(t, i)...)
+}
+
+func dialOptions(t testing.TB, i retrygrpc.Interceptor) []grpc.DialOption {
+	t.Helper()
+	options, err := i.DialOptions()
+	require.NoError(t, err)
+	return options
 }
 
 // failTimes returns an answer that fails n times with a code and then succeeds.

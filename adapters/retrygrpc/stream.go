@@ -15,14 +15,16 @@ import (
 func (i Interceptor) Stream() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		failure := func(err error, trailer metadata.MD) rpc.Failure { return i.failure(cc, method, err, trailer) }
+		p := rpc.PolicyOf(method, i.Policy, i.Methods)
+		limit := p.EffectiveMax()
 		s := &stream{rpc.Stream{
 			Ctx:      ctx,
-			Policy:   rpc.PolicyOf(method, i.Policy, i.Methods),
+			Policy:   p,
 			Size:     size,
 			Coded:    coded,
 			OneReply: !desc.ServerStreams,
 			Dial: func(ctx context.Context, number int, _ rpc.Conn) (rpc.Conn, rpc.Failure) {
-				opened, err := streamer(numbered(ctx, number), desc, cc, method, opts...)
+				opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
 				if err != nil {
 					return nil, failure(err, nil)
 				}

@@ -149,7 +149,7 @@ func TestWhatIsNotSentAgain(t *testing.T) {
 // the same limit.
 func TestSendingToAStreamThatFailed(t *testing.T) {
 	p := soon()
-	client := dial(t, "127.0.0.1:1", retrygrpc.Interceptor{Policy: p}.DialOptions()...)
+	client := dial(t, "127.0.0.1:1", dialOptions(t, retrygrpc.Interceptor{Policy: p})...)
 	stream, err := client.StreamingInputCall(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload("a")}), "it is kept for the next attempt")
@@ -214,7 +214,7 @@ func TestNoHeaders(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 	assert.Equal(t, 2, s.attempts())
 
-	stream, err = dial(t, "127.0.0.1:1", retrygrpc.Interceptor{Policy: soon()}.DialOptions()...).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
+	stream, err = dial(t, "127.0.0.1:1", dialOptions(t, retrygrpc.Interceptor{Policy: soon()})...).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
 	require.NoError(t, err)
 	md, err = stream.Header()
 	require.NoError(t, err)
@@ -375,7 +375,7 @@ func (textCodec) Unmarshal(data []byte, v any) error {
 
 func TestMessagesOfUnknownSize(t *testing.T) {
 	encoding.RegisterCodec(textCodec{})
-	conn, err := grpc.NewClient("passthrough:///127.0.0.1:1", append(retrygrpc.Interceptor{Policy: soon()}.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient("passthrough:///127.0.0.1:1", append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	require.NoError(t, err)
 	defer conn.Close()
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/pkg.Service/Method", grpc.CallContentSubtype("text"))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/goretry/retry"
@@ -62,7 +63,8 @@ func TestTable(t *testing.T) {
 			t.Run(name+" "+how, func(t *testing.T) {
 				calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
 					s := &server{answer: script(answers, busy)}
-					client := s.start(t, retrygrpc.Interceptor{Policy: p})
+					i := retrygrpc.Interceptor{Policy: p} // DialOptions refuses the invalid policy of one row
+					client := dial(t, s.serve(t), grpc.WithChainUnaryInterceptor(i.Unary()), grpc.WithChainStreamInterceptor(i.Stream()))
 					err := call(ctx, client)
 					return s.attempts(), err
 				}, nil)

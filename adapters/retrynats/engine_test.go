@@ -21,6 +21,7 @@ import (
 	"github.com/goretry/retry/adapters/retrynats"
 	"github.com/goretry/retry/internal/jobtest"
 	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob"
 )
 
 // The tests run against the installed server, and against the newest one, which
@@ -56,6 +57,16 @@ func TestKills(t *testing.T) {
 func TestKillsEmbedded(t *testing.T) {
 	t.Parallel()
 	jobtest.Kills(t, engine(embedded(t)), servers.Amount(t, "RETRY_KILLS", 5))
+}
+
+func TestRedrive(t *testing.T) {
+	t.Parallel()
+	jobtest.Redrive(t, engine(installed(t)), servers.Amount(t, "RETRY_KILLS", 2))
+}
+
+func TestRedriveEmbedded(t *testing.T) {
+	t.Parallel()
+	jobtest.Redrive(t, engine(embedded(t)), servers.Amount(t, "RETRY_KILLS", 2))
 }
 
 // The server restarts under load.
@@ -229,11 +240,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 		return err
 	}
 	return retries.Consume(ctx, q.js, consumer, func(ctx context.Context, msg jetstream.Msg) error {
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		return do(ctx, string(msg.Data()), int(meta.NumDelivered))
+		return do(ctx, string(msg.Data()), retrynats.AttemptOf(msg))
 	})
 }
 
@@ -251,17 +258,20 @@ func (q *queue) Open(ctx context.Context) (int, error) {
 	return int(info.NumPending) + info.NumAckPending, nil
 }
 
-func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
+func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error) {
 	info, err := q.dead.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
-	letters := map[string]jobtest.Letter{}
+	letters := map[string]retryjob.DeadLetter{}
 	if info.State.Msgs == 0 { // FirstSeq and LastSeq mean nothing then
 		return letters, nil
 	}
 	for n := info.State.FirstSeq; n <= info.State.LastSeq; n++ {
 		msg, err := q.dead.GetMsg(ctx, n)
+		if errors.Is(err, jetstream.ErrMsgNotFound) { // it went back
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -269,12 +279,20 @@ func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := letters[string(msg.Data)]; twice || d.Subject != q.name+".jobs" {
-			return nil, fmt.Errorf("a second dead letter of %s, or one of subject %q", msg.Data, d.Subject)
+		if _, twice := letters[string(msg.Data)]; twice || msg.Header.Get(retrynats.SubjectHeader) != q.name+".jobs" {
+			return nil, fmt.Errorf("a second dead letter of %s, or one of subject %q", msg.Data, msg.Header.Get(retrynats.SubjectHeader))
 		}
-		letters[string(msg.Data)] = jobtest.Letter{Reason: d.Reason, Attempts: d.Attempts, Error: d.Error}
+		letters[string(msg.Data)] = d
 	}
 	return letters, nil
+}
+
+func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+	retries, err := retrynats.New(retry.Policy{}, q.name+".dead")
+	if err != nil {
+		return retryjob.RedriveResult{}, err
+	}
+	return retries.Redrive(ctx, q.js, o)
 }
 
 func (q *queue) Close(ctx context.Context, remove bool) error {

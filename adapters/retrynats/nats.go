@@ -21,7 +21,8 @@
 // the server confirms that. If the handler fails and the policy retries, the
 // message is handled again after the policy's delay. Otherwise a dead letter is
 // published, and then the message is terminated. A dead letter has the data and
-// headers of the message, and headers that say why: see [DeadLetterOf]. That
+// headers of the message, and a header that says why: see [DeadLetterOf].
+// [Retries.Redrive] publishes the message again. That
 // includes a failure whose class is invalid (ReasonInvalid). If a handler panics,
 // that is a failure of the attempt, and the panic is not recovered.
 //
@@ -41,6 +42,7 @@ package retrynats
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,33 +62,39 @@ import (
 // number of at least 1.
 const MaxAttemptsHeader = "Retry-Max-Attempts"
 
-// The headers of a dead letter.
+// SubjectHeader is the header of a dead letter with the subject of the message.
+const SubjectHeader = "Retry-Subject"
+
 const (
-	reasonHeader   = "Retry-Reason"
-	attemptsHeader = "Retry-Attempts"
-	errorHeader    = "Retry-Error"
-	subjectHeader  = "Retry-Subject"
+	deadHeader = "Retry-Dead-Letter" // of a dead letter: why, as JSON
+	dueHeader  = "Retry-Due"         // of a message that was a dead letter: when it may run, by time.RFC3339Nano
 )
 
-// A DeadLetter says why a message is not handled again.
-type DeadLetter struct {
-	Reason   retry.Reason // why the message is not handled again, perhaps by a newer version
-	Attempts int          // how many attempts were made
-	Error    string       // the text of the [*retry.Error], which ends in the last failure
-	Subject  string       // the subject of the message
+// DeadLetterOf reads the header of a dead letter.
+func DeadLetterOf(header nats.Header) (d retryjob.DeadLetter, err error) {
+	text := header.Get(deadHeader)
+	if text == "" {
+		return d, fmt.Errorf("retrynats: there is no header %s: this is no dead letter", deadHeader)
+	}
+	if err = json.Unmarshal([]byte(text), &d); err != nil {
+		err = fmt.Errorf("retrynats: header %s: %w", deadHeader, err)
+	}
+	return d, err
 }
 
-// DeadLetterOf reads the headers of a dead letter.
-func DeadLetterOf(header nats.Header) (DeadLetter, error) {
-	d := DeadLetter{Reason: retry.Reason(header.Get(reasonHeader)), Error: header.Get(errorHeader), Subject: header.Get(subjectHeader)}
-	if d.Reason == "" {
-		return d, fmt.Errorf("retrynats: there is no header %s: this is no dead letter", reasonHeader)
+// AttemptOf returns the number of the attempt that a delivery is for, 1 for the first.
+// Of a message that was a dead letter, the first delivery is none: it is only put off
+// until the message is due. AttemptOf returns 0 for that delivery, and for a message
+// that is not of JetStream.
+func AttemptOf(msg jetstream.Msg) int {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 0
 	}
-	var err error
-	if d.Attempts, err = strconv.Atoi(header.Get(attemptsHeader)); err != nil {
-		return d, fmt.Errorf("retrynats: header %s: %w", attemptsHeader, err)
+	if _, redriven := msg.Headers()[dueHeader]; redriven {
+		return int(meta.NumDelivered) - 1
 	}
-	return d, nil
+	return int(meta.NumDelivered)
 }
 
 // Retries handles messages by policies. Set its fields before the first Consume;
@@ -267,30 +275,53 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 		w.report(fmt.Errorf("a message of subject %s: %w", msg.Subject(), err))
 		return
 	}
-	own, limitErr := ownLimit(msg)
+	own, due, malformed := readHeaders(msg)
 	policy, ok := w.subjects[msg.Subject()]
 	if !ok {
 		policy = w.policy
 	}
-	key := fmt.Sprintf("%s/%d", meta.Stream, meta.Sequence.Stream)
-	stop := w.keep(msg, key)
-	defer stop()
-	retryjob.Run(ctx, policy, retryjob.Job{
-		Key:         key,
-		Attempt:     int(meta.NumDelivered),
+	job := retryjob.Job{
+		Key:         fmt.Sprintf("%s/%d", meta.Stream, meta.Sequence.Stream),
+		Attempt:     AttemptOf(msg),
 		MaxAttempts: own,
 		Began:       meta.Timestamp,
-	}, func(ctx context.Context) error {
-		if limitErr != nil {
-			return retry.Permanent(limitErr)
+	}
+	if due.After(job.Began) {
+		job.Began = due
+	}
+	if left := time.Until(due); left > 0 || job.Attempt == 0 {
+		if err := msg.NakWithDelay(max(left, time.Nanosecond)); err != nil {
+			w.report(fmt.Errorf("message %s: %w", job.Key, err))
+		}
+		return
+	}
+	stop := w.keep(msg, job.Key)
+	defer stop()
+	retryjob.Run(ctx, policy, job, func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
 		}
 		return w.handle(ctx, msg)
 	}, func(o retryjob.Outcome) {
 		stop()
-		if err := w.settle(context.WithoutCancel(ctx), msg, key, o); err != nil {
-			w.report(fmt.Errorf("message %s, attempt %d: %w", key, meta.NumDelivered, err))
+		if err := w.settle(context.WithoutCancel(ctx), msg, job, o); err != nil {
+			w.report(fmt.Errorf("message %s, attempt %d: %w", job.Key, job.Attempt, err))
 		}
 	})
+}
+
+// readHeaders returns a message's own limit, 0 for none, and when it is due, the zero
+// time for at once.
+func readHeaders(msg jetstream.Msg) (limit int, due time.Time, err error) {
+	if limit, err = ownLimit(msg); err != nil {
+		return 0, due, err
+	}
+	if text := msg.Headers().Get(dueHeader); text != "" {
+		if due, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return limit, time.Time{}, fmt.Errorf("header %s: %w", dueHeader, err)
+		}
+	}
+	return limit, due, nil
 }
 
 // ownLimit returns the limit in the header of a message, 0 for none.
@@ -334,7 +365,7 @@ func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 const answer = 5 * time.Second
 
 // settle tells the server the Outcome of an attempt.
-func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o retryjob.Outcome) error {
+func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, answer)
 	defer cancel()
 	var err error
@@ -352,7 +383,7 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o re
 	case o.Retry():
 		err = msg.NakWithDelay(o.Delay)
 	default:
-		if err := w.bury(ctx, msg, key, o); err != nil {
+		if err := w.bury(ctx, msg, job, o); err != nil {
 			return err
 		}
 		err = w.terminate(msg, o.Reason)
@@ -366,25 +397,37 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, key string, o re
 
 // bury publishes a dead letter. If the server misses that the message is done and
 // delivers it again, the dead letter's ID keeps it from being stored twice.
-func (w *worker) bury(ctx context.Context, msg jetstream.Msg, key string, o retryjob.Outcome) error {
+func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome) error {
 	letter := nats.NewMsg(w.dead)
 	letter.Data = msg.Data()
-	for name, values := range msg.Headers() {
-		if !strings.HasPrefix(name, "Nats-") { // these are instructions to the server about the original stream
-			letter.Header[name] = values
+	copyHeaders(letter.Header, msg.Headers())
+	letter.Header.Set(SubjectHeader, msg.Subject())
+	d := o.DeadLetter(job)
+	d.Err = shorten(d.Err)
+	publish := func() error {
+		text, err := json.Marshal(d)
+		if err == nil {
+			letter.Header.Set(deadHeader, string(text))
+			_, err = w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(w.dead+"/"+job.Key))
 		}
+		return err
 	}
-	letter.Header.Set(reasonHeader, string(o.Reason))
-	letter.Header.Set(attemptsHeader, strconv.Itoa(o.Attempts))
-	letter.Header.Set(errorHeader, shorten(o.Err.Error()))
-	letter.Header.Set(subjectHeader, msg.Subject())
-	id := jetstream.WithMsgID(w.dead + "/" + key)
-	_, err := w.js.PublishMsg(ctx, letter, id)
+	err := publish()
 	if errors.Is(err, nats.ErrMaxPayload) { // the message leaves no room for the error
-		letter.Header.Set(errorHeader, "")
-		_, err = w.js.PublishMsg(ctx, letter, id)
+		d.Err = ""
+		err = publish()
 	}
 	return err
+}
+
+// copyHeaders copies the headers that are the user's. Those that begin with Nats- are
+// instructions to the server about the stream that the message comes from.
+func copyHeaders(to, from nats.Header) {
+	for name, values := range from {
+		if !strings.HasPrefix(name, "Nats-") && name != deadHeader && name != SubjectHeader && name != dueHeader {
+			to[name] = values
+		}
+	}
 }
 
 // shorten cuts a text to a size for a header. The server limits the size of a

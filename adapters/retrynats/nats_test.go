@@ -17,7 +17,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrynats"
-	"github.com/goretry/retry/internal/jobtest"
 )
 
 var (
@@ -36,17 +35,20 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // A dead letter of a newer version may have a reason that this one does not know.
-func TestDeadLetterOfANewerVersion(t *testing.T) {
-	d, err := retrynats.DeadLetterOf(nats.Header{"Retry-Reason": {"too_tired"}, "Retry-Attempts": {"4"}, "Retry-Moon": {"full"}})
-	require.NoError(t, err)
-	assert.Equal(t, retrynats.DeadLetter{Reason: "too_tired", Attempts: 4}, d)
-}
-
-func TestDeadLetterOfRefuses(t *testing.T) {
-	_, err := retrynats.DeadLetterOf(nats.Header{"Retry-Attempts": {"1"}})
-	assert.EqualError(t, err, "retrynats: there is no header Retry-Reason: this is no dead letter")
-	_, err = retrynats.DeadLetterOf(nats.Header{"Retry-Reason": {"elapsed"}})
-	assert.ErrorContains(t, err, "retrynats: header Retry-Attempts")
+func TestDeadLetterOf(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"reason":"too_tired","attempts":4,"moon":"full"}`: "",
+		``:               "retrynats: there is no header Retry-Dead-Letter: this is no dead letter",
+		`{"attempts":1}`: `retrynats: header Retry-Dead-Letter: retryjob: not a dead letter: the key "reason" is missing`,
+	} {
+		d, err := retrynats.DeadLetterOf(nats.Header{"Retry-Dead-Letter": {text}})
+		if want == "" {
+			require.NoError(t, err)
+			assert.Equal(t, [...]any{retry.Reason("too_tired"), 4}, [...]any{d.Reason, d.Attempts})
+		} else {
+			assert.ErrorContains(t, err, want)
+		}
+	}
 }
 
 func TestAtLeast(t *testing.T) {
@@ -169,10 +171,10 @@ func TestHeaders(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, letters, 3)
 	assert.Equal(t, retry.ReasonExhausted, letters["a"].Reason)
-	assert.Equal(t, "retry: attempts exhausted after 1 attempt: boom", letters["a"].Error)
+	assert.Equal(t, "retry: attempts exhausted after 1 attempt: boom", letters["a"].Err)
 	for key, text := range map[string]string{"b": `header Retry-Max-Attempts is "many"`, "c": `header Retry-Max-Attempts is "0"`} {
 		assert.Equal(t, retry.ReasonPermanent, letters[key].Reason)
-		assert.Contains(t, letters[key].Error, text)
+		assert.Contains(t, letters[key].Err, text)
 	}
 	letter, err := q.dead.GetMsg(t.Context(), 1)
 	require.NoError(t, err)
@@ -187,7 +189,7 @@ func TestALargeMessage(t *testing.T) {
 	q := newQueue(t)
 	retries, err := retrynats.New(quick, q.name+".dead")
 	require.NoError(t, err)
-	const others = 256 // room for the other headers of the dead letter
+	const others = 512 // room for the other headers of the dead letter
 	data := strings.Repeat("x", int(q.conn.MaxPayload())-others)
 	require.NoError(t, q.Enqueue(t.Context(), data[:1], 0))
 	_, err = q.js.Publish(t.Context(), q.name+".jobs", []byte(data))
@@ -197,9 +199,9 @@ func TestALargeMessage(t *testing.T) {
 	})
 	letters, err := q.Dead(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, jobtest.Letter{Reason: retry.ReasonPermanent, Attempts: 1}, letters[data])
-	assert.Contains(t, letters["x"].Error, "retry: permanent error after 1 attempt: !!!")
-	assert.Len(t, letters["x"].Error, 16<<10)
+	assert.Equal(t, [...]any{retry.ReasonPermanent, 1, ""}, [...]any{letters[data].Reason, letters[data].Attempts, letters[data].Err})
+	assert.Contains(t, letters["x"].Err, "retry: permanent error after 1 attempt: !!!")
+	assert.Len(t, letters["x"].Err, 16<<10)
 }
 
 func TestConsumeRefuses(t *testing.T) {

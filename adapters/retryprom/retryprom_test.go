@@ -72,6 +72,7 @@ retry_scheduled_retries_total{class="busy",policy="payments"} 2
 # HELP retry_stops_total Calls that stopped, by reason.
 # TYPE retry_stops_total counter
 retry_stops_total{policy="payments",reason="attempts_exhausted"} 1
+retry_stops_total{policy="payments",reason="borrowed_budget_exhausted"} 0
 retry_stops_total{policy="payments",reason="budget_exhausted"} 0
 retry_stops_total{policy="payments",reason="canceled"} 0
 retry_stops_total{policy="payments",reason="deadline"} 0
@@ -142,34 +143,6 @@ func TestAReasonOfANewerVersion(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]float64{"too_tired": 1}, stops)
-}
-
-// A call that begins anew, by HealthyAfter, is one call.
-func TestACallThatBeginsAnew(t *testing.T) {
-	var counters retrylog.Counters
-	synctest.Test(t, func(t *testing.T) {
-		attempts := 0
-		_ = retry.Do(context.Background(), retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute, OnEvent: counters.OnEvent}, func(context.Context) error {
-			if attempts++; attempts == 2 {
-				time.Sleep(time.Minute)
-			}
-			return errors.New("connection refused")
-		})
-	})
-	require.NoError(t, testutil.CollectAndCompare(retryprom.NewCollector("payments", &counters), strings.NewReader(`
-# HELP retry_attempts_total Attempts that started.
-# TYPE retry_attempts_total counter
-retry_attempts_total{policy="payments"} 4
-# HELP retry_calls_total Calls that began.
-# TYPE retry_calls_total counter
-retry_calls_total{policy="payments"} 1
-# HELP retry_retried_calls_total Calls that had at least one retry.
-# TYPE retry_retried_calls_total counter
-retry_retried_calls_total{policy="payments"} 1
-# HELP retry_retries_total Attempts after the first of a call.
-# TYPE retry_retries_total counter
-retry_retries_total{policy="payments"} 3
-`), "retry_calls_total", "retry_retried_calls_total", "retry_attempts_total", "retry_retries_total"))
 }
 
 // A name that cannot be a label fails the scrape but does not panic.

@@ -21,6 +21,7 @@ import (
 	"github.com/goretry/retry/adapters/retryriver"
 	"github.com/goretry/retry/internal/jobtest"
 	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob"
 )
 
 func TestEngine(t *testing.T) {
@@ -40,6 +41,11 @@ func TestKills(t *testing.T) {
 	jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 5))
 }
 
+func TestRedrive(t *testing.T) {
+	t.Parallel()
+	jobtest.Redrive(t, engine(t), servers.Amount(t, "RETRY_KILLS", 2))
+}
+
 func databaseURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_POSTGRES") }
 
 const rescueAfter = 3 * time.Second
@@ -55,6 +61,7 @@ func engineAt(url string) jobtest.Engine {
 		// looks for stuck jobs every 30 s.
 		Lease:     rescueAfter + time.Minute,
 		Uncounted: true,
+		Classes:   true,
 	}
 }
 
@@ -154,12 +161,12 @@ func (q *queue) Open(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
+func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error) {
 	client, err := q.insert()
 	if err != nil {
 		return nil, err
 	}
-	letters := map[string]jobtest.Letter{}
+	letters := map[string]retryjob.DeadLetter{}
 	params := river.NewJobListParams().States(rivertype.JobStateCancelled, rivertype.JobStateDiscarded).First(10_000)
 	for {
 		jobs, err := client.JobList(ctx, params)
@@ -180,16 +187,21 @@ func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
 	}
 }
 
-func letterOf(row *rivertype.JobRow) (key string, l jobtest.Letter, err error) {
+func letterOf(row *rivertype.JobRow) (key string, l retryjob.DeadLetter, err error) {
 	var a args
 	if err := json.Unmarshal(row.EncodedArgs, &a); err != nil {
 		return "", l, err
 	}
-	m, err := retryriver.MetadataOf(row)
+	l, err = retryriver.DeadLetterOf(row)
+	return a.Key, l, err
+}
+
+func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+	client, err := q.insert()
 	if err != nil {
-		return "", l, err
+		return retryjob.RedriveResult{}, err
 	}
-	return a.Key, jobtest.Letter{Reason: m.Reason, Attempts: m.Attempts, Error: row.Errors[len(row.Errors)-1].Error}, nil
+	return retryriver.Redrive(ctx, client, o)
 }
 
 func (q *queue) Close(ctx context.Context, remove bool) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryriver"
+	"github.com/goretry/retry/retryjob"
 )
 
 // EmailArgs are the arguments of a job.
@@ -70,14 +72,33 @@ func Example() {
 	}
 }
 
-// MetadataOf returns why a job ended, from its row.
-func ExampleMetadataOf() {
-	job := &rivertype.JobRow{Metadata: []byte(`{"retry": {"max_attempts": 0, "reason": "attempts_exhausted", "attempts": 4}}`)}
+// DeadLetterOf returns why a job ended, from its row.
+func ExampleDeadLetterOf() {
+	job := &rivertype.JobRow{Metadata: []byte(`{"retry": {"max_attempts": 0, "dead": {"reason": "attempts_exhausted", "attempts": 4}}}`)}
 
-	dead, err := retryriver.MetadataOf(job)
+	dead, err := retryriver.DeadLetterOf(job)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(dead.Reason, dead.Attempts)
 	// Output: attempts_exhausted 4
+}
+
+// The mail server is back: what it refused is sent again over the next hour.
+func ExampleRedrive() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://localhost/jobs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	result, err := retryriver.Redrive(ctx, client, retryjob.RedriveOptions{
+		Filter: func(d retryjob.DeadLetter) bool { return strings.Contains(d.Err, "450 mailbox busy") },
+		Window: time.Hour,
+		DryRun: true, // first see what it would do
+	})
+	fmt.Println(result.Moved, err)
 }

@@ -17,14 +17,15 @@
 // Workers return errors as always, and may mark them with [retry.Permanent] and
 // [retry.After]. A job that is retried waits as long as the policy says. Otherwise
 // it is discarded, or canceled if its error is permanent. Its metadata under
-// [MetadataKey] and the last of its errors then say why. That includes a failure
-// whose class is invalid (ReasonInvalid).
+// [MetadataKey] and the last of its errors then say why: see [DeadLetterOf]. That
+// includes a failure whose class is invalid (ReasonInvalid). [Redrive] lets dead
+// letters run again.
 //
 // River's own signals keep their meaning: river.JobCancel is a permanent error,
 // and river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so
 // if a server asks for a wait, return retry.After instead. An attempt that is
-// interrupted because the client stops is not counted either. Failures are not
-// counted by class: each [retry.Class] is counted by all failures of the job.
+// interrupted because the client stops is not counted either. The metadata count the
+// failures of each [retry.Class].
 //
 // # Limits
 //
@@ -48,6 +49,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -66,9 +68,10 @@ const MetadataKey = "retry"
 
 // Metadata is what this package keeps in the metadata of a job.
 type Metadata struct {
-	MaxAttempts int          `json:"max_attempts"`       // the job's own limit; 0: none
-	Reason      retry.Reason `json:"reason,omitempty"`   // why the job does not run again, perhaps by a newer version; "": it may
-	Attempts    int          `json:"attempts,omitempty"` // how many were made, if Reason is set
+	MaxAttempts int                  `json:"max_attempts"`      // the job's own limit; 0: none
+	Classes     map[string]int       `json:"classes,omitempty"` // how many attempts failed with an error of each class
+	Earlier     int                  `json:"earlier,omitempty"` // how many of the row's errors are from before the last Redrive
+	Dead        *retryjob.DeadLetter `json:"dead,omitempty"`    // why the job does not run again; nil: it may
 }
 
 // MetadataOf returns the Metadata of a job. It returns an error if the job has none,
@@ -84,6 +87,19 @@ func MetadataOf(job *rivertype.JobRow) (Metadata, error) {
 		return Metadata{}, fmt.Errorf("retryriver: metadata of job %d have no key %q", job.ID, MetadataKey)
 	}
 	return *all.Retry, nil
+}
+
+// DeadLetterOf returns why a job does not run again. It returns an error if this
+// package did not end it, for example because an operator canceled it.
+func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
+	m, err := MetadataOf(job)
+	if err == nil && m.Dead == nil {
+		err = fmt.Errorf("retryriver: job %d is no dead letter of this package: its metadata have no %q in %q", job.ID, "dead", MetadataKey)
+	}
+	if err != nil {
+		return retryjob.DeadLetter{}, err
+	}
+	return *m.Dead, nil
 }
 
 // A Plugin applies policies to the jobs of a client. As middleware it sees each
@@ -195,8 +211,7 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 		case o.Interrupted():
 			result = o.Err // it wraps the context's error, which River looks for
 		case o.Retry():
-			again(row, o.Delay)
-			result = retry.LastError(o.Err)
+			result = again(ctx, row, o)
 		default:
 			result = end(ctx, row, o)
 		}
@@ -224,12 +239,18 @@ func job(row *rivertype.JobRow) retryjob.Job {
 		Key:         strconv.FormatInt(row.ID, 10),
 		Attempt:     row.Attempt,
 		MaxAttempts: ownLimit(row.MaxAttempts),
+		Classes:     map[string]int{},
 	}
+	earlier := 0
 	if m, err := MetadataOf(row); err == nil {
-		j.MaxAttempts = m.MaxAttempts
+		j.MaxAttempts, earlier = m.MaxAttempts, m.Earlier
+		maps.Copy(j.Classes, m.Classes)
 	}
-	if len(row.Errors) > 0 {
-		j.Began = row.Errors[0].At
+	if row.AttemptedAt != nil {
+		j.Began = *row.AttemptedAt
+	}
+	if len(row.Errors) > earlier {
+		j.Began = row.Errors[earlier].At
 	}
 	return j
 }
@@ -239,19 +260,35 @@ func job(row *rivertype.JobRow) retryjob.Job {
 // NextRetry with the row. So the functions below change that row. The tests against
 // River show that this works.
 
-// again makes River run a job again after delay.
-func again(row *rivertype.JobRow, delay time.Duration) {
+// again makes River run a job again, and returns the error for River.
+func again(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
 	row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
-	row.ScheduledAt = time.Now().Add(delay)
+	row.ScheduledAt = time.Now().Add(o.Delay)
+	err := retry.LastError(o.Err)
+	if o.Class == "" {
+		return err
+	}
+	j := job(row)
+	j.Classes[o.Class]++
+	return set(ctx, row, Metadata{MaxAttempts: j.MaxAttempts, Classes: j.Classes}, err)
 }
 
 // end keeps River from running a job again, and returns the error for River.
 func end(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
-	m := Metadata{MaxAttempts: job(row).MaxAttempts, Reason: o.Reason, Attempts: o.Attempts}
+	j := job(row)
+	dead := o.DeadLetter(j)
 	row.MaxAttempts = row.Attempt
 	err := o.Err
 	if o.Reason == retry.ReasonPermanent {
 		err = river.JobCancel(err)
+	}
+	return set(ctx, row, Metadata{MaxAttempts: j.MaxAttempts, Classes: j.Classes, Dead: &dead}, err)
+}
+
+// set keeps m with the job, and returns err, with another one if that fails.
+func set(ctx context.Context, row *rivertype.JobRow, m Metadata, err error) error {
+	if before, unread := MetadataOf(row); unread == nil {
+		m.Earlier = before.Earlier
 	}
 	if unset := river.MetadataSet(ctx, MetadataKey, m); unset != nil {
 		err = errors.Join(err, unset)

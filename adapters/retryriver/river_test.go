@@ -18,6 +18,7 @@ import (
 	"github.com/goretry/retry/adapters/retryriver"
 	"github.com/goretry/retry/internal/jobtest"
 	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob"
 )
 
 // PostgreSQL restarts under load, in turn cleanly and by a crash.
@@ -122,16 +123,17 @@ func TestAPolicyForEachKind(t *testing.T) {
 
 	row := s.end(first.Job.ID)
 	assert.Equal(t, rivertype.JobStateDiscarded, row.State)
-	m, err := retryriver.MetadataOf(row)
+	d, err := retryriver.DeadLetterOf(row)
 	require.NoError(t, err)
-	assert.Equal(t, retryriver.Metadata{Reason: retry.ReasonExhausted, Attempts: 3}, m)
+	assert.Equal(t, retryjob.DeadLetter{Key: fmt.Sprint(row.ID), Reason: retry.ReasonExhausted, Attempts: 3,
+		Err: "retry: attempts exhausted after 3 attempts: boom", Began: row.Errors[0].At.UTC(), Ended: d.Ended}, d)
 	require.Len(t, row.Errors, 3)
 	assert.Equal(t, "boom", row.Errors[0].Error, "the error of an attempt that is retried is what the worker returned")
 	assert.Equal(t, "retry: attempts exhausted after 3 attempts: boom", row.Errors[2].Error)
 
-	m, err = retryriver.MetadataOf(s.end(second.Job.ID))
+	d, err = retryriver.DeadLetterOf(s.end(second.Job.ID))
 	require.NoError(t, err)
-	assert.Equal(t, retryriver.Metadata{Reason: retry.ReasonNonRetryable, Attempts: 1}, m)
+	assert.Equal(t, [...]any{retry.ReasonNonRetryable, 1}, [...]any{d.Reason, d.Attempts})
 }
 
 func TestInsert(t *testing.T) {
@@ -171,25 +173,39 @@ func TestJobsOfAnotherClient(t *testing.T) {
 	s := newService(t, work(fails[args]), work(fails[other]))
 	plain, err := river.NewClient(riverpgxv5.New(s.pool), &river.Config{Schema: s.schema, Logger: quiet})
 	require.NoError(t, err)
-	for maxAttempts, want := range map[int]retryriver.Metadata{
-		0: {Reason: retry.ReasonExhausted, Attempts: 3},
-		2: {MaxAttempts: 2, Reason: retry.ReasonExhausted, Attempts: 2},
-	} {
+	for maxAttempts, attempts := range map[int]int{0: 3, 2: 2} {
 		inserted, err := plain.Insert(t.Context(), args{"a"}, &river.InsertOpts{MaxAttempts: maxAttempts})
 		require.NoError(t, err)
 		_, err = retryriver.MetadataOf(inserted.Job)
 		assert.ErrorContains(t, err, `have no key "retry"`)
-		m, err := retryriver.MetadataOf(s.end(inserted.Job.ID))
+		row := s.end(inserted.Job.ID)
+		m, err := retryriver.MetadataOf(row)
 		require.NoError(t, err)
-		assert.Equal(t, want, m)
+		assert.Equal(t, maxAttempts, m.MaxAttempts)
+		d, err := retryriver.DeadLetterOf(row)
+		require.NoError(t, err)
+		assert.Equal(t, [...]any{retry.ReasonExhausted, attempts}, [...]any{d.Reason, d.Attempts})
 	}
 }
 
-// A row of a newer version may have a reason that this one does not know.
-func TestMetadataOfANewerVersion(t *testing.T) {
-	m, err := retryriver.MetadataOf(&rivertype.JobRow{Metadata: []byte(`{"retry": {"reason": "too_tired", "attempts": 4, "moon": "full"}}`)})
-	require.NoError(t, err)
-	assert.Equal(t, retryriver.Metadata{Reason: "too_tired", Attempts: 4}, m)
+// A row of a newer version may have a reason that this one does not know. Rows that
+// this package did not end are no dead letters.
+func TestDeadLetterOf(t *testing.T) {
+	for metadata, want := range map[string]string{
+		`{"retry": {"max_attempts": 2, "moon": "full", "dead": {"reason": "too_tired", "attempts": 4}}}`: "",
+		`{"retry": {"max_attempts": 2}}`:          `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`,
+		`{}`:                                      `retryriver: metadata of job 7 have no key "retry"`,
+		`{"retry": {"dead": {"attempts": 4}}}`:    `the key "reason" is missing`,
+		`{"retry": {"dead": {"reason": "tired"}}`: "retryriver: metadata of job 7: ",
+	} {
+		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, Metadata: []byte(metadata)})
+		if want == "" {
+			require.NoError(t, err)
+			assert.Equal(t, retryjob.DeadLetter{Reason: "too_tired", Attempts: 4}, d)
+		} else {
+			assert.ErrorContains(t, err, want)
+		}
+	}
 }
 
 // River's own signals keep their meaning.
@@ -208,9 +224,9 @@ func TestSignals(t *testing.T) {
 	row := s.end(inserted.Job.ID)
 	assert.Equal(t, 6, runs)
 	assert.Equal(t, rivertype.JobStateCancelled, row.State)
-	m, err := retryriver.MetadataOf(row)
+	d, err := retryriver.DeadLetterOf(row)
 	require.NoError(t, err)
-	assert.Equal(t, retryriver.Metadata{Reason: retry.ReasonPermanent, Attempts: 1}, m)
+	assert.Equal(t, [...]any{retry.ReasonPermanent, 1}, [...]any{d.Reason, d.Attempts})
 }
 
 // An operator can cancel a job while it runs.
@@ -262,4 +278,34 @@ func TestNextRetryOfAJobThatWasLeft(t *testing.T) {
 		assert.GreaterOrEqual(t, next.Sub(before), delay)
 		assert.LessOrEqual(t, time.Until(next), delay)
 	}
+}
+
+// A job runs again with all its attempts, under its own limit, and keeps its errors. One
+// whose place another unique job has taken stays a dead letter.
+func TestRedriveKeepsTheJob(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	unique := river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{rivertype.JobStateAvailable, rivertype.JobStatePending,
+		rivertype.JobStateRunning, rivertype.JobStateRetryable, rivertype.JobStateScheduled}}
+	first, err := s.client.Insert(t.Context(), args{"a"}, &river.InsertOpts{MaxAttempts: 2})
+	require.NoError(t, err)
+	second, err := s.client.Insert(t.Context(), args{"b"}, &river.InsertOpts{UniqueOpts: unique})
+	require.NoError(t, err)
+	s.end(first.Job.ID)
+	s.end(second.Job.ID)
+	_, err = s.client.Insert(t.Context(), args{"b"}, &river.InsertOpts{UniqueOpts: unique, ScheduledAt: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+
+	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 1, Skipped: 1}, result)
+	row := s.end(first.Job.ID)
+	d, err := retryriver.DeadLetterOf(row)
+	require.NoError(t, err)
+	assert.Equal(t, 2, d.Attempts)
+	require.Len(t, row.Errors, 4)
+	assert.Equal(t, row.Errors[2].At.UTC(), d.Began)
+	m, err := retryriver.MetadataOf(row)
+	require.NoError(t, err)
+	assert.Equal(t, [...]int{2, 2}, [...]int{m.MaxAttempts, m.Earlier})
 }

@@ -12,36 +12,36 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/retryjob"
 )
 
-// A Detail says what was decided after an attempt. It is the last of the details of
-// an ApplicationError that an [Interceptor] returned.
-type Detail struct {
-	Reason   retry.Reason `json:"reason"`   // ReasonRetry if another attempt follows; perhaps of a newer version
-	Attempts int          `json:"attempts"` // attempts so far
-	Text     string       `json:"text"`     // the decision and the error, for people to read
-}
-
-// DetailOf returns the Detail in the error that a workflow got from an activity. ok
-// is false if there is none: a Detail has a Reason and Attempts. The TimeoutError of an activity whose last attempt was
-// lost has none; it wraps the failure of an earlier attempt, which DetailOf
-// ignores.
-func DetailOf(err error) (detail Detail, ok bool) {
+// DeadLetterOf returns the dead letter in the error that a workflow got from an activity:
+// what the [Interceptor] decided after the last attempt. Its JSON is the last of the
+// details of an ApplicationError. After an attempt that another one follows, in
+// Temporal's user interface, its Reason is ReasonRetry.
+//
+// ok is false if there is none: a dead letter has a Reason and Attempts. The TimeoutError
+// of an activity whose last attempt was lost has none; it wraps the failure of an
+// earlier attempt, which DeadLetterOf ignores.
+func DeadLetterOf(err error) (d retryjob.DeadLetter, ok bool) {
 	app := answered(err)
 	if app == nil {
-		return Detail{}, false
+		return d, false
 	}
 	values, _ := details(app)
 	if len(values) == 0 {
-		return Detail{}, false
+		return d, false
 	}
 	targets := make([]any, len(values))
 	for i := range targets {
 		targets[i] = new(any)
 	}
-	targets[len(targets)-1] = &detail
-	return detail, read(app, targets) == nil && detail.Reason != "" && detail.Attempts > 0
+	targets[len(targets)-1] = &d
+	if read(app, targets) != nil || d.Attempts < 1 {
+		return retryjob.DeadLetter{}, false
+	}
+	return d, true
 }
 
 // answered returns the ApplicationError of the last attempt, nil if there is none.
@@ -79,13 +79,8 @@ var errUnreadable = errors.New("a detail cannot be read")
 
 // read reads details into targets. For an error that was created in this process,
 // the SDK sets them by reflection and panics if one is nil or of another type.
-func read(app *temporal.ApplicationError, targets []any) (err error) {
-	defer func() {
-		if recover() != nil {
-			err = errUnreadable
-		}
-	}()
-	return app.Details(targets...)
+func read(app *temporal.ApplicationError, targets []any) error {
+	return harmless.Or(errUnreadable, func() error { return app.Details(targets...) })
 }
 
 // leastDelay is the shortest NextRetryDelay. Zero would mean that none is set.
@@ -93,7 +88,7 @@ const leastDelay = time.Millisecond
 
 // answer returns the error for the server: the failure of the attempt, converted as
 // the SDK would, with the decision.
-func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
+func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure error) error {
 	last := retry.LastError(o.Err)
 	switch {
 	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
@@ -120,7 +115,7 @@ func answer(ctx context.Context, o retryjob.Outcome, failure error) error {
 	if !sendable(last) { // the causes are dropped; most messages repeat their text
 		message, options.Cause = valid(message), nil
 	}
-	options.Details = append(options.Details, Detail{Reason: o.Reason, Attempts: o.Attempts, Text: o.Err.Error()})
+	options.Details = append(options.Details, o.DeadLetter(job))
 	return temporal.NewApplicationErrorWithOptions(message, typeOf(last), options)
 }
 

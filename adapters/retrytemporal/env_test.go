@@ -104,10 +104,10 @@ func asRetryError(t testing.TB, err error) error {
 	if err == nil {
 		return nil
 	}
-	detail, ok := retrytemporal.DetailOf(err)
+	detail, ok := retrytemporal.DeadLetterOf(err)
 	require.True(t, ok, "%v", err)
 	e := &retry.Error{Reason: detail.Reason, Attempts: detail.Attempts, Err: err}
-	if asked := regexp.MustCompile(`Retry-After is (\S+),`).FindStringSubmatch(detail.Text); asked != nil {
+	if asked := regexp.MustCompile(`Retry-After is (\S+),`).FindStringSubmatch(detail.Err); asked != nil {
 		e.Delay, err = time.ParseDuration(asked[1])
 		require.NoError(t, err)
 	}

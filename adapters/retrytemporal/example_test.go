@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -14,6 +20,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrytemporal"
+	"github.com/goretry/retry/retryjob"
 )
 
 // A real program uses client.Dial and worker.New. The example uses the SDK's test
@@ -39,8 +46,8 @@ func Example() {
 			RetryPolicy:         retrytemporal.Server(policy),
 		})
 		err := workflow.ExecuteActivity(ctx, "Ship").Get(ctx, nil)
-		detail, _ := retrytemporal.DetailOf(err)
-		fmt.Println(detail.Reason, "-", detail.Text)
+		dead, _ := retrytemporal.DeadLetterOf(err)
+		fmt.Println(dead.Reason, "-", dead.Err)
 		return nil
 	})
 	// Output:
@@ -60,4 +67,50 @@ func ExampleExport() {
 	// Output:
 	// 1s 2 8s 5 <nil>
 	// retrydialect: Temporal: Jitter (jitter) is 0.2: write nil (0), because Temporal has none
+}
+
+// Temporal has no dead letters. This program starts failed workflows again, with their
+// first input, spread over an hour. It may be killed, and run again: Temporal starts an ID
+// again only if its last run has failed.
+func Example_redrive() {
+	ctx := context.Background()
+	c, err := client.Dial(client.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	var page []byte
+	for {
+		failed, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Query: "WorkflowType = 'Order' AND ExecutionStatus = 'Failed'", NextPageToken: page})
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, w := range failed.Executions {
+			id := w.Execution.WorkflowId
+			first, err := c.GetWorkflowHistory(ctx, id, w.Execution.RunId, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
+			if err != nil {
+				log.Fatal(err)
+			}
+			var input []any
+			for _, p := range first.GetWorkflowExecutionStartedEventAttributes().GetInput().GetPayloads() {
+				input = append(input, converter.NewRawValue(p))
+			}
+			_, err = c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+				ID:                    id,
+				TaskQueue:             w.TaskQueue,
+				StartDelay:            retryjob.Spread(id, time.Hour),
+				WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
+				// Without this, one that already runs again looks like one that starts.
+				WorkflowExecutionErrorWhenAlreadyStarted: true,
+			}, w.Type.Name, input...)
+			var again *serviceerror.WorkflowExecutionAlreadyStarted
+			if err != nil && !errors.As(err, &again) {
+				log.Fatal(err)
+			}
+		}
+		if page = failed.NextPageToken; len(page) == 0 {
+			return
+		}
+	}
 }

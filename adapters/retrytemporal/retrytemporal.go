@@ -21,8 +21,8 @@
 // If an attempt fails, the interceptor returns an ApplicationError of the same type
 // and message. If the policy retries, the error carries the delay as
 // NextRetryDelay; otherwise it is non-retryable. The last of its details is a
-// [Detail] with the reason and the number of attempts. The workflow reads it with
-// [DetailOf], and Temporal's user interface shows it. Jitter, Fibonacci, RetryIf,
+// [retryjob.DeadLetter] with the reason and the number of attempts. The workflow reads it
+// with [DeadLetterOf], and Temporal's user interface shows it. Jitter, Fibonacci, RetryIf,
 // Classify, MaxElapsed, Retry-After and Budgets work, although Temporal's own policy
 // has none of them. Failures are not counted by class: each [retry.Class] is counted
 // by all failures of the activity.
@@ -46,7 +46,7 @@
 //
 // A cancellation by the workflow and activity.ErrResultPending pass through. If a
 // worker stops during an attempt, the server starts the next attempt at once; such
-// an attempt has no Detail. A panic is a failed attempt.
+// an attempt has no dead letter. A panic is a failed attempt.
 //
 // # What stays with the server
 //
@@ -112,7 +112,8 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 		p = a.i.Policy
 	}
 	var failure error // what the attempt returned, then what the server gets
-	retryjob.Run(ctx, p, jobOf(info), func(ctx context.Context) error {
+	job := jobOf(info)
+	retryjob.Run(ctx, p, job, func(ctx context.Context) error {
 		result, failure = a.execute(ctx, in)
 		if failure == activity.ErrResultPending { // which the SDK compares in the same way
 			return nil
@@ -120,7 +121,7 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 		return mark(failure, info.RetryPolicy)
 	}, func(o retryjob.Outcome) {
 		if o.Err != nil {
-			result, failure = nil, answer(ctx, o, failure)
+			result, failure = nil, answer(ctx, job, o, failure)
 		}
 	})
 	return result, failure

@@ -20,6 +20,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrytemporal"
+	"github.com/goretry/retry/retryjob"
 )
 
 // fails returns an activity that always fails with err.
@@ -85,39 +86,46 @@ func TestWhatTheWorkflowGets(t *testing.T) {
 		policy   retry.Policy
 		err      error
 		attempts int
-		want     retrytemporal.Detail
+		want     said
 		typ      string
 		message  string
 	}{
 		{"a plain error", three, errBoom, 3,
-			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: boom"}, "errorString", "boom"},
+			said{retry.ReasonExhausted, 3, "retry: attempts exhausted after 3 attempts: boom"}, "errorString", "boom"},
 		{"an error of another type", three, &fs.PathError{Op: "open", Path: "/x", Err: errBoom}, 3,
-			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: open /x: boom"}, "PathError", "open /x: boom"},
+			said{retry.ReasonExhausted, 3, "retry: attempts exhausted after 3 attempts: open /x: boom"}, "PathError", "open /x: boom"},
 		{"Permanent", three, retry.Permanent(errBoom), 1,
-			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: boom"}, "errorString", "boom"},
+			said{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: boom"}, "errorString", "boom"},
 		{"a wait that is too long", three, retry.After(time.Hour, errBoom), 1,
-			retrytemporal.Detail{Reason: retry.ReasonRetryAfter, Attempts: 1, Text: "retry: gave up after 1 attempt (Retry-After is 1h0m0s, MaxRetryAfter is 1m0s): boom"}, "errorString", "boom"},
+			said{retry.ReasonRetryAfter, 1, "retry: gave up after 1 attempt (Retry-After is 1h0m0s, MaxRetryAfter is 1m0s): boom"}, "errorString", "boom"},
 		{"an ApplicationError", three, temporal.NewApplicationError("no stock", "Stock"), 3,
-			retrytemporal.Detail{Reason: retry.ReasonExhausted, Attempts: 3, Text: "retry: attempts exhausted after 3 attempts: no stock (type: Stock, retryable: true)"}, "Stock", "no stock"},
+			said{retry.ReasonExhausted, 3, "retry: attempts exhausted after 3 attempts: no stock (type: Stock, retryable: true)"}, "Stock", "no stock"},
 		{"a non-retryable one", three, temporal.NewNonRetryableApplicationError("no stock", "Stock", nil), 1,
-			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: no stock (type: Stock, retryable: false)"}, "Stock", "no stock"},
+			said{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: no stock (type: Stock, retryable: false)"}, "Stock", "no stock"},
 		{"a non-retryable one, wrapped", three, fmt.Errorf("ship: %w", temporal.NewNonRetryableApplicationError("no stock", "Stock", nil)), 1,
-			retrytemporal.Detail{Reason: retry.ReasonPermanent, Attempts: 1, Text: "retry: permanent error after 1 attempt: ship: no stock (type: Stock, retryable: false)"}, "wrapError", "ship: no stock (type: Stock, retryable: false)"},
+			said{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: ship: no stock (type: Stock, retryable: false)"}, "wrapError", "ship: no stock (type: Stock, retryable: false)"},
 		{"an invalid policy", retry.Policy{MaxAttempts: -2}, errBoom, 1,
-			retrytemporal.Detail{Reason: retry.ReasonInvalid, Attempts: 1, Text: "retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom"}, "errorString", "boom"},
+			said{retry.ReasonInvalid, 1, "retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom"}, "errorString", "boom"},
 	} {
 		e := activityCall{policy: tc.policy, do: fails(tc.err)}
 		_, err := e.run(t)
 		assert.Len(t, e.times, tc.attempts, tc.name)
-		detail, ok := retrytemporal.DetailOf(err)
+		detail, ok := retrytemporal.DeadLetterOf(err)
 		assert.True(t, ok, tc.name)
-		assert.Equal(t, tc.want, detail, tc.name)
+		assert.Equal(t, tc.want, said{detail.Reason, detail.Attempts, detail.Err}, tc.name)
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app, tc.name)
 		assert.Equal(t, tc.typ, app.Type(), tc.name)
 		assert.Equal(t, tc.message, app.Message(), tc.name)
 		assert.True(t, app.NonRetryable(), tc.name)
 	}
+}
+
+// said is what a dead letter says, without its times.
+type said struct {
+	reason   retry.Reason
+	attempts int
+	err      string
 }
 
 // The details, cause and category of the activity's ApplicationError reach the
@@ -140,7 +148,7 @@ func TestTheDetailsOfTheActivityStay(t *testing.T) {
 	assert.Equal(t, "second", second)
 	assert.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category())
 	assert.ErrorContains(t, errors.Unwrap(app), "boom")
-	detail, ok := retrytemporal.DetailOf(err)
+	detail, ok := retrytemporal.DeadLetterOf(err)
 	assert.True(t, ok)
 	assert.Equal(t, 2, detail.Attempts)
 }
@@ -153,7 +161,7 @@ func TestDetailsThatCannotBeRead(t *testing.T) {
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	assert.Equal(t, "Stock", app.Type())
-	detail, ok := retrytemporal.DetailOf(err)
+	detail, ok := retrytemporal.DeadLetterOf(err)
 	assert.True(t, ok)
 	assert.Equal(t, retry.ReasonExhausted, detail.Reason)
 	require.ErrorAs(t, errors.Unwrap(app), &app)
@@ -183,7 +191,7 @@ func TestATextThatIsNotUTF8(t *testing.T) {
 		require.ErrorAs(t, err, &app, name)
 		assert.Equal(t, tc.want, app.Message(), name)
 		assert.NoError(t, errors.Unwrap(app), name)
-		detail, ok := retrytemporal.DetailOf(err)
+		detail, ok := retrytemporal.DeadLetterOf(err)
 		assert.True(t, ok, name)
 		assert.Equal(t, retry.ReasonExhausted, detail.Reason, name)
 	}
@@ -195,7 +203,7 @@ type silent struct{ error }
 func (silent) Error() string   { return "silent" }
 func (s silent) Unwrap() error { return s.error }
 
-func TestDetailOfOtherErrors(t *testing.T) {
+func TestDeadLetterOfOtherErrors(t *testing.T) {
 	for name, err := range map[string]error{
 		"nil":                           nil,
 		"a plain error":                 errBoom,
@@ -203,19 +211,19 @@ func TestDetailOfOtherErrors(t *testing.T) {
 		"one with details of its own":   temporal.NewApplicationError("x", "X", 7, "text"),
 		"one with a mapping of its own": temporal.NewApplicationError("x", "X", map[string]int{"a": 1}),
 		"one with a reason of its own":  sent(t, temporal.NewApplicationError("x", "X", map[string]string{"reason": "no stock"})),
-		"a last attempt that was lost":  temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, temporal.NewApplicationError("x", "X", retrytemporal.Detail{Reason: retry.ReasonRetry, Attempts: 1})),
+		"a last attempt that was lost":  temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, temporal.NewApplicationError("x", "X", retryjob.DeadLetter{Reason: retry.ReasonRetry, Attempts: 1})),
 	} {
-		detail, ok := retrytemporal.DetailOf(err)
+		detail, ok := retrytemporal.DeadLetterOf(err)
 		assert.False(t, ok, name)
 		assert.Zero(t, detail.Attempts, name)
 	}
 }
 
-// A Detail of a newer version may have a reason that this one does not know.
-func TestDetailOfANewerVersion(t *testing.T) {
-	detail, ok := retrytemporal.DetailOf(sent(t, temporal.NewApplicationError("x", "X", map[string]any{"reason": "too_tired", "attempts": 4, "text": "boom", "moon": "full"})))
+// A dead letter of a newer version may have a reason that this one does not know.
+func TestDeadLetterOfANewerVersion(t *testing.T) {
+	detail, ok := retrytemporal.DeadLetterOf(sent(t, temporal.NewApplicationError("x", "X", map[string]any{"reason": "too_tired", "attempts": 4, "err": "boom", "moon": "full"})))
 	assert.True(t, ok)
-	assert.Equal(t, retrytemporal.Detail{Reason: "too_tired", Attempts: 4, Text: "boom"}, detail)
+	assert.Equal(t, said{"too_tired", 4, "boom"}, said{detail.Reason, detail.Attempts, detail.Err})
 }
 
 // sent returns err as it arrives in another process.
@@ -237,7 +245,7 @@ func TestAnAttemptThatAnotherFollowsSaysSo(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	assert.False(t, app.NonRetryable())
 	assert.Equal(t, 7*time.Second, app.NextRetryDelay())
-	detail, ok := retrytemporal.DetailOf(err)
+	detail, ok := retrytemporal.DeadLetterOf(err)
 	assert.True(t, ok)
 	assert.Equal(t, retry.ReasonRetry, detail.Reason)
 	assert.Equal(t, 1, detail.Attempts)
@@ -267,7 +275,7 @@ func TestAPanicIsAFailure(t *testing.T) {
 	assert.Equal(t, "no stock", app.Message())
 	var panicked *temporal.PanicError
 	assert.ErrorAs(t, err, &panicked)
-	detail, _ := retrytemporal.DetailOf(err)
+	detail, _ := retrytemporal.DeadLetterOf(err)
 	assert.Equal(t, retry.ReasonExhausted, detail.Reason)
 	assert.Equal(t, 3, detail.Attempts)
 }
@@ -313,7 +321,7 @@ func TestLocalActivities(t *testing.T) {
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute, RetryPolicy: retrytemporal.Server(p)})
 		err := workflow.ExecuteLocalActivity(ctx, ship).Get(ctx, nil)
-		detail, ok := retrytemporal.DetailOf(err)
+		detail, ok := retrytemporal.DeadLetterOf(err)
 		assert.True(t, ok, "%v", err)
 		assert.Equal(t, retry.ReasonExhausted, detail.Reason)
 		return nil
@@ -358,7 +366,7 @@ func TestBudgetOfTheWorker(t *testing.T) {
 	env.RegisterActivityWithOptions(func(context.Context) error { return errBoom }, activity.RegisterOptions{Name: "Ship"})
 	for _, want := range []retry.Reason{retry.ReasonRetry, retry.ReasonBudget} {
 		_, err := env.ExecuteActivity("Ship")
-		detail, ok := retrytemporal.DetailOf(err)
+		detail, ok := retrytemporal.DeadLetterOf(err)
 		assert.True(t, ok)
 		assert.Equal(t, want, detail.Reason)
 	}
@@ -402,7 +410,7 @@ func TestInterruptedAttempts(t *testing.T) {
 		assert.Equal(t, "context canceled", app.Message())
 
 		err = interrupted(t, temporal.NewCanceledError(), before)
-		_, ok := retrytemporal.DetailOf(err)
+		_, ok := retrytemporal.DeadLetterOf(err)
 		assert.False(t, ok, "%v", err)
 		assert.ErrorContains(t, err, "canceled")
 	}

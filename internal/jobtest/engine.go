@@ -10,7 +10,7 @@
 //	func TestLoad(t *testing.T)   { jobtest.Load(t, engine, 1000) }
 //	func TestKills(t *testing.T)  { jobtest.Kills(t, engine, 5) }
 //
-// A worker can only be killed with its process. [Run] and [Kills] therefore start
+// A worker can only be killed with its process. [Run], [Kills] and [Redrive] therefore start
 // the test's own program again, with the same test selected. Call them first in the
 // test function: each of these processes repeats what comes before, and never
 // cleans up.
@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 )
 
 // An Engine is an integration under test, and what its queue promises.
@@ -54,6 +55,10 @@ type Engine struct {
 	// a worker or the server itself crashes. After such a crash tests only check
 	// that no job is lost and that each ends.
 	Forgets bool
+
+	// Classes says that the queue keeps how many failures of each class a job had.
+	// Otherwise each class is counted by all failures.
+	Classes bool
 }
 
 // A Queue is an open queue of an [Engine]. Its methods must be safe for concurrent
@@ -73,16 +78,15 @@ type Queue interface {
 	Open(ctx context.Context) (int, error)
 
 	// Dead returns the dead letters by key, as an operator would find them.
-	Dead(ctx context.Context) (map[string]Letter, error)
+	Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error)
 
 	// Close closes the queue. With remove it also deletes everything that belongs
 	// to the queue from the server.
 	Close(ctx context.Context, remove bool) error
 }
 
-// A Letter is a dead letter.
-type Letter struct {
-	Reason   retry.Reason
-	Attempts int    // that were made
-	Error    string // the text of the last failure is part of it, if there is one
+// A Redriver is a Queue whose dead letters can go back.
+type Redriver interface {
+	Queue
+	Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error)
 }

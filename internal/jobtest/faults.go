@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -328,7 +329,7 @@ func audit(t *testing.T, q Queue, j *journal, keys []string, forgets bool, fault
 }
 
 // auditJob returns what is wrong with the runs of a job and its dead letter.
-func auditJob(runs []run, letter Letter, dead, forgets bool) (faults []string) {
+func auditJob(runs []run, letter retryjob.DeadLetter, dead, forgets bool) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	succeeded := false
 	for i, r := range runs {

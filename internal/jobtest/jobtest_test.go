@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/redrive"
 	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 )
@@ -62,6 +63,14 @@ func TestKills(t *testing.T) {
 	Kills(t, engine(sound), 5)
 }
 
+// As in TestProcesses, time is real.
+func TestRedrive(t *testing.T) {
+	t.Parallel()
+	e := engine(sound)
+	e.Late = time.Minute
+	Redrive(t, e, 2)
+}
+
 // A flaw is what an engine does wrong.
 type flaw string
 
@@ -75,6 +84,9 @@ const (
 	dropped     flaw = "it drops jobs instead of keeping dead letters"
 	reasonless  flaw = "its dead letters have no reason"
 	textless    flaw = "its dead letters have no error"
+	timeless    flaw = "its dead letters do not say when"
+	classless   flaw = "it counts no failures by class"
+	ageless     flaw = "it forgets when a job began"
 	onceMore    flaw = "its dead letters say one attempt more"
 	limitless   flaw = "it does not know a job's own limit"
 	silent      flaw = "it reports no events"
@@ -82,8 +94,10 @@ const (
 	buriesStops flaw = "it takes a worker that stops for a failure"
 )
 
+// If a server may forget, what follows the death of a worker is not judged, except
+// that the job must end.
 func TestTheTableSeesFlaws(t *testing.T) {
-	for flaw, rows := range map[flaw]map[string]string{
+	judged := map[flaw]map[string]string{
 		early: {"exhausted": "attempt 2 began 2ms too early", "After, within MaxRetryAfter": "attempt 2 began 2ms too early"},
 		late:  {"exhausted": "attempt 2 began 4ms after it was due, want at most 2ms"},
 		lost: {
@@ -93,41 +107,34 @@ func TestTheTableSeesFlaws(t *testing.T) {
 		uncounted:   {"killed in the middle": "the attempts [1 1] ran, want [1 2]", "killed in the only attempt": "the attempts [1 1"},
 		twice:       {"success": "the attempts [1 2"},
 		dropped:     {"exhausted": "must be a dead letter", "Permanent": "must be a dead letter", "a class that is invalid": "must be a dead letter (invalid)"},
-		reasonless:  {"exhausted": `says "" after 3 attempts`, "killed in the only attempt": `says "" after 1 attempts`},
+		reasonless:  {"exhausted": `says "unsaid" after 3 attempts`, "killed in the only attempt": `says "unsaid" after 1 attempts`},
 		textless:    {"exhausted": `error is ""`},
+		timeless:    {"exhausted": "the job began at 0001", "NonRetryable": "the job ended at 0001"},
+		classless:   {"a class with a count of its own": "the attempts [1 2 3 4 5] ran, want [1 2 3]"},
+		ageless:     {"MaxElapsed": "the job has not ended", "MaxElapsed, and a kill on the way": "the job has not ended"},
 		onceMore:    {"NonRetryable": "after 2 attempts, want"},
 		limitless:   {"the job's limit is below the policy's": "the attempts [1 2 3] ran, want [1 2]"},
 		silent:      {"success": "the queue says that 0 are open, and there are no events"},
 		deaf:        {"success": "its context has not ended"},
 		buriesStops: {"the worker stops": "the attempts [1] ran, want [1 2]"},
-	} {
-		t.Run(strings.ReplaceAll(string(flaw), " ", "_"), func(t *testing.T) {
-			for row, want := range rows {
-				synctest.Test(t, func(t *testing.T) {
-					assert.Contains(t, strings.Join(faultsOf(t, engine(flaw), row), "\n"), want, "%s: %s", flaw, row)
-				})
-			}
-		})
 	}
-}
-
-// If a server may forget, what follows the death of a worker is not judged, except
-// that the job must end.
-func TestTheTableOfAServerThatForgets(t *testing.T) {
-	for f, want := range map[flaw]map[string]string{
+	forgiven := map[flaw]map[string]string{ // "": nothing is wrong
 		uncounted: {"killed in the middle": "", "a panic": ""},
 		twice:     {"success": "the attempts [1 2"},
 		lost:      {"killed in the middle": "the queue says that 1 are open"},
 		dropped:   {"killed in the only attempt": "the job has not ended"},
-	} {
-		for row, want := range want {
-			synctest.Test(t, func(t *testing.T) {
-				e := engine(f)
-				e.Forgets = true
-				faults := strings.Join(faultsOf(t, e, row), "\n")
-				assert.Contains(t, faults, want, "%s: %s", f, row)
-				assert.Equal(t, want == "", faults == "", "%s: %s: %s", f, row, faults)
-			})
+	}
+	for forgets, flaws := range map[bool]map[flaw]map[string]string{false: judged, true: forgiven} {
+		for f, rows := range flaws {
+			for row, want := range rows {
+				synctest.Test(t, func(t *testing.T) {
+					e := engine(f)
+					e.Forgets = forgets
+					faults := strings.Join(faultsOf(t, e, row), "\n")
+					assert.Contains(t, faults, want, "%s: %s, forgets: %v", f, row, forgets)
+					assert.Equal(t, want == "", faults == "", "%s: %s: %s", f, row, faults)
+				})
+			}
 		}
 	}
 }
@@ -202,37 +209,70 @@ func TestAuditSeesFaults(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	cut := func(n, from int) run { return run{attempt: n, began: at(from)} }
 	whole := func(n, from, to int, ok bool) run { return run{attempt: n, began: at(from), ended: at(to), ok: ok} }
-	exhausted := Letter{Reason: retry.ReasonExhausted, Attempts: faultLimit}
+	again := []run{whole(2, 0, 5, false), whole(1, 4, 7, false), whole(1, 8, 9, true)} // no job is lost
+	exhausted := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: faultLimit}
 	for name, row := range map[string]struct {
-		runs   []run
-		letter Letter
-		dead   bool
-		want   []string
+		runs    []run
+		letter  retryjob.DeadLetter
+		dead    bool
+		forgets bool // the server may
+		want    []string
 	}{
-		"done":                     {[]run{whole(1, 0, 5, true)}, Letter{}, false, nil},
-		"done after a kill":        {[]run{cut(1, 0), whole(2, 9, 10, true)}, Letter{}, false, nil},
-		"its result was lost":      {[]run{whole(1, 0, 5, true), whole(2, 9, 10, true)}, Letter{}, false, nil},
-		"dead":                     {[]run{whole(1, 0, 5, false), cut(2, 6), whole(3, 9, 10, false)}, exhausted, true, nil},
-		"dead without a run":       {nil, exhausted, true, nil},
-		"its last result was lost": {[]run{cut(1, 0), cut(2, 6), whole(3, 9, 10, true)}, exhausted, true, nil},
-		"lost":                     {[]run{whole(1, 0, 5, false)}, Letter{}, false, []string{"it is lost"}},
-		"lost before it ran":       {nil, Letter{}, false, []string{"it is lost"}},
-		"twice":                    {[]run{cut(1, 0), whole(1, 6, 7, true)}, Letter{}, false, []string{"attempt 1 ran after attempt 1"}},
-		"at once":                  {[]run{whole(1, 0, 8, false), whole(2, 6, 7, true)}, Letter{}, false, []string{"attempts 1 and 2 ran at once"}},
-		"too often":                {[]run{whole(3, 0, 5, false), whole(4, 6, 7, true)}, Letter{}, false, []string{"attempt 4 ran, and the limit is 3"}},
-		"another reason":           {nil, Letter{Reason: retry.ReasonPermanent, Attempts: 3}, true, []string{`the dead letter says "permanent_error"`}},
-		"too soon":                 {nil, Letter{Reason: retry.ReasonExhausted, Attempts: 2}, true, []string{"the dead letter says 2 attempts"}},
+		"done":                     {[]run{whole(1, 0, 5, true)}, retryjob.DeadLetter{}, false, false, nil},
+		"done after a kill":        {[]run{cut(1, 0), whole(2, 9, 10, true)}, retryjob.DeadLetter{}, false, false, nil},
+		"its result was lost":      {[]run{whole(1, 0, 5, true), whole(2, 9, 10, true)}, retryjob.DeadLetter{}, false, false, nil},
+		"dead":                     {[]run{whole(1, 0, 5, false), cut(2, 6), whole(3, 9, 10, false)}, exhausted, true, false, nil},
+		"dead without a run":       {nil, exhausted, true, false, nil},
+		"its last result was lost": {[]run{cut(1, 0), cut(2, 6), whole(3, 9, 10, true)}, exhausted, true, false, nil},
+		"lost":                     {[]run{whole(1, 0, 5, false)}, retryjob.DeadLetter{}, false, false, []string{"it is lost"}},
+		"lost before it ran":       {nil, retryjob.DeadLetter{}, false, false, []string{"it is lost"}},
+		"twice":                    {[]run{cut(1, 0), whole(1, 6, 7, true)}, retryjob.DeadLetter{}, false, false, []string{"attempt 1 ran after attempt 1"}},
+		"at once":                  {[]run{whole(1, 0, 8, false), whole(2, 6, 7, true)}, retryjob.DeadLetter{}, false, false, []string{"attempts 1 and 2 ran at once"}},
+		"too often":                {[]run{whole(3, 0, 5, false), whole(4, 6, 7, true)}, retryjob.DeadLetter{}, false, false, []string{"attempt 4 ran, and the limit is 3"}},
+		"another reason":           {nil, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, false, []string{`the dead letter says "permanent_error"`}},
+		"too soon":                 {nil, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, false, []string{"the dead letter says 2 attempts"}},
+
+		"a server that forgets, again":       {again, retryjob.DeadLetter{}, false, true, nil},
+		"a server that forgets, again, lost": {again[:2], retryjob.DeadLetter{}, false, true, []string{"it is lost"}},
 	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, auditJob(row.runs, row.letter, row.dead, false)) })
+		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, auditJob(row.runs, row.letter, row.dead, row.forgets)) })
 	}
 }
 
-// If a server may forget, an attempt may run again, but no job is lost.
-func TestAuditOfAServerThatForgets(t *testing.T) {
-	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
-	again := []run{{attempt: 2, began: at(0), ended: at(5)}, {attempt: 1, began: at(4), ended: at(7)}, {attempt: 1, began: at(8), ended: at(9), ok: true}}
-	assert.Empty(t, auditJob(again, Letter{}, false, true))
-	assert.Equal(t, []string{"it is lost"}, auditJob(again[:2], Letter{}, false, true))
+func TestRedriveSeesFaults(t *testing.T) {
+	start := time.Now()
+	w := window{length: time.Minute, first: start, last: start.Add(time.Second)}
+	picked := retryjob.DeadLetter{Key: "a", Reason: retry.ReasonPermanent}
+	kept := retryjob.DeadLetter{Key: "a", Reason: retry.ReasonRejected}
+	moment := retryjob.Spread("a", time.Minute)
+	at := func(attempt int, d time.Duration) run { return run{attempt: attempt, began: start.Add(moment + d)} }
+	for name, row := range map[string]struct {
+		before retryjob.DeadLetter
+		runs   []run
+		dead   bool
+		want   string
+	}{
+		"moved":                 {picked, []run{at(1, 0)}, false, ""},
+		"moved by the last":     {picked, []run{at(1, time.Second+tick)}, false, ""},
+		"kept":                  {kept, nil, true, ""},
+		"twice":                 {picked, []run{at(1, 0), at(1, time.Second)}, false, "it ran 2 times"},
+		"lost":                  {picked, nil, false, "it is lost"},
+		"not moved":             {picked, nil, true, "picked: true, a dead letter: true"},
+		"moved, and dead still": {picked, []run{at(1, 0)}, true, "picked: true, a dead letter: true"},
+		"gone":                  {kept, nil, false, "picked: false, a dead letter: false"},
+		"kept, and ran":         {kept, []run{at(1, 0)}, true, "it ran, and was not picked"},
+		"the old count":         {picked, []run{at(2, 0)}, false, "attempt 2 ran, want a new count"},
+		"early":                 {picked, []run{at(1, -1)}, false, "it ran 1ns before its moment"},
+		"late":                  {picked, []run{at(1, time.Second+tick+1)}, false, "it ran 2.000001ms after its moment"},
+	} {
+		faults := strings.Join(w.audit(engine(sound), row.before, row.runs, row.dead), "\n")
+		assert.Contains(t, faults, row.want, name)
+		assert.Equal(t, row.want == "", faults == "", "%s: %s", name, faults)
+	}
+	aged := retrylog.Record{Key: "a", Event: retry.Event{Kind: retry.AttemptStarted, Time: start.Add(time.Second), Elapsed: time.Second}}
+	assert.Empty(t, w.auditAges([]retrylog.Record{aged}))
+	aged.Event.Elapsed += time.Minute
+	assert.Equal(t, []string{"a: its time counts from 1m0s before the redrive"}, w.auditAges([]retrylog.Record{aged}))
 }
 
 // engine returns an engine that keeps each job as a file. The file's name holds all
@@ -240,7 +280,7 @@ func TestAuditOfAServerThatForgets(t *testing.T) {
 func engine(f flaw) Engine {
 	root := filepath.Join(os.TempDir(), "retry_jobtest") // for all processes
 	deaths := &sync.Map{}
-	e := Engine{Unit: 30 * time.Millisecond, Late: tick}
+	e := Engine{Unit: 30 * time.Millisecond, Late: tick, Classes: true}
 	e.Open = func(_ context.Context, name string) (Queue, error) {
 		q := &files{flaw: f, directory: filepath.Join(root, name), worker: os.Getpid(), deaths: deaths}
 		return q, errors.Join(os.MkdirAll(filepath.Join(q.directory, "open"), 0o700), os.MkdirAll(filepath.Join(q.directory, "dead"), 0o700))
@@ -264,13 +304,14 @@ type fileJob struct {
 	Key         string
 	Attempts    int
 	MaxAttempts int
+	Slow        int // failures of the class of that name
 	Began       int64
 	Due         int64
 	Worker      int // the one that runs it; 0: none
 }
 
 func (q *files) path(j fileJob) string {
-	return filepath.Join(q.directory, "open", fmt.Sprintf("%s %d %d %d %d %d", j.Key, j.Attempts, j.MaxAttempts, j.Began, j.Due, j.Worker))
+	return filepath.Join(q.directory, "open", fmt.Sprintf("%s %d %d %d %d %d %d", j.Key, j.Attempts, j.MaxAttempts, j.Slow, j.Began, j.Due, j.Worker))
 }
 
 func (q *files) Enqueue(_ context.Context, key string, maxAttempts int) error {
@@ -284,7 +325,7 @@ func (q *files) list() (jobs []fileJob, err error) {
 	entries, err := os.ReadDir(filepath.Join(q.directory, "open"))
 	for _, e := range entries {
 		var j fileJob
-		if _, err := fmt.Sscan(e.Name(), &j.Key, &j.Attempts, &j.MaxAttempts, &j.Began, &j.Due, &j.Worker); err != nil {
+		if _, err := fmt.Sscan(e.Name(), &j.Key, &j.Attempts, &j.MaxAttempts, &j.Slow, &j.Began, &j.Due, &j.Worker); err != nil {
 			return nil, err
 		}
 		jobs = append(jobs, j)
@@ -356,7 +397,7 @@ func (q *files) run(ctx context.Context, p retry.Policy, j fileJob, do func(cont
 	if q.flaw == silent {
 		p.OnEvent = nil
 	}
-	job := retryjob.Job{Key: j.Key, Attempt: j.Attempts, MaxAttempts: j.MaxAttempts, Began: time.Unix(0, j.Began)}
+	job := retryjob.Job{Key: j.Key, Attempt: j.Attempts, MaxAttempts: j.MaxAttempts, Began: time.Unix(0, j.Began), Classes: map[string]int{"slow": j.Slow}}
 	if q.flaw == uncounted {
 		job.Attempt++
 	}
@@ -391,6 +432,11 @@ func (q *files) settle(j fileJob, o retryjob.Outcome) error {
 			delay += 2 * tick
 		case uncounted:
 			next.Attempts++
+		case ageless:
+			next.Began = 0
+		}
+		if o.Class == "slow" && q.flaw != classless {
+			next.Slow++
 		}
 		next.Due = time.Now().Add(delay).UnixNano()
 		return os.Rename(q.path(j), q.path(next))
@@ -398,16 +444,18 @@ func (q *files) settle(j fileJob, o retryjob.Outcome) error {
 }
 
 func (q *files) bury(j fileJob, o retryjob.Outcome) error {
-	letter := Letter{Reason: o.Reason, Attempts: o.Attempts, Error: o.Err.Error()}
+	letter := o.DeadLetter(retryjob.Job{Key: j.Key, Began: time.Unix(0, j.Began)})
 	switch q.flaw {
 	case dropped:
 		return os.Remove(q.path(j))
 	case reasonless:
-		letter.Reason = ""
+		letter.Reason = "unsaid"
 	case textless:
-		letter.Error = ""
+		letter.Err = ""
 	case onceMore:
 		letter.Attempts++
+	case timeless:
+		letter.Began, letter.Ended = time.Time{}, time.Time{}
 	}
 	text, err := json.Marshal(letter)
 	if err != nil {
@@ -424,21 +472,35 @@ func (q *files) Open(context.Context) (int, error) {
 	return len(jobs), err
 }
 
-func (q *files) Dead(context.Context) (map[string]Letter, error) {
+func (q *files) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 	entries, err := os.ReadDir(filepath.Join(q.directory, "dead"))
-	letters := map[string]Letter{}
+	letters := map[string]retryjob.DeadLetter{}
 	for _, entry := range entries {
 		text, err := os.ReadFile(filepath.Join(q.directory, "dead", entry.Name()))
 		if err != nil {
 			return nil, err
 		}
-		var l Letter
+		var l retryjob.DeadLetter
 		if err := json.Unmarshal(text, &l); err != nil {
 			return nil, err
 		}
 		letters[entry.Name()] = l
 	}
 	return letters, err
+}
+
+// Redrive renames the file of a dead letter to that of an open job.
+func (q *files) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+	walk := redrive.Start(o)
+	letters, err := q.Dead(ctx)
+	for key, d := range letters {
+		if err == nil {
+			err = walk.Look(d, nil, len(letters), func(due time.Time) (bool, error) {
+				return true, os.Rename(filepath.Join(q.directory, "dead", key), q.path(fileJob{Key: key, Due: due.UnixNano()}))
+			})
+		}
+	}
+	return walk.Result, err
 }
 
 func (q *files) Close(_ context.Context, remove bool) error {

@@ -16,9 +16,10 @@ import (
 
 // An order says what a process that is started to be killed has to do.
 type order struct {
-	Row       string // of the table; "" for the work of Kills
+	Row       string // of the table; "" for the work of Kills and Redrive
 	Queue     string
-	Directory string // of the journal
+	Directory string        // of the journal
+	Window    time.Duration // of the work of Redrive; 0: another work
 }
 
 const orderVariable = "RETRY_JOBTEST_ORDER"
@@ -61,6 +62,9 @@ func (o order) follow(ctx context.Context, e Engine) error {
 	q, err := e.Open(ctx, o.Queue)
 	if err != nil {
 		return err
+	}
+	if o.Window > 0 {
+		return o.redrive(ctx, q.(Redriver), j)
 	}
 	return q.Work(ctx, p, do)
 }

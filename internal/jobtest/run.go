@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -24,13 +25,14 @@ import (
 //   - exactly the required attempts run, numbered from 1;
 //   - no attempt begins before it is due, or more than Late after that;
 //   - the job ends: it is done, or a dead letter with the Reason of the Outcome,
-//     the number of attempts that were made, and the text of the last failure;
+//     the number of attempts that were made, the text of the last failure, and when
+//     the job began and ended;
 //   - the events can be replayed, and the policy makes each decision again.
 //
 // The rows are: success, at once and later; exhausted by the policy's limit, the
 // job's own, AttemptCap and an absent one; NonRetryable, Permanent, RetryIf,
-// Classify, also with a class that is invalid, MaxElapsed, an empty Budget,
-// AttemptTimeout; a Retry-After within and beyond MaxRetryAfter; no delay; more
+// Classify, with a class of its own count and one that is invalid, MaxElapsed over
+// the whole life of a job, an empty Budget, AttemptTimeout; a Retry-After within and beyond MaxRetryAfter; no delay; more
 // attempts than queues allow by default; errors with texts of any bytes and length;
 // a worker that stops, one whose attempt panics, and one that is killed in the
 // first, a later, and the last attempt.
@@ -66,7 +68,7 @@ type observation struct {
 	runs    []run
 	log     []retrylog.Record
 	waits   waits
-	letters map[string]Letter
+	letters map[string]retryjob.DeadLetter
 	err     error // why the row did not end
 }
 
@@ -263,9 +265,13 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 		}
 		// Nothing is known about an attempt that its worker did not survive, and an
 		// interrupted one did not fail.
-		if r.killIn == 0 && r.panicIn == 0 && r.stopIn == 0 && !strings.Contains(letter.Error, r.lastText()) {
-			say("the dead letter's error is %q, want the last attempt's, %q", letter.Error, r.lastText())
+		if r.killIn == 0 && r.panicIn == 0 && r.stopIn == 0 && !strings.Contains(letter.Err, r.lastText()) {
+			say("the dead letter's error is %q, want the last attempt's, %q", letter.Err, r.lastText())
 		}
+		if !strings.Contains(letter.Err, r.says) {
+			say("the dead letter's error is %q, want %q in it", letter.Err, r.says)
+		}
+		faults = append(faults, r.judgeTimes(e, o.runs, letter)...)
 	}
 	if len(o.letters) > 1 {
 		say("there are more dead letters than jobs: %v", o.letters)
@@ -288,6 +294,27 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 		if err := c.Check(r.policy.ForJob(r.limit)); err != nil {
 			say("%v", err)
 		}
+	}
+	return faults
+}
+
+// judgeTimes returns what is wrong with the times in a dead letter. A queue that does
+// not keep when a job began knows it only from a worker that survived the first
+// attempt.
+func (r *row) judgeTimes(e Engine, runs []run, letter retryjob.DeadLetter) (faults []string) {
+	if len(runs) == 0 {
+		return nil // which is a fault of its own
+	}
+	if first := runs[0].began; r.killIn != 1 && r.panicIn != 1 && (letter.Began.IsZero() || letter.Began.After(first.Add(e.Late))) {
+		faults = append(faults, fmt.Sprintf("the dead letter says that the job began at %v, want %v or before", letter.Began, first))
+	}
+	last := runs[len(runs)-1]
+	end := last.ended
+	if end.IsZero() { // its worker was killed
+		end = last.began
+	}
+	if letter.Ended.Before(end) || letter.Ended.After(end.Add(e.Lease+e.Late+time.Minute)) {
+		faults = append(faults, fmt.Sprintf("the dead letter says that the job ended at %v, want %v or soon after", letter.Ended, end))
 	}
 	return faults
 }

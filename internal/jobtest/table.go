@@ -22,7 +22,8 @@ type row struct {
 	panicIn int // this run panics in a separate process: if that dies, another worker is started
 
 	want     retry.Reason
-	attempts int // that must run, numbered from 1
+	attempts int    // that must run, numbered from 1
+	says     string // part of the dead letter's text
 }
 
 type step func(ctx context.Context) error
@@ -30,6 +31,7 @@ type step func(ctx context.Context) error
 var (
 	errBoom    = errors.New("boom")
 	errStrange = errors.New("boom\x00\xff\r\nRetry-Reason: tired\u2028\"'\\")
+	errSlow    = errors.New("boom, slowly")
 	errLong    = errors.New("boom" + strings.Repeat("!", 256<<10))
 )
 
@@ -69,6 +71,18 @@ func table(e Engine) []row {
 	if e.Uncounted {
 		stopped.want, stopped.attempts = retry.ReasonSuccess, 2
 	}
+	// If failures are not counted by class, the second failure is the class's last.
+	class := row{name: "a class with a count of its own", policy: with(func(p *retry.Policy) {
+		p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {
+			if errors.Is(err, errSlow) {
+				return &retry.Class{Name: "slow", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}}
+			}
+			return nil
+		}
+	}), script: []step{boom, fails(errSlow)}, want: retry.ReasonExhausted, attempts: 2}
+	if e.Classes {
+		class.attempts, class.says = 3, `(2 of "slow")`
+	}
 	return []row{
 		{name: "killed in the middle", policy: three, killIn: 1, script: []step{hang, ok}, want: retry.ReasonSuccess, attempts: 2},
 		{name: "killed in the middle of a later attempt", policy: three, killIn: 2, script: []step{boom, hang, ok}, want: retry.ReasonSuccess, attempts: 3},
@@ -80,6 +94,9 @@ func table(e Engine) []row {
 			script: []step{hang}, want: retry.ReasonExhausted, attempts: 1},
 		{name: "killed where nothing is retryable", policy: with(func(p *retry.Policy) { p.NonRetryable = true }), killIn: 1,
 			script: []step{hang}, want: retry.ReasonNonRetryable, attempts: 1},
+		// Each delay alone is within MaxElapsed, and so is the time since the kill.
+		{name: "MaxElapsed, and a kill on the way", policy: retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, u, time.Hour - u/2}}, killIn: 2,
+			script: []step{boom, hang, boom}, want: retry.ReasonElapsed, attempts: 3},
 		{name: "a panic", policy: three, panicIn: 1, script: []step{panics, ok}, want: retry.ReasonSuccess, attempts: 2},
 		{name: "a panic in the last attempt", policy: with(func(p *retry.Policy) { p.MaxAttempts = 1 }), panicIn: 1,
 			script: []step{panics}, want: retry.ReasonExhausted, attempts: 1},
@@ -110,6 +127,7 @@ func table(e Engine) []row {
 				return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}}
 			}
 		}), script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
+		class,
 		{name: "a class that is invalid", policy: with(func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} }
 		}), script: []step{boom}, want: retry.ReasonInvalid, attempts: 1},

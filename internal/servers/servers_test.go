@@ -4,6 +4,7 @@ package servers_test
 
 import (
 	"net"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,8 +18,13 @@ func TestServers(t *testing.T) {
 		"Redis":      servers.Redis,
 		"NATS":       func(t testing.TB) *servers.Server { return servers.NATS(t, "") },
 		"PostgreSQL": servers.Postgres,
+		"RabbitMQ":   servers.RabbitMQ,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "RabbitMQ" && os.Getenv("RETRY_LONG") == "" {
+				t.Skip("it takes ten seconds to start; RETRY_LONG=1 runs this")
+			}
+			t.Parallel() // most of the time is spent in waiting for servers
 			s := start(t)
 			other := start(t)
 			assert.NotEqual(t, s.Address, other.Address)

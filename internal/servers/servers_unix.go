@@ -26,6 +26,7 @@ type Server struct {
 	dir     string
 	program string
 	args    []string
+	env     []string // beside that of the test
 	owner   *syscall.SysProcAttr
 	stop    os.Signal // ends it cleanly
 	crash   os.Signal // ends it so that the next start has to recover
@@ -86,6 +87,33 @@ func Postgres(t testing.TB) *Server {
 		return exec.Command(filepath.Join(filepath.Dir(s.program), "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run()
 	}
 	s.args = []string{"-D", data, "-p", port, "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
+	s.Start()
+	return s
+}
+
+// RabbitMQ starts a RabbitMQ whose only user, guest with the password guest, may do
+// everything in the virtual host /. It takes some seconds, to start and to stop.
+func RabbitMQ(t testing.TB) *Server {
+	t.Helper()
+	program := "/usr/lib/rabbitmq/bin/rabbitmq-server"
+	if _, err := os.Stat(program); err != nil { // elsewhere than in Debian, the one in the PATH does not change the user
+		program = "rabbitmq-server"
+	}
+	s := create(t, program, "rabbitmq-server")
+	config := filepath.Join(s.dir, "rabbitmq.conf")
+	if err := os.WriteFile(config, []byte("listeners.tcp.1 = "+s.Address+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(s.Address)
+	_, nodes, _ := net.SplitHostPort(freeAddress(t))
+	s.env = []string{
+		"HOME=" + s.dir, // for its cookie
+		"RABBITMQ_NODENAME=retry" + port + "@localhost", "RABBITMQ_DIST_PORT=" + nodes,
+		"RABBITMQ_CONFIG_FILE=" + config, "RABBITMQ_CONF_ENV_FILE=none", "RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(s.dir, "plugins"),
+		"RABBITMQ_MNESIA_BASE=" + filepath.Join(s.dir, "data"), "RABBITMQ_LOG_BASE=" + s.dir, "RABBITMQ_LOGS=-", "RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
+		"ERL_EPMD_ADDRESS=127.0.0.1", "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		"RUNNING_UNDER_SYSTEMD=true", // the shell becomes the server, which then gets the signals
+	}
 	s.Start()
 	return s
 }
@@ -165,15 +193,16 @@ func (s *Server) Start() {
 	defer log.Close()
 	s.command = exec.Command(s.program, s.args...)
 	s.command.Dir, s.command.SysProcAttr = s.dir, s.owner
+	s.command.Env = append(os.Environ(), s.env...)
 	s.command.Stdout, s.command.Stderr = log, log
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	for range 300 {
+	for range 1500 {
 		if s.ready() == nil {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	said, _ := os.ReadFile(log.Name())
 	s.t.Fatalf("%s does not answer: %s", s.program, said)

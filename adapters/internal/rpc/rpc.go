@@ -14,6 +14,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/internal/twice"
 )
 
 // The codes with rules of their own. gRPC and Connect use the same numbers.
@@ -97,7 +98,7 @@ func (f Failure) Mark() error {
 // context into one with a code.
 func Do(ctx context.Context, p retry.Policy, attempt func(context.Context, int) Failure, coded func(error) error) error {
 	attempts := 0
-	err := retry.Do(ctx, p, func(attemptCtx context.Context) error {
+	err := retry.Do(twice.Not(ctx), p, func(attemptCtx context.Context) error {
 		attempts++
 		f := attempt(attemptCtx, attempts)
 		if f.Code == deadlineExceeded {

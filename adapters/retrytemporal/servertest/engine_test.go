@@ -156,7 +156,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 		defer running.Done()
 		return do(ctx, key, int(activity.GetInfo(ctx).Attempt))
 	}, activity.RegisterOptions{Name: "Attempt"})
-	w.RegisterActivityWithOptions(func(ctx context.Context, lost retryjob.Job) (retrytemporal.Detail, error) {
+	w.RegisterActivityWithOptions(func(ctx context.Context, lost retryjob.Job) (retryjob.DeadLetter, error) {
 		return bury(ctx, p, lost)
 	}, activity.RegisterOptions{Name: "Bury"})
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, key string, maxAttempts int) error {
@@ -189,25 +189,25 @@ func job(ctx workflow.Context, p retry.Policy, key string, lease time.Duration) 
 		Attempt: int(bounds.MaximumAttempts) + 1,
 		Began:   info.WorkflowStartTime,
 	}
-	var detail retrytemporal.Detail
+	var letter retryjob.DeadLetter
 	options = workflow.ActivityOptions{StartToCloseTimeout: lease}
-	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), "Bury", lost).Get(ctx, &detail); err != nil {
+	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), "Bury", lost).Get(ctx, &letter); err != nil {
 		return err
 	}
-	return temporal.NewApplicationErrorWithOptions("lost", "Lost", temporal.ApplicationErrorOptions{NonRetryable: true, Cause: err, Details: []any{detail}})
+	return temporal.NewApplicationErrorWithOptions("lost", "Lost", temporal.ApplicationErrorOptions{NonRetryable: true, Cause: err, Details: []any{letter}})
 }
 
-// bury returns the Detail for a job whose attempts are used up.
-func bury(ctx context.Context, p retry.Policy, lost retryjob.Job) (detail retrytemporal.Detail, err error) {
+// bury returns the dead letter of a job whose attempts are used up.
+func bury(ctx context.Context, p retry.Policy, lost retryjob.Job) (letter retryjob.DeadLetter, err error) {
 	p = p.ForJob(lost.Attempt - 1)
 	retryjob.Run(ctx, p, lost, func(context.Context) error { return errors.New("an attempt beyond the limit") }, func(o retryjob.Outcome) {
 		if o.Ran {
 			err = fmt.Errorf("the attempts are not used up: %+v", o)
 			return
 		}
-		detail = retrytemporal.Detail{Reason: o.Reason, Attempts: o.Attempts, Text: o.Err.Error()}
+		letter = o.DeadLetter(lost)
 	})
-	return detail, err
+	return letter, err
 }
 
 func (q *queue) all() map[string]client.WorkflowRun {
@@ -229,8 +229,8 @@ func (q *queue) Open(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
-	letters := map[string]jobtest.Letter{}
+func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error) {
+	letters := map[string]retryjob.DeadLetter{}
 	for key, job := range q.all() {
 		var failed *temporal.WorkflowExecutionError
 		switch err := job.Get(ctx, nil); {
@@ -238,11 +238,11 @@ func (q *queue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
 		case !errors.As(err, &failed):
 			return nil, err
 		default:
-			detail, ok := retrytemporal.DetailOf(err)
+			letter, ok := retrytemporal.DeadLetterOf(err)
 			if !ok {
-				return nil, fmt.Errorf("no detail in the failure of %s: %w", key, err)
+				return nil, fmt.Errorf("no dead letter in the failure of %s: %w", key, err)
 			}
-			letters[key] = jobtest.Letter{Reason: detail.Reason, Attempts: detail.Attempts, Error: detail.Text}
+			letters[key] = letter
 		}
 	}
 	return letters, nil

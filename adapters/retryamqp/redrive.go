@@ -1,0 +1,85 @@
+package retryamqp
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/goretry/retry/internal/redrive"
+	"github.com/goretry/retry/retryjob"
+)
+
+// Redrive moves dead letters back: each gets all its attempts, and is handled at its
+// moment in o.Window, or up to a sixty-fourth of its wait later. What it cannot read, it
+// skips. Each goes back in one transaction: if Redrive is killed or fails, or two run at
+// once, each message is in one of the queues, and Redrive can be called again. Only if
+// the server crashes in that moment can a message be in both or in neither.
+//
+// A dead letter that Redrive looks at is not in the queue until it returns, or the server
+// notices that it was killed. Those that arrive meanwhile are left for the next call.
+func (r *Retries) Redrive(ctx context.Context, conn *amqp.Connection, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+	walk := redrive.Start(o)
+	if err := r.redrive(ctx, conn, walk); err != nil {
+		return walk.Result, fmt.Errorf("retryamqp: redrive: %w", err)
+	}
+	return walk.Result, nil
+}
+
+func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *redrive.Walk) (err error) {
+	channel, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	defer func() { // which gives back what was skipped
+		if closed := channel.Close(); err == nil {
+			err = closed
+		}
+	}()
+	if err := channel.Tx(); err != nil {
+		return err
+	}
+	w := &worker{Retries: r, conn: conn, channel: channel, returned: channel.NotifyReturn(make(chan amqp.Return, 1)), ready: map[string]bool{}}
+	dead, err := channel.QueueDeclarePassive(r.dead().name, true, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	for range dead.Messages {
+		d, ok, err := channel.Get(dead.Name, false)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || !ok {
+			return err
+		}
+		letter, unreadable := DeadLetterOf(d.Headers)
+		if err := walk.Look(letter, unreadable, dead.Messages, func(due time.Time) (bool, error) {
+			m, _ := read(d) // a malformed header is reported when the message is handled
+			m.began = due
+			return true, w.waitUntil(m, due)
+		}); err != nil {
+			return fmt.Errorf("message %q: %w", d.MessageId, err)
+		}
+	}
+	return nil
+}
+
+// waitUntil moves a message that was never handled to the queue for the step below its
+// wait. The worker that gets it then lets it wait for the rest. Rounded up at once, an
+// eighth of a window of messages would come together.
+func (w *worker) waitUntil(m message, due time.Time) error {
+	left := time.Until(due)
+	if left < time.Millisecond {
+		return w.wait(m, left, 0)
+	}
+	return w.move(m, w.waiting(stepBelow(left)), 0, amqp.Table{dueHeader: due.UnixMilli() + 1})
+}
+
+// stepBelow returns the longest step of at most delay, which is at least a millisecond.
+func stepBelow(delay time.Duration) time.Duration {
+	ms := uint64(min(delay, longest) / time.Millisecond)
+	cut := max(0, bits.Len64(ms)-4)
+	return time.Duration(ms>>cut<<cut) * time.Millisecond
+}

@@ -1,0 +1,48 @@
+package retryconnect_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retryconnect"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// Client, A, B and a leaf, four attempts each: under a Budget of 3 the leaf gets 4 calls
+// in each protocol, and 64 without the lease, which is that of retryhttp.
+func TestBudgetOverThreeLayers(t *testing.T) {
+	for protocol, options := range protocols {
+		for name, call := range calls {
+			for want, lease := range map[int]bool{64: false, 4: true} {
+				t.Run(protocol+" "+name, func(t *testing.T) {
+					leaf := &server{answer: alwaysFail(connect.CodeUnavailable)}
+					retries := connect.WithInterceptors(retryconnect.Interceptor{Policy: soon()})
+					start := func(s *server) client {
+						url, httpClient := serve(t, s.handler())
+						if lease {
+							url, httpClient = serve(t, retryhttp.BorrowBudget(s.handler(), 3))
+							httpClient.Transport = retryhttp.LendBudget(httpClient.Transport, 3)
+						}
+						return newClient(httpClient, url, append([]connect.ClientOption{retries}, options...)...)
+					}
+					below := start(leaf)
+					for range 2 {
+						next := below
+						below = start(&server{answer: func(ctx context.Context, _ int) error {
+							return connect.NewError(connect.CodeOf(call(ctx, next)), errors.New("below"))
+						}})
+					}
+					budget := &retry.Budget{Size: 3}
+					err := call(retry.WithBudget(t.Context(), budget), below)
+					assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(err))
+					assert.Equal(t, []int{want, 0}, []int{leaf.attempts(), budget.Left()})
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,193 @@
+// Package retrycontroller gives the reconciler of a Kubernetes controller
+// (sigs.k8s.io/controller-runtime) a [retry.Policy]. When it fails, the policy
+// decides whether and when the object is reconciled again.
+//
+//	retries, err := retrycontroller.New(policy, reconciler)
+//	if err != nil {
+//		return err
+//	}
+//	return ctrl.NewControllerManagedBy(mgr).
+//		For(&appsv1.Deployment{}).
+//		WithOptions(controller.Options{RateLimiter: retries}).
+//		Complete(retries)
+//
+// The rate limiter of a controller never sees the error. So one value is both: as
+// the reconciler it calls yours and decides, and as the rate limiter it hands the
+// delay out. Use it in both places, and for one controller only.
+//
+// # What happens to an object
+//
+// The reconciler returns errors as always, and may mark them with [retry.Permanent]
+// and [retry.After]. If the object is retried, the controller gets the error of the
+// reconciler. If not, it gets a reconcile.TerminalError, whose text says why:
+// [retry.ReasonOf] returns the reason. An error that already is a TerminalError is
+// permanent. The next change of the object starts again with attempt 1, as it does
+// after a success or a RequeueAfter.
+//
+// A change of the object, or a resync, is reconciled at once, also while the object
+// waits for a retry. If that fails, it is the next attempt.
+//
+// A panic is a failed attempt, and goes on to the controller, which by default logs
+// it, counts it and retries. If the policy does not retry, the reconciler is not
+// called again, and the next call returns the TerminalError.
+//
+// # Limits
+//
+// Controllers go on until they succeed. So a policy with neither MaxAttempts nor
+// MaxRetries has no limit on attempts here, and needs a delay. MaxElapsed counts
+// from the start of the first failed attempt. HealthyAfter and Wait are not looked at.
+//
+// The counts are kept in memory: a controller that restarts, or becomes the leader,
+// begins anew. Named classes are counted apart, see [retry.Class].
+//
+// The seed of a delay is the text of the request, "namespace/name", see
+// [retry.SeedOf]. So the delays can be computed from it, also by another process,
+// and it is the key in logs.
+package retrycontroller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+)
+
+// Retries is the reconciler of a controller and its rate limiter. Its methods are
+// safe for concurrent use.
+type Retries[request comparable] struct {
+	policy retry.Policy
+	next   reconcile.TypedReconciler[request]
+	epoch  time.Time
+
+	mu      sync.Mutex          // guards all below
+	failing map[request]failing // requests whose last attempt failed
+	stopped map[request]error   // those whose last attempt panicked, and that are not retried
+}
+
+var (
+	_ reconcile.Reconciler                          = (*Retries[reconcile.Request])(nil)
+	_ workqueue.TypedRateLimiter[reconcile.Request] = (*Retries[reconcile.Request])(nil)
+)
+
+// A failing is small, because there may be one for each object of a cluster.
+type failing struct {
+	failures int32
+	decided  bool           // delay was not handed out yet
+	delay    time.Duration  // before the next attempt
+	began    time.Duration  // of the first attempt, since the epoch
+	classes  map[string]int // nil: no failure had a class
+}
+
+// New returns Retries that apply policy to next. It returns an error if policy is
+// invalid, or would retry for ever without a delay.
+func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler[request]) (*Retries[request], error) {
+	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
+		policy.MaxAttempts = retry.Unlimited
+	}
+	if err := policy.Validate(); err != nil {
+		return nil, fmt.Errorf("retrycontroller: %w", err)
+	}
+	return &Retries[request]{
+		policy: policy, next: next, epoch: time.Now(),
+		failing: map[request]failing{}, stopped: map[request]error{},
+	}, nil
+}
+
+// Reconcile makes one attempt.
+func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
+	r.mu.Lock()
+	f, again := r.failing[req]
+	err, stopped := r.stopped[req], r.stopped[req] != nil
+	delete(r.stopped, req)
+	r.mu.Unlock()
+	if stopped {
+		return reconcile.Result{}, err
+	}
+	if !again {
+		f.began = time.Since(r.epoch)
+	}
+	job := retryjob.Job{Key: fmt.Sprint(req), Attempt: int(f.failures) + 1, Began: r.epoch.Add(f.began), Classes: f.classes}
+	if job.Classes == nil {
+		job.Classes = map[string]int{}
+	}
+	retryjob.Run(ctx, r.policy, job, func(ctx context.Context) (err error) {
+		result, err = r.next.Reconcile(ctx, req)
+		if errors.Is(err, reconcile.TerminalError(nil)) {
+			err = retry.Permanent(err)
+		}
+		return err
+	}, func(o retryjob.Outcome) { err = r.settle(req, f, o) })
+	return result, err
+}
+
+// settle stores what was decided, and returns the error for the controller.
+func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case o.Err == nil:
+		return nil // the controller calls Forget, but not if it is to be reconciled again at once
+	case o.Interrupted():
+		return retry.LastError(o.Err)
+	case o.Retry():
+		f.failures++
+		f.decided, f.delay = true, o.Delay
+		if o.Class != "" {
+			if f.classes == nil {
+				f.classes = map[string]int{}
+			}
+			f.classes[o.Class]++
+		}
+		r.failing[req] = f
+		return retry.LastError(o.Err)
+	}
+	delete(r.failing, req)
+	err := reconcile.TerminalError(o.Err)
+	if errors.Is(o.Err, retryjob.ErrPanicked) {
+		r.stopped[req] = err
+	}
+	return err
+}
+
+// When returns how long the controller waits before the next attempt: what was
+// decided on the last one. If that one did not fail, as when the reconciler asks for a
+// Requeue, the delay grows as after a failure, and no limit applies.
+func (r *Retries[request]) When(req request) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped[req] != nil {
+		return 0
+	}
+	f, again := r.failing[req]
+	if !again {
+		f.began = time.Since(r.epoch)
+	}
+	if !f.decided {
+		f.failures++
+		f.delay = r.policy.Next(retry.Attempt{Number: int(f.failures), Seed: retry.SeedOf(fmt.Sprint(req))}).Delay
+	}
+	f.decided = false
+	r.failing[req] = f
+	return f.delay
+}
+
+// Forget is called by the controller after a success.
+func (r *Retries[request]) Forget(req request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failing, req)
+}
+
+// NumRequeues returns how often req has failed since its last success.
+func (r *Retries[request]) NumRequeues(req request) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int(r.failing[req].failures)
+}

@@ -1,0 +1,293 @@
+package retrycontroller_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrycontroller"
+)
+
+const ms = time.Millisecond
+
+var (
+	errBoom  = errors.New("boom")
+	errOther = errors.New("other")
+	curve    = retry.Exponential{Base: 100 * ms}
+	web      = request("web")
+	no, yes  = false, true
+)
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
+}
+
+func TestNewRefusesAnInvalidPolicy(t *testing.T) {
+	none := reconcile.Func(nil)
+	_, err := retrycontroller.New(retry.Policy{MaxAttempts: -2}, none)
+	assert.ErrorContains(t, err, "retrycontroller: invalid policy: MaxAttempts is -2")
+	_, err = retrycontroller.New(retry.Policy{}, none)
+	assert.ErrorContains(t, err, "retrycontroller: invalid policy: ", "without a limit it must wait")
+	_, err = retrycontroller.New(retry.Policy{Backoff: curve}, none)
+	assert.NoError(t, err)
+}
+
+// A result is what the reconciler under test does in one attempt.
+type result func(context.Context) (reconcile.Result, error)
+
+func fails(err error) result {
+	return func(context.Context) (reconcile.Result, error) { return reconcile.Result{}, err }
+}
+
+func panics(context.Context) (reconcile.Result, error) { panic("at the disco") }
+
+func hangs(ctx context.Context) (reconcile.Result, error) {
+	<-ctx.Done()
+	return reconcile.Result{}, ctx.Err()
+}
+
+// A run is a real controller whose reconciler follows a script, and then succeeds.
+type run struct {
+	began []time.Duration // of each attempt, since the start of the controller
+	last  error           // what the controller got last
+	seen  int             // NumRequeues at the end
+}
+
+// control lets a controller reconcile web for an hour of virtual time, which starts
+// at a full second. The source adds it once more at each of again.
+func control(t *testing.T, policy retry.Policy, options controller.Options, script []result, again ...time.Duration) (r run) {
+	t.Helper()
+	start := time.Now()
+	retries, err := retrycontroller.New(policy, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		require.Equal(t, web, req)
+		r.began = append(r.began, time.Since(start))
+		if n := len(r.began); n <= len(script) {
+			return script[n-1](ctx)
+		}
+		return reconcile.Result{}, nil
+	}))
+	require.NoError(t, err)
+	options.RateLimiter, options.SkipNameValidation = retries, &yes
+	options.Reconciler = reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		var result reconcile.Result
+		result, r.last = retries.Reconcile(ctx, req)
+		return result, r.last
+	})
+	c, err := controller.NewUnmanaged("test", options)
+	require.NoError(t, err)
+	require.NoError(t, c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(web)
+		go func() {
+			for _, at := range again {
+				time.Sleep(time.Until(start.Add(at)))
+				queue.Add(web)
+			}
+		}()
+		return nil
+	})))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	require.NoError(t, c.Start(ctx))
+	r.seen = retries.NumRequeues(web)
+	return r
+}
+
+// The queues of controller-runtime are its own, by default, and client-go's.
+func bothQueues(t *testing.T, name string, f func(t *testing.T, options controller.Options)) {
+	for queue, priority := range map[string]*bool{"": &yes, ", client-go's queue": &no} {
+		t.Run(name+queue, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, controller.Options{UsePriorityQueue: priority}) })
+		})
+	}
+}
+
+func TestAttempts(t *testing.T) {
+	policy := retry.Policy{Backoff: curve}
+	with := func(change func(*retry.Policy)) retry.Policy { p := policy; change(&p); return p }
+	five := []result{fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom)}
+	for name, row := range map[string]struct {
+		policy retry.Policy
+		script []result
+		began  []time.Duration
+		reason retry.Reason // "": it succeeds
+		text   string
+	}{
+		"no limit is unlimited": {policy, five, []time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 3100 * ms}, "", ""},
+		"MaxAttempts": {with(func(p *retry.Policy) { p.MaxAttempts = 4 }), five,
+			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms}, retry.ReasonExhausted, "terminal error: retry: attempts exhausted after 4 attempts: boom"},
+		"MaxRetries": {with(func(p *retry.Policy) { p.MaxRetries = 1 }), five,
+			[]time.Duration{0, 100 * ms}, retry.ReasonExhausted, "terminal error: retry: attempts exhausted after 2 attempts: boom"},
+		"AttemptCap": {with(func(p *retry.Policy) { p.AttemptCap = 2 }), five,
+			[]time.Duration{0, 100 * ms}, retry.ReasonExhausted, "terminal error: retry: attempts exhausted after 2 attempts: boom"},
+		"NonRetryable": {with(func(p *retry.Policy) { p.NonRetryable = true }), five,
+			[]time.Duration{0}, retry.ReasonNonRetryable, "terminal error: retry: not retryable after 1 attempt: boom"},
+		"MaxElapsed": {with(func(p *retry.Policy) { p.MaxElapsed = time.Second }), five,
+			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms}, retry.ReasonElapsed, ""},
+		"Permanent": {policy, []result{fails(errBoom), fails(retry.Permanent(errBoom))},
+			[]time.Duration{0, 100 * ms}, retry.ReasonPermanent, "terminal error: retry: permanent error after 2 attempts: boom"},
+		"TerminalError": {policy, []result{fails(reconcile.TerminalError(errBoom))},
+			[]time.Duration{0}, retry.ReasonPermanent, ""},
+		"After": {policy, []result{fails(errBoom), fails(retry.After(700*ms, errBoom))}, []time.Duration{0, 100 * ms, 800 * ms}, "", ""},
+		"After, shorter than the curve": {with(func(p *retry.Policy) { p.ExactRetryAfter = true }),
+			[]result{fails(errBoom), fails(errBoom), fails(retry.After(50*ms, errBoom))}, []time.Duration{0, 100 * ms, 300 * ms, 350 * ms}, "", ""},
+		"MaxRetryAfter": {policy, []result{fails(retry.After(2*time.Hour, errBoom))}, []time.Duration{0}, retry.ReasonRetryAfter, ""},
+		"RetryIf": {with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return errors.Is(err, errOther) } }),
+			[]result{fails(errOther), fails(errBoom)}, []time.Duration{0, 100 * ms}, retry.ReasonRejected, ""},
+		"Classify": {with(func(p *retry.Policy) {
+			p.Classify = func(err error) *retry.Class {
+				if errors.Is(err, errOther) {
+					return &retry.Class{Name: "other", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}}
+				}
+				return nil
+			}
+		}), []result{fails(errBoom), fails(errBoom), fails(errOther), fails(errBoom), fails(errOther)},
+			[]time.Duration{0, 100 * ms, 300 * ms, 1300 * ms, 2100 * ms}, retry.ReasonExhausted, `terminal error: retry: attempts exhausted after 5 attempts (2 of "other"): other`},
+		"Budget": {with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }), five,
+			[]time.Duration{0, 100 * ms, 300 * ms}, retry.ReasonBudget, ""},
+		"AttemptTimeout": {with(func(p *retry.Policy) { p.AttemptTimeout = time.Second }), []result{hangs, hangs},
+			[]time.Duration{0, 1100 * ms, 2300 * ms}, "", ""},
+		"a panic": {policy, []result{panics, panics}, []time.Duration{0, 100 * ms, 300 * ms}, "", ""},
+		"a panic in the last attempt": {with(func(p *retry.Policy) { p.MaxAttempts = 2 }), []result{panics, panics},
+			[]time.Duration{0, 100 * ms}, retry.ReasonExhausted, "terminal error: retry: attempts exhausted after 2 attempts: the attempt panicked"},
+		"RequeueAfter begins anew": {policy, []result{fails(errBoom), fails(errBoom), func(context.Context) (reconcile.Result, error) {
+			return reconcile.Result{RequeueAfter: time.Minute}, nil
+		}, fails(errBoom)}, []time.Duration{0, 100 * ms, 300 * ms, time.Minute + 300*ms, time.Minute + 400*ms}, "", ""},
+		"Requeue goes on with the delays": {with(func(p *retry.Policy) { p.MaxAttempts = 3 }), []result{fails(errBoom), func(context.Context) (reconcile.Result, error) {
+			//lint:ignore SA1019 deprecated, and still used
+			return reconcile.Result{Requeue: true}, nil
+		}}, []time.Duration{0, 100 * ms, 300 * ms}, "", ""},
+	} {
+		bothQueues(t, name, func(t *testing.T, options controller.Options) {
+			policy := row.policy
+			if policy.Budget != nil {
+				policy.Budget = &retry.Budget{Size: policy.Budget.Size} // one for each queue
+			}
+			r := control(t, policy, options, row.script)
+			assert.Equal(t, row.began, r.began)
+			assert.Equal(t, cmp.Or(row.reason, retry.ReasonSuccess), retry.ReasonOf(r.last))
+			assert.Equal(t, row.reason != "", errors.Is(r.last, reconcile.TerminalError(nil)), "%v", r.last)
+			if row.text != "" {
+				assert.EqualError(t, r.last, row.text)
+			}
+			assert.Zero(t, r.seen, "what has ended is forgotten")
+		})
+	}
+}
+
+// What the controller gets for an attempt that is retried is what the reconciler
+// returned.
+func TestTheErrorOfARetry(t *testing.T) {
+	retries, err := retrycontroller.New(retry.Policy{Backoff: curve}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, errBoom
+	}))
+	require.NoError(t, err)
+	_, err = retries.Reconcile(t.Context(), web)
+	assert.Equal(t, errBoom, err)
+
+	stopping, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = retries.Reconcile(stopping, web)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.NotErrorIs(t, err, reconcile.TerminalError(nil), "a controller that stops ends nothing")
+	assert.Equal(t, 1, retries.NumRequeues(web), "and counts nothing")
+}
+
+// A change is reconciled at once, and is the next attempt; after a stop it is the
+// first. The queue of client-go would also make the attempt that was waiting.
+func TestAChange(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 3, MaxElapsed: 10 * time.Minute, Backoff: retry.Fixed(time.Minute)}
+	for name, script := range map[string][]result{
+		"errors": {fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom)},
+		"panics": {panics, panics, panics, panics, panics},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := control(t, policy, controller.Options{}, script, 90*time.Second, 30*time.Minute)
+				assert.Equal(t, []time.Duration{0, time.Minute, 90 * time.Second, 30 * time.Minute, 31 * time.Minute, 32 * time.Minute}, r.began)
+			})
+		})
+	}
+}
+
+// Every delay follows from the policy and namespace/name.
+func TestDelaysCanBeComputedAgain(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 6, Backoff: curve, Jitter: retry.FullJitter}
+	bothQueues(t, "", func(t *testing.T, options controller.Options) {
+		script := []result{fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom)}
+		want := []time.Duration{0}
+		for n := range script {
+			delay := policy.Next(retry.Attempt{Number: n + 1, Seed: retry.SeedOf("default/web")}).Delay
+			want = append(want, want[n]+delay)
+		}
+		assert.Equal(t, want, control(t, policy, options, script).began)
+	})
+}
+
+// A request may be of any comparable type.
+func TestAnotherRequest(t *testing.T) {
+	policy := retry.Policy{Backoff: curve, Jitter: retry.EqualJitter}
+	retries, err := retrycontroller.New(policy, reconcile.TypedFunc[int](func(context.Context, int) (reconcile.Result, error) {
+		return reconcile.Result{}, errBoom
+	}))
+	require.NoError(t, err)
+	_, err = retries.Reconcile(t.Context(), 7)
+	require.ErrorIs(t, err, errBoom)
+	assert.Equal(t, policy.Next(retry.Attempt{Number: 1, Seed: retry.SeedOf("7")}).Delay, retries.When(7))
+}
+
+// 100,000 requests that fail need at most twice the memory of client-go's limiter.
+func TestMemory(t *testing.T) {
+	requests := make([]reconcile.Request, 100_000)
+	for i := range requests {
+		requests[i] = request(fmt.Sprint("object-", i))
+	}
+	retries, err := retrycontroller.New(retry.Policy{Backoff: curve}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, errBoom
+	}))
+	require.NoError(t, err)
+	ours := grown(func() {
+		for _, req := range requests {
+			_, _ = retries.Reconcile(t.Context(), req)
+			retries.When(req)
+		}
+	})
+	stock := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*ms, 1000*time.Second)
+	theirs := grown(func() {
+		for _, req := range requests {
+			stock.When(req)
+		}
+	})
+	t.Logf("%.0f and %.0f bytes a request, %.2fx", ours/1e5, theirs/1e5, ours/theirs)
+	assert.LessOrEqual(t, ours/theirs, 2.0)
+	assert.Equal(t, 1, retries.NumRequeues(requests[0]))
+	retries.Forget(requests[0])
+	assert.Zero(t, retries.NumRequeues(requests[0]))
+	assert.Equal(t, 1, stock.NumRequeues(requests[1]))
+	runtime.KeepAlive(requests)
+}
+
+// grown returns how many bytes f leaves on the heap.
+func grown(f func()) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return math.Max(0, float64(after.HeapAlloc)-float64(before.HeapAlloc))
+}

@@ -1,0 +1,153 @@
+package retrygrpc_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrygrpc"
+)
+
+// Client, A, B and a leaf, four attempts each: under a Budget of 3 the leaf gets 4 calls,
+// and 64 without the lease.
+func TestBudgetOverThreeLayers(t *testing.T) {
+	for name, call := range calls {
+		for want, lease := range map[int][2]int{64: {}, 4: {9, 9}} {
+			t.Run(name, func(t *testing.T) {
+				leaf := &server{answer: alwaysFail(codes.Unavailable)}
+				options, err := retrygrpc.Interceptor{Policy: soon()}.DialOptions()
+				require.NoError(t, err)
+				var borrow []grpc.ServerOption
+				if lease[0] > 0 {
+					options, borrow = append(options, retrygrpc.LendBudget(lease[0])...), retrygrpc.BorrowBudget(lease[1])
+				}
+				s := leaf
+				for range 2 {
+					below := dial(t, s.serve(t, borrow...), options...)
+					s = &server{answer: func(ctx context.Context, _ int) error {
+						return status.Error(status.Code(call(ctx, below)), "below")
+					}}
+				}
+				budget := &retry.Budget{Size: 3}
+				err = call(retry.WithBudget(t.Context(), budget), dial(t, s.serve(t, borrow...), options...))
+				assert.Equal(t, codes.Unavailable, status.Code(err))
+				assert.Equal(t, []int{want, 0}, []int{leaf.attempts(), budget.Left()})
+			})
+		}
+	}
+}
+
+// 3 of 5 retries are lent: what comes back, by how the call ends.
+func TestLeaseComesBack(t *testing.T) {
+	for name, call := range calls {
+		for _, fails := range []error{nil, status.Error(codes.Unavailable, "down")} {
+			for report, left := range map[string]int{"": 5, "1": 4, "4": 2, "one": 2, "1 2": 3} {
+				t.Run(fmt.Sprintf("%s, reports %q, %v", name, report, fails), func(t *testing.T) {
+					budget := &retry.Budget{Size: 5}
+					s := &server{answer: func(ctx context.Context, _ int) error {
+						md, _ := metadata.FromIncomingContext(ctx)
+						assert.Equal(t, []string{"3"}, md.Get("retry-budget"))
+						assert.Equal(t, 2, budget.Left(), "meanwhile")
+						for _, value := range strings.Fields(report) { // two: a server that passes on a trailer
+							_ = grpc.SetTrailer(ctx, metadata.Pairs("retry-budget-spent", value))
+						}
+						return fails
+					}}
+					ctx := metadata.AppendToOutgoingContext(retry.WithBudget(t.Context(), budget), "retry-budget", "77") // is replaced
+					_ = call(ctx, dial(t, s.serve(t), retrygrpc.LendBudget(3)...))
+					if name == "bidirectional stream" && fails == nil {
+						left = 2 // it is read up to the first message, and has its lease until it ends
+					}
+					assert.Equal(t, left, budget.Left())
+				})
+			}
+		}
+		t.Run(name+", no connection", func(t *testing.T) {
+			budget := &retry.Budget{Size: 5}
+			err := call(retry.WithBudget(t.Context(), budget), dial(t, "127.0.0.1:1", retrygrpc.LendBudget(3)...))
+			assert.Equal(t, codes.Unavailable, status.Code(err))
+			assert.Equal(t, 5, budget.Left())
+		})
+		t.Run(name+", the answer is lost", func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &server{answer: func(ctx context.Context, _ int) error {
+				cancel()
+				<-ctx.Done()
+				return nil
+			}}
+			budget := &retry.Budget{Size: 5}
+			_ = call(retry.WithBudget(ctx, budget), dial(t, s.serve(t), retrygrpc.LendBudget(3)...))
+			assert.Equal(t, 2, budget.Left())
+		})
+	}
+}
+
+// All but one of what is left is lent, if another attempt may follow.
+func TestLeaseOfEachAttempt(t *testing.T) {
+	for sent, policy := range map[string]retry.Policy{"2 2": {MaxAttempts: 2}, "2 1 0 0": soon(), "3": {}} {
+		for name, call := range calls {
+			t.Run(name+", "+sent, func(t *testing.T) {
+				var got []string
+				s := &server{answer: func(ctx context.Context, _ int) error {
+					md, _ := metadata.FromIncomingContext(ctx)
+					got = append(got, md.Get("retry-budget")...)
+					return status.Error(codes.Unavailable, "down")
+				}}
+				options, err := retrygrpc.Interceptor{Policy: policy}.DialOptions()
+				require.NoError(t, err)
+				options = append(options, retrygrpc.LendBudget(9)...)
+				_ = call(retry.WithBudget(t.Context(), &retry.Budget{Size: 3}), dial(t, s.serve(t), options...))
+				assert.Equal(t, sent, strings.Join(got, " "))
+			})
+		}
+	}
+}
+
+// What a server may spend, and says that it spent.
+func TestBorrow(t *testing.T) {
+	for values, most := range map[string]int{"": 3, "2": 2, "0": 0, "99": 3, "2 1": 1, "-1": 0} {
+		t.Run(values, func(t *testing.T) {
+			reason, report := retry.ReasonBorrowed, []string{strconv.Itoa(most)}
+			if values == "" {
+				reason, report = retry.ReasonBudget, nil
+			}
+			s := &server{messages: 1, answer: func(ctx context.Context, _ int) error {
+				runs := 0
+				err := retry.Do(ctx, retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(0)}, func(context.Context) error {
+					runs++
+					return assert.AnError
+				})
+				assert.Equal(t, reason, retry.ReasonOf(err))
+				assert.Equal(t, most+1, runs)
+				return nil
+			}}
+			client := dial(t, s.serve(t, retrygrpc.BorrowBudget(3)...))
+			ctx := t.Context()
+			for _, value := range strings.Fields(values) {
+				ctx = metadata.AppendToOutgoingContext(ctx, "Retry-Budget", value)
+			}
+			var trailer metadata.MD
+			_, err := client.UnaryCall(ctx, &grpc_testing.SimpleRequest{}, grpc.Trailer(&trailer))
+			require.NoError(t, err)
+			assert.Equal(t, report, trailer.Get("retry-budget-spent"))
+
+			stream, err := client.StreamingOutputCall(ctx, &grpc_testing.StreamingOutputCallRequest{})
+			require.NoError(t, err)
+			for err == nil {
+				_, err = stream.Recv()
+			}
+			assert.Equal(t, report, stream.Trailer().Get("retry-budget-spent"), "spent after its first message")
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package retrygrpc_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	_ "google.golang.org/grpc/health/grpc_health_v1" // a package with one service
+	_ "google.golang.org/grpc/interop/grpc_testing"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/retrygrpc"
+)
+
+// A policy for a name that no call has is not applied. If it forbids retries, the
+// calls that it is meant for are retried.
+func TestDialOptionsFails(t *testing.T) {
+	const write = `: write "/pkg.Service/Method", or "/pkg.Service/" for its other methods`
+	for name, want := range map[string]string{
+		"/grpc.testing.TestService/UnaryCall": "",
+		"/grpc.testing.TestService/":          "",
+		"/grpc.health.v1.Health/Check":        "",
+		"/shop.Orders/Charge":                 "", // nothing is known of this package
+		"/Orders/Charge":                      "",
+		"shop.Orders/Charge":                  write,
+		"grpc.health.v1.Health/Check":         write,
+		"/grpc.health.v1.Health":              write,
+		"/grpc.health.v1.Health/Chek":         ": the service has no method Chek: write one of Check, List, Watch",
+		"/grpc.health.v1.Health/check":        ": the service has no method check: write one of Check, List, Watch",
+		"/grpc.health.v1.Healt/Check":         ": package grpc.health.v1 has no service Healt: write one of Health",
+		"/grpc.health.v1.Healt/":              ": package grpc.health.v1 has no service Healt: write one of Health",
+		"/grpc.health.v1.HealthCheckRequest/": ": package grpc.health.v1 has no service HealthCheckRequest: write one of Health",
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := retrygrpc.Interceptor{Policy: retry.Default(), Methods: map[string]retry.Policy{name: {}}}
+			options, err := i.DialOptions()
+			assert.Equal(t, err, i.Validate())
+			if want == "" {
+				require.NoError(t, err)
+				assert.NotEmpty(t, options)
+				return
+			}
+			assert.EqualError(t, err, `retrygrpc: Methods has "`+name+`"`+want)
+			assert.Empty(t, options)
+		})
+	}
+	_, err := retrygrpc.Interceptor{Policy: retry.Policy{MaxAttempts: -2}}.DialOptions()
+	assert.ErrorContains(t, err, "invalid policy: MaxAttempts is -2")
+	two := retrygrpc.Interceptor{Methods: map[string]retry.Policy{"/grpc.health.v1.Health/B": {}, "/grpc.health.v1.Health/A": {}}}
+	assert.ErrorContains(t, two.Validate(), "no method A: write one of Check, List, Watch\nretrygrpc: Methods has \"/grpc.health.v1.Health/B\"")
+}

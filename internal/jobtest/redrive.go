@@ -1,0 +1,215 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retrylog"
+)
+
+// lettersPerKill is how many dead letters Redrive makes for each kill.
+const lettersPerKill = 50
+
+var errKept = errors.New("boom, and this stays")
+
+// picks picks the dead letters that Redrive moves, nine of ten.
+func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
+
+// Redrive makes 50 dead letters for each kill, and moves nine of ten of them back while
+// it kills so many processes that do so, each at a random moment of its work, and while
+// a worker runs. Then it lets another redriver finish, and checks that no job is lost,
+// that each ran once, as a new one, and at its moment in the window, that the others are
+// dead letters still, and that one more Redrive, and a dry run before all, move nothing.
+func Redrive(t *testing.T, e Engine, kills int) {
+	obey(e)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
+	defer cancel()
+	name, directory := newName(), t.TempDir()
+	q := open(t, e, name).(Redriver)
+	keys := enqueue(t, ctx, q, lettersPerKill*kills)
+	letters := bury(t, ctx, q, len(keys))
+	fail := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	redrive := func(o retryjob.RedriveOptions, want retryjob.RedriveResult) {
+		t.Helper()
+		o.Filter = picks
+		if result, err := q.Redrive(ctx, o); err != nil || result != want {
+			t.Fatalf("Redrive: %+v, %v, want %+v", result, err, want)
+		}
+	}
+	kept := 0
+	for _, d := range letters {
+		if !picks(d) {
+			kept++
+		}
+	}
+	progress := 0
+	redrive(retryjob.RedriveOptions{DryRun: true, OnProgress: func(done, total int) {
+		if progress++; done != progress || total != len(keys) {
+			t.Errorf("progress %d of %d, want %d of %d", done, total, progress, len(keys))
+		}
+	}}, retryjob.RedriveResult{Found: len(keys), Moved: len(keys) - kept, Skipped: kept})
+	after, err := q.Dead(ctx)
+	fail(err)
+	if len(after) != len(keys) {
+		t.Fatalf("%d dead letters are left after a dry run, want %d", len(after), len(keys))
+	}
+
+	j, err := openJournal(directory)
+	fail(err)
+	w := window{length: max(time.Second, 3*e.Unit) + time.Duration(kills)*longest, first: time.Now()}
+	var finished atomic.Bool
+	worked := make(chan error, 1)
+	go func() {
+		p := retry.Policy{OnEvent: j.events.OnEvent}
+		do := func(_ context.Context, key string, attempt int) error {
+			return j.around(key, attempt, func() error { return nil })
+		}
+		worked <- work(ctx, q, p, do, func() (bool, error) {
+			time.Sleep(100 * time.Millisecond)
+			if !finished.Load() {
+				return false, nil
+			}
+			return over(ctx, q, j, len(keys)-kept)
+		})
+	}()
+	for range kills {
+		fail(killOne(ctx, starterOf(t.Name()), j, order{Queue: name, Directory: directory, Window: w.length}))
+	}
+	w.last = time.Now()
+	fail(until(ctx, func() (bool, error) { // a server may still have what a killed redriver held
+		result, err := q.Redrive(ctx, retryjob.RedriveOptions{Filter: picks, Window: w.length})
+		if result.Moved > 0 {
+			w.last = time.Now()
+		}
+		return result == retryjob.RedriveResult{Found: kept, Skipped: kept}, err
+	}))
+	finished.Store(true)
+	fail(<-worked)
+	redrive(retryjob.RedriveOptions{Window: w.length}, retryjob.RedriveResult{Found: kept, Skipped: kept})
+
+	runs, err := j.readRuns()
+	log, unread := j.readLog()
+	fail(errors.Join(err, unread, j.close()))
+	for _, fault := range w.auditAges(log) {
+		t.Error(fault)
+	}
+	after, err = q.Dead(ctx)
+	fail(err)
+	var fifths [5]int
+	for _, key := range keys {
+		letter, dead := after[key]
+		for _, fault := range w.audit(e, letters[key], runs[key], dead && letter.Reason == letters[key].Reason) {
+			t.Errorf("%s: %s: %+v", key, fault, runs[key])
+		}
+		if picks(letters[key]) {
+			fifths[min(4, 5*retryjob.Spread(letters[key].Key, w.length)/w.length)]++
+		}
+	}
+	if len(after) != kept {
+		t.Errorf("%d dead letters are left, want %d", len(after), kept)
+	}
+	t.Logf("%d kills: %d dead letters moved, %d kept; in each fifth of a window of %v: %v",
+		kills, len(keys)-kept, kept, w.length, fifths)
+}
+
+// bury lets all jobs fail, and returns their dead letters.
+func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retryjob.DeadLetter {
+	t.Helper()
+	j, err := openJournal(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := retry.Policy{MaxAttempts: 3, OnEvent: j.events.OnEvent, RetryIf: func(err error) bool { return !errors.Is(err, errKept) }}
+	err = work(ctx, q, p, func(_ context.Context, key string, _ int) error {
+		if retry.SeedOf(key)%10 == 0 {
+			return errKept
+		}
+		return retry.Permanent(errBoom)
+	}, func() (bool, error) { return over(ctx, q, j, jobs) })
+	letters, failed := q.Dead(ctx)
+	if err := errors.Join(err, failed, j.close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(letters) != jobs {
+		t.Fatalf("%d jobs became %d dead letters: %v", jobs, len(letters), slices.Collect(maps.Keys(letters)))
+	}
+	return letters
+}
+
+// redriver is the key of a redriver's progress in the journal.
+const redriver = "redriver"
+
+// redrive moves dead letters until it is killed. It pauses after each, or it would be
+// done before the kill.
+func (o order) redrive(ctx context.Context, q Redriver, j *journal) error {
+	_, err := q.Redrive(ctx, retryjob.RedriveOptions{Filter: picks, Window: o.Window, OnProgress: func(done, _ int) {
+		_ = j.around(redriver, done, func() error {
+			time.Sleep(rand.N(2 * longest / lettersPerKill))
+			return nil
+		})
+	}})
+	if err != nil {
+		return err
+	}
+	_ = j.around(redriver, 0, func() error { <-ctx.Done(); return nil }) // it found none, and waits for the kill
+	return ctx.Err()
+}
+
+// A window is when redriven jobs may run.
+type window struct {
+	length      time.Duration
+	first, last time.Time // when the first and the last redriver began
+}
+
+// audit returns what is wrong with a job after a redrive: before is its dead letter
+// before, and dead whether it still is one, for the same reason.
+func (w window) audit(e Engine, before retryjob.DeadLetter, runs []run, dead bool) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	moved := picks(before)
+	switch {
+	case moved == dead:
+		say("picked: %t, a dead letter: %t", moved, dead)
+	case !moved && len(runs) > 0:
+		say("it ran, and was not picked")
+	case moved && len(runs) == 0:
+		say("it is lost")
+	case len(runs) > 1:
+		say("it ran %d times", len(runs))
+	}
+	at := retryjob.Spread(before.Key, w.length)
+	for _, r := range runs {
+		if r.attempt != 1 {
+			say("attempt %d ran, want a new count", r.attempt)
+		}
+		if early := w.first.Add(at).Sub(r.began); early > 0 {
+			say("it ran %v before its moment, %v into the window", early, at)
+		}
+		if late := r.began.Sub(w.last.Add(at)); late > e.Late {
+			say("it ran %v after its moment, want at most %v", late, e.Late)
+		}
+	}
+	return faults
+}
+
+// auditAges returns the jobs whose MaxElapsed counts from before the redrive.
+func (w window) auditAges(log []retrylog.Record) (faults []string) {
+	for _, r := range log {
+		if began := r.Event.Time.Add(-r.Event.Elapsed); r.Event.Kind == retry.AttemptStarted && began.Before(w.first) {
+			faults = append(faults, fmt.Sprintf("%s: its time counts from %v before the redrive", r.Key, w.first.Sub(began)))
+		}
+	}
+	return faults
+}

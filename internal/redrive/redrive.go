@@ -1,0 +1,41 @@
+// Package redrive is what the adapters for queues share in their Redrive.
+package redrive
+
+import (
+	"time"
+
+	"github.com/goretry/retry/retryjob"
+)
+
+// A Walk is one Redrive, which looks at one dead letter after the other.
+type Walk struct {
+	Result  retryjob.RedriveResult
+	options retryjob.RedriveOptions
+	began   time.Time
+}
+
+// Start begins a Redrive.
+func Start(o retryjob.RedriveOptions) *Walk { return &Walk{options: o, began: time.Now()} }
+
+// Look decides about the dead letter d. unreadable is why it could not be read; it then
+// stays. move moves it, to run at due, and reports whether it was still there. total is
+// for OnProgress.
+func (w *Walk) Look(d retryjob.DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error)) error {
+	moved := unreadable == nil && (w.options.Filter == nil || w.options.Filter(d))
+	if moved && !w.options.DryRun {
+		var err error
+		if moved, err = move(w.began.Add(retryjob.Spread(d.Key, w.options.Window))); err != nil {
+			return err
+		}
+	}
+	w.Result.Found++
+	if moved {
+		w.Result.Moved++
+	} else {
+		w.Result.Skipped++
+	}
+	if w.options.OnProgress != nil {
+		w.options.OnProgress(w.Result.Found, total)
+	}
+	return nil
+}
