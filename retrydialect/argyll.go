@@ -24,6 +24,16 @@ type Argyll struct {
 	Parallelism int    `json:"parallelism,omitempty" yaml:"parallelism,omitempty"`   // only for the engine, not part of the policy
 }
 
+// ArgyllRetryable reports whether Argyll executes a step again that got this status,
+// or failed with err, an error of the transport: after every status of 500 and above
+// and every error, timeouts too. No status from 400 to 499 is retried, not even 408
+// or 429. A 200 whose body says success: false is not retried either: that is for
+// the program to read.
+//
+// Argyll calls every step with POST, retries it whatever its method is, and knows
+// no Retry-After: see the example for a Transport that does the same.
+func ArgyllRetryable(status int, err error) bool { return err != nil || status >= 500 }
+
 const (
 	argyll             = "retrydialect: Argyll"
 	argyllBackoffTypes = "fixed, linear or exponential"

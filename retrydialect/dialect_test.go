@@ -7,11 +7,15 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
+	goccy "github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrydialect"
@@ -35,11 +39,11 @@ type dialect interface {
 type row struct {
 	Name       string
 	YAML       string
-	JSON       json.RawMessage
-	Executions int      // -1: unlimited
-	From       int      // the attempt that the first of Delays follows; 0: 1
-	Delays     []string // the least, where there is jitter
-	Greatest   []string // with jitter
+	JSON       json.RawMessage // nil: what the YAML is in JSON
+	Executions int             // -1: unlimited
+	From       int             // the attempt that the first of Delays follows; 0: 1
+	Delays     []string        // the least, where there is jitter
+	Greatest   []string        // with jitter
 	Lint       string
 	Error      string
 }
@@ -50,6 +54,14 @@ func readRows(t testing.TB, name string) (rows []row) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &rows))
 	require.NotEmpty(t, rows)
+	for i := range rows {
+		if rows[i].JSON == nil {
+			var value any
+			require.NoError(t, yaml.Unmarshal([]byte(rows[i].YAML), &value))
+			rows[i].JSON, err = json.Marshal(value)
+			require.NoError(t, err)
+		}
+	}
 	return rows
 }
 
@@ -70,7 +82,7 @@ func (r row) check(t *testing.T, p retry.Policy, err error) {
 	}
 	require.NoError(t, err)
 	require.NoError(t, p.Validate())
-	assert.Equal(t, r.Executions, p.EffectiveMax())
+	assertAttempts(t, p, r.Executions)
 	assert.Equal(t, r.Greatest != nil, p.Jitter != nil, "jitter is on only where the block has it")
 
 	decisions := []retrytest.Row{{Attempts: 0, Eligible: true}}
@@ -97,45 +109,50 @@ func (r row) check(t *testing.T, p retry.Policy, err error) {
 	}
 }
 
+// libraries are what a block is read and written with.
+var libraries = []struct {
+	name      string
+	unmarshal func([]byte, any) error
+	marshal   func(any) ([]byte, error)
+}{
+	{"encoding/json", json.Unmarshal, json.Marshal},
+	{"go.yaml.in/yaml/v3", yaml.Unmarshal, yaml.Marshal},
+	{"goccy/go-yaml", goccy.Unmarshal, goccy.Marshal},
+}
+
+// load decodes a block strictly, as a careful user does.
+func load(text string, into dialect) error {
+	d := yaml.NewDecoder(strings.NewReader(text))
+	d.KnownFields(true)
+	return d.Decode(into)
+}
+
 func TestBlocks(t *testing.T) {
 	for name, newDialect := range dialects {
 		for _, r := range readRows(t, name) {
-			t.Run(name+"/"+r.Name, func(t *testing.T) {
-				d := newDialect()
-				var p retry.Policy
-				err := json.Unmarshal(r.JSON, d)
-				if err == nil {
-					p, err = d.Policy()
-				}
-				r.check(t, p, err)
-
-				// A YAML library hands over the same values.
-				same := newDialect()
-				err = same.UnmarshalYAML(func(v any) error { return decodeNumbers(r.JSON, v) })
-				if err == nil {
-					assert.Equal(t, d, same)
-					p, err = same.Policy()
-				}
-				r.check(t, p, err)
-			})
-		}
-	}
-}
-
-// What a queue asks before an attempt and after one agree at every count.
-func TestBlocksAreEligibleAsTheyDecide(t *testing.T) {
-	for name, newDialect := range dialects {
-		for _, r := range readRows(t, name) {
-			if r.Error != "" {
-				continue
+			for form, decode := range map[string]func(dialect) error{
+				"JSON": func(d dialect) error { return json.Unmarshal(r.JSON, d) },
+				"the values of a YAML library": func(d dialect) error {
+					return d.UnmarshalYAML(func(v any) error { return decodeNumbers(r.JSON, v) })
+				},
+				"YAML":         func(d dialect) error { return load(r.YAML, d) },
+				"JSON as YAML": func(d dialect) error { return load(string(r.JSON), d) },
+			} {
+				t.Run(name+"/"+r.Name+"/"+form, func(t *testing.T) {
+					d := newDialect()
+					var p retry.Policy
+					err := decode(d)
+					if err == nil {
+						p, err = d.Policy()
+					}
+					r.check(t, p, err)
+					if err == nil {
+						same := newDialect()
+						require.NoError(t, json.Unmarshal(r.JSON, same))
+						assert.Equal(t, same, d, "JSON gives the same")
+					}
+				})
 			}
-			t.Run(name+"/"+r.Name, func(t *testing.T) {
-				d := newDialect()
-				require.NoError(t, json.Unmarshal(r.JSON, d))
-				p, err := d.Policy()
-				require.NoError(t, err)
-				assertAttempts(t, p, r.Executions)
-			})
 		}
 	}
 }
@@ -211,6 +228,10 @@ func TestAKeyThatIsThereTwice(t *testing.T) {
 		err := json.Unmarshal([]byte(tc.block), d)
 		require.ErrorContains(t, err, `: duplicate key "`+tc.key+`"`, name)
 		assert.Equal(t, dialects[name](), d, "%s: the struct stays as it was", name)
+
+		err = load("max_attempts: 3\nmax_attempts: 4\n", dialects[name]())
+		require.ErrorContains(t, err, "max_attempts", name)
+		assert.NotContains(t, err.Error(), "\n", name)
 	}
 }
 
@@ -240,55 +261,36 @@ func TestBlocksThatAreNoJSON(t *testing.T) {
 	}
 }
 
-func TestABlockThatIsNullChangesNothing(t *testing.T) {
-	for name, newDialect := range dialects {
-		if name == "taskharbor" {
-			continue
-		}
-		d := newDialect()
-		require.NoError(t, d.(json.Unmarshaler).UnmarshalJSON([]byte(" null\n")), name)
-		require.NoError(t, d.UnmarshalYAML(func(any) error { return nil }), name)
-		assert.Equal(t, newDialect(), d, name)
-	}
-}
-
 // A value that is not a pointer would become a policy that a job can raise.
 func TestATaskHarborThatIsNullIsAPointer(t *testing.T) {
 	const fault = "retrydialect: TaskHarbor: got null: decode into a *TaskHarbor, which is nil then and fails fast, or leave it out"
 	var config struct{ H retrydialect.TaskHarbor }
 	require.ErrorContains(t, json.Unmarshal([]byte(`{"h": null}`), &config), fault)
 	require.EqualError(t, config.H.UnmarshalYAML(func(any) error { return nil }), fault)
+	require.NoError(t, yaml.Unmarshal([]byte("h: ~"), &config), "it passes over a null before it asks a TaskHarbor")
 	assert.Zero(t, config.H)
-	var pointer struct{ H *retrydialect.TaskHarbor }
-	require.NoError(t, json.Unmarshal([]byte(`{"h": null}`), &pointer))
-	assert.Nil(t, pointer.H)
 }
 
 // Zeros that a block has are not those of a struct that is new.
 func TestATaskHarborOverZeros(t *testing.T) {
-	const zeros = `{"base_delay": "0s", "max_delay": "0s", "multiplier": 0, "jitter": 0, "max_attempts": 0}`
-	var h retrydialect.TaskHarbor
-	require.NoError(t, json.Unmarshal([]byte(zeros), &h))
-	require.NoError(t, json.Unmarshal([]byte(`{}`), &h))
-	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4}`), &h))
-	assert.Equal(t, retrydialect.TaskHarbor{MaxAttempts: 4}, h)
-	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 0}`), &h))
-	require.NoError(t, json.Unmarshal([]byte(`{"jitter": 0.5}`), &h))
-	assert.Equal(t, retrydialect.TaskHarbor{Jitter: 0.5}, h)
-
-	text, err := json.Marshal(retrydialect.TaskHarbor{})
-	require.NoError(t, err)
-	assert.JSONEq(t, zeros, string(text))
-}
-
-func TestNamesThatAreEmpty(t *testing.T) {
-	tasker, argyll := retrydialect.Tasker{Backoff: "none"}, retrydialect.Argyll{BackoffType: "fixed"}
-	require.EqualError(t, json.Unmarshal([]byte(`{"backoff": ""}`), &tasker),
-		`retrydialect: Tasker: backoff is "": write none, linear, exponential or fibonacci`)
-	require.EqualError(t, json.Unmarshal([]byte(`{"backoff_type": ""}`), &argyll),
-		`retrydialect: Argyll: backoff_type is "": write fixed, linear or exponential`)
-	assert.Equal(t, "none", tasker.Backoff)
-	assert.Equal(t, "fixed", argyll.BackoffType)
+	for _, lib := range libraries {
+		zeros, err := lib.marshal(retrydialect.TaskHarbor{})
+		require.NoError(t, err, lib.name)
+		var h retrydialect.TaskHarbor
+		for _, block := range []struct {
+			text string
+			want retrydialect.TaskHarbor
+		}{
+			{string(zeros), h},
+			{`{}`, h},
+			{`{"max_attempts": 4}`, retrydialect.TaskHarbor{MaxAttempts: 4}},
+			{`{"max_attempts": 0}`, h},
+			{`{"jitter": 0.5}`, retrydialect.TaskHarbor{Jitter: 0.5}},
+		} {
+			require.NoError(t, lib.unmarshal([]byte(block.text), &h), lib.name)
+			assert.EqualExportedValues(t, block.want, h, "%s: %s", lib.name, block.text)
+		}
+	}
 }
 
 // A block over a block: a key that is left out leaves its field as it is.
@@ -313,72 +315,87 @@ func TestABlockOverABlock(t *testing.T) {
 }
 
 func TestBlocksInsideAConfiguration(t *testing.T) {
-	var config struct {
-		Retry      retrydialect.Tasker      `json:"retry"`
-		WorkConfig *retrydialect.Argyll     `json:"work_config"`
-		Harbor     *retrydialect.TaskHarbor `json:"harbor"`
+	for _, unmarshal := range []func([]byte, any) error{json.Unmarshal, yaml.Unmarshal} {
+		var config struct {
+			Retry      retrydialect.Tasker      `json:"retry"`
+			WorkConfig *retrydialect.Argyll     `json:"work_config" yaml:"work_config"`
+			Harbor     *retrydialect.TaskHarbor `json:"harbor"`
+		}
+		require.NoError(t, unmarshal([]byte(`{"retry": {"max_attempts": 4}, "work_config": {"max_retries": 1}, "harbor": null}`), &config))
+		p, err := config.Retry.Policy()
+		require.NoError(t, err)
+		assert.Equal(t, 4, p.EffectiveMax())
+		p, err = config.WorkConfig.Policy()
+		require.NoError(t, err)
+		assert.Equal(t, 2, p.EffectiveMax())
+		p, err = config.Harbor.Policy()
+		require.NoError(t, err)
+		assert.Equal(t, retry.Policy{NonRetryable: true}, p, "a null policy of TaskHarbor fails fast")
+
+		err = unmarshal([]byte(`{"retry": {"max_attempt": 4}}`), &config)
+		require.ErrorContains(t, err, `unknown key "max_attempt":`)
 	}
-	require.NoError(t, json.Unmarshal([]byte(`{
-		"retry": {"max_attempts": 4}, "work_config": {"max_retries": 1}, "harbor": null
-	}`), &config))
-
-	p, err := config.Retry.Policy()
-	require.NoError(t, err)
-	assert.Equal(t, 4, p.EffectiveMax())
-	p, err = config.WorkConfig.Policy()
-	require.NoError(t, err)
-	assert.Equal(t, 2, p.EffectiveMax())
-	p, err = config.Harbor.Policy()
-	require.NoError(t, err)
-	assert.Equal(t, retry.Policy{NonRetryable: true}, p, "a null policy of TaskHarbor fails fast")
-
-	err = json.Unmarshal([]byte(`{"retry": {"max_attempt": 4}}`), &config)
-	require.ErrorContains(t, err, `unknown key "max_attempt":`)
-}
-
-func TestZeroValues(t *testing.T) {
-	p, err := retrydialect.Tasker{}.Policy()
-	require.NoError(t, err)
-	assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second, Factor: 2}}, p)
-
-	p, err = retrydialect.Argyll{}.Policy()
-	require.NoError(t, err)
-	assert.Equal(t, retry.Policy{MaxAttempts: 1, Backoff: retry.Fixed(0)}, p)
-
-	p, err = new(retrydialect.TaskHarbor).Policy()
-	require.NoError(t, err)
-	assert.Equal(t, retry.Policy{}, p)
 }
 
 // What is decoded can be encoded and decoded again.
 func TestRoundTrip(t *testing.T) {
-	yes, three, zero := true, 3, int64(0)
-	for _, d := range []any{
-		&retrydialect.Tasker{},
-		&retrydialect.Tasker{Retryable: &yes, MaxAttempts: &three, Backoff: "none", BackoffBaseMS: &zero, MaxBackoffMS: &zero},
-		&retrydialect.Argyll{},
-		&retrydialect.Argyll{MaxRetries: -1, Backoff: 1, MaxBackoff: 2, BackoffType: "fixed", Parallelism: 3},
-		&retrydialect.TaskHarbor{BaseDelay: math.MaxInt64, MaxDelay: math.MinInt64, Multiplier: 1.1, Jitter: 1e-300, MaxAttempts: math.MinInt},
-	} {
-		text, err := json.Marshal(d)
-		require.NoError(t, err)
-		var back any
-		switch d.(type) {
-		case *retrydialect.Tasker:
-			back = new(retrydialect.Tasker)
-		case *retrydialect.Argyll:
-			back = new(retrydialect.Argyll)
-		case *retrydialect.TaskHarbor:
-			back = new(retrydialect.TaskHarbor)
+	no, three, zero := false, 3, int64(0)
+	for _, lib := range libraries {
+		for _, d := range []any{
+			&retrydialect.Tasker{},
+			&retrydialect.Tasker{Retryable: &no, MaxAttempts: &three, Backoff: "none", BackoffBaseMS: &zero, MaxBackoffMS: &zero},
+			&retrydialect.Argyll{},
+			&retrydialect.Argyll{MaxRetries: -1, Backoff: 1, MaxBackoff: 2, BackoffType: "fixed", Parallelism: 3},
+			&retrydialect.TaskHarbor{Multiplier: 1e21, Jitter: 1e-7, MaxAttempts: 3},
+			&retrydialect.TaskHarbor{BaseDelay: math.MaxInt64, MaxDelay: math.MinInt64, Multiplier: 1.1, Jitter: 1e-300, MaxAttempts: math.MinInt},
+		} {
+			text, err := lib.marshal(d)
+			require.NoError(t, err)
+			back := reflect.New(reflect.TypeOf(d).Elem()).Interface()
+			require.NoError(t, lib.unmarshal(text, back), "%s: %s", lib.name, text)
+			assert.Equal(t, d, back, "%s: %s", lib.name, text)
 		}
-		require.NoError(t, json.Unmarshal(text, back), "%s", text)
-		assert.Equal(t, d, back, "%s", text)
-		if h, ok := d.(*retrydialect.TaskHarbor); ok {
-			form, err := h.MarshalYAML()
-			require.NoError(t, err)
-			same, err := json.Marshal(form)
-			require.NoError(t, err)
-			assert.JSONEq(t, string(text), string(same), "YAML is written with the same keys")
+	}
+}
+
+func TestAKeyThatIsNoText(t *testing.T) {
+	err := yaml.Unmarshal([]byte("3: max_attempts\n"), new(retrydialect.Tasker))
+	require.ErrorContains(t, err, `unknown key "3": `)
+}
+
+func TestNumbersThatAreNone(t *testing.T) {
+	require.EqualError(t, json.Unmarshal([]byte(`{"jitter": 1e999}`), new(retrydialect.TaskHarbor)),
+		"retrydialect: TaskHarbor: jitter is 1e999: write a number, such as 0.5")
+	for text, fault := range map[string]string{
+		"multiplier: .nan": `multiplier is "NaN": write a number, `,
+		"multiplier: .inf": `multiplier is "+Inf": write a number, `,
+		"jitter: 1e999":    `jitter is "1e999": write a number, `, // which YAML takes for text
+		"jitter: -.inf":    `jitter is "-Inf": write a number, `,
+	} {
+		require.ErrorContains(t, yaml.Unmarshal([]byte(text), new(retrydialect.TaskHarbor)), fault, text)
+	}
+	// YAML has whole numbers in other bases, and writes one that an int cannot hold as a fraction.
+	var tasker retrydialect.Tasker
+	require.NoError(t, yaml.Unmarshal([]byte("max_attempts: 0x10"), &tasker))
+	assert.Equal(t, 16, *tasker.MaxAttempts)
+	for text, shown := range map[string]string{
+		"3.0": "3.0", "1e3": "1000.0", "99999999999999999999": "1e+20", "-99999999999999999999": "-1e+20",
+		"9223372036854775808": "9223372036854775808",
+	} {
+		require.ErrorContains(t, yaml.Unmarshal([]byte("max_attempts: "+text), &tasker), "max_attempts is "+shown+": ", text)
+	}
+	assert.Equal(t, 16, *tasker.MaxAttempts)
+}
+
+// Text is no number, whatever it looks like, and is shown as it was written.
+func TestNumbersInQuotes(t *testing.T) {
+	for _, lib := range libraries[1:] {
+		for _, key := range []string{"base_delay", "max_delay", "multiplier", "jitter", "max_attempts"} {
+			for _, value := range []string{"1e1", "1e-1", "1e-07", "1.0e1"} {
+				var h retrydialect.TaskHarbor
+				require.ErrorContains(t, lib.unmarshal([]byte(key+": '"+value+"'"), &h), key+` is "`+value+`": write a `, lib.name)
+				assert.Zero(t, h, lib.name)
+			}
 		}
 	}
 }

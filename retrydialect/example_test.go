@@ -1,12 +1,18 @@
 package retrydialect_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrydialect"
+	"github.com/goretry/retry/retryhttp"
 )
 
 func ExampleTasker() {
@@ -46,6 +52,63 @@ func ExampleArgyll() {
 	// 1 attempt retrydialect: Argyll: max_backoff is 500: write at least the backoff, 1000, or 0 for no cap
 }
 
+// argyllTransport returns a Transport that retries as Argyll does. Its Advise keeps
+// Retry-After out: the delays are those of the policy.
+func argyllTransport(p retry.Policy) *retryhttp.Transport {
+	t := &retryhttp.Transport{
+		Policy:     p,
+		Idempotent: func(*http.Request) bool { return true },
+		Advise:     func(*http.Response) retryhttp.Advice { return retryhttp.Advice{} },
+	}
+	t.Check = func(req *http.Request, resp *http.Response, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case resp.StatusCode < 400:
+			return nil
+		case retrydialect.ArgyllRetryable(resp.StatusCode, nil):
+			return t.StatusError(req, resp)
+		default:
+			return retry.Permanent(t.StatusError(req, resp))
+		}
+	}
+	return t
+}
+
+// The server asks for an hour, of which Argyll knows nothing.
+func ExampleArgyllRetryable() {
+	busy := 2
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if busy--; busy >= 0 {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+
+	work := retrydialect.Argyll{MaxRetries: 3, Backoff: 1, MaxBackoff: 10, BackoffType: "linear"}
+	policy, err := work.Policy()
+	if err != nil {
+		log.Fatal(err)
+	}
+	policy.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled {
+			fmt.Println("again in", e.Delay)
+		}
+	}
+	client := &http.Client{Transport: argyllTransport(policy)}
+	resp, err := client.Post(server.URL, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// again in 1ms
+	// again in 2ms
+	// 200 OK
+}
+
 // A worker has parameters, and each job may have a limit of its own.
 func ExampleTaskHarbor() {
 	parameters := retrydialect.DefaultTaskHarbor()
@@ -68,4 +131,35 @@ func ExampleTaskHarbor() {
 	// 5 -> 5
 	// 100 -> 25
 	// not_retryable <nil>
+}
+
+func ExampleToGRPC() {
+	config, err := retrydialect.ToGRPC(retry.Default(), "shop.Orders", "UNAVAILABLE")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(config)
+
+	policy := retry.Default()
+	policy.MaxElapsed = time.Minute
+	policy.MaxDelay = time.Second
+	_, err = retrydialect.ToGRPC(policy, "shop.Orders", "UNAVAILABLE")
+	fmt.Println(err)
+	// Output:
+	// {"methodConfig":[{"name":[{"service":"shop.Orders"}],"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"5s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}
+	// retrydialect: gRPC service config: MaxElapsed (max_elapsed) is 1m0s: write 0s (gRPC has no such bound; a deadline of the context is one); MaxDelay (max_delay) is 1s: write 0s, or at least 1.92s, which the delays reach: gRPC draws up to 20 % above its maxBackoff
+}
+
+func ExampleToTemporal() {
+	policy := retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: time.Minute}
+	exported, err := retrydialect.ToTemporal(policy)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%+v\n", exported)
+	text, err := json.Marshal(exported)
+	fmt.Println(string(text), err)
+	// Output:
+	// {InitialInterval:1s BackoffCoefficient:2 MaximumInterval:1m0s MaximumAttempts:10}
+	// {"initialInterval":"1s","backoffCoefficient":2,"maximumInterval":"60s","maximumAttempts":10} <nil>
 }

@@ -20,6 +20,16 @@ import (
 // A key that is left out or null has the default that is given below, and so has
 // a database column that is NULL. The zero Tasker has every default: 3 attempts,
 // with delays of 1s and 2s between them.
+//
+// For the condition by which Tasker finds the steps to run, in SQL, give
+// [retrysql.Eligible] the zero policy and the default for NULL, and not the Policy of
+// a Tasker, which would limit every row to its own MaxAttempts:
+//
+//	retrysql.Eligible(retry.Policy{}, retrysql.Columns{
+//		Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable", DefaultMaxAttempts: 3,
+//	})
+//
+// [retrysql.Eligible]: https://pkg.go.dev/github.com/goretry/retry/retrysql#Eligible
 type Tasker struct {
 	Retryable     *bool  `json:"retryable,omitempty" yaml:"retryable,omitempty"`             // false: never retry; nil: true
 	MaxAttempts   *int   `json:"max_attempts,omitempty" yaml:"max_attempts,omitempty"`       // attempts in all, at least 1; nil: 3

@@ -46,6 +46,15 @@ func (s *script) run(context.Context, State) Outcome {
 	return s.outcomes[min(len(s.began), len(s.outcomes))-1]
 }
 
+// ends runs a task with these rules, and reports whether the pipeline goes on to
+// the next one.
+func ends(t *testing.T, o Outcome, rules ...Rule) (continued bool, err error) {
+	next := newScript(success)
+	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: rules}, {Label: "next", Run: next.run}}}
+	err = p.Run(t.Context(), nil)
+	return len(next.began) > 0, err
+}
+
 var (
 	success = Outcome{Result: "fine"}
 	failure = Outcome{Err: errBoom}
@@ -111,14 +120,13 @@ var rules = []struct {
 	}},
 	{"A rule without a When always matches, like an else.", func(t *testing.T) {
 		for _, o := range []Outcome{success, failure, {}} {
-			next := newScript(success)
-			p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{When: when("other"), Do: Continue}, {Do: Break}}}, {Label: "next", Run: next.run}}}
-			require.NoError(t, p.Run(t.Context(), nil))
-			assert.Empty(t, next.began)
+			continued, err := ends(t, o, Rule{When: when("other"), Do: Continue}, Rule{Do: Break})
+			assert.NoError(t, err)
+			assert.False(t, continued)
 		}
 	}},
 	{"A rule whose When fails does not match. The error of the When is in the event, and in the error text if the task fails.", func(t *testing.T) {
-		errWhen := retry.Permanent(errors.New("cannot tell"))
+		errWhen := retry.Permanent(errors.New("cannot\ntell"))
 		var faults []error
 		p := Pipeline{
 			Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{
@@ -128,21 +136,19 @@ var rules = []struct {
 			OnEvent: func(_ context.Context, e Event) { faults = append(faults, e.Faults...) },
 		}
 		err := p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: cannot tell`)
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: cannot; tell`, "on one line")
 		require.Len(t, faults, 1)
 		assert.ErrorIs(t, faults[0], errWhen)
 		assert.NotErrorIs(t, err, errWhen, "the error of a When is not the task's error")
 	}},
 	{"If no rule matches, a success continues and an error fails.", func(t *testing.T) {
 		for _, rules := range []Rules{nil, {}, {{When: when("other"), Do: Break}}} {
-			next := newScript(success)
-			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run, Rules: rules}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
-			assert.Len(t, next.began, 1)
-
-			next = newScript(success)
-			err := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: rules}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil)
+			continued, err := ends(t, success, rules...)
+			assert.NoError(t, err)
+			assert.True(t, continued)
+			continued, err = ends(t, failure, rules...)
 			assert.ErrorIs(t, err, errBoom)
-			assert.Empty(t, next.began)
+			assert.False(t, continued)
 		}
 	}},
 	{"Delay computes the wait from the outcome.", func(t *testing.T) {
@@ -209,9 +215,9 @@ var rules = []struct {
 	}},
 	{"Continue goes on to the next task, even after an error.", func(t *testing.T) {
 		for _, o := range []Outcome{success, failure} {
-			next := newScript(success)
-			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Continue}}}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
-			assert.Len(t, next.began, 1)
+			continued, err := ends(t, o, Rule{Do: Continue})
+			assert.NoError(t, err)
+			assert.True(t, continued)
 		}
 	}},
 	{"Retry runs the task again as the Policy of the rule says, even after a success.", func(t *testing.T) {
@@ -301,16 +307,32 @@ var rules = []struct {
 	}},
 	{"A jump is not a retry and takes nothing from a Budget.", func(t *testing.T) {
 		poll, own := newScript(Outcome{Result: "pending"}, Outcome{Result: "pending"}, success), &retry.Budget{Size: 1}
-		p := Pipeline{Policy: retry.Policy{Budget: own}, Tasks: []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(time.Second)}}}}}
-		require.NoError(t, p.Run(retry.WithBudget(t.Context(), &retry.Budget{Size: 0}), nil))
+		ask := func(ctx context.Context, s State) Outcome {
+			err := retry.Do(ctx, retry.Policy{MaxAttempts: 2}, func(context.Context) error { return errBoom })
+			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err), "a call in a task takes from the Budget of the context")
+			return poll.run(ctx, s)
+		}
+		none := retry.WithBudget(t.Context(), &retry.Budget{Size: 0})
+		p := Pipeline{Policy: retry.Policy{Budget: own}, Tasks: []Task{{Label: "poll", Run: ask, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(time.Second)}}}}}
+		require.NoError(t, p.Run(none, nil))
 		assert.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, poll.began)
 		assert.Equal(t, 1, own.Left())
+
+		p = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{retrying(2, nil)}}}}
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(none, nil)), "a Retry takes from it")
 	}},
 	{"A jump beyond MaxJumps fails the task that jumps, before its wait.", func(t *testing.T) {
-		poll := newScript(Outcome{Result: "pending"})
+		poll, scheduled := newScript(Outcome{Result: "pending", Err: errBoom}), 0
 		tasks := []Task{{Label: "poll", Run: poll.run, Rules: Rules{{When: when("pending"), Do: Jump, To: "poll", Delay: waits(5 * time.Second)}}}}
-		err := Pipeline{Tasks: tasks, MaxJumps: 10}.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "poll": the jump to "poll" exceeds MaxJumps (10)`)
+		err := Pipeline{Tasks: tasks, MaxJumps: 10, OnEvent: func(_ context.Context, e Event) {
+			if e.Kind == retry.RetryScheduled {
+				scheduled++
+			}
+		}}.Run(t.Context(), nil)
+		assert.EqualError(t, err, `retryflow: task "poll": the jump to "poll" exceeds MaxJumps (10): boom`)
+		assert.ErrorIs(t, err, errBoom)
+		assert.Zero(t, retry.ReasonOf(err))
+		assert.Equal(t, 10, scheduled)
 		assert.Len(t, poll.began, 11)
 		assert.Equal(t, 50*time.Second, time.Since(poll.birth))
 
@@ -320,22 +342,18 @@ var rules = []struct {
 	}},
 	{"Break ends the pipeline without an error and skips the remaining tasks.", func(t *testing.T) {
 		for _, o := range []Outcome{success, failure} {
-			next := newScript(success)
-			require.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Break}}}, {Label: "next", Run: next.run}}}.Run(t.Context(), nil))
-			assert.Empty(t, next.began)
+			continued, err := ends(t, o, Rule{Do: Break})
+			assert.NoError(t, err)
+			assert.False(t, continued)
 		}
 	}},
 	{"Fail ends the pipeline with the error of the outcome.", func(t *testing.T) {
-		next := newScript(success)
-		p := func(o Outcome) Pipeline {
-			return Pipeline{Tasks: []Task{{Label: "t", Run: newScript(o).run, Rules: Rules{{Do: Fail}}}, {Label: "next", Run: next.run}}}
+		for want, o := range map[string]Outcome{"boom": failure, "rule 0 fails a successful outcome": success} {
+			continued, err := ends(t, o, Rule{Do: Fail})
+			assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: `+want)
+			assert.Equal(t, o.Err != nil, errors.Is(err, errBoom))
+			assert.False(t, continued)
 		}
-		err := p(failure).Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom`)
-		assert.ErrorIs(t, err, errBoom)
-		err = p(success).Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 0 fails a successful outcome`)
-		assert.Empty(t, next.began)
 	}},
 	{"A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.", func(t *testing.T) {
 		errCause := errors.New("shutting down")

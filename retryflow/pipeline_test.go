@@ -24,14 +24,11 @@ func TestZeroPipeline(t *testing.T) {
 	assert.NoError(t, Pipeline{}.Validate())
 	assert.NoError(t, Pipeline{}.Run(t.Context(), nil))
 	assert.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(Outcome{}).run}}}.Run(t.Context(), nil), "a zero outcome is a success")
-}
-
-func TestNilState(t *testing.T) {
 	p := Pipeline{Tasks: []Task{
 		{Label: "a", Run: func(_ context.Context, s State) Outcome { s["n"] = 1; return success }},
 		{Label: "b", Run: func(_ context.Context, s State) Outcome { return Outcome{Result: s["n"]} }, Rules: Rules{{When: when(1), Do: Break}, {Do: Fail}}},
 	}}
-	assert.NoError(t, p.Run(t.Context(), nil))
+	assert.NoError(t, p.Run(t.Context(), nil), "a nil state can be set")
 }
 
 func TestNilContext(t *testing.T) {
@@ -169,18 +166,6 @@ func TestAFailedPipelineMayBeTriedAgain(t *testing.T) {
 	assert.Equal(t, 3, runs, "Fail ends the pipeline, and does not stop a loop around it")
 }
 
-func TestUnlimitedRuleWithinALimitedPipeline(t *testing.T) {
-	task := newScript(failure)
-	p := Pipeline{Policy: retry.Policy{MaxAttempts: 4}, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{retrying(retry.Unlimited, nil)}}}}
-	p.OnEvent = func(_ context.Context, e Event) {
-		if e.Directive == Retry {
-			assert.Equal(t, 4, e.Limit)
-		}
-	}
-	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(p.Run(t.Context(), nil)))
-	assert.Len(t, task.began, 4)
-}
-
 func TestOnePipelineRunByManyAtOnce(t *testing.T) {
 	p := Pipeline{
 		Tasks: []Task{
@@ -283,50 +268,6 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// A run that ends in the wait before a jump, or at a jump beyond MaxJumps, has
-// the error of the outcome that led there. The task's Stopped says how the wait
-// ended.
-func TestJumpsThatAreNotMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		soon, stop := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, stop)
-		var events []told
-		p := Pipeline{
-			Tasks:   []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}},
-			OnEvent: listen(&events),
-		}
-		err := p.Run(soon, nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled): waiting for task "t": boom`)
-		assert.ErrorIs(t, err, errBoom)
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-		assert.Equal(t, []told{
-			{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1},
-			{Kind: retry.AttemptFinished, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom},
-			{Kind: retry.RetryScheduled, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom, Delay: time.Hour, Backoff: retry.Fixed(time.Hour)},
-			{Kind: retry.Stopped, Task: "t", Attempt: 1, Max: -1, Rule: 0, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom, Reason: retry.ReasonCanceled},
-		}, events)
-
-		events = nil
-		err = p.Run(ctx, nil)
-		assert.ErrorIs(t, err, errBoom)
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		require.Len(t, events, 3, "a wait that the deadline would cut short is not scheduled")
-		assert.Equal(t, retry.ReasonDeadline, events[2].Reason)
-
-		p.Tasks[0].Rules[0].Delay = nil
-		p.MaxJumps, events = 1, nil
-		err = p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": the jump to "t" exceeds MaxJumps (1): boom`)
-		assert.ErrorIs(t, err, errBoom)
-		assert.Zero(t, retry.ReasonOf(err))
-		for _, e := range events {
-			assert.NotEqual(t, retry.RetryScheduled, e.Kind, "there is no wait")
-		}
-	})
-}
-
 // A Permanent or an After in the error of an outcome does not affect a jump.
 func TestJumpsAfterErrorsThatAreMarked(t *testing.T) {
 	for _, err := range []error{retry.Permanent(errBoom), retry.After(time.Hour, errBoom)} {
@@ -352,14 +293,24 @@ func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var events []told
+			task := newScript(failure, failure, failure, failure, failure, success)
 			p := Pipeline{
 				Policy:  retry.Policy{MaxAttempts: row.pipeline},
-				Tasks:   []Task{{Label: "t", Run: newScript(failure, success).run, Rules: Rules{retrying(row.rule, retry.Fixed(1))}}},
+				Tasks:   []Task{{Label: "t", Run: task.run, Rules: Rules{retrying(row.rule, retry.Fixed(1))}}},
 				OnEvent: listen(&events),
 			}
-			require.NoError(t, p.Run(t.Context(), nil))
-			assert.Equal(t, []int{0, row.want, row.want, 0, 0, 0}, []int{events[0].Limit, events[1].Limit, events[2].Limit, events[3].Limit, events[4].Limit, events[5].Limit}, name)
+			runs := row.want
+			if row.want == retry.Unlimited {
+				runs = 6
+			}
+			assert.Equal(t, row.want == retry.Unlimited, p.Run(t.Context(), nil) == nil, name)
+			assert.Len(t, task.began, runs, name)
 			for _, e := range events {
+				limit := 0
+				if e.Directive == Retry {
+					limit = row.want
+				}
+				assert.Equal(t, limit, e.Limit, name)
 				assert.Equal(t, events[0].Max, e.Max, "%s: Max is the pipeline's limit", name)
 			}
 		})
@@ -473,29 +424,19 @@ func TestAWaitThatSkips(t *testing.T) {
 			want, text, slept := run(t, nil, row.timeout)
 			assert.Equal(t, row.reason, want[len(want)-1].Reason)
 			assert.Contains(t, text, row.says)
-			for _, share := range []float64{0, 0.5, 1} {
-				got, gotText, took := run(t, skipping(share), row.timeout)
-				assert.Equal(t, want, got, "%v skipped", share)
+			for i, wait := range []func(context.Context, time.Duration) (time.Duration, error){skipping(0), skipping(0.5), retrytest.NoWait(retry.Policy{}).Wait} {
+				got, gotText, took := run(t, wait, row.timeout)
+				assert.Equal(t, want, got, "wait %d", i)
 				assert.Equal(t, text, gotText)
-				if share == 1 {
-					assert.LessOrEqual(t, took, 3*time.Second, "only the attempts take time")
-				}
-				if share == 0 {
+				switch i {
+				case 0:
 					assert.Equal(t, slept, took)
+				case 2:
+					assert.LessOrEqual(t, took, 3*time.Second, "only the attempts take time")
 				}
 			}
 		})
 	}
-}
-
-func TestNoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := waiting()
-		p.Policy = retrytest.NoWait(p.Policy)
-		began := time.Now()
-		assert.ErrorContains(t, p.Run(t.Context(), nil), `task "store"`)
-		assert.Equal(t, 3*time.Second, time.Since(began), "the three attempts of the second task")
-	})
 }
 
 // The policy's Wait waits before a jump, as before a retry: with what is left of
@@ -583,51 +524,63 @@ func TestWaitBeforeAJump(t *testing.T) {
 	}
 }
 
-// The error of a jump that is not made says why, and what the task failed with.
-func TestErrorOfAJumpThatIsNotMade(t *testing.T) {
+// A jump that is not made ends the task. Its error says why, and what the task
+// failed with, and the events say whether the wait began.
+func TestJumpsThatAreNotMade(t *testing.T) {
 	errCause := errors.New("shutting down")
 	for _, row := range []struct {
 		name   string
 		ctx    func(context.Context) (context.Context, context.CancelFunc)
+		waits  bool
 		reason retry.Reason
 		is     []error
 		facts  string
 	}{
 		{"a deadline too close", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, time.Minute+time.Microsecond)
-		}, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 1m0s are left)"},
+		}, false, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 1m0s are left)"},
 		{"a deadline that has passed", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return late{ctx, time.Now().Add(-time.Minute)}, func() {}
-		}, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 0s are left)"},
+		}, false, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 0s are left)"},
 		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(time.Second, cancel)
 			return ctx, cancel
-		}, retry.ReasonCanceled, []error{context.Canceled}, "canceled after 1 attempt (the next delay is 1h0m0s, context canceled)"},
+		}, true, retry.ReasonCanceled, []error{context.Canceled}, "canceled after 1 attempt (the next delay is 1h0m0s, context canceled)"},
 		{"canceled with a cause", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			time.AfterFunc(time.Second, func() { cancel(errCause) })
 			return ctx, func() {}
-		}, retry.ReasonCanceled, []error{context.Canceled, errCause}, "canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down)"},
+		}, true, retry.ReasonCanceled, []error{context.Canceled, errCause}, "canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down)"},
 		{"a deadline in the wait", func(ctx context.Context) (context.Context, context.CancelFunc) {
 			timeout, cancel := context.WithTimeoutCause(ctx, time.Minute, errCause)
 			return silent{timeout}, cancel
-		}, retry.ReasonDeadline, []error{context.DeadlineExceeded, errCause}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, context deadline exceeded: shutting down)"},
+		}, true, retry.ReasonDeadline, []error{context.DeadlineExceeded, errCause}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, context deadline exceeded: shutting down)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := row.ctx(t.Context())
 				defer cancel()
 				p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}}}
+				var events []told
 				var end Event
-				p.OnEvent = func(_ context.Context, e Event) { end = e }
+				hear := listen(&events)
+				p.OnEvent = func(ctx context.Context, e Event) { hear(ctx, e); end = e }
 				err := p.Run(ctx, nil)
 				assert.EqualError(t, err, `retryflow: task "t": retry: `+row.facts+`: waiting for task "t": boom`)
 				assert.Equal(t, row.reason, retry.ReasonOf(err))
-				assert.Equal(t, row.reason, end.Reason)
 				for _, target := range append(row.is, errBoom, end.Cause) {
 					assert.ErrorIs(t, err, target)
 				}
+				jumps := told{Task: "t", Attempt: 1, Max: -1, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom}
+				finished, scheduled, stopped := jumps, jumps, jumps
+				finished.Kind, scheduled.Kind, stopped.Kind, stopped.Reason = retry.AttemptFinished, retry.RetryScheduled, retry.Stopped, row.reason
+				scheduled.Delay, scheduled.Backoff = time.Hour, retry.Fixed(time.Hour)
+				want := []told{{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1}, finished, scheduled, stopped}
+				if !row.waits {
+					want = slices.Delete(want, 2, 3)
+				}
+				assert.Equal(t, want, events)
 			})
 		})
 	}
@@ -645,38 +598,6 @@ func (l late) Deadline() (time.Time, bool) { return l.at, true }
 type silent struct{ context.Context }
 
 func (silent) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Retries take from a Budget of the context, and jumps do not. Calls that tasks
-// make with their context take from it as usual.
-func TestJumpsTakeNothingFromBudgets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		none := &retry.Budget{Size: 0}
-		var inner []error
-		polls := 0
-		p := Pipeline{Tasks: []Task{{Label: "poll", Run: func(ctx context.Context, _ State) Outcome {
-			polls++
-			inner = append(inner, retry.Do(ctx, retry.Policy{MaxAttempts: 2}, func(context.Context) error { return errBoom }))
-			return Outcome{Result: polls < 4}
-		}, Rules: Rules{{When: when(true), Do: Jump, To: "poll", Delay: waits(time.Second)}}}}}
-		began := time.Now()
-		require.NoError(t, p.Run(retry.WithBudget(t.Context(), none), nil))
-		assert.Equal(t, 4, polls)
-		assert.Equal(t, 3*time.Second, time.Since(began))
-		for _, err := range inner {
-			assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err), "the mark of the wait does not reach the next task")
-		}
-
-		p = Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{retrying(2, nil)}}}}
-		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(p.Run(retry.WithBudget(t.Context(), none), nil)), "a Retry takes from the Budget")
-	})
-}
-
-func TestFaultsAreOneLine(t *testing.T) {
-	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{
-		{When: func(Outcome) (bool, error) { return false, errors.New("two\nlines") }, Do: Break},
-	}}}}
-	assert.EqualError(t, p.Run(t.Context(), nil), `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: two; lines`)
-}
 
 func TestEventCounts(t *testing.T) {
 	kinds := []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped}
@@ -704,15 +625,6 @@ func TestEventCounts(t *testing.T) {
 		assert.Equal(t, [4]int{0, 0, 0, 0}, count(task(nil), t.Context()), "an invalid pipeline")
 		assert.Equal(t, [4]int{1, 0, 0, 0}, count(task(func(context.Context, State) Outcome { panic("no") }), t.Context()), "panic")
 	})
-}
-
-func TestOnEventGetsTheContextOfTheCaller(t *testing.T) {
-	type key struct{}
-	ctx := context.WithValue(t.Context(), key{}, "caller")
-	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run}}, Policy: retry.Policy{AttemptTimeout: time.Hour}, OnEvent: func(got context.Context, _ Event) {
-		assert.Same(t, ctx, got)
-	}}
-	require.NoError(t, p.Run(ctx, nil))
 }
 
 func TestEventAsJSON(t *testing.T) {

@@ -170,21 +170,13 @@ func (v *verdict) class() *retry.Class {
 	return &retry.Class{Policy: &v.Policy}
 }
 
-// limit returns the tighter limit of the rule and of the pipeline. The curve only
-// makes the policy valid: a rule may be unlimited without one if the pipeline is
+// limit returns the tighter limit of the rule and of the pipeline. The curves only
+// make the policies valid: a rule may be unlimited without one if the pipeline is
 // not.
 func (v *verdict) limit(ofPipeline int) int {
 	policy := v.Policy
 	policy.Backoff = retry.Fixed(time.Hour)
-	return tighter(ofPipeline, policy.EffectiveMax())
-}
-
-// tighter returns the smaller of two limits.
-func tighter(a, b int) int {
-	if a == retry.Unlimited || b != retry.Unlimited && b < a {
-		return b
-	}
-	return a
+	return retry.Policy{MaxAttempts: policy.EffectiveMax(), AttemptCap: max(0, ofPipeline), Backoff: policy.Backoff}.EffectiveMax()
 }
 
 // failure returns nil if the task is done, and otherwise the error that the

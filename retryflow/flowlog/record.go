@@ -111,12 +111,10 @@ func (w *Writer) Err() error { return w.lines.Err() }
 // Read reads a log of pipelines, policies or both, as [retrylog.Read] does. Its
 // error is [retrylog.ErrCutOff] if a crash has cut off a line.
 func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r, func(value []byte, line int) (record Record, err error) {
-		if err = record.UnmarshalJSON(value); err == nil {
-			err = eventlog.Kind(record.Event)
-		}
+	return eventlog.Read(r, func(value []byte, line int) (record Record, kind retry.EventKind, err error) {
+		err = record.UnmarshalJSON(value)
 		record.Line = line
-		return record, err
+		return record, record.Event.Kind, err
 	})
 }
 

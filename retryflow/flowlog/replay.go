@@ -1,6 +1,7 @@
 package flowlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -22,7 +23,7 @@ type Call struct {
 // the retry scheduled after its last attempt. Events that no pipeline can report, such
 // as a retry of a task whose rules say to go on, are a fault of the log too.
 func Replay(records []Record) ([]Call, error) {
-	replayed, err := eventlog.Replay(len(records), func(i int) eventlog.Entry { return numbered(records, i).entry() })
+	replayed, err := eventlog.Replay(len(records), func(i int) eventlog.Entry { return records[i].numbered(i).entry() })
 	var calls []Call
 	for _, r := range replayed {
 		c := Call{Task: r.Task, Call: retrylog.Call{Key: r.Key, Max: r.Max, Resets: r.Resets, Reason: r.Reason, Cause: r.Cause, Fault: r.Fault}}
@@ -30,7 +31,7 @@ func Replay(records []Record) ([]Call, error) {
 			c.Attempts = append(c.Attempts, retrylog.Attempt(a))
 		}
 		for _, i := range r.Entries {
-			record := numbered(records, i)
+			record := records[i].numbered(i)
 			c.Records = append(c.Records, record)
 			c.Call.Records = append(c.Call.Records, record.Record)
 		}
@@ -39,13 +40,10 @@ func Replay(records []Record) ([]Call, error) {
 	return calls, err
 }
 
-// numbered returns a record with its line. Those that were not read have the lines
-// that they would be written on.
-func numbered(records []Record, i int) Record {
-	r := records[i]
-	if r.Line == 0 {
-		r.Line = i + 1
-	}
+// numbered returns r with its line. If it was not read, that is the one that it would
+// be written on, as the i-th of a log.
+func (r Record) numbered(i int) Record {
+	r.Line = cmp.Or(r.Line, i+1)
 	return r
 }
 
@@ -60,8 +58,8 @@ func (c Call) Check(p retry.Policy) error {
 
 // CheckPipeline is like Check for a call that ran a task of p. Outcomes are not in a
 // log, so it trusts the log about which rule matched, and about what the rule's Delay
-// and Attempts computed. It looks at each call alone: that a task is missing in the
-// log, or that two are swapped, it does not find.
+// and Attempts computed. It looks at each call alone: [CheckRuns] also checks the
+// order of the tasks.
 func (c Call) CheckPipeline(p retryflow.Pipeline) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("retrylog: %w", err)

@@ -74,13 +74,13 @@ workflow:
         - expr: "{{ outcome.status == 'error' }}"
           do: retry
           delay: true
-        - expr: "{{ outcome.result | shuffle }}"
+        - expr: "{{ outcome.status = 'success' }}"
           do: continue
 `), nil)
 	fmt.Println(strings.ReplaceAll(err.Error(), "; ", "\n"))
 	// Output:
 	// noetl: orders.yaml:9: workflow[0].tool.eval[0]: delay is true: write seconds, such as 1.5, or an expression: "{{ workload.delay }}"
-	// orders.yaml:10: workflow[0].tool.eval[1]: expr: {{ outcome.result | shuffle }}: unknown filter "shuffle"
+	// orders.yaml:10: workflow[0].tool.eval[1]: expr: {{ outcome.status = 'success' }}: unexpected "="
 }
 
 // The result of Wire can be stored as JSON, and read back to look at an outcome

@@ -1,10 +1,8 @@
 package noetl
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/noetl/internal/jinja"
@@ -29,23 +27,6 @@ func compile(text string, source func() uint64) (*template, error) {
 	return &template{text, parsed}, nil
 }
 
-// compileOne parses text that is exactly one {{ … }}, or an expression without
-// the braces.
-func compileOne(text string, source func() uint64) (*template, error) {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return nil, errors.New("it is empty: write one {{ … }}")
-	}
-	if !strings.Contains(text, "{{") && !strings.Contains(text, "{%") && !strings.Contains(text, "{#") {
-		text = "{{ " + text + " }}"
-	}
-	t, err := compile(text, source)
-	if err == nil && !t.parsed.Single() {
-		return nil, fmt.Errorf("%.200s: write exactly one {{ … }}", text)
-	}
-	return t, err
-}
-
 // names returns the lookup function for the names in expressions.
 func names(o retryflow.Outcome) func(name string) (any, bool) {
 	var outcome map[string]any
@@ -53,7 +34,7 @@ func names(o retryflow.Outcome) func(name string) (any, bool) {
 		switch name {
 		case "outcome":
 			if outcome == nil {
-				outcome = object(o)
+				outcome = visible(o)
 			}
 			return outcome, true
 		case "_attempt":

@@ -3,6 +3,8 @@ package noetl
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -91,15 +93,17 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 }
 
 // ParseRules parses the rules of one task, a mapping that has them under eval,
-// under spec.policy.rules, or in the old form under retry. It ignores the other
-// keys. source is as in [ParsePlaybook].
+// under spec.policy.rules, or in the old form under retry. Its other keys are not
+// returned. source is as in [ParsePlaybook].
 func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
 	if root == nil {
 		return nil, err
 	}
-	rules := r.taskRules(r.mapping(root, place{}, "write a mapping that has rules under eval"))
+	m := r.mapping(root, place{}, "write a mapping that has rules under eval")
+	rules := r.taskRules(m)
+	r.config(m)
 	if err := r.err(); err != nil {
 		return nil, err
 	}
@@ -229,18 +233,19 @@ func (r *reader) body(m *mapping) Task {
 	}
 	task := Task{Rules: r.taskRules(m)}
 	task.Config = r.config(m)
-	if spec, ok := task.Config["spec"].(map[string]any); ok {
-		if policy, ok := spec["policy"].(map[string]any); ok {
-			for _, name := range policyKeys {
-				delete(policy, name)
-			}
-		}
+	spec, _ := task.Config["spec"].(map[string]any)
+	policy, _ := spec["policy"].(map[string]any)
+	for _, name := range []string{"rules", "mode", "on_unmatched"} {
+		delete(policy, name)
 	}
 	return task
 }
 
-// resolveJumps checks the targets of jumps. "previous" is the previous task,
-// unless a task has that label.
+// previous are the names that a jump has for the previous task. As in NoETL, they
+// are no labels.
+var previous = []string{"previous", "prev", "_previous", "@previous"}
+
+// resolveJumps checks the targets of jumps.
 func (r *reader) resolveJumps(tasks []Task, at place) {
 	labels := map[string]bool{}
 	for _, task := range tasks {
@@ -252,13 +257,13 @@ func (r *reader) resolveJumps(tasks []Task, at place) {
 			if !ok {
 				where = at
 			}
-			switch {
-			case rule.Do != retryflow.Jump || rule.To == "" || labels[rule.To]:
-			case rule.To == "previous" && i > 0:
+			switch toPrevious := slices.Contains(previous, strings.ToLower(strings.TrimSpace(rule.To))); {
+			case rule.Do != retryflow.Jump || rule.To == "":
+			case toPrevious && i > 0:
 				task.Rules[j].To = tasks[i-1].Label
-			case rule.To == "previous":
-				r.fault(where, "to is previous: no task comes before %q", task.Label)
-			default:
+			case toPrevious:
+				r.fault(where, "to is %s: no task comes before %q", rule.To, task.Label)
+			case !labels[rule.To]:
 				r.fault(where, "to is %q: no task has that label", rule.To)
 			}
 		}
@@ -286,17 +291,20 @@ func (r *reader) taskRules(m *mapping) retryflow.Rules {
 // policy returns the policy of a task, spec.policy, if it has rules. It stays
 // in the Config without its rules.
 func (r *reader) policy(m *mapping) *key {
-	spec := m.get("spec")
-	if spec == nil || resolve(spec.value).Kind != yaml.MappingNode {
+	policy := r.member(m.get("spec"), "policy")
+	if r.member(policy, "rules") != nil {
+		return policy
+	}
+	if k := r.member(policy, "on_unmatched"); k != nil {
+		r.fault(k.place, "on_unmatched is without rules: write rules beside it")
+	}
+	return nil
+}
+
+// member returns a key of the mapping that k has, or nil.
+func (r *reader) member(k *key, name string) *key {
+	if k == nil || resolve(k.value).Kind != yaml.MappingNode {
 		return nil
 	}
-	inner := r.mapping(spec.value, spec.inside(), "")
-	policy := inner.get("policy")
-	if policy == nil || resolve(policy.value).Kind != yaml.MappingNode {
-		return nil
-	}
-	if r.mapping(policy.value, policy.inside(), "").get("rules") == nil {
-		return nil
-	}
-	return policy
+	return r.mapping(k.value, k.inside(), "").get(name)
 }

@@ -11,6 +11,12 @@ import (
 
 const writeRetryBlock = `write a mapping with max_attempts, initial_delay, backoff_multiplier, max_delay, jitter, retry_when and stop_when, or rules under eval`
 
+// ofTool are keys of a retry that playbooks give to a tool. Of NoETL's server, worker
+// and tools none reads them.
+var ofTool = []string{"retry_on", "retry_on_status", "backoff_seconds"}
+
+const writeToolRetry = `write a rule in place of retry: "spec: {policy: {rules: [{when: \"{{ output.error.retryable }}\", then: {do: retry, attempts: 3}}]}}"`
+
 var isError = retryflow.IfErr(func(error) bool { return true })
 
 // retryBlock reads the old form of rules: a number of attempts, true, false or
@@ -34,6 +40,12 @@ func (r *reader) retryBlock(k *key) retryflow.Rules {
 		if n.Kind != yaml.MappingNode {
 			return nil
 		}
+		for _, name := range ofTool {
+			if own := m.get(name); own != nil {
+				r.fault(own.place, "%s is for the tool, and none of NoETL's tools reads it: "+writeToolRetry, name)
+				return nil
+			}
+		}
 		r.oldPolicy(m, &again)
 	}
 	return retryflow.Rules{again, {When: isError, Do: retryflow.Fail}, {Do: retryflow.Continue}}
@@ -45,7 +57,7 @@ func (r *reader) oldPolicy(m *mapping, again *retryflow.Rule) {
 	if fixed := again.Policy.MaxAttempts; limit == nil {
 		limit = func(retryflow.Outcome) (int, error) { return fixed, nil }
 	}
-	base, factor := defaultDelay, 2.0
+	base, factor := defaultDelay, 0.0 // a Factor of 0 is 2
 	if k := m.take("initial_delay"); k != nil {
 		base, again.Delay = r.delay(k, 0, oldDialect(limit))
 	}
@@ -56,9 +68,6 @@ func (r *reader) oldPolicy(m *mapping, again *retryflow.Rule) {
 		}
 	}
 	again.Policy.Backoff = retry.Exponential{Base: base, Factor: factor}
-	if factor == 2 {
-		again.Policy.Backoff = retry.Exponential{Base: base}
-	}
 	if k := m.take("max_delay"); k != nil {
 		if again.Policy.MaxDelay = r.seconds(k, writeSeconds); again.Policy.MaxDelay == 0 {
 			again.Policy.Backoff = retry.Fixed(0)
@@ -143,9 +152,6 @@ func oldDialect(limit attempts) dialect {
 	}}
 }
 
-// policyKeys are the keys of a policy that policyRules reads.
-var policyKeys = []string{"rules", "mode", "on_unmatched"}
-
 // policyRules reads spec.policy, the newest form of rules: when and then in
 // place of expr and do, and ok in place of success.
 func (r *reader) policyRules(k *key) retryflow.Rules {
@@ -168,6 +174,7 @@ func (r *reader) policyRules(k *key) retryflow.Rules {
 			rules = append(rules, retryflow.Rule{Do: retryflow.Fail})
 		}
 	}
+	r.rest(m, "a policy with rules has rules, mode and on_unmatched")
 	return rules
 }
 
@@ -178,7 +185,7 @@ var policyDialect = dialect{"when", func(o retryflow.Outcome) func(string) (any,
 		if name != "outcome" && name != "output" {
 			return others(name)
 		}
-		outcome := object(o)
+		outcome := visible(o)
 		if o.Err == nil {
 			outcome["status"] = "ok"
 		}

@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retryhttp"
 )
 
 // object returns the value that expressions know as outcome.
@@ -36,6 +39,38 @@ func object(o retryflow.Outcome) map[string]any {
 		m["http"] = said
 	}
 	return m
+}
+
+// visible is object as expressions read it: retry-after is a number of seconds, also
+// if the server sent a date, and it is missing if retryhttp would ignore it, so that
+// default(…) gives the delay.
+func visible(o retryflow.Outcome) map[string]any {
+	m := object(o)
+	response, _ := m["http"].(map[string]any)
+	headers, _ := response["headers"].(map[string]any)
+	text, ok := headers["retry-after"].(string)
+	if !ok {
+		return m
+	}
+	if wait, ok := retryAfter(text, headers["date"], headers["age"]); ok {
+		headers["retry-after"] = strconv.FormatFloat(wait.Seconds(), 'f', -1, 64)
+	} else {
+		delete(headers, "retry-after")
+	}
+	return m
+}
+
+// retryAfter returns the wait that a response with these headers asks for. After 403
+// retryhttp says Again if there is a valid one.
+func retryAfter(text string, date, age any) (time.Duration, bool) {
+	header := http.Header{"Retry-After": {text}}
+	for name, value := range map[string]any{"Date": date, "Age": age} {
+		if text, ok := value.(string); ok {
+			header.Set(name, text)
+		}
+	}
+	advice := retryhttp.AdviceOf(&http.Response{StatusCode: http.StatusForbidden, Header: header})
+	return min(advice.Wait, time.Duration(maxSeconds)*time.Second), advice.Verdict == retryhttp.Again
 }
 
 // over returns m with the members of data, or data itself if it is not a

@@ -59,6 +59,7 @@ func (r *reader) rules(k *key) retryflow.Rules {
 }
 
 func (r *reader) readRules(k *key, d dialect) (rules retryflow.Rules) {
+	r.seen[resolve(k.value)] = true
 	elseLine := 0
 	for i, n := range r.list(k.value, k.inside(), "write a list of rules") {
 		at := k.inside().entry(i, resolve(n).Line)
@@ -83,35 +84,37 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 		}
 		return rule, false
 	}
+	holds, then := false, d.condition == "when" // the other keys are under then
 	if k := m.take("else"); k != nil {
-		if !isNull(resolve(k.value)) { // else: {do: …}; with do beside it, else is empty
-			r.rest(m, "write the other keys under else")
-			m = r.mapping(k.value, k.inside(), writeElse)
-			if resolve(k.value).Kind != yaml.MappingNode {
-				return rule, true
-			}
-			m.line = k.line
+		isElse = true
+		if isNull(resolve(k.value)) {
+			r.fault(k.place, "else is empty, and NoETL skips such a rule: %s", writeElse)
+			return rule, isElse
 		}
+		r.rest(m, "write the other keys under else")
+		if m = r.mapping(k.value, k.inside(), writeElse); resolve(k.value).Kind != yaml.MappingNode {
+			return rule, isElse
+		}
+		m.line = k.line
+		then = then && m.get("do") == nil
 		if k := m.take(d.condition); k != nil {
 			r.fault(k.place, "both %s and else are set: write one", d.condition)
 		}
-		isElse = true
-	} else if k := m.take(d.condition); k == nil && d.condition == "when" && m.get("then") != nil {
-		isElse = true
-	} else if k == nil {
-		r.fault(m.place, "%s is missing: %s", d.condition, writeRule)
+	} else if k := m.take(d.condition); k == nil {
+		isElse = true // as in NoETL
+	} else if n := resolve(k.value); then && n.Tag == "!!bool" && n.Decode(&holds) == nil {
+		rule.When = func(retryflow.Outcome) (bool, error) { return holds, nil }
 	} else if _, ok := r.text(k, writeExpr); ok {
 		rule.When = r.when(k, d)
 	}
-	if d.condition == "when" { // the other keys are under then
-		then := m.take("then")
-		if then == nil {
+	if then {
+		k := m.take("then")
+		if k == nil {
 			r.fault(m.place, "then is missing: %s", writeThen)
 			return rule, isElse
 		}
 		r.rest(m, "write the other keys under then")
-		m = r.mapping(then.value, then.inside(), writeThen)
-		if resolve(then.value).Kind != yaml.MappingNode {
+		if m = r.mapping(k.value, k.inside(), writeThen); resolve(k.value).Kind != yaml.MappingNode {
 			return rule, isElse
 		}
 	}
@@ -130,12 +133,10 @@ func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 	if !ok {
 		return
 	}
-	i := slices.IndexFunc(directives, func(d retryflow.Directive) bool { return string(d) == text })
-	if i < 0 {
+	if rule.Do = retryflow.Directive(text); !slices.Contains(directives, rule.Do) {
 		r.fault(k.place, "do is %q: %s", text, writeDirective)
 		return
 	}
-	rule.Do = directives[i]
 	known := "a rule with do: " + text + " has " + d.condition + " or else, do"
 	switch rule.Do {
 	case retryflow.Retry:
@@ -181,7 +182,10 @@ func (r *reader) jump(m *mapping, rule *retryflow.Rule, d dialect) {
 	if k := m.take("to"); k == nil {
 		r.fault(m.place, "to is missing: %s", writeLabel)
 	} else {
-		rule.To, _ = r.text(k, writeLabel)
+		var ok bool
+		if rule.To, ok = r.text(k, writeLabel); ok && rule.To == "" {
+			r.fault(k.place, "to is empty: %s", writeLabel)
+		}
 		if _, ok := r.jumps[rule.To]; !ok {
 			r.jumps[rule.To] = k.place
 		}
@@ -205,11 +209,7 @@ func (r *reader) attempts(k *key, absent int, d dialect) (int, func(retryflow.Ou
 			return attempts, nil
 		}
 		if strings.Contains(n.Value, "{") {
-			t, err := r.expression(n)
-			if err != nil {
-				r.fault(k.place, "%s: %v", k.name, err)
-				return 0, nil
-			}
+			t := r.expression(k)
 			return 0, func(o retryflow.Outcome) (int, error) { return t.attempts(d.names(o)) }
 		}
 	}
@@ -266,11 +266,7 @@ func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, 
 	}
 	n := resolve(k.value)
 	if isText(n) && strings.Contains(n.Value, "{") {
-		t, err := r.expression(n)
-		if err != nil {
-			r.fault(k.place, "%s: %v", k.name, err)
-			return 0, nil
-		}
+		t := r.expression(k)
 		return 0, func(o retryflow.Outcome) (time.Duration, error) { return t.delay(d.names(o)) }
 	}
 	return r.seconds(k, writeDelay), nil
@@ -352,10 +348,6 @@ func seconds(f float64) (time.Duration, error) {
 
 // when reads a condition.
 func (r *reader) when(k *key, d dialect) func(retryflow.Outcome) (bool, error) {
-	t, err := r.expression(k.value)
-	if err != nil {
-		r.fault(k.place, "%s: %v", k.name, err)
-		return nil
-	}
+	t := r.expression(k)
 	return func(o retryflow.Outcome) (bool, error) { return t.holds(d.names(o)) }
 }

@@ -36,7 +36,10 @@ func (r *reader) set(m *mapping, d dialect) func(retryflow.State, retryflow.Outc
 	if k := m.take("set"); k != nil {
 		for path, value := range r.values(k) {
 			scope, name, ok := strings.Cut(path, ".")
-			if !ok || name == "" || strings.Contains(name, ".") {
+			if !ok {
+				scope, name = "ctx", path
+			}
+			if scope == "" || name == "" || strings.Contains(name, ".") {
 				r.fault(k.place, `set: %s: write a scope and a name: "iter.page"`, path)
 			}
 			all = append(all, assignment{"set." + path, scope, name, value})
@@ -83,7 +86,7 @@ func (r *reader) compileAll(k *key, name string, value any) any {
 		if !strings.Contains(value, "{{") && !strings.Contains(value, "{%") {
 			return value
 		}
-		t, err := compile(value, r.source)
+		t, err := r.compile(value)
 		if err != nil {
 			r.fault(k.place, "%s%s: %v", k.name, name, err)
 		}

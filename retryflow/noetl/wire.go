@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 // with event (task.started, task.processed or task.retry_scheduled), task,
 // attempt and time. A task.processed also has outcome, rule (the index of the
 // rule that matched, or -1), directive, and faults (the expressions that could
-// not be evaluated). A task.retry_scheduled also has delay, in seconds, and
+// not be evaluated). What JSON cannot hold in an outcome, such as NaN, is a mapping
+// with its text, or else its type, under not_json. A task.retry_scheduled also has delay, in seconds, and
 // backoff. NoETL has no event for a Stopped or for the wait before a jump, so
 // Wire returns nil for them.
 //
@@ -35,7 +38,7 @@ func Wire(e retryflow.Event) map[string]any {
 		m["event"] = "task.started"
 	case retry.AttemptFinished:
 		m["event"] = "task.processed"
-		m["outcome"] = object(e.Outcome)
+		m["outcome"] = writable(object(e.Outcome))
 		m["rule"] = e.Rule
 		m["directive"] = string(e.Directive)
 		if len(e.Faults) > 0 {
@@ -53,6 +56,33 @@ func Wire(e retryflow.Event) map[string]any {
 		return nil
 	}
 	return m
+}
+
+// writable returns a value that JSON can hold, with the text of those members that it
+// cannot. outer are the maps and slices that v is in, because one may contain itself.
+func writable(v any, outer ...uintptr) any {
+	if _, err := json.Marshal(v); err == nil {
+		return v
+	}
+	r := reflect.ValueOf(v)
+	switch kind := r.Kind(); {
+	case (kind == reflect.Map || kind == reflect.Slice) && slices.Contains(outer, r.Pointer()):
+	case kind == reflect.Map:
+		m := map[string]any{}
+		for i := r.MapRange(); i.Next(); {
+			m[fmt.Sprint(i.Key())] = writable(i.Value().Interface(), append(outer, r.Pointer())...)
+		}
+		return m
+	case kind == reflect.Slice:
+		list := make([]any, r.Len())
+		for i := range list {
+			list[i] = writable(r.Index(i).Interface(), append(outer, r.Pointer())...)
+		}
+		return list
+	case r.CanFloat():
+		return map[string]any{"not_json": fmt.Sprint(v)}
+	}
+	return map[string]any{"not_json": fmt.Sprintf("%T", v)}
 }
 
 func backoffName(b retry.Backoff) string {

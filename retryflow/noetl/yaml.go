@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -17,44 +19,68 @@ type reader struct {
 	file   string // for errors; "" if there is none
 	source func() uint64
 	faults []string
-	jumps  map[string]place // where the tasks being read jump to a label
-	merged int              // how many << were followed
+	jumps  map[string]place    // where the tasks being read jump to a label
+	seen   map[*yaml.Node]bool // the rules that were read, and what was searched for others
 
-	// The results by node, because reading a long node again for each of its
-	// aliases would take long.
+	// Results that are used again for each alias, because they take long.
 
 	lists     map[*yaml.Node]retryflow.Rules
-	templates map[*yaml.Node]compiled
 	sets      map[*yaml.Node]map[string]any
+	templates map[string]compiled
 }
 
 func newReader(file string, source func() uint64) *reader {
 	return &reader{
-		file: file, source: source, jumps: map[string]place{},
-		lists: map[*yaml.Node]retryflow.Rules{}, templates: map[*yaml.Node]compiled{}, sets: map[*yaml.Node]map[string]any{},
+		file: file, source: source, jumps: map[string]place{}, seen: map[*yaml.Node]bool{},
+		lists: map[*yaml.Node]retryflow.Rules{}, sets: map[*yaml.Node]map[string]any{}, templates: map[string]compiled{},
 	}
 }
 
-// compiled is the result of compileOne.
+// compiled is the result of compile.
 type compiled struct {
 	template *template
 	err      error
 }
 
-// expression parses the text of a node, which must be exactly one {{ … }}.
-func (r *reader) expression(n *yaml.Node) (*template, error) {
-	n = resolve(n)
-	c, ok := r.templates[n]
+// compile parses text with any number of {{ … }}.
+func (r *reader) compile(text string) (*template, error) {
+	c, ok := r.templates[text]
 	if !ok {
-		c.template, c.err = compileOne(n.Value, r.source)
-		r.templates[n] = c
+		c.template, c.err = compile(text, r.source)
+		r.templates[text] = c
 	}
 	return c.template, c.err
+}
+
+// expression parses the text of a key, which must be exactly one {{ … }}, or an
+// expression without the braces.
+func (r *reader) expression(k *key) *template {
+	text := strings.TrimSpace(resolve(k.value).Value)
+	if text == "" {
+		r.fault(k.place, "%s: it is empty: write one {{ … }}", k.name)
+		return nil
+	}
+	if !strings.Contains(text, "{{") && !strings.Contains(text, "{%") && !strings.Contains(text, "{#") {
+		text = "{{ " + text + " }}"
+	}
+	t, err := r.compile(text)
+	if err == nil && !t.parsed.Single() {
+		err = fmt.Errorf("%.200s: write exactly one {{ … }}", text)
+	}
+	if err != nil {
+		r.fault(k.place, "%s: %v", k.name, err)
+		return nil
+	}
+	return t
 }
 
 // document returns the root of the only document in data, or nil if there is
 // none.
 func (r *reader) document(data []byte) (*yaml.Node, error) {
+	if len(data) > maxDocument {
+		r.fault(place{line: 1}, "the document has %d bytes: write at most %d", len(data), maxDocument)
+		return nil, r.err()
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
 	switch err := decoder.Decode(&doc); {
@@ -73,7 +99,43 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 	if isNull(root) {
 		return nil, nil
 	}
+	sizes := map[*yaml.Node]int{}
+	if all := r.size(root, sizes); all-len(sizes)-len(data)/32 > maxAliased {
+		r.fault(place{line: root.Line}, "its aliases stand for more than %d values", maxAliased)
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
 	return root, nil
+}
+
+// These bound a document, because it is read again wherever an alias stands for a
+// part of it, and the path of a fault repeats its keys.
+const (
+	maxDocument = 1 << 20 // bytes
+	maxAliased  = 50_000  // values, and one more for each 64 bytes of a text
+	maxKey      = 1024    // bytes, as in YAML without a ?
+	maxFaults   = 20
+)
+
+// size returns how many values a node is made of, with its aliases followed. sizes
+// has those of the nodes so far, and 0 while a node is being counted.
+func (r *reader) size(n *yaml.Node, sizes map[*yaml.Node]int) int {
+	n = resolve(n)
+	size, counted := sizes[n]
+	switch {
+	case counted && size == 0:
+		r.fault(place{line: n.Line}, "an alias stands for a value that contains itself")
+		fallthrough
+	case counted:
+		return size
+	}
+	sizes[n], size = 0, 1+len(n.Value)/64
+	for _, part := range n.Content {
+		size = min(size+r.size(part, sizes), math.MaxInt32/2)
+	}
+	sizes[n] = size
+	return size
 }
 
 // yamlError returns an error of package yaml in the form of the other errors.
@@ -115,6 +177,9 @@ func (p place) under(key string) string {
 }
 
 func (r *reader) fault(at place, format string, args ...any) {
+	if len(r.faults) == maxFaults {
+		return
+	}
 	where := fmt.Sprintf("line %d: ", at.line)
 	if r.file != "" {
 		where = fmt.Sprintf("%s:%d: ", r.file, at.line)
@@ -186,6 +251,8 @@ func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 			merges = append(merges, value)
 		case name.Kind != yaml.ScalarNode:
 			r.fault(at.at(name.Line), "a key is %s: write a name", describe(name))
+		case len(name.Value) > maxKey:
+			r.fault(at.at(name.Line), "a key has %d bytes: write at most %d", len(name.Value), maxKey)
 		case m.names[name.Value]:
 			r.fault(at.at(name.Line), "duplicate key %q", name.Value)
 		default:
@@ -198,18 +265,8 @@ func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	return m
 }
 
-// maxMerges bounds how many << are followed, because mappings may merge
-// themselves, or many others that merge many.
-const maxMerges = 1000
-
 // merge adds the keys of a << that m does not have.
 func (r *reader) merge(m *mapping, n *yaml.Node) {
-	if r.merged++; r.merged > maxMerges {
-		if r.merged == maxMerges+1 {
-			r.fault(m.at(n.Line), "<< is used more than %d times, or merges itself", maxMerges)
-		}
-		return
-	}
 	if n.Kind == yaml.SequenceNode {
 		for _, n := range n.Content {
 			r.merge(m, resolve(n))
@@ -254,10 +311,13 @@ func (r *reader) text(k *key, write string) (string, bool) {
 }
 
 // config returns the keys of a mapping that have not been taken, with their
-// values as they are written.
+// values as they are written. Rules among them would have no effect.
 func (r *reader) config(m *mapping) map[string]any {
 	config := map[string]any{}
 	for _, k := range m.keys {
+		if path, line, found := r.strayRules(k.value); found || k.name == "retry" {
+			r.fault(place{max(line, k.line), k.under(k.name) + path}, "rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules")
+		}
 		var value any
 		if err := k.value.Decode(&value); err != nil {
 			r.fault(k.place, "%s: %v", k.name, strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n"))
@@ -265,6 +325,46 @@ func (r *reader) config(m *mapping) map[string]any {
 		config[k.name] = value
 	}
 	return config
+}
+
+// strayRules returns the path of rules in a value that is not read, and their line.
+func (r *reader) strayRules(n *yaml.Node) (path string, line int, found bool) {
+	n = resolve(n)
+	if r.seen[n] {
+		return "", 0, false
+	}
+	r.seen[n] = true
+	if isRule(n) || n.Kind == yaml.SequenceNode && slices.ContainsFunc(n.Content, isRule) {
+		return "", n.Line, true
+	}
+	for i, part := range n.Content {
+		if path, line, found = r.strayRules(part); found && n.Kind == yaml.SequenceNode {
+			return fmt.Sprintf("[%d]", i) + path, line, true
+		} else if found {
+			return "." + n.Content[i-1].Value + path, line, true
+		}
+	}
+	return "", 0, false
+}
+
+// isRule reports whether a node looks like a rule, which says what to do, or like a
+// task with a retry of the old form.
+func isRule(n *yaml.Node) bool {
+	do := child(n, "do")
+	return do != nil && slices.Contains(directives, retryflow.Directive(strings.ToLower(resolve(do).Value))) ||
+		child(child(n, "then"), "do") != nil || child(child(n, "else"), "do") != nil || child(child(n, "retry"), "max_attempts") != nil
+}
+
+// child returns the value of a key of a mapping, or nil.
+func child(n *yaml.Node, name string) *yaml.Node {
+	if n != nil && resolve(n).Kind == yaml.MappingNode {
+		for i, key := range resolve(n).Content {
+			if i%2 == 0 && strings.EqualFold(key.Value, name) {
+				return resolve(n).Content[i+1]
+			}
+		}
+	}
+	return nil
 }
 
 // resolve follows an alias.

@@ -1,9 +1,6 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"math/big"
 	"reflect"
 	"slices"
@@ -13,7 +10,7 @@ import (
 
 // A node is a part of an expression.
 type node interface {
-	eval(e *evaluation) (Value, error)
+	eval(e *evaluation) Value
 }
 
 type (
@@ -25,29 +22,12 @@ type (
 	}
 	dictNode      struct{ keys, values []node }
 	attributeNode struct {
-		object   node
-		name     string
-		constant bool
-	}
-	itemNode struct {
-		object, index node
-		constant      bool
-	}
-	sliceNode struct {
-		object   node
-		bounds   [3]node // start, stop and step; nil if left out
-		constant bool
-	}
-	callNode struct {
-		function *function
-		args     []node
-	}
-	methodNode struct {
 		object node
 		name   string
-		args   map[string][]node // by the kind of value that has the method
 	}
-	filterNode struct {
+	itemNode   struct{ object, index node }
+	randNode   struct{}
+	filterNode struct { // a filter, a test or a method
 		input  node
 		filter *function
 		args   []node
@@ -57,8 +37,10 @@ type (
 		op      string
 		operand node
 	}
-	andNode     struct{ left, right node }
-	orNode      struct{ left, right node }
+	logicNode struct {
+		left, right node
+		decides     bool // the truth of left that makes it the result: true in or, false in and
+	}
 	compareNode struct {
 		first    node
 		operands []operand
@@ -83,154 +65,116 @@ func isConstant(n node) bool {
 	case nil, *constantNode:
 		return true
 	case *listNode:
-		return !slices.ContainsFunc(n.members, func(n node) bool { return !isConstant(n) })
+		return areConstant(n.members...)
 	case *dictNode:
-		return !slices.ContainsFunc(append(slices.Clone(n.keys), n.values...), func(n node) bool { return !isConstant(n) })
-	case *attributeNode:
-		return n.constant
-	case *itemNode:
-		return n.constant
-	case *sliceNode:
-		return n.constant
+		return areConstant(n.keys...) && areConstant(n.values...)
 	case *signNode:
 		return isConstant(n.operand)
 	case *notNode:
 		return isConstant(n.operand)
 	case *binaryNode:
-		return isConstant(n.left) && isConstant(n.right)
+		return areConstant(n.left, n.right)
 	default:
 		return false
 	}
 }
 
-func (n *constantNode) eval(*evaluation) (Value, error) { return n.value, nil }
+func (n *constantNode) eval(*evaluation) Value { return n.value }
 
-func (n *nameNode) eval(e *evaluation) (Value, error) {
-	if err := e.step(1); err != nil {
-		return nil, err
-	}
+func (n *nameNode) eval(e *evaluation) Value {
+	e.step(1)
 	v, ok := e.lookup(n.name)
 	if err, failed := v.(error); failed && !ok {
-		return nil, err
+		panic(failure{err})
 	}
 	if !ok {
-		return &undefined{what: n.name}, nil
+		return &undefined{what: n.name}
 	}
 	return e.fromGo(reflect.ValueOf(v))
 }
 
-func (n *listNode) eval(e *evaluation) (Value, error) {
-	members, err := e.all(n.members)
-	return &list{members, n.tuple}, err
-}
+func (n *listNode) eval(e *evaluation) Value { return &list{e.all(n.members), n.tuple} }
 
 // all evaluates nodes. A nil node is a missing argument.
-func (e *evaluation) all(nodes []node) ([]Value, error) {
-	if err := e.grow(memberSize * len(nodes)); err != nil {
-		return nil, err
-	}
+func (e *evaluation) all(nodes []node) []Value {
+	e.grow(memberSize * len(nodes))
 	values := make([]Value, len(nodes))
 	for i, n := range nodes {
-		var err error
 		if values[i] = Value(missing{}); n != nil {
-			values[i], err = n.eval(e)
-		}
-		if err != nil {
-			return nil, err
+			values[i] = n.eval(e)
 		}
 	}
-	return values, nil
+	return values
 }
 
-func (n *dictNode) eval(e *evaluation) (Value, error) {
-	keys, err := e.all(n.keys)
-	if err != nil {
-		return nil, err
-	}
-	values, err := e.all(n.values)
-	if err != nil {
-		return nil, err
-	}
+func (n *dictNode) eval(e *evaluation) Value {
+	keys, values := e.all(n.keys), e.all(n.values)
 	d := newDict()
-	for i := range keys {
-		if err := d.set(e, keys[i], values[i]); err != nil {
-			return nil, err
+	for i, key := range keys {
+		name, ok := key.(string)
+		if !ok {
+			panic(wrong(key, "the key %s of a mapping is not supported: write a text", kind(key)))
 		}
+		d.set(e, name, values[i])
 	}
-	return d, nil
+	return d
 }
 
-func (n *attributeNode) eval(e *evaluation) (Value, error) {
-	object, err := n.object.eval(e)
-	if err != nil {
-		return nil, err
+// eval returns object.name, which is an attribute, or else an item.
+func (n *attributeNode) eval(e *evaluation) Value {
+	object := n.object.eval(e)
+	e.step(1)
+	if v, ok := e.attributeOf(object, n.name); ok {
+		return v
 	}
-	return e.attribute(object, n.name, n)
+	if v, ok := e.itemOf(object, n.name); ok {
+		return v
+	}
+	return &undefined{at: n}
 }
 
-// attribute returns object.name, which is an attribute, or else an item.
-func (e *evaluation) attribute(object Value, name string, at node) (Value, error) {
-	if err := e.step(1); err != nil {
-		return nil, err
-	}
-	if v, ok, err := e.attributeOf(object, name); ok || err != nil {
-		return v, err
-	}
-	if v, ok, err := e.itemOf(object, name); ok || err != nil {
-		return v, err
-	}
-	return &undefined{at: at}, nil
-}
-
-// item returns object[index], which is an item, or else an attribute.
-func (e *evaluation) item(object, index Value, missing *undefined) (Value, error) {
-	if err := e.step(1); err != nil {
-		return nil, err
-	}
-	if v, ok, err := e.itemOf(object, index); ok || err != nil {
-		return v, err
+// eval returns object[index], which is an item, or else an attribute.
+func (n *itemNode) eval(e *evaluation) Value {
+	object, index := n.object.eval(e), n.index.eval(e)
+	e.step(1)
+	if v, ok := e.itemOf(object, index); ok {
+		return v
 	}
 	if name, ok := index.(string); ok {
-		if v, ok, err := e.attributeOf(object, name); ok || err != nil {
-			return v, err
+		if v, ok := e.attributeOf(object, name); ok {
+			return v
 		}
 	}
-	return missing, nil
+	return &undefined{at: n}
 }
 
-func (e *evaluation) itemOf(object, index Value) (Value, bool, error) {
+func (e *evaluation) itemOf(object, index Value) (Value, bool) {
 	switch o := object.(type) {
 	case mapping:
-		if _, err := e.hash(index); err != nil {
-			if u, ok := index.(*undefined); ok {
-				return nil, false, u.err()
-			}
-			return nil, false, nil
+		if u, ok := index.(*undefined); ok {
+			panic(u.err())
 		}
 		return o.get(e, index)
 	case string:
-		if err := e.read(len(o)); err != nil {
-			return nil, false, err
-		}
+		e.read(len(o))
 		i, ok := position(index, utf8.RuneCountInString(o))
 		if !ok {
-			return nil, false, nil
+			return nil, false
 		}
 		r, _ := utf8.DecodeRuneInString(o[offset(o, i):])
-		return string(r), true, nil
+		return string(r), true
 	case sequence:
 		i, ok := position(index, o.length())
 		if !ok {
-			return nil, false, nil
+			return nil, false
 		}
-		v, err := o.at(e, i)
-		return v, true, err
+		return o.at(e, i), true
 	case *undefined:
-		return nil, false, o.err()
-	case markup, *method:
-		return nil, false, unusable(o)
+		panic(o.err())
+	case markup:
+		panic(unusable(o))
 	}
-	return nil, false, nil
+	return nil, false
 }
 
 // position returns the position, among n members, that an index refers to.
@@ -246,40 +190,33 @@ func position(index Value, n int) (int, bool) {
 	return int(at), 0 <= at && at < int64(n)
 }
 
-// attributeOf returns an attribute that is not an item.
-func (e *evaluation) attributeOf(object Value, name string) (Value, bool, error) {
+// attributeOf returns an attribute that is not an item. Python's types have
+// methods as attributes, and those cannot be read here.
+func (e *evaluation) attributeOf(object Value, name string) (Value, bool) {
+	if strings.HasPrefix(name, "__") && (!isA[mapping](object) || strings.HasSuffix(name, "__")) {
+		panic(failf("the attribute %s is not supported", name))
+	}
+	var names []string
 	switch o := object.(type) {
 	case *undefined:
-		return nil, false, o.err()
-	case *method:
-		return nil, false, unusable(o)
-	}
-	if strings.HasPrefix(name, "__") {
-		if _, isMapping := object.(mapping); !isMapping || strings.HasSuffix(name, "__") {
-			return nil, false, fmt.Errorf("the attribute %s is not supported", name)
-		}
-	}
-	switch o := object.(type) {
+		panic(o.err())
 	case goStruct:
 		return o.field(e, name)
 	case mapping:
-		return &method{name}, slices.Contains(mappingAttributes, name), nil
+		names = mappingAttributes
 	case sequence:
-		if _, ok := o.(interval); ok && (name == "start" || name == "stop" || name == "step") {
-			return nil, false, fmt.Errorf("the attribute %s of a range is not supported", name)
+		if names = listAttributes; isTuple(o) {
+			names = tupleAttributes
 		}
-		if isTuple(o) {
-			return &method{name}, name == "count" || name == "index", nil
-		}
-		return &method{name}, slices.Contains(listAttributes, name), nil
 	case string, markup:
-		return &method{name}, slices.Contains(textAttributes, name), nil
+		names = textAttributes
 	case bool, *big.Int, float64:
-		if slices.Contains(numberAttributes, name) {
-			return nil, false, fmt.Errorf("the attribute %s of a number is not supported", name)
-		}
+		names = numberAttributes
 	}
-	return nil, false, nil
+	if slices.Contains(names, name) {
+		panic(failf("the attribute %s of %s is not supported", name, kind(object)))
+	}
+	return nil, false
 }
 
 // path returns the text of a node that is a path, such as outcome.http.status.
@@ -302,288 +239,61 @@ func path(n node) string {
 	}
 }
 
-func (n *itemNode) eval(e *evaluation) (Value, error) {
-	object, err := n.object.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	index, err := n.index.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	return e.item(object, index, &undefined{at: n})
+func (n *randNode) eval(e *evaluation) Value { return e.rand() }
+
+func (n *filterNode) eval(e *evaluation) Value {
+	return n.filter.call(e, n.input.eval(e), e.all(n.args))
 }
 
-func (n *sliceNode) eval(e *evaluation) (Value, error) {
-	object, err := n.object.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	bounds, err := e.all(n.bounds[:])
-	if err != nil {
-		return nil, err
-	}
-	var length int
-	switch o := object.(type) {
-	case string:
-		if err := e.read(len(o)); err != nil {
-			return nil, err
-		}
-		length = utf8.RuneCountInString(o)
-	case sequence:
-		length = o.length()
-	case *undefined, *method:
-		return nil, unusable(o)
-	default:
-		return nil, fmt.Errorf("%s cannot be sliced", kind(object))
-	}
-	start, stop, step, err := sliceOf(bounds, length)
-	if err != nil {
-		return nil, err
-	}
-	return e.sliced(object, start, stop, step)
-}
+func (n *notNode) eval(e *evaluation) Value { return !truth(n.operand.eval(e)) }
 
-// sliced returns every step-th member of object from start up to stop.
-func (e *evaluation) sliced(object Value, start, stop, step int) (Value, error) {
-	n := interval{int64(start), int64(stop), int64(step)}.length()
-	switch o := object.(type) {
-	case string:
-		runes := []rune(o)
-		if err := e.grow(4 * n); err != nil {
-			return nil, err
-		}
-		cut := make([]rune, n)
-		for i := range cut {
-			cut[i] = runes[start+i*step]
-		}
-		return string(cut), nil
-	case interval:
-		by := new(big.Int).Mul(big.NewInt(int64(step)), big.NewInt(o.step))
-		if by.BitLen() > 53 || max(step, -step) == maxStep {
-			return nil, fmt.Errorf("%v cannot be the step of a range", by)
-		}
-		return interval{o.start + int64(start)*o.step, o.start + int64(stop)*o.step, by.Int64()}, nil
-	default:
-		s := o.(sequence)
-		if err := e.grow(memberSize * n); err != nil {
-			return nil, err
-		}
-		cut := &list{make([]Value, n), isTuple(s)}
-		for i := range cut.members {
-			var err error
-			if cut.members[i], err = s.at(e, start+i*step); err != nil {
-				return nil, err
-			}
-		}
-		return cut, nil
-	}
-}
+func (n *signNode) eval(e *evaluation) Value { return sign(n.op, n.operand.eval(e)) }
 
-// maxStep stands for every step of a slice that is as large or larger. It is
-// beyond every list, and fits an int of 32 bits too.
-const maxStep = min(maxExact, math.MaxInt)
-
-// sliceOf returns the numbers that the bounds of a slice stand for, with length
-// members.
-func sliceOf(bounds []Value, length int) (start, stop, step int, err error) {
-	at := [3]*big.Int{}
-	for i, b := range bounds {
-		if at[i] = whole(b); at[i] == nil && b != nil && !isMissing(b) {
-			return 0, 0, 0, fmt.Errorf("the bound %s of a slice is not a whole number", kind(b))
-		}
-	}
-	step = 1
-	if at[2] != nil {
-		if at[2].Sign() == 0 {
-			return 0, 0, 0, errors.New("the step of a slice is 0")
-		}
-		step = clamp(at[2], -maxStep, maxStep)
-	}
-	if step > 0 {
-		return bound(at[0], 0, length, length), bound(at[1], length, length, length), step, nil
-	}
-	return bound(at[0], length-1, length, length-1), bound(at[1], -1, length, length-1), step, nil
-}
-
-// bound returns a bound of a slice: absent if at is nil, counted from the end
-// if it is negative, and never above most.
-func bound(at *big.Int, absent, length, most int) int {
-	if at == nil {
-		return absent
-	}
-	n := clamp(at, -length-1, length)
-	if n < 0 {
-		if n += length; n < 0 {
-			return most - length
-		}
-	}
-	return min(n, most)
-}
-
-func clamp(n *big.Int, least, most int) int {
-	switch {
-	case n.Cmp(big.NewInt(int64(least))) < 0:
-		return least
-	case n.Cmp(big.NewInt(int64(most))) > 0:
-		return most
-	default:
-		return int(n.Int64())
-	}
-}
-
-func (n *callNode) eval(e *evaluation) (Value, error) {
-	args, err := e.all(n.args)
-	if err != nil {
-		return nil, err
-	}
-	return n.function.call(e, nil, args)
-}
-
-func (n *methodNode) eval(e *evaluation) (Value, error) {
-	object, err := n.object.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	of := ""
-	switch o := object.(type) {
-	case string:
-		of = "text"
-	case mapping:
-		of = "mapping"
-	case sequence:
-		of = "list"
-	case *undefined, *method:
-		return nil, unusable(o)
-	}
-	if _, ok := methods[n.name][of]; !ok {
-		return nil, fmt.Errorf("%s has no method %s", kind(object), n.name)
-	}
-	nodes, ok := n.args[of]
-	if !ok {
-		return nil, fmt.Errorf("%s: these are not the arguments of its method %s", kind(object), n.name)
-	}
-	args, err := e.all(nodes)
-	if err != nil {
-		return nil, err
-	}
-	return methods[n.name][of].call(e, object, args)
-}
-
-func (n *filterNode) eval(e *evaluation) (Value, error) {
-	input, err := n.input.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	args, err := e.all(n.args)
-	if err != nil {
-		return nil, err
-	}
-	return n.filter.call(e, input, args)
-}
-
-func (e *evaluation) truthOf(n node) (bool, error) {
-	v, err := n.eval(e)
-	if err != nil {
-		return false, err
-	}
-	return truth(v)
-}
-
-func (n *notNode) eval(e *evaluation) (Value, error) {
-	holds, err := e.truthOf(n.operand)
-	return !holds, err
-}
-
-func (n *signNode) eval(e *evaluation) (Value, error) {
-	v, err := n.operand.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	return sign(n.op, v)
-}
-
-func (n *andNode) eval(e *evaluation) (Value, error) {
-	left, err := n.left.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	if holds, err := truth(left); err != nil || !holds {
-		return left, err
-	}
-	return n.right.eval(e)
-}
-
-func (n *orNode) eval(e *evaluation) (Value, error) {
-	left, err := n.left.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	if holds, err := truth(left); err != nil || holds {
-		return left, err
-	}
-	return n.right.eval(e)
-}
-
-func (n *compareNode) eval(e *evaluation) (Value, error) {
-	left, err := n.first.eval(e)
-	if err != nil {
-		return nil, err
-	}
+func (n *compareNode) eval(e *evaluation) Value {
+	left := n.first.eval(e)
 	for _, o := range n.operands {
-		right, err := o.value.eval(e)
-		if err != nil {
-			return nil, err
-		}
-		if holds, err := e.compare(o.op, left, right); err != nil || !holds {
-			return false, err
+		right := o.value.eval(e)
+		if !e.compare(o.op, left, right) {
+			return false
 		}
 		left = right
 	}
-	return true, nil
+	return true
 }
 
-func (n *binaryNode) eval(e *evaluation) (Value, error) {
-	left, err := n.left.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	right, err := n.right.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	return e.arithmetic(n.op, left, right)
+func (n *binaryNode) eval(e *evaluation) Value {
+	return e.arithmetic(n.op, n.left.eval(e), n.right.eval(e))
 }
 
-func (n *concatNode) eval(e *evaluation) (Value, error) {
-	parts, err := e.all(n.parts)
-	if err != nil {
-		return nil, err
-	}
+func (n *concatNode) eval(e *evaluation) Value {
 	var b strings.Builder
-	for _, part := range parts {
-		s, err := e.str(part)
-		if err != nil {
-			return nil, err
-		}
+	for _, part := range e.all(n.parts) {
+		s := e.str(part)
 		b.WriteString(s)
-		if err := e.grow(len(s)); err != nil {
-			return nil, err
-		}
+		e.grow(len(s))
 	}
-	return b.String(), nil
+	return b.String()
 }
 
-func (n *conditionalNode) eval(e *evaluation) (Value, error) {
-	holds, err := e.truthOf(n.condition)
+func (n *conditionalNode) eval(e *evaluation) Value {
 	switch {
-	case err != nil:
-		return nil, err
-	case holds:
+	case truth(n.condition.eval(e)):
 		return n.then.eval(e)
 	case n.otherwise == nil:
-		return &undefined{what: "an if that is false and has no else", lenient: true}, nil
+		return &undefined{what: "an if that is false and has no else", lenient: true}
 	default:
 		return n.otherwise.eval(e)
 	}
+}
+
+func areConstant(nodes ...node) bool {
+	return !slices.ContainsFunc(nodes, func(n node) bool { return !isConstant(n) })
+}
+
+func (n *logicNode) eval(e *evaluation) Value {
+	left := n.left.eval(e)
+	if truth(left) == n.decides {
+		return left
+	}
+	return n.right.eval(e)
 }

@@ -1,19 +1,26 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
-	"math"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
 )
 
-// A function is a filter, a test, a method or a function. in is the value that
-// it is applied to.
+// A function is a filter, a test or a method. in is the value that it is applied
+// to.
 type function struct {
 	params []param
-	call   func(e *evaluation, in Value, args []Value) (Value, error)
+	call   func(e *evaluation, in Value, args []Value) Value
+}
+
+// find returns the filter, test or method with a name.
+func find(table map[string]*function, what, name string) *function {
+	f, ok := table[name]
+	if !ok {
+		panic(failf("the %s %s is not supported: write one of %s", what, name, strings.Join(slices.Sorted(maps.Keys(table)), ", ")))
+	}
+	return f
 }
 
 // A param is a parameter of a function. If its argument is left out, its value
@@ -37,9 +44,9 @@ func params(list string) []param {
 
 // bind returns the arguments of a call in the order of the parameters, with nil
 // for those that are left out.
-func (f *function) bind(what string, given arguments) ([]node, error) {
+func (f *function) bind(what string, given arguments) []node {
 	if len(given.positional) > len(f.params) {
-		return nil, fmt.Errorf("%s takes at most %d arguments, got %d", what, len(f.params), len(given.positional))
+		panic(failf("%s: more than %d arguments are not supported", what, len(f.params)))
 	}
 	bound := make([]node, len(f.params))
 	copy(bound, given.positional)
@@ -47,94 +54,58 @@ func (f *function) bind(what string, given arguments) ([]node, error) {
 		at := slices.IndexFunc(f.params, func(p param) bool { return p.name == name && !p.unnamed })
 		switch {
 		case at < 0:
-			return nil, fmt.Errorf("%s has no argument %q", what, name)
+			panic(failf("%s: its argument %s is not supported", what, name))
 		case bound[at] != nil:
-			return nil, fmt.Errorf("%s has its argument %s twice", what, name)
+			panic(failf("%s has its argument %s twice", what, name))
 		}
 		bound[at] = given.keywords[i]
 	}
 	for i, p := range f.params {
 		if p.required && bound[i] == nil {
-			return nil, fmt.Errorf("%s needs its argument %s", what, p.name)
+			panic(failf("%s needs its argument %s", what, p.name))
 		}
 	}
-	return bound, nil
-}
-
-var functions = map[string]*function{
-	"range": {params("start!? stop? step?"), func(_ *evaluation, _ Value, args []Value) (Value, error) {
-		var n [3]int64
-		for i, arg := range args {
-			if _, ok := arg.(missing); ok {
-				continue
-			}
-			bound := whole(arg)
-			if bound == nil || bound.BitLen() > 53 {
-				if u, ok := arg.(*undefined); ok {
-					return nil, u.err()
-				}
-				return nil, fmt.Errorf("%s cannot bound a range", kind(arg))
-			}
-			n[i] = bound.Int64()
-		}
-		r := interval{n[0], n[1], n[2]}
-		if _, ok := args[1].(missing); ok {
-			r.start, r.stop = 0, n[0]
-		}
-		if _, ok := args[2].(missing); ok {
-			r.step = 1
-		}
-		if r.step == 0 {
-			return nil, errors.New("the step of a range is 0")
-		}
-		if r.length() == math.MaxInt {
-			return nil, errors.New("a range has too many members")
-		}
-		return r, nil
-	}},
-	"rand": {nil, func(e *evaluation, _ Value, _ []Value) (Value, error) { return e.rand(), nil }},
+	return bound
 }
 
 // These functions convert arguments.
 
-func isMissing(v Value) bool { _, ok := v.(missing); return ok }
+func isMissing(v Value) bool { return isA[missing](v) }
 
 // flag returns the truth of an argument.
-func flag(v Value) (bool, error) {
-	if isMissing(v) {
-		return false, nil
-	}
-	return truth(v)
-}
+func flag(v Value) bool { return !isMissing(v) && truth(v) }
 
 // integerArg returns an argument that is a whole number.
-func integerArg(name string, v Value, absent int) (int, error) {
+func integerArg(name string, v Value, absent int) int {
 	if isMissing(v) {
-		return absent, nil
+		return absent
 	}
 	n := whole(v)
 	if n == nil {
-		if u, ok := v.(*undefined); ok {
-			return 0, u.err()
-		}
-		return 0, fmt.Errorf("the argument %s is %s: write a whole number", name, kind(v))
+		panic(wrong(v, "the argument %s is %s: write a whole number", name, kind(v)))
 	}
-	return clamp(n, -maxSize-1, maxSize+1), nil
+	if !n.IsInt64() {
+		n = big.NewInt(int64(n.Sign()) * maxSize)
+	}
+	return int(max(-maxSize, min(n.Int64(), maxSize)))
 }
 
 // textArg returns an argument that is a text.
-func textArg(name string, v Value, absent string) (string, error) {
-	if isMissing(v) {
-		return absent, nil
-	}
+func textArg(name string, v Value) string {
 	s, ok := v.(string)
 	if !ok {
-		if u, ok := v.(*undefined); ok {
-			return "", u.err()
-		}
-		return "", fmt.Errorf("the argument %s is %s: write a text", name, kind(v))
+		panic(wrong(v, "the argument %s is %s: write a text", name, kind(v)))
 	}
-	return s, nil
+	return s
 }
 
 func integerOf(n int) Value { return big.NewInt(int64(n)) }
+
+// wrong returns the error of v if it is undefined, and the one that format says
+// if it is something else.
+func wrong(v Value, format string, args ...any) failure {
+	if u, ok := v.(*undefined); ok {
+		return u.err()
+	}
+	return failf(format, args...)
+}

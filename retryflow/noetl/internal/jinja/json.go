@@ -10,87 +10,44 @@ import (
 
 // tojson writes JSON as Jinja does: with sorted keys, in ASCII, and with HTML's
 // special characters escaped.
-func tojson(e *evaluation, in Value, _ []Value) (Value, error) {
+func tojson(e *evaluation, in Value, _ []Value) Value {
 	w := writer{e: e}
-	if err := w.json(in, 0); err != nil {
-		return nil, err
-	}
-	return markup(w.b.String()), nil
+	w.json(in, 0)
+	return markup(w.b.String())
 }
 
-func (w *writer) json(v Value, depth int) error {
-	if err := w.e.visit(depth); err != nil {
-		return err
-	}
+func (w *writer) json(v Value, depth int) {
+	w.e.visit(depth)
 	switch v := v.(type) {
-	case nil:
-		return w.write("null")
-	case bool:
-		if v {
-			return w.write("true")
-		}
-		return w.write("false")
-	case *big.Int:
-		return w.write(v.String())
-	case float64:
-		return w.write(jsonFloat(v))
 	case string:
-		return w.quoted(v, jsonText)
-	case interval:
+		w.quoted(v, jsonText)
 	case sequence:
-		return w.members("[", "]", v.length(), func(i int) error {
-			member, err := v.at(w.e, i)
-			if err != nil {
-				return err
-			}
-			return w.json(member, depth+1)
-		})
+		w.members("[", "]", v.length(), func(i int) { w.json(v.at(w.e, i), depth+1) })
 	case mapping:
-		return w.jsonObject(v, depth)
-	case *undefined:
-		return v.err()
+		w.jsonObject(v, depth)
+	case nil:
+		w.write("null")
+	case bool, *big.Int:
+		w.write(fmt.Sprint(v))
+	case float64:
+		w.write(jsonFloat(v))
+	default:
+		panic(wrong(v, "%s cannot be written as JSON", kind(v)))
 	}
-	return fmt.Errorf("%s cannot be written as JSON", kind(v))
 }
 
-func (w *writer) jsonObject(m mapping, depth int) error {
-	pairs, err := m.pairs(w.e)
-	if err != nil {
-		return err
+func (w *writer) jsonObject(m mapping, depth int) {
+	pairs := m.pairs(w.e)
+	for _, p := range pairs {
+		if !isA[string](p.key) {
+			panic(failf("the key %s of a mapping cannot be written as JSON", kind(p.key)))
+		}
 	}
-	slices.SortStableFunc(pairs, func(a, b pair) int {
-		c, ok, orderErr := w.e.order(a.key, b.key, 0)
-		if err == nil && (orderErr != nil || !ok) {
-			err = fmt.Errorf("the keys %s and %s of a mapping have no order", kind(a.key), kind(b.key))
-		}
-		return c
-	})
-	if err != nil {
-		return err
-	}
-	return w.members("{", "}", len(pairs), func(i int) error {
-		var key string
-		switch k := pairs[i].key.(type) {
-		case string:
-			key = k
-		case bool:
-			key = strings.ToLower(kind(k))
-		case nil:
-			key = "null"
-		case *big.Int:
-			key = k.String()
-		case float64:
-			key = jsonFloat(k)
-		default:
-			return fmt.Errorf("the key %s of a mapping cannot be written as JSON", kind(k))
-		}
-		if err := w.quoted(key, jsonText); err != nil {
-			return err
-		}
-		if err := w.write(": "); err != nil {
-			return err
-		}
-		return w.json(pairs[i].value, depth+1)
+	slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.key.(string), b.key.(string)) })
+	w.members("{", "}", len(pairs), func(i int) {
+		w.quoted(pairs[i].key.(string), jsonText)
+		w.write(": ")
+		w.json(pairs[i].value, depth+1)
 	})
 }
 

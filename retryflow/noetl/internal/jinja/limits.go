@@ -24,66 +24,80 @@ type evaluation struct {
 }
 
 // step counts n operations.
-func (e *evaluation) step(n int) error {
+func (e *evaluation) step(n int) {
 	if e.steps += n; e.steps > maxSteps || n > maxSteps {
-		return fmt.Errorf("it takes more than %d steps", maxSteps)
+		panic(failf("it takes more than %d steps", maxSteps))
 	}
-	return nil
 }
 
 // grow counts n bytes before they are allocated.
-func (e *evaluation) grow(n int) error {
+func (e *evaluation) grow(n int) {
 	if n > maxSize || e.size+n > maxSize {
-		return fmt.Errorf("it makes values of more than %d bytes", maxSize)
+		panic(failf("it makes values of more than %d bytes", maxSize))
 	}
 	e.size += n
-	return e.read(n)
+	e.read(n)
 }
 
 // growTimes counts n bytes for each of a number of times.
-func (e *evaluation) growTimes(n, times int) error {
+func (e *evaluation) growTimes(n, times int) {
 	if n > 0 {
 		times = min(times, maxSize/n+1) // so that the product cannot overflow
 	}
-	return e.grow(n * times)
+	e.grow(n * times)
 }
 
 // read counts n bytes of a text before an operation looks at all of them.
 // Without this, an operation on a long text would cost as much as one on a
 // short one.
-func (e *evaluation) read(n int) error { return e.step(n / 256) }
+func (e *evaluation) read(n int) { e.step(n / 256) }
 
 // memberSize is the number of bytes counted for a member of a list.
 const memberSize = 16
 
 // text counts the bytes of s and returns it.
-func (e *evaluation) text(s string) (Value, error) {
-	if err := e.grow(len(s)); err != nil {
-		return nil, err
-	}
-	return s, nil
+func (e *evaluation) text(s string) Value {
+	e.grow(len(s))
+	return s
 }
 
 // integer returns n unless it has too many digits.
-func integer(n *big.Int) (Value, error) {
+func integer(n *big.Int) Value {
 	if n.BitLen() > maxBits {
-		return nil, fmt.Errorf("a number has more than %d bits", maxBits)
+		panic(failf("a number has more than %d bits", maxBits))
 	}
-	return n, nil
+	return n
 }
 
 // visit counts a value that is nested at a depth.
-func (e *evaluation) visit(depth int) error {
-	if err := deep(depth); err != nil {
-		return err
-	}
-	return e.step(1)
+func (e *evaluation) visit(depth int) {
+	deep(depth)
+	e.step(1)
 }
 
-// deep returns an error if values are nested too deep.
-func deep(depth int) error {
+// deep fails if values are nested too deep.
+func deep(depth int) {
 	if depth > maxNesting {
-		return fmt.Errorf("a value is nested more than %d deep, or contains itself", maxNesting)
+		panic(failf("a value is nested more than %d deep, or contains itself", maxNesting))
 	}
+}
+
+// A failure is what the parser and an evaluation panic with to end with an error.
+type failure struct{ error }
+
+func failf(format string, args ...any) failure { return failure{fmt.Errorf(format, args...)} }
+
+// try calls f and returns the error that it fails with.
+func try(f func()) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case failure:
+			err = v.error
+		default:
+			panic(v)
+		}
+	}()
+	f()
 	return nil
 }

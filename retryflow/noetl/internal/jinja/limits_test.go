@@ -3,6 +3,7 @@ package jinja_test
 import (
 	"encoding/json"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,13 @@ import (
 
 func lookup(names map[string]any) func(string) (any, bool) {
 	return func(name string) (any, bool) { v, ok := names[name]; return v, ok }
+}
+
+// rendered returns the text of a template.
+func rendered(t *testing.T, source string, names map[string]any) (string, error) {
+	template, err := jinja.Parse(source, nil)
+	require.NoError(t, err, source)
+	return template.Text(lookup(names))
 }
 
 // Every expression ends soon and with a small value, or with an error that
@@ -31,10 +39,16 @@ func TestWhatAnExpressionCosts(t *testing.T) {
 	var pointer any
 	pointer = &pointer
 	text := strings.Repeat("ab ", 1<<19)
-	names := lookup(map[string]any{
+	wide := map[int]int{} // its keys are not texts: each is compared
+	for i := range 120_000 {
+		wide[i] = i
+	}
+	names := map[string]any{
 		"itself": itself, "list": list, "long": long, "text": text, "deep": nested(200),
-		"double": double, "pointer": pointer, "pointers": []any{pointer}, "row": map[string]any{"text": text}, "bytes": map[string]any{"text": []byte(text)},
-	})
+		"nines": strings.Repeat("9", 5000), "numbers": map[int]string{1: "a"}, "wide": wide, "all": []any{wide, wide, wide},
+		"texts": slices.Repeat([]any{text}, 60_000), "rows": slices.Repeat([]any{map[string]any{"text": text}}, 60_000),
+		"double": double, "pointer": pointer, "pointers": []any{pointer},
+	}
 	const (
 		steps = "it takes more than 200000 steps"
 		size  = "it makes values of more than 4194304 bytes"
@@ -42,111 +56,66 @@ func TestWhatAnExpressionCosts(t *testing.T) {
 		bits  = "a number has more than 4096 bits"
 	)
 	for expression, want := range map[string]string{
-		"'a' | center(10**9)": size,
-		"'a'.center(10**9)":   size,
-		"'a'.ljust(10**18)":   size,
-		"'7'.zfill(10**9)":    size,
-		"'a' * 10**9":         size,
-		"[0] * 10**9":         size,
-		"[0] * 10**30":        "a list cannot be repeated so often",
-		"'a' * 10**6 ~ 'a' * 10**6 ~ 'a' * 10**6 ~ 'a' * 10**6 ~ 'a' * 10**6": size,
-		"range(100000) | slice(10**9) | list":                                 size,
-		"range(10) | slice(10**9) | list":                                     size,
-		"range(10**9) | list":                                                 steps,
-		"range(10**9) | sum":                                                  steps,
-		"range(10**9) | select('gt', 10**10) | list":                          steps,
-		"range(10**9) | map('string') | join":                                 steps,
-		"range(10**9) | batch(10**9) | list":                                  steps,
-		"[1] | batch(10**9, 'x') | list":                                      size,
-		"range(10**9) | max":                                                  steps,
-		"range(10**9) | unique | list":                                        steps,
-		"range(10**9).count(5)":                                               steps,
-		"-1 in range(10**9) | map('int')":                                     steps,
-		"('a' * 1000).replace('', 'b' * 100000)":                              size,
-		"('a' * 1000).replace('a', 'b' * 100000)":                             size,
-		"range(1000) | map('string') | join('x' * 100000)":                    size,
-		"long | map('default', 'a' * 100) | join('b' * 100)":                  size,
-		"text.split(' ')":                                                     size,
-		"text | list":                                                         steps,
-		"text | upper | lower | upper":                                        size,
-		"long | sort":                                                         size,
-		"long + long":                                                         steps,
-		"[long, long, long, long] | map('list') | map('list') | list":         steps,
-		"long | map('in', long)":                                              "",
-		"long == long":                                                        "",
-		"itself":                                                              "the order of this mapping is lost in Go: name a key, or sort it with dictsort",
-		"itself.self.self.self.a":                                             "",
-		"itself | tojson":                                                     deep,
-		"itself == itself":                                                    deep,
-		"list":                                                                deep,
-		"list == list":                                                        deep,
-		"list < list":                                                         deep,
-		"list | string":                                                       deep,
-		"[list] | join":                                                       deep,
-		"list in [list]":                                                      deep,
-		"deep":                                                                deep,
-		"deep | tojson":                                                       deep,
-		"2 ** 4095":                                                           "",
-		"2 ** 4096":                                                           bits,
-		"2 ** (10**9)":                                                        bits,
-		"9 ** 9 ** 9 ** 9 ** 9":                                               bits,
-		"(2 ** 4000) * (2 ** 4000)":                                           bits,
-		"1 ** 10**30":                                                         "",
-		"1e308 ** 2":                                                          "1e+308 ** 2.0 has no exact answer: multiply instead",
-		"2.0 ** 1e300":                                                        "2.0 ** 1e+300 has no exact answer: multiply instead",
-		"('9' * 5000) | int":                                                  "a number has 5000 digits",
-		"2 ** 2000 * 1.0":                                                     "a whole number is too large for a float",
-		"10 | round(-10**9)":                                                  "",
-		"1.5 | round(10**9)":                                                  "",
-		"text is in [text, text]":                                             "",
-		"pointer":                                                             deep,
-		"pointers == [1]":                                                     deep,
-		"double == double":                                                    steps,
-		"[double] != [double]":                                                steps,
-		"{1: double} == {1: double}":                                          steps,
-		"double < double":                                                     steps,
-		"double in [double]":                                                  steps,
-		"[double].count(double)":                                              steps,
-		"[double].index(double)":                                              steps,
-		"[double, double] | sort":                                             steps,
-		"[double, double] | min":                                              steps,
-		"double | tojson":                                                     steps,
-		"([text] * 60000) | map('length') | sum":                              steps,
-		"([text] * 60000) | map('last') | list":                               steps,
-		"([text] * 60000) | map('truncate') | list":                           steps,
-		"([text] * 60000) | map('truncate', 9, true, 'b' * 9) | list":                        steps,
-		"([text] * 60000) | map(attribute=0) | list":                                         steps,
-		"([text] * 60000) | map('float') | list":                                             size,
-		"([text] * 60000) | map('int') | list":                                               "a number has 1572863 digits",
-		"([text] * 60000) | min":                                                             size,
-		"([text] * 60000) | max(true)":                                                       steps,
-		"([text] * 60000) | sort(case_sensitive=true)":                                       steps,
-		"([text] * 60000) | unique | list":                                                   size,
-		"([text] * 60000) | unique(true) | list":                                             steps,
-		"([text] * 60000) | select('in', {'a': 1}) | list":                                   steps,
-		"([text] * 60000) | select('in', row) | list":                                        steps,
-		"(['a'] * 20000) | select('in', text) | list":                                        steps,
-		"([text] * 60000) | select('==', text) | list":                                       steps,
-		"([text] * 60000) | select('lower') | list":                                          steps,
-		"([text] * 60000) | select('upper') | list":                                          steps,
-		"([row] * 60000) | map(attribute='text') | list":                                     steps,
-		"([bytes] * 60000) | map(attribute='text') | list":                                   steps,
-		"([[1]] * 20000) | map(attribute='1' * 3000000, default=1) | list":                   steps,
-		"'a'.startswith((text,) * 60000)":                                                    steps,
-		"([[]] * 20000) | map('sort', false, false, ',' * 1000000) | list":                   size,
-		"'a'.strip('b' * 3000000)":                                                           size,
-		"([{'a': 1, 'b': 2, 'c': 3, 'd': 4, 'e': 5, 'f': 6}] * 30000) | map('first') | list": steps,
-		"((((1,) * 1000,) * 1000,) * 1000) | unique | list":                                  size,
+		"('x' ~ text).replace('', text)":  size,
+		"text.replace('a', 'b' ~ text)":   size,
+		"long | join(text)":               size,
+		"long | join":                     steps,
+		"text.split(' ')":                 size,
+		"text | list":                     steps,
+		"text | upper | lower | upper":    size,
+		"long | sort":                     size,
+		"long + long":                     steps,
+		"[long, long]":                    steps,
+		"[long | list, long | list]":      steps,
+		"long == long":                    "",
+		"itself":                          "the order of this mapping is lost in Go: name a key, or write it with tojson",
+		"itself.self.self.self.a":         "",
+		"itself | tojson":                 deep,
+		"itself == itself":                deep,
+		"list":                            deep,
+		"list == list":                    deep,
+		"list < list":                     deep,
+		"list | string":                   deep,
+		"[list] | join":                   deep,
+		"list in [list]":                  deep,
+		"deep":                            deep,
+		"deep | tojson":                   deep,
+		"2 ** 4095":                       "",
+		"2 ** 4096":                       "2 ** 4096 is not supported: write a whole number up to 4095 after **",
+		"4 ** 4095":                       bits,
+		"9 ** 9 ** 9 ** 9 ** 9":           bits,
+		"(2 ** 4000) * (2 ** 4000)":       bits,
+		"1 ** 4095":                       "",
+		"1e308 ** 2":                      "1e+308 ** 2 has no exact answer: multiply instead",
+		"1e308 ** 4095":                   bits,
+		"nines | int":                     "a number has 5000 digits, and more than 4096 are not supported",
+		"2 ** 2000 * 1.0":                 "a whole number is too large for a float",
+		"1.5 | round(10**9)":              "",
+		"pointer":                         deep,
+		"pointers == [1]":                 deep,
+		"double == double":                steps,
+		"[double] != [double]":            steps,
+		"{'a': double} == {'a': double}":  steps,
+		"double < double":                 steps,
+		"double in [double]":              steps,
+		"[double, double] | sort":         steps,
+		"[double, double] | min":          steps,
+		"double | tojson":                 steps,
+		"texts | join | length":           size,
+		"texts | min":                     size,
+		"texts | sort":                    steps,
+		"(texts | first) in texts":        "",
+		"'b' in texts":                    steps,
+		"(text ~ 'b') in texts":           steps,
+		"rows | tojson":                   size,
+		"'a'.strip(text ~ text ~ text)":   size,
+		"numbers[1.5]":                    `numbers[1.5] is undefined: ask "is defined" first, or add "| default(…)"`,
+		"numbers['x'] | default('y')":     "",
+		"(wide['x'] | default(1)) in all": steps,
 	} {
-		template, err := jinja.Parse("{{ "+expression+" }}", nil)
-		if strings.Contains(expression, "map('in'") {
-			assert.EqualError(t, err, `unknown filter "in"`)
-			continue
-		}
-		require.NoError(t, err, expression)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		text, err := template.Text(names)
+		text, err := rendered(t, "{{ "+expression+" }}", names)
 		runtime.ReadMemStats(&after)
 		if want == "" {
 			assert.NoError(t, err, expression)
@@ -176,7 +145,6 @@ func TestLongSources(t *testing.T) {
 		"a chain of comparisons": {"{{ 1" + strings.Repeat("<2", 4000) + " }}", ""},
 		"a chain of ifs":         {"{{ 1" + strings.Repeat(" if 1", 1600) + " }}", ""},
 		"a long list":            {"{{ [" + strings.Repeat("1,", 4000) + "] }}", ""},
-		"many texts":             {"{{ " + strings.Repeat("'' ", 2700) + " }}", ""},
 		"many expressions":       {strings.Repeat("{{1}}", 1600), ""},
 		"else":                   {"{{ 1" + strings.Repeat(" if 1 else 1", 600) + " }}", "it is nested more than 100 deep"},
 		"not":                    {"{{ " + strings.Repeat("not ", 2000) + "1 }}", "it is nested more than 100 deep"},
@@ -184,9 +152,6 @@ func TestLongSources(t *testing.T) {
 		"parentheses":            {"{{ " + strings.Repeat("(", 150) + "1" + strings.Repeat(")", 150) + " }}", "brackets are nested more than 100 deep"},
 		"too long":               {strings.Repeat("x", 8193), "it has 8193 bytes: write at most 8192"},
 		"bytes":                  {"{{ '\x96' }}", "it is not valid UTF-8"},
-		"a constant in parts":    {"{{ ('a' * 4000000)" + strings.Repeat("[:9]", 1900) + " }}", "it makes values of more than 4194304 bytes"},
-		"constants of parts":     {strings.Repeat("{{ ('a' * 4000000)[0] }}", 2), "it makes values of more than 4194304 bytes"},
-		"a base in parts":        {"{{ [" + strings.Repeat("('a' * 3000000) ** x, ", 2) + "] }}", "it makes values of more than 4194304 bytes"},
 		"a number":               {"{{ 1" + strings.Repeat("0", 8000) + " }}", "a number has more than 4096 bits"},
 	} {
 		template, err := jinja.Parse(row.source, nil)
@@ -213,19 +178,6 @@ func TestLongSources(t *testing.T) {
 	assert.Less(t, cost(4000), 12*cost(500))
 }
 
-// Splitting into lines takes time and memory in proportion to the text.
-func TestSplittingIntoLinesIsLinear(t *testing.T) {
-	template, err := jinja.Parse("{{ text.splitlines() | length }}", nil)
-	require.NoError(t, err)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	text, err := template.Text(lookup(map[string]any{"text": strings.Repeat("a\n", 10_000)}))
-	runtime.ReadMemStats(&after)
-	require.NoError(t, err)
-	assert.Equal(t, "10000", text)
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(20<<20))
-}
-
 // Numbers from JSON keep their value. A whole number decoded as float64 is an
 // integer again, and one that may have lost digits is an error.
 func TestNumbersOfJSON(t *testing.T) {
@@ -248,10 +200,8 @@ func TestNumbersOfJSON(t *testing.T) {
 		"{{ large }}":                        {"!the whole number 9.007199254740992e+15 may have lost digits as a float64: decode JSON with UseNumber", "9007199254740993"},
 		"{{ large == 9007199254740993 }}":    {"!the whole number 9.007199254740992e+15 may have lost digits as a float64: decode JSON with UseNumber", "True"},
 	} {
-		template, err := jinja.Parse(expression, nil)
-		require.NoError(t, err)
 		for i, names := range []map[string]any{plain, exact} {
-			text, err := template.Text(lookup(names))
+			text, err := rendered(t, expression, names)
 			if failure, ok := strings.CutPrefix(want[i], "!"); ok {
 				assert.EqualError(t, err, failure, expression)
 				continue
@@ -265,17 +215,13 @@ func TestNumbersOfJSON(t *testing.T) {
 // Decoding JSON in Go loses the order of a mapping. Only an expression whose
 // result depends on the order is an error.
 func TestTheOrderOfAMappingIsLost(t *testing.T) {
-	names := lookup(map[string]any{"m": map[string]any{"b": 1, "a": 2, "c": 1}, "one": map[string]int{"x": 1}, "empty": map[string]any{}, "headers": map[string][]string{"A": {"1"}, "a": {"2"}}})
+	names := map[string]any{"m": map[string]any{"b": 1, "a": 2, "c": 1}, "one": map[string]int{"x": 1}, "empty": map[string]any{}}
 	for expression, want := range map[string]string{
-		"m": "!", "m | string": "!", "m ~ ''": "!", "m | first": "!", "m | list": "!", "m | last": "!", "m | join": "!", "m | sort": "!", "m | reverse | list": "!", "m | min": "!",
-		"m.items() | list": "!", "m.keys() | list": "!", "m.values() | sum": "!", "m | items | list": "!", "m | urlencode": "!", "m | map('upper') | list": "!", "[m]": "!", "m | dictsort(by='value')": "!", "headers | dictsort": "!",
-		"m.a": "2", "'a' in m": "True", "m | length": "3", "m == {'a': 2, 'b': 1, 'c': 1}": "True", "m | dictsort": "[('a', 2), ('b', 1), ('c', 1)]", "m | tojson": `{"a": 2, "b": 1, "c": 1}`,
-		"m.get('c')": "1", "m is mapping": "True", "headers | dictsort(true)": "[('A', ['1']), ('a', ['2'])]", "m.keys() | length": "3",
-		"one": "{'x': 1}", "one | list": "['x']", "empty": "{}", "empty | list": "[]", "one.items() | list": "[('x', 1)]",
+		"m": "!", "m | string": "!", "m ~ ''": "!", "m | first": "!", "m | list": "!", "m | last": "!", "m | join": "!", "m | sort": "!", "m | min": "!", "[m]": "!",
+		"m.a": "2", "'a' in m": "True", "m | length": "3", "m == {'a': 2, 'b': 1, 'c': 1}": "True", "m | tojson": `{"a": 2, "b": 1, "c": 1}`, "m.get('c')": "1", "m is mapping": "True",
+		"one": "{'x': 1}", "one | list": "['x']", "empty": "{}", "empty | list": "[]",
 	} {
-		template, err := jinja.Parse("{{ "+expression+" }}", nil)
-		require.NoError(t, err, expression)
-		text, err := template.Text(names)
+		text, err := rendered(t, "{{ "+expression+" }}", names)
 		if want == "!" {
 			assert.ErrorContains(t, err, "the order of this mapping is lost in Go", expression)
 			continue

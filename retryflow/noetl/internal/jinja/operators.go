@@ -2,133 +2,93 @@ package jinja
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
+	"iter"
 	"math"
 	"math/big"
 	"strings"
 )
 
 // truth reports whether v is true in Python's sense.
-func truth(v Value) (bool, error) {
+func truth(v Value) bool {
 	switch v := v.(type) {
 	case nil:
-		return false, nil
+		return false
 	case bool:
-		return v, nil
+		return v
 	case *big.Int:
-		return v.Sign() != 0, nil
+		return v.Sign() != 0
 	case float64:
-		return v != 0, nil
+		return v != 0
 	case string:
-		return v != "", nil
+		return v != ""
 	case markup:
-		return v != "", nil
-	case sequence:
-		return v.length() > 0, nil
-	case mapping:
-		return v.length() > 0, nil
-	case view:
-		return v.of.length() > 0, nil
-	case *generator, goStruct:
-		return true, nil
-	case *undefined:
-		if v.lenient {
-			return false, nil
-		}
-		return false, v.err()
-	default:
-		return false, unusable(v)
+		return v != ""
+	case sized:
+		return v.length() > 0
+	case goStruct:
+		return true
 	}
+	if isLenient(v) {
+		return false
+	}
+	panic(unusable(v))
 }
 
 // equal reports whether a == b.
-func (e *evaluation) equal(a, b Value, depth int) (bool, error) {
-	if err := e.visit(depth); err != nil {
-		return false, err
-	}
+func (e *evaluation) equal(a, b Value, depth int) bool {
+	e.visit(depth)
 	for _, v := range []Value{a, b} {
 		switch v := v.(type) {
-		case *method, goStruct, view:
-			return false, cannot("compare", a, b)
+		case goStruct:
+			panic(cannot("compare", a, b))
 		case *undefined:
 			if !v.lenient {
-				return false, v.err()
+				panic(v.err())
 			}
 		}
 	}
 	if isNumber(a) && isNumber(b) {
 		c, ok := orderNumbers(a, b)
-		return ok && c == 0, nil
+		return ok && c == 0
 	}
 	if x, ok := textOf(a); ok {
 		y, ok := textOf(b)
 		if !ok || len(x) != len(y) {
-			return false, nil
+			return false
 		}
-		return x == y, e.read(len(x))
+		e.read(len(x))
+		return x == y
 	}
 	switch x := a.(type) {
 	case nil:
-		return b == nil, nil
-	case interval:
-		y, ok := b.(interval)
-		n := x.length()
-		return ok && n == y.length() && (n == 0 || x.start == y.start && (n == 1 || x.step == y.step)), nil
+		return b == nil
 	case sequence:
-		y, ok := b.(sequence)
-		if _, isRange := b.(interval); !ok || isRange || isTuple(x) != isTuple(y) || x.length() != y.length() {
-			return false, nil
-		}
-		for i := range x.length() {
-			if same, err := e.memberEqual(x, y, i, depth); err != nil || !same {
-				return false, err
-			}
-		}
-		return true, nil
+		_, y, ok := alike(a, b)
+		return ok && x.length() == y.length() && e.firstDifference(x, y, depth) < 0
 	case mapping:
 		y, ok := b.(mapping)
 		if !ok || x.length() != y.length() {
-			return false, nil
+			return false
 		}
-		pairs, err := x.pairs(e)
-		for _, p := range pairs {
-			other, ok, err := y.get(e, p.key)
-			if err != nil || !ok {
-				return false, err
-			}
-			if same, err := e.identicalOrEqual(p.value, other, depth+1); err != nil || !same {
-				return false, err
+		for _, p := range x.pairs(e) {
+			if other, ok := y.get(e, p.key); !ok || !e.identicalOrEqual(p.value, other, depth+1) {
+				return false
 			}
 		}
-		return err == nil, err
-	case *generator:
-		return a == b, nil
+		return true
 	case *undefined:
-		return isUndefined(b), nil
+		return isUndefined(b)
 	default:
-		return false, nil
+		return false
 	}
-}
-
-func (e *evaluation) memberEqual(x, y sequence, i, depth int) (bool, error) {
-	a, err := x.at(e, i)
-	if err != nil {
-		return false, err
-	}
-	b, err := y.at(e, i)
-	if err != nil {
-		return false, err
-	}
-	return e.identicalOrEqual(a, b, depth+1)
 }
 
 // identicalOrEqual compares members as Python does. There a nan equals itself
 // if it is the same object. That cannot be known here, so comparing a nan is an
 // error.
-func (e *evaluation) identicalOrEqual(a, b Value, depth int) (bool, error) {
+func (e *evaluation) identicalOrEqual(a, b Value, depth int) bool {
 	if isNaN(a) && isNaN(b) {
-		return false, errors.New("nan cannot be looked for in a list or mapping")
+		panic(failf("nan cannot be looked for in a list or mapping"))
 	}
 	return e.equal(a, b, depth)
 }
@@ -138,52 +98,36 @@ func isNaN(v Value) bool {
 	return ok && math.IsNaN(f)
 }
 
-func cannot(verb string, a, b Value) error {
+func cannot(verb string, a, b Value) failure {
 	for _, v := range []Value{a, b} {
-		switch v := v.(type) {
-		case *undefined:
-			return v.err()
-		case *method:
-			return unusable(v)
+		if u, ok := v.(*undefined); ok {
+			return u.err()
 		}
 	}
-	return fmt.Errorf("cannot %s %s and %s", verb, kind(a), kind(b))
+	return failf("cannot %s %s and %s", verb, kind(a), kind(b))
 }
 
 // order returns a value below 0 if a < b, 0 if they are equal, and above 0 if a
 // > b. ok is false if a nan makes them incomparable.
-func (e *evaluation) order(a, b Value, depth int) (c int, ok bool, err error) {
-	if err := e.visit(depth); err != nil {
-		return 0, false, err
-	}
+func (e *evaluation) order(a, b Value, depth int) (c int, ok bool) {
+	e.visit(depth)
 	if isNumber(a) && isNumber(b) {
-		c, ok := orderNumbers(a, b)
-		return c, ok, nil
+		return orderNumbers(a, b)
 	}
 	if x, isText := textOf(a); isText {
 		if y, isText := textOf(b); isText {
-			return strings.Compare(x, y), true, e.read(min(len(x), len(y)))
+			e.read(min(len(x), len(y)))
+			return strings.Compare(x, y), true
 		}
 	}
-	x, isX := a.(sequence)
-	y, isY := b.(sequence)
-	_, isRangeX := a.(interval)
-	_, isRangeY := b.(interval)
-	if !isX || !isY || isRangeX || isRangeY || isTuple(x) != isTuple(y) {
-		return 0, false, cannot("order", a, b)
+	x, y, ok := alike(a, b)
+	if !ok {
+		panic(cannot("order", a, b))
 	}
-	for i := range min(x.length(), y.length()) {
-		same, err := e.memberEqual(x, y, i, depth)
-		if err != nil {
-			return 0, false, err
-		}
-		if !same {
-			v, _ := x.at(e, i)
-			w, _ := y.at(e, i)
-			return e.order(v, w, depth+1)
-		}
+	if i := e.firstDifference(x, y, depth); i >= 0 {
+		return e.order(x.at(e, i), y.at(e, i), depth+1)
 	}
-	return x.length() - y.length(), true, nil
+	return x.length() - y.length(), true
 }
 
 // orderNumbers is order for two numbers.
@@ -198,185 +142,122 @@ func orderNumbers(a, b Value) (c int, ok bool) {
 }
 
 // compare evaluates a comparison.
-func (e *evaluation) compare(op string, a, b Value) (bool, error) {
+func (e *evaluation) compare(op string, a, b Value) bool {
 	switch op {
 	case "==":
 		return e.equal(a, b, 0)
 	case "!=":
-		same, err := e.equal(a, b, 0)
-		return !same, err
+		return !e.equal(a, b, 0)
 	case "in":
 		return e.contains(b, a)
 	case "not in":
-		found, err := e.contains(b, a)
-		return !found, err
+		return !e.contains(b, a)
 	}
-	c, ok, err := e.order(a, b, 0)
-	if err != nil || !ok {
-		return false, err
-	}
+	c, ok := e.order(a, b, 0)
 	switch op {
 	case "<":
-		return c < 0, nil
+		return ok && c < 0
 	case "<=":
-		return c <= 0, nil
+		return ok && c <= 0
 	case ">":
-		return c > 0, nil
+		return ok && c > 0
 	default:
-		return c >= 0, nil
+		return ok && c >= 0
 	}
 }
 
 // contains reports whether v is in a container.
-func (e *evaluation) contains(container, v Value) (bool, error) {
-	if err := e.step(1); err != nil {
-		return false, err
-	}
-	if u, ok := container.(*undefined); ok {
-		if u.lenient {
-			return false, nil
-		}
-		return false, u.err()
-	}
+func (e *evaluation) contains(container, v Value) bool {
+	e.step(1)
 	if text, ok := textOf(container); ok {
 		part, ok := textOf(v)
 		if !ok {
-			if u, isUndefined := v.(*undefined); isUndefined {
-				return false, u.err()
-			}
-			return false, fmt.Errorf("%s cannot be in %s", kind(v), kind(container))
+			panic(wrong(v, "%s cannot be in %s", kind(v), kind(container)))
 		}
-		if err := e.read(len(text)); err != nil {
-			return false, err
-		}
-		return strings.Contains(text, part), nil
+		e.read(len(text))
+		return strings.Contains(text, part)
 	}
 	switch c := container.(type) {
 	case mapping:
-		_, found, err := c.get(e, v)
-		return found, err
-	case interval:
-		return c.has(v), nil
-	case sequence, *generator, view:
-		found := false
-		err := e.each(container, func(member Value) error {
-			same, err := e.identicalOrEqual(member, v, 0)
-			if err == nil && same {
-				found = true
-				return errStop
+		checkKey(v)
+		_, found := c.get(e, v)
+		return found
+	case sequence:
+		for member := range e.each(container) {
+			if e.identicalOrEqual(member, v, 0) {
+				return true
 			}
-			return err
-		})
-		return found, err
-	default:
-		return false, fmt.Errorf("%s cannot be in %s", kind(v), kind(container))
-	}
-}
-
-// has reports whether v is one of the numbers in r.
-func (r interval) has(v Value) bool {
-	n := number(v)
-	if n == nil || !n.IsInt() || !n.Num().IsInt64() || r.length() == 0 {
+		}
 		return false
 	}
-	i := n.Num().Int64()
-	if r.step > 0 {
-		return r.start <= i && i < r.stop && (uint64(i)-uint64(r.start))%uint64(r.step) == 0
+	if isLenient(container) {
+		return false
 	}
-	return r.stop < i && i <= r.start && (uint64(r.start)-uint64(i))%-uint64(r.step) == 0
+	panic(wrong(container, "%s cannot be in %s", kind(v), kind(container)))
 }
 
-// errStop ends an iteration that has found what it was looking for.
-var errStop = errors.New("stop")
-
-// each calls yield with each member of v, until yield fails or returns errStop.
-func (e *evaluation) each(v Value, yield func(Value) error) error {
-	err := e.eachUntil(v, func(member Value) error {
-		if err := e.step(1); err != nil {
-			return err
-		}
-		return yield(member)
-	})
-	if errors.Is(err, errStop) {
-		return nil
+// checkKey rejects what cannot be a key of a mapping.
+func checkKey(v Value) {
+	switch v.(type) {
+	case nil, bool, *big.Int, float64, string, markup:
+	default:
+		panic(wrong(v, "%s as a key is not supported", kind(v)))
 	}
-	return err
 }
 
-func (e *evaluation) eachUntil(v Value, yield func(Value) error) error {
+// each returns the members of v, and counts them.
+func (e *evaluation) each(v Value) iter.Seq[Value] {
+	return func(yield func(Value) bool) {
+		e.uncounted(v, func(member Value) bool {
+			e.step(1)
+			return yield(member)
+		})
+	}
+}
+
+func (e *evaluation) uncounted(v Value, yield func(Value) bool) {
 	switch v := v.(type) {
 	case string:
 		for _, r := range v {
-			if err := yield(string(r)); err != nil {
-				return err
+			if !yield(string(r)) {
+				return
 			}
 		}
-		return nil
 	case sequence:
 		for i := range v.length() {
-			member, err := v.at(e, i)
-			if err == nil {
-				err = yield(member)
-			}
-			if err != nil {
-				return err
+			if !yield(v.at(e, i)) {
+				return
 			}
 		}
-		return nil
 	case mapping:
-		return e.eachUntil(view{"keys", v}, yield)
-	case view:
-		pairs, err := e.inOrder(v.of)
-		if err != nil {
-			return err
-		}
-		for _, p := range pairs {
-			member := p.key
-			switch v.kind {
-			case "values":
-				member = p.value
-			case "items":
-				member = &list{[]Value{p.key, p.value}, true}
-			}
-			if err := yield(member); err != nil {
-				return err
+		for _, p := range e.inOrder(v) {
+			if !yield(p.key) {
+				return
 			}
 		}
-		return nil
-	case *generator:
-		if v.done {
-			return nil
-		}
-		v.done = true
-		return v.each(e, yield)
-	case *undefined:
-		if v.lenient {
-			return nil
-		}
-		return v.err()
-	case *method:
-		return unusable(v)
 	default:
-		return fmt.Errorf("%s has no members", kind(v))
+		if !isLenient(v) {
+			panic(wrong(v, "%s has no members", kind(v)))
+		}
 	}
 }
 
 // inOrder returns the pairs of a mapping, or an error if their order is lost.
-func (e *evaluation) inOrder(m mapping) ([]pair, error) {
+func (e *evaluation) inOrder(m mapping) []pair {
 	if !m.ordered() {
-		return nil, errors.New("the order of this mapping is lost in Go: name a key, or sort it with dictsort")
+		panic(failf("the order of this mapping is lost in Go: name a key, or write it with tojson"))
 	}
 	return m.pairs(e)
 }
 
 // members returns the members of v.
-func (e *evaluation) members(v Value) ([]Value, error) {
+func (e *evaluation) members(v Value) []Value {
 	var members []Value
-	err := e.each(v, func(member Value) error {
+	for member := range e.each(v) {
 		members = append(members, member)
-		return e.grow(memberSize)
-	})
-	return members, err
+		e.grow(memberSize)
+	}
+	return members
 }
 
 // float returns the number v as a float64.
@@ -389,137 +270,82 @@ func float(v Value) float64 {
 }
 
 // toFloat is float with an error if an integer is too large.
-func toFloat(v Value) (float64, error) {
+func toFloat(v Value) float64 {
 	f := float(v)
 	if math.IsInf(f, 0) && whole(v) != nil {
-		return 0, errors.New("a whole number is too large for a float")
+		panic(failf("a whole number is too large for a float"))
 	}
-	return f, nil
+	return f
 }
 
 // arithmetic evaluates an arithmetic operator.
-func (e *evaluation) arithmetic(op string, a, b Value) (Value, error) {
-	if err := e.step(1); err != nil {
-		return nil, err
-	}
+func (e *evaluation) arithmetic(op string, a, b Value) Value {
+	e.step(1)
 	if isNumber(a) && isNumber(b) {
 		return numeric(op, a, b)
 	}
-	switch op {
-	case "+":
+	switch {
+	case op == "+":
 		return e.add(a, b)
-	case "*":
-		if n := whole(a); n != nil {
-			return e.repeat(b, n, a)
-		}
-		if n := whole(b); n != nil {
-			return e.repeat(a, n, b)
-		}
-	case "%":
-		if _, ok := a.(string); ok {
-			return nil, errors.New("formatting a text with % is not supported")
-		}
+	case op == "*" && (isRepeatable(a) && whole(b) != nil || whole(a) != nil && isRepeatable(b)):
+		panic(failf("repeating a text or a list with * is not supported"))
+	case op == "%" && isA[string](a):
+		panic(failf("formatting a text with %% is not supported"))
 	}
-	return nil, cannot(verbs[op], a, b)
+	panic(cannot(verbs[op], a, b))
 }
 
 var verbs = map[string]string{"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "divide", "%": "divide", "**": "raise"}
 
+func isRepeatable(v Value) bool { return isText(v) || isA[sequence](v) }
+
 // add joins two texts, two lists or two tuples.
-func (e *evaluation) add(a, b Value) (Value, error) {
+func (e *evaluation) add(a, b Value) Value {
 	if x, ok := a.(string); ok {
 		if y, ok := b.(string); ok {
 			return e.text(x + y)
 		}
 	}
-	x, isX := a.(sequence)
-	y, isY := b.(sequence)
-	_, isRangeX := a.(interval)
-	_, isRangeY := b.(interval)
-	if !isX || !isY || isRangeX || isRangeY || isTuple(x) != isTuple(y) {
-		return nil, cannot("add", a, b)
+	x, _, ok := alike(a, b)
+	if !ok {
+		panic(cannot("add", a, b))
 	}
-	left, err := e.members(a)
-	if err != nil {
-		return nil, err
-	}
-	right, err := e.members(b)
-	return &list{append(left, right...), isTuple(x)}, err
-}
-
-// repeat returns v n times.
-func (e *evaluation) repeat(v Value, n *big.Int, factor Value) (Value, error) {
-	if !n.IsInt64() {
-		return nil, fmt.Errorf("%s cannot be repeated so often", kind(v))
-	}
-	times := int(max(0, min(n.Int64(), maxSize+1)))
-	switch v := v.(type) {
-	case string:
-		if v == "" {
-			return v, nil
-		}
-		if err := e.growTimes(len(v), times); err != nil {
-			return nil, err
-		}
-		return strings.Repeat(v, times), nil
-	case *list, goList:
-		once, err := e.members(v)
-		if err != nil {
-			return nil, err
-		}
-		repeated := &list{tuple: isTuple(v.(sequence))}
-		if len(once) > 0 {
-			if err := e.growTimes(memberSize*len(once), times); err != nil {
-				return nil, err
-			}
-			for range times {
-				repeated.members = append(repeated.members, once...)
-			}
-		}
-		return repeated, nil
-	default:
-		return nil, cannot("multiply", v, factor)
-	}
+	return &list{append(e.members(a), e.members(b)...), isTuple(x)}
 }
 
 // numeric evaluates an operator between two numbers.
-func numeric(op string, a, b Value) (Value, error) {
+func numeric(op string, a, b Value) Value {
+	if op == "**" {
+		return power(a, b)
+	}
 	x, y := whole(a), whole(b)
 	if x != nil && y != nil {
 		return integral(op, x, y)
 	}
-	f, err := toFloat(a)
-	if err != nil {
-		return nil, err
-	}
-	g, err := toFloat(b)
-	if err != nil {
-		return nil, err
-	}
+	f := toFloat(a)
+	g := toFloat(b)
 	switch op {
 	case "+":
-		return f + g, nil
+		return f + g
 	case "-":
-		return f - g, nil
+		return f - g
 	case "*":
-		return f * g, nil
-	case "**":
-		return power(f, g)
+		return f * g
 	}
 	if g == 0 {
-		return nil, errors.New("division by zero")
+		panic(failf("division by zero"))
 	}
 	switch quotient, remainder := floorDivide(f, g); op {
 	case "/":
-		return f / g, nil
+		return f / g
 	case "//":
-		return quotient, nil
+		return quotient
 	default:
-		return remainder, nil
+		return remainder
 	}
 }
 
-func integral(op string, x, y *big.Int) (Value, error) {
+func integral(op string, x, y *big.Int) Value {
 	z := new(big.Int)
 	switch op {
 	case "+":
@@ -528,31 +354,19 @@ func integral(op string, x, y *big.Int) (Value, error) {
 		return integer(z.Sub(x, y))
 	case "*":
 		return integer(z.Mul(x, y))
-	case "**":
-		if y.Sign() < 0 {
-			f, g := float(x), float(y)
-			return power(f, g)
-		}
-		if x.BitLen() < 2 && y.BitLen() > 1 { // -1, 0 or 1: it matters whether y is even
-			y = big.NewInt(2 - int64(y.Bit(0)))
-		}
-		if !y.IsInt64() || y.Int64() > maxBits {
-			return nil, fmt.Errorf("a number has more than %d bits", maxBits)
-		}
-		return integer(z.Exp(x, y, nil))
 	}
 	if y.Sign() == 0 {
-		return nil, errors.New("division by zero")
+		panic(failf("division by zero"))
 	}
 	if op == "/" {
 		if x.Sign() == 0 && y.Sign() < 0 {
-			return math.Copysign(0, -1), nil
+			return math.Copysign(0, -1)
 		}
 		f, _ := new(big.Rat).SetFrac(x, y).Float64()
 		if math.IsInf(f, 0) {
-			return nil, errors.New("a quotient is too large for a float")
+			panic(failf("a quotient is too large for a float"))
 		}
-		return f, nil
+		return f
 	}
 	quotient, remainder := z.DivMod(x, y, new(big.Int)) // Euclidean division: the remainder is not negative
 	if y.Sign() < 0 && remainder.Sign() > 0 {
@@ -587,61 +401,68 @@ func floorDivide(f, g float64) (quotient, remainder float64) {
 	return quotient, remainder
 }
 
-// power returns f ** g if the result is exact. Otherwise the last digit depends
-// on the machine's C library, in Python too.
-func power(f, g float64) (Value, error) {
-	base, exponent := number(f), number(g)
+// power returns a ** b if the result is exact and b a whole number. Otherwise the
+// last digit depends on the machine's C library, in Python too.
+func power(a, b Value) Value {
+	base, exponent := number(a), whole(b)
 	switch {
-	case f == 0 && g < 0:
-		return nil, errors.New("division by zero")
-	case base == nil || exponent == nil || f == 0 || f == 1 || g == 0:
-		if f < 0 && g != math.Trunc(g) {
-			return nil, errors.New("a negative number has no such power")
-		}
-		return math.Pow(f, g), nil
-	case !exponent.IsInt() && f < 0:
-		return nil, errors.New("the power of a negative number is complex")
-	case !exponent.IsInt() || exponent.Num().BitLen() > 12:
-		return nil, inexact(f, g)
+	case base == nil || exponent == nil || exponent.BitLen() > 12:
+		panic(failf("%s ** %s is not supported: write a whole number up to 4095 after **", kind(a), kind(b)))
+	case base.Sign() == 0 && exponent.Sign() < 0:
+		panic(failf("division by zero"))
+	case (max(base.Num().BitLen(), base.Denom().BitLen())-1)*int(new(big.Int).Abs(exponent).Int64()) > maxBits:
+		panic(failf("a number has more than %d bits", maxBits))
 	}
-	n := exponent.Num().Int64()
-	exact := new(big.Rat).SetInt64(1)
-	for range max(n, -n) {
-		if exact.Mul(exact, base); exact.Num().BitLen()+exact.Denom().BitLen() > 4096 {
-			return nil, inexact(f, g)
-		}
+	n, magnitude := new(big.Rat), new(big.Int).Abs(exponent)
+	n.SetFrac(new(big.Int).Exp(base.Num(), magnitude, nil), new(big.Int).Exp(base.Denom(), magnitude, nil))
+	if exponent.Sign() < 0 {
+		n.Inv(n)
+	} else if whole(a) != nil {
+		return integer(n.Num())
 	}
-	if n < 0 {
-		exact.Inv(exact)
+	f, exact := n.Float64()
+	switch {
+	case base.Sign() == 0:
+		return math.Pow(float(a), float(b))
+	case !exact:
+		panic(failf("%s ** %s has no exact answer: multiply instead", kind(a), kind(b)))
 	}
-	result, isExact := exact.Float64()
-	if !isExact {
-		return nil, inexact(f, g)
-	}
-	return result, nil
-}
-
-func inexact(f, g float64) error {
-	return fmt.Errorf("%s ** %s has no exact answer: multiply instead", formatFloat(f), formatFloat(g))
+	return f
 }
 
 // sign evaluates -v and +v.
-func sign(op string, v Value) (Value, error) {
-	if n := whole(v); n != nil {
-		if op == "-" {
-			return new(big.Int).Neg(n), nil
+func sign(op string, v Value) Value {
+	n := whole(v)
+	f, isFloat := v.(float64)
+	switch {
+	case n == nil && !isFloat:
+		panic(wrong(v, "cannot put %s before %s", op, kind(v)))
+	case isFloat && op == "-":
+		return -f
+	case isFloat:
+		return f
+	case op == "-":
+		return new(big.Int).Neg(n)
+	default:
+		return n
+	}
+}
+
+// alike returns two sequences that can be compared and added: both are lists, or
+// both are tuples.
+func alike(a, b Value) (x, y sequence, ok bool) {
+	x, isX := a.(sequence)
+	y, isY := b.(sequence)
+	return x, y, isX && isY && isTuple(x) == isTuple(y)
+}
+
+// firstDifference returns the index of the first member that x and y do not have
+// in common, or -1 if one of them begins with the other.
+func (e *evaluation) firstDifference(x, y sequence, depth int) int {
+	for i := range min(x.length(), y.length()) {
+		if !e.identicalOrEqual(x.at(e, i), y.at(e, i), depth+1) {
+			return i
 		}
-		return n, nil
 	}
-	f, ok := v.(float64)
-	if !ok {
-		if u, ok := v.(*undefined); ok {
-			return nil, u.err()
-		}
-		return nil, fmt.Errorf("cannot put %s before %s", op, kind(v))
-	}
-	if op == "-" {
-		return -f, nil
-	}
-	return f, nil
+	return -1
 }

@@ -1,9 +1,6 @@
 package jinja
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -12,19 +9,18 @@ import (
 // that bind most: or, and, not, comparisons, sums, ~, products, powers, signs,
 // and then subscripts, calls, filters and tests.
 type parser struct {
-	tokens    []token
-	depth     int
-	constants *evaluation // of all constants of a template together
+	tokens []token
+	depth  int
 }
 
 // parse parses the tokens of one {{ … }}.
-func parse(tokens []token, constants *evaluation) (node, error) {
-	p := &parser{tokens: tokens, constants: constants}
-	n, err := p.tuple("end")
-	if err == nil && p.kind() != "end" {
-		err = p.unexpected()
+func parse(tokens []token) node {
+	p := &parser{tokens: tokens}
+	n := p.tuple("end")
+	if t := p.next(); t.kind != "end" {
+		panic(unexpected(t))
 	}
-	return n, err
+	return n
 }
 
 func (p *parser) kind() string { return p.tokens[0].kind }
@@ -48,9 +44,7 @@ func (p *parser) skip(kind string) bool {
 }
 
 // isWord reports whether the next token is the name text.
-func (p *parser) isWord(text string) bool {
-	return p.kind() == "name" && p.tokens[0].text == text
-}
+func (p *parser) isWord(text string) bool { return isName(p.tokens[0], text) }
 
 func (p *parser) skipWord(text string) bool {
 	if !p.isWord(text) {
@@ -60,196 +54,128 @@ func (p *parser) skipWord(text string) bool {
 	return true
 }
 
-func (p *parser) expect(kind string) error {
+func (p *parser) expect(kind string) {
 	if !p.skip(kind) {
-		return fmt.Errorf("expected %q, got %v", kind, p.tokens[0])
+		panic(failf("expected %q, got %v", kind, p.tokens[0]))
 	}
-	return nil
 }
 
-func (p *parser) unexpected() error { return fmt.Errorf("unexpected %v", p.tokens[0]) }
-
 // nest parses with one more level of nesting.
-func (p *parser) nest(parse func() (node, error)) (node, error) {
+func (p *parser) nest(parse func() node) node {
 	if p.depth++; p.depth > maxNesting {
-		return nil, fmt.Errorf("it is nested more than %d deep", maxNesting)
+		panic(failf("it is nested more than %d deep", maxNesting))
 	}
-	defer func() { p.depth-- }()
-	return parse()
+	n := parse()
+	p.depth--
+	return n
 }
 
 // tuple parses expressions up to a closing token. With a comma they are a
 // tuple.
-func (p *parser) tuple(end string) (node, error) {
+func (p *parser) tuple(end string) node {
 	var members []node
-	comma := false
-	for {
-		if p.kind() == end {
-			break
-		}
-		n, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, n)
-		if !p.skip(",") {
-			break
-		}
-		comma = true
-	}
+	comma := p.separated(end, func() { members = append(members, p.expression()) })
 	switch {
 	case !comma && len(members) == 1:
-		return members[0], nil
+		return members[0]
 	case len(members) == 0 && end == "end":
-		return nil, errors.New("there is nothing between {{ and }}")
+		panic(failf("there is nothing between {{ and }}"))
 	default:
-		return &listNode{members, true}, nil
+		return &listNode{members, true}
 	}
 }
 
-func (p *parser) expression() (node, error) { return p.nest(p.conditional) }
+func (p *parser) expression() node { return p.nest(p.conditional) }
 
-func (p *parser) conditional() (node, error) {
-	n, err := p.or()
-	for err == nil && p.skipWord("if") {
-		c := &conditionalNode{then: n}
-		if c.condition, err = p.or(); err != nil {
-			return nil, err
-		}
+func (p *parser) conditional() node {
+	n := p.or()
+	for p.skipWord("if") {
+		c := &conditionalNode{then: n, condition: p.or()}
 		if p.skipWord("else") {
-			c.otherwise, err = p.expression()
+			c.otherwise = p.expression()
 		}
 		n = c
 	}
-	return n, err
+	return n
 }
 
-func (p *parser) or() (node, error) {
-	n, err := p.and()
-	for err == nil && p.skipWord("or") {
-		var right node
-		right, err = p.and()
-		n = &orNode{n, right}
-	}
-	return n, err
-}
+func (p *parser) or() node { return p.logic("or", true, p.and) }
 
-func (p *parser) and() (node, error) {
-	n, err := p.not()
-	for err == nil && p.skipWord("and") {
-		var right node
-		right, err = p.not()
-		n = &andNode{n, right}
-	}
-	return n, err
-}
+func (p *parser) and() node { return p.logic("and", false, p.not) }
 
-func (p *parser) not() (node, error) {
+func (p *parser) not() node {
 	if !p.skipWord("not") {
 		return p.comparison()
 	}
-	n, err := p.nest(p.not)
-	return &notNode{n}, err
+	return &notNode{p.nest(p.not)}
 }
 
 var comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
 
-func (p *parser) comparison() (node, error) {
-	n, err := p.sum()
+func (p *parser) comparison() node {
+	n := p.sum()
 	var operands []operand
-	for err == nil {
+	for {
 		var op string
 		switch {
 		case slices.Contains(comparisons, p.kind()):
 			op = p.next().text
 		case p.skipWord("in"):
 			op = "in"
-		case p.isWord("not") && p.tokens[1].kind == "name" && p.tokens[1].text == "in":
+		case p.isWord("not") && isName(p.tokens[1], "in"):
 			p.next()
 			p.next()
 			op = "not in"
+		case operands == nil:
+			return n
 		default:
-			if operands == nil {
-				return n, nil
-			}
-			return &compareNode{n, operands}, nil
+			return &compareNode{n, operands}
 		}
-		var right node
-		right, err = p.sum()
-		operands = append(operands, operand{op, right})
+		operands = append(operands, operand{op, p.sum()})
 	}
-	return nil, err
 }
 
-func (p *parser) sum() (node, error)     { return p.binary(p.concat, "+", "-") }
-func (p *parser) product() (node, error) { return p.binary(p.power, "*", "/", "//", "%") }
-func (p *parser) power() (node, error)   { return p.binary(p.unary, "**") }
+func (p *parser) sum() node     { return p.binary(p.concat, "+", "-") }
+func (p *parser) product() node { return p.binary(p.power, "*", "/", "//", "%") }
+func (p *parser) power() node   { return p.binary(p.unary, "**") }
 
 // binary parses operators that associate to the left. In Jinja ** does so too.
-func (p *parser) binary(parse func() (node, error), operators ...string) (node, error) {
-	n, err := parse()
-	for err == nil && slices.Contains(operators, p.kind()) {
+func (p *parser) binary(parse func() node, operators ...string) node {
+	n := parse()
+	for slices.Contains(operators, p.kind()) {
 		op := p.next().text
-		var right node
-		if right, err = parse(); err == nil && op == "**" && isConstant(n) && !isConstant(right) {
-			err = p.checkBase(n)
+		right := parse()
+		// Jinja writes a constant into its program without parentheses, where ** binds
+		// more than the sign of a negative one.
+		if op == "**" && isConstant(n) && !isA[*constantNode](n) && !isConstant(right) {
+			panic(failf("a computed constant before ** is not supported, because Jinja misreads a negative one: write a number"))
 		}
 		n = &binaryNode{op, n, right}
 	}
-	return n, err
+	return n
 }
 
-// checkBase rejects a negative constant before **. Jinja writes such a constant
-// into its program without parentheses, where ** binds more than the sign.
-func (p *parser) checkBase(n node) error {
-	v, err := n.eval(p.constants)
-	if err == nil && isNumber(v) && math.Signbit(float(v)) {
-		err = errors.New("Jinja misreads a negative number before **: write a positive one")
-	}
-	return err
-}
-
-func (p *parser) concat() (node, error) {
-	n, err := p.product()
-	if err != nil || p.kind() != "~" {
-		return n, err
+func (p *parser) concat() node {
+	n := p.product()
+	if p.kind() != "~" {
+		return n
 	}
 	parts := []node{n}
-	for err == nil && p.skip("~") {
-		n, err = p.product()
-		parts = append(parts, n)
+	for p.skip("~") {
+		parts = append(parts, p.product())
 	}
-	return &concatNode{parts}, err
+	return &concatNode{parts}
 }
 
 // unary parses a sign. A filter or test applies to the signed value.
-func (p *parser) unary() (node, error) {
-	n, err := p.signed()
-	if err != nil {
-		return nil, err
-	}
-	return p.filtered(n)
-}
+func (p *parser) unary() node { return p.filtered(p.signed()) }
 
-func (p *parser) signed() (node, error) {
-	var n node
-	var err error
-	switch {
-	case p.skip("-"):
-		if n, err = p.nest(p.signed); err == nil {
-			n = &signNode{"-", n}
-		}
-	case p.skip("+"):
-		if n, err = p.nest(p.signed); err == nil {
-			n = &signNode{"+", n}
-		}
-	default:
-		n, err = p.primary()
+func (p *parser) signed() node {
+	if k := p.kind(); k == "-" || k == "+" {
+		p.next()
+		return p.postfix(&signNode{k, p.nest(p.signed)})
 	}
-	if err != nil {
-		return nil, err
-	}
-	return p.postfix(n)
+	return p.postfix(p.primary())
 }
 
 // constants are the names of constants.
@@ -259,347 +185,254 @@ var constants = map[string]Value{"true": true, "True": true, "false": false, "Fa
 // them as a name that is undefined.
 var keywords = []string{"and", "or", "not", "if", "else", "in", "is", "elif", "recursive"}
 
-func (p *parser) primary() (node, error) {
-	switch t := p.tokens[0]; t.kind {
+func (p *parser) primary() node {
+	switch t := p.next(); t.kind {
 	case "name":
 		if value, ok := constants[t.text]; ok {
-			p.next()
-			return &constantNode{value}, nil
+			return &constantNode{value}
 		}
 		if slices.Contains(keywords, t.text) {
-			return nil, p.unexpected()
+			panic(unexpected(t))
 		}
-		p.next()
-		if err := checkName(t.text, p.kind() == "("); err != nil {
-			return nil, err
-		}
-		return &nameNode{t.text}, nil
+		checkName(t.text, p.kind() == "(")
+		return &nameNode{t.text}
 	case "string":
-		var text strings.Builder
-		for p.kind() == "string" {
-			text.WriteString(p.next().text)
+		if p.kind() == "string" {
+			panic(failf("two texts side by side are not supported: write ~ between them"))
 		}
-		return &constantNode{text.String()}, nil
+		return &constantNode{t.text}
 	case "number":
-		p.next()
-		return &constantNode{t.value}, nil
+		return &constantNode{t.value}
 	case "(":
-		p.next()
-		n, err := p.nest(func() (node, error) { return p.tuple(")") })
-		if err != nil {
-			return nil, err
-		}
-		return n, p.expect(")")
+		n := p.nest(func() node { return p.tuple(")") })
+		p.expect(")")
+		return n
 	case "[":
-		return p.list()
+		list := &listNode{}
+		p.separated("]", func() { list.members = append(list.members, p.expression()) })
+		p.expect("]")
+		return list
 	case "{":
 		return p.dict()
 	default:
-		return nil, p.unexpected()
+		panic(unexpected(t))
 	}
 }
 
 // checkName rejects Jinja's own functions, and functions that are not called.
-func checkName(name string, called bool) error {
+func checkName(name string, called bool) {
 	switch {
-	case slices.Contains(unsupportedNames, name):
-		return fmt.Errorf("%s is not supported", name)
-	case functions[name] != nil && !called:
-		return fmt.Errorf("%s is a function: call it", name)
-	case functions[name] == nil && called:
-		return fmt.Errorf("unknown function %q: there are range and rand", name)
+	case slices.Contains(unsupportedNames, name) || called && name != "rand":
+		panic(failf("the function %s is not supported: there is only rand", name))
+	case !called && name == "rand":
+		panic(failf("rand is a function: call it"))
 	}
-	return nil
 }
 
 // unsupportedNames are Jinja's global functions and objects.
-var unsupportedNames = []string{"lipsum", "dict", "cycler", "joiner", "namespace", "self", "super"}
+var unsupportedNames = []string{"range", "lipsum", "dict", "cycler", "joiner", "namespace", "self", "super"}
 
-func (p *parser) list() (node, error) {
-	p.next()
-	list := &listNode{}
-	for p.kind() != "]" {
-		n, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		list.members = append(list.members, n)
-		if !p.skip(",") {
-			break
-		}
-	}
-	return list, p.expect("]")
-}
-
-func (p *parser) dict() (node, error) {
-	p.next()
+func (p *parser) dict() node {
 	dict := &dictNode{}
-	for p.kind() != "}" {
-		key, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expect(":"); err != nil {
-			return nil, err
-		}
-		value, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		dict.keys, dict.values = append(dict.keys, key), append(dict.values, value)
-		if !p.skip(",") {
-			break
-		}
-	}
-	return dict, p.expect("}")
+	p.separated("}", func() {
+		dict.keys = append(dict.keys, p.expression())
+		p.expect(":")
+		dict.values = append(dict.values, p.expression())
+	})
+	p.expect("}")
+	return dict
 }
 
-func (p *parser) postfix(n node) (node, error) {
-	var err error
-	for err == nil {
+func (p *parser) postfix(n node) node {
+	for {
 		switch p.kind() {
 		case ".":
-			n, err = p.attribute(n)
+			n = p.attribute(n)
 		case "[":
-			n, err = p.subscript(n)
+			n = p.subscript(n)
 		case "(":
-			n, err = p.call(n)
+			n = p.call(n)
 		default:
-			return n, nil
+			return n
 		}
 	}
-	return nil, err
 }
 
-func (p *parser) attribute(n node) (node, error) {
+func (p *parser) attribute(n node) node {
 	p.next()
 	switch t := p.next(); {
 	case t.kind == "name":
-		if strings.HasPrefix(t.text, "__") && strings.HasSuffix(t.text, "__") {
-			return nil, fmt.Errorf("the attribute %s is not supported", t.text)
+		if isReserved(t.text) {
+			panic(failf("the attribute %s is not supported", t.text))
 		}
 		if p.kind() == "(" {
 			return p.method(n, t.text)
 		}
 		if slices.Contains(mappingAttributes, t.text) {
-			return nil, fmt.Errorf("%[1]s is a method of mappings: write ['%[1]s'] for the key, or %[1]s() to call it", t.text)
+			panic(failf("%[1]s is a method of mappings: write ['%[1]s'] for the key", t.text))
 		}
-		return p.found(&attributeNode{n, t.text, isConstant(n)})
-	case t.kind == "number" && isInteger(t.value):
-		return p.found(&itemNode{n, &constantNode{t.value}, isConstant(n)})
+		return &attributeNode{variable(n), t.text}
+	case t.kind == "number":
+		panic(failf("a number after a dot is not supported: write [%s]", t.text))
 	default:
-		return nil, fmt.Errorf("after the dot expected a name, got %v", t)
+		panic(failf("after the dot expected a name, got %v", t))
 	}
 }
 
-func (p *parser) subscript(n node) (node, error) {
+func (p *parser) subscript(n node) node {
 	p.next()
-	bounds := [3]node{}
-	colons := 0
-	for p.kind() != "]" {
-		if p.kind() == ":" && colons < 2 {
-			p.next()
-			colons++
-			continue
+	if p.kind() == "]" {
+		panic(failf("there is nothing between [ and ]"))
+	}
+	var index node
+	if p.kind() != ":" {
+		index = p.expression()
+	}
+	if p.kind() == ":" {
+		panic(failf("slices ([1:2]) are not supported: write the index of one member"))
+	}
+	p.expect("]")
+	if c, ok := index.(*constantNode); ok {
+		if name, ok := c.value.(string); ok && isReserved(name) {
+			panic(failf("the attribute %s is not supported", name))
 		}
-		if bounds[colons] != nil {
-			return nil, p.unexpected()
-		}
-		index, err := p.expression()
-		if err != nil {
-			return nil, err
-		}
-		bounds[colons] = index
+	}
+	if isConstant(index) {
+		n = variable(n)
+	}
+	return &itemNode{n, index}
+}
+
+// variable rejects a constant of which a part is read. Jinja reads that when it
+// compiles, and if there is no such part, its result depends on where it stands.
+func variable(n node) node {
+	if isConstant(n) {
+		panic(failf("a part of a constant is not supported: write the part alone"))
+	}
+	return n
+}
+
+// call parses a call that is not of a method, which can only be rand().
+func (p *parser) call(n node) node {
+	if name, ok := n.(*nameNode); !ok || name.name != "rand" {
+		panic(failf("only rand and methods can be called, by their names"))
 	}
 	p.next()
-	switch {
-	case colons > 0:
-		return p.found(&sliceNode{n, bounds, isConstant(n) && isConstant(bounds[0]) && isConstant(bounds[1]) && isConstant(bounds[2])})
-	case bounds[0] == nil:
-		return nil, errors.New("there is nothing between [ and ]")
-	}
-	if c, ok := bounds[0].(*constantNode); ok {
-		if name, ok := c.value.(string); ok && strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") {
-			return nil, fmt.Errorf("the attribute %s is not supported", name)
-		}
-	}
-	return p.found(&itemNode{n, bounds[0], isConstant(n) && isConstant(bounds[0])})
+	p.expect(")")
+	return &randNode{}
 }
 
-// found rejects a part that a constant does not have. Jinja notices that when
-// it compiles, and then its result depends on where the part is.
-func (p *parser) found(part node) (node, error) {
-	if !isConstant(part) {
-		return part, nil
-	}
-	v, err := part.eval(p.constants)
-	if err == nil && isUndefined(v) {
-		err = fmt.Errorf("%s is not there", path(part))
-	}
-	return part, err
-}
-
-// call parses the call of a function.
-func (p *parser) call(n node) (node, error) {
-	name, ok := n.(*nameNode)
-	if !ok {
-		return nil, errors.New("only functions and methods can be called, by their names")
-	}
-	f := functions[name.name]
-	if f == nil {
-		return nil, checkName(name.name, true)
-	}
-	given, err := p.arguments()
-	if err != nil {
-		return nil, err
-	}
-	args, err := f.bind("the function "+name.name, given)
-	return &callNode{f, args}, err
-}
-
-func (p *parser) method(n node, name string) (node, error) {
-	if len(methods[name]) == 0 {
-		return nil, fmt.Errorf("unknown method %q", name)
-	}
-	given, err := p.arguments()
-	if err != nil {
-		return nil, err
-	}
-	m := &methodNode{object: n, name: name, args: map[string][]node{}}
-	var last error
-	for kind, f := range methods[name] {
-		if args, err := f.bind("the method "+name, given); err != nil {
-			last = err
-		} else {
-			m.args[kind] = args
-		}
-	}
-	if len(m.args) == 0 {
-		return nil, last
-	}
-	return m, nil
+func (p *parser) method(n node, name string) node {
+	f := find(methods, "method", name)
+	return &filterNode{n, f, f.bind("the method "+name, p.arguments())}
 }
 
 // filtered parses filters and tests.
-func (p *parser) filtered(n node) (node, error) {
-	var err error
-	for err == nil {
+func (p *parser) filtered(n node) node {
+	for {
 		switch {
 		case p.skip("|"):
-			n, err = p.filter(n)
+			n = newFilter(n, p.name(), p.maybeArguments())
 		case p.skipWord("is"):
-			n, err = p.test(n)
-		case p.kind() == "(":
-			return nil, errors.New("what a filter or test gives cannot be called")
+			n = p.test(n)
 		default:
-			return n, nil
+			return n
 		}
 	}
-	return nil, err
 }
 
-func (p *parser) dotted() (string, error) {
+func (p *parser) name() string {
 	t := p.next()
 	if t.kind != "name" {
-		return "", fmt.Errorf("expected a name, got %v", t)
+		panic(failf("expected a name, got %v", t))
 	}
-	name := t.text
-	for p.skip(".") {
-		t := p.next()
-		if t.kind != "name" {
-			return "", fmt.Errorf("after the dot expected a name, got %v", t)
-		}
-		name += "." + t.text
-	}
-	return name, nil
+	return t.text
 }
 
-func (p *parser) filter(n node) (node, error) {
-	name, err := p.dotted()
-	if err != nil {
-		return nil, err
-	}
-	given := arguments{}
-	if p.kind() == "(" {
-		if given, err = p.arguments(); err != nil {
-			return nil, err
-		}
-	}
-	return newFilter(n, name, given)
-}
-
-func (p *parser) test(n node) (node, error) {
+func (p *parser) test(n node) node {
 	negated := p.skipWord("not")
-	name, err := p.dotted()
-	if err != nil {
-		return nil, err
-	}
-	given := arguments{}
+	name := p.name()
+	given := p.maybeArguments()
 	switch k := p.kind(); {
-	case k == "(":
-		if given, err = p.arguments(); err != nil {
-			return nil, err
-		}
-	case k == "name" && (p.isWord("else") || p.isWord("or") || p.isWord("and")):
-	case k == "name" && p.isWord("is"):
-		return nil, errors.New("tests cannot be chained: write and")
+	case given.written, p.isWord("else"), p.isWord("or"), p.isWord("and"):
+	case p.isWord("is"):
+		panic(failf("tests cannot be chained: write and"))
 	case k == "name" || k == "string" || k == "number" || k == "[" || k == "{":
-		arg, err := p.primary()
-		if err == nil {
-			arg, err = p.postfix(arg)
-		}
-		if err != nil {
-			return nil, err
-		}
-		given.positional = []node{arg}
+		given.positional = []node{p.postfix(p.primary())}
 	}
-	t, err := newTest(n, name, given)
-	if err != nil {
-		return nil, err
-	}
+	t := newTest(n, name, given)
 	if negated {
-		return &notNode{t}, nil
+		return &notNode{t}
 	}
-	return t, nil
+	return t
 }
 
 // arguments are the arguments of a call, as written.
 type arguments struct {
+	written    bool // in parentheses
 	positional []node
 	names      []string // the names of the keyword arguments
 	keywords   []node
 }
 
-func (p *parser) arguments() (a arguments, err error) {
+func (p *parser) arguments() arguments {
 	p.next()
-	for p.kind() != ")" {
+	a := arguments{written: true}
+	p.separated(")", func() {
 		switch {
 		case p.kind() == "*" || p.kind() == "**":
-			return a, fmt.Errorf("%s in a call is not supported", p.kind())
+			panic(failf("%s in a call is not supported", p.kind()))
 		case p.kind() == "name" && p.tokens[1].kind == "=":
 			name := p.next().text
 			p.next()
-			value, err := p.expression()
-			if err != nil {
-				return a, err
-			}
+			value := p.expression()
 			if slices.Contains(a.names, name) {
-				return a, fmt.Errorf("duplicate argument %s", name)
+				panic(failf("duplicate argument %s", name))
 			}
 			a.names, a.keywords = append(a.names, name), append(a.keywords, value)
+		case a.names != nil:
+			panic(failf("an argument without a name stands after one with a name"))
 		default:
-			if a.names != nil {
-				return a, errors.New("an argument without a name stands after one with a name")
-			}
-			value, err := p.expression()
-			if err != nil {
-				return a, err
-			}
-			a.positional = append(a.positional, value)
+			a.positional = append(a.positional, p.expression())
 		}
+	})
+	p.expect(")")
+	return a
+}
+
+func isName(t token, text string) bool { return t.kind == "name" && t.text == text }
+
+func unexpected(t token) failure { return failf("unexpected %v", t) }
+
+// separated parses what is separated by commas, up to a closing token. It reports
+// whether there is a comma.
+func (p *parser) separated(end string, parse func()) (comma bool) {
+	for p.kind() != end {
+		parse()
 		if !p.skip(",") {
 			break
 		}
+		comma = true
 	}
-	return a, p.expect(")")
+	return comma
+}
+
+func (p *parser) logic(word string, decides bool, parse func() node) node {
+	n := parse()
+	for p.skipWord(word) {
+		n = &logicNode{n, parse(), decides}
+	}
+	return n
+}
+
+func isReserved(name string) bool {
+	return strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__")
+}
+
+// maybeArguments parses the arguments of a filter or test, which may have none.
+func (p *parser) maybeArguments() arguments {
+	if p.kind() == "(" {
+		return p.arguments()
+	}
+	return arguments{}
 }

@@ -28,20 +28,18 @@ func Parse(source string, rand func() float64) (*Template, error) {
 	if !utf8.ValidString(source) {
 		return nil, errors.New("it is not valid UTF-8")
 	}
-	segments, err := split(source)
+	t := &Template{rand: rand}
+	err := try(func() {
+		for _, s := range split(source) {
+			p := part{text: s.text}
+			if s.tokens != nil {
+				p.expression = parse(s.tokens)
+			}
+			t.parts = append(t.parts, p)
+		}
+	})
 	if err != nil {
 		return nil, err
-	}
-	t := &Template{rand: rand}
-	constants := &evaluation{}
-	for _, s := range segments {
-		p := part{text: s.text}
-		if s.tokens != nil {
-			if p.expression, err = parse(s.tokens, constants); err != nil {
-				return nil, err
-			}
-		}
-		t.parts = append(t.parts, p)
 	}
 	return t, nil
 }
@@ -52,44 +50,39 @@ func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expres
 // Truth reports whether the expression of a single t is true, as in an if of
 // Jinja. lookup returns the value of a name, or false if there is none. With
 // false, an error in place of the value fails the evaluation.
-func (t *Template) Truth(lookup func(name string) (any, bool)) (bool, error) {
-	e := &evaluation{lookup: lookup, rand: t.rand}
-	return e.truthOf(t.parts[0].expression)
+func (t *Template) Truth(lookup func(name string) (any, bool)) (holds bool, err error) {
+	err = t.evaluate(lookup, func(e *evaluation) { holds = truth(t.parts[0].expression.eval(e)) })
+	return holds, err
 }
 
 // Value returns the result of t as a Go value: the value of its expression if t
 // is single, and otherwise a text.
-func (t *Template) Value(lookup func(name string) (any, bool)) (any, error) {
+func (t *Template) Value(lookup func(name string) (any, bool)) (v any, err error) {
 	if !t.Single() {
 		return t.Text(lookup)
 	}
-	e := &evaluation{lookup: lookup, rand: t.rand}
-	v, err := t.parts[0].expression.eval(e)
-	if err != nil {
-		return nil, err
-	}
-	return toGo(e, v, 0)
+	err = t.evaluate(lookup, func(e *evaluation) { v = toGo(e, t.parts[0].expression.eval(e), 0) })
+	return v, err
 }
 
 // Text returns the text that Jinja renders.
-func (t *Template) Text(lookup func(name string) (any, bool)) (string, error) {
-	e := &evaluation{lookup: lookup, rand: t.rand}
-	var b strings.Builder
-	for _, p := range t.parts {
-		text := p.text
-		if p.expression != nil {
-			v, err := p.expression.eval(e)
-			if err != nil {
-				return "", err
+func (t *Template) Text(lookup func(name string) (any, bool)) (text string, err error) {
+	err = t.evaluate(lookup, func(e *evaluation) {
+		var b strings.Builder
+		for _, p := range t.parts {
+			s := p.text
+			if p.expression != nil {
+				s = e.str(p.expression.eval(e))
 			}
-			if text, err = e.str(v); err != nil {
-				return "", err
-			}
+			e.grow(len(s))
+			b.WriteString(s)
 		}
-		if err := e.grow(len(text)); err != nil {
-			return "", err
-		}
-		b.WriteString(text)
-	}
-	return b.String(), nil
+		text = b.String()
+	})
+	return text, err
+}
+
+// evaluate calls f with a new evaluation and returns the error that it fails with.
+func (t *Template) evaluate(lookup func(name string) (any, bool), f func(*evaluation)) error {
+	return try(func() { f(&evaluation{lookup: lookup, rand: t.rand}) })
 }

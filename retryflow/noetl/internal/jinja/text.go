@@ -13,13 +13,13 @@ import (
 )
 
 // str returns the text of v, as Python's str does.
-func (e *evaluation) str(v Value) (string, error) {
+func (e *evaluation) str(v Value) string {
 	if s, ok := textOf(v); ok {
-		return s, nil
+		return s
 	}
 	w := writer{e: e}
-	err := w.repr(v, 0)
-	return w.b.String(), err
+	w.repr(v, 0)
+	return w.b.String()
 }
 
 // A writer writes values as Python's repr does.
@@ -28,79 +28,52 @@ type writer struct {
 	b strings.Builder
 }
 
-func (w *writer) write(s string) error {
+func (w *writer) write(s string) {
 	w.b.WriteString(s)
-	return w.e.grow(len(s))
+	w.e.grow(len(s))
 }
 
 // quoted writes the literal of a text.
-func (w *writer) quoted(s string, quote func(string) string) error {
-	if err := w.e.read(len(s)); err != nil {
-		return err
-	}
-	return w.write(quote(s))
+func (w *writer) quoted(s string, quote func(string) string) {
+	w.e.read(len(s))
+	w.write(quote(s))
 }
 
-func (w *writer) repr(v Value, depth int) error {
-	if err := w.e.visit(depth); err != nil {
-		return err
-	}
+func (w *writer) repr(v Value, depth int) {
+	w.e.visit(depth)
 	switch v := v.(type) {
 	case nil:
-		return w.write("None")
+		w.write("None")
 	case bool:
-		return w.write(kind(v))
+		w.write(kind(v))
 	case *big.Int:
-		return w.write(v.String())
+		w.write(v.String())
 	case float64:
-		return w.write(formatFloat(v))
+		w.write(formatFloat(v))
 	case string:
-		return w.quoted(v, quote)
-	case interval:
-		if v.step == 1 {
-			return w.write(fmt.Sprintf("range(%d, %d)", v.start, v.stop))
-		}
-		return w.write(fmt.Sprintf("range(%d, %d, %d)", v.start, v.stop, v.step))
+		w.quoted(v, quote)
 	case sequence:
-		return w.sequence(v, depth)
+		w.sequence(v, depth)
 	case mapping:
-		pairs, err := w.e.inOrder(v)
-		if err != nil {
-			return err
-		}
-		return w.members("{", "}", len(pairs), func(i int) error {
-			if err := w.repr(pairs[i].key, depth+1); err != nil {
-				return err
-			}
-			if err := w.write(": "); err != nil {
-				return err
-			}
-			return w.repr(pairs[i].value, depth+1)
+		pairs := w.e.inOrder(v)
+		w.members("{", "}", len(pairs), func(i int) {
+			w.repr(pairs[i].key, depth+1)
+			w.write(": ")
+			w.repr(pairs[i].value, depth+1)
 		})
 	case *undefined:
 		switch {
 		case depth > 0:
-			return w.write("Undefined")
-		case v.lenient:
-			return nil
+			w.write("Undefined")
+		case !v.lenient:
+			panic(v.err())
 		}
-	case view:
-		members, err := w.e.members(v)
-		if err != nil {
-			return err
-		}
-		if err := w.write("dict_" + v.kind + "("); err != nil {
-			return err
-		}
-		if err := w.sequence(&list{members: members}, depth+1); err != nil {
-			return err
-		}
-		return w.write(")")
+	default:
+		panic(unusable(v))
 	}
-	return unusable(v)
 }
 
-func (w *writer) sequence(s sequence, depth int) error {
+func (w *writer) sequence(s sequence, depth int) {
 	open, close := "[", "]"
 	if isTuple(s) {
 		open, close = "(", ")"
@@ -108,30 +81,18 @@ func (w *writer) sequence(s sequence, depth int) error {
 			close = ",)"
 		}
 	}
-	return w.members(open, close, s.length(), func(i int) error {
-		member, err := s.at(w.e, i)
-		if err != nil {
-			return err
-		}
-		return w.repr(member, depth+1)
-	})
+	w.members(open, close, s.length(), func(i int) { w.repr(s.at(w.e, i), depth+1) })
 }
 
-func (w *writer) members(open, close string, n int, member func(i int) error) error {
-	if err := w.write(open); err != nil {
-		return err
-	}
+func (w *writer) members(open, close string, n int, member func(i int)) {
+	w.write(open)
 	for i := range n {
 		if i > 0 {
-			if err := w.write(", "); err != nil {
-				return err
-			}
+			w.write(", ")
 		}
-		if err := member(i); err != nil {
-			return err
-		}
+		member(i)
 	}
-	return w.write(close)
+	w.write(close)
 }
 
 // offset returns where the letter with an index begins in s.
@@ -178,24 +139,28 @@ func quote(s string) string {
 		case r == rune(quotes) || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteString(`\t`)
+		case r == '\n' || r == '\r' || r == '\t':
+			b.WriteString(jsonEscapes[r])
 		case unicode.IsPrint(r):
 			b.WriteRune(r)
-		case r < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
+			b.WriteString(escaped(r))
 		}
 	}
 	b.WriteByte(quotes)
 	return b.String()
+}
+
+// escaped returns the shortest escape of a letter.
+func escaped(r rune) string {
+	switch {
+	case r < 0x100:
+		return fmt.Sprintf(`\x%02x`, r)
+	case r < 0x10000:
+		return fmt.Sprintf(`\u%04x`, r)
+	default:
+		return fmt.Sprintf(`\U%08x`, r)
+	}
 }
 
 // lower and upper map one letter to several if Unicode says so, which package
@@ -216,35 +181,4 @@ func upper(s string) string {
 
 func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= 0x80 }) < 0
-}
-
-// capitalize returns s with its first letter in title case and the others in
-// lower case.
-func capitalize(s string) string {
-	for _, r := range s {
-		first := string(r)
-		return title(r) + lower(s)[len(lower(first)):]
-	}
-	return s
-}
-
-// title returns the title case of a letter.
-func title(r rune) string {
-	if r < 0x80 {
-		return string(unicode.ToUpper(r))
-	}
-	letter := string(r)
-	if s := cases.Title(language.Und, cases.NoLower).String(letter); s != letter {
-		return s
-	}
-	return string(unicode.ToTitle(r)) // ToTitle knows more letters, but maps each to only one
-}
-
-func isLower(r rune) bool { return unicode.IsLower(r) || unicode.Is(unicode.Other_Lowercase, r) }
-func isUpper(r rune) bool { return unicode.IsUpper(r) || unicode.Is(unicode.Other_Uppercase, r) }
-
-// isCase reports whether s has a letter for which is returns true, and no
-// letter of the other case.
-func isCase(s string, is, other func(rune) bool) bool {
-	return strings.IndexFunc(s, is) >= 0 && strings.IndexFunc(s, func(r rune) bool { return other(r) || unicode.IsTitle(r) }) < 0
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
-	"github.com/goretry/retry/retryflow/flowlog"
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
@@ -239,21 +238,18 @@ func TestPipelines(t *testing.T) {
 	require.Len(t, rows, 5)
 	number := func(row, key string) int { return int(rows[row][key].(float64)) }
 
-	// build returns a pipeline of tasks that call run.
-	build := func(t *testing.T, yaml string, run map[string]func(iter map[string]any) retryflow.Outcome) (retryflow.Pipeline, map[string]int) {
+	// build returns a pipeline of tasks of which the first calls run.
+	build := func(t *testing.T, yaml string, run func(iter map[string]any) retryflow.Outcome) (retryflow.Pipeline, map[string]int) {
 		tasks, err := noetl.ParseTasks([]byte(yaml), nil)
 		require.NoError(t, err)
 		runs := map[string]int{}
-		var p retryflow.Pipeline
-		for _, task := range tasks {
-			p.Tasks = append(p.Tasks, retryflow.Task{Label: task.Label, Rules: task.Rules, Run: func(_ context.Context, s retryflow.State) retryflow.Outcome {
-				runs[task.Label]++
-				return run[task.Label](s["iter"].(map[string]any))
-			}})
-		}
-		return p, runs
+		return pipelineOf(tasks, func(label string, s retryflow.State) retryflow.Outcome {
+			if runs[label]++; label == "store" {
+				return retryflow.Outcome{}
+			}
+			return run(s["iter"].(map[string]any))
+		}), runs
 	}
-	fine := func(map[string]any) retryflow.Outcome { return retryflow.Outcome{} }
 
 	const pagination = `
 - fetch_page:
@@ -273,12 +269,9 @@ func TestPipelines(t *testing.T) {
 	t.Run("pagination", func(t *testing.T) {
 		const row = "pagination"
 		var pages []any
-		p, runs := build(t, pagination, map[string]func(map[string]any) retryflow.Outcome{
-			"fetch_page": func(iter map[string]any) retryflow.Outcome {
-				pages = append(pages, iter["page"])
-				return retryflow.Outcome{Result: map[string]any{"has_next": iter["page"] != number(row, "pages")}}
-			},
-			"store": fine,
+		p, runs := build(t, pagination, func(iter map[string]any) retryflow.Outcome {
+			pages = append(pages, iter["page"])
+			return retryflow.Outcome{Result: map[string]any{"has_next": iter["page"] != number(row, "pages")}}
 		})
 		state := retryflow.State{"iter": map[string]any{"page": 1, "size": 50}}
 		require.NoError(t, p.Run(t.Context(), state))
@@ -290,14 +283,11 @@ func TestPipelines(t *testing.T) {
 		const row = "attempts start anew after a jump"
 		synctest.Test(t, func(t *testing.T) {
 			n := 0
-			p, runs := build(t, pagination, map[string]func(map[string]any) retryflow.Outcome{
-				"fetch_page": func(iter map[string]any) retryflow.Outcome {
-					if n++; n%(number(row, "fail_per_page")+1) != 0 {
-						return retryflow.Outcome{Err: errors.New("busy")}
-					}
-					return retryflow.Outcome{Result: map[string]any{"has_next": iter["page"] != number(row, "pages")}}
-				},
-				"store": fine,
+			p, runs := build(t, pagination, func(iter map[string]any) retryflow.Outcome {
+				if n++; n%(number(row, "fail_per_page")+1) != 0 {
+					return retryflow.Outcome{Err: errors.New("busy")}
+				}
+				return retryflow.Outcome{Result: map[string]any{"has_next": iter["page"] != number(row, "pages")}}
 			})
 			began := time.Now()
 			require.NoError(t, p.Run(t.Context(), retryflow.State{"iter": map[string]any{"page": 1}}))
@@ -320,10 +310,10 @@ func TestPipelines(t *testing.T) {
 		const row = "polling"
 		synctest.Test(t, func(t *testing.T) {
 			n := 0
-			p, runs := build(t, polling, map[string]func(map[string]any) retryflow.Outcome{"poll": func(map[string]any) retryflow.Outcome {
+			p, runs := build(t, polling, func(map[string]any) retryflow.Outcome {
 				n++
 				return retryflow.Outcome{Result: map[string]any{"ready": n == number(row, "ready_on")}}
-			}})
+			})
 			began := time.Now()
 			require.NoError(t, p.Run(t.Context(), retryflow.State{"iter": map[string]any{}}))
 			assert.Equal(t, number(row, "poll_runs"), runs["poll"])
@@ -333,9 +323,9 @@ func TestPipelines(t *testing.T) {
 	t.Run("the bound on jumps", func(t *testing.T) {
 		const row = "the bound on jumps"
 		synctest.Test(t, func(t *testing.T) {
-			p, runs := build(t, polling, map[string]func(map[string]any) retryflow.Outcome{"poll": func(map[string]any) retryflow.Outcome {
+			p, runs := build(t, polling, func(map[string]any) retryflow.Outcome {
 				return retryflow.Outcome{Result: map[string]any{"ready": false}}
-			}})
+			})
 			p.MaxJumps = number(row, "max_jumps")
 			assert.ErrorContains(t, p.Run(t.Context(), retryflow.State{"iter": map[string]any{}}), rows[row]["error_mentions"].(string))
 			assert.Equal(t, number(row, "poll_runs"), runs["poll"])
@@ -354,190 +344,4 @@ func TestPipelines(t *testing.T) {
 		assert.Equal(t, number(row, "runs"), tr.runs)
 		assert.Contains(t, tr.reported, mentions)
 	})
-}
-
-func TestWireNamesTheBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, name := range []string{"fixed", "linear", "exponential"} {
-			rules, err := noetl.ParseRules([]byte(`eval: [{else: {do: retry, backoff: `+name+`, delay: "{{ 1 + 1 }}"}}]`), nil)
-			require.NoError(t, err)
-			var backoffs []any
-			p := retryflow.Pipeline{
-				Tasks: []retryflow.Task{{Label: "t", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{} }}},
-				OnEvent: func(_ context.Context, e retryflow.Event) {
-					if e.Kind == retry.RetryScheduled {
-						backoffs = append(backoffs, noetl.Wire(e)["backoff"])
-					}
-				},
-			}
-			require.Error(t, p.Run(t.Context(), nil))
-			assert.Equal(t, []any{name, name}, backoffs)
-		}
-	})
-}
-
-func TestWire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rules, err := noetl.ParseRules([]byte(`
-eval:
-  - expr: "{{ outcome.http.status >= 500 }}"
-    do: break
-  - expr: "{{ outcome.status == 'error' }}"
-    do: retry
-    backoff: linear
-    delay: 1.5
-`), nil)
-		require.NoError(t, err)
-		var wire []string
-		var events []retryflow.Event
-		runs := 0
-		p := retryflow.Pipeline{
-			Tasks: []retryflow.Task{{Label: "fetch", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
-				if runs++; runs == 1 {
-					time.Sleep(250 * time.Millisecond)
-					return retryflow.Outcome{Err: errors.New("refused")}
-				}
-				return retryflow.Outcome{Result: "page", Data: map[string]any{"http": map[string]any{"status": 200, "headers": map[string]any{"ETag": "1"}}}}
-			}}},
-			OnEvent: func(_ context.Context, e retryflow.Event) {
-				m := noetl.Wire(e)
-				if e.Kind == retry.Stopped {
-					assert.Nil(t, m)
-					return
-				}
-				line, err := json.Marshal(m)
-				require.NoError(t, err)
-				wire, events = append(wire, string(line)), append(events, e)
-			},
-		}
-		require.NoError(t, p.Run(t.Context(), nil))
-		assert.Equal(t, []string{
-			`{"attempt":1,"event":"task.started","retry":{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"task":"fetch","rule":-1},"task":"fetch","time":"2000-01-01T00:00:00Z"}`,
-			`{"attempt":1,"directive":"retry","event":"task.processed",` +
-				`"faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: outcome.http is undefined: ask \"is defined\" first, or add \"| default(…)\""],` +
-				`"outcome":{"error":{"message":"refused"},"meta":{"attempt":1,"duration_ms":250},"result":null,"status":"error"},` +
-				`"retry":{"kind":"attempt_finished","time":"2000-01-01T00:00:00.25Z","attempt":1,"max":-1,"err":"refused","took":"250ms","elapsed":"250ms","task":"fetch","rule":1,"directive":"retry","limit":3,` +
-				`"faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: outcome.http is undefined: ask \"is defined\" first, or add \"| default(…)\""]},` +
-				`"rule":1,"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
-			`{"attempt":1,"backoff":"linear","delay":1.5,"event":"task.retry_scheduled",` +
-				`"retry":{"kind":"retry_scheduled","time":"2000-01-01T00:00:00.25Z","attempt":1,"max":-1,"err":"refused","elapsed":"250ms","delay":"1.5s","due":"2000-01-01T00:00:01.75Z","lo":"1.5s","hi":"1.5s","task":"fetch","rule":1,"directive":"retry","limit":3},` +
-				`"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
-			`{"attempt":2,"event":"task.started","retry":{"kind":"attempt_started","time":"2000-01-01T00:00:01.75Z","attempt":2,"max":-1,"elapsed":"1.75s","task":"fetch","rule":-1},"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
-			`{"attempt":2,"directive":"continue","event":"task.processed",` +
-				`"outcome":{"http":{"headers":{"etag":"1"},"status":200},"meta":{"attempt":2,"duration_ms":0},"result":"page","status":"success"},` +
-				`"retry":{"kind":"attempt_finished","time":"2000-01-01T00:00:01.75Z","attempt":2,"max":-1,"elapsed":"1.75s","task":"fetch","rule":-1,"directive":"continue"},` +
-				`"rule":-1,"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
-		}, wire)
-
-		var log flowlog.Recorder
-		for i, want := range events {
-			e, err := noetl.ReadWire([]byte(wire[i]))
-			require.NoError(t, err)
-			log.OnPipelineEvent(t.Context(), e)
-			line, err := json.Marshal(want)
-			require.NoError(t, err)
-			again, err := json.Marshal(e)
-			require.NoError(t, err)
-			assert.Equal(t, string(line), string(again))
-			assert.Equal(t, want.Outcome.Attempt, e.Outcome.Attempt)
-			assert.Equal(t, want.Outcome.Took, e.Outcome.Took)
-			assert.Equal(t, want.Outcome.Status(), e.Outcome.Status())
-		}
-		calls, err := flowlog.Replay(log.Records())
-		require.NoError(t, err)
-		require.Len(t, calls, 1)
-		assert.NoError(t, calls[0].CheckPipeline(p))
-		first, err := noetl.ReadWire([]byte(wire[1]))
-		require.NoError(t, err)
-		assert.EqualError(t, first.Outcome.Err, "refused")
-		assert.Equal(t, map[string]any{"error": map[string]any{"message": "refused"}}, first.Outcome.Data)
-		last, err := noetl.ReadWire([]byte(wire[4]))
-		require.NoError(t, err)
-		assert.Equal(t, retryflow.Outcome{
-			Result: "page", Task: "fetch", Attempt: 2,
-			Data: map[string]any{"http": map[string]any{"headers": map[string]any{"etag": "1"}, "status": json.Number("200")}},
-		}, last.Outcome)
-	})
-}
-
-// A run that was cut off in a wait continues from the events that Wire wrote.
-func TestARunContinuesFromTheEventsOfWire(t *testing.T) {
-	for name, rule := range map[string]string{
-		"before a retry": `{expr: "{{ outcome.status == 'error' }}", do: retry, delay: 10}`,
-		"before a jump":  `{expr: "{{ outcome.status == 'error' }}", do: jump, to: second, delay: 10}`,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var wire [][]byte
-			runs := []string{}
-			task := func(label string, rules retryflow.Rules) retryflow.Task {
-				return retryflow.Task{Label: label, Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
-					runs = append(runs, label)
-					if label == "second" && len(runs) == 2 {
-						return retryflow.Outcome{Err: errors.New("refused")}
-					}
-					return retryflow.Outcome{}
-				}}
-			}
-			p := retryflow.Pipeline{
-				Tasks: []retryflow.Task{task("first", nil), task("second", rulesOf(t, "eval: ["+rule+"]"))},
-				OnEvent: func(_ context.Context, e retryflow.Event) {
-					if m := noetl.Wire(e); m != nil {
-						line, err := json.Marshal(m)
-						require.NoError(t, err)
-						wire = append(wire, line)
-					}
-				},
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Second, cancel) // the crash
-			began := time.Now()
-			require.ErrorIs(t, p.Run(ctx, nil), context.Canceled, name)
-			time.Sleep(3 * time.Second)
-
-			var log []retryflow.Event
-			for _, line := range wire {
-				e, err := noetl.ReadWire(line)
-				require.NoError(t, err)
-				log = append(log, e)
-			}
-			require.NoError(t, p.Resume(t.Context(), nil, log), name)
-			assert.Equal(t, []string{"first", "second", "second"}, runs, name)
-			assert.Equal(t, 10*time.Second, time.Since(began), name)
-		})
-	}
-}
-
-// Wire has no event that says that a task had no attempts left.
-func TestTheEventsOfWireDoNotEndARun(t *testing.T) {
-	var log []retryflow.Event
-	runs := 0
-	p := retryflow.Pipeline{
-		Tasks: []retryflow.Task{{Label: "t", Rules: rulesOf(t, "retry: 1"), Run: func(context.Context, retryflow.State) retryflow.Outcome {
-			if runs++; runs == 1 {
-				return retryflow.Outcome{Err: errors.New("refused")}
-			}
-			return retryflow.Outcome{}
-		}}},
-		OnEvent: func(_ context.Context, e retryflow.Event) {
-			if noetl.Wire(e) != nil {
-				log = append(log, e)
-			}
-		},
-	}
-	require.ErrorContains(t, p.Run(t.Context(), nil), "attempts exhausted after 1 attempt")
-	assert.NoError(t, p.Resume(t.Context(), nil, log))
-	assert.Equal(t, 2, runs)
-}
-
-func TestReadWireCannot(t *testing.T) {
-	for data, want := range map[string]string{
-		``:                         "noetl: event: EOF",
-		`{"event":`:                "noetl: event: unexpected EOF",
-		`{}`:                       "noetl: event: its event is missing: write task.started, task.processed or task.retry_scheduled",
-		`{"event":"task.started"}`: `noetl: event "task.started": its retry is missing: only events of this package can be read back`,
-		`{"event":"task.started","retry":{"kind":7}}`: `kind is 7`,
-	} {
-		_, err := noetl.ReadWire([]byte(data))
-		assert.ErrorContains(t, err, want, data)
-	}
 }

@@ -33,7 +33,7 @@ func TestLettersAgainstTheOracle(t *testing.T) {
 	compared := 0
 	for _, s := range chunks {
 		quoted := "'" + strings.ReplaceAll(s, "'", `\'`) + "'"
-		for _, operation := range []string{" | lower", " | upper", ".title()", " | title", ".capitalize()", " | capitalize", ".split()", ".splitlines()", " | urlencode", " | trim | length", ".islower()"} {
+		for _, operation := range []string{" | lower", ".upper()", ".split()", " | trim | length"} {
 			a, refused := ours(quoted+operation, nil)
 			require.NoError(t, refused)
 			assert.Empty(t, compare(a, o.ask(t, quoted+operation)[0]), "%s%s", quoted, operation)

@@ -1,0 +1,216 @@
+package noetl_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retryflow/flowlog"
+	"github.com/goretry/retry/retryflow/noetl"
+)
+
+func TestWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rules, err := noetl.ParseRules([]byte(`
+eval:
+  - expr: "{{ outcome.http.status >= 500 }}"
+    do: break
+  - expr: "{{ outcome.status == 'error' }}"
+    do: retry
+    backoff: linear
+    delay: 1.5
+`), nil)
+		require.NoError(t, err)
+		var wire []string
+		var events []retryflow.Event
+		runs := 0
+		p := retryflow.Pipeline{
+			Tasks: []retryflow.Task{{Label: "fetch", Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
+				if runs++; runs == 1 {
+					time.Sleep(250 * time.Millisecond)
+					return retryflow.Outcome{Err: errors.New("refused")}
+				}
+				return retryflow.Outcome{Result: "page", Data: map[string]any{"http": map[string]any{"status": 200, "headers": map[string]any{"ETag": "1"}}}}
+			}}},
+			OnEvent: func(_ context.Context, e retryflow.Event) {
+				m := noetl.Wire(e)
+				if e.Kind == retry.Stopped {
+					assert.Nil(t, m)
+					return
+				}
+				line, err := json.Marshal(m)
+				require.NoError(t, err)
+				wire, events = append(wire, string(line)), append(events, e)
+			},
+		}
+		require.NoError(t, p.Run(t.Context(), nil))
+		assert.Equal(t, []string{
+			`{"attempt":1,"event":"task.started","retry":{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"task":"fetch","rule":-1},"task":"fetch","time":"2000-01-01T00:00:00Z"}`,
+			`{"attempt":1,"directive":"retry","event":"task.processed",` +
+				`"faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: outcome.http is undefined: ask \"is defined\" first, or add \"| default(…)\""],` +
+				`"outcome":{"error":{"message":"refused"},"meta":{"attempt":1,"duration_ms":250},"result":null,"status":"error"},` +
+				`"retry":{"kind":"attempt_finished","time":"2000-01-01T00:00:00.25Z","attempt":1,"max":-1,"err":"refused","took":"250ms","elapsed":"250ms","task":"fetch","rule":1,"directive":"retry","limit":3,` +
+				`"faults":["rule 0: when: {{ outcome.http.status \u003e= 500 }}: outcome.http is undefined: ask \"is defined\" first, or add \"| default(…)\""]},` +
+				`"rule":1,"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
+			`{"attempt":1,"backoff":"linear","delay":1.5,"event":"task.retry_scheduled",` +
+				`"retry":{"kind":"retry_scheduled","time":"2000-01-01T00:00:00.25Z","attempt":1,"max":-1,"err":"refused","elapsed":"250ms","delay":"1.5s","due":"2000-01-01T00:00:01.75Z","lo":"1.5s","hi":"1.5s","task":"fetch","rule":1,"directive":"retry","limit":3},` +
+				`"task":"fetch","time":"2000-01-01T00:00:00.25Z"}`,
+			`{"attempt":2,"event":"task.started","retry":{"kind":"attempt_started","time":"2000-01-01T00:00:01.75Z","attempt":2,"max":-1,"elapsed":"1.75s","task":"fetch","rule":-1},"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
+			`{"attempt":2,"directive":"continue","event":"task.processed",` +
+				`"outcome":{"http":{"headers":{"etag":"1"},"status":200},"meta":{"attempt":2,"duration_ms":0},"result":"page","status":"success"},` +
+				`"retry":{"kind":"attempt_finished","time":"2000-01-01T00:00:01.75Z","attempt":2,"max":-1,"elapsed":"1.75s","task":"fetch","rule":-1,"directive":"continue"},` +
+				`"rule":-1,"task":"fetch","time":"2000-01-01T00:00:01.75Z"}`,
+		}, wire)
+
+		var log flowlog.Recorder
+		for i, want := range events {
+			e, err := noetl.ReadWire([]byte(wire[i]))
+			require.NoError(t, err)
+			log.OnPipelineEvent(t.Context(), e)
+			line, err := json.Marshal(want)
+			require.NoError(t, err)
+			again, err := json.Marshal(e)
+			require.NoError(t, err)
+			assert.Equal(t, string(line), string(again))
+			assert.Equal(t, want.Outcome.Attempt, e.Outcome.Attempt)
+			assert.Equal(t, want.Outcome.Took, e.Outcome.Took)
+			assert.Equal(t, want.Outcome.Status(), e.Outcome.Status())
+		}
+		calls, err := flowlog.Replay(log.Records())
+		require.NoError(t, err)
+		require.Len(t, calls, 1)
+		assert.NoError(t, calls[0].CheckPipeline(p))
+		first, err := noetl.ReadWire([]byte(wire[1]))
+		require.NoError(t, err)
+		assert.EqualError(t, first.Outcome.Err, "refused")
+		assert.Equal(t, map[string]any{"error": map[string]any{"message": "refused"}}, first.Outcome.Data)
+		last, err := noetl.ReadWire([]byte(wire[4]))
+		require.NoError(t, err)
+		assert.Equal(t, retryflow.Outcome{
+			Result: "page", Task: "fetch", Attempt: 2,
+			Data: map[string]any{"http": map[string]any{"headers": map[string]any{"etag": "1"}, "status": json.Number("200")}},
+		}, last.Outcome)
+	})
+}
+
+// A run that was cut off in a wait continues from the events that Wire wrote.
+func TestARunContinuesFromTheEventsOfWire(t *testing.T) {
+	for name, rule := range map[string]string{
+		"before a retry": `{expr: "{{ outcome.status == 'error' }}", do: retry, delay: 10}`,
+		"before a jump":  `{expr: "{{ outcome.status == 'error' }}", do: jump, to: second, delay: 10}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var wire [][]byte
+			runs := []string{}
+			task := func(label string, rules retryflow.Rules) retryflow.Task {
+				return retryflow.Task{Label: label, Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
+					runs = append(runs, label)
+					if label == "second" && len(runs) == 2 {
+						return retryflow.Outcome{Err: errors.New("refused")}
+					}
+					return retryflow.Outcome{}
+				}}
+			}
+			p := retryflow.Pipeline{
+				Tasks: []retryflow.Task{task("first", nil), task("second", rulesOf(t, "eval: ["+rule+"]"))},
+				OnEvent: func(_ context.Context, e retryflow.Event) {
+					if m := noetl.Wire(e); m != nil {
+						line, err := json.Marshal(m)
+						require.NoError(t, err)
+						wire = append(wire, line)
+					}
+				},
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel) // the crash
+			began := time.Now()
+			require.ErrorIs(t, p.Run(ctx, nil), context.Canceled, name)
+			time.Sleep(3 * time.Second)
+
+			var log []retryflow.Event
+			for _, line := range wire {
+				e, err := noetl.ReadWire(line)
+				require.NoError(t, err)
+				log = append(log, e)
+			}
+			require.NoError(t, p.Resume(t.Context(), nil, log), name)
+			assert.Equal(t, []string{"first", "second", "second"}, runs, name)
+			assert.Equal(t, 10*time.Second, time.Since(began), name)
+		})
+	}
+}
+
+// Wire has no event that says that a task had no attempts left.
+func TestTheEventsOfWireDoNotEndARun(t *testing.T) {
+	var log []retryflow.Event
+	runs := 0
+	p := retryflow.Pipeline{
+		Tasks: []retryflow.Task{{Label: "t", Rules: rulesOf(t, "retry: 1"), Run: func(context.Context, retryflow.State) retryflow.Outcome {
+			if runs++; runs == 1 {
+				return retryflow.Outcome{Err: errors.New("refused")}
+			}
+			return retryflow.Outcome{}
+		}}},
+		OnEvent: func(_ context.Context, e retryflow.Event) {
+			if noetl.Wire(e) != nil {
+				log = append(log, e)
+			}
+		},
+	}
+	require.ErrorContains(t, p.Run(t.Context(), nil), "attempts exhausted after 1 attempt")
+	assert.NoError(t, p.Resume(t.Context(), nil, log))
+	assert.Equal(t, 2, runs)
+}
+
+func TestReadWireCannot(t *testing.T) {
+	for data, want := range map[string]string{
+		``:                         "noetl: event: EOF",
+		`{"event":`:                "noetl: event: unexpected EOF",
+		`{}`:                       "noetl: event: its event is missing: write task.started, task.processed or task.retry_scheduled",
+		`{"event":"task.started"}`: `noetl: event "task.started": its retry is missing: only events of this package can be read back`,
+		`{"event":"task.started","retry":{"kind":7}}`: `kind is 7`,
+	} {
+		_, err := noetl.ReadWire([]byte(data))
+		assert.ErrorContains(t, err, want, data)
+	}
+}
+
+// An outcome is written whatever it holds.
+func TestWireOfWhatJSONCannotHold(t *testing.T) {
+	itself := map[string]any{"n": 1}
+	itself["self"] = itself
+	result := map[string]any{
+		"ok": 1, "nan": math.NaN(), "list": []any{math.Inf(-1), "x"}, "func": func() {}, "any": map[any]any{1: "a", "b": math.Inf(1)}, "itself": itself,
+		"struct": struct{ C chan int }{}, "floats": []float64{math.NaN()},
+	}
+	line, err := json.Marshal(noetl.Wire(retryflow.Event{Event: retry.Event{Kind: retry.AttemptFinished}, Outcome: retryflow.Outcome{Result: result}}))
+	require.NoError(t, err)
+	var wire struct {
+		Outcome struct{ Result json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(line, &wire))
+	assert.JSONEq(t, `{
+		"ok": 1, "nan": {"not_json": "NaN"}, "list": [{"not_json": "-Inf"}, "x"], "func": {"not_json": "func()"}, "any": {"1": "a", "b": {"not_json": "+Inf"}},
+		"itself": {"n": 1, "self": {"not_json": "map[string]interface {}"}}, "struct": {"not_json": "struct { C chan int }"}, "floats": [{"not_json": "NaN"}]
+	}`, string(wire.Outcome.Result))
+}
+
+// NoETL has no name for the wait for a jump.
+func TestWireOfAWait(t *testing.T) {
+	e := retryflow.Event{Event: retry.Event{Kind: retry.RetryScheduled}, Directive: retryflow.Jump}
+	assert.Nil(t, noetl.Wire(e))
+	e.Directive = retryflow.Retry
+	for name, backoff := range map[string]retry.Backoff{"fixed": retry.Fixed(1), "linear": retry.Linear(1), "exponential": retry.Exponential{Base: 1}} {
+		e.Backoff = backoff
+		assert.Equal(t, name, noetl.Wire(e)["backoff"])
+	}
+}
