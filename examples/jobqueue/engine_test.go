@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,80 +11,107 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/jobtest"
+	"github.com/goretry/retry/internal/servers"
+	"github.com/goretry/retry/retryjob"
 )
 
-// The queue passes the same conformance table as the adapters for other queues.
+// The queue passes the same conformance table and the same fault runs as the adapters
+// for other queues. .ci/soak runs the fault runs with more jobs, kills and restarts.
 
-func TestEngineSQLite(t *testing.T) {
-	jobtest.Run(t, engine(sqliteDialect, func(name string) (*sql.DB, func() error, error) {
-		directory := filepath.Join(os.TempDir(), "retry_"+name) // other processes open it too
-		if err := os.MkdirAll(directory, 0o700); err != nil {
-			return nil, nil, err
-		}
-		db, err := openSQLite(filepath.Join(directory, "jobs.db"))
-		return db, func() error { return os.RemoveAll(directory) }, err
-	}))
+func TestEngine(t *testing.T) { onEngines(t, jobtest.Run) }
+
+func TestLoad(t *testing.T) {
+	jobs := servers.Amount(t, "RETRY_JOBS", 500)
+	onEngines(t, func(t *testing.T, e jobtest.Engine) { jobtest.Load(t, e, jobs) })
 }
 
-func TestEnginePostgres(t *testing.T) {
-	url := postgresURL(t)
-	jobtest.Run(t, engine(postgresDialect, func(name string) (*sql.DB, func() error, error) {
-		db, err := openPostgres(url, name)
-		if err != nil {
-			return nil, nil, err
+func TestKills(t *testing.T) {
+	kills := servers.Amount(t, "RETRY_KILLS", 5)
+	onEngines(t, func(t *testing.T, e jobtest.Engine) { jobtest.Kills(t, e, kills) })
+}
+
+func TestRedrive(t *testing.T) {
+	kills := servers.Amount(t, "RETRY_KILLS", 2)
+	onEngines(t, func(t *testing.T, e jobtest.Engine) { jobtest.Redrive(t, e, kills) })
+}
+
+func onEngines(t *testing.T, test func(*testing.T, jobtest.Engine)) {
+	t.Parallel()
+	for name, url := range map[string]func(*testing.T) string{
+		"sqlite":   func(*testing.T) string { return "" },
+		"postgres": postgresURL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, engine(url(t)))
+		})
+	}
+}
+
+// PostgreSQL is restarted while workers work, in turn by a clean shutdown and by a
+// crash that it has to recover from. The server belongs to this test.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	s := servers.Postgres(t)
+	e := engine("postgres://postgres@" + s.Address + "/postgres?sslmode=disable")
+	jobtest.Restarts(t, e, 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(n int) error {
+		if n%2 == 0 {
+			s.Stop()
+		} else {
+			s.Crash()
 		}
-		if _, err := db.Exec("CREATE SCHEMA IF NOT EXISTS " + name); err != nil {
-			return nil, nil, errors.Join(err, db.Close())
-		}
-		db.SetMaxOpenConns(3) // a dozen queues are open at once
-		return db, func() error {
-			_, err := db.Exec("DROP SCHEMA " + name + " CASCADE")
-			return err
-		}, nil
-	}))
+		s.Start()
+		return nil
+	})
 }
 
 // The queue limits each statement to a part of the lease. A machine that is busy
 // for a second must not exceed these limits.
 const engineLease = 8 * time.Second
 
-func engine(d dialect, open func(name string) (db *sql.DB, remove func() error, err error)) jobtest.Engine {
+func engine(url string) jobtest.Engine {
 	return jobtest.Engine{
-		Open: func(_ context.Context, name string) (jobtest.Queue, error) {
-			db, remove, err := open(name)
-			return &engineQueue{d, db, remove}, err
+		Open: func(ctx context.Context, name string) (jobtest.Queue, error) {
+			s := server{dialect: postgresDialect, url: url, place: name}
+			if url == "" {
+				s = server{dialect: sqliteDialect, place: filepath.Join(os.TempDir(), "retry_"+name, "jobs.db")} // other processes open it too
+				if err := os.MkdirAll(filepath.Dir(s.place), 0o700); err != nil {
+					return nil, err
+				}
+			}
+			db, err := s.connect()
+			if err == nil && url != "" {
+				db.SetMaxOpenConns(3) // a dozen queues are open at once
+				_, err = db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+name)
+			}
+			if err != nil {
+				return nil, err
+			}
+			queue, err := NewQueue(db, s.dialect, retry.Policy{})
+			if err == nil {
+				err = queue.Create(ctx)
+			}
+			return &engineQueue{queue, s}, err
 		},
 		Unit:  50 * time.Millisecond,
 		Late:  4 * time.Second, // the poll interval, and the race detector on a busy machine
 		Lease: engineLease,
+
+		Classes: true,
 	}
 }
 
 type engineQueue struct {
-	dialect dialect
-	db      *sql.DB
-	remove  func() error
-}
-
-// queue returns the queue, and creates its table if there is none.
-func (q *engineQueue) queue(ctx context.Context, p retry.Policy) (*Queue, error) {
-	queue, err := NewQueue(q.db, q.dialect, p)
-	if err != nil {
-		return nil, err
-	}
-	return queue, queue.Create(ctx)
+	*Queue // with the policy of no worker
+	server
 }
 
 func (q *engineQueue) Enqueue(ctx context.Context, key string, maxAttempts int) error {
-	queue, err := q.queue(ctx, retry.Policy{})
-	if err != nil {
-		return err
-	}
-	return queue.Enqueue(ctx, key, "", maxAttempts, 0)
+	return q.Queue.Enqueue(ctx, key, "", maxAttempts, 0)
 }
 
 func (q *engineQueue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
-	queue, err := q.queue(ctx, p)
+	queue, err := NewQueue(q.db, q.dialect, p)
 	if err != nil {
 		return err
 	}
@@ -102,31 +128,21 @@ func (q *engineQueue) Work(ctx context.Context, p retry.Policy, do func(context.
 	return errors.Join(errs...)
 }
 
-func (q *engineQueue) Open(ctx context.Context) (int, error) {
-	queue, err := q.queue(ctx, retry.Policy{})
-	if err != nil {
-		return 0, err
-	}
-	return queue.Open(ctx)
-}
-
-func (q *engineQueue) Dead(ctx context.Context) (map[string]jobtest.Letter, error) {
-	queue, err := q.queue(ctx, retry.Policy{})
-	if err != nil {
-		return nil, err
-	}
-	dead, err := queue.DeadLetters(ctx)
-	letters := map[string]jobtest.Letter{}
+func (q *engineQueue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error) {
+	dead, err := q.DeadLetters(ctx)
+	letters := map[string]retryjob.DeadLetter{}
 	for _, l := range dead {
-		letters[l.ID] = jobtest.Letter{Reason: retry.Reason(l.Reason), Attempts: l.Attempts, Error: l.Error}
+		letters[l.ID] = l.DeadLetter
 	}
 	return letters, err
 }
 
-func (q *engineQueue) Close(_ context.Context, remove bool) error {
-	var err error
-	if remove {
-		err = q.remove()
+func (q *engineQueue) Close(ctx context.Context, remove bool) (err error) {
+	switch {
+	case remove && q.url == "":
+		err = os.RemoveAll(filepath.Dir(q.place))
+	case remove:
+		_, err = q.db.ExecContext(ctx, "DROP SCHEMA "+q.place+" CASCADE")
 	}
 	return errors.Join(err, q.db.Close())
 }

@@ -10,7 +10,6 @@ replace github.com/goretry/retry/retrydialect => ../../retrydialect
 
 require (
 	github.com/goretry/retry v0.0.0
-	github.com/goretry/retry/retrydialect v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/stretchr/testify v1.12.1
 	modernc.org/sqlite v1.60.1

@@ -188,7 +188,7 @@ func list(ctx context.Context, out io.Writer, queue *Queue) error {
 	}
 	fmt.Fprintln(out, "dead letter  attempts  reason              final error")
 	for _, l := range letters {
-		fmt.Fprintf(out, "%-11s  %-8d  %-18v  %s\n", l.ID, l.Attempts, l.Reason, l.Error)
+		fmt.Fprintf(out, "%-11s  %-8d  %-18v  %s\n", l.ID, l.Attempts, l.Reason, l.Err)
 	}
 	fmt.Fprintln(out)
 	return nil

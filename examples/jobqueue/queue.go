@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrysql"
 )
 
@@ -28,8 +30,9 @@ CREATE TABLE IF NOT EXISTS jobs (
 	lease_until  BIGINT,          -- RUNNING: when it may be taken from its worker
 	first_run_at BIGINT,
 	ended_at     BIGINT,          -- when an attempt last ended
+	classes      TEXT,            -- how many attempts failed with an error of each class, as JSON
 	last_error   TEXT,
-	reason       TEXT             -- FAILED: why
+	dead_letter  TEXT             -- FAILED: why, a retryjob.DeadLetter as JSON
 );
 CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at), id)
 	WHERE status IN ('PENDING', 'RUNNING')`
@@ -54,7 +57,7 @@ WHERE id = COALESCE((
 	WHERE status IN ('PENDING', 'RUNNING') AND COALESCE(lease_until, run_at) IS NULL
 	ORDER BY id LIMIT 1 {lock}
 ))
-RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at`
+RETURNING id, payload, max_attempts, attempts, requeues, {now}, first_run_at, COALESCE(classes, '{}')`
 
 // A Queue keeps jobs in a table. It makes no decisions: the worker does, with
 // retryjob.Run, and Requeue asks the policy with retrysql.Eligible.
@@ -117,6 +120,7 @@ type Job struct {
 	Attempts    int       // including this one
 	ClaimedAt   time.Time // by the database's clock, like all times
 	FirstRunAt  time.Time // when its first attempt was claimed
+	Classes     map[string]int
 
 	requeues int
 }
@@ -129,8 +133,9 @@ var errWorkerDied = errors.New("the lease expired: the worker died or lost the d
 func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 	var j Job
 	var now, first int64
+	var classes []byte
 	err := q.db.QueryRowContext(ctx, q.sql.Replace(claim), lease.Microseconds(), errWorkerDied.Error()).
-		Scan(&j.ID, &j.Payload, &j.MaxAttempts, &j.Attempts, &j.requeues, &now, &first)
+		Scan(&j.ID, &j.Payload, &j.MaxAttempts, &j.Attempts, &j.requeues, &now, &first, &classes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -138,6 +143,7 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 		return nil, err
 	}
 	j.ClaimedAt, j.FirstRunAt = time.UnixMicro(now), time.UnixMicro(first)
+	_ = json.Unmarshal(classes, &j.Classes) // what cannot be read is not known
 	return &j, nil
 }
 
@@ -156,19 +162,27 @@ func (q *Queue) Finish(ctx context.Context, j *Job) error {
 	return q.update(ctx, j, "status = 'DONE', lease_until = NULL, ended_at = {now}")
 }
 
-// Fail gives a claimed job back, to run again after delay.
-func (q *Queue) Fail(ctx context.Context, j *Job, failure error, delay time.Duration) error {
-	return q.update(ctx, j, "status = 'PENDING', last_error = $1, run_at = {now} + CAST($2 AS BIGINT), lease_until = NULL, ended_at = {now}",
-		text(failure), q.wait(delay))
+// Fail gives a claimed job back, to run again after delay, with the failures of each
+// class so far.
+func (q *Queue) Fail(ctx context.Context, j *Job, failure error, classes map[string]int, delay time.Duration) error {
+	return q.update(ctx, j, "status = 'PENDING', last_error = $1, classes = $2, run_at = {now} + CAST($3 AS BIGINT), lease_until = NULL, ended_at = {now}",
+		text(failure), jsonOf(classes), q.wait(delay))
 }
 
 // Bury moves a claimed job to the dead letters. If it did not run, the claim is not
 // counted as an attempt, and the error of the attempt before it stays.
-func (q *Queue) Bury(ctx context.Context, j *Job, ran bool, failure error, reason retry.Reason) error {
+func (q *Queue) Bury(ctx context.Context, j *Job, ran bool, failure error, letter retryjob.DeadLetter) error {
+	const buried = "status = 'FAILED', dead_letter = $1, lease_until = NULL, ended_at = {now}"
 	if !ran {
-		return q.update(ctx, j, "status = 'FAILED', attempts = attempts - 1, reason = $1, lease_until = NULL, ended_at = {now}", string(reason))
+		return q.update(ctx, j, buried+", attempts = attempts - 1", jsonOf(letter))
 	}
-	return q.update(ctx, j, "status = 'FAILED', last_error = $1, reason = $2, lease_until = NULL, ended_at = {now}", text(failure), string(reason))
+	return q.update(ctx, j, buried+", last_error = $2", jsonOf(letter), text(failure))
+}
+
+// jsonOf returns counts or a dead letter as text for a column.
+func jsonOf(value any) string {
+	text, _ := json.Marshal(value) // neither has anything that JSON has no form for
+	return string(text)
 }
 
 // wait returns a delay in microseconds, or NULL for none, so that a job without a
@@ -206,17 +220,17 @@ func (q *Queue) Open(ctx context.Context) (n int, err error) {
 
 // A DeadLetter is a job that will not run again by itself.
 type DeadLetter struct {
+	retryjob.DeadLetter
 	ID, Payload string
-	Reason      string // a retry.Reason, or a text that an operator wrote there
-	Attempts    int
-	Error       string // of the last attempt
+
+	requeues int
 }
 
-// DeadLetters returns the dead letters in the order in which their last
-// attempts ended.
+// DeadLetters returns the dead letters in the order in which their last attempts
+// ended. One that an operator wrote by hand may have no Reason.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	rows, err := q.db.QueryContext(ctx, `
-		SELECT id, payload, COALESCE(reason, ''), attempts, COALESCE(last_error, '') FROM jobs
+		SELECT id, payload, requeues, COALESCE(dead_letter, '') FROM jobs
 		WHERE status = 'FAILED' ORDER BY ended_at, id`)
 	if err != nil {
 		return nil, err
@@ -225,36 +239,82 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	var letters []DeadLetter
 	for rows.Next() {
 		var l DeadLetter
-		if err := rows.Scan(&l.ID, &l.Payload, &l.Reason, &l.Attempts, &l.Error); err != nil {
+		var letter []byte
+		if err := rows.Scan(&l.ID, &l.Payload, &l.requeues, &letter); err != nil {
 			return nil, err
+		}
+		if json.Unmarshal(letter, &l.DeadLetter) != nil {
+			l.Key = l.ID
 		}
 		letters = append(letters, l)
 	}
 	return letters, rows.Err()
 }
 
-// Requeue makes a dead letter runnable now, with the attempts that it has left
-// or, if reset, with all of them. MaxElapsed starts from zero in both cases. The
-// count of requeues distinguishes a worker that still holds the first claim from
-// before the requeue from one that holds the first claim after it. If an answer
-// was lost, a second Requeue reports that the job is not a dead letter.
-func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
-	set, where := "", " AND {eligible}"
-	if reset {
-		set, where = ", attempts = 0", ""
-	}
-	result, err := q.exec(ctx, `
-		UPDATE jobs SET status = 'PENDING', run_at = NULL, first_run_at = NULL, reason = NULL, last_error = NULL, requeues = requeues + 1`+set+`
-		WHERE id = $1 AND status = 'FAILED'`+where, id)
+// back makes a dead letter a job again. The count of requeues distinguishes a worker
+// that still holds the first claim from before from one that holds the first claim
+// after it.
+const back = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, last_error = NULL, requeues = requeues + 1"
+
+// anew is back with all attempts.
+const anew = back + ", attempts = 0, classes = NULL"
+
+// Redrive makes the dead letters that o picks runnable again, with all their
+// attempts, each at its moment in o.Window. Each goes back in one statement, if it is
+// still a dead letter: if Redrive is killed or fails, or two run at once, no job is
+// lost and none goes back twice.
+func (q *Queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+	var result retryjob.RedriveResult
+	began := time.Now()
+	letters, err := q.DeadLetters(ctx)
 	if err != nil {
-		return err
+		return result, err
 	}
-	switch n, err := result.RowsAffected(); {
-	case err != nil:
-		return err
-	case n == 0:
-		return fmt.Errorf("jobqueue: %q is not a dead letter, or has no attempts left: requeue it with reset", id)
-	default:
-		return nil
+	for i, l := range letters {
+		moved := o.Filter == nil || o.Filter(l.DeadLetter)
+		if moved && !o.DryRun {
+			delay := time.Until(began.Add(retryjob.Spread(l.Key, o.Window)))
+			changed, err := q.change(ctx, "UPDATE jobs SET "+anew+", run_at = {now} + CAST($1 AS BIGINT) WHERE id = $2 AND requeues = $3 AND status = 'FAILED'",
+				q.wait(delay), l.ID, l.requeues)
+			if err != nil {
+				return result, err
+			}
+			moved = changed
+		}
+		result.Found++
+		if moved {
+			result.Moved++
+		} else {
+			result.Skipped++
+		}
+		if o.OnProgress != nil {
+			o.OnProgress(i+1, len(letters))
+		}
 	}
+	return result, nil
+}
+
+// change executes a statement and reports whether there was a row for it.
+func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, error) {
+	result, err := q.exec(ctx, query, args...)
+	if err != nil {
+		return false, err
+	}
+	rows, err := result.RowsAffected()
+	return rows > 0, err
+}
+
+// Requeue makes a dead letter runnable now, with the attempts that it has left
+// or, if reset, with all of them. MaxElapsed starts from zero in both cases. If an
+// answer was lost, a second Requeue reports that the job is not a dead letter.
+func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
+	set, where := back, " AND {eligible}"
+	if reset {
+		set, where = anew, ""
+	}
+	changed, err := q.change(ctx, "UPDATE jobs SET "+set+", run_at = NULL WHERE id = $1 AND status = 'FAILED'"+where, id)
+	if err == nil && !changed {
+		err = fmt.Errorf("jobqueue: %q is not a dead letter, or has no attempts left: requeue it with reset", id)
+	}
+	return err
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/servers"
 )
 
 // A server is where a test keeps its tables, which no other test sees.
@@ -43,6 +43,16 @@ func (s server) open(t *testing.T) *sql.DB {
 	return db
 }
 
+// queue returns a queue and its database, whose clock is the database's own.
+func (s server) queue(t *testing.T) (*Queue, *sql.DB) {
+	t.Helper()
+	db := s.open(t)
+	q, err := NewQueue(db, s.dialect, ticket4)
+	require.NoError(t, err)
+	require.NoError(t, q.Create(t.Context()))
+	return q, db
+}
+
 // onEach runs a test on SQLite and on PostgreSQL, with the databases' clocks.
 func onEach(t *testing.T, test func(*testing.T, server)) {
 	t.Parallel()
@@ -52,69 +62,32 @@ func onEach(t *testing.T, test func(*testing.T, server)) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		url := postgresURL(t)
-		test(t, server{dialect: postgresDialect, url: url, place: newSchema(t, url)})
+		test(t, postgresServer(t))
 	})
 }
 
-func newSchema(t *testing.T, url string) string {
+// postgresServer has a schema of its own.
+func postgresServer(t *testing.T) server {
 	t.Helper()
-	schema := "jobqueue_test_" + strings.ToLower(rand.Text())
-	db, err := openPostgres(url, "")
+	s := server{url: postgresURL(t)}
+	db, dialect, remove, err := openTemporary(t.Context(), s.url)
 	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := db.ExecContext(context.Background(), "DROP SCHEMA "+schema+" CASCADE")
-		require.NoError(t, err)
-		require.NoError(t, db.Close())
-	})
-	return schema
+	t.Cleanup(func() { require.NoError(t, remove()) })
+	s.dialect = dialect
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&s.place))
+	return s
 }
 
-// postgresURL returns the URL of the PostgreSQL to test with: that of a variable, or
-// the one that .ci/services provides. If a variable is set, or in CI, it must answer.
-func postgresURL(t *testing.T) string {
-	t.Helper()
-	url, must := cmp.Or(os.Getenv("DATABASE_URL"), os.Getenv("RETRY_TEST_POSTGRES")), true
-	if url == "" {
-		url, must = "postgres://retry_test:retry_test@127.0.0.1:5432/retry_test?sslmode=disable", os.Getenv("CI") == "true"
-	}
-	db, err := openPostgres(url, "")
-	require.NoError(t, err)
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := db.PingContext(ctx); err != nil && !must {
-		t.Skip("no database answers: ", err)
-	} else {
-		require.NoError(t, err)
-	}
-	return url
-}
+func postgresURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_POSTGRES") }
 
-// A bench is a queue whose database has a clock that only the test moves.
+// A bench is a queue whose database has a clock that only sleeping moves.
 type bench struct {
 	*testing.T
 	server
 	db     *sql.DB
 	queue  *Queue
-	around around // set by inBubble: what statements pass through
-}
-
-// noon is where the clock of a bench starts, with digits down to the
-// microsecond.
-const noon = 1_800_000_000_123_457
-
-func newBench(t *testing.T, s server, policy retry.Policy) *bench {
-	t.Helper()
-	s.dialect.now, s.dialect.tick = "(SELECT us FROM clock)", 0
-	b := &bench{T: t, server: s, db: s.open(t)}
-	b.exec("CREATE TABLE IF NOT EXISTS clock (us BIGINT NOT NULL)")
-	b.exec("INSERT INTO clock VALUES ($1)", noon)
-	b.queue = b.queueFor(policy)
-	require.NoError(t, b.queue.Create(t.Context()))
-	return b
+	start  time.Time
+	around around // what statements pass through
 }
 
 // inBubble runs a test on each database in the fake time of testing/synctest,
@@ -123,7 +96,8 @@ func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 	onEach(t, func(t *testing.T, s server) {
 		s.dialect.now, s.dialect.tick = "bubble_clock()", 0
 		synctest.Test(t, func(t *testing.T) {
-			b := &bench{T: t, server: s, around: func(_ context.Context, query string, do func(string) error) error { return do(query) }}
+			time.Sleep(123_457 * time.Microsecond) // times have digits down to the microsecond
+			b := &bench{T: t, server: s, start: time.Now(), around: untouched}
 			b.db = through(t, s.open(t), func(ctx context.Context, query string, do func(string) error) error {
 				return b.around(ctx, strings.ReplaceAll(query, s.dialect.now, fmt.Sprint(time.Now().UnixMicro())), do)
 			})
@@ -136,6 +110,8 @@ func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 
 // An around is called in place of each statement, and executes it with do.
 type around func(ctx context.Context, query string, do func(query string) error) error
+
+func untouched(_ context.Context, query string, do func(string) error) error { return do(query) }
 
 // through returns db with its statements passing through f.
 func through(t *testing.T, db *sql.DB, f around) *sql.DB {
@@ -173,34 +149,29 @@ type conn struct {
 
 func (c *conn) Close() error { return c.pooled.Close() }
 
-func (c *conn) ResetSession(ctx context.Context) error {
-	return c.Conn.(driver.SessionResetter).ResetSession(ctx)
-}
-
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	var result driver.Result
-	err := c.around(ctx, query, func(query string) (err error) {
-		result, err = c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
-		return err
-	})
-	return result, err
+	return surround(ctx, c, query, args, c.Conn.(driver.ExecerContext).ExecContext)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	var rows driver.Rows
-	err := c.around(ctx, query, func(query string) (err error) {
-		rows, err = c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
-		return err
-	})
+	rows, err := surround(ctx, c, query, args, c.Conn.(driver.QueryerContext).QueryContext)
 	if err != nil && rows != nil {
 		err = errors.Join(err, rows.Close())
 	}
 	return rows, err
 }
 
+func surround[T any](ctx context.Context, c *conn, query string, args []driver.NamedValue,
+	execute func(context.Context, string, []driver.NamedValue) (T, error)) (result T, err error) {
+	err = c.around(ctx, query, func(query string) (err error) {
+		result, err = execute(ctx, query, args)
+		return err
+	})
+	return result, err
+}
+
 // queueFor returns another queue on the same table.
 func (b *bench) queueFor(policy retry.Policy) *Queue {
-	b.Helper()
 	q, err := NewQueue(b.db, b.dialect, policy)
 	require.NoError(b, err)
 	return q
@@ -212,17 +183,6 @@ func (b *bench) exec(query string, args ...any) {
 	require.NoError(b, err)
 }
 
-func (b *bench) number(query string, args ...any) (n int64) {
-	b.Helper()
-	require.NoError(b, b.db.QueryRowContext(b.Context(), query, args...).Scan(&n))
-	return n
-}
-
-func (b *bench) setClock(us int64) { b.Helper(); b.exec("UPDATE clock SET us = $1", us) }
-func (b *bench) pass(d time.Duration) {
-	b.Helper()
-	b.exec("UPDATE clock SET us = us + $1", d.Microseconds())
-}
 func (b *bench) enqueue(id, payload string, maxAttempts int) {
 	b.Helper()
 	require.NoError(b, b.queue.Enqueue(b.Context(), id, payload, maxAttempts, 0))
@@ -233,16 +193,19 @@ func (b *bench) claim() *Job {
 	b.Helper()
 	job, err := b.queue.Claim(b.Context(), time.Minute)
 	require.NoError(b, err)
-	if job != nil {
-		require.Equal(b, "RUNNING", b.row(job.ID).Status)
-	}
 	return job
 }
 
-// workOff lets a worker run all runnable jobs.
+// worker returns a worker of the bench's queue, which tests change as they need.
+func (b *bench) worker(run func(context.Context, *Job) error) *Worker {
+	return &Worker{Queue: b.queue, Run: run, Lease: time.Minute, Poll: time.Hour}
+}
+
+// workOff lets a worker run all runnable jobs of q.
 func (b *bench) workOff(q *Queue, run func(context.Context, *Job) error) {
 	b.Helper()
-	w := Worker{Queue: q, Run: run, Lease: time.Minute, Poll: time.Hour}
+	w := b.worker(run)
+	w.Queue = q
 	require.ErrorIs(b, w.workOff(b.Context()), errIdle)
 }
 
@@ -259,11 +222,22 @@ type row struct {
 
 func (b *bench) row(id string) (r row) {
 	b.Helper()
+	var letter []byte
 	require.NoError(b, b.db.QueryRowContext(b.Context(), `
-		SELECT status, attempts, run_at, lease_until, ended_at, COALESCE(last_error, ''), COALESCE(reason, '')
+		SELECT status, attempts, run_at, lease_until, ended_at, COALESCE(last_error, ''), COALESCE(dead_letter, '{}')
 		FROM jobs WHERE id = $1`, id).
-		Scan(&r.Status, &r.Attempts, &r.RunAt, &r.LeaseUntil, &r.EndedAt, &r.LastError, &r.Reason))
+		Scan(&r.Status, &r.Attempts, &r.RunAt, &r.LeaseUntil, &r.EndedAt, &r.LastError, &letter))
+	require.NoError(b, json.Unmarshal(letter, &struct{ Reason *string }{&r.Reason}))
 	return r
 }
 
-func at(us int64) sql.NullInt64 { return sql.NullInt64{Int64: us, Valid: true} }
+// never is when something happens that has no time.
+const never = math.MinInt64
+
+// at returns a time as the database holds it, by how long after start it is.
+func (b *bench) at(d time.Duration) sql.NullInt64 {
+	if d == never {
+		return sql.NullInt64{}
+	}
+	return sql.NullInt64{Int64: b.start.Add(d).UnixMicro(), Valid: true}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -99,13 +100,15 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 		end(nil)
 		keeper.Wait() // so that no renewal outlives Work
 	}()
-	retryjob.Run(running, w.Queue.policy, retryjob.Job{
+	of := retryjob.Job{
 		Key:         job.ID,
 		Attempt:     job.Attempts,
 		MaxAttempts: job.MaxAttempts,
 		Began:       claimed.Add(job.FirstRunAt.Sub(job.ClaimedAt)), // the database's clock may be another
-	}, func(ctx context.Context) error { return w.Run(ctx, job) }, func(o retryjob.Outcome) {
-		err = w.write(context.WithoutCancel(ctx), job, o)
+		Classes:     job.Classes,
+	}
+	retryjob.Run(running, w.Queue.policy, of, func(ctx context.Context) error { return w.Run(ctx, job) }, func(o retryjob.Outcome) {
+		err = w.write(context.WithoutCancel(ctx), job, o, o.DeadLetter(of))
 	})
 	return err
 }
@@ -138,17 +141,21 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 
 // write writes the result of an attempt. An attempt that was interrupted, because
 // this worker stops or has lost the lease, does not lead to a dead letter.
-func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome) error {
+func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter) error {
+	classes := maps.Clone(job.Classes)
+	if o.Class != "" && classes != nil {
+		classes[o.Class]++
+	}
 	err := retry.Do(ctx, w.statement(), func(ctx context.Context) error {
 		switch {
 		case o.Err == nil:
 			return w.Queue.Finish(ctx, job)
 		case o.Interrupted():
-			return w.Queue.Fail(ctx, job, o.Err, o.Delay)
+			return w.Queue.Fail(ctx, job, o.Err, job.Classes, o.Delay)
 		case o.Retry():
-			return w.Queue.Fail(ctx, job, retry.LastError(o.Err), o.Delay)
+			return w.Queue.Fail(ctx, job, retry.LastError(o.Err), classes, o.Delay)
 		default:
-			return w.Queue.Bury(ctx, job, o.Ran, retry.LastError(o.Err), o.Reason)
+			return w.Queue.Bury(ctx, job, o.Ran, retry.LastError(o.Err), letter)
 		}
 	})
 	if errors.Is(err, ErrLost) {

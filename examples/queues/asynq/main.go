@@ -87,7 +87,7 @@ func run(ctx context.Context, out io.Writer, address string) (err error) {
 		if err != nil {
 			return err
 		}
-		dead = append(dead, mail.Letter{To: string(task.Payload), Reason: d.Reason, Attempts: d.Attempts, Error: d.Error})
+		dead = append(dead, mail.Letter{To: string(task.Payload), Reason: d.Reason, Attempts: d.Attempts, Error: d.Err})
 	}
 	post.Report(out, dead)
 	return nil

@@ -108,7 +108,7 @@ func deadLetters(ctx context.Context, stream jetstream.Stream) (dead []mail.Lett
 		if err != nil {
 			return nil, err
 		}
-		dead = append(dead, mail.Letter{To: string(msg.Data), Reason: d.Reason, Attempts: d.Attempts, Error: d.Error})
+		dead = append(dead, mail.Letter{To: string(msg.Data), Reason: d.Reason, Attempts: d.Attempts, Error: d.Err})
 	}
 	return dead, nil
 }

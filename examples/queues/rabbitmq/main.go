@@ -92,7 +92,7 @@ func run(ctx context.Context, out io.Writer, url, queue string) (err error) {
 		if err != nil {
 			return err
 		}
-		dead = append(dead, mail.Letter{To: string(d.Body), Reason: l.Reason, Attempts: l.Attempts, Error: l.Error})
+		dead = append(dead, mail.Letter{To: string(d.Body), Reason: l.Reason, Attempts: l.Attempts, Error: l.Err})
 	}
 	post.Report(out, dead)
 	return nil

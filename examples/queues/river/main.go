@@ -126,13 +126,11 @@ func deadLetters(ctx context.Context, client *river.Client[pgx.Tx]) (dead []mail
 		if err := json.Unmarshal(job.EncodedArgs, &args); err != nil {
 			return nil, err
 		}
-		m, err := retryriver.MetadataOf(job)
+		d, err := retryriver.DeadLetterOf(job)
 		if err != nil {
 			return nil, err
 		}
-		// River puts the name of its type in front of the error of a canceled job.
-		text := strings.TrimPrefix(job.Errors[len(job.Errors)-1].Error, "JobCancelError: ")
-		dead = append(dead, mail.Letter{To: args.To, Reason: m.Reason, Attempts: m.Attempts, Error: text})
+		dead = append(dead, mail.Letter{To: args.To, Reason: d.Reason, Attempts: d.Attempts, Error: d.Err})
 	}
 	return dead, nil
 }

@@ -1,0 +1,228 @@
+package kafka_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/examples/queues/kafka"
+)
+
+var errBoom = errors.New("boom")
+
+// A cluster has one topic, with the topics for its retries and dead letters.
+type cluster struct {
+	*testing.T
+	brokers []string
+	topic   string
+	client  *kgo.Client
+
+	mu       sync.Mutex
+	attempts map[string][]int // by key
+	last     map[string]time.Time
+}
+
+// newCluster uses the brokers in RETRY_TEST_KAFKA, or one in this process.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{T: t, topic: fmt.Sprintf("orders-%d", time.Now().UnixNano()), attempts: map[string][]int{}, last: map[string]time.Time{}}
+	if text := os.Getenv("RETRY_TEST_KAFKA"); text != "" {
+		c.brokers = strings.Split(text, ",")
+	} else {
+		fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+		require.NoError(t, err)
+		t.Cleanup(fake.Close)
+		c.brokers = fake.ListenAddrs()
+	}
+	var err error
+	c.client, err = kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.ConsumeTopics(c.topic+".dead"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	require.NoError(t, err)
+	t.Cleanup(c.client.Close)
+	_, err = kadm.NewClient(c.client).CreateTopics(t.Context(), 4, 1, nil, append(kafka.Topics(c.topic), c.topic)...)
+	require.NoError(t, err)
+	return c
+}
+
+func (c *cluster) publish(keys ...string) {
+	c.Helper()
+	for _, key := range keys {
+		require.NoError(c, c.client.ProduceSync(c.Context(), &kgo.Record{Topic: c.topic, Key: []byte(key), Value: []byte("x")}).FirstErr())
+	}
+}
+
+// policy has short delays, and a longer one for what is asked to wait.
+var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(20 * time.Millisecond)}
+
+// start runs a consumer until the test calls stop, or ends.
+func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
+	c.Helper()
+	consumer, err := kafka.New(policy, c.topic, "group", c.brokers...)
+	require.NoError(c, err)
+	ctx, cancel := context.WithCancel(c.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- consumer.Run(ctx, func(_ context.Context, r *kgo.Record, attempt int) error {
+			key := string(r.Key)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if last := c.last[key]; attempt > 1 && time.Since(last) < 20*time.Millisecond {
+				c.Errorf("attempt %d of %s is early", attempt, key)
+			}
+			c.attempts[key] = append(c.attempts[key], attempt)
+			c.last[key] = time.Now()
+			return do(key, attempt)
+		})
+		consumer.Close()
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(c, <-done)
+	})
+	c.Cleanup(stop)
+	return stop
+}
+
+// until waits until each of these keys has had so many attempts.
+func (c *cluster) until(want map[string]int) {
+	c.Helper()
+	require.Eventually(c, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for key, n := range want {
+			if len(c.attempts[key]) < n {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 20*time.Millisecond)
+}
+
+// dead returns the next n dead letters: reason, attempts and error by key.
+func (c *cluster) dead(n int) map[string]string {
+	c.Helper()
+	letters := map[string]string{}
+	for len(letters) < n {
+		fetches := c.client.PollFetches(c.Context())
+		require.NoError(c, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			letters[string(r.Key)] = kafka.Header(r, kafka.ReasonHeader) + " " + kafka.Header(r, kafka.AttemptsHeader) + " " + kafka.Header(r, kafka.ErrorHeader)
+		})
+	}
+	return letters
+}
+
+func TestNewRefusesAnInvalidPolicy(t *testing.T) {
+	_, err := kafka.New(retry.Policy{MaxAttempts: -2}, "orders", "group")
+	assert.ErrorContains(t, err, "MaxAttempts is -2")
+}
+
+func TestConsumer(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.publish("eve", "ann", "bob", "carol", "dave")
+	began := time.Now()
+	c.start(func(key string, attempt int) error {
+		switch {
+		case key == "ann", key != "carol" && attempt == 2:
+			return nil
+		case key == "dave":
+			return retry.Permanent(errBoom)
+		case key == "eve":
+			return retry.After(1200*time.Millisecond, errBoom) // in another topic than the others
+		default:
+			return errBoom
+		}
+	})
+	c.until(map[string]int{"ann": 1, "bob": 2, "carol": 3, "dave": 1, "eve": 2})
+	assert.GreaterOrEqual(t, time.Since(began), 1200*time.Millisecond)
+	assert.Equal(t, map[string]string{
+		"carol": "attempts_exhausted 3 retry: attempts exhausted after 3 attempts: boom",
+		"dave":  "permanent_error 1 retry: permanent error after 1 attempt: boom",
+	}, c.dead(2))
+	assert.Equal(t, map[string][]int{"ann": {1}, "bob": {1, 2}, "carol": {1, 2, 3}, "dave": {1}, "eve": {1, 2}}, c.attempts)
+}
+
+// A second member joins while the first works, and then the first leaves: no attempt is
+// made twice or left out.
+func TestARebalance(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	want, attempts := map[string]int{}, map[string][]int{}
+	for i := range 60 {
+		key := fmt.Sprint("key-", i)
+		want[key], attempts[key] = 3, []int{1, 2, 3}
+		c.publish(key)
+	}
+	do := func(_ string, attempt int) error {
+		time.Sleep(5 * time.Millisecond)
+		if attempt < 3 {
+			return errBoom
+		}
+		return nil
+	}
+	first := c.start(do)
+	c.until(map[string]int{"key-0": 1})
+	c.start(do)
+	c.until(map[string]int{"key-30": 1})
+	first()
+	c.until(want)
+	assert.Equal(t, attempts, c.attempts)
+}
+
+const child = "RETRY_KAFKA_CHILD" // the brokers and the topic of a consumer that hangs in its attempt
+
+func TestMain(m *testing.M) {
+	brokers, topic, is := strings.Cut(os.Getenv(child), " ")
+	if !is {
+		os.Exit(m.Run())
+	}
+	consumer, err := kafka.New(policy, topic, "group", strings.Split(brokers, ",")...)
+	if err == nil {
+		err = consumer.Run(context.Background(), func(context.Context, *kgo.Record, int) error {
+			fmt.Println("began")
+			select {}
+		})
+	}
+	fmt.Println(err)
+}
+
+// Kafka does not count the attempts of a consumer that was killed: the same attempt is
+// made again.
+func TestAKilledConsumer(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.publish("ann")
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), child+"="+strings.Join(c.brokers, ",")+" "+c.topic)
+	output, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	line, err := bufio.NewReader(output).ReadString('\n')
+	assert.NoError(t, err)
+	assert.Equal(t, "began\n", line)
+	require.NoError(t, command.Process.Kill())
+	assert.Error(t, command.Wait())
+
+	c.start(func(_ string, attempt int) error {
+		if attempt == 1 {
+			return errBoom
+		}
+		return nil
+	})
+	c.until(map[string]int{"ann": 2})
+	assert.Equal(t, map[string][]int{"ann": {1, 2}}, c.attempts)
+}

@@ -1,0 +1,152 @@
+package llmtest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// An sdk asks one question by a vendor's client, in one piece or as a stream, and
+// returns the answer.
+type sdk struct {
+	name            string
+	ask             func(ctx context.Context, url string, client *http.Client, retries int, stream bool) (string, error)
+	answer, stream  string // what a server that works says
+	overloaded, bad string // events that begin a stream in place of that
+	opening         string
+	refused         func(error) *http.Response // what an error of the SDK has
+}
+
+var sdks = []sdk{anthropicSDK, openaiSDK}
+
+// A fault is what a server does with a request in place of an answer.
+type fault = func(http.ResponseWriter, sdk)
+
+// status refuses, with these headers.
+func status(code int, header ...string) fault {
+	return func(w http.ResponseWriter, _ sdk) {
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprint(w, `{"type":"error","error":{"type":"some_error","message":"sorry"}}`)
+	}
+}
+
+// events begins a stream with the events, and ends it.
+func events(of func(sdk) string) fault {
+	return func(w http.ResponseWriter, s sdk) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, of(s))
+	}
+}
+
+// breaks sends half of the answer.
+func breaks(w http.ResponseWriter, s sdk) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", fmt.Sprint(len(s.answer)))
+	fmt.Fprint(w, s.answer[:len(s.answer)/2])
+}
+
+// serve starts a server that fails so often and then answers, and counts the
+// requests.
+func serve(t *testing.T, s sdk, faults int, do fault, stream bool) (url string, requests *atomic.Int64) {
+	requests = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case requests.Add(1) <= int64(faults):
+			do(w, s)
+		case stream:
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, s.opening+s.stream)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, s.answer)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, requests
+}
+
+var policy = retry.Policy{MaxAttempts: 4, MaxRetryAfter: retry.Default().MaxRetryAfter}
+
+// The SDK's own retries are off, and the server fails twice. The response of an SDK's
+// error tells why it was the last.
+func TestSDKs(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		stream   bool
+		fault    fault
+		requests int64
+		reason   retry.Reason // of the response that the SDK's error has
+	}{
+		{"429 with Retry-After-Ms", false, status(429, "Retry-After-Ms", "5"), 3, retry.ReasonSuccess},
+		{"429 for a stream", true, status(429, "Retry-After-Ms", "5"), 3, retry.ReasonSuccess},
+		{"529", false, status(529), 3, retry.ReasonSuccess},
+		{"409", false, status(409), 3, retry.ReasonSuccess},
+		{"500", false, status(500), 3, retry.ReasonSuccess},
+		{"400 with x-should-retry", false, status(400, "X-Should-Retry", "true"), 3, retry.ReasonSuccess},
+		{"an overload in a stream", true, events(func(s sdk) string { return s.overloaded }), 3, retry.ReasonSuccess},
+		{"an overload after the opening", true, events(func(s sdk) string { return s.opening + s.overloaded }), 3, retry.ReasonSuccess},
+		{"a stream that ends at once", true, events(func(sdk) string { return "" }), 3, retry.ReasonSuccess},
+		{"JSON that breaks off", false, breaks, 3, retry.ReasonSuccess},
+
+		{"529 with x-should-retry", false, status(529, "X-Should-Retry", "false"), 1, retry.ReasonPermanent},
+		{"400", false, status(400), 1, retry.ReasonPermanent},
+		{"429 with a Retry-After that is too long", false, status(429, "Retry-After", "3600"), 1, retry.ReasonRetryAfter},
+		{"a wrong request in a stream", true, events(func(s sdk) string { return s.bad }), 1, retry.ReasonSuccess},
+		{"an overload after the first piece", true, events(func(s sdk) string { return s.opening + s.stream[:strings.Index(s.stream, "\n\n")+2] + s.overloaded }), 1, retry.ReasonSuccess},
+	} {
+		for _, s := range sdks {
+			t.Run(row.name+"/"+s.name, func(t *testing.T) {
+				url, requests := serve(t, s, 2, row.fault, row.stream)
+				text, err := s.ask(t.Context(), url, &http.Client{Transport: retryhttp.LLM(policy)}, 0, row.stream)
+				assert.Equal(t, row.requests, requests.Load())
+				if row.requests == 3 {
+					require.NoError(t, err)
+					assert.Equal(t, "hello", text)
+				} else {
+					assert.Error(t, err)
+					if !row.stream {
+						assert.Equal(t, row.reason, retry.ReasonOf(retryhttp.ErrorOf(s.refused(err))))
+					}
+				}
+			})
+		}
+	}
+}
+
+// What the page says about the SDK's own retries: they do not see an event; left
+// on, they multiply; without them, a JSON body that breaks off needs LLM.
+func TestRetriesOfTheSDKs(t *testing.T) {
+	for _, s := range sdks {
+		t.Run(s.name, func(t *testing.T) {
+			url, requests := serve(t, s, 1, events(func(s sdk) string { return s.overloaded }), true)
+			_, err := s.ask(t.Context(), url, http.DefaultClient, 2, true)
+			assert.Error(t, err)
+			assert.EqualValues(t, 1, requests.Load())
+
+			url, requests = serve(t, s, 100, status(529, "Retry-After-Ms", "1"), false)
+			_, err = s.ask(t.Context(), url, &http.Client{Transport: retryhttp.LLM(policy)}, 2, false)
+			assert.Error(t, err)
+			assert.EqualValues(t, 3*4, requests.Load())
+
+			url, requests = serve(t, s, 1, breaks, false)
+			plain := &retryhttp.Transport{Policy: policy, Idempotent: func(*http.Request) bool { return true }}
+			_, err = s.ask(t.Context(), url, &http.Client{Transport: plain}, 0, false)
+			assert.ErrorContains(t, err, "unexpected EOF")
+			assert.EqualValues(t, 1, requests.Load())
+		})
+	}
+}

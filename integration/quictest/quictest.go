@@ -1,0 +1,3 @@
+// Package quictest tests retrynet on the errors of real QUIC connections. It
+// has nothing but tests.
+package quictest

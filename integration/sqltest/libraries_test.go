@@ -1,0 +1,277 @@
+package sqltest
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jmoiron/sqlx"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	gormpostgres "gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	gormlogger "gorm.io/gorm/logger"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysql"
+)
+
+// A run runs a function in a transaction, and gives it what executes a statement
+// there.
+type run = func(ctx context.Context, p retry.Policy, fn func(exec func(string) error) error) error
+
+// byTx runs transactions of database/sql.
+func byTx(db *sql.DB) run {
+	return func(ctx context.Context, p retry.Policy, fn func(func(string) error) error) error {
+		return retrysql.Tx(ctx, db, nil, p, func(ctx context.Context, tx *sql.Tx) error {
+			return fn(func(statement string) error { return execContext(ctx, tx, statement) })
+		})
+	}
+}
+
+func execContext[T interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}](ctx context.Context, tx T, statement string) error {
+	_, err := tx.ExecContext(ctx, statement)
+	return err
+}
+
+// byTxFunc runs transactions of another library.
+func byTxFunc[T any](begin func(context.Context, func(T) error) error, exec func(context.Context, T, string) error) run {
+	return func(ctx context.Context, p retry.Policy, fn func(func(string) error) error) error {
+		return retrysql.TxFunc(ctx, begin, p, func(ctx context.Context, tx T) error {
+			return fn(func(statement string) error { return exec(ctx, tx, statement) })
+		})
+	}
+}
+
+// byHand is the transact of a library that has none.
+func byHand[T driver.Tx](begin func(context.Context) (T, error)) func(context.Context, func(T) error) error {
+	return func(ctx context.Context, body func(T) error) error {
+		tx, err := begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // if body panics, too
+		if err := body(tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+}
+
+var libraries = []struct {
+	name    string
+	open    func(*testing.T) *sql.DB // without the proxy
+	begin   string                   // the statement that starts a transaction, in capitals
+	through func(*testing.T, cut) (run, *proxy)
+}{
+	{"database/sql by pgx", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
+		config, proxy := postgresProxy(t, c)
+		return byTx(openPostgres(t, config)), proxy
+	}},
+	{"database/sql by mysql", mariadb, "START TRANSACTION", func(t *testing.T, c cut) (run, *proxy) {
+		config, proxy := mariadbProxy(t, c)
+		return byTx(openMariadb(t, config)), proxy
+	}},
+	{"pgxpool", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
+		pool, proxy := pgxPool(t, c)
+		return byTxFunc(pgxBegin(pool), pgxExec), proxy
+	}},
+	{"gorm", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
+		config, proxy := postgresProxy(t, c)
+		return byTxFunc(gormBegin(gormDB(t, openPostgres(t, config), false)), gormExec), proxy
+	}},
+	{"bun", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
+		config, proxy := postgresProxy(t, c)
+		db := bun.NewDB(sql.OpenDB(pgdriverConnector(config, proxy.String())), pgdialect.New())
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		begin := func(ctx context.Context, body func(bun.Tx) error) error {
+			return db.RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return body(tx) })
+		}
+		return byTxFunc(begin, execContext), proxy
+	}},
+	{"sqlx", mariadb, "START TRANSACTION", func(t *testing.T, c cut) (run, *proxy) {
+		config, proxy := mariadbProxy(t, c)
+		db := sqlx.NewDb(openMariadb(t, config), "mysql")
+		begin := func(ctx context.Context) (*sqlx.Tx, error) { return db.BeginTxx(ctx, nil) }
+		return byTxFunc(byHand(begin), execContext), proxy
+	}},
+	{"ent", postgres, "BEGIN", func(t *testing.T, c cut) (run, *proxy) {
+		config, proxy := postgresProxy(t, c)
+		db := entsql.OpenDB(dialect.Postgres, openPostgres(t, config))
+		return byTxFunc(byHand(db.Tx),
+			func(ctx context.Context, tx dialect.Tx, statement string) error {
+				return tx.Exec(ctx, statement, []any{}, nil)
+			}), proxy
+	}},
+}
+
+func pgxBegin(pool *pgxpool.Pool) func(context.Context, func(pgx.Tx) error) error {
+	return func(ctx context.Context, body func(pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, body) }
+}
+
+func pgxExec(ctx context.Context, tx pgx.Tx, statement string) error {
+	_, err := tx.Exec(ctx, statement)
+	return err
+}
+
+func gormBegin(db *gorm.DB) func(context.Context, func(*gorm.DB) error) error {
+	return func(ctx context.Context, body func(*gorm.DB) error) error {
+		return db.WithContext(ctx).Transaction(body)
+	}
+}
+
+func gormExec(_ context.Context, tx *gorm.DB, statement string) error {
+	return tx.Exec(statement).Error
+}
+
+func pgxPool(t *testing.T, c cut) (*pgxpool.Pool, *proxy) {
+	at, proxy := postgresProxy(t, c)
+	config, err := pgxpool.ParseConfig(at.ConnString())
+	require.NoError(t, err)
+	config.ConnConfig = at
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool, proxy
+}
+
+func gormDB(t *testing.T, db *sql.DB, translateError bool) *gorm.DB {
+	orm, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: db}), &gorm.Config{Logger: gormlogger.Discard, TranslateError: translateError})
+	require.NoError(t, err)
+	return orm
+}
+
+// The answer to COMMIT is lost in each of twenty transactions, before the server
+// has received it or after the server has applied it. Each transaction is
+// reported as unknown, and none is applied twice.
+func TestLibrariesWhenTheAnswerToCommitIsLost(t *testing.T) {
+	const transactions = 20
+	for _, lib := range libraries {
+		for _, row := range []struct {
+			name    string
+			cut     cut
+			applied int
+		}{
+			{"before it is applied", cut{at: "COMMIT"}, 0},
+			{"after it is applied", cut{at: "COMMIT", afterAnswer: true}, 1},
+		} {
+			t.Run(lib.name+"/"+row.name, func(t *testing.T) {
+				t.Parallel()
+				db := lib.open(t)
+				requests := table(t, db, "request INTEGER NOT NULL")
+				run, proxy := lib.through(t, row.cut)
+				for request := range transactions {
+					proxy.arm()
+					var happened record
+					p := happened.policy()
+					p.RetryIf = func(error) bool { return true } // no RetryIf can change that
+					err := run(within(t), p, func(exec func(string) error) error {
+						return exec(fmt.Sprintf("INSERT INTO %s VALUES (%d)", requests, request))
+					})
+					require.True(t, isUnknown(err), "%v", err)
+					assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+					assert.Equal(t, 1, happened.runs)
+					assert.Equal(t, row.applied, number(t, db, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE request = %d", requests, request)))
+				}
+			})
+		}
+	}
+}
+
+// This shows why the doc of Transient says where not to use it. These calls do
+// not distinguish the errors of begin, the function and COMMIT, so a loop
+// around one of them applies each transaction twice.
+func TestTransientAroundATransactionAppliesItTwice(t *testing.T) {
+	const transactions = 20
+	lost := cut{at: "COMMIT", afterAnswer: true}
+	for name, through := range map[string]func(*testing.T) (func(context.Context, string) error, *proxy){
+		"pgxpool": func(t *testing.T) (func(context.Context, string) error, *proxy) {
+			pool, proxy := pgxPool(t, lost)
+			return func(ctx context.Context, statement string) error {
+				return pgxBegin(pool)(ctx, func(tx pgx.Tx) error { return pgxExec(ctx, tx, statement) })
+			}, proxy
+		},
+		"gorm": func(t *testing.T) (func(context.Context, string) error, *proxy) {
+			config, proxy := postgresProxy(t, lost)
+			db := gormDB(t, openPostgres(t, config), false)
+			return func(ctx context.Context, statement string) error {
+				return gormBegin(db)(ctx, func(tx *gorm.DB) error { return gormExec(ctx, tx, statement) })
+			}, proxy
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := postgres(t)
+			requests := table(t, db, "request INTEGER NOT NULL")
+			run, proxy := through(t)
+			for request := range transactions {
+				proxy.arm()
+				require.NoError(t, retry.Do(within(t), retry.Policy{MaxAttempts: 3, RetryIf: retrysql.Transient}, func(ctx context.Context) error {
+					return run(ctx, fmt.Sprintf("INSERT INTO %s VALUES (%d)", requests, request))
+				}))
+			}
+			assert.Equal(t, 2*transactions, number(t, db, "SELECT COUNT(*) FROM "+requests))
+		})
+	}
+}
+
+// If the connection is lost anywhere else, the transaction was rolled back. It
+// is retried and applied once.
+func TestLibrariesWhenTheConnectionIsLostBeforeCommit(t *testing.T) {
+	for _, lib := range libraries {
+		for _, at := range []string{lib.begin, "INSERT"} {
+			for _, afterAnswer := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/after the answer %t", lib.name, at, afterAnswer), func(t *testing.T) {
+					t.Parallel()
+					db := lib.open(t)
+					requests := table(t, db, "request INTEGER NOT NULL")
+					run, proxy := lib.through(t, cut{at, afterAnswer})
+					var happened record
+					p := happened.policy()
+					if lib.name == "bun" { // bun's own driver reports a lost connection as a bare EOF
+						p.RetryIf = func(err error) bool { return retrysql.Transient(err) || errors.Is(err, io.EOF) }
+					}
+					require.NoError(t, run(within(t), p, func(exec func(string) error) error { return exec("INSERT INTO " + requests + " VALUES (1)") }))
+					if at == "INSERT" {
+						assert.Equal(t, 2, happened.runs)
+					}
+					assert.LessOrEqual(t, happened.runs, 2)
+					assert.True(t, proxy.done.Load(), "the cut was not made")
+					assert.Equal(t, 1, number(t, db, "SELECT COUNT(*) FROM "+requests))
+				})
+			}
+		}
+	}
+}
+
+// A load balancer without a server closes each new connection. lib/pq reports
+// this as a bare EOF.
+func TestEOFWhileATransactionBegins(t *testing.T) {
+	db := postgres(t)
+	name := accounts(t, db)
+	config, proxy := postgresProxy(t, cut{at: "USER"})
+	through := sql.OpenDB(pqConnector(t, config, proxy.String()))
+	defer func() { require.NoError(t, through.Close()) }()
+	var happened record
+	require.NoError(t, retrysql.Tx(within(t), through, nil, happened.policy(), func(ctx context.Context, tx *sql.Tx) error {
+		return move(ctx, tx, name, 1, -10)
+	}))
+	assert.Equal(t, 90, balance(t, db, name, 1))
+	if assert.Len(t, happened.failures, 1) {
+		assert.ErrorIs(t, happened.failures[0], io.EOF)
+		assert.False(t, errors.Is(happened.failures[0], io.ErrUnexpectedEOF) || errors.Is(happened.failures[0], driver.ErrBadConn))
+		assert.False(t, retrysql.Transient(errors.Unwrap(happened.failures[0])), "a bare EOF that does not come from begin")
+	}
+}

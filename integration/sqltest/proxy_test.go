@@ -1,0 +1,91 @@
+package sqltest
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A cut says when the proxy cuts a connection, once: when it reads these words
+// from the client, or when the server has answered them, before the client gets
+// the answer.
+type cut struct {
+	at          string // in capitals; the data is compared in capitals
+	afterAnswer bool
+}
+
+// A proxy forwards connections and makes its cut.
+type proxy struct {
+	*net.TCPAddr
+	cut  cut
+	done atomic.Bool // the cut has been made
+}
+
+// arm makes the proxy cut once more.
+func (p *proxy) arm() { p.done.Store(false) }
+
+// startProxy starts a proxy that runs until the test ends. It looks for the
+// words in one read, because a statement is shorter than the buffer and is
+// written at once.
+func startProxy(t *testing.T, c cut, network, address string) *proxy {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		wg.Wait()
+	})
+	p := &proxy{TCPAddr: listener.Addr().(*net.TCPAddr), cut: c}
+	wg.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial(network, address)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			l := &link{client: client, server: server, proxy: p}
+			wg.Go(func() { l.pipe(l.client, l.server, l.request) })
+			wg.Go(func() { l.pipe(l.server, l.client, func([]byte) bool { return !l.withhold.Load() }) })
+		}
+	})
+	return p
+}
+
+type link struct {
+	client, server net.Conn
+	proxy          *proxy
+	withhold       atomic.Bool // withholds the next answer
+}
+
+// request says whether to pass a request on.
+func (l *link) request(data []byte) bool {
+	if bytes.Contains(bytes.ToUpper(data), []byte(l.proxy.cut.at)) && l.proxy.done.CompareAndSwap(false, true) {
+		l.withhold.Store(true)
+		return l.proxy.cut.afterAnswer
+	}
+	return true
+}
+
+// pipe passes on what it reads, until it may not. Then it closes both ends.
+func (l *link) pipe(from, to net.Conn, pass func([]byte) bool) {
+	defer l.client.Close()
+	defer l.server.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil || !pass(buffer[:n]) {
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}

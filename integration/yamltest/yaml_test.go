@@ -1,0 +1,415 @@
+// Package yamltest tests retry.Policy with the YAML libraries that call its
+// methods. The retry module itself does not depend on them.
+package yamltest
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	goccy "github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	yamlv3 "go.yaml.in/yaml/v3"
+	yamlv4 "go.yaml.in/yaml/v4"
+	sigs "sigs.k8s.io/yaml"
+
+	"github.com/goretry/retry"
+)
+
+// A library is a way to read and write YAML.
+type library struct {
+	name      string
+	unmarshal func([]byte, any) error
+	marshal   func(any) ([]byte, error)
+}
+
+var (
+	v3 = library{"go.yaml.in/yaml/v3", yamlv3.Unmarshal, yamlv3.Marshal}
+	v4 = library{"go.yaml.in/yaml/v4",
+		func(data []byte, v any) error { return yamlv4.Unmarshal(data, v) },
+		func(v any) ([]byte, error) { return yamlv4.Marshal(v) }}
+	goccyYAML = library{"goccy/go-yaml", goccy.Unmarshal, goccy.Marshal}
+	sigsYAML  = library{"sigs.k8s.io/yaml", func(data []byte, v any) error { return sigs.Unmarshal(data, v) }, sigs.Marshal}
+
+	libraries = []library{v3, v4, goccyYAML, sigsYAML}
+
+	// The same libraries, with their options against unknown and duplicate keys.
+	strict = []library{
+		{v3.name + " KnownFields", func(data []byte, v any) error {
+			dec := yamlv3.NewDecoder(bytes.NewReader(data))
+			dec.KnownFields(true)
+			return dec.Decode(v)
+		}, v3.marshal},
+		{v4.name + " KnownFields", func(data []byte, v any) error {
+			dec := yamlv4.NewDecoder(bytes.NewReader(data))
+			dec.KnownFields(true)
+			return dec.Decode(v)
+		}, v4.marshal},
+		{goccyYAML.name + " Strict", func(data []byte, v any) error { return goccy.UnmarshalWithOptions(data, v, goccy.Strict()) }, goccyYAML.marshal},
+		{sigsYAML.name + " UnmarshalStrict", func(data []byte, v any) error { return sigs.UnmarshalStrict(data, v) }, sigsYAML.marshal},
+	}
+)
+
+// config is a configuration with a policy in it.
+type config struct {
+	Name  string       `yaml:"name" json:"name"`
+	Retry retry.Policy `yaml:"retry" json:"retry"`
+}
+
+func TestDecode(t *testing.T) {
+	const s = time.Second
+	for text, want := range map[string]retry.Policy{
+		"retry: {}": {},
+		"retry:":    {},
+		"retry: ~":  {},
+		"name: x":   {},
+		`
+name: payments
+retry:
+  max_attempts: 5            # the first included
+  backoff:
+    type: exponential
+    base: 200ms
+    factor: 1.5
+  max_delay: 5s
+  jitter: 0.2
+  max_retry_after: 1m30s
+  exact_retry_after: true
+  max_elapsed: "1h"
+  attempt_timeout: 1.5s
+  healthy_after: 1m
+`: {
+			MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * time.Millisecond, Factor: 1.5}, MaxDelay: 5 * s, Jitter: retry.Proportional(0.2),
+			MaxRetryAfter: 90 * s, ExactRetryAfter: true, MaxElapsed: time.Hour, AttemptTimeout: 1500 * time.Millisecond, HealthyAfter: time.Minute,
+		},
+		"retry: {max_retries: -1, attempt_cap: 10, retryable: false, jitter: full}":  {MaxRetries: retry.Unlimited, AttemptCap: 10, NonRetryable: true, Jitter: retry.FullJitter},
+		`{"retry": {"max_attempts": 3, "jitter": "equal"}}`:                          {MaxAttempts: 3, Jitter: retry.EqualJitter},
+		"retry:\n  backoff:\n    type: schedule\n    delays:\n    - 5m\n    - 15m\n": {Backoff: retry.Schedule{5 * time.Minute, 15 * time.Minute}},
+		"retry: {backoff: {type: schedule, delays: [0s, 1ns]}}":                      {Backoff: retry.Schedule{0, 1}},
+		"retry: {backoff: {type: exponential, base: 1s, factor: 2}}":                 {Backoff: retry.Exponential{Base: s, Factor: 2}},
+		"retry: {jitter: 1}":                       {Jitter: retry.Proportional(1)},
+		"retry: {jitter: 0}":                       {Jitter: retry.Proportional(0)},
+		"retry: {jitter: 1.0e-1}":                  {Jitter: retry.Proportional(0.1)},
+		"retry: {max_retries: 0, max_attempts: 5}": {MaxAttempts: 1},
+		"retry: {max_attempts: 3, backoff: ~, max_delay: null, jitter: }": {MaxAttempts: 3},
+		"retry: {max_attempts: 2147483647}":                               {MaxAttempts: math.MaxInt32},
+		"name: &d 5s\nretry: {max_delay: *d, max_elapsed: *d}":            {MaxDelay: 5 * s, MaxElapsed: 5 * s},
+	} {
+		for _, lib := range append(libraries, strict...) {
+			t.Run(lib.name+" "+text, func(t *testing.T) {
+				var got config
+				require.NoError(t, lib.unmarshal([]byte(text), &got))
+				assert.Equal(t, want, got.Retry)
+			})
+		}
+	}
+}
+
+// Anchors and merge keys work as everywhere else in a file.
+func TestDecodeMergedKeys(t *testing.T) {
+	const text = `
+defaults: &defaults {max_attempts: 3, backoff: &curve {type: fixed, base: 1s}}
+retry:
+  <<: *defaults
+  max_delay: 9s
+  backoff: *curve
+`
+	for _, lib := range libraries {
+		var got config
+		require.NoError(t, lib.unmarshal([]byte(text), &got), lib.name)
+		assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), MaxDelay: 9 * time.Second}, got.Retry, lib.name)
+	}
+}
+
+func TestDecodeErrors(t *testing.T) {
+	const (
+		attempts = ": write how many attempts in all: 1 for no retry, -1 for unlimited"
+		duration = `: write a duration as text, such as "200ms" or "1m30s"`
+		jitter   = `: write "full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`
+		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
+		mapping  = `, want a mapping such as {"max_attempts": 5}`
+		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, exact_retry_after, max_elapsed, attempt_timeout, healthy_after"
+	)
+	for text, want := range map[string]string{
+		"retry: {max_attempt: 3}":      `unknown key "max_attempt"` + keys,
+		"retry: {maxattempts: 3}":      `unknown key "maxattempts"` + keys,
+		"retry: {1: 2}":                `unknown key "1"` + keys,
+		"retry: {max_attempts: 0}":     `max_attempts is 0` + attempts,
+		"retry: {max_attempts: '3'}":   `max_attempts is "3"` + attempts,
+		"retry: {max_attempts: '1e1'}": `max_attempts is "1e1"` + attempts,
+		"retry: {max_delay: '1e3'}":    `max_delay is "1e3"` + duration,
+		"retry: {jitter: '1e-1'}":      `jitter is "1e-1"` + jitter,
+		"retry: {jitter: '1e-07'}":     `jitter is "1e-07"` + jitter,
+		"retry: {backoff: {type: exponential, base: 1s, factor: '2e0'}}": `backoff.factor is "2e0": write a number of at least 1, such as 2`,
+		"retry: {backoff: {type: exponential, base: 1s, factor: ~}}":     `backoff.factor is null: write a number of at least 1, such as 2, or leave the key out`,
+		"retry: {max_attempts: 2.5}":                                     `max_attempts is 2.5` + attempts,
+		"retry: {max_attempts: [3]}":                                     `max_attempts is [3]` + attempts,
+		"retry: {retryable: 'no'}":                                       `retryable is "no": write true or false`,
+		"retry: {max_delay: 5}":                                          `max_delay is 5` + duration,
+		"retry: {max_delay: 0}":                                          `max_delay is 0` + duration,
+		"retry: {max_delay: 1.5}":                                        `max_delay is 1.5` + duration,
+		"retry: {max_delay: 1:30}":                                       `max_delay is "1:30"` + duration,
+		"retry: {max_delay: -1s}":                                        `max_delay is "-1s"` + duration + ", 0s or above",
+		"retry: {max_delay: {seconds: 5}}":                               `max_delay is {"seconds":5}` + duration,
+		"retry:\n  max_delay:\n    seconds: 5\n":                         `max_delay is {"seconds":5}` + duration,
+		"retry: {max_elapsed: true}":                                     `max_elapsed is true` + duration,
+		"retry: {exact_retry_after: 1s}":                                 `exact_retry_after is "1s": write true or false`,
+		"retry: {healthy_after: 60}":                                     `healthy_after is 60: write a duration such as "1m", at least 1ms, or "0s" for never`,
+		"retry: {jitter: 20}":                                            `jitter is 20` + jitter,
+		"retry: {jitter: 20%}":                                           `jitter is "20%"` + jitter,
+		"retry: {jitter: {share: 0.2}}":                                  `jitter is {"share":0.2}` + jitter,
+		"retry: {backoff: exponential}":                                  `backoff is "exponential"` + backoff,
+		"retry: {backoff: 200ms}":                                        `backoff is "200ms"` + backoff,
+		"retry: {backoff: [1s, 2s]}":                                     `backoff is ["1s","2s"]` + backoff,
+		"retry: {backoff: {type: cubic, base: 1s}}":                      `backoff.type is "cubic": write one of fixed, linear, exponential, fibonacci, schedule`,
+		"retry: {backoff: {type: fixed}}":                                `backoff.base is missing` + duration,
+		"retry: {backoff: {type: fixed, base: 200}}":                     `backoff.base is 200` + duration,
+		"retry: {backoff: {type: fixed, base: 1s, 2: 3}}":                `unknown key "backoff.2": the keys of a backoff of type fixed are type, base`,
+		"retry: {backoff: {type: exponential, base: 1s, factor: .5}}":    `backoff.factor is 0.5: write a number of at least 1, such as 2`,
+		"retry: {backoff: {type: schedule, delays: [1s, ~, 5]}}":         `backoff.delays[1] is null` + duration + `; backoff.delays[2] is 5` + duration,
+		"retry: exponential":                                             `got "exponential"` + mapping,
+		"retry: [max_attempts, 3]":                                       `got ["max_attempts",3]` + mapping,
+		"retry: 3":                                                       `got 3` + mapping,
+		"retry: '{\"max_attempts\": 3}'":                                 `got "{\"max_attempts\": 3}"` + mapping,
+	} {
+		for _, lib := range append(libraries, strict...) {
+			t.Run(lib.name+" "+text, func(t *testing.T) {
+				filled := config{Retry: retry.Default()}
+				got := filled
+				require.ErrorContains(t, lib.unmarshal([]byte(text), &got), "retry: invalid policy: "+want)
+				assert.Equal(t, filled, got, "an error leaves the policy as it was")
+			})
+		}
+	}
+}
+
+// The libraries disagree about the kind of these words and numbers. Whatever they
+// decide, none of them may silently become zero.
+func TestDecodeAmbiguousScalars(t *testing.T) {
+	for text, want := range map[string]string{
+		"retry: {retryable: no}":                      "retryable",
+		"retry: {retryable: off}":                     "retryable",
+		"retry: {jitter: .inf}":                       "jitter",
+		"retry: {jitter: .nan}":                       "jitter",
+		"retry: {max_delay: 2026-01-02}":              "max_delay",
+		"retry: {max_attempts: 99999999999999999999}": "max_attempts",
+		"retry: {max_attempts: !!str 3}":              "max_attempts",
+	} {
+		for _, lib := range libraries {
+			t.Run(lib.name+" "+text, func(t *testing.T) {
+				var got config
+				err := lib.unmarshal([]byte(text), &got)
+				if err == nil {
+					assert.Equal(t, retry.Policy{NonRetryable: true}, got.Retry, "no and off are false")
+					return
+				}
+				assert.Equal(t, retry.Policy{}, got.Retry)
+				if lib.name == sigsYAML.name && want == "jitter" {
+					return // the library fails before it reaches the policy
+				}
+				assert.ErrorContains(t, err, "retry: invalid policy: "+want+" is ")
+			})
+		}
+	}
+}
+
+// The YAML libraries detect duplicate keys, except for sigs.k8s.io/yaml without
+// UnmarshalStrict.
+func TestDuplicateKeys(t *testing.T) {
+	for text, key := range map[string]string{
+		"retry:\n  max_attempts: 3\n  max_attempts: 4\n":             "max_attempts",
+		"retry: {backoff: {type: fixed, type: fixed, base: 1s}}":     "type",
+		"retry: {backoff: {type: fixed, base: 1s}, backoff: {}}":     "backoff",
+		"retry: {\"max_delay\": 1s, max_attempts: 3, max_delay: 1s}": "max_delay",
+	} {
+		for _, lib := range append([]library{v3, v4, goccyYAML}, strict...) {
+			t.Run(lib.name+" "+text, func(t *testing.T) {
+				var got config
+				require.ErrorContains(t, lib.unmarshal([]byte(text), &got), `key "`+key+`" already `)
+				assert.Equal(t, retry.Policy{}, got.Retry)
+			})
+		}
+		for _, lib := range []library{v3, v4} {
+			err := lib.unmarshal([]byte(text), new(config))
+			assert.ErrorContains(t, err, "retry: invalid policy: ", lib.name)
+			assert.NotContains(t, err.Error(), "\n", lib.name)
+		}
+	}
+
+	var got config
+	require.NoError(t, sigsYAML.unmarshal([]byte("retry: {max_attempts: 3, max_attempts: 4}"), &got))
+	assert.Equal(t, 4, got.Retry.MaxAttempts, "sigs.k8s.io/yaml reports it only with UnmarshalStrict")
+}
+
+func TestDecodeIntoAFilledPolicy(t *testing.T) {
+	budget := &retry.Budget{Size: 3, Ratio: 0.5}
+	for text, set := range map[string]func(*retry.Policy){
+		"name: x":                                          func(*retry.Policy) {},
+		"retry:":                                           func(*retry.Policy) {},
+		"retry: {}":                                        func(*retry.Policy) {},
+		"retry: {max_attempts: ~, jitter: null}":           func(*retry.Policy) {},
+		"retry: {max_attempts: 3}":                         func(p *retry.Policy) { p.MaxAttempts = 3 },
+		"retry: {max_retries: 3}":                          func(p *retry.Policy) { p.MaxAttempts, p.MaxRetries = 0, 3 },
+		"retry: {max_retries: 0}":                          func(p *retry.Policy) { p.MaxAttempts = 1 },
+		"retry: {attempt_cap: 99}":                         func(*retry.Policy) {},
+		"retry: {attempt_cap: 2}":                          func(p *retry.Policy) { p.AttemptCap = 2 },
+		"retry: {backoff: {type: linear, base: 1s}}":       func(p *retry.Policy) { p.Backoff = retry.Linear(time.Second) },
+		"retry: {max_delay: 0s, jitter: 0, max_elapsed: }": func(p *retry.Policy) { p.MaxDelay, p.Jitter = 0, retry.Proportional(0) },
+	} {
+		for _, lib := range libraries {
+			t.Run(lib.name+" "+text, func(t *testing.T) {
+				want := retry.Default()
+				want.AttemptCap, want.Budget = 9, budget
+				got := config{Retry: want}
+				set(&want)
+				require.NoError(t, lib.unmarshal([]byte(text), &got))
+				assert.Equal(t, want, got.Retry)
+				assert.Same(t, budget, got.Retry.Budget)
+			})
+		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	p := retry.Policy{
+		MaxAttempts: 5, MaxRetries: -1, AttemptCap: 10, NonRetryable: true,
+		Backoff: retry.Exponential{Base: 200 * time.Millisecond, Factor: 1.5}, MaxDelay: 5 * time.Second, Jitter: retry.Proportional(0.2),
+		MaxRetryAfter: time.Minute, ExactRetryAfter: true, MaxElapsed: time.Hour, AttemptTimeout: time.Second, HealthyAfter: 2 * time.Minute,
+	}
+	const inOrder = `max_attempts: 5
+max_retries: -1
+attempt_cap: 10
+retryable: false
+backoff:
+    type: exponential
+    base: 200ms
+    factor: 1.5
+max_delay: 5s
+jitter: 0.2
+max_retry_after: 1m0s
+exact_retry_after: true
+max_elapsed: 1h0m0s
+attempt_timeout: 1s
+healthy_after: 2m0s
+`
+	for _, test := range []struct {
+		lib  library
+		want string
+	}{
+		{v3, inOrder},
+		{v4, inOrder},
+		{goccyYAML, string(bytes.ReplaceAll([]byte(inOrder), []byte("    "), []byte("  ")))},
+		{sigsYAML, `attempt_cap: 10
+attempt_timeout: 1s
+backoff:
+  base: 200ms
+  factor: 1.5
+  type: exponential
+exact_retry_after: true
+healthy_after: 2m0s
+jitter: 0.2
+max_attempts: 5
+max_delay: 5s
+max_elapsed: 1h0m0s
+max_retries: -1
+max_retry_after: 1m0s
+retryable: false
+`},
+	} {
+		text, err := test.lib.marshal(p)
+		require.NoError(t, err, test.lib.name)
+		assert.Equal(t, test.want, string(text), test.lib.name)
+
+		text, err = test.lib.marshal(retry.Policy{RetryIf: func(error) bool { return true }, Budget: &retry.Budget{Size: 1, Ratio: 1}})
+		require.NoError(t, err, test.lib.name)
+		assert.Equal(t, "{}\n", string(text), test.lib.name)
+
+		_, err = test.lib.marshal(config{Retry: retry.Policy{Backoff: retry.BackoffFunc(nil)}})
+		assert.ErrorContains(t, err, "retry: Backoff is a retry.BackoffFunc, which has no text form", test.lib.name)
+	}
+}
+
+// A policy that a library writes and reads again is the same, to the last bit.
+func TestRoundTrip(t *testing.T) {
+	policies := []retry.Policy{
+		{}, retry.Default(),
+		{MaxRetries: retry.Unlimited, AttemptCap: 10, NonRetryable: true},
+		{MaxAttempts: math.MaxInt, Jitter: retry.FullJitter, MaxDelay: math.MaxInt64},
+		{Backoff: retry.Fixed(0), Jitter: retry.Proportional(0)},
+		{Backoff: retry.Linear(1), Jitter: retry.EqualJitter},
+		{Backoff: retry.Fibonacci(math.MaxInt64), Jitter: retry.Proportional(1)},
+		{Backoff: retry.Exponential{}, Jitter: retry.Proportional(math.SmallestNonzeroFloat64)},
+		{Backoff: retry.Exponential{Base: 1, Factor: math.MaxFloat64}, Jitter: retry.Proportional(math.Nextafter(1, 0))},
+		{Backoff: retry.Exponential{Base: 1, Factor: math.Nextafter(1, 2)}, Jitter: retry.Proportional(0.1 + 0.2)},
+		{Backoff: retry.Exponential{Base: 1, Factor: 1e6}, Jitter: retry.Proportional(1e-7)},
+		{Backoff: retry.Exponential{Base: 1, Factor: 1e21}},
+		{Backoff: retry.Schedule{0, 1, math.MaxInt64}},
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	duration := func() time.Duration { return time.Duration(random.Int64() >> random.IntN(63)) }
+	for range 200 {
+		policies = append(policies, retry.Policy{
+			MaxAttempts: random.IntN(9) - 1, MaxRetries: random.Int()>>random.IntN(31) - 1,
+			Backoff:       retry.Exponential{Base: duration(), Factor: 1 + math.Ldexp(random.Float64(), random.IntN(99)-50)},
+			MaxDelay:      duration(),
+			Jitter:        retry.Proportional(math.Ldexp(random.Float64(), -random.IntN(99))),
+			MaxRetryAfter: duration(), ExactRetryAfter: random.IntN(2) == 0,
+			MaxElapsed: duration(), AttemptTimeout: duration(), HealthyAfter: time.Millisecond + duration()/2,
+		})
+	}
+	for _, lib := range libraries {
+		t.Run(lib.name, func(t *testing.T) {
+			for _, p := range policies {
+				want := config{"x", p}
+				text, err := lib.marshal(want)
+				require.NoError(t, err)
+				var got config
+				require.NoError(t, lib.unmarshal(text, &got), "%s", text)
+				require.Equal(t, want, got, "%s", text)
+			}
+		})
+	}
+}
+
+func TestInOtherTypes(t *testing.T) {
+	type config struct {
+		Pointer *retry.Policy           `yaml:"pointer,omitempty" json:"pointer,omitempty"`
+		Nil     *retry.Policy           `yaml:"nil,omitempty" json:"nil,omitempty"`
+		ByHost  map[string]retry.Policy `yaml:"by_host" json:"by_host"`
+		List    []retry.Policy          `yaml:"list" json:"list"`
+	}
+	want := config{
+		Pointer: &retry.Policy{MaxAttempts: 2},
+		ByHost:  map[string]retry.Policy{"a": {Jitter: retry.FullJitter}},
+		List:    []retry.Policy{{}, {MaxRetries: 1}},
+	}
+	for _, lib := range libraries {
+		text, err := lib.marshal(want)
+		require.NoError(t, err, lib.name)
+		var got config
+		require.NoError(t, lib.unmarshal(text, &got), "%s: %s", lib.name, text)
+		assert.Equal(t, want, got, "%s: %s", lib.name, text)
+	}
+}
+
+// The documentation of Policy.UnmarshalJSON warns of both.
+func TestEmbeddedAndInlined(t *testing.T) {
+	for _, lib := range libraries {
+		var embedded struct {
+			retry.Policy `yaml:",inline" json:",inline"`
+			Name         string `yaml:"name" json:"name"`
+		}
+		err := lib.unmarshal([]byte("{name: x, max_attempts: 3}"), &embedded)
+		assert.ErrorContains(t, err, `unknown key "name"`, lib.name)
+	}
+	for _, lib := range []library{v3, v4} {
+		var inlined struct {
+			Retry retry.Policy `yaml:",inline"`
+		}
+		require.NoError(t, lib.unmarshal([]byte("max_attempts: 3"), &inlined), lib.name)
+		assert.Equal(t, retry.Policy{}, inlined.Retry, lib.name)
+	}
+}
