@@ -28,30 +28,26 @@ afterwards, adds the same again in its next attempt.`,
 
 func runAccumulate(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
-	seen := map[ast.Node]bool{} // one operation may be retried in two places
-	for _, call := range u.calls {
-		for _, op := range call.ops {
-			if seen[op.node] || u.resumes(op) {
+	for call, op := range u.operations() {
+		if u.resumes(op) {
+			continue
+		}
+		additions := u.additions(op)
+		for _, a := range additions {
+			if !a.results || !u.onlyAdded(op, a, additions) || !u.failsAfter(op, a.stmt) {
 				continue
 			}
-			seen[op.node] = true
-			additions := u.additions(op)
-			for _, a := range additions {
-				if !a.results || !u.onlyAdded(op, a, additions) || !u.failsAfter(op, a.stmt) {
-					continue
-				}
-				d := analysis.Diagnostic{Pos: a.stmt.Pos(), End: a.stmt.End(), Message: fmt.Sprintf(
-					"%s keeps what a failed attempt added, so the next one adds it again: begin the operation with %s, or build the result inside and assign it at the end",
-					a.target, a.reset())}
-				if u.neverKept(call, op, a, additions) {
-					d.SuggestedFixes = []analysis.SuggestedFix{{
-						Message:   "begin each attempt with " + a.reset(),
-						TextEdits: []analysis.TextEdit{{Pos: op.body.List[0].Pos(), NewText: []byte(a.reset() + "\n")}},
-					}}
-				}
-				pass.Report(d)
-				break // the others are of the same kind, and one fix leads to the next
+			d := analysis.Diagnostic{Pos: a.stmt.Pos(), End: a.stmt.End(), Message: fmt.Sprintf(
+				"%s keeps what a failed attempt added, so the next one adds it again: begin the operation with %s, or build the result inside and assign it at the end",
+				a.target, a.reset())}
+			if u.neverKept(call, op, a, additions) {
+				d.SuggestedFixes = []analysis.SuggestedFix{{
+					Message:   "begin each attempt with " + a.reset(),
+					TextEdits: []analysis.TextEdit{{Pos: op.body.List[0].Pos(), NewText: []byte(a.reset() + "\n")}},
+				}}
 			}
+			pass.Report(d)
+			break // the others are of the same kind, and one fix leads to the next
 		}
 	}
 	return nil, nil

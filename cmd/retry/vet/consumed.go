@@ -26,16 +26,9 @@ nothing left. Each attempt must make the reader, request or rows that it reads.`
 
 func runConsumed(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
-	seen := map[ast.Node]bool{} // one operation may be retried in two places
-	for _, call := range u.calls {
-		for _, op := range call.ops {
-			if seen[op.node] {
-				continue
-			}
-			seen[op.node] = true
-			for _, found := range u.consumptions(op) {
-				pass.ReportRangef(found.x, "%s", found.text(call.name))
-			}
+	for call, op := range u.operations() {
+		for _, found := range u.consumptions(op) {
+			pass.ReportRangef(found.x, "%s", found.text(call.name))
 		}
 	}
 	return nil, nil

@@ -28,30 +28,25 @@ it. retry.Permanent and retry.After mark only the error that they return.`,
 func runSleepDrop(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
 	reportDropped(pass, u)
-	seen := map[ast.Node]bool{} // one operation may be retried in two places
-	for _, call := range u.calls {
-		for _, op := range call.ops {
-			var loops []ast.Node
-			for c := range op.cursor.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
-				if loop := c.Node(); !seen[loop] && own(op, c) && u.retries(loop) {
-					seen[loop] = true
-					loops = append(loops, loop)
-					pass.ReportRangef(keyword{loop}, "this loop retries inside of %s, so its attempts and those of the policy multiply: "+
-						"call once for each attempt, and move the limit and the wait into the policy", call.name)
-				}
+	for call, op := range u.operations() {
+		var loops []ast.Node
+		for c := range op.cursor.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+			if loop := c.Node(); own(op, c) && u.retries(loop) {
+				loops = append(loops, loop)
+				pass.ReportRangef(keyword{loop}, "this loop retries inside of %s, so its attempts and those of the policy multiply: "+
+					"call once for each attempt, and move the limit and the wait into the policy", call.name)
 			}
-			for c := range op.cursor.Preorder((*ast.ExprStmt)(nil)) {
-				stmt := c.Node().(*ast.ExprStmt)
-				sleep, ok := stmt.X.(*ast.CallExpr)
-				if !ok || seen[stmt] || u.callee(sleep) != "time.Sleep" || !own(op, c) || slices.ContainsFunc(loops, func(loop ast.Node) bool {
-					return loop.Pos() <= stmt.Pos() && stmt.Pos() < loop.End()
-				}) || !u.waits(pass, op, c) {
-					continue
-				}
-				seen[stmt] = true
-				pass.ReportRangef(sleep, "time.Sleep adds to the delay of the policy, and does not end when the context does: "+
-					"set the policy's Backoff, or return retry.After(d, err) if the server asked for the wait")
+		}
+		for c := range op.cursor.Preorder((*ast.ExprStmt)(nil)) {
+			stmt := c.Node().(*ast.ExprStmt)
+			sleep, ok := stmt.X.(*ast.CallExpr)
+			if !ok || u.callee(sleep) != "time.Sleep" || !own(op, c) || slices.ContainsFunc(loops, func(loop ast.Node) bool {
+				return loop.Pos() <= stmt.Pos() && stmt.Pos() < loop.End()
+			}) || !u.waits(pass, op, c) {
+				continue
 			}
+			pass.ReportRangef(sleep, "time.Sleep adds to the delay of the policy, and does not end when the context does: "+
+				"set the policy's Backoff, or return retry.After(d, err) if the server asked for the wait")
 		}
 	}
 	return nil, nil

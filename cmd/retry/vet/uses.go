@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"iter"
 	"reflect"
 
 	"golang.org/x/tools/go/analysis"
@@ -102,6 +103,22 @@ func findUses(pass *analysis.Pass) (any, error) {
 		}
 	}
 	return u, nil
+}
+
+// operations returns the operations with their calls. One that is retried in two
+// places comes once, with the first of them.
+func (u *uses) operations() iter.Seq2[*call, *operation] {
+	return func(yield func(*call, *operation) bool) {
+		seen := map[ast.Node]bool{}
+		for _, call := range u.calls {
+			for _, op := range call.ops {
+				if !seen[op.node] && !yield(call, op) {
+					return
+				}
+				seen[op.node] = true
+			}
+		}
+	}
 }
 
 func imports(pkg *types.Package, path string) bool {

@@ -1,24 +1,106 @@
 package vet
 
 import (
+	"cmp"
+	"fmt"
+	"go/format"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
 // Each analyzer has a package with its name in testdata, where a comment beside
 // a line says what must be reported there. found.go has mistakes, silent.go has
-// none, and found.go.golden is found.go with the fixes.
+// none, and fixes.txt has the lines of found.go that are new with the fixes, by
+// their numbers, and how many lines it has then.
 func TestAnalyzers(t *testing.T) {
 	dir := module(t)
+	var packages []string
 	for _, analyzer := range Analyzers {
-		t.Run(analyzer.Name, func(t *testing.T) {
-			analysistest.RunWithSuggestedFixes(t, dir, analyzer, "./"+analyzer.Name)
+		packages = append(packages, "./"+analyzer.Name)
+	}
+	results := analysistest.Run(t, dir, eachInItsPackage, packages...)
+	for _, analyzer := range Analyzers {
+		name := analyzer.Name
+		t.Run(name, func(t *testing.T) {
+			analyzed := false
+			var edits []edit
+			for _, result := range results { // a package with tests is there twice
+				if result.Action.Package.Name != name {
+					continue
+				}
+				analyzed = true
+				for _, d := range result.Diagnostics {
+					for _, fix := range d.SuggestedFixes {
+						for _, e := range fix.TextEdits {
+							file := result.Action.Package.Fset.File(e.Pos)
+							require.Equal(t, "found.go", filepath.Base(file.Name()))
+							edits = append(edits, edit{file.Offset(e.Pos), file.Offset(max(e.Pos, e.End)), string(e.NewText)})
+						}
+					}
+				}
+			}
+			require.True(t, analyzed)
+			want, err := os.ReadFile(filepath.Join("testdata", name, "fixes.txt"))
+			if len(edits) > 0 || err == nil {
+				require.NoError(t, err)
+				assert.Equal(t, string(want), fixed(t, filepath.Join(dir, name, "found.go"), edits))
+			}
 		})
 	}
+}
+
+// eachInItsPackage runs each analyzer on the package with its name: a run of
+// analysistest for each would check the types of the standard library nine times.
+var eachInItsPackage = &analysis.Analyzer{
+	Name:     "each",
+	Doc:      "runs each analyzer on the package with its name",
+	Requires: []*analysis.Analyzer{usesAnalyzer},
+	Run: func(pass *analysis.Pass) (any, error) {
+		i := slices.IndexFunc(Analyzers, func(a *analysis.Analyzer) bool { return a.Name == pass.Pkg.Name() })
+		if i < 0 { // the main package of a test
+			return nil, nil
+		}
+		own := *pass
+		own.Analyzer = Analyzers[i]
+		return Analyzers[i].Run(&own)
+	},
+}
+
+// An edit puts text in place of a part of a file.
+type edit struct {
+	from, to int
+	text     string
+}
+
+// fixed returns the lines of a file that are new after these edits.
+func fixed(t *testing.T, file string, edits []edit) string {
+	before, err := os.ReadFile(file)
+	require.NoError(t, err)
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Or(b.from-a.from, b.to-a.to) })
+	after := string(before)
+	for _, e := range slices.Compact(edits) { // two fixes may add the same import
+		after = after[:e.from] + e.text + after[e.to:]
+	}
+	formatted, err := format.Source([]byte(after))
+	require.NoError(t, err)
+	old, lines := strings.Split(string(before), "\n"), strings.Split(string(formatted), "\n")
+	var text strings.Builder
+	for i, line := range lines {
+		if !slices.Contains(old, line) {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " // want")
+			fmt.Fprintf(&text, "%d: %s\n", i+1, line)
+		}
+	}
+	fmt.Fprintln(&text, len(lines), "lines")
+	return text.String()
 }
 
 // module returns a copy of testdata as a module that uses this checkout. It
