@@ -18,18 +18,10 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// fixed has a Source that counts its calls.
-type fixed struct {
-	seed  uint64
-	asked int
-}
+// rising has a Source that counts up from a seed.
+type rising struct{ from, asked uint64 }
 
-func (f *fixed) draw() uint64 { f.asked++; return f.seed }
-
-// rising has a Source of 1, 2, 3.
-type rising struct{ asked uint64 }
-
-func (r *rising) draw() uint64 { r.asked++; return r.asked }
+func (r *rising) draw() uint64 { r.asked++; return r.from + r.asked - 1 }
 
 func newBackOff(t *testing.T, p retry.Policy) *retrycenkalti.BackOff {
 	t.Helper()
@@ -52,16 +44,11 @@ func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
 	}{
 		{"the zero policy", retry.Policy{}, fails, at(false, 0)},
 		{"three attempts without a delay", retry.Policy{MaxAttempts: 3}, fails, at(false, 0, 0, 0)},
-		{"three retries", retry.Policy{MaxRetries: 3}, fails, at(false, 0, 0, 0, 0)},
-		{"both limits", retry.Policy{MaxAttempts: 3, MaxRetries: 5, Backoff: retry.Fixed(s)}, fails, at(false, 0, s, 2*s)},
 		{"under a cap", retry.Policy{MaxAttempts: retry.Unlimited, AttemptCap: 2, Backoff: retry.Fixed(s)}, fails, at(false, 0, s)},
 		{"not retryable", retry.Policy{MaxAttempts: 3, NonRetryable: true}, fails, at(false, 0)},
 		{"success after two failures", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s)}, failsTimes(2), at(true, 0, s, 2*s)},
 		{"exponential", retry.Policy{MaxAttempts: 5, Backoff: exponential}, fails, at(false, 0, s, 3*s, 7*s, 15*s)},
 		{"exponential up to MaxDelay", retry.Policy{MaxAttempts: 5, Backoff: exponential, MaxDelay: 3 * s}, fails, at(false, 0, s, 3*s, 6*s, 9*s)},
-		{"linear", retry.Policy{MaxAttempts: 4, Backoff: retry.Linear(s)}, fails, at(false, 0, s, 3*s, 6*s)},
-		{"fibonacci", retry.Policy{MaxAttempts: 6, Backoff: retry.Fibonacci(s)}, fails, at(false, 0, s, 2*s, 4*s, 7*s, 12*s)},
-		{"schedule", retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{3 * s, s}}, fails, at(false, 0, 3*s, 4*s, 5*s)},
 		{"a function", retry.Policy{MaxAttempts: 3, Backoff: retry.BackoffFunc(func(n int) time.Duration { return time.Duration(n) * m })}, fails, at(false, 0, m, 3*m)},
 
 		{"a retry that starts at MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: exponential, MaxElapsed: 7 * s}, fails, at(false, 0, s, 3*s, 7*s)},
@@ -110,88 +97,56 @@ func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
 	}
 }
 
-// TestTheBackOffDrawsWhatThePolicyDraws: equal seed, equal delays, whichever
-// loop.
+// TestTheBackOffDrawsWhatThePolicyDraws: calls that share a Source draw the same
+// from it in whichever loop, so a BackOff asks no sooner and no more often than Do,
+// which is once for all delays of a call.
 func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
-	jittered := retry.Policy{MaxAttempts: 6, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 5 * time.Second}
-	for _, jitter := range []retry.Jitter{retry.Proportional(0.5), retry.Proportional(1), retry.FullJitter, retry.EqualJitter} {
-		for _, seed := range []uint64{0, 1, 42, math.MaxUint64, retry.SeedOf("job 17")} {
-			t.Run(fmt.Sprintf("%T %v, seed %d", jitter, jitter, seed), func(t *testing.T) {
-				p := jittered
-				p.Jitter = jitter
-				p.Source = (&fixed{seed: seed}).draw
-				ours, err := play(t, fails, do(p))
-				require.Error(t, err)
-				require.Len(t, ours.began, 6)
-
-				source := &fixed{seed: seed}
-				p.Source = source.draw
-				theirs, err := play(t, fails, func(ctx context.Context, op func() error) error {
-					return backoff.Retry(op, newBackOff(t, p))
-				})
-				require.Error(t, err)
-				assert.Equal(t, ours, theirs)
-				assert.Equal(t, 1, source.asked, "one seed for all delays of a call")
-			})
-		}
+	const h = time.Hour
+	curve := func(j retry.Jitter) retry.Policy {
+		return retry.Policy{MaxAttempts: 6, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 5 * time.Second, Jitter: j}
 	}
-}
-
-func TestTheBackOffDrawsForAClass(t *testing.T) {
-	source := &fixed{seed: 42}
-	b := newBackOff(t, retry.Policy{MaxAttempts: 9, Source: source.draw, Classify: func(error) *retry.Class {
-		return &retry.Class{Policy: &retry.Policy{Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}}
-	}})
-	selected := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
-	for n := 1; n < 9; n++ {
-		b.Observe(errBoom)
-		assert.Equal(t, selected.Next(retry.Attempt{Number: n, Seed: 42}).Delay, b.NextBackOff())
+	class := func(p retry.Policy) retry.Policy {
+		return retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Policy: &p} }}
 	}
-	assert.Equal(t, 1, source.asked)
-}
-
-// TestTheBackOffAsksTheSourceWhenThePolicyDoes: calls that share a Source draw
-// the same from it in whichever loop, so a BackOff asks no sooner and no more
-// often than Do.
-func TestTheBackOffAsksTheSourceWhenThePolicyDoes(t *testing.T) {
-	fixed := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}
 	tests := []struct {
 		name   string
 		policy retry.Policy
-		asked  uint64
+		asked  uint64 // by three calls
 	}{
-		{"jitter", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour), Jitter: retry.FullJitter}, 3},
-		{"jitter of a first delay of nothing", retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{0, time.Hour}, Jitter: retry.FullJitter}, 2},
+		{"±50 %", curve(retry.Proportional(0.5)), 3},
+		{"±100 %", curve(retry.Proportional(1)), 3},
+		{"full jitter", curve(retry.FullJitter), 3},
+		{"equal jitter", curve(retry.EqualJitter), 3},
+		{"jitter of a first delay of nothing", retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{0, h}, Jitter: retry.FullJitter}, 2},
 		{"jitter of nothing", retry.Policy{MaxAttempts: 3, Jitter: retry.FullJitter}, 0},
-		{"no jitter", fixed, 0},
-		{"no class", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour), Classify: func(error) *retry.Class { return nil }}, 0},
-		{"a class without jitter", retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Policy: &fixed} }}, 0},
+		{"no jitter", curve(nil), 0},
+		{"no class", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(h), Classify: func(error) *retry.Class { return nil }}, 0},
+		{"a class without jitter", class(retry.Policy{Backoff: retry.Fixed(h)}), 0},
+		{"a class with jitter", class(retry.Policy{Backoff: retry.Fixed(h), Jitter: retry.FullJitter}), 3},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			calls := func(loop func(script, retry.Policy) trace) (did []trace, asked uint64) {
-				source, p := &rising{}, test.policy
-				p.Source = source.draw
-				for _, s := range []script{failsTimes(1), fails, fails} {
-					did = append(did, loop(s, p))
+		for _, seed := range []uint64{0, 1, 42, math.MaxUint64, retry.SeedOf("job 17")} {
+			t.Run(fmt.Sprintf("%s, seed %d", test.name, seed), func(t *testing.T) {
+				calls := func(loop func(retry.Policy) func(context.Context, func() error) error) (did []trace) {
+					source, p := &rising{from: seed}, test.policy
+					p.Source = source.draw
+					call := loop(p)
+					for _, s := range []script{failsTimes(1), fails, fails} {
+						trace, _ := play(t, s, call)
+						did = append(did, trace)
+					}
+					assert.Equal(t, test.asked, source.asked)
+					return did
 				}
-				return did, source.asked
-			}
-			ours, asked := calls(func(s script, p retry.Policy) trace {
-				did, _ := play(t, s, do(p))
-				return did
-			})
-			assert.Equal(t, test.asked, asked, "ours")
-			theirs, asked := calls(func(s script, p retry.Policy) trace {
-				b := newBackOff(t, p)
-				did, _ := play(t, s, func(_ context.Context, op func() error) error {
-					return backoff.Retry(func() error { return b.Observe(op()) }, b)
+				theirs := calls(func(p retry.Policy) func(context.Context, func() error) error {
+					b := newBackOff(t, p)
+					return func(_ context.Context, op func() error) error {
+						return backoff.Retry(func() error { return b.Observe(op()) }, b)
+					}
 				})
-				return did
+				assert.Equal(t, calls(do), theirs)
 			})
-			assert.Equal(t, test.asked, asked, "v4")
-			assert.Equal(t, ours, theirs)
-		})
+		}
 	}
 }
 
@@ -208,18 +163,22 @@ func TestTheBackOffDrawsFromMathRandWithoutASource(t *testing.T) {
 
 func TestResetBeginsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &fixed{seed: 1}
-		b := newBackOff(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}, Jitter: retry.FullJitter, Source: source.draw, MaxElapsed: time.Hour})
-		first := nextBackOffs(b, 3)
-		assert.Equal(t, backoff.Stop, first[2])
+		source := &rising{from: 1}
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}, Jitter: retry.FullJitter, Source: source.draw, MaxElapsed: time.Hour}
+		drawn := func(seed uint64) []time.Duration {
+			return []time.Duration{
+				p.Next(retry.Attempt{Number: 1, Seed: seed}).Delay, p.Next(retry.Attempt{Number: 2, Seed: seed}).Delay, backoff.Stop,
+			}
+		}
+		b := newBackOff(t, p)
+		assert.Equal(t, drawn(1), nextBackOffs(b, 3))
 		assert.Equal(t, backoff.Stop, b.NextBackOff(), "it stays stopped")
-		assert.Equal(t, first, nextBackOffs(b, 3), "counts anew")
-		assert.Equal(t, 2, source.asked, "another seed")
+		assert.Equal(t, drawn(2), nextBackOffs(b, 3), "counts anew, with another seed")
 
 		b.Reset()
 		time.Sleep(time.Hour + 1)
 		assert.Equal(t, backoff.Stop, b.NextBackOff(), "the hour is over")
-		assert.Equal(t, first, nextBackOffs(b, 3), "times anew")
+		assert.Equal(t, drawn(4)[:2], nextBackOffs(b, 2), "times anew")
 
 		b.Reset()
 		b.Observe(retry.Permanent(errBoom))
@@ -262,7 +221,7 @@ func TestAnErrorIsObservedOnce(t *testing.T) {
 
 // TestTheBackOffUnderNoWait: the loop of v4 waits itself, so it is given the delays.
 func TestTheBackOffUnderNoWait(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.FullJitter, Source: (&fixed{seed: 42}).draw}
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Hour}, Jitter: retry.FullJitter, Source: func() uint64 { return 42 }}
 	b := newBackOff(t, retrytest.NoWait(p))
 	assert.Equal(t, nextBackOffs(newBackOff(t, p), 3), nextBackOffs(b, 3))
 	assert.Equal(t, p.Next(retry.Attempt{Number: 1, Seed: 42}).Delay, nextBackOffs(b, 1)[0])
@@ -293,52 +252,20 @@ func TestNewSaysWhatIsWrongWithThePolicy(t *testing.T) {
 
 func TestTheBackOffStaysInItsBudget(t *testing.T) {
 	budget := &retry.Budget{Size: 3, Ratio: 0.5}
-	p := retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Second), Budget: budget}
-	call := func(s script) (trace, error) {
-		return play(t, s, func(_ context.Context, op func() error) error {
-			b := newBackOff(t, p)
+	call := func(attempts int, s script) trace {
+		did, _ := play(t, s, func(_ context.Context, op func() error) error {
+			b := newBackOff(t, retry.Policy{MaxAttempts: attempts, Backoff: retry.Fixed(time.Second), Budget: budget})
 			return backoff.Retry(func() error { return b.Observe(op()) }, b)
 		})
+		return did
 	}
-	did, err := call(failsTimes(1))
-	require.NoError(t, err)
-	assert.Equal(t, at(true, 0, time.Second), did)
-
-	did, err = call(fails) // 3 - 1 + 0.5 = 2.5 tokens
-	assert.Equal(t, errBoom, err)
-	assert.Equal(t, at(false, 0, time.Second, 2*time.Second), did)
-
-	did, err = call(fails) // half a token
-	assert.Equal(t, errBoom, err)
-	assert.Equal(t, at(false, 0), did)
-
-	_, err = call(failsTimes(0))
-	require.NoError(t, err)
+	assert.Equal(t, at(true, 0, time.Second), call(10, failsTimes(1)))
+	assert.Equal(t, at(false, 0), call(1, fails), "takes nothing for a retry that is not made")
+	assert.Equal(t, at(false, 0, time.Second, 2*time.Second), call(10, fails), "3 - 1 + 0.5 = 2.5 tokens")
+	assert.Equal(t, at(false, 0), call(10, fails), "half a token")
+	assert.Equal(t, at(true, 0), call(10, failsTimes(0)))
 	assert.True(t, budget.Take(), "the success put the other half back")
 	assert.False(t, budget.Take())
-}
-
-func TestTheBackOffTakesNothingForARetryThatIsNotMade(t *testing.T) {
-	budget := &retry.Budget{Size: 1}
-	b := newBackOff(t, retry.Policy{MaxAttempts: 1, Budget: budget})
-	assert.Equal(t, backoff.Stop, b.NextBackOff())
-	assert.True(t, budget.Take())
-}
-
-// TestTheBackOffUnderTheWrappersOfV4: they go around it as around any other.
-func TestTheBackOffUnderTheWrappersOfV4(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second)}
-	did, err := play(t, fails, retryV4(backoff.WithMaxRetries(newBackOff(t, p), 2)))
-	assert.Equal(t, errBoom, err)
-	assert.Equal(t, 3, len(did.began))
-
-	did, err = play(t, fails, func(ctx context.Context, op func() error) error {
-		ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
-		defer cancel()
-		return backoff.Retry(op, backoff.WithContext(newBackOff(t, p), ctx))
-	})
-	assert.Equal(t, context.DeadlineExceeded, err)
-	assert.Equal(t, trace{began: []time.Duration{0, time.Second}, ended: 1500 * time.Millisecond}, did)
 }
 
 func TestTheBackOffOfATicker(t *testing.T) {
@@ -351,19 +278,4 @@ func TestTheBackOffOfATicker(t *testing.T) {
 		}
 		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second}, ticks)
 	})
-}
-
-func TestTheBackOffWithAValue(t *testing.T) {
-	b := newBackOff(t, retry.Policy{MaxAttempts: 5})
-	n := 0
-	v, err := backoff.RetryWithData(func() (int, error) {
-		n++
-		if n < 3 {
-			return 0, b.Observe(errBoom)
-		}
-		return 42, b.Observe(nil)
-	}, b)
-	require.NoError(t, err)
-	assert.Equal(t, 42, v)
-	assert.Equal(t, 3, n)
 }

@@ -66,14 +66,6 @@ func TestTranslate(t *testing.T) {
 	assert.NoError(t, retrycenkalti.Translate(nil))
 }
 
-// TestWithoutTranslate shows what Translate is for.
-func TestWithoutTranslate(t *testing.T) {
-	did, _ := play(t, script{{err: retry.Permanent(errBoom)}}, retryV4(backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 2)))
-	assert.Len(t, did.began, 3, "v4 does not know the mark of ours")
-	did, _ = play(t, script{{err: backoff.Permanent(errBoom)}}, do(retry.Policy{MaxAttempts: 3}))
-	assert.Len(t, did.began, 3, "ours does not know the mark of v4")
-}
-
 func TestAPermanentErrorWithoutAnError(t *testing.T) {
 	empty := &backoff.PermanentError{}
 	did, err := play(t, script{{err: empty}}, retryV4(&backoff.ZeroBackOff{}))

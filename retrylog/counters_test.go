@@ -3,10 +3,8 @@ package retrylog_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"expvar"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"sync"
@@ -24,7 +22,7 @@ import (
 // reasons are all reasons for stopping.
 var reasons = []retry.Reason{
 	retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected, retry.ReasonRetryAfter,
-	retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonWait, retry.ReasonInvalid,
+	retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed, retry.ReasonWait, retry.ReasonInvalid,
 }
 
 // stops returns the stops of a snapshot: every reason, with these numbers and 0
@@ -51,6 +49,17 @@ func TestCounters(t *testing.T) {
 		}
 	}
 	everySecond := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
+	healthy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
+	const minute, quick = time.Minute, time.Second
+	taking := func(fails bool, each ...time.Duration) func(context.Context, retry.Policy) {
+		return do(func(context.Context) error {
+			time.Sleep(each[0])
+			if each = each[1:]; len(each) > 0 || fails {
+				return errRefused
+			}
+			return nil
+		})
+	}
 	for _, row := range []struct {
 		name   string
 		ctx    func(context.Context) context.Context
@@ -87,6 +96,14 @@ func TestCounters(t *testing.T) {
 		}, retrylog.Snapshot{Calls: 1, Attempts: 2, Retried: 1, Retries: 1, WaitedSeconds: 1}, ""},
 		{"an empty budget", func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{Size: 0}) }, everySecond,
 			do(failing(errRefused)), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonBudget},
+
+		// A call that begins anew stays one call.
+		{"healthy twice", nil, healthy, taking(false, minute, minute, quick),
+			retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 3, Retries: 2, WaitedSeconds: 2}, retry.ReasonSuccess},
+		{"healthy after a retry", nil, healthy, taking(false, quick, minute, quick, quick),
+			retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3, WaitedSeconds: 3}, retry.ReasonSuccess},
+		{"healthy often, then exhausted", nil, healthy, taking(true, quick, minute, minute, minute, minute, quick, quick),
+			retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 7, Retries: 6, WaitedSeconds: 6}, retry.ReasonExhausted},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var c retrylog.Counters
@@ -113,54 +130,6 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// A call that begins anew stays one call.
-func TestCountersOfLongLife(t *testing.T) {
-	const minute, quick = time.Minute, time.Second
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
-	for _, row := range []struct {
-		name  string
-		takes []time.Duration // each attempt, all but the last fail
-		fails bool            // the last too
-		want  retrylog.Snapshot
-	}{
-		{"healthy at once, then success", []time.Duration{minute, quick}, false, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 2, Retries: 1}},
-		{"healthy twice", []time.Duration{minute, minute, quick}, false, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 3, Retries: 2}},
-		{"healthy after a retry", []time.Duration{quick, minute, quick, quick}, false, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 4, Retries: 3}},
-		{"healthy, then exhausted", []time.Duration{minute, quick, quick}, true, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 3, Retries: 2}},
-		{"healthy ten times, then exhausted", []time.Duration{quick, minute, minute, minute, minute, minute, minute, minute, minute, minute, minute, quick, quick}, true, retrylog.Snapshot{Calls: 1, Retried: 1, Attempts: 13, Retries: 12}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			var c retrylog.Counters
-			const calls = 3
-			synctest.Test(t, func(t *testing.T) {
-				p := p
-				p.OnEvent = c.OnEvent
-				for range calls {
-					n := 0
-					_ = retry.Do(t.Context(), p, func(context.Context) error {
-						n++
-						time.Sleep(row.takes[n-1])
-						if n < len(row.takes) || row.fails {
-							return errRefused
-						}
-						return nil
-					})
-				}
-			})
-			want := row.want
-			want.WaitedSeconds = float64(calls * want.Retries)
-			want.Calls, want.Retried, want.Attempts, want.Retries = calls*want.Calls, calls*want.Retried, calls*want.Attempts, calls*want.Retries
-			want.Scheduled, want.Budgets = map[string]int64{"": want.Retries}, map[string]int{}
-			reason := retry.ReasonSuccess
-			if row.fails {
-				reason = retry.ReasonExhausted
-			}
-			want.Stops = stops(map[retry.Reason]int64{reason: calls})
-			assert.Equal(t, want, c.Snapshot())
-		})
-	}
-}
-
 // Retries are counted by class. What exceeds 64 names is counted together, so that a
 // name out of a response does not fill the memory, and reasons likewise.
 func TestCountersByName(t *testing.T) {
@@ -180,45 +149,6 @@ func TestCountersByName(t *testing.T) {
 	assert.EqualValues(t, 3*36, s.Stops["other"])
 }
 
-func TestCountersOfClasses(t *testing.T) {
-	var c retrylog.Counters
-	p := retry.Policy{MaxAttempts: 9, Classify: func(err error) *retry.Class {
-		if errors.Is(err, errRefused) {
-			return &retry.Class{Name: "refused", Policy: &retry.Policy{MaxAttempts: 2}}
-		}
-		return nil
-	}, OnEvent: c.OnEvent}
-	errs := []error{io.EOF, errRefused, io.EOF, errRefused}
-	_ = retry.Do(context.Background(), p, func(context.Context) (err error) {
-		err, errs = errs[0], errs[1:]
-		return err
-	})
-	s := c.Snapshot()
-	assert.Equal(t, map[string]int64{"": 2, "refused": 1}, s.Scheduled)
-	assert.EqualValues(t, 1, s.Stops[retry.ReasonExhausted])
-}
-
-func TestCountersOfManyGoroutines(t *testing.T) {
-	var c retrylog.Counters
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Nanosecond), OnEvent: c.OnEvent}
-	const goroutines, calls = 16, 200
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Go(func() {
-			for range calls {
-				_ = retry.Do(context.Background(), p, func(context.Context) error { return errRefused })
-				_ = c.Snapshot()
-			}
-		})
-	}
-	all.Wait()
-	const n = goroutines * calls
-	s := c.Snapshot()
-	assert.InDelta(t, 2*n*1e-9, s.WaitedSeconds, 1e-15, "a sum of float64")
-	s.WaitedSeconds = 0
-	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Scheduled: map[string]int64{"": 2 * n}, Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: map[string]int{}}, s)
-}
-
 func TestCountersWatchBudgets(t *testing.T) {
 	var c retrylog.Counters
 	b := &retry.Budget{Size: 3}
@@ -230,8 +160,8 @@ func TestCountersWatchBudgets(t *testing.T) {
 	assert.Equal(t, 2, c.Snapshot().Budgets["payments"])
 }
 
-// Budgets can be added while calls are counted and snapshots are taken.
-func TestCountersWatchBudgetsOfManyGoroutines(t *testing.T) {
+// Calls are counted while snapshots are taken and budgets are added.
+func TestCountersOfManyGoroutines(t *testing.T) {
 	var c retrylog.Counters
 	const goroutines, calls = 16, 100
 	want := map[string]int{}
@@ -239,7 +169,7 @@ func TestCountersWatchBudgetsOfManyGoroutines(t *testing.T) {
 	for g := range goroutines {
 		name, b := fmt.Sprint("budget ", g), &retry.Budget{Size: 2*calls + g}
 		want[name] = g
-		p := retry.Policy{MaxAttempts: 3, Budget: b, OnEvent: c.OnEvent}
+		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Nanosecond), Budget: b, OnEvent: c.OnEvent}
 		all.Go(func() {
 			for range calls {
 				c.WatchBudget(name, b)
@@ -251,7 +181,11 @@ func TestCountersWatchBudgetsOfManyGoroutines(t *testing.T) {
 	}
 	all.Wait()
 	const n = goroutines * calls
-	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Scheduled: map[string]int64{"": 2 * n}, Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: want}, c.Snapshot())
+	s := c.Snapshot()
+	assert.InDelta(t, 2*n*1e-9, s.WaitedSeconds, 1e-15, "a sum of float64")
+	s.WaitedSeconds = 0
+	assert.Equal(t, retrylog.Snapshot{Calls: n, Attempts: 3 * n, Retried: n, Retries: 2 * n, Scheduled: map[string]int64{"": 2 * n},
+		Stops: stops(map[retry.Reason]int64{retry.ReasonExhausted: n}), Budgets: want}, s)
 }
 
 // Some events come from a queue that runs in several processes, and some come
@@ -281,7 +215,7 @@ func TestCountersAreAnExpvar(t *testing.T) {
 	synctest.Test(t, func(*testing.T) { _ = retry.Do(context.Background(), p, failing(errRefused)) })
 	var v expvar.Var = &c
 	text := v.String()
-	assert.Equal(t, `{"calls":1,"retried":1,"attempts":2,"retries":1,"scheduled":{"":1},"stops":{"attempts_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,"elapsed":0,`+
+	assert.Equal(t, `{"calls":1,"retried":1,"attempts":2,"retries":1,"scheduled":{"":1},"stops":{"attempts_exhausted":0,"borrowed_budget_exhausted":0,"budget_exhausted":0,"canceled":0,"deadline":0,"elapsed":0,`+
 		`"invalid":0,"not_retryable":0,"permanent_error":0,"rejected":0,"retry_after_too_long":0,"success":1,"wait_failed":0},`+
 		`"waited_seconds":0.219325191,"budgets":{"payments":3}}`, text)
 	var back retrylog.Snapshot

@@ -7,12 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,174 +49,93 @@ func TestCutOffAnywhere(t *testing.T) {
 	}
 }
 
-// The next process continues in the middle of the line that the crash cut off.
-func TestReadGoesOnBehindACut(t *testing.T) {
-	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing(errRefused))
-	first, _, _ := strings.Cut(log, "\n")
-	for cut := 1; cut < len(first); cut++ {
-		records, err := retrylog.Read(strings.NewReader(first[:cut] + log))
-		require.ErrorIs(t, err, retrylog.ErrCutOff)
-		require.ErrorContains(t, err, "within line 1")
-		calls, err := retrylog.Replay(records)
-		require.NoError(t, err)
-		require.Len(t, calls, 1)
-		require.Equal(t, retry.ReasonSuccess, calls[0].Reason)
-		require.Len(t, calls[0].Records, 6)
-	}
-}
-
-// What a program logged besides may have been cut off too, in objects with keys that
-// records have.
-func TestReadGoesOnBehindACutOfAnotherPart(t *testing.T) {
+// A line is an event, or was logged by a program for another purpose, or is cut off, as
+// by a crash, after which the next process goes on in the middle of it. After a power
+// failure a file may have zero bytes where it had already grown.
+func TestRead(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing())
-	const line = `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"x","labels":[{"key":"a","value":"b"},{"key":"c","value":"d"}],` +
-		`"spans":[{"time":"2000-01-01T00:00:00Z","took":1},{"kind":"server","time":5},{"key":"a","kind":"b","attempt":1}],"pod":{"kind":"Pod","name":"x"}}`
-	require.True(t, json.Valid([]byte(line)))
-	for cut := 1; cut < len(line); cut++ {
-		for _, end := range []string{"", "\n"} {
-			records, err := retrylog.Read(strings.NewReader(line[:cut] + end + log))
-			require.ErrorIs(t, err, retrylog.ErrCutOff, line[:cut])
-			require.ErrorContains(t, err, "within line 1")
-			require.Len(t, records, 3, line[:cut])
-			require.NotEmpty(t, replay(t, log))
-			for _, r := range records {
-				require.Equal(t, "a{b", r.Key)
-			}
-		}
-	}
-}
-
-// Lines of slog, and of programs that log in a similar form, are events only if they
-// have a message of Slog and all keys of an event.
-func TestReadSkipsWhatAProgramLogs(t *testing.T) {
-	for name, line := range map[string]string{
-		"other types":         `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}`,
-		"an event of its own": `{"level":"INFO","msg":"scaling","kind":"stopped","attempt":3,"max":3}`,
-		"a key twice":         `{"msg":"scaling","key":"a","key":"b"}`,
-		"no message":          `{"level":"info","message":"scaling","kind":"stopped","attempt":1,"max":1}`,
-		"no max":              `{"level":"INFO","msg":"gave up","kind":"stopped","attempt":7}`,
-		"no attempt":          `{"level":"INFO","msg":"gave up","kind":"stopped","max":7}`,
-		"no kind":             `{"level":"INFO","msg":"gave up","attempt":7,"max":7}`,
-		"no text":             `{"msg":5,"kind":"stopped","attempt":1,"max":1}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			log := logOf(t, context.Background(), policy, failing())
-			records, err := retrylog.Read(strings.NewReader(line + "\n" + log))
-			require.NoError(t, err)
-			require.Len(t, records, 3)
-		})
-	}
-}
-
-// If only the end of the line is lost, both events are read.
-func TestReadWithoutAnEndOfLine(t *testing.T) {
-	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing())
-	for _, row := range []struct{ name, log string }{
-		{"as written", strings.ReplaceAll(log, "\n", "")},
-		{"fields in another order", `{"time":"2000-01-01T00:00:00Z","kind":"attempt_started"}{"attempt":1,"kind":"attempt_finished"} {"max":3,"kind":"stopped"}`},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			records, err := retrylog.Read(strings.NewReader(row.log))
-			require.NoError(t, err)
-			require.Len(t, records, 3)
-			for i, kind := range []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped} {
-				assert.Equal(t, kind, records[i].Event.Kind)
-				assert.Equal(t, 1, records[i].Line)
-			}
-		})
-	}
-}
-
-func TestReadWithoutAnEndOfLineAndCutOff(t *testing.T) {
-	log := logOf(t, context.Background(), policy, failing())
-	records, err := retrylog.Read(strings.NewReader(strings.TrimSuffix(log, "\n") + `{"ki`))
-	require.ErrorIs(t, err, retrylog.ErrCutOff)
-	require.Len(t, records, 3)
-}
-
-// A program's log has lines that are not from Slog. Read skips them, and counts them
-// as lines. After a crash, the next process may continue in the middle of one.
-func TestReadALogOfSlog(t *testing.T) {
-	var out bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
-		logger := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		p := policy
-		p.OnEvent = retrylog.Slog(logger)
-		_ = retry.Do(t.Context(), p, func(context.Context) error {
-			logger.Info("dialing", "attempt", 7, "kind", "tcp")
-			return nil
-		})
-		logger.Info("connected", slog.Group("req", "kind", "x", "attempt", 1, "max", 1))
-	})
-	log := out.String()
-	require.Equal(t, 5, strings.Count(log, "\n"))
-	records, err := retrylog.Read(strings.NewReader(log))
-	require.NoError(t, err)
-	require.Len(t, records, 3)
-	assert.Equal(t, []int{1, 3, 4}, []int{records[0].Line, records[1].Line, records[2].Line})
-	assert.Equal(t, retry.ReasonSuccess, replay(t, log)[0].Reason)
-
-	for cut := range len(log) {
-		_, err := retrylog.Read(strings.NewReader(log[:cut]))
-		if err != nil {
-			require.ErrorIs(t, err, retrylog.ErrCutOff)
-		}
-	}
-	first, _, _ := strings.Cut(log, "\n")
-	for cut := 1; cut < len(first); cut++ {
-		records, err := retrylog.Read(strings.NewReader(first[:cut] + log))
-		require.ErrorIs(t, err, retrylog.ErrCutOff)
-		require.Len(t, records, 3)
-	}
-}
-
-// After a power failure a file may contain zero bytes where it had already
-// grown.
-func TestReadZeroBytes(t *testing.T) {
-	log := logOf(t, context.Background(), policy, failing())
 	lines := strings.SplitAfter(log, "\n")
+	first := strings.TrimSuffix(lines[0], "\n")
 	zeros := strings.Repeat("\x00", 4096)
 	for _, row := range []struct {
 		name, log string
-		line, n   int
+		lines     []int // of the records
+		cut       int   // the line that is cut off; 0: none is
 	}{
-		{"after a line", log + zeros, 4, 3},
-		{"after part of a line", log + lines[0][:20] + zeros, 4, 3},
-		{"between a line and the next process", lines[0] + zeros + log, 2, 4},
-		{"within a line, and the next process", lines[0] + lines[1][:20] + zeros + log, 2, 4},
-		{"where the end of the line was", strings.TrimSuffix(lines[0], "\n") + zeros + "\n" + log, 1, 4},
-		{"in the middle of a line", lines[0][:20] + zeros + lines[0][20:] + log, 1, 3},
-		{"from one line into another", lines[0] + lines[1][:20] + zeros + lines[2][20:] + log, 2, 4},
-		{"and the end of the line after them", strings.TrimSuffix(lines[0], "\n") + zeros + "\r\n" + log, 1, 4},
+		{"nothing", "", nil, 0},
+		{"empty lines, and ends of lines as of Windows", strings.ReplaceAll("\n"+log+"\n", "\n", "\r\n"), []int{2, 3, 4}, 0},
+		{"no ends of lines", strings.ReplaceAll(log, "\n", ""), []int{1, 1, 1}, 0},
+		{"no ends of lines, fields in another order",
+			`{"time":"2000-01-01T00:00:00Z","kind":"attempt_started"}{"attempt":1,"kind":"attempt_finished"} {"max":3,"kind":"stopped"}`, []int{1, 1, 1}, 0},
+		{"no end of the last line, and cut off", strings.TrimSuffix(log, "\n") + `{"ki`, []int{1, 2, 3}, 3},
+		{"cut off twice", "\n" + log[:20] + "\n" + log + log[:20], []int{3, 4, 5}, 2},
+
+		{"types of another program", `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"an event of another program", `{"level":"INFO","msg":"scaling","kind":"stopped","attempt":3,"max":3}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"a key twice", `{"msg":"scaling","key":"a","key":"b"}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"an inner group", `{"level":"INFO","msg":"connected","req":{"kind":"x","attempt":1,"max":1}}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"no message", `{"level":"info","message":"scaling","kind":"stopped","attempt":1,"max":1}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"no max", `{"level":"INFO","msg":"gave up","kind":"stopped","attempt":7}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"no attempt", `{"level":"INFO","msg":"gave up","kind":"stopped","max":7}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"no kind", `{"level":"INFO","msg":"gave up","attempt":7,"max":7}` + "\n" + log, []int{2, 3, 4}, 0},
+		{"a message that is no text", `{"msg":5,"kind":"stopped","attempt":1,"max":1}` + "\n" + log, []int{2, 3, 4}, 0},
+
+		{"zeros after a line", log + zeros, []int{1, 2, 3}, 4},
+		{"zeros after part of a line", log + lines[0][:20] + zeros, []int{1, 2, 3}, 4},
+		{"zeros between a line and the next process", lines[0] + zeros + log, []int{1, 2, 3, 4}, 2},
+		{"zeros within a line, and the next process", lines[0] + lines[1][:20] + zeros + log, []int{1, 2, 3, 4}, 2},
+		{"zeros where the end of the line was", first + zeros + "\n" + log, []int{1, 2, 3, 4}, 1},
+		{"zeros in the middle of a line", lines[0][:20] + zeros + lines[0][20:] + log, []int{2, 3, 4}, 1},
+		{"zeros from one line into another", lines[0] + lines[1][:20] + zeros + lines[2][20:] + log, []int{1, 3, 4, 5}, 2},
+		{"zeros, and the end of the line after them", first + zeros + "\r\n" + log, []int{1, 2, 3, 4}, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records, err := retrylog.Read(strings.NewReader(row.log))
-			require.ErrorIs(t, err, retrylog.ErrCutOff)
-			require.ErrorContains(t, err, fmt.Sprintf("within line %d", row.line))
-			require.Len(t, records, row.n)
+			if row.cut == 0 {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, retrylog.ErrCutOff)
+				require.ErrorContains(t, err, fmt.Sprintf("within line %d", row.cut))
+			}
+			var lines []int
+			for _, r := range records {
+				lines = append(lines, r.Line)
+			}
+			assert.Equal(t, row.lines, lines)
+			kinds := []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}
+			for i, r := range records[max(0, len(records)-3):] {
+				assert.Equal(t, kinds[i], r.Event.Kind)
+			}
 		})
 	}
 }
 
-func TestReadNamesTheFirstCut(t *testing.T) {
-	log := logOf(t, context.Background(), policy, failing())
-	records, err := retrylog.Read(strings.NewReader("\n" + log[:20] + "\n" + log + log[:20]))
-	require.ErrorIs(t, err, retrylog.ErrCutOff)
-	require.ErrorContains(t, err, "within line 2")
-	require.Len(t, records, 3)
-}
-
-func TestReadCRLF(t *testing.T) {
-	log := logOf(t, context.Background(), policy, failing())
-	records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(log+"\n", "\n", "\r\n")))
-	require.NoError(t, err)
-	require.Len(t, records, 3)
-}
-
-func TestALastLineThatIsWrongIsNotCutOff(t *testing.T) {
-	_, err := retrylog.Read(strings.NewReader(`{"kind":7}`))
-	require.ErrorContains(t, err, "kind is 7: write a text")
-	require.NotErrorIs(t, err, retrylog.ErrCutOff)
+// The next process goes on in the middle of the line that the crash cut off, wherever
+// that was: also within objects with keys that records have, which a program logged.
+func TestReadGoesOnBehindACut(t *testing.T) {
+	log := logOf(t, retrylog.WithKey(context.Background(), "a{b"), policy, failing(errRefused))
+	logged := regexp.MustCompile(`\{"key":"a\{b","kind":"(\w+)","time":"([^"]+)"`).
+		ReplaceAllString(log, `{"time":"$2","level":"DEBUG","msg":"retry scheduled","key":"a{b","kind":"$1"`)
+	for _, row := range []struct{ name, line, log string }{
+		{"an event", log[:strings.Index(log, "\n")], log},
+		{"an event of slog", logged[:strings.Index(logged, "\n")], logged},
+		{"another line", `{"time":"2000-01-01T00:00:00Z","level":"INFO","msg":"x","labels":[{"key":"a","value":"b"},{"key":"c","value":"d"}],` +
+			`"spans":[{"time":"2000-01-01T00:00:00Z","took":1},{"kind":"server","time":5},{"key":"a","kind":"b","attempt":1}],"pod":{"kind":"Pod","name":"x"}}`, log},
+	} {
+		require.True(t, json.Valid([]byte(row.line)))
+		for cut := 1; cut < len(row.line); cut++ {
+			for _, end := range []string{"", "\n"} {
+				records, err := retrylog.Read(strings.NewReader(row.line[:cut] + end + row.log))
+				require.ErrorIs(t, err, retrylog.ErrCutOff, "%s: %s", row.name, row.line[:cut])
+				require.ErrorContains(t, err, "within line 1")
+				require.Len(t, records, 6, "%s: %s", row.name, row.line[:cut])
+				calls, err := retrylog.Replay(records)
+				require.NoError(t, err)
+				require.Equal(t, "a{b", calls[0].Key)
+				require.Equal(t, retry.ReasonSuccess, calls[0].Reason)
+			}
+		}
+	}
 }
 
 func TestReadRejects(t *testing.T) {
@@ -225,10 +143,9 @@ func TestReadRejects(t *testing.T) {
 	for _, row := range []struct{ name, log, says string }{
 		{"no JSON", "nonsense\n" + good, "line 1"},
 		{"after an empty line", good + "\n\nnonsense\n" + good, "line 3"},
+		{"a last line that is not cut off", `{"kind":7}`, "line 1: retry: invalid event: kind is 7: write a text"},
 		{"a bare number for a duration", strings.Replace(good, `"max":3`, `"max":3,"elapsed":5`, 1) + "\n", `line 1: retry: invalid event: elapsed is 5: write a duration as text`},
-		{"a key that is no text", `{"key":5}` + "\n", "line 1: retrylog: invalid record: key is 5: write a text"},
 		{"a duplicate key", good + "\n" + strings.Replace(good, `"max"`, `"attempt":1,"max"`, 1), `line 2: retry: invalid event: duplicate key "attempt"`},
-		{"two keys", `{"key":"a","key":"b"}`, `line 1: retrylog: invalid record: duplicate key "key"`},
 		{"an array", "[]", "line 1: retry: invalid event: got []"},
 		{"a space that JSON does not know", "\u00a0" + good, "line 1: invalid character"},
 		{"invalid in the middle, and not cut off", strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 1: invalid character ','"},
@@ -252,11 +169,6 @@ func TestReadRejects(t *testing.T) {
 		records, err := retrylog.Read(io.MultiReader(strings.NewReader(good+"\n"), iotest.ErrReader(errRefused)))
 		require.ErrorIs(t, err, errRefused)
 		require.Len(t, records, 1)
-	})
-	t.Run("nothing", func(t *testing.T) {
-		records, err := retrylog.Read(strings.NewReader(""))
-		require.NoError(t, err)
-		require.Empty(t, records)
 	})
 }
 
@@ -317,37 +229,20 @@ func ofProgram(line []byte) bool {
 }
 
 // keyOf finds the key of a line in a slow and obvious way.
-func keyOf(line []byte) (string, error) {
-	in := json.NewDecoder(bytes.NewReader(line))
-	if _, err := in.Token(); err != nil {
-		return "", err
-	}
-	var key *string
-	seen := false
-	for in.More() {
-		name, err := in.Token()
-		if err != nil {
-			return "", err
-		}
+func keyOf(line []byte) (key string, err error) {
+	in, seen := json.NewDecoder(bytes.NewReader(line)), false
+	for _, err = in.Token(); err == nil && in.More(); {
 		var value json.RawMessage
-		if err := in.Decode(&value); err != nil {
-			return "", err
-		}
-		if name != "key" {
-			continue
-		}
-		if seen {
-			return "", errors.New("twice")
-		}
-		seen = true
-		if err := json.Unmarshal(value, &key); err != nil {
-			return "", err
+		name, _ := in.Token()
+		switch err = in.Decode(&value); {
+		case err != nil || name != "key":
+		case seen:
+			err = errors.New("twice")
+		default:
+			seen, err = true, json.Unmarshal(value, &key) // null: ""
 		}
 	}
-	if key == nil {
-		return "", nil
-	}
-	return *key, nil
+	return key, err
 }
 
 func FuzzReadAndReplay(f *testing.F) {

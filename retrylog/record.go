@@ -93,11 +93,9 @@ var ErrCutOff = eventlog.ErrCutOff
 // it skips whatever is not a whole record. A line with any other fault ends the log
 // with an error that names it.
 func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r, func(value []byte, line int) (record Record, err error) {
-		if err = record.UnmarshalJSON(value); err == nil {
-			err = eventlog.Kind(record.Event)
-		}
+	return eventlog.Read(r, func(value []byte, line int) (record Record, kind retry.EventKind, err error) {
+		err = record.UnmarshalJSON(value)
 		record.Line = line
-		return record, err
+		return record, record.Event.Kind, err
 	})
 }

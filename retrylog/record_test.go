@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"sync"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,47 +15,6 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrylog"
 )
-
-func TestWriterGolden(t *testing.T) {
-	ctx := retrylog.WithKey(context.Background(), "17")
-	log := logOf(t, ctx, policy, failing(errRefused, retry.After(time.Second, errRefused)))
-	assert.Equal(t, `{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}
-{"key":"17","kind":"attempt_finished","time":"2000-01-01T00:00:00.03Z","attempt":1,"max":3,"err":"connection refused","took":"30ms","elapsed":"30ms"}
-{"key":"17","kind":"retry_scheduled","time":"2000-01-01T00:00:00.03Z","attempt":1,"max":3,"err":"connection refused","elapsed":"30ms","delay":"219.325191ms","due":"2000-01-01T00:00:00.249325191Z","lo":"160ms","hi":"240ms","seed":"42"}
-{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:00.249325191Z","attempt":2,"max":3,"elapsed":"249.325191ms"}
-{"key":"17","kind":"attempt_finished","time":"2000-01-01T00:00:00.279325191Z","attempt":2,"max":3,"err":"connection refused","took":"30ms","elapsed":"279.325191ms"}
-{"key":"17","kind":"retry_scheduled","time":"2000-01-01T00:00:00.279325191Z","attempt":2,"max":3,"err":"connection refused","elapsed":"279.325191ms","delay":"1.063964157s","due":"2000-01-01T00:00:01.343289348Z","lo":"1s","hi":"1.4s","retry_after":"1s","seed":"42"}
-{"key":"17","kind":"attempt_started","time":"2000-01-01T00:00:01.343289348Z","attempt":3,"max":3,"elapsed":"1.343289348s"}
-{"key":"17","kind":"attempt_finished","time":"2000-01-01T00:00:01.373289348Z","attempt":3,"max":3,"took":"30ms","elapsed":"1.373289348s"}
-{"key":"17","kind":"stopped","time":"2000-01-01T00:00:01.373289348Z","attempt":3,"max":3,"elapsed":"1.373289348s","reason":"success"}
-`, log)
-}
-
-// A Recorder takes the events of any number of calls. The records that it
-// returns belong to the caller.
-func TestRecorderIsShared(t *testing.T) {
-	var recorder retrylog.Recorder
-	p := retry.Policy{MaxAttempts: 5, OnEvent: recorder.OnEvent}
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			_ = retry.Do(retrylog.WithKey(context.Background(), fmt.Sprint(i)), p, func(context.Context) error {
-				recorder.Records()
-				return errRefused
-			})
-		})
-	}
-	wg.Wait()
-	records := recorder.Records()
-	require.Len(t, records, 50*15)
-	calls, err := retrylog.Replay(records)
-	require.NoError(t, err)
-	require.Len(t, calls, 50)
-
-	key := records[0].Key
-	records[0].Key = "another"
-	assert.Equal(t, key, recorder.Records()[0].Key)
-}
 
 type brokenWriter struct{ after int }
 
@@ -86,35 +45,49 @@ func TestRecordRoundTrip(t *testing.T) {
 		assert.Equal(t, record, back)
 		assert.Equal(t, key != "", bytes.HasPrefix(data, []byte(`{"key":`)))
 	}
+	var out bytes.Buffer
+	retrylog.NewWriter(&out).OnEvent(retrylog.WithKey(context.Background(), "17"), retry.Event{Kind: retry.Stopped, Time: time.Unix(7, 0).UTC(), Attempt: 1, Max: 2})
+	assert.Equal(t, `{"key":"17","kind":"stopped","time":"1970-01-01T00:00:07Z","attempt":1,"max":2}`+"\n", out.String())
 }
 
 func TestRecordUnmarshal(t *testing.T) {
 	before := retrylog.Record{Key: "17", Event: retry.Event{Kind: retry.Stopped, Attempt: 3}, Line: 9}
-	for _, row := range []struct{ name, json, says string }{
-		{"a key that is a number", `{"key":17}`, "retrylog: invalid record: key is 17: write a text"},
-		{"a duplicate key", `{"key":"17","kind":"stopped","key":"17"}`, `retrylog: invalid record: duplicate key "key"`},
-		{"a duplicate key of the event", `{"key":"17","max":1,"max":1}`, `retry: invalid event: duplicate key "max"`},
-		{"an array", `[]`, "retry: invalid event: got [], want a mapping"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			got := before
-			require.ErrorContains(t, json.Unmarshal([]byte(row.json), &got), row.says)
-			assert.Equal(t, before, got, "an error changes nothing")
-		})
-	}
+	stopped := retry.Event{Kind: retry.Stopped}
 	for _, row := range []struct {
 		name, json string
-		want       retrylog.Record
+		want       retrylog.Record // an error changes nothing
+		says       string
 	}{
-		{"null", `null`, before},
-		{"a key that is null", `{"key":null,"kind":"stopped"}`, retrylog.Record{Event: retry.Event{Kind: retry.Stopped}}},
-		{"a key at the end", `{"kind":"stopped","\u006bey":"\u0061"}`, retrylog.Record{Key: "a", Event: retry.Event{Kind: retry.Stopped}}},
-		{"a key in another object", `{"x":{"key":"a"},"kind":"stopped"}`, retrylog.Record{Event: retry.Event{Kind: retry.Stopped}}},
+		{"a key that is a number", `{"key":17}`, before, "retrylog: invalid record: key is 17: write a text"},
+		{"a duplicate key", `{"key":"17","kind":"stopped","key":"17"}`, before, `retrylog: invalid record: duplicate key "key"`},
+		{"a duplicate key of the event", `{"key":"17","max":1,"max":1}`, before, `retry: invalid event: duplicate key "max"`},
+		{"an array", `[]`, before, "retry: invalid event: got [], want a mapping"},
+		{"null", `null`, before, ""},
+		{"a key that is null", `{"key":null,"kind":"stopped"}`, retrylog.Record{Event: stopped}, ""},
+		{"a key at the end", `{"kind":"stopped","\u006bey":"\u0061"}`, retrylog.Record{Key: "a", Event: stopped}, ""},
+		{"a key in another object", `{"x":{"key":"a"},"kind":"stopped"}`, retrylog.Record{Event: stopped}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := before
-			require.NoError(t, json.Unmarshal([]byte(row.json), &got))
+			if err := json.Unmarshal([]byte(row.json), &got); row.says == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, row.says)
+			}
 			assert.Equal(t, row.want, got)
 		})
 	}
+}
+
+// Who logs calls needs the root and internal/ alone: no pipelines, no queues.
+func TestNeedsTheRootAlone(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var ours []string
+	for path := range strings.FieldsSeq(string(out)) {
+		if within, ok := strings.CutPrefix(path, "github.com/goretry/retry/"); ok && !strings.HasPrefix(within, "internal/") {
+			ours = append(ours, within)
+		}
+	}
+	assert.Equal(t, []string{"retrylog"}, ours)
 }

@@ -1,6 +1,7 @@
 package retrylog
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/goretry/retry"
@@ -78,7 +79,7 @@ func (c Call) Waited() time.Duration {
 // the next worker may be up to a second behind, and a log does not say whether it is
 // of a job: so Elapsed may go back by a second between two attempts.
 func Replay(records []Record) ([]Call, error) {
-	replayed, err := eventlog.Replay(len(records), func(i int) eventlog.Entry { return numbered(records, i).entry() })
+	replayed, err := eventlog.Replay(len(records), func(i int) eventlog.Entry { return records[i].numbered(i).entry() })
 	var calls []Call
 	for _, r := range replayed {
 		c := Call{Key: r.Key, Max: r.Max, Resets: r.Resets, Reason: r.Reason, Cause: r.Cause, Fault: r.Fault}
@@ -86,19 +87,16 @@ func Replay(records []Record) ([]Call, error) {
 			c.Attempts = append(c.Attempts, Attempt(a))
 		}
 		for _, i := range r.Entries {
-			c.Records = append(c.Records, numbered(records, i))
+			c.Records = append(c.Records, records[i].numbered(i))
 		}
 		calls = append(calls, c)
 	}
 	return calls, err
 }
 
-// numbered returns a record with its line. Those that were not read have the lines
-// that they would be written on.
-func numbered(records []Record, i int) Record {
-	r := records[i]
-	if r.Line == 0 {
-		r.Line = i + 1
-	}
+// numbered returns r with its line. If it was not read, that is the one that it would
+// be written on, as the i-th of a log.
+func (r Record) numbered(i int) Record {
+	r.Line = cmp.Or(r.Line, i+1)
 	return r
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -18,153 +20,115 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 )
 
 // Every way in which a call can end is replayed as it happened, from a log and
 // from memory, and Check finds that the policy agrees.
 func TestReplayWhatDoDid(t *testing.T) {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
-	cancel()
-	with := func(change func(*retry.Policy)) retry.Policy {
-		p := policy
-		change(&p)
-		return p
+	withTimeout := func(after time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, after)
+		}
 	}
-	empty := &retry.Budget{Size: 1}
-	empty.Take()
-	invalid := func(p retry.Policy) bool { return p.Validate() != nil }
+	canceled := func(after time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(after, cancel)
+			synctest.Wait()
+			return ctx, cancel
+		}
+	}
+	waiting := func(wait func(context.Context, time.Duration) (time.Duration, error)) func(*retry.Policy) {
+		return func(p *retry.Policy) { p.Wait, p.MaxElapsed = wait, time.Minute }
+	}
+	invalid := func(p *retry.Policy) { p.MaxAttempts = -2 }
+	const fault = "invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited"
 	for _, row := range []struct {
-		name   string
-		ctx    context.Context
-		policy retry.Policy
-		errs   []error
-		reason retry.Reason
-		runs   int
+		name     string
+		ctx      func(context.Context) (context.Context, context.CancelFunc)
+		change   func(*retry.Policy)
+		late     time.Duration // what OnEvent takes for a RetryScheduled
+		errs     []error
+		reason   retry.Reason
+		cause    string
+		attempts string
 	}{
-		{"success at once", nil, policy, nil, retry.ReasonSuccess, 1},
-		{"success after retries", nil, policy, []error{errRefused, errRefused}, retry.ReasonSuccess, 3},
-		{"exhausted", nil, policy, []error{errRefused, errRefused, errRefused}, retry.ReasonExhausted, 3},
-		{"an error without a text", nil, policy, []error{errors.New("")}, retry.ReasonSuccess, 2},
-		{"not retryable", nil, with(func(p *retry.Policy) { p.NonRetryable = true }), []error{errRefused}, retry.ReasonNonRetryable, 1},
-		{"permanent", nil, policy, []error{errRefused, retry.Permanent(errRefused)}, retry.ReasonPermanent, 2},
-		{"rejected", nil, with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), []error{errRefused}, retry.ReasonRejected, 1},
-		{"retry after too long", nil, policy, []error{retry.After(time.Hour, errRefused)}, retry.ReasonRetryAfter, 1},
-		{"elapsed", nil, with(func(p *retry.Policy) { p.MaxElapsed = 400 * time.Millisecond }), []error{errRefused, errRefused}, retry.ReasonElapsed, 2},
-		{"budget", nil, with(func(p *retry.Policy) { p.Budget = empty }), []error{errRefused}, retry.ReasonBudget, 1},
-		{"invalid, failed", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), []error{errRefused}, retry.ReasonInvalid, 1},
-		{"invalid, succeeded", nil, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonSuccess, 1},
-		{"canceled before", ended, policy, nil, retry.ReasonCanceled, 0},
-		{"expired before", expired, policy, nil, retry.ReasonDeadline, 0},
-		{"invalid, and canceled before", ended, with(func(p *retry.Policy) { p.MaxAttempts = -2 }), nil, retry.ReasonInvalid, 0},
-		{"unlimited", nil, with(func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }), []error{errRefused, errRefused, errRefused}, retry.ReasonSuccess, 4},
-		{"no jitter", nil, with(func(p *retry.Policy) { p.Jitter = nil }), []error{errRefused}, retry.ReasonSuccess, 2},
-		{"a Retry-After, no jitter", nil, with(func(p *retry.Policy) { p.Jitter = nil }), []error{retry.After(time.Second, errRefused)}, retry.ReasonSuccess, 2},
+		{"success at once", nil, nil, 0, nil, retry.ReasonSuccess, "", "1+"},
+		{"success after retries", nil, nil, 0, []error{errRefused, errRefused}, retry.ReasonSuccess, "", "1+> 2+> 3+"},
+		{"exhausted", nil, nil, 0, []error{errRefused, errRefused, errRefused}, retry.ReasonExhausted, "", "1+> 2+> 3+"},
+		{"an error without a text", nil, nil, 0, []error{errors.New("")}, retry.ReasonSuccess, "", "1+> 2+"},
+		{"permanent", nil, nil, 0, []error{errRefused, retry.Permanent(errRefused)}, retry.ReasonPermanent, "", "1+> 2+"},
+		{"elapsed", nil, func(p *retry.Policy) { p.MaxElapsed = 400 * time.Millisecond }, 0, []error{errRefused, errRefused}, retry.ReasonElapsed, "", "1+> 2+"},
+		{"invalid, failed", nil, invalid, 0, []error{errRefused}, retry.ReasonInvalid, fault, "1+"},
+		{"invalid, succeeded", nil, invalid, 0, nil, retry.ReasonSuccess, fault, "1+"},
+		{"canceled before", canceled(0), nil, 0, nil, retry.ReasonCanceled, "context canceled", ""},
+		{"expired before", withTimeout(0), nil, 0, nil, retry.ReasonDeadline, "context deadline exceeded", ""},
+		{"invalid, and canceled before", canceled(0), invalid, 0, nil, retry.ReasonInvalid, fault + "; context canceled", ""},
+		{"a Retry-After, no jitter", nil, func(p *retry.Policy) { p.Jitter = nil }, 0, []error{retry.After(time.Second, errRefused)}, retry.ReasonSuccess, "", "1+> 2+"},
+
+		{"deadline ahead", withTimeout(100 * time.Millisecond), nil, 0, []error{errRefused}, retry.ReasonDeadline, "the context's deadline is too close: 70ms are left", "1+"},
+		{"canceled in the wait", canceled(100 * time.Millisecond), nil, 0, []error{errRefused}, retry.ReasonCanceled, "context canceled", "1+>"},
+		{"deadline in OnEvent", withTimeout(time.Second), nil, time.Second, []error{errRefused}, retry.ReasonDeadline, "context deadline exceeded", "1+>"},
+		{"a Wait that is too late", nil, waiting(func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Hour); return 0, nil }), 0,
+			[]error{errRefused}, retry.ReasonElapsed, "", "1+>"},
+		{"a Wait that fails", nil, waiting(func(context.Context, time.Duration) (time.Duration, error) { return 0, errors.New("no link") }), 0,
+			[]error{errRefused}, retry.ReasonWait, "no link", "1+>"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			ctx := row.ctx
-			if ctx == nil {
-				ctx = context.Background()
+			p := policy
+			if row.change != nil {
+				row.change(&p)
 			}
-			var recorder retrylog.Recorder
-			synctest.Test(t, func(t *testing.T) {
-				p := row.policy
-				p.OnEvent = recorder.OnEvent
+			var lines bytes.Buffer
+			inMemory := recorded(t, func(ctx context.Context, onEvent func(context.Context, retry.Event)) {
+				if row.ctx != nil {
+					var cancel context.CancelFunc
+					ctx, cancel = row.ctx(ctx)
+					defer cancel()
+				}
+				p, w := p, retrylog.NewWriter(&lines)
+				p.OnEvent = func(ctx context.Context, e retry.Event) {
+					onEvent(ctx, e)
+					if w.OnEvent(ctx, e); e.Kind == retry.RetryScheduled {
+						time.Sleep(row.late)
+					}
+				}
 				_ = retry.Do(ctx, p, failing(row.errs...))
 			})
-			calls, err := retrylog.Replay(recorder.Records())
-			require.NoError(t, err)
-			require.Len(t, calls, 1)
-			assert.Equal(t, row.reason, calls[0].Reason)
-			assert.NoError(t, calls[0].Check(row.policy))
+			assert.Equal(t, row.reason, inMemory.Reason)
+			assert.NoError(t, inMemory.Check(p))
 
-			calls = replay(t, logOf(t, ctx, row.policy, failing(row.errs...)))
-			require.Len(t, calls, 1)
-			c := calls[0]
+			c := only(t, lines.String())
 			assert.Equal(t, row.reason, c.Reason)
-			assert.Len(t, c.Attempts, row.runs)
-			assert.Equal(t, row.policy.EffectiveMax(), c.Max)
-			assert.Equal(t, invalid(row.policy), c.Fault != nil)
-			assert.Equal(t, invalid(row.policy) || ctx.Err() != nil, c.Cause != nil)
-			assert.NoError(t, c.Check(row.policy))
+			assert.Equal(t, row.attempts, attemptsOf(c))
+			assert.Equal(t, p.EffectiveMax(), c.Max)
+			assert.Equal(t, p.Validate() != nil, c.Fault != nil)
+			if row.cause == "" {
+				assert.NoError(t, c.Cause)
+			} else {
+				assert.EqualError(t, c.Cause, row.cause)
+			}
+			assert.NoError(t, c.Check(p))
+			waited := time.Duration(0)
 			for i, a := range c.Attempts {
-				assert.Equal(t, i+1, a.Number)
-				assert.True(t, a.Finished)
 				assert.Equal(t, 30*time.Millisecond, a.Took)
-				assert.Equal(t, i+1 < row.runs, a.Scheduled)
 				if i < len(row.errs) {
 					assert.EqualError(t, a.Err, row.errs[i].Error())
 				}
 				if i > 0 {
 					before := c.Attempts[i-1]
-					assert.Equal(t, a.Started, before.Due, "it starts when it was due")
-					next := row.policy.Next(retry.Attempt{Number: i, Err: retry.After(before.RetryAfter, before.Err), Seed: max(1, before.Seed)})
+					if waited += before.Delay; p.Wait == nil {
+						assert.Equal(t, a.Started, before.Due, "it starts when it was due")
+					}
+					next := p.Next(retry.Attempt{Number: i, Err: retry.After(before.RetryAfter, before.Err), Seed: max(1, before.Seed)})
 					assert.Equal(t, retry.Draw(before.Seed, i, before.Lo, before.Hi), before.Delay, "its line gives the delay")
 					assert.Equal(t, next.Delay, before.Delay, "its seed and Retry-After give the delay")
 				}
 			}
+			assert.Equal(t, waited, c.Waited())
 		})
 	}
-}
-
-func TestReplayDeadlineAndCancelInTheSleep(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		end    func(context.Context) (context.Context, context.CancelFunc)
-		reason retry.Reason
-	}{
-		{"deadline ahead", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 100*time.Millisecond)
-		}, retry.ReasonDeadline},
-		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(100*time.Millisecond, cancel)
-			return ctx, cancel
-		}, retry.ReasonCanceled},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := row.end(context.Background())
-				defer cancel()
-				var recorder retrylog.Recorder
-				p := policy
-				p.OnEvent = recorder.OnEvent
-				require.Error(t, retry.Do(ctx, p, failing(errRefused, errRefused)))
-
-				calls, err := retrylog.Replay(recorder.Records())
-				require.NoError(t, err)
-				assert.Equal(t, row.reason, calls[0].Reason)
-				assert.Equal(t, row.reason == retry.ReasonCanceled, calls[0].Attempts[0].Scheduled)
-				assert.Zero(t, calls[0].Waited(), "the sleep was not slept")
-				assert.NoError(t, calls[0].Check(policy))
-			})
-		})
-	}
-}
-
-// A deadline can also pass while OnEvent handles the RetryScheduled.
-func TestReplayDeadlineWhileScheduled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		var recorder retrylog.Recorder
-		p := policy
-		p.OnEvent = func(ctx context.Context, e retry.Event) {
-			recorder.OnEvent(ctx, e)
-			if e.Kind == retry.RetryScheduled {
-				time.Sleep(time.Second)
-			}
-		}
-		require.Error(t, retry.Do(ctx, p, failing(errRefused)))
-		calls, err := retrylog.Replay(recorder.Records())
-		require.NoError(t, err)
-		assert.True(t, calls[0].Attempts[0].Scheduled)
-		assert.Equal(t, retry.ReasonDeadline, calls[0].Reason)
-		assert.NoError(t, calls[0].Check(policy))
-	})
 }
 
 // The log in the documentation is a log.
@@ -188,134 +152,44 @@ func TestTheLogOfTheDocumentation(t *testing.T) {
 // A call begins anew with an attempt that was healthy: from its retry or its end on,
 // that is attempt 1, and Elapsed counts from its end.
 func TestReplayLongLife(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
 	for _, row := range []struct {
-		name     string
-		takes    []time.Duration // of the attempts, which all fail
-		max      int
-		numbers  []int
-		anew     []bool
-		resets   int
-		reason   retry.Reason
-		attempts int // of the Stopped
-		elapsed  time.Duration
+		name    string
+		takes   []time.Duration // of the attempts, which all fail
+		cancel  time.Duration   // after which the call is canceled
+		max     int
+		replays string
+		resets  int
+		reason  retry.Reason
+		elapsed time.Duration // at the end
 	}{
-		{"the first, then exhausted", []time.Duration{time.Minute, time.Second}, 2, []int{1, 2}, []bool{true, false}, 1, retry.ReasonExhausted, 2, 2 * time.Second},
-		{"the second", []time.Duration{time.Second, time.Minute, time.Second}, 2, []int{1, 2, 2}, []bool{false, true, false}, 1, retry.ReasonExhausted, 2, 2 * time.Second},
-		{"twice", []time.Duration{time.Minute, time.Minute, time.Second}, 2, []int{1, 2, 2}, []bool{true, true, false}, 2, retry.ReasonExhausted, 2, 2 * time.Second},
-		{"the only one", []time.Duration{time.Minute}, 1, []int{1}, []bool{true}, 1, retry.ReasonExhausted, 1, 0},
+		{"the first, then exhausted", []time.Duration{time.Minute, time.Second}, time.Hour, 2, "1+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
+		{"the second", []time.Duration{time.Second, time.Minute, time.Second}, time.Hour, 2, "1+> 2+!> 2+", 1, retry.ReasonExhausted, 2 * time.Second},
+		{"twice", []time.Duration{time.Minute, time.Minute, time.Second}, time.Hour, 2, "1+!> 2+!> 2+", 2, retry.ReasonExhausted, 2 * time.Second},
+		{"the only one", []time.Duration{time.Minute}, time.Hour, 1, "1+!", 1, retry.ReasonExhausted, 0},
+		{"canceled in the wait after it", []time.Duration{time.Minute}, time.Minute + 1, 2, "1+!>", 1, retry.ReasonCanceled, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			p := p
-			p.MaxAttempts = row.max
+			p := retry.Policy{MaxAttempts: row.max, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
 			n := 0
-			log := logOf(t, context.Background(), p, func(context.Context) error {
-				n++
-				time.Sleep(row.takes[n-1])
-				return errRefused
+			c := recorded(t, func(ctx context.Context, onEvent func(context.Context, retry.Event)) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(row.cancel, cancel)
+				p := p
+				p.OnEvent = onEvent
+				_ = retry.Do(ctx, p, func(context.Context) error {
+					n++
+					time.Sleep(row.takes[n-1])
+					return errRefused
+				})
 			})
-			calls := replay(t, log)
-			require.Len(t, calls, 1)
-			c := calls[0]
 			assert.NoError(t, c.Check(p))
 			assert.Equal(t, row.resets, c.Resets)
 			assert.Equal(t, row.reason, c.Reason)
-			var numbers []int
-			var anew []bool
+			assert.Equal(t, row.replays, attemptsOf(c))
 			for i, a := range c.Attempts {
-				numbers, anew = append(numbers, a.Number), append(anew, a.Reset)
 				assert.Equal(t, row.takes[i], a.Took)
-				assert.Equal(t, i < len(c.Attempts)-1, a.Scheduled)
 			}
-			assert.Equal(t, row.numbers, numbers)
-			assert.Equal(t, row.anew, anew)
-			last := c.Records[len(c.Records)-1].Event
-			assert.Equal(t, row.attempts, last.Attempt)
-			assert.Equal(t, row.elapsed, last.Elapsed)
-		})
-	}
-	t.Run("canceled in the wait after it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Minute+time.Millisecond, cancel)
-			var recorder retrylog.Recorder
-			p := p
-			p.OnEvent = recorder.OnEvent
-			_ = retry.Do(ctx, p, func(context.Context) error { time.Sleep(time.Minute); return errRefused })
-			calls, err := retrylog.Replay(recorder.Records())
-			require.NoError(t, err)
-			assert.Equal(t, retry.ReasonCanceled, calls[0].Reason)
-			assert.Equal(t, 1, calls[0].Resets)
-			assert.NoError(t, calls[0].Check(p))
-		})
-	})
-}
-
-func TestReplayRejectsLongLifeThatCannotBe(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
-	n := 0
-	log := logOf(t, context.Background(), p, func(context.Context) error {
-		if n++; n == 2 {
-			time.Sleep(time.Minute)
-		}
-		return errRefused
-	})
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	require.Contains(t, lines[5], `"kind":"retry_scheduled","time":"2000-01-01T00:01:01Z","attempt":1,"max":5,"resets":1`)
-	for _, row := range []struct {
-		name     string
-		line     int
-		old, new string
-		says     string
-	}{
-		{"two at once", 6, `"resets":1`, `"resets":2`, "resets is 2, but 0 in the event before"},
-		{"with its finish", 5, `"max":5`, `"max":5,"resets":1`, "resets is 1, but 0 in the event before"},
-		{"with a start", 7, `"resets":1`, `"resets":2`, "resets is 2, but 1 in the event before"},
-		{"fewer", 7, `"resets":1,`, ``, "resets is 0, but 1 in the event before"},
-		{"less than none", 1, `"max":5`, `"max":5,"resets":-1`, "resets is -1"},
-		{"before the first attempt", 1, `"max":5`, `"max":5,"resets":1`, "resets is 1, and attempt is 1"},
-		{"with the old number", 6, `"attempt":1`, `"attempt":2`, "attempt is 2, but attempt 1 comes next"},
-		{"goes on with the old number", 7, `"attempt":2`, `"attempt":3`, "attempt is 3, but attempt 2 comes next"},
-		{"after a success", 5, `"err":"connection refused",`, ``, "resets is 1, but 0 in the event before"},
-		{"a clock that goes back", 6, "2000-01-01T00:01:01Z", "1999-12-30T00:01:01Z", "due is"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			changed := append([]string{}, lines...)
-			require.Contains(t, changed[row.line-1], row.old)
-			changed[row.line-1] = strings.Replace(changed[row.line-1], row.old, row.new, 1)
-			records, err := retrylog.Read(strings.NewReader(strings.Join(changed, "\n")))
-			require.NoError(t, err)
-			_, err = retrylog.Replay(records)
-			require.ErrorContains(t, err, row.says)
-		})
-	}
-}
-
-// A Wait may return early, late, or with an error.
-func TestReplayWaits(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		wait   func(context.Context, time.Duration) (time.Duration, error)
-		reason retry.Reason
-		cause  string
-	}{
-		{"early", func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }, retry.ReasonSuccess, ""},
-		{"late", func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(2 * d); return 0, nil }, retry.ReasonSuccess, ""},
-		{"too late", func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(time.Hour); return 0, nil }, retry.ReasonElapsed, ""},
-		{"skipped", func(_ context.Context, d time.Duration) (time.Duration, error) { return d, nil }, retry.ReasonSuccess, ""},
-		{"an error", func(context.Context, time.Duration) (time.Duration, error) { return 0, errors.New("no link") }, retry.ReasonWait, "no link"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := policy
-			p.Wait, p.MaxElapsed = row.wait, time.Minute
-			call := replay(t, logOf(t, context.Background(), p, failing(errRefused)))[0]
-			assert.Equal(t, row.reason, call.Reason)
-			assert.NoError(t, call.Check(p))
-			assert.True(t, call.Attempts[0].Scheduled)
-			if row.cause != "" {
-				assert.EqualError(t, call.Cause, row.cause)
-				assert.NoError(t, call.Fault)
-			}
+			assert.Equal(t, row.elapsed, c.Records[len(c.Records)-1].Event.Elapsed)
 		})
 	}
 }
@@ -356,30 +230,42 @@ func TestReplayANewerVersion(t *testing.T) {
 	assert.Equal(t, retry.Reason("bored"), replay(t, job)[0].Reason, "a refusal")
 }
 
+// A Writer and a Recorder take the events of any number of calls. The records that a
+// Recorder returns belong to the caller.
 func TestReplayInterleavedCalls(t *testing.T) {
+	var log bytes.Buffer
+	var recorder retrylog.Recorder
+	p := with(func(p *retry.Policy) { p.Source = nil })
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		w := retrylog.NewWriter(&log)
-		p := policy
-		p.Source = nil
-		p.OnEvent = w.OnEvent
-		var wg sync.WaitGroup
+		w, p := retrylog.NewWriter(&log), p
+		p.OnEvent = func(ctx context.Context, e retry.Event) {
+			w.OnEvent(ctx, e)
+			recorder.OnEvent(ctx, e)
+			recorder.Records()
+		}
+		var all sync.WaitGroup
 		for i := range 50 {
-			wg.Go(func() {
+			all.Go(func() {
 				ctx := retrylog.WithKey(context.Background(), fmt.Sprint(i))
 				_ = retry.Do(ctx, p, failing(errRefused, errRefused, errRefused))
 			})
 		}
-		wg.Wait()
-		calls := replay(t, log.String())
+		all.Wait()
+	})
+	inMemory, err := retrylog.Replay(recorder.Records())
+	require.NoError(t, err)
+	for _, calls := range [][]retrylog.Call{replay(t, log.String()), inMemory} {
 		require.Len(t, calls, 50)
 		for _, c := range calls {
 			assert.Equal(t, retry.ReasonExhausted, c.Reason)
 			assert.Len(t, c.Records, 9)
 			assert.NoError(t, c.Check(p))
-			assert.Equal(t, c.Attempts[0].Delay+c.Attempts[1].Delay, c.Waited())
 		}
-	})
+	}
+	records := recorder.Records()
+	key := records[0].Key
+	records[0].Key = "another"
+	assert.Equal(t, key, recorder.Records()[0].Key)
 }
 
 // A process that crashes leaves a call without a reason, and the next call may
@@ -391,21 +277,10 @@ func TestReplayGoesOnAfterACrash(t *testing.T) {
 		calls := replay(t, strings.Join(lines[:crash], "")+log)
 		require.Len(t, calls, 2)
 		assert.Zero(t, calls[0].Reason)
+		assert.Equal(t, crash > 1, calls[0].Attempts[0].Finished)
 		assert.NoError(t, calls[0].Check(policy))
 		assert.Equal(t, retry.ReasonExhausted, calls[1].Reason)
 	}
-}
-
-func TestPanicLeavesACallWithoutAReason(t *testing.T) {
-	var recorder retrylog.Recorder
-	p := policy
-	p.OnEvent = recorder.OnEvent
-	assert.Panics(t, func() { _ = retry.Do(context.Background(), p, func(context.Context) error { panic("boom") }) })
-	calls, err := retrylog.Replay(recorder.Records())
-	require.NoError(t, err)
-	require.Len(t, calls, 1)
-	assert.Zero(t, calls[0].Reason)
-	assert.False(t, calls[0].Attempts[0].Finished)
 }
 
 // This is the log of a queue, whose jobs are calls that span days and
@@ -413,92 +288,41 @@ func TestPanicLeavesACallWithoutAReason(t *testing.T) {
 func TestReplayQueues(t *testing.T) {
 	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused, errRefused, errRefused))
 	lines := strings.SplitAfter(log, "\n")
+	last, refused := lines[6], strings.Replace(lines[8], `"err":"connection refused",`, "", 1)
 	join := func(lines ...string) string { return strings.Join(lines, "") }
 	for _, row := range []struct {
 		name, log string
-		numbers   []int // the attempts of the last call
 		calls     int
-		finished  bool // the first attempt of the last call has finished
+		attempts  string // of the last call
+		reason    retry.Reason
 	}{
-		{"the worker died in an attempt", join(lines[0], join(lines[3:]...)), []int{1, 2, 3}, 1, false},
-		{"the worker died in two attempts", join(lines[0], lines[3], join(lines[6:]...)), []int{1, 2, 3}, 1, false},
-		{"the retry was not written", join(lines[0], lines[1], join(lines[3:]...)), []int{1, 2, 3}, 1, true},
-		{"neither retry was written", join(lines[0], lines[1], lines[3], lines[4], join(lines[6:]...)), []int{1, 2, 3}, 1, true},
-		{"a job that came back", log + join(lines[3:]...), []int{2, 3}, 2, true},
-		{"a log without its beginning", join(lines[3:]...), []int{2, 3}, 1, true},
-		{"a claim up to a microsecond before the delay is over", strings.ReplaceAll(log, `"249.325191ms"`, `"249.324192ms"`), []int{1, 2, 3}, 1, true},
-		{"times of several zones", strings.ReplaceAll(log, `"due":"2000-01-01T00:00:00.249325191Z"`, `"due":"2000-01-01T01:00:00.249325191+01:00"`), []int{1, 2, 3}, 1, true},
+		{"the worker died in an attempt", join(lines[0], join(lines[3:]...)), 1, "1- 2+> 3+", retry.ReasonExhausted},
+		{"the worker died in two attempts", join(lines[0], lines[3], join(lines[6:]...)), 1, "1- 2- 3+", retry.ReasonExhausted},
+		{"the retry was not written", join(lines[0], lines[1], join(lines[3:]...)), 1, "1+ 2+> 3+", retry.ReasonExhausted},
+		{"neither retry was written", join(lines[0], lines[1], lines[3], lines[4], join(lines[6:]...)), 1, "1+ 2+ 3+", retry.ReasonExhausted},
+		{"a job that came back", log + join(lines[3:]...), 2, "2+> 3+", retry.ReasonExhausted},
+		{"a log without its beginning", join(lines[3:]...), 1, "2+> 3+", retry.ReasonExhausted},
+		{"a claim up to a microsecond before the delay is over", strings.ReplaceAll(log, `"249.325191ms"`, `"249.324192ms"`), 1, "1+> 2+> 3+", retry.ReasonExhausted},
+		{"times of several zones", strings.ReplaceAll(log, `"due":"2000-01-01T00:00:00.249325191Z"`, `"due":"2000-01-01T01:00:00.249325191+01:00"`), 1, "1+> 2+> 3+", retry.ReasonExhausted},
+
+		// A queue refuses a job whose worker crashed in its last attempt. The other events
+		// of the job may be in another log.
+		{"refused", last + refused, 1, "3-", retry.ReasonExhausted},
+		{"refused, in another log", refused, 1, "", retry.ReasonExhausted},
+		{"refused twice, because the queue missed the stop and handed the job out again", last + refused + refused, 2, "", retry.ReasonExhausted},
+		{"refused by a worker that stops", last + strings.Replace(refused, "attempts_exhausted", "canceled", 1), 1, "3-", retry.ReasonCanceled},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			calls := replay(t, row.log)
 			require.Len(t, calls, row.calls)
-			last := calls[row.calls-1]
-			var numbers []int
-			for _, a := range last.Attempts {
-				numbers = append(numbers, a.Number)
-			}
-			assert.Equal(t, row.numbers, numbers)
-			assert.Equal(t, row.finished, last.Attempts[0].Finished)
-			assert.Equal(t, retry.ReasonExhausted, last.Reason)
-			assert.NoError(t, last.Check(policy))
+			call := calls[row.calls-1]
+			assert.Equal(t, row.attempts, attemptsOf(call))
+			assert.Equal(t, row.reason, call.Reason)
+			assert.NoError(t, call.Check(policy))
 		})
 	}
-}
-
-// A crash may cut off the line of a retry, and a panic of a callback keeps it from
-// being written. The queue goes on with the next attempt.
-func TestReplayOfAQueueWhoseRetryWasNotWritten(t *testing.T) {
-	log := logOf(t, retrylog.WithKey(context.Background(), "k"), policy, failing(errRefused))
-	lines := strings.SplitAfter(log, "\n")
-	t.Run("cut off", func(t *testing.T) {
-		for cut := 1; cut < len(lines[2])-1; cut++ {
-			for _, end := range []string{"", "\n"} {
-				records, err := retrylog.Read(strings.NewReader(lines[0] + lines[1] + lines[2][:cut] + end + strings.Join(lines[3:], "")))
-				require.ErrorIs(t, err, retrylog.ErrCutOff)
-				require.Len(t, records, 5)
-				calls, err := retrylog.Replay(records)
-				require.NoError(t, err)
-				require.Len(t, calls, 1)
-				require.Len(t, calls[0].Attempts, 2)
-				require.False(t, calls[0].Attempts[0].Scheduled)
-				require.NoError(t, calls[0].Check(policy))
-			}
-		}
-	})
-	t.Run("under a policy that is invalid by then", func(t *testing.T) {
-		next := strings.ReplaceAll(lines[3], `"max":3`, `"max":2`)
-		assert.Equal(t, 2, replay(t, lines[0]+lines[1]+next)[0].Max)
-	})
-	t.Run("RetryIf panics", func(t *testing.T) {
-		var recorder retrylog.Recorder
-		p, panics := policy, 1
-		p.OnEvent = recorder.OnEvent
-		p.RetryIf = func(error) bool {
-			if panics--; panics >= 0 {
-				panic("nil map")
-			}
-			return true
-		}
-		synctest.Test(t, func(t *testing.T) {
-			began, again := time.Now(), true
-			for number := 1; again; number++ {
-				func() {
-					defer func() { _ = recover() }()
-					retryjob.Run(context.Background(), p, retryjob.Job{Key: "k", Attempt: number, Began: began}, failing(errRefused), func(o retryjob.Outcome) {
-						time.Sleep(o.Delay)
-						again = o.Retry()
-					})
-				}()
-			}
-		})
-		calls, err := retrylog.Replay(recorder.Records())
-		require.NoError(t, err)
-		require.Len(t, calls, 1)
-		assert.Len(t, calls[0].Attempts, 3)
-		assert.Equal(t, []bool{false, true, false}, []bool{calls[0].Attempts[0].Scheduled, calls[0].Attempts[1].Scheduled, calls[0].Attempts[2].Scheduled})
-		assert.Equal(t, retry.ReasonExhausted, calls[0].Reason)
-		assert.NoError(t, calls[0].Check(p))
-	})
+	invalid := replay(t, join(lines[0], lines[1], strings.ReplaceAll(lines[3], `"max":3`, `"max":2`)))
+	assert.Equal(t, 2, invalid[0].Max, "the policy is invalid by then")
 }
 
 // The Elapsed of a job is by the clocks of its workers, which may differ.
@@ -526,18 +350,11 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 		{"back where the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.Stopped, Attempt: 3, Elapsed: 9*time.Second - behind, Reason: retry.ReasonExhausted}}, true, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			var records []retrylog.Record
-			for _, e := range append([]retry.Event{
+			records := recordsOf(3, append([]retry.Event{
 				{Kind: retry.AttemptStarted, Attempt: 1},
 				{Kind: retry.AttemptFinished, Attempt: 1, Elapsed: 5 * time.Second, Err: errRefused},
-				{Kind: retry.RetryScheduled, Attempt: 1, Elapsed: 5 * time.Second, Err: errRefused, Delay: 2 * time.Second, Lo: 2 * time.Second, Hi: 2 * time.Second},
-			}, row.next...) {
-				e.Time, e.Max = time.Unix(0, 0).Add(e.Elapsed), 3
-				if e.Kind == retry.RetryScheduled {
-					e.Due = e.Time.Add(e.Delay)
-				}
-				records = append(records, retrylog.Record{Event: e})
-			}
+				{Kind: retry.RetryScheduled, Attempt: 1, Err: errRefused, Delay: 2 * time.Second, Lo: 2 * time.Second, Hi: 2 * time.Second},
+			}, row.next...)...)
 			calls, err := retrylog.Replay(records)
 			require.Equal(t, row.replays, err == nil, "%v", err)
 			if row.replays {
@@ -545,40 +362,6 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 				assert.Equal(t, row.checks, err == nil, "%v", err)
 			}
 		})
-	}
-}
-
-// A queue refuses a job whose worker crashed in its last attempt. The other
-// events of the job may be in another log.
-func TestReplayOfAJobThatIsRefused(t *testing.T) {
-	const started = `{"kind":"attempt_started","time":"2026-11-01T00:00:00Z","attempt":3,"max":3}` + "\n"
-	stopped := func(more string) string {
-		return `{"kind":"stopped","time":"2026-11-01T00:01:00Z","attempt":3,"max":3,"elapsed":"1m0s"` + more + "}\n"
-	}
-	exhausted := stopped(`,"reason":"attempts_exhausted"`)
-	p := policy
-	p.MaxAttempts = 3
-	for log, attempts := range map[string]int{started + exhausted: 1, exhausted: 0, started + stopped(`,"reason":"canceled"`): 1} {
-		calls := replay(t, log)
-		require.Len(t, calls, 1)
-		assert.Len(t, calls[0].Attempts, attempts)
-		assert.NoError(t, calls[0].Check(p))
-	}
-	calls := replay(t, started+exhausted+exhausted)
-	require.Len(t, calls, 2, "the queue missed the stop and handed the job out again")
-	assert.Equal(t, retry.ReasonExhausted, calls[1].Reason)
-
-	for _, log := range []string{
-		started + stopped(`,"reason":"success"`),
-		started + stopped(`,"reason":"permanent_error"`),
-		started + stopped(`,"reason":"attempts_exhausted","err":"connection refused"`),
-		stopped(`,"reason":"budget_exhausted"`),
-		stopped(`,"reason":"attempts_exhausted","err":"connection refused"`),
-	} {
-		records, err := retrylog.Read(strings.NewReader(log))
-		require.NoError(t, err)
-		_, err = retrylog.Replay(records)
-		assert.Error(t, err, log)
 	}
 }
 
@@ -590,12 +373,27 @@ func TestReplayRejects(t *testing.T) {
 	without := func(n int) string {
 		return strings.Join(append(append([]string{}, lines[:n-1]...), lines[n:]...), "\n")
 	}
-	edit := func(n int, old, new string) string {
+	replaced := func(lines []string, n int, old, new string) string {
 		require.Contains(t, lines[n-1], old)
 		changed := append([]string{}, lines...)
 		changed[n-1] = strings.Replace(changed[n-1], old, new, 1)
 		return strings.Join(changed, "\n")
 	}
+	edit := func(n int, old, new string) string { return replaced(lines, n, old, new) }
+	refused := func(reason string) string {
+		return strings.NewReplacer(`"err":"connection refused",`, "", "attempts_exhausted", reason).Replace(lines[8])
+	}
+	attempts := 0
+	living := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Second), HealthyAfter: time.Minute}
+	healthy := strings.Split(logOf(t, context.Background(), living, func(context.Context) error { // in its second attempt
+		if attempts++; attempts == 2 {
+			time.Sleep(time.Minute)
+		}
+		return errRefused
+	}), "\n")
+	require.Contains(t, healthy[5], `"kind":"retry_scheduled","time":"2000-01-01T00:01:01Z","attempt":1,"max":5,"resets":1`)
+	life := func(n int, old, new string) string { return replaced(healthy, n, old, new) }
+	four := logOf(t, context.Background(), with(func(p *retry.Policy) { p.MaxAttempts = 4 }), failing(errRefused, errRefused, errRefused, errRefused))
 	for _, row := range []struct {
 		name, log string
 		line      int
@@ -670,6 +468,24 @@ func TestReplayRejects(t *testing.T) {
 			"time goes back from 2000-01-01T00:00:00.03Z to 1970-01-01T00:00:00.249325191Z, while elapsed goes on from 30ms to 249.325191ms"},
 		{"a clock that goes back a little over a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325190Z"), 4, "time goes back"},
 		{"a clock that goes back to the earliest time", edit(4, "2000-01-01T00:00:00.249325191Z", "0000-01-01T00:00:00Z"), 4, "time goes back"},
+		{"beyond max", strings.ReplaceAll(four, `"max":4`, `"max":3`), 9, "attempt 3 is retried in"},
+		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "attempt 1 is the last that max 1 allows"},
+		{"two calls at once without keys", strings.Join([]string{lines[0], lines[0], lines[1], lines[1]}, "\n"), 4, "it follows attempt 1 failed"},
+		{"two resets at once", life(6, `"resets":1`, `"resets":2`), 6, "resets is 2, but 0 in the event before"},
+		{"a reset with its finish", life(5, `"max":5`, `"max":5,"resets":1`), 5, "resets is 1, but 0 in the event before"},
+		{"a reset with a start", life(7, `"resets":1`, `"resets":2`), 7, "resets is 2, but 1 in the event before"},
+		{"fewer resets", life(7, `"resets":1,`, ``), 7, "resets is 0, but 1 in the event before"},
+		{"less than no reset", life(1, `"max":5`, `"max":5,"resets":-1`), 1, "resets is -1"},
+		{"a reset before the first attempt", life(1, `"max":5`, `"max":5,"resets":1`), 1, "resets is 1, and attempt is 1"},
+		{"a reset with the old number", life(6, `"attempt":1`, `"attempt":2`), 6, "attempt is 2, but attempt 1 comes next"},
+		{"it goes on with the old number", life(7, `"attempt":2`, `"attempt":3`), 7, "attempt is 3, but attempt 2 comes next"},
+		{"a reset after a success", life(5, `"err":"connection refused",`, ``), 6, "resets is 1, but 0 in the event before"},
+		{"a reset by a clock that goes back", life(6, "2000-01-01T00:01:01Z", "1999-12-30T00:01:01Z"), 6, "due is"},
+		{"a refusal by success", lines[6] + "\n" + refused("success"), 2, "it follows attempt 3 of 3 started"},
+		{"a refusal by a permanent error", lines[6] + "\n" + refused("permanent_error"), 2, "it follows attempt 3 of 3 started"},
+		{"a refusal with an error", lines[6] + "\n" + lines[8], 2, "it follows attempt 3 of 3 started"},
+		{"a refusal by a budget, alone", refused("budget_exhausted"), 1, "no call with this key has begun"},
+		{"a refusal with an error, alone", lines[8], 1, "no call with this key has begun"},
 		{"after empty lines", "\n\n" + lines[0] + "\n\n" + lines[2], 5, "it follows attempt 1 of 3 started"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -687,23 +503,6 @@ func TestReplayRejects(t *testing.T) {
 			}
 		})
 	}
-	t.Run("beyond max", func(t *testing.T) {
-		two := policy
-		two.MaxAttempts = 4
-		long := logOf(t, context.Background(), two, failing(errRefused, errRefused, errRefused, errRefused))
-		records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(long, `"max":4`, `"max":3`)))
-		require.NoError(t, err)
-		_, err = retrylog.Replay(records)
-		require.ErrorContains(t, err, "retrylog: line 9: attempt 3 is retried in")
-	})
-	t.Run("a retry of the last attempt", func(t *testing.T) {
-		one := strings.Split(logOf(t, context.Background(), policy, failing(errRefused)), "\n")
-		records, err := retrylog.Read(strings.NewReader(strings.ReplaceAll(strings.Join(one[:3], "\n"), `"max":3`, `"max":1`)))
-		require.NoError(t, err)
-		_, err = retrylog.Replay(records)
-		require.ErrorContains(t, err, "line 3: attempt 1 is retried")
-		require.ErrorContains(t, err, "attempt 1 is the last that max 1 allows")
-	})
 	t.Run("a call within another needs a key of its own", func(t *testing.T) {
 		var recorder retrylog.Recorder
 		p := retry.Policy{MaxAttempts: 2, OnEvent: recorder.OnEvent}
@@ -713,30 +512,21 @@ func TestReplayRejects(t *testing.T) {
 		_, err := retrylog.Replay(recorder.Records())
 		require.ErrorContains(t, err, "one within another, need keys of their own: see WithKey")
 	})
-	t.Run("two calls at once without keys", func(t *testing.T) {
-		one := strings.Split(logOf(t, context.Background(), policy, failing(errRefused)), "\n")
-		mixed := []string{one[0], one[0], one[1], one[1]}
-		records, err := retrylog.Read(strings.NewReader(strings.Join(mixed, "\n")))
-		require.NoError(t, err)
-		_, err = retrylog.Replay(records)
-		require.ErrorContains(t, err, "line 4")
-		require.ErrorContains(t, err, "see WithKey")
-	})
-	t.Run("no kind", func(t *testing.T) {
-		_, err := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Time: time.Unix(0, 0), Attempt: 1, Max: 1}}})
-		require.ErrorContains(t, err, "an event without a kind")
-	})
-	t.Run("an error that cannot be compared", func(t *testing.T) {
-		now := time.Unix(0, 0)
-		err := list{errRefused}
-		_, replayed := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Kind: retry.Stopped, Time: now, Max: 1, Reason: retry.ReasonCanceled, Err: err}}})
-		assert.ErrorContains(t, replayed, `its error is "several", but no attempt has begun`)
-	})
-	t.Run("records that were not read count from 1", func(t *testing.T) {
-		_, err := retrylog.Replay([]retrylog.Record{{Event: retry.Event{Kind: retry.AttemptFinished, Attempt: 1}}})
-		require.ErrorContains(t, err, "line 1")
-	})
+	now := time.Unix(0, 0)
+	for says, e := range map[string]retry.Event{ // of records that were not read, which count from 1
+		"line 1: an event without a kind":                  {Time: now, Attempt: 1, Max: 1},
+		`line 1: stopped after 0 attempts`:                 {Kind: retry.Stopped, Time: now, Max: 1, Reason: retry.ReasonExhausted},
+		`its error is "several", but no attempt has begun`: {Kind: retry.Stopped, Time: now, Max: 1, Reason: retry.ReasonCanceled, Err: list{errRefused}},
+	} {
+		_, err := retrylog.Replay([]retrylog.Record{{Event: e}})
+		assert.ErrorContains(t, err, says)
+	}
 }
+
+// A list is an error whose values cannot be compared with ==.
+type list []error
+
+func (list) Error() string { return "several" }
 
 // A wall clock can be adjusted, and the elapsed time stops while a machine
 // sleeps. Neither makes a log impossible.
@@ -763,59 +553,215 @@ func TestReplayAllowsClockSteps(t *testing.T) {
 	}
 }
 
-// A call may run out of time while OnEvent delays its retry.
-func TestReplayOutOfTimeWhileScheduled(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		ctx    func(context.Context) (context.Context, context.CancelFunc)
-		change func(*retry.Policy)
-		reason retry.Reason
-	}{
-		{"MaxElapsed", context.WithCancel, func(p *retry.Policy) { p.MaxElapsed = 5 * time.Second }, retry.ReasonElapsed},
-		{"a deadline that the context does not report itself", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return late{ctx, time.Now().Add(5 * time.Second)}, func() {}
-		}, func(*retry.Policy) {}, retry.ReasonDeadline},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := row.ctx(context.Background())
-				defer cancel()
-				p := policy
-				row.change(&p)
-				checked := p
-				var recorder retrylog.Recorder
-				p.OnEvent = func(ctx context.Context, e retry.Event) {
-					recorder.OnEvent(ctx, e)
-					if e.Kind == retry.RetryScheduled {
-						time.Sleep(10 * time.Second)
-					}
-				}
-				require.Error(t, retry.Do(ctx, p, failing(errRefused)))
-				calls, err := retrylog.Replay(recorder.Records())
-				require.NoError(t, err)
-				require.Len(t, calls, 1)
-				assert.Equal(t, row.reason, calls[0].Reason)
-				assert.True(t, calls[0].Attempts[0].Scheduled)
-				assert.NoError(t, calls[0].Check(checked))
-			})
-		})
-	}
-}
-
-// late has a deadline, but never ends.
-type late struct {
-	context.Context
-	at time.Time
-}
-
-func (l late) Deadline() (time.Time, bool) { return l.at, true }
-
-// A list is an error whose values cannot be compared with ==.
-type list []error
-
-func (list) Error() string { return "several" }
-
 func TestWaitedDoesNotOverflow(t *testing.T) {
 	c := retrylog.Call{Attempts: []retrylog.Attempt{{Delay: math.MaxInt64}, {Delay: time.Hour}, {}}}
 	assert.Equal(t, time.Duration(math.MaxInt64), c.Waited())
+}
+
+// A correct log is never called wrong: the log of every call and of every job, of
+// random policies whose attempts fail at random, is replayed and checked, from the
+// lines of a Writer and from those of slog.
+func TestReplayEveryCall(t *testing.T) {
+	seen, resets, early, cut := map[retry.Reason]int{}, 0, 0, 0
+	for i := range 2000 {
+		synctest.Test(t, func(t *testing.T) {
+			source := rand.New(rand.NewPCG(uint64(i), 17))
+			p := anyPolicy(source)
+			ctx := retrylog.WithKey(t.Context(), "k")
+			if after := time.Duration(source.IntN(40)) * time.Second / 4; source.IntN(3) == 0 {
+				var cancel func()
+				if ctx, cancel = context.WithCancel(ctx); source.IntN(2) == 0 {
+					time.AfterFunc(after, cancel)
+				} else {
+					ctx, cancel = context.WithTimeout(ctx, after)
+				}
+				defer cancel()
+			}
+			if source.IntN(6) == 0 {
+				ctx = retry.WithBudget(ctx, &retry.Budget{Size: source.IntN(3), Borrowed: i%2 == 0})
+			}
+			var lines, logged bytes.Buffer
+			w := retrylog.NewWriter(&lines)
+			onEvent := retrylog.Slog(slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true})).With("app", "shop"))
+			watched := p
+			watched.OnEvent = func(ctx context.Context, e retry.Event) {
+				w.OnEvent(ctx, e)
+				onEvent(ctx, e)
+			}
+			broken := false
+			if source.IntN(3) == 0 {
+				broken = work(ctx, watched, source)
+			} else {
+				fn := anyAttempt(source)
+				if source.IntN(50) == 0 {
+					fn = nil
+				}
+				_ = retry.Do(ctx, watched, fn)
+			}
+			calls := replay(t, lines.String())
+			assert.Equal(t, inUTC(calls), inUTC(replay(t, logged.String())))
+			for _, c := range calls {
+				if broken {
+					require.Error(t, c.Fault)
+				} else {
+					require.NoError(t, c.Check(p), "%d: %v\n%s", i, p, retrylog.Explain(c.Records))
+				}
+				seen[c.Reason]++
+				resets += c.Resets
+				for n, a := range c.Attempts {
+					if n > 0 && c.Attempts[n-1].Due.After(a.Started) {
+						early++
+					}
+					if a.RetryAfter > 0 && a.Lo == a.RetryAfter && p.Jitter == retry.FullJitter && a.Hi < 2*a.Lo {
+						cut++
+					}
+				}
+			}
+		})
+	}
+	for _, reason := range reasons {
+		assert.Positive(t, seen[reason], reason)
+	}
+	assert.Positive(t, resets)
+	assert.Positive(t, early)
+	assert.Positive(t, cut)
+}
+
+// anyPolicy returns a policy with any of its fields.
+func anyPolicy(source *rand.Rand) retry.Policy {
+	one := func(in int) bool { return source.IntN(in) == 0 }
+	p := retry.Policy{
+		MaxAttempts: 1 + source.IntN(6),
+		Backoff:     []retry.Backoff{nil, retry.Fixed(time.Second), retry.Exponential{Base: 50 * time.Millisecond}, retry.Linear(1234567), retry.Schedule{1, 99*time.Hour + 1}}[source.IntN(5)],
+		Jitter:      []retry.Jitter{nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(0.3)}[source.IntN(4)],
+		Source:      source.Uint64,
+
+		MaxRetryAfter:   9 * time.Second,
+		ExactRetryAfter: one(4),
+		NonRetryable:    one(20),
+	}
+	for _, c := range []struct {
+		in     int
+		change func()
+	}{
+		{5, func() {
+			p.MaxAttempts, p.MaxElapsed, p.Backoff = 0, time.Duration(source.IntN(10_000))*time.Millisecond, retry.Fixed(time.Second)
+		}},
+		{4, func() { p.MaxElapsed = time.Duration(1+source.IntN(15_000)) * time.Millisecond }},
+		{4, func() { p.MaxDelay = time.Duration(source.IntN(3)) * time.Second }},
+		{3, func() { p.HealthyAfter = 300 * time.Millisecond }},
+		{6, func() { p.AttemptTimeout = 400 * time.Millisecond }},
+		{6, func() { p.Budget = &retry.Budget{Size: 1 + source.IntN(3)} }},
+		{12, func() { p.MaxDelay = -1 }},
+		{6, func() {
+			p.RetryIf = func(error) bool { time.Sleep(time.Duration(source.IntN(50)) * time.Millisecond); return !one(3) }
+		}},
+		{3, func() { p.Classify = anyClass(source) }},
+	} {
+		if one(c.in) {
+			c.change()
+		}
+	}
+	switch source.IntN(4) {
+	case 0:
+		p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { return d, nil }
+	case 1: // returns early, skips, is late, or fails
+		p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) {
+			time.Sleep(time.Duration(source.IntN(1500)) * time.Millisecond)
+			if one(8) {
+				return 0, errors.New("no link")
+			}
+			return time.Duration(source.Int64N(int64(d) + 1)), nil
+		}
+	}
+	return p
+}
+
+func anyClass(source *rand.Rand) func(error) *retry.Class {
+	return func(error) *retry.Class {
+		return []*retry.Class{
+			nil, nil, nil,
+			{Name: "busy", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter}},
+			{Policy: &retry.Policy{Backoff: retry.Fixed(7), ExactRetryAfter: true}},
+			{Name: "counted"},
+			{Name: "never", Policy: &retry.Policy{NonRetryable: true}, Cause: errors.New("it may have been processed")},
+			{Policy: &retry.Policy{MaxAttempts: -2}},
+		}[source.IntN(8)]
+	}
+}
+
+// anyAttempt returns a function whose attempts take up to half a second, and fail
+// four times in five.
+func anyAttempt(source *rand.Rand) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(time.Duration(source.IntN(500)) * time.Millisecond)
+		switch source.IntN(10) {
+		case 0, 1:
+			return nil
+		case 2:
+			return retry.After(time.Duration(source.IntN(11_000))*time.Millisecond, errRefused)
+		case 3:
+			return retry.After(time.Duration(source.IntN(20_000_000)), errRefused)
+		case 4:
+			if source.IntN(3) == 0 {
+				return retry.Permanent(errRefused)
+			}
+		case 5:
+			return errors.New("")
+		}
+		return fmt.Errorf("failure %d", source.IntN(3))
+	}
+}
+
+// work is a queue whose worker makes the attempts of a job, and may die in one, or in
+// the decision after it. It stores times to the microsecond. It reports whether it was
+// given an invalid policy at last, with which it makes the attempt in hand.
+func work(ctx context.Context, p retry.Policy, source *rand.Rand) (broken bool) {
+	began, fn, retryIf := time.Now(), anyAttempt(source), p.RetryIf
+	p.RetryIf = func(err error) bool {
+		if source.IntN(12) == 0 {
+			panic("the worker died")
+		}
+		return retryIf == nil || retryIf(err)
+	}
+	for number := 1 + source.IntN(2); ; number++ { // the log of the first may be lost
+		if !broken && p.Validate() == nil && source.IntN(10) == 0 {
+			broken, p.MaxDelay = true, -1
+		}
+		died := true
+		var d retry.Decision
+		func() {
+			defer func() { _ = recover() }()
+			d, _ = retry.Once(ctx, p, retry.Attempt{Number: number, Elapsed: time.Since(began), Seed: retry.SeedOf("k")}, func(ctx context.Context) error {
+				if source.IntN(6) == 0 {
+					panic("the worker died")
+				}
+				return fn(ctx)
+			})
+			died = false
+		}()
+		switch {
+		case died:
+			time.Sleep(time.Minute)
+		case d.Retry():
+			time.Sleep(d.Delay.Truncate(time.Microsecond))
+		default:
+			return broken
+		}
+	}
+}
+
+// inUTC returns calls with all times in UTC.
+func inUTC(calls []retrylog.Call) []retrylog.Call {
+	for i := range calls {
+		for j := range calls[i].Attempts {
+			a := &calls[i].Attempts[j]
+			a.Started, a.Due = a.Started.UTC(), a.Due.UTC()
+		}
+		for j := range calls[i].Records {
+			e := &calls[i].Records[j].Event
+			e.Time, e.Due = e.Time.UTC(), e.Due.UTC()
+		}
+	}
+	return calls
 }

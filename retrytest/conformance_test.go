@@ -43,24 +43,6 @@ func TestOurJittersConform(t *testing.T) {
 	}
 }
 
-func TestConformanceInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		retrytest.TestBackoff(t, retry.Exponential{Base: time.Second})
-		retrytest.TestJitter(t, retry.FullJitter)
-		assert.Zero(t, time.Since(began))
-	})
-}
-
-// How long a call takes is not judged: a busy machine can hold up any.
-func TestBackoffThatIsSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		passes(t, func(t testing.TB) {
-			retrytest.TestBackoff(t, retry.BackoffFunc(func(int) time.Duration { time.Sleep(11 * time.Millisecond); return 0 }))
-		})
-	})
-}
-
 // stateful counts its calls, like curves that are asked for the next delay.
 type stateful struct{ calls time.Duration }
 
@@ -81,107 +63,80 @@ func (f *forgetful) Delay(attempt int) time.Duration {
 	return time.Duration(f.get())
 }
 
+// Each rule that is broken is reported once. How long a call takes is not judged: a
+// busy machine can hold up any.
 func TestBackoffsThatDoNotConform(t *testing.T) {
 	const name = "retrytest: retry.BackoffFunc: Delay"
+	var below, again time.Duration
+	var together atomic.Int64
 	for _, tc := range []struct {
 		name    string
 		backoff retry.Backoff
-		line    string
+		lines   []string // regular expressions
 	}{
-		{"nil", nil, "retrytest: the Backoff is nil"},
+		{"nil", nil, []string{"retrytest: the Backoff is nil"}},
 		{"negative", retry.BackoffFunc(func(n int) time.Duration { return min(0, 3-time.Duration(n)) }),
-			name + "(4) is -1ns: it must not be negative"},
+			[]string{name + `\(4\) is -1ns: it must not be negative`}},
 		{"overflows", retry.BackoffFunc(func(n int) time.Duration { return time.Second << max(0, n-1) & (math.MinInt64 | math.MaxInt32) }),
-			name + "(35) is -2562047h47m16.854775808s: it must not be negative"},
+			[]string{name + `\(35\) is -2562047h47m16.854775808s: it must not be negative`}},
 		{"panics on the first", retry.BackoffFunc(func(n int) time.Duration { return []time.Duration{0, 0}[min(1, n)] }),
-			name + "(-1) panics: runtime error: index out of range [-1]"},
+			[]string{name + `\(-1\) panics: runtime error: index out of range \[-1\]`}},
 		{"panics late", retry.BackoffFunc(func(n int) time.Duration { return make([]time.Duration, 100)[max(1, n)-1] }),
-			name + "(1000) panics: runtime error: index out of range [999] with length 100"},
-		{"remembers", new(stateful),
-			"retrytest: *retrytest_test.stateful: Delay(1) is 1ns, and 216ns when called again: it must depend on nothing else"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			fails(t, func(t testing.TB) { retrytest.TestBackoff(t, tc.backoff) }, tc.line)
-		})
-	}
-}
-
-func TestBackoffThatSharesState(t *testing.T) {
-	r := new(recorder)
-	retrytest.TestBackoff(r, new(forgetful))
-	require.Len(t, r.failures, 1)
-	assert.Regexp(t, `^retrytest: \*retrytest_test\.forgetful: Delay\(.+\) is .+, and .+ when several goroutines call: it must depend on nothing else$`, r.failures[0])
-}
-
-// Each rule that is broken is reported once.
-func TestBackoffThatBreaksSeveralRules(t *testing.T) {
-	r := new(recorder)
-	calls := time.Duration(0)
-	retrytest.TestBackoff(r, retry.BackoffFunc(func(n int) time.Duration {
-		if n == 1 {
-			panic("no such attempt")
-		}
-		calls--
-		return calls
-	}))
-	assert.Equal(t, []string{
-		"retrytest: retry.BackoffFunc: Delay(1) panics: no such attempt",
-		"retrytest: retry.BackoffFunc: Delay(2) is -1ns: it must not be negative",
-		"retrytest: retry.BackoffFunc: Delay(2) is -1ns, and -214ns when called again: it must depend on nothing else",
-	}, r.failures)
-}
-
-// A call that panics has no answer that another could differ from.
-func TestBackoffThatPanicsWhenAskedAgain(t *testing.T) {
-	calls := 0
-	fails(t, func(t testing.TB) {
-		retrytest.TestBackoff(t, retry.BackoffFunc(func(int) time.Duration {
-			if calls++; calls > 108 {
+			[]string{name + `\(1000\) panics: runtime error: index out of range \[999\] with length 100`}},
+		{"panics when asked again, which is no answer that could differ", retry.BackoffFunc(func(int) time.Duration {
+			if again++; again > 108 {
 				panic("asked again")
 			}
 			return time.Second
-		}))
-	}, fmt.Sprintf("retrytest: retry.BackoffFunc: Delay(%d) panics: asked again", math.MinInt))
-}
-
-func TestBackoffThatDoesNotReturn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		defer close(release)
-		fails(t, func(t testing.TB) {
-			retrytest.TestBackoff(t, retry.BackoffFunc(func(n int) time.Duration {
-				if n == 7 {
-					<-release
-				}
-				return 0
-			}))
-		}, "retrytest: retry.BackoffFunc: Delay(7) does not return")
-	})
-}
-
-func TestBackoffThatEndsItsGoroutine(t *testing.T) {
-	fails(t, func(t testing.TB) {
-		retrytest.TestBackoff(t, retry.BackoffFunc(func(n int) time.Duration {
+		}), []string{fmt.Sprintf(`%s\(%d\) panics: asked again`, name, math.MinInt)}},
+		{"panics under several callers", retry.BackoffFunc(func(int) time.Duration {
+			if together.Add(1) == 300 { // after 108 calls forwards and as many backwards
+				panic("concurrent map writes")
+			}
+			return 0
+		}), []string{name + `\(.+\) panics: concurrent map writes`}},
+		{"remembers", new(stateful),
+			[]string{`retrytest: \*retrytest_test.stateful: Delay\(1\) is 1ns, and 216ns when called again: it must depend on nothing else`}},
+		{"shares state", new(forgetful),
+			[]string{`retrytest: \*retrytest_test\.forgetful: Delay\(.+\) is .+, and .+ when several goroutines call: it must depend on nothing else`}},
+		{"breaks several rules", retry.BackoffFunc(func(n int) time.Duration {
+			if n == 1 {
+				panic("no such attempt")
+			}
+			below--
+			return below
+		}), []string{
+			name + `\(1\) panics: no such attempt`,
+			name + `\(2\) is -1ns: it must not be negative`,
+			name + `\(2\) is -1ns, and -214ns when called again: it must depend on nothing else`,
+		}},
+		{"does not return", retry.BackoffFunc(func(n int) time.Duration {
+			if n == 7 {
+				time.Sleep(time.Hour)
+			}
+			return 0
+		}), []string{name + `\(7\) does not return`}},
+		{"ends its goroutine", retry.BackoffFunc(func(n int) time.Duration {
 			if n == 7 {
 				runtime.Goexit()
 			}
 			return 0
-		}))
-	}, "retrytest: retry.BackoffFunc: Delay(7) does not return")
-}
-
-// A panic that only several callers meet is reported, too.
-func TestBackoffThatPanicsUnderSeveralCallers(t *testing.T) {
-	var calls atomic.Int64
-	r := new(recorder)
-	retrytest.TestBackoff(r, retry.BackoffFunc(func(int) time.Duration {
-		if calls.Add(1) == 300 { // after 108 calls forwards and as many backwards
-			panic("concurrent map writes")
-		}
-		return 0
-	}))
-	require.Len(t, r.failures, 1)
-	assert.Contains(t, r.failures[0], "panics: concurrent map writes")
+		}), []string{name + `\(7\) does not return`}},
+		{"is slow", retry.BackoffFunc(func(int) time.Duration { time.Sleep(11 * time.Millisecond); return 0 }), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := new(recorder)
+				retrytest.TestBackoff(r, tc.backoff)
+				require.Len(t, r.failures, len(tc.lines))
+				for i, line := range tc.lines {
+					assert.Regexp(t, "^"+line+"$", r.failures[i])
+					assert.Contains(t, r.at, "/retrytest_test.", "the failure is to be reported in the line of the caller")
+				}
+				time.Sleep(24 * time.Hour) // until the one that does not return has
+			})
+		})
+	}
 }
 
 type windowFunc func(time.Duration) (lo, hi time.Duration)

@@ -3,7 +3,6 @@ package retrytest_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -13,66 +12,41 @@ import (
 	"github.com/goretry/retry/retrytest"
 )
 
-// A witness is a testing.TB that records errors.
-type witness struct {
-	testing.TB
-	errors []string
-}
-
-func (w *witness) Helper() {}
-func (w *witness) Errorf(format string, args ...any) {
-	w.errors = append(w.errors, fmt.Sprintf(format, args...))
-}
-
 func TestRepeatable(t *testing.T) {
+	body, ids, ran := strings.NewReader("ten euros"), []int(nil), false
 	for _, row := range []struct {
 		name   string
-		fn     func() func(context.Context) (any, error)
+		fn     func() (any, error)
 		errors []string
 		runs   int
 	}{
-		{"the same value each time", func() func(context.Context) (any, error) {
-			return func(context.Context) (any, error) { return []int{1, 2}, nil }
-		}, nil, 2},
-		{"no value", func() func(context.Context) (any, error) {
-			return func(context.Context) (any, error) { return nil, nil }
-		}, nil, 2},
-		{"a reader that is consumed", func() func(context.Context) (any, error) {
-			r := strings.NewReader("ten euros")
-			return func(context.Context) (any, error) {
-				body, err := io.ReadAll(r)
-				return string(body), err
-			}
+		{"the same value each time", func() (any, error) { return []int{1, 2}, nil }, nil, 2},
+		{"no value", func() (any, error) { return nil, nil }, nil, 2},
+		{"a reader that is consumed", func() (any, error) {
+			text, err := io.ReadAll(body)
+			return string(text), err
 		}, []string{`retrytest: the first run returned "ten euros", and the second one ""`}, 2},
-		{"a slice that is appended to", func() func(context.Context) (any, error) {
-			var ids []int
-			return func(context.Context) (any, error) {
-				ids = append(ids, 7)
-				return ids, nil
-			}
+		{"a slice that is appended to", func() (any, error) {
+			ids = append(ids, 7)
+			return ids, nil
 		}, []string{"retrytest: the first run returned []int{7}, and the second one []int{7, 7}"}, 2},
-		{"a second run that fails", func() func(context.Context) (any, error) {
-			run := 0
-			return func(context.Context) (any, error) {
-				if run++; run > 1 {
-					return nil, errors.New("closed")
-				}
-				return nil, nil
+		{"a second run that fails", func() (any, error) {
+			if ran {
+				return nil, errors.New("closed")
 			}
+			ran = true
+			return nil, nil
 		}, []string{"retrytest: the first run succeeded, and the second one failed: closed"}, 2},
-		{"a first run that fails", func() func(context.Context) (any, error) {
-			return func(context.Context) (any, error) { return nil, errors.New("refused") }
-		}, []string{"retrytest: the first run failed: refused"}, 1},
+		{"a first run that fails", func() (any, error) { return nil, errDown }, []string{"retrytest: the first run failed: connection refused"}, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := &witness{TB: t}
-			fn, runs := row.fn(), 0
-			retrytest.Repeatable(w, func(ctx context.Context) (any, error) {
+			r, runs := &recorder{TB: t}, 0
+			retrytest.Repeatable(r, func(ctx context.Context) (any, error) {
 				runs++
 				assert.Equal(t, t.Context(), ctx)
-				return fn(ctx)
+				return row.fn()
 			})
-			assert.Equal(t, row.errors, w.errors)
+			assert.Equal(t, row.errors, r.failures)
 			assert.Equal(t, row.runs, runs)
 		})
 	}

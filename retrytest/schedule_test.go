@@ -3,7 +3,10 @@ package retrytest_test
 import (
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrytest"
@@ -30,7 +33,12 @@ func TestSchedulePasses(t *testing.T) {
 		{"the longest waits", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(math.MaxInt64), MaxElapsed: math.MaxInt64}, []time.Duration{math.MaxInt64, math.MaxInt64, math.MaxInt64}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			passes(t, func(t testing.TB) { retrytest.Schedule(t, tc.policy, tc.want...) })
+			synctest.Test(t, func(t *testing.T) {
+				r, began := new(recorder), time.Now()
+				retrytest.Schedule(r, tc.policy, tc.want...)
+				assert.Empty(t, r.failures)
+				assert.Zero(t, time.Since(began), "nothing is waited for")
+			})
 		})
 	}
 }

@@ -2,10 +2,8 @@ package retrytest_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -20,9 +18,27 @@ var (
 
 	plain = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}}
 	wide  = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.2), MaxDelay: 1100 * time.Millisecond}
+
+	// MaxElapsed lies within its window.
+	partly = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: time.Second}
 )
 
 func TestTablePasses(t *testing.T) {
+	undrawn := wide
+	undrawn.Source = func() uint64 { panic("drawn") }
+	classified := plain
+	classified.Classify = func(err error) *retry.Class {
+		if errors.Is(err, errDown) {
+			return nil
+		}
+		return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}}
+	}
+	widest := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
+	var drawn []retrytest.Row // of partly, which depend on the draw
+	for seed := uint64(1); seed < 20; seed++ {
+		d := partly.Next(retry.Attempt{Number: 1, Seed: seed})
+		drawn = append(drawn, retrytest.Row{Attempts: 1, Seed: seed, Eligible: true, Reason: d.Reason, Delay: d.Delay})
+	}
 	for _, tc := range []struct {
 		name   string
 		policy retry.Policy
@@ -68,9 +84,24 @@ func TestTablePasses(t *testing.T) {
 			{Attempts: 0, Eligible: true},
 			{Attempts: 1, Eligible: false, Reason: retry.ReasonInvalid},
 		}},
+		{"reasons that depend on the draw", partly, drawn},
+		{"nothing is drawn from Source", undrawn, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond}}},
+		{"the widest window", widest, []retrytest.Row{
+			{Attempts: 1, Eligible: true, Lo: 0, Hi: math.MaxInt64},
+			{Attempts: math.MaxInt32, Eligible: true, Lo: 0, Hi: math.MaxInt64},
+			{Attempts: math.MaxInt, Eligible: true, Lo: 0, Hi: math.MaxInt64},
+		}},
+		{"classes", classified, []retrytest.Row{
+			{Attempts: 1, Err: errDown, Eligible: true, Delay: time.Second},
+			{Attempts: 1, Err: errBusy, Eligible: true, Delay: time.Minute},
+			{Attempts: 2, Err: errDown, Eligible: true, Delay: 2 * time.Second},
+			{Attempts: 2, Err: errBusy, Eligible: true, Reason: retry.ReasonExhausted},
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			passes(t, func(t testing.TB) { retrytest.Table(t, tc.policy, tc.rows) })
+			r := new(recorder)
+			retrytest.Table(r, tc.policy, tc.rows)
+			assert.Empty(t, r.failures)
 		})
 	}
 }
@@ -108,6 +139,8 @@ func TestTableFails(t *testing.T) {
 			"rows[0], after 1 attempt: delay is 1s, want 0s to 1s"},
 		{"both a delay and a window", plain, retrytest.Row{Attempts: 1, Eligible: true, Delay: time.Second, Hi: time.Second},
 			"rows[0], after 1 attempt: the row has both Delay and Lo or Hi: write one"},
+		{"a reason that depends on the draw", partly, retrytest.Row{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond},
+			"rows[0], after 1 attempt: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry"},
 		{"a delay before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Delay: time.Second},
 			"rows[0], after 0 attempts: the row has a reason or a delay, and there is neither before the first attempt"},
 		{"a reason before the first", plain, retrytest.Row{Attempts: 0, Eligible: true, Reason: retry.ReasonRetry},
@@ -133,23 +166,6 @@ func TestTableListsEveryRowThatIsWrong(t *testing.T) {
 		"rows[0], after 1 attempt: delay is 1s, want 5s",
 		"rows[2], after 3 attempts: eligible is false, want true, reason is attempts_exhausted, want retry",
 	)
-}
-
-// Where MaxElapsed lies within the window, the decision depends on the draw.
-func TestTableReasonsThatDependOnTheDraw(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0.5), MaxElapsed: time.Second}
-	fails(t, func(t testing.TB) {
-		retrytest.Table(t, p, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 500 * time.Millisecond, Hi: 1500 * time.Millisecond}})
-	},
-		"retrytest: 3 attempts, fixed 1s, ±50%, within 1s",
-		"rows[0], after 1 attempt: reason is retry or elapsed, by the delay that is drawn (a Seed picks one), want retry",
-	)
-	for seed := uint64(1); seed < 20; seed++ {
-		d := p.Next(retry.Attempt{Number: 1, Seed: seed})
-		passes(t, func(t testing.TB) {
-			retrytest.Table(t, p, []retrytest.Row{{Attempts: 1, Seed: seed, Eligible: true, Reason: d.Reason, Delay: d.Delay}})
-		})
-	}
 }
 
 // With a window of a few nanoseconds every delay is drawn by some seed, so the
@@ -196,61 +212,4 @@ func TestTableNamesTheReasonsOfEveryDraw(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The windows are those of the policy's Plan.
-func TestTableWindowsAreThoseOfThePolicy(t *testing.T) {
-	for _, jitter := range []retry.Jitter{nil, retry.Proportional(0.2), retry.Proportional(1), retry.FullJitter, retry.EqualJitter} {
-		for _, cap := range []time.Duration{0, 1, 900 * time.Millisecond, time.Minute} {
-			p := retry.Policy{MaxAttempts: 100, Backoff: retry.Exponential{Base: 7 * time.Millisecond}, MaxDelay: cap, Jitter: jitter}
-			var rows []retrytest.Row
-			for _, s := range p.Plan(99) {
-				rows = append(rows, retrytest.Row{Attempts: s.Attempt, Eligible: true, Lo: s.Lo, Hi: s.Hi})
-			}
-			require.Len(t, rows, 99)
-			retrytest.Table(t, p, rows)
-		}
-	}
-}
-
-// The widest window there is, after attempts up to the last.
-func TestTableEndsOfTheWidestWindow(t *testing.T) {
-	p := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
-	for _, attempt := range []int{1, 2, 3, 1000, math.MaxInt32, math.MaxInt - 1, math.MaxInt} {
-		retrytest.Table(t, p, []retrytest.Row{{Attempts: attempt, Eligible: true, Lo: 0, Hi: math.MaxInt64}})
-	}
-}
-
-// A row without a Seed draws nothing from the policy's Source.
-func TestTableDoesNotDrawFromSource(t *testing.T) {
-	p := wide
-	p.Source = func() uint64 { panic("drawn") }
-	retrytest.Table(t, p, []retrytest.Row{{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1100 * time.Millisecond}})
-}
-
-func TestTableClassify(t *testing.T) {
-	throttled := retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}}
-	p := plain
-	p.Classify = func(err error) *retry.Class {
-		if errors.Is(err, errDown) {
-			return nil
-		}
-		return &throttled
-	}
-	busy := fmt.Errorf("too many requests")
-	retrytest.Table(t, p, []retrytest.Row{
-		{Attempts: 1, Err: errDown, Eligible: true, Delay: time.Second},
-		{Attempts: 1, Err: busy, Eligible: true, Delay: time.Minute},
-		{Attempts: 2, Err: errDown, Eligible: true, Delay: 2 * time.Second},
-		{Attempts: 2, Err: busy, Eligible: true, Reason: retry.ReasonExhausted},
-	})
-}
-
-func TestTableInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		retrytest.Table(t, plain, []retrytest.Row{{Attempts: 1, Eligible: true, Delay: time.Second}})
-		retrytest.Schedule(t, plain, time.Second, 2*time.Second)
-		assert.Zero(t, time.Since(began), "nothing is waited for")
-	})
 }

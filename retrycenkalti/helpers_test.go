@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
@@ -72,15 +71,6 @@ func play(t *testing.T, s script, loop func(ctx context.Context, op func() error
 // at returns the trace of attempts that began then and took no time.
 func at(ok bool, began ...time.Duration) trace {
 	return trace{began: began, ended: began[len(began)-1], ok: ok}
-}
-
-func TestPlayFollowsTheScript(t *testing.T) {
-	did, err := play(t, script{{takes: time.Second, err: errBoom}, {takes: time.Hour}}, func(ctx context.Context, op func() error) error {
-		assert.ErrorIs(t, op(), errBoom)
-		return op()
-	})
-	assert.NoError(t, err)
-	assert.Equal(t, trace{began: []time.Duration{0, time.Second}, ended: time.Hour + time.Second, ok: true}, did)
 }
 
 // retryV4 is the loop of v4.

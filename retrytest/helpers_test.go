@@ -49,14 +49,6 @@ func caller(is func(name string) bool) string {
 	}
 }
 
-// passes requires that a check reports nothing.
-func passes(t *testing.T, check func(t testing.TB)) {
-	t.Helper()
-	r := new(recorder)
-	check(r)
-	assert.Empty(t, r.failures)
-}
-
 // fails requires that a check reports one failure of these lines, where the
 // test calls it.
 func fails(t *testing.T, check func(t testing.TB), lines ...string) {

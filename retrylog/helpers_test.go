@@ -1,0 +1,115 @@
+package retrylog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrylog"
+)
+
+var errRefused = errors.New("connection refused")
+
+var policy = retry.Policy{
+	MaxAttempts: 3,
+	Backoff:     retry.Exponential{Base: 200 * time.Millisecond},
+	Jitter:      retry.Proportional(0.2),
+	Source:      func() uint64 { return 42 },
+}
+
+// failing returns a function whose attempts take 30ms each. They fail with the
+// given errors and then succeed.
+func failing(errs ...error) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(30 * time.Millisecond)
+		if len(errs) == 0 {
+			return nil
+		}
+		err := errs[0]
+		errs = errs[1:]
+		return err
+	}
+}
+
+// with returns policy, changed.
+func with(change func(*retry.Policy)) retry.Policy {
+	p := policy
+	change(&p)
+	return p
+}
+
+// logOf returns the log of a call in virtual time.
+func logOf(t *testing.T, ctx context.Context, p retry.Policy, fn func(context.Context) error) string {
+	var log bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		w := retrylog.NewWriter(&log)
+		p.OnEvent = w.OnEvent
+		_ = retry.Do(ctx, p, fn)
+		assert.NoError(t, w.Err())
+	})
+	return log.String()
+}
+
+func replay(t *testing.T, log string) []retrylog.Call {
+	records, err := retrylog.Read(strings.NewReader(log))
+	require.NoError(t, err)
+	calls, err := retrylog.Replay(records)
+	require.NoError(t, err)
+	return calls
+}
+
+// only returns the one call of a log.
+func only(t *testing.T, log string) retrylog.Call {
+	calls := replay(t, log)
+	require.Len(t, calls, 1)
+	return calls[0]
+}
+
+// attemptsOf returns the attempts of a call: their numbers, "+" where one has finished
+// and "-" where not, "!" where the call began anew with it, ">" where it is retried.
+func attemptsOf(c retrylog.Call) string {
+	var attempts []string
+	for _, a := range c.Attempts {
+		attempts = append(attempts, fmt.Sprint(a.Number)+map[bool]string{true: "+", false: "-"}[a.Finished]+
+			map[bool]string{true: "!"}[a.Reset]+map[bool]string{true: ">"}[a.Scheduled])
+	}
+	return strings.Join(attempts, " ")
+}
+
+// recorded returns the one call whose events fn reports, in virtual time.
+func recorded(t *testing.T, fn func(ctx context.Context, onEvent func(context.Context, retry.Event))) retrylog.Call {
+	var recorder retrylog.Recorder
+	synctest.Test(t, func(t *testing.T) { fn(t.Context(), recorder.OnEvent) })
+	calls, err := retrylog.Replay(recorder.Records())
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	return calls[0]
+}
+
+// recordsOf returns the records of a call with this limit. Its events need no time,
+// except for what their Elapsed says.
+func recordsOf(limit int, events ...retry.Event) []retrylog.Record {
+	records := make([]retrylog.Record, len(events))
+	at := time.Duration(0)
+	for i, e := range events {
+		if e.Elapsed != 0 {
+			at = e.Elapsed
+		}
+		e.Elapsed, e.Time, e.Max = at, time.Unix(0, 0).Add(at), limit
+		if e.Kind == retry.RetryScheduled {
+			e.Due = e.Time.Add(e.Delay)
+			at += e.Delay
+		}
+		records[i].Event = e
+	}
+	return records
+}
