@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,8 +21,9 @@ var exploreCommand = &command{
 	doc: `
 Explore serves a page at 127.0.0.1, for this machine only. While you edit a
 policy, the page shows its faults, its schedule as a table and a picture, how
-many retries hit a server when many clients fail at the same time, and the load
-while attempts fail, with and without a budget. You can compare two policies.
+many retries a second hit a server when many clients fail at the same time, and
+the load while attempts fail, with and without a budget. You can compare two
+policies. The address of the page holds what you entered, to share it.
 
     retry explore policy.yaml
     retry explore -at services.payments.retry old.yaml new.yaml
@@ -29,7 +31,7 @@ while attempts fail, with and without a budget. You can compare two policies.
 
 With -o it writes the page as one file without scripts, to attach to a review.
 Without a file the page starts with an example. Ctrl-C stops the server. A
-policy has at most 128 KiB, and the computing of a page stops after 2 seconds.
+policy has at most 128 KiB, and a page takes at most 2 seconds to compute.
 `,
 }
 
@@ -39,7 +41,8 @@ func explorePolicies(s *streams, c *command, args []string) int {
 	from.define(flags)
 	begin := explore.NewInput()
 	output := flags.String("o", "", "write the page to this `file` and exit")
-	port := flags.Int("port", 0, "serve at this `port` (default: any free port)")
+	port := flags.Int("port", 0, "serve at this `port` (default: 7388, or any free port)")
+	flags.DurationVar(&begin.Outage, "outage", begin.Outage, "`how long` the outage takes")
 	flags.IntVar(&begin.Clients, "clients", begin.Clients, "`how many` clients fail at the same time")
 	flags.IntVar(&begin.Size, "size", begin.Size, "how many `retries` the budget holds")
 	flags.Float64Var(&begin.Ratio, "ratio", begin.Ratio, "the `share` of a retry that each success adds to the budget")
@@ -70,7 +73,7 @@ func explorePolicies(s *streams, c *command, args []string) int {
 	if *output == "" {
 		return c.serve(s, begin, *port)
 	}
-	html, faults, err := explore.Static(s.ctx, begin)
+	html, faults, err := explore.Static(begin)
 	if err == nil {
 		err = os.WriteFile(*output, html, 0o644)
 	}
@@ -83,11 +86,22 @@ func explorePolicies(s *streams, c *command, args []string) int {
 	return status
 }
 
+// usualPort is the default port: a link to a page is for others who have started
+// this command, too.
+const usualPort = 7388
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
+
 // serve serves the page until it is interrupted.
 func (c *command) serve(s *streams, begin explore.Input, port int) int {
 	ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	listener, err := listen(cmp.Or(port, usualPort))
+	if err != nil && port == 0 {
+		listener, err = listen(0)
+	}
 	if err != nil {
 		return c.failed(s, err)
 	}

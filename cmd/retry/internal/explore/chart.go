@@ -5,6 +5,7 @@ import (
 	"html"
 	"html/template"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 // The size of a picture, and of its margins.
 const (
 	width                    = 640.0
-	left, right, top, bottom = 84.0, 20.0, 12.0, 44.0
-	lineHeight               = 250.0
+	left, right, top, bottom = 84.0, 20.0, 30.0, 48.0
+	lineHeight               = 270.0
 	rowHeight                = 22.0
 )
 
@@ -52,9 +53,23 @@ func (d *drawing) line(x1, y1, x2, y2 float64, class string) {
 func (d *drawing) xAxis(a axis) {
 	for _, tick := range a.ticks {
 		d.line(d.x(tick), top, d.x(tick), d.height-bottom, "grid")
-		d.text(d.x(tick), d.height-bottom+16, "middle", a.format(tick))
+		d.text(d.x(tick), d.height-bottom+18, "middle", a.format(tick))
 	}
-	d.text((left+width-right)/2, d.height-8, "middle", a.title)
+	d.text((left+width-right)/2, d.height-6, "middle", a.title)
+}
+
+// yTitle writes the title of the y-axis beside it.
+func (d *drawing) yTitle(title string) {
+	middle := (d.height - bottom + top) / 2
+	fmt.Fprintf(d, `<text transform="rotate(-90 16 %.1f)" x="16" y="%.1f" text-anchor="middle">%s</text>`, middle, middle, html.EscapeString(title))
+}
+
+// shade marks the outage, which ends at until.
+func (d *drawing) shade(until float64) {
+	if until > 0 {
+		fmt.Fprintf(d, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, left, top, d.x(until)-left, d.height-bottom-top)
+		d.text(left+4, top+14, "start", "outage")
+	}
 }
 
 // An axis starts at 0.
@@ -66,8 +81,10 @@ type axis struct {
 }
 
 // scheduleChart draws a bar for each retry, from its earliest to its latest
-// start.
-func scheduleChart(policies []policyView) template.HTML {
+// start. It is pale if the attempt is not reached: the attempt before it succeeds,
+// because it starts after the outage, or even a client that has the budget to
+// itself has used it up.
+func scheduleChart(policies []policyView, in Input) template.HTML {
 	rows, end := 0, time.Duration(1)
 	for _, p := range policies {
 		rows = max(rows, len(p.Steps))
@@ -79,18 +96,24 @@ func scheduleChart(policies []policyView) template.HTML {
 		return ""
 	}
 	d := newDrawing("When each attempt starts, from the earliest to the latest: the table has the numbers", top+bottom+rowHeight*float64(rows), float64(end))
-	d.xAxis(axis{title: "time after the first attempt began", ticks: timeTicks(end), format: func(v float64) string { return preview.Brief(time.Duration(v)) }})
+	d.shade(float64(in.Outage))
+	d.xAxis(timeAxis(end))
+	d.yTitle("attempt")
 	for i := range rows {
-		d.text(left-8, top+rowHeight*(float64(i)+0.5)+4, "end", fmt.Sprintf("attempt %d", i+2))
+		d.text(left-8, top+rowHeight*(float64(i)+0.5)+4, "end", strconv.Itoa(i+2))
 	}
 	height := (rowHeight - 6) / float64(len(policies))
 	for which, p := range policies {
 		earliest := time.Duration(0)
 		for i, step := range p.Steps {
+			class := p.Class
+			if earliest >= in.Outage || i >= in.Size {
+				class += " pale"
+			}
 			earliest = preview.Add(earliest, step.Lo)
 			from, to := d.x(float64(earliest)), d.x(float64(step.Total))
 			fmt.Fprintf(d, `<rect class="bar %s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
-				p.Class, min(from, width-right-3), top+rowHeight*float64(i)+3+height*float64(which), max(3, to-from), height,
+				class, min(from, width-right-3), top+rowHeight*float64(i)+3+height*float64(which), max(3, to-from), height,
 				html.EscapeString(fmt.Sprintf("%s, attempt %d: %s to %s", p.Name, i+2, preview.Brief(earliest), preview.Brief(step.Total))))
 		}
 		if limit := p.policy.MaxElapsed; limit > 0 && limit <= end {
@@ -105,6 +128,7 @@ type lineChart struct {
 	label string
 	x, y  axis
 	lines []line
+	shade float64 // until here there is an outage
 }
 
 type line struct {
@@ -117,22 +141,22 @@ type point struct{ x, y float64 }
 func (c *lineChart) svg() template.HTML {
 	d := newDrawing(c.label, lineHeight, c.x.max)
 	y := func(v float64) float64 { return lineHeight - bottom - v/c.y.max*(lineHeight-top-bottom) }
+	d.shade(c.shade)
 	d.xAxis(c.x)
+	d.yTitle(c.y.title)
 	for _, tick := range c.y.ticks {
 		d.line(left, y(tick), width-right, y(tick), "grid")
-		d.text(left-8, y(tick)+4, "end", preview.Thousands(int(tick)))
+		d.text(left-8, y(tick)+4, "end", preview.Thousands(int64(tick)))
 	}
-	fmt.Fprintf(d, `<text transform="rotate(-90 16 %.1f)" x="16" y="%.1f" text-anchor="middle">%s</text>`,
-		(lineHeight-bottom+top)/2, (lineHeight-bottom+top)/2, html.EscapeString(c.y.title))
 	for i, l := range c.lines {
 		fmt.Fprintf(d, `<polyline class="line %s" points="`, l.class)
 		for _, p := range l.points {
 			fmt.Fprintf(d, "%.1f,%.1f ", d.x(p.x), y(p.y))
 		}
 		d.WriteString(`"/>`)
-		at := top + 14 + 16*float64(i)
-		d.line(left+12, at-4, left+36, at-4, "line "+l.class)
-		d.text(left+42, at, "start", l.name)
+		at := left + 134*float64(i)
+		d.line(at, top-14, at+24, top-14, "line "+l.class)
+		d.text(at+30, top-10, "start", l.name)
 	}
 	return d.end()
 }

@@ -6,7 +6,6 @@ package explore
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -26,32 +25,34 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief
 
 // An Input holds the values from which a page is computed.
 type Input struct {
-	Names   [2]string // of the files, for the titles; may be empty
-	Texts   [2]string // the policies; the second may be empty
-	At      string    // the path to each policy, as policyfile.File.Find takes it
-	From    string    // the dialect of each policy, as policyfile.Block.Read takes it
-	Clients int       // how many fail at the same time
-	Size    int       // the size of the budget
-	Ratio   float64   // the ratio of the budget
+	Names [2]string // of the files, for the titles; may be empty
+	Texts [2]string // the policies; the second may be empty
+	At    string    // the path to each policy, as policyfile.File.Find takes it
+	From  string    // the dialect of each policy, as policyfile.Block.Read takes it
+
+	Outage  time.Duration // how long attempts fail
+	Clients int           // how many fail at the same time
+	Size    int           // the size of the budget that they share
+	Ratio   float64       // its ratio
 }
 
 // NewInput returns an Input with an example policy.
 func NewInput() Input {
 	return Input{
-		Texts:   [2]string{"max_attempts: 5\nbackoff:\n  type: exponential\n  base: 200ms\nmax_delay: 5s\njitter: 0.2\n"},
-		Clients: 1000, Size: 10, Ratio: 0.1,
+		Texts:  [2]string{"max_attempts: 5\nbackoff:\n  type: exponential\n  base: 200ms\nmax_delay: 5s\njitter: 0.2\n"},
+		Outage: 5 * time.Second, Clients: 1000, Size: 10, Ratio: 0.1,
 	}
 }
 
 // An Input beyond these limits is a fault on the page.
 const (
-	MaxText    = 128 << 10
-	maxClients = 100_000
-	maxRows    = 12
+	MaxText     = 128 << 10
+	maxPath     = 200
+	leastOutage = time.Millisecond
+	mostOutage  = 24 * time.Hour
+	maxClients  = 100_000
+	maxRows     = 12
 )
-
-// maxTime bounds the time for computing a page.
-const maxTime = 2 * time.Second
 
 // A view holds the values that the templates show.
 type view struct {
@@ -59,11 +60,13 @@ type view struct {
 	Static   bool
 	CSS      template.CSS
 	Dialects []string
-	Faults   []string // faults of the numbers
+	Faults   []string // faults of the path and the numbers
+	Wrong    bool     // there is a fault
 	Policies []policyView
 	Schedule template.HTML
 	Herd     figure
 	Load     figure
+	Endless  []string // the policies that the pictures leave out
 	Status   string
 }
 
@@ -80,20 +83,21 @@ type policyView struct {
 	More    bool // there are more steps
 
 	policy retry.Policy
+	herd   *herd
 }
 
-// A figure is a picture and its content in words.
-type figure struct {
-	Picture template.HTML
-	Words   []string
-}
-
-// look computes the content of a page. If ctx ends or maxTime passes, the
-// pictures that are missing say so.
-func look(ctx context.Context, in Input) *view {
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
-	defer cancel()
+// look computes the content of a page. Whatever the input is, the number of steps
+// is bounded: by the size of what is parsed, and by how many retries are drawn.
+func look(in Input) *view {
 	v := &view{Input: in, Dialects: policyfile.Dialects()}
+	if len(in.At) > maxPath {
+		v.Faults = append(v.Faults, fmt.Sprintf("The path is longer than %d characters.", maxPath))
+		v.Wrong, v.Status = true, v.Faults[0]
+		return v
+	}
+	if in.Outage < leastOutage || in.Outage > mostOutage {
+		v.Faults = append(v.Faults, fmt.Sprintf("The outage needs a length from %s to %s, such as 30s or 5m.", preview.Brief(leastOutage), preview.Brief(mostOutage)))
+	}
 	if in.Clients < 1 || in.Clients > maxClients {
 		v.Faults = append(v.Faults, fmt.Sprintf("The number of clients is %d: write 1 to %d.", in.Clients, maxClients))
 	}
@@ -113,12 +117,22 @@ func look(ctx context.Context, in Input) *view {
 		}
 	}
 	v.Status = status(v)
+	v.Wrong = v.Faults != nil || len(sound) < len(v.Policies)
 	if len(sound) == 0 || v.Faults != nil {
 		return v
 	}
-	v.Schedule = scheduleChart(sound)
-	v.Herd = herdFigure(ctx, sound, in.Clients)
-	v.Load = loadFigure(ctx, sound, in.Size, in.Ratio)
+	v.Schedule = scheduleChart(sound, in)
+	var ending []policyView
+	for _, p := range sound {
+		if p.herd = herdOf(p.policy, in.Clients, in.Outage); p.herd == nil {
+			v.Endless = append(v.Endless, p.Name)
+			continue
+		}
+		ending = append(ending, p)
+	}
+	if len(ending) > 0 {
+		v.Herd, v.Load = herdFigure(ending, in), loadFigure(ending, in)
+	}
 	return v
 }
 
@@ -170,12 +184,12 @@ func status(v *view) string {
 
 // Static returns a page as one file without scripts, and the faults that it
 // shows.
-func Static(ctx context.Context, in Input) (html []byte, faults []*policyfile.Fault, err error) {
+func Static(in Input) (html []byte, faults []*policyfile.Fault, err error) {
 	css, err := files.ReadFile("page.css")
 	if err != nil {
 		return nil, nil, err
 	}
-	v := look(ctx, in)
+	v := look(in)
 	v.Static, v.CSS = true, template.CSS(css)
 	for _, p := range v.Policies {
 		faults = append(faults, p.Faults...)

@@ -2,16 +2,13 @@ package explore
 
 import (
 	"bytes"
-	"context"
 	"encoding/xml"
 	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -28,14 +25,14 @@ func input(texts ...string) Input {
 }
 
 func TestLook(t *testing.T) {
-	v := look(t.Context(), NewInput())
+	v := look(NewInput())
 	require.Len(t, v.Policies, 1)
 	p := v.Policies[0]
 	assert.Equal(t, "5 attempts, exponential 200ms x2, at most 5s, ±20%", p.Summary)
 	assert.Equal(t, "native", p.Dialect)
 	assert.Equal(t, []string{
 		"Ends after 5 attempts.",
-		"Worst case: 3.6s of waiting, Retry-After aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).",
+		"Worst case: 3.6s of waiting, Retry-After aside, and what the attempts take: there is no attempt_timeout.",
 	}, p.Ends)
 	assert.Len(t, p.Steps, 4)
 	assert.False(t, p.More)
@@ -43,34 +40,36 @@ func TestLook(t *testing.T) {
 	assert.Empty(t, p.Lints)
 	assert.Equal(t, "Policy A: "+p.Summary, v.Status)
 	assert.Contains(t, v.Schedule, "<title>A, attempt 5: 2.4s to 3.6s</title>")
-	assert.Equal(t, []string{"Policy A: 4,000 retries within 3.6s of the failure, of which at most 447 in any 36ms."}, v.Herd.Words)
 	assert.Equal(t, []string{
-		"Policy A: where 50% of attempts fail, 201 attempts for 100 calls, and 106 with the budget.",
-		"Policy A: where 100% of attempts fail, 500 attempts for 100 calls, and 101 with the budget.",
+		"Policy A: 4,000 retries, at most about 640 of them in any 50ms, which is about 13,000 per second; 1,000 clients give up.",
+		"With the budget: 10 retries, at most about 10 of them in any 50ms, which is about 200 per second; 1,000 clients give up.",
+	}, v.Herd.Words)
+	assert.Equal(t, []string{
+		"Policy A, where 50% of attempts fail: 193.8 attempts for 100 calls, with the budget at most 106.3.",
+		"Policy A, where 100% of attempts fail: 500 attempts for 100 calls, with the budget at most 101.",
 	}, v.Load.Words)
 
 	// Two policies, the second of them in a dialect and with something to
 	// report.
 	in := input("a: {retry: {max_attempts: 2, backoff: {type: fixed, base: 1s}}}", "a:\n  retry:\n    backoff: linear\n    max_backoff_ms: 10")
 	in.At = "a.retry"
-	v = look(t.Context(), in)
+	v = look(in)
 	require.Len(t, v.Policies, 2)
 	assert.Equal(t, "tasker", v.Policies[1].Dialect)
 	require.Len(t, v.Policies[1].Lints, 1)
 	assert.Equal(t, 4, v.Policies[1].Lints[0].Line)
 	assert.Equal(t, "Policy A: 2 attempts, fixed 1s. Policy B: 3 attempts, linear 1s, at most 10ms; "+v.Policies[1].Lints[0].Text, v.Status)
-	assert.Len(t, v.Herd.Words, 2)
+	assert.Len(t, v.Herd.Words, 4)
 	assert.Len(t, v.Load.Words, 4)
 
 	// A policy with a fault does not hide the other one.
-	v = look(t.Context(), input("x: 1\njitter: 2", "max_elapsed: 1m\nbackoff: {type: fixed, base: 1s}"))
+	v = look(input("x: 1\njitter: 2", "max_elapsed: 1m\nbackoff: {type: fixed, base: 1s}"))
 	assert.Len(t, v.Policies[0].Faults, 2)
 	assert.Equal(t, 2, v.Policies[0].Faults[1].Line)
 	assert.Empty(t, v.Policies[0].Summary)
 	assert.True(t, v.Policies[1].More)
 	assert.Len(t, v.Policies[1].Steps, maxRows)
 	assert.Contains(t, v.Status, "Policy A: line 1: unknown key \"x\": ")
-	assert.Contains(t, v.Load.Words, "Policy B is shown with at most 30 attempts for each call.")
 	assert.NotContains(t, v.Herd.Picture, `class="line a"`)
 	assert.Contains(t, v.Herd.Picture, `class="line b"`)
 
@@ -85,7 +84,7 @@ func TestLook(t *testing.T) {
 		{"too long", strings.Repeat("#", MaxText+1), "the text is longer than 128 KiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := look(t.Context(), input(test.text))
+			v := look(input(test.text))
 			require.Len(t, v.Policies[0].Faults, 1)
 			assert.Contains(t, v.Policies[0].Faults[0].Text, test.want)
 			assert.Empty(t, v.Schedule)
@@ -111,11 +110,19 @@ func TestNumbers(t *testing.T) {
 		{"ratio above 1", func(in *Input) { in.Ratio = 1.01 }, true},
 		{"ratio NaN", func(in *Input) { in.Ratio = math.NaN() }, true},
 		{"ratio below 0", func(in *Input) { in.Ratio = -0.01 }, true},
+		{"the shortest outage", func(in *Input) { in.Outage = leastOutage }, false},
+		{"too short an outage", func(in *Input) { in.Outage = leastOutage - 1 }, true},
+		{"the longest outage", func(in *Input) { in.Outage = mostOutage }, false},
+		{"too long an outage", func(in *Input) { in.Outage = mostOutage + 1 }, true},
+		{"the longest path", func(in *Input) {
+			in.At, in.Texts[0] = strings.Repeat("x", maxPath), strings.Repeat("x", maxPath)+": "+"{}"
+		}, false},
+		{"too long a path", func(in *Input) { in.At = strings.Repeat(".", maxPath+1) }, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := NewInput()
 			test.change(&in)
-			v := look(t.Context(), in)
+			v := look(in)
 			if test.refused {
 				require.Len(t, v.Faults, 1)
 				assert.Contains(t, v.Status, v.Faults[0])
@@ -128,51 +135,9 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// If the time runs out, the pictures say so.
-func TestTooLong(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	v := look(ctx, NewInput())
-	assert.Equal(t, []string{"This was stopped after 2s."}, v.Herd.Words)
-	assert.Equal(t, []string{"This was stopped after 2s."}, v.Load.Words)
-	assert.NotEmpty(t, v.Schedule)
-}
-
-// slowContext takes a while to be derived from, as a long computation would.
-type slowContext struct {
-	context.Context
-	takes time.Duration
-}
-
-func (c slowContext) Deadline() (time.Time, bool) {
-	time.Sleep(c.takes)
-	return c.Context.Deadline()
-}
-
-// The time to compute a page is bounded, also if its reader waits without end.
-func TestBounded(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		takes   time.Duration
-		stopped bool
-	}{
-		{"in time", maxTime - 1, false},
-		{"too long", maxTime, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				v := look(slowContext{context.Background(), test.takes}, NewInput())
-				for _, words := range [][]string{v.Herd.Words, v.Load.Words} {
-					assert.Equal(t, test.stopped, slices.Contains(words, "This was stopped after 2s."))
-				}
-			})
-		})
-	}
-}
-
 // The page shows the end, the worst case and the delays of each policy.
 func TestTable(t *testing.T) {
-	v := look(t.Context(), input(
+	v := look(input(
 		"{max_attempts: 4, backoff: {type: exponential, base: 200ms}, max_delay: 500ms, jitter: 0.2, attempt_timeout: 1m}",
 		"{max_attempts: -1, backoff: {type: fixed, base: 1h}}"))
 	var b bytes.Buffer
@@ -180,9 +145,9 @@ func TestTable(t *testing.T) {
 	a, rest, found := strings.Cut(b.String(), "</section>")
 	require.True(t, found)
 	assert.True(t, strings.HasSuffix(a, `
-<p>The delays reach MaxDelay (max_delay), 500ms, after attempt 3.</p>
+<p>The delays reach max_delay, 500ms, after attempt 3.</p>
 <p>Ends after 4 attempts.</p>
-<p>Worst case: 4m1.22s in all, Retry-After aside, if attempts end with their AttemptTimeout (attempt_timeout), 1m.</p>
+<p>Worst case: 4m1.22s in all, Retry-After aside, if every attempt runs into its attempt_timeout, 1m.</p>
 <table>
 <caption>Its delays</caption>
 <thead><tr><th scope="col">After attempt</th><th scope="col">Wait</th><th scope="col">Total at most</th></tr></thead>
@@ -196,51 +161,6 @@ func TestTable(t *testing.T) {
 	unlimited, _, found := strings.Cut(rest, "</section>")
 	require.True(t, found)
 	assert.Contains(t, unlimited, "<tr><td>12</td><td>1h</td><td>12h</td></tr>\n</tbody>\n</table>\n<p>And so on.</p>\n")
-}
-
-func TestHerd(t *testing.T) {
-	// Without jitter all clients retry at the same time.
-	counts, err := herd(t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, 500, 4*time.Second)
-	require.NoError(t, err)
-	want := [herdBins]int{25: 500, 50: 500}
-	assert.Equal(t, want, counts)
-
-	// With full jitter the retries are spread evenly over the first delay.
-	counts, err = herd(t.Context(), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}, 100_000, time.Second)
-	require.NoError(t, err)
-	total := 0
-	for _, n := range counts {
-		assert.InDelta(t, 1000, n, 6*math.Sqrt(1000), "six deviations")
-		total += n
-	}
-	assert.Equal(t, 100_000, total)
-
-	// A retry after the end, or later than MaxElapsed allows, is not counted.
-	counts, err = herd(t.Context(), retry.Policy{MaxElapsed: 2500 * time.Millisecond, Backoff: retry.Fixed(time.Second)}, 1, 10*time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, [herdBins]int{10: 1, 20: 1}, counts)
-	counts, err = herd(t.Context(), retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(math.MaxInt64)}, 1, 10*time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, [herdBins]int{}, counts)
-}
-
-// The load agrees with the closed formula for independent retries.
-func TestLoad(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}
-	for _, x := range []float64{0, 0.2, 0.5, 0.8, 1} {
-		got, err := load(t.Context(), p, x, nil)
-		require.NoError(t, err)
-		assert.InDelta(t, 100*(1+x+x*x+x*x*x), got, 100*4*1.2/math.Sqrt(loadCalls))
-	}
-	got, err := load(t.Context(), p, 1, &retry.Budget{Size: 10, Ratio: 0.1})
-	require.NoError(t, err)
-	assert.Equal(t, 100+100*10.0/loadCalls, got, "each call once, and what the bucket held")
-	got, err = load(t.Context(), retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, 1, nil)
-	require.NoError(t, err)
-	assert.Equal(t, 100.0*loadAttempts, got)
-	got, err = load(t.Context(), retry.Policy{MaxElapsed: 5 * time.Second, Backoff: retry.Fixed(time.Second)}, 1, nil)
-	require.NoError(t, err)
-	assert.Equal(t, 600.0, got, "MaxElapsed ends calls, too")
 }
 
 func TestTicks(t *testing.T) {
@@ -262,7 +182,7 @@ func TestTicks(t *testing.T) {
 func TestStatic(t *testing.T) {
 	in := input("max_attempts: 2 # <b>&", "jitter: '</pre><script>'")
 	in.Names = [2]string{"<a>.yaml", "b.yaml"}
-	text, faults, err := Static(t.Context(), in)
+	text, faults, err := Static(in)
 	require.NoError(t, err)
 	require.Len(t, faults, 1)
 	assert.Equal(t, "b.yaml", faults[0].File)
@@ -294,8 +214,8 @@ func TestPictures(t *testing.T) {
 		text, err := p.MarshalText()
 		require.NoError(t, err)
 		in := input(string(text))
-		in.Clients = 20
-		v := look(t.Context(), in)
+		in.Clients, in.Outage = 20, []time.Duration{leastOutage, time.Second, time.Minute, mostOutage}[random.IntN(4)]
+		v := look(in)
 		for _, picture := range []string{string(v.Schedule), string(v.Herd.Picture), string(v.Load.Picture)} {
 			checkPicture(t, picture, p)
 		}

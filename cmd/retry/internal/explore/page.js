@@ -7,8 +7,17 @@ const status = document.getElementById("status");
 let asking = false;
 let changed = false;
 
+// The address has what was typed, so that it can be shared. Browsers limit how
+// often it may change.
+let remembering;
+function remember() {
+  clearTimeout(remembering);
+  remembering = setTimeout(() => history.replaceState(null, "", "/?" + new URLSearchParams(new FormData(form))), 500);
+}
+
 async function ask() {
   changed = true;
+  remember();
   if (asking) {
     return;
   }
@@ -28,7 +37,9 @@ async function ask() {
 function show(ok, text) {
   if (ok) {
     answer.innerHTML = text;
-    status.textContent = answer.querySelector("[data-status]").dataset.status;
+    const said = answer.querySelector("[data-status]").dataset;
+    status.textContent = said.status;
+    status.className = said.class;
     return;
   }
   const problem = document.createElement("p");
@@ -36,6 +47,7 @@ function show(ok, text) {
   problem.textContent = text;
   answer.replaceChildren(problem);
   status.textContent = text;
+  status.className = "fault";
 }
 
 form.addEventListener("input", ask);

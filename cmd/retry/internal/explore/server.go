@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -13,7 +14,8 @@ import (
 // wait.
 const computing = 2
 
-// maxForm is the limit on the size of a form: two texts, percent-encoded.
+// maxForm is the limit on the size of a form, in a body or in the address: two
+// texts, percent-encoded.
 const maxForm = 8 * MaxText
 
 // NewServer returns a server for the page, on a listener of the loopback
@@ -26,8 +28,7 @@ func NewServer(listener net.Listener, begin Input) (*http.Server, error) {
 	}
 	s := &server{begin: begin, turns: make(chan struct{}, computing)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.show(w, r, "page.html", s.begin) })
-	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "page.html") })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "page.html") })
 	mux.HandleFunc("POST /answer", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "answer") })
 	mux.HandleFunc("GET /page.css", serveFile)
 	mux.HandleFunc("GET /page.js", serveFile)
@@ -37,7 +38,7 @@ func NewServer(listener net.Listener, begin Input) (*http.Server, error) {
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    maxForm,
 	}, nil
 }
 
@@ -66,33 +67,43 @@ type server struct {
 	turns chan struct{} // one element for each page that is being computed
 }
 
-// answer shows the answer to a form.
+// answer shows the answer to a form, which may come in the address. What it does
+// not set is as at the beginning.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, name string) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, fmt.Sprintf("The form cannot be read (%v): write at most %d KiB for each policy.", err, MaxText>>10), http.StatusBadRequest)
 		return
 	}
-	in := Input{
-		Names: s.begin.Names,
-		Texts: [2]string{r.PostForm.Get("a"), r.PostForm.Get("b")},
-		At:    r.PostForm.Get("at"),
-		From:  r.PostForm.Get("from"),
-	}
-	// A text that is not a number becomes 0, which is out of range where that
-	// matters.
-	in.Clients, _ = strconv.Atoi(r.PostForm.Get("clients"))
-	in.Size, _ = strconv.Atoi(r.PostForm.Get("size"))
-	ratio, err := strconv.ParseFloat(r.PostForm.Get("ratio"), 64)
-	if err != nil {
-		ratio = -1
-	}
-	in.Ratio = ratio
-	s.show(w, r, name, in)
+	in := s.begin
+	identity := func(text string) (string, error) { return text, nil }
+	set(r.Form, "a", &in.Texts[0], identity)
+	set(r.Form, "b", &in.Texts[1], identity)
+	set(r.Form, "at", &in.At, identity)
+	set(r.Form, "from", &in.From, identity)
+	set(r.Form, "outage", &in.Outage, time.ParseDuration)
+	set(r.Form, "clients", &in.Clients, strconv.Atoi)
+	set(r.Form, "size", &in.Size, strconv.Atoi)
+	set(r.Form, "ratio", &in.Ratio, func(text string) (float64, error) {
+		ratio, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return -1, err
+		}
+		return ratio, nil
+	})
+	s.show(w, r, name, func() any { return look(in) })
 }
 
-// show computes a page, or part of one, when it is its turn.
-func (s *server) show(w http.ResponseWriter, r *http.Request, name string, in Input) {
+// set sets a value if a form has it. What cannot be parsed becomes a value out of
+// range, which the page reports.
+func set[T any](form url.Values, name string, to *T, parse func(string) (T, error)) {
+	if form.Has(name) {
+		*to, _ = parse(form.Get(name))
+	}
+}
+
+// show shows a page, or part of one, that is computed when it is its turn.
+func (s *server) show(w http.ResponseWriter, r *http.Request, name string, compute func() any) {
 	select {
 	case s.turns <- struct{}{}:
 		defer func() { <-s.turns }()
@@ -100,7 +111,7 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, name string, in In
 		return
 	}
 	var b bytes.Buffer
-	if err := page.ExecuteTemplate(&b, name, look(r.Context(), in)); err != nil {
+	if err := page.ExecuteTemplate(&b, name, compute()); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -52,7 +52,7 @@ func send(t *testing.T, method, target, body string, change func(*http.Request))
 }
 
 func form(a, b string) string {
-	return url.Values{"a": {a}, "b": {b}, "at": {""}, "from": {""}, "clients": {"100"}, "size": {"5"}, "ratio": {"0.2"}}.Encode()
+	return url.Values{"a": {a}, "b": {b}, "at": {""}, "from": {""}, "outage": {"10s"}, "clients": {"100"}, "size": {"5"}, "ratio": {"0.2"}}.Encode()
 }
 
 func TestServer(t *testing.T) {
@@ -80,11 +80,17 @@ func TestServer(t *testing.T) {
 	assert.Contains(t, html, "<strong>3 attempts</strong>")
 	assert.Contains(t, html, "<li>Line 1: 3 attempts without a Backoff (backoff)")
 	assert.NotContains(t, html, "<textarea")
-	_, html = send(t, "POST", site+"/", form("max_attempts: 3", "jitter: 2 # <i>"), nil)
+	assert.Contains(t, html, "an outage of 10s")
+	_, html = send(t, "GET", site+"/?"+form("max_attempts: 3", "jitter: 2 # <i>"), "", nil)
 	assert.Contains(t, html, `rows="12" aria-describedby="form-help">max_attempts: 3</textarea>`)
 	assert.Contains(t, html, "jitter: 2 # &lt;i&gt;</textarea>")
 	assert.Contains(t, html, "<li>Line 1: jitter is 2: ")
 	assert.Contains(t, html, `name="ratio" type="number" min="0" max="1" step="any" value="0.2"`)
+
+	// What an address does not have is as at the beginning.
+	_, html = send(t, "GET", site+"/?outage=1m", "", nil)
+	assert.Contains(t, html, "<strong>5 attempts")
+	assert.Contains(t, html, `name="outage" value="1m"`)
 
 	for _, test := range []struct {
 		name, method, path, body string
@@ -93,6 +99,8 @@ func TestServer(t *testing.T) {
 	}{
 		{"another path", "GET", "/page.html", "", nil, 404},
 		{"another method", "PUT", "/answer", "", nil, 405},
+		{"the longest address", "GET", "/?" + form(strings.Repeat("#", MaxText), strings.Repeat("#", MaxText)), "", nil, 200},
+		{"not an address", "GET", "/?a=%zz", "", nil, 400},
 		{"localhost", "GET", "/", "", func(r *http.Request) { r.Host = "localhost:" + r.URL.Port() }, 200},
 		{"another name for this machine", "GET", "/", "", func(r *http.Request) { r.Host = "evil.example:" + r.URL.Port() }, 403},
 		{"a name that only begins so", "GET", "/", "", func(r *http.Request) { r.Host = "127.0.0.1.evil.example:" + r.URL.Port() }, 403},
@@ -104,7 +112,7 @@ func TestServer(t *testing.T) {
 		{"a form that is too long", "POST", "/answer", form(strings.Repeat("x", maxForm), ""), nil, 400},
 		{"a text that is too long", "POST", "/answer", form(strings.Repeat("#", MaxText+1), ""), nil, 200},
 		{"not a form", "POST", "/answer", "%zz", nil, 400},
-		{"invalid numbers", "POST", "/answer", "a=max_attempts:+3&clients=x&ratio=x", nil, 200},
+		{"invalid numbers", "POST", "/answer", "a=max_attempts:+3&clients=x&ratio=x&outage=x", nil, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			response, text := send(t, test.method, site+test.path, test.body, test.change)
@@ -114,8 +122,9 @@ func TestServer(t *testing.T) {
 			}
 		})
 	}
-	_, html = send(t, "POST", site+"/answer", "a=max_attempts:+3&clients=x&size=1&ratio=x", nil)
+	_, html = send(t, "POST", site+"/answer", "a=max_attempts:+3&clients=x&size=1&ratio=x&outage=x", nil)
 	assert.Contains(t, html, `<p class="fault">The number of clients is 0: write 1 to 100000.</p>`)
+	assert.Contains(t, html, `<p class="fault">The outage needs a length from 1ms to 24h, such as 30s or 5m.</p>`)
 	assert.Contains(t, html, `<p class="fault">The budget needs a size of at least 1 and a ratio from 0 to 1.</p>`)
 }
 
@@ -131,7 +140,7 @@ func TestTurns(t *testing.T) {
 			w, answered := httptest.NewRecorder(), make(chan struct{})
 			go func() {
 				defer close(answered)
-				s.show(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil), "answer", NewInput())
+				s.show(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil), "answer", func() any { return look(NewInput()) })
 			}()
 			synctest.Wait()
 			return w, answered
@@ -182,9 +191,9 @@ func TestLimits(t *testing.T) {
 		{"no further request", get + "\r\n", true, "HTTP/1.1 200 OK\r\n", 10 * time.Second},
 		{"a client that only writes", get + "\r\n" + strings.Repeat("x", 8<<10), false, "", 30 * time.Second},
 		// net/http adds 4 KiB to the limit.
-		{"the longest header", get + "Connection: close\r\nX: " + strings.Repeat("x", 19<<10) + "\r\n\r\n",
+		{"the longest header", get + "Connection: close\r\nX: " + strings.Repeat("x", maxForm+(3<<10)) + "\r\n\r\n",
 			true, "HTTP/1.1 200 OK\r\n", 0},
-		{"too long a header", get + "X: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
+		{"too long a header", get + "X: " + strings.Repeat("x", maxForm+(4<<10)) + "\r\n\r\n",
 			true, "HTTP/1.1 431 Request Header Fields Too Large\r\n", 500 * time.Millisecond}, // net/http lets the client read the answer
 	} {
 		t.Run(test.name, func(t *testing.T) {

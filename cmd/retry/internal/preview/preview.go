@@ -52,11 +52,11 @@ type writer struct {
 	limit int // EffectiveMax
 }
 
-// mostSteps is where Plan ends if the policy does not.
-const mostSteps = 10_000
+// MostSteps is where Plan ends if the policy does not.
+const MostSteps = 10_000
 
 // goesOn reports whether there may be more retries than plan has.
-func (w *writer) goesOn() bool { return len(w.plan) == mostSteps && w.limit-1 != mostSteps }
+func (w *writer) goesOn() bool { return len(w.plan) == MostSteps && w.limit-1 != MostSteps }
 
 func (w *writer) reachesCap() string {
 	if w.MaxDelay == 0 {
@@ -64,21 +64,21 @@ func (w *writer) reachesCap() string {
 	}
 	switch i := slices.Index(w.Delays(len(w.plan)), w.MaxDelay); {
 	case i >= 0:
-		return fmt.Sprintf("The delays reach MaxDelay (max_delay), %s, after attempt %d.", Brief(w.MaxDelay), i+1)
+		return fmt.Sprintf("The delays reach max_delay, %s, after attempt %d.", Brief(w.MaxDelay), i+1)
 	case w.goesOn():
-		return fmt.Sprintf("The delays do not reach MaxDelay (max_delay), %s, within the first 10,000.", Brief(w.MaxDelay))
+		return fmt.Sprintf("The delays do not reach max_delay, %s, within the first 10,000.", Brief(w.MaxDelay))
 	default:
 		return ""
 	}
 }
 
 func (w *writer) ends() string {
-	within := fmt.Sprintf("no retry starts later than MaxElapsed (max_elapsed), %s, after the first attempt began", Brief(w.MaxElapsed))
+	within := fmt.Sprintf("no retry starts later than max_elapsed, %s, after the first attempt began", Brief(w.MaxElapsed))
 	switch {
 	case w.NonRetryable:
-		return "Ends after 1 attempt: the policy is NonRetryable (retryable: false)."
+		return "Ends after 1 attempt: the policy says retryable: false."
 	case w.MaxAttempts == 0 && w.MaxRetries == 0 && w.MaxElapsed == 0:
-		return "Ends after 1 attempt: the policy sets no limit, MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)."
+		return "Ends after 1 attempt: the policy sets no limit, such as max_attempts, max_retries or max_elapsed."
 	case w.limit == 1:
 		return "Ends after 1 attempt."
 	case len(w.plan) < len(w.Delays(retry.Unlimited)): // cut by time
@@ -110,7 +110,7 @@ func (w *writer) startsOver() string {
 	if !w.resets() {
 		return ""
 	}
-	return fmt.Sprintf("Starts over after a failed attempt that ran at least HealthyAfter (healthy_after), %s.", Brief(w.HealthyAfter))
+	return fmt.Sprintf("Starts over after a failed attempt that ran at least healthy_after, %s.", Brief(w.HealthyAfter))
 }
 
 // worstCase says how long the policy takes at most, "" if it takes no time or has
@@ -140,12 +140,12 @@ func (w *writer) worstCase() string {
 	}
 	switch {
 	case w.AttemptTimeout > 0:
-		return fmt.Sprintf("Worst case: %s%s in all%s, if attempts end with their AttemptTimeout (attempt_timeout), %s.",
+		return fmt.Sprintf("Worst case: %s%s in all%s, if every attempt runs into its attempt_timeout, %s.",
 			more, Brief(Add(total, w.AttemptTimeout)), aside, Brief(w.AttemptTimeout))
 	case w.MaxElapsed > 0 && len(w.plan) > 0:
-		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: there is no AttemptTimeout (attempt_timeout).", Brief(w.MaxElapsed))
+		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: there is no attempt_timeout.", Brief(w.MaxElapsed))
 	case total > 0:
-		return fmt.Sprintf("Worst case: %s%s of waiting%s, and what the attempts take: there is no AttemptTimeout (attempt_timeout).", more, Brief(total), aside)
+		return fmt.Sprintf("Worst case: %s%s of waiting%s, and what the attempts take: there is no attempt_timeout.", more, Brief(total), aside)
 	default:
 		return ""
 	}
@@ -181,8 +181,8 @@ func Brief(d time.Duration) string {
 }
 
 // Thousands writes a number with commas: 10,000.
-func Thousands(n int) string {
-	s := strconv.Itoa(n)
+func Thousands[N int | int64](n N) string {
+	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
