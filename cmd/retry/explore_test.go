@@ -25,7 +25,7 @@ func TestExploreServes(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(&streams{ctx: ctx, in: strings.NewReader(""), out: write, err: &errs},
-			[]string{"explore", "-clients", "7", "-size", "3", "-ratio", "0.5", "-at", "retry", "testdata/policy.yaml", "testdata/policy.json"})
+			[]string{"explore", "-clients", "7", "-size", "3", "-ratio", "0.5", "-outage", "90s", "-at", "retry", "testdata/policy.yaml", "testdata/policy.json"})
 	}()
 	line, err := bufio.NewReader(read).ReadString('\n')
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestExploreServes(t *testing.T) {
 	for _, text := range []string{
 		"<title>testdata/policy.yaml - testdata/policy.json - retry explore</title>",
 		"5 attempts, exponential 200ms x2", "Line 1: there is nothing at retry", // in the second file
-		`name="clients" type="number" min="1" max="100000" value="7"`, "with one of 3 that each success refills by 0.5",
+		`name="clients" type="number" min="1" max="100000" value="7"`, "7 calls make at most 3 retries, and 0.5 for each attempt that succeeds.", "an outage of 1m30s begins",
 	} {
 		assert.Contains(t, string(html), text)
 	}
@@ -79,5 +79,5 @@ func TestExploreWrites(t *testing.T) {
 
 	_, stderr, status = tool(strings.Repeat("#", explore.MaxText+1), "explore", "-o", file, "-")
 	assert.Equal(t, 2, status)
-	assert.Equal(t, "retry explore: standard input is longer than 128 KiB\n", stderr)
+	assert.Equal(t, "retry explore: standard input is longer than 64 KiB\n", stderr)
 }

@@ -28,7 +28,7 @@ after attempt   wait             total at most
 4               1.28s to 1.92s   7.6s
 
 Ends after 5 attempts.
-Worst case: 8.6s in all, Retry-After aside, if attempts end with their AttemptTimeout (attempt_timeout), 1s.
+Worst case: 8.6s in all, Retry-After aside, if every attempt runs into its attempt_timeout, 1s.
 `},
 		{[]string{"-n", "3", "policy.json"}, ":1 (native)", `unlimited attempts, fibonacci 1s, at most 30s, equal jitter, within 5m0s
 
@@ -38,9 +38,9 @@ after attempt   wait          total at most
 3               1s to 2s      4s
 ...
 
-The delays reach MaxDelay (max_delay), 30s, after attempt 9.
-Ends after at most 27 attempts: no retry starts later than MaxElapsed (max_elapsed), 5m, after the first attempt began.
-Worst case: 5m, and what the last attempt takes: there is no AttemptTimeout (attempt_timeout).
+The delays reach max_delay, 30s, after attempt 9.
+Ends after at most 27 attempts: no retry starts later than max_elapsed, 5m, after the first attempt began.
+Worst case: 5m, and what the last attempt takes: there is no attempt_timeout.
 `},
 		{[]string{"tasker.yaml"}, ":2, retry (tasker)", `3 attempts, exponential 1s x2
 
@@ -49,7 +49,7 @@ after attempt   wait   total at most
 2               2s     3s
 
 Ends after 3 attempts.
-Worst case: 3s of waiting, Retry-After aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
+Worst case: 3s of waiting, Retry-After aside, and what the attempts take: there is no attempt_timeout.
 `},
 		{[]string{"-from", "argyll", "argyll.json"}, ":2, work_config (argyll)", `5 attempts, linear 1s, at most 3s
 
@@ -59,9 +59,9 @@ after attempt   wait   total at most
 3               3s     6s
 4               3s     9s
 
-The delays reach MaxDelay (max_delay), 3s, after attempt 3.
+The delays reach max_delay, 3s, after attempt 3.
 Ends after 5 attempts.
-Worst case: 9s of waiting, Retry-After aside, and what the attempts take: there is no AttemptTimeout (attempt_timeout).
+Worst case: 9s of waiting, Retry-After aside, and what the attempts take: there is no attempt_timeout.
 `},
 	} {
 		last := len(test.args) - 1

@@ -174,9 +174,50 @@ func TestTyping(t *testing.T) {
 
 	// The numbers change the pictures.
 	b.do(input("clients", "50"))
-	b.until(text("answer") + ".includes('Retries of 50 clients')")
+	b.until(text("answer") + ".includes('50 clients call when an outage of 5s begins')")
+	b.do(input("outage", "2m"))
+	b.until(text("answer") + ".includes('50 clients call when an outage of 2m begins')")
 	b.do(input("clients", "0"))
 	b.until(text("answer") + ".includes('The number of clients is 0')")
+}
+
+// The address holds what was entered, and leads to the same page.
+func TestAddress(t *testing.T) {
+	b := open(t)
+	b.do(chromedp.Navigate(serve(t)), input("a", "max_attempts: 4 # + & = 💥\n"), input("outage", "90s"), input("size", "33"))
+	b.until("location.search.includes('size=33')")
+	b.until(text("answer") + ".includes('an outage of 1m30s')")
+	answer, address := eval[string](b, text("answer")), eval[string](b, "location.href")
+	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(address))
+	assert.Equal(t, answer, eval[string](b, text("answer")))
+	assert.Equal(t, "max_attempts: 4 # + & = 💥\n", eval[string](b, "document.getElementById('a').value"))
+	assert.Equal(t, "33", eval[string](b, "document.getElementById('size').value"))
+}
+
+// On a telephone a fault is in sight, whatever is in sight besides.
+func TestNarrow(t *testing.T) {
+	b := open(t)
+	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 2, Mobile: true})
+	require.NoError(t, err)
+	b.do(chromedp.Navigate(serve(t)))
+	const seen = `(() => {
+		const r = document.getElementById("status").getBoundingClientRect();
+		return r.height > 10 && r.width > 300 && r.top >= 0 && r.bottom <= innerHeight;
+	})()`
+	assert.False(t, eval[bool](b, seen), "there is no fault")
+	screenshot(b, "explore-narrow.png")
+	for _, where := range []string{"#a", "#b", "#ratio", "#load"} {
+		b.do(input("a", "max_attempts: 3"))
+		b.until(text("answer") + ".includes('3 attempts')")
+		b.do(script(fmt.Sprintf("document.querySelector(%q).scrollIntoView({block: 'center'})", where)), input("b", "max_dely: 5s\njitter: 2"))
+		b.until(text("answer") + `.includes('unknown key "max_dely"')`)
+		assert.True(t, eval[bool](b, seen), where)
+		assert.Contains(t, eval[string](b, text("status")), `Policy B: line 1: unknown key "max_dely"`)
+		assert.LessOrEqual(t, eval[int](b, "document.documentElement.scrollWidth"), 390, where)
+		screenshot(b, "explore-narrow-fault.png")
+		b.do(input("b", ""))
+		b.until("!" + seen)
+	}
 }
 
 // If the program does not answer, the page says so, and it continues when the

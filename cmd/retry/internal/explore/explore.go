@@ -44,9 +44,13 @@ func NewInput() Input {
 	}
 }
 
+// Window returns the time over which rates are counted. It depends on nothing but
+// the outage, so that another policy does not change the numbers of the first.
+func (in Input) Window() time.Duration { return timeStep(in.Outage / 20) }
+
 // An Input beyond these limits is a fault on the page.
 const (
-	MaxText     = 128 << 10
+	MaxText     = 64 << 10
 	maxPath     = 200
 	leastOutage = time.Millisecond
 	mostOutage  = 24 * time.Hour

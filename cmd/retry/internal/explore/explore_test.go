@@ -81,7 +81,7 @@ func TestLook(t *testing.T) {
 		{"broken", "a: [", "did not find "},
 		{"empty", "", "there is nothing here: "},
 		{"several", "max_attempts: 1\n---\nmax_attempts: 2", "there are 2 policies"},
-		{"too long", strings.Repeat("#", MaxText+1), "the text is longer than 128 KiB"},
+		{"too long", strings.Repeat("#", MaxText+1), "the text is longer than 64 KiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := look(input(test.text))

@@ -23,10 +23,7 @@ func timeAxis(end time.Duration) axis {
 
 // herdFigure shows the retries of clients that all fail when the outage begins.
 func herdFigure(policies []policyView, in Input) (f figure) {
-	// The window depends on nothing but the outage, so that another policy does not
-	// change the numbers of the first.
-	window := timeStep(in.Outage / 20)
-	end := in.Outage + in.Outage/4
+	window, end := in.Window(), in.Outage+in.Outage/4
 	for _, p := range policies {
 		end = max(end, preview.Add(p.herd.last(), window))
 	}
