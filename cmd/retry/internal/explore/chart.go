@@ -15,7 +15,7 @@ import (
 // The size of a picture, and of its margins.
 const (
 	width                    = 640.0
-	left, right, top, bottom = 84.0, 20.0, 30.0, 48.0
+	left, right, top, bottom = 96.0, 28.0, 30.0, 48.0
 	lineHeight               = 270.0
 	rowHeight                = 22.0
 )
@@ -61,14 +61,18 @@ func (d *drawing) xAxis(a axis) {
 // yTitle writes the title of the y-axis beside it.
 func (d *drawing) yTitle(title string) {
 	middle := (d.height - bottom + top) / 2
-	fmt.Fprintf(d, `<text transform="rotate(-90 16 %.1f)" x="16" y="%.1f" text-anchor="middle">%s</text>`, middle, middle, html.EscapeString(title))
+	fmt.Fprintf(d, `<text transform="rotate(-90 14 %.1f)" x="14" y="%.1f" text-anchor="middle">%s</text>`, middle, middle, html.EscapeString(title))
 }
 
 // shade marks the outage, which ends at until.
 func (d *drawing) shade(until float64) {
 	if until > 0 {
 		fmt.Fprintf(d, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, left, top, d.x(until)-left, d.height-bottom-top)
-		d.text(left+4, top+14, "start", "outage")
+		if d.x(until) > left+80 {
+			d.text(d.x(until)-4, top+16, "end", "outage")
+		} else {
+			d.text(d.x(until)+4, top+16, "start", "outage")
+		}
 	}
 }
 

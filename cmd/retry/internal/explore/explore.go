@@ -21,7 +21,7 @@ import (
 //go:embed page.html page.css page.js
 var files embed.FS
 
-var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief}).ParseFS(files, "page.html"))
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int]}).ParseFS(files, "page.html"))
 
 // An Input holds the values from which a page is computed.
 type Input struct {
@@ -96,7 +96,7 @@ func look(in Input) *view {
 	v := &view{Input: in, Dialects: policyfile.Dialects()}
 	if len(in.At) > maxPath {
 		v.Faults = append(v.Faults, fmt.Sprintf("The path is longer than %d characters.", maxPath))
-		v.Wrong, v.Status = true, v.Faults[0]
+		v.Status = status(v)
 		return v
 	}
 	if in.Outage < leastOutage || in.Outage > mostOutage {
@@ -121,7 +121,6 @@ func look(in Input) *view {
 		}
 	}
 	v.Status = status(v)
-	v.Wrong = v.Faults != nil || len(sound) < len(v.Policies)
 	if len(sound) == 0 || v.Faults != nil {
 		return v
 	}
@@ -170,20 +169,23 @@ func lookAt(name, text, at, from string) (v policyView) {
 	return v
 }
 
-// status returns the answer as one line, for screen readers.
+// status returns the answer as one line: the faults, if there are any.
 func status(v *view) string {
-	var parts []string
+	var faults, parts []string
 	for _, p := range v.Policies {
-		text := p.Summary
-		switch {
-		case len(p.Faults) > 0:
-			text = fmt.Sprintf("line %d: %s", p.Faults[0].Line, p.Faults[0].Text)
-		case len(p.Lints) > 0:
+		name, text := "Policy "+p.Name+": ", p.Summary
+		if len(p.Faults) > 0 {
+			faults = append(faults, fmt.Sprintf("%sline %d: %s", name, p.Faults[0].Line, p.Faults[0].Text))
+		}
+		if len(p.Lints) > 0 {
 			text += "; " + p.Lints[0].Text
 		}
-		parts = append(parts, "Policy "+p.Name+": "+text)
+		parts = append(parts, name+text)
 	}
-	return strings.Join(append(parts, v.Faults...), ". ")
+	if faults = append(faults, v.Faults...); faults != nil {
+		v.Wrong, parts = true, faults
+	}
+	return strings.Join(parts, ". ")
 }
 
 // Static returns a page as one file without scripts, and the faults that it

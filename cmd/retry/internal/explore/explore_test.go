@@ -42,7 +42,7 @@ func TestLook(t *testing.T) {
 	assert.Contains(t, v.Schedule, "<title>A, attempt 5: 2.4s to 3.6s</title>")
 	assert.Equal(t, []string{
 		"Policy A: 4,000 retries, at most about 640 of them in any 50ms, which is about 13,000 per second; 1,000 clients give up.",
-		"With the budget: 10 retries, at most about 10 of them in any 50ms, which is about 200 per second; 1,000 clients give up.",
+		"Policy A with the budget: 10 retries, at most about 10 of them in any 50ms, which is about 200 per second; 1,000 clients give up.",
 	}, v.Herd.Words)
 	assert.Equal(t, []string{
 		"Policy A, where 50% of attempts fail: 193.8 attempts for 100 calls, with the budget at most 106.3.",

@@ -36,7 +36,7 @@ func herdFigure(policies []policyView, in Input) (f figure) {
 		for _, of := range []struct {
 			*herd
 			name, class, word string
-		}{{p.herd, p.Name, p.Class, "Policy " + p.Name}, {p.herd.spend(in.Size, in.Ratio), p.Name + ", budget", p.Class + " dashed", "With the budget"}} {
+		}{{p.herd, p.Name, p.Class, "Policy " + p.Name}, {p.herd.spend(in.Size, in.Ratio), p.Name + ", budget", p.Class + " dashed", "Policy " + p.Name + " with the budget"}} {
 			points, most := of.rate(end, window)
 			c.lines = append(c.lines, line{of.name, of.class, points})
 			c.y.max = max(c.y.max, most/window.Seconds())

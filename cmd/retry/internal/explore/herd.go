@@ -33,19 +33,16 @@ type herd struct {
 // clients are drawn.
 const maxDraws = 1 << 20
 
-// herdOf returns nil if a client makes as many retries in the outage as a plan has
-// at most.
+// herdOf returns nil if a client makes more retries in the outage than a plan has.
 func herdOf(p retry.Policy, clients int, outage time.Duration) *herd {
 	h := &herd{}
 	plan, end := p.Plan(retry.Unlimited), p.MaxElapsed
 	if end == 0 {
 		end = math.MaxInt64
 	}
-	ends := len(plan) < preview.MostSteps
 	earliest, latest := time.Duration(0), time.Duration(0)
-	for i, step := range plan {
+	for _, step := range plan {
 		if earliest >= outage {
-			plan, ends = plan[:i], true
 			break
 		}
 		earliest, latest = preview.Add(earliest, step.Lo), preview.Add(latest, step.Hi)
@@ -55,16 +52,15 @@ func herdOf(p retry.Policy, clients int, outage time.Duration) *herd {
 			h.sure += float64(clients)
 		}
 	}
-	if !ends && earliest < outage {
+	if !h.draw(plan, clients, outage, end) {
 		return nil
 	}
-	h.draw(plan, clients, outage, end)
 	return h
 }
 
-// draw draws the retries of each client. Without jitter all clients do the same.
-func (h *herd) draw(plan retry.Plan, clients int, outage, end time.Duration) {
-	h.made = make([]float64, len(plan))
+// draw draws the retries of each client, and reports whether the plan was long
+// enough. Without jitter all clients do the same.
+func (h *herd) draw(plan retry.Plan, clients int, outage, end time.Duration) bool {
 	random, draws, done := rand.New(rand.NewPCG(1, 2)), 1, 0
 	if h.drawn {
 		draws = clients
@@ -82,7 +78,12 @@ func (h *herd) draw(plan retry.Plan, clients int, outage, end time.Duration) {
 				h.back++
 				break
 			}
-			h.made[i]++
+			if i == len(h.made) {
+				h.made = append(h.made, 0)
+			}
+			if h.made[i]++; i+1 == preview.MostSteps {
+				return false
+			}
 		}
 	}
 	each := float64(clients) / float64(done)
@@ -94,6 +95,7 @@ func (h *herd) draw(plan retry.Plan, clients int, outage, end time.Duration) {
 	}
 	h.back *= each
 	slices.SortFunc(h.moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	return true
 }
 
 // during returns how many retries there are during the outage.

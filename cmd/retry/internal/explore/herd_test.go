@@ -55,6 +55,9 @@ func TestHerd(t *testing.T) {
 	fast := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond)}
 	assert.Equal(t, 9999.0, herdOf(fast, 1, 10*s).during())
 	assert.Nil(t, herdOf(fast, 1, 10*s+1))
+	fast.Jitter = retry.FullJitter // 20,000 in the mean
+	assert.Nil(t, herdOf(fast, 1, 10*s))
+	assert.InEpsilon(t, 400, herdOf(fast, 1000, s/5).during()/1000, 0.02)
 
 	// The number of steps is bounded. If fewer clients are drawn, each stands for more.
 	many := retry.Policy{MaxAttempts: 1001, Backoff: retry.Fixed(time.Millisecond), Jitter: retry.FullJitter}
