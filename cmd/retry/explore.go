@@ -31,7 +31,7 @@ policies. The address of the page holds what you entered, to share it.
 
 With -o it writes the page as one file without scripts, to attach to a review.
 Without a file the page starts with an example. Ctrl-C stops the server. A
-policy has at most 64 KiB, and a page takes at most 2 seconds to compute.
+policy has at most 128 KiB, and a page takes at most 2 seconds to compute.
 `,
 }
 

@@ -79,5 +79,5 @@ func TestExploreWrites(t *testing.T) {
 
 	_, stderr, status = tool(strings.Repeat("#", explore.MaxText+1), "explore", "-o", file, "-")
 	assert.Equal(t, 2, status)
-	assert.Equal(t, "retry explore: standard input is longer than 64 KiB\n", stderr)
+	assert.Equal(t, "retry explore: standard input is longer than 128 KiB\n", stderr)
 }

@@ -50,7 +50,7 @@ func (in Input) Window() time.Duration { return timeStep(in.Outage / 20) }
 
 // An Input beyond these limits is a fault on the page.
 const (
-	MaxText     = 64 << 10
+	MaxText     = 128 << 10
 	maxPath     = 200
 	leastOutage = time.Millisecond
 	mostOutage  = 24 * time.Hour

@@ -81,7 +81,7 @@ func TestLook(t *testing.T) {
 		{"broken", "a: [", "did not find "},
 		{"empty", "", "there is nothing here: "},
 		{"several", "max_attempts: 1\n---\nmax_attempts: 2", "there are 2 policies"},
-		{"too long", strings.Repeat("#", MaxText+1), "the text is longer than 64 KiB"},
+		{"too long", strings.Repeat("#", MaxText+1), "the text is longer than 128 KiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := look(input(test.text))
@@ -125,6 +125,7 @@ func TestNumbers(t *testing.T) {
 			v := look(in)
 			if test.refused {
 				require.Len(t, v.Faults, 1)
+				assert.Equal(t, len(in.At) > maxPath, v.Policies == nil, "nothing is searched for such a path")
 				assert.Contains(t, v.Status, v.Faults[0])
 				assert.Empty(t, v.Herd)
 			} else {
