@@ -49,6 +49,13 @@ func TestLook(t *testing.T) {
 		"Policy A, where 100% of attempts fail: 500 attempts for 100 calls, with the budget at most 101.",
 	}, v.Load.Words)
 
+	// A second policy does not change what is said about the first.
+	both := NewInput()
+	both.Texts[1] = "max_attempts: 3\nbackoff: {type: fixed, base: 1h}"
+	beside := look(both)
+	assert.Equal(t, v.Herd.Words, beside.Herd.Words[:2])
+	assert.Equal(t, v.Load.Words, beside.Load.Words[:2])
+
 	// Two policies, the second of them in a dialect and with something to
 	// report.
 	in := input("a: {retry: {max_attempts: 2, backoff: {type: fixed, base: 1s}}}", "a:\n  retry:\n    backoff: linear\n    max_backoff_ms: 10")

@@ -53,15 +53,15 @@ func (h *herd) words(clients int, most float64, window time.Duration) string {
 	text := "no retry"
 	if len(h.moments) > 0 {
 		text = fmt.Sprintf("%s, at most %s of them in any %s, which is %s per second",
-			counted(h.during()+h.back, h.about, "retry", "retries"), number(most, h.drawn), preview.Brief(window), number(most/window.Seconds(), h.drawn))
+			counted(h.during()+h.back, h.about || h.unsure, "retry", "retries"), number(most, h.drawn), preview.Brief(window), number(most/window.Seconds(), h.drawn))
 	}
-	text += fmt.Sprintf("; %s up", counted(float64(clients)-h.back, h.about, "client gives", "clients give"))
+	text += fmt.Sprintf("; %s up", counted(float64(clients)-h.back, h.unsure, "client gives", "clients give"))
 	if h.back > 0 {
 		last := preview.Brief(h.last())
 		if h.drawn {
-			last = "about " + last
+			last = "about " + preview.Brief(h.last().Round(window))
 		}
-		text += fmt.Sprintf(", %s after the outage, the last at %s", counted(h.back, h.about, "succeeds", "succeed"), last)
+		text += fmt.Sprintf(", %s after the outage, the last at %s", counted(h.back, h.unsure, "succeeds", "succeed"), last)
 	}
 	return text + "."
 }

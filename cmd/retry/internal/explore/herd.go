@@ -26,7 +26,8 @@ type herd struct {
 	back    float64   // how many succeed after it
 	sure    float64   // the retries during the outage that are made whatever is drawn
 	drawn   bool      // the times are drawn
-	about   bool      // the counts are, too
+	about   bool      // so is how many of them are during the outage
+	unsure  bool      // so is how many clients succeed after it
 }
 
 // A herd has at most about maxDraws moments: where clients make more retries, fewer
@@ -40,6 +41,7 @@ func herdOf(p retry.Policy, clients int, outage time.Duration) *herd {
 	if end == 0 {
 		end = math.MaxInt64
 	}
+	inside := min(outage-1, end) // the last moment of a retry during the outage
 	earliest, latest := time.Duration(0), time.Duration(0)
 	for _, step := range plan {
 		if earliest >= outage {
@@ -47,11 +49,13 @@ func herdOf(p retry.Policy, clients int, outage time.Duration) *herd {
 		}
 		earliest, latest = preview.Add(earliest, step.Lo), preview.Add(latest, step.Hi)
 		h.drawn = h.drawn || step.Lo < step.Hi
-		h.about = h.about || earliest < outage && outage <= latest || earliest <= end && end < latest
-		if latest < outage && latest <= end {
+		h.about = h.about || earliest <= inside && inside < latest
+		h.unsure = h.unsure || end >= outage && earliest <= end && end < min(latest, preview.Add(inside, step.Hi))
+		if latest <= inside {
 			h.sure += float64(clients)
 		}
 	}
+	h.unsure = h.unsure || end >= outage && len(plan) < preview.MostSteps && earliest < outage && outage <= latest
 	if !h.draw(plan, clients, outage, end) {
 		return nil
 	}
@@ -117,10 +121,8 @@ func (h *herd) spend(size int, ratio float64) *herd {
 		left.Success()
 		back++
 	}
-	spent := &herd{
-		back: back, drawn: h.drawn, about: h.about && h.sure < float64(size),
-		made: []float64{min(during, float64(size))},
-	}
+	more := h.sure < float64(size) // it may hold more than is taken during the outage
+	spent := &herd{back: back, drawn: h.drawn, about: h.about && more, unsure: (h.about || h.unsure) && more, made: []float64{min(during, float64(size))}}
 	allowed := spent.made[0] + back
 	for _, m := range h.moments {
 		if allowed <= 0 {

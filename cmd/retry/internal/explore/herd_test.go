@@ -46,7 +46,7 @@ func TestHerd(t *testing.T) {
 			assert.Equal(t, 500*float64(test.during), h.during())
 			assert.Equal(t, 500*float64(test.during), h.sure)
 			assert.Equal(t, 500*float64(len(test.at)-test.during), h.back)
-			assert.False(t, h.drawn || h.about)
+			assert.False(t, h.drawn || h.about || h.unsure)
 		})
 	}
 
@@ -71,32 +71,36 @@ func TestHerd(t *testing.T) {
 func TestDrawn(t *testing.T) {
 	jitter := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Jitter: retry.EqualJitter} // 0.5s to 1s, 1s to 2s
 	elapsed := func(d time.Duration) retry.Policy { p := jitter; p.MaxElapsed = d; return p }
+	long := retry.Policy{MaxElapsed: 2 * time.Second, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter}
 	for _, test := range []struct {
-		name         string
-		p            retry.Policy
-		outage       time.Duration
-		drawn, about bool
-		sure         float64
+		name          string
+		p             retry.Policy
+		outage        time.Duration
+		about, unsure bool
+		sure          float64
 	}{
-		{"all retries are during the outage", jitter, 2*time.Second + 1, true, false, 20},
+		{"all retries are during the outage", jitter, 2*time.Second + 1, false, false, 20},
 		{"the last may be after it", jitter, 2 * time.Second, true, true, 10},
-		{"the first may be after it", jitter, time.Second, true, true, 0},
-		{"the first is after it", jitter, time.Second / 2, true, false, 0},
-		{"there is time for all", elapsed(2 * time.Second), time.Minute, true, false, 20},
-		{"there may be time for the last", elapsed(2*time.Second - 1), time.Minute, true, true, 10},
-		{"there may be time for none", elapsed(time.Second - 1), time.Minute, true, true, 0},
+		{"the first may be after it, and else the last is", jitter, time.Second, true, false, 0},
+		{"the first is after it", jitter, time.Second / 2, false, false, 0},
+		{"there is time for all", elapsed(2 * time.Second), time.Minute, false, false, 20},
+		{"there may be time for the last", elapsed(2*time.Second - 1), time.Minute, true, false, 10},
+		{"there may be time for none", elapsed(time.Second - 1), time.Minute, true, false, 0},
+		{"there may be time for the last after it", elapsed(2*time.Second - 2), time.Second, true, true, 0},
+		{"there is time until a retry after it", long, time.Second, true, false, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := herdOf(test.p, 10, test.outage)
-			assert.Equal(t, test.drawn, h.drawn)
+			assert.True(t, h.drawn)
 			assert.Equal(t, test.about, h.about)
+			assert.Equal(t, test.unsure, h.unsure)
 			assert.Equal(t, test.sure, h.sure)
 		})
 	}
 	// A budget that is used up makes exact what was not.
 	h := herdOf(jitter, 10, 2*time.Second)
-	assert.False(t, h.spend(10, 0).about)
-	assert.True(t, h.spend(11, 0).about)
+	assert.False(t, h.spend(10, 0).about || h.spend(10, 0).unsure)
+	assert.True(t, h.spend(11, 0).about && h.spend(11, 0).unsure)
 }
 
 // Each client of a herd does what Policy.Next says, and pays from a retry.Budget.
