@@ -84,6 +84,7 @@ func TestServer(t *testing.T) {
 	_, html = send(t, "GET", site+"/?"+form("max_attempts: 3", "jitter: 2 # <i>"), "", nil)
 	assert.Contains(t, html, `rows="12" aria-describedby="form-help">max_attempts: 3</textarea>`)
 	assert.Contains(t, html, "jitter: 2 # &lt;i&gt;</textarea>")
+	assert.Contains(t, html, `role="status" class="fault">Policy B: line 1: jitter is 2: `)
 	assert.Contains(t, html, "<li>Line 1: jitter is 2: ")
 	assert.Contains(t, html, `name="ratio" type="number" min="0" max="1" step="any" value="0.2"`)
 
