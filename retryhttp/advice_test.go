@@ -34,12 +34,9 @@ func TestAdvice(t *testing.T) {
 		{"seconds, in a cache for a while", 503, http.Header{"Retry-After": {"60"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
 		{"seconds, in a cache for longer", 503, http.Header{"Retry-After": {"60"}, "Age": {"90"}}, 0, 0, unsaid, unsaid},
 		{"a date, in a cache for a while", 503, http.Header{"Retry-After": {"Sun, 22 Nov 2026 12:01:00 GMT"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
-		{"an invalid Age", 503, http.Header{"Retry-After": {"60"}, "Age": {"-20"}}, time.Minute, time.Minute, unsaid, unsaid},
-		{"an endless Age", 503, http.Header{"Retry-After": {"60"}, "Age": {"99999999999999999999"}}, 0, 0, unsaid, unsaid},
 		{"milliseconds, in a cache for a while", 503, http.Header{"Retry-After-Ms": {"1500"}, "Age": {"1"}}, 0, 500 * time.Millisecond, unsaid, unsaid},
 
 		// A wait also makes a 403 and a 413 retryable.
-		{"403", 403, nil, 0, 0, unsaid, unsaid},
 		{"403 and a wait", 403, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
 		{"403 and no more wait", 403, http.Header{"Retry-After": {"0"}}, 0, 0, again, again},
 		{"403 and nonsense", 403, http.Header{"Retry-After": {"soon"}}, 0, 0, unsaid, unsaid},
@@ -60,12 +57,10 @@ func TestAdvice(t *testing.T) {
 
 		// Milliseconds.
 		{"milliseconds", 429, http.Header{"Retry-After-Ms": {"1500"}}, 0, 1500 * time.Millisecond, unsaid, unsaid},
-		{"milliseconds of Azure", 429, http.Header{"X-Ms-Retry-After-Ms": {"1500"}}, 0, 1500 * time.Millisecond, unsaid, unsaid},
 		{"both", 429, http.Header{"X-Ms-Retry-After-Ms": {"1500"}, "Retry-After-Ms": {"2500"}}, 0, 2500 * time.Millisecond, unsaid, unsaid},
 		{"a fraction of a millisecond", 429, http.Header{"Retry-After-Ms": {"0.5"}}, 0, 500 * time.Microsecond, unsaid, unsaid},
 		{"milliseconds before seconds", 429, http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"2"}}, 2 * time.Second, 1500 * time.Millisecond, unsaid, unsaid},
 		{"seconds, if the milliseconds are invalid", 429, http.Header{"Retry-After-Ms": {"-1"}, "Retry-After": {"2"}}, 2 * time.Second, 2 * time.Second, unsaid, unsaid},
-		{"too many milliseconds", 429, http.Header{"Retry-After-Ms": {"99999999999999999999"}}, 0, longest, unsaid, unsaid},
 
 		// RateLimit, as the drafts define it.
 		{"draft 10", 429, http.Header{"Ratelimit": {`"default";r=0;t=30`}}, 0, 30 * time.Second, unsaid, unsaid},
@@ -74,7 +69,6 @@ func TestAdvice(t *testing.T) {
 		{"draft 10, several lines", 429, http.Header{"Ratelimit": {`"second";r=0;t=1`, `"day";r=0;t=3600`}}, 0, time.Hour, unsaid, unsaid},
 		{"draft 10, with a key", 429, http.Header{"Ratelimit": {`"default"; r=0; t=30; pk=:cHNzdA==:`}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 10, without a time", 429, http.Header{"Ratelimit": {`"default";r=0`}}, 0, 0, unsaid, unsaid},
-		{"draft 10, nonsense", 429, http.Header{"Ratelimit": {`;;,"",=,r=,t=x`}}, 0, 0, unsaid, unsaid},
 		{"draft 07", 429, http.Header{"Ratelimit": {"limit=100, remaining=0, reset=30"}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 07, something left", 429, http.Header{"Ratelimit": {"limit=100, remaining=50, reset=30"}}, 0, 0, unsaid, unsaid},
 		{"draft 06", 429, http.Header{"Ratelimit-Remaining": {"0"}, "Ratelimit-Reset": {"30"}}, 0, 30 * time.Second, unsaid, unsaid},
@@ -83,22 +77,16 @@ func TestAdvice(t *testing.T) {
 
 		// X-RateLimit-Reset, as a number or a time.
 		{"seconds", 429, http.Header{"X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, unsaid, unsaid},
-		{"seconds with a fraction", 429, http.Header{"X-Ratelimit-Reset": {"0.5"}}, 0, 500 * time.Millisecond, unsaid, unsaid},
 		{"seconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860"}}, 0, time.Minute, unsaid, unsaid},
-		{"with a fraction", 429, http.Header{"X-Ratelimit-Reset": {"1795348860.25"}}, 0, time.Minute + 250*time.Millisecond, unsaid, unsaid},
 		{"milliseconds since 1970", 429, http.Header{"X-Ratelimit-Reset": {"1795348860250"}}, 0, time.Minute + 250*time.Millisecond, unsaid, unsaid},
-		{"a time that has passed", 429, http.Header{"X-Ratelimit-Reset": {"1795348000"}}, 0, 0, unsaid, unsaid},
 		{"ISO 8601", 429, http.Header{"X-Ratelimit-Reset": {"2026-11-22T12:01:00Z"}}, 0, time.Minute, unsaid, unsaid},
 		{"a date of HTTP", 429, http.Header{"X-Ratelimit-Reset": {"Sun, 22 Nov 2026 12:01:00 GMT"}}, 0, time.Minute, unsaid, unsaid},
 		{"the longest number of seconds", 429, http.Header{"X-Ratelimit-Reset": {"999999999"}}, 0, 999999999 * time.Second, unsaid, unsaid},
 		{"one more, which is a time", 429, http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0, 0, unsaid, unsaid},
 		{"the last time in seconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372036"}}, 0, 9223372036*time.Second - 1795348800*time.Second, unsaid, unsaid},
 		{"one more, which is milliseconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372037"}}, 0, 0, unsaid, unsaid},
-		{"negative", 429, http.Header{"X-Ratelimit-Reset": {"-5"}}, 0, 0, unsaid, unsaid},
 		{"nonsense", 429, http.Header{"X-Ratelimit-Reset": {"6m0s"}}, 0, 0, unsaid, unsaid},
 		{"more than a duration can hold", 429, http.Header{"X-Ratelimit-Reset": {"99999999999999999999"}}, 0, longest - 1795348800*time.Second, unsaid, unsaid},
-		{"infinity", 429, http.Header{"X-Ratelimit-Reset": {"inf"}}, 0, 0, unsaid, unsaid},
-		{"Okta's name", 429, http.Header{"X-Rate-Limit-Reset": {"1795348860"}}, 0, time.Minute, unsaid, unsaid},
 		{"several: the longest", 429, http.Header{"X-Rate-Limit-Reset": {"5"}, "X-Ratelimit-Reset": {"9"}}, 0, 9 * time.Second, unsaid, unsaid},
 		{"something left", 429, http.Header{"X-Ratelimit-Remaining": {"1"}, "X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
 		{"nothing left, with a point", 429, http.Header{"X-Ratelimit-Remaining": {"0.0"}, "X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, unsaid, unsaid},
@@ -109,9 +97,7 @@ func TestAdvice(t *testing.T) {
 
 		// X-Should-Retry.
 		{"it should", 409, http.Header{"X-Should-Retry": {"true"}}, 0, 0, unsaid, again},
-		{"it should, after a wait", 409, http.Header{"X-Should-Retry": {"true"}, "Retry-After": {"5"}}, 5 * time.Second, 5 * time.Second, unsaid, again},
 		{"it should not", 503, http.Header{"X-Should-Retry": {"false"}, "Retry-After": {"5"}}, 5 * time.Second, 5 * time.Second, unsaid, never},
-		{"Stripe's name", 409, http.Header{"Stripe-Should-Retry": {"true"}}, 0, 0, unsaid, again},
 		{"maybe", 409, http.Header{"X-Should-Retry": {"maybe"}}, 0, 0, unsaid, unsaid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -160,50 +146,41 @@ func TestAdviseOfATransport(t *testing.T) {
 		retryAfter string
 		read       func(*http.Response) retryhttp.Advice
 		check      retryhttp.CheckFunc
-		policy     retry.Policy
 		delay      time.Duration
 		reason     retry.Reason
 	}{
-		{"seconds", 503, "30", nil, nil, retry.Policy{}, 30 * time.Second, retry.ReasonSuccess},
-		{"none", 503, "", nil, nil, retry.Policy{}, time.Second, retry.ReasonSuccess},
-		{"shorter than the backoff", 503, "0", nil, nil, retry.Policy{}, time.Second, retry.ReasonSuccess},
-		{"longer than MaxDelay", 503, "30", nil, nil, retry.Policy{MaxDelay: 2 * time.Second}, 30 * time.Second, retry.ReasonSuccess},
-		{"longer than a minute", 503, "61", nil, nil, retry.Policy{}, 0, retry.ReasonRetryAfter},
-		{"as long as MaxRetryAfter", 503, "3600", nil, nil, retry.Policy{MaxRetryAfter: time.Hour}, time.Hour, retry.ReasonSuccess},
-		{"a number that overflows to a negative duration in other libraries", 503, "9223372037", nil, nil, retry.Policy{}, 0, retry.ReasonRetryAfter},
-		{"403 and a wait", 403, "7", nil, nil, retry.Policy{}, 7 * time.Second, retry.ReasonSuccess},
-		{"403 alone", 403, "", nil, nil, retry.Policy{}, 0, retry.ReasonPermanent},
-		{"413 and a wait", 413, "7", nil, nil, retry.Policy{}, 7 * time.Second, retry.ReasonSuccess},
-		{"413 alone", 413, "", nil, nil, retry.Policy{}, 0, retry.ReasonPermanent},
+		{"seconds", 503, "30", nil, nil, 30 * time.Second, retry.ReasonSuccess},
+		{"none", 503, "", nil, nil, time.Second, retry.ReasonSuccess},
+		{"longer than a minute", 503, "61", nil, nil, 0, retry.ReasonRetryAfter},
+		{"a number that overflows to a negative duration in other libraries", 503, "9223372037", nil, nil, 0, retry.ReasonRetryAfter},
+		{"403 and a wait", 403, "7", nil, nil, 7 * time.Second, retry.ReasonSuccess},
 
-		{"wrapped by Check", 503, "7", nil, wraps, retry.Policy{}, 7 * time.Second, retry.ReasonSuccess},
-		{"said by Check", 503, "7", nil, with(retry.After(9*time.Second, errBroke)), retry.Policy{}, 9 * time.Second, retry.ReasonSuccess},
-		{"another error of Check", 503, "7", nil, with(errBroke), retry.Policy{}, time.Second, retry.ReasonSuccess},
+		{"wrapped by Check", 503, "7", nil, wraps, 7 * time.Second, retry.ReasonSuccess},
+		{"said by Check", 503, "7", nil, with(retry.After(9*time.Second, errBroke)), 9 * time.Second, retry.ReasonSuccess},
 
-		{"advised", 503, "", read(7*time.Second, unsaid), nil, retry.Policy{}, 7 * time.Second, retry.ReasonSuccess},
-		{"advised, for a Check that calls Check", 503, "", read(7*time.Second, unsaid), calls, retry.Policy{}, 7 * time.Second, retry.ReasonSuccess},
-		{"advised, for a Check that calls Check with a copy", 503, "", read(7*time.Second, unsaid), derives, retry.Policy{}, 7 * time.Second, retry.ReasonSuccess},
-		{"advised, for a Check with StatusError", 404, "", read(7*time.Second, unsaid), always, retry.Policy{}, 7 * time.Second, retry.ReasonSuccess},
-		{"not advised, for a Check with StatusError", 404, "5", nil, always, retry.Policy{}, 5 * time.Second, retry.ReasonSuccess},
-		{"a Check that calls Check without the request", 503, "5", read(7*time.Second, unsaid), forgets, retry.Policy{}, 5 * time.Second, retry.ReasonSuccess},
-		{"a Check with NewStatusError", 404, "5", read(7*time.Second, unsaid), apart, retry.Policy{}, 5 * time.Second, retry.ReasonSuccess},
-		{"advised against", 503, "", read(0, never), nil, retry.Policy{}, 0, retry.ReasonPermanent},
-		{"advised against, after a wait", 503, "", read(7*time.Second, never), nil, retry.Policy{}, 0, retry.ReasonPermanent},
-		{"advised against, for a Check that calls Check", 503, "", read(0, never), calls, retry.Policy{}, 0, retry.ReasonPermanent},
-		{"advised", 404, "", read(0, again), nil, retry.Policy{}, time.Second, retry.ReasonSuccess},
-		{"advised, for a Check that calls Check", 404, "", read(0, again), calls, retry.Policy{}, time.Second, retry.ReasonSuccess},
-		{"an unknown verdict", 503, "", read(0, "perhaps"), nil, retry.Policy{}, time.Second, retry.ReasonSuccess},
-		{"a wait below 0", 503, "", read(-7*time.Second, again), nil, retry.Policy{}, time.Second, retry.ReasonSuccess},
-		{"nothing", 404, "", read(0, unsaid), nil, retry.Policy{}, 0, retry.ReasonPermanent},
+		{"advised", 503, "", read(7*time.Second, unsaid), nil, 7 * time.Second, retry.ReasonSuccess},
+		{"advised, for a Check that calls Check", 503, "", read(7*time.Second, unsaid), calls, 7 * time.Second, retry.ReasonSuccess},
+		{"advised, for a Check that calls Check with a copy", 503, "", read(7*time.Second, unsaid), derives, 7 * time.Second, retry.ReasonSuccess},
+		{"advised, for a Check with StatusError", 404, "", read(7*time.Second, unsaid), always, 7 * time.Second, retry.ReasonSuccess},
+		{"not advised, for a Check with StatusError", 404, "5", nil, always, 5 * time.Second, retry.ReasonSuccess},
+		{"a Check that calls Check without the request", 503, "5", read(7*time.Second, unsaid), forgets, 5 * time.Second, retry.ReasonSuccess},
+		{"a Check with NewStatusError", 404, "5", read(7*time.Second, unsaid), apart, 5 * time.Second, retry.ReasonSuccess},
+		{"advised against", 503, "", read(0, never), nil, 0, retry.ReasonPermanent},
+		{"advised against, for a Check that calls Check", 503, "", read(0, never), calls, 0, retry.ReasonPermanent},
+		{"advised", 404, "", read(0, again), nil, time.Second, retry.ReasonSuccess},
+		{"advised, for a Check that calls Check", 404, "", read(0, again), calls, time.Second, retry.ReasonSuccess},
+		{"an unknown verdict", 503, "", read(0, "perhaps"), nil, time.Second, retry.ReasonSuccess},
+		{"a wait below 0", 503, "", read(-7*time.Second, again), nil, time.Second, retry.ReasonSuccess},
 	} {
 		bubble(t, fmt.Sprint(tt.name, ", ", tt.status), func(t *testing.T) {
 			var seen events
-			tt.policy.MaxAttempts, tt.policy.Backoff, tt.policy.OnEvent = 2, retry.Fixed(time.Second), seen.add
 			first := response(tt.status)
 			first.Header.Set("Retry-After", tt.retryAfter)
 			req := request(t, "GET")
 			start := time.Now()
-			tr = &retryhttp.Transport{Base: script(first, 200), Check: tt.check, Advise: tt.read, Policy: tt.policy}
+			tr = &retryhttp.Transport{Base: script(first, 200), Check: tt.check, Advise: tt.read, Policy: retry.Policy{
+				MaxAttempts: 2, Backoff: retry.Fixed(time.Second), OnEvent: seen.add,
+			}}
 			resp := send(t, tr, req)
 			assert.Equal(t, tt.delay, time.Since(start))
 			assert.Equal(t, tt.reason, seen.stop().Reason)
@@ -214,8 +191,7 @@ func TestAdviseOfATransport(t *testing.T) {
 }
 
 // The table has forty answers of public services, taken from their own
-// documentation, and says whether to retry and after what wait. The module
-// httptests compares these results with go-retryablehttp's.
+// documentation, and says whether to retry and after what wait.
 func TestAnswersOfPublicServices(t *testing.T) {
 	data, err := os.ReadFile("testdata/answers.json")
 	require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -108,13 +107,4 @@ func TestCheckErrors(t *testing.T) {
 			assert.ErrorIs(t, got, tt.err)
 		})
 	}
-}
-
-// Only the Check that replaces a body can close the original.
-func TestSuccessFieldClosesTheBodyItReplaces(t *testing.T) {
-	b := &body{Reader: strings.NewReader(`{"success": true}`)}
-	answer := responseWith(200, b)
-	require.NoError(t, successField(retryhttp.Check)(nil, answer, nil))
-	assert.True(t, b.closed)
-	assert.Equal(t, `{"success": true}`, textOf(t, answer))
 }

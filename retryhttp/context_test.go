@@ -137,43 +137,34 @@ func TestErrorOf(t *testing.T) {
 // below the Transport takes its request for its own.
 func TestRequestOf(t *testing.T) {
 	req := request(t, "GET")
-	var inner, outer []*http.Request
-	var sent []*http.Request
-	note := func(to *[]*http.Request) func(context.Context, retry.Event) {
-		return func(ctx context.Context, _ retry.Event) { *to = append(*to, retryhttp.RequestOf(ctx)) }
+	var inner, outer, sent []*http.Request
+	notes := func(to *[]*http.Request) retry.Policy {
+		note := func(ctx context.Context) { *to = append(*to, retryhttp.RequestOf(ctx)) }
+		return retry.Policy{
+			MaxAttempts: 2, HealthyAfter: time.Hour,
+			OnEvent: func(ctx context.Context, _ retry.Event) { note(ctx) },
+			Wait:    func(ctx context.Context, _ time.Duration) (time.Duration, error) { note(ctx); return 0, nil },
+		}
 	}
-	below := &retryhttp.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+	below := &retryhttp.Transport{Policy: notes(&inner), Base: roundTrip(func(r *http.Request) (*http.Response, error) {
 		assert.Nil(t, retryhttp.RequestOf(r.Context()))
 		_ = r.Context().Done()
 		assert.Nil(t, retryhttp.RequestOf(r.Context()), "with a context that can be canceled")
-		_ = retry.Do(r.Context(), retry.Policy{OnEvent: func(ctx context.Context, _ retry.Event) {
-			assert.Nil(t, retryhttp.RequestOf(ctx), "a call that is not of a Transport")
-		}}, func(context.Context) error { return nil })
 		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	}), Policy: retry.Policy{MaxAttempts: 2, OnEvent: note(&inner)}}
-	_, err := (&retryhttp.Transport{
-		Base: roundTrip(func(r *http.Request) (*http.Response, error) {
-			sent = append(sent, r)
-			return below.RoundTrip(r)
-		}),
-		Policy: retry.Policy{MaxAttempts: 2, HealthyAfter: time.Hour, OnEvent: note(&outer), Wait: func(ctx context.Context, _ time.Duration) (time.Duration, error) {
-			note(&outer)(ctx, retry.Event{})
-			return 0, nil
-		}},
-		Check: func(r *http.Request, _ *http.Response, err error) error {
-			assert.Nil(t, retryhttp.RequestOf(r.Context()))
-			return err
-		},
-	}).RoundTrip(req)
+	})}
+	_, err := (&retryhttp.Transport{Policy: notes(&outer), Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+		sent = append(sent, r)
+		return below.RoundTrip(r)
+	})}).RoundTrip(req)
 	require.Error(t, err)
 	require.Len(t, outer, 7, "2 x 2 for the attempts, 1 between them and the wait, 1 at the end")
 	for _, got := range outer {
 		assert.Same(t, req, got)
 	}
 	require.Len(t, sent, 2)
-	require.Len(t, inner, 2*6)
+	require.Len(t, inner, 2*7)
 	for i, got := range inner {
-		assert.Same(t, sent[i/6], got)
+		assert.Same(t, sent[i/7], got)
 	}
 	assert.Nil(t, retryhttp.RequestOf(t.Context()))
 }
@@ -192,7 +183,6 @@ func TestWithPolicy(t *testing.T) {
 		left   int
 		events int
 	}{
-		{"fewer attempts", retry.Policy{MaxAttempts: 2}, nil, 2, 10, 0},
 		{"more attempts", retry.Policy{MaxAttempts: 7}, nil, 7, 10, 0},
 		{"the zero Policy", retry.Policy{}, nil, 1, 10, 0},
 		{"for the outer of two Transports", retry.Policy{MaxAttempts: 2}, &retry.Policy{MaxAttempts: 3}, 6, 10, 0},
@@ -216,12 +206,6 @@ func TestWithPolicy(t *testing.T) {
 			assert.Len(t, seen.all, tt.events)
 		})
 	}
-
-	t.Run("an invalid one", func(t *testing.T) {
-		ctx := retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: -9})
-		_, err := (&retryhttp.Transport{Base: script(503), Policy: transport}).RoundTrip(request(t, "GET").WithContext(ctx))
-		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
-	})
 
 	t.Run("on each hop of a redirect", func(t *testing.T) {
 		hop := response(http.StatusTemporaryRedirect)

@@ -15,6 +15,8 @@ const (
 	discardGrace = 10 * time.Millisecond // the last part of discardTime, for a body to notice that it is canceled
 )
 
+const emptyReads = 100 // that bring neither a byte nor an error, as many as package io allows
+
 // discard reads and closes the response of the last attempt. An error of its
 // body costs the connection and nothing else.
 //
@@ -71,12 +73,14 @@ func (a *attempt) drain(rc io.ReadCloser, done chan<- any) {
 	defer func() { done <- recover() }()
 	defer func() { _ = rc.Close() }()
 	buf := discardBuffers.Get().(*[8 << 10]byte)
-	for rest := discardBytes; rest > 0 && a.Err() == nil; {
+	for rest, empty := discardBytes, 0; rest > 0 && empty < emptyReads && a.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
 		if err != nil {
 			break
 		}
-		rest -= n
+		if rest -= n; n == 0 {
+			empty++
+		}
 	}
 	discardBuffers.Put(buf)
 }

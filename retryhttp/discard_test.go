@@ -20,7 +20,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
-	"github.com/goretry/retry/retrytest"
 )
 
 // once503 is a Base that answers 503 with the body that first makes of the
@@ -34,7 +33,17 @@ func takes(d time.Duration) funcs {
 	return funcs{read: func([]byte) (int, error) { time.Sleep(d); return 0, io.EOF }}
 }
 
-// Discarding a body is bounded, in bytes and in time, and is part of the wait. A
+// late is a body of one byte, which comes after so many reads.
+func late(reads int) funcs {
+	return funcs{read: func([]byte) (int, error) {
+		if reads--; reads >= 0 {
+			return 0, nil
+		}
+		return 1, io.EOF
+	}}
+}
+
+// Discarding a body is bounded, in bytes, in reads and in time, and is part of the wait. A
 // Base that pools its readers gets one back by Close. If it was still being read,
 // two answers would share a reader: other requests would come back damaged.
 func TestDiscard(t *testing.T) {
@@ -55,6 +64,8 @@ func TestDiscard(t *testing.T) {
 		{"without progress", -1, func(context.Context) io.Reader {
 			return funcs{read: func([]byte) (int, error) { time.Sleep(7 * time.Millisecond); return 0, nil }}
 		}, 0, ms90 + time.Millisecond},
+		{"a byte after 99 reads without one", -1, func(context.Context) io.Reader { return late(99) }, 1, 0},
+		{"a byte after 100 reads without one", -1, func(context.Context) io.Reader { return late(100) }, 0, 0},
 		{"stalled at once", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, 0, ms90},
 		{"stalled after a while", -1, func(ctx context.Context) io.Reader {
 			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
@@ -185,30 +196,6 @@ func TestDiscardOfABodyThatHangs(t *testing.T) {
 	}
 }
 
-// After a body that hangs, the next one is discarded as if nothing had been.
-func TestDiscardAfterABodyThatHeedsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		second := false // is closed
-		base := script(func(*http.Request) (*http.Response, error) {
-			return responseWith(503, funcs{read: func([]byte) (int, error) { <-release; return 0, io.EOF }}), nil
-		}, func(*http.Request) (*http.Response, error) {
-			close(release)
-			synctest.Wait() // the first one is done with, too late
-			b := takes(50 * time.Millisecond)
-			b.close = func() error { second = true; return nil }
-			return responseWith(503, b), nil
-		}, func(*http.Request) (*http.Response, error) {
-			assert.True(t, second)
-			return response(200), nil
-		})
-		start := time.Now()
-		send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: base})
-		assert.Len(t, base.sent, 3)
-		assert.Equal(t, 150*time.Millisecond, time.Since(start))
-	})
-}
-
 // The policy's Wait gets what discarding has left of the delay, and a context with
 // the values of the request's.
 func TestWaitOfThePolicy(t *testing.T) {
@@ -268,55 +255,6 @@ func TestWaitThatFails(t *testing.T) {
 	assert.Equal(t, retry.ReasonWait, retry.ReasonOf(err))
 	assert.Equal(t, asleep, seen.stop().Cause)
 	assert.True(t, b.closed)
-}
-
-// A Transport makes as many attempts under NoWait as without, also where discarding
-// takes a large part of each delay. That time is part of the wait that is skipped,
-// as it is part of one that is not.
-func TestNoWaitOfATransport(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change func(retry.Policy) retry.Policy
-		took   time.Duration
-	}{
-		"waiting": {func(p retry.Policy) retry.Policy { return p }, 500 * time.Millisecond},
-		"NoWait":  {retrytest.NoWait, 300 * time.Millisecond}, // the bodies alone take time
-	} {
-		bubble(t, name, func(t *testing.T) {
-			var seen events
-			busy := responseWith(503, takes(60*time.Millisecond))
-			base := script(busy, busy, busy, busy, busy, errors.New("boom"))
-			start := time.Now()
-			_, err := (&retryhttp.Transport{Base: base, Policy: tt.change(retry.Policy{
-				MaxElapsed: 500 * time.Millisecond, Backoff: retry.Fixed(100 * time.Millisecond), OnEvent: seen.add,
-			})}).RoundTrip(request(t, "GET"))
-			var e *retry.Error
-			require.ErrorAs(t, err, &e)
-			assert.Equal(t, 6, e.Attempts)
-			assert.Equal(t, 500*time.Millisecond, e.Waited)
-			assert.Equal(t, 500*time.Millisecond, seen.stop().Elapsed)
-			assert.Equal(t, tt.took, time.Since(start))
-		})
-	}
-}
-
-// Each of two Transports, one on top of the other, discards its own responses.
-func TestWaitsOfTwoTransports(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		open := 0
-		base := script(func(*http.Request) (*http.Response, error) {
-			assert.Zero(t, open)
-			open++
-			return responseWith(503, funcs{close: func() error { open--; return nil }}), nil
-		})
-		inner := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, Base: base}
-		start := time.Now()
-		resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, Base: inner})
-		assert.Len(t, base.sent, 4)
-		assert.Equal(t, time.Minute+2*time.Second, time.Since(start))
-		assert.Equal(t, 1, open)
-		require.NoError(t, resp.Body.Close())
-		assert.Zero(t, open)
-	})
 }
 
 // A panic of a body that is discarded is the caller's to recover, as if the

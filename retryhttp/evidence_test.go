@@ -177,17 +177,6 @@ func TestTraces(t *testing.T) {
 	assert.Nil(t, httptrace.ContextClientTrace(base.sent[0].Context()))
 }
 
-// A request without GetBody gets one attempt, even if that attempt sent
-// nothing.
-func TestNothingSentAndNoGetBody(t *testing.T) {
-	req := request(t, "POST")
-	req.Body = io.NopCloser(strings.NewReader("data"))
-	base := httpfault.New(nil, httpfault.Before(nil))
-	_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
-	assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err))
-	assert.Len(t, base.Calls(), 1)
-}
-
 // The policy's own Classify is called only for an attempt of a POST that the server
 // cannot have processed.
 func TestClassifyOfAPost(t *testing.T) {

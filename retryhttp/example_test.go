@@ -1,9 +1,7 @@
 package retryhttp_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,35 +80,6 @@ func ExampleTransport_idempotencyKey() {
 	// 200 OK
 }
 
-// The number of attempts of a request, even if it succeeded, can be found with
-// OnEvent: its context has the values of the request's context.
-func ExampleTransport_attempts() {
-	server := flaky(2, http.StatusServiceUnavailable)
-	defer server.Close()
-
-	type attempts struct{}
-	policy := quick
-	policy.OnEvent = func(ctx context.Context, e retry.Event) {
-		if n, ok := ctx.Value(attempts{}).(*int); ok && e.Kind == retry.Stopped {
-			*n = e.Attempt
-		}
-	}
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
-
-	var n int
-	ctx := context.WithValue(context.Background(), attempts{}, &n)
-	req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	show(client.Do(req))
-	fmt.Println(n, "attempts")
-	// Output:
-	// 200 OK
-	// 3 attempts
-}
-
 // A response that failed says how often it was requested, and why there was no other
 // attempt. In OnEvent, RequestOf knows the request.
 func ExampleErrorOf() {
@@ -138,26 +107,6 @@ func ExampleErrorOf() {
 	// Output:
 	// again: /orders
 	// 503 Service Unavailable attempts_exhausted 2
-}
-
-// A custom Check: this server answers 409 Conflict while another request holds a
-// lock, which is worth another attempt.
-func ExampleTransport_check() {
-	server := flaky(1, http.StatusConflict)
-	defer server.Close()
-
-	client := &http.Client{Transport: &retryhttp.Transport{
-		Policy: quick,
-		Check: func(req *http.Request, resp *http.Response, err error) error {
-			if err == nil && resp.StatusCode == http.StatusConflict {
-				return retryhttp.NewStatusError(resp)
-			}
-			return retryhttp.Check(req, resp, err)
-		},
-	}}
-	show(client.Get(server.URL))
-	// Output:
-	// 200 OK
 }
 
 // After a 401 Unauthorized the request is sent once more with a new token,
@@ -206,30 +155,6 @@ func ExampleTransport_prepare() {
 	show(client.Get(server.URL))
 	// Output:
 	// a new token for attempt 3
-	// 200 OK
-}
-
-// A vendor's own header has the wait, in milliseconds.
-func ExampleVendorAdvice() {
-	busy := 1
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if busy--; busy >= 0 {
-			w.Header().Set("Retry-After-Ms", "20")
-			w.WriteHeader(http.StatusTooManyRequests)
-		}
-	}))
-	defer server.Close()
-
-	policy := quick
-	policy.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled {
-			fmt.Println("the server asks to wait", e.RetryAfter)
-		}
-	}
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Advise: retryhttp.VendorAdvice}}
-	show(client.Get(server.URL))
-	// Output:
-	// the server asks to wait 20ms
 	// 200 OK
 }
 
@@ -288,79 +213,6 @@ func ExampleSetBody() {
 	// 200 OK
 }
 
-// Any RoundTripper below the Transport can read the number of the attempt.
-func ExampleAttemptOf() {
-	server := flaky(2, http.StatusServiceUnavailable)
-	defer server.Close()
-
-	client := &http.Client{Transport: &retryhttp.Transport{
-		Policy: quick,
-		Base: logging(func(req *http.Request) (*http.Response, error) {
-			fmt.Println("attempt", retryhttp.AttemptOf(req.Context()))
-			return http.DefaultTransport.RoundTrip(req)
-		}),
-	}}
-	show(client.Get(server.URL))
-	// Output:
-	// attempt 1
-	// attempt 2
-	// attempt 3
-	// 200 OK
-}
-
-// logging is a RoundTripper that is a function.
-type logging func(*http.Request) (*http.Response, error)
-
-func (f logging) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// A step of this service that answers 200 with {"success": false} has failed for
-// good. Only a Check that replaces a body can close the original.
-func ExampleTransport_checkReadsBody() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"success": false, "error": "no such account"}`)
-	}))
-	defer server.Close()
-
-	policy := quick
-	policy.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.Stopped {
-			fmt.Println(e.Reason, "after attempt", e.Attempt, "failed with:", e.Err)
-		}
-	}
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Check: successField(retryhttp.Check)}}
-	show(client.Get(server.URL))
-	// Output:
-	// permanent_error after attempt 1 failed with: the step failed: no such account
-	// 200 OK
-}
-
-// successField extends a Check: a step that answers 200 with {"success": false}
-// has failed permanently.
-func successField(check func(*http.Request, *http.Response, error) error) func(*http.Request, *http.Response, error) error {
-	return func(req *http.Request, resp *http.Response, err error) error {
-		if failure := check(req, resp, err); failure != nil {
-			return failure
-		}
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return err
-		}
-		_ = resp.Body.Close()
-		resp.Body = io.NopCloser(bytes.NewReader(body)) // for the caller to read
-		var step struct {
-			Success bool
-			Error   string
-		}
-		if err := json.Unmarshal(body, &step); err != nil {
-			return retry.Permanent(err)
-		}
-		if !step.Success {
-			return retry.Permanent(errors.New("the step failed: " + step.Error))
-		}
-		return nil
-	}
-}
-
 // Reading the body is part of the attempt if retry.Do wraps the whole call: a
 // response that breaks off is then requested again. The Transport is not used
 // here.
@@ -398,77 +250,6 @@ func Example_body() {
 	// Output:
 	// hello <nil>
 }
-
-// Metrics can be counted from the events, by reason and by attempt. With
-// Prometheus, use counters.WithLabelValues(...).Inc() instead of the map. Under
-// concurrent use a map needs a lock.
-func Example_metrics() {
-	server := flaky(2, http.StatusServiceUnavailable)
-	defer server.Close()
-
-	counters := map[string]int{}
-	policy := quick
-	policy.OnEvent = func(_ context.Context, e retry.Event) {
-		switch e.Kind {
-		case retry.AttemptFinished:
-			counters["attempts"]++
-		case retry.RetryScheduled:
-			counters["retries"]++
-		case retry.Stopped:
-			counters["requests "+string(e.Reason)]++
-		}
-	}
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
-	show(client.Get(server.URL + "/a"))
-	show(client.Get(server.URL + "/b"))
-	fmt.Println(counters)
-	// Output:
-	// 200 OK
-	// 200 OK
-	// map[attempts:4 requests success:2 retries:2]
-}
-
-// Events can be added to the span of the request, which is in their context.
-// With OpenTelemetry that is trace.SpanFromContext(ctx).AddEvent. For a
-// separate span for each attempt, use the tracing RoundTripper as Base:
-//
-//	&retryhttp.Transport{Base: otelhttp.NewTransport(nil), Policy: policy}
-func Example_tracing() {
-	server := flaky(1, http.StatusServiceUnavailable)
-	defer server.Close()
-
-	policy := quick
-	policy.OnEvent = func(ctx context.Context, e retry.Event) {
-		s, _ := ctx.Value(spanKey{}).(*span)
-		switch e.Kind {
-		case retry.RetryScheduled:
-			s.AddEvent(fmt.Sprintf("retry %d in %v", e.Attempt, e.Delay))
-		case retry.Stopped:
-			s.AddEvent(fmt.Sprintf("%v, http.request.resend_count=%d", e.Reason, e.Attempt-1))
-		}
-	}
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
-
-	s := &span{}
-	req, err := http.NewRequestWithContext(context.WithValue(context.Background(), spanKey{}, s), "GET", server.URL, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	show(client.Do(req))
-	fmt.Println(strings.Join(s.events, "\n"))
-	// Output:
-	// 200 OK
-	// retry 1 in 1ms
-	// success, http.request.resend_count=1
-}
-
-// span stands for the type of a tracing library.
-type span struct{ events []string }
-
-type spanKey struct{}
-
-func (s *span) AddEvent(text string) { s.events = append(s.events, text) }
 
 // All callers of a server wait when it has asked one of them to. A request that
 // cannot wait that long is not sent.

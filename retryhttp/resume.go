@@ -268,17 +268,14 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
 		return part{}, err
 	}
-	for range 100 { // as often as bufio
-		if got.n, got.err = resp.Body.Read(p); got.n > 0 {
-			return got, nil
-		}
-		if got.err == io.EOF {
-			return got, io.ErrUnexpectedEOF
-		} else if got.err != nil {
-			return got, got.err
-		}
+	switch got.n, got.err = readSome(resp.Body, p); {
+	case got.n > 0:
+		return got, nil
+	case got.err == io.EOF:
+		return got, io.ErrUnexpectedEOF
+	default:
+		return got, got.err
 	}
-	return got, io.ErrNoProgress
 }
 
 // span reads a Content-Range that begins at off. end is the byte after its last, and

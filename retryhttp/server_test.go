@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -208,110 +207,6 @@ func TestLargeUpload(t *testing.T) {
 			assert.Equal(t, "true <nil>", do(t, client, "PUT", s.URL, bytes.NewReader(data)))
 			assert.Equal(t, 3, seen.stop().Attempt)
 		})
-	}
-}
-
-// There are at most four connections, so a single one that is not returned
-// would block everything.
-func TestConcurrentUse(t *testing.T) {
-	const callers, requests, conns = 16, 10, 4
-	var n atomic.Int64
-	s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		text, _ := io.ReadAll(req.Body)
-		switch n.Add(1) % 4 {
-		case 1:
-			http.Error(w, "sorry", http.StatusServiceUnavailable)
-		case 2:
-			conn, _, err := http.NewResponseController(w).Hijack()
-			if err == nil {
-				_ = conn.Close()
-			}
-		default:
-			fmt.Fprintf(w, "%s %s", req.Header.Get("Idempotency-Key"), text)
-		}
-	})
-	base := &http.Transport{MaxConnsPerHost: conns}
-	defer base.CloseIdleConnections()
-	var seen events
-	client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{
-		MaxAttempts: 1000, Backoff: retry.Fixed(time.Millisecond), Jitter: retry.FullJitter, AttemptTimeout: time.Minute, OnEvent: seen.add,
-	}}}
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			for j := range requests {
-				key := fmt.Sprintf("%d-%d", i, j)
-				req, err := http.NewRequest("POST", s.URL, strings.NewReader("body of "+key))
-				if !assert.NoError(t, err) {
-					return
-				}
-				req.Header.Set("Idempotency-Key", key)
-				resp, err := client.Do(req)
-				if !assert.NoError(t, err) {
-					return
-				}
-				text, err := io.ReadAll(resp.Body)
-				assert.NoError(t, err)
-				assert.NoError(t, resp.Body.Close())
-				assert.Equal(t, key+" body of "+key, string(text))
-			}
-		})
-	}
-	wg.Wait()
-	assert.Len(t, seen.of(retry.Stopped), callers*requests)
-	assert.Greater(t, len(seen.of(retry.AttemptStarted)), callers*requests)
-}
-
-// After everything that can happen to a request, there are as many goroutines
-// as before.
-func TestNoGoroutineIsLeft(t *testing.T) {
-	for proto, start := range protocols {
-		before := runtime.NumGoroutine()
-		t.Run(proto, func(t *testing.T) {
-			var n atomic.Int64
-			s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-				assert.True(t, strings.HasPrefix(req.Proto, proto), req.Proto)
-				_, _ = io.Copy(io.Discard, req.Body) // until the body is read, a server does not notice that its client has gone
-				switch req.URL.Path {
-				case "/stall":
-					w.WriteHeader(503)
-					_ = http.NewResponseController(w).Flush()
-					<-req.Context().Done()
-				case "/hang":
-					<-req.Context().Done()
-				case "/flaky":
-					if n.Add(1)%2 == 1 {
-						http.Error(w, "sorry", http.StatusServiceUnavailable)
-					}
-				case "/abort":
-					panic(http.ErrAbortHandler)
-				default:
-					http.Error(w, "sorry", http.StatusServiceUnavailable)
-				}
-			}, start)
-			client := s.Client()
-			client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{
-				MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: 20 * time.Millisecond,
-			}}
-			t.Cleanup(client.CloseIdleConnections)
-			for _, path := range []string{"/stall", "/hang", "/flaky", "/abort", "/503"} {
-				for range 3 {
-					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-					req, err := http.NewRequestWithContext(ctx, "PUT", s.URL+path, strings.NewReader("data"))
-					require.NoError(t, err)
-					if resp, err := client.Do(req); err == nil {
-						require.NoError(t, resp.Body.Close())
-					}
-					cancel()
-				}
-			}
-		})
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				stacks := make([]byte, 1<<20)
-				t.Fatalf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-			}
-		}
 	}
 }
 

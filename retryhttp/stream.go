@@ -147,9 +147,19 @@ func (b *readBody) Read(p []byte) (int, error) {
 func (b *readBody) more(limit int) []byte {
 	before := len(b.head)
 	b.head = slices.Grow(b.head, 512)
-	n, err := b.ReadCloser.Read(b.head[before:min(cap(b.head), limit)])
+	n, err := readSome(b.ReadCloser, b.head[before:min(cap(b.head), limit)])
 	b.head, b.err = b.head[:before+n], err
 	return b.head[before:]
+}
+
+// readSome reads a byte or more, or returns why there is none.
+func readSome(r io.Reader, p []byte) (n int, err error) {
+	for range emptyReads {
+		if n, err = r.Read(p); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
 }
 
 // An eventReader finds the events of a stream, byte by byte, as the HTML standard

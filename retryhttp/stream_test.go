@@ -202,6 +202,7 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		{"no judge", "GET", streamOf(event), nil, nil, nil, nil, true},
 		{"no judge, and no event", "GET", streamOf(""), nil, nil, nil, io.ErrUnexpectedEOF, true},
 		{"no judge, and it breaks", "GET", typed("text/event-stream", breaks("data")), nil, nil, nil, errBroke, true},
+		{"it brings nothing", "GET", typed("text/event-stream", late(100)), nil, nil, judge, io.ErrNoProgress, true},
 		{"no response", "GET", nil, boom, nil, judge, boom, false},
 		{"no response, which check accepts", "GET", nil, boom, accepts, judge, nil, false},
 		{"a status", "GET", answer(503, streamOf(event)), nil, nil, judge, new(retryhttp.StatusError), false},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,8 +22,7 @@ type trailer struct {
 
 	mu   sync.Mutex
 	to   http.Header   // of the attempt
-	used int           // bodies that are to be closed, and calls that are under way
-	over bool          // nothing can be used any more
+	used int           // bodies that are to be closed, and calls that are under way; below 0: nothing can be used any more
 	idle chan struct{} // gets a value when used becomes 0
 }
 
@@ -33,18 +33,19 @@ func (a *attempt) ownTrailer() {
 	if !a.x.hasBody() {
 		return
 	}
-	t.used = 1
-	a.req.Body = &trailedBody{rc: a.req.Body, t: t, counted: true}
+	b := &trailedBody{rc: a.req.Body, t: t}
+	b.count()
+	a.req.Body = b
 	if a.req.GetBody != nil { // http.Transport calls it after a connection that was dead
 		a.req.GetBody = func() (io.ReadCloser, error) { return t.open(a.x.req.GetBody) }
 	}
 }
 
 func (t *trailer) open(getBody func() (io.ReadCloser, error)) (io.ReadCloser, error) {
-	if !t.use(nil) {
+	if !t.use(1) {
 		return nil, http.ErrBodyReadAfterClose
 	}
-	defer t.leave()
+	defer t.use(-1)
 	rc, err := getBody()
 	if err != nil {
 		return nil, err
@@ -52,19 +53,26 @@ func (t *trailer) open(getBody func() (io.ReadCloser, error)) (io.ReadCloser, er
 	return &trailedBody{rc: rc, t: t}, nil
 }
 
-// A trailedBody is a body of an attempt with a trailer.
+// A trailedBody is a body of an attempt with a trailer. It is counted as one to be
+// closed once it is used: http.Transport forgets some of those that it opens.
 type trailedBody struct {
 	rc      io.ReadCloser
 	t       *trailer
-	counted bool // as one to be closed: http.Transport forgets some of those that it opens and does not read
-	closed  bool
+	counted sync.Once
+	closed  atomic.Bool
 }
 
+func (b *trailedBody) count() { b.counted.Do(func() { b.t.use(1) }) }
+
 func (b *trailedBody) Read(p []byte) (int, error) {
-	if !b.t.use(b) {
+	if !b.t.use(1) {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	defer b.t.leave()
+	defer b.t.use(-1)
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	b.count()
 	n, err := b.rc.Read(p)
 	if err == io.EOF {
 		b.t.fill()
@@ -73,48 +81,28 @@ func (b *trailedBody) Read(p []byte) (int, error) {
 }
 
 func (b *trailedBody) Close() error {
-	b.t.mu.Lock()
-	closed := b.closed
-	b.closed = true
-	b.t.count(b)
-	b.t.mu.Unlock()
-	if closed {
+	b.count()
+	if b.closed.Swap(true) {
 		return nil
 	}
-	defer b.t.leave()
+	defer b.t.use(-1)
 	return b.rc.Close()
 }
 
-// use begins a call of b, or of GetBody if b is nil. It reports whether it may.
-func (t *trailer) use(b *trailedBody) bool {
+// use counts n uses more, or less, and reports whether it may.
+func (t *trailer) use(n int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over || b != nil && b.closed {
+	if t.used < 0 {
 		return false
 	}
-	if b != nil {
-		t.count(b)
-	}
-	t.used++
-	return true
-}
-
-func (t *trailer) count(b *trailedBody) {
-	if !b.counted {
-		b.counted = true
-		t.used++
-	}
-}
-
-func (t *trailer) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.used--; t.used == 0 {
+	if t.used += n; t.used == 0 {
 		select {
 		case t.idle <- struct{}{}:
 		default:
 		}
 	}
+	return true
 }
 
 func (t *trailer) fill() {
@@ -129,8 +117,10 @@ func (t *trailer) fill() {
 func (t *trailer) end() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.over = t.used == 0
-	return t.over
+	if t.used == 0 {
+		t.used = -1
+	}
+	return t.used < 0
 }
 
 var errStillRead = errors.New("the RoundTripper has not closed the body, so a request with a Trailer cannot be sent again")

@@ -414,13 +414,6 @@ func TestContextEnds(t *testing.T) {
 	}
 	assert.True(t, sorry.closed)
 
-	t.Run("before the first attempt, without a body", func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(why)
-		_, err := (&retryhttp.Transport{Base: script(200)}).RoundTrip(request(t, "GET").WithContext(ctx))
-		assertCanceled(t, err, why, 0)
-	})
-
 	t.Run("while an attempt succeeds", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		resp, err := (&retryhttp.Transport{Policy: policy, Base: roundTrip(func(*http.Request) (*http.Response, error) {
@@ -575,28 +568,17 @@ func TestBodyOfEachAttempt(t *testing.T) {
 
 func TestGetBodyFails(t *testing.T) {
 	gone := errors.New("the file is gone")
-	const text = "retry: permanent error after 2 attempts: retryhttp: "
-	for _, tt := range []struct {
-		err  error
-		text string
-	}{
-		{gone, "cannot rewind the request body: the file is gone (the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)"},
-		{panicker{"Unwrap"}, "error of type *fmt.wrapErrors panicked: bug in Unwrap"},
-	} {
-		req := request(t, "PUT")
-		rewindable(req, "data")
-		req.GetBody = func() (io.ReadCloser, error) { return nil, tt.err }
-		base := script(503, 200)
-		_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5}}).RoundTrip(req)
-		assert.EqualError(t, err, text+tt.text)
-		assert.Len(t, base.sent, 1)
-		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-		if tt.err == gone {
-			assert.ErrorIs(t, err, gone)
-			var status *retryhttp.StatusError
-			require.ErrorAs(t, err, &status)
-		}
-	}
+	req := request(t, "PUT")
+	rewindable(req, "data")
+	req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
+	base := script(503, 200)
+	_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5}}).RoundTrip(req)
+	assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: cannot rewind the request body: the file is gone "+
+		"(the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)")
+	assert.Len(t, base.sent, 1)
+	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+	assert.ErrorIs(t, err, gone)
+	assert.ErrorAs(t, err, new(*retryhttp.StatusError))
 }
 
 func TestRoundTrippersThatBreakTheContract(t *testing.T) {
@@ -665,13 +647,21 @@ func TestPanics(t *testing.T) {
 		"Check": func(tr *retryhttp.Transport) {
 			tr.Check = func(*http.Request, *http.Response, error) error { panic(boom) }
 		},
-		"RetryIf":                   func(tr *retryhttp.Transport) { tr.Policy.RetryIf = func(error) bool { panic(boom) } },
+		"RetryIf": func(tr *retryhttp.Transport) { tr.Policy.RetryIf = func(error) bool { panic(boom) } },
+		"Gate.Key": func(tr *retryhttp.Transport) {
+			tr.Gate = &retryhttp.Gate{Key: func(*http.Request) string { panic(boom) }}
+		},
+		"Gate.OnClose": func(tr *retryhttp.Transport) {
+			tr.Gate = &retryhttp.Gate{Unavailable: true, OnClose: func(string, time.Duration, error) { panic(boom) }}
+		},
 		"OnEvent, attempt_finished": on(retry.AttemptFinished),
 		"OnEvent, retry_scheduled":  on(retry.RetryScheduled),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, data := &body{Reader: strings.NewReader("sorry")}, &body{Reader: strings.NewReader("data")}
-			base := script(responseWith(503, b))
+			busy := asksToWait(503, 1)
+			busy.Body = b
+			base := script(busy)
 			var ctx context.Context
 			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base, Prepare: func(req *http.Request, _ int, _ error) error {
 				ctx = req.Context()
@@ -681,7 +671,7 @@ func TestPanics(t *testing.T) {
 			req := request(t, "PUT")
 			req.Body, req.GetBody = data, func() (io.ReadCloser, error) { return data, nil }
 			assert.PanicsWithValue(t, boom, func() { _, _ = tr.RoundTrip(req) })
-			assert.Error(t, ctx.Err())
+			assert.True(t, ctx == nil || ctx.Err() != nil)
 			assert.True(t, data.closed)
 			assert.Equal(t, len(base.sent) > 0, b.closed)
 		})
@@ -825,30 +815,6 @@ func TestWhatPutsIntoTheBudget(t *testing.T) {
 	assert.Equal(t, 1, left(404, succeeds))
 	assert.Equal(t, 1, left(404, fails), "which Check wants again")
 	assert.Equal(t, 0, left(200, fails))
-}
-
-// Three layers of four attempts each would be 64 requests at the lowest layer.
-// A Budget in the context bounds all of them together.
-func TestWithBudgetOverLayers(t *testing.T) {
-	for name, tt := range map[string]struct {
-		ctx  context.Context
-		sent int
-	}{
-		"without": {t.Context(), 64},
-		"with":    {retry.WithBudget(t.Context(), &retry.Budget{Size: 3}), 4},
-		"none":    {retry.WithBudget(t.Context(), &retry.Budget{}), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			base := script(503)
-			four := retry.Policy{MaxAttempts: 4}
-			tr := &retryhttp.Transport{Policy: four, Base: &retryhttp.Transport{Policy: four, Base: base}}
-			err := retry.Do(tt.ctx, four, func(ctx context.Context) error {
-				return retryhttp.Check(nil, send(t, tr, request(t, "GET").WithContext(ctx)), nil)
-			})
-			assert.Error(t, err)
-			assert.Len(t, base.sent, tt.sent)
-		})
-	}
 }
 
 func TestCloseIdleConnections(t *testing.T) {

@@ -3,7 +3,6 @@ package retrysql_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -96,23 +95,6 @@ func (l *Ledger) Move(ctx context.Context, from, to, amount int) error {
 	return err
 }
 
-// A RetryIf can extend Transient by one more error.
-func ExampleTransient() {
-	errStale := errors.New("the row was changed by someone else")
-	p := retry.Default()
-	p.RetryIf = func(err error) bool { // for Tx or TxFunc
-		return retrysql.Transient(err) || errors.Is(err, errStale)
-	}
-
-	fmt.Println(p.RetryIf(fmt.Errorf("account 7: %w", errStale)))
-	fmt.Println(p.RetryIf(driver.ErrBadConn))
-	fmt.Println(p.RetryIf(sql.ErrNoRows))
-	// Output:
-	// true
-	// true
-	// false
-}
-
 func bank() *sql.DB {
 	return sql.OpenDB(connector{&server{scenes: failing("commit", errSerialization)}})
 }
@@ -128,19 +110,4 @@ func ExampleEligible() {
 	fmt.Println("SELECT id FROM jobs WHERE status = 'PENDING' AND " + eligible)
 	// Output:
 	// SELECT id FROM jobs WHERE status = 'PENDING' AND (COALESCE(attempts, 0) <= 0 OR COALESCE(retryable, TRUE) AND CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 10 END)
-}
-
-// Jobs without their own limit get three attempts, and the others as many as
-// their limit says.
-func ExampleEligible_default() {
-	eligible, err := retrysql.Eligible(retry.Policy{}, retrysql.Columns{
-		Attempts: "attempts", MaxAttempts: "max_attempts", DefaultMaxAttempts: 3,
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(eligible)
-	// Output:
-	// (COALESCE(attempts, 0) <= 0 OR CASE WHEN COALESCE(max_attempts, 3) > 0 THEN attempts < COALESCE(max_attempts, 3) ELSE attempts < 1 END)
 }

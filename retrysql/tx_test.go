@@ -158,10 +158,6 @@ func TestTransactions(t *testing.T) {
 		{name: "an error of the library after the commit", through: replacing(errOpaque), want: unknown, asked: []string{committed}, is: []error{errOpaque}},
 
 		// A RetryIf replaces Transient.
-		{name: "a RetryIf that returns true", scenes: failing("write", errOpaque), retryIf: always,
-			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
-		{name: "a RetryIf that returns false", scenes: failing("write", errDeadlock), retryIf: func(error) bool { return false },
-			want: retry.ReasonRejected, asked: []string{rolledBack}, is: []error{errDeadlock}},
 		{name: "a RetryIf that adds to Transient", scenes: append(failing("write", errUnique, errDeadlock), failing("commit", errUnique)...),
 			policy:  retry.Policy{MaxAttempts: 4},
 			retryIf: func(err error) bool { return retrysql.Transient(err) || errors.Is(err, errUnique) },
@@ -565,16 +561,6 @@ func TestTheCallersContext(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Tx accepts anything that begins transactions.
-func TestTxTakesAConn(t *testing.T) {
-	db, server := open(t, failing("write", errDeadlock)...)
-	conn, err := db.Conn(t.Context())
-	require.NoError(t, err)
-	defer conn.Close()
-	require.NoError(t, retrysql.Tx(t.Context(), conn, nil, retry.Policy{MaxAttempts: 2}, write))
-	assert.Equal(t, []string{rolledBack, committed}, server.asked())
 }
 
 // Calls share only the policy and the database.

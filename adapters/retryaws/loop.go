@@ -174,7 +174,8 @@ func serversWait(err error) time.Duration {
 		return 0
 	}
 	wait := retryhttp.AdviceOf(failed.Response.Response).Wait
-	ms, err := strconv.ParseInt(failed.Response.Header.Get("X-Amz-Retry-After"), 10, 64)
+	value := failed.Response.Header.Get("X-Amz-Retry-After")
+	ms, err := strconv.ParseInt(value[:min(len(value), 128)], 10, 64) // as much of a header as AdviceOf reads
 	if err != nil {
 		return wait
 	}

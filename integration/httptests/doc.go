@@ -1,3 +1,3 @@
 // Package httptests has the tests of retryhttp that need other modules: pooled
-// gzip readers, OpenTelemetry, and go-retryablehttp beside ours.
+// gzip readers and OpenTelemetry.
 package httptests

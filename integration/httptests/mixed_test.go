@@ -28,15 +28,18 @@ import (
 )
 
 // Each caller gets its own complete answer, whatever happened to the answers
-// that were discarded. A reader from a Base's pool must never be used twice at
-// the same time, and nothing may be leaked. The environment variable
-// RETRY_ANSWERS sets the number of answers, for all Bases together.
+// that were discarded, and to requests that were given up. A reader from a Base's pool
+// must never be used twice at the same time, and nothing may be leaked: no goroutine, no
+// descriptor, and none of the few connections that there may be. The environment variable
+// RETRY_ANSWERS sets the number of answers, for all Bases together, and has 1,000
+// goroutines ask for them.
 func TestMixedAnswers(t *testing.T) {
-	answers := int64(2000)
+	answers, callers := int64(2000), 32
 	if n := os.Getenv("RETRY_ANSWERS"); n != "" {
 		var err error
 		answers, err = strconv.ParseInt(n, 10, 64)
 		require.NoError(t, err)
+		callers = 1000
 	}
 	for proto, start := range map[string]func(*httptest.Server){
 		"HTTP/1": (*httptest.Server).Start,
@@ -49,13 +52,13 @@ func TestMixedAnswers(t *testing.T) {
 			"Read that blocks":    func(base http.RoundTripper) http.RoundTripper { return blocking{gzhttp.Transport(base)} },
 		} {
 			t.Run(proto+", "+name, func(t *testing.T) {
-				assertNothingLeft(t, func() { mixedAnswers(t, start, wrap, answers/8) })
+				assertNothingLeft(t, func() { mixedAnswers(t, start, wrap, answers/8, callers) })
 			})
 		}
 	}
 }
 
-func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.RoundTripper) http.RoundTripper, answers int64) {
+func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.RoundTripper) http.RoundTripper, answers int64, callers int) {
 	s := &mixed{seen: map[string]int{}}
 	server := httptest.NewUnstartedServer(s)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -63,22 +66,34 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 	defer func() { server.CloseClientConnections(); server.Close() }()
 	client := server.Client()
 	defer client.CloseIdleConnections()
+	base := client.Transport.(*http.Transport)
+	base.MaxConnsPerHost = callers / 4
 	client.Transport = &retryhttp.Transport{
-		Base:   wrap(client.Transport),
+		Base:   wrap(base),
 		Policy: retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Millisecond), Jitter: retry.FullJitter, AttemptTimeout: time.Minute},
 	}
 
 	var requests atomic.Int64
-	var callers sync.WaitGroup
-	for range 32 {
-		callers.Go(func() {
+	var all sync.WaitGroup
+	put := func(ctx context.Context, key string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, "PUT", server.URL+"/"+key, strings.NewReader("body of "+key))
+		if err != nil {
+			return nil, err
+		}
+		return client.Do(req)
+	}
+	for range callers {
+		all.Go(func() {
 			for s.answers.Load() < answers {
-				key := fmt.Sprint(requests.Add(1))
-				req, err := http.NewRequestWithContext(t.Context(), "PUT", server.URL+"/"+key, strings.NewReader("body of "+key))
-				if !assert.NoError(t, err) {
-					return
+				n := requests.Add(1)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n%64)*time.Millisecond)
+				if resp, err := put(ctx, fmt.Sprint(n, "-given-up")); err == nil {
+					assert.NoError(t, resp.Body.Close())
 				}
-				resp, err := client.Do(req)
+				cancel()
+
+				key := fmt.Sprint(n)
+				resp, err := put(t.Context(), key)
 				if !assert.NoError(t, err) {
 					return
 				}
@@ -92,7 +107,7 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 			}
 		})
 	}
-	callers.Wait()
+	all.Wait()
 }
 
 // answerTo returns a text that is different for each key.
