@@ -366,23 +366,28 @@ func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
 // lease was sent twice, so nothing goes back.
 func TestLeaseThatNetHTTPSendsTwice(t *testing.T) {
 	var requests atomic.Int32
-	addr := rawServer(t, func(conn *net.TCPConn) {
-		for in := bufio.NewReader(conn); ; {
-			if _, err := http.ReadRequest(in); err != nil || requests.Add(1) == 2 {
+	addr := rawServer(t, func(conn *net.TCPConn) { // answers one request, and not the next
+		in := bufio.NewReader(conn)
+		for _, answer := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nRetry-Budget-Spent: 0\r\n\r\n", ""} {
+			if _, err := http.ReadRequest(in); err != nil {
 				return
 			}
-			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nRetry-Budget-Spent: 0\r\n\r\n")
+			requests.Add(1)
+			_, _ = io.WriteString(conn, answer)
 		}
 	})
 	base := new(http.Transport)
 	defer base.CloseIdleConnections()
 	client := &http.Client{Transport: retryhttp.LendBudget(base, 3)}
-	for _, left := range []int{5, 2} {
+	for calls := int32(1); ; calls++ { // a connection is kept only if net/http is quick enough
 		budget, req := lends(t, "http://"+addr)
 		resp, err := client.Do(req)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
-		assert.Equal(t, left, budget.Left())
+		if requests.Load() > calls {
+			assert.Equal(t, 2, budget.Left())
+			return
+		}
+		assert.Equal(t, 5, budget.Left())
 	}
-	assert.EqualValues(t, 3, requests.Load())
 }

@@ -91,7 +91,6 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() },
 		}, true},
 		{"AttemptTimeout, in the TLS handshake", "https", silent, &http.Transport{}, true},
-		{"AttemptTimeout, while the request is under way", "http", silent, &http.Transport{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
@@ -114,6 +113,12 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 			}
 		})
 	}
+	bubble(t, "AttemptTimeout, while the request is under way", func(t *testing.T) {
+		base := piped(func(conn net.Conn, _ *http.Request) { _, _ = io.Copy(io.Discard, conn) })
+		attempts, reason, _ := post(t, base, "http://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = short })
+		assert.Equal(t, 1, attempts)
+		assert.Equal(t, retry.ReasonNonRetryable, reason)
+	})
 }
 
 // If a Base reports nothing, everything may have been sent, whatever its error

@@ -187,6 +187,7 @@ func TestHTTP2(t *testing.T) {
 // The server answers without reading the request, and closes the connection
 // while the body is being sent.
 func TestLargeUpload(t *testing.T) {
+	t.Parallel()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
 	for proto, start := range protocols {
 		t.Run(proto, func(t *testing.T) {

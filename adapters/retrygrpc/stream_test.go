@@ -261,9 +261,9 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		hang     int // the number of attempts that hang
-		attempts int
+		attempts int // at most; on a busy machine more than the first may time out
 		code     codes.Code
-	}{{"the first attempt hangs", 1, 2, codes.OK}, {"all hang", 9, 4, codes.DeadlineExceeded}} {
+	}{{"the first attempt hangs", 1, retry.Unlimited, codes.OK}, {"all hang", 9, 4, codes.DeadlineExceeded}} {
 		s := &server{}
 		s.answer = func(ctx context.Context, attempt int) error {
 			if attempt <= tc.hang {
@@ -271,15 +271,23 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 			}
 			return ctx.Err()
 		}
+		started := 0
 		p := soon()
-		p.AttemptTimeout = 100 * time.Millisecond
+		p.MaxAttempts, p.AttemptTimeout = tc.attempts, 100*time.Millisecond
+		p.OnEvent = func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.AttemptStarted {
+				started++
+			}
+		}
 		stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).FullDuplexCall(t.Context())
 		require.NoError(t, err, tc.name)
 		require.NoError(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{}))
 		_, err = stream.Recv()
 		assert.Equal(t, tc.code, status.Code(err), tc.name)
-		assert.Equal(t, tc.attempts, s.attempts(), tc.name)
-		if tc.code != codes.OK {
+		if tc.code == codes.OK {
+			assert.Greater(t, started, 1, tc.name)
+		} else {
+			assert.Equal(t, tc.attempts, started, tc.name)
 			assert.EqualError(t, retry.LastError(err), "rpc error: code = DeadlineExceeded desc = no message within AttemptTimeout (100ms)")
 		}
 	}
@@ -287,7 +295,7 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 	waits := make(chan struct{})
 	s := &server{messages: 1, answer: func(context.Context, int) error { <-waits; return nil }}
 	p := soon()
-	p.AttemptTimeout = 50 * time.Millisecond
+	p.MaxAttempts, p.AttemptTimeout = retry.Unlimited, 50*time.Millisecond
 	stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
 	require.NoError(t, err)
 	_, err = stream.Recv()
