@@ -239,24 +239,6 @@ func TestWaitOfThePolicy(t *testing.T) {
 	}
 }
 
-// A Wait that fails ends the call. Its error is the caller's, because the response
-// has been discarded.
-func TestWaitThatFails(t *testing.T) {
-	asleep := errors.New("the network is gone")
-	var seen events
-	b := &body{Reader: strings.NewReader("sorry")}
-	resp, err := (&retryhttp.Transport{Base: script(responseWith(503, b)), Policy: retry.Policy{
-		MaxAttempts: 2, OnEvent: seen.add,
-		Wait: func(context.Context, time.Duration) (time.Duration, error) { return 0, asleep },
-	}}).RoundTrip(request(t, "GET"))
-	assert.Nil(t, resp)
-	assert.EqualError(t, err, "retry: the wait failed after 1 attempt (the network is gone): "+
-		"retryhttp: GET http://example.test/: 503 Service Unavailable")
-	assert.Equal(t, retry.ReasonWait, retry.ReasonOf(err))
-	assert.Equal(t, asleep, seen.stop().Cause)
-	assert.True(t, b.closed)
-}
-
 // A panic of a body that is discarded is the caller's to recover, as if the
 // caller had read the body. It must not end the program.
 func TestDiscardOfABodyThatPanics(t *testing.T) {

@@ -158,27 +158,6 @@ func ExampleTransport_prepare() {
 	// 200 OK
 }
 
-// A context can carry a policy for one request.
-func ExampleWithPolicy() {
-	server := flaky(2, http.StatusServiceUnavailable)
-	defer server.Close()
-
-	transport := &retryhttp.Transport{Policy: quick}
-	client := &http.Client{Transport: transport}
-
-	once := transport.Policy // a copy
-	once.MaxAttempts = 1
-	ctx := retryhttp.WithPolicy(context.Background(), once)
-	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/health", nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	show(client.Do(req))
-	// Output:
-	// 503 Service Unavailable
-}
-
 // SetBody turns a stream into a body that can be sent again.
 func ExampleSetBody() {
 	attempts := 0

@@ -86,7 +86,8 @@ func Postgres(t testing.TB) *Server {
 	s.ready = func() error { // it accepts connections before it is ready
 		return exec.Command(filepath.Join(filepath.Dir(s.program), "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port).Run()
 	}
-	s.args = []string{"-D", data, "-p", port, "-k", s.dir, "-c", "listen_addresses=127.0.0.1"}
+	// What a process has written survives its own crash without fsync.
+	s.args = []string{"-D", data, "-p", port, "-k", s.dir, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"}
 	s.Start()
 	return s
 }
@@ -198,7 +199,7 @@ func (s *Server) Start() {
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	for range 1500 {
+	for range 6000 {
 		if s.ready() == nil {
 			return
 		}
