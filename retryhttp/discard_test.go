@@ -249,7 +249,7 @@ func TestDiscardOfABodyThatPanics(t *testing.T) {
 		"in both":        {panics("another"), panics("bug in the body")},
 		"runtime.Goexit": {runtime.Goexit, func() {}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			closed := false
 			base := once503(func(*http.Request) io.ReadCloser {
 				return funcs{

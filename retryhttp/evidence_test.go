@@ -114,7 +114,7 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 		})
 	}
 	bubble(t, "AttemptTimeout, while the request is under way", func(t *testing.T) {
-		base := piped(func(conn net.Conn, _ *http.Request) { _, _ = io.Copy(io.Discard, conn) })
+		base := piped(1, func(conn net.Conn, _ *http.Request) { _, _ = io.Copy(io.Discard, conn) })
 		attempts, reason, _ := post(t, base, "http://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = short })
 		assert.Equal(t, 1, attempts)
 		assert.Equal(t, retry.ReasonNonRetryable, reason)

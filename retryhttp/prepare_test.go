@@ -75,7 +75,7 @@ func TestPrepareStops(t *testing.T) {
 		{"an After has no effect", 1, retry.After(time.Second, boom), "after 1 attempt: retryhttp: Prepare: no such key"},
 		{"an error that panics", 1, panicker{"Unwrap"}, "after 1 attempt: retryhttp: error of type *fmt.wrapError panicked: bug in Unwrap"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		bubble(t, tt.name, func(t *testing.T) {
 			var bodies []*body
 			base := script(503)
 			checked := 0

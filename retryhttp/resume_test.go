@@ -100,7 +100,7 @@ func TestResumeAtEveryByte(t *testing.T) {
 		t.Run(fmt.Sprint("length not known: ", chunked), func(t *testing.T) {
 			t.Parallel()
 			base := &source{text: string(text), chunked: chunked}
-			pipes := piped(func(conn net.Conn, req *http.Request) {
+			pipes := piped(1, func(conn net.Conn, req *http.Request) {
 				resp, _ := base.RoundTrip(req)
 				resp.ProtoMajor, resp.ProtoMinor, resp.Request = 1, 1, req
 				if resp.ContentLength < 0 {
@@ -137,13 +137,18 @@ func TestResumeAtEveryByte(t *testing.T) {
 }
 
 // piped returns an http.Transport whose connections are pipes, each to a server that
-// answers one request and closes the connection.
-func piped(serve func(net.Conn, *http.Request)) *http.Transport {
-	return &http.Transport{DisableKeepAlives: true, ReadBufferSize: 128 << 10, DialContext: func(context.Context, string, string) (net.Conn, error) {
+// answers so many requests and closes the connection.
+func piped(requests int, serve func(net.Conn, *http.Request)) *http.Transport {
+	return &http.Transport{DisableKeepAlives: requests == 1, ReadBufferSize: 128 << 10, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go func() {
 			defer server.Close()
-			if req, err := http.ReadRequest(bufio.NewReader(server)); err == nil {
+			in := bufio.NewReader(server)
+			for range requests {
+				req, err := http.ReadRequest(in)
+				if err != nil {
+					return
+				}
 				serve(server, req)
 			}
 		}()

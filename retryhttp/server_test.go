@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,34 +122,30 @@ func TestEndlessErrorBody(t *testing.T) {
 
 // All attempts use one connection, whatever the bodies of the errors are.
 func TestConnectionIsReused(t *testing.T) {
-	for name, answer := range map[string]http.HandlerFunc{
-		"no body": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-		"a short body": func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "sorry", http.StatusServiceUnavailable)
-		},
-		"a long body": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "60000")
-			w.WriteHeader(503)
-			_, _ = w.Write(make([]byte, 60000))
-		},
-		"in chunks": func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(503)
-			for range 10 {
-				_, _ = w.Write(make([]byte, 100))
-				_ = http.NewResponseController(w).Flush()
-			}
-		},
+	for name, answer := range map[string]string{
+		"no body":      "Content-Length: 0\r\n\r\n",
+		"a short body": "Content-Length: 5\r\n\r\nsorry",
+		"a long body":  "Content-Length: 60000\r\n\r\n" + strings.Repeat("x", 60000),
+		"in chunks":    "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("5\r\nsorry\r\n", 10) + "0\r\n\r\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t, answer)
+		bubble(t, name, func(t *testing.T) {
+			conns := map[net.Conn]int{}
+			base := piped(15, func(conn net.Conn, req *http.Request) {
+				conns[conn]++
+				_, _ = io.Copy(io.Discard, req.Body)
+				text := answer
+				if req.Method == "HEAD" {
+					text = text[:strings.Index(text, "\r\n\r\n")+4]
+				}
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 Busy\r\n"+text)
+			})
 			for _, method := range []string{"GET", "HEAD", "PUT"} {
-				var seen events
-				client := clientOf(t, retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Minute, OnEvent: seen.add})
-				s.conns.Store(0)
-				do(t, client, method, s.URL, strings.NewReader("data"))
-				assert.Equal(t, 5, seen.stop().Attempt)
-				assert.EqualValues(t, 1, s.conns.Load(), method)
+				req := request(t, method)
+				rewindable(req, "data")
+				resp := send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Minute}}, req)
+				textOf(t, resp)
 			}
+			assert.Equal(t, []int{15}, slices.Collect(maps.Values(conns)))
 		})
 	}
 }

@@ -110,7 +110,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 			firsts = []any{503, boom}
 		}
 		for _, first := range firsts {
-			t.Run(fmt.Sprint(tt.name, ", ", first), func(t *testing.T) {
+			bubble(t, fmt.Sprint(tt.name, ", ", first), func(t *testing.T) {
 				var seen events
 				base := script(first, 200)
 				tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}
@@ -401,7 +401,7 @@ func TestContextEnds(t *testing.T) {
 	}
 	assert.True(t, sorry.closed)
 
-	t.Run("while an attempt succeeds", func(t *testing.T) {
+	bubble(t, "while an attempt succeeds", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		resp, err := (&retryhttp.Transport{Policy: policy, Base: roundTrip(func(*http.Request) (*http.Response, error) {
 			cancel(why)
@@ -411,7 +411,7 @@ func TestContextEnds(t *testing.T) {
 		assert.Equal(t, 200, resp.StatusCode)
 	})
 
-	t.Run("after the decision", func(t *testing.T) {
+	bubble(t, "after the decision", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		b := &body{Reader: strings.NewReader("sorry")}
 		tr := &retryhttp.Transport{Base: script(responseWith(503, b)), Policy: retry.Policy{OnEvent: func(_ context.Context, e retry.Event) {
@@ -554,24 +554,26 @@ func TestBodyOfEachAttempt(t *testing.T) {
 }
 
 func TestGetBodyFails(t *testing.T) {
-	gone := errors.New("the file is gone")
-	req := request(t, "PUT")
-	rewindable(req, "data")
-	req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
-	base := script(503, 200)
-	_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5}}).RoundTrip(req)
-	assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: cannot rewind the request body: the file is gone "+
-		"(the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)")
-	assert.Len(t, base.sent, 1)
-	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-	assert.ErrorIs(t, err, gone)
-	assert.ErrorAs(t, err, new(*retryhttp.StatusError))
+	bubble(t, "", func(t *testing.T) {
+		gone := errors.New("the file is gone")
+		req := request(t, "PUT")
+		rewindable(req, "data")
+		req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
+		base := script(503, 200)
+		_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5}}).RoundTrip(req)
+		assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: cannot rewind the request body: the file is gone "+
+			"(the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)")
+		assert.Len(t, base.sent, 1)
+		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, gone)
+		assert.ErrorAs(t, err, new(*retryhttp.StatusError))
+	})
 }
 
 func TestRoundTrippersThatBreakTheContract(t *testing.T) {
 	boom := errors.New("boom")
 
-	t.Run("a response and an error", func(t *testing.T) {
+	bubble(t, "a response and an error", func(t *testing.T) {
 		b := &body{Reader: endless{}}
 		both := responseWith(200, b)
 		resp := send(t, &retryhttp.Transport{
@@ -582,13 +584,13 @@ func TestRoundTrippersThatBreakTheContract(t *testing.T) {
 		assert.Zero(t, b.read)
 	})
 
-	t.Run("a response without a body and an error", func(t *testing.T) {
+	bubble(t, "a response without a body and an error", func(t *testing.T) {
 		tr := &retryhttp.Transport{Base: roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 503}, boom })}
 		_, err := tr.RoundTrip(request(t, "GET"))
 		assert.ErrorIs(t, err, boom)
 	})
 
-	t.Run("neither", func(t *testing.T) {
+	bubble(t, "neither", func(t *testing.T) {
 		base := script(func(*http.Request) (*http.Response, error) { return nil, nil })
 		_, err := (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base}).RoundTrip(request(t, "GET"))
 		assert.EqualError(t, err, "retry: permanent error after 1 attempt: "+
@@ -596,7 +598,7 @@ func TestRoundTrippersThatBreakTheContract(t *testing.T) {
 		assert.Len(t, base.sent, 1)
 	})
 
-	t.Run("a response without a body", func(t *testing.T) {
+	bubble(t, "a response without a body", func(t *testing.T) {
 		bare := func(status int) *http.Response { return &http.Response{StatusCode: status} }
 		base := script(bare(503), bare(503), bare(200))
 		resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: base})
@@ -644,7 +646,7 @@ func TestPanics(t *testing.T) {
 		"OnEvent, attempt_finished": on(retry.AttemptFinished),
 		"OnEvent, retry_scheduled":  on(retry.RetryScheduled),
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			b, data := &body{Reader: strings.NewReader("sorry")}, &body{Reader: strings.NewReader("data")}
 			busy := asksToWait(503, 1)
 			busy.Body = b
@@ -701,29 +703,31 @@ func TestRequestOfAResponse(t *testing.T) {
 // Transport discards and what the caller gets. It is not bound to the attempt's
 // context, which must be freed even if Check forgets to close the first body.
 func TestCheckReplacesTheBody(t *testing.T) {
-	for _, closes := range []bool{true, false} {
-		var replaced []*body
-		base := script(textResponse(200, "busy"), textResponse(200, "busy"))
-		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base}
-		tr.Check = func(_ *http.Request, resp *http.Response, _ error) error {
-			if len(replaced) == 1 {
-				assert.Error(t, base.sent[0].Context().Err(), "the previous attempt is over")
+	bubble(t, "", func(t *testing.T) {
+		for _, closes := range []bool{true, false} {
+			var replaced []*body
+			base := script(textResponse(200, "busy"), textResponse(200, "busy"))
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base}
+			tr.Check = func(_ *http.Request, resp *http.Response, _ error) error {
+				if len(replaced) == 1 {
+					assert.Error(t, base.sent[0].Context().Err(), "the previous attempt is over")
+				}
+				text := "busy"
+				if closes {
+					text = textOf(t, resp)
+					require.NoError(t, resp.Body.Close())
+				}
+				replaced = append(replaced, &body{Reader: strings.NewReader(text)})
+				resp.Body = replaced[len(replaced)-1]
+				return errors.New(text)
 			}
-			text := "busy"
-			if closes {
-				text = textOf(t, resp)
-				require.NoError(t, resp.Body.Close())
-			}
-			replaced = append(replaced, &body{Reader: strings.NewReader(text)})
-			resp.Body = replaced[len(replaced)-1]
-			return errors.New(text)
+			resp := send(t, tr)
+			require.Len(t, replaced, 2)
+			assert.True(t, replaced[0].closed)
+			assert.False(t, replaced[1].closed)
+			assert.Equal(t, "busy", textOf(t, resp))
 		}
-		resp := send(t, tr)
-		require.Len(t, replaced, 2)
-		assert.True(t, replaced[0].closed)
-		assert.False(t, replaced[1].closed)
-		assert.Equal(t, "busy", textOf(t, resp))
-	}
+	})
 }
 
 // If a method of an error from Base panics, the request ends and not the
