@@ -34,6 +34,7 @@ func TestAdvice(t *testing.T) {
 		{"seconds, in a cache for a while", 503, http.Header{"Retry-After": {"60"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
 		{"seconds, in a cache for longer", 503, http.Header{"Retry-After": {"60"}, "Age": {"90"}}, 0, 0, unsaid, unsaid},
 		{"a date, in a cache for a while", 503, http.Header{"Retry-After": {"Sun, 22 Nov 2026 12:01:00 GMT"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
+		{"the first date there is, in a cache for a while", 503, http.Header{"Retry-After": {"Sat, 01 Jan 0000 00:00:00 GMT"}, "Age": {"20"}}, 0, 0, unsaid, unsaid},
 		{"milliseconds, in a cache for a while", 503, http.Header{"Retry-After-Ms": {"1500"}, "Age": {"1"}}, 0, 500 * time.Millisecond, unsaid, unsaid},
 
 		// A wait also makes a 403 and a 413 retryable.

@@ -69,6 +69,7 @@ func TestRetryAfter(t *testing.T) {
 		{"a Date of another form", "Saturday, 01-Jan-00 09:00:00 GMT", []string{"Sat Jan  1 09:00:07 2000"}, 7 * time.Second},
 		{"a clock that was never set", epoch, []string{"Thu, 01 Jan 1970 00:00:07 GMT"}, 7 * time.Second},
 		{"an invalid Date", "yesterday", []string{"Sat, 01 Jan 2000 00:00:07 GMT"}, 7 * time.Second},
+		{"a date that has passed", "", []string{epoch}, 0},
 		{"a date that has passed, by the server's clock", fast, []string{"Sat, 01 Jan 2000 08:00:00 GMT"}, 0},
 		{"the last date there is", "", []string{"Fri, 31 Dec 9999 23:59:59 GMT"}, longest},
 		{"UTC for GMT", "", []string{"Sat, 01 Jan 2000 00:00:07 UTC"}, 7 * time.Second},
@@ -87,8 +88,9 @@ func TestRetryAfter(t *testing.T) {
 			if tt.date != "" {
 				h.Set("Date", tt.date)
 			}
-			err := retryhttp.NewStatusError(&http.Response{StatusCode: 503, Header: h})
-			assert.Equal(t, tt.want, err.RetryAfter(), tt.name)
+			resp := &http.Response{StatusCode: 503, Header: h}
+			assert.Equal(t, tt.want, retryhttp.AdviceOf(resp).Wait, tt.name)
+			assert.Equal(t, tt.want, retryhttp.NewStatusError(resp).RetryAfter(), tt.name)
 		}
 	})
 }
