@@ -86,11 +86,6 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 		{"reset after the request", "http", received("", resets), &http.Transport{}, false},
 		{"no answer", "http", silent, &http.Transport{ResponseHeaderTimeout: short}, false},
 		{"503", "http", received("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", closes), &http.Transport{}, false},
-
-		{"AttemptTimeout, before there is a connection", "http", closes, &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() },
-		}, true},
-		{"AttemptTimeout, in the TLS handshake", "https", silent, &http.Transport{}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
@@ -99,11 +94,7 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 			if tt.server != nil {
 				addr = rawServer(t, tt.server)
 			}
-			attempts, reason, err := post(t, tt.base, tt.scheme+"://"+addr, func(tr *retryhttp.Transport) {
-				if strings.HasPrefix(tt.name, "AttemptTimeout") {
-					tr.Policy.AttemptTimeout = short
-				}
-			})
+			attempts, reason, err := post(t, tt.base, tt.scheme+"://"+addr)
 			if tt.again {
 				assert.Equal(t, 3, attempts, "%v", err)
 				assert.Equal(t, retry.ReasonExhausted, reason)
@@ -113,12 +104,30 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 			}
 		})
 	}
-	bubble(t, "AttemptTimeout, while the request is under way", func(t *testing.T) {
-		base := piped(1, func(conn net.Conn, _ *http.Request) { _, _ = io.Copy(io.Discard, conn) })
-		attempts, reason, _ := post(t, base, "http://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = short })
-		assert.Equal(t, 1, attempts)
-		assert.Equal(t, retry.ReasonNonRetryable, reason)
-	})
+	pipe := func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, server) }()
+		return client, nil
+	}
+	for _, tt := range []struct {
+		name, scheme string
+		dial         func(context.Context, string, string) (net.Conn, error)
+		reason       retry.Reason
+	}{
+		{"before there is a connection", "http", func(context.Context, string, string) (net.Conn, error) {
+			time.Sleep(30 * time.Second)
+			return nil, errReset
+		}, retry.ReasonExhausted},
+		{"in the TLS handshake", "https", pipe, retry.ReasonExhausted},
+		{"while the request is under way", "http", pipe, retry.ReasonNonRetryable},
+	} {
+		bubble(t, "AttemptTimeout, "+tt.name, func(t *testing.T) {
+			base := &http.Transport{DialContext: tt.dial, TLSHandshakeTimeout: time.Minute}
+			_, reason, _ := post(t, base, tt.scheme+"://example.test/", func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = time.Second })
+			assert.Equal(t, tt.reason, reason)
+			time.Sleep(time.Minute) // until dials and handshakes end
+		})
+	}
 }
 
 // If a Base reports nothing, everything may have been sent, whatever its error
