@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,11 +38,13 @@ type attempt struct {
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
-		if resp != nil && resp.Body != nil {
-			_ = resp.Body.Close() // http.Client ignores such a response too, but leaks its connection
-		}
 		if timeout, ok := context.Cause(a).(*timeoutError); ok {
 			err = timeout
+		}
+		if resp != nil { // http.Client ignores such a response too, but leaks its connection
+			a.cancel(nil) // nothing of it is read
+			a.x.resp = resp
+			a.x.discard()
 		}
 		return nil, err
 	}
@@ -94,7 +97,7 @@ func (a *attempt) newRequest() (err error) {
 		a.req.URL = &a.url
 	}
 	if a.number > 1 && x.hasBody() {
-		a.req.Body, err = x.req.GetBody()
+		a.req.Body, err = opened(x.req.GetBody())
 		if err != nil {
 			return fmt.Errorf("retryhttp: cannot rewind the request body: %w (the attempt before: %w)", err, x.failure)
 		}
@@ -103,6 +106,14 @@ func (a *attempt) newRequest() (err error) {
 		a.ownTrailer()
 	}
 	return nil
+}
+
+// opened returns what GetBody has, and an error where it has returned nothing at all.
+func opened(rc io.ReadCloser, err error) (io.ReadCloser, error) {
+	if rc == nil && err == nil {
+		err = errors.New("GetBody returned neither a body nor an error")
+	}
+	return rc, err
 }
 
 // cloneHeader is Header.Clone, which goes twice through a map that is empty: much

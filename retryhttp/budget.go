@@ -83,7 +83,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 			back(lease.Unspent(resp.Header.Values(lease.Spent), lent))
 		}
 		resp.Header.Del(lease.Spent) // it was for us
-		if resp.Request == out {
+		if resp.Request == nil || resp.Request == out {
 			resp.Request = req
 		}
 	}
@@ -91,11 +91,11 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // ledAway reports whether redirects led req to another scheme or host, from which it
-// may have come back since.
+// may have come back since, or may have: base does not say which request it answered.
 func ledAway(req *http.Request) bool {
-	for req.Response != nil && req.Response.Request != nil {
+	for req.Response != nil {
 		before := req.Response.Request
-		if req.URL == nil || before.URL == nil || req.URL.Scheme != before.URL.Scheme || req.URL.Host != before.URL.Host {
+		if before == nil || req.URL == nil || before.URL == nil || req.URL.Scheme != before.URL.Scheme || req.URL.Host != before.URL.Host {
 			return true
 		}
 		req = before

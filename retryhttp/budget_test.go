@@ -177,7 +177,8 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 // A redirect to another scheme or host gets nothing, and neither does one that leads
 // back from there.
 func TestLeaseStaysAtHome(t *testing.T) {
-	for _, row := range []struct{ path, sent string }{
+	for _, row := range []struct{ path, sent string }{ // "bare": without a Transport, which sets the Request of a response
+		{"http://a/1 http://b/2 http://a/3 bare", "3 - -"},
 		{"http://a/1 http://a/2 http://a/3", "3 3 3"},
 		{"http://a/1 http://b/2 http://a/3", "3 - -"},
 		{"http://a/1 http://b/2 http://b/3", "3 - -"},
@@ -185,7 +186,8 @@ func TestLeaseStaysAtHome(t *testing.T) {
 		{"http://a/1 https://a/2", "3 -"},
 	} {
 		t.Run(row.path, func(t *testing.T) {
-			hops, sent := strings.Fields(row.path), []string(nil)
+			path, bare := strings.CutSuffix(row.path, " bare")
+			hops, sent := strings.Fields(path), []string(nil)
 			base := roundTrip(func(req *http.Request) (*http.Response, error) {
 				assert.Equal(t, hops[len(sent)], req.URL.String())
 				sent = append(sent, append(req.Header["Retry-Budget"], "-")[0])
@@ -197,6 +199,9 @@ func TestLeaseStaysAtHome(t *testing.T) {
 				return resp, nil
 			})
 			client := &http.Client{Transport: &retryhttp.Transport{Base: retryhttp.LendBudget(base, 3), Policy: retry.Policy{MaxAttempts: 2}}}
+			if bare {
+				client.Transport = retryhttp.LendBudget(base, 3)
+			}
 			_, req := lends(t, hops[0])
 			_, err := client.Do(req)
 			require.NoError(t, err)

@@ -6,6 +6,8 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
+
+	"github.com/goretry/retry/internal/harmless"
 )
 
 // evidence is what a Base that traces its connections, as http.Transport does,
@@ -97,7 +99,7 @@ func proxyRefused(req *http.Request, err error) bool {
 	for inner := err; inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
-	text := err.Error()
+	text := harmless.Or("", err.Error) // one that is joined may panic, and nothing has called it
 	if text == "unknown status code" {
 		return true // there was no phrase; an empty one is that of a status without a name
 	}

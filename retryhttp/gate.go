@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -33,7 +34,8 @@ import (
 // pauses at a time.
 //
 // An attempt is held before Prepare is called and before AttemptTimeout starts.
-// Holding takes nothing from a Budget, and is no part of the attempt in an event. A
+// Holding takes nothing from a Budget, does not call the Policy's Wait, and is no part
+// of the attempt in an event. A
 // request that cannot wait that long is not sent: the call fails at once, without
 // that attempt, and the Reason is ReasonRetryAfter for MaxRetryAfter, ReasonElapsed
 // for MaxElapsed, and ReasonDeadline for the deadline of the request's context. The
@@ -43,11 +45,14 @@ type Gate struct {
 	// Key returns what a pause is for: requests with the same key wait together. A
 	// request with the key "" is never held, and makes no other wait. Key is called
 	// once for each request, before Prepare. nil: the scheme, the host (the Host of the
-	// request, else that of its URL) and a hash of the header Authorization, so that one
-	// tenant's 429 does not stop all others. It does not see what Prepare sets.
+	// request, else that of its URL) and a hash of the headers Authorization, X-Api-Key
+	// and Api-Key, so that one tenant's 429 does not stop all others. It does not see
+	// what Prepare sets.
 	Key func(*http.Request) string
 
-	Max time.Duration // the longest pause; 0 or below: a minute
+	// Max is the longest pause; 0 or below: a minute. Each refusal begins a pause, so a
+	// request may be held for several. Its deadline, or MaxElapsed, limits that.
+	Max time.Duration
 
 	// Unavailable says that a 503 with a Retry-After closes the gate too. Leave it
 	// false where several replicas answer for a host: while one of ten drains,
@@ -111,8 +116,10 @@ func (g *Gate) key(req *http.Request) string {
 		return g.Key(req)
 	}
 	key := req.URL.Scheme + "://" + strings.ToLower(cmp.Or(req.Host, req.URL.Host))
-	if auth := req.Header["Authorization"]; len(auth) > 0 {
-		key += " " + strconv.FormatUint(maphash.String(keySeed, strings.Join(auth, "\n")), 16)
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key"} {
+		if secrets := req.Header[name]; len(secrets) > 0 {
+			key += " " + strconv.FormatUint(maphash.String(keySeed, strings.Join(secrets, "\n")), 16)
+		}
 	}
 	return key
 }
@@ -175,7 +182,8 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 			return nil
 		}
 		p.drawn = pause.until
-		left, spread := pause.until.Sub(now), pause.spread()
+		left := pause.until.Sub(now)
+		spread := min(pause.spread(), math.MaxInt64-max(0, left))
 		a := retry.Attempt{Number: 1, Err: retry.After(left, p.unsent()), Elapsed: elapsed + now.Sub(began)}
 		unsent := func(context.Context) error { return a.Err }
 		switch limits.Next(a).Reason { // which takes nothing from the Budgets of the context

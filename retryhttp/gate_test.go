@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -52,6 +53,7 @@ func TestGateCloses(t *testing.T) {
 	}
 	host := func(host string) edit { return func(req *http.Request) { req.Host = host } }
 	auth := func(values ...string) edit { return func(req *http.Request) { req.Header["Authorization"] = values } }
+	key := func(name, value string) edit { return func(req *http.Request) { req.Header.Set(name, value) } }
 	busy := func(failure error) *retryhttp.Transport {
 		return &retryhttp.Transport{Check: func(_ *http.Request, resp *http.Response, _ error) error {
 			if resp.StatusCode == 429 {
@@ -96,6 +98,9 @@ func TestGateCloses(t *testing.T) {
 		{"another token", nil, 429, 10, auth("a"), auth("b"), 0},
 		{"no token", nil, 429, 10, auth("a"), nil, 0},
 		{"a second token", nil, 429, 10, auth("a"), auth("a", "b"), 0},
+		{"another API key", nil, 429, 10, key("X-Api-Key", "a"), key("X-Api-Key", "b"), 0},
+		{"another key of Azure", nil, 429, 10, key("Api-Key", "a"), key("Api-Key", "b"), 0},
+		{"the same API key", nil, 429, 10, key("X-Api-Key", "a"), key("X-Api-Key", "a"), 10 * s},
 		{"no URL", nil, 429, 10, nil, func(req *http.Request) { req.URL = nil }, 0},
 		{"a Key of its own", with(&retryhttp.Gate{Key: func(*http.Request) string { return "k" }}), 429, 10, nil, to("http://other.test/"), 10 * s},
 		{"no key", with(&retryhttp.Gate{Key: func(*http.Request) string { return "" }}), 429, 10, nil, nil, 0},
@@ -327,8 +332,9 @@ func TestGateCanceled(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			base := script(asksToWait(429, 10))
 			tr := &retryhttp.Transport{Base: base, Gate: new(retryhttp.Gate), Policy: retry.Policy{MaxAttempts: 3}}
-			if tt.attempts == 0 {
-				tr.Gate = closed(t)
+			if tt.attempts == 0 { // in the longest hold
+				tr.Gate, tr.Policy.MaxRetryAfter = &retryhttp.Gate{Max: math.MaxInt64}, math.MaxInt64
+				send(t, &retryhttp.Transport{Base: script(asksToWait(429, math.MaxInt)), Gate: tr.Gate})
 			}
 			start := time.Now()
 			time.AfterFunc(tt.at, func() { cancel(why) })

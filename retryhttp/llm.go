@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -65,34 +66,43 @@ func (e *StreamError) Error() string {
 func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error) {
 	type failure struct {
 		Type, Message string
-		Code          any // of OpenAI: a text, a number or null
+		Code          json.RawMessage // of OpenAI: a text, a number or null
 	}
 	var e struct {
 		failure
-		Error    *failure
-		Response struct{ Error *failure }
+		Error    json.RawMessage
+		Response struct{ Error json.RawMessage }
 	}
 	_ = json.Unmarshal(data, &e) // what is of another type, or no JSON, says nothing
-	found := &e.failure
+	found, inner := e.failure, e.Error
+	if !isError(inner) {
+		inner = e.Response.Error
+	}
 	switch kind := e.Type; {
-	case e.Error != nil:
-		found = e.Error
-	case e.Response.Error != nil:
-		found = e.Response.Error
+	case isError(inner):
+		found = failure{}
+		_ = json.Unmarshal(inner, &found)
 	case event == "error" || kind == "error" || kind == "response.failed":
 		found.Type = "" // it says that there is an error, and not which
 	default:
 		return slices.Contains(openingsLLM, kind), nil
 	}
-	code := fmt.Sprint(found.Code)
-	failed := &StreamError{Type: found.Type, Message: found.Message, Data: data}
-	if failed.Type == "" && found.Code != nil {
-		failed.Type = code
+	var code string
+	var number json.Number
+	if json.Unmarshal(found.Code, &code) != nil && json.Unmarshal(found.Code, &number) == nil {
+		code = number.String()
 	}
+	failed := &StreamError{Type: cmp.Or(found.Type, code), Message: found.Message, Data: data}
 	if slices.Contains(finalLLM, failed.Type) || slices.Contains(finalLLM, code) {
 		return false, retry.Permanent(failed)
 	}
 	return false, failed
+}
+
+// isError reports whether the value of "error" is one: an object or a text. Some
+// servers send null, false or "" with each piece.
+func isError(value json.RawMessage) bool {
+	return len(value) > 0 && (value[0] == '{' || value[0] == '"' && len(value) > len(`""`))
 }
 
 var (

@@ -68,6 +68,11 @@ func TestLLM(t *testing.T) {
 			2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, chat, a code alone", streamOf(`data: {"error":{"message":"overloaded","code":503}}` + "\n\n"), 2, "503", retry.ReasonSuccess},
 		{"an error that is a text", streamOf(`data: {"error":"overloaded"}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"no error: false", streamOf(`data: {"error":false}` + "\n\n"), 1, "", retry.ReasonSuccess},
+		{"no error: 0", streamOf(`data: {"error":0}` + "\n\n"), 1, "", retry.ReasonSuccess},
+		{"no error: an empty text", streamOf(`data: {"error":""}` + "\n\n"), 1, "", retry.ReasonSuccess},
+		{"no error: a list", streamOf(`data: {"error":[],"response":{"error":[]}}` + "\n\n"), 1, "", retry.ReasonSuccess},
+		{"a code of lists", streamOf(`data: {"error":{"code":[[]]}}` + "\n\n"), 2, "", retry.ReasonSuccess},
 		{"OpenAI, responses", streamOf(created + "event: error\n" + `data: {"type":"error","code":"server_error","message":"again","param":null}` + "\n\n"),
 			2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, responses, failed", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow"}}}` + "\n\n"),
@@ -91,6 +96,8 @@ func TestLLM(t *testing.T) {
 
 		{"JSON", json(io.NopCloser(strings.NewReader("{}"))), 1, "", retry.ReasonSuccess},
 		{"JSON that breaks off", json(breaks(`{"content":`)), 2, "", retry.ReasonSuccess},
+		{"JSON that breaks off at 8 MiB", json(breaks(strings.Repeat(" ", 8<<20))), 2, "", retry.ReasonSuccess},
+		{"JSON that breaks off later", json(breaks(strings.Repeat(" ", 8<<20+1))), 1, "", retry.ReasonSuccess},
 		{"another body that breaks off", typed("audio/mpeg", breaks("ID3")), 1, "", retry.ReasonSuccess},
 		{"408", status(408), 2, "", retry.ReasonSuccess},
 		{"409", status(409), 2, "", retry.ReasonSuccess},
@@ -129,6 +136,16 @@ func TestLLM(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An event that nests deeply costs no more than another. As a value it would be walked,
+// on 16 MiB of stack.
+func TestDepthOfAnErrorEvent(t *testing.T) {
+	tr, req := retryhttp.LLM(retry.Policy{}), request(t, "POST")
+	event := `data: {"type":"error","code":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + "}\n\n"
+	assert.Less(t, testing.AllocsPerRun(10, func() {
+		_ = tr.Check(req, typed("text/event-stream", io.NopCloser(strings.NewReader(event))), nil)
+	}), 1000.0)
 }
 
 // What a server writes does not break a line of a log, nor make it long.

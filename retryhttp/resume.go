@@ -65,10 +65,11 @@ func identical(resp *http.Response) bool {
 	return !resp.Uncompressed && (encoding == "" || strings.EqualFold(encoding, "identity"))
 }
 
-// strongETag returns the one ETag of a response if it is strong, and otherwise "".
+// strongETag returns the one ETag of a response if it is strong, and no longer than
+// what else is read of a header, since each request for a part sends it. Otherwise "".
 func strongETag(resp *http.Response) string {
 	tags := resp.Header["Etag"]
-	if len(tags) != 1 || len(tags[0]) < 2 || !strings.HasPrefix(tags[0], `"`) || !strings.HasSuffix(tags[0], `"`) {
+	if len(tags) != 1 || len(tags[0]) < 2 || len(tags[0]) > headerBytes || !strings.HasPrefix(tags[0], `"`) || !strings.HasSuffix(tags[0], `"`) {
 		return ""
 	}
 	return tags[0]
@@ -244,14 +245,13 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 }
 
 // isEnd reports whether a response says that a body whose length is not known ends at
-// off.
+// off. Without the ETag it may be another body, of a server that ignores If-Range.
 func (d *download) isEnd(resp *http.Response) bool {
 	ranges := resp.Header["Content-Range"]
 	if resp.StatusCode != http.StatusRequestedRangeNotSatisfiable || d.total >= 0 || len(ranges) != 1 {
 		return false
 	}
-	_, tagged := resp.Header["Etag"]
-	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && (!tagged || strongETag(resp) == d.etag)
+	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && strongETag(resp) == d.etag
 }
 
 // open returns the first bytes of a response that is the part at off, or what is

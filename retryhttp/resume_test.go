@@ -26,7 +26,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-const etag = `"v1"`
+var etag = `"v1` + strings.Repeat("x", 123) + `"` // of 128 bytes, the longest that is resumed
 
 // A source is a Base that serves text with a strong ETag, and parts of it. Its
 // responses break as the steps say, the last of which is for all others.
@@ -238,6 +238,8 @@ func TestResumeFromALiar(t *testing.T) {
 		{"from a later byte", all(header("Content-Range", "bytes 5-9/10"), text("56789")), `the Content-Range "bytes 5-9/10" is not`},
 		{"of another length", header("Content-Range", "bytes 4-10/11"), `the Content-Range "bytes 4-10/11" is not`},
 		{"beyond its length", header("Content-Range", "bytes 4-10/10"), `the Content-Range "bytes 4-10/10" is not`},
+		{"of no byte", all(header("Content-Range", "bytes 4-3/10"), text("")), `the Content-Range "bytes 4-3/10" is not`},
+		{"up to the largest number", header("Content-Range", "bytes 4-9223372036854775807/*"), `the Content-Range "bytes 4-9223372036854775807/*" is not`},
 		{"two Content-Ranges", header("Content-Range", "bytes 4-9/10", "bytes 4-9/10"), "206 Partial Content, with 2 Content-Range"},
 		{"no Content-Range", header("Content-Range"), "206 Partial Content, with 0 Content-Range"},
 		{"several ranges", all(header("Content-Range"), header("Content-Type", "multipart/byteranges; boundary=x")), "with 0 Content-Range"},
@@ -249,7 +251,7 @@ func TestResumeFromALiar(t *testing.T) {
 		{"no body", func(resp *http.Response) { resp.Body = nil }, "206 Partial Content"},
 		{"nothing of what it promises", text(""), "unexpected EOF"},
 		{"reads that bring nothing", func(resp *http.Response) {
-			resp.Body = funcs{read: func([]byte) (int, error) { time.Sleep(time.Millisecond); return 0, nil }}
+			resp.Body = late(100)
 		}, io.ErrNoProgress.Error()},
 
 		{"a shorter part", all(header("Content-Range", "bytes 4-6/10"), text("456")), ""},
@@ -262,7 +264,7 @@ func TestResumeFromALiar(t *testing.T) {
 		{"identity, said", header("Content-Encoding", "identity"), ""},
 
 		{atTheEnd, func(*http.Response) {}, ""},
-		{atTheEnd + " without an ETag", func(resp *http.Response) { resp.Header.Del("Etag") }, ""},
+		{atTheEnd + " without an ETag", func(resp *http.Response) { resp.Header.Del("Etag") }, "416"},
 		{atTheEnd + " with another ETag", header("Etag", `"v2"`), "416"},
 		{atTheEnd + " without a length", header("Content-Range"), "416"},
 		{atTheEnd + " with another length", header("Content-Range", "bytes */9"), "416"},
@@ -340,6 +342,7 @@ func TestNotResumed(t *testing.T) {
 			resp.Header = http.Header{"Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}}
 		},
 		"a weak ETag":    header("Etag", `W/"v1"`),
+		"a long ETag":    header("Etag", `"`+strings.Repeat("x", 127)+`"`),
 		"half an ETag":   header("Etag", `"`),
 		"two ETags":      header("Etag", etag, etag),
 		"no ranges":      header("Accept-Ranges", "none"),

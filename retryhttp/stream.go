@@ -30,7 +30,7 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 		if isEvents(resp) || resp.ContentLength > limit || limit <= 0 {
 			return nil
 		}
-		head, err := io.ReadAll(io.LimitReader(resp.Body, min(limit, math.MaxInt64-1)+1))
+		head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, min(limit, math.MaxInt64-1)+1))
 		read := &readBody{head: head, err: err, ReadCloser: resp.Body}
 		resp.Body = read
 		if err != nil {
@@ -161,6 +161,11 @@ func readSome(r io.Reader, p []byte) (n int, err error) {
 	}
 	return 0, io.ErrNoProgress
 }
+
+// A someReader reads as readSome does.
+type someReader struct{ io.Reader }
+
+func (r someReader) Read(p []byte) (int, error) { return readSome(r.Reader, p) }
 
 // An eventReader finds the events of a stream, byte by byte, as the HTML standard
 // says ("Server-sent events"). A line ends with CR, LF or both.

@@ -69,6 +69,8 @@ func TestWholeBody(t *testing.T) {
 		{"broken, and shorter by its own word", "GET", 100, ofLength(1, breaks("fir")), 2, "second", false},
 		{"a stream of events", "GET", 100, typed("Text/Event-Stream", breaks("data")), 1, "data", true},
 		{"a connection", "GET", 100, responseWith(101, breaks("hello")), 1, "hello", true},
+		{"a byte after 99 reads without one", "GET", 100, responseWith(200, late(99)), 1, "\x00", false},
+		{"no byte in 100 reads", "GET", 100, responseWith(200, late(100)), 2, "second", false},
 		{"a response that Check retries", "GET", 100, responseWith(503, breaks("sorry")), 2, "second", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

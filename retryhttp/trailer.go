@@ -46,7 +46,7 @@ func (t *trailer) open(getBody func() (io.ReadCloser, error)) (io.ReadCloser, er
 		return nil, http.ErrBodyReadAfterClose
 	}
 	defer t.use(-1)
-	rc, err := getBody()
+	rc, err := opened(getBody())
 	if err != nil {
 		return nil, err
 	}

@@ -176,6 +176,17 @@ func TestTrailer(t *testing.T) {
 func TestTrailerAndBody(t *testing.T) {
 	gone := errors.New("the file is gone")
 	fails := true
+	failing := func(err error) func(*http.Request) {
+		return func(req *http.Request) {
+			getBody := req.GetBody
+			req.GetBody = func() (io.ReadCloser, error) {
+				if fails {
+					return nil, err
+				}
+				return getBody()
+			}
+		}
+	}
 	for _, tt := range []struct {
 		name  string
 		edit  func(*http.Request)
@@ -184,20 +195,18 @@ func TestTrailerAndBody(t *testing.T) {
 	}{
 		{"NoBody", func(req *http.Request) { req.Body = http.NoBody }, func(r *http.Request) { assert.Equal(t, http.NoBody, r.Body) }, 2},
 		{"no GetBody", func(req *http.Request) { req.GetBody = nil }, func(r *http.Request) { assert.Nil(t, r.GetBody) }, 1},
-		{"a GetBody that fails", func(req *http.Request) {
-			getBody := req.GetBody
-			req.GetBody = func() (io.ReadCloser, error) {
-				if fails {
-					return nil, gone
-				}
-				return getBody()
-			}
-		}, func(r *http.Request) {
+		{"a GetBody that returns nothing", failing(nil), func(r *http.Request) {
+			_, err := r.GetBody()
+			assert.EqualError(t, err, "GetBody returned neither a body nor an error")
+			fails = false
+		}, 2},
+		{"a GetBody that fails", failing(gone), func(r *http.Request) {
 			_, err := r.GetBody()
 			assert.Equal(t, gone, err)
 			fails = false
 		}, 2},
 	} {
+		fails = true
 		t.Run(tt.name, func(t *testing.T) {
 			req := putWithTrailer(t, "http://example.test/", "data")
 			tt.edit(req)

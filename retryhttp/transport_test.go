@@ -554,20 +554,22 @@ func TestBodyOfEachAttempt(t *testing.T) {
 }
 
 func TestGetBodyFails(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		gone := errors.New("the file is gone")
-		req := request(t, "PUT")
-		rewindable(req, "data")
-		req.GetBody = func() (io.ReadCloser, error) { return nil, gone }
-		base := script(503, 200)
-		_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5}}).RoundTrip(req)
-		assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: cannot rewind the request body: the file is gone "+
-			"(the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)")
-		assert.Len(t, base.sent, 1)
-		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-		assert.ErrorIs(t, err, gone)
-		assert.ErrorAs(t, err, new(*retryhttp.StatusError))
-	})
+	gone := errors.New("the file is gone")
+	for text, failure := range map[string]error{"the file is gone": gone, "GetBody returned neither a body nor an error": nil} {
+		bubble(t, text, func(t *testing.T) {
+			req := request(t, "PUT")
+			rewindable(req, "data")
+			req.GetBody = func() (io.ReadCloser, error) { return nil, failure }
+			base := script(503, 200)
+			_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5}}).RoundTrip(req)
+			assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: cannot rewind the request body: "+text+
+				" (the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)")
+			assert.Len(t, base.sent, 1)
+			assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+			assert.Equal(t, failure == gone, errors.Is(err, gone))
+			assert.ErrorAs(t, err, new(*retryhttp.StatusError))
+		})
+	}
 }
 
 func TestRoundTrippersThatBreakTheContract(t *testing.T) {
@@ -575,11 +577,15 @@ func TestRoundTrippersThatBreakTheContract(t *testing.T) {
 
 	bubble(t, "a response and an error", func(t *testing.T) {
 		b := &body{Reader: endless{}}
-		both := responseWith(200, b)
+		both := responseWith(200, funcs{b.Read, func() error { time.Sleep(time.Hour); return b.Close() }})
+		start := time.Now()
 		resp := send(t, &retryhttp.Transport{
 			Policy: retry.Policy{MaxAttempts: 2}, Base: script(func(*http.Request) (*http.Response, error) { return both, boom }, 200),
 		})
 		assert.NotSame(t, both, resp, "the error counts, as for http.Client")
+		assert.Equal(t, 100*time.Millisecond, time.Since(start))
+		time.Sleep(time.Hour)
+		synctest.Wait()
 		assert.True(t, b.closed)
 		assert.Zero(t, b.read)
 	})
@@ -742,6 +748,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		"Unwrap":               panicker{"Unwrap"},
 		"RetryAfter":           panicker{"RetryAfter"},
 		"RetryAfter, the last": errors.Join(os.ErrDeadlineExceeded, panicker{"RetryAfter"}),
+		"Error, wrapped":       fmt.Errorf("dial: %w", panicker{"Error"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := script(failure, 200)
@@ -755,6 +762,11 @@ func TestErrorsThatPanic(t *testing.T) {
 		})
 	}
 
+	t.Run("Error, wrapped and joined", func(t *testing.T) {
+		base := script(fmt.Errorf("dial: %w", errors.Join(errBroke, panicker{"Error"})))
+		_, err := (&http.Client{Transport: &retryhttp.Transport{Base: base}}).Get("https://example.test/")
+		assert.ErrorIs(t, err, errBroke)
+	})
 	t.Run("Timeout, from Check", func(t *testing.T) {
 		_, err := (&retryhttp.Transport{Base: script(errors.New("boom")), Check: func(*http.Request, *http.Response, error) error {
 			return panicker{"Timeout"}

@@ -60,15 +60,19 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 
 // stopped reports whether the function failed with what ended its transaction and
 // changed nothing after that, as far as the server can tell: the savepoint is gone
-// then as well.
+// then as well. After a timeout that has not ended it, a statement that commits has
+// removed a savepoint that is gone.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {
 		return false
 	}
-	var changed int64 // rows, by the last statement; -1 if it failed
-	err := ask(func() error { return tx.QueryRowContext(ctx, "SELECT ROW_COUNT()").Scan(&changed) })
-	return err != nil || changed <= 0
+	var changed int64 // rows, by the last statement; -1 if it failed or returned rows
+	var onTimeout bool
+	err := ask(func() error {
+		return tx.QueryRowContext(ctx, "SELECT ROW_COUNT(), @@innodb_rollback_on_timeout").Scan(&changed, &onTimeout)
+	})
+	return err != nil || changed <= 0 && (code.number != 1205 || onTimeout)
 }
 
 func execute(ctx context.Context, tx *sql.Tx, statement string) error {

@@ -29,27 +29,32 @@ func (d *MySQLDriver) Driver() driver.Driver { return d }
 
 type mysqlConn struct{ conn }
 
-// QueryContext answers with one row of one column, how many rows have changed.
+// QueryContext answers with one row: how many rows have changed, and whether a
+// timeout rolls back the transaction, as a scene with onTimeout says.
 func (c *mysqlConn) QueryContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
-	return &changedRows{[]int64{c.server.changed}}, c.server.do(query, ctx, c.scene)
+	_, whole := c.scene[onTimeout]
+	return &changedRows{[]driver.Value{c.server.changed, whole}}, c.server.do(query, ctx, c.scene)
 }
 
-type changedRows struct{ left []int64 }
+type changedRows struct{ left []driver.Value }
 
-func (*changedRows) Columns() []string { return []string{"ROW_COUNT()"} }
+func (*changedRows) Columns() []string { return make([]string, 2) }
 func (*changedRows) Close() error      { return nil }
 func (r *changedRows) Next(row []driver.Value) error {
 	if len(r.left) == 0 {
 		return io.EOF
 	}
-	row[0], r.left = r.left[0], nil
+	copy(row, r.left)
+	r.left = nil
 	return nil
 }
 
 const (
 	set     = "SAVEPOINT retrysql"
 	release = "RELEASE SAVEPOINT retrysql"
-	count   = "SELECT ROW_COUNT()"
+	count   = "SELECT ROW_COUNT(), @@innodb_rollback_on_timeout"
+
+	onTimeout = "innodb_rollback_on_timeout"
 )
 
 // The savepoint is the first statement of each transaction and the last one. That
@@ -84,8 +89,11 @@ func TestSavepoint(t *testing.T) {
 		{"the savepoint is gone after a success", scene{release: fails(gone)}, 0, write, nil, 0, unknown, during("write", release, "rollback"), inDoubt + goneText},
 		{"a deadlock that the function returns at once", scene{"write": fails(deadlock)}, -1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
 		{"a deadlock that the function returns after it has written more", scene{"write": fails(deadlock), release: fails(gone)}, 1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1213 (40001): deadlock; rollback: " + goneText},
+		{"a deadlock that the function returns after a statement that changed nothing", scene{"write": fails(deadlock), release: fails(gone)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
 		{"and then the connection is lost", scene{"write": fails(deadlock), release: fails(gone), "rollback": fails(driver.ErrBadConn)}, 1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1213 (40001): deadlock; rollback: " + goneText},
 		{"a lock wait timeout, which undoes the statement alone, and more is written", scene{"write": fails(timedOut)}, 1, write, nil, 0, retry.ReasonSuccess, during("write", count, release, "rollback"), ""},
+		{"a lock wait timeout, after a statement that commits", scene{"write": fails(timedOut), release: fails(gone)}, -1, write, nil, 0, unknown, during("write", count, release, "rollback"), inDoubt + "Error 1205 (HY000): timeout; rollback: " + goneText},
+		{"a lock wait timeout, which rolls back", scene{"write": fails(timedOut), onTimeout: nil}, -1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
 		{"a deadlock, and the connection is lost", scene{"write": fails(deadlock), count: fails(io.ErrUnexpectedEOF)}, 1, write, nil, 0, retry.ReasonSuccess, during("write", count, "rollback"), ""},
 		{"another error", scene{"write": fails(errOpaque)}, 0, write, always, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
 		{"another error, after the end of the transaction", scene{"write": fails(errOpaque), release: fails(gone)}, 0, write, always, 0, unknown, during("write", release, "rollback"), inDoubt + "not enough money; rollback: " + goneText},

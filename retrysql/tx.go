@@ -33,9 +33,9 @@ type Beginner interface {
 // everywhere.
 //
 // A rollback undoes what the database can undo. MySQL and MariaDB commit before
-// and after a statement such as CREATE TABLE, and do not roll back tables
-// without transactions (MyISAM, Aria), so a transaction with those is not safe
-// to run again.
+// and after DDL such as CREATE TABLE, and do not roll back tables without
+// transactions (MyISAM, Aria), so a transaction with those is not safe to run
+// again: keep DDL, and every other statement that commits, out of fn.
 //
 // After a deadlock MySQL and MariaDB have rolled back the whole transaction, and
 // each statement that follows commits by itself. So fn must return the error of a
@@ -47,8 +47,9 @@ type Beginner interface {
 // TABLE, ends the call so too. This is tested with MariaDB; MySQL documents the same.
 //
 // Tx cannot see that fn went on if the connection was lost or ctx was done before
-// fn returned, or if fn returned the deadlock and its last statement changed no
-// row. It sees nothing with another driver, or with one that wraps this one. With
+// fn returned, or if fn returned the deadlock and its last statement returned rows
+// or changed none, nor that a statement had committed before the deadlock. It
+// sees nothing with another driver, or with one that wraps this one. With
 // the savepoint fn must close its rows before it returns, and the server must know
 // savepoints; for one that does not, use TxFunc.
 //
