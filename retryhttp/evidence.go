@@ -99,7 +99,7 @@ func proxyRefused(req *http.Request, err error) bool {
 	for inner := err; inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
-	text := harmless.Or("", err.Error) // one that is joined may panic, and nothing has called it
+	text := harmless.Or("panic", err.Error) // of one that is joined it has not been called before
 	if text == "unknown status code" {
 		return true // there was no phrase; an empty one is that of a status without a name
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-var etag = `"v1` + strings.Repeat("x", 123) + `"` // of 128 bytes, the longest that is resumed
+var etag = `"v1` + strings.Repeat("x", 124) + `"` // of 128 bytes, the longest that is resumed
 
 // A source is a Base that serves text with a strong ETag, and parts of it. Its
 // responses break as the steps say, the last of which is for all others.

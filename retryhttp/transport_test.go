@@ -764,8 +764,9 @@ func TestErrorsThatPanic(t *testing.T) {
 
 	t.Run("Error, wrapped and joined", func(t *testing.T) {
 		base := script(fmt.Errorf("dial: %w", errors.Join(errBroke, panicker{"Error"})))
-		_, err := (&http.Client{Transport: &retryhttp.Transport{Base: base}}).Get("https://example.test/")
+		_, err := (&http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}}).Get("https://example.test/")
 		assert.ErrorIs(t, err, errBroke)
+		assert.Len(t, base.sent, 2)
 	})
 	t.Run("Timeout, from Check", func(t *testing.T) {
 		_, err := (&retryhttp.Transport{Base: script(errors.New("boom")), Check: func(*http.Request, *http.Response, error) error {

@@ -81,8 +81,8 @@ func ddl(t *testing.T, db *sql.DB, _ string) step {
 	return statement("ALTER TABLE "+table(t, db, "id INTEGER")+" ADD COLUMN more INTEGER")(t, db, "")
 }
 
-// both returns what the second step does after the first.
-func both(first, second func(*testing.T, *sql.DB, string) step) func(*testing.T, *sql.DB, string) step {
+// andThen returns what the second step does after the first.
+func andThen(first, second func(*testing.T, *sql.DB, string) step) func(*testing.T, *sql.DB, string) step {
 	return func(t *testing.T, db *sql.DB, accounts string) step {
 		one, two := first(t, db, accounts), second(t, db, accounts)
 		return func(ctx context.Context, tx *sql.Tx) error { _ = one(ctx, tx); return two(ctx, tx) }
@@ -118,8 +118,8 @@ func TestFunctionThatGoesOn(t *testing.T) {
 		{"another BEGIN", "Tx", statement("BEGIN"), true, ignores, true, [2]int{90, 100}},
 		{"DDL, and a success", "Tx", ddl, true, ignores, true, [2]int{90, 110}},
 		{"DDL, and a failure", "Tx", ddl, true, replaces, true, [2]int{90, 110}},
-		{"DDL, and a lock wait timeout, returned at once", "Tx", both(ddl, lockWait), false, returns, true, [2]int{90, 100}},
-		{"a deadlock, and a lock wait timeout, returned at once", "Tx", both(deadlock, lockWait), false, returns, true, [2]int{100, 100}},
+		{"DDL, and a lock wait timeout, returned at once", "Tx", andThen(ddl, lockWait), false, returns, true, [2]int{90, 100}},
+		{"a deadlock, and a lock wait timeout, returned at once", "Tx", andThen(deadlock, lockWait), false, returns, true, [2]int{100, 100}},
 		{"a record that changed, ignored", "Tx", changed, true, ignores, true, [2]int{100, 60}},
 		{"a lock wait timeout, returned late", "Tx", lockWait, true, returns, false, [2]int{90, 110}},
 		{"savepoints of its own", "Tx", statement("SAVEPOINT mine"), true, ignores, false, [2]int{90, 110}},
