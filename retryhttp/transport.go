@@ -91,9 +91,10 @@ type Transport struct {
 	// where it broke, with Range and If-Range (RFC 9110 section 14). false: reading
 	// fails with the error of the body.
 	//
-	// It applies to a 200 with a strong ETag and without a Content-Encoding, in answer
-	// to a GET without a body or a Range of its own. A GET without Accept-Encoding
-	// therefore asks for identity: use another Transport for what should be compressed.
+	// It applies to a 200 with a strong ETag of at most 128 bytes and without a
+	// Content-Encoding, in answer to a GET without a body or a Range of its own. A GET
+	// without Accept-Encoding therefore asks for identity: use another Transport for
+	// what should be compressed.
 	// The server must confirm the ETag with each part, so that what is read is always
 	// a beginning of that body. An ETag made of a time and a size can still lie: compare
 	// a digest if it matters.
