@@ -18,7 +18,8 @@ type RedriveOptions struct {
 	Filter func(DeadLetter) bool
 
 	// Window is the time over which the jobs are spread: each runs [Spread] of its
-	// Key and Window after Redrive began. 0 or below: all run at once.
+	// Key and Window after Redrive began, or if the Key is empty, of the dead letter
+	// as JSON. 0 or below: all run at once.
 	Window time.Duration
 
 	DryRun bool // moves nothing; the RedriveResult says what would be moved

@@ -2,6 +2,7 @@
 package redrive
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/goretry/retry/retryjob"
@@ -23,8 +24,13 @@ func Start(o retryjob.RedriveOptions) *Walk { return &Walk{options: o, began: ti
 func (w *Walk) Look(d retryjob.DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error)) error {
 	moved := unreadable == nil && (w.options.Filter == nil || w.options.Filter(d))
 	if moved && !w.options.DryRun {
+		key := d.Key
+		if key == "" {
+			text, _ := json.Marshal(d) // if it cannot be written, it is spread as the empty key
+			key = string(text)
+		}
 		var err error
-		if moved, err = move(w.began.Add(retryjob.Spread(d.Key, w.options.Window))); err != nil {
+		if moved, err = move(w.began.Add(retryjob.Spread(key, w.options.Window))); err != nil {
 			return err
 		}
 	}

@@ -51,6 +51,25 @@ func TestWalk(t *testing.T) {
 	}
 }
 
+// Dead letters without a key do not all run at one moment, and each has the same one in
+// every Redrive.
+func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const letters = 100
+		at := map[time.Duration]bool{}
+		for range 2 {
+			w := redrive.Start(retryjob.RedriveOptions{Window: time.Hour})
+			for n := range letters {
+				assert.NoError(t, w.Look(retryjob.DeadLetter{Ended: time.Unix(int64(n), 0)}, nil, letters, func(due time.Time) (bool, error) {
+					at[time.Until(due)] = true
+					return true, nil
+				}))
+			}
+		}
+		assert.Len(t, at, letters)
+	})
+}
+
 // What failed to move is not counted: it may be in either place.
 func TestWalkFails(t *testing.T) {
 	boom := errors.New("boom")
