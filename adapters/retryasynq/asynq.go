@@ -76,6 +76,7 @@ import (
 const (
 	limitHeader = "retry-max-attempts" // the task's own limit
 	sinceHeader = "retry-since"        // the earliest time of its first attempt, for MaxElapsed
+	copyHeader  = "retry-redrive-of"   // the ID of the archived task that it was
 )
 
 // noLimit is the MaxRetry of a task without its own limit, the greatest number that
@@ -146,11 +147,12 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 // Configure prepares the configuration of a server for [Retries.Middleware]. It
 // replaces RetryDelayFunc; without Configure, asynq's own delays apply. The
 // IsFailure that config has at this point judges the errors of the handlers, and its
-// Logger gets their panics.
+// Logger gets their panics; of several configurations, that of the last call.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
-	r.logger, r.isFailure = config.Logger, config.IsFailure
-	if r.isFailure == nil {
+	before := config.IsFailure
+	r.logger, r.isFailure = config.Logger, before
+	if before == nil {
 		return
 	}
 	config.IsFailure = func(err error) bool {
@@ -158,7 +160,7 @@ func (r *Retries) Configure(config *asynq.Config) {
 		if errors.As(err, &decided) {
 			return decided.failure
 		}
-		return r.isFailure(err)
+		return before(err)
 	}
 }
 
@@ -295,7 +297,8 @@ func (d *dead) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
 // letter as JSON. It returns an error if this package did not archive the task, for
 // example because an operator did.
 func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
-	if err = json.Unmarshal([]byte(task.LastErr), &d); err != nil {
+	start := max(0, strings.Index(task.LastErr, `{"attempts":`)) // middleware may have put text around it
+	if err = json.NewDecoder(strings.NewReader(task.LastErr[start:])).Decode(&d); err != nil {
 		err = fmt.Errorf("retryasynq: last error %q of task %s is not the error of a dead letter: %w", task.LastErr, task.ID, err)
 	}
 	return d, err

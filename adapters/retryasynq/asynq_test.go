@@ -2,6 +2,7 @@ package retryasynq_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -160,11 +161,32 @@ func TestWhatEndsATask(t *testing.T) {
 	}
 }
 
+// A configuration that is prepared twice, or for each of two servers, keeps its own
+// IsFailure.
+func TestConfigureAgain(t *testing.T) {
+	retries, err := retryasynq.New(retry.Default())
+	require.NoError(t, err)
+	a, b := asynq.Config{IsFailure: func(error) bool { return false }}, asynq.Config{IsFailure: func(error) bool { return true }}
+	for _, config := range []*asynq.Config{&a, &a, &b} {
+		retries.Configure(config)
+	}
+	assert.False(t, a.IsFailure(errBoom))
+	assert.True(t, b.IsFailure(errBoom))
+}
+
 // A dead letter of a newer version may have a reason that this one does not know.
 func TestDeadLetterOf(t *testing.T) {
 	d, err := retryasynq.DeadLetterOf(&asynq.TaskInfo{LastErr: `{"reason": "too_tired", "attempts": 4, "err": "boom", "moon": "full"}`})
 	require.NoError(t, err)
 	assert.Equal(t, [...]any{retry.Reason("too_tired"), 4, "boom"}, [...]any{d.Reason, d.Attempts, d.Err})
+
+	// Middleware outside of this package's may have wrapped the error.
+	wrapped := retryjob.Outcome{Reason: retry.ReasonPermanent, Attempts: 4, Err: errBoom}.DeadLetter(retryjob.Job{})
+	text, err := json.Marshal(wrapped)
+	require.NoError(t, err)
+	d, err = retryasynq.DeadLetterOf(&asynq.TaskInfo{LastErr: "worker {7}: " + string(text) + " (logged)"})
+	require.NoError(t, err)
+	assert.Equal(t, wrapped, d)
 
 	for text, want := range map[string]string{
 		`boom`:            "invalid character",

@@ -20,7 +20,7 @@ const kept = time.Hour
 
 // Redrive lets the dead letters of a queue run again: each gets all its attempts, and runs
 // at the first full second after its moment in o.Window. Tasks that anyone else has
-// archived are skipped.
+// archived are skipped, and so are those whose new ID another task has.
 //
 // asynq cannot give an archived task a new count, so Redrive enqueues a new task, with
 // the same type, payload, headers and options, and then deletes the archived one. The new
@@ -68,14 +68,21 @@ func enqueueAgain(ctx context.Context, client *asynq.Client, inspector *asynq.In
 	if headers == nil {
 		headers = map[string]string{}
 	}
-	headers[sinceHeader] = at.UTC().Format(time.RFC3339Nano)
-	opts := []asynq.Option{asynq.TaskID(nextID(task.ID)), asynq.Queue(task.Queue), asynq.MaxRetry(task.MaxRetry), asynq.Timeout(task.Timeout),
+	headers[sinceHeader], headers[copyHeader] = at.UTC().Format(time.RFC3339Nano), task.ID
+	id := nextID(task.ID)
+	opts := []asynq.Option{asynq.TaskID(id), asynq.Queue(task.Queue), asynq.MaxRetry(task.MaxRetry), asynq.Timeout(task.Timeout),
 		asynq.ProcessAt(at), asynq.Retention(max(kept, task.Retention))}
 	if !task.Deadline.IsZero() {
 		opts = append(opts, asynq.Deadline(task.Deadline))
 	}
 	_, err := client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(task.Type, task.Payload, headers, opts...))
-	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a redriver was killed, or is faster
+	if errors.Is(err, asynq.ErrTaskIDConflict) { // a redriver was killed, or is faster, or another task has this ID
+		var other *asynq.TaskInfo
+		if other, err = inspector.GetTaskInfo(task.Queue, id); err == nil && other.Headers[copyHeader] != task.ID {
+			return false, nil
+		}
+	}
+	if err != nil {
 		return false, err
 	}
 	err = inspector.DeleteTask(task.Queue, task.ID)

@@ -43,9 +43,16 @@ func TestRedriveKeepsTheTask(t *testing.T) {
 		assert.Equal(t, 2, s.letter(again).Attempts)
 	}
 	works.Store(true)
-	_, err := s.client.Enqueue(asynq.NewTask("mail", nil, asynq.TaskID("a~b~3"), asynq.Queue(archived.Queue), asynq.Retention(time.Hour)))
-	require.NoError(t, err)
-	s.await("a~b~3", asynq.TaskStateCompleted)
+	done := func(headers map[string]string) {
+		t.Helper()
+		_, err := s.client.Enqueue(asynq.NewTaskWithHeaders("mail", nil, headers, asynq.TaskID("a~b~3"), asynq.Queue(archived.Queue), asynq.Retention(time.Hour)))
+		require.NoError(t, err)
+		s.await("a~b~3", asynq.TaskStateCompleted)
+	}
+	done(nil) // another task, with the ID of the next copy
+	redrive(retryjob.RedriveResult{Found: 1, Skipped: 1})
+	require.NoError(t, s.inspector.DeleteTask(archived.Queue, "a~b~3"))
+	done(map[string]string{"retry-redrive-of": "a~b~2"})
 	redrive(one)
 	redrive(retryjob.RedriveResult{})
 }
