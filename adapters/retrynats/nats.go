@@ -289,8 +289,8 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	if due.After(job.Began) {
 		job.Began = due
 	}
-	if left := time.Until(due); left > 0 || job.Attempt == 0 {
-		if err := msg.NakWithDelay(max(left, time.Nanosecond)); err != nil {
+	if job.Attempt == 0 { // later deliveries count, so they run, early or not
+		if err := msg.NakWithDelay(max(time.Until(due), time.Nanosecond)); err != nil {
 			w.report(fmt.Errorf("message %s: %w", job.Key, err))
 		}
 		return

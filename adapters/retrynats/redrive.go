@@ -52,6 +52,9 @@ func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *red
 		}
 		next = letter.Sequence + 1
 		d, unreadable := DeadLetterOf(letter.Header)
+		if letter.Header.Get(SubjectHeader) == "" {
+			unreadable = fmt.Errorf("there is no header %s", SubjectHeader)
+		}
 		if err := walk.Look(d, unreadable, int(info.State.Subjects[r.dead]), func(due time.Time) (bool, error) {
 			return publishAgain(ctx, js, stream, letter, due)
 		}); err != nil {
@@ -68,7 +71,7 @@ func publishAgain(ctx context.Context, js jetstream.JetStream, stream jetstream.
 	msg.Data = letter.Data
 	copyHeaders(msg.Header, letter.Header)
 	msg.Header.Set(dueHeader, due.UTC().Format(time.RFC3339Nano))
-	if _, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("%s/%d", letter.Subject, letter.Sequence))); err != nil {
+	if _, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("%s/%d/%d", letter.Subject, letter.Sequence, letter.Time.UnixNano()))); err != nil {
 		return false, err
 	}
 	err := stream.DeleteMsg(ctx, letter.Sequence)

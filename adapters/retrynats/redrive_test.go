@@ -12,6 +12,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrynats"
+	"github.com/goretry/retry/retryjob"
 )
 
 // The first delivery of a message that was a dead letter only puts it off, due or not, and
@@ -44,4 +45,45 @@ func TestAMessageThatIsNotDue(t *testing.T) {
 	for _, d := range letters {
 		assert.Equal(t, 1, d.Attempts)
 	}
+}
+
+// A worker that is killed before it has put a message off, or whose clock is behind, uses
+// up none of its attempts.
+func TestAMessageThatIsDeliveredEarly(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	retries, err := retrynats.New(retry.Policy{MaxAttempts: 1}, q.name+".dead")
+	require.NoError(t, err)
+	msg := nats.NewMsg(q.name + ".jobs")
+	msg.Header.Set("Retry-Due", time.Now().Add(time.Hour).Format(time.RFC3339Nano))
+	_, err = q.js.PublishMsg(t.Context(), msg)
+	require.NoError(t, err)
+	consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig("worker"))
+	require.NoError(t, err)
+	killed, err := consumer.Next()
+	require.NoError(t, err)
+	require.NoError(t, killed.Nak())
+	attempts := make(chan int, 1)
+	consume(t, q, retries, time.Second, 1, func(_ context.Context, msg jetstream.Msg) error {
+		attempts <- retrynats.AttemptOf(msg)
+		return nil
+	})
+	assert.Equal(t, 1, <-attempts)
+}
+
+// A dead letter without the subject of its message cannot go back, and keeps none of the
+// others from it.
+func TestRedriveSkipsWhatHasNoSubject(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	for _, subject := range []string{"", q.name + ".jobs"} {
+		letter := nats.NewMsg(q.name + ".dead")
+		letter.Header.Set("Retry-Dead-Letter", `{"reason":"by hand"}`)
+		letter.Header.Set(retrynats.SubjectHeader, subject)
+		_, err := q.js.PublishMsg(t.Context(), letter)
+		require.NoError(t, err)
+	}
+	result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 1, Skipped: 1}, result)
 }
