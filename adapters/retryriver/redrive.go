@@ -18,7 +18,7 @@ import (
 // attempts. Jobs that were discarded or canceled by anyone else are skipped, and so are
 // those that River's unique jobs do not allow beside another.
 //
-// Each goes back in one statement, if it is still a dead letter: if Redrive is killed or
+// Each goes back in one statement, if it is still this dead letter: if Redrive is killed or
 // fails, or two run at once, no job is lost and none goes back twice. Call it again to
 // move the rest. It needs PostgreSQL, and works with a client that only inserts.
 func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
@@ -52,8 +52,8 @@ func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob
 					WITH moved AS (
 						UPDATE `+schema+`river_job SET attempt = 0, finalized_at = NULL, metadata = $2, scheduled_at = now() + $3 * interval '1 microsecond',
 							state = CASE WHEN $3 > 5000000 THEN 'scheduled' ELSE 'available' END::`+schema+`river_job_state
-						WHERE id = $1 AND state IN ('cancelled', 'discarded') RETURNING 1)
-					SELECT count(*) > 0 FROM moved`, row.ID, metadata, max(0, time.Until(due)).Microseconds()+1).Scan(&moved)
+						WHERE id = $1 AND state IN ('cancelled', 'discarded') AND finalized_at = $4 RETURNING 1)
+					SELECT count(*) > 0 FROM moved`, row.ID, metadata, max(0, time.Until(due)).Microseconds()+1, row.FinalizedAt).Scan(&moved)
 				if isTaken(err) {
 					return false, nil
 				}

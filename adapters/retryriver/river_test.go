@@ -136,6 +136,24 @@ func TestAPolicyForEachKind(t *testing.T) {
 	assert.Equal(t, [...]any{retry.ReasonNonRetryable, 1}, [...]any{d.Reason, d.Attempts})
 }
 
+// A job that went back and died again while Redrive had its row is another dead letter.
+func TestRedriveLeavesALaterDeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	inserted, err := s.client.Insert(t.Context(), other{}, nil)
+	require.NoError(t, err)
+	s.end(inserted.Job.ID)
+	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool {
+		result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
+		assert.NoError(t, err)
+		assert.Equal(t, retryjob.RedriveResult{Found: 1, Moved: 1}, result)
+		assert.Len(t, s.end(inserted.Job.ID).Errors, 2)
+		return true
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, retryjob.RedriveResult{Found: 1, Skipped: 1}, result)
+}
+
 func TestInsert(t *testing.T) {
 	t.Parallel()
 	s := newService(t, work(fails[args]), work(fails[other]))
