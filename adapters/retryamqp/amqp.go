@@ -252,6 +252,8 @@ func stepOf(delay time.Duration) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
+var errRecovers = errors.New("retryamqp: the connection recovers by itself, which loses its transactions: connect without Recovery, and again after an error")
+
 // Consume handles messages until ctx ends. Then it cancels the contexts of the
 // handlers, waits until they have returned, gives their messages back, and returns
 // nil. If the connection or the channel fails, it also waits for the handlers, the
@@ -262,7 +264,7 @@ func stepOf(delay time.Duration) time.Duration {
 // Recovery of its package enabled, because that does not restore transactions.
 func (r *Retries) Consume(ctx context.Context, conn *amqp.Connection, handle func(context.Context, amqp.Delivery) error) error {
 	if conn.IsRecoveryEnabled() {
-		return errors.New("retryamqp: the connection recovers by itself: connect without Recovery, and again when Consume fails")
+		return errRecovers
 	}
 	if err := r.consume(ctx, conn, handle); err != nil {
 		return fmt.Errorf("retryamqp: %w", err)
@@ -518,9 +520,11 @@ func read(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp, classes: map[string]int{}}
 	var errs []error
 	if text, is := d.Headers[classesHeader].(string); is && !isDead(d) {
-		if err := json.Unmarshal([]byte(text), &m.classes); err != nil {
+		var classes map[string]int
+		if err := json.Unmarshal([]byte(text), &classes); err != nil {
 			errs = append(errs, fmt.Errorf("header %s: %w", classesHeader, err))
 		}
+		maps.Copy(m.classes, classes)
 	}
 	get := func(name string) int64 {
 		n, err := number(d.Headers, name)

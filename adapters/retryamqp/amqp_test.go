@@ -16,6 +16,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryamqp"
+	"github.com/goretry/retry/retryjob"
 )
 
 func TestNewRefusesAnInvalidPolicy(t *testing.T) {
@@ -233,6 +234,8 @@ func TestConsumeFails(t *testing.T) {
 	recovering, err := amqp.DialConfig(serverURL(t), amqp.Config{Recovery: &amqp.Recovery{}})
 	require.NoError(t, err)
 	assert.ErrorContains(t, retries.Consume(t.Context(), recovering, handle), "the connection recovers by itself")
+	_, err = retries.Redrive(t.Context(), recovering, retryjob.RedriveOptions{})
+	assert.ErrorContains(t, err, "the connection recovers by itself")
 	require.NoError(t, recovering.Close())
 }
 

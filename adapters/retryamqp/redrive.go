@@ -22,6 +22,9 @@ import (
 // notices that it was killed. Those that arrive meanwhile are left for the next call.
 func (r *Retries) Redrive(ctx context.Context, conn *amqp.Connection, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
 	walk := redrive.Start(o)
+	if conn.IsRecoveryEnabled() {
+		return walk.Result, errRecovers
+	}
 	if err := r.redrive(ctx, conn, walk); err != nil {
 		return walk.Result, fmt.Errorf("retryamqp: redrive: %w", err)
 	}
