@@ -80,6 +80,7 @@ var (
 type failing struct {
 	failures int32
 	decided  bool           // delay was not handed out yet
+	works    bool           // the last attempt did not fail, and the next one is the first
 	delay    time.Duration  // before the next attempt
 	began    time.Duration  // of the first attempt, since the epoch
 	classes  map[string]int // nil: no failure had a class
@@ -110,8 +111,8 @@ func (r *Retries[request]) Reconcile(ctx context.Context, req request) (result r
 	if stopped {
 		return reconcile.Result{}, err
 	}
-	if !again {
-		f.began = time.Since(r.epoch)
+	if !again || f.works {
+		f = failing{began: time.Since(r.epoch)}
 	}
 	job := retryjob.Job{Key: fmt.Sprint(req), Attempt: int(f.failures) + 1, Began: r.epoch.Add(f.began), Classes: f.classes}
 	if job.Classes == nil {
@@ -132,8 +133,12 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case o.Err == nil:
-		return nil // the controller calls Forget, but not if it is to be reconciled again at once
+	case o.Err == nil: // the controller calls Forget, unless it has to Requeue
+		if f, again := r.failing[req]; again {
+			f.works = true
+			r.failing[req] = f
+		}
+		return nil
 	case o.Interrupted():
 		return retry.LastError(o.Err)
 	case o.Retry():
@@ -166,9 +171,7 @@ func (r *Retries[request]) When(req request) time.Duration {
 		return 0
 	}
 	f, again := r.failing[req]
-	if !again {
-		f.began = time.Since(r.epoch)
-	}
+	f.works = f.works || !again
 	if !f.decided {
 		f.failures++
 		f.delay = r.policy.Next(retry.Attempt{Number: int(f.failures), Seed: retry.SeedOf(fmt.Sprint(req))}).Delay

@@ -56,6 +56,11 @@ func fails(err error) result {
 
 func panics(context.Context) (reconcile.Result, error) { panic("at the disco") }
 
+func requeue(context.Context) (reconcile.Result, error) {
+	//lint:ignore SA1019 deprecated, and still used
+	return reconcile.Result{Requeue: true}, nil
+}
+
 func hangs(ctx context.Context) (reconcile.Result, error) {
 	<-ctx.Done()
 	return reconcile.Result{}, ctx.Err()
@@ -167,10 +172,9 @@ func TestAttempts(t *testing.T) {
 		"RequeueAfter begins anew": {policy, []result{fails(errBoom), fails(errBoom), func(context.Context) (reconcile.Result, error) {
 			return reconcile.Result{RequeueAfter: time.Minute}, nil
 		}, fails(errBoom)}, []time.Duration{0, 100 * ms, 300 * ms, time.Minute + 300*ms, time.Minute + 400*ms}, "", ""},
-		"Requeue goes on with the delays": {with(func(p *retry.Policy) { p.MaxAttempts = 3 }), []result{fails(errBoom), func(context.Context) (reconcile.Result, error) {
-			//lint:ignore SA1019 deprecated, and still used
-			return reconcile.Result{Requeue: true}, nil
-		}}, []time.Duration{0, 100 * ms, 300 * ms}, "", ""},
+		"Requeue goes on with the delays": {with(func(p *retry.Policy) { p.MaxAttempts = 3 }), []result{fails(errBoom), requeue}, []time.Duration{0, 100 * ms, 300 * ms}, "", ""},
+		"Requeue has no limit": {with(func(p *retry.Policy) { p.MaxAttempts, p.MaxElapsed = 2, time.Second }), []result{requeue, requeue, requeue, requeue, fails(errBoom)},
+			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 1600 * ms}, "", ""},
 	} {
 		bothQueues(t, name, func(t *testing.T, options controller.Options) {
 			policy := row.policy
