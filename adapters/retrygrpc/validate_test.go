@@ -25,6 +25,8 @@ func TestDialOptionsFails(t *testing.T) {
 		"shop.Orders/Charge":                  write,
 		"grpc.health.v1.Health/Check":         write,
 		"/grpc.health.v1.Health":              write,
+		"/shop.Orders/*":                      write,
+		"/shop.Orders/Charge ":                write,
 		"/grpc.health.v1.Health/Chek":         ": the service has no method Chek: write one of Check, List, Watch",
 		"/grpc.health.v1.Health/check":        ": the service has no method check: write one of Check, List, Watch",
 		"/grpc.health.v1.Healt/Check":         ": package grpc.health.v1 has no service Healt: write one of Health",

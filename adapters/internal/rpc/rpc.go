@@ -50,7 +50,7 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error {
 	errs := []error{p.Validate()}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
-		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 || strings.HasPrefix(name, "//") {
+		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 || strings.HasPrefix(name, "//") || strings.ContainsAny(name, "* ") {
 			errs = append(errs, fmt.Errorf("%s: Methods has %q: write \"/pkg.Service/Method\", or \"/pkg.Service/\" for its other methods", pkg, name))
 		}
 		if err := methods[name].Validate(); err != nil {
