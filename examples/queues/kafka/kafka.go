@@ -5,12 +5,13 @@
 // A partition is read in order, so records with short delays must not wait behind long
 // ones: there is a retry topic for each decade, "orders.retry.1s" for delays below 1s,
 // "orders.retry.10s" for those below 10s, and so on. A header says when a record is due;
-// until the first of a partition is, the partition is paused. The number of attempts is in
-// a header too, so a rebalance does not change it.
+// until the first of a partition is, the partition is paused. The number of attempts, and
+// of the failures of each class, is in a header too, so a rebalance does not change it.
 package kafka
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,11 +26,11 @@ import (
 
 // The headers that this package adds to a record.
 const (
-	AttemptsHeader = "retry-attempts" // how many attempts have ended
-	ReasonHeader   = "retry-reason"   // why a record is a dead letter
-	ErrorHeader    = "retry-error"    // the error of a dead letter
-	dueHeader      = "retry-due"      // when the next attempt is due, in Unix nanoseconds
-	beganHeader    = "retry-began"    // when the first attempt began, for MaxElapsed, in Unix nanoseconds
+	DeadLetterHeader = "retry-dead-letter" // why a record is a dead letter: a retryjob.DeadLetter as JSON
+	attemptsHeader   = "retry-attempts"    // how many attempts have ended
+	classesHeader    = "retry-classes"     // how many of them failed with an error of each class, as JSON
+	dueHeader        = "retry-due"         // when the next attempt is due, in Unix nanoseconds
+	beganHeader      = "retry-began"       // when the first attempt began, for MaxElapsed, in Unix nanoseconds
 )
 
 // decades are the delays that the retry topics are for. Longer ones are in the last.
@@ -154,8 +155,12 @@ func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle func(context.C
 	if n := number(r, beganHeader); n > 0 {
 		began = time.Unix(0, n)
 	}
-	attempt := int(number(r, AttemptsHeader)) + 1
+	attempt := int(number(r, attemptsHeader)) + 1
 	job := retryjob.Job{Key: string(r.Key), Attempt: attempt, Began: began}
+	_ = json.Unmarshal([]byte(Header(r, classesHeader)), &job.Classes) // what cannot be read is none
+	if job.Classes == nil {
+		job.Classes = map[string]int{}
+	}
 	var settled error
 	retryjob.Run(ctx, c.policy, job, func(ctx context.Context) error { return handle(ctx, r, attempt) }, func(o retryjob.Outcome) {
 		switch {
@@ -163,15 +168,19 @@ func (c *Consumer) one(ctx context.Context, r *kgo.Record, handle func(context.C
 		case o.Interrupted():
 			return // not committed: the next member begins with it
 		case o.Retry():
+			if o.Class != "" {
+				job.Classes[o.Class]++
+			}
+			classes, _ := json.Marshal(job.Classes) // texts and numbers cannot fail
 			settled = c.move(ctx, r, c.topicFor(o.Delay), map[string]string{
-				AttemptsHeader: strconv.Itoa(o.Attempts),
+				attemptsHeader: strconv.Itoa(o.Attempts),
+				classesHeader:  string(classes),
 				beganHeader:    strconv.FormatInt(began.UnixNano(), 10),
 				dueHeader:      strconv.FormatInt(time.Now().Add(o.Delay).UnixNano(), 10),
 			})
 		default:
-			settled = c.move(ctx, r, c.topic+".dead", map[string]string{
-				AttemptsHeader: strconv.Itoa(o.Attempts), ReasonHeader: string(o.Reason), ErrorHeader: o.Err.Error(),
-			})
+			letter, _ := json.Marshal(o.DeadLetter(job)) // it has nothing that JSON has no form for
+			settled = c.move(ctx, r, c.topic+".dead", map[string]string{DeadLetterHeader: string(letter)})
 		}
 		if settled == nil {
 			settled = c.client.CommitRecords(context.WithoutCancel(ctx), r)
@@ -193,14 +202,17 @@ func (c *Consumer) topicFor(delay time.Duration) string {
 func (c *Consumer) move(ctx context.Context, r *kgo.Record, topic string, headers map[string]string) error {
 	copied := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp}
 	for _, h := range r.Headers {
-		if !slices.Contains([]string{AttemptsHeader, ReasonHeader, ErrorHeader, dueHeader, beganHeader}, h.Key) {
+		if !slices.Contains([]string{DeadLetterHeader, attemptsHeader, classesHeader, dueHeader, beganHeader}, h.Key) {
 			copied.Headers = append(copied.Headers, h)
 		}
 	}
 	for name, value := range headers {
 		copied.Headers = append(copied.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
-	return c.client.ProduceSync(context.WithoutCancel(ctx), copied).FirstErr()
+	if err := c.client.ProduceSync(context.WithoutCancel(ctx), copied).FirstErr(); err != nil {
+		return fmt.Errorf("topic %s: %w", topic, err)
+	}
+	return nil
 }
 
 // Header returns a header of a record, "" if it has none of this name.

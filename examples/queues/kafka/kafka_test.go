@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/examples/queues/kafka"
+	"github.com/goretry/retry/retryjob"
 )
 
 var errBoom = errors.New("boom")
@@ -29,6 +31,7 @@ type cluster struct {
 	*testing.T
 	brokers []string
 	topic   string
+	began   time.Time
 	client  *kgo.Client
 
 	mu       sync.Mutex
@@ -39,7 +42,7 @@ type cluster struct {
 // newCluster uses the brokers in RETRY_TEST_KAFKA, or one in this process.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{T: t, topic: fmt.Sprintf("orders-%d", time.Now().UnixNano()), attempts: map[string][]int{}, last: map[string]time.Time{}}
+	c := &cluster{T: t, topic: fmt.Sprintf("orders-%d", time.Now().UnixNano()), began: time.Now(), attempts: map[string][]int{}, last: map[string]time.Time{}}
 	if text := os.Getenv("RETRY_TEST_KAFKA"); text != "" {
 		c.brokers = strings.Split(text, ",")
 	} else {
@@ -64,25 +67,39 @@ func (c *cluster) publish(keys ...string) {
 	}
 }
 
-// policy has short delays, and a longer one for what is asked to wait.
-var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(20 * time.Millisecond)}
+var errSlow = errors.New("slow")
+
+// policy has short delays, and two attempts for what is slow.
+var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(20 * time.Millisecond), Classify: func(err error) *retry.Class {
+	if errors.Is(err, errSlow) {
+		return &retry.Class{Name: "slow", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond)}}
+	}
+	return nil
+}}
 
 // start runs a consumer until the test calls stop, or ends.
 func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
 	c.Helper()
-	consumer, err := kafka.New(policy, c.topic, "group", c.brokers...)
+	p, key := policy, ""
+	p.OnEvent = func(_ context.Context, e retry.Event) { // an attempt that stop has interrupted is made again
+		if e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped && e.Reason != retry.ReasonCanceled {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.attempts[key] = append(c.attempts[key], e.Attempt)
+		}
+	}
+	consumer, err := kafka.New(p, c.topic, "group", c.brokers...)
 	require.NoError(c, err)
 	ctx, cancel := context.WithCancel(c.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- consumer.Run(ctx, func(_ context.Context, r *kgo.Record, attempt int) error {
-			key := string(r.Key)
+			key = string(r.Key)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if last := c.last[key]; attempt > 1 && time.Since(last) < 20*time.Millisecond {
 				c.Errorf("attempt %d of %s is early", attempt, key)
 			}
-			c.attempts[key] = append(c.attempts[key], attempt)
 			c.last[key] = time.Now()
 			return do(key, attempt)
 		})
@@ -119,7 +136,10 @@ func (c *cluster) dead(n int) map[string]string {
 		fetches := c.client.PollFetches(c.Context())
 		require.NoError(c, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
-			letters[string(r.Key)] = kafka.Header(r, kafka.ReasonHeader) + " " + kafka.Header(r, kafka.AttemptsHeader) + " " + kafka.Header(r, kafka.ErrorHeader)
+			var d retryjob.DeadLetter
+			require.NoError(c, json.Unmarshal([]byte(kafka.Header(r, kafka.DeadLetterHeader)), &d))
+			assert.WithinRange(c, d.Began, c.began, d.Ended)
+			letters[d.Key] = fmt.Sprint(d.Reason, " ", d.Attempts, " ", d.Err)
 		})
 	}
 	return letters
@@ -133,12 +153,13 @@ func TestNewRefusesAnInvalidPolicy(t *testing.T) {
 func TestConsumer(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.publish("eve", "ann", "bob", "carol", "dave")
-	began := time.Now()
+	c.publish("eve", "ann", "bob", "carol", "dave", "fred")
 	c.start(func(key string, attempt int) error {
 		switch {
-		case key == "ann", key != "carol" && attempt == 2:
+		case key == "ann", key != "carol" && key != "fred" && attempt == 2:
 			return nil
+		case key == "fred" && attempt > 1:
+			return errSlow
 		case key == "dave":
 			return retry.Permanent(errBoom)
 		case key == "eve":
@@ -147,17 +168,18 @@ func TestConsumer(t *testing.T) {
 			return errBoom
 		}
 	})
-	c.until(map[string]int{"ann": 1, "bob": 2, "carol": 3, "dave": 1, "eve": 2})
-	assert.GreaterOrEqual(t, time.Since(began), 1200*time.Millisecond)
+	c.until(map[string]int{"ann": 1, "bob": 2, "carol": 3, "dave": 1, "eve": 2, "fred": 3})
+	assert.GreaterOrEqual(t, time.Since(c.began), 1200*time.Millisecond)
 	assert.Equal(t, map[string]string{
 		"carol": "attempts_exhausted 3 retry: attempts exhausted after 3 attempts: boom",
 		"dave":  "permanent_error 1 retry: permanent error after 1 attempt: boom",
-	}, c.dead(2))
-	assert.Equal(t, map[string][]int{"ann": {1}, "bob": {1, 2}, "carol": {1, 2, 3}, "dave": {1}, "eve": {1, 2}}, c.attempts)
+		"fred":  "attempts_exhausted 3 retry: attempts exhausted after 3 attempts: slow",
+	}, c.dead(3))
+	assert.Equal(t, map[string][]int{"ann": {1}, "bob": {1, 2}, "carol": {1, 2, 3}, "dave": {1}, "eve": {1, 2}, "fred": {1, 2, 3}}, c.attempts)
 }
 
-// A second member joins while the first works, and then the first leaves: no attempt is
-// made twice or left out.
+// A second member joins while the first works, and then the first leaves: no attempt that
+// ended is made twice or left out.
 func TestARebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
