@@ -496,7 +496,11 @@ func (q *files) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjo
 	for key, d := range letters {
 		if err == nil {
 			err = walk.Look(d, nil, len(letters), func(due time.Time) (bool, error) {
-				return true, os.Rename(filepath.Join(q.directory, "dead", key), q.path(fileJob{Key: key, Due: due.UnixNano()}))
+				err := os.Rename(filepath.Join(q.directory, "dead", key), q.path(fileJob{Key: key, Due: due.UnixNano()}))
+				if errors.Is(err, fs.ErrNotExist) {
+					return false, nil
+				}
+				return true, err
 			})
 		}
 	}
