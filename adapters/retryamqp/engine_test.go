@@ -87,9 +87,11 @@ func (q *queue) connect() (*amqp.Connection, error) {
 	if q.conn != nil && !q.conn.IsClosed() {
 		return q.conn, nil
 	}
-	var err error
-	q.conn, err = amqp.Dial(q.url)
-	return q.conn, err
+	conn, err := amqp.Dial(q.url)
+	if err == nil {
+		q.conn = conn // otherwise Close needs the one before
+	}
+	return conn, err
 }
 
 // do calls f with a channel.
