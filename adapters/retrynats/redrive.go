@@ -75,12 +75,10 @@ func publishAgain(ctx context.Context, js jetstream.JetStream, stream jetstream.
 		return false, err
 	}
 	err := stream.DeleteMsg(ctx, letter.Sequence)
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == messageGone {
-		return false, nil
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // which does not say why
+		if _, gone := stream.GetMsg(ctx, letter.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
+			return false, nil
+		}
 	}
 	return err == nil, err
 }
-
-// messageGone is the server's code for a message that cannot be deleted.
-const messageGone = 10057
