@@ -35,7 +35,8 @@
 // the dead letters. The move is one transaction, so if the worker is killed, the
 // message is in exactly one of the two queues. Only if the server crashes in that
 // moment, or a queue refuses the message, can it be in both or in neither. If a
-// handler panics, that is a failure of the attempt, and the panic is not recovered.
+// handler panics, that is a failure of the attempt, the panic is not recovered, and
+// Consume takes no more messages.
 // A failure whose class is invalid makes a dead letter too (ReasonInvalid).
 // [Retries.Redrive] moves dead letters back.
 //
@@ -307,6 +308,10 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 	for ctx.Err() == nil {
 		select {
 		case d, ok := <-deliveries:
+			if !ok && !channel.IsClosed() {
+				fail(errors.New("a handler has called runtime.Goexit"))
+				continue
+			}
 			if !ok {
 				fail(errors.New("the server has closed the channel"))
 				continue
@@ -404,6 +409,11 @@ func (w *worker) settle(m message, o retryjob.Outcome, dead retryjob.DeadLetter)
 	case o.Retry():
 		if o.Class != "" {
 			m.classes[o.Class]++
+		}
+		if errors.Is(o.Err, retryjob.ErrPanicked) { // the process may end only after the wait, and then have used up an attempt
+			if err := w.channel.Cancel(consumerTag, false); err != nil {
+				return err
+			}
 		}
 		return w.wait(m, o.Delay, m.attempt)
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +238,21 @@ func TestConsumeFails(t *testing.T) {
 	_, err = retries.Redrive(t.Context(), recovering, retryjob.RedriveOptions{})
 	assert.ErrorContains(t, err, "the connection recovers by itself")
 	require.NoError(t, recovering.Close())
+}
+
+// A worker whose handler did not return gets no message again: its process is about to
+// end, and a message that it has then would have used up an attempt.
+func TestAHandlerThatDoesNotReturn(t *testing.T) {
+	q := newQueue(t)
+	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}, q.name)
+	require.NoError(t, err)
+	err = retries.Consume(t.Context(), q.conn, func(_ context.Context, d amqp.Delivery) error {
+		assert.Equal(t, 1, retryamqp.AttemptOf(d))
+		runtime.Goexit() // a panic would end the test
+		return nil
+	})
+	assert.ErrorContains(t, err, "a handler has called runtime.Goexit")
 }
 
 // When the connection is lost, Consume returns after its handlers have returned.
