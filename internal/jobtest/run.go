@@ -149,8 +149,13 @@ func (r *row) work(ctx context.Context, e Engine, q Queue, j *journal, start sta
 			case <-p.exited:
 				return true, nil
 			default:
-				return ended()
 			}
+			over, err := ended()
+			if !over || err != nil || r.want == retry.ReasonSuccess {
+				return over, err
+			}
+			letters, err := q.Dead(ctx) // the process reports the end of its job before it settles that
+			return len(letters) > 0, err
 		})
 		if err := errors.Join(err, p.kill()); err != nil {
 			return fmt.Errorf("before the panic in run %d: %w", r.panicIn, err)
