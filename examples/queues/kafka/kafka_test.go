@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -183,23 +184,29 @@ func TestConsumer(t *testing.T) {
 func TestARebalance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	want, attempts := map[string]int{}, map[string][]int{}
-	for i := range 60 {
-		key := fmt.Sprint("key-", i)
-		want[key], attempts[key] = 3, []int{1, 2, 3}
-		c.publish(key)
-	}
 	do := func(_ string, attempt int) error {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(3 * time.Millisecond)
 		if attempt < 3 {
 			return errBoom
 		}
 		return nil
 	}
 	first := c.start(do)
-	c.until(map[string]int{"key-0": 1})
-	c.start(do)
-	c.until(map[string]int{"key-30": 1})
+	want, attempts := map[string]int{"key": 3}, map[string][]int{"key": {1, 2, 3}}
+	c.publish("key")
+	c.until(map[string]int{"key": 1})
+	var joined atomic.Bool
+	c.start(func(key string, attempt int) error {
+		joined.Store(true)
+		return do(key, attempt)
+	})
+	for i := 0; !joined.Load(); i++ {
+		require.Less(t, time.Since(c.began), time.Minute)
+		key := fmt.Sprint("key-", i)
+		want[key], attempts[key] = 3, []int{1, 2, 3}
+		c.publish(key)
+		time.Sleep(3 * time.Millisecond)
+	}
 	first()
 	c.until(want)
 	assert.Equal(t, attempts, c.attempts)
