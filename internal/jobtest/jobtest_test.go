@@ -239,6 +239,19 @@ func TestAuditSeesFaults(t *testing.T) {
 	}
 }
 
+// A line that another process is writing is read the next time.
+func TestReadingALineThatIsBeingWritten(t *testing.T) {
+	j, err := openJournal(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, j.around("a", 1, func() error { return nil }))
+	_, err = j.runs.WriteString("end a 1 1")
+	require.NoError(t, err)
+	runs, err := j.readRuns()
+	require.NoError(t, err)
+	assert.Len(t, runs["a"], 1)
+	require.NoError(t, j.close())
+}
+
 func TestRedriveSeesFaults(t *testing.T) {
 	start := time.Now()
 	w := window{length: time.Minute, first: start, last: start.Add(time.Second)}

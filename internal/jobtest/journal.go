@@ -72,6 +72,7 @@ func (j *journal) readRuns() (map[string][]run, error) {
 	if err != nil {
 		return nil, err
 	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // another process may be writing the rest
 	runs := map[string][]run{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		var r run
