@@ -71,7 +71,7 @@ func (c *cluster) publish(keys ...string) {
 var errSlow = errors.New("slow")
 
 // policy has short delays, and two attempts for what is slow.
-var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(20 * time.Millisecond), Classify: func(err error) *retry.Class {
+var policy = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(20 * time.Millisecond), Classify: func(err error) *retry.Class {
 	if errors.Is(err, errSlow) {
 		return &retry.Class{Name: "slow", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond)}}
 	}
@@ -169,14 +169,14 @@ func TestConsumer(t *testing.T) {
 			return errBoom
 		}
 	})
-	c.until(map[string]int{"ann": 1, "bob": 2, "carol": 3, "dave": 1, "eve": 2, "fred": 3})
+	c.until(map[string]int{"ann": 1, "bob": 2, "carol": 4, "dave": 1, "eve": 2, "fred": 3})
 	assert.GreaterOrEqual(t, time.Since(c.began), 1200*time.Millisecond)
 	assert.Equal(t, map[string]string{
-		"carol": "attempts_exhausted 3 retry: attempts exhausted after 3 attempts: boom",
+		"carol": "attempts_exhausted 4 retry: attempts exhausted after 4 attempts: boom",
 		"dave":  "permanent_error 1 retry: permanent error after 1 attempt: boom",
-		"fred":  "attempts_exhausted 3 retry: attempts exhausted after 3 attempts: slow",
+		"fred":  `attempts_exhausted 3 retry: attempts exhausted after 3 attempts (2 of "slow"): slow`,
 	}, c.dead(3))
-	assert.Equal(t, map[string][]int{"ann": {1}, "bob": {1, 2}, "carol": {1, 2, 3}, "dave": {1}, "eve": {1, 2}, "fred": {1, 2, 3}}, c.attempts)
+	assert.Equal(t, map[string][]int{"ann": {1}, "bob": {1, 2}, "carol": {1, 2, 3, 4}, "dave": {1}, "eve": {1, 2}, "fred": {1, 2, 3}}, c.attempts)
 }
 
 // A second member joins while the first works, and then the first leaves: no attempt that
