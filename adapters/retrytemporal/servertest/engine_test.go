@@ -32,14 +32,14 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-func TestEngine(t *testing.T) { jobtest.Run(t, engine(3*time.Second)) }
+func TestEngine(t *testing.T) { jobtest.Run(t, engine(10*time.Second)) }
 
 func TestLoad(t *testing.T) {
 	jobtest.Load(t, engine(time.Minute), servers.Amount(t, "RETRY_JOBS", 500))
 }
 
 func TestKills(t *testing.T) {
-	jobtest.Kills(t, engine(3*time.Second), servers.Amount(t, "RETRY_KILLS", 25))
+	jobtest.Kills(t, engine(10*time.Second), servers.Amount(t, "RETRY_KILLS", 25))
 }
 
 // If a worker stops, its attempts are handed out again at once, although the policy
@@ -99,7 +99,7 @@ var server = sync.OnceValues(func() (address, namespace string) {
 
 // late is how late an attempt may start: up to a second because of the server's
 // timers, the rest because the machine may be busy.
-const late = 3 * time.Second
+const late = 10 * time.Second
 
 // engine returns an engine whose server considers an attempt lost after lease.
 func engine(lease time.Duration) jobtest.Engine {
