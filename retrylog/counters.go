@@ -208,6 +208,18 @@ func (c *Counters) Snapshot() Snapshot {
 	return s
 }
 
+// GaveUp returns how many calls gave up so far: all that stopped without success,
+// except for those that were canceled.
+func (c *Counters) GaveUp() int64 {
+	var sum int64
+	for reason, n := range c.stops.each {
+		if retry.Reason(reason) != retry.ReasonSuccess && retry.Reason(reason) != retry.ReasonCanceled {
+			sum += n
+		}
+	}
+	return sum
+}
+
 // String returns a snapshot as JSON, for expvar.
 func (c *Counters) String() string {
 	text, err := json.Marshal(c.Snapshot())

@@ -3,6 +3,7 @@ package retrylog
 import (
 	"context"
 	"io"
+	"iter"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
@@ -91,11 +92,15 @@ var ErrCutOff = eventlog.ErrCutOff
 // it, Read returns all records that are whole, including those written after the
 // cut, and an error that is [ErrCutOff] and names the first such line. On that line
 // it skips whatever is not a whole record. A line with any other fault ends the log
-// with an error that names it.
-func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r, func(value []byte, line int) (record Record, kind retry.EventKind, err error) {
-		err = record.UnmarshalJSON(value)
-		record.Line = line
-		return record, record.Event.Kind, err
-	})
+// with an error that names it, and so does one that is longer than 4 MiB.
+func Read(r io.Reader) ([]Record, error) { return eventlog.Read(r, decode) }
+
+// Scan yields what [Read] returns, as it reads it. If there is an error, it comes last
+// and without a record.
+func Scan(r io.Reader) iter.Seq2[Record, error] { return eventlog.Scan(r, decode) }
+
+func decode(value []byte, line int) (record Record, kind retry.EventKind, err error) {
+	err = record.UnmarshalJSON(value)
+	record.Line = line
+	return record, record.Event.Kind, err
 }

@@ -1,171 +1,460 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/logfile"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/retryflow/flowlog"
-	"github.com/goretry/retry/retrylog"
 )
 
 var explainCommand = &command{
-	name: "explain", args: "[flags] LOG", run: explain,
-	summary: "print a log of retry events as text that says when and why",
+	name: "explain", args: "[flags] LOG ...", run: explain,
+	summary: "say which calls gave up in a log, when and why, and print each",
 	doc: `
-Explain prints a line for each event of a log, which says when it happened and
-why. A log has a line of JSON for each event, as retrylog.NewWriter writes it,
-or retrylog.Slog with a slog.JSONHandler. On a terminal each line has a color,
-unless NO_COLOR is set in the environment.
+Explain reads the log of a program that logs its retries, by retrylog.NewWriter
+or retrylog.Slog, as JSON or text. First it counts the calls: how many gave up,
+for which reasons, with the commonest error of each, and when. Then it prints
+them, the events of each call together. All times are UTC.
 
-    retry explain -key order-42 retries.log
-    tail -n 1000 retries.log | retry explain
+    retry explain -failed -since 1h retries.log
+    retry explain -key 'order-*' retries.log retries.log.1.gz
+    kubectl logs --prefix deploy/web | retry explain
+    retry explain -f retries.log
+
+Lines of anything else are skipped and counted. The prefixes of kubectl, docker
+compose and syslog may stand before a line, a container's JSON or CRI line may
+be around it, and a file may be compressed by gzip. Several files are merged in
+the order of time.
+
+A file is read twice. From a pipe, and with -f, each event is printed as it
+comes, and the count at the end, which Ctrl-C is too. With -failed or -json a
+call is printed when it has ended.
 `,
 }
 
 var checkCommand = &command{
-	name: "check", args: "-policy FILE [flags] LOG", run: check,
+	name: "check", args: "-policy FILE [flags] LOG ...", run: check,
 	summary: "compare every decision in a log with a policy, and report the first that differs",
 	doc: `
-Check compares every decision in a log of retry events with the policy in a
-file. It reports the first decision that the policy would not have made, and the
-first event that cannot have happened. The exit status is 1 if there is one.
+Check compares every decision in a log with the policy in a file. It reports the
+first decision that the policy would not have made, and the first event that
+cannot have happened. The exit status is 1 if there is one.
 
     retry check -policy config.yaml -at services.payments.retry retries.log
 
-It reads the logs that explain reads, and ends with a line that counts the
-calls. A call is skipped if its retries follow what a file cannot hold: the
-rules of a pipeline, or a Classify. It was stopped by code if RetryIf, Classify,
-Wait or a mark such as retry.Permanent ended it. If every call is skipped, the
-exit status is 1. To check the log of a pipeline, call CheckPipeline of package
-flowlog in Go.
+It reads the logs that explain reads. A call is skipped, and named, if its
+beginning or its end is not in the log, or if its retries follow what a file
+cannot hold: classes, or the rules of a pipeline. It was stopped by code, and is
+listed, if the program decided that its error is not retried. The last line
+counts the calls. If every call is skipped, the exit status is 1.
 
 A class without a name is not in a log. Check judges its failures by the file,
-and reports a correct log where the class decided otherwise: name the classes
-that a Classify returns. Those of retryflow.Rules.Classify have no name.
+and reports a correct log where the class decided otherwise: give classes names.
 `,
+}
+
+// A selection says which calls of a log to look at.
+type selection struct {
+	key    string
+	since  string
+	begins time.Time // since
+}
+
+func (o *selection) define(flags *flag.FlagSet) {
+	flags.StringVar(&o.key, "key", "", "only calls with this `key`; order-* is every key that begins so")
+	flags.StringVar(&o.since, "since", "", "only calls that ended since this `time`: 90m ago, or\n2026-11-22T10:00:00Z")
+}
+
+func (o *selection) check() error {
+	if o.since == "" {
+		return nil
+	}
+	ago, err := time.ParseDuration(o.since)
+	if o.begins = time.Now().Add(-ago); err != nil {
+		o.begins, err = time.Parse(time.RFC3339, o.since)
+	}
+	if err != nil {
+		return fmt.Errorf("-since is %q: write a duration such as 90m, or a time such as 2026-11-22T10:00:00Z", o.since)
+	}
+	return nil
+}
+
+// has reports whether a call with this key is selected, whose last event came then.
+func (o *selection) has(key string, last time.Time) bool {
+	prefix, more := strings.CutSuffix(o.key, "*")
+	return (o.key == "" || key == o.key || more && strings.HasPrefix(key, prefix)) && !last.Before(o.begins)
 }
 
 func explain(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	key := flags.String("key", "", "explain only the calls with this `key`")
-	args, status, done := c.parse(s, flags, args)
+	var x explanation
+	x.define(flags)
+	flags.BoolVar(&x.failed, "failed", false, "print only the calls that gave up")
+	flags.BoolVar(&x.json, "json", false, "print JSON: the numbers, and the list of calls")
+	follow := flags.Bool("f", false, "wait for further lines at the end of the file")
+	names, status, done := c.parse(s, flags, args)
 	if done {
 		return status
 	}
-	name, err := onlyFile(s, args)
+	err := x.check()
+	if err == nil {
+		names, err = logs(s, names)
+	}
+	if err == nil && *follow && (len(names) > 1 || names[0] == "-") {
+		err = errors.New("-f follows one file: write one")
+	}
 	if err != nil {
 		return c.misused(s, err)
 	}
-	title, records, readErr := readLog(s, name, *key)
-	text := flowlog.Explain(records)
-	if s.colors {
-		text = colored(text, records)
+	x.streams, x.out, x.sum = s, bufio.NewWriterSize(s.out, 64<<10), newSummary()
+	if x.live = *follow || !regular(names); x.live {
+		ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt)
+		defer stop()
+		x.ctx = ctx
 	}
-	if _, err := io.WriteString(s.out, text); err != nil {
+	if err = x.run(names, *follow); err == nil {
+		err = x.out.Flush()
+	}
+	if err != nil {
+		_ = x.out.Flush()
 		return c.failed(s, err)
 	}
-	if readErr != nil {
-		return c.failed(s, logFault(title, readErr))
-	}
 	return ok
+}
+
+// An explanation is one run of explain.
+type explanation struct {
+	selection
+	failed, json bool
+	live         bool            // lines come first
+	ctx          context.Context // ends reading where it is live
+	streams      *streams
+	out          *bufio.Writer
+	sum          *summary
+	line         flowlog.Explainer
+	printed      bool // a call
+}
+
+func (x *explanation) run(names []string, follow bool) error {
+	if x.live {
+		log, closeAll, err := open(x.streams, names, func(in io.ReadCloser) io.Reader {
+			if follow {
+				return &follower{ctx: x.ctx, before: x.out.Flush, file: in.(*os.File)}
+			}
+			return readLive(x.ctx, in, x.out.Flush)
+		})
+		if err != nil {
+			return err
+		}
+		defer closeAll()
+		x.begin()
+		err = x.read(log, true, true)
+		x.sum.finish(log)
+		if err == nil && x.sum.Calls == 0 {
+			err = x.nothing(names)
+		}
+		return errors.Join(x.end(), err)
+	}
+	for _, prints := range []bool{false, true} {
+		log, closeAll, err := open(x.streams, names, nil)
+		if err != nil {
+			return err
+		}
+		err = x.read(log, !prints, prints)
+		closeAll()
+		switch {
+		case err != nil && prints, err != nil && x.sum.Calls == 0:
+			return err
+		case prints:
+			return x.end()
+		case x.sum.Calls == 0:
+			return x.nothing(names)
+		}
+		x.sum.finish(log)
+		x.begin()
+	}
+	return nil
+}
+
+// nothing is the error for a log in which no call is selected.
+func (x *explanation) nothing(names []string) error {
+	text := "there is no event"
+	if n := x.sum.SkippedLines; n > 0 {
+		text += fmt.Sprintf(" of a retry in %s", counted(n, "line"))
+	}
+	if x.key != "" || x.since != "" {
+		text = "there is no call that -key and -since select"
+	}
+	return &policyfile.Fault{File: title(names[0]), Line: 1, Text: text}
+}
+
+// read reads a log, counts its calls and prints them, as it is to do.
+func (x *explanation) read(log *logfile.Log, counts, prints bool) error {
+	calls := log.Collect()
+	each := func(c *logfile.Call) error {
+		if !x.has(c.Key, c.Last().Time) {
+			return nil
+		}
+		if counts {
+			x.sum.add(c)
+		}
+		if !prints || x.failed && !gaveUp(c) || x.live && !x.failed && !x.json {
+			return nil
+		}
+		return x.print(c)
+	}
+	for r, err := range log.Records() {
+		if err != nil {
+			return err
+		}
+		if x.live && !x.failed && !x.json && x.has(r.Key, r.Event.Time) {
+			if err := x.event(r.Record); err != nil {
+				return err
+			}
+		}
+		for _, c := range calls.Add(r) {
+			if err := each(c); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range calls.End() {
+		if err := each(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin prints what comes before the calls, and end what comes after them.
+func (x *explanation) begin() {
+	switch {
+	case x.json && x.live:
+		x.out.WriteString(`{"calls_list":[`)
+	case x.json:
+		x.out.Write(append(bytes.TrimSuffix(x.numbers(), []byte("}")), `,"calls_list":[`...))
+	case !x.live:
+		x.out.WriteString(x.sum.text() + "\n")
+	}
+}
+
+func (x *explanation) end() error {
+	switch {
+	case x.json && x.live:
+		x.out.WriteString("\n],")
+		x.out.Write(append(x.numbers()[1:], '\n'))
+	case x.json:
+		x.out.WriteString("\n]}\n")
+	case x.live:
+		x.out.WriteString("\n" + x.sum.text())
+	}
+	return x.out.Flush()
+}
+
+// numbers returns the summary as JSON.
+func (x *explanation) numbers() []byte {
+	data, err := json.Marshal(x.sum)
+	if err != nil { // a time beyond the year 9999
+		x.sum.LongestWait, x.sum.Minutes = nil, nil
+		data, _ = json.Marshal(x.sum)
+	}
+	return data
+}
+
+func (x *explanation) print(c *logfile.Call) error {
+	if x.json {
+		separator := "\n"
+		if x.printed {
+			separator = ",\n"
+		}
+		x.printed = true
+		x.out.WriteString(separator)
+		_, err := x.out.Write(asJSON(c))
+		return err
+	}
+	for _, r := range c.Records {
+		if err := x.event(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *explanation) event(r flowlog.Record) error {
+	line := x.line.Line(r)
+	if x.streams.colors {
+		line = fmt.Sprintf("\x1b[%dm%s\x1b[0m\n", color(r.Event), strings.TrimSuffix(line, "\n"))
+	}
+	_, err := x.out.WriteString(line)
+	return err
 }
 
 func check(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	var from source
 	from.define(flags)
+	var of selection
+	of.define(flags)
 	file := flags.String("policy", "", "the `file` with the policy, YAML or JSON")
-	key := flags.String("key", "", "check only the calls with this `key`")
-	args, status, done := c.parse(s, flags, args)
+	names, status, done := c.parse(s, flags, args)
 	if done {
 		return status
 	}
-	if err := from.check(); err != nil {
-		return c.misused(s, err)
+	err := cmp.Or(from.check(), of.check())
+	if err == nil && *file == "" {
+		err = errors.New("there is no policy: write -policy and the file that has it")
 	}
-	if *file == "" {
-		return c.misused(s, "there is no policy: write -policy and the file that has it")
+	if err == nil {
+		names, err = logs(s, names)
 	}
-	name, err := onlyFile(s, args)
+	if err == nil && *file == "-" && strings.Contains(" "+strings.Join(names, " ")+" ", " - ") {
+		err = errors.New("the policy and the log cannot both be standard input: name one of them")
+	}
 	if err != nil {
 		return c.misused(s, err)
-	}
-	if *file == "-" && name == "-" {
-		return c.misused(s, "the policy and the log cannot both be standard input: name one of them")
 	}
 	p, status := c.readPolicy(s, *file, from)
 	if status != ok {
 		return status
 	}
-	title, records, readErr := readLog(s, name, *key)
-	if readErr != nil && !errors.Is(readErr, retrylog.ErrCutOff) {
-		return c.failed(s, logFault(title, readErr))
+	// A program may have a Wait, which ends waits early, and no file can say so.
+	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
+	log, closeAll, err := open(s, names, nil)
+	if err != nil {
+		return c.failed(s, err)
 	}
-	calls, replayErr := flowlog.Replay(records)
-	report := func(err error) {
+	defer closeAll()
+	var n comparison
+	for call, err := range log.Calls() {
 		if err != nil {
-			fmt.Fprintln(s.out, logFault(title, err))
-			status = found
+			return c.failed(s, err)
+		}
+		if of.has(call.Key, call.Last().Time) {
+			n.add(call, p.Policy)
 		}
 	}
-	n := compare(calls, p.Policy)
-	report(n.first)
-	report(replayErr)
-	report(readErr)
-	verdict := "all as decided by"
-	switch {
-	case n.differ > 0:
-		verdict = counted(n.differ, "call") + " not as decided by"
-	case n.skipped == len(calls):
-		verdict, status = "none compared with", found
-	case replayErr != nil || readErr != nil:
-		verdict = "as far as it can be read, " + verdict
+	if n.calls == 0 && log.Bad == 0 {
+		x := explanation{selection: of, sum: &summary{SkippedLines: log.Skipped}}
+		return c.failed(s, x.nothing(names))
 	}
-	fmt.Fprintf(s.out, "%s %v\n%s: %s checked, %s skipped, %s stopped by code\n", verdict, p.Policy, counted(len(calls), "call"),
-		preview.Thousands(len(calls)-n.skipped-n.byCode), preview.Thousands(n.skipped), preview.Thousands(n.byCode))
+	text, status := n.text(log, p.Policy)
+	if _, err := io.WriteString(s.out, text); err != nil {
+		return c.failed(s, err)
+	}
 	return status
 }
 
 // A comparison is what the calls of a log have in common with a policy.
 type comparison struct {
-	differ, skipped, byCode int   // how many calls
-	first                   error // what differs first
+	calls, differ int
+	first         error // what differs first
+	skipped       list
+	byCode        list
 }
 
-// compare compares calls with the policy of a file.
-func compare(calls []flowlog.Call, p retry.Policy) (n comparison) {
-	// A program may have a Wait, which ends waits early, and no file can say so.
-	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-	for _, call := range calls {
-		if call.Task != "" {
-			n.skipped++
-			continue
-		}
-		if err := call.Check(p); err != nil {
-			if n.differ++; n.differ == 1 {
-				n.first = err
-			}
-			continue
-		}
-		if by := call.ByCode(p); len(by) > 0 && by[len(by)-1].Event.Kind == retry.Stopped {
-			n.byCode++
-		} else if len(by) > 0 {
-			n.skipped++
-		}
+// A list counts calls, and names the first of them.
+type list struct {
+	calls int
+	names []string
+}
+
+const mostNamed = 10
+
+func (l *list) add(c *logfile.Call, why string) {
+	if l.calls++; l.calls > mostNamed {
+		return
 	}
-	return n
+	key := ""
+	if c.Key != "" {
+		key = eventlog.Printable(c.Key) + ": "
+	}
+	l.names = append(l.names, fmt.Sprintf("%s:%d: %s%s", c.Files[0].Name, c.Records[0].Line, key, why))
+}
+
+func (l *list) text(b *strings.Builder, title string) {
+	for _, name := range l.names {
+		fmt.Fprintf(b, "%s: %s\n", title, name)
+	}
+	if n := l.calls - len(l.names); n > 0 {
+		fmt.Fprintf(b, "%s: and %s more\n", title, preview.Thousands(n))
+	}
+}
+
+// add compares a call with the policy of a file.
+func (n *comparison) add(c *logfile.Call, p retry.Policy) {
+	n.calls++
+	call, err := c.Replay()
+	switch {
+	case c.Headless && c.Cut != "", c.Cut != "" && err != nil, len(call.Records) == 0 && err == nil:
+		n.skipped.add(c, c.Cut)
+		return
+	case call.Task != "" && err == nil:
+		n.skipped.add(c, "it follows the rules of a pipeline")
+		return
+	case err == nil:
+		err = call.Check(p)
+	}
+	if err != nil {
+		if n.differ++; n.differ == 1 {
+			n.first = lineFault(c, err)
+		}
+		return
+	}
+	switch by := call.ByCode(p); {
+	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.Stopped:
+		e := by[len(by)-1].Event
+		n.byCode.add(c, eventlog.Printable(strings.TrimSuffix(fmt.Sprintf("%s: %v", e.Reason, cmp.Or(e.Err, e.Cause)), ": <nil>")))
+	case len(by) > 0:
+		n.skipped.add(c, "a class of the program decided")
+	case c.Cut != "":
+		n.skipped.add(c, c.Cut)
+	}
+}
+
+// text returns the report, and the exit status.
+func (n *comparison) text(log *logfile.Log, p retry.Policy) (text string, status int) {
+	var b strings.Builder
+	if n.first != nil {
+		fmt.Fprintln(&b, n.first)
+		status = found
+	}
+	if bad := log.First; bad != nil {
+		fmt.Fprintln(&b, &policyfile.Fault{File: bad.File.Name, Line: bad.Line, Text: bad.Err.Error()})
+		status = found
+	}
+	n.skipped.text(&b, "skipped")
+	n.byCode.text(&b, "stopped by code")
+	verdict := "all as decided by"
+	switch {
+	case n.differ > 0:
+		verdict = counted(n.differ, "call") + " not as decided by"
+	case n.skipped.calls == n.calls:
+		verdict, status = "none compared with", found
+	}
+	if log.Bad+log.Torn > 0 {
+		fmt.Fprintf(&b, "%s cut off, %s that cannot be read\n", counted(log.Torn, "line"), preview.Thousands(log.Bad))
+	}
+	fmt.Fprintf(&b, "%s %v\n%s: %s checked, %s skipped, %s stopped by code\n", verdict, p, counted(n.calls, "call"),
+		preview.Thousands(n.calls-n.skipped.calls-n.byCode.calls), preview.Thousands(n.skipped.calls), preview.Thousands(n.byCode.calls))
+	return b.String(), status
 }
 
 func counted(n int, what string) string {
@@ -175,67 +464,77 @@ func counted(n int, what string) string {
 	return preview.Thousands(n) + " " + what + "s"
 }
 
-// readLog returns the records of a log that have a key, or all records if it is
-// "".
-func readLog(s *streams, name, key string) (title string, records []flowlog.Record, err error) {
-	title, file, err := s.open(name)
-	if err != nil {
-		return title, nil, err
+// logs returns the names of the files to read, which is standard input if there is none
+// and no person would have to type it.
+func logs(s *streams, names []string) ([]string, error) {
+	if len(names) > 1 {
+		return names, nil
 	}
-	defer file.Close()
-	r := io.Reader(file)
-	if s.shown {
-		p := &progress{r: file, out: s.err, next: time.Now().Add(time.Second)}
-		if f, ok := file.(*os.File); ok {
-			if info, err := f.Stat(); err == nil {
-				p.size = info.Size()
-			}
-		}
-		defer p.clear()
-		r = p
-	}
-	records, err = flowlog.Read(r)
-	if key != "" {
-		records = slices.DeleteFunc(records, func(r flowlog.Record) bool { return r.Key != key })
-	}
-	if len(records) == 0 && err == nil {
-		err = fmt.Errorf("retrylog: line 1: there is no event")
-		if key != "" {
-			err = fmt.Errorf("retrylog: line 1: there is no event with the key %q", key)
-		}
-	}
-	return title, records, err
+	name, err := onlyFile(s, names)
+	return []string{name}, err
 }
 
-var logLine = regexp.MustCompile(`^retrylog: (?:line (\d+): |(.*) within line (\d+)$)`)
+// regular reports whether all files can be read twice.
+func regular(names []string) bool {
+	for _, name := range names {
+		if info, err := os.Stat(name); name == "-" || err == nil && !info.Mode().IsRegular() {
+			return false
+		}
+	}
+	return true
+}
 
-// logFault returns an error about a line of a log as a fault. It returns any
-// other error unchanged.
-func logFault(title string, err error) error {
+func title(name string) string {
+	if name == "-" {
+		return "standard input"
+	}
+	return name
+}
+
+// open opens files as one log. It reads each through wrap, unless that is nil.
+func open(s *streams, names []string, wrap func(io.ReadCloser) io.Reader) (log *logfile.Log, closeAll func(), err error) {
+	var all []*logfile.File
+	var ends []func()
+	closeAll = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	for _, name := range names {
+		title, file, err := s.open(name)
+		if err != nil {
+			closeAll()
+			return nil, nil, err
+		}
+		ends = append(ends, func() { file.Close() })
+		r := io.Reader(file)
+		if wrap != nil {
+			r = wrap(file)
+		}
+		if s.shown {
+			p := &progress{r: r, out: s.err, next: time.Now().Add(time.Second)}
+			if f, ok := file.(*os.File); ok {
+				if info, err := f.Stat(); err == nil {
+					p.size = info.Size()
+				}
+			}
+			ends, r = append(ends, p.clear), p
+		}
+		all = append(all, logfile.Open(title, r))
+	}
+	return logfile.New(all...), closeAll, nil
+}
+
+var logLine = regexp.MustCompile(`^retrylog: line (\d+): `)
+
+// lineFault returns an error about a line of a call as a fault.
+func lineFault(c *logfile.Call, err error) error {
 	at := logLine.FindStringSubmatch(err.Error())
 	if at == nil {
 		return err
 	}
-	text := at[2]
-	if at[1] != "" {
-		text = err.Error()[len(at[0]):]
-	}
-	line, lineErr := strconv.Atoi(at[1] + at[3])
-	if lineErr != nil {
-		return err
-	}
-	return &policyfile.Fault{File: title, Line: line, Text: text}
-}
-
-// colored returns an explanation in which each line has the color of its event.
-func colored(text string, records []flowlog.Record) string {
-	var b strings.Builder
-	i := 0
-	for line := range strings.Lines(text) {
-		fmt.Fprintf(&b, "\x1b[%dm%s\x1b[0m\n", color(records[i].Event), strings.TrimSuffix(line, "\n"))
-		i++
-	}
-	return b.String()
+	line, _ := strconv.Atoi(at[1])
+	return &policyfile.Fault{File: c.At(line).Name, Line: line, Text: err.Error()[len(at[0]):]}
 }
 
 // color returns the terminal's color number for an event.
@@ -281,4 +580,108 @@ func (p *progress) clear() {
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
+}
+
+// A live reader ends when its context is done, although a Read of a pipe does not. It
+// calls before when it is about to wait.
+type live struct {
+	ctx    context.Context
+	before func() error
+	chunks chan chunk
+	rest   chunk
+}
+
+type chunk struct {
+	data []byte
+	err  error
+}
+
+func readLive(ctx context.Context, in io.Reader, before func() error) *live {
+	l := &live{ctx: ctx, before: before, chunks: make(chan chunk)}
+	go func() {
+		for buffers := [2][]byte{make([]byte, 64<<10), make([]byte, 64<<10)}; ; buffers[0], buffers[1] = buffers[1], buffers[0] {
+			n, err := in.Read(buffers[0])
+			select {
+			case l.chunks <- chunk{buffers[0][:n], err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return l
+}
+
+func (l *live) Read(b []byte) (int, error) {
+	for len(l.rest.data) == 0 {
+		if l.rest.err != nil {
+			return 0, l.rest.err
+		}
+		if err := l.before(); err != nil {
+			return 0, err
+		}
+		select {
+		case l.rest = <-l.chunks:
+		case <-l.ctx.Done():
+			return 0, io.EOF
+		}
+	}
+	n := copy(b, l.rest.data)
+	l.rest.data = l.rest.data[n:]
+	return n, nil
+}
+
+// A follower reads a file that grows, and the one that is put in its place. It ends when
+// its context is done.
+type follower struct {
+	ctx    context.Context
+	before func() error
+	file   *os.File
+}
+
+const followEvery = 250 * time.Millisecond
+
+func (f *follower) Read(b []byte) (int, error) {
+	for {
+		n, err := f.file.Read(b)
+		if n > 0 || err != nil && err != io.EOF {
+			return n, err
+		}
+		if err := f.before(); err != nil {
+			return 0, err
+		}
+		select {
+		case <-f.ctx.Done():
+			return 0, io.EOF
+		case <-time.After(followEvery):
+		}
+		if err := f.turn(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// turn goes on with the file that a rotation has put in the place of the one at hand, or
+// with the beginning of that if it was made shorter.
+func (f *follower) turn() error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+	if at, err := f.file.Seek(0, io.SeekCurrent); err == nil && info.Size() < at {
+		_, err = f.file.Seek(0, io.SeekStart)
+		return err
+	}
+	now, err := os.Stat(f.file.Name())
+	if err != nil || os.SameFile(info, now) {
+		return nil // between two steps of a rotation there is none
+	}
+	next, err := os.Open(f.file.Name())
+	if err == nil {
+		f.file.Close()
+		f.file = next
+	}
+	return nil
 }

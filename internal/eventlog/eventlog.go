@@ -40,8 +40,8 @@ const (
 	MessageGaveUp    = "gave up"
 )
 
-// messages are the texts by which Read knows a line of Slog.
-var messages = []string{
+// Messages are the texts by which Read knows a line of Slog.
+var Messages = []string{
 	MessageStarted, MessageFailed, MessageFinished, MessageScheduled,
 	MessageSucceeded, MessageRecovered, MessageCanceled, MessageInvalid, MessageGaveUp,
 }

@@ -10,22 +10,26 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Explain returns a line for each of n entries, without an error that is already in
-// the line before.
+// Explain returns a line for each of n entries.
 func Explain(n int, at func(i int) Entry) string {
 	var b strings.Builder
-	var before Entry
+	var x Explainer
 	for i := range n {
-		r := at(i)
-		if i > 0 && r.Key == before.Key && sameText(r.Event.Err, before.Event.Err) {
-			b.WriteString(withoutError(r))
-		} else {
-			b.WriteString(Text(r))
-		}
-		b.WriteByte('\n')
-		before = r
+		b.WriteString(x.Line(at(i)))
 	}
 	return b.String()
+}
+
+// An Explainer explains one entry after the other.
+type Explainer struct{ before Entry }
+
+// Line returns the line of r, without an error that is already in the line before.
+func (x *Explainer) Line(r Entry) string {
+	said := r.Key == x.before.Key && sameText(r.Event.Err, x.before.Event.Err)
+	if x.before = r; said {
+		return withoutError(r) + "\n"
+	}
+	return Text(r) + "\n"
 }
 
 // Text returns the line of r, with its error.
@@ -38,11 +42,13 @@ func Text(r Entry) string {
 
 func withoutError(r Entry) string {
 	e := r.Event
-	parts := []string{e.Time.UTC().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("+%v", e.Elapsed.Round(time.Millisecond))}
+	b := make([]byte, 0, 160)
+	b = e.Time.UTC().AppendFormat(b, "2006-01-02 15:04:05.000Z +")
+	b = append(b, e.Elapsed.Round(time.Millisecond).String()...)
 	if r.Key != "" {
-		parts = append(parts, Printable(r.Key)+":")
+		b = append(append(append(b, ' '), Printable(r.Key)...), ':')
 	}
-	return strings.Join(append(parts, describe(r)), " ")
+	return string(append(append(b, ' '), describe(r)...))
 }
 
 // describe says what happened, without when and without the error.
@@ -73,7 +79,7 @@ func describeEvent(e retry.Event) string {
 		}
 		return text
 	case retry.Stopped:
-		text := StoppedAfter(e) + ": " + because(e.Reason)
+		text := StoppedAfter(e) + ": " + because(e)
 		if facts := factsOf(e); facts != nil {
 			text += " (" + strings.Join(facts, ", ") + ")"
 		}
@@ -86,7 +92,7 @@ func describeEvent(e retry.Event) string {
 }
 
 // Clock returns the time of day.
-func Clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+func Clock(t time.Time) string { return t.UTC().Format("15:04:05.000Z") }
 
 // from says where the delay of a retry comes from.
 func from(e retry.Event) string {
@@ -132,26 +138,29 @@ func factsOf(e retry.Event) (facts []string) {
 }
 
 // because says why a call stopped.
-func because(reason retry.Reason) string {
-	switch reason {
+func because(e retry.Event) string {
+	switch e.Reason {
 	case retry.ReasonSuccess:
 		return "it succeeded"
 	case retry.ReasonExhausted:
+		if e.Max > 1 && e.Attempt == e.Max {
+			return fmt.Sprintf("no attempt is left of %d", e.Max)
+		}
 		return "no attempt is left"
 	case retry.ReasonNonRetryable:
 		return "the failure is not retryable"
 	case retry.ReasonPermanent:
 		return "the error is permanent"
 	case retry.ReasonRejected:
-		return "RetryIf said no"
+		return "the program does not retry this error"
 	case retry.ReasonRetryAfter:
-		return "Retry-After is longer than MaxRetryAfter"
+		return "Retry-After is longer than max_retry_after"
 	case retry.ReasonElapsed:
-		return "the retry would start later than MaxElapsed allows"
+		return fmt.Sprintf("after %v, a retry would be later than max_elapsed", e.Elapsed)
 	case retry.ReasonDeadline:
-		return "the context's deadline has passed, or comes before the retry"
+		return fmt.Sprintf("after %v, the caller's deadline has passed, or comes before the retry", e.Elapsed)
 	case retry.ReasonCanceled:
-		return "the context was canceled"
+		return fmt.Sprintf("the caller canceled it after %v", e.Elapsed)
 	case retry.ReasonBudget:
 		return "the budget has no retry left"
 	case retry.ReasonBorrowed:
@@ -161,7 +170,7 @@ func because(reason retry.Reason) string {
 	case retry.ReasonInvalid:
 		return "the policy, a class, or the call is invalid"
 	default:
-		return Printable(string(reason))
+		return Printable(string(e.Reason))
 	}
 }
 

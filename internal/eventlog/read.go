@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"regexp"
 	"slices"
 
@@ -17,41 +18,110 @@ import (
 // ErrCutOff means that a line of a log is incomplete, as after a crash.
 var ErrCutOff = errors.New("retrylog: the log is cut off")
 
-// Read reads a log, as package retrylog describes it. decode returns the record
-// that a JSON value in a line is, and the kind of its event.
-func Read[R any](r io.Reader, decode func(value []byte, line int) (R, retry.EventKind, error)) ([]R, error) {
-	log := reader[R]{decode: decode}
-	var cutOff error
-	in := bufio.NewReader(r)
+// MaxLine is how long a line may be in bytes. Without a limit, a file that is no log
+// would fill the memory.
+const MaxLine = 4 << 20
+
+// ErrLongLine means that a line is longer than MaxLine.
+var ErrLongLine = fmt.Errorf("the line is longer than %d MiB", MaxLine>>20)
+
+// Lines reads lines.
+type Lines struct {
+	in   *bufio.Reader
+	long []byte // a line that is longer than the buffer of in
+}
+
+// NewLines returns the lines of r.
+func NewLines(r io.Reader) *Lines { return &Lines{in: bufio.NewReaderSize(r, 64<<10)} }
+
+// Next returns the next line. It is valid until the next call. Of a line that is too
+// long the next call returns what comes after the first MaxLine bytes or so.
+func (l *Lines) Next() ([]byte, error) {
+	l.long = l.long[:0]
 	for {
-		line, end := in.ReadBytes('\n')
-		log.line++
-		if end != nil && end != io.EOF {
-			return log.records, fmt.Errorf("retrylog: line %d: %w", log.line, end)
-		}
-		err := log.read(bytes.Trim(line, " \t\r\n"))
+		part, err := l.in.ReadSlice('\n')
 		switch {
-		case err == io.ErrUnexpectedEOF && cutOff == nil:
-			cutOff = fmt.Errorf("%w within line %d", ErrCutOff, log.line)
-		case err != nil && err != io.ErrUnexpectedEOF:
-			return log.records, fmt.Errorf("retrylog: line %d: %w", log.line, err)
+		case err == nil && len(l.long) == 0:
+			return part, nil
+		case len(l.long)+len(part) > MaxLine:
+			return nil, ErrLongLine
 		}
-		if end == io.EOF {
-			return log.records, cutOff
+		if l.long = append(l.long, part...); err != bufio.ErrBufferFull {
+			return l.long, err
 		}
 	}
 }
 
-type reader[R any] struct {
-	decode  func(value []byte, line int) (R, retry.EventKind, error)
-	records []R
+// Decode returns the record that a JSON value in a line is, and the kind of its event.
+type Decode[R any] func(value []byte, line int) (R, retry.EventKind, error)
+
+// Scan yields the records of a log, as package retrylog describes it. The last pair may
+// have an error and no record.
+func Scan[R any](r io.Reader, decode Decode[R]) iter.Seq2[R, error] {
+	return func(yield func(R, error) bool) {
+		var none R
+		var cutOff error
+		lines, log := NewLines(r), Decoder[R]{Decode: decode}
+		for n := 1; ; n++ {
+			line, end := lines.Next()
+			if end != nil && end != io.EOF {
+				yield(none, fmt.Errorf("retrylog: line %d: %w", n, end))
+				return
+			}
+			records, err := log.Line(bytes.Trim(line, " \t\r\n"), n)
+			for _, record := range records {
+				if !yield(record, nil) {
+					return
+				}
+			}
+			switch {
+			case err == io.ErrUnexpectedEOF && cutOff == nil:
+				cutOff = fmt.Errorf("%w within line %d", ErrCutOff, n)
+			case err != nil && err != io.ErrUnexpectedEOF:
+				yield(none, fmt.Errorf("retrylog: line %d: %w", n, err))
+				return
+			}
+			if end == io.EOF {
+				if cutOff != nil {
+					yield(none, cutOff)
+				}
+				return
+			}
+		}
+	}
+}
+
+// Read returns what Scan yields.
+func Read[R any](r io.Reader, decode Decode[R]) ([]R, error) {
+	var records []R
+	for record, err := range Scan(r, decode) {
+		if err != nil {
+			return records, err
+		}
+		records = append(records, record)
+	}
+	return records, nil
+}
+
+// A Decoder finds records in lines.
+type Decoder[R any] struct {
+	Decode  Decode[R]
+	records []R // of the line
 	line    int
 	torn    bool // part of the line is missing, so that anything may stand behind it
 }
 
-// read reads the records of a line, which is one, except after a crash. The error
-// is io.ErrUnexpectedEOF if the line is cut off somewhere.
-func (r *reader[R]) read(line []byte) error {
+// Line returns the records of a line without its end, which is one, except after a
+// crash. They are valid until the next call. The error is io.ErrUnexpectedEOF if the
+// line is cut off somewhere.
+func (r *Decoder[R]) Line(line []byte, number int) ([]R, error) {
+	r.records, r.line = r.records[:0], number
+	err := r.read(line)
+	return r.records, err
+}
+
+// read adds the records of a line.
+func (r *Decoder[R]) read(line []byte) error {
 	if r.torn = false; json.Valid(line) {
 		return r.add(line)
 	}
@@ -77,7 +147,7 @@ var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
 // readObjects reads the records in text. The error is io.ErrUnexpectedEOF if the
 // last one is incomplete.
-func (r *reader[R]) readObjects(text []byte) error {
+func (r *Decoder[R]) readObjects(text []byte) error {
 	for in := json.NewDecoder(bytes.NewReader(text)); ; {
 		var object json.RawMessage
 		err := in.Decode(&object)
@@ -94,11 +164,11 @@ func (r *reader[R]) readObjects(text []byte) error {
 }
 
 // add adds the record that a JSON value is.
-func (r *reader[R]) add(value []byte) error {
+func (r *Decoder[R]) add(value []byte) error {
 	if r.foreign(value) {
 		return nil
 	}
-	record, kind, err := r.decode(value, r.line)
+	record, kind, err := r.Decode(value, r.line)
 	if err == nil && kind == "" {
 		err = fmt.Errorf("the event has no kind: write one, such as %q", retry.AttemptStarted)
 	}
@@ -111,7 +181,7 @@ func (r *reader[R]) add(value []byte) error {
 // foreign reports whether a JSON value is not a record, but a line that a program
 // logged for another purpose, or in a torn line a part of one. An event that is logged
 // by slog has a message of Slog, and every event has a kind, an attempt and a max.
-func (r *reader[R]) foreign(value []byte) bool {
+func (r *Decoder[R]) foreign(value []byte) bool {
 	if !r.torn && (value[0] != '{' || !bytes.Contains(value, []byte(`"msg"`)) && !bytes.Contains(value, []byte(`"level"`))) {
 		return false
 	}
@@ -120,7 +190,7 @@ func (r *reader[R]) foreign(value []byte) bool {
 		switch string(key) {
 		case "msg":
 			text, _ := strict.Text(value)
-			logged, known = true, slices.Contains(messages, text)
+			logged, known = true, slices.Contains(Messages, text)
 		case "level":
 			logged = true
 		case "kind":

@@ -50,13 +50,13 @@ func Replay(n int, at func(i int) Entry) ([]Call, error) {
 	running := map[string]int{} // index in calls, by key
 	for i := range n {
 		r := at(i)
-		if !known(r.Event.Kind) {
+		if !Known(r.Event.Kind) {
 			continue
 		}
 		index, ok := running[r.Key]
 		var err error
 		switch {
-		case begins(r.Event, ok):
+		case Begins(r.Event, ok):
 			c := Call{Key: r.Key, Task: task(r), Max: r.Event.Max}
 			if err = c.add(i, r); err == nil {
 				running[r.Key] = len(calls)
@@ -85,9 +85,9 @@ func task(r Entry) string {
 	return r.Flow.Task()
 }
 
-// known reports whether events of this kind, or none, can be judged. Others are of
+// Known reports whether events of this kind, or none, can be judged. Others are of
 // a newer version.
-func known(kind retry.EventKind) bool {
+func Known(kind retry.EventKind) bool {
 	switch kind {
 	case "", retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped:
 		return true
@@ -96,9 +96,9 @@ func known(kind retry.EventKind) bool {
 	}
 }
 
-// begins reports whether e is the first event of a call; running is whether
+// Begins reports whether e is the first event of a call; running is whether
 // its key has one that has not stopped.
-func begins(e retry.Event, running bool) bool {
+func Begins(e retry.Event, running bool) bool {
 	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) || e.Kind == retry.Stopped && e.Attempt == 0 || !running && refusal(e)
 }
 
@@ -207,12 +207,12 @@ func (c *Call) inTurn(r Entry) error {
 			return err
 		}
 	}
-	want, elapsed := after(before, e), before.Elapsed
+	want, elapsed := Next(before, e), before.Elapsed
 	switch {
 	case want == 0:
 		return disorder("it follows %s", describe(c.last))
 	case anew(before, e):
-		want, elapsed = 1, 0
+		elapsed = 0
 	case e.Resets != before.Resets:
 		return fmt.Errorf("resets is %d, but %d in the event before, and only a failed attempt is followed by one more", e.Resets, before.Resets)
 	}
@@ -357,10 +357,12 @@ func aloneStopped(e retry.Event) error {
 // know.
 func newer(reason retry.Reason) bool { return !slices.Contains(Reasons, reason) }
 
-// after returns the attempt that an event like e has if it follows before, 0 if
+// Next returns the attempt that an event like e has if it follows before, 0 if
 // it cannot.
-func after(before, e retry.Event) int {
+func Next(before, e retry.Event) int {
 	switch kind := e.Kind; {
+	case anew(before, e) && kind != retry.AttemptFinished:
+		return 1
 	case before.Kind == retry.AttemptStarted && kind == retry.AttemptFinished,
 		before.Kind == retry.AttemptFinished && kind == retry.RetryScheduled,
 		before.Kind == retry.AttemptFinished && kind == retry.Stopped,

@@ -131,6 +131,12 @@ func PipelineEvents(records []Record, key string) []retryflow.Event {
 	return events
 }
 
+// An Explainer is [retrylog.Explainer] for records that may be of pipelines.
+type Explainer struct{ entries eventlog.Explainer }
+
+// Line returns the line of r, as [retrylog.Explainer] does.
+func (x *Explainer) Line(r Record) string { return x.entries.Line(r.entry()) }
+
 // Explain returns readable text, as [retrylog.Explain] does, which says for the
 // events of a pipeline what its rules decided.
 func Explain(records []Record) string {

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/logfile"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/internal/eventlog"
+)
+
+// A summary is what the calls of a log have in common. Its size has a limit, however
+// long the log is.
+type summary struct {
+	Calls        int           `json:"calls"`
+	Succeeded    int           `json:"succeeded"`
+	GaveUp       int           `json:"gave_up"`
+	Canceled     int           `json:"canceled"`
+	Open         int           `json:"without_end"`
+	Retried      int           `json:"retried"` // calls
+	Retries      int           `json:"retries"`
+	Denied       int           `json:"denied_by_budget"`
+	LongestWait  *longestWait  `json:"longest_wait,omitempty"`
+	SkippedLines int           `json:"skipped_lines"`
+	TornLines    int           `json:"cut_off_lines"`
+	Dropped      int           `json:"dropped"` // calls cut short
+	Reasons      []*reasonLine `json:"reasons"`
+	Minutes      []minute      `json:"gave_up_at"`
+
+	from, to time.Time
+	started  bool // the log has attempts
+	reasons  map[reasonKey]*reasonLine
+	step     int64 // of a bar, in seconds
+	ends     map[int64]int
+}
+
+type longestWait struct {
+	Key  string    `json:"key,omitempty"`
+	Time time.Time `json:"time"`
+	Wait string    `json:"wait"`
+	wait time.Duration
+}
+
+type reasonKey struct {
+	reason retry.Reason
+	class  string
+}
+
+// A reasonLine counts the calls that stopped for a reason.
+type reasonLine struct {
+	Reason retry.Reason `json:"reason"`
+	Class  string       `json:"class,omitempty"`
+	Count  int          `json:"count"`
+	Error  string       `json:"error,omitempty"` // the commonest
+	Times  int          `json:"error_count,omitempty"`
+	errors map[string]int
+}
+
+// A minute counts the calls that gave up within it, or a longer time if there would be
+// too many.
+type minute struct {
+	Time    time.Time `json:"time"`
+	Seconds int64     `json:"seconds"`
+	GaveUp  int       `json:"gave_up"`
+}
+
+const (
+	mostReasons = 64   // by class; all others are counted together
+	mostErrors  = 256  // texts of a reason; further ones are not counted
+	mostEnds    = 4096 // bars that are counted
+	mostBars    = 60   // bars that are shown
+	widest      = 40   // characters of a bar
+	longestText = 200  // bytes of an error
+)
+
+func newSummary() *summary {
+	return &summary{reasons: map[reasonKey]*reasonLine{}, step: 60, ends: map[int64]int{}}
+}
+
+// gaveUp reports whether a call stopped without success, and was not canceled.
+func gaveUp(c *logfile.Call) bool {
+	e := c.Last()
+	return c.Stopped() && e.Reason != retry.ReasonSuccess && e.Reason != retry.ReasonCanceled
+}
+
+func (s *summary) add(c *logfile.Call) {
+	s.Calls++
+	retries := 0
+	for _, r := range c.Records {
+		e := &r.Event
+		s.started = s.started || e.Kind == retry.AttemptStarted
+		if s.from.IsZero() || e.Time.Before(s.from) {
+			s.from = e.Time
+		}
+		if e.Time.After(s.to) {
+			s.to = e.Time
+		}
+		if e.Kind != retry.RetryScheduled {
+			continue
+		}
+		retries++
+		if s.LongestWait == nil || e.Delay > s.LongestWait.wait {
+			s.LongestWait = &longestWait{c.Key, e.Time, e.Delay.String(), e.Delay}
+		}
+	}
+	if s.Retries += retries; retries > 0 {
+		s.Retried++
+	}
+	last := c.Last()
+	switch {
+	case !c.Stopped():
+		s.Open++
+		return
+	case last.Reason == retry.ReasonSuccess:
+		s.Succeeded++
+		return
+	case last.Reason == retry.ReasonCanceled:
+		s.Canceled++
+	default:
+		s.GaveUp++
+		s.end(last.Time)
+	}
+	if last.Reason == retry.ReasonBudget || last.Reason == retry.ReasonBorrowed {
+		s.Denied++
+	}
+	s.line(last).add(c)
+}
+
+// line returns what counts calls that ended like this.
+func (s *summary) line(e *retry.Event) *reasonLine {
+	key := reasonKey{e.Reason, e.Class}
+	if s.reasons[key] == nil && len(s.reasons) >= mostReasons {
+		key = reasonKey{"other", ""}
+	}
+	if s.reasons[key] == nil {
+		s.reasons[key] = &reasonLine{Reason: key.reason, Class: key.class, errors: map[string]int{}}
+	}
+	return s.reasons[key]
+}
+
+// add counts a call by the text of its error.
+func (l *reasonLine) add(c *logfile.Call) {
+	l.Count++
+	var failure error
+	for _, r := range slices.Backward(c.Records) {
+		if failure = r.Event.Err; failure != nil {
+			break
+		}
+	}
+	if failure == nil {
+		if failure = c.Last().Cause; failure == nil {
+			return
+		}
+	}
+	text := eventlog.Printable(failure.Error())
+	if len(text) > longestText {
+		text = strings.ToValidUTF8(text[:longestText], "") + "..."
+	}
+	if _, known := l.errors[text]; known || len(l.errors) < mostErrors {
+		l.errors[text]++
+	}
+}
+
+// end counts a call that gave up.
+func (s *summary) end(at time.Time) {
+	s.ends[floor(at.Unix(), s.step)]++
+	for len(s.ends) > mostEnds {
+		s.coarser()
+	}
+}
+
+func floor(second, step int64) int64 { return second - (second%step+step)%step }
+
+// coarser puts bars together.
+func (s *summary) coarser() {
+	steps := []int64{60, 600, 3600, 86_400}
+	if i := slices.Index(steps, s.step); i >= 0 && i+1 < len(steps) {
+		s.step = steps[i+1]
+	} else {
+		s.step *= 10
+	}
+	ends := map[int64]int{}
+	for at, n := range s.ends {
+		ends[floor(at, s.step)] += n
+	}
+	s.ends = ends
+}
+
+// finish computes what can only be known at the end.
+func (s *summary) finish(l *logfile.Log) {
+	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped+l.Bad, l.Torn, l.Dropped
+	for len(s.ends) > mostBars {
+		s.coarser()
+	}
+	s.Minutes = []minute{}
+	for _, at := range slices.Sorted(maps.Keys(s.ends)) {
+		s.Minutes = append(s.Minutes, minute{time.Unix(at, 0).UTC(), s.step, s.ends[at]})
+	}
+	s.Reasons = []*reasonLine{}
+	for _, line := range s.reasons {
+		for text, n := range line.errors {
+			if n > line.Times || n == line.Times && text < line.Error {
+				line.Error, line.Times = text, n
+			}
+		}
+		s.Reasons = append(s.Reasons, line)
+	}
+	slices.SortFunc(s.Reasons, func(a, b *reasonLine) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Class, b.Class))
+	})
+}
+
+// text returns the paragraph, the table and the bars.
+func (s *summary) text() string {
+	const instant = "2006-01-02 15:04:05Z"
+	var b strings.Builder
+	number := preview.Thousands
+	fmt.Fprintf(&b, "%s, %s gave up", counted(s.Calls, "call"), number(s.GaveUp))
+	if s.Calls > 0 {
+		fmt.Fprintf(&b, ", from %s to %s", s.from.UTC().Format(instant), s.to.UTC().Format(instant))
+	}
+	fmt.Fprintf(&b, ".\n%s succeeded, %s canceled, %s without an end in the log.\n", number(s.Succeeded), number(s.Canceled), number(s.Open))
+	fmt.Fprintf(&b, "%s had %s.", counted(s.Retried, "call"), strings.Replace(counted(s.Retries, "retry"), "retrys", "retries", 1))
+	if w := s.LongestWait; w != nil {
+		at := w.Time.UTC().Format(instant)
+		if w.Key != "" {
+			at += ", " + eventlog.Printable(w.Key)
+		}
+		fmt.Fprintf(&b, " The longest wait was %s (%s).", w.Wait, at)
+	}
+	fmt.Fprintf(&b, "\nBudgets denied a retry to %s.\n", counted(s.Denied, "call"))
+	if s.Calls > 0 && !s.started {
+		b.WriteString("The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
+	}
+	if n := s.SkippedLines; n > 0 {
+		fmt.Fprintf(&b, "Skipped %s of something else.\n", counted(n, "line"))
+	}
+	if n := s.TornLines; n > 0 {
+		fmt.Fprintf(&b, "Cut off: %s.\n", counted(n, "line"))
+	}
+	if n := s.Dropped; n > 0 {
+		fmt.Fprintf(&b, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(n, "call"))
+	}
+	if len(s.Reasons) > 0 {
+		b.WriteByte('\n')
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "CALLS\tREASON\tCLASS\tCOMMONEST ERROR")
+		for _, line := range s.Reasons {
+			text := line.Error
+			if line.Times > 0 {
+				text += fmt.Sprintf(" (%s)", number(line.Times))
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", number(line.Count), eventlog.Printable(string(line.Reason)), cmp.Or(eventlog.Printable(line.Class), "-"), text)
+		}
+		_ = t.Flush()
+	}
+	if len(s.Minutes) > 0 {
+		fmt.Fprintf(&b, "\nGave up, by %s from:\n", strings.TrimSuffix(preview.Brief(time.Duration(s.step)*time.Second), "0s"))
+		most := slices.MaxFunc(s.Minutes, func(a, b minute) int { return a.GaveUp - b.GaveUp }).GaveUp
+		for _, m := range s.Minutes {
+			fmt.Fprintf(&b, "%s  %s %s\n", m.Time.Format("2006-01-02 15:04Z"), strings.Repeat("#", max(1, m.GaveUp*widest/most)), number(m.GaveUp))
+		}
+	}
+	return b.String()
+}
+
+// A callLine is a call in the JSON of explain.
+type callLine struct {
+	Key      string       `json:"key,omitempty"`
+	File     string       `json:"file"`
+	Line     int          `json:"line"`
+	Began    time.Time    `json:"began"`
+	Ended    time.Time    `json:"ended"`
+	Attempts int          `json:"attempts"`
+	Waited   string       `json:"waited"`
+	Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
+	Class    string       `json:"class,omitempty"`
+	Error    string       `json:"error,omitempty"`
+}
+
+// asJSON returns a call as JSON.
+func asJSON(c *logfile.Call) []byte {
+	last := c.Last()
+	line := callLine{Key: c.Key, File: c.Files[0].Name, Line: c.Records[0].Line, Ended: last.Time, Attempts: last.Attempt, Reason: last.Reason, Class: last.Class}
+	line.Began = c.Records[0].Event.Time.Add(-c.Records[0].Event.Elapsed)
+	var waited time.Duration
+	for _, r := range c.Records {
+		if r.Event.Err != nil {
+			line.Error = r.Event.Err.Error()
+		}
+		if r.Event.Kind == retry.RetryScheduled {
+			waited = preview.Add(waited, r.Event.Delay)
+		}
+	}
+	if line.Waited = waited.String(); last.Reason == retry.ReasonSuccess {
+		line.Error = ""
+	}
+	data, err := json.Marshal(line)
+	if err != nil { // a time beyond the year 9999
+		line.Began, line.Ended = time.Time{}, time.Time{}
+		data, _ = json.Marshal(line)
+	}
+	return data
+}
