@@ -65,6 +65,9 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 
 func isOfPipeline(data []byte) bool {
 	task, rule := false, false
+	if !eventlog.MayHave(data, "task") {
+		return false
+	}
 	for key := range strict.Members(data) {
 		task = task || string(key) == "task"
 		rule = rule || string(key) == "rule"

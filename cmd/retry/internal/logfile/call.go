@@ -158,7 +158,7 @@ func (c *Collector) Add(r Record) (ended []*Call) {
 
 // begin begins a call with r.
 func (c *Collector) begin(r Record) *Call {
-	call := &Call{Key: r.Key, sparse: r.logged, marks: c.log.Torn}
+	call := &Call{Key: r.Key, Records: make([]flowlog.Record, 0, 6), Files: make([]*File, 0, 6), sparse: r.logged, marks: c.log.Torn}
 	e := r.Event
 	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
 	if !eventlog.Begins(e, false) && !sparse {
