@@ -25,7 +25,7 @@ func TestCheck(t *testing.T) {
 	healthy := func(p *retry.Policy) { p.HealthyAfter = 30 * time.Millisecond }
 	asked := []error{retry.After(time.Second, errRefused)}
 	cut := func(p *retry.Policy) { p.Jitter, p.MaxElapsed = retry.FullJitter, 1030*time.Millisecond+100 }
-	const anew = "line 3: the attempt was healthy, so the call begins anew (reset 1): attempt 1 is retried in 219.325191ms, at 00:00:00.249 " +
+	const anew = "line 3: the attempt was healthy, so the call begins anew (reset 1): attempt 1 is retried in 219.325191ms, at 00:00:00.249Z " +
 		"(drawn from 160ms to 240ms with seed 42), and under the policy an attempt of 30ms is not healthy"
 	for _, row := range []struct {
 		name    string
@@ -105,7 +105,7 @@ func TestCheckWithoutAWindow(t *testing.T) {
 	require.Zero(t, call.Attempts[0].Hi)
 	assert.NoError(t, call.Check(policy))
 	assert.ErrorContains(t, call.Check(with(func(p *retry.Policy) { p.Jitter = retry.Proportional(0.1) })),
-		"line 3: attempt 1 is retried in 219.325191ms, at 00:00:00.249 (by the curve), and the policy says in 209.6625")
+		"line 3: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z (by the curve), and the policy says in 209.6625")
 }
 
 // Only the spread above a Retry-After is cut to the time that was left.

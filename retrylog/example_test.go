@@ -127,15 +127,15 @@ func ExampleCall_Check() {
 	fmt.Println(calls[0].Check(policy))
 	// Output:
 	// <nil>
-	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230 (by the curve), and the policy says in 1s
+	// retrylog: line 3: attempt 1 is retried in 200ms, at 10:00:00.230Z (by the curve), and the policy says in 1s
 }
 
 func ExampleExplain() {
 	records, _ := retrylog.Read(strings.NewReader(crashed))
 	fmt.Print(retrylog.Explain(records))
 	// Output:
-	// 2026-11-20 10:00:00.000 +0s 17: attempt 1 of 3 started
-	// 2026-11-20 10:00:00.030 +30ms 17: attempt 1 failed after 30ms: connection refused
-	// 2026-11-20 10:00:00.030 +30ms 17: attempt 1 is retried in 200ms, at 10:00:00.230 (by the curve)
-	// 2026-11-20 10:00:00.230 +230ms 17: attempt 2 of 3 started
+	// 2026-11-20 10:00:00.000Z +0s 17: attempt 1 of 3 started
+	// 2026-11-20 10:00:00.030Z +30ms 17: attempt 1 failed after 30ms: connection refused
+	// 2026-11-20 10:00:00.030Z +30ms 17: attempt 1 is retried in 200ms, at 10:00:00.230Z (by the curve)
+	// 2026-11-20 10:00:00.230Z +230ms 17: attempt 2 of 3 started
 }

@@ -19,11 +19,11 @@ func TestExplainEveryReason(t *testing.T) {
 		retry.ReasonExhausted:    "no attempt is left",
 		retry.ReasonNonRetryable: "the failure is not retryable",
 		retry.ReasonPermanent:    "the error is permanent",
-		retry.ReasonRejected:     "RetryIf said no",
-		retry.ReasonRetryAfter:   "Retry-After is longer than MaxRetryAfter",
-		retry.ReasonElapsed:      "the retry would start later than MaxElapsed allows",
-		retry.ReasonDeadline:     "the context's deadline has passed, or comes before the retry",
-		retry.ReasonCanceled:     "the context was canceled",
+		retry.ReasonRejected:     "the program does not retry this error",
+		retry.ReasonRetryAfter:   "Retry-After is longer than max_retry_after",
+		retry.ReasonElapsed:      "after 0s, a retry would be later than max_elapsed",
+		retry.ReasonDeadline:     "after 0s, the caller's deadline has passed, or comes before the retry",
+		retry.ReasonCanceled:     "the caller canceled it after 0s",
 		retry.ReasonBudget:       "the budget has no retry left",
 		retry.ReasonBorrowed:     "the caller lent no more retries",
 		retry.ReasonInvalid:      "the policy, a class, or the call is invalid (fault)",
@@ -34,7 +34,7 @@ func TestExplainEveryReason(t *testing.T) {
 		if reason == retry.ReasonInvalid || reason == retry.ReasonWait {
 			e.Cause = errors.New("fault")
 		}
-		assert.Equal(t, "0001-01-01 00:00:00.000 +0s stopped after 1 attempt: "+want, retrylog.Record{Event: e}.String(), reason)
+		assert.Equal(t, "0001-01-01 00:00:00.000Z +0s stopped after 1 attempt: "+want, retrylog.Record{Event: e}.String(), reason)
 	}
 }
 
@@ -59,33 +59,35 @@ func TestExplainOneEvent(t *testing.T) {
 		{"failure of several lines", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("a\r\nb\nc\rd")}, "attempt 7 failed after 0s: a; b; c; d"},
 		{"fault of several lines", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonInvalid, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, a class, or the call is invalid (a; b)"},
 		{"fault of a call that succeeded", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Reason: retry.ReasonSuccess, Cause: errors.New("fault")}, "stopped after 1 attempt: it succeeded (fault)"},
-		{"an error and a cause", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 2, Reason: retry.ReasonCanceled, Err: errRefused, Cause: context.Canceled}, "stopped after 2 attempts: the context was canceled (context canceled): connection refused"},
-		{"a retry with its error", "", retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Due: at, Err: errRefused}, "attempt 1 is retried in 0s, at 00:00:00.000 (at once): connection refused"},
+		{"an error and a cause", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 2, Reason: retry.ReasonCanceled, Err: errRefused, Cause: context.Canceled}, "stopped after 2 attempts: the caller canceled it after 0s (context canceled): connection refused"},
+		{"a retry with its error", "", retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Due: at, Err: errRefused}, "attempt 1 is retried in 0s, at 00:00:00.000Z (at once): connection refused"},
 		{"characters that a terminal acts on", "\x1b[2J\x00", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("\u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff")},
 			`\x1b[2J\x00: attempt 7 failed after 0s: \u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff`},
-		{"a cause with such", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonCanceled, Cause: errors.New("a\x1bb")}, `stopped after 0 attempts: the context was canceled (a\x1bb)`},
+		{"a cause with such", "", retry.Event{Kind: retry.Stopped, Time: at, Reason: retry.ReasonCanceled, Cause: errors.New("a\x1bb")}, `stopped after 0 attempts: the caller canceled it after 0s (a\x1bb)`},
 		{"bytes that are no text", "\x9b31m", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "\uFFFD31m: attempt 1 of 2 started"},
 		{"letters of all scripts", "Ω", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("соединение 接続 عربى e\u0301 \\x '")}, "Ω: attempt 7 failed after 0s: соединение 接続 عربى e\u0301 \\x '"},
 		{"key of several lines", "a\r\nb", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "a; b: attempt 1 of 2 started"},
-		{"the curve", "", scheduled(time.Second, time.Second, time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
-		{"the curve, without its window", "", scheduled(time.Second, 0, 0, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
-		{"the jitter", "", scheduled(time.Second, 0, 2*time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000 (drawn from 0s to 2s with seed 42)"},
-		{"the server", "", scheduled(time.Second, time.Second, time.Second, time.Second, 0), "attempt 1 is retried in 1s, at 00:00:01.000 (Retry-After is 1s)"},
-		{"the curve's delay exceeds the server's", "", scheduled(2*time.Second, 2*time.Second, 2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000 (Retry-After is 1s, by the curve)"},
+		{"the curve", "", scheduled(time.Second, time.Second, time.Second, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)"},
+		{"the curve, without its window", "", scheduled(time.Second, 0, 0, 0, 0), "attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)"},
+		{"the jitter", "", scheduled(time.Second, 0, 2*time.Second, 0, 42), "attempt 1 is retried in 1s, at 00:00:01.000Z (drawn from 0s to 2s with seed 42)"},
+		{"the server", "", scheduled(time.Second, time.Second, time.Second, time.Second, 0), "attempt 1 is retried in 1s, at 00:00:01.000Z (Retry-After is 1s)"},
+		{"the curve's delay exceeds the server's", "", scheduled(2*time.Second, 2*time.Second, 2*time.Second, time.Second, 0), "attempt 1 is retried in 2s, at 00:00:02.000Z (Retry-After is 1s, by the curve)"},
 		{"the server and the jitter", "", scheduled(1063964157, time.Second, 1400*time.Millisecond, time.Second, 42),
-			"attempt 1 is retried in 1.063964157s, at 00:00:01.063 (Retry-After is 1s, drawn from 1s to 1.4s with seed 42)"},
-		{"nothing", "", scheduled(0, 0, 0, 0, 0), "attempt 1 is retried in 0s, at 00:00:00.000 (at once)"},
-		{"the curve of a class", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Class = "unauthorized\x1b" }), `attempt 1 is retried in 1s, at 00:00:01.000 (class "unauthorized\x1b", by the curve)`},
-		{"a call that begins anew", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets = 2 }), "the attempt was healthy, so the call begins anew (reset 2): attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)"},
-		{"a retry after that", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets, e.Attempt = 2, 2 }), "attempt 2 is retried in 1s, at 00:00:01.000 (by the curve)"},
+			"attempt 1 is retried in 1.063964157s, at 00:00:01.063Z (Retry-After is 1s, drawn from 1s to 1.4s with seed 42)"},
+		{"nothing", "", scheduled(0, 0, 0, 0, 0), "attempt 1 is retried in 0s, at 00:00:00.000Z (at once)"},
+		{"the curve of a class", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Class = "unauthorized\x1b" }), `attempt 1 is retried in 1s, at 00:00:01.000Z (class "unauthorized\x1b", by the curve)`},
+		{"a call that begins anew", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets = 2 }), "the attempt was healthy, so the call begins anew (reset 2): attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)"},
+		{"a retry after that", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets, e.Attempt = 2, 2 }), "attempt 2 is retried in 1s, at 00:00:01.000Z (by the curve)"},
 		{"the end of a call that began anew", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 3, Resets: 2, Reason: retry.ReasonExhausted, Class: "busy", Err: errRefused}, `stopped after 3 attempts since reset 2: no attempt is left (class "busy"): connection refused`},
 		{"a class and a cause", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Reason: retry.ReasonNonRetryable, Class: "post", Cause: errors.New("it may have been processed")}, `stopped after 1 attempt: the failure is not retryable (class "post", it may have been processed)`},
 		{"a kind of a newer version", "", retry.Event{Kind: "attempt_paused\n", Time: at, Attempt: 3, Err: errRefused}, "attempt_paused; , attempt 3: connection refused"},
+		{"the last attempt of several", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 3, Max: 3, Reason: retry.ReasonExhausted, Err: errRefused}, "stopped after 3 attempts: no attempt is left of 3: connection refused"},
+		{"the last attempt of a class", "", retry.Event{Kind: retry.Stopped, Time: at, Attempt: 2, Max: 3, Reason: retry.ReasonExhausted, Class: "busy", Err: errRefused}, `stopped after 2 attempts: no attempt is left (class "busy"): connection refused`},
 		{"no kind", "", retry.Event{Time: at}, "an event without a kind"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := retrylog.Record{Key: row.key, Event: row.e}
-			assert.Equal(t, "2000-01-01 00:00:00.000 +0s "+row.want, r.String())
+			assert.Equal(t, "2000-01-01 00:00:00.000Z +0s "+row.want, r.String())
 			assert.Equal(t, r.String()+"\n", retrylog.Explain([]retrylog.Record{r}))
 		})
 	}
@@ -98,21 +100,21 @@ func TestExplainSaysAnErrorOnce(t *testing.T) {
 		return retrylog.Record{Key: key, Event: retry.Event{Kind: kind, Time: at, Due: at, Attempt: 1, Max: 2, Err: err, Reason: retry.ReasonCanceled}}
 	}
 	explain := func(records ...retrylog.Record) string {
-		return strings.ReplaceAll(retrylog.Explain(records), "1970-01-01 00:00:00.000 +0s ", "")
+		return strings.ReplaceAll(retrylog.Explain(records), "1970-01-01 00:00:00.000Z +0s ", "")
 	}
 	assert.Equal(t, `a: attempt 1 failed after 0s: connection refused
-a: attempt 1 is retried in 0s, at 00:00:00.000 (at once)
-a: stopped after 1 attempt: the context was canceled
+a: attempt 1 is retried in 0s, at 00:00:00.000Z (at once)
+a: stopped after 1 attempt: the caller canceled it after 0s
 `, explain(event("a", retry.AttemptFinished, errRefused), event("a", retry.RetryScheduled, errRefused), event("a", retry.Stopped, errRefused)))
 	assert.Equal(t, `a: attempt 1 failed after 0s: connection refused
-b: stopped after 1 attempt: the context was canceled: connection refused
-a: stopped after 1 attempt: the context was canceled: connection refused
-a: stopped after 1 attempt: the context was canceled: another
+b: stopped after 1 attempt: the caller canceled it after 0s: connection refused
+a: stopped after 1 attempt: the caller canceled it after 0s: connection refused
+a: stopped after 1 attempt: the caller canceled it after 0s: another
 `, explain(event("a", retry.AttemptFinished, errRefused), event("b", retry.Stopped, errRefused), event("a", retry.Stopped, errRefused), event("a", retry.Stopped, errors.New("another"))))
 	assert.Equal(t, `a: attempt 1 of 2 started
 a: attempt 1 failed after 0s: connection refused
 `, explain(event("a", retry.AttemptStarted, nil), event("a", retry.AttemptFinished, errRefused)))
-	assert.Equal(t, "2000-01-01 00:00:01.000 +1.063s attempt 1 of 2 started", retrylog.Record{Event: retry.Event{
+	assert.Equal(t, "2000-01-01 00:00:01.000Z +1.063s attempt 1 of 2 started", retrylog.Record{Event: retry.Event{
 		Kind: retry.AttemptStarted, Time: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), Attempt: 1, Max: 2, Elapsed: 1063456789,
 	}}.String())
 }

@@ -207,13 +207,13 @@ func TestReplayANewerVersion(t *testing.T) {
 	records, err := retrylog.Read(strings.NewReader(log))
 	require.NoError(t, err)
 	require.Len(t, records, 7)
-	assert.Equal(t, `2000-01-01 00:00:00.000 +0s k: attempt 1 of 3 started
-2000-01-01 00:00:00.000 +0s k: attempt_paused, attempt 1
-2000-01-01 00:00:00.000 +0s k: attempt 1 failed after 0s: refused
-2000-01-01 00:00:00.000 +0s k: attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)
-2000-01-01 00:00:01.000 +1s k: stopped after 1 attempt: bored (no coin)
-2000-01-01 00:00:01.000 +0s k: refused, attempt 1
-2000-01-01 00:00:01.000 +0s k: stopped after 0 attempts: tired
+	assert.Equal(t, `2000-01-01 00:00:00.000Z +0s k: attempt 1 of 3 started
+2000-01-01 00:00:00.000Z +0s k: attempt_paused, attempt 1
+2000-01-01 00:00:00.000Z +0s k: attempt 1 failed after 0s: refused
+2000-01-01 00:00:00.000Z +0s k: attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)
+2000-01-01 00:00:01.000Z +1s k: stopped after 1 attempt: bored (no coin)
+2000-01-01 00:00:01.000Z +0s k: refused, attempt 1
+2000-01-01 00:00:01.000Z +0s k: stopped after 0 attempts: tired
 `, retrylog.Explain(records))
 	calls := replay(t, log)
 	require.Len(t, calls, 2)

@@ -262,7 +262,8 @@ func (s *summary) text() string {
 		_ = t.Flush()
 	}
 	if len(s.Minutes) > 0 {
-		fmt.Fprintf(&b, "\nGave up, by %s from:\n", strings.TrimSuffix(preview.Brief(time.Duration(s.step)*time.Second), "0s"))
+		step := map[int64]string{60: "minute", 600: "10 minutes", 3600: "hour", 86_400: "day"}[s.step]
+		fmt.Fprintf(&b, "\nGave up in each %s:\n", cmp.Or(step, number(int(s.step/86_400))+" days"))
 		most := slices.MaxFunc(s.Minutes, func(a, b minute) int { return a.GaveUp - b.GaveUp }).GaveUp
 		for _, m := range s.Minutes {
 			fmt.Fprintf(&b, "%s  %s %s\n", m.Time.Format("2006-01-02 15:04Z"), strings.Repeat("#", max(1, m.GaveUp*widest/most)), number(m.GaveUp))

@@ -91,25 +91,25 @@ func TestReplayAPipeline(t *testing.T) {
 	log := logOfPipeline(t, copying())
 	records, err := flowlog.Read(strings.NewReader(log))
 	require.NoError(t, err)
-	assert.Equal(t, `2000-01-01 00:00:00.000 +0s 7: task fetch: attempt 1 started
-2000-01-01 00:00:00.030 +30ms 7: task fetch: attempt 1 failed after 30ms, rule 1 says retry (rule 0: when: no such key): connection refused
-2000-01-01 00:00:00.030 +30ms 7: task fetch: attempt 1 is retried in 1s, at 00:00:01.030 (by the curve)
-2000-01-01 00:00:01.030 +1.03s 7: task fetch: attempt 2 started
-2000-01-01 00:00:01.060 +1.06s 7: task fetch: attempt 2 succeeded after 30ms, no rule matches: continue (rule 0: when: no such key)
-2000-01-01 00:00:01.060 +1.06s 7: task fetch: stopped after 2 attempts: continue
-2000-01-01 00:00:01.060 +0s 7: task store: attempt 1 started
-2000-01-01 00:00:01.060 +0s 7: task store: attempt 1 succeeded after 0s, rule 0 says jump to fetch
-2000-01-01 00:00:01.060 +0s 7: task store: jumps to fetch in 1m0s, at 00:01:01.060
-2000-01-01 00:01:01.060 +1m0s 7: task store: stopped after 1 attempt: jump to fetch
-2000-01-01 00:01:01.060 +0s 7: task fetch: attempt 1 started
-2000-01-01 00:01:01.090 +30ms 7: task fetch: attempt 1 succeeded after 30ms, no rule matches: continue (rule 0: when: no such key)
-2000-01-01 00:01:01.090 +30ms 7: task fetch: stopped after 1 attempt: continue
-2000-01-01 00:01:01.090 +0s 7: task store: attempt 1 started
-2000-01-01 00:01:01.090 +0s 7: task store: attempt 1 failed after 0s, rule 1 says continue: disk full
-2000-01-01 00:01:01.090 +0s 7: task store: stopped after 1 attempt: continue
-2000-01-01 00:01:01.090 +0s 7: task report: attempt 1 started
-2000-01-01 00:01:01.090 +0s 7: task report: attempt 1 succeeded after 0s, no rule matches: continue
-2000-01-01 00:01:01.090 +0s 7: task report: stopped after 1 attempt: continue
+	assert.Equal(t, `2000-01-01 00:00:00.000Z +0s 7: task fetch: attempt 1 started
+2000-01-01 00:00:00.030Z +30ms 7: task fetch: attempt 1 failed after 30ms, rule 1 says retry (rule 0: when: no such key): connection refused
+2000-01-01 00:00:00.030Z +30ms 7: task fetch: attempt 1 is retried in 1s, at 00:00:01.030Z (by the curve)
+2000-01-01 00:00:01.030Z +1.03s 7: task fetch: attempt 2 started
+2000-01-01 00:00:01.060Z +1.06s 7: task fetch: attempt 2 succeeded after 30ms, no rule matches: continue (rule 0: when: no such key)
+2000-01-01 00:00:01.060Z +1.06s 7: task fetch: stopped after 2 attempts: continue
+2000-01-01 00:00:01.060Z +0s 7: task store: attempt 1 started
+2000-01-01 00:00:01.060Z +0s 7: task store: attempt 1 succeeded after 0s, rule 0 says jump to fetch
+2000-01-01 00:00:01.060Z +0s 7: task store: jumps to fetch in 1m0s, at 00:01:01.060Z
+2000-01-01 00:01:01.060Z +1m0s 7: task store: stopped after 1 attempt: jump to fetch
+2000-01-01 00:01:01.060Z +0s 7: task fetch: attempt 1 started
+2000-01-01 00:01:01.090Z +30ms 7: task fetch: attempt 1 succeeded after 30ms, no rule matches: continue (rule 0: when: no such key)
+2000-01-01 00:01:01.090Z +30ms 7: task fetch: stopped after 1 attempt: continue
+2000-01-01 00:01:01.090Z +0s 7: task store: attempt 1 started
+2000-01-01 00:01:01.090Z +0s 7: task store: attempt 1 failed after 0s, rule 1 says continue: disk full
+2000-01-01 00:01:01.090Z +0s 7: task store: stopped after 1 attempt: continue
+2000-01-01 00:01:01.090Z +0s 7: task report: attempt 1 started
+2000-01-01 00:01:01.090Z +0s 7: task report: attempt 1 succeeded after 0s, no rule matches: continue
+2000-01-01 00:01:01.090Z +0s 7: task report: stopped after 1 attempt: continue
 `, flowlog.Explain(records))
 	calls := replay(t, log)
 	require.Len(t, calls, 5)
@@ -124,7 +124,7 @@ func TestReplayAPipeline(t *testing.T) {
 	assert.EqualError(t, calls[0].Check(policy), "retrylog: line 1: task fetch is of a pipeline: use CheckPipeline")
 
 	failed := retryflow.Event{Event: retry.Event{Kind: retry.Stopped, Attempt: 2, Reason: retry.ReasonNonRetryable, Err: errRefused}, Task: "a\nb", Rule: 1, Directive: retryflow.Fail}
-	assert.Equal(t, "0001-01-01 00:00:00.000 +0s task a; b: stopped after 2 attempts: the rules do not retry it: connection refused",
+	assert.Equal(t, "0001-01-01 00:00:00.000Z +0s task a; b: stopped after 2 attempts: the rules do not retry it: connection refused",
 		flowlog.Record{Record: retrylog.Record{Event: failed.Event}, Flow: &failed}.String())
 }
 
@@ -221,10 +221,10 @@ func TestALogOfANewerVersion(t *testing.T) {
 	calls := replay(t, log)
 	require.Len(t, calls, 1)
 	assert.Equal(t, retry.Reason("bored"), calls[0].Reason)
-	assert.Equal(t, `2000-01-01 00:00:00.000 +0s task a: attempt 1 started
-2000-01-01 00:00:00.000 +0s task a: attempt 1 failed after 0s, rule 0 says fork: refused
-2000-01-01 00:00:00.000 +0s task a: attempt 1 is retried in 1s, at 00:00:01.000 (by the curve)
-2000-01-01 00:00:01.000 +1s task a: stopped after 1 attempt: bored (no fork)
+	assert.Equal(t, `2000-01-01 00:00:00.000Z +0s task a: attempt 1 started
+2000-01-01 00:00:00.000Z +0s task a: attempt 1 failed after 0s, rule 0 says fork: refused
+2000-01-01 00:00:00.000Z +0s task a: attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)
+2000-01-01 00:00:01.000Z +1s task a: stopped after 1 attempt: bored (no fork)
 `, flowlog.Explain(calls[0].Records), "without the event of a kind that is not known")
 
 	success := strings.NewReplacer(`"err":"refused",`, "", `"cause":"no fork",`, "", "bored", "success").Replace(log)
@@ -328,10 +328,10 @@ func TestCheckPipeline(t *testing.T) {
 		{"another target", none, "", "", func(p *retryflow.Pipeline) { p.Tasks[1].Rules[0].To = "report" }, 1, "rule 0 says jump to report"},
 		{"another delay", none, "", "", func(p *retryflow.Pipeline) {
 			p.Tasks[0].Rules[1].Policy.Backoff, p.Tasks[0].Rules[1].Delay = retry.Fixed(2*time.Second), nil
-		}, 0, "line 3: task fetch: attempt 1 is retried in 1s, at 00:00:01.030 (by the curve), and the policy says in 2s"},
+		}, 0, "line 3: task fetch: attempt 1 is retried in 1s, at 00:00:01.030Z (by the curve), and the policy says in 2s"},
 		{"fewer attempts", none, "", "", func(p *retryflow.Pipeline) { p.Tasks[0].Rules[1].Policy.MaxAttempts = 1 }, 0, "the policy says to stop (attempts_exhausted)"},
 		{"another bound on time", none, "", "", func(p *retryflow.Pipeline) { p.Policy.MaxElapsed = time.Second }, 0,
-			"line 3: task fetch: attempt 1 is retried in 1s, at 00:00:01.030 (by the curve), and the policy says to stop (elapsed)"},
+			"line 3: task fetch: attempt 1 is retried in 1s, at 00:00:01.030Z (by the curve), and the policy says to stop (elapsed)"},
 		{"an invalid one", none, "", "", func(p *retryflow.Pipeline) { p.MaxJumps = -1 }, 0, "retrylog: retryflow: invalid pipeline"},
 		{"a stop that the rules do not allow", failing, "attempts_exhausted", "budget_exhausted", none, 0, "and the policy says attempts_exhausted"},
 		{"another one, by code that a pipeline has not", failing, "attempts_exhausted", "rejected", none, 0, "and the policy says attempts_exhausted"},
