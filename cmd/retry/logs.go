@@ -157,7 +157,7 @@ func (x *explanation) run(names []string, follow bool) error {
 	if x.live {
 		log, closeAll, err := open(x.streams, names, func(in io.ReadCloser) io.Reader {
 			if follow {
-				return &follower{ctx: x.ctx, before: x.out.Flush, file: in.(*os.File)}
+				return readLive(x.ctx, follower{in}, x.out.Flush)
 			}
 			return readLive(x.ctx, in, x.out.Flush)
 		})
@@ -180,6 +180,7 @@ func (x *explanation) run(names []string, follow bool) error {
 		}
 		err = x.read(log, !prints, prints)
 		closeAll()
+		x.sum.finish(log)
 		switch {
 		case err != nil && prints, err != nil && x.sum.Calls == 0:
 			return err
@@ -188,7 +189,6 @@ func (x *explanation) run(names []string, follow bool) error {
 		case x.sum.Calls == 0:
 			return x.nothing(names)
 		}
-		x.sum.finish(log)
 		x.begin()
 	}
 	return nil
@@ -401,10 +401,10 @@ func (l *list) text(b *strings.Builder, title string) {
 // add compares a call with the policy of a file.
 func (n *comparison) add(c *logfile.Call, p retry.Policy) {
 	n.calls++
-	call, err := c.Replay()
+	call, cut, err := c.Replay()
 	switch {
-	case c.Headless && c.Cut != "", c.Cut != "" && err != nil, len(call.Records) == 0 && err == nil:
-		n.skipped.add(c, c.Cut)
+	case len(call.Records) == 0 && err == nil:
+		n.skipped.add(c, cut)
 		return
 	case call.Task != "" && err == nil:
 		n.skipped.add(c, "it follows the rules of a pipeline")
@@ -424,8 +424,8 @@ func (n *comparison) add(c *logfile.Call, p retry.Policy) {
 		n.byCode.add(c, eventlog.Printable(strings.TrimSuffix(fmt.Sprintf("%s: %v", e.Reason, cmp.Or(e.Err, e.Cause)), ": <nil>")))
 	case len(by) > 0:
 		n.skipped.add(c, "a class of the program decided")
-	case c.Cut != "":
-		n.skipped.add(c, c.Cut)
+	case cut != "":
+		n.skipped.add(c, cut)
 	}
 }
 
@@ -493,8 +493,7 @@ func title(name string) string {
 
 // open opens files as one log. It reads each through wrap, unless that is nil.
 func open(s *streams, names []string, wrap func(io.ReadCloser) io.Reader) (log *logfile.Log, closeAll func(), err error) {
-	var all []*logfile.File
-	var ends []func()
+	all, ends := []*logfile.File{}, []func(){}
 	closeAll = func() {
 		for _, end := range ends {
 			end()
@@ -633,55 +632,16 @@ func (l *live) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// A follower reads a file that grows, and the one that is put in its place. It ends when
-// its context is done.
-type follower struct {
-	ctx    context.Context
-	before func() error
-	file   *os.File
-}
+// A follower reads a file that grows.
+type follower struct{ io.Reader }
 
 const followEvery = 250 * time.Millisecond
 
-func (f *follower) Read(b []byte) (int, error) {
+func (f follower) Read(b []byte) (int, error) {
 	for {
-		n, err := f.file.Read(b)
-		if n > 0 || err != nil && err != io.EOF {
+		if n, err := f.Reader.Read(b); n > 0 || err != io.EOF {
 			return n, err
 		}
-		if err := f.before(); err != nil {
-			return 0, err
-		}
-		select {
-		case <-f.ctx.Done():
-			return 0, io.EOF
-		case <-time.After(followEvery):
-		}
-		if err := f.turn(); err != nil {
-			return 0, err
-		}
+		time.Sleep(followEvery)
 	}
-}
-
-// turn goes on with the file that a rotation has put in the place of the one at hand, or
-// with the beginning of that if it was made shorter.
-func (f *follower) turn() error {
-	info, err := f.file.Stat()
-	if err != nil {
-		return err
-	}
-	if at, err := f.file.Seek(0, io.SeekCurrent); err == nil && info.Size() < at {
-		_, err = f.file.Seek(0, io.SeekStart)
-		return err
-	}
-	now, err := os.Stat(f.file.Name())
-	if err != nil || os.SameFile(info, now) {
-		return nil // between two steps of a rotation there is none
-	}
-	next, err := os.Open(f.file.Name())
-	if err == nil {
-		f.file.Close()
-		f.file = next
-	}
-	return nil
 }

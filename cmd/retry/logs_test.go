@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,41 +48,220 @@ func writeLog(t *testing.T) string {
 	return log.String()
 }
 
+// The numbers of writeLog's two calls.
+const numbers = `2 calls, 1 gave up, from 2000-01-01 00:00:00Z to 2000-01-01 00:00:02Z.
+1 succeeded, 0 canceled, 0 without an end in the log.
+2 calls had 4 retries. The longest wait was 741.564879ms (2000-01-01 00:00:00Z, a).
+Budgets denied a retry to 0 calls.
+
+CALLS  REASON              CLASS  COMMONEST ERROR
+1      attempts_exhausted  -      refused (1)
+
+Gave up in each minute:
+2000-01-01 00:00Z  ######################################## 1
+`
+
+// From a file the numbers come first, and from a pipe they come last.
 func TestExplain(t *testing.T) {
 	log := writeLog(t)
 	records, err := retrylog.Read(strings.NewReader(log))
 	require.NoError(t, err)
 	require.Len(t, records, 18)
-	want := retrylog.Explain(records)
-	assert.Equal(t, want, succeed(t, log, "explain"))
-	assert.Equal(t, want, succeed(t, log, "explain", "-"))
-	file := filepath.Join(write(t, map[string]string{"retries.log": log}), "retries.log")
-	assert.Equal(t, want, succeed(t, "", "explain", file))
-	assert.Equal(t, retrylog.Explain(records[9:]), succeed(t, log, "explain", "-key", "b"))
+	a, b := retrylog.Explain(records[:9]), retrylog.Explain(records[9:])
+	assert.Equal(t, a+b+"\n"+numbers, succeed(t, log, "explain"))
+	assert.Equal(t, a+b+"\n"+numbers, succeed(t, log, "explain", "-"))
+	t.Chdir(write(t, map[string]string{"a.log": log, "bad.log": "x\n" + log + `{"kind":"att`, "empty.log": "", "foreign.log": "x\ny\n"}))
+	assert.Equal(t, numbers+"\n"+a+b, succeed(t, "", "explain", "a.log"))
+	assert.Equal(t, numbers+"\n"+b, succeed(t, "", "explain", "-failed", "a.log"))
+	assert.Equal(t, b+"\n"+numbers, succeed(t, log, "explain", "-failed"))
 
-	// The complete lines are explained, and the incomplete one is reported with
-	// its number.
-	stdout, stderr, status := tool(log+`{"kind":"att`, "explain")
-	assert.Equal(t, 1, status)
-	assert.Equal(t, want, stdout)
-	assert.Equal(t, "standard input:19: the log is cut off\n", stderr)
-	stdout, stderr, status = tool("\n"+log+"{}\n"+log, "explain")
-	assert.Equal(t, 1, status)
-	assert.Equal(t, want, stdout)
-	assert.True(t, strings.HasPrefix(stderr, "standard input:20: "), stderr)
-	_, stderr, status = tool(log, "explain", "-key", "c")
-	assert.Equal(t, 1, status)
-	assert.Equal(t, "standard input:1: there is no event with the key \"c\"\n", stderr)
-	_, stderr, status = tool("", "explain")
-	assert.Equal(t, 1, status)
-	assert.Equal(t, "standard input:1: there is no event\n", stderr)
+	only := strings.NewReplacer("2 calls, 1", "1 call, 1", "00:00:00Z to", "00:00:01Z to", "1 succeeded", "0 succeeded", "2 calls had 4", "1 call had 2", "00:00:00Z, a", "00:00:01Z, b").Replace(numbers)
+	for _, key := range []string{"b", "b*"} {
+		assert.Equal(t, only+"\n"+b, succeed(t, "", "explain", "-key", key, "a.log"))
+		assert.Equal(t, b+"\n"+only, succeed(t, log, "explain", "-key", key))
+	}
+	assert.Equal(t, numbers+"\n"+a+b, succeed(t, "", "explain", "-key", "*", "a.log"))
+	assert.Equal(t, only+"\n"+b, succeed(t, "", "explain", "-since", "2000-01-01T00:00:02Z", "a.log"))
+	assert.Equal(t, strings.Replace(numbers, "calls.\n\n", "calls.\nSkipped 1 line of something else.\nCut off: 1 line.\n\n", 1)+"\n"+a+b, succeed(t, "", "explain", "bad.log"))
 
-	_, stderr, status = tool("", "explain", "nowhere.log")
-	assert.Equal(t, 2, status)
-	assert.True(t, strings.HasPrefix(stderr, "retry explain: open nowhere.log: "), stderr)
-	_, stderr, status = tool("", "explain", "a", "b")
-	assert.Equal(t, 2, status)
-	assert.True(t, strings.HasPrefix(stderr, "retry explain: there are 2 files: write one\n"), stderr)
+	for _, test := range []struct {
+		name, want string
+		status     int
+		args       []string
+	}{
+		{"no such key", "a.log:1: there is no call that -key and -since select\n", 1, []string{"-key", "c", "a.log"}},
+		{"nothing so late", "a.log:1: there is no call that -key and -since select\n", 1, []string{"-since", "1h", "a.log"}},
+		{"nothing", "empty.log:1: there is no event\n", 1, []string{"empty.log"}},
+		{"nothing from a pipe", "standard input:1: there is no event\n", 1, nil},
+		{"something else", "foreign.log:1: there is no event of a retry in 2 lines\n", 1, []string{"foreign.log"}},
+		{"no file", "retry explain: open nowhere.log: ", 2, []string{"nowhere.log"}},
+		{"no second file", "retry explain: open nowhere.log: ", 2, []string{"a.log", "nowhere.log"}},
+		{"a time", `retry explain: -since is "noon": write a duration such as 90m, or a time such as `, 2, []string{"-since", "noon", "a.log"}},
+		{"two files to follow", "retry explain: -f follows one file: write one\n", 2, []string{"-f", "a.log", "bad.log"}},
+		{"a pipe to follow", "retry explain: -f follows one file: write one\n", 2, []string{"-f"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, stderr, status := tool("", append([]string{"explain"}, test.args...)...)
+			assert.Equal(t, test.status, status)
+			assert.True(t, strings.HasPrefix(stderr, test.want), stderr)
+		})
+	}
+}
+
+// For programs both orders have the same keys.
+func TestExplainJSON(t *testing.T) {
+	log := writeLog(t)
+	t.Chdir(write(t, map[string]string{"a.log": log}))
+	const want = `{"calls": 2, "succeeded": 1, "gave_up": 1, "canceled": 0, "without_end": 0, "retried": 2, "retries": 4, "denied_by_budget": 0,
+		"longest_wait": {"key": "a", "time": "2000-01-01T00:00:00Z", "wait": "741.564879ms"}, "skipped_lines": 0, "cut_off_lines": 0, "dropped": 0,
+		"reasons": [{"reason": "attempts_exhausted", "count": 1, "error": "refused", "error_count": 1}],
+		"gave_up_at": [{"time": "2000-01-01T00:00:00Z", "seconds": 60, "gave_up": 1}], "calls_list": [%s
+		{"key": "b", "file": "%s", "line": 10, "began": "2000-01-01T00:00:01.061385664Z", "ended": "2000-01-01T00:00:02.122771328Z", "attempts": 3,
+		"waited": "1.061385664s", "reason": "attempts_exhausted", "error": "refused"}]}`
+	const first = `{"key": "a", "file": "%s", "line": 1, "began": "2000-01-01T00:00:00Z", "ended": "2000-01-01T00:00:01.061385664Z", "attempts": 3, "waited": "1.061385664s", "reason": "success"},`
+	assert.JSONEq(t, fmt.Sprintf(want, fmt.Sprintf(first, "a.log"), "a.log"), succeed(t, "", "explain", "-json", "a.log"))
+	assert.JSONEq(t, fmt.Sprintf(want, fmt.Sprintf(first, "standard input"), "standard input"), succeed(t, log, "explain", "-json"))
+	assert.JSONEq(t, fmt.Sprintf(want, "", "a.log"), succeed(t, "", "explain", "-json", "-failed", "a.log"))
+}
+
+// The size of the summary has a limit, whatever the log has.
+func TestSummary(t *testing.T) {
+	var log strings.Builder
+	stopped := func(n int, at time.Time, reason, class, err string) {
+		for range n {
+			fmt.Fprintf(&log, `{"kind":"stopped","time":%q,"attempt":1,"max":1,"reason":%q,"class":%q,"err":%q}`+"\n", at.Format(time.RFC3339), reason, class, err)
+		}
+	}
+	at := time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC)
+	stopped(2, at, "deadline", "busy", "HTTP 500")
+	stopped(3, at.Add(time.Minute), "deadline", "busy", "HTTP 503")
+	stopped(1, at.Add(time.Minute), "deadline", "", "\u202e")
+	stopped(2, at, "canceled", "", "HTTP 503")
+	stopped(1, at.Add(-time.Minute), "budget_exhausted", "", strings.Repeat("x", 300))
+	stopped(1, at.Add(2*time.Minute), string(retry.ReasonBorrowed), "", "late")
+	out := succeed(t, log.String(), "explain")
+	_, out, _ = strings.Cut(out, "\n\n")
+	assert.True(t, strings.HasPrefix(out, `10 calls, 8 gave up, from 1999-12-31 23:59:30Z to 2000-01-01 00:02:30Z.
+0 succeeded, 2 canceled, 0 without an end in the log.
+0 calls had 0 retries.
+Budgets denied a retry to 2 calls.
+The log has no attempts (its level is above DEBUG), so calls that succeeded at
+once are not in it.
+
+CALLS  REASON`), out)
+	assert.Regexp(t, `\n5 +deadline +busy +HTTP 503 \(3\)\n`, out)
+	assert.Regexp(t, `\n1 +deadline +- +\\u202e \(1\)\n`, out)
+	assert.Contains(t, out, "-      "+strings.Repeat("x", 200)+"... (1)\n")
+	assert.Contains(t, out, "Gave up in each minute:\n1999-12-31 23:59Z  ########## 1\n2000-01-01 00:00Z  #################### 2\n2000-01-01 00:01Z  ######################################## 4\n2000-01-01 00:02Z  ########## 1\n")
+
+	for _, row := range []struct {
+		name string
+		step time.Duration
+		n    int
+		want string
+	}{
+		{"an hour", time.Minute, 60, "minute"}, {"more", time.Minute, 61, "10 minutes"}, {"two days", time.Hour, 48, "minute"}, {"a month", time.Hour, 720, "day"},
+		{"years", 24 * time.Hour, 9000, "1,000 days"},
+	} {
+		log.Reset()
+		for i := range row.n {
+			stopped(1, at.Add(time.Duration(i)*row.step), fmt.Sprint("reason ", i), "", fmt.Sprint(i))
+		}
+		out := succeed(t, log.String(), "explain", "-failed", "-json")
+		var got summary
+		require.NoError(t, json.Unmarshal([]byte(out), &got))
+		sum := 0
+		for _, m := range got.Minutes {
+			sum += m.GaveUp
+		}
+		assert.Equal(t, row.n, sum, row.name)
+		assert.LessOrEqual(t, len(got.Minutes), mostBars)
+		assert.LessOrEqual(t, len(got.Reasons), mostReasons+1)
+		assert.Contains(t, succeed(t, log.String(), "explain", "-failed"), "Gave up in each "+row.want+":", row.name)
+	}
+}
+
+// steps is an output that does something when it has a text, and then the next.
+type steps struct {
+	bytes.Buffer
+	texts []string
+	then  []func()
+}
+
+func (w *steps) Write(b []byte) (int, error) {
+	n, err := w.Buffer.Write(b)
+	for len(w.texts) > 0 && strings.Contains(w.String(), w.texts[0]) {
+		w.then[0]()
+		w.texts, w.then = w.texts[1:], w.then[1:]
+	}
+	return n, err
+}
+
+func explaining(t *testing.T, in io.Reader, out *steps, args ...string) string {
+	require.Zero(t, run(&streams{ctx: t.Context(), in: in, out: out, err: io.Discard}, append([]string{"explain"}, args...)))
+	return out.String()
+}
+
+// An interrupt ends reading a pipe, or a file that grows, and the numbers come.
+func TestExplainInterrupt(t *testing.T) {
+	self, err := os.FindProcess(os.Getpid())
+	require.NoError(t, err)
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot interrupt itself")
+	}
+	interrupt := func() { require.NoError(t, self.Signal(os.Interrupt)) }
+	log := writeLog(t)
+	t.Run("a pipe", func(t *testing.T) {
+		in, write := io.Pipe()
+		go func() { _, _ = io.WriteString(write, log) }()
+		out := explaining(t, in, &steps{texts: []string{"b: stopped after 3 attempts"}, then: []func(){interrupt}})
+		assert.True(t, strings.HasSuffix(out, "\n"+numbers), out)
+	})
+	t.Run("a file that grows", func(t *testing.T) {
+		t.Chdir(write(t, map[string]string{"a.log": log[:1700]}))
+		grow := func() {
+			grown, err := os.OpenFile("a.log", os.O_APPEND|os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = grown.WriteString(log[1700:])
+			require.NoError(t, err)
+			require.NoError(t, grown.Close())
+		}
+		out := explaining(t, nil, &steps{texts: []string{"b: attempt 1 of 3 started", "b: stopped after 3 attempts"}, then: []func(){grow, interrupt}}, "-f", "a.log")
+		assert.True(t, strings.HasSuffix(out, "\n"+numbers), out)
+	})
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// What cannot be written is no success.
+func TestLogsWriteErrors(t *testing.T) {
+	t.Chdir(write(t, map[string]string{"a.log": writeLog(t), "p.yaml": logPolicy}))
+	for _, args := range [][]string{{"explain", "a.log"}, {"explain", "-json", "a.log"}, {"explain", "-"}, {"check", "-policy", "p.yaml", "a.log"}} {
+		var errs bytes.Buffer
+		status := run(&streams{ctx: t.Context(), in: strings.NewReader(writeLog(t)), out: full{}, err: &errs}, args)
+		assert.Equal(t, 2, status, args)
+		assert.Contains(t, errs.String(), "no space left on device")
+	}
+}
+
+// zeros is /dev/zero, and counts what is read.
+type zeros int
+
+func (z *zeros) Read(b []byte) (int, error) {
+	clear(b)
+	*z += zeros(len(b))
+	return len(b), nil
+}
+
+// A file without ends of lines is not read for ever, and not kept.
+func TestExplainAnEndlessLine(t *testing.T) {
+	var in zeros
+	var errs bytes.Buffer
+	assert.Equal(t, 2, run(&streams{ctx: t.Context(), in: &in, out: io.Discard, err: &errs}, []string{"explain"}))
+	assert.Contains(t, errs.String(), "standard input: line 1: the line is longer than 4 MiB, and so is the rest of it: this is no log")
+	assert.LessOrEqual(t, int(in), 16<<20)
 }
 
 // On a terminal each event has a color: red for a failure, others for retries
@@ -88,15 +271,17 @@ func TestExplainColors(t *testing.T) {
 	plain := succeed(t, log, "explain")
 	var out bytes.Buffer
 	require.Zero(t, run(&streams{ctx: context.Background(), in: strings.NewReader(log), out: &out, err: io.Discard, colors: true}, []string{"explain"}))
+	lines, _, _ := strings.Cut(out.String(), "\n\n")
+	plain, _, _ = strings.Cut(plain, "\n\n")
 	var colors []string
 	uncolored := ""
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(lines + "\n") {
 		color, rest, ok := strings.Cut(line, "m")
 		require.True(t, ok && strings.HasSuffix(rest, "\x1b[0m\n"), line)
 		colors = append(colors, strings.TrimPrefix(color, "\x1b["))
 		uncolored += strings.TrimSuffix(rest, "\x1b[0m\n") + "\n"
 	}
-	assert.Equal(t, plain, uncolored)
+	assert.Equal(t, plain+"\n", uncolored)
 	assert.Equal(t, "90 31 33 90 31 33 90 32 32 90 31 33 90 31 33 90 31 31", strings.Join(colors, " "))
 }
 
@@ -121,8 +306,11 @@ func TestCheck(t *testing.T) {
 		{"a later delay", "{max_attempts: 3, backoff: {type: linear, base: 1s}, jitter: full, max_delay: 1s}", log, `^standard input:6: .*\n2 calls not `},
 		{"another limit", "{max_attempts: 4, backoff: {type: exponential, base: 1s}, jitter: full}", log, `^standard input:1: .*\n2 calls not `},
 		{"one call of two", logPolicy, strings.Join(lines[:9], "") + strings.ReplaceAll(strings.Join(lines[9:12], ""), `"max":3`, `"max":4`), `^standard input:10: .*\n1 call not as decided by .*\n2 calls: 2 checked, `},
-		{"cannot have happened", logPolicy, strings.Join(lines[:9], "") + lines[10], `^standard input:10: .*cannot have happened.*\nas far as it can be read, all as decided by .*\n1 call: `},
-		{"cut off", logPolicy, strings.Join(lines[:12], "") + `{"kind":"`, `^standard input:13: the log is cut off\nas far as it can be read, all as decided by .*\n2 calls: `},
+		{"cannot have happened", logPolicy, strings.Join(lines[:9], "") + lines[10], `^standard input:10: .*cannot have happened: no call with this key has begun.*\n1 call not as decided by .*\n2 calls: 2 checked, `},
+		{"cannot have happened, without an end", logPolicy, log + lines[0] + lines[2], `^standard input:20: .*cannot have happened: .*\n1 call not as decided by .*\n3 calls: 3 checked, `},
+		{"another delay, without an end", "{max_attempts: 3, backoff: {type: exponential, base: 2s}, jitter: full}", strings.Join(lines[:3], ""), `^standard input:3: .*\n1 call not as decided by .*\n1 call: 1 checked, `},
+		{"cannot be read", logPolicy, log + strings.Replace(lines[0], `"max":3`, `"max":"3"`, 1), `^standard input:19: retry: invalid event: max is .*\n0 lines cut off, 1 that cannot be read\nall as decided by .*\n2 calls: 2 checked, `},
+		{"without a kind", logPolicy, log + strings.Replace(lines[0], `"kind"`, `"sort"`, 1), `^standard input:19: the event has no kind: `},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stdout, stderr, status := tool(test.log, "check", "-policy", filepath.Join(write(t, map[string]string{"p.yaml": test.policy}), "p.yaml"))
@@ -137,16 +325,16 @@ func TestCheck(t *testing.T) {
 		status            int
 		args              []string
 	}{
-		{"not a log", "x\n", "standard input:1: ", 1, []string{"-policy", "policy.yaml"}},
+		{"not a log", "x\n", "standard input:1: there is no event of a retry in 1 line\n", 1, []string{"-policy", "policy.yaml"}},
 		{"no events", "", "standard input:1: there is no event\n", 1, []string{"-policy", "policy.yaml"}},
-		{"no such key", log, "standard input:1: there is no event with the key \"c\"\n", 1, []string{"-policy", "policy.yaml", "-key", "c"}},
+		{"no such key", log, "standard input:1: there is no call that -key and -since select\n", 1, []string{"-policy", "policy.yaml", "-key", "c"}},
 		{"a policy with a fault", log, "broken.yaml:1: jitter is 2", 1, []string{"-policy", "broken.yaml"}},
 		{"no policy", log, "retry check: there is no policy: write -policy ", 2, nil},
 		{"no such policy", log, "retry check: open nowhere.yaml: ", 2, []string{"-policy", "nowhere.yaml"}},
 		{"no such log", "", "retry check: open nowhere.log: ", 2, []string{"-policy", "policy.yaml", "nowhere.log"}},
 		{"both standard input", log, "retry check: the policy and the log cannot both be standard input", 2, []string{"-policy", "-"}},
 		{"unknown dialect", log, "retry check: -from is \"x\"", 2, []string{"-policy", "policy.yaml", "-from", "x"}},
-		{"two logs", log, "retry check: there are 2 files", 2, []string{"-policy", "policy.yaml", "a", "b"}},
+		{"no second log", log, "retry check: open a: ", 2, []string{"-policy", "policy.yaml", "a", "b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stdout, stderr, status := tool(test.stdin, append([]string{"check"}, test.args...)...)
@@ -178,17 +366,18 @@ func TestCheckPipeline(t *testing.T) {
 		require.NoError(t, p.Run(retrylog.WithKey(t.Context(), "c"), nil))
 	})
 	assert.Contains(t, succeed(t, events.String(), "explain"), "task fetch: ")
+	const rules = ": it follows the rules of a pipeline\n"
 	const by = "by 3 attempts, exponential 1s x2, full jitter\n"
 	for _, test := range []struct {
 		name, policy, log, want string
 		status                  int
 	}{
-		{"alone", logPolicy, events.String(), "none compared with 3 attempts, exponential 1s x2, full jitter\n1 call: 0 checked, 1 skipped, 0 stopped by code\n", 1},
-		{"with others", logPolicy, plain + events.String() + events.String(), "all as decided " + by + "4 calls: 2 checked, 2 skipped, 0 stopped by code\n", 0},
+		{"alone", logPolicy, events.String(), "skipped: standard input:1: c" + rules + "none compared with 3 attempts, exponential 1s x2, full jitter\n1 call: 0 checked, 1 skipped, 0 stopped by code\n", 1},
+		{"with others", logPolicy, plain + events.String() + events.String(), "skipped: standard input:19: c" + rules + "skipped: standard input:22: c" + rules + "all as decided " + by + "4 calls: 2 checked, 2 skipped, 0 stopped by code\n", 0},
 		{"with others that differ", "max_attempts: 4", events.String() + plain,
-			"standard input:4: max is 3, and the policy says 4\n2 calls not as decided by 4 attempts\n3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 1},
+			"standard input:4: max is 3, and the policy says 4\nskipped: standard input:1: c" + rules + "2 calls not as decided by 4 attempts\n3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 1},
 		{"cut off", logPolicy, events.String() + plain + "{",
-			"standard input:22: the log is cut off\nas far as it can be read, all as decided " + by + "3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 1},
+			"skipped: standard input:1: c" + rules + "1 line cut off, 0 that cannot be read\nall as decided " + by + "3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) { checked(t, test.policy, test.log, test.want, test.status) })
 	}
@@ -204,54 +393,83 @@ func TestCheckCode(t *testing.T) {
 		add  func(p *retry.Policy)
 		err  error
 		want string
+		list string
 	}{
-		{"nothing", func(*retry.Policy) {}, failure, "1 checked, 0 skipped, 0"},
-		{"RetryIf", func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }, failure, "0 checked, 0 skipped, 1"},
-		{"Permanent", func(*retry.Policy) {}, retry.Permanent(failure), "0 checked, 0 skipped, 1"},
-		{"After", func(*retry.Policy) {}, retry.After(time.Hour, failure), "1 checked, 0 skipped, 0"},
+		{"nothing", func(*retry.Policy) {}, failure, "1 checked, 0 skipped, 0", ""},
+		{"RetryIf", func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }, failure, "0 checked, 0 skipped, 1", "stopped by code: standard input:1: rejected: refused\n"},
+		{"Permanent", func(*retry.Policy) {}, retry.Permanent(failure), "0 checked, 0 skipped, 1", "stopped by code: standard input:1: permanent_error: refused\n"},
+		{"After", func(*retry.Policy) {}, retry.After(time.Hour, failure), "1 checked, 0 skipped, 0", ""},
 		{"a class that stops", func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class {
 				return &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: failure}
 			}
-		}, failure, "0 checked, 0 skipped, 1"},
+		}, failure, "0 checked, 0 skipped, 1", "stopped by code: standard input:1: not_retryable: refused\n"},
 		{"a class with delays of its own", func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class {
 				return &retry.Class{Name: "slow", Policy: &retry.Policy{Backoff: retry.Fixed(time.Hour)}}
 			}
-		}, failure, "0 checked, 1 skipped, 0"},
+		}, failure, "0 checked, 1 skipped, 0", "skipped: standard input:1: a class of the program decided\n"},
 		{"Wait", func(p *retry.Policy) {
 			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-		}, failure, "1 checked, 0 skipped, 0"},
+		}, failure, "1 checked, 0 skipped, 0", ""},
 		{"Wait that fails", func(p *retry.Policy) {
 			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, failure }
-		}, failure, "0 checked, 0 skipped, 1"},
-		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }, failure, "1 checked, 0 skipped, 0"},
+		}, failure, "0 checked, 0 skipped, 1", "stopped by code: standard input:1: wait_failed: refused\n"},
+		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }, failure, "1 checked, 0 skipped, 0", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var log, lines bytes.Buffer
+			var logs [5]bytes.Buffer
 			synctest.Test(t, func(t *testing.T) {
 				var p retry.Policy
 				require.NoError(t, yaml.Unmarshal([]byte(policy), &p))
 				test.add(&p)
-				write, slogger := retrylog.NewWriter(&log), retrylog.Slog(slog.New(slog.NewJSONHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})))
-				p.OnEvent = func(ctx context.Context, e retry.Event) { write.OnEvent(ctx, e); slogger(ctx, e) }
+				debug := &slog.HandlerOptions{Level: slog.LevelDebug}
+				each := []func(context.Context, retry.Event){retrylog.NewWriter(&logs[0]).OnEvent}
+				for _, h := range []slog.Handler{slog.NewJSONHandler(&logs[1], debug), slog.NewTextHandler(&logs[2], debug), slog.NewJSONHandler(&logs[3], nil), slog.NewTextHandler(&logs[4], nil)} {
+					each = append(each, retrylog.Slog(slog.New(h)))
+				}
+				p.OnEvent = func(ctx context.Context, e retry.Event) {
+					for _, log := range each {
+						log(ctx, e)
+					}
+				}
 				require.Error(t, retry.Do(t.Context(), p, func(context.Context) error { return test.err }))
 			})
-			want, status := "all as decided by 3 attempts, fixed 1m0s\n1 call: "+test.want+" stopped by code\n", 0
+			want, status := test.list+"all as decided by 3 attempts, fixed 1m0s\n1 call: "+test.want+" stopped by code\n", 0
 			if strings.Contains(test.want, "1 skipped") {
 				want, status = strings.Replace(want, "all as decided by", "none compared with", 1), 1
 			}
-			checked(t, policy, log.String(), want, status)
-			checked(t, policy, lines.String(), want, status)
-			assert.Equal(t, succeed(t, log.String(), "explain"), succeed(t, lines.String(), "explain"))
+			for i := range logs {
+				checked(t, policy, logs[i].String(), want, status)
+			}
+			assert.Equal(t, succeed(t, logs[0].String(), "explain"), succeed(t, logs[1].String(), "explain"))
+			assert.Equal(t, succeed(t, logs[0].String(), "explain"), succeed(t, logs[2].String(), "explain"))
 		})
 	}
 }
 
-func TestCheckCounts(t *testing.T) {
-	line, _, _ := strings.Cut(writeLog(t), "\n")
-	checked(t, logPolicy, strings.Repeat(line+"\n", 1234), "all as decided by 3 attempts, exponential 1s x2, full jitter\n"+
-		"1,234 calls: 1,234 checked, 0 skipped, 0 stopped by code\n", 0)
+// The calls that are not compared are named, the first ten of them.
+func TestCheckNames(t *testing.T) {
+	log := writeLog(t)
+	lines := strings.SplitAfter(log, "\n")
+	const by = "by 3 attempts, exponential 1s x2, full jitter\n"
+	for _, test := range []struct{ name, log, want string }{
+		{"many", strings.Repeat(strings.Join(lines[:9], ""), 1234), "all as decided " + by + "1,234 calls: 1,234 checked, 0 skipped, 0 stopped by code\n"},
+		{"a beginning", strings.Join(lines[4:], ""), "skipped: standard input:1: a: its beginning is not in the log\nall as decided " + by + "2 calls: 1 checked, 1 skipped, 0 stopped by code\n"},
+		{"an end", strings.Join(lines[:13], ""), "skipped: standard input:10: b: its end is not in the log\nall as decided " + by + "2 calls: 1 checked, 1 skipped, 0 stopped by code\n"},
+		{"a middle", strings.Join(lines[:4], "") + lines[4][:50] + "\n" + strings.Join(lines[5:], ""),
+			"skipped: standard input:1: a: one of its lines is cut off\n1 line cut off, 0 that cannot be read\nall as decided " + by + "2 calls: 1 checked, 1 skipped, 0 stopped by code\n"},
+		{"crashes", strings.Repeat(lines[0], 12) + log, strings.Repeat("skipped: standard input:%d: a: its end is not in the log: the next call with its key has begun\n", 10) +
+			"skipped: and 2 more\nall as decided " + by + "14 calls: 2 checked, 12 skipped, 0 stopped by code\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := test.want
+			for i := 1; strings.Contains(want, "%d"); i++ {
+				want = strings.Replace(want, "%d", fmt.Sprint(i), 1)
+			}
+			checked(t, logPolicy, test.log, want, 0)
+		})
+	}
 }
 
 // slowReader takes a second for each read.

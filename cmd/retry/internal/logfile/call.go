@@ -28,10 +28,11 @@ type Call struct {
 	Cut      string  // why it is not whole; "": it is
 	Headless bool    // its first event is not the first of a call
 
-	sparse bool // all is from slog, and has no attempts
-	torn   bool // a line was cut off between two of its events
-	marks  int  // how many lines had been cut off at its last event
-	turn   int  // when its last event came, counted in events
+	headless bool // its beginning is not in the log
+	sparse   bool // all is from slog, and has no attempts
+	torn     bool // a line was cut off between two of its events
+	marks    int  // how many lines had been cut off at its last event
+	turn     int  // when its last event came, counted in events
 }
 
 // Last returns the last event of c.
@@ -40,26 +41,27 @@ func (c *Call) Last() *retry.Event { return &c.Records[len(c.Records)-1].Event }
 // Stopped reports whether c has an end.
 func (c *Call) Stopped() bool { return c.Last().Kind == retry.Stopped }
 
-// Replay rebuilds c, as [flowlog.Replay] does. If it cannot have happened, the error
-// begins with "retrylog: line" and a number, which is one of the file that At returns.
-// That is no fault if Cut says why.
-func (c *Call) Replay() (flowlog.Call, error) {
+// Replay rebuilds c, as [flowlog.Replay] does. If the log is cut so that this cannot be
+// done, cut says how, and the result has no records. It also says it if only the end is
+// missing. The line in an error is one of the file that At returns.
+func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	records := c.Records
 	switch {
+	case c.headless:
+		return call, c.Cut, nil
 	case c.sparse && c.Last().Resets > 0:
-		c.Cut = "it began anew, and the log has no attempts"
-		return flowlog.Call{}, nil
+		return call, "it began anew, and the log has no attempts", nil
 	case c.sparse:
 		records = withAttempts(records)
 	}
 	calls, err := flowlog.Replay(records)
-	if err != nil && c.torn {
-		c.Cut = "one of its lines is cut off"
+	switch {
+	case err != nil && c.torn:
+		return call, "one of its lines is cut off", nil
+	case len(calls) > 0:
+		call = calls[0]
 	}
-	if len(calls) == 0 {
-		return flowlog.Call{}, err
-	}
-	return calls[0], err
+	return call, c.Cut, err
 }
 
 // At returns the file that has this line of c.
@@ -162,9 +164,8 @@ func (c *Collector) begin(r Record) *Call {
 	e := r.Event
 	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
 	if !eventlog.Begins(e, false) && !sparse {
-		call.Headless = true
 		if e.Time.Add(-e.Elapsed).Before(r.File.first) || c.log.Torn > 0 || c.log.Dropped > 0 {
-			call.Cut = "its beginning is not in the log"
+			call.headless, call.Cut = true, "its beginning is not in the log"
 		}
 	}
 	c.open[r.Key] = append(c.open[r.Key], call)
