@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -88,35 +88,42 @@ var (
 	texts   = []string{"time", "key", "kind", "elapsed", "took", "delay", "due", "lo", "hi", "retry_after", "seed", "class", "reason", "err", "cause"}
 )
 
-// fromText returns a line of retrylog's Slog in text as JSON.
+// fromText returns a line of retrylog's Slog in text as JSON. Of a key that is there
+// twice it takes the last, which is that of the event.
 func fromText(line []byte) []byte {
-	var value []byte
+	values := map[string]string{}
+	for key, text := range pairs(line) {
+		values[key] = text
+	}
+	for _, known := range eventlog.Messages { // slog's default handler writes it without a key
+		if values["msg"] == "" && bytes.Contains(line, []byte(" "+known+" k")) {
+			values["msg"] = known
+		}
+	}
+	value := append([]byte(`{"level":"","msg":`), quoted(values["msg"])...)
 	add := func(key string, json []byte) {
 		value = append(append(strconv.AppendQuote(append(value, ','), key), ':'), json...)
 	}
-	message := ""
-	for key, text := range pairs(line) {
-		switch quoted, _ := json.Marshal(text); {
-		case key == "msg":
-			message = text
-		case slices.Contains(numbers, key):
-			if _, err := strconv.Atoi(text); err == nil {
-				quoted = []byte(text)
+	for _, key := range numbers {
+		if text, ok := values[key]; ok {
+			if _, err := strconv.Atoi(text); err != nil {
+				add(key, quoted(text))
+			} else {
+				add(key, []byte(text))
 			}
-			add(key, quoted)
-		case slices.Contains(texts, key):
-			add(key, quoted)
 		}
 	}
-	for _, known := range eventlog.Messages { // slog's default handler writes it without a key
-		if message == "" && bytes.Contains(line, []byte(" "+known+" k")) {
-			message = known
+	for _, key := range texts {
+		if text, ok := values[key]; ok {
+			add(key, quoted(text))
 		}
 	}
-	quoted, _ := json.Marshal(message)
-	add("msg", quoted)
-	value[0] = '{'
 	return append(value, '}')
+}
+
+func quoted(text string) []byte {
+	data, _ := json.Marshal(text)
+	return data
 }
 
 // pairs yields the keys and values of text, and skips what is none.
@@ -128,6 +135,7 @@ func pairs(line []byte) func(yield func(key, value string) bool) {
 				word = line[:end]
 			}
 			key, value, ok := bytes.Cut(word, []byte{'='})
+			name := strings.TrimPrefix(string(key), "\ufeff") // syslog may begin a message so
 			text := string(value)
 			if ok && len(value) > 0 && value[0] == '"' {
 				quoted, err := strconv.QuotedPrefix(string(line[len(key)+1:]))
@@ -136,7 +144,7 @@ func pairs(line []byte) func(yield func(key, value string) bool) {
 					word = line[:len(key)+1+len(quoted)]
 				}
 			}
-			if ok && !yield(string(key), text) {
+			if ok && !yield(name, text) {
 				return
 			}
 			line = bytes.TrimLeft(line[len(word):], " ")
