@@ -472,6 +472,50 @@ func TestCheckNames(t *testing.T) {
 	}
 }
 
+// What Replay and Check find in a log with a changed field, check does too.
+func TestCheckFindsEachChange(t *testing.T) {
+	lines := strings.Split(strings.TrimSuffix(writeLog(t), "\n"), "\n")
+	t.Chdir(write(t, map[string]string{"p.yaml": logPolicy}))
+	wait := func(context.Context, time.Duration) (time.Duration, error) { return 0, nil } // which a program may have
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter, Wait: wait}
+	wrong := func(log string) bool {
+		records, err := retrylog.Read(strings.NewReader(log))
+		calls, replayed := retrylog.Replay(records)
+		err = errors.Join(err, replayed)
+		for _, c := range calls {
+			err = errors.Join(err, c.Check(p))
+		}
+		return err != nil
+	}
+	changed, found := 0, 0
+	try := func(i int, name string, line string) {
+		log := strings.Join(lines[:i], "\n") + "\n" + line + "\n" + strings.Join(lines[i+1:], "\n")
+		changed++
+		if !wrong(log) {
+			return
+		}
+		found++
+		stdout, _, status := tool(log, "check", "-policy", "p.yaml")
+		assert.Equal(t, 1, status, "line %d, %s: %s\n%s", i+1, name, line, stdout)
+	}
+	for i, line := range lines {
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &fields))
+		for name, value := range fields {
+			for _, other := range []any{nil, "x", "7", 7, -1, 1, 2, "1ms", "30h", "2000-01-01T00:00:09Z", "1990-01-01T00:00:00Z", "success", "stopped", "retry_scheduled"} {
+				if fields[name] = other; other == nil {
+					delete(fields, name)
+				}
+				text, err := json.Marshal(fields)
+				require.NoError(t, err)
+				try(i, name, string(text))
+			}
+			fields[name] = value
+		}
+	}
+	assert.Greater(t, found, changed/2)
+}
+
 // slowReader takes a second for each read.
 type slowReader struct{ r io.Reader }
 

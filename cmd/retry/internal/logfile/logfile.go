@@ -120,7 +120,7 @@ func (f *File) next(l *Log) (*Record, error) {
 	}
 	f.head.Record, f.head.File = f.read[0], f
 	f.read = f.read[1:]
-	if e := &f.head.Event; e.Time.IsZero() {
+	if e := &f.head.Event; e.Time.IsZero() && f.head.logged {
 		e.Time = f.last
 	}
 	if f.last = f.head.Event.Time; f.first.IsZero() {
@@ -211,7 +211,7 @@ func (f *File) decode(l *Log, line []byte) {
 		l.Torn++
 	}
 	f.read, f.head.logged = read, text || bytes.Contains(value, []byte(`"level"`))
-	for i := range read {
+	for i := 0; i < len(read) && f.head.logged; i++ {
 		complete(&read[i].Event, at, prefix, text)
 	}
 }
