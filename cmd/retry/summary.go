@@ -96,7 +96,7 @@ func (s *summary) add(c *logfile.Call) {
 	for _, r := range c.Records {
 		e := &r.Event
 		s.started = s.started || e.Kind == retry.AttemptStarted
-		if s.from.IsZero() || e.Time.Before(s.from) {
+		if s.from.IsZero() || e.Time.Before(s.from) && !e.Time.IsZero() {
 			s.from = e.Time
 		}
 		if e.Time.After(s.to) {
@@ -125,7 +125,9 @@ func (s *summary) add(c *logfile.Call) {
 		s.Canceled++
 	default:
 		s.GaveUp++
-		s.end(last.Time)
+		if !last.Time.IsZero() {
+			s.end(last.Time)
+		}
 	}
 	if last.Reason == retry.ReasonBudget || last.Reason == retry.ReasonBorrowed {
 		s.Denied++
@@ -223,7 +225,7 @@ func (s *summary) text() string {
 	var b strings.Builder
 	number := preview.Thousands
 	fmt.Fprintf(&b, "%s, %s gave up", counted(s.Calls, "call"), number(s.GaveUp))
-	if s.Calls > 0 {
+	if !s.to.IsZero() {
 		fmt.Fprintf(&b, ", from %s to %s", s.from.UTC().Format(instant), s.to.UTC().Format(instant))
 	}
 	fmt.Fprintf(&b, ".\n%s succeeded, %s canceled, %s without an end in the log.\n", number(s.Succeeded), number(s.Canceled), number(s.Open))

@@ -30,6 +30,7 @@ type Call struct {
 
 	headless bool // its beginning is not in the log
 	sparse   bool // all is from slog, and has no attempts
+	timeless bool // its first line is from slog, and has no time
 	torn     bool // a line was cut off between two of its events
 	marks    int  // how many lines had been cut off at its last event
 	turn     int  // when its last event came, counted in events
@@ -49,6 +50,8 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	switch {
 	case c.headless:
 		return call, c.Cut, nil
+	case c.timeless:
+		return call, "its lines have no time", nil
 	case c.sparse && c.Last().Resets > 0:
 		return call, "it began anew, and the log has no attempts", nil
 	case c.sparse:
@@ -160,7 +163,7 @@ func (c *Collector) Add(r Record) (ended []*Call) {
 
 // begin begins a call with r.
 func (c *Collector) begin(r Record) *Call {
-	call := &Call{Key: r.Key, Records: make([]flowlog.Record, 0, 6), Files: make([]*File, 0, 6), sparse: r.logged, marks: c.log.Torn}
+	call := &Call{Key: r.Key, Records: make([]flowlog.Record, 0, 6), Files: make([]*File, 0, 6), sparse: r.logged, timeless: r.logged && r.Event.Time.IsZero(), marks: c.log.Torn}
 	e := r.Event
 	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
 	if !eventlog.Begins(e, false) && !sparse {

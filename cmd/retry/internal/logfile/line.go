@@ -161,7 +161,7 @@ func complete(e *retry.Event, at time.Time, prefix []byte, text bool) {
 		if e.Time = at; at.IsZero() {
 			e.Time = timeOf(prefix)
 		}
-		if e.Kind == retry.RetryScheduled && e.Time.IsZero() {
+		if e.Time.IsZero() && !e.Due.IsZero() {
 			e.Time = e.Due.Add(-e.Delay)
 		}
 		text = true

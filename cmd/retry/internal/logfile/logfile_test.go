@@ -155,6 +155,12 @@ func TestTimes(t *testing.T) {
 		}
 		assert.Len(t, text(t, of(row.line)), 1)
 	}
+	for c, err := range of(`level=ERROR msg="gave up" kind=stopped attempt=1 max=3 elapsed=0s reason=deadline err=x`).Calls() {
+		require.NoError(t, err)
+		_, cut, err := c.Replay()
+		require.NoError(t, err)
+		assert.Equal(t, "its lines have no time", cut)
+	}
 }
 
 func zipped(s string) string {
