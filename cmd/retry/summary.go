@@ -231,11 +231,14 @@ func (s *summary) text() string {
 	fmt.Fprintf(&b, ".\n%s succeeded, %s canceled, %s without an end in the log.\n", number(s.Succeeded), number(s.Canceled), number(s.Open))
 	fmt.Fprintf(&b, "%s had %s.", counted(s.Retried, "call"), strings.Replace(counted(s.Retries, "retry"), "retrys", "retries", 1))
 	if w := s.LongestWait; w != nil {
-		at := w.Time.UTC().Format(instant)
-		if w.Key != "" {
-			at += ", " + eventlog.Printable(w.Key)
+		var at []string
+		if !w.Time.IsZero() {
+			at = append(at, w.Time.UTC().Format(instant))
 		}
-		fmt.Fprintf(&b, " The longest wait was %s (%s).", w.Wait, at)
+		if w.Key != "" {
+			at = append(at, eventlog.Printable(w.Key))
+		}
+		fmt.Fprintf(&b, " The longest wait was %s.", strings.TrimSuffix(w.Wait+" ("+strings.Join(at, ", ")+")", " ()"))
 	}
 	fmt.Fprintf(&b, "\nBudgets denied a retry to %s.\n", counted(s.Denied, "call"))
 	if s.Calls > 0 && !s.started {

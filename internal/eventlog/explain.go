@@ -43,8 +43,10 @@ func Text(r Entry) string {
 func withoutError(r Entry) string {
 	e := r.Event
 	b := make([]byte, 0, 160)
-	b = e.Time.UTC().AppendFormat(b, "2006-01-02 15:04:05.000Z +")
-	b = append(b, e.Elapsed.Round(time.Millisecond).String()...)
+	if !e.Time.IsZero() {
+		b = e.Time.UTC().AppendFormat(b, "2006-01-02 15:04:05.000Z ")
+	}
+	b = append(append(b, '+'), e.Elapsed.Round(time.Millisecond).String()...)
 	if r.Key != "" {
 		b = append(append(append(b, ' '), Printable(r.Key)...), ':')
 	}
@@ -74,6 +76,9 @@ func describeEvent(e retry.Event) string {
 		return fmt.Sprintf("attempt %d failed after %v", e.Attempt, e.Took)
 	case retry.RetryScheduled:
 		text := fmt.Sprintf("attempt %d is retried in %v, at %s (%s)", e.Attempt, e.Delay, Clock(e.Due), from(e))
+		if e.Due.IsZero() {
+			text = fmt.Sprintf("attempt %d is retried in %v (%s)", e.Attempt, e.Delay, from(e))
+		}
 		if e.Resets > 0 && e.Attempt == 1 {
 			text = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets) + text
 		}

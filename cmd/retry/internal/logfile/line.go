@@ -166,7 +166,8 @@ func complete(e *retry.Event, at time.Time, prefix []byte, text bool) {
 		}
 		text = true
 	}
-	if due := e.Time.Add(e.Delay); text && !e.Due.IsZero() && due.Sub(e.Due).Abs() <= rounded {
+	due := e.Time.Add(e.Delay)
+	if missing := e.Due.IsZero() && !e.Time.IsZero(); e.Kind == retry.RetryScheduled && (missing || text && due.Sub(e.Due).Abs() <= rounded) {
 		e.Due = due
 	}
 }

@@ -146,6 +146,7 @@ func TestTimes(t *testing.T) {
 		{without, "10:00:00.5"},
 		{"2026-11-22T11:00:00.25+01:00 " + without, "10:00:00.25"},
 		{"2026-11-22T10:00:00.25Z stdout F " + without, "10:00:00.25"},
+		{"web-1 | 2026-11-22T10:00:00.25Z " + strings.Replace(without, " due=2026-11-22T10:00:01.5Z", "", 1), "10:00:00.25"},
 		{"2026/11/22 10:00:00 WARN retry scheduled key=a kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T10:00:01Z err=x", "10:00:00"},
 	} {
 		for r, err := range of(row.line).Records() {
