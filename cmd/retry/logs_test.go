@@ -472,6 +472,34 @@ func TestCheckNames(t *testing.T) {
 	}
 }
 
+// Logs that examples, packages and adapters wrote in their own tests are correct, under
+// each prefix, and wherever a rotation or a crash cuts them.
+func TestCheckCorrectLogs(t *testing.T) {
+	logs, err := filepath.Glob("testdata/logs/*.log")
+	require.NoError(t, err)
+	require.NotEmpty(t, logs)
+	for _, name := range logs {
+		policy := strings.TrimSuffix(name, ".log") + ".json"
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			out := succeed(t, "", "check", "-policy", policy, name)
+			assert.Regexp(t, `(?m)^all as decided by `, out)
+			lines := strings.SplitAfter(string(data), "\n")
+			for _, prefix := range []string{"web-1  | ", "[pod/web-5d9c7b8f6-x2x9z/web] ", "<34>Nov 22 10:00:00 host web[1234]: ", "<34>1 2026-11-22T10:00:00.003Z host web 12 - - "} {
+				prefixed := succeed(t, prefix+strings.Join(lines, prefix), "check", "-policy", policy)
+				assert.Equal(t, strings.ReplaceAll(out, name, "standard input"), prefixed)
+			}
+			for i, line := range lines {
+				for _, cut := range []string{strings.Join(lines[i:], ""), strings.Join(lines[:i], "") + line[:len(line)/2], strings.Join(lines[:i], "") + line[:len(line)/2] + "\n" + strings.Join(lines[min(i+1, len(lines)):], "")} {
+					out, _, _ := tool(cut, "check", "-policy", policy)
+					assert.NotRegexp(t, `(?m)^standard input:`, out, "line %d", i+1)
+				}
+			}
+		})
+	}
+}
+
 // What Replay and Check find in a log with a changed field, check does too.
 func TestCheckFindsEachChange(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(writeLog(t), "\n"), "\n")

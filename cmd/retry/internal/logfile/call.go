@@ -191,7 +191,7 @@ func (c *Collector) find(key string, e retry.Event) (found *Call) {
 	fits, off := false, time.Duration(0)
 	for _, call := range c.open[key] {
 		before := call.Last()
-		can := eventlog.Next(*before, e) == e.Attempt || call.sparse && follows(*before, e)
+		can := !call.sparse && eventlog.Next(*before, e) == e.Attempt || call.sparse && follows(*before, e)
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
 		if key == "" && call.sparse && !can {
 			continue
@@ -205,8 +205,9 @@ func (c *Collector) find(key string, e retry.Event) (found *Call) {
 
 // follows reports whether e can follow before in a log without attempts.
 func follows(before, e retry.Event) bool {
-	next := e.Attempt == before.Attempt+1 && e.Resets == before.Resets || e.Attempt == 1 && e.Resets == before.Resets+1
-	return before.Kind == retry.RetryScheduled && (next && e.Kind == retry.RetryScheduled || (next || e.Attempt == before.Attempt) && e.Kind == retry.Stopped)
+	anew := e.Attempt == 1 && e.Resets == before.Resets+1
+	next := e.Attempt == before.Attempt+1 && e.Resets == before.Resets || anew
+	return (anew || e.Elapsed >= before.Elapsed) && before.Kind == retry.RetryScheduled && (next && e.Kind == retry.RetryScheduled || (next || e.Attempt == before.Attempt) && e.Kind == retry.Stopped)
 }
 
 // close ends a call.

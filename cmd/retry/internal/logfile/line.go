@@ -89,11 +89,20 @@ var (
 )
 
 // fromText returns a line of retrylog's Slog in text as JSON. Of a key that is there
-// twice it takes the last, which is that of the event.
+// twice it takes the last, which is that of the event. The JSON of a line that is cut off
+// is cut off too.
 func fromText(line []byte) []byte {
 	values := map[string]string{}
 	for key, text := range pairs(line) {
+		if key == "level" { // a line begins, perhaps behind one that is cut off
+			at := values["time"]
+			clear(values)
+			values["time"] = at
+		}
 		values[key] = text
+	}
+	if values["time"] == "" {
+		delete(values, "time")
 	}
 	for _, known := range eventlog.Messages { // slog's default handler writes it without a key
 		if values["msg"] == "" && bytes.Contains(line, []byte(" "+known+" k")) {
@@ -118,7 +127,25 @@ func fromText(line []byte) []byte {
 			add(key, quoted(text))
 		}
 	}
+	if isTorn(values) {
+		return value
+	}
 	return append(value, '}')
+}
+
+// isTorn reports whether the last key that such an event has is missing, or the value of
+// that has no end.
+func isTorn(values map[string]string) bool {
+	last := map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err", "stopped": "reason"}[values["kind"]]
+	if values["msg"] == eventlog.MessageFailed {
+		last = "err"
+	}
+	text, ok := values[last]
+	if _, err := time.ParseDuration(text); err != nil && (last == "elapsed" || last == "took") {
+		return true
+	}
+	_, endless := values[""]
+	return endless || !ok && last != ""
 }
 
 func quoted(text string) []byte {
@@ -126,7 +153,8 @@ func quoted(text string) []byte {
 	return data
 }
 
-// pairs yields the keys and values of text, and skips what is none.
+// pairs yields the keys and values of text, and skips what is none. The key of a value
+// without a closing quotation mark is "".
 func pairs(line []byte) func(yield func(key, value string) bool) {
 	return func(yield func(key, value string) bool) {
 		for len(line) > 0 {
@@ -139,10 +167,12 @@ func pairs(line []byte) func(yield func(key, value string) bool) {
 			text := string(value)
 			if ok && len(value) > 0 && value[0] == '"' {
 				quoted, err := strconv.QuotedPrefix(string(line[len(key)+1:]))
-				if err == nil {
-					text, _ = strconv.Unquote(quoted)
-					word = line[:len(key)+1+len(quoted)]
+				if err != nil {
+					yield("", "")
+					return
 				}
+				text, _ = strconv.Unquote(quoted)
+				word = line[:len(key)+1+len(quoted)]
 			}
 			if ok && !yield(name, text) {
 				return
