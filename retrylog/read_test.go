@@ -150,6 +150,9 @@ func TestReadRejects(t *testing.T) {
 		{"a space that JSON does not know", "\u00a0" + good, "line 1: invalid character"},
 		{"invalid in the middle, and not cut off", strings.Replace(good, `3`, `3,,`, 1) + "\n" + good, "line 1: invalid character ','"},
 		{"invalid in the middle, with a record after it", strings.Replace(good, `"max":3`, `"max":3,,`, 1) + good, "line 1: invalid character ','"},
+		{"longer than the limit", good + "\n" + `{"kind":"` + strings.Repeat("x", 5<<20), "line 2: the line is longer than 4 MiB"},
+		{"a number that begins with 0", strings.Replace(good, "3", "03", 1), "line 1: invalid character '3'"},
+		{"a line break in a text", strings.Replace(good, "started", "\x01", 1), "line 1: invalid character"},
 		{"more than a record", good + "\n" + good + "}", "line 2: invalid character '}'"},
 		{"an object without a kind", good + "\n{}", "line 2: the event has no kind: write one, such as \"attempt_started\""},
 		{"an object without a kind after a cut", good[:20] + "\n{}", "line 2: the event has no kind"},
@@ -165,6 +168,21 @@ func TestReadRejects(t *testing.T) {
 			require.NotErrorIs(t, err, retrylog.ErrCutOff)
 		})
 	}
+	t.Run("what comes before is yielded, and explained as it comes", func(t *testing.T) {
+		var explainer retrylog.Explainer
+		text, errs := "", 0
+		for r, err := range retrylog.Scan(strings.NewReader(good + "\n" + good + "\nx\n" + good)) {
+			if err != nil {
+				errs++
+				continue
+			}
+			text += explainer.Line(r)
+		}
+		records, err := retrylog.Read(strings.NewReader(good + "\n" + good))
+		require.NoError(t, err)
+		assert.Equal(t, retrylog.Explain(records), text)
+		assert.Equal(t, 1, errs)
+	})
 	t.Run("a reader that fails", func(t *testing.T) {
 		records, err := retrylog.Read(io.MultiReader(strings.NewReader(good+"\n"), iotest.ErrReader(errRefused)))
 		require.ErrorIs(t, err, errRefused)
