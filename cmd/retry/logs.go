@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -493,6 +494,7 @@ func title(name string) string {
 
 // open opens files as one log. It reads each through wrap, unless that is nil.
 func open(s *streams, names []string, wrap func(io.ReadCloser) io.Reader) (log *logfile.Log, closeAll func(), err error) {
+	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	all, ends := []*logfile.File{}, []func(){}
 	closeAll = func() {
 		for _, end := range ends {
