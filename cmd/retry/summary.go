@@ -223,7 +223,7 @@ func (s *summary) finish(l *logfile.Log) {
 func (s *summary) text() string {
 	const instant = "2006-01-02 15:04:05Z"
 	var b strings.Builder
-	number := preview.Thousands
+	number := preview.Thousands[int]
 	fmt.Fprintf(&b, "%s, %s gave up", counted(s.Calls, "call"), number(s.GaveUp))
 	if !s.to.IsZero() {
 		fmt.Fprintf(&b, ", from %s to %s", s.from.UTC().Format(instant), s.to.UTC().Format(instant))
