@@ -36,8 +36,8 @@ func TestProgram(t *testing.T) {
 				"mail-1: stopped after 1 attempt: it succeeded",
 				"(Retry-After is 100ms,", "(Retry-After is 100ms,",
 				"mail-2: stopped after 3 attempts: it succeeded",
-				"mail-3: stopped after 2 attempts: no attempt is left",
-				"mail-4: stopped after 4 attempts: no attempt is left",
+				"mail-3: stopped after 2 attempts: no attempt is left of 2",
+				"mail-4: stopped after 4 attempts: no attempt is left of 4",
 				"mail-5: stopped after 1 attempt: the error is permanent",
 				"5 jobs: every decision is the policy's",
 			}, ends)
