@@ -76,8 +76,7 @@ func TestSetBody(t *testing.T) {
 			require.NoError(t, retryhttp.SetBody(req, tt.body(t), tt.limit))
 			assert.Equal(t, tt.want == "", req.Body == http.NoBody)
 
-			resp, err := clientOf(t, retry.Policy{MaxAttempts: 3}).Do(req)
-			require.NoError(t, err)
+			resp := send(t, &retryhttp.Transport{Base: server.Client().Transport, Policy: retry.Policy{MaxAttempts: 3}}, req)
 			require.NoError(t, resp.Body.Close())
 			want := fmt.Sprint(len(tt.want), " bytes: ", tt.want, error(nil))
 			assert.Equal(t, []string{want, want, want}, got)

@@ -1,10 +1,7 @@
 package retryhttp_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -16,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,94 +27,6 @@ import (
 // These tests talk to servers on the loopback interface. They wait for
 // milliseconds and check the decisions and what the server saw, never the
 // clock.
-
-// A connection that breaks before the headers are complete is an error of the
-// transport. If it breaks in the body of a response that the caller gets, the
-// caller sees the error when reading. If it breaks in a body that is discarded,
-// it has no effect.
-func TestReset(t *testing.T) {
-	const transportError, statusError = "an error of the transport", "a status"
-	for _, tt := range []struct {
-		name   string
-		sent   string // before the first connection is reset
-		failed string // what the first attempt failed with
-	}{
-		{"before the status", "", transportError},
-		{"in the status", "HTTP/1.1 20", transportError},
-		{"in the headers", "HTTP/1.1 200 OK\r\nContent-Len", transportError},
-		{"in the body of an error", "HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nsor", statusError},
-		{"in the body of the answer", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var n atomic.Int64
-			answered := make(chan struct{})
-			addr := rawServer(t, func(conn *net.TCPConn) {
-				if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
-					return
-				}
-				if n.Add(1) > 1 {
-					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-					return
-				}
-				_, _ = io.WriteString(conn, tt.sent)
-				if strings.Contains(tt.sent, "\r\n\r\n") {
-					<-answered // until the headers have arrived, because a reset may overtake them
-				}
-				_ = conn.SetLinger(0)
-			})
-
-			var seen events
-			client := clientOf(t, retry.Policy{MaxAttempts: 3, OnEvent: func(ctx context.Context, e retry.Event) {
-				seen.add(ctx, e)
-				if e.Kind == retry.AttemptFinished && e.Attempt == 1 {
-					close(answered)
-				}
-			}})
-			resp, err := client.Get("http://" + addr)
-			require.NoError(t, err)
-			defer resp.Body.Close()
-
-			first := seen.of(retry.AttemptFinished)[0].Err
-			if tt.failed == "" {
-				assert.NoError(t, first)
-				assert.Equal(t, 1, seen.stop().Attempt)
-				_, err := io.ReadAll(resp.Body)
-				assert.ErrorIs(t, err, syscall.ECONNRESET)
-				return
-			}
-			var status *retryhttp.StatusError
-			require.Error(t, first)
-			assert.Equal(t, tt.failed == statusError, errors.As(first, &status))
-			assert.Equal(t, 2, seen.stop().Attempt)
-			assert.Equal(t, "hello", textOf(t, resp))
-		})
-	}
-}
-
-// An error response without end costs its connection, and delays no caller.
-func TestEndlessErrorBody(t *testing.T) {
-	for _, pause := range []time.Duration{0, time.Millisecond, time.Hour} {
-		t.Run(fmt.Sprint("a write every ", pause), func(t *testing.T) {
-			ended := make(chan struct{})
-			s := serve(t, atFirst(func(w http.ResponseWriter, req *http.Request) {
-				defer close(ended)
-				w.WriteHeader(503)
-				for {
-					_, _ = w.Write(make([]byte, 1024))
-					_ = http.NewResponseController(w).Flush()
-					select {
-					case <-req.Context().Done():
-						return
-					case <-time.After(pause):
-					}
-				}
-			}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
-			assert.Equal(t, "hello", get(t, clientOf(t, retry.Policy{MaxAttempts: 2}), s.URL))
-			<-ended // until the server has noticed
-			assert.EqualValues(t, 2, s.conns.Load())
-		})
-	}
-}
 
 // All attempts use one connection, whatever the bodies of the errors are.
 func TestConnectionIsReused(t *testing.T) {
@@ -274,15 +182,6 @@ func freeAddr(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
-
-// clientOf returns a client with this policy and its own connections.
-func clientOf(t *testing.T, p retry.Policy) *http.Client {
-	client := &http.Client{Transport: &retryhttp.Transport{Base: &http.Transport{}, Policy: p}}
-	t.Cleanup(client.CloseIdleConnections)
-	return client
-}
-
-func get(t *testing.T, client *http.Client, url string) string { return do(t, client, "GET", url, nil) }
 
 // do returns the text that a request is answered with.
 func do(t *testing.T, client *http.Client, method, url string, data io.Reader) string {
