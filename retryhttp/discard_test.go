@@ -268,24 +268,3 @@ func TestDiscardOfABodyThatPanics(t *testing.T) {
 		})
 	}
 }
-
-// http.NoBody stays what it is, and holds nothing: neither as the body of the
-// last response nor as that of one before.
-func TestNoBodyIsPassedThrough(t *testing.T) {
-	empty := func(status int) any {
-		return func(req *http.Request) (*http.Response, error) {
-			_ = req.Context().Done() // as net/http does
-			return responseWith(status, http.NoBody), nil
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	base := script(empty(503), empty(204))
-	resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: base}, request(t, "GET").WithContext(ctx))
-	assert.Equal(t, 204, resp.StatusCode)
-	assert.True(t, resp.Body == http.NoBody)
-	require.Len(t, base.sent, 2)
-	for _, sent := range base.sent {
-		assert.Error(t, sent.Context().Err(), "nothing waits for the body to be closed")
-	}
-}
