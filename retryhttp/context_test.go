@@ -3,7 +3,6 @@ package retryhttp_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -206,26 +205,6 @@ func TestWithPolicy(t *testing.T) {
 			assert.Len(t, seen.all, tt.events)
 		})
 	}
-
-	t.Run("on each hop of a redirect", func(t *testing.T) {
-		hop := response(http.StatusTemporaryRedirect)
-		hop.Header.Set("Location", "/b")
-		base := script(503, hop, 503, 503, 200)
-		var sent []string
-		client := &http.Client{Transport: &retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-			text, err := io.ReadAll(req.Body)
-			sent = append(sent, fmt.Sprint(req.Method, req.URL.Path, " ", req.Header.Get("Idempotency-Key"), " ", string(text), err))
-			return base.RoundTrip(req)
-		})}}
-		req := request(t, "POST").WithContext(retryhttp.WithPolicy(t.Context(), retry.Policy{MaxAttempts: 3}))
-		req.Header.Set("Idempotency-Key", "k")
-		rewindable(req, "data")
-		resp, err := client.Do(req)
-		require.NoError(t, err)
-		assert.Equal(t, 200, resp.StatusCode)
-		const a, b = "POST/ k data<nil>", "POST/b k data<nil>"
-		assert.Equal(t, []string{a, a, b, b, b}, sent)
-	})
 }
 
 // The context that Base gets is created when it is first needed. It behaves

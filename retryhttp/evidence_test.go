@@ -396,12 +396,6 @@ func TestProxyThatRefuses(t *testing.T) {
 		}
 	}
 
-	t.Run("a proxy that cannot be reached", func(t *testing.T) {
-		base := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: freeAddr(t)})}
-		attempts, reason, _ := post(t, base, "https://example.test/")
-		assert.Equal(t, 3, attempts)
-		assert.Equal(t, retry.ReasonExhausted, reason)
-	})
 	t.Run("a refusal that another Base has wrapped", func(t *testing.T) {
 		for text, sent := range map[string]int{"Forbidden": 1, "Bad Gateway": 3} {
 			base := script(fmt.Errorf("proxy: %w", &url.Error{Op: "CONNECT", Err: errors.New(text)}))
