@@ -12,10 +12,15 @@ import (
 // A Block is the part of a file that is, or should be, a policy.
 type Block struct {
 	File string
-	At   string // the path to the block; "" for a whole document
+	At   string // the path to the block, as Find takes it; "" for a whole file
 	Line int
 
-	node *yaml.Node
+	Notes   []string // set by Read: what the settings say that a policy does not, each with its key
+	RetryOn string   // set by Read: the failures that the settings retry, with commas
+
+	node    *yaml.Node
+	dialect string // of its place in the file; "" if that does not say
+	broken  string // why it cannot be read
 }
 
 // usualKeys are the keys under which larger files have policies.
@@ -23,24 +28,42 @@ var usualKeys = []string{"retry", "work_config"}
 
 // Find returns the blocks at a path such as services.payments.retry or
 // steps.0.retry. In a path, * stands for every key or element, and a key may
-// contain dots. Without a path, a block is the value of retry or work_config in
-// a document, or else the whole document.
-func (f *File) Find(at string) []Block {
-	var blocks []Block
-	for _, document := range f.documents {
-		if at != "" {
-			f.find(document, nil, strings.Split(at, "."), &blocks)
-			continue
+// contain dots. In a file with several documents, a path may begin with the
+// number of one, from 1. Without a path, a block is the value of retry or
+// work_config in a document, or else the whole document if it has a key of a
+// policy, or else every value at a place where another system has settings for
+// retries, or else the whole document.
+func (f *File) Find(at string) (blocks []Block) {
+	several := len(f.documents) > 1
+	for i, document := range f.documents {
+		path, number := at, strconv.Itoa(i+1)
+		if first, rest, _ := strings.Cut(at, "."); several && isNumber(first) {
+			if first != number {
+				continue
+			}
+			path = rest
+		} else if several && resolved(document).ShortTag() == "!!null" {
+			continue // what follows a --- at the end
 		}
 		before := len(blocks)
-		for _, key := range usualKeys {
-			f.find(document, nil, []string{key}, &blocks)
+		s := search{f, &blocks, 0}
+		if path != "" {
+			s.find(document, nil, strings.Split(path, "."))
+		} else {
+			s.usual(document)
 		}
-		if len(blocks) == before {
-			f.find(document, nil, nil, &blocks)
+		for i := range blocks[before:] {
+			if b := &blocks[before+i]; several {
+				b.At = strings.TrimSuffix(number+"."+b.At, ".")
+			}
 		}
 	}
 	return blocks
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 31)
+	return err == nil
 }
 
 // Only returns the only block at a path; see [File.Find].
@@ -50,7 +73,14 @@ func (f *File) Only(at string) (Block, *Fault) {
 	case len(blocks) == 1:
 		return blocks[0], nil
 	case len(blocks) > 1:
-		return Block{}, &Fault{f.Name, blocks[1].Line, false, fmt.Sprintf("there are %d policies, and this is the second: name one by its path", len(blocks))}
+		paths := make([]string, min(3, len(blocks)))
+		for i := range paths {
+			paths[i] = "-at " + blocks[i].At
+		}
+		if len(blocks) > len(paths) {
+			paths[2] = "and so on"
+		}
+		return Block{}, &Fault{f.Name, blocks[1].Line, false, fmt.Sprintf("there are %d policies, and this is the second: choose one with %s", len(blocks), strings.Join(paths, ", "))}
 	case at != "":
 		return Block{}, &Fault{f.Name, 1, false, fmt.Sprintf("there is nothing at %s: name the keys that lead to the policy", at)}
 	default:
@@ -58,20 +88,106 @@ func (f *File) Only(at string) (Block, *Fault) {
 	}
 }
 
-// find appends the blocks at a path from a node. walked is the path to that
-// node.
-func (f *File) find(node *yaml.Node, walked, path []string, blocks *[]Block) {
-	node = resolved(node)
-	if len(path) == 0 {
-		*blocks = append(*blocks, Block{File: f.Name, At: strings.Join(walked, "."), Line: node.Line, node: node})
+// A search is a search for blocks.
+type search struct {
+	*File
+	blocks *[]Block
+	steps  int
+}
+
+// mostSteps bounds a search: a few anchors inside each other stand for more nodes
+// than anybody could wait for.
+const mostSteps = 1_000_000
+
+func (s *search) add(node *yaml.Node, path []string, dialect string) {
+	*s.blocks = append(*s.blocks, Block{File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, dialect: dialect})
+}
+
+// usual appends the blocks of a document at the usual places.
+func (s *search) usual(document *yaml.Node) {
+	before := len(*s.blocks)
+	for _, key := range usualKeys {
+		s.find(document, nil, []string{key})
+	}
+	whole := Block{node: resolved(document)}
+	if len(*s.blocks) == before && !whole.Known() {
+		s.places(whole.node, nil, map[*yaml.Node]bool{})
+	}
+	if len(*s.blocks) == before {
+		s.find(document, nil, nil)
+	}
+}
+
+// places appends the blocks at the places where other systems have them.
+func (s *search) places(node *yaml.Node, path []string, seen map[*yaml.Node]bool) {
+	if node = resolved(node); seen[node] {
 		return
 	}
+	seen[node] = true
+	for _, e := range entries(node) {
+		path, value := append(slices.Clone(path), e.key), resolved(e.value)
+		carrier, ok := carriers[e.key]
+		if s.steps++; !ok || node.Kind != yaml.MappingNode {
+			s.places(value, path, seen)
+			continue
+		}
+		before := len(*s.blocks)
+		for _, name := range carrier.formats {
+			s.carried(value, path, name, carrier.certain)
+		}
+		if len(*s.blocks) == before {
+			s.places(value, path, seen)
+		}
+	}
+}
+
+// carried appends the settings of a format, if a node has them.
+func (s *search) carried(node *yaml.Node, path []string, name string, certain bool) {
+	if node.Kind == yaml.SequenceNode {
+		for _, e := range entries(node) {
+			s.carried(resolved(e.value), append(slices.Clone(path), e.key), name, certain)
+		}
+		return
+	}
+	d := dialects[slices.IndexFunc(dialects, func(d dialect) bool { return d.name == name })]
+	marked := slices.ContainsFunc(entries(node), func(e entry) bool { return d.hasKey(e.key) && marks.MatchString(e.key) })
+	if node.Kind == yaml.MappingNode && (certain || marked || name == "istio" && isIstio(node)) {
+		s.add(node, path, name)
+	}
+}
+
+// isIstio reports whether a mapping under retries is Istio's, which may have
+// nothing but attempts.
+func isIstio(node *yaml.Node) bool {
+	return slices.ContainsFunc(entries(node), func(e entry) bool { return e.key == "attempts" })
+}
+
+// find appends the blocks at a path from a node. walked is the path to that
+// node.
+func (s *search) find(node *yaml.Node, walked, path []string) {
+	node = resolved(node)
+	if s.steps++; s.steps > mostSteps {
+		if n := len(*s.blocks); n == 0 || (*s.blocks)[n-1].broken == "" {
+			s.add(node, walked, "")
+			(*s.blocks)[n].broken = "this path leads to more places than can be looked at: write fewer *"
+		}
+		return
+	}
+	if list := entries(node); len(path) == 0 && node.Kind == yaml.SequenceNode && len(list) > 0 && marked(list[0].value, "ErrorEquals") {
+		s.carried(node, walked, "stepfunctions", true) // each element has a count of its own
+		return
+	}
+	if len(path) == 0 {
+		s.add(node, walked, "")
+		return
+	}
+	inner := entries(node)
 	for end := len(path); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
 		found := false
-		for _, e := range entries(node) {
+		for _, e := range inner {
 			if e.key == key || key == "*" {
-				f.find(e.value, append(slices.Clone(walked), e.key), path[end:], blocks)
+				s.find(e.value, append(slices.Clone(walked), e.key), path[end:])
 				found = true
 			}
 		}
@@ -81,10 +197,34 @@ func (f *File) find(node *yaml.Node, walked, path []string, blocks *[]Block) {
 	}
 }
 
-// Known reports whether b has a key of a policy, in any dialect.
+func marked(node *yaml.Node, key string) bool {
+	return slices.ContainsFunc(entries(resolved(node)), func(e entry) bool { return e.key == key })
+}
+
+// walk calls visit for every entry below a node, once.
+func walk(node *yaml.Node, visit func(path string, e entry)) {
+	seen := map[*yaml.Node]bool{}
+	var inner func(*yaml.Node, string)
+	inner = func(node *yaml.Node, prefix string) {
+		if node = resolved(node); seen[node] {
+			return
+		}
+		seen[node] = true
+		for _, e := range entries(node) {
+			visit(prefix+e.key, e)
+			inner(e.value, prefix+e.key+".")
+		}
+	}
+	inner(node, "")
+}
+
+// Known reports whether b has a key of a policy in the library's own form or a
+// form of its family, or one that only another system has, or is at a place where
+// another system has its settings.
 func (b *Block) Known() bool {
-	return slices.ContainsFunc(entries(b.node), func(e entry) bool {
-		return slices.ContainsFunc(dialects, func(d dialect) bool { return slices.Contains(d.keys, e.key) })
+	return b.dialect != "" || slices.ContainsFunc(entries(b.node), func(e entry) bool {
+		return b.node.Kind == yaml.MappingNode && marks.MatchString(e.key) ||
+			slices.ContainsFunc(dialects, func(d dialect) bool { return d.format == nil && slices.Contains(d.keys, e.key) })
 	})
 }
 
@@ -95,7 +235,7 @@ func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
 	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		inner := entries(node)
-		i := slices.IndexFunc(inner, func(e entry) bool { return e.key == key })
+		i := slices.IndexFunc(inner, func(e entry) bool { return e.key == key || e.key == snake(key) || snake(e.key) == key })
 		if i < 0 {
 			return line, false
 		}
@@ -123,10 +263,12 @@ func entries(node *yaml.Node) (all []entry) {
 		return all
 	}
 	var merged []*yaml.Node
+	own := map[string]bool{}
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		switch {
 		case key.ShortTag() != "!!merge":
+			own[key.Value] = true
 			all = append(all, entry{key.Value, key.Line, value})
 		case resolved(value).Kind == yaml.SequenceNode:
 			merged = append(merged, value.Content...)
@@ -136,7 +278,8 @@ func entries(node *yaml.Node) (all []entry) {
 	}
 	for _, source := range merged {
 		for _, e := range entries(resolved(source)) {
-			if !slices.ContainsFunc(all, func(own entry) bool { return own.key == e.key }) {
+			if !own[e.key] {
+				own[e.key] = true
 				all = append(all, e)
 			}
 		}

@@ -19,7 +19,9 @@ const Native = "native"
 type dialect struct {
 	name string
 	keys []string
-	read func(*yaml.Node) (retry.Policy, error)
+	read func(*yaml.Node, *Block) (retry.Policy, error)
+
+	format *format // nil for one of this library
 }
 
 // dialects are all dialects, the library's own form first.
@@ -27,16 +29,16 @@ var dialects = []dialect{
 	{Native, []string{
 		"max_attempts", "max_retries", "attempt_cap", "retryable", "backoff",
 		"max_delay", "jitter", "max_retry_after", "exact_retry_after", "max_elapsed", "attempt_timeout", "healthy_after",
-	}, readNative},
+	}, readNative, nil},
 	{"tasker", []string{
 		"retryable", "max_attempts", "backoff", "backoff_base_ms", "max_backoff_ms",
-	}, readDialect[retrydialect.Tasker]},
+	}, readDialect[retrydialect.Tasker], nil},
 	{"argyll", []string{
 		"max_retries", "backoff", "init_backoff", "max_backoff", "backoff_type", "parallelism",
-	}, readDialect[retrydialect.Argyll]},
+	}, readDialect[retrydialect.Argyll], nil},
 	{"taskharbor", []string{
 		"base_delay", "max_delay", "multiplier", "jitter", "max_attempts",
-	}, readTaskHarbor},
+	}, readTaskHarbor, nil},
 }
 
 // Dialects returns the names that [Block.Read] accepts.
@@ -47,12 +49,18 @@ func Dialects() (names []string) {
 	return names
 }
 
-func readNative(node *yaml.Node) (p retry.Policy, err error) {
+func init() {
+	for i := range formats {
+		dialects = append(dialects, dialect{formats[i].name, formats[i].keys, formats[i].readNode, &formats[i]})
+	}
+}
+
+func readNative(node *yaml.Node, _ *Block) (p retry.Policy, err error) {
 	err = node.Decode(&p)
 	return p, err
 }
 
-func readDialect[T interface{ Policy() (retry.Policy, error) }](node *yaml.Node) (retry.Policy, error) {
+func readDialect[T interface{ Policy() (retry.Policy, error) }](node *yaml.Node, _ *Block) (retry.Policy, error) {
 	var block T
 	if err := node.Decode(&block); err != nil {
 		return retry.Policy{}, err
@@ -60,7 +68,7 @@ func readDialect[T interface{ Policy() (retry.Policy, error) }](node *yaml.Node)
 	return block.Policy()
 }
 
-func readTaskHarbor(node *yaml.Node) (retry.Policy, error) {
+func readTaskHarbor(node *yaml.Node, _ *Block) (retry.Policy, error) {
 	var block retrydialect.TaskHarbor
 	if err := node.Decode(&block); err != nil {
 		return retry.Policy{}, err
@@ -69,10 +77,12 @@ func readTaskHarbor(node *yaml.Node) (retry.Policy, error) {
 }
 
 // Read reads the policy in b, and returns it with the name of its dialect. The
-// dialect is from. If that is "", it is the library's own form if b uses that,
-// or else the only dialect that fits. If b cannot be read or is not valid, Read
-// returns every fault.
+// dialect is from. If that is "", it is that of the place of b in its file, or
+// else the library's own form if b uses that, or else the only dialect that fits.
+// If b cannot be read or is not valid, Read returns every fault. It sets Notes and
+// RetryOn.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
+	b.Notes, b.RetryOn = nil, ""
 	d, p, err := b.read(from)
 	if err == nil {
 		err = p.Validate()
@@ -84,36 +94,44 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 }
 
 func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
-	if b.node.ShortTag() == "!!null" {
+	switch {
+	case b.broken != "":
+		return d, p, errors.New(b.broken)
+	case b.node.ShortTag() == "!!null" && b.dialect == "":
 		return d, p, errors.New("there is no policy here: write one, such as {max_attempts: 5}, or one under retry")
-	}
-	if b.tooLarge() {
+	case b.tooLarge():
 		return d, p, errors.New("this is larger than any policy: say by a path where the policy is")
 	}
+	if from == "" {
+		from = b.dialect
+	}
 	if i := slices.IndexFunc(dialects, func(d dialect) bool { return d.name == from }); i >= 0 {
-		p, err = dialects[i].read(b.node)
+		p, err = dialects[i].read(b.node, b)
 		return dialects[i], p, err
 	}
 
 	native := dialects[0]
-	p, err = native.read(b.node)
+	p, err = native.read(b.node, b)
 	if err == nil || b.writtenAsNative() {
 		return native, p, err
 	}
 	var fit []dialect
 	for _, d := range dialects[1:] {
-		if _, err := d.read(b.node); err == nil {
+		if _, err := d.read(b.node, b); err == nil {
 			fit = append(fit, d)
 		}
 	}
 	switch len(fit) {
 	case 1:
-		p, err = fit[0].read(b.node)
+		p, err = fit[0].read(b.node, b)
 		return fit[0], p, err
 	case 0:
+		if why := b.elsewhere(); why != "" {
+			return d, p, errors.New(why)
+		}
 		// Report the faults in the dialect that was probably intended.
 		d = slices.MinFunc(dialects, func(d, e dialect) int { return b.unknown(d) - b.unknown(e) })
-		_, err = d.read(b.node)
+		_, err = d.read(b.node, b)
 		return d, p, err
 	default:
 		names := make([]string, len(fit))
@@ -124,9 +142,45 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	}
 }
 
+// elsewhere says which other system b is of, or where in b a policy is. It
+// returns "" if neither is in b, or if b is a policy but for one key.
+func (b *Block) elsewhere() (why string) {
+	if b.Known() && b.unknown(dialects[0]) == 1 {
+		return ""
+	}
+	walk(b.node, func(path string, e entry) {
+		for _, u := range unread {
+			if why == "" && u.keys.MatchString(e.key) {
+				why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", path, u.title, u.does)
+			}
+		}
+	})
+	if hint := b.Hint(); why == "" && hint != "" {
+		why = hintText + hint + ": use -at " + hint
+	}
+	return why
+}
+
+const hintText = "there is a policy at "
+
+// Hint returns the path from b to a policy in the library's own form, "" if b is
+// one itself or there is none.
+func (b *Block) Hint() (hint string) {
+	if b.Known() {
+		return ""
+	}
+	walk(b.node, func(path string, e entry) {
+		inner := Block{node: resolved(e.value)}
+		if hint == "" && e.key == "retry" && inner.Known() {
+			hint = path
+		}
+	})
+	return hint
+}
+
 // writtenAsNative reports whether b is in the library's own form, apart
-// from faults: it has no other keys, and its backoff is not a text or a
-// number.
+// from faults: it has no other keys, and its backoff is not a text, a number or a
+// list.
 func (b *Block) writtenAsNative() bool {
 	return b.unknown(dialects[0]) == 0 && !slices.ContainsFunc(entries(b.node), func(e entry) bool {
 		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
@@ -136,9 +190,15 @@ func (b *Block) writtenAsNative() bool {
 // unknown returns how many keys of b do not belong to a dialect.
 func (b *Block) unknown(d dialect) (n int) {
 	for _, e := range entries(b.node) {
-		if !slices.Contains(d.keys, e.key) {
+		if !d.hasKey(e.key) {
 			n++
 		}
 	}
 	return n
+}
+
+// hasKey reports whether a dialect has a key.
+func (d *dialect) hasKey(key string) bool {
+	return slices.Contains(d.keys, key) || d.format != nil && d.format.also &&
+		slices.ContainsFunc(d.keys, func(k string) bool { return snake(k) == key || k == snake(key) })
 }

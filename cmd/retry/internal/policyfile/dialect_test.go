@@ -15,9 +15,9 @@ func TestKeys(t *testing.T) {
 	for _, d := range dialects {
 		_, name, faults := file.Find("")[0].Read(d.name)
 		assert.Equal(t, d.name, name)
-		require.Len(t, faults, 1)
-		_, keys, ok := strings.Cut(faults[0].Text, " are ")
-		require.True(t, ok, faults[0].Text)
+		require.NotEmpty(t, faults)
+		_, keys, ok := strings.Cut(faults[len(faults)-1].Text, " are ")
+		require.True(t, ok, faults)
 		assert.ElementsMatch(t, d.keys, strings.Split(keys, ", "))
 	}
 }

@@ -20,7 +20,20 @@ type Fault struct {
 }
 
 // Error returns the fault in the form that compilers use.
-func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text) }
+func (f *Fault) Error() string {
+	return fmt.Sprintf("%s:%d: %s", Visible(f.File), f.Line, Visible(f.Text))
+}
+
+// Visible returns a text as it is, or in quotes if it has characters that a
+// terminal would not show as they are.
+func Visible(text string) string {
+	for _, r := range text {
+		if !strconv.IsPrint(r) || r == '\uFFFD' {
+			return strconv.Quote(text)
+		}
+	}
+	return text
+}
 
 var linePrefix = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
@@ -51,7 +64,7 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 var (
 	errorPrefix = regexp.MustCompile(`^(?:(?:(?:retry: )?invalid policy|retrydialect: \w+): )?(?:yaml: )?`)
 	nextFault   = regexp.MustCompile(`; (?:(\w+)[.[\w\]]* is |\w+ key "|and \d+ more$)`)
-	firstWord   = regexp.MustCompile(`^[a-z_]+[.[\w\]]*`)
+	firstWord   = regexp.MustCompile(`^[a-zA-Z_]+[.[\w\]]*`)
 	unknownKeys = regexp.MustCompile(`^unknown key (.*): `)
 	quoted      = regexp.MustCompile(`"([^"]+)"`)
 	named       = regexp.MustCompile(`\(([a-z_]+)\b[^)]*\)`)
@@ -71,11 +84,66 @@ func (b *Block) faults(d dialect, err error) (faults []*Fault) {
 		}
 		for _, key := range quoted.FindAllStringSubmatch(unknown[1], -1) {
 			line, _ := b.line(key[1])
+			if near := nearest(key[1], strings.Split(text[strings.LastIndex(text, " are ")+len(" are "):], ", ")); near != "" {
+				say(line, fmt.Sprintf("unknown key %s: write %s", key[0], near))
+				continue
+			}
 			say(line, strings.Replace(text, unknown[1], key[0], 1))
 		}
 	}
 	slices.SortStableFunc(faults, func(f, g *Fault) int { return f.Line - g.Line })
 	return faults
+}
+
+// otherwise are words for keys of the library's own form.
+var otherwise = map[string]string{
+	"attempts": "max_attempts", "maxtries": "max_attempts", "tries": "max_attempts", "retries": "max_retries", "limit": "max_attempts",
+	"initialinterval": "backoff: {type: exponential, base: ...}", "initialdelay": "backoff: {type: exponential, base: ...}",
+	"multiplier": "backoff: {type: exponential, factor: ...}", "maxinterval": "max_delay", "maxbackoff": "max_delay", "delays": "backoff: {type: schedule, delays: ...}",
+	"timeout": "attempt_timeout", "pertrytimeout": "attempt_timeout", "maxelapsedtime": "max_elapsed", "deadline": "max_elapsed",
+}
+
+// nearest returns the key that was probably meant, "" if there is none.
+func nearest(key string, keys []string) string {
+	prefix := key[:strings.LastIndex(key, ".")+1]
+	plain := func(key string) string {
+		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(key))
+	}
+	written := plain(key[len(prefix):])
+	best, least := "", 1+len(written)/4
+	for _, k := range keys {
+		if d := distance(written, plain(k)); d < least || d == 0 {
+			best, least = prefix+k, d
+		}
+	}
+	if best == "" && prefix == "" && slices.Contains(keys, "max_attempts") {
+		return otherwise[written]
+	}
+	return best
+}
+
+// distance returns how many characters must be inserted, removed or replaced to
+// turn a into b.
+func distance(a, b string) int {
+	if len(a) > 60 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
 }
 
 // split splits a list of faults. Text that looks like the beginning of a fault
@@ -86,7 +154,7 @@ func split(d dialect, list string) (texts []string) {
 	for _, at := range nextFault.FindAllStringSubmatchIndex(list, -1) {
 		before := list[start:at[0]]
 		inQuotes := strings.Count(before, `"`)%2 == 1 && !strings.Contains(before, "...")
-		if inQuotes || at[2] >= 0 && !slices.Contains(d.keys, list[at[2]:at[3]]) {
+		if inQuotes || at[2] >= 0 && !d.hasKey(list[at[2]:at[3]]) {
 			continue
 		}
 		texts = append(texts, list[start:at[0]])
@@ -97,15 +165,22 @@ func split(d dialect, list string) (texts []string) {
 
 // otherNames are the names in dialects of keys that Lint mentions.
 var otherNames = map[string][]string{
-	"delays":    {"backoff.delays"},
-	"backoff":   {"base_delay"},
-	"max_delay": {"max_backoff_ms", "max_backoff"},
+	"delays":          {"backoff.delays"},
+	"backoff":         {"base_delay", "retry_back_off"},
+	"max_delay":       {"max_backoff_ms", "max_backoff", "maximumInterval", "max_interval", "MaxDelaySeconds"},
+	"max_elapsed":     {"max_elapsed_time", "backoff.maxDuration"},
+	"attempt_timeout": {"per_try_timeout", "perTryTimeout", "timeout_seconds"},
 }
 
 // lineNamed returns the line of the key that a text is about: the text begins
 // with the key, or has it in parentheses. A text about the limits as a whole is
 // at the first limit.
 func (b *Block) lineNamed(text string) int {
+	if path, ok := strings.CutPrefix(text, hintText); ok {
+		path, _, _ = strings.Cut(path, ":")
+		line, _ := b.line(path)
+		return line
+	}
 	if key := firstWord.FindString(text); key != "" {
 		top, _, _ := strings.Cut(key, ".")
 		if _, ok := b.line(top); ok {

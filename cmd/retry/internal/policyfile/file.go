@@ -19,6 +19,7 @@ type File struct {
 	Name string
 
 	documents []*yaml.Node
+	steps     int // of checking it
 }
 
 // Parse parses YAML, or JSON if the name ends in .json or the data is JSON. If
@@ -36,7 +37,7 @@ func Parse(name string, data []byte) (*File, error) {
 		return nil, f.fault(err.Error())
 	}
 	for _, document := range f.documents {
-		if fault := f.check(document, map[*yaml.Node]bool{}); fault != nil {
+		if fault := f.check(document, map[*yaml.Node]int{}); fault != nil {
 			return nil, fault
 		}
 	}

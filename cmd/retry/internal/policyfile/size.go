@@ -6,17 +6,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// check returns a fault if a node has a duplicate key, or an anchor that
-// contains itself. A decoder would report both, but it compares each key of a
+// mostMerged is how many keys a mapping may get from others by <<. It also bounds
+// the work: [*a, *a] in 40 mappings, each merging the one before, stands for 2^40.
+const mostMerged = 10_000
+
+// check returns a fault if a node has a duplicate key, an anchor that contains
+// itself, or too many merged keys. A decoder would report both, but it compares each key of a
 // mapping with every other key, which takes seconds for a file with 16,000
 // keys.
-func (f *File) check(node *yaml.Node, checked map[*yaml.Node]bool) *Fault {
-	if done, seen := checked[node]; seen && !done {
+func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
+	const begun = -1
+	if n, seen := keys[node]; n == begun {
 		return &Fault{File: f.Name, Line: node.Line, Text: "the anchor contains itself"}
-	} else if done {
+	} else if seen {
 		return nil
 	}
-	checked[node] = false
+	f.steps++
+	keys[node] = begun
 	lines := map[string]int{}
 	for i, inner := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 0 && inner.Kind == yaml.ScalarNode {
@@ -25,17 +31,42 @@ func (f *File) check(node *yaml.Node, checked map[*yaml.Node]bool) *Fault {
 			}
 			lines[inner.Value] = inner.Line
 		}
-		if fault := f.check(inner, checked); fault != nil {
+		if fault := f.check(inner, keys); fault != nil {
 			return fault
 		}
 	}
 	if node.Kind == yaml.AliasNode {
-		if fault := f.check(node.Alias, checked); fault != nil {
+		if fault := f.check(node.Alias, keys); fault != nil {
 			return fault
 		}
 	}
-	checked[node] = true
+	keys[node] = merged(node, keys)
+	if keys[node]-len(node.Content)/2 > mostMerged {
+		return &Fault{File: f.Name, Line: node.Line, Text: fmt.Sprintf("<< merges more than %d keys here", mostMerged)}
+	}
 	return nil
+}
+
+// merged returns how many keys a mapping has with those that are merged into it,
+// each as often as it is. keys has those of what is inside of it.
+func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
+	if node.Kind != yaml.MappingNode {
+		return 0
+	}
+	n := len(node.Content) / 2
+	for i := 0; i < len(node.Content); i += 2 {
+		if node.Content[i].ShortTag() != "!!merge" {
+			continue
+		}
+		sources := []*yaml.Node{node.Content[i+1]}
+		if list := resolved(sources[0]); list.Kind == yaml.SequenceNode {
+			sources = list.Content
+		}
+		for _, source := range sources {
+			n += keys[resolved(source)]
+		}
+	}
+	return n
 }
 
 // A block beyond these limits is not a policy, and decoding it could take very
