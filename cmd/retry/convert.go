@@ -4,42 +4,53 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/convert"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 )
 
 var convertCommand = &command{
 	name: "convert", args: "-to SYSTEM [flags] FILE", run: convertPolicy,
-	summary: "write a policy as the settings of another system, exactly or not at all",
+	summary: "write a policy as the settings of another system",
 	doc: `
 Convert writes the policy in a file as the settings of another system, which
 then makes the same decisions: the number of attempts, and the range of each
 delay. If the system cannot express the policy, convert reports each setting
-that prevents it, and the exit status is 1.
+that prevents it, and the exit status is 1. With -nearest it writes the closest
+policy that the system has, and reports each loss with its size.
 
     retry convert -from tasker -to native step.yaml
     retry convert -to envoy -retry-on 5xx,reset policy.yaml
     retry convert -to grpc -codes UNAVAILABLE -service pay.Payments policy.yaml
+    retry convert -to otel -nearest virtual-service.yaml
 
 The systems are
 
-    native      the form of this library
+    native         the form of this library
     tasker, argyll, taskharbor
-    nats        max_deliver and backoff of a JetStream consumer; its delays
-                start at the delivery, so each must be longer than the work, and
-                a Nak does not wait for them
-    cenkalti    a Go expression for github.com/cenkalti/backoff/v4
-    envoy       the retry_policy of a route, whose delays are whole milliseconds
-    grpc        a service config
-    temporal    a retry policy in the form of Temporal's API
+    temporal       a retry policy in the form of Temporal's API
+    grpc           a service config
+    envoy          the retry_policy of a route
+    istio          the retries of a route in a VirtualService
+    stepfunctions  the Retry of a state
+    otel           the retry_on_failure of an exporter of the Collector
+    nats           max_deliver and backoff of a JetStream consumer; its delays
+                   start at the delivery, so each must be longer than the work,
+                   and a Nak does not wait for them
+    cenkalti       an expression for github.com/cenkalti/backoff/v4, in Go
 
 A policy in a file does not say which failures to retry: use -retry-on for
-Envoy, and -codes for gRPC.
+Envoy, Istio and Step Functions, and -codes for gRPC. Between systems that name
+failures in the same way, convert keeps what the file says. What else a file
+says that a policy does not is reported, and left out.
 `,
 }
+
+// sameFailures are the systems that name failures in the same way.
+var sameFailures = map[string]string{"envoy": "envoy", "istio": "envoy", "grpc": "grpc", "stepfunctions": "stepfunctions"}
 
 func convertPolicy(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
@@ -47,9 +58,10 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	from.define(flags)
 	to := flags.String("to", "", "the `system` to write for: "+strings.Join(convert.Targets(), ", "))
 	var options convert.Options
-	flags.StringVar(&options.RetryOn, "retry-on", "", "for envoy: the `conditions` to retry, such as 5xx,reset")
+	flags.StringVar(&options.RetryOn, "retry-on", "", "for envoy, istio, stepfunctions: the `failures` to retry, such as 5xx,reset or States.ALL")
 	flags.StringVar(&options.Service, "service", "", "for grpc: the `service`, or service/method, that the config is for (default: all calls)")
 	codes := flags.String("codes", "", "for grpc: the status `codes` to retry, such as UNAVAILABLE,ABORTED")
+	nearest := flags.Bool("nearest", false, "write the closest policy that the system has, and report what is lost")
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -57,16 +69,8 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	if err := from.check(); err != nil {
 		return c.misused(s, err)
 	}
-	switch {
-	case !slices.Contains(convert.Targets(), *to):
+	if !slices.Contains(convert.Targets(), *to) {
 		return c.misused(s, fmt.Sprintf("-to is %q: write one of %s", *to, strings.Join(convert.Targets(), ", ")))
-	case *to == "envoy" && options.RetryOn == "":
-		return c.misused(s, "Envoy retries nothing without conditions: write -retry-on, such as -retry-on 5xx,reset")
-	case *to == "grpc" && *codes == "":
-		return c.misused(s, "gRPC retries nothing without codes: write -codes, such as -codes UNAVAILABLE")
-	}
-	if *codes != "" {
-		options.Codes = strings.Split(*codes, ",")
 	}
 	name, err := onlyFile(s, args)
 	if err != nil {
@@ -76,7 +80,32 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	if status != ok {
 		return status
 	}
-	text, err := convert.Write(*to, p.Policy, options)
+	same := sameFailures[*to] != "" && sameFailures[*to] == sameFailures[p.dialect]
+	if same && options.RetryOn == "" {
+		options.RetryOn = p.RetryOn
+	}
+	if *codes == "" && same {
+		*codes = p.RetryOn
+	}
+	if *codes != "" {
+		options.Codes = strings.Split(*codes, ",")
+	}
+	switch {
+	case *to == "envoy" && options.RetryOn == "":
+		return c.misused(s, "Envoy retries nothing without conditions: write -retry-on, such as -retry-on 5xx,reset")
+	case *to == "stepfunctions" && options.RetryOn == "":
+		return c.misused(s, "Step Functions retries nothing without errors: write -retry-on, such as -retry-on States.ALL")
+	case *to == "grpc" && *codes == "":
+		return c.misused(s, "gRPC retries nothing without codes: write -codes, such as -codes UNAVAILABLE")
+	}
+	write := func(to string, p retry.Policy, o convert.Options) (string, []string, error) {
+		text, err := convert.Write(to, p, o)
+		return text, nil, err
+	}
+	if *nearest {
+		write = convert.Nearest
+	}
+	text, losses, err := write(*to, p.Policy, options)
 	if refused := new(convert.Error); errors.As(err, &refused) {
 		for _, fault := range refused.Faults {
 			status = c.failed(s, p.Fault(fault))
@@ -86,8 +115,14 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	if err != nil {
 		return c.failed(s, err)
 	}
-	if _, err := io.WriteString(s.out, text); err != nil {
-		return c.failed(s, err)
+	for _, note := range p.Notes {
+		if !same || p.RetryOn == "" || !strings.HasSuffix(note, policyfile.InCode) {
+			fmt.Fprintln(s.err, p.Fault(note))
+		}
 	}
+	for _, loss := range losses {
+		fmt.Fprintln(s.err, p.Fault(loss))
+	}
+	fmt.Fprint(s.out, text)
 	return ok
 }

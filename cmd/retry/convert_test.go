@@ -33,7 +33,7 @@ func TestConvert(t *testing.T) {
 
 	_, stderr, status = tool("max_elapsed: 1m\njitter: full\nbackoff:\n  type: fibonacci\n  base: 1s", "convert", "-to", "temporal")
 	assert.Equal(t, 1, status)
-	assert.Regexp(t, `^standard input:1: MaxElapsed \(max_elapsed\) is 1m0s: .*\nstandard input:2: Jitter \(jitter\) is full: .*\nstandard input:3: Backoff \(backoff\) is a retry.Fibonacci: .*\n$`, stderr)
+	assert.Regexp(t, `^standard input:1: max_elapsed is 1m0s: .*\nstandard input:2: jitter is full: .*\nstandard input:3: backoff is fibonacci: .*\n$`, stderr)
 	_, stderr, status = tool("max_attempts: 3", "convert", "-to", "grpc", "-codes", "SOMETIMES")
 	assert.Equal(t, 1, status)
 	assert.Contains(t, stderr, "standard input:1: codes is \"SOMETIMES\": ")

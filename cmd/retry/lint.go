@@ -4,8 +4,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,22 +19,34 @@ var lintCommand = &command{
 	doc: `
 Lint reports every fault of the policies in YAML and JSON files, and settings
 that are valid but probably unintended, each with its file and line. The exit
-status is 1 if there is any.
+status is 1 if there is any. The last line says how many policies it found.
 
     retry lint config/*.yaml
     retry lint -at 'services.*.retry' -format github config/
 
 A directory stands for all .yaml, .yml and .json files below it that have a
-policy at the path of -at, or in one of the usual places. In a path, * stands
-for every key. Lint expands patterns that the shell has not expanded.
+policy at the path of -at, or in one of the usual places, or settings of another
+system where that has them. It follows links. In a path, * stands for every key.
+Lint expands patterns that the shell has not expanded.
 `,
+}
+
+// A report is what lint found.
+type report struct {
+	Policies int                 `json:"policies"`
+	Files    int                 `json:"files"`
+	Without  []string            `json:"without"` // files without a policy
+	Faults   []*policyfile.Fault `json:"faults"`
+
+	hint string // where one of the files without a policy has one
+	at   string // the path at which it looked
 }
 
 func lint(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	var from source
 	from.define(flags)
-	format := flags.String("format", "text", "the `form` of the report: text, or github for annotations")
+	format := flags.String("format", "text", "the `form` of the report: text, json, sarif, or github for annotations")
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -42,8 +54,9 @@ func lint(s *streams, c *command, args []string) int {
 	if err := from.check(); err != nil {
 		return c.misused(s, err)
 	}
-	if *format != "text" && *format != "github" {
-		return c.misused(s, fmt.Sprintf("-format is %q: write text or github", *format))
+	print := reportFormats[*format]
+	if print == nil {
+		return c.misused(s, fmt.Sprintf("-format is %q: write text, json, sarif or github", *format))
 	}
 	if len(args) == 0 {
 		return c.misused(s, "there is no file: write files, directories, or - for standard input")
@@ -53,73 +66,99 @@ func lint(s *streams, c *command, args []string) int {
 		return c.failed(s, err)
 	}
 
-	policies := 0
+	r := report{Without: []string{}, Faults: []*policyfile.Fault{}, at: from.at}
 	for _, file := range files {
-		faults, n, err := lintFile(s, file, from)
-		if err != nil {
+		if err := r.add(s, file, from); err != nil {
 			status = c.failed(s, err)
-			continue
-		}
-		policies += n
-		for _, fault := range faults {
-			printFault(s.out, fault, *format)
-			status = max(status, found)
 		}
 	}
-	if policies == 0 && status == ok {
-		return c.failed(s, errors.New("there is no policy in these files: say where with -at, and how it is written with -from"))
+	if len(r.Faults) > 0 {
+		status = max(status, found)
 	}
+	if r.Policies == 0 && status == ok {
+		problem := "there is no policy in these files: say where with -at, and how it is written with -from"
+		if r.hint != "" {
+			problem = "there is no policy at the top of these files: try -at " + r.hint
+		}
+		return c.failed(s, errors.New(problem))
+	}
+	for _, f := range r.Faults {
+		f.Text = policyfile.InKeys(f.Text)
+	}
+	print(s.out, &r)
 	return status
 }
 
-// lintFile returns the faults of the policies in a file, and how many policies
-// there are. It returns an error only if the file cannot be read.
-func lintFile(s *streams, f lintedFile, from source) (faults []*policyfile.Fault, policies int, err error) {
+// add lints a file. It returns an error only if the file cannot be read.
+func (r *report) add(s *streams, f lintedFile, from source) error {
 	file, err := s.readFile(f.name)
+	r.Files++
 	var unparsed *policyfile.Fault
 	if errors.As(err, &unparsed) {
-		return []*policyfile.Fault{unparsed}, 1, nil
+		r.Faults = append(r.Faults, unparsed)
+		r.Policies++
+		return nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
+	var known, unknown []policyfile.Block
 	for _, block := range file.Find(from.at) {
-		if f.walked && from.at == "" && !block.Known() {
-			continue
+		if from.at != "" || block.Known() {
+			known = append(known, block)
+		} else if unknown = append(unknown, block); r.hint == "" {
+			r.hint = block.Hint()
 		}
-		policies++
-		p, _, faulty := block.Read(from.from)
-		faults = append(append(faults, faulty...), block.Lint(p)...)
 	}
-	if policies == 0 && !f.walked {
+	if len(known) == 0 && !f.walked {
+		known = unknown // whoever names a file says that a policy is in it
+	}
+	for _, block := range known {
+		p, _, faulty := block.Read(from.from)
+		r.Faults = append(append(r.Faults, faulty...), block.Lint(p)...)
+	}
+	r.Policies += len(known)
+	if len(known) > 0 {
+		return nil
+	}
+	r.Without = append(r.Without, file.Name)
+	if !f.walked {
 		at := "in it"
 		if from.at != "" {
 			at = "at " + from.at
 		}
-		faults = append(faults, &policyfile.Fault{File: file.Name, Line: 1, Text: "there is no policy " + at})
+		r.Faults = append(r.Faults, &policyfile.Fault{File: file.Name, Line: 1, Text: "there is no policy " + at})
 	}
-	return faults, policies, nil
+	return nil
 }
 
-// printFault prints a fault as compilers do, or as a GitHub annotation.
-func printFault(w io.Writer, f *policyfile.Fault, format string) {
-	if format == "text" {
-		fmt.Fprintln(w, f)
-		return
+// summary says what lint looked at.
+func (r *report) summary() string {
+	text := fmt.Sprintf("%s in %s", count(r.Policies, "policy", "policies"), count(r.Files, "file", "files"))
+	if len(r.Without) == 0 {
+		return text
 	}
-	level := "error"
-	if f.Lint {
-		level = "warning"
+	where := "at the top"
+	if r.at != "" {
+		where = "at " + r.at
 	}
-	fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n", level, githubProperty.Replace(filepath.ToSlash(f.File)), f.Line, githubData.Replace(f.Text))
+	text += fmt.Sprintf("; %s none %s", count(len(r.Without), "file has", "files have"), where)
+	switch {
+	case r.hint != "":
+		return text + ": try -at " + policyfile.Visible(r.hint)
+	case r.at == "":
+		return text + ": try -at"
+	default:
+		return text
+	}
 }
 
-// GitHub percent-decodes workflow commands, so the characters that end a part
-// of one must be encoded.
-var (
-	githubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-)
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", many)
+}
 
 // A lintedFile is a file to lint.
 type lintedFile struct {
@@ -151,23 +190,55 @@ func expand(args []string) (files []lintedFile, err error) {
 				add(name, false)
 				continue
 			}
-			err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-				switch {
-				case err != nil:
-					return err
-				case entry.IsDir() && path != name && strings.HasPrefix(entry.Name(), "."):
-					return fs.SkipDir
-				case path == name && !entry.IsDir():
-					add(path, false)
-				case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-					add(path, true)
-				}
-				return nil
-			})
+			info, err := os.Stat(name)
+			switch {
+			case err != nil:
+				return nil, err
+			case info.IsDir():
+				err = walk(filepath.Clean(name), map[string]bool{}, add)
+			case info.Mode()&fs.ModeNamedPipe != 0 && !strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/"):
+				err = fmt.Errorf("%s is a pipe, which may never end: write - and pass it as standard input", name)
+			default:
+				add(name, false)
+			}
 			if err != nil {
 				return nil, err
 			}
 		}
 	}
 	return files, nil
+}
+
+// walk adds the files in a directory, and in those below it. It follows links, and
+// enters each directory once. Of what is no regular file, such as a pipe, nothing
+// is opened: that could take forever.
+func walk(dir string, entered map[string]bool, add func(name string, walked bool)) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	if entered[real] {
+		return nil
+	}
+	entered[real] = true
+	inside, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range inside {
+		name := filepath.Join(dir, entry.Name())
+		info, err := os.Stat(name)
+		switch {
+		case err != nil && entry.Type()&fs.ModeSymlink != 0: // the link leads nowhere
+		case err != nil:
+			return err
+		case info.IsDir() && !strings.HasPrefix(entry.Name(), "."):
+			if err := walk(name, entered, add); err != nil {
+				return err
+			}
+		case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)):
+			add(name, true)
+		}
+	}
+	return nil
 }

@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 					stdout, stderr = stderr, stdout
 				}
 				assert.Empty(t, stderr)
-				lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+				lines := strings.Split(strings.TrimSuffix(strings.TrimSuffix(stdout, "1 policy in 1 file\n"), "\n"), "\n")
 				require.Len(t, lines, len(test.want), stdout)
 				for i, want := range test.want {
 					assert.True(t, strings.HasPrefix(lines[i], file+":"+want), lines[i])
@@ -80,34 +80,34 @@ func TestFaults(t *testing.T) {
 	assert.Equal(t, 1, status)
 	assert.True(t, strings.HasPrefix(stdout, "standard input:2: max_delay "), stdout)
 	stdout, _, _ = tool("# nothing\n", "lint", "-")
-	assert.Equal(t, "standard input:1: there is no policy in it\n", stdout)
+	assert.Equal(t, "standard input:1: there is no policy in it\n0 policies in 1 file; 1 file has none at the top: try -at\n", stdout)
 	_, stderr, status := tool("# nothing\n", "plan", "-")
 	assert.Equal(t, 1, status)
 	assert.Equal(t, "standard input:1: there is nothing here: write a policy, such as {max_attempts: 5}\n", stderr)
 	_, stderr, _ = tool("max_attempts: 2\n---\nmax_attempts: 3", "plan")
-	assert.Equal(t, "standard input:3: there are 2 policies, and this is the second: name one by its path\n", stderr)
+	assert.Equal(t, "standard input:3: there are 2 policies, and this is the second: choose one with -at 1, -at 2\n", stderr)
 }
 
 // Each report of Lint has the line of the setting that it is about.
 func TestLints(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
-		{"an inner key", "max_attempts: 3\nbackoff:\n  type: schedule\n  delays: [1s, 2s, 3s]\n", "4: a Schedule (delays) of 3 "},
-		{"the key it begins with", "max_delay: 1s\nbackoff: {type: fixed, base: 2s}\nmax_attempts: 3\nmax_elapsed: 1m\n", "1: MaxDelay (max_delay) of 1s "},
-		{"a key that is missing", "\nmax_delay: 1s\nmax_attempts: 3\n", "3: 3 attempts without a Backoff (backoff)"},
-		{"a limit that is missing", "max_delay: 5s\nbackoff: {type: fixed, base: 2s}\n", "2: Backoff (backoff) without a limit"},
-		{"a value", "max_attempts: 3\nretryable: false\nbackoff: {type: fixed, base: 2s}\n", "2: NonRetryable (retryable: false) beside "},
-		{"growth", "max_attempts: -1\nbackoff:\n  type: linear\n  base: 1s\n", "2: unlimited attempts on a Backoff (backoff) that grows"},
-		{"a dialect", "max_attempts: 3\nbackoff: linear\nmax_backoff_ms: 10\n", "3: MaxDelay (max_delay) of 10ms "},
+		{"an inner key", "max_attempts: 3\nbackoff:\n  type: schedule\n  delays: [1s, 2s, 3s]\n", "4: a list (delays) of 3 "},
+		{"the key it begins with", "max_delay: 1s\nbackoff: {type: fixed, base: 2s}\nmax_attempts: 3\nmax_elapsed: 1m\n", "1: max_delay of 1s "},
+		{"a key that is missing", "\nmax_delay: 1s\nmax_attempts: 3\n", "3: 3 attempts without a backoff"},
+		{"a limit that is missing", "max_delay: 5s\nbackoff: {type: fixed, base: 2s}\n", "2: backoff without a limit"},
+		{"a value", "max_attempts: 3\nretryable: false\nbackoff: {type: fixed, base: 2s}\n", "2: retryable: false beside "},
+		{"growth", "max_attempts: -1\nbackoff:\n  type: linear\n  base: 1s\n", "2: unlimited attempts on a backoff that grows"},
+		{"a dialect", "max_attempts: 3\nbackoff: linear\nmax_backoff_ms: 10\n", "3: max_delay of 10ms "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stdout, stderr, status := tool(test.text, "lint", "-")
 			assert.Equal(t, 1, status)
 			assert.Empty(t, stderr)
 			assert.True(t, strings.HasPrefix(stdout, "standard input:"+test.want), stdout)
-			assert.Equal(t, 1, strings.Count(stdout, "\n"), stdout)
+			assert.Equal(t, 2, strings.Count(stdout, "\n"), stdout)
 		})
 	}
-	assert.Empty(t, succeed(t, "", "lint", "testdata/policy.yaml", "testdata/tasker.yaml"))
+	assert.Equal(t, "2 policies in 2 files\n", succeed(t, "", "lint", "testdata/policy.yaml", "testdata/tasker.yaml"))
 }
 
 func TestLintGitHub(t *testing.T) {
@@ -116,10 +116,10 @@ func TestLintGitHub(t *testing.T) {
 	stdout, _, status := tool("", "lint", "-format=github", ".")
 	assert.Equal(t, 1, status)
 	lines := strings.Split(stdout, "\n")
-	require.Len(t, lines, 4)
+	require.Len(t, lines, 5)
 	assert.True(t, strings.HasPrefix(lines[0], "::error file=50%25%2C or%3A so.yaml,line=1::max_delay "), lines[0])
 	assert.True(t, strings.HasPrefix(lines[1], `::error file=50%25%2C or%3A so.yaml,line=2::jitter is "%25`), lines[1])
-	assert.True(t, strings.HasPrefix(lines[2], "::warning file=lint.yaml,line=1::2 attempts without a Backoff "), lines[2])
+	assert.True(t, strings.HasPrefix(lines[2], "::warning file=lint.yaml,line=1::2 attempts without a backoff"), lines[2])
 }
 
 // A directory stands for the files in it that have a policy in one of the usual
@@ -155,7 +155,8 @@ func TestLintDirectories(t *testing.T) {
 			assert.Equal(t, 1, strings.Count("\n"+stdout, "\n"+line), "%v: %s", args, line)
 		}
 		if args[0] == "." {
-			assert.Equal(t, len(want), strings.Count(stdout, "\n"), stdout)
+			assert.Equal(t, len(want)+1, strings.Count(stdout, "\n"), stdout)
+			assert.Contains(t, stdout, "\n7 policies in 9 files; 3 files have none at the top: try -at\n")
 		}
 	}
 
@@ -167,10 +168,10 @@ func TestLintDirectories(t *testing.T) {
 	t.Chdir(config)
 	stdout, _, status := tool("", "lint", "-at", "services.*.retry", ".")
 	assert.Equal(t, 1, status)
-	assert.Regexp(t, `^a.yaml:3: jitter is 2.*\na.yaml:5: jitter is 3.*\n$`, stdout)
+	assert.Regexp(t, `^a.yaml:3: jitter is 2.*\na.yaml:5: jitter is 3.*\n2 policies in 2 files; 1 file has none at services\.\*\.retry\n$`, stdout)
 	stdout, _, status = tool("", "lint", "-at", "services.*.retry", "b.yaml")
 	assert.Equal(t, 1, status)
-	assert.Equal(t, "b.yaml:1: there is no policy at services.*.retry\n", stdout)
+	assert.Equal(t, "b.yaml:1: there is no policy at services.*.retry\n0 policies in 1 file; 1 file has none at services.*.retry\n", stdout)
 
 	// If nothing is found to lint, that must not count as success.
 	_, stderr, status := tool("", "lint", "-at", "service.*.retry", ".")

@@ -3,6 +3,8 @@
 //	retry plan policy.yaml                        what a policy will do
 //	retry lint config/                            what is wrong, with file and line
 //	retry convert -to tasker policy.yaml          the same in the settings of another system
+//	retry keys                                    what a policy can say
+//	retry schema                                  the same for editors
 //	retry explain retries.log                     when calls were retried, and why
 //	retry check -policy policy.yaml retries.log   whether a policy decides so
 //	retry explore policy.yaml                     a page to try a policy out
@@ -77,7 +79,7 @@ type command struct {
 var commands []*command
 
 func init() { // in init, because the commands print their usage, which is in the list
-	commands = []*command{planCommand, lintCommand, convertCommand, explainCommand, checkCommand, exploreCommand, vetCommand}
+	commands = []*command{planCommand, lintCommand, convertCommand, keysCommand, schemaCommand, explainCommand, checkCommand, exploreCommand, vetCommand}
 }
 
 func run(s *streams, args []string) int {
@@ -99,8 +101,29 @@ func run(s *streams, args []string) int {
 			printCommands(s.err)
 			return misuse
 		}
-		return commands[i].run(s, commands[i], args[1:])
+		out := &output{Writer: s.out}
+		s.out = out
+		status := commands[i].run(s, commands[i], args[1:])
+		if out.err != nil && status != misuse {
+			return commands[i].failed(s, out.err)
+		}
+		return status
 	}
+}
+
+// An output remembers the first error of a writer, so that no command has to look
+// at each of its writes.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 func printCommands(w io.Writer) {
@@ -128,9 +151,8 @@ func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []
 	for {
 		switch err := flags.Parse(args); {
 		case errors.Is(err, flag.ErrHelp):
-			fmt.Fprintf(s.out, "Usage: retry %s %s\n\n%s\nFlags:\n\n", c.name, c.args, strings.TrimPrefix(c.doc, "\n"))
-			flags.SetOutput(s.out)
-			flags.PrintDefaults()
+			fmt.Fprintf(s.out, "Usage: retry %s %s\n\n%s", c.name, c.args, strings.TrimPrefix(c.doc, "\n"))
+			printFlags(s.out, flags)
 			return nil, ok, true
 		case err != nil:
 			return nil, c.misused(s, err), true
@@ -140,6 +162,28 @@ func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []
 		}
 		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
 	}
+}
+
+// printFlags prints what flags there are, on lines of at most 80 characters.
+func printFlags(w io.Writer, flags *flag.FlagSet) {
+	title := "\nFlags:\n\n"
+	flags.VisitAll(func(f *flag.Flag) {
+		name, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(w, "%s  -%s %s", title, f.Name, name)
+		title = ""
+		if f.DefValue != "" && f.DefValue != "false" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		width := 80
+		for word := range strings.FieldsSeq(usage) {
+			if width += 1 + len([]rune(word)); width > 80 {
+				fmt.Fprint(w, "\n       ")
+				width = 7 + 1 + len([]rune(word))
+			}
+			fmt.Fprint(w, " ", word)
+		}
+		fmt.Fprintln(w)
+	})
 }
 
 // misused prints how a command was used wrongly.
@@ -154,7 +198,7 @@ func (c *command) failed(s *streams, err error) int {
 		fmt.Fprintln(s.err, err)
 		return found
 	}
-	fmt.Fprintf(s.err, "retry %s: %v\n", c.name, err)
+	fmt.Fprintf(s.err, "retry %s: %s\n", c.name, policyfile.Visible(err.Error()))
 	return misuse
 }
 
@@ -199,8 +243,8 @@ type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
 	flags.StringVar(&o.from, "from", "", "the `dialect` that the policy is written in: "+strings.Join(policyfile.Dialects(), ", ")+
-		" (default: native, or else the only one that fits)")
-	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as services.payments.retry (default: retry or work_config, or else the whole file)")
+		" (default: native, or what the keys and their place show)")
+	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as services.payments.retry, or 2 for the second document (default: retry or work_config, or the whole file, or where another system has its settings)")
 }
 
 func (o *source) check() error {

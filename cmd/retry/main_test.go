@@ -57,8 +57,8 @@ func TestHelp(t *testing.T) {
 			help := succeed(t, "", c.name, "-h")
 			assert.True(t, strings.HasPrefix(help, "Usage: retry "+c.name+" "+c.args+"\n\n"), help)
 			assert.Contains(t, help, "\n    retry "+c.name, "an example")
-			assert.Contains(t, help, "\nFlags:\n\n  -")
-			for line := range strings.Lines(c.doc) {
+			assert.Equal(t, c.name != "keys" && c.name != "schema", strings.Contains(help, "\nFlags:\n\n  -"))
+			for line := range strings.Lines(help) {
 				assert.LessOrEqual(t, len(line), 81, line)
 			}
 		})
@@ -80,9 +80,9 @@ func TestMisuse(t *testing.T) {
 		{"several files", "retry plan: there are 2 files: write one", []string{"plan", "a", "b"}},
 		{"no file to plan", "retry plan: open nowhere.yaml: ", []string{"plan", "nowhere.yaml"}},
 		{"unknown dialect of lint", `retry lint: -from is "x": write one of native, `, []string{"lint", "-from", "x", "testdata"}},
-		{"unknown format", `retry lint: -format is "xml": write text or github`, []string{"lint", "-format", "xml", "testdata"}},
+		{"unknown format", `retry lint: -format is "xml": write text, json, sarif or github`, []string{"lint", "-format", "xml", "testdata"}},
 		{"nothing to lint", "retry lint: there is no file: ", []string{"lint"}},
-		{"no file to lint", "retry lint: lstat nowhere.yaml: ", []string{"lint", "nowhere.yaml"}},
+		{"no file to lint", "retry lint: stat nowhere.yaml: ", []string{"lint", "nowhere.yaml"}},
 		{"no match", "retry lint: no file matches nowhere*.yaml", []string{"lint", "nowhere*.yaml"}},
 		{"unknown system", `retry convert: -to is "sidekiq": write one of native, tasker, `, []string{"convert", "-to", "sidekiq", "testdata/policy.yaml"}},
 		{"no system", `retry convert: -to is "": write one of native, tasker, `, []string{"convert", "testdata/policy.yaml"}},
@@ -225,7 +225,7 @@ func TestHook(t *testing.T) {
 			}
 		}
 		assert.Regexp(t, user.Files, file)
-		assert.Empty(t, succeed(t, "", args[1:]...), "no fault in %s", args)
+		assert.Regexp(t, `^1 policy in \d files?[^\n]*\n$`, succeed(t, "", args[1:]...), "no fault in %s", args)
 
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
@@ -49,16 +50,17 @@ func plan(s *streams, c *command, args []string) int {
 		return status
 	}
 	if *asJSON {
-		return c.printJSON(s, p, *retries, *key)
+		return printJSON(s, p, *retries, *key)
 	}
 
 	at := ""
 	if p.At != "" {
 		at = ", " + p.At
 	}
-	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", p.File, p.Line, at, p.dialect, preview.Text(p.Policy, *retries))
-	for _, note := range p.Policy.Lint() {
-		fmt.Fprintln(s.out, "Note:", note)
+	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", policyfile.Visible(p.File), p.Line, policyfile.Visible(at), p.dialect,
+		policyfile.InKeys(preview.Text(p.Policy, *retries)))
+	for _, note := range append(p.Policy.Lint(), p.Notes...) {
+		fmt.Fprintln(s.out, "Note:", policyfile.InKeys(note))
 	}
 	if *key != "" {
 		fmt.Fprintf(s.out, "\nThe delays of %q, whose seed is %d:\n\n", *key, retry.SeedOf(*key))
@@ -114,6 +116,7 @@ type planJSON struct {
 	Plan        []stepJSON   `json:"plan"`
 	Delays      []delay      `json:"delays,omitempty"` // of the job with the key in -seed
 	Lint        []string     `json:"lint"`
+	Notes       []string     `json:"notes,omitempty"` // what the settings say that a policy does not
 }
 
 type stepJSON struct {
@@ -127,10 +130,10 @@ type jsonDuration time.Duration
 
 func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-func (c *command) printJSON(s *streams, p policy, retries int, key string) int {
+func printJSON(s *streams, p policy, retries int, key string) int {
 	form := planJSON{
 		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
-		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: append([]string{}, p.Policy.Lint()...),
+		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: append([]string{}, p.Policy.Lint()...), Notes: p.Notes,
 	}
 	for _, step := range p.Plan(retries) {
 		form.Plan = append(form.Plan, stepJSON{step.Attempt, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})
@@ -138,11 +141,14 @@ func (c *command) printJSON(s *streams, p policy, retries int, key string) int {
 	if key != "" {
 		form.Delays = delaysOf(p.Policy, key, retries)
 	}
-	enc := json.NewEncoder(s.out)
+	writeJSON(s.out, form)
+	return ok
+}
+
+// writeJSON writes v for programs.
+func writeJSON(w io.Writer, v any) {
+	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(form); err != nil {
-		return c.failed(s, err)
-	}
-	return ok
+	_ = enc.Encode(v) // run looks at the error of the writer
 }

@@ -105,7 +105,7 @@ after attempt   wait           total
 
 func TestPlanNotes(t *testing.T) {
 	assert.Contains(t, succeed(t, `{max_attempts: 3, backoff: {type: schedule, delays: [5m, 15m, 1h]}}`, "plan"),
-		"\nNote: a Schedule (delays) of 3 beside 3 attempts: ")
+		"\nNote: a list (delays) of 3 beside 3 attempts: ")
 	assert.NotContains(t, succeed(t, "", "plan", "testdata/policy.yaml"), "Note:")
 }
 
@@ -189,9 +189,9 @@ merged: {<<: {retry: *steps}}
 	for at, want := range map[string]string{
 		"services.payment.retry": "standard input:1: there is nothing at services.payment.retry: name the keys that lead to the policy\n",
 		"steps.2.retry":          "standard input:1: there is nothing at steps.2.retry: name the keys that lead to the policy\n",
-		"services.*.*":           "standard input:6: there are 2 policies, and this is the second: name one by its path\n",
-		"services":               "standard input:3: unknown key \"payments\": ",
-		"":                       "standard input:2: unknown key \"services\": ",
+		"services.*.*":           "standard input:6: there are 2 policies, and this is the second: choose one with -at services.payments.retry, -at services.v1.api.retry.policy\n",
+		"services":               "standard input:4: there is a policy at services.payments.retry: use -at services.payments.retry\n",
+		"":                       "standard input:4: there is a policy at services.payments.retry: use -at services.payments.retry\n",
 	} {
 		stdout, stderr, status := tool(config, "plan", "-at", at)
 		assert.Equal(t, 1, status)

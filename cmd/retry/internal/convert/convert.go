@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Service string   // gRPC: the service or method of the config; see retrydialect.ToGRPC
 	Codes   []string // gRPC: the codes to retry
-	RetryOn string   // Envoy: the conditions to retry
+	RetryOn string   // Envoy, Istio: the conditions to retry; Step Functions: the errors
 }
 
 // An Error lists the settings of a policy that a system cannot express. Each
@@ -43,6 +43,9 @@ var targets = []target{
 	{"envoy", writeEnvoy},
 	{"grpc", writeGRPC},
 	{"temporal", writeTemporal},
+	{"istio", writeIstio},
+	{"stepfunctions", writeStepFunctions},
+	{"otel", writeOTel},
 }
 
 // Targets returns the names that [Write] accepts.

@@ -85,9 +85,18 @@ func writeTaskHarbor(p retry.Policy, _ Options) (string, error) {
 }
 
 func writeGRPC(p retry.Policy, o Options) (string, error) {
+	s := settings{}
+	if list, ok := p.Backoff.(retry.Schedule); ok && p.MaxDelay == 0 {
+		if s.list(list); s.curve == exponential {
+			p.Backoff = retry.Exponential{Base: s.base, Factor: s.factor}
+		}
+	}
 	config, err := retrydialect.ToGRPC(p, o.Service, o.Codes...)
 	if err != nil {
 		return "", refused(err)
+	}
+	if s.cap > 0 { // gRPC's jitter goes beyond it, which no MaxDelay can say
+		config = maxBackoff.ReplaceAllString(config, `"maxBackoff":"`+protoSeconds(s.cap)+`"`)
 	}
 	return asJSON(json.RawMessage(config), nil)
 }
@@ -99,6 +108,8 @@ func writeTemporal(p retry.Policy, _ Options) (string, error) {
 	}
 	return asJSON(settings, nil)
 }
+
+var maxBackoff = regexp.MustCompile(`"maxBackoff":"[^"]*"`)
 
 var (
 	refusedBy = regexp.MustCompile(`^retrydialect: [^:]*: `)

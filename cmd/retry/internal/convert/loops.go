@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 )
 
 // envoy is config.route.v3.RetryPolicy.
@@ -30,12 +31,14 @@ func writeEnvoy(p retry.Policy, o Options) (string, error) {
 	const system = "Envoy"
 	var f faults
 	s := settingsOf(p)
+	checkConditions(&f, system, o.RetryOn, policyfile.IsEnvoyCondition)
 	settings := envoy{RetryOn: o.RetryOn, NumRetries: s.limit(&f, system) - 1}
 	if int64(s.attempts)-1 > math.MaxUint32 {
 		f.add("max_attempts", fmt.Sprint(s.attempts, " in effect"), "Envoy counts up to 4294967295 retries")
 	}
 	if s.timeout > 0 {
-		settings.PerTryTimeout = protoSeconds(milliseconds(&f, "attempt_timeout", s.timeout, system))
+		milliseconds(&f, "attempt_timeout", s.timeout, system)
+		settings.PerTryTimeout = protoSeconds(s.timeout)
 		s.timeout = 0
 	}
 	s.refuse(&f, system, true)
@@ -48,20 +51,16 @@ func writeEnvoy(p retry.Policy, o Options) (string, error) {
 				most = s.longest(p)
 			}
 		}
-		if s.jitter != retry.FullJitter && s.curve != none {
-			f.add("jitter", jitterText(s.jitter), "Envoy's is always full")
-		}
-		settings.RetryBackOff = &envoyBackOff{
-			protoSeconds(milliseconds(&f, "backoff.base", s.base, system)),
-			protoSeconds(most.Milliseconds()),
-		}
+		s.full(&f, system)
+		milliseconds(&f, "backoff.base", s.base, system)
+		settings.RetryBackOff = &envoyBackOff{protoSeconds(s.base), protoSeconds(most)}
 	}
 	return asYAML(settings, f)
 }
 
-// protoSeconds formats milliseconds as protocol buffers do: 0.2s.
-func protoSeconds(ms int64) string {
-	return strconv.FormatInt(ms/1000, 10) + strings.TrimRight(strings.TrimRight(fmt.Sprintf(".%03d", ms%1000), "0"), ".") + "s"
+// protoSeconds formats a duration as protocol buffers do: 0.2s.
+func protoSeconds(d time.Duration) string {
+	return strconv.FormatInt(int64(d/time.Second), 10) + strings.TrimRight(strings.TrimRight(fmt.Sprintf(".%09d", d%time.Second), "0"), ".") + "s"
 }
 
 // writeCenkalti returns a Go expression. Version 4 applies the maximum before

@@ -150,16 +150,9 @@ func (s *search) carried(node *yaml.Node, path []string, name string, certain bo
 		return
 	}
 	d := dialects[slices.IndexFunc(dialects, func(d dialect) bool { return d.name == name })]
-	marked := slices.ContainsFunc(entries(node), func(e entry) bool { return d.hasKey(e.key) && marks.MatchString(e.key) })
-	if node.Kind == yaml.MappingNode && (certain || marked || name == "istio" && isIstio(node)) {
+	if node.Kind == yaml.MappingNode && (certain || d.shows(node) || name == "istio" && hasKey(node, "attempts")) {
 		s.add(node, path, name)
 	}
-}
-
-// isIstio reports whether a mapping under retries is Istio's, which may have
-// nothing but attempts.
-func isIstio(node *yaml.Node) bool {
-	return slices.ContainsFunc(entries(node), func(e entry) bool { return e.key == "attempts" })
 }
 
 // find appends the blocks at a path from a node. walked is the path to that
@@ -173,7 +166,7 @@ func (s *search) find(node *yaml.Node, walked, path []string) {
 		}
 		return
 	}
-	if list := entries(node); len(path) == 0 && node.Kind == yaml.SequenceNode && len(list) > 0 && marked(list[0].value, "ErrorEquals") {
+	if list := entries(node); len(path) == 0 && node.Kind == yaml.SequenceNode && len(list) > 0 && hasKey(list[0].value, "ErrorEquals") {
 		s.carried(node, walked, "stepfunctions", true) // each element has a count of its own
 		return
 	}
@@ -197,7 +190,7 @@ func (s *search) find(node *yaml.Node, walked, path []string) {
 	}
 }
 
-func marked(node *yaml.Node, key string) bool {
+func hasKey(node *yaml.Node, key string) bool {
 	return slices.ContainsFunc(entries(resolved(node)), func(e entry) bool { return e.key == key })
 }
 
@@ -222,9 +215,11 @@ func walk(node *yaml.Node, visit func(path string, e entry)) {
 // form of its family, or one that only another system has, or is at a place where
 // another system has its settings.
 func (b *Block) Known() bool {
-	return b.dialect != "" || slices.ContainsFunc(entries(b.node), func(e entry) bool {
-		return b.node.Kind == yaml.MappingNode && marks.MatchString(e.key) ||
-			slices.ContainsFunc(dialects, func(d dialect) bool { return d.format == nil && slices.Contains(d.keys, e.key) })
+	return b.dialect != "" || slices.ContainsFunc(dialects, func(d dialect) bool {
+		if d.format != nil {
+			return d.shows(b.node)
+		}
+		return slices.ContainsFunc(entries(b.node), func(e entry) bool { return slices.Contains(d.keys, e.key) })
 	})
 }
 

@@ -116,7 +116,8 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		return native, p, err
 	}
 	var fit []dialect
-	for _, d := range dialects[1:] {
+	possible := slices.DeleteFunc(slices.Clone(dialects), func(d dialect) bool { return d.format != nil && !d.shows(b.node) })
+	for _, d := range possible[1:] {
 		if _, err := d.read(b.node, b); err == nil {
 			fit = append(fit, d)
 		}
@@ -130,7 +131,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 			return d, p, errors.New(why)
 		}
 		// Report the faults in the dialect that was probably intended.
-		d = slices.MinFunc(dialects, func(d, e dialect) int { return b.unknown(d) - b.unknown(e) })
+		d = slices.MinFunc(possible, func(d, e dialect) int { return b.unknown(d) - b.unknown(e) })
 		_, err = d.read(b.node, b)
 		return d, p, err
 	default:
@@ -172,7 +173,7 @@ func (b *Block) Hint() (hint string) {
 	walk(b.node, func(path string, e entry) {
 		inner := Block{node: resolved(e.value)}
 		if hint == "" && e.key == "retry" && inner.Known() {
-			hint = path
+			hint = strings.TrimPrefix(b.At+"."+path, ".")
 		}
 	})
 	return hint
@@ -195,6 +196,13 @@ func (b *Block) unknown(d dialect) (n int) {
 		}
 	}
 	return n
+}
+
+// shows reports whether a mapping has a key that shows a format.
+func (d *dialect) shows(node *yaml.Node) bool {
+	return node.Kind == yaml.MappingNode && slices.ContainsFunc(entries(node), func(e entry) bool {
+		return d.hasKey(e.key) && marks.MatchString(e.key) || d.name == "argo" && e.key == "backoff" && hasKey(e.value, "duration")
+	})
 }
 
 // hasKey reports whether a dialect has a key.

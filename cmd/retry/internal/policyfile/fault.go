@@ -13,15 +13,31 @@ import (
 // A Fault is something wrong, or something that Lint reports, at a line of a
 // file.
 type Fault struct {
-	File string
-	Line int
-	Lint bool // valid, but probably unintended
-	Text string
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Lint bool   `json:"warning"` // valid, but probably unintended
+	Text string `json:"text"`
 }
 
 // Error returns the fault in the form that compilers use.
 func (f *Fault) Error() string {
-	return fmt.Sprintf("%s:%d: %s", Visible(f.File), f.Line, Visible(f.Text))
+	return fmt.Sprintf("%s:%d: %s", Visible(f.File), f.Line, Visible(InKeys(f.Text)))
+}
+
+var (
+	goName = regexp.MustCompile(`\b[A-Z]\w*(?:\([^()]*\))? \(([a-z0-9_.]+(?:: false)?)\)`)
+	goType = regexp.MustCompile(`\ba retry\.[A-Z]\w*`)
+	others = strings.NewReplacer("Fixed(0)", "a fixed backoff of 0s", "nil (0)", "0", " an exponential", " exponential", " a fixed or", " fixed or")
+)
+
+// InKeys returns a text of the library in the words of a policy file: max_delay
+// for "MaxDelay (max_delay)".
+func InKeys(text string) string {
+	text = strings.ReplaceAll(text, "a Schedule (delays)", "a list (delays)")
+	text = goType.ReplaceAllStringFunc(goName.ReplaceAllString(text, "$1"), func(name string) string {
+		return strings.ToLower(strings.TrimPrefix(name, "a retry."))
+	})
+	return others.Replace(text)
 }
 
 // Visible returns a text as it is, or in quotes if it has characters that a
@@ -177,8 +193,8 @@ var otherNames = map[string][]string{
 // at the first limit.
 func (b *Block) lineNamed(text string) int {
 	if path, ok := strings.CutPrefix(text, hintText); ok {
-		path, _, _ = strings.Cut(path, ":")
-		line, _ := b.line(path)
+		path, _, _ = strings.Cut(path, ": use -at ")
+		line, _ := b.line(strings.TrimPrefix(path, b.At+"."))
 		return line
 	}
 	if key := firstWord.FindString(text); key != "" {

@@ -59,7 +59,7 @@ var (
 
 // marks are the keys that show a format by themselves.
 var marks = regexp.MustCompile(`^(initialInterval|initial_interval|backoffCoefficient|backoff_coefficient|maximumInterval|maximum_interval|` +
-	`maximumAttempts|maximum_attempts|nonRetryableErrorTypes|initialBackoff|backoffMultiplier|retryableStatusCodes|` +
+	`maximumAttempts|maximum_attempts|nonRetryableErrorTypes|retryPolicy|initialBackoff|backoffMultiplier|retryableStatusCodes|` +
 	`num_retries|numRetries|retry_on|retry_back_off|retryBackOff|per_try_timeout|perTryTimeout|retryOn|` +
 	`ErrorEquals|IntervalSeconds|BackoffRate|randomization_factor|max_elapsed_time|max_deliver|maxDeliver|max_retry)$`)
 
@@ -272,12 +272,12 @@ func atLeast(least float64) func(float64) bool {
 	return func(x float64) bool { return x >= least && x <= math.MaxFloat64 }
 }
 
+// InCode ends the notes about what no policy says in any system: which failures to
+// retry.
 const (
-	inCode  = "a policy does not say which failures to retry; code does"
+	InCode  = "a policy does not say which failures to retry; code does"
 	routing = "a policy does not say where a retry goes"
 )
-
-func isAny(string) bool { return true }
 
 // readTemporal fills in what Temporal's server fills in, which takes 0 for a
 // setting that is left out.
@@ -301,7 +301,7 @@ func readTemporal(f *form) {
 	if f.attempts == 0 {
 		f.attempts = retry.Unlimited
 	}
-	f.skip(inCode, "nonRetryableErrorTypes")
+	f.skip(InCode, "nonRetryableErrorTypes")
 }
 
 func readGRPC(f *form) {
@@ -315,7 +315,7 @@ func readGRPC(f *form) {
 		f.note("maxAttempts", fmt.Sprintf("gRPC clients cut %d to 5", f.attempts))
 		f.attempts = 5
 	}
-	f.note("retryableStatusCodes", inCode)
+	f.note("retryableStatusCodes", InCode)
 }
 
 func isGRPCCode(name string) bool {
@@ -329,11 +329,14 @@ func isGRPCCode(name string) bool {
 var EnvoyConditions = strings.Fields(`5xx gateway-error reset reset-before-request connect-failure envoy-ratelimited retriable-4xx refused-stream
 	retriable-status-codes retriable-headers http3-post-connect-failure cancelled deadline-exceeded internal resource-exhausted unavailable`)
 
+// IsEnvoyCondition reports whether Envoy retries on a name.
+func IsEnvoyCondition(name string) bool { return slices.Contains(EnvoyConditions, name) }
+
 // IsIstioCondition reports whether Istio retries on a name: a condition of Envoy,
 // or a status.
 func IsIstioCondition(name string) bool {
 	status, err := strconv.Atoi(name)
-	return slices.Contains(EnvoyConditions, name) || err == nil && status >= 100 && status < 600
+	return IsEnvoyCondition(name) || err == nil && status >= 100 && status < 600
 }
 
 // envoyCurve reads a delay as Envoy does: it counts whole milliseconds, and draws
@@ -348,11 +351,11 @@ func (f *form) envoyCurve(base, most time.Duration) {
 
 func readEnvoy(f *form) {
 	f.failures("retry_on", "conditions of Envoy, which ignores others: "+strings.Join(EnvoyConditions, ", "),
-		func(name string) bool { return slices.Contains(EnvoyConditions, name) })
+		IsEnvoyCondition)
 	if f.retryOn == "" {
 		f.note("retry_on", "it is missing, and Envoy retries nothing without it")
 	} else {
-		f.note("retry_on", inCode)
+		f.note("retry_on", InCode)
 	}
 	f.attempts = 1 + f.whole("num_retries", 0, math.MaxUint32, 1)
 	f.timeout = f.protoTime("per_try_timeout", 0, 0).Truncate(time.Millisecond)
@@ -368,7 +371,7 @@ func readEnvoy(f *form) {
 		inner.RejectRest("retry_back_off")
 	}
 	f.envoyCurve(base, most)
-	f.skip(inCode, "retriable_status_codes", "retriable_headers", "retriable_request_headers")
+	f.skip(InCode, "retriable_status_codes", "retriable_headers", "retriable_request_headers")
 	f.skip(routing, "retry_priority", "retry_host_predicate", "retry_options_predicates", "host_selection_retry_max_attempts")
 	f.skip("a policy bounds the whole attempt, not its silence", "per_try_idle_timeout")
 	f.skip("a policy waits for what a server asks by its max_retry_after", "rate_limited_retry_back_off")
@@ -383,7 +386,7 @@ func readIstio(f *form) {
 	f.timeout = f.goTime("perTryTimeout", time.Millisecond, 0)
 	f.failures("retryOn", "statuses, or conditions of Envoy, which ignores others: "+strings.Join(EnvoyConditions, ", "), IsIstioCondition)
 	if f.retryOn != "" {
-		f.note("retryOn", inCode)
+		f.note("retryOn", InCode)
 	}
 	f.envoyCurve(f.goTime("backoff", time.Millisecond, 25*time.Millisecond), 0)
 	f.skip(routing, "retryRemoteLocalities", "retryIgnorePreviousHosts")
@@ -398,7 +401,7 @@ const (
 func readStepFunctions(f *form) {
 	f.failures("ErrorEquals", `names of errors as a list, such as ["States.ALL"]`, func(name string) bool { return name != "" })
 	f.need("ErrorEquals")
-	f.note("ErrorEquals", inCode)
+	f.note("ErrorEquals", InCode)
 	f.attempts = 1 + f.whole("MaxAttempts", 0, stepMostAttempts, 3)
 	f.base = time.Duration(f.whole("IntervalSeconds", 1, stepMostAttempts, 1)) * time.Second
 	f.factor = f.number("BackoffRate", "1 or more", 2, atLeast(1))
@@ -467,7 +470,7 @@ func readArgo(f *form) {
 	policies := []string{"Always", "OnFailure", "OnError", "OnTransientError"}
 	_, has := strict.Take(f.Mapping, "retryPolicy", "one of "+strings.Join(policies, ", "), func(p string) bool { return slices.Contains(policies, p) })
 	if has {
-		f.note("retryPolicy", inCode)
+		f.note("retryPolicy", InCode)
 	}
 	if inner := f.Inner("backoff", `a mapping such as {"duration": "30s"}`); inner != nil {
 		in := &form{Mapping: inner}
@@ -480,7 +483,7 @@ func readArgo(f *form) {
 		f.elapsed = in.argoTime("maxDuration", 0)
 		inner.RejectRest("backoff")
 	}
-	f.skip(inCode, "expression")
+	f.skip(InCode, "expression")
 	f.skip(routing, "affinity")
 }
 
