@@ -53,10 +53,36 @@ func (p Policy) Lint() []string {
 	if least := p.leastFirst(first); p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 && p.Classify == nil && !p.ExactRetryAfter {
 		say("MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: there is no retry", p.MaxElapsed, least)
 	}
+	if p.MaxElapsed > 0 && p.AttemptTimeout > p.MaxElapsed && retries != 0 {
+		say("AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) of %v: after one attempt that uses it up there is no retry", p.AttemptTimeout, p.MaxElapsed)
+	}
+	if worst := p.longest(); worst > tooLong {
+		say("%s take up to %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)", attemptsText(retries+1), worst)
+	}
 	if p.MaxDelay > 0 && first > p.MaxDelay {
 		say("MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one", p.MaxDelay, first)
 	}
 	return lint
+}
+
+// tooLong is a worst case that is probably not intended. The queues that try for
+// the longest give up after three weeks.
+const tooLong = 31 * 24 * time.Hour
+
+// longest returns when the last retry starts in the worst case, 0 if nothing or
+// MaxElapsed bounds it. What the caller wrote is not called.
+func (p *Policy) longest() time.Duration {
+	custom := false
+	switch p.Jitter.(type) {
+	case nil, Proportional, Spread:
+	default:
+		custom = true
+	}
+	if custom || !builtIn(p.Backoff) || p.MaxElapsed > 0 || p.limit() < 2 {
+		return 0
+	}
+	plan := p.Plan(Unlimited)
+	return plan[len(plan)-1].Total
 }
 
 // leastFirst returns the low end of the first delay's window, where first is

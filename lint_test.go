@@ -51,6 +51,17 @@ func TestLint(t *testing.T) {
 		{"HealthyAfter without AttemptTimeout", retry.Policy{HealthyAfter: time.Minute}, nil},
 		{"AttemptTimeout without HealthyAfter", retry.Policy{AttemptTimeout: time.Minute}, nil},
 
+		{"AttemptTimeout above MaxElapsed", retry.Policy{MaxElapsed: time.Minute, AttemptTimeout: time.Minute + 1, Backoff: second},
+			[]string{"AttemptTimeout (attempt_timeout) of 1m0.000000001s is longer than MaxElapsed (max_elapsed) of 1m0s: after one attempt that uses it up there is no retry"}},
+		{"AttemptTimeout at MaxElapsed", retry.Policy{MaxElapsed: time.Minute, AttemptTimeout: time.Minute, Backoff: second}, nil},
+		{"AttemptTimeout above MaxElapsed, one attempt", retry.Policy{MaxAttempts: 1, MaxElapsed: time.Minute, AttemptTimeout: time.Hour}, nil},
+		{"years", retry.Policy{MaxAttempts: 30, Backoff: doubling}, []string{"30 attempts take up to 149130h48m31s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
+		{"years, within MaxElapsed", retry.Policy{MaxAttempts: 30, Backoff: doubling, MaxElapsed: time.Hour}, nil},
+		{"years by a custom Jitter", retry.Policy{MaxAttempts: 30, Backoff: doubling, Jitter: untouchable{}}, nil},
+		{"a month", retry.Policy{MaxAttempts: 32, Backoff: retry.Fixed(24 * time.Hour)}, nil},
+		{"a month and a bit", retry.Policy{MaxAttempts: 32, Backoff: retry.Fixed(24*time.Hour + 1)},
+			[]string{"32 attempts take up to 744h0m0.000000031s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
+
 		{"several attempts at once", retry.Policy{MaxAttempts: 3}, []string{"3 attempts" + atOnce}},
 		{"unlimited at once, with a Budget", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts" + atOnce}},
 		{"several attempts at once, on purpose", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}, nil},

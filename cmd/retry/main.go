@@ -261,6 +261,15 @@ type policy struct {
 	dialect string
 }
 
+// lints returns what lint reports about p, in the words of a file.
+func (p *policy) lints() []string {
+	texts := []string{}
+	for _, fault := range p.Block.Lint(p.Policy) {
+		texts = append(texts, policyfile.InKeys(fault.Text))
+	}
+	return texts
+}
+
 // readPolicy reads the only policy of a file. If that fails, it prints why, and
 // the status is not ok.
 func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {

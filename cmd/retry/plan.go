@@ -59,7 +59,7 @@ func plan(s *streams, c *command, args []string) int {
 	}
 	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", policyfile.Visible(p.File), p.Line, policyfile.Visible(at), p.dialect,
 		policyfile.InKeys(preview.Text(p.Policy, *retries)))
-	for _, note := range append(p.Policy.Lint(), p.Notes...) {
+	for _, note := range append(p.lints(), p.Notes...) {
 		fmt.Fprintln(s.out, "Note:", policyfile.InKeys(note))
 	}
 	if *key != "" {
@@ -133,7 +133,7 @@ func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duratio
 func printJSON(s *streams, p policy, retries int, key string) int {
 	form := planJSON{
 		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
-		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: append([]string{}, p.Policy.Lint()...), Notes: p.Notes,
+		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.lints(), Notes: p.Notes,
 	}
 	for _, step := range p.Plan(retries) {
 		form.Plan = append(form.Plan, stepJSON{step.Attempt, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})

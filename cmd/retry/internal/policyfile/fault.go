@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goretry/retry"
 )
@@ -69,13 +70,22 @@ func (b *Block) Fault(text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineNamed(text), Text: text}
 }
 
-// Lint returns what [retry.Policy.Lint] reports about the policy in b.
+// Lint returns what [retry.Policy.Lint] reports about the policy in b, and what is
+// right in code, which has a context and a budget, but seldom in a file.
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
-	for _, text := range p.Lint() {
+	texts := p.Lint()
+	if delays := p.Delays(100); p.EffectiveMax() == retry.Unlimited && p.MaxElapsed == 0 && len(delays) > 0 && delays[len(delays)-1] < leastForever {
+		texts = append(texts, fmt.Sprintf("unlimited attempts (max_attempts), at most %v apart: a target that is down gets %.0f an hour from each call; set max_elapsed, or a longer delay",
+			delays[len(delays)-1], time.Hour.Seconds()/max(1e-3, delays[len(delays)-1].Seconds())))
+	}
+	for _, text := range texts {
 		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: text})
 	}
 	return faults
 }
+
+// leastForever is how far apart attempts should be that go on for ever.
+const leastForever = time.Second
 
 var (
 	errorPrefix = regexp.MustCompile(`^(?:(?:(?:retry: )?invalid policy|retrydialect: \w+): )?(?:yaml: )?`)
