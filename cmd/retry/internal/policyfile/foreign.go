@@ -131,7 +131,7 @@ func (f *form) policy() retry.Policy {
 	if c.delays != nil {
 		return p
 	}
-	if c.cap > 0 && c.base >= c.cap {
+	if c.cap > 0 && c.base >= c.cap && c.factor >= 1 {
 		c.base, c.factor = c.cap, 1
 	}
 	if c.factor == 1 || c.base == 0 {
