@@ -42,13 +42,22 @@ func accepts(t *testing.T, schema *jsonschema.Schema, text string) (bySchema, by
 // decoder does not.
 var differences = []struct {
 	name string
-	is   *regexp.Regexp
+	is   func(string) bool
 	text string
 }{
-	{"a duration of more than 292 years", regexp.MustCompile(`\d{7,}[smh]|\d{10,}`), `{"max_delay": "2562048h"}`},
-	{"a healthy_after below 1ms", regexp.MustCompile(`"healthy_after": "[^"]*\d([nuµμ]s|ms)`), `{"healthy_after": "999us"}`},
-	{"a whole number with a fraction or an exponent", regexp.MustCompile(`"(max_attempts|max_retries|attempt_cap)": -?\d*(\.\d+|e\d+|\.0e1)`), `{"max_attempts": 3.0}`},
-	{"a key that is there twice", regexp.MustCompile(`"max_attempts":.*"max_attempts":`), `{"max_attempts": 3, "max_attempts": 3}`},
+	{"a duration of more than 292 years", regexp.MustCompile(`\d{7,}[smh]|\d{10,}`).MatchString, `{"max_delay": "2562048h"}`},
+	{"a healthy_after below 1ms", regexp.MustCompile(`"healthy_after": "[^"]*\d([nuµμ]s|ms)`).MatchString, `{"healthy_after": "999us"}`},
+	{"a whole number with a fraction or an exponent", regexp.MustCompile(`"(max_attempts|max_retries|attempt_cap)": -?\d*(\.\d+|e\d+|\.0e1)`).MatchString, `{"max_attempts": 3.0}`},
+	{"a key that is there twice", keyTwice, `{"max_attempts": 3, "max_attempts": 3}`},
+}
+
+func keyTwice(text string) bool {
+	for _, key := range regexp.MustCompile(`"\w+":`).FindAllString(text, -1) {
+		if strings.Count(text, key) > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func TestDifferences(t *testing.T) {
@@ -57,7 +66,7 @@ func TestDifferences(t *testing.T) {
 		bySchema, byDecoder := accepts(t, schema, d.text)
 		assert.True(t, bySchema, d.name)
 		assert.False(t, byDecoder, d.name)
-		assert.Regexp(t, d.is, d.text)
+		assert.True(t, d.is(d.text), d.name)
 	}
 }
 
@@ -69,7 +78,7 @@ func TestSchema(t *testing.T) {
 	check := func(text string) (accepted bool) {
 		bySchema, byDecoder := accepts(t, schema, text)
 		for _, d := range differences {
-			if bySchema && !byDecoder && d.is.MatchString(text) {
+			if bySchema && !byDecoder && d.is(text) {
 				return false
 			}
 		}
