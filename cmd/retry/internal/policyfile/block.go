@@ -69,6 +69,10 @@ func isNumber(text string) bool {
 // Only returns the only block at a path; see [File.Find].
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
+	isKnown := func(b Block) bool { return b.Known() }
+	if at == "" && slices.ContainsFunc(blocks, isKnown) { // other documents are something else
+		blocks = slices.DeleteFunc(blocks, func(b Block) bool { return !b.Known() })
+	}
 	switch {
 	case len(blocks) == 1:
 		return blocks[0], nil
@@ -97,7 +101,7 @@ type search struct {
 
 // mostSteps bounds a search: a few anchors inside each other stand for more nodes
 // than anybody could wait for.
-const mostSteps = 1_000_000
+const mostSteps = 100_000
 
 func (s *search) add(node *yaml.Node, path []string, dialect string) {
 	*s.blocks = append(*s.blocks, Block{File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, dialect: dialect})

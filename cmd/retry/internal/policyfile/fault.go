@@ -136,7 +136,7 @@ func nearest(key string, keys []string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(key))
 	}
 	written := plain(key[len(prefix):])
-	best, least := "", 1+len(written)/4
+	best, least := "", 2+len(written)/8
 	for _, k := range keys {
 		if d := distance(written, plain(k)); d < least || d == 0 {
 			best, least = prefix+k, d
