@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
@@ -30,14 +31,15 @@ func printGitHub(w io.Writer, r *report) {
 		if f.Lint {
 			level = "warning"
 		}
-		fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n", level, githubProperty.Replace(filepath.ToSlash(f.File)), f.Line, githubData.Replace(policyfile.Visible(f.Text)))
+		fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n", level, control.ReplaceAllString(githubProperty.Replace(filepath.ToSlash(f.File)), "?"), f.Line, githubData.Replace(policyfile.Visible(f.Text)))
 	}
 	fmt.Fprintln(w, r.summary())
 }
 
 var (
 	githubData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C", "\x1b", "%1B")
+	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	control        = regexp.MustCompile(`\pC`)
 )
 
 // printSARIF prints SARIF 2.1.0, which code scanners exchange.

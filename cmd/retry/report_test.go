@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The forms for programs have the same faults as the text.
+func TestLintFormats(t *testing.T) {
+	t.Chdir(write(t, map[string]string{"a b.yaml": "jitter: 2", "c.yaml": "max_attempts: 2", "sub/none.yaml": "a: {retry: {max_attempts: 3}}"}))
+	text, _, status := tool("", "lint", ".")
+	assert.Equal(t, 1, status)
+	assert.Regexp(t, `^a b.yaml:1: jitter is 2[^\n]*\nc.yaml:1: 2 attempts without a backoff[^\n]*\n2 policies in 3 files; 1 file has none at the top: try -at a.retry\n$`, text)
+
+	stdout, _, status := tool("", "lint", "-format", "json", ".")
+	assert.Equal(t, 1, status)
+	var form struct {
+		Policies, Files int
+		Without         []string
+		Faults          []struct {
+			File    string
+			Line    int
+			Warning bool
+			Text    string
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &form))
+	assert.Equal(t, []any{2, 3, []string{filepath.FromSlash("sub/none.yaml")}}, []any{form.Policies, form.Files, form.Without})
+	require.Len(t, form.Faults, 2)
+	assert.False(t, form.Faults[0].Warning)
+	assert.True(t, form.Faults[1].Warning)
+	assert.Contains(t, text, "c.yaml:1: "+form.Faults[1].Text+"\n")
+
+	stdout, _, status = tool("", "lint", "-format", "sarif", ".")
+	assert.Equal(t, 1, status)
+	var sarif struct {
+		Version string
+		Runs    []struct {
+			Tool struct {
+				Driver struct{ Rules []struct{ ID string } }
+			}
+			Results []struct {
+				RuleID, Level string
+				Locations     []struct {
+					PhysicalLocation struct {
+						ArtifactLocation struct{ URI string }
+						Region           struct{ StartLine int }
+					}
+				}
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &sarif))
+	require.Len(t, sarif.Runs, 1)
+	results := sarif.Runs[0].Results
+	require.Len(t, results, 2)
+	assert.Equal(t, []any{"2.1.0", "invalid", "error", "unintended", "warning"}, []any{sarif.Version, results[0].RuleID, results[0].Level, results[1].RuleID, results[1].Level})
+	at := results[0].Locations[0].PhysicalLocation
+	uri, err := url.PathUnescape(at.ArtifactLocation.URI)
+	require.NoError(t, err)
+	assert.Equal(t, []any{"a%20b.yaml", "a b.yaml", 1}, []any{at.ArtifactLocation.URI, uri, at.Region.StartLine})
+
+	stdout = succeed(t, "max_attempts: 1", "lint", "-format", "sarif", "-")
+	assert.Contains(t, stdout, `"results": []`)
+	assert.Contains(t, succeed(t, "max_attempts: 1", "lint", "-format", "json", "-"), `"faults": []`)
+	_, stderr, status := tool("", "lint", "sub")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, "retry lint: there is no policy at the top of these files: try -at a.retry\n", stderr)
+}
+
+// A directory may be a link, and have links, also to itself. A pipe in it is not
+// opened.
+func TestLintLinks(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a privilege there")
+	}
+	dir := write(t, map[string]string{"..data/policy.yaml": "jitter: 2", "other/deep.yaml": "jitter: 3", "top/x.txt": ""})
+	for link, to := range map[string]string{"top/policy.yaml": "../..data/policy.yaml", "top/again": ".", "top/other": "../other", "top/lost.yaml": "nowhere", "link": "top"} {
+		require.NoError(t, os.Symlink(to, filepath.Join(dir, link)))
+	}
+	require.NoError(t, exec.Command("mkfifo", filepath.Join(dir, "top/pipe.yaml")).Run())
+	t.Chdir(dir)
+	for _, name := range []string{"top", "link", "link/"} {
+		stdout, stderr, status := tool("", "lint", name)
+		assert.Equal(t, 1, status)
+		assert.Empty(t, stderr)
+		assert.Equal(t, 2, strings.Count(stdout, ": jitter is "), stdout)
+		assert.Contains(t, stdout, "2 policies in 2 files\n")
+	}
+	_, stderr, status := tool("", "lint", "top/pipe.yaml")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, "retry lint: top/pipe.yaml is a pipe, which may never end: write - and pass it as standard input\n", stderr)
+}
+
+// A name is quoted where a terminal or GitHub would act on it.
+func TestNames(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no such names there")
+	}
+	const name = "a\x1b[2J\n::error file=b::c.yaml"
+	t.Chdir(write(t, map[string]string{name: "jitter: 2", "ok/" + name: "max_attempts: 2\nbackoff: {type: fixed, base: 1s}\n\"\x7f\": 1"}))
+	for _, args := range [][]string{{"lint", "."}, {"lint", "-format", "github", "."}, {"lint", "-format", "json", "."}, {"lint", "-format", "sarif", "."},
+		{"lint", name}, {"plan", name}, {"plan", "ok/" + name}, {"convert", "-to", "grpc", "-codes", "ABORTED", "ok/" + name}, {"plan", "x" + name}, {"lint", "x" + name}, {"plan", "-at", name, name}} {
+		stdout, stderr, _ := tool("", args...)
+		for line := range strings.Lines(stdout + stderr) {
+			assert.NotContains(t, line, "\x1b")
+			assert.NotRegexp(t, `^::error file=b`, line)
+		}
+	}
+}
+
+// A full disk is not success.
+func TestWriteErrors(t *testing.T) {
+	for _, args := range [][]string{{"plan", "testdata/policy.yaml"}, {"plan", "-json", "testdata/policy.yaml"}, {"plan", "-h"}, {"lint", "testdata/policy.yaml"},
+		{"lint", "-format", "json", "testdata/policy.yaml"}, {"lint", "-format", "sarif", "testdata/policy.yaml"}, {"lint", "-"},
+		{"convert", "-to", "native", "testdata/policy.yaml"}, {"keys"}, {"schema"}} {
+		var errs bytes.Buffer
+		status := run(&streams{ctx: t.Context(), in: strings.NewReader("jitter: 2"), out: full{}, err: &errs}, args)
+		assert.Equal(t, 2, status, args)
+		assert.Equal(t, "retry "+args[0]+": no space left on device\n", errs.String(), args)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// Keys and schema say what the library's overview says.
+func TestKeysAndSchema(t *testing.T) {
+	overview, err := os.ReadFile("../../doc.go")
+	require.NoError(t, err)
+	printed := succeed(t, "", "keys")
+	rows := regexp.MustCompile(`(?m)^//\t([a-z_]+)  +(whole number|true or false|a mapping|duration|text, number)  +(.*?)  +\S`).FindAllStringSubmatch(string(overview), -1)
+	require.Len(t, rows, len(policyKeys))
+	for i, row := range rows {
+		assert.Equal(t, row[1:3], []string{policyKeys[i].key, policyKeys[i].value})
+		if policyKeys[i].zero != "-" {
+			assert.Equal(t, row[3], policyKeys[i].zero)
+		}
+		assert.Regexp(t, `(?m)^`+row[1]+` +`+row[2], printed)
+	}
+	for line := range strings.Lines(printed) {
+		assert.LessOrEqual(t, len([]rune(line)), 81)
+	}
+	file, err := os.ReadFile("../../docs/policy.schema.json")
+	require.NoError(t, err)
+	assert.Equal(t, string(file), succeed(t, "", "schema"), "go run ./cmd/retry schema > docs/policy.schema.json")
+	assert.Contains(t, string(file), editorLine)
+	for _, command := range []string{"keys", "schema"} {
+		_, stderr, status := tool("", command, "x")
+		assert.Equal(t, 2, status)
+		assert.Contains(t, stderr, "there is nothing to read")
+	}
+}
