@@ -135,7 +135,7 @@ type system struct {
 	flags        []string // for convert
 }
 
-var seconds = []string{`"0.025s"`, `"0.2s"`, `"1s"`, `"2.5s"`, `"60s"`}
+var seconds = []string{`".01s"`, `"0.025s"`, `"0.2s"`, `"1s"`, `"2.5s"`, `"60s"`}
 
 func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
@@ -158,7 +158,7 @@ var systems = []system{
 		`{maximumAttempts: "many"}`, `{initialInterval: 10s, maximumInterval: 1s}`, `{maximumAttempts: 3, maximumAttemps: 4}`}, nil},
 
 	{"grpc", "{max_attempts: 4, backoff: {type: exponential, base: 100ms, factor: 1.5}, jitter: 0.2}", readGRPC, func(r *rand.Rand) string {
-		return fmt.Sprintf(`{"maxAttempts": %d, "initialBackoff": %s, "maxBackoff": %s, "backoffMultiplier": %v, "retryableStatusCodes": ["UNAVAILABLE", 10]}`,
+		return fmt.Sprintf(`{"MaxAttempts": %d, "initialBackoff": %s, "MaxBackoff": %s, "backoffMultiplier": %v, "retryableStatusCodes": ["UNAVAILABLE", 10]}`,
 			2+r.IntN(6), pick(r, seconds...), pick(r, seconds...), pick(r, 0.5, 1, 1.6, 2))
 	}, []string{`{"maxAttempts": 3}`, grpcBlock("3", `"0s"`, `"UNAVAILABLE"`), grpcBlock("1", `"1s"`, `"UNAVAILABLE"`), grpcBlock("3", `"1m"`, `"UNAVAILABLE"`), grpcBlock("3", `"1s"`, `"SOMETIMES"`), grpcBlock("3", `"1s"`, "")},
 		[]string{"-codes", "UNAVAILABLE"}},

@@ -207,6 +207,5 @@ func (d *dialect) shows(node *yaml.Node) bool {
 
 // hasKey reports whether a dialect has a key.
 func (d *dialect) hasKey(key string) bool {
-	return slices.Contains(d.keys, key) || d.format != nil && d.format.also &&
-		slices.ContainsFunc(d.keys, func(k string) bool { return snake(k) == key || k == snake(key) })
+	return slices.ContainsFunc(d.keys, func(k string) bool { return k == key || d.format != nil && d.format.spelled(k, key) })
 }

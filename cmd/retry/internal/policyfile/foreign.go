@@ -20,31 +20,31 @@ import (
 // A format is how another system that retries by itself writes its settings.
 type format struct {
 	name, title string
-	keys        []string // the keys of a block
-	also        bool     // reads its keys in snake_case too, or in camelCase
+	keys        []string                     // the keys of a block
+	spelled     func(key, other string) bool // whether it takes another spelling of a key
 	example     string
 	read        func(*form)
 }
 
 var formats = []format{
 	{"temporal", "Temporal", []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"},
-		true, `{"maximumAttempts": 3}`, readTemporal},
+		eitherCase, `{"maximumAttempts": 3}`, readTemporal},
 	{"grpc", "gRPC", []string{"maxAttempts", "initialBackoff", "maxBackoff", "backoffMultiplier", "retryableStatusCodes"},
-		false, `{"maxAttempts": 3, ...}`, readGRPC},
+		strings.EqualFold, `{"maxAttempts": 3, ...}`, readGRPC},
 	{"envoy", "Envoy", []string{
 		"retry_on", "num_retries", "per_try_timeout", "retry_back_off", "retriable_status_codes", "per_try_idle_timeout", "retry_priority",
 		"retry_host_predicate", "retry_options_predicates", "host_selection_retry_max_attempts", "rate_limited_retry_back_off",
 		"retriable_headers", "retriable_request_headers",
-	}, true, `{"num_retries": 2}`, readEnvoy},
+	}, eitherCase, `{"num_retries": 2}`, readEnvoy},
 	{"istio", "Istio", []string{"attempts", "perTryTimeout", "retryOn", "backoff", "retryRemoteLocalities", "retryIgnorePreviousHosts"},
-		true, `{"attempts": 2}`, readIstio},
+		eitherCase, `{"attempts": 2}`, readIstio},
 	{"stepfunctions", "Step Functions", []string{"ErrorEquals", "IntervalSeconds", "MaxAttempts", "BackoffRate", "MaxDelaySeconds", "JitterStrategy", "Comment"},
-		false, `{"ErrorEquals": ["States.ALL"]}`, readStepFunctions},
+		exactly, `{"ErrorEquals": ["States.ALL"]}`, readStepFunctions},
 	{"otel", "the OpenTelemetry Collector", []string{"enabled", "initial_interval", "randomization_factor", "multiplier", "max_interval", "max_elapsed_time"},
-		false, `{"max_elapsed_time": "5m"}`, readOTel},
-	{"argo", "Argo Workflows", []string{"limit", "retryPolicy", "backoff", "expression", "affinity"}, false, `{"limit": 3}`, readArgo},
-	{"nats", "NATS", append([]string{"max_deliver", "ack_wait", "backoff"}, natsOther...), true, `{"max_deliver": 3}`, readNATS},
-	{"asynq", "asynq", append([]string{"max_retry", "timeout_seconds"}, asynqOther...), false, `{"max_retry": 25}`, readAsynq},
+		exactly, `{"max_elapsed_time": "5m"}`, readOTel},
+	{"argo", "Argo Workflows", []string{"limit", "retryPolicy", "backoff", "expression", "affinity"}, exactly, `{"limit": 3}`, readArgo},
+	{"nats", "NATS", append([]string{"max_deliver", "ack_wait", "backoff"}, natsOther...), eitherCase, `{"max_deliver": 3}`, readNATS},
+	{"asynq", "asynq", append([]string{"max_retry", "timeout_seconds"}, asynqOther...), exactly, `{"max_retry": 25}`, readAsynq},
 }
 
 // The settings of a NATS consumer and of an asynq task that are not about
@@ -59,7 +59,7 @@ var (
 
 // marks are the keys that show a format by themselves.
 var marks = regexp.MustCompile(`^(initialInterval|initial_interval|backoffCoefficient|backoff_coefficient|maximumInterval|maximum_interval|` +
-	`maximumAttempts|maximum_attempts|nonRetryableErrorTypes|retryPolicy|initialBackoff|backoffMultiplier|retryableStatusCodes|` +
+	`maximumAttempts|maximum_attempts|nonRetryableErrorTypes|retryPolicy|(?i:initialBackoff|backoffMultiplier|retryableStatusCodes)|` +
 	`num_retries|numRetries|retry_on|retry_back_off|retryBackOff|per_try_timeout|perTryTimeout|retryOn|` +
 	`ErrorEquals|IntervalSeconds|BackoffRate|randomization_factor|max_elapsed_time|max_deliver|maxDeliver|max_retry)$`)
 
@@ -231,7 +231,7 @@ func (f *form) number(key, write string, missing float64, valid func(float64) bo
 	return missing
 }
 
-var protoSeconds = regexp.MustCompile(`^\d+(\.\d{1,9})?s$`)
+var protoSeconds = regexp.MustCompile(`^(\d+(\.\d{0,9})?|\.\d{1,9})s$`)
 
 // protoTime takes a duration as protocol buffers write it: 0.2s, but not 200ms.
 func (f *form) protoTime(key string, least, missing time.Duration) time.Duration {
@@ -549,12 +549,12 @@ func readAsynq(f *form) {
 // accepts both spellings. It is for the outer and the inner keys.
 func (s *format) renamed(value any) any {
 	m, ok := value.(map[string]any)
-	if !ok || !s.also {
+	if !ok {
 		return value
 	}
 	known := slices.Concat(s.keys, []string{"base_interval", "max_interval"})
 	for key, inner := range m {
-		i := slices.IndexFunc(known, func(k string) bool { return k != key && (snake(k) == key || k == snake(key)) })
+		i := slices.IndexFunc(known, func(k string) bool { return k != key && s.spelled(k, key) })
 		if i < 0 {
 			m[key] = s.renamed(inner)
 			continue
@@ -566,6 +566,11 @@ func (s *format) renamed(value any) any {
 	}
 	return m
 }
+
+func exactly(key, other string) bool { return key == other }
+
+// eitherCase takes camelCase and snake_case, as protocol buffers do.
+func eitherCase(key, other string) bool { return snake(key) == other || key == snake(other) }
 
 var upper = regexp.MustCompile(`[A-Z]`)
 
