@@ -111,7 +111,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 		}
 	}
 	if len(known) == 0 && !f.walked {
-		known = unknown // whoever names a file says that a policy is in it
+		known = unknown // naming a file says that a policy is in it
 	}
 	for _, block := range known {
 		p, _, faulty := block.Read(from.from)

@@ -116,7 +116,7 @@ type planJSON struct {
 	Plan        []stepJSON   `json:"plan"`
 	Delays      []delay      `json:"delays,omitempty"` // of the job with the key in -seed
 	Lint        []string     `json:"lint"`
-	Notes       []string     `json:"notes,omitempty"` // what the settings say that a policy does not
+	Notes       []string     `json:"notes"` // what the settings say that a policy does not
 }
 
 type stepJSON struct {
@@ -133,7 +133,7 @@ func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duratio
 func printJSON(s *streams, p policy, retries int, key string) int {
 	form := planJSON{
 		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
-		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.lints(), Notes: p.Notes,
+		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.lints(), Notes: append([]string{}, p.Notes...),
 	}
 	for _, step := range p.Plan(retries) {
 		form.Plan = append(form.Plan, stepJSON{step.Attempt, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})

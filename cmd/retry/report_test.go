@@ -2,9 +2,8 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"net/url"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,53 +23,25 @@ func TestLintFormats(t *testing.T) {
 	assert.Equal(t, 1, status)
 	assert.Regexp(t, `^a b.yaml:1: jitter is 2[^\n]*\nc.yaml:1: 2 attempts without a backoff[^\n]*\n2 policies in 3 files; 1 file has none at the top: try -at a.retry\n$`, text)
 
+	_, fault, _ := strings.Cut(text, "a b.yaml:1: ")
+	fault, _, _ = strings.Cut(fault, "\n")
+	_, warning, _ := strings.Cut(text, "c.yaml:1: ")
+	warning, _, _ = strings.Cut(warning, "\n")
 	stdout, _, status := tool("", "lint", "-format", "json", ".")
 	assert.Equal(t, 1, status)
-	var form struct {
-		Policies, Files int
-		Without         []string
-		Faults          []struct {
-			File    string
-			Line    int
-			Warning bool
-			Text    string
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &form))
-	assert.Equal(t, []any{2, 3, []string{filepath.FromSlash("sub/none.yaml")}}, []any{form.Policies, form.Files, form.Without})
-	require.Len(t, form.Faults, 2)
-	assert.False(t, form.Faults[0].Warning)
-	assert.True(t, form.Faults[1].Warning)
-	assert.Contains(t, text, "c.yaml:1: "+form.Faults[1].Text+"\n")
+	assert.JSONEq(t, fmt.Sprintf(`{"policies": 2, "files": 3, "without": ["sub/none.yaml"], "faults": [
+		{"file": "a b.yaml", "line": 1, "warning": false, "text": %q}, {"file": "c.yaml", "line": 1, "warning": true, "text": %q}]}`, fault, warning), stdout)
 
 	stdout, _, status = tool("", "lint", "-format", "sarif", ".")
 	assert.Equal(t, 1, status)
-	var sarif struct {
-		Version string
-		Runs    []struct {
-			Tool struct {
-				Driver struct{ Rules []struct{ ID string } }
-			}
-			Results []struct {
-				RuleID, Level string
-				Locations     []struct {
-					PhysicalLocation struct {
-						ArtifactLocation struct{ URI string }
-						Region           struct{ StartLine int }
-					}
-				}
-			}
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &sarif))
-	require.Len(t, sarif.Runs, 1)
-	results := sarif.Runs[0].Results
-	require.Len(t, results, 2)
-	assert.Equal(t, []any{"2.1.0", "invalid", "error", "unintended", "warning"}, []any{sarif.Version, results[0].RuleID, results[0].Level, results[1].RuleID, results[1].Level})
-	at := results[0].Locations[0].PhysicalLocation
-	uri, err := url.PathUnescape(at.ArtifactLocation.URI)
-	require.NoError(t, err)
-	assert.Equal(t, []any{"a%20b.yaml", "a b.yaml", 1}, []any{at.ArtifactLocation.URI, uri, at.Region.StartLine})
+	at := `"locations": [{"physicalLocation": {"artifactLocation": {"uri": %q}, "region": {"startLine": 1}}}]`
+	assert.JSONEq(t, fmt.Sprintf(`{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [{
+		"tool": {"driver": {"name": "retry", "version": %q, "informationUri": "https://github.com/goretry/retry", "rules": [
+			{"id": "invalid", "shortDescription": {"text": "The policy is invalid."}},
+			{"id": "unintended", "shortDescription": {"text": "The policy is valid, but probably not what is meant."}}]}},
+		"results": [{"ruleId": "invalid", "level": "error", "message": {"text": %q}, `+at+`},
+			{"ruleId": "unintended", "level": "warning", "message": {"text": %q}, `+at+`}]}]}`,
+		version(), fault, "a%20b.yaml", warning, "c.yaml"), stdout)
 
 	stdout = succeed(t, "max_attempts: 1", "lint", "-format", "sarif", "-")
 	assert.Contains(t, stdout, `"results": []`)

@@ -22,39 +22,15 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/integration/internal/tool"
 )
 
-var tool string // the path of retry
-
-func TestMain(m *testing.M) {
-	if tool = os.Getenv("RETRY_TEST_TOOL"); tool != "" {
-		os.Exit(m.Run())
-	}
-	dir, err := os.MkdirTemp("", "browsertest")
-	if err != nil {
-		panic(err)
-	}
-	tool = filepath.Join(dir, "retry")
-	command := exec.Command("go", "build", "-C", "../../cmd/retry", "-o", tool, ".")
-	workspace, err := filepath.Abs("../../cmd/go.work")
-	if err != nil {
-		panic(err)
-	}
-	command.Env = append(os.Environ(), "GOWORK="+workspace)
-	command.Stderr = os.Stderr
-	if err := command.Run(); err != nil {
-		panic(err)
-	}
-	status := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
-		panic(err)
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { tool.Main(m) }
 
 // serve starts the tool and returns the address of the page.
 func serve(t *testing.T, args ...string) string {
-	command := exec.Command(tool, append([]string{"explore"}, args...)...)
+	command := exec.Command(tool.Path, append([]string{"explore"}, args...)...)
 	output, err := command.StdoutPipe()
 	require.NoError(t, err)
 	command.Stderr = os.Stderr
@@ -252,7 +228,7 @@ func TestAccessible(t *testing.T) {
 	require.NoError(t, err)
 	site := serve(t, "../../cmd/retry/testdata/policy.yaml", "testdata/lint.yaml")
 	file := filepath.Join(t.TempDir(), "page.html")
-	output, err := exec.Command(tool, "explore", "-o", file, "../../cmd/retry/testdata/policy.yaml", "testdata/lint.yaml").CombinedOutput()
+	output, err := exec.Command(tool.Path, "explore", "-o", file, "../../cmd/retry/testdata/policy.yaml", "testdata/lint.yaml").CombinedOutput()
 	require.NoError(t, err, string(output))
 
 	audit := func(name string) {

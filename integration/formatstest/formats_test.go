@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -29,35 +27,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/integration/internal/tool"
 )
 
-var tool string // the path of retry; built from this checkout unless RETRY_TEST_TOOL is it
-
-func TestMain(m *testing.M) {
-	if tool = os.Getenv("RETRY_TEST_TOOL"); tool != "" {
-		os.Exit(m.Run())
-	}
-	dir, err := os.MkdirTemp("", "formatstest")
-	if err != nil {
-		panic(err)
-	}
-	tool = filepath.Join(dir, "retry")
-	workspace, err := filepath.Abs("../../cmd/go.work")
-	if err != nil {
-		panic(err)
-	}
-	command := exec.Command("go", "build", "-C", "../../cmd/retry", "-o", tool, ".")
-	command.Env = append(os.Environ(), "GOWORK="+workspace)
-	if output, err := command.CombinedOutput(); err != nil {
-		panic(string(output))
-	}
-	status := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { tool.Main(m) }
 
 func run(input string, args ...string) (stdout, stderr string, status int) {
-	command := exec.Command(tool, args...)
+	command := exec.Command(tool.Path, args...)
 	command.Stdin = strings.NewReader(input)
 	var errs strings.Builder
 	command.Stderr = &errs

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/goretry/retry"
@@ -47,8 +48,8 @@ func keyOf(fault string) string {
 	return match[1] + match[2]
 }
 
-// repair returns the policy closest to p that a system has fewer faults with,
-// among the changes of a key, or else as many, but none about this key.
+// repair returns the policy closest to p that a system has fewer faults with about
+// a key, and no more in all.
 func repair(to string, p retry.Policy, o Options, key string) (closest retry.Policy, ok bool) {
 	faults := func(p retry.Policy) (about, all int) {
 		_, err := Write(to, p, o)
@@ -61,25 +62,21 @@ func repair(to string, p retry.Policy, o Options, key string) (closest retry.Pol
 		}
 		return about, len(refused.Faults)
 	}
-	change := repairs[key]
-	if change == nil {
+	if repairs[key] == nil {
 		return p, false
 	}
-	_, before := faults(p)
+	aboutBefore, allBefore := faults(p)
 	least := math.Inf(1)
-	for _, q := range change(p) {
+	for _, q := range repairs[key](p) {
 		if q.Validate() != nil {
 			continue
 		}
-		about, after := faults(q)
-		if after > before || after == before && about > 0 {
-			continue
-		}
+		about, all := faults(q)
 		d := distance(p, q)
-		if after == before {
-			d += 1e6
+		if all == allBefore {
+			d += 1e6 // only if nothing else helps
 		}
-		if d < least {
+		if about < aboutBefore && all <= allBefore && d < least {
 			closest, least, ok = q, d, true
 		}
 	}
@@ -155,6 +152,8 @@ func curves(p retry.Policy) (all []retry.Policy) {
 	for _, d := range delays {
 		longest = max(longest, d)
 	}
+	all = append(all, p)
+	all[0].Backoff, all[0].MaxDelay = slices.Compact(p.Delays(100)), 0 // a list, whose jitter goes beyond its last delay
 	factors := []float64{1, 2}
 	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor > 1 {
 		factors = append(factors, b.Factor)
@@ -188,28 +187,15 @@ func round(d, unit time.Duration) time.Duration {
 	return max(unit, d.Round(unit))
 }
 
-// windowsOf returns the ranges of the first 20 delays of p.
-func windowsOf(p retry.Policy) (windows [][2]time.Duration) {
-	for n := 1; n <= 20; n++ {
-		d := p.Next(retry.Attempt{Number: n, Seed: 1})
-		if !d.Retry() {
-			break
-		}
-		windows = append(windows, [2]time.Duration{d.Lo, d.Hi})
-	}
-	return windows
-}
-
 // distance says how far two policies are from each other: in attempts, and in the
-// ends of the ranges of their delays.
-func distance(p, q retry.Policy) float64 {
-	a, b := windowsOf(p), windowsOf(q)
-	total := 0.0
+// ends of the ranges of their first delays.
+func distance(p, q retry.Policy) (total float64) {
+	ratio := func(a, b time.Duration) float64 { // below a millisecond nothing matters
+		return math.Abs(math.Log((float64(a) + 1e6) / (float64(b) + 1e6)))
+	}
+	a, b := unbounded(p).Plan(20), unbounded(q).Plan(20)
 	for n := range min(len(a), len(b)) {
-		for end := range 2 {
-			x, y := float64(a[n][end])+1e6, float64(b[n][end])+1e6 // below a millisecond nothing matters
-			total += math.Abs(math.Log(x / y))
-		}
+		total += ratio(a[n].Lo, b[n].Lo) + ratio(a[n].Hi, b[n].Hi)
 	}
 	attempts := func(p retry.Policy) float64 {
 		if n := p.EffectiveMax(); n > 0 {
@@ -217,61 +203,57 @@ func distance(p, q retry.Policy) float64 {
 		}
 		return math.Log(math.MaxInt32) + 1
 	}
-	if p.MaxElapsed != q.MaxElapsed {
-		total++
-	}
-	if p.AttemptTimeout != q.AttemptTimeout {
-		total += math.Abs(math.Log(float64(p.AttemptTimeout+1) / float64(q.AttemptTimeout+1)))
-	}
-	return total + 10*math.Abs(attempts(p)-attempts(q))
+	return total + 10*math.Abs(attempts(p)-attempts(q)) + ratio(p.AttemptTimeout, q.AttemptTimeout) + ratio(p.MaxElapsed, q.MaxElapsed)/100
 }
 
-// effect says what a repair changes: the attempts, and the range of the delay that
-// changes most.
-func effect(p, q retry.Policy) string {
-	text := "written without"
-	if a, b := p.EffectiveMax(), q.EffectiveMax(); a != b {
-		text = fmt.Sprintf("%s become %s", attemptsText(a), attemptsText(b))
-		if q.MaxElapsed != p.MaxElapsed {
-			text += fmt.Sprintf(" within %v", q.MaxElapsed)
-		}
-		return text
+// unbounded returns p without the bound that may leave delays out of its plan.
+func unbounded(p retry.Policy) retry.Policy {
+	if p.MaxAttempts == 0 && p.MaxRetries == 0 && p.MaxElapsed > 0 {
+		p.MaxAttempts = retry.Unlimited
 	}
-	a, b := windowsOf(p), windowsOf(q)
-	at, most := -1, 0.0
+	p.MaxElapsed = 0
+	return p
+}
+
+// effect says what a repair changes: the attempts, or the range of the delay that
+// changes most, or what bounds the time.
+func effect(p, q retry.Policy) string {
+	number := func(p retry.Policy) string {
+		switch n := p.EffectiveMax(); n {
+		case retry.Unlimited:
+			return "unlimited attempts"
+		case 1:
+			return "1 attempt"
+		default:
+			return fmt.Sprint(n, " attempts")
+		}
+	}
+	if number(p) != number(q) {
+		within := ""
+		if q.MaxElapsed > 0 {
+			within = fmt.Sprintf(" within %v", q.MaxElapsed)
+		}
+		return fmt.Sprintf("%s become %s%s", number(p), number(q), within)
+	}
+	a, b := unbounded(p).Plan(20), unbounded(q).Plan(20)
+	at, most := -1, time.Duration(0)
 	for n := range min(len(a), len(b)) {
-		for end := range 2 {
-			if d := math.Abs(float64(a[n][end] - b[n][end])); d > most {
-				at, most = n, d
-			}
+		if d := max((a[n].Lo - b[n].Lo).Abs(), (a[n].Hi - b[n].Hi).Abs()); d > most {
+			at, most = n, d
 		}
 	}
 	switch {
 	case at >= 0:
-		return fmt.Sprintf("the wait after attempt %d, %s, becomes %s", at+1, windowText(a[at]), windowText(b[at]))
+		return fmt.Sprintf("the wait after attempt %d, %v to %v, becomes %v to %v", at+1, a[at].Lo, a[at].Hi, b[at].Lo, b[at].Hi)
 	case p.MaxElapsed != q.MaxElapsed && q.MaxElapsed > 0:
-		return fmt.Sprintf("written as %v", q.MaxElapsed)
+		return fmt.Sprintf("becomes %v", q.MaxElapsed)
+	case p.MaxElapsed != q.MaxElapsed && len(b) > 0:
+		return fmt.Sprintf("without it retry %d starts up to %v after the first attempt", len(b), b[len(b)-1].Total)
 	case p.AttemptTimeout != q.AttemptTimeout && q.AttemptTimeout > 0:
-		return fmt.Sprintf("written as %v", q.AttemptTimeout)
+		return fmt.Sprintf("becomes %v", q.AttemptTimeout)
+	case p.AttemptTimeout != q.AttemptTimeout:
+		return "without it an attempt may take any time"
 	default:
-		return text
+		return "left out"
 	}
-}
-
-func attemptsText(n int) string {
-	switch n {
-	case retry.Unlimited:
-		return "unlimited attempts"
-	case 1:
-		return "1 attempt"
-	default:
-		return fmt.Sprintf("%d attempts", n)
-	}
-}
-
-func windowText(w [2]time.Duration) string {
-	if w[0] == w[1] {
-		return w[0].String()
-	}
-	return fmt.Sprintf("%v to %v", w[0], w[1])
 }

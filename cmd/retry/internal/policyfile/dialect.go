@@ -144,7 +144,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 }
 
 // elsewhere says which other system b is of, or where in b a policy is. It
-// returns "" if neither is in b, or if b is a policy but for one key.
+// returns "" if neither is in b, or if b is a policy with one wrong key.
 func (b *Block) elsewhere() (why string) {
 	if b.Known() && b.unknown(dialects[0]) == 1 {
 		return ""
