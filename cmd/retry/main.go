@@ -261,13 +261,14 @@ type policy struct {
 	dialect string
 }
 
-// lints returns what lint reports about p, in the words of a file.
-func (p *policy) lints() []string {
+// notes returns what lint reports about p, in the words of a file, and what its
+// settings say that a policy does not.
+func (p *policy) notes() []string {
 	texts := []string{}
 	for _, fault := range p.Block.Lint(p.Policy) {
 		texts = append(texts, policyfile.InKeys(fault.Text))
 	}
-	return texts
+	return append(texts, p.Notes...)
 }
 
 // readPolicy reads the only policy of a file. If that fails, it prints why, and

@@ -59,8 +59,8 @@ func plan(s *streams, c *command, args []string) int {
 	}
 	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", policyfile.Visible(p.File), p.Line, policyfile.Visible(at), p.dialect,
 		policyfile.InKeys(preview.Text(p.Policy, *retries)))
-	for _, note := range append(p.lints(), p.Notes...) {
-		fmt.Fprintln(s.out, "Note:", policyfile.InKeys(note))
+	for _, note := range p.notes() {
+		fmt.Fprintln(s.out, "Note:", note)
 	}
 	if *key != "" {
 		fmt.Fprintf(s.out, "\nThe delays of %q, whose seed is %d:\n\n", *key, retry.SeedOf(*key))
@@ -116,7 +116,6 @@ type planJSON struct {
 	Plan        []stepJSON   `json:"plan"`
 	Delays      []delay      `json:"delays,omitempty"` // of the job with the key in -seed
 	Lint        []string     `json:"lint"`
-	Notes       []string     `json:"notes"` // what the settings say that a policy does not
 }
 
 type stepJSON struct {
@@ -133,7 +132,7 @@ func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duratio
 func printJSON(s *streams, p policy, retries int, key string) int {
 	form := planJSON{
 		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
-		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.lints(), Notes: append([]string{}, p.Notes...),
+		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.notes(),
 	}
 	for _, step := range p.Plan(retries) {
 		form.Plan = append(form.Plan, stepJSON{step.Attempt, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})
