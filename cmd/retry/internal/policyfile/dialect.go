@@ -149,6 +149,9 @@ func (b *Block) elsewhere() (why string) {
 	if b.Known() && b.unknown(dialects[0]) == 1 {
 		return ""
 	}
+	if hint := b.Hint(); hint != "" {
+		return hintText + hint + ": use -at " + hint
+	}
 	walk(b.node, func(path string, e entry) {
 		for _, u := range unread {
 			if why == "" && u.keys.MatchString(e.key) {
@@ -156,9 +159,6 @@ func (b *Block) elsewhere() (why string) {
 			}
 		}
 	})
-	if hint := b.Hint(); why == "" && hint != "" {
-		why = hintText + hint + ": use -at " + hint
-	}
 	return why
 }
 

@@ -122,6 +122,7 @@ func TestPlaces(t *testing.T) {
 		{"Polly", `{"Resilience": {"MaxRetryAttempts": 3, "UseJitter": true}}`, "", "Resilience.MaxRetryAttempts is a setting of Polly, "},
 		{"Resilience4j", "resilience4j.retry: {instances: {backend: {maxAttempts: 3, waitDuration: 500ms}}}", "", "resilience4j.retry is a setting of Resilience4j, "},
 		{"Spring", "spring: {kafka: {retry: {topic: {attempts: 4}}}}", "", "spring is a setting of Spring, "},
+		{"a policy in a file of Spring", "spring: {x: {retry: {max_attempts: 4}}}", "", "there is a policy at spring.x.retry: "},
 		{"Celery", "{max_retries: 3, interval_start: 0, interval_step: 0.2}", "", "interval_start is a setting of Celery, "},
 		{"Sidekiq", ":concurrency: 5\n:max_retries: 3\n", "", ":concurrency is a setting of Sidekiq, "},
 	} {
