@@ -54,12 +54,12 @@ const durationPattern = `^[+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|
 func durationSchema() object { return object{"$ref": "#/$defs/duration"} }
 
 func wholeSchema(least int) object {
-	return object{"type": []string{"integer", "null"}, "minimum": least, "maximum": math.MaxInt64}
+	return object{"type": []string{"integer", "null"}, "minimum": least, "maximum": int64(math.MaxInt64)}
 }
 
 var policyKeys = []policyKey{
 	{"max_attempts", "whole number", "an error", "attempts in all, with the first; -1: unlimited",
-		object{"type": []string{"integer", "null"}, "minimum": -1, "maximum": math.MaxInt64, "not": object{"const": 0}}},
+		object{"type": []string{"integer", "null"}, "minimum": -1, "maximum": int64(math.MaxInt64), "not": object{"const": 0}}},
 	{"max_retries", "whole number", "one attempt", "attempts after the first; -1: unlimited", wholeSchema(-1)},
 	{"attempt_cap", "whole number", "none", "the ceiling on attempts, over every other limit", wholeSchema(0)},
 	{"retryable", "true or false", "-", "false: never retry a failure; true if left out", object{"type": []string{"boolean", "null"}}},

@@ -16,7 +16,7 @@ import (
 func TestNearestAlways(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	options := convert.Options{RetryOn: "5xx", Codes: []string{"UNAVAILABLE"}}
-	for range 60 {
+	for range 40 {
 		p := randomPolicy(random)
 		for _, to := range convert.Targets() {
 			exact, err := convert.Write(to, p, options)

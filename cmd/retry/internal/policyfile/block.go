@@ -101,7 +101,7 @@ type search struct {
 
 // mostSteps bounds a search: a few anchors inside each other stand for more nodes
 // than anybody could wait for.
-const mostSteps = 100_000
+const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, path []string, dialect string) {
 	*s.blocks = append(*s.blocks, Block{File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, dialect: dialect})
