@@ -107,6 +107,7 @@ func TestPlaces(t *testing.T) {
 		{"a document by its number", "max_attempts: 2\n---\nmax_attempts: 3\n---\n", "2", "2 native"},
 		{"a path in a document", "a: {max_attempts: 2}\n---\na: {max_attempts: 3}\n", "1.a", "1.a native"},
 		{"a --- at the end", "max_attempts: 2\n---\n", "", "1 native"},
+		{"a --- after something else", "color: red\n---\n", "", `unknown key "color": `},
 		{"an element of a list", "- max_attempts: 2\n- max_attempts: 3", "1", "1 native"},
 		{"no such document", "max_attempts: 2\n---\nmax_attempts: 3\n", "3", "there is nothing at 3: name the keys that lead to the policy"},
 
