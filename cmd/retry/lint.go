@@ -82,9 +82,6 @@ func lint(s *streams, c *command, args []string) int {
 		}
 		return c.failed(s, errors.New(problem))
 	}
-	for _, f := range r.Faults {
-		f.Text = policyfile.InKeys(f.Text)
-	}
 	print(s.out, &r)
 	return status
 }

@@ -261,12 +261,12 @@ type policy struct {
 	dialect string
 }
 
-// notes returns what lint reports about p, in the words of a file, and what its
-// settings say that a policy does not.
+// notes returns what lint reports about p, and what its settings say that a
+// policy does not.
 func (p *policy) notes() []string {
 	texts := []string{}
 	for _, fault := range p.Block.Lint(p.Policy) {
-		texts = append(texts, policyfile.InKeys(fault.Text))
+		texts = append(texts, fault.Text)
 	}
 	return append(texts, p.Notes...)
 }

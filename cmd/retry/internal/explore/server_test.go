@@ -78,7 +78,7 @@ func TestServer(t *testing.T) {
 	response, html = send(t, "POST", site+"/answer", form("max_attempts: 3", ""), nil)
 	assert.Equal(t, 200, response.StatusCode)
 	assert.Contains(t, html, "<strong>3 attempts</strong>")
-	assert.Contains(t, html, "<li>Line 1: 3 attempts without a Backoff (backoff)")
+	assert.Contains(t, html, "<li>Line 1: 3 attempts without a backoff")
 	assert.NotContains(t, html, "<textarea")
 	assert.Contains(t, html, "an outage of 10s")
 	_, html = send(t, "GET", site+"/?"+form("max_attempts: 3", "jitter: 2 # <i>"), "", nil)

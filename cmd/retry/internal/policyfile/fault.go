@@ -22,7 +22,7 @@ type Fault struct {
 
 // Error returns the fault in the form that compilers use.
 func (f *Fault) Error() string {
-	return fmt.Sprintf("%s:%d: %s", Visible(f.File), f.Line, Visible(InKeys(f.Text)))
+	return fmt.Sprintf("%s:%d: %s", Visible(f.File), f.Line, Visible(f.Text))
 }
 
 var (
@@ -67,7 +67,7 @@ func (f *File) fault(text string) *Fault {
 
 // Fault returns a fault of b at the line of the key with which text begins.
 func (b *Block) Fault(text string) *Fault {
-	return &Fault{File: b.File, Line: b.lineNamed(text), Text: text}
+	return &Fault{File: b.File, Line: b.lineNamed(text), Text: InKeys(text)}
 }
 
 // Lint returns what [retry.Policy.Lint] reports about the policy in b, and what is
@@ -79,7 +79,7 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 			delays[len(delays)-1], time.Hour.Seconds()/max(1e-3, delays[len(delays)-1].Seconds())))
 	}
 	for _, text := range texts {
-		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: text})
+		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: InKeys(text)})
 	}
 	return faults
 }
@@ -105,7 +105,7 @@ func (b *Block) faults(d dialect, err error) (faults []*Fault) {
 	for _, text := range split(d, errorPrefix.ReplaceAllString(err.Error(), "")) {
 		unknown := unknownKeys.FindStringSubmatch(text)
 		if unknown == nil {
-			say(b.lineNamed(text), text)
+			say(b.lineNamed(text), InKeys(text))
 			continue
 		}
 		for _, key := range quoted.FindAllStringSubmatch(unknown[1], -1) {
