@@ -124,14 +124,14 @@ func (s *search) usual(document *yaml.Node) {
 
 // places appends the blocks at the places where other systems have them.
 func (s *search) places(node *yaml.Node, path []string, seen map[*yaml.Node]bool) {
-	if node = resolved(node); seen[node] {
+	if node = resolved(node); seen[node] || len(path) > deepest {
 		return
 	}
 	seen[node] = true
 	for _, e := range entries(node) {
 		path, value := append(slices.Clone(path), e.key), resolved(e.value)
 		carrier, ok := carriers[e.key]
-		if s.steps++; !ok || node.Kind != yaml.MappingNode {
+		if !ok || node.Kind != yaml.MappingNode {
 			s.places(value, path, seen)
 			continue
 		}
@@ -198,22 +198,22 @@ func hasKey(node *yaml.Node, key string) bool {
 	return slices.ContainsFunc(entries(resolved(node)), func(e entry) bool { return e.key == key })
 }
 
-// walk calls visit for every entry below a node, once.
-func walk(node *yaml.Node, visit func(path string, e entry)) {
-	seen := map[*yaml.Node]bool{}
-	var inner func(*yaml.Node, string)
-	inner = func(node *yaml.Node, prefix string) {
-		if node = resolved(node); seen[node] {
-			return
-		}
-		seen[node] = true
-		for _, e := range entries(node) {
-			visit(prefix+e.key, e)
-			inner(e.value, prefix+e.key+".")
-		}
+// walk calls visit for every entry below a node, once. path is only valid
+// during the call.
+func walk(node *yaml.Node, path []string, seen map[*yaml.Node]bool, visit func(path []string, e entry)) {
+	if node = resolved(node); seen[node] || len(path) > deepest {
+		return
 	}
-	inner(node, "")
+	seen[node] = true
+	for _, e := range entries(node) {
+		path := append(path, e.key)
+		visit(path, e)
+		walk(e.value, path, seen, visit)
+	}
 }
+
+// deepest is how deep in a file settings are looked for without a path.
+const deepest = 100
 
 // Known reports whether b has a key of a policy in the library's own form or a
 // form of its family, or one that only another system has, or is at a place where

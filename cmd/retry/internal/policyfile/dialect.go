@@ -152,10 +152,10 @@ func (b *Block) elsewhere() (why string) {
 	if hint := b.Hint(); hint != "" {
 		return hintText + hint + ": use -at " + hint
 	}
-	walk(b.node, func(path string, e entry) {
+	walk(b.node, nil, map[*yaml.Node]bool{}, func(path []string, e entry) {
 		for _, u := range unread {
 			if why == "" && u.keys.MatchString(e.key) {
-				why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", path, u.title, u.does)
+				why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), u.title, u.does)
 			}
 		}
 	})
@@ -170,10 +170,10 @@ func (b *Block) Hint() (hint string) {
 	if b.Known() {
 		return ""
 	}
-	walk(b.node, func(path string, e entry) {
+	walk(b.node, nil, map[*yaml.Node]bool{}, func(path []string, e entry) {
 		inner := Block{node: resolved(e.value)}
 		if hint == "" && e.key == "retry" && inner.Known() {
-			hint = strings.TrimPrefix(b.At+"."+path, ".")
+			hint = strings.TrimPrefix(b.At+"."+strings.Join(path, "."), ".")
 		}
 	})
 	return hint
@@ -205,7 +205,8 @@ func (d *dialect) shows(node *yaml.Node) bool {
 	})
 }
 
-// hasKey reports whether a dialect has a key.
+// hasKey reports whether a dialect has a key. None is long: comparing a key of
+// megabytes in each spelling would take seconds.
 func (d *dialect) hasKey(key string) bool {
-	return slices.ContainsFunc(d.keys, func(k string) bool { return k == key || d.format != nil && d.format.spelled(k, key) })
+	return len(key) < 100 && slices.ContainsFunc(d.keys, func(k string) bool { return k == key || d.format != nil && d.format.spelled(k, key) })
 }

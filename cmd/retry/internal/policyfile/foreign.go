@@ -192,19 +192,22 @@ func (f *form) failures(key, write string, valid func(string) bool) {
 			}
 		}
 	} else if json.Unmarshal(value, &list) != nil || len(list) == 0 {
-		f.Fault(key, string(value), write)
+		f.Fault(key, short(value), write)
 		return
 	}
 	var all []string
 	for _, one := range list {
 		name := fmt.Sprint(one)
 		if !valid(name) {
-			f.Fault(key, strconv.Quote(name), write)
+			f.Fault(key, fmt.Sprintf("%.60q", name), write)
 		}
 		all = append(all, name)
 	}
 	f.retryOn = strings.Join(all, ",")
 }
+
+// short returns a value for an error: a file may have one of megabytes.
+func short(value json.RawMessage) string { return fmt.Sprintf("%.60s", value) }
 
 // whole takes a whole number.
 func (f *form) whole(key string, least, most int64, missing int) int {
@@ -263,7 +266,7 @@ func (f *form) duration(key, write string, least, missing time.Duration, parse f
 		if meant, err := time.ParseDuration(text); err == nil && meant >= least && !ok {
 			write = strconv.Quote(strconv.FormatFloat(meant.Seconds(), 'f', -1, 64) + "s")
 		}
-		f.Fault(key, string(value), write)
+		f.Fault(key, short(value), write)
 	}
 	return d
 }
@@ -380,7 +383,7 @@ func readEnvoy(f *form) {
 func readIstio(f *form) {
 	retries := f.whole("attempts", 0, math.MaxInt32, 0) // which counts retries, whatever its name says
 	if retries == 0 {
-		f.note("attempts", "Istio retries nothing without it")
+		f.note("attempts", "with 0, or without it, Istio retries nothing")
 	}
 	f.attempts = 1 + retries
 	f.timeout = f.goTime("perTryTimeout", time.Millisecond, 0)
@@ -457,7 +460,7 @@ func (f *form) argoWhole(key string, missing int) int {
 	}
 	n, err := strconv.ParseUint(strings.Trim(string(value), `"`), 10, 31)
 	if err != nil {
-		f.Fault(key, string(value), write)
+		f.Fault(key, short(value), write)
 	}
 	return int(n)
 }
@@ -507,7 +510,7 @@ func readNATS(f *form) {
 	f.delays = retry.Schedule{30 * time.Second}
 	if value, ok := strict.Take[json.RawMessage](f.Mapping, "ack_wait", write, nil); ok {
 		if f.delays[0], ok = natsTime(value); !ok {
-			f.Fault("ack_wait", string(value), write)
+			f.Fault("ack_wait", short(value), write)
 		}
 	}
 	if list, ok := strict.Take(f.Mapping, "backoff", "a list of delays", func(list []json.RawMessage) bool { return len(list) > 0 }); ok {
@@ -515,7 +518,7 @@ func readNATS(f *form) {
 		for i, value := range list {
 			d, ok := natsTime(value)
 			if !ok {
-				f.Fault(fmt.Sprintf("backoff[%d]", i), string(value), write)
+				f.Fault(fmt.Sprintf("backoff[%d]", i), short(value), write)
 			}
 			f.delays = append(f.delays, d)
 		}

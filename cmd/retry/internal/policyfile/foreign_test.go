@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -189,7 +190,28 @@ func TestHostile(t *testing.T) {
 			assert.True(t, strings.HasPrefix(faults[0].Text, test.want), faults[0].Text)
 		})
 	}
-	_, err := Parse("file.yaml", []byte("a: &a {x: 1, y: 2}\nb: &b {<<: *a, z: 3}\nretry: {<<: [*a, *b]}"))
+
+	// Neither a long key nor a deep list is copied for each entry below it.
+	for _, text := range []string{
+		`{"` + strings.Repeat("k", 1<<20) + `": {` + regexp.MustCompile(`(k\d+): 1\n`).ReplaceAllString(manyKeys(900), `"$1": 1, `) + `"z": 1}}`,
+		strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
+	} {
+		file, err := Parse("file.json", []byte(text))
+		require.NoError(t, err)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		block := file.Find("")[0]
+		block.elsewhere()
+		runtime.ReadMemStats(&after)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20), text[:10])
+	}
+	long := strings.Repeat("x", 1<<20)
+	file, err := Parse("file.yaml", []byte("{initialInterval: "+long+", maximumAttempts: 3}"))
+	require.NoError(t, err)
+	_, _, faults := file.Find("")[0].Read("")
+	require.NotEmpty(t, faults)
+	assert.Less(t, len(faults[0].Text), 200)
+	_, err = Parse("file.yaml", []byte("a: &a {x: 1, y: 2}\nb: &b {<<: *a, z: 3}\nretry: {<<: [*a, *b]}"))
 	assert.NoError(t, err)
 }
 
