@@ -131,7 +131,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 
 // summary says what lint looked at.
 func (r *report) summary() string {
-	text := fmt.Sprintf("%s in %s", count(r.Policies, "policy", "policies"), count(r.Files, "file", "files"))
+	text := counted(r.Policies, "policy") + " in " + counted(r.Files, "file")
 	if len(r.Without) == 0 {
 		return text
 	}
@@ -139,7 +139,11 @@ func (r *report) summary() string {
 	if r.at != "" {
 		where = "at " + r.at
 	}
-	text += fmt.Sprintf("; %s none %s", count(len(r.Without), "file has", "files have"), where)
+	have := "have"
+	if len(r.Without) == 1 {
+		have = "has"
+	}
+	text += fmt.Sprintf("; %s %s none %s", counted(len(r.Without), "file"), have, where)
 	switch {
 	case r.hint != "":
 		return text + ": try -at " + policyfile.Visible(r.hint)
@@ -148,13 +152,6 @@ func (r *report) summary() string {
 	default:
 		return text
 	}
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprint(n, " ", many)
 }
 
 // A lintedFile is a file to lint.

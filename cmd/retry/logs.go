@@ -462,6 +462,9 @@ func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
+	if root, ok := strings.CutSuffix(what, "y"); ok {
+		what = root + "ie"
+	}
 	return preview.Thousands(n) + " " + what + "s"
 }
 

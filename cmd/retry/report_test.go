@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -103,10 +102,6 @@ func TestWriteErrors(t *testing.T) {
 		assert.Equal(t, "retry "+args[0]+": no space left on device\n", errs.String(), args)
 	}
 }
-
-type full struct{}
-
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 // Keys and schema say what the library's overview says.
 func TestKeysAndSchema(t *testing.T) {

@@ -229,7 +229,7 @@ func (s *summary) text() string {
 		fmt.Fprintf(&b, ", from %s to %s", s.from.UTC().Format(instant), s.to.UTC().Format(instant))
 	}
 	fmt.Fprintf(&b, ".\n%s succeeded, %s canceled, %s without an end in the log.\n", number(s.Succeeded), number(s.Canceled), number(s.Open))
-	fmt.Fprintf(&b, "%s had %s.", counted(s.Retried, "call"), strings.Replace(counted(s.Retries, "retry"), "retrys", "retries", 1))
+	fmt.Fprintf(&b, "%s had %s.", counted(s.Retried, "call"), counted(s.Retries, "retry"))
 	if w := s.LongestWait; w != nil {
 		var at []string
 		if !w.Time.IsZero() {
