@@ -84,6 +84,9 @@ func (m *Mapping) Fault(key string, value any, write string) {
 	m.faults.Add(m.path+key, value, write)
 }
 
+// Error adds the error that the value of a key was refused with.
+func (m *Mapping) Error(key string, err error) { m.faults.add("%s: %v", m.path+key, err) }
+
 // read reads a JSON object; null is one without values.
 func (m *Mapping) read(data []byte) error {
 	if err := json.Unmarshal(data, &m.values); err != nil {
@@ -200,11 +203,30 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 	return inner
 }
 
+// List takes out a key whose value is a list of mappings. Their faults are added to
+// those of m.
+func (m *Mapping) List(key, write string) (list []*Mapping) {
+	values, _ := Take[[]json.RawMessage](m, key, write, nil)
+	for i, value := range values {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		inner := &Mapping{NullIsFault: m.NullIsFault, path: m.path + at + ".", faults: m.faults}
+		if err := inner.read(value); err != nil || inner.values == nil {
+			m.Fault(at, shown(value), write)
+			continue
+		}
+		list = append(list, inner)
+	}
+	return list
+}
+
+// Keys returns the keys that are left, sorted.
+func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
+
 // RejectRest adds a fault for the keys that are left. Call it after taking all the
 // valid ones.
 func (m *Mapping) RejectRest(of string) {
 	var unknown []string
-	for i, key := range slices.Sorted(maps.Keys(m.values)) {
+	for i, key := range m.Keys() {
 		if i == most {
 			unknown = append(unknown, fmt.Sprintf("and %d more", len(m.values)-most))
 			break

@@ -1,0 +1,152 @@
+package retrysim
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/goretry/retry/internal/strict"
+)
+
+// A Result is one run of a [System].
+type Result struct {
+	Outcome
+	Seconds  []Second        // the calls from outside, a row for each second in which they began
+	Services map[string]Load // by name
+}
+
+// An Outcome says how a run ended.
+type Outcome struct {
+	Verdict  Verdict       `json:"verdict"`
+	Recovery time.Duration `json:"recovery"`          // Recovers: how long after the end of the last event, in whole seconds
+	EmptyIn  time.Duration `json:"empty_in,omitzero"` // Draining: when the queues will be empty, counted from the end of the run
+	Relapses int           `json:"relapses,omitzero"` // how often the calls failed again for 10s after they had recovered
+	Calls    int           `json:"calls"`             // from outside
+	Worked   int           `json:"worked"`            // calls that were answered within the Patience
+	Lost     int           `json:"lost"`              // calls since the first event that did not work, beyond the share that did not work before
+	Wasted   float64       `json:"wasted"`            // share of all work since the first event that was done for callers that had given up
+	Runs     int           `json:"runs,omitzero"`     // of [Explain]: how many runs there were
+	Agree    int           `json:"agree,omitzero"`    // of [Explain]: in how many of them the Verdict was the same
+}
+
+// A Verdict says whether a system comes back after what happened to it.
+type Verdict string
+
+const (
+	// Recovers: 90 % of the share of calls that worked before the first event work
+	// again, at each entry, in each 3 seconds of 10 seconds on end. Without an event:
+	// nothing is wrong.
+	Recovers Verdict = "recovers"
+
+	// Draining: it has not recovered when the run ends, but its queues get shorter.
+	Draining Verdict = "not back yet"
+
+	// StaysDown: it has not recovered, and its queues do not get shorter. Without the
+	// event it would work, so what keeps it down is its own load.
+	StaysDown Verdict = "stays down"
+
+	// Overloaded: it does not work without an event either.
+	Overloaded Verdict = "overloaded"
+)
+
+// A Second is what became of the calls from outside that began in one second.
+type Second struct {
+	Calls  int `json:"calls"`
+	Worked int `json:"worked"` // answered within the Patience of their service
+	Late   int `json:"late"`   // answered later: they have not worked
+
+	P50 time.Duration `json:"p50"` // how long the calls took that were answered in this second, whenever they began; 0: there were none
+	P99 time.Duration `json:"p99"`
+}
+
+// A Load is what one service had to do.
+type Load struct {
+	Normal   float64       `json:"normal"`    // requests a second if no attempt fails
+	Requests int           `json:"requests"`  // that came
+	Rejected int           `json:"rejected"`  // because the queue was full, or by a Fail event
+	Waited   float64       `json:"waited"`    // share of the requests that had to wait for a worker
+	MeanWait time.Duration `json:"mean_wait"` // for a worker, of all requests that got one
+	Peak     int           `json:"peak"`      // the longest queue at the end of a second
+
+	Seconds []LoadSecond `json:"seconds"`
+}
+
+// A LoadSecond is what one service had to do in one second.
+type LoadSecond struct {
+	Calls  int `json:"calls"`  // from outside that began in this second
+	Worked int `json:"worked"` // of these, answered within the Patience
+
+	Requests int     `json:"requests"` // that came
+	Rejected int     `json:"rejected"` // because the queue was full, or by a Fail event
+	Queue    int     `json:"queue"`    // how many wait for a worker at the end of the second
+	Workers  int     `json:"workers"`  // how many there are at the end of the second; 0: no limit, or none
+	Busy     float64 `json:"busy"`     // how many handled a request, on average
+	Wasted   float64 `json:"wasted"`   // share of the work that ended in this second for callers that had given up
+}
+
+// An Answer is what several runs of a [System] say together. String has it in words.
+type Answer struct {
+	Entry  string  // the first service by name that is called from outside
+	Rate   float64 // of its calls a second
+	Margin float64 // up to which rate the system comes back, see [Margin]
+
+	// The Verdict of most runs; the rest of the Outcome is the median of the runs that
+	// have this Verdict.
+	Outcome
+
+	WithoutRetries Outcome  // of the same system if each call has one attempt
+	Run            Result   // the first run that has this Verdict
+	Limits         []string // what to know before believing it
+}
+
+// The JSON of a result has durations as text, such as "1.5s".
+
+func (o Outcome) MarshalJSON() ([]byte, error) { return json.Marshal(o.form()) }
+
+func (r Result) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		outcomeForm
+		Seconds  []Second        `json:"seconds"`
+		Services map[string]Load `json:"services"`
+	}{r.form(), r.Seconds, r.Services})
+}
+
+func (a Answer) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Entry  string  `json:"entry"`
+		Rate   float64 `json:"rate"`
+		Margin float64 `json:"margin"`
+		outcomeForm
+		WithoutRetries Outcome  `json:"without_retries"`
+		Run            Result   `json:"run"`
+		Limits         []string `json:"limits"`
+	}{a.Entry, a.Rate, a.Margin, a.form(), a.WithoutRetries, a.Run, a.Limits})
+}
+
+func (s Second) MarshalJSON() ([]byte, error) {
+	type plain Second
+	return json.Marshal(struct {
+		plain
+		P50 strict.Duration `json:"p50"`
+		P99 strict.Duration `json:"p99"`
+	}{plain(s), strict.Duration(s.P50), strict.Duration(s.P99)})
+}
+
+func (l Load) MarshalJSON() ([]byte, error) {
+	type plain Load
+	return json.Marshal(struct {
+		plain
+		MeanWait strict.Duration `json:"mean_wait"`
+	}{plain(l), strict.Duration(l.MeanWait)})
+}
+
+type plainOutcome Outcome
+
+type outcomeForm struct {
+	plainOutcome
+	Recovery strict.Duration `json:"recovery"`
+	EmptyIn  strict.Duration `json:"empty_in,omitzero"`
+}
+
+func (o Outcome) form() outcomeForm {
+	return outcomeForm{plainOutcome(o), strict.Duration(o.Recovery), strict.Duration(o.EmptyIn)}
+}
