@@ -58,6 +58,7 @@ type service struct {
 
 	// What is counted.
 	rows             []LoadSecond
+	requests         int
 	waited, started  int
 	wait             float64 // of all that started
 	integral, since  int64   // of busy, in this second
@@ -284,6 +285,7 @@ func (e *engine) admit(i int32, left int32, deserted bool) (int32, error) {
 	v := &e.services[i]
 	row := &v.rows[e.second]
 	row.Requests++
+	v.requests++
 	switch {
 	case v.fail > 0 && v.works.share() < v.fail:
 		row.Rejected++

@@ -12,6 +12,8 @@ type Result struct {
 	Outcome
 	Seconds  []Second        // the calls from outside, a row for each second in which they began
 	Services map[string]Load // by name
+
+	growing bool // not recovered, and the queues get longer
 }
 
 // An Outcome says how a run ended.

@@ -184,6 +184,9 @@ func (s System) Validate() error {
 	if s.Duration < 0 || s.Duration > maxTime {
 		f.Add("duration", s.Duration, "how long to simulate, at most "+maxTime.String()+", or 0s for 1m after the last event")
 	}
+	if least := s.lastEnd() + hold*time.Second; s.Duration != 0 && s.Duration < least {
+		f.Add("duration", s.Duration, fmt.Sprintf("at least %v, which is 10s after the end of the last event, or leave it out", least))
+	}
 	if err := f.Err(invalidSystem); err != nil {
 		return err
 	}
