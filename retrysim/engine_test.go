@@ -40,8 +40,8 @@ func TestAttemptsAreThoseOfDo(t *testing.T) {
 		attempts := 0
 		for range often(300, 2000) {
 			p := randomPolicy(r)
-			work := time.Duration(1+2*r.IntN(100_000_000)) // odd, so that it never ends with a timeout
-			until := time.Duration(1 + 2*r.IntN(3_000_000_000))
+			work := time.Duration(1 + 2*r.IntN(100_000_000)) // odd, so that it never ends with a timeout
+			until := time.Duration(1 + r.Int64N(6e9))
 
 			var simulated, real []failure
 			e := newEngine(System{Duration: time.Minute, Services: map[string]Service{
@@ -210,5 +210,5 @@ func TestSameOnEveryPlatform(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, json.NewEncoder(hash).Encode(result))
 	}
-	assert.Equal(t, "", fmt.Sprintf("%x", hash.Sum(nil)))
+	assert.Equal(t, "668ffd5f524e954a9bf7f2f6b39bc6b58d4c6d4a9df09dee6b12fd2efb97c356", fmt.Sprintf("%x", hash.Sum(nil)))
 }

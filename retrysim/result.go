@@ -20,7 +20,7 @@ type Result struct {
 type Outcome struct {
 	Verdict  Verdict       `json:"verdict"`
 	Recovery time.Duration `json:"recovery"`          // Recovers: how long after the end of the last event, in whole seconds
-	EmptyIn  time.Duration `json:"empty_in,omitzero"` // Draining: when the queues will be empty, counted from the end of the run
+	EmptyIn  time.Duration `json:"empty_in,omitzero"` // Draining: when the queues will be empty, counted from the end of the run; 0: the last calls have worked
 	Relapses int           `json:"relapses,omitzero"` // how often the calls failed again for 10s after they had recovered
 	Calls    int           `json:"calls"`             // from outside
 	Worked   int           `json:"worked"`            // calls that were answered within the Patience
@@ -39,7 +39,8 @@ const (
 	// nothing is wrong.
 	Recovers Verdict = "recovers"
 
-	// Draining: it has not recovered when the run ends, but its queues get shorter.
+	// Draining: it has not recovered when the run ends, but its queues get shorter, or
+	// its last calls have worked, only not for 10 seconds yet.
 	Draining Verdict = "not back yet"
 
 	// StaysDown: it has not recovered, and its queues do not get shorter. Without the

@@ -18,7 +18,7 @@ func Run(s System, seed uint64) (Result, error) {
 		return Result{}, err
 	}
 	r, err := s.simulate(seed)
-	if err != nil || r.Verdict == Recovers || len(s.Events) == 0 {
+	if err != nil || r.Verdict == Recovers || r.Verdict == Overloaded {
 		return r, err
 	}
 	calm := s
@@ -275,7 +275,7 @@ func (s System) comesBack(long time.Duration) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			decided := s.Duration >= long || r.growing || r.Verdict == Recovers
+			decided := s.Duration >= long || r.growing || r.Verdict == Recovers || r.Verdict == Overloaded
 			if s.Duration = long; !decided {
 				continue
 			}
@@ -317,6 +317,9 @@ func (o Outcome) String() string {
 		}
 		return text
 	case Draining:
+		if o.EmptyIn == 0 {
+			return "not back yet, but the last calls have worked"
+		}
 		return fmt.Sprintf("not back yet; its queues are empty in about %v", o.EmptyIn)
 	case Overloaded:
 		return "overloaded without an event too"

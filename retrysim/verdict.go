@@ -21,6 +21,7 @@ func (s System) judge(r *Result) {
 	if !hasEvent {
 		before = len(r.Seconds)
 	}
+	overloaded := false
 	up := make([]bool, len(r.Seconds)-window+1) // whether the window that begins then is good, at each entry
 	for i := range up {
 		up[i] = true
@@ -33,6 +34,7 @@ func (s System) judge(r *Result) {
 				usual = float64(worked) / float64(calls)
 			}
 		}
+		overloaded = overloaded || usual < goodShare
 		for i := range up {
 			calls, worked := sum(rows[i : i+window])
 			up[i] = up[i] && good(calls, worked, usual)
@@ -58,6 +60,8 @@ func (s System) judge(r *Result) {
 		}
 	}
 	switch {
+	case overloaded:
+		r.Verdict = Overloaded
 	case back >= 0:
 		r.Verdict = Recovers
 		if hasEvent {
@@ -67,7 +71,7 @@ func (s System) judge(r *Result) {
 		r.Verdict = Overloaded
 	default:
 		r.Verdict = StaysDown
-		if r.EmptyIn, r.growing = emptyIn(r, end); r.EmptyIn > 0 {
+		if r.EmptyIn, r.growing = emptyIn(r, end); r.EmptyIn > 0 || up[len(up)-1] {
 			r.Verdict = Draining
 		}
 	}
