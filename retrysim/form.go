@@ -2,6 +2,7 @@ package retrysim
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -105,7 +106,7 @@ func readEdge(m *strict.Mapping) (e Edge) {
 	timeout, hasTimeout := strict.Take(m, "timeout", strict.WriteDuration, notNegative)
 	if policy, ok := strict.Take[json.RawMessage](m, "retry", `a policy such as {"max_attempts": 2}`, nil); ok {
 		if err := e.Policy.UnmarshalJSON(policy); err != nil {
-			m.Error("retry", err)
+			m.Error("retry", errors.New(strings.TrimPrefix(err.Error(), "retry: invalid policy: ")))
 		}
 	}
 	if hasTimeout {
@@ -152,7 +153,7 @@ func readTrigger(m *strict.Mapping) (t Trigger) {
 	set(Fail, fail)
 	set(Rate, readRate(m, "rate"))
 	if t.Change == "" {
-		m.Fault("the change", "missing", writeChange)
+		m.Fault("change", "missing", writeChange)
 	}
 	m.RejectRest("an event")
 	return t

@@ -218,13 +218,14 @@ func (s System) checkService(f *strict.Faults, at string, v Service) {
 	check(v.Queue >= NoQueue, "queue", v.Queue, "how many requests may wait, 0 for unlimited, or NoQueue")
 	check(slices.Contains([]Cancel{"", CancelNone, CancelQueue, CancelWork}, v.Cancel), "cancel", v.Cancel, writeCancel)
 	check(v.Lend >= 0 && v.Lend <= math.MaxInt32, "lend", v.Lend, writeLend)
-	check(v.Lend == 0 || v.Rate > 0, "lend", v.Lend, "it beside the rate of calls from outside: it is they that bring retries")
+	check(v.Lend <= 0 || v.Rate > 0, "lend", v.Lend, "it beside the rate of calls from outside: it is they that bring retries")
 	for i, e := range v.Calls {
 		key := fmt.Sprintf("calls[%d]", i)
 		_, known := s.Services[e.To]
 		check(known, key+".to", fmt.Sprintf("%q", e.To), "the name of a service")
-		err := e.Policy.Validate()
-		check(err == nil, key+".retry", err, "a valid policy")
+		if err := e.Policy.Validate(); err != nil {
+			f.Error(at+"."+key+".retry", err)
+		}
 	}
 }
 

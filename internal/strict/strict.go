@@ -29,6 +29,9 @@ func (f *Faults) Add(key string, value any, write string) {
 	f.add("%s is %v: write %s", key, value, write)
 }
 
+// Error adds the error that the value of a key was refused with.
+func (f *Faults) Error(key string, err error) { f.add("%s: %v", key, err) }
+
 func (f *Faults) add(format string, args ...any) {
 	if len(f.texts) == most {
 		f.more++
@@ -85,7 +88,7 @@ func (m *Mapping) Fault(key string, value any, write string) {
 }
 
 // Error adds the error that the value of a key was refused with.
-func (m *Mapping) Error(key string, err error) { m.faults.add("%s: %v", m.path+key, err) }
+func (m *Mapping) Error(key string, err error) { m.faults.Error(m.path+key, err) }
 
 // read reads a JSON object; null is one without values.
 func (m *Mapping) read(data []byte) error {
