@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,18 +45,6 @@ func (s *System) UnmarshalYAML(unmarshal func(any) error) error {
 	return s.UnmarshalJSON(data)
 }
 
-const (
-	writeRate         = `calls a second, such as "280/s" or "0.5/s"`
-	writeWorkers      = "how many workers there are, such as 30, or leave it out for no limit"
-	writeDistribution = "exponential, fixed or normal"
-	writeCancel       = "none, queue or work"
-	writeLend         = "how many retries a call from outside may cost in all, such as 3"
-	writeWorkersLeft  = "how many workers take new requests, such as 0"
-	writeSlower       = "how many times as long work takes, such as 3"
-	writeFail         = "the share of requests that is refused, between 0 and 1"
-	writeChange       = `what happens: "workers": 0, "slower": 3, "fail": 0.5 or "rate": "400/s"`
-)
-
 func (s *System) read(m *strict.Mapping) {
 	*s = System{Services: map[string]Service{}}
 	if services := m.Inner("services", "the services by name"); services != nil {
@@ -75,35 +62,36 @@ func (s *System) read(m *strict.Mapping) {
 }
 
 func readService(m *strict.Mapping) (v Service) {
-	v.Rate = readRate(m, "rate")
+	v.Rate = readRate(m)
 	readDuration(m, "patience", &v.Patience)
-	atLeast := func(least int) func(int) bool {
-		return func(n int) bool { return n >= least && n <= math.MaxInt32 }
-	}
-	v.Clients, _ = strict.Take(m, "clients", "how many instances of this service there are, such as 10", atLeast(1))
-	v.Workers, _ = strict.Take(m, "workers", writeWorkers, atLeast(1))
+	v.Clients = readCount(m, "clients", writeClients)
+	v.Workers = readCount(m, "workers", writeWorkers)
 	readDuration(m, "work", &v.Work)
-	v.Distribution, _ = strict.Take(m, "distribution", writeDistribution, func(d Distribution) bool {
-		return slices.Contains([]Distribution{Exponential, Fixed, Normal}, d)
-	})
-	queue, ok := strict.Take(m, "queue", "how many requests may wait, or leave it out for no limit", atLeast(0))
+	v.Distribution, _ = strict.Take[Distribution](m, "distribution", "a name", nil)
+	queue, ok := strict.Take(m, "queue", "how many requests may wait, or leave it out for no limit", func(n int) bool { return n >= 0 })
 	if v.Queue = queue; ok && queue == 0 {
 		v.Queue = NoQueue
 	}
-	v.Cancel, _ = strict.Take(m, "cancel", writeCancel, func(c Cancel) bool {
-		return slices.Contains([]Cancel{CancelNone, CancelQueue, CancelWork}, c)
-	})
+	v.Cancel, _ = strict.Take[Cancel](m, "cancel", "a name", nil)
 	for _, call := range m.List("calls", `a list such as [{"to": "db", "timeout": "1s"}]`) {
 		v.Calls = append(v.Calls, readEdge(call))
 	}
-	v.Lend, _ = strict.Take(m, "lend", writeLend, atLeast(1))
+	v.Lend = readCount(m, "lend", writeLend)
+	v.check(m.Fault)
 	m.RejectRest("a service")
 	return v
 }
 
+// readCount returns a number above 0, or 0 if the key is not there: 0 would be no
+// limit, which is not what a person means by it.
+func readCount(m *strict.Mapping, key, write string) int {
+	n, _ := strict.Take(m, key, write, func(n int) bool { return n > 0 })
+	return n
+}
+
 func readEdge(m *strict.Mapping) (e Edge) {
 	e.To, _ = strict.Need[string](m, "to", "the name of a service", nil)
-	timeout, hasTimeout := strict.Take(m, "timeout", strict.WriteDuration, notNegative)
+	timeout, hasTimeout := strict.Take(m, "timeout", strict.WriteDuration, func(d strict.Duration) bool { return d >= 0 })
 	if policy, ok := strict.Take[json.RawMessage](m, "retry", `a policy such as {"max_attempts": 2}`, nil); ok {
 		if err := e.Policy.UnmarshalJSON(policy); err != nil {
 			m.Error("retry", errors.New(strings.TrimPrefix(err.Error(), "retry: invalid policy: ")))
@@ -123,153 +111,114 @@ func readEdge(m *strict.Mapping) (e Edge) {
 }
 
 func readBudget(m *strict.Mapping) *retry.Budget {
-	b := new(retry.Budget)
-	b.Size, _ = strict.Need(m, "size", "how many retries it holds, at least 1", func(n int) bool { return n >= 1 })
-	b.Ratio, _ = strict.Take(m, "ratio", "a share between 0 and 1: 0.1 is one retry for ten successes", func(r float64) bool { return r >= 0 && r <= 1 })
+	b := new(retry.Budget) // judged with its Policy
+	b.Size, _ = strict.Need[int](m, "size", "how many retries it holds, at least 1", nil)
+	b.Ratio, _ = strict.Take[float64](m, "ratio", "a share between 0 and 1: 0.1 is one retry for ten successes", nil)
 	readDuration(m, "refill_every", &b.RefillEvery)
 	m.RejectRest("a budget")
 	return b
 }
 
 func readTrigger(m *strict.Mapping) (t Trigger) {
-	at, _ := strict.Need(m, "at", "when it begins, such as 20s", notNegative)
-	for_, _ := strict.Need(m, "for", "how long it lasts, such as 10s", func(d strict.Duration) bool { return d > 0 })
-	t.At, t.For = time.Duration(at), time.Duration(for_)
+	readDuration(m, "at", &t.At)
+	readDuration(m, "for", &t.For)
 	t.Service, _ = strict.Need[string](m, "service", "the name of a service", nil)
-	keys := m.Keys()
-	set := func(c Change, v float64) {
-		if slices.Contains(keys, string(c)) {
-			if t.Change != "" {
-				m.Fault(string(c), "given beside "+string(t.Change), "an event for each")
-			}
-			t.Change, t.Value = c, v
+	for _, c := range []Change{Workers, Slower, Fail, Rate} {
+		if !slices.Contains(m.Keys(), string(c)) {
+			continue
+		}
+		if t.Change != "" {
+			m.Fault(string(c), "given beside "+string(t.Change), "an event for each")
+		}
+		if t.Change = c; c == Rate {
+			t.Value = readRate(m)
+		} else {
+			t.Value, _ = strict.Take[float64](m, string(c), "a number", nil)
 		}
 	}
-	workers, _ := strict.Take(m, "workers", writeWorkersLeft, func(n int) bool { return n >= 0 })
-	set(Workers, float64(workers))
-	slower, _ := strict.Take(m, "slower", writeSlower, func(v float64) bool { return v > 0 })
-	set(Slower, slower)
-	fail, _ := strict.Take(m, "fail", writeFail, func(v float64) bool { return v >= 0 && v <= 1 })
-	set(Fail, fail)
-	set(Rate, readRate(m, "rate"))
-	if t.Change == "" {
-		m.Fault("change", "missing", writeChange)
-	}
+	t.check(m.Fault)
 	m.RejectRest("an event")
 	return t
 }
 
-// readRate returns the calls a second that a key says, 0 if it is not there.
-func readRate(m *strict.Mapping, key string) (rate float64) {
-	strict.Take(m, key, writeRate, func(text string) (ok bool) {
-		rate, ok = parseRate(text)
-		return ok
+// readRate returns the calls a second that m says, 0 if it does not.
+func readRate(m *strict.Mapping) (rate float64) {
+	_, ok := strict.Take(m, "rate", writeRate, func(text string) bool {
+		number, perSecond := strings.CutSuffix(text, "/s")
+		var err error
+		rate, err = strconv.ParseFloat(number, 64)
+		return perSecond && err == nil && soundRate(rate)
 	})
+	if !ok {
+		return 0
+	}
 	return rate
 }
 
-func parseRate(text string) (float64, bool) {
-	number, ok := strings.CutSuffix(text, "/s")
-	rate, err := strconv.ParseFloat(number, 64)
-	return rate, ok && err == nil && soundRate(rate)
-}
-
 func readDuration(m *strict.Mapping, key string, d *time.Duration) {
-	if v, ok := strict.Take(m, key, strict.WriteDuration, notNegative); ok {
-		*d = time.Duration(v)
-	}
+	v, _ := strict.Take[strict.Duration](m, key, strict.WriteDuration, nil)
+	*d = time.Duration(v)
 }
-
-func notNegative(d strict.Duration) bool { return d >= 0 }
 
 // MarshalJSON writes s for [System.UnmarshalJSON], which reads the same system
 // back, except for the functions of its Policies. Zero fields are left out. It is an
 // error if a Policy has no text form, see [retry.Policy.MarshalJSON].
 func (s System) MarshalJSON() ([]byte, error) {
-	form := systemForm{Services: map[string]serviceForm{}, Duration: strict.Duration(s.Duration)}
+	services := keys{}
 	for name, v := range s.Services {
-		form.Services[name] = v.form()
+		m := keys{}
+		put(m, "rate", rateText(v.Rate), "0/s")
+		put(m, "patience", strict.Duration(v.Patience), 0)
+		put(m, "clients", v.Clients, 0)
+		put(m, "workers", v.Workers, 0)
+		put(m, "work", strict.Duration(v.Work), 0)
+		put(m, "distribution", v.Distribution, "")
+		put(m, "cancel", v.Cancel, "")
+		put(m, "lend", v.Lend, 0)
+		if v.Queue != 0 {
+			m["queue"] = max(0, v.Queue)
+		}
+		var calls []keys
+		for _, e := range v.Calls {
+			calls = append(calls, e.keys())
+		}
+		if calls != nil {
+			m["calls"] = calls
+		}
+		services[name] = m
 	}
+	var events []keys
 	for _, t := range s.Events {
-		event := eventForm{At: strict.Duration(t.At), For: strict.Duration(t.For), Service: t.Service}
-		switch t.Change {
-		case Workers:
-			event.Workers = &t.Value
-		case Slower:
-			event.Slower = t.Value
-		case Fail:
-			event.Fail = &t.Value
-		case Rate:
-			event.Rate = rateText(t.Value)
+		m := keys{"at": strict.Duration(t.At), "for": strict.Duration(t.For), "service": t.Service, string(t.Change): t.Value}
+		if t.Change == Rate {
+			m["rate"] = rateText(t.Value)
 		}
-		form.Events = append(form.Events, event)
+		events = append(events, m)
 	}
-	return json.Marshal(form)
+	all := keys{"services": services, "events": events}
+	put(all, "duration", strict.Duration(s.Duration), 0)
+	return json.Marshal(all)
 }
 
-type systemForm struct {
-	Services map[string]serviceForm `json:"services"`
-	Events   []eventForm            `json:"events,omitzero"`
-	Duration strict.Duration        `json:"duration,omitzero"`
-}
+type keys map[string]any
 
-type serviceForm struct {
-	Rate         string          `json:"rate,omitzero"`
-	Patience     strict.Duration `json:"patience,omitzero"`
-	Clients      int             `json:"clients,omitzero"`
-	Workers      int             `json:"workers,omitzero"`
-	Work         strict.Duration `json:"work,omitzero"`
-	Distribution Distribution    `json:"distribution,omitzero"`
-	Queue        *int            `json:"queue,omitzero"`
-	Cancel       Cancel          `json:"cancel,omitzero"`
-	Calls        []edgeForm      `json:"calls,omitzero"`
-	Lend         int             `json:"lend,omitzero"`
-}
-
-type edgeForm struct {
-	To      string          `json:"to"`
-	Timeout strict.Duration `json:"timeout,omitzero"`
-	Retry   *retry.Policy   `json:"retry,omitzero"`
-	Budget  *budgetForm     `json:"budget,omitzero"`
-}
-
-type budgetForm struct {
-	Size        int             `json:"size"`
-	Ratio       float64         `json:"ratio,omitzero"`
-	RefillEvery strict.Duration `json:"refill_every,omitzero"`
-}
-
-type eventForm struct {
-	At      strict.Duration `json:"at"`
-	For     strict.Duration `json:"for"`
-	Service string          `json:"service"`
-	Workers *float64        `json:"workers,omitzero"`
-	Slower  float64         `json:"slower,omitzero"`
-	Fail    *float64        `json:"fail,omitzero"`
-	Rate    string          `json:"rate,omitzero"`
-}
-
-func (v Service) form() serviceForm {
-	form := serviceForm{
-		Patience: strict.Duration(v.Patience), Clients: v.Clients, Workers: v.Workers, Work: strict.Duration(v.Work),
-		Distribution: v.Distribution, Cancel: v.Cancel, Lend: v.Lend,
+// put sets a key whose value is not its zero.
+func put[T comparable](m keys, key string, value, zero T) {
+	if value != zero {
+		m[key] = value
 	}
-	if v.Rate > 0 {
-		form.Rate = rateText(v.Rate)
+}
+
+func (e Edge) keys() keys {
+	p := e.Policy
+	m := keys{"to": e.To}
+	put(m, "timeout", strict.Duration(p.AttemptTimeout), 0)
+	if b := p.Budget; b != nil {
+		m["budget"] = keys{"size": b.Size, "ratio": b.Ratio, "refill_every": strict.Duration(b.RefillEvery)}
 	}
-	if queue := max(0, v.Queue); v.Queue != 0 {
-		form.Queue = &queue
-	}
-	for _, e := range v.Calls {
-		call := edgeForm{To: e.To, Timeout: strict.Duration(e.Policy.AttemptTimeout)}
-		if b := e.Policy.Budget; b != nil {
-			call.Budget = &budgetForm{b.Size, b.Ratio, strict.Duration(b.RefillEvery)}
-		}
-		e.Policy.AttemptTimeout = 0
-		call.Retry = &e.Policy
-		form.Calls = append(form.Calls, call)
-	}
-	return form
+	p.AttemptTimeout, p.Budget = 0, nil
+	m["retry"] = p
+	return m
 }
 
 func rateText(rate float64) string { return fmt.Sprintf("%v/s", rate) }

@@ -172,14 +172,28 @@ func (s System) Validate() error {
 		f.Add("services", len(names), fmt.Sprintf("between 1 and %d services", MaxServices))
 		return f.Err(invalidSystem)
 	}
+	const write = "the name of a service"
 	for _, name := range names {
-		s.checkService(&f, "services."+name, s.Services[name])
+		v, in := s.Services[name], fault(f.Add).in("services."+name)
+		v.check(in)
+		for i, e := range v.Calls {
+			at := fmt.Sprintf("calls[%d]", i)
+			_, known := s.Services[e.To]
+			in.unless(known, at+".to", quoted(e.To), write)
+			if err := e.Policy.Validate(); err != nil {
+				f.Error("services."+name+"."+at+".retry", err)
+			}
+		}
 	}
 	if s.entries() == nil {
 		f.Add("rate", "missing in all services", `how many calls come from outside, such as "280/s", in one of them`)
 	}
 	for i, t := range s.Events {
-		s.checkTrigger(&f, fmt.Sprintf("events[%d]", i), t)
+		in := fault(f.Add).in(fmt.Sprintf("events[%d]", i))
+		t.check(in)
+		v, known := s.Services[t.Service]
+		in.unless(known, "service", quoted(t.Service), write)
+		in.unless(t.Change != Rate || !known || v.Rate > 0, "rate", t.Value, "the name of a service that has a rate, because others get no calls from outside")
 	}
 	if s.Duration < 0 || s.Duration > maxTime {
 		f.Add("duration", s.Duration, "how long to simulate, at most "+maxTime.String()+", or 0s for 1m after the last event")
@@ -201,58 +215,62 @@ const (
 	invalidSystem = "retrysim: invalid system"
 	exampleSystem = `{"services": {"web": {"rate": "10/s", "workers": 4, "work": "100ms"}}}`
 	maxTime       = 1000 * time.Hour
+	maxClients    = 100_000_000
+
+	writeRate    = `calls a second, such as "280/s" or "0.5/s"`
+	writeClients = "how many instances of this service there are, such as 10"
+	writeWorkers = "how many workers there are, such as 30, or leave it out for no limit"
+	writeLend    = "how many retries a call from outside may cost in all, such as 3"
 )
 
-func (s System) checkService(f *strict.Faults, at string, v Service) {
-	check := func(sound bool, key string, value any, write string) {
-		if !sound {
-			f.Add(at+"."+key, value, write)
-		}
-	}
-	check(soundRate(v.Rate), "rate", v.Rate, writeRate)
-	check(v.Patience >= 0, "patience", v.Patience, strict.WriteDuration)
-	check(v.Clients >= 0 && v.Clients <= 100_000_000, "clients", v.Clients, "how many instances there are, between 1 and 100000000")
-	check(v.Workers >= 0 && v.Workers <= MaxInFlight, "workers", v.Workers, writeWorkers)
-	check(v.Work >= 0 && v.Work <= maxTime, "work", v.Work, strict.WriteDuration)
-	check(slices.Contains([]Distribution{"", Exponential, Fixed, Normal}, v.Distribution), "distribution", v.Distribution, writeDistribution)
-	check(v.Queue >= NoQueue, "queue", v.Queue, "how many requests may wait, 0 for unlimited, or NoQueue")
-	check(slices.Contains([]Cancel{"", CancelNone, CancelQueue, CancelWork}, v.Cancel), "cancel", v.Cancel, writeCancel)
-	check(v.Lend >= 0 && v.Lend <= math.MaxInt32, "lend", v.Lend, writeLend)
-	check(v.Lend <= 0 || v.Rate > 0, "lend", v.Lend, "it beside the rate of calls from outside: it is they that bring retries")
-	for i, e := range v.Calls {
-		key := fmt.Sprintf("calls[%d]", i)
-		_, known := s.Services[e.To]
-		check(known, key+".to", fmt.Sprintf("%q", e.To), "the name of a service")
-		if err := e.Policy.Validate(); err != nil {
-			f.Error(at+"."+key+".retry", err)
-		}
+// A fault is what reports a key with a value that is out of range.
+type fault func(key string, value any, write string)
+
+func (f fault) unless(sound bool, key string, value any, write string) {
+	if !sound {
+		f(key, value, write)
 	}
 }
 
-func (s System) checkTrigger(f *strict.Faults, at string, t Trigger) {
-	check := func(sound bool, key string, value any, write string) {
-		if !sound {
-			f.Add(at+"."+key, value, write)
-		}
-	}
-	v, known := s.Services[t.Service]
-	check(known, "service", fmt.Sprintf("%q", t.Service), "the name of a service")
-	check(t.At >= 0 && t.At <= maxTime, "at", t.At, "when it begins, such as 20s")
-	check(t.For > 0 && t.For <= maxTime, "for", t.For, "how long it lasts, such as 10s")
+// in returns f for the keys of an inner mapping.
+func (f fault) in(at string) fault {
+	return func(key string, value any, write string) { f(at+"."+key, value, write) }
+}
+
+// check reports what is wrong with v by itself.
+func (v Service) check(f fault) {
+	f.unless(soundRate(v.Rate), "rate", v.Rate, writeRate)
+	f.unless(v.Patience >= 0, "patience", v.Patience, strict.WriteDuration)
+	f.unless(v.Clients >= 0 && v.Clients <= maxClients, "clients", v.Clients, writeClients)
+	f.unless(v.Workers >= 0 && v.Workers <= MaxInFlight, "workers", v.Workers, writeWorkers)
+	f.unless(v.Work >= 0 && v.Work <= maxTime, "work", v.Work, strict.WriteDuration)
+	f.unless(slices.Contains([]Distribution{"", Exponential, Fixed, Normal}, v.Distribution), "distribution", quoted(v.Distribution), "exponential, fixed or normal")
+	f.unless(v.Queue >= NoQueue, "queue", v.Queue, "how many requests may wait, 0 for unlimited, or NoQueue")
+	f.unless(slices.Contains([]Cancel{"", CancelNone, CancelQueue, CancelWork}, v.Cancel), "cancel", quoted(v.Cancel), "none, queue or work")
+	f.unless(v.Lend >= 0 && v.Lend <= math.MaxInt32, "lend", v.Lend, writeLend)
+	f.unless(v.Lend <= 0 || v.Rate > 0, "lend", v.Lend, "it beside the rate of calls from outside: it is they that bring retries")
+}
+
+// check reports what is wrong with t by itself.
+func (t Trigger) check(f fault) {
+	f.unless(t.At >= 0 && t.At <= maxTime, "at", t.At, "when it begins, such as 20s")
+	f.unless(t.For > 0 && t.For <= maxTime, "for", t.For, "how long it lasts, such as 10s")
+	v, key := t.Value, string(t.Change)
 	switch t.Change {
 	case Workers:
-		check(t.Value >= 0 && t.Value == math.Trunc(t.Value) && t.Value <= MaxInFlight, "workers", t.Value, writeWorkersLeft)
+		f.unless(v >= 0 && v <= MaxInFlight && v == math.Trunc(v), key, v, "how many workers take new requests, such as 0")
 	case Slower:
-		check(t.Value > 0 && t.Value <= 1e6, "slower", t.Value, writeSlower)
+		f.unless(v > 0 && v <= 1e6, key, v, "how many times as long work takes, such as 3")
 	case Fail:
-		check(t.Value >= 0 && t.Value <= 1, "fail", t.Value, writeFail)
+		f.unless(v >= 0 && v <= 1, key, v, "the share of requests that is refused, between 0 and 1")
 	case Rate:
-		check(soundRate(t.Value), "rate", t.Value, writeRate)
-		check(!known || v.Rate > 0, "rate", t.Value, "the name of a service that has a rate, because others get no calls from outside")
+		f.unless(soundRate(v), key, v, writeRate)
 	default:
-		f.Add(at+".change", fmt.Sprintf("%q", t.Change), writeChange)
+		f("change", quoted(t.Change), `what happens: "workers": 0, "slower": 3, "fail": 0.5 or "rate": "400/s"`)
 	}
 }
+
+func quoted[T ~string](text T) string { return fmt.Sprintf("%q", text) }
 
 // soundRate reports whether a number of calls a second can be simulated.
 func soundRate(rate float64) bool { return rate >= 0 && rate <= 1e9 }

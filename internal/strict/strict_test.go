@@ -1,6 +1,7 @@
 package strict_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,4 +66,21 @@ func TestDecode(t *testing.T) {
 			assert.Equal(t, 7, got.n)
 		})
 	}
+}
+
+// A list of mappings, whose keys are a user's names, and a value that is refused by
+// code of its own.
+func TestDecodeListsAndNames(t *testing.T) {
+	var names []string
+	err := strict.Decode(new(int), []byte(`{"b": [{"n": 1}, null, {"n": "x"}], "a": [], "c": 7, "d": null}`), "strict", "", func(_ *int, m *strict.Mapping) {
+		names = m.Keys()
+		for _, key := range names {
+			for _, inner := range m.List(key, "a list") {
+				strict.Take[int](inner, "n", "N", nil)
+				inner.Error("m", errors.New("refused"))
+			}
+		}
+	})
+	assert.Equal(t, []string{"a", "b", "c", "d"}, names)
+	assert.EqualError(t, err, `strict: b[1] is null: write a list; b[0].m: refused; b[2].n is "x": write N; b[2].m: refused; c is 7: write a list`)
 }
