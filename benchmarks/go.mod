@@ -4,7 +4,10 @@ module github.com/goretry/retry/benchmarks
 
 go 1.26.0
 
-replace github.com/goretry/retry => ..
+replace (
+	github.com/goretry/retry => ..
+	github.com/goretry/retry/retrysim => ../retrysim
+)
 
 require (
 	github.com/avast/retry-go/v4 v4.7.0
@@ -16,6 +19,7 @@ require (
 	github.com/eapache/go-resiliency v1.7.0
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry/retrysim v0.0.0-00010101000000-000000000000
 	github.com/hashicorp/go-retryablehttp v0.7.8
 	github.com/sethvargo/go-retry v0.5.0
 	github.com/stretchr/testify v1.12.1
