@@ -42,7 +42,7 @@ func (s System) simulate(seed uint64) (Result, error) {
 	r := e.result(s)
 	s.judge(&r)
 	for _, v := range e.services {
-		if v.Workers > 0 { // where there is no pool nobody waits for a worker
+		if v.Workers > 0 { // elsewhere wasted work is in the way of no other
 			r.Wasted += v.allLost
 		}
 	}
