@@ -21,13 +21,14 @@ func run(t *testing.T, text string) Result {
 // where the call lends 3 retries.
 func TestLentBudgetBoundsAllLayers(t *testing.T) {
 	for _, tc := range []struct {
-		lend, timeout string
-		want          float64
+		lend, timeout, dead string
+		want                float64
 	}{
-		{``, ``, 64},
-		{`, "lend": 3`, ``, 4},
-		{`, "lend": 1`, ``, 2},
-		{`, "lend": 3`, `"timeout": "50ms", `, 4}, // answers are lost, and with them what was lent
+		{``, ``, "d", 64},
+		{`, "lend": 3`, ``, "d", 4},
+		{`, "lend": 1`, ``, "d", 2},
+		{`, "lend": 3`, ``, "b", 4},                    // refused, with all that was lent
+		{`, "lend": 3`, `"timeout": "50ms", `, "d", 4}, // answers are lost, and with them what was lent
 	} {
 		call := func(to string) string {
 			return fmt.Sprintf(`"calls": [{"to": %q, %s"retry": {"max_attempts": 4}}]`, to, tc.timeout)
@@ -37,10 +38,10 @@ func TestLentBudgetBoundsAllLayers(t *testing.T) {
 			fails = `"workers": 0`
 		}
 		r := run(t, `{"services": {"a": {"rate": "10/s"`+tc.lend+`, `+call("b")+`}, "b": {`+call("c")+`}, "c": {`+call("d")+`}, "d": {"work": "1ns", "cancel": "work"}},
-			"events": [{"at": "0s", "for": "1m", "service": "d", "`+fails[1:]+`}], "duration": "70s"}`)
+			"events": [{"at": "0s", "for": "1m", "service": "`+tc.dead+`", "`+fails[1:]+`}], "duration": "70s"}`)
 		calls, _ := sum(r.Services["a"].Seconds[:59])
 		requests := 0
-		for _, row := range r.Services["d"].Seconds[:59] {
+		for _, row := range r.Services[tc.dead].Seconds[:59] {
 			requests += row.Requests
 		}
 		assert.InDelta(t, tc.want, float64(requests)/float64(calls), 0.05, tc)

@@ -38,17 +38,18 @@ func TestAttemptsAreThoseOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
 		attempts := 0
-		for range often(300, 2000) {
+		for range often(2000, 20_000) {
 			p := randomPolicy(r)
 			work := time.Duration(1 + 2*r.IntN(100_000_000)) // odd, so that it never ends with a timeout
 			until := time.Duration(1 + r.Int64N(6e9))
+			slow := time.Duration(1 + r.Int64N(5e8)) // from then on, for as long, the work takes four times as long
 
 			var simulated, real []failure
 			e := newEngine(System{Duration: time.Minute, Services: map[string]Service{
 				"web":  {Calls: []Edge{{To: "db", Policy: p}}},
 				"db":   {Work: work, Distribution: Fixed, Calls: []Edge{{To: "dead"}}},
 				"dead": {},
-			}, Events: []Trigger{{For: until, Service: "dead", Change: Fail, Value: 1}}}, 9)
+			}, Events: []Trigger{{For: until, Service: "dead", Change: Fail, Value: 1}, {At: slow, For: slow, Service: "db", Change: Slower, Value: 4}}}, 9)
 			web := &e.edges[e.services[2].first]
 			web.policy.RetryIf = func(err error) bool {
 				simulated = append(simulated, failure{time.Duration(e.now), err})
@@ -66,7 +67,11 @@ func TestAttemptsAreThoseOfDo(t *testing.T) {
 				return true
 			}
 			err := retry.Do(context.Background(), p, func(ctx context.Context) error {
-				timer := time.NewTimer(work)
+				takes := work
+				if at := time.Since(start); at >= slow && at < 2*slow {
+					takes *= 4
+				}
+				timer := time.NewTimer(takes)
 				defer timer.Stop()
 				select {
 				case <-ctx.Done():

@@ -41,24 +41,17 @@ func (s System) simulate(seed uint64) (Result, error) {
 	}
 	r := e.result(s)
 	s.judge(&r)
+	all := 0.0
 	for _, v := range e.services {
 		if v.Workers > 0 { // elsewhere wasted work is in the way of no other
+			all += v.allWork
 			r.Wasted += v.allLost
 		}
 	}
-	if all := e.allWork(); all > 0 {
+	if all > 0 {
 		r.Wasted /= all
 	}
 	return r, nil
-}
-
-func (e *engine) allWork() (all float64) {
-	for _, v := range e.services {
-		if v.Workers > 0 {
-			all += v.allWork
-		}
-	}
-	return all
 }
 
 // result returns what was counted, without the time after the Duration, in which the
@@ -66,8 +59,7 @@ func (e *engine) allWork() (all float64) {
 func (e *engine) result(s System) Result {
 	n := s.seconds()
 	r := Result{Seconds: e.seconds[:n], Services: make(map[string]Load, len(e.services))}
-	order, _ := s.order()
-	normal := s.normal(order, func(name string) float64 { return s.Services[name].Rate })
+	normal := s.load()
 	for i := range e.services {
 		v := &e.services[i]
 		l := Load{Normal: normal[v.name], Seconds: v.rows[:n]}
@@ -96,8 +88,7 @@ func (e *engine) result(s System) Result {
 // exceeds reports whether a service gets more work than its workers can do, even if
 // nothing fails.
 func (s System) exceeds() bool {
-	order, _ := s.order()
-	normal := s.normal(order, func(name string) float64 { return s.Services[name].Rate })
+	normal := s.load()
 	for name, v := range s.Services {
 		if v.Workers > 0 && normal[name]*v.Work.Seconds() >= float64(v.Workers) {
 			return true
@@ -123,17 +114,16 @@ func Explain(s System, runs int) (Answer, error) {
 		return Answer{}, err
 	}
 	bare := s.withoutRetries()
-	for {
+	for range 5 { // up to 16 times as long, until its queues are empty
 		if a.WithoutRetries, _, err = bare.several(min(runs, 3)); err != nil {
 			return Answer{}, err
 		}
-		longer := bare
-		longer.Duration = 2 * time.Duration(bare.seconds()) * time.Second
-		if a.WithoutRetries.Verdict != Draining || longer.Duration > 2*time.Hour || longer.Validate() != nil {
-			return a, nil
+		bare.Duration = 2 * time.Duration(bare.seconds()) * time.Second
+		if a.WithoutRetries.Verdict != Draining || bare.Validate() != nil {
+			break
 		}
-		bare = longer
 	}
+	return a, nil
 }
 
 var limits = []string{
@@ -208,10 +198,9 @@ func Margin(s System) (float64, error) {
 	}
 	entry := s.entries()[0]
 	rate := s.Services[entry].Rate
-	order, _ := s.order()
-	load := 0.0
-	for _, l := range s.normal(order, func(name string) float64 { return s.Services[name].Rate }) {
-		load += l
+	load, of := 0.0, s.load()
+	for _, name := range s.names() { // a sum depends on its order
+		load += of[name]
 	}
 	// Near the margin a queue gets shorter so slowly that it takes minutes to see it,
 	// where there are few requests.
@@ -311,7 +300,10 @@ func (a Answer) String() string {
 func (o Outcome) String() string {
 	switch o.Verdict {
 	case Recovers:
-		text := fmt.Sprintf("recovers %v after the end of the last event", o.Recovery)
+		text := "recovers at once"
+		if o.Recovery > 0 {
+			text = fmt.Sprintf("recovers %v after the end of the last event", o.Recovery)
+		}
 		if o.Relapses > 0 {
 			text += fmt.Sprintf(", with %d relapses", o.Relapses)
 		}

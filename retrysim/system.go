@@ -330,6 +330,12 @@ func (s System) normal(order []string, rate func(name string) float64) map[strin
 	return load
 }
 
+// load is normal for the usual rates.
+func (s System) load() map[string]float64 {
+	order, _ := s.order()
+	return s.normal(order, func(name string) float64 { return s.Services[name].Rate })
+}
+
 // checkSize refuses a system that takes too long to simulate even if no attempt
 // fails.
 func (s System) checkSize(order []string) error {
