@@ -25,6 +25,14 @@ func TestCheck(t *testing.T) {
 		`at least 90% of all calls work: \d+(\.\d+)?% work, missed in 10 of 10 runs$`, err.Error())
 }
 
+// In a lull the retries of what was called before are not held against it.
+func TestLoadInALull(t *testing.T) {
+	s := system(t, `{"services": {
+		"web": {"rate": "20/s", "calls": [{"to": "db", "retry": {"max_attempts": 2, "backoff": {"type": "fixed", "base": "2s"}}}]}, "db": {}},
+		"events": [{"at": "9s", "for": "2s", "service": "db", "fail": 1}, {"at": "10s", "for": "9s", "service": "web", "rate": "0/s"}], "duration": "40s"}`)
+	assert.NoError(t, Check(s, LoadAtMost("db", 1.5)))
+}
+
 // A run is as long as the conditions need.
 func TestCheckProlongsTheRun(t *testing.T) {
 	s := system(t, `{"services": {

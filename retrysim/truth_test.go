@@ -110,7 +110,7 @@ func TestMetastableFailure(t *testing.T) {
 		{60, 3, Recovers, 100, false}, {90, 3, Recovers, 600, true}, {95, 3, Recovers, 600, true},
 		{102, 3, StaysDown, 600, true}, {148, 3, StaysDown, 100, false},
 		{240, 1, Recovers, 100, false}, {280, 1, Recovers, 600, true}, {290, 1, Recovers, 900, true},
-		{310, 1, Overloaded, 100, false}, {310, 2, Overloaded, 100, false},
+		{301, 1, Overloaded, 100, false}, {310, 1, Overloaded, 100, false}, {310, 2, Overloaded, 100, false},
 	} {
 		if tc.long && os.Getenv("RETRY_LONG") == "" {
 			continue

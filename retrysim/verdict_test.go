@@ -78,7 +78,8 @@ func TestVerdict(t *testing.T) {
 
 // What did not work before the event either has not recovered, but is overloaded.
 func TestOverloadedBeforeTheEvent(t *testing.T) {
-	s := system(t, hotos(320, 2)+"}")
+	s := system(t, hotos(100, 1)+"}")
+	s.Services["web"].Calls[0].Policy.AttemptTimeout = 50 * time.Millisecond
 	r, err := Run(s, 1)
 	require.NoError(t, err)
 	assert.Equal(t, Overloaded, r.Verdict)
