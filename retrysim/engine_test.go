@@ -151,10 +151,12 @@ func TestNothingIsLost(t *testing.T) {
 			require.Zero(t, v.queued, s)
 			sum := 0
 			for _, row := range v.rows {
-				require.LessOrEqual(t, row.Worked, row.Calls)
+				if row.Worked > row.Calls {
+					t.Fatalf("%d of %d calls worked: %+v", row.Worked, row.Calls, s)
+				}
 				sum += row.Worked
 			}
-			failed += -sum
+			failed -= sum
 		}
 		for _, to := range e.edges {
 			require.Zero(t, to.timeouts.n)
