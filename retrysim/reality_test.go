@@ -94,6 +94,9 @@ const arrivalSeed = 1
 
 // spread writes a mean and a standard deviation.
 func spread(xs []float64) string {
+	if len(xs) == 0 {
+		return "-"
+	}
 	sum, squares := 0.0, 0.0
 	for _, x := range xs {
 		sum += x
@@ -109,11 +112,16 @@ func measure(s System, p retry.Policy) Result {
 	web, db := make([]LoadSecond, n), make([]LoadSecond, n)
 	var mu sync.Mutex
 	begin := time.Now()
-	second := func() int { return min(int(time.Since(begin)/time.Second), n-1) }
+	row := func() *LoadSecond { // of this moment; after the end one that does not count
+		if i := int(time.Since(begin) / time.Second); i < n {
+			return &db[i]
+		}
+		return new(LoadSecond)
+	}
 	pool := &pool{Service: s.Services["db"], works: newStream(arrivalSeed, "db", "work"), free: s.Services["db"].Workers}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		db[second()].Requests++
+		row().Requests++
 		mu.Unlock()
 		w.WriteHeader(pool.serve(r))
 	}))
@@ -129,7 +137,8 @@ func measure(s System, p retry.Policy) Result {
 		if at += arrives.exponential(1e9 / s.Services["web"].Rate); at >= int64(s.Duration) {
 			break
 		}
-		time.Sleep(time.Until(begin.Add(time.Duration(at))))
+		came := at
+		time.Sleep(time.Until(begin.Add(time.Duration(came))))
 		calls.Go(func() {
 			ok := false
 			if resp, err := client.Get(server.URL); err == nil {
@@ -139,12 +148,12 @@ func measure(s System, p retry.Policy) Result {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			row := &web[at/int64(time.Second)]
-			row.Calls++
-			if ok && time.Since(begin)-time.Duration(at) <= defaultPatience {
-				row.Worked++
+			call := &web[came/int64(time.Second)]
+			call.Calls++
+			if ok && time.Since(begin)-time.Duration(came) <= defaultPatience {
+				call.Worked++
 			}
-			db[second()].Queue = int(pool.waiting.Load())
+			row().Queue = int(pool.waiting.Load())
 		})
 	}
 	calls.Wait()
