@@ -27,7 +27,8 @@ status is 1 if there is any. The last line says how many policies it found.
 A directory stands for all .yaml, .yml and .json files below it that have a
 policy at the path of -at, or in one of the usual places, or settings of another
 system where that has them. It follows links. In a path, * stands for every key.
-Lint expands patterns that the shell has not expanded.
+Lint expands patterns that the shell has not expanded. A system of services, as
+retry simulate reads it, is checked as a whole.
 `,
 }
 
@@ -101,7 +102,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	}
 	var known, unknown []policyfile.Block
 	for _, block := range file.Find(from.at) {
-		if from.at != "" || block.Known() {
+		if from.at != "" || block.Known() || block.IsSystem() {
 			known = append(known, block)
 		} else if unknown = append(unknown, block); r.hint == "" {
 			r.hint = block.Hint()
@@ -111,6 +112,11 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 		known = unknown // naming a file says that a policy is in it
 	}
 	for _, block := range known {
+		if from.from == "" && block.IsSystem() {
+			system, faulty := block.System()
+			r.Faults = append(append(r.Faults, faulty...), block.LintSystem(system)...)
+			continue
+		}
 		p, _, faulty := block.Read(from.from)
 		r.Faults = append(append(r.Faults, faulty...), block.Lint(p)...)
 	}

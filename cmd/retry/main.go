@@ -7,6 +7,7 @@
 //	retry schema                                  the same for editors
 //	retry explain retries.log                     when calls were retried, and why
 //	retry check -policy policy.yaml retries.log   whether a policy decides so
+//	retry simulate system.yaml                    whether a system comes back after an outage
 //	retry explore policy.yaml                     a page to try a policy out
 //	retry vet ./...                               mistakes in Go code that retries
 //
@@ -79,7 +80,7 @@ type command struct {
 var commands []*command
 
 func init() { // in init, because the commands print their usage, which is in the list
-	commands = []*command{planCommand, lintCommand, convertCommand, keysCommand, schemaCommand, explainCommand, checkCommand, exploreCommand, vetCommand}
+	commands = []*command{planCommand, lintCommand, convertCommand, keysCommand, schemaCommand, explainCommand, checkCommand, simulateCommand, exploreCommand, vetCommand}
 }
 
 func run(s *streams, args []string) int {
@@ -129,9 +130,9 @@ func (o *output) Write(p []byte) (int, error) {
 func printCommands(w io.Writer) {
 	fmt.Fprint(w, "Retry reads, checks and explains retry policies.\n\nUsage: retry COMMAND [flags] ...\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-8s %s\n\n\"retry COMMAND -h\" explains a command, with an example.\n", "version", "print the version of this program")
+	fmt.Fprintf(w, "  %-9s %s\n\n\"retry COMMAND -h\" explains a command, with an example.\n", "version", "print the version of this program")
 }
 
 func version() string {

@@ -64,15 +64,17 @@ func (d *drawing) yTitle(title string) {
 	fmt.Fprintf(d, `<text transform="rotate(-90 14 %.1f)" x="14" y="%.1f" text-anchor="middle">%s</text>`, middle, middle, html.EscapeString(title))
 }
 
-// shade marks the outage, which ends at until.
-func (d *drawing) shade(until float64) {
-	if until > 0 {
-		fmt.Fprintf(d, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, left, top, d.x(until)-left, d.height-bottom-top)
-		if d.x(until) > left+80 {
-			d.text(d.x(until)-4, top+16, "end", "outage")
-		} else {
-			d.text(d.x(until)+4, top+16, "start", "outage")
-		}
+// A span is a part of the x-axis.
+type span struct{ from, to float64 }
+
+// shade marks an outage.
+func (d *drawing) shade(of span) {
+	from, to := d.x(of.from), d.x(of.to)
+	fmt.Fprintf(d, `<rect class="outage" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, top, to-from, d.height-bottom-top)
+	if to > from+80 {
+		d.text(to-4, top+16, "end", "outage")
+	} else {
+		d.text(to+4, top+16, "start", "outage")
 	}
 }
 
@@ -100,7 +102,7 @@ func scheduleChart(policies []policyView, in Input) template.HTML {
 		return ""
 	}
 	d := newDrawing("When each attempt starts, from the earliest to the latest: the table has the numbers", top+bottom+rowHeight*float64(rows), float64(end))
-	d.shade(float64(in.Outage))
+	d.shade(span{0, float64(in.Outage)})
 	d.xAxis(timeAxis(end))
 	d.yTitle("attempt")
 	for i := range rows {
@@ -129,10 +131,10 @@ func scheduleChart(policies []policyView, in Input) template.HTML {
 
 // A lineChart draws lines over two axes.
 type lineChart struct {
-	label string
-	x, y  axis
-	lines []line
-	shade float64 // until here there is an outage
+	label  string
+	x, y   axis
+	lines  []line
+	shades []span // the outages
 }
 
 type line struct {
@@ -145,7 +147,9 @@ type point struct{ x, y float64 }
 func (c *lineChart) svg() template.HTML {
 	d := newDrawing(c.label, lineHeight, c.x.max)
 	y := func(v float64) float64 { return lineHeight - bottom - v/c.y.max*(lineHeight-top-bottom) }
-	d.shade(c.shade)
+	for _, outage := range c.shades {
+		d.shade(outage)
+	}
 	d.xAxis(c.x)
 	d.yTitle(c.y.title)
 	for _, tick := range c.y.ticks {

@@ -11,6 +11,7 @@ import (
 
 // A figure is a picture and its content in words.
 type figure struct {
+	Title   string
 	Picture template.HTML
 	Words   []string
 }
@@ -30,7 +31,7 @@ func herdFigure(policies []policyView, in Input) (f figure) {
 	c := lineChart{
 		label: fmt.Sprintf("Retries per second, counted over %s, after %s began to fail at once", preview.Brief(window), counted(float64(in.Clients), false, "client", "clients")),
 		x:     timeAxis(end), y: axis{title: "retries per second", max: 1},
-		shade: float64(in.Outage),
+		shades: []span{{0, float64(in.Outage)}},
 	}
 	for _, p := range policies {
 		for _, of := range []struct {
