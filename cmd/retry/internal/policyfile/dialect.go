@@ -99,7 +99,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		return d, p, errors.New(b.broken)
 	case b.node.ShortTag() == "!!null" && b.dialect == "":
 		return d, p, errors.New("there is no policy here: write one, such as {max_attempts: 5}, or one under retry")
-	case b.tooLarge():
+	case b.tooLarge(mostNodes):
 		return d, p, errors.New("this is larger than any policy: say by a path where the policy is")
 	}
 	if from == "" {

@@ -74,16 +74,19 @@ func merged(node *yaml.Node, keys map[*yaml.Node]int) int {
 const (
 	mostKeys  = 1000   // keys of a mapping
 	mostNodes = 50_000 // nodes, including those that aliases stand for
+
+	mostSystemNodes = 200_000 // of a system
 )
 
-// tooLarge reports whether b is larger than any policy.
-func (b *Block) tooLarge() bool {
+// tooLarge reports whether b has a mapping that is larger than any of a policy, or
+// more nodes than most.
+func (b *Block) tooLarge(most int) bool {
 	nodes := 0
 	var count func(*yaml.Node) bool
 	count = func(node *yaml.Node) bool {
 		node = resolved(node)
 		nodes++
-		if nodes > mostNodes || node.Kind == yaml.MappingNode && len(node.Content) > 2*mostKeys {
+		if nodes > most || node.Kind == yaml.MappingNode && len(node.Content) > 2*mostKeys {
 			return true
 		}
 		for _, inner := range node.Content {

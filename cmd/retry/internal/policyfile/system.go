@@ -40,8 +40,8 @@ func (b *Block) IsSystem() bool {
 // System reads the system in b. If it cannot be read or is invalid, System returns
 // every fault.
 func (b *Block) System() (s retrysim.System, faults []*Fault) {
-	err := errors.New("this is larger than any system: write less")
-	if !b.tooLarge() {
+	err := errors.New("this is larger than any system: write at most 1000 services")
+	if !b.tooLarge(mostSystemNodes) {
 		err = b.node.Decode(&s)
 	}
 	if err == nil {
@@ -65,7 +65,7 @@ func (b *Block) System() (s retrysim.System, faults []*Fault) {
 
 var (
 	systemPrefix    = regexp.MustCompile(`^(?:yaml: )?(?:retrysim: invalid system: )?`)
-	nextSystemFault = regexp.MustCompile(`; (?:services\.|events\[|rate is |duration is |unknown key "|and \d+ more$)`)
+	nextSystemFault = regexp.MustCompile(`; (?:services\.|events\[|rate is |duration is |unknown key (?:"services\.|"events\[|[^:]+: the keys of a system )|and \d+ more$)`)
 	systemKey       = regexp.MustCompile(`^(?:unknown key ")?([\w.[\]-]+)(?:: (?:unknown key ")?([\w.[\]]+))?`)
 )
 
