@@ -9,6 +9,7 @@ replace (
 	github.com/goretry/retry/adapters/retryotel => ../../adapters/retryotel
 	github.com/goretry/retry/adapters/retryprom => ../../adapters/retryprom
 	github.com/goretry/retry/retryflow => ../../retryflow
+	github.com/goretry/retry/retrysim => ../../retrysim
 )
 
 require (
@@ -17,6 +18,7 @@ require (
 	github.com/goretry/retry/adapters/retryotel v0.0.0-00010101000000-000000000000
 	github.com/goretry/retry/adapters/retryprom v0.0.0-00010101000000-000000000000
 	github.com/goretry/retry/retryflow v0.0.0-00010101000000-000000000000
+	github.com/goretry/retry/retrysim v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/knadh/koanf/parsers/yaml v1.1.1
 	github.com/knadh/koanf/providers/env/v2 v2.0.2
