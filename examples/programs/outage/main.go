@@ -55,29 +55,27 @@ func rescues() []*rescue {
 	}
 }
 
-func (r *rescue) system(duration string) (s retrysim.System, err error) {
-	err = json.Unmarshal(fmt.Appendf(nil, system, r.clients, r.call, r.db, duration), &s)
-	return s, err
+func (r *rescue) simulate(runs int, duration string) error {
+	var s retrysim.System
+	err := json.Unmarshal(fmt.Appendf(nil, system, r.clients, r.call, r.db, duration), &s)
+	if err == nil {
+		r.answer, err = retrysim.Explain(s, runs)
+	}
+	return err
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("outage", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	svg := flags.String("svg", "", "also draw the outages, as SVG files in this directory")
-	runs := flags.Int("runs", 10, "how often each system is simulated")
-	duration := flags.String("duration", "5m", "how much time is simulated")
 	if flags.Parse(args) != nil {
 		return 2
 	}
 	all := rescues()
 	for _, r := range all {
-		s, err := r.system(*duration)
-		if err == nil {
-			r.answer, err = retrysim.Explain(s, *runs)
-		}
-		if err != nil {
+		if err := r.simulate(10, "10m"); err != nil {
 			fmt.Fprintln(stderr, "outage:", err)
-			return 2
+			return 1
 		}
 	}
 	print(stdout, all)
@@ -109,8 +107,9 @@ func print(w io.Writer, all []*rescue) {
 // The size of a picture of one run, and of its margins.
 const (
 	width, height            = 380.0, 220.0
-	left, right, top, bottom = 46.0, 16.0, 44.0, 32.0
-	most                     = 600.0 // a second, at the top
+	left, right, top, bottom = 46.0, 26.0, 44.0, 32.0
+	most                     = 600 // a second, at the top
+	step                     = 5   // seconds that are one point
 )
 
 // draw draws runs, two in a row: the requests to the database, and the calls that
@@ -149,7 +148,7 @@ func (r *rescue) draw(w io.Writer) {
 		fmt.Fprintf(w, "<path d=\"M%g %.1fH%g\" stroke=\"#767676\" stroke-opacity=\"0.3\"/><text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%d</text>\n",
 			left, y(v), width-right, left-6, y(v)+4, v)
 	}
-	for second := 0; second <= len(seconds); second += 60 {
+	for second := 0; second <= len(seconds); second += 120 {
 		fmt.Fprintf(w, "<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%d min</text>\n", x(second), height-bottom+16, second/60)
 	}
 	for i, value := range []func(second int) int{
@@ -157,8 +156,12 @@ func (r *rescue) draw(w io.Writer) {
 		func(second int) int { return seconds[second].Worked },
 	} {
 		fmt.Fprintf(w, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" stroke-linejoin=\"round\" points=\"", colors[i])
-		for second := range seconds {
-			fmt.Fprintf(w, "%.1f,%.1f ", x(second), y(min(value(second), most+40)))
+		for second := 0; second+step <= len(seconds); second += step {
+			sum := 0
+			for i := range step {
+				sum += value(second + i)
+			}
+			fmt.Fprintf(w, "%.1f,%.1f ", x(second), y(sum/step))
 		}
 		fmt.Fprintln(w, "\"/>")
 	}
