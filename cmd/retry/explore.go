@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/goretry/retry/cmd/retry/internal/explore"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 )
 
 var exploreCommand = &command{
@@ -23,9 +24,11 @@ Explore serves a page at 127.0.0.1, for this machine only. While you edit a
 policy, the page shows its faults, its schedule as a table and a picture, how
 many retries a second hit a server when many clients fail at the same time, and
 the load while attempts fail, with and without a budget. You can compare two
-policies. The address of the page holds what you entered, to share it.
+policies. The address of the page holds what you entered, to share it. A file
+with a system of services, as retry simulate reads it, has a page of its own.
 
     retry explore policy.yaml
+    retry explore system.yaml
     retry explore -at services.payments.retry old.yaml new.yaml
     retry explore -o page.html policy.yaml
 
@@ -70,8 +73,16 @@ func explorePolicies(s *streams, c *command, args []string) int {
 		}
 		begin.Names[i], begin.Texts[i] = title, string(data)
 	}
-	if *output == "" {
-		return c.serve(s, begin, *port)
+	system, path := explore.NewSystemInput(), ""
+	if len(args) == 1 && from == (source{}) && isSystem(begin.Names[0], begin.Texts[0]) {
+		path, system.Name, system.Text = "system", begin.Names[0], begin.Texts[0]
+		begin.Names[0], begin.Texts = "", explore.NewInput().Texts
+	}
+	switch {
+	case *output == "":
+		return c.serve(s, begin, system, path, *port)
+	case path != "":
+		return c.misused(s, "-o shows policies, and this file is a system: draw it with retry simulate -svg")
 	}
 	html, faults, err := explore.Static(begin)
 	if err == nil {
@@ -86,6 +97,16 @@ func explorePolicies(s *streams, c *command, args []string) int {
 	return status
 }
 
+// isSystem reports whether a text is a system, and not a policy.
+func isSystem(name, text string) bool {
+	file, err := policyfile.Parse(name, []byte(text))
+	if err != nil {
+		return false
+	}
+	document, fault := file.Document()
+	return fault == nil && document.IsSystem()
+}
+
 // usualPort is the default port: a link to a page is for others who have started
 // this command, too.
 const usualPort = 7388
@@ -94,8 +115,9 @@ func listen(port int) (net.Listener, error) {
 	return net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }
 
-// serve serves the page until it is interrupted.
-func (c *command) serve(s *streams, begin explore.Input, port int) int {
+// serve serves the pages until it is interrupted, and prints the address of the one at
+// path.
+func (c *command) serve(s *streams, begin explore.Input, system explore.SystemInput, path string, port int) int {
 	ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	listener, err := listen(cmp.Or(port, usualPort))
@@ -105,11 +127,11 @@ func (c *command) serve(s *streams, begin explore.Input, port int) int {
 	if err != nil {
 		return c.failed(s, err)
 	}
-	server, err := explore.NewServer(listener, begin)
+	server, err := explore.NewServer(listener, begin, system)
 	if err != nil {
 		return c.failed(s, err)
 	}
-	fmt.Fprintf(s.out, "http://%s/ (Ctrl-C ends it)\n", listener.Addr())
+	fmt.Fprintf(s.out, "http://%s/%s (Ctrl-C ends it)\n", listener.Addr(), path)
 	ended := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

@@ -83,7 +83,11 @@ func simulate(s *streams, c *command, args []string) int {
 		if err != nil {
 			return c.failed(s, err)
 		}
-		system, faults := file.System()
+		document, fault := file.Document()
+		if fault != nil {
+			return c.failed(s, fault)
+		}
+		system, faults := document.System()
 		for _, fault := range faults {
 			status = c.failed(s, fault)
 		}

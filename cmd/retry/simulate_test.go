@@ -148,7 +148,7 @@ func TestSystemFaults(t *testing.T) {
 			assert.Equal(t, 1, status)
 			assert.Empty(t, stdout)
 			if row.want == nil {
-				assert.Equal(t, file+":1: there are 2 documents: write one system\n", stderr)
+				assert.Equal(t, file+":1: there are 2 documents: write one\n", stderr)
 				return
 			}
 			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")

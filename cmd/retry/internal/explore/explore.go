@@ -18,10 +18,10 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-//go:embed page.html page.css page.js
+//go:embed page.html system.html page.css page.js
 var files embed.FS
 
-var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int]}).ParseFS(files, "page.html"))
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int]}).ParseFS(files, "page.html", "system.html"))
 
 // An Input holds the values from which a page is computed.
 type Input struct {

@@ -12,7 +12,7 @@ let changed = false;
 let remembering;
 function remember() {
   clearTimeout(remembering);
-  remembering = setTimeout(() => history.replaceState(null, "", "/?" + new URLSearchParams(new FormData(form))), 500);
+  remembering = setTimeout(() => history.replaceState(null, "", form.getAttribute("action") + "?" + new URLSearchParams(new FormData(form))), 500);
 }
 
 async function ask() {
@@ -25,7 +25,7 @@ async function ask() {
   while (changed) {
     changed = false;
     try {
-      const response = await fetch("/answer", { method: "POST", body: new URLSearchParams(new FormData(form)) });
+      const response = await fetch(form.dataset.answer, { method: "POST", body: new URLSearchParams(new FormData(form)) });
       show(response.ok, await response.text());
     } catch {
       show(false, "The program does not answer: start retry explore again.");

@@ -19,17 +19,20 @@ const computing = 2
 const maxForm = 8 * MaxText
 
 // NewServer returns a server for the page, on a listener of the loopback
-// device. The page starts with begin. The server only answers requests for this
+// device. The page starts with begin, and that of a system, at /system, with
+// beginSystem. The server only answers requests for this
 // machine's own names, so that no other site can read or use it.
-func NewServer(listener net.Listener, begin Input) (*http.Server, error) {
+func NewServer(listener net.Listener, begin Input, beginSystem SystemInput) (*http.Server, error) {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok || !address.IP.IsLoopback() {
 		return nil, fmt.Errorf("%v is not an address of the loopback device", listener.Addr())
 	}
-	s := &server{begin: begin, turns: make(chan struct{}, computing)}
+	s := &server{begin: begin, beginSystem: beginSystem, turns: make(chan struct{}, computing)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "page.html") })
 	mux.HandleFunc("POST /answer", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, "answer") })
+	mux.HandleFunc("GET /system", func(w http.ResponseWriter, r *http.Request) { s.answerSystem(w, r, "system.html") })
+	mux.HandleFunc("POST /system/answer", func(w http.ResponseWriter, r *http.Request) { s.answerSystem(w, r, "system") })
 	mux.HandleFunc("GET /page.css", serveFile)
 	mux.HandleFunc("GET /page.js", serveFile)
 	port := strconv.Itoa(address.Port)
@@ -63,20 +66,18 @@ func guard(port string, next http.Handler) http.Handler {
 func serveFile(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, r.URL.Path[1:]) }
 
 type server struct {
-	begin Input
-	turns chan struct{} // one element for each page that is being computed
+	begin       Input
+	beginSystem SystemInput
+	turns       chan struct{} // one element for each page that is being computed
 }
 
 // answer shows the answer to a form, which may come in the address. What it does
 // not set is as at the beginning.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, name string) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		http.Error(w, fmt.Sprintf("The form cannot be read (%v): write at most %d KiB for each policy.", err, MaxText>>10), http.StatusBadRequest)
+	if !parseForm(w, r) {
 		return
 	}
 	in := s.begin
-	identity := func(text string) (string, error) { return text, nil }
 	set(r.Form, "a", &in.Texts[0], identity)
 	set(r.Form, "b", &in.Texts[1], identity)
 	set(r.Form, "at", &in.At, identity)
@@ -93,6 +94,30 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, name string) {
 	})
 	s.show(w, r, name, func() any { return look(in) })
 }
+
+// answerSystem shows the answer to the form of a system.
+func (s *server) answerSystem(w http.ResponseWriter, r *http.Request, name string) {
+	if !parseForm(w, r) {
+		return
+	}
+	in := s.beginSystem
+	set(r.Form, "text", &in.Text, identity)
+	set(r.Form, "event", &in.Event, identity)
+	set(r.Form, "call", &in.Call, identity)
+	s.show(w, r, name, func() any { return lookAtSystem(in) })
+}
+
+// parseForm reports whether the form could be read, and otherwise answers why.
+func parseForm(w http.ResponseWriter, r *http.Request) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	err := r.ParseForm()
+	if err != nil {
+		http.Error(w, fmt.Sprintf("The form cannot be read (%v): write at most %d KiB for each text.", err, MaxText>>10), http.StatusBadRequest)
+	}
+	return err == nil
+}
+
+func identity(text string) (string, error) { return text, nil }
 
 // set sets a value if a form has it. What cannot be parsed becomes a value out of
 // range, which the page reports.

@@ -20,7 +20,7 @@ import (
 func serve(t *testing.T) string {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	server, err := NewServer(listener, NewInput())
+	server, err := NewServer(listener, NewInput(), NewSystemInput())
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -200,7 +200,7 @@ func TestLimits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := make(pipes)
-				server, err := NewServer(listener, NewInput())
+				server, err := NewServer(listener, NewInput(), NewSystemInput())
 				require.NoError(t, err)
 				ended := make(chan error, 1)
 				go func() { ended <- server.Serve(listener) }()
@@ -232,6 +232,6 @@ func TestLoopbackOnly(t *testing.T) {
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	_, err = NewServer(listener, NewInput())
+	_, err = NewServer(listener, NewInput(), NewSystemInput())
 	assert.ErrorContains(t, err, "is not an address of the loopback device")
 }

@@ -7,16 +7,18 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/goretry/retry/retrysim"
 )
 
-// System returns the only document of f as a system.
-func (f *File) System() (retrysim.System, []*Fault) {
+// Document returns the only document of f.
+func (f *File) Document() (Block, *Fault) {
 	if len(f.documents) != 1 {
-		return retrysim.System{}, []*Fault{{f.Name, 1, false, fmt.Sprintf("there are %d documents: write one system", len(f.documents))}}
+		return Block{}, &Fault{f.Name, 1, false, fmt.Sprintf("there are %d documents: write one", len(f.documents))}
 	}
-	document := f.documents[0]
-	return (&Block{File: f.Name, Line: document.Line, node: resolved(document)}).System()
+	document := resolved(f.documents[0])
+	return Block{File: f.Name, Line: document.Line, node: document}, nil
 }
 
 // IsSystem reports whether b is a system of services that call each other: it has
@@ -95,4 +97,62 @@ func (b *Block) LintSystem(s retrysim.System) (faults []*Fault) {
 	slices.SortFunc(faults, func(f, g *Fault) int { return strings.Compare(f.Text, g.Text) })
 	slices.SortStableFunc(faults, func(f, g *Fault) int { return f.Line - g.Line })
 	return faults
+}
+
+// Change replaces the first event of the system in f, and one of its calls, which
+// says with from whose call it is. An empty text changes nothing.
+func (f *File) Change(event, call string) *Fault {
+	for _, change := range []struct {
+		name, text string
+		apply      func(to *yaml.Node) string
+	}{{"the event", event, f.changeEvent}, {"the call", call, f.changeCall}} {
+		if strings.TrimSpace(change.text) == "" {
+			continue
+		}
+		parsed, err := Parse(change.name, []byte(change.text))
+		if fault := new(Fault); errors.As(err, &fault) {
+			return fault
+		}
+		problem := "write one mapping, such as {at: 20s, for: 10s}"
+		if len(parsed.documents) == 1 {
+			problem = change.apply(resolved(parsed.documents[0]))
+		}
+		if problem != "" {
+			return &Fault{File: change.name, Line: 1, Text: problem}
+		}
+	}
+	return nil
+}
+
+func (f *File) changeEvent(to *yaml.Node) string {
+	if events := f.Find("events.0"); len(events) == 1 {
+		*events[0].node = *to
+		return ""
+	}
+	if list := f.Find("events"); len(list) == 1 && list[0].node.Kind == yaml.SequenceNode {
+		list[0].node.Content = append(list[0].node.Content, to)
+		return ""
+	}
+	return "there are no events in the system: write an empty list, events: []"
+}
+
+func (f *File) changeCall(to *yaml.Node) string {
+	const write = "write whose call it is, and to which service, such as {from: web, to: db, timeout: 1s, retry: {max_attempts: 2}}"
+	ends := map[string]string{}
+	for i := 0; to.Kind == yaml.MappingNode && i < len(to.Content); i += 2 {
+		ends[to.Content[i].Value] = to.Content[i+1].Value
+	}
+	if ends["from"] == "" || ends["to"] == "" {
+		return write
+	}
+	for _, call := range f.Find("services." + ends["from"] + ".calls.*") {
+		if i := slices.IndexFunc(entries(call.node), func(e entry) bool { return e.key == "to" && e.value.Value == ends["to"] }); i < 0 {
+			continue
+		}
+		from := slices.IndexFunc(to.Content, func(n *yaml.Node) bool { return n.Value == "from" })
+		to.Content = slices.Delete(to.Content, from, from+2)
+		*call.node = *to
+		return ""
+	}
+	return fmt.Sprintf("there is no call from %s to %s: %s", ends["from"], ends["to"], write)
 }
