@@ -196,6 +196,31 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
+// The page of a system changes with its text, with an event and with a policy.
+func TestSystem(t *testing.T) {
+	b := open(t)
+	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 2, Mobile: true})
+	require.NoError(t, err)
+	b.do(chromedp.Navigate(serve(t, "testdata/system.yaml")))
+	assert.Equal(t, "/system", eval[string](b, "location.pathname"))
+	assert.Contains(t, eval[string](b, text("answer")), "stays down (3 of 3 runs)")
+	assert.Equal(t, 3, eval[int](b, "document.querySelectorAll('#answer svg').length"))
+	screenshot(b, "explore-system-narrow.png")
+
+	b.do(input("call", "{from: web, to: db, timeout: 1s, retry: {max_attempts: 2}, budget: {size: 10, ratio: 0.1}}"))
+	b.until("!" + text("answer") + ".includes('stays down')")
+	b.do(input("event", "{at: 20s, for: 10s, service: db, workers: x}"))
+	b.until(text("answer") + `.includes('events[0].workers is "x"')`)
+	assert.Contains(t, eval[string](b, text("status")), `events[0].workers is "x"`)
+	b.do(input("event", ""))
+	b.until("document.querySelectorAll('#answer svg').length == 3")
+	b.until("location.search.includes('budget')")
+	answer, address := eval[string](b, text("answer")), eval[string](b, "location.href")
+	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(address))
+	assert.Equal(t, answer, eval[string](b, text("answer")))
+	assert.LessOrEqual(t, eval[int](b, "document.documentElement.scrollWidth"), 390)
+}
+
 // If the program does not answer, the page says so, and it continues when the
 // program is back.
 func TestNoAnswer(t *testing.T) {
@@ -227,6 +252,7 @@ func TestAccessible(t *testing.T) {
 	axe, err := os.ReadFile(os.Getenv("RETRY_TEST_AXE"))
 	require.NoError(t, err)
 	site := serve(t, "../../cmd/retry/testdata/policy.yaml", "testdata/lint.yaml")
+	system := serve(t, "testdata/system.yaml")
 	file := filepath.Join(t.TempDir(), "page.html")
 	output, err := exec.Command(tool.Path, "explore", "-o", file, "../../cmd/retry/testdata/policy.yaml", "testdata/lint.yaml").CombinedOutput()
 	require.NoError(t, err, string(output))
@@ -264,6 +290,9 @@ func TestAccessible(t *testing.T) {
 		audit(scheme + ", with faults")
 		b.do(chromedp.Navigate("file://" + file))
 		audit(scheme + ", the file")
+		b.do(chromedp.Navigate(system))
+		audit(scheme + ", a system")
+		screenshot(b, "explore-system-"+scheme+".png")
 	}
 }
 

@@ -98,7 +98,7 @@ func (of Simulation) figures() []figure {
 	}
 	return []figure{
 		of.figure("Calls", "calls per second", []line{
-			of.line(rows, "from outside", "b dashed", func(row Row) float64 { return row.Calls }),
+			of.line(rows, "all", "b dashed", func(row Row) float64 { return row.Calls }),
 			of.line(rows, "that work", "a", func(row Row) float64 { return row.Worked }),
 		}),
 		of.figure("Load by service", "% of its normal load", services(func(row Row, name string) float64 {

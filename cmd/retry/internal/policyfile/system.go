@@ -125,15 +125,19 @@ func (f *File) Change(event, call string) *Fault {
 }
 
 func (f *File) changeEvent(to *yaml.Node) string {
-	if events := f.Find("events.0"); len(events) == 1 {
-		*events[0].node = *to
-		return ""
+	system, fault := f.Document()
+	list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{to}}
+	switch events := f.Find("events"); {
+	case fault != nil || system.node.Kind != yaml.MappingNode:
+		return "" // what is wrong with the system is more important
+	case len(events) == 0:
+		system.node.Content = append(system.node.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "events"}, list)
+	case events[0].node.Kind == yaml.SequenceNode && len(events[0].node.Content) > 0:
+		events[0].node.Content[0] = to
+	case events[0].node.Kind == yaml.SequenceNode || events[0].node.ShortTag() == "!!null":
+		*events[0].node = *list
 	}
-	if list := f.Find("events"); len(list) == 1 && list[0].node.Kind == yaml.SequenceNode {
-		list[0].node.Content = append(list[0].node.Content, to)
-		return ""
-	}
-	return "there are no events in the system: write an empty list, events: []"
+	return ""
 }
 
 func (f *File) changeCall(to *yaml.Node) string {
