@@ -116,7 +116,7 @@ func TestSimulateForPrograms(t *testing.T) {
 			lines++
 		}
 	}
-	assert.Equal(t, 2*(2+2+2), lines, "calls, loads and queues of two runs")
+	assert.Equal(t, 2*(2+2+1), lines, "calls, loads and the queue of two runs")
 	assert.Contains(t, string(svg), "a&amp;b.yaml: Load by service")
 }
 

@@ -70,7 +70,7 @@ func TestLookAtSystem(t *testing.T) {
 				assert.Empty(t, v.Figures)
 				return
 			}
-			require.Len(t, v.Figures, 3)
+			require.GreaterOrEqual(t, len(v.Figures), 2)
 			assert.NotEmpty(t, v.Loads)
 			for _, f := range v.Figures {
 				assert.NotRegexp(t, `NaN|Inf`, f.Picture)

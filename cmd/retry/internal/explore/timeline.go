@@ -90,22 +90,29 @@ func (of Simulation) figures() []figure {
 	rows := of.Rows(300)
 	names := of.Loaded()
 	names = names[:min(mostLines, len(names))]
-	services := func(value func(Row, string) float64) (lines []line) {
+	services := func(value func(Row, string) float64, shown func(retrysim.Load) bool) (lines []line) {
 		for i, name := range names {
+			if !shown(of.Result.Services[name]) {
+				continue
+			}
 			lines = append(lines, of.line(rows, name, string(rune('a'+i)), func(row Row) float64 { return value(row, name) }))
 		}
 		return lines
 	}
-	return []figure{
+	figures := []figure{
 		of.figure("Calls", "calls per second", []line{
 			of.line(rows, "all", "b dashed", func(row Row) float64 { return row.Calls }),
 			of.line(rows, "that work", "a", func(row Row) float64 { return row.Worked }),
 		}),
 		of.figure("Load by service", "% of its normal load", services(func(row Row, name string) float64 {
 			return 100 * row.Requests[name] / max(of.Result.Services[name].Normal, 1e-9)
-		})),
-		of.figure("Queues", "requests that wait", services(func(row Row, name string) float64 { return float64(row.Queues[name]) })),
+		}, func(retrysim.Load) bool { return true })),
 	}
+	queues := services(func(row Row, name string) float64 { return float64(row.Queues[name]) }, func(l retrysim.Load) bool { return l.Peak > 0 })
+	if queues != nil {
+		figures = append(figures, of.figure("Queues", "requests that wait", queues))
+	}
+	return figures
 }
 
 func (of Simulation) line(rows []Row, name, class string, value func(Row) float64) line {
