@@ -59,7 +59,7 @@ func TestLookAtSystem(t *testing.T) {
 		{"more calls in an event", SystemInput{Text: small, Event: "{at: 20s, for: 10s, service: web, rate: 6000/s}"}, "", "a run may have 1.62e+06 requests, "},
 		{"too long", SystemInput{Text: "duration: 500h\n" + small}, "", "a run may have 1.08e+08 requests, "},
 		{"long text", SystemInput{Text: strings.Repeat("#", MaxText+1)}, "", "the text is longer than 128 KiB"},
-		{"too large for its margin", SystemInput{Text: strings.Replace(small, "workers: 3, ", "workers: 3000, ", 1)}, "recovers 0s after the end of the last event (1 run). This system is too large for its margin here: ", ""},
+		{"too large for its margin", SystemInput{Text: strings.Replace(small, "workers: 3, ", "workers: 3000, ", 1)}, "recovers at once (1 run). This system is too large for its margin here: ", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			v := lookAtSystem(row.in)
