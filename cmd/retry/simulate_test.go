@@ -184,6 +184,38 @@ func TestLintSystem(t *testing.T) {
 	assert.Equal(t, "system.yaml:6: services.web.calls[0]: 3 attempts without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay\n", out)
 }
 
+// The output in docs/simulate.md is that of its file.
+func TestSimulateDocs(t *testing.T) {
+	if os.Getenv("RETRY_LONG") == "" {
+		t.Skip("RETRY_LONG is not set")
+	}
+	page, err := os.ReadFile("../../docs/simulate.md")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	text, rest, _ := strings.Cut(rest, "```\n")
+	_, shown, _ := strings.Cut(rest, "    system.yaml\n")
+	shown, _, _ = strings.Cut(shown, "\nThe rows ")
+	t.Chdir(write(t, map[string]string{"system.yaml": text}))
+	out, _, _ := tool("", "simulate", "system.yaml")
+	require.Greater(t, strings.Count(shown, "\n"), 10)
+	for line := range strings.Lines(shown) {
+		assert.Contains(t, out, strings.TrimPrefix(line, "    "))
+	}
+}
+
+// A system has a page, but no file of it.
+func TestExploreSystem(t *testing.T) {
+	t.Chdir(write(t, map[string]string{"system.yaml": fmt.Sprintf(system, "")}))
+	_, stderr, status := tool("", "explore", "-o", "page.html", "system.yaml")
+	assert.Equal(t, 2, status)
+	assert.Contains(t, stderr, "retry explore: -o shows policies, and this file is a system: draw it with retry simulate -svg\n")
+	_, err := os.Stat("page.html")
+	assert.ErrorIs(t, err, os.ErrNotExist)
+
+	// At a path there is a policy.
+	assert.Empty(t, succeed(t, "", "explore", "-o", "page.html", "-at", "services.web.calls.0.retry", "system.yaml"))
+}
+
 // Only a terminal sees how long it takes, from the first second on.
 func TestDuring(t *testing.T) {
 	for _, row := range []struct {
@@ -193,6 +225,7 @@ func TestDuring(t *testing.T) {
 	}{
 		{true, 999 * time.Millisecond, ""},
 		{true, 2500 * time.Millisecond, "\rsimulating, 1s\rsimulating, 2s\r\x1b[K"},
+		{true, 1500 * time.Millisecond, "\rsimulating, 1s\r\x1b[K"},
 		{false, 2500 * time.Millisecond, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {

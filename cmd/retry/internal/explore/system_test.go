@@ -114,6 +114,10 @@ func TestServeSystem(t *testing.T) {
 	_, html = send(t, "GET", site+"/system?"+form.Encode(), "", nil)
 	assert.NotContains(t, html, "<b>")
 	assert.Contains(t, html, "<td>&lt;b&gt;</td>")
+	assert.Contains(t, html, "<strong>recovers")
+	form = url.Values{"text": {small}, "call": {"{from: web, to: db, timeout: 1s}"}}
+	_, html = send(t, "GET", site+"/system?"+form.Encode(), "", nil)
+	assert.NotContains(t, html, "stays down")
 
 	_, html = send(t, "POST", site+"/system/answer", url.Values{"text": {"x: 1"}}.Encode(), nil)
 	assert.Contains(t, html, "<li>the system, line 1: unknown key")
