@@ -158,7 +158,7 @@ func TestSystemFaults(t *testing.T) {
 			}
 			found, _, status := tool("", "lint", filepath.Dir(file))
 			assert.Equal(t, 1, status)
-			assert.Equal(t, stderr, found)
+			assert.Equal(t, stderr+"1 policy in 1 file\n", found)
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestLintSystem(t *testing.T) {
 	t.Chdir(dir)
 	out, _, status := tool("", "lint", ".")
 	assert.Equal(t, 1, status)
-	assert.Equal(t, "system.yaml:6: services.web.calls[0]: 3 attempts without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay\n", out)
+	assert.Equal(t, "system.yaml:6: services.web.calls[0]: 3 attempts without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay\n1 policy in 2 files; 1 file has none at the top: try -at\n", out)
 }
 
 // The output in docs/simulate.md is that of its file.
