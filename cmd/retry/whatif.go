@@ -1,0 +1,452 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/retryflow/flowlog"
+	"github.com/goretry/retry/retrylog"
+)
+
+var whatifCommand = &command{
+	name: "whatif", args: "-policy FILE [flags] LOG ...", run: whatif,
+	summary: "estimate what the calls of a log would have done under another policy",
+	doc: `
+Whatif estimates what the calls of a log would have done under the policy in a
+file: how many more would have succeeded (saved) or failed (lost), how long they
+would have waited, and how many retries a second there would have been.
+
+    retry whatif -policy new.yaml retries.log
+    retry whatif -policy new.yaml -budget 100 -ratio 0.1 retries.log
+
+Each attempt in the log is a sample: it shows whether the target failed then. A
+first attempt stays as it was. A retry at another time fails as often as the
+attempts nearest to it did, at most 1s away. If there are none, the retry is
+extrapolated. Above 30% of such retries there is no estimate.
+
+The log must have the attempts: write it by retrylog.NewWriter, or by
+retrylog.Slog at level Debug. It should be of one target; choose its calls with
+-key. The estimate does not know that more retries can keep a target down, that
+a longer attempt_timeout may save an attempt, or that some errors belong to
+their call and not to the target. It says so if the retries in the log failed
+more often than other attempts at that time.
+`,
+}
+
+const (
+	mostExtrapolated = 0.3
+	bucket           = 100 * time.Millisecond // of samples
+	reach            = 10                     // buckets on each side that a sample may be away
+	enough           = 3                      // samples
+	mostPlayed       = 1000                   // retries of a call; the next is extrapolated
+	mostRounds       = 20                     // that it takes to find out what a budget allows
+)
+
+func whatif(s *streams, c *command, args []string) int {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	w := &whatifs{streams: s}
+	var from source
+	from.define(flags)
+	w.define(flags)
+	file := flags.String("policy", "", "the `file` with the policy, YAML or JSON")
+	asJSON := flags.Bool("json", false, "print JSON, for programs")
+	flags.IntVar(&w.budget.Size, "budget", 0, "share a budget of `N` retries among all calls; 0: none")
+	flags.Float64Var(&w.budget.Ratio, "ratio", 0, "the `share` of a retry that a success puts back into it")
+	names, status, done := c.parse(s, flags, args)
+	if done {
+		return status
+	}
+	err := cmp.Or(from.check(), w.check())
+	switch {
+	case err != nil:
+	case *file == "":
+		err = errors.New("there is no policy: write -policy and the file that has it")
+	case w.budget.Size < 0:
+		err = fmt.Errorf("-budget is %d: write 0 or more", w.budget.Size)
+	case !(w.budget.Ratio >= 0 && w.budget.Ratio <= 1):
+		err = fmt.Errorf("-ratio is %v: write 0 to 1", w.budget.Ratio)
+	case w.budget.Ratio > 0 && w.budget.Size == 0:
+		err = errors.New("-ratio is of a budget: write -budget, too")
+	case len(names) == 0 || !regular(names):
+		err = errors.New("a log is read more than once: write the name of a file")
+	}
+	if err != nil {
+		return c.misused(s, err)
+	}
+	p, status := c.readPolicy(s, *file, from)
+	if status != ok {
+		return status
+	}
+	w.policy = p.Policy
+	if err := w.run(names); err != nil {
+		return c.failed(s, err)
+	}
+	text := w.text()
+	if *asJSON {
+		data, _ := json.Marshal(w.answer())
+		text = string(data) + "\n"
+	}
+	if _, err := io.WriteString(s.out, text); err != nil {
+		return c.failed(s, err)
+	}
+	return ok
+}
+
+// A tally counts the attempts that started within a bucket.
+type tally struct{ all, failed, final uint32 }
+
+// samples are the attempts of a log, by minute.
+type samples struct {
+	minutes map[int64]*[time.Minute / bucket]tally
+	last    time.Time // when the last one started
+}
+
+func (m *samples) at(n int64) *tally {
+	const each = int64(time.Minute / bucket)
+	minute := m.minutes[floor(n, each)]
+	if minute == nil {
+		return nil
+	}
+	return &minute[n-floor(n, each)]
+}
+
+func (m *samples) add(at time.Time, o outcome) {
+	n := at.UnixMilli() / bucket.Milliseconds()
+	if m.at(n) == nil {
+		m.minutes[floor(n, int64(time.Minute/bucket))] = new([time.Minute / bucket]tally)
+	}
+	t := m.at(n)
+	t.all, t.failed, t.final = t.all+1, t.failed+uint32(o.failed), t.final+uint32(o.final)
+	if at.After(m.last) {
+		m.last = at
+	}
+}
+
+// near returns the outcome of an attempt at this time, from the nearest samples.
+func (m *samples) near(at time.Time) (o outcome, known bool) {
+	n := at.UnixMilli() / bucket.Milliseconds()
+	var sum tally
+	for away := int64(0); away <= reach && sum.all < enough; away++ {
+		for _, i := range []int64{n - away, n + away}[:min(2, away+1)] {
+			if t := m.at(i); t != nil {
+				sum = tally{sum.all + t.all, sum.failed + t.failed, sum.final + t.final}
+			}
+		}
+	}
+	if sum.all == 0 {
+		return o, false
+	}
+	return outcome{float64(sum.failed) / float64(sum.all), float64(sum.final) / float64(sum.all)}, true
+}
+
+// An outcome is the probability that an attempt failed, and that it failed so that it is
+// not retried.
+type outcome struct{ failed, final float64 }
+
+// outcome returns how an attempt of a call ended, under the policy's timeout.
+func (w *whatifs) outcome(c *flowlog.Call, i int) (outcome, time.Duration) {
+	a := &c.Attempts[i]
+	limit := w.policy.AttemptTimeout
+	final := c.Reason == retry.ReasonPermanent || c.Reason == retry.ReasonRejected || c.Reason == retry.ReasonRetryAfter ||
+		c.Reason == retry.ReasonNonRetryable && c.Max != 1
+	switch {
+	case limit > 0 && a.Took > limit:
+		return outcome{failed: 1}, limit
+	case a.Err == nil:
+		return outcome{}, a.Took
+	case final && i == len(c.Attempts)-1:
+		return outcome{final: 1}, a.Took
+	default:
+		return outcome{failed: 1}, a.Took
+	}
+}
+
+// A second is what happens in one.
+type second struct{ logged, retries, wanted, succeeded, allowed float64 }
+
+// whatifs is one run of whatif. Its numbers are expectations: a retry that follows an
+// attempt that fails with probability 0.25 is a quarter of a retry.
+type whatifs struct {
+	selection
+	streams *streams
+	policy  retry.Policy
+	budget  struct {
+		Size  int
+		Ratio float64
+	}
+	lowest  float64 // level of the budget
+	samples samples
+	seconds map[int64]*second
+
+	left int // calls that are left out
+	totals
+}
+
+// totals are what is counted anew in each round.
+type totals struct {
+	calls, logged, saved, lost  float64 // logged: that succeeded in the log
+	savedVariance, lostVariance float64
+	retries, extrapolated       float64
+	wait, longest               time.Duration
+	loggedWait, loggedLongest   time.Duration
+	loggedRetries, loggedFailed float64
+	sampledFailed, denied       float64
+}
+
+func (w *whatifs) run(names []string) error {
+	w.samples.minutes, w.seconds = map[int64]*[time.Minute / bucket]tally{}, map[int64]*second{}
+	if err := w.each(names, w.sample); err != nil {
+		return err
+	}
+	if w.samples.last.IsZero() {
+		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: "there is no whole call with its attempts"}
+	}
+	for range mostRounds {
+		w.totals = totals{}
+		for _, s := range w.seconds {
+			*s = second{allowed: s.allowed}
+		}
+		if err := w.each(names, w.play); err != nil {
+			return err
+		}
+		if w.budget.Size == 0 || w.spend() < 0.001 {
+			break
+		}
+	}
+	if share := w.share(); share > mostExtrapolated {
+		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: fmt.Sprintf("there is no estimate: no attempt of the log is within 1s of %.0f%% of the retries (at most %.0f%%)", 100*share, 100*mostExtrapolated)}
+	}
+	return nil
+}
+
+// each calls use for each selected call that is whole and began with its first attempt.
+func (w *whatifs) each(names []string, use func(*flowlog.Call, *retry.Event)) error {
+	log, closeAll, err := open(w.streams, names, nil)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	w.left = 0
+	for c, err := range log.Calls() {
+		if err != nil {
+			return err
+		}
+		if !w.has(c.Key, c.Last().Time) {
+			continue
+		}
+		call, cut, err := c.Replay()
+		if err != nil {
+			return lineFault(c, err)
+		}
+		started := func(r flowlog.Record) bool { return r.Event.Kind == retry.AttemptStarted }
+		scheduled := func(r flowlog.Record) bool { return r.Event.Kind == retry.RetryScheduled }
+		if len(call.Attempts) > 0 && slices.ContainsFunc(c.Records, scheduled) && !slices.ContainsFunc(c.Records, started) {
+			return &policyfile.Fault{File: c.Files[0].Name, Line: c.Records[0].Line, Text: "the log has no attempts: write it at level Debug"}
+		}
+		if cut != "" || call.Task != "" || call.Resets > 0 || len(call.Attempts) == 0 || call.Attempts[0].Number != 1 ||
+			slices.ContainsFunc(call.Attempts, func(a retrylog.Attempt) bool { return !a.Finished }) {
+			w.left++
+			continue
+		}
+		use(&call, c.Last())
+	}
+	return nil
+}
+
+// sample takes the attempts of a call as samples.
+func (w *whatifs) sample(c *flowlog.Call, _ *retry.Event) {
+	for i := range c.Attempts {
+		if c.Reason == retry.ReasonCanceled && i == len(c.Attempts)-1 {
+			return // it was perhaps the cancelation that it failed by
+		}
+		o, _ := w.outcome(c, i)
+		w.samples.add(c.Attempts[i].Started, o)
+	}
+}
+
+func (w *whatifs) second(at time.Time) *second {
+	s := w.seconds[at.Unix()]
+	if s == nil {
+		s = &second{allowed: 1}
+		w.seconds[at.Unix()] = s
+	}
+	return s
+}
+
+// play makes the retries of a call as the policy decides.
+func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
+	w.calls++
+	waited := time.Duration(0)
+	for i := range c.Attempts[1:] {
+		w.loggedRetries++
+		waited += c.Attempts[i].Delay
+		w.second(c.Attempts[i+1].Started).logged++
+		o, _ := w.outcome(c, i+1)
+		w.loggedFailed += o.failed + o.final
+		o, _ = w.samples.near(c.Attempts[i+1].Started)
+		w.sampledFailed += o.failed + o.final
+	}
+	w.loggedWait, w.loggedLongest = w.loggedWait+waited, max(w.loggedLongest, waited)
+	first := c.Attempts[0]
+	succeeded := w.follow(c, cmp.Or(first.Seed, retry.SeedOf(c.Key+first.Started.String())), last)
+	chance := succeeded * (1 - succeeded)
+	if c.Reason == retry.ReasonSuccess {
+		w.logged++
+		w.lost, w.lostVariance = w.lost+1-succeeded, w.lostVariance+chance
+	} else {
+		w.saved, w.savedVariance = w.saved+succeeded, w.savedVariance+chance
+	}
+}
+
+// follow returns the probability that a call succeeds.
+func (w *whatifs) follow(c *flowlog.Call, seed uint64, last *retry.Event) (succeeded float64) {
+	begun, at, goes := c.Attempts[0].Started, c.Attempts[0].Started, 1.0 // goes: the probability of this attempt
+	own, waited := c.Attempts[0], time.Duration(0)
+	o, took := w.outcome(c, 0)
+	for number, made := 1, 0; ; number, made = number+1, made+1 {
+		end := at.Add(took)
+		w.second(end).succeeded += goes * (1 - o.failed - o.final)
+		succeeded += goes * (1 - o.failed - o.final)
+		if goes *= o.failed; goes < 1e-9 {
+			return succeeded
+		}
+		err := own.Err
+		if own.RetryAfter > 0 {
+			err = retry.After(own.RetryAfter, err)
+		}
+		d := w.policy.Next(retry.Attempt{Number: number, Err: err, Took: took, Elapsed: end.Sub(begun), Seed: seed})
+		if d.Reset {
+			number, begun = 1, end
+		}
+		at = end.Add(d.Delay)
+		stopped := c.Reason == retry.ReasonCanceled || c.Reason == retry.ReasonDeadline || c.Reason == retry.ReasonWait
+		if !d.Retry() || stopped && at.After(last.Time) {
+			return succeeded
+		}
+		s := w.second(end)
+		s.wanted += goes
+		if goes *= s.allowed; goes < 1e-9 {
+			return succeeded
+		}
+		waited += d.Delay
+		w.longest = max(w.longest, waited)
+		w.wait += time.Duration(goes * float64(d.Delay))
+		w.retries += goes
+		w.second(at).retries += goes
+		same := func(a retrylog.Attempt) bool { return a.Number > 1 && a.Started.Sub(at).Abs() < bucket/2 }
+		if i := slices.IndexFunc(c.Attempts, same); i >= 0 {
+			own, at = c.Attempts[i], c.Attempts[i].Started
+			o, took = w.outcome(c, i)
+			continue
+		}
+		own.RetryAfter = 0
+		near, known := w.samples.near(at)
+		if known {
+			o = near
+		}
+		if !known || own.Class != "" {
+			w.extrapolated += goes
+		}
+		if made == mostPlayed || at.After(w.samples.last.Add(reach*bucket)) {
+			return succeeded
+		}
+	}
+}
+
+// spend computes the level of the budget in each second, and so the share of the retries
+// that it allows. It returns by how much the shares differ from those before.
+func (w *whatifs) spend() (change float64) {
+	size := float64(w.budget.Size)
+	level := size
+	w.lowest, w.denied = size, 0
+	for _, at := range slices.Sorted(maps.Keys(w.seconds)) {
+		s := w.seconds[at]
+		before := s.allowed
+		level += w.budget.Ratio * s.succeeded
+		if s.allowed = 1; s.wanted > level {
+			s.allowed = level / s.wanted
+		}
+		w.denied += s.wanted * (1 - s.allowed)
+		level = min(size, level-s.wanted*s.allowed)
+		w.lowest = min(w.lowest, level)
+		change = max(change, math.Abs(s.allowed-before))
+	}
+	return change
+}
+
+func (w *whatifs) share() float64 { return w.extrapolated / max(w.retries, 1e-9) }
+
+// peak returns the most retries in a second, in the log and under the policy.
+func (w *whatifs) peak() (logged, retries float64) {
+	for _, s := range w.seconds {
+		logged, retries = max(logged, s.logged), max(retries, s.retries)
+	}
+	return logged, retries
+}
+
+// An estimate is the form of whatif -json. Errors are standard errors.
+type estimate struct {
+	Calls        float64 `json:"calls"`
+	Saved        float64 `json:"saved"`
+	Lost         float64 `json:"lost"`
+	Extrapolated float64 `json:"extrapolated"` // share of the retries
+	Peak         float64 `json:"peak_retries_per_second"`
+	SavedError   float64 `json:"saved_error"`
+	LostError    float64 `json:"lost_error"`
+	Retries      float64 `json:"retries"`
+	Wait         string  `json:"wait"` // of all calls
+	LongestWait  string  `json:"longest_wait"`
+	Denied       float64 `json:"denied_by_budget"`
+	Lowest       float64 `json:"budget_lowest"`
+	LeftOut      int     `json:"left_out"` // calls
+}
+
+func (w *whatifs) answer() estimate {
+	_, peak := w.peak()
+	return estimate{
+		w.calls, math.Round(w.saved), math.Round(w.lost), w.share(), math.Round(peak), math.Sqrt(w.savedVariance), math.Sqrt(w.lostVariance),
+		math.Round(w.retries), w.wait.String(), w.longest.String(), math.Round(w.denied), math.Round(w.lowest), w.left,
+	}
+}
+
+func (w *whatifs) text() string {
+	number := func(f float64) string { return preview.Thousands(int64(math.Round(f))) }
+	var b strings.Builder
+	share := fmt.Sprintf("%.0f%% extrapolated", math.Ceil(100*w.share()))
+	fmt.Fprintf(&b, "%s: %s of %s retries are more than 1s from every attempt in the log.\n\n", share, number(w.extrapolated), number(w.retries))
+	fmt.Fprintf(&b, "%s: %s saved, %s lost; %s\n\n", counted(int(w.calls), "call"), number(w.saved), number(w.lost), share)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, log, policy string) { fmt.Fprintf(t, "%s\t%s\t%s\n", name, log, policy) }
+	logged, peak := w.peak()
+	mean := func(d time.Duration) string { return preview.Brief(d / time.Duration(w.calls)) }
+	row("", "LOG", "POLICY")
+	row("succeeded", number(w.logged), number(w.logged+w.saved-w.lost))
+	row("retries", number(w.loggedRetries), number(w.retries))
+	row("most retries in a second", number(logged), number(peak))
+	row("mean wait of a call", mean(w.loggedWait), mean(w.wait))
+	row("longest wait", preview.Brief(w.loggedLongest), preview.Brief(w.longest))
+	_ = t.Flush()
+	if w.budget.Size > 0 {
+		fmt.Fprintf(&b, "\nThe budget of %d falls to %s and denies %s retries.\n", w.budget.Size, number(w.lowest), number(w.denied))
+	}
+	if w.left > 0 {
+		fmt.Fprintf(&b, "\nLeft out: %s that the log does not have whole, or that a policy did not decide.\n", counted(w.left, "call"))
+	}
+	if n := w.loggedFailed - w.sampledFailed; n > 0.1*w.loggedRetries && n > 3*math.Sqrt(w.loggedRetries) {
+		fmt.Fprintf(&b, "\nToo good: %s of the retries in the log failed, and near them %s would have.\nSome errors belong to their calls, not to the target.\n", number(w.loggedFailed), number(w.sampledFailed))
+	}
+	return b.String()
+}
