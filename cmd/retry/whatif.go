@@ -175,7 +175,7 @@ func (w *whatifs) outcome(c *flowlog.Call, i int) (outcome, time.Duration) {
 }
 
 // A second is what happens in one.
-type second struct{ logged, retries, wanted, succeeded, allowed float64 }
+type second struct{ attempts, logged, retries, sampled, wanted, succeeded, allowed float64 }
 
 // whatifs is one run of whatif. Its numbers are expectations: a retry that follows an
 // attempt that fails with probability 0.25 is a quarter of a retry.
@@ -290,6 +290,9 @@ func (w *whatifs) second(at time.Time) *second {
 func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
 	w.calls++
 	waited := time.Duration(0)
+	for _, a := range c.Attempts {
+		w.second(a.Started).attempts++
+	}
 	for i := range c.Attempts[1:] {
 		w.loggedRetries++
 		waited += c.Attempts[i].Delay
@@ -356,6 +359,7 @@ func (w *whatifs) follow(c *flowlog.Call, seed uint64, last *retry.Event) (succe
 		near, known := w.samples.near(at)
 		if known {
 			o = near
+			w.second(at).sampled += goes
 		}
 		if !known || own.Class != "" {
 			w.extrapolated += goes
@@ -397,6 +401,17 @@ func (w *whatifs) peak() (logged, retries float64) {
 	return logged, retries
 }
 
+// deviation returns a standard error. The variance is that of the calls alone. Samples
+// that many retries share add to it.
+func (w *whatifs) deviation(variance float64) float64 {
+	var sampled, shared float64
+	for _, s := range w.seconds {
+		sampled += s.sampled
+		shared += s.sampled * s.sampled / max(1, s.attempts)
+	}
+	return math.Sqrt(variance * (1 + shared/max(1, sampled)))
+}
+
 // An estimate is the form of whatif -json. Errors are standard errors.
 type estimate struct {
 	Calls        float64 `json:"calls"`
@@ -417,7 +432,7 @@ type estimate struct {
 func (w *whatifs) answer() estimate {
 	_, peak := w.peak()
 	return estimate{
-		w.calls, math.Round(w.saved), math.Round(w.lost), w.share(), math.Round(peak), math.Sqrt(w.savedVariance), math.Sqrt(w.lostVariance),
+		w.calls, math.Round(w.saved), math.Round(w.lost), w.share(), math.Round(peak), w.deviation(w.savedVariance), w.deviation(w.lostVariance),
 		math.Round(w.retries), w.wait.String(), w.longest.String(), math.Round(w.denied), math.Round(w.lowest), w.left,
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,9 +26,10 @@ import (
 // A world is a target that fails with a probability that depends on the time since the
 // start. An attempt of the same call at the same time always ends the same way.
 type world struct {
-	seed  uint64
-	calls int
-	fails func(since time.Duration) float64
+	seed   uint64
+	calls  int
+	poison int // every so many calls fail always; 0: none
+	fails  func(since time.Duration) float64
 }
 
 // outage returns a target that fails with a probability, from then for so long.
@@ -59,7 +62,7 @@ func (w world) run(t *testing.T, p retry.Policy, budget *retry.Budget) (succeede
 					since := time.Since(start)
 					chance := rand.New(rand.NewPCG(w.seed+uint64(call)<<20, uint64(since))).Float64()
 					time.Sleep(5 * time.Millisecond)
-					if chance < w.fails(since) {
+					if chance < w.fails(since) || w.poison > 0 && call%w.poison == 0 {
 						return errors.New("refused")
 					}
 					return nil
@@ -101,7 +104,7 @@ func TestWhatifFindsTheTruth(t *testing.T) {
 		length := time.Duration(700+650*i) * time.Millisecond
 		share := []float64{1, 0.5, 0.8, 1}[i%4]
 		t.Run(fmt.Sprintf("%v of %v, %v to %v", share, length, pair[0], pair[1]), func(t *testing.T) {
-			w := world{uint64(i), 2000, outage(10*time.Second+time.Duration(i)*37*time.Millisecond, length, share)}
+			w := world{seed: uint64(i), calls: 2000, fails: outage(10*time.Second+time.Duration(i)*37*time.Millisecond, length, share)}
 			before, _, log := w.run(t, pair[0], nil)
 			after, retries, _ := w.run(t, pair[1], nil)
 			saved, lost := 0.0, 0.0
@@ -125,11 +128,65 @@ func TestWhatifFindsTheTruth(t *testing.T) {
 
 // Under its own policy nothing changes.
 func TestWhatifOfTheSamePolicy(t *testing.T) {
-	w := world{7, 1000, outage(5*time.Second, 3*time.Second, 0.7)}
+	w := world{seed: 7, calls: 1000, fails: outage(5*time.Second, 3*time.Second, 0.7)}
 	for _, p := range []retry.Policy{once, quick, patient, bounded} {
 		_, retries, log := w.run(t, p, nil)
 		e := ask(t, log, p)
 		assert.Zero(t, e.Saved+e.Lost+e.Extrapolated+e.SavedError+e.LostError, p)
 		assert.InDelta(t, retries, e.Retries, 0, p)
+	}
+}
+
+// A budget that is shared denies about as many retries as the real one.
+func TestWhatifBudget(t *testing.T) {
+	w := world{seed: 3, calls: 2000, fails: outage(10*time.Second, 8*time.Second, 1)}
+	_, _, log := w.run(t, quick, nil)
+	_, free, _ := w.run(t, patient, nil)
+	for _, size := range []int{20, 200, 2000} {
+		_, retries, _ := w.run(t, patient, &retry.Budget{Size: size, Ratio: 0.1})
+		e := ask(t, log, patient, "-budget", fmt.Sprint(size), "-ratio", "0.1")
+		t.Logf("size %d: retries %v of %v, denied %v, lowest %v", size, e.Retries, retries, e.Denied, e.Lowest)
+		assert.InDelta(t, retries, e.Retries, max(10, 0.05*float64(retries)), size)
+		assert.Equal(t, size < 1000, e.Denied > 0, size)
+		assert.Equal(t, size < 1000, e.Lowest == 0, size)
+		assert.Equal(t, size < 1000, e.Retries < 0.8*float64(free), size)
+	}
+}
+
+// What cannot be estimated is refused, and what is left out or doubtful is said.
+func TestWhatifSays(t *testing.T) {
+	w := world{seed: 5, calls: 400, fails: outage(6*time.Second, time.Hour, 1)}
+	_, _, endless := w.run(t, once, nil)
+	w.fails = outage(3*time.Second, time.Second, 1)
+	_, _, short := w.run(t, quick, nil)
+	info := regexp.MustCompile(`(?m)^.*"attempt_(started|finished)".*\n`).ReplaceAllString(short, "")
+	lines := strings.SplitAfter(short, "\n")
+	w.poison, w.fails = 10, outage(0, 0, 0)
+	_, _, own := w.run(t, quick, nil)
+	t.Chdir(write(t, map[string]string{
+		"endless.log": endless, "short.log": short, "info.log": info, "cut.log": strings.Join(lines[:len(lines)-2], ""), "own.log": own, "empty.log": "",
+		"slow.yaml": "{max_attempts: 3, backoff: {type: fixed, delay: 30s}}", "same.yaml": "{max_attempts: 3, backoff: {type: fixed, delay: 300ms}, jitter: equal}",
+		"never.yaml": "{max_attempts: 3, non_retryable: true}", "brief.yaml": "{max_attempts: 1, attempt_timeout: 1ms}",
+	}))
+	for name, row := range map[string]struct {
+		policy, log, want string
+		status            int
+	}{
+		"beyond the log":         {"slow.yaml", "endless.log", "endless.log:1: there is no estimate: no attempt of the log is within 1s of 100% of the retries (at most 30%)", found},
+		"above level Debug":      {"same.yaml", "info.log", "info.log:1: the log has no attempts: write it at level Debug", found},
+		"nothing":                {"same.yaml", "empty.log", "empty.log:1: there is no whole call with its attempts", found},
+		"standard input":         {"same.yaml", "-", "a log is read more than once: write the name of a file", misuse},
+		"the same":               {"same.yaml", "short.log", "400 calls: 0 saved, 0 lost; 0% extrapolated", ok},
+		"no retries":             {"never.yaml", "short.log", "most retries in a second  50   0", ok},
+		"a timeout that is less": {"brief.yaml", "short.log", "succeeded                 372  0", ok},
+		"a call that is cut":     {"same.yaml", "cut.log", "Left out: 1 call that", ok},
+		"errors of the calls":    {"same.yaml", "own.log", "Some errors belong to their calls", ok},
+	} {
+		stdout, stderr, status := tool("", "whatif", "-policy", row.policy, row.log)
+		assert.Equal(t, row.status, status, name+stderr)
+		assert.Contains(t, stdout+stderr, row.want, name)
+		for line := range strings.Lines(stdout) {
+			assert.LessOrEqual(t, len(line), 81, line)
+		}
 	}
 }
