@@ -32,24 +32,22 @@ would have waited, and how many retries a second there would have been.
     retry whatif -policy new.yaml retries.log
     retry whatif -policy new.yaml -budget 100 -ratio 0.1 retries.log
 
-Each attempt in the log is a sample: it shows whether the target failed then. A
-first attempt stays as it was. A retry at another time fails as often as the
-attempts nearest to it did, at most 1s away. If there are none, the retry is
-extrapolated. Above 30% of such retries there is no estimate.
+Each attempt in the log shows whether its target failed then. First attempts
+stay as they were. A retry at another time fails as often as the attempts
+nearest to it, at most 1s away. If there are none, it is extrapolated. If more
+than 30% of the retries are, there is no estimate.
 
-The log must have the attempts: write it by retrylog.NewWriter, or by
-retrylog.Slog at level Debug. It should be of one target; choose its calls with
--key. The estimate does not know that more retries can keep a target down, that
-a longer attempt_timeout may save an attempt, or that some errors belong to
-their call and not to the target. It says so if the retries in the log failed
-more often than other attempts at that time.
+The log needs its attempts, which retrylog.Slog logs at level Debug, and should
+be of one target: choose its calls with -key. The estimate does not know that
+more retries can keep a target down. If the retries in the log failed more often
+than other attempts at that time, it says so.
 `,
 }
 
 const (
 	mostExtrapolated = 0.3
 	bucket           = 100 * time.Millisecond // of samples
-	reach            = 10                     // buckets on each side that a sample may be away
+	reach            = time.Second            // how far a sample may be away
 	enough           = 3                      // samples
 	mostPlayed       = 1000                   // retries of a call; the next is extrapolated
 	mostRounds       = 20                     // that it takes to find out what a budget allows
@@ -74,13 +72,10 @@ func whatif(s *streams, c *command, args []string) int {
 	case err != nil:
 	case *file == "":
 		err = errors.New("there is no policy: write -policy and the file that has it")
-	case w.budget.Size < 0:
-		err = fmt.Errorf("-budget is %d: write 0 or more", w.budget.Size)
-	case !(w.budget.Ratio >= 0 && w.budget.Ratio <= 1):
-		err = fmt.Errorf("-ratio is %v: write 0 to 1", w.budget.Ratio)
-	case w.budget.Ratio > 0 && w.budget.Size == 0:
-		err = errors.New("-ratio is of a budget: write -budget, too")
-	case len(names) == 0 || !regular(names):
+	case w.budget.Size != 0 || w.budget.Ratio != 0:
+		err = retry.Policy{MaxAttempts: 1, Budget: &w.budget}.Validate()
+	}
+	if err == nil && (len(names) == 0 || !regular(names)) {
 		err = errors.New("a log is read more than once: write the name of a file")
 	}
 	if err != nil {
@@ -96,7 +91,7 @@ func whatif(s *streams, c *command, args []string) int {
 	}
 	text := w.text()
 	if *asJSON {
-		data, _ := json.Marshal(w.answer())
+		data, _ := json.Marshal(w.numbers())
 		text = string(data) + "\n"
 	}
 	if _, err := io.WriteString(s.out, text); err != nil {
@@ -105,51 +100,39 @@ func whatif(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// A tally counts the attempts that started within a bucket.
+// A second is what happens in one. The numbers of retries are expectations, as all those of
+// whatifs: after an attempt that fails with probability 0.25 there is a quarter of a retry.
+type second struct {
+	tallies                                              [time.Second / bucket]tally
+	attempts                                             float64 // in tallies
+	logged, retries, sampled, wanted, succeeded, allowed float64 // allowed: share, by the budget
+}
+
+// A tally counts the attempts of the log that started within a bucket.
 type tally struct{ all, failed, final uint32 }
 
-// samples are the attempts of a log, by minute.
-type samples struct {
-	minutes map[int64]*[time.Minute / bucket]tally
-	last    time.Time // when the last one started
-}
-
-func (m *samples) at(n int64) *tally {
-	const each = int64(time.Minute / bucket)
-	minute := m.minutes[floor(n, each)]
-	if minute == nil {
-		return nil
+func (w *whatifs) second(at time.Time) *second {
+	s := w.seconds[at.Unix()]
+	if s == nil {
+		s = &second{allowed: 1}
+		w.seconds[at.Unix()] = s
 	}
-	return &minute[n-floor(n, each)]
-}
-
-func (m *samples) add(at time.Time, o outcome) {
-	n := at.UnixMilli() / bucket.Milliseconds()
-	if m.at(n) == nil {
-		m.minutes[floor(n, int64(time.Minute/bucket))] = new([time.Minute / bucket]tally)
-	}
-	t := m.at(n)
-	t.all, t.failed, t.final = t.all+1, t.failed+uint32(o.failed), t.final+uint32(o.final)
-	if at.After(m.last) {
-		m.last = at
-	}
+	return s
 }
 
 // near returns the outcome of an attempt at this time, from the nearest samples.
-func (m *samples) near(at time.Time) (o outcome, known bool) {
-	n := at.UnixMilli() / bucket.Milliseconds()
+func (w *whatifs) near(at time.Time) (o outcome, known bool) {
 	var sum tally
-	for away := int64(0); away <= reach && sum.all < enough; away++ {
-		for _, i := range []int64{n - away, n + away}[:min(2, away+1)] {
-			if t := m.at(i); t != nil {
+	for away := time.Duration(0); away <= reach && sum.all < enough; away += bucket {
+		for _, t := range []time.Time{at.Add(-away), at.Add(away)}[:min(2, away/bucket+1)] {
+			if s := w.seconds[t.Unix()]; s != nil {
+				t := s.tallies[time.Duration(t.Nanosecond())/bucket]
 				sum = tally{sum.all + t.all, sum.failed + t.failed, sum.final + t.final}
 			}
 		}
 	}
-	if sum.all == 0 {
-		return o, false
-	}
-	return outcome{float64(sum.failed) / float64(sum.all), float64(sum.final) / float64(sum.all)}, true
+	all := float64(max(1, sum.all))
+	return outcome{float64(sum.failed) / all, float64(sum.final) / all}, sum.all > 0
 }
 
 // An outcome is the probability that an attempt failed, and that it failed so that it is
@@ -158,66 +141,53 @@ type outcome struct{ failed, final float64 }
 
 // outcome returns how an attempt of a call ended, under the policy's timeout.
 func (w *whatifs) outcome(c *flowlog.Call, i int) (outcome, time.Duration) {
-	a := &c.Attempts[i]
-	limit := w.policy.AttemptTimeout
-	final := c.Reason == retry.ReasonPermanent || c.Reason == retry.ReasonRejected || c.Reason == retry.ReasonRetryAfter ||
-		c.Reason == retry.ReasonNonRetryable && c.Max != 1
+	a, limit := &c.Attempts[i], w.policy.AttemptTimeout
 	switch {
 	case limit > 0 && a.Took > limit:
 		return outcome{failed: 1}, limit
 	case a.Err == nil:
 		return outcome{}, a.Took
-	case final && i == len(c.Attempts)-1:
+	case i < len(c.Attempts)-1:
+	case c.Reason == retry.ReasonPermanent, c.Reason == retry.ReasonRejected, c.Reason == retry.ReasonRetryAfter,
+		c.Reason == retry.ReasonNonRetryable && c.Max != 1: // 1: the old policy allowed no retry
 		return outcome{final: 1}, a.Took
-	default:
-		return outcome{failed: 1}, a.Took
 	}
+	return outcome{failed: 1}, a.Took
 }
 
-// A second is what happens in one.
-type second struct{ attempts, logged, retries, sampled, wanted, succeeded, allowed float64 }
-
-// whatifs is one run of whatif. Its numbers are expectations: a retry that follows an
-// attempt that fails with probability 0.25 is a quarter of a retry.
 type whatifs struct {
 	selection
 	streams *streams
 	policy  retry.Policy
-	budget  struct {
-		Size  int
-		Ratio float64
-	}
+	budget  retry.Budget
 	lowest  float64 // level of the budget
-	samples samples
 	seconds map[int64]*second
-
-	left int // calls that are left out
+	last    time.Time // when the last sample started
+	left    int       // calls that are left out
 	totals
 }
 
 // totals are what is counted anew in each round.
 type totals struct {
-	calls, logged, saved, lost  float64 // logged: that succeeded in the log
-	savedVariance, lostVariance float64
-	retries, extrapolated       float64
-	wait, longest               time.Duration
-	loggedWait, loggedLongest   time.Duration
-	loggedRetries, loggedFailed float64
-	sampledFailed, denied       float64
+	calls, logged, saved, lost                      float64 // logged: that succeeded in the log
+	savedVariance, lostVariance                     float64
+	retries, extrapolated, denied, peak, loggedPeak float64
+	loggedRetries, loggedFailed, sampledFailed      float64
+	wait, longest, loggedWait, loggedLongest        time.Duration
 }
 
 func (w *whatifs) run(names []string) error {
-	w.samples.minutes, w.seconds = map[int64]*[time.Minute / bucket]tally{}, map[int64]*second{}
+	w.seconds = map[int64]*second{}
 	if err := w.each(names, w.sample); err != nil {
 		return err
 	}
-	if w.samples.last.IsZero() {
-		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: "there is no whole call with its attempts"}
+	if w.last.IsZero() {
+		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: "there is no whole call with its attempts, which slog has at level Debug"}
 	}
 	for range mostRounds {
 		w.totals = totals{}
 		for _, s := range w.seconds {
-			*s = second{allowed: s.allowed}
+			*s = second{tallies: s.tallies, attempts: s.attempts, allowed: s.allowed}
 		}
 		if err := w.each(names, w.play); err != nil {
 			return err
@@ -251,55 +221,48 @@ func (w *whatifs) each(names []string, use func(*flowlog.Call, *retry.Event)) er
 		if err != nil {
 			return lineFault(c, err)
 		}
-		started := func(r flowlog.Record) bool { return r.Event.Kind == retry.AttemptStarted }
-		scheduled := func(r flowlog.Record) bool { return r.Event.Kind == retry.RetryScheduled }
-		if len(call.Attempts) > 0 && slices.ContainsFunc(c.Records, scheduled) && !slices.ContainsFunc(c.Records, started) {
-			return &policyfile.Fault{File: c.Files[0].Name, Line: c.Records[0].Line, Text: "the log has no attempts: write it at level Debug"}
-		}
-		if cut != "" || call.Task != "" || call.Resets > 0 || len(call.Attempts) == 0 || call.Attempts[0].Number != 1 ||
-			slices.ContainsFunc(call.Attempts, func(a retrylog.Attempt) bool { return !a.Finished }) {
+		has := func(r flowlog.Record) bool { return r.Event.Kind == retry.AttemptStarted }
+		unfinished := func(a retrylog.Attempt) bool { return !a.Finished }
+		if cut != "" || call.Task != "" || call.Resets > 0 || !slices.ContainsFunc(c.Records, has) ||
+			call.Attempts[0].Number != 1 || slices.ContainsFunc(call.Attempts, unfinished) {
 			w.left++
-			continue
+		} else {
+			use(&call, c.Last())
 		}
-		use(&call, c.Last())
 	}
 	return nil
 }
 
 // sample takes the attempts of a call as samples.
 func (w *whatifs) sample(c *flowlog.Call, _ *retry.Event) {
-	for i := range c.Attempts {
+	for i, a := range c.Attempts {
 		if c.Reason == retry.ReasonCanceled && i == len(c.Attempts)-1 {
 			return // it was perhaps the cancelation that it failed by
 		}
 		o, _ := w.outcome(c, i)
-		w.samples.add(c.Attempts[i].Started, o)
+		s := w.second(a.Started)
+		s.attempts++
+		t := &s.tallies[time.Duration(a.Started.Nanosecond())/bucket]
+		*t = tally{t.all + 1, t.failed + uint32(o.failed), t.final + uint32(o.final)}
+		if a.Started.After(w.last) {
+			w.last = a.Started
+		}
 	}
-}
-
-func (w *whatifs) second(at time.Time) *second {
-	s := w.seconds[at.Unix()]
-	if s == nil {
-		s = &second{allowed: 1}
-		w.seconds[at.Unix()] = s
-	}
-	return s
 }
 
 // play makes the retries of a call as the policy decides.
 func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
 	w.calls++
 	waited := time.Duration(0)
-	for _, a := range c.Attempts {
-		w.second(a.Started).attempts++
-	}
 	for i := range c.Attempts[1:] {
 		w.loggedRetries++
 		waited += c.Attempts[i].Delay
-		w.second(c.Attempts[i+1].Started).logged++
+		s := w.second(c.Attempts[i+1].Started)
+		s.logged++
+		w.loggedPeak = max(w.loggedPeak, s.logged)
 		o, _ := w.outcome(c, i+1)
 		w.loggedFailed += o.failed + o.final
-		o, _ = w.samples.near(c.Attempts[i+1].Started)
+		o, _ = w.near(c.Attempts[i+1].Started)
 		w.sampledFailed += o.failed + o.final
 	}
 	w.loggedWait, w.loggedLongest = w.loggedWait+waited, max(w.loggedLongest, waited)
@@ -317,7 +280,7 @@ func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
 // follow returns the probability that a call succeeds.
 func (w *whatifs) follow(c *flowlog.Call, seed uint64, last *retry.Event) (succeeded float64) {
 	begun, at, goes := c.Attempts[0].Started, c.Attempts[0].Started, 1.0 // goes: the probability of this attempt
-	own, waited := c.Attempts[0], time.Duration(0)
+	own, next, waited := c.Attempts[0], 1, time.Duration(0)              // own: the attempt in the log; next: the one after it
 	o, took := w.outcome(c, 0)
 	for number, made := 1, 0; ; number, made = number+1, made+1 {
 		end := at.Add(took)
@@ -348,23 +311,26 @@ func (w *whatifs) follow(c *flowlog.Call, seed uint64, last *retry.Event) (succe
 		w.longest = max(w.longest, waited)
 		w.wait += time.Duration(goes * float64(d.Delay))
 		w.retries += goes
-		w.second(at).retries += goes
-		same := func(a retrylog.Attempt) bool { return a.Number > 1 && a.Started.Sub(at).Abs() < bucket/2 }
-		if i := slices.IndexFunc(c.Attempts, same); i >= 0 {
-			own, at = c.Attempts[i], c.Attempts[i].Started
-			o, took = w.outcome(c, i)
+		s = w.second(at)
+		s.retries += goes
+		w.peak = max(w.peak, s.retries)
+		same := func(a retrylog.Attempt) bool { return a.Started.Sub(at).Abs() < bucket/2 }
+		if i := slices.IndexFunc(c.Attempts[next:], same); i >= 0 {
+			own, at = c.Attempts[next+i], c.Attempts[next+i].Started
+			o, took = w.outcome(c, next+i)
+			next += i + 1
 			continue
 		}
 		own.RetryAfter = 0
-		near, known := w.samples.near(at)
+		near, known := w.near(at)
 		if known {
 			o = near
-			w.second(at).sampled += goes
+			s.sampled += goes
 		}
 		if !known || own.Class != "" {
 			w.extrapolated += goes
 		}
-		if made == mostPlayed || at.After(w.samples.last.Add(reach*bucket)) {
+		if made == mostPlayed || at.After(w.last.Add(reach)) {
 			return succeeded
 		}
 	}
@@ -393,14 +359,6 @@ func (w *whatifs) spend() (change float64) {
 
 func (w *whatifs) share() float64 { return w.extrapolated / max(w.retries, 1e-9) }
 
-// peak returns the most retries in a second, in the log and under the policy.
-func (w *whatifs) peak() (logged, retries float64) {
-	for _, s := range w.seconds {
-		logged, retries = max(logged, s.logged), max(retries, s.retries)
-	}
-	return logged, retries
-}
-
 // deviation returns a standard error. The variance is that of the calls alone. Samples
 // that many retries share add to it.
 func (w *whatifs) deviation(variance float64) float64 {
@@ -412,28 +370,13 @@ func (w *whatifs) deviation(variance float64) float64 {
 	return math.Sqrt(variance * (1 + shared/max(1, sampled)))
 }
 
-// An estimate is the form of whatif -json. Errors are standard errors.
-type estimate struct {
-	Calls        float64 `json:"calls"`
-	Saved        float64 `json:"saved"`
-	Lost         float64 `json:"lost"`
-	Extrapolated float64 `json:"extrapolated"` // share of the retries
-	Peak         float64 `json:"peak_retries_per_second"`
-	SavedError   float64 `json:"saved_error"`
-	LostError    float64 `json:"lost_error"`
-	Retries      float64 `json:"retries"`
-	Wait         string  `json:"wait"` // of all calls
-	LongestWait  string  `json:"longest_wait"`
-	Denied       float64 `json:"denied_by_budget"`
-	Lowest       float64 `json:"budget_lowest"`
-	LeftOut      int     `json:"left_out"` // calls
-}
-
-func (w *whatifs) answer() estimate {
-	_, peak := w.peak()
-	return estimate{
-		w.calls, math.Round(w.saved), math.Round(w.lost), w.share(), math.Round(peak), w.deviation(w.savedVariance), w.deviation(w.lostVariance),
-		math.Round(w.retries), w.wait.String(), w.longest.String(), math.Round(w.denied), math.Round(w.lowest), w.left,
+// numbers returns what -json prints. The errors are standard errors.
+func (w *whatifs) numbers() map[string]float64 {
+	return map[string]float64{
+		"calls": w.calls, "saved": math.Round(w.saved), "lost": math.Round(w.lost), "extrapolated": w.share(),
+		"saved_error": w.deviation(w.savedVariance), "lost_error": w.deviation(w.lostVariance),
+		"retries": math.Round(w.retries), "peak_retries_per_second": math.Round(w.peak), "left_out": float64(w.left),
+		"denied_by_budget": math.Round(w.denied), "lowest_budget": math.Round(w.lowest),
 	}
 }
 
@@ -445,12 +388,11 @@ func (w *whatifs) text() string {
 	fmt.Fprintf(&b, "%s: %s saved, %s lost; %s\n\n", counted(int(w.calls), "call"), number(w.saved), number(w.lost), share)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(name, log, policy string) { fmt.Fprintf(t, "%s\t%s\t%s\n", name, log, policy) }
-	logged, peak := w.peak()
 	mean := func(d time.Duration) string { return preview.Brief(d / time.Duration(w.calls)) }
 	row("", "LOG", "POLICY")
 	row("succeeded", number(w.logged), number(w.logged+w.saved-w.lost))
 	row("retries", number(w.loggedRetries), number(w.retries))
-	row("most retries in a second", number(logged), number(peak))
+	row("most retries in a second", number(w.loggedPeak), number(w.peak))
 	row("mean wait of a call", mean(w.loggedWait), mean(w.wait))
 	row("longest wait", preview.Brief(w.loggedLongest), preview.Brief(w.longest))
 	_ = t.Flush()
@@ -458,7 +400,7 @@ func (w *whatifs) text() string {
 		fmt.Fprintf(&b, "\nThe budget of %d falls to %s and denies %s retries.\n", w.budget.Size, number(w.lowest), number(w.denied))
 	}
 	if w.left > 0 {
-		fmt.Fprintf(&b, "\nLeft out: %s that the log does not have whole, or that a policy did not decide.\n", counted(w.left, "call"))
+		fmt.Fprintf(&b, "\nLeft out: %s that the log does not have whole, or of a pipeline.\n", counted(w.left, "call"))
 	}
 	if n := w.loggedFailed - w.sampledFailed; n > 0.1*w.loggedRetries && n > 3*math.Sqrt(w.loggedRetries) {
 		fmt.Fprintf(&b, "\nToo good: %s of the retries in the log failed, and near them %s would have.\nSome errors belong to their calls, not to the target.\n", number(w.loggedFailed), number(w.sampledFailed))
