@@ -173,7 +173,7 @@ type totals struct {
 	savedVariance, lostVariance                     float64
 	retries, extrapolated, denied, peak, loggedPeak float64
 	loggedRetries, loggedFailed, sampledFailed      float64
-	wait, longest, loggedWait, loggedLongest        time.Duration
+	wait, loggedWait                                time.Duration
 }
 
 func (w *whatifs) run(names []string) error {
@@ -197,7 +197,7 @@ func (w *whatifs) run(names []string) error {
 		}
 	}
 	if share := w.share(); share > mostExtrapolated {
-		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: fmt.Sprintf("there is no estimate: no attempt of the log is within 1s of %.0f%% of the retries (at most %.0f%%)", 100*share, 100*mostExtrapolated)}
+		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: fmt.Sprintf("there is no estimate: %.0f%% of the retries are extrapolated, and at most 30%% may be", math.Ceil(100*share))}
 	}
 	return nil
 }
@@ -226,9 +226,9 @@ func (w *whatifs) each(names []string, use func(*flowlog.Call, *retry.Event)) er
 		if cut != "" || call.Task != "" || call.Resets > 0 || !slices.ContainsFunc(c.Records, has) ||
 			call.Attempts[0].Number != 1 || slices.ContainsFunc(call.Attempts, unfinished) {
 			w.left++
-		} else {
-			use(&call, c.Last())
+			continue
 		}
+		use(&call, c.Last())
 	}
 	return nil
 }
@@ -253,10 +253,9 @@ func (w *whatifs) sample(c *flowlog.Call, _ *retry.Event) {
 // play makes the retries of a call as the policy decides.
 func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
 	w.calls++
-	waited := time.Duration(0)
 	for i := range c.Attempts[1:] {
 		w.loggedRetries++
-		waited += c.Attempts[i].Delay
+		w.loggedWait += c.Attempts[i].Delay
 		s := w.second(c.Attempts[i+1].Started)
 		s.logged++
 		w.loggedPeak = max(w.loggedPeak, s.logged)
@@ -265,35 +264,32 @@ func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
 		o, _ = w.near(c.Attempts[i+1].Started)
 		w.sampledFailed += o.failed + o.final
 	}
-	w.loggedWait, w.loggedLongest = w.loggedWait+waited, max(w.loggedLongest, waited)
-	first := c.Attempts[0]
-	succeeded := w.follow(c, cmp.Or(first.Seed, retry.SeedOf(c.Key+first.Started.String())), last)
-	chance := succeeded * (1 - succeeded)
+	succeeds := w.follow(c, last)
 	if c.Reason == retry.ReasonSuccess {
 		w.logged++
-		w.lost, w.lostVariance = w.lost+1-succeeded, w.lostVariance+chance
+		w.lost, w.lostVariance = w.lost+1-succeeds, w.lostVariance+succeeds*(1-succeeds)
 	} else {
-		w.saved, w.savedVariance = w.saved+succeeded, w.savedVariance+chance
+		w.saved, w.savedVariance = w.saved+succeeds, w.savedVariance+succeeds*(1-succeeds)
 	}
 }
 
 // follow returns the probability that a call succeeds.
-func (w *whatifs) follow(c *flowlog.Call, seed uint64, last *retry.Event) (succeeded float64) {
+func (w *whatifs) follow(c *flowlog.Call, last *retry.Event) (succeeded float64) {
 	begun, at, goes := c.Attempts[0].Started, c.Attempts[0].Started, 1.0 // goes: the probability of this attempt
-	own, next, waited := c.Attempts[0], 1, time.Duration(0)              // own: the attempt in the log; next: the one after it
+	own, next := c.Attempts[0], 1                                        // own: the attempt in the log; next: the one after it
+	seed := cmp.Or(own.Seed, retry.SeedOf(c.Key+begun.String()))
 	o, took := w.outcome(c, 0)
 	for number, made := 1, 0; ; number, made = number+1, made+1 {
-		end := at.Add(took)
-		w.second(end).succeeded += goes * (1 - o.failed - o.final)
-		succeeded += goes * (1 - o.failed - o.final)
+		end, works := at.Add(took), goes*(1-o.failed-o.final)
+		w.second(end).succeeded += works
+		succeeded += works
 		if goes *= o.failed; goes < 1e-9 {
 			return succeeded
 		}
-		err := own.Err
 		if own.RetryAfter > 0 {
-			err = retry.After(own.RetryAfter, err)
+			own.Err = retry.After(own.RetryAfter, own.Err)
 		}
-		d := w.policy.Next(retry.Attempt{Number: number, Err: err, Took: took, Elapsed: end.Sub(begun), Seed: seed})
+		d := w.policy.Next(retry.Attempt{Number: number, Err: own.Err, Took: took, Elapsed: end.Sub(begun), Seed: seed})
 		if d.Reset {
 			number, begun = 1, end
 		}
@@ -307,8 +303,6 @@ func (w *whatifs) follow(c *flowlog.Call, seed uint64, last *retry.Event) (succe
 		if goes *= s.allowed; goes < 1e-9 {
 			return succeeded
 		}
-		waited += d.Delay
-		w.longest = max(w.longest, waited)
 		w.wait += time.Duration(goes * float64(d.Delay))
 		w.retries += goes
 		s = w.second(at)
@@ -321,7 +315,7 @@ func (w *whatifs) follow(c *flowlog.Call, seed uint64, last *retry.Event) (succe
 			next += i + 1
 			continue
 		}
-		own.RetryAfter = 0
+		own.RetryAfter, own.Err = 0, nil
 		near, known := w.near(at)
 		if known {
 			o = near
@@ -394,7 +388,6 @@ func (w *whatifs) text() string {
 	row("retries", number(w.loggedRetries), number(w.retries))
 	row("most retries in a second", number(w.loggedPeak), number(w.peak))
 	row("mean wait of a call", mean(w.loggedWait), mean(w.wait))
-	row("longest wait", preview.Brief(w.loggedLongest), preview.Brief(w.longest))
 	_ = t.Flush()
 	if w.budget.Size > 0 {
 		fmt.Fprintf(&b, "\nThe budget of %d falls to %s and denies %s retries.\n", w.budget.Size, number(w.lowest), number(w.denied))
