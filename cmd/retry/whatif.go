@@ -48,6 +48,7 @@ const (
 	mostExtrapolated = 0.3
 	bucket           = 100 * time.Millisecond // of samples
 	reach            = time.Second            // how far a sample may be away
+	slack            = 10 * time.Millisecond  // between two times of the same attempt
 	enough           = 3                      // samples
 	mostPlayed       = 1000                   // retries of a call; the next is extrapolated
 	mostRounds       = 20                     // that it takes to find out what a budget allows
@@ -120,14 +121,22 @@ func (w *whatifs) second(at time.Time) *second {
 	return s
 }
 
-// near returns the outcome of an attempt at this time, from the nearest samples.
-func (w *whatifs) near(at time.Time) (o outcome, known bool) {
+// near returns the outcome of an attempt of a call at this time, from the nearest samples.
+// Those of the call itself are not among them: with its failures the calls that failed
+// would fail again too often.
+func (w *whatifs) near(c *flowlog.Call, at time.Time) (o outcome, known bool) {
 	var sum tally
 	for away := time.Duration(0); away <= reach && sum.all < enough; away += bucket {
 		for _, t := range []time.Time{at.Add(-away), at.Add(away)}[:min(2, away/bucket+1)] {
 			if s := w.seconds[t.Unix()]; s != nil {
-				t := s.tallies[time.Duration(t.Nanosecond())/bucket]
-				sum = tally{sum.all + t.all, sum.failed + t.failed, sum.final + t.final}
+				n := s.tallies[time.Duration(t.Nanosecond())/bucket]
+				sum = tally{sum.all + n.all, sum.failed + n.failed, sum.final + n.final}
+			}
+			for i, a := range sampled(c) {
+				if a.Started.Truncate(bucket).Equal(t.Truncate(bucket)) {
+					o, _ := w.outcome(c, i)
+					sum = tally{sum.all - 1, sum.failed - uint32(o.failed), sum.final - uint32(o.final)}
+				}
 			}
 		}
 	}
@@ -233,12 +242,18 @@ func (w *whatifs) each(names []string, use func(*flowlog.Call, *retry.Event)) er
 	return nil
 }
 
+// sampled returns the attempts that are samples. The last one of a canceled call failed
+// perhaps because of that.
+func sampled(c *flowlog.Call) []retrylog.Attempt {
+	if c.Reason == retry.ReasonCanceled {
+		return c.Attempts[:len(c.Attempts)-1]
+	}
+	return c.Attempts
+}
+
 // sample takes the attempts of a call as samples.
 func (w *whatifs) sample(c *flowlog.Call, _ *retry.Event) {
-	for i, a := range c.Attempts {
-		if c.Reason == retry.ReasonCanceled && i == len(c.Attempts)-1 {
-			return // it was perhaps the cancelation that it failed by
-		}
+	for i, a := range sampled(c) {
 		o, _ := w.outcome(c, i)
 		s := w.second(a.Started)
 		s.attempts++
@@ -261,7 +276,7 @@ func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
 		w.loggedPeak = max(w.loggedPeak, s.logged)
 		o, _ := w.outcome(c, i+1)
 		w.loggedFailed += o.failed + o.final
-		o, _ = w.near(c.Attempts[i+1].Started)
+		o, _ = w.near(c, c.Attempts[i+1].Started)
 		w.sampledFailed += o.failed + o.final
 	}
 	succeeds := w.follow(c, last)
@@ -308,7 +323,7 @@ func (w *whatifs) follow(c *flowlog.Call, last *retry.Event) (succeeded float64)
 		s = w.second(at)
 		s.retries += goes
 		w.peak = max(w.peak, s.retries)
-		same := func(a retrylog.Attempt) bool { return a.Started.Sub(at).Abs() < bucket/2 }
+		same := func(a retrylog.Attempt) bool { return a.Started.Sub(at).Abs() < slack }
 		if i := slices.IndexFunc(c.Attempts[next:], same); i >= 0 {
 			own, at = c.Attempts[next+i], c.Attempts[next+i].Started
 			o, took = w.outcome(c, next+i)
@@ -316,7 +331,7 @@ func (w *whatifs) follow(c *flowlog.Call, last *retry.Event) (succeeded float64)
 			continue
 		}
 		own.RetryAfter, own.Err = 0, nil
-		near, known := w.near(at)
+		near, known := w.near(c, at)
 		if known {
 			o = near
 			s.sampled += goes

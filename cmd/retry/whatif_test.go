@@ -99,9 +99,9 @@ var (
 func TestWhatifFindsTheTruth(t *testing.T) {
 	for i := range 20 {
 		pair := [][2]retry.Policy{{quick, patient}, {patient, quick}, {once, patient}, {bounded, quick}, {quick, bounded}}[i%5]
-		length, share := time.Duration(700+650*i)*time.Millisecond, []float64{1, 0.5, 0.8, 1}[i%4]
+		length, share := time.Duration(700+450*i)*time.Millisecond, []float64{1, 0.5, 0.8, 1}[i%4]
 		t.Run(fmt.Sprintf("%v of %v, %v to %v", share, length, pair[0], pair[1]), func(t *testing.T) {
-			w := world{uint64(i), 2000, outage(10*time.Second+time.Duration(i)*37*time.Millisecond, length, share)}
+			w := world{uint64(i), 1200, outage(4*time.Second+time.Duration(i)*37*time.Millisecond, length, share)}
 			before, _, log := w.run(t, pair[0], nil)
 			after, retries, _ := w.run(t, pair[1], nil)
 			saved, lost := 0.0, 0.0
@@ -112,11 +112,15 @@ func TestWhatifFindsTheTruth(t *testing.T) {
 					lost++
 				}
 			}
-			e, same := ask(t, log, pair[1]), ask(t, log, pair[0])
-			assert.Zero(t, same["saved"]+same["lost"]+same["extrapolated"]+same["saved_error"]+same["lost_error"])
+			if i < 5 {
+				same := ask(t, log, pair[0])
+				assert.Zero(t, same["saved"]+same["lost"]+same["extrapolated"]+same["saved_error"]+same["lost_error"])
+			}
+			e := ask(t, log, pair[1])
+			t.Log(saved, lost, retries, e)
 			require.Less(t, e["extrapolated"], 0.1)
-			assert.InDelta(t, saved, e["saved"], max(0.05*saved, 2*e["saved_error"], 0.5), "saved")
-			assert.InDelta(t, lost, e["lost"], max(0.05*lost, 2*e["lost_error"], 0.5), "lost")
+			assert.InDelta(t, saved, e["saved"], max(0.05*saved, 2*e["saved_error"], 2), "saved")
+			assert.InDelta(t, lost, e["lost"], max(0.05*lost, 2*e["lost_error"], 2), "lost")
 			assert.InDelta(t, retries, e["retries"], max(0.05*float64(retries), 2*math.Sqrt(float64(retries))), "retries")
 		})
 	}
@@ -124,7 +128,7 @@ func TestWhatifFindsTheTruth(t *testing.T) {
 
 // A budget that is shared denies about as many retries as the real one.
 func TestWhatifBudget(t *testing.T) {
-	w := world{3, 2000, outage(10*time.Second, 8*time.Second, 1)}
+	w := world{3, 1000, outage(4*time.Second, 8*time.Second, 1)}
 	_, _, log := w.run(t, quick, nil)
 	_, free, _ := w.run(t, patient, nil)
 	for _, size := range []int{20, 200, 2000} {
