@@ -95,8 +95,9 @@ var (
 )
 
 // Twenty outages, whose calls are then made under the other policy. Under their own
-// nothing changes.
+// nothing changes. Of 40 numbers, two may be off by more than two standard errors.
 func TestWhatifFindsTheTruth(t *testing.T) {
+	beyond := 0
 	for i := range 20 {
 		pair := [][2]retry.Policy{{quick, patient}, {patient, quick}, {once, patient}, {bounded, quick}, {quick, bounded}}[i%5]
 		length, share := time.Duration(700+450*i)*time.Millisecond, []float64{1, 0.5, 0.8, 1}[i%4]
@@ -117,13 +118,18 @@ func TestWhatifFindsTheTruth(t *testing.T) {
 				assert.Zero(t, same["saved"]+same["lost"]+same["extrapolated"]+same["saved_error"]+same["lost_error"])
 			}
 			e := ask(t, log, pair[1])
-			t.Log(saved, lost, retries, e)
 			require.Less(t, e["extrapolated"], 0.1)
-			assert.InDelta(t, saved, e["saved"], max(0.05*saved, 2*e["saved_error"], 2), "saved")
-			assert.InDelta(t, lost, e["lost"], max(0.05*lost, 2*e["lost_error"], 2), "lost")
+			for name, truth := range map[string]float64{"saved": saved, "lost": lost} {
+				off, limit := math.Abs(truth-e[name]), max(0.05*truth, 2*e[name+"_error"], 2)
+				assert.LessOrEqual(t, off, 1.5*limit, "%s: %v", name, truth)
+				if off > limit {
+					beyond++
+				}
+			}
 			assert.InDelta(t, retries, e["retries"], max(0.05*float64(retries), 2*math.Sqrt(float64(retries))), "retries")
 		})
 	}
+	assert.LessOrEqual(t, beyond, 2)
 }
 
 // A budget that is shared denies about as many retries as the real one.
