@@ -72,17 +72,24 @@ func program(t *testing.T, dir, diff, side string) {
 
 // findings returns what all analyzers report about the programs, by package.
 func findings(t *testing.T, dir string) map[string][]string {
-	programs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off")}, "./docs/...")
-	require.NoError(t, err)
-	require.Zero(t, packages.PrintErrors(programs))
-	graph, err := checker.Analyze(Analyzers, programs, nil)
-	require.NoError(t, err)
 	found := map[string][]string{}
-	for _, action := range graph.Roots {
-		require.NoError(t, action.Err)
+	for _, action := range analyze(t, dir, "./docs/...") {
 		for _, diagnostic := range action.Diagnostics {
 			found[action.Package.PkgPath] = append(found[action.Package.PkgPath], action.Analyzer.Name+": "+diagnostic.Message)
 		}
 	}
 	return found
+}
+
+// analyze runs all analyzers on packages of the module in dir.
+func analyze(t *testing.T, dir, pattern string) []*checker.Action {
+	programs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off")}, pattern)
+	require.NoError(t, err)
+	require.Zero(t, packages.PrintErrors(programs))
+	graph, err := checker.Analyze(Analyzers, programs, nil)
+	require.NoError(t, err)
+	for _, action := range graph.Roots {
+		require.NoError(t, action.Err)
+	}
+	return graph.Roots
 }

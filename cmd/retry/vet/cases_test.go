@@ -1,0 +1,137 @@
+package vet
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/tools/go/analysis/checker"
+	"golang.org/x/tools/go/ast/astutil"
+	"golang.org/x/tools/go/packages"
+	"golang.org/x/tools/txtar"
+)
+
+// TestCases runs the checks over programs that were written without a look at
+// them. A misuse is found if a check reports its line or its statement. Any
+// report in a correct program is a false alarm.
+func TestCases(t *testing.T) {
+	for _, half := range []struct {
+		name           string
+		found          int
+		missed, alarms []string
+	}{
+		{"open", 9, []string{
+			"01_fan_out", "04_billing_client", "06_weather_client", "07_watch_orders", "08_settle_order", "09_follow_leader",
+			"11_cancel_booking", "12_refresh_quota", "15_confirm_email", "17_flush_outbox", "18_sync_ledger", "19_await_ack",
+			"33_dial_replica", "34_poll_export", "36_publish_price", "38_pay_invoice", "42_ship_logs", "47_fetch_feed", "52_settings",
+			"56_instrument", "60_download_manifest",
+		}, []string{
+			"19_tried_hosts: 3 attempts without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay",
+		}},
+	} {
+		t.Run(half.name, func(t *testing.T) {
+			archive, err := txtar.ParseFile(filepath.Join("testdata", "cases", half.name+".txtar"))
+			require.NoError(t, err)
+			found, missed, alarms := score(t, archive)
+			assert.Equal(t, half.found, found)
+			assert.Equal(t, half.missed, missed)
+			assert.Equal(t, half.alarms, alarms)
+		})
+	}
+}
+
+// The sealed half was not looked at while the checks were written.
+func TestSealed(t *testing.T) {
+	data, err := os.ReadFile("testdata/cases/sealed.txtar")
+	if os.IsNotExist(err) {
+		t.Skip("still sealed")
+	}
+	require.NoError(t, err)
+	want, err := os.ReadFile("testdata/cases/sealed.sha256")
+	require.NoError(t, err)
+	assert.Equal(t, string(want), fmt.Sprintf("%x  sealed.txtar\n", sha256.Sum256(data)))
+}
+
+// score returns how many misuses the checks find, the names of the others, and
+// the reports that are false alarms. Each program is a package of its own.
+func score(t *testing.T, archive *txtar.Archive) (found int, missed, alarms []string) {
+	dir := module(t)
+	for _, file := range archive.Files {
+		pkg := filepath.Join(dir, "cases", strings.TrimSuffix(file.Name, ".go"))
+		require.NoError(t, os.MkdirAll(pkg, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(pkg, "main.go"), file.Data, 0o600))
+	}
+	at := map[string]*checker.Action{}
+	reported := map[string][]token.Pos{}
+	for _, action := range analyze(t, dir, "./cases/...") {
+		name := strings.TrimPrefix(action.Package.PkgPath, "misuse/cases/")
+		at[name] = action
+		for _, d := range action.Diagnostics {
+			reported[name] = append(reported[name], d.Pos)
+			if path.Dir(name) == "correct" {
+				alarms = append(alarms, path.Base(name)+": "+d.Message)
+			}
+			if testing.Verbose() {
+				t.Log(name, action.Package.Fset.Position(d.Pos).Line, d.Message)
+			}
+		}
+	}
+	for _, file := range archive.Files {
+		if name := strings.TrimSuffix(file.Name, ".go"); path.Dir(name) == "misuse" {
+			if hit(t, at[name].Package, reported[name]) {
+				found++
+			} else {
+				missed = append(missed, path.Base(name))
+			}
+		}
+	}
+	return found, missed, alarms
+}
+
+// hit reports whether one of the positions is on the line with "// want: ", or in
+// the innermost statement there.
+func hit(t *testing.T, p *packages.Package, reported []token.Pos) bool {
+	file := p.Syntax[0]
+	var want token.Pos
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if strings.HasPrefix(comment.Text, "// want: ") {
+				want = comment.Pos()
+			}
+		}
+	}
+	require.NotZero(t, want)
+	lines := p.Fset.File(want)
+	first := want // where the first node on the line begins
+	for n := range ast.Preorder(file) {
+		if lines.Line(n.Pos()) == lines.Line(want) {
+			first = min(first, n.Pos())
+		}
+	}
+	for _, pos := range reported {
+		if lines.Line(pos) == lines.Line(want) || statement(file, pos) == statement(file, first) {
+			return true
+		}
+	}
+	return false
+}
+
+// statement returns the innermost statement or declaration at pos.
+func statement(file *ast.File, pos token.Pos) ast.Node {
+	around, _ := astutil.PathEnclosingInterval(file, pos, pos)
+	for _, n := range around {
+		switch n.(type) {
+		case ast.Stmt, ast.Decl:
+			return n
+		}
+	}
+	return file
+}
