@@ -6,6 +6,8 @@ import (
 	"go/types"
 	"iter"
 	"reflect"
+	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/passes/inspect"
@@ -34,6 +36,7 @@ type uses struct {
 	info  *types.Info
 	root  inspector.Cursor
 	calls []*call
+	onces []*call // of retry.Once, which makes one attempt
 	funcs map[*types.Func]*ast.FuncDecl
 	vars  map[*types.Var]*variable
 }
@@ -78,6 +81,7 @@ var retriers = map[string]struct {
 }{
 	retryPath + ".Do":        {"retry.Do", 1, []int{2}},
 	retryPath + ".DoValue":   {"retry.DoValue", 1, []int{2}},
+	retryPath + ".Once":      {"retry.Once", 1, []int{3}},
 	retrysqlPath + ".Tx":     {"retrysql.Tx", 3, []int{4}},
 	retrysqlPath + ".TxFunc": {"retrysql.TxFunc", 2, []int{1, 3}},
 }
@@ -89,7 +93,7 @@ func findUses(pass *analysis.Pass) (any, error) {
 		funcs: map[*types.Func]*ast.FuncDecl{},
 		vars:  map[*types.Var]*variable{},
 	}
-	if !imports(pass.Pkg, retryPath) && !imports(pass.Pkg, retrysqlPath) {
+	if !slices.ContainsFunc(pass.Pkg.Imports(), func(p *types.Package) bool { return isLibrary(p.Path()) }) {
 		return u, nil
 	}
 	u.any = true
@@ -98,7 +102,11 @@ func findUses(pass *analysis.Pass) (any, error) {
 		u.record(c.Node())
 	}
 	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
-		if call := u.newCall(c); call != nil {
+		switch call := u.newCall(c); {
+		case call == nil:
+		case call.name == "retry.Once":
+			u.onces = append(u.onces, call)
+		default:
 			u.calls = append(u.calls, call)
 		}
 	}
@@ -121,14 +129,8 @@ func (u *uses) operations() iter.Seq2[*call, *operation] {
 	}
 }
 
-func imports(pkg *types.Package, path string) bool {
-	for _, p := range pkg.Imports() {
-		if p.Path() == path {
-			return true
-		}
-	}
-	return false
-}
+// isLibrary reports whether a path is that of one of our packages.
+func isLibrary(path string) bool { return path == retryPath || strings.HasPrefix(path, retryPath+"/") }
 
 // record records what a node shows about functions and variables.
 func (u *uses) record(node ast.Node) {
@@ -140,7 +142,15 @@ func (u *uses) record(node ast.Node) {
 		u.declare(n.Recv)
 	case *ast.FuncType:
 		u.declare(n.Params)
-		u.declare(n.Results)
+		if n.Results != nil {
+			for _, field := range n.Results.List {
+				for _, name := range field.Names {
+					if v := u.variable(name); v != nil {
+						v.zero = true
+					}
+				}
+			}
+		}
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
 			if len(n.Values) > 0 {

@@ -24,6 +24,10 @@ var Analyzers = []*analysis.Analyzer{
 	Compare,
 	SharedSource,
 	TxRetry,
+	Lost,
+	Repeated,
+	Stale,
+	Response,
 	SleepDrop,
 }
 
