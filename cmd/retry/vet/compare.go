@@ -50,7 +50,7 @@ func runCompare(pass *analysis.Pass) (any, error) {
 			report(f, fmt.Sprintf("%s returns a *retry.Error around the last error, which %s never matches: ", call.name, f.kind), true)
 		}
 	}
-	for field, op := range u.judges() {
+	for field, op := range u.functions("RetryIf", "Classify") {
 		err := u.onlyParam(op)
 		if err == nil {
 			continue
@@ -168,8 +168,8 @@ func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	return false
 }
 
-// judges returns the functions used as RetryIf or Classify of a policy.
-func (u *uses) judges() func(yield func(field string, op *operation) bool) {
+// functions returns the functions that policies have in these fields.
+func (u *uses) functions(fields ...string) func(yield func(field string, op *operation) bool) {
 	return func(yield func(string, *operation) bool) {
 		for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
 			var field *ast.Ident
@@ -188,7 +188,7 @@ func (u *uses) judges() func(yield func(field string, op *operation) bool) {
 					field, value = sel.Sel, n.Rhs[0]
 				}
 			}
-			if field == nil || field.Name != "RetryIf" && field.Name != "Classify" {
+			if field == nil || !slices.Contains(fields, field.Name) {
 				continue
 			}
 			if op := u.operation(value); op != nil && !yield(field.Name, op) {
@@ -236,6 +236,12 @@ type comparison struct {
 	targets []ast.Expr // the errors or types that it is compared with
 }
 
+// looksOutside are functions that do not look inside an error, with what
+// errors.Is finds instead.
+var looksOutside = map[string]string{
+	"os.IsNotExist": "fs.ErrNotExist", "os.IsExist": "fs.ErrExist", "os.IsPermission": "fs.ErrPermission", "os.IsTimeout": "os.ErrDeadlineExceeded",
+}
+
 // comparisons returns the comparisons of an error in a function. The function
 // is reports whether an expression is that error.
 func (u *uses) comparisons(fn inspector.Cursor, is func(ast.Expr) bool) (found []*comparison) {
@@ -245,8 +251,12 @@ func (u *uses) comparisons(fn inspector.Cursor, is func(ast.Expr) bool) (found [
 			asked[types.ExprString(call.Args[1])] = true
 		}
 	}
-	for c := range fn.Preorder((*ast.BinaryExpr)(nil), (*ast.SwitchStmt)(nil), (*ast.TypeSwitchStmt)(nil), (*ast.TypeAssertExpr)(nil)) {
+	for c := range fn.Preorder((*ast.BinaryExpr)(nil), (*ast.SwitchStmt)(nil), (*ast.TypeSwitchStmt)(nil), (*ast.TypeAssertExpr)(nil), (*ast.CallExpr)(nil)) {
 		switch n := c.Node().(type) {
+		case *ast.CallExpr:
+			if instead := looksOutside[u.callee(n)]; instead != "" && is(n.Args[0]) {
+				found = append(found, &comparison{n, n.End(), types.ExprString(n.Fun), n.Args[0], false, []ast.Expr{ast.NewIdent(instead)}})
+			}
 		case *ast.BinaryExpr:
 			if n.Op != token.EQL && n.Op != token.NEQ {
 				continue
@@ -407,6 +417,9 @@ func (f *comparison) advice() string {
 // operation's own error may still be wrapped.
 func (f *comparison) fixes(pass *analysis.Pass, returned bool) []analysis.SuggestedFix {
 	file := enclosingFile(pass, f.node.Pos())
+	if strings.HasPrefix(f.kind, "os.") {
+		return nil
+	}
 	if f.kind == "==" || f.kind == "!=" {
 		name, edits := imported(pass, file, f.node.Pos(), "errors")
 		if name == "" {

@@ -27,8 +27,13 @@ attempts are 12 calls, at a time when the server is already in trouble.`,
 
 func runNested(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
+	u.clientTimeouts(pass)
+	u.hotLoops(pass)
+	for call, op := range u.operations() {
+		u.layers(pass, call, op)
+	}
 	for _, inner := range u.calls {
-		if u.budgeted(inner) || u.final(inner) {
+		if u.budgeted(inner) || u.final(inner) || !u.handedOn(inner) {
 			continue
 		}
 		if outer, calls := u.multiplied(inner); outer != nil {

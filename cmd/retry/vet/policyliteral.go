@@ -35,6 +35,8 @@ func runPolicyLiteral(pass *analysis.Pass) (any, error) {
 	if !u.any {
 		return nil, nil
 	}
+	u.units(pass)
+	u.budgetPerCall(pass)
 	used := u.usedPolicies()
 	for c := range u.root.Preorder((*ast.CompositeLit)(nil), (*ast.AssignStmt)(nil)) {
 		if strings.HasSuffix(pass.Fset.Position(c.Node().Pos()).Filename, "_test.go") {
@@ -86,9 +88,12 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 			report(fault)
 		}
 	}
+	u.judgeLimits(pass, literal, used, known)
 	if used && known {
 		for _, text := range p.Lint() {
-			report(text)
+			if _, computed := ast.Unparen(fields["MaxAttempts"]).(*ast.CallExpr); !computed || !strings.Contains(text, "without a Backoff") {
+				report(text) // len(hosts) attempts go to another host each
+			}
 		}
 	}
 }
@@ -104,6 +109,7 @@ func (u *uses) judgeAssigned(pass *analysis.Pass, assign *ast.AssignStmt) {
 		if !ok || !isPolicy(deref(u.info.TypeOf(field.X))) {
 			continue
 		}
+		u.zeroLimit(pass, field, assign.Rhs[i])
 		p, _ := u.evaluate(retry.Policy{}, map[string]ast.Expr{field.Sel.Name: assign.Rhs[i]})
 		for _, fault := range faultsOf(p) {
 			if !isHot(fault) {

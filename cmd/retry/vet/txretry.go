@@ -26,6 +26,9 @@ func runTxRetry(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
 	seen := map[ast.Node]bool{} // one operation may be retried in two places
 	for _, call := range u.calls {
+		if call.name == "retrysql.Tx" {
+			u.besideTx(pass, call)
+		}
 		if !strings.HasPrefix(call.name, "retry.") || !u.retriesTransient(call.policy) {
 			continue
 		}
@@ -40,6 +43,21 @@ func runTxRetry(pass *analysis.Pass) (any, error) {
 		}
 	}
 	return nil, nil
+}
+
+// besideTx reports statements in a transaction of retrysql.Tx that go to the
+// database outside of it.
+func (u *uses) besideTx(pass *analysis.Pass, call *call) {
+	db := call.Args[1]
+	for _, op := range call.ops {
+		for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
+			x, name := method(c.Node().(*ast.CallExpr))
+			if x == nil || !u.same(x, db) || detached(c, op) || !hasAny(name, "Exec", "Query", "Prepare", "Begin") {
+				continue
+			}
+			pass.ReportRangef(c.Node(), "%s is outside of the transaction: a rollback does not undo it, and the retry does it again; use the tx", types.ExprString(c.Node().(*ast.CallExpr).Fun))
+		}
+	}
 }
 
 // retriesTransient reports whether every RetryIf that a policy may have is

@@ -28,6 +28,7 @@ var Analyzers = []*analysis.Analyzer{
 	Repeated,
 	Stale,
 	Response,
+	Hooks,
 	SleepDrop,
 }
 
