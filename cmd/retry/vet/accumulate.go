@@ -32,6 +32,7 @@ func runAccumulate(pass *analysis.Pass) (any, error) {
 		if u.resumes(op) {
 			continue
 		}
+		u.written(pass, op)
 		additions := u.additions(op)
 		for _, a := range additions {
 			if !a.results || !u.onlyAdded(op, a, additions) || !u.failsAfter(op, a.stmt) {

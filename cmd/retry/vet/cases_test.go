@@ -28,14 +28,7 @@ func TestCases(t *testing.T) {
 		found          int
 		missed, alarms []string
 	}{
-		{"open", 9, []string{
-			"01_fan_out", "04_billing_client", "06_weather_client", "07_watch_orders", "08_settle_order", "09_follow_leader",
-			"11_cancel_booking", "12_refresh_quota", "15_confirm_email", "17_flush_outbox", "18_sync_ledger", "19_await_ack",
-			"33_dial_replica", "34_poll_export", "36_publish_price", "38_pay_invoice", "42_ship_logs", "47_fetch_feed", "52_settings",
-			"56_instrument", "60_download_manifest",
-		}, []string{
-			"19_tried_hosts: 3 attempts without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay",
-		}},
+		{"open", 30, nil, nil},
 	} {
 		t.Run(half.name, func(t *testing.T) {
 			archive, err := txtar.ParseFile(filepath.Join("testdata", "cases", half.name+".txtar"))

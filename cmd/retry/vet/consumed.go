@@ -160,8 +160,8 @@ func (u *uses) received(call *ast.CallExpr) []consumption {
 		if isRows(u.info.TypeOf(x)) {
 			return []consumption{{x, "rows"}}
 		}
-	case "Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo":
-		if u.isConsumable(x) {
+	case "Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode", "ReadAll", "Token", "NextPart":
+		if u.isConsumable(x) || u.isScanner(x) {
 			return []consumption{{x, "reader"}}
 		}
 	}
@@ -215,6 +215,20 @@ func (u *uses) isConsumable(x ast.Expr) bool {
 		}
 	}
 	return false
+}
+
+// isScanner reports whether x is a decoder or the like that was made around a
+// reader that ends.
+func (u *uses) isScanner(x ast.Expr) bool {
+	made := u.from(x)
+	if made == nil || len(made.Args) == 0 || !slices.Contains([]string{
+		"bufio.NewScanner", "bufio.NewReader", "encoding/json.NewDecoder", "encoding/xml.NewDecoder", "encoding/csv.NewReader", "encoding/gob.NewDecoder",
+		"archive/tar.NewReader", "io.TeeReader", "io.LimitReader", "io.MultiReader", "compress/gzip.NewReader",
+	}, u.callee(made)) {
+		return false
+	}
+	under := target(made.Args[0])
+	return under == nil || u.isConsumable(under)
 }
 
 // isRows reports whether t is the result of a query, like those of database/sql
@@ -314,7 +328,7 @@ func (u *uses) restored(op *operation, found consumption) bool {
 				return true
 			}
 		case *ast.CallExpr:
-			if u.restores(n, found) {
+			if u.restores(n, found) || u.rewinds(op, n, found) {
 				return true
 			}
 		}
@@ -349,14 +363,41 @@ func (u *uses) sameRoot(a, b ast.Expr) bool {
 	return x != nil && y != nil && u.info.ObjectOf(x) == u.info.ObjectOf(y)
 }
 
+// reads are the methods that do not make a reader usable again.
+var reads = []string{
+	"Bytes", "Close", "Columns", "Decode", "Do", "Err", "InputOffset", "Len", "More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes",
+	"Clone", "Context", "ReadRune", "ReadString", "Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
+}
+
+// rewinds reports whether a call rewinds something outside of op, which may be
+// another name of what op reads, or calls a function that uses it.
+func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
+	if x, name := method(call); x != nil {
+		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) && !isNamed(derefAny(u.info.TypeOf(x)), "time", "Timer")
+	}
+	id, ok := call.Fun.(*ast.Ident)
+	if !ok || !u.isOutside(op, id) {
+		return false
+	}
+	lit, ok := u.value(id).(*ast.FuncLit)
+	if !ok {
+		return false
+	}
+	for n := range ast.Preorder(lit.Body) {
+		if x, ok := n.(*ast.Ident); ok && u.info.Uses[x] == u.info.ObjectOf(rootOf(found.x)) {
+			return true
+		}
+	}
+	return false
+}
+
 // restores reports whether a call may make x usable again.
 func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	if method, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && u.sameRoot(method.X, found.x) {
 		switch {
 		case u.same(method.X, found.x):
-			switch method.Sel.Name {
-			case "Seek", "Reset", "Truncate", "ReadFrom", "Write", "WriteByte", "WriteRune", "WriteString", "UnreadByte", "UnreadRune":
-				return true
+			if !slices.Contains(reads, method.Sel.Name) {
+				return true // it may rewind or fill x
 			}
 		case u.isOurs(call):
 			return true // such as u.rewind(), where x is u.body

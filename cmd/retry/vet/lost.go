@@ -67,11 +67,11 @@ func inFunc(c inspector.Cursor, kinds ...ast.Node) bool {
 	return false
 }
 
-// commented reports whether a comment beside or above a statement says why.
+// commented reports whether a comment above a statement says why.
 func commented(pass *analysis.Pass, n ast.Node) bool {
 	line := pass.Fset.Position(n.Pos()).Line
 	for _, group := range enclosingFile(pass, n.Pos()).Comments {
-		if end := pass.Fset.Position(group.End()).Line; end == line-1 || pass.Fset.Position(group.Pos()).Line == line {
+		if pass.Fset.Position(group.End()).Line == line-1 {
 			return true
 		}
 	}
@@ -164,7 +164,7 @@ func (u *uses) changedCopies(pass *analysis.Pass) {
 			x, path = sel.X, path && !pointer
 		}
 		v, fn := u.local(ast.Unparen(x)), enclosingFunc(c)
-		if v == nil || !path || fn == nil || v.Pos() < fn.Node().Pos() || v.Pos() >= fn.Node().End() || u.vars[v] == nil || u.vars[v].shared || u.isNamedResult(fn.Node(), v) {
+		if v == nil || !path || fn == nil || v.Pos() < fn.Node().Pos() || v.Pos() >= fn.Node().End() || u.vars[v] == nil || u.isNamedResult(fn.Node(), v) || u.addressed(*fn, v) {
 			continue
 		}
 		if _, pointer := v.Type().Underlying().(*types.Pointer); pointer {
@@ -196,6 +196,25 @@ func (u *uses) usedAfter(fn, c inspector.Cursor, v *types.Var) bool {
 			continue
 		}
 		if use.Node().Pos() > c.Node().Pos() {
+			return true
+		}
+	}
+	return false
+}
+
+// addressed reports whether a function takes the address of v, as a call of a
+// method may.
+func (u *uses) addressed(fn inspector.Cursor, v *types.Var) bool {
+	for use := range u.idents(v, fn) {
+		for isPath(use.Parent().Node()) {
+			use = use.Parent()
+			if sel, ok := use.Node().(*ast.SelectorExpr); ok && u.info.Selections[sel] != nil && u.info.Selections[sel].Kind() == types.MethodVal {
+				if _, pointer := u.info.Selections[sel].Obj().Type().(*types.Signature).Recv().Type().(*types.Pointer); pointer {
+					return true
+				}
+			}
+		}
+		if address, ok := use.Parent().Node().(*ast.UnaryExpr); ok && address.Op == token.AND {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -27,17 +28,19 @@ attempt can use up the time of all.`,
 func runOuterCtx(pass *analysis.Pass) (any, error) {
 	u := pass.ResultOf[usesAnalyzer].(*uses)
 	seen := map[ast.Expr]bool{} // one operation may be retried in two places
-	for _, call := range u.calls {
-		if u.withoutTimeout(call.policy) {
-			continue // the two contexts are the same
-		}
+	for _, call := range slices.Concat(u.calls, u.onces) {
 		for _, op := range call.ops {
 			if u.outlives(op) {
 				continue
 			}
+			u.lostContext(pass, call, op)
+			if u.withoutTimeout(call.policy) {
+				continue // the two contexts are the same
+			}
+			u.outerValues(pass, call, op)
 			for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
 				inner := c.Node().(*ast.CallExpr)
-				if !u.canFail(inner) || detached(c, op) {
+				if !u.canFail(inner) || detached(c, op) || slices.Contains(deadlines, u.callee(inner)) && u.isReport(op, c) {
 					continue
 				}
 				for i, arg := range inner.Args {
@@ -179,8 +182,8 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 		if u.same(arg, ctx) {
 			return true
 		}
-		from, ok := ast.Unparen(ctx).(*ast.CallExpr)
-		if !ok || len(from.Args) == 0 || !isContext(u.info.TypeOf(from.Args[0])) {
+		from := u.from(ctx)
+		if from == nil || len(from.Args) == 0 || !isContext(u.info.TypeOf(from.Args[0])) {
 			return false
 		}
 		ctx = from.Args[0] // such as retry.WithBudget(ctx, budget)

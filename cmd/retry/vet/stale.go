@@ -47,7 +47,6 @@ func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string
 	}
 	callee := u.callee(made)
 	name := callee[strings.LastIndex(callee, ".")+1:]
-	t := deref(v.Type())
 	switch {
 	case strings.HasPrefix(name, "Begin") && has(v.Type(), "Rollback"):
 		if u.touches(op, v) {
@@ -57,12 +56,10 @@ func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string
 		if u.touches(op, v) {
 			return "was connected outside of CALL, so after a broken connection every attempt fails: connect in the attempt"
 		}
-	case callee == "time.After", callee == "time.NewTimer", callee == "time.Tick" && false:
-		if u.receives(c) && !isNamed(t, "time", "Ticker") {
+	case callee == "time.After", callee == "time.NewTimer":
+		if u.receives(c) {
 			return "was started outside of CALL and fires once, so the second attempt waits for it without end: start it in the attempt"
 		}
-	case callee == "context.WithTimeout", callee == "context.WithDeadline":
-		// outerctx reports it
 	}
 	return ""
 }
@@ -75,7 +72,7 @@ func (u *uses) renewed(op *operation, v *types.Var) bool {
 	for c := range u.idents(v, op.cursor) {
 		if sel, ok := c.Parent().Node().(*ast.SelectorExpr); ok {
 			name := strings.ToLower(sel.Sel.Name)
-			if hasAny(name, "reset", "savepoint", "reconnect", "redial", "begin", "ping") {
+			if hasAny(name, "reset", "savepoint", "reconnect", "redial", "begin") {
 				return true
 			}
 		}

@@ -101,3 +101,53 @@ func transaction(ctx context.Context, db *sql.DB) error {
 		return err
 	})
 }
+
+func parent(ctx context.Context) error {
+	all, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return retry.Do(all, policy, func(context.Context) error {
+		return ping(ctx) // want `ping gets the context of all attempts`
+	})
+}
+
+func holder(ctx context.Context) error {
+	call := func() error { return ping(ctx) }
+	return retry.Do(ctx, policy, func(context.Context) error {
+		return call() // want `call uses the context of all attempts`
+	})
+}
+
+func made(ctx context.Context, client *http.Client) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost", nil)
+	if err != nil {
+		return err
+	}
+	return retry.Do(ctx, policy, func(context.Context) error {
+		resp, err := client.Do(req) // want `req has the context of all attempts`
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	})
+}
+
+func none(ctx context.Context) error {
+	return retry.Do(ctx, retry.Default(), func(context.Context) error {
+		return ping(context.TODO()) // want `context.TODO\(\) ends neither with the attempt nor with the call`
+	})
+}
+
+func early(ctx context.Context) error {
+	each, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return retry.Do(ctx, retry.Default(), func(context.Context) error {
+		return ping(each) // want `the time of each began before the first attempt`
+	})
+}
+
+func once(ctx context.Context) error {
+	_, err := retry.Once(ctx, policy, retry.Attempt{Number: 1}, func(context.Context) error {
+		return ping(ctx) // want `ping gets the context of all attempts`
+	})
+	return err
+}

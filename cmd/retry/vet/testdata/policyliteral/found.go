@@ -3,6 +3,7 @@ package policyliteral
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/goretry/retry"
@@ -103,10 +104,39 @@ func transport() *http.Client {
 }
 
 func budgeted(ctx context.Context, ping func(context.Context) error) error {
-	budget := &retry.Budget{Size: 10, Ratio: 0.1, RefillEvery: time.Microsecond}
+	budget := &retry.Budget{Size: 10, Ratio: 0.1, RefillEvery: time.Microsecond} // want `this Budget is made for one call`
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: 3,
 		Backoff:     retry.Fixed(0),
 		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for never, or at least 1ms$`
 	}, ping)
+}
+
+func zero(ctx context.Context, ping func(context.Context) error) error {
+	p := retry.Default()
+	p.MaxRetries = 0 // want `MaxRetries of 0 is not set, so the 5 attempts of retry.Default stay`
+	return retry.Do(ctx, p, ping)
+}
+
+func times(ctx context.Context, millis int, header string, ping func(context.Context) error) error {
+	p := retry.Policy{
+		MaxElapsed:     10 * time.Second,
+		AttemptTimeout: time.Minute,           // want `AttemptTimeout of 1m0s is longer than MaxElapsed of 10s`
+		Backoff:        retry.Fixed(500),      // want `500 is 500 nanoseconds`
+		MaxDelay:       time.Duration(millis), // want `millis counts nanoseconds here`
+	}
+	q := retry.Default()
+	q.MaxElapsed = 60 // want `60 is 60 nanoseconds`
+	seconds, err := strconv.Atoi(header)
+	if err != nil {
+		return retry.Do(ctx, p, ping)
+	}
+	_ = retry.Policy{MaxAttempts: 2, Backoff: retry.Schedule{
+		1, // want `1 is 1 nanoseconds`
+	}}
+	return retry.After(time.Duration(seconds), retry.Do(ctx, q, ping)) // want `seconds counts nanoseconds here`
+}
+
+func unlimited(ctx context.Context, ping func(context.Context) error) error {
+	return retry.Do(ctx, retry.Policy{RetryIf: func(error) bool { return true }}, ping) // want `RetryIf without a limit`
 }
