@@ -82,8 +82,11 @@ func (u *uses) handedOn(call *call) bool {
 		return true
 	}
 	for use := range u.idents(v, *fn) {
-		for range use.Enclosing((*ast.ReturnStmt)(nil)) {
-			return true
+		for ret := range use.Enclosing((*ast.ReturnStmt)(nil)) {
+			if ret.Node().Pos() > v.Pos() {
+				return true
+			}
+			break
 		}
 		if assign, ok := use.Parent().Node().(*ast.AssignStmt); ok && len(assign.Rhs) > 0 {
 			return true

@@ -19,7 +19,8 @@ var limits = []string{"MaxAttempts", "MaxRetries", "MaxElapsed"}
 // other, where judge cannot because some fields are not constant.
 func (u *uses) judgeLimits(pass *analysis.Pass, lit *ast.CompositeLit, used, known bool) {
 	fields := keyed(lit)
-	if used && !known && len(fields) == len(lit.Elts) && fields["NonRetryable"] == nil && u.noLimit(fields) {
+	linted := known && (fields["Backoff"] != nil || fields["Classify"] != nil || fields["AttemptCap"] != nil)
+	if used && !linted && len(fields) == len(lit.Elts) && fields["NonRetryable"] == nil && u.noLimit(fields) {
 		for _, name := range []string{"Backoff", "MaxDelay", "Jitter", "RetryIf", "Budget", "Classify", "MaxRetryAfter"} {
 			if fields[name] != nil {
 				pass.ReportRangef(lit.Type, "%s without a limit: there is only one attempt; set MaxAttempts, MaxRetries or MaxElapsed", name)
@@ -138,7 +139,7 @@ var countsTime = regexp.MustCompile(`(?i)sec|milli|minute|hour|ms$|^ms|wait|dela
 func (u *uses) unit(pass *analysis.Pass, x ast.Expr) {
 	tv := u.info.Types[x]
 	curve := isNamed(tv.Type, retryPath, "Fixed") || isNamed(tv.Type, retryPath, "Linear") || isNamed(tv.Type, retryPath, "Fibonacci")
-	if !isNamed(tv.Type, "time", "Duration") && !curve {
+	if _, made := x.(*ast.CallExpr); !isNamed(tv.Type, "time", "Duration") && !curve || curve && made {
 		return
 	}
 	if tv.Value != nil {

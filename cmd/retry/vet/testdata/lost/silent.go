@@ -43,7 +43,8 @@ func changed(ctx context.Context, p retry.Policy, s *settings, ping func(context
 	s.Policy.MaxAttempts = 3
 	q.MaxAttempts = 3
 	for n := range 3 {
-		_ = retry.Do(ctx, p, ping) // best effort
+		// Best effort.
+		_ = retry.Do(ctx, p, ping)
 		p.MaxAttempts = n
 	}
 	r := p

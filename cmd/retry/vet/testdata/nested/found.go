@@ -73,7 +73,7 @@ func timeout(p retry.Policy) *http.Client {
 	return client
 }
 
-func client(ctx context.Context) error {
+func throughClient(ctx context.Context) error {
 	client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
 	return retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
 		resp, err := client.Get("http://localhost") // want `the Transport of client retries too`
@@ -81,7 +81,7 @@ func client(ctx context.Context) error {
 	})
 }
 
-func forever(ctx context.Context, ping func(context.Context) error) {
+func withoutWait(ctx context.Context, ping func(context.Context) error) {
 	for {
 		if err := retry.Do(ctx, retry.Default(), ping); err != nil { // want `the loop calls retry.Do again at once`
 			log.Println(err)

@@ -112,7 +112,7 @@ func budgeted(ctx context.Context, ping func(context.Context) error) error {
 	}, ping)
 }
 
-func zero(ctx context.Context, ping func(context.Context) error) error {
+func zeroRetries(ctx context.Context, ping func(context.Context) error) error {
 	p := retry.Default()
 	p.MaxRetries = 0 // want `MaxRetries of 0 is not set, so the 5 attempts of retry.Default stay`
 	return retry.Do(ctx, p, ping)
