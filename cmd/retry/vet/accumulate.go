@@ -15,19 +15,12 @@ import (
 
 // Accumulate reports results that a failed attempt leaves behind for the next
 // one.
-var Accumulate = &analysis.Analyzer{
-	Name: "accumulate",
-	Doc: `report results that grow with every attempt
+var Accumulate = newCheck("accumulate", `report results that grow with every attempt
 
 An operation that adds to a slice, a map or a sum outside of it, and fails
-afterwards, adds the same again in its next attempt.`,
-	URL:      docs + "accumulate",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runAccumulate,
-}
+afterwards, adds the same again in its next attempt.`, runAccumulate)
 
-func runAccumulate(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runAccumulate(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		if u.resumes(op) {
 			continue
@@ -51,7 +44,6 @@ func runAccumulate(pass *analysis.Pass) (any, error) {
 			break // the others are of the same kind, and one fix leads to the next
 		}
 	}
-	return nil, nil
 }
 
 // An addition is a statement that adds to a variable outside of an operation.

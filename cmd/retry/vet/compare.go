@@ -15,19 +15,12 @@ import (
 )
 
 // Compare reports comparisons of errors that may be wrapped.
-var Compare = &analysis.Analyzer{
-	Name: "compare",
-	Doc: `report comparisons that do not see through a wrapped error
+var Compare = newCheck("compare", `report comparisons that do not see through a wrapped error
 
 A failed call returns a *retry.Error around the last error, and an operation may
-wrap its own errors. ==, switches and type assertions do not find wrapped errors.`,
-	URL:      docs + "compare",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runCompare,
-}
+wrap its own errors. ==, switches and type assertions do not find wrapped errors.`, runCompare)
 
-func runCompare(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runCompare(pass *analysis.Pass, u *uses) {
 	seen := map[ast.Node]bool{}
 	report := func(f *comparison, wrapped string, fix bool) {
 		if f == nil || seen[f.node] {
@@ -65,7 +58,6 @@ func runCompare(pass *analysis.Pass) (any, error) {
 			report(f, fmt.Sprintf("%s gets the error as the operation returned it, and %s does not see through one that is wrapped, as by retry.After: ", field, f.kind), false)
 		}
 	}
-	return nil, nil
 }
 
 // enclosingFunc returns the function around c.
@@ -140,12 +132,14 @@ func (u *uses) reached(fn *inspector.Cursor, v *types.Var, from ast.Node) func(t
 		}
 	}
 	return func(pos token.Pos) bool {
+		at := false
 		for _, n := range nodes {
-			if n.Pos() <= pos && pos < n.End() {
-				return true
+			if n != from && n.End() <= pos && n.Pos() > from.Pos() && u.assigns(n, v) {
+				return false // a branch has replaced it, as by retry.LastError
 			}
+			at = at || n.Pos() <= pos && pos < n.End()
 		}
-		return false
+		return at
 	}
 }
 

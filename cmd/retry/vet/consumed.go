@@ -13,25 +13,17 @@ import (
 )
 
 // Consumed reports readers, rows and requests that the first attempt uses up.
-var Consumed = &analysis.Analyzer{
-	Name: "consumed",
-	Doc: `report a reader, request or rows made outside of the operation that reads them
+var Consumed = newCheck("consumed", `report a reader, request or rows made outside of the operation that reads them
 
 The first attempt reads a body or rows to their end, and the second finds
-nothing left. Each attempt must make the reader, request or rows that it reads.`,
-	URL:      docs + "consumed",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runConsumed,
-}
+nothing left. Each attempt must make the reader, request or rows that it reads.`, runConsumed)
 
-func runConsumed(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runConsumed(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		for _, found := range u.consumptions(op) {
 			pass.ReportRangef(found.x, "%s", found.text(call.name))
 		}
 	}
-	return nil, nil
 }
 
 // A consumption is an expression that an operation uses up.

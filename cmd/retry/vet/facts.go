@@ -8,7 +8,6 @@ import (
 	"iter"
 	"strings"
 
-	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/cfg"
 	"golang.org/x/tools/go/types/typeutil"
@@ -221,14 +220,4 @@ func hasAny(s string, parts ...string) bool {
 		}
 	}
 	return false
-}
-
-// usesOf runs a check that needs nothing else.
-func checkOf(run func(*analysis.Pass, *uses)) func(*analysis.Pass) (any, error) {
-	return func(pass *analysis.Pass) (any, error) {
-		if u := pass.ResultOf[usesAnalyzer].(*uses); u.any {
-			run(pass, u)
-		}
-		return nil, nil
-	}
 }

@@ -12,26 +12,20 @@ import (
 )
 
 // Hooks reports functions of a policy that do not do what they are for.
-var Hooks = &analysis.Analyzer{
-	Name: "hooks",
-	Doc: `report an OnEvent or RetryIf that does not do what it is for
+var Hooks = newCheck("hooks", `report an OnEvent or RetryIf that does not do what it is for
 
 OnEvent is called for each event, in the caller's goroutine, so it must look at the
-Kind and not wait. RetryIf decides about an error, for many calls at once.`,
-	URL:      docs + "hooks",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run: checkOf(func(pass *analysis.Pass, u *uses) {
-		for field, op := range u.functions("OnEvent", "RetryIf", "Classify") {
-			if field == "OnEvent" {
-				u.onEvent(pass, op)
-			} else {
-				u.retryIf(pass, field, op)
-			}
+Kind and not wait. RetryIf decides about an error, for many calls at once.`, func(pass *analysis.Pass, u *uses) {
+	for field, op := range u.functions("OnEvent", "RetryIf", "Classify") {
+		if field == "OnEvent" {
+			u.onEvent(pass, op)
+		} else {
+			u.retryIf(pass, field, op)
 		}
-		u.statusBlind(pass)
-		u.replaced(pass)
-	}),
-}
+	}
+	u.statusBlind(pass)
+	u.replaced(pass)
+})
 
 // onEvent reports an OnEvent that waits, or that takes each event for a retry.
 func (u *uses) onEvent(pass *analysis.Pass, op *operation) {
@@ -136,17 +130,21 @@ func (u *uses) buffered(x ast.Expr) bool {
 
 // retryIf reports a RetryIf with a memory, or with the answer turned around.
 func (u *uses) retryIf(pass *analysis.Pass, field string, op *operation) {
+	single := false // the policy is for the calls of one function
+	for around := range op.cursor.Enclosing((*ast.FuncDecl)(nil)) {
+		single = slices.ContainsFunc(u.calls, func(call *call) bool { return around.Node().Pos() <= call.Pos() && call.Pos() < around.Node().End() })
+	}
 	for c := range op.cursor.Preorder((*ast.IncDecStmt)(nil), (*ast.AssignStmt)(nil), (*ast.CallExpr)(nil), (*ast.ReturnStmt)(nil)) {
 		if !own(op, c) {
 			continue
 		}
 		switch n := c.Node().(type) {
 		case *ast.IncDecStmt:
-			if u.isOutside(op, n.X) && u.readIn(op, n.X, n) {
+			if !single && u.isOutside(op, n.X) && u.readIn(op, n.X, n) {
 				pass.ReportRangef(n, "%s counts across all calls that share the policy: limit the attempts with MaxAttempts", field)
 			}
 		case *ast.AssignStmt:
-			if n.Tok != token.DEFINE && u.isOutside(op, n.Lhs[0]) && u.readIn(op, n.Lhs[0], n) {
+			if !single && n.Tok != token.DEFINE && u.isOutside(op, n.Lhs[0]) && u.readIn(op, n.Lhs[0], n) {
 				pass.ReportRangef(n, "%s keeps a state that all calls with the policy share: decide from the error alone", field)
 			}
 		case *ast.CallExpr:

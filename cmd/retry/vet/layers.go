@@ -14,7 +14,7 @@ import (
 // layers reports calls in an operation that retry themselves: a client with a
 // retryhttp.Transport, or a function of this package that calls retry.Do.
 func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
-	if outer.name == "retry.Once" || u.budgeted(outer) || u.selective(outer.policy) || u.oneAttempt(outer.policy) {
+	if enclosingFunc(outer.cursor) == nil || u.budgeted(outer) || u.selective(outer.policy) || u.oneAttempt(outer.policy) {
 		return
 	}
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
@@ -22,7 +22,7 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 		if !own(op, c) || detached(c, op) || u.isFinal(c) {
 			continue
 		}
-		if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil && !u.mentionsCallee(op.cursor, retryhttpPath+".WithPolicy") {
+		if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil && !u.mentionsCallee(*enclosingFunc(outer.cursor), retryhttpPath+".WithPolicy") {
 			if lit := literal(u.deep(u.transport(x))); lit == nil || keyed(lit)["Policy"] != nil && !u.oneAttempt(keyed(lit)["Policy"]) {
 				pass.ReportRangef(call, "the Transport of %s retries too, inside each attempt of %s: retry in one of them", types.ExprString(x), outer.name)
 			}
@@ -162,17 +162,18 @@ func (u *uses) hotLoops(pass *analysis.Pass) {
 				break
 			}
 			var body *ast.BlockStmt
+			counted := false
 			switch loop := c.Node().(type) {
 			case *ast.ForStmt:
 				if !u.advances(loop.Init) && !u.advances(loop.Cond) && !u.advances(loop.Post) {
-					body = loop.Body
+					body, counted = loop.Body, loop.Post != nil
 				}
 			case *ast.RangeStmt:
 				if basic, ok := u.info.TypeOf(loop.X).Underlying().(*types.Basic); ok && basic.Info()&types.IsInteger != 0 {
-					body = loop.Body
+					body, counted = loop.Body, true
 				}
 			}
-			if body == nil || u.waitsIn(c, body, call) || u.leavesOnError(body, call) || u.varies(c.Node(), body, call.CallExpr) {
+			if body == nil || inTest(pass, call) || counted && !u.leavesOnSuccess(body, call) || u.waitsIn(c, body, call) || u.leavesOnError(body, call) || u.varies(c.Node(), body, call.CallExpr) {
 				break
 			}
 			pass.ReportRangef(call.Fun, "the loop calls %s again at once after it gave up, so its limits and delays mean nothing: put the limit into the policy, or wait in the loop", call.name)
@@ -201,6 +202,17 @@ func (u *uses) waitsIn(loop inspector.Cursor, body *ast.BlockStmt, call *call) b
 				return true
 			}
 		default:
+			return true
+		}
+	}
+	return false
+}
+
+// leavesOnSuccess reports whether the loop ends when a call has succeeded.
+func (u *uses) leavesOnSuccess(body *ast.BlockStmt, call *call) bool {
+	v, _ := u.resultOf(call)
+	for n := range ast.Preorder(body) {
+		if branch, ok := n.(*ast.IfStmt); ok && v != nil && u.isFailure(branch.Cond, token.EQL) == v && leaves(branch.Body.List) {
 			return true
 		}
 	}

@@ -13,12 +13,18 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
+const zeroAttempts = "MaxAttempts of 0 is not set, and not unlimited, so there is one attempt: write retry.Unlimited, or set a limit"
+
 var limits = []string{"MaxAttempts", "MaxRetries", "MaxElapsed"}
 
 // judgeLimits reports a policy without a limit and two limits that contradict each
 // other, where judge cannot because some fields are not constant.
 func (u *uses) judgeLimits(pass *analysis.Pass, lit *ast.CompositeLit, used, known bool) {
 	fields := keyed(lit)
+	if x := fields["MaxAttempts"]; x != nil && u.isZero(x) && u.noLimit(fields) && !(used && known) {
+		pass.ReportRangef(x, zeroAttempts)
+		return
+	}
 	linted := known && (fields["Backoff"] != nil || fields["Classify"] != nil || fields["AttemptCap"] != nil)
 	if used && !linted && len(fields) == len(lit.Elts) && fields["NonRetryable"] == nil && u.noLimit(fields) {
 		for _, name := range []string{"Backoff", "MaxDelay", "Jitter", "RetryIf", "Budget", "Classify", "MaxRetryAfter"} {
@@ -74,9 +80,55 @@ func (u *uses) zeroLimit(pass *analysis.Pass, left *ast.SelectorExpr, x ast.Expr
 	switch name := left.Sel.Name; {
 	case name != "MaxAttempts" && name != "MaxRetries" || !u.isZero(x) || inTest(pass, left):
 	case name == "MaxAttempts" && u.noLimit(last):
-		pass.ReportRangef(x, "MaxAttempts of 0 is not set, and not unlimited, so there is one attempt: write retry.Unlimited, or set a limit")
+		pass.ReportRangef(x, zeroAttempts)
 	case name == "MaxRetries" && last["MaxAttempts"] == nil && last["MaxElapsed"] == nil && u.fromDefault(v):
 		pass.ReportRangef(x, "MaxRetries of 0 is not set, so the 5 attempts of retry.Default stay: set MaxAttempts to 1, or NonRetryable")
+	}
+}
+
+// unnamedClass reports a Class without a name beside one with, in one function: its
+// failures are counted together with those of no class.
+func (u *uses) unnamedClass(pass *analysis.Pass) {
+	named := map[ast.Node]bool{}
+	unnamed := map[ast.Node]*ast.CompositeLit{}
+	for c := range u.root.Preorder((*ast.CompositeLit)(nil)) {
+		lit, fn := c.Node().(*ast.CompositeLit), enclosingFunc(c)
+		if fn == nil || !isNamed(derefAny(u.info.TypeOf(lit)), retryPath, "Class") {
+			continue
+		}
+		if keyed(lit)["Name"] != nil {
+			named[fn.Node()] = true
+		} else if p := literal(u.deep(keyed(lit)["Policy"])); p != nil && keyed(p)["NonRetryable"] == nil {
+			unnamed[fn.Node()] = lit
+		}
+	}
+	for fn, lit := range unnamed {
+		if named[fn] {
+			pass.ReportRangef(lit, "this Class has no Name, beside one that has: give it one, so that its failures are counted apart")
+		}
+	}
+}
+
+// unknownReasons reports a Reason that is compared with a text that is none.
+func (u *uses) unknownReasons(pass *analysis.Pass) {
+	known := map[string]bool{`""`: true}
+	for _, p := range pass.Pkg.Imports() {
+		if p.Path() == retryPath {
+			for _, name := range p.Scope().Names() {
+				if c, ok := p.Scope().Lookup(name).(*types.Const); ok && isNamed(c.Type(), retryPath, "Reason") {
+					known[c.Val().ExactString()] = true
+				}
+			}
+		}
+	}
+	for c := range u.root.Preorder((*ast.BasicLit)(nil)) {
+		lit := c.Node().(*ast.BasicLit)
+		if tv := u.info.Types[lit]; len(known) > 1 && isNamed(tv.Type, retryPath, "Reason") && tv.Value != nil && !known[tv.Value.ExactString()] {
+			switch c.Parent().Node().(type) {
+			case *ast.BinaryExpr, *ast.CaseClause:
+				pass.ReportRangef(lit, "no Reason is %s: use a constant, such as retry.ReasonExhausted", lit.Value)
+			}
+		}
 	}
 }
 
@@ -93,6 +145,9 @@ func (u *uses) fromDefault(v *types.Var) bool {
 // units reports durations without a unit, wherever the library gets one.
 func (u *uses) units(pass *analysis.Pass) {
 	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil), (*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
+		if inTest(pass, c.Node()) {
+			continue
+		}
 		switch n := c.Node().(type) {
 		case *ast.KeyValueExpr:
 			if lit, ok := c.Parent().Node().(*ast.CompositeLit); ok && u.ourType(u.info.TypeOf(lit)) {
@@ -194,12 +249,13 @@ func (u *uses) budgetPerCall(pass *analysis.Pass) {
 			continue
 		}
 		decl, ok := fn.Node().(*ast.FuncDecl)
-		if !ok || decl.Recv == nil && (decl.Name.Name == "main" || decl.Name.Name == "init" || strings.HasPrefix(decl.Name.Name, "Test") || strings.HasPrefix(decl.Name.Name, "Example")) {
+		lit, isLit := fn.Node().(*ast.FuncLit)
+		if !ok && !(isLit && handles(u.info.TypeOf(lit))) || ok && decl.Recv == nil && (decl.Name.Name == "main" || decl.Name.Name == "init" || strings.HasPrefix(decl.Name.Name, "Test") || strings.HasPrefix(decl.Name.Name, "Example")) {
 			continue
 		}
 		calls := 0
 		for _, other := range u.calls {
-			if decl.Pos() <= other.Pos() && other.Pos() < decl.End() {
+			if fn.Node().Pos() <= other.Pos() && other.Pos() < fn.Node().End() {
 				calls++
 			}
 		}

@@ -14,30 +14,28 @@ import (
 )
 
 // Lost reports results, errors and settings that nobody looks at.
-var Lost = &analysis.Analyzer{
-	Name: "lost",
-	Doc: `report results, errors and settings that are lost
+var Lost = newCheck("lost", `report results, errors and settings that are lost
 
 Nobody learns that a call gave up if its error is dropped. An operation that
 returns nil after an error is not retried, and a policy that is changed in a copy
-stays as it was.`,
-	URL:      docs + "lost",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run: checkOf(func(pass *analysis.Pass, u *uses) {
-		u.droppedCalls(pass)
-		u.blindDecisions(pass)
-		u.changedCopies(pass)
-		u.formattedMarks(pass)
-		for call, op := range u.operations() {
-			u.shadowedResults(pass, call, op)
-			u.swallowedErrors(pass, call, op)
-		}
-	}),
-}
+stays as it was.`, func(pass *analysis.Pass, u *uses) {
+	u.droppedCalls(pass)
+	u.blindDecisions(pass)
+	u.changedCopies(pass)
+	u.formattedMarks(pass)
+	u.hiddenMarks(pass)
+	for call, op := range u.operations() {
+		u.shadowedResults(pass, call, op)
+		u.swallowedErrors(pass, call, op)
+	}
+})
 
 // droppedCalls reports the calls whose error is dropped.
 func (u *uses) droppedCalls(pass *analysis.Pass) {
 	for _, call := range slices.Concat(u.calls, u.onces) {
+		if inTest(pass, call) {
+			continue // the test looks at something else
+		}
 		blank := false
 		parent := call.cursor.Parent()
 		switch n := parent.Node().(type) {
@@ -113,7 +111,7 @@ func (u *uses) keepsError(call *call) bool {
 func (u *uses) blindDecisions(pass *analysis.Pass) {
 	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
 		name := u.callee(c.Node().(*ast.CallExpr))
-		if name != "("+retryPath+".Policy).Next" && name != retryPath+".Once" {
+		if inTest(pass, c.Node()) || name != "("+retryPath+".Policy).Next" && name != retryPath+".Once" {
 			continue
 		}
 		if sel, ok := c.Parent().Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "Delay" {
@@ -260,6 +258,35 @@ func (u *uses) formattedMarks(pass *analysis.Pass) {
 	}
 }
 
+// hiddenMarks reports a marked error in a new variable that is not handed on, and
+// hides the one that is.
+func (u *uses) hiddenMarks(pass *analysis.Pass) {
+	for c := range u.root.Preorder((*ast.AssignStmt)(nil)) {
+		assign := c.Node().(*ast.AssignStmt)
+		if assign.Tok != token.DEFINE || len(assign.Rhs) != 1 || !u.isMark(assign.Rhs[0]) || u.callee(u.from(assign.Rhs[0])) == retryhttpPath+".Check" {
+			continue
+		}
+		v, fn := u.local(assign.Lhs[0]), enclosingFunc(c)
+		if v == nil || fn == nil {
+			continue
+		}
+		kept := false
+		for use := range u.idents(v, *fn) {
+			for around := range use.Enclosing((*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil), (*ast.SendStmt)(nil), (*ast.CompositeLit)(nil), (*ast.FuncLit)(nil), (*ast.FuncDecl)(nil)) {
+				switch around.Node().(type) {
+				case *ast.FuncLit, *ast.FuncDecl:
+				default:
+					kept = true
+				}
+				break
+			}
+		}
+		if !kept {
+			pass.ReportRangef(assign, "the marked error is in a new %s that nothing returns: return it", v.Name())
+		}
+	}
+}
+
 // isMark reports whether x is the result of Permanent or After.
 func (u *uses) isMark(x ast.Expr) bool {
 	call := u.from(x)
@@ -368,6 +395,12 @@ func (u *uses) swallowedErrors(pass *analysis.Pass, call *call, op *operation) {
 		}
 	}
 	if never {
+		for n := range ast.Preorder(op.body) {
+			if branch, ok := n.(*ast.IfStmt); ok && u.isFailure(branch.Cond, token.NEQ) != nil {
+				pass.ReportRangef(returns[len(returns)-1], "%s takes nil for success, so a failure is not retried: return the error", call.name)
+				return
+			}
+		}
 		for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
 			if inner := c.Node().(*ast.CallExpr); inner.Pos() == first {
 				pass.ReportRangef(inner, "the operation of %s returns nil whether or not this fails, so nothing is retried: return its error", call.name)

@@ -14,19 +14,12 @@ import (
 )
 
 // Nested reports retries inside retries.
-var Nested = &analysis.Analyzer{
-	Name: "nested",
-	Doc: `report a call that retries inside another, without WithBudget
+var Nested = newCheck("nested", `report a call that retries inside another, without WithBudget
 
 Each attempt of the outer call makes all the attempts of the inner one: 4 times 3
-attempts are 12 calls, at a time when the server is already in trouble.`,
-	URL:      docs + "nested",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runNested,
-}
+attempts are 12 calls, at a time when the server is already in trouble.`, runNested)
 
-func runNested(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runNested(pass *analysis.Pass, u *uses) {
 	u.clientTimeouts(pass)
 	u.hotLoops(pass)
 	for call, op := range u.operations() {
@@ -40,7 +33,6 @@ func runNested(pass *analysis.Pass) (any, error) {
 			pass.ReportRangef(inner.Fun, "%s inside %s makes up to %s: retry in one of them, or give the outer one a context of retry.WithBudget", inner.name, outer.name, calls)
 		}
 	}
-	return nil, nil
 }
 
 // multiplied returns the nearest call around inner that makes inner in each of

@@ -13,20 +13,13 @@ import (
 
 // OuterCtx reports calls in an operation that get the context of the whole call
 // instead of the attempt's.
-var OuterCtx = &analysis.Analyzer{
-	Name: "outerctx",
-	Doc: `report an operation that ignores the context of its attempt
+var OuterCtx = newCheck("outerctx", `report an operation that ignores the context of its attempt
 
 The function that retry.Do runs gets a context that AttemptTimeout ends. A call
 in the function that uses the outer context does not end with it, so one slow
-attempt can use up the time of all.`,
-	URL:      docs + "outerctx",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runOuterCtx,
-}
+attempt can use up the time of all.`, runOuterCtx)
 
-func runOuterCtx(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runOuterCtx(pass *analysis.Pass, u *uses) {
 	seen := map[ast.Expr]bool{} // one operation may be retried in two places
 	for _, call := range slices.Concat(u.calls, u.onces) {
 		for _, op := range call.ops {
@@ -52,7 +45,6 @@ func runOuterCtx(pass *analysis.Pass) (any, error) {
 			}
 		}
 	}
-	return nil, nil
 }
 
 // withoutTimeout reports whether a policy is known to have no AttemptTimeout.

@@ -17,26 +17,18 @@ import (
 
 // PolicyLiteral reports what Validate and Lint of retry.Policy report about a
 // policy literal.
-var PolicyLiteral = &analysis.Analyzer{
-	Name: "policyliteral",
-	Doc: `report a policy literal that Validate or Lint would report
+var PolicyLiteral = newCheck("policyliteral", `report a policy literal that Validate or Lint would report
 
 An invalid policy never retries. If the fields of a policy are constants, this
 check reports what Validate reports about them, at the line of the field, and what
 Lint reports about a policy that is passed to the library. It skips tests, whose
-policies are often wrong on purpose, or without delays.`,
-	URL:      docs + "policyliteral",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runPolicyLiteral,
-}
+policies are often wrong on purpose, or without delays.`, runPolicyLiteral)
 
-func runPolicyLiteral(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
-	if !u.any {
-		return nil, nil
-	}
+func runPolicyLiteral(pass *analysis.Pass, u *uses) {
 	u.units(pass)
 	u.budgetPerCall(pass)
+	u.unnamedClass(pass)
+	u.unknownReasons(pass)
 	used := u.usedPolicies()
 	for c := range u.root.Preorder((*ast.CompositeLit)(nil), (*ast.AssignStmt)(nil)) {
 		if strings.HasSuffix(pass.Fset.Position(c.Node().Pos()).Filename, "_test.go") {
@@ -51,7 +43,6 @@ func runPolicyLiteral(pass *analysis.Pass) (any, error) {
 			u.judgeAssigned(pass, n)
 		}
 	}
-	return nil, nil
 }
 
 // usedPolicies returns the literals that are passed to calls unchanged.
@@ -60,6 +51,8 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 	add := func(x ast.Expr) {
 		if p := u.policy(x); p != nil {
 			used[p.base] = !p.changed
+		} else if lit := literal(u.deep(x)); lit != nil {
+			used[lit] = true
 		}
 	}
 	for _, call := range u.calls {
@@ -82,7 +75,7 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
 	fields := keyed(literal)
 	p, known := u.evaluate(retry.Policy{}, fields)
-	report := func(text string) { pass.Report(analysis.Diagnostic{Pos: place(text, literal).Pos(), Message: text}) }
+	report := func(text string) { pass.Report(analysis.Diagnostic{Pos: partAt(text, literal).Pos(), Message: text}) }
 	for _, fault := range faultsOf(p) {
 		if !isHot(fault) || used && known {
 			report(fault)
@@ -137,9 +130,9 @@ var (
 	partName  = regexp.MustCompile(`^Backoff: (?:Exponential\.(\w+)|Schedule\[(\d+)\])`)
 )
 
-// place returns the part of a literal that a text is about: the first field in
+// partAt returns the part of a literal that a text is about: the first field in
 // the text that the literal sets, or else the whole literal.
-func place(text string, literal *ast.CompositeLit) ast.Node {
+func partAt(text string, literal *ast.CompositeLit) ast.Node {
 	fields := keyed(literal)
 	for _, name := range fieldName.FindAllString(text, -1) {
 		if name == "Schedule" {

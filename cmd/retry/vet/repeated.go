@@ -5,7 +5,6 @@ import (
 	"go/token"
 	"go/types"
 	"regexp"
-	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -13,22 +12,16 @@ import (
 )
 
 // Repeated reports what must happen once but happens in each attempt.
-var Repeated = &analysis.Analyzer{
-	Name: "repeated",
-	Doc: `report what must happen once, but happens in each attempt
+var Repeated = newCheck("repeated", `report what must happen once, but happens in each attempt
 
 The second attempt counts a WaitGroup down again, locks a Mutex that the first one
-left locked, finds the queue empty, or sends a new idempotency key.`,
-	URL:      docs + "repeated",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run: checkOf(func(pass *analysis.Pass, u *uses) {
-		for call, op := range u.operations() {
-			u.syncInAttempt(pass, call, op)
-			u.takenInAttempt(pass, call, op)
-			u.keyInAttempt(pass, call, op)
-		}
-	}),
-}
+left locked, finds the queue empty, or sends a new idempotency key.`, func(pass *analysis.Pass, u *uses) {
+	for call, op := range u.operations() {
+		u.syncInAttempt(pass, call, op)
+		u.takenInAttempt(pass, call, op)
+		u.keyInAttempt(pass, call, op)
+	}
+})
 
 // syncInAttempt reports uses of package sync, and closed channels, that only one
 // attempt may have.
@@ -135,6 +128,9 @@ func (u *uses) staysLocked(op *operation, c inspector.Cursor, name string) bool 
 	return reaches(op.body, c.Parent().Node(), unlocks)
 }
 
+// resources are what each attempt may take another one of.
+var resources = regexp.MustCompile(`(?i)host|proxy|endpoint|addr|conn|server|replica|worker|token|slot|peer|node|permit|target|mirror|region|url|client`)
+
 var takes = regexp.MustCompile(`^(?i:l?r?b?pop|dequeue|take|shift|drain|swap|remove$|next$|getanddelete|loadanddelete)`)
 
 // takenInAttempt reports an item that is taken out of a channel or queue before it
@@ -164,7 +160,7 @@ func (u *uses) takenInAttempt(pass *analysis.Pass, call *call, op *operation) {
 				from, item, body = n.X, u.local(n.Key), n.Body
 			}
 		}
-		if from == nil || item == nil || !own(op, c) || u.mayBeOnce(c, op) || u.failsBefore(op, at.Pos()) || !u.processed(op, body, at.Pos(), item) {
+		if from == nil || item == nil || resources.MatchString(item.Name()) || !own(op, c) || u.mayBeOnce(c, op) || u.failsBefore(op, at.Pos()) || !u.processed(op, body, at.Pos(), item) {
 			continue
 		}
 		pass.ReportRangef(at, "the attempt takes from %s, so a retry no longer gets what the failed attempt took: take it before %s, or out when the attempt has succeeded", types.ExprString(from), call.name)
@@ -317,7 +313,7 @@ func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 			report(n, strings.Trim(types.ExprString(n.Key), `"`), n.Value, u.random(n.Value))
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
-				if right := valueAt(n.Rhs, len(n.Lhs), i); right != nil && !u.isUsedKey(left) {
+				if right := valueAt(n.Rhs, len(n.Lhs), i); right != nil {
 					report(n, lastName(left), right, u.random(right))
 				} else if len(n.Rhs) == 1 && i == 0 && len(n.Lhs) == 2 {
 					report(n, lastName(left), n.Rhs[0], u.random(n.Rhs[0]))
@@ -334,9 +330,6 @@ func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
 		}
 	}
 }
-
-// isUsedKey reports whether x is a map element or header that has a name of its own.
-func (u *uses) isUsedKey(x ast.Expr) bool { return false }
 
 // lastName returns the name of a variable or field, or the key of an element.
 func lastName(x ast.Expr) string {
@@ -379,5 +372,3 @@ func (u *uses) selective(x ast.Expr) bool {
 	_, classify := p.fields["Classify"]
 	return retryIf || classify
 }
-
-var _ = slices.Contains[[]string]

@@ -13,41 +13,35 @@ import (
 
 // Response reports HTTP responses that nobody looks at or closes, and results that
 // end with their attempt.
-var Response = &analysis.Analyzer{
-	Name: "response",
-	Doc: `report a status that is not read, a leaked body, a result that ends with its attempt
+var Response = newCheck("response", `report a status that is not read, a leaked body, a result that ends with its attempt
 
 A 503 is no error of net/http. A failed attempt must close its response. And what
-was made with the context of an attempt that has an AttemptTimeout ends with it.`,
-	URL:      docs + "response",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run: checkOf(func(pass *analysis.Pass, u *uses) {
-		inOps := map[ast.Node]bool{}
-		for call, op := range u.operations() {
-			for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-				if own(op, c) && u.sends(c.Node().(*ast.CallExpr)) {
-					inOps[c.Node()] = true
-					u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: return retryhttp.Check(req, resp, err), or an error for a bad status")
-					u.leakedBody(pass, c, op)
-				}
+was made with the context of an attempt that has an AttemptTimeout ends with it.`, func(pass *analysis.Pass, u *uses) {
+	inOps := map[ast.Node]bool{}
+	for call, op := range u.operations() {
+		for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
+			if own(op, c) && u.sends(c.Node().(*ast.CallExpr)) {
+				inOps[c.Node()] = true
+				u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: return retryhttp.Check(req, resp, err), or an error for a bad status")
+				u.leakedBody(pass, c, op)
 			}
 		}
-		for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
-			call := c.Node().(*ast.CallExpr)
-			if x, _ := method(call); x == nil || inOps[call] || !u.sends(call) || u.transport(x) == nil {
-				continue
-			}
-			if fn := enclosingFunc(c); fn != nil {
-				u.unreadStatus(pass, c, *fn, "after its retries the Transport returns the last response, which may be a 503: check StatusCode, or return retryhttp.ErrorOf(resp)")
-			}
+	}
+	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
+		call := c.Node().(*ast.CallExpr)
+		if x, _ := method(call); x == nil || inOps[call] || !u.sends(call) || u.transport(x) == nil {
+			continue
 		}
-		for _, call := range u.calls {
-			if u.setTimeout(call.policy) {
-				u.outlived(pass, call)
-			}
+		if fn := enclosingFunc(c); fn != nil {
+			u.unreadStatus(pass, c, *fn, "after its retries the Transport returns the last response, which may be a 503: check StatusCode, or return retryhttp.ErrorOf(resp)")
 		}
-	}),
-}
+	}
+	for _, call := range u.calls {
+		if u.setTimeout(call.policy) {
+			u.outlived(pass, call)
+		}
+	}
+})
 
 // sends reports whether a call sends an HTTP request.
 func (u *uses) sends(call *ast.CallExpr) bool {

@@ -11,19 +11,12 @@ import (
 
 // SharedSource reports policies that several goroutines use although their
 // Source is not safe for concurrent use.
-var SharedSource = &analysis.Analyzer{
-	Name: "sharedsource",
-	Doc: `report a Source that is not safe for concurrent use
+var SharedSource = newCheck("sharedsource", `report a Source that is not safe for concurrent use
 
 Any number of goroutines may share a policy, and then they share its Source too.
-The generators of math/rand and math/rand/v2 have no lock.`,
-	URL:      docs + "sharedsource",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runSharedSource,
-}
+The generators of math/rand and math/rand/v2 have no lock.`, runSharedSource)
 
-func runSharedSource(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runSharedSource(pass *analysis.Pass, u *uses) {
 	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
 		var value ast.Expr // the value of the field Source
 		var shared string
@@ -50,7 +43,6 @@ func runSharedSource(pass *analysis.Pass) (any, error) {
 		}
 		pass.ReportRangef(value, "a %s is not safe for concurrent use, and %s: leave Source out, which draws from math/rand/v2, or lock around Uint64", generator, shared)
 	}
-	return nil, nil
 }
 
 // unlocked returns the name of the standard library's generator whose method x is,

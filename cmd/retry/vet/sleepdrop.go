@@ -14,19 +14,12 @@ import (
 
 // SleepDrop reports operations that wait or retry themselves, and marks that
 // are dropped.
-var SleepDrop = &analysis.Analyzer{
-	Name: "sleepdrop",
-	Doc: `report waits and loops that the policy should do, and marks that are dropped
+var SleepDrop = newCheck("sleepdrop", `report waits and loops that the policy should do, and marks that are dropped
 
 A time.Sleep or a retry loop inside an operation works against the policy around
-it. retry.Permanent and retry.After mark only the error that they return.`,
-	URL:      docs + "sleepdrop",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runSleepDrop,
-}
+it. retry.Permanent and retry.After mark only the error that they return.`, runSleepDrop)
 
-func runSleepDrop(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runSleepDrop(pass *analysis.Pass, u *uses) {
 	reportDropped(pass, u)
 	for call, op := range u.operations() {
 		var loops []ast.Node
@@ -49,7 +42,6 @@ func runSleepDrop(pass *analysis.Pass) (any, error) {
 				"set the policy's Backoff, or return retry.After(d, err) if the server asked for the wait")
 		}
 	}
-	return nil, nil
 }
 
 // A keyword has the range of the word "for".

@@ -12,31 +12,25 @@ import (
 
 // Stale reports transactions, connections and timers that a failed attempt leaves
 // unusable for the next one.
-var Stale = &analysis.Analyzer{
-	Name: "stale",
-	Doc: `report a transaction, connection or timer that was begun outside
+var Stale = newCheck("stale", `report a transaction, connection or timer that was begun outside
 
 A transaction that failed stays failed, a broken connection stays broken, and a
-timer fires once. Each attempt must begin its own.`,
-	URL:      docs + "stale",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run: checkOf(func(pass *analysis.Pass, u *uses) {
-		for call, op := range u.operations() {
-			seen := map[types.Object]bool{}
-			for c := range op.cursor.Preorder((*ast.Ident)(nil)) {
-				id := c.Node().(*ast.Ident)
-				v, ok := u.info.Uses[id].(*types.Var)
-				if !ok || seen[v] || op.contains(v.Pos()) || detached(c, op) || u.mayBeOnce(c, op) {
-					continue
-				}
-				if text := u.staleness(op, c, v); text != "" {
-					seen[v] = true
-					pass.ReportRangef(id, "%s %s", id.Name, strings.ReplaceAll(text, "CALL", call.name))
-				}
+timer fires once. Each attempt must begin its own.`, func(pass *analysis.Pass, u *uses) {
+	for call, op := range u.operations() {
+		seen := map[types.Object]bool{}
+		for c := range op.cursor.Preorder((*ast.Ident)(nil)) {
+			id := c.Node().(*ast.Ident)
+			v, ok := u.info.Uses[id].(*types.Var)
+			if !ok || seen[v] || op.contains(v.Pos()) || detached(c, op) || u.mayBeOnce(c, op) {
+				continue
+			}
+			if text := u.staleness(op, c, v); text != "" {
+				seen[v] = true
+				pass.ReportRangef(id, "%s %s", id.Name, strings.ReplaceAll(text, "CALL", call.name))
 			}
 		}
-	}),
-}
+	}
+})
 
 // staleness returns why the variable that is used at c is of no use to the second
 // attempt, or "".

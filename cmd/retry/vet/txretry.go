@@ -11,19 +11,12 @@ import (
 )
 
 // TxRetry reports transactions that are retried after a lost answer to COMMIT.
-var TxRetry = &analysis.Analyzer{
-	Name: "txretry",
-	Doc: `report transactions that may be applied twice
+var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
 To retrysql.Transient, a lost answer to COMMIT looks like any lost connection.
-retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`,
-	URL:      docs + "txretry",
-	Requires: []*analysis.Analyzer{usesAnalyzer},
-	Run:      runTxRetry,
-}
+retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`, runTxRetry)
 
-func runTxRetry(pass *analysis.Pass) (any, error) {
-	u := pass.ResultOf[usesAnalyzer].(*uses)
+func runTxRetry(pass *analysis.Pass, u *uses) {
 	seen := map[ast.Node]bool{} // one operation may be retried in two places
 	for _, call := range u.calls {
 		if call.name == "retrysql.Tx" {
@@ -42,7 +35,6 @@ func runTxRetry(pass *analysis.Pass) (any, error) {
 				name, instead, call.name)
 		}
 	}
-	return nil, nil
 }
 
 // besideTx reports statements in a transaction of retrysql.Tx that go to the

@@ -32,13 +32,15 @@ var usesAnalyzer = &analysis.Analyzer{
 // uses has the calls of one package that retry something, and the records to
 // resolve the names in them.
 type uses struct {
-	any   bool // the package imports the library
-	info  *types.Info
-	root  inspector.Cursor
-	calls []*call
-	onces []*call // of retry.Once, which makes one attempt
-	funcs map[*types.Func]*ast.FuncDecl
-	vars  map[*types.Var]*variable
+	any        bool             // the package imports the library
+	ignored    map[place]string // the check that a comment silences there, or "all"
+	unreasoned []*ast.Comment
+	info       *types.Info
+	root       inspector.Cursor
+	calls      []*call
+	onces      []*call // of retry.Once, which makes one attempt
+	funcs      map[*types.Func]*ast.FuncDecl
+	vars       map[*types.Var]*variable
 }
 
 // A call is a call of a function that retries.
@@ -97,6 +99,7 @@ func findUses(pass *analysis.Pass) (any, error) {
 		return u, nil
 	}
 	u.any = true
+	u.findIgnores(pass)
 	for c := range u.root.Preorder((*ast.FuncDecl)(nil), (*ast.ValueSpec)(nil), (*ast.AssignStmt)(nil),
 		(*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil), (*ast.SelectorExpr)(nil), (*ast.FuncType)(nil)) {
 		u.record(c.Node())

@@ -12,7 +12,13 @@
 // doubt.
 package vet
 
-import "golang.org/x/tools/go/analysis"
+import (
+	"go/token"
+	"regexp"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+)
 
 // Analyzers are all the checks, in the order of docs/vet.md.
 var Analyzers = []*analysis.Analyzer{
@@ -34,3 +40,71 @@ var Analyzers = []*analysis.Analyzer{
 
 // docs begins the URL of a check's explanation.
 const docs = "https://github.com/goretry/retry/blob/main/docs/vet.md#"
+
+// newCheck returns the analyzer with this name. Each report ends with the name.
+func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analyzer {
+	return &analysis.Analyzer{
+		Name: name, Doc: doc, URL: docs + name, Requires: []*analysis.Analyzer{usesAnalyzer},
+		Run: func(pass *analysis.Pass) (any, error) {
+			u := pass.ResultOf[usesAnalyzer].(*uses)
+			if !u.any {
+				return nil, nil
+			}
+			own := *pass
+			own.Report = func(d analysis.Diagnostic) {
+				if by := u.ignored[placeOf(pass, d.Pos)]; by != name && by != "all" {
+					d.Message += " [" + name + "]"
+					pass.Report(d)
+				}
+			}
+			for _, comment := range u.unreasoned {
+				if strings.HasPrefix(comment.Text, ignorePrefix+" "+name) || comment.Text == ignorePrefix && name == "outerctx" {
+					own.ReportRangef(comment, "say why: %s %s and the reason", ignorePrefix, name)
+				}
+			}
+			run(&own, u)
+			return nil, nil
+		},
+	}
+}
+
+// A place is a line of a file.
+type place struct {
+	file string
+	line int
+}
+
+func placeOf(pass *analysis.Pass, pos token.Pos) place {
+	p := pass.Fset.Position(pos)
+	return place{p.Filename, p.Line}
+}
+
+const ignorePrefix = "//retry:vet-ignore"
+
+var nolint = regexp.MustCompile(`^//\s*nolint:[\w,-]*\bretryvet\b`)
+
+// findIgnores finds the comments that silence a line: their own, or the next one.
+func (u *uses) findIgnores(pass *analysis.Pass) {
+	u.ignored = map[place]string{}
+	for _, file := range pass.Files {
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				by := ""
+				if nolint.MatchString(comment.Text) {
+					by = "all"
+				} else if rest, ok := strings.CutPrefix(comment.Text, ignorePrefix); ok {
+					fields := strings.Fields(rest)
+					if len(fields) < 2 {
+						u.unreasoned = append(u.unreasoned, comment)
+						continue
+					}
+					by = fields[0]
+				}
+				if at := placeOf(pass, comment.Pos()); by != "" {
+					u.ignored[at] = by
+					u.ignored[place{at.file, at.line + 1}] = by
+				}
+			}
+		}
+	}
+}

@@ -22,7 +22,7 @@ func send(ctx context.Context, body io.Reader) error { return nil }
 
 func parameter(ctx context.Context, p retry.Policy, body io.Reader) error {
 	return retry.Do(ctx, p, func(ctx context.Context) error {
-		return send(ctx, body) // want `^body comes from outside of retry.Do and is empty from the second attempt on: keep the bytes outside, and make a reader of them in each attempt$`
+		return send(ctx, body) // want `^body comes from outside of retry.Do and is empty from the second attempt on: keep the bytes outside, and make a reader of them in each attempt \[consumed\]$`
 	})
 }
 
@@ -47,7 +47,7 @@ func request(ctx context.Context, p retry.Policy, url string, data []byte) error
 		return err
 	}
 	return retry.Do(ctx, p, func(ctx context.Context) error {
-		resp, err := http.DefaultClient.Do(req.WithContext(ctx)) // want `^req comes from outside of retry.Do and its body is empty from the second attempt on: make the request in each attempt, or set Body from GetBody before it is sent$`
+		resp, err := http.DefaultClient.Do(req.WithContext(ctx)) // want `^req comes from outside of retry.Do and its body is empty from the second attempt on: make the request in each attempt, or set Body from GetBody before it is sent \[consumed\]$`
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func rows(ctx context.Context, p retry.Policy, db *sql.DB) (int, error) {
 	defer found.Close()
 	return retry.DoValue(ctx, p, func(context.Context) (int, error) {
 		n := 0
-		for found.Next() { // want `^found comes from outside of retry.DoValue and the first attempt reads it to its end: run the query in each attempt$`
+		for found.Next() { // want `^found comes from outside of retry.DoValue and the first attempt reads it to its end: run the query in each attempt \[consumed\]$`
 			n++
 		}
 		return n, found.Err()

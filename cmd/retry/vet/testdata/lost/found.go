@@ -119,3 +119,23 @@ func check(context.Context) error { return retry.Permanent(errGone) }
 func inTx(ctx context.Context, db retrysql.Beginner, p retry.Policy) {
 	retrysql.Tx(ctx, db, nil, p, nil) // want `the error of retrysql.Tx is dropped`
 }
+
+func fallsThrough(ctx context.Context, p retry.Policy, ping func(context.Context) error) error {
+	return retry.Do(ctx, p, func(ctx context.Context) error {
+		if err := ping(ctx); err != nil {
+			log.Println("ping", err)
+		}
+		return nil // want `retry.Do takes nil for success`
+	})
+}
+
+func hidden(ctx context.Context, p retry.Policy, ping func(context.Context) error) error {
+	return retry.Do(ctx, p, func(ctx context.Context) error {
+		err := ping(ctx)
+		if errors.Is(err, errGone) {
+			err := retry.Permanent(err) // want `the marked error is in a new err that nothing returns`
+			log.Println(err)
+		}
+		return err
+	})
+}

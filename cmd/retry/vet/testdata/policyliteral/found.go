@@ -14,17 +14,17 @@ const tooMuch = 1.5
 
 // Every field has its line.
 var faulty = retry.Policy{
-	MaxAttempts: -2, // want `^MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited$`
-	AttemptCap:  -1, // want `^AttemptCap is -1: write 0 for no cap, or how many attempts it allows$`
+	MaxAttempts: -2, // want `^MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited \[policyliteral\]$`
+	AttemptCap:  -1, // want `^AttemptCap is -1: write 0 for no cap, or how many attempts it allows \[policyliteral\]$`
 	Backoff: retry.Exponential{
-		Base:   -time.Second, // want `^Backoff: Exponential.Base is -1s: write 0 for no delay, or a positive duration$`
-		Factor: 0.5,          // want `^Backoff: Exponential.Factor is 0.5: write 0 for 2, or a finite number of at least 1$`
+		Base:   -time.Second, // want `^Backoff: Exponential.Base is -1s: write 0 for no delay, or a positive duration \[policyliteral\]$`
+		Factor: 0.5,          // want `^Backoff: Exponential.Factor is 0.5: write 0 for 2, or a finite number of at least 1 \[policyliteral\]$`
 	},
-	MaxDelay: -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration$`
-	Jitter:   retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 %$`
-	Budget:   &retry.Budget{Ratio: 10},    // want `^Budget: Size is 0: write how many retries it holds, at least 1$` `^Budget: Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes$`
+	MaxDelay: -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration \[policyliteral\]$`
+	Jitter:   retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 % \[policyliteral\]$`
+	Budget:   &retry.Budget{Ratio: 10},    // want `^Budget: Size is 0: write how many retries it holds, at least 1 \[policyliteral\]$` `^Budget: Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes \[policyliteral\]$`
 
-	HealthyAfter: time.Microsecond, // want `^HealthyAfter is 1µs: write 0 for never, or at least 1ms$`
+	HealthyAfter: time.Microsecond, // want `^HealthyAfter is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 }
 
 // Without a call that is known to use them, only what is wrong in any case.
@@ -52,7 +52,7 @@ func generic[T any](ctx context.Context, load func(context.Context) (T, error)) 
 type client struct{ ping func(context.Context) error }
 
 func (c *client) method(ctx context.Context) error {
-	return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, c.ping) // want `^3 attempts without a Backoff \(backoff\): they follow each other at once; set one, or Fixed\(0\) for no delay$`
+	return retry.Do(ctx, retry.Policy{MaxAttempts: 3}, c.ping) // want `^3 attempts without a Backoff \(backoff\): they follow each other at once; set one, or Fixed\(0\) for no delay \[policyliteral\]$`
 }
 
 var delays = retry.Schedule{time.Second, 2 * time.Second, 3 * time.Second}
@@ -90,14 +90,14 @@ func stream(ctx context.Context, c *client) error {
 		MaxAttempts:    5,
 		Backoff:        retry.Fixed(time.Second),
 		HealthyAfter:   time.Minute,
-		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout \(attempt_timeout\) of 10s ends every attempt before HealthyAfter \(healthy_after\) of 1m0s: none is ever healthy$`
+		AttemptTimeout: 10 * time.Second, // want `^AttemptTimeout \(attempt_timeout\) of 10s ends every attempt before HealthyAfter \(healthy_after\) of 1m0s: none is ever healthy \[policyliteral\]$`
 	}, c.ping)
 }
 
 func transport() *http.Client {
 	return &http.Client{Transport: &retryhttp.Transport{Policy: retry.Policy{
 		MaxAttempts: 3,
-		MaxDelay:    time.Second, // want `^MaxDelay \(max_delay\) of 1s is shorter than the first delay of 2s: it cuts even that one$`
+		MaxDelay:    time.Second, // want `^MaxDelay \(max_delay\) of 1s is shorter than the first delay of 2s: it cuts even that one \[policyliteral\]$`
 		Backoff:     retry.Linear(2 * time.Second),
 		Jitter:      retry.EqualJitter,
 	}}}
@@ -108,7 +108,7 @@ func budgeted(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts: 3,
 		Backoff:     retry.Fixed(0),
-		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for never, or at least 1ms$`
+		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 	}, ping)
 }
 
@@ -139,4 +139,11 @@ func times(ctx context.Context, millis int, header string, ping func(context.Con
 
 func unlimited(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{RetryIf: func(error) bool { return true }}, ping) // want `RetryIf without a limit`
+}
+
+func classes(err error) *retry.Class {
+	if retry.ReasonOf(err) == "exhausted" { // want `no Reason is "exhausted"`
+		return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2}} // want `this Class has no Name, beside one that has`
+	}
+	return &retry.Class{Name: "busy", Policy: &retry.Policy{MaxAttempts: 9}}
 }
