@@ -1,13 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/unitchecker"
 
 	"github.com/goretry/retry/cmd/retry/vet"
@@ -18,28 +22,59 @@ var vetCommand = &command{
 	summary: "report mistakes in Go code that retries, with file and line",
 	doc: `
 Vet reports mistakes in the use of the library, such as a call that ignores the
-context of its attempt, with file and line. It runs "go vet" with its own
-checks, and accepts the flags and packages of go vet. The exit status is 1 if
-there is a mistake, or if a package does not compile.
+context of its attempt, with file and line. It takes packages as the go command
+does. The exit status is 1 if there is a mistake, or if a package does not compile.
 
     retry vet ./...
+    retry vet -format github ./...
     retry vet -fix ./...
     retry vet -outerctx=false ./...
+
+A line is silenced by //retry:vet-ignore, the name of the check and a reason.
 
 docs/vet.md in the library's repository shows each mistake and its fix.
 `,
 }
 
 func runVet(s *streams, c *command, args []string) int {
-	if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"-h", "-help", "--help"}, arg) }) {
-		_, status, _ := c.parse(s, vetFlags(c.name), []string{"-h"})
+	for _, arg := range args { // go vet can apply the fixes
+		if name := strings.TrimLeft(arg, "-"); name != arg && (name == "fix" || name == "diff") {
+			return goVet(s, c, args)
+		}
+	}
+	flags, chosen := vetFlags(c.name)
+	patterns, status, done := c.parse(s, flags, args)
+	if done {
 		return status
 	}
+	format := flags.Lookup("format").Value.String()
+	if flags.Lookup("json").Value.String() == "true" {
+		format = "json"
+	}
+	write := vetFormats[format]
+	if write == nil {
+		return c.misused(s, fmt.Sprintf("-format is %q: write text, github, json or sarif", format))
+	}
+	findings, err := vet.Find(s.ctx, patterns, flags.Lookup("tags").Value.String(), chosen())
+	if err != nil {
+		fmt.Fprintln(s.err, "retry vet:", err)
+		return found
+	}
+	if err := write(s, findings); err != nil {
+		return c.failed(s, err)
+	}
+	if len(findings) > 0 {
+		return found
+	}
+	return ok
+}
+
+// goVet runs go vet with this program as its tool.
+func goVet(s *streams, c *command, args []string) int {
 	self, err := os.Executable()
 	if err != nil {
 		return c.failed(s, err)
 	}
-	// The go command has flags that vetFlags leaves out, such as -tags.
 	goVet := exec.CommandContext(s.ctx, "go", append([]string{"vet", "-vettool=" + self}, args...)...)
 	goVet.Stdin, goVet.Stdout, goVet.Stderr = s.in, s.out, s.err
 	err = goVet.Run()
@@ -52,18 +87,79 @@ func runVet(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// vetFlags are the most useful flags of go vet, for the help.
-func vetFlags(name string) *flag.FlagSet {
+// vetFormats write the findings.
+var vetFormats = map[string]func(*streams, []vet.Finding) error{
+	"text": func(s *streams, findings []vet.Finding) error {
+		for _, f := range findings {
+			fmt.Fprintf(s.err, "%s:%d:%d: %s\n", f.File, f.Line, f.Column, f.Message)
+		}
+		return nil
+	},
+	"github": func(s *streams, findings []vet.Finding) error {
+		value := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+		property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+		for _, f := range findings {
+			fmt.Fprintf(s.out, "::error file=%s,line=%d,col=%d::%s\n", property.Replace(f.File), f.Line, f.Column, value.Replace(f.Message))
+		}
+		return nil
+	},
+	"json": func(s *streams, findings []vet.Finding) error {
+		encoder := json.NewEncoder(s.out)
+		for _, f := range findings {
+			if err := encoder.Encode(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"sarif": writeSARIF,
+}
+
+// writeSARIF writes what GitHub and others show as code scanning alerts.
+func writeSARIF(s *streams, findings []vet.Finding) error {
+	type object = map[string]any
+	rules, results := []object{}, []object{}
+	for _, a := range vet.Analyzers {
+		rules = append(rules, object{"id": a.Name, "helpUri": a.URL, "shortDescription": object{"text": firstLine(a.Doc)}})
+	}
+	for _, f := range findings {
+		results = append(results, object{"ruleId": f.Check, "level": "error", "message": object{"text": f.Message}, "locations": []object{{
+			"physicalLocation": object{
+				"artifactLocation": object{"uri": filepath.ToSlash(f.File)},
+				"region":           object{"startLine": f.Line, "startColumn": f.Column},
+			},
+		}}})
+	}
+	return json.NewEncoder(s.out).Encode(object{
+		"version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+		"runs": []object{{"tool": object{"driver": object{"name": "retry vet", "rules": rules}}, "results": results}},
+	})
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// vetFlags returns the flags of vet, and a function for the checks that they choose.
+func vetFlags(name string) (*flag.FlagSet, func() []*analysis.Analyzer) {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.Bool("fix", false, "apply the fixes that are safe, and report nothing")
 	flags.Bool("diff", false, "with -fix, print the fixes as a diff instead of applying them")
-	flags.Bool("json", false, "write JSON")
+	flags.String("format", "text", "write text, github, json or sarif")
+	flags.Bool("json", false, "write JSON, a line for each finding")
 	flags.String("tags", "", "the build `tags` to use")
 	for _, analyzer := range vet.Analyzers {
-		doc, _, _ := strings.Cut(analyzer.Doc, "\n")
-		flags.Bool(analyzer.Name, false, doc+"; =false turns it off, and naming checks turns the others off")
+		flags.Bool(analyzer.Name, false, firstLine(analyzer.Doc)+"; =false turns it off, and naming checks turns the others off")
 	}
-	return flags
+	return flags, func() []*analysis.Analyzer {
+		set := map[string]string{}
+		flags.Visit(func(f *flag.Flag) { set[f.Name] = f.Value.String() })
+		alone := slices.ContainsFunc(vet.Analyzers, func(a *analysis.Analyzer) bool { return set[a.Name] == "true" })
+		return slices.DeleteFunc(slices.Clone(vet.Analyzers), func(a *analysis.Analyzer) bool {
+			return set[a.Name] == "false" || alone && set[a.Name] != "true"
+		})
+	}
 }
 
 // calledByVet reports whether go vet runs this program as its tool. It passes

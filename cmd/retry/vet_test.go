@@ -61,7 +61,10 @@ func TestVet(t *testing.T) {
 		{"this package", "", "", found, 1},
 		{"a check that is off", "-outerctx=false .", "", "", 0},
 		{"a check alone", "-outerctx .", "", found, 1},
-		{"JSON", "-json .", `"outerctx": [`, "", 0},
+		{"JSON", "-json .", `"check":"outerctx"`, "", 1},
+		{"GitHub", "-format github .", "::error file=main.go,line=10,col=76::ping gets", "", 1},
+		{"SARIF", "-format=sarif .", `"ruleId":"outerctx"`, "", 1},
+		{"no such format", "-format xml .", "", `-format is "xml": write text, github, json or sarif`, 2},
 		{"a diff", "-fix -diff .", "ping(attempt) })", "", 1},
 		{"no such package", "./nowhere", "", "nowhere", 1},
 		{"no such flag", "-nowhere", "", "flag provided but not defined: -nowhere", 2},
@@ -88,9 +91,9 @@ func TestVet(t *testing.T) {
 func TestVetWithoutGo(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	stdout, stderr, status := tool("", "vet")
-	assert.Equal(t, 2, status)
+	assert.Equal(t, 1, status)
 	assert.Empty(t, stdout)
-	assert.Contains(t, stderr, `retry vet: exec: "go": executable file not found`)
+	assert.Contains(t, stderr, `exec: "go": executable file not found`)
 }
 
 // Users never pass the arguments that go vet passes to its tool.

@@ -21,8 +21,8 @@ func TestDocs(t *testing.T) {
 	sections := strings.Split(string(page), "\n## ")[1:]
 	sections = sections[:len(sections)-1] // the last one says what the checks were tried on
 	require.Len(t, sections, len(Analyzers))
-	require.Len(t, sections, 9)
-	assert.Contains(t, string(page), "\nNine mistakes ")
+	require.Len(t, sections, 14)
+	assert.Contains(t, string(page), "\nFourteen kinds of mistakes ")
 
 	dir := module(t)
 	texts := map[string]string{} // by package name
@@ -47,7 +47,7 @@ func TestDocs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want []string
 			if text != "" {
-				want = []string{filepath.Base(name) + ": " + text}
+				want = []string{filepath.Base(name) + ": " + text + " [" + filepath.Base(name) + "]"}
 			}
 			assert.Equal(t, want, found["misuse/docs/"+name])
 		})

@@ -5,15 +5,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"go/ast"
-	"go/types"
 	"log"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/analysis/passes/appends"
 	"golang.org/x/tools/go/analysis/passes/asmdecl"
 	"golang.org/x/tools/go/analysis/passes/assign"
@@ -47,7 +44,6 @@ import (
 	"golang.org/x/tools/go/analysis/passes/unsafeptr"
 	"golang.org/x/tools/go/analysis/passes/unusedresult"
 	"golang.org/x/tools/go/analysis/passes/waitgroup"
-	"golang.org/x/tools/go/packages"
 
 	"github.com/goretry/retry/cmd/retry/vet"
 )
@@ -66,40 +62,11 @@ var goVet = []*analysis.Analyzer{
 
 func main() {
 	log.SetFlags(0)
-	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule, Tests: true}, os.Args[1:]...)
+	findings, err := vet.Find(context.Background(), os.Args[1:], "", append(goVet, vet.Analyzers...))
 	if err != nil {
 		log.Fatal(err)
 	}
-	if packages.PrintErrors(loaded) > 0 || len(loaded) == 0 {
-		os.Exit(1)
-	}
-	packages.Visit(loaded, nil, func(p *packages.Package) {
-		if p.TypesInfo == nil { // not from source: there is nothing in it to check
-			p.TypesInfo = &types.Info{
-				Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
-				Implicits: map[ast.Node]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}, Instances: map[*ast.Ident]types.Instance{},
-			}
-		}
-	})
-	graph, err := checker.Analyze(append(goVet, vet.Analyzers...), loaded, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	here, err := os.Getwd()
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, action := range graph.Roots {
-		if action.Err != nil {
-			log.Fatal(action, ": ", action.Err)
-		}
-		for _, d := range action.Diagnostics {
-			at := action.Package.Fset.Position(d.Pos)
-			file, err := filepath.Rel(here, at.Filename)
-			if err != nil {
-				log.Fatal(err)
-			}
-			fmt.Printf("%s:%d:%d: %s\n", file, at.Line, at.Column, d.Message)
-		}
+	for _, f := range findings {
+		fmt.Printf("%s:%d:%d: %s\n", f.File, f.Line, f.Column, f.Message)
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"database/sql"
 	"errors"
 	"io"
+	"log"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
 	"github.com/goretry/retry/retrysql"
 )
 
@@ -23,6 +26,9 @@ var (
 	_ = time.Second
 	_ = retrysql.Transient
 	_ = sql.ErrNoRows
+	_ = log.Println
+	_ = http.Get
+	_ = retryhttp.Check
 )
 
 func snippet(
@@ -31,7 +37,7 @@ func snippet(
 	upload func(context.Context, io.Reader) error,
 	fetch func(context.Context) ([]string, error),
 	save func(pgx.Tx) error,
-	data []byte, pings []func(context.Context) error, results chan error,
+	data []byte, url string, pings []func(context.Context) error, results chan error,
 	all []string,
 ) (err error) {
 	{
