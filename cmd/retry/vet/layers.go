@@ -98,6 +98,9 @@ func (u *uses) handedOn(call *call) bool {
 // clientTimeouts reports the Timeout of an http.Client whose Transport retries.
 func (u *uses) clientTimeouts(pass *analysis.Pass) {
 	report := func(x ast.Expr) {
+		if inTest(pass, x) {
+			return
+		}
 		pass.ReportRangef(x, "Timeout bounds all attempts and waits of the Transport together, and its error hides why they stopped: use the request's context, and AttemptTimeout for one attempt")
 	}
 	for c := range u.root.Preorder((*ast.CompositeLit)(nil), (*ast.AssignStmt)(nil)) {

@@ -21,7 +21,7 @@ var limits = []string{"MaxAttempts", "MaxRetries", "MaxElapsed"}
 // other, where judge cannot because some fields are not constant.
 func (u *uses) judgeLimits(pass *analysis.Pass, lit *ast.CompositeLit, used, known bool) {
 	fields := keyed(lit)
-	if x := fields["MaxAttempts"]; x != nil && u.isZero(x) && u.noLimit(fields) && !(used && known) {
+	if x := fields["MaxAttempts"]; x != nil && u.isZero(x) && u.noLimit(fields) && len(fields) > 1 && !(used && known) {
 		pass.ReportRangef(x, zeroAttempts)
 		return
 	}
@@ -93,7 +93,7 @@ func (u *uses) unnamedClass(pass *analysis.Pass) {
 	unnamed := map[ast.Node]*ast.CompositeLit{}
 	for c := range u.root.Preorder((*ast.CompositeLit)(nil)) {
 		lit, fn := c.Node().(*ast.CompositeLit), enclosingFunc(c)
-		if fn == nil || !isNamed(derefAny(u.info.TypeOf(lit)), retryPath, "Class") {
+		if fn == nil || inTest(pass, lit) || !isNamed(derefAny(u.info.TypeOf(lit)), retryPath, "Class") {
 			continue
 		}
 		if keyed(lit)["Name"] != nil {
@@ -124,8 +124,16 @@ func (u *uses) unknownReasons(pass *analysis.Pass) {
 	for c := range u.root.Preorder((*ast.BasicLit)(nil)) {
 		lit := c.Node().(*ast.BasicLit)
 		if tv := u.info.Types[lit]; len(known) > 1 && isNamed(tv.Type, retryPath, "Reason") && tv.Value != nil && !known[tv.Value.ExactString()] {
-			switch c.Parent().Node().(type) {
-			case *ast.BinaryExpr, *ast.CaseClause:
+			switch p := c.Parent().Node().(type) {
+			case *ast.BinaryExpr:
+				if p.Op != token.EQL && p.Op != token.NEQ {
+					continue
+				}
+			case *ast.CaseClause:
+			default:
+				continue
+			}
+			if !inTest(pass, lit) {
 				pass.ReportRangef(lit, "no Reason is %s: use a constant, such as retry.ReasonExhausted", lit.Value)
 			}
 		}

@@ -33,9 +33,6 @@ stays as it was.`, func(pass *analysis.Pass, u *uses) {
 // droppedCalls reports the calls whose error is dropped.
 func (u *uses) droppedCalls(pass *analysis.Pass) {
 	for _, call := range slices.Concat(u.calls, u.onces) {
-		if inTest(pass, call) {
-			continue // the test looks at something else
-		}
 		blank := false
 		parent := call.cursor.Parent()
 		switch n := parent.Node().(type) {
@@ -111,10 +108,14 @@ func (u *uses) keepsError(call *call) bool {
 func (u *uses) blindDecisions(pass *analysis.Pass) {
 	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
 		name := u.callee(c.Node().(*ast.CallExpr))
-		if inTest(pass, c.Node()) || name != "("+retryPath+".Policy).Next" && name != retryPath+".Once" {
+		if name != "("+retryPath+".Policy).Next" && name != retryPath+".Once" {
 			continue
 		}
 		if sel, ok := c.Parent().Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "Delay" {
+			wait, ok := c.Parent().Parent().Node().(*ast.CallExpr)
+			if !ok || !strings.HasPrefix(u.callee(wait), "time.") {
+				continue
+			}
 			pass.ReportRangef(sel.Sel, "Delay is also set where there is no retry: keep the Decision, and ask its Retry first")
 			continue
 		}
