@@ -42,6 +42,8 @@ func (u *uses) onEvent(pass *analysis.Pass, op *operation) {
 		case *ast.CallExpr:
 			if u.callee(n) == "time.Sleep" {
 				pass.ReportRangef(n, "the call waits until OnEvent returns: do not sleep in it; Backoff sets the delay")
+			} else if u.sends(n) || strings.HasPrefix(u.callee(n), "(*database/sql.") {
+				pass.ReportRangef(n, "the call waits until %s returns, for each event: hand the event to a goroutine", types.ExprString(n.Fun))
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package hooks
 import (
 	"context"
 	"log"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,11 @@ func events(ch chan retry.Event) []retry.Policy {
 		{OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.RetryScheduled {
 				time.Sleep(e.Delay) // want `the call waits until OnEvent returns`
+			}
+		}},
+		{OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.Stopped {
+				http.Get("http://localhost") // want `the call waits until http.Get returns`
 			}
 		}},
 		{OnEvent: func(context.Context, retry.Event) {
