@@ -1,10 +1,12 @@
 package vet
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
 	"go/ast"
 	"go/token"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -31,9 +33,7 @@ func TestCases(t *testing.T) {
 		{"open", 30, nil, nil},
 	} {
 		t.Run(half.name, func(t *testing.T) {
-			archive, err := txtar.ParseFile(filepath.Join("testdata", "cases", half.name+".txtar"))
-			require.NoError(t, err)
-			found, missed, alarms := score(t, archive)
+			found, missed, alarms := score(t, txtar.Parse(unzipped(t, half.name)))
 			assert.Equal(t, half.found, found)
 			assert.Equal(t, half.missed, missed)
 			assert.Equal(t, half.alarms, alarms)
@@ -41,16 +41,24 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// The sealed half was not looked at while the checks were written.
+// The sealed half stays unread while the checks are being written. TestCases gets it
+// with their last run.
 func TestSealed(t *testing.T) {
-	data, err := os.ReadFile("testdata/cases/sealed.txtar")
-	if os.IsNotExist(err) {
-		t.Skip("still sealed")
-	}
-	require.NoError(t, err)
 	want, err := os.ReadFile("testdata/cases/sealed.sha256")
 	require.NoError(t, err)
-	assert.Equal(t, string(want), fmt.Sprintf("%x  sealed.txtar\n", sha256.Sum256(data)))
+	assert.Equal(t, string(want), fmt.Sprintf("%x  sealed.txtar\n", sha256.Sum256(unzipped(t, "sealed"))))
+}
+
+// unzipped returns one half of the cases. To read it: gunzip -c testdata/cases/open.txtar.gz
+func unzipped(t *testing.T, half string) []byte {
+	file, err := os.Open(filepath.Join("testdata", "cases", half+".txtar.gz"))
+	require.NoError(t, err)
+	defer file.Close()
+	zipped, err := gzip.NewReader(file)
+	require.NoError(t, err)
+	data, err := io.ReadAll(zipped)
+	require.NoError(t, err)
+	return data
 }
 
 // score returns how many misuses the checks find, the names of the others, and
