@@ -32,8 +32,8 @@ var usesAnalyzer = &analysis.Analyzer{
 // uses has the calls of one package that retry something, and the records to
 // resolve the names in them.
 type uses struct {
-	any        bool             // the package imports the library
-	ignored    map[place]string // the check that a comment silences there, or "all"
+	any        bool               // the package imports the library
+	ignored    map[place][]string // the checks that comments silence there, or "" for all
 	unreasoned []*ast.Comment
 	info       *types.Info
 	root       inspector.Cursor

@@ -13,6 +13,7 @@
 package vet
 
 import (
+	"go/ast"
 	"go/token"
 	"regexp"
 	"slices"
@@ -57,13 +58,13 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 				if strings.HasSuffix(at.file, "_test.go") && slices.Contains(notInTests, name) {
 					return
 				}
-				if by := u.ignored[at]; by != name && by != "all" {
+				if by := u.ignored[at]; !slices.Contains(by, name) && !slices.Contains(by, "") {
 					d.Message += " [" + name + "]"
 					pass.Report(d)
 				}
 			}
 			for _, comment := range u.unreasoned {
-				if strings.HasPrefix(comment.Text, ignorePrefix+" "+name) || comment.Text == ignorePrefix && name == "outerctx" {
+				if about := strings.TrimSpace(comment.Text[len(ignorePrefix):]); about == name || about == "" && name == "outerctx" {
 					own.ReportRangef(comment, "say why: %s %s and the reason", ignorePrefix, name)
 				}
 			}
@@ -92,28 +93,42 @@ const ignorePrefix = "//retry:vet-ignore"
 
 var nolint = regexp.MustCompile(`^//\s*nolint:[\w,-]*\bretryvet\b`)
 
-// findIgnores finds the comments that silence a line: their own, or the next one.
+// findIgnores finds the comments that silence a line: their own, or the next one if
+// there is no code on their own.
 func (u *uses) findIgnores(pass *analysis.Pass) {
-	u.ignored = map[place]string{}
+	u.ignored = map[place][]string{}
 	for _, file := range pass.Files {
+		code := codeLines(pass, file)
 		for _, group := range file.Comments {
 			for _, comment := range group.List {
-				by := ""
-				if nolint.MatchString(comment.Text) {
-					by = "all"
-				} else if rest, ok := strings.CutPrefix(comment.Text, ignorePrefix); ok {
-					fields := strings.Fields(rest)
-					if len(fields) < 2 {
-						u.unreasoned = append(u.unreasoned, comment)
-						continue
-					}
-					by = fields[0]
+				at := placeOf(pass, comment.Pos())
+				if !code[at.line] {
+					at.line = placeOf(pass, group.End()).line + 1
 				}
-				if at := placeOf(pass, comment.Pos()); by != "" {
-					u.ignored[at] = by
-					u.ignored[place{at.file, at.line + 1}] = by
+				if nolint.MatchString(comment.Text) {
+					u.ignored[at] = append(u.ignored[at], "")
+				} else if rest, ok := strings.CutPrefix(comment.Text, ignorePrefix); ok {
+					if fields := strings.Fields(rest); len(fields) > 1 {
+						u.ignored[at] = append(u.ignored[at], fields[0])
+					} else {
+						u.unreasoned = append(u.unreasoned, comment)
+					}
 				}
 			}
 		}
 	}
+}
+
+// codeLines returns the lines of a file where code begins or ends.
+func codeLines(pass *analysis.Pass, file *ast.File) map[int]bool {
+	lines := map[int]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n.(type) {
+		case nil, *ast.Comment, *ast.CommentGroup:
+			return false
+		}
+		lines[placeOf(pass, n.Pos()).line], lines[placeOf(pass, n.End()).line] = true, true
+		return true
+	})
+	return lines
 }
