@@ -133,7 +133,7 @@ func ExampleLastError() {
 		return io.EOF
 	})
 	fmt.Println(err)
-	fmt.Println(err == io.EOF)
+	fmt.Println(err == io.EOF) //retry:vet-ignore compare shows that it is false
 
 	err = retry.LastError(err)
 	fmt.Println(err)

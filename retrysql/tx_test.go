@@ -325,7 +325,7 @@ func twice(next transact) transact {
 func TestUnknownCommitIsFinalForEveryLoopAround(t *testing.T) {
 	db, server := open(t, failing("commit", io.ErrUnexpectedEOF)...)
 	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 5}, func(ctx context.Context) error {
-		err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 5}, write)
+		err := retrysql.Tx(ctx, db, nil, retry.Policy{MaxAttempts: 5}, write) //retry:vet-ignore nested the outer loop must stop, which this tests
 		return fmt.Errorf("transfer: %w", err)
 	})
 	assert.Equal(t, unknown, reasonOf(err))

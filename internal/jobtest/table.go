@@ -129,7 +129,7 @@ func table(e Engine) []row {
 		}), script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
 		class,
 		{name: "a class that is invalid", policy: with(func(p *retry.Policy) {
-			p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} }
+			p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} } //retry:vet-ignore policyliteral what this row tests
 		}), script: []step{boom}, want: retry.ReasonInvalid, attempts: 1},
 		{name: "After, within MaxRetryAfter", policy: three, script: []step{fails(retry.After(3*u, errBoom)), ok}, want: retry.ReasonSuccess, attempts: 2},
 		{name: "After, always", policy: three, script: []step{fails(retry.After(u, errBoom))}, want: retry.ReasonExhausted, attempts: 3},

@@ -73,11 +73,11 @@ func rows() []row {
 		{name: "fails then succeeds", answers: []Answer{down, down, ok}, attempts: 3, reason: retry.ReasonSuccess},
 		{name: "exhausted", answers: []Answer{down}, attempts: 4, reason: retry.ReasonExhausted},
 		{name: "no limit is one attempt", answers: []Answer{down}, attempts: 1, reason: retry.ReasonExhausted,
-			policy: func(p *retry.Policy) { p.MaxAttempts = 0 }},
+			policy: func(p *retry.Policy) { p.MaxAttempts = 0 }}, //retry:vet-ignore policyliteral what this row tests
 		{name: "NonRetryable", answers: []Answer{down}, attempts: 1, reason: retry.ReasonNonRetryable,
 			policy: func(p *retry.Policy) { p.NonRetryable = true }},
 		{name: "invalid policy", answers: []Answer{down}, attempts: 1, reason: retry.ReasonInvalid,
-			policy: func(p *retry.Policy) { p.MaxAttempts = -2 }},
+			policy: func(p *retry.Policy) { p.MaxAttempts = -2 }}, //retry:vet-ignore policyliteral what this row tests
 		{name: "permanent", answers: []Answer{forbidden}, attempts: 1, reason: retry.ReasonPermanent},
 		{name: "fails, then permanent", answers: []Answer{down, forbidden}, attempts: 2, reason: retry.ReasonPermanent},
 		{name: "RetryIf says no", answers: []Answer{down}, attempts: 1, reason: retry.ReasonRejected,
@@ -90,7 +90,7 @@ func rows() []row {
 			}},
 		{name: "a class that is invalid", answers: []Answer{down}, attempts: 1, reason: retry.ReasonInvalid,
 			policy: func(p *retry.Policy) {
-				p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} }
+				p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} } //retry:vet-ignore policyliteral what this row tests
 			}},
 		{name: "Retry-After within the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
 			check: func(t *testing.T, r result) {

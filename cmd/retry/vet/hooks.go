@@ -37,7 +37,7 @@ func (u *uses) onEvent(pass *analysis.Pass, op *operation) {
 		case *ast.SendStmt:
 			_, selected := c.Parent().Node().(*ast.CommClause)
 			if !selected && !u.buffered(n.Chan) {
-				pass.ReportRangef(n, "OnEvent waits here until somebody receives, and the call waits with it: use a select with a default, or a buffered channel")
+				pass.ReportRangef(n, "OnEvent waits here until another goroutine receives, and the call waits with it: use a select with a default, or a buffered channel")
 			}
 		case *ast.CallExpr:
 			if u.callee(n) == "time.Sleep" {

@@ -121,7 +121,7 @@ func (u *uses) clientTimeouts(pass *analysis.Pass) {
 	}
 }
 
-// clientRetries reports whether the client of a literal has a Transport of ours,
+// clientRetries reports whether the client of a literal has a retryhttp.Transport,
 // now or later.
 func (u *uses) clientRetries(c inspector.Cursor, lit *ast.CompositeLit) bool {
 	if of := keyed(lit)["Transport"]; of != nil {

@@ -249,7 +249,7 @@ func (u *uses) bare(x ast.Expr) bool {
 }
 
 // budgetPerCall reports a Budget of a policy that is made for a single call, and
-// has nobody to share it with.
+// shares it with no other.
 func (u *uses) budgetPerCall(pass *analysis.Pass) {
 	for _, call := range u.calls {
 		fn := enclosingFunc(call.cursor)

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Lost reports results, errors and settings that nobody looks at.
+// Lost reports results, errors and settings that are lost.
 var Lost = newCheck("lost", `report results, errors and settings that are lost
 
-Nobody learns that a call gave up if its error is dropped. An operation that
+A call that gave up goes unnoticed if its error is dropped. An operation that
 returns nil after an error is not retried, and a policy that is changed in a copy
 stays as it was.`, func(pass *analysis.Pass, u *uses) {
 	u.droppedCalls(pass)
@@ -49,7 +49,7 @@ func (u *uses) droppedCalls(pass *analysis.Pass) {
 		if blank && (commented(pass, parent.Node()) || inFunc(parent, (*ast.DeferStmt)(nil), (*ast.GoStmt)(nil))) || u.keepsError(call) {
 			continue
 		}
-		pass.ReportRangef(call.Fun, "the error of %s is dropped, so nobody learns that it gave up: return it or log it", call.name)
+		pass.ReportRangef(call.Fun, "the error of %s is dropped, so a call that gave up goes unnoticed: return it or log it", call.name)
 	}
 }
 
@@ -103,7 +103,7 @@ func (u *uses) keepsError(call *call) bool {
 	return false
 }
 
-// blindDecisions reports the use of a Decision's Delay where nobody has asked
+// blindDecisions reports the use of a Decision's Delay without a check of
 // whether to retry.
 func (u *uses) blindDecisions(pass *analysis.Pass) {
 	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
@@ -370,7 +370,7 @@ func (u *uses) readAfter(fn inspector.Cursor, call *call, v *types.Var) bool {
 	return false
 }
 
-// swallowedErrors reports an operation that fails only if nobody is told.
+// swallowedErrors reports an operation whose failure stays inside it.
 func (u *uses) swallowedErrors(pass *analysis.Pass, call *call, op *operation) {
 	returns := returnsOf(op.body)
 	first := token.Pos(0) // the first call that can fail

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// Response reports HTTP responses that nobody looks at or closes, and results that
+// Response reports HTTP responses that are not looked at or closed, and results that
 // end with their attempt.
 var Response = newCheck("response", `report a status that is not read, a leaked body, a result that ends with its attempt
 

@@ -40,7 +40,7 @@ func send(client *http.Client, req *http.Request) ([]byte, error) {
 
 func uploadBroken(ctx context.Context, client *http.Client, p retry.Policy, url string, body io.Reader) error {
 	return retry.Do(ctx, p, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, "PUT", url, body)
+		req, err := http.NewRequestWithContext(ctx, "PUT", url, body) //retry:vet-ignore consumed the fault that this shows
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func upload(ctx context.Context, client *http.Client, p retry.Policy, url string
 func exportBroken(ctx context.Context, client *http.Client, p retry.Policy, url string, rows []string) error {
 	body := encode(rows)
 	return retry.Do(ctx, p, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, "PUT", url, body)
+		req, err := http.NewRequestWithContext(ctx, "PUT", url, body) //retry:vet-ignore consumed the fault that this shows
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func listBroken(ctx context.Context, client *http.Client, p retry.Policy, url st
 			if err != nil {
 				return err
 			}
-			names = append(names, strings.Fields(string(more))...)
+			names = append(names, strings.Fields(string(more))...) //retry:vet-ignore accumulate the fault that this shows
 		}
 		return nil
 	})
@@ -250,7 +250,7 @@ func poll(ctx context.Context, client *http.Client, p retry.Policy, url string) 
 
 func fetchBroken(ctx context.Context, client *http.Client, p retry.Policy, url string) error {
 	return retry.Do(ctx, p, func(context.Context) error {
-		_, err := get(context.Background(), client, url)
+		_, err := get(context.Background(), client, url) //retry:vet-ignore outerctx the fault that this shows
 		return err
 	})
 }
@@ -306,7 +306,7 @@ func pingBroken(ctx context.Context, client *http.Client, p retry.Policy, url st
 			return err
 		}
 		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("GET %s: %s", url, resp.Status)
+			return fmt.Errorf("GET %s: %s", url, resp.Status) //retry:vet-ignore response the fault that this shows
 		}
 		return resp.Body.Close()
 	})
