@@ -23,7 +23,8 @@ var vetCommand = &command{
 	doc: `
 Vet reports mistakes in the use of the library, such as a call that ignores the
 context of its attempt, with file and line. It takes packages as the go command
-does. The exit status is 1 if there is a mistake, or if a package does not compile.
+does. The exit status is 1 if there is a mistake, or if a package does not
+compile.
 
     retry vet ./...
     retry vet -format github ./...
