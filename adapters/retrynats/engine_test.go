@@ -82,17 +82,6 @@ func TestRestartsNewest(t *testing.T) {
 	restarts(t, s, engine("nats://"+s.Address), s.Stop)
 }
 
-// A server that crashes forgets its last deliveries. Their attempts are made again,
-// and no message is lost. Debian's 2.9.10 fails this test: after a crash some
-// messages stay in its stream and are never delivered again.
-func TestCrashes(t *testing.T) {
-	t.Parallel()
-	s := newest(t)
-	e := engine("nats://" + s.Address)
-	e.Forgets = true
-	restarts(t, s, e, s.Crash)
-}
-
 func restarts(t *testing.T, s *servers.Server, e jobtest.Engine, end func()) {
 	t.Helper()
 	jobtest.Restarts(t, e, 200, servers.Amount(t, "RETRY_RESTARTS", 2), func(int) error {
