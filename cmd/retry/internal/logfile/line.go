@@ -56,7 +56,7 @@ func (p *parts) unwrap(line []byte) (text []byte, at time.Time, whole bool) {
 // payload returns the JSON that a line has behind a prefix, or that has the keys and
 // values of its text, and nil if there is neither.
 func payload(line []byte) (value []byte, text bool, prefix []byte) {
-	if line[0] == '{' {
+	if bytes.HasPrefix(line, []byte("{")) { // Docker's line may hold an empty one
 		return line, false, nil
 	}
 	if i := bytes.Index(line, []byte(`{"`)); i >= 0 {

@@ -255,6 +255,7 @@ func TestBounds(t *testing.T) {
 
 func FuzzLog(f *testing.F) {
 	f.Add([]byte(`{"log":"{\"kind\"","stream":"a"}` + "\n" + `2026-11-22T10:00:00.1Z stdout P {"kind":"stopped"`))
+	f.Add([]byte(`{"log":""}` + "\n" + `{"log":"\n"}` + "\n2026-11-22T10:00:00Z stdout F \n"))
 	f.Add([]byte("x kind=stopped msg=\"gave up\" attempt=1 max=\"1 err=\"\\\n\x00{\"kind\":\"retry_scheduled\",\"attempt\":1,\"max\":1}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for c, err := range logfile.New(logfile.Open("a", bytes.NewReader(data)), logfile.Open("b", bytes.NewReader(data))).Calls() {
