@@ -310,7 +310,7 @@ func TestThePageOnLoops(t *testing.T) {
 		p := p
 		same(3, func() error { return backoff.RetryNotify(op, b, notify) }, func() error { p.OnEvent = onRetry(notify); return retry.Do(ctx, p, fn) })
 		assert.Equal(t, []notice{{errBoom, d, 0}, {errBoom, d, d}}, told)
-		for succeeds = 1; succeeds < 3; succeeds++ { // of a retry that is not made neither is told
+		for succeeds = 1; succeeds < 3; succeeds++ { // neither reports a retry that it does not make
 			same(succeeds, func() error { return backoff.RetryNotify(op, b, notify) }, func() error { return retry.Do(ctx, p, fn) })
 			assert.Len(t, told, succeeds-1)
 		}
@@ -427,7 +427,7 @@ func TestTheContextDiffers(t *testing.T) {
 					return err
 				})
 			}
-			for name, b := range map[string]backoff.BackOff{"v4": exponential(), "v4 with a BackOff of ours": newBackOff(t, p)} {
+			for name, b := range map[string]backoff.BackOff{"v4": exponential(), "v4 with a retrycenkalti.BackOff": newBackOff(t, p)} {
 				did, err := within(retryV4WithContext(b))
 				assert.Equal(t, test.theirs, did, name)
 				assert.Equal(t, cause, err, "%s loses what the operation failed with", name)
@@ -458,7 +458,7 @@ func TestTheContextDiffers(t *testing.T) {
 			return backoff.RetryNotify(op, backoff.WithContext(&backoff.ZeroBackOff{}, ctx), notify)
 		})
 		assert.NotZero(t, theirs[1])
-		assert.NotZero(t, theirs[2], "once more after the context has ended, but for a chance of 1e-60")
+		assert.NotZero(t, theirs[2], "once more after the context is done, except with a chance of 1e-60")
 
 		ours := canceled(func(ctx context.Context, op func() error, cancel func()) error {
 			p := policyOf(t, &backoff.ZeroBackOff{})

@@ -147,7 +147,7 @@ func (r *Retries) SetType(typename string, policy retry.Policy) error {
 // Configure prepares the configuration of a server for [Retries.Middleware]. It
 // replaces RetryDelayFunc; without Configure, asynq's own delays apply. The
 // IsFailure that config has at this point judges the errors of the handlers, and its
-// Logger gets their panics; of several configurations, that of the last call.
+// Logger gets their panics. If Configure is called more than once, the last call applies.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
 	before := config.IsFailure

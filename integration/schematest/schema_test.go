@@ -70,9 +70,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// Of the seeds of the decoder's fuzz target, of texts at each boundary and of
-// 10,000 random texts, schema and decoder accept the same, but for the
-// differences.
+// Schema and decoder accept the same texts, except for the differences: the seeds of
+// the decoder's fuzz target, a text at each boundary, and 10,000 random ones.
 func TestSchema(t *testing.T) {
 	schema := compile(t)
 	check := func(text string) (accepted bool) {

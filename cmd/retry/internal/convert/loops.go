@@ -30,19 +30,11 @@ type envoyBackOff struct {
 func writeEnvoy(p retry.Policy, o Options) (string, error) {
 	const system = "Envoy"
 	var f faults
-	s := settingsOf(p)
-	checkConditions(&f, system, o.RetryOn, policyfile.IsEnvoyCondition)
-	settings := envoy{RetryOn: o.RetryOn, NumRetries: s.limit(&f, system) - 1}
-	if int64(s.attempts)-1 > math.MaxUint32 {
-		f.add("max_attempts", fmt.Sprint(s.attempts, " in effect"), "Envoy counts up to 4294967295 retries")
+	s, retries, timeout := meshOf(&f, system, p, o.RetryOn, policyfile.IsEnvoyCondition, math.MaxUint32)
+	settings := envoy{RetryOn: o.RetryOn, NumRetries: retries}
+	if timeout > 0 {
+		settings.PerTryTimeout = protoSeconds(timeout)
 	}
-	if s.timeout > 0 {
-		milliseconds(&f, "attempt_timeout", s.timeout, system)
-		settings.PerTryTimeout = protoSeconds(s.timeout)
-		s.timeout = 0
-	}
-	s.refuse(&f, system, true)
-	s.double(&f, system)
 	if s.attempts != 1 {
 		most := s.base
 		if s.shape(&f, system, fixed, exponential) == exponential {

@@ -24,19 +24,11 @@ type istio struct {
 func writeIstio(p retry.Policy, o Options) (string, error) {
 	const system = "Istio"
 	var f faults
-	s := settingsOf(p)
-	checkConditions(&f, system, o.RetryOn, policyfile.IsIstioCondition)
-	settings := istio{RetryOn: o.RetryOn, Attempts: s.limit(&f, system) - 1}
-	if int64(s.attempts)-1 > math.MaxInt32 {
-		f.add("max_attempts", fmt.Sprint(s.attempts, " in effect"), "Istio counts up to 2147483647 retries")
+	s, retries, timeout := meshOf(&f, system, p, o.RetryOn, policyfile.IsIstioCondition, math.MaxInt32)
+	settings := istio{RetryOn: o.RetryOn, Attempts: retries}
+	if timeout > 0 {
+		settings.PerTryTimeout = timeout.String()
 	}
-	if s.timeout > 0 {
-		milliseconds(&f, "attempt_timeout", s.timeout, system)
-		settings.PerTryTimeout = s.timeout.String()
-		s.timeout = 0
-	}
-	s.refuse(&f, system, true)
-	s.double(&f, system)
 	if s.attempts != 1 {
 		s.shape(&f, system, fixed, exponential)
 		s.full(&f, system)
@@ -54,6 +46,25 @@ func writeIstio(p retry.Policy, o Options) (string, error) {
 		}
 	}
 	return asYAML(settings, f)
+}
+
+// meshOf returns what Envoy and Istio, which configures Envoy, read in the same way:
+// the settings, the retries, of which the system counts up to most, and the timeout of
+// an attempt.
+func meshOf(f *faults, system string, p retry.Policy, retryOn string, is func(string) bool, most int64) (s settings, retries int, timeout time.Duration) {
+	s = settingsOf(p)
+	checkConditions(f, system, retryOn, is)
+	retries = s.limit(f, system) - 1
+	if int64(s.attempts)-1 > most {
+		f.add("max_attempts", fmt.Sprint(s.attempts, " in effect"), fmt.Sprintf("%s counts up to %d retries", system, most))
+	}
+	if timeout = s.timeout; timeout > 0 {
+		milliseconds(f, "attempt_timeout", timeout, system)
+		s.timeout = 0
+	}
+	s.refuse(f, system, true)
+	s.double(f, system)
+	return s, retries, timeout
 }
 
 // checkConditions adds a fault for each name that Envoy would ignore without a
