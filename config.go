@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// UnmarshalJSON reads a policy as an operator writes it: the section "Text form" of
-// the package's overview has the keys and their values.
+// UnmarshalJSON reads a policy as an operator writes it. The keys and their values:
+// https://github.com/goretry/retry/blob/main/docs/text-form.md
 //
 // Decoding is strict: unknown keys, duplicate keys, bare numbers for durations,
 // and values of the wrong kind or out of range are errors. The error names up to

@@ -290,13 +290,13 @@ func TestConfigKeys(t *testing.T) {
 	err := json.Unmarshal([]byte(`{"?": 0}`), &p)
 	assert.ErrorContains(t, err, "the keys of a policy are "+strings.Join(written, ", "))
 
-	source, err := os.ReadFile("doc.go")
+	page, err := os.ReadFile("docs/text-form.md")
 	require.NoError(t, err)
-	table := regexp.MustCompile(`//\tkey .*\n((?://\t.*\n)+)`).FindSubmatch(source)
+	table := regexp.MustCompile(`(?m)^key .*\n((?:\w.*\n)+)`).FindSubmatch(page)
 	require.NotNil(t, table)
 	var documented []string
 	for line := range strings.Lines(string(table[1])) {
-		documented = append(documented, strings.Fields(line)[1])
+		documented = append(documented, strings.Fields(line)[0])
 	}
 	assert.Equal(t, written, documented)
 }

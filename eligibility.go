@@ -47,8 +47,9 @@ type Class struct {
 	// Policy has the limits (MaxAttempts, MaxRetries, AttemptCap), the curve
 	// (Backoff, MaxDelay, Jitter), MaxRetryAfter, ExactRetryAfter and NonRetryable
 	// for this class. A zero there is none, not the call's: without a Backoff there is
-	// no delay. Without a limit those of the call alone apply. Its other fields are not looked at. nil: failures of this class are
-	// counted, and decided by the call's policy.
+	// no delay. Without a limit only those of the call apply. Its other fields are not
+	// looked at. nil: failures of this class are counted, and decided by the call's
+	// policy.
 	Policy *Policy
 
 	// Cause says why, where the NonRetryable of Policy stops the call: it is the
@@ -90,7 +91,7 @@ const (
 	ReasonSuccess      Reason = "success"                   // it did not fail
 	ReasonExhausted    Reason = "attempts_exhausted"        // all the attempts that the policy, or the failure's class, allows were made
 	ReasonNonRetryable Reason = "not_retryable"             // the policy, or the failure's class, is NonRetryable
-	ReasonPermanent    Reason = "permanent_error"           // the error is marked by Permanent, or is that of an invalid inner call
+	ReasonPermanent    Reason = "permanent_error"           // the error is marked by Permanent, or comes from an inner call whose policy is invalid
 	ReasonRejected     Reason = "rejected"                  // RetryIf said no
 	ReasonRetryAfter   Reason = "retry_after_too_long"      // a server asks for a longer wait than MaxRetryAfter
 	ReasonElapsed      Reason = "elapsed"                   // the retry would start later than MaxElapsed allows

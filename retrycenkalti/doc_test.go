@@ -29,7 +29,7 @@ import (
 	"github.com/goretry/retry/retrycenkalti"
 )
 
-// A line of the page in the package documentation: a call of v4, and what to
+// A line of the page in the documentation of Policy: a call of v4, and what to
 // write instead. Either is several lines of text where the left column goes on
 // blank or indented.
 type line struct{ v4, instead string }
@@ -37,10 +37,10 @@ type line struct{ v4, instead string }
 // page returns the lines of the page, and the code that stands below it.
 func page(t *testing.T) (lines []line, below string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), "policy.go", nil, parser.ParseComments)
 	require.NoError(t, err)
 	var code []string
-	for _, block := range new(comment.Parser).Parse(file.Doc.Text()).Content {
+	for _, block := range new(comment.Parser).Parse(file.Scope.Lookup("Policy").Decl.(*ast.FuncDecl).Doc.Text()).Content {
 		if block, ok := block.(*comment.Code); ok {
 			code = append(code, block.Text)
 		}
@@ -174,7 +174,7 @@ func firstStatement(text string) string {
 	return first
 }
 
-// Each line of the page in the package documentation is written out below: what
+// Each line of the page in the documentation of Policy is written out below: what
 // stands in the left column and what stands in the right one, as they stand there,
 // in one statement that proves them equal. See TestThePageIsWrittenOut.
 

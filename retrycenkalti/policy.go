@@ -20,16 +20,91 @@ import (
 //
 // If b has no limit on attempts, the policy has none either: set MaxAttempts.
 // Without it a policy that neither waits nor stops is invalid, and an invalid
-// policy never retries: that of a *ZeroBackOff, and of an Interval or
-// InitialInterval of 0, as a configuration may have it. RetryIf is [Retryable], so backoff.Permanent stops
-// the call with ReasonRejected; a plain policy of an outer loop does not notice
-// that mark. To have it treated like retry.Permanent, pass errors through
-// [Translate].
+// policy never retries. A *ZeroBackOff gives such a policy, and so does an Interval
+// or InitialInterval of 0 from a configuration. RetryIf is [Retryable], so
+// backoff.Permanent stops the call with ReasonRejected; a plain policy of an outer
+// loop does not notice that mark. To have it treated like retry.Permanent, pass
+// errors through [Translate].
 //
 // The error names every fault of b and says what to write instead. Faults are a
 // nil b; a field that v4 accepts and no policy does, such as a Multiplier below
 // 1; WithMaxRetries and WithContext, which do not show what they wrap; and any
 // other type, whose state is not known here.
+//
+// Rounding. v4 rounds each delay down to the nanosecond before it multiplies it
+// again; a Policy rounds once. The lost fraction grows with the delay: with the
+// defaults the difference is a nanosecond at 28.8 s and 43.2 s, and with an
+// InitialInterval of 1 µs it is 11 ms at 56 s. An InitialInterval of 1 ns never
+// grows in v4.
+//
+// # What to write instead
+//
+// The left column is v4. The right one is Go to paste: p is a [retry.Policy],
+// and where there is nothing to write, a comment says so.
+//
+//	v4                                  instead
+//
+//	Retry(op, b)                        retry.Do(ctx, p, fn)
+//	RetryWithData(op, b)                retry.DoValue(ctx, p, fn)
+//	RetryNotify(op, b, notify)          p.OnEvent = onRetry(notify) // see below
+//	RetryNotifyWithData(op, b, notify)  p.OnEvent = onRetry(notify) // likewise, and retry.DoValue
+//	RetryNotifyWithTimer                // retry.Do in a bubble of testing/synctest
+//	RetryNotifyWithTimerAndData         // retry.DoValue, likewise
+//	Operation                           func(context.Context) error
+//	OperationWithData[T]                func(context.Context) (T, error)
+//	Notify                              func(context.Context, retry.Event)
+//	Timer, Clock, SystemClock           // testing/synctest
+//
+//	NewExponentialBackOff()             retry.Policy{
+//	                                        MaxAttempts: retry.Unlimited,
+//	  DefaultInitialInterval                Backoff: retry.Exponential{Base: 500 * time.Millisecond,
+//	  DefaultMultiplier                         Factor: 1.5},
+//	  DefaultMaxInterval                    MaxDelay: time.Minute,
+//	  DefaultRandomizationFactor            Jitter: retry.Proportional(0.5),
+//	  DefaultMaxElapsedTime                 MaxElapsed: 15 * time.Minute,
+//	                                    }
+//	ExponentialBackOff                  // that policy, and with each ExponentialBackOffOpts:
+//	ExponentialBackOffOpts              // a Policy is copied, and its fields are set
+//	WithInitialInterval(d)              p.Backoff = retry.Exponential{Base: d, Factor: 1.5}
+//	WithMultiplier(m)                   p.Backoff = retry.Exponential{Base: 500 * time.Millisecond, Factor: m}
+//	WithMaxInterval(d)                  p.MaxDelay = d
+//	WithRandomizationFactor(f)          p.Jitter = retry.Proportional(f)
+//	WithMaxElapsedTime(d)               p.MaxElapsed = d
+//	WithRetryStopDuration(d)            // nothing: a Decision has a Reason beside its Delay
+//	WithClockProvider(c)                // testing/synctest
+//	NewConstantBackOff(d)               retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d)}
+//	ConstantBackOff{Interval: d}        retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d)}
+//	ZeroBackOff{}                       retry.Policy{MaxAttempts: n} // it needs a limit: this, MaxElapsed or a Budget
+//	StopBackOff{}                       retry.Policy{}
+//	WithMaxRetries(b, n)                p.MaxAttempts = retry.Retries(int(n))
+//	WithContext(b, ctx)                 retry.Do(ctx, p, fn)
+//	BackOffContext                      // the ctx of retry.Do
+//
+//	BackOff                             retry.Backoff // a pure function of the number of failures
+//	b.NextBackOff()                     p.Next(retry.Attempt{Number: n, Err: err, Elapsed: elapsed, Seed: seed})
+//	                                    // after n failures; Seed: any number but 0, the same for all delays of a call
+//	Stop                                !d.Retry() // d is what Next returned, d.Reason says why
+//	b.Reset()                           // nothing: a Policy keeps no state
+//	b.GetElapsedTime()                  time.Since(began) // or Event.Elapsed
+//	NewTicker(b)                        retry.Do(ctx, p, fn) // fn is the body of the loop over ticker.C
+//	NewTickerWithTimer(b, timer)        // retry.Do in a bubble of testing/synctest
+//	Ticker                              // the fn of retry.Do: return nil where Stop was called
+//
+//	Permanent(err)                      retry.Permanent(err)
+//	PermanentError{Err: err}            retry.Permanent(err)
+//	errors.As(err, &permanent)          // of the error of an operation: nothing
+//	                                    // of the error of retry.Do: retry.ReasonOf(err) is retry.ReasonPermanent,
+//	                                    // or retry.ReasonRejected where Retryable found the mark of v4
+//
+// This OnEvent calls a Notify:
+//
+//	func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
+//		return func(_ context.Context, e retry.Event) {
+//			if e.Kind == retry.RetryScheduled {
+//				notify(e.Err, e.Delay)
+//			}
+//		}
+//	}
 func Policy(b backoff.BackOff) (retry.Policy, error) {
 	p, fault := policyOf(b)
 	if fault != "" {

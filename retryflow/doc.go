@@ -32,29 +32,4 @@
 //
 // The examples are recipes: pagination, polling, a policy for each error, a
 // fallback host, resuming after a crash.
-//
-// # How a pipeline runs
-//
-//   - An invalid pipeline runs nothing and returns every fault.
-//   - Tasks run in order, each with the state that the previous one left.
-//   - Attempts are counted for the task, over all its rules.
-//   - After each attempt the rules are tried in order, and the first that matches decides.
-//   - A rule without a When always matches, like an else.
-//   - A rule whose When fails does not match. The error of the When is in the event, and in the error text if the task fails.
-//   - If no rule matches, a success continues and an error fails.
-//   - Delay computes the wait from the outcome.
-//   - Set changes the state before the directive takes effect.
-//   - Attempts computes the limit of a Retry from the outcome.
-//   - If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.
-//   - Continue goes on to the next task, even after an error.
-//   - Retry runs the task again as the Policy of the rule says, even after a success.
-//   - If a rule has no attempts left, the task fails with the last error, and no later rule is tried.
-//   - No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy.
-//   - Jump goes on to the task that To names. Each time a task is entered, its attempts count from 1.
-//   - A jump is not a retry and takes nothing from a Budget.
-//   - A jump beyond MaxJumps fails the task that jumps, before its wait.
-//   - Break ends the pipeline without an error and skips the remaining tasks.
-//   - Fail ends the pipeline with the error of the outcome.
-//   - A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.
-//   - A panic in one of your functions is not recovered.
 package retryflow

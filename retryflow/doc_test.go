@@ -425,9 +425,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The list in the package documentation is exactly what TestRules tests.
+// The list in the documentation of Pipeline is exactly what TestRules tests.
 func TestRulesAreThoseOfTheDocumentation(t *testing.T) {
-	source, err := os.ReadFile("doc.go")
+	source, err := os.ReadFile("pipeline.go")
 	require.NoError(t, err)
 	var documented, tested []string
 	for line := range strings.Lines(string(source)) {

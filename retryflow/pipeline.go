@@ -26,6 +26,29 @@ type Task struct {
 // A Pipeline is a list of tasks that run one after another unless their rules
 // say otherwise. It can be run any number of times, and concurrently if its
 // functions allow that.
+//
+//   - An invalid pipeline runs nothing and returns every fault.
+//   - Tasks run in order, each with the state that the previous one left.
+//   - Attempts are counted for the task, over all its rules.
+//   - After each attempt the rules are tried in order, and the first that matches decides.
+//   - A rule without a When always matches, like an else.
+//   - A rule whose When fails does not match. The error of the When is in the event, and in the error text if the task fails.
+//   - If no rule matches, a success continues and an error fails.
+//   - Delay computes the wait from the outcome.
+//   - Set changes the state before the directive takes effect.
+//   - Attempts computes the limit of a Retry from the outcome.
+//   - If Attempts, Delay or Set fails, the task fails with that error and the error of the outcome.
+//   - Continue goes on to the next task, even after an error.
+//   - Retry runs the task again as the Policy of the rule says, even after a success.
+//   - If a rule has no attempts left, the task fails with the last error, and no later rule is tried.
+//   - No rule can retry an error marked Permanent, retry earlier than a server asks for, or exceed the bounds of Pipeline.Policy.
+//   - Jump goes on to the task that To names. Each time a task is entered, its attempts count from 1.
+//   - A jump is not a retry and takes nothing from a Budget.
+//   - A jump beyond MaxJumps fails the task that jumps, before its wait.
+//   - Break ends the pipeline without an error and skips the remaining tasks.
+//   - Fail ends the pipeline with the error of the outcome.
+//   - A pipeline ends when its context is done: in a task, in the wait for a retry, or in the wait for a jump.
+//   - A panic in one of your functions is not recovered.
 type Pipeline struct {
 	Tasks    []Task
 	MaxJumps int // the limit on jumps in one run; 0 means 10,000
@@ -102,7 +125,7 @@ func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 		policy.Wait = r.wait
 	}
 	if r.OnEvent != nil {
-		behind := r.skipped // by this the clock of the call is behind that of r
+		behind := r.skipped // by this the clock of the call is behind the one of r
 		policy.OnEvent = func(_ context.Context, e retry.Event) {
 			e.Time = e.Time.Add(behind)
 			if e.Kind == retry.RetryScheduled {

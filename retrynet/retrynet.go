@@ -1,40 +1,13 @@
-// Package retrynet classifies network errors as transient or permanent.
+// Package retrynet says which network errors are worth a retry.
 //
-// [Transient] is for the RetryIf of a retry.Policy, around anything that speaks
-// TCP or UDP: it is true for errors that are known to pass, and false for all
-// others. [Permanent] is true for errors that are certain to come back, for
-// callers that prefer one attempt too many. Most errors are neither.
+//	policy.RetryIf = retrynet.Transient
 //
-//	failure                                             Transient  Permanent  source
-//	connection refused, reset or aborted, broken pipe   yes        no         connect(2), send(2), Winsock 10053, 10054, 10061
-//	network or host down or unreachable, timed out      yes        no         connect(2), Winsock 10050 to 10052, 10060, 10064, 10065
-//	no ports, descriptors or buffers left, interrupted  yes        no         connect(2), socket(2), Winsock 10024, 10049, 10055
-//	any error with Timeout() true, except a context's   yes        no         net.Error, os.ErrDeadlineExceeded
-//	unexpected EOF                                      yes        no         io
-//	a closed connection (net.ErrClosed)                 yes        no         net/http: the server closed it during a request
-//	Accept of a closed listener                         no         yes        net
-//	EOF in a *url.Error or *net.OpError                 yes        no         net/http: closed before any answer
-//	DNS: temporary failure or timeout                   yes        no         net.DNSError, RFC 1035 section 4.1.1 (server failure)
-//	DNS: no such name                                   no         yes        net.DNSError IsNotFound, RFC 2308 section 2
-//	HTTP/2: connection lost or going away               yes        no         net/http, RFC 9113 sections 5.4 and 6.8
-//	HTTP/2: stream reset, with one of the codes below   yes        no         RFC 9113 section 7
-//	QUIC: idle or handshake timeout                     yes        no         quic-go: Timeout() is true
-//	QUIC: closed by either side, or reset               no         no         quic-go: the application's code says why
-//	a certificate not accepted, by either side          no         yes        crypto/tls, RFC 8446 section 6.2
-//	no TLS at the other end                             no         yes        crypto/tls
-//	a TLS alert on version, handshake or extension      no         yes        RFC 8446 section 6.2
-//	any other TLS alert, such as internal_error         no         no         RFC 8446 section 6.2
-//	an address or network that does not parse           no         yes        net
-//	unsupported scheme, an invalid request              no         yes        net/http
-//	context.Canceled, context.DeadlineExceeded          no         no         the caller has given up
-//	anything else, including a bare io.EOF              no         no         not known
+// A refused or lost connection, an unreachable host and a timeout are transient. A
+// bad certificate, an unknown host name and an invalid address are permanent.
 //
-// The codes are NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL and
-// ENHANCE_YOUR_CALM. The errors of Plan 9 have no numbers, so the errors of the
-// first three lines are unknown there.
-//
-// If an error wraps several others, a permanent one decides first, then an error
-// of a context, then a transient one, and an unknown one last.
+// [Transient] is true for errors that are known to pass, and false for all others.
+// [Permanent] is true for errors that are certain to come back, for callers that
+// prefer one attempt too many. Most errors are neither.
 //
 // A name that does not exist is permanent, because a misspelt one is the likeliest
 // cause. In a cluster it may be the name of a service that has not started yet.
@@ -86,6 +59,39 @@ import (
 
 // Transient reports whether err is a network failure that is known to pass, so
 // that the next attempt may succeed. It is false for nil and for unknown errors.
+//
+// What Transient and [Permanent] say:
+//
+//	failure                                             Transient  Permanent  source
+//	connection refused, reset or aborted, broken pipe   yes        no         connect(2), send(2), Winsock 10053, 10054, 10061
+//	network or host down or unreachable, timed out      yes        no         connect(2), Winsock 10050 to 10052, 10060, 10064, 10065
+//	no ports, descriptors or buffers left, interrupted  yes        no         connect(2), socket(2), Winsock 10024, 10049, 10055
+//	any error with Timeout() true, except a context's   yes        no         net.Error, os.ErrDeadlineExceeded
+//	unexpected EOF                                      yes        no         io
+//	a closed connection (net.ErrClosed)                 yes        no         net/http: the server closed it during a request
+//	Accept of a closed listener                         no         yes        net
+//	EOF in a *url.Error or *net.OpError                 yes        no         net/http: closed before any answer
+//	DNS: temporary failure or timeout                   yes        no         net.DNSError, RFC 1035 section 4.1.1 (server failure)
+//	DNS: no such name                                   no         yes        net.DNSError IsNotFound, RFC 2308 section 2
+//	HTTP/2: connection lost or going away               yes        no         net/http, RFC 9113 sections 5.4 and 6.8
+//	HTTP/2: stream reset, with one of the codes below   yes        no         RFC 9113 section 7
+//	QUIC: idle or handshake timeout                     yes        no         quic-go: Timeout() is true
+//	QUIC: closed by either side, or reset               no         no         quic-go: the application's code says why
+//	a certificate not accepted, by either side          no         yes        crypto/tls, RFC 8446 section 6.2
+//	no TLS at the other end                             no         yes        crypto/tls
+//	a TLS alert on version, handshake or extension      no         yes        RFC 8446 section 6.2
+//	any other TLS alert, such as internal_error         no         no         RFC 8446 section 6.2
+//	an address or network that does not parse           no         yes        net
+//	unsupported scheme, an invalid request              no         yes        net/http
+//	context.Canceled, context.DeadlineExceeded          no         no         the caller has given up
+//	anything else, including a bare io.EOF              no         no         not known
+//
+// The codes are NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL and
+// ENHANCE_YOUR_CALM. The errors of Plan 9 have no numbers, so the errors of the
+// first three lines are unknown there.
+//
+// If an error wraps several others, a permanent one decides first, then an error
+// of a context, then a transient one, and an unknown one last.
 //
 // An error with a method that panics is unknown. Transient may be called
 // concurrently.

@@ -10,9 +10,39 @@
 // library that begins and commits by itself. Both know when COMMIT was sent, and
 // never run a transaction again that may have been committed.
 //
-// The package imports no driver. [Transient] reads what the server said from the
-// methods and fields that drivers give their errors. PostgreSQL's drivers (pgx,
-// lib/pq, pgdriver) have the SQLSTATE:
+// A deadlock, a serialization failure, a lock timeout and a lost connection are
+// retried; [Transient] has the table. fn may run several times: read inside the
+// transaction, and keep other side effects out of it.
+//
+// The package imports no driver.
+package retrysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+
+	"github.com/goretry/retry/internal/harmless"
+	"github.com/goretry/retry/retrynet"
+)
+
+// Transient reports whether err is a failure of a database that may pass, by
+// the tables below. It must not be the RetryIf of a retry.Do around a whole
+// transaction that the call commits, such as pgx.BeginFunc or GORM's
+// Transaction: if the answer to COMMIT is lost, the error looks like any lost
+// connection, and the transaction is applied twice. Use [Tx] or [TxFunc] there.
+// Around a single statement it is safe where that may be applied twice, but not
+// inside a transaction: after a deadlock MySQL and MariaDB have rolled that back, and
+// execute the statement alone.
+//
+// It has the form of a RetryIf. Tx and TxFunc use it if the policy has none. If
+// several errors in err's tree hold an answer of the server, an SQLSTATE goes
+// before the numbers of MySQL and SQLite, and then the first decides, in the order
+// of errors.As. It is false for nil.
+//
+// What the server said is read from the methods and fields that drivers give their
+// errors. PostgreSQL's drivers (pgx, lib/pq, pgdriver) have the SQLSTATE:
 //
 //	SQLSTATE                      again  source
 //	40001 serialization_failure   yes    PostgreSQL 13.5
@@ -69,31 +99,6 @@
 // and appendix A its list of error codes. 23505 unique_violation is among the
 // others: if a transaction looks for a free key before it inserts, that section
 // advises to try again, and your own RetryIf can say so.
-package retrysql
-
-import (
-	"context"
-	"database/sql/driver"
-	"errors"
-	"io"
-
-	"github.com/goretry/retry/internal/harmless"
-	"github.com/goretry/retry/retrynet"
-)
-
-// Transient reports whether err is a failure of a database that may pass, by
-// the tables above. It must not be the RetryIf of a retry.Do around a whole
-// transaction that the call commits, such as pgx.BeginFunc or GORM's
-// Transaction: if the answer to COMMIT is lost, the error looks like any lost
-// connection, and the transaction is applied twice. Use [Tx] or [TxFunc] there.
-// Around a single statement it is safe where that may be applied twice, but not
-// inside a transaction: after a deadlock MySQL and MariaDB have rolled that back, and
-// execute the statement alone.
-//
-// It has the form of a RetryIf. Tx and TxFunc use it if the policy has none. If
-// several errors in err's tree hold an answer of the server, an SQLSTATE goes
-// before the numbers of MySQL and SQLite, and then the first decides, in the order
-// of errors.As. It is false for nil.
 func Transient(err error) bool {
 	return harmless.Or(false, func() bool { return passes(err) })
 }

@@ -34,29 +34,11 @@
 // acknowledged. If it fails, the message moves to the queue for its delay, or to
 // the dead letters. The move is one transaction, so if the worker is killed, the
 // message is in exactly one of the two queues. Only if the server crashes in that
-// moment, or a queue refuses the message, can it be in both or in neither. If a
-// handler panics, that is a failure of the attempt, the panic is not recovered, and
-// Consume takes no more messages.
-// A failure whose class is invalid makes a dead letter too (ReasonInvalid).
-// [Retries.Redrive] moves dead letters back.
-//
-// # How attempts are counted
-//
-// A header of the message counts the attempts that have ended. The server counts
-// those whose worker was killed, and delivers their messages again as soon as the
-// connection breaks. If that was the last attempt, the message becomes a dead
-// letter without being handled again. An attempt that is interrupted because
-// Consume stops is not counted. Another header counts the failures of each
-// [retry.Class].
-//
-// A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
-// policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
-// limit. The MessageId names the message in logs and is the seed of its delays.
-// MaxElapsed counts from the Timestamp, which is in whole seconds. Without a
-// Timestamp it counts from the start of the first attempt that its worker survived.
-//
-// RabbitMQ takes a message back from its handler after 30 minutes, unless its
-// consumer_timeout says otherwise. Set an AttemptTimeout below that.
+// moment, or a queue refuses the message, can it be in both or in neither.
+// [Retries.Consume] says how attempts are counted. If a handler panics, that is a
+// failure of the attempt, the panic is not recovered, and Consume takes no more
+// messages. A failure whose class is invalid makes a dead letter too
+// (ReasonInvalid). [Retries.Redrive] moves dead letters back.
 package retryamqp
 
 import (
@@ -263,6 +245,24 @@ var errRecovers = errors.New("retryamqp: the connection recovers by itself, whic
 //
 // handle is called for up to Workers messages at once. conn must not have the
 // Recovery of its package enabled, because that does not restore transactions.
+//
+// # How attempts are counted
+//
+// A header of the message counts the attempts that have ended. The server counts
+// those whose worker was killed, and delivers their messages again as soon as the
+// connection breaks. If that was the last attempt, the message becomes a dead
+// letter without being handled again. An attempt that is interrupted because
+// Consume stops is not counted. Another header counts the failures of each
+// [retry.Class].
+//
+// A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
+// policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
+// limit. The MessageId names the message in logs and is the seed of its delays.
+// MaxElapsed counts from the Timestamp, which is in whole seconds. Without a
+// Timestamp it counts from the start of the first attempt that its worker survived.
+//
+// RabbitMQ takes a message back from its handler after 30 minutes, unless its
+// consumer_timeout says otherwise. Set an AttemptTimeout below that.
 func (r *Retries) Consume(ctx context.Context, conn *amqp.Connection, handle func(context.Context, amqp.Delivery) error) error {
 	if conn.IsRecoveryEnabled() {
 		return errRecovers

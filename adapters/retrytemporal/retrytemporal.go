@@ -47,22 +47,6 @@
 // A cancellation by the workflow and activity.ErrResultPending pass through. If a
 // worker stops during an attempt, the server starts the next attempt at once; such
 // an attempt has no dead letter. A panic is a failed attempt.
-//
-// # What stays with the server
-//
-// The MaximumAttempts of the server's policy lowers the policy's limit. If the
-// policy has neither MaxAttempts nor MaxRetries, it is the limit. To forbid
-// retries whatever the server's policy says, set MaxAttempts to 1 or NonRetryable.
-//
-// If an attempt is lost with its worker or exceeds its StartToCloseTimeout, the
-// server decides alone, by the bounds of [Server]: no more attempts than the policy
-// allows, and delays up to its longest. If that was the last attempt, the workflow
-// gets a TimeoutError, and OnEvent is not called. To let the worker decide about
-// slow attempts, set an AttemptTimeout shorter than the StartToCloseTimeout.
-//
-// A delay of zero becomes 1ms, because a NextRetryDelay of zero means that none is
-// set. A delay below a second may take up to a second, because Temporal's timers
-// are not more precise.
 package retrytemporal
 
 import (

@@ -14,22 +14,25 @@ import (
 	"github.com/goretry/retry/retryflow/noetl"
 )
 
-// blocks returns the text of the indented blocks of the package documentation.
+// blocks returns the indented block of the package documentation, and the fenced
+// ones of README.md.
 func blocks(t *testing.T) (blocks []string) {
 	source, err := os.ReadFile("doc.go")
 	require.NoError(t, err)
-	inside := false
+	page, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var indented strings.Builder
 	for line := range strings.Lines(string(source)) {
-		text, ok := strings.CutPrefix(line, "//\t")
-		switch {
-		case ok && inside:
-			blocks[len(blocks)-1] += text
-		case ok:
-			blocks = append(blocks, text)
+		if text, ok := strings.CutPrefix(line, "//\t"); ok {
+			indented.WriteString(text)
 		}
-		inside = ok
 	}
-	return blocks
+	for i, part := range strings.Split(string(page), "```\n") {
+		if i%2 == 1 {
+			blocks = append(blocks, part)
+		}
+	}
+	return append([]string{indented.String()}, blocks...)
 }
 
 func TestTheDocumentsOfTheDocumentationAreRead(t *testing.T) {
