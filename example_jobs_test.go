@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -71,4 +72,30 @@ func ExampleSeedOf() {
 	// invoice-17 13111388282133112625 7m27.473s
 	// invoice-18 11603098643101379242 3m0.11s
 	// invoice-17 13111388282133112625 7m27.473s
+}
+
+// A row keeps the count: each worker that gets the job makes one attempt of it.
+func ExampleOnce() {
+	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Minute}}
+	send := func(context.Context) error { return errors.New("connection refused") }
+
+	for attempts := 1; attempts <= 3; attempts++ {
+		d, err := retry.Once(context.Background(), policy, retry.Attempt{Number: attempts}, send)
+		if d.Retry() {
+			fmt.Println("run again in", d.Delay)
+		} else {
+			fmt.Println(d.Reason, "-", err)
+		}
+	}
+	// Output:
+	// run again in 1m0s
+	// run again in 2m0s
+	// attempts_exhausted - retry: attempts exhausted after 3 attempts: connection refused
+}
+
+// What stands in a line of a log gives its delay again.
+func ExampleDraw() {
+	d := retry.Default().Next(retry.Attempt{Number: 2, Seed: 42})
+	fmt.Println(d.Lo, d.Hi, d.Delay == retry.Draw(42, 2, d.Lo, d.Hi))
+	// Output: 320ms 480ms true
 }

@@ -242,3 +242,23 @@ func ExamplePolicy_MarshalJSON() {
 	fmt.Println(string(text), err)
 	// Output: {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2} <nil>
 }
+
+// A new token helps against a 401, but only once. The failures before it take nothing
+// from that retry, because the class has a name.
+func ExampleClass() {
+	errUnauthorized := errors.New("401 Unauthorized")
+	unauthorized := &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+	policy := retry.Policy{
+		MaxAttempts: 5,
+		Backoff:     retry.Fixed(time.Second),
+		Classify: func(err error) *retry.Class {
+			if errors.Is(err, errUnauthorized) {
+				return unauthorized
+			}
+			return nil
+		},
+	}
+	op := retrytest.NewOp(errors.New("503"), errors.New("503"), errUnauthorized, errUnauthorized)
+	fmt.Println(retry.Do(context.Background(), retrytest.NoWait(policy), op.Run))
+	// Output: retry: attempts exhausted after 4 attempts (2s waited, 2 of "unauthorized"): 401 Unauthorized
+}

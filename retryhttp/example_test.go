@@ -284,3 +284,75 @@ func ExampleTransport_resume() {
 	// GET "bytes=5-"
 	// hello world <nil>
 }
+
+// Check decides about statuses and errors. A Check of your own calls it for all that
+// it has no opinion on.
+func ExampleCheck() {
+	req, err := http.NewRequest("GET", "http://example.test/", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, status := range []int{200, 404, 503} {
+		err := retryhttp.Check(req, &http.Response{StatusCode: status, Request: req}, nil)
+		fmt.Println(status, err, retry.IsPermanent(err))
+	}
+	// Output:
+	// 200 <nil> false
+	// 404 retryhttp: GET http://example.test/: 404 Not Found true
+	// 503 retryhttp: GET http://example.test/: 503 Service Unavailable false
+}
+
+// A body that breaks off is requested again.
+func ExampleWholeBody() {
+	short := 1
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if short--; short >= 0 {
+			w.Header().Set("Content-Length", "100")
+		}
+		fmt.Fprint(w, "hello")
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &retryhttp.Transport{
+		Policy: quick,
+		Check:  retryhttp.WholeBody(retryhttp.Check, 1<<20),
+	}}
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(string(text), err)
+	// Output: hello <nil>
+}
+
+// A POST to a model that is overloaded is sent again, also if only the first event of
+// the stream says so.
+func ExampleLLM() {
+	overloaded := 1
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if overloaded--; overloaded >= 0 {
+			fmt.Fprint(w, "event: error\ndata: {\"error\": {\"type\": \"overloaded_error\", \"message\": \"busy\"}}\n\n")
+			return
+		}
+		fmt.Fprint(w, "event: content_block_delta\ndata: {\"text\": \"hi\"}\n\n")
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: retryhttp.LLM(quick)}
+	resp, err := client.Post(server.URL, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Print(strings.TrimSpace(string(text)), " ", err)
+	// Output:
+	// event: content_block_delta
+	// data: {"text": "hi"} <nil>
+}

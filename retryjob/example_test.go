@@ -45,3 +45,27 @@ func ExampleDecide() {
 	fmt.Println(o.Retry(), o.Delay)
 	// Output: true 30s
 }
+
+// What every queue writes about a job that does not run again.
+func ExampleOutcome_DeadLetter() {
+	job := retryjob.Job{Key: "mail-7", Attempt: 1}
+	err := retry.Permanent(errors.New("550 no such mailbox"))
+
+	letter := retryjob.Decide(context.Background(), retry.Default(), job, err).DeadLetter(job)
+	fmt.Println(letter.Key, letter.Reason, letter.Attempts)
+	fmt.Println(letter.Err)
+	// Output:
+	// mail-7 permanent_error 1
+	// retry: permanent error after 1 attempt: 550 no such mailbox
+}
+
+// Dead letters that go back together do not run together.
+func ExampleSpread() {
+	for _, key := range []string{"mail-7", "mail-8", "mail-7"} {
+		fmt.Println(key, retryjob.Spread(key, time.Hour).Round(time.Second))
+	}
+	// Output:
+	// mail-7 54m48s
+	// mail-8 48m19s
+	// mail-7 54m48s
+}

@@ -3,6 +3,7 @@ package retrysql_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -110,4 +111,17 @@ func ExampleEligible() {
 	fmt.Println("SELECT id FROM jobs WHERE status = 'PENDING' AND " + eligible)
 	// Output:
 	// SELECT id FROM jobs WHERE status = 'PENDING' AND (COALESCE(attempts, 0) <= 0 OR COALESCE(retryable, TRUE) AND CASE WHEN max_attempts > 0 THEN attempts < max_attempts AND attempts < 10 ELSE attempts < 10 END)
+}
+
+// A statement that may run twice needs no transaction.
+func ExampleTransient() {
+	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond), RetryIf: retrysql.Transient}
+	failures := []error{driver.ErrBadConn, io.ErrUnexpectedEOF, sql.ErrNoRows}
+	err := retry.Do(context.Background(), policy, func(context.Context) error {
+		err := failures[0]
+		failures = failures[1:]
+		return err
+	})
+	fmt.Println(err)
+	// Output: retry: rejected by RetryIf after 3 attempts (2ms waited): sql: no rows in result set
 }
