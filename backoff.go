@@ -68,8 +68,7 @@ type Exponential struct {
 
 // Delay returns Base * Factor^(attempt-1). It is computed in float64 and
 // truncated. It differs from the exact value by at most 1ns and a share of
-// attempt / 2^52: up to a day a factor of 2 is exact, and one of 1.001, which takes
-// thousands of attempts, was measured to be 18ns off.
+// attempt / 2^52; with a Factor of 2 and a Base of up to 100 days it is exact.
 func (e Exponential) Delay(attempt int) time.Duration {
 	if attempt <= 1 || e.Base <= 0 {
 		return max(0, e.Base)

@@ -2,10 +2,9 @@ package retry
 
 import "time"
 
-// Permanent marks err as not worth retrying: the call stops with
-// ReasonPermanent, and so does every call around it that gets the error back.
-// The text stays that of err, and errors.Is and errors.As see through the
-// mark. Permanent of nil is nil.
+// Permanent marks err as not worth retrying: the call stops with ReasonPermanent,
+// and so does every call around it that gets the error back. The text stays as it
+// was, and errors.Is and errors.As see through the mark. Permanent of nil is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

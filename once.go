@@ -30,8 +30,8 @@ import (
 //     Reason is ReasonCanceled.
 //
 // The error is nil on success, and else an [*Error], also where a retry follows:
-// its Reason is then ReasonRetry. The Reason of the Decision is that of the error,
-// or ReasonSuccess.
+// its Reason is then ReasonRetry. The Decision has the Reason of the error, or
+// ReasonSuccess.
 func Once(ctx context.Context, p Policy, a Attempt, fn func(context.Context) error) (d Decision, err error) {
 	err = p.once(ctx, &a, fn, &d)
 	return

@@ -156,7 +156,7 @@ func (p Policy) EffectiveMax() int {
 	return limit
 }
 
-// ForJob returns p with a job's own limit on attempts, which can lower that of
+// ForJob returns p with a job's own limit on attempts, which can lower the limit of
 // p and never raise it. A maxAttempts of 0 or below is not set. Where p has
 // neither MaxAttempts nor MaxRetries the job decides alone. AttemptCap,
 // NonRetryable and MaxElapsed still apply. An invalid policy stays as it is.

@@ -121,7 +121,7 @@ func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, 
 		return err
 	})
 	if twice.On && err != nil {
-		v = *new(T) // that of a success that was lost
+		v = *new(T) // its success was lost
 	}
 	return
 }
@@ -293,7 +293,7 @@ func (c *call) started(ctx context.Context, p *Policy, now time.Time) {
 	c.tell(ctx, p, &Event{Kind: AttemptStarted, Attempt: next(c.Attempts), Time: now})
 }
 
-// next returns the number after n, or the largest one: that of 32 bits is reached
+// next returns the number after n, or the largest one: 32 bits are used up
 // within a year by an attempt each 10ms.
 func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
@@ -315,7 +315,7 @@ func execute(ctx context.Context, timeout time.Duration, fn func(context.Context
 	return fn(ctx)
 }
 
-// watch makes an attempt, and reports how long it ran: to OnEvent, which did not
+// watch runs fn once, and reports how long it ran: to OnEvent, which did not
 // run meanwhile, and to c, which it may begin anew.
 func (c *call) watch(ctx context.Context, p *Policy, fn func(context.Context) error) {
 	if p.OnEvent != nil && c.Err != nil { // a retry; else the caller has told it

@@ -11,7 +11,7 @@ import (
 
 // A BackOff of cenkalti keeps the state of a call, so each call builds its own. It
 // is a literal, because the constructors fill the fields twice. The limit of 15
-// minutes is off, because the plan has none.
+// minutes is not set, because the plan has none.
 
 var cenkalti4 = library{name: "cenkalti-v4", module: "github.com/cenkalti/backoff/v4", prepare: func(p plan) calls {
 	retries := uint64(p.attempts - 1)
@@ -132,7 +132,7 @@ var cenkalti7 = library{name: "cenkalti-v7", module: "github.com/cenkalti/backof
 }}
 
 // options7 keeps the options off the stack of a waiting call. With them the stack
-// outgrows the 2 KiB that a goroutine starts with; that of cenkalti5 does not. It
+// outgrows the 2 KiB that a goroutine starts with; the stack of cenkalti5 does not. It
 // takes 4 more allocations.
 //
 //go:noinline

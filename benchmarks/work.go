@@ -57,7 +57,7 @@ func failing(times int) opFunc {
 }
 
 // benchRun measures calls of an operation without a value. Their context can
-// be canceled, as that of a request can.
+// be canceled, like the context of a request.
 func benchRun(l library, p plan, failures int) func(*testing.B) {
 	return benchCalls(l.prepare(p).run, failing(failures), failures == always)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
-func TestArgyllMostExecutions(t *testing.T) {
+func TestArgyllMostAttempts(t *testing.T) {
 	for _, maxRetries := range []int{math.MaxInt - 1, math.MaxInt} {
 		p, err := retrydialect.Argyll{MaxRetries: maxRetries, Backoff: 1000, BackoffType: "fixed"}.Policy()
 		require.NoError(t, err)

@@ -37,15 +37,15 @@ type dialect interface {
 
 // A row is a block and what becomes of it.
 type row struct {
-	Name       string
-	YAML       string
-	JSON       json.RawMessage // nil: what the YAML is in JSON
-	Executions int             // -1: unlimited
-	From       int             // the attempt that the first of Delays follows; 0: 1
-	Delays     []string        // the least, where there is jitter
-	Greatest   []string        // with jitter
-	Lint       string
-	Error      string
+	Name     string
+	YAML     string
+	JSON     json.RawMessage // nil: what the YAML is in JSON
+	Attempts int             // -1: unlimited
+	From     int             // the attempt that the first of Delays follows; 0: 1
+	Delays   []string        // the least, where there is jitter
+	Greatest []string        // with jitter
+	Lint     string
+	Error    string
 }
 
 func readRows(t testing.TB, name string) (rows []row) {
@@ -82,7 +82,7 @@ func (r row) check(t *testing.T, p retry.Policy, err error) {
 	}
 	require.NoError(t, err)
 	require.NoError(t, p.Validate())
-	assertAttempts(t, p, r.Executions)
+	assertAttempts(t, p, r.Attempts)
 	assert.Equal(t, r.Greatest != nil, p.Jitter != nil, "jitter is on only where the block has it")
 
 	decisions := []retrytest.Row{{Attempts: 0, Eligible: true}}
@@ -96,8 +96,8 @@ func (r row) check(t *testing.T, p retry.Policy, err error) {
 			Lo: duration(t, least), Hi: duration(t, greatest),
 		})
 	}
-	if r.Executions != retry.Unlimited {
-		decisions = append(decisions, retrytest.Row{Attempts: r.Executions, Eligible: false})
+	if r.Attempts != retry.Unlimited {
+		decisions = append(decisions, retrytest.Row{Attempts: r.Attempts, Eligible: false})
 	}
 	retrytest.Table(t, p, decisions)
 

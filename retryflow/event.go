@@ -17,13 +17,12 @@ import (
 // the error of the Outcome. Err of a jump's RetryScheduled is the error of the
 // Outcome.
 //
-// Max is the EffectiveMax of Pipeline.Policy, the same in all events of a task.
+// Max is the EffectiveMax of Pipeline.Policy, the same in all events of a task. From
+// Rule on, the fields say what the rules decided after the last attempt: an
+// AttemptStarted does not have them.
 type Event struct {
 	retry.Event
 	Task string
-
-	// These fields say what the rules decided after the last attempt. An
-	// AttemptStarted does not have them.
 
 	Rule      int           // index of the rule that matched; -1: none did
 	Directive Directive     // what to do next, if attempts and time allow
@@ -57,7 +56,7 @@ func event(e retry.Event, task Task, o Outcome, v verdict) Event {
 	return f
 }
 
-// eventJSON has the keys that the JSON form of an Event adds to that of
+// eventJSON has the keys that the JSON form of an Event adds to the form of
 // retry.Event.
 type eventJSON struct {
 	Task      string    `json:"task"`

@@ -115,7 +115,7 @@ func TestMaxDelayAndJitterOfTheRuleCutAComputedDelay(t *testing.T) {
 // zeros is a Source that draws only zeros, so the seed is 1.
 func zeros() uint64 { return 0 }
 
-func TestAttemptTimeoutIsThatOfEachExecution(t *testing.T) {
+func TestAttemptTimeoutIsPerAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		runs := 0

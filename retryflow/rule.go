@@ -8,13 +8,12 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Outcome is the result of one attempt of a task.
+// Outcome is the result of one attempt of a task. The pipeline sets Task, Attempt,
+// Took and State, and ignores what Run returned in them.
 type Outcome struct {
 	Result any            // what the task returned
 	Err    error          // nil if it succeeded
 	Data   map[string]any // details of HTTP, SQL or a script, under any keys that the rules know
-
-	// The pipeline sets these fields and ignores what Run returned in them.
 
 	Task    string        // the label of the task
 	Attempt int           // 1 for the first attempt since the task was entered

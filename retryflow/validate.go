@@ -66,8 +66,8 @@ func invalid(what string, faults []string) error {
 	return fmt.Errorf("retryflow: invalid %s: %s", what, strings.Join(faults, "; "))
 }
 
-// faults returns the faults that of finds in each rule, and a fault for each
-// rule that can never match.
+// faults returns the faults of each rule, and a fault for each rule that can never
+// match.
 func (rules Rules) faults(of func(Rule) []string) (faults []string) {
 	for i, r := range rules {
 		for _, fault := range of(r) {

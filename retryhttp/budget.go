@@ -141,7 +141,7 @@ type reporter struct {
 	reported bool
 }
 
-// likeIt returns a ResponseWriter that flushes and hijacks if that of r does: some
+// likeIt returns a ResponseWriter that flushes and hijacks if the one in r does: some
 // handlers look for these methods, and do something else where there are none.
 func (r *reporter) likeIt() http.ResponseWriter {
 	_, flushes := r.ResponseWriter.(http.Flusher)

@@ -47,8 +47,8 @@ func AttemptOf(ctx context.Context) int {
 
 // RequestOf returns the request that a [Transport] was given, for the context that
 // OnEvent and Wait of its policy get: there is a request for each event, also after a
-// dial that was refused. It returns nil for any other context, that of an attempt
-// among them.
+// dial that was refused. It returns nil for any other context, such as the context
+// of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x.req

@@ -36,7 +36,7 @@ func (e netError) Timeout() bool   { return e.timeout }
 func (e netError) Temporary() bool { return e.temporary }
 
 // asNetError returns err as a net.Error if it is a timeout or temporary, but not
-// if one of its methods panics, as that of an error that Check made may.
+// if one of its methods panics, which an error that Check made may do.
 func asNetError(err error) error {
 	return harmless.Or(err, func() error {
 		e := netError{error: err}

@@ -101,7 +101,7 @@ func proxyRefused(req *http.Request, err error) bool {
 	}
 	text := harmless.Or("panic", err.Error) // of one that is joined it has not been called before
 	if text == "unknown status code" {
-		return true // there was no phrase; an empty one is that of a status without a name
+		return true // there was no phrase, as for a status without a name
 	}
 	for status := http.StatusMultipleChoices; status <= http.StatusNetworkAuthenticationRequired; status++ {
 		if text == http.StatusText(status) {

@@ -45,7 +45,7 @@ type Gate struct {
 	// Key returns what a pause is for: requests with the same key wait together. A
 	// request with the key "" is never held, and makes no other wait. Key is called
 	// once for each request, before Prepare. nil: the scheme, the host (the Host of the
-	// request, else that of its URL) and a hash of the headers Authorization, X-Api-Key
+	// request, else the host of its URL) and a hash of the headers Authorization, X-Api-Key
 	// and Api-Key, so that one tenant's 429 does not stop all others. It does not see
 	// what Prepare sets.
 	Key func(*http.Request) string

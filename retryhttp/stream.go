@@ -52,7 +52,7 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 // function Check.
 //
 // A stream that ends or breaks before judge has accepted an event is a failed
-// attempt. At most 64 KiB are read: what follows is accepted. The caller reads the
+// attempt. At most 64 KiB are read: the rest is accepted. The caller reads the
 // whole stream, with what judge has seen, whatever it said.
 //
 // The time until that event is part of the attempt, so AttemptTimeout limits it,

@@ -21,7 +21,7 @@ type Op struct {
 // NewOp(err, err, nil) fails twice and then succeeds.
 func NewOp(errs ...error) *Op { return &Op{errs: errs} }
 
-// Run makes an attempt. Pass it to [retry.Do].
+// Run is one attempt. Pass it to [retry.Do].
 func (o *Op) Run(context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,7 +32,7 @@ func (o *Op) Run(context.Context) error {
 	return o.errs[min(len(o.times), len(o.errs))-1]
 }
 
-// Value returns a function for [retry.DoValue] that makes an attempt of o. It
+// Value returns a function for [retry.DoValue] whose attempts are those of o. It
 // returns v if that succeeds, and the zero T if it fails.
 func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {

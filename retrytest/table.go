@@ -9,7 +9,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A Row says what a policy decides after a number of attempts.
+// A Row says what a policy decides after a number of attempts. Write Delay where
+// there is only one, or Lo and Hi for the window that it is drawn from. The delay is
+// checked if the Reason is ReasonRetry, and for any other Reason unless all three are
+// zero.
 type Row struct {
 	Attempts int           // attempts that were made; 0 or below: none, which checks only Eligible
 	Err      error         // the error of the last one; nil: decided only by count and time
@@ -18,10 +21,6 @@ type Row struct {
 
 	Eligible bool         // the result of Policy.Eligible, which looks only at the count
 	Reason   retry.Reason // the Reason of Policy.Next; "": ReasonRetry if Eligible, else any other
-
-	// The delay: write Delay where there is only one, or Lo and Hi for the
-	// window that it is drawn from. It is checked if the Reason is ReasonRetry,
-	// and for any other Reason unless all three are zero.
 
 	Delay  time.Duration
 	Lo, Hi time.Duration

@@ -11,13 +11,13 @@
 //		WithOptions(controller.Options{RateLimiter: retries}).
 //		Complete(retries)
 //
-// The rate limiter of a controller never sees the error. So one value is both: as
+// The rate limiter of a controller does not see the error. So one value is both: as
 // the reconciler it calls yours and decides, and as the rate limiter it hands the
 // delay out. Use it in both places, and for one controller only.
 //
 // # What happens to an object
 //
-// The reconciler returns errors as always, and may mark them with [retry.Permanent]
+// The reconciler returns errors as usual, and may mark them with [retry.Permanent]
 // and [retry.After]. If the object is retried, the controller gets the error of the
 // reconciler. If not, it gets a reconcile.TerminalError, whose text says why:
 // [retry.ReasonOf] returns the reason. An error that already is a TerminalError is

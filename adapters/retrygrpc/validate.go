@@ -32,7 +32,7 @@ func (i Interceptor) Validate() error {
 	return errors.Join(errs...)
 }
 
-// misspelt returns what is wrong with the name of a method, or with that of a service
+// misspelt returns what is wrong with the name of a method, or with the name of a service
 // if method is empty. It returns "" for a package of which nothing is known.
 func misspelt(service protoreflect.FullName, method protoreflect.Name) string {
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(service)

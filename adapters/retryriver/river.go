@@ -14,7 +14,7 @@
 //
 // # What happens to a job
 //
-// Workers return errors as always, and may mark them with [retry.Permanent] and
+// Workers return errors as usual, and may mark them with [retry.Permanent] and
 // [retry.After]. A job that is retried waits as long as the policy says. Otherwise
 // it is discarded, or canceled if its error is permanent. Its metadata under
 // [MetadataKey] and the last of its errors then say why: see [DeadLetterOf]. That

@@ -85,7 +85,7 @@ func (w *Worker) claim(ctx context.Context) (*Job, error) {
 	return w.Queue.Claim(ctx, w.Lease)
 }
 
-// execute makes an attempt of a claimed job and writes the result. It renews the
+// execute runs a claimed job once and writes the result. It renews the
 // lease until the result is written.
 func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	claimed := time.Now()

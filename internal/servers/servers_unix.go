@@ -26,7 +26,7 @@ type Server struct {
 	dir     string
 	program string
 	args    []string
-	env     []string // beside that of the test
+	env     []string // beside the environment of the test
 	owner   *syscall.SysProcAttr
 	stop    os.Signal // ends it cleanly
 	crash   os.Signal // ends it so that the next start has to recover

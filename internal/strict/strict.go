@@ -74,7 +74,7 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool // a key that is null does not count as left out
+	NullIsFault bool // a key that is null is not treated as left out
 
 	path   string // the prefix of its keys in errors: "backoff."
 	values map[string]json.RawMessage

@@ -8,7 +8,7 @@ import (
 )
 
 // For waits for d, or until ctx is done, and returns the error of ctx. It skips
-// nothing: its form is that of retry.Policy.Wait.
+// nothing: it has the form of retry.Policy.Wait.
 func For(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if d <= 0 {
 		return 0, ctx.Err()

@@ -3,11 +3,12 @@
 //	pipeline.OnEvent = flowlog.NewWriter(file).OnPipelineEvent
 //
 // It does for a [retryflow.Pipeline] what package retrylog does for the calls of
-// policies, and its types have the same names. A log may hold the events of both. Each
-// task that is entered is a [Call]. [Call.CheckPipeline] makes the decisions of its
-// rules again, and [CheckRuns] the order of the tasks. [PipelineEvents] returns the events of one run, with which
-// [retryflow.Pipeline.Resume] continues it, also in the middle of the wait before a
-// jump. Give each run a key of its own, by [retrylog.WithKey].
+// policies, and its types have the same names. A log may hold the events of both.
+// Each task that is entered is a [Call]. [Call.CheckPipeline] makes the decisions
+// of its rules again, and [CheckRuns] the order of the tasks. [PipelineEvents]
+// returns the events of one run, with which [retryflow.Pipeline.Resume] continues
+// it, also in the middle of the wait before a jump. Give each run a key of its own,
+// by [retrylog.WithKey].
 //
 // Slog and Counters of package retrylog take the [retry.Event] in such an event:
 //

@@ -74,8 +74,8 @@ func (c *client) fetch(ctx context.Context, s retryflow.State) retryflow.Outcome
 const unsaid = time.Second
 
 // retryAfter returns the wait that the server asks for, from the header that some
-// servers send with milliseconds, or from that of RFC 9110, which has seconds or a
-// date. MaxDelay bounds it, however long it is.
+// servers send with milliseconds, or from Retry-After of RFC 9110, which has seconds
+// or a date. MaxDelay bounds it, however long it is.
 func retryAfter(o retryflow.Outcome) (time.Duration, error) {
 	headers, _ := o.Data["headers"].(http.Header)
 	if ms, err := strconv.ParseUint(headers.Get("Retry-After-Ms"), 10, 32); err == nil {
