@@ -1,43 +1,45 @@
 package retry_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
-	"github.com/goretry/retry/retryjob"
-	"github.com/goretry/retry/retrylog"
+	"github.com/goretry/retry/retryhttp/httpfault"
 	"github.com/goretry/retry/retrysql"
+	"github.com/goretry/retry/retrysql/sqlfault"
 	"github.com/goretry/retry/retrytest"
 )
 
-// Every Go snippet of the README, and of the pages with recipes and about other
-// libraries, is in a test or an example program that compiles and runs. They must match word for
-// word, except for indentation.
+// Every Go snippet of the README and of the pages in docs is in a test that runs it
+// against something that fails. They must match word for word, except for
+// indentation.
 func TestREADMESnippets(t *testing.T) {
 	var sources []string
-	for _, root := range []string{"readme_test.go", "integration/yamltest", "integration/llmtest", "examples"} {
+	for _, root := range []string{
+		"readme_test.go", "docs_test.go", "examples", "integration/yamltest", "integration/llmtest",
+		"adapters/retrycontroller", "adapters/retrygrpc",
+	} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") {
 				return err
@@ -47,10 +49,13 @@ func TestREADMESnippets(t *testing.T) {
 			return err
 		}))
 	}
-	for _, page := range []string{"README.md", "docs/coming-from.md", "docs/budget.md", "docs/recipes.md"} {
-		snippets := fenced(t, page, "go")
-		require.NotEmpty(t, snippets)
-		for _, snippet := range snippets {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "README.md") {
+		if slices.Contains([]string{"docs/vet.md", "docs/simulate.md"}, page) {
+			continue // one shows mistakes, the other the package comment of retrysim
+		}
+		for _, snippet := range fenced(t, page, "go") {
 			runs := slices.ContainsFunc(sources, func(source string) bool { return strings.Contains(source, flush(snippet)) })
 			assert.True(t, runs, "%s: no test runs\n%s", page, snippet)
 		}
@@ -63,9 +68,13 @@ func flush(text string) string {
 }
 
 func TestREADMEIsShortAndSaysHowToBegin(t *testing.T) {
-	assert.LessOrEqual(t, strings.Count(text(t, "README.md"), "\n"), 220)
+	readme := text(t, "README.md")
+	assert.LessOrEqual(t, strings.Count(readme, "\n"), 150)
+	for line := range strings.Lines(readme) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSpace(line)), 118, line)
+	}
 	assert.Equal(t, "go get github.com/goretry/retry\n", fenced(t, "README.md", "")[0])
-	assert.Contains(t, fenced(t, "README.md", ""), "go run ./examples/quickstart\ngo test ./...\n")
+	assert.Contains(t, readme, "\ngo run ./examples/quickstart\ngo test ./...\n")
 }
 
 // Every relative link of the README and of the pages in docs leads to a file that
@@ -98,12 +107,12 @@ func TestSecurityNamesTests(t *testing.T) {
 	}
 }
 
-// The README leads to every package that can be imported, to every adapter, and to
-// the list of all examples.
+// The README leads to the list of every package that can be imported and of every
+// adapter, and to that of all examples.
 func TestREADMELeadsEverywhere(t *testing.T) {
-	readme := text(t, "README.md")
+	readme, page := text(t, "README.md"), text(t, "docs/packages.md")
 	links := func(dir string) bool {
-		return strings.Contains(readme, "](https://pkg.go.dev/github.com/goretry/retry/"+dir+")") || strings.Contains(readme, "]("+dir+"/README.md)")
+		return strings.Contains(page, "](https://pkg.go.dev/github.com/goretry/retry/"+dir+")") || strings.Contains(page, "](../"+dir+"/README.md)")
 	}
 	packages := 0
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -132,37 +141,21 @@ func TestREADMELeadsEverywhere(t *testing.T) {
 			assert.Contains(t, list, "]("+example.Name(), example.Name())
 		}
 	}
+	assert.Contains(t, readme, "](docs/packages.md)")
 	assert.Contains(t, readme, "](examples/README.md)")
 }
 
-// The numbers of the README are those of the latest run of the benchmarks.
+// What the README says of speed is what the latest run of the benchmarks says.
 func TestREADMENumbers(t *testing.T) {
-	// column returns the cells of a column, by the first cell of their row.
-	column := func(title string) map[string]string {
-		cells, index := make(map[string]string), 0
-		for line := range strings.Lines(text(t, "benchmarks/README.md")) {
-			row := regexp.MustCompile(` *\| *`).Split(strings.TrimSpace(line), -1)
-			if slices.Contains(row, title) || len(row) < 3 {
-				index = slices.Index(row, title)
-			} else if index > 0 && !strings.Contains(row[1], "---") {
-				cells[row[1]] = row[index]
-			}
-		}
-		return cells
-	}
-	success, none, _ := strings.Cut(column("first try")["retry"], ", ")
-	failures, one, _ := strings.Cut(column("10 failures")["retry"], ", ")
-	libraries := 0
-	for name := range column("10 failures") {
-		if name != "bare" && name != "retry" && !strings.HasSuffix(name, "-guarded") {
-			libraries++
-		}
-	}
-	require.Equal(t, 10, libraries)
-	page := strings.Join(strings.Fields(text(t, "README.md")), " ")
-	assert.Contains(t, page, fmt.Sprintf("%s allocations on success, %s per failing call, beside ten libraries", none, one))
-	assert.Contains(t, page, fmt.Sprintf("A first try takes %s the time of a careful loop written by hand, ten failures %s, and a waiting call %s its memory",
-		success, failures, column("bytes of a waiting call")["retry-Do"]))
+	assert.Contains(t, squeezed(t, "README.md"), "No allocation when the first attempt succeeds")
+	first := regexp.MustCompile(`\| retry \| this checkout \| [0-9.]+x, (\d+) \| [0-9.]+x, (\d+) \|`).FindStringSubmatch(text(t, "benchmarks/README.md"))
+	require.Len(t, first, 3)
+	assert.Equal(t, []string{"0", "0"}, first[1:])
+}
+
+// squeezed returns the text of a page on one line.
+func squeezed(t *testing.T, page string) string {
+	return strings.Join(strings.Fields(text(t, page)), " ")
 }
 
 func text(t *testing.T, page string) string {
@@ -182,22 +175,359 @@ func fenced(t *testing.T, page, language string) []string {
 	return blocks
 }
 
-// The snippets of the README, each run once. TestREADMESnippets requires that
-// they are here word for word; the YAML snippet is in integration/yamltest.
+// The snippets of the README. Each is run against something that fails by a script,
+// and what the README says of it is what is asserted.
 
-var errRefused = errors.New("dial tcp 127.0.0.1:5432: connect: connection refused")
-
-// database is a driver whose first connection is refused.
-type database struct{ connections, commits int }
-
-func (d *database) Connect(context.Context) (driver.Conn, error) {
-	if d.connections++; d.connections == 1 {
-		return nil, errRefused
-	}
-	return connection{d}, nil
+// A server answers requests by a script. What comes after its end succeeds.
+func server(faults ...httpfault.Fault) *httpfault.Transport {
+	return httpfault.New(answers{}, faults...)
 }
 
-func (d *database) Driver() driver.Driver { return nil }
+// answers is a server without a network: it answers each request with 200.
+type answers struct{}
+
+func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
+	return httpfault.Status(http.StatusOK, 0)(req, nil)
+}
+
+// A printer stands for package fmt where a snippet prints.
+type printer struct{ strings.Builder }
+
+func (p *printer) Println(args ...any) { fmt.Fprintln(&p.Builder, args...) }
+
+func TestREADMEExample(t *testing.T) {
+	example := func(t *testing.T, faults ...httpfault.Fault) (out string, requests int) {
+		ctx, fmt, s := t.Context(), new(printer), server(faults...)
+		get := func(ctx context.Context, url string) ([]byte, int, error) {
+			req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+			require.NoError(t, err)
+			resp, err := s.RoundTrip(req)
+			if err != nil {
+				return nil, 0, err
+			}
+			if resp.StatusCode >= 400 {
+				return nil, resp.StatusCode, errors.New(resp.Status)
+			}
+			return []byte(resp.Status), resp.StatusCode, nil
+		}
+
+		policy := retry.Policy{
+			MaxAttempts: 5, // the first attempt and four retries
+			Backoff:     retry.Exponential{Base: 200 * time.Millisecond},
+			MaxDelay:    5 * time.Second,
+			Jitter:      retry.Proportional(0.2), // ±20 %
+		}
+		orders, err := retry.DoValue(ctx, policy, func(ctx context.Context) ([]byte, error) {
+			body, status, err := get(ctx, "http://127.0.0.1:8080/orders")
+			if status >= 400 && status < 500 {
+				return nil, retry.Permanent(err) // the next attempt would get the same answer
+			}
+			return body, err
+		})
+		fmt.Println(len(orders), retry.ReasonOf(err))
+		fmt.Println(err)
+
+		return fmt.String(), len(s.Calls())
+	}
+	busy, reset := httpfault.Status(503, 0), httpfault.Before(syscall.ECONNRESET)
+
+	bubble(t, "a server that answers 503", func(t *testing.T) {
+		out, requests := example(t, busy, busy, busy, busy, busy)
+		assert.Equal(t, 5, requests)
+		for _, printed := range []string{out, fenced(t, "README.md", "")[1]} {
+			text := regexp.MustCompile(`^0 attempts_exhausted\nretry: attempts exhausted after 5 attempts \((\d\.\d+)s waited\): 503 Service Unavailable\n$`)
+			require.Regexp(t, text, printed)
+			waited, err := strconv.ParseFloat(text.FindStringSubmatch(printed)[1], 64)
+			require.NoError(t, err)
+			assert.InDelta(t, 3, waited, 0.6, "200ms, 400ms, 800ms and 1.6s, each ±20 %%")
+		}
+	})
+	bubble(t, "a server that comes back", func(t *testing.T) {
+		out, requests := example(t, busy, reset)
+		assert.Equal(t, "6 success\n<nil>\n", out)
+		assert.Equal(t, 3, requests)
+	})
+	bubble(t, "a 404 is not asked for again", func(t *testing.T) {
+		out, requests := example(t, busy, httpfault.Status(404, 0), busy)
+		assert.Regexp(t, `^0 permanent_error\nretry: permanent error after 2 attempts \(.+ waited\): 404 Not Found\n$`, out)
+		assert.Equal(t, 2, requests)
+	})
+}
+
+func TestREADMEPolicy(t *testing.T) {
+	errTimeout, errBusy := errors.New("timeout"), errors.New("busy")
+	call := func(t *testing.T, change func(p *retry.Policy), fn func(context.Context) error) (took time.Duration, err error) {
+		temporary := func(err error) bool { return !errors.Is(err, errBoom) }
+		classify := func(err error) *retry.Class {
+			if errors.Is(err, errBusy) {
+				return &retry.Class{Name: "busy", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}}
+			}
+			return nil
+		}
+		var told watch
+		budget, observe := &retry.Budget{Size: 100}, told.event
+
+		policy := retry.Policy{
+			MaxAttempts:    5,                // counts the first one; or retry.Unlimited
+			MaxElapsed:     30 * time.Second, // no retry starts later than this
+			AttemptTimeout: 2 * time.Second,  // cancels the context of each attempt
+			Backoff:        retry.Exponential{Base: time.Second},
+			MaxDelay:       5 * time.Second,  // no delay is longer, jitter included
+			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
+			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call
+			RetryIf:        temporary,        // func(error) bool; nil: every error is retried
+			Classify:       classify,         // limits and delays of its own for one kind of failure
+			Budget:         budget,           // an allowance of retries to share
+			OnEvent:        observe,          // for logs and metrics
+		}
+
+		require.NoError(t, policy.Validate())
+		assert.Empty(t, policy.Lint())
+		change(&policy)
+		began := time.Now()
+		err = retry.Do(t.Context(), policy, fn)
+		require.NotEmpty(t, told.events)
+		for _, e := range told.of(retry.RetryScheduled) {
+			assert.LessOrEqual(t, e.Delay, 5*time.Second)
+		}
+		return time.Since(began), err
+	}
+	for _, row := range []struct {
+		name     string
+		change   func(*retry.Policy)
+		err      error // what each attempt fails with; nil: it hangs
+		reason   retry.Reason
+		attempts int
+	}{
+		{"MaxAttempts counts the first one", func(*retry.Policy) {}, errTimeout, retry.ReasonExhausted, 5},
+		{"AttemptTimeout ends what hangs", func(*retry.Policy) {}, nil, retry.ReasonExhausted, 5},
+		{"RetryIf", func(*retry.Policy) {}, errBoom, retry.ReasonRejected, 1},
+		{"Classify", func(*retry.Policy) {}, errBusy, retry.ReasonExhausted, 2},
+		{"MaxRetryAfter", func(*retry.Policy) {}, retry.After(61*time.Second, errTimeout), retry.ReasonRetryAfter, 1},
+		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }, errTimeout, retry.ReasonBudget, 3},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			_, err := call(t, row.change, func(ctx context.Context) error {
+				if row.err == nil {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return row.err
+			})
+			e := stopped(t, err)
+			assert.Equal(t, []any{row.reason, row.attempts}, []any{e.Reason, e.Attempts})
+		})
+	}
+	bubble(t, "MaxElapsed bounds when the last retry starts", func(t *testing.T) {
+		began, last := time.Now(), time.Duration(0)
+		took, err := call(t, func(p *retry.Policy) { p.MaxAttempts = retry.Unlimited }, func(ctx context.Context) error {
+			last = time.Since(began)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.Equal(t, retry.ReasonElapsed, retry.ReasonOf(err))
+		assert.LessOrEqual(t, last, 30*time.Second)
+		assert.LessOrEqual(t, took, 32*time.Second)
+	})
+}
+
+func TestREADMEDelays(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 5}
+	shown := fenced(t, "README.md", "go")[2]
+	for code, backoff := range map[string]retry.Backoff{
+		"retry.Exponential{Base: time.Second}":              retry.Exponential{Base: time.Second},
+		"retry.Fibonacci(time.Second)":                      retry.Fibonacci(time.Second),
+		"retry.Schedule{5 * time.Minute, 15 * time.Minute}": retry.Schedule{5 * time.Minute, 15 * time.Minute},
+		"retry.Linear(4 * time.Second)":                     retry.Linear(4 * time.Second),
+	} {
+		p := policy
+		p.Backoff = backoff
+		if strings.HasPrefix(code, "retry.Linear") {
+			p.MaxDelay = 10 * time.Second
+		}
+		delays := strings.ReplaceAll(fmt.Sprint([]time.Duration(p.Delays(4))), "m0s", "m")
+		delays = strings.ReplaceAll(strings.Trim(delays, "[]"), " ", ", ")
+		assert.Regexp(t, `policy\.Backoff = `+regexp.QuoteMeta(code)+` +// `+delays+`( with a MaxDelay of 10s)?\n`, shown)
+	}
+
+	policy.Backoff = retry.Exponential{Base: time.Second}              // 1s, 2s, 4s, 8s
+	policy.Backoff = retry.Fibonacci(time.Second)                      // 1s, 1s, 2s, 3s
+	policy.Backoff = retry.Schedule{5 * time.Minute, 15 * time.Minute} // 5m, 15m, 15m, 15m
+	policy.Backoff = retry.Linear(4 * time.Second)                     // 4s, 8s, 10s, 10s with a MaxDelay of 10s
+	require.NoError(t, policy.Validate())
+}
+
+func TestREADMEWhichErrors(t *testing.T) {
+	errDeclined, order := errors.New("card declined"), "order 17"
+	for _, row := range []struct {
+		name   string
+		wait   time.Duration
+		err    error
+		reason retry.Reason
+		took   time.Duration
+	}{
+		{"success", 0, nil, retry.ReasonSuccess, 0},
+		{"Permanent stops at once", 0, errDeclined, retry.ReasonPermanent, 0},
+		{"After waits at least this long", 4 * time.Second, errDial, retry.ReasonExhausted, 8 * time.Second},
+		{"0 changes nothing", 0, errDial, retry.ReasonExhausted, 2 * time.Second},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			ctx, policy, began := t.Context(), everySecond, time.Now()
+			charge := func(context.Context, string) (time.Duration, error) { return row.wait, row.err }
+
+			err := retry.Do(ctx, policy, func(ctx context.Context) error {
+				wait, err := charge(ctx, order)
+				if errors.Is(err, errDeclined) {
+					return retry.Permanent(err) // stop at once
+				}
+				return retry.After(wait, err) // wait at least this long; 0 and a nil err change nothing
+			})
+
+			assert.Equal(t, row.reason, retry.ReasonOf(err))
+			assert.Equal(t, row.took, time.Since(began))
+			assert.Equal(t, row.err, retry.LastError(err), "for == and type switches")
+		})
+	}
+}
+
+func TestREADMELayers(t *testing.T) {
+	lowest := 0
+	layer := func(below func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error { return retry.Do(ctx, retry.Policy{MaxAttempts: 4}, below) }
+	}
+	request := layer(layer(layer(fails(&lowest))))
+	require.Error(t, request(t.Context()))
+	assert.Equal(t, 64, lowest)
+	lowest = 0
+	require.Error(t, request(retry.WithBudget(t.Context(), &retry.Budget{Size: 3})))
+	assert.Equal(t, 4, lowest)
+}
+
+func TestREADMEBudget(t *testing.T) {
+	attempts := 0
+	p := retry.Policy{MaxAttempts: 4, Budget: &retry.Budget{Size: 100, Ratio: 0.1}}
+	for range 1000 {
+		require.Error(t, retry.Do(t.Context(), p, fails(&attempts)))
+	}
+	assert.Equal(t, 1000+100, attempts)
+	for range 10 {
+		require.NoError(t, retry.Do(t.Context(), p, failWith(nil)))
+	}
+	assert.Equal(t, 1, tokens(p.Budget))
+}
+
+func TestREADMEErrors(t *testing.T) {
+	shutdown := errors.New("shutdown")
+	canceled := canceledBy(shutdown)
+	for _, row := range []struct {
+		policy retry.Policy
+		ctx    context.Context
+		reason retry.Reason
+		is     error
+	}{
+		{retry.Policy{}, canceled(t.Context()), retry.ReasonCanceled, shutdown},
+		{retry.Policy{}, t.Context(), retry.ReasonExhausted, errDial},
+		{retry.Policy{MaxDelay: -1}, t.Context(), retry.ReasonInvalid, errDial},
+		{retry.Policy{RetryIf: func(error) bool { return false }}, t.Context(), retry.ReasonRejected, errDial},
+	} {
+		err := retry.Do(row.ctx, row.policy, failWith(errDial))
+
+		switch retry.ReasonOf(err) {
+		case retry.ReasonCanceled, retry.ReasonDeadline: // the context; errors.Is finds its cause
+		case retry.ReasonExhausted, retry.ReasonElapsed, retry.ReasonBudget: // it may work later
+		case retry.ReasonInvalid: // the policy is wrong, and the text says how
+		default: // ReasonSuccess, ReasonPermanent, ReasonRejected by RetryIf ...
+		}
+
+		assert.Equal(t, row.reason, retry.ReasonOf(err))
+		assert.ErrorIs(t, err, row.is)
+	}
+	err := retry.Do(t.Context(), retry.Policy{MaxDelay: -1}, failWith(errDial))
+	assert.ErrorContains(t, err, "MaxDelay is -1ns: write 0 for none, or a positive duration", "the text says how")
+}
+
+func TestREADMEClient(t *testing.T) {
+	send := func(t *testing.T, ctx context.Context, s *httpfault.Transport, req *http.Request) (*http.Response, error) {
+		before := http.DefaultTransport
+		http.DefaultTransport = s
+		defer func() { http.DefaultTransport = before }()
+
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
+		resp, err := client.Do(req.WithContext(ctx)) // resp may still be a 503: check the status as usual
+
+		if resp != nil {
+			require.NoError(t, resp.Body.Close())
+		}
+		return resp, err
+	}
+	request := func(method string, header http.Header) *http.Request {
+		req, err := http.NewRequest(method, "http://example.test/orders", nil)
+		require.NoError(t, err)
+		req.Header = header
+		return req
+	}
+	key := http.Header{"Idempotency-Key": {"7f2c9a"}}
+	for _, row := range []struct {
+		method   string
+		header   http.Header
+		requests int
+	}{
+		{"GET", nil, 2}, {"HEAD", nil, 2}, {"PUT", nil, 2}, {"DELETE", nil, 2}, {"POST", key, 2}, {"POST", nil, 1},
+	} {
+		for name, fault := range map[string]httpfault.Fault{
+			"a lost answer": httpfault.After(syscall.ECONNRESET), "408": httpfault.Status(408, 0), "429": httpfault.Status(429, 0),
+			"500": httpfault.Status(500, 0), "502": httpfault.Status(502, 0), "503": httpfault.Status(503, 0), "504": httpfault.Status(504, 0),
+		} {
+			bubble(t, fmt.Sprint(row.method, row.header, " ", name), func(t *testing.T) {
+				s := server(fault)
+				_, err := send(t, t.Context(), s, request(row.method, row.header))
+				assert.Equal(t, row.requests == 1 && name == "a lost answer", err != nil)
+				assert.Len(t, s.Calls(), row.requests)
+			})
+		}
+	}
+	bubble(t, "425", func(t *testing.T) {
+		s := server(httpfault.Status(425, 0))
+		_, err := send(t, t.Context(), s, request("GET", nil))
+		require.NoError(t, err)
+		assert.Len(t, s.Calls(), 2)
+	})
+	bubble(t, "Retry-After is honored", func(t *testing.T) {
+		began := time.Now()
+		_, err := send(t, t.Context(), server(httpfault.Status(503, 30*time.Second)), request("GET", nil))
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(began), 30*time.Second)
+	})
+	bubble(t, "resp may still be a 503", func(t *testing.T) {
+		busy := httpfault.Status(503, 0)
+		s := server(busy, busy, busy, busy, busy, busy)
+		resp, err := send(t, t.Context(), s, request("GET", nil))
+		require.NoError(t, err)
+		assert.Equal(t, 503, resp.StatusCode)
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(retryhttp.ErrorOf(resp)))
+		assert.Len(t, s.Calls(), 5)
+	})
+	bubble(t, "the context shows the reason, Client.Timeout can hide it", func(t *testing.T) {
+		hang := func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
+			<-req.Context().Done()
+			time.Sleep(time.Millisecond) // a server that notices late
+			return nil, req.Context().Err()
+		}
+		_, err := send(t, within(t.Context(), 3*time.Second, nil), server(hang), request("GET", nil))
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default(), Base: server(hang)}, Timeout: 3 * time.Second}
+		resp, err := client.Do(request("GET", nil))
+		require.Nil(t, resp)
+		assert.Empty(t, retry.ReasonOf(err))
+	})
+}
+
+// database is a driver that counts its commits.
+type database struct{ commits int }
+
+func (d *database) Connect(context.Context) (driver.Conn, error) { return connection{d}, nil }
+func (d *database) Driver() driver.Driver                        { return nil }
 
 type connection struct{ d *database }
 
@@ -210,252 +540,47 @@ func (c connection) ExecContext(context.Context, string, []driver.NamedValue) (d
 	return driver.RowsAffected(1), nil
 }
 
-func TestREADMEPing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, d := t.Context(), new(database)
-		db := sql.OpenDB(d)
-		defer db.Close()
+// A sqlState is the code of a database's error.
+type sqlState string
 
-		err := retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
-			return db.PingContext(ctx)
-		})
-
-		require.NoError(t, err)
-		assert.Equal(t, 2, d.connections)
-	})
-}
-
-func TestREADMEErrorText(t *testing.T) {
-	p := retry.Default()
-	p.Jitter = nil // so that the total is a round number
-	err := retry.Do(t.Context(), retrytest.NoWait(p), failWith(errRefused))
-	assert.Contains(t, fenced(t, "README.md", ""), err.Error()+"\n")
-}
-
-func TestREADMEClient(t *testing.T) {
-	requests := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if requests++; requests == 1 {
-			w.Header().Set("Retry-After", "0")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer server.Close()
-	url := server.URL
-
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequest("GET", url, nil)
-	require.NoError(t, err)
-
-	policy := retry.Default()
-	policy.AttemptTimeout = 5 * time.Second // until the headers: a server that hangs is one failed attempt
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
-	resp, err := client.Do(req.WithContext(ctx)) // resp may still be a 503: retryhttp.ErrorOf(resp) says why
-
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	assert.Equal(t, http.StatusOK, resp.StatusCode)
-	assert.Equal(t, 2, requests)
-}
+func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
+func (s sqlState) SQLState() string { return string(s) }
 
 func TestREADMETransaction(t *testing.T) {
-	ctx, d := t.Context(), &database{connections: 1}
-	db := sql.OpenDB(d)
-	defer db.Close()
+	for _, row := range []struct {
+		name  string
+		fault sqlfault.Fault
+	}{
+		{"a deadlock", sqlfault.Exec(sqlState("40P01"))},
+		{"a serialization failure", sqlfault.BeforeCommit(sqlState("40001"))},
+		{"a lost connection", sqlfault.Begin(syscall.ECONNRESET)},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			ctx, d := t.Context(), new(database)
+			script := sqlfault.New(d, row.fault)
+			db := sql.OpenDB(script)
+			defer db.Close()
 
-	err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
-		return err
-	})
+			err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
+				return err
+			})
 
-	require.NoError(t, err)
-	assert.Equal(t, 1, d.commits)
-}
-
-func TestREADMEPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, errNotReady, calls := t.Context(), errors.New("not ready yet"), 0
-		fetch := func(context.Context) (string, error) {
-			if calls++; calls < 5 {
-				return "", fmt.Errorf("the build is running: %w", errNotReady)
-			}
-			return "done", nil
-		}
-
-		poll := retry.Policy{
-			MaxElapsed:     time.Minute,
-			AttemptTimeout: 5 * time.Second,
-			Backoff:        retry.Fixed(time.Second),
-			RetryIf:        func(err error) bool { return errors.Is(err, errNotReady) }, // without it every error
-		}
-		state, err := retry.DoValue(ctx, poll, fetch) // func fetch(context.Context) (string, error)
-
-		require.NoError(t, err)
-		assert.Equal(t, "done", state)
-	})
-}
-
-func TestREADMEReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var waits []time.Duration
-		lost := time.Now()
-		serve := func(context.Context) error {
-			waits = append(waits, time.Since(lost))
-			time.Sleep([]time.Duration{0, 0, time.Minute, 0, 0}[len(waits)-1])
-			lost = time.Now()
-			if len(waits) == 5 {
-				cancel()
-			}
-			return errDial
-		}
-
-		reconnect := retry.Policy{
-			MaxAttempts:  retry.Unlimited,
-			Backoff:      retry.Exponential{Base: time.Second},
-			MaxDelay:     time.Minute,
-			Jitter:       retry.FullJitter,
-			HealthyAfter: time.Minute,
-		}
-		err := retry.Do(ctx, reconnect, serve) // func serve(context.Context) error connects, and serves until that fails
-
-		assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-		require.Len(t, waits, 5)
-		for i, most := range []time.Duration{0, time.Second, 2 * time.Second, time.Second, 2 * time.Second} {
-			assert.LessOrEqual(t, waits[i], most, "before connection %d", i+1)
-		}
-		e := stopped(t, err)
-		assert.Equal(t, []int{3, 1}, []int{e.Attempts, e.Resets}, "the minute of health began it anew")
-	})
-}
-
-func TestREADMELog(t *testing.T) {
-	var out bytes.Buffer
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
-	defer slog.SetDefault(before)
-	policy := retry.Policy{MaxAttempts: 2}
-
-	logged, counters := retrylog.Slog(slog.Default()), new(retrylog.Counters)
-	policy.OnEvent = func(ctx context.Context, e retry.Event) { // e.Kind is retry.RetryScheduled for a retry
-		logged(ctx, e)
-		counters.OnEvent(ctx, e) // counters.Snapshot() has Calls, Retries, and Stops by reason
+			require.NoError(t, err)
+			assert.Equal(t, []int{1, 0}, []int{d.commits, script.Left()})
+		})
 	}
-
-	assert.ErrorIs(t, retry.Do(t.Context(), policy, failWith(errDial)), errDial)
-	assert.Regexp(t, `(?s)^[^\n]*level=WARN[^\n]*attempt=1 [^\n]*connection refused"\n[^\n]*level=ERROR[^\n]*reason=attempts_exhausted[^\n]*\n$`, out.String())
 }
 
 func TestREADMETest(t *testing.T) {
-	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}
-	errDown := errDial
-
-	retrytest.Schedule(t, policy, time.Second, 2*time.Second) // without jitter: these delays, and then no more
-	d := policy.Next(retry.Attempt{Number: 3, Err: errDown})  // not d.Retry(): d.Reason is ReasonExhausted; d.Lo, d.Hi
-	op := retrytest.NewOp(errDown, errDown, nil)              // fails twice
-	err := retry.Do(t.Context(), retrytest.NoWait(policy), op.Run)
-
-	require.NoError(t, err)
-	assert.Equal(t, 3, op.Attempts())
-	assert.Equal(t, retry.ReasonExhausted, d.Reason)
-}
-
-func TestREADMEReasons(t *testing.T) {
-	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: -2}, failWith(errDial))
-
-	switch retry.ReasonOf(err) {
-	case retry.ReasonCanceled, retry.ReasonDeadline: // our own context; errors.Is finds its error and its cause
-	case retry.ReasonExhausted, retry.ReasonElapsed, retry.ReasonBudget, retry.ReasonBorrowed, retry.ReasonRetryAfter: // it might work later
-	case retry.ReasonInvalid: // the policy is wrong, and the text says how
-	default: // ReasonPermanent, ReasonRejected by RetryIf ...: errors.Is and errors.As find what failed
-	}
-	assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err))
-}
-
-func TestREADMEJob(t *testing.T) {
-	ctx, policy := t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}
-	send := failWith(errDial)
-	row := struct {
-		ID         string
-		Attempts   int
-		FirstRunAt time.Time
-	}{"mail-7", 2, time.Now()}
-
-	job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
-	retryjob.Run(ctx, policy, job, send, func(o retryjob.Outcome) {
-		switch {
-		case o.Err == nil: // done
-		case o.Retry() || o.Interrupted(): // run it again after o.Delay
-		default: // a dead letter, because of o.Reason
-		}
-	})
-
-	o := retryjob.Decide(ctx, policy, job, errDial)
-	assert.True(t, o.Retry())
-	assert.Equal(t, 2*time.Second, o.Delay)
-}
-
-// The snippets of docs/coming-from.md.
-
-func TestMovedFromCenkalti(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		log.SetOutput(&out)
-		log.SetFlags(0)
-		defer log.SetOutput(os.Stderr)
-		defer log.SetFlags(log.LstdFlags)
-		ctx, url, calls := t.Context(), "http://example.test", 0
-		fetch := func(context.Context, string) (string, error) {
-			if calls++; calls < 3 {
-				return "", errDial
-			}
-			return "200 OK", nil
-		}
+		policy, errDown, began := everySecond, errDial, time.Now()
 
-		policy := retry.Policy{
-			MaxAttempts: 4,
-			Backoff:     retry.Exponential{Base: 50 * time.Millisecond, Factor: 1.5},
-			MaxDelay:    time.Minute,
-			Jitter:      retry.Proportional(0.5),
-			OnEvent: func(_ context.Context, e retry.Event) {
-				if e.Kind == retry.RetryScheduled { // OnEvent is called for each attempt and for the end, too
-					log.Println(e.Err, "again in", e.Delay)
-				}
-			},
-		}
-		status, err := retry.DoValue(ctx, policy, func(ctx context.Context) (string, error) { return fetch(ctx, url) })
-		err = retry.LastError(err) // what fetch returned, for == and for logs that stay as they were; nil stays nil
+		op := retrytest.NewOp(errDown, errDown, nil) // fails twice
+		err := retry.Do(t.Context(), retrytest.NoWait(policy), op.Run)
 
 		require.NoError(t, err)
-		assert.Equal(t, "200 OK", status)
-		assert.Equal(t, 2, strings.Count(out.String(), "connection refused again in"))
-		retrytest.Table(t, policy, []retrytest.Row{
-			{Attempts: 1, Eligible: true, Lo: 25 * time.Millisecond, Hi: 75 * time.Millisecond},
-			{Attempts: 2, Eligible: true, Lo: 37500 * time.Microsecond, Hi: 112500 * time.Microsecond},
-		})
+		assert.Equal(t, 3, op.Attempts())
+		assert.Zero(t, time.Since(began))
 	})
-}
-
-func TestMovedFromSethvargo(t *testing.T) {
-	policy, errBusy, d := retry.Policy{MaxAttempts: 5}, errors.New("busy"), 10*time.Millisecond
-
-	policy.RetryIf = func(err error) bool { return errors.Is(err, errBusy) }
-
-	policy.Backoff = retry.BackoffFunc(func(attempt int) time.Duration { return retry.Fibonacci(d).Delay(attempt + 1) })
-
-	assert.Equal(t, retry.Schedule{d, 2 * d, 3 * d, 5 * d}, policy.Delays(4))
-	assert.True(t, policy.Next(retry.Attempt{Number: 1, Err: errBusy}).Retry())
-	assert.Equal(t, retry.ReasonRejected, policy.Next(retry.Attempt{Number: 1, Err: errDial}).Reason)
-}
-
-type upTo time.Duration
-
-func (u upTo) Window(d time.Duration) (lo, hi time.Duration) { return d, d + time.Duration(u) }
-
-func TestMovedFromAvast(t *testing.T) {
-	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 20 * time.Millisecond}, Jitter: upTo(10 * time.Millisecond)}
-	decision := policy.Next(retry.Attempt{Number: 2, Err: errDial})
-	assert.Equal(t, 40*time.Millisecond, decision.Lo)
-	assert.Equal(t, 50*time.Millisecond, decision.Hi)
 }

@@ -3,6 +3,7 @@ package yamltest
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -44,28 +45,53 @@ database:
 // A policy in a file, with an override from the environment, as a service loads
 // it.
 func Example_environment() {
-	os.Setenv("PAYMENTS_RETRY", `{"max_attempts": 9}`)
-	defer os.Unsetenv("PAYMENTS_RETRY")
 	type Config struct {
 		URL   string
 		Retry retry.Policy
 	}
 	load := func(file []byte) error {
 		config := Config{Retry: retry.Default()} // the file replaces the fields that it names
-		err := yaml.Unmarshal(file, &config)
-		if text := os.Getenv("PAYMENTS_RETRY"); err == nil && text != "" { // {"max_attempts": 9}
-			err = config.Retry.UnmarshalText([]byte(text))
-		}
-		if err != nil {
+		if err := yaml.Unmarshal(file, &config); err != nil {
 			return err
 		}
-		fmt.Println(config.Retry)
-		return config.Retry.Validate()
+		if text := os.Getenv("MAX_ATTEMPTS"); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return fmt.Errorf("MAX_ATTEMPTS: %w", err)
+			}
+			config.Retry.MaxAttempts, config.Retry.MaxRetries = n, 0 // else the lower of the two applies
+		}
+		if err := config.Retry.Validate(); err != nil {
+			return err
+		}
+		fmt.Println(config.Retry)          // one line
+		fmt.Println(config.Retry.Plan(10)) // a line for each delay
+		return nil
 	}
 	fmt.Println(load([]byte(`
 retry: {max_attempts: 6, backoff: {type: exponential, base: 100ms}, max_delay: 5s, jitter: 0.2}
 `)))
+	for _, text := range []string{"3", "many", "-2"} {
+		os.Setenv("MAX_ATTEMPTS", text)
+		defer os.Unsetenv("MAX_ATTEMPTS")
+		fmt.Println(load([]byte(`retry: {max_retries: 1, backoff: {type: fixed, base: 1s}, jitter: null}`)))
+	}
+	fmt.Println(load([]byte("retry: {max_attempts: 0}")))
 	// Output:
-	// 9 attempts, exponential 100ms x2, at most 5s, ±20%
+	// 6 attempts, exponential 100ms x2, at most 5s, ±20%
+	// after attempt   wait             total at most
+	// 1               80ms to 120ms    120ms
+	// 2               160ms to 240ms   360ms
+	// 3               320ms to 480ms   840ms
+	// 4               640ms to 960ms   1.8s
+	// 5               1.28s to 1.92s   3.72s
 	// <nil>
+	// 3 attempts, fixed 1s, at most 5s, ±20%
+	// after attempt   wait            total at most
+	// 1               800ms to 1.2s   1.2s
+	// 2               800ms to 1.2s   2.4s
+	// <nil>
+	// MAX_ATTEMPTS: strconv.Atoi: parsing "many": invalid syntax
+	// invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited
+	// retry: invalid policy: max_attempts is 0: write how many attempts in all: 1 for no retry, -1 for unlimited
 }

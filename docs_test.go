@@ -1,0 +1,472 @@
+package retry_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retryhttp/httpfault"
+	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retrylog"
+	"github.com/goretry/retry/retrytest"
+)
+
+// The snippets of docs/recipes.md. Each is run against something that fails by a
+// script. Those for YAML, language models, gRPC and controllers are in
+// integration/yamltest, integration/llmtest and the adapters.
+
+func TestRecipePoll(t *testing.T) {
+	errNotReady := errors.New("not ready yet")
+	poll := func(ctx context.Context, check func(context.Context) (string, error)) (string, error) {
+		poll := retry.Policy{
+			MaxElapsed:     10 * time.Minute,
+			AttemptTimeout: 5 * time.Second,
+			Backoff:        retry.Fixed(time.Second),
+			RetryIf: func(err error) bool { // any other error ends the poll
+				return errors.Is(err, errNotReady) || errors.Is(err, context.DeadlineExceeded)
+			},
+		}
+		state, err := retry.DoValue(ctx, poll, check) // func check(context.Context) (string, error)
+
+		return state, err
+	}
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, row := range []struct {
+		name   string
+		checks []func(context.Context) error // the last one again and again
+		within time.Duration                 // the deadline of ctx; 0: none
+		reason retry.Reason
+		took   time.Duration
+	}{
+		{"ready at last", []func(context.Context) error{failWith(errNotReady), failWith(errNotReady), failWith(nil)}, 0, retry.ReasonSuccess, 2 * time.Second},
+		{"a check that hangs", []func(context.Context) error{failWith(errNotReady), hang, failWith(nil)}, 0, retry.ReasonSuccess, 7 * time.Second},
+		{"another error", []func(context.Context) error{failWith(errNotReady), failWith(errBoom)}, 0, retry.ReasonRejected, time.Second},
+		{"never ready", []func(context.Context) error{failWith(errNotReady)}, 0, retry.ReasonElapsed, 10 * time.Minute},
+		{"checks that always hang", []func(context.Context) error{hang}, 0, retry.ReasonElapsed, 10*time.Minute + 5*time.Second},
+		{"a hard end", []func(context.Context) error{hang}, 9 * time.Second, retry.ReasonDeadline, 9 * time.Second},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			ctx, began, checks := t.Context(), time.Now(), row.checks
+			if row.within > 0 {
+				ctx = within(ctx, row.within, nil)
+			}
+			_, err := poll(ctx, func(ctx context.Context) (string, error) {
+				check := checks[0]
+				checks = checks[min(1, len(checks)-1):]
+				return "done", check(ctx)
+			})
+			assert.Equal(t, row.reason, retry.ReasonOf(err))
+			assert.Equal(t, row.took, time.Since(began))
+		})
+	}
+}
+
+func TestRecipeReconnect(t *testing.T) {
+	connect := func(ctx context.Context, serve func(context.Context) error) error {
+		reconnect := retry.Policy{
+			MaxAttempts:  retry.Unlimited,
+			Backoff:      retry.Exponential{Base: time.Second},
+			MaxDelay:     time.Minute,
+			Jitter:       retry.FullJitter, // clients that lose the same server come back at different times
+			HealthyAfter: time.Minute,      // after a connection this long, the delays begin again with the first
+		}
+		err := retry.Do(ctx, reconnect, serve) // returns when ctx is done
+
+		return err
+	}
+	bubble(t, "a hundred clients lose their server after an hour", func(t *testing.T) {
+		back := make(chan time.Duration, 100)
+		began := time.Now()
+		for range cap(back) {
+			go func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				err := connect(ctx, func(context.Context) error {
+					if time.Since(began) < time.Hour { // down at first, with growing delays, and then up
+						time.Sleep(time.Hour - time.Since(began))
+						return errDial
+					}
+					back <- time.Since(began) - time.Hour
+					cancel()
+					return errDial
+				})
+				assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+			}()
+		}
+		var waits []time.Duration
+		for range cap(back) {
+			waits = append(waits, <-back)
+		}
+		slices.Sort(waits)
+		assert.LessOrEqual(t, waits[99], time.Second, "the first delay again")
+		assert.Less(t, waits[0], 300*time.Millisecond)
+		assert.Greater(t, waits[99], 700*time.Millisecond)
+		assert.Greater(t, len(slices.Compact(waits)), 95, "at different times")
+		synctest.Wait()
+	})
+	bubble(t, "a server that is down is not asked more and more often", func(t *testing.T) {
+		attempts := 0
+		err := connect(within(t.Context(), time.Hour, nil), fails(&attempts))
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.InDelta(t, 120, attempts, 40, "in an hour, by delays of up to a minute")
+	})
+}
+
+func TestRecipeToken(t *testing.T) {
+	get := func(t *testing.T, faults ...httpfault.Fault) (authorizations []string, resp *http.Response) {
+		policy, s, token := retry.Default(), server(faults...), "old"
+		tokens := func(_ context.Context, refused bool) (string, error) {
+			if refused {
+				token = "new"
+			}
+			return token, nil
+		}
+		before := http.DefaultTransport
+		http.DefaultTransport = s
+		defer func() { http.DefaultTransport = before }()
+
+		unauthorized := func(err error) bool {
+			var status *retryhttp.StatusError
+			return errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized
+		}
+		policy.Classify = func(err error) *retry.Class {
+			if unauthorized(err) {
+				return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+			}
+			return nil
+		}
+		client := &http.Client{Transport: &retryhttp.Transport{
+			Policy: policy,
+			Check: func(req *http.Request, resp *http.Response, err error) error {
+				if err == nil && resp.StatusCode == http.StatusUnauthorized {
+					return retryhttp.NewStatusError(resp)
+				}
+				return retryhttp.Check(req, resp, err)
+			},
+			Prepare: func(req *http.Request, attempt int, last error) error {
+				token, err := tokens(req.Context(), unauthorized(last)) // true: the old one was refused
+				req.Header.Set("Authorization", "Bearer "+token)
+				return err
+			},
+		}}
+
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://example.test/orders", nil)
+		require.NoError(t, err)
+		resp, err = client.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		for _, call := range s.Calls() {
+			authorizations = append(authorizations, strings.TrimPrefix(call.Header.Get("Authorization"), "Bearer "))
+		}
+		return authorizations, resp
+	}
+	busy, refused := httpfault.Status(503, 0), httpfault.Status(401, 0)
+	bubble(t, "after two 503", func(t *testing.T) {
+		authorizations, resp := get(t, busy, busy, refused, busy)
+		assert.Equal(t, []string{"old", "old", "old", "new", "new"}, authorizations)
+		assert.Equal(t, 200, resp.StatusCode)
+	})
+	bubble(t, "once", func(t *testing.T) {
+		authorizations, resp := get(t, refused, refused, busy)
+		assert.Equal(t, []string{"old", "new"}, authorizations)
+		assert.Equal(t, 401, resp.StatusCode)
+		var e *retry.Error
+		require.ErrorAs(t, retryhttp.ErrorOf(resp), &e)
+		assert.Equal(t, "unauthorized", e.Class)
+	})
+}
+
+func TestRecipeGate(t *testing.T) {
+	refusals := func(t *testing.T, client *http.Client) (refused int) {
+		began := time.Now()
+		before := http.DefaultTransport
+		http.DefaultTransport = roundTripper(func(req *http.Request) (*http.Response, error) {
+			if time.Since(began) < 2*time.Second {
+				refused++
+				return httpfault.Status(429, 2*time.Second)(req, nil)
+			}
+			return answers{}.RoundTrip(req)
+		})
+		defer func() { http.DefaultTransport = before }()
+		done := make(chan error)
+		for i := range 20 {
+			go func() {
+				time.Sleep(time.Duration(i) * 50 * time.Millisecond)
+				resp, err := client.Get("http://example.test/orders")
+				if err == nil && resp.StatusCode != 200 {
+					err = errors.New(resp.Status)
+				}
+				done <- err
+			}()
+		}
+		for range 20 {
+			require.NoError(t, <-done)
+		}
+		return refused
+	}
+	policy := retry.Default()
+	bubble(t, "with a gate", func(t *testing.T) {
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Gate: new(retryhttp.Gate)}}
+
+		assert.Equal(t, 1, refusals(t, client))
+	})
+	bubble(t, "without one", func(t *testing.T) {
+		assert.Equal(t, 20, refusals(t, &http.Client{Transport: &retryhttp.Transport{Policy: policy}}))
+	})
+	bubble(t, "ExactRetryAfter, and jitter without it", func(t *testing.T) {
+		policy.Jitter = retry.FullJitter
+		busy := retry.Attempt{Number: 1, Err: retry.After(10*time.Second, errDial)}
+		assert.Equal(t, 20*time.Second-5*time.Second, policy.Next(busy).Hi, "the spread is at most MaxDelay")
+		policy.ExactRetryAfter = true
+		assert.Equal(t, 10*time.Second, policy.Next(busy).Hi)
+	})
+}
+
+// A roundTripper is a function in place of a network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestRecipeBudgetOfARequest(t *testing.T) {
+	ctx, lowest := t.Context(), 0
+	layer := func(below func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error { return retry.Do(ctx, retry.Policy{MaxAttempts: 4}, below) }
+	}
+
+	ctx = retry.WithBudget(ctx, &retry.Budget{Size: 3})
+
+	require.Error(t, layer(layer(layer(fails(&lowest))))(ctx))
+	assert.Equal(t, 1+3, lowest)
+}
+
+func TestRecipeBudgetOfAProcess(t *testing.T) {
+	policy, attempts := retry.Policy{MaxAttempts: 4}, 0
+
+	budget := &retry.Budget{Size: 100, Ratio: 0.1}
+	counters := new(retrylog.Counters)
+	counters.WatchBudget("payments", budget)
+	policy.Budget, policy.OnEvent = budget, counters.OnEvent
+
+	left := func() int { return counters.Snapshot().Budgets["payments"] }
+	assert.Equal(t, 100, left())
+	for range 1000 {
+		require.Error(t, retry.Do(t.Context(), policy, fails(&attempts)))
+	}
+	assert.Equal(t, 1000+100, attempts)
+	assert.Equal(t, 0, left())
+	assert.Contains(t, counters.String(), `"budgets":{"payments":0}`, "for expvar")
+	for range 10 {
+		require.NoError(t, retry.Do(t.Context(), policy, failWith(nil)))
+	}
+	assert.Equal(t, 1, left())
+}
+
+func TestRecipeLog(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	policy := retry.Policy{MaxAttempts: 2}
+
+	logged, counters := retrylog.Slog(slog.Default()), new(retrylog.Counters)
+	policy.OnEvent = func(ctx context.Context, e retry.Event) { // e.Kind is retry.RetryScheduled for a retry
+		logged(ctx, e)
+		counters.OnEvent(ctx, e)
+	}
+
+	require.NoError(t, retry.Do(t.Context(), policy, failWith(nil)))
+	assert.Empty(t, out.String(), "no retry was needed")
+	require.ErrorIs(t, retry.Do(t.Context(), policy, failWith(errDial)), errDial)
+	assert.Regexp(t, `(?s)^[^\n]*level=WARN[^\n]*attempt=1 [^\n]*connection refused"\n[^\n]*level=ERROR[^\n]*reason=attempts_exhausted[^\n]*\n$`, out.String())
+	s := counters.Snapshot()
+	assert.Equal(t, []int64{1, 2, 1, 1}, []int64{counters.GaveUp(), s.Calls, s.Retries, s.Stops[retry.ReasonExhausted]})
+}
+
+// The snippets of docs/queues.md.
+
+func TestQueuesRun(t *testing.T) {
+	type table struct {
+		ID         string
+		Attempts   int
+		FirstRunAt time.Time
+	}
+	for _, tc := range []struct {
+		name    string
+		attempt int
+		err     error
+		want    string
+	}{
+		{"done", 1, nil, "done"},
+		{"again", 2, errDial, "again after 2s"},
+		{"the last attempt", 3, errDial, "attempts_exhausted: retry: attempts exhausted after 3 attempts: " + errDial.Error()},
+		{"a worker died in the last attempt", 4, errDial, "attempts_exhausted: retry: attempts exhausted after 3 attempts"},
+		{"permanent", 1, retry.Permanent(errBoom), "permanent_error: retry: permanent error after 1 attempt: boom"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, policy := t.Context(), retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}
+			row, send, got := table{"mail-7", tc.attempt, time.Now()}, failWith(tc.err), ""
+			done := func(table) { got = "done" }
+			runAgainAfter := func(_ table, d time.Duration) { got = "again after " + d.String() }
+			bury := func(_ table, d retryjob.DeadLetter) { got = string(d.Reason) + ": " + d.Err }
+
+			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt}
+			retryjob.Run(ctx, policy, job, send, func(o retryjob.Outcome) {
+				switch {
+				case o.Err == nil:
+					done(row)
+				case o.Retry() || o.Interrupted(): // a worker that stops interrupts its jobs
+					runAgainAfter(row, o.Delay)
+				default:
+					bury(row, o.DeadLetter(job))
+				}
+			})
+
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestQueuesDeadLetter(t *testing.T) {
+	var d retryjob.DeadLetter
+	require.NoError(t, d.UnmarshalJSON([]byte(fenced(t, "docs/queues.md", "json")[0])))
+	written, err := d.MarshalJSON()
+	require.NoError(t, err)
+	assert.JSONEq(t, fenced(t, "docs/queues.md", "json")[0], string(written))
+	assert.Equal(t, []any{"mail-7", retry.ReasonExhausted, 3}, []any{d.Key, d.Reason, d.Attempts})
+}
+
+func TestQueuesRedrive(t *testing.T) {
+	options := retryjob.RedriveOptions{
+		Window: time.Hour,
+		Filter: func(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonExhausted }, // not what is permanent
+	}
+
+	assert.True(t, options.Filter(retryjob.DeadLetter{Reason: retry.ReasonExhausted}))
+	assert.False(t, options.Filter(retryjob.DeadLetter{Reason: retry.ReasonPermanent}))
+	at := retryjob.Spread("mail-7", options.Window)
+	assert.Equal(t, at, retryjob.Spread("mail-7", options.Window), "the same moment each time")
+	assert.NotEqual(t, at, retryjob.Spread("mail-8", options.Window))
+	assert.Less(t, at, options.Window)
+}
+
+// The snippets of docs/coming-from.md.
+
+func TestMovedFromCenkalti(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log.SetOutput(&out)
+		log.SetFlags(0)
+		defer log.SetOutput(os.Stderr)
+		defer log.SetFlags(log.LstdFlags)
+		ctx, url, calls := t.Context(), "http://example.test", 0
+		fetch := func(context.Context, string) (string, error) {
+			if calls++; calls < 3 {
+				return "", errDial
+			}
+			return "200 OK", nil
+		}
+
+		policy := retry.Policy{
+			MaxAttempts: 4,
+			Backoff:     retry.Exponential{Base: 50 * time.Millisecond, Factor: 1.5},
+			MaxDelay:    time.Minute,
+			Jitter:      retry.Proportional(0.5),
+			OnEvent: func(_ context.Context, e retry.Event) {
+				if e.Kind == retry.RetryScheduled { // OnEvent is called for each attempt and for the end, too
+					log.Println(e.Err, "again in", e.Delay)
+				}
+			},
+		}
+		status, err := retry.DoValue(ctx, policy, func(ctx context.Context) (string, error) { return fetch(ctx, url) })
+		err = retry.LastError(err) // what fetch returned, for == and for logs that stay as they were; nil stays nil
+
+		require.NoError(t, err)
+		assert.Equal(t, "200 OK", status)
+		assert.Equal(t, 2, strings.Count(out.String(), "connection refused again in"))
+		retrytest.Table(t, policy, []retrytest.Row{
+			{Attempts: 1, Eligible: true, Lo: 25 * time.Millisecond, Hi: 75 * time.Millisecond},
+			{Attempts: 2, Eligible: true, Lo: 37500 * time.Microsecond, Hi: 112500 * time.Microsecond},
+		})
+	})
+}
+
+func TestMovedFromSethvargo(t *testing.T) {
+	policy, errBusy, d := retry.Policy{MaxAttempts: 5}, errors.New("busy"), 10*time.Millisecond
+
+	policy.RetryIf = func(err error) bool { return errors.Is(err, errBusy) }
+
+	policy.Backoff = retry.BackoffFunc(func(attempt int) time.Duration { return retry.Fibonacci(d).Delay(attempt + 1) })
+
+	assert.Equal(t, retry.Schedule{d, 2 * d, 3 * d, 5 * d}, policy.Delays(4))
+	assert.True(t, policy.Next(retry.Attempt{Number: 1, Err: errBusy}).Retry())
+	assert.Equal(t, retry.ReasonRejected, policy.Next(retry.Attempt{Number: 1, Err: errDial}).Reason)
+}
+
+func TestMovedFromAgain(t *testing.T) {
+	ctx, policy := t.Context(), retry.Policy{MaxAttempts: 5}
+	for _, row := range []struct {
+		again    bool
+		err      error
+		attempts int
+	}{{false, nil, 1}, {true, nil, 1}, {false, errDial, 1}, {true, errDial, 5}} {
+		attempts := 0
+		attempt := func(context.Context) (bool, error) { attempts++; return row.again, row.err }
+
+		err := retry.Do(ctx, policy, func(ctx context.Context) error {
+			again, err := attempt(ctx)
+			if !again {
+				err = retry.Permanent(err) // nil stays nil
+			}
+			return err
+		})
+
+		assert.Equal(t, []any{row.err, row.attempts}, []any{retry.LastError(err), attempts})
+	}
+}
+
+func TestMovedFromCondition(t *testing.T) {
+	ctx, policy, errNotDone := t.Context(), retry.Policy{MaxAttempts: 5}, errors.New("not done")
+	for _, row := range []struct {
+		done     bool
+		err      error
+		last     error
+		attempts int
+	}{{true, nil, nil, 1}, {false, nil, errNotDone, 5}, {false, errDial, errDial, 1}} {
+		attempts := 0
+		condition := func(context.Context) (bool, error) { attempts++; return row.done, row.err }
+
+		err := retry.Do(ctx, policy, func(ctx context.Context) error {
+			done, err := condition(ctx)
+			if err == nil && !done {
+				return errNotDone // any error of yours: it is retried
+			}
+			return retry.Permanent(err)
+		})
+
+		assert.Equal(t, []any{row.last, row.attempts}, []any{retry.LastError(err), attempts})
+	}
+}
+
+type upTo time.Duration
+
+func (u upTo) Window(d time.Duration) (lo, hi time.Duration) { return d, d + time.Duration(u) }
+
+func TestMovedFromAvast(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 20 * time.Millisecond}, Jitter: upTo(10 * time.Millisecond)}
+	decision := policy.Next(retry.Attempt{Number: 2, Err: errDial})
+	assert.Equal(t, 40*time.Millisecond, decision.Lo)
+	assert.Equal(t, 50*time.Millisecond, decision.Hi)
+}
