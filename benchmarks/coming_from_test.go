@@ -17,6 +17,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	backoff7 "github.com/cenkalti/backoff/v7"
 	"github.com/hashicorp/go-retryablehttp"
+	jpillora "github.com/jpillora/backoff"
 	sethvargoretry "github.com/sethvargo/go-retry"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,7 @@ func TestComingFromVersions(t *testing.T) {
 		"github.com/avast/retry-go/v5":          "avast/retry-go ",
 		"github.com/sethvargo/go-retry":         "sethvargo/go-retry ",
 		"github.com/hashicorp/go-retryablehttp": "go-retryablehttp ",
+		"github.com/jpillora/backoff":           "jpillora/backoff ",
 		"k8s.io/apimachinery":                   "k8s.io/apimachinery ",
 	} {
 		version := regexp.MustCompile(`\t` + regexp.QuoteMeta(module) + ` (v\S+)`).FindSubmatch(versions)
@@ -133,13 +135,13 @@ func TestComingFromAttempts(t *testing.T) {
 		call func(ctx context.Context, op func() error)
 		want []time.Duration // when the attempts are made, and when the call returns
 	}{
-		{"an ended context: cenkalti v5 makes an attempt", plain, func(ctx context.Context, op func() error) {
+		{"a canceled context: cenkalti v5 makes an attempt", plain, func(ctx context.Context, op func() error) {
 			_, _ = backoff.Retry(ended(ctx), value(op))
 		}, []time.Duration{0, 0}},
-		{"an ended context: cenkalti v7 makes an attempt", plain, func(ctx context.Context, op func() error) {
+		{"a canceled context: cenkalti v7 makes an attempt", plain, func(ctx context.Context, op func() error) {
 			_, _ = backoff7.Retry(ended(ctx), value(op))
 		}, []time.Duration{0, 0}},
-		{"an ended context: retry makes none", plain, func(ctx context.Context, op func() error) {
+		{"a canceled context: retry makes none", plain, func(ctx context.Context, op func() error) {
 			_ = retry.Do(ended(ctx), retry.Policy{}, func(context.Context) error { return op() })
 		}, []time.Duration{0}},
 
@@ -163,13 +165,13 @@ func TestComingFromAttempts(t *testing.T) {
 			_ = retry.Do(within(ctx, 2*s), p, func(context.Context) error { return op() })
 		}, []time.Duration{0, s, s}},
 
-		{"a server's wait: cenkalti v5 starts its curve again", only(2, backoff.RetryAfter(10)), func(ctx context.Context, op func() error) {
+		{"Retry-After: cenkalti v5 starts its curve again", only(2, backoff.RetryAfter(10)), func(ctx context.Context, op func() error) {
 			_, _ = backoff.Retry(ctx, value(op), backoff.WithBackOff(exponential()), backoff.WithMaxTries(4))
 		}, []time.Duration{0, s, 11 * s, 12 * s, 12 * s}},
-		{"a server's wait: cenkalti v7 starts its curve again", only(2, backoff7.RetryAfter(10*s, errFailed)), func(ctx context.Context, op func() error) {
+		{"Retry-After: cenkalti v7 starts its curve again", only(2, backoff7.RetryAfter(10*s, errFailed)), func(ctx context.Context, op func() error) {
 			_, _ = backoff7.Retry(ctx, value(op), backoff7.WithBackOff(exponential7()), backoff7.WithMaxTries(4))
 		}, []time.Duration{0, s, 11 * s, 12 * s, 12 * s}},
-		{"a server's wait: retry goes on with its curve", only(2, retry.After(10*s, errFailed)), func(ctx context.Context, op func() error) {
+		{"Retry-After: retry goes on with its curve", only(2, retry.After(10*s, errFailed)), func(ctx context.Context, op func() error) {
 			p := retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: s}}
 			_ = retry.Do(ctx, p, func(context.Context) error { return op() })
 		}, []time.Duration{0, s, 11 * s, 15 * s, 15 * s}},
@@ -310,9 +312,81 @@ func TestComingFromRetryMax(t *testing.T) {
 	}
 }
 
-// A server's wait that is not cut.
+// A Retry-After that is not cut.
 func TestComingFromServersWait(t *testing.T) {
 	header := http.Header{"Retry-After": {"864000"}}
 	got := retryablehttp.DefaultBackoff(time.Second, 30*time.Second, 0, &http.Response{StatusCode: http.StatusTooManyRequests, Header: header})
 	assert.Equal(t, 240*time.Hour, got)
+}
+
+// The errors of cenkalti v7, and the reasons here.
+func TestComingFromErrors(t *testing.T) {
+	fail := func(err error) func() (int, error) { return func() (int, error) { return 0, err } }
+	do := func(ctx context.Context, p retry.Policy, err error) error {
+		return retry.Do(ctx, p, func(context.Context) error { return err })
+	}
+	synctest.Test(t, func(t *testing.T) {
+		canceled := func() context.Context {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			return ctx
+		}
+		wait := backoff7.WithBackOff(&backoff7.ConstantBackOff{Interval: time.Minute})
+		second := retry.Fixed(time.Minute)
+		for _, row := range []struct {
+			name   string
+			theirs func() (int, error)
+			is     error
+			ours   error
+			reason retry.Reason
+		}{
+			{"ErrExhausted", func() (int, error) { return backoff7.Retry(t.Context(), fail(errFailed), backoff7.WithMaxTries(1)) },
+				backoff7.ErrExhausted, do(t.Context(), retry.Policy{MaxAttempts: 1}, errFailed), retry.ReasonExhausted},
+			{"ErrMaxElapsedTime", func() (int, error) {
+				return backoff7.Retry(t.Context(), fail(errFailed), wait, backoff7.WithMaxElapsedTime(time.Second))
+			}, backoff7.ErrMaxElapsedTime, do(t.Context(), retry.Policy{MaxElapsed: time.Second, Backoff: second}, errFailed), retry.ReasonElapsed},
+			{"ErrPermanent", func() (int, error) { return backoff7.Retry(t.Context(), fail(backoff7.Permanent(errFailed))) },
+				backoff7.ErrPermanent, do(t.Context(), retry.Policy{MaxAttempts: 2}, retry.Permanent(errFailed)), retry.ReasonPermanent},
+			{"context.Canceled", func() (int, error) { return backoff7.Retry(canceled(), fail(errFailed), wait) },
+				context.Canceled, do(canceled(), retry.Policy{MaxAttempts: 2, Backoff: second}, errFailed), retry.ReasonCanceled},
+		} {
+			_, err := row.theirs()
+			assert.ErrorIs(t, err, row.is, row.name)
+			assert.Equal(t, errFailed, backoff7.AsRetryError(err).LastErr, row.name)
+			assert.Equal(t, row.reason, retry.ReasonOf(row.ours), row.name)
+			assert.Equal(t, errFailed, retry.LastError(row.ours), row.name)
+		}
+	})
+}
+
+// Marks that are left over are errors like any other.
+func TestComingFromMarks(t *testing.T) {
+	for _, mark := range []error{avastretry.Unrecoverable(errFailed), backoff.Permanent(errFailed), backoff7.Permanent(errFailed)} {
+		attempts := 0
+		_ = retry.Do(t.Context(), retry.Policy{MaxAttempts: 3}, func(context.Context) error { attempts++; return mark })
+		assert.Equal(t, 3, attempts, "%T", mark)
+	}
+}
+
+func TestComingFromJpillora(t *testing.T) {
+	zero := new(jpillora.Backoff)
+	assert.Equal(t, []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 10 * time.Second},
+		[]time.Duration{zero.ForAttempt(0), zero.ForAttempt(1), zero.ForAttempt(99)})
+	for range 100 {
+		d := (&jpillora.Backoff{Min: time.Second, Jitter: true}).ForAttempt(2)
+		assert.GreaterOrEqual(t, d, time.Second)
+		assert.LessOrEqual(t, d, 4*time.Second)
+	}
+}
+
+// The jitter of k8s comes after its cap, and only adds.
+func TestComingFromUpwardJitter(t *testing.T) {
+	var most time.Duration
+	for range 100 {
+		b := wait.Backoff{Steps: 2, Duration: time.Second, Factor: 1, Cap: time.Second, Jitter: 0.2}
+		d := b.Step()
+		assert.GreaterOrEqual(t, d, time.Second)
+		most = max(most, d)
+	}
+	assert.Greater(t, most, time.Second)
 }

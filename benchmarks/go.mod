@@ -21,6 +21,7 @@ require (
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
 	github.com/goretry/retry/retrysim v0.0.0-00010101000000-000000000000
 	github.com/hashicorp/go-retryablehttp v0.7.8
+	github.com/jpillora/backoff v1.1.0
 	github.com/sethvargo/go-retry v0.5.0
 	github.com/stretchr/testify v1.12.1
 	k8s.io/apimachinery v0.37.2
