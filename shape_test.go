@@ -227,6 +227,114 @@ func TestPrinciple11EveryPackageNeedsTheRootAlone(t *testing.T) {
 	}
 }
 
+// A claim is a row of testdata/claims.txt: words of a page, and the test that fails
+// if they are not so.
+type claim struct{ page, words, dir, test, row string }
+
+func claims(t *testing.T) (claims []claim) {
+	form := regexp.MustCompile(`^(\S+) \| (.+) \| (\S+)\.((?:Test|Fuzz|Example)\w*)(?:/(.+))?\n$`)
+	for line := range strings.Lines(text(t, "testdata/claims.txt")) {
+		if line != "\n" && line[0] != '#' {
+			row := form.FindStringSubmatch(line)
+			require.NotNil(t, row, line)
+			if row[3] == "retry" {
+				row[3] = "."
+			}
+			claims = append(claims, claim{row[1], row[2], row[3], row[4], row[5]})
+		}
+	}
+	return claims
+}
+
+// said returns what a page says on one line: a file, or the comments of a package.
+func said(t *testing.T, page string) string {
+	if strings.HasSuffix(page, ".md") {
+		return strings.Join(strings.Fields(text(t, page)), " ")
+	}
+	files, err := filepath.Glob(filepath.Join(page, "*.go"))
+	require.NoError(t, err)
+	var said strings.Builder
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+			require.NoError(t, err)
+			for _, group := range parsed.Comments {
+				said.WriteString(group.Text() + " ")
+			}
+		}
+	}
+	return strings.Join(strings.Fields(said.String()), " ")
+}
+
+func TestEachClaimStandsOnItsPageAndHasATest(t *testing.T) {
+	pages, tests := map[string]string{}, map[string]string{}
+	claims := claims(t)
+	assert.GreaterOrEqual(t, len(claims), 120)
+	for _, c := range claims {
+		if pages[c.page] == "" {
+			pages[c.page] = said(t, c.page)
+		}
+		assert.True(t, strings.Contains(pages[c.page], c.words), "%s does not say %q", c.page, c.words)
+		if tests[c.dir] == "" {
+			files, err := filepath.Glob(filepath.Join(c.dir, "*_test.go"))
+			require.NoError(t, err)
+			for _, file := range files {
+				tests[c.dir] += text(t, file)
+			}
+		}
+		assert.True(t, strings.Contains(tests[c.dir], "\nfunc "+c.test+"("), "%s has no %s", c.dir, c.test)
+		assert.True(t, strings.Contains(tests[c.dir], c.row), "%s has no row %q", c.dir, c.row)
+	}
+}
+
+// A page that says never, always, at most or the like has a claim for it, so that
+// there is a test.
+func TestPagesPromiseOnlyWhatIsTested(t *testing.T) {
+	pages := packagePages(t)
+	for _, c := range claims(t) {
+		pages[c.page] = strings.ReplaceAll(pages[c.page], c.words, "...")
+	}
+	promise := regexp.MustCompile(`(?i).{0,60}\b(never|always|at most|exactly|pure|allocat\w+)\b.{0,40}`)
+	for page, said := range pages {
+		assert.Empty(t, promise.FindAllString(said, -1), "%s: testdata/claims.txt has no row for it", page)
+	}
+}
+
+// packagePages returns what the packages that people import say before their first
+// symbol, by directory.
+func packagePages(t *testing.T) map[string]string {
+	pages := map[string]string{}
+	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (entry.Name()[0] == '.' || notImported[entry.Name()]):
+			return fs.SkipDir
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
+			require.NoError(t, err)
+			pages[path.Dir(name)] += strings.Join(strings.Fields(file.Doc.Text()), " ")
+		}
+		return nil
+	}))
+	return pages
+}
+
+// A package page says what the package is for, and has at most 400 words.
+func TestPackagePagesAreShort(t *testing.T) {
+	pages := packagePages(t)
+	assert.Greater(t, len(pages), 25)
+	for dir, page := range pages {
+		assert.Regexp(t, "^(Package|Retry) ", page, dir)
+		assert.LessOrEqual(t, len(strings.Fields(page)), 400, "words of the page of %s", dir)
+	}
+}
+
+// notImported are directories of programs, tests and what only we import.
+var notImported = map[string]bool{
+	"internal": true, "examples": true, "integration": true, "benchmarks": true, "testdata": true, "servertest": true,
+}
+
 // user is a package that calls the loops as a program does.
 const user = `package user
 
