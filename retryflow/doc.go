@@ -19,7 +19,7 @@
 //
 // # Pipelines
 //
-// A [Pipeline] is for work of several steps in which the outcome of one decides
+// A [Pipeline] is for work in several steps in which the outcome of one decides
 // which one comes next: fetch a page, store it, go back for the next page; ask
 // whether a job is done, wait, ask again; try another host after an error. Each
 // task has its own rules. A rule can look at results as well as errors, and

@@ -116,9 +116,9 @@ func ledAway(req *http.Request) bool {
 // A retry that is denied because the client lent too few has the Reason
 // [retry.ReasonBorrowed].
 //
-// Of several headers the least counts, and one that is not a number is 0: a client can
-// lower the number of its own retries, and nothing else. If most is below 1, there are
-// none.
+// If there are several headers, the lowest applies, and one that is not a number is
+// 0: a client can lower the number of its own retries, and nothing else. If most is
+// below 1, there are none.
 //
 // Put http.TimeoutHandler inside, not around it: its response has no report. For work
 // that outlives the request, and for a batch of many calls, use another context.

@@ -17,7 +17,7 @@ import (
 // line that is missing, moved or changed.
 //
 // It does not find a change of what no other line repeats: the error of a task that
-// goes on or jumps, Faults, and a time that is off by less than a second. What a task
+// goes on or jumps, Faults, and a time that differs by less than a second. What a task
 // did is not in a log, so it trusts the log about which rule matched. A clock that was
 // set during a run looks like a change.
 func CheckRuns(p retryflow.Pipeline, calls []Call) error {
