@@ -90,6 +90,17 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// Each file that CONTRIBUTING.md names exists.
+func TestContributingNamesFiles(t *testing.T) {
+	named := regexp.MustCompile("`([a-z][a-z_./-]+\\.(?:go|md|json|py))`").FindAllStringSubmatch(text(t, "CONTRIBUTING.md"), -1)
+	assert.Greater(t, len(named), 30)
+	for _, file := range named {
+		if file[1] != "example_test.go" { // of an adapter
+			assert.FileExists(t, filepath.FromSlash(file[1]))
+		}
+	}
+}
+
 // Each test that SECURITY.md names exists.
 func TestSecurityNamesTests(t *testing.T) {
 	named := regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(text(t, "SECURITY.md"), -1)
