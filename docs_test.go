@@ -117,6 +117,11 @@ func TestRecipeReconnect(t *testing.T) {
 		assert.Greater(t, len(slices.Compact(waits)), 95, "at different times")
 		synctest.Wait()
 	})
+	bubble(t, "without HealthyAfter the seventh loss is followed by up to a minute", func(t *testing.T) {
+		p := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: time.Minute, Jitter: retry.FullJitter}
+		assert.Equal(t, 32*time.Second, p.Next(retry.Attempt{Number: 6, Took: 24 * time.Hour}).Hi)
+		assert.Equal(t, time.Minute, p.Next(retry.Attempt{Number: 7, Took: 24 * time.Hour}).Hi)
+	})
 	bubble(t, "a server that is down is not asked more and more often", func(t *testing.T) {
 		attempts := 0
 		err := connect(within(t.Context(), time.Hour, nil), fails(&attempts))
