@@ -283,7 +283,7 @@ func TestREADMEPolicy(t *testing.T) {
 			MaxElapsed:     30 * time.Second, // no retry starts later than this
 			AttemptTimeout: 2 * time.Second,  // cancels the context of each attempt
 			Backoff:        retry.Exponential{Base: time.Second},
-			MaxDelay:       5 * time.Second,  // no delay is longer, jitter included
+			MaxDelay:       5 * time.Second,  // no delay of the curve is longer, jitter included
 			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
 			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call
 			RetryIf:        temporary,        // func(error) bool; nil: every error is retried
@@ -464,7 +464,7 @@ func TestREADMEClient(t *testing.T) {
 		defer func() { http.DefaultTransport = before }()
 
 		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
-		resp, err := client.Do(req.WithContext(ctx)) // resp may still be a 503: check the status as usual
+		resp, err := client.Do(req.WithContext(ctx)) // resp may still be a 503, and err nil: retryhttp.ErrorOf(resp) says why
 
 		if resp != nil {
 			require.NoError(t, resp.Body.Close())

@@ -56,8 +56,8 @@ func Example_environment() {
 		}
 		if text := os.Getenv("MAX_ATTEMPTS"); text != "" {
 			n, err := strconv.Atoi(text)
-			if err != nil {
-				return fmt.Errorf("MAX_ATTEMPTS: %w", err)
+			if err != nil || n == 0 { // 0 is not set: a max_elapsed in the file would leave attempts unlimited
+				return fmt.Errorf("MAX_ATTEMPTS is %q: write 1 for no retry, -1 for unlimited", text)
 			}
 			config.Retry.MaxAttempts, config.Retry.MaxRetries = n, 0 // else the lower of the two applies
 		}
@@ -71,7 +71,7 @@ func Example_environment() {
 	fmt.Println(load([]byte(`
 retry: {max_attempts: 6, backoff: {type: exponential, base: 100ms}, max_delay: 5s, jitter: 0.2}
 `)))
-	for _, text := range []string{"3", "many", "-2"} {
+	for _, text := range []string{"3", "many", "0", "-2"} {
 		os.Setenv("MAX_ATTEMPTS", text)
 		defer os.Unsetenv("MAX_ATTEMPTS")
 		fmt.Println(load([]byte(`retry: {max_retries: 1, backoff: {type: fixed, base: 1s}, jitter: null}`)))
@@ -91,7 +91,8 @@ retry: {max_attempts: 6, backoff: {type: exponential, base: 100ms}, max_delay: 5
 	// 1               800ms to 1.2s   1.2s
 	// 2               800ms to 1.2s   2.4s
 	// <nil>
-	// MAX_ATTEMPTS: strconv.Atoi: parsing "many": invalid syntax
+	// MAX_ATTEMPTS is "many": write 1 for no retry, -1 for unlimited
+	// MAX_ATTEMPTS is "0": write 1 for no retry, -1 for unlimited
 	// invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited
 	// retry: invalid policy: max_attempts is 0: write how many attempts in all: 1 for no retry, -1 for unlimited
 }
