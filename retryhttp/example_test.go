@@ -356,3 +356,37 @@ func ExampleLLM() {
 	// event: content_block_delta
 	// data: {"text": "hi"} <nil>
 }
+
+// The client and web make four attempts each, which are 16 calls of the leaf. A budget
+// of three retries, which the client lends to web, makes them four.
+func ExampleBorrowBudget() {
+	calls := 0
+	leaf := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer leaf.Close()
+	client := &http.Client{Transport: &retryhttp.Transport{Base: retryhttp.LendBudget(http.DefaultTransport, 3), Policy: quick}}
+	get := func(ctx context.Context, url string) int {
+		req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+		if err != nil {
+			return http.StatusInternalServerError
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return http.StatusBadGateway
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	web := httptest.NewServer(retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(get(r.Context(), leaf.URL))
+	}), 3))
+	defer web.Close()
+
+	fmt.Println(get(retry.WithBudget(context.Background(), &retry.Budget{Size: 3}), web.URL))
+	fmt.Println(calls, "calls of the leaf")
+	// Output:
+	// 503
+	// 4 calls of the leaf
+}
