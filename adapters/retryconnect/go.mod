@@ -9,7 +9,7 @@ replace github.com/goretry/retry => ../..
 require (
 	connectrpc.com/connect v1.21.1
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc
 	google.golang.org/protobuf v1.36.12
 )
 
