@@ -114,9 +114,9 @@ func TestALongAttempt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, q.Enqueue(t.Context(), "a", 0))
 	var runs atomic.Int64
-	consume(t, q, retries, 300*time.Millisecond, 1, func(context.Context, jetstream.Msg) error {
+	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error {
 		runs.Add(1)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(2500 * time.Millisecond)
 		return nil
 	})
 	assert.EqualValues(t, 1, runs.Load())
