@@ -94,13 +94,15 @@ func TestRecipeReconnect(t *testing.T) {
 		for range cap(back) {
 			go func() {
 				ctx, cancel := context.WithCancel(t.Context())
+				attempts := 0
 				err := connect(ctx, func(context.Context) error {
-					if time.Since(began) < time.Hour { // down at first, with growing delays, and then up
+					switch attempts++; attempts {
+					case 5: // the first four fail, with growing delays
 						time.Sleep(time.Hour - time.Since(began))
-						return errDial
+					case 6:
+						back <- time.Since(began) - time.Hour
+						cancel()
 					}
-					back <- time.Since(began) - time.Hour
-					cancel()
 					return errDial
 				})
 				assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
