@@ -1,6 +1,8 @@
 // Package retrycenkalti converts between github.com/cenkalti/backoff/v4 and
 // [retry.Policy].
 //
+//	policy, err := retrycenkalti.Policy(backoff.NewExponentialBackOff())
+//
 // [Policy] turns a BackOff into a policy, for code that moves to this module.
 // [New] turns a policy into a BackOff, for code that stays with v4, or that
 // takes a BackOff and runs the loop of v4 itself. With [Translate] an error that

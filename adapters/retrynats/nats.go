@@ -21,10 +21,10 @@
 // the server confirms that. If the handler fails and the policy retries, the
 // message is handled again after the policy's delay. Otherwise a dead letter is
 // published, and then the message is terminated. A dead letter has the data and
-// headers of the message, and a header that says why: see [DeadLetterOf].
-// [Retries.Redrive] publishes the message again. That
-// includes a failure whose class is invalid (ReasonInvalid). If a handler panics,
-// that is a failure of the attempt, and the panic is not recovered.
+// headers of the message, and a header that says why: see [DeadLetterOf]. A failure
+// whose class is invalid makes a dead letter too (ReasonInvalid). [Retries.Redrive]
+// publishes the message again. If a handler panics, that is a failure of the
+// attempt, and the panic is not recovered.
 //
 // # How attempts are counted
 //
