@@ -229,7 +229,7 @@ func TestREADMEExample(t *testing.T) {
 			Jitter:      retry.Proportional(0.2), // ±20 %
 		}
 		orders, err := retry.DoValue(ctx, policy, func(ctx context.Context) ([]byte, error) {
-			body, status, err := get(ctx, "http://127.0.0.1:8080/orders")
+			body, status, err := get(ctx, "http://127.0.0.1:8080/orders") // a request that ends with ctx
 			if status >= 400 && status < 500 {
 				return nil, retry.Permanent(err) // the next attempt would get the same answer
 			}
