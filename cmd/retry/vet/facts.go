@@ -5,11 +5,8 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
-	"iter"
 	"strings"
 
-	"golang.org/x/tools/go/ast/inspector"
-	"golang.org/x/tools/go/cfg"
 	"golang.org/x/tools/go/types/typeutil"
 )
 
@@ -72,35 +69,14 @@ func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
 	return nil
 }
 
+// fieldValues returns what is assigned to a field.
 func (u *uses) fieldValues(field *types.Var) (values []ast.Expr) {
-	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
-		switch n := c.Node().(type) {
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && u.info.Uses[key] == field {
-				values = append(values, n.Value)
-			}
-		case *ast.AssignStmt:
-			for i, left := range n.Lhs {
-				if sel, ok := left.(*ast.SelectorExpr); ok && u.info.Uses[sel.Sel] == field {
-					values = append(values, valueAt(n.Rhs, len(n.Lhs), i))
-				}
-			}
+	for _, s := range u.settings {
+		if u.info.Uses[s.field] == field {
+			values = append(values, s.value)
 		}
 	}
 	return values
-}
-
-// returnsOf returns the return statements of a function, without those of the
-// functions in it.
-func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
-	ast.Inspect(body, func(n ast.Node) bool {
-		if ret, ok := n.(*ast.ReturnStmt); ok {
-			list = append(list, ret)
-		}
-		_, inner := n.(*ast.FuncLit)
-		return !inner
-	})
-	return list
 }
 
 // literal returns the literal that x is or points to, or nil.
@@ -128,17 +104,6 @@ func (u *uses) transport(x ast.Expr) ast.Expr {
 		}
 	}
 	return nil
-}
-
-// idents returns the uses of a variable in a part of the code.
-func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.Cursor, *ast.Ident] {
-	return func(yield func(inspector.Cursor, *ast.Ident) bool) {
-		for c := range in.Preorder((*ast.Ident)(nil)) {
-			if id := c.Node().(*ast.Ident); u.info.Uses[id] == v && !yield(c, id) {
-				return
-			}
-		}
-	}
 }
 
 // local returns the variable that an identifier declares or uses, or nil.
@@ -169,48 +134,6 @@ func (u *uses) setTimeout(x ast.Expr) bool {
 		return timeout != nil && !u.isZero(timeout)
 	}
 	return false
-}
-
-// reaches reports whether the code after the node at pos can leave the function
-// before a node for which stop is true.
-func reaches(body *ast.BlockStmt, at ast.Node, stop func(ast.Node) bool) bool {
-	seen := map[*cfg.Block]bool{}
-	var visit func(b *cfg.Block, i int) bool
-	visit = func(b *cfg.Block, i int) bool {
-		for _, n := range b.Nodes[i:] {
-			if stop(n) {
-				return false
-			}
-		}
-		if len(b.Succs) == 0 {
-			return true
-		}
-		for _, next := range b.Succs {
-			if !seen[next] {
-				seen[next] = true
-				if visit(next, 0) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	for _, b := range cfg.New(body, func(*ast.CallExpr) bool { return true }).Blocks {
-		for i, n := range b.Nodes {
-			if n == at {
-				return visit(b, i+1)
-			}
-		}
-	}
-	return false
-}
-
-// method returns the receiver and the name of a method call, or nil.
-func method(call *ast.CallExpr) (ast.Expr, string) {
-	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
-		return sel.X, sel.Sel.Name
-	}
-	return nil, ""
 }
 
 func hasAny(s string, parts ...string) bool {

@@ -1,8 +1,6 @@
 package vet
 
 import (
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -37,17 +35,16 @@ func TestIgnores(t *testing.T) {
 		{"nolint of another", both + " //nolint:retryvetter", "lost policyliteral"},
 		{"nolint of all linters", both + " //nolint", "lost policyliteral"},
 	}
-	dir := module(t)
-	for i, row := range rows {
-		program(t, filepath.Join(dir, "docs", "ignored", strconv.Itoa(i)), " "+strings.ReplaceAll(row.code, "\n", "\n ")+"\n", " ")
+	var codes []string
+	for _, row := range rows {
+		codes = append(codes, row.code)
 	}
-	found := findings(t, dir)
-	for i, row := range rows {
+	for i, reports := range reported(t, codes) {
 		var checks []string
-		for _, finding := range found["misuse/docs/ignored/"+strconv.Itoa(i)] {
-			check, _, _ := strings.Cut(finding, ":")
+		for _, report := range reports {
+			check, _, _ := strings.Cut(report, ":")
 			checks = append(checks, check)
 		}
-		assert.ElementsMatch(t, strings.Fields(row.want), checks, row.name)
+		assert.ElementsMatch(t, strings.Fields(rows[i].want), checks, rows[i].name)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -23,7 +22,6 @@ stays as it was.`, func(pass *analysis.Pass, u *uses) {
 	u.blindDecisions(pass)
 	u.changedCopies(pass)
 	u.formattedMarks(pass)
-	u.hiddenMarks(pass)
 	for call, op := range u.operations() {
 		u.shadowedResults(pass, call, op)
 		u.swallowedErrors(pass, call, op)
@@ -33,29 +31,29 @@ stays as it was.`, func(pass *analysis.Pass, u *uses) {
 // droppedCalls reports the calls whose error is dropped.
 func (u *uses) droppedCalls(pass *analysis.Pass) {
 	for _, call := range slices.Concat(u.calls, u.onces) {
-		blank := false
 		parent := call.cursor.Parent()
 		switch n := parent.Node().(type) {
 		case *ast.AssignStmt:
-			if !slices.ContainsFunc(n.Lhs, func(x ast.Expr) bool { return !isNamedIdent(x, "_") }) {
-				blank = true
-			} else if last := n.Lhs[len(n.Lhs)-1]; !isNamedIdent(last, "_") || call.name == "retry.Once" || len(n.Lhs) < 2 || u.tested(call.cursor, n.Lhs[0]) {
+			if !isNamedIdent(n.Lhs[len(n.Lhs)-1], "_") {
+				continue
+			}
+			v := u.local(n.Lhs[0])
+			cleanup := inAny(parent, (*ast.DeferStmt)(nil), (*ast.GoStmt)(nil)) || commented(pass, n)
+			if v == nil && cleanup || v != nil && (call.name == "retry.Once" || u.tested(call.cursor, v)) {
 				continue
 			}
 		case *ast.ExprStmt, *ast.GoStmt, *ast.DeferStmt:
 		default:
 			continue
 		}
-		if blank && (commented(pass, parent.Node()) || inFunc(parent, (*ast.DeferStmt)(nil), (*ast.GoStmt)(nil))) || u.keepsError(call) {
-			continue
+		if !u.keepsError(call) {
+			pass.ReportRangef(call.Fun, "the error of %s is dropped, so a call that gave up goes unnoticed: return it or log it", call.name)
 		}
-		pass.ReportRangef(call.Fun, "the error of %s is dropped, so a call that gave up goes unnoticed: return it or log it", call.name)
 	}
 }
 
-// inFunc reports whether c is in a function literal that one of these statements
-// calls.
-func inFunc(c inspector.Cursor, kinds ...ast.Node) bool {
+// inAny reports whether c is in a statement of one of these kinds.
+func inAny(c inspector.Cursor, kinds ...ast.Node) bool {
 	for range c.Enclosing(kinds...) {
 		return true
 	}
@@ -64,26 +62,16 @@ func inFunc(c inspector.Cursor, kinds ...ast.Node) bool {
 
 // commented reports whether a comment above a statement says why.
 func commented(pass *analysis.Pass, n ast.Node) bool {
-	line := pass.Fset.Position(n.Pos()).Line
-	for _, group := range enclosingFile(pass, n.Pos()).Comments {
-		if pass.Fset.Position(group.End()).Line == line-1 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(enclosingFile(pass, n.Pos()).Comments, func(group *ast.CommentGroup) bool {
+		return placeOf(pass, group.End()).line == placeOf(pass, n.Pos()).line-1
+	})
 }
 
-// tested reports whether a condition of the function around c looks at x.
-func (u *uses) tested(c inspector.Cursor, x ast.Expr) bool {
-	v, fn := u.local(x), enclosingFunc(c)
-	if v == nil || fn == nil {
-		return false
-	}
-	for use := range u.idents(v, *fn) {
-		for branch := range use.Enclosing((*ast.IfStmt)(nil)) {
-			if cond := branch.Node().(*ast.IfStmt).Cond; cond.Pos() <= use.Node().Pos() && use.Node().Pos() < cond.End() {
-				return true
-			}
+// tested reports whether a condition of the function around c looks at v.
+func (u *uses) tested(c inspector.Cursor, v *types.Var) bool {
+	for _, branch := range all[*ast.IfStmt](*enclosingFunc(c)) {
+		if u.hasUse(branch.Cond, v) {
+			return true
 		}
 	}
 	return false
@@ -92,9 +80,9 @@ func (u *uses) tested(c inspector.Cursor, x ast.Expr) bool {
 // keepsError reports whether an operation keeps its error outside.
 func (u *uses) keepsError(call *call) bool {
 	for _, op := range call.ops {
-		for c := range op.cursor.Preorder((*ast.AssignStmt)(nil)) {
-			for _, left := range c.Node().(*ast.AssignStmt).Lhs {
-				if t := u.info.TypeOf(left); t != nil && isError(t) && u.isOutside(op, left) {
+		for _, assign := range all[*ast.AssignStmt](op.cursor) {
+			for _, left := range assign.Lhs {
+				if isError(u.info.TypeOf(left)) && u.isOutside(op, left) {
 					return true
 				}
 			}
@@ -106,71 +94,54 @@ func (u *uses) keepsError(call *call) bool {
 // blindDecisions reports the use of a Decision's Delay without a check of
 // whether to retry.
 func (u *uses) blindDecisions(pass *analysis.Pass) {
-	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
-		name := u.callee(c.Node().(*ast.CallExpr))
-		if name != "("+retryPath+".Policy).Next" && name != retryPath+".Once" {
+	for c, call := range all[*ast.CallExpr](u.root) {
+		if name := u.callee(call); name != "("+retryPath+".Policy).Next" && name != retryPath+".Once" {
 			continue
 		}
-		if sel, ok := c.Parent().Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "Delay" {
+		switch p := c.Parent().Node().(type) {
+		case *ast.SelectorExpr:
 			wait, ok := c.Parent().Parent().Node().(*ast.CallExpr)
-			if !ok || !strings.HasPrefix(u.callee(wait), "time.") {
-				continue
+			if ok && p.Sel.Name == "Delay" && strings.HasPrefix(u.callee(wait), "time.") {
+				pass.ReportRangef(p.Sel, "Delay is also set where there is no retry: keep the Decision, and ask its Retry first")
 			}
-			pass.ReportRangef(sel.Sel, "Delay is also set where there is no retry: keep the Decision, and ask its Retry first")
-			continue
-		}
-		assign, ok := c.Parent().Node().(*ast.AssignStmt)
-		if !ok {
-			continue
-		}
-		fn, v := enclosingFunc(c), u.local(assign.Lhs[0])
-		if fn == nil || v == nil {
-			continue
-		}
-		var delay ast.Node
-		asked := false
-		for use := range u.idents(v, *fn) {
-			sel, ok := use.Parent().Node().(*ast.SelectorExpr)
-			switch {
-			case !ok || !slices.Contains([]string{"Delay", "Lo", "Hi", "RetryAfter", "Seed"}, sel.Sel.Name):
-				asked = true
-			case sel.Sel.Name == "Delay" && delay == nil:
-				delay = sel
+		case *ast.AssignStmt:
+			v := u.local(p.Lhs[0])
+			if delay := u.onlyDelay(c, v); delay != nil {
+				pass.ReportRangef(delay, "nothing asks %s.Retry, and Delay is also set where there is no retry: leave the loop if %[1]s.Retry() is false", v.Name())
 			}
-		}
-		if delay != nil && !asked {
-			pass.ReportRangef(delay, "nothing asks %s.Retry, and Delay is also set where there is no retry: leave the loop if %[1]s.Retry() is false", v.Name())
 		}
 	}
+}
+
+// onlyDelay returns the first use of the Delay of the Decision v, or nil if
+// something else of it is used too.
+func (u *uses) onlyDelay(c inspector.Cursor, v *types.Var) (delay ast.Node) {
+	fn := enclosingFunc(c)
+	if v == nil || fn == nil {
+		return nil
+	}
+	for use := range u.idents(v, *fn) {
+		sel, ok := use.Parent().Node().(*ast.SelectorExpr)
+		if !ok || !slices.Contains([]string{"Delay", "Lo", "Hi", "RetryAfter", "Seed"}, sel.Sel.Name) {
+			return nil
+		}
+		if sel.Sel.Name == "Delay" && delay == nil {
+			delay = sel
+		}
+	}
+	return delay
 }
 
 // changedCopies reports fields that are set in a copy of a policy that nothing
 // uses afterwards.
 func (u *uses) changedCopies(pass *analysis.Pass) {
-	for c := range u.root.Preorder((*ast.AssignStmt)(nil)) {
-		assign := c.Node().(*ast.AssignStmt)
-		left, ok := assign.Lhs[0].(*ast.SelectorExpr)
-		if !ok || assign.Tok != token.ASSIGN || !isPolicy(u.info.TypeOf(left.X)) {
+	for _, s := range u.settings {
+		v, fn := u.local(ast.Unparen(s.x)), enclosingFunc(s.cursor)
+		if v == nil || fn == nil || !isPolicy(v.Type()) || !within(fn.Node(), v.Pos()) || u.known(v) == nil {
 			continue
 		}
-		x, path := left.X, true
-		for {
-			sel, ok := ast.Unparen(x).(*ast.SelectorExpr)
-			if !ok {
-				break
-			}
-			_, pointer := u.info.TypeOf(sel.X).Underlying().(*types.Pointer)
-			x, path = sel.X, path && !pointer
-		}
-		v, fn := u.local(ast.Unparen(x)), enclosingFunc(c)
-		if v == nil || !path || fn == nil || v.Pos() < fn.Node().Pos() || v.Pos() >= fn.Node().End() || u.vars[v] == nil || u.isNamedResult(fn.Node(), v) || u.addressed(*fn, v) {
-			continue
-		}
-		if _, pointer := v.Type().Underlying().(*types.Pointer); pointer {
-			continue
-		}
-		if !u.usedAfter(*fn, c, v) {
-			pass.ReportRangef(assign, "%s is a copy that nothing uses after this, so %s is not set anywhere else: return the policy, or change it through a pointer", v.Name(), left.Sel.Name)
+		if !u.isNamedResult(fn.Node(), v) && !u.usedAfter(*fn, s.cursor, v) {
+			pass.ReportRangef(s.cursor.Node(), "%s is a copy that nothing uses after this, so %s is not set anywhere else: return the policy, or change it through a pointer", v.Name(), s.field.Name)
 		}
 	}
 }
@@ -179,41 +150,14 @@ func (u *uses) changedCopies(pass *analysis.Pass) {
 // set a field of it.
 func (u *uses) usedAfter(fn, c inspector.Cursor, v *types.Var) bool {
 	for loop := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
-		if v.Pos() < loop.Node().Pos() || v.Pos() >= loop.Node().End() {
+		if !within(loop.Node(), v.Pos()) {
 			return true
 		}
 	}
-	for use := range u.idents(v, fn) {
-		if enclosingFunc(use).Node() != fn.Node() {
-			return true
-		}
-		x := use
-		for isPath(x.Parent().Node()) {
-			x = x.Parent()
-		}
-		if assign, ok := x.Parent().Node().(*ast.AssignStmt); ok && x.Node() != use.Node() && slices.Contains(assign.Lhs, x.Node().(ast.Expr)) {
-			continue
-		}
-		if use.Node().Pos() > c.Node().Pos() {
-			return true
-		}
-	}
-	return false
-}
-
-// addressed reports whether a function takes the address of v, as a call of a
-// method may.
-func (u *uses) addressed(fn inspector.Cursor, v *types.Var) bool {
-	for use := range u.idents(v, fn) {
-		for isPath(use.Parent().Node()) {
-			use = use.Parent()
-			if sel, ok := use.Node().(*ast.SelectorExpr); ok && u.info.Selections[sel] != nil && u.info.Selections[sel].Kind() == types.MethodVal {
-				if _, pointer := u.info.Selections[sel].Obj().Type().(*types.Signature).Recv().Type().(*types.Pointer); pointer {
-					return true
-				}
-			}
-		}
-		if address, ok := use.Parent().Node().(*ast.UnaryExpr); ok && address.Op == token.AND {
+	for use, id := range u.idents(v, fn) {
+		sel, ok := use.Parent().Node().(*ast.SelectorExpr)
+		sets := ok && isAssigned(use.Parent().Parent().Node(), sel)
+		if enclosingFunc(use).Node() != fn.Node() || !sets && id.Pos() > c.Node().Pos() {
 			return true
 		}
 	}
@@ -223,123 +167,41 @@ func (u *uses) addressed(fn inspector.Cursor, v *types.Var) bool {
 // isNamedResult reports whether v is a named result of a function.
 func (u *uses) isNamedResult(fn ast.Node, v *types.Var) bool {
 	results := typeOf(fn).Results
-	return results != nil && results.Pos() <= v.Pos() && v.Pos() < results.End()
+	return results != nil && within(results, v.Pos())
 }
-
-func typeOf(fn ast.Node) *ast.FuncType {
-	if lit, ok := fn.(*ast.FuncLit); ok {
-		return lit.Type
-	}
-	return fn.(*ast.FuncDecl).Type
-}
-
-var verb = regexp.MustCompile(`%[-+# 0-9.]*([a-zA-Z%])`)
 
 // formattedMarks reports a marked error of which only the text is kept.
 func (u *uses) formattedMarks(pass *analysis.Pass) {
-	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
-		call := c.Node().(*ast.CallExpr)
-		if x, name := method(call); name == "Error" && u.isMark(x) {
-			pass.ReportRangef(call, "the text of the error has no mark: return the error of retry.Permanent or retry.After")
-		}
-		if u.callee(call) != "fmt.Errorf" || u.info.Types[call.Args[0]].Value == nil {
+	for _, call := range all[*ast.CallExpr](u.root) {
+		if u.callee(call) != "fmt.Errorf" {
 			continue
 		}
-		var verbs []string
-		for _, found := range verb.FindAllStringSubmatch(constant.StringVal(u.info.Types[call.Args[0]].Value), -1) {
-			if found[1] != "%" {
-				verbs = append(verbs, found[1])
-			}
+		format := u.info.Types[call.Args[0]].Value
+		if format == nil || strings.Contains(constant.StringVal(format), "%w") {
+			continue
 		}
-		for i, arg := range call.Args[1:] {
-			if i < len(verbs) && verbs[i] != "w" && isError(u.info.TypeOf(arg)) && (u.isMark(arg) || u.mayBeMarked(c, arg)) {
-				pass.ReportRangef(arg, "%%%s keeps the text of %s and drops its mark, so the policy decides as for any other error: use %%w", verbs[i], types.ExprString(arg))
+		for _, arg := range call.Args[1:] {
+			if made := u.from(arg); made != nil && u.isMark(made) {
+				pass.ReportRangef(arg, "only the text of %s is kept, without its mark, so the policy decides as for any other error: use %%w", types.ExprString(arg))
 			}
 		}
 	}
 }
 
-// hiddenMarks reports a marked error in a new variable that is not handed on, and
-// hides the one that is.
-func (u *uses) hiddenMarks(pass *analysis.Pass) {
-	for c := range u.root.Preorder((*ast.AssignStmt)(nil)) {
-		assign := c.Node().(*ast.AssignStmt)
-		if assign.Tok != token.DEFINE || len(assign.Rhs) != 1 || !u.isMark(assign.Rhs[0]) || u.callee(u.from(assign.Rhs[0])) == retryhttpPath+".Check" {
-			continue
-		}
-		v, fn := u.local(assign.Lhs[0]), enclosingFunc(c)
-		if v == nil || fn == nil {
-			continue
-		}
-		kept := false
-		for use := range u.idents(v, *fn) {
-			for around := range use.Enclosing((*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil), (*ast.SendStmt)(nil), (*ast.CompositeLit)(nil), (*ast.FuncLit)(nil), (*ast.FuncDecl)(nil)) {
-				switch around.Node().(type) {
-				case *ast.FuncLit, *ast.FuncDecl:
-				default:
-					kept = true
-				}
-				break
-			}
-		}
-		if !kept {
-			pass.ReportRangef(assign, "the marked error is in a new %s that nothing returns: return it", v.Name())
-		}
-	}
-}
-
-// isMark reports whether x is the result of Permanent or After.
-func (u *uses) isMark(x ast.Expr) bool {
-	call := u.from(x)
-	if call == nil {
-		return false
-	}
+// isMark reports whether a call marks an error.
+func (u *uses) isMark(call *ast.CallExpr) bool {
 	name := u.callee(call)
-	return name == retryPath+".Permanent" || name == retryPath+".After" || name == retryhttpPath+".Check"
-}
-
-// mayBeMarked reports whether the error x was returned to an attempt by a function
-// of this package that marks errors.
-func (u *uses) mayBeMarked(c inspector.Cursor, x ast.Expr) bool {
-	v := u.local(ast.Unparen(x))
-	if v == nil || u.vars[v] == nil {
-		return false
-	}
-	calls := slices.Concat(u.vars[v].calls, u.vars[v].values)
-	in := slices.ContainsFunc(u.calls, func(call *call) bool {
-		return slices.ContainsFunc(call.ops, func(op *operation) bool { return op.contains(c.Node().Pos()) })
-	})
-	return in && slices.ContainsFunc(calls, func(x ast.Expr) bool {
-		call, ok := x.(*ast.CallExpr)
-		if !ok {
-			return false
-		}
-		if decl := u.declared(call); decl != nil {
-			for _, ret := range returnsOf(decl.Body) {
-				if len(ret.Results) > 0 && u.isMark(ret.Results[len(ret.Results)-1]) {
-					return true
-				}
-			}
-		}
-		return u.callee(call) == retryhttpPath+".Check"
-	})
+	return name == retryPath+".Permanent" || name == retryPath+".After"
 }
 
 // shadowedResults reports a variable of an operation that hides the one which the
 // caller reads, and which nothing assigns.
 func (u *uses) shadowedResults(pass *analysis.Pass, call *call, op *operation) {
 	fn := enclosingFunc(call.cursor)
-	if fn == nil {
-		return
-	}
-	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil)) {
-		assign := c.Node().(*ast.AssignStmt)
-		if assign.Tok != token.DEFINE {
-			continue
-		}
+	for _, assign := range all[*ast.AssignStmt](op.cursor) {
 		for _, left := range assign.Lhs {
 			inner := u.local(left)
-			if inner == nil || inner.Pos() != left.Pos() {
+			if fn == nil || assign.Tok != token.DEFINE || inner == nil || inner.Pos() != left.Pos() {
 				continue
 			}
 			_, hidden := pass.Pkg.Scope().Innermost(op.node.Pos()).LookupParent(inner.Name(), op.node.Pos())
@@ -347,10 +209,10 @@ func (u *uses) shadowedResults(pass *analysis.Pass, call *call, op *operation) {
 			if !ok || outer.Pos() < fn.Node().Pos() || !types.Identical(outer.Type(), inner.Type()) {
 				continue
 			}
-			if record := u.vars[outer]; record == nil || !record.zero || record.shared || len(record.values) > 0 || len(record.fields) > 0 || !u.readAfter(*fn, call, outer) {
-				continue
+			record := u.known(outer)
+			if record != nil && record.zero && len(record.values)+len(record.fields) == 0 && u.readAfter(*fn, call, outer) {
+				pass.ReportRangef(left, "this %s hides the one outside of %s, which nothing assigns, so the caller gets its zero value: write = in place of :=", inner.Name(), call.name)
 			}
-			pass.ReportRangef(left, "this %s hides the one outside of %s, which nothing assigns, so the caller gets its zero value: write = in place of :=", inner.Name(), call.name)
 		}
 	}
 }
@@ -362,80 +224,63 @@ func (u *uses) readAfter(fn inspector.Cursor, call *call, v *types.Var) bool {
 			return true
 		}
 	}
-	for _, ret := range returnsOf(bodyOf(fn.Node())) {
-		if len(ret.Results) == 0 && ret.Pos() > call.Pos() && u.isNamedResult(fn.Node(), v) {
-			return true
-		}
-	}
-	return false
+	return u.isNamedResult(fn.Node(), v) && slices.ContainsFunc(returnsOf(bodyOf(fn.Node())), func(ret *ast.ReturnStmt) bool {
+		return len(ret.Results) == 0 && ret.Pos() > call.Pos()
+	})
 }
 
-// swallowedErrors reports an operation whose failure stays inside it.
+// swallowedErrors reports an operation that returns nil whatever happens, or after it
+// has logged the first error.
 func (u *uses) swallowedErrors(pass *analysis.Pass, call *call, op *operation) {
 	returns := returnsOf(op.body)
-	first := token.Pos(0) // the first call that can fail
-	for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-		if inner := c.Node().(*ast.CallExpr); first == 0 && own(op, c) && u.canFail(inner) && !wraps(u.callee(inner)) {
-			first = inner.Pos()
-		}
-	}
-	if first == 0 || len(returns) == 0 {
+	failing := u.firstFailing(op)
+	if failing == nil || len(returns) == 0 || u.keepsError(call) {
 		return
 	}
+	report := func(at ast.Node) {
+		pass.ReportRangef(at, "%s takes nil for success, so this failure is not retried: return the error", call.name)
+	}
 	never := !slices.ContainsFunc(returns, func(ret *ast.ReturnStmt) bool { return !u.returnsNil(ret) })
-	for c := range op.cursor.Preorder((*ast.IfStmt)(nil)) {
-		branch := c.Node().(*ast.IfStmt)
-		ret, ok := branch.Body.List[max(0, len(branch.Body.List)-1):], false
-		if len(ret) == 1 && own(op, c) && u.isFailure(branch.Cond, token.NEQ) != nil {
-			last, isReturn := ret[0].(*ast.ReturnStmt)
-			ok = isReturn && u.returnsNil(last) && (never || u.onlyLogs(branch, first))
+	for c, branch := range all[*ast.IfStmt](op.cursor) {
+		err := u.isFailure(branch.Cond, token.NEQ)
+		if err == nil || len(branch.Body.List) == 0 || !own(op, c) {
+			continue
 		}
-		if ok {
-			pass.ReportRangef(ret[0], "%s takes nil for success, so this failure is not retried: return the error", call.name)
+		ret, ok := branch.Body.List[len(branch.Body.List)-1].(*ast.ReturnStmt)
+		if ok && u.returnsNil(ret) && (never || u.isResultOf(err, failing) && u.onlyLogs(branch.Body.List[:len(branch.Body.List)-1])) {
+			report(ret)
 			return
 		}
 	}
 	if never {
-		for n := range ast.Preorder(op.body) {
-			if branch, ok := n.(*ast.IfStmt); ok && u.isFailure(branch.Cond, token.NEQ) != nil {
-				pass.ReportRangef(returns[len(returns)-1], "%s takes nil for success, so a failure is not retried: return the error", call.name)
-				return
-			}
-		}
-		for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-			if inner := c.Node().(*ast.CallExpr); inner.Pos() == first {
-				pass.ReportRangef(inner, "the operation of %s returns nil whether or not this fails, so nothing is retried: return its error", call.name)
-				return
-			}
-		}
+		report(returns[len(returns)-1])
 	}
 }
 
-// onlyLogs reports whether a branch for the error of the first call does nothing
-// but log it.
-func (u *uses) onlyLogs(branch *ast.IfStmt, first token.Pos) bool {
-	err := u.isFailure(branch.Cond, token.NEQ)
-	if branch.Pos() < first && (branch.Init == nil || branch.Init.Pos() > first) || len(branch.Body.List) < 2 {
-		return false
+// firstFailing returns the first call of an attempt that can fail.
+func (u *uses) firstFailing(op *operation) *ast.CallExpr {
+	for c, call := range all[*ast.CallExpr](op.cursor) {
+		if own(op, c) && u.fails(call) {
+			return call
+		}
 	}
-	var v *variable
-	if obj, ok := err.(*types.Var); ok {
-		v = u.vars[obj]
-	}
-	if v == nil || !slices.ContainsFunc(slices.Concat(v.calls, v.values), func(x ast.Expr) bool { return x != nil && x.Pos() == first }) {
-		return false
-	}
-	for _, stmt := range branch.Body.List[:len(branch.Body.List)-1] {
+	return nil
+}
+
+// isResultOf reports whether a call assigns err.
+func (u *uses) isResultOf(err types.Object, call *ast.CallExpr) bool {
+	v, ok := err.(*types.Var)
+	return ok && u.vars[v] != nil && slices.Contains(slices.Concat(u.vars[v].calls, u.vars[v].values), ast.Expr(call))
+}
+
+// onlyLogs reports whether statements, at least one, do nothing but log.
+func (u *uses) onlyLogs(list []ast.Stmt) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(stmt ast.Stmt) bool {
 		log, ok := stmt.(*ast.ExprStmt)
 		if !ok {
-			return false
+			return true
 		}
 		call, ok := log.X.(*ast.CallExpr)
-		if !ok || u.canFail(call) && !strings.HasPrefix(u.callee(call), "fmt.") {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(branch.Body.List[len(branch.Body.List)-1].(*ast.ReturnStmt).Results, func(x ast.Expr) bool {
-		return !u.info.Types[x].IsNil() && u.info.Types[x].Value == nil && literal(x) == nil
+		return !ok || u.canFail(call) && !strings.HasPrefix(u.callee(call), "fmt.")
 	})
 }

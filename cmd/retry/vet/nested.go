@@ -104,10 +104,8 @@ func (u *uses) isOperation(node ast.Node) bool {
 // budgeted reports whether the declaration around a call uses WithBudget.
 func (u *uses) budgeted(call *call) bool {
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
-		for c := range decl.Preorder((*ast.CallExpr)(nil)) {
-			if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".WithBudget" {
-				return true
-			}
+		if u.mentionsCallee(decl, retryPath+".WithBudget") {
+			return true
 		}
 	}
 	return false
@@ -117,8 +115,7 @@ func (u *uses) budgeted(call *call) bool {
 // that no call around it retries.
 func (u *uses) final(call *call) bool {
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
-		for c := range decl.Preorder((*ast.CallExpr)(nil)) {
-			permanent := c.Node().(*ast.CallExpr)
+		for _, permanent := range all[*ast.CallExpr](decl) {
 			if u.callee(permanent) == retryPath+".Permanent" && u.mentions(permanent, call) {
 				return true
 			}
@@ -127,32 +124,26 @@ func (u *uses) final(call *call) bool {
 	return false
 }
 
-// mentions reports whether x contains the call, or a variable that its result
-// is assigned to.
+// mentions reports whether x contains the call, or the variable that its error is
+// assigned to.
 func (u *uses) mentions(x ast.Node, call *call) bool {
-	if x.Pos() <= call.Pos() && call.End() <= x.End() {
+	if within(x, call.Pos()) {
 		return true
 	}
-	assign, ok := call.cursor.Parent().Node().(*ast.AssignStmt)
-	if !ok {
-		return false
-	}
-	found := false
-	ast.Inspect(x, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
-			for _, left := range assign.Lhs {
-				name, ok := left.(*ast.Ident)
-				found = found || ok && u.info.ObjectOf(name) != nil && u.info.ObjectOf(name) == u.info.ObjectOf(id)
-			}
-		}
-		return !found
-	})
-	return found
+	v, _ := u.resultOf(call)
+	return v != nil && u.hasUse(x, v)
 }
 
 // factor returns how many attempts the policy x allows. ok is false if the
 // number is not known, is one or unlimited, or is bounded by a Budget.
 func (u *uses) factor(x ast.Expr) (attempts int, ok bool) {
+	attempts, known := u.attempts(x)
+	return attempts, known && attempts > 1
+}
+
+// attempts returns how many attempts the policy x allows. known is false if the
+// number is not known, or is bounded by a Budget.
+func (u *uses) attempts(x ast.Expr) (n int, known bool) {
 	found := u.policy(x)
 	if found == nil {
 		return 0, false
@@ -162,23 +153,23 @@ func (u *uses) factor(x ast.Expr) (attempts int, ok bool) {
 		p = retry.Default()
 	}
 	limits := map[string]ast.Expr{}
-	for name, value := range found.fields {
-		switch name {
-		case "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed":
+	for _, name := range []string{"MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed"} {
+		if value, set := found.fields[name]; set {
 			limits[name] = value
-		case "Budget":
-			return 0, false
 		}
 	}
-	p, known := u.evaluate(p, limits)
-	attempts = p.EffectiveMax()
-	return attempts, known && attempts > 1
+	_, budgeted := found.fields["Budget"]
+	p, known = u.evaluate(p, limits)
+	return p.EffectiveMax(), known && !budgeted
 }
 
-// selects reports whether a policy may reject the error of an inner call.
+// selects reports whether a policy may reject an error.
 func (u *uses) selects(x ast.Expr) bool {
-	fields := u.policy(x).fields
-	_, retryIf := fields["RetryIf"]
-	_, classify := fields["Classify"]
+	p := u.policy(x)
+	if p == nil {
+		return false
+	}
+	_, retryIf := p.fields["RetryIf"]
+	_, classify := p.fields["Classify"]
 	return retryIf || classify
 }

@@ -31,15 +31,14 @@ func runOuterCtx(pass *analysis.Pass, u *uses) {
 				continue // the two contexts are the same
 			}
 			u.outerValues(pass, call, op)
-			for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-				inner := c.Node().(*ast.CallExpr)
+			for c, inner := range all[*ast.CallExpr](op.cursor) {
 				if !u.canFail(inner) || detached(c, op) || slices.Contains(deadlines, u.callee(inner)) && u.isReport(op, c) {
 					continue
 				}
 				for i, arg := range inner.Args {
 					if !seen[arg] && isContext(u.param(inner, i)) && !u.isOf(op, arg) && u.sameContext(arg, call.ctx) {
 						seen[arg] = true
-						reportOuterCtx(pass, op, inner, arg)
+						reportContext(pass, op, arg, types.ExprString(inner.Fun)+" gets the context of all attempts, so AttemptTimeout does not end it: ", "")
 					}
 				}
 			}
@@ -115,7 +114,7 @@ func (u *uses) outlives(op *operation) bool {
 			values = n.Results
 		case *ast.AssignStmt:
 			for _, left := range n.Lhs {
-				if id := rootOf(left); id != nil && u.info.ObjectOf(id) != nil && !op.contains(u.info.ObjectOf(id).Pos()) {
+				if u.isOutside(op, left) {
 					values = append(values, left)
 				}
 			}
@@ -148,14 +147,7 @@ func lives(t types.Type) bool {
 	if pointer, ok := types.Unalias(t).(*types.Pointer); ok && isNamed(pointer.Elem(), "net/http", "Response") {
 		return true
 	}
-	for _, method := range []string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"} {
-		if obj, _, _ := types.LookupFieldOrMethod(t, true, nil, method); obj != nil {
-			if _, ok := obj.(*types.Func); ok {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"}, func(name string) bool { return has(t, name) })
 }
 
 // isOf reports whether x is a variable of op, such as its own context.
@@ -210,15 +202,15 @@ func (u *uses) same(a, b ast.Expr) bool {
 	}
 }
 
-func reportOuterCtx(pass *analysis.Pass, op *operation, call *ast.CallExpr, arg ast.Expr) {
-	what := types.ExprString(call.Fun) + " gets the context of all attempts, so AttemptTimeout does not end it: "
+// reportContext reports an argument that should be the context of the attempt.
+func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, what, or string) {
 	if op.ctx == nil || !visible(pass, op.ctx, arg.Pos()) {
-		pass.ReportRangef(arg, "%sname the context that the function is given, as in func(ctx context.Context), and pass that", what)
+		pass.ReportRangef(arg, "%sname the context that the function is given, as in func(ctx context.Context), and pass that%s", what, or)
 		return
 	}
 	pass.Report(analysis.Diagnostic{
 		Pos: arg.Pos(), End: arg.End(),
-		Message: what + "pass " + op.ctx.Name() + ", the context of this attempt",
+		Message: what + "pass " + op.ctx.Name() + ", the context of this attempt" + or,
 		SuggestedFixes: []analysis.SuggestedFix{{
 			Message:   "Pass " + op.ctx.Name(),
 			TextEdits: []analysis.TextEdit{{Pos: arg.Pos(), End: arg.End(), NewText: []byte(op.ctx.Name())}},

@@ -16,26 +16,20 @@ var deadlines = []string{"context.WithTimeout", "context.WithDeadline", "context
 // lostContext reports calls in an attempt that get a context which nothing
 // cancels, or whose time began before the first attempt.
 func (u *uses) lostContext(pass *analysis.Pass, call *call, op *operation) {
-	for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-		inner := c.Node().(*ast.CallExpr)
+	for c, inner := range all[*ast.CallExpr](op.cursor) {
 		if !u.canFail(inner) || detached(c, op) || !own(op, c) || slices.Contains(deadlines, u.callee(inner)) {
 			continue
 		}
 		for i, arg := range inner.Args {
-			if !isContext(u.param(inner, i)) {
+			made := u.from(arg)
+			if made == nil || !isContext(u.param(inner, i)) || u.same(arg, call.ctx) {
 				continue
 			}
-			if made, ok := ast.Unparen(arg).(*ast.CallExpr); ok {
-				if name := u.callee(made); (name == "context.Background" || name == "context.TODO") && !u.same(arg, call.ctx) {
-					pass.ReportRangef(arg, "%s() ends neither with the attempt nor with the call: pass the context that the function is given, or context.WithoutCancel of it", types.ExprString(made.Fun))
-				}
-			}
-			id, ok := ast.Unparen(arg).(*ast.Ident)
-			if !ok || op.contains(u.info.ObjectOf(id).Pos()) || u.same(id, call.ctx) {
-				continue
-			}
-			if made := u.from(id); made != nil && slices.Contains(deadlines, u.callee(made)) && !u.descends(call.ctx, id) {
-				pass.ReportRangef(arg, "the time of %s began before the first attempt, so a retry may have none left: derive it in the attempt, or set AttemptTimeout", id.Name)
+			switch name := u.callee(made); {
+			case made == arg && (name == "context.Background" || name == "context.TODO"):
+				reportContext(pass, op, arg, types.ExprString(arg)+" ends neither with the attempt nor with the call: ", ", or context.WithoutCancel of it")
+			case slices.Contains(deadlines, name) && !op.contains(made.Pos()) && !u.descends(call.ctx, arg):
+				pass.ReportRangef(arg, "the time of %s began before the first attempt, so a retry may have none left: derive it in the attempt, or set AttemptTimeout", types.ExprString(arg))
 			}
 		}
 	}
@@ -52,103 +46,68 @@ func (u *uses) isReport(op *operation, c inspector.Cursor) bool {
 	if !ok {
 		return false
 	}
-	v := u.local(assign.Lhs[0])
-	if v == nil {
-		return false
-	}
-	for use := range u.idents(v, op.cursor) {
+	for use := range u.idents(u.local(assign.Lhs[0]), op.cursor) {
 		call, ok := use.Parent().Node().(*ast.CallExpr)
-		if !ok {
-			return false
-		}
 		_, dropped := use.Parent().Parent().Node().(*ast.ExprStmt)
 		if left, ok := use.Parent().Parent().Node().(*ast.AssignStmt); ok {
 			dropped = isNamedIdent(left.Lhs[len(left.Lhs)-1], "_")
 		}
-		if !dropped && u.canFail(call) {
+		if !ok || !dropped && u.canFail(call) {
 			return false
 		}
 	}
 	return true
 }
 
-// descends reports whether a context is made from the context id.
-func (u *uses) descends(ctx, id ast.Expr) bool {
-	for range 5 {
-		made := u.from(ctx)
-		if made == nil || len(made.Args) == 0 {
-			return false
-		}
-		if ctx = made.Args[0]; u.same(ctx, id) {
-			return true
-		}
-	}
-	return false
+// descends reports whether a context is made from the context x.
+func (u *uses) descends(ctx, x ast.Expr) bool {
+	made := u.from(ctx)
+	return made != nil && len(made.Args) > 0 && (u.same(made.Args[0], x) || u.descends(made.Args[0], x))
 }
 
 // outerValues reports what holds the context of all attempts: a function literal, a
 // request or a command that was made outside.
 func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation) {
-	for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-		inner := c.Node().(*ast.CallExpr)
-		if !own(op, c) || detached(c, op) {
+	for c, inner := range all[*ast.CallExpr](op.cursor) {
+		if !own(op, c) || detached(c, op) || u.getsContext(op, inner) {
 			continue
 		}
-		if id, ok := inner.Fun.(*ast.Ident); ok && u.isOutside(op, id) && !u.getsContext(op, inner) {
-			if lit, ok := u.value(id).(*ast.FuncLit); ok && u.holds(lit, call.ctx) {
-				pass.ReportRangef(inner, "%s uses the context of all attempts, so AttemptTimeout does not end it: give it a context as a parameter", id.Name)
-			}
-		}
-		if !u.canFail(inner) || u.getsContext(op, inner) {
-			continue
+		if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) && u.holds(lit, call.ctx) {
+			pass.ReportRangef(inner, "%s uses the context of all attempts, so AttemptTimeout does not end it: give it a context as a parameter", types.ExprString(inner.Fun))
 		}
 		args := inner.Args
-		if x, _ := method(inner); x != nil && isNamed(derefAny(u.info.TypeOf(x)), "os/exec", "Cmd") {
-			args = append(slices.Clone(args), x)
+		if x, _ := method(inner); x != nil && typeName(u.info.TypeOf(x)) == "os/exec.Cmd" {
+			args = []ast.Expr{x}
 		}
 		for _, arg := range args {
-			id, ok := ast.Unparen(arg).(*ast.Ident)
-			if !ok || !u.isOutside(op, id) || !u.holdsContext(u.info.TypeOf(id)) || u.renewedIn(op, id) {
+			v := u.local(ast.Unparen(arg))
+			if v == nil || !u.canFail(inner) || op.contains(v.Pos()) || u.assigns(op.body, v) || !slices.Contains([]string{"net/http.Request", "os/exec.Cmd"}, typeName(v.Type())) {
 				continue
 			}
-			made := u.from(id)
-			if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) || u.isRequestOf(call.ctx, id) {
-				pass.ReportRangef(arg, "%s has the context of all attempts, so AttemptTimeout does not end it: make it in the attempt, or pass %[1]s.WithContext of the attempt's context if it is a request", id.Name)
+			made := u.from(arg)
+			if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) || u.isRequestOf(call.ctx, arg) {
+				pass.ReportRangef(arg, "%s has the context of all attempts, so AttemptTimeout does not end it: make it in the attempt, or pass %[1]s.WithContext of the attempt's context if it is a request", v.Name())
 			}
 		}
 	}
 }
 
-// holdsContext reports whether a value of type t acts in the context that it was
-// made with.
-func (u *uses) holdsContext(t types.Type) bool {
-	return isNamed(derefAny(t), "net/http", "Request") || isNamed(derefAny(t), "os/exec", "Cmd")
-}
-
-// isRequestOf reports whether ctx is the Context of the request id.
-func (u *uses) isRequestOf(ctx ast.Expr, id *ast.Ident) bool {
+// isRequestOf reports whether ctx is the Context of the request x.
+func (u *uses) isRequestOf(ctx, x ast.Expr) bool {
 	call, ok := u.value(ctx).(*ast.CallExpr)
 	if !ok || u.callee(call) != "(*net/http.Request).Context" {
 		return false
 	}
-	x, _ := method(call)
-	return u.same(x, id)
+	req, _ := method(call)
+	return u.same(req, x)
 }
 
 // getsContext reports whether a call gets the context of the attempt too.
 func (u *uses) getsContext(op *operation, call *ast.CallExpr) bool {
-	for _, arg := range call.Args {
-		if t := u.info.TypeOf(arg); t != nil && isContext(t) && u.isOf(op, arg) {
-			return true
-		}
-	}
-	return false
-}
-
-// renewedIn reports whether op assigns a variable or gives it another context.
-func (u *uses) renewedIn(op *operation, id *ast.Ident) bool {
-	v := u.local(id)
-	return v == nil || u.assigns(op.body, v)
+	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
+		t := u.info.TypeOf(arg)
+		return t != nil && isContext(t) && u.isOf(op, arg)
+	})
 }
 
 // holds reports whether a function without a context of its own makes calls with
@@ -156,7 +115,7 @@ func (u *uses) renewedIn(op *operation, id *ast.Ident) bool {
 func (u *uses) holds(lit *ast.FuncLit, ctx ast.Expr) bool {
 	for n := range ast.Preorder(lit.Body) {
 		call, ok := n.(*ast.CallExpr)
-		if !ok || !u.canFail(call) || slices.Contains(deadlines, u.callee(call)) || strings.HasPrefix(u.callee(call), "context.") {
+		if !ok || !u.canFail(call) || strings.HasPrefix(u.callee(call), "context.") {
 			continue
 		}
 		for i, arg := range call.Args {

@@ -19,20 +19,17 @@ A 503 is no error of net/http. A failed attempt must close its response. And wha
 was made with the context of an attempt that has an AttemptTimeout ends with it.`, func(pass *analysis.Pass, u *uses) {
 	inOps := map[ast.Node]bool{}
 	for call, op := range u.operations() {
-		for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-			if own(op, c) && u.sends(c.Node().(*ast.CallExpr)) {
-				inOps[c.Node()] = true
+		for c, sent := range all[*ast.CallExpr](op.cursor) {
+			if own(op, c) && u.sends(sent) {
+				inOps[sent] = true
 				u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: return retryhttp.Check(req, resp, err), or an error for a bad status")
 				u.leakedBody(pass, c, op)
 			}
 		}
 	}
-	for c := range u.root.Preorder((*ast.CallExpr)(nil)) {
-		call := c.Node().(*ast.CallExpr)
-		if x, _ := method(call); x == nil || inOps[call] || !u.sends(call) || u.transport(x) == nil {
-			continue
-		}
-		if fn := enclosingFunc(c); fn != nil {
+	for c, call := range all[*ast.CallExpr](u.root) {
+		x, _ := method(call)
+		if fn := enclosingFunc(c); fn != nil && x != nil && !inOps[call] && u.sends(call) && u.transport(x) != nil {
 			u.unreadStatus(pass, c, *fn, "after its retries the Transport returns the last response, which may be a 503: check StatusCode, or return retryhttp.ErrorOf(resp)")
 		}
 	}
@@ -60,24 +57,26 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 		return
 	}
 	resp := u.local(assign.Lhs[0])
-	if resp != nil {
-		if resp.Pos() < fn.Node().Pos() || resp.Pos() >= fn.Node().End() {
-			return // it is looked at outside
-		}
-		for use := range u.idents(resp, fn) {
-			if sel, ok := use.Parent().Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "Body" {
-				continue
+	if resp == nil && !isNamedIdent(assign.Lhs[0], "_") || resp != nil && !within(fn.Node(), resp.Pos()) {
+		return // it is looked at outside
+	}
+	for use := range u.idents(resp, fn) {
+		switch p := use.Parent().Node().(type) {
+		case *ast.SelectorExpr:
+			if p.Sel.Name != "Body" {
+				return
 			}
-			if left, ok := use.Parent().Node().(*ast.AssignStmt); ok && slices.Contains(left.Lhs, use.Node().(ast.Expr)) {
-				continue
+		case *ast.BinaryExpr:
+			if !u.info.Types[p.Y].IsNil() {
+				return
 			}
-			if binary, ok := use.Parent().Node().(*ast.BinaryExpr); ok && u.info.Types[binary.Y].IsNil() {
-				continue
+		case *ast.AssignStmt:
+			if !isAssigned(p, use.Node().(ast.Expr)) {
+				return
 			}
+		default:
 			return
 		}
-	} else if !isNamedIdent(assign.Lhs[0], "_") {
-		return
 	}
 	pass.ReportRangef(c.Node(), "nothing looks at the status, and %s", text)
 }
@@ -90,48 +89,33 @@ func (u *uses) leakedBody(pass *analysis.Pass, c inspector.Cursor, op *operation
 		return
 	}
 	resp := u.local(assign.Lhs[0])
-	if resp == nil {
-		return
-	}
-	closed, passed := token.Pos(0), false
+	closed := token.Pos(0)
 	for use := range u.idents(resp, op.cursor) {
-		switch p := use.Parent().Node().(type) {
-		case *ast.SelectorExpr:
-			if p.Sel.Name != "Body" {
-				continue
+		around := use.Parent()
+		if sel, ok := around.Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "Body" {
+			around = around.Parent()
+			if _, ok := around.Node().(*ast.SelectorExpr); ok && closed == 0 {
+				closed = use.Node().Pos() // resp.Body.Close
 			}
-			sel, ok := use.Parent().Parent().Node().(*ast.SelectorExpr)
-			if ok && sel.Sel.Name == "Close" && closed == 0 {
-				closed = use.Node().Pos()
-			} else if !ok && u.ownArgument(use.Parent()) {
-				passed = true // such as drain(resp.Body)
-			}
-		case *ast.CallExpr:
-			passed = passed || !isLibrary(strings.TrimPrefix(u.callee(p), retryhttpPath+".")) && !strings.HasPrefix(u.callee(p), retryhttpPath+".")
-		case *ast.ReturnStmt, *ast.BinaryExpr, *ast.AssignStmt:
-		default:
-			passed = true
 		}
-	}
-	if passed {
-		return
+		switch p := around.Node().(type) {
+		case *ast.KeyValueExpr:
+			return
+		case *ast.CallExpr:
+			if !strings.HasPrefix(u.callee(p), retryhttpPath+".") && !strings.HasPrefix(u.callee(p), "io.") {
+				return // it may close the body
+			}
+		}
 	}
 	for _, ret := range returnsOf(op.body) {
-		if ret.Pos() < c.Node().Pos() || closed != 0 && closed < ret.Pos() || len(ret.Results) == 0 || u.returnsNil(ret) || closed != 0 && closed < ret.End() {
+		if resp == nil || ret.Pos() < c.Node().Pos() || closed != 0 && closed < ret.End() || len(ret.Results) == 0 {
 			continue
 		}
-		last := ret.Results[len(ret.Results)-1]
-		if u.makesError(last) {
+		if u.makesError(ret.Results[len(ret.Results)-1]) {
 			pass.ReportRangef(ret, "an attempt that fails here leaves the body of %s open, and its connection in use: close %[1]s.Body first", resp.Name())
 			return
 		}
 	}
-}
-
-// ownArgument reports whether x is an argument of a function that may close it.
-func (u *uses) ownArgument(x inspector.Cursor) bool {
-	call, ok := x.Parent().Node().(*ast.CallExpr)
-	return ok && u.declared(call) != nil
 }
 
 // makesError reports whether x is an error that the attempt itself makes.
@@ -146,7 +130,7 @@ func (u *uses) makesError(x ast.Expr) bool {
 			return u.makesError(x.Args[len(x.Args)-1])
 		}
 		return name == "errors.New" || name == retryhttpPath+".Check" || name == retryhttpPath+".NewStatusError"
-	case *ast.UnaryExpr, *ast.CompositeLit:
+	case *ast.UnaryExpr:
 		return true
 	case *ast.Ident:
 		v, ok := u.info.Uses[x].(*types.Var)
@@ -165,15 +149,8 @@ func (u *uses) outlived(pass *analysis.Pass, call *call) {
 		return
 	}
 	for _, op := range call.ops {
-		if op.ctx == nil {
-			continue
-		}
-		for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-			made := c.Node().(*ast.CallExpr)
-			if !own(op, c) || !u.bound(firstOf(u.info.TypeOf(made))) || !u.withContext(op, made) {
-				continue
-			}
-			if u.escapes(call, op, c) {
+		for c, made := range all[*ast.CallExpr](op.cursor) {
+			if own(op, c) && u.bound(firstOf(u.info.TypeOf(made))) && u.withContext(op, made) && u.escapes(call, op, c) {
 				pass.ReportRangef(made, text, "what "+types.ExprString(made.Fun)+" returns")
 			}
 		}
@@ -196,29 +173,17 @@ func (u *uses) bound(t types.Type) bool {
 	if ch, ok := t.Underlying().(*types.Chan); ok {
 		return ch.Dir() != types.SendOnly
 	}
-	for _, name := range [][2]string{{"net/http", "Response"}, {"database/sql", "Rows"}, {"database/sql", "Tx"}, {"database/sql", "Row"}, {"os/exec", "Cmd"}} {
-		if isNamed(derefAny(t), name[0], name[1]) {
-			return true
-		}
-	}
-	return isNamed(t, "io", "ReadCloser") || isContext(t) || types.IsInterface(t) && has(t, "Recv") && has(t, "CloseSend")
+	return slices.Contains([]string{"net/http.Response", "database/sql.Rows", "database/sql.Tx", "database/sql.Row", "io.ReadCloser", "context.Context"}, typeName(t)) ||
+		types.IsInterface(t) && has(t, "Recv") && has(t, "CloseSend")
 }
 
 // withContext reports whether a call gets the context of the attempt, itself or in
 // a request.
 func (u *uses) withContext(op *operation, call *ast.CallExpr) bool {
 	for _, arg := range call.Args {
-		for n := range ast.Preorder(arg) {
-			id, ok := n.(*ast.Ident)
-			if !ok {
-				continue
-			}
-			if u.info.Uses[id] == op.ctx {
-				return true
-			}
-			if made := u.from(id); made != nil && made != call && made.Pos() > op.node.Pos() && made.End() < op.node.End() && len(made.Args) > 0 && isNamedIdent(made.Args[0], op.ctx.Name()) {
-				return true
-			}
+		made := u.from(arg)
+		if op.ctx != nil && (u.hasUse(arg, op.ctx) || made != nil && op.contains(made.Pos()) && u.hasUse(made, op.ctx)) {
+			return true
 		}
 	}
 	return false
@@ -227,47 +192,28 @@ func (u *uses) withContext(op *operation, call *ast.CallExpr) bool {
 // escapes reports whether the result of the call at c is returned by the attempt
 // or assigned to a variable outside, and used there.
 func (u *uses) escapes(call *call, op *operation, c inspector.Cursor) bool {
-	var v *types.Var
-	switch p := c.Parent().Node().(type) {
-	case *ast.ReturnStmt:
-		return call.name == "retry.DoValue" && u.usedOutside(call)
-	case *ast.AssignStmt:
-		v = u.local(p.Lhs[0])
+	value := call.name == "retry.DoValue" && u.usedOutside(call)
+	assign, ok := c.Parent().Node().(*ast.AssignStmt)
+	if !ok {
+		_, returned := c.Parent().Node().(*ast.ReturnStmt)
+		return returned && value
 	}
-	if v == nil {
+	v, fn := u.local(assign.Lhs[0]), enclosingFunc(call.cursor)
+	if v == nil || fn == nil {
 		return false
 	}
 	for use := range u.idents(v, op.cursor) {
-		if sel, ok := use.Parent().Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "Body" {
-			if assign, ok := use.Parent().Parent().Node().(*ast.AssignStmt); ok && slices.Contains(assign.Lhs, ast.Expr(sel)) {
-				return false // replaced by what was read
-			}
+		sel, ok := use.Parent().Node().(*ast.SelectorExpr)
+		if ok && sel.Sel.Name == "Body" && isAssigned(use.Parent().Parent().Node(), sel) {
+			return false // replaced by what was read
 		}
 	}
 	if !op.contains(v.Pos()) {
-		fn := enclosingFunc(call.cursor)
-		return fn != nil && (u.readAfter(*fn, call, v))
+		return u.readAfter(*fn, call, v)
 	}
-	for _, ret := range returnsOf(op.body) {
-		if call.name == "retry.DoValue" && len(ret.Results) == 2 && u.local(ret.Results[0]) == v && u.usedOutside(call) {
-			return true
-		}
-		if call.name == "retry.DoValue" && len(ret.Results) == 0 && u.isNamedResult(op.node, v) && u.usedOutside(call) {
-			return true
-		}
-	}
-	for n := range ast.Preorder(op.body) { // conn = c
-		assign, ok := n.(*ast.AssignStmt)
-		if !ok || len(assign.Lhs) != len(assign.Rhs) {
-			continue
-		}
-		for i, right := range assign.Rhs {
-			if u.local(right) == v && u.isOutside(op, assign.Lhs[i]) {
-				return true
-			}
-		}
-	}
-	return false
+	return value && slices.ContainsFunc(returnsOf(op.body), func(ret *ast.ReturnStmt) bool {
+		return len(ret.Results) == 0 && u.isNamedResult(op.node, v) || len(ret.Results) == 2 && u.local(ret.Results[0]) == v
+	})
 }
 
 // usedOutside reports whether more than the status of a call's result is used.
@@ -283,16 +229,13 @@ func (u *uses) usedOutside(call *call) bool {
 	}
 	for use := range u.idents(v, *fn) {
 		sel, ok := use.Parent().Node().(*ast.SelectorExpr)
-		if !ok {
+		if !ok || !slices.Contains([]string{"Status", "StatusCode", "Header", "Body"}, sel.Sel.Name) {
 			return true
 		}
-		if slices.Contains([]string{"Status", "StatusCode", "Header"}, sel.Sel.Name) {
-			continue
+		of, ok := use.Parent().Parent().Node().(*ast.SelectorExpr)
+		if sel.Sel.Name == "Body" && (!ok || of.Sel.Name != "Close") {
+			return true
 		}
-		if of, ok := use.Parent().Parent().Node().(*ast.SelectorExpr); ok && of.Sel.Name == "Close" {
-			continue
-		}
-		return true
 	}
 	return false
 }

@@ -17,31 +17,21 @@ Any number of goroutines may share a policy, and then they share its Source too.
 The generators of math/rand and math/rand/v2 have no lock.`, runSharedSource)
 
 func runSharedSource(pass *analysis.Pass, u *uses) {
-	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
-		var value ast.Expr // the value of the field Source
-		var shared string
-		switch n := c.Node().(type) {
-		case *ast.KeyValueExpr:
-			literal, ok := c.Parent().Node().(*ast.CompositeLit)
-			if !ok || !isPolicy(deref(u.info.TypeOf(literal))) || !isNamedIdent(n.Key, "Source") {
-				continue
-			}
-			value, shared = n.Value, u.sharedLiteral(pass, c.Parent())
-		case *ast.AssignStmt:
-			if len(n.Lhs) != 1 || len(n.Rhs) != 1 {
-				continue
-			}
-			field, ok := n.Lhs[0].(*ast.SelectorExpr)
-			if !ok || field.Sel.Name != "Source" || !isPolicy(deref(u.info.TypeOf(field.X))) {
-				continue
-			}
-			value, shared = n.Rhs[0], u.sharedTarget(pass, field.X)
+	for _, s := range u.settings {
+		if !s.is(retryPath, "Policy", "Source") || s.value == nil {
+			continue
 		}
-		generator := u.unlocked(value)
+		shared := ""
+		if s.assigned() {
+			shared = u.sharedTarget(pass, s.x)
+		} else {
+			shared = u.sharedLiteral(pass, s.cursor.Parent())
+		}
+		generator := u.unlocked(s.value)
 		if generator == "" || shared == "" {
 			continue
 		}
-		pass.ReportRangef(value, "a %s is not safe for concurrent use, and %s: leave Source out, which draws from math/rand/v2, or lock around Uint64", generator, shared)
+		pass.ReportRangef(s.value, "a %s is not safe for concurrent use, and %s: leave Source out, which draws from math/rand/v2, or lock around Uint64", generator, shared)
 	}
 }
 
@@ -56,12 +46,9 @@ func (u *uses) unlocked(x ast.Expr) string {
 	if !ok || method.Signature().Recv() == nil {
 		return "" // such as rand.Uint64, which is safe
 	}
-	for _, path := range []string{"math/rand", "math/rand/v2"} {
-		for _, name := range []string{"Rand", "PCG", "ChaCha8", "Zipf"} {
-			if isNamed(deref(method.Signature().Recv().Type()), path, name) {
-				return "*rand." + name
-			}
-		}
+	path, name, _ := strings.Cut(typeName(method.Signature().Recv().Type()), ".")
+	if path == "math/rand" || path == "math/rand/v2" {
+		return "*rand." + name
 	}
 	return ""
 }

@@ -30,8 +30,7 @@ func runSleepDrop(pass *analysis.Pass, u *uses) {
 					"call once for each attempt, and move the limit and the wait into the policy", call.name)
 			}
 		}
-		for c := range op.cursor.Preorder((*ast.ExprStmt)(nil)) {
-			stmt := c.Node().(*ast.ExprStmt)
+		for c, stmt := range all[*ast.ExprStmt](op.cursor) {
 			sleep, ok := stmt.X.(*ast.CallExpr)
 			if !ok || u.callee(sleep) != "time.Sleep" || !own(op, c) || slices.ContainsFunc(loops, func(loop ast.Node) bool {
 				return loop.Pos() <= stmt.Pos() && stmt.Pos() < loop.End()
@@ -89,8 +88,9 @@ func reportDropped(pass *analysis.Pass, u *uses) {
 // useMark returns the fix for a dropped mark, if the marked error is returned
 // next.
 func (u *uses) useMark(c inspector.Cursor, call *ast.CallExpr) []analysis.SuggestedFix {
-	marked := call.Args[len(call.Args)-1]
-	if _, ok := c.Node().(*ast.ExprStmt); !ok {
+	_, ok := c.Node().(*ast.ExprStmt)
+	marked, named := ast.Unparen(call.Args[len(call.Args)-1]).(*ast.Ident)
+	if !ok || !named {
 		return nil
 	}
 	next, end := following(c), c.Node().End()
@@ -100,7 +100,7 @@ func (u *uses) useMark(c inspector.Cursor, call *ast.CallExpr) []analysis.Sugges
 		next = following(c.Parent().Parent())
 	}
 	ret, ok := next.(*ast.ReturnStmt)
-	if !ok || len(ret.Results) == 0 || !u.sameVariable(ret.Results[len(ret.Results)-1], marked) {
+	if !ok || len(ret.Results) == 0 || !u.same(ret.Results[len(ret.Results)-1], marked) {
 		return nil
 	}
 	var results []string
@@ -111,12 +111,6 @@ func (u *uses) useMark(c inspector.Cursor, call *ast.CallExpr) []analysis.Sugges
 	return []analysis.SuggestedFix{{Message: "return the marked error", TextEdits: []analysis.TextEdit{
 		{Pos: c.Node().Pos(), End: end, NewText: []byte("return " + strings.Join(results, ", "))},
 	}}}
-}
-
-func (u *uses) sameVariable(a, b ast.Expr) bool {
-	x, ok := ast.Unparen(a).(*ast.Ident)
-	y, also := ast.Unparen(b).(*ast.Ident)
-	return ok && also && u.info.ObjectOf(x) == u.info.ObjectOf(y)
 }
 
 // following returns the statement after the one at c, or nil if that is the
@@ -186,7 +180,7 @@ func isError(t types.Type) bool {
 // anyCall reports whether a call in n can fail.
 func (u *uses) anyCall(n ast.Node) bool {
 	for n := range ast.Preorder(n) {
-		if call, ok := n.(*ast.CallExpr); ok && u.canFail(call) && !wraps(u.callee(call)) {
+		if call, ok := n.(*ast.CallExpr); ok && u.fails(call) {
 			return true
 		}
 	}
@@ -195,8 +189,7 @@ func (u *uses) anyCall(n ast.Node) bool {
 
 // assignedByCall reports whether a call assigns the error before pos.
 func (u *uses) assignedByCall(op *operation, err types.Object, pos token.Pos) bool {
-	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil)) {
-		assign := c.Node().(*ast.AssignStmt)
+	for _, assign := range all[*ast.AssignStmt](op.cursor) {
 		if assign.End() <= pos && u.failing(assign, err) != nil {
 			return true
 		}
@@ -215,124 +208,8 @@ func (u *uses) failing(stmt ast.Stmt, err types.Object) *ast.CallExpr {
 		return nil
 	}
 	call, ok := ast.Unparen(assign.Rhs[0]).(*ast.CallExpr)
-	if !ok || !u.canFail(call) || wraps(u.callee(call)) {
+	if !ok || !u.fails(call) {
 		return nil
 	}
 	return call
-}
-
-// retries reports whether a loop repeats the same call after a failure and ends
-// when it succeeds.
-func (u *uses) retries(loop ast.Node) bool {
-	var body *ast.BlockStmt
-	switch loop := loop.(type) {
-	case *ast.ForStmt:
-		if u.advances(loop.Init) || u.advances(loop.Cond) || u.advances(loop.Post) {
-			return false
-		}
-		body = loop.Body
-	case *ast.RangeStmt:
-		if basic, ok := u.info.TypeOf(loop.X).Underlying().(*types.Basic); !ok || basic.Info()&types.IsInteger == 0 {
-			return false // ranges over different things, as a failover does
-		}
-		body = loop.Body
-	}
-	for i, stmt := range body.List {
-		branch, ok := stmt.(*ast.IfStmt)
-		if !ok || branch.Else != nil {
-			continue
-		}
-		rest := body.List[i+1:]
-		var err types.Object
-		if succeeded := u.isFailure(branch.Cond, token.EQL); succeeded != nil && leaves(branch.Body.List) && !leaves(rest) {
-			err = succeeded
-		} else if failed := u.isFailure(branch.Cond, token.NEQ); failed != nil && !leaves(branch.Body.List) && continues(branch.Body.List) && leaves(rest) {
-			err = failed
-		} else {
-			continue
-		}
-		call := u.failing(branch.Init, err)
-		if branch.Init == nil && i > 0 {
-			call = u.failing(body.List[i-1], err)
-		}
-		return call != nil && !u.varies(loop, body, call)
-	}
-	return false
-}
-
-// advances reports whether a part of a loop contains a call, which may advance
-// to another element.
-func (u *uses) advances(n ast.Node) bool {
-	switch part := n.(type) { // an interface may hold a typed nil
-	case ast.Stmt:
-		if part == nil {
-			return false
-		}
-	case ast.Expr:
-		if part == nil {
-			return false
-		}
-	default:
-		return false
-	}
-	for n := range ast.Preorder(n) {
-		if call, ok := n.(*ast.CallExpr); ok && u.callee(call) != "(context.Context).Err" && !strings.Contains(u.callee(call), "time.") {
-			return true
-		}
-	}
-	return false
-}
-
-// leaves reports whether the last statement of list leaves the loop.
-func leaves(list []ast.Stmt) bool {
-	if len(list) == 0 {
-		return false
-	}
-	switch last := list[len(list)-1].(type) {
-	case *ast.ReturnStmt:
-		return true
-	case *ast.BranchStmt:
-		return last.Tok != token.CONTINUE
-	}
-	return false
-}
-
-func continues(list []ast.Stmt) bool {
-	if len(list) == 0 {
-		return false
-	}
-	last, ok := list[len(list)-1].(*ast.BranchStmt)
-	return ok && last.Tok == token.CONTINUE && last.Label == nil
-}
-
-// varies reports whether a loop's call depends on something that the loop
-// changes, other than the context and the request of the call.
-func (u *uses) varies(loop ast.Node, body *ast.BlockStmt, call *ast.CallExpr) bool {
-	changed := map[types.Object]bool{}
-	for n := range ast.Preorder(loop) {
-		var left []ast.Expr
-		switch n := n.(type) {
-		case *ast.AssignStmt:
-			left = n.Lhs
-		case *ast.IncDecStmt:
-			left = []ast.Expr{n.X}
-		case *ast.RangeStmt:
-			left = []ast.Expr{n.Key}
-		}
-		for _, x := range left {
-			if x == nil {
-				continue
-			}
-			if id := rootOf(x); id != nil {
-				changed[u.info.ObjectOf(id)] = true
-			}
-		}
-	}
-	for n := range ast.Preorder(call) {
-		id, ok := n.(*ast.Ident)
-		if ok && changed[u.info.Uses[id]] && !isContext(u.info.TypeOf(id)) && !isNamed(deref(u.info.TypeOf(id)), "net/http", "Request") {
-			return true
-		}
-	}
-	return false
 }

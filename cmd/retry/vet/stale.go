@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -18,8 +19,7 @@ A transaction that failed stays failed, a broken connection stays broken, and a
 timer fires once. Each attempt must begin its own.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		seen := map[types.Object]bool{}
-		for c := range op.cursor.Preorder((*ast.Ident)(nil)) {
-			id := c.Node().(*ast.Ident)
+		for c, id := range all[*ast.Ident](op.cursor) {
 			v, ok := u.info.Uses[id].(*types.Var)
 			if !ok || seen[v] || op.contains(v.Pos()) || detached(c, op) || u.mayBeOnce(c, op) {
 				continue
@@ -46,7 +46,7 @@ func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string
 		if u.touches(op, v) {
 			return "was begun outside of CALL, and after an error it takes no more statements: begin and commit it in each attempt, as retrysql.Tx does"
 		}
-	case callee == "(*database/sql.DB).Conn", strings.HasPrefix(name, "Dial") && isConnection(v.Type()) && !u.isPacket(made):
+	case callee == "(*database/sql.DB).Conn", strings.HasPrefix(name, "Dial") && isConnection(v.Type()) && !u.hasText(made, `"udp`, `"ip`, `"unixgram`):
 		if u.touches(op, v) {
 			return "was connected outside of CALL, so after a broken connection every attempt fails: connect in the attempt"
 		}
@@ -71,17 +71,20 @@ func (u *uses) renewed(op *operation, v *types.Var) bool {
 			}
 		}
 		for call := range c.Enclosing((*ast.CallExpr)(nil)) { // a statement such as SAVEPOINT
-			if !op.contains(call.Node().Pos()) {
-				break
-			}
-			for _, arg := range call.Node().(*ast.CallExpr).Args {
-				if value := u.info.Types[arg].Value; value != nil && hasAny(strings.ToUpper(value.ExactString()), "SAVEPOINT") {
-					return true
-				}
+			if op.contains(call.Node().Pos()) && u.hasText(call.Node().(*ast.CallExpr), "SAVEPOINT") {
+				return true
 			}
 		}
 	}
 	return false
+}
+
+// hasText reports whether an argument of a call is a constant with one of these texts.
+func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
+	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
+		value := u.info.Types[arg].Value
+		return value != nil && hasAny(value.ExactString(), texts...)
+	})
 }
 
 // touches reports whether op calls a method of v that can fail, or passes v on.
@@ -98,21 +101,7 @@ func (u *uses) touches(op *operation, v *types.Var) bool {
 
 // isConnection reports whether t is a connection that does not connect again.
 func isConnection(t types.Type) bool {
-	if has(t, "SetDeadline") && has(t, "RemoteAddr") {
-		return true
-	}
-	named, ok := types.Unalias(deref(t)).(*types.Named)
-	return ok && named.Obj().Pkg() != nil && hasAny(named.Obj().Pkg().Path(), "net/smtp", "net/rpc", "net/textproto")
-}
-
-// isPacket reports whether a dialing call names a network without connections.
-func (u *uses) isPacket(dial *ast.CallExpr) bool {
-	for _, arg := range dial.Args {
-		if value := u.info.Types[arg].Value; value != nil && hasAny(value.ExactString(), `"udp`, `"ip`, `"unixgram`) {
-			return true
-		}
-	}
-	return false
+	return has(t, "SetDeadline") && has(t, "RemoteAddr") || hasAny(typeName(t), "net/smtp.", "net/rpc.", "net/textproto.")
 }
 
 // receives reports whether the channel at c, or the timer's, is received from, and
@@ -122,16 +111,11 @@ func (u *uses) receives(c inspector.Cursor) bool {
 	if sel, ok := x.Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "C" {
 		x = x.Parent()
 	}
-	arrow, ok := x.Node().(*ast.UnaryExpr)
-	if !ok || arrow.Op != token.ARROW {
-		return false
-	}
 	for clause := range x.Enclosing((*ast.CommClause)(nil)) {
-		for n := range ast.Preorder(clause.Node()) {
-			if call, ok := n.(*ast.CallExpr); ok && u.callee(call) == retryPath+".Permanent" {
-				return false // it bounds all attempts
-			}
+		if u.mentionsCallee(clause, retryPath+".Permanent") {
+			return false // it bounds all attempts
 		}
 	}
-	return true
+	arrow, ok := x.Node().(*ast.UnaryExpr)
+	return ok && arrow.Op == token.ARROW
 }

@@ -244,10 +244,3 @@ func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	}
 	return false
 }
-
-func derefAny(t types.Type) types.Type {
-	if t == nil {
-		return types.Typ[types.Invalid]
-	}
-	return deref(t)
-}

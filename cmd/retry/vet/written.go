@@ -17,8 +17,7 @@ var writers = []string{"bytes.Buffer", "strings.Builder", "hash.Hash", "hash.Has
 // attempt writes to.
 func (u *uses) written(pass *analysis.Pass, op *operation) {
 	seen := map[types.Object]bool{}
-	for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-		call := c.Node().(*ast.CallExpr)
+	for c, call := range all[*ast.CallExpr](op.cursor) {
 		to, partly := u.writesTo(call)
 		if to = target(to); to == nil || !u.isOutside(op, to) || u.isForeign(to) || !own(op, c) || u.mayBeOnce(c, op) {
 			continue

@@ -2,11 +2,7 @@ package accumulate
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"fmt"
-	"io"
-	"strings"
 
 	"github.com/goretry/retry"
 )
@@ -133,33 +129,4 @@ func joined(ctx context.Context, c client, p retry.Policy) (text string, err err
 		return err
 	})
 	return text, err
-}
-
-func digest(ctx context.Context, p retry.Policy, open func(context.Context) (io.ReadCloser, error)) ([]byte, error) {
-	h := sha256.New()
-	err := retry.Do(ctx, p, func(ctx context.Context) error {
-		body, err := open(ctx)
-		if err != nil {
-			return err
-		}
-		defer body.Close()
-		_, err = io.Copy(h, body) // want `h keeps what a failed attempt wrote`
-		return err
-	})
-	return h.Sum(nil), err
-}
-
-func lines(ctx context.Context, c client, p retry.Policy) (string, error) {
-	var text strings.Builder
-	err := retry.Do(ctx, p, func(ctx context.Context) error {
-		for _, token := range []string{"a", "b"} {
-			page, _, err := c.page(ctx, token)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(&text, page) // want `text keeps what a failed attempt wrote`
-		}
-		return nil
-	})
-	return text.String(), err
 }

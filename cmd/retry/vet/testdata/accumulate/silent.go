@@ -2,10 +2,8 @@ package accumulate
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/goretry/retry"
@@ -270,27 +268,4 @@ func once(ctx context.Context, c client) (all []item, err error) {
 		all = append(all, page...)
 	}
 	return all, nil
-}
-
-// One is emptied, one goes on where it stopped, and one is a record of the attempts.
-func buffers(ctx context.Context, p retry.Policy, open func(context.Context, int) (io.ReadCloser, error)) (string, error) {
-	var whole, rest, log bytes.Buffer
-	err := retry.Do(ctx, p, func(ctx context.Context) error {
-		whole.Reset()
-		fmt.Fprintln(&log, "attempt")
-		body, err := open(ctx, rest.Len())
-		if err != nil {
-			return err
-		}
-		defer body.Close()
-		_, err = io.Copy(io.MultiWriter(&whole, &rest), body)
-		if err == nil {
-			_, err = io.Copy(&rest, body)
-		}
-		if err == nil {
-			_, err = io.Copy(&whole, body)
-		}
-		return err
-	})
-	return log.String(), err
 }

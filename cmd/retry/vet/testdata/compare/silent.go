@@ -125,12 +125,3 @@ var ownErrors = retry.Policy{
 		return nil
 	},
 }
-
-// Unwrapped in a branch.
-func inBranch(ctx context.Context, p retry.Policy, ping func(context.Context) error) bool {
-	err := retry.Do(ctx, p, ping)
-	if err != nil {
-		err = retry.LastError(err)
-	}
-	return err == io.EOF
-}

@@ -1,7 +1,6 @@
 package consumed
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -105,16 +104,4 @@ func named(ctx context.Context) error { return retry.Do(ctx, retry.Default(), gr
 func greet(ctx context.Context) error {
 	_, err := greeting.WriteTo(os.Stdout) // want `^greeting comes from outside`
 	return err
-}
-
-func decoded(ctx context.Context, p retry.Policy, body io.Reader, put func(context.Context, string) error) error {
-	lines := bufio.NewScanner(body)
-	return retry.Do(ctx, p, func(ctx context.Context) error {
-		for lines.Scan() { // want `lines comes from outside`
-			if err := put(ctx, lines.Text()); err != nil {
-				return err
-			}
-		}
-		return lines.Err()
-	})
 }

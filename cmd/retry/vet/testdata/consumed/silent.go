@@ -188,25 +188,3 @@ func none(ctx context.Context, p retry.Policy) error {
 	var body io.Reader
 	return retry.Do(ctx, p, func(ctx context.Context) error { return send(ctx, body) })
 }
-
-type source struct{ io.Reader }
-
-func (source) Rewind() error { return nil }
-
-// Another package's method may rewind it, and another name may.
-func unknown(ctx context.Context, p retry.Policy, rd interface {
-	io.Reader
-	Rewind() error
-}, body io.Reader) error {
-	seeker, ok := body.(io.Seeker)
-	again := func() error { _, err := seeker.Seek(0, io.SeekStart); return err }
-	return retry.Do(ctx, p, func(ctx context.Context) error {
-		if err := errors.Join(rd.Rewind(), again()); err != nil || !ok {
-			return retry.Permanent(err)
-		}
-		if _, err := seeker.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		return errors.Join(send(ctx, rd), send(ctx, body))
-	})
-}

@@ -1,15 +1,23 @@
-// Package docs has what the snippets of docs/vet.md use.
+// Package docs has what the snippets of docs/vet.md and of the tests use.
 package docs
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"math/rand/v2"
 	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,17 +27,12 @@ import (
 	"github.com/goretry/retry/retrysql"
 )
 
-var (
-	_ = bytes.NewReader
-	_ = errors.Is
-	_ = rand.New
-	_ = time.Second
-	_ = retrysql.Transient
-	_ = sql.ErrNoRows
-	_ = log.Println
-	_ = http.Get
-	_ = retryhttp.Check
-)
+var _ = []any{
+	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command,
+	strconv.Itoa, strings.NewReader, &sync.Mutex{}, &atomic.Bool{}, time.Second, retryhttp.Check, retrysql.Transient,
+}
+
+type rewinder interface{ Rewind() error }
 
 func snippet(
 	ctx context.Context, policy retry.Policy, db *sql.DB, conn *pgx.Conn,
@@ -38,7 +41,7 @@ func snippet(
 	fetch func(context.Context) ([]string, error),
 	save func(pgx.Tx) error,
 	data []byte, url string, pings []func(context.Context) error, results chan error,
-	all []string,
+	all []string, jitter retry.Jitter,
 ) (err error) {
 	{
 		// the snippet

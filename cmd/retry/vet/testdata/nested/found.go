@@ -3,9 +3,6 @@ package nested
 import (
 	"context"
 	"database/sql"
-	"github.com/goretry/retry/retryhttp"
-	"log"
-	"net/http"
 	"time"
 
 	"github.com/goretry/retry"
@@ -65,35 +62,4 @@ func layers(ctx context.Context) error {
 			return retry.Do(ctx, three, ping) // want `4 x 3 x 3 = 36 calls`
 		})
 	})
-}
-
-func timeout(p retry.Policy) *http.Client {
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: p}}
-	client.Timeout = time.Second // want `Timeout bounds all attempts and waits of the Transport together`
-	return client
-}
-
-func throughClient(ctx context.Context) error {
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
-	return retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
-		resp, err := client.Get("http://localhost") // want `the Transport of client retries too`
-		return retryhttp.Check(nil, resp, err)
-	})
-}
-
-func withoutWait(ctx context.Context, ping func(context.Context) error) {
-	for {
-		if err := retry.Do(ctx, retry.Default(), ping); err != nil { // want `the loop calls retry.Do again at once`
-			log.Println(err)
-		}
-	}
-}
-
-func thrice(ctx context.Context, ping func(context.Context) error) (err error) {
-	for range 3 {
-		if err = retry.Do(ctx, retry.Default(), ping); err == nil { // want `the loop calls retry.Do again at once`
-			return nil
-		}
-	}
-	return err
 }

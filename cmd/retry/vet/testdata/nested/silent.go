@@ -3,8 +3,6 @@ package nested
 import (
 	"context"
 	"errors"
-	"log"
-	"net/http"
 	"time"
 
 	"github.com/goretry/retry"
@@ -82,33 +80,3 @@ func detached(ctx context.Context, handle func(func() error)) error {
 func unknown(ctx context.Context, outer, inner retry.Policy) error {
 	return retry.Do(ctx, outer, func(ctx context.Context) error { return retry.Do(ctx, inner, ping) })
 }
-
-// What is only logged is not retried.
-func logged(ctx context.Context, ping func(context.Context) error) error {
-	return retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
-		if err := retry.Do(ctx, retry.Default(), ping); err != nil {
-			log.Println(err)
-		}
-		return ping(ctx)
-	})
-}
-
-func waits(ctx context.Context, ping func(context.Context) error, tick <-chan time.Time) {
-	for {
-		if err := retry.Do(ctx, retry.Default(), ping); err != nil {
-			log.Println(err)
-		}
-		<-tick
-	}
-}
-
-func stops(ctx context.Context, p retry.Policy, session func(context.Context) error) error {
-	for ctx.Err() == nil {
-		if err := retry.Do(ctx, p, session); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var short = &http.Client{Timeout: time.Second, Transport: http.DefaultTransport}

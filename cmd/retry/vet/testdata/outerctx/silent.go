@@ -109,31 +109,3 @@ func same(ctx context.Context) error {
 func elsewhere(ctx context.Context, do func(context.Context, retry.Policy, func(context.Context) error) error) error {
 	return do(ctx, policy, func(context.Context) error { return ping(ctx) })
 }
-
-// A report has a time of its own.
-func reported(ctx context.Context, report func(context.Context, string) error) error {
-	return retry.Do(ctx, policy, func(attempt context.Context) error {
-		err := ping(attempt)
-		if err != nil {
-			brief, cancel := context.WithTimeout(ctx, 1e9)
-			defer cancel()
-			if err := report(brief, "failed"); err != nil {
-				slog.Info("report", "err", err)
-			}
-		}
-		return err
-	})
-}
-
-// The attempt's own copy, and a context that is given to it.
-func copied(ctx context.Context, send func(context.Context, *http.Request) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost", nil)
-	if err != nil {
-		return err
-	}
-	call := func(ctx context.Context) error { return ping(ctx) }
-	return retry.Do(ctx, policy, func(ctx context.Context) error {
-		req := req.WithContext(ctx)
-		return errors.Join(call(ctx), send(ctx, req), ping(context.WithoutCancel(ctx)))
-	})
-}

@@ -3,7 +3,6 @@ package policyliteral
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/goretry/retry"
@@ -110,40 +109,4 @@ func budgeted(ctx context.Context, ping func(context.Context) error) error {
 		Backoff:     retry.Fixed(0),
 		Budget:      budget, // want `^Budget: RefillEvery is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 	}, ping)
-}
-
-func zeroRetries(ctx context.Context, ping func(context.Context) error) error {
-	p := retry.Default()
-	p.MaxRetries = 0 // want `MaxRetries of 0 is not set, so the 5 attempts of retry.Default stay`
-	return retry.Do(ctx, p, ping)
-}
-
-func times(ctx context.Context, millis int, header string, ping func(context.Context) error) error {
-	p := retry.Policy{
-		MaxElapsed:     10 * time.Second,
-		AttemptTimeout: time.Minute,           // want `AttemptTimeout of 1m0s is longer than MaxElapsed of 10s`
-		Backoff:        retry.Fixed(500),      // want `500 is 500 nanoseconds`
-		MaxDelay:       time.Duration(millis), // want `millis counts nanoseconds here`
-	}
-	q := retry.Default()
-	q.MaxElapsed = 60 // want `60 is 60 nanoseconds`
-	seconds, err := strconv.Atoi(header)
-	if err != nil {
-		return retry.Do(ctx, p, ping)
-	}
-	_ = retry.Policy{MaxAttempts: 2, Backoff: retry.Schedule{
-		1, // want `1 is 1 nanoseconds`
-	}}
-	return retry.After(time.Duration(seconds), retry.Do(ctx, q, ping)) // want `seconds counts nanoseconds here`
-}
-
-func unlimited(ctx context.Context, ping func(context.Context) error) error {
-	return retry.Do(ctx, retry.Policy{RetryIf: func(error) bool { return true }}, ping) // want `RetryIf without a limit`
-}
-
-func classes(err error) *retry.Class {
-	if retry.ReasonOf(err) == "exhausted" { // want `no Reason is "exhausted"`
-		return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2}} // want `this Class has no Name, beside one that has`
-	}
-	return &retry.Class{Name: "busy", Policy: &retry.Policy{MaxAttempts: 9}}
 }

@@ -103,19 +103,3 @@ func either(ctx context.Context, fast bool, ping func(context.Context) error) er
 type Policy struct{ MaxAttempts int }
 
 var namesake = Policy{MaxAttempts: -7}
-
-func zeros(ctx context.Context, nanos int64, seconds int, hosts []string, ping func(context.Context) error) error {
-	p := retry.Default()
-	p.MaxAttempts = 0
-	p.MaxElapsed = time.Minute
-	p.AttemptTimeout = time.Duration(nanos)
-	p.MaxDelay = time.Duration(seconds) * time.Second
-	for range hosts {
-		q := p
-		q.Budget = &retry.Budget{Size: 3}
-		if err := retry.Do(ctx, q, ping); err != nil {
-			return err
-		}
-	}
-	return retry.Do(ctx, retry.Policy{MaxAttempts: len([2]string{})}, ping)
-}

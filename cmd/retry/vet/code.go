@@ -1,0 +1,187 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"iter"
+
+	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/cfg"
+)
+
+// all returns the nodes of one type in a part of the code.
+func all[N ast.Node](in inspector.Cursor) iter.Seq2[inspector.Cursor, N] {
+	return func(yield func(inspector.Cursor, N) bool) {
+		var kind N
+		for c := range in.Preorder(kind) {
+			if !yield(c, c.Node().(N)) {
+				return
+			}
+		}
+	}
+}
+
+// within reports whether pos is in n.
+func within(n ast.Node, pos token.Pos) bool { return n.Pos() <= pos && pos < n.End() }
+
+// enclosingFunc returns the function around c.
+func enclosingFunc(c inspector.Cursor) *inspector.Cursor {
+	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+		return &fn
+	}
+	return nil
+}
+
+func bodyOf(fn ast.Node) *ast.BlockStmt {
+	if lit, ok := fn.(*ast.FuncLit); ok {
+		return lit.Body
+	}
+	return fn.(*ast.FuncDecl).Body
+}
+
+func typeOf(fn ast.Node) *ast.FuncType {
+	if lit, ok := fn.(*ast.FuncLit); ok {
+		return lit.Type
+	}
+	return fn.(*ast.FuncDecl).Type
+}
+
+// resultOf returns the variable that gets the error of a call, and the
+// statement that assigns it.
+func (u *uses) resultOf(call *call) (*types.Var, ast.Node) {
+	var left ast.Expr
+	parent := call.cursor.Parent().Node()
+	switch p := parent.(type) {
+	case *ast.AssignStmt:
+		if len(p.Rhs) == 1 {
+			left = p.Lhs[len(p.Lhs)-1]
+		}
+	case *ast.ValueSpec:
+		if len(p.Values) == 1 {
+			left = p.Names[len(p.Names)-1]
+		}
+	}
+	id, ok := left.(*ast.Ident)
+	if !ok {
+		return nil, nil
+	}
+	v, _ := u.info.ObjectOf(id).(*types.Var)
+	return v, parent
+}
+
+// flow calls visit for the nodes of body that may run after at, until visit returns
+// false on the way there. It reports whether a way leads to the end.
+func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends bool) {
+	seen := map[*cfg.Block]bool{}
+	var walk func(b *cfg.Block, i int)
+	walk = func(b *cfg.Block, i int) {
+		for _, n := range b.Nodes[i:] {
+			if !visit(n) {
+				return
+			}
+		}
+		ends = ends || len(b.Succs) == 0
+		for _, next := range b.Succs {
+			if !seen[next] {
+				seen[next] = true
+				walk(next, 0)
+			}
+		}
+	}
+	for _, b := range cfg.New(body, func(*ast.CallExpr) bool { return true }).Blocks {
+		for i, n := range b.Nodes {
+			if n == at {
+				walk(b, i+1)
+			} else if within(n, at.Pos()) { // at is in a function literal, which n calls
+				walk(b, i)
+			}
+		}
+	}
+	return ends
+}
+
+// assigns reports whether a statement, or a function in it, may assign v.
+func (u *uses) assigns(n ast.Node, v *types.Var) bool {
+	for n := range ast.Preorder(n) {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for _, left := range n.Lhs {
+				if id, ok := left.(*ast.Ident); ok && u.info.ObjectOf(id) == v {
+					return true
+				}
+			}
+		case *ast.UnaryExpr:
+			if id, ok := n.X.(*ast.Ident); ok && n.Op == token.AND && u.info.ObjectOf(id) == v {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func deref(t types.Type) types.Type {
+	if pointer, ok := t.Underlying().(*types.Pointer); ok {
+		return pointer.Elem()
+	}
+	return t
+}
+
+func derefAny(t types.Type) types.Type {
+	if t == nil {
+		return types.Typ[types.Invalid]
+	}
+	return deref(t)
+}
+
+// returnsOf returns the return statements of a function, without those of the
+// functions in it.
+func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if ret, ok := n.(*ast.ReturnStmt); ok {
+			list = append(list, ret)
+		}
+		_, inner := n.(*ast.FuncLit)
+		return !inner
+	})
+	return list
+}
+
+// idents returns the uses of a variable in a part of the code.
+func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.Cursor, *ast.Ident] {
+	return func(yield func(inspector.Cursor, *ast.Ident) bool) {
+		for c := range in.Preorder((*ast.Ident)(nil)) {
+			if id := c.Node().(*ast.Ident); u.info.Uses[id] == v && !yield(c, id) {
+				return
+			}
+		}
+	}
+}
+
+// method returns the receiver and the name of a method call, or nil.
+func method(call *ast.CallExpr) (ast.Expr, string) {
+	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
+		return sel.X, sel.Sel.Name
+	}
+	return nil, ""
+}
+
+// hasUse reports whether n uses a variable.
+func (u *uses) hasUse(n ast.Node, v types.Object) bool {
+	for n := range ast.Preorder(n) {
+		if id, ok := n.(*ast.Ident); ok && v != nil && u.info.Uses[id] == v {
+			return true
+		}
+	}
+	return false
+}
+
+// mentionsCallee reports whether a part of the code calls the function of this name.
+func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
+	for _, call := range all[*ast.CallExpr](in) {
+		if u.callee(call) == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,139 @@
+package vet
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/types"
+	"reflect"
+	"time"
+
+	"github.com/goretry/retry"
+)
+
+// evaluate returns p with these fields set. It leaves out fields whose values
+// are not constant; then known is false.
+func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Policy, known bool) {
+	known = true
+	for name, x := range fields {
+		field, ok := reflect.ValueOf(&p).Elem().FieldByName(name), true
+		switch {
+		case name == "Classify":
+			p.Classify, ok = func(error) *retry.Class { return nil }, u.isFunction(x)
+		case field.Kind() != reflect.Func:
+			value := reflect.New(field.Type()).Elem()
+			ok = u.eval(value, x)
+			field.Set(value)
+		}
+		known = known && ok
+	}
+	return p, known
+}
+
+// curves are the types that an interface in a policy may have, by their names.
+var curves = map[string]reflect.Type{
+	"Fixed": reflect.TypeFor[retry.Fixed](), "Linear": reflect.TypeFor[retry.Linear](),
+	"Fibonacci": reflect.TypeFor[retry.Fibonacci](), "Exponential": reflect.TypeFor[retry.Exponential](),
+	"Schedule": reflect.TypeFor[retry.Schedule](), "Proportional": reflect.TypeFor[retry.Proportional](),
+	"Spread": reflect.TypeFor[retry.Spread](),
+}
+
+// eval sets v to the value of x. If that is not constant, v stays zero, and ok is
+// false.
+func (u *uses) eval(v reflect.Value, x ast.Expr) (ok bool) {
+	if x = u.value(x); x == nil || u.info.Types[x].IsNil() {
+		return x != nil
+	}
+	made := reflect.New(v.Type()).Elem()
+	switch v.Kind() {
+	case reflect.Interface:
+		curve := curves[u.retryType(x)]
+		if curve == nil {
+			return false
+		}
+		made = reflect.New(curve).Elem()
+		ok = u.eval(made, x)
+	case reflect.Pointer:
+		made = reflect.New(v.Type().Elem())
+		address, isAddress := x.(*ast.UnaryExpr)
+		ok = isAddress && u.eval(made.Elem(), address.X)
+	case reflect.Struct, reflect.Slice:
+		literal, isLiteral := x.(*ast.CompositeLit)
+		ok = isLiteral && u.evalElements(made, literal)
+	default:
+		value := u.info.Types[x].Value
+		ok = value != nil && setConstant(made, value)
+	}
+	if ok {
+		v.Set(made)
+	}
+	return ok
+}
+
+// evalElements sets the fields or elements of v to those of a literal.
+func (u *uses) evalElements(v reflect.Value, literal *ast.CompositeLit) bool {
+	for _, x := range literal.Elts {
+		pair, keyed := x.(*ast.KeyValueExpr)
+		if keyed != (v.Kind() == reflect.Struct) {
+			return false
+		}
+		if keyed {
+			if !u.eval(v.FieldByName(types.ExprString(pair.Key)), pair.Value) {
+				return false
+			}
+			continue
+		}
+		element := reflect.New(v.Type().Elem()).Elem()
+		if !u.eval(element, x) {
+			return false
+		}
+		v.Set(reflect.Append(v, element))
+	}
+	return true
+}
+
+// setConstant sets v, a number or a bool, to a constant.
+func setConstant(v reflect.Value, c constant.Value) (ok bool) {
+	switch {
+	case v.Kind() == reflect.Bool:
+		v.SetBool(constant.BoolVal(c))
+		return true
+	case v.CanFloat():
+		f, _ := constant.Float64Val(constant.ToFloat(c))
+		v.SetFloat(f)
+		return true
+	}
+	n, exact := constant.Int64Val(constant.ToInt(c))
+	v.Set(reflect.ValueOf(n).Convert(v.Type()))
+	return exact && v.Convert(reflect.TypeFor[int64]()).Int() == n
+}
+
+// duration returns the constant value of x, or of the variable x.
+func (u *uses) duration(x ast.Expr) (d time.Duration, ok bool) {
+	ok = u.eval(reflect.ValueOf(&d).Elem(), x)
+	return d, ok
+}
+
+// isFunction reports whether x is a function, and therefore not nil.
+func (u *uses) isFunction(x ast.Expr) bool {
+	var id *ast.Ident
+	switch x := u.value(x).(type) {
+	case *ast.FuncLit:
+		return true
+	case *ast.Ident:
+		id = x
+	case *ast.SelectorExpr:
+		id = x.Sel
+	}
+	_, ok := u.info.ObjectOf(id).(*types.Func)
+	return ok
+}
+
+// retryType returns the name of the type of x, or "" if the type does not come from
+// package retry.
+func (u *uses) retryType(x ast.Expr) string {
+	named, ok := types.Unalias(u.info.TypeOf(x)).(*types.Named)
+	if !ok || named.Obj().Pkg() == nil || named.Obj().Pkg().Path() != retryPath {
+		return ""
+	}
+	return named.Obj().Name()
+}

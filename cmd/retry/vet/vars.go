@@ -1,0 +1,223 @@
+package vet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+)
+
+// A variable records what a package does with one of its variables.
+type variable struct {
+	zero   bool                  // it starts with its zero value
+	values []ast.Expr            // the values assigned to it; nil for one without its own expression
+	calls  []ast.Expr            // the calls that assign it as one of several results
+	fields map[string][]ast.Expr // the values assigned to its fields
+	shared bool                  // its address is taken, so it may change elsewhere
+}
+
+// record records what a node shows about functions and variables.
+func (u *uses) record(node ast.Node) {
+	switch n := node.(type) {
+	case *ast.FuncDecl:
+		if fn, ok := u.info.Defs[n.Name].(*types.Func); ok {
+			u.funcs[fn] = n
+		}
+		u.declare(n.Recv)
+	case *ast.FuncType:
+		u.declare(n.Params)
+		if n.Results != nil {
+			for _, field := range n.Results.List {
+				for _, name := range field.Names {
+					if v := u.variable(name); v != nil {
+						v.zero = true
+					}
+				}
+			}
+		}
+	case *ast.ValueSpec:
+		for i, name := range n.Names {
+			if len(n.Values) > 0 {
+				u.assignOf(name, n.Values, len(n.Names), i)
+			} else if v := u.variable(name); v != nil {
+				v.zero = true
+			}
+		}
+	case *ast.AssignStmt:
+		for i, left := range n.Lhs {
+			if n.Tok == token.ASSIGN || n.Tok == token.DEFINE {
+				u.assignOf(left, n.Rhs, len(n.Lhs), i)
+			} else {
+				u.assign(left, nil)
+			}
+		}
+	case *ast.IncDecStmt:
+		u.assign(n.X, nil)
+	case *ast.RangeStmt:
+		for _, left := range []ast.Expr{n.Key, n.Value} {
+			if left != nil {
+				u.assign(left, nil)
+			}
+		}
+	case *ast.UnaryExpr:
+		if n.Op == token.AND {
+			u.share(n.X)
+		}
+	case *ast.SelectorExpr: // calling a method with a pointer receiver takes the address
+		s := u.info.Selections[n]
+		if s == nil || s.Kind() != types.MethodVal {
+			return
+		}
+		_, wants := s.Obj().Type().(*types.Signature).Recv().Type().(*types.Pointer)
+		if _, has := s.Recv().(*types.Pointer); wants && !has {
+			u.share(n.X)
+		}
+	}
+}
+
+// declare records that the caller assigns the parameters.
+func (u *uses) declare(params *ast.FieldList) {
+	if params == nil {
+		return
+	}
+	for _, field := range params.List {
+		for _, name := range field.Names {
+			u.assign(name, nil)
+		}
+	}
+}
+
+// valueAt returns the value for the i-th of n variables, or nil if it is one of
+// the results of a call.
+func valueAt(values []ast.Expr, n, i int) ast.Expr {
+	if len(values) != n {
+		return nil
+	}
+	return values[i]
+}
+
+// assignOf records the assignment to the i-th of n variables.
+func (u *uses) assignOf(left ast.Expr, values []ast.Expr, n, i int) {
+	u.assign(left, valueAt(values, n, i))
+	if id, ok := left.(*ast.Ident); ok && n > 1 && len(values) == 1 {
+		if v := u.variable(id); v != nil {
+			v.calls = append(v.calls, values[0])
+		}
+	}
+}
+
+// assign records that value is assigned to a variable or one of its fields.
+func (u *uses) assign(left, value ast.Expr) {
+	switch left := ast.Unparen(left).(type) {
+	case *ast.Ident:
+		if v := u.variable(left); v != nil {
+			v.values = append(v.values, value)
+		}
+	case *ast.SelectorExpr:
+		id, ok := ast.Unparen(left.X).(*ast.Ident)
+		if !ok {
+			u.share(left.X)
+			return
+		}
+		if v := u.variable(id); v != nil {
+			v.fields[left.Sel.Name] = append(v.fields[left.Sel.Name], value)
+		}
+	case *ast.IndexExpr:
+		u.share(left.X)
+	}
+}
+
+// share records that the variable at the root of x may change elsewhere.
+func (u *uses) share(x ast.Expr) {
+	if id := rootOf(x); id != nil {
+		if v := u.variable(id); v != nil {
+			v.shared = true
+		}
+	}
+}
+
+// rootOf returns the identifier at the start of an expression such as a.b[i].c,
+// or nil if it starts with something else.
+func rootOf(x ast.Expr) *ast.Ident {
+	for {
+		switch e := ast.Unparen(x).(type) {
+		case *ast.SelectorExpr:
+			x = e.X
+		case *ast.IndexExpr:
+			x = e.X
+		case *ast.StarExpr:
+			x = e.X
+		case *ast.Ident:
+			return e
+		default:
+			return nil
+		}
+	}
+}
+
+// variable returns the record of the variable id, or nil if id is not a
+// variable.
+func (u *uses) variable(id *ast.Ident) *variable {
+	obj, ok := u.info.ObjectOf(id).(*types.Var)
+	if !ok {
+		return nil
+	}
+	v := u.vars[obj]
+	if v == nil {
+		v = &variable{fields: map[string][]ast.Expr{}}
+		u.vars[obj] = v
+	}
+	return v
+}
+
+// value returns the only value that an expression can have: the expression
+// itself, or the value of a variable that is assigned once. It returns nil if
+// there may be others.
+func (u *uses) value(x ast.Expr) ast.Expr {
+	for x != nil {
+		x = ast.Unparen(x)
+		id, ok := x.(*ast.Ident)
+		if !ok {
+			return x
+		}
+		obj, ok := u.info.ObjectOf(id).(*types.Var)
+		if !ok {
+			return x // a constant, a function, nil
+		}
+		x = u.only(obj)
+	}
+	return nil
+}
+
+// only returns the value of a variable that is assigned once and whose fields are
+// not, and nil for any other.
+func (u *uses) only(obj *types.Var) ast.Expr {
+	v := u.known(obj)
+	if v == nil || len(v.values) != 1 || len(v.fields) > 0 {
+		return nil
+	}
+	return v.values[0]
+}
+
+// result returns the call that assigns a variable as one of its results, if the
+// variable is assigned once.
+func (u *uses) result(id *ast.Ident) ast.Expr {
+	obj, ok := u.info.ObjectOf(id).(*types.Var)
+	if !ok {
+		return nil
+	}
+	v := u.known(obj)
+	if v == nil || len(v.values) != 1 || len(v.calls) != 1 {
+		return nil
+	}
+	return ast.Unparen(v.calls[0])
+}
+
+// known returns the record of a variable that changes nowhere else, and nil for
+// any other.
+func (u *uses) known(obj *types.Var) *variable {
+	v := u.vars[obj]
+	if v == nil || v.shared || obj.Exported() && obj.Parent() == obj.Pkg().Scope() {
+		return nil
+	}
+	return v
+}
