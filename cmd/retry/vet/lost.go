@@ -2,7 +2,6 @@ package vet
 
 import (
 	"go/ast"
-	"go/constant"
 	"go/token"
 	"go/types"
 	"slices"
@@ -21,7 +20,6 @@ stays as it was.`, func(pass *analysis.Pass, u *uses) {
 	u.droppedCalls(pass)
 	u.blindDecisions(pass)
 	u.changedCopies(pass)
-	u.formattedMarks(pass)
 	for call, op := range u.operations() {
 		u.shadowedResults(pass, call, op)
 		u.swallowedErrors(pass, call, op)
@@ -168,30 +166,6 @@ func (u *uses) usedAfter(fn, c inspector.Cursor, v *types.Var) bool {
 func (u *uses) isNamedResult(fn ast.Node, v *types.Var) bool {
 	results := typeOf(fn).Results
 	return results != nil && within(results, v.Pos())
-}
-
-// formattedMarks reports a marked error of which only the text is kept.
-func (u *uses) formattedMarks(pass *analysis.Pass) {
-	for _, call := range all[*ast.CallExpr](u.root) {
-		if u.callee(call) != "fmt.Errorf" {
-			continue
-		}
-		format := u.info.Types[call.Args[0]].Value
-		if format == nil || strings.Contains(constant.StringVal(format), "%w") {
-			continue
-		}
-		for _, arg := range call.Args[1:] {
-			if made := u.from(arg); made != nil && u.isMark(made) {
-				pass.ReportRangef(arg, "only the text of %s is kept, without its mark, so the policy decides as for any other error: use %%w", types.ExprString(arg))
-			}
-		}
-	}
-}
-
-// isMark reports whether a call marks an error.
-func (u *uses) isMark(call *ast.CallExpr) bool {
-	name := u.callee(call)
-	return name == retryPath+".Permanent" || name == retryPath+".After"
 }
 
 // shadowedResults reports a variable of an operation that hides the one which the

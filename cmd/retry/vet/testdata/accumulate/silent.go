@@ -62,39 +62,6 @@ func failedWithoutHarm(ctx context.Context, c client, p retry.Policy) (all []ite
 	return all, err
 }
 
-// An operation that begins anew.
-func reset(ctx context.Context, c client, p retry.Policy) (all []item, err error) {
-	seen := map[string]int{}
-	err = retry.Do(ctx, p, func(ctx context.Context) error {
-		all = all[:0]
-		clear(seen)
-		for _, token := range []string{"a", "b"} {
-			page, _, err := c.page(ctx, token)
-			if err != nil {
-				return err
-			}
-			all = append(all, page...)
-			seen[token] += len(page)
-		}
-		return nil
-	})
-	return all, err
-}
-
-func inside(ctx context.Context, c client, p retry.Policy) ([]item, error) {
-	return retry.DoValue(ctx, p, func(ctx context.Context) ([]item, error) {
-		var all []item
-		for _, token := range []string{"a", "b"} {
-			page, _, err := c.page(ctx, token)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, page...)
-		}
-		return all, nil
-	})
-}
-
 // An operation that goes on where the last attempt stopped.
 func cursor(ctx context.Context, c client, p retry.Policy) (all []item, err error) {
 	token := ""
@@ -256,16 +223,4 @@ func (r *report) reload(ctx context.Context) error {
 		r.reset()
 		return r.client.each(ctx, func(i item) { r.items = append(r.items, i) })
 	})
-}
-
-// The same code outside of a retry.
-func once(ctx context.Context, c client) (all []item, err error) {
-	for _, token := range []string{"a", "b"} {
-		page, _, err := c.page(ctx, token)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-	}
-	return all, nil
 }

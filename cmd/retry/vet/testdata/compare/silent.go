@@ -36,22 +36,6 @@ func before(ctx context.Context, p retry.Policy) error {
 	return err
 }
 
-func unwrapped(ctx context.Context, p retry.Policy) bool {
-	err := retry.Do(ctx, p, ping)
-	err = retry.LastError(err)
-	return err == io.EOF
-}
-
-// Inside the operation its own errors are as they are.
-func inside(ctx context.Context, p retry.Policy) error {
-	return retry.Do(ctx, p, func(ctx context.Context) error {
-		if err := ping(ctx); err != io.EOF {
-			return err
-		}
-		return nil
-	})
-}
-
 // The type that Do returns.
 func reason(ctx context.Context, p retry.Policy) retry.Reason {
 	err := retry.Do(ctx, p, ping)
@@ -102,9 +86,6 @@ func walks(err error) bool {
 }
 
 var walker = retry.Policy{RetryIf: walks}
-
-// The same comparison where no call of retry is.
-func elsewhere(err error) bool { return err == io.EOF }
 
 // A field of the same name in another type.
 type settings struct{ RetryIf func(error) bool }

@@ -16,10 +16,6 @@ import (
 	"github.com/goretry/retry"
 )
 
-func inside(ctx context.Context, p retry.Policy, data []byte) error {
-	return retry.Do(ctx, p, func(ctx context.Context) error { return send(ctx, bytes.NewReader(data)) })
-}
-
 // What is rewound, or filled, is whole again.
 func rewound(ctx context.Context, p retry.Policy, file *os.File) error {
 	return retry.Do(ctx, p, func(ctx context.Context) error {
@@ -138,21 +134,6 @@ func final(ctx context.Context, p retry.Policy, body io.Reader, dial func(contex
 		return retry.Permanent(send(ctx, body))
 	})
 }
-
-type rewinder struct {
-	policy retry.Policy
-	data   []byte
-	body   io.Reader
-}
-
-func (r *rewinder) run(ctx context.Context) error { return retry.Do(ctx, r.policy, r.attempt) }
-
-func (r *rewinder) attempt(ctx context.Context) error {
-	r.rewind()
-	return send(ctx, r.body)
-}
-
-func (r *rewinder) rewind() { r.body = bytes.NewReader(r.data) }
 
 // Read once, and kept.
 func kept(ctx context.Context, p retry.Policy, body io.Reader) error {

@@ -23,11 +23,6 @@ func (c *client) budgeted(ctx context.Context) error {
 
 func (c *client) within(ctx context.Context) error { return retry.Do(ctx, three, ping) }
 
-// One after the other.
-func sequence(ctx context.Context) error {
-	return errors.Join(retry.Do(ctx, four, ping), retry.Do(ctx, three, ping))
-}
-
 // A connection that is held for ever, and what is done on it.
 func reconnect(ctx context.Context) error {
 	return retry.Do(ctx, forever, func(ctx context.Context) error {

@@ -5,28 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 
 	"github.com/goretry/retry"
 )
 
 var last error
-
-func shadowed(ctx context.Context) error {
-	return retry.Do(ctx, policy, func(ctx context.Context) error { return ping(ctx) })
-}
-
-// To ask or to log is no call that a timeout should end.
-func asked(ctx context.Context) error {
-	return retry.Do(ctx, policy, func(attempt context.Context) error {
-		slog.InfoContext(ctx, "pinging", "left", ctx.Err() == nil)
-		if err := ping(attempt); err != nil {
-			return errors.Join(err, context.Cause(ctx))
-		}
-		return ctx.Err()
-	})
-}
 
 // To wrap an error or to look at values is no such call either, and what cleans
 // up should not end with the attempt.
@@ -104,8 +88,4 @@ func same(ctx context.Context) error {
 	return errors.Join(
 		retry.Do(ctx, retry.Default(), func(context.Context) error { return ping(ctx) }),
 		retry.Do(ctx, brief, func(context.Context) error { return ping(ctx) }))
-}
-
-func elsewhere(ctx context.Context, do func(context.Context, retry.Policy, func(context.Context) error) error) error {
-	return do(ctx, policy, func(context.Context) error { return ping(ctx) })
 }

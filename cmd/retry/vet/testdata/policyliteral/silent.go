@@ -8,16 +8,6 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Sound.
-func sound(ctx context.Context, ping func(context.Context) error) error {
-	return retry.Do(ctx, retry.Policy{
-		MaxAttempts: 5,
-		Backoff:     retry.Exponential{Base: 100 * time.Millisecond},
-		MaxDelay:    time.Second,
-		Jitter:      retry.FullJitter,
-	}, ping)
-}
-
 // Once for each call, on purpose.
 func zero(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{}, ping)
@@ -86,9 +76,6 @@ func leftOut(ctx context.Context, ping func(context.Context) error) error {
 		},
 	}, ping)
 }
-
-// No budget, below here no retry.
-func none(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{}) }
 
 // Which of two it is depends.
 func either(ctx context.Context, fast bool, ping func(context.Context) error) error {

@@ -52,16 +52,6 @@ func background(ctx context.Context, c *client) error {
 	})
 }
 
-// A sleep that is not retried.
-func outside(ctx context.Context, c *client) error {
-	time.Sleep(time.Second)
-	err := retry.Do(ctx, c.policy, c.ping)
-	if err != nil {
-		time.Sleep(time.Second)
-	}
-	return err
-}
-
 // Loops over different things.
 func failover(ctx context.Context, p retry.Policy, hosts []string, dial func(context.Context, string) error, next func(context.Context) error) error {
 	current := ""
@@ -148,17 +138,6 @@ func poll(ctx context.Context, p retry.Policy, ready func(context.Context) (bool
 			}
 		}
 	})
-}
-
-// A retry loop that nothing retries.
-func alone(ctx context.Context, c *client) (err error) {
-	for range 3 {
-		if err = c.ping(ctx); err == nil {
-			return nil
-		}
-		time.Sleep(time.Second)
-	}
-	return err
 }
 
 // Marks that are used.
