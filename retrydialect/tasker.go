@@ -75,7 +75,7 @@ func (t Tasker) Policy() (retry.Policy, error) {
 			f.Add("max_attempts", p.MaxAttempts, "how often to execute in all, 1 or more")
 		}
 	case p.NonRetryable:
-		p.MaxAttempts = 0 //retry:vet-ignore policyliteral the block sets no limit, so Lint must not report one
+		p.MaxAttempts = 0 // the block sets no limit, so Lint must not report one
 	}
 
 	base := time.Second

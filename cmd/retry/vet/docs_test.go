@@ -36,6 +36,8 @@ func TestDocs(t *testing.T) {
 		diff, _, ended := strings.Cut(diff, "```\n")
 		require.True(t, found && ended, name)
 		assert.LessOrEqual(t, strings.Count(diff, "\n"), 10, name)
+		assert.LessOrEqual(t, max(strings.Count("\n"+diff, "\n-"), strings.Count("\n"+diff, "\n+")), 3, name)
+		assert.Contains(t, string(page), "\n| ["+name+"](#"+name+") | ")
 
 		texts["mistake/"+name], texts["repair/"+name] = text, ""
 		program(t, filepath.Join(dir, "docs", "mistake", name), diff, "-")
