@@ -268,14 +268,6 @@ func (u *uses) setsError(n ast.Node) bool {
 	return u.anyCall(n)
 }
 
-// fails reports whether a call can fail, and not only wraps the error of another.
-func (u *uses) fails(call *ast.CallExpr) bool { return u.canFail(call) && !wraps(u.callee(call)) }
-
-// wraps reports whether a function only makes an error from another one.
-func wraps(callee string) bool {
-	return strings.HasPrefix(callee, "errors.") || strings.HasPrefix(callee, "fmt.") || strings.HasPrefix(callee, retryPath+".")
-}
-
 // neverKept reports whether the target is empty before the call and is filled
 // nowhere else, so that each attempt may start by emptying it.
 func (u *uses) neverKept(call *call, op *operation, a *addition, additions []*addition) bool {

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"iter"
+	"strings"
 
 	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/cfg"
@@ -184,4 +185,12 @@ func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 		}
 	}
 	return false
+}
+
+// fails reports whether a call can fail, and not only wraps the error of another.
+func (u *uses) fails(call *ast.CallExpr) bool { return u.canFail(call) && !wraps(u.callee(call)) }
+
+// wraps reports whether a function only makes an error from another one.
+func wraps(callee string) bool {
+	return strings.HasPrefix(callee, "errors.") || strings.HasPrefix(callee, "fmt.") || strings.HasPrefix(callee, retryPath+".")
 }

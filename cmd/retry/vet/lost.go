@@ -20,6 +20,7 @@ stays as it was.`, func(pass *analysis.Pass, u *uses) {
 	u.droppedCalls(pass)
 	u.blindDecisions(pass)
 	u.changedCopies(pass)
+	u.formattedMarks(pass)
 	for call, op := range u.operations() {
 		u.shadowedResults(pass, call, op)
 		u.swallowedErrors(pass, call, op)
@@ -166,6 +167,21 @@ func (u *uses) usedAfter(fn, c inspector.Cursor, v *types.Var) bool {
 func (u *uses) isNamedResult(fn ast.Node, v *types.Var) bool {
 	results := typeOf(fn).Results
 	return results != nil && within(results, v.Pos())
+}
+
+// formattedMarks reports a marked error of which only the text is kept.
+func (u *uses) formattedMarks(pass *analysis.Pass) {
+	for _, call := range all[*ast.CallExpr](u.root) {
+		if u.callee(call) != "fmt.Errorf" || strings.Contains(types.ExprString(call.Args[0]), "%w") {
+			continue
+		}
+		for _, arg := range call.Args[1:] {
+			made := u.from(arg)
+			if made != nil && slices.Contains([]string{retryPath + ".Permanent", retryPath + ".After"}, u.callee(made)) {
+				pass.ReportRangef(arg, "only the text of %s is kept, without its mark: use %%w", types.ExprString(arg))
+			}
+		}
+	}
 }
 
 // shadowedResults reports a variable of an operation that hides the one which the

@@ -39,6 +39,8 @@ func TestRules(t *testing.T) {
 			p := policy
 			err = retry.Do(ctx, p, ping)
 			p.MaxAttempts = 3`, ``},
+		{"only the text of a mark", "lost: only the text of retry.Permanent(err)",
+			`err = fmt.Errorf("ping: %v", retry.Permanent(err))`, ``},
 		{"logged and dropped", "lost: retry.Do takes nil for success", ``, `
 			if err := ping(attempt); err != nil {
 				log.Println(err)
