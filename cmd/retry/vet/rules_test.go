@@ -210,11 +210,7 @@ func TestRules(t *testing.T) {
 		{"a Budget for all calls", "", `
 			policy.Budget = &retry.Budget{Size: 3}
 			for _, ping := range pings { err = errors.Join(err, retry.Do(ctx, policy, ping)) }`, ``},
-		{"rewound by another package", "", `
-			rd := struct {
-				io.Reader
-				rewinder
-			}{}`, `
+		{"rewound by another package", "", `rd := map[string]rewinder{}[url]`, `
 			if err := rd.Rewind(); err != nil { return err }
 			return upload(attempt, rd)`},
 		{"rewound by another name", "", `

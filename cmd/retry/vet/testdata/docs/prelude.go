@@ -32,7 +32,10 @@ var _ = []any{
 	strconv.Itoa, strings.NewReader, &sync.Mutex{}, &atomic.Bool{}, time.Second, retryhttp.Check, retrysql.Transient,
 }
 
-type rewinder interface{ Rewind() error }
+type rewinder interface {
+	io.Reader
+	Rewind() error
+}
 
 func snippet(
 	ctx context.Context, policy retry.Policy, db *sql.DB, conn *pgx.Conn,
