@@ -209,7 +209,7 @@ func (u *uses) escapes(call *call, op *operation, c inspector.Cursor) bool {
 		}
 	}
 	if !op.contains(v.Pos()) {
-		return u.readAfter(*fn, call, v)
+		return u.usesMore(*fn, v, call.End())
 	}
 	return value && slices.ContainsFunc(returnsOf(op.body), func(ret *ast.ReturnStmt) bool {
 		return len(ret.Results) == 0 && u.isNamedResult(op.node, v) || len(ret.Results) == 2 && u.local(ret.Results[0]) == v
@@ -224,16 +224,18 @@ func (u *uses) usedOutside(call *call) bool {
 		return returned
 	}
 	v, fn := u.local(assign.Lhs[0]), enclosingFunc(call.cursor)
-	if v == nil || fn == nil {
-		return false
-	}
-	for use := range u.idents(v, *fn) {
-		sel, ok := use.Parent().Node().(*ast.SelectorExpr)
-		if !ok || !slices.Contains([]string{"Status", "StatusCode", "Header", "Body"}, sel.Sel.Name) {
-			return true
-		}
-		of, ok := use.Parent().Parent().Node().(*ast.SelectorExpr)
-		if sel.Sel.Name == "Body" && (!ok || of.Sel.Name != "Close") {
+	return v != nil && fn != nil && u.usesMore(*fn, v, assign.End())
+}
+
+// usesMore reports whether a function uses v after pos, and of a response more than
+// what came with its status.
+func (u *uses) usesMore(fn inspector.Cursor, v *types.Var, pos token.Pos) bool {
+	for use, id := range u.idents(v, fn) {
+		sel, field := use.Parent().Node().(*ast.SelectorExpr)
+		of, deep := use.Parent().Parent().Node().(*ast.SelectorExpr)
+		_, compared := use.Parent().Node().(*ast.BinaryExpr)
+		status := typeName(v.Type()) == "net/http.Response" && (field && sel.Sel.Name != "Body" || deep && of.Sel.Name == "Close")
+		if id.Pos() > pos && !compared && !status {
 			return true
 		}
 	}

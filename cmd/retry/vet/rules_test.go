@@ -117,6 +117,14 @@ func TestRules(t *testing.T) {
 				return err
 			})
 			log.Println(rows.Next())`, ``},
+		{"a response whose status is read", "", `
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), AttemptTimeout: time.Second}
+			var resp *http.Response
+			err = retry.Do(ctx, p, func(attempt context.Context) (err error) {
+				resp, err = http.DefaultClient.Do((&http.Request{}).WithContext(attempt))
+				return err
+			})
+			log.Println(resp != nil && resp.StatusCode == 200)`, ``},
 		{"sleeps in OnEvent", "hooks: the call waits until time.Sleep returns",
 			`policy.OnEvent = func(_ context.Context, e retry.Event) { time.Sleep(e.Delay) }`,
 			`return ping(attempt)`},
