@@ -10,7 +10,7 @@
 //
 // The last response is returned, whatever its status: check it as usual. [ErrorOf]
 // says why it was the last. Bound a request with its context, not with
-// http.Client.Timeout, whose error hides the reason.
+// http.Client.Timeout, whose error can hide the reason.
 //
 // # What is retried
 //
