@@ -29,6 +29,68 @@ import (
 // script. Those for YAML, language models, gRPC and controllers are in
 // integration/yamltest, integration/llmtest and the adapters.
 
+func TestRecipeHTTP(t *testing.T) {
+	get := func(t *testing.T, faults ...httpfault.Fault) string {
+		var out bytes.Buffer
+		logger, network := slog.Default(), http.DefaultTransport
+		slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+		http.DefaultTransport = server(faults...)
+		defer func() { slog.SetDefault(logger); http.DefaultTransport = network }()
+		ctx, policy := t.Context(), retry.Default()
+		req, err := http.NewRequest("GET", "http://example.test/orders", nil)
+		require.NoError(t, err)
+
+		policy.AttemptTimeout = 2 * time.Second // until the headers: a server that hangs is one failed attempt
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for all attempts and waits
+		defer cancel()
+		resp, err := client.Do(req.WithContext(ctx))
+		if err == nil {
+			defer resp.Body.Close()
+			err = retryhttp.ErrorOf(resp) // nil if resp is no failure
+		}
+		if err != nil {
+			slog.Error("no orders", "reason", retry.ReasonOf(err), "err", err)
+		}
+
+		return out.String()
+	}
+	busy, hang := httpfault.Status(503, 0), httpfault.Slow(time.Hour, nil)
+	for _, row := range []struct {
+		name, logged string
+		faults       []httpfault.Fault
+	}{
+		{"a server that comes back", "", []httpfault.Fault{busy, hang, busy}},
+		{"a server that answers 503", "attempts exhausted after 5 attempts", []httpfault.Fault{busy, busy, busy, busy, busy, busy}},
+		{"a server that hangs", "reason=deadline", []httpfault.Fault{hang, hang, hang, hang, hang, hang}},
+		{"a server that asks for a long wait", "reason=retry_after_too_long", []httpfault.Fault{httpfault.Status(503, time.Hour)}},
+		{"what is not there", "reason=permanent_error", []httpfault.Fault{httpfault.Status(404, 0)}},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			logged := get(t, row.faults...)
+			assert.Contains(t, logged, row.logged)
+			assert.Equal(t, row.logged == "", logged == "")
+		})
+	}
+}
+
+func TestRecipeTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy, errDown, began := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}, errDial, time.Now()
+
+		retrytest.Schedule(t, policy, time.Second, 2*time.Second) // these delays, and then no more
+		d := policy.Next(retry.Attempt{Number: 3, Err: errDown})  // d.Reason is retry.ReasonExhausted
+		op := retrytest.NewOp(errDown, errDown, nil)              // fails twice
+		err := retry.Do(t.Context(), retrytest.NoWait(policy), op.Run)
+
+		require.NoError(t, err)
+		assert.Equal(t, retry.ReasonExhausted, d.Reason)
+		assert.Equal(t, 3, op.Attempts())
+		assert.Zero(t, time.Since(began))
+	})
+}
+
 func TestRecipePoll(t *testing.T) {
 	errNotReady := errors.New("not ready yet")
 	poll := func(ctx context.Context, check func(context.Context) (string, error)) (string, error) {
