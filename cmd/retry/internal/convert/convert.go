@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,23 +31,43 @@ func (e *Error) Error() string { return strings.Join(e.Faults, "; ") }
 
 // A target is a system that has settings for retries.
 type target struct {
-	name  string
-	write func(retry.Policy, Options) (string, error)
+	name, title string
+	write       func(*writer) any // adds faults that no other system has
+	encode      func(settings any) (string, error)
+
+	// What it can express. Without curves, write finds all faults.
+	curves  []curve
+	jitters spread
+	unit    time.Duration // of its delays
+	most    int64         // retries; 0: they may be unlimited
+	doubles bool          // its exponential curve doubles
+	around  bool          // its jitter goes beyond its longest delay
+	bounds  bool          // it bounds the time of all attempts
+	times   bool          // it bounds the time of each
 }
 
 var targets = []target{
-	{"native", func(p retry.Policy, _ Options) (string, error) { return asYAML(p, nil) }},
-	{"tasker", writeTasker},
-	{"argyll", writeArgyll},
-	{"taskharbor", writeTaskHarbor},
-	{"nats", writeNATS},
-	{"cenkalti", writeCenkalti},
-	{"envoy", writeEnvoy},
-	{"grpc", writeGRPC},
-	{"temporal", writeTemporal},
-	{"istio", writeIstio},
-	{"stepfunctions", writeStepFunctions},
-	{"otel", writeOTel},
+	{name: "native", write: func(w *writer) any { return w.p }, encode: asYAML},
+	{name: "tasker", title: "Tasker", write: writeTasker, encode: asYAML,
+		curves: []curve{none, fixed, linear, exponential, fibonacci}, jitters: noJitter, unit: time.Millisecond, most: math.MaxInt64, doubles: true},
+	{name: "argyll", title: "Argyll", write: writeArgyll, encode: asJSON,
+		curves: []curve{none, fixed, linear, exponential}, jitters: noJitter, unit: time.Millisecond, doubles: true},
+	{name: "taskharbor", title: "TaskHarbor", write: writeTaskHarbor, encode: asYAML,
+		curves: []curve{none, fixed, exponential}, jitters: shares, unit: 1, most: math.MaxInt64},
+	{name: "nats", title: "NATS", write: writeNATS, encode: asJSON,
+		curves: []curve{none, fixed, linear, exponential, fibonacci, schedule}, jitters: noJitter, unit: 1},
+	{name: "cenkalti", title: "cenkalti/backoff", write: writeCenkalti, encode: asGo,
+		curves: []curve{none, fixed, exponential}, jitters: shares, unit: 1, around: true, bounds: true},
+	{name: "envoy", title: "Envoy", write: writeEnvoy, encode: asYAML,
+		curves: []curve{fixed, exponential}, jitters: alwaysFull, unit: time.Millisecond, most: math.MaxUint32, doubles: true, times: true},
+	{name: "grpc", write: writeGRPC, encode: asJSON, around: true},
+	{name: "temporal", write: writeTemporal, encode: asJSON},
+	{name: "istio", title: "Istio", write: writeIstio, encode: asYAML,
+		curves: []curve{fixed, exponential}, jitters: alwaysFull, unit: time.Millisecond, most: math.MaxInt32, doubles: true, times: true},
+	{name: "stepfunctions", title: "Step Functions", write: writeStepFunctions, encode: asJSON,
+		curves: []curve{fixed, exponential}, jitters: fullOrNone, unit: time.Second, most: stepMostRetries},
+	{name: "otel", title: "the Collector", write: writeOTel, encode: asYAML,
+		curves: []curve{fixed, exponential}, jitters: shares, unit: 1, around: true, bounds: true},
 }
 
 // Targets returns the names that [Write] accepts.
@@ -59,19 +81,26 @@ func Targets() (names []string) {
 // Write returns the settings with which a system makes the same decisions as p.
 // If there are none, the error is an *[Error].
 func Write(to string, p retry.Policy, o Options) (string, error) {
-	for _, t := range targets {
-		if t.name == to {
-			return t.write(p, o)
-		}
+	i := slices.IndexFunc(targets, func(t target) bool { return t.name == to })
+	if i < 0 {
+		return "", fmt.Errorf("unknown system %q: write one of %s", to, strings.Join(Targets(), ", "))
 	}
-	return "", fmt.Errorf("unknown system %q: write one of %s", to, strings.Join(Targets(), ", "))
+	t := &targets[i]
+	w := &writer{target: t, p: p, Options: o, settings: settingsOf(p)}
+	if list, ok := p.Backoff.(retry.Schedule); ok && t.around && p.MaxDelay == 0 {
+		w.list(list)
+	}
+	if t.curves != nil {
+		w.check()
+	}
+	settings := t.write(w)
+	if w.faults != nil {
+		return "", &Error{w.faults}
+	}
+	return t.encode(settings)
 }
 
-// asYAML returns settings as YAML, unless there are faults.
-func asYAML(settings any, f faults) (string, error) {
-	if f != nil {
-		return "", &Error{f}
-	}
+func asYAML(settings any) (string, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
@@ -79,22 +108,110 @@ func asYAML(settings any, f faults) (string, error) {
 	return b.String(), err
 }
 
-// asJSON returns settings as JSON, unless there are faults.
-func asJSON(settings any, f faults) (string, error) {
-	if f != nil {
-		return "", &Error{f}
-	}
+func asJSON(settings any) (string, error) {
 	data, err := json.MarshalIndent(settings, "", "  ")
 	return string(data) + "\n", err
 }
 
-// faults are the settings that cannot be expressed.
-type faults []string
+func asGo(expression any) (string, error) { return fmt.Sprintln(expression), nil }
 
-// add adds a fault: the key in the policy, its value, and why it cannot be
-// expressed.
-func (f *faults) add(key string, value any, why string) {
-	*f = append(*f, fmt.Sprintf("%s is %v: %s", key, value, why))
+// A writer writes a policy for a system.
+type writer struct {
+	*target
+	Options
+	settings
+	p      retry.Policy
+	faults []string // what cannot be expressed
+}
+
+// add adds a fault: the key in the policy, its value, and why the system cannot
+// express it.
+func (w *writer) add(key string, value any, why string) {
+	w.faults = append(w.faults, fmt.Sprintf("%s is %v: %s", key, value, why))
+}
+
+// check adds faults for what the table of systems says.
+func (w *writer) check() {
+	counts := " counts whole " + map[time.Duration]string{time.Millisecond: "milliseconds", time.Second: "seconds"}[w.unit]
+	for _, row := range []struct {
+		fault bool
+		key   string
+		value any
+		why   string
+	}{
+		{w.curve != none && !w.jitters.has(w.jitter), "jitter", jitterText(w.jitter), w.jitters.why},
+		{w.elapsed != 0 && !w.bounds, "max_elapsed", w.elapsed, " does not bound the time of all attempts"},
+		{w.wait != 0, "max_retry_after", w.wait, " does not know what a server asks for"},
+		{w.exact, "exact_retry_after", true, " does not know what a server asks for"},
+		{w.timeout != 0 && !w.times, "attempt_timeout", w.timeout, " has none"},
+		{w.timeout%w.unit != 0 && w.times, "attempt_timeout", w.timeout, counts},
+		{w.healthy != 0, "healthy_after", w.healthy, " never starts the count over"},
+		{w.most > 0 && w.attempts == retry.Unlimited, "max_attempts", "unlimited in effect", " needs a limit"},
+		{w.most > 0 && int64(w.attempts)-1 > w.most, "max_attempts", fmt.Sprint(w.attempts, " in effect"), fmt.Sprintf(" counts up to %d retries", w.most)},
+		{w.attempts != 1 && !slices.Contains(w.curves, w.curve), "backoff.type", curveNames[w.curve], " has no such curve"},
+		{w.doubles && w.curve == exponential && w.factor != 2, "backoff.factor", w.factor, " always doubles"},
+		{w.base%w.unit != 0, "backoff.base", w.base, counts},
+		{w.cap%w.unit != 0, "max_delay", w.cap, counts},
+	} {
+		if row.fault {
+			w.add(row.key, row.value, w.title+row.why)
+		}
+	}
+	if j, ok := w.jitter.(retry.Proportional); ok && w.around && w.p.MaxDelay > 0 {
+		if _, most := j.Window(w.longest()); most > w.cap {
+			w.add("max_delay", w.cap, fmt.Sprintf("%s draws delays up to %v, beyond its maximum: write the delays as a list, or no jitter", w.title, most))
+		}
+	}
+}
+
+// longest returns the longest delay, before jitter.
+func (w *writer) longest() time.Duration {
+	if w.curve <= fixed {
+		return w.base
+	}
+	last := w.attempts - 1
+	if w.attempts == retry.Unlimited {
+		last = math.MaxInt
+	}
+	longest := w.p.Backoff.Delay(last)
+	if w.cap > 0 {
+		longest = min(longest, w.cap)
+	}
+	return longest
+}
+
+// A spread says which jitters a system has.
+type spread struct {
+	has func(retry.Jitter) bool
+	why string
+}
+
+var (
+	noJitter   = spread{func(j retry.Jitter) bool { return j == nil }, " has none"}
+	alwaysFull = spread{func(j retry.Jitter) bool { return j == retry.FullJitter }, "'s is always full"}
+	fullOrNone = spread{func(j retry.Jitter) bool { return j == nil || j == retry.FullJitter }, " has FULL or none"}
+	shares     = spread{func(j retry.Jitter) bool {
+		_, ok := j.(retry.Proportional)
+		return ok || j == nil
+	}, " spreads a delay to both sides: write a share from 0 to 1"}
+)
+
+// share returns the jitter of a system that has shares.
+func (s *settings) share() float64 {
+	j, _ := s.jitter.(retry.Proportional)
+	return float64(j)
+}
+
+// jitterText returns a jitter in the form of a policy file.
+func jitterText(j retry.Jitter) string {
+	switch j := j.(type) {
+	case nil:
+		return "none"
+	case retry.Proportional:
+		return fmt.Sprint(float64(j))
+	default:
+		return fmt.Sprint(j)
+	}
 }
 
 // curve is the shape of the delays.
@@ -109,12 +226,14 @@ const (
 	schedule
 )
 
+var curveNames = []string{"no delay", "fixed", "linear", "exponential", "fibonacci", "schedule"}
+
 // settings are a policy in the terms that the systems share.
 type settings struct {
 	attempts int // including the first, or Unlimited
 	curve    curve
 	base     time.Duration // the first delay, above 0 unless the curve is none or schedule
-	factor   float64       // of an exponential curve, above 1
+	factor   float64       // of an exponential curve, above 1; 1 of a fixed one
 	cap      time.Duration // 0 if there is none
 	jitter   retry.Jitter
 	timeout  time.Duration // of each attempt; 0 if there is none
@@ -157,79 +276,33 @@ func settingsOf(p retry.Policy) settings {
 	}
 	switch {
 	case s.base == 0:
-		s.curve, s.jitter, s.cap = none, nil, 0
+		s.curve, s.factor, s.jitter, s.cap = none, 0, nil, 0
 	case s.cap > 0 && s.cap <= s.base: // because no curve decreases
 		s.curve, s.base = fixed, s.cap
+	}
+	if s.curve == fixed {
+		s.factor = 1
+		if s.share() == 0 { // else the cap cuts the jitter
+			s.cap = 0
+		}
 	}
 	return s
 }
 
-// refuse adds faults for the settings that a system does not have.
-func (s *settings) refuse(f *faults, system string, jitter bool) {
-	if s.jitter != nil && !jitter {
-		f.add("jitter", jitterText(s.jitter), system+" has none")
+// list turns a schedule into an exponential curve with a cap, if it is one.
+func (s *settings) list(delays retry.Schedule) {
+	last := len(delays) - 1
+	if last < 1 || delays[0] <= 0 || delays[1] <= delays[0] {
+		return
 	}
-	if s.elapsed != 0 {
-		f.add("max_elapsed", s.elapsed, system+" does not bound the time of all attempts")
+	factor := float64(delays[last]) / float64(delays[0])
+	if last > 1 {
+		factor = math.Round(1e6*math.Pow(float64(delays[last-1])/float64(delays[0]), 1/float64(last-1))) / 1e6
 	}
-	if s.wait != 0 {
-		f.add("max_retry_after", s.wait, system+" does not know what a server asks for")
-	}
-	if s.exact {
-		f.add("exact_retry_after", true, system+" does not know what a server asks for")
-	}
-	if s.timeout != 0 {
-		f.add("attempt_timeout", s.timeout, system+" has none")
-	}
-	if s.healthy != 0 {
-		f.add("healthy_after", s.healthy, system+" never starts the count over")
-	}
-}
-
-// limit returns the number of attempts, for a system that needs a limit.
-func (s *settings) limit(f *faults, system string) int {
-	if s.attempts == retry.Unlimited {
-		f.add("max_attempts", "unlimited in effect", system+" needs a limit")
-	}
-	return s.attempts
-}
-
-// shape returns the curve, and adds a fault if the system does not have it.
-func (s *settings) shape(f *faults, system string, has ...curve) curve {
-	for _, c := range has {
-		if s.curve == c {
-			return c
+	for i, want := range delays {
+		if d := min(float64(delays[0])*math.Pow(factor, float64(i)), float64(delays[last])); math.Abs(d-float64(want)) > 2 {
+			return
 		}
 	}
-	f.add("backoff.type", curveNames[s.curve], system+" has no such curve")
-	return s.curve
-}
-
-var curveNames = []string{"no delay", "fixed", "linear", "exponential", "fibonacci", "schedule"}
-
-// double adds a fault if an exponential curve does not double.
-func (s *settings) double(f *faults, system string) {
-	if s.curve == exponential && s.factor != 2 {
-		f.add("backoff.factor", s.factor, system+" always doubles")
-	}
-}
-
-// milliseconds converts a duration for a system that counts whole milliseconds.
-func milliseconds(f *faults, key string, d time.Duration, system string) int64 {
-	if d%time.Millisecond != 0 {
-		f.add(key, d, system+" counts whole milliseconds")
-	}
-	return d.Milliseconds()
-}
-
-// jitterText returns a jitter in the form of a policy file.
-func jitterText(j retry.Jitter) string {
-	switch j := j.(type) {
-	case nil:
-		return "none"
-	case retry.Proportional:
-		return fmt.Sprint(float64(j))
-	default:
-		return fmt.Sprint(j)
-	}
+	s.curve, s.base, s.factor, s.cap = exponential, delays[0], factor, delays[last]
 }

@@ -9,123 +9,74 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
-func writeTasker(p retry.Policy, _ Options) (string, error) {
-	if p.NonRetryable && p.AttemptTimeout == 0 {
-		return asYAML(retrydialect.Tasker{Retryable: new(bool)}, nil)
+func writeTasker(w *writer) any {
+	if w.p.NonRetryable {
+		return retrydialect.Tasker{Retryable: new(false)}
 	}
-	const system = "Tasker"
-	var f faults
-	s := settingsOf(p)
-	s.refuse(&f, system, false)
-	attempts := s.limit(&f, system)
-	s.double(&f, system)
-	block := retrydialect.Tasker{MaxAttempts: &attempts}
-	switch s.shape(&f, system, none, fixed, linear, exponential, fibonacci) {
+	block := retrydialect.Tasker{MaxAttempts: &w.attempts, Backoff: curveNames[w.curve]}
+	switch w.curve {
 	case none:
 		block.Backoff = "none"
 	case fixed:
-		block.Backoff = "exponential" // with a cap at its first delay, see below
-	default:
-		block.Backoff = curveNames[s.curve]
+		block.Backoff, w.cap = "exponential", w.base // which its first delay has reached
 	}
-	if s.base > 0 {
-		ms := milliseconds(&f, "backoff.base", s.base, system)
-		block.BackoffBaseMS = &ms
+	if w.base > 0 {
+		block.BackoffBaseMS = new(w.base.Milliseconds())
 	}
-	switch {
-	case s.curve == fixed:
-		block.MaxBackoffMS = block.BackoffBaseMS
-	case s.cap > 0:
-		ms := milliseconds(&f, "max_delay", s.cap, system)
-		block.MaxBackoffMS = &ms
+	if w.cap > 0 {
+		block.MaxBackoffMS = new(w.cap.Milliseconds())
 	}
-	return asYAML(block, f)
+	return block
 }
 
-func writeArgyll(p retry.Policy, _ Options) (string, error) {
-	const system = "Argyll"
-	var f faults
-	s := settingsOf(p)
-	s.refuse(&f, system, false)
-	s.double(&f, system)
-	block := retrydialect.Argyll{
-		MaxRetries: s.attempts - 1,
-		Backoff:    milliseconds(&f, "backoff.base", s.base, system),
-		MaxBackoff: milliseconds(&f, "max_delay", s.cap, system),
+func writeArgyll(w *writer) any {
+	block := retrydialect.Argyll{MaxRetries: max(retry.Unlimited, w.attempts-1), Backoff: w.base.Milliseconds(), MaxBackoff: w.cap.Milliseconds()}
+	if w.curve != none {
+		block.BackoffType = curveNames[w.curve]
 	}
-	if s.attempts == retry.Unlimited {
-		block.MaxRetries = retry.Unlimited
-	}
-	if s.shape(&f, system, none, fixed, linear, exponential) != none {
-		block.BackoffType = curveNames[s.curve]
-	}
-	return asJSON(block, f)
+	return block
 }
 
-func writeTaskHarbor(p retry.Policy, _ Options) (string, error) {
-	const system = "TaskHarbor"
-	var f faults
-	s := settingsOf(p)
-	s.refuse(&f, system, true)
-	block := retrydialect.TaskHarbor{BaseDelay: s.base, MaxDelay: s.cap, MaxAttempts: s.limit(&f, system)}
-	switch s.shape(&f, system, none, fixed, exponential) {
-	case fixed:
-		block.Multiplier = 1
-	case exponential:
-		block.Multiplier = s.factor
-	}
-	switch j := s.jitter.(type) {
-	case nil:
-	case retry.Proportional:
-		block.Jitter = float64(j)
-	default:
-		f.add("jitter", jitterText(j), "TaskHarbor spreads a delay to both sides: write a share from 0 to 1")
-	}
-	return asYAML(block, f)
+func writeTaskHarbor(w *writer) any {
+	return retrydialect.TaskHarbor{BaseDelay: w.base, MaxDelay: w.cap, Multiplier: w.factor, Jitter: w.share(), MaxAttempts: w.attempts}
 }
 
-func writeGRPC(p retry.Policy, o Options) (string, error) {
-	s := settings{}
-	if list, ok := p.Backoff.(retry.Schedule); ok && p.MaxDelay == 0 {
-		if s.list(list); s.curve == exponential {
-			p.Backoff = retry.Exponential{Base: s.base, Factor: s.factor}
-		}
+func writeGRPC(w *writer) any {
+	_, listed := w.p.Backoff.(retry.Schedule)
+	if listed = listed && w.curve == exponential; listed {
+		w.p.Backoff = retry.Exponential{Base: w.base, Factor: w.factor}
 	}
-	config, err := retrydialect.ToGRPC(p, o.Service, o.Codes...)
-	if err != nil {
-		return "", refused(err)
+	config, err := retrydialect.ToGRPC(w.p, w.Service, w.Codes...)
+	w.faults = refused(err)
+	if listed { // gRPC's jitter goes beyond the longest delay, which no MaxDelay can say
+		config = maxBackoff.ReplaceAllString(config, `"maxBackoff":"`+protoSeconds(w.cap)+`"`)
 	}
-	if s.cap > 0 { // gRPC's jitter goes beyond it, which no MaxDelay can say
-		config = maxBackoff.ReplaceAllString(config, `"maxBackoff":"`+protoSeconds(s.cap)+`"`)
-	}
-	return asJSON(json.RawMessage(config), nil)
+	return json.RawMessage(config)
 }
 
-func writeTemporal(p retry.Policy, _ Options) (string, error) {
-	settings, err := retrydialect.ToTemporal(p)
-	if err != nil {
-		return "", refused(err)
-	}
-	return asJSON(settings, nil)
+func writeTemporal(w *writer) any {
+	settings, err := retrydialect.ToTemporal(w.p)
+	w.faults = refused(err)
+	return settings
 }
-
-var maxBackoff = regexp.MustCompile(`"maxBackoff":"[^"]*"`)
 
 var (
-	refusedBy = regexp.MustCompile(`^retrydialect: [^:]*: `)
-	nextField = regexp.MustCompile(`; (?:[A-Z]\w+ \(\w+\)|[A-Z]\w+|service|codes) is `)
+	maxBackoff = regexp.MustCompile(`"maxBackoff":"[^"]*"`)
+	refusedBy  = regexp.MustCompile(`^retrydialect: [^:]*: `)
+	nextField  = regexp.MustCompile(`; (?:[A-Z]\w+ \(\w+\)|[A-Z]\w+|service|codes) is `)
 )
 
 // refused returns the faults in an error of retrydialect.
-func refused(err error) *Error {
-	list := refusedBy.ReplaceAllString(err.Error(), "")
-	e, start := &Error{}, 0
+func refused(err error) (faults []string) {
+	if err == nil {
+		return nil
+	}
+	list, start := refusedBy.ReplaceAllString(err.Error(), ""), 0
 	for _, at := range nextField.FindAllStringIndex(list, -1) {
-		e.Faults = append(e.Faults, list[start:at[0]])
+		faults = append(faults, list[start:at[0]])
 		start = at[0] + len("; ")
 	}
-	e.Faults = append(e.Faults, list[start:])
-	return e
+	return append(faults, list[start:])
 }
 
 // nats are the fields of a JetStream consumer. Each delay is the AckWait of one
@@ -136,16 +87,13 @@ type nats struct {
 	BackOff    []time.Duration `json:"backoff,omitempty"`
 }
 
-func writeNATS(p retry.Policy, _ Options) (string, error) {
-	const system, most = "NATS", 10_000
-	var f faults
-	s := settingsOf(p)
-	s.refuse(&f, system, false)
-	consumer := nats{MaxDeliver: s.attempts}
-	if s.attempts != 1 {
-		for _, d := range p.Delays(most) {
+func writeNATS(w *writer) any {
+	const most = 10_000
+	consumer := nats{MaxDeliver: w.attempts}
+	if w.attempts != 1 {
+		for _, d := range w.p.Delays(most) {
 			if d <= 0 {
-				f.add("backoff", "a delay of 0s", "NATS redelivers after a delay above 0s only")
+				w.add("backoff", "a delay of 0s", "NATS redelivers after a delay above 0s only")
 				break
 			}
 			consumer.BackOff = append(consumer.BackOff, d)
@@ -156,7 +104,7 @@ func writeNATS(p retry.Policy, _ Options) (string, error) {
 		consumer.BackOff = consumer.BackOff[:n-1]
 	}
 	if len(consumer.BackOff) == most {
-		f.add("backoff", "longer than a list of 10000 delays", "set max_delay")
+		w.add("backoff", "longer than a list of 10000 delays", "set max_delay")
 	}
-	return asJSON(consumer, f)
+	return consumer
 }

@@ -16,115 +16,102 @@ import (
 // size. If nothing is, there are no losses. The error is an *[Error] if no change
 // of p helps.
 func Nearest(to string, p retry.Policy, o Options) (text string, losses []string, err error) {
-	for range 3 * len(repairs) { // a repair may make another one necessary
+	for range 30 { // a change may make another one necessary
 		text, err = Write(to, p, o)
-		refused := new(Error)
-		if !errors.As(err, &refused) {
+		all := faultsIn(err)
+		if all == nil {
 			return text, losses, err
 		}
-		repaired := false
-		for _, fault := range refused.Faults {
-			if q, ok := repair(to, p, o, keyOf(fault)); ok {
-				losses = append(losses, fmt.Sprintf("%s; %s", fault, effect(p, q)))
-				p, repaired = q, true
-				break
+		changed := false
+		for i := 0; i < len(all) && !changed; i++ {
+			var q retry.Policy
+			if q, changed = closest(to, p, o, all, keyOf(all[i])); changed {
+				losses = append(losses, fmt.Sprintf("%s; %s", all[i], effect(p, q)))
+				p = q
 			}
 		}
-		if !repaired {
-			return "", nil, err
+		if !changed {
+			break
 		}
 	}
 	return "", nil, err
+}
+
+func faultsIn(err error) []string {
+	refused := new(Error)
+	_ = errors.As(err, &refused)
+	return refused.Faults
 }
 
 var faultKey = regexp.MustCompile(`^(?:[A-Z]\w* \((\w+)\)|([a-z_]+)\S*) is `)
 
 // keyOf returns the key of a policy with which a fault begins.
 func keyOf(fault string) string {
-	match := faultKey.FindStringSubmatch(fault)
-	if match == nil {
-		return ""
+	if match := faultKey.FindStringSubmatch(fault); match != nil {
+		return match[1] + match[2]
 	}
-	return match[1] + match[2]
+	return ""
 }
 
-// repair returns the policy closest to p that a system has fewer faults with about
+// closest returns the policy closest to p that a system has fewer faults with about
 // a key, and no more in all.
-func repair(to string, p retry.Policy, o Options, key string) (closest retry.Policy, ok bool) {
-	faults := func(p retry.Policy) (about, all int) {
-		_, err := Write(to, p, o)
-		refused := new(Error)
-		_ = errors.As(err, &refused)
-		for _, fault := range refused.Faults {
+func closest(to string, p retry.Policy, o Options, before []string, key string) (found retry.Policy, ok bool) {
+	about := func(faults []string) (n int) {
+		for _, fault := range faults {
 			if keyOf(fault) == key {
-				about++
+				n++
 			}
 		}
-		return about, len(refused.Faults)
+		return n
 	}
-	if repairs[key] == nil {
-		return p, false
-	}
-	aboutBefore, allBefore := faults(p)
 	least := math.Inf(1)
-	for _, q := range repairs[key](p) {
+	for _, q := range changes(p, key) {
 		if q.Validate() != nil {
 			continue
 		}
-		about, all := faults(q)
-		d := distance(p, q)
-		if all == allBefore {
-			d += 1e6 // only if nothing else helps
+		_, err := Write(to, q, o)
+		after, far := faultsIn(err), distance(p, q)
+		if len(after) == len(before) {
+			far += 1e6 // only if nothing else helps
 		}
-		if about < aboutBefore && all <= allBefore && d < least {
-			closest, least, ok = q, d, true
+		if about(after) < about(before) && len(after) <= len(before) && far < least {
+			found, least, ok = q, far, true
 		}
 	}
-	return closest, ok
+	return found, ok
 }
 
-// repairs are the changes of a policy that may help, by the key that a system
-// does not take.
-var repairs map[string]func(retry.Policy) []retry.Policy
-
-func init() {
-	without := func(change func(*retry.Policy)) func(retry.Policy) []retry.Policy {
-		return func(p retry.Policy) []retry.Policy {
-			change(&p)
-			return []retry.Policy{p}
-		}
+// changes returns policies like p, where a system does not take a key of p.
+func changes(p retry.Policy, key string) (all []retry.Policy) {
+	add := func(change func(q *retry.Policy)) {
+		q := p
+		change(&q)
+		all = append(all, q)
 	}
-	repairs = map[string]func(retry.Policy) []retry.Policy{
-		"max_elapsed": func(p retry.Policy) (all []retry.Policy) {
-			longer, none := p, p
-			longer.MaxElapsed = max(p.MaxElapsed, p.MaxDelay)
-			for _, d := range p.Delays(20) {
-				longer.MaxElapsed = max(longer.MaxElapsed, d)
+	switch key {
+	case "max_retry_after":
+		add(func(q *retry.Policy) { q.MaxRetryAfter = 0 })
+	case "exact_retry_after":
+		add(func(q *retry.Policy) { q.ExactRetryAfter = false })
+	case "healthy_after":
+		add(func(q *retry.Policy) { q.HealthyAfter = 0 })
+	case "attempt_timeout":
+		add(func(q *retry.Policy) { q.AttemptTimeout = round(p.AttemptTimeout, time.Millisecond) })
+		add(func(q *retry.Policy) { q.AttemptTimeout = 0 })
+	case "max_elapsed":
+		add(func(q *retry.Policy) { q.MaxElapsed = max(p.MaxElapsed, p.MaxDelay, slices.Max(firstDelays(p))) })
+		add(func(q *retry.Policy) {
+			if q.MaxElapsed = 0; p.MaxAttempts == 0 && p.MaxRetries == 0 {
+				q.MaxAttempts = retry.Unlimited
 			}
-			if none.MaxElapsed = 0; none.MaxAttempts == 0 && none.MaxRetries == 0 {
-				none.MaxAttempts = retry.Unlimited
-			}
-			return []retry.Policy{longer, none}
-		},
-		"max_retry_after":   without(func(p *retry.Policy) { p.MaxRetryAfter = 0 }),
-		"exact_retry_after": without(func(p *retry.Policy) { p.ExactRetryAfter = false }),
-		"healthy_after":     without(func(p *retry.Policy) { p.HealthyAfter = 0 }),
-		"attempt_timeout": func(p retry.Policy) []retry.Policy {
-			rounded, none := p, p
-			rounded.AttemptTimeout = round(p.AttemptTimeout, time.Millisecond)
-			none.AttemptTimeout = 0
-			return []retry.Policy{rounded, none}
-		},
-		"jitter": func(p retry.Policy) (all []retry.Policy) {
-			for _, j := range []retry.Jitter{nil, retry.FullJitter, retry.Proportional(0.2), retry.Proportional(1. / 3), retry.Proportional(1)} {
-				p.Jitter = j
-				all = append(all, p)
-			}
-			return all
-		},
-		"max_attempts": func(p retry.Policy) (all []retry.Policy) {
-			for _, n := range []int{2, 5, stepMostRetries + 1, math.MaxInt32, retry.Unlimited} {
-				q := p
+		})
+	case "jitter":
+		for _, j := range []retry.Jitter{nil, retry.FullJitter, retry.Proportional(0.2), retry.Proportional(1. / 3), retry.Proportional(1)} {
+			add(func(q *retry.Policy) { q.Jitter = j })
+		}
+	case "max_attempts":
+		for _, n := range []int{2, 5, stepMostRetries + 1, math.MaxInt32, retry.Unlimited} {
+			add(func(q *retry.Policy) {
 				q.MaxAttempts, q.MaxRetries, q.AttemptCap, q.NonRetryable = n, 0, 0, false
 				if n == retry.Unlimited && p.MaxElapsed == 0 && p.EffectiveMax() > 1 {
 					plan := p.Plan(retry.Unlimited)
@@ -133,28 +120,29 @@ func init() {
 				if q.Backoff == nil {
 					q.Backoff = retry.Fixed(0)
 				}
-				all = append(all, q)
-			}
-			return all
-		},
-		"backoff":   curves,
-		"max_delay": curves,
+			})
+		}
+	case "backoff", "max_delay":
+		return curves(p)
 	}
+	return all
+}
+
+// firstDelays returns the first delays of p, at least one.
+func firstDelays(p retry.Policy) []time.Duration {
+	if delays := p.Delays(20); len(delays) > 0 {
+		return delays
+	}
+	return []time.Duration{0}
 }
 
 // curves returns policies with a fixed or an exponential curve near that of p.
-func curves(p retry.Policy) (all []retry.Policy) {
-	delays := p.Delays(20)
-	if len(delays) == 0 {
-		delays = retry.Schedule{0}
-	}
-	first, longest := delays[0], delays[0]
-	for _, d := range delays {
-		longest = max(longest, d)
-	}
-	all = append(all, p)
-	all[0].Backoff, all[0].MaxDelay = slices.Compact(p.Delays(100)), 0 // a list, whose jitter goes beyond its last delay
-	factors := []float64{1, 2}
+func curves(p retry.Policy) []retry.Policy {
+	delays := firstDelays(p)
+	first, longest := delays[0], slices.Max(delays)
+	list := p
+	list.Backoff, list.MaxDelay = retry.Schedule(slices.Compact(p.Delays(100))), 0 // whose jitter goes beyond its last delay
+	all, factors := []retry.Policy{list}, []float64{1, 2}
 	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor > 1 {
 		factors = append(factors, b.Factor)
 	}
@@ -168,9 +156,6 @@ func curves(p retry.Policy) (all []retry.Policy) {
 				for _, most := range []time.Duration{p.MaxDelay, 0, longest, 10 * base, max(longest*6/5, p.MaxDelay), longest * 2} {
 					q := p
 					q.Backoff, q.MaxDelay = retry.Exponential{Base: base, Factor: factor}, round(most, unit)
-					if factor == 1 {
-						q.Backoff = retry.Fixed(base)
-					}
 					all = append(all, q)
 				}
 			}
@@ -193,7 +178,7 @@ func distance(p, q retry.Policy) (total float64) {
 	ratio := func(a, b time.Duration) float64 { // below a millisecond nothing matters
 		return math.Abs(math.Log((float64(a) + 1e6) / (float64(b) + 1e6)))
 	}
-	a, b := unbounded(p).Plan(20), unbounded(q).Plan(20)
+	a, b := firstSteps(p), firstSteps(q)
 	for n := range min(len(a), len(b)) {
 		total += ratio(a[n].Lo, b[n].Lo) + ratio(a[n].Hi, b[n].Hi)
 	}
@@ -206,16 +191,16 @@ func distance(p, q retry.Policy) (total float64) {
 	return total + 10*math.Abs(attempts(p)-attempts(q)) + ratio(p.AttemptTimeout, q.AttemptTimeout) + ratio(p.MaxElapsed, q.MaxElapsed)/100
 }
 
-// unbounded returns p without the bound that may leave delays out of its plan.
-func unbounded(p retry.Policy) retry.Policy {
+// firstSteps returns the plan of p without the bound that may leave delays out.
+func firstSteps(p retry.Policy) retry.Plan {
 	if p.MaxAttempts == 0 && p.MaxRetries == 0 && p.MaxElapsed > 0 {
 		p.MaxAttempts = retry.Unlimited
 	}
 	p.MaxElapsed = 0
-	return p
+	return p.Plan(20)
 }
 
-// effect says what a repair changes: the attempts, or the range of the delay that
+// effect says what a change costs: the attempts, or the range of the delay that
 // changes most, or what bounds the time.
 func effect(p, q retry.Policy) string {
 	number := func(p retry.Policy) string {
@@ -229,13 +214,13 @@ func effect(p, q retry.Policy) string {
 		}
 	}
 	if number(p) != number(q) {
-		within := ""
+		text := fmt.Sprintf("%s become %s", number(p), number(q))
 		if q.MaxElapsed > 0 {
-			within = fmt.Sprintf(" within %v", q.MaxElapsed)
+			text += fmt.Sprintf(" within %v", q.MaxElapsed)
 		}
-		return fmt.Sprintf("%s become %s%s", number(p), number(q), within)
+		return text
 	}
-	a, b := unbounded(p).Plan(20), unbounded(q).Plan(20)
+	a, b := firstSteps(p), firstSteps(q)
 	at, most := -1, time.Duration(0)
 	for n := range min(len(a), len(b)) {
 		if d := max((a[n].Lo - b[n].Lo).Abs(), (a[n].Hi - b[n].Hi).Abs()); d > most {
