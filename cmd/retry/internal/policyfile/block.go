@@ -234,7 +234,7 @@ func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
 	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		inner := entries(node)
-		i := slices.IndexFunc(inner, func(e entry) bool { return e.key == key || eitherCase(e.key, key) })
+		i := slices.IndexFunc(inner, func(e entry) bool { return e.key == key || snake(e.key) == snake(key) })
 		if i < 0 {
 			i = slices.IndexFunc(inner, func(e entry) bool { return strings.EqualFold(e.key, key) })
 		}

@@ -51,7 +51,7 @@ func Dialects() (names []string) {
 
 func init() {
 	for i := range formats {
-		dialects = append(dialects, dialect{formats[i].name, formats[i].keys, formats[i].readNode, &formats[i]})
+		dialects = append(dialects, formats[i].dialect())
 	}
 }
 
@@ -205,8 +205,7 @@ func (d *dialect) shows(node *yaml.Node) bool {
 	})
 }
 
-// hasKey reports whether a dialect has a key. None is long: comparing a key of
-// megabytes in each spelling would take seconds.
+// hasKey reports whether a dialect has a key.
 func (d *dialect) hasKey(key string) bool {
-	return len(key) < 100 && slices.ContainsFunc(d.keys, func(k string) bool { return k == key || d.format != nil && d.format.spelled(k, key) })
+	return slices.ContainsFunc(d.keys, func(k string) bool { return k == key || d.format != nil && d.format.spells(k, key) })
 }

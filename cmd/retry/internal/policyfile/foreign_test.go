@@ -155,7 +155,7 @@ func TestForeignLines(t *testing.T) {
 	require.Len(t, faults, 2)
 	assert.Equal(t, 5, faults[0].Line)
 	assert.Equal(t, 6, faults[1].Line)
-	assert.Contains(t, faults[1].Text, `retryOn is "resett": write statuses, or conditions of Envoy, which ignores others`)
+	assert.Contains(t, faults[1].Text, `retryOn is "resett": write a status such as 503, or one of 5xx, `)
 }
 
 // Anchors that stand for more than anybody could read are a fault, or are looked at
