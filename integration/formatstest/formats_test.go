@@ -1,6 +1,9 @@
+// Package formatstest compares what the tool reads and writes with the types that
+// other systems read their settings with.
 package formatstest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,70 +104,64 @@ func windows(attempts int, middle func(n int) float64, lo, hi float64) (all [][2
 	return all
 }
 
+// grow returns delays that grow by a factor.
+func grow(base, factor, longest float64) func(n int) float64 {
+	return func(n int) float64 { return min(base*math.Pow(factor, float64(n-1)), longest) }
+}
+
 // A system is another system that reads settings. read uses its own types, and
-// what its documents or its source say about their meaning; random returns
-// settings, most of which are valid.
+// what its documents or its source say about their meaning.
 type system struct {
 	name, policy string // policy can be written for it
 	read         func(text string) (decisions, error)
-	random       func(*rand.Rand) string
+	members      []string // of settings, most of which are valid
 	faults       []string // settings that the system refuses, or drops in silence
 	flags        []string // for convert
 }
 
-var seconds = []string{`".01s"`, `"0.025s"`, `"0.2s"`, `"1s"`, `"2.5s"`, `"60s"`}
-
-func pick[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
-
-// some returns a JSON object with some of the members.
-func some(r *rand.Rand, members ...string) string {
+// random returns settings. A member that begins with ? may be left out, and | stands
+// between the values of one.
+func (s *system) random(r *rand.Rand) string {
 	var chosen []string
-	for _, m := range members {
-		if r.IntN(4) > 0 {
-			chosen = append(chosen, m)
+	for _, member := range s.members {
+		member, optional := strings.CutPrefix(member, "?")
+		key, values, _ := strings.Cut(member, ": ")
+		if all := strings.Split(values, "|"); !optional || r.IntN(4) > 0 {
+			chosen = append(chosen, strconv.Quote(key)+": "+all[r.IntN(len(all))])
 		}
 	}
 	return "{" + strings.Join(chosen, ", ") + "}"
 }
 
+const seconds = `".01s"|"0.025s"|"0.2s"|"1s"|"2.5s"|"60s"`
+
 var systems = []system{
-	{"temporal", "{max_attempts: 9, backoff: {type: exponential, base: 200ms, factor: 1.5}, max_delay: 5s}", readTemporal, func(r *rand.Rand) string {
-		return some(r, `"initialInterval": `+pick(r, seconds...), fmt.Sprint(`"backoff_coefficient": `, pick(r, 0, 1, 1.5, 2, 10)), `"maximumInterval": `+pick(r, seconds...),
-			fmt.Sprint(`"maximumAttempts": `, r.IntN(7)), `"nonRetryableErrorTypes": ["Declined"]`)
-	}, []string{`{initialInterval: 1m, maximumAttempts: 3}`, `{initialInterval: 5, maximumAttempts: 3}`, `{maximumAttempts: -1}`, `{backoffCoefficient: 0.5, maximumAttempts: 3}`,
-		`{maximumAttempts: "many"}`, `{initialInterval: 10s, maximumInterval: 1s}`, `{maximumAttempts: 3, maximumAttemps: 4}`}, nil},
-
-	{"grpc", "{max_attempts: 4, backoff: {type: exponential, base: 100ms, factor: 1.5}, jitter: 0.2}", readGRPC, func(r *rand.Rand) string {
-		return fmt.Sprintf(`{"MaxAttempts": %d, "initialBackoff": %s, "MaxBackoff": %s, "backoffMultiplier": %v, "retryableStatusCodes": ["UNAVAILABLE", 10]}`,
-			2+r.IntN(6), pick(r, seconds...), pick(r, seconds...), pick(r, 0.5, 1, 1.6, 2))
-	}, []string{`{"maxAttempts": 3}`, grpcBlock("3", `"0s"`, `"UNAVAILABLE"`), grpcBlock("1", `"1s"`, `"UNAVAILABLE"`), grpcBlock("3", `"1m"`, `"UNAVAILABLE"`), grpcBlock("3", `"1s"`, `"SOMETIMES"`), grpcBlock("3", `"1s"`, "")},
-		[]string{"-codes", "UNAVAILABLE"}},
-
-	{"envoy", "{max_attempts: 5, backoff: {type: exponential, base: 25ms}, max_delay: 10s, jitter: full, attempt_timeout: 1500ms}", readEnvoy, func(r *rand.Rand) string {
-		return some(r, `"retry_on": "5xx, reset,unavailable"`, fmt.Sprint(`"num_retries": `, r.IntN(7)), `"perTryTimeout": `+pick(r, seconds...),
-			`"retry_back_off": {"base_interval": `+pick(r, `"0.001s"`, `"0.0005s"`, `"0.025s"`, `"0.2s"`)+pick(r, "", `, "max_interval": "10s"`)+"}",
-			`"retriable_status_codes": [503]`, `"retry_host_predicate": []`)
-	}, []string{`{retry_on: "5xxx", num_retries: 2}`, `{retry_on: 5xx, num_retries: -1}`, `{retry_on: 5xx, retry_back_off: {max_interval: 1s}}`, `{retry_on: 5xx, per_try_timeout: 250ms}`,
-		`{retry_on: 5xx, retry_back_off: {base_interval: 0s}}`, `{retry_on: 5xx, retry_back_off: {base_interval: 2s, max_interval: 1s}}`, `{retry_on: 5xx, num_retry: 3}`},
+	{"temporal", "{max_attempts: 9, backoff: {type: exponential, base: 200ms, factor: 1.5}, max_delay: 5s}", readTemporal,
+		[]string{"?initialInterval: " + seconds, "?backoff_coefficient: 0|1|1.5|2|10", "?maximumInterval: " + seconds, "?maximumAttempts: 0|1|2|6", `?nonRetryableErrorTypes: ["Declined"]`},
+		[]string{"{initialInterval: 1m, maximumAttempts: 3}", "{initialInterval: 5, maximumAttempts: 3}", "{maximumAttempts: -1}", "{backoffCoefficient: 0.5, maximumAttempts: 3}",
+			`{maximumAttempts: "many"}`, "{initialInterval: 10s, maximumInterval: 1s}", "{maximumAttempts: 3, maximumAttemps: 4}"}, nil},
+	{"grpc", "{max_attempts: 4, backoff: {type: exponential, base: 100ms, factor: 1.5}, jitter: 0.2}", readGRPC,
+		[]string{"MaxAttempts: 2|3|5|7", "initialBackoff: " + seconds, "MaxBackoff: " + seconds, "backoffMultiplier: 0.5|1|1.6|2", `retryableStatusCodes: ["UNAVAILABLE", 10]`},
+		[]string{`{"maxAttempts": 3}`, grpcBlock("3", `"0s"`, `"UNAVAILABLE"`), grpcBlock("1", `"1s"`, `"UNAVAILABLE"`), grpcBlock("3", `"1m"`, `"UNAVAILABLE"`),
+			grpcBlock("3", `"1s"`, `"SOMETIMES"`), grpcBlock("3", `"1s"`, "")}, []string{"-codes", "UNAVAILABLE"}},
+	{"envoy", "{max_attempts: 5, backoff: {type: exponential, base: 25ms}, max_delay: 10s, jitter: full, attempt_timeout: 1500ms}", readEnvoy,
+		[]string{`?retry_on: "5xx, reset,unavailable"`, "?num_retries: 0|1|3|6", "?perTryTimeout: " + seconds, "?retriable_status_codes: [503]", "?retry_host_predicate: []",
+			`?retry_back_off: {"base_interval": "0.001s"}|{"base_interval": "0.0005s"}|{"base_interval": "0.025s", "max_interval": "10s"}|{"base_interval": "0.2s"}`},
+		[]string{`{retry_on: "5xxx", num_retries: 2}`, "{retry_on: 5xx, num_retries: -1}", "{retry_on: 5xx, retry_back_off: {max_interval: 1s}}", "{retry_on: 5xx, per_try_timeout: 250ms}",
+			"{retry_on: 5xx, retry_back_off: {base_interval: 0s}}", "{retry_on: 5xx, retry_back_off: {base_interval: 2s, max_interval: 1s}}", "{retry_on: 5xx, num_retry: 3}"},
 		[]string{"-retry-on", "5xx,reset"}},
-
-	{"istio", "{max_attempts: 4, backoff: {type: exponential, base: 25ms}, jitter: full, attempt_timeout: 2s}", readIstio, func(r *rand.Rand) string {
-		return "{" + fmt.Sprint(`"attempts": `, r.IntN(7)) + ", " + some(r, `"perTryTimeout": `+pick(r, `"2s"`, `"250ms"`, `"1m"`), `"retryOn": "5xx,503,connect-failure"`, `"backoff": `+pick(r, `"25ms"`, `"1s"`),
-			`"retryRemoteLocalities": true`)[1:]
-	}, []string{`{attempts: 3, perTryTimeout: 2}`, `{attempts: -1, retryOn: 5xx}`, `{attempts: 3, retryOn: "5xx,resett"}`, `{attempts: 3, perTryTimeout: soon}`, `{attempts: 3, perTryTimout: 2s, retryOn: 5xx}`},
+	{"istio", "{max_attempts: 4, backoff: {type: exponential, base: 25ms}, jitter: full, attempt_timeout: 2s}", readIstio,
+		[]string{"attempts: 0|1|3|6", `?perTryTimeout: "2s"|"250ms"|"1m"`, `?retryOn: "5xx,503,connect-failure"`, `?backoff: "25ms"|"1s"`, "?retryRemoteLocalities: true"},
+		[]string{"{attempts: 3, perTryTimeout: 2}", "{attempts: -1, retryOn: 5xx}", `{attempts: 3, retryOn: "5xx,resett"}`, "{attempts: 3, perTryTimeout: soon}", "{attempts: 3, perTryTimout: 2s, retryOn: 5xx}"},
 		[]string{"-retry-on", "5xx,503"}},
-
-	{"stepfunctions", "{max_attempts: 4, backoff: {type: exponential, base: 2s, factor: 1.5}, max_delay: 60s, jitter: full}", readStepFunctions, func(r *rand.Rand) string {
-		return `{"ErrorEquals": ["States.ALL"], ` + some(r, fmt.Sprint(`"IntervalSeconds": `, 1+r.IntN(9)), fmt.Sprint(`"MaxAttempts": `, r.IntN(9)), fmt.Sprint(`"BackoffRate": `, pick(r, 1, 1.5, 2, 10)),
-			fmt.Sprint(`"MaxDelaySeconds": `, 10+r.IntN(99)), `"JitterStrategy": `+pick(r, `"FULL"`, `"NONE"`))[1:]
-	}, []string{`{"IntervalSeconds": 1}`, `{"ErrorEquals": []}`, `{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 0}`, `{"ErrorEquals": ["States.ALL"], "MaxAttempts": 100000000}`,
-		`{"ErrorEquals": ["States.ALL"], "BackoffRate": 0.9}`, `{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 5, "MaxDelaySeconds": 5}`, `{"ErrorEquals": ["States.ALL"], "JitterStrategy": "HALF"}`,
-		`{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1.5}`, `{"ErrorEquals": ["States.ALL"], "BackOffRate": 2}`}, []string{"-retry-on", "States.ALL"}},
-
-	{"otel", "{max_attempts: -1, backoff: {type: exponential, base: 5s, factor: 1.5}, max_delay: 30s, max_elapsed: 5m}", readOTel, func(r *rand.Rand) string {
-		return some(r, `"enabled": `+pick(r, "true", "true", "false"), `"initial_interval": `+pick(r, `"1s"`, `"500ms"`, `"40s"`), fmt.Sprint(`"randomization_factor": `, pick(r, 0, 0.1, 0.5, 1)),
-			fmt.Sprint(`"multiplier": `, pick(r, 1, 1.5, 2)), `"max_interval": `+pick(r, `"1s"`, `"30s"`, `"1m"`), `"max_elapsed_time": `+pick(r, `"0s"`, `"5m"`))
-	}, []string{`{initial_interval: 5}`, `{max_elapsed_time: 1s}`, `{randomization_factor: 1.5}`, `{multiplier: -1}`, `{max_interval: -5s}`, `{initial_interval: 5s, max_elapsed: 1m}`}, nil},
+	{"stepfunctions", "{max_attempts: 4, backoff: {type: exponential, base: 2s, factor: 1.5}, max_delay: 60s, jitter: full}", readStepFunctions,
+		[]string{`ErrorEquals: ["States.ALL"]`, "?IntervalSeconds: 1|5|9", "?MaxAttempts: 0|1|3|8", "?BackoffRate: 1|1.5|2|10", "?MaxDelaySeconds: 10|60|99", `?JitterStrategy: "FULL"|"NONE"`},
+		[]string{`{"IntervalSeconds": 1}`, `{"ErrorEquals": []}`, `{"ErrorEquals": "States.ALL"}`, `{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 0}`, `{"ErrorEquals": ["States.ALL"], "MaxAttempts": 100000000}`,
+			`{"ErrorEquals": ["States.ALL"], "BackoffRate": 0.9}`, `{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 5, "MaxDelaySeconds": 5}`, `{"ErrorEquals": ["States.ALL"], "JitterStrategy": "HALF"}`,
+			`{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1.5}`, `{"ErrorEquals": ["States.ALL"], "BackOffRate": 2}`}, []string{"-retry-on", "States.ALL"}},
+	{"otel", "{max_attempts: -1, backoff: {type: exponential, base: 5s, factor: 1.5}, max_delay: 30s, max_elapsed: 5m}", readOTel,
+		[]string{"?enabled: true|true|false", `?initial_interval: "1s"|"500ms"|"40s"`, "?randomization_factor: 0|0.1|0.5|1", "?multiplier: 1|1.5|2", `?max_interval: "1s"|"30s"|"1m"`, `?max_elapsed_time: "0s"|"5m"`},
+		[]string{"{initial_interval: 5}", "{max_elapsed_time: 1s}", "{randomization_factor: 1.5}", "{multiplier: -1}", "{max_interval: -5s}", "{initial_interval: 5s, max_elapsed: 1m}"}, nil},
 }
 
 func grpcBlock(attempts, initial, code string) string {
@@ -216,23 +214,12 @@ func TestWrites(t *testing.T) {
 				if policy == s.policy {
 					compare(t, want, planned(t, policy), text)
 				}
-				again, losses, status := run(text, append(append([]string{"convert"}, args[2:]...), "-at", at(text))...)
+				again, losses, status := run(text, append([]string{"convert"}, args[2:]...)...)
 				require.Zero(t, status, losses)
 				compare(t, want, planned(t, again), again)
 			}
 		})
 	}
-}
-
-// at returns where the tool finds the settings in what it has written.
-func at(text string) string {
-	switch {
-	case strings.Contains(text, "methodConfig"):
-		return "methodConfig.0.retryPolicy"
-	case strings.HasPrefix(text, "["):
-		return "0"
-	}
-	return ""
 }
 
 // inner returns the settings in what the tool has written.
@@ -258,24 +245,13 @@ func readTemporal(text string) (d decisions, err error) {
 	if err := protojson.Unmarshal([]byte(text), &p); err != nil {
 		return d, err
 	}
-	base, longest, factor := p.GetInitialInterval().AsDuration(), p.GetMaximumInterval().AsDuration(), p.GetBackoffCoefficient()
-	if base == 0 {
-		base = time.Second
-	}
-	if factor == 0 {
-		factor = 2
-	}
-	if longest == 0 {
-		longest = 100 * base
-	}
+	base, factor := cmp.Or(p.GetInitialInterval().AsDuration(), time.Second), cmp.Or(p.GetBackoffCoefficient(), 2)
+	longest := cmp.Or(p.GetMaximumInterval().AsDuration(), 100*base)
 	if factor < 1 || base < 0 || longest < base || p.GetMaximumAttempts() < 0 {
 		return d, errors.New("refused by the server")
 	}
-	d.attempts = int(p.GetMaximumAttempts())
-	if d.attempts == 0 {
-		d.attempts = -1
-	}
-	d.windows = windows(d.attempts, func(n int) float64 { return min(float64(base)*math.Pow(factor, float64(n-1)), float64(longest)) }, 1, 1)
+	d.attempts = cmp.Or(int(p.GetMaximumAttempts()), -1)
+	d.windows = windows(d.attempts, grow(float64(base), factor, float64(longest)), 1, 1)
 	return d, nil
 }
 
@@ -299,9 +275,7 @@ func readGRPC(text string) (d decisions, err error) {
 	base, err := time.ParseDuration(p.InitialBackoff)
 	longest, err2 := time.ParseDuration(p.MaxBackoff)
 	d.attempts = min(5, p.MaxAttempts)
-	d.windows = windows(d.attempts, func(n int) float64 {
-		return min(float64(base)*math.Pow(p.BackoffMultiplier, float64(n-1)), float64(longest))
-	}, 0.8, 1.2)
+	d.windows = windows(d.attempts, grow(float64(base), p.BackoffMultiplier, float64(longest)), 0.8, 1.2)
 	return d, errors.Join(err, err2)
 }
 
@@ -323,20 +297,18 @@ func envoyDecisions(p *routev3.RetryPolicy) (d decisions, err error) {
 	if p.NumRetries != nil {
 		d.attempts = 1 + int(p.NumRetries.Value)
 	}
-	base := uint64(25)
+	base := int64(25)
 	if p.RetryBackOff != nil {
-		base = max(1, uint64(p.RetryBackOff.BaseInterval.AsDuration().Milliseconds()))
+		base = max(1, p.RetryBackOff.BaseInterval.AsDuration().Milliseconds())
 	}
 	longest := 10 * base
 	if m := p.GetRetryBackOff().GetMaxInterval(); m != nil {
-		longest = max(1, uint64(m.AsDuration().Milliseconds()))
+		longest = max(1, m.AsDuration().Milliseconds())
 	}
 	if longest < base {
 		return d, errors.New("max_interval is below base_interval")
 	}
-	for next := base; len(d.windows) < most && len(d.windows) < d.attempts-1; next = min(2*next, longest) {
-		d.windows = append(d.windows, [2]time.Duration{0, time.Duration(next) * time.Millisecond})
-	}
+	d.windows = windows(d.attempts, grow(1e6*float64(base), 2, 1e6*float64(longest)), 0, 1)
 	return d, nil
 }
 
@@ -350,9 +322,7 @@ func readIstio(text string) (d decisions, err error) {
 		return d, errors.New("attempts is negative")
 	}
 	if p.Attempts == 0 {
-		d.attempts = 1
-		d.timeout = p.PerTryTimeout.AsDuration()
-		return d, nil
+		return decisions{attempts: 1, timeout: p.PerTryTimeout.AsDuration()}, nil
 	}
 	out := &routev3.RetryPolicy{NumRetries: wrapperspb.UInt32(uint32(p.Attempts))}
 	if p.PerTryTimeout != nil {
@@ -369,33 +339,23 @@ func readIstio(text string) (d decisions, err error) {
 func readStepFunctions(text string) (d decisions, err error) {
 	r := struct {
 		ErrorEquals                                   []string
-		IntervalSeconds, MaxAttempts, MaxDelaySeconds *int
+		IntervalSeconds, MaxAttempts, MaxDelaySeconds int
 		BackoffRate                                   float64
 		JitterStrategy                                string
-	}{BackoffRate: 2, JitterStrategy: "NONE"}
+	}{nil, 1, 3, math.MaxInt32, 2, "NONE"}
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
 		return d, err
 	}
-	base, retries, longest := 1, 3, 0
-	for from, to := range map[*int]*int{r.IntervalSeconds: &base, r.MaxAttempts: &retries, r.MaxDelaySeconds: &longest} {
-		if from != nil {
-			*to = *from
-		}
-	}
-	if len(r.ErrorEquals) == 0 || base < 1 || retries < 0 || retries > 99_999_999 || r.BackoffRate < 1 || r.MaxDelaySeconds != nil && (longest <= base || longest > 31_622_400) {
+	longest := r.MaxDelaySeconds
+	if len(r.ErrorEquals) == 0 || r.IntervalSeconds < 1 || r.MaxAttempts < 0 || r.MaxAttempts > 99_999_999 || r.BackoffRate < 1 ||
+		longest <= r.IntervalSeconds || longest > 31_622_400 && longest != math.MaxInt32 {
 		return d, errors.New("not in the grammar")
 	}
 	lo := map[string]float64{"NONE": 1, "FULL": 0}[r.JitterStrategy]
-	d.attempts = 1 + retries
-	d.windows = windows(d.attempts, func(n int) float64 {
-		delay := float64(base) * math.Pow(r.BackoffRate, float64(n-1))
-		if longest > 0 {
-			delay = min(delay, float64(longest))
-		}
-		return delay * 1e9
-	}, lo, 1)
+	d.attempts = 1 + r.MaxAttempts
+	d.windows = windows(d.attempts, grow(1e9*float64(r.IntervalSeconds), r.BackoffRate, 1e9*float64(longest)), lo, 1)
 	return d, nil
 }
 
