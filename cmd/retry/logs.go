@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -126,16 +125,12 @@ func explain(s *streams, c *command, args []string) int {
 		return c.misused(s, err)
 	}
 	x.streams, x.out, x.sum = s, bufio.NewWriterSize(s.out, 64<<10), newSummary()
-	if x.live = *follow || !regular(names); x.live {
-		ctx, stop := signal.NotifyContext(s.ctx, os.Interrupt)
-		defer stop()
-		x.ctx = ctx
+	if !x.json && !*follow && regular(names) {
+		err = x.twice(names)
+	} else {
+		err = x.once(names, *follow)
 	}
-	if err = x.run(names, *follow); err == nil {
-		err = x.out.Flush()
-	}
-	if err != nil {
-		_ = x.out.Flush()
+	if err = cmp.Or(x.out.Flush(), err); err != nil {
 		return c.failed(s, err)
 	}
 	return ok
@@ -145,167 +140,114 @@ func explain(s *streams, c *command, args []string) int {
 type explanation struct {
 	selection
 	failed, json bool
-	live         bool            // lines come first
-	ctx          context.Context // ends reading where it is live
 	streams      *streams
-	out          *bufio.Writer
+	out          *bufio.Writer // main remembers what cannot be written
 	sum          *summary
 	line         flowlog.Explainer
 	printed      bool // a call
 }
 
-func (x *explanation) run(names []string, follow bool) error {
-	if x.live {
-		log, closeAll, err := open(x.streams, names, func(in io.ReadCloser) io.Reader {
-			if follow {
-				return readLive(x.ctx, follower{in}, x.out.Flush)
-			}
-			return readLive(x.ctx, in, x.out.Flush)
-		})
-		if err != nil {
-			return err
-		}
-		defer closeAll()
-		x.begin()
-		err = x.read(log, true, true)
-		x.sum.finish(log)
-		if err == nil && x.sum.Calls == 0 {
-			err = x.nothing(names)
-		}
-		return errors.Join(x.end(), err)
+// twice prints what the calls of files have in common, and then the calls.
+func (x *explanation) twice(names []string) error {
+	err := x.read(names, nil, nil, x.sum.add)
+	if x.sum.Calls == 0 {
+		return cmp.Or(err, x.nothing(x.sum.SkippedLines, names))
 	}
-	for _, prints := range []bool{false, true} {
-		log, closeAll, err := open(x.streams, names, nil)
-		if err != nil {
-			return err
+	x.out.WriteString(x.sum.text() + "\n")
+	return x.read(names, nil, nil, x.print)
+}
+
+// once prints events or calls as they come, and what they have in common at the end.
+func (x *explanation) once(names []string, follow bool) error {
+	ctx, stop := signal.NotifyContext(x.streams.ctx, os.Interrupt)
+	defer stop()
+	wrap := func(in io.ReadCloser) io.Reader {
+		if follow {
+			return newLive(ctx, follower{in}, x.out.Flush)
 		}
-		err = x.read(log, !prints, prints)
-		closeAll()
-		x.sum.finish(log)
-		switch {
-		case err != nil && prints, err != nil && x.sum.Calls == 0:
-			return err
-		case prints:
-			return x.end()
-		case x.sum.Calls == 0:
-			return x.nothing(names)
-		}
-		x.begin()
+		return newLive(ctx, in, x.out.Flush)
 	}
-	return nil
+	event, each := x.event, x.sum.add
+	if x.json || x.failed {
+		event, each = nil, func(c *logfile.Call) {
+			x.sum.add(c)
+			x.print(c)
+		}
+	}
+	if x.json {
+		x.out.WriteString(`{"calls_list":[`)
+	}
+	err := x.read(names, wrap, event, each)
+	if x.json {
+		numbers, _ := json.Marshal(x.sum) // of texts and numbers
+		fmt.Fprintf(x.out, "\n],%s\n", numbers[1:])
+	} else {
+		x.out.WriteString("\n" + x.sum.text())
+	}
+	if err == nil && x.sum.Calls == 0 {
+		err = x.nothing(x.sum.SkippedLines, names)
+	}
+	return err
 }
 
 // nothing is the error for a log in which no call is selected.
-func (x *explanation) nothing(names []string) error {
+func (o *selection) nothing(skipped int, names []string) error {
 	text := "there is no event"
-	if n := x.sum.SkippedLines; n > 0 {
-		text += fmt.Sprintf(" of a retry in %s", counted(n, "line"))
+	if skipped > 0 {
+		text += fmt.Sprintf(" of a retry in %s", counted(skipped, "line"))
 	}
-	if x.key != "" || x.since != "" {
+	if o.key != "" || o.since != "" {
 		text = "there is no call that -key and -since select"
 	}
 	return &policyfile.Fault{File: title(names[0]), Line: 1, Text: text}
 }
 
-// read reads a log, counts its calls and prints them, as it is to do.
-func (x *explanation) read(log *logfile.Log, counts, prints bool) error {
-	calls := log.Collect()
-	each := func(c *logfile.Call) error {
-		if !x.has(c.Key, c.Last().Time) {
-			return nil
-		}
-		if counts {
-			x.sum.add(c)
-		}
-		if !prints || x.failed && !gaveUp(c) || x.live && !x.failed && !x.json {
-			return nil
-		}
-		return x.print(c)
-	}
-	for r, err := range log.Records() {
-		if err != nil {
-			return err
-		}
-		if x.live && !x.failed && !x.json && x.has(r.Key, r.Event.Time) {
-			if err := x.event(r.Record); err != nil {
-				return err
-			}
-		}
-		for _, c := range calls.Add(r) {
-			if err := each(c); err != nil {
-				return err
-			}
-		}
-	}
-	for _, c := range calls.End() {
-		if err := each(c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// begin prints what comes before the calls, and end what comes after them.
-func (x *explanation) begin() {
-	switch {
-	case x.json && x.live:
-		x.out.WriteString(`{"calls_list":[`)
-	case x.json:
-		x.out.Write(append(bytes.TrimSuffix(x.numbers(), []byte("}")), `,"calls_list":[`...))
-	case !x.live:
-		x.out.WriteString(x.sum.text() + "\n")
-	}
-}
-
-func (x *explanation) end() error {
-	switch {
-	case x.json && x.live:
-		x.out.WriteString("\n],")
-		x.out.Write(append(x.numbers()[1:], '\n'))
-	case x.json:
-		x.out.WriteString("\n]}\n")
-	case x.live:
-		x.out.WriteString("\n" + x.sum.text())
-	}
-	return x.out.Flush()
-}
-
-// numbers returns the summary as JSON.
-func (x *explanation) numbers() []byte {
-	data, err := json.Marshal(x.sum)
-	if err != nil { // a time beyond the year 9999
-		x.sum.LongestWait, x.sum.Minutes = nil, nil
-		data, _ = json.Marshal(x.sum)
-	}
-	return data
-}
-
-func (x *explanation) print(c *logfile.Call) error {
-	if x.json {
-		separator := "\n"
-		if x.printed {
-			separator = ",\n"
-		}
-		x.printed = true
-		x.out.WriteString(separator)
-		_, err := x.out.Write(asJSON(c))
+// read hands on the events of a log as they come, if event is not nil, and its calls when
+// they end, as far as they are selected.
+func (x *explanation) read(names []string, wrap func(io.ReadCloser) io.Reader, event func(flowlog.Record), each func(*logfile.Call)) error {
+	log, closeAll, err := open(x.streams, names, wrap)
+	if err != nil {
 		return err
 	}
-	for _, r := range c.Records {
-		if err := x.event(r); err != nil {
-			return err
+	defer closeAll()
+	if event != nil {
+		log.Each = func(r logfile.Record) {
+			if x.has(r.Key, r.Event.Time) {
+				event(r.Record)
+			}
 		}
 	}
-	return nil
+	for c, failed := range log.Calls() {
+		if err = failed; err == nil && x.has(c.Key, c.Last().Time) {
+			each(c)
+		}
+	}
+	x.sum.finish(log)
+	return err
 }
 
-func (x *explanation) event(r flowlog.Record) error {
+// print prints a call.
+func (x *explanation) print(c *logfile.Call) {
+	switch {
+	case x.failed && !gaveUp(c):
+	case x.json && x.printed:
+		fmt.Fprintf(x.out, ",\n%s", asJSON(c))
+	case x.json:
+		fmt.Fprintf(x.out, "\n%s", asJSON(c))
+		x.printed = true
+	default:
+		for _, r := range c.Records {
+			x.event(r)
+		}
+	}
+}
+
+func (x *explanation) event(r flowlog.Record) {
 	line := x.line.Line(r)
 	if x.streams.colors {
 		line = fmt.Sprintf("\x1b[%dm%s\x1b[0m\n", color(r.Event), strings.TrimSuffix(line, "\n"))
 	}
-	_, err := x.out.WriteString(line)
-	return err
+	x.out.WriteString(line)
 }
 
 func check(s *streams, c *command, args []string) int {
@@ -353,8 +295,7 @@ func check(s *streams, c *command, args []string) int {
 		}
 	}
 	if n.calls == 0 && log.Bad == 0 {
-		x := explanation{selection: of, sum: &summary{SkippedLines: log.Skipped}}
-		return c.failed(s, x.nothing(names))
+		return c.failed(s, of.nothing(log.Skipped, names))
 	}
 	text, status := n.text(log, p.Policy)
 	if _, err := io.WriteString(s.out, text); err != nil {
@@ -586,55 +527,28 @@ func (p *progress) clear() {
 	}
 }
 
-// A live reader ends when its context is done, although a Read of a pipe does not. It
-// calls before when it is about to wait.
+// A live reader ends when a context is done, although a Read of a pipe does not. It
+// calls before when it may have to wait.
 type live struct {
-	ctx    context.Context
+	io.Reader
 	before func() error
-	chunks chan chunk
-	rest   chunk
 }
 
-type chunk struct {
-	data []byte
-	err  error
-}
-
-func readLive(ctx context.Context, in io.Reader, before func() error) *live {
-	l := &live{ctx: ctx, before: before, chunks: make(chan chunk)}
+func newLive(ctx context.Context, in io.Reader, before func() error) live {
+	r, w := io.Pipe()
 	go func() {
-		for buffers := [2][]byte{make([]byte, 64<<10), make([]byte, 64<<10)}; ; buffers[0], buffers[1] = buffers[1], buffers[0] {
-			n, err := in.Read(buffers[0])
-			select {
-			case l.chunks <- chunk{buffers[0][:n], err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
 	}()
-	return l
+	context.AfterFunc(ctx, func() { w.Close() })
+	return live{r, before}
 }
 
-func (l *live) Read(b []byte) (int, error) {
-	for len(l.rest.data) == 0 {
-		if l.rest.err != nil {
-			return 0, l.rest.err
-		}
-		if err := l.before(); err != nil {
-			return 0, err
-		}
-		select {
-		case l.rest = <-l.chunks:
-		case <-l.ctx.Done():
-			return 0, io.EOF
-		}
+func (l live) Read(b []byte) (int, error) {
+	if err := l.before(); err != nil {
+		return 0, err
 	}
-	n := copy(b, l.rest.data)
-	l.rest.data = l.rest.data[n:]
-	return n, nil
+	return l.Reader.Read(b)
 }
 
 // A follower reads a file that grows.

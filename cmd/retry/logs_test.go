@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/flowlog"
 	"github.com/goretry/retry/retrylog"
@@ -237,17 +239,6 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// What cannot be written is no success.
-func TestLogsWriteErrors(t *testing.T) {
-	t.Chdir(write(t, map[string]string{"a.log": writeLog(t), "p.yaml": logPolicy}))
-	for _, args := range [][]string{{"explain", "a.log"}, {"explain", "-json", "a.log"}, {"explain", "-"}, {"check", "-policy", "p.yaml", "a.log"}} {
-		var errs bytes.Buffer
-		status := run(&streams{ctx: t.Context(), in: strings.NewReader(writeLog(t)), out: full{}, err: &errs}, args)
-		assert.Equal(t, 2, status, args)
-		assert.Contains(t, errs.String(), "no space left on device")
-	}
-}
-
 // zeros is /dev/zero, and counts what is read.
 type zeros struct{ atomic.Int64 }
 
@@ -347,42 +338,21 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// checked runs check on a log with a policy, which must print this.
-func checked(t *testing.T, policy, log, want string, status int) {
+// checked runs check on a log, which must list these lines and count so many calls as
+// checked, skipped, and stopped by code.
+func checked(t *testing.T, policy, log, listed string, calls [3]int) {
 	t.Helper()
-	file := filepath.Join(write(t, map[string]string{"p.yaml": policy}), "p.yaml")
-	stdout, stderr, got := tool(log, "check", "-policy", file)
-	assert.Equal(t, want, stdout)
-	assert.Empty(t, stderr)
-	assert.Equal(t, status, got)
-}
-
-// The calls of a pipeline follow rules, so check compares only the others.
-func TestCheckPipeline(t *testing.T) {
-	plain, events := writeLog(t), bytes.Buffer{}
-	synctest.Test(t, func(t *testing.T) {
-		p := retryflow.Pipeline{
-			Tasks:   []retryflow.Task{{Label: "fetch", Run: func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{} }}},
-			OnEvent: flowlog.NewWriter(&events).OnPipelineEvent,
-		}
-		require.NoError(t, p.Run(retrylog.WithKey(t.Context(), "c"), nil))
-	})
-	assert.Contains(t, succeed(t, events.String(), "explain"), "task fetch: ")
-	const rules = ": it follows the rules of a pipeline\n"
-	const by = "by 3 attempts, exponential 1s x2, full jitter\n"
-	for _, test := range []struct {
-		name, policy, log, want string
-		status                  int
-	}{
-		{"alone", logPolicy, events.String(), "skipped: standard input:1: c" + rules + "none compared with 3 attempts, exponential 1s x2, full jitter\n1 call: 0 checked, 1 skipped, 0 stopped by code\n", 1},
-		{"with others", logPolicy, plain + events.String() + events.String(), "skipped: standard input:19: c" + rules + "skipped: standard input:22: c" + rules + "all as decided " + by + "4 calls: 2 checked, 2 skipped, 0 stopped by code\n", 0},
-		{"with others that differ", "max_attempts: 4", events.String() + plain,
-			"standard input:4: max is 3, and the policy says 4\nskipped: standard input:1: c" + rules + "2 calls not as decided by 4 attempts\n3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 1},
-		{"cut off", logPolicy, events.String() + plain + "{",
-			"skipped: standard input:1: c" + rules + "1 line cut off, 0 that cannot be read\nall as decided " + by + "3 calls: 2 checked, 1 skipped, 0 stopped by code\n", 0},
-	} {
-		t.Run(test.name, func(t *testing.T) { checked(t, test.policy, test.log, test.want, test.status) })
+	var p retry.Policy
+	require.NoError(t, yaml.Unmarshal([]byte(policy), &p))
+	verdict, want := "all as decided by", 0
+	if calls[0]+calls[2] == 0 {
+		verdict, want = "none compared with", 1
 	}
+	stdout, stderr, status := tool(log, "check", "-policy", filepath.Join(write(t, map[string]string{"p.yaml": policy}), "p.yaml"))
+	assert.Equal(t, fmt.Sprintf("%s%s %v\n%s: %s checked, %d skipped, %d stopped by code\n", listed, verdict, p,
+		counted(calls[0]+calls[1]+calls[2], "call"), preview.Thousands(calls[0]), calls[1], calls[2]), stdout)
+	assert.Empty(t, stderr)
+	assert.Equal(t, want, status)
 }
 
 // A program may add functions to the policy of a file. What they decided is counted,
@@ -391,33 +361,33 @@ func TestCheckCode(t *testing.T) {
 	const policy = "{max_attempts: 3, backoff: {type: fixed, base: 1m}}"
 	failure := errors.New("refused")
 	for _, test := range []struct {
-		name string
-		add  func(p *retry.Policy)
-		err  error
-		want string
-		list string
+		name  string
+		add   func(p *retry.Policy)
+		err   error
+		calls [3]int
+		list  string
 	}{
-		{"nothing", func(*retry.Policy) {}, failure, "1 checked, 0 skipped, 0", ""},
-		{"RetryIf", func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }, failure, "0 checked, 0 skipped, 1", "stopped by code: standard input:1: rejected: refused\n"},
-		{"Permanent", func(*retry.Policy) {}, retry.Permanent(failure), "0 checked, 0 skipped, 1", "stopped by code: standard input:1: permanent_error: refused\n"},
-		{"After", func(*retry.Policy) {}, retry.After(time.Hour, failure), "1 checked, 0 skipped, 0", ""},
+		{"nothing", func(*retry.Policy) {}, failure, [3]int{1}, ""},
+		{"RetryIf", func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }, failure, [3]int{0, 0, 1}, "stopped by code: standard input:1: rejected: refused\n"},
+		{"Permanent", func(*retry.Policy) {}, retry.Permanent(failure), [3]int{0, 0, 1}, "stopped by code: standard input:1: permanent_error: refused\n"},
+		{"After", func(*retry.Policy) {}, retry.After(time.Hour, failure), [3]int{1}, ""},
 		{"a class that stops", func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class {
 				return &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: failure}
 			}
-		}, failure, "0 checked, 0 skipped, 1", "stopped by code: standard input:1: not_retryable: refused\n"},
+		}, failure, [3]int{0, 0, 1}, "stopped by code: standard input:1: not_retryable: refused\n"},
 		{"a class with delays of its own", func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class {
 				return &retry.Class{Name: "slow", Policy: &retry.Policy{Backoff: retry.Fixed(time.Hour)}}
 			}
-		}, failure, "0 checked, 1 skipped, 0", "skipped: standard input:1: a class of the program decided\n"},
+		}, failure, [3]int{0, 1}, "skipped: standard input:1: a class of the program decided\n"},
 		{"Wait", func(p *retry.Policy) {
 			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-		}, failure, "1 checked, 0 skipped, 0", ""},
+		}, failure, [3]int{1}, ""},
 		{"Wait that fails", func(p *retry.Policy) {
 			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, failure }
-		}, failure, "0 checked, 0 skipped, 1", "stopped by code: standard input:1: wait_failed: refused\n"},
-		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }, failure, "1 checked, 0 skipped, 0", ""},
+		}, failure, [3]int{0, 0, 1}, "stopped by code: standard input:1: wait_failed: refused\n"},
+		{"Budget", func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }, failure, [3]int{1}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var logs [5]bytes.Buffer
@@ -437,12 +407,8 @@ func TestCheckCode(t *testing.T) {
 				}
 				require.Error(t, retry.Do(t.Context(), p, func(context.Context) error { return test.err }))
 			})
-			want, status := test.list+"all as decided by 3 attempts, fixed 1m0s\n1 call: "+test.want+" stopped by code\n", 0
-			if strings.Contains(test.want, "1 skipped") {
-				want, status = strings.Replace(want, "all as decided by", "none compared with", 1), 1
-			}
 			for i := range logs {
-				checked(t, policy, logs[i].String(), want, status)
+				checked(t, policy, logs[i].String(), test.list, test.calls)
 			}
 			assert.Equal(t, succeed(t, logs[0].String(), "explain"), succeed(t, logs[1].String(), "explain"))
 			assert.Equal(t, succeed(t, logs[0].String(), "explain"), succeed(t, logs[2].String(), "explain"))
@@ -450,26 +416,40 @@ func TestCheckCode(t *testing.T) {
 	}
 }
 
-// The calls that are not compared are named, the first ten of them.
+// What is not compared is named, the first ten calls of it: what is cut, and what follows
+// the rules of a pipeline.
 func TestCheckNames(t *testing.T) {
-	log := writeLog(t)
+	var events bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		p := retryflow.Pipeline{
+			Tasks:   []retryflow.Task{{Label: "fetch", Run: func(context.Context, retryflow.State) retryflow.Outcome { return retryflow.Outcome{} }}},
+			OnEvent: flowlog.NewWriter(&events).OnPipelineEvent,
+		}
+		require.NoError(t, p.Run(retrylog.WithKey(t.Context(), "c"), nil))
+	})
+	pipeline, log := events.String(), writeLog(t)
+	assert.Contains(t, succeed(t, pipeline, "explain"), "task fetch: ")
 	lines := strings.SplitAfter(log, "\n")
-	const by = "by 3 attempts, exponential 1s x2, full jitter\n"
-	for _, test := range []struct{ name, log, want string }{
-		{"many", strings.Repeat(strings.Join(lines[:9], ""), 1234), "all as decided " + by + "1,234 calls: 1,234 checked, 0 skipped, 0 stopped by code\n"},
-		{"a beginning", strings.Join(lines[4:], ""), "skipped: standard input:1: a: its beginning is not in the log\nall as decided " + by + "2 calls: 1 checked, 1 skipped, 0 stopped by code\n"},
-		{"an end", strings.Join(lines[:13], ""), "skipped: standard input:10: b: its end is not in the log\nall as decided " + by + "2 calls: 1 checked, 1 skipped, 0 stopped by code\n"},
-		{"a middle", strings.Join(lines[:4], "") + lines[4][:50] + "\n" + strings.Join(lines[5:], ""),
-			"skipped: standard input:1: a: one of its lines is cut off\n1 line cut off, 0 that cannot be read\nall as decided " + by + "2 calls: 1 checked, 1 skipped, 0 stopped by code\n"},
-		{"crashes", strings.Repeat(lines[0], 12) + log, strings.Repeat("skipped: standard input:%d: a: its end is not in the log: the next call with its key has begun\n", 10) +
-			"skipped: and 2 more\nall as decided " + by + "14 calls: 2 checked, 12 skipped, 0 stopped by code\n"},
+	from := func(first, end int) string { return strings.Join(lines[first:end], "") }
+	const rules = "c: it follows the rules of a pipeline\n"
+	for _, test := range []struct {
+		name, log, listed string
+		calls             [3]int
+	}{
+		{"many", strings.Repeat(from(0, 9), 1234), "", [3]int{1234}},
+		{"a beginning", from(4, 19), "1: a: its beginning is not in the log\n", [3]int{1, 1}},
+		{"an end", from(0, 13), "10: b: its end is not in the log\n", [3]int{1, 1}},
+		{"a middle", from(0, 4) + lines[4][:50] + "\n" + from(5, 19), "1: a: one of its lines is cut off\n1 line cut off, 0 that cannot be read\n", [3]int{1, 1}},
+		{"crashes", strings.Repeat(lines[0], 12) + log, strings.Repeat("%d: a: its end is not in the log: the next call with its key has begun\n", 10) + "and 2 more\n", [3]int{2, 12}},
+		{"a pipeline", pipeline, "1: " + rules, [3]int{0, 1}},
+		{"pipelines with others", log + pipeline + pipeline, "19: " + rules + "22: " + rules, [3]int{2, 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			want := test.want
-			for i := 1; strings.Contains(want, "%d"); i++ {
-				want = strings.Replace(want, "%d", fmt.Sprint(i), 1)
+			listed := regexp.MustCompile(`(?m)^(\d+|%d): `).ReplaceAllString(test.listed, "skipped: standard input:$1: ")
+			for i := 1; strings.Contains(listed, "%d"); i++ {
+				listed = strings.Replace(listed, "%d", fmt.Sprint(i), 1)
 			}
-			checked(t, logPolicy, test.log, want, 0)
+			checked(t, logPolicy, test.log, strings.Replace(listed, "and 2 more", "skipped: and 2 more", 1), test.calls)
 		})
 	}
 }

@@ -89,6 +89,16 @@ func run(s *streams, args []string) int {
 		printCommands(s.err)
 		return misuse
 	}
+	out := &output{Writer: s.out}
+	s.out = out
+	status := dispatch(s, args)
+	if out.err != nil && status != misuse {
+		return (&command{name: args[0]}).failed(s, out.err)
+	}
+	return status
+}
+
+func dispatch(s *streams, args []string) int {
 	switch name := args[0]; name {
 	case "help", "-h", "-help", "--help":
 		printCommands(s.out)
@@ -103,13 +113,7 @@ func run(s *streams, args []string) int {
 			printCommands(s.err)
 			return misuse
 		}
-		out := &output{Writer: s.out}
-		s.out = out
-		status := commands[i].run(s, commands[i], args[1:])
-		if out.err != nil && status != misuse {
-			return commands[i].failed(s, out.err)
-		}
-		return status
+		return commands[i].run(s, commands[i], args[1:])
 	}
 }
 

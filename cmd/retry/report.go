@@ -42,6 +42,8 @@ var (
 	control        = regexp.MustCompile(`\pC`)
 )
 
+type object = map[string]any
+
 // printSARIF prints SARIF 2.1.0, which code scanners exchange.
 func printSARIF(w io.Writer, r *report) {
 	results := []object{}

@@ -36,52 +36,53 @@ type summary struct {
 
 	from, to time.Time
 	started  bool // the log has attempts
-	reasons  map[reasonKey]*reasonLine
+	reasons  map[[2]string]*reasonLine
 	step     int64 // of a bar, in seconds
 	ends     map[int64]int
 }
 
 type longestWait struct {
-	Key  string    `json:"key,omitempty"`
-	Time time.Time `json:"time"`
-	Wait string    `json:"wait"`
+	Key  string  `json:"key,omitempty"`
+	Time instant `json:"time"`
+	Wait string  `json:"wait"`
 	wait time.Duration
 }
 
-type reasonKey struct {
-	reason retry.Reason
-	class  string
+// An instant is a time in UTC, also in a year that time.Time.MarshalJSON does not take.
+type instant struct{ time.Time }
+
+func (t instant) MarshalJSON() ([]byte, error) {
+	return t.UTC().AppendFormat(nil, `"`+time.RFC3339Nano+`"`), nil
 }
 
 // A reasonLine counts the calls that stopped for a reason.
 type reasonLine struct {
-	Reason retry.Reason `json:"reason"`
-	Class  string       `json:"class,omitempty"`
-	Count  int          `json:"count"`
-	Error  string       `json:"error,omitempty"` // the commonest
-	Times  int          `json:"error_count,omitempty"`
+	Reason string `json:"reason"`
+	Class  string `json:"class,omitempty"`
+	Count  int    `json:"count"`
+	Error  string `json:"error,omitempty"` // the commonest
+	Times  int    `json:"error_count,omitempty"`
 	errors map[string]int
 }
 
 // A minute counts the calls that gave up within it, or a longer time if there would be
 // too many.
 type minute struct {
-	Time    time.Time `json:"time"`
-	Seconds int64     `json:"seconds"`
-	GaveUp  int       `json:"gave_up"`
+	Time    instant `json:"time"`
+	Seconds int64   `json:"seconds"`
+	GaveUp  int     `json:"gave_up"`
 }
 
 const (
-	mostReasons = 64   // by class; all others are counted together
-	mostErrors  = 256  // texts of a reason; further ones are not counted
-	mostEnds    = 4096 // bars that are counted
-	mostBars    = 60   // bars that are shown
-	widest      = 40   // characters of a bar
-	longestText = 200  // bytes of an error
+	mostReasons = 64  // by class; all others are counted together
+	mostErrors  = 256 // texts of a reason; further ones are not counted
+	mostBars    = 60
+	widest      = 40  // characters of a bar
+	longestText = 200 // bytes of an error
 )
 
 func newSummary() *summary {
-	return &summary{reasons: map[reasonKey]*reasonLine{}, step: 60, ends: map[int64]int{}}
+	return &summary{reasons: map[[2]string]*reasonLine{}, step: 60, ends: map[int64]int{}}
 }
 
 // gaveUp reports whether a call stopped without success, and was not canceled.
@@ -107,7 +108,7 @@ func (s *summary) add(c *logfile.Call) {
 		}
 		retries++
 		if s.LongestWait == nil || e.Delay > s.LongestWait.wait {
-			s.LongestWait = &longestWait{c.Key, e.Time, e.Delay.String(), e.Delay}
+			s.LongestWait = &longestWait{c.Key, instant{e.Time}, e.Delay.String(), e.Delay}
 		}
 	}
 	if s.Retries += retries; retries > 0 {
@@ -137,12 +138,12 @@ func (s *summary) add(c *logfile.Call) {
 
 // line returns what counts calls that ended like this.
 func (s *summary) line(e *retry.Event) *reasonLine {
-	key := reasonKey{e.Reason, e.Class}
+	key := [2]string{string(e.Reason), e.Class}
 	if s.reasons[key] == nil && len(s.reasons) >= mostReasons {
-		key = reasonKey{"other", ""}
+		key = [2]string{"other", ""}
 	}
 	if s.reasons[key] == nil {
-		s.reasons[key] = &reasonLine{Reason: key.reason, Class: key.class, errors: map[string]int{}}
+		s.reasons[key] = &reasonLine{Reason: key[0], Class: key[1], errors: map[string]int{}}
 	}
 	return s.reasons[key]
 }
@@ -150,16 +151,12 @@ func (s *summary) line(e *retry.Event) *reasonLine {
 // add counts a call by the text of its error.
 func (l *reasonLine) add(c *logfile.Call) {
 	l.Count++
-	var failure error
-	for _, r := range slices.Backward(c.Records) {
-		if failure = r.Event.Err; failure != nil {
-			break
-		}
+	failure := c.Last().Cause
+	for _, r := range c.Records {
+		failure = cmp.Or(r.Event.Err, failure)
 	}
 	if failure == nil {
-		if failure = c.Last().Cause; failure == nil {
-			return
-		}
+		return
 	}
 	text := eventlog.Printable(failure.Error())
 	if len(text) > longestText {
@@ -170,40 +167,27 @@ func (l *reasonLine) add(c *logfile.Call) {
 	}
 }
 
-// end counts a call that gave up.
+// end counts a call that gave up. If there are too many bars, each is for a longer time.
 func (s *summary) end(at time.Time) {
 	s.ends[floor(at.Unix(), s.step)]++
-	for len(s.ends) > mostEnds {
-		s.coarser()
+	for len(s.ends) > mostBars {
+		s.step = cmp.Or(map[int64]int64{600: 3600, 3600: 86_400}[s.step], 10*s.step)
+		ends := map[int64]int{}
+		for at, n := range s.ends {
+			ends[floor(at, s.step)] += n
+		}
+		s.ends = ends
 	}
 }
 
 func floor(second, step int64) int64 { return second - (second%step+step)%step }
 
-// coarser puts bars together.
-func (s *summary) coarser() {
-	steps := []int64{60, 600, 3600, 86_400}
-	if i := slices.Index(steps, s.step); i >= 0 && i+1 < len(steps) {
-		s.step = steps[i+1]
-	} else {
-		s.step *= 10
-	}
-	ends := map[int64]int{}
-	for at, n := range s.ends {
-		ends[floor(at, s.step)] += n
-	}
-	s.ends = ends
-}
-
 // finish computes what can only be known at the end.
 func (s *summary) finish(l *logfile.Log) {
 	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped+l.Bad, l.Torn, l.Dropped
-	for len(s.ends) > mostBars {
-		s.coarser()
-	}
 	s.Minutes = []minute{}
 	for _, at := range slices.Sorted(maps.Keys(s.ends)) {
-		s.Minutes = append(s.Minutes, minute{time.Unix(at, 0).UTC(), s.step, s.ends[at]})
+		s.Minutes = append(s.Minutes, minute{instant{time.Unix(at, 0).UTC()}, s.step, s.ends[at]})
 	}
 	s.Reasons = []*reasonLine{}
 	for _, line := range s.reasons {
@@ -262,7 +246,7 @@ func (s *summary) text() string {
 			if line.Times > 0 {
 				text += fmt.Sprintf(" (%s)", number(line.Times))
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", number(line.Count), eventlog.Printable(string(line.Reason)), cmp.Or(eventlog.Printable(line.Class), "-"), text)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", number(line.Count), eventlog.Printable(line.Reason), cmp.Or(eventlog.Printable(line.Class), "-"), text)
 		}
 		_ = t.Flush()
 	}
@@ -282,8 +266,8 @@ type callLine struct {
 	Key      string       `json:"key,omitempty"`
 	File     string       `json:"file"`
 	Line     int          `json:"line"`
-	Began    time.Time    `json:"began"`
-	Ended    time.Time    `json:"ended"`
+	Began    instant      `json:"began"`
+	Ended    instant      `json:"ended"`
 	Attempts int          `json:"attempts"`
 	Waited   string       `json:"waited"`
 	Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
@@ -294,8 +278,8 @@ type callLine struct {
 // asJSON returns a call as JSON.
 func asJSON(c *logfile.Call) []byte {
 	last := c.Last()
-	line := callLine{Key: c.Key, File: c.Files[0].Name, Line: c.Records[0].Line, Ended: last.Time, Attempts: last.Attempt, Reason: last.Reason, Class: last.Class}
-	line.Began = c.Records[0].Event.Time.Add(-c.Records[0].Event.Elapsed)
+	line := callLine{Key: c.Key, File: c.Files[0].Name, Line: c.Records[0].Line, Began: instant{c.Records[0].Event.Time.Add(-c.Records[0].Event.Elapsed)},
+		Ended: instant{last.Time}, Attempts: last.Attempt, Reason: last.Reason, Class: last.Class}
 	var waited time.Duration
 	for _, r := range c.Records {
 		if r.Event.Err != nil {
@@ -308,10 +292,6 @@ func asJSON(c *logfile.Call) []byte {
 	if line.Waited = waited.String(); last.Reason == retry.ReasonSuccess {
 		line.Error = ""
 	}
-	data, err := json.Marshal(line)
-	if err != nil { // a time beyond the year 9999
-		line.Began, line.Ended = time.Time{}, time.Time{}
-		data, _ = json.Marshal(line)
-	}
+	data, _ := json.Marshal(line) // of texts and numbers
 	return data
 }

@@ -13,44 +13,9 @@ import (
 	"github.com/goretry/retry"
 )
 
+// All retries count, however many they are. The number of steps is bounded.
 func TestHerd(t *testing.T) {
 	const s = time.Second
-	every := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(s)}
-	within := every
-	within.MaxElapsed = 2 * s
-	limited := every
-	limited.MaxAttempts = 3
-	for _, test := range []struct {
-		name   string
-		p      retry.Policy
-		outage time.Duration
-		at     []time.Duration // when each of 500 clients retries
-		during int             // how many of these are during the outage
-	}{
-		{"gives up by count", limited, 10 * s, []time.Duration{s, 2 * s}, 2},
-		{"gives up by time, whose end is included", within, 10 * s, []time.Duration{s, 2 * s}, 2},
-		{"succeeds after the outage", every, 1500 * time.Millisecond, []time.Duration{s, 2 * s}, 1},
-		{"its end is not in the outage", every, 2 * s, []time.Duration{s, 2 * s}, 1},
-		{"the last retry is after the outage", limited, s + 1, []time.Duration{s, 2 * s}, 1},
-		{"a first retry long after the outage", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(math.MaxInt64)}, s, []time.Duration{math.MaxInt64}, 0},
-		{"no retry", retry.Policy{}, s, nil, 0},
-		{"no delay", retry.Policy{MaxAttempts: 3}, s, []time.Duration{0, 0}, 2},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var want []moment
-			for _, at := range test.at {
-				want = append(want, moment{at, 500})
-			}
-			h := herdOf(test.p, 500, test.outage)
-			assert.Equal(t, want, h.moments)
-			assert.Equal(t, 500*float64(test.during), h.during())
-			assert.Equal(t, 500*float64(test.during), h.sure)
-			assert.Equal(t, 500*float64(len(test.at)-test.during), h.back)
-			assert.False(t, h.drawn || h.about || h.unsure)
-		})
-	}
-
-	// All retries count, however many they are.
 	assert.Equal(t, 1_500_000.0, herdOf(retry.Policy{MaxElapsed: 5 * time.Minute, Backoff: retry.Fixed(200 * time.Millisecond)}, 1000, time.Hour).during())
 	fast := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond)}
 	assert.Equal(t, 9999.0, herdOf(fast, 1, 10*s).during())
@@ -59,7 +24,7 @@ func TestHerd(t *testing.T) {
 	assert.Nil(t, herdOf(fast, 1, 10*s))
 	assert.InEpsilon(t, 400, herdOf(fast, 1000, s/5).during()/1000, 0.02)
 
-	// The number of steps is bounded. If fewer clients are drawn, each stands for more.
+	// If fewer clients are drawn, each stands for more.
 	many := retry.Policy{MaxAttempts: 1001, Backoff: retry.Fixed(time.Millisecond), Jitter: retry.FullJitter}
 	h := herdOf(many, maxClients, time.Minute)
 	assert.InDelta(t, maxDraws, len(h.moments), 1000)
@@ -175,6 +140,9 @@ func TestHerdIsNext(t *testing.T) {
 			require.InDelta(t, want[0], h.during(), 1e-9)
 			require.InDelta(t, want[1], h.back, 1e-9)
 		}
+		if p.Jitter == nil {
+			require.Equal(t, [4]any{false, false, false, h.during()}, [4]any{h.drawn, h.about, h.unsure, h.sure})
+		}
 		check(h, free, freeAt)
 		check(h.spend(size, ratio), paid, paidAt)
 	}
@@ -221,22 +189,9 @@ func TestRate(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 6, Backoff: retry.Fixed(time.Second)}
-	for _, test := range []struct {
-		name    string
-		p       retry.Policy
-		failing float64
-		want    float64
-	}{
-		{"no failure", p, 0, 1},
-		{"a half", p, 0.5, 1.96875},
-		{"all", p, 1, 6},
-		{"an outage that ends before the last two retries", retry.Policy{MaxAttempts: 6, Backoff: retry.Fixed(3 * time.Second)}, 0.5, 1 + 0.5 + 0.25 + 0.125},
-		{"no retry", retry.Policy{}, 0.5, 1},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			assert.InDelta(t, test.want, herdOf(test.p, 7, 10*time.Second).load(test.failing, 7), 1e-12)
-		})
+	p := retry.Policy{MaxAttempts: 6, Backoff: retry.Fixed(3 * time.Second)}
+	for failing, want := range map[float64]float64{0: 1, 0.5: 1 + 0.5 + 0.25 + 0.125, 1: 4} { // the outage ends before the last two retries
+		assert.InDelta(t, want, herdOf(p, 7, 10*time.Second).load(failing, 7), 1e-12)
 	}
 	for _, test := range []struct{ failing, ratio, want float64 }{
 		{1, 0.5, 1.1},         // what the budget holds

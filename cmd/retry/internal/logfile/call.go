@@ -22,11 +22,10 @@ const (
 
 // A Call is a call of a log.
 type Call struct {
-	Key      string
-	Records  []flowlog.Record
-	Files    []*File // of Records
-	Cut      string  // why it is not whole; "": it is
-	Headless bool    // its first event is not the first of a call
+	Key     string
+	Records []flowlog.Record
+	Files   []*File // of Records
+	Cut     string  // why it is not whole; "": it is
 
 	headless bool // its beginning is not in the log
 	sparse   bool // all is from slog, and has no attempts
@@ -91,8 +90,8 @@ func withAttempts(records []flowlog.Record) (all []flowlog.Record) {
 	return all
 }
 
-// A Collector puts the events of a log together to calls.
-type Collector struct {
+// A collector puts the events of a log together to calls.
+type collector struct {
 	log     *Log
 	open    map[string][]*Call // by key, of which all but "" have one
 	calls   int                // that are open
@@ -101,39 +100,35 @@ type Collector struct {
 	ended   []*Call
 }
 
-// Collect returns a Collector of l.
-func (l *Log) Collect() *Collector { return &Collector{log: l, open: map[string][]*Call{}} }
-
 // Calls yields the calls of the log in the order in which they end, and at last those
 // that have not ended. An error is that of reading a file, and comes last.
 func (l *Log) Calls() iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
-		c := l.Collect()
+		c := &collector{log: l, open: map[string][]*Call{}}
+		yieldAll := func(calls []*Call) bool {
+			return !slices.ContainsFunc(calls, func(call *Call) bool { return !yield(call, nil) })
+		}
 		var failed error
 		for r, err := range l.Records() {
 			if failed = err; err != nil {
 				break
 			}
-			for _, call := range c.Add(r) {
-				if !yield(call, nil) {
-					return
-				}
+			if l.Each != nil {
+				l.Each(r)
 			}
-		}
-		for _, call := range c.End() {
-			if !yield(call, nil) {
+			if !yieldAll(c.add(r)) {
 				return
 			}
 		}
-		if failed != nil {
+		if yieldAll(c.end()) && failed != nil {
 			yield(nil, failed)
 		}
 	}
 }
 
-// Add adds the next event, and returns the calls that end with it. They are valid until
-// the next call of Add.
-func (c *Collector) Add(r Record) (ended []*Call) {
+// add adds the next event, and returns the calls that end with it. They are valid until
+// the next call of add.
+func (c *collector) add(r Record) (ended []*Call) {
 	c.ended = c.ended[:0]
 	call := c.find(r.Key, r.Event)
 	if !eventlog.Known(r.Event.Kind) && call == nil {
@@ -162,7 +157,7 @@ func (c *Collector) Add(r Record) (ended []*Call) {
 }
 
 // begin begins a call with r.
-func (c *Collector) begin(r Record) *Call {
+func (c *collector) begin(r Record) *Call {
 	call := &Call{Key: r.Key, Records: make([]flowlog.Record, 0, 6), Files: make([]*File, 0, 6), sparse: r.logged, timeless: r.logged && r.Event.Time.IsZero(), marks: c.log.Torn}
 	e := r.Event
 	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
@@ -184,7 +179,7 @@ func begins(c *Call, e retry.Event) bool {
 
 // find returns the open call with this key that e is from, nil if it begins one.
 // Without keys it is the one in which e can be next and that began at the same time.
-func (c *Collector) find(key string, e retry.Event) (found *Call) {
+func (c *collector) find(key string, e retry.Event) (found *Call) {
 	if key == "" && eventlog.Begins(e, true) {
 		return nil
 	}
@@ -211,7 +206,7 @@ func follows(before, e retry.Event) bool {
 }
 
 // close ends a call.
-func (c *Collector) close(call *Call, cut string) {
+func (c *collector) close(call *Call, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	c.ended = append(c.ended, call)
 	c.calls--
@@ -224,7 +219,7 @@ func (c *Collector) close(call *Call, cut string) {
 }
 
 // drop cuts a quarter of the open calls short, or of those without a key.
-func (c *Collector) drop(keyless bool) {
+func (c *collector) drop(keyless bool) {
 	calls := c.open[""]
 	if !keyless {
 		calls = slices.Concat(slices.Collect(maps.Values(c.open))...)
@@ -236,8 +231,8 @@ func (c *Collector) drop(keyless bool) {
 	}
 }
 
-// End returns the calls that have not ended, in the order of their last events.
-func (c *Collector) End() []*Call {
+// end returns the calls that have not ended, in the order of their last events.
+func (c *collector) end() []*Call {
 	c.ended = nil
 	calls := slices.Concat(slices.Collect(maps.Values(c.open))...)
 	for _, call := range slices.SortedFunc(slices.Values(calls), func(a, b *Call) int { return a.turn - b.turn }) {

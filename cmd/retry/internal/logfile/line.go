@@ -82,11 +82,8 @@ func isEvent(value []byte) bool {
 	return n > 1
 }
 
-// numbers and texts are the keys of events in a line of slog's TextHandler.
-var (
-	numbers = []string{"attempt", "max", "resets"}
-	texts   = []string{"time", "key", "kind", "elapsed", "took", "delay", "due", "lo", "hi", "retry_after", "seed", "class", "reason", "err", "cause"}
-)
+// known are the keys of events, as slog's TextHandler writes them.
+var known = strings.Fields("time key kind attempt max resets elapsed took delay due lo hi retry_after seed class reason err cause")
 
 // fromText returns a line of retrylog's Slog in text as JSON. Of a key that is there
 // twice it takes the last, which is that of the event. The JSON of a line that is cut off
@@ -101,36 +98,28 @@ func fromText(line []byte) []byte {
 		}
 		values[key] = text
 	}
-	if values["time"] == "" {
-		delete(values, "time")
-	}
-	for _, known := range eventlog.Messages { // slog's default handler writes it without a key
-		if values["msg"] == "" && bytes.Contains(line, []byte(" "+known+" k")) {
-			values["msg"] = known
+	for _, message := range eventlog.Messages { // slog's default handler writes it without a key
+		if values["msg"] == "" && bytes.Contains(line, []byte(" "+message+" k")) {
+			values["msg"] = message
 		}
 	}
-	value := append([]byte(`{"level":"","msg":`), quoted(values["msg"])...)
-	add := func(key string, json []byte) {
-		value = append(append(strconv.AppendQuote(append(value, ','), key), ':'), json...)
-	}
-	for _, key := range numbers {
-		if text, ok := values[key]; ok {
-			if _, err := strconv.Atoi(text); err != nil {
-				add(key, quoted(text))
-			} else {
-				add(key, []byte(text))
-			}
+	fields := map[string]any{"level": "", "msg": values["msg"]}
+	for _, key := range known {
+		text, ok := values[key]
+		n, err := strconv.Atoi(text)
+		switch {
+		case !ok || key == "time" && text == "":
+		case err == nil && (key == "attempt" || key == "max" || key == "resets"):
+			fields[key] = n
+		default:
+			fields[key] = text
 		}
 	}
-	for _, key := range texts {
-		if text, ok := values[key]; ok {
-			add(key, quoted(text))
-		}
-	}
+	value, _ := json.Marshal(fields)
 	if isTorn(values) {
-		return value
+		return value[:len(value)-1]
 	}
-	return append(value, '}')
+	return value
 }
 
 // isTorn reports whether the last key that such an event has is missing, or the value of
@@ -146,11 +135,6 @@ func isTorn(values map[string]string) bool {
 	}
 	_, endless := values[""]
 	return endless || !ok && last != ""
-}
-
-func quoted(text string) []byte {
-	data, _ := json.Marshal(text)
-	return data
 }
 
 // pairs yields the keys and values of text, and skips what is none. The key of a value
