@@ -11,22 +11,5 @@ func Explain(records []Record) string {
 	return eventlog.Explain(len(records), func(i int) eventlog.Entry { return records[i].entry() })
 }
 
-// An Explainer explains a log that is too long for the memory, or grows: it returns
-// what [Explain] does, a line at a time. The zero Explainer is ready for the first
-// record. It must not be used by two goroutines at once.
-//
-//	var explainer retrylog.Explainer
-//	for record, err := range retrylog.Scan(file) {
-//		if err != nil {
-//			return err
-//		}
-//		fmt.Print(explainer.Line(record))
-//	}
-type Explainer struct{ entries eventlog.Explainer }
-
-// Line returns the line of r with its end. Its error is left out if it is in the line
-// before.
-func (x *Explainer) Line(r Record) string { return x.entries.Line(r.entry()) }
-
 // String returns the line of r in [Explain], with its error.
 func (r Record) String() string { return eventlog.Text(r.entry()) }

@@ -168,21 +168,6 @@ func TestReadRejects(t *testing.T) {
 			require.NotErrorIs(t, err, retrylog.ErrCutOff)
 		})
 	}
-	t.Run("what comes before is yielded, and explained as it comes", func(t *testing.T) {
-		var explainer retrylog.Explainer
-		text, errs := "", 0
-		for r, err := range retrylog.Scan(strings.NewReader(good + "\n" + good + "\nx\n" + good)) {
-			if err != nil {
-				errs++
-				continue
-			}
-			text += explainer.Line(r)
-		}
-		records, err := retrylog.Read(strings.NewReader(good + "\n" + good))
-		require.NoError(t, err)
-		assert.Equal(t, retrylog.Explain(records), text)
-		assert.Equal(t, 1, errs)
-	})
 	t.Run("a reader that fails", func(t *testing.T) {
 		records, err := retrylog.Read(io.MultiReader(strings.NewReader(good+"\n"), iotest.ErrReader(errRefused)))
 		require.ErrorIs(t, err, errRefused)

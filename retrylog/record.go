@@ -3,7 +3,6 @@ package retrylog
 import (
 	"context"
 	"io"
-	"iter"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
@@ -94,10 +93,6 @@ var ErrCutOff = eventlog.ErrCutOff
 // it skips whatever is not a whole record. A line with any other fault ends the log
 // with an error that names it, and so does one that is longer than 4 MiB.
 func Read(r io.Reader) ([]Record, error) { return eventlog.Read(r, decode) }
-
-// Scan yields what [Read] returns, as it reads it. If there is an error, it comes last
-// and without a record.
-func Scan(r io.Reader) iter.Seq2[Record, error] { return eventlog.Scan(r, decode) }
 
 func decode(value []byte, line int) (record Record, kind retry.EventKind, err error) {
 	err = record.UnmarshalJSON(value)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"regexp"
 	"slices"
 
@@ -55,52 +54,27 @@ func (l *Lines) Next() ([]byte, error) {
 // Decode returns the record that a JSON value in a line is, and the kind of its event.
 type Decode[R any] func(value []byte, line int) (R, retry.EventKind, error)
 
-// Scan yields the records of a log, as package retrylog describes it. The last pair may
-// have an error and no record.
-func Scan[R any](r io.Reader, decode Decode[R]) iter.Seq2[R, error] {
-	return func(yield func(R, error) bool) {
-		var none R
-		var cutOff error
-		lines, log := NewLines(r), Decoder[R]{Decode: decode}
-		for n := 1; ; n++ {
-			line, end := lines.Next()
-			if end != nil && end != io.EOF {
-				yield(none, fmt.Errorf("retrylog: line %d: %w", n, end))
-				return
-			}
-			records, err := log.Line(bytes.Trim(line, " \t\r\n"), n)
-			for _, record := range records {
-				if !yield(record, nil) {
-					return
-				}
-			}
-			switch {
-			case err == io.ErrUnexpectedEOF && cutOff == nil:
-				cutOff = fmt.Errorf("%w within line %d", ErrCutOff, n)
-			case err != nil && err != io.ErrUnexpectedEOF:
-				yield(none, fmt.Errorf("retrylog: line %d: %w", n, err))
-				return
-			}
-			if end == io.EOF {
-				if cutOff != nil {
-					yield(none, cutOff)
-				}
-				return
-			}
+// Read reads a log, as package retrylog describes it.
+func Read[R any](r io.Reader, decode Decode[R]) (all []R, err error) {
+	var cutOff error
+	lines, log := NewLines(r), Decoder[R]{Decode: decode}
+	for n := 1; ; n++ {
+		line, end := lines.Next()
+		if end != nil && end != io.EOF {
+			return all, fmt.Errorf("retrylog: line %d: %w", n, end)
+		}
+		records, err := log.Line(bytes.Trim(line, " \t\r\n"), n)
+		all = append(all, records...)
+		switch {
+		case err == io.ErrUnexpectedEOF && cutOff == nil:
+			cutOff = fmt.Errorf("%w within line %d", ErrCutOff, n)
+		case err != nil && err != io.ErrUnexpectedEOF:
+			return all, fmt.Errorf("retrylog: line %d: %w", n, err)
+		}
+		if end == io.EOF {
+			return all, cutOff
 		}
 	}
-}
-
-// Read returns what Scan yields.
-func Read[R any](r io.Reader, decode Decode[R]) ([]R, error) {
-	var records []R
-	for record, err := range Scan(r, decode) {
-		if err != nil {
-			return records, err
-		}
-		records = append(records, record)
-	}
-	return records, nil
 }
 
 // A Decoder finds records in lines.

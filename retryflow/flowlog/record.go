@@ -134,10 +134,13 @@ func PipelineEvents(records []Record, key string) []retryflow.Event {
 	return events
 }
 
-// An Explainer is [retrylog.Explainer] for records that may be of pipelines.
+// An Explainer explains a log that is too long for the memory, or grows: it returns
+// what [Explain] does, a line at a time. The zero Explainer is ready for the first
+// record. It must not be used by two goroutines at once.
 type Explainer struct{ entries eventlog.Explainer }
 
-// Line returns the line of r, as [retrylog.Explainer] does.
+// Line returns the line of r with its end. Its error is left out if it is in the line
+// before.
 func (x *Explainer) Line(r Record) string { return x.entries.Line(r.entry()) }
 
 // Explain returns readable text, as [retrylog.Explain] does, which says for the

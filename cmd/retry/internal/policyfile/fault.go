@@ -121,14 +121,6 @@ func (b *Block) faults(d dialect, err error) (faults []*Fault) {
 	return faults
 }
 
-// otherwise are words for keys of the library's own form.
-var otherwise = map[string]string{
-	"attempts": "max_attempts", "maxtries": "max_attempts", "tries": "max_attempts", "retries": "max_retries", "limit": "max_attempts",
-	"initialinterval": "backoff: {type: exponential, base: ...}", "initialdelay": "backoff: {type: exponential, base: ...}",
-	"multiplier": "backoff: {type: exponential, factor: ...}", "maxinterval": "max_delay", "maxbackoff": "max_delay", "delays": "backoff: {type: schedule, delays: ...}",
-	"timeout": "attempt_timeout", "pertrytimeout": "attempt_timeout", "maxelapsedtime": "max_elapsed", "deadline": "max_elapsed",
-}
-
 // nearest returns the key that was probably meant, "" if there is none.
 func nearest(key string, keys []string) string {
 	prefix := key[:strings.LastIndex(key, ".")+1]
@@ -141,9 +133,6 @@ func nearest(key string, keys []string) string {
 		if d := distance(written, plain(k)); d < least || d == 0 {
 			best, least = prefix+k, d
 		}
-	}
-	if best == "" && prefix == "" && slices.Contains(keys, "max_attempts") {
-		return otherwise[written]
 	}
 	return best
 }

@@ -116,7 +116,6 @@ func TestPlaces(t *testing.T) {
 		{"another spelling", "maxAttempts: 3", "", `unknown key "maxAttempts": write max_attempts`},
 		{"a typing mistake", "max_atempts: 3", "", `unknown key "max_atempts": write max_attempts`},
 		{"inside a backoff", "backoff: {type: fixed, bse: 1s, base: 1s}", "", `unknown key "backoff.bse": write backoff.base`},
-		{"another word", "{max_attempts: 3, timeout: 5s}", "", `unknown key "timeout": write attempt_timeout`},
 		{"another format", "{maximumAttempts: 3, initialIntervall: 1s}", "", `unknown key "initialIntervall": write initialInterval`},
 		{"far from any key", "{max_attempts: 3, color: red}", "", `unknown key "color": the keys of a policy are `},
 
