@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/goretry/retry"
@@ -56,7 +55,8 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	var from source
 	from.define(flags)
-	to := flags.String("to", "", "the `system` to write for: "+strings.Join(convert.Targets(), ", "))
+	to := ""
+	flags.Func("to", "the `system` to write for: "+strings.Join(convert.Targets(), ", "), oneOf(convert.Targets(), &to))
 	var options convert.Options
 	flags.StringVar(&options.RetryOn, "retry-on", "", "for envoy, istio, stepfunctions: the `failures` to retry, such as 5xx,reset or States.ALL")
 	flags.StringVar(&options.Service, "service", "", "for grpc: the `service`, or service/method, that the config is for (default: all calls)")
@@ -66,11 +66,8 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	if done {
 		return status
 	}
-	if err := from.check(); err != nil {
-		return c.misused(s, err)
-	}
-	if !slices.Contains(convert.Targets(), *to) {
-		return c.misused(s, fmt.Sprintf("-to is %q: write one of %s", *to, strings.Join(convert.Targets(), ", ")))
+	if to == "" {
+		return c.misused(s, "there is no system: write -to and one of "+strings.Join(convert.Targets(), ", "))
 	}
 	name, err := onlyFile(s, args)
 	if err != nil {
@@ -80,7 +77,7 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	if status != ok {
 		return status
 	}
-	same := sameFailures[*to] != "" && sameFailures[*to] == sameFailures[p.dialect]
+	same := sameFailures[to] != "" && sameFailures[to] == sameFailures[p.dialect]
 	if same && options.RetryOn == "" {
 		options.RetryOn = p.RetryOn
 	}
@@ -91,11 +88,11 @@ func convertPolicy(s *streams, c *command, args []string) int {
 		options.Codes = strings.Split(*codes, ",")
 	}
 	switch {
-	case *to == "envoy" && options.RetryOn == "":
+	case to == "envoy" && options.RetryOn == "":
 		return c.misused(s, "Envoy retries nothing without conditions: write -retry-on, such as -retry-on 5xx,reset")
-	case *to == "stepfunctions" && options.RetryOn == "":
+	case to == "stepfunctions" && options.RetryOn == "":
 		return c.misused(s, "Step Functions retries nothing without errors: write -retry-on, such as -retry-on States.ALL")
-	case *to == "grpc" && *codes == "":
+	case to == "grpc" && *codes == "":
 		return c.misused(s, "gRPC retries nothing without codes: write -codes, such as -codes UNAVAILABLE")
 	}
 	write := func(to string, p retry.Policy, o convert.Options) (string, []string, error) {
@@ -105,7 +102,7 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	if *nearest {
 		write = convert.Nearest
 	}
-	text, losses, err := write(*to, p.Policy, options)
+	text, losses, err := write(to, p.Policy, options)
 	if refused := new(convert.Error); errors.As(err, &refused) {
 		for _, fault := range refused.Faults {
 			status = c.failed(s, p.Fault(fault))

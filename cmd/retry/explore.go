@@ -53,9 +53,6 @@ func explorePolicies(s *streams, c *command, args []string) int {
 	if done {
 		return status
 	}
-	if err := from.check(); err != nil {
-		return c.misused(s, err)
-	}
 	begin.At, begin.From = from.at, from.from
 	if len(args) > 2 {
 		return c.misused(s, fmt.Sprintf("there are %d files: write one, or two to compare", len(args)))

@@ -47,17 +47,16 @@ func lint(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	var from source
 	from.define(flags)
-	format := flags.String("format", "text", "the `form` of the report: text, json, sarif, or github for annotations")
+	print := printText
+	flags.Func("format", "the `form` of the report: text, json, sarif, or github for annotations (default text)", func(text string) error {
+		if print = reportFormats[text]; print == nil {
+			return errors.New("write text, json, sarif or github")
+		}
+		return nil
+	})
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
-	}
-	if err := from.check(); err != nil {
-		return c.misused(s, err)
-	}
-	print := reportFormats[*format]
-	if print == nil {
-		return c.misused(s, fmt.Sprintf("-format is %q: write text, json, sarif or github", *format))
 	}
 	if len(args) == 0 {
 		return c.misused(s, "there is no file: write files, directories, or - for standard input")

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,27 +75,21 @@ and reports a correct log where the class decided otherwise: give classes names.
 // A selection says which calls of a log to look at.
 type selection struct {
 	key    string
-	since  string
-	begins time.Time // since
+	begins time.Time
 }
 
 func (o *selection) define(flags *flag.FlagSet) {
 	flags.StringVar(&o.key, "key", "", "only calls with this `key`; order-* is every key that begins so")
-	flags.StringVar(&o.since, "since", "", "only calls that ended since this `time`: 90m ago, or\n2026-11-22T10:00:00Z")
-}
-
-func (o *selection) check() error {
-	if o.since == "" {
+	flags.Func("since", "only calls that ended since this `time`: 90m ago, or 2026-11-22T10:00:00Z", func(text string) error {
+		ago, err := time.ParseDuration(text)
+		if o.begins = time.Now().Add(-ago); err != nil {
+			o.begins, err = time.Parse(time.RFC3339, text)
+		}
+		if err != nil {
+			return errors.New("write a duration such as 90m, or a time such as 2026-11-22T10:00:00Z")
+		}
 		return nil
-	}
-	ago, err := time.ParseDuration(o.since)
-	if o.begins = time.Now().Add(-ago); err != nil {
-		o.begins, err = time.Parse(time.RFC3339, o.since)
-	}
-	if err != nil {
-		return fmt.Errorf("-since is %q: write a duration such as 90m, or a time such as 2026-11-22T10:00:00Z", o.since)
-	}
-	return nil
+	})
 }
 
 // has reports whether a call with this key is selected, whose last event came then.
@@ -114,10 +109,7 @@ func explain(s *streams, c *command, args []string) int {
 	if done {
 		return status
 	}
-	err := x.check()
-	if err == nil {
-		names, err = logs(s, names)
-	}
+	names, err := logs(s, names)
 	if err == nil && *follow && (len(names) > 1 || names[0] == "-") {
 		err = errors.New("-f follows one file: write one")
 	}
@@ -196,7 +188,7 @@ func (o *selection) nothing(skipped int, names []string) error {
 	if skipped > 0 {
 		text += fmt.Sprintf(" of a retry in %s", counted(skipped, "line"))
 	}
-	if o.key != "" || o.since != "" {
+	if o.key != "" || !o.begins.IsZero() {
 		text = "there is no call that -key and -since select"
 	}
 	return &policyfile.Fault{File: title(names[0]), Line: 1, Text: text}
@@ -261,14 +253,11 @@ func check(s *streams, c *command, args []string) int {
 	if done {
 		return status
 	}
-	err := cmp.Or(from.check(), of.check())
-	if err == nil && *file == "" {
+	names, err := logs(s, names)
+	switch {
+	case *file == "":
 		err = errors.New("there is no policy: write -policy and the file that has it")
-	}
-	if err == nil {
-		names, err = logs(s, names)
-	}
-	if err == nil && *file == "-" && strings.Contains(" "+strings.Join(names, " ")+" ", " - ") {
+	case *file == "-" && slices.Contains(names, "-"):
 		err = errors.New("the policy and the log cannot both be standard input: name one of them")
 	}
 	if err != nil {

@@ -100,7 +100,7 @@ func TestExplain(t *testing.T) {
 		{"something else", "foreign.log:1: there is no event of a retry in 2 lines\n", 1, []string{"foreign.log"}},
 		{"no file", "retry explain: open nowhere.log: ", 2, []string{"nowhere.log"}},
 		{"no second file", "retry explain: open nowhere.log: ", 2, []string{"a.log", "nowhere.log"}},
-		{"a time", `retry explain: -since is "noon": write a duration such as 90m, or a time such as `, 2, []string{"-since", "noon", "a.log"}},
+		{"a time", `retry explain: invalid value "noon" for flag -since: write a duration such as 90m, or a time such as `, 2, []string{"-since", "noon", "a.log"}},
 		{"two files to follow", "retry explain: -f follows one file: write one\n", 2, []string{"-f", "a.log", "bad.log"}},
 		{"a pipe to follow", "retry explain: -f follows one file: write one\n", 2, []string{"-f"}},
 	} {
@@ -326,7 +326,7 @@ func TestCheck(t *testing.T) {
 		{"no such policy", log, "retry check: open nowhere.yaml: ", 2, []string{"-policy", "nowhere.yaml"}},
 		{"no such log", "", "retry check: open nowhere.log: ", 2, []string{"-policy", "policy.yaml", "nowhere.log"}},
 		{"both standard input", log, "retry check: the policy and the log cannot both be standard input", 2, []string{"-policy", "-"}},
-		{"unknown dialect", log, "retry check: -from is \"x\"", 2, []string{"-policy", "policy.yaml", "-from", "x"}},
+		{"unknown dialect", log, "retry check: invalid value \"x\" for flag -from", 2, []string{"-policy", "policy.yaml", "-from", "x"}},
 		{"no second log", log, "retry check: open a: ", 2, []string{"-policy", "policy.yaml", "a", "b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

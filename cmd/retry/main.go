@@ -248,16 +248,19 @@ func (s *streams) readFile(name string) (*policyfile.File, error) {
 type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {
-	flags.StringVar(&o.from, "from", "", "the `dialect` that the policy is written in: "+strings.Join(policyfile.Dialects(), ", ")+
-		" (default: native, or what the keys and their place show)")
+	flags.Func("from", "the `dialect` that the policy is written in: "+strings.Join(policyfile.Dialects(), ", ")+
+		" (default: native, or what the keys and their place show)", oneOf(policyfile.Dialects(), &o.from))
 	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as services.payments.retry, or 2 for the second document (default: retry or work_config, or the whole file, or where another system has its settings)")
 }
 
-func (o *source) check() error {
-	if o.from != "" && !slices.Contains(policyfile.Dialects(), o.from) {
-		return fmt.Errorf("-from is %q: write one of %s", o.from, strings.Join(policyfile.Dialects(), ", "))
+// oneOf sets a flag that has one of these values.
+func oneOf(all []string, to *string) func(string) error {
+	return func(text string) error {
+		if *to = text; !slices.Contains(all, text) {
+			return errors.New("write one of " + strings.Join(all, ", "))
+		}
+		return nil
 	}
-	return nil
 }
 
 // A policy is a policy that was read from a file.

@@ -38,9 +38,6 @@ func plan(s *streams, c *command, args []string) int {
 	if done {
 		return status
 	}
-	if err := from.check(); err != nil {
-		return c.misused(s, err)
-	}
 	name, err := onlyFile(s, args)
 	if err != nil {
 		return c.misused(s, err)

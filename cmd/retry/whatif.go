@@ -68,9 +68,8 @@ func whatif(s *streams, c *command, args []string) int {
 	if done {
 		return status
 	}
-	err := cmp.Or(from.check(), w.check())
+	var err error
 	switch {
-	case err != nil:
 	case *file == "":
 		err = errors.New("there is no policy: write -policy and the file that has it")
 	case w.budget.Size != 0 || w.budget.Ratio != 0:

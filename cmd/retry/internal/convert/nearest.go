@@ -22,15 +22,15 @@ func Nearest(to string, p retry.Policy, o Options) (text string, losses []string
 		if all == nil {
 			return text, losses, err
 		}
-		changed := false
-		for i := 0; i < len(all) && !changed; i++ {
+		cost := ""
+		for i := 0; i < len(all) && cost == ""; i++ {
 			var q retry.Policy
-			if q, changed = closest(to, p, o, all, keyOf(all[i])); changed {
-				losses = append(losses, fmt.Sprintf("%s; %s", all[i], effect(p, q)))
+			if q, cost = closest(to, p, o, all, keyOf(all[i])); cost != "" {
+				losses = append(losses, all[i]+"; "+cost)
 				p = q
 			}
 		}
-		if !changed {
+		if cost == "" {
 			break
 		}
 	}
@@ -54,8 +54,8 @@ func keyOf(fault string) string {
 }
 
 // closest returns the policy closest to p that a system has fewer faults with about
-// a key, and no more in all.
-func closest(to string, p retry.Policy, o Options, before []string, key string) (found retry.Policy, ok bool) {
+// a key, and no more in all, and what it costs; "" if there is none.
+func closest(to string, p retry.Policy, o Options, before []string, key string) (found retry.Policy, cost string) {
 	about := func(faults []string) (n int) {
 		for _, fault := range faults {
 			if keyOf(fault) == key {
@@ -70,15 +70,16 @@ func closest(to string, p retry.Policy, o Options, before []string, key string) 
 			continue
 		}
 		_, err := Write(to, q, o)
-		after, far := faultsIn(err), distance(p, q)
+		after := faultsIn(err)
+		far, lost := difference(p, q)
 		if len(after) == len(before) {
 			far += 1e6 // only if nothing else helps
 		}
 		if about(after) < about(before) && len(after) <= len(before) && far < least {
-			found, least, ok = q, far, true
+			found, least, cost = q, far, lost
 		}
 	}
-	return found, ok
+	return found, cost
 }
 
 // changes returns policies like p, where a system does not take a key of p.
@@ -172,25 +173,6 @@ func round(d, unit time.Duration) time.Duration {
 	return max(unit, d.Round(unit))
 }
 
-// distance says how far two policies are from each other: in attempts, and in the
-// ends of the ranges of their first delays.
-func distance(p, q retry.Policy) (total float64) {
-	ratio := func(a, b time.Duration) float64 { // below a millisecond nothing matters
-		return math.Abs(math.Log((float64(a) + 1e6) / (float64(b) + 1e6)))
-	}
-	a, b := firstSteps(p), firstSteps(q)
-	for n := range min(len(a), len(b)) {
-		total += ratio(a[n].Lo, b[n].Lo) + ratio(a[n].Hi, b[n].Hi)
-	}
-	attempts := func(p retry.Policy) float64 {
-		if n := p.EffectiveMax(); n > 0 {
-			return math.Log(float64(n))
-		}
-		return math.Log(math.MaxInt32) + 1
-	}
-	return total + 10*math.Abs(attempts(p)-attempts(q)) + ratio(p.AttemptTimeout, q.AttemptTimeout) + ratio(p.MaxElapsed, q.MaxElapsed)/100
-}
-
 // firstSteps returns the plan of p without the bound that may leave delays out.
 func firstSteps(p retry.Policy) retry.Plan {
 	if p.MaxAttempts == 0 && p.MaxRetries == 0 && p.MaxElapsed > 0 {
@@ -200,45 +182,48 @@ func firstSteps(p retry.Policy) retry.Plan {
 	return p.Plan(20)
 }
 
-// effect says what a change costs: the attempts, or the range of the delay that
-// changes most, or what bounds the time.
-func effect(p, q retry.Policy) string {
-	number := func(p retry.Policy) string {
+// difference says how far q is from p, and what it costs: attempts, or the range of the
+// delay that changes most, or what bounds the time.
+func difference(p, q retry.Policy) (far float64, cost string) {
+	ratio := func(a, b time.Duration) float64 { // below a millisecond nothing matters
+		return math.Abs(math.Log((float64(a) + 1e6) / (float64(b) + 1e6)))
+	}
+	attempts := func(p retry.Policy) (size float64, text string) {
 		switch n := p.EffectiveMax(); n {
 		case retry.Unlimited:
-			return "unlimited attempts"
+			return math.Log(math.MaxInt32) + 1, "unlimited attempts"
 		case 1:
-			return "1 attempt"
+			return 0, "1 attempt"
 		default:
-			return fmt.Sprint(n, " attempts")
+			return math.Log(float64(n)), fmt.Sprint(n, " attempts")
 		}
 	}
-	if number(p) != number(q) {
-		text := fmt.Sprintf("%s become %s", number(p), number(q))
-		if q.MaxElapsed > 0 {
-			text += fmt.Sprintf(" within %v", q.MaxElapsed)
-		}
-		return text
-	}
+	size, text := attempts(p)
+	newSize, newText := attempts(q)
+	far = 10*math.Abs(size-newSize) + ratio(p.AttemptTimeout, q.AttemptTimeout) + ratio(p.MaxElapsed, q.MaxElapsed)/100
 	a, b := firstSteps(p), firstSteps(q)
-	at, most := -1, time.Duration(0)
+	most := time.Duration(0)
 	for n := range min(len(a), len(b)) {
+		far += ratio(a[n].Lo, b[n].Lo) + ratio(a[n].Hi, b[n].Hi)
 		if d := max((a[n].Lo - b[n].Lo).Abs(), (a[n].Hi - b[n].Hi).Abs()); d > most {
-			at, most = n, d
+			most, cost = d, fmt.Sprintf("the wait after attempt %d, %v to %v, becomes %v to %v", n+1, a[n].Lo, a[n].Hi, b[n].Lo, b[n].Hi)
 		}
 	}
 	switch {
-	case at >= 0:
-		return fmt.Sprintf("the wait after attempt %d, %v to %v, becomes %v to %v", at+1, a[at].Lo, a[at].Hi, b[at].Lo, b[at].Hi)
-	case p.MaxElapsed != q.MaxElapsed && q.MaxElapsed > 0:
-		return fmt.Sprintf("becomes %v", q.MaxElapsed)
-	case p.MaxElapsed != q.MaxElapsed && len(b) > 0:
-		return fmt.Sprintf("without it retry %d starts up to %v after the first attempt", len(b), b[len(b)-1].Total)
-	case p.AttemptTimeout != q.AttemptTimeout && q.AttemptTimeout > 0:
-		return fmt.Sprintf("becomes %v", q.AttemptTimeout)
+	case text != newText && q.MaxElapsed > 0:
+		return far, fmt.Sprintf("%s become %s within %v", text, newText, q.MaxElapsed)
+	case text != newText:
+		return far, fmt.Sprintf("%s become %s", text, newText)
+	case cost != "":
+		return far, cost
+	case p.MaxElapsed > 0 && q.MaxElapsed == 0 && len(b) > 0:
+		return far, fmt.Sprintf("without it retry %d starts up to %v after the first attempt", len(b), b[len(b)-1].Total)
+	case p.MaxElapsed != q.MaxElapsed:
+		return far, fmt.Sprintf("becomes %v", q.MaxElapsed)
+	case p.AttemptTimeout > 0 && q.AttemptTimeout == 0:
+		return far, "without it an attempt may take any time"
 	case p.AttemptTimeout != q.AttemptTimeout:
-		return "without it an attempt may take any time"
-	default:
-		return "left out"
+		return far, fmt.Sprintf("becomes %v", q.AttemptTimeout)
 	}
+	return far, "left out"
 }
