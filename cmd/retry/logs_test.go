@@ -454,9 +454,27 @@ func TestCheckNames(t *testing.T) {
 	}
 }
 
+// elsewhere says where the log of an example or an adapter is that has none of its name.
+var elsewhere = map[string]string{
+	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // which are examples of them
+	"herd": "a simulation", "outage": "a simulation", "mail": "the work of the queues", "pagination": "a pipeline, which check skips",
+	"config": "it only reads policies", "faults": "it is found wrong",
+}
+
 // Logs that examples, packages and adapters wrote in their own tests are correct, under
-// each prefix, and wherever a rotation or a crash cuts them.
+// each prefix, and wherever a rotation or a crash cuts them. None is forgotten.
 func TestCheckCorrectLogs(t *testing.T) {
+	for _, pattern := range []string{"../../adapters/retry*/*.go", "../../examples/*/*.go", "../../examples/*/*/*.go"} {
+		sources, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, sources)
+		for _, source := range sources {
+			name := filepath.Base(filepath.Dir(source))
+			if _, err := os.Stat("testdata/logs/" + name + ".log"); err != nil {
+				assert.Contains(t, elsewhere, name, "record its log in testdata/logs, or say here why it has none")
+			}
+		}
+	}
 	logs, err := filepath.Glob("testdata/logs/*.log")
 	require.NoError(t, err)
 	require.NotEmpty(t, logs)

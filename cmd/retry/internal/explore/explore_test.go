@@ -101,45 +101,31 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// Each number has a least and a most value, and beyond them a fault.
 func TestNumbers(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		change  func(*Input)
-		refused bool
-	}{
-		{"one client", func(in *Input) { in.Clients = 1 }, false},
-		{"no client", func(in *Input) { in.Clients = 0 }, true},
-		{"most clients", func(in *Input) { in.Clients = maxClients }, false},
-		{"too many clients", func(in *Input) { in.Clients = maxClients + 1 }, true},
-		{"a budget of one", func(in *Input) { in.Size = 1 }, false},
-		{"no budget", func(in *Input) { in.Size = 0 }, true},
-		{"ratio 1", func(in *Input) { in.Ratio = 1 }, false},
-		{"ratio above 1", func(in *Input) { in.Ratio = 1.01 }, true},
-		{"ratio NaN", func(in *Input) { in.Ratio = math.NaN() }, true},
-		{"ratio below 0", func(in *Input) { in.Ratio = -0.01 }, true},
-		{"the shortest outage", func(in *Input) { in.Outage = leastOutage }, false},
-		{"too short an outage", func(in *Input) { in.Outage = leastOutage - 1 }, true},
-		{"the longest outage", func(in *Input) { in.Outage = mostOutage }, false},
-		{"too long an outage", func(in *Input) { in.Outage = mostOutage + 1 }, true},
-		{"the longest path", func(in *Input) {
-			in.At, in.Texts[0] = strings.Repeat("x", maxPath), strings.Repeat("x", maxPath)+": "+"{}"
-		}, false},
-		{"too long a path", func(in *Input) { in.At = strings.Repeat(".", maxPath+1) }, true},
+	long := strings.Repeat("x", maxPath)
+	for i, test := range []struct{ within, beyond func(*Input) }{
+		{func(in *Input) { in.Clients = 1 }, func(in *Input) { in.Clients = 0 }},
+		{func(in *Input) { in.Clients = maxClients }, func(in *Input) { in.Clients = maxClients + 1 }},
+		{func(in *Input) { in.Size = 1 }, func(in *Input) { in.Size = 0 }},
+		{func(in *Input) { in.Ratio = 1 }, func(in *Input) { in.Ratio = 1.01 }},
+		{func(in *Input) { in.Ratio = 0 }, func(in *Input) { in.Ratio = -0.01 }},
+		{func(in *Input) { in.Ratio = 0.5 }, func(in *Input) { in.Ratio = math.NaN() }},
+		{func(in *Input) { in.Outage = leastOutage }, func(in *Input) { in.Outage = leastOutage - 1 }},
+		{func(in *Input) { in.Outage = mostOutage }, func(in *Input) { in.Outage = mostOutage + 1 }},
+		{func(in *Input) { in.At, in.Texts[0] = long, long+": {}" }, func(in *Input) { in.At = long + "." }},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			in := NewInput()
-			test.change(&in)
-			v := look(in)
-			if test.refused {
-				require.Len(t, v.Faults, 1)
-				assert.Equal(t, len(in.At) > maxPath, v.Policies == nil, "nothing is searched for such a path")
-				assert.Contains(t, v.Status, v.Faults[0])
-				assert.Empty(t, v.Herd)
-			} else {
-				assert.Empty(t, v.Faults)
-				assert.NotEmpty(t, v.Herd.Picture)
-			}
-		})
+		in := NewInput()
+		test.within(&in)
+		v := look(in)
+		assert.Empty(t, v.Faults, i)
+		assert.NotEmpty(t, v.Herd.Picture, i)
+		test.beyond(&in)
+		v = look(in)
+		require.Len(t, v.Faults, 1, i)
+		assert.Equal(t, len(in.At) > maxPath, v.Policies == nil, "nothing is searched for such a path")
+		assert.Contains(t, v.Status, v.Faults[0])
+		assert.Empty(t, v.Herd, i)
 	}
 }
 
