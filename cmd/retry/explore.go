@@ -18,7 +18,7 @@ import (
 
 var exploreCommand = &command{
 	name: "explore", args: "[flags] [FILE [FILE]]", run: explorePolicies,
-	summary: "show on a page what a policy does while you edit it, or compare two policies",
+	summary: "show on a page what a policy does while you edit it, or compare two",
 	doc: `
 Explore serves a page at 127.0.0.1, for this machine only. While you edit a
 policy, the page shows its faults, its schedule as a table and a picture, how

@@ -53,7 +53,7 @@ call is printed when it has ended.
 
 var checkCommand = &command{
 	name: "check", args: "-policy FILE [flags] LOG ...", run: check,
-	summary: "compare every decision in a log with a policy, and report the first that differs",
+	summary: "compare the decisions in a log with a policy: the first that differs",
 	doc: `
 Check compares every decision in a log with the policy in a file. It reports the
 first decision that the policy would not have made, and the first event that

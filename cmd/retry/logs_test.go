@@ -471,7 +471,7 @@ func TestCheckCorrectLogs(t *testing.T) {
 		for _, source := range sources {
 			name := filepath.Base(filepath.Dir(source))
 			if _, err := os.Stat("testdata/logs/" + name + ".log"); err != nil {
-				assert.Contains(t, elsewhere, name, "record its log in testdata/logs, or say here why it has none")
+				assert.NotEmpty(t, elsewhere[name], "%s: record its log in testdata/logs, or say here why it has none", name)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 var planCommand = &command{
 	name: "plan", args: "[flags] FILE", run: plan,
-	summary: "print what a policy will do: its delays, how it ends, how long it takes",
+	summary: "print what a policy will do: its delays, its end, the time it takes",
 	doc: `
 Plan prints what the policy in a file will do: each delay, how it ends, and how
 long it takes in the worst case. Settings that are valid but probably unintended

@@ -23,7 +23,7 @@ import (
 
 var whatifCommand = &command{
 	name: "whatif", args: "-policy FILE [flags] LOG ...", run: whatif,
-	summary: "estimate what the calls of a log would have done under another policy",
+	summary: "estimate what a log would have been under another policy",
 	doc: `
 Whatif estimates what the calls of a log would have done under the policy in a
 file: how many more would have succeeded (saved) or failed (lost), how long they

@@ -201,7 +201,10 @@ func (b *Block) unknown(d dialect) (n int) {
 // shows reports whether a mapping has a key that shows a format.
 func (d *dialect) shows(node *yaml.Node) bool {
 	return node.Kind == yaml.MappingNode && slices.ContainsFunc(entries(node), func(e entry) bool {
-		return d.hasKey(e.key) && marks.MatchString(e.key) || d.name == "argo" && e.key == "backoff" && hasKey(e.value, "duration")
+		if d.name == "argo" && (e.key == "retryPolicy" || e.key == "backoff") { // which others have, too
+			return resolved(e.value).Kind == yaml.ScalarNode && e.key == "retryPolicy" || hasKey(e.value, "duration")
+		}
+		return d.hasKey(e.key) && marks.MatchString(e.key)
 	})
 }
 

@@ -90,6 +90,7 @@ func TestPlaces(t *testing.T) {
 		{"Envoy", "static_resources: {listeners: [{filter_chains: [{filters: [{typed_config: {route_config: {virtual_hosts: [{routes: [{route: {retry_policy: {retry_on: 5xx, num_retries: 2}}}]}]}}}]}]}]}", "",
 			"static_resources.listeners.0.filter_chains.0.filters.0.typed_config.route_config.virtual_hosts.0.routes.0.route.retry_policy envoy"},
 		{"gRPC", `{"methodConfig": [{"name": [{"service": "a.B"}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`, "", "methodConfig.0.retryPolicy grpc"},
+		{"gRPC, out of place", `{"loadBalancingPolicy": "x", "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}`, "", "maxBackoff is missing"},
 		{"Temporal", "workflow: {activity: {retryPolicy: {maximumAttempts: 3}}}", "", "workflow.activity.retryPolicy temporal"},
 		{"Step Functions", `{"StartAt": "A", "States": {"A": {"Type": "Task", "Retry": [{"ErrorEquals": ["States.ALL"], "MaxAttempts": 2}]}}}`, "", "States.A.Retry.0 stepfunctions"},
 		{"Step Functions, a list", `{"States": {"A": {"Retry": [{"ErrorEquals": ["A"]}, {"ErrorEquals": ["States.ALL"]}]}}}`, "States.A.Retry",
