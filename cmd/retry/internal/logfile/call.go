@@ -20,10 +20,6 @@ const (
 	mostKeyless = 200 // calls without a key
 )
 
-// disorder is how late a line may be written: events of calls that run at once are not
-// in the order of their times, so the line before the first one may be a later event's.
-const disorder = 100 * time.Millisecond
-
 // A Call is a call of a log.
 type Call struct {
 	Key     string
@@ -166,8 +162,7 @@ func (c *collector) begin(r Record) *Call {
 	e := r.Event
 	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
 	if !eventlog.Begins(e, false) && !sparse {
-		after := e.Time.Add(-e.Elapsed).Sub(r.File.first) // it began
-		if after < 0 || after > 0 && after < disorder || c.log.Torn > 0 || c.log.Dropped > 0 {
+		if e.Time.Add(-e.Elapsed).Before(r.File.first) || c.log.Torn > 0 || c.log.Dropped > 0 {
 			call.headless, call.Cut = true, "its beginning is not in the log"
 		}
 	}
