@@ -458,7 +458,7 @@ func TestCheckNames(t *testing.T) {
 var elsewhere = map[string]string{
 	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // which are examples of them
 	"herd": "a simulation", "outage": "a simulation", "mail": "the work of the queues", "pagination": "a pipeline, which check skips",
-	"config": "it only reads policies", "faults": "it is found wrong",
+	"config": "it only reads policies", "faults": "it is found wrong", "retryvet": "a linter",
 }
 
 // Logs that examples, packages and adapters wrote in their own tests are correct, under
