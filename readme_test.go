@@ -77,17 +77,38 @@ func TestREADMEIsShortAndSaysHowToBegin(t *testing.T) {
 	assert.Contains(t, readme, "\ngo run ./examples/quickstart\ngo test ./...\n")
 }
 
-// Every relative link of the README and of the pages in docs leads to a file that
-// exists.
+// Every relative link of a page leads to a file that exists, and to a heading that it
+// has.
 func TestLinks(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, pages)
-	for _, page := range append(pages, "README.md", "SECURITY.md") {
-		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(text(t, page), -1) {
-			assert.FileExists(t, filepath.Join(filepath.Dir(page), link[1]), page)
+	pages := 0
+	require.NoError(t, filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(page) != ".md" {
+			return err
 		}
+		pages++
+		for _, link := range regexp.MustCompile(`\]\(([^)#: ]*)#?([^):]*)\)`).FindAllStringSubmatch(text(t, page), -1) {
+			file := filepath.Join(filepath.Dir(page), link[1])
+			if link[1] == "" {
+				file = page
+			}
+			_, err := os.Stat(file)
+			assert.NoError(t, err, page)
+			if err == nil && link[2] != "" {
+				assert.Contains(t, headings(t, file), link[2], page)
+			}
+		}
+		return nil
+	}))
+	assert.Greater(t, pages, 30)
+}
+
+// headings returns the anchors of a page.
+func headings(t *testing.T, page string) (anchors []string) {
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text(t, page), -1) {
+		anchor := regexp.MustCompile(`[^\pL\d_ -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(anchor, " ", "-"))
 	}
+	return anchors
 }
 
 // Each file that CONTRIBUTING.md names exists.
