@@ -188,13 +188,12 @@ func quotedText(text string) string { return `"` + Printable(text) + `"` }
 // Printable returns text as one line that a terminal only shows, in the order of
 // its characters, without acting on it.
 func Printable(text string) string {
-	text = oneLine.Replace(text)
 	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
 	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {
 		return text
 	}
 	var b strings.Builder
-	for _, r := range text {
+	for _, r := range oneLine.Replace(text) {
 		if isNot(r) {
 			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		} else {

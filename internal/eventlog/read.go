@@ -96,7 +96,7 @@ func (r *Decoder[R]) Line(line []byte, number int) ([]R, error) {
 
 // read adds the records of a line.
 func (r *Decoder[R]) read(line []byte) error {
-	if r.torn = false; isPlain(line) || json.Valid(line) {
+	if r.torn = false; json.Valid(line) {
 		return r.add(line)
 	}
 	r.torn = bytes.IndexByte(line, 0) >= 0
@@ -112,51 +112,6 @@ func (r *Decoder[R]) read(line []byte) error {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
-}
-
-// isPlain reports whether a line is an object of texts without escapes and of whole
-// numbers, which is valid JSON, and what most lines are: json.Valid takes longer to say
-// so than the rest of reading.
-func isPlain(line []byte) bool {
-	if len(line) == 0 || line[0] != '{' || line[len(line)-1] != '}' {
-		return false
-	}
-	for i := 0; ; { // at '{' or ','
-		if i = afterText(line, i+1); i < 0 || line[i] != ':' {
-			return false
-		}
-		i++
-		if begin := i; line[i] == '"' {
-			i = afterText(line, i)
-		} else {
-			for line[i] >= '0' && line[i] <= '9' {
-				i++
-			}
-			if i == begin || i > begin+1 && line[begin] == '0' {
-				return false
-			}
-		}
-		if i < 0 || line[i] != ',' {
-			return i == len(line)-1 && i > 0
-		}
-	}
-}
-
-// afterText returns the index after the text at i, -1 if there is none without escapes
-// before the last byte.
-func afterText(line []byte, i int) int {
-	if line[i] != '"' {
-		return -1
-	}
-	for i++; i < len(line)-1; i++ {
-		switch c := line[i]; {
-		case c == '"':
-			return i + 1
-		case c == '\\' || c < ' ':
-			return -1
-		}
-	}
-	return -1
 }
 
 // beginning is how a record begins, and a line of slog. In a text it cannot be, where
