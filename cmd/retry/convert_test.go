@@ -38,6 +38,12 @@ func TestConvert(t *testing.T) {
 	assert.Equal(t, 1, status)
 	assert.Contains(t, stderr, "standard input:1: codes is \"SOMETIMES\": ")
 
+	for system, why := range map[string]string{"envoy": "Envoy ignores it: write one of 5xx, ", "istio": "Istio refuses it: write a status such as 503, or one of 5xx, "} {
+		_, stderr, status = tool("{max_attempts: 2, backoff: {type: fixed, base: 1s}, jitter: full}", "convert", "-to", system, "-retry-on", "reset,resett")
+		assert.Equal(t, 1, status)
+		assert.Contains(t, stderr, `standard input:1: retry-on is "resett": `+why)
+	}
+
 	_, stderr, status = tool("jitter: 2", "convert", "-to", "tasker")
 	assert.Equal(t, 1, status)
 	assert.Contains(t, stderr, "standard input:1: jitter is 2")
