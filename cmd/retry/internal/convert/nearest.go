@@ -116,7 +116,7 @@ func changes(p retry.Policy, key string) (all []retry.Policy) {
 				q.MaxAttempts, q.MaxRetries, q.AttemptCap, q.NonRetryable = n, 0, 0, false
 				if n == retry.Unlimited && p.MaxElapsed == 0 && p.EffectiveMax() > 1 {
 					plan := p.Plan(retry.Unlimited)
-					q.MaxElapsed = plan[len(plan)-1].Total // the same time, as far as the delays go
+					q.MaxElapsed = max(plan[len(plan)-1].Total, p.MaxDelay) // the same time, as far as the delays go
 				}
 				if q.Backoff == nil {
 					q.Backoff = retry.Fixed(0)
