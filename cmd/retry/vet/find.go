@@ -27,7 +27,7 @@ type Finding struct {
 // Find runs checks on packages with their tests and returns what they report, each
 // line once. It reads what the packages import as the compiler has left it, and
 // not from source. If patterns is empty, it checks the package in the current
-// directory. An error is that of a package which does not compile.
+// directory. An error means that a package does not compile.
 func Find(ctx context.Context, patterns []string, tags string, checks []*analysis.Analyzer) ([]Finding, error) {
 	here, err := os.Getwd()
 	if err != nil {

@@ -47,8 +47,8 @@ func (u *uses) oneAttempt(x ast.Expr) bool {
 	return known && n == 1
 }
 
-// handedOn reports whether the error of a call may become that of the function
-// around it. One that is only logged is not retried.
+// handedOn reports whether the function around a call may return its error. One
+// that is only logged is not retried.
 func (u *uses) handedOn(call *call) bool {
 	v, _ := u.resultOf(call)
 	fn := enclosingFunc(call.cursor)

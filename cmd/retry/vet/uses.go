@@ -176,7 +176,7 @@ func (u *uses) operations() iter.Seq2[*call, *operation] {
 	}
 }
 
-// isLibrary reports whether a path is that of one of our packages.
+// isLibrary reports whether a path belongs to one of our packages.
 func isLibrary(path string) bool { return path == retryPath || strings.HasPrefix(path, retryPath+"/") }
 
 // callee returns the full name of the function that is called, such as

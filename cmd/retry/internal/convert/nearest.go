@@ -137,7 +137,7 @@ func firstDelays(p retry.Policy) []time.Duration {
 	return []time.Duration{0}
 }
 
-// curves returns policies with a fixed or an exponential curve near that of p.
+// curves returns policies with a fixed or an exponential curve near the curve of p.
 func curves(p retry.Policy) []retry.Policy {
 	delays := firstDelays(p)
 	first, longest := delays[0], slices.Max(delays)

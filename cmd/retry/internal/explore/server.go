@@ -19,7 +19,7 @@ const computing = 2
 const maxForm = 8 * MaxText
 
 // NewServer returns a server for the page, on a listener of the loopback
-// device. The page starts with begin, and that of a system, at /system, with
+// device. The page starts with begin, and the page of a system, at /system, with
 // beginSystem. The server only answers requests for this
 // machine's own names, so that no other site can read or use it.
 func NewServer(listener net.Listener, begin Input, beginSystem SystemInput) (*http.Server, error) {

@@ -101,7 +101,7 @@ type collector struct {
 }
 
 // Calls yields the calls of the log in the order in which they end, and at last those
-// that have not ended. An error is that of reading a file, and comes last.
+// that have not ended. An error comes from reading a file, and comes last.
 func (l *Log) Calls() iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
 		c := &collector{log: l, open: map[string][]*Call{}}

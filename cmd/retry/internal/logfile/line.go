@@ -86,8 +86,8 @@ func isEvent(value []byte) bool {
 var known = strings.Fields("time key kind attempt max resets elapsed took delay due lo hi retry_after seed class reason err cause")
 
 // fromText returns a line of retrylog's Slog in text as JSON. Of a key that is there
-// twice it takes the last, which is that of the event. The JSON of a line that is cut off
-// is cut off too.
+// twice it takes the last, which is the event's. The JSON of a line that is cut off is
+// cut off too.
 func fromText(line []byte) []byte {
 	values := map[string]string{}
 	for key, text := range pairs(line) {

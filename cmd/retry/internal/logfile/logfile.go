@@ -54,7 +54,7 @@ type Record struct {
 }
 
 // Records yields the events of the log in the order of their time, and for one file in
-// its own order. An error is that of reading a file, and ends the log.
+// its own order. An error comes from reading a file, and ends the log.
 func (l *Log) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		heads := make([]*Record, len(l.files))

@@ -43,7 +43,7 @@ func (f *File) Find(at string) (blocks []Block) {
 			}
 			path = rest
 		} else if several && resolved(document).ShortTag() == "!!null" {
-			continue // what follows a --- at the end
+			continue // nothing stands below a --- at the end
 		}
 		before := len(blocks)
 		s := search{f, &blocks, 0}
@@ -228,8 +228,8 @@ func (b *Block) Known() bool {
 }
 
 // line returns the line of a key in b, such as backoff.delays[1]. If b does not
-// have the key, ok is false and the line is that of the node that would contain
-// it.
+// have the key, ok is false and the line is where the node that would contain it
+// stands.
 func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
 	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {

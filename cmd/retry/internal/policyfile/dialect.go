@@ -77,10 +77,10 @@ func readTaskHarbor(node *yaml.Node, _ *Block) (retry.Policy, error) {
 }
 
 // Read reads the policy in b, and returns it with the name of its dialect. The
-// dialect is from. If that is "", it is that of the place of b in its file, or
-// else the library's own form if b uses that, or else the only dialect that fits.
-// If b cannot be read or is not valid, Read returns every fault. It sets Notes and
-// RetryOn.
+// dialect is from. If that is "", it is the one that the place of b in its file
+// names, or else the library's own form if b uses that, or else the only dialect
+// that fits. If b cannot be read or is not valid, Read returns every fault. It sets
+// Notes and RetryOn.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
 	b.Notes, b.RetryOn = nil, ""
 	d, p, err := b.read(from)

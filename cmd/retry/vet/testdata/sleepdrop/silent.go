@@ -155,7 +155,7 @@ func marked(ctx context.Context, c *client) error {
 	})
 }
 
-// Permanent is that of another type.
+// Permanent belongs to another type.
 type marker struct{}
 
 func (marker) Permanent(error) {}
