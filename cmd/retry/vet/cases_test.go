@@ -23,7 +23,8 @@ import (
 
 // TestCases runs the checks over programs that were written without a look at
 // them. A misuse is found if a check reports its line or its statement. Any
-// report in a correct program is a false alarm.
+// report in a correct program is a false alarm. The sealed half was not read while
+// the checks were written.
 func TestCases(t *testing.T) {
 	for _, half := range []struct {
 		name           string
@@ -31,18 +32,20 @@ func TestCases(t *testing.T) {
 		missed, alarms []string
 	}{
 		{"open", 30, nil, nil},
+		{"sealed", 24, []string{
+			"20_insert_shipment", "24_emit_metrics", "26_dispatch_jobs", "35_list_members", "50_latest_build", "53_retry_counter",
+		}, []string{"74_push_stats", "48_load_config"}},
 	} {
 		t.Run(half.name, func(t *testing.T) {
 			found, missed, alarms := score(t, txtar.Parse(unzipped(t, half.name)))
 			assert.Equal(t, half.found, found)
 			assert.Equal(t, half.missed, missed)
-			assert.Equal(t, half.alarms, alarms)
+			assert.ElementsMatch(t, half.alarms, alarms)
 		})
 	}
 }
 
-// The sealed half stays unread while the checks are being written. TestCases gets it
-// with their last run.
+// The sealed half is as it was before the first check was changed.
 func TestSealed(t *testing.T) {
 	want, err := os.ReadFile("testdata/cases/sealed.sha256")
 	require.NoError(t, err)
@@ -78,7 +81,7 @@ func score(t *testing.T, archive *txtar.Archive) (found int, missed, alarms []st
 		for _, d := range action.Diagnostics {
 			reported[name] = append(reported[name], d.Pos)
 			if path.Dir(name) == "correct" {
-				alarms = append(alarms, path.Base(name)+": "+d.Message)
+				alarms = append(alarms, path.Base(name))
 			}
 			if testing.Verbose() {
 				t.Log(name, action.Package.Fset.Position(d.Pos).Line, d.Message)
