@@ -24,23 +24,23 @@ import (
 // TestCases runs the checks over programs that were written without a look at
 // them. A misuse is found if a check reports its line or its statement. Any
 // report in a correct program is a false alarm. The sealed half was not read while
-// the checks were written.
+// the checks were written. Its first run had two false alarms.
 func TestCases(t *testing.T) {
 	for _, half := range []struct {
-		name           string
-		found          int
-		missed, alarms []string
+		name   string
+		found  int
+		missed []string
 	}{
-		{"open", 30, nil, nil},
+		{"open", 30, nil},
 		{"sealed", 24, []string{
 			"20_insert_shipment", "24_emit_metrics", "26_dispatch_jobs", "35_list_members", "50_latest_build", "53_retry_counter",
-		}, []string{"74_push_stats", "48_load_config"}},
+		}},
 	} {
 		t.Run(half.name, func(t *testing.T) {
 			found, missed, alarms := score(t, txtar.Parse(unzipped(t, half.name)))
 			assert.Equal(t, half.found, found)
 			assert.Equal(t, half.missed, missed)
-			assert.ElementsMatch(t, half.alarms, alarms)
+			assert.Empty(t, alarms)
 		})
 	}
 }
@@ -81,7 +81,7 @@ func score(t *testing.T, archive *txtar.Archive) (found int, missed, alarms []st
 		for _, d := range action.Diagnostics {
 			reported[name] = append(reported[name], d.Pos)
 			if path.Dir(name) == "correct" {
-				alarms = append(alarms, path.Base(name))
+				alarms = append(alarms, path.Base(name)+": "+d.Message)
 			}
 			if testing.Verbose() {
 				t.Log(name, action.Package.Fset.Position(d.Pos).Line, d.Message)

@@ -37,8 +37,8 @@ func (u *uses) droppedCalls(pass *analysis.Pass) {
 				continue
 			}
 			v := u.local(n.Lhs[0])
-			cleanup := inAny(parent, (*ast.DeferStmt)(nil), (*ast.GoStmt)(nil)) || commented(pass, n)
-			if v == nil && cleanup || v != nil && (call.name == "retry.Once" || u.tested(call.cursor, v)) {
+			meant := inAny(parent, (*ast.DeferStmt)(nil), (*ast.GoStmt)(nil)) || commented(pass, n) || u.sets(call.policy, "OnEvent")
+			if v == nil && meant || v != nil && (call.name == "retry.Once" || u.tested(call.cursor, v)) {
 				continue
 			}
 		case *ast.ExprStmt, *ast.GoStmt, *ast.DeferStmt:

@@ -164,12 +164,13 @@ func (u *uses) attempts(x ast.Expr) (n int, known bool) {
 }
 
 // selects reports whether a policy may reject an error.
-func (u *uses) selects(x ast.Expr) bool {
+func (u *uses) selects(x ast.Expr) bool { return u.sets(x, "RetryIf", "Classify") }
+
+// sets reports whether a policy is known to have one of these fields.
+func (u *uses) sets(x ast.Expr, fields ...string) bool {
 	p := u.policy(x)
-	if p == nil {
-		return false
-	}
-	_, retryIf := p.fields["RetryIf"]
-	_, classify := p.fields["Classify"]
-	return retryIf || classify
+	return p != nil && slices.ContainsFunc(fields, func(name string) bool {
+		_, set := p.fields[name]
+		return set
+	})
 }

@@ -50,7 +50,8 @@ func (u *uses) sends(call *ast.CallExpr) bool {
 	return ok && tuple.Len() == 2 && isNamed(derefAny(tuple.At(0).Type()), "net/http", "Response")
 }
 
-// unreadStatus reports a response of which at most the body is used.
+// unreadStatus reports a response that is at most closed. What reads the body may
+// judge by it.
 func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text string) {
 	assign, ok := c.Parent().Node().(*ast.AssignStmt)
 	if !ok || len(assign.Lhs) != 2 {
@@ -63,7 +64,8 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 	for use := range u.idents(resp, fn) {
 		switch p := use.Parent().Node().(type) {
 		case *ast.SelectorExpr:
-			if p.Sel.Name != "Body" {
+			of, ok := use.Parent().Parent().Node().(*ast.SelectorExpr)
+			if p.Sel.Name != "Body" || !ok || of.Sel.Name != "Close" {
 				return
 			}
 		case *ast.BinaryExpr:

@@ -24,6 +24,10 @@ func TestRules(t *testing.T) {
 			// It only warms a cache.
 			_ = retry.Do(ctx, policy, ping)`, ``},
 		{"cleanup", "", `defer func() { _ = retry.Do(ctx, policy, ping) }()`, ``},
+		{"OnEvent tells", "", `
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0)}
+			p.OnEvent = func(_ context.Context, e retry.Event) { log.Println(e.Kind, e.Err) }
+			_ = retry.Do(ctx, p, ping)`, ``},
 		{"kept outside", "", `
 			var last error
 			retry.Do(ctx, policy, func(ctx context.Context) error { last = ping(ctx); return last })
@@ -104,6 +108,12 @@ func TestRules(t *testing.T) {
 			case <-late: return retry.Permanent(ping(attempt))
 			default: return ping(attempt)
 			}`},
+		{"a body that is read", "", ``, `
+			resp, err := http.Get(url)
+			if err != nil { return err }
+			defer resp.Body.Close()
+			_, err = io.ReadAll(resp.Body)
+			return err`},
 		{"a leaked body", "response: an attempt that fails here leaves the body of resp open", ``, `
 			resp, err := http.Get(url)
 			if err != nil { return err }
