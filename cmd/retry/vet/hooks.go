@@ -16,10 +16,11 @@ OnEvent is called for each event, in the caller's goroutine, so it must look at 
 Kind and not wait. RetryIf decides about an error, for many calls at once.`, func(pass *analysis.Pass, u *uses) {
 	for field, op := range u.functions("OnEvent", "RetryIf", "Classify") {
 		u.waitsInHook(pass, field, op)
-		if field == "OnEvent" {
+		switch field {
+		case "OnEvent":
 			u.anyKind(pass, op)
-		} else {
-			u.turnedAround(pass, field, op)
+		case "RetryIf":
+			u.turnedAround(pass, op)
 		}
 	}
 	u.statusBlind(pass)
@@ -61,21 +62,11 @@ func (u *uses) counts(call *ast.CallExpr) bool {
 		strings.HasPrefix(u.callee(call), "log.") || strings.HasPrefix(u.callee(call), "log/slog.") || hasAny(u.callee(call), "slog.Logger)", "atomic.Add")
 }
 
-// turnedAround reports a RetryIf that returns true for what must not be retried, and
-// one with a memory, which all calls with the policy share.
-func (u *uses) turnedAround(pass *analysis.Pass, field string, op *operation) {
-	single := false // the policy is for the calls of one function
-	for around := range op.cursor.Enclosing((*ast.FuncDecl)(nil)) {
-		single = slices.ContainsFunc(u.calls, func(call *call) bool { return within(around.Node(), call.Pos()) })
-	}
+// turnedAround reports a RetryIf that returns true for what must not be retried.
+func (u *uses) turnedAround(pass *analysis.Pass, op *operation) {
 	for _, ret := range returnsOf(op.body) {
-		if len(ret.Results) != 1 {
+		if len(ret.Results) == 0 {
 			continue
-		}
-		for _, n := range all[*ast.IncDecStmt](op.cursor) {
-			if !single && u.isOutside(op, n.X) && u.hasUse(ret, u.info.ObjectOf(rootOf(n.X))) {
-				pass.ReportRangef(n, "%s counts across all calls that share the policy: limit the attempts with MaxAttempts", field)
-			}
 		}
 		call, ok := ast.Unparen(ret.Results[0]).(*ast.CallExpr)
 		if ok && slices.Contains([]string{retryPath + ".IsPermanent", retryPath + "/retrynet.Permanent"}, u.callee(call)) {
