@@ -338,6 +338,10 @@ workflow:
 		`shop.yaml:13: workflow[0].tool[0].a.eval[1].else: do is "explode": write continue, retry, jump, break or fail`,
 		`shop.yaml:15: workflow[0].tool[1].b.retry: max_attempts is the text "x": write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`,
 	}, strings.Split(err.Error(), "; "))
+
+	_, err = noetl.ParseTasks([]byte(strings.Repeat("- {a: {eval: 1}}\n", 25)), nil)
+	require.Error(t, err)
+	assert.Len(t, strings.Split(err.Error(), "; "), 20, "the first 20 faults")
 }
 
 func TestAnchorsAliasesAndMerges(t *testing.T) {
