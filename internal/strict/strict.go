@@ -74,7 +74,8 @@ func Decode[T any](v *T, data []byte, of, example string, take func(*T, *Mapping
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool // a key that is null is not treated as left out
+	NullIsFault bool                    // a key that is null is not treated as left out
+	Plain       func(key string) string // the same for all spellings of a key; nil: there is one
 
 	path   string // the prefix of its keys in errors: "backoff."
 	values map[string]json.RawMessage
@@ -135,10 +136,21 @@ func countKeys(object []byte) (map[string]int, error) {
 // such key, or if it is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
+	if _, ok = m.values[key]; !ok && m.Plain != nil {
+		for other := range m.values {
+			if len(other) < LongestKey && m.Plain(other) == m.Plain(key) {
+				key = other
+			}
+		}
+	}
 	value, ok = m.values[key]
 	delete(m.values, key)
 	return value, ok && (m.NullIsFault || !isNull(value))
 }
+
+// LongestKey is how long a key may be that is another spelling of one: to compare a key
+// of megabytes in each spelling would take seconds.
+const LongestKey = 100
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
@@ -198,7 +210,7 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 	if !ok {
 		return nil
 	}
-	inner := &Mapping{NullIsFault: m.NullIsFault, path: m.path + key + ".", faults: m.faults}
+	inner := &Mapping{NullIsFault: m.NullIsFault, Plain: m.Plain, path: m.path + key + ".", faults: m.faults}
 	if err := inner.read(value); err != nil {
 		m.Fault(key, shown(value), write)
 		return nil

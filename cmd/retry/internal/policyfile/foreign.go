@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"regexp"
@@ -473,37 +472,16 @@ func readAsynq(f *form) {
 		ttl_seconds completed_at result group is_orphaned`)...)
 }
 
-// spells reports whether the format takes a text for one of its keys. None is long:
-// comparing a key of megabytes in each spelling would take seconds.
+// spells reports whether the format takes a text for one of its keys.
 func (s *format) spells(key, text string) bool {
-	return key == text || len(text) < 100 && s.plain(key) == s.plain(text)
-}
-
-// renamed returns a mapping whose keys are spelled as the reader takes them. It is
-// for the outer and the inner keys.
-func (s *format) renamed(value any, keys []string) any {
-	m, ok := value.(map[string]any)
-	if !ok {
-		return value
-	}
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		inner := s.renamed(m[key], keys)
-		for _, known := range keys {
-			if _, both := m[known]; !both && s.spells(known, key) {
-				delete(m, key)
-				key = known
-			}
-		}
-		m[key] = inner
-	}
-	return m
+	return key == text || len(text) < strict.LongestKey && s.plain(key) == s.plain(text)
 }
 
 // decode reads the settings in JSON, and returns the keys that there are.
 func (s *format) decode(f *form, data []byte) (p retry.Policy, keys []string, err error) {
 	f.times = s.times
 	err = strict.Decode(f, data, ofPolicy, s.example, func(f *form, m *strict.Mapping) {
-		f.Mapping = m
+		f.Mapping, m.Plain = m, s.plain
 		s.read(f)
 		keys = m.Taken()
 		p = f.policy()
@@ -516,13 +494,7 @@ func (s *format) decode(f *form, data []byte) (p retry.Policy, keys []string, er
 func (s *format) dialect() dialect {
 	_, keys, _ := s.decode(new(form), []byte("{}"))
 	return dialect{s.name, keys, func(node *yaml.Node, b *Block) (retry.Policy, error) {
-		data, err := strict.YAML(ofPolicy, func(v any) error {
-			err := node.Decode(v)
-			if p, ok := v.(*any); ok {
-				*p = s.renamed(*p, append(keys, "base_interval", "max_interval"))
-			}
-			return err
-		})
+		data, err := strict.YAML(ofPolicy, node.Decode)
 		if err != nil {
 			return retry.Policy{}, err
 		}
