@@ -140,23 +140,18 @@ func (r *report) summary() string {
 	if len(r.Without) == 0 {
 		return text
 	}
-	where := "at the top"
+	where, have := "at the top", "have"
 	if r.at != "" {
 		where = "at " + r.at
 	}
-	have := "have"
 	if len(r.Without) == 1 {
 		have = "has"
 	}
 	text += fmt.Sprintf("; %s %s none %s", counted(len(r.Without), "file"), have, where)
-	switch {
-	case r.hint != "":
-		return text + ": try -at " + policyfile.Visible(r.hint)
-	case r.at == "":
-		return text + ": try -at"
-	default:
-		return text
+	if r.hint != "" || r.at == "" {
+		text += strings.TrimSuffix(": try -at "+policyfile.Visible(r.hint), " ")
 	}
+	return text
 }
 
 // A lintedFile is a file to lint.

@@ -45,17 +45,17 @@ func (f *File) Find(at string) (blocks []Block) {
 		} else if several && resolved(document).ShortTag() == "!!null" {
 			continue // nothing stands below a --- at the end
 		}
-		before := len(blocks)
-		s := search{f, &blocks, 0}
+		s := search{File: f}
 		if path != "" {
 			s.find(document, nil, strings.Split(path, "."))
 		} else {
 			s.usual(document)
 		}
-		for i := range blocks[before:] {
-			if b := &blocks[before+i]; several {
+		for _, b := range s.blocks {
+			if several {
 				b.At = strings.TrimSuffix(number+"."+b.At, ".")
 			}
+			blocks = append(blocks, b)
 		}
 	}
 	return blocks
@@ -95,7 +95,7 @@ func (f *File) Only(at string) (Block, *Fault) {
 // A search is a search for blocks.
 type search struct {
 	*File
-	blocks *[]Block
+	blocks []Block
 	steps  int
 }
 
@@ -104,20 +104,19 @@ type search struct {
 const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, path []string, dialect string) {
-	*s.blocks = append(*s.blocks, Block{File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, dialect: dialect})
+	s.blocks = append(s.blocks, Block{File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, dialect: dialect})
 }
 
 // usual appends the blocks of a document at the usual places.
 func (s *search) usual(document *yaml.Node) {
-	before := len(*s.blocks)
 	for _, key := range usualKeys {
 		s.find(document, nil, []string{key})
 	}
 	whole := Block{node: resolved(document)}
-	if len(*s.blocks) == before && !whole.Known() {
+	if s.blocks == nil && !whole.Known() {
 		s.places(whole.node, nil, map[*yaml.Node]bool{})
 	}
-	if len(*s.blocks) == before {
+	if s.blocks == nil {
 		s.find(document, nil, nil)
 	}
 }
@@ -129,17 +128,13 @@ func (s *search) places(node *yaml.Node, path []string, seen map[*yaml.Node]bool
 	}
 	seen[node] = true
 	for _, e := range entries(node) {
-		path, value := append(slices.Clone(path), e.key), resolved(e.value)
-		carrier, ok := carriers[e.key]
-		if !ok || node.Kind != yaml.MappingNode {
-			s.places(value, path, seen)
-			continue
+		path, value, before := append(slices.Clone(path), e.key), resolved(e.value), len(s.blocks)
+		if carrier, ok := carriers[e.key]; ok && node.Kind == yaml.MappingNode {
+			for _, name := range carrier.formats {
+				s.carried(value, path, name, carrier.certain)
+			}
 		}
-		before := len(*s.blocks)
-		for _, name := range carrier.formats {
-			s.carried(value, path, name, carrier.certain)
-		}
-		if len(*s.blocks) == before {
+		if len(s.blocks) == before {
 			s.places(value, path, seen)
 		}
 	}
@@ -164,9 +159,9 @@ func (s *search) carried(node *yaml.Node, path []string, name string, certain bo
 func (s *search) find(node *yaml.Node, walked, path []string) {
 	node = resolved(node)
 	if s.steps++; s.steps > mostSteps {
-		if n := len(*s.blocks); n == 0 || (*s.blocks)[n-1].broken == "" {
+		if n := len(s.blocks); n == 0 || s.blocks[n-1].broken == "" {
 			s.add(node, walked, "")
-			(*s.blocks)[n].broken = "this path leads to more places than can be looked at: write fewer *"
+			s.blocks[n].broken = "this path leads to more places than can be looked at: write fewer *"
 		}
 		return
 	}
