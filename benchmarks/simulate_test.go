@@ -1,43 +1,37 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrysim"
 )
 
 // threeTiers is a chain of three services with an outage of the last. Each client of
 // the first has a budget.
-func threeTiers(rate float64, clients int, duration, outage time.Duration) retrysim.System {
-	tier := func(v retrysim.Service, to string) retrysim.Service {
-		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: 100 * time.Millisecond}, Jitter: retry.FullJitter, AttemptTimeout: time.Second}
-		if v.Clients > 0 {
-			p.Budget = &retry.Budget{Size: 10, Ratio: 0.1}
-		}
-		v.Calls = []retrysim.Edge{{To: to, Policy: p}}
-		return v
+func threeTiers(b *testing.B, rate, clients int, duration, outage string) (s retrysim.System) {
+	const policy = `"timeout": "1s", "retry": {"max_attempts": 3, "backoff": {"type": "exponential", "base": "100ms"}, "jitter": "full"}`
+	text := fmt.Sprintf(`{"services": {
+		"web": {"rate": "%d/s", "clients": %d, "calls": [{"to": "orders", %s, "budget": {"size": 10, "ratio": 0.1}}]},
+		"orders": {"workers": %d, "work": "10ms", "queue": %d, "calls": [{"to": "payments", %s}]},
+		"payments": {"workers": %d, "work": "20ms", "queue": %d}},
+		"events": [{"at": "20s", "for": %q, "service": "payments", "workers": 0}], "duration": %q}`,
+		rate, clients, policy, 20*(15*rate/1000+1), rate, policy, 30*rate/1000+1, rate/2, outage, duration)
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		b.Fatal(err)
 	}
-	workers := func(work time.Duration) int { return int(1.5*rate*work.Seconds()) + 1 }
-	return retrysim.System{
-		Services: map[string]retrysim.Service{
-			"web":      tier(retrysim.Service{Rate: rate, Clients: clients}, "orders"),
-			"orders":   tier(retrysim.Service{Workers: 20 * workers(10*time.Millisecond), Work: 10 * time.Millisecond, Queue: int(rate)}, "payments"),
-			"payments": {Workers: workers(20 * time.Millisecond), Work: 20 * time.Millisecond, Queue: int(rate) / 2},
-		},
-		Events:   []retrysim.Trigger{{At: 20 * time.Second, For: outage, Service: "payments", Change: retrysim.Workers}},
-		Duration: duration,
-	}
+	return s
 }
 
 // BenchmarkSimulate reports the attempts for each second of CPU. A million takes
 // minutes: run it with -benchtime 1x.
 func BenchmarkSimulate(b *testing.B) {
-	b.Run("1000-a-second", func(b *testing.B) { benchSimulate(b, threeTiers(1000, 100, 90*time.Second, 10*time.Second)) })
-	b.Run("million-clients", func(b *testing.B) { benchSimulate(b, threeTiers(100_000, 1_000_000, 10*time.Minute, 30*time.Second)) })
+	b.Run("1000-a-second", func(b *testing.B) { benchSimulate(b, threeTiers(b, 1000, 100, "90s", "10s")) })
+	b.Run("million-clients", func(b *testing.B) { benchSimulate(b, threeTiers(b, 100_000, 1_000_000, "10m", "30s")) })
 }
 
 func benchSimulate(b *testing.B, s retrysim.System) {
@@ -51,11 +45,11 @@ func benchSimulate(b *testing.B, s retrysim.System) {
 			attempts += load.Requests
 		}
 	}
-	took := cpuTime(b) - began
+	took := (cpuTime(b) - began).Seconds()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	b.ReportMetric(float64(attempts)/took.Seconds()/1e6, "M-attempts/CPU-s")
-	b.ReportMetric(took.Seconds()/float64(b.N), "CPU-s/op")
+	b.ReportMetric(float64(attempts)/took/1e6, "M-attempts/CPU-s")
+	b.ReportMetric(took/float64(b.N), "CPU-s/op")
 	b.ReportMetric(float64(memory.Sys)/(1<<20), "MiB")
 }
 

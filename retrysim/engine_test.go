@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -25,15 +24,9 @@ func system(t *testing.T, text string) (s System) {
 	return s
 }
 
-// A failure is when an attempt failed, and with what.
-type failure struct {
-	at  time.Duration
-	err error
-}
-
-// In the simulation a call makes the attempts that retry.Do makes, to the
-// nanosecond: 2,000 random policies under a service that works for a while and then
-// fails, until one time, and later succeeds.
+// In the simulation a call has the events that retry.Do sends, to the nanosecond:
+// 2,000 random policies under a service that works for a while and then fails, until
+// one time, and later succeeds.
 func TestAttemptsAreThoseOfDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -43,30 +36,29 @@ func TestAttemptsAreThoseOfDo(t *testing.T) {
 			work := time.Duration(1 + 2*r.IntN(100_000_000)) // odd, so that it never ends with a timeout
 			until := time.Duration(1 + r.Int64N(6e9))
 			slow := time.Duration(1 + r.Int64N(5e8)) // from then on, for as long, the work takes four times as long
+			start := time.Now()
+			keep := func(events *[]retry.Event) func(context.Context, retry.Event) {
+				return func(_ context.Context, ev retry.Event) {
+					ev.Time, ev.Due = ev.Time.Round(0), ev.Due.Round(0) // without the monotonic clock
+					*events = append(*events, ev)
+				}
+			}
 
-			var simulated, real []failure
+			var simulated, real []retry.Event
+			p.OnEvent = keep(&simulated)
 			e := newEngine(System{Duration: time.Minute, Services: map[string]Service{
 				"web":  {Calls: []Edge{{To: "db", Policy: p}}},
 				"db":   {Work: work, Distribution: Fixed, Calls: []Edge{{To: "dead"}}},
 				"dead": {},
 			}, Events: []Trigger{{For: until, Service: "dead", Change: Fail, Value: 1}, {At: slow, For: slow, Service: "db", Change: Slower, Value: 4}}}, 9)
-			web := &e.edges[e.services[2].first]
-			web.policy.RetryIf = func(err error) bool {
-				simulated = append(simulated, failure{time.Duration(e.now), err})
-				return true
-			}
-			e.arrive(2)
+			e.epoch = start
+			e.arrive(&e.services[2])
 			for e.ended == 0 {
 				e.next()
 			}
 
-			p.Source = newStream(9, "web", "seeds").Uint64
-			start := time.Now()
-			p.RetryIf = func(err error) bool {
-				real = append(real, failure{time.Since(start), err})
-				return true
-			}
-			err := retry.Do(context.Background(), p, func(ctx context.Context) error {
+			p.Source, p.OnEvent = newStream(9, "web", "seeds").Uint64, keep(&real)
+			_ = retry.Do(context.Background(), p, func(ctx context.Context) error {
 				takes := work
 				if at := time.Since(start); at >= slow && at < 2*slow {
 					takes *= 4
@@ -84,45 +76,24 @@ func TestAttemptsAreThoseOfDo(t *testing.T) {
 				return nil
 			})
 			require.Equal(t, real, simulated, p)
-			require.EqualValues(t, time.Since(start), e.now, p)
-			require.Equal(t, err == nil, e.took.n == 1, p)
-			attempts += len(real)
+			attempts += len(real) / 3
 		}
-		assert.Greater(t, attempts, 600, "the policies hardly retry")
+		assert.Greater(t, attempts, 3000, "the policies hardly retry")
 	})
 }
 
 func randomPolicy(r *rand.Rand) retry.Policy {
 	ms := func(n int) time.Duration { return time.Duration(r.IntN(n)) * time.Millisecond }
-	p := retry.Policy{
+	return retry.Policy{
 		MaxAttempts: 1 + r.IntN(6), MaxDelay: ms(900),
 		Backoff: []retry.Backoff{nil, retry.Fixed(ms(100)), retry.Linear(ms(100)), retry.Exponential{Base: ms(200)}, retry.Schedule{ms(50), ms(500)}}[r.IntN(5)],
 		Jitter:  []retry.Jitter{nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(0.3)}[r.IntN(4)],
+
+		MaxElapsed:     []time.Duration{0, 0, ms(2000)}[r.IntN(3)],
+		AttemptTimeout: []time.Duration{0, 0, ms(300)}[r.IntN(3)],
+		HealthyAfter:   []time.Duration{0, 0, 0, time.Millisecond + ms(200)}[r.IntN(4)],
+		Budget:         []*retry.Budget{nil, nil, {Size: 1 + r.IntN(3), Ratio: r.Float64(), RefillEvery: time.Millisecond + ms(300)}}[r.IntN(3)],
 	}
-	one := func(n int) bool { return r.IntN(n) == 0 }
-	if one(3) {
-		p.MaxElapsed = ms(2000)
-	}
-	if one(3) {
-		p.AttemptTimeout = ms(300)
-	}
-	if one(4) {
-		p.HealthyAfter = time.Millisecond + ms(200)
-	}
-	if one(3) {
-		p.Budget = &retry.Budget{Size: 1 + r.IntN(3), Ratio: r.Float64(), RefillEvery: time.Millisecond + ms(300)}
-	}
-	if one(4) {
-		q := &retry.Policy{MaxAttempts: 1 + r.IntN(4), Backoff: retry.Fixed(ms(400)), Jitter: retry.FullJitter}
-		slow, failed := &retry.Class{Name: "slow", Policy: q}, &retry.Class{Name: "failed", Policy: q}
-		p.Classify = func(err error) *retry.Class {
-			if errors.Is(err, ErrTimeout) {
-				return slow
-			}
-			return failed
-		}
-	}
-	return p
 }
 
 // Whatever happens, each call from outside ends once, and then no request, worker
@@ -144,25 +115,19 @@ func TestNothingIsLost(t *testing.T) {
 			e.next()
 		}
 		require.NoError(t, e.err)
-		require.Equal(t, e.begun, e.ended, s)
-		require.Zero(t, e.requests.live, s)
+		require.Zero(t, e.live, s)
+		begun := 0
 		for _, v := range e.services {
 			require.Zero(t, v.busy, s)
 			require.Zero(t, v.queued, s)
-			sum := 0
 			for _, row := range v.rows {
-				if row.Worked > row.Calls {
-					t.Fatalf("%d of %d calls worked: %+v", row.Worked, row.Calls, s)
-				}
-				sum += row.Worked
+				require.LessOrEqual(t, row.Worked, row.Calls, s)
+				begun += row.Calls
+				failed += row.Calls - row.Worked
 			}
-			failed -= sum
 		}
-		for _, to := range e.edges {
-			require.Zero(t, to.timeouts.n)
-		}
-		calls += e.begun
-		failed += e.begun
+		require.Equal(t, begun, e.ended, s)
+		calls += begun
 	}
 	assert.Greater(t, calls, 10_000)
 	assert.Greater(t, failed, calls/20, "the systems hardly fail")
@@ -192,18 +157,12 @@ func randomSystem(r *rand.Rand) System {
 		s.Services[name(i)] = v
 	}
 	for range r.IntN(4) {
-		t := Trigger{At: ms(4000), For: time.Millisecond + ms(4000), Service: name(r.IntN(n))}
-		switch r.IntN(4) {
-		case 0:
-			t.Change, t.Value = Workers, float64(r.IntN(3))
-		case 1:
-			t.Change, t.Value = Slower, 4*r.Float64()+0.1
-		case 2:
-			t.Change, t.Value = Fail, r.Float64()
-		default:
-			t.Service, t.Change, t.Value = "a", Rate, float64(r.IntN(60))
-		}
-		s.Events = append(s.Events, t)
+		of := []Trigger{
+			{Service: name(r.IntN(n)), Change: Workers, Value: float64(r.IntN(3))}, {Service: name(r.IntN(n)), Change: Slower, Value: 4*r.Float64() + 0.1},
+			{Service: name(r.IntN(n)), Change: Fail, Value: r.Float64()}, {Service: "a", Change: Rate, Value: float64(r.IntN(60))},
+		}[r.IntN(4)]
+		of.At, of.For = ms(4000), time.Millisecond+ms(4000)
+		s.Events = append(s.Events, of)
 	}
 	return s
 }
@@ -218,5 +177,5 @@ func TestSameOnEveryPlatform(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, json.NewEncoder(hash).Encode(result))
 	}
-	assert.Equal(t, "010536e7a41e85d0bb674b465ab10200106d41a66ee927b9b01429c516a30a16", fmt.Sprintf("%x", hash.Sum(nil)))
+	assert.Equal(t, "9522caa9ccf8026f680f63f99dd9149003255c1b9e7c4be2e69b1640f6183f57", fmt.Sprintf("%x", hash.Sum(nil)))
 }

@@ -2,8 +2,6 @@ package retrysim
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"math/rand/v2"
 
 	"github.com/goretry/retry"
@@ -25,42 +23,24 @@ func newStream(seed uint64, service, use string) stream {
 // share returns a number from 0 to 1, without 1.
 func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// below returns a number from 0 to n, without n.
-func (s stream) below(n uint32) uint32 {
-	hi, _ := bits.Mul64(s.Uint64(), uint64(n))
-	return uint32(hi)
-}
-
 // exponential returns a time with this mean.
 func (s stream) exponential(mean float64) int64 { return whole(mean * s.exp1()) }
 
-// exp1 returns an exponential number with mean 1: -ln of a number from 0 to 1,
-// without 0. That is (1 + f) 2^e, whose logarithm is read from a table for the first
-// ten bits of f; three terms of a series add the rest.
+// exp1 returns an exponential number with mean 1, by the method of von Neumann: the
+// first of several numbers that fall until one rises is taken if an odd number of
+// them fell. Each time it is not, the result is larger by 1.
 func (s stream) exp1() float64 {
-	k := s.Uint64()>>11 + 1 // 1 to 2^53
-	e := bits.Len64(k) - 1
-	f := k << (63 - e) << 1 // without its first bit, at the top of the word
-	cell := &logs[f>>54]
-	r := float64(float64(f<<10>>11) * (1.0 / (1 << 63)) * cell.inverse) // below 2^-10
-	series := r - float64(r*r)*(0.5-float64(r*(1.0/3)))
-	return float64(float64(53-e)*math.Ln2) - (cell.log + series)
-}
-
-// logs has the logarithms of 1 + i/1024.
-var logs = func() (table [1024]struct{ log, inverse float64 }) {
-	for i := range table {
-		x := float64(i) / 1024
-		z := x / (2 + x) // ln(1 + x) = 2 (z + z^3/3 + z^5/5 + ...)
-		sum, power := 0.0, z
-		for n := 1; n < 40; n += 2 {
-			sum += power / float64(n)
-			power = float64(power * float64(z*z))
+	for whole := 0.0; ; whole++ {
+		first := s.Uint64()
+		n := 1
+		for last, next := first, s.Uint64(); next < last; n++ {
+			last, next = next, s.Uint64()
 		}
-		table[i].log, table[i].inverse = 2*sum, 1/(1+x)
+		if n%2 == 1 {
+			return whole + float64(first>>11)/(1<<53)
+		}
 	}
-	return table
-}()
+}
 
 // normal returns a time with this mean and a quarter of it as the standard
 // deviation: twelve numbers from 0 to 1 have the sum 6, with a standard deviation of

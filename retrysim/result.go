@@ -9,9 +9,9 @@ import (
 
 // A Result is one run of a [System].
 type Result struct {
-	Outcome
-	Seconds  []Second        // the calls from outside, a row for each second in which they began
-	Services map[string]Load // by name
+	Outcome  Outcome         `json:"outcome"`
+	Seconds  []Second        `json:"seconds"`  // the calls from outside, a row for each second in which they began
+	Services map[string]Load `json:"services"` // by name
 
 	growing bool // not recovered, and the queues get longer
 }
@@ -55,10 +55,6 @@ const (
 type Second struct {
 	Calls  int `json:"calls"`
 	Worked int `json:"worked"` // answered within the Patience of their service
-	Late   int `json:"late"`   // answered later: they have not worked
-
-	P50 time.Duration `json:"p50"` // how long the calls took that were answered in this second, whenever they began; 0: there were none
-	P99 time.Duration `json:"p99"`
 }
 
 // A Load is what one service had to do.
@@ -81,57 +77,34 @@ type LoadSecond struct {
 	Requests int     `json:"requests"` // that came
 	Rejected int     `json:"rejected"` // because the queue was full, or by a Fail event
 	Queue    int     `json:"queue"`    // how many wait for a worker at the end of the second
-	Workers  int     `json:"workers"`  // how many there are at the end of the second; 0: no limit, or none
 	Busy     float64 `json:"busy"`     // how many handled a request, on average
 	Wasted   float64 `json:"wasted"`   // share of the work that ended in this second for callers that had given up
 }
 
 // An Answer is what several runs of a [System] say together. String has it in words.
 type Answer struct {
-	Entry  string  // the first service by name that is called from outside
-	Rate   float64 // of its calls a second
-	Margin float64 // up to which rate the system comes back, see [Margin]
+	Entry  string  `json:"entry"`  // the first service by name that is called from outside
+	Rate   float64 `json:"rate"`   // of its calls a second
+	Margin float64 `json:"margin"` // up to which rate the system comes back, see [Margin]
 
-	// The Verdict of most runs; the rest of the Outcome is the median of the runs that
-	// have this Verdict.
-	Outcome
+	// Outcome has the Verdict of most runs, and is that of the run in their middle, in
+	// the order of Recovery, EmptyIn and Lost.
+	Outcome Outcome `json:"outcome"`
 
-	WithoutRetries Outcome  // of the same system if each call has one attempt
-	Run            Result   // the first run that has this Verdict
-	Limits         []string // what to know before believing it
+	WithoutRetries Outcome  `json:"without_retries"` // of the same system if each call has one attempt
+	Run            Result   `json:"run"`             // the first run that has this Verdict
+	Limits         []string `json:"limits"`          // what to know before believing it
 }
 
-// The JSON of a result has durations as text, such as "1.5s".
+// In JSON, durations are text such as "1.5s".
 
-func (o Outcome) MarshalJSON() ([]byte, error) { return json.Marshal(o.form()) }
-
-func (r Result) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		outcomeForm
-		Seconds  []Second        `json:"seconds"`
-		Services map[string]Load `json:"services"`
-	}{r.form(), r.Seconds, r.Services})
-}
-
-func (a Answer) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Entry  string  `json:"entry"`
-		Rate   float64 `json:"rate"`
-		Margin float64 `json:"margin"`
-		outcomeForm
-		WithoutRetries Outcome  `json:"without_retries"`
-		Run            Result   `json:"run"`
-		Limits         []string `json:"limits"`
-	}{a.Entry, a.Rate, a.Margin, a.form(), a.WithoutRetries, a.Run, a.Limits})
-}
-
-func (s Second) MarshalJSON() ([]byte, error) {
-	type plain Second
+func (o Outcome) MarshalJSON() ([]byte, error) {
+	type plain Outcome
 	return json.Marshal(struct {
 		plain
-		P50 strict.Duration `json:"p50"`
-		P99 strict.Duration `json:"p99"`
-	}{plain(s), strict.Duration(s.P50), strict.Duration(s.P99)})
+		Recovery strict.Duration `json:"recovery"`
+		EmptyIn  strict.Duration `json:"empty_in,omitzero"`
+	}{plain(o), strict.Duration(o.Recovery), strict.Duration(o.EmptyIn)})
 }
 
 func (l Load) MarshalJSON() ([]byte, error) {
@@ -140,16 +113,4 @@ func (l Load) MarshalJSON() ([]byte, error) {
 		plain
 		MeanWait strict.Duration `json:"mean_wait"`
 	}{plain(l), strict.Duration(l.MeanWait)})
-}
-
-type plainOutcome Outcome
-
-type outcomeForm struct {
-	plainOutcome
-	Recovery strict.Duration `json:"recovery"`
-	EmptyIn  strict.Duration `json:"empty_in,omitzero"`
-}
-
-func (o Outcome) form() outcomeForm {
-	return outcomeForm{plainOutcome(o), strict.Duration(o.Recovery), strict.Duration(o.EmptyIn)}
 }

@@ -1,11 +1,10 @@
 package retrysim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -14,43 +13,45 @@ import (
 // Run simulates s once. Everything random follows from the seed. It is an error if s
 // is invalid, or if the run exceeds MaxEvents or MaxInFlight.
 func Run(s System, seed uint64) (Result, error) {
-	if err := s.Validate(); err != nil {
+	if err := s.begin(); err != nil {
 		return Result{}, err
 	}
 	r, err := s.simulate(seed)
-	if err != nil || r.Verdict == Recovers || r.Verdict == Overloaded {
+	if err != nil || r.Outcome.Verdict == Recovers || r.Outcome.Verdict == Overloaded {
 		return r, err
 	}
 	calm := s
 	calm.Events, calm.Duration = nil, time.Duration(s.seconds())*time.Second
 	if !s.exceeds() {
 		without, err := calm.simulate(seed)
-		if err != nil || without.Verdict == Recovers {
+		if err != nil || without.Outcome.Verdict == Recovers {
 			return r, err
 		}
 	}
-	r.Verdict, r.EmptyIn = Overloaded, 0
+	r.Outcome.Verdict, r.Outcome.EmptyIn = Overloaded, 0
 	return r, nil
+}
+
+// begin validates s, and begins to count its events, unless that has begun.
+func (s *System) begin() error {
+	if s.MaxEvents > 0 && s.spent == nil {
+		s.spent = new(int)
+	}
+	return s.Validate()
 }
 
 // simulate runs s, which is valid, and judges the run by what happened in it.
 func (s System) simulate(seed uint64) (Result, error) {
 	e := newEngine(s, seed)
+	if s.spent != nil {
+		e.popped = *s.spent
+		defer func() { *s.spent = e.popped }()
+	}
 	if err := e.run(); err != nil {
 		return Result{}, err
 	}
 	r := e.result(s)
 	s.judge(&r)
-	all := 0.0
-	for _, v := range e.services {
-		if v.Workers > 0 { // elsewhere wasted work is in the way of no other
-			all += v.allWork
-			r.Wasted += v.allLost
-		}
-	}
-	if all > 0 {
-		r.Wasted /= all
-	}
 	return r, nil
 }
 
@@ -58,8 +59,9 @@ func (s System) simulate(seed uint64) (Result, error) {
 // last calls were waited for.
 func (e *engine) result(s System) Result {
 	n := s.seconds()
-	r := Result{Seconds: e.seconds[:n], Services: make(map[string]Load, len(e.services))}
-	normal := s.load()
+	r := Result{Seconds: make([]Second, n), Services: make(map[string]Load, len(e.services))}
+	normal, begin := s.load(), int(s.firstAt()/time.Second)
+	all, wasted := 0.0, 0.0
 	for i := range e.services {
 		v := &e.services[i]
 		l := Load{Normal: normal[v.name], Seconds: v.rows[:n]}
@@ -69,19 +71,18 @@ func (e *engine) result(s System) Result {
 			l.Peak = max(l.Peak, row.Queue)
 			r.Seconds[k].Calls += row.Calls
 			r.Seconds[k].Worked += row.Worked
+			r.Outcome.Calls += row.Calls
+			r.Outcome.Worked += row.Worked
+			if v.Workers > 0 && k >= begin { // elsewhere wasted work is in the way of no other
+				all += row.Busy
+				wasted += float64(row.Busy * row.Wasted)
+			}
 		}
-		if v.waited > 0 {
-			l.Waited = float64(v.waited) / float64(v.requests)
-		}
-		if v.started > 0 {
-			l.MeanWait = time.Duration(v.wait / float64(v.started))
-		}
+		l.Waited = float64(v.waited) / float64(max(1, v.requests))
+		l.MeanWait = time.Duration(v.wait / float64(max(1, v.started)))
 		r.Services[v.name] = l
 	}
-	for _, sec := range r.Seconds {
-		r.Calls += sec.Calls
-		r.Worked += sec.Worked
-	}
+	r.Outcome.Wasted = wasted / max(all, 1e-9)
 	return r
 }
 
@@ -100,52 +101,53 @@ func (s System) exceeds() bool {
 // Explain simulates s with the seeds 1 to runs, and some of them again without
 // retries, and finds its [Margin]. Near the margin the runs disagree: ten are a good
 // number. Below 1 it is an error.
-func Explain(s System, runs int) (Answer, error) {
+func Explain(s System, runs int) (a Answer, err error) {
 	if runs < 1 {
-		return Answer{}, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
+		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
 	}
-	margin, err := Margin(s) // validates s
-	if err != nil {
-		return Answer{}, err
+	if err = s.begin(); err != nil {
+		return a, err
 	}
-	a := Answer{Entry: s.entries()[0], Margin: margin, Limits: limits}
+	a.Entry, a.Limits = s.entries()[0], limits
 	a.Rate = s.Services[a.Entry].Rate
+	if a.Margin, err = Margin(s); err != nil {
+		return a, err
+	}
 	if a.Outcome, a.Run, err = s.several(runs); err != nil {
-		return Answer{}, err
+		return a, err
 	}
-	bare := s.withoutRetries()
-	for range 5 { // up to 16 times as long, until its queues are empty
-		if a.WithoutRetries, _, err = bare.several(min(runs, 3)); err != nil {
-			return Answer{}, err
+	for bare := s.withoutRetries(); ; bare.Duration = 2 * time.Duration(bare.seconds()) * time.Second {
+		if bare.seconds() > 16*s.seconds() || bare.Validate() != nil {
+			return a, nil
 		}
-		bare.Duration = 2 * time.Duration(bare.seconds()) * time.Second
-		if a.WithoutRetries.Verdict != Draining || bare.Validate() != nil {
-			break
+		a.WithoutRetries, _, err = bare.several(min(runs, 3))
+		if err != nil || a.WithoutRetries.Verdict != Draining { // else it is simulated for longer
+			return a, err
 		}
 	}
-	return a, nil
 }
 
 var limits = []string{
-	"A model, not a measurement: it has no caches, connections, garbage collection, autoscaling, load balancers or locks.",
-	"Do not trust the seconds: they depend on spare capacity, which few people know to 5%. Trust the margin more.",
-	"Workers take requests in the order in which they came; a service without a pool of workers does not, and is not simulated well.",
+	"A model, not a measurement: without caches, connections, garbage collection,",
+	"autoscaling, load balancers and locks. Do not trust the seconds: they depend on",
+	"spare capacity, which few people know to 5%. Trust the margin more. Workers take",
+	"requests in the order in which they came; what has no pool of workers does not.",
 }
 
 // several runs s with the seeds 1 to runs. The Outcome has the verdict of most of
-// them, of two that are as frequent the worse, and the Result is the first run with it.
+// them, of two that are as frequent the worse, and is that of the run in their middle.
+// The Result is their first run.
 func (s System) several(runs int) (Outcome, Result, error) {
-	outcomes := map[Verdict][]Outcome{}
-	first := map[Verdict]Result{}
+	outcomes, first := map[Verdict][]Outcome{}, map[Verdict]Result{}
 	for seed := range runs {
 		r, err := Run(s, uint64(seed+1))
 		if err != nil {
 			return Outcome{}, Result{}, err
 		}
-		if outcomes[r.Verdict] == nil {
-			first[r.Verdict] = r
+		if outcomes[r.Outcome.Verdict] == nil {
+			first[r.Outcome.Verdict] = r
 		}
-		outcomes[r.Verdict] = append(outcomes[r.Verdict], r.Outcome)
+		outcomes[r.Outcome.Verdict] = append(outcomes[r.Outcome.Verdict], r.Outcome)
 	}
 	most := Overloaded
 	for _, v := range []Verdict{StaysDown, Draining, Recovers} {
@@ -154,25 +156,12 @@ func (s System) several(runs int) (Outcome, Result, error) {
 		}
 	}
 	of := outcomes[most]
-	return Outcome{
-		Verdict: most, Runs: runs, Agree: len(of),
-		Recovery: median(of, func(o Outcome) time.Duration { return o.Recovery }),
-		EmptyIn:  median(of, func(o Outcome) time.Duration { return o.EmptyIn }),
-		Relapses: median(of, func(o Outcome) int { return o.Relapses }),
-		Calls:    median(of, func(o Outcome) int { return o.Calls }),
-		Worked:   median(of, func(o Outcome) int { return o.Worked }),
-		Lost:     median(of, func(o Outcome) int { return o.Lost }),
-		Wasted:   median(of, func(o Outcome) float64 { return o.Wasted }),
-	}, first[most], nil
-}
-
-func median[T int | float64 | time.Duration](of []Outcome, get func(Outcome) T) T {
-	var values []T
-	for _, o := range of {
-		values = append(values, get(o))
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	slices.SortFunc(of, func(a, b Outcome) int {
+		return cmp.Or(cmp.Compare(a.Recovery, b.Recovery), cmp.Compare(a.EmptyIn, b.EmptyIn), a.Lost-b.Lost)
+	})
+	o := of[len(of)/2]
+	o.Runs, o.Agree = runs, len(of)
+	return o, first[most], nil
 }
 
 // withoutRetries returns s with one attempt for each call.
@@ -188,24 +177,25 @@ func (s System) withoutRetries() System {
 	return s
 }
 
+// mostMargin is how many times its rate an entry is tried with.
+const mostMargin = 10
+
 // Margin returns up to how many calls a second of its first entry by name s comes
 // back: most of five runs recover, or their queues get shorter. An event that changes
 // the rate of this entry is changed in proportion. It returns 0 if s does not come
-// back from a thousandth of the entry's rate either, and at most 100 times that rate.
+// back from a thousandth of the entry's rate either, and at most ten times that rate.
+// Where no service has Workers, that is one or the other: no rate is too high.
 func Margin(s System) (float64, error) {
-	if err := s.Validate(); err != nil {
+	if err := s.begin(); err != nil {
 		return 0, err
 	}
 	entry := s.entries()[0]
 	rate := s.Services[entry].Rate
-	load, of := 0.0, s.load()
-	for _, name := range s.names() { // a sum depends on its order
-		load += of[name]
-	}
 	// Near the margin a queue gets shorter so slowly that it takes minutes to see it,
 	// where there are few requests.
-	long := min(max(defaultTail, time.Duration(1e6/load)*time.Second), 5*time.Minute)
+	long := min(max(defaultTail, time.Duration(1e6/rate)*time.Second), 5*time.Minute)
 	long = max(s.Duration, s.lastEnd()+long)
+	unlimited := !slices.ContainsFunc(slices.Collect(maps.Values(s.Services)), func(v Service) bool { return v.Workers > 0 })
 
 	lo, hi := 0.0, 0.0 // comes back at lo, and not at hi; 0: not found yet
 	for factor := 1.0; hi == 0 || hi-lo > float64(0.005*lo); {
@@ -213,20 +203,17 @@ func Margin(s System) (float64, error) {
 		switch {
 		case err != nil:
 			return 0, err
+		case back && (factor == mostMargin || unlimited):
+			return mostMargin * rate, nil
 		case back:
 			lo = factor
+		case lo == 0 && (factor < 1e-3 || unlimited):
+			return 0, nil
 		default:
 			hi = factor
 		}
-		switch {
-		case lo >= 100:
-			return 100 * rate, nil
-		case lo == 0 && hi < 1e-3:
-			return 0, nil
-		case hi == 0:
-			factor = min(100, 2*lo)
-		default:
-			factor = (lo + hi) / 2
+		if factor = (lo + hi) / 2; hi == 0 {
+			factor = min(mostMargin, 2*lo)
 		}
 	}
 	return lo * rate, nil
@@ -256,24 +243,18 @@ func (s System) comesBack(long time.Duration) (bool, error) {
 	back, down := 0, 0
 	for seed := uint64(1); back < 3 && down < 3; seed++ {
 		s.Duration = min(long, s.lastEnd()+defaultTail)
-		for {
-			if err := s.Validate(); err != nil {
-				return false, err
-			}
-			r, err := s.simulate(seed)
-			if err != nil {
-				return false, err
-			}
-			decided := s.Duration >= long || r.growing || r.Verdict == Recovers || r.Verdict == Overloaded
-			if s.Duration = long; !decided {
-				continue
-			}
-			if r.Verdict == Recovers || r.Verdict == Draining {
-				back++
-			} else {
-				down++
-			}
-			break
+		r, err := s.simulate(seed)
+		if v := r.Outcome.Verdict; err == nil && !r.growing && (v == StaysDown || v == Draining) {
+			s.Duration = long
+			r, err = s.simulate(seed)
+		}
+		switch v := r.Outcome.Verdict; {
+		case err != nil:
+			return false, err
+		case v == Recovers || v == Draining:
+			back++
+		default:
+			down++
 		}
 	}
 	return back == 3, nil
@@ -281,47 +262,33 @@ func (s System) comesBack(long time.Duration) (bool, error) {
 
 // String says the Answer in a few lines, for people: the margin first.
 func (a Answer) String() string {
-	var b strings.Builder
-	switch most := 100 * a.Rate; {
+	margin := fmt.Sprintf("up to %.3g/s", a.Margin)
+	switch {
 	case a.Margin == 0:
-		fmt.Fprintf(&b, "%s comes back at no rate of calls; you run at %s\n", a.Entry, rateText(a.Rate))
-	case a.Margin >= most:
-		fmt.Fprintf(&b, "%s comes back even at %s; you run at %s\n", a.Entry, shortRate(most), rateText(a.Rate))
-	default:
-		fmt.Fprintf(&b, "%s comes back up to %s; you run at %s\n", a.Entry, shortRate(a.Margin), rateText(a.Rate))
+		margin = "at no rate of calls"
+	case a.Margin == mostMargin*a.Rate:
+		margin = fmt.Sprintf("even at %v/s", a.Margin)
+	case a.Margin >= 1000:
+		margin = fmt.Sprintf("up to %.0f/s", a.Margin)
 	}
-	fmt.Fprintf(&b, "%v (%d of %d runs)\n", a.Outcome, a.Agree, a.Runs)
-	fmt.Fprintf(&b, "without retries: %v\n", a.WithoutRetries)
-	fmt.Fprintf(&b, "%d calls lost, %d without retries; %.0f%% of the work was for callers that had given up\n", a.Lost, a.WithoutRetries.Lost, 100*a.Wasted)
-	return b.String()
+	return fmt.Sprintf("%s comes back %s; you run at %v/s\n", a.Entry, margin, a.Rate) +
+		fmt.Sprintf("%v (%d of %d runs)\nwithout retries: %v\n", a.Outcome, a.Outcome.Agree, a.Outcome.Runs, a.WithoutRetries) +
+		fmt.Sprintf("%d calls lost, %d without retries\n%.0f%% of the work was for callers that had given up\n", a.Outcome.Lost, a.WithoutRetries.Lost, 100*a.Outcome.Wasted)
 }
 
 // String says how a run ended.
 func (o Outcome) String() string {
-	switch o.Verdict {
-	case Recovers:
-		text := "recovers at once"
-		if o.Recovery > 0 {
-			text = fmt.Sprintf("recovers %v after the end of the last event", o.Recovery)
-		}
-		if o.Relapses > 0 {
-			text += fmt.Sprintf(", with %d relapses", o.Relapses)
-		}
-		return text
-	case Draining:
-		if o.EmptyIn == 0 {
-			return "not back yet, but the last calls have worked"
-		}
+	switch {
+	case o.Verdict == Recovers && o.Recovery == 0:
+		return "recovers at once"
+	case o.Verdict == Recovers:
+		return fmt.Sprintf("recovers %v after the end of the last event", o.Recovery)
+	case o.EmptyIn > 0:
 		return fmt.Sprintf("not back yet; its queues are empty in about %v", o.EmptyIn)
-	case Overloaded:
+	case o.Verdict == Draining:
+		return "not back yet, but the last calls have worked"
+	case o.Verdict == Overloaded:
 		return "overloaded without an event too"
-	default:
-		return string(o.Verdict)
 	}
-}
-
-// shortRate writes a rate with three digits.
-func shortRate(rate float64) string {
-	digits := math.Pow(10, math.Floor(math.Log10(rate))-2)
-	return rateText(math.Round(rate/digits) * digits)
+	return string(o.Verdict)
 }

@@ -2,8 +2,6 @@ package retrysim
 
 import (
 	"math"
-	"math/bits"
-	"time"
 
 	"github.com/goretry/retry"
 )
@@ -11,10 +9,11 @@ import (
 // An event is something that happens at a time. Events of the same time happen in
 // the order of their kinds, and of one kind in the order in which they were pushed.
 type event struct {
-	at  int64
-	key uint64 // the kind in the high byte, and the order below it
-	idx int32  // of what it is about
-	gen uint32
+	at    int64
+	key   uint64   // the kind in the high byte, and the order below it
+	r     *request // that it is about; nil: it is about
+	index int32    // this service
+	gen   uint32
 }
 
 const kindShift = 56
@@ -28,16 +27,12 @@ type heap struct {
 	pushed uint64
 }
 
-func (h *heap) push(at int64, kind uint64, idx int32, gen uint32) {
+func (h *heap) push(ev event, kind uint64) {
 	h.pushed++
-	ev := event{at, kind<<kindShift | h.pushed, idx, gen}
+	ev.key = kind<<kindShift | h.pushed
 	h.events = append(h.events, ev)
 	i := len(h.events) - 1
-	for i > 0 {
-		up := (i - 1) / 4
-		if !ev.before(&h.events[up]) {
-			break
-		}
+	for up := (i - 1) / 4; i > 0 && ev.before(&h.events[up]); up = (i - 1) / 4 {
 		h.events[i] = h.events[up]
 		i = up
 	}
@@ -45,17 +40,13 @@ func (h *heap) push(at int64, kind uint64, idx int32, gen uint32) {
 }
 
 func (h *heap) pop() event {
-	top := h.events[0]
-	n := len(h.events) - 1
-	ev := h.events[n]
-	h.events = h.events[:n]
 	events := h.events
+	top, n := events[0], len(events)-1
+	ev := events[n]
+	events[n] = event{} // does not hold its request
+	h.events = events[:n]
 	i := 0
-	for {
-		first := 4*i + 1
-		if first >= n {
-			break
-		}
+	for first := 1; first < n; first = 4*i + 1 {
 		least := first
 		for c := first + 1; c < min(first+4, n); c++ {
 			if events[c].before(&events[least]) {
@@ -74,80 +65,8 @@ func (h *heap) pop() event {
 	return top
 }
 
-// A slab holds requests in chunks that never move, so that a pointer to one stays
-// good while others come and go.
-type slab struct {
-	chunks []*[chunk]request
-	unused []int32
-	live   int
-}
-
-const chunk = 1 << 12
-
-func (s *slab) at(id int32) *request { return &s.chunks[uint32(id)/chunk][uint32(id)%chunk] }
-
-// take returns an unused request. Its gen goes on from what it was used for before.
-func (s *slab) take() (int32, *request) {
-	if len(s.unused) == 0 {
-		first := int32(len(s.chunks) * chunk)
-		s.chunks = append(s.chunks, new([chunk]request))
-		for id := first + chunk - 1; id >= first; id-- {
-			s.unused = append(s.unused, id)
-		}
-	}
-	last := len(s.unused) - 1
-	id := s.unused[last]
-	s.unused = s.unused[:last]
-	s.live++
-	return id, s.at(id)
-}
-
-func (s *slab) put(id int32) {
-	r := s.at(id)
-	r.gen++
-	r.state = free
-	s.unused = append(s.unused, id)
-	s.live--
-}
-
-// An entry is a request in a ring, which is stale if the gen of the request is
-// another one.
-type entry struct {
-	at  int64
-	id  int32
-	gen uint32
-}
-
-// A ring is a queue.
-type ring struct {
-	entries []entry // their number is a power of two
-	head, n int
-}
-
-func (r *ring) push(e entry) {
-	if r.n == len(r.entries) {
-		grown := make([]entry, max(16, 2*r.n))
-		for i := range r.n {
-			grown[i] = r.entries[(r.head+i)&(r.n-1)]
-		}
-		r.entries, r.head = grown, 0
-	}
-	r.entries[(r.head+r.n)&(len(r.entries)-1)] = e
-	r.n++
-}
-
-func (r *ring) first() entry { return r.entries[r.head] }
-
-func (r *ring) pop() entry {
-	e := r.first()
-	r.head = (r.head + 1) & (len(r.entries) - 1)
-	r.n--
-	return e
-}
-
 // A budget is a retry.Budget in simulated time, one for each client.
 type budget struct {
-	of                  *retry.Budget
 	full, share, refill int64
 	clients             []bucket
 }
@@ -160,8 +79,8 @@ type bucket struct {
 
 const token = 1_000_000_000
 
-func newBudget(of *retry.Budget, clients uint32) budget {
-	b := budget{of: of, full: min(int64(of.Size), math.MaxInt64/token) * token, clients: make([]bucket, clients)}
+func newBudget(of *retry.Budget, clients uint32) *budget {
+	b := &budget{full: min(int64(of.Size), math.MaxInt64/token) * token, clients: make([]bucket, clients)}
 	b.share, b.refill = int64(math.Round(float64(of.Ratio*token))), int64(of.RefillEvery)
 	return b
 }
@@ -189,45 +108,3 @@ func (b *budget) success(client uint32) {
 	c := &b.clients[client]
 	c.spent -= min(c.spent, b.share)
 }
-
-// A histogram counts times, to 3 %.
-type histogram struct {
-	counts [64 * 32]int32
-	n      int
-}
-
-// cell returns where a time is counted: by its highest bit and the five below.
-func cell(d int64) int {
-	if d < 32 {
-		return int(d)
-	}
-	e := bits.Len64(uint64(d)) - 6
-	return e*32 + int(d>>e)
-}
-
-// middle returns the time in the middle of a cell.
-func middle(cell int) time.Duration {
-	if cell < 64 {
-		return time.Duration(cell)
-	}
-	e := cell/32 - 1
-	return time.Duration(cell%32+32)<<e + 1<<e/2
-}
-
-func (h *histogram) add(d int64) {
-	h.counts[cell(d)]++
-	h.n++
-}
-
-// at returns the time that a share of the times does not exceed, 0 if there is none.
-func (h *histogram) at(share float64) time.Duration {
-	seen, want := 0, int(math.Ceil(share*float64(h.n)))
-	for i, n := range h.counts {
-		if seen += int(n); n > 0 && seen >= want {
-			return middle(i)
-		}
-	}
-	return 0
-}
-
-func (h *histogram) reset() { *h = histogram{} }

@@ -1,11 +1,14 @@
 package retrysim
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -21,6 +24,13 @@ type System struct {
 	// Duration is how long to simulate, in whole seconds. 0: until 1m after the last
 	// event has ended, or 1m if there is none.
 	Duration time.Duration
+
+	// MaxEvents bounds the events of the simulation in Run, and in all runs of Explain
+	// or Margin together: each attempt is two or three. It has no text form. 0: the
+	// constant MaxEvents for each run.
+	MaxEvents int
+
+	spent *int // events in the runs before, where MaxEvents is set
 }
 
 // A Service handles requests: it waits for a worker, works, then makes its calls one
@@ -59,8 +69,10 @@ type Edge struct {
 	// Policy has the attempts of each call, from [retry.Policy.Next]. Its
 	// AttemptTimeout is when the caller gives up on a request; 0: never. Its
 	// Budget is simulated, not used: only Size, Ratio and RefillEvery are read, and
-	// Policies of one service that share a Budget share it here. RetryIf and Classify
-	// get ErrTimeout, ErrRejected or ErrFailed. Wait, OnEvent and Source are not used.
+	// Policies of one service that share a Budget share it here. RetryIf
+	// gets ErrTimeout, ErrRejected or ErrFailed. OnEvent gets the events of each call, in
+	// simulated time from 1970 on, with a key as retrylog.WithKey sets it, such as
+	// "web-17" for the 17th call of web. Classify, Wait and Source are not used.
 	Policy retry.Policy
 }
 
@@ -118,17 +130,15 @@ const (
 const (
 	defaultPatience = 5 * time.Second
 	defaultTail     = time.Minute // how long to simulate after the last event
-	maxRows         = 10_000_000  // seconds times services
+	maxTime         = 1000 * time.Hour
+	maxClients      = 100_000_000
+	maxRate         = 1e9
 )
 
-// duration returns how long s is simulated, in seconds.
-func (s System) seconds() int {
-	d := s.Duration
-	if d == 0 {
-		d = s.lastEnd() + defaultTail
-	}
-	return int((d + time.Second - 1) / time.Second)
-}
+// seconds returns how long s is simulated.
+func (s System) seconds() int { return wholeSeconds(cmp.Or(s.Duration, s.lastEnd()+defaultTail)) }
+
+func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // lastEnd returns when the last event ends, 0 if there is none.
 func (s System) lastEnd() (end time.Duration) {
@@ -138,14 +148,13 @@ func (s System) lastEnd() (end time.Duration) {
 	return end
 }
 
-// firstAt returns when the first event begins, and whether there is one.
-func (s System) firstAt() (at time.Duration, ok bool) {
-	for i, t := range s.Events {
-		if i == 0 || t.At < at {
-			at = t.At
-		}
+// firstAt returns when the first event begins, or the end if there is none.
+func (s System) firstAt() time.Duration {
+	at := time.Duration(s.seconds()) * time.Second
+	for _, t := range s.Events {
+		at = min(at, t.At)
 	}
-	return at, len(s.Events) > 0
+	return at
 }
 
 // names returns the names of the services, sorted, because the order of a map
@@ -153,13 +162,8 @@ func (s System) firstAt() (at time.Duration, ok bool) {
 func (s System) names() []string { return slices.Sorted(maps.Keys(s.Services)) }
 
 // entries returns the names of the services that are called from outside, sorted.
-func (s System) entries() (entries []string) {
-	for _, name := range s.names() {
-		if s.Services[name].Rate > 0 {
-			entries = append(entries, name)
-		}
-	}
-	return entries
+func (s System) entries() []string {
+	return slices.DeleteFunc(s.names(), func(name string) bool { return s.Services[name].Rate == 0 })
 }
 
 // Validate returns nil if s can be simulated. Otherwise its error names up to 20
@@ -167,39 +171,38 @@ func (s System) entries() (entries []string) {
 // Margin and Check call it first.
 func (s System) Validate() error {
 	var f strict.Faults
-	names := s.names()
-	if len(names) == 0 || len(names) > MaxServices {
-		f.Add("services", len(names), fmt.Sprintf("between 1 and %d services", MaxServices))
+	if n := len(s.Services); n == 0 || n > MaxServices {
+		f.Add("services", n, fmt.Sprintf("between 1 and %d services", MaxServices))
 		return f.Err(invalidSystem)
 	}
-	const write = "the name of a service"
-	for _, name := range names {
-		v, in := s.Services[name], fault(f.Add).in("services."+name)
-		v.check(in)
+	for _, name := range s.names() {
+		v, at := s.Services[name], "services."+name+"."
+		check(f.Add, at, v.keys())
 		for i, e := range v.Calls {
-			at := fmt.Sprintf("calls[%d]", i)
-			_, known := s.Services[e.To]
-			in.unless(known, at+".to", quoted(e.To), write)
+			at := fmt.Sprintf("%scalls[%d].", at, i)
+			if _, known := s.Services[e.To]; !known {
+				f.Add(at+"to", fmt.Sprintf("%q", e.To), writeService)
+			}
 			if err := e.Policy.Validate(); err != nil {
-				f.Error("services."+name+"."+at+".retry", err)
+				f.Error(at+"retry", err)
 			}
 		}
 	}
-	if s.entries() == nil {
+	if len(s.entries()) == 0 {
 		f.Add("rate", "missing in all services", `how many calls come from outside, such as "280/s", in one of them`)
 	}
 	for i, t := range s.Events {
-		in := fault(f.Add).in(fmt.Sprintf("events[%d]", i))
-		t.check(in)
-		v, known := s.Services[t.Service]
-		in.unless(known, "service", quoted(t.Service), write)
-		in.unless(t.Change != Rate || !known || v.Rate > 0, "rate", t.Value, "the name of a service that has a rate, because others get no calls from outside")
+		at := fmt.Sprintf("events[%d].", i)
+		check(f.Add, at, t.keys())
+		switch v, known := s.Services[t.Service]; {
+		case !known:
+			f.Add(at+"service", fmt.Sprintf("%q", t.Service), writeService)
+		case t.Change == Rate && v.Rate == 0:
+			f.Add(at+"rate", t.Value, "the name of a service that has a rate, because others get no calls from outside")
+		}
 	}
-	if s.Duration < 0 || s.Duration > maxTime {
-		f.Add("duration", s.Duration, "how long to simulate, at most "+maxTime.String()+", or 0s for 1m after the last event")
-	}
-	if least := s.lastEnd() + hold*time.Second; s.Duration != 0 && s.Duration < least {
-		f.Add("duration", s.Duration, fmt.Sprintf("at least %v, which is 10s after the end of the last event, or leave it out", least))
+	if least := s.lastEnd() + hold*time.Second; s.Duration != 0 && (s.Duration < least || s.Duration > maxTime) {
+		f.Add("duration", s.Duration, fmt.Sprintf("at least %v, which is 10s after the end of the last event, and at most %v, or leave it out", least, maxTime))
 	}
 	if err := f.Err(invalidSystem); err != nil {
 		return err
@@ -214,107 +217,87 @@ func (s System) Validate() error {
 const (
 	invalidSystem = "retrysim: invalid system"
 	exampleSystem = `{"services": {"web": {"rate": "10/s", "workers": 4, "work": "100ms"}}}`
-	maxTime       = 1000 * time.Hour
-	maxClients    = 100_000_000
-
-	writeRate    = `calls a second, such as "280/s" or "0.5/s"`
-	writeClients = "how many instances of this service there are, such as 10"
-	writeWorkers = "how many workers there are, such as 30, or leave it out for no limit"
-	writeLend    = "how many retries a call from outside may cost in all, such as 3"
+	writeRate     = `calls a second, such as "280/s" or "0.5/s"`
+	writeService  = "the name of a service"
 )
 
-// A fault is what reports a key with a value that is out of range.
-type fault func(key string, value any, write string)
+// A key is a key of the text form, and of the errors about a value.
+type key struct {
+	name  string
+	value any // a pointer that JSON reads and writes
+	sound bool
+	write string // what to write, if the value is not sound
+}
 
-func (f fault) unless(sound bool, key string, value any, write string) {
-	if !sound {
-		f(key, value, write)
+func (v *Service) keys() []key {
+	return []key{
+		{"rate", (*perSecond)(&v.Rate), v.Rate >= 0 && v.Rate <= maxRate, writeRate},
+		{"patience", (*strict.Duration)(&v.Patience), v.Patience >= 0, strict.WriteDuration},
+		{"clients", (*number)(&v.Clients), v.Clients >= 0 && v.Clients <= maxClients, "how many instances of this service there are, such as 10"},
+		{"workers", (*number)(&v.Workers), v.Workers >= 0 && v.Workers <= MaxInFlight, "how many workers there are, such as 30, or leave it out for no limit"},
+		{"work", (*strict.Duration)(&v.Work), v.Work >= 0 && v.Work <= maxTime, strict.WriteDuration},
+		{"distribution", &v.Distribution, slices.Contains([]Distribution{"", Exponential, Fixed, Normal}, v.Distribution), "exponential, fixed or normal"},
+		{"queue", (*queue)(&v.Queue), v.Queue >= NoQueue, "how many requests may wait, or leave it out for no limit"},
+		{"cancel", &v.Cancel, slices.Contains([]Cancel{"", CancelNone, CancelQueue, CancelWork}, v.Cancel), "none, queue or work"},
+		{"lend", (*number)(&v.Lend), v.Lend == 0 || v.Lend > 0 && v.Lend <= math.MaxInt32 && v.Rate > 0,
+			"how many retries a call from outside may cost in all, such as 3, in a service that has a rate"},
 	}
 }
 
-// in returns f for the keys of an inner mapping.
-func (f fault) in(at string) fault {
-	return func(key string, value any, write string) { f(at+"."+key, value, write) }
-}
-
-// check reports what is wrong with v by itself.
-func (v Service) check(f fault) {
-	f.unless(soundRate(v.Rate), "rate", v.Rate, writeRate)
-	f.unless(v.Patience >= 0, "patience", v.Patience, strict.WriteDuration)
-	f.unless(v.Clients >= 0 && v.Clients <= maxClients, "clients", v.Clients, writeClients)
-	f.unless(v.Workers >= 0 && v.Workers <= MaxInFlight, "workers", v.Workers, writeWorkers)
-	f.unless(v.Work >= 0 && v.Work <= maxTime, "work", v.Work, strict.WriteDuration)
-	f.unless(slices.Contains([]Distribution{"", Exponential, Fixed, Normal}, v.Distribution), "distribution", quoted(v.Distribution), "exponential, fixed or normal")
-	f.unless(v.Queue >= NoQueue, "queue", v.Queue, "how many requests may wait, 0 for unlimited, or NoQueue")
-	f.unless(slices.Contains([]Cancel{"", CancelNone, CancelQueue, CancelWork}, v.Cancel), "cancel", quoted(v.Cancel), "none, queue or work")
-	f.unless(v.Lend >= 0 && v.Lend <= math.MaxInt32, "lend", v.Lend, writeLend)
-	f.unless(v.Lend <= 0 || v.Rate > 0, "lend", v.Lend, "it beside the rate of calls from outside: it is they that bring retries")
-}
-
-// check reports what is wrong with t by itself.
-func (t Trigger) check(f fault) {
-	f.unless(t.At >= 0 && t.At <= maxTime, "at", t.At, "when it begins, such as 20s")
-	f.unless(t.For > 0 && t.For <= maxTime, "for", t.For, "how long it lasts, such as 10s")
-	v, key := t.Value, string(t.Change)
-	switch t.Change {
-	case Workers:
-		f.unless(v >= 0 && v <= MaxInFlight && v == math.Trunc(v), key, v, "how many workers take new requests, such as 0")
-	case Slower:
-		f.unless(v > 0 && v <= 1e6, key, v, "how many times as long work takes, such as 3")
-	case Fail:
-		f.unless(v >= 0 && v <= 1, key, v, "the share of requests that is refused, between 0 and 1")
-	case Rate:
-		f.unless(soundRate(v), key, v, writeRate)
-	default:
-		f("change", quoted(t.Change), `what happens: "workers": 0, "slower": 3, "fail": 0.5 or "rate": "400/s"`)
+func (t *Trigger) keys() []key {
+	v := t.Value
+	change := map[Change]key{
+		Workers: {value: &t.Value, sound: v >= 0 && v <= MaxInFlight && v == math.Trunc(v), write: "how many workers take new requests, such as 0"},
+		Slower:  {value: &t.Value, sound: v > 0 && v <= 1e6, write: "how many times as long work takes, such as 3"},
+		Fail:    {value: &t.Value, sound: v >= 0 && v <= 1, write: "the share of requests that is refused, between 0 and 1"},
+		Rate:    {value: (*perSecond)(&t.Value), sound: v >= 0 && v <= maxRate, write: writeRate},
+	}[t.Change]
+	if change.name = string(t.Change); change.value == nil {
+		change = key{"change", &t.Change, false, `what happens: "workers": 0, "slower": 3, "fail": 0.5 or "rate": "400/s"`}
+	}
+	return []key{
+		{"at", (*strict.Duration)(&t.At), t.At >= 0 && t.At <= maxTime, "when it begins, such as 20s"},
+		{"for", (*strict.Duration)(&t.For), t.For > 0 && t.For <= maxTime, "how long it lasts, such as 10s"},
+		{"service", &t.Service, true, writeService},
+		change,
 	}
 }
 
-func quoted[T ~string](text T) string { return fmt.Sprintf("%q", text) }
-
-// soundRate reports whether a number of calls a second can be simulated.
-func soundRate(rate float64) bool { return rate >= 0 && rate <= 1e9 }
+// check reports the values that are not sound.
+func check(fault func(key string, value any, write string), at string, keys []key) {
+	for _, k := range keys {
+		if !k.sound {
+			text, _ := json.Marshal(k.value)
+			fault(at+k.name, cmp.Or(string(text), "no number"), k.write)
+		}
+	}
+}
 
 // order returns the names of the services, each before those that it calls. It is
 // an error if a service calls itself, directly or through others.
-func (s System) order() ([]string, error) {
-	var order []string
-	state := map[string]int{} // 1: its calls are being followed; 2: done
-	var visit func(name string, path []string) error
-	visit = func(name string, path []string) error {
-		switch state[name] {
-		case 1:
-			return fmt.Errorf("%s: services call each other in a circle: %s: take one of these calls out", invalidSystem, circle(append(path, name)))
-		case 2:
-			return nil
+func (s System) order() (order []string, err error) {
+	done := map[string]bool{}
+	var visit func(path []string)
+	visit = func(path []string) {
+		last := len(path) - 1
+		name := path[last]
+		if i := slices.Index(path, name); i < last {
+			err = fmt.Errorf("%s: services call each other in a circle: %s: take one of these calls out", invalidSystem, strings.Join(path[i:], " -> "))
 		}
-		state[name] = 1
+		if done[name] || err != nil {
+			return
+		}
 		for _, e := range s.Services[name].Calls {
-			if err := visit(e.To, append(path, name)); err != nil {
-				return err
-			}
+			visit(append(path, e.To))
 		}
-		state[name] = 2
+		done[name] = true
 		order = append(order, name)
-		return nil
 	}
 	for _, name := range s.names() {
-		if err := visit(name, nil); err != nil {
-			return nil, err
-		}
+		visit([]string{name})
 	}
 	slices.Reverse(order)
-	return order, nil
-}
-
-// circle writes a path that ends where it has been before.
-func circle(path []string) string {
-	last := path[len(path)-1]
-	text := last
-	for _, name := range path[slices.Index(path, last)+1:] {
-		text += " -> " + name
-	}
-	return text
+	return order, err
 }
 
 // normal returns the requests to each service in a second if no attempt fails, from
@@ -337,12 +320,10 @@ func (s System) load() map[string]float64 {
 }
 
 // checkSize refuses a system that takes too long to simulate even if no attempt
-// fails.
+// fails. The results of a second, and the budget of a client, count as events,
+// because they take memory.
 func (s System) checkSize(order []string) error {
 	seconds := float64(s.seconds())
-	if rows := seconds * float64(len(order)); rows > maxRows {
-		return fmt.Errorf("%s: %v seconds of %d services are more than %d lines of results: write a shorter duration", invalidSystem, seconds, len(order), maxRows)
-	}
 	peak := func(name string) float64 {
 		rate := s.Services[name].Rate
 		for _, t := range s.Events {
@@ -352,12 +333,12 @@ func (s System) checkSize(order []string) error {
 		}
 		return rate
 	}
-	events := 0.0
-	for _, load := range s.normal(order, peak) {
-		events += 2 * load * seconds
+	events := 100 * seconds * float64(len(order))
+	for name, load := range s.normal(order, peak) {
+		events += 2*load*seconds + float64(s.Services[name].Clients)*float64(len(s.Services[name].Calls))
 	}
-	if events > MaxEvents {
-		return fmt.Errorf("%s: it takes about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", invalidSystem, events, MaxEvents)
+	if most := cmp.Or(s.MaxEvents, MaxEvents); events > float64(most) {
+		return fmt.Errorf("%s: it takes about %.2g events without a single retry, more than %d: write a shorter duration, a lower rate or fewer clients", invalidSystem, events, most)
 	}
 	return nil
 }

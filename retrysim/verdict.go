@@ -15,12 +15,7 @@ const (
 // the second in which they began, so that a burst of old answers does not hide new
 // failures.
 func (s System) judge(r *Result) {
-	end := int((s.lastEnd() + time.Second - 1) / time.Second)
-	first, hasEvent := s.firstAt()
-	before := int(first / time.Second)
-	if !hasEvent {
-		before = len(r.Seconds)
-	}
+	end, before := wholeSeconds(s.lastEnd()), int(s.firstAt()/time.Second)
 	overloaded := false
 	up := make([]bool, len(r.Seconds)-window+1) // whether the window that begins then is good, at each entry
 	for i := range up {
@@ -29,18 +24,16 @@ func (s System) judge(r *Result) {
 	for _, name := range s.entries() {
 		rows := r.Services[name].Seconds
 		usual := 1.0
-		if hasEvent {
-			if calls, worked := sum(rows[before/2 : before]); calls > 0 { // the first half is for the queues to fill
-				usual = float64(worked) / float64(calls)
-			}
+		if calls, worked := sum(rows[before/2 : before]); calls > 0 { // the first half is for the queues to fill
+			usual = float64(worked) / float64(calls)
 		}
 		overloaded = overloaded || usual < goodShare
 		for i := range up {
 			calls, worked := sum(rows[i : i+window])
 			up[i] = up[i] && good(calls, worked, usual)
 		}
-		calls, worked := sum(rows[min(before, len(rows)):])
-		r.Lost += max(0, int(math.Round(float64(usual*float64(calls))))-worked)
+		calls, worked := sum(rows[before:])
+		r.Outcome.Lost += max(0, int(math.Round(float64(usual*float64(calls))))-worked)
 	}
 
 	back := -1 // since when
@@ -56,23 +49,18 @@ func (s System) judge(r *Result) {
 			back = i - run + 1
 		case !up[i] && back >= 0:
 			back = -1
-			r.Relapses++
+			r.Outcome.Relapses++
 		}
 	}
 	switch {
-	case overloaded:
-		r.Verdict = Overloaded
+	case overloaded || back < 0 && len(s.Events) == 0:
+		r.Outcome.Verdict = Overloaded
 	case back >= 0:
-		r.Verdict = Recovers
-		if hasEvent {
-			r.Recovery = time.Duration(back-end) * time.Second
-		}
-	case !hasEvent:
-		r.Verdict = Overloaded
+		r.Outcome.Verdict, r.Outcome.Recovery = Recovers, time.Duration(back-end)*time.Second
 	default:
-		r.Verdict = StaysDown
-		if r.EmptyIn, r.growing = emptyIn(r, end); r.EmptyIn > 0 || up[len(up)-1] {
-			r.Verdict = Draining
+		r.Outcome.Verdict = StaysDown
+		if r.Outcome.EmptyIn, r.growing = emptyIn(r, end); r.Outcome.EmptyIn > 0 || up[len(up)-1] {
+			r.Outcome.Verdict = Draining
 		}
 	}
 }

@@ -45,12 +45,20 @@ func (f *Faults) Err(of string) error {
 	if len(f.texts) == 0 {
 		return nil
 	}
-	text := of + ": " + strings.Join(f.texts, "; ")
+	texts := f.texts
 	if f.more > 0 {
-		text += fmt.Sprintf("; and %d more", f.more)
+		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
 	}
-	return errors.New(text)
+	return &Error{of, texts}
 }
+
+// An Error names faults.
+type Error struct {
+	Of    string
+	Texts []string
+}
+
+func (e *Error) Error() string { return e.Of + ": " + strings.Join(e.Texts, "; ") }
 
 // Decode decodes a JSON object into v. It calls take, which takes the keys and sets
 // the fields. After an error, or for a null, v is unchanged. Errors begin with of,

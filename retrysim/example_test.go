@@ -1,0 +1,58 @@
+package retrysim_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retrysim"
+)
+
+// shop is a database that can do 30 requests a second and gets 21. Its workers hang for
+// 10s.
+func shop(calls retry.Policy) retrysim.System {
+	return retrysim.System{
+		Services: map[string]retrysim.Service{
+			"web": {Rate: 21, Calls: []retrysim.Edge{{To: "db", Policy: calls}}},
+			"db":  {Workers: 3, Work: 100 * time.Millisecond},
+		},
+		Events: []retrysim.Trigger{{At: 20 * time.Second, For: 10 * time.Second, Service: "db", Change: retrysim.Workers, Value: 0}},
+	}
+}
+
+// One retry makes the outage permanent.
+func ExampleCheck() {
+	p := retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}
+	fmt.Println(retrysim.Check(shop(p), retrysim.RecoversWithin(time.Minute), retrysim.LoadAtMost("db", 1.5)))
+	p.MaxAttempts = 1
+	fmt.Println(retrysim.Check(shop(p), retrysim.RecoversWithin(3*time.Minute)))
+	// Output:
+	// retrysim: recovers within 1m0s: stays down, missed in 10 of 10 runs; load on db at most 1.50 times its normal load: 2.32 times at 91s, missed in 10 of 10 runs
+	// <nil>
+}
+
+func ExampleMargin() {
+	for attempts := range 3 {
+		p := retry.Policy{MaxAttempts: attempts + 1, AttemptTimeout: time.Second}
+		margin, err := retrysim.Margin(shop(p))
+		fmt.Printf("%d attempts: %.0f calls a second, %v\n", attempts+1, margin, err)
+	}
+	// Output:
+	// 1 attempts: 27 calls a second, <nil>
+	// 2 attempts: 15 calls a second, <nil>
+	// 3 attempts: 10 calls a second, <nil>
+}
+
+// With a short queue the database refuses what would time out anyway.
+func ExampleRun() {
+	s := shop(retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second})
+	db := s.Services["db"]
+	db.Queue = 20
+	s.Services["db"] = db
+	r, err := retrysim.Run(s, 1)
+	fmt.Println(r.Outcome, err)
+	fmt.Println(r.Seconds[25].Calls, "calls at second 25, and", r.Services["db"].Seconds[25].Queue, "wait")
+	// Output:
+	// recovers at once <nil>
+	// 21 calls at second 25, and 20 wait
+}
