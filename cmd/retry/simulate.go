@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/explore"
@@ -45,20 +46,12 @@ queue, cancel and lend, and a call a budget. Without a queue, the queue of a
 service is unlimited. docs/simulate.md explains each key.
 
 With -compare, calls come to both systems at the same times if their services
-have the same names and rates. A run has at most a billion events.
+have the same names and rates.
 `,
 }
 
 // runs is how many runs a verdict is about.
 const runs = 10
-
-// A simulated is a system with its answer.
-type simulated struct {
-	File   string          `json:"file"`
-	Answer retrysim.Answer `json:"answer"`
-
-	explore.Simulation `json:"-"`
-}
 
 func simulate(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
@@ -77,8 +70,8 @@ func simulate(s *streams, c *command, args []string) int {
 	if *other != "" {
 		names = append(names, *other)
 	}
-	var all []simulated
-	for _, name := range names {
+	all := make([]explore.Simulation, len(names))
+	for i, name := range names {
 		file, err := s.readFile(name)
 		if err != nil {
 			return c.failed(s, err)
@@ -91,58 +84,42 @@ func simulate(s *streams, c *command, args []string) int {
 		for _, fault := range faults {
 			status = c.failed(s, fault)
 		}
-		all = append(all, simulated{File: file.Name, Simulation: explore.Simulation{Name: file.Name, System: system}})
+		all[i] = explore.Simulation{Name: file.Name, System: system}
 	}
 	if status != ok {
 		return status
 	}
 	s.during("simulating", func() { err = simulateAll(all) })
-	if err != nil {
-		return c.failed(s, err)
+	if err == nil && *svg != "" {
+		err = os.WriteFile(*svg, explore.Picture(all...), 0o644)
 	}
-	if *svg != "" {
-		var pictures []explore.Simulation
-		for _, of := range all {
-			pictures = append(pictures, of.Simulation)
-		}
-		picture, err := explore.Picture(pictures...)
-		if err == nil {
-			err = os.WriteFile(*svg, picture, 0o644)
-		}
-		if err != nil {
-			return c.failed(s, err)
-		}
-	}
-	if all[0].Answer.Verdict != retrysim.Recovers {
-		status = found
-	}
-	if *asJSON {
+	if err == nil && *asJSON {
 		err = json.NewEncoder(s.out).Encode(all)
-	} else {
+	} else if err == nil {
 		_, err = io.WriteString(s.out, simulationText(all))
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return c.failed(s, err)
+	case all[0].Answer.Outcome.Verdict != retrysim.Recovers:
+		return found
 	}
-	return status
+	return ok
 }
 
 // simulateAll simulates systems. To compare them, the runs that are shown have the same
 // seed.
-func simulateAll(all []simulated) (err error) {
+func simulateAll(all []explore.Simulation) (err error) {
 	for i := range all {
 		of := &all[i]
 		if of.Answer, err = retrysim.Explain(of.System, runs); err != nil {
-			return errors.New(of.File + ": " + strings.TrimPrefix(err.Error(), "retrysim: "))
+			return errors.New(of.Name + ": " + strings.TrimPrefix(err.Error(), "retrysim: "))
 		}
-		of.Result = of.Answer.Run
-		if len(all) > 1 {
-			if of.Result, err = retrysim.Run(of.System, 1); err != nil {
-				return err
-			}
+		if of.Result = of.Answer.Run; len(all) > 1 {
+			of.Result, err = retrysim.Run(of.System, 1)
 		}
 	}
-	return nil
+	return err
 }
 
 // during calls f. If that takes longer than a second, it says so on the terminal.
@@ -156,8 +133,6 @@ func (s *streams) during(what string, f func()) {
 		defer close(done)
 		f()
 	}()
-	seconds := time.NewTicker(time.Second)
-	defer seconds.Stop()
 	for n := 1; ; n++ {
 		select {
 		case <-done:
@@ -165,128 +140,62 @@ func (s *streams) during(what string, f func()) {
 				fmt.Fprint(s.err, "\r\x1b[K")
 			}
 			return
-		case <-seconds.C:
+		case <-time.After(time.Second):
 			fmt.Fprintf(s.err, "\r%s, %ds", what, n)
 		}
 	}
 }
 
-// columns is how wide the text is.
-const columns = 80
-
-func simulationText(all []simulated) string {
+func simulationText(all []explore.Simulation) string {
 	var b strings.Builder
 	for _, of := range all {
-		fmt.Fprintf(&b, "%s\n", of.File)
-		for line := range strings.Lines(of.Answer.String()) {
-			wrap(&b, "  ", line)
-		}
+		fmt.Fprintf(&b, "%s\n  %s\n", of.Name, strings.ReplaceAll(strings.TrimSpace(of.Answer.String()), "\n", "\n  "))
 		for _, event := range of.System.Events {
-			wrap(&b, "  ", fmt.Sprintf("event: %s: %s %v from %v to %v", event.Service, event.Change, event.Value, event.At, event.At+event.For))
+			fmt.Fprintf(&b, "  %s: %s %v from %v to %v\n", event.Service, event.Change, event.Value, event.At, event.At+event.For)
 		}
 		b.WriteString("\n")
 	}
-	if len(all) == 1 {
-		printTimeline(&b, all[0])
-	} else {
-		printComparison(&b, all[0], all[1])
+	if len(all) > 1 {
+		fmt.Fprintf(&b, "B is %s.\n", all[1].Name)
 	}
-	b.WriteString("\n")
-	for _, limit := range all[0].Answer.Limits {
-		wrap(&b, "", limit)
-	}
+	printRows(&b, all)
+	fmt.Fprintf(&b, "\n%s\n", strings.Join(all[0].Answer.Limits, "\n"))
 	return b.String()
 }
 
-// wrap writes text in lines that are not longer than columns, if its words are not.
-func wrap(b *strings.Builder, indent, text string) {
-	line := indent
-	for _, word := range strings.Fields(text) {
-		if len(line)+1+len(word) > columns && strings.TrimSpace(line) != "" {
-			fmt.Fprintln(b, line)
-			line = indent + "  "
-		}
-		if strings.TrimSpace(line) != "" {
-			line += " "
-		}
-		line += word
+// A table has fewer rows than mostRows. Its longest bar has mostBar characters.
+const mostRows, mostBar = 25, 16
+
+// printRows prints runs beside each other, with the load of the service that has the
+// most of it in the first.
+func printRows(b *strings.Builder, all []explore.Simulation) {
+	service, most := all[0].Loaded()[0], 1.0
+	fmt.Fprintf(b, "queue and load (requests a second): %s\n\n", service)
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "time\tcalls/s\t")
+	var runs [][]explore.Row
+	for i, of := range all {
+		runs = append(runs, of.Rows(mostRows))
+		fmt.Fprint(t, []string{"work\tqueue\tload\t", "work B\tqueue B\tload B\t"}[i])
 	}
-	fmt.Fprintln(b, line)
-}
-
-// mostRows is how many lines a table has.
-const mostRows = 24
-
-const bar = 16
-
-// printTimeline prints a run, with the load of the service that has the most of it.
-func printTimeline(w io.Writer, of simulated) {
-	rows, service := of.Rows(mostRows), of.Loaded()[0]
-	most := 1.0
-	for _, row := range rows {
+	for _, row := range runs[0] {
 		most = max(most, row.Requests[service])
 	}
-	fmt.Fprintf(w, "%11s %8s %5s  %-*s %8s %8s\n", "time", "calls/s", "work", bar+9, short("requests/s at "+service, bar+9), "queue", "p99")
-	for _, row := range rows {
-		p99 := "-"
-		if row.P99 > 0 {
-			p99 = preview.Brief(row.P99.Round(time.Millisecond))
+	round := func(v float64) string { return preview.Thousands(int64(math.Round(v))) }
+	for i, row := range runs[0] {
+		mark := ""
+		if row.Event {
+			mark = "x "
 		}
-		requests := row.Requests[service]
-		fmt.Fprintf(w, "%s %8s %5s %8s %-*s %8s %8s\n", rowStart(row), count(row.Calls), worked(row), count(requests),
-			bar+1, strings.Repeat("#", int(math.Round(bar*requests/most))), count(float64(row.Queues[service])), p99)
+		fmt.Fprintf(t, "\n%s%s\t%s\t", mark, preview.Brief(row.From), round(row.Calls))
+		for _, run := range runs {
+			r := run[min(i, len(run)-1)]
+			fmt.Fprintf(t, "%.0f%%\t%d\t%s\t", 100*r.Worked/max(r.Calls, 1e-9), r.Queues[service], round(r.Requests[service]))
+		}
+		if len(all) == 1 {
+			fmt.Fprintf(t, "  %s", strings.Repeat("#", int(math.Round(mostBar*row.Requests[service]/most))))
+		}
 	}
-}
-
-// printComparison prints two runs beside each other.
-func printComparison(w io.Writer, a, b simulated) {
-	service := a.Loaded()[0]
-	rows, others := a.Rows(mostRows), b.Rows(mostRows)
-	fmt.Fprintf(w, "%20s  %-13s %-20s %s\n%11s %8s %6s %6s %9s %9s %9s %9s\n", "", "calls that work", short("requests/s at "+service, 19), "its queue",
-		"time", "calls/s", "A", "B", "A", "B", "A", "B")
-	for i, row := range rows[:min(len(rows), len(others))] {
-		o := others[i]
-		fmt.Fprintf(w, "%s %8s %6s %6s %9s %9s %9s %9s\n", rowStart(row), count(row.Calls), worked(row), worked(o),
-			count(row.Requests[service]), count(o.Requests[service]), count(float64(row.Queues[service])), count(float64(o.Queues[service])))
-	}
-	fmt.Fprintf(w, "A is %s, B is %s.\n", a.File, b.File)
-}
-
-// rowStart returns the beginning of a line: the time, marked if something goes wrong.
-func rowStart(row explore.Row) string {
-	mark := " "
-	if row.Event {
-		mark = "x"
-	}
-	return fmt.Sprintf("%s %9s", mark, preview.Brief(row.From))
-}
-
-// worked returns the share of the calls that work.
-func worked(row explore.Row) string {
-	if row.Calls == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f%%", 100*row.Worked/row.Calls)
-}
-
-// count writes a number with at most six characters.
-func count(v float64) string {
-	switch {
-	case v >= 1e6:
-		return fmt.Sprintf("%.1fM", v/1e6)
-	case v >= 1e4:
-		return fmt.Sprintf("%.1fk", v/1e3)
-	case v < 10 && v != math.Trunc(v):
-		return fmt.Sprintf("%.1f", v)
-	default:
-		return fmt.Sprintf("%.0f", v)
-	}
-}
-
-// short cuts a text after n characters.
-func short(text string, n int) string {
-	if runes := []rune(text); len(runes) > n {
-		return string(runes[:n-1]) + "…"
-	}
-	return text
+	fmt.Fprintln(t)
+	_ = t.Flush()
 }

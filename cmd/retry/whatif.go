@@ -3,15 +3,13 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"slices"
-	"strings"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/goretry/retry"
@@ -38,14 +36,15 @@ nearest to it, at most 1s away. If there are none, it is extrapolated. If more
 than 30% of the retries are, there is no estimate.
 
 The log needs its attempts, which retrylog.Slog logs at level Debug, and should
-be of one target: choose its calls with -key. The estimate does not know that
-more retries can keep a target down. If the retries in the log failed more often
-than other attempts at that time, it says so.
+be of one target: choose its calls with -key. It may have calls in at most a
+million seconds. The estimate does not know that more retries can keep a target
+down.
 `,
 }
 
 const (
 	mostExtrapolated = 0.3
+	mostSeconds      = 1_000_000              // with calls, about which something is kept
 	bucket           = 100 * time.Millisecond // of samples
 	reach            = time.Second            // how far a sample may be away
 	slack            = 10 * time.Millisecond  // between two times of the same attempt
@@ -56,7 +55,7 @@ const (
 
 func whatif(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	w := &whatifs{streams: s}
+	w := &whatifs{streams: s, seconds: map[int64]*second{}, most: mostSeconds}
 	var from source
 	from.define(flags)
 	w.define(flags)
@@ -69,32 +68,29 @@ func whatif(s *streams, c *command, args []string) int {
 		return status
 	}
 	var err error
-	switch {
-	case *file == "":
-		err = errors.New("there is no policy: write -policy and the file that has it")
-	case w.budget.Size != 0 || w.budget.Ratio != 0:
+	if w.budget.Size != 0 || w.budget.Ratio != 0 {
 		err = retry.Policy{MaxAttempts: 1, Budget: &w.budget}.Validate()
 	}
-	if err == nil && (len(names) == 0 || !regular(names)) {
-		err = errors.New("a log is read more than once: write the name of a file")
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return c.misused(s, err)
+	case *file == "":
+		return c.misused(s, "there is no policy: write -policy and the file that has it")
+	case len(names) == 0 || !regular(names):
+		return c.misused(s, "a log is read more than once: write the name of a file")
 	}
 	p, status := c.readPolicy(s, *file, from)
 	if status != ok {
 		return status
 	}
 	w.policy = p.Policy
-	if err := w.run(names); err != nil {
-		return c.failed(s, err)
+	err = w.run(names)
+	if err == nil && *asJSON {
+		err = json.NewEncoder(s.out).Encode(w.estimate)
+	} else if err == nil {
+		_, err = io.WriteString(s.out, w.text())
 	}
-	text := w.text()
-	if *asJSON {
-		data, _ := json.Marshal(w.numbers())
-		text = string(data) + "\n"
-	}
-	if _, err := io.WriteString(s.out, text); err != nil {
+	if err != nil {
 		return c.failed(s, err)
 	}
 	return ok
@@ -103,13 +99,14 @@ func whatif(s *streams, c *command, args []string) int {
 // A second is what happens in one. The numbers of retries are expectations, as all those of
 // whatifs: after an attempt that fails with probability 0.25 there is a quarter of a retry.
 type second struct {
-	tallies                                              [time.Second / bucket]tally
-	attempts                                             float64 // in tallies
-	logged, retries, sampled, wanted, succeeded, allowed float64 // allowed: share, by the budget
+	tallies                                      [time.Second / bucket]tally
+	attempts                                     float64 // in tallies
+	retries, sampled, wanted, succeeded, allowed float64 // allowed: share, by the budget
 }
 
-// A tally counts the attempts of the log that started within a bucket.
-type tally struct{ all, failed, final uint32 }
+// A tally counts the attempts of the log that started within a bucket. One that failed for
+// good did not fail because of its target.
+type tally struct{ all, failed int32 }
 
 func (w *whatifs) second(at time.Time) *second {
 	s := w.seconds[at.Unix()]
@@ -120,47 +117,54 @@ func (w *whatifs) second(at time.Time) *second {
 	return s
 }
 
-// near returns the outcome of an attempt of a call at this time, from the nearest samples.
+func (s *second) tally(at time.Time) *tally { return &s.tallies[time.Duration(at.Nanosecond())/bucket] }
+
+// near returns how often an attempt of a call at this time fails, from the nearest samples.
 // Those of the call itself are not among them: with its failures the calls that failed
 // would fail again too often.
-func (w *whatifs) near(c *flowlog.Call, at time.Time) (o outcome, known bool) {
+func (w *whatifs) near(c *flowlog.Call, at time.Time) (failed float64, known bool) {
 	var sum tally
 	for away := time.Duration(0); away <= reach && sum.all < enough; away += bucket {
 		for _, t := range []time.Time{at.Add(-away), at.Add(away)}[:min(2, away/bucket+1)] {
 			if s := w.seconds[t.Unix()]; s != nil {
-				n := s.tallies[time.Duration(t.Nanosecond())/bucket]
-				sum = tally{sum.all + n.all, sum.failed + n.failed, sum.final + n.final}
+				sum = tally{sum.all + s.tally(t).all, sum.failed + s.tally(t).failed}
 			}
 			for i, a := range sampled(c) {
 				if a.Started.Truncate(bucket).Equal(t.Truncate(bucket)) {
-					o, _ := w.outcome(c, i)
-					sum = tally{sum.all - 1, sum.failed - uint32(o.failed), sum.final - uint32(o.final)}
+					sum.count(w.outcome(c, i), -1)
 				}
 			}
 		}
 	}
-	all := float64(max(1, sum.all))
-	return outcome{float64(sum.failed) / all, float64(sum.final) / all}, sum.all > 0
+	return float64(sum.failed) / float64(max(1, sum.all)), sum.all > 0
 }
 
-// An outcome is the probability that an attempt failed, and that it failed so that it is
-// not retried.
-type outcome struct{ failed, final float64 }
+func (t *tally) count(o outcome, n int32) {
+	t.all += n
+	if !o.final {
+		t.failed += n * int32(o.failed)
+	}
+}
+
+// An outcome is how an attempt ended. A final failure is not retried.
+type outcome struct {
+	failed float64 // 0 or 1
+	final  bool
+	took   time.Duration
+}
 
 // outcome returns how an attempt of a call ended, under the policy's timeout.
-func (w *whatifs) outcome(c *flowlog.Call, i int) (outcome, time.Duration) {
+func (w *whatifs) outcome(c *flowlog.Call, i int) outcome {
 	a, limit := &c.Attempts[i], w.policy.AttemptTimeout
-	switch {
-	case limit > 0 && a.Took > limit:
-		return outcome{failed: 1}, limit
-	case a.Err == nil:
-		return outcome{}, a.Took
-	case i < len(c.Attempts)-1:
-	case c.Reason == retry.ReasonPermanent, c.Reason == retry.ReasonRejected, c.Reason == retry.ReasonRetryAfter,
-		c.Reason == retry.ReasonNonRetryable && c.Max != 1: // 1: the old policy allowed no retry
-		return outcome{final: 1}, a.Took
+	if limit > 0 && a.Took > limit {
+		return outcome{failed: 1, took: limit}
 	}
-	return outcome{failed: 1}, a.Took
+	if a.Err == nil {
+		return outcome{took: a.Took}
+	}
+	stopped := c.Reason == retry.ReasonPermanent || c.Reason == retry.ReasonRejected || c.Reason == retry.ReasonRetryAfter ||
+		c.Reason == retry.ReasonNonRetryable && c.Max != 1 // 1: the old policy allowed no retry
+	return outcome{1, stopped && i == len(c.Attempts)-1, a.Took}
 }
 
 type whatifs struct {
@@ -168,32 +172,40 @@ type whatifs struct {
 	streams *streams
 	policy  retry.Policy
 	budget  retry.Budget
-	lowest  float64 // level of the budget
 	seconds map[int64]*second
+	most    int       // seconds
 	last    time.Time // when the last sample started
-	left    int       // calls that are left out
-	totals
+	estimate
 }
 
-// totals are what is counted anew in each round.
-type totals struct {
-	calls, logged, saved, lost                      float64 // logged: that succeeded in the log
-	savedVariance, lostVariance                     float64
-	retries, extrapolated, denied, peak, loggedPeak float64
-	loggedRetries, loggedFailed, sampledFailed      float64
-	wait, loggedWait                                time.Duration
+// An estimate is made anew in each round. The errors are standard errors.
+type estimate struct {
+	Calls        int     `json:"calls"`
+	Saved        float64 `json:"saved"`
+	Lost         float64 `json:"lost"`
+	Extrapolated float64 `json:"extrapolated"` // share of the retries
+	SavedError   float64 `json:"saved_error"`
+	LostError    float64 `json:"lost_error"`
+	Retries      float64 `json:"retries"`
+	Peak         float64 `json:"peak_retries_per_second"`
+	LeftOut      int     `json:"left_out"` // calls
+	Denied       float64 `json:"denied_by_budget"`
+	Lowest       float64 `json:"lowest_budget"`
+
+	wait   time.Duration
+	unseen float64 // retries that are extrapolated
 }
 
 func (w *whatifs) run(names []string) error {
-	w.seconds = map[int64]*second{}
 	if err := w.each(names, w.sample); err != nil {
 		return err
 	}
+	fault := func(text string) error { return &policyfile.Fault{File: title(names[0]), Line: 1, Text: text} }
 	if w.last.IsZero() {
-		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: "there is no whole call with its attempts, which slog has at level Debug"}
+		return fault("there is no whole call with its attempts, which slog has at level Debug")
 	}
 	for range mostRounds {
-		w.totals = totals{}
+		w.estimate = estimate{}
 		for _, s := range w.seconds {
 			*s = second{tallies: s.tallies, attempts: s.attempts, allowed: s.allowed}
 		}
@@ -204,8 +216,16 @@ func (w *whatifs) run(names []string) error {
 			break
 		}
 	}
-	if share := w.share(); share > mostExtrapolated {
-		return &policyfile.Fault{File: title(names[0]), Line: 1, Text: fmt.Sprintf("there is no estimate: %.0f%% of the retries are extrapolated, and at most 30%% may be", math.Ceil(100*share))}
+	w.Extrapolated = w.unseen / max(w.Retries, 1e-9)
+	var sampled, shared float64 // retries that share samples differ more
+	for _, s := range w.seconds {
+		sampled += s.sampled
+		shared += s.sampled * s.sampled / max(1, s.attempts)
+	}
+	factor := 1 + shared/max(1, sampled)
+	w.SavedError, w.LostError = math.Sqrt(w.SavedError*factor), math.Sqrt(w.LostError*factor)
+	if w.Extrapolated > mostExtrapolated {
+		return fault(fmt.Sprintf("there is no estimate: %.0f%% of the retries are extrapolated, and at most 30%% may be", math.Ceil(100*w.Extrapolated)))
 	}
 	return nil
 }
@@ -217,7 +237,7 @@ func (w *whatifs) each(names []string, use func(*flowlog.Call, *retry.Event)) er
 		return err
 	}
 	defer closeAll()
-	w.left = 0
+	w.LeftOut = 0
 	for c, err := range log.Calls() {
 		if err != nil {
 			return err
@@ -233,10 +253,12 @@ func (w *whatifs) each(names []string, use func(*flowlog.Call, *retry.Event)) er
 		unfinished := func(a retrylog.Attempt) bool { return !a.Finished }
 		if cut != "" || call.Task != "" || call.Resets > 0 || !slices.ContainsFunc(c.Records, has) ||
 			call.Attempts[0].Number != 1 || slices.ContainsFunc(call.Attempts, unfinished) {
-			w.left++
+			w.LeftOut++
 			continue
 		}
-		use(&call, c.Last())
+		if use(&call, c.Last()); len(w.seconds) > w.most {
+			return fmt.Errorf("there are calls in more than %d seconds: choose fewer with -since or -key", w.most)
+		}
 	}
 	return nil
 }
@@ -253,11 +275,9 @@ func sampled(c *flowlog.Call) []retrylog.Attempt {
 // sample takes the attempts of a call as samples.
 func (w *whatifs) sample(c *flowlog.Call, _ *retry.Event) {
 	for i, a := range sampled(c) {
-		o, _ := w.outcome(c, i)
 		s := w.second(a.Started)
 		s.attempts++
-		t := &s.tallies[time.Duration(a.Started.Nanosecond())/bucket]
-		*t = tally{t.all + 1, t.failed + uint32(o.failed), t.final + uint32(o.final)}
+		s.tally(a.Started).count(w.outcome(c, i), 1)
 		if a.Started.After(w.last) {
 			w.last = a.Started
 		}
@@ -266,77 +286,66 @@ func (w *whatifs) sample(c *flowlog.Call, _ *retry.Event) {
 
 // play makes the retries of a call as the policy decides.
 func (w *whatifs) play(c *flowlog.Call, last *retry.Event) {
-	w.calls++
-	for i := range c.Attempts[1:] {
-		w.loggedRetries++
-		w.loggedWait += c.Attempts[i].Delay
-		s := w.second(c.Attempts[i+1].Started)
-		s.logged++
-		w.loggedPeak = max(w.loggedPeak, s.logged)
-		o, _ := w.outcome(c, i+1)
-		w.loggedFailed += o.failed + o.final
-		o, _ = w.near(c, c.Attempts[i+1].Started)
-		w.sampledFailed += o.failed + o.final
-	}
-	succeeds := w.follow(c, last)
+	w.Calls++
+	succeeds := min(1, w.follow(c, last))
+	variance := succeeds * (1 - succeeds)
 	if c.Reason == retry.ReasonSuccess {
-		w.logged++
-		w.lost, w.lostVariance = w.lost+1-succeeds, w.lostVariance+succeeds*(1-succeeds)
+		w.Lost, w.LostError = w.Lost+1-succeeds, w.LostError+variance
 	} else {
-		w.saved, w.savedVariance = w.saved+succeeds, w.savedVariance+succeeds*(1-succeeds)
+		w.Saved, w.SavedError = w.Saved+succeeds, w.SavedError+variance
 	}
 }
 
 // follow returns the probability that a call succeeds.
 func (w *whatifs) follow(c *flowlog.Call, last *retry.Event) (succeeded float64) {
-	begun, at, goes := c.Attempts[0].Started, c.Attempts[0].Started, 1.0 // goes: the probability of this attempt
-	own, next := c.Attempts[0], 1                                        // own: the attempt in the log; next: the one after it
+	own, next := c.Attempts[0], 1 // own: the attempt in the log; next: the one after it
+	begun, at := own.Started, own.Started
 	seed := cmp.Or(own.Seed, retry.SeedOf(c.Key+begun.String()))
-	o, took := w.outcome(c, 0)
+	stopped := c.Reason == retry.ReasonCanceled || c.Reason == retry.ReasonDeadline || c.Reason == retry.ReasonWait
+	o, goes := w.outcome(c, 0), 1.0 // goes: the probability of this attempt
 	for number, made := 1, 0; ; number, made = number+1, made+1 {
-		end, works := at.Add(took), goes*(1-o.failed-o.final)
-		w.second(end).succeeded += works
-		succeeded += works
-		if goes *= o.failed; goes < 1e-9 {
+		end := at.Add(o.took)
+		w.second(end).succeeded += goes * (1 - o.failed)
+		succeeded += goes * (1 - o.failed)
+		if goes *= o.failed; goes < 1e-9 || o.final {
 			return succeeded
 		}
 		if own.RetryAfter > 0 {
 			own.Err = retry.After(own.RetryAfter, own.Err)
 		}
-		d := w.policy.Next(retry.Attempt{Number: number, Err: own.Err, Took: took, Elapsed: end.Sub(begun), Seed: seed})
-		if d.Reset {
-			number, begun = 1, end
+		a := retry.Attempt{Number: number, Err: own.Err, Took: o.took, Elapsed: end.Sub(begun), Seed: seed}
+		d := w.policy.Next(a)
+		if d.Reset { // with a seed of its own
+			number, begun, seed = 1, end, retry.SeedOf(strconv.FormatUint(seed, 10))
+			a.Seed = seed
+			d = w.policy.Next(a)
 		}
 		at = end.Add(d.Delay)
-		stopped := c.Reason == retry.ReasonCanceled || c.Reason == retry.ReasonDeadline || c.Reason == retry.ReasonWait
 		if !d.Retry() || stopped && at.After(last.Time) {
 			return succeeded
 		}
 		s := w.second(end)
 		s.wanted += goes
-		if goes *= s.allowed; goes < 1e-9 {
-			return succeeded
-		}
+		goes *= s.allowed
 		w.wait += time.Duration(goes * float64(d.Delay))
-		w.retries += goes
+		w.Retries += goes
 		s = w.second(at)
 		s.retries += goes
-		w.peak = max(w.peak, s.retries)
+		w.Peak = max(w.Peak, s.retries)
 		same := func(a retrylog.Attempt) bool { return a.Started.Sub(at).Abs() < slack }
 		if i := slices.IndexFunc(c.Attempts[next:], same); i >= 0 {
-			own, at = c.Attempts[next+i], c.Attempts[next+i].Started
-			o, took = w.outcome(c, next+i)
+			own, at, o = c.Attempts[next+i], c.Attempts[next+i].Started, w.outcome(c, next+i)
 			next += i + 1
 			continue
 		}
 		own.RetryAfter, own.Err = 0, nil
 		near, known := w.near(c, at)
 		if known {
-			o = near
+			o.failed = near
 			s.sampled += goes
 		}
 		if !known || own.Class != "" {
-			w.extrapolated += goes
+			w.unseen += goes
 		}
 		if made == mostPlayed || at.After(w.last.Add(reach)) {
 			return succeeded
@@ -349,68 +358,31 @@ func (w *whatifs) follow(c *flowlog.Call, last *retry.Event) (succeeded float64)
 func (w *whatifs) spend() (change float64) {
 	size := float64(w.budget.Size)
 	level := size
-	w.lowest, w.denied = size, 0
+	w.Lowest, w.Denied = size, 0
 	for _, at := range slices.Sorted(maps.Keys(w.seconds)) {
 		s := w.seconds[at]
 		before := s.allowed
 		level += w.budget.Ratio * s.succeeded
-		if s.allowed = 1; s.wanted > level {
-			s.allowed = level / s.wanted
-		}
-		w.denied += s.wanted * (1 - s.allowed)
+		s.allowed = min(1, level/max(s.wanted, 1e-9))
+		w.Denied += s.wanted * (1 - s.allowed)
 		level = min(size, level-s.wanted*s.allowed)
-		w.lowest = min(w.lowest, level)
+		w.Lowest = min(w.Lowest, level)
 		change = max(change, math.Abs(s.allowed-before))
 	}
 	return change
 }
 
-func (w *whatifs) share() float64 { return w.extrapolated / max(w.retries, 1e-9) }
-
-// deviation returns a standard error. The variance is that of the calls alone. Samples
-// that many retries share add to it.
-func (w *whatifs) deviation(variance float64) float64 {
-	var sampled, shared float64
-	for _, s := range w.seconds {
-		sampled += s.sampled
-		shared += s.sampled * s.sampled / max(1, s.attempts)
-	}
-	return math.Sqrt(variance * (1 + shared/max(1, sampled)))
-}
-
-// numbers returns what -json prints. The errors are standard errors.
-func (w *whatifs) numbers() map[string]float64 {
-	return map[string]float64{
-		"calls": w.calls, "saved": math.Round(w.saved), "lost": math.Round(w.lost), "extrapolated": w.share(),
-		"saved_error": w.deviation(w.savedVariance), "lost_error": w.deviation(w.lostVariance),
-		"retries": math.Round(w.retries), "peak_retries_per_second": math.Round(w.peak), "left_out": float64(w.left),
-		"denied_by_budget": math.Round(w.denied), "lowest_budget": math.Round(w.lowest),
-	}
-}
-
 func (w *whatifs) text() string {
 	number := func(f float64) string { return preview.Thousands(int64(math.Round(f))) }
-	var b strings.Builder
-	share := fmt.Sprintf("%.0f%% extrapolated", math.Ceil(100*w.share()))
-	fmt.Fprintf(&b, "%s: %s of %s retries are more than 1s from every attempt in the log.\n\n", share, number(w.extrapolated), number(w.retries))
-	fmt.Fprintf(&b, "%s: %s saved, %s lost; %s\n\n", counted(int(w.calls), "call"), number(w.saved), number(w.lost), share)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, log, policy string) { fmt.Fprintf(t, "%s\t%s\t%s\n", name, log, policy) }
-	mean := func(d time.Duration) string { return preview.Brief(d / time.Duration(w.calls)) }
-	row("", "LOG", "POLICY")
-	row("succeeded", number(w.logged), number(w.logged+w.saved-w.lost))
-	row("retries", number(w.loggedRetries), number(w.retries))
-	row("most retries in a second", number(w.loggedPeak), number(w.peak))
-	row("mean wait of a call", mean(w.loggedWait), mean(w.wait))
-	_ = t.Flush()
+	share := fmt.Sprintf("%.0f%% extrapolated", math.Ceil(100*w.Extrapolated))
+	text := fmt.Sprintf("%s: %s of %s retries are more than 1s from every attempt in the log.\n\n", share, number(w.unseen), number(w.Retries)) +
+		fmt.Sprintf("%s: %s saved, %s lost; %s\n", counted(w.Calls, "call"), number(w.Saved), number(w.Lost), share) +
+		fmt.Sprintf("%s retries, at most %s in a second; a call waits %s on average\n", number(w.Retries), number(w.Peak), preview.Brief(w.wait/time.Duration(w.Calls)))
 	if w.budget.Size > 0 {
-		fmt.Fprintf(&b, "\nThe budget of %d falls to %s and denies %s retries.\n", w.budget.Size, number(w.lowest), number(w.denied))
+		text += fmt.Sprintf("the budget of %d falls to %s and denies %s retries\n", w.budget.Size, number(w.Lowest), number(w.Denied))
 	}
-	if w.left > 0 {
-		fmt.Fprintf(&b, "\nLeft out: %s that the log does not have whole, or of a pipeline.\n", counted(w.left, "call"))
+	if w.LeftOut > 0 {
+		text += fmt.Sprintf("left out: %s that the log does not have whole, or of a pipeline\n", counted(w.LeftOut, "call"))
 	}
-	if n := w.loggedFailed - w.sampledFailed; n > 0.1*w.loggedRetries && n > 3*math.Sqrt(w.loggedRetries) {
-		fmt.Fprintf(&b, "\nToo good: %s of the retries in the log failed, and near them %s would have.\nSome errors belong to their calls, not to the target.\n", number(w.loggedFailed), number(w.sampledFailed))
-	}
-	return b.String()
+	return text
 }

@@ -207,7 +207,7 @@ func TestSystem(t *testing.T) {
 	assert.Equal(t, 3, eval[int](b, "document.querySelectorAll('#answer svg').length"))
 	screenshot(b, "explore-system-narrow.png")
 
-	b.do(input("call", "{from: web, to: db, timeout: 1s, retry: {max_attempts: 2}, budget: {size: 10, ratio: 0.1}}"))
+	b.do(input("call", "web: {calls: [{to: db, timeout: 1s, retry: {max_attempts: 2}, budget: {size: 10, ratio: 0.1}}]}"))
 	b.until("!" + text("answer") + ".includes('stays down')")
 	b.do(input("event", "{at: 20s, for: 10s, service: db, workers: x}"))
 	b.until(text("answer") + `.includes('events[0].workers is "x"')`)

@@ -60,18 +60,24 @@ const (
 
 // A view holds the values that the templates show.
 type view struct {
+	frame
 	Input
-	Static   bool
-	CSS      template.CSS
 	Dialects []string
 	Faults   []string // faults of the path and the numbers
-	Wrong    bool     // there is a fault
 	Policies []policyView
 	Schedule template.HTML
 	Herd     figure
 	Load     figure
 	Endless  []string // the policies that the pictures leave out
-	Status   string
+}
+
+// A frame holds the values that the templates of every page show.
+type frame struct {
+	Titles []string // may be empty
+	Static bool
+	CSS    template.CSS
+	Wrong  bool // there is a fault
+	Status string
 }
 
 // A policyView holds what the page shows about one policy.
@@ -93,7 +99,7 @@ type policyView struct {
 // look computes the content of a page. Whatever the input is, the number of steps
 // is bounded: by the size of what is parsed, and by how many retries are drawn.
 func look(in Input) *view {
-	v := &view{Input: in, Dialects: policyfile.Dialects()}
+	v := &view{frame: frame{Titles: in.Names[:]}, Input: in, Dialects: policyfile.Dialects()}
 	if len(in.At) > maxPath {
 		v.Faults = append(v.Faults, fmt.Sprintf("The path is longer than %d characters.", maxPath))
 		v.Status = status(v)
