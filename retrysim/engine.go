@@ -322,7 +322,7 @@ func (e *engine) proceed(r *request) {
 
 func (r *request) edge() *edge { return &r.edges[r.step] }
 
-// try makes an attempt of a request's call.
+// try attempts a request's call.
 func (e *engine) try(r *request) {
 	to := r.edge()
 	r.sent = e.now

@@ -87,7 +87,7 @@ type Answer struct {
 	Rate   float64 `json:"rate"`   // of its calls a second
 	Margin float64 `json:"margin"` // up to which rate the system comes back, see [Margin]
 
-	// Outcome has the Verdict of most runs, and is that of the run in their middle, in
+	// Outcome has the Verdict of most runs, and is the outcome of the run in their middle, in
 	// the order of Recovery, EmptyIn and Lost.
 	Outcome Outcome `json:"outcome"`
 

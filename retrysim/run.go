@@ -135,7 +135,7 @@ var limits = []string{
 }
 
 // several runs s with the seeds 1 to runs. The Outcome has the verdict of most of
-// them, of two that are as frequent the worse, and is that of the run in their middle.
+// them, of two that are as frequent the worse, and is the outcome of the run in their middle.
 // The Result is their first run.
 func (s System) several(runs int) (Outcome, Result, error) {
 	outcomes, first := map[Verdict][]Outcome{}, map[Verdict]Result{}

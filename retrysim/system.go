@@ -320,7 +320,7 @@ func (s System) load() map[string]float64 {
 }
 
 // checkSize refuses a system that takes too long to simulate even if no attempt
-// fails. The results of a second, and the budget of a client, count as events,
+// fails. The results of a second, and the budget of a client, are events too,
 // because they take memory.
 func (s System) checkSize(order []string) error {
 	seconds := float64(s.seconds())
