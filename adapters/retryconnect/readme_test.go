@@ -37,13 +37,13 @@ func TestREADMEInterceptor(t *testing.T) {
 	retries := retryconnect.Interceptor{
 		Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±20 %
 		Methods: map[string]retry.Policy{
-			ordersconnect.OrdersChargeProcedure: {}, // must not run twice: one attempt
+			ordersconnect.OrdersChargeProcedure: {NonRetryable: true}, // must not run twice
 		},
 	}
 	client := ordersconnect.NewOrdersClient(http.DefaultClient, "https://orders.internal",
 		connect.WithInterceptors(retries))
 
-	require.Error(t, calls["unary"](t.Context(), client))
+	assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(calls["unary"](t.Context(), client)))
 	assert.Equal(t, 1, s.attempts())
 	require.NoError(t, calls["server stream"](t.Context(), client))
 	assert.Equal(t, 3, s.attempts())

@@ -20,8 +20,6 @@ import (
 // that each attempt gets what is left then. All attempts of gRPC's own retries, which
 // DialOptions switches off, get the same lease, which is no bound.
 //
-//	client, err := grpc.NewClient(target, append(retries.DialOptions(), retrygrpc.LendBudget(3)...)...)
-//
 // What the trailer retry-budget-spent does not report goes back when the call ends, all
 // of it if there is no report. If no trailer comes, all of it has been spent, unless
 // there was no connection. A stream ends when RecvMsg returns an error, its only message

@@ -73,6 +73,31 @@ func Example() {
 	// SERVING <nil>
 }
 
+// Each attempt lends the service up to three of the retries that are left: of one,
+// none. So neither side makes another after the second attempt.
+func ExampleLendBudget() {
+	address, stop := serve()
+	defer stop()
+
+	retries := retrygrpc.Interceptor{Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}}
+	options, err := retries.DialOptions()
+	if err != nil {
+		log.Fatal(err)
+	}
+	options = append(options, retrygrpc.LendBudget(3)...) // after those of DialOptions
+	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(address, options...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	ctx := retry.WithBudget(context.Background(), &retry.Budget{Size: 1})
+	_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	fmt.Println(retry.ReasonOf(err))
+	// Output: budget_exhausted
+}
+
 func ExampleServiceConfig() {
 	config, err := retrygrpc.ServiceConfig(retry.Default(), "shop.Orders", codes.Unavailable)
 	fmt.Println(config, err)

@@ -31,7 +31,7 @@ func TestREADMEInterceptor(t *testing.T) {
 	retries := retrygrpc.Interceptor{
 		Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±20 %
 		Methods: map[string]retry.Policy{
-			pb.Orders_Charge_FullMethodName: {}, // must not run twice: one attempt
+			pb.Orders_Charge_FullMethodName: {NonRetryable: true}, // must not run twice
 		},
 	}
 	connect := func() (*grpc.ClientConn, error) {
@@ -46,7 +46,7 @@ func TestREADMEInterceptor(t *testing.T) {
 	defer conn.Close()
 	client := grpc_testing.NewTestServiceClient(conn)
 	_, err = client.EmptyCall(t.Context(), &grpc_testing.Empty{})
-	require.Error(t, err)
+	assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err))
 	assert.Equal(t, 1, s.attempts())
 
 	s.answer = failTimes(2, codes.Unavailable)

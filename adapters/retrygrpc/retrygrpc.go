@@ -30,7 +30,7 @@
 // [retry.Permanent]. A policy's RetryIf can only reject more.
 //
 // After UNAVAILABLE or a timeout, the server may or may not have run the method.
-// For methods that must not run twice, set the zero Policy in
+// For methods that must not run twice, set retry.Policy{NonRetryable: true} in
 // Interceptor.Methods.
 //
 // # What the server asks for
