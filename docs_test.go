@@ -434,42 +434,54 @@ func TestQueuesRedrive(t *testing.T) {
 // The snippets of docs/coming-from.md.
 
 func TestMovedFromCenkalti(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		log.SetOutput(&out)
-		log.SetFlags(0)
-		defer log.SetOutput(os.Stderr)
-		defer log.SetFlags(log.LstdFlags)
-		ctx, url, calls := t.Context(), "http://example.test", 0
-		fetch := func(context.Context, string) (string, error) {
-			if calls++; calls < 3 {
-				return "", errDial
+	var out bytes.Buffer
+	log.SetOutput(&out)
+	log.SetFlags(0)
+	defer log.SetOutput(os.Stderr)
+	defer log.SetFlags(log.LstdFlags)
+	url, errFetch := "http://example.test", errors.New("refused")
+	for _, row := range []struct {
+		name    string
+		ctx     func(context.Context) context.Context
+		errs    []error
+		retries int
+		err     error
+	}{
+		{"success", endingIn(time.Hour, nil), []error{errFetch, errFetch, nil}, 2, nil},
+		{"failure", endingIn(time.Hour, nil), []error{errFetch}, 3, errFetch},
+		{"canceled in the wait", canceledIn(time.Millisecond, nil), []error{errFetch}, 1, context.Canceled},
+		{"a deadline in the wait", endingIn(time.Millisecond, nil), []error{errFetch}, 0, context.DeadlineExceeded},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			out.Reset()
+			ctx, op := row.ctx(t.Context()), retrytest.NewOp(row.errs...)
+			fetch := func(ctx context.Context, _ string) (string, error) { return retrytest.Value(op, "200 OK")(ctx) }
+
+			policy := retry.Policy{
+				MaxAttempts: 4,
+				MaxElapsed:  15 * time.Minute, // v5's, if WithMaxElapsedTime does not say otherwise
+				Backoff:     retry.Exponential{Base: 50 * time.Millisecond, Factor: 1.5},
+				MaxDelay:    time.Minute,
+				Jitter:      retry.Proportional(0.5),
+				OnEvent: func(_ context.Context, e retry.Event) {
+					if e.Kind == retry.RetryScheduled { // OnEvent is called for each attempt and for the end, too
+						log.Println(e.Err, "again in", e.Delay)
+					}
+				},
 			}
-			return "200 OK", nil
-		}
+			status, err := retry.DoValue(ctx, policy, func(ctx context.Context) (string, error) { return fetch(ctx, url) })
+			err = retry.Plain(err) // what v5 returned: the error of fetch, or that of ctx if it ended the call; nil stays nil
 
-		policy := retry.Policy{
-			MaxAttempts: 4,
-			Backoff:     retry.Exponential{Base: 50 * time.Millisecond, Factor: 1.5},
-			MaxDelay:    time.Minute,
-			Jitter:      retry.Proportional(0.5),
-			OnEvent: func(_ context.Context, e retry.Event) {
-				if e.Kind == retry.RetryScheduled { // OnEvent is called for each attempt and for the end, too
-					log.Println(e.Err, "again in", e.Delay)
-				}
-			},
-		}
-		status, err := retry.DoValue(ctx, policy, func(ctx context.Context) (string, error) { return fetch(ctx, url) })
-		err = retry.LastError(err) // what fetch returned, for == and for logs that stay as they were; nil stays nil
-
-		require.NoError(t, err)
-		assert.Equal(t, "200 OK", status)
-		assert.Equal(t, 2, strings.Count(out.String(), "connection refused again in"))
-		retrytest.Table(t, policy, []retrytest.Row{
-			{Attempts: 1, Eligible: true, Lo: 25 * time.Millisecond, Hi: 75 * time.Millisecond},
-			{Attempts: 2, Eligible: true, Lo: 37500 * time.Microsecond, Hi: 112500 * time.Microsecond},
+			assert.Equal(t, row.err, err)
+			assert.Equal(t, err == nil, status == "200 OK")
+			assert.Equal(t, row.retries, strings.Count(out.String(), "refused again in"))
+			retrytest.Table(t, policy, []retrytest.Row{
+				{Attempts: 1, Eligible: true, Lo: 25 * time.Millisecond, Hi: 75 * time.Millisecond},
+				{Attempts: 2, Eligible: true, Lo: 37500 * time.Microsecond, Hi: 112500 * time.Microsecond},
+				{Attempts: 1, Eligible: true, Elapsed: 15 * time.Minute, Reason: retry.ReasonElapsed},
+			})
 		})
-	})
+	}
 }
 
 func TestMovedFromSethvargo(t *testing.T) {
@@ -529,13 +541,38 @@ func TestMovedFromCondition(t *testing.T) {
 	}
 }
 
-type upTo time.Duration
+type upTo time.Duration // avast's MaxJitter
 
-func (u upTo) Window(d time.Duration) (lo, hi time.Duration) { return d, d + time.Duration(u) }
+func (u upTo) Window(d time.Duration) (lo, hi time.Duration) {
+	d = max(d, 0)
+	return d, max(d, d+time.Duration(u)) // the sum may overflow
+}
 
-func TestMovedFromAvast(t *testing.T) {
-	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 20 * time.Millisecond}, Jitter: upTo(10 * time.Millisecond)}
-	decision := policy.Next(retry.Attempt{Number: 2, Err: errDial})
-	assert.Equal(t, 40*time.Millisecond, decision.Lo)
-	assert.Equal(t, 50*time.Millisecond, decision.Hi)
+type upwards float64 // the Jitter of k8s: 0.2 is up to 20 % more
+
+func (u upwards) Window(d time.Duration) (lo, hi time.Duration) {
+	d = max(d, 0)
+	return d, max(d, d+time.Duration(float64(u)*float64(d)))
+}
+
+type fromMin time.Duration // jpillora's Jitter, with its Min
+
+func (m fromMin) Window(d time.Duration) (lo, hi time.Duration) {
+	d = max(d, 0)
+	return min(d, time.Duration(m)), d
+}
+
+func TestMovedJitter(t *testing.T) {
+	for _, row := range []struct {
+		jitter retry.Jitter
+		lo, hi time.Duration // after two failures
+	}{
+		{upTo(10 * time.Millisecond), 40 * time.Millisecond, 50 * time.Millisecond},
+		{upwards(0.2), 40 * time.Millisecond, 48 * time.Millisecond},
+		{fromMin(20 * time.Millisecond), 20 * time.Millisecond, 40 * time.Millisecond},
+	} {
+		policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 20 * time.Millisecond}, Jitter: row.jitter}
+		retrytest.Table(t, policy, []retrytest.Row{{Attempts: 2, Eligible: true, Lo: row.lo, Hi: row.hi}})
+		retrytest.TestJitter(t, row.jitter)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	avastretry4 "github.com/avast/retry-go/v4"
 	avastretry "github.com/avast/retry-go/v5"
 	"github.com/cenkalti/backoff/v5"
 	backoff7 "github.com/cenkalti/backoff/v7"
@@ -233,21 +234,68 @@ func TestComingFromOnRetry(t *testing.T) {
 	})
 }
 
-// What a call returns that was canceled in its wait.
-func TestComingFromLastErrorOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shutdown := errors.New("shutdown")
-		canceled := func() context.Context {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(time.Second, func() { cancel(shutdown) })
-			return ctx
-		}
-		err := avastretry.New(avastretry.Context(canceled()), avastretry.Delay(time.Minute), avastretry.LastErrorOnly(true)).Do(func() error { return errFailed })
-		assert.Equal(t, shutdown, err)
-		err = retry.Do(canceled(), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}, func(context.Context) error { return errFailed })
-		assert.ErrorIs(t, err, shutdown)
-		assert.ErrorIs(t, err, errFailed)
-	})
+// What a call returns whose error is retry.Plain here.
+func TestComingFromPlain(t *testing.T) {
+	shutdown := errors.New("shutdown")
+	canceled := func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithCancelCause(ctx)
+		time.AfterFunc(time.Second, func() { cancel(shutdown) })
+		return ctx
+	}
+	late := func(ctx context.Context) context.Context {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		time.AfterFunc(time.Minute, cancel)
+		return ctx
+	}
+	for _, row := range []struct {
+		name string
+		ctx  func(context.Context) context.Context
+		want error
+	}{
+		{"canceled in its wait", canceled, shutdown},
+		{"a deadline in its wait", late, context.DeadlineExceeded},
+		{"all attempts failed", func(ctx context.Context) context.Context { return ctx }, errFailed},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fail := func() error { return errFailed }
+				_, five := backoff.Retry(row.ctx(t.Context()), func() (int, error) { return 0, fail() },
+					backoff.WithBackOff(backoff.NewConstantBackOff(time.Minute)), backoff.WithMaxTries(2))
+				only := []avastretry.Option{avastretry.Attempts(2), avastretry.Delay(time.Minute), avastretry.LastErrorOnly(true)}
+				avast := avastretry.New(append(only, avastretry.Context(row.ctx(t.Context())))...).Do(fail)
+				ours := retry.Do(row.ctx(t.Context()), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)},
+					func(context.Context) error { return fail() })
+				assert.Equal(t, []error{row.want, row.want, row.want}, []error{five, avast, retry.Plain(ours)})
+				assert.Equal(t, errFailed, retry.LastError(ours))
+			})
+		})
+	}
+}
+
+// The defaults of avast, in the forms of v4 and v5.
+func TestComingFromAvastsDefaults(t *testing.T) {
+	for name, do := range map[string]func(func() error) error{
+		"v4": func(fn func() error) error { return avastretry4.Do(fn) },
+		"v5": func(fn func() error) error { return avastretry.New().Do(fn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var began []time.Time
+				assert.Error(t, do(func() error { began = append(began, time.Now()); return errFailed }))
+				require.Len(t, began, 10)
+				added := 0
+				for i, delay := 1, 100*time.Millisecond; i < 10; i, delay = i+1, 2*delay {
+					gap := began[i].Sub(began[i-1])
+					assert.GreaterOrEqual(t, gap, delay)
+					assert.Less(t, gap, delay+100*time.Millisecond)
+					if gap > delay {
+						added++
+					}
+				}
+				assert.Positive(t, added)
+			})
+		})
+	}
 }
 
 // The value that a failed call returns.
@@ -372,6 +420,13 @@ func TestComingFromJpillora(t *testing.T) {
 	zero := new(jpillora.Backoff)
 	assert.Equal(t, []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 10 * time.Second},
 		[]time.Duration{zero.ForAttempt(0), zero.ForAttempt(1), zero.ForAttempt(99)})
+	policy := retry.Policy{Backoff: retry.Exponential{Base: 100 * time.Millisecond}, MaxDelay: 10 * time.Second}
+	for range 2 {
+		for n := 1; n < 20; n++ {
+			assert.Equal(t, zero.Duration(), policy.Next(retry.Attempt{Number: n}).Delay)
+		}
+		zero.Reset()
+	}
 	for range 100 {
 		d := (&jpillora.Backoff{Min: time.Second, Jitter: true}).ForAttempt(2)
 		assert.GreaterOrEqual(t, d, time.Second)
