@@ -21,8 +21,9 @@
 //
 //  1. Backoff gives the delay after a failed attempt, and MaxDelay cuts it.
 //  2. Jitter turns it into a window, which MaxDelay cuts too.
-//  3. A server's Retry-After ([After]) raises the window to start there, or replaces
-//     it under ExactRetryAfter.
+//  3. A server's Retry-After ([After]) raises the window to start there, as wide as
+//     the jitter makes that wait: under ±20 %, After(2s) waits 2s to 2.8s. Under
+//     ExactRetryAfter it replaces the window.
 //  4. One delay is drawn from the window, uniformly. [Draw] computes it again from
 //     the seed, attempt and window in an [Event].
 //

@@ -145,10 +145,38 @@ func TestRecipeReconnect(t *testing.T) {
 			MaxDelay:     time.Minute,
 			Jitter:       retry.FullJitter, // clients that lose the same server come back at different times
 			HealthyAfter: time.Minute,      // after a connection this long, the delays begin again with the first
+
+			MaxRetryAfter: 24 * time.Hour, // a server may ask for this long a wait; if not set, for a minute
 		}
-		err := retry.Do(ctx, reconnect, serve) // returns when ctx is done
+		err := retry.Do(ctx, reconnect, serve) // returns when ctx is done, and for the three below
 
 		return err
+	}
+	empty := func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{}) }
+	inside := func(ctx context.Context, err error) error {
+		return retry.Do(ctx, retry.Policy{MaxAttempts: 2}, failWith(err))
+	}
+	for _, row := range []struct {
+		name   string
+		ctx    func(context.Context) context.Context
+		serve  func(context.Context) error
+		reason retry.Reason
+	}{
+		{"permanent", nil, failWith(retry.Permanent(errBoom)), retry.ReasonPermanent},
+		{"permanent, and plain in vain", nil, failWith(retry.Plain(retry.Permanent(errBoom))), retry.ReasonPermanent},
+		{"permanent inside", nil, func(ctx context.Context) error { return inside(ctx, retry.Permanent(errBoom)) }, retry.ReasonPermanent},
+		{"permanent inside, and plain", nil, func(ctx context.Context) error { return retry.Plain(inside(ctx, retry.Permanent(errBoom))) }, retry.ReasonDeadline},
+		{"a wait of a day", nil, failWith(retry.After(24*time.Hour, errBoom)), retry.ReasonDeadline},
+		{"a longer wait", nil, failWith(retry.After(25*time.Hour, errBoom)), retry.ReasonRetryAfter},
+		{"an empty budget", empty, failWith(errBoom), retry.ReasonBudget},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			ctx := within(t.Context(), time.Hour, nil)
+			if row.ctx != nil {
+				ctx = row.ctx(ctx)
+			}
+			assert.Equal(t, row.reason, retry.ReasonOf(connect(ctx, row.serve)))
+		})
 	}
 	bubble(t, "a hundred clients lose their server after an hour", func(t *testing.T) {
 		back := make(chan time.Duration, 100)

@@ -33,7 +33,7 @@ type Attempt struct {
 
 // A Class is a kind of failure with limits and delays of its own, as
 // Policy.Classify returns it. This allows one retry after a 401, whatever else
-// failed before:
+// failed before, if the call's policy has an attempt left:
 //
 //	&retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
 //
@@ -65,8 +65,8 @@ const maxClasses = 8
 type Decision struct {
 	Reason Reason // ReasonRetry: try again after Delay; anything else: do not
 
-	// Delay is the wait after this attempt, set even when Retry is false: do not read
-	// a stop as "at once". With ReasonRetryAfter it is what the server asked for. It is
+	// Delay is the wait after this attempt, set even when Retry() is false: do not
+	// read a stop as "at once". With ReasonRetryAfter it is what the server asked for. It is
 	// 0 if nothing was decided: for ReasonInvalid, ReasonSuccess, and a Once that did
 	// not call its function.
 	Delay time.Duration

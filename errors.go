@@ -23,7 +23,7 @@ type Error struct {
 
 	Attempts int           // attempts that were made, since the last reset
 	Resets   int           // how often the call began anew, by HealthyAfter
-	Waited   time.Duration // sum of the delays that passed, or that a Wait skipped
+	Waited   time.Duration // sum of all delays that passed, also before a reset, or that a Wait skipped
 
 	// Delay is the delay that was chosen but not fully waited, such as the one before
 	// a retry that a Budget did not allow. A caller that calls again in a loop of its
@@ -287,8 +287,9 @@ func unmarked(err error) error {
 // of the context if that ended the call, and else [LastError]. So the next layer
 // does not retry a 503 that was a cancellation. If the context's deadline was too
 // close to wait, it is context.DeadlineExceeded. Where a call was made inside
-// another, it is what the innermost one returns, without what wraps that. It is nil
-// only if err is nil.
+// another, it is what the innermost one returns, without what wraps that. An
+// error that no call has returned stays as it is: Plain does not undo a [Permanent]
+// that the operation itself has put on it. It is nil only if err is nil.
 func Plain(err error) error {
 	e := outermost(err)
 	if e == nil {

@@ -336,27 +336,32 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 		takes        time.Duration    // of the leaf
 		timeouts     [3]time.Duration // of the client, A and B
 		calls        int              // in parallel
+		unbounded    bool             // the client's context has no Budget
 		plain, lease int64
 	}{
-		{"the leaf says 503", arrives, arrives, 0, [3]time.Duration{}, 1, 64, 4},
-		{"proxies strip the report", stripped, stripped, 0, [3]time.Duration{}, 1, 64, 8},
-		{"proxies strip the header of the request", bare, bare, 0, [3]time.Duration{}, 1, 64, 64},
-		{"every answer of A and B is lost", lost, arrives, 0, [3]time.Duration{}, 1, 64, 4},
-		{"the leaf hangs, 450, 150 and 50 ms", arrives, arrives, time.Hour, [3]time.Duration{450 * ms, 150 * ms, 50 * ms}, 1, 36, 4},
-		{"the leaf hangs, 50 ms each", arrives, arrives, time.Hour, [3]time.Duration{50 * ms, 50 * ms, 50 * ms}, 1, 4, 2},
-		{"ten parallel calls", arrives, arrives, 0, [3]time.Duration{}, 10, 208, 13},
+		{"the leaf says 503", arrives, arrives, 0, [3]time.Duration{}, 1, false, 64, 4},
+		{"proxies strip the report", stripped, stripped, 0, [3]time.Duration{}, 1, false, 64, 8},
+		{"proxies strip the header of the request", bare, bare, 0, [3]time.Duration{}, 1, false, 64, 64},
+		{"every answer of A and B is lost", lost, arrives, 0, [3]time.Duration{}, 1, false, 64, 4},
+		{"the leaf hangs, 450, 150 and 50 ms", arrives, arrives, time.Hour, [3]time.Duration{450 * ms, 150 * ms, 50 * ms}, 1, false, 36, 4},
+		{"the leaf hangs, 50 ms each", arrives, arrives, time.Hour, [3]time.Duration{50 * ms, 50 * ms, 50 * ms}, 1, false, 4, 2},
+		{"ten parallel calls", arrives, arrives, 0, [3]time.Duration{}, 10, false, 208, 13},
+		{"the outermost client begins no budget", arrives, arrives, 0, [3]time.Duration{}, 1, true, 64, 16},
 	} {
 		assert.Contains(t, string(page), fmt.Sprintf("\n| %s | %d | **%d** |\n", row.name, row.plain, row.lease))
 		for plain, want := range map[bool]int64{true: row.plain, false: row.lease} {
 			t.Run(fmt.Sprintf("%s, without %v", row.name, plain), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					tr := &tree{plain: plain}
-					leaf := &service{tree: tr, attempts: 4, lends: 9, borrows: 9, timeout: row.timeouts[2], fates: []fate{row.leaf}, outcomes: []int{503}, takes: row.takes}
+					leaf := &service{tree: tr, attempts: 4, lends: 3, borrows: 3, timeout: row.timeouts[2], fates: []fate{row.leaf}, outcomes: []int{503}, takes: row.takes}
 					top := leaf
 					for _, timeout := range []time.Duration{row.timeouts[1], row.timeouts[0]} {
-						top = &service{tree: tr, attempts: 4, lends: 9, borrows: 9, timeout: timeout, fates: []fate{row.ab}, outcomes: []int{200}, below: []*service{top}}
+						top = &service{tree: tr, attempts: 4, lends: 3, borrows: 3, timeout: timeout, fates: []fate{row.ab}, outcomes: []int{200}, below: []*service{top}}
 					}
-					ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 3})
+					ctx := t.Context()
+					if !row.unbounded {
+						ctx = retry.WithBudget(ctx, &retry.Budget{Size: 3})
+					}
 					for range row.calls {
 						tr.serving.Go(func() { top.call(ctx) })
 					}
