@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,25 +224,47 @@ func TestRecipeReconnect(t *testing.T) {
 	})
 }
 
-func TestRecipeToken(t *testing.T) {
-	get := func(t *testing.T, faults ...httpfault.Fault) (authorizations []string, resp *http.Response) {
-		policy, s, token := retry.Default(), server(faults...), "old"
-		tokens := func(_ context.Context, refused bool) (string, error) {
-			if refused {
-				token = "new"
-			}
-			return token, nil
-		}
-		before := http.DefaultTransport
-		http.DefaultTransport = s
-		defer func() { http.DefaultTransport = before }()
+// A refusedError is a 401, and the header that it was for.
+type refusedError struct {
+	*retryhttp.StatusError
+	authorization string
+}
 
-		unauthorized := func(err error) bool {
-			var status *retryhttp.StatusError
-			return errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized
+func (e *refusedError) Unwrap() error { return e.StatusError }
+
+// A tokenSource keeps a header, such as "Bearer eyJ...", until it is refused.
+type tokenSource struct {
+	mu            sync.Mutex
+	authorization string
+	fetch         func(context.Context) (string, error)
+}
+
+// get returns a header that is not the refused one.
+func (s *tokenSource) get(ctx context.Context, refused string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.authorization == refused { // both are "" at first
+		fetched, err := s.fetch(ctx)
+		if err != nil {
+			return "", err
 		}
+		s.authorization = fetched
+	}
+	return s.authorization, nil
+}
+
+func TestRecipeToken(t *testing.T) {
+	// through returns a client whose tokens are "1", "2" ..., and how many it has fetched.
+	through := func(t *testing.T, network http.RoundTripper) (_ *http.Client, fetched *int) {
+		policy, fetches := retry.Default(), 0
+		fetch := func(context.Context) (string, error) { fetches++; return strconv.Itoa(fetches), nil }
+		before := http.DefaultTransport
+		http.DefaultTransport = network
+		t.Cleanup(func() { http.DefaultTransport = before })
+
+		tokens := &tokenSource{fetch: fetch} // func fetch(context.Context) (string, error)
 		policy.Classify = func(err error) *retry.Class {
-			if unauthorized(err) {
+			if errors.As(err, new(*refusedError)) {
 				return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
 			}
 			return nil
@@ -249,40 +273,72 @@ func TestRecipeToken(t *testing.T) {
 			Policy: policy,
 			Check: func(req *http.Request, resp *http.Response, err error) error {
 				if err == nil && resp.StatusCode == http.StatusUnauthorized {
-					return retryhttp.NewStatusError(resp)
+					return &refusedError{retryhttp.NewStatusError(resp), req.Header.Get("Authorization")}
 				}
 				return retryhttp.Check(req, resp, err)
 			},
 			Prepare: func(req *http.Request, attempt int, last error) error {
-				token, err := tokens(req.Context(), unauthorized(last)) // true: the old one was refused
-				req.Header.Set("Authorization", "Bearer "+token)
+				refused := ""
+				if e := (*refusedError)(nil); errors.As(last, &e) {
+					refused = e.authorization
+				}
+				authorization, err := tokens.get(req.Context(), refused)
+				req.Header.Set("Authorization", authorization)
 				return err
 			},
 		}}
 
-		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://example.test/orders", nil)
-		require.NoError(t, err)
-		resp, err = client.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		for _, call := range s.Calls() {
-			authorizations = append(authorizations, strings.TrimPrefix(call.Header.Get("Authorization"), "Bearer "))
-		}
-		return authorizations, resp
+		return client, &fetches
 	}
 	busy, refused := httpfault.Status(503, 0), httpfault.Status(401, 0)
-	bubble(t, "after two 503", func(t *testing.T) {
-		authorizations, resp := get(t, busy, busy, refused, busy)
-		assert.Equal(t, []string{"old", "old", "old", "new", "new"}, authorizations)
-		assert.Equal(t, 200, resp.StatusCode)
-	})
-	bubble(t, "once", func(t *testing.T) {
-		authorizations, resp := get(t, refused, refused, busy)
-		assert.Equal(t, []string{"old", "new"}, authorizations)
-		assert.Equal(t, 401, resp.StatusCode)
-		var e *retry.Error
-		require.ErrorAs(t, retryhttp.ErrorOf(resp), &e)
-		assert.Equal(t, "unauthorized", e.Class)
+	for _, row := range []struct {
+		name   string
+		faults []httpfault.Fault
+		tokens []string // of the attempts
+		status int
+	}{
+		{"after two 503", []httpfault.Fault{busy, busy, refused, busy}, []string{"1", "1", "1", "2", "2"}, 200},
+		{"once", []httpfault.Fault{refused, refused, busy}, []string{"1", "2"}, 401},
+		{"not after the last attempt", []httpfault.Fault{busy, busy, busy, busy, refused}, []string{"1", "1", "1", "1", "1"}, 401},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			s := server(row.faults...)
+			client, _ := through(t, s)
+			resp, err := client.Get("http://example.test/orders")
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			assert.Equal(t, row.status, resp.StatusCode)
+			var got []string
+			for _, call := range s.Calls() {
+				got = append(got, call.Header.Get("Authorization"))
+			}
+			assert.Equal(t, row.tokens, got)
+			if row.status == 401 {
+				var e *retry.Error
+				require.ErrorAs(t, retryhttp.ErrorOf(resp), &e)
+				assert.Equal(t, "unauthorized", e.Class)
+			}
+		})
+	}
+	bubble(t, "twenty calls with one token that has expired", func(t *testing.T) {
+		client, fetched := through(t, roundTripper(func(req *http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			if req.Header.Get("Authorization") == "1" {
+				return refused(req, nil)
+			}
+			return answers{}.RoundTrip(req)
+		}))
+		var calls sync.WaitGroup
+		for range 20 {
+			calls.Go(func() {
+				resp, err := client.Get("http://example.test/orders")
+				if assert.NoError(t, err) {
+					assert.Equal(t, 200, resp.StatusCode)
+				}
+			})
+		}
+		calls.Wait()
+		assert.Equal(t, 2, *fetched, "the first, and one in its place")
 	})
 }
 
