@@ -80,14 +80,20 @@ func TestRecipeHTTP(t *testing.T) {
 func TestRecipeTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy, errDown, began := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second)}, errDial, time.Now()
+		policy.Jitter = retry.Proportional(0.2)
 
-		retrytest.Schedule(t, policy, time.Second, 2*time.Second) // these delays, and then no more
-		d := policy.Next(retry.Attempt{Number: 3, Err: errDown})  // d.Reason is retry.ReasonExhausted
-		op := retrytest.NewOp(errDown, errDown, nil)              // fails twice
+		curve := policy
+		curve.Jitter = nil
+		retrytest.Schedule(t, curve, time.Second, 2*time.Second) // these delays, and then no more
+		retrytest.Table(t, policy, []retrytest.Row{
+			{Attempts: 1, Eligible: true, Lo: 800 * time.Millisecond, Hi: 1200 * time.Millisecond}, // the window of the jitter
+			{Attempts: 1, Eligible: true, Err: retry.Permanent(errDown), Reason: retry.ReasonPermanent},
+			{Attempts: 3, Err: errDown, Reason: retry.ReasonExhausted},
+		})
+		op := retrytest.NewOp(errDown, errDown, nil) // fails twice
 		err := retry.Do(t.Context(), retrytest.NoWait(policy), op.Run)
 
 		require.NoError(t, err)
-		assert.Equal(t, retry.ReasonExhausted, d.Reason)
 		assert.Equal(t, 3, op.Attempts())
 		assert.Zero(t, time.Since(began))
 	})
@@ -446,6 +452,14 @@ func TestRecipeLog(t *testing.T) {
 	assert.Regexp(t, `(?s)^[^\n]*level=WARN[^\n]*attempt=1 [^\n]*connection refused"\n[^\n]*level=ERROR[^\n]*reason=attempts_exhausted[^\n]*\n$`, out.String())
 	s := counters.Snapshot()
 	assert.Equal(t, []int64{1, 2, 1, 1}, []int64{counters.GaveUp(), s.Calls, s.Retries, s.Stops[retry.ReasonExhausted]})
+
+	out.Reset()
+	ctx, order, ship := t.Context(), struct{ ID string }{"order-42"}, failWith(errDial)
+
+	err := retry.Do(retrylog.WithKey(ctx, order.ID), policy, ship)
+
+	require.Error(t, err)
+	assert.Equal(t, 2, strings.Count(out.String(), " key=order-42 "))
 }
 
 // The snippets of docs/queues.md.
