@@ -13,7 +13,9 @@
 //
 // The rate limiter of a controller does not see the error. So one value is both: as
 // the reconciler it calls yours and decides, and as the rate limiter it hands the
-// delay out. Use it in both places, and for one controller only.
+// delay out. Use it in both places, and for one controller only: with another rate
+// limiter the limits hold, but the delays are that one's, and the events name delays
+// that are not waited.
 //
 // # What happens to an object
 //
@@ -41,8 +43,8 @@
 // begins anew. Named classes are counted apart, see [retry.Class].
 //
 // The seed of a delay is the text of the request, "namespace/name", see
-// [retry.SeedOf]. So the delays can be computed from it, also by another process,
-// and it is the key in logs.
+// [retry.SeedOf]. So the delays can be computed from it, also by another process.
+// It is the key in logs: retrylog.Key(ctx) in an OnEvent.
 package retrycontroller
 
 import (

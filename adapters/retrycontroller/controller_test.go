@@ -21,6 +21,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrycontroller"
+	"github.com/goretry/retry/retrylog"
 )
 
 const ms = time.Millisecond
@@ -87,7 +88,10 @@ func control(t *testing.T, policy retry.Policy, options controller.Options, scri
 		return reconcile.Result{}, nil
 	}))
 	require.NoError(t, err)
-	options.RateLimiter, options.SkipNameValidation = retries, &yes
+	options.SkipNameValidation = &yes
+	if options.RateLimiter == nil {
+		options.RateLimiter = retries
+	}
 	options.Reconciler = reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		var result reconcile.Result
 		result, r.last = retries.Reconcile(ctx, req)
@@ -228,9 +232,12 @@ func TestAChange(t *testing.T) {
 	}
 }
 
-// Every delay follows from the policy and namespace/name.
+// Every delay follows from the policy and namespace/name, the key of every event.
 func TestDelaysCanBeComputedAgain(t *testing.T) {
-	policy := retry.Policy{MaxAttempts: 6, Backoff: curve, Jitter: retry.FullJitter}
+	keys := map[string]bool{}
+	policy := retry.Policy{MaxAttempts: 6, Backoff: curve, Jitter: retry.FullJitter, OnEvent: func(ctx context.Context, _ retry.Event) {
+		keys[retrylog.Key(ctx)] = true
+	}}
 	bothQueues(t, "", func(t *testing.T, options controller.Options) {
 		script := []result{fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom)}
 		want := []time.Duration{0}
@@ -239,6 +246,24 @@ func TestDelaysCanBeComputedAgain(t *testing.T) {
 			want = append(want, want[n]+delay)
 		}
 		assert.Equal(t, want, control(t, policy, options, script).began)
+		assert.Equal(t, map[string]bool{"default/web": true}, keys)
+	})
+}
+
+// With another rate limiter the limits hold, and the delays are that one's.
+func TestAnotherRateLimiter(t *testing.T) {
+	bothQueues(t, "", func(t *testing.T, options controller.Options) {
+		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*ms, 1000*time.Second)
+		var named []time.Duration
+		policy := retry.Policy{MaxAttempts: 3, Backoff: curve, OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled {
+				named = append(named, e.Delay)
+			}
+		}}
+		r := control(t, policy, options, []result{fails(errBoom), fails(errBoom), fails(errBoom), fails(errBoom)})
+		assert.Equal(t, []time.Duration{0, 5 * ms, 15 * ms}, r.began)
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(r.last))
+		assert.Equal(t, []time.Duration{100 * ms, 200 * ms}, named)
 	})
 }
 
