@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/convert"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 )
@@ -95,14 +94,11 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	case to == "grpc" && *codes == "":
 		return c.misused(s, "gRPC retries nothing without codes: write -codes, such as -codes UNAVAILABLE")
 	}
-	write := func(to string, p retry.Policy, o convert.Options) (string, []string, error) {
-		text, err := convert.Write(to, p, o)
-		return text, nil, err
-	}
+	text, err := convert.Write(to, p.Policy, options)
+	var losses []string
 	if *nearest {
-		write = convert.Nearest
+		text, losses, err = convert.Nearest(to, p.Policy, options)
 	}
-	text, losses, err := write(to, p.Policy, options)
 	if refused := new(convert.Error); errors.As(err, &refused) {
 		for _, fault := range refused.Faults {
 			status = c.failed(s, p.Fault(fault))

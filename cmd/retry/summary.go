@@ -133,25 +133,23 @@ func (s *summary) add(c *logfile.Call) {
 	if last.Reason == retry.ReasonBudget || last.Reason == retry.ReasonBorrowed {
 		s.Denied++
 	}
-	s.line(last).add(c)
+	s.count(c)
 }
 
-// line returns what counts calls that ended like this.
-func (s *summary) line(e *retry.Event) *reasonLine {
-	key := [2]string{string(e.Reason), e.Class}
+// count counts a call that stopped, by its reason and the text of its error.
+func (s *summary) count(c *logfile.Call) {
+	last := c.Last()
+	key := [2]string{string(last.Reason), last.Class}
 	if s.reasons[key] == nil && len(s.reasons) >= mostReasons {
 		key = [2]string{"other", ""}
 	}
-	if s.reasons[key] == nil {
-		s.reasons[key] = &reasonLine{Reason: key[0], Class: key[1], errors: map[string]int{}}
+	l := s.reasons[key]
+	if l == nil {
+		l = &reasonLine{Reason: key[0], Class: key[1], errors: map[string]int{}}
+		s.reasons[key] = l
 	}
-	return s.reasons[key]
-}
-
-// add counts a call by the text of its error.
-func (l *reasonLine) add(c *logfile.Call) {
 	l.Count++
-	failure := c.Last().Cause
+	failure := last.Cause
 	for _, r := range c.Records {
 		failure = cmp.Or(r.Event.Err, failure)
 	}
