@@ -21,9 +21,8 @@
 //
 //  1. Backoff gives the delay after a failed attempt, and MaxDelay cuts it.
 //  2. Jitter turns it into a window, which MaxDelay cuts too.
-//  3. A server's Retry-After ([After]) raises the window to start there, as wide as
-//     the jitter makes that wait: under ±20 %, After(2s) waits 2s to 2.8s. Under
-//     ExactRetryAfter it replaces the window.
+//  3. A Retry-After ([After]) raises the window to start there: After(2s) becomes 2s
+//     to 2.8s under ±20 %, or 2s under ExactRetryAfter.
 //  4. One delay is drawn from the window, uniformly. [Draw] computes it again from
 //     the seed, attempt and window in an [Event].
 //
@@ -35,7 +34,7 @@
 //
 // # Errors
 //
-// A call that fails returns an [*Error]. [ReasonOf] returns why it stopped, and
+// A failed call returns an [*Error]. [ReasonOf] returns why it stopped, and
 // errors.Is and errors.As find what the last attempt failed with. Type switches
 // and == need [LastError] first. errors.Is(err, context.DeadlineExceeded) is also
 // true if only the operation timed out: check the Reason.
@@ -46,19 +45,19 @@
 //
 //	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"}, "max_delay": "5s", "jitter": 0.2}
 //
-// All keys: https://github.com/goretry/retry/blob/main/docs/text-form.md
+// Keys: https://github.com/goretry/retry/blob/main/docs/text-form.md
 //
 // # Packages
 //
 //   - [github.com/goretry/retry/retryhttp]: an http.RoundTripper that retries
-//   - [github.com/goretry/retry/retrysql]: transactions that are run again
+//   - [github.com/goretry/retry/retrysql]: transactions that run again
 //   - [github.com/goretry/retry/retrynet]: which network errors are temporary
 //   - [github.com/goretry/retry/retryjob]: one attempt of a job, for queues
-//   - [github.com/goretry/retry/retrylog]: log lines, counters, logs that are checked
+//   - [github.com/goretry/retry/retrylog]: log lines, counters, checked logs
 //   - [github.com/goretry/retry/retrytest]: tests without waiting
 //   - [github.com/goretry/retry/retrycenkalti]: from and to cenkalti/backoff v4
 //
-// All others: https://github.com/goretry/retry/blob/main/docs/packages.md
+// Others: https://github.com/goretry/retry/blob/main/docs/packages.md
 //
 // # Promises
 //
