@@ -176,8 +176,6 @@ func TestRules(t *testing.T) {
 			return retryhttp.Check(req, resp, err)`},
 		{"a command of all attempts", "outerctx: cmd has the context of all attempts",
 			`cmd := exec.CommandContext(ctx, url)`, `return cmd.Run()`},
-		{"no context", "outerctx: context.TODO() ends neither with the attempt nor with the call: pass attempt", ``,
-			`return ping(context.TODO())`},
 		{"detached", "", ``, `return ping(context.WithoutCancel(attempt))`},
 		{"a time that began before", "outerctx: the time of each began before", `
 			each, cancel := context.WithTimeout(ctx, time.Second)

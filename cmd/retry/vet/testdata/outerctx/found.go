@@ -23,6 +23,9 @@ func closure(ctx context.Context) error {
 
 func named(ctx context.Context) error {
 	return retry.Do(ctx, policy, func(attempt context.Context) error {
+		if err := ping(context.TODO()); err != nil { // want `context.TODO\(\) ends neither with the attempt .* pass attempt`
+			return err
+		}
 		return ping(ctx) // want `pass attempt, the context of this attempt`
 	})
 }
