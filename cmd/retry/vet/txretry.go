@@ -22,12 +22,9 @@ func runTxRetry(pass *analysis.Pass, u *uses) {
 		if call.name == "retrysql.Tx" {
 			u.besideTx(pass, call)
 		}
-		if !strings.HasPrefix(call.name, "retry.") || !u.retriesTransient(call.policy) {
-			continue
-		}
 		for _, op := range call.ops {
 			commit, name, instead := u.commits(op)
-			if commit == nil || seen[commit] {
+			if commit == nil || seen[commit] || !strings.HasPrefix(call.name, "retry.") || !u.retriesTransient(call.policy) {
 				continue
 			}
 			seen[commit] = true

@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -98,21 +99,23 @@ var nolint = regexp.MustCompile(`^//\s*nolint:[\w,-]*\bretryvet\b`)
 func (u *uses) findIgnores(pass *analysis.Pass) {
 	u.ignored = map[place][]string{}
 	for _, file := range pass.Files {
-		code := codeLines(pass, file)
+		code := sync.OnceValue(func() map[int]bool { return codeLines(pass, file) }) // few files need it
 		for _, group := range file.Comments {
 			for _, comment := range group.List {
+				rest, ok := strings.CutPrefix(comment.Text, ignorePrefix)
+				if !ok && !nolint.MatchString(comment.Text) {
+					continue
+				}
 				at := placeOf(pass, comment.Pos())
-				if !code[at.line] {
+				if !code()[at.line] {
 					at.line = placeOf(pass, group.End()).line + 1
 				}
-				if nolint.MatchString(comment.Text) {
+				if fields := strings.Fields(rest); !ok {
 					u.ignored[at] = append(u.ignored[at], "")
-				} else if rest, ok := strings.CutPrefix(comment.Text, ignorePrefix); ok {
-					if fields := strings.Fields(rest); len(fields) > 1 {
-						u.ignored[at] = append(u.ignored[at], fields[0])
-					} else {
-						u.unreasoned = append(u.unreasoned, comment)
-					}
+				} else if len(fields) > 1 {
+					u.ignored[at] = append(u.ignored[at], fields[0])
+				} else {
+					u.unreasoned = append(u.unreasoned, comment)
 				}
 			}
 		}
