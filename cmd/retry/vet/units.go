@@ -15,7 +15,8 @@ import (
 // units reports durations without a unit, wherever the library gets one.
 func (u *uses) units(pass *analysis.Pass) {
 	for _, s := range u.settings {
-		if named, ok := types.Unalias(s.of).(*types.Named); ok && s.value != nil && named.Obj().Pkg() != nil && isLibrary(named.Obj().Pkg().Path()) {
+		named, ok := types.Unalias(s.of).(*types.Named)
+		if ok && s.value != nil && isImported(pass, named.Obj().Pkg()) {
 			u.unit(pass, s.value)
 		}
 	}
@@ -27,11 +28,16 @@ func (u *uses) units(pass *analysis.Pass) {
 			}
 		case *ast.CallExpr:
 			fn, _ := typeutil.Callee(u.info, n).(*types.Func)
-			if u.info.Types[n.Fun].IsType() && u.isCurve(n) || fn != nil && fn.Pkg() != nil && fn.Pkg() != pass.Pkg && isLibrary(fn.Pkg().Path()) {
+			if u.info.Types[n.Fun].IsType() && u.isCurve(n) || fn != nil && isImported(pass, fn.Pkg()) {
 				u.unit(pass, n.Args...)
 			}
 		}
 	}
+}
+
+// isImported reports whether p is another package, and of the library.
+func isImported(pass *analysis.Pass, p *types.Package) bool {
+	return p != nil && p != pass.Pkg && isLibrary(p.Path())
 }
 
 // isCurve reports whether x is a curve that is one duration.
