@@ -326,6 +326,8 @@ func TestHealthyAfter(t *testing.T) {
 		{"MaxElapsed counts from the end of the healthy attempt",
 			retry.Policy{MaxElapsed: 10 * time.Second, HealthyAfter: time.Minute, Backoff: retry.Fixed(3 * time.Second)}, []time.Duration{hour, 0},
 			"out of time after 4 attempts (9s waited, the next delay of 3s would exceed MaxElapsed 10s)", 1},
+		{"Waited counts from the start", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)},
+			[]time.Duration{0, hour, 0}, "attempts exhausted after 2 attempts (2s waited)", 1},
 		{"an invalid policy does not begin anew", retry.Policy{MaxAttempts: 5, HealthyAfter: time.Minute, MaxDelay: -1}, []time.Duration{hour},
 			"invalid policy after 1 attempt (MaxDelay is -1ns: write 0 for none, or a positive duration)", 0},
 	} {
