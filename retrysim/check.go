@@ -78,8 +78,6 @@ const checkRuns = 10
 // was missed in the worst run, and in how many. It is also an error if s is invalid,
 // or if there is no condition. A Duration that is too short for a condition is
 // prolonged.
-//
-//	err := retrysim.Check(system, retrysim.RecoversWithin(30*time.Second), retrysim.LoadAtMost("payments", 1.5))
 func Check(s System, conditions ...Condition) error {
 	if err := s.Validate(); err != nil {
 		return err

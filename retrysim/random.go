@@ -23,21 +23,18 @@ func newStream(seed uint64, service, use string) stream {
 // share returns a number from 0 to 1, without 1.
 func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// exponential returns a time with this mean.
-func (s stream) exponential(mean float64) int64 { return whole(mean * s.exp1()) }
-
-// exp1 returns an exponential number with mean 1, by the method of von Neumann: the
-// first of several numbers that fall until one rises is taken if an odd number of
-// them fell. Each time it is not, the result is larger by 1.
-func (s stream) exp1() float64 {
-	for whole := 0.0; ; whole++ {
+// exponential returns a time with this mean, by the method of von Neumann: the first
+// of several numbers that fall until one rises is taken if an odd number of them fell.
+// Each time it is not, the result is longer by the mean.
+func (s stream) exponential(mean float64) int64 {
+	for means := 0.0; ; means++ {
 		first := s.Uint64()
 		n := 1
 		for last, next := first, s.Uint64(); next < last; n++ {
 			last, next = next, s.Uint64()
 		}
 		if n%2 == 1 {
-			return whole + float64(first>>11)/(1<<53)
+			return whole(mean * (means + float64(first>>11)/(1<<53)))
 		}
 	}
 }
