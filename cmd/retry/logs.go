@@ -136,14 +136,14 @@ type explanation struct {
 	out          *bufio.Writer // main remembers what cannot be written
 	sum          *summary
 	line         flowlog.Explainer
-	printed      bool // a call
+	separator    string // of calls in JSON
 }
 
 // twice prints what the calls of files have in common, and then the calls.
 func (x *explanation) twice(names []string) error {
 	err := x.read(names, nil, nil, x.sum.add)
-	if x.sum.Calls == 0 {
-		return cmp.Or(err, x.nothing(x.sum.SkippedLines, names))
+	if err != nil && x.sum.Calls == 0 {
+		return err
 	}
 	x.out.WriteString(x.sum.text() + "\n")
 	return x.read(names, nil, nil, x.print)
@@ -153,9 +153,9 @@ func (x *explanation) twice(names []string) error {
 func (x *explanation) once(names []string, follow bool) error {
 	ctx, stop := signal.NotifyContext(x.streams.ctx, os.Interrupt)
 	defer stop()
-	wrap := func(in io.ReadCloser) io.Reader {
+	wrap := func(in io.Reader) io.Reader {
 		if follow {
-			return newLive(ctx, follower{in}, x.out.Flush)
+			in = follower{in}
 		}
 		return newLive(ctx, in, x.out.Flush)
 	}
@@ -176,9 +176,6 @@ func (x *explanation) once(names []string, follow bool) error {
 	} else {
 		x.out.WriteString("\n" + x.sum.text())
 	}
-	if err == nil && x.sum.Calls == 0 {
-		err = x.nothing(x.sum.SkippedLines, names)
-	}
 	return err
 }
 
@@ -195,8 +192,8 @@ func (o *selection) nothing(skipped int, names []string) error {
 }
 
 // read hands on the events of a log as they come, if event is not nil, and its calls when
-// they end, as far as they are selected.
-func (x *explanation) read(names []string, wrap func(io.ReadCloser) io.Reader, event func(flowlog.Record), each func(*logfile.Call)) error {
+// they end, as far as they are selected. No call is an error.
+func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record), each func(*logfile.Call)) error {
 	log, closeAll, err := open(x.streams, names, wrap)
 	if err != nil {
 		return err
@@ -205,7 +202,7 @@ func (x *explanation) read(names []string, wrap func(io.ReadCloser) io.Reader, e
 	if event != nil {
 		log.Each = func(r logfile.Record) {
 			if x.has(r.Key, r.Event.Time) {
-				event(r.Record)
+				event(r)
 			}
 		}
 	}
@@ -214,7 +211,9 @@ func (x *explanation) read(names []string, wrap func(io.ReadCloser) io.Reader, e
 			each(c)
 		}
 	}
-	x.sum.finish(log)
+	if x.sum.finish(log); err == nil && x.sum.Calls == 0 {
+		err = x.nothing(x.sum.SkippedLines, names)
+	}
 	return err
 }
 
@@ -222,11 +221,9 @@ func (x *explanation) read(names []string, wrap func(io.ReadCloser) io.Reader, e
 func (x *explanation) print(c *logfile.Call) {
 	switch {
 	case x.failed && !gaveUp(c):
-	case x.json && x.printed:
-		fmt.Fprintf(x.out, ",\n%s", asJSON(c))
 	case x.json:
-		fmt.Fprintf(x.out, "\n%s", asJSON(c))
-		x.printed = true
+		fmt.Fprintf(x.out, "%s\n%s", x.separator, asJSON(c))
+		x.separator = ","
 	default:
 		for _, r := range c.Records {
 			x.event(r)
@@ -234,8 +231,12 @@ func (x *explanation) print(c *logfile.Call) {
 	}
 }
 
-func (x *explanation) event(r flowlog.Record) {
-	line := x.line.Line(r)
+func (x *explanation) event(r logfile.Record) {
+	if x.failed && r.Event.Kind == retry.Stopped {
+		x.line = flowlog.Explainer{} // to a search for "stopped", the cause is not said yet
+	}
+	r.Record.Key = r.Origin().String()
+	line := x.line.Line(r.Record)
 	if x.streams.colors {
 		line = fmt.Sprintf("\x1b[%dm%s\x1b[0m\n", color(r.Event), strings.TrimSuffix(line, "\n"))
 	}
@@ -313,11 +314,10 @@ func (l *list) add(c *logfile.Call, why string) {
 	if l.calls++; l.calls > mostNamed {
 		return
 	}
-	key := ""
-	if c.Key != "" {
-		key = eventlog.Printable(c.Key) + ": "
+	if origin := c.Origin.String(); origin != "" {
+		why = eventlog.Printable(origin) + ": " + why
 	}
-	l.names = append(l.names, fmt.Sprintf("%s:%d: %s%s", c.Files[0].Name, c.Records[0].Line, key, why))
+	l.names = append(l.names, fmt.Sprintf("%s:%d: %s", c.Records[0].File.Name, c.Records[0].Line, why))
 }
 
 func (l *list) text(b *strings.Builder, title string) {
@@ -368,7 +368,7 @@ func (n *comparison) text(log *logfile.Log, p retry.Policy) (text string, status
 		status = found
 	}
 	if bad := log.First; bad != nil {
-		fmt.Fprintln(&b, &policyfile.Fault{File: bad.File.Name, Line: bad.Line, Text: bad.Err.Error()})
+		fmt.Fprintln(&b, bad)
 		status = found
 	}
 	n.skipped.text(&b, "skipped")
@@ -426,7 +426,7 @@ func title(name string) string {
 }
 
 // open opens files as one log. It reads each through wrap, unless that is nil.
-func open(s *streams, names []string, wrap func(io.ReadCloser) io.Reader) (log *logfile.Log, closeAll func(), err error) {
+func open(s *streams, names []string, wrap func(io.Reader) io.Reader) (log *logfile.Log, closeAll func(), err error) {
 	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	all, ends := []*logfile.File{}, []func(){}
 	closeAll = func() {

@@ -24,6 +24,7 @@ type summary struct {
 	GaveUp       int           `json:"gave_up"`
 	Canceled     int           `json:"canceled"`
 	Open         int           `json:"without_end"`
+	Keyless      int           `json:"without_key"`
 	Retried      int           `json:"retried"` // calls
 	Retries      int           `json:"retries"`
 	Denied       int           `json:"denied_by_budget"`
@@ -42,7 +43,7 @@ type summary struct {
 }
 
 type longestWait struct {
-	Key  string  `json:"key,omitempty"`
+	logfile.Origin
 	Time instant `json:"time"`
 	Wait string  `json:"wait"`
 	wait time.Duration
@@ -93,28 +94,30 @@ func gaveUp(c *logfile.Call) bool {
 
 func (s *summary) add(c *logfile.Call) {
 	s.Calls++
-	retries := 0
-	for _, r := range c.Records {
-		e := &r.Event
+	if c.Key == "" {
+		s.Keyless++
+	}
+	if first := c.Records[0].Event.Time; s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
+		s.from = first
+	}
+	last, retries := c.Last(), s.Retries
+	if last.Time.After(s.to) {
+		s.to = last.Time
+	}
+	for i := range c.Records {
+		e := &c.Records[i].Event
 		s.started = s.started || e.Kind == retry.AttemptStarted
-		if s.from.IsZero() || e.Time.Before(s.from) && !e.Time.IsZero() {
-			s.from = e.Time
-		}
-		if e.Time.After(s.to) {
-			s.to = e.Time
-		}
 		if e.Kind != retry.RetryScheduled {
 			continue
 		}
-		retries++
+		s.Retries++
 		if s.LongestWait == nil || e.Delay > s.LongestWait.wait {
-			s.LongestWait = &longestWait{c.Key, instant{e.Time}, e.Delay.String(), e.Delay}
+			s.LongestWait = &longestWait{c.Origin, instant{e.Time}, e.Delay.String(), e.Delay}
 		}
 	}
-	if s.Retries += retries; retries > 0 {
+	if s.Retries > retries {
 		s.Retried++
 	}
-	last := c.Last()
 	switch {
 	case !c.Stopped():
 		s.Open++
@@ -126,14 +129,22 @@ func (s *summary) add(c *logfile.Call) {
 		s.Canceled++
 	default:
 		s.GaveUp++
-		if !last.Time.IsZero() {
-			s.end(last.Time)
-		}
+		s.end(last.Time)
 	}
 	if last.Reason == retry.ReasonBudget || last.Reason == retry.ReasonBorrowed {
 		s.Denied++
 	}
 	s.count(c)
+}
+
+// failureOf returns the last error of a call, nil if it has none.
+func failureOf(c *logfile.Call) error {
+	for i := len(c.Records) - 1; i >= 0; i-- {
+		if err := c.Records[i].Event.Err; err != nil {
+			return err
+		}
+	}
+	return c.Last().Cause
 }
 
 // count counts a call that stopped, by its reason and the text of its error.
@@ -148,12 +159,8 @@ func (s *summary) count(c *logfile.Call) {
 		l = &reasonLine{Reason: key[0], Class: key[1], errors: map[string]int{}}
 		s.reasons[key] = l
 	}
-	l.Count++
-	failure := last.Cause
-	for _, r := range c.Records {
-		failure = cmp.Or(r.Event.Err, failure)
-	}
-	if failure == nil {
+	failure := failureOf(c)
+	if l.Count++; failure == nil {
 		return
 	}
 	text := eventlog.Printable(failure.Error())
@@ -167,6 +174,9 @@ func (s *summary) count(c *logfile.Call) {
 
 // end counts a call that gave up. If there are too many bars, each is for a longer time.
 func (s *summary) end(at time.Time) {
+	if at.IsZero() {
+		return
+	}
 	s.ends[floor(at.Unix(), s.step)]++
 	for len(s.ends) > mostBars {
 		s.step = cmp.Or(map[int64]int64{600: 3600, 3600: 86_400}[s.step], 10*s.step)
@@ -203,46 +213,46 @@ func (s *summary) finish(l *logfile.Log) {
 
 // text returns the paragraph, the table and the bars.
 func (s *summary) text() string {
-	const instant = "2006-01-02 15:04:05Z"
+	const clock = "2006-01-02 15:04:05Z"
 	var b strings.Builder
-	number := preview.Thousands[int]
-	fmt.Fprintf(&b, "%s, %s gave up", counted(s.Calls, "call"), number(s.GaveUp))
+	number, span, wait, quiet := preview.Thousands[int], "", "", 0
 	if !s.to.IsZero() {
-		fmt.Fprintf(&b, ", from %s to %s", s.from.UTC().Format(instant), s.to.UTC().Format(instant))
+		span = ", from " + s.from.UTC().Format(clock) + " to " + s.to.UTC().Format(clock)
 	}
-	fmt.Fprintf(&b, ".\n%s succeeded, %s canceled, %s without an end in the log.\n", number(s.Succeeded), number(s.Canceled), number(s.Open))
-	fmt.Fprintf(&b, "%s had %s.", counted(s.Retried, "call"), counted(s.Retries, "retry"))
 	if w := s.LongestWait; w != nil {
-		var at []string
+		at := eventlog.Printable(w.Origin.String())
 		if !w.Time.IsZero() {
-			at = append(at, w.Time.UTC().Format(instant))
+			at = strings.TrimSuffix(w.Time.UTC().Format(clock)+", "+at, ", ")
 		}
-		if w.Key != "" {
-			at = append(at, eventlog.Printable(w.Key))
+		wait = strings.TrimSuffix(" The longest wait was "+w.Wait+" ("+at+")", " ()") + "."
+	}
+	if !s.started {
+		quiet = s.Calls
+	}
+	fmt.Fprintf(&b, "%s, %s gave up%s.\n%s succeeded, %s canceled, %s without an end in the log.\n%s had %s.%s\nBudgets denied a retry to %s.\n",
+		counted(s.Calls, "call"), number(s.GaveUp), span, number(s.Succeeded), number(s.Canceled), number(s.Open),
+		counted(s.Retried, "call"), counted(s.Retries, "retry"), wait, counted(s.Denied, "call"))
+	for _, note := range []struct {
+		n    int
+		text string
+	}{
+		{quiet, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n"},
+		{s.Keyless - 1, number(s.Keyless) + " calls have no key, so those that ran at the same time may be mixed up.\n"},
+		{s.SkippedLines, "Skipped " + counted(s.SkippedLines, "line") + " of something else.\n"},
+		{s.TornLines, "Cut off: " + counted(s.TornLines, "line") + ".\n"},
+		{s.Dropped, "Too many calls were open at once: " + counted(s.Dropped, "call") + " cut short, so the rest of each\nis counted as one more.\n"},
+	} {
+		if note.n > 0 {
+			b.WriteString(note.text)
 		}
-		fmt.Fprintf(&b, " The longest wait was %s.", strings.TrimSuffix(w.Wait+" ("+strings.Join(at, ", ")+")", " ()"))
-	}
-	fmt.Fprintf(&b, "\nBudgets denied a retry to %s.\n", counted(s.Denied, "call"))
-	if s.Calls > 0 && !s.started {
-		b.WriteString("The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n")
-	}
-	if n := s.SkippedLines; n > 0 {
-		fmt.Fprintf(&b, "Skipped %s of something else.\n", counted(n, "line"))
-	}
-	if n := s.TornLines; n > 0 {
-		fmt.Fprintf(&b, "Cut off: %s.\n", counted(n, "line"))
-	}
-	if n := s.Dropped; n > 0 {
-		fmt.Fprintf(&b, "Too many calls were open at once: %s cut short, so the rest of each\nis counted as one more.\n", counted(n, "call"))
 	}
 	if len(s.Reasons) > 0 {
-		b.WriteByte('\n')
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "CALLS\tREASON\tCLASS\tCOMMONEST ERROR")
+		fmt.Fprintln(t, "\nCALLS\tREASON\tCLASS\tCOMMONEST ERROR")
 		for _, line := range s.Reasons {
 			text := line.Error
 			if line.Times > 0 {
-				text += fmt.Sprintf(" (%s)", number(line.Times))
+				text += " (" + number(line.Times) + ")"
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", number(line.Count), eventlog.Printable(line.Reason), cmp.Or(eventlog.Printable(line.Class), "-"), text)
 		}
@@ -259,36 +269,32 @@ func (s *summary) text() string {
 	return b.String()
 }
 
-// A callLine is a call in the JSON of explain.
-type callLine struct {
-	Key      string       `json:"key,omitempty"`
-	File     string       `json:"file"`
-	Line     int          `json:"line"`
-	Began    instant      `json:"began"`
-	Ended    instant      `json:"ended"`
-	Attempts int          `json:"attempts"`
-	Waited   string       `json:"waited"`
-	Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
-	Class    string       `json:"class,omitempty"`
-	Error    string       `json:"error,omitempty"`
-}
-
 // asJSON returns a call as JSON.
 func asJSON(c *logfile.Call) []byte {
-	last := c.Last()
-	line := callLine{Key: c.Key, File: c.Files[0].Name, Line: c.Records[0].Line, Began: instant{c.Records[0].Event.Time.Add(-c.Records[0].Event.Elapsed)},
-		Ended: instant{last.Time}, Attempts: last.Attempt, Reason: last.Reason, Class: last.Class}
-	var waited time.Duration
+	first, last := &c.Records[0], c.Last()
+	waited, failure := time.Duration(0), failureOf(c)
 	for _, r := range c.Records {
-		if r.Event.Err != nil {
-			line.Error = r.Event.Err.Error()
-		}
 		if r.Event.Kind == retry.RetryScheduled {
 			waited = preview.Add(waited, r.Event.Delay)
 		}
 	}
-	if line.Waited = waited.String(); last.Reason == retry.ReasonSuccess {
-		line.Error = ""
+	if last.Reason == retry.ReasonSuccess {
+		failure = nil
+	}
+	line := struct {
+		logfile.Origin
+		File     string       `json:"file"`
+		Line     int          `json:"line"`
+		Began    instant      `json:"began"`
+		Ended    instant      `json:"ended"`
+		Attempts int          `json:"attempts"`
+		Waited   string       `json:"waited"`
+		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
+		Class    string       `json:"class,omitempty"`
+		Error    string       `json:"error,omitempty"`
+	}{c.Origin, first.File.Name, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time}, last.Attempt, waited.String(), last.Reason, last.Class, ""}
+	if failure != nil {
+		line.Error = failure.Error()
 	}
 	data, _ := json.Marshal(line) // of texts and numbers
 	return data

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/logfile"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/retryflow/flowlog"
@@ -249,7 +250,7 @@ func (w *whatifs) each(names []string, use func(*flowlog.Call, *retry.Event)) er
 		if err != nil {
 			return lineFault(c, err)
 		}
-		has := func(r flowlog.Record) bool { return r.Event.Kind == retry.AttemptStarted }
+		has := func(r logfile.Record) bool { return r.Event.Kind == retry.AttemptStarted }
 		unfinished := func(a retrylog.Attempt) bool { return !a.Finished }
 		if cut != "" || call.Task != "" || call.Resets > 0 || !slices.ContainsFunc(c.Records, has) ||
 			call.Attempts[0].Number != 1 || slices.ContainsFunc(call.Attempts, unfinished) {

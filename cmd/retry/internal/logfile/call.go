@@ -12,20 +12,19 @@ import (
 	"github.com/goretry/retry/retryflow/flowlog"
 )
 
-// How much a Collector holds. Calls beyond it are cut short, the one first that has had
+// How much a collector holds. Calls beyond it are cut short, the one first that has had
 // no event for the longest.
 const (
 	mostOpen    = 10_000
 	mostRecords = 40_000
-	mostKeyless = 200 // calls without a key
+	mostAlike   = 200 // calls with the same key, or without one
 )
 
 // A Call is a call of a log.
 type Call struct {
-	Key     string
-	Records []flowlog.Record
-	Files   []*File // of Records
-	Cut     string  // why it is not whole; "": it is
+	Origin  // of its first event: the next attempt of a job may be made elsewhere
+	Records []Record
+	Cut     string // why it is not whole; "": it is
 
 	headless bool // its beginning is not in the log
 	sparse   bool // all is from slog, and has no attempts
@@ -36,16 +35,17 @@ type Call struct {
 }
 
 // Last returns the last event of c.
-func (c *Call) Last() *retry.Event { return &c.Records[len(c.Records)-1].Event }
+func (c *Call) Last() *retry.Event { return &c.last().Event }
+
+func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
 
 // Stopped reports whether c has an end.
 func (c *Call) Stopped() bool { return c.Last().Kind == retry.Stopped }
 
 // Replay rebuilds c, as [flowlog.Replay] does. If the log is cut so that this cannot be
 // done, cut says how, and the result has no records. It also says it if only the end is
-// missing. The line in an error is one of the file that At returns.
+// missing.
 func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
-	records := c.Records
 	switch {
 	case c.headless:
 		return call, c.Cut, nil
@@ -53,10 +53,8 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 		return call, "its lines have no time", nil
 	case c.sparse && c.Last().Resets > 0:
 		return call, "it began anew, and the log has no attempts", nil
-	case c.sparse:
-		records = withAttempts(records)
 	}
-	calls, err := flowlog.Replay(records)
+	calls, err := flowlog.Replay(c.whole())
 	switch {
 	case err != nil && c.torn:
 		return call, "one of its lines is cut off", nil
@@ -68,24 +66,25 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 
 // At returns the file that has this line of c.
 func (c *Call) At(line int) *File {
-	return c.Files[max(0, slices.IndexFunc(c.Records, func(r flowlog.Record) bool { return r.Line == line }))]
+	return c.Records[max(0, slices.IndexFunc(c.Records, func(r Record) bool { return r.Line == line }))].File
 }
 
-// withAttempts returns records with the attempts that slog leaves out above level Debug.
-func withAttempts(records []flowlog.Record) (all []flowlog.Record) {
+// whole returns the events of c, with the attempts that slog leaves out above level Debug.
+func (c *Call) whole() (all []flowlog.Record) {
 	waited := 0 // the attempt whose retry was scheduled last
-	for _, r := range records {
-		if e := r.Event; e.Attempt > 0 && (e.Kind == retry.RetryScheduled || e.Attempt != waited) {
-			attempt := r
+	for _, r := range c.Records {
+		e := r.Event
+		if c.sparse && e.Attempt > 0 && (e.Kind == retry.RetryScheduled || e.Attempt != waited) {
+			attempt := r.Record
 			attempt.Event = retry.Event{Kind: retry.AttemptStarted, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Resets: e.Resets, Elapsed: e.Elapsed}
 			all = append(all, attempt)
 			attempt.Event.Kind, attempt.Event.Err = retry.AttemptFinished, e.Err
 			all = append(all, attempt)
 		}
-		if waited = 0; r.Event.Kind == retry.RetryScheduled {
-			waited = r.Event.Attempt
+		if waited = 0; e.Kind == retry.RetryScheduled {
+			waited = e.Attempt
 		}
-		all = append(all, r)
+		all = append(all, r.Record)
 	}
 	return all
 }
@@ -93,7 +92,7 @@ func withAttempts(records []flowlog.Record) (all []flowlog.Record) {
 // A collector puts the events of a log together to calls.
 type collector struct {
 	log     *Log
-	open    map[string][]*Call // by key, of which all but "" have one
+	open    map[string][]*Call // by key
 	calls   int                // that are open
 	records int                // of these
 	turn    int
@@ -105,8 +104,10 @@ type collector struct {
 func (l *Log) Calls() iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
 		c := &collector{log: l, open: map[string][]*Call{}}
-		yieldAll := func(calls []*Call) bool {
-			return !slices.ContainsFunc(calls, func(call *Call) bool { return !yield(call, nil) })
+		yieldEnded := func() bool {
+			ended := c.ended
+			c.ended = c.ended[:0]
+			return !slices.ContainsFunc(ended, func(call *Call) bool { return !yield(call, nil) })
 		}
 		var failed error
 		for r, err := range l.Records() {
@@ -116,49 +117,52 @@ func (l *Log) Calls() iter.Seq2[*Call, error] {
 			if l.Each != nil {
 				l.Each(r)
 			}
-			if !yieldAll(c.add(r)) {
+			if c.add(r); !yieldEnded() {
 				return
 			}
 		}
-		if yieldAll(c.end()) && failed != nil {
+		c.cut(c.all(), 1, "its end is not in the log")
+		if yieldEnded() && failed != nil {
 			yield(nil, failed)
 		}
 	}
 }
 
-// add adds the next event, and returns the calls that end with it. They are valid until
-// the next call of add.
-func (c *collector) add(r Record) (ended []*Call) {
-	c.ended = c.ended[:0]
-	call := c.find(r.Key, r.Event)
+// add adds the next event.
+func (c *collector) add(r Record) {
+	call := c.find(&r)
 	if !eventlog.Known(r.Event.Kind) && call == nil {
-		return nil
+		return
 	}
 	if call != nil && r.Key != "" && begins(call, r.Event) {
 		c.close(call, "its end is not in the log: the next call with its key has begun")
 		call = nil
 	}
 	if call == nil {
-		call = c.begin(r)
+		call = c.begin(&r)
 	}
 	call.torn = call.torn || c.log.Torn > call.marks
 	call.sparse = call.sparse && r.logged && r.Event.Kind != retry.AttemptStarted && r.Event.Kind != retry.AttemptFinished
 	c.turn++
 	call.marks, call.turn = c.log.Torn, c.turn
-	call.Records, call.Files = append(call.Records, r.Record), append(call.Files, r.File)
+	call.Records = append(call.Records, r)
 	c.records++
-	switch {
+	dropped := c.calls
+	switch alike := c.open[r.Key]; {
 	case r.Event.Kind == retry.Stopped:
 		c.close(call, "")
-	case c.calls > mostOpen || c.records > mostRecords || r.Key == "" && len(c.open[""]) > mostKeyless:
-		c.drop(r.Key == "" && len(c.open[""]) > mostKeyless)
+		return
+	case len(alike) > mostAlike:
+		c.cut(alike, 4, "too many calls were open at once")
+	case c.calls > mostOpen || c.records > mostRecords:
+		c.cut(c.all(), 4, "too many calls were open at once")
 	}
-	return c.ended
+	c.log.Dropped += dropped - c.calls
 }
 
 // begin begins a call with r.
-func (c *collector) begin(r Record) *Call {
-	call := &Call{Key: r.Key, Records: make([]flowlog.Record, 0, 6), Files: make([]*File, 0, 6), sparse: r.logged, timeless: r.logged && r.Event.Time.IsZero(), marks: c.log.Torn}
+func (c *collector) begin(r *Record) *Call {
+	call := &Call{Origin: r.Origin(), Records: make([]Record, 0, 6), sparse: r.logged, timeless: r.logged && r.Event.Time.IsZero(), marks: c.log.Torn}
 	e := r.Event
 	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
 	if !eventlog.Begins(e, false) && !sparse {
@@ -177,22 +181,25 @@ func begins(c *Call, e retry.Event) bool {
 	return eventlog.Begins(e, true) || c.sparse && again
 }
 
-// find returns the open call with this key that e is from, nil if it begins one.
-// Without keys it is the one in which e can be next and that began at the same time.
-func (c *collector) find(key string, e retry.Event) (found *Call) {
-	if key == "" && eventlog.Begins(e, true) {
+// find returns the open call that r is from, nil if it begins one. With a key it is the
+// one of the same source, or a job whose next attempt is made elsewhere. Without keys it
+// is the one of the same source in which r can be next and that began at the same time.
+func (c *collector) find(r *Record) (found *Call) {
+	e := &r.Event
+	if r.Key == "" && eventlog.Begins(*e, true) {
 		return nil
 	}
-	fits, off := false, time.Duration(0)
-	for _, call := range c.open[key] {
-		before := call.Last()
-		can := !call.sparse && eventlog.Next(*before, e) == e.Attempt || call.sparse && follows(*before, e)
-		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
-		if key == "" && !can {
+	near, fits, off := false, false, time.Duration(0)
+	for _, call := range c.open[r.Key] {
+		before, here := call.Last(), call.last().Source == r.Source
+		can := !call.sparse && eventlog.Next(*before, *e) == e.Attempt || call.sparse && follows(*before, *e)
+		if !can && (r.Key == "" || !here) || !here && (r.Key == "" || e.Attempt <= before.Attempt) {
 			continue
 		}
-		if found == nil || can && !fits || can == fits && apart <= off {
-			found, fits, off = call, can, apart
+		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
+		better := here && !near || here == near && (can && !fits || can == fits && apart <= off)
+		if found == nil || better {
+			found, near, fits, off = call, here, can, apart
 		}
 	}
 	return found
@@ -218,25 +225,13 @@ func (c *collector) close(call *Call, cut string) {
 	}
 }
 
-// drop cuts a quarter of the open calls short, or of those without a key.
-func (c *collector) drop(keyless bool) {
-	calls := c.open[""]
-	if !keyless {
-		calls = slices.Concat(slices.Collect(maps.Values(c.open))...)
-	}
-	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Call) int { return a.turn - b.turn })
-	for _, call := range calls[:len(calls)/4+1] {
-		c.log.Dropped++
-		c.close(call, "too many calls were open at once")
-	}
-}
+// all returns the open calls.
+func (c *collector) all() []*Call { return slices.Concat(slices.Collect(maps.Values(c.open))...) }
 
-// end returns the calls that have not ended, in the order of their last events.
-func (c *collector) end() []*Call {
-	c.ended = nil
-	calls := slices.Concat(slices.Collect(maps.Values(c.open))...)
-	for _, call := range slices.SortedFunc(slices.Values(calls), func(a, b *Call) int { return a.turn - b.turn }) {
-		c.close(call, "its end is not in the log")
+// cut ends the nth part of some calls, which have had no event for the longest.
+func (c *collector) cut(calls []*Call, nth int, why string) {
+	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Call) int { return a.turn - b.turn })
+	for _, call := range calls[:(len(calls)+nth-1)/nth] {
+		c.close(call, why)
 	}
-	return c.ended
 }

@@ -12,58 +12,41 @@ import (
 	"github.com/goretry/retry/internal/eventlog"
 )
 
-// parts are the lines of which a container's runtime has written only a part so far, by
-// stream.
-type parts map[string][]byte
+// sources are how kubectl --prefix, docker compose, and syslog in its two forms say
+// where a line is from.
+var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]string{
+	`\[(pod/\S+)\] `,
+	`(\S+) +\|`,
+	`(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8} (\S+ [^\s:]+): `,
+	`<\d+>1 \S+ (\S+ \S+ \S+) `,
+}, "|") + `)`)
 
-// cri is how containerd and CRI-O begin a line. P marks a part of one.
-var cri = regexp.MustCompile(`^(\S+) (stdout|stderr) ([PF])\S* `)
+// sourceOf returns what a prefix says of where a line is from, "" if it does not.
+func sourceOf(prefix []byte) string {
+	if len(prefix) == 0 {
+		return ""
+	}
+	found := sources.FindSubmatch(prefix)
+	return string(bytes.Join(found[min(1, len(found)):], nil)) // of which one is not empty
+}
 
-// unwrap returns the line that a container has written, and when. It is not whole if
-// more of it follows.
-func (p *parts) unwrap(line []byte) (text []byte, at time.Time, whole bool) {
-	var stream string
-	switch {
-	case bytes.HasPrefix(line, []byte(`{"log":`)):
-		var entry struct {
-			Log, Stream string
-			Time        time.Time
-		}
-		if json.Unmarshal(line, &entry) != nil {
-			return line, at, true
-		}
-		text, stream, at, whole = []byte(entry.Log), entry.Stream, entry.Time, entry.Log == "" || entry.Log[len(entry.Log)-1] == '\n'
-	case line[0] >= '0' && line[0] <= '9' && cri.Match(line):
-		found := cri.FindSubmatch(line)
-		text, stream, whole = line[len(found[0]):], string(found[2]), found[3][0] == 'F'
-		at, _ = time.Parse(time.RFC3339Nano, string(found[1]))
-	default:
-		return line, at, true
+// unwrap returns what stands in a line of Docker's log, behind its time.
+func unwrap(line []byte) []byte {
+	var docker struct{ Log, Time string }
+	if bytes.HasPrefix(line, []byte(`{"log":`)) && json.Unmarshal(line, &docker) == nil {
+		return bytes.TrimSpace([]byte(docker.Time + " " + docker.Log))
 	}
-	if before := (*p)[stream]; len(before) > 0 {
-		text = append(before, text...)
-	}
-	if *p == nil {
-		*p = parts{}
-	}
-	if delete(*p, stream); !whole && len(text) <= eventlog.MaxLine {
-		(*p)[stream] = text
-		return nil, at, false
-	}
-	return bytes.Trim(text, " \t\r\n"), at, true
+	return line
 }
 
 // payload returns the JSON that a line has behind a prefix, or that has the keys and
 // values of its text, and nil if there is neither.
 func payload(line []byte) (value []byte, text bool, prefix []byte) {
-	if bytes.HasPrefix(line, []byte("{")) { // Docker's line may hold an empty one
-		return line, false, nil
+	if i := bytes.Index(line, []byte(`{"`)); i >= 0 || bytes.HasPrefix(line, []byte("{")) {
+		return line[max(0, i):], false, line[:max(0, i)]
 	}
-	if i := bytes.Index(line, []byte(`{"`)); i >= 0 {
-		return line[i:], false, line[:i]
-	}
-	if bytes.Contains(line, []byte(" kind=")) || bytes.HasPrefix(line, []byte("kind=")) {
-		return fromText(line), true, line
+	if i := bytes.Index(line, []byte(" kind=")); i >= 0 || bytes.HasPrefix(line, []byte("kind=")) {
+		return fromText(line), true, line[:i+1]
 	}
 	if bytes.IndexByte(line, 0) >= 0 { // after a power failure
 		return line, false, nil
@@ -168,17 +151,13 @@ func pairs(line []byte) func(yield func(key, value string) bool) {
 
 // complete gives an event of a line the time that a prefix has, if it has none, and
 // nanoseconds to a time that text has rounded.
-func complete(e *retry.Event, at time.Time, prefix []byte, text bool) {
+func complete(e *retry.Event, prefix []byte, text bool) {
 	rounded := time.Millisecond // by slog's TextHandler
 	if e.Time.IsZero() {
-		rounded = time.Second
-		if e.Time = at; at.IsZero() {
-			e.Time = timeOf(prefix)
-		}
-		if e.Time.IsZero() && !e.Due.IsZero() {
+		rounded, text = time.Second, true
+		if e.Time = timeOf(prefix); e.Time.IsZero() && !e.Due.IsZero() {
 			e.Time = e.Due.Add(-e.Delay)
 		}
-		text = true
 	}
 	due := e.Time.Add(e.Delay)
 	if missing := e.Due.IsZero() && !e.Time.IsZero(); e.Kind == retry.RetryScheduled && (missing || text && due.Sub(e.Due).Abs() <= rounded) {
@@ -186,18 +165,18 @@ func complete(e *retry.Event, at time.Time, prefix []byte, text bool) {
 	}
 }
 
+// clock is the first time in a prefix, as containers and Go's package log write it.
+var clock = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\dT\S+|\d{4}/\d\d/\d\d [\d:]{8})\s`)
+
 // timeOf returns the time in a prefix, the zero time if there is none.
 func timeOf(prefix []byte) time.Time {
-	fields := bytes.Fields(prefix)
-	for i, field := range fields[:min(len(fields), 8)] {
-		if at, err := time.Parse(time.RFC3339Nano, string(field)); err == nil {
-			return at
-		}
-		if i+1 < len(fields) {
-			if at, err := time.ParseInLocation("2006/01/02 15:04:05", string(field)+" "+string(fields[i+1]), time.Local); err == nil {
-				return at
-			}
-		}
+	found := clock.FindSubmatch(prefix)
+	if found == nil {
+		return time.Time{}
 	}
-	return time.Time{}
+	at, err := time.Parse(time.RFC3339Nano, string(found[1]))
+	if err != nil {
+		at, _ = time.ParseInLocation("2006/01/02 15:04:05", string(found[1]), time.Local)
+	}
+	return at
 }

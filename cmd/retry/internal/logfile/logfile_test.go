@@ -28,17 +28,30 @@ import (
 
 var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
 
-// logged returns the log of a call that fails twice, in virtual time: its own form, or
-// that of a handler of slog.
-func logged(t *testing.T, ctx context.Context, handler func(io.Writer) slog.Handler) []string {
+// written is how one of our logs is written.
+type written func(io.Writer) func(context.Context, retry.Event)
+
+func own(w io.Writer) func(context.Context, retry.Event) { return retrylog.NewWriter(w).OnEvent }
+
+// slogged is how slog writes a log, as JSON or text.
+func slogged(text bool, level slog.Level, attrs ...slog.Attr) written {
+	return func(w io.Writer) func(context.Context, retry.Event) {
+		options := &slog.HandlerOptions{Level: level}
+		if text {
+			return retrylog.Slog(slog.New(slog.NewTextHandler(w, options).WithAttrs(attrs)))
+		}
+		return retrylog.Slog(slog.New(slog.NewJSONHandler(w, options).WithAttrs(attrs)))
+	}
+}
+
+// logged returns the log of a call that fails twice, in virtual time.
+func logged(t *testing.T, key string, how written) []string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		p := policy
-		if p.OnEvent = retrylog.NewWriter(&log).OnEvent; handler != nil {
-			p.OnEvent = retrylog.Slog(slog.New(handler(&log)))
-		}
+		p.OnEvent = how(&log)
 		n := 0
-		require.NoError(t, retry.Do(ctx, p, func(context.Context) error {
+		require.NoError(t, retry.Do(retrylog.WithKey(t.Context(), key), p, func(context.Context) error {
 			time.Sleep(30 * time.Millisecond)
 			if n++; n < 3 {
 				return errors.New(`Get "http://x/?a=b c": {"code": 503} kind=x`)
@@ -49,26 +62,25 @@ func logged(t *testing.T, ctx context.Context, handler func(io.Writer) slog.Hand
 	return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
 }
 
-func level(h func(io.Writer, *slog.HandlerOptions) slog.Handler, options slog.HandlerOptions) func(io.Writer) slog.Handler {
-	return func(w io.Writer) slog.Handler { return h(w, &options) }
-}
-
-func jsonLines(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(w, o) }
-func textLines(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, o) }
-
 func asJSON(s string) string {
 	text, _ := json.Marshal(s)
 	return string(text)
 }
 
-// text is what a log says: its calls, their events without their seeds, and what was skipped.
+// text is what a log says: its calls, and their events without their seeds.
 func text(t *testing.T, log *logfile.Log) (calls []string) {
 	for c, err := range log.Calls() {
 		require.NoError(t, err)
 		_, cut, err := c.Replay()
 		require.NoError(t, err)
 		assert.Equal(t, c.Cut, cut)
-		calls = append(calls, c.Key+": "+cut+"\n"+flowlog.Explain(c.Records))
+		var x flowlog.Explainer
+		call := c.Key + ": " + cut + "\n"
+		for _, r := range c.Records {
+			assert.Equal(t, c.Source, r.Source)
+			call += x.Line(r.Record)
+		}
+		calls = append(calls, call)
 	}
 	return calls
 }
@@ -79,61 +91,50 @@ func of(lines ...string) *logfile.Log {
 
 // Whatever stands before or around a line, its event is read, and others are not.
 func TestPrefixes(t *testing.T) {
-	ctx := retrylog.WithKey(context.Background(), "order 1")
-	debug := slog.HandlerOptions{Level: slog.LevelDebug}
-	part := func(s string) (string, string) { return s[:40], s[40:] }
-	for form, lines := range map[string][]string{
-		"own": logged(t, ctx, nil), "JSON": logged(t, ctx, level(jsonLines, debug)), "text": logged(t, ctx, level(textLines, debug)),
-		"JSON, with more": logged(t, ctx, func(w io.Writer) slog.Handler {
-			return jsonLines(w, &debug).WithAttrs([]slog.Attr{slog.Any("req", map[string]string{"kind": "x", "id": "{"})})
-		}),
-		"text, with more": logged(t, ctx, func(w io.Writer) slog.Handler {
-			return textLines(w, &debug).WithAttrs([]slog.Attr{slog.String("app", `a "b" c=d`)})
-		}),
+	type row struct{ source, before, after string }
+	rows := map[string]row{
+		"kubectl --prefix":            {"pod/web-5d9c7b8f6-x2x9z/web", "[pod/web-5d9c7b8f6-x2x9z/web] ", ""},
+		"kubectl --timestamps":        {"", "2026-11-22T10:00:00.123456789Z ", ""},
+		"docker compose":              {"web-1", "web-1  | ", ""},
+		"docker compose, with colors": {"web-1", "\x1b[36mweb-1  |\x1b[0m ", ""},
+		"syslog, RFC 3164":            {"host web[1234]", "<34>Nov 22 10:00:00 host web[1234]: ", ""},
+		"journalctl":                  {"host web[1234]", "Nov  2 10:00:00 host web[1234]: ", ""},
+		"syslog, RFC 5424":            {"host web 12", `<34>1 2026-11-22T10:00:00.003Z host web 12 ID47 [x@32473 iut="3" kind="y"] ` + "\ufeff", ""},
+		"Windows":                     {"", "", "\r"},
+		"Docker":                      {},
+		"CRI":                         {"", "2026-11-22T10:00:00.1Z stdout F ", ""},
+		"lines of others": {"", "", "\npanic: x\n" + `{"level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" +
+			`{"ts":1,"message":"kind"}` + "\n{1} {} [] null\ntime=now level=INFO msg=served kind=fast path=/a\n\x00\n" + strings.Repeat("x", 5<<20)},
+	}
+	for form, how := range map[string]written{
+		"own": own, "JSON": slogged(false, slog.LevelDebug), "text": slogged(true, slog.LevelDebug),
+		"JSON, with more": slogged(false, slog.LevelDebug, slog.Any("req", map[string]string{"kind": "x", "id": "{"})),
+		"text, with more": slogged(true, slog.LevelDebug, slog.String("app", `a "b" c=d`)),
 	} {
+		lines := logged(t, "order 1", how)
 		want := text(t, of(lines...))
 		require.Len(t, want, 1, form)
 		require.Contains(t, want[0], "order 1: attempt 3 succeeded")
-		for name, wrap := range map[string]func(s string) string{
-			"kubectl --prefix":            func(s string) string { return "[pod/web-5d9c7b8f6-x2x9z/web] " + s },
-			"kubectl --timestamps":        func(s string) string { return "2026-11-22T10:00:00.123456789Z " + s },
-			"docker compose":              func(s string) string { return "web-1  | " + s },
-			"docker compose, with colors": func(s string) string { return "\x1b[36mweb-1  |\x1b[0m " + s },
-			"syslog, RFC 3164":            func(s string) string { return "<34>Nov 22 10:00:00 host web[1234]: " + s },
-			"syslog, RFC 5424": func(s string) string {
-				return `<34>1 2026-11-22T10:00:00.003Z host web 12 ID47 [x@32473 iut="3" kind="y"] ` + "\ufeff" + s
-			},
-			"Windows": func(s string) string { return s + "\r" },
-			"Docker": func(s string) string {
-				return `{"log":` + asJSON(s+"\n") + `,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`
-			},
-			"Docker, in parts": func(s string) string {
-				a, b := part(s)
-				return `{"log":` + asJSON(a) + `,"stream":"stdout"}` + "\n" + `{"log":"x\n","stream":"stderr"}` + "\n" + `{"log":` + asJSON(b+"\n") + `,"stream":"stdout"}`
-			},
-			"CRI": func(s string) string { return "2026-11-22T10:00:00.123456789Z stdout F " + s },
-			"CRI, in parts": func(s string) string {
-				a, b := part(s)
-				return "2026-11-22T10:00:00.1Z stdout P " + a + "\n2026-11-22T10:00:00.1Z stderr F x\n2026-11-22T10:00:00.1Z stdout F " + b
-			},
-			"lines of others": func(s string) string {
-				return s + "\npanic: x\n" + `{"level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" +
-					`{"ts":1,"message":"kind"}` + "\n{1} {} [] null\ntime=now level=INFO msg=served kind=fast path=/a\n\x00\n" + strings.Repeat("x", 5<<20)
-			},
-		} {
+		for name, row := range rows {
 			t.Run(form+", "+name, func(t *testing.T) {
 				var all []string
-				for _, line := range lines {
-					all = append(all, wrap(line))
+				for _, s := range lines {
+					if name == "Docker" {
+						s = `{"log":` + asJSON(s+"\n") + `,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`
+					}
+					all = append(all, row.before+s+row.after)
 				}
 				log := of(all...)
-				assert.Equal(t, want, text(t, log))
-				assert.Zero(t, log.Bad)
-				if strings.Contains(name, "others") {
-					assert.Equal(t, 6*len(lines), log.Skipped)
-				} else if !strings.Contains(name, "parts") {
-					assert.Zero(t, log.Skipped+log.Torn)
+				for r, err := range of(all...).Records() {
+					require.NoError(t, err)
+					assert.Equal(t, row.source, r.Source)
 				}
+				assert.Equal(t, want, text(t, log))
+				others := 0
+				if name == "lines of others" {
+					others = len(lines)
+				}
+				assert.Equal(t, [3]int{6 * others, others, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
 			})
 		}
 	}
@@ -146,18 +147,17 @@ func TestTimes(t *testing.T) {
 		{without, "10:00:00.5"},
 		{"2026-11-22T11:00:00.25+01:00 " + without, "10:00:00.25"},
 		{"2026-11-22T10:00:00.25Z stdout F " + without, "10:00:00.25"},
+		{`{"log":` + asJSON(without+"\n") + `,"time":"2026-11-22T10:00:00.25Z"}`, "10:00:00.25"},
 		{"web-1 | 2026-11-22T10:00:00.25Z " + strings.Replace(without, " due=2026-11-22T10:00:01.5Z", "", 1), "10:00:00.25"},
 		{"2026/11/22 10:00:00 WARN retry scheduled key=a kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T10:00:01Z err=x", "10:00:00"},
 	} {
-		for r, err := range of(row.line).Records() {
+		for c, err := range of(row.line).Calls() {
 			require.NoError(t, err)
-			assert.Equal(t, row.want, r.Event.Time.UTC().Format("15:04:05.999"), row.line)
-			assert.Equal(t, r.Event.Time.Add(time.Second), r.Event.Due, row.line)
+			assert.Equal(t, row.want, c.Last().Time.UTC().Format("15:04:05.999"), row.line)
+			assert.Equal(t, c.Last().Time.Add(time.Second), c.Last().Due, row.line)
 		}
-		assert.Len(t, text(t, of(row.line)), 1)
 	}
-	for c, err := range of(`level=ERROR msg="gave up" kind=stopped attempt=1 max=3 elapsed=0s reason=deadline err=x`).Calls() {
-		require.NoError(t, err)
+	for c := range of(`level=ERROR msg="gave up" kind=stopped attempt=1 max=3 elapsed=0s reason=deadline err=x`).Calls() {
 		_, cut, err := c.Replay()
 		require.NoError(t, err)
 		assert.Equal(t, "its lines have no time", cut)
@@ -174,7 +174,7 @@ func zipped(s string) string {
 
 // Files are one log in the order of time, also where a call goes on in another.
 func TestFiles(t *testing.T) {
-	lines := logged(t, retrylog.WithKey(context.Background(), "a"), nil)
+	lines := logged(t, "a", own)
 	want := text(t, of(lines...))
 	join := func(lines []string) io.Reader { return strings.NewReader(strings.Join(lines, "\n")) }
 	for name, log := range map[string]*logfile.Log{
@@ -191,31 +191,69 @@ func TestFiles(t *testing.T) {
 	for _, err := range of("\x1f\x8bx").Records() {
 		require.ErrorContains(t, err, "a.log: line 0: ")
 	}
+	// A file without ends of lines is not read for ever, and not kept.
+	for _, err := range of(strings.Repeat("\x00", 9<<20)).Records() {
+		require.ErrorContains(t, err, "a.log: line 1: the line is longer than 4 MiB, and so is the rest of it: this is no log")
+	}
 }
 
-// Calls without keys that run at once are told apart by when they began.
-func TestCallsWithoutKeys(t *testing.T) {
-	for name, options := range map[string]*slog.HandlerOptions{"own": nil, "DEBUG": {Level: slog.LevelDebug}, "INFO": {}} {
+// A sourced writer writes lines that a prefix says the source of.
+type sourced struct {
+	io.Writer
+	prefix string
+}
+
+func (w sourced) Write(line []byte) (int, error) {
+	return io.WriteString(w.Writer, w.prefix+string(line))
+}
+
+// Calls that run at once are told apart by when they began if they have no keys, and by
+// their sources if they have the same key.
+func TestCallsAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		name, key, prefix string
+		how               written
+	}{
+		{"own", "", "", own}, {"DEBUG", "", "", slogged(false, slog.LevelDebug)}, {"INFO", "", "", slogged(false, slog.LevelInfo)},
+		{"pods", "a", "[pod/web-%d/web] ", own}, {"services at INFO", "a", "web-%d | ", slogged(true, slog.LevelInfo)}, {"without keys", "", "web-%d | ", own},
+	} {
 		var log bytes.Buffer
 		synctest.Test(t, func(t *testing.T) {
-			p := policy
-			if p.OnEvent = retrylog.NewWriter(&log).OnEvent; options != nil {
-				p.OnEvent = retrylog.Slog(slog.New(slog.NewJSONHandler(&log, options)))
-			}
 			var all sync.WaitGroup
 			for i := range 50 {
 				time.Sleep(10 * time.Millisecond)
 				all.Go(func() {
-					_ = retry.Do(context.Background(), p, func(context.Context) error { return fmt.Errorf("call %d", i) })
+					p := policy
+					p.OnEvent = row.how(sourced{&log, strings.ReplaceAll(row.prefix, "%d", fmt.Sprint(i))})
+					err := fmt.Errorf("call %d", i)
+					if row.prefix != "" && i%2 > 0 {
+						err = retry.Permanent(err) // so that its end could be that of a call elsewhere
+					}
+					_ = retry.Do(retrylog.WithKey(t.Context(), row.key), p, func(context.Context) error { return err })
 				})
 			}
 			all.Wait()
 		})
 		calls := text(t, of(strings.Split(log.String(), "\n")...))
-		require.Len(t, calls, 50, name)
+		require.Len(t, calls, 50, row.name)
 		for _, call := range calls {
 			errs := regexp.MustCompile(`call \d+`).FindAllString(call, -1)
 			assert.Len(t, slices.Compact(errs), 1, "the errors of one call:\n"+call)
+		}
+	}
+	// The next attempt of a job may be made elsewhere.
+	for last, how := range map[int]written{3: own, 1: slogged(false, slog.LevelInfo)} {
+		lines := logged(t, "a", how)
+		for i := range lines {
+			lines[i] = "web-1 | " + lines[i]
+			if i >= len(lines)-last {
+				lines[i] = strings.Replace(lines[i], "1", "2", 1)
+			}
+		}
+		for c, err := range of(lines...).Calls() {
+			require.NoError(t, err)
+			assert.Len(t, c.Records, len(lines))
+			assert.Equal(t, "web-1 a", c.Origin.String())
 		}
 	}
 }
@@ -258,7 +296,7 @@ func FuzzLog(f *testing.F) {
 			if err == nil {
 				call, _, _ := c.Replay()
 				_ = call.Check(policy)
-				_ = flowlog.Explain(c.Records)
+				_ = c.Origin.String()
 			}
 		}
 	})
