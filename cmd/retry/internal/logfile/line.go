@@ -32,11 +32,14 @@ func sourceOf(prefix []byte) string {
 
 // unwrap returns what stands in a line of Docker's log, behind its time.
 func unwrap(line []byte) []byte {
-	var docker struct{ Log, Time string }
-	if bytes.HasPrefix(line, []byte(`{"log":`)) && json.Unmarshal(line, &docker) == nil {
-		return bytes.TrimSpace([]byte(docker.Time + " " + docker.Log))
+	if !bytes.HasPrefix(line, []byte(`{"log":`)) {
+		return line
 	}
-	return line
+	var docker struct{ Log, Time string }
+	if json.Unmarshal(line, &docker) != nil {
+		return line
+	}
+	return bytes.TrimSpace([]byte(docker.Time + " " + docker.Log))
 }
 
 // payload returns the JSON that a line has behind a prefix, or that has the keys and
