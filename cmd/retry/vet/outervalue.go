@@ -65,8 +65,8 @@ func (u *uses) descends(ctx, x ast.Expr) bool {
 	return made != nil && len(made.Args) > 0 && (u.same(made.Args[0], x) || u.descends(made.Args[0], x))
 }
 
-// outerValues reports what holds the context of all attempts: a function literal, a
-// request or a command that was made outside.
+// outerValues reports what holds the context of all attempts: a function literal or a
+// request that was made outside.
 func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation) {
 	for c, inner := range all[*ast.CallExpr](op.cursor) {
 		if !own(op, c) || detached(c, op) || u.getsContext(op, inner) {
@@ -75,18 +75,14 @@ func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation) {
 		if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) && u.holds(lit, call.ctx) {
 			pass.ReportRangef(inner, "%s uses the context of all attempts, so AttemptTimeout does not end it: give it a context as a parameter", types.ExprString(inner.Fun))
 		}
-		args := inner.Args
-		if x, _ := method(inner); x != nil && typeName(u.info.TypeOf(x)) == "os/exec.Cmd" {
-			args = []ast.Expr{x}
-		}
-		for _, arg := range args {
+		for _, arg := range inner.Args {
 			v := u.local(ast.Unparen(arg))
-			if v == nil || !u.canFail(inner) || op.contains(v.Pos()) || u.assigns(op.body, v) || !slices.Contains([]string{"net/http.Request", "os/exec.Cmd"}, typeName(v.Type())) {
+			if v == nil || !u.canFail(inner) || op.contains(v.Pos()) || u.assigns(op.body, v) || typeName(v.Type()) != "net/http.Request" {
 				continue
 			}
 			made := u.from(arg)
 			if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) || u.isRequestOf(call.ctx, arg) {
-				pass.ReportRangef(arg, "%s has the context of all attempts, so AttemptTimeout does not end it: make it in the attempt, or pass %[1]s.WithContext of the attempt's context if it is a request", v.Name())
+				pass.ReportRangef(arg, "%s has the context of all attempts, so AttemptTimeout does not end it: make it in the attempt, or pass %[1]s.WithContext of the attempt's context", v.Name())
 			}
 		}
 	}

@@ -174,8 +174,6 @@ func TestRules(t *testing.T) {
 			resp, err := http.DefaultClient.Do(req)
 			defer resp.Body.Close()
 			return retryhttp.Check(req, resp, err)`},
-		{"a command of all attempts", "outerctx: cmd has the context of all attempts",
-			`cmd := exec.CommandContext(ctx, url)`, `return cmd.Run()`},
 		{"detached", "", ``, `return ping(context.WithoutCancel(attempt))`},
 		{"a time that began before", "outerctx: the time of each began before", `
 			each, cancel := context.WithTimeout(ctx, time.Second)
@@ -229,6 +227,9 @@ func TestRules(t *testing.T) {
 		{"rewound by another package", "", `rd := map[string]rewinder{}[url]`, `
 			if err := rd.Rewind(); err != nil { return err }
 			return upload(attempt, rd)`},
+		{"made anew by a method", "", `s := &source{}`, `
+			s.restart()
+			return upload(attempt, s.body)`},
 		{"rewound by another name", "", `
 			var body io.Reader = bytes.NewReader(data)
 			seeker := body.(io.Seeker)`, `

@@ -37,6 +37,10 @@ type rewinder interface {
 	Rewind() error
 }
 
+type source struct{ body io.Reader }
+
+func (s *source) restart() { s.body = bytes.NewReader(nil) }
+
 func snippet(
 	ctx context.Context, policy retry.Policy, db *sql.DB, conn *pgx.Conn,
 	ping, confirm func(context.Context) error,
