@@ -70,9 +70,6 @@ func GoodputAtLeast(share float64) Condition {
 	return c
 }
 
-// checkRuns is how many seeds Check simulates.
-const checkRuns = 10
-
 // Check simulates s with the seeds 1 to 10, and returns an error if a condition does
 // not hold in all of these runs. The error says for each such condition how badly it
 // was missed in the worst run, and in how many. It is also an error if s is invalid,
@@ -93,7 +90,7 @@ func Check(s System, conditions ...Condition) error {
 	}
 	runs, worst := make([]int, len(conditions)), make([]float64, len(conditions))
 	whats := make([]string, len(conditions))
-	for seed := range checkRuns {
+	for seed := range 10 {
 		r, err := Run(s, uint64(seed+1))
 		if err != nil {
 			return err
@@ -111,7 +108,7 @@ func Check(s System, conditions ...Condition) error {
 	var texts []string
 	for i, c := range conditions {
 		if runs[i] > 0 {
-			texts = append(texts, fmt.Sprintf("%s: %s, missed in %d of %d runs", c.text, whats[i], runs[i], checkRuns))
+			texts = append(texts, fmt.Sprintf("%s: %s, missed in %d of %d runs", c.text, whats[i], runs[i], 10))
 		}
 	}
 	if texts == nil {

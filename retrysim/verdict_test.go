@@ -2,6 +2,7 @@ package retrysim
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +71,14 @@ func TestExplain(t *testing.T) {
 stays down \(3 of 3 runs\)
 without retries: recovers \d+m?\d*s after the end of the last event
 `, a.String())
+	var lost []int
+	for seed := range uint64(3) {
+		r, err := Run(system(t, small), seed+1)
+		require.NoError(t, err)
+		lost = append(lost, r.Outcome.Lost)
+	}
+	slices.Sort(lost)
+	assert.Equal(t, lost[1], a.Outcome.Lost, "of the run in the middle")
 	written, err := json.Marshal(a)
 	require.NoError(t, err)
 	for _, part := range []string{`"verdict":"stays down"`, `"recovery":"0s"`, `"mean_wait":"`, `"without_retries":{`, `"limits":["`} {

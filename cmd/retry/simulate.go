@@ -50,9 +50,6 @@ have the same names and rates.
 `,
 }
 
-// runs is how many runs a verdict is about.
-const runs = 10
-
 func simulate(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	other := flags.String("compare", "", "also simulate the system in this `file`, under the same calls")
@@ -112,7 +109,7 @@ func simulate(s *streams, c *command, args []string) int {
 func simulateAll(all []explore.Simulation) (err error) {
 	for i := range all {
 		of := &all[i]
-		if of.Answer, err = retrysim.Explain(of.System, runs); err != nil {
+		if of.Answer, err = retrysim.Explain(of.System, 10); err != nil {
 			return errors.New(of.Name + ": " + strings.TrimPrefix(err.Error(), "retrysim: "))
 		}
 		if of.Result = of.Answer.Run; len(all) > 1 {

@@ -42,6 +42,7 @@ func TestSimulate(t *testing.T) {
   without retries: recovers \w+ after the end of the last event
 `, out)
 	assert.Contains(t, out, "workers 0 from 20s to 30s")
+	assert.Contains(t, out, "\nqueue and load (requests a second): db-of-a-name-")
 	assert.Contains(t, out, "\nA model, not a measurement: ")
 	assert.Equal(t, 2, strings.Count(out, " x "), "the rows of the outage")
 	assertNarrow(t, out)

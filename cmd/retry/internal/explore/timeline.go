@@ -33,7 +33,7 @@ type Row struct {
 // Rows returns a run in rows of the same length, fewer than most.
 func (of Simulation) Rows(most int) (rows []Row) {
 	r := of.Result
-	step := max(1, int(timeStep(6*of.length()/time.Duration(most))/time.Second))
+	step := max(1, int(timeStep(time.Duration(6*len(r.Seconds))*time.Second/time.Duration(most))/time.Second))
 	for from := 0; from < len(r.Seconds); from += step {
 		to := min(from+step, len(r.Seconds))
 		row := Row{From: time.Duration(from) * time.Second, To: time.Duration(to) * time.Second, Requests: map[string]float64{}, Queues: map[string]int{}}
@@ -54,10 +54,6 @@ func (of Simulation) Rows(most int) (rows []Row) {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-func (of Simulation) length() time.Duration {
-	return time.Duration(len(of.Result.Seconds)) * time.Second
 }
 
 // Loaded returns the names of the services, the one with the most load beyond its
@@ -109,7 +105,7 @@ func (of Simulation) figures() []figure {
 }
 
 func (of Simulation) figure(title, unit string, lines []line) figure {
-	c := lineChart{label: title + ": " + unit, x: timeAxis(of.length()), y: axis{title: unit, max: 1}, lines: lines}
+	c := lineChart{label: title + ": " + unit, x: timeAxis(time.Duration(len(of.Result.Seconds)) * time.Second), y: axis{title: unit, max: 1}, lines: lines}
 	c.x.title = "time"
 	for _, event := range of.System.Events {
 		c.shades = append(c.shades, span{float64(event.At), float64(event.At + event.For)})
