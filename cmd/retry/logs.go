@@ -141,8 +141,7 @@ type explanation struct {
 
 // twice prints what the calls of files have in common, and then the calls.
 func (x *explanation) twice(names []string) error {
-	err := x.read(names, nil, nil, x.sum.add)
-	if err != nil && x.sum.Calls == 0 {
+	if err := x.read(names, nil, nil, x.sum.add); err != nil && x.sum.Calls == 0 {
 		return err
 	}
 	x.out.WriteString(x.sum.text() + "\n")
@@ -191,27 +190,39 @@ func (o *selection) nothing(skipped int, names []string) error {
 	return &policyfile.Fault{File: title(names[0]), Line: 1, Text: text}
 }
 
-// read hands on the events of a log as they come, if event is not nil, and its calls when
-// they end, as far as they are selected. No call is an error.
-func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record), each func(*logfile.Call)) error {
-	log, closeAll, err := open(x.streams, names, wrap)
+// walk hands on the events of a log as they come, if event is not nil, and its calls when
+// they end, as far as they are selected.
+func (o *selection) walk(s *streams, names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record), each func(*logfile.Call)) (*logfile.Log, error) {
+	log, closeAll, err := open(s, names, wrap)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer closeAll()
 	if event != nil {
 		log.Each = func(r logfile.Record) {
-			if x.has(r.Key, r.Event.Time) {
+			if o.has(r.Key, r.Event.Time) {
 				event(r)
 			}
 		}
 	}
-	for c, failed := range log.Calls() {
-		if err = failed; err == nil && x.has(c.Key, c.Last().Time) {
+	for c, err := range log.Calls() {
+		if err != nil {
+			return log, err
+		}
+		if o.has(c.Key, c.Last().Time) {
 			each(c)
 		}
 	}
-	if x.sum.finish(log); err == nil && x.sum.Calls == 0 {
+	return log, nil
+}
+
+// read walks, and completes the summary. A log without calls is an error.
+func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record), each func(*logfile.Call)) error {
+	log, err := x.walk(x.streams, names, wrap, event, each)
+	if log != nil {
+		x.sum.finish(log)
+	}
+	if err == nil && x.sum.Calls == 0 {
 		err = x.nothing(x.sum.SkippedLines, names)
 	}
 	return err
@@ -270,22 +281,13 @@ func check(s *streams, c *command, args []string) int {
 	}
 	// A program may have a Wait, which ends waits early, and no file can say so.
 	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-	log, closeAll, err := open(s, names, nil)
+	var n comparison
+	log, err := of.walk(s, names, nil, nil, func(call *logfile.Call) { n.add(call, p.Policy) })
+	if err == nil && n.calls == 0 && log.Bad == 0 {
+		err = of.nothing(log.Skipped, names)
+	}
 	if err != nil {
 		return c.failed(s, err)
-	}
-	defer closeAll()
-	var n comparison
-	for call, err := range log.Calls() {
-		if err != nil {
-			return c.failed(s, err)
-		}
-		if of.has(call.Key, call.Last().Time) {
-			n.add(call, p.Policy)
-		}
-	}
-	if n.calls == 0 && log.Bad == 0 {
-		return c.failed(s, of.nothing(log.Skipped, names))
 	}
 	text, status := n.text(log, p.Policy)
 	if _, err := io.WriteString(s.out, text); err != nil {
@@ -333,23 +335,18 @@ func (l *list) text(b *strings.Builder, title string) {
 func (n *comparison) add(c *logfile.Call, p retry.Policy) {
 	n.calls++
 	call, cut, err := c.Replay()
-	switch {
-	case len(call.Records) == 0 && err == nil:
-		n.skipped.add(c, cut)
-		return
-	case call.Task != "" && err == nil:
-		n.skipped.add(c, "it follows the rules of a pipeline")
-		return
-	case err == nil:
+	if call.Task != "" {
+		cut = "it follows the rules of a pipeline"
+	} else if err == nil && len(call.Records) > 0 {
 		err = call.Check(p)
 	}
-	if err != nil {
+	switch by := call.ByCode(p); {
+	case err != nil:
 		if n.differ++; n.differ == 1 {
 			n.first = lineFault(c, err)
 		}
-		return
-	}
-	switch by := call.ByCode(p); {
+	case call.Task != "":
+		n.skipped.add(c, cut)
 	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.Stopped:
 		e := by[len(by)-1].Event
 		n.byCode.add(c, eventlog.Printable(strings.TrimSuffix(fmt.Sprintf("%s: %v", e.Reason, cmp.Or(e.Err, e.Cause)), ": <nil>")))
@@ -468,7 +465,8 @@ func lineFault(c *logfile.Call, err error) error {
 		return err
 	}
 	line, _ := strconv.Atoi(at[1])
-	return &policyfile.Fault{File: c.At(line).Name, Line: line, Text: err.Error()[len(at[0]):]}
+	i := slices.IndexFunc(c.Records, func(r logfile.Record) bool { return r.Line == line })
+	return &policyfile.Fault{File: c.Records[max(0, i)].File.Name, Line: line, Text: err.Error()[len(at[0]):]}
 }
 
 // color returns the terminal's color number for an event.

@@ -199,21 +199,18 @@ func timeTicks(end time.Duration) (ticks []float64) {
 
 // timeStep returns the distance between these times.
 func timeStep(end time.Duration) time.Duration {
-	for unit := time.Nanosecond; unit < time.Second; unit *= 10 {
-		for _, n := range []time.Duration{1, 2, 5} {
-			if end/(n*unit) < 6 {
-				return n * unit
+	const day = 24 * time.Hour
+	unit := time.Nanosecond
+	if end >= 5*time.Second {
+		for _, step := range []time.Duration{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 4 * 3600, 12 * 3600} {
+			if end/(step*time.Second) < 6 {
+				return step * time.Second
 			}
 		}
+		unit = day
 	}
-	for _, step := range []time.Duration{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 4 * 3600, 12 * 3600, 24 * 3600} {
-		if end/(step*time.Second) < 6 {
-			return step * time.Second
-		}
-	}
-	const day = 24 * time.Hour
-	for unit := day; ; unit *= 10 {
-		for _, n := range []time.Duration{2, 5, 10} {
+	for ; ; unit *= 10 {
+		for _, n := range []time.Duration{1, 2, 5} {
 			if end/(n*unit) < 6 {
 				return n * unit
 			}

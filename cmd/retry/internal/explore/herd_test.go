@@ -102,49 +102,37 @@ func TestHerdIsNext(t *testing.T) {
 			}
 		}
 		slices.SortStableFunc(all, func(a, b one) int { return int(max(-1, min(1, a.at-b.at))) })
-		budget, empty := &retry.Budget{Size: size, Ratio: ratio}, map[int]bool{}
-		var free, paid [2]float64 // during the outage, and after it
-		var freeAt, paidAt []time.Duration
-		for _, one := range all {
-			after := 0
-			if one.at >= outage {
-				after = 1
-			}
-			free[after]++
-			freeAt = append(freeAt, one.at)
-			switch {
-			case empty[one.client]:
-			case !budget.Take():
-				empty[one.client] = true
-				denied++
-			default:
-				paid[after]++
-				paidAt = append(paidAt, one.at)
-				if after == 1 {
-					budget.Success()
-				}
-			}
-		}
-		returned += int(free[1])
-
 		h := herdOf(p, clients, outage)
 		require.NotNil(t, h)
-		check := func(h *herd, want [2]float64, at []time.Duration) {
-			var got []time.Duration
-			for _, m := range h.moments {
+		if p.Jitter == nil {
+			require.Equal(t, [4]any{false, false, false, h.during()}, [4]any{h.drawn, h.about, h.unsure, h.sure})
+		}
+		for _, of := range []struct {
+			*herd
+			budget *retry.Budget
+		}{{h, &retry.Budget{Size: len(all) + 1}}, {h.spend(size, ratio), &retry.Budget{Size: size, Ratio: ratio}}} {
+			var want, got []time.Duration
+			empty, back := map[int]bool{}, 0
+			for _, one := range all {
+				if empty[one.client] = empty[one.client] || !of.budget.Take(); empty[one.client] {
+					denied++
+					continue
+				}
+				if want = append(want, one.at); one.at >= outage {
+					of.budget.Success()
+					back++
+				}
+			}
+			for _, m := range of.moments {
 				for range int(math.Round(m.clients)) {
 					got = append(got, m.at)
 				}
 			}
-			require.Equal(t, at, got, "%v, outage %v, budget %d %v", p, outage, size, ratio)
-			require.InDelta(t, want[0], h.during(), 1e-9)
-			require.InDelta(t, want[1], h.back, 1e-9)
+			require.Equal(t, want, got, "%v, outage %v, budget %d %v", p, outage, size, ratio)
+			require.InDelta(t, back, of.back, 1e-9)
+			require.InDelta(t, len(want)-back, of.during(), 1e-9)
+			returned += back
 		}
-		if p.Jitter == nil {
-			require.Equal(t, [4]any{false, false, false, h.during()}, [4]any{h.drawn, h.about, h.unsure, h.sure})
-		}
-		check(h, free, freeAt)
-		check(h.spend(size, ratio), paid, paidAt)
 	}
 	assert.Greater(t, returned, 500)
 	assert.Greater(t, denied, 500)

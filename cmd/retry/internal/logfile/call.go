@@ -64,11 +64,6 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	return call, c.Cut, err
 }
 
-// At returns the file that has this line of c.
-func (c *Call) At(line int) *File {
-	return c.Records[max(0, slices.IndexFunc(c.Records, func(r Record) bool { return r.Line == line }))].File
-}
-
 // whole returns the events of c, with the attempts that slog leaves out above level Debug.
 func (c *Call) whole() (all []flowlog.Record) {
 	waited := 0 // the attempt whose retry was scheduled last
