@@ -192,7 +192,8 @@ func (o *selection) nothing(skipped int, names []string) error {
 
 // walk hands on the events of a log as they come, if event is not nil, and its calls when
 // they end, as far as they are selected.
-func (o *selection) walk(s *streams, names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record), each func(*logfile.Call)) (*logfile.Log, error) {
+func (o *selection) walk(s *streams, names []string, wrap wrapper, event func(logfile.Record),
+	each func(*logfile.Call)) (*logfile.Log, error) {
 	log, closeAll, err := open(s, names, wrap)
 	if err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (o *selection) walk(s *streams, names []string, wrap func(io.Reader) io.Rea
 }
 
 // read walks, and completes the summary. A log without calls is an error.
-func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record), each func(*logfile.Call)) error {
+func (x *explanation) read(names []string, wrap wrapper, event func(logfile.Record), each func(*logfile.Call)) error {
 	log, err := x.walk(x.streams, names, wrap, event, each)
 	if log != nil {
 		x.sum.finish(log)
@@ -422,8 +423,11 @@ func title(name string) string {
 	return name
 }
 
+// A wrapper puts something between a file and its reader.
+type wrapper func(io.Reader) io.Reader
+
 // open opens files as one log. It reads each through wrap, unless that is nil.
-func open(s *streams, names []string, wrap func(io.Reader) io.Reader) (log *logfile.Log, closeAll func(), err error) {
+func open(s *streams, names []string, wrap wrapper) (log *logfile.Log, closeAll func(), err error) {
 	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	all, ends := []*logfile.File{}, []func(){}
 	closeAll = func() {

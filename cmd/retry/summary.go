@@ -229,7 +229,8 @@ func (s *summary) text() string {
 	if !s.started {
 		quiet = s.Calls
 	}
-	fmt.Fprintf(&b, "%s, %s gave up%s.\n%s succeeded, %s canceled, %s without an end in the log.\n%s had %s.%s\nBudgets denied a retry to %s.\n",
+	fmt.Fprintf(&b, "%s, %s gave up%s.\n%s succeeded, %s canceled, %s without an end in the log.\n%s had %s.%s\n"+
+		"Budgets denied a retry to %s.\n",
 		counted(s.Calls, "call"), number(s.GaveUp), span, number(s.Succeeded), number(s.Canceled), number(s.Open),
 		counted(s.Retried, "call"), counted(s.Retries, "retry"), wait, counted(s.Denied, "call"))
 	for _, note := range []struct {
@@ -240,7 +241,8 @@ func (s *summary) text() string {
 		{s.Keyless - 1, number(s.Keyless) + " calls have no key, so those that ran at the same time may be mixed up.\n"},
 		{s.SkippedLines, "Skipped " + counted(s.SkippedLines, "line") + " of something else.\n"},
 		{s.TornLines, "Cut off: " + counted(s.TornLines, "line") + ".\n"},
-		{s.Dropped, "Too many calls were open at once: " + counted(s.Dropped, "call") + " cut short, so the rest of each\nis counted as one more.\n"},
+		{s.Dropped, "Too many calls were open at once: " + counted(s.Dropped, "call") +
+			" cut short, so the rest of each\nis counted as one more.\n"},
 	} {
 		if note.n > 0 {
 			b.WriteString(note.text)
@@ -292,7 +294,8 @@ func asJSON(c *logfile.Call) []byte {
 		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
-	}{c.Origin, first.File.Name, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time}, last.Attempt, waited.String(), last.Reason, last.Class, ""}
+	}{c.Origin, first.File.Name, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
+		last.Attempt, waited.String(), last.Reason, last.Class, ""}
 	if failure != nil {
 		line.Error = failure.Error()
 	}

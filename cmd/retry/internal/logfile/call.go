@@ -157,8 +157,9 @@ func (c *collector) add(r Record) {
 
 // begin begins a call with r.
 func (c *collector) begin(r *Record) *Call {
-	call := &Call{Origin: r.Origin(), Records: make([]Record, 0, 6), sparse: r.logged, timeless: r.logged && r.Event.Time.IsZero(), marks: c.log.Torn}
 	e := r.Event
+	call := &Call{Origin: r.Origin(), Records: make([]Record, 0, 6), sparse: r.logged, marks: c.log.Torn}
+	call.timeless = r.logged && e.Time.IsZero()
 	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
 	if !eventlog.Begins(e, false) && !sparse {
 		if e.Time.Add(-e.Elapsed).Before(r.File.first) || c.log.Torn > 0 || c.log.Dropped > 0 {
