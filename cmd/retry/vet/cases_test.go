@@ -24,7 +24,8 @@ import (
 // TestCases runs the checks over programs that were written without a look at
 // them. A misuse is found if a check reports its line or its statement. Any
 // report in a correct program is a false alarm. The sealed half was not read while
-// the checks were written. Its first run had two false alarms.
+// the checks were written: its first run had two false alarms. Later ones were written
+// after that, and their first run had three.
 func TestCases(t *testing.T) {
 	for _, half := range []struct {
 		name   string
@@ -34,6 +35,10 @@ func TestCases(t *testing.T) {
 		{"open", 30, nil},
 		{"sealed", 24, []string{
 			"20_insert_shipment", "24_emit_metrics", "26_dispatch_jobs", "35_list_members", "50_latest_build", "53_retry_counter",
+		}},
+		{"later", 23, []string{
+			"12_tx_by_parameter", "15_client_timeout_set_later", "16_consumer_spins_when_empty", "17_redial_without_pause", "24_inner_attempts",
+			"25_connect_method_sleeps", "30_counting_source",
 		}},
 	} {
 		t.Run(half.name, func(t *testing.T) {

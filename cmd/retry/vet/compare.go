@@ -40,6 +40,9 @@ func runCompare(pass *analysis.Pass, u *uses) {
 			report(f, fmt.Sprintf("%s returns a *retry.Error around the last error, which %s never matches: ", call.name, f.kind), true)
 		}
 	}
+	if !u.wraps() {
+		return // nothing here shows that an operation returns more than the error itself
+	}
 	for field, op := range u.functions("RetryIf", "Classify") {
 		err := u.onlyParam(op)
 		if err == nil {
@@ -55,6 +58,16 @@ func runCompare(pass *analysis.Pass, u *uses) {
 			report(f, fmt.Sprintf("%s gets the error as the operation returned it, and %s does not see through one that is wrapped, as by retry.After: ", field, f.kind), false)
 		}
 	}
+}
+
+// wraps reports whether something in the package wraps an error.
+func (u *uses) wraps() bool {
+	for _, call := range all[*ast.CallExpr](u.root) {
+		if slices.Contains([]string{retryPath + ".After", "fmt.Errorf", "errors.Join"}, u.callee(call)) {
+			return true
+		}
+	}
+	return false
 }
 
 // reached returns a function that reports whether v may still have the value

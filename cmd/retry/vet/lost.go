@@ -59,10 +59,12 @@ func inAny(c inspector.Cursor, kinds ...ast.Node) bool {
 	return false
 }
 
-// commented reports whether a comment above a statement says why.
+// commented reports whether a comment above or behind a statement says why.
 func commented(pass *analysis.Pass, n ast.Node) bool {
+	line := placeOf(pass, n.End()).line
 	return slices.ContainsFunc(enclosingFile(pass, n.Pos()).Comments, func(group *ast.CommentGroup) bool {
-		return placeOf(pass, group.End()).line == placeOf(pass, n.Pos()).line-1
+		below := line - placeOf(pass, group.End()).line
+		return below == 1 || below == 0 && !strings.HasPrefix(group.Text(), "want") // which tests of checks write
 	})
 }
 

@@ -34,7 +34,7 @@ func inIf(ctx context.Context, p retry.Policy) error {
 	return nil
 }
 
-func ping(ctx context.Context) error { return syscall.ECONNREFUSED }
+func ping(ctx context.Context) error { return retry.After(0, syscall.ECONNREFUSED) }
 
 func generic[T any](ctx context.Context, p retry.Policy, load func(context.Context) (T, error)) (v T, err error) {
 	switch v, err = retry.DoValue(ctx, p, load); err { // want `retry.DoValue returns .* which a switch never matches: use errors.Is\(err, ...\), or switch on retry.LastError\(err\)`
