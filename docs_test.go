@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -349,12 +350,13 @@ func TestRecipeToken(t *testing.T) {
 }
 
 func TestRecipeGate(t *testing.T) {
-	refusals := func(t *testing.T, client *http.Client) (refused int) {
+	refusals := func(t *testing.T, client *http.Client) int64 {
+		var refused atomic.Int64
 		began := time.Now()
 		before := http.DefaultTransport
 		http.DefaultTransport = roundTripper(func(req *http.Request) (*http.Response, error) {
 			if time.Since(began) < 2*time.Second {
-				refused++
+				refused.Add(1)
 				return httpfault.Status(429, 2*time.Second)(req, nil)
 			}
 			return answers{}.RoundTrip(req)
@@ -374,16 +376,16 @@ func TestRecipeGate(t *testing.T) {
 		for range 20 {
 			require.NoError(t, <-done)
 		}
-		return refused
+		return refused.Load()
 	}
 	policy := retry.Default()
 	bubble(t, "with a gate", func(t *testing.T) {
 		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Gate: new(retryhttp.Gate)}}
 
-		assert.Equal(t, 1, refusals(t, client))
+		assert.EqualValues(t, 1, refusals(t, client))
 	})
 	bubble(t, "without one", func(t *testing.T) {
-		assert.Equal(t, 20, refusals(t, &http.Client{Transport: &retryhttp.Transport{Policy: policy}}))
+		assert.EqualValues(t, 20, refusals(t, &http.Client{Transport: &retryhttp.Transport{Policy: policy}}))
 	})
 	bubble(t, "ExactRetryAfter, and jitter without it", func(t *testing.T) {
 		policy.Jitter = retry.FullJitter
