@@ -46,7 +46,7 @@ func TestRecipeHTTP(t *testing.T) {
 		policy.AttemptTimeout = 2 * time.Second // until the headers: a server that hangs is one failed attempt
 		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
 
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for all attempts and waits
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for all attempts, waits and the reading of the body
 		defer cancel()
 		resp, err := client.Do(req.WithContext(ctx))
 		if err == nil {

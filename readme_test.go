@@ -466,7 +466,8 @@ func TestREADMEErrors(t *testing.T) {
 
 		switch retry.ReasonOf(err) {
 		case retry.ReasonCanceled, retry.ReasonDeadline: // the context; errors.Is finds its cause
-		case retry.ReasonExhausted, retry.ReasonElapsed, retry.ReasonBudget: // it may work later
+		case retry.ReasonExhausted, retry.ReasonElapsed, retry.ReasonRetryAfter,
+			retry.ReasonBudget, retry.ReasonBorrowed: // it may work later
 		case retry.ReasonInvalid: // the policy is wrong, and the text says how
 		default: // ReasonSuccess, ReasonPermanent, ReasonRejected by RetryIf ...
 		}
@@ -556,7 +557,10 @@ func TestREADMEClient(t *testing.T) {
 }
 
 // database is a driver that counts its commits.
-type database struct{ commits int }
+type database struct {
+	commits int
+	opts    driver.TxOptions // of the last transaction
+}
 
 func (d *database) Connect(context.Context) (driver.Conn, error) { return connection{d}, nil }
 func (d *database) Driver() driver.Driver                        { return nil }
@@ -565,9 +569,13 @@ type connection struct{ d *database }
 
 func (c connection) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
 func (c connection) Close() error                        { return nil }
-func (c connection) Begin() (driver.Tx, error)           { return c, nil }
+func (c connection) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
 func (c connection) Commit() error                       { c.d.commits++; return nil }
 func (c connection) Rollback() error                     { return nil }
+func (c connection) BeginTx(_ context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.d.opts = opts
+	return c, nil
+}
 func (c connection) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
 	return driver.RowsAffected(1), nil
 }
@@ -593,13 +601,15 @@ func TestREADMETransaction(t *testing.T) {
 			db := sql.OpenDB(script)
 			defer db.Close()
 
-			err := retrysql.Tx(ctx, db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
+			opts := &sql.TxOptions{Isolation: sql.LevelSerializable} // or nil for the database's default
+			err := retrysql.Tx(ctx, db, opts, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
 				_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
 				return err
 			})
 
 			require.NoError(t, err)
 			assert.Equal(t, []int{1, 0}, []int{d.commits, script.Left()})
+			assert.Equal(t, sql.LevelSerializable, sql.IsolationLevel(d.opts.Isolation))
 		})
 	}
 }

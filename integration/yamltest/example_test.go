@@ -56,7 +56,7 @@ func Example_environment() {
 		}
 		if text := os.Getenv("MAX_ATTEMPTS"); text != "" {
 			n, err := strconv.Atoi(text)
-			if err != nil || n == 0 { // 0 is not set: a max_elapsed in the file would leave attempts unlimited
+			if err != nil || n == 0 || n < -1 { // 0 is not set: a max_elapsed in the file would leave attempts unlimited
 				return fmt.Errorf("MAX_ATTEMPTS is %q: write 1 for no retry, -1 for unlimited", text)
 			}
 			config.Retry.MaxAttempts, config.Retry.MaxRetries = n, 0 // else the lower of the two applies
@@ -93,6 +93,6 @@ retry: {max_attempts: 6, backoff: {type: exponential, base: 100ms}, max_delay: 5
 	// <nil>
 	// MAX_ATTEMPTS is "many": write 1 for no retry, -1 for unlimited
 	// MAX_ATTEMPTS is "0": write 1 for no retry, -1 for unlimited
-	// invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited
+	// MAX_ATTEMPTS is "-2": write 1 for no retry, -1 for unlimited
 	// retry: invalid policy: max_attempts is 0: write how many attempts in all: 1 for no retry, -1 for unlimited
 }
