@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,6 +144,19 @@ func TestRecipePoll(t *testing.T) {
 			assert.Equal(t, row.reason, retry.ReasonOf(err))
 			assert.Equal(t, row.took, time.Since(began))
 		})
+	}
+}
+
+// The page has the text and the Go name of each reason for which a call stops.
+func TestReasonsToWatch(t *testing.T) {
+	page, err := os.ReadFile("docs/what-to-watch.md")
+	require.NoError(t, err)
+	source, err := os.ReadFile("eligibility.go")
+	require.NoError(t, err)
+	reasons := regexp.MustCompile(`\t(Reason\w+) +Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	require.Greater(t, len(reasons), 10)
+	for _, r := range reasons[1:] { // without ReasonRetry
+		assert.Contains(t, string(page), "\n| `"+r[2]+"` | `"+r[1]+"` |")
 	}
 }
 
