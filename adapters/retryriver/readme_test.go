@@ -55,7 +55,7 @@ func TestREADMEWork(t *testing.T) {
 
 			row := &rivertype.JobRow{ID: 7, Kind: "email", Attempt: attempt, MaxAttempts: river.MaxAttemptsDefault, AttemptedAt: &now}
 			err := plugin.Work(ctx, row, func(ctx context.Context) error { return worker.Work(ctx, job) })
-			next := plugin.NextRetry(row) // where row.Attempt < row.MaxAttempts; otherwise the job has ended
+			next := plugin.NextRetry(row) // where err != nil and row.Attempt < row.MaxAttempts; otherwise the job has ended
 
 			return row, next, err
 		}

@@ -31,7 +31,8 @@
 //
 // A job's own MaxAttempts lowers the policy's limit. If the policy has neither
 // MaxAttempts nor MaxRetries, it is the limit. River's default of 25 is treated as
-// not set.
+// not set: under such a policy a job with it gets one attempt, unless the policy has
+// a MaxElapsed.
 //
 // The column max_attempts has one more than the limit. If a worker dies in a job's
 // last attempt, River therefore hands the job out once more, and this package
@@ -79,6 +80,9 @@ type Metadata struct {
 func MetadataOf(job *rivertype.JobRow) (Metadata, error) {
 	var all struct {
 		Retry *Metadata `json:"retry"`
+	}
+	if len(job.Metadata) == 0 {
+		return Metadata{}, fmt.Errorf("retryriver: job %d has no metadata", job.ID)
 	}
 	if err := json.Unmarshal(job.Metadata, &all); err != nil {
 		return Metadata{}, fmt.Errorf("retryriver: metadata of job %d: %w", job.ID, err)
@@ -191,6 +195,8 @@ func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 }
 
 // Work implements rivertype.WorkerMiddleware. It makes one attempt of a job.
+// If the job ends without success, Work sets row.MaxAttempts to row.Attempt; the
+// error is a *river.JobCancelError if the failure was permanent.
 func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(context.Context) error) (result error) {
 	var snoozed error
 	retryjob.Run(ctx, p.of(row.Kind), job(row), func(ctx context.Context) error {

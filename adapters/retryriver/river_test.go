@@ -211,9 +211,10 @@ func TestJobsOfAnotherClient(t *testing.T) {
 func TestDeadLetterOf(t *testing.T) {
 	for metadata, want := range map[string]string{
 		`{"retry": {"max_attempts": 2, "moon": "full", "dead": {"reason": "too_tired", "attempts": 4}}}`: "",
-		`{"retry": {"max_attempts": 2}}`:          `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`,
-		`{}`:                                      `retryriver: metadata of job 7 have no key "retry"`,
-		`{"retry": {"dead": {"attempts": 4}}}`:    `the key "reason" is missing`,
+		`{"retry": {"max_attempts": 2}}`:       `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`,
+		``:                                     "retryriver: job 7 has no metadata",
+		`{}`:                                   `retryriver: metadata of job 7 have no key "retry"`,
+		`{"retry": {"dead": {"attempts": 4}}}`: `the key "reason" is missing`,
 		`{"retry": {"dead": {"reason": "tired"}}`: "retryriver: metadata of job 7: ",
 	} {
 		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, Metadata: []byte(metadata)})
