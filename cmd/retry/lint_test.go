@@ -166,6 +166,8 @@ func TestLintDirectories(t *testing.T) {
 		"b.yaml": "jitter: 4",
 	})
 	t.Chdir(config)
+	stdout, _, _ := tool("", "lint", ".")
+	assert.Contains(t, stdout, "\n1 policy in 2 files; 1 file has none at the top: try -at services.*.retry\n")
 	stdout, _, status := tool("", "lint", "-at", "services.*.retry", ".")
 	assert.Equal(t, 1, status)
 	assert.Regexp(t, `^a.yaml:3: jitter is 2.*\na.yaml:5: jitter is 3.*\n2 policies in 2 files; 1 file has none at services\.\*\.retry\n$`, stdout)

@@ -149,8 +149,9 @@ func (b *Block) elsewhere() (why string) {
 	if b.Known() && b.unknown(dialects[0]) == 1 {
 		return ""
 	}
-	if hint := b.Hint(); hint != "" {
-		return hintText + hint + ": use -at " + hint
+	if inner := b.inner(); len(inner) > 0 {
+		at := b.path(inner[0])
+		return hintText + at + ": use -at " + at
 	}
 	walk(b.node, nil, map[*yaml.Node]bool{}, func(path []string, e entry) {
 		for _, u := range unread {
@@ -165,18 +166,39 @@ func (b *Block) elsewhere() (why string) {
 const hintText = "there is a policy at "
 
 // Hint returns the path from b to a policy in the library's own form, "" if b is
-// one itself or there is none.
-func (b *Block) Hint() (hint string) {
-	if b.Known() {
+// one itself or there is none. A * stands for a key by which policies differ that
+// are siblings.
+func (b *Block) Hint() string {
+	inner := b.inner()
+	if len(inner) == 0 {
 		return ""
+	}
+	first := inner[0]
+	if i := len(first) - 2; i >= 0 && slices.ContainsFunc(inner[1:], func(path []string) bool {
+		return len(path) == len(first) && slices.Equal(path[:i], first[:i])
+	}) {
+		first[i] = "*"
+	}
+	return b.path(first)
+}
+
+// inner returns the keys that lead from b to each policy in the library's own form.
+func (b *Block) inner() (paths [][]string) {
+	if b.Known() {
+		return nil
 	}
 	walk(b.node, nil, map[*yaml.Node]bool{}, func(path []string, e entry) {
 		inner := Block{node: resolved(e.value)}
-		if hint == "" && e.key == "retry" && inner.Known() {
-			hint = strings.TrimPrefix(b.At+"."+strings.Join(path, "."), ".")
+		if e.key == "retry" && inner.Known() {
+			paths = append(paths, slices.Clone(path))
 		}
 	})
-	return hint
+	return paths
+}
+
+// path returns the path of what keys lead to from b.
+func (b *Block) path(keys []string) string {
+	return strings.TrimPrefix(b.At+"."+strings.Join(keys, "."), ".")
 }
 
 // writtenAsNative reports whether b is in the library's own form, apart
