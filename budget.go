@@ -25,7 +25,7 @@ type Budget struct {
 
 	// Ratio is the share of a retry that a success puts back, counted in
 	// billionths: 0.1 is one retry for ten successes. A Ratio outside [0, 1] is
-	// invalid in a Policy; elsewhere it is the nearest of the two, and NaN is 0.
+	// invalid in a Policy; elsewhere the nearer of the two is used, and 0 for NaN.
 	Ratio float64
 
 	// RefillEvery puts back one retry each time this has passed since the first
@@ -53,8 +53,8 @@ const token = 1_000_000_000
 const leastRefill = time.Millisecond
 
 // Take takes one retry out of b and reports whether there was one; true if b is
-// nil. [Do] and [Once] call it themselves; a queue that asks [Policy.Next] calls it
-// where Next says to retry and Reset is false.
+// nil. [Do] and [Once] call it themselves. A queue that asks [Policy.Next] calls it
+// if Next says to retry and Reset is false.
 func (b *Budget) Take() bool { return b == nil || b.takeUpTo(1, 0) == 1 }
 
 // takeUpTo takes up to most retries out of b, of which it leaves keep, and returns
@@ -212,17 +212,18 @@ func (l *payers) putBack(n int64, end *payers) {
 }
 
 // LendBudget takes up to most retries out of each Budget of ctx, for another process.
-// Tell it lent: so many retries it may make, in all the layers below. Then call back
-// with what it did not use. What never comes back has been spent.
+// Tell that process the number lent: how many retries it may make, in all the layers
+// below. Then call back with the number that it did not use. What never comes back is
+// treated as spent.
 //
 // keep leaves one retry in each Budget. Set it if this layer may retry what it
-// sends: else an answer that is lost takes this retry with it.
+// sends: otherwise a lost answer takes this retry with it.
 //
 // A Budget lends no more than it has, and one that ctx has twice lends once. If ctx
 // has no Budget, lent is [Unlimited], and back does nothing; if a Budget is empty, or
 // most is below 1, lent is 0. The policy's own Budget is not lent. back is safe for
-// concurrent use. A negative unspent is 0, and all calls of back together give back
-// no more than lent.
+// concurrent use. A negative unspent is treated as 0, and all calls of back together
+// give back no more than lent.
 //
 // retryhttp.LendBudget does this for requests, and retrygrpc.LendBudget for calls.
 func LendBudget(ctx context.Context, most int, keep bool) (lent int, back func(unspent int)) {

@@ -39,21 +39,20 @@ type Attempt struct {
 //
 // The limits of the call's policy hold over all failures, so that policy needs one.
 type Class struct {
-	// Name is what failures of this class are counted by, apart from all others: the
-	// limits and the curve of Policy go by the failures of this name. "": they go by
-	// all failures. A call knows at most 8 names; a ninth is ReasonInvalid.
+	// Failures are counted by Name: the limits and the curve of Policy apply to the
+	// failures of this name. "": they apply to all failures. A call knows at most 8 names; a ninth is ReasonInvalid.
 	Name string
 
 	// Policy has the limits (MaxAttempts, MaxRetries, AttemptCap), the curve
 	// (Backoff, MaxDelay, Jitter), MaxRetryAfter, ExactRetryAfter and NonRetryable
 	// for this class. A zero there is none, not the call's: without a Backoff there is
-	// no delay. Without a limit only those of the call apply. Its other fields are not
-	// looked at. nil: failures of this class are counted, and decided by the call's
+	// no delay. Without a limit only those of the call apply. Its other fields have
+	// no effect. nil: failures of this class are counted, and decided by the call's
 	// policy.
 	Policy *Policy
 
-	// Cause says why, where the NonRetryable of Policy stops the call: it is the
-	// Cause of the [Error] and of the Stopped. nil: none.
+	// Cause says why the NonRetryable of Policy stops the call. It becomes the Cause
+	// of the [Error] and of the Stopped. nil: none.
 	Cause error
 }
 
@@ -65,10 +64,9 @@ const maxClasses = 8
 type Decision struct {
 	Reason Reason // ReasonRetry: try again after Delay; anything else: do not
 
-	// Delay is the wait after this attempt, set even when Retry() is false: do not
-	// read a stop as "at once". With ReasonRetryAfter it is what the server asked for. It is
-	// 0 if nothing was decided: for ReasonInvalid, ReasonSuccess, and a Once that did
-	// not call its function.
+	// Delay is the wait after this attempt, set even if Retry() is false: do not read
+	// a stop as "at once". With ReasonRetryAfter it is what the server asked for. It is 0
+	// for ReasonInvalid, for ReasonSuccess, and if Once did not call its function.
 	Delay time.Duration
 
 	Lo, Hi     time.Duration // the window of Delay, which is Draw(Seed, Number, Lo, Hi), with 1 for Number after a Reset
@@ -108,16 +106,16 @@ const (
 // Budget: it reads no clock, has no context, takes nothing from a Budget, and
 // does not wait.
 //
-// Next calls Backoff, Jitter, RetryIf and Classify. Where a delay is random and a
-// has no Seed, it draws one from Source. If Seed is set and these functions are
+// Next calls Backoff, Jitter, RetryIf and Classify. If a delay is random and a has no
+// Seed, it draws one from Source. If Seed is set and these functions are
 // pure, so is Next.
 //
 // The first of these that applies is the Reason: p is invalid; the error is
 // marked [Permanent]; RetryIf says no; the class is invalid; p or the class is
 // NonRetryable; the attempts of p or of the class are used up; a server asks for a
 // longer wait than MaxRetryAfter (see [After]); the wait would end later than
-// MaxElapsed. Do also checks, in second place, that ctx is not done and, at the
-// end, its deadline and the Budgets.
+// MaxElapsed. Do also checks that ctx is not done, after the validity of p, and the
+// deadline of ctx and the Budgets at the end.
 //
 // Classify is called after RetryIf, and not for a nil Err. If it returns a
 // [Class] with a Policy, that policy says how long to wait, and both its limits and

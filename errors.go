@@ -23,7 +23,7 @@ type Error struct {
 
 	Attempts int           // attempts that were made, since the last reset
 	Resets   int           // how often the call began anew, by HealthyAfter
-	Waited   time.Duration // sum of all delays that passed, also before a reset, or that a Wait skipped
+	Waited   time.Duration // sum of all delays that passed or that a Wait skipped, those before a reset too
 
 	// Delay is the delay that was chosen but not fully waited, such as the one before
 	// a retry that a Budget did not allow. A caller that calls again in a loop of its
@@ -249,9 +249,9 @@ func ReasonOf(err error) Reason {
 // LastError returns what the last attempt failed with, for type switches, ==
 // and plain logs: the Err of the outermost [Error] in err's tree, without the
 // marks of [Permanent] and [After] around it. If no attempt was made, it returns
-// the error of the context that stopped the call, or else the Cause. Where a
-// call was made inside another, it returns the *Error of the inner one. It
-// returns err itself if there is no Error in it. It is nil only if err is nil.
+// the error of the context that stopped the call, or else the Cause. If a call was
+// made inside another, it returns the *Error of the inner one. It returns err itself
+// if there is no Error in it. It is nil only if err is nil.
 func LastError(err error) error {
 	e := outermost(err)
 	if e == nil {
@@ -283,13 +283,13 @@ func unmarked(err error) error {
 	}
 }
 
-// Plain returns what a caller expects that does not know this library: the cause
-// of the context if that ended the call, and else [LastError]. So the next layer
+// Plain returns the error that a caller expects who does not know this library: the
+// cause of the context if that ended the call, and otherwise [LastError]. So the next layer
 // does not retry a 503 that was a cancellation. If the context's deadline was too
-// close to wait, it is context.DeadlineExceeded. Where a call was made inside
-// another, it is what the innermost one returns, without what wraps that. An
-// error that no call has returned stays as it is: Plain does not undo a [Permanent]
-// that the operation itself has put on it. It is nil only if err is nil.
+// close to wait, it is context.DeadlineExceeded. If a call was made inside
+// another, it is what Plain returns for the innermost one, without what wraps that. An
+// error that does not come from a call stays as it is: Plain then removes no mark of
+// [Permanent]. It is nil only if err is nil.
 func Plain(err error) error {
 	e := outermost(err)
 	if e == nil {

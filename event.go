@@ -22,8 +22,8 @@ const (
 type Event struct {
 	Kind    EventKind
 	Time    time.Time // when it happened
-	Attempt int       // 1 for the first attempt, and for a healthy one from its RetryScheduled or Stopped on; 0 if none was made
-	Max     int       // EffectiveMax of the policy; of an invalid one the attempt itself
+	Attempt int       // 1 for the first attempt, and for a healthy one from RetryScheduled or Stopped on; 0 if none was made
+	Max     int       // EffectiveMax of the policy; if that is invalid, the number of this attempt
 	Resets  int       // how often the call has begun anew, by HealthyAfter
 
 	// Err is what the last attempt failed with: nil if it succeeded, if none was

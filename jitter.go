@@ -21,7 +21,7 @@ type Jitter interface {
 
 // Proportional spreads a delay by up to this share of itself, either way: 0.2
 // is ±20 %. 0 is none. A share below 0, above 1 or NaN is invalid, and is treated
-// as 0, 1 and 0.
+// as 0, 1 or 0.
 type Proportional float64
 
 // Window returns d - j*d and d + j*d.

@@ -13,8 +13,8 @@ func Permanent(err error) error {
 }
 
 // IsPermanent reports whether err is marked by [Permanent], in any place where
-// errors.As would look, or by an inner call that was invalid. This is what
-// [Policy.Next] reads from it; it is here for queues and wrappers.
+// errors.As would look, or by an inner call that was invalid. [Policy.Next]
+// reads errors in the same way; this function is for queues and wrappers.
 func IsPermanent(err error) bool {
 	permanent, _ := marks(err)
 	return permanent
@@ -38,8 +38,8 @@ func (e *permanentError) Unwrap() error { return e.err }
 // half of what d leaves of the context's deadline, because the attempt needs time
 // too.
 //
-// Under ExactRetryAfter the wait is d, even if the delay of the policy is longer,
-// without a spread. A d below 10ms has no effect then.
+// Under ExactRetryAfter the wait is exactly d, even if the delay of the policy is
+// longer. A d below 10ms then has no effect.
 func After(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -48,8 +48,8 @@ func After(d time.Duration, err error) error {
 }
 
 // RetryAfterOf returns the wait that err asks for, as [After] describes; 0 if it
-// asks for none. This is what [Policy.Next] reads from it; it is here for queues
-// and wrappers.
+// asks for none. [Policy.Next] reads errors in the same way; this function is
+// for queues and wrappers.
 func RetryAfterOf(err error) time.Duration {
 	_, retryAfter := marks(err)
 	return retryAfter

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Once makes one attempt of what is counted elsewhere, as by a job queue that
-// keeps the number of attempts in a row, and returns what to do next. Number is the
-// number of this attempt.
+// Once makes one attempt of an operation whose attempts are counted elsewhere, for
+// example by a job queue in a row, and returns what to do next.
+// a.Number is the number of this attempt.
 //
 // Once does what [Do] does in one attempt: it applies AttemptTimeout, decides as
 // [Policy.Next] does, takes a retry out of the Budgets of p and ctx where the
@@ -24,13 +24,13 @@ import (
 //     is not called, and the Reason is ReasonExhausted or ReasonNonRetryable.
 //   - If p is invalid, fn is called once whatever Number is, so that a bad
 //     configuration does not bury the jobs in flight without a run.
-//   - HealthyAfter is not looked at, because the count is not Once's.
+//   - HealthyAfter has no effect, because Once does not count the attempts.
 //   - Classes of failure are counted apart if a has Classes: store a small map, and
 //     add one to the name in Decision.Class after each failure, except where the
 //     Reason is ReasonCanceled.
 //
-// The error is nil on success, and else an [*Error], also where a retry follows:
-// its Reason is then ReasonRetry. The Decision has the Reason of the error, or
+// The error is nil on success, and otherwise an [*Error]. If a retry follows, its
+// Reason is ReasonRetry. The Decision has the Reason of the error, or
 // ReasonSuccess.
 func Once(ctx context.Context, p Policy, a Attempt, fn func(context.Context) error) (d Decision, err error) {
 	err = p.once(ctx, &a, fn, &d)

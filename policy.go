@@ -23,8 +23,8 @@ const Unlimited = -1
 // A Policy is a value. Derive one by copying it and setting fields, and share it
 // among any number of goroutines. Its functions are called in the caller's
 // goroutine, and concurrently where the policy is shared. They should return
-// soon: a wait includes the time that OnEvent takes after a RetryScheduled, and
-// no other.
+// soon: the time that they take is added to the call. Only the time that OnEvent
+// takes for a RetryScheduled is part of the wait.
 //
 //   - MaxDelay caps the curve with its jitter, and not the wait that a server
 //     asks for: see [After].
@@ -36,9 +36,8 @@ const Unlimited = -1
 //     retry without a pause.
 //
 // Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An
-// invalid policy never
-// retries: each call makes one attempt, and its error says what is wrong with the
-// policy. [Policy.Validate] says so before.
+// invalid policy never retries: each call makes one attempt, and its error says what
+// is wrong with the policy. [Policy.Validate] says so in advance.
 type Policy struct {
 	MaxAttempts     int  // attempts in all, with the first; 0: not set; Unlimited
 	MaxRetries      int  // attempts after the first; 0: not set; Unlimited
@@ -55,7 +54,7 @@ type Policy struct {
 	MaxElapsed     time.Duration // no retry whose delay ends later than this after the first attempt began; 0: no bound
 	AttemptTimeout time.Duration // cancels the context of each attempt after this time; 0: none
 
-	// HealthyAfter is for what lives long: a connection, a watch, a stream. An
+	// HealthyAfter is for operations that last: a connection, a watch, a stream. An
 	// attempt that ran at least this long was healthy. If it fails, the call begins
 	// anew: it is attempt 1, no class has failed before, MaxElapsed counts from its
 	// end, a new seed is drawn, and the retry takes nothing from any Budget. So
@@ -70,9 +69,9 @@ type Policy struct {
 	Budget   *Budget            // shared allowance of retries; nil: none
 
 	// Wait waits before a retry; nil: a timer. It is called once for each retry,
-	// also for a d of 0, after the RetryScheduled, with the call's context and what
+	// even for a d of 0, after the RetryScheduled, with the call's context and what
 	// is left of the delay. It may return early, as when the network is back: the
-	// retry starts at that time. A Wait that only pretends, for tests, returns what
+	// retry then starts at once. A Wait that only pretends, for tests, returns what
 	// it skipped, 0 to d, and the clock of the call runs ahead by it. If it returns
 	// an error while ctx is not done, the call stops with ReasonWait and that error
 	// as its Cause. If it took longer than d, MaxElapsed and the context's deadline
@@ -95,7 +94,7 @@ func Default() Policy {
 
 // Retries returns the MaxAttempts for n retries, n + 1, or Unlimited if n is
 // negative. Use it for numbers that come from a flag or a row, where 0 retries
-// means one attempt; a MaxRetries of 0 is not set. Other libraries use -1 for no
+// means one attempt: in a Policy, a MaxRetries of 0 is not set. Other libraries use -1 for no
 // retries; convert that yourself.
 func Retries(n int) int {
 	switch {
@@ -157,9 +156,9 @@ func (p Policy) EffectiveMax() int {
 }
 
 // ForJob returns p with a job's own limit on attempts, which can lower the limit of
-// p and never raise it. A maxAttempts of 0 or below is not set. Where p has
-// neither MaxAttempts nor MaxRetries the job decides alone. AttemptCap,
-// NonRetryable and MaxElapsed still apply. An invalid policy stays as it is.
+// p and never raise it. A maxAttempts of 0 or below is not set. If p has neither
+// MaxAttempts nor MaxRetries, the job's limit is the limit. AttemptCap, NonRetryable
+// and MaxElapsed still apply. An invalid policy stays as it is.
 func (p Policy) ForJob(maxAttempts int) Policy {
 	if maxAttempts > 0 && p.faults() == nil {
 		p.MaxAttempts = tighter(p.count(), maxAttempts)

@@ -18,8 +18,8 @@ import (
 // Otherwise it returns an [*Error].
 //
 // If ctx is done when Do is called, fn is not called at all. If ctx is done when
-// an attempt returns or during a wait, there is no further attempt. If waiting
-// would be pointless because no attempt could follow, Do returns at once.
+// an attempt returns or during a wait, there is no further attempt. If no attempt
+// could follow a wait, Do returns at once.
 //
 // If p is invalid, Do still calls fn once; if that fails, the Reason is
 // ReasonInvalid. A nil ctx or fn is also ReasonInvalid, and fn is not called.

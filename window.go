@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Draw returns the delay of an attempt from what stands beside it in a
+// Draw computes the delay of an attempt again, from the seed and the window in a
 // [Decision], an [Event] or a log: Draw(d.Seed, number, d.Lo, d.Hi) is d.Delay.
 // Every delay from lo to hi, both included, is equally likely, where neither is
 // negative. If hi is not above lo, the delay is lo, whatever the seed.

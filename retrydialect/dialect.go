@@ -27,9 +27,9 @@
 // settings of a system that retries by itself, or an error that names every
 // field that the system cannot express.
 //
-// What a dialect has no setting for is not set, such as jitter. A duration longer
-// than about 292 years, which is the most that [time.Duration] can hold, is cut
-// to that.
+// If a dialect has no setting for a field, such as Jitter, the field is not set. A
+// duration longer than about 292 years, the most that [time.Duration] can hold, is
+// cut to that.
 package retrydialect
 
 import (

@@ -26,8 +26,8 @@ const (
 )
 
 // AdviceOf is the Advise of a [Transport] that has no other. It reads the header
-// Retry-After, RFC 9110 section 10.2.3: seconds, also 1.5, or a date in one of the
-// three forms of HTTP, also with UTC or +0000 for GMT. The wait for a date is
+// Retry-After, RFC 9110 section 10.2.3: seconds, which may have a fraction, or a date in
+// one of the three forms of HTTP, also with UTC or +0000 for GMT. The wait for a date is
 // measured from the Date of the response, so that the server's clock decides and
 // not ours. The Age of the response, which is time spent in a cache, is subtracted.
 // A date that has passed is 0, and anything else is ignored. If there are several

@@ -46,7 +46,7 @@ func AttemptOf(ctx context.Context) int {
 }
 
 // RequestOf returns the request that a [Transport] was given, for the context that
-// OnEvent and Wait of its policy get: there is a request for each event, also after a
+// OnEvent and Wait of its policy get: there is a request for each event, even after a
 // dial that was refused. It returns nil for any other context, such as the context
 // of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
@@ -58,10 +58,10 @@ func RequestOf(ctx context.Context) *http.Request {
 
 // ErrorOf returns why the last response of a [Transport] was the last: the
 // *retry.Error that RoundTrip did not return because there is a response. It returns
-// nil if the attempt succeeded, and if resp does not come from a Transport. Of two
-// Transports, one on top of the other, the outer one says it.
+// nil if the attempt succeeded, and if resp does not come from a Transport. If one Transport
+// is on top of another, the outer one's error is returned.
 //
-// It is found by resp.Request, and so also where http.Client or another
+// It is found by resp.Request. So it is found even if http.Client or another
 // RoundTripper has wrapped the body, after the body was closed, and in a copy of
 // resp.
 func ErrorOf(resp *http.Response) error {

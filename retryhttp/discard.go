@@ -21,7 +21,7 @@ const emptyReads = 100 // that bring neither a byte nor an error, as many as pac
 // body costs the connection and nothing else.
 //
 // A goroutine reads the body and then closes it: a body that ignores its context
-// would hold the caller for ever. A timer must not close a body that is still being
+// would hold the caller forever. A timer must not close a body that is still being
 // read, because a Base may pool its readers, and would give this one to another
 // response.
 func (x *exchange) discard() {

@@ -16,11 +16,12 @@
 //
 // A failed attempt is retried if the failure looks temporary, the request is
 // idempotent, its body can be sent again, and the policy allows it. [Transport] has
-// the table of all outcomes, and the one of a POST.
+// a table of all outcomes, and one for POST.
 //
 // A body can be sent again if the request has a GetBody. http.NewRequest sets it
 // for a bytes.Buffer, bytes.Reader and strings.Reader; [SetBody] does for files
-// and streams. Without one the Reason is not_retryable too.
+// and streams. Without it the request is sent once, and the Reason
+// is not_retryable.
 //
 // A [Gate] holds all requests to a target that has asked one of them to wait, and
 // Transport.Resume fetches the rest of a download that breaks.

@@ -52,13 +52,13 @@ type Outcome struct {
 	Reason retry.Reason
 
 	// Delay is the wait after this attempt. As with [retry.Policy.Next], it is set
-	// after each failed attempt, also if no retry follows, except for ReasonInvalid.
+	// after each failed attempt, even if no retry follows, except for ReasonInvalid.
 	Delay time.Duration
 
 	Class string // the name of the failure's class; "": none
 
-	// Err is nil if the job is done. Otherwise it is a [*retry.Error], also if a
-	// retry follows; its Reason is then ReasonRetry. Store it where the queue keeps
+	// Err is nil if the job is done. Otherwise it is a [*retry.Error], even if a
+	// retry follows: its Reason is then ReasonRetry. Store it where the queue keeps
 	// the error of each attempt. [retry.LastError] returns the error of the attempt
 	// itself.
 	Err error

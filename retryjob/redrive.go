@@ -30,14 +30,14 @@ type RedriveOptions struct {
 	OnProgress func(done, total int)
 }
 
-// A RedriveResult says what a Redrive did, also if it returned an error.
+// A RedriveResult says what a Redrive did, even if it returned an error.
 type RedriveResult struct {
 	Found   int // dead letters that were looked at
 	Moved   int // of these, went back; in a dry run: would have
 	Skipped int // of these, stayed: the Filter did not pick them, they cannot be read, or another Redrive was faster
 }
 
-// Spread returns when the job with this key runs again after a redrive, from 0 to
+// Spread returns how long after a redrive the job with this key runs again, from 0 to
 // window. Every process returns the same for a key and a window. All moments are
 // equally likely. If window is 0 or below, it is 0.
 func Spread(key string, window time.Duration) time.Duration {

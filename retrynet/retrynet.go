@@ -9,9 +9,9 @@
 // [Permanent] is true for errors that are certain to come back, for callers that
 // prefer one attempt too many. Most errors are neither.
 //
-// A name that does not exist is permanent, because a misspelt one is the likeliest
+// A name that does not exist is permanent, because a misspelled one is the likeliest
 // cause. In a cluster it may be the name of a service that has not started yet.
-// Package retryhttp therefore retries it; elsewhere, let the RetryIf do so:
+// Package retryhttp therefore retries it; elsewhere, use a RetryIf that does:
 //
 //	var dns *net.DNSError
 //	return retrynet.Transient(err) || errors.As(err, &dns) && dns.IsNotFound

@@ -74,7 +74,7 @@ type Beginner interface {
 // An error that panics in one of its own methods becomes a permanent error that
 // names its type. If begin, commit or rollback panics, because database/sql
 // calls such a method, that is a permanent error too, and after a commit one of
-// unknown outcome. The pool then treats the connection as in use for ever. The
+// unknown outcome. The pool then treats the connection as in use forever. The
 // rollback in the background is out of reach: a panic there ends the program.
 //
 // db is usually a [*sql.DB]. A [*sql.Conn] is one connection: once that is lost,

@@ -33,8 +33,8 @@
 // attempt: the task runs again after the delay of the policy. MaxElapsed,
 // MaxRetryAfter and RetryIf may still stop it. A log shows its attempt as canceled.
 //
-// If a handler panics, the panic is logged, is a failure of the attempt, and does not
-// end the process. Failures are not counted by class: each [retry.Class] is counted by all
+// If a handler panics, the attempt has failed. The panic is logged, and does not end
+// the process. Failures are not counted by class: each [retry.Class] is counted by all
 // failures of the task.
 //
 // # Limits

@@ -14,8 +14,8 @@
 // The rate limiter of a controller does not see the error. So one value is both: as
 // the reconciler it calls yours and decides, and as the rate limiter it hands the
 // delay out. Use it in both places, and for one controller only: with another rate
-// limiter the limits hold, but the delays are that one's, and the events name delays
-// that are not waited.
+// limiter the limits hold, but the delays are those of that limiter, and the events
+// name delays that are not waited.
 //
 // # What happens to an object
 //
@@ -26,7 +26,7 @@
 // permanent. The next change of the object starts again with attempt 1, as it does
 // after a success or a RequeueAfter.
 //
-// A change of the object, or a resync, is reconciled at once, also while the object
+// A change of the object, or a resync, is reconciled at once, even while the object
 // waits for a retry. If that fails, it is the next attempt.
 //
 // A panic is a failed attempt, and goes on to the controller, which by default logs
@@ -37,7 +37,7 @@
 //
 // Controllers go on until they succeed. So a policy with neither MaxAttempts nor
 // MaxRetries has no limit on attempts here, and needs a delay. MaxElapsed counts
-// from the start of the first failed attempt. HealthyAfter and Wait are not looked at.
+// from the start of the first failed attempt. HealthyAfter and Wait have no effect.
 //
 // The counts are kept in memory: a controller that restarts, or becomes the leader,
 // begins anew. Named classes are counted apart, see [retry.Class].
@@ -89,7 +89,7 @@ type failing struct {
 }
 
 // New returns Retries that apply policy to next. It returns an error if policy is
-// invalid, or would retry for ever without a delay.
+// invalid, or would retry forever without a delay.
 func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler[request]) (*Retries[request], error) {
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
 		policy.MaxAttempts = retry.Unlimited

@@ -27,8 +27,8 @@
 // call, so exemplars link to its trace.
 //
 // The counts of the histograms are the numbers of calls, attempts and retries. A call
-// that begins anew, by [retry.Policy.HealthyAfter], is one call, whose duration and
-// retries begin anew too.
+// that begins anew, by [retry.Policy.HealthyAfter], remains one call, but its duration
+// and retries start from zero.
 //
 // # Spans
 //

@@ -27,7 +27,7 @@
 // has none of them. Failures are not counted by class: each [retry.Class] is counted
 // by all failures of the activity.
 //
-// If a policy is invalid, each activity runs once, and an error is non-retryable
+// If a policy is invalid, each activity runs once, and its error is non-retryable
 // (ReasonInvalid). Validate policies before the worker starts.
 //
 // The SDK cannot send text that is not UTF-8: it is replaced, and the causes of the

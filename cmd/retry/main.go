@@ -6,7 +6,7 @@
 //	retry keys                                    what a policy can say
 //	retry schema                                  the same for editors
 //	retry explain retries.log                     when calls were retried, and why
-//	retry check -policy policy.yaml retries.log   whether a policy decides so
+//	retry check -policy policy.yaml retries.log   whether a policy decides the same
 //	retry simulate system.yaml                    whether a system comes back after an outage
 //	retry whatif -policy new.yaml retries.log     what another policy would have done
 //	retry explore policy.yaml                     a page to try a policy out

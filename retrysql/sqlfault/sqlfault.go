@@ -16,8 +16,8 @@
 //	db := sql.OpenDB(faults)
 //
 // Afterwards [Connector.Left] tells how much of the script was not reached, and
-// db.Stats().InUse whether a transaction or a result was left open. It must not
-// be used in production.
+// db.Stats().InUse whether a transaction or a result was left open. Do not use
+// this package in production.
 //
 // The connector is the driver's own, such as stdlib.GetConnector of pgx or
 // mysql.NewConnector. For a driver without one, [Open] takes the two arguments

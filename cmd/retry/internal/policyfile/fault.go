@@ -84,7 +84,7 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	return faults
 }
 
-// leastForever is how far apart attempts should be that go on for ever.
+// leastForever is how far apart attempts should be that go on forever.
 const leastForever = time.Second
 
 var (
