@@ -12,11 +12,11 @@ import (
 // SetBody gives req a body that can be sent again: by a [Transport], and by
 // http.Client after a redirect. It sets Body, GetBody and ContentLength.
 //
-// An io.Seeker, such as an *os.File, is sent from its present position each
-// time, and is left open: close it after the request. Anything else, such as a
-// pipe, is read into memory and closed, if it is no longer than limit bytes. If
-// it is longer that is an error, and req can be sent once. A limit of 0 or less
-// allows an io.Seeker only, and what is empty.
+// An io.Seeker, such as an *os.File, is sent from its present position each time, and
+// is left open: close it after the request. Anything else, such as a pipe, is read
+// into memory and closed, if it is no longer than limit bytes. If it is longer,
+// SetBody returns an error, and req can be sent once. A limit of 0 or less allows an
+// io.Seeker only, and what is empty.
 //
 // body may be the Body that req has already. http.NewRequest hides the method
 // Seek of a body without a method Close: give it no body, and the body to

@@ -27,11 +27,12 @@ import (
 // If no response comes, all of it has been spent, unless it is certain that nothing was
 // sent. If the request may be sent again, one retry stays here.
 //
-// Put it below a [Transport], so that each attempt gets what is left then: around one,
-// all attempts get the same lease, which is no bound. A request whose context has no
-// Budget, and one that a redirect led to another scheme or host, is sent as it is. Do
-// not use it for servers of others, which learn the number. net/http repeats a GET by
-// itself if a connection that it kept is dead: then nothing goes back.
+// Put it below a [Transport], so that each attempt gets what is left then: around
+// one, all attempts get the same lease, which bounds nothing. A request whose context
+// has no Budget, and one that a redirect led to another scheme or host, is sent as it
+// is. Do not use it for other people's servers, which would learn the number.
+// net/http repeats a GET by itself if a connection that it kept is dead: then nothing
+// goes back.
 //
 // A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {

@@ -9,10 +9,10 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// Idempotent reports whether processing req twice has the same effect as once:
-// GET, HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2), and any
-// method with a header Idempotency-Key or X-Idempotency-Key. As in net/http,
-// req.Header["Idempotency-Key"] = nil says so of a request, and is not sent.
+// Idempotent reports whether processing req twice has the same effect as once: GET,
+// HEAD, OPTIONS, TRACE, PUT and DELETE (RFC 9110 section 9.2.2), and any method with
+// a header Idempotency-Key or X-Idempotency-Key. As in net/http,
+// req.Header["Idempotency-Key"] = nil makes a request idempotent, and is not sent.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -23,13 +23,13 @@ func Idempotent(req *http.Request) bool {
 	return key || xkey
 }
 
-// Check is the Check of a [Transport] that has no other. It retries every status
-// from 500 to 599 except 501 and 505, the statuses 408, 421, 425 and 429, 403 and
-// 413 with a Retry-After, and every error of the transport. Permanent are the
-// errors that retrynet.Permanent knows, except "no such host", and a proxy's
-// refusal of CONNECT, if its reason phrase is a standard one or none, and not that
-// of 429, 500, 502, 503 or 504. So is any other status of 400 and above. Advice can
-// overrule the status.
+// Check is the Check of a [Transport] that has no other. It retries every status from
+// 500 to 599 except 501 and 505, the statuses 408, 421, 425 and 429, 403 and 413 with
+// a Retry-After, and every error of the transport. These are permanent: the errors
+// that retrynet.Permanent knows, except "no such host"; a proxy's refusal of CONNECT,
+// if its reason phrase is a standard one or none, but not the phrase of 429, 500,
+// 502, 503 or 504; and any other status of 400 and above. Advice can overrule the
+// status.
 //
 // A custom Check that calls it passes on the request that it gets. By that request
 // Check knows the Advise of the Transport; for any other, or nil, it asks AdviceOf.

@@ -18,8 +18,8 @@ func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 
 type policyKey struct{}
 
-// AttemptOf returns the number of the attempt whose context a RoundTripper got:
-// 1 for the first, and where ctx does not come from a [Transport].
+// AttemptOf returns the number of the attempt whose context a RoundTripper got: 1 for
+// the first, and if ctx does not come from a [Transport].
 //
 // With OpenTelemetry's otelhttp, put a RoundTripper inside it to get a span for
 // each attempt that has the attribute http.request.resend_count:

@@ -34,13 +34,13 @@ import (
 // pauses at a time.
 //
 // An attempt is held before Prepare is called and before AttemptTimeout starts.
-// Holding takes nothing from a Budget, does not call the Policy's Wait, and is no part
-// of the attempt in an event. A
-// request that cannot wait that long is not sent: the call fails at once, without
-// that attempt, and the Reason is ReasonRetryAfter for MaxRetryAfter, ReasonElapsed
-// for MaxElapsed, and ReasonDeadline for the deadline of the request's context. The
-// spread alone never makes a request fail: it is cut to what is left of MaxElapsed,
-// and to half of what the wait leaves of the deadline.
+// Holding takes nothing from a Budget, does not call the Policy's Wait, and is not
+// part of the attempt in an event. A request that cannot wait that long is not sent:
+// the call fails at once, without that attempt, and the Reason is ReasonRetryAfter
+// for MaxRetryAfter, ReasonElapsed for MaxElapsed, and ReasonDeadline for the
+// deadline of the request's context. The spread alone never makes a request fail: it
+// is cut to what is left of MaxElapsed, and to half of what the wait leaves of the
+// deadline.
 type Gate struct {
 	// Key returns what a pause is for: requests with the same key wait together. A
 	// request with the key "" is never held, and makes no other wait. Key is called

@@ -14,8 +14,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A BrokenError is what reading a body ends with under Transport.Resume if the body
-// broke and its rest could not be fetched. What was read before is right.
+// A BrokenError is the error of reading a body under Transport.Resume if the body
+// broke and its rest could not be fetched. What was read before is correct.
 type BrokenError struct {
 	Offset int64 // how many bytes were read
 	Err    error // why the rest is missing; errors.As finds a *retry.Error in it
@@ -31,7 +31,7 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 
 // ErrChanged is in the [BrokenError] of a body whose rest the server does not
 // confirm: it answers with the whole body again, or with another ETag, or without
-// one. Begin anew.
+// one. Start again from the beginning.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
 // resumes reports whether Transport.Resume applies to the response that the caller

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A StatusError is what an attempt failed with whose response had a status that
-// Check does not accept. RetryIf, Classify, Prepare and the events of the policy
-// get it; the caller of a [Transport] gets the response itself.
+// A StatusError is the error of an attempt whose response had a status that Check
+// does not accept. RetryIf, Classify, Prepare and the events of the policy get it;
+// the caller of a [Transport] gets the response itself.
 type StatusError struct {
 	StatusCode int
 	Header     http.Header // of the response; a copy

@@ -127,10 +127,10 @@ type Transport struct {
 	// AdviceOf, which reads the header Retry-After. VendorAdvice reads more.
 	Advise func(*http.Response) Advice
 
-	// StallTimeout ends an attempt when a Read of its response's body gets no
-	// byte for so long; the Read returns an error that says so. The time between
-	// two calls of Read does not count, and a connection after 101 has no such
-	// limit. 0 or less: no limit.
+	// StallTimeout ends an attempt when a Read of its response's body gets no byte
+	// for this long; the Read returns an error that says so. The time between two
+	// calls of Read does not count, and a connection after 101 has no such limit. 0
+	// or less: no limit.
 	StallTimeout time.Duration
 
 	// Gate holds attempts whose target has asked another caller to wait. Share one

@@ -17,9 +17,9 @@ type RedriveOptions struct {
 	// place to list them.
 	Filter func(DeadLetter) bool
 
-	// Window is the time over which the jobs are spread: each runs [Spread] of its
-	// Key and Window after Redrive began, or if the Key is empty, of the dead letter
-	// as JSON. 0 or below: all run at once.
+	// Window is the time over which the jobs are spread: each runs Spread(Key,
+	// Window) after Redrive began, see [Spread]. If its Key is empty, the dead letter
+	// as JSON is used instead. 0 or below: all run at once.
 	Window time.Duration
 
 	DryRun bool // moves nothing; the RedriveResult says what would be moved

@@ -70,9 +70,9 @@ func (c Call) Waited() time.Duration {
 // another attempt, or a field that its kind of event does not have. The calls up to
 // the fault are returned.
 //
-// A wall clock that goes back is such a fault, too, if Time falls behind Elapsed
-// by more than a day from one event to the next. Less can happen when a clock is
-// adjusted, or its time zone is corrected. Time may run ahead of Elapsed by any
+// A wall clock that goes back is such a fault, too, if Time falls behind Elapsed by
+// more than a day from one event to the next. A smaller step can happen when a clock
+// is adjusted, or its time zone is corrected. Time may run ahead of Elapsed by any
 // amount, because the clock that measures Elapsed can stop while a machine sleeps.
 //
 // The Elapsed of a job is measured by the clock of the worker that has it. The clock of

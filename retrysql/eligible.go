@@ -23,9 +23,9 @@ import (
 // where '10' is less than '5'. Retryable is a boolean, in MySQL and SQLite a
 // number.
 //
-// A limit of the policy caps every row, also one with a higher limit of its own. Where
-// each row decides, as in Tasker, use the zero policy, with the limit of the rows that
-// have none as DefaultMaxAttempts: 3 in Tasker.
+// A limit of the policy caps every row, even one with a higher limit of its own.
+// Where each row decides, as in Tasker, use the zero policy, with the limit of the
+// rows that have none as DefaultMaxAttempts: 3 in Tasker.
 type Columns struct {
 	Attempts    string // how many attempts the job had; NULL is 0
 	MaxAttempts string // its own limit, as in [retry.Policy.ForJob]; NULL or below 1: not set; "": none has one

@@ -65,11 +65,10 @@ type Beginner interface {
 // 1213), or because PostgreSQL answered COMMIT with ROLLBACK after fn went on
 // past an error.
 //
-// If AttemptTimeout ends an attempt before its commit, or a deadline does that
-// is not the caller's, the attempt is rolled back and Transient says yes. If it
-// cuts off a commit, the outcome is unknown. After AttemptTimeout database/sql
-// rolls back in the background, and may hold its locks a little longer: give the
-// policy a Backoff.
+// If AttemptTimeout, or a deadline that is not the caller's, ends an attempt before
+// its commit, the attempt is rolled back, and Transient is true. If either cuts off a
+// commit, the outcome is unknown. After AttemptTimeout database/sql rolls back in the
+// background, and may hold its locks a little longer: give the policy a Backoff.
 //
 // An error that panics in one of its own methods becomes a permanent error that
 // names its type. If begin, commit or rollback panics, because database/sql
@@ -89,10 +88,10 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 	return TxFunc(ctx, databaseSQL(db, opts, hasSavepoint(db)), p, fn)
 }
 
-// TxFunc is [Tx] for everything that has transactions of its own: pgx, GORM,
-// sqlx, bun, ent. Each attempt calls transact, which begins a transaction,
-// calls body with it exactly once, and then commits if body returned nil and
-// rolls back if it did not. For pgx and GORM that is a function of theirs:
+// TxFunc is [Tx] for everything that has transactions of its own: pgx, GORM, sqlx,
+// bun, ent. Each attempt calls transact, which begins a transaction, calls body with
+// it exactly once, and then commits if body returned nil and rolls back if it did
+// not. pgx and GORM have such a function:
 //
 //	func(ctx context.Context, body func(pgx.Tx) error) error {
 //		return pgx.BeginFunc(ctx, pool, body)
@@ -102,11 +101,11 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 //		return db.WithContext(ctx).Transaction(body)
 //	}
 //
-// body runs fn with the attempt's context. So TxFunc knows what no error can
-// tell: whether fn had succeeded, and what transact returned is therefore what
-// COMMIT failed with. Such an error is an [*UnknownCommitError] and permanent,
-// unless the server refused the commit. Everything else that [Tx] promises
-// about fn, RetryIf, Classify and timeouts holds here too.
+// body runs fn with the attempt's context. So TxFunc knows what no error can tell:
+// whether fn had succeeded. If it had, an error of transact is what COMMIT failed
+// with. Such an error is an [*UnknownCommitError] and permanent, unless the server
+// refused the commit. Everything else that [Tx] promises about fn, RetryIf, Classify
+// and timeouts holds here too.
 //
 // There is no savepoint on MySQL and MariaDB: if fn goes on after a deadlock, half
 // of the transaction may be applied without an error, or a part of it twice.
@@ -120,10 +119,10 @@ func Tx(ctx context.Context, db Beginner, opts *sql.TxOptions, p retry.Policy, f
 // succeeded and then fails, the outcome is unknown too. If it never calls body
 // and returns nil, that is a permanent error.
 //
-// Leave GORM's TranslateError off: it hides the server's answer for a duplicate
-// key and the like, by an error of GORM's own in its place. gorm.io/driver/mysql
-// does so, and gorm.io/driver/postgres up to v1.6.1 or with a driver other than
-// pgx. A commit that was refused with such an error has an unknown outcome.
+// Leave GORM's TranslateError off: it replaces the server's answer for a duplicate
+// key and the like with an error of GORM's own. gorm.io/driver/mysql does so, and
+// gorm.io/driver/postgres up to v1.6.1 or with a driver other than pgx. A commit that
+// was refused with such an error has an unknown outcome.
 func TxFunc[T any](ctx context.Context, transact func(ctx context.Context, body func(T) error) error, p retry.Policy, fn func(context.Context, T) error) error {
 	return retry.Do(ctx, decidedByTheFunction(p), func(attempt context.Context) error {
 		if transact == nil || fn == nil {

@@ -26,9 +26,9 @@ type Row struct {
 	Lo, Hi time.Duration
 }
 
-// Table checks that p decides as the rows say. It reports every row that p
-// disagrees with, and the decision of p, in one failure. A row does not say of
-// which class the earlier failures were: each class is counted by all failures.
+// Table checks that p decides as the rows say. It reports every row that p disagrees
+// with, and the decision of p, in one failure. A row does not say which class the
+// earlier failures had: each class is counted by all failures.
 func Table(t testing.TB, p retry.Policy, rows []Row) {
 	t.Helper()
 	var lines []string
