@@ -104,9 +104,9 @@ func ledAway(req *http.Request) bool {
 	return false
 }
 
-// BorrowBudget returns a handler that calls h with a context that has a Budget of most
-// retries, or of fewer if the header Retry-Budget of the request says so: all that the
-// request may make in this process, and in those that this one lends them to by
+// BorrowBudget returns a handler that calls h with a context that has a Budget of
+// most retries, or of fewer if the header Retry-Budget of the request says so. The
+// request may make that many in this process and in those that it lends to with
 // [LendBudget].
 //
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
