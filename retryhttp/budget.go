@@ -105,9 +105,8 @@ func ledAway(req *http.Request) bool {
 }
 
 // BorrowBudget returns a handler that calls h with a context that has a Budget of
-// most retries, or of fewer if the header Retry-Budget of the request says so. The
-// request may make that many in this process and in those that it lends to with
-// [LendBudget].
+// most retries, or of fewer if the header Retry-Budget of the request says so: the
+// total for this process and those that it lends to with [LendBudget].
 //
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
 //

@@ -53,9 +53,9 @@ type Service struct {
 
 	Calls []Edge // what each request calls, in this order
 
-	// Lend gives each call from outside a Budget of so many retries for all services
-	// that handle it, as retryhttp.LendBudget and BorrowBudget do. It comes on top of
-	// the Budgets of the Policies. 0: none.
+	// Lend gives each call from outside a Budget of this many retries for all
+	// services that handle it, as retryhttp.LendBudget and BorrowBudget do. It comes
+	// on top of the Budgets of the Policies. 0: none.
 	Lend int
 }
 

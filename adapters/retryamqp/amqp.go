@@ -237,7 +237,7 @@ func stepOf(delay time.Duration) time.Duration {
 
 var errRecovers = errors.New("retryamqp: the connection recovers by itself, which loses its transactions: connect without Recovery, and again after an error")
 
-// Consume handles messages until ctx ends. Then it cancels the contexts of the
+// Consume handles messages until ctx is done. Then it cancels the contexts of the
 // handlers, waits until they have returned, gives their messages back, and returns
 // nil. If the connection or the channel fails, it also waits for the handlers, the
 // server takes the messages back by itself, and Consume returns an error: connect

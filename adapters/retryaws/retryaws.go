@@ -21,7 +21,7 @@
 // # What the server asks for
 //
 // A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After, see
-// [retry.After]; the longer one counts.
+// [retry.After]; the longer one applies.
 //
 // # The SDK's quota
 //
@@ -69,7 +69,7 @@ type Middleware struct {
 }
 
 // AddTo replaces the SDK's own retries with m. Append it to the APIOptions of an
-// aws.Config, a client, or a single operation; the last one counts.
+// aws.Config, a client, or a single operation; the last one applies.
 func (m Middleware) AddTo(stack *middleware.Stack) error {
 	replaced, ok := stack.Finalize.Get(retryID)
 	if !ok {

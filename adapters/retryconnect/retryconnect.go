@@ -31,13 +31,13 @@
 //
 // # What the server asks for
 //
-// The server can ask for a wait with a google.rpc.RetryInfo in the error details,
-// the header Retry-After, or the trailer grpc-retry-pushback-ms, see
-// [retry.After]; the longest counts. A pushback that is negative or not a number
-// forbids retries: the error is permanent. Connect does not pass on the headers of
-// a response that is not from a Connect server, such as the 503 of a load
-// balancer, so a Retry-After there has no effect. Attempts after the first carry
-// grpc-previous-rpc-attempts, as in gRPC's own retries.
+// The server can ask for a wait with a google.rpc.RetryInfo in the error details, the
+// header Retry-After, or the trailer grpc-retry-pushback-ms, see [retry.After]; the
+// longest applies. A pushback that is negative or not a number forbids retries: the
+// error is permanent. Connect does not pass on the headers of a response that is not
+// from a Connect server, such as the 503 of a load balancer, so a Retry-After there
+// has no effect. Attempts after the first carry grpc-previous-rpc-attempts, as in
+// gRPC's own retries.
 //
 // # Errors
 //

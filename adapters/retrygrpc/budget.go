@@ -16,9 +16,9 @@ import (
 // LendBudget returns options for grpc.NewClient that lend each call up to most of the
 // retries that the Budgets of its context have left, see [retry.WithBudget] and
 // [BorrowBudget]. The metadata retry-budget says how many: 0 if none are left, and
-// then no service below retries. Put them after those of [Interceptor.DialOptions], so
-// that each attempt gets what is left then. All attempts of gRPC's own retries, which
-// DialOptions switches off, get the same lease, which is no bound.
+// then no service below retries. Put them after those of [Interceptor.DialOptions],
+// so that each attempt gets what is left then. All attempts of gRPC's own retries,
+// which DialOptions turns off, get the same lease, which bounds nothing.
 //
 // What the trailer retry-budget-spent does not report goes back when the call ends, all
 // of it if there is no report. If no trailer comes, all of it has been spent, unless
@@ -67,9 +67,9 @@ func lend(ctx context.Context, most int, opts []grpc.CallOption) (context.Contex
 // lastKey marks the context of an attempt that no other follows.
 type lastKey struct{}
 
-// BorrowBudget returns options for grpc.NewServer that give the context of each call a
-// Budget of most retries, or of fewer if the client says so, see [LendBudget]: all that
-// the call may make in this process, and in those that this one lends them to.
+// BorrowBudget returns options for grpc.NewServer that give the context of each call
+// a Budget of most retries, or of fewer if the client says so, see [LendBudget]: the
+// total for this process and those that it lends to.
 //
 // If the client said so, the trailer reports how many were made. A retry that is denied
 // because the client lent too few has the Reason [retry.ReasonBorrowed]. A client can

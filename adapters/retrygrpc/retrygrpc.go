@@ -92,10 +92,10 @@ type Interceptor struct {
 	alone bool // gRPC's own retries are switched off
 }
 
-// DialOptions returns options for grpc.NewClient that retry unary calls and
-// streams with i and switch gRPC's own retries off. Interceptors in earlier options
-// see each call once; those in later options see each attempt. It returns an error
-// if i is invalid, see [Interceptor.Validate].
+// DialOptions returns options for grpc.NewClient that retry unary calls and streams
+// with i and turn gRPC's own retries off. Interceptors in earlier options see each
+// call once; those in later options see each attempt. It returns an error if i is
+// invalid, see [Interceptor.Validate].
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.Validate(); err != nil {
 		return nil, err

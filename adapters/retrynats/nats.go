@@ -82,10 +82,10 @@ func DeadLetterOf(header nats.Header) (d retryjob.DeadLetter, err error) {
 	return d, err
 }
 
-// AttemptOf returns the number of the attempt that a delivery is for, 1 for the first.
-// Of a message that was a dead letter, the first delivery is none: it is only put off
-// until the message is due. AttemptOf returns 0 for that delivery, and for a message
-// that is not of JetStream.
+// AttemptOf returns the number of the attempt that a delivery is for, 1 for the
+// first. The first delivery of a message that was a dead letter is not an attempt:
+// the message is only put off until it is due. AttemptOf returns 0 for that delivery,
+// and for a message that is not of JetStream.
 func AttemptOf(msg jetstream.Msg) int {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -156,7 +156,7 @@ func check(c jetstream.ConsumerConfig) error {
 	return nil
 }
 
-// Consume handles the messages of a consumer until ctx ends. Then it cancels the
+// Consume handles the messages of a consumer until ctx is done. Then it cancels the
 // contexts of the handlers, waits until they have returned, gives their messages
 // back, and returns nil. It returns an error if the consumer's AckPolicy is not
 // explicit, if it has a BackOff or a MaxDeliver, if no other stream stores the dead

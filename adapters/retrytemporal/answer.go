@@ -16,10 +16,10 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// DeadLetterOf returns the dead letter in the error that a workflow got from an activity:
-// what the [Interceptor] decided after the last attempt. Its JSON is the last of the
-// details of an ApplicationError. After an attempt that another one follows, in
-// Temporal's user interface, its Reason is ReasonRetry.
+// DeadLetterOf returns the dead letter in the error that a workflow got from an
+// activity: what the [Interceptor] decided after the last attempt. Its JSON is the
+// last of the details of an ApplicationError. In Temporal's user interface, after an
+// attempt that will be retried, its Reason is ReasonRetry.
 //
 // ok is false if there is none: a dead letter has a Reason and Attempts. The TimeoutError
 // of an activity whose last attempt was lost has none; it wraps the failure of an
