@@ -21,16 +21,16 @@ import (
 // keys make a valid policy together is not judged, because code may still add a
 // Budget, or another file a limit: call [Policy.Validate] when p is complete.
 //
-// p may already hold a policy, such as [Default]. A key that is left out, or
-// null, leaves its field as it is, and so does null in place of a policy; null
-// inside a backoff is an error. Of max_attempts and max_retries one clears the
-// other; max_retries 0 is one attempt, whatever max_attempts says. attempt_cap
-// can lower a cap that is set, not raise it. Functions and the Budget are not part
-// of the form, and stay.
+// p may already hold a policy, such as [Default]. A key that is left out, or null,
+// leaves its field as it is, and so does null in place of a policy; null inside a
+// backoff is an error. If only one of max_attempts and max_retries is there, the
+// other field is cleared; max_retries 0 is one attempt, whatever max_attempts says.
+// attempt_cap can lower a cap that is set, not raise it. Functions and the Budget are
+// not part of the form, and stay.
 //
-// Do not embed a Policy: its methods would be promoted and the outer fields
-// ignored. Hold it in a named field. A YAML library that inlines a Policy goes
-// past these methods.
+// Do not embed a Policy: its methods would be promoted and the outer fields ignored.
+// Hold it in a named field. A YAML library that inlines a Policy bypasses these
+// methods.
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	return strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
 }

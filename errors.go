@@ -33,10 +33,10 @@ type Error struct {
 	// Err is what the last attempt failed with; nil if none was made.
 	Err error
 
-	// Cause is what stopped the call besides the failure itself: the context's
-	// error, a deadline too close to wait, an error of the policy's Wait, the Cause
-	// of a [Class], or what is wrong with the policy; otherwise nil. It asks the
-	// context for its error and cause only when you ask for them.
+	// Cause is what stopped the call besides the failure itself: the context's error,
+	// a deadline too close to wait, an error of the policy's Wait, the Cause of a
+	// [Class], or what is wrong with the policy; otherwise nil. The context is asked
+	// for its error and cause only when you read them.
 	Cause error
 
 	rare *rare // nil in most calls
