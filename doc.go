@@ -21,8 +21,8 @@
 //
 //  1. Backoff gives the delay after a failed attempt, and MaxDelay cuts it.
 //  2. Jitter turns it into a window, which MaxDelay cuts too.
-//  3. If a Retry-After ([After]) is longer, the window starts there: After(2s) becomes
-//     2s to 2.8s under ±20 %, or 2s under ExactRetryAfter.
+//  3. A longer Retry-After ([After]) is where the window starts: After(2s) becomes 2s
+//     to 2.8s under ±20 %, or 2s under ExactRetryAfter.
 //  4. One delay is drawn from the window, uniformly. [Draw] computes it again from
 //     the seed, attempt and window in an [Event].
 //

@@ -18,7 +18,7 @@ import (
 //   - A deadline of ctx bounds the attempt, not the job: an attempt that it ends has
 //     failed. A cancellation is ReasonCanceled.
 //   - If ctx is done before the attempt, fn is not called, and the Reason is
-//     ReasonCanceled or ReasonDeadline. This is no failure of the job: hand it out
+//     ReasonCanceled or ReasonDeadline. This is not a failure of the job: hand it out
 //     again.
 //   - If the limit is used up already, as when a worker died in the last attempt, fn
 //     is not called, and the Reason is ReasonExhausted or ReasonNonRetryable.

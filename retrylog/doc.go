@@ -32,7 +32,7 @@
 //	{"key":"17","kind":"stopped","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
 // Every delay follows from its own line: it is retry.Draw(seed, attempt, lo, hi).
-// Unknown keys, kinds and reasons are no fault, so a log may hold more, and may be
+// Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be
 // from a newer version.
 //
 // [Read] also reads the JSON lines that [Slog] logs at level Debug, which have the
