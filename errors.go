@@ -35,7 +35,7 @@ type Error struct {
 
 	// Cause is what stopped the call besides the failure itself: the context's error,
 	// a deadline too close to wait, an error of the policy's Wait, the Cause of a
-	// [Class], or what is wrong with the policy; otherwise nil. The context is asked
+	// [Class], or what is wrong with the policy; otherwise nil. The context is checked
 	// for its error and cause only when you read them.
 	Cause error
 
