@@ -206,13 +206,17 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A sourced writer writes lines that a prefix says the source of.
+// A sourced writer writes lines that a prefix says the source of to a log that others
+// write too.
 type sourced struct {
 	io.Writer
+	log    *sync.Mutex
 	prefix string
 }
 
 func (w sourced) Write(line []byte) (int, error) {
+	w.log.Lock()
+	defer w.log.Unlock()
 	return io.WriteString(w.Writer, w.prefix+string(line))
 }
 
@@ -229,11 +233,12 @@ func TestCallsAtOnce(t *testing.T) {
 		var log bytes.Buffer
 		synctest.Test(t, func(t *testing.T) {
 			var all sync.WaitGroup
+			var mu sync.Mutex
 			for i := range 50 {
 				time.Sleep(10 * time.Millisecond)
 				all.Go(func() {
 					p := policy
-					p.OnEvent = row.how(sourced{&log, strings.ReplaceAll(row.prefix, "%d", fmt.Sprint(i))})
+					p.OnEvent = row.how(sourced{&log, &mu, strings.ReplaceAll(row.prefix, "%d", fmt.Sprint(i))})
 					err := fmt.Errorf("call %d", i)
 					if row.prefix != "" && i%2 > 0 {
 						err = retry.Permanent(err) // so that its end could be that of a call elsewhere
