@@ -98,9 +98,10 @@ func (u *uses) unnamedClass(pass *analysis.Pass) {
 		if fn == nil || inTest(pass, lit) || !isNamed(derefAny(u.info.TypeOf(lit)), retryPath, "Class") {
 			continue
 		}
+		_, kept := c.Parent().Parent().Node().(*ast.AssignStmt) // and may get its name later
 		if keyed(lit)["Name"] != nil {
 			named[fn.Node()] = true
-		} else if p := literal(u.deep(keyed(lit)["Policy"])); p != nil && keyed(p)["NonRetryable"] == nil {
+		} else if p := literal(u.deep(keyed(lit)["Policy"])); p != nil && !kept && keyed(p)["NonRetryable"] == nil {
 			unnamed[fn.Node()] = lit
 		}
 	}

@@ -61,9 +61,8 @@ func inAny(c inspector.Cursor, kinds ...ast.Node) bool {
 
 // commented reports whether a comment above or behind a statement says why.
 func commented(pass *analysis.Pass, n ast.Node) bool {
-	line := placeOf(pass, n.End()).line
 	return slices.ContainsFunc(enclosingFile(pass, n.Pos()).Comments, func(group *ast.CommentGroup) bool {
-		below := line - placeOf(pass, group.End()).line
+		below := placeOf(pass, n.End()).line - placeOf(pass, group.End()).line
 		return below == 1 || below == 0 && !strings.HasPrefix(group.Text(), "want") // which tests of checks write
 	})
 }
