@@ -23,17 +23,22 @@ func printText(w io.Writer, r *report) {
 
 func printReport(w io.Writer, r *report) { writeJSON(w, r) }
 
-// printGitHub prints annotations for GitHub, which percent-decodes them, so the
-// characters that end a part of one must be encoded.
 func printGitHub(w io.Writer, r *report) {
 	for _, f := range r.Faults {
 		level := "error"
 		if f.Lint {
 			level = "warning"
 		}
-		fmt.Fprintf(w, "::%s file=%s,line=%d::%s\n", level, control.ReplaceAllString(githubProperty.Replace(filepath.ToSlash(f.File)), "?"), f.Line, githubData.Replace(policyfile.Visible(f.Text)))
+		annotate(w, level, f.File, fmt.Sprintf("line=%d", f.Line), policyfile.Visible(f.Text))
 	}
 	fmt.Fprintln(w, r.summary())
+}
+
+// annotate prints an annotation for GitHub, which percent-decodes it, so the
+// characters that end a part of it must be encoded.
+func annotate(w io.Writer, level, file, place, text string) {
+	file = control.ReplaceAllString(githubProperty.Replace(filepath.ToSlash(file)), "?")
+	fmt.Fprintf(w, "::%s file=%s,%s::%s\n", level, file, place, githubData.Replace(text))
 }
 
 var (
@@ -44,7 +49,6 @@ var (
 
 type object = map[string]any
 
-// printSARIF prints SARIF 2.1.0, which code scanners exchange.
 func printSARIF(w io.Writer, r *report) {
 	results := []object{}
 	for _, f := range r.Faults {
@@ -52,18 +56,26 @@ func printSARIF(w io.Writer, r *report) {
 		if f.Lint {
 			rule, level = "unintended", "warning"
 		}
-		results = append(results, object{"ruleId": rule, "level": level, "message": object{"text": f.Text},
-			"locations": []object{{"physicalLocation": object{
-				"artifactLocation": object{"uri": (&url.URL{Path: filepath.ToSlash(f.File)}).String()},
-				"region":           object{"startLine": f.Line},
-			}}}})
+		results = append(results, sarifResult(rule, level, f.Text, f.File, object{"startLine": f.Line}))
 	}
 	rules := []object{
 		{"id": "invalid", "shortDescription": object{"text": "The policy is invalid."}},
 		{"id": "unintended", "shortDescription": object{"text": "The policy is valid, but probably not what is meant."}},
 	}
-	writeJSON(w, object{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": []object{{
-		"tool":    object{"driver": object{"name": "retry", "version": version(), "informationUri": "https://github.com/goretry/retry", "rules": rules}},
-		"results": results,
-	}}})
+	driver := object{"name": "retry", "version": version(), "informationUri": "https://github.com/goretry/retry", "rules": rules}
+	writeJSON(w, sarif(driver, results))
+}
+
+// sarif returns a log in SARIF 2.1.0, which code scanners exchange.
+func sarif(driver object, results []object) object {
+	return object{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
+		"runs": []object{{"tool": object{"driver": driver}, "results": results}}}
+}
+
+func sarifResult(rule, level, text, file string, region object) object {
+	return object{"ruleId": rule, "level": level, "message": object{"text": text},
+		"locations": []object{{"physicalLocation": object{
+			"artifactLocation": object{"uri": (&url.URL{Path: filepath.ToSlash(file)}).String()},
+			"region":           region,
+		}}}}
 }

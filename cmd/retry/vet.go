@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -97,10 +96,8 @@ var vetFormats = map[string]func(*streams, []vet.Finding) error{
 		return nil
 	},
 	"github": func(s *streams, findings []vet.Finding) error {
-		value := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-		property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 		for _, f := range findings {
-			fmt.Fprintf(s.out, "::error file=%s,line=%d,col=%d::%s\n", property.Replace(f.File), f.Line, f.Column, value.Replace(f.Message))
+			annotate(s.out, "error", f.File, fmt.Sprintf("line=%d,col=%d", f.Line, f.Column), f.Message)
 		}
 		return nil
 	},
@@ -118,23 +115,14 @@ var vetFormats = map[string]func(*streams, []vet.Finding) error{
 
 // writeSARIF writes what GitHub and others show as code scanning alerts.
 func writeSARIF(s *streams, findings []vet.Finding) error {
-	type object = map[string]any
 	rules, results := []object{}, []object{}
 	for _, a := range vet.Analyzers {
 		rules = append(rules, object{"id": a.Name, "helpUri": a.URL, "shortDescription": object{"text": firstLine(a.Doc)}})
 	}
 	for _, f := range findings {
-		results = append(results, object{"ruleId": f.Check, "level": "error", "message": object{"text": f.Message}, "locations": []object{{
-			"physicalLocation": object{
-				"artifactLocation": object{"uri": filepath.ToSlash(f.File)},
-				"region":           object{"startLine": f.Line, "startColumn": f.Column},
-			},
-		}}})
+		results = append(results, sarifResult(f.Check, "error", f.Message, f.File, object{"startLine": f.Line, "startColumn": f.Column}))
 	}
-	return json.NewEncoder(s.out).Encode(object{
-		"version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-		"runs": []object{{"tool": object{"driver": object{"name": "retry vet", "rules": rules}}, "results": results}},
-	})
+	return json.NewEncoder(s.out).Encode(sarif(object{"name": "retry vet", "rules": rules}, results))
 }
 
 func firstLine(text string) string {
