@@ -329,7 +329,7 @@ func ExampleWholeBody() {
 	// Output: hello <nil>
 }
 
-// A POST to a model that is overloaded is sent again, also if only the first event of
+// A POST to a model that is overloaded is sent again, even if only the first event of
 // the stream says so.
 func ExampleLLM() {
 	overloaded := 1

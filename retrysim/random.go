@@ -23,9 +23,10 @@ func newStream(seed uint64, service, use string) stream {
 // share returns a number from 0 to 1, without 1.
 func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// exponential returns a time with this mean, by the method of von Neumann: the first
-// of several numbers that fall until one rises is taken if an odd number of them fell.
-// Each time it is not, the result is longer by the mean.
+// exponential returns a time with this mean, by the method of von Neumann. It draws
+// numbers until one is above the one before. If that is the second, the fourth and so
+// on, the first number is the result, as a share of the mean. Otherwise it draws again,
+// and the result is longer by the mean.
 func (s stream) exponential(mean float64) int64 {
 	for means := 0.0; ; means++ {
 		first := s.Uint64()

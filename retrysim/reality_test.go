@@ -103,7 +103,7 @@ func measure(s System) (Outcome, int64) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
-	defer server.Config.Close() // without waiting for what nobody waits for
+	defer server.Config.Close() // server.Close would wait for requests whose callers gave up
 	outage := s.Events[0]
 	time.AfterFunc(outage.At, pool.hangs.Lock)
 	time.AfterFunc(outage.At+outage.For, pool.hangs.Unlock)

@@ -273,7 +273,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// reported returns what the checks report about each of several snippets.
+// reported returns what the checks report about each snippet.
 func reported(t *testing.T, codes []string) (reports [][]string) {
 	dir := module(t)
 	for i, code := range codes {

@@ -73,7 +73,7 @@ type setting struct {
 	of     types.Type       // the struct
 	x      ast.Expr         // the literal, or what has the field
 	field  *ast.Ident
-	value  ast.Expr // nil if it is one of several results
+	value  ast.Expr // nil if a call with several results sets it
 }
 
 func (s setting) is(path, typ, field string) bool {

@@ -10,7 +10,7 @@ import (
 type variable struct {
 	zero   bool                  // it starts with its zero value
 	values []ast.Expr            // the values assigned to it; nil for one without its own expression
-	calls  []ast.Expr            // the calls that assign it as one of several results
+	calls  []ast.Expr            // the calls with several results that assign it
 	fields map[string][]ast.Expr // the values assigned to its fields
 	shared bool                  // its address is taken, so it may change elsewhere
 }
