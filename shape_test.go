@@ -231,6 +231,12 @@ func TestPrinciple11EveryPackageNeedsTheRootAlone(t *testing.T) {
 // if they are not so.
 type claim struct{ page, words, dir, test, row string }
 
+func text(t *testing.T, file string) string {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
 func claims(t *testing.T) (claims []claim) {
 	form := regexp.MustCompile(`^(\S+) \| (.+) \| (\S+)\.((?:Test|Fuzz|Example)\w*)(?:/(.+))?\n$`)
 	for line := range strings.Lines(text(t, "testdata/claims.txt")) {

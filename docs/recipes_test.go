@@ -1,4 +1,4 @@
-package retry_test
+package docs_test
 
 import (
 	"bytes"
@@ -563,7 +563,11 @@ func TestMovedFromCenkalti(t *testing.T) {
 	}{
 		{"success", endingIn(time.Hour, nil), []error{errFetch, errFetch, nil}, 2, nil},
 		{"failure", endingIn(time.Hour, nil), []error{errFetch}, 3, errFetch},
-		{"canceled in the wait", canceledIn(time.Millisecond, nil), []error{errFetch}, 1, context.Canceled},
+		{"canceled in the wait", func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Millisecond, cancel)
+			return ctx
+		}, []error{errFetch}, 1, context.Canceled},
 		{"a deadline in the wait", endingIn(time.Millisecond, nil), []error{errFetch}, 0, context.DeadlineExceeded},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
