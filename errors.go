@@ -173,6 +173,12 @@ func (e *Error) facts() (facts []string) {
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
 	}
+	switch {
+	case e.Resets == 1:
+		say("1 reset")
+	case e.Resets > 1: // the attempts are those since the last one, the waits are all
+		say("%d resets", e.Resets)
+	}
 	var rare rare
 	if e.rare != nil {
 		rare = *e.rare

@@ -166,7 +166,7 @@ func ExampleDo_reconnect() {
 	// attempt 2: connection lost, again in 2ms
 	// attempt 1: connection lost, again in 1ms
 	// attempt 2: connection lost, again in 2ms
-	// retry: canceled after 3 attempts (6ms waited, context canceled): connection lost
+	// retry: canceled after 3 attempts (6ms waited, 1 reset, context canceled): connection lost
 }
 
 // A request that is rejected gets one more attempt with a new token. If that is
