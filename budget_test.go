@@ -514,10 +514,12 @@ func TestLendBudget(t *testing.T) {
 		})
 	}
 	t.Run("a Budget that the context has twice lends once", func(t *testing.T) {
-		b := &retry.Budget{Size: 5}
-		lent, back := retry.LendBudget(retry.WithBudget(retry.WithBudget(retry.WithBudget(t.Context(), b), &retry.Budget{Size: 7}), b), 9, true)
+		outermost, b := &retry.Budget{Size: 4}, &retry.Budget{Size: 5}
+		ctx := retry.WithBudget(retry.WithBudget(t.Context(), outermost), b)
+		lent, back := retry.LendBudget(retry.WithBudget(retry.WithBudget(ctx, &retry.Budget{Size: 7}), b), 9, true)
+		assert.Equal(t, []int{3, 2, 1}, []int{lent, b.Left(), outermost.Left()})
 		back(3)
-		assert.Equal(t, []int{4, 4}, []int{lent, b.Left()})
+		assert.Equal(t, []int{5, 4}, []int{b.Left(), outermost.Left()})
 	})
 	t.Run("in parts, by many goroutines", func(t *testing.T) {
 		ctx, left := sized(1000)

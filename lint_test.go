@@ -55,6 +55,9 @@ func TestLint(t *testing.T) {
 			[]string{"AttemptTimeout (attempt_timeout) of 1m0.000000001s is longer than MaxElapsed (max_elapsed) of 1m0s: after one attempt that uses it up there is no retry"}},
 		{"AttemptTimeout at MaxElapsed", retry.Policy{MaxElapsed: time.Minute, AttemptTimeout: time.Minute, Backoff: second}, nil},
 		{"AttemptTimeout above MaxElapsed, one attempt", retry.Policy{MaxAttempts: 1, MaxElapsed: time.Minute, AttemptTimeout: time.Hour}, nil},
+		{"AttemptTimeout without MaxElapsed", retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute, Backoff: second}, nil},
+		{"two attempts more than a month apart", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(960 * time.Hour)},
+			[]string{"2 attempts take up to 960h0m0s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
 		{"years", retry.Policy{MaxAttempts: 30, Backoff: doubling}, []string{"30 attempts take up to 149130h48m31s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
 		{"years, within MaxElapsed", retry.Policy{MaxAttempts: 30, Backoff: doubling, MaxElapsed: time.Hour}, nil},
 		{"years by a custom Jitter", retry.Policy{MaxAttempts: 30, Backoff: doubling, Jitter: untouchable{}}, nil},
@@ -102,6 +105,7 @@ func TestLint(t *testing.T) {
 		{"unlimited and a factor of one", retry.Policy{MaxAttempts: -1, Backoff: retry.Exponential{Base: time.Second, Factor: 1}}, nil},
 		{"unlimited and a Schedule", retry.Policy{MaxAttempts: -1, Backoff: retry.Schedule{1, 2, 3}}, nil},
 		{"unlimited and custom", retry.Policy{MaxAttempts: -1, Backoff: untouchable{}}, nil},
+		{"one attempt, and growing", retry.Policy{MaxAttempts: 1, Backoff: doubling}, nil},
 		{"growing, with MaxElapsed alone", retry.Policy{Backoff: doubling, MaxElapsed: time.Minute}, nil},
 
 		{"the first delay is beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second},

@@ -51,6 +51,18 @@ func TestOnce(t *testing.T) {
 			assert.Equal(t, 1, stopped(t, err).Attempts)
 		}
 	})
+	t.Run("a done context, and nobody who watches", func(t *testing.T) {
+		d, err := retry.Once(canceledBy(errShutdown)(t.Context()), p, retry.Attempt{}, func(context.Context) error { panic("it ran") })
+		assert.Equal(t, retry.Decision{Reason: retry.ReasonCanceled}, d)
+		assert.ErrorIs(t, err, errShutdown)
+	})
+	bubble(t, "an AttemptTimeout, and nobody who watches", func(t *testing.T) {
+		p := p
+		p.AttemptTimeout = time.Second
+		_, err := retry.Once(t.Context(), p, retry.Attempt{}, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, retry.ReasonRetry, retry.ReasonOf(err))
+	})
 	t.Run("nil context and nil function", func(t *testing.T) {
 		for _, row := range []struct {
 			ctx  context.Context

@@ -505,6 +505,14 @@ func TestDeadlineAndMaxElapsed(t *testing.T) {
 			}
 		}
 	})
+	everyWay(t, "nor one that leaves no time for the attempt after it", func(t *testing.T, call caller) {
+		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, Source: constant(7)}
+		asked := retry.After(10*time.Second, errDial)
+		err := call(within(t.Context(), 10*time.Second, nil), p, failWith(asked))
+		delay := p.Next(retry.Attempt{Number: 1, Err: asked, Seed: 7}).Delay
+		assert.Greater(t, delay, 10*time.Second)
+		assert.Equal(t, []any{retry.ReasonDeadline, delay}, []any{stopped(t, err).Reason, stopped(t, err).Delay})
+	})
 }
 
 func TestNextElapsed(t *testing.T) {
