@@ -576,15 +576,19 @@ func TestAttemptTimeout(t *testing.T) {
 		require.Len(t, attempts, 3)
 		assert.ErrorIs(t, attempts[2].Err(), context.Canceled, "after a success too")
 	})
-	everyWay(t, "the timeout is an ordinary error", func(t *testing.T, call caller) {
-		start, runs := time.Now(), 0
-		err := call(t.Context(), minute, func(ctx context.Context) error { runs++; <-ctx.Done(); return ctx.Err() })
-		assert.Equal(t, &retry.Error{
-			Reason: retry.ReasonExhausted, Attempts: 3, Waited: 2 * time.Second, Delay: time.Second, Err: context.DeadlineExceeded,
-		}, plain(err))
-		assert.Equal(t, 3, runs)
-		assert.Equal(t, 3*time.Minute+2*time.Second, time.Since(start))
-	})
+	watched, timed := minute, minute
+	watched.OnEvent, timed.MaxElapsed = func(context.Context, retry.Event) {}, time.Hour
+	for name, p := range map[string]retry.Policy{"alone": minute, "with OnEvent": watched, "with MaxElapsed": timed} {
+		everyWay(t, "the timeout is an ordinary error, "+name, func(t *testing.T, call caller) {
+			start, runs := time.Now(), 0
+			err := call(t.Context(), p, func(ctx context.Context) error { runs++; <-ctx.Done(); return ctx.Err() })
+			assert.Equal(t, &retry.Error{
+				Reason: retry.ReasonExhausted, Attempts: 3, Waited: 2 * time.Second, Delay: time.Second, Err: context.DeadlineExceeded,
+			}, plain(err))
+			assert.Equal(t, 3, runs)
+			assert.Equal(t, 3*time.Minute+2*time.Second, time.Since(start))
+		})
+	}
 	everyWay(t, "an earlier deadline of the caller applies and is the reason", func(t *testing.T, call caller) {
 		ctx := within(t.Context(), time.Minute, errShutdown)
 		start, runs := time.Now(), 0
