@@ -75,15 +75,16 @@ func TestEventCounts(t *testing.T) {
 			if p.Budget != nil {
 				p.Budget = &retry.Budget{Size: n - 1} // a new one for each way
 			}
-			run := 0
+			start, run := time.Now(), 0
 			leaves(func() { _ = call(ctx, p, func(context.Context) error { run++; return row.fn(run) }) })
 			assert.Equal(t, row.want, told.counts())
 			if row.reason != "" {
 				last := told.events[len(told.events)-1]
 				assert.Equal(t, []any{retry.Stopped, row.reason, row.want.started}, []any{last.Kind, last.Reason, last.Attempt})
 			}
-			for _, got := range told.contexts {
+			for i, got := range told.contexts {
 				assert.True(t, ctx == got, "the context of every event is the caller's")
+				assert.Equal(t, start.Add(told.events[i].Elapsed), told.events[i].Time)
 			}
 		})
 	}

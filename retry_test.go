@@ -505,6 +505,10 @@ func TestDeadlineAndMaxElapsed(t *testing.T) {
 			}
 		}
 	})
+	everyWay(t, "a retry without a delay is made until the context has ended", func(t *testing.T, call caller) {
+		err := call(late{t.Context(), time.Now()}, retry.Policy{MaxAttempts: 3, MaxElapsed: time.Hour}, failWith(errDial))
+		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+	})
 	everyWay(t, "nor one that leaves no time for the attempt after it", func(t *testing.T, call caller) {
 		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, Source: constant(7)}
 		asked := retry.After(10*time.Second, errDial)
