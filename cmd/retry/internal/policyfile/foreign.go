@@ -462,8 +462,8 @@ func readNATS(f *form) {
 func readAsynq(f *form) {
 	f.attempts = 1 + f.whole("max_retry", 0, 1000, 25)
 	f.timeout = time.Duration(f.whole("timeout_seconds", 0, math.MaxInt32, 0)) * time.Second
-	for n := range f.attempts - 1 {
-		f.delays = append(f.delays, time.Duration(2*n*n*n*n+30+29*(n+1))*time.Second/2)
+	for n := range uint64(f.attempts - 1) {
+		f.delays = append(f.delays, saturate.Mul(2*n*n*n*n+30+29*(n+1), time.Second/2))
 	}
 	if last := time.Duration(29*(f.attempts-1)) * time.Second / 2; last > 0 {
 		f.note("max_retry", fmt.Sprintf("asynq draws each delay from a range: here its middle, which is off by up to 14.5s at first and %v at last", last))

@@ -56,6 +56,7 @@ func TestReadOnly(t *testing.T) {
 		{name: "asynq", text: "{max_retry: 3, timeout_seconds: 60}", attempts: 4, delays: []time.Duration{29*s + s/2, 45 * s, 74*s + s/2}, timeout: m},
 		{name: "asynq, a task", text: `{"id": "1", "queue": "default", "max_retry": 0, "retried": 0}`, attempts: 1},
 		{name: "asynq, a text", text: `{max_retry: "3"}`, fault: `max_retry is "3"`},
+		{name: "asynq, delays beyond what a duration can hold", text: `{max_retry: 1000}`, attempts: 1001, delays: []time.Duration{29*s + s/2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file, err := Parse("file.yaml", []byte(test.text))
