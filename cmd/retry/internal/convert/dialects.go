@@ -2,10 +2,12 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
 	"regexp"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/strict"
 	"github.com/goretry/retry/retrydialect"
 )
 
@@ -60,23 +62,15 @@ func writeTemporal(w *writer) any {
 	return settings
 }
 
-var (
-	maxBackoff = regexp.MustCompile(`"maxBackoff":"[^"]*"`)
-	refusedBy  = regexp.MustCompile(`^retrydialect: [^:]*: `)
-	nextField  = regexp.MustCompile(`; (?:[A-Z]\w+ \(\w+\)|[A-Z]\w+|service|codes) is `)
-)
+var maxBackoff = regexp.MustCompile(`"maxBackoff":"[^"]*"`)
 
 // refused returns the faults in an error of retrydialect.
-func refused(err error) (faults []string) {
-	if err == nil {
-		return nil
+func refused(err error) []string {
+	list := new(strict.Error)
+	if err != nil && !errors.As(err, &list) {
+		return []string{err.Error()}
 	}
-	list, start := refusedBy.ReplaceAllString(err.Error(), ""), 0
-	for _, at := range nextField.FindAllStringIndex(list, -1) {
-		faults = append(faults, list[start:at[0]])
-		start = at[0] + len("; ")
-	}
-	return append(faults, list[start:])
+	return list.Texts
 }
 
 // nats are the fields of a JetStream consumer. Each delay is the AckWait of one

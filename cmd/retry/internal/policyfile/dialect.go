@@ -88,7 +88,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 		err = p.Validate()
 	}
 	if err != nil {
-		return retry.Policy{}, d.name, b.faults(d, err)
+		return retry.Policy{}, d.name, b.faults(err)
 	}
 	return p, d.name, nil
 }

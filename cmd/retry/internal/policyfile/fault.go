@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/strict"
 )
 
 // A Fault is something wrong, or something that Lint reports, at a line of a
@@ -89,35 +91,34 @@ const leastForever = time.Second
 
 var (
 	errorPrefix = regexp.MustCompile(`^(?:(?:(?:retry: )?invalid policy|retrydialect: \w+): )?(?:yaml: )?`)
-	nextFault   = regexp.MustCompile(`; (?:(\w+)[.[\w\]]* is |\w+ key "|and \d+ more$)`)
 	firstWord   = regexp.MustCompile(`^[a-zA-Z_]+[.[\w\]]*`)
 	unknownKeys = regexp.MustCompile(`^unknown key (.*): `)
 	quoted      = regexp.MustCompile(`"([^"]+)"`)
 	named       = regexp.MustCompile(`\(([a-z_]+)\b[^)]*\)`)
 )
 
-// faults splits an error of the library into its faults, each at the line of
-// its key.
-func (b *Block) faults(d dialect, err error) (faults []*Fault) {
-	say := func(line int, text string) {
-		faults = append(faults, &Fault{File: b.File, Line: line, Text: text})
+// faults returns the faults in an error of the library, each at the line of its key.
+func (b *Block) faults(err error) (faults []*Fault) {
+	texts := []string{errorPrefix.ReplaceAllString(err.Error(), "")}
+	if list := new(strict.Error); errors.As(err, &list) {
+		texts = list.Texts
 	}
-	for _, text := range split(d, errorPrefix.ReplaceAllString(err.Error(), "")) {
+	for _, text := range texts {
 		unknown := unknownKeys.FindStringSubmatch(text)
 		if unknown == nil {
-			say(b.lineNamed(text), InKeys(text))
+			faults = append(faults, b.Fault(text))
 			continue
 		}
 		for _, key := range quoted.FindAllStringSubmatch(unknown[1], -1) {
 			line, _ := b.line(key[1])
+			fault := &Fault{File: b.File, Line: line, Text: strings.Replace(text, unknown[1], key[0], 1)}
 			if near := nearest(key[1], strings.Split(text[strings.LastIndex(text, " are ")+len(" are "):], ", ")); near != "" {
-				say(line, fmt.Sprintf("unknown key %s: write %s", key[0], near))
-				continue
+				fault.Text = fmt.Sprintf("unknown key %s: write %s", key[0], near)
 			}
-			say(line, strings.Replace(text, unknown[1], key[0], 1))
+			faults = append(faults, fault)
 		}
 	}
-	slices.SortStableFunc(faults, func(f, g *Fault) int { return f.Line - g.Line })
+	slices.SortStableFunc(faults, byLine)
 	return faults
 }
 
@@ -159,23 +160,6 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// split splits a list of faults. Text that looks like the beginning of a fault
-// may be inside a value that another fault quotes. The closing quote is missing
-// if the value was cut off.
-func split(d dialect, list string) (texts []string) {
-	start := 0
-	for _, at := range nextFault.FindAllStringSubmatchIndex(list, -1) {
-		before := list[start:at[0]]
-		inQuotes := strings.Count(before, `"`)%2 == 1 && !strings.Contains(before, "...")
-		if inQuotes || at[2] >= 0 && !d.hasKey(list[at[2]:at[3]]) {
-			continue
-		}
-		texts = append(texts, list[start:at[0]])
-		start = at[0] + len("; ")
-	}
-	return append(texts, list[start:])
 }
 
 // otherNames are the names in dialects of keys that Lint mentions.
