@@ -114,44 +114,25 @@ func (s *search) usual(document *yaml.Node) {
 	}
 	whole := Block{node: resolved(document)}
 	if s.blocks == nil && !whole.Known() {
-		s.places(whole.node, nil, map[*yaml.Node]bool{})
+		walk(whole.node, s.place)
 	}
 	if s.blocks == nil {
 		s.find(document, nil, nil)
 	}
 }
 
-// places appends the blocks at the places where other systems have them.
-func (s *search) places(node *yaml.Node, path []string, seen map[*yaml.Node]bool) {
-	if node = resolved(node); seen[node] || len(path) > deepest {
-		return
-	}
-	seen[node] = true
-	for _, e := range entries(node) {
-		path, value, before := append(slices.Clone(path), e.key), resolved(e.value), len(s.blocks)
-		if carrier, ok := carriers[e.key]; ok && node.Kind == yaml.MappingNode {
-			for _, name := range carrier.formats {
-				s.carried(value, path, name, carrier.certain)
-			}
-		}
-		if len(s.blocks) == before {
-			s.places(value, path, seen)
+// place appends an entry if it has the settings of another system, at a place where
+// whole files have them.
+func (s *search) place(path []string, e entry) (found bool) {
+	node := resolved(e.value)
+	for _, d := range dialects {
+		if node.Kind == yaml.MappingNode && d.format != nil && slices.Contains(d.format.places, e.under) &&
+			(d.format.certain || d.shows(node) || d.name == "istio" && hasKey(node, "attempts")) {
+			s.add(node, path, d.name)
+			found = true
 		}
 	}
-}
-
-// carried appends the settings of a format, if a node has them.
-func (s *search) carried(node *yaml.Node, path []string, name string, certain bool) {
-	if node.Kind == yaml.SequenceNode {
-		for _, e := range entries(node) {
-			s.carried(resolved(e.value), append(slices.Clone(path), e.key), name, certain)
-		}
-		return
-	}
-	d := dialects[slices.IndexFunc(dialects, func(d dialect) bool { return d.name == name })]
-	if node.Kind == yaml.MappingNode && (certain || d.shows(node) || name == "istio" && hasKey(node, "attempts")) {
-		s.add(node, path, name)
-	}
+	return found
 }
 
 // find appends the blocks at a path from a node. walked is the path to that
@@ -165,15 +146,14 @@ func (s *search) find(node *yaml.Node, walked, path []string) {
 		}
 		return
 	}
-	if list := entries(node); len(path) == 0 && node.Kind == yaml.SequenceNode && len(list) > 0 && hasKey(list[0].value, "ErrorEquals") {
-		s.carried(node, walked, "stepfunctions", true) // each element has a count of its own
-		return
+	inner := entries(node)
+	if len(path) == 0 && len(inner) > 0 && node.Kind == yaml.SequenceNode && hasKey(inner[0].value, "ErrorEquals") {
+		path = []string{"*"} // each element has a count of its own
 	}
 	if len(path) == 0 {
 		s.add(node, walked, "")
 		return
 	}
-	inner := entries(node)
 	for end := len(path); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
 		found := false
@@ -193,18 +173,26 @@ func hasKey(node *yaml.Node, key string) bool {
 	return slices.ContainsFunc(entries(resolved(node)), func(e entry) bool { return e.key == key })
 }
 
-// walk calls visit for every entry below a node, once. path is only valid
-// during the call.
-func walk(node *yaml.Node, path []string, seen map[*yaml.Node]bool, visit func(path []string, e entry)) {
-	if node = resolved(node); seen[node] || len(path) > deepest {
-		return
+// walk calls visit for every entry below a node, once, but not for those below one
+// for which visit returns true. path is only valid during the call.
+func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
+	seen := map[*yaml.Node]bool{}
+	var below func(node *yaml.Node, path []string, under string)
+	below = func(node *yaml.Node, path []string, under string) {
+		if node = resolved(node); seen[node] || len(path) > deepest {
+			return
+		}
+		seen[node] = true
+		for _, e := range entries(node) {
+			if e.under = under; node.Kind == yaml.MappingNode {
+				e.under = e.key
+			}
+			if path := append(path, e.key); !visit(path, e) {
+				below(e.value, path, e.under)
+			}
+		}
 	}
-	seen[node] = true
-	for _, e := range entries(node) {
-		path := append(path, e.key)
-		visit(path, e)
-		walk(e.value, path, seen, visit)
-	}
+	below(node, nil, "")
 }
 
 // deepest is how deep in a file settings are looked for without a path.
@@ -214,12 +202,7 @@ const deepest = 100
 // form of its family, or one that only another system has, or is at a place where
 // another system has its settings.
 func (b *Block) Known() bool {
-	return b.dialect != "" || slices.ContainsFunc(dialects, func(d dialect) bool {
-		if d.format != nil {
-			return d.shows(b.node)
-		}
-		return slices.ContainsFunc(entries(b.node), func(e entry) bool { return slices.Contains(d.keys, e.key) })
-	})
+	return b.dialect != "" || slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
 }
 
 // line returns the line of a key in b, such as backoff.delays[1]. If b does not
@@ -246,6 +229,7 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
+	under string // set by walk: the key of a mapping that it is under, in lists or at once
 }
 
 // entries returns the entries of a mapping or a sequence. In a mapping, merged
@@ -253,7 +237,7 @@ type entry struct {
 func entries(node *yaml.Node) (all []entry) {
 	if node.Kind == yaml.SequenceNode {
 		for i, element := range node.Content {
-			all = append(all, entry{strconv.Itoa(i), element.Line, element})
+			all = append(all, entry{key: strconv.Itoa(i), line: element.Line, value: element})
 		}
 	}
 	if node.Kind != yaml.MappingNode {
@@ -266,7 +250,7 @@ func entries(node *yaml.Node) (all []entry) {
 		switch {
 		case key.ShortTag() != "!!merge":
 			own[key.Value] = true
-			all = append(all, entry{key.Value, key.Line, value})
+			all = append(all, entry{key: key.Value, line: key.Line, value: value})
 		case resolved(value).Kind == yaml.SequenceNode:
 			merged = append(merged, value.Content...)
 		default:

@@ -38,7 +38,7 @@ var dialects = []dialect{
 	}, readDialect[retrydialect.Argyll], nil},
 	{"taskharbor", []string{
 		"base_delay", "max_delay", "multiplier", "jitter", "max_attempts",
-	}, readTaskHarbor, nil},
+	}, readDialect[retrydialect.TaskHarbor], nil},
 }
 
 // Dialects returns the names that [Block.Read] accepts.
@@ -60,17 +60,12 @@ func readNative(node *yaml.Node, _ *Block) (p retry.Policy, err error) {
 	return p, err
 }
 
-func readDialect[T interface{ Policy() (retry.Policy, error) }](node *yaml.Node, _ *Block) (retry.Policy, error) {
-	var block T
-	if err := node.Decode(&block); err != nil {
-		return retry.Policy{}, err
-	}
-	return block.Policy()
-}
-
-func readTaskHarbor(node *yaml.Node, _ *Block) (retry.Policy, error) {
-	var block retrydialect.TaskHarbor
-	if err := node.Decode(&block); err != nil {
+func readDialect[T any, P interface {
+	*T
+	Policy() (retry.Policy, error)
+}](node *yaml.Node, _ *Block) (retry.Policy, error) {
+	block := P(new(T))
+	if err := node.Decode(block); err != nil {
 		return retry.Policy{}, err
 	}
 	return block.Policy()
@@ -115,17 +110,16 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	if err == nil || b.writtenAsNative() {
 		return native, p, err
 	}
-	var fit []dialect
-	possible := slices.DeleteFunc(slices.Clone(dialects), func(d dialect) bool { return d.format != nil && !d.shows(b.node) })
+	var fit []string
+	possible := slices.DeleteFunc(slices.Clone(dialects), func(d dialect) bool { return d.name != Native && !d.shows(b.node) })
 	for _, d := range possible[1:] {
 		if _, err := d.read(b.node, b); err == nil {
-			fit = append(fit, d)
+			fit = append(fit, d.name)
 		}
 	}
 	switch len(fit) {
 	case 1:
-		p, err = fit[0].read(b.node, b)
-		return fit[0], p, err
+		return b.read(fit[0])
 	case 0:
 		if why := b.elsewhere(); why != "" {
 			return d, p, errors.New(why)
@@ -135,11 +129,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		_, err = d.read(b.node, b)
 		return d, p, err
 	default:
-		names := make([]string, len(fit))
-		for i, d := range fit {
-			names[i] = d.name
-		}
-		return d, p, fmt.Errorf("this can be read as %s: say which with -from", strings.Join(names, " or "))
+		return d, p, fmt.Errorf("this can be read as %s: say which with -from", strings.Join(fit, " or "))
 	}
 }
 
@@ -153,12 +143,13 @@ func (b *Block) elsewhere() (why string) {
 		at := b.path(inner[0])
 		return hintText + at + ": use -at " + at
 	}
-	walk(b.node, nil, map[*yaml.Node]bool{}, func(path []string, e entry) {
+	walk(b.node, func(path []string, e entry) bool {
 		for _, u := range unread {
 			if why == "" && u.keys.MatchString(e.key) {
 				why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), u.title, u.does)
 			}
 		}
+		return why != ""
 	})
 	return why
 }
@@ -187,11 +178,12 @@ func (b *Block) inner() (paths [][]string) {
 	if b.Known() {
 		return nil
 	}
-	walk(b.node, nil, map[*yaml.Node]bool{}, func(path []string, e entry) {
+	walk(b.node, func(path []string, e entry) (found bool) {
 		inner := Block{node: resolved(e.value)}
-		if e.key == "retry" && inner.Known() {
+		if found = e.key == "retry" && inner.Known(); found {
 			paths = append(paths, slices.Clone(path))
 		}
+		return found
 	})
 	return paths
 }
@@ -213,24 +205,29 @@ func (b *Block) writtenAsNative() bool {
 // unknown returns how many keys of b do not belong to a dialect.
 func (b *Block) unknown(d dialect) (n int) {
 	for _, e := range entries(b.node) {
-		if !d.hasKey(e.key) {
+		if !d.has(d.keys, e.key) {
 			n++
 		}
 	}
 	return n
 }
 
-// shows reports whether a mapping has a key that shows a format.
+// shows reports whether a mapping has a key that shows a dialect: one of this library
+// is shown by each of its keys.
 func (d *dialect) shows(node *yaml.Node) bool {
-	return node.Kind == yaml.MappingNode && slices.ContainsFunc(entries(node), func(e entry) bool {
-		if d.name == "argo" && (e.key == "retryPolicy" || e.key == "backoff") { // which others have, too
-			return resolved(e.value).Kind == yaml.ScalarNode && e.key == "retryPolicy" || hasKey(e.value, "duration")
+	marks := d.keys
+	if d.format != nil {
+		marks = d.format.marks
+	}
+	return slices.ContainsFunc(entries(node), func(e entry) bool {
+		if d.name == "argo" { // others have its keys, too
+			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode || e.key == "backoff" && hasKey(e.value, "duration")
 		}
-		return d.hasKey(e.key) && marks.MatchString(e.key)
+		return d.has(marks, e.key)
 	})
 }
 
-// hasKey reports whether a dialect has a key.
-func (d *dialect) hasKey(key string) bool {
-	return slices.ContainsFunc(d.keys, func(k string) bool { return k == key || d.format != nil && d.format.spells(k, key) })
+// has reports whether a key is one of those in one of its spellings.
+func (d *dialect) has(keys []string, key string) bool {
+	return slices.ContainsFunc(keys, func(k string) bool { return k == key || d.format != nil && d.format.spells(k, key) })
 }

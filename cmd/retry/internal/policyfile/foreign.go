@@ -25,18 +25,28 @@ type format struct {
 	plain                func(string) string // the same for each spelling of a key that the system takes
 	times                style
 	read                 func(*form)
+	marks                []string // the keys that show it by themselves
+	places               []string // the keys under which whole files have it
+	certain              bool     // it is there without a mark, too
 }
 
 var formats = []format{
-	{"temporal", "Temporal", `{"maximumAttempts": 3}`, snake, protoTimes, readTemporal},
-	{"grpc", "gRPC", `{"maxAttempts": 3, ...}`, strings.ToLower, protoTimes, readGRPC},
-	{"envoy", "Envoy", `{"num_retries": 2}`, snake, protoTimes, readEnvoy},
-	{"istio", "Istio", `{"attempts": 2}`, snake, goTimes, readIstio},
-	{"stepfunctions", "Step Functions", `{"ErrorEquals": ["States.ALL"]}`, exactly, style{}, readStepFunctions},
-	{"otel", "the OpenTelemetry Collector", `{"max_elapsed_time": "5m"}`, exactly, goTimes, readOTel},
-	{"argo", "Argo Workflows", `{"limit": 3}`, exactly, argoTimes, readArgo},
-	{"nats", "NATS", `{"max_deliver": 3}`, snake, natsTimes, readNATS},
-	{"asynq", "asynq", `{"max_retry": 25}`, exactly, style{}, readAsynq},
+	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: protoTimes, read: readTemporal, places: []string{"retryPolicy"},
+		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"}},
+	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC, places: []string{"retryPolicy"},
+		marks: []string{"initialBackoff", "backoffMultiplier", "retryableStatusCodes"}},
+	{name: "envoy", title: "Envoy", example: `{"num_retries": 2}`, plain: snake, times: protoTimes, read: readEnvoy, places: []string{"retry_policy", "retryPolicy"},
+		marks: []string{"num_retries", "retry_on", "retry_back_off", "per_try_timeout"}},
+	{name: "istio", title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio, places: []string{"retries"},
+		marks: []string{"retryOn", "perTryTimeout"}},
+	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions, places: []string{"Retry"},
+		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"}},
+	{name: "otel", title: "the OpenTelemetry Collector", example: `{"max_elapsed_time": "5m"}`, plain: exactly, times: goTimes, read: readOTel,
+		places: []string{"retry_on_failure"}, certain: true, marks: []string{"initial_interval", "randomization_factor", "max_elapsed_time"}},
+	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, places: []string{"retryStrategy"}, certain: true},
+	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"},
+		places: []string{"config", "spec"}}, // in what "nats consumer info" prints, and of a Kubernetes Consumer
+	{name: "asynq", title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}},
 }
 
 var upper = regexp.MustCompile(`[A-Z]`)
@@ -47,28 +57,6 @@ func snake(key string) string {
 }
 
 func exactly(key string) string { return key }
-
-// marks are the keys that show a format by themselves.
-var marks = regexp.MustCompile(`^(initialInterval|initial_interval|backoffCoefficient|backoff_coefficient|maximumInterval|maximum_interval|` +
-	`maximumAttempts|maximum_attempts|nonRetryableErrorTypes|retryPolicy|(?i:initialBackoff|backoffMultiplier|retryableStatusCodes)|` +
-	`num_retries|numRetries|retry_on|retry_back_off|retryBackOff|per_try_timeout|perTryTimeout|retryOn|` +
-	`ErrorEquals|IntervalSeconds|BackoffRate|randomization_factor|max_elapsed_time|max_deliver|maxDeliver|max_retry)$`)
-
-// carriers are the keys under which whole files have the settings of a format.
-// Without certain, the value must have a mark too.
-var carriers = map[string]struct {
-	formats []string
-	certain bool
-}{
-	"retry_policy":     {[]string{"envoy"}, false},
-	"retryPolicy":      {[]string{"grpc", "temporal", "envoy"}, false},
-	"retries":          {[]string{"istio"}, false},
-	"Retry":            {[]string{"stepfunctions"}, false},
-	"retry_on_failure": {[]string{"otel"}, true},
-	"retryStrategy":    {[]string{"argo"}, true},
-	"config":           {[]string{"nats"}, false}, // of what "nats consumer info" prints
-	"spec":             {[]string{"nats"}, false}, // of a Kubernetes Consumer
-}
 
 // unread are systems whose settings retry does not read, with keys that show
 // them and what their retries do.
@@ -89,15 +77,11 @@ const ofPolicy = "retry: invalid policy"
 // A form is the settings of a format, while they are read.
 type form struct {
 	*strict.Mapping
-	curve
 	times   style
 	needed  bool     // nothing stands in for the keys that are taken
 	notes   []string // what a policy does not have
 	retryOn string   // which failures are retried
-}
 
-// A curve is what the formats share.
-type curve struct {
 	attempts int // including the first; -1: unlimited
 	base     time.Duration
 	factor   float64
@@ -112,26 +96,25 @@ type curve struct {
 // longestList is how many delays a policy is given as a list.
 const longestList = 100
 
-// policy returns the policy that decides as c. It adds a note if there is none.
+// policy returns the policy that decides as f. It adds a note if there is none.
 func (f *form) policy() retry.Policy {
-	c := f.curve
-	p := retry.Policy{MaxAttempts: c.attempts, AttemptTimeout: c.timeout}
-	if c.attempts == 1 {
+	p := retry.Policy{MaxAttempts: f.attempts, AttemptTimeout: f.timeout}
+	if f.attempts == 1 {
 		return p
 	}
-	p.MaxElapsed, p.Jitter = c.elapsed, c.jitter
-	if c.cap > 0 && c.base >= c.cap && c.factor >= 1 {
-		c.base, c.factor = c.cap, 1
+	p.MaxElapsed, p.Jitter = f.elapsed, f.jitter
+	if f.cap > 0 && f.base >= f.cap && f.factor >= 1 {
+		f.base, f.factor = f.cap, 1
 	}
 	switch {
-	case c.delays != nil:
-		p.Backoff = c.delays
+	case f.delays != nil:
+		p.Backoff = f.delays
 		return p
-	case c.factor == 1 || c.base == 0:
-		p.Backoff = retry.Fixed(c.base)
+	case f.factor == 1 || f.base == 0:
+		p.Backoff = retry.Fixed(f.base)
 		return p
-	case !c.around && c.factor > 1:
-		p.Backoff, p.MaxDelay = retry.Exponential{Base: c.base, Factor: c.factor}, c.cap
+	case !f.around && f.factor > 1:
+		p.Backoff, p.MaxDelay = retry.Exponential{Base: f.base, Factor: f.factor}, f.cap
 		return p
 	}
 
@@ -139,20 +122,20 @@ func (f *form) policy() retry.Policy {
 	// beyond a cap, or that become shorter.
 	var list retry.Schedule
 	reached := false
-	for d := float64(c.base); len(list) < longestList && (c.attempts < 0 || len(list) < c.attempts-1) && !reached; d *= c.factor {
-		reached = c.factor > 1 && d >= float64(c.cap) || d < 1
-		list = append(list, time.Duration(min(d, float64(c.cap))))
+	for d := float64(f.base); len(list) < longestList && (f.attempts < 0 || len(list) < f.attempts-1) && !reached; d *= f.factor {
+		reached = f.factor > 1 && d >= float64(f.cap) || d < 1
+		list = append(list, time.Duration(min(d, float64(f.cap))))
 	}
 	switch {
-	case reached || c.factor < 1 && len(list) == c.attempts-1:
+	case reached || f.factor < 1 && len(list) == f.attempts-1:
 		p.Backoff = list
-	case c.factor < 1:
-		f.Fault("multiplier", c.factor, "1 or more, because delays that become shorter are not a policy")
+	case f.factor < 1:
+		f.Fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
 	default:
-		p.Backoff = retry.Exponential{Base: c.base, Factor: c.factor}
+		p.Backoff = retry.Exponential{Base: f.base, Factor: f.factor}
 		if len(list) == longestList {
-			p.MaxDelay = c.cap
-			f.note("jitter", fmt.Sprintf("the longest delays go up to %v beyond %v: here at most that", c.jitter, c.cap))
+			p.MaxDelay = f.cap
+			f.note("jitter", fmt.Sprintf("the longest delays go up to %v beyond %v: here at most that", f.jitter, f.cap))
 		}
 	}
 	return p

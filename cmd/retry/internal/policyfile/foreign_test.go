@@ -169,6 +169,7 @@ func TestHostile(t *testing.T) {
 		{"merges beside a policy", merges + "retry: {max_attempts: 3}", "", "<<"},
 		{"lists", lists, "", "this is larger than any policy"},
 		{"lists by a path", lists + "retry: *a40\n", "retry", "this is larger than any policy"},
+		{"lists at a place of settings", lists + "Retry: *a40\n", "", "this is larger than any policy"},
 		{"lists by asterisks", lists, "a40" + strings.Repeat(".*", 40), "this path leads to more places"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
