@@ -26,52 +26,24 @@ var options = convert.Options{RetryOn: "5xx,reset", Codes: []string{"UNAVAILABLE
 
 // Every setting that a system does not have is a fault.
 func TestFaults(t *testing.T) {
-	const rich = "{max_attempts: -1, backoff: {type: exponential, base: 1500us, factor: 1.5}, max_delay: 2500us, jitter: full, max_retry_after: 2m, exact_retry_after: true, max_elapsed: 1h, attempt_timeout: 1us, healthy_after: 1m}"
-	for _, test := range []struct {
-		name, to, policy string
-		want             []string
-	}{
-		{"Tasker", "tasker", rich, []string{
-			"jitter is full: Tasker has none", "max_elapsed is 1h0m0s: Tasker does not bound the time of all attempts",
-			"max_retry_after is 2m0s: Tasker does not know what a server asks for", "exact_retry_after is true: Tasker does not know what a server asks for",
-			"attempt_timeout is 1µs: Tasker has none", "healthy_after is 1m0s: Tasker never starts the count over",
-			"max_attempts is unlimited in effect: Tasker needs a limit", "backoff.factor is 1.5: Tasker always doubles",
-			"backoff.base is 1.5ms: Tasker counts whole milliseconds", "max_delay is 2.5ms: Tasker counts whole milliseconds"}},
-		{"NATS, growing", "nats", "{max_attempts: -1, backoff: {type: linear, base: 1ns}}", []string{"backoff is longer than a list of 10000 delays: set max_delay"}},
-		{"NATS, no delay", "nats", "{max_attempts: 3, backoff: {type: schedule, delays: [1s, 0s]}}", []string{"backoff is a delay of 0s: NATS redelivers after a delay above 0s only"}},
-		{"Envoy", "envoy", "{max_attempts: -1, backoff: {type: exponential, base: 1500us, factor: 3}, jitter: 0.2, max_elapsed: 1m}", []string{
-			"max_attempts is unlimited in effect: Envoy needs a limit", "max_elapsed is 1m0s: Envoy does not bound the time of all attempts",
-			"backoff.factor is 3: Envoy always doubles", "jitter is 0.2: Envoy's is always full", "backoff.base is 1.5ms: Envoy counts whole milliseconds"}},
-		{"Envoy, many", "envoy", "{max_attempts: 4294967297, backoff: {type: fixed, base: 1s}}", []string{
-			"max_attempts is 4294967297 in effect: Envoy counts up to 4294967295 retries", "jitter is none: Envoy's is always full"}},
-		{"cenkalti", "cenkalti", "{max_attempts: 5, backoff: {type: exponential, base: 1s}, max_delay: 5s, jitter: 0.2, max_retry_after: 1m}", []string{
-			"max_retry_after is 1m0s: cenkalti/backoff does not know what a server asks for",
-			"max_delay is 5s: cenkalti/backoff draws delays up to 6s, beyond its maximum: write the delays as a list, or no jitter"}},
-		{"cenkalti, a jitter downwards", "cenkalti", "{max_attempts: 5, backoff: {type: fibonacci, base: 1s}, jitter: full}", []string{
-			"jitter is full: cenkalti/backoff spreads a delay to both sides: write a share from 0 to 1", "backoff.type is fibonacci: cenkalti/backoff has no such curve"}},
-		{"cenkalti, no delay", "cenkalti", "{max_attempts: 5, max_elapsed: 1s}", []string{"max_elapsed is 1s: a ZeroBackOff has none"}},
-		{"Istio", "istio", "{max_attempts: 9, backoff: {type: exponential, base: 1s}, max_delay: 9s, jitter: full}", []string{
-			"max_delay is 9s: Istio doubles the first delay up to ten times it, 10s"}},
-		{"Istio, one attempt", "istio", "{max_attempts: 1, attempt_timeout: 1s}", []string{"attempt_timeout is 1s: Istio takes none without retries"}},
-		{"Step Functions", "stepfunctions", "{max_attempts: 100000001, backoff: {type: linear, base: 1500ms}, max_delay: 9000h, jitter: 0.2}", []string{
-			"jitter is 0.2: Step Functions has FULL or none", "max_attempts is 100000001 in effect: Step Functions counts up to 99999999 retries",
-			"backoff.type is linear: Step Functions has no such curve", "backoff.base is 1.5s: Step Functions counts whole seconds",
-			"max_delay is 9000h0m0s: Step Functions takes at most a year"}},
-		{"the Collector", "otel", "{max_attempts: 3, backoff: {type: exponential, base: 2s}, jitter: 0.5, max_elapsed: 1s}", []string{
-			"max_attempts is 3 in effect: the Collector has no limit but max_elapsed_time", "max_delay is 0s: the Collector needs a longest delay",
-			"max_elapsed is 1s: the Collector takes none below the longest delay, 2s"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var p retry.Policy
-			require.NoError(t, yaml.Unmarshal([]byte(test.policy), &p))
-			text, err := convert.Write(test.to, p, options)
+	data, err := os.ReadFile("testdata/faults.yaml")
+	require.NoError(t, err)
+	var cases []struct {
+		To     string
+		Policy retry.Policy
+		Want   []string
+	}
+	require.NoError(t, yaml.Unmarshal(data, &cases))
+	for _, c := range cases {
+		t.Run(c.To, func(t *testing.T) {
+			text, err := convert.Write(c.To, c.Policy, options)
 			assert.Empty(t, text)
 			var refused *convert.Error
 			require.ErrorAs(t, err, &refused)
-			assert.ElementsMatch(t, test.want, refused.Faults)
+			assert.ElementsMatch(t, c.Want, refused.Faults)
 		})
 	}
-	_, err := convert.Write("sidekiq", retry.Policy{}, options)
+	_, err = convert.Write("sidekiq", retry.Policy{}, options)
 	assert.EqualError(t, err, `unknown system "sidekiq": write one of `+strings.Join(convert.Targets(), ", "))
 }
 
