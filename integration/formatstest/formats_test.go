@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"reflect"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/config/configretry"
 	commonpb "go.temporal.io/api/common/v1"
+	yamlv3 "go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -109,127 +112,101 @@ func grow(base, factor, longest float64) func(n int) float64 {
 	return func(n int) float64 { return min(base*math.Pow(factor, float64(n-1)), longest) }
 }
 
-// A system is another system that reads settings. read uses its own types, and
-// what its documents or its source say about their meaning.
+// A system is another system that reads settings, in testdata/systems.yaml.
 type system struct {
-	name, policy string // policy can be written for it
-	read         func(text string) (decisions, error)
-	members      []string // of settings, most of which are valid
-	faults       []string // settings that the system refuses, or drops in silence
-	flags        []string // for convert
+	Name     string
+	Policy   json.RawMessage
+	Flags    []string
+	Settings map[string][]json.RawMessage
+	Faults   []json.RawMessage
 }
 
-// random returns settings. A member that begins with ? may be left out, and | stands
-// between the values of one.
+// reads has what each system makes of settings, by its own types and by what its
+// documents or its source say about their meaning.
+var reads = map[string]func(text string) (decisions, error){
+	"temporal": readTemporal, "grpc": readGRPC, "envoy": readEnvoy, "istio": readIstio, "stepfunctions": readStepFunctions, "otel": readOTel,
+}
+
+// each calls a test for every system.
+func each(t *testing.T, test func(t *testing.T, s system, read func(text string) (decisions, error))) {
+	data, err := os.ReadFile("testdata/systems.yaml")
+	require.NoError(t, err)
+	var systems []system
+	require.NoError(t, yaml.UnmarshalStrict(data, &systems))
+	require.Len(t, systems, len(reads))
+	for _, s := range systems {
+		t.Run(s.Name, func(t *testing.T) { test(t, s, reads[s.Name]) })
+	}
+}
+
+// random returns settings.
 func (s *system) random(r *rand.Rand) string {
-	var chosen []string
-	for _, member := range s.members {
-		member, optional := strings.CutPrefix(member, "?")
-		key, values, _ := strings.Cut(member, ": ")
-		if all := strings.Split(values, "|"); !optional || r.IntN(4) > 0 {
-			chosen = append(chosen, strconv.Quote(key)+": "+all[r.IntN(len(all))])
+	var members []string
+	for _, key := range slices.Sorted(maps.Keys(s.Settings)) {
+		values := s.Settings[key]
+		if name, optional := strings.CutPrefix(key, "?"); !optional || r.IntN(4) > 0 {
+			members = append(members, fmt.Sprintf("%q: %s", name, values[r.IntN(len(values))]))
 		}
 	}
-	return "{" + strings.Join(chosen, ", ") + "}"
-}
-
-const seconds = `".01s"|"0.025s"|"0.2s"|"1s"|"2.5s"|"60s"`
-
-var systems = []system{
-	{"temporal", "{max_attempts: 9, backoff: {type: exponential, base: 200ms, factor: 1.5}, max_delay: 5s}", readTemporal,
-		[]string{"?initialInterval: " + seconds, "?backoff_coefficient: 0|1|1.5|2|10", "?maximumInterval: " + seconds, "?maximumAttempts: 0|1|2|6", `?nonRetryableErrorTypes: ["Declined"]`},
-		[]string{"{initialInterval: 1m, maximumAttempts: 3}", "{initialInterval: 5, maximumAttempts: 3}", "{maximumAttempts: -1}", "{backoffCoefficient: 0.5, maximumAttempts: 3}",
-			`{maximumAttempts: "many"}`, "{initialInterval: 10s, maximumInterval: 1s}", "{maximumAttempts: 3, maximumAttemps: 4}"}, nil},
-	{"grpc", "{max_attempts: 4, backoff: {type: exponential, base: 100ms, factor: 1.5}, jitter: 0.2}", readGRPC,
-		[]string{"MaxAttempts: 2|3|5|7", "initialBackoff: " + seconds, "MaxBackoff: " + seconds, "backoffMultiplier: 0.5|1|1.6|2", `retryableStatusCodes: ["UNAVAILABLE", 10]`},
-		[]string{`{"maxAttempts": 3}`, grpcBlock("3", `"0s"`, `"UNAVAILABLE"`), grpcBlock("1", `"1s"`, `"UNAVAILABLE"`), grpcBlock("3", `"1m"`, `"UNAVAILABLE"`),
-			grpcBlock("3", `"1s"`, `"SOMETIMES"`), grpcBlock("3", `"1s"`, "")}, []string{"-codes", "UNAVAILABLE"}},
-	{"envoy", "{max_attempts: 5, backoff: {type: exponential, base: 25ms}, max_delay: 10s, jitter: full, attempt_timeout: 1500ms}", readEnvoy,
-		[]string{`?retry_on: "5xx, reset,unavailable"`, "?num_retries: 0|1|3|6", "?perTryTimeout: " + seconds, "?retriable_status_codes: [503]", "?retry_host_predicate: []",
-			`?retry_back_off: {"base_interval": "0.001s"}|{"base_interval": "0.0005s"}|{"base_interval": "0.025s", "max_interval": "10s"}|{"base_interval": "0.2s"}`},
-		[]string{`{retry_on: "5xxx", num_retries: 2}`, "{retry_on: 5xx, num_retries: -1}", "{retry_on: 5xx, retry_back_off: {max_interval: 1s}}", "{retry_on: 5xx, per_try_timeout: 250ms}",
-			"{retry_on: 5xx, retry_back_off: {base_interval: 0s}}", "{retry_on: 5xx, retry_back_off: {base_interval: 2s, max_interval: 1s}}", "{retry_on: 5xx, num_retry: 3}"},
-		[]string{"-retry-on", "5xx,reset"}},
-	{"istio", "{max_attempts: 4, backoff: {type: exponential, base: 25ms}, jitter: full, attempt_timeout: 2s}", readIstio,
-		[]string{"attempts: 0|1|3|6", `?perTryTimeout: "2s"|"250ms"|"1m"`, `?retryOn: "5xx,503,connect-failure"`, `?backoff: "25ms"|"1s"`, "?retryRemoteLocalities: true"},
-		[]string{"{attempts: 3, perTryTimeout: 2}", "{attempts: -1, retryOn: 5xx}", `{attempts: 3, retryOn: "5xx,resett"}`, "{attempts: 3, perTryTimeout: soon}", "{attempts: 3, perTryTimout: 2s, retryOn: 5xx}"},
-		[]string{"-retry-on", "5xx,503"}},
-	{"stepfunctions", "{max_attempts: 4, backoff: {type: exponential, base: 2s, factor: 1.5}, max_delay: 60s, jitter: full}", readStepFunctions,
-		[]string{`ErrorEquals: ["States.ALL"]`, "?IntervalSeconds: 1|5|9", "?MaxAttempts: 0|1|3|8", "?BackoffRate: 1|1.5|2|10", "?MaxDelaySeconds: 10|60|99", `?JitterStrategy: "FULL"|"NONE"`},
-		[]string{`{"IntervalSeconds": 1}`, `{"ErrorEquals": []}`, `{"ErrorEquals": "States.ALL"}`, `{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 0}`, `{"ErrorEquals": ["States.ALL"], "MaxAttempts": 100000000}`,
-			`{"ErrorEquals": ["States.ALL"], "BackoffRate": 0.9}`, `{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 5, "MaxDelaySeconds": 5}`, `{"ErrorEquals": ["States.ALL"], "JitterStrategy": "HALF"}`,
-			`{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1.5}`, `{"ErrorEquals": ["States.ALL"], "BackOffRate": 2}`}, []string{"-retry-on", "States.ALL"}},
-	{"otel", "{max_attempts: -1, backoff: {type: exponential, base: 5s, factor: 1.5}, max_delay: 30s, max_elapsed: 5m}", readOTel,
-		[]string{"?enabled: true|true|false", `?initial_interval: "1s"|"500ms"|"40s"`, "?randomization_factor: 0|0.1|0.5|1", "?multiplier: 1|1.5|2", `?max_interval: "1s"|"30s"|"1m"`, `?max_elapsed_time: "0s"|"5m"`},
-		[]string{"{initial_interval: 5}", "{max_elapsed_time: 1s}", "{randomization_factor: 1.5}", "{multiplier: -1}", "{max_interval: -5s}", "{initial_interval: 5s, max_elapsed: 1m}"}, nil},
-}
-
-func grpcBlock(attempts, initial, code string) string {
-	return fmt.Sprintf(`{"maxAttempts": %s, "initialBackoff": %s, "maxBackoff": "5s", "backoffMultiplier": 2, "retryableStatusCodes": [%s]}`, attempts, initial, code)
+	return "{" + strings.Join(members, ", ") + "}"
 }
 
 // What a system reads the tool reads too, and decides the same. It refuses what
 // the system refuses.
 func TestReads(t *testing.T) {
-	for _, s := range systems {
-		t.Run(s.name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(1, 2))
-			read := 0
-			for range 40 {
-				text := s.random(r)
-				want, err := s.read(text)
-				if err != nil {
-					_, _, status := run(text, "lint", "-from", s.name, "-")
-					require.Equal(t, 1, status, "%s\n%v", text, err)
-					continue
-				}
-				read++
-				compare(t, want, planned(t, text, "-from", s.name), text)
+	each(t, func(t *testing.T, s system, read func(text string) (decisions, error)) {
+		r := rand.New(rand.NewPCG(1, 2))
+		valid := 0
+		for range 40 {
+			text := s.random(r)
+			want, err := read(text)
+			if err != nil {
+				_, _, status := run(text, "lint", "-from", s.Name, "-")
+				require.Equal(t, 1, status, "%s\n%v", text, err)
+				continue
 			}
-			assert.Greater(t, read, 10)
-			for _, text := range s.faults {
-				stdout, _, status := run(text, "lint", "-from", s.name, "-")
-				assert.Equal(t, 1, status, text)
-				assert.Contains(t, stdout, "standard input:1: ", text)
-			}
-		})
-	}
+			valid++
+			compare(t, want, planned(t, text, "-from", s.Name), text)
+		}
+		assert.Greater(t, valid, 10)
+		for _, text := range s.Faults {
+			stdout, _, status := run(string(text), "lint", "-from", s.Name, "-")
+			assert.Equal(t, 1, status, string(text))
+			assert.Contains(t, stdout, "standard input:1: ", string(text))
+		}
+	})
 }
 
 // What the tool writes the system reads, and decides as the policy does; so does
 // the nearest policy, when it is read back.
 func TestWrites(t *testing.T) {
-	for _, s := range systems {
-		t.Run(s.name, func(t *testing.T) {
-			for _, policy := range []string{s.policy, "{max_attempts: -1, backoff: {type: fibonacci, base: 150ms}, jitter: equal, max_elapsed: 1m, max_retry_after: 1h}",
-				"{max_attempts: 7, backoff: {type: linear, base: 2500us}, max_delay: 40ms, jitter: 0.3, attempt_timeout: 1500us}", "{max_attempts: 3}"} {
-				args := append([]string{"convert", "-nearest", "-to", s.name}, s.flags...)
-				text, losses, status := run(policy, args...)
-				require.Zero(t, status, losses)
-				assert.Equal(t, policy == s.policy, losses == "", losses)
-				want, err := s.read(inner(t, text))
-				require.NoError(t, err, text)
-				compare(t, want, planned(t, text), text)
-				if policy == s.policy {
-					compare(t, want, planned(t, policy), text)
-				}
+	each(t, func(t *testing.T, s system, read func(text string) (decisions, error)) {
+		for _, policy := range []string{string(s.Policy), "{max_attempts: -1, backoff: {type: fibonacci, base: 150ms}, jitter: equal, max_elapsed: 1m, max_retry_after: 1h}",
+			"{max_attempts: 7, backoff: {type: linear, base: 2500us}, max_delay: 40ms, jitter: 0.3, attempt_timeout: 1500us}", "{max_attempts: 3}"} {
+			text, losses, status := run(policy, append([]string{"convert", "-nearest", "-to", s.Name}, s.Flags...)...)
+			require.Zero(t, status, losses)
+			exact := policy == string(s.Policy)
+			assert.Equal(t, exact, losses == "", losses)
+			want, err := read(inner(t, text))
+			require.NoError(t, err, text)
+			compare(t, want, planned(t, text), text)
+			if exact {
+				compare(t, want, planned(t, policy), text)
 			}
-		})
-	}
+		}
+	})
 }
 
 // inner returns the settings in what the tool has written.
 func inner(t *testing.T, text string) string {
-	data, err := yaml.YAMLToJSON([]byte(text))
-	require.NoError(t, err)
 	var whole any
-	require.NoError(t, json.Unmarshal(data, &whole))
+	require.NoError(t, yaml.Unmarshal([]byte(text), &whole))
 	if list, ok := whole.([]any); ok {
 		whole = list[0]
 	} else if config, ok := whole.(map[string]any)["methodConfig"]; ok {
 		whole = config.([]any)[0].(map[string]any)["retryPolicy"]
 	}
-	data, err = json.Marshal(whole)
+	data, err := json.Marshal(whole)
 	require.NoError(t, err)
 	return string(data)
 }
@@ -359,25 +336,19 @@ func readStepFunctions(text string) (d decisions, err error) {
 // cenkalti/backoff: exporter/exporterhelper/internal/retry_sender.go.
 func readOTel(text string) (d decisions, err error) {
 	c := configretry.NewDefaultBackOffConfig()
-	var keys map[string]any
+	var keys map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &keys); err != nil {
 		return d, err
 	}
 	form := reflect.ValueOf(&c).Elem()
 	for i := range form.NumField() {
 		key := form.Type().Field(i).Tag.Get("mapstructure")
-		value, ok := keys[key]
-		if delete(keys, key); !ok {
-			continue
+		if value, ok := keys[key]; ok {
+			delete(keys, key)
+			err = errors.Join(err, yamlv3.Unmarshal(value, form.Field(i).Addr().Interface())) // which takes durations as text
 		}
-		if _, isDuration := form.Field(i).Interface().(time.Duration); isDuration {
-			if value, err = time.ParseDuration(fmt.Sprint(value)); err != nil {
-				return d, err
-			}
-		}
-		form.Field(i).Set(reflect.ValueOf(value))
 	}
-	if err := c.Validate(); err != nil || len(keys) > 0 {
+	if err = errors.Join(err, c.Validate()); err != nil || len(keys) > 0 {
 		return d, fmt.Errorf("%w or unknown %v", err, keys)
 	}
 	if !c.Enabled {
