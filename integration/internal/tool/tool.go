@@ -14,27 +14,19 @@ var Path string
 
 // Main runs the tests of a package.
 func Main(m *testing.M) {
-	if Path = os.Getenv("RETRY_TEST_TOOL"); Path != "" {
-		os.Exit(m.Run())
+	if Path = os.Getenv("RETRY_TEST_TOOL"); Path == "" {
+		dir, err := os.MkdirTemp("", "retry")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		Path = filepath.Join(dir, "retry")
+		command := exec.Command("go", "build", "-C", "../../cmd/retry", "-o", Path, ".")
+		command.Env = append(os.Environ(), "GOWORK=") // the one in cmd
+		command.Stderr = os.Stderr
+		if err := command.Run(); err != nil {
+			panic(err)
+		}
 	}
-	dir, err := os.MkdirTemp("", "retry")
-	if err != nil {
-		panic(err)
-	}
-	Path = filepath.Join(dir, "retry")
-	workspace, err := filepath.Abs("../../cmd/go.work")
-	if err != nil {
-		panic(err)
-	}
-	command := exec.Command("go", "build", "-C", "../../cmd/retry", "-o", Path, ".")
-	command.Env = append(os.Environ(), "GOWORK="+workspace)
-	command.Stderr = os.Stderr
-	if err := command.Run(); err != nil {
-		panic(err)
-	}
-	status := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
-		panic(err)
-	}
-	os.Exit(status)
+	m.Run()
 }
