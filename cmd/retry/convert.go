@@ -8,6 +8,7 @@ import (
 
 	"github.com/goretry/retry/cmd/retry/internal/convert"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/internal/strict"
 )
 
 var convertCommand = &command{
@@ -99,8 +100,8 @@ func convertPolicy(s *streams, c *command, args []string) int {
 	if *nearest {
 		text, losses, err = convert.Nearest(to, p.Policy, options)
 	}
-	if refused := new(convert.Error); errors.As(err, &refused) {
-		for _, fault := range refused.Faults {
+	if refused := new(strict.Error); errors.As(err, &refused) {
+		for _, fault := range refused.Texts {
 			status = c.failed(s, p.Fault(fault))
 		}
 		return status

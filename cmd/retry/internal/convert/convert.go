@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/strict"
 )
 
 // Options are values that some systems need in addition to a policy.
@@ -22,12 +23,6 @@ type Options struct {
 	Codes   []string // gRPC: the codes to retry
 	RetryOn string   // Envoy, Istio: the conditions to retry; Step Functions: the errors
 }
-
-// An Error lists the settings of a policy that a system cannot express. Each
-// fault begins with its key in the policy.
-type Error struct{ Faults []string }
-
-func (e *Error) Error() string { return strings.Join(e.Faults, "; ") }
 
 // A target is a system that has settings for retries.
 type target struct {
@@ -79,7 +74,8 @@ func Targets() (names []string) {
 }
 
 // Write returns the settings with which a system makes the same decisions as p.
-// If there are none, the error is an *[Error].
+// If there are none, the error is a *[strict.Error] with the settings of p that the
+// system cannot express: each begins with its key.
 func Write(to string, p retry.Policy, o Options) (string, error) {
 	i := slices.IndexFunc(targets, func(t target) bool { return t.name == to })
 	if i < 0 {
@@ -95,7 +91,7 @@ func Write(to string, p retry.Policy, o Options) (string, error) {
 	}
 	settings := t.write(w)
 	if w.faults != nil {
-		return "", &Error{w.faults}
+		return "", &strict.Error{Of: "no settings of " + to, Texts: w.faults}
 	}
 	return t.encode(settings)
 }

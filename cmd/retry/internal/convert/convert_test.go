@@ -18,6 +18,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/convert"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
+	"github.com/goretry/retry/internal/strict"
 )
 
 const sec, ms = time.Second, time.Millisecond
@@ -38,9 +39,9 @@ func TestFaults(t *testing.T) {
 		t.Run(c.To, func(t *testing.T) {
 			text, err := convert.Write(c.To, c.Policy, options)
 			assert.Empty(t, text)
-			var refused *convert.Error
+			var refused *strict.Error
 			require.ErrorAs(t, err, &refused)
-			assert.ElementsMatch(t, c.Want, refused.Faults)
+			assert.ElementsMatch(t, c.Want, refused.Texts)
 		})
 	}
 	_, err = convert.Write("sidekiq", retry.Policy{}, options)

@@ -49,7 +49,7 @@ func writeGRPC(w *writer) any {
 		w.p.Backoff = retry.Exponential{Base: w.base, Factor: w.factor}
 	}
 	config, err := retrydialect.ToGRPC(w.p, w.Service, w.Codes...)
-	w.faults = refused(err)
+	w.faults = faultsIn(err)
 	if listed { // gRPC's jitter goes beyond the longest delay, which no MaxDelay can say
 		config = maxBackoff.ReplaceAllString(config, `"maxBackoff":"`+protoSeconds(w.cap)+`"`)
 	}
@@ -58,14 +58,14 @@ func writeGRPC(w *writer) any {
 
 func writeTemporal(w *writer) any {
 	settings, err := retrydialect.ToTemporal(w.p)
-	w.faults = refused(err)
+	w.faults = faultsIn(err)
 	return settings
 }
 
 var maxBackoff = regexp.MustCompile(`"maxBackoff":"[^"]*"`)
 
-// refused returns the faults in an error of retrydialect.
-func refused(err error) []string {
+// faultsIn returns the faults in an error of [Write] or of retrydialect.
+func faultsIn(err error) []string {
 	list := new(strict.Error)
 	if err != nil && !errors.As(err, &list) {
 		return []string{err.Error()}

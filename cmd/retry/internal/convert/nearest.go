@@ -1,11 +1,11 @@
 package convert
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -13,7 +13,7 @@ import (
 
 // Nearest is [Write] for the closest policy that the system can express. It
 // returns that policy's settings, and what is lost of p: each setting with its
-// size. If nothing is, there are no losses. The error is an *[Error] if no change
+// size. If nothing is, there are no losses. The error is that of Write if no change
 // of p helps.
 func Nearest(to string, p retry.Policy, o Options) (text string, losses []string, err error) {
 	for range 30 { // a change may make another one necessary
@@ -35,12 +35,6 @@ func Nearest(to string, p retry.Policy, o Options) (text string, losses []string
 		}
 	}
 	return "", nil, err
-}
-
-func faultsIn(err error) []string {
-	refused := new(Error)
-	_ = errors.As(err, &refused)
-	return refused.Faults
 }
 
 var faultKey = regexp.MustCompile(`^(?:[A-Z]\w* \((\w+)\)|([a-z_]+)\S*) is `)
@@ -82,30 +76,26 @@ func closest(to string, p retry.Policy, o Options, before []string, key string) 
 	return found, cost
 }
 
-// changes returns policies like p, where a system does not take a key of p.
+// changes returns policies like p, where a system does not take a key of p. Some
+// change another key: they do not help.
 func changes(p retry.Policy, key string) (all []retry.Policy) {
 	add := func(change func(q *retry.Policy)) {
 		q := p
 		change(&q)
 		all = append(all, q)
 	}
+	add(func(q *retry.Policy) { q.MaxRetryAfter = 0 })
+	add(func(q *retry.Policy) { q.ExactRetryAfter = false })
+	add(func(q *retry.Policy) { q.HealthyAfter = 0 })
+	add(func(q *retry.Policy) { q.AttemptTimeout = round(p.AttemptTimeout, time.Millisecond) })
+	add(func(q *retry.Policy) { q.AttemptTimeout = 0 })
+	add(func(q *retry.Policy) { q.MaxElapsed = max(p.MaxElapsed, p.MaxDelay, slices.Max(firstDelays(p))) })
+	add(func(q *retry.Policy) {
+		if q.MaxElapsed = 0; p.MaxAttempts == 0 && p.MaxRetries == 0 {
+			q.MaxAttempts = retry.Unlimited
+		}
+	})
 	switch key {
-	case "max_retry_after":
-		add(func(q *retry.Policy) { q.MaxRetryAfter = 0 })
-	case "exact_retry_after":
-		add(func(q *retry.Policy) { q.ExactRetryAfter = false })
-	case "healthy_after":
-		add(func(q *retry.Policy) { q.HealthyAfter = 0 })
-	case "attempt_timeout":
-		add(func(q *retry.Policy) { q.AttemptTimeout = round(p.AttemptTimeout, time.Millisecond) })
-		add(func(q *retry.Policy) { q.AttemptTimeout = 0 })
-	case "max_elapsed":
-		add(func(q *retry.Policy) { q.MaxElapsed = max(p.MaxElapsed, p.MaxDelay, slices.Max(firstDelays(p))) })
-		add(func(q *retry.Policy) {
-			if q.MaxElapsed = 0; p.MaxAttempts == 0 && p.MaxRetries == 0 {
-				q.MaxAttempts = retry.Unlimited
-			}
-		})
 	case "jitter":
 		for _, j := range []retry.Jitter{nil, retry.FullJitter, retry.Proportional(0.2), retry.Proportional(1. / 3), retry.Proportional(1)} {
 			add(func(q *retry.Policy) { q.Jitter = j })
@@ -129,13 +119,8 @@ func changes(p retry.Policy, key string) (all []retry.Policy) {
 	return all
 }
 
-// firstDelays returns the first delays of p, at least one.
-func firstDelays(p retry.Policy) []time.Duration {
-	if delays := p.Delays(20); len(delays) > 0 {
-		return delays
-	}
-	return []time.Duration{0}
-}
+// firstDelays returns the first delays of p, and then 0.
+func firstDelays(p retry.Policy) []time.Duration { return append(p.Delays(20), 0) }
 
 // curves returns policies with a fixed or an exponential curve near the curve of p.
 func curves(p retry.Policy) []retry.Policy {
@@ -147,8 +132,8 @@ func curves(p retry.Policy) []retry.Policy {
 	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor > 1 {
 		factors = append(factors, b.Factor)
 	}
-	if n := len(delays); n > 1 && first > 0 && delays[1] > first {
-		factors = append(factors, float64(delays[1])/float64(first), math.Pow(float64(longest)/float64(first), 1/float64(n-1)))
+	if first > 0 && delays[1] > first {
+		factors = append(factors, float64(delays[1])/float64(first), math.Pow(float64(longest)/float64(first), 1/float64(len(delays)-2)))
 	}
 	for _, unit := range []time.Duration{1, time.Millisecond, time.Second} {
 		for _, base := range []time.Duration{first, longest, longest / 10} {
@@ -189,14 +174,11 @@ func difference(p, q retry.Policy) (far float64, cost string) {
 		return math.Abs(math.Log((float64(a) + 1e6) / (float64(b) + 1e6)))
 	}
 	attempts := func(p retry.Policy) (size float64, text string) {
-		switch n := p.EffectiveMax(); n {
-		case retry.Unlimited:
-			return math.Log(math.MaxInt32) + 1, "unlimited attempts"
-		case 1:
-			return 0, "1 attempt"
-		default:
-			return math.Log(float64(n)), fmt.Sprint(n, " attempts")
+		text, _, _ = strings.Cut(p.String(), ",") // which begins with them
+		if n := p.EffectiveMax(); n != retry.Unlimited {
+			return math.Log(float64(n)), text
 		}
+		return math.Log(math.MaxInt32) + 1, text
 	}
 	size, text := attempts(p)
 	newSize, newText := attempts(q)
