@@ -1,6 +1,7 @@
 package convert_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -168,51 +169,29 @@ func read(t *testing.T, dialect, text string) retry.Policy {
 }
 
 // The expressions for cenkalti/backoff compile, and their delays fill the
-// windows of the policies.
+// windows of the policies, in the program of testdata/cenkalti.txt.
 func TestCenkalti(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var policies []retry.Policy
-	program := "package main\n\nimport (\n\t\"encoding/json\"\n\t\"os\"\n\t\"time\"\n\n\t\"github.com/cenkalti/backoff/v4\"\n)\n\nvar all = []func() backoff.BackOff{\n"
+	var expressions string
 	for len(policies) < 60 {
 		p := randomPolicy(random)
 		p.MaxElapsed = 0 // because the test does not wait for the delays
 		text, err := convert.Write("cenkalti", p, convert.Options{})
 		if err == nil && p.Validate() == nil {
 			policies = append(policies, p)
-			program += "func() backoff.BackOff { return " + strings.TrimSuffix(text, "\n") + "},\n"
+			expressions += "func() backoff.BackOff { return " + strings.TrimSuffix(text, "\n") + "},\n"
 		}
 	}
-	program += `}
-
-func main() {
-	var got [][][2]time.Duration // for each expression and retry, the shortest and the longest delay
-	for _, build := range all {
-		var windows [][2]time.Duration
-		for range 300 {
-			b := build()
-			for n := range 20 {
-				d := b.NextBackOff()
-				if d == backoff.Stop {
-					break
-				}
-				if n == len(windows) {
-					windows = append(windows, [2]time.Duration{d, d})
-				}
-				windows[n] = [2]time.Duration{min(d, windows[n][0]), max(d, windows[n][1])}
-			}
-		}
-		got = append(got, windows)
-	}
-	_ = json.NewEncoder(os.Stdout).Encode(got)
-	_ = time.Second
-}
-`
+	program, err := os.ReadFile("testdata/cenkalti.txt")
+	require.NoError(t, err)
+	program = bytes.Replace(program, []byte("// expressions\n"), []byte(expressions), 1)
 	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	require.NoError(t, os.WriteFile(file, program, 0o600))
 	command := exec.Command("go", "run", file)
 	command.Stderr = os.Stderr
 	output, err := command.Output()
-	require.NoError(t, err, program)
+	require.NoError(t, err, string(program))
 	var got [][][2]time.Duration
 	require.NoError(t, json.Unmarshal(output, &got))
 	require.Len(t, got, len(policies))
