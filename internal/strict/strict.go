@@ -245,9 +245,6 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 // Keys returns the keys that are left, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// Taken returns the keys that were taken or looked for, in order.
-func (m *Mapping) Taken() []string { return m.keys }
-
 // RejectRest adds a fault for the keys that are left. Call it after taking all the
 // valid ones.
 func (m *Mapping) RejectRest(of string) {

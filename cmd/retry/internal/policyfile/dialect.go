@@ -17,28 +17,18 @@ const Native = "native"
 
 // A dialect is a form in which a policy can be written.
 type dialect struct {
-	name string
-	keys []string
-	read func(*yaml.Node, *Block) (retry.Policy, error)
-
-	format *format // nil for one of this library
+	name   string
+	read   func(*yaml.Node, *Block) (retry.Policy, error)
+	format *format  // nil for one of this library
+	keys   []string // set by init
 }
 
 // dialects are all dialects, the library's own form first.
 var dialects = []dialect{
-	{Native, []string{
-		"max_attempts", "max_retries", "attempt_cap", "retryable", "backoff",
-		"max_delay", "jitter", "max_retry_after", "exact_retry_after", "max_elapsed", "attempt_timeout", "healthy_after",
-	}, readNative, nil},
-	{"tasker", []string{
-		"retryable", "max_attempts", "backoff", "backoff_base_ms", "max_backoff_ms",
-	}, readDialect[retrydialect.Tasker], nil},
-	{"argyll", []string{
-		"max_retries", "backoff", "init_backoff", "max_backoff", "backoff_type", "parallelism",
-	}, readDialect[retrydialect.Argyll], nil},
-	{"taskharbor", []string{
-		"base_delay", "max_delay", "multiplier", "jitter", "max_attempts",
-	}, readDialect[retrydialect.TaskHarbor], nil},
+	{name: Native, read: readNative},
+	{name: "tasker", read: readDialect[retrydialect.Tasker]},
+	{name: "argyll", read: readDialect[retrydialect.Argyll]},
+	{name: "taskharbor", read: readDialect[retrydialect.TaskHarbor]},
 }
 
 // Dialects returns the names that [Block.Read] accepts.
@@ -49,9 +39,15 @@ func Dialects() (names []string) {
 	return names
 }
 
+// init sets the keys of each dialect: those that its reader lists for an unknown one.
 func init() {
 	for i := range formats {
-		dialects = append(dialects, formats[i].dialect())
+		dialects = append(dialects, dialect{name: formats[i].name, read: formats[i].policy, format: &formats[i]})
+	}
+	unknown := yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode}, {Kind: yaml.ScalarNode}}}
+	for i := range dialects {
+		_, err := dialects[i].read(&unknown, new(Block))
+		dialects[i].keys = listed(err.Error())
 	}
 }
 

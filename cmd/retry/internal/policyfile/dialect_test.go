@@ -8,20 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The keys of each dialect are those that its reader lists in errors.
-func TestKeys(t *testing.T) {
-	file, err := Parse("file.yaml", []byte("zzz: 1"))
-	require.NoError(t, err)
-	for _, d := range dialects {
-		_, name, faults := file.Find("")[0].Read(d.name)
-		assert.Equal(t, d.name, name)
-		require.NotEmpty(t, faults)
-		_, keys, ok := strings.Cut(faults[len(faults)-1].Text, " are ")
-		require.True(t, ok, faults)
-		assert.ElementsMatch(t, d.keys, strings.Split(keys, ", "))
-	}
-}
-
 // If several dialects fit, the fault asks for -from.
 func TestSeveralFit(t *testing.T) {
 	twin := dialects[1]

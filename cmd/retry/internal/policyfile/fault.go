@@ -112,7 +112,7 @@ func (b *Block) faults(err error) (faults []*Fault) {
 		for _, key := range quoted.FindAllStringSubmatch(unknown[1], -1) {
 			line, _ := b.line(key[1])
 			fault := &Fault{File: b.File, Line: line, Text: strings.Replace(text, unknown[1], key[0], 1)}
-			if near := nearest(key[1], strings.Split(text[strings.LastIndex(text, " are ")+len(" are "):], ", ")); near != "" {
+			if near := nearest(key[1], listed(text)); near != "" {
 				fault.Text = fmt.Sprintf("unknown key %s: write %s", key[0], near)
 			}
 			faults = append(faults, fault)
@@ -120,6 +120,11 @@ func (b *Block) faults(err error) (faults []*Fault) {
 	}
 	slices.SortStableFunc(faults, byLine)
 	return faults
+}
+
+// listed returns the keys that the last fault of a text lists in place of an unknown one.
+func listed(text string) []string {
+	return strings.Split(text[strings.LastIndex(text, " are ")+len(" are "):], ", ")
 }
 
 // nearest returns the key that was probably meant, "" if there is none.

@@ -460,30 +460,19 @@ func (s *format) spells(key, text string) bool {
 	return key == text || len(text) < strict.LongestKey && s.plain(key) == s.plain(text)
 }
 
-// decode reads the settings in JSON, and returns the keys that there are.
-func (s *format) decode(f *form, data []byte) (p retry.Policy, keys []string, err error) {
-	f.times = s.times
+// policy reads the policy in a node, and sets the notes of b.
+func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
+	data, err := strict.YAML(ofPolicy, node.Decode)
+	if err != nil {
+		return p, err
+	}
+	f := &form{times: s.times}
 	err = strict.Decode(f, data, ofPolicy, s.example, func(f *form, m *strict.Mapping) {
 		f.Mapping, m.Plain = m, s.plain
 		s.read(f)
-		keys = m.Taken()
 		p = f.policy()
 		m.RejectRest(s.title)
 	})
-	return p, keys, err
-}
-
-// dialect returns s as a dialect.
-func (s *format) dialect() dialect {
-	_, keys, _ := s.decode(new(form), []byte("{}"))
-	return dialect{s.name, keys, func(node *yaml.Node, b *Block) (retry.Policy, error) {
-		data, err := strict.YAML(ofPolicy, node.Decode)
-		if err != nil {
-			return retry.Policy{}, err
-		}
-		f := new(form)
-		p, _, err := s.decode(f, data)
-		b.Notes, b.RetryOn = f.notes, f.retryOn
-		return p, err
-	}, s}
+	b.Notes, b.RetryOn = f.notes, f.retryOn
+	return p, err
 }
