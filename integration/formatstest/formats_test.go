@@ -42,15 +42,12 @@ func TestMain(m *testing.M) { tool.Main(m) }
 func run(input string, args ...string) (stdout, stderr string, status int) {
 	command := exec.Command(tool.Path, args...)
 	command.Stdin = strings.NewReader(input)
-	var errs strings.Builder
-	command.Stderr = &errs
-	output, err := command.Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		status = exit.ExitCode()
-	} else if err != nil {
+	var out, errs strings.Builder
+	command.Stdout, command.Stderr = &out, &errs
+	if err := command.Run(); command.ProcessState == nil {
 		panic(err)
 	}
-	return string(output), errs.String(), status
+	return out.String(), errs.String(), command.ProcessState.ExitCode()
 }
 
 // decisions are what a system does when every attempt fails: the ranges of its

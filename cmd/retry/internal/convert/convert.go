@@ -4,6 +4,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -200,14 +201,10 @@ func (s *settings) share() float64 {
 
 // jitterText returns a jitter in the form of a policy file.
 func jitterText(j retry.Jitter) string {
-	switch j := j.(type) {
-	case nil:
+	if j == nil {
 		return "none"
-	case retry.Proportional:
-		return fmt.Sprint(float64(j))
-	default:
-		return fmt.Sprint(j)
 	}
+	return fmt.Sprint(j)
 }
 
 // curve is the shape of the delays.
@@ -257,11 +254,8 @@ func settingsOf(p retry.Policy) settings {
 	case retry.Linear:
 		s.curve, s.base = linear, time.Duration(b)
 	case retry.Exponential:
-		s.curve, s.base, s.factor = exponential, b.Base, b.Factor
-		switch b.Factor {
-		case 0:
-			s.factor = 2
-		case 1:
+		s.curve, s.base, s.factor = exponential, b.Base, cmp.Or(b.Factor, 2)
+		if s.factor == 1 {
 			s.curve = fixed
 		}
 	case retry.Fibonacci:

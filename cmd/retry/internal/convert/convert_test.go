@@ -22,8 +22,6 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-const sec, ms = time.Second, time.Millisecond
-
 var options = convert.Options{RetryOn: "5xx,reset", Codes: []string{"UNAVAILABLE"}}
 
 // Every setting that a system does not have is a fault.
@@ -53,8 +51,8 @@ func TestFaults(t *testing.T) {
 func randomPolicy(random *rand.Rand) retry.Policy {
 	one := func(n int) bool { return random.IntN(n) == 0 }
 	delay := func() time.Duration {
-		unit := []time.Duration{ms, ms, sec, time.Nanosecond}[random.IntN(4)]
-		return time.Duration(random.Int64N(min(2000, int64(4*sec/unit)))) * unit
+		unit := []time.Duration{time.Millisecond, time.Millisecond, time.Second, time.Nanosecond}[random.IntN(4)]
+		return time.Duration(random.Int64N(min(2000, int64(4*time.Second/unit)))) * unit
 	}
 	for {
 		curves := []retry.Backoff{nil, retry.Fixed(delay()), retry.Linear(delay()), retry.Fibonacci(delay()), retry.Schedule{delay(), delay(), delay()},
@@ -72,7 +70,7 @@ func randomPolicy(random *rand.Rand) retry.Policy {
 		}
 		for _, d := range []*time.Duration{&p.MaxElapsed, &p.AttemptTimeout, &p.MaxRetryAfter, &p.HealthyAfter} {
 			if one(15) {
-				*d = ms + delay()
+				*d = time.Millisecond + delay()
 			}
 		}
 		if p.Validate() == nil {
@@ -81,17 +79,14 @@ func randomPolicy(random *rand.Rand) retry.Policy {
 	}
 }
 
-// A window is the range of a delay.
-type window struct{ lo, hi time.Duration }
-
-// decisions returns the windows of the first retries of p, up to 40.
-func decisions(p retry.Policy) (windows []window) {
+// decisions returns the ranges of the first delays of p, up to 40.
+func decisions(p retry.Policy) (windows [][2]time.Duration) {
 	for n := 1; n <= 40; n++ {
 		d := p.Next(retry.Attempt{Number: n, Seed: 1})
 		if !d.Retry() {
 			break
 		}
-		windows = append(windows, window{d.Lo, d.Hi})
+		windows = append(windows, [2]time.Duration{d.Lo, d.Hi})
 	}
 	return windows
 }
@@ -122,8 +117,8 @@ func TestExact(t *testing.T) {
 			got := decisions(q)
 			require.Len(t, got, len(want), "%v: %s:\n%s", p, to, text)
 			for n, w := range want {
-				require.InDelta(t, w.lo, got[n].lo, 20, "%v: %s:\n%s", p, to, text)
-				require.InDelta(t, w.hi, got[n].hi, 20, "%v: %s:\n%s", p, to, text)
+				require.InDelta(t, w[0], got[n][0], 20, "%v: %s:\n%s", p, to, text)
+				require.InDelta(t, w[1], got[n][1], 20, "%v: %s:\n%s", p, to, text)
 			}
 			assert.Equal(t, p.AttemptTimeout, q.AttemptTimeout)
 			if len(want) > 0 {
@@ -202,8 +197,8 @@ func TestCenkalti(t *testing.T) {
 		for n, w := range want {
 			least, most := got[i][n][0], got[i][n][1]
 			const rounding = 1000 // in nanoseconds, of products of floats
-			width := w.hi - w.lo
-			assert.True(t, w.lo-rounding <= least && most <= w.hi+rounding, "%v: %v is not within %v", p, got[i][n], w)
+			width := w[1] - w[0]
+			assert.True(t, w[0]-rounding <= least && most <= w[1]+rounding, "%v: %v is not within %v", p, got[i][n], w)
 			assert.GreaterOrEqual(t, most-least, width-width/8-rounding, "%v", p)
 		}
 	}

@@ -69,9 +69,9 @@ func isNumber(text string) bool {
 // Only returns the only block at a path; see [File.Find].
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
-	isKnown := func(b Block) bool { return b.Known() }
-	if at == "" && slices.ContainsFunc(blocks, isKnown) { // other documents are something else
-		blocks = slices.DeleteFunc(blocks, func(b Block) bool { return !b.Known() })
+	known := slices.DeleteFunc(slices.Clone(blocks), func(b Block) bool { return !b.Known() })
+	if at == "" && len(known) > 0 { // other documents are something else
+		blocks = known
 	}
 	switch {
 	case len(blocks) == 1:
