@@ -20,10 +20,10 @@ func TestCases(t *testing.T) {
 	data, err := os.ReadFile("testdata/cases.yaml")
 	require.NoError(t, err)
 	var cases []struct {
-		Name, Text, At, From, Want string
-		Line, Attempts             int
-		Delays                     []time.Duration
-		Elapsed, Timeout           time.Duration
+		Name, Text, At, From, Want, Note string
+		Line, Attempts                   int
+		Delays                           []time.Duration
+		Elapsed, Timeout                 time.Duration
 	}
 	require.NoError(t, yaml.Unmarshal(data, &cases))
 	for _, c := range cases {
@@ -40,6 +40,8 @@ func TestCases(t *testing.T) {
 				if faults != nil {
 					got, line = faults[0].Text, faults[0].Line
 				}
+				assert.True(t, strings.HasPrefix(strings.Join(block.Notes, "; "), c.Note), block.Notes)
+				assert.True(t, faults != nil || c.From != "" || block.Known(), "lint takes it for a policy")
 			}
 			assert.True(t, strings.HasPrefix(got, c.Want), got)
 			if c.Line > 0 {
@@ -111,7 +113,7 @@ func TestHostile(t *testing.T) {
 	// Neither a long key nor a deep list is copied for each entry below it.
 	for _, text := range []string{
 		`{"` + strings.Repeat("k", 1<<20) + `": {` + regexp.MustCompile(`(k\d+): 1\n`).ReplaceAllString(manyKeys(900), `"$1": 1, `) + `"z": 1}}`,
-		strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
+		strings.Repeat("[", 5000) + strings.Repeat(`{"retry": {"max_attempts": 2}}, `, 3000) + "1" + strings.Repeat("]", 5000),
 	} {
 		file, err := Parse("file.json", []byte(text))
 		require.NoError(t, err)
