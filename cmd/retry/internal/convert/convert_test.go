@@ -3,6 +3,7 @@ package convert_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -29,18 +30,21 @@ func TestFaults(t *testing.T) {
 	data, err := os.ReadFile("testdata/faults.yaml")
 	require.NoError(t, err)
 	var cases []struct {
-		To     string
-		Policy retry.Policy
-		Want   []string
+		To           string
+		Policy       retry.Policy
+		Want, Losses []string
 	}
 	require.NoError(t, yaml.Unmarshal(data, &cases))
 	for _, c := range cases {
 		t.Run(c.To, func(t *testing.T) {
 			text, err := convert.Write(c.To, c.Policy, options)
-			assert.Empty(t, text)
-			var refused *strict.Error
-			require.ErrorAs(t, err, &refused)
+			refused := new(strict.Error)
+			assert.Equal(t, text == "", errors.As(err, &refused), err)
 			assert.ElementsMatch(t, c.Want, refused.Texts)
+			_, losses, _ := convert.Nearest(c.To, c.Policy, options)
+			for i, cost := range c.Losses {
+				assert.Equal(t, c.Want[i]+"; "+cost, losses[i])
+			}
 		})
 	}
 	_, err = convert.Write("sidekiq", retry.Policy{}, options)
