@@ -13,8 +13,8 @@ import (
 
 // Nearest is [Write] for the closest policy that the system can express. It
 // returns that policy's settings, and what is lost of p: each setting with its
-// size. If nothing is, there are no losses. The error is that of Write if no change
-// of p helps.
+// size. If nothing is, there are no losses. If no change of p helps, the error is the
+// one of Write.
 func Nearest(to string, p retry.Policy, o Options) (text string, losses []string, err error) {
 	for range 30 { // a change may make another one necessary
 		text, err = Write(to, p, o)
