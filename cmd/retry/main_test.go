@@ -50,6 +50,9 @@ func TestHelp(t *testing.T) {
 	_, stderr, status := tool("")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, all, stderr)
+	_, stderr, status = tool("", "plant")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, "retry: unknown command \"plant\"\n\n"+all, stderr)
 
 	for _, c := range commands {
 		t.Run(c.name, func(t *testing.T) {
@@ -64,45 +67,6 @@ func TestHelp(t *testing.T) {
 		})
 	}
 	assert.Regexp(t, `^retry \S+\n$`, succeed(t, "", "version"))
-}
-
-// Wrong usage prints a line with the mistake and a line with the usage, and the
-// status is 2.
-func TestMisuse(t *testing.T) {
-	for _, test := range []struct {
-		name, want string
-		args       []string
-	}{
-		{"unknown command", `retry: unknown command "plant"`, []string{"plant"}},
-		{"unknown flag", "retry plan: flag provided but not defined: -nonsense", []string{"plan", "-nonsense"}},
-		{"wrong value", `retry plan: invalid value "many" for flag -n`, []string{"plan", "-n", "many"}},
-		{"unknown dialect", `retry plan: invalid value "x" for flag -from: write one of native, tasker, `, []string{"plan", "-from", "x", "testdata/policy.yaml"}},
-		{"several files", "retry plan: there are 2 files: write one", []string{"plan", "a", "b"}},
-		{"no file to plan", "retry plan: open nowhere.yaml: ", []string{"plan", "nowhere.yaml"}},
-		{"unknown format", `retry lint: invalid value "xml" for flag -format: write text, json, sarif or github`, []string{"lint", "-format", "xml", "testdata"}},
-		{"nothing to lint", "retry lint: there is no file: ", []string{"lint"}},
-		{"no file to lint", "retry lint: stat nowhere.yaml: ", []string{"lint", "nowhere.yaml"}},
-		{"no match", "retry lint: no file matches nowhere*.yaml", []string{"lint", "nowhere*.yaml"}},
-		{"unknown system", `retry convert: invalid value "sidekiq" for flag -to: write one of native, tasker, `, []string{"convert", "-to", "sidekiq", "testdata/policy.yaml"}},
-		{"no system", `retry convert: there is no system: write -to and one of native, tasker, `, []string{"convert", "testdata/policy.yaml"}},
-		{"no conditions", "retry convert: Envoy retries nothing without conditions: ", []string{"convert", "-to", "envoy", "testdata/policy.yaml"}},
-		{"no codes", "retry convert: gRPC retries nothing without codes: ", []string{"convert", "-to", "grpc", "testdata/policy.yaml"}},
-		{"two files to convert", "retry convert: there are 2 files", []string{"convert", "-to", "native", "a", "b"}},
-		{"no file to convert", "retry convert: open nowhere.yaml: ", []string{"convert", "-to", "native", "nowhere.yaml"}},
-		{"three files to explore", "retry explore: there are 3 files: write one, or two to compare", []string{"explore", "a", "b", "c"}},
-		{"no file for a page", "retry explore: there is no file: ", []string{"explore", "-o", "page.html"}},
-		{"no file to explore", "retry explore: open nowhere.yaml: ", []string{"explore", "nowhere.yaml"}},
-		{"no such port", "retry explore: listen tcp4: ", []string{"explore", "-port", "99999"}},
-		{"no such folder for a page", "retry explore: open nowhere/page.html: ", []string{"explore", "-o", "nowhere/page.html", "testdata/policy.yaml"}},
-		{"wrong pattern", "retry lint: [: syntax error in pattern", []string{"lint", "["}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			stdout, stderr, status := tool("", test.args...)
-			assert.Equal(t, 2, status)
-			assert.Empty(t, stdout)
-			assert.True(t, strings.HasPrefix(stderr, test.want), stderr)
-		})
-	}
 }
 
 // A command without a file reads standard input, unless a person would have to

@@ -2,51 +2,21 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// The forms for programs have the same faults as the text.
-func TestLintFormats(t *testing.T) {
-	t.Chdir(write(t, map[string]string{"a b.yaml": "jitter: 2", "c.yaml": "max_attempts: 2", "sub/none.yaml": "a: {retry: {max_attempts: 3}}"}))
-	text, _, status := tool("", "lint", ".")
-	assert.Equal(t, 1, status)
-	assert.Regexp(t, `^a b.yaml:1: jitter is 2[^\n]*\nc.yaml:1: 2 attempts without a backoff[^\n]*\n2 policies in 3 files; 1 file has none at the top: try -at a.retry\n$`, text)
-
-	texts := regexp.MustCompile(`(?m)^[^:]*yaml:1: (.*)$`).FindAllStringSubmatch(text, -1)
-	for format, want := range map[string]string{
-		"json": `{"policies": 2, "files": 3, "without": ["sub/none.yaml"], "faults": [
-			{"file": "a b.yaml", "line": 1, "warning": false, "text": %[1]q}, {"file": "c.yaml", "line": 1, "warning": true, "text": %[2]q}]}`,
-		"sarif": `{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [{
-			"tool": {"driver": {"name": "retry", "version": %[3]q, "informationUri": "https://github.com/goretry/retry", "rules": [
-				{"id": "invalid", "shortDescription": {"text": "The policy is invalid."}},
-				{"id": "unintended", "shortDescription": {"text": "The policy is valid, but probably not what is meant."}}]}},
-			"results": [{"ruleId": "invalid", "level": "error", "message": {"text": %[1]q}, "locations": [
-					{"physicalLocation": {"artifactLocation": {"uri": "a%%20b.yaml"}, "region": {"startLine": 1}}}]},
-				{"ruleId": "unintended", "level": "warning", "message": {"text": %[2]q}, "locations": [
-					{"physicalLocation": {"artifactLocation": {"uri": "c.yaml"}, "region": {"startLine": 1}}}]}]}]}`,
-	} {
-		stdout, _, status := tool("", "lint", "-format", format, ".")
-		assert.Equal(t, 1, status)
-		assert.JSONEq(t, fmt.Sprintf(strings.Replace(want, "%[3]q", strconv.Quote(version()), 1), texts[0][1], texts[1][1]), stdout)
-	}
-
-	assert.Contains(t, succeed(t, "max_attempts: 1", "lint", "-format", "sarif", "-"), `"results": []`)
-	assert.Contains(t, succeed(t, "max_attempts: 1", "lint", "-format", "json", "-"), `"faults": []`)
-	_, stderr, status := tool("", "lint", "sub")
-	assert.Equal(t, 2, status)
-	assert.Equal(t, "retry lint: there is no policy at the top of these files: try -at a.retry\n", stderr)
-}
 
 // A directory may be a link, and have links, also to itself. A pipe in it is not
 // opened.
@@ -72,6 +42,20 @@ func TestLintLinks(t *testing.T) {
 	assert.Equal(t, "retry lint: top/pipe.yaml is a pipe, which may never end: write - and pass it as standard input\n", stderr)
 }
 
+// A file that cannot be read does not hide the faults of the others.
+func TestLintUnreadable(t *testing.T) {
+	dir := write(t, map[string]string{"b.yaml": "jitter: 2", "deep.json": strings.Repeat("[", 20_000)})
+	long, err := os.Create(filepath.Join(dir, "a.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, long.Truncate(maxFile+1))
+	require.NoError(t, long.Close())
+	t.Chdir(dir)
+	stdout, stderr, status := tool("", "lint", ".")
+	assert.Equal(t, 2, status)
+	assert.Equal(t, "retry lint: a.yaml is longer than 16 MiB\n", stderr)
+	assert.Regexp(t, `^b.yaml:1: jitter is 2.*\ndeep.json:1: invalid character '\[' exceeded max depth\n2 policies in 3 files\n$`, stdout)
+}
+
 // A name is quoted where a terminal or GitHub would act on it.
 func TestNames(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -91,12 +75,12 @@ func TestNames(t *testing.T) {
 
 // A full disk is not success.
 func TestWriteErrors(t *testing.T) {
-	t.Chdir(write(t, map[string]string{"a.log": writeLog(t), "p.yaml": logPolicy}))
+	t.Chdir(write(t, map[string]string{"a.log": twoCalls, "p.yaml": logPolicy}))
 	for _, args := range []string{"help", "version", "plan p.yaml", "plan -json p.yaml", "plan -h", "lint p.yaml", "lint -format json p.yaml", "lint -format sarif p.yaml",
 		"lint -format github p.yaml", "convert -to native p.yaml", "keys", "schema", "explain a.log", "explain -json a.log", "explain -failed a.log", "explain -",
 		"check -policy p.yaml a.log"} {
 		var errs bytes.Buffer
-		status := run(&streams{ctx: t.Context(), in: strings.NewReader(writeLog(t)), out: full{}, err: &errs}, strings.Fields(args))
+		status := run(&streams{ctx: t.Context(), in: strings.NewReader(twoCalls), out: full{}, err: &errs}, strings.Fields(args))
 		assert.Equal(t, 2, status, args)
 		assert.Contains(t, errs.String(), "no space left on device\n", args)
 	}
@@ -123,9 +107,34 @@ func TestKeysAndSchema(t *testing.T) {
 	file, err := os.ReadFile("../../docs/policy.schema.json")
 	require.NoError(t, err)
 	assert.Equal(t, string(file), succeed(t, "", "schema"), "cp policy.schema.json ../../docs")
-	for _, command := range []string{"keys", "schema"} {
-		_, stderr, status := tool("", command, "x")
-		assert.Equal(t, 2, status)
-		assert.Contains(t, stderr, "there is nothing to read")
+}
+
+// The README has every key of plan -json, except those of a policy.
+func TestPlanJSONKeys(t *testing.T) {
+	data, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(data), "`retry plan -json` prints ")
+	section, _, _ = strings.Cut(section, "\n\n#")
+	var documented []string
+	for row := range strings.Lines(section) {
+		if keys, _, ok := strings.Cut(strings.TrimPrefix(row, "| `"), "` | "); ok {
+			documented = append(documented, strings.Split(keys, "`, `")...)
+		}
 	}
+
+	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
+	var form map[string]any
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))
+	keys := map[string]bool{}
+	for key, value := range form {
+		keys[key] = true
+		elements, _ := value.([]any)
+		for _, element := range elements {
+			object, _ := element.(map[string]any) // a lint is a text
+			for inner := range object {
+				keys[key+"[]."+inner] = true
+			}
+		}
+	}
+	assert.ElementsMatch(t, documented, slices.Collect(maps.Keys(keys)))
 }
