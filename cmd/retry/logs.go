@@ -11,10 +11,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -152,12 +150,7 @@ func (x *explanation) twice(names []string) error {
 func (x *explanation) once(names []string, follow bool) error {
 	ctx, stop := signal.NotifyContext(x.streams.ctx, os.Interrupt)
 	defer stop()
-	wrap := func(in io.Reader) io.Reader {
-		if follow {
-			in = follower{in}
-		}
-		return newLive(ctx, in, x.out.Flush)
-	}
+	wrap := func(in io.Reader) io.Reader { return newLive(ctx, in, follow, x.out.Flush) }
 	event, each := x.event, x.sum.add
 	if x.json || x.failed {
 		event, each = nil, func(c *logfile.Call) {
@@ -192,7 +185,7 @@ func (o *selection) nothing(skipped int, names []string) error {
 
 // walk hands on the events of a log as they come, if event is not nil, and its calls when
 // they end, as far as they are selected.
-func (o *selection) walk(s *streams, names []string, wrap wrapper, event func(logfile.Record),
+func (o *selection) walk(s *streams, names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record),
 	each func(*logfile.Call)) (*logfile.Log, error) {
 	log, closeAll, err := open(s, names, wrap)
 	if err != nil {
@@ -218,7 +211,7 @@ func (o *selection) walk(s *streams, names []string, wrap wrapper, event func(lo
 }
 
 // read walks, and completes the summary. A log without calls is an error.
-func (x *explanation) read(names []string, wrap wrapper, event func(logfile.Record), each func(*logfile.Call)) error {
+func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, event func(logfile.Record), each func(*logfile.Call)) error {
 	log, err := x.walk(x.streams, names, wrap, event, each)
 	if log != nil {
 		x.sum.finish(log)
@@ -423,11 +416,8 @@ func title(name string) string {
 	return name
 }
 
-// A wrapper puts something between a file and its reader.
-type wrapper func(io.Reader) io.Reader
-
 // open opens files as one log. It reads each through wrap, unless that is nil.
-func open(s *streams, names []string, wrap wrapper) (log *logfile.Log, closeAll func(), err error) {
+func open(s *streams, names []string, wrap func(io.Reader) io.Reader) (log *logfile.Log, closeAll func(), err error) {
 	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
 	all, ends := []*logfile.File{}, []func(){}
 	closeAll = func() {
@@ -448,11 +438,6 @@ func open(s *streams, names []string, wrap wrapper) (log *logfile.Log, closeAll 
 		}
 		if s.shown {
 			p := &progress{r: r, out: s.err, next: time.Now().Add(time.Second)}
-			if f, ok := file.(*os.File); ok {
-				if info, err := f.Stat(); err == nil {
-					p.size = info.Size()
-				}
-			}
 			ends, r = append(ends, p.clear), p
 		}
 		all = append(all, logfile.Open(title, r))
@@ -460,17 +445,15 @@ func open(s *streams, names []string, wrap wrapper) (log *logfile.Log, closeAll 
 	return logfile.New(all...), closeAll, nil
 }
 
-var logLine = regexp.MustCompile(`^retrylog: line (\d+): `)
-
 // lineFault returns an error about a line of a call as a fault.
 func lineFault(c *logfile.Call, err error) error {
-	at := logLine.FindStringSubmatch(err.Error())
-	if at == nil {
+	var line int
+	if _, other := fmt.Sscanf(err.Error(), "retrylog: line %d: ", &line); other != nil {
 		return err
 	}
-	line, _ := strconv.Atoi(at[1])
+	_, text, _ := strings.Cut(err.Error(), fmt.Sprintf("line %d: ", line))
 	i := slices.IndexFunc(c.Records, func(r logfile.Record) bool { return r.Line == line })
-	return &policyfile.Fault{File: c.Records[max(0, i)].File.Name, Line: line, Text: err.Error()[len(at[0]):]}
+	return &policyfile.Fault{File: c.Records[max(0, i)].File.Name, Line: line, Text: text}
 }
 
 // color returns the terminal's color number for an event.
@@ -492,7 +475,6 @@ func color(e retry.Event) int {
 type progress struct {
 	r     io.Reader
 	out   io.Writer
-	size  int64 // 0 if unknown
 	read  int64
 	next  time.Time // when to print next
 	shown bool
@@ -504,9 +486,6 @@ func (p *progress) Read(b []byte) (int, error) {
 	if now := time.Now(); now.After(p.next) {
 		p.next, p.shown = now.Add(200*time.Millisecond), true
 		fmt.Fprintf(p.out, "\r%d MiB read", p.read>>20)
-		if p.size > 0 {
-			fmt.Fprintf(p.out, ", %d%%", 100*p.read/max(p.read, p.size))
-		}
 	}
 	return n, err
 }
@@ -525,10 +504,17 @@ type live struct {
 	before func() error
 }
 
-func newLive(ctx context.Context, in io.Reader, before func() error) live {
+const followEvery = 250 * time.Millisecond
+
+// newLive returns a live reader of in, which is a file that grows if follow is true.
+func newLive(ctx context.Context, in io.Reader, follow bool, before func() error) live {
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, in)
+		for follow && err == nil {
+			time.Sleep(followEvery)
+			_, err = io.Copy(w, in)
+		}
 		w.CloseWithError(err)
 	}()
 	context.AfterFunc(ctx, func() { w.Close() })
@@ -540,18 +526,4 @@ func (l live) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return l.Reader.Read(b)
-}
-
-// A follower reads a file that grows.
-type follower struct{ io.Reader }
-
-const followEvery = 250 * time.Millisecond
-
-func (f follower) Read(b []byte) (int, error) {
-	for {
-		if n, err := f.Reader.Read(b); n > 0 || err != io.EOF {
-			return n, err
-		}
-		time.Sleep(followEvery)
-	}
 }

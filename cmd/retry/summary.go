@@ -167,8 +167,12 @@ func (s *summary) count(c *logfile.Call) {
 	if len(text) > longestText {
 		text = strings.ToValidUTF8(text[:longestText], "") + "..."
 	}
-	if _, known := l.errors[text]; known || len(l.errors) < mostErrors {
-		l.errors[text]++
+	if l.errors[text] == 0 && len(l.errors) == mostErrors {
+		return
+	}
+	l.errors[text]++
+	if n := l.errors[text]; n > l.Times || n == l.Times && text < l.Error {
+		l.Error, l.Times = text, n
 	}
 }
 
@@ -197,15 +201,7 @@ func (s *summary) finish(l *logfile.Log) {
 	for _, at := range slices.Sorted(maps.Keys(s.ends)) {
 		s.Minutes = append(s.Minutes, minute{instant{time.Unix(at, 0).UTC()}, s.step, s.ends[at]})
 	}
-	s.Reasons = []*reasonLine{}
-	for _, line := range s.reasons {
-		for text, n := range line.errors {
-			if n > line.Times || n == line.Times && text < line.Error {
-				line.Error, line.Times = text, n
-			}
-		}
-		s.Reasons = append(s.Reasons, line)
-	}
+	s.Reasons = slices.AppendSeq([]*reasonLine{}, maps.Values(s.reasons))
 	slices.SortFunc(s.Reasons, func(a, b *reasonLine) int {
 		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Class, b.Class))
 	})

@@ -2,6 +2,7 @@ package logfile
 
 import (
 	"cmp"
+	"io"
 	"iter"
 	"maps"
 	"slices"
@@ -26,13 +27,11 @@ type Call struct {
 	Records []Record
 	Cut     string // why it is not whole; "": it is
 
-	headless bool // its beginning is not in the log
-	sparse   bool // all is from slog, and has no attempts
-	timeless bool // its first line is from slog, and has no time
-	torn     bool // a line was cut off between two of its events
-	marks    int  // how many lines had been cut off at its last event
-	turn     int  // when its last event came, counted in events
+	sparse bool // all is from slog, and has no attempts
+	turn   int  // when its last event came, counted in events
 }
+
+const headless = "its beginning is not in the log" // if a call is Cut so, there is no more to say
 
 // Last returns the last event of c.
 func (c *Call) Last() *retry.Event { return &c.last().Event }
@@ -46,17 +45,18 @@ func (c *Call) Stopped() bool { return c.Last().Kind == retry.Stopped }
 // done, cut says how, and the result has no records. It also says it if only the end is
 // missing.
 func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
+	first := &c.Records[0]
 	switch {
-	case c.headless:
+	case c.Cut == headless:
 		return call, c.Cut, nil
-	case c.timeless:
+	case first.logged && first.Event.Time.IsZero():
 		return call, "its lines have no time", nil
 	case c.sparse && c.Last().Resets > 0:
 		return call, "it began anew, and the log has no attempts", nil
 	}
 	calls, err := flowlog.Replay(c.whole())
 	switch {
-	case err != nil && c.torn:
+	case err != nil && c.last().torn > first.torn: // between two of its events
 		return call, "one of its lines is cut off", nil
 	case len(calls) > 0:
 		call = calls[0]
@@ -91,34 +91,28 @@ type collector struct {
 	calls   int                // that are open
 	records int                // of these
 	turn    int
-	ended   []*Call
+	yield   func(*Call, error) bool
+	done    bool // yield wants no more
 }
 
 // Calls yields the calls of the log in the order in which they end, and at last those
 // that have not ended. An error comes from reading a file, and comes last.
 func (l *Log) Calls() iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
-		c := &collector{log: l, open: map[string][]*Call{}}
-		yieldEnded := func() bool {
-			ended := c.ended
-			c.ended = c.ended[:0]
-			return !slices.ContainsFunc(ended, func(call *Call) bool { return !yield(call, nil) })
-		}
-		var failed error
-		for r, err := range l.Records() {
-			if failed = err; err != nil {
-				break
+		c := &collector{log: l, open: map[string][]*Call{}, yield: yield}
+		for !c.done {
+			r, err := l.next()
+			if err != nil {
+				c.cut(c.all(), 1, "its end is not in the log")
+				if err != io.EOF && !c.done {
+					yield(nil, err)
+				}
+				return
 			}
 			if l.Each != nil {
 				l.Each(r)
 			}
-			if c.add(r); !yieldEnded() {
-				return
-			}
-		}
-		c.cut(c.all(), 1, "its end is not in the log")
-		if yieldEnded() && failed != nil {
-			yield(nil, failed)
+			c.add(r)
 		}
 	}
 }
@@ -136,10 +130,9 @@ func (c *collector) add(r Record) {
 	if call == nil {
 		call = c.begin(&r)
 	}
-	call.torn = call.torn || c.log.Torn > call.marks
 	call.sparse = call.sparse && r.logged && r.Event.Kind != retry.AttemptStarted && r.Event.Kind != retry.AttemptFinished
 	c.turn++
-	call.marks, call.turn = c.log.Torn, c.turn
+	call.turn = c.turn
 	call.Records = append(call.Records, r)
 	c.records++
 	dropped := c.calls
@@ -158,13 +151,10 @@ func (c *collector) add(r Record) {
 // begin begins a call with r.
 func (c *collector) begin(r *Record) *Call {
 	e := r.Event
-	call := &Call{Origin: r.Origin(), Records: make([]Record, 0, 6), sparse: r.logged, marks: c.log.Torn}
-	call.timeless = r.logged && e.Time.IsZero()
-	sparse := r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
-	if !eventlog.Begins(e, false) && !sparse {
-		if e.Time.Add(-e.Elapsed).Before(r.File.first) || c.log.Torn > 0 || c.log.Dropped > 0 {
-			call.headless, call.Cut = true, "its beginning is not in the log"
-		}
+	call := &Call{Origin: r.Origin(), Records: make([]Record, 0, 6), sparse: r.logged}
+	first := eventlog.Begins(e, false) || r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
+	if !first && (e.Time.Add(-e.Elapsed).Before(r.File.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
+		call.Cut = headless
 	}
 	c.open[r.Key] = append(c.open[r.Key], call)
 	c.calls++
@@ -211,7 +201,6 @@ func follows(before, e retry.Event) bool {
 // close ends a call.
 func (c *collector) close(call *Call, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
-	c.ended = append(c.ended, call)
 	c.calls--
 	c.records -= len(call.Records)
 	if open := c.open[call.Key]; len(open) > 1 {
@@ -219,6 +208,7 @@ func (c *collector) close(call *Call, cut string) {
 	} else {
 		delete(c.open, call.Key)
 	}
+	c.done = c.done || !c.yield(call, nil)
 }
 
 // all returns the open calls.

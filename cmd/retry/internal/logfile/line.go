@@ -3,6 +3,7 @@ package logfile
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -71,19 +72,10 @@ func isEvent(value []byte) bool {
 // known are the keys of events, as slog's TextHandler writes them.
 var known = strings.Fields("time key kind attempt max resets elapsed took delay due lo hi retry_after seed class reason err cause")
 
-// fromText returns a line of retrylog's Slog in text as JSON. Of a key that is there
-// twice it takes the last, which is the event's. The JSON of a line that is cut off is
-// cut off too.
+// fromText returns a line of retrylog's Slog in text as JSON. The JSON of a line that is
+// cut off is cut off too.
 func fromText(line []byte) []byte {
-	values := map[string]string{}
-	for key, text := range pairs(line) {
-		if key == "level" { // a line begins, perhaps behind one that is cut off
-			at := values["time"]
-			clear(values)
-			values["time"] = at
-		}
-		values[key] = text
-	}
+	values, endless := pairs(line)
 	for _, message := range eventlog.Messages { // slog's default handler writes it without a key
 		if values["msg"] == "" && bytes.Contains(line, []byte(" "+message+" k")) {
 			values["msg"] = message
@@ -102,14 +94,14 @@ func fromText(line []byte) []byte {
 		}
 	}
 	value, _ := json.Marshal(fields)
-	if isTorn(values) {
+	if endless || isTorn(values) {
 		return value[:len(value)-1]
 	}
 	return value
 }
 
-// isTorn reports whether the last key that such an event has is missing, or the value of
-// that has no end.
+// isTorn reports whether the last key that such an event has is missing, or its value is
+// cut off.
 func isTorn(values map[string]string) bool {
 	last := map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err", "stopped": "reason"}[values["kind"]]
 	if values["msg"] == eventlog.MessageFailed {
@@ -119,37 +111,37 @@ func isTorn(values map[string]string) bool {
 	if _, err := time.ParseDuration(text); err != nil && (last == "elapsed" || last == "took") {
 		return true
 	}
-	_, endless := values[""]
-	return endless || !ok && last != ""
+	return !ok && last != ""
 }
 
-// pairs yields the keys and values of text, and skips what is none. The key of a value
-// without a closing quotation mark is "".
-func pairs(line []byte) func(yield func(key, value string) bool) {
-	return func(yield func(key, value string) bool) {
-		for len(line) > 0 {
-			word := line
-			if end := bytes.IndexByte(line, ' '); end >= 0 {
-				word = line[:end]
+// pairs returns the values of text by their keys, and skips what is none. Of a key that is
+// there twice it takes the last, which is the event's. A value is endless if it has no
+// closing quotation mark.
+func pairs(line []byte) (values map[string]string, endless bool) {
+	values = map[string]string{}
+	for len(line) > 0 {
+		word, _, _ := bytes.Cut(line, []byte{' '})
+		key, value, ok := bytes.Cut(word, []byte{'='})
+		text := string(value)
+		if ok && len(value) > 0 && value[0] == '"' {
+			quoted, err := strconv.QuotedPrefix(string(line[len(key)+1:]))
+			if err != nil {
+				return values, true
 			}
-			key, value, ok := bytes.Cut(word, []byte{'='})
-			name := strings.TrimPrefix(string(key), "\ufeff") // syslog may begin a message so
-			text := string(value)
-			if ok && len(value) > 0 && value[0] == '"' {
-				quoted, err := strconv.QuotedPrefix(string(line[len(key)+1:]))
-				if err != nil {
-					yield("", "")
-					return
-				}
-				text, _ = strconv.Unquote(quoted)
-				word = line[:len(key)+1+len(quoted)]
-			}
-			if ok && !yield(name, text) {
-				return
-			}
-			line = bytes.TrimLeft(line[len(word):], " ")
+			text, _ = strconv.Unquote(quoted)
+			word = line[:len(key)+1+len(quoted)]
 		}
+		name := strings.TrimPrefix(string(key), "\ufeff") // syslog may begin a message so
+		// A line begins, perhaps behind one that is cut off.
+		if ok && name == "level" {
+			maps.DeleteFunc(values, func(key, _ string) bool { return key != "time" })
+		}
+		if ok {
+			values[name] = text
+		}
+		line = bytes.TrimLeft(line[len(word):], " ")
 	}
+	return values, false
 }
 
 // complete gives an event of a line the time that a prefix has, if it has none, and

@@ -14,7 +14,6 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
-	"iter"
 	"time"
 
 	"github.com/goretry/retry"
@@ -59,35 +58,30 @@ type Record struct {
 	Source string // of its Origin
 	File   *File
 	logged bool // by slog, which leaves attempts out above level Debug
+	torn   int  // how many lines of the log were cut off before it
 }
 
 // Origin returns which call r is from.
 func (r *Record) Origin() Origin { return Origin{r.Source, r.Key} }
 
-// Records yields the events of the log in the order of their time, and for one file in
-// its own order. An error comes from reading a file, and ends the log.
-func (l *Log) Records() iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		for {
-			var next *File
-			for _, f := range l.files {
-				if err := f.fill(l); err != nil {
-					yield(Record{}, fmt.Errorf("%s: line %d: %w", f.Name, f.line, err))
-					return
-				}
-				if len(f.read) > 0 && (next == nil || f.read[0].Event.Time.Before(next.read[0].Event.Time)) {
-					next = f
-				}
-			}
-			if next == nil {
-				return
-			}
-			r := Record{next.read[0], next.source, next, next.logged}
-			if next.read = next.read[1:]; !yield(r, nil) {
-				return
-			}
+// next returns the next event in the order of time, and for one file in its own order. The
+// error is io.EOF at the end.
+func (l *Log) next() (r Record, err error) {
+	var next *File
+	for _, f := range l.files {
+		if err := f.fill(l); err != nil {
+			return r, fmt.Errorf("%s: line %d: %w", f.Name, f.line, err)
+		}
+		if len(f.read) > 0 && (next == nil || f.read[0].Event.Time.Before(next.read[0].Event.Time)) {
+			next = f
 		}
 	}
+	if next == nil {
+		return r, io.EOF
+	}
+	r, next.read = next.read[0], next.read[1:]
+	r.torn = l.Torn
+	return r, nil
 }
 
 // A File is a file of a log.
@@ -98,43 +92,35 @@ type File struct {
 	lines   *eventlog.Lines
 	line    int
 	ended   bool
-	decoder eventlog.Decoder[flowlog.Record]
-
-	read   []flowlog.Record // of the line, and not yet returned
-	source string           // of the line
-	logged bool             // the line is from slog
-	first  time.Time        // of its first event
-	last   time.Time        // of its last event
+	decoder eventlog.Decoder[Record]
+	read    []Record  // of the line, and not yet returned
+	first   time.Time // of the first event
+	last    time.Time // of the last event
 }
 
 // Open returns a file, which may be compressed by gzip.
 func Open(name string, in io.Reader) *File {
 	f := &File{Name: name, in: in}
-	f.decoder.Decode = func(value []byte, line int) (r flowlog.Record, kind retry.EventKind, err error) {
+	f.decoder.Decode = func(value []byte, line int) (r Record, kind retry.EventKind, err error) {
 		err = r.UnmarshalJSON(value)
-		r.Line = line
+		r.Line, r.File = line, f
 		return r, r.Event.Kind, err
 	}
 	return f
 }
 
-// plain returns what a file holds that may be compressed.
-func plain(file io.Reader) (io.Reader, error) {
-	in := bufio.NewReader(file)
-	if magic, _ := in.Peek(2); string(magic) != "\x1f\x8b" {
-		return in, nil
-	}
-	return gzip.NewReader(in)
-}
-
 // fill reads lines until there is an event, or the file ends.
 func (f *File) fill(l *Log) error {
 	if f.lines == nil {
-		in, err := plain(f.in)
-		if err != nil {
-			return err
-		}
+		in := bufio.NewReader(f.in)
 		f.lines = eventlog.NewLines(in)
+		if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+			plain, err := gzip.NewReader(in)
+			if err != nil {
+				return err
+			}
+			f.lines = eventlog.NewLines(plain)
+		}
 	}
 	for len(f.read) == 0 && !f.ended {
 		line, err := f.lines.Next()
@@ -182,17 +168,19 @@ func (f *File) decode(l *Log, line []byte) {
 		l.Skipped++
 		return
 	}
-	f.read, f.source, f.logged = read, sourceOf(prefix), text || bytes.Contains(value, []byte(`"level"`))
+	source, logged := sourceOf(prefix), text || bytes.Contains(value, []byte(`"level"`))
 	for i := range read {
+		read[i].Source, read[i].logged = source, logged
 		e := &read[i].Event
-		if f.logged {
+		if logged {
 			complete(e, prefix, text)
 		}
-		if e.Time.IsZero() && f.logged {
+		if e.Time.IsZero() && logged {
 			e.Time = f.last
 		}
 		if f.last = e.Time; f.first.IsZero() {
 			f.first = f.last
 		}
 	}
+	f.read = read
 }
