@@ -144,13 +144,15 @@ func TestPrefixes(t *testing.T) {
 
 // A line without a time has that of its prefix, or of the wait that it announces.
 func TestTimes(t *testing.T) {
+	defer func(local *time.Location) { time.Local = local }(time.Local)
+	time.Local = time.FixedZone("", 3600) // which Go's package log writes
 	const without = `level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T10:00:01.5Z err=x`
 	for _, row := range []struct{ line, want string }{
 		{without, "10:00:00.5"},
 		{"2026-11-22T11:00:00.25+01:00 " + without, "10:00:00.25"},
 		{fmt.Sprintf(`{"log":%q,"time":"2026-11-22T10:00:00.25Z"}`, without+"\n"), "10:00:00.25"},
 		{"web-1 | 2026-11-22T10:00:00.25Z " + strings.Replace(without, " due=2026-11-22T10:00:01.5Z", "", 1), "10:00:00.25"},
-		{"2026/11/22 10:00:00 WARN retry scheduled key=a kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T10:00:01Z err=x", "10:00:00"},
+		{"2026/11/22 10:00:00 WARN retry scheduled key=a kind=retry_scheduled attempt=1 max=3 elapsed=0s delay=1s due=2026-11-22T09:00:01.25Z err=x", "09:00:00"},
 	} {
 		e := only(t, of(row.line)).Last()
 		assert.Equal(t, row.want, e.Time.UTC().Format("15:04:05.999"), row.line)
