@@ -86,7 +86,7 @@ func fromText(line []byte) []byte {
 		text, ok := values[key]
 		n, err := strconv.Atoi(text)
 		switch {
-		case !ok || key == "time" && text == "":
+		case !ok:
 		case err == nil && (key == "attempt" || key == "max" || key == "resets"):
 			fields[key] = n
 		default:
