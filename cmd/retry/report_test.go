@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,20 +37,6 @@ func TestLintLinks(t *testing.T) {
 	_, stderr, status := tool("", "lint", "top/pipe.yaml")
 	assert.Equal(t, 2, status)
 	assert.Equal(t, "retry lint: top/pipe.yaml is a pipe, which may never end: write - and pass it as standard input\n", stderr)
-}
-
-// A file that cannot be read does not hide the faults of the others.
-func TestLintUnreadable(t *testing.T) {
-	dir := write(t, map[string]string{"b.yaml": "jitter: 2", "deep.json": strings.Repeat("[", 20_000)})
-	long, err := os.Create(filepath.Join(dir, "a.yaml"))
-	require.NoError(t, err)
-	require.NoError(t, long.Truncate(maxFile+1))
-	require.NoError(t, long.Close())
-	t.Chdir(dir)
-	stdout, stderr, status := tool("", "lint", ".")
-	assert.Equal(t, 2, status)
-	assert.Equal(t, "retry lint: a.yaml is longer than 16 MiB\n", stderr)
-	assert.Regexp(t, `^b.yaml:1: jitter is 2.*\ndeep.json:1: invalid character '\[' exceeded max depth\n2 policies in 3 files\n$`, stdout)
 }
 
 // A name is quoted where a terminal or GitHub would act on it.
@@ -107,34 +90,4 @@ func TestKeysAndSchema(t *testing.T) {
 	file, err := os.ReadFile("../../docs/policy.schema.json")
 	require.NoError(t, err)
 	assert.Equal(t, string(file), succeed(t, "", "schema"), "cp policy.schema.json ../../docs")
-}
-
-// The README has every key of plan -json, except those of a policy.
-func TestPlanJSONKeys(t *testing.T) {
-	data, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(data), "`retry plan -json` prints ")
-	section, _, _ = strings.Cut(section, "\n\n#")
-	var documented []string
-	for row := range strings.Lines(section) {
-		if keys, _, ok := strings.Cut(strings.TrimPrefix(row, "| `"), "` | "); ok {
-			documented = append(documented, strings.Split(keys, "`, `")...)
-		}
-	}
-
-	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
-	var form map[string]any
-	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))
-	keys := map[string]bool{}
-	for key, value := range form {
-		keys[key] = true
-		elements, _ := value.([]any)
-		for _, element := range elements {
-			object, _ := element.(map[string]any) // a lint is a text
-			for inner := range object {
-				keys[key+"[]."+inner] = true
-			}
-		}
-	}
-	assert.ElementsMatch(t, documented, slices.Collect(maps.Keys(keys)))
 }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The README has every key of plan -json, except those of a policy.
+func TestPlanJSONKeys(t *testing.T) {
+	data, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(data), "`retry plan -json` prints ")
+	section, _, _ = strings.Cut(section, "\n\n#")
+	var documented []string
+	for row := range strings.Lines(section) {
+		if keys, _, ok := strings.Cut(strings.TrimPrefix(row, "| `"), "` | "); ok {
+			documented = append(documented, strings.Split(keys, "`, `")...)
+		}
+	}
+
+	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
+	var form map[string]any
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))
+	keys := map[string]bool{}
+	for key, value := range form {
+		keys[key] = true
+		elements, _ := value.([]any)
+		for _, element := range elements {
+			object, _ := element.(map[string]any) // a lint is a text
+			for inner := range object {
+				keys[key+"[]."+inner] = true
+			}
+		}
+	}
+	assert.ElementsMatch(t, documented, slices.Collect(maps.Keys(keys)))
+}
