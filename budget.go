@@ -68,7 +68,7 @@ func (b *Budget) takeUpTo(most, keep int64) int64 {
 	for {
 		spent := b.spent.Load()
 		n := min(most, (b.full()-spent)/token-keep)
-		if n <= 0 {
+		if n < 1 {
 			return 0
 		}
 		if b.spent.CompareAndSwap(spent, spent+n*token) {
@@ -134,7 +134,7 @@ func (b *Budget) putBack(n int64) {
 	for {
 		spent := b.spent.Load()
 		n := min(n, spent)
-		if n <= 0 || b.spent.CompareAndSwap(spent, spent-n) {
+		if n < 1 || b.spent.CompareAndSwap(spent, spent-n) {
 			return
 		}
 	}

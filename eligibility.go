@@ -56,8 +56,12 @@ type Class struct {
 	Cause error
 }
 
-// maxClasses is how many names of classes a call knows.
-const maxClasses = 8
+// maxClasses is how many names of classes a call knows. The failures of one more count
+// as tooMany.
+const (
+	maxClasses = 8
+	tooMany    = -1
+)
 
 // A Decision says what to do after a failed attempt, and what its Delay was made
 // from. Write one with field names: it may get more fields.
@@ -141,7 +145,7 @@ func (p Policy) Next(a Attempt) Decision {
 }
 
 // failuresOf returns how many failures of a named class there are with this one,
-// the number-th of all; -1 if the name is one too many.
+// the number-th of all; tooMany if the name is one too many.
 func (a *Attempt) failuresOf(class string, number int) int {
 	if a.Classes == nil {
 		return number
@@ -153,7 +157,7 @@ func (a *Attempt) failuresOf(class string, number int) int {
 		}
 	}
 	if others >= maxClasses {
-		return -1
+		return tooMany
 	}
 	return next(max(0, a.Classes[class]))
 }
@@ -209,14 +213,14 @@ func (v *verdict) decide(p *Policy, limit, number int, err error, seed uint64, a
 		v.Reason, v.of = ReasonExhausted, 0
 	case classLimit > 0 && nth >= classLimit:
 		v.Reason = ReasonExhausted
-	case v.RetryAfter > 0 && v.RetryAfter > q.maxRetryAfter():
+	case v.RetryAfter > q.maxRetryAfter():
 		v.Reason = ReasonRetryAfter
 		v.Delay, v.Lo, v.Hi = v.RetryAfter, v.RetryAfter, v.RetryAfter
 		return
 	default:
 		v.Reason = ReasonRetry
 	}
-	if q.Backoff != nil || q.Jitter != nil || v.RetryAfter > 0 { // else the window is 0, found a tenth faster
+	if q.Backoff != nil || q.Jitter != nil || v.RetryAfter != 0 { // else the window is 0, found a tenth faster
 		v.Lo, v.Hi = q.window(nth, v.RetryAfter)
 		v.Delay = v.Lo
 	}
@@ -249,7 +253,7 @@ func (v *verdict) ask(p *Policy, limit, number int, err error, a *Attempt, c *ca
 	default:
 		v.of = c.failuresOf(class.Name)
 	}
-	if v.of < 0 || c == nil || c.rare == nil || c.rare.valid != class.Policy { // else it was judged for an earlier failure
+	if v.of == tooMany || c == nil || c.rare == nil || c.rare.valid != class.Policy { // else it was judged for an earlier failure
 		if v.cause = p.classFault(class, limit, v.of); v.cause != nil {
 			v.Reason = ReasonInvalid
 			return
@@ -265,10 +269,10 @@ func (v *verdict) ask(p *Policy, limit, number int, err error, a *Attempt, c *ca
 // than MaxElapsed allows. left is how long the context's deadline is away,
 // saturate.Max if it has none.
 func (v *verdict) draw(p *Policy, number int, elapsed, left time.Duration) {
-	if v.RetryAfter > 0 && v.Lo == v.RetryAfter && v.Lo < v.Hi {
+	if v.RetryAfter > 0 && v.Lo == v.RetryAfter && v.Lo != v.Hi {
 		v.cut(p.MaxElapsed, max(0, elapsed), left)
 	}
-	if v.Lo < v.Hi {
+	if v.Lo != v.Hi {
 		v.Delay = Draw(v.Seed, number, v.Lo, v.Hi)
 	}
 	if v.Reason == ReasonRetry && tooLate(p.MaxElapsed, elapsed, v.Delay) {
@@ -304,7 +308,7 @@ func (p *Policy) classLimit() int { return tighter(p.count(), p.AttemptCap) }
 // classFault returns what is wrong with a class whose failure is the of-th, where
 // p allows limit attempts.
 func (p *Policy) classFault(class *Class, limit, of int) error {
-	if of < 0 {
+	if of == tooMany {
 		return faults{fmt.Errorf("Classify returned %q, one name of a class too many: a call knows at most %d", class.Name, maxClasses)}.err()
 	}
 	q := class.Policy

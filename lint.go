@@ -35,7 +35,7 @@ func (p Policy) Lint() []string {
 	if p.Classify != nil && limit == 0 && !p.NonRetryable {
 		say("Classify without a limit: there is only one attempt, whatever a class allows; " + setLimit)
 	}
-	if p.HealthyAfter > 0 && p.AttemptTimeout > 0 && p.AttemptTimeout <= p.HealthyAfter {
+	if p.AttemptTimeout > 0 && p.AttemptTimeout <= p.HealthyAfter {
 		say("AttemptTimeout (attempt_timeout) of %v ends every attempt before HealthyAfter (healthy_after) of %v: none is ever healthy", p.AttemptTimeout, p.HealthyAfter)
 	}
 	if p.MaxAttempts != 0 && p.MaxRetries != 0 {

@@ -38,7 +38,7 @@ func Once(ctx context.Context, p Policy, a Attempt, fn func(context.Context) err
 }
 
 func (p *Policy) once(ctx context.Context, a *Attempt, fn func(context.Context) error, d *Decision) error {
-	if fn != nil && ctx != nil && a.Number <= 1 && p.MaxElapsed == 0 && p.AttemptTimeout == 0 && p.OnEvent == nil && ctx.Err() == nil {
+	if fn != nil && ctx != nil && a.Number < 2 && p.MaxElapsed == 0 && p.AttemptTimeout == 0 && p.OnEvent == nil && ctx.Err() == nil {
 		err := fn(ctx)
 		if err == nil {
 			p.Budget.Success()

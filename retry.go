@@ -266,7 +266,7 @@ func (c *call) refuse(ctx context.Context, p *Policy, fn func(context.Context) e
 //
 //go:noinline
 func (c *call) attempt(ctx context.Context, p *Policy, fn func(context.Context) error) bool {
-	if c.Delay > 0 {
+	if c.Delay != 0 {
 		c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
 	}
 	switch {
@@ -356,7 +356,7 @@ func (c *call) retries(ctx context.Context, p *Policy, once *Attempt, d *Decisio
 	if c.Cause == nil {
 		v.decide(p, c.limit, c.Attempts, c.Err, c.seed, once, c)
 	}
-	if v.Hi > 0 || p.MaxElapsed > 0 || p.OnEvent != nil {
+	if v.Hi != 0 || p.MaxElapsed > 0 || p.OnEvent != nil {
 		c.draw(ctx, p, &v, once != nil)
 	}
 	if p.Classify != nil {
@@ -394,7 +394,7 @@ func (c *call) retries(ctx context.Context, p *Policy, once *Attempt, d *Decisio
 func (c *call) draw(ctx context.Context, p *Policy, v *verdict, once bool) {
 	var deadline time.Time
 	bounded := false
-	if v.Hi > 0 && !once {
+	if v.Hi != 0 && !once {
 		deadline, bounded = ctx.Deadline()
 	}
 	elapsed, left := time.Duration(0), saturate.Max
@@ -415,7 +415,7 @@ func (c *call) draw(ctx context.Context, p *Policy, v *verdict, once bool) {
 }
 
 // failuresOf counts one more failure of a named class, and returns how many there
-// are; -1 if the name is one too many.
+// are; tooMany if the name is one too many.
 func (c *call) failuresOf(class string) int {
 	r := c.aside()
 	for i := range r.classes {
@@ -428,7 +428,7 @@ func (c *call) failuresOf(class string) int {
 	case 0:
 		r.classes = r.few[:0]
 	case maxClasses:
-		return -1
+		return tooMany
 	}
 	r.classes = append(r.classes, failures{class, 1})
 	return 1
@@ -520,7 +520,7 @@ func (c *call) skips(ctx context.Context, p *Policy, sleep time.Duration) error 
 	defer c.refundUnless(&made, p)
 	skipped, err := p.Wait(ctx, sleep)
 	made = true
-	if skipped = min(max(0, skipped), sleep); skipped > 0 {
+	if skipped = min(max(0, skipped), sleep); skipped != 0 {
 		c.aside().skipped = saturate.Add(c.aside().skipped, skipped)
 	}
 	return err
@@ -529,7 +529,7 @@ func (c *call) skips(ctx context.Context, p *Policy, sleep time.Duration) error 
 // now reads the clock of c, on which waits that were skipped have passed.
 func (c *call) now() time.Time {
 	now := time.Now()
-	if c.rare != nil && c.rare.skipped > 0 {
+	if c.rare != nil && c.rare.skipped != 0 {
 		now = now.Add(c.rare.skipped)
 	}
 	return now
@@ -621,7 +621,7 @@ func (c *call) stopFor(ctx context.Context, p *Policy, v *verdict) bool {
 			c.aside().bound = v.class.Policy.maxRetryAfter()
 		}
 	case ReasonExhausted:
-		if v.of > 0 && v.Class != "" {
+		if v.of != 0 && v.Class != "" {
 			c.aside().of = v.of
 		}
 	}
