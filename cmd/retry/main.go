@@ -157,7 +157,7 @@ func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []
 	for {
 		switch err := flags.Parse(args); {
 		case errors.Is(err, flag.ErrHelp):
-			fmt.Fprintf(s.out, "Usage: retry %s %s\n\n%s", c.name, c.args, strings.TrimPrefix(c.doc, "\n"))
+			fmt.Fprintf(s.out, "Usage: %s\n%s", c.usage(), c.doc)
 			printFlags(s.out, flags)
 			return nil, ok, true
 		case err != nil:
@@ -169,6 +169,8 @@ func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []
 		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
 	}
 }
+
+func (c *command) usage() string { return strings.TrimSpace("retry " + c.name + " " + c.args) }
 
 // printFlags prints what flags there are, on lines of at most 80 characters.
 func printFlags(w io.Writer, flags *flag.FlagSet) {
@@ -194,7 +196,7 @@ func printFlags(w io.Writer, flags *flag.FlagSet) {
 
 // misused prints how a command was used wrongly.
 func (c *command) misused(s *streams, problem any) int {
-	fmt.Fprintf(s.err, "retry %s: %v\nUsage: retry %s %s (-h explains it)\n", c.name, problem, c.name, c.args)
+	fmt.Fprintf(s.err, "retry %s: %v\nUsage: %s (-h explains it)\n", c.name, problem, c.usage())
 	return misuse
 }
 

@@ -58,7 +58,7 @@ func TestHelp(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			assert.Contains(t, all, c.summary)
 			help := succeed(t, "", c.name, "-h")
-			assert.True(t, strings.HasPrefix(help, "Usage: retry "+c.name+" "+c.args+"\n\n"), help)
+			assert.True(t, strings.HasPrefix(help, "Usage: "+c.usage()+"\n\n"), help)
 			assert.Contains(t, help, "\n    retry "+c.name, "an example")
 			assert.Equal(t, c.name != "keys" && c.name != "schema", strings.Contains(help, "\nFlags:\n\n  -"))
 			for line := range strings.Lines(all + help) {

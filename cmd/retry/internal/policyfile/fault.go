@@ -30,7 +30,8 @@ func (f *Fault) Error() string {
 var (
 	goName = regexp.MustCompile(`\b[A-Z]\w*(?:\([^()]*\))? \(([a-z0-9_.]+(?:: false)?)\)`)
 	goType = regexp.MustCompile(`\ba retry\.[A-Z]\w*`)
-	others = strings.NewReplacer("Fixed(0)", "a fixed backoff of 0s", "nil (0)", "0", " an exponential", " exponential", " a fixed or", " fixed or")
+	others = strings.NewReplacer("Fixed(0)", "a fixed backoff of 0s", "nil (0)", "0", " an exponential", " exponential", " a fixed or", " fixed or",
+		"MaxAttempts, MaxRetries, a Budget or a Backoff (Fixed(10*time.Millisecond))", "max_attempts or max_retries, or a backoff such as {type: fixed, base: 1s}")
 )
 
 // InKeys returns a text of the library in the words of a policy file: max_delay

@@ -20,6 +20,7 @@ type File struct {
 
 	documents []*yaml.Node
 	steps     int // of checking it
+	merged    int // keys by <<
 }
 
 // Parse parses YAML, or JSON if the name ends in .json or the data is JSON. If

@@ -78,11 +78,20 @@ func TestHostile(t *testing.T) {
 		}
 		return text
 	}
+	many := func(mappings int) string {
+		text := "a: &a {" + strings.ReplaceAll(manyKeys(900), "\n", ", ") + "}\n"
+		for i := range mappings {
+			text += fmt.Sprintf("m%d: {<<: [*a%s]}\n", i, strings.Repeat(", *a", 9))
+		}
+		return text
+	}
 	merges, lists := nested("a%d: &a%d {<<: [*a%d, *a%d]}\n"), nested("a%d: &a%d [*a%d, *a%d]\n")
 	const large, merged = "this is larger than any policy: say by a path where the policy is", "file.yaml:14: << merges more than 10000 keys here"
 	for _, test := range []struct{ name, text, at, want string }{
 		{"merges", merges, "", merged},
 		{"merges beside a policy", merges + "retry: {max_attempts: 3}", "", merged},
+		{"as many merged keys as are read", many(11), "", large},
+		{"merged keys of many mappings", many(12), "", "file.yaml:13: << merges more than 100000 keys in this file, up to here"},
 		{"lists", lists, "", large},
 		{"lists by a path", lists + "retry: *a40\n", "retry", large},
 		{"lists at a place of settings", lists + "Retry: *a40\n", "", large},

@@ -6,14 +6,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// mostMerged is how many keys a mapping may get from others by <<. It also bounds
-// the work: [*a, *a] in 40 mappings, each merging the one before, stands for 2^40.
-const mostMerged = 10_000
+// How many keys a mapping, and all of a file, may get from other mappings by <<. That
+// bounds the work: [*a, *a] in 40 mappings, each merging the one before, stands for
+// 2^40, and a line of a dozen characters for as many keys as a mapping may have.
+const (
+	mostMerged      = 10_000
+	mostMergedInAll = 100_000
+)
 
 // check returns a fault if a node has a duplicate key, an anchor that contains
-// itself, or too many merged keys. A decoder would report both, but it compares each key of a
-// mapping with every other key, which takes seconds for a file with 16,000
-// keys.
+// itself, or too many merged keys. A decoder would report the first two, but it
+// compares each key of a mapping with every other key, which takes seconds for a file
+// with 16,000 keys.
 func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 	const begun = -1
 	if n, seen := keys[node]; n == begun {
@@ -41,8 +45,13 @@ func (f *File) check(node *yaml.Node, keys map[*yaml.Node]int) *Fault {
 		}
 	}
 	keys[node] = merged(node, keys)
-	if keys[node]-len(node.Content)/2 > mostMerged {
+	more := max(0, keys[node]-len(node.Content)/2)
+	f.merged += more
+	switch {
+	case more > mostMerged:
 		return &Fault{File: f.Name, Line: node.Line, Text: fmt.Sprintf("<< merges more than %d keys here", mostMerged)}
+	case f.merged > mostMergedInAll:
+		return &Fault{File: f.Name, Line: node.Line, Text: fmt.Sprintf("<< merges more than %d keys in this file, up to here", mostMergedInAll)}
 	}
 	return nil
 }
