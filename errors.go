@@ -173,10 +173,11 @@ func (e *Error) facts() (facts []string) {
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
 	}
-	switch {
-	case e.Resets == 1:
+	switch e.Resets { // the attempts are those since the last one, the waits are all
+	case 0:
+	case 1:
 		say("1 reset")
-	case e.Resets > 1: // the attempts are those since the last one, the waits are all
+	default:
 		say("%d resets", e.Resets)
 	}
 	var rare rare
