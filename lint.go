@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/goretry/retry/internal/saturate"
 )
 
 // Lint reports settings that are valid but probably unintended, one line each,
@@ -56,8 +58,8 @@ func (p Policy) Lint() []string {
 	if p.MaxElapsed > 0 && p.AttemptTimeout > p.MaxElapsed && retries != 0 {
 		say("AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) of %v: after one attempt that uses it up there is no retry", p.AttemptTimeout, p.MaxElapsed)
 	}
-	if worst := p.longest(); worst > tooLong {
-		say("%s take up to %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)", attemptsText(retries+1), worst)
+	if worst, upTo := p.longest(); worst > tooLong {
+		say("%s take %s %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)", attemptsText(retries+1), upTo, worst)
 	}
 	if p.MaxDelay > 0 && first > p.MaxDelay {
 		say("MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one", p.MaxDelay, first)
@@ -70,8 +72,9 @@ func (p Policy) Lint() []string {
 const tooLong = 31 * 24 * time.Hour
 
 // longest returns when the last retry starts in the worst case, 0 if nothing or
-// MaxElapsed bounds it. What the caller wrote is not called.
-func (p *Policy) longest() time.Duration {
+// MaxElapsed bounds it, and whether that is "up to" then or "more than" what a plan
+// has. What the caller wrote is not called.
+func (p *Policy) longest() (worst time.Duration, upTo string) {
 	custom := false
 	switch p.Jitter.(type) {
 	case nil, Proportional, Spread:
@@ -79,10 +82,13 @@ func (p *Policy) longest() time.Duration {
 		custom = true
 	}
 	if custom || !builtIn(p.Backoff) || p.MaxElapsed > 0 || p.limit() < 2 {
-		return 0
+		return 0, ""
 	}
 	plan := p.Plan(Unlimited)
-	return plan[len(plan)-1].Total
+	if worst = plan[len(plan)-1].Total; len(plan) < p.limit()-1 || worst == saturate.Max {
+		return worst, "more than"
+	}
+	return worst, "up to"
 }
 
 // leastFirst returns the low end of the first delay's window, where first is

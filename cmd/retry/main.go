@@ -24,9 +24,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -161,13 +163,32 @@ func (c *command) parse(s *streams, flags *flag.FlagSet, args []string) (rest []
 			printFlags(s.out, flags)
 			return nil, ok, true
 		case err != nil:
-			return nil, c.misused(s, err), true
+			return nil, c.misused(s, withHint(flags, err)), true
 		}
 		if flags.NArg() == 0 {
 			return rest, ok, false
 		}
 		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
 	}
+}
+
+var parseError = regexp.MustCompile(`for flag -(\w+): parse error$`)
+
+// withHint returns an error of package flag with what to write.
+func withHint(flags *flag.FlagSet, err error) string {
+	text := err.Error()
+	name := parseError.FindStringSubmatch(text)
+	if name == nil {
+		return text
+	}
+	write := "write a whole number"
+	switch flags.Lookup(name[1]).Value.(flag.Getter).Get().(type) {
+	case float64:
+		write = "write a number, such as 0.1"
+	case time.Duration:
+		write = "write a duration, such as 500ms or 1m30s"
+	}
+	return strings.TrimSuffix(text, "parse error") + write
 }
 
 func (c *command) usage() string { return strings.TrimSpace("retry " + c.name + " " + c.args) }

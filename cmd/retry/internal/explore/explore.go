@@ -194,14 +194,17 @@ func status(v *view) string {
 	return strings.Join(parts, ". ")
 }
 
-// Static returns a page as one file without scripts, and the faults that it
-// shows.
+// Static returns a page as one file without scripts, and the faults that it shows of the
+// policies. One of the path or the numbers is an error.
 func Static(in Input) (html []byte, faults []*policyfile.Fault, err error) {
 	css, err := files.ReadFile("page.css")
 	if err != nil {
 		return nil, nil, err
 	}
 	v := look(in)
+	if v.Faults != nil {
+		return nil, nil, errors.New(strings.Join(v.Faults, " "))
+	}
 	v.Static, v.CSS = true, template.CSS(css)
 	for _, p := range v.Policies {
 		faults = append(faults, p.Faults...)
