@@ -60,6 +60,26 @@ func TestSummaryHasALimit(t *testing.T) {
 	}
 }
 
+// The commonest error is found however many others there are, and is not counted too often.
+func TestCommonestError(t *testing.T) {
+	line := `{"kind":"stopped","attempt":1,"max":1,"reason":"deadline","err":"%s"}` + "\n"
+	for _, row := range []struct{ before, common, after, least int }{{1000, 1000, 0, 990}, {0, 1000, 1000, 990}, {500, 100, 500, 90}, {100, 9, 100, 9}, {1000, 0, 0, 1}} {
+		var log strings.Builder
+		for i := range row.before + row.after + 1 {
+			if i == row.before {
+				log.WriteString(strings.Repeat(fmt.Sprintf(line, "common"), row.common))
+			}
+			fmt.Fprintf(&log, line, fmt.Sprint("dial tcp 10.0.0.1:", i))
+		}
+		var got summary
+		require.NoError(t, json.Unmarshal([]byte(succeed(t, log.String(), "explain", "-json")), &got))
+		commonest := got.Reasons[0]
+		assert.Equal(t, row.common > 0, commonest.Error == "common", "%v: %s", row, commonest.Error)
+		assert.Equal(t, row.before+row.after > mostErrors, commonest.Least, row)
+		assert.True(t, row.least <= commonest.Times && commonest.Times <= max(1, row.common), "%v: %d", row, commonest.Times)
+	}
+}
+
 // An observer is an output that calls a function with all that it has.
 type observer struct {
 	bytes.Buffer

@@ -63,7 +63,9 @@ type reasonLine struct {
 	Count  int    `json:"count"`
 	Error  string `json:"error,omitempty"` // the commonest
 	Times  int    `json:"error_count,omitempty"`
-	errors map[string]int
+	Least  bool   `json:"error_count_at_least,omitempty"` // it may have come more often
+
+	errors map[string]int // how often each text came at least
 }
 
 // A minute counts the calls that gave up within it, or a longer time if there would be
@@ -76,7 +78,7 @@ type minute struct {
 
 const (
 	mostReasons = 64  // by class; all others are counted together
-	mostErrors  = 256 // texts of a reason; further ones are not counted
+	mostErrors  = 256 // texts of a reason
 	mostBars    = 60
 	widest      = 40  // characters of a bar
 	longestText = 200 // bytes of an error
@@ -167,13 +169,19 @@ func (s *summary) count(c *logfile.Call) {
 	if len(text) > longestText {
 		text = strings.ToValidUTF8(text[:longestText], "") + "..."
 	}
+	l.Error, l.Times = text, 1
 	if l.errors[text] == 0 && len(l.errors) == mostErrors {
+		// As in Misra and Gries, Finding Repeated Elements (1982): what comes more often than
+		// once in mostErrors+1 calls stays, and no count is too high.
+		l.Least = true
+		for other := range l.errors {
+			if l.errors[other]--; l.errors[other] == 0 {
+				delete(l.errors, other)
+			}
+		}
 		return
 	}
 	l.errors[text]++
-	if n := l.errors[text]; n > l.Times || n == l.Times && text < l.Error {
-		l.Error, l.Times = text, n
-	}
 }
 
 // end counts a call that gave up. If there are too many bars, each is for a longer time.
@@ -202,6 +210,13 @@ func (s *summary) finish(l *logfile.Log) {
 		s.Minutes = append(s.Minutes, minute{instant{time.Unix(at, 0).UTC()}, s.step, s.ends[at]})
 	}
 	s.Reasons = slices.AppendSeq([]*reasonLine{}, maps.Values(s.reasons))
+	for _, l := range s.Reasons {
+		for text, n := range l.errors {
+			if n > l.Times || n == l.Times && text < l.Error {
+				l.Error, l.Times = text, n
+			}
+		}
+	}
 	slices.SortFunc(s.Reasons, func(a, b *reasonLine) int {
 		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Class, b.Class))
 	})
@@ -249,7 +264,9 @@ func (s *summary) text() string {
 		fmt.Fprintln(t, "\nCALLS\tREASON\tCLASS\tCOMMONEST ERROR")
 		for _, line := range s.Reasons {
 			text := line.Error
-			if line.Times > 0 {
+			if line.Least {
+				text += " (at least " + number(line.Times) + ")"
+			} else if line.Times > 0 {
 				text += " (" + number(line.Times) + ")"
 			}
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", number(line.Count), eventlog.Printable(line.Reason), cmp.Or(eventlog.Printable(line.Class), "-"), text)
