@@ -445,15 +445,15 @@ func open(s *streams, names []string, wrap func(io.Reader) io.Reader) (log *logf
 	return logfile.New(all...), closeAll, nil
 }
 
-// lineFault returns an error about a line of a call as a fault.
+// lineFault returns an error about a line of a replayed call as a fault.
 func lineFault(c *logfile.Call, err error) error {
 	var line int
 	if _, other := fmt.Sscanf(err.Error(), "retrylog: line %d: ", &line); other != nil {
 		return err
 	}
 	_, text, _ := strings.Cut(err.Error(), fmt.Sprintf("line %d: ", line))
-	i := slices.IndexFunc(c.Records, func(r logfile.Record) bool { return r.Line == line })
-	return &policyfile.Fault{File: c.Records[max(0, i)].File.Name, Line: line, Text: text}
+	r := c.Records[line-1]
+	return &policyfile.Fault{File: r.File.Name, Line: r.Line, Text: text}
 }
 
 // color returns the terminal's color number for an event.

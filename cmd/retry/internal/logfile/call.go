@@ -43,7 +43,7 @@ func (c *Call) Stopped() bool { return c.Last().Kind == retry.Stopped }
 
 // Replay rebuilds c, as [flowlog.Replay] does. If the log is cut so that this cannot be
 // done, cut says how, and the result has no records. It also says it if only the end is
-// missing.
+// missing. The line of an event is its place in c.Records, from 1: files may have the same lines.
 func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	first := &c.Records[0]
 	switch {
@@ -67,7 +67,8 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 // whole returns the events of c, with the attempts that slog leaves out above level Debug.
 func (c *Call) whole() (all []flowlog.Record) {
 	waited := 0 // the attempt whose retry was scheduled last
-	for _, r := range c.Records {
+	for i, r := range c.Records {
+		r.Line = i + 1
 		e := r.Event
 		if c.sparse && e.Attempt > 0 && (e.Kind == retry.RetryScheduled || e.Attempt != waited) {
 			attempt := r.Record
