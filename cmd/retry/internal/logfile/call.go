@@ -169,28 +169,43 @@ func begins(c *Call, e retry.Event) bool {
 }
 
 // find returns the open call that r is from, nil if it begins one. With a key it is the
-// one of the same source, or a job whose next attempt is made elsewhere. Without keys it
-// is the one of the same source in which r can be next and that began at the same time.
+// one of the same source and file. If there is none, it is a job whose next attempt is made
+// elsewhere, or a call that began at the same time and goes on in a file after a rotation.
+// Without keys it is the one of the same source in which r can be next and that began at the
+// same time.
 func (c *collector) find(r *Record) (found *Call) {
 	e := &r.Event
 	if r.Key == "" && eventlog.Begins(*e, true) {
 		return nil
 	}
-	near, fits, off := false, false, time.Duration(0)
+	near, fits, off := 0, false, time.Duration(0)
 	for _, call := range c.open[r.Key] {
-		before, here := call.Last(), call.last().Source == r.Source
+		before, last, rank := call.Last(), call.last(), 0
+		switch {
+		case last.Source != r.Source:
+		case r.Key != "" && last.File != r.File:
+			rank = 1
+		default:
+			rank = 2
+		}
 		can := !call.sparse && eventlog.Next(*before, *e) == e.Attempt || call.sparse && follows(*before, *e)
-		if !can && (r.Key == "" || !here) || !here && (r.Key == "" || e.Attempt <= before.Attempt) {
+		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
+		switch {
+		case rank == 2 && (can || r.Key != ""):
+		case rank < 2 && can && r.Key != "" && (e.Attempt > before.Attempt || rank == 1 && apart < rotated):
+		default:
 			continue
 		}
-		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
-		better := here && !near || here == near && (can && !fits || can == fits && apart <= off)
-		if found == nil || better {
-			found, near, fits, off = call, here, can, apart
+		if better := rank > near || rank == near && (can && !fits || can == fits && apart <= off); found == nil || better {
+			found, near, fits, off = call, rank, can, apart
 		}
 	}
 	return found
 }
+
+// rotated is how far apart two events of a call in different files may say that it began:
+// some logs have whole seconds.
+const rotated = 2 * time.Second
 
 // follows reports whether e can follow before in a log without attempts.
 func follows(before, e retry.Event) bool {
