@@ -113,8 +113,8 @@ func (s *summary) add(c *logfile.Call) {
 			continue
 		}
 		s.Retries++
-		if s.LongestWait == nil || e.Delay > s.LongestWait.wait {
-			s.LongestWait = &longestWait{c.Origin, instant{e.Time}, e.Delay.String(), e.Delay}
+		if wait := waited(c, i); s.LongestWait == nil || wait > s.LongestWait.wait {
+			s.LongestWait = &longestWait{c.Origin, instant{e.Time}, wait.String(), wait}
 		}
 	}
 	if s.Retries > retries {
@@ -137,6 +137,16 @@ func (s *summary) add(c *logfile.Call) {
 		s.Denied++
 	}
 	s.count(c)
+}
+
+// waited returns how long a call waited after its ith event, a RetryScheduled: a done context,
+// or the program's own Wait, may end a delay early.
+func waited(c *logfile.Call, i int) time.Duration {
+	e := c.Records[i].Event
+	if i+1 == len(c.Records) || c.Records[i+1].Event.Resets != e.Resets { // Elapsed begins anew
+		return e.Delay
+	}
+	return max(0, min(e.Delay, c.Records[i+1].Event.Elapsed-e.Elapsed))
 }
 
 // failureOf returns the last error of a call, nil if it has none.
@@ -287,10 +297,10 @@ func (s *summary) text() string {
 // asJSON returns a call as JSON.
 func asJSON(c *logfile.Call) []byte {
 	first, last := &c.Records[0], c.Last()
-	waited, failure := time.Duration(0), failureOf(c)
-	for _, r := range c.Records {
+	waits, failure := time.Duration(0), failureOf(c)
+	for i, r := range c.Records {
 		if r.Event.Kind == retry.RetryScheduled {
-			waited = preview.Add(waited, r.Event.Delay)
+			waits = preview.Add(waits, waited(c, i))
 		}
 	}
 	if last.Reason == retry.ReasonSuccess {
@@ -308,7 +318,7 @@ func asJSON(c *logfile.Call) []byte {
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
 	}{c.Origin, first.File.Name, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
-		last.Attempt, waited.String(), last.Reason, last.Class, ""}
+		last.Attempt, waits.String(), last.Reason, last.Class, ""}
 	if failure != nil {
 		line.Error = failure.Error()
 	}
