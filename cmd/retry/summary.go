@@ -287,7 +287,10 @@ func (s *summary) text() string {
 		step := map[int64]string{60: "minute", 600: "10 minutes", 3600: "hour", 86_400: "day"}[s.step]
 		fmt.Fprintf(&b, "\nGave up in each %s:\n", cmp.Or(step, number(int(s.step/86_400))+" days"))
 		most := slices.MaxFunc(s.Minutes, func(a, b minute) int { return a.GaveUp - b.GaveUp }).GaveUp
-		for _, m := range s.Minutes {
+		for i, m := range s.Minutes {
+			if i > 0 && m.Time.Unix() > s.Minutes[i-1].Time.Unix()+s.step {
+				b.WriteString("...\n")
+			}
 			fmt.Fprintf(&b, "%s  %s %s\n", m.Time.Format("2006-01-02 15:04Z"), strings.Repeat("#", max(1, m.GaveUp*widest/most)), number(m.GaveUp))
 		}
 	}
