@@ -172,13 +172,20 @@ func (x *explanation) once(names []string, follow bool) error {
 }
 
 // nothing is the error for a log in which no call is selected.
-func (o *selection) nothing(skipped int, names []string) error {
+func (o *selection) nothing(log *logfile.Log, names []string) error {
 	text := "there is no event"
-	if skipped > 0 {
+	switch skipped := log.Skipped + log.Bad; {
+	case log.Events > 0 && o.key == "":
+		text = "there is no call that -since selects"
+	case log.Events > 0 && o.begins.IsZero():
+		text = "there is no call that -key selects"
+	case log.Events > 0:
+		text = "there is no call that -key and -since select"
+	case skipped > 0:
 		text += fmt.Sprintf(" of a retry in %s", counted(skipped, "line"))
 	}
-	if o.key != "" || !o.begins.IsZero() {
-		text = "there is no call that -key and -since select"
+	if log.Torn > 0 {
+		text += fmt.Sprintf(" (cut off: %s)", counted(log.Torn, "line"))
 	}
 	return &policyfile.Fault{File: title(names[0]), Line: 1, Text: text}
 }
@@ -217,7 +224,7 @@ func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, event
 		x.sum.finish(log)
 	}
 	if err == nil && x.sum.Calls == 0 {
-		err = x.nothing(x.sum.SkippedLines, names)
+		err = x.nothing(log, names)
 	}
 	return err
 }
@@ -278,7 +285,7 @@ func check(s *streams, c *command, args []string) int {
 	var n comparison
 	log, err := of.walk(s, names, nil, nil, func(call *logfile.Call) { n.add(call, p.Policy) })
 	if err == nil && n.calls == 0 && log.Bad == 0 {
-		err = of.nothing(log.Skipped, names)
+		err = of.nothing(log, names)
 	}
 	if err != nil {
 		return c.failed(s, err)

@@ -91,7 +91,6 @@ type collector struct {
 	open    map[string][]*Call // by key
 	calls   int                // that are open
 	records int                // of these
-	turn    int
 	yield   func(*Call, error) bool
 	done    bool // yield wants no more
 }
@@ -132,8 +131,8 @@ func (c *collector) add(r Record) {
 		call = c.begin(&r)
 	}
 	call.sparse = call.sparse && r.logged && r.Event.Kind != retry.AttemptStarted && r.Event.Kind != retry.AttemptFinished
-	c.turn++
-	call.turn = c.turn
+	c.log.Events++
+	call.turn = c.log.Events
 	call.Records = append(call.Records, r)
 	c.records++
 	dropped := c.calls

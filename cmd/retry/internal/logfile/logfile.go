@@ -25,6 +25,7 @@ import (
 // A Log is one or more files that are read as one. What it counts is complete when all
 // has been read.
 type Log struct {
+	Events  int               // of calls
 	Skipped int               // lines that are no events, without empty ones
 	Torn    int               // lines that are cut off
 	Bad     int               // lines that are events by their keys, and cannot be read
@@ -70,7 +71,7 @@ func (l *Log) next() (r Record, err error) {
 	var next *File
 	for _, f := range l.files {
 		if err := f.fill(l); err != nil {
-			return r, fmt.Errorf("%s: line %d: %w", f.Name, f.line, err)
+			return r, fmt.Errorf("%s: line %d: %w", f.Name, max(1, f.line), err)
 		}
 		if len(f.read) > 0 && (next == nil || f.read[0].Event.Time.Before(next.read[0].Event.Time)) {
 			next = f
@@ -116,10 +117,15 @@ func (f *File) fill(l *Log) error {
 		f.lines = eventlog.NewLines(in)
 		if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
 			plain, err := gzip.NewReader(in)
-			if err != nil {
+			switch err {
+			case nil:
+				f.lines = eventlog.NewLines(plain)
+			case io.ErrUnexpectedEOF: // as below
+				f.ended = true
+				l.Torn++
+			default:
 				return err
 			}
-			f.lines = eventlog.NewLines(plain)
 		}
 	}
 	for len(f.read) == 0 && !f.ended {
