@@ -134,7 +134,7 @@ type explanation struct {
 	out          *bufio.Writer // main remembers what cannot be written
 	sum          *summary
 	line         flowlog.Explainer
-	separator    string // of calls in JSON
+	separator    string // before the next call in JSON
 }
 
 // twice prints what the calls of files have in common, and then the calls.
@@ -158,14 +158,14 @@ func (x *explanation) once(names []string, follow bool) error {
 			x.print(c)
 		}
 	}
-	if x.json {
-		x.out.WriteString(`{"calls_list":[`)
-	}
+	x.separator = `{"calls_list":[`
 	err := x.read(names, wrap, event, each)
-	if x.json {
+	switch {
+	case x.sum.Calls == 0: // the error says why
+	case x.json:
 		numbers, _ := json.Marshal(x.sum) // of texts and numbers
-		fmt.Fprintf(x.out, "\n],%s\n", numbers[1:])
-	} else {
+		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
+	default:
 		x.out.WriteString("\n" + x.sum.text())
 	}
 	return err
