@@ -460,7 +460,7 @@ func lineFault(c *logfile.Call, err error) error {
 	}
 	_, text, _ := strings.Cut(err.Error(), fmt.Sprintf("line %d: ", line))
 	r := c.Records[line-1]
-	return &policyfile.Fault{File: r.File.Name, Line: r.Line, Text: text}
+	return &policyfile.Fault{File: r.File.Name, Line: r.Line, Text: logfile.Plain(text)}
 }
 
 // color returns the terminal's color number for an event.

@@ -69,6 +69,14 @@ func isEvent(value []byte) bool {
 	return n > 1
 }
 
+var (
+	packages = regexp.MustCompile(`^(?:(?:retry|retrylog): invalid (?:event|record): |retryflow: event: )+`)
+	names    = strings.NewReplacer(": see WithKey)", ")", "the context, MaxElapsed or Wait can", "the caller, max_elapsed or the program's wait can")
+)
+
+// Plain returns a text of the library about an event without the names of Go.
+func Plain(text string) string { return names.Replace(packages.ReplaceAllString(text, "")) }
+
 // known are the keys of events, as slog's TextHandler writes them.
 var known = strings.Fields("time key kind attempt max resets elapsed took delay due lo hi retry_after seed class reason err cause")
 

@@ -167,7 +167,7 @@ func (f *File) decode(l *Log, line []byte) {
 	case len(read) > 0:
 	case err != nil && isEvent(value):
 		if l.Bad++; l.First == nil {
-			l.First = &policyfile.Fault{File: f.Name, Line: f.line, Text: err.Error()}
+			l.First = &policyfile.Fault{File: f.Name, Line: f.line, Text: Plain(err.Error())}
 		}
 		return
 	default:
