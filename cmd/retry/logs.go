@@ -44,8 +44,9 @@ be around it, and a file may be compressed by gzip. Several files are merged in
 the order of time.
 
 A file is read twice. From a pipe, and with -f, each event is printed as it
-comes, and the count at the end, which Ctrl-C is too. With -failed or -json a
-call is printed when it has ended.
+comes, and the count at the end, which Ctrl-C is too. -since then leaves out
+earlier events of a call. With -failed or -json a call is printed when it has
+ended, with all its events.
 `,
 }
 
@@ -371,18 +372,20 @@ func (n *comparison) text(log *logfile.Log, p retry.Policy) (text string, status
 	}
 	n.skipped.text(&b, "skipped")
 	n.byCode.text(&b, "stopped by code")
-	verdict := "all as decided by"
+	verdict, checked := "all as decided by", n.calls-n.skipped.calls-n.byCode.calls
 	switch {
 	case n.differ > 0:
 		verdict = counted(n.differ, "call") + " not as decided by"
 	case n.skipped.calls == n.calls:
 		verdict, status = "none compared with", found
+	case checked == 0:
+		verdict = "none compared with"
 	}
 	if log.Bad+log.Torn > 0 {
 		fmt.Fprintf(&b, "%s cut off, %s that cannot be read\n", counted(log.Torn, "line"), preview.Thousands(log.Bad))
 	}
 	fmt.Fprintf(&b, "%s %v\n%s: %s checked, %s skipped, %s stopped by code\n", verdict, p, counted(n.calls, "call"),
-		preview.Thousands(n.calls-n.skipped.calls-n.byCode.calls), preview.Thousands(n.skipped.calls), preview.Thousands(n.byCode.calls))
+		preview.Thousands(checked), preview.Thousands(n.skipped.calls), preview.Thousands(n.byCode.calls))
 	return b.String(), status
 }
 

@@ -181,9 +181,12 @@ func TestCheckCode(t *testing.T) {
 				}
 				require.Error(t, retry.Do(t.Context(), p, func(context.Context) error { return test.err }))
 			})
-			verdict, status := "all as decided by", ok
-			if test.want == skipped {
-				verdict, status = "none compared with", found
+			verdict, status := "none compared with", ok
+			switch test.want {
+			case checked:
+				verdict = "all as decided by"
+			case skipped:
+				status = found
 			}
 			for i := range logs {
 				stdout, stderr, got := tool(logs[i].String(), "check", "-policy", "p.yaml")
