@@ -47,7 +47,7 @@ func (f *File) Find(at string) (blocks []Block) {
 		}
 		s := search{File: f}
 		if path != "" {
-			s.find(document, nil, strings.Split(path, "."))
+			s.find(document, "", nil, strings.Split(path, "."))
 		} else {
 			s.usual(document)
 		}
@@ -110,34 +110,47 @@ func (s *search) add(node *yaml.Node, path []string, dialect string) {
 // usual appends the blocks of a document at the usual places.
 func (s *search) usual(document *yaml.Node) {
 	for _, key := range usualKeys {
-		s.find(document, nil, []string{key})
+		s.find(document, "", nil, []string{key})
 	}
 	whole := Block{node: resolved(document)}
 	if s.blocks == nil && !whole.Known() {
-		walk(whole.node, s.place)
+		walk(whole.node, func(path []string, e entry) (found bool) {
+			node := resolved(e.value)
+			dialect, found := placed(e.under, node)
+			if found {
+				s.add(node, path, dialect)
+			}
+			return found
+		})
 	}
 	if s.blocks == nil {
-		s.find(document, nil, nil)
+		s.find(document, "", nil, nil)
 	}
 }
 
-// place appends an entry if it has the settings of another system, at a place where
-// whole files have them.
-func (s *search) place(path []string, e entry) (found bool) {
-	node := resolved(e.value)
+// placed reports whether a node has the settings of another system, at a place where
+// whole files have them: under a key, in lists or at once. The dialect is "" if it may
+// be one of several.
+func placed(under string, node *yaml.Node) (dialect string, found bool) {
 	for _, d := range dialects {
-		if node.Kind == yaml.MappingNode && d.format != nil && slices.Contains(d.format.places, e.under) &&
-			(d.format.certain || d.shows(node) || d.name == "istio" && hasKey(node, "attempts")) {
-			s.add(node, path, d.name)
+		if node.Kind != yaml.MappingNode || d.format == nil || !slices.Contains(d.format.places, under) {
+			continue
+		}
+		own := Block{node: node}
+		native := len(node.Content) > 0 && own.writtenAsNative()
+		if d.format.certain && !native || d.shows(node) || d.name == "istio" && hasKey(node, "attempts") {
+			if dialect = d.name; found {
+				return "", true
+			}
 			found = true
 		}
 	}
-	return found
+	return dialect, found
 }
 
 // find appends the blocks at a path from a node. walked is the path to that
-// node.
-func (s *search) find(node *yaml.Node, walked, path []string) {
+// node, which stands under a key, in lists or at once.
+func (s *search) find(node *yaml.Node, under string, walked, path []string) {
 	node = resolved(node)
 	if s.steps++; s.steps > mostSteps {
 		if n := len(s.blocks); n == 0 || s.blocks[n-1].broken == "" {
@@ -151,7 +164,8 @@ func (s *search) find(node *yaml.Node, walked, path []string) {
 		path = []string{"*"} // each element has a count of its own
 	}
 	if len(path) == 0 {
-		s.add(node, walked, "")
+		dialect, _ := placed(under, node)
+		s.add(node, walked, dialect)
 		return
 	}
 	for end := len(path); end > 0; end-- { // try the longest key first
@@ -159,7 +173,10 @@ func (s *search) find(node *yaml.Node, walked, path []string) {
 		found := false
 		for _, e := range inner {
 			if e.key == key || key == "*" {
-				s.find(e.value, append(slices.Clone(walked), e.key), path[end:])
+				if node.Kind == yaml.MappingNode {
+					under = e.key
+				}
+				s.find(e.value, under, append(slices.Clone(walked), e.key), path[end:])
 				found = true
 			}
 		}
