@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/config/configretry"
+	"go.opentelemetry.io/collector/confmap"
 	commonpb "go.temporal.io/api/common/v1"
 	yamlv3 "go.yaml.in/yaml/v3"
 	"google.golang.org/grpc"
@@ -333,20 +333,12 @@ func readStepFunctions(text string) (d decisions, err error) {
 // cenkalti/backoff: exporter/exporterhelper/internal/retry_sender.go.
 func readOTel(text string) (d decisions, err error) {
 	c := configretry.NewDefaultBackOffConfig()
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &keys); err != nil {
+	var keys map[string]any
+	if err := yamlv3.Unmarshal([]byte(text), &keys); err != nil {
 		return d, err
 	}
-	form := reflect.ValueOf(&c).Elem()
-	for i := range form.NumField() {
-		key := form.Type().Field(i).Tag.Get("mapstructure")
-		if value, ok := keys[key]; ok {
-			delete(keys, key)
-			err = errors.Join(err, yamlv3.Unmarshal(value, form.Field(i).Addr().Interface())) // which takes durations as text
-		}
-	}
-	if err = errors.Join(err, c.Validate()); err != nil || len(keys) > 0 {
-		return d, fmt.Errorf("%w or unknown %v", err, keys)
+	if err := cmp.Or(confmap.NewFromStringMap(keys).Unmarshal(&c), c.Validate()); err != nil {
+		return d, err
 	}
 	if !c.Enabled {
 		return decisions{attempts: 1}, nil

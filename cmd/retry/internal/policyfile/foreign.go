@@ -41,7 +41,7 @@ var formats = []format{
 		marks: []string{"retryOn", "perTryTimeout"}},
 	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions, places: []string{"Retry"},
 		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"}},
-	{name: "otel", title: "the OpenTelemetry Collector", example: `{"max_elapsed_time": "5m"}`, plain: exactly, times: goTimes, read: readOTel,
+	{name: "otel", title: "the OpenTelemetry Collector", example: `{"max_elapsed_time": "5m"}`, plain: exactly, times: otelTimes, read: readOTel,
 		places: []string{"retry_on_failure"}, certain: true, marks: []string{"initial_interval", "randomization_factor", "max_elapsed_time"}},
 	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, places: []string{"retryStrategy"}, certain: true},
 	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"},
@@ -187,6 +187,7 @@ type style struct {
 var (
 	protoTimes = style{`seconds as text, such as "0.2s"`, regexp.MustCompile(`^(\d+(\.\d{0,9})?|\.\d{1,9})s$`), 0, 0}
 	goTimes    = style{`a duration as text, such as "200ms" or "1m30s"`, nil, 0, 0}
+	otelTimes  = style{`a duration as text, such as "200ms", or nanoseconds`, nil, 0, 1} // so that 0 is one
 	argoTimes  = style{`a duration as text, such as "30s" or "5m"`, nil, time.Second, 0}
 	natsTimes  = style{`nanoseconds, such as 30000000000, or text, such as "30s"`, nil, 0, 1}
 )
