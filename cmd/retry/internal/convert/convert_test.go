@@ -30,7 +30,7 @@ func TestFaults(t *testing.T) {
 	data, err := os.ReadFile("testdata/faults.yaml")
 	require.NoError(t, err)
 	var cases []struct {
-		To           string
+		To, Nearest  string
 		Policy       retry.Policy
 		Want, Losses []string
 	}
@@ -41,10 +41,15 @@ func TestFaults(t *testing.T) {
 			refused := new(strict.Error)
 			assert.Equal(t, text == "", errors.As(err, &refused), err)
 			assert.ElementsMatch(t, c.Want, refused.Texts)
-			_, losses, _ := convert.Nearest(c.To, c.Policy, options)
-			for i, cost := range c.Losses {
-				assert.Equal(t, c.Want[i]+"; "+cost, losses[i])
+			if c.Losses == nil {
+				return
 			}
+			text, losses, _ := convert.Nearest(c.To, c.Policy, options)
+			require.Len(t, losses, len(c.Losses))
+			for i, cost := range c.Losses {
+				assert.True(t, strings.HasSuffix(losses[i], "; "+cost), losses[i])
+			}
+			assert.Contains(t, strings.Join(strings.Fields(text), " "), c.Nearest)
 		})
 	}
 	_, err = convert.Write("sidekiq", retry.Policy{}, options)
@@ -95,6 +100,16 @@ func decisions(p retry.Policy) (windows [][2]time.Duration) {
 	return windows
 }
 
+// near checks that decisions are the same; floats round some delays.
+func near(t *testing.T, want, got [][2]time.Duration, text string) {
+	t.Helper()
+	require.Len(t, got, len(want), text)
+	for n, w := range want {
+		require.InDelta(t, w[0], got[n][0], 20, text)
+		require.InDelta(t, w[1], got[n][1], 20, text)
+	}
+}
+
 // Settings that can be expressed, read again, decide as the policy does, and can be
 // written again. What the readers say of other systems integration/formatstest compares
 // with their own types.
@@ -119,11 +134,7 @@ func TestExact(t *testing.T) {
 			written[to] += min(1, len(want))
 			q := read(t, to, text)
 			got := decisions(q)
-			require.Len(t, got, len(want), "%v: %s:\n%s", p, to, text)
-			for n, w := range want {
-				require.InDelta(t, w[0], got[n][0], 20, "%v: %s:\n%s", p, to, text)
-				require.InDelta(t, w[1], got[n][1], 20, "%v: %s:\n%s", p, to, text)
-			}
+			near(t, want, got, fmt.Sprintf("%v: %s:\n%s", p, to, text))
 			assert.Equal(t, p.AttemptTimeout, q.AttemptTimeout)
 			if len(want) > 0 {
 				assert.Equal(t, [4]any{p.MaxElapsed, p.MaxRetryAfter, p.ExactRetryAfter, p.HealthyAfter}, [4]any{q.MaxElapsed, q.MaxRetryAfter, q.ExactRetryAfter, q.HealthyAfter})
@@ -144,6 +155,10 @@ func TestExact(t *testing.T) {
 // exactly is, and of the rest every loss is named.
 func nearest(t *testing.T, to string, p retry.Policy, exact string, refused error) {
 	text, losses, err := convert.Nearest(to, p, options)
+	if to == "grpc" && p.EffectiveMax() == 1 {
+		require.ErrorContains(t, err, "leave retryPolicy out")
+		return
+	}
 	require.NoError(t, err, "%s: %+v", to, p)
 	if refused == nil {
 		assert.Equal(t, exact, text)
@@ -151,7 +166,12 @@ func nearest(t *testing.T, to string, p retry.Policy, exact string, refused erro
 		return
 	}
 	assert.NotEmpty(t, text)
-	require.NotEmpty(t, losses, "%s: %+v", to, p)
+	if len(losses) == 0 { // p written in another way
+		if to != "cenkalti" {
+			near(t, decisions(p), decisions(read(t, to, text)), text)
+		}
+		return
+	}
 	first, _, _ := strings.Cut(losses[0], "; ")
 	assert.Contains(t, refused.Error(), first)
 }

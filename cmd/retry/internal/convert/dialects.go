@@ -44,6 +44,10 @@ func writeTaskHarbor(w *writer) any {
 }
 
 func writeGRPC(w *writer) any {
+	if w.attempts == 1 {
+		w.add("max_attempts", "1 in effect", "gRPC has no policy of one attempt: leave retryPolicy out")
+		return nil
+	}
 	_, listed := w.p.Backoff.(retry.Schedule)
 	if listed = listed && w.curve == exponential; listed {
 		w.p.Backoff = retry.Exponential{Base: w.base, Factor: w.factor}
@@ -93,12 +97,17 @@ func writeNATS(w *writer) any {
 			consumer.BackOff = append(consumer.BackOff, d)
 		}
 	}
-	// NATS repeats the last delay, so duplicates of it can be left out.
-	for n := len(consumer.BackOff); n > 1 && consumer.BackOff[n-1] == consumer.BackOff[n-2]; n-- {
-		consumer.BackOff = consumer.BackOff[:n-1]
-	}
+	consumer.BackOff = shortened(consumer.BackOff)
 	if len(consumer.BackOff) == most {
 		w.add("backoff", "longer than a list of 10000 delays", "set max_delay")
 	}
 	return consumer
+}
+
+// shortened returns a list of which the last delay repeats, without duplicates of it.
+func shortened(delays []time.Duration) []time.Duration {
+	for n := len(delays); n > 1 && delays[n-1] == delays[n-2]; n-- {
+		delays = delays[:n-1]
+	}
+	return delays
 }

@@ -16,25 +16,50 @@ import (
 // size. If nothing is, there are no losses. If no change of p helps, the error is the
 // one of Write.
 func Nearest(to string, p retry.Policy, o Options) (text string, losses []string, err error) {
-	for range 30 { // a change may make another one necessary
-		text, err = Write(to, p, o)
-		all := faultsIn(err)
-		if all == nil {
-			return text, losses, err
+	_, err = Write(to, p, o)
+	least := math.Inf(1)
+	for _, detour := range []float64{0, 1e6} { // a change that needs another one may lead closer, or astray
+		q, faults, found := reached(to, p, o, detour)
+		far := distance(p, q)
+		if !found || far >= least {
+			continue
 		}
-		cost := ""
-		for i := 0; i < len(all) && cost == ""; i++ {
-			var q retry.Policy
-			if q, cost = closest(to, p, o, all, keyOf(all[i])); cost != "" {
-				losses = append(losses, all[i]+"; "+cost)
-				p = q
+		least, losses = far, nil
+		text, err = Write(to, q, o)
+		for _, fault := range faults {
+			if size := lost(p, q, subject(fault)); size != "" {
+				losses = append(losses, fault+"; "+size)
 			}
 		}
-		if cost == "" {
+	}
+	return text, losses, err
+}
+
+// reached changes p until a system takes it. It returns the new policy with the faults
+// of p, and the faults of changed policies that are about something else.
+func reached(to string, p retry.Policy, o Options, detour float64) (q retry.Policy, faults []string, found bool) {
+	q = p
+	for i := range 30 { // a change may make another one necessary
+		_, err := Write(to, q, o)
+		all := faultsIn(err)
+		if all == nil {
+			return q, faults, true
+		}
+		for _, fault := range all {
+			if i == 0 || !slices.ContainsFunc(faults, func(f string) bool { return subject(f) == subject(fault) }) {
+				faults = append(faults, fault)
+			}
+		}
+		before := q
+		for i := 0; i < len(all) && !found; i++ {
+			q, found = closest(to, p, before, o, all, keyOf(all[i]), detour)
+		}
+		if !found {
 			break
 		}
+		found = false
 	}
-	return "", nil, err
+	return q, nil, false
 }
 
 var faultKey = regexp.MustCompile(`^(?:[A-Z]\w* \((\w+)\)|([a-z_]+)\S*) is `)
@@ -47,9 +72,21 @@ func keyOf(fault string) string {
 	return ""
 }
 
-// closest returns the policy closest to p that a system has fewer faults with about
-// a key, and no more in all, and what it costs; "" if there is none.
-func closest(to string, p retry.Policy, o Options, before []string, key string) (found retry.Policy, cost string) {
+// subject returns what a fault is about: its key, or "delays" for all keys that
+// shape them.
+func subject(fault string) string {
+	switch key := keyOf(fault); key {
+	case "backoff", "max_delay", "jitter":
+		return "delays"
+	default:
+		return key
+	}
+}
+
+// closest changes q, which p has become. It returns the policy closest to p that a
+// system has fewer faults with about a key, and no more in all. A policy with as many
+// is farther by a detour.
+func closest(to string, p, q retry.Policy, o Options, before []string, key string, detour float64) (best retry.Policy, found bool) {
 	about := func(faults []string) (n int) {
 		for _, fault := range faults {
 			if keyOf(fault) == key {
@@ -59,90 +96,116 @@ func closest(to string, p retry.Policy, o Options, before []string, key string) 
 		return n
 	}
 	least := math.Inf(1)
-	for _, q := range changes(p, key) {
-		if q.Validate() != nil {
+	for _, change := range changes(p, q, key) {
+		if change.Validate() != nil {
 			continue
 		}
-		_, err := Write(to, q, o)
+		_, err := Write(to, change, o)
 		after := faultsIn(err)
-		far, lost := difference(p, q)
+		far := distance(p, change) + 1e-6*float64(len(after))
 		if len(after) == len(before) {
-			far += 1e6 // only if nothing else helps
+			far += detour
 		}
 		if about(after) < about(before) && len(after) <= len(before) && far < least {
-			found, least, cost = q, far, lost
+			best, least, found = change, far, true
 		}
 	}
-	return found, cost
+	return best, found
 }
 
-// changes returns policies like p, where a system does not take a key of p. Some
-// change another key: they do not help.
-func changes(p retry.Policy, key string) (all []retry.Policy) {
-	add := func(change func(q *retry.Policy)) {
-		q := p
-		change(&q)
-		all = append(all, q)
+// changes returns policies like q, which p has become, where a system does not take a
+// key of q. Some change another key: they do not help.
+func changes(p, q retry.Policy, key string) (all []retry.Policy) {
+	add := func(change func(c *retry.Policy)) {
+		c := q
+		change(&c)
+		all = append(all, c)
 	}
-	add(func(q *retry.Policy) { q.MaxRetryAfter = 0 })
-	add(func(q *retry.Policy) { q.ExactRetryAfter = false })
-	add(func(q *retry.Policy) { q.HealthyAfter = 0 })
-	add(func(q *retry.Policy) { q.AttemptTimeout = round(p.AttemptTimeout, time.Millisecond) })
-	add(func(q *retry.Policy) { q.AttemptTimeout = 0 })
-	add(func(q *retry.Policy) { q.MaxElapsed = max(p.MaxElapsed, p.MaxDelay, slices.Max(firstDelays(p))) })
-	add(func(q *retry.Policy) {
-		if q.MaxElapsed = 0; p.MaxAttempts == 0 && p.MaxRetries == 0 {
-			q.MaxAttempts = retry.Unlimited
+	add(func(c *retry.Policy) { c.MaxRetryAfter = 0 })
+	add(func(c *retry.Policy) { c.ExactRetryAfter = false })
+	add(func(c *retry.Policy) { c.HealthyAfter = 0 })
+	add(func(c *retry.Policy) { c.AttemptTimeout = round(q.AttemptTimeout, time.Millisecond) })
+	add(func(c *retry.Policy) { c.AttemptTimeout = 0 })
+	delays := append(q.Delays(len(firstSteps(p, 20))), 0)
+	add(func(c *retry.Policy) { c.MaxElapsed = max(q.MaxElapsed, q.MaxDelay, slices.Max(delays)) })
+	add(func(c *retry.Policy) {
+		if c.MaxElapsed = 0; q.MaxAttempts == 0 && q.MaxRetries == 0 {
+			c.MaxAttempts = retry.Unlimited
 		}
 	})
 	switch key {
 	case "jitter":
 		for _, j := range []retry.Jitter{nil, retry.FullJitter, retry.Proportional(0.2), retry.Proportional(1. / 3), retry.Proportional(1)} {
-			add(func(q *retry.Policy) { q.Jitter = j })
+			add(func(c *retry.Policy) { c.Jitter = j })
+		}
+		if q.Jitter != nil {
+			all = append(all, centered(q)...)
 		}
 	case "max_attempts":
 		for _, n := range []int{2, 5, stepMostRetries + 1, math.MaxInt32, retry.Unlimited} {
-			add(func(q *retry.Policy) {
-				q.MaxAttempts, q.MaxRetries, q.AttemptCap, q.NonRetryable = n, 0, 0, false
-				if n == retry.Unlimited && p.MaxElapsed == 0 && p.EffectiveMax() > 1 {
-					plan := p.Plan(retry.Unlimited)
-					q.MaxElapsed = max(plan[len(plan)-1].Total, p.MaxDelay) // the same time, as far as the delays go
+			if p.EffectiveMax() == 1 {
+				break // what is forbidden to retry is not retried
+			}
+			add(func(c *retry.Policy) {
+				c.MaxAttempts, c.MaxRetries, c.AttemptCap, c.NonRetryable = n, 0, 0, false
+				if n == retry.Unlimited && q.MaxElapsed == 0 && q.EffectiveMax() > 1 {
+					plan := q.Plan(retry.Unlimited)
+					c.MaxElapsed = max(plan[len(plan)-1].Total, q.MaxDelay) // the same time, as far as the delays go
 				}
-				if q.Backoff == nil {
-					q.Backoff = retry.Fixed(0)
+				if c.Backoff == nil {
+					c.Backoff = retry.Fixed(0)
 				}
 			})
 		}
 	case "backoff", "max_delay":
-		return curves(p)
+		return curves(q, delays)
 	}
 	return all
 }
 
-// firstDelays returns the first delays of p, and then 0.
-func firstDelays(p retry.Policy) []time.Duration { return append(p.Delays(20), 0) }
+// centered returns policies that draw delays from the ranges of q, each of which is the
+// middle and a share to both sides.
+func centered(q retry.Policy) []retry.Policy {
+	lo, hi := q.Jitter.Window(time.Hour)
+	middle := func(d time.Duration) time.Duration {
+		return time.Duration(float64(d) * float64(lo+hi) / float64(2*time.Hour))
+	}
+	q.Jitter = retry.Proportional(float64(hi-lo) / float64(hi+lo))
+	capped, list := q, q
+	if b, ok := q.Backoff.(retry.Exponential); ok {
+		capped.Backoff = retry.Exponential{Base: middle(b.Base), Factor: b.Factor}
+	}
+	delays := shortened(q.Delays(100))
+	for i, d := range delays {
+		delays[i] = middle(d)
+	}
+	list.Backoff, list.MaxDelay = retry.Schedule(delays), 0 // whose jitter goes beyond its last delay
+	return []retry.Policy{capped, list}
+}
 
-// curves returns policies with a fixed or an exponential curve near the curve of p.
-func curves(p retry.Policy) []retry.Policy {
-	delays := firstDelays(p)
+// curves returns policies with a fixed or an exponential curve near the curve of q, of
+// which delays has the first, and then 0.
+func curves(q retry.Policy, delays []time.Duration) []retry.Policy {
 	first, longest := delays[0], slices.Max(delays)
-	list := p
-	list.Backoff, list.MaxDelay = retry.Schedule(slices.Compact(p.Delays(100))), 0 // whose jitter goes beyond its last delay
-	all, factors := []retry.Policy{list}, []float64{1, 2}
-	if b, ok := p.Backoff.(retry.Exponential); ok && b.Factor > 1 {
-		factors = append(factors, b.Factor)
-	}
-	if first > 0 && delays[1] > first {
-		factors = append(factors, float64(delays[1])/float64(first), math.Pow(float64(longest)/float64(first), 1/float64(len(delays)-2)))
-	}
+	list := q
+	list.Backoff, list.MaxDelay = retry.Schedule(shortened(q.Delays(100))), 0 // whose jitter goes beyond its last delay
+	all := []retry.Policy{list}
 	for _, unit := range []time.Duration{1, time.Millisecond, time.Second} {
 		for _, base := range []time.Duration{first, longest, longest / 10} {
 			base = round(base, unit)
+			factors := []float64{1, 2}
+			if b, ok := q.Backoff.(retry.Exponential); ok && b.Factor > 1 {
+				factors = append(factors, b.Factor)
+			}
+			if n := slices.Index(delays, longest); n > 0 && base > 0 { // which the curve reaches when q does
+				fitted := math.Pow(float64(longest)/float64(base), 1/float64(n))
+				factors = append(factors, float64(delays[1])/float64(base), math.Ceil(100*fitted)/100)
+			}
 			for _, factor := range factors {
-				for _, most := range []time.Duration{p.MaxDelay, 0, longest, 10 * base, max(longest*6/5, p.MaxDelay), longest * 2} {
-					q := p
-					q.Backoff, q.MaxDelay = retry.Exponential{Base: base, Factor: factor}, round(most, unit)
-					all = append(all, q)
+				for _, most := range []time.Duration{q.MaxDelay, 0, longest, 10 * base, max(longest*6/5, q.MaxDelay), longest * 2} {
+					c := q
+					c.Backoff, c.MaxDelay = retry.Exponential{Base: base, Factor: factor}, round(most, unit)
+					all = append(all, c)
 				}
 			}
 		}
@@ -159,53 +222,75 @@ func round(d, unit time.Duration) time.Duration {
 }
 
 // firstSteps returns the plan of p without the bound that may leave delays out.
-func firstSteps(p retry.Policy) retry.Plan {
+func firstSteps(p retry.Policy, n int) retry.Plan {
 	if p.MaxAttempts == 0 && p.MaxRetries == 0 && p.MaxElapsed > 0 {
 		p.MaxAttempts = retry.Unlimited
 	}
 	p.MaxElapsed = 0
-	return p.Plan(20)
+	return p.Plan(n)
 }
 
-// difference says how far q is from p, and what it costs: attempts, or the range of the
-// delay that changes most, or what bounds the time.
-func difference(p, q retry.Policy) (far float64, cost string) {
+// distance says how far q is from p.
+func distance(p, q retry.Policy) (far float64) {
 	ratio := func(a, b time.Duration) float64 { // below a millisecond nothing matters
 		return math.Abs(math.Log((float64(a) + 1e6) / (float64(b) + 1e6)))
 	}
-	attempts := func(p retry.Policy) (size float64, text string) {
-		text, _, _ = strings.Cut(p.String(), ",") // which begins with them
+	attempts := func(p retry.Policy) float64 {
 		if n := p.EffectiveMax(); n != retry.Unlimited {
-			return math.Log(float64(n)), text
+			return math.Log(float64(n))
 		}
-		return math.Log(math.MaxInt32) + 1, text
+		return math.Log(math.MaxInt32) + 1
 	}
-	size, text := attempts(p)
-	newSize, newText := attempts(q)
-	far = 10*math.Abs(size-newSize) + ratio(p.AttemptTimeout, q.AttemptTimeout) + ratio(p.MaxElapsed, q.MaxElapsed)/100
-	a, b := firstSteps(p), firstSteps(q)
-	most := time.Duration(0)
+	far = 10*math.Abs(attempts(p)-attempts(q)) + ratio(p.AttemptTimeout, q.AttemptTimeout) + ratio(p.MaxElapsed, q.MaxElapsed)/100
+	a, b := firstSteps(p, 20), firstSteps(q, 20)
 	for n := range min(len(a), len(b)) {
-		far += ratio(a[n].Lo, b[n].Lo) + ratio(a[n].Hi, b[n].Hi)
-		if d := max((a[n].Lo - b[n].Lo).Abs(), (a[n].Hi - b[n].Hi).Abs()); d > most {
-			most, cost = d, fmt.Sprintf("the wait after attempt %d, %v to %v, becomes %v to %v", n+1, a[n].Lo, a[n].Hi, b[n].Lo, b[n].Hi)
+		far += ratio(a[n].Hi, b[n].Hi) + math.Abs(spreadOf(a[n])-spreadOf(b[n]))
+	}
+	return far
+}
+
+// spreadOf returns which share of a step's longest delay is drawn.
+func spreadOf(s retry.Step) float64 { return float64(s.Hi-s.Lo) / float64(max(1, s.Hi)) }
+
+// lost says what p loses where q takes its place: attempts, the range of the delay
+// that changes most, or what bounds the time; "" if nothing.
+func lost(p, q retry.Policy, subject string) (size string) {
+	switch subject {
+	case "max_attempts":
+		text, _, _ := strings.Cut(p.String(), ",") // which begins with them
+		newText, _, _ := strings.Cut(q.String(), ",")
+		switch {
+		case text == newText:
+			return ""
+		case q.MaxElapsed > 0:
+			return fmt.Sprintf("%s become %s within %v", text, newText, q.MaxElapsed)
 		}
+		return fmt.Sprintf("%s become %s", text, newText)
+	case "delays":
+		a, b := firstSteps(p, 100), firstSteps(q, 100)
+		most := 20 * time.Nanosecond // which floats round
+		for n := range min(len(a), len(b)) {
+			if d := max((a[n].Lo - b[n].Lo).Abs(), (a[n].Hi - b[n].Hi).Abs()); d > most {
+				most, size = d, fmt.Sprintf("the wait after attempt %d, %v to %v, becomes %v to %v", n+1, a[n].Lo, a[n].Hi, b[n].Lo, b[n].Hi)
+			}
+		}
+		return size
+	case "max_elapsed":
+		timed := q
+		timed.AttemptTimeout = p.AttemptTimeout // which is a loss of its own
+		b := firstSteps(timed, 20)
+		switch {
+		case p.MaxElapsed == q.MaxElapsed || p.MaxElapsed == 0 || len(b) == 0:
+			return ""
+		case q.MaxElapsed == 0:
+			return fmt.Sprintf("without it retry %d starts up to %v after the first attempt", len(b), b[len(b)-1].Total)
+		}
+		return fmt.Sprintf("becomes %v", q.MaxElapsed)
+	case "attempt_timeout":
+		if q.AttemptTimeout == 0 {
+			return "without it an attempt may take any time"
+		}
+		return fmt.Sprintf("becomes %v", q.AttemptTimeout)
 	}
-	switch {
-	case text != newText && q.MaxElapsed > 0:
-		return far, fmt.Sprintf("%s become %s within %v", text, newText, q.MaxElapsed)
-	case text != newText:
-		return far, fmt.Sprintf("%s become %s", text, newText)
-	case cost != "":
-		return far, cost
-	case p.MaxElapsed > 0 && q.MaxElapsed == 0 && len(b) > 0:
-		return far, fmt.Sprintf("without it retry %d starts up to %v after the first attempt", len(b), b[len(b)-1].Total)
-	case p.MaxElapsed != q.MaxElapsed:
-		return far, fmt.Sprintf("becomes %v", q.MaxElapsed)
-	case p.AttemptTimeout > 0 && q.AttemptTimeout == 0:
-		return far, "without it an attempt may take any time"
-	case p.AttemptTimeout != q.AttemptTimeout:
-		return far, fmt.Sprintf("becomes %v", q.AttemptTimeout)
-	}
-	return far, "left out"
+	return "left out"
 }
