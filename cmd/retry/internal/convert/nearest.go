@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -126,7 +127,7 @@ func changes(p, q retry.Policy, key string) (all []retry.Policy) {
 	add(func(c *retry.Policy) { c.HealthyAfter = 0 })
 	add(func(c *retry.Policy) { c.AttemptTimeout = round(q.AttemptTimeout, time.Millisecond) })
 	add(func(c *retry.Policy) { c.AttemptTimeout = 0 })
-	delays := append(q.Delays(len(firstSteps(p, 20))), 0)
+	delays := append(q.Delays(len(ownSteps(p, 20))), 0)
 	add(func(c *retry.Policy) { c.MaxElapsed = max(q.MaxElapsed, q.MaxDelay, slices.Max(delays)) })
 	add(func(c *retry.Policy) {
 		if c.MaxElapsed = 0; q.MaxAttempts == 0 && q.MaxRetries == 0 {
@@ -187,8 +188,12 @@ func centered(q retry.Policy) []retry.Policy {
 // which delays has the first, and then 0.
 func curves(q retry.Policy, delays []time.Duration) []retry.Policy {
 	first, longest := delays[0], slices.Max(delays)
+	bound, steps := longest, len(delays)-1
+	if steps == 20 { // and there are more
+		bound, steps = q.MaxDelay, 100
+	}
 	list := q
-	list.Backoff, list.MaxDelay = retry.Schedule(shortened(q.Delays(100))), 0 // whose jitter goes beyond its last delay
+	list.Backoff, list.MaxDelay = retry.Schedule(shortened(q.Delays(steps))), 0 // whose jitter goes beyond its last delay
 	all := []retry.Policy{list}
 	for _, unit := range []time.Duration{1, time.Millisecond, time.Second} {
 		for _, base := range []time.Duration{first, longest, longest / 10} {
@@ -202,7 +207,7 @@ func curves(q retry.Policy, delays []time.Duration) []retry.Policy {
 				factors = append(factors, float64(delays[1])/float64(base), math.Ceil(100*fitted)/100)
 			}
 			for _, factor := range factors {
-				for _, most := range []time.Duration{q.MaxDelay, 0, longest, 10 * base, max(longest*6/5, q.MaxDelay), longest * 2} {
+				for _, most := range []time.Duration{bound, q.MaxDelay, 0, longest, 10 * base, max(longest*6/5, q.MaxDelay), longest * 2} {
 					c := q
 					c.Backoff, c.MaxDelay = retry.Exponential{Base: base, Factor: factor}, round(most, unit)
 					all = append(all, c)
@@ -220,6 +225,9 @@ func round(d, unit time.Duration) time.Duration {
 	}
 	return max(unit, d.Round(unit))
 }
+
+// ownSteps returns the plan of p as far as p goes, and one step at least.
+func ownSteps(p retry.Policy, n int) retry.Plan { return firstSteps(p, max(1, len(p.Plan(n)))) }
 
 // firstSteps returns the plan of p without the bound that may leave delays out.
 func firstSteps(p retry.Policy, n int) retry.Plan {
@@ -241,8 +249,11 @@ func distance(p, q retry.Policy) (far float64) {
 		}
 		return math.Log(math.MaxInt32) + 1
 	}
-	far = 10*math.Abs(attempts(p)-attempts(q)) + ratio(p.AttemptTimeout, q.AttemptTimeout) + ratio(p.MaxElapsed, q.MaxElapsed)/100
-	a, b := firstSteps(p, 20), firstSteps(q, 20)
+	far = 10*math.Abs(attempts(p)-attempts(q)) + ratio(p.AttemptTimeout, q.AttemptTimeout)
+	if p.MaxElapsed > 0 {
+		far += ratio(p.MaxElapsed, cmp.Or(q.MaxElapsed, math.MaxInt64))
+	}
+	a, b := ownSteps(p, 20), firstSteps(q, 20)
 	for n := range min(len(a), len(b)) {
 		far += ratio(a[n].Hi, b[n].Hi) + math.Abs(spreadOf(a[n])-spreadOf(b[n]))
 	}
@@ -267,7 +278,7 @@ func lost(p, q retry.Policy, subject string) (size string) {
 		}
 		return fmt.Sprintf("%s become %s", text, newText)
 	case "delays":
-		a, b := firstSteps(p, 100), firstSteps(q, 100)
+		a, b := ownSteps(p, 100), firstSteps(q, 100)
 		most := 20 * time.Nanosecond // which floats round
 		for n := range min(len(a), len(b)) {
 			if d := max((a[n].Lo - b[n].Lo).Abs(), (a[n].Hi - b[n].Hi).Abs()); d > most {

@@ -124,7 +124,10 @@ func (f *form) policy() retry.Policy {
 	reached := false
 	for d := float64(f.base); len(list) < longestList && (f.attempts < 0 || len(list) < f.attempts-1) && !reached; d *= f.factor {
 		reached = f.factor > 1 && d >= float64(f.cap) || d < 1
-		list = append(list, time.Duration(min(d, float64(f.cap))))
+		list = append(list, f.cap)
+		if d < float64(f.cap) {
+			list[len(list)-1] = time.Duration(d)
+		}
 	}
 	switch {
 	case reached || f.factor < 1 && len(list) == f.attempts-1:
