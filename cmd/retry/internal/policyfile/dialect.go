@@ -140,14 +140,21 @@ func (b *Block) elsewhere() (why string) {
 		return hintText + at + ": use -at " + at
 	}
 	walk(b.node, func(path []string, e entry) bool {
-		for _, u := range unread {
-			if why == "" && u.keys.MatchString(e.key) {
-				why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), u.title, u.does)
-			}
+		if u := unreadBy(e); u != nil && why == "" {
+			why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), u.title, u.does)
 		}
 		return why != ""
 	})
 	return why
+}
+
+// unreadBy returns the system that a key shows whose settings retry does not read.
+func unreadBy(e entry) *unreadSystem {
+	i := slices.IndexFunc(unread, func(u unreadSystem) bool { return u.keys.MatchString(e.key) })
+	if i < 0 {
+		return nil
+	}
+	return &unread[i]
 }
 
 const hintText = "there is a policy at "
@@ -176,7 +183,8 @@ func (b *Block) inner() (paths [][]string) {
 	}
 	walk(b.node, func(path []string, e entry) (found bool) {
 		inner := Block{node: resolved(e.value)}
-		if found = e.key == "retry" && inner.Known(); found {
+		foreign := func(e entry) bool { return unreadBy(e) != nil } // it may have multiplier and backoff, too
+		if found = e.key == "retry" && inner.Known() && !slices.ContainsFunc(entries(inner.node), foreign); found {
 			paths = append(paths, slices.Clone(path))
 		}
 		return found
@@ -209,8 +217,11 @@ func (b *Block) unknown(d dialect) (n int) {
 }
 
 // shows reports whether a mapping has a key that shows a dialect: one of this library
-// is shown by each of its keys.
+// is shown by each of its keys. None is shown by more keys than a policy has.
 func (d *dialect) shows(node *yaml.Node) bool {
+	if len(node.Content) > 2*mostKeys {
+		return false
+	}
 	marks := d.keys
 	if d.format != nil {
 		marks = d.format.marks

@@ -58,12 +58,14 @@ func snake(key string) string {
 
 func exactly(key string) string { return key }
 
-// unread are systems whose settings retry does not read, with keys that show
-// them and what their retries do.
-var unread = []struct {
+// An unreadSystem is one whose settings retry does not read, with keys that show it
+// and what its retries do.
+type unreadSystem struct {
 	keys        *regexp.Regexp
 	title, does string
-}{
+}
+
+var unread = []unreadSystem{
 	{regexp.MustCompile(`^backoffLimit(PerIndex)?$`), "a Kubernetes Job", "its pods start again after 10s, 20s, 40s and so on, at most 6m, backoffLimit times"},
 	{regexp.MustCompile(`^(MaxRetryAttempts|BackoffType|UseJitter|Polly)$`), "Polly", "MaxRetryAttempts counts retries, and MaxDelay cuts before a jitter of ±25 %"},
 	{regexp.MustCompile(`^(resilience4j(\..*)?|wait-?[dD]uration|enable-?[eE]xponential-?[bB]ackoff|exponential-?[bB]ackoff-?[mM]ultiplier)$`), "Resilience4j", "maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out"},
