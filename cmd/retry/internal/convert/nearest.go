@@ -51,14 +51,14 @@ func reached(to string, p retry.Policy, o Options, detour float64) (q retry.Poli
 				faults = append(faults, fault)
 			}
 		}
-		before := q
-		for i := 0; i < len(all) && !found; i++ {
-			q, found = closest(to, p, before, o, all, keyOf(all[i]), detour)
+		next, found := q, false
+		for j := 0; j < len(all) && !found; j++ {
+			next, found = closest(to, p, q, o, all, keyOf(all[j]), detour)
 		}
 		if !found {
 			break
 		}
-		found = false
+		q = next
 	}
 	return q, nil, false
 }
@@ -76,12 +76,11 @@ func keyOf(fault string) string {
 // subject returns what a fault is about: its key, or "delays" for all keys that
 // shape them.
 func subject(fault string) string {
-	switch key := keyOf(fault); key {
-	case "backoff", "max_delay", "jitter":
+	key := keyOf(fault)
+	if slices.Contains([]string{"backoff", "max_delay", "jitter"}, key) {
 		return "delays"
-	default:
-		return key
 	}
+	return key
 }
 
 // closest changes q, which p has become. It returns the policy closest to p that a
@@ -136,7 +135,7 @@ func changes(p, q retry.Policy, key string) (all []retry.Policy) {
 	})
 	switch key {
 	case "jitter":
-		for _, j := range []retry.Jitter{nil, retry.FullJitter, retry.Proportional(0.2), retry.Proportional(1. / 3), retry.Proportional(1)} {
+		for _, j := range []retry.Jitter{nil, retry.FullJitter, retry.Proportional(0.2)} {
 			add(func(c *retry.Policy) { c.Jitter = j })
 		}
 		if q.Jitter != nil {
@@ -278,9 +277,12 @@ func lost(p, q retry.Policy, subject string) (size string) {
 		}
 		return fmt.Sprintf("%s become %s", text, newText)
 	case "delays":
-		a, b := ownSteps(p, 100), firstSteps(q, 100)
 		most := 20 * time.Nanosecond // which floats round
+		a, b := ownSteps(p, retry.Unlimited), firstSteps(q, retry.Unlimited)
 		for n := range min(len(a), len(b)) {
+			if n == 20 && size != "" {
+				break // what is far off matters only by itself
+			}
 			if d := max((a[n].Lo - b[n].Lo).Abs(), (a[n].Hi - b[n].Hi).Abs()); d > most {
 				most, size = d, fmt.Sprintf("the wait after attempt %d, %v to %v, becomes %v to %v", n+1, a[n].Lo, a[n].Hi, b[n].Lo, b[n].Hi)
 			}

@@ -114,11 +114,10 @@ func (s *search) usual(document *yaml.Node) {
 	}
 	whole := Block{node: resolved(document)}
 	if s.blocks == nil && !whole.Known() {
-		walk(whole.node, func(path []string, e entry) (found bool) {
-			node := resolved(e.value)
-			dialect, found := placed(e.under, node)
+		walk(whole.node, func(path []string, e entry) bool {
+			dialect, found := placed(e.under, resolved(e.value))
 			if found {
-				s.add(node, path, dialect)
+				s.add(resolved(e.value), path, dialect)
 			}
 			return found
 		})

@@ -140,21 +140,17 @@ func (b *Block) elsewhere() (why string) {
 		return hintText + at + ": use -at " + at
 	}
 	walk(b.node, func(path []string, e entry) bool {
-		if u := unreadBy(e); u != nil && why == "" {
-			why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), u.title, u.does)
+		if i := unreadBy(e); i >= 0 && why == "" {
+			why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), unread[i].title, unread[i].does)
 		}
 		return why != ""
 	})
 	return why
 }
 
-// unreadBy returns the system that a key shows whose settings retry does not read.
-func unreadBy(e entry) *unreadSystem {
-	i := slices.IndexFunc(unread, func(u unreadSystem) bool { return u.keys.MatchString(e.key) })
-	if i < 0 {
-		return nil
-	}
-	return &unread[i]
+// unreadBy returns which of unread a key shows; -1 if none.
+func unreadBy(e entry) int {
+	return slices.IndexFunc(unread, func(u unreadSystem) bool { return u.keys.MatchString(e.key) })
 }
 
 const hintText = "there is a policy at "
@@ -183,7 +179,7 @@ func (b *Block) inner() (paths [][]string) {
 	}
 	walk(b.node, func(path []string, e entry) (found bool) {
 		inner := Block{node: resolved(e.value)}
-		foreign := func(e entry) bool { return unreadBy(e) != nil } // it may have multiplier and backoff, too
+		foreign := func(e entry) bool { return unreadBy(e) >= 0 } // it may have multiplier and backoff, too
 		if found = e.key == "retry" && inner.Known() && !slices.ContainsFunc(entries(inner.node), foreign); found {
 			paths = append(paths, slices.Clone(path))
 		}

@@ -5,27 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
-
-// If several dialects fit, the fault asks for -from.
-func TestSeveralFit(t *testing.T) {
-	twin := dialects[1]
-	twin.name = "twin"
-	dialects = append(dialects, twin)
-	defer func() { dialects = dialects[:len(dialects)-1] }()
-	file, err := Parse("file.yaml", []byte("\nbackoff: linear"))
-	require.NoError(t, err)
-	block, fault := file.Only("")
-	require.Nil(t, fault)
-	_, _, faults := block.Read("")
-	require.Len(t, faults, 1)
-	assert.EqualError(t, faults[0], "file.yaml:2: this can be read as tasker or twin: say which with -from")
-	p, name, faults := block.Read("twin")
-	assert.Empty(t, faults)
-	assert.Equal(t, "twin", name)
-	assert.Equal(t, 3, p.MaxAttempts)
-}
 
 // Whatever a file contains, every block can be read, and the line of every
 // fault is in the file.
