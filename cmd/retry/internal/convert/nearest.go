@@ -87,13 +87,8 @@ func subject(fault string) string {
 // system has fewer faults with about a key, and no more in all. A policy with as many
 // is farther by a detour.
 func closest(to string, p, q retry.Policy, o Options, before []string, key string, detour float64) (best retry.Policy, found bool) {
-	about := func(faults []string) (n int) {
-		for _, fault := range faults {
-			if keyOf(fault) == key {
-				n++
-			}
-		}
-		return n
+	about := func(faults []string) int {
+		return len(slices.DeleteFunc(slices.Clone(faults), func(fault string) bool { return keyOf(fault) != key }))
 	}
 	least := math.Inf(1)
 	for _, change := range changes(p, q, key) {
@@ -167,17 +162,15 @@ func changes(p, q retry.Policy, key string) (all []retry.Policy) {
 // middle and a share to both sides.
 func centered(q retry.Policy) []retry.Policy {
 	lo, hi := q.Jitter.Window(time.Hour)
-	middle := func(d time.Duration) time.Duration {
-		return time.Duration(float64(d) * float64(lo+hi) / float64(2*time.Hour))
-	}
+	middle := float64(lo+hi) / float64(2*time.Hour) // of the range for a delay of 1
 	q.Jitter = retry.Proportional(float64(hi-lo) / float64(hi+lo))
 	capped, list := q, q
 	if b, ok := q.Backoff.(retry.Exponential); ok {
-		capped.Backoff = retry.Exponential{Base: middle(b.Base), Factor: b.Factor}
+		capped.Backoff = retry.Exponential{Base: time.Duration(middle * float64(b.Base)), Factor: b.Factor}
 	}
 	delays := shortened(q.Delays(100))
 	for i, d := range delays {
-		delays[i] = middle(d)
+		delays[i] = time.Duration(middle * float64(d))
 	}
 	list.Backoff, list.MaxDelay = retry.Schedule(delays), 0 // whose jitter goes beyond its last delay
 	return []retry.Policy{capped, list}
@@ -242,6 +235,7 @@ func distance(p, q retry.Policy) (far float64) {
 	ratio := func(a, b time.Duration) float64 { // below a millisecond nothing matters
 		return math.Abs(math.Log((float64(a) + 1e6) / (float64(b) + 1e6)))
 	}
+	spread := func(s retry.Step) float64 { return float64(s.Hi-s.Lo) / float64(max(1, s.Hi)) }
 	attempts := func(p retry.Policy) float64 {
 		if n := p.EffectiveMax(); n != retry.Unlimited {
 			return math.Log(float64(n))
@@ -254,13 +248,10 @@ func distance(p, q retry.Policy) (far float64) {
 	}
 	a, b := ownSteps(p, 20), firstSteps(q, 20)
 	for n := range min(len(a), len(b)) {
-		far += ratio(a[n].Hi, b[n].Hi) + math.Abs(spreadOf(a[n])-spreadOf(b[n]))
+		far += ratio(a[n].Hi, b[n].Hi) + math.Abs(spread(a[n])-spread(b[n]))
 	}
 	return far
 }
-
-// spreadOf returns which share of a step's longest delay is drawn.
-func spreadOf(s retry.Step) float64 { return float64(s.Hi-s.Lo) / float64(max(1, s.Hi)) }
 
 // lost says what p loses where q takes its place: attempts, the range of the delay
 // that changes most, or what bounds the time; "" if nothing.
@@ -269,11 +260,11 @@ func lost(p, q retry.Policy, subject string) (size string) {
 	case "max_attempts":
 		text, _, _ := strings.Cut(p.String(), ",") // which begins with them
 		newText, _, _ := strings.Cut(q.String(), ",")
-		switch {
-		case text == newText:
+		if text == newText {
 			return ""
-		case q.MaxElapsed > 0:
-			return fmt.Sprintf("%s become %s within %v", text, newText, q.MaxElapsed)
+		}
+		if q.MaxElapsed > 0 {
+			newText += fmt.Sprintf(" within %v", q.MaxElapsed)
 		}
 		return fmt.Sprintf("%s become %s", text, newText)
 	case "delays":

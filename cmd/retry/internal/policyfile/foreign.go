@@ -126,10 +126,7 @@ func (f *form) policy() retry.Policy {
 	reached := false
 	for d := float64(f.base); len(list) < longestList && (f.attempts < 0 || len(list) < f.attempts-1) && !reached; d *= f.factor {
 		reached = f.factor > 1 && d >= float64(f.cap) || d < 1
-		list = append(list, f.cap)
-		if d < float64(f.cap) {
-			list[len(list)-1] = time.Duration(d)
-		}
+		list = append(list, min(saturate.Float(d), f.cap))
 	}
 	switch {
 	case reached || f.factor < 1 && len(list) == f.attempts-1:
