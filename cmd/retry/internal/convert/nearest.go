@@ -97,7 +97,7 @@ func closest(to string, p, q retry.Policy, o Options, before []string, key strin
 		}
 		_, err := Write(to, change, o)
 		after := faultsIn(err)
-		far := distance(p, change) + 1e-6*float64(len(after))
+		far := distance(p, change)
 		if len(after) == len(before) {
 			far += detour
 		}
@@ -121,13 +121,13 @@ func changes(p, q retry.Policy, key string) (all []retry.Policy) {
 	add(func(c *retry.Policy) { c.HealthyAfter = 0 })
 	add(func(c *retry.Policy) { c.AttemptTimeout = round(q.AttemptTimeout, time.Millisecond) })
 	add(func(c *retry.Policy) { c.AttemptTimeout = 0 })
-	delays := append(q.Delays(len(ownSteps(p, 20))), 0)
-	add(func(c *retry.Policy) { c.MaxElapsed = max(q.MaxElapsed, q.MaxDelay, slices.Max(delays)) })
 	add(func(c *retry.Policy) {
 		if c.MaxElapsed = 0; q.MaxAttempts == 0 && q.MaxRetries == 0 {
 			c.MaxAttempts = retry.Unlimited
 		}
 	})
+	delays := append(q.Delays(len(ownSteps(p, 20))), 0)
+	add(func(c *retry.Policy) { c.MaxElapsed = max(q.MaxElapsed, q.MaxDelay, slices.Max(delays)) })
 	switch key {
 	case "jitter":
 		for _, j := range []retry.Jitter{nil, retry.FullJitter, retry.Proportional(0.2)} {
@@ -180,9 +180,9 @@ func centered(q retry.Policy) []retry.Policy {
 // which delays has the first, and then 0.
 func curves(q retry.Policy, delays []time.Duration) []retry.Policy {
 	first, longest := delays[0], slices.Max(delays)
-	bound, steps := longest, len(delays)-1
+	steps := len(delays) - 1
 	if steps == 20 { // and there are more
-		bound, steps = q.MaxDelay, 100
+		steps = 100
 	}
 	list := q
 	list.Backoff, list.MaxDelay = retry.Schedule(shortened(q.Delays(steps))), 0 // whose jitter goes beyond its last delay
@@ -199,7 +199,7 @@ func curves(q retry.Policy, delays []time.Duration) []retry.Policy {
 				factors = append(factors, float64(delays[1])/float64(base), math.Ceil(100*fitted)/100)
 			}
 			for _, factor := range factors {
-				for _, most := range []time.Duration{bound, q.MaxDelay, 0, longest, 10 * base, max(longest*6/5, q.MaxDelay), longest * 2} {
+				for _, most := range []time.Duration{q.MaxDelay, 0, longest, 10 * base, max(longest*6/5, q.MaxDelay), longest * 2} {
 					c := q
 					c.Backoff, c.MaxDelay = retry.Exponential{Base: base, Factor: factor}, round(most, unit)
 					all = append(all, c)
