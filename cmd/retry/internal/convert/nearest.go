@@ -134,7 +134,7 @@ func changes(p, q retry.Policy, key string) (all []retry.Policy) {
 			add(func(c *retry.Policy) { c.Jitter = j })
 		}
 		if q.Jitter != nil {
-			all = append(all, centered(q)...)
+			all = append(all, centered(q))
 		}
 	case "max_attempts":
 		for _, n := range []int{2, 5, stepMostRetries + 1, math.MaxInt32, retry.Unlimited} {
@@ -158,22 +158,18 @@ func changes(p, q retry.Policy, key string) (all []retry.Policy) {
 	return all
 }
 
-// centered returns policies that draw delays from the ranges of q, each of which is the
-// middle and a share to both sides.
-func centered(q retry.Policy) []retry.Policy {
+// centered returns the policy that draws delays from the ranges of q, each of which is
+// the middle and a share to both sides.
+func centered(q retry.Policy) retry.Policy {
 	lo, hi := q.Jitter.Window(time.Hour)
 	middle := float64(lo+hi) / float64(2*time.Hour) // of the range for a delay of 1
 	q.Jitter = retry.Proportional(float64(hi-lo) / float64(hi+lo))
-	capped, list := q, q
-	if b, ok := q.Backoff.(retry.Exponential); ok {
-		capped.Backoff = retry.Exponential{Base: time.Duration(middle * float64(b.Base)), Factor: b.Factor}
-	}
 	delays := shortened(q.Delays(100))
 	for i, d := range delays {
 		delays[i] = time.Duration(middle * float64(d))
 	}
-	list.Backoff, list.MaxDelay = retry.Schedule(delays), 0 // whose jitter goes beyond its last delay
-	return []retry.Policy{capped, list}
+	q.Backoff, q.MaxDelay = retry.Schedule(delays), 0 // whose jitter goes beyond its last delay
+	return q
 }
 
 // curves returns policies with a fixed or an exponential curve near the curve of q, of
@@ -260,9 +256,6 @@ func lost(p, q retry.Policy, subject string) (size string) {
 	case "max_attempts":
 		text, _, _ := strings.Cut(p.String(), ",") // which begins with them
 		newText, _, _ := strings.Cut(q.String(), ",")
-		if text == newText {
-			return ""
-		}
 		if q.MaxElapsed > 0 {
 			newText += fmt.Sprintf(" within %v", q.MaxElapsed)
 		}
