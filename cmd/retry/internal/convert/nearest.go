@@ -97,11 +97,14 @@ func closest(to string, p, q retry.Policy, o Options, before []string, key strin
 		}
 		_, err := Write(to, change, o)
 		after := faultsIn(err)
+		if about(after) >= about(before) || len(after) > len(before) {
+			continue
+		}
 		far := distance(p, change)
 		if len(after) == len(before) {
 			far += detour
 		}
-		if about(after) < about(before) && len(after) <= len(before) && far < least {
+		if far < least {
 			best, least, found = change, far, true
 		}
 	}

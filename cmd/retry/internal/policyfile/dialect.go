@@ -172,15 +172,15 @@ func (b *Block) Hint() string {
 	return b.path(first)
 }
 
-// inner returns the keys that lead from b to each policy in the library's own form.
+// inner returns the keys that lead from b to each policy in the library's own form. What
+// has a key of an unread system is none: others have multiplier and backoff, too.
 func (b *Block) inner() (paths [][]string) {
 	if b.Known() {
 		return nil
 	}
 	walk(b.node, func(path []string, e entry) (found bool) {
 		inner := Block{node: resolved(e.value)}
-		foreign := func(e entry) bool { return unreadBy(e) >= 0 } // it may have multiplier and backoff, too
-		if found = e.key == "retry" && inner.Known() && !slices.ContainsFunc(entries(inner.node), foreign); found {
+		if found = e.key == "retry" && inner.Known() && !slices.ContainsFunc(entries(inner.node), func(e entry) bool { return unreadBy(e) >= 0 }); found {
 			paths = append(paths, slices.Clone(path))
 		}
 		return found

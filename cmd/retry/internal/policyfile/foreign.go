@@ -58,8 +58,7 @@ func snake(key string) string {
 
 func exactly(key string) string { return key }
 
-// An unreadSystem is one whose settings retry does not read, with keys that show it
-// and what its retries do.
+// An unreadSystem has settings that retry does not read: keys that show it, and what its retries do.
 type unreadSystem struct {
 	keys        *regexp.Regexp
 	title, does string
