@@ -172,8 +172,7 @@ func (b *Block) Hint() string {
 	return b.path(first)
 }
 
-// inner returns the keys that lead from b to each policy in the library's own form. What
-// has a key of an unread system is none: others have multiplier and backoff, too.
+// inner returns the keys that lead from b to each policy in the library's own form, not of an unread system, which may have its keys.
 func (b *Block) inner() (paths [][]string) {
 	if b.Known() {
 		return nil
