@@ -172,7 +172,8 @@ func (b *Block) Hint() string {
 	return b.path(first)
 }
 
-// inner returns the keys that lead from b to each policy in the library's own form, not of an unread system, which may have its keys.
+// inner returns the keys that lead from b to each policy in the library's own form, and
+// not to settings of an unread system, which may have some of its keys.
 func (b *Block) inner() (paths [][]string) {
 	if b.Known() {
 		return nil
