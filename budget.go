@@ -211,6 +211,14 @@ func (l *payers) putBack(n int64, end *payers) {
 	}
 }
 
+// refund gives back what take took.
+func (l *payers) refund(own *Budget) {
+	l.putBack(1, nil)
+	if !l.has(own, nil) {
+		own.Refund()
+	}
+}
+
 // LendBudget takes up to most retries out of each Budget of ctx, for another process.
 // Tell that process the number lent: how many retries it may make, in all the layers
 // below. Then call back with the number that it did not use. What never comes back is
@@ -243,16 +251,6 @@ func LendBudget(ctx context.Context, most int, keep bool) (lent int, back func(u
 		l.putBack(n-took, at)
 		n = took
 	}
-	var out atomic.Int64
-	out.Store(n)
-	return int(n), func(unspent int) {
-		for {
-			left := out.Load()
-			n := min(max(0, int64(unspent)), left)
-			if out.CompareAndSwap(left, left-n) {
-				l.putBack(n, nil)
-				return
-			}
-		}
-	}
+	out := &Budget{Size: int(n)} // what may still come back
+	return int(n), func(unspent int) { l.putBack(out.takeUpTo(int64(unspent), 0), nil) }
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -242,47 +241,6 @@ func TestBudgetRefillEvery(t *testing.T) {
 	})
 }
 
-// However many goroutines use a Budget, taken <= size + ratio x successes +
-// floor(time / d). The bound is checked against a clock read after each Take.
-func TestBudgetRefillIsNeverMoreThanItsBound(t *testing.T) {
-	const goroutines, turns, size = 64, 2000, 7
-	for _, row := range []struct {
-		ratio float64
-		every time.Duration
-	}{{0, time.Millisecond}, {.1, time.Millisecond}, {.1, 10 * time.Millisecond}, {1, time.Hour}} {
-		t.Run(fmt.Sprint(row.ratio, row.every), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				b := &retry.Budget{Size: size, Ratio: row.ratio, RefillEvery: row.every}
-				var taken, successes atomic.Int64
-				most := func() int64 {
-					return size + int64(row.ratio*float64(successes.Load())+1e-6) + int64(time.Since(start)/row.every)
-				}
-				var all sync.WaitGroup
-				for g := range goroutines {
-					all.Go(func() {
-						for i := range turns {
-							switch {
-							case (g+i)%5 == 0:
-								successes.Add(1) // before Success, so that the bound can only be too large
-								b.Success()
-							case (g*i)%97 == 0:
-								time.Sleep(time.Duration(g+1) * 100 * time.Microsecond)
-							case b.Take():
-								if n := taken.Add(1); n > most() {
-									t.Errorf("%d are taken after %v, more than %d", n, time.Since(start), most())
-								}
-							}
-						}
-					})
-				}
-				all.Wait()
-				assert.Greater(t, taken.Load(), int64(size))
-			})
-		})
-	}
-}
-
 // A retry takes one from each Budget, or none from any, and gives back what it
 // took if it is not made.
 func TestBudgetInTheLoop(t *testing.T) {
@@ -404,10 +362,11 @@ func TestBudgetInTheLoop(t *testing.T) {
 		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(call(ended, p, fails(&runs))))
 		assert.Equal(t, []int{7, 7}, []int{b.Left(), other.Left()})
 	})
-	t.Run("Next and Validate have no context", func(t *testing.T) {
-		hot := retry.Policy{MaxAttempts: retry.Unlimited}
-		err := retry.Do(retry.WithBudget(t.Context(), &retry.Budget{Size: 3}), hot, func(context.Context) error { return errDial })
-		assert.Equal(t, retry.ReasonInvalid, retry.ReasonOf(err), "only the policy's own Budget makes it valid")
+	everyWay(t, "it ends a call without a limit", func(t *testing.T, call caller) {
+		runs := 0
+		err := call(retry.WithBudget(t.Context(), &retry.Budget{Size: 3}), retry.Policy{MaxAttempts: retry.Unlimited}, fails(&runs))
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
+		assert.Equal(t, 4, runs)
 	})
 }
 
@@ -431,35 +390,6 @@ func TestBudgetOfTheContextBoundsTheLayers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A caller that spins while the Budget of its context is empty must not deny
-// retries to other callers of the policy. If the policy's own Budget were
-// charged first, it would be short of one token nearly all the time.
-func TestADeniedRetryLeavesThePolicysOwnBudgetAlone(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), Budget: &retry.Budget{Size: 1, Ratio: 1}}
-	empty := retry.WithBudget(t.Context(), &retry.Budget{})
-	var stop atomic.Bool
-	var spinners sync.WaitGroup
-	for range 2 {
-		spinners.Go(func() {
-			for !stop.Load() {
-				_ = retry.Do(empty, p, func(context.Context) error { return errDial })
-			}
-		})
-	}
-	for range 2000 {
-		runs := 0
-		assert.NoError(t, retry.Do(t.Context(), p, func(context.Context) error {
-			if runs++; runs == 1 {
-				return errDial
-			}
-			return nil
-		}))
-	}
-	stop.Store(true)
-	spinners.Wait()
-	assert.Equal(t, 1, p.Budget.Left())
 }
 
 func TestLendBudget(t *testing.T) {

@@ -17,15 +17,14 @@ import (
 //
 // Decoding is strict: unknown keys, duplicate keys, bare numbers for durations,
 // and values of the wrong kind or out of range are errors. The error names up to
-// 20 of them at once and says what to write, and p stays as it was. Whether the
-// keys make a valid policy together is not judged, because code may still add a
-// Budget, or another file a limit: call [Policy.Validate] when p is complete.
+// 20 of them at once and says what to write, and p stays as it was.
 //
 // p may already hold a policy, such as [Default]. A key that is left out, or null,
 // leaves its field as it is, and so does null in place of a policy; null inside a
 // backoff is an error. If only one of max_attempts and max_retries is there, the
 // other field is cleared; max_retries 0 is one attempt, whatever max_attempts says.
-// attempt_cap can lower a cap that is set, not raise it. Functions and the Budget are
+// attempt_cap can lower a cap that is set, not raise it. A budget is a new Budget, full
+// and of this policy alone: policies that share one need it from code. Functions are
 // not part of the form, and stay.
 //
 // Do not embed a Policy: its methods would be promoted and the outer fields ignored.
@@ -61,7 +60,7 @@ func (p *Policy) UnmarshalYAML(unmarshal func(any) error) error {
 }
 
 // MarshalJSON writes p for [Policy.UnmarshalJSON], which reads the same policy
-// back, except for its functions and Budget. Zero fields are left out. A
+// back, except for its functions, and with a Budget that is full. Zero fields are left out. A
 // policy with a value out of range is an error, and so are a BackoffFunc, an
 // empty Schedule, and a Backoff or Jitter that is not of this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
@@ -81,18 +80,26 @@ func (p Policy) MarshalYAML() (any, error) { return p.form() }
 
 // A policyForm is a Policy as it is written.
 type policyForm struct {
-	MaxAttempts     int          `json:"max_attempts,omitzero" yaml:"max_attempts,omitempty"`
-	MaxRetries      int          `json:"max_retries,omitzero" yaml:"max_retries,omitempty"`
-	AttemptCap      int          `json:"attempt_cap,omitzero" yaml:"attempt_cap,omitempty"`
-	Retryable       *bool        `json:"retryable,omitzero" yaml:"retryable,omitempty"`
-	Backoff         *backoffForm `json:"backoff,omitzero" yaml:"backoff,omitempty"`
-	MaxDelay        duration     `json:"max_delay,omitzero" yaml:"max_delay,omitempty"`
-	Jitter          any          `json:"jitter,omitzero" yaml:"jitter,omitempty"`
-	MaxRetryAfter   duration     `json:"max_retry_after,omitzero" yaml:"max_retry_after,omitempty"`
-	ExactRetryAfter bool         `json:"exact_retry_after,omitzero" yaml:"exact_retry_after,omitempty"`
-	MaxElapsed      duration     `json:"max_elapsed,omitzero" yaml:"max_elapsed,omitempty"`
-	AttemptTimeout  duration     `json:"attempt_timeout,omitzero" yaml:"attempt_timeout,omitempty"`
-	HealthyAfter    duration     `json:"healthy_after,omitzero" yaml:"healthy_after,omitempty"`
+	MaxAttempts    int            `json:"max_attempts,omitzero" yaml:"max_attempts,omitempty"`
+	MaxRetries     int            `json:"max_retries,omitzero" yaml:"max_retries,omitempty"`
+	AttemptCap     int            `json:"attempt_cap,omitzero" yaml:"attempt_cap,omitempty"`
+	Retryable      *bool          `json:"retryable,omitzero" yaml:"retryable,omitempty"`
+	Backoff        *backoffForm   `json:"backoff,omitzero" yaml:"backoff,omitempty"`
+	MaxDelay       duration       `json:"max_delay,omitzero" yaml:"max_delay,omitempty"`
+	Jitter         any            `json:"jitter,omitzero" yaml:"jitter,omitempty"`
+	MaxRetryAfter  duration       `json:"max_retry_after,omitzero" yaml:"max_retry_after,omitempty"`
+	RetryAfter     RetryAfterMode `json:"retry_after,omitzero" yaml:"retry_after,omitempty"`
+	MaxElapsed     duration       `json:"max_elapsed,omitzero" yaml:"max_elapsed,omitempty"`
+	AttemptTimeout duration       `json:"attempt_timeout,omitzero" yaml:"attempt_timeout,omitempty"`
+	HealthyAfter   duration       `json:"healthy_after,omitzero" yaml:"healthy_after,omitempty"`
+	Budget         *budgetForm    `json:"budget,omitzero" yaml:"budget,omitempty"`
+}
+
+// A budgetForm is a Budget as it is written.
+type budgetForm struct {
+	Size        int           `json:"size" yaml:"size"`
+	Ratio       strict.Number `json:"ratio,omitzero" yaml:"ratio,omitempty"`
+	RefillEvery duration      `json:"refill_every,omitzero" yaml:"refill_every,omitempty"`
 }
 
 // A backoffForm is a Backoff as it is written.
@@ -104,17 +111,19 @@ type backoffForm struct {
 }
 
 func (p Policy) form() (*policyForm, error) {
-	p.Budget = nil
-	if err := p.fieldFaults().err(); err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("retry: %w", err)
 	}
 	form := &policyForm{
 		MaxAttempts: p.MaxAttempts, MaxRetries: p.MaxRetries, AttemptCap: p.AttemptCap,
-		MaxDelay: duration(p.MaxDelay), MaxRetryAfter: duration(p.MaxRetryAfter), ExactRetryAfter: p.ExactRetryAfter,
+		MaxDelay: duration(p.MaxDelay), MaxRetryAfter: duration(p.MaxRetryAfter), RetryAfter: p.RetryAfter,
 		MaxElapsed: duration(p.MaxElapsed), AttemptTimeout: duration(p.AttemptTimeout), HealthyAfter: duration(p.HealthyAfter),
 	}
 	if p.NonRetryable {
 		form.Retryable = new(bool)
+	}
+	if b := p.Budget; b != nil {
+		form.Budget = &budgetForm{b.Size, strict.Number(b.Ratio), duration(b.RefillEvery)}
 	}
 	switch b := p.Backoff.(type) {
 	case nil:
@@ -139,9 +148,7 @@ func (p Policy) form() (*policyForm, error) {
 	}
 	switch j := p.Jitter.(type) {
 	case Spread:
-		if jitterOf(j.String()) != nil {
-			form.Jitter = j.String()
-		}
+		form.Jitter = j.String()
 	case Proportional:
 		form.Jitter = strict.Number(j)
 	}
@@ -182,17 +189,32 @@ func (p *Policy) readForm(m *strict.Mapping) {
 		p.Jitter = jitterOf(jitter)
 	}
 	readDuration(m, "max_retry_after", &p.MaxRetryAfter)
-	if exact, ok := strict.Take[bool](m, "exact_retry_after", "true or false", nil); ok {
-		p.ExactRetryAfter = exact
+	mode, ok := strict.Take(m, "retry_after", "spread, at_least or exact", func(mode string) bool { _, ok := modes[mode]; return ok })
+	if ok {
+		p.RetryAfter = modes[mode]
 	}
 	readDuration(m, "max_elapsed", &p.MaxElapsed)
 	readDuration(m, "attempt_timeout", &p.AttemptTimeout)
-	healthy, ok := strict.Take(m, "healthy_after", `a duration such as "1m", at least 1ms, or "0s" for never`,
-		func(d duration) bool { return d == 0 || time.Duration(d) >= leastHealthy })
-	if ok {
-		p.HealthyAfter = time.Duration(healthy)
+	readLeast(m, "healthy_after", leastHealthy, &p.HealthyAfter)
+	if budget := m.Inner("budget", `a mapping such as {"size": 100, "ratio": 0.1}`); budget != nil {
+		budget.NullIsFault = true
+		p.Budget = readBudget(budget)
 	}
 	m.RejectRest("a policy")
+}
+
+// modes are the modes as they are written.
+var modes = map[string]RetryAfterMode{"spread": RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact}
+
+// readBudget returns the Budget that m is.
+func readBudget(m *strict.Mapping) *Budget {
+	var b Budget
+	b.Size, _ = strict.Need(m, "size", "how many retries it holds, at least 1", func(n int) bool { return n >= 1 })
+	b.Ratio, _ = strict.Take(m, "ratio", "a share between 0 and 1: 0.1 is one retry for ten successes",
+		func(share float64) bool { return share >= 0 && share <= 1 })
+	readLeast(m, "refill_every", leastRefill, &b.RefillEvery)
+	m.RejectRest("a budget")
+	return &b
 }
 
 // jitterOf returns the Jitter that is written as v, or nil.
@@ -215,6 +237,14 @@ func jitterOf(v any) Jitter {
 // readDuration sets d if its key is there.
 func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 	if v, ok := strict.Take(m, key, strict.WriteDuration, notNegative); ok {
+		*d = time.Duration(v)
+	}
+}
+
+// readLeast sets d, which is 0 or at least as long as least, if its key is there.
+func readLeast(m *strict.Mapping, key string, least time.Duration, d *time.Duration) {
+	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, least)
+	if v, ok := strict.Take(m, key, write, func(d duration) bool { return d == 0 || time.Duration(d) >= least }); ok {
 		*d = time.Duration(v)
 	}
 }

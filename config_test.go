@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"regexp"
@@ -31,10 +30,13 @@ func TestConfigForms(t *testing.T) {
 		`{"jitter":0}`:               {Jitter: retry.Proportional(0)},
 		`{"jitter":"full"}`:          {Jitter: retry.FullJitter},
 		`{"jitter":"equal"}`:         {Jitter: retry.EqualJitter},
-		`{"exact_retry_after":true}`: {ExactRetryAfter: true},
-		`{"healthy_after":"1ms"}`:    {HealthyAfter: time.Millisecond},
-		`{"max_delay":"1h30m0s"}`:    {MaxDelay: 90 * time.Minute},
-		`{"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2}`: retry.Default(),
+		`{"retry_after":"exact"}`:    {RetryAfter: retry.RetryAfterExact},
+		`{"retry_after":"at_least"}`: {RetryAfter: retry.RetryAfterAtLeast},
+		`{"budget":{"size":1}}`:      {Budget: &retry.Budget{Size: 1}},
+		`{"budget":{"size":9,"ratio":0.1,"refill_every":"1ms"}}`: {Budget: &retry.Budget{Size: 9, Ratio: 0.1, RefillEvery: time.Millisecond}},
+		`{"healthy_after":"1ms"}`:                                {HealthyAfter: time.Millisecond},
+		`{"max_delay":"1h30m0s"}`:                                {MaxDelay: 90 * time.Minute},
+		`{"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.5}`: retry.Default(),
 		`{"backoff":{"type":"exponential","base":"0s"}}`:                                                              {Backoff: retry.Exponential{}},
 		`{"backoff":{"type":"fixed","base":"0s"}}`:                                                                    {Backoff: retry.Fixed(0)},
 		`{"backoff":{"type":"linear","base":"1ns"}}`:                                                                  {Backoff: retry.Linear(1)},
@@ -61,12 +63,13 @@ func TestConfigForms(t *testing.T) {
 // fullPolicy has a value in every field that has a key.
 var fullPolicy = retry.Policy{
 	MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true,
-	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, ExactRetryAfter: true,
-	MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9 * time.Millisecond,
+	Backoff: retry.Schedule{1}, MaxDelay: 5, Jitter: retry.FullJitter, MaxRetryAfter: 6, RetryAfter: retry.RetryAfterExact,
+	MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9 * time.Millisecond, Budget: &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Hour},
 }
 
 const fullPolicyJSON = `{"max_attempts":1,"max_retries":2,"attempt_cap":3,"retryable":false,"backoff":{"type":"schedule","delays":["1ns"]},` +
-	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","exact_retry_after":true,"max_elapsed":"7ns","attempt_timeout":"8ns","healthy_after":"9ms"}`
+	`"max_delay":"5ns","jitter":"full","max_retry_after":"6ns","retry_after":"exact","max_elapsed":"7ns","attempt_timeout":"8ns","healthy_after":"9ms",` +
+	`"budget":{"size":10,"ratio":1,"refill_every":"1h0m0s"}}`
 
 // assertRoundTrip checks that p survives each form.
 func assertRoundTrip(t *testing.T, p retry.Policy) {
@@ -102,7 +105,10 @@ func TestConfigDecodeErrors(t *testing.T) {
 		factor   = ": write a number of at least 1, such as 2"
 		healthy  = `: write a duration such as "1m", at least 1ms, or "0s" for never`
 		delays   = `: write the delays as a list, such as ["1s", "1m"]`
-		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, exact_retry_after, max_elapsed, attempt_timeout, healthy_after"
+		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, retry_after, max_elapsed, attempt_timeout, healthy_after, budget"
+		mode     = ": write spread, at_least or exact"
+		size     = ": write how many retries it holds, at least 1"
+		ratio    = ": write a share between 0 and 1: 0.1 is one retry for ten successes"
 	)
 	for text, want := range map[string]string{
 		`"exponential"`:       `got "exponential"` + mapping,
@@ -110,7 +116,7 @@ func TestConfigDecodeErrors(t *testing.T) {
 
 		`{"max_attempt": 3}`:                                `unknown key "max_attempt"` + keys,
 		`{"Max_Attempts": 3}`:                               `unknown key "Max_Attempts"` + keys,
-		`{"": 1, "zoo": 1, "budget": 1}`:                    `unknown key "", "budget", "zoo"` + keys,
+		`{"": 1, "zoo": 1, "bugdet": 1}`:                    `unknown key "", "bugdet", "zoo"` + keys,
 		`{"a\nb": 1}`:                                       `unknown key "a\nb"` + keys,
 		`{"max_attempts": 3, "max_attempts": 4}`:            `duplicate key "max_attempts"`,
 		`{"max_delay": null, "max_delay": "1s"}`:            `duplicate key "max_delay"`,
@@ -131,7 +137,17 @@ func TestConfigDecodeErrors(t *testing.T) {
 		`{"max_delay": {"seconds":` + "\n" + ` 5}}`:         `max_delay is {"seconds":5}` + duration,
 		`{"max_retry_after": 1e3}`:                          `max_retry_after is 1e3` + duration,
 		`{"max_elapsed": false}`:                            `max_elapsed is false` + duration,
-		`{"exact_retry_after": "yes"}`:                      `exact_retry_after is "yes": write true or false`,
+		`{"retry_after": true}`:                             `retry_after is true` + mode,
+		`{"retry_after": "Exact"}`:                          `retry_after is "Exact"` + mode,
+		`{"retry_after": ""}`:                               `retry_after is ""` + mode,
+		`{"budget": 10}`:                                    `budget is 10: write a mapping such as {"size": 100, "ratio": 0.1}`,
+		`{"budget": {}}`:                                    `budget.size is missing` + size,
+		`{"budget": {"size": 0}}`:                           `budget.size is 0` + size,
+		`{"budget": {"size": null}}`:                        `budget.size is null` + size,
+		`{"budget": {"size": 1, "ratio": 1.1}}`:             `budget.ratio is 1.1` + ratio,
+		`{"budget": {"size": 1, "ratio": -0.1}}`:            `budget.ratio is -0.1` + ratio,
+		`{"budget": {"size": 1, "refill_every": "999us"}}`:  `budget.refill_every is "999us": write a duration such as "1m", at least 1ms, or "0s" for never`,
+		`{"budget": {"size": 1, "borrowed": true}}`:         `unknown key "budget.borrowed": the keys of a budget are size, ratio, refill_every`,
 		`{"attempt_timeout": ["1s"]}`:                       `attempt_timeout is ["1s"]` + duration,
 		`{"healthy_after": 60}`:                             `healthy_after is 60` + healthy,
 		`{"healthy_after": "999us"}`:                        `healthy_after is "999us"` + healthy,
@@ -197,23 +213,10 @@ func TestConfigTextThatIsNoPolicy(t *testing.T) {
 	assert.Equal(t, filled, p)
 }
 
-// What is valid by itself is read and written even if together it is not a valid
-// policy yet: code may add a Budget, or a second file a limit.
-func TestConfigLeavesTheWholeToValidate(t *testing.T) {
-	var p retry.Policy
-	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": -1}`), &p))
-	require.Error(t, p.Validate())
-	for _, p.Budget = range []*retry.Budget{nil, {Size: 1, Ratio: 0.5}, {Ratio: 7}} {
-		data, err := json.Marshal(p)
-		require.NoError(t, err)
-		assert.Equal(t, `{"max_attempts":-1}`, string(data))
-	}
-}
-
 func TestConfigDecode(t *testing.T) {
 	filled := retry.Policy{
 		MaxAttempts: 5, AttemptCap: 10, NonRetryable: true,
-		Backoff: retry.Exponential{Base: time.Second, Factor: 3}, MaxDelay: time.Minute, Jitter: retry.FullJitter, MaxRetryAfter: time.Hour, ExactRetryAfter: true,
+		Backoff: retry.Exponential{Base: time.Second, Factor: 3}, MaxDelay: time.Minute, Jitter: retry.FullJitter, MaxRetryAfter: time.Hour, RetryAfter: retry.RetryAfterExact,
 		MaxElapsed: 2 * time.Hour, AttemptTimeout: time.Second, HealthyAfter: time.Millisecond,
 	}
 	var none retry.Policy
@@ -236,10 +239,13 @@ func TestConfigDecode(t *testing.T) {
 		"durations of a schedule":    {none, `{"backoff": {"type": "schedule", "delays": ["5m", "1h"]}}`, func(p *retry.Policy) { p.Backoff = retry.Schedule{5 * time.Minute, time.Hour} }},
 		"nothing":                    {filled, `{}`, func(*retry.Policy) {}},
 		"null":                       {filled, `null`, func(*retry.Policy) {}},
-		"every key null":             {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"exact_retry_after":null,"max_elapsed":null,"attempt_timeout":null,"healthy_after":null}`, func(*retry.Policy) {}},
+		"every key null":             {filled, `{"max_attempts":null,"max_retries":null,"attempt_cap":null,"retryable":null,"backoff":null,"max_delay":null,"jitter":null,"max_retry_after":null,"retry_after":null,"max_elapsed":null,"attempt_timeout":null,"healthy_after":null,"budget":null}`, func(*retry.Policy) {}},
 		"max_attempts":               {filled, `{"max_attempts": 3}`, func(p *retry.Policy) { p.MaxAttempts = 3 }},
 		"max_delay":                  {filled, `{"max_delay": "1s"}`, func(p *retry.Policy) { p.MaxDelay = time.Second }},
-		"exact_retry_after":          {filled, `{"exact_retry_after": false}`, func(p *retry.Policy) { p.ExactRetryAfter = false }},
+		"retry_after":                {filled, `{"retry_after": "spread"}`, func(p *retry.Policy) { p.RetryAfter = "" }},
+		"a budget is one value":      {filled, `{"budget": {"size": 2}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+		"no share of a success":      {none, `{"budget": {"size": 2, "ratio": 0}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
+		"no refill_every":            {none, `{"budget": {"size": 2, "refill_every": "0s"}}`, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 2} }},
 		"no healthy_after":           {filled, `{"healthy_after": "0s"}`, func(p *retry.Policy) { p.HealthyAfter = 0 }},
 		"retryable":                  {filled, `{"retryable": true}`, func(p *retry.Policy) { p.NonRetryable = false }},
 
@@ -284,7 +290,7 @@ func TestConfigKeys(t *testing.T) {
 	for _, key := range regexp.MustCompile(`(?m)^ "(\w+)":`).FindAllStringSubmatch(indented.String(), -1) {
 		written = append(written, key[1])
 	}
-	require.Len(t, written, 12)
+	require.Len(t, written, 13)
 
 	var p retry.Policy
 	err := json.Unmarshal([]byte(`{"?": 0}`), &p)
@@ -336,7 +342,6 @@ func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
 		Classify: func(error) *retry.Class { return nil },
 		Wait:     func(context.Context, time.Duration) (time.Duration, error) { return 0, nil },
 		OnEvent:  func(context.Context, retry.Event) {},
-		Budget:   &retry.Budget{Size: 3, Ratio: 0.1},
 		Source:   func() uint64 { return 0 },
 	}
 	want := p
@@ -346,49 +351,6 @@ func TestConfigKeepsWhatIsNoPartOfIt(t *testing.T) {
 	assert.Equal(t, `{}`, string(data))
 	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 4, "jitter": "full"}`), &p))
 	assert.Equal(t, fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", p), "the same functions")
-}
-
-func TestConfigInOtherTypes(t *testing.T) {
-	type config struct {
-		Name    string                  `json:"name"`
-		Retry   retry.Policy            `json:"retry,omitzero"`
-		Pointer *retry.Policy           `json:"pointer,omitempty"`
-		ByHost  map[string]retry.Policy `json:"by_host,omitempty"`
-		List    []retry.Policy          `json:"list,omitempty"`
-	}
-	const text = `{"name":"payments","pointer":{"max_attempts":2},"by_host":{"a":{"jitter":"full"}},"list":[{},{"max_retries":1}]}`
-	want := config{
-		Name: "payments", Pointer: &retry.Policy{MaxAttempts: 2},
-		ByHost: map[string]retry.Policy{"a": {Jitter: retry.FullJitter}}, List: []retry.Policy{{}, {MaxRetries: 1}},
-	}
-	var got config
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.DisallowUnknownFields()
-	require.NoError(t, dec.Decode(&got))
-	assert.Equal(t, want, got)
-
-	// omitzero leaves out a zero policy; omitempty would not.
-	data, err := json.Marshal(got)
-	require.NoError(t, err)
-	assert.Equal(t, text, string(data))
-}
-
-// JSON takes precedence over the text form, which is for flags, environment
-// variables and text loggers.
-func TestConfigTextFormIsNotTakenForJSON(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 2}
-	var b bytes.Buffer
-	options := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key != "p" {
-			return slog.Attr{}
-		}
-		return a
-	}}
-	slog.New(slog.NewJSONHandler(&b, options)).Info("", "p", p)
-	slog.New(slog.NewTextHandler(&b, options)).Info("", "p", p)
-	assert.Equal(t, `{"p":{"max_attempts":2}}`+"\n"+`p="{\"max_attempts\":2}"`+"\n", b.String())
-
-	assert.Equal(t, "2 attempts", fmt.Sprint(p))
 }
 
 // A flag holds a policy by flag.TextVar: the keys that are left out are those of the
@@ -411,7 +373,7 @@ func TestConfigFlag(t *testing.T) {
 
 	_, usage, err := parse("-h")
 	require.ErrorIs(t, err, flag.ErrHelp)
-	assert.Contains(t, usage, `(default {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.2})`)
+	assert.Contains(t, usage, `(default {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.5})`)
 }
 
 // Values that YAML has and JSON cannot express are named in errors like all
@@ -448,19 +410,6 @@ func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 		"retry: invalid policy: yaml: unmarshal errors: line 3: mapping key already defined", "the library's own error with its line number, on one line")
 	require.NoError(t, p.UnmarshalYAML(func(any) error { return nil }), "null")
 	assert.Equal(t, retry.Policy{MaxAttempts: 7}, p)
-}
-
-// A struct that embeds a Policy gets its methods. This test pins what the
-// documentation warns about.
-func TestConfigEmbeddedTakesOver(t *testing.T) {
-	var config struct {
-		retry.Policy
-		Name string
-	}
-	require.NoError(t, json.Unmarshal([]byte(`{"max_attempts": 2}`), &config))
-	assert.Equal(t, 2, config.MaxAttempts)
-	require.ErrorContains(t, json.Unmarshal([]byte(`{"max_attempts": 2, "Name": "x"}`), &config), `unknown key "Name"`)
-	assert.Empty(t, config.Name)
 }
 
 // A file that has only wrong values would otherwise make an error many times
@@ -517,7 +466,8 @@ func policyFrom(attempts, retries, ceiling int, nonRetryable bool, kind uint8, b
 	d, r := time.Duration(base), time.Duration(rest)
 	return retry.Policy{
 		MaxAttempts: attempts, MaxRetries: retries, AttemptCap: ceiling, NonRetryable: nonRetryable,
-		MaxDelay: r, MaxRetryAfter: r / 3, MaxElapsed: r / 5, AttemptTimeout: r / 7, ExactRetryAfter: rest%2 == 1, HealthyAfter: r / 9,
+		MaxDelay: r, MaxRetryAfter: r / 3, MaxElapsed: r / 5, AttemptTimeout: r / 7, HealthyAfter: r / 9,
+		RetryAfter: []retry.RetryAfterMode{retry.RetryAfterSpread, retry.RetryAfterAtLeast, retry.RetryAfterExact, "later"}[uint64(rest)%4],
 		Backoff: []retry.Backoff{
 			nil, retry.Fixed(d), retry.Linear(d), retry.Fibonacci(d), retry.Exponential{Base: d, Factor: factor}, retry.Schedule{d, d / 3, 0},
 			retry.BackoffFunc(nil), retry.BackoffFunc(func(attempt int) time.Duration { return d * time.Duration(attempt) }), negative{},
@@ -542,7 +492,6 @@ func FuzzConfigRoundTrip(f *testing.F) {
 		if _, err := p.MarshalJSON(); err == nil {
 			assertRoundTrip(t, p)
 		} else if ours {
-			p.Budget = &retry.Budget{Size: 1} // so that a missing delay is no fault, which this test is not about
 			require.EqualError(t, err, "retry: "+p.Validate().Error())
 		}
 		if !ours {
@@ -553,8 +502,7 @@ func FuzzConfigRoundTrip(f *testing.F) {
 }
 
 // Whatever the text is, decoding either fails with an error on one line and
-// changes nothing, or gives a policy that can be written and read again. Only
-// unlimited attempts without a delay can make that policy invalid.
+// changes nothing, or gives a valid policy that can be written and read again.
 func FuzzConfigDecode(f *testing.F) {
 	for _, text := range []string{fullPolicyJSON, `{"max_retries":0}`, `null`, `{"max_attempts":-1}`, `{"jitter":"equal","jitter":0}`,
 		`{"backoff":{"type":"exponential","base":"1s","factor":1.1}}`, `{"backoff":"fixed"}`, `{"max_delay":5}`, `{"a\u2028b\r":1}`} {
@@ -573,7 +521,6 @@ func FuzzConfigDecode(f *testing.F) {
 		var p retry.Policy
 		require.NoError(t, p.UnmarshalText(text))
 		assertRoundTrip(t, p)
-		p.Budget = &retry.Budget{Size: 1}
 		require.NoError(t, p.Validate())
 	})
 }

@@ -1,6 +1,6 @@
 // Package retry runs an operation again when it fails, according to a [Policy].
 //
-//	policy := retry.Default() // 5 attempts: 200ms -> 400ms -> 800ms -> 1.6s, each ±20 %
+//	policy := retry.Default() // 5 attempts: 200ms -> 400ms -> 800ms -> 1.6s, each ±50 %
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 //		return call(ctx)
 //	})
@@ -22,7 +22,7 @@
 //  1. Backoff gives the delay after a failed attempt, and MaxDelay cuts it.
 //  2. Jitter turns it into a window, which MaxDelay cuts too.
 //  3. A longer Retry-After ([After]) is where the window starts: After(2s) becomes 2s
-//     to 2.8s under ±20 %, or 2s under ExactRetryAfter.
+//     to 4s under ±50 %. Policy.RetryAfter can say that it is exactly 2s.
 //  4. One delay is drawn from the window, uniformly. [Draw] computes it again from
 //     the seed, attempt and window in an [Event].
 //
@@ -36,33 +36,23 @@
 //
 // A failed call returns an [*Error]. [ReasonOf] returns why it stopped, and
 // errors.Is and errors.As find what the last attempt failed with. Type switches
-// and == need [LastError] first. errors.Is(err, context.DeadlineExceeded) is also
+// and == need [Unwrap] first. errors.Is(err, context.DeadlineExceeded) is also
 // true if only the operation timed out: check the Reason.
 //
 // # Configuration
 //
 // A Policy reads and writes JSON and YAML:
 //
-//	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"}, "max_delay": "5s", "jitter": 0.2}
+//	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"}, "max_delay": "5s", "jitter": 0.5}
 //
 // Keys: https://github.com/goretry/retry/blob/main/docs/text-form.md
 //
-// # Packages
-//
-//   - [github.com/goretry/retry/retryhttp]: an http.RoundTripper that retries
-//   - [github.com/goretry/retry/retrysql]: transactions that run again
-//   - [github.com/goretry/retry/retrynet]: which network errors are temporary
-//   - [github.com/goretry/retry/retryjob]: one attempt of a job, for queues
-//   - [github.com/goretry/retry/retrylog]: log lines, counters, checked logs
-//   - [github.com/goretry/retry/retrytest]: tests without waiting
-//   - [github.com/goretry/retry/retrycenkalti]: from and to cenkalti/backoff v4
-//
-// Others: https://github.com/goretry/retry/blob/main/docs/packages.md
+// Packages for HTTP, SQL, queues, logs and tests:
+// https://github.com/goretry/retry/blob/main/docs/packages.md
 //
 // # Promises
 //
-// A Policy is safe for concurrent use. The package starts no goroutine (package
-// context does for an AttemptTimeout under a foreign context), recovers no panic and
-// keeps no global state. A call that succeeds at its first attempt allocates
+// A Policy is safe for concurrent use. The package starts no goroutine, recovers no
+// panic and keeps no global state. A call that succeeds at its first attempt allocates
 // nothing, unless AttemptTimeout is set.
 package retry

@@ -21,8 +21,9 @@ func (p Policy) Eligible(attempts int) bool {
 type Attempt struct {
 	Number int // 1 for the first attempt; below 1 is treated as 1
 
-	// Classes has the number of earlier failures of each class, by its name. Empty:
-	// there were none. nil: not known, and every class is counted by all failures.
+	// Classes has the number of earlier failures of each class, by its name; nil: none.
+	// A caller that does not store them makes each failure the first of its class: no
+	// MaxAttempts of a class above 1 is ever reached, and a Backoff of a class stays at its first delay.
 	Classes map[string]int
 
 	Err     error         // Next: what it failed with; nil: decided by count and time alone. Once does not read it
@@ -31,37 +32,38 @@ type Attempt struct {
 	Seed    uint64        // picks the delay within its window; 0: drawn from Source
 }
 
-// A Class is a kind of failure with limits and delays of its own, as
-// Policy.Classify returns it. This allows one retry after a 401, whatever else
-// failed before, if the call's policy has an attempt left:
+// A Class is a kind of failure, as Policy.Classify returns it. What it leaves
+// zero is the policy's. This allows one retry after a 401, whatever else failed
+// before, and waits as the policy says:
 //
-//	&retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+//	&retry.Class{Name: "unauthorized", MaxAttempts: 2}
 //
-// The limits of the call's policy hold over all failures, so that policy needs one.
+// The limits of the policy count all failures, so a class can only stop a call
+// earlier, and a policy without a limit still makes one attempt. Negative numbers
+// are invalid: the call stops with ReasonInvalid.
 type Class struct {
-	// Failures are counted by Name: the limits and the curve of Policy apply to the
-	// failures of this name. "": they apply to all failures. A call knows at most 8 names; a ninth is ReasonInvalid.
+	// Failures are counted by Name. "": this class has no count of its own, and
+	// MaxAttempts and Backoff count all failures. A call counts the first 8 names
+	// that it sees; failures of any other name are counted as if it were "".
 	Name string
 
-	// Policy has the limits (MaxAttempts, MaxRetries, AttemptCap), the curve
-	// (Backoff, MaxDelay, Jitter), MaxRetryAfter, ExactRetryAfter and NonRetryable
-	// for this class. A zero there is none, not the call's: without a Backoff there is
-	// no delay. Without a limit only those of the call apply. Its other fields have
-	// no effect. nil: failures of this class are counted, and decided by the call's
-	// policy.
-	Policy *Policy
+	MaxAttempts  int  // stops the call at this many failures of Name, with the last; 0: only the policy's limits apply
+	NonRetryable bool // never retry this failure
 
-	// Cause says why the NonRetryable of Policy stops the call. It becomes the Cause
-	// of the [Error] and of the Stopped. nil: none.
+	// Backoff is the curve for this class: its first delay follows the first failure of
+	// Name. nil: the policy's, which goes by all failures. Fixed(0) is no delay.
+	Backoff Backoff
+
+	MaxDelay time.Duration // in place of the policy's, even where the Backoff is its own; 0: the policy's
+	Jitter   Jitter        // in place of the policy's; nil: the policy's; Proportional(0): none
+
+	// Cause says why NonRetryable stops the call. It becomes the Cause of the [Error]
+	// and of the CallFinished. nil: none.
 	Cause error
 }
 
-// maxClasses is how many names of classes a call knows. The failures of one more count
-// as tooMany.
-const (
-	maxClasses = 8
-	tooMany    = -1
-)
+// maxClasses is how many names of classes a call counts.
+const maxClasses = 8
 
 // A Decision says what to do after a failed attempt, and what its Delay was made
 // from. Write one with field names: it may get more fields.
@@ -121,206 +123,183 @@ const (
 // MaxElapsed. Do also checks that ctx is not done, after the validity of p, and the
 // deadline of ctx and the Budgets at the end.
 //
-// Classify is called after RetryIf, and not for a nil Err. If it returns a
-// [Class] with a Policy, that policy says how long to wait, and both its limits and
-// those of p apply. A failure that is permanent or rejected has no class.
+// Classify is called after RetryIf, and not for a nil Err. A failure that is
+// permanent or rejected has no class.
 //
 // If Took reaches HealthyAfter, the decision is for attempt 1 of a call that begins
 // anew, and Reset is true: Delay is Draw(Seed, 1, Lo, Hi). Then take nothing from a
 // Budget, and go on with Number 2, no earlier Classes, Elapsed from the end of this
 // attempt, and a new Seed.
 func (p Policy) Next(a Attempt) Decision {
-	limit, f := p.judge()
-	if f != nil {
+	if p.faults() != nil {
 		return Decision{Reason: ReasonInvalid}
 	}
 	number, elapsed := max(1, a.Number), a.Elapsed
-	var v verdict
-	if v.Reset = p.healthy(a.Took); v.Reset {
-		number, elapsed, a.Classes = 1, 0, nil // nil: the first of all is the first of its class
+	reset := p.healthy(a.Took)
+	if reset {
+		number, elapsed, a.Classes = 1, 0, nil
 	}
-	v.decide(&p, limit, number, a.Err, a.Seed, &a, nil)
-	v.draw(&p, number, elapsed, saturate.Max)
-	return v.Decision
-}
-
-// failuresOf returns how many failures of a named class there are with this one,
-// the number-th of all; tooMany if the name is one too many.
-func (a *Attempt) failuresOf(class string, number int) int {
-	if a.Classes == nil {
-		return number
+	f, of := p.ask(a.Err), number
+	if f.class != nil {
+		of = failuresOf(f.class.Name, a.Classes, number)
 	}
-	others := 0
-	for name, failures := range a.Classes {
-		if failures > 0 && name != "" && name != class {
-			others++
-		}
-	}
-	if others >= maxClasses {
-		return tooMany
-	}
-	return next(max(0, a.Classes[class]))
+	var e Error // not looked at
+	d := Decision{Reset: reset}
+	d.decide(&p, f, p.limit(), number, of, &e)
+	d.draw(&p, number, a.Seed, elapsed, saturate.Max, &e)
+	return d
 }
 
 // healthy reports whether an attempt that ran this long and failed begins the
-// call anew.
+// call anew, where p is valid.
 func (p *Policy) healthy(took time.Duration) bool {
-	return p.HealthyAfter > 0 && took >= p.HealthyAfter && (p.AttemptTimeout <= 0 || took < p.AttemptTimeout) && p.faults() == nil
+	return p.HealthyAfter > 0 && took >= p.HealthyAfter && (p.AttemptTimeout <= 0 || took < p.AttemptTimeout)
 }
 
-// A verdict is a Decision, and what the loop and the text of an Error need beside
-// it.
-type verdict struct {
-	Decision
-	cause error // ReasonInvalid: what is wrong; ReasonNonRetryable: the Cause of the class
-
-	class *Class // of the failure; nil: none
-	of    int    // how many failures of the class there are, with this one; of all if it has no name
-
-	now  time.Time     // when it was drawn; zero without a clock
-	left time.Duration // ReasonDeadline: what the context's deadline leaves
+// A failure is what an error says, and what the functions of the policy say of it.
+type failure struct {
+	reason     Reason        // ReasonPermanent or ReasonRejected; "": neither
+	class      *Class        // nil: none
+	retryAfter time.Duration // what a server asked for
+	ended      bool          // it is nothing but a timeout or the end of a context
 }
 
-// decide decides what to do after the number-th failure of a call, where p is valid
-// and allows limit attempts. The failures of a class are counted by a, or where
-// that is nil by c. It leaves the Delay to draw, because a loop reads its clock
-// once all functions of p have returned.
-func (v *verdict) decide(p *Policy, limit, number int, err error, seed uint64, a *Attempt, c *call) {
-	permanent, retryAfter := marks(err)
+// ask asks for it.
+func (p *Policy) ask(err error) (f failure) {
+	m := marks(err)
+	f.retryAfter, f.ended = m.retryAfter, !m.said
 	switch {
-	case permanent:
-		v.Reason = ReasonPermanent
-	case err != nil && (p.RetryIf != nil || p.Classify != nil):
-		v.ask(p, limit, number, err, a, c)
-		if v.Reason == ReasonInvalid {
-			return
+	case m.permanent:
+		f.reason = ReasonPermanent
+	case err == nil:
+	case p.RetryIf != nil && !p.RetryIf(err):
+		f.reason = ReasonRejected
+	case p.Classify != nil:
+		f.class = p.Classify(err)
+	}
+	return f
+}
+
+// failuresOf returns how many failures of a class there are with this one, the
+// number-th of all, which counts where there are too many names.
+func failuresOf(class string, earlier map[string]int, number int) int {
+	names := 0
+	for name, failures := range earlier {
+		if failures > 0 && name != "" {
+			names++
 		}
 	}
-	// q is the policy whose delay it is. It must not be a result of a function, nor
-	// passed on where p is: that moves every Policy to the heap.
-	q, nth, classLimit := p, number, 0
-	if v.class != nil && v.class.Policy != nil {
-		q, nth, classLimit = v.class.Policy, v.of, v.class.Policy.classLimit()
+	before := max(0, earlier[class])
+	if class == "" || before == 0 && names >= maxClasses {
+		return number
 	}
-	v.RetryAfter = q.heeds(retryAfter)
+	return next(before)
+}
+
+// decide decides on the number-th failure of a call, the of-th of its class, where p
+// is valid and allows limit attempts. What an Error says besides goes into e. The Delay
+// is left to draw, because a call reads its clock in between.
+func (d *Decision) decide(p *Policy, f failure, limit, number, of int, e *Error) {
+	q, nth, class := p, number, f.class // the policy whose delay it is, and which one
+	if class != nil {
+		if e.Cause = class.fault(); e.Cause != nil {
+			d.Reason = ReasonInvalid
+			return
+		}
+		d.Class = class.Name
+		own := p.under(class)
+		if q = &own; class.Backoff != nil {
+			nth = of
+		}
+	}
+	d.RetryAfter = f.retryAfter
 	switch {
-	case v.Reason != "":
+	case f.reason != "":
+		d.Reason = f.reason
 	case p.NonRetryable:
-		v.Reason = ReasonNonRetryable
-	case q.NonRetryable:
-		v.Reason, v.cause = ReasonNonRetryable, v.class.Cause
+		d.Reason = ReasonNonRetryable
+	case class != nil && class.NonRetryable:
+		d.Reason, e.Cause = ReasonNonRetryable, class.Cause
 	case limit != Unlimited && number >= limit:
-		v.Reason, v.of = ReasonExhausted, 0
-	case classLimit > 0 && nth >= classLimit:
-		v.Reason = ReasonExhausted
-	case v.RetryAfter > q.maxRetryAfter():
-		v.Reason = ReasonRetryAfter
-		v.Delay, v.Lo, v.Hi = v.RetryAfter, v.RetryAfter, v.RetryAfter
+		d.Reason = ReasonExhausted
+	case class != nil && class.MaxAttempts > 0 && of >= class.MaxAttempts:
+		d.Reason, e.of = ReasonExhausted, of
+	case d.RetryAfter > p.maxRetryAfter():
+		d.Reason, e.bound = ReasonRetryAfter, p.maxRetryAfter()
+		d.Delay, d.Lo, d.Hi = d.RetryAfter, d.RetryAfter, d.RetryAfter
 		return
 	default:
-		v.Reason = ReasonRetry
+		d.Reason = ReasonRetry
 	}
-	if q.Backoff != nil || q.Jitter != nil || v.RetryAfter != 0 { // else the window is 0, found a tenth faster
-		v.Lo, v.Hi = q.window(nth, v.RetryAfter)
-		v.Delay = v.Lo
-	}
-	if v.Lo < v.Hi {
-		if v.Seed = seed; seed == 0 {
-			v.Seed = p.seed()
-		}
+	if q.Backoff != nil || q.Jitter != nil || d.RetryAfter != 0 || limit == Unlimited {
+		d.Lo, d.Hi = q.window(nth, d.RetryAfter)
 	}
 }
 
-// ask asks the functions of p about a failure. It sets the Reason of one that is
-// rejected or whose class is invalid, and otherwise its class, if it has one.
-func (v *verdict) ask(p *Policy, limit, number int, err error, a *Attempt, c *call) {
-	if p.RetryIf != nil && !p.RetryIf(err) {
-		v.Reason = ReasonRejected
-		return
+// under returns p as it is for a failure of class c.
+func (p *Policy) under(c *Class) Policy {
+	q := *p
+	if c.Backoff != nil {
+		q.Backoff = c.Backoff
 	}
-	if p.Classify == nil {
-		return
+	if c.MaxDelay != 0 {
+		q.MaxDelay = c.MaxDelay
 	}
-	class := p.Classify(err)
-	if class == nil {
-		return
+	if c.Jitter != nil {
+		q.Jitter = c.Jitter
 	}
-	v.class, v.of = class, number
-	switch {
-	case class.Name == "":
-	case a != nil:
-		v.of = a.failuresOf(class.Name, number)
-	default:
-		v.of = c.failuresOf(class.Name)
-	}
-	if v.of == tooMany || c == nil || c.rare == nil || c.rare.valid != class.Policy { // else it was judged for an earlier failure
-		if v.cause = p.classFault(class, limit, v.of); v.cause != nil {
-			v.Reason = ReasonInvalid
-			return
-		}
-	}
-	v.Class = class.Name
-	if c != nil && c.rare != nil {
-		c.rare.valid = class.Policy
-	}
+	return q
 }
 
 // draw picks the Delay from its window, and stops a retry that would start later
-// than MaxElapsed allows. left is how long the context's deadline is away,
-// saturate.Max if it has none.
-func (v *verdict) draw(p *Policy, number int, elapsed, left time.Duration) {
-	if v.RetryAfter > 0 && v.Lo == v.RetryAfter && v.Lo != v.Hi {
-		v.cut(p.MaxElapsed, max(0, elapsed), left)
+// than MaxElapsed or the context's deadline allows, which leaves left. A seed of 0 is
+// drawn from Source, where there is a choice.
+func (d *Decision) draw(p *Policy, number int, seed uint64, elapsed, left time.Duration, e *Error) {
+	elapsed = max(0, elapsed)
+	if d.RetryAfter >= leastWait && d.Lo == d.RetryAfter { // above less than that there is the curve
+		// The spread above what a server asked for must not end a call that has time
+		// for the wait itself. It is cut to what is left of MaxElapsed, and to half of
+		// what the wait leaves of the deadline, because the attempt needs time too.
+		if within := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= within {
+			d.Hi = min(d.Hi, within)
+		}
+		if left < saturate.Max && d.Lo < left {
+			d.Hi = min(d.Hi, d.Lo+(left-d.Lo)/2)
+		}
 	}
-	if v.Lo != v.Hi {
-		v.Delay = Draw(v.Seed, number, v.Lo, v.Hi)
+	if d.Lo < d.Hi {
+		if d.Seed = seed; seed == 0 {
+			d.Seed = p.seed()
+		}
 	}
-	if v.Reason == ReasonRetry && tooLate(p.MaxElapsed, elapsed, v.Delay) {
-		v.Reason = ReasonElapsed
+	d.Delay = Draw(d.Seed, number, d.Lo, d.Hi)
+	if p.RetryAfter == RetryAfterAtLeast && d.Delay < d.RetryAfter {
+		d.Delay, d.Lo, d.Hi = d.RetryAfter, d.RetryAfter, d.RetryAfter
 	}
-}
-
-// cut shortens the spread above a Retry-After, which must not end a call that has
-// time for the wait itself: to what is left of MaxElapsed, and to half of what the
-// wait leaves of the deadline, because the attempt needs time too.
-func (v *verdict) cut(maxElapsed, elapsed, left time.Duration) {
-	if within := maxElapsed - elapsed; maxElapsed > 0 && v.Lo <= within {
-		v.Hi = min(v.Hi, within)
-	}
-	if left < saturate.Max && v.Lo < left {
-		v.Hi = min(v.Hi, v.Lo+(left-v.Lo)/2)
-	}
-	if v.Lo == v.Hi {
-		v.Seed = 0
+	switch {
+	case d.Reason != ReasonRetry:
+	case tooLate(p.MaxElapsed, elapsed, d.Delay):
+		d.Reason, e.bound, e.elapsed = ReasonElapsed, p.MaxElapsed, elapsed
+	case left < saturate.Max && left <= d.Delay:
+		d.Reason, e.Cause = ReasonDeadline, &aheadError{max(0, left)}
 	}
 }
 
 // tooLate reports whether a retry after delay starts later than maxElapsed
 // allows.
 func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
-	return maxElapsed > 0 && saturate.Add(max(0, elapsed), delay) > maxElapsed
+	return maxElapsed > 0 && saturate.Add(elapsed, delay) > maxElapsed
 }
 
-// classLimit returns how many failures of its class p allows, with the last: 0 or
-// Unlimited if it sets no limit.
-func (p *Policy) classLimit() int { return tighter(p.count(), p.AttemptCap) }
-
-// classFault returns what is wrong with a class whose failure is the of-th, where
-// p allows limit attempts.
-func (p *Policy) classFault(class *Class, limit, of int) error {
-	if of == tooMany {
-		return faults{fmt.Errorf("Classify returned %q, one name of a class too many: a call knows at most %d", class.Name, maxClasses)}.err()
-	}
-	q := class.Policy
-	if q == nil {
-		return nil
-	}
-	f := q.paceFaults()
-	if limit == Unlimited && !q.NonRetryable && q.classLimit() <= 0 && p.hot(q.Backoff) {
-		f = append(f, p.hotFault())
-	}
+// fault returns what is wrong with c.
+func (c *Class) fault() error {
+	var f faults
+	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts, "write how many, or 0 for the policy's limits alone")
+	f.addBackoff(c.Backoff)
+	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay, "write 0 for the policy's, or a positive duration")
+	f.addJitter(c.Jitter)
 	if f == nil {
 		return nil
 	}
-	return &policyError{ofClass: true, class: class.Name, faults: f}
+	return &policyError{of: fmt.Sprintf("class %q", c.Name), faults: f}
 }

@@ -19,9 +19,10 @@ import (
 func TestOrderOfTheReasons(t *testing.T) {
 	empty := &retry.Budget{Size: 1}
 	require.True(t, empty.Take())
-	class := retry.Policy{MaxDelay: -1, NonRetryable: true, MaxAttempts: 1, Backoff: retry.Fixed(2 * time.Second), MaxRetryAfter: time.Minute}
+	class := retry.Class{MaxDelay: -1, NonRetryable: true, MaxAttempts: 1, Backoff: retry.Fixed(2 * time.Second)}
 	p := retry.Policy{
-		MaxAttempts: -2, NonRetryable: true, MaxElapsed: time.Second, RetryIf: func(error) bool { return false }, Classify: unnamed(&class), Budget: empty,
+		MaxAttempts: -2, NonRetryable: true, MaxElapsed: time.Second, RetryIf: func(error) bool { return false }, Budget: empty,
+		Classify: func(error) *retry.Class { return &class },
 	}
 	asks := retry.After(time.Hour, errDial)
 	fail, ended, deadline := retry.Permanent(asks), true, time.Second
@@ -193,9 +194,9 @@ func TestNextAllocatesNothing(t *testing.T) {
 	p := retry.Default()
 	hint := retry.After(time.Second, errDial)
 	classes := p
-	classes.Classify = unnamed(&retry.Policy{Backoff: retry.Fixed(time.Second)})
+	classes.Classify = always(retry.Class{Backoff: retry.Fixed(time.Second)})
 	named := p
-	class := &retry.Class{Name: "throttled", Policy: &retry.Policy{MaxAttempts: 3}}
+	class := &retry.Class{Name: "throttled", MaxAttempts: 3}
 	named.Classify = func(error) *retry.Class { return class }
 	counts := map[string]int{"throttled": 1, "other": 2}
 	for name, next := range map[string]func() retry.Decision{
@@ -258,12 +259,14 @@ func FuzzNext(f *testing.F) {
 		p := policyFrom(attempts, retries, ceiling, nonRetryable, kind, base, factor, rest, jitter, share)
 		delaysFrom := p // the policy whose delays are used
 		if classified {
-			p = retry.Policy{MaxAttempts: retries, MaxElapsed: p.MaxElapsed, Backoff: retry.Fixed(1), Classify: unnamed(&delaysFrom)}
+			class := retry.Class{Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
+			p = retry.Policy{MaxAttempts: retries, MaxElapsed: p.MaxElapsed, RetryAfter: p.RetryAfter, Classify: always(class)}
 		}
 		a := retry.Attempt{Number: number, Err: retry.After(time.Duration(hint), errDial), Elapsed: time.Duration(elapsed), Seed: max(1, seed)}
 		least, greatest := windowOf(p, a)
 		next := p.Next(a)
-		asked := hint > 0 && !(delaysFrom.ExactRetryAfter && time.Duration(hint) < 10*time.Millisecond)
+		asked := hint > 0
+		unlimited := p.EffectiveMax() == retry.Unlimited
 		for claim, holds := range map[string]bool{
 			"the delay is drawn from its window":         next.Reason == retry.ReasonInvalid || retry.Draw(next.Seed, max(1, number), next.Lo, next.Hi) == next.Delay,
 			"the delay is inside of the window":          least <= next.Delay && next.Delay <= greatest,
@@ -273,7 +276,8 @@ func FuzzNext(f *testing.F) {
 			"nothing is decided if something is invalid": next.Reason != retry.ReasonInvalid || next.Delay == 0,
 			"never shorter than the Retry-After":         next.Reason == retry.ReasonInvalid || !asked || next.Delay >= time.Duration(hint),
 			"never negative":                             next.Delay >= 0,
-			"never above the cap":                        asked || delaysFrom.MaxDelay <= 0 || next.Delay <= delaysFrom.MaxDelay,
+			"never above the cap":                        asked || delaysFrom.MaxDelay <= 0 || next.Delay <= delaysFrom.MaxDelay || unlimited && next.Delay == 10*time.Millisecond,
+			"no hot loop":                                next.Reason == retry.ReasonInvalid || !unlimited || next.Hi >= 10*time.Millisecond,
 			"never above MaxElapsed":                     !next.Retry() || p.MaxElapsed <= 0 || next.Delay <= p.MaxElapsed,
 		} {
 			require.True(t, holds, "%s: %+v of %+v after %+v", claim, next, delaysFrom, a)

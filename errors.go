@@ -9,10 +9,9 @@ import (
 )
 
 // An Error is the error type returned by [Do], [DoValue] and [Once]. It holds
-// the last error and the reason for stopping. [ReasonOf] returns the reason,
-// [LastError] the last error by itself, and [Plain] what a caller without this
-// library expects; errors.Is and errors.As find both what failed and what stopped
-// the call.
+// the last error and the reason for stopping. [ReasonOf] returns the reason, and
+// [Unwrap] what a caller without this package would have got; errors.Is and errors.As
+// find both what failed and what stopped the call.
 //
 // The Error of a call that was canceled keeps the context, and with it the
 // values of a request, alive for as long as you keep the Error. In a test with
@@ -39,170 +38,128 @@ type Error struct {
 	// for its error and cause only when you read them.
 	Cause error
 
-	rare *rare // nil in most calls
+	// Before is what an earlier attempt failed with, the latest that says more than
+	// Err, where Err is nothing but a timeout or the end of a context: the 403 before a
+	// "context deadline exceeded". Otherwise nil. It is for people: the text of the
+	// Error ends with it, and errors.Is and errors.As do not look into it.
+	Before error
+
+	facts
 }
 
-// A rare is what few calls need, so that the others do not pay for it: all of it
-// is one object.
-type rare struct {
-	noLimit bool          // for ReasonExhausted: the policy sets no limit
+// facts are what the text of an Error says beside its fields.
+type facts struct {
 	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
 	elapsed time.Duration // for ReasonElapsed, since the first attempt began
-	of      int           // for ReasonExhausted by a class: how many failures it had
-
-	event   *Event        // the RetryScheduled that OnEvent gets next
-	spent   time.Duration // how much of Delay OnEvent took
-	payers  *payers       // the Budgets of the context
-	skipped time.Duration // by the policy's Wait, so far
-	classes []failures    // the classes that have failed, in order
-	few     [2]failures   // the array of classes at first: most calls have one or two
-	valid   *Policy       // the policy of a class that was judged last
+	ranOut  time.Duration // AttemptTimeout, if that ended the last attempt; 0: it did not
+	of      int           // for ReasonExhausted by a class: how many failures it had; or noLimit
 }
 
-// failures counts those of one class.
-type failures struct {
-	class  string
-	number int
-}
+// noLimit is the number of a ReasonExhausted for which the policy sets no limit.
+const noLimit = -1
 
-// aside returns the rare part of e, which it makes where there is none.
-func (e *Error) aside() *rare {
-	if e.rare == nil {
-		e.rare = new(rare)
-	}
-	return e.rare
-}
-
-// noLimit is the rare part of most calls without a limit, one for all: a call
-// without a retry needs no second object.
-var noLimit = &rare{noLimit: true}
-
-// withoutLimit notes that the policy sets no limit.
-func (e *Error) withoutLimit() {
-	if e.rare == nil {
-		e.rare = noLimit
-	}
-	if e.rare != noLimit {
-		e.rare.noLimit = true
-	}
-}
-
-// Error returns one line: the reason, the facts in brackets, and last what the
-// last attempt failed with.
+// Error returns one line: the reason, the facts in brackets, what the last attempt
+// failed with, and Before.
 func (e *Error) Error() string {
 	if e == nil {
 		return "<nil>"
 	}
-	return "retry: " + e.text()
-}
-
-// text returns the text of e without its prefix, which is there once even where a
-// call was made inside another.
-func (e *Error) text() string {
 	var b strings.Builder
-	b.WriteString(e.reasonText())
+	b.WriteString(prefix + e.reasonText())
 	if e.Attempts == 0 {
 		b.WriteString(" before the first attempt")
 	} else {
-		b.WriteString(" after " + attemptsText(e.Attempts))
+		b.WriteString(" after " + plural(e.Attempts, "attempt"))
 	}
-	if facts := e.facts(); facts != nil {
+	if facts := e.factTexts(); facts != nil {
 		b.WriteString(" (" + strings.Join(facts, ", ") + ")")
 	}
-	switch inner := e.Err.(type) {
-	case nil:
-	case *Error:
-		b.WriteString(": ")
-		if inner == nil {
-			b.WriteString(inner.Error())
-		} else {
-			b.WriteString(inner.text())
+	if e.Err != nil {
+		text := e.Err.Error()
+		if _, inner := e.Err.(*Error); inner {
+			text = strings.TrimPrefix(text, prefix) // it is there once even where a call was made inside another
 		}
-	default:
-		b.WriteString(": " + inner.Error())
+		b.WriteString(": " + text)
+	}
+	if e.Before != nil {
+		b.WriteString("; before that: " + e.Before.Error())
 	}
 	return oneLine.Replace(b.String())
 }
 
+const prefix = "retry: "
+
 var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
+// reasonTexts are how the text of an Error begins. For a Reason that is not here it
+// begins with that.
+var reasonTexts = map[Reason]string{
+	"":                 "stopped",
+	ReasonRetry:        "trying again",
+	ReasonExhausted:    "attempts exhausted",
+	ReasonNonRetryable: "not retryable",
+	ReasonPermanent:    "permanent error",
+	ReasonRejected:     "rejected by RetryIf",
+	ReasonRetryAfter:   "gave up",
+	ReasonElapsed:      "out of time",
+	ReasonDeadline:     "deadline exceeded",
+	ReasonBudget:       "retry budget exhausted",
+	ReasonBorrowed:     "borrowed retry budget exhausted",
+	ReasonWait:         "the wait failed",
+	ReasonInvalid:      "invalid policy",
+}
+
 func (e *Error) reasonText() string {
-	switch e.Reason {
-	case ReasonRetry:
-		return "trying again"
-	case ReasonExhausted:
-		if e.rare != nil && e.rare.noLimit {
-			return "gave up"
-		}
-		return "attempts exhausted"
-	case ReasonNonRetryable:
-		return "not retryable"
-	case ReasonPermanent:
-		return "permanent error"
-	case ReasonRejected:
-		return "rejected by RetryIf"
-	case ReasonRetryAfter:
+	_, ahead := e.Cause.(*aheadError)
+	text, known := reasonTexts[e.Reason]
+	switch {
+	case e.Reason == ReasonDeadline && ahead:
+		return "deadline too close"
+	case e.Cause == errNilContext || e.Cause == errNilFunc:
+		return "invalid call"
+	case e.Reason == ReasonExhausted && e.of == noLimit:
 		return "gave up"
-	case ReasonElapsed:
-		return "out of time"
-	case ReasonDeadline:
-		if _, ahead := e.Cause.(*aheadError); ahead {
-			return "deadline too close"
-		}
-		return "deadline exceeded"
-	case ReasonCanceled:
-		return "canceled"
-	case ReasonBudget:
-		return "retry budget exhausted"
-	case ReasonBorrowed:
-		return "borrowed retry budget exhausted"
-	case ReasonWait:
-		return "the wait failed"
-	case ReasonInvalid:
-		if _, call := e.Cause.(invalidCall); call {
-			return "invalid call"
-		}
-		return "invalid policy"
+	case known:
+		return text
 	default:
-		return "stopped"
+		return string(e.Reason)
 	}
 }
 
-func (e *Error) facts() (facts []string) {
+func (e *Error) factTexts() (facts []string) {
 	say := func(format string, args ...any) { facts = append(facts, fmt.Sprintf(format, args...)) }
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
 	}
-	switch e.Resets { // the attempts are those since the last one, the waits are all
-	case 0:
-	case 1:
-		say("1 reset")
-	default:
-		say("%d resets", e.Resets)
+	if e.Resets > 0 { // the attempts are those since the last one, the waits are all
+		say("%s", plural(e.Resets, "reset"))
 	}
-	var rare rare
-	if e.rare != nil {
-		rare = *e.rare
+	if e.ranOut > 0 {
+		say("attempt %d ran out of its %v", e.Attempts, e.ranOut)
 	}
 	switch e.Reason {
 	case ReasonExhausted:
 		switch {
-		case rare.noLimit:
+		case e.of == noLimit:
 			say("no limit is set, so there is no retry")
-		case rare.of > 0:
-			say("%d of %q", rare.of, e.Class)
+		case e.of > 0 && e.Class != "":
+			say("%d of %q", e.of, e.Class)
 		}
 	case ReasonRetryAfter:
-		say("Retry-After is %v, MaxRetryAfter is %v", e.Delay, rare.bound)
+		say("Retry-After is %v, MaxRetryAfter is %v", e.Delay, e.bound)
 	case ReasonElapsed:
-		if rare.elapsed > rare.bound {
-			say("%v have passed, MaxElapsed is %v", short(rare.elapsed), rare.bound)
+		if e.elapsed > e.bound {
+			say("%v have passed, MaxElapsed is %v", short(e.elapsed), e.bound)
 		} else {
-			say("the next delay of %v would exceed MaxElapsed %v", short(e.Delay), rare.bound)
+			say("the next delay of %v would exceed MaxElapsed %v", short(e.Delay), e.bound)
 		}
-	case ReasonRetry, ReasonDeadline, ReasonCanceled, ReasonBudget, ReasonBorrowed, ReasonWait:
+	case ReasonRetry, ReasonDeadline, ReasonCanceled, ReasonWait:
 		if e.Delay > 0 {
 			say("the next delay is %v", short(e.Delay))
+		}
+	case ReasonBudget, ReasonBorrowed:
+		if e.Delay > 0 {
+			say("a retry would have waited %v", short(e.Delay))
 		}
 	}
 	switch cause := e.Cause.(type) {
@@ -253,28 +210,44 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// LastError returns what the last attempt failed with, for type switches, ==
-// and plain logs: the Err of the outermost [Error] in err's tree, without the
-// marks of [Permanent] and [After] around it. If no attempt was made, it returns
-// the error of the context that stopped the call, or else the Cause. If a call was
-// made inside another, it returns the *Error of the inner one. It returns err itself
-// if there is no Error in it. It is nil only if err is nil.
-func LastError(err error) error {
+// Unwrap returns what the caller would have got without this package, for type
+// switches, ==, plain logs, and callers who do not know it:
+//
+//   - If the context ended the call: its cause ([context.Cause]). If the context's
+//     deadline was too close to wait: context.DeadlineExceeded.
+//   - Otherwise the Err of the outermost [Error] in err's tree, without the marks of
+//     [Permanent] and [After] around it. If that Err is itself the Error of a call, or
+//     wraps one alone: what Unwrap returns for the innermost.
+//   - If Err is marked by Permanent, it goes before the context: an operation may
+//     cancel its own context and say "not found".
+//   - If the Reason is ReasonInvalid, or no attempt was made and no context ended the
+//     call: the *Error itself.
+//
+// An error without an Error in its tree stays as it is. The result is nil only if err
+// is.
+func Unwrap(err error) error {
 	e := outermost(err)
-	if e == nil {
-		return err
-	}
-	ended, stopped := e.Cause.(*endedError)
 	switch {
-	case e.Err != nil:
-		return unmarked(e.Err)
-	case stopped:
-		return ended.ctx.Err()
-	case e.Cause != nil:
-		return e.Cause
-	default:
+	case e == nil:
 		return err
+	case e.Reason == ReasonInvalid:
+		return e
 	}
+	if !IsPermanent(e.Err) {
+		switch cause := e.Cause.(type) {
+		case *endedError:
+			return context.Cause(cause.ctx)
+		case *aheadError:
+			return context.DeadlineExceeded
+		}
+	}
+	if inner := nested(e.Err); inner != nil {
+		return Unwrap(inner)
+	}
+	if e.Err == nil {
+		return e
+	}
+	return unmarked(e.Err)
 }
 
 func unmarked(err error) error {
@@ -288,30 +261,6 @@ func unmarked(err error) error {
 			return err
 		}
 	}
-}
-
-// Plain returns the error that a caller expects who does not know this library: the
-// cause of the context if that ended the call, and otherwise [LastError]. So the next layer
-// does not retry a 503 that was a cancellation. If the context's deadline was too
-// close to wait, it is context.DeadlineExceeded. If a call was made inside
-// another, it is what Plain returns for the innermost one, without what wraps that. An
-// error that does not come from a call stays as it is: Plain then removes no mark of
-// [Permanent]. It is nil only if err is nil.
-func Plain(err error) error {
-	e := outermost(err)
-	if e == nil {
-		return err
-	}
-	switch cause := e.Cause.(type) {
-	case *endedError:
-		return context.Cause(cause.ctx)
-	case *aheadError:
-		return context.DeadlineExceeded
-	}
-	if inner := nested(e.Err); inner != nil {
-		return Plain(inner)
-	}
-	return LastError(err)
 }
 
 // outermost returns the outermost Error in err's tree, nil if there is none.

@@ -22,10 +22,8 @@ func TestErrorText(t *testing.T) {
 		change(&p)
 		return p
 	}
-	classed := func(name string, of retry.Policy, cause error) retry.Policy {
-		return with(func(p *retry.Policy) {
-			p.Classify = func(error) *retry.Class { return &retry.Class{Name: name, Policy: &of, Cause: cause} }
-		})
+	classed := func(class retry.Class) retry.Policy {
+		return with(func(p *retry.Policy) { p.Classify = always(class) })
 	}
 	for _, row := range []struct {
 		name   string
@@ -48,16 +46,14 @@ func TestErrorText(t *testing.T) {
 			"gave up after 1 attempt (Retry-After is 2m0s, MaxRetryAfter is 1m0s): boom"},
 		{"retry after too long for MaxRetryAfter", with(func(p *retry.Policy) { p.MaxRetryAfter = time.Second }), nil, retry.After(math.MaxInt64, errBoom),
 			"gave up after 1 attempt (Retry-After is 2562047h47m16.854775807s, MaxRetryAfter is 1s): boom"},
-		{"retry after too long for the class", classed("", retry.Policy{MaxRetryAfter: 2 * time.Second}, nil), nil, retry.After(time.Minute, errBoom),
-			"gave up after 1 attempt (Retry-After is 1m0s, MaxRetryAfter is 2s): boom"},
 		{"exhausted by a class that has a name",
-			classed("unauthorized", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, nil), nil, errBoom,
+			classed(retry.Class{Name: "unauthorized", MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}), nil, errBoom,
 			`attempts exhausted after 2 attempts (1s waited, 2 of "unauthorized"): boom`},
-		{"exhausted by a class without a name", classed("", retry.Policy{MaxAttempts: 2}, nil), nil, errBoom,
+		{"exhausted by a class without a name", classed(retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(0)}), nil, errBoom,
 			"attempts exhausted after 2 attempts: boom"},
-		{"exhausted by the policy, in a class that has a name", classed("busy", retry.Policy{MaxAttempts: 3}, nil), nil, errBoom,
-			"attempts exhausted after 3 attempts: boom"},
-		{"not retryable by its class, which says why", classed("", retry.Policy{NonRetryable: true}, errShutdown), nil, errBoom,
+		{"exhausted by the policy, in a class that has a name", classed(retry.Class{Name: "busy", MaxAttempts: 3}), nil, errBoom,
+			"attempts exhausted after 3 attempts (600ms waited): boom"},
+		{"not retryable by its class, which says why", classed(retry.Class{NonRetryable: true, Cause: errShutdown}), nil, errBoom,
 			"not retryable after 1 attempt (the server shuts down): boom"},
 		{"the wait failed", with(func(p *retry.Policy) {
 			p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, errShutdown }
@@ -78,13 +74,13 @@ func TestErrorText(t *testing.T) {
 		{"canceled before, with a cause", doubling, canceledBy(errShutdown), errBoom,
 			"canceled before the first attempt (context canceled: the server shuts down)"},
 		{"budget exhausted", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1}; p.Budget.Take() }), nil, errBoom,
-			"retry budget exhausted after 1 attempt (the next delay is 200ms): boom"},
+			"retry budget exhausted after 1 attempt (a retry would have waited 200ms): boom"},
 		{"borrowed budget exhausted", with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1, Borrowed: true}; p.Budget.Take() }), nil, errBoom,
-			"borrowed retry budget exhausted after 1 attempt (the next delay is 200ms): boom"},
+			"borrowed retry budget exhausted after 1 attempt (a retry would have waited 200ms): boom"},
 		{"invalid", retry.Policy{MaxAttempts: -2}, nil, errBoom,
 			"invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom"},
-		{"an invalid class", classed("busy", retry.Policy{MaxAttempts: -2}, nil), nil, errBoom,
-			`invalid policy after 1 attempt (class "busy": MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom`},
+		{"an invalid class", classed(retry.Class{Name: "busy", MaxAttempts: -2}), nil, errBoom,
+			`invalid policy after 1 attempt (class "busy": MaxAttempts is -2: write how many, or 0 for the policy's limits alone): boom`},
 		{"invalid before the first attempt", retry.Policy{MaxAttempts: -2}, canceledBy(errShutdown), errBoom,
 			"invalid policy before the first attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; context canceled: the server shuts down)"},
 		{"an error of many lines", retry.Policy{MaxAttempts: 1}, nil, errors.Join(errBoom, errShutdown),
@@ -123,29 +119,28 @@ func TestErrorText(t *testing.T) {
 			math.MaxInt64:         "2562047h47m16.854775807s",
 		} {
 			err := &retry.Error{Reason: retry.ReasonBudget, Attempts: 2, Waited: d, Delay: d, Err: errBoom}
-			assert.EqualError(t, err, "retry: retry budget exhausted after 2 attempts ("+want+" waited, the next delay is "+want+"): boom")
+			assert.EqualError(t, err, "retry: retry budget exhausted after 2 attempts ("+want+" waited, a retry would have waited "+want+"): boom")
 		}
 	})
 	for want, e := range map[string]*retry.Error{
 		"<nil>": nil,
 		"retry: attempts exhausted after 2 attempts: <nil>":      {Reason: retry.ReasonExhausted, Attempts: 2, Err: (*retry.Error)(nil)},
 		"retry: attempts exhausted after 2 attempts: a; b; c; d": {Reason: retry.ReasonExhausted, Attempts: 2, Err: errors.New("a\r\nb\nc\rd")},
-		"retry: stopped after 2 attempts: boom":                  {Reason: "left", Attempts: 2, Err: errBoom},
+		"retry: quota_of_the_tenant after 2 attempts: boom":      {Reason: "quota_of_the_tenant", Attempts: 2, Err: errBoom},
 		"retry: stopped before the first attempt":                {},
-		"retry: stopped after 1 attempt":                         {Reason: "Retry", Attempts: 1},
+		"retry: two; lines after 1 attempt":                      {Reason: "two\nlines", Attempts: 1},
 	} {
 		t.Run("an Error that was not made by a call/"+want, func(t *testing.T) { assert.EqualError(t, e, want) })
 	}
 }
 
-func TestLastErrorAndPlain(t *testing.T) {
+func TestUnwrap(t *testing.T) {
 	call := func(ctx context.Context, p retry.Policy, err error) error { return retry.Do(ctx, p, failWith(err)) }
 	one := func(err error) error { return call(t.Context(), retry.Policy{}, err) }
 	canceled := func(err error) error {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		return retry.Do(ctx, everySecond, func(context.Context) error { cancel(errShutdown); return err })
 	}
-	causeOf := func(err error) error { return stopped(t, err).Cause }
 	ended := canceledBy(errShutdown)(t.Context())
 	soon := within(t.Context(), time.Minute, nil)
 	hourly := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}
@@ -154,45 +149,49 @@ func TestLastErrorAndPlain(t *testing.T) {
 	wrapped, below := fmt.Errorf("get: %w", inner), fmt.Errorf("get: %w", retry.Permanent(errDial))
 	joined, beside := errors.Join(errDial, errShutdown), errors.Join(inner, errShutdown)
 	invalid := call(ended, retry.Policy{MaxAttempts: -2}, errDial)
-	nilContext, nilFunction := causeOf(call(noContext, retry.Policy{}, errDial)), causeOf(retry.Do(t.Context(), retry.Policy{}, nil))
+	bad := call(t.Context(), retry.Policy{MaxAttempts: -2}, errDial)
+	badInner := retry.Do(t.Context(), everySecond, nil)
+	nilContext, nilFunction := call(noContext, retry.Policy{}, errDial), retry.Do(t.Context(), retry.Policy{}, nil)
 	for _, row := range []struct {
-		name        string
-		err         error
-		last, plain error
+		name string
+		err  error
+		want error
 	}{
-		{"nil", nil, nil, nil},
-		{"no Error in it", errDial, errDial, errDial},
-		{"no Error in it, but a mark", retry.Permanent(errDial), retry.Permanent(errDial), retry.Permanent(errDial)},
-		{"exhausted", inner, errDial, errDial},
-		{"an Error that is wrapped", wrapped, errDial, errDial},
-		{"marked by Permanent", one(retry.Permanent(errDial)), errDial, errDial},
-		{"marked by both, twice", one(retry.After(1, retry.Permanent(retry.After(2, errDial)))), errDial, errDial},
-		{"a mark below a wrapper stays", one(below), below, below},
-		{"joined", one(joined), joined, joined},
-		{"nested calls: the inner Error, or what it returns", one(inner), inner, errDial},
-		{"nested calls, marked", one(one(retry.Permanent(errDial))), one(retry.Permanent(errDial)), errDial},
-		{"nested calls, wrapped", one(wrapped), wrapped, errDial},
-		{"nested calls, the inner canceled", one(innerCanceled), innerCanceled, errShutdown},
-		{"nested calls, the outer canceled", canceled(inner), inner, errShutdown},
-		{"a nested call beside another failure: nothing is lost", one(beside), beside, beside},
-		{"canceled before the first attempt: the context's error, or its cause", call(ended, retry.Policy{}, errDial), context.Canceled, errShutdown},
-		{"canceled without a cause", call(canceledBy(nil)(t.Context()), retry.Policy{}, errDial), context.Canceled, context.Canceled},
-		{"canceled in an attempt", innerCanceled, errDial, errShutdown},
-		{"a deadline too close to wait", call(soon, hourly, errDial), errDial, context.DeadlineExceeded},
-		{"the wait failed: what the attempt failed with", call(t.Context(), waitFails, errDial), errDial, errDial},
-		{"an invalid policy whose attempt failed", call(t.Context(), retry.Policy{MaxAttempts: -2}, errDial), errDial, errDial},
-		{"no attempt: an invalid policy in a canceled context", invalid, causeOf(invalid), causeOf(invalid)},
-		{"no attempt: nil context", call(noContext, retry.Policy{}, errDial), nilContext, nilContext},
-		{"no attempt: nil function", retry.Do(t.Context(), retry.Policy{}, nil), nilFunction, nilFunction},
-		{"an empty Error", &retry.Error{}, &retry.Error{}, &retry.Error{}},
-		{"a typed nil", (*retry.Error)(nil), (*retry.Error)(nil), (*retry.Error)(nil)},
+		{"nil", nil, nil},
+		{"no Error in it", errDial, errDial},
+		{"no Error in it, but a mark", retry.Permanent(errDial), retry.Permanent(errDial)},
+		{"exhausted", inner, errDial},
+		{"an Error that is wrapped", wrapped, errDial},
+		{"marked by Permanent", one(retry.Permanent(errDial)), errDial},
+		{"marked by both, twice", one(retry.After(1, retry.Permanent(retry.After(2, errDial)))), errDial},
+		{"a mark below a wrapper stays", one(below), below},
+		{"joined", one(joined), joined},
+		{"nested calls", one(inner), errDial},
+		{"nested calls, marked", one(one(retry.Permanent(errDial))), errDial},
+		{"nested calls, wrapped", one(wrapped), errDial},
+		{"nested calls, the inner canceled", one(innerCanceled), errShutdown},
+		{"nested calls, the inner invalid", one(badInner), badInner},
+		{"nested calls, the outer canceled", canceled(inner), errShutdown},
+		{"a nested call beside another failure: nothing is lost", one(beside), beside},
+		{"canceled before the first attempt: the cause", call(ended, retry.Policy{}, errDial), errShutdown},
+		{"canceled without a cause", call(canceledBy(nil)(t.Context()), retry.Policy{}, errDial), context.Canceled},
+		{"canceled in an attempt", innerCanceled, errShutdown},
+		{"canceled in an attempt that failed for good", canceled(retry.Permanent(errDial)), errDial},
+		{"canceled in an attempt that failed for good, below a wrapper", canceled(below), below},
+		{"a deadline too close to wait", call(soon, hourly, errDial), context.DeadlineExceeded},
+		{"the wait failed: what the attempt failed with", call(t.Context(), waitFails, errDial), errDial},
+		{"an invalid policy whose attempt failed", bad, bad},
+		{"no attempt: an invalid policy in a canceled context", invalid, invalid},
+		{"no attempt: nil context", nilContext, nilContext},
+		{"no attempt: nil function", nilFunction, nilFunction},
+		{"an invalid call that is wrapped", fmt.Errorf("get: %w", nilFunction), nilFunction},
+		{"an empty Error", &retry.Error{}, &retry.Error{}},
+		{"a typed nil", (*retry.Error)(nil), (*retry.Error)(nil)},
+		{"a typed nil inside", &retry.Error{Err: (*retry.Error)(nil)}, (*retry.Error)(nil)},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			assert.Equal(t, row.last, retry.LastError(row.err))
-			assert.Equal(t, row.plain, retry.Plain(row.err))
-		})
+		t.Run(row.name, func(t *testing.T) { assert.Equal(t, row.want, retry.Unwrap(row.err)) })
 	}
-	t.Run("it is == the error that fn returned", func(t *testing.T) { assert.True(t, retry.LastError(inner) == errDial) })
+	t.Run("it is == the error that fn returned", func(t *testing.T) { assert.True(t, retry.Unwrap(inner) == errDial) })
 }
 
 // The outer loop retries an inner loop that stopped like any other failure, unless

@@ -59,7 +59,7 @@ func TestEventCounts(t *testing.T) {
 		{"canceled at the start", everySecond, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonCanceled},
 		{"past its deadline at the start", everySecond, endingIn(0, nil), fail, counts{0, 0, 0, 1}, retry.ReasonDeadline},
 		{"invalid, and the context is done", retry.Policy{MaxAttempts: -2}, canceledBy(nil), fail, counts{0, 0, 0, 1}, retry.ReasonInvalid},
-		{"Classify returns an invalid policy", with(func(p *retry.Policy) { p.Classify = unnamed(&retry.Policy{MaxAttempts: -2}) }), nil, fail,
+		{"Classify returns an invalid policy", with(func(p *retry.Policy) { p.Classify = always(retry.Class{MaxAttempts: -1}) }), nil, fail,
 			counts{1, 1, 0, 1}, retry.ReasonInvalid},
 		{"a panic in the n-th", everySecond, nil, atN(func() error { panic("fn") }), counts{n, n - 1, n - 1, 0}, ""},
 		{"a Goexit in the n-th", everySecond, nil, atN(func() error { runtime.Goexit(); return nil }), counts{n, n - 1, n - 1, 0}, ""},
@@ -80,7 +80,7 @@ func TestEventCounts(t *testing.T) {
 			assert.Equal(t, row.want, told.counts())
 			if row.reason != "" {
 				last := told.events[len(told.events)-1]
-				assert.Equal(t, []any{retry.Stopped, row.reason, row.want.started}, []any{last.Kind, last.Reason, last.Attempt})
+				assert.Equal(t, []any{retry.CallFinished, row.reason, row.want.started}, []any{last.Kind, last.Reason, last.Attempt})
 			}
 			for i, got := range told.contexts {
 				assert.True(t, ctx == got, "the context of every event is the caller's")
@@ -121,7 +121,7 @@ func TestEventContents(t *testing.T) {
 				Delay: d2, Due: at(s3), Lo: 20 * time.Second, Hi: 30 * time.Second, RetryAfter: 20 * time.Second, Seed: 7},
 			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Max: 5, Elapsed: s3},
 			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
-			{Kind: retry.Stopped, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Elapsed: s3 + 3*time.Second, Reason: retry.ReasonSuccess},
+			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Elapsed: s3 + 3*time.Second, Reason: retry.ReasonSuccess},
 		}, told.events)
 	})
 	everyWay(t, "one failure of an unlimited policy, canceled in the sleep", func(t *testing.T, call caller) {
@@ -134,7 +134,7 @@ func TestEventContents(t *testing.T) {
 			{Kind: retry.AttemptFinished, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial},
 			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial,
 				Delay: 10 * time.Second, Due: start.Add(10 * time.Second), Lo: 10 * time.Second, Hi: 10 * time.Second},
-			{Kind: retry.Stopped, Time: start.Add(4 * time.Second), Attempt: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause,
+			{Kind: retry.CallFinished, Time: start.Add(4 * time.Second), Attempt: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause,
 				Elapsed: 4 * time.Second, Reason: retry.ReasonDeadline},
 		}, told.events)
 	})
@@ -149,7 +149,7 @@ func TestEventContents(t *testing.T) {
 		var told watch
 		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event}
 		e := stopped(t, call(canceledBy(nil)(t.Context()), p, failWith(nil)))
-		assert.Equal(t, []retry.Event{{Kind: retry.Stopped, Time: time.Now(), Max: 3, Cause: e.Cause, Reason: retry.ReasonCanceled}}, told.events)
+		assert.Equal(t, []retry.Event{{Kind: retry.CallFinished, Time: time.Now(), Max: 3, Cause: e.Cause, Reason: retry.ReasonCanceled}}, told.events)
 	})
 	everyWay(t, "an invalid policy", func(t *testing.T, call caller) {
 		start := time.Now()
@@ -159,7 +159,7 @@ func TestEventContents(t *testing.T) {
 		assert.Equal(t, []retry.Event{
 			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Max: 1},
 			{Kind: retry.AttemptFinished, Time: start.Add(time.Second), Attempt: 1, Max: 1, Err: errDial, Took: time.Second, Elapsed: time.Second},
-			{Kind: retry.Stopped, Time: start.Add(time.Second), Attempt: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Reason: retry.ReasonInvalid},
+			{Kind: retry.CallFinished, Time: start.Add(time.Second), Attempt: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Reason: retry.ReasonInvalid},
 		}, told.events)
 	})
 	everyWay(t, "the time of OnEvent is part of Elapsed, not of Took", func(t *testing.T, call caller) {
@@ -178,7 +178,7 @@ func TestEventContents(t *testing.T) {
 	})
 	everyWay(t, "Max is the policy's own, whatever Classify returns", func(t *testing.T, call caller) {
 		var told watch
-		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event, Classify: unnamed(&retry.Policy{MaxAttempts: 2})}
+		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event, Classify: always(retry.Class{MaxAttempts: 2})}
 		stopped(t, call(t.Context(), p, failWith(errDial)))
 		assert.Equal(t, counts{2, 2, 1, 1}, told.counts())
 		for _, e := range told.events {
@@ -193,12 +193,12 @@ func TestTextOfReasonsAndKinds(t *testing.T) {
 		"retry", "success", "attempts_exhausted", "not_retryable", "permanent_error", "rejected", "retry_after_too_long",
 		"elapsed", "deadline", "canceled", "budget_exhausted", "borrowed_budget_exhausted", "wait_failed", "invalid",
 	}, reasons)
-	assert.Equal(t, []retry.EventKind{"attempt_started", "attempt_finished", "retry_scheduled", "stopped"},
-		[]retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped})
+	assert.Equal(t, []retry.EventKind{"attempt_started", "attempt_finished", "retry_scheduled", "call_finished"},
+		[]retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished})
 	assert.Equal(t, []any{retry.Reason(""), retry.EventKind("")}, []any{retry.Decision{}.Reason, retry.Event{}.Kind}, "the zero ones are none")
 	t.Run("as JSON, and as the key of a map: an unknown name is kept", func(t *testing.T) {
 		for text, want := range map[string]map[retry.Reason]retry.EventKind{
-			`{"budget_exhausted":"stopped"}`:                    {retry.ReasonBudget: retry.Stopped},
+			`{"budget_exhausted":"call_finished"}`:              {retry.ReasonBudget: retry.CallFinished},
 			`{"":"","of a newer version":"of a newer version"}`: {"of a newer version": "of a newer version", "": ""},
 		} {
 			data, err := json.Marshal(want)

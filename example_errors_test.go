@@ -52,7 +52,7 @@ func ExampleError() {
 	// retry: out of time after 2 attempts (1m0s waited, the next delay of 1m0s would exceed MaxElapsed 1m30s): dial tcp: connection refused
 	// retry: deadline exceeded before the first attempt (context deadline exceeded)
 	// retry: canceled before the first attempt (context canceled: the server shuts down)
-	// retry: retry budget exhausted after 1 attempt (the next delay is 1m0s): dial tcp: connection refused
+	// retry: retry budget exhausted after 1 attempt (a retry would have waited 1m0s): dial tcp: connection refused
 	// retry: invalid policy after 1 attempt (MaxAttempts is -3: write how many, 0 for not set, or -1 for unlimited): dial tcp: connection refused
 	// retry: invalid call before the first attempt (nil function)
 }
@@ -109,25 +109,9 @@ func ExampleReasonOf() {
 	// retry: canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down): connection refused
 }
 
-// Plain is for callers that do not know this library: a call that was canceled
-// returns what canceled it, as a function without retries would.
-func ExamplePlain() {
-	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	err := retry.Do(ctx, policy, func(ctx context.Context) error {
-		cancel(errors.New("the user has closed the page"))
-		return errors.New("503 Service Unavailable")
-	})
-	fmt.Println(retry.LastError(err))
-	fmt.Println(retry.Plain(err))
-	// Output:
-	// 503 Service Unavailable
-	// the user has closed the page
-}
-
-// LastError is for code that compares errors with == or switches on their type,
-// which an Error around them would defeat.
-func ExampleLastError() {
+// Unwrap is for code that compares errors with == or switches on their type, which an
+// Error around them would defeat.
+func ExampleUnwrap() {
 	policy := retry.Policy{MaxAttempts: 2}
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
 		return io.EOF
@@ -135,7 +119,7 @@ func ExampleLastError() {
 	fmt.Println(err)
 	fmt.Println(err == io.EOF) //retry:vet-ignore compare shows that it is false
 
-	err = retry.LastError(err)
+	err = retry.Unwrap(err)
 	fmt.Println(err)
 	fmt.Println(err == io.EOF)
 	// Output:
@@ -143,6 +127,19 @@ func ExampleLastError() {
 	// false
 	// EOF
 	// true
+}
+
+// A call that was canceled returns what canceled it, as a function without retries
+// would.
+func ExampleUnwrap_canceled() {
+	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Hour)}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	err := retry.Do(ctx, policy, func(ctx context.Context) error {
+		cancel(errors.New("the user has closed the page"))
+		return errors.New("503 Service Unavailable")
+	})
+	fmt.Println(retry.Unwrap(err))
+	// Output: the user has closed the page
 }
 
 // A mark on an error applies to this one failure.

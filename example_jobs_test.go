@@ -97,5 +97,5 @@ func ExampleOnce() {
 func ExampleDraw() {
 	d := retry.Default().Next(retry.Attempt{Number: 2, Seed: 42})
 	fmt.Println(d.Lo, d.Hi, d.Delay == retry.Draw(42, 2, d.Lo, d.Hi))
-	// Output: 320ms 480ms true
+	// Output: 200ms 600ms true
 }

@@ -14,7 +14,7 @@ func Example() {
 		MaxAttempts: 4, // attempts in all: the first and three retries
 		Backoff:     retry.Exponential{Base: 10 * time.Millisecond},
 		MaxDelay:    time.Second,
-		Jitter:      retry.Proportional(0.2), // ±20 %
+		Jitter:      retry.Proportional(0.5), // ±50 %
 	}
 	calls := 0
 	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
@@ -63,7 +63,7 @@ func ExampleDoValue_polling() {
 	errNotReady := errors.New("not ready yet")
 	poll := retry.Policy{
 		MaxElapsed: time.Minute,
-		Backoff:    retry.Fixed(time.Millisecond),
+		Backoff:    retry.Fixed(10 * time.Millisecond),
 		RetryIf:    func(err error) bool { return errors.Is(err, errNotReady) },
 	}
 	states := []string{"queued", "running", "done"}
@@ -79,56 +79,6 @@ func ExampleDoValue_polling() {
 	// Output: done <nil>
 }
 
-// Without a deadline, polling continues until its context is canceled.
-func ExampleDoValue_pollingWithoutDeadline() {
-	errNotReady := errors.New("not ready yet")
-	poll := retry.Policy{
-		MaxAttempts: retry.Unlimited,
-		Backoff:     retry.Fixed(time.Millisecond),
-		RetryIf:     func(err error) bool { return errors.Is(err, errNotReady) },
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	calls := 0
-	_, err := retry.DoValue(ctx, poll, func(ctx context.Context) (string, error) {
-		if calls++; calls == 10 {
-			cancel() // the program shuts down
-		}
-		return "", errNotReady
-	})
-	fmt.Println(err)
-	// Output: retry: canceled after 10 attempts (9ms waited, context canceled): not ready yet
-}
-
-// A loop around Do waits for Error.Delay before it calls again. Without that it
-// would spin once the Budget is empty: Do returns at once then.
-func ExampleError_delay() {
-	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond), Budget: &retry.Budget{Size: 2}}
-	checks := 0
-	check := func(ctx context.Context) error {
-		if checks++; checks < 6 {
-			return errors.New("not ready yet")
-		}
-		return nil
-	}
-	for {
-		err := retry.Do(context.Background(), policy, check)
-		if err == nil {
-			break
-		}
-		fmt.Println(err)
-		var e *retry.Error
-		if errors.As(err, &e) {
-			time.Sleep(e.Delay)
-		}
-	}
-	fmt.Println("ready after", checks, "checks")
-	// Output:
-	// retry: attempts exhausted after 3 attempts (2ms waited): not ready yet
-	// retry: retry budget exhausted after 1 attempt (the next delay is 1ms): not ready yet
-	// retry: retry budget exhausted after 1 attempt (the next delay is 1ms): not ready yet
-	// ready after 6 checks
-}
-
 // A connection, a watch or a stream lives long before it fails. One that was up
 // for HealthyAfter begins the call anew: the first delay comes first again. One
 // that fails sooner is an attempt like any other, and the delays grow. Here 250ms
@@ -136,7 +86,7 @@ func ExampleError_delay() {
 func ExampleDo_reconnect() {
 	reconnect := retry.Policy{
 		MaxAttempts:  retry.Unlimited,
-		Backoff:      retry.Exponential{Base: time.Millisecond},
+		Backoff:      retry.Exponential{Base: 10 * time.Millisecond},
 		MaxDelay:     30 * time.Second,
 		HealthyAfter: 250 * time.Millisecond,
 		OnEvent: func(_ context.Context, e retry.Event) {
@@ -162,11 +112,11 @@ func ExampleDo_reconnect() {
 	err := retry.Do(ctx, reconnect, serve) // attempts are unlimited: if Do returns an error, stop
 	fmt.Println(err)
 	// Output:
-	// attempt 1: connection lost, again in 1ms
-	// attempt 2: connection lost, again in 2ms
-	// attempt 1: connection lost, again in 1ms
-	// attempt 2: connection lost, again in 2ms
-	// retry: canceled after 3 attempts (6ms waited, 1 reset, context canceled): connection lost
+	// attempt 1: connection lost, again in 10ms
+	// attempt 2: connection lost, again in 20ms
+	// attempt 1: connection lost, again in 10ms
+	// attempt 2: connection lost, again in 20ms
+	// retry: canceled after 3 attempts (60ms waited, 1 reset, context canceled): connection lost
 }
 
 // A request that is rejected gets one more attempt with a new token. If that is
@@ -189,7 +139,7 @@ func ExampleDo_refreshToken() {
 		}
 	}
 
-	unauthorized := &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+	unauthorized := &retry.Class{Name: "unauthorized", MaxAttempts: 2}
 	policy := retry.Policy{
 		MaxAttempts: 4,
 		Backoff:     retry.Fixed(time.Millisecond),

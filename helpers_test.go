@@ -63,6 +63,7 @@ func plain(err error) *retry.Error {
 	e := err.(*retry.Error)
 	return &retry.Error{
 		Reason: e.Reason, Class: e.Class, Attempts: e.Attempts, Resets: e.Resets, Waited: e.Waited, Delay: e.Delay, Err: e.Err, Cause: e.Cause,
+		Before: e.Before,
 	}
 }
 
@@ -159,7 +160,7 @@ func (w *watch) of(kind retry.EventKind) (events []retry.Event) {
 
 func (w *watch) counts() counts {
 	return counts{
-		len(w.of(retry.AttemptStarted)), len(w.of(retry.AttemptFinished)), len(w.of(retry.RetryScheduled)), len(w.of(retry.Stopped)),
+		len(w.of(retry.AttemptStarted)), len(w.of(retry.AttemptFinished)), len(w.of(retry.RetryScheduled)), len(w.of(retry.CallFinished)),
 	}
 }
 
@@ -176,11 +177,9 @@ var reasons = []retry.Reason{
 // constant returns a Source that always draws seed.
 func constant(seed uint64) func() uint64 { return func() uint64 { return seed } }
 
-// unnamed returns a Classify that gives every failure a class without a name, which
-// has this policy.
-func unnamed(p *retry.Policy) func(error) *retry.Class {
-	class := &retry.Class{Policy: p}
-	return func(error) *retry.Class { return class }
+// always returns a Classify that gives every failure this class.
+func always(class retry.Class) func(error) *retry.Class {
+	return func(error) *retry.Class { return &class }
 }
 
 // tokens empties a budget and returns how many retries it held.

@@ -16,54 +16,46 @@ func (p Policy) Lint() []string {
 		return nil
 	}
 	var lint []string
-	say := func(format string, args ...any) { lint = append(lint, fmt.Sprintf(format, args...)) }
-
+	say := func(is bool, format string, args ...any) {
+		if is {
+			lint = append(lint, fmt.Sprintf(format, args...))
+		}
+	}
 	const setLimit = "set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 	limit := p.declared() // 0: none, so there is one attempt
-	retries := p.limit() - 1
+	attempts, retries, unlimited := attemptsText(p.limit()), p.limit()-1, p.limit() == Unlimited
 	first := time.Duration(0) // the delay of the curve after the first attempt
-	if builtIn(p.Backoff) {
+	if p.Backoff != nil && p.builtIn() {
 		first = p.Backoff.Delay(1)
 	}
-	switch {
-	case p.NonRetryable && (limit == Unlimited || limit > 1):
-		say("NonRetryable (retryable: false) beside a limit of %s, by MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed): there is only one attempt", attemptsText(limit))
-	case p.NonRetryable:
-	case limit == 0 && p.Backoff != nil:
-		say("Backoff (backoff) without a limit: there is only one attempt, and no delay; " + setLimit)
-	case limit == 0 && p.AttemptCap > 0:
-		say("AttemptCap (attempt_cap) without a limit: there is only one attempt; " + setLimit)
+	unset, sameDelays := limit == 0 && !p.NonRetryable, p.Classify == nil
+	say(p.NonRetryable && (limit == Unlimited || limit > 1),
+		"NonRetryable (retryable: false) beside a limit of %s, by MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed): there is only one attempt", attemptsText(limit))
+	say(unset && p.Backoff != nil, "Backoff (backoff) without a limit: there is only one attempt, and no delay; "+setLimit)
+	say(unset && p.Backoff == nil && p.AttemptCap > 0, "AttemptCap (attempt_cap) without a limit: there is only one attempt; "+setLimit)
+	say(unset && p.Classify != nil, "Classify without a limit: there is only one attempt, whatever a class allows; "+setLimit)
+	say(p.AttemptTimeout > 0 && p.AttemptTimeout <= p.HealthyAfter,
+		"AttemptTimeout (attempt_timeout) of %v ends every attempt before HealthyAfter (healthy_after) of %v: none is ever healthy", p.AttemptTimeout, p.HealthyAfter)
+	say(p.MaxAttempts != 0 && p.MaxRetries != 0,
+		"MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, %s; set one", attemptsText(p.count()))
+	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && !unlimited {
+		say(len(s) > retries, "a Schedule (delays) of %d beside %s: the delay of %v and those after it are never used; MaxAttempts (max_attempts) counts the first attempt",
+			len(s), attempts, s.Delay(retries+1))
 	}
-	if p.Classify != nil && limit == 0 && !p.NonRetryable {
-		say("Classify without a limit: there is only one attempt, whatever a class allows; " + setLimit)
-	}
-	if p.AttemptTimeout > 0 && p.AttemptTimeout <= p.HealthyAfter {
-		say("AttemptTimeout (attempt_timeout) of %v ends every attempt before HealthyAfter (healthy_after) of %v: none is ever healthy", p.AttemptTimeout, p.HealthyAfter)
-	}
-	if p.MaxAttempts != 0 && p.MaxRetries != 0 {
-		say("MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, %s; set one", attemptsText(p.count()))
-	}
-	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && retries >= 0 && len(s) > retries {
-		say("a Schedule (delays) of %d beside %s: the delay of %v and those after it are never used; MaxAttempts (max_attempts) counts the first attempt", len(s), attemptsText(retries+1), s[retries])
-	}
-	if p.Backoff == nil && p.Classify == nil && retries != 0 {
-		say("%s without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay", attemptsText(retries+1))
-	}
-	if grows(p.Backoff) && retries < 0 && p.MaxDelay == 0 && p.MaxElapsed == 0 {
-		say("unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)")
-	}
-	if least := p.leastFirst(first); p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 && p.Classify == nil && !p.ExactRetryAfter {
-		say("MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: there is no retry", p.MaxElapsed, least)
-	}
-	if p.MaxElapsed > 0 && p.AttemptTimeout > p.MaxElapsed && retries != 0 {
-		say("AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) of %v: after one attempt that uses it up there is no retry", p.AttemptTimeout, p.MaxElapsed)
-	}
-	if worst, upTo := p.longest(); worst > tooLong {
-		say("%s take %s %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)", attemptsText(retries+1), upTo, worst)
-	}
-	if p.MaxDelay > 0 && first > p.MaxDelay {
-		say("MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one", p.MaxDelay, first)
-	}
+	say(unlimited && sameDelays && p.Backoff == nil, "unlimited attempts without a Backoff (backoff): each wait is %v; set one", leastWait)
+	_, greatest := p.ownWindow(math.MaxInt)
+	say(unlimited && sameDelays && p.Backoff != nil && greatest < leastWait, "unlimited attempts with delays below %v: each wait is %v instead", leastWait, leastWait)
+	say(retries > 0 && sameDelays && p.Backoff == nil, "%s without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay", attempts)
+	say(unlimited && grows(p.Backoff) && p.MaxDelay == 0 && p.MaxElapsed == 0,
+		"unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)")
+	least, _ := p.ownWindow(1)
+	say(p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 && sameDelays && p.RetryAfter != RetryAfterExact,
+		"MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: there is no retry", p.MaxElapsed, least)
+	say(p.MaxElapsed > 0 && p.AttemptTimeout > p.MaxElapsed && retries != 0,
+		"AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) of %v: after one attempt that uses it up there is no retry", p.AttemptTimeout, p.MaxElapsed)
+	worst, upTo := p.longest()
+	say(worst > tooLong, "%s take %s %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)", attempts, upTo, worst)
+	say(p.MaxDelay > 0 && first > p.MaxDelay, "MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one", p.MaxDelay, first)
 	return lint
 }
 
@@ -75,13 +67,7 @@ const tooLong = 31 * 24 * time.Hour
 // MaxElapsed bounds it, and whether that is "up to" then or "more than" what a plan
 // has. What the caller wrote is not called.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
-	custom := false
-	switch p.Jitter.(type) {
-	case nil, Proportional, Spread:
-	default:
-		custom = true
-	}
-	if custom || !builtIn(p.Backoff) || p.MaxElapsed > 0 || p.limit() < 2 {
+	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
 	}
 	plan := p.Plan(Unlimited)
@@ -91,18 +77,31 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 	return worst, "up to"
 }
 
-// leastFirst returns the low end of the first delay's window, where first is
-// what the curve says. A custom Jitter is not called: it may say 0.
-func (p *Policy) leastFirst(first time.Duration) time.Duration {
-	switch j := p.Jitter.(type) {
-	case nil:
-	case Proportional, Spread:
-		lo, _ := j.Window(p.capped(first))
-		return lo
+// builtIn reports whether the delays are computed by this package alone, which is safe
+// to call.
+func (p *Policy) builtIn() bool {
+	switch p.Backoff.(type) {
+	case nil, Fixed, Linear, Fibonacci, Exponential, Schedule:
 	default:
-		return 0
+		return false
 	}
-	return p.capped(first)
+	switch p.Jitter.(type) {
+	case nil, Proportional, Spread:
+		return true
+	default:
+		return false
+	}
+}
+
+// ownWindow returns the window of a delay without the least wait of unlimited
+// attempts; 0 to the longest where that would call what the caller wrote.
+func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
+	if !p.builtIn() {
+		return 0, saturate.Max
+	}
+	limited := *p
+	limited.MaxAttempts = 1
+	return limited.window(attempt, 0)
 }
 
 // grows reports whether a built-in curve grows without end.

@@ -16,6 +16,8 @@ func TestLint(t *testing.T) {
 		noLimit      = "Backoff (backoff) without a limit: there is only one attempt, and no delay; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 		noClassLimit = "Classify without a limit: there is only one attempt, whatever a class allows; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 		capAlone     = "AttemptCap (attempt_cap) without a limit: there is only one attempt; set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
+		least        = 10 * time.Millisecond
+		below        = "unlimited attempts with delays below 10ms: each wait is 10ms instead"
 		atOnce       = " without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay"
 		bothLimits   = "MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, "
 		nonRetryable = "NonRetryable (retryable: false) beside a limit of "
@@ -37,11 +39,11 @@ func TestLint(t *testing.T) {
 		{"a first delay above MaxDelay, without a limit", retry.Policy{Backoff: second, MaxDelay: 1}, []string{noLimit, "MaxDelay (max_delay) of 1ns is shorter than the first delay of 1s: it cuts even that one"}},
 		{"AttemptCap alone", retry.Policy{AttemptCap: 5}, []string{capAlone}},
 
-		{"Classify without a limit", retry.Policy{Classify: unnamed(&retry.Policy{MaxAttempts: 2})}, []string{noClassLimit}},
-		{"Classify and a Backoff without a limit", retry.Policy{Classify: unnamed(nil), Backoff: second}, []string{noLimit, noClassLimit}},
-		{"Classify and AttemptCap without a limit", retry.Policy{Classify: unnamed(nil), AttemptCap: 3}, []string{capAlone, noClassLimit}},
-		{"Classify with MaxAttempts", retry.Policy{Classify: unnamed(nil), MaxAttempts: 2}, nil},
-		{"Classify with NonRetryable", retry.Policy{Classify: unnamed(nil), NonRetryable: true}, nil},
+		{"Classify without a limit", retry.Policy{Classify: always(retry.Class{MaxAttempts: 2})}, []string{noClassLimit}},
+		{"Classify and a Backoff without a limit", retry.Policy{Classify: always(retry.Class{}), Backoff: second}, []string{noLimit, noClassLimit}},
+		{"Classify and AttemptCap without a limit", retry.Policy{Classify: always(retry.Class{}), AttemptCap: 3}, []string{capAlone, noClassLimit}},
+		{"Classify with MaxAttempts", retry.Policy{Classify: always(retry.Class{}), MaxAttempts: 2}, nil},
+		{"Classify with NonRetryable", retry.Policy{Classify: always(retry.Class{}), NonRetryable: true}, nil},
 
 		{"AttemptTimeout below HealthyAfter", retry.Policy{AttemptTimeout: time.Second, HealthyAfter: time.Minute},
 			[]string{"AttemptTimeout (attempt_timeout) of 1s ends every attempt before HealthyAfter (healthy_after) of 1m0s: none is ever healthy"}},
@@ -69,7 +71,8 @@ func TestLint(t *testing.T) {
 			[]string{"32 attempts take up to 744h0m0.000000031s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
 
 		{"several attempts at once", retry.Policy{MaxAttempts: 3}, []string{"3 attempts" + atOnce}},
-		{"unlimited at once, with a Budget", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts" + atOnce}},
+		{"unlimited without a Backoff", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts without a Backoff (backoff): each wait is 10ms; set one"}},
+		{"unlimited by MaxElapsed, without a Backoff", retry.Policy{MaxElapsed: time.Minute}, []string{"unlimited attempts without a Backoff (backoff): each wait is 10ms; set one"}},
 		{"several attempts at once, on purpose", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}, nil},
 		{"several attempts, the classes have the delays", retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { panic("called") }}, nil},
 		{"one attempt without a Backoff", retry.Policy{MaxAttempts: 1}, nil},
@@ -106,15 +109,23 @@ func TestLint(t *testing.T) {
 		{"unlimited and growing, with AttemptCap", retry.Policy{MaxAttempts: -1, Backoff: doubling, AttemptCap: 9}, nil},
 		{"unlimited and fixed", retry.Policy{MaxAttempts: -1, Backoff: second}, nil},
 		{"unlimited and a factor of one", retry.Policy{MaxAttempts: -1, Backoff: retry.Exponential{Base: time.Second, Factor: 1}}, nil},
-		{"unlimited and a Schedule", retry.Policy{MaxAttempts: -1, Backoff: retry.Schedule{1, 2, 3}}, nil},
+		{"unlimited and a Schedule", retry.Policy{MaxAttempts: -1, Backoff: retry.Schedule{1, 2, least}}, nil},
+		{"unlimited and a Schedule that ends below 10ms", retry.Policy{MaxAttempts: -1, Backoff: retry.Schedule{time.Second, least - 1}}, []string{below}},
+		{"unlimited and Fixed(0)", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(0)}, []string{below}},
+		{"unlimited and a MaxDelay below 10ms", retry.Policy{MaxAttempts: -1, Backoff: second, MaxDelay: least - 1}, []string{below, "MaxDelay (max_delay) of 9.999999ms is shorter than the first delay of 1s: it cuts even that one"}},
+		{"unlimited and a jitter that reaches 10ms", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(least / 2), Jitter: retry.Proportional(1)}, nil},
+		{"unlimited and a jitter that does not", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(least/2 - 1), Jitter: retry.Proportional(1)}, []string{below}},
+		{"unlimited and short, with a custom jitter", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1), Jitter: untouchable{}}, nil},
+		{"unlimited and short, with classes", retry.Policy{MaxAttempts: -1, Backoff: retry.Fixed(1), Classify: always(retry.Class{})}, nil},
+		{"unlimited and short, except for AttemptCap", retry.Policy{MaxAttempts: -1, AttemptCap: 9, Backoff: retry.Fixed(1)}, nil},
 		{"unlimited and custom", retry.Policy{MaxAttempts: -1, Backoff: untouchable{}}, nil},
 		{"one attempt, and growing", retry.Policy{MaxAttempts: 1, Backoff: doubling}, nil},
 		{"growing, with MaxElapsed alone", retry.Policy{Backoff: doubling, MaxElapsed: time.Minute}, nil},
 
 		{"the first delay is beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second},
 			[]string{"MaxElapsed (max_elapsed) of 1s is shorter than the first delay of at least 1m0s: there is no retry"}},
-		{"the first delay is beyond MaxElapsed, but a class may have a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, Classify: unnamed(&retry.Policy{})}, nil},
-		{"the first delay is beyond MaxElapsed, but a server may ask for a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, ExactRetryAfter: true}, nil},
+		{"the first delay is beyond MaxElapsed, but a class may have a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, Classify: always(retry.Class{})}, nil},
+		{"the first delay is beyond MaxElapsed, but a server may ask for a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, RetryAfter: retry.RetryAfterExact}, nil},
 		{"the first delay is beyond a MaxElapsed of 1ns", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2), MaxElapsed: 1},
 			[]string{"MaxElapsed (max_elapsed) of 1ns is shorter than the first delay of at least 2ns: there is no retry"}},
 		{"the first delay is MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: second, MaxElapsed: time.Second}, nil},

@@ -1,6 +1,10 @@
 package retry
 
-import "time"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // Permanent marks err as not worth retrying: the call stops with ReasonPermanent,
 // and so does every call around it that gets the error back. The text stays as it
@@ -16,8 +20,7 @@ func Permanent(err error) error {
 // errors.As would look, or by an inner call that was invalid. [Policy.Next]
 // reads errors in the same way; this function is for queues and wrappers.
 func IsPermanent(err error) bool {
-	permanent, _ := marks(err)
-	return permanent
+	return marks(err).permanent
 }
 
 type permanentError struct{ err error }
@@ -38,8 +41,7 @@ func (e *permanentError) Unwrap() error { return e.err }
 // half of what d leaves of the context's deadline, because the attempt needs time
 // too.
 //
-// Under ExactRetryAfter the wait is exactly d, even if the delay of the policy is
-// longer. A d below 10ms then has no effect.
+// Policy.RetryAfter can change this: see [RetryAfterMode].
 func After(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -51,8 +53,7 @@ func After(d time.Duration, err error) error {
 // asks for none. [Policy.Next] reads errors in the same way; this function is
 // for queues and wrappers.
 func RetryAfterOf(err error) time.Duration {
-	_, retryAfter := marks(err)
-	return retryAfter
+	return marks(err).retryAfter
 }
 
 type afterError struct {
@@ -69,28 +70,31 @@ type (
 	asker        interface{ As(any) bool }
 	wrapper      interface{ Unwrap() error }
 	multiWrapper interface{ Unwrap() []error }
+	timeouter    interface{ Timeout() bool }
+	iser         interface{ Is(error) bool }
 )
 
 // marks returns what an error's tree is marked with, walked in the order of
 // errors.As. Not by errors.As itself: its target would be moved to the heap,
 // and its reflection would double the stack of a call that waits.
-func marks(err error) (permanent bool, retryAfter time.Duration) {
+func marks(err error) (m marked) {
 	switch err.(type) {
-	case retryAfterer, asker, wrapper, multiWrapper:
-		var m marked
-		m.read(err)
-		return m.permanent, m.retryAfter
+	case retryAfterer, asker, wrapper, multiWrapper, timeouter, iser:
+		m.read(err, false)
 	default:
-		return false, 0
+		m.said = err != context.Canceled
 	}
+	return m
 }
 
 type marked struct {
 	permanent  bool
+	said       bool // a branch of the tree is more than a timeout or the end of a context
 	retryAfter time.Duration
 }
 
-func (m *marked) read(err error) {
+// read reads the tree of err, where ended says that what wraps it is a timeout.
+func (m *marked) read(err error, ended bool) {
 	for {
 		switch e := err.(type) {
 		case *permanentError:
@@ -99,12 +103,18 @@ func (m *marked) read(err error) {
 			// Of an inner call only what it failed with binds, not what
 			// stopped it. But an invalid policy stays invalid.
 			if e == nil {
+				m.said = true
 				return
 			}
 			m.permanent = m.permanent || e.Reason == ReasonInvalid
-			err = e.Err
+			if err = e.Err; err == nil {
+				_, is := e.Cause.(*endedError)
+				m.said = m.said || !is
+				return
+			}
 			continue
 		}
+		ended = ended || isEnd(err)
 		if e, ok := err.(retryAfterer); ok && m.retryAfter <= 0 {
 			m.retryAfter = max(0, e.RetryAfter())
 		}
@@ -116,20 +126,33 @@ func (m *marked) read(err error) {
 			err = e.Unwrap()
 		case multiWrapper:
 			for _, err := range e.Unwrap() {
-				m.read(err)
+				m.read(err, ended)
 			}
 			return
 		default:
+			m.said = m.said || !ended
 			return
 		}
 	}
+}
+
+// isEnd reports whether err itself is a timeout or the end of a context.
+func isEnd(err error) bool {
+	if err == context.Canceled || err == context.DeadlineExceeded {
+		return true
+	}
+	if e, ok := err.(timeouter); ok && e.Timeout() {
+		return true
+	}
+	e, ok := err.(iser)
+	return ok && (e.Is(context.Canceled) || e.Is(context.DeadlineExceeded))
 }
 
 // ask asks an error that hides what it wraps behind a method As.
 func (m *marked) ask(err asker) {
 	var e *Error
 	if err.As(&e) {
-		m.read(e)
+		m.read(e, false)
 	}
 	var p *permanentError
 	if err.As(&p) {
@@ -144,15 +167,10 @@ func (m *marked) ask(err asker) {
 // nested returns the Error that err is, or wraps alone: of a tree with branches
 // nothing may get lost.
 func nested(err error) *Error {
-	for err != nil {
+	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(*Error); ok {
 			return e
 		}
-		w, ok := err.(wrapper)
-		if !ok {
-			return nil
-		}
-		err = w.Unwrap()
 	}
 	return nil
 }

@@ -138,33 +138,11 @@ func TestTheCutAboveARetryAfter(t *testing.T) {
 		MaxAttempts: 9, Backoff: retry.Fixed(10 * second), Jitter: retry.Proportional(0.5),
 		MaxDelay: 25 * second, MaxRetryAfter: 90 * second, MaxElapsed: 100 * second,
 	}
-	for _, row := range []struct {
-		name       string
-		retryAfter time.Duration
-		elapsed    time.Duration
-		lo, hi     time.Duration
-		reason     retry.Reason
-	}{
-		{"enough time: not cut", 20 * second, 0, 20 * second, 40 * second, retry.ReasonRetry},
-		{"cut to what is left", 20 * second, 70 * second, 20 * second, 30 * second, retry.ReasonRetry},
-		{"exactly as much as is left", 20 * second, 80 * second, 20 * second, 20 * second, retry.ReasonRetry},
-		{"a nanosecond too long: not cut, and too late", 20*second + 1, 80 * second, 20*second + 1, 40*second + 1, retry.ReasonElapsed},
-		{"equal to the low end of the curve", 5 * second, 92 * second, 5 * second, 8 * second, retry.ReasonRetry},
-		{"shorter than the curve: not cut", 5*second - 1, 92 * second, 5 * second, 15 * second, ""},
-		{"none: not cut", 0, 92 * second, 5 * second, 15 * second, ""},
-		{"an Elapsed below 0", 90 * second, -50 * second, 90 * second, 100 * second, retry.ReasonRetry},
-		{"at most MaxDelay above it", 60 * second, 0, 60 * second, 85 * second, retry.ReasonRetry},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(row.retryAfter, errBoom), Elapsed: row.elapsed, Seed: 7})
-			assert.Equal(t, []time.Duration{row.lo, row.hi}, []time.Duration{d.Lo, d.Hi})
-			assert.Equal(t, retry.Draw(7, 1, d.Lo, d.Hi), d.Delay)
-			if row.reason != "" {
-				assert.Equal(t, row.reason, d.Reason)
-			}
-			assert.Equal(t, row.lo == row.hi, d.Seed == 0, "a seed stands for a random delay")
-		})
-	}
+	t.Run("what MaxElapsed leaves, to the nanosecond", func(t *testing.T) {
+		for asked, want := range map[time.Duration]time.Duration{20*second - 1: 20 * second, 20 * second: 20 * second, 20*second + 1: 40*second + 1} {
+			assert.Equal(t, want, base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: 80 * second, Seed: 7}).Hi, asked)
+		}
+	})
 	bubble(t, "a deadline leaves half of what the wait leaves to the attempt", func(t *testing.T) {
 		for left, want := range map[time.Duration]time.Duration{
 			80 * second: 40 * second, 61 * second: 40 * second, 60 * second: 40 * second, 59 * second: 39500 * time.Millisecond,
@@ -188,33 +166,70 @@ func TestTheCutAboveARetryAfter(t *testing.T) {
 	})
 }
 
-func TestExactRetryAfter(t *testing.T) {
-	p := retry.Policy{
-		MaxAttempts: 9, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter, MaxDelay: 20 * time.Second,
-		ExactRetryAfter: true, MaxElapsed: time.Hour,
+// What becomes of the wait that a server asks for, in each mode. The window of the
+// curve is 0 to 10s, and from it 4.3s would be drawn.
+func TestRetryAfterModes(t *testing.T) {
+	base := retry.Policy{
+		MaxAttempts: 9, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter, MaxDelay: 20 * time.Second, MaxElapsed: time.Hour,
 	}
-	drawn := retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(7, 1, 0, 10*time.Second), Hi: 10 * time.Second, Seed: 7}
-	for retryAfter, want := range map[time.Duration]retry.Decision{
-		time.Minute + 1:         askedFor(time.Minute+1, retry.ReasonRetryAfter),
-		time.Minute:             askedFor(time.Minute, retry.ReasonRetry),
-		time.Second:             askedFor(time.Second, retry.ReasonRetry),
-		10 * time.Millisecond:   askedFor(10*time.Millisecond, retry.ReasonRetry),
-		10*time.Millisecond - 1: drawn,
-		1:                       drawn,
-		0:                       drawn,
-		-time.Hour:              drawn,
+	const seed = 7
+	drawn := retry.Draw(seed, 1, 0, 10*time.Second)
+	from := func(lo, hi, asked time.Duration) retry.Decision {
+		d := retry.Decision{Reason: retry.ReasonRetry, Delay: retry.Draw(seed, 1, lo, hi), Lo: lo, Hi: hi, RetryAfter: asked, Seed: seed}
+		return d
+	}
+	longer := askedFor(drawn+1, retry.ReasonRetry)
+	longer.Seed = seed // it has decided
+	for _, row := range []struct {
+		name  string
+		mode  retry.RetryAfterMode
+		asked time.Duration
+		want  retry.Decision
+	}{
+		{"spread: nothing", retry.RetryAfterSpread, 0, from(0, 10*time.Second, 0)},
+		{"spread: 1ns, for which no server asks but by a zero", retry.RetryAfterSpread, 1, from(1, 10*time.Second, 1)},
+		{"spread: the window starts there", retry.RetryAfterSpread, 10 * time.Millisecond, from(10*time.Millisecond, 10*time.Second, 10*time.Millisecond)},
+		{"spread: a minute", retry.RetryAfterSpread, time.Minute, from(time.Minute, 80*time.Second, time.Minute)},
+		{"spread: too long", retry.RetryAfterSpread, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
+
+		{"at least: nothing", retry.RetryAfterAtLeast, 0, from(0, 10*time.Second, 0)},
+		{"at least: 1ns", retry.RetryAfterAtLeast, 1, from(0, 10*time.Second, 1)},
+		{"at least: what was drawn is longer", retry.RetryAfterAtLeast, drawn - 1, from(0, 10*time.Second, drawn-1)},
+		{"at least: what was drawn is as long", retry.RetryAfterAtLeast, drawn, from(0, 10*time.Second, drawn)},
+		{"at least: what was drawn is shorter", retry.RetryAfterAtLeast, drawn + 1, longer},
+		{"at least: the whole curve is shorter", retry.RetryAfterAtLeast, 10 * time.Second, askedFor(10*time.Second, retry.ReasonRetry)},
+		{"at least: above the cap", retry.RetryAfterAtLeast, time.Minute, askedFor(time.Minute, retry.ReasonRetry)},
+		{"at least: too long", retry.RetryAfterAtLeast, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
+
+		{"exact: nothing", retry.RetryAfterExact, 0, from(0, 10*time.Second, 0)},
+		{"exact: below 0 is nothing", retry.RetryAfterExact, -time.Hour, from(0, 10*time.Second, 0)},
+		{"exact: 1ns", retry.RetryAfterExact, 1, retry.Decision{Reason: retry.ReasonRetry, Delay: 10 * time.Millisecond, Lo: 10 * time.Millisecond, Hi: 10 * time.Millisecond, RetryAfter: 1}},
+		{"exact: 10ms", retry.RetryAfterExact, 10 * time.Millisecond, askedFor(10*time.Millisecond, retry.ReasonRetry)},
+		{"exact: shorter than the curve", retry.RetryAfterExact, time.Second, askedFor(time.Second, retry.ReasonRetry)},
+		{"exact: a minute", retry.RetryAfterExact, time.Minute, askedFor(time.Minute, retry.ReasonRetry)},
+		{"exact: too long", retry.RetryAfterExact, time.Minute + 1, askedFor(time.Minute+1, retry.ReasonRetryAfter)},
 	} {
-		t.Run(retryAfter.String(), func(t *testing.T) {
-			assert.Equal(t, want, p.Next(retry.Attempt{Number: 1, Err: retry.After(retryAfter, errBoom), Seed: 7}))
+		t.Run(row.name, func(t *testing.T) {
+			p := base
+			p.RetryAfter = row.mode
+			assert.Equal(t, row.want, p.Next(retry.Attempt{Number: 1, Err: retry.After(row.asked, errBoom), Seed: seed}))
 		})
 	}
-	t.Run("of a class", func(t *testing.T) {
-		exact, loose := retry.Policy{ExactRetryAfter: true}, p
-		loose.ExactRetryAfter = false
-		loose.Classify = unnamed(&exact)
-		assert.Equal(t, time.Second, loose.Next(retry.Attempt{Number: 1, Err: retry.After(time.Second, errBoom)}).Delay)
-		p := p
-		p.Classify = unnamed(&retry.Policy{Backoff: retry.Fixed(time.Hour)})
-		assert.Equal(t, time.Hour, p.Next(retry.Attempt{Number: 1, Err: retry.After(time.Second, errBoom)}).Delay, "a zero of the class is off")
+	t.Run("spread: the curve above 1ns is no spread, and is not cut", func(t *testing.T) {
+		for asked, want := range map[time.Duration]time.Duration{1: 10 * time.Second, 10*time.Millisecond - 1: 10 * time.Second, 10 * time.Millisecond: time.Second} {
+			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: time.Hour - time.Second, Seed: seed})
+			assert.Equal(t, want, d.Hi, asked)
+		}
+	})
+	bubble(t, "at least: a whole call", func(t *testing.T) {
+		var told watch
+		p := base
+		p.MaxAttempts, p.RetryAfter, p.Source, p.OnEvent = 3, retry.RetryAfterAtLeast, constant(seed), told.event
+		_ = retry.Do(t.Context(), p, failWith(retry.After(drawn+1, errBoom)))
+		for i, e := range told.of(retry.RetryScheduled) {
+			d := p.Next(retry.Attempt{Number: i + 1, Err: retry.After(drawn+1, errBoom), Seed: seed})
+			assert.Equal(t, []any{d.Delay, d.Lo, d.Hi, d.Seed}, []any{e.Delay, e.Lo, e.Hi, e.Seed})
+			assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), "a log has all that the delay follows from")
+		}
 	})
 }

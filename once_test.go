@@ -107,7 +107,7 @@ func TestOnceThatStops(t *testing.T) {
 			d, events, err := once(t.Context(), row.policy, row.attempts, func(context.Context) error { ran = true; return row.fail })
 			assert.Equal(t, row.want, d)
 			assert.Equal(t, row.ran, ran)
-			want := []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}
+			want := []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.CallFinished}
 			if !row.ran {
 				want = want[2:]
 			}

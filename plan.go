@@ -101,12 +101,7 @@ func brief(d time.Duration) string {
 	if d == saturate.Max {
 		return "292 years"
 	}
-	s := short(d).String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return noZeros.Replace(short(d).String())
 }
+
+var noZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")

@@ -1,9 +1,9 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 )
@@ -26,30 +26,28 @@ const Unlimited = -1
 // soon: the time that they take is added to the call. Only the time that OnEvent
 // takes for a RetryScheduled is part of the wait.
 //
-//   - MaxDelay caps the curve with its jitter, and not the wait that a server
-//     asks for: see [After].
 //   - An AttemptTimeout also cancels the context when the attempt returns. Read
 //     bodies and commit inside the attempt.
 //   - Use MaxAttempts or MaxRetries, not both: if a file sets max_retries, a
 //     larger MaxAttempts set in code has no effect. [Policy.Lint] says so.
-//   - A delay of 0 from a configuration makes an unlimited policy invalid: it would
-//     retry without a pause.
+//   - A policy whose attempts are unlimited waits at least 10ms: a window that ends
+//     earlier becomes 10ms, even if Backoff is nil or MaxDelay is shorter.
 //
 // Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An
 // invalid policy never retries: each call makes one attempt, and its error says what
 // is wrong with the policy. [Policy.Validate] says so in advance.
 type Policy struct {
-	MaxAttempts     int  // attempts in all, with the first; 0: not set; Unlimited
-	MaxRetries      int  // attempts after the first; 0: not set; Unlimited
-	AttemptCap      int  // the operator's ceiling on attempts, over every other limit; 0: none
-	NonRetryable    bool // never retry a failure
-	ExactRetryAfter bool // wait exactly what a server asks for, even if the curve is longer; below 10ms it asks for nothing
+	MaxAttempts  int  // attempts in all, with the first; 0: not set; Unlimited
+	MaxRetries   int  // attempts after the first; 0: not set; Unlimited
+	AttemptCap   int  // the operator's ceiling on attempts, over every other limit; 0: none
+	NonRetryable bool // never retry a failure
 
-	Backoff       Backoff       // the curve of delays; nil: no delay
-	MaxDelay      time.Duration // no delay of the curve is longer, jitter included; 0: no cap
-	Jitter        Jitter        // spreads each delay over a window; nil: none
-	MaxRetryAfter time.Duration // the longest Retry-After that is waited for; 0: the longer of 1m and MaxDelay
-	Source        func() uint64 // draws the seed of a call, concurrently where the policy is shared; nil: math/rand/v2
+	Backoff       Backoff        // the curve of delays; nil: no delay
+	MaxDelay      time.Duration  // no delay of the curve is longer, jitter included; 0: no cap
+	Jitter        Jitter         // spreads each delay over a window; nil: none
+	RetryAfter    RetryAfterMode // how a wait that a server asks for and the curve become one delay
+	MaxRetryAfter time.Duration  // the longest Retry-After that is waited for; 0: the longer of 1m and MaxDelay
+	Source        func() uint64  // draws the seed of a call, concurrently where the policy is shared; nil: math/rand/v2
 
 	MaxElapsed     time.Duration // no retry whose delay ends later than this after the first attempt began; 0: no bound
 	AttemptTimeout time.Duration // cancels the context of each attempt after this time; 0: none
@@ -81,14 +79,24 @@ type Policy struct {
 	OnEvent func(context.Context, Event) // called for each event, in order; nil: no callback
 }
 
+// A RetryAfterMode says what becomes of the wait that a server asks for, beside the
+// curve of a policy; see [After]. In the text form, RetryAfterSpread is "spread".
+type RetryAfterMode string
+
+const (
+	RetryAfterSpread  RetryAfterMode = ""         // at least that wait; the jitter adds to it, so that clients return apart
+	RetryAfterAtLeast RetryAfterMode = "at_least" // the longer of that wait and the delay drawn from the curve; nothing is added
+	RetryAfterExact   RetryAfterMode = "exact"    // exactly that wait, even if the curve is longer; 10ms if it is shorter
+)
+
 // Default returns a policy for a call to a service nearby: 5 attempts, delays
-// of 200ms, 400ms, 800ms and 1.6s, at most 5s, each ±20 %.
+// of 200ms, 400ms, 800ms and 1.6s, at most 5s, each ±50 %.
 func Default() Policy {
 	return Policy{
 		MaxAttempts: 5,
 		Backoff:     Exponential{Base: 200 * time.Millisecond, Factor: 2},
 		MaxDelay:    5 * time.Second,
-		Jitter:      Proportional(0.2),
+		Jitter:      Proportional(0.5),
 	}
 }
 
@@ -97,14 +105,10 @@ func Default() Policy {
 // means one attempt: in a Policy, a MaxRetries of 0 is not set. Other libraries use -1 for no
 // retries; convert that yourself.
 func Retries(n int) int {
-	switch {
-	case n < 0:
+	if n < 0 {
 		return Unlimited
-	case n == math.MaxInt:
-		return n
-	default:
-		return n + 1
 	}
+	return next(n)
 }
 
 // count returns the attempts that MaxAttempts and MaxRetries allow, the smaller
@@ -151,8 +155,10 @@ func (p *Policy) limit() int {
 //   - In both cases at most AttemptCap, if that is set.
 //   - 1 if no limit is set, if p is NonRetryable, and if p is invalid.
 func (p Policy) EffectiveMax() int {
-	limit, _ := p.judge()
-	return limit
+	if p.faults() != nil {
+		return 1
+	}
+	return p.limit()
 }
 
 // ForJob returns p with a job's own limit on attempts, which can lower the limit of
@@ -169,14 +175,11 @@ func (p Policy) ForJob(maxAttempts int) Policy {
 
 // maxRetryAfter returns the longest Retry-After that p waits for.
 func (p *Policy) maxRetryAfter() time.Duration {
-	if p.MaxRetryAfter > 0 {
-		return p.MaxRetryAfter
-	}
-	return max(time.Minute, p.MaxDelay)
+	return cmp.Or(p.MaxRetryAfter, max(time.Minute, p.MaxDelay))
 }
 
 // String describes p on one line, for people: "5 attempts, exponential 200ms
-// x2, at most 5s, ±20%".
+// x2, at most 5s, ±50%".
 func (p Policy) String() string {
 	if err := p.Validate(); err != nil {
 		return err.Error()
@@ -215,19 +218,24 @@ func (p Policy) String() string {
 	say(p.MaxElapsed > 0, "within %v", p.MaxElapsed)
 	say(p.AttemptTimeout > 0, "%v for each", p.AttemptTimeout)
 	say(p.HealthyAfter > 0, "healthy after %v", p.HealthyAfter)
-	say(p.MaxRetryAfter > 0 && !p.ExactRetryAfter, "Retry-After at most %v", p.MaxRetryAfter)
-	say(p.ExactRetryAfter, "Retry-After exactly, at most %v", p.maxRetryAfter())
+	say(p.RetryAfter == RetryAfterExact, "Retry-After exactly, at most %v", p.maxRetryAfter())
+	say(p.RetryAfter == RetryAfterAtLeast, "Retry-After without jitter, at most %v", p.maxRetryAfter())
+	say(p.RetryAfter == RetryAfterSpread && p.MaxRetryAfter > 0, "Retry-After at most %v", p.MaxRetryAfter)
 	return strings.Join(parts, ", ")
 }
 
-// attemptsText writes a number of attempts.
-func attemptsText(n int) string {
-	switch n {
-	case Unlimited:
+// attemptsText writes a limit on attempts.
+func attemptsText(limit int) string {
+	if limit == Unlimited {
 		return "unlimited attempts"
-	case 1:
-		return "1 attempt"
-	default:
-		return fmt.Sprintf("%d attempts", n)
 	}
+	return plural(limit, "attempt")
+}
+
+// plural writes how many there are of something.
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
 }

@@ -23,7 +23,7 @@ func TestAllocations(t *testing.T) {
 	}
 	ten := retry.Policy{MaxAttempts: 10}
 	ofClass := func(name string) retry.Policy {
-		class := &retry.Class{Name: name, Policy: &retry.Policy{}}
+		class := &retry.Class{Name: name}
 		return retry.Policy{MaxAttempts: 10, Classify: func(error) *retry.Class { return class }}
 	}
 	timeout := testing.AllocsPerRun(100, func() {

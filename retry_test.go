@@ -16,43 +16,6 @@ import (
 	"github.com/goretry/retry"
 )
 
-func TestCallers(t *testing.T) {
-	for _, row := range []struct {
-		name     string
-		policy   retry.Policy
-		succeeds int // the attempt that does; 0: none
-		runs     int
-		took     time.Duration
-	}{
-		{"a first attempt that succeeds is not repeated", everySecond, 1, 1, 0},
-		{"success at the third attempt", everySecond, 3, 3, 2 * time.Second},
-		{"every attempt fails: there is no sleep after the last", everySecond, 0, 3, 2 * time.Second},
-		{"without a delay retries take no time", retry.Policy{MaxAttempts: 1500}, 0, 1500, 0},
-		{"no hidden time limit stops an unlimited loop",
-			retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Hour)}, 10_001, 10_001, 10_000 * time.Hour},
-	} {
-		everyWay(t, row.name, func(t *testing.T, call caller) {
-			start, runs := time.Now(), 0
-			err := call(t.Context(), row.policy, func(context.Context) error {
-				if runs++; runs == row.succeeds {
-					return nil
-				}
-				return fmt.Errorf("failure %d", runs)
-			})
-			assert.Equal(t, row.runs, runs)
-			assert.Equal(t, row.took, time.Since(start))
-			if row.succeeds > 0 {
-				require.NoError(t, err)
-				return
-			}
-			assert.Equal(t, &retry.Error{
-				Reason: retry.ReasonExhausted, Attempts: runs, Waited: row.took, Delay: row.took / time.Duration(runs-1),
-				Err: fmt.Errorf("failure %d", runs),
-			}, plain(err), "the error is that of the last attempt")
-		})
-	}
-}
-
 func TestDoValue(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -84,24 +47,6 @@ func TestDoValue(t *testing.T) {
 			got, err := retry.DoValue(ctx, row.policy, func(context.Context) (int, error) { runs++; return row.fn(runs, cancel) })
 			assert.Equal(t, row.want, got)
 			assert.Equal(t, row.want == 0, err != nil)
-		})
-	}
-}
-
-func TestManyAttemptsDoNotGrowTheHeap(t *testing.T) {
-	attempts := rounds(100_000, 2_000_000)
-	for _, c := range callers {
-		t.Run(c.name, func(t *testing.T) {
-			runs := 0
-			fn, ctx := fails(&runs), t.Context()
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			err := c.call(ctx, retry.Policy{MaxAttempts: attempts}, fn)
-			runtime.ReadMemStats(&after)
-			assert.Equal(t, []int{attempts, attempts}, []int{runs, stopped(t, err).Attempts})
-			assert.Less(t, after.Mallocs-before.Mallocs, uint64(100), "allocations of all attempts together")
-			assert.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(64<<10))
 		})
 	}
 }
@@ -399,7 +344,7 @@ func TestContextEndedByACallback(t *testing.T) {
 		// context is done.
 		{"OnEvent, the first attempt starts", at(retry.AttemptStarted, 1, second), 1, retry.ReasonCanceled},
 		{"OnEvent, the second attempt starts", at(retry.AttemptStarted, 2, second), 2, retry.ReasonCanceled},
-		{"OnEvent, the call has stopped: nothing changes", at(retry.Stopped, 3, second), 3, retry.ReasonExhausted},
+		{"OnEvent, the call has stopped: nothing changes", at(retry.CallFinished, 3, second), 3, retry.ReasonExhausted},
 	} {
 		everyWay(t, c.name, func(t *testing.T, call caller) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -519,44 +464,6 @@ func TestDeadlineAndMaxElapsed(t *testing.T) {
 	})
 }
 
-func TestNextElapsed(t *testing.T) {
-	for _, row := range []struct {
-		name       string
-		maxElapsed time.Duration
-		elapsed    time.Duration
-		delay      time.Duration
-		want       retry.Reason
-	}{
-		{"no bound", 0, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
-		{"in time", 10, 3, 6, retry.ReasonRetry},
-		{"exact to the nanosecond", 10, 4, 6, retry.ReasonRetry},
-		{"a nanosecond late", 10, 5, 6, retry.ReasonElapsed},
-		{"a bound of a nanosecond", 1, 0, 2, retry.ReasonElapsed},
-		{"late already", 10, 11, 0, retry.ReasonElapsed},
-		{"the delay alone is too long", 10, 0, 11, retry.ReasonElapsed},
-		{"a negative Elapsed is treated as 0", 10, -100, 11, retry.ReasonElapsed},
-		{"the most negative time", 10, math.MinInt64, 10, retry.ReasonRetry},
-		{"the longest time", 10, math.MaxInt64, 0, retry.ReasonElapsed},
-		{"the longest time and a delay do not wrap around", 10, math.MaxInt64, 1, retry.ReasonElapsed},
-		{"the longest time and the longest delay", math.MaxInt64 - 1, math.MaxInt64, math.MaxInt64, retry.ReasonElapsed},
-		{"the longest MaxElapsed never applies", math.MaxInt64, math.MaxInt64, math.MaxInt64, retry.ReasonRetry},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(row.delay), MaxElapsed: row.maxElapsed}
-			assert.Equal(t, drawnFrom(row.delay, row.want), p.Next(retry.Attempt{Number: 1, Elapsed: row.elapsed}))
-		})
-	}
-
-	t.Run("the drawn delay is judged, not the curve's", func(t *testing.T) {
-		p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(1000), Jitter: retry.FullJitter, MaxElapsed: 500}
-		for seed := range uint64(1000) {
-			next := p.Next(retry.Attempt{Number: 1, Seed: seed + 1})
-			assert.Equal(t, next.Delay <= 500, next.Retry(), "delay %v", next.Delay)
-			assert.Equal(t, []time.Duration{0, 1000}, []time.Duration{next.Lo, next.Hi}, "the window is not cut to the time left")
-		}
-	})
-}
-
 func TestAttemptTimeout(t *testing.T) {
 	type key struct{}
 	minute, hour := everySecond, everySecond
@@ -656,7 +563,7 @@ func TestPanicAndGoexitPassThrough(t *testing.T) {
 				assert.Equal(t, 5-(attempt-1), tokens(p.Budget), "as many as retries were made")
 			})
 		}
-		for _, kind := range []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped} {
+		for _, kind := range []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished} {
 			everyWay(t, fmt.Sprintf("%s in OnEvent of %s", name, kind), func(t *testing.T, call caller) {
 				p := everySecond
 				p.Budget = &retry.Budget{Size: 5}

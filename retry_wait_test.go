@@ -126,8 +126,8 @@ func TestAWaitThatFails(t *testing.T) {
 			assert.EqualError(t, err, "retry: "+row.want+": boom")
 			require.ErrorIs(t, err, row.is)
 			assert.Equal(t, row.is == errShutdown, errors.Is(err, errShutdown))
-			assert.Equal(t, errBoom, retry.LastError(err))
-			e, last := stopped(t, err), told.of(retry.Stopped)[0]
+			assert.Equal(t, map[bool]error{true: errBoom, false: row.is}[row.is == errShutdown], retry.Unwrap(err))
+			e, last := stopped(t, err), told.of(retry.CallFinished)[0]
 			assert.Equal(t, []any{e.Reason, e.Cause}, []any{last.Reason, last.Cause})
 			assert.Equal(t, []int{3, 3}, []int{own.Left(), outer.Left()}, "the retry is given back")
 		})
@@ -346,27 +346,6 @@ func TestHealthyAfter(t *testing.T) {
 	}
 }
 
-// Without a new seed, a client would come back in the same place in every herd.
-func TestEachHealthyHourDrawsANewSeed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const first, outages = 10 * time.Second, 100
-		var told watch
-		p := retry.Policy{
-			MaxAttempts: retry.Unlimited, Backoff: retry.Exponential{Base: first}, MaxDelay: time.Hour,
-			Jitter: retry.FullJitter, HealthyAfter: time.Minute, OnEvent: told.event,
-		}
-		_ = retry.Do(endingIn(outages*(time.Hour+first), nil)(t.Context()), p, running(time.Hour))
-		seeds := map[uint64]bool{}
-		for i, e := range told.of(retry.RetryScheduled) {
-			assert.Equal(t, i+1, e.Resets)
-			assert.Equal(t, retry.Draw(e.Seed, 1, 0, first), e.Delay, "the first delay comes first")
-			seeds[e.Seed] = true
-		}
-		assert.GreaterOrEqual(t, len(seeds), outages)
-		assert.Len(t, told.of(retry.RetryScheduled), len(seeds))
-	})
-}
-
 func TestTenHealthyDaysDoNotDrainABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, outer := &retry.Budget{Size: 3}, &retry.Budget{Size: 3}
@@ -377,7 +356,7 @@ func TestTenHealthyDaysDoNotDrainABudget(t *testing.T) {
 			days[i] = time.Hour
 		}
 		err := retry.Do(retry.WithBudget(t.Context(), outer), p, running(days...))
-		assert.EqualError(t, err, "retry: retry budget exhausted after 5 attempts (4m3s waited, 240 resets, the next delay is 1s): boom",
+		assert.EqualError(t, err, "retry: retry budget exhausted after 5 attempts (4m3s waited, 240 resets, a retry would have waited 1s): boom",
 			"240 free retries, and three that were paid for")
 		assert.Equal(t, 243, told.counts().scheduled)
 		assert.Equal(t, []int{0, 0}, []int{own.Left(), outer.Left()})
@@ -406,7 +385,7 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
 		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), HealthyAfter: time.Minute}
-		p.Classify = func(error) *retry.Class { return &retry.Class{Name: "x", Policy: &retry.Policy{Backoff: p.Backoff}} }
+		p.Classify = func(error) *retry.Class { return &retry.Class{Name: "x", Backoff: p.Backoff} }
 		p.OnEvent = func(_ context.Context, e retry.Event) {
 			log = append(log, fmt.Sprintf("%s attempt %d resets %d elapsed %v delay %v", e.Kind, e.Attempt, e.Resets, e.Elapsed, e.Delay))
 		}
@@ -424,7 +403,7 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 			"retry_scheduled attempt 2 resets 1 elapsed 1s delay 2s",
 			"attempt_started attempt 3 resets 1 elapsed 3s delay 0s",
 			"attempt_finished attempt 3 resets 1 elapsed 3s delay 0s",
-			"stopped attempt 3 resets 1 elapsed 3s delay 0s",
+			"call_finished attempt 3 resets 1 elapsed 3s delay 0s",
 		}, log)
 	})
 }
@@ -438,7 +417,7 @@ func TestNextAfterAHealthyAttempt(t *testing.T) {
 	}
 	classed := linear
 	classed.Classify = func(error) *retry.Class {
-		return &retry.Class{Name: "x", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Linear(time.Hour)}}
+		return &retry.Class{Name: "x", MaxAttempts: 2, Backoff: retry.Linear(time.Hour), Jitter: retry.Proportional(0)}
 	}
 	exhausted := drawnFrom(2*time.Hour, retry.ReasonExhausted)
 	elapsed := drawnFrom(time.Hour, retry.ReasonElapsed)

@@ -52,24 +52,17 @@ func mix(seed, n uint64) uint64 {
 	return z ^ z>>31
 }
 
-// leastExact is the shortest wait that a server can ask for under
-// ExactRetryAfter: one that says 1ns would get 1.5 million attempts a second.
-const leastExact = 10 * time.Millisecond
+// leastWait is the shortest wait of RetryAfterExact, and of a call without a limit on its
+// attempts. One of 1ns would be 1.5 million attempts a second.
+const leastWait = 10 * time.Millisecond
 
-// heeds returns the part of a Retry-After that p heeds: all of it, or nothing.
-func (p *Policy) heeds(retryAfter time.Duration) time.Duration {
-	if p.ExactRetryAfter && retryAfter < leastExact {
-		return 0
-	}
-	return retryAfter
-}
-
-// window returns the least and the greatest delay after an attempt: the curve,
-// cut to the cap, spread by the jitter inside the cap, raised to what a server
-// asked for.
+// window returns the least and the greatest delay after an attempt: the curve, cut to
+// the cap, spread by the jitter inside the cap, raised to what a server asked for, and
+// to leastWait if p has no limit.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
-	if p.ExactRetryAfter && retryAfter > 0 {
-		return retryAfter, retryAfter
+	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
+		wait := max(retryAfter, leastWait)
+		return wait, wait
 	}
 	if p.Backoff != nil {
 		lo = p.capped(max(0, p.Backoff.Delay(attempt)))
@@ -84,7 +77,12 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 		}
 		hi = p.MaxDelay
 	}
-	if retryAfter > lo {
+	switch {
+	case p.RetryAfter == RetryAfterAtLeast:
+		if retryAfter >= hi { // if it is shorter, it depends on the draw
+			lo, hi = retryAfter, retryAfter
+		}
+	case retryAfter > lo:
 		// Clients that were told the same wait must not return together, and
 		// none may return early: the jitter only adds.
 		width := time.Duration(0)
@@ -93,6 +91,9 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 			width = p.capped(to - from)
 		}
 		lo, hi = retryAfter, max(hi, saturate.Add(retryAfter, width))
+	}
+	if hi < leastWait && p.limit() == Unlimited {
+		return leastWait, leastWait
 	}
 	return lo, hi
 }

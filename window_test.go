@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
-	"math/big"
 	randv2 "math/rand/v2"
 	"strings"
 	"testing"
@@ -71,7 +70,7 @@ func windowOf(p retry.Policy, a retry.Attempt) (least, greatest time.Duration) {
 // draw, in this order. A window that a custom Jitter gets wrong is corrected.
 func TestWindow(t *testing.T) {
 	const s, longest = time.Second, time.Duration(math.MaxInt64)
-	full, equal, half, quarter := retry.FullJitter, retry.EqualJitter, retry.Proportional(.5), retry.Proportional(.25)
+	full, equal, half := retry.FullJitter, retry.EqualJitter, retry.Proportional(.5)
 	for _, row := range []struct {
 		name            string
 		curve, cap      time.Duration
@@ -101,18 +100,6 @@ func TestWindow(t *testing.T) {
 		{"full, Retry-After above", 10 * s, 0, full, 60 * s, 60 * s, 120 * s},
 		{"full, Retry-After above the cap: at most the cap is added", 10 * s, 12 * s, full, 60 * s, 60 * s, 72 * s},
 		{"full, Retry-After of 1ns", 10 * s, 0, full, 1, 1, 10 * s},
-
-		{"equal, Retry-After at the low end", 10 * s, 0, equal, 5 * s, 5 * s, 10 * s},
-		{"equal, Retry-After above", 10 * s, 0, equal, 16 * s, 16 * s, 24 * s},
-		{"equal, Retry-After above the cap", 10 * s, 6 * s, equal, 16 * s, 16 * s, 22 * s},
-
-		{"proportional, Retry-After below", 10 * s, 0, quarter, 7 * s, 7500 * time.Millisecond, 12500 * time.Millisecond},
-		{"proportional, Retry-After inside", 10 * s, 0, quarter, 8 * s, 8 * s, 12500 * time.Millisecond},
-		{"proportional, Retry-After high inside", 10 * s, 0, quarter, 12 * s, 12 * s, 18 * s},
-		{"proportional at the cap, Retry-After at the low end", 10 * s, 10 * s, quarter, 7500 * time.Millisecond, 7500 * time.Millisecond, 10 * s},
-		{"proportional, Retry-After above", 10 * s, 0, quarter, 20 * s, 20 * s, 30 * s},
-		{"proportional, Retry-After above the cap", 10 * s, 11 * s, quarter, 60 * s, 60 * s, 71 * s},
-		{"proportional, a small window at the Retry-After", 10 * s, 40 * s, quarter, 60 * s, 60 * s, 90 * s},
 
 		{"the longest curve, proportional", longest, 0, half, 0, longest - 1<<62, longest},
 		{"the longest Retry-After", s, 0, full, longest, longest, longest},
@@ -167,22 +154,23 @@ func TestDraw(t *testing.T) {
 // server made it.
 func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 	errThrottled, errBusy := errors.New("429"), retry.After(3*time.Second, errors.New("503"))
-	throttled := &retry.Class{Name: "throttled", Policy: &retry.Policy{Backoff: retry.Linear(time.Minute), Jitter: retry.EqualJitter}}
-	exact := &retry.Class{Policy: &retry.Policy{ExactRetryAfter: true}}
+	throttled := &retry.Class{Name: "throttled", Backoff: retry.Linear(time.Minute), Jitter: retry.EqualJitter}
+	brief := &retry.Class{MaxDelay: 2 * time.Second}
 	for name, p := range map[string]retry.Policy{
 		"no delay":              {},
 		"no jitter":             {Backoff: retry.Linear(time.Second)},
 		"jitter":                {Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter},
 		"jitter at the cap":     {Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 3 * time.Second, Jitter: retry.Proportional(.2)},
 		"a custom jitter":       {Backoff: retry.Fixed(time.Second), Jitter: fixedWindow{9, -9}},
-		"exact":                 {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, ExactRetryAfter: true},
+		"exact":                 {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, RetryAfter: retry.RetryAfterExact},
+		"at least":              {Backoff: retry.Fixed(6 * time.Second), Jitter: retry.FullJitter, RetryAfter: retry.RetryAfterAtLeast},
 		"cut above Retry-After": {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, MaxElapsed: 3500 * time.Millisecond},
 		"classes": {Backoff: retry.Fixed(time.Second), Jitter: retry.FullJitter, Classify: func(err error) *retry.Class {
 			switch {
 			case errors.Is(err, errThrottled):
 				return throttled
 			case retry.RetryAfterOf(err) > 0:
-				return exact
+				return brief
 			default:
 				return nil
 			}
@@ -204,7 +192,8 @@ func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 			require.Len(t, retries, runs-1)
 			for i, e := range retries {
 				assert.Equal(t, e.Delay, retry.Draw(e.Seed, e.Attempt, e.Lo, e.Hi), "retry %d", i+1)
-				assert.Equal(t, e.Lo == e.Hi, e.Seed == 0, "retry %d: a seed where the delay is random", i+1)
+				random := e.Lo < e.Hi || p.RetryAfter == retry.RetryAfterAtLeast && e.Delay == e.RetryAfter // which was longer than what was drawn
+				assert.Equal(t, random, e.Seed != 0, "retry %d: a seed where the delay is random", i+1)
 			}
 		})
 	}
@@ -217,94 +206,6 @@ func TestDrawIsSplitmix64(t *testing.T) {
 	for i, u := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
 		assert.Equal(t, time.Duration(u>>1), p.Next(retry.Attempt{Number: i + 1, Seed: 1234567}).Delay, "number %d", i+1)
 		assert.EqualValues(t, 1234567, seedDrawing(u, i+1), "and backwards")
-	}
-}
-
-// The delay is lo + floor(u * (hi-lo+1) / 2^64), with u drawn from the seed.
-func TestDrawTakesThePartOfTheWindowThatTheNumberIsOf2To64(t *testing.T) {
-	windows := []fixedWindow{
-		{0, 0}, {0, 1}, {0, 2}, {7, 9}, {0, 999}, {time.Second, 2 * time.Second}, {1, math.MaxInt64},
-		{0, math.MaxInt64}, {math.MaxInt64 - 1, math.MaxInt64}, {math.MaxInt64, math.MaxInt64},
-	}
-	for _, w := range windows {
-		p := retry.Policy{Jitter: w}
-		for _, u := range []uint64{0, 1, 1 << 31, math.MaxUint64 / 3, 1<<63 - 1, 1 << 63, math.MaxUint64 - 1, math.MaxUint64} {
-			size := new(big.Int).Add(big.NewInt(int64(w.hi-w.lo)), big.NewInt(1))
-			want := new(big.Int).Mul(new(big.Int).SetUint64(u), size)
-			want.Rsh(want, 64).Add(want, big.NewInt(int64(w.lo)))
-			for _, attempt := range []int{1, 2, 12, math.MaxInt} {
-				got := p.Next(retry.Attempt{Number: attempt, Seed: seedDrawing(u, attempt)}).Delay
-				assert.Equal(t, want.Int64(), int64(got), "%v, u = %d, attempt %d", w, u, attempt)
-			}
-		}
-	}
-}
-
-// chiSquare returns the chi-square statistic of counts that should all be
-// equal.
-func chiSquare(counts []int) (x float64) {
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
-	want := float64(total) / float64(len(counts))
-	for _, n := range counts {
-		x += (float64(n) - want) * (float64(n) - want) / want
-	}
-	return x
-}
-
-// A chi-square statistic of 100 classes has 99 degrees of freedom. It exceeds
-// 160.06 with probability 0.0001, and it is below 54.99, too regular to be
-// random, with the same probability.
-const (
-	leastChiSquare    = 54.99
-	greatestChiSquare = 160.06
-)
-
-// For each way to get a seed and an attempt, the draws are spread evenly over
-// the window, alone and in pairs. There are 100 classes, or ten by ten for the
-// pairs, with 1000 draws each.
-func TestDrawGoodnessOfFit(t *testing.T) {
-	const draws = 100_000
-	random := randv2.New(randv2.NewPCG(1, 2))
-	jobs := make([]uint64, draws)
-	for i := range jobs {
-		jobs[i] = retry.SeedOf(fmt.Sprintf("job-%d", i))
-	}
-	for _, row := range []struct {
-		name string
-		draw func(i int) (seed uint64, attempt int)
-	}{
-		{"random seeds, the first attempt", func(int) (uint64, int) { return random.Uint64(), 1 }},
-		{"one seed, its attempts", func(i int) (uint64, int) { return 42, i + 1 }},
-		{"the smallest seed, its attempts", func(i int) (uint64, int) { return 1, i + 1 }},
-		{"small consecutive seeds, the first attempt", func(i int) (uint64, int) { return uint64(i) + 1, 1 }},
-		{"multiples of 2^32", func(i int) (uint64, int) { return uint64(i+1) << 32, 1 }},
-		{"times in nanoseconds, a millisecond apart", func(i int) (uint64, int) { return 1_795_176_000_000_000_000 + uint64(i)*1_000_000, 1 }},
-		{"keys of consecutive jobs", func(i int) (uint64, int) { return jobs[i], 1 }},
-		{"keys of consecutive jobs, three attempts of each", func(i int) (uint64, int) { return jobs[i/3], i%3 + 1 }},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := retry.Policy{Backoff: retry.Fixed(999_999_999), Jitter: retry.FullJitter}
-			single, pairs := make([]int, 100), make([]int, 100)
-			previous := -1
-			for i := range draws {
-				seed, attempt := row.draw(i)
-				d := int(p.Next(retry.Attempt{Number: attempt, Seed: seed}).Delay)
-				single[d/10_000_000]++
-				tenth := d / 100_000_000
-				if previous >= 0 {
-					pairs[previous*10+tenth]++
-				}
-				previous = tenth
-			}
-			for name, counts := range map[string][]int{"single draws": single, "pairs": pairs} {
-				x := chiSquare(counts)
-				assert.Less(t, x, greatestChiSquare, name)
-				assert.Greater(t, x, leastChiSquare, "%s: more regular than chance", name)
-			}
-		})
 	}
 }
 
@@ -327,8 +228,8 @@ func TestOneSeedACall(t *testing.T) {
 		{"one number a call", 42, func(*retry.Policy) {}, 1, []uint64{42, 42, 43, 43}},
 		{"not for a hint without jitter", 42, func(p *retry.Policy) { p.Jitter, p.Backoff = nil, nil }, 0, []uint64{0, 0, 0, 0}},
 		{"not for a jitter without a delay", 42, func(p *retry.Policy) { p.Backoff = nil }, 0, []uint64{0, 0, 0, 0}},
-		{"from the policy of the call, not of the class", 42, func(p *retry.Policy) {
-			p.Classify = unnamed(&retry.Policy{Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter, Source: constant(1000)})
+		{"once for a class too", 42, func(p *retry.Policy) {
+			p.Classify = always(retry.Class{Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter})
 		}, 1, []uint64{42, 42, 43, 43}},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
@@ -408,4 +309,58 @@ func TestSources(t *testing.T) {
 			assert.GreaterOrEqual(t, len(distinct), 990)
 		})
 	}
+}
+
+// A custom jitter may spread a delay of nothing.
+func TestAJitterWithoutABackoff(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Jitter: fixedWindow{3, 7}}
+	lo, hi := windowOf(p, retry.Attempt{Number: 1, Err: errDial})
+	assert.Equal(t, []time.Duration{3, 7}, []time.Duration{lo, hi})
+}
+
+// A call without a limit waits at least 10ms, so that no configuration is a hot loop.
+func TestUnlimitedAttemptsWaitAtLeast10ms(t *testing.T) {
+	const least = 10 * time.Millisecond
+	unlimited := func(b retry.Backoff) retry.Policy { return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: b} }
+	full := func(d time.Duration) retry.Policy {
+		return retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d), Jitter: retry.FullJitter}
+	}
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		lo, hi time.Duration // after the first failure
+	}{
+		{"no Backoff", unlimited(nil), least, least},
+		{"unlimited by MaxRetries", retry.Policy{MaxRetries: retry.Unlimited}, least, least},
+		{"unlimited by MaxElapsed alone", retry.Policy{MaxElapsed: time.Minute}, least, least},
+		{"Fixed 0", unlimited(retry.Fixed(0)), least, least},
+		{"Linear 0", unlimited(retry.Linear(0)), least, least},
+		{"Exponential 0", unlimited(retry.Exponential{Factor: 3}), least, least},
+		{"an empty Schedule", unlimited(retry.Schedule{}), least, least},
+		{"a Schedule that begins without a delay", unlimited(retry.Schedule{0, time.Second}), least, least},
+		{"a BackoffFunc", unlimited(retry.BackoffFunc(func(int) time.Duration { return -1 })), least, least},
+		{"1ns less", unlimited(retry.Fixed(least - 1)), least, least},
+		{"10ms", unlimited(retry.Fixed(least)), least, least},
+		{"1ns more", unlimited(retry.Fixed(least + 1)), least + 1, least + 1},
+		{"a jitter without a delay", full(0), least, least},
+		{"a window that ends below", full(least - 1), least, least},
+		{"a window that ends there stays as it is", full(least), 0, least},
+		{"a shorter MaxDelay", with(full(time.Second), func(p *retry.Policy) { p.MaxDelay = time.Millisecond }), least, least},
+		{"a Budget", with(unlimited(nil), func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 9} }), least, least},
+		{"a Budget in place of a limit", retry.Policy{Budget: &retry.Budget{Size: 9}}, 0, 0}, // there is one attempt
+		{"a limit", retry.Policy{MaxAttempts: 1_000_000, Backoff: retry.Fixed(1)}, 1, 1},
+		{"AttemptCap", with(unlimited(retry.Fixed(1)), func(p *retry.Policy) { p.AttemptCap = 9 }), 1, 1},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			require.NoError(t, row.policy.Validate())
+			lo, hi := windowOf(row.policy, retry.Attempt{Number: 1, Err: errDial})
+			assert.Equal(t, []time.Duration{row.lo, row.hi}, []time.Duration{lo, hi})
+		})
+	}
+	everyWay(t, "a call until its deadline", func(t *testing.T, call caller) {
+		runs := 0
+		err := call(within(t.Context(), time.Second, nil), retry.Policy{MaxAttempts: retry.Unlimited}, fails(&runs))
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.Equal(t, 100, runs)
+	})
 }

@@ -17,7 +17,11 @@ func Check(n int, at func(i int) Entry, whose string, judge func(r Entry) (*Judg
 		r := at(i)
 		j, err := judge(r)
 		if j != nil && err == nil {
-			if limit := j.Policy.EffectiveMax(); r.Event.Max != limit && j.Policy.Validate() == nil {
+			limit := j.Policy.EffectiveMax()
+			if limit == math.MaxInt {
+				limit = retry.Unlimited // a pipeline without a limit of its own
+			}
+			if r.Event.Max != limit && j.Policy.Validate() == nil {
 				return fmt.Errorf("retrylog: line %d: max is %d, and the %s says %d", r.Line, r.Event.Max, whose, limit)
 			}
 			err = j.differs(before, r.Event)
@@ -51,7 +55,7 @@ func (j *Judge) differs(before, e retry.Event) error {
 		return j.goesOn(before, e)
 	case retry.RetryScheduled:
 		return j.retry(before, e)
-	case retry.Stopped:
+	case retry.CallFinished:
 		return j.stop(before, e)
 	}
 	return nil
@@ -96,7 +100,7 @@ func (j *Judge) retry(before, e retry.Event) error {
 	}
 }
 
-// stop judges a Stopped.
+// stop judges a CallFinished.
 func (j *Judge) stop(before, e retry.Event) error {
 	invalid := j.Policy.Validate() != nil
 	switch {
@@ -124,7 +128,7 @@ func (j *Judge) decide(before, e retry.Event) retry.Decision {
 	if !j.knows(e) {
 		// A class that allows what happened, for the bounds of the policy itself.
 		p.Classify = func(error) *retry.Class {
-			return &retry.Class{Policy: &retry.Policy{MaxAttempts: math.MaxInt, Backoff: retry.Fixed(e.Delay)}}
+			return &retry.Class{Backoff: retry.Fixed(e.Delay), MaxDelay: math.MaxInt64, Jitter: retry.Proportional(0)}
 		}
 		a.Err = errFailed
 	}
@@ -164,7 +168,7 @@ func (j *Judge) ByCode(e retry.Event) bool {
 	}
 }
 
-// mayStop reports whether a call whose policy says this may end with e, a Stopped.
+// mayStop reports whether a call whose policy says this may end with e, a CallFinished.
 func mayStop(p retry.Policy, e retry.Event, says retry.Reason) bool {
 	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // as far as the count goes
 	switch e.Reason {

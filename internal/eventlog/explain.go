@@ -83,7 +83,7 @@ func describeEvent(e retry.Event) string {
 			text = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets) + text
 		}
 		return text
-	case retry.Stopped:
+	case retry.CallFinished:
 		text := StoppedAfter(e) + ": " + because(e)
 		if facts := factsOf(e); facts != nil {
 			text += " (" + strings.Join(facts, ", ") + ")"
@@ -131,7 +131,7 @@ func StoppedAfter(e retry.Event) string {
 	return text
 }
 
-// factsOf returns what a Stopped says beside its reason.
+// factsOf returns what a CallFinished says beside its reason.
 func factsOf(e retry.Event) (facts []string) {
 	if e.Class != "" {
 		facts = append(facts, "class "+quotedText(e.Class))

@@ -70,7 +70,7 @@ func Replay(n int, at func(i int) Entry) ([]Call, error) {
 		if err != nil {
 			return calls, fmt.Errorf("retrylog: line %d: %s cannot have happened: %w", r.Line, describe(r), err)
 		}
-		if r.Event.Kind == retry.Stopped {
+		if r.Event.Kind == retry.CallFinished {
 			delete(running, r.Key)
 		}
 	}
@@ -89,7 +89,7 @@ func task(r Entry) string {
 // a newer version.
 func Known(kind retry.EventKind) bool {
 	switch kind {
-	case "", retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped:
+	case "", retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished:
 		return true
 	default:
 		return false
@@ -99,7 +99,7 @@ func Known(kind retry.EventKind) bool {
 // Begins reports whether e is the first event of a call; running is whether
 // its key has one that has not stopped.
 func Begins(e retry.Event, running bool) bool {
-	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) || e.Kind == retry.Stopped && e.Attempt == 0 || !running && refusal(e)
+	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) || e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
 }
 
 // disorder returns an error for an event that is out of order.
@@ -123,7 +123,7 @@ func (c *Call) add(i int, r Entry) error {
 		a := c.attempt()
 		a.Reset = e.Resets > c.Resets
 		a.Scheduled, a.Delay, a.Due, a.Lo, a.Hi, a.RetryAfter, a.Seed, a.Class = true, e.Delay, e.Due, e.Lo, e.Hi, e.RetryAfter, e.Seed, e.Class
-	case retry.Stopped:
+	case retry.CallFinished:
 		if len(c.Attempts) > 0 {
 			c.attempt().Reset = c.attempt().Reset || e.Resets > c.Resets
 		}
@@ -138,7 +138,7 @@ func (c *Call) add(i int, r Entry) error {
 // attempt returns the last attempt of c.
 func (c *Call) attempt() *Attempt { return &c.Attempts[len(c.Attempts)-1] }
 
-// fault returns what a Stopped says is wrong with the policy or the call, nil if
+// fault returns what a CallFinished says is wrong with the policy or the call, nil if
 // nothing is.
 func fault(e retry.Event) error {
 	if e.Reason == retry.ReasonSuccess || e.Reason == retry.ReasonInvalid {
@@ -172,7 +172,7 @@ func (c *Call) follows(r Entry) error {
 			return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, c.Max)
 		}
 		return c.failedWith(e.Err)
-	case retry.Stopped:
+	case retry.CallFinished:
 		if r.Flow != nil && r.Flow.Done() {
 			return c.leaves(before, r)
 		}
@@ -191,7 +191,7 @@ func invalidPolicy(before, e retry.Event) bool {
 	case before.Kind == retry.AttemptFinished:
 		return false
 	default:
-		return e.Kind == retry.Stopped && e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
+		return e.Kind == retry.CallFinished && e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
 	}
 }
 
@@ -243,7 +243,7 @@ const clockStep = 24 * time.Hour
 // startsWith returns why a call cannot start with e, or nil if it can.
 func (c *Call) startsWith(e retry.Event) error {
 	switch {
-	case e.Kind != retry.Stopped, refusal(e): // refusal: of a job whose attempts are in another log
+	case e.Kind != retry.CallFinished, refusal(e): // refusal: of a job whose attempts are in another log
 		return nil
 	case !newer(e.Reason) && e.Reason != retry.ReasonCanceled && e.Reason != retry.ReasonDeadline && e.Reason != retry.ReasonInvalid:
 		return errors.New("no attempt has begun")
@@ -281,7 +281,7 @@ func alone(r Entry) error {
 		return errors.New("it has no time")
 	case e.Max < 1 && e.Max != retry.Unlimited:
 		return fmt.Errorf("max is %d, and not at least 1, or -1 for unlimited", e.Max)
-	case e.Attempt < 1 && e.Kind != retry.Stopped, e.Attempt > e.Max && e.Max != retry.Unlimited:
+	case e.Attempt < 1 && e.Kind != retry.CallFinished, e.Attempt > e.Max && e.Max != retry.Unlimited:
 		return fmt.Errorf("attempt is %d, and max is %d", e.Attempt, e.Max)
 	case e.Resets < 0:
 		return fmt.Errorf("resets is %d", e.Resets)
@@ -295,13 +295,13 @@ func alone(r Entry) error {
 		return fmt.Errorf("took is %v, but only %v has one", e.Took, retry.AttemptFinished)
 	case e.Err != nil && e.Kind == retry.AttemptStarted:
 		return fmt.Errorf("its error is %s, but %v has none", quoted(e.Err), e.Kind)
-	case e.Class != "" && e.Kind != retry.RetryScheduled && e.Kind != retry.Stopped:
-		return fmt.Errorf("only %v and %v have a class", retry.RetryScheduled, retry.Stopped)
-	case (e.Reason != "" || e.Cause != nil) && e.Kind != retry.Stopped:
-		return fmt.Errorf("only %v has a reason or a cause", retry.Stopped)
+	case e.Class != "" && e.Kind != retry.RetryScheduled && e.Kind != retry.CallFinished:
+		return fmt.Errorf("only %v and %v have a class", retry.RetryScheduled, retry.CallFinished)
+	case (e.Reason != "" || e.Cause != nil) && e.Kind != retry.CallFinished:
+		return fmt.Errorf("only %v has a reason or a cause", retry.CallFinished)
 	}
 	err := aloneDelay(e)
-	if err == nil && e.Kind == retry.Stopped {
+	if err == nil && e.Kind == retry.CallFinished {
 		err = aloneStopped(e)
 	}
 	if err == nil && r.Flow != nil {
@@ -331,7 +331,7 @@ func aloneDelay(e retry.Event) error {
 	return nil
 }
 
-// aloneStopped returns why e, a Stopped, cannot have happened.
+// aloneStopped returns why e, a CallFinished, cannot have happened.
 func aloneStopped(e retry.Event) error {
 	switch e.Reason {
 	case "", retry.ReasonRetry:
@@ -365,9 +365,9 @@ func Next(before, e retry.Event) int {
 		return 1
 	case before.Kind == retry.AttemptStarted && kind == retry.AttemptFinished,
 		before.Kind == retry.AttemptFinished && kind == retry.RetryScheduled,
-		before.Kind == retry.AttemptFinished && kind == retry.Stopped,
+		before.Kind == retry.AttemptFinished && kind == retry.CallFinished,
 		before.Kind == retry.AttemptStarted && refusal(e),
-		before.Kind == retry.RetryScheduled && kind == retry.Stopped:
+		before.Kind == retry.RetryScheduled && kind == retry.CallFinished:
 		return before.Attempt
 	case before.Kind == retry.RetryScheduled && kind == retry.AttemptStarted,
 		before.Kind == retry.AttemptStarted && kind == retry.AttemptStarted,
@@ -378,7 +378,7 @@ func Next(before, e retry.Event) int {
 	}
 }
 
-// stops returns why e, a Stopped, cannot follow before.
+// stops returns why e, a CallFinished, cannot follow before.
 func (c *Call) stops(before, e retry.Event) error {
 	switch {
 	case before.Kind == retry.RetryScheduled && !betweenAttempts(e):
@@ -393,7 +393,7 @@ func (c *Call) stops(before, e retry.Event) error {
 	return c.failedWith(e.Err)
 }
 
-// leaves returns why r, the Stopped of a task that its rules say is done, cannot
+// leaves returns why r, the CallFinished of a task that its rules say is done, cannot
 // follow before.
 func (c *Call) leaves(before retry.Event, r Entry) error {
 	e := r.Event
@@ -416,7 +416,7 @@ func (c *Call) leaves(before retry.Event, r Entry) error {
 // refusal reports whether e says that a queue refuses a job that it has handed out
 // again: an attempt did not return, and it was the last, or the worker stops.
 func refusal(e retry.Event) bool {
-	if e.Kind != retry.Stopped || e.Attempt == 0 || e.Err != nil {
+	if e.Kind != retry.CallFinished || e.Attempt == 0 || e.Err != nil {
 		return false
 	}
 	switch e.Reason {

@@ -65,7 +65,7 @@ func Load(t *testing.T, e Engine, jobs int) {
 	p := faultPolicy(e)
 	p.OnEvent = func(ctx context.Context, event retry.Event) {
 		recorder.OnEvent(ctx, event)
-		if event.Kind == retry.Stopped {
+		if event.Kind == retry.CallFinished {
 			ended.Add(1)
 		}
 	}

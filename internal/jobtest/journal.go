@@ -141,7 +141,7 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {
-		stop := r.Event.Kind == retry.Stopped
+		stop := r.Event.Kind == retry.CallFinished
 		done[r.Key] = done[r.Key] || stop && r.Event.Reason == retry.ReasonSuccess
 		ended[r.Key] = done[r.Key] || stop && r.Event.Reason != retry.ReasonCanceled
 	}

@@ -75,7 +75,7 @@ func table(e Engine) []row {
 	class := row{name: "a class with a count of its own", policy: with(func(p *retry.Policy) {
 		p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {
 			if errors.Is(err, errSlow) {
-				return &retry.Class{Name: "slow", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}}
+				return &retry.Class{Name: "slow", MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}
 			}
 			return nil
 		}
@@ -124,12 +124,12 @@ func table(e Engine) []row {
 			script: []step{fails(errors.New("passes")), boom}, want: retry.ReasonRejected, attempts: 2},
 		{name: "a class", policy: with(func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class {
-				return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}}
+				return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}
 			}
 		}), script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
 		class,
 		{name: "a class that is invalid", policy: with(func(p *retry.Policy) {
-			p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} } //retry:vet-ignore policyliteral what this row tests
+			p.Classify = func(error) *retry.Class { return &retry.Class{MaxDelay: -1} } //retry:vet-ignore policyliteral what this row tests
 		}), script: []step{boom}, want: retry.ReasonInvalid, attempts: 1},
 		{name: "After, within MaxRetryAfter", policy: three, script: []step{fails(retry.After(3*u, errBoom)), ok}, want: retry.ReasonSuccess, attempts: 2},
 		{name: "After, always", policy: three, script: []step{fails(retry.After(u, errBoom))}, want: retry.ReasonExhausted, attempts: 3},

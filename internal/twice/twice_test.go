@@ -41,7 +41,7 @@ var (
 )
 
 func TestWhatIsRepeated(t *testing.T) {
-	final := &retry.Class{Policy: &retry.Policy{NonRetryable: true}}
+	final := &retry.Class{NonRetryable: true}
 	within := func(wait time.Duration) retry.Policy {
 		return retry.Policy{MaxElapsed: 3 * time.Second, Backoff: retry.Fixed(wait)}
 	}
@@ -121,7 +121,7 @@ func TestEventsAndBudgetsDoNotShowIt(t *testing.T) {
 		OnEvent: func(_ context.Context, e retry.Event) { kinds = append(kinds, e.Kind) },
 	}
 	require.NoError(t, retry.Do(t.Context(), p, retrytest.NewOp().Run))
-	assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.Stopped}, kinds)
+	assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.CallFinished}, kinds)
 	assert.Equal(t, 5, p.Budget.Left())
 }
 

@@ -1,4 +1,4 @@
-// Command vectors prints testdata/vectors.json: what the library decides for 2,000
+// Command vectors prints testdata/vectors.json: what the library decides for 200
 // policies. An implementation in another language, and each platform, must decide
 // the same to the nanosecond.
 //
@@ -23,7 +23,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-const policies = 2000
+const policies = 200
 
 func main() {
 	w := bufio.NewWriter(os.Stdout)
@@ -44,11 +44,19 @@ type vector struct {
 	Seed       string        `json:"seed"`         // text, because many JSON readers round 64 bits
 	Elapsed    time.Duration `json:"elapsed,omitzero"`
 	RetryAfter time.Duration `json:"retry_after,omitzero"`
+	Class      *class        `json:"class,omitzero"`
 
 	Reason retry.Reason  `json:"reason"`
 	Delay  time.Duration `json:"delay"`
 	Lo     time.Duration `json:"lo"`
 	Hi     time.Duration `json:"hi"`
+}
+
+// A class is a retry.Class, what it sets as keys of a policy.
+type class struct {
+	Name    string       `json:"name,omitzero"`
+	Earlier int          `json:"earlier,omitzero"` // failures of this name before
+	Sets    retry.Policy `json:"sets"`
 }
 
 // write writes the vectors as a JSON list with a line for each.
@@ -87,6 +95,9 @@ func (g generator) vector(p retry.Policy) vector {
 	if g.oneIn(8) {
 		v.Attempt = 1 + g.IntN(1_000_000) // far beyond the cap
 	}
+	if g.oneIn(10) {
+		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // about the least wait
+	}
 	seed := max(1, g.Uint64())
 	if g.oneIn(8) {
 		v.Key = []string{"", "job-1", "réservé/"}[g.IntN(3)] + strconv.Itoa(g.IntN(100))
@@ -97,15 +108,46 @@ func (g generator) vector(p retry.Policy) vector {
 	if v.RetryAfter > 0 {
 		a.Err = retry.After(v.RetryAfter, a.Err)
 	}
+	if v.Class = g.class(v.Attempt); v.Class != nil {
+		c, sets := v.Class, v.Class.Sets
+		a.Classes = map[string]int{c.Name: c.Earlier}
+		p.Classify = func(error) *retry.Class {
+			return &retry.Class{
+				Name: c.Name, MaxAttempts: sets.MaxAttempts, NonRetryable: sets.NonRetryable,
+				Backoff: sets.Backoff, MaxDelay: sets.MaxDelay, Jitter: sets.Jitter,
+			}
+		}
+	}
 	d := p.Next(a)
 	v.Reason, v.Delay, v.Lo, v.Hi = d.Reason, d.Delay, d.Lo, d.Hi
 	return v
 }
 
+// class returns the class of a failure, mostly none.
+func (g generator) class(attempt int) *class {
+	if !g.oneIn(3) {
+		return nil
+	}
+	c := &class{Sets: retry.Policy{NonRetryable: g.oneIn(10), MaxDelay: g.sometimes(3)}}
+	if g.oneIn(2) {
+		c.Name, c.Earlier = "busy", g.IntN(min(attempt, 6))
+	}
+	if g.oneIn(2) {
+		c.Sets.MaxAttempts = 1 + g.IntN(8)
+	}
+	if g.oneIn(2) {
+		c.Sets.Backoff = g.backoff()
+	}
+	if g.oneIn(2) {
+		c.Sets.Jitter = g.jitter()
+	}
+	return c
+}
+
 // policy returns a valid policy.
 func (g generator) policy() retry.Policy {
 	for {
-		p := retry.Policy{Backoff: g.backoff(), Jitter: g.jitter(), NonRetryable: g.oneIn(40), ExactRetryAfter: g.oneIn(6)}
+		p := retry.Policy{Backoff: g.backoff(), Jitter: g.jitter(), NonRetryable: g.oneIn(40), RetryAfter: g.mode()}
 		switch g.IntN(4) {
 		case 0:
 			p.MaxAttempts = 1 + g.IntN(20)
@@ -121,6 +163,17 @@ func (g generator) policy() retry.Policy {
 		if p.Validate() == nil {
 			return p
 		}
+	}
+}
+
+func (g generator) mode() retry.RetryAfterMode {
+	switch g.IntN(8) {
+	case 0:
+		return retry.RetryAfterExact
+	case 1:
+		return retry.RetryAfterAtLeast
+	default:
+		return retry.RetryAfterSpread
 	}
 }
 

@@ -1,0 +1,90 @@
+package retry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goretry/retry/internal/gate"
+	"github.com/goretry/retry/internal/wait"
+)
+
+// A Gate holds attempts of one kind while a server has asked one of them to wait, so
+// that one refusal stops all callers and not only the one that met it. What is of one
+// kind is up to you: the attempts with one key, such as an account or a model.
+//
+//	err := retry.Do(ctx, policy, gate.Hold("billing", func(ctx context.Context) error {
+//		return client.Charge(ctx) // fails with retry.After(d, err) if the server asks for a wait
+//	}))
+//
+// When the wait is over, the callers leave spread over a quarter of it. A Gate gains
+// nothing for attempts that are all under way before the first refusal.
+//
+// The zero Gate is ready to use, by any number of goroutines. Do not copy it, nor
+// change its fields once it is in use. Its memory is bounded by the number of keys
+// that wait at a time. retryhttp.Gate is the one for HTTP requests.
+type Gate struct {
+	// Max is the longest pause; 0 or below: a minute. Each refusal begins a pause, so an
+	// attempt may be held for several. The deadline of its context limits that.
+	Max time.Duration
+
+	// OnClose is called when a pause begins, once for all attempts that it holds, with
+	// how long it lasts and the failure that began it. Several goroutines may call it at
+	// a time. nil: not called.
+	OnClose func(key string, wait time.Duration, cause error)
+
+	pauses gate.Pauses
+}
+
+// Hold returns a function that calls fn as soon as the gate is open for key. If fn
+// fails with a wait, of [After] or of a method RetryAfter, the gate is closed for that
+// time for all attempts with this key. A success and any other failure change
+// nothing.
+//
+// Waiting at the gate is part of the attempt: AttemptTimeout and HealthyAfter include
+// it. If the context would end before the gate opens, fn is not called: the attempt
+// fails at once, with an error that says so and asks for the rest of the pause.
+//
+// A nil Gate holds nothing. A nil fn stays nil.
+func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Context) error {
+	if g == nil || fn == nil {
+		return fn
+	}
+	return func(ctx context.Context) error {
+		if err := g.enter(ctx, key); err != nil {
+			return err
+		}
+		err := fn(ctx)
+		if d := min(RetryAfterOf(err), cmp.Or(max(0, g.Max), time.Minute)); d > 0 && g.pauses.Begin(key, d) && g.OnClose != nil {
+			g.OnClose(key, d, err)
+		}
+		return err
+	}
+}
+
+// enter waits until the gate is open for key. While this caller waits for its turn,
+// another refusal may begin a new pause.
+func (g *Gate) enter(ctx context.Context, key string) error {
+	var drawn time.Time // the end of the pause for which the time to leave was drawn
+	for {
+		now := time.Now()
+		p := g.pauses.Last(key)
+		if p.Over(now) || p.Until.Equal(drawn) {
+			return nil
+		}
+		drawn = p.Until
+		left, spread := p.Until.Sub(now), p.Spread()
+		if deadline, ok := ctx.Deadline(); ok {
+			room := deadline.Sub(now) - left
+			if room <= 0 {
+				return After(left, fmt.Errorf("nothing was sent: a server asked %q to wait, for %v more", key, short(left)))
+			}
+			spread = min(spread, room/2) // the attempt needs time too
+		}
+		if _, err := wait.For(ctx, left+rand.N(spread+1)); err != nil {
+			return fmt.Errorf("nothing was sent: a server asked %q to wait: %w", key, err)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+)
+
+// refused closes a gate for a key.
+func refused(t *testing.T, g *retry.Gate, key string, wait time.Duration) {
+	t.Helper()
+	err := g.Hold(key, failWith(retry.After(wait, errBoom)))(t.Context())
+	require.Equal(t, wait, retry.RetryAfterOf(err), "the failure itself is not changed")
+}
+
+// held returns how long the gate holds a function, and what that returns.
+func held(ctx context.Context, g *retry.Gate, key string, fn func(context.Context) error) (time.Duration, error) {
+	start := time.Now()
+	err := g.Hold(key, fn)(ctx)
+	return time.Since(start), err
+}
+
+func TestGate(t *testing.T) {
+	const s = time.Second
+	for _, row := range []struct {
+		name  string
+		max   time.Duration
+		fail  error
+		key   string // of the second function; the first has "a"
+		least time.Duration
+	}{
+		{"a wait", 0, retry.After(8*s, errBoom), "a", 8 * s},
+		{"another key", 0, retry.After(8*s, errBoom), "b", 0},
+		{"an empty key is one as well", 0, retry.After(8*s, errBoom), "", 0},
+		{"the method RetryAfter of an error inside", 0, fmt.Errorf("call: %w", asksFor(8*s)), "a", 8 * s},
+		{"a permanent error with a wait", 0, retry.Permanent(retry.After(8*s, errBoom)), "a", 8 * s},
+		{"no wait", 0, errBoom, "a", 0},
+		{"a success", 0, nil, "a", 0},
+		{"a wait of zero", 0, retry.After(0, errBoom), "a", 0},
+		{"a wait below zero", 0, retry.After(-8*s, errBoom), "a", 0},
+		{"longer than a minute", 0, retry.After(time.Hour, errBoom), "a", time.Minute},
+		{"longer than Max", 4 * s, retry.After(time.Hour, errBoom), "a", 4 * s},
+		{"Max below zero", -1, retry.After(time.Hour, errBoom), "a", time.Minute},
+		{"the longest Max", math.MaxInt64, retry.After(100*time.Hour, errBoom), "a", 100 * time.Hour},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			g := &retry.Gate{Max: row.max}
+			assert.Equal(t, row.fail, g.Hold("a", failWith(row.fail))(t.Context()))
+			runs := 0
+			waited, err := held(t.Context(), g, row.key, fails(&runs))
+			assert.Equal(t, errDial, err)
+			assert.Equal(t, 1, runs)
+			assert.GreaterOrEqual(t, waited, row.least)
+			assert.LessOrEqual(t, waited, row.least+row.least/4, "a quarter of the wait at most")
+			again, _ := held(t.Context(), g, row.key, fails(&runs))
+			assert.LessOrEqual(t, again, row.least/4, "the pause is over but for its spread")
+		})
+	}
+	t.Run("nil", func(t *testing.T) {
+		var g *retry.Gate
+		assert.Equal(t, errDial, g.Hold("a", failWith(errDial))(t.Context()))
+		assert.Nil(t, new(retry.Gate).Hold("a", nil), "which Do says is a nil function")
+	})
+}
+
+type asksFor time.Duration
+
+func (asksFor) Error() string               { return "busy" }
+func (d asksFor) RetryAfter() time.Duration { return time.Duration(d) }
+
+// The callers leave spread over a quarter of the wait, each after all of it.
+func TestGateSpreadsItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g retry.Gate
+		refused(t, &g, "a", 40*time.Second)
+		var mu sync.Mutex
+		left, start := map[time.Duration]int{}, time.Now()
+		for range 1000 {
+			go func() {
+				_ = g.Hold("a", func(context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					left[time.Since(start)/time.Second]++
+					return nil
+				})(t.Context())
+			}()
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Len(t, left, 10, "in each second from 40 to 50")
+		for second, callers := range left {
+			assert.True(t, 40 <= second && second < 50 && 40 < callers && callers < 160, "%d at %d", callers, second)
+		}
+	})
+}
+
+// A refusal of one that was under way holds once more those that wait. OnClose gets each
+// pause once: a refusal in a pause makes that longer.
+func TestGateIsClosedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var closed []string
+		g := retry.Gate{OnClose: func(key string, wait time.Duration, cause error) {
+			closed = append(closed, fmt.Sprint(key, " ", wait, " ", cause))
+		}}
+		go func() {
+			_ = g.Hold("a", func(context.Context) error {
+				time.Sleep(5 * time.Second)
+				return retry.After(30*time.Second, errDial)
+			})(t.Context())
+		}()
+		synctest.Wait()
+		refused(t, &g, "a", 8*time.Second)
+		waited, err := held(t.Context(), &g, "a", failWith(nil))
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, waited, 35*time.Second)
+		assert.LessOrEqual(t, waited, 35*time.Second+30*time.Second/4)
+		time.Sleep(time.Minute)
+		refused(t, &g, "a", 2*time.Second)
+		assert.Equal(t, []string{"a 8s boom", "a 2s boom"}, closed)
+	})
+}
+
+// What cannot wait that long is not called, at once, and says so.
+func TestGateOfWhatCannotWait(t *testing.T) {
+	never := func(context.Context) error { panic("called") }
+	bubble(t, "a deadline before the end", func(t *testing.T) {
+		var g retry.Gate
+		refused(t, &g, "billing", 10*time.Second)
+		for _, left := range []time.Duration{0, time.Second, 10 * time.Second} {
+			waited, err := held(within(t.Context(), left, nil), &g, "billing", never)
+			assert.Zero(t, waited)
+			assert.EqualError(t, err, `nothing was sent: a server asked "billing" to wait, for 10s more`)
+			assert.Equal(t, 10*time.Second, retry.RetryAfterOf(err), "the loop knows how long")
+		}
+		for range 20 {
+			var g retry.Gate
+			refused(t, &g, "billing", 40*time.Second)
+			waited, err := held(within(t.Context(), 44*time.Second, nil), &g, "billing", failWith(nil))
+			assert.NoError(t, err)
+			assert.LessOrEqual(t, waited, 42*time.Second, "half of what is left is the attempt's")
+		}
+	})
+	bubble(t, "canceled while it waits", func(t *testing.T) {
+		var g retry.Gate
+		refused(t, &g, "billing", 10*time.Second)
+		waited, err := held(canceledIn(3*time.Second, errShutdown)(t.Context()), &g, "billing", never)
+		assert.Equal(t, 3*time.Second, waited)
+		assert.EqualError(t, err, `nothing was sent: a server asked "billing" to wait: context canceled`)
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+	bubble(t, "in a call: the deadline is too close", func(t *testing.T) {
+		var g retry.Gate
+		refused(t, &g, "billing", 10*time.Second)
+		err := retry.Do(within(t.Context(), time.Second, nil), everySecond, g.Hold("billing", never))
+		assert.EqualError(t, err, `retry: deadline too close after 1 attempt (the next delay is 10s, 1s are left): `+
+			`nothing was sent: a server asked "billing" to wait, for 10s more`)
+		assert.Equal(t, context.DeadlineExceeded, retry.Unwrap(err))
+	})
+	bubble(t, "in a call: AttemptTimeout includes the wait at the gate", func(t *testing.T) {
+		var g retry.Gate
+		refused(t, &g, "billing", 10*time.Second)
+		p := everySecond
+		p.AttemptTimeout = time.Second
+		start, runs := time.Now(), 0
+		err := retry.Do(t.Context(), p, g.Hold("billing", func(context.Context) error { runs++; return nil }))
+		require.NoError(t, err)
+		assert.Equal(t, 1, runs)
+		assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "the loop waits for the rest of the pause")
+	})
+}
+
+// 300 calls of 30 goroutines against a server that allows 60 a second meet few refusals.
+func TestGateAgainstALimit(t *testing.T) {
+	refusals := func(g *retry.Gate) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			second, in := int64(-1), 0
+			call := func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				now := time.Now()
+				if now.Unix() != second {
+					second, in = now.Unix(), 0
+				}
+				if in++; in > 60 {
+					n++
+					return retry.After(time.Unix(second+1, 0).Sub(now), errors.New("429 Too Many Requests"))
+				}
+				return nil
+			}
+			p := retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(50 * time.Millisecond), Jitter: retry.FullJitter}
+			var workers sync.WaitGroup
+			for range 30 {
+				workers.Go(func() {
+					for range 10 {
+						assert.NoError(t, retry.Do(t.Context(), p, g.Hold("api", call)))
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
+			workers.Wait()
+		})
+		return n
+	}
+	with, without := refusals(new(retry.Gate)), refusals(nil)
+	assert.LessOrEqual(t, with, 10)
+	assert.Greater(t, without, 50)
+}

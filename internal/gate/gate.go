@@ -1,0 +1,58 @@
+// Package gate keeps the pauses of a gate: of retry.Gate, and of retryhttp.Gate.
+package gate
+
+import (
+	"maps"
+	"math"
+	"sync"
+	"time"
+)
+
+// Pauses has the last pause of each key. The zero value has none.
+type Pauses struct {
+	mu    sync.Mutex
+	last  map[string]Pause
+	sweep int // how many pauses there must be before those that are over are deleted
+}
+
+// A Pause is over for a caller when the time has come that was drawn for it, and for
+// all callers when its spread has passed too.
+type Pause struct {
+	Until time.Time
+	wait  time.Duration
+}
+
+// Spread returns the time after Until in which the callers leave, a quarter of the
+// wait. It never reaches beyond what a duration holds from now.
+func (p Pause) Spread() time.Duration { return min(p.wait/4, math.MaxInt64-p.wait) }
+
+// Over reports whether all callers may have left.
+func (p Pause) Over(now time.Time) bool { return !now.Before(p.Until.Add(p.Spread())) }
+
+// Last returns the last pause of a key, which may be over.
+func (g *Pauses) Last(key string) Pause {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last[key]
+}
+
+// Begin makes the pause of a key last for d from now on, if it does not last longer,
+// and reports whether a pause has begun with that.
+func (g *Pauses) Begin(key string, d time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	until, last := now.Add(d), g.last[key].Until
+	if !until.After(last) {
+		return false
+	}
+	if len(g.last) >= g.sweep {
+		maps.DeleteFunc(g.last, func(_ string, p Pause) bool { return p.Over(now) })
+		g.sweep = 2*len(g.last) + 16
+	}
+	if g.last == nil {
+		g.last = make(map[string]Pause)
+	}
+	g.last[key] = Pause{until, d}
+	return !now.Before(last)
+}

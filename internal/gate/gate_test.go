@@ -1,0 +1,54 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Pauses
+		assert.True(t, g.Begin("a", 8*time.Second))
+		assert.True(t, g.Begin("b", time.Second), "another key")
+		assert.False(t, g.Begin("a", 7*time.Second), "a shorter one changes nothing")
+		assert.Equal(t, time.Now().Add(8*time.Second), g.Last("a").Until)
+		assert.False(t, g.Begin("a", 9*time.Second), "a longer one is the same pause")
+		assert.Equal(t, time.Now().Add(9*time.Second), g.Last("a").Until)
+		time.Sleep(9 * time.Second)
+		assert.True(t, g.Begin("a", 1), "after its end, another one")
+	})
+}
+
+func TestOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Pauses
+		assert.True(t, g.Last("a").Over(time.Now()), "there was none")
+		for wait, spread := range map[time.Duration]time.Duration{
+			3: 0, 4: 1, 8 * time.Second: 2 * time.Second, math.MaxInt64 - 1: 1, math.MaxInt64: 0,
+		} {
+			p := Pause{Until: time.Now(), wait: wait}
+			assert.Equal(t, spread, p.Spread())
+			assert.False(t, p.Over(p.Until.Add(spread-1)))
+			assert.True(t, p.Over(p.Until.Add(spread)))
+		}
+	})
+}
+
+// Keys that no longer wait are deleted, so that a key for each request costs nothing.
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Pauses
+		g.Begin("long", time.Hour)
+		for i := range 10_000 {
+			g.Begin(fmt.Sprint(i), time.Second)
+			time.Sleep(100 * time.Millisecond) // so that some 13 wait at a time
+		}
+		assert.LessOrEqual(t, len(g.last), 50)
+		assert.False(t, g.Last("long").Over(time.Now()), "one that lasts is kept")
+	})
+}
