@@ -3,6 +3,7 @@ package retryflow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -125,8 +126,37 @@ var rules = []struct {
 			assert.False(t, continued)
 		}
 	}},
-	{"A rule whose When fails does not match. The error of the When is in the event, and in the error text if the task fails.", func(t *testing.T) {
-		errWhen := retry.Permanent(errors.New("cannot\ntell"))
+	{"If a When fails, the task fails with that error and the error of the outcome, and no later rule is tried.", func(t *testing.T) {
+		errWhen := errors.New("cannot tell")
+		for _, later := range []Rule{{Do: Continue}, {Do: Break}, {Do: Jump, To: "t"}, retrying(9, nil)} {
+			for want, o := range map[string]Outcome{": boom": failure, "": success} {
+				var events []Event
+				task := newScript(o)
+				p := Pipeline{
+					Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{
+						{When: when("other"), Do: Break},
+						{When: func(Outcome) (bool, error) { return true, errWhen }, Do: Continue, Set: func(State, Outcome) error { panic("it does not match") }},
+						later,
+					}}},
+					OnEvent: func(_ context.Context, e Event) { events = append(events, e) },
+				}
+				err := p.Run(t.Context(), nil)
+				assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: rule 1: when: cannot tell`+want)
+				assert.ErrorIs(t, err, errWhen)
+				assert.Equal(t, o.Err != nil, errors.Is(err, errBoom))
+				assert.Equal(t, []time.Duration{0}, task.began)
+				require.Len(t, events, 3)
+				for _, e := range events[1:] {
+					assert.Equal(t, Fail, e.Directive)
+					assert.Equal(t, -1, e.Rule)
+					assert.ErrorIs(t, e.Err, errWhen)
+					assert.Empty(t, e.Faults)
+				}
+			}
+		}
+	}},
+	{"A rule whose When fails with ErrNoMatch does not match. The error is in the event, and in the error text if the task fails.", func(t *testing.T) {
+		errWhen := retry.Permanent(fmt.Errorf("no\nkey: %w", ErrNoMatch))
 		var faults []error
 		p := Pipeline{
 			Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{
@@ -136,7 +166,7 @@ var rules = []struct {
 			OnEvent: func(_ context.Context, e Event) { faults = append(faults, e.Faults...) },
 		}
 		err := p.Run(t.Context(), nil)
-		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: cannot; tell`, "on one line")
+		assert.EqualError(t, err, `retryflow: task "t": retry: not retryable after 1 attempt: boom; rule 0: when: no; key: the rule does not match`, "on one line")
 		require.Len(t, faults, 1)
 		assert.ErrorIs(t, faults[0], errWhen)
 		assert.NotErrorIs(t, err, errWhen, "the error of a When is not the task's error")

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/eventlog"
 )
 
 // Event is an event of package retry with the task and the rule that it belongs
 // to. Each time a task is entered, its events start with attempt 1 and end with
-// a Stopped for the task, not for the run. A wait before a jump is a
-// RetryScheduled with the Directive Jump; its Stopped follows when the wait is
+// a CallFinished for the task, not for the run. A wait before a jump is a
+// RetryScheduled with the Directive Jump; its CallFinished follows when the wait is
 // over. Err of AttemptFinished is the error that the task fails with, or else
 // the error of the Outcome. Err of a jump's RetryScheduled is the error of the
 // Outcome.
@@ -31,7 +32,7 @@ type Event struct {
 	Computed  time.Duration // what the rule's Delay returned; 0 if it has none
 
 	Outcome Outcome       // AttemptFinished; its State is as Set left it
-	Faults  []error       // AttemptFinished: the errors of rules whose When failed
+	Faults  []error       // AttemptFinished: the errors of rules whose When failed with ErrNoMatch
 	Backoff retry.Backoff // RetryScheduled: the curve that Delay was computed from
 }
 
@@ -93,8 +94,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes. Faults become errors with the
 // same text.
 func (e *Event) UnmarshalJSON(data []byte) error {
-	var base retry.Event
-	if err := json.Unmarshal(data, &base); err != nil {
+	base, err := eventlog.ReadEvent(data)
+	if err != nil {
 		return err
 	}
 	form := eventJSON{Rule: -1}
@@ -103,7 +104,6 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	}
 	*e = Event{Event: base, Task: form.Task, Rule: form.Rule, Directive: form.Directive, To: form.To, Limit: form.Limit}
 	if form.Computed != "" {
-		var err error
 		if e.Computed, err = time.ParseDuration(form.Computed); err != nil {
 			return fmt.Errorf("retryflow: event: computed is %.40q: write a duration, such as \"200ms\"", form.Computed)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,8 @@ type Task struct {
 //   - Attempts are counted for the task, over all its rules.
 //   - After each attempt the rules are tried in order, and the first that matches decides.
 //   - A rule without a When always matches, like an else.
-//   - A rule whose When fails does not match. The error of the When is in the event, and in the error text if the task fails.
+//   - If a When fails, the task fails with that error and the error of the outcome, and no later rule is tried.
+//   - A rule whose When fails with ErrNoMatch does not match. The error is in the event, and in the error text if the task fails.
 //   - If no rule matches, a success continues and an error fails.
 //   - Delay computes the wait from the outcome.
 //   - Set changes the state before the directive takes effect.
@@ -55,9 +57,10 @@ type Pipeline struct {
 
 	// Policy bounds every task with its limits, AttemptTimeout, MaxElapsed and
 	// Budget, whatever the task's rules say. If it sets no limit, only the rules
-	// limit the attempts. Its Source draws all seeds, and its Wait waits before
-	// retries and jumps. The other fields must be zero here: backoff, jitter and
-	// Retry-After belong to the rules, which also classify the errors. A task has no
+	// limit the attempts. RetryAfter and MaxRetryAfter say what becomes of the wait
+	// that a server asks for. Source draws all seeds, and Wait waits before
+	// retries and jumps. The other fields must be zero here: backoff and jitter
+	// belong to the rules, which also classify the errors. A task has no
 	// HealthyAfter: call [retry.Do] in its Run instead.
 	Policy retry.Policy
 
@@ -128,10 +131,13 @@ func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 		behind := r.skipped // by this the clock of the call is behind the one of r
 		policy.OnEvent = func(_ context.Context, e retry.Event) {
 			e.Time = e.Time.Add(behind)
+			if e.Max == noLimit {
+				e.Max = retry.Unlimited
+			}
 			if e.Kind == retry.RetryScheduled {
 				e.Due = e.Due.Add(behind)
 			}
-			if e.Kind == retry.Stopped && e.Reason == retry.ReasonSuccess && v.Do == Jump {
+			if e.Kind == retry.CallFinished && e.Reason == retry.ReasonSuccess && v.Do == Jump {
 				stopped = e
 				return
 			}
@@ -149,7 +155,7 @@ func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 		v = task.Rules.decide(o)
 		if v.Set != nil && (v.err == nil || v.Do == Fail) {
 			if err := v.Set(r.state, o); err != nil {
-				v.fail("set", err, o)
+				v.fail(v.index, "set", err, o)
 			}
 		}
 		return v.failure(o)
@@ -278,8 +284,8 @@ func after(err error, o Outcome) error {
 	return fmt.Errorf("%w: %w", err, o.Err)
 }
 
-// taskError adds the task's label, and the errors of the rules whose When
-// failed. Those are only text, because they are not why the task failed.
+// taskError adds the task's label, and the errors of the rules whose When says that
+// they do not match. Those are only text, because they are not why the task failed.
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
 	for _, fault := range v.faults {
@@ -288,14 +294,16 @@ func taskError(task Task, v verdict, err error) error {
 	return err
 }
 
-// policy returns Policy with unlimited attempts if it sets no limit. The curve
-// only makes it valid: each retry uses the curve of its rule.
+// noLimit is the MaxAttempts of a pipeline that sets no limit. It is not Unlimited, under
+// which each wait is 10ms or longer, because its rules have limits or delays.
+const noLimit = math.MaxInt
+
+// policy returns Policy, with noLimit if it sets no limit.
 func (p Pipeline) policy() retry.Policy {
 	policy := p.Policy
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
-		policy.MaxAttempts = retry.Unlimited
+		policy.MaxAttempts = noLimit
 	}
-	policy.Backoff = retry.Fixed(time.Hour)
 	return policy
 }
 

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,64 +146,12 @@ func TestMaxElapsedBeginsAnewWithEachTask(t *testing.T) {
 	})
 }
 
-func TestBudgetIsSharedByTasksAndRefilledByThoseThatEndWell(t *testing.T) {
-	budget := &retry.Budget{Size: 1, Ratio: 1}
-	p := Pipeline{Policy: retry.Policy{Budget: budget}, Tasks: []Task{
-		{Label: "a", Run: newScript(failure, success).run, Rules: Rules{retrying(9, nil)}},
-		{Label: "b", Run: newScript(failure, failure, success).run, Rules: Rules{retrying(9, nil)}},
-	}}
-	err := p.Run(t.Context(), nil)
-	assert.EqualError(t, err, `retryflow: task "b": retry: retry budget exhausted after 2 attempts: boom`)
-}
-
 func TestAFailedPipelineMayBeTriedAgain(t *testing.T) {
 	runs := 0
 	p := Pipeline{Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { runs++; return failure }, Rules: Rules{{Do: Fail}}}}}
 	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 3}, func(ctx context.Context) error { return p.Run(ctx, nil) })
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 	assert.Equal(t, 3, runs, "Fail ends the pipeline, and does not stop a loop around it")
-}
-
-func TestOnePipelineRunByManyAtOnce(t *testing.T) {
-	p := Pipeline{
-		Tasks: []Task{
-			{Label: "fetch", Run: func(_ context.Context, s State) Outcome {
-				runs, _ := s["runs"].(int)
-				s["runs"] = runs + 1
-				if runs%2 == 0 {
-					return failure
-				}
-				return Outcome{Result: runs < 9}
-			}, Rules: Rules{retrying(2, nil), {When: when(true), Do: Jump, To: "fetch", Set: func(s State, _ Outcome) error {
-				pages, _ := s["pages"].(int)
-				s["pages"] = pages + 1
-				return nil
-			}}}},
-			{Label: "store", Run: func(context.Context, State) Outcome { return success }},
-		},
-		Policy: retry.Policy{MaxAttempts: 5},
-	}
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			state := State{}
-			assert.NoError(t, p.Run(context.Background(), state))
-			assert.Equal(t, State{"runs": 10, "pages": 4}, state)
-		})
-	}
-	wg.Wait()
-}
-
-func TestGoexitInRunPassesThrough(t *testing.T) {
-	returned := false
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		p := Pipeline{Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { runtime.Goexit(); return success }}}}
-		_ = p.Run(context.Background(), nil)
-		returned = true
-	})
-	wg.Wait()
-	assert.False(t, returned)
 }
 
 // told is an Event without its times.
@@ -235,7 +181,7 @@ func listen(to *[]told) func(context.Context, Event) {
 
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cannot := func(Outcome) (bool, error) { return false, errors.New("cannot tell") }
+		cannot := func(Outcome) (bool, error) { return true, ErrNoMatch }
 		var events []told
 		p := Pipeline{
 			Tasks: []Task{
@@ -257,13 +203,13 @@ func TestEvents(t *testing.T) {
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 2, Max: 8, Rule: -1},
 			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, To: "fetch", Computed: time.Minute, Result: "more", Faults: 1},
 			{Kind: retry.RetryScheduled, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, To: "fetch", Computed: time.Minute, Delay: time.Minute, Backoff: retry.Fixed(time.Minute)},
-			{Kind: retry.Stopped, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, To: "fetch", Computed: time.Minute, Reason: retry.ReasonSuccess},
+			{Kind: retry.CallFinished, Task: "fetch", Attempt: 2, Max: 8, Rule: 2, Directive: Jump, To: "fetch", Computed: time.Minute, Reason: retry.ReasonSuccess},
 			{Kind: retry.AttemptStarted, Task: "fetch", Attempt: 1, Max: 8, Rule: -1},
 			{Kind: retry.AttemptFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Directive: Continue, Result: "end", Faults: 1},
-			{Kind: retry.Stopped, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Directive: Continue, Reason: retry.ReasonSuccess},
+			{Kind: retry.CallFinished, Task: "fetch", Attempt: 1, Max: 8, Rule: -1, Directive: Continue, Reason: retry.ReasonSuccess},
 			{Kind: retry.AttemptStarted, Task: "store", Attempt: 1, Max: 8, Rule: -1},
 			{Kind: retry.AttemptFinished, Task: "store", Attempt: 1, Max: 8, Rule: -1, Directive: Fail, Err: errBoom},
-			{Kind: retry.Stopped, Task: "store", Attempt: 1, Max: 8, Rule: -1, Directive: Fail, Err: errBoom, Reason: retry.ReasonNonRetryable},
+			{Kind: retry.CallFinished, Task: "store", Attempt: 1, Max: 8, Rule: -1, Directive: Fail, Err: errBoom, Reason: retry.ReasonNonRetryable},
 		}, events)
 	})
 }
@@ -315,37 +261,6 @@ func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A task's Elapsed includes the wait before a jump, so that its events can be
-// replayed.
-func TestElapsedGoesOnInTheWaitBeforeAJump(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var kinds []retry.EventKind
-		var elapsed []time.Duration
-		var times []time.Duration
-		began := time.Now()
-		p := Pipeline{
-			Tasks: []Task{
-				{Label: "a", Run: func(context.Context, State) Outcome { time.Sleep(time.Second); return failure }, Rules: Rules{{Do: Jump, To: "b", Delay: waits(time.Minute)}}},
-				{Label: "b", Run: newScript(success).run},
-			},
-			OnEvent: func(_ context.Context, e Event) {
-				if e.Task == "a" {
-					kinds, elapsed, times = append(kinds, e.Kind), append(elapsed, e.Elapsed), append(times, e.Time.Sub(began))
-					if e.Kind == retry.RetryScheduled {
-						assert.Equal(t, 61*time.Second, e.Due.Sub(began))
-						time.Sleep(time.Second) // part of the wait
-					}
-				}
-			},
-		}
-		require.NoError(t, p.Run(t.Context(), nil))
-		assert.Equal(t, []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped}, kinds)
-		assert.Equal(t, []time.Duration{0, time.Second, time.Second, 61 * time.Second}, elapsed)
-		assert.Equal(t, elapsed, times)
-		assert.Equal(t, 61*time.Second, time.Since(began))
-	})
 }
 
 // skipping is a Wait that skips this share of each wait, and sleeps the rest.
@@ -496,7 +411,7 @@ func TestWaitBeforeAJump(t *testing.T) {
 						assert.Equal(t, []any{e.Delay, e.Delay, e.Delay, uint64(0)}, []any{row.delay, e.Lo, e.Hi, e.Seed})
 						assert.Equal(t, e.Time.Add(e.Delay), e.Due)
 						time.Sleep(time.Second)
-					case e.Kind == retry.Stopped && e.Task == "t":
+					case e.Kind == retry.CallFinished && e.Task == "t":
 						stopped = e
 					}
 				}
@@ -574,7 +489,7 @@ func TestJumpsThatAreNotMade(t *testing.T) {
 				}
 				jumps := told{Task: "t", Attempt: 1, Max: -1, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom}
 				finished, scheduled, stopped := jumps, jumps, jumps
-				finished.Kind, scheduled.Kind, stopped.Kind, stopped.Reason = retry.AttemptFinished, retry.RetryScheduled, retry.Stopped, row.reason
+				finished.Kind, scheduled.Kind, stopped.Kind, stopped.Reason = retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished, row.reason
 				scheduled.Delay, scheduled.Backoff = time.Hour, retry.Fixed(time.Hour)
 				want := []told{{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1}, finished, scheduled, stopped}
 				if !row.waits {
@@ -599,34 +514,6 @@ type silent struct{ context.Context }
 
 func (silent) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-func TestEventCounts(t *testing.T) {
-	kinds := []retry.EventKind{retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.Stopped}
-	count := func(p Pipeline, ctx context.Context) [4]int {
-		var n [4]int
-		p.OnEvent = func(_ context.Context, e Event) { n[slices.Index(kinds, e.Kind)]++ }
-		func() {
-			defer func() { _ = recover() }()
-			_ = p.Run(ctx, nil)
-		}()
-		return n
-	}
-	task := func(run func(context.Context, State) Outcome) Pipeline {
-		return Pipeline{Tasks: []Task{{Label: "t", Run: run, Rules: Rules{retrying(3, retry.Fixed(time.Hour))}}}}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	synctest.Test(t, func(t *testing.T) {
-		soon, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Minute, cancel)
-		assert.Equal(t, [4]int{1, 1, 1, 1}, count(task(newScript(failure).run), soon), "canceled in a sleep")
-		assert.Equal(t, [4]int{3, 3, 2, 1}, count(task(newScript(failure).run), t.Context()), "all fail")
-		assert.Equal(t, [4]int{1, 1, 0, 1}, count(task(newScript(success).run), t.Context()), "success")
-		assert.Equal(t, [4]int{0, 0, 0, 1}, count(task(newScript(success).run), ended), "ended before")
-		assert.Equal(t, [4]int{0, 0, 0, 0}, count(task(nil), t.Context()), "an invalid pipeline")
-		assert.Equal(t, [4]int{1, 0, 0, 0}, count(task(func(context.Context, State) Outcome { panic("no") }), t.Context()), "panic")
-	})
-}
-
 func TestEventAsJSON(t *testing.T) {
 	at := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	finished := Event{
@@ -634,14 +521,14 @@ func TestEventAsJSON(t *testing.T) {
 		Task:  "fetch", Rule: 0, Directive: Retry, Limit: 2, Faults: []error{errors.New("cannot tell")},
 	}
 	stopped := Event{
-		Event: retry.Event{Kind: retry.Stopped, Time: at, Attempt: 1, Max: 3, Reason: retry.ReasonSuccess},
+		Event: retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Max: 3, Reason: retry.ReasonSuccess},
 		Task:  "fetch", Rule: 2, Directive: Jump, To: "store", Computed: time.Minute,
 	}
 	started := Event{Event: retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 3}, Task: "fetch", Rule: -1}
 	for want, e := range map[string]Event{
 		`{"kind":"attempt_finished","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"err":"boom","took":"1s","task":"fetch","rule":0,"directive":"retry","limit":2,"faults":["cannot tell"]}`: finished,
 		`{"kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"task":"fetch","rule":-1}`:                                                                                 started,
-		`{"kind":"stopped","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"reason":"success","task":"fetch","rule":2,"directive":"jump","to":"store","computed":"1m0s"}`:                     stopped,
+		`{"kind":"call_finished","time":"2026-11-20T10:00:00Z","attempt":1,"max":3,"reason":"success","task":"fetch","rule":2,"directive":"jump","to":"store","computed":"1m0s"}`:               stopped,
 	} {
 		got, err := json.Marshal(e)
 		require.NoError(t, err)
@@ -652,9 +539,9 @@ func TestEventAsJSON(t *testing.T) {
 	}
 
 	var e Event
-	require.NoError(t, json.Unmarshal([]byte(`{"kind":"stopped"}`), &e))
+	require.NoError(t, json.Unmarshal([]byte(`{"kind":"call_finished"}`), &e))
 	assert.Equal(t, -1, e.Rule, "no rule is -1, not the first rule")
-	assert.EqualError(t, json.Unmarshal([]byte(`{"kind":"stopped","computed":"1"}`), &e), `retryflow: event: computed is "1": write a duration, such as "200ms"`)
+	assert.EqualError(t, json.Unmarshal([]byte(`{"kind":"call_finished","computed":"1"}`), &e), `retryflow: event: computed is "1": write a duration, such as "200ms"`)
 }
 
 // The line of a newer version keeps the names that this one does not know.
@@ -668,4 +555,28 @@ func TestEventOfANewerVersion(t *testing.T) {
 	back, err := json.Marshal(e)
 	require.NoError(t, err)
 	assert.Equal(t, line, string(back))
+}
+
+// A server's wait is taken as the pipeline says, whatever the rule says of its own.
+func TestRetryAfterOfAPipeline(t *testing.T) {
+	rules := Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), MaxDelay: time.Hour}}}
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		reason retry.Reason
+		began  []time.Duration
+	}{
+		{"at least", retry.Policy{}, retry.ReasonExhausted, []time.Duration{0, time.Hour}},
+		{"exactly", retry.Policy{RetryAfter: retry.RetryAfterExact}, retry.ReasonExhausted, []time.Duration{0, 50 * time.Second}},
+		{"too long", retry.Policy{MaxRetryAfter: 49 * time.Second}, retry.ReasonRetryAfter, []time.Duration{0}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				task := newScript(Outcome{Err: retry.After(50*time.Second, errBoom)})
+				err := Pipeline{Policy: row.policy, Tasks: []Task{{Label: "t", Run: task.run, Rules: rules}}}.Run(t.Context(), nil)
+				assert.Equal(t, row.reason, retry.ReasonOf(err))
+				assert.Equal(t, row.began, task.began)
+			})
+		})
+	}
 }

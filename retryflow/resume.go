@@ -29,7 +29,7 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 		return fmt.Errorf("retryflow: cannot resume: the log ends in task %q, which the pipeline does not have", last.Task)
 	}
 	task := p.Tasks[at]
-	cut := last.Kind != retry.Stopped || last.Reason == retry.ReasonCanceled || last.Reason == retry.ReasonDeadline
+	cut := last.Kind != retry.CallFinished || last.Reason == retry.ReasonCanceled || last.Reason == retry.ReasonDeadline
 	switch {
 	case last.Directive == Fail && last.Kind == retry.AttemptFinished, !cut && last.Reason != retry.ReasonSuccess:
 		err := last.Err
@@ -65,7 +65,7 @@ func due(log []Event) time.Time {
 			return e.Due
 		case e.Kind == retry.AttemptFinished && e.Directive == Jump:
 			return e.Time.Add(e.Computed)
-		case e.Kind != retry.Stopped:
+		case e.Kind != retry.CallFinished:
 			return time.Time{}
 		}
 	}
@@ -88,17 +88,17 @@ func jumpsIn(log []Event) (n int) {
 // in e.
 func (p Pipeline) PolicyAfter(e Event) retry.Policy {
 	policy := p.policy()
-	chosen := &retry.Policy{NonRetryable: true}
+	chosen := &retry.Class{NonRetryable: true}
 	if at := p.index(e.Task); at >= 0 && e.Directive == Retry && e.Rule >= 0 && e.Rule < len(p.Tasks[at].Rules) {
 		r := p.Tasks[at].Rules[e.Rule]
-		chosen = &r.Policy
 		if r.Attempts != nil {
-			chosen.MaxAttempts, chosen.MaxRetries = e.Limit, 0
+			r.Policy.MaxAttempts, r.Policy.MaxRetries = e.Limit, 0
 		}
 		if r.Delay != nil {
-			chosen.Backoff = beginningWith(e.Computed, chosen.Backoff)
+			r.Policy.Backoff = beginningWith(e.Computed, r.Policy.Backoff)
 		}
+		chosen = classOf(r.Policy)
 	}
-	policy.Classify = func(error) *retry.Class { return &retry.Class{Policy: chosen} }
+	policy.Classify = func(error) *retry.Class { return chosen }
 	return policy
 }

@@ -227,10 +227,10 @@ func TestPolicyAfter(t *testing.T) {
 			switch e.Kind {
 			case retry.AttemptFinished:
 				finished = e
-			case retry.RetryScheduled, retry.Stopped:
+			case retry.RetryScheduled, retry.CallFinished:
 				decisions++
 				d := p.PolicyAfter(finished).Next(retry.Attempt{Number: e.Attempt, Err: finished.Err, Elapsed: e.Elapsed, Seed: max(1, e.Seed)})
-				if e.Kind == retry.Stopped {
+				if e.Kind == retry.CallFinished {
 					assert.Equal(t, e.Reason, d.Reason)
 				} else {
 					assert.Equal(t, retry.ReasonRetry, d.Reason)

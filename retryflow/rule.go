@@ -31,16 +31,17 @@ func (o Outcome) Status() string {
 
 // A Rule says what to do after an outcome that it matches.
 type Rule struct {
-	// When reports whether the rule matches; a nil When always does. If When
-	// fails, the rule does not match.
+	// When reports whether the rule matches; a nil When always does. If When fails,
+	// the task fails with its error: this rule may be the one that stops the task. If
+	// the error has an [ErrNoMatch], the rule does not match instead.
 	When func(Outcome) (bool, error)
 
 	Do Directive
 
 	// Policy applies to a Retry, and must be zero otherwise. MaxAttempts,
 	// MaxRetries, AttemptCap and NonRetryable limit the attempts of the task,
-	// over all its rules. Backoff, MaxDelay, Jitter, MaxRetryAfter and
-	// ExactRetryAfter set the delays. The other fields must be zero here.
+	// over all its rules. Backoff, MaxDelay and Jitter set the delays. A zero field does
+	// nothing; in Classify it leaves the call's own. The other fields must be zero.
 	Policy retry.Policy
 
 	// Attempts computes the limit of a Retry from the outcome, in place of the
@@ -51,13 +52,18 @@ type Rule struct {
 	// Delay computes a wait from the outcome; if it is nil, the Policy's own
 	// applies. For a Retry it replaces the first delay of the Policy's curve,
 	// or every delay if the curve is nil, a Schedule or a custom one. It is
-	// limited by MaxDelay, but not by MaxRetryAfter. For a Jump it is the wait
+	// limited by MaxDelay, but not by a MaxRetryAfter. For a Jump it is the wait
 	// before the jump. A negative result is treated as 0.
 	Delay func(Outcome) (time.Duration, error)
 
 	To  string                     // Jump: the label of the task
 	Set func(State, Outcome) error // changes the state before the directive takes effect; may be nil
 }
+
+// ErrNoMatch, in the tree of an error of a When, says that the rule does not match:
+// the outcome does not have what the rule asks for. The next rule is tried, and the
+// error is in Faults of the [Event].
+var ErrNoMatch = errors.New("the rule does not match")
 
 // IfErr returns a When for rules that look only at the error. It matches an
 // outcome whose Err is not nil and for which is returns true.
@@ -73,9 +79,8 @@ type Rules []Rule
 // without a name that has the rule's Policy, with its Attempts and Delay. Otherwise
 // it returns one that is not retried. Only Err of the Outcome is set.
 //
-// A rule whose When fails does not match, and one whose Attempts or Delay fails
-// does not retry. The class has their errors as its Cause, which the [retry.Error]
-// shows. [Rules.Validate] finds rules that Classify cannot use.
+// If the When, Attempts or Delay of a rule fails, the error is not retried. The class
+// has their errors as its Cause, which the [retry.Error] shows. [Rules.Validate] finds rules that Classify cannot use.
 func (rules Rules) Classify(err error) *retry.Class {
 	v := rules.decide(Outcome{Err: err})
 	class := v.class()
@@ -87,7 +92,7 @@ func (rules Rules) Classify(err error) *retry.Class {
 type verdict struct {
 	Rule           // the rule that matches; if none does, only Do is set
 	index  int     // the rule's index, or -1 if none matches
-	faults []error // the errors of rules whose When failed
+	faults []error // the errors of rules whose When says that they do not match
 
 	wait  time.Duration // the result of Delay
 	fault error         // the error of a function of the rule that failed
@@ -103,11 +108,17 @@ func (rules Rules) decide(o Outcome) verdict {
 	}
 	for i, r := range rules {
 		matches, err := r.matches(o)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNoMatch):
 			v.faults = append(v.faults, fmt.Errorf("rule %d: when: %w", i, err))
-		} else if matches {
+		case err != nil:
+			v.Do = Fail
+			v.fail(i, "when", err, o)
+			return v
+		case matches:
 			v.index, v.Rule = i, r
-			break
+			v.follow(o)
+			return v
 		}
 	}
 	v.follow(o)
@@ -130,7 +141,7 @@ func (v *verdict) follow(o Outcome) {
 			err = fmt.Errorf("got %d, want 1 or more", n)
 		}
 		if err != nil {
-			v.fail("attempts", err, o)
+			v.fail(v.index, "attempts", err, o)
 			return
 		}
 		v.Policy.MaxAttempts, v.Policy.MaxRetries = n, 0
@@ -138,7 +149,7 @@ func (v *verdict) follow(o Outcome) {
 	if v.Delay != nil {
 		d, err := v.Delay(o)
 		if err != nil {
-			v.fail("delay", err, o)
+			v.fail(v.index, "delay", err, o)
 			return
 		}
 		v.wait = max(0, d)
@@ -153,9 +164,9 @@ func (v *verdict) follow(o Outcome) {
 	}
 }
 
-// fail records that a function of the rule failed.
-func (v *verdict) fail(function string, err error, o Outcome) {
-	v.fault = fmt.Errorf("rule %d: %s: %w", v.index, function, err)
+// fail records that a function of a rule failed.
+func (v *verdict) fail(rule int, function string, err error, o Outcome) {
+	v.fault = fmt.Errorf("rule %d: %s: %w", rule, function, err)
 	v.err = after(v.fault, o)
 }
 
@@ -164,9 +175,19 @@ func (v *verdict) fail(function string, err error, o Outcome) {
 // every loop around the pipeline as well.
 func (v *verdict) class() *retry.Class {
 	if v.Do != Retry || v.err != nil {
-		return &retry.Class{Policy: &retry.Policy{NonRetryable: true}}
+		return &retry.Class{NonRetryable: true}
 	}
-	return &retry.Class{Policy: &v.Policy}
+	return classOf(v.Policy)
+}
+
+// classOf returns the class of a rule that retries. It has no name: the limit of the
+// rule is about all attempts of the task.
+func classOf(p retry.Policy) *retry.Class {
+	c := &retry.Class{NonRetryable: p.NonRetryable, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
+	if limit := p.EffectiveMax(); limit != retry.Unlimited {
+		c.MaxAttempts = limit
+	}
+	return c
 }
 
 // limit returns the tighter limit of the rule and of the pipeline. The curves only

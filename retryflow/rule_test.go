@@ -3,6 +3,7 @@ package retryflow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,7 @@ func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
 	cannot := errors.New("cannot tell")
 	again := retry.Policy{MaxAttempts: 9}
 	failingWhen := func(Outcome) (bool, error) { return true, cannot }
+	noMatch := func(Outcome) (bool, error) { return true, fmt.Errorf("no key: %w", ErrNoMatch) }
 	for _, row := range []struct {
 		name  string
 		rules Rules
@@ -93,12 +95,13 @@ func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
 		{"When fails", Rules{{When: failingWhen, Do: Retry, Policy: again}}, "rule 0: when: cannot tell"},
 		{"Delay fails", Rules{{Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}, {Do: Retry, Policy: again}}, "rule 0: delay: cannot tell"},
 		{"Attempts fails", Rules{{Do: Retry, Attempts: func(Outcome) (int, error) { return 0, cannot }}}, "rule 0: attempts: cannot tell"},
-		{"both", Rules{{When: failingWhen, Do: Fail}, {Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}}, "rule 0: when: cannot tell\nrule 1: delay: cannot tell"},
+		{"When fails before a rule that retries", Rules{{When: failingWhen, Do: Fail}, {Do: Retry, Policy: again}}, "rule 0: when: cannot tell"},
+		{"both", Rules{{When: noMatch, Do: Fail}, {Do: Retry, Policy: again, Delay: func(Outcome) (time.Duration, error) { return 0, cannot }}}, "rule 0: when: no key: the rule does not match\nrule 1: delay: cannot tell"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			class := row.rules.Classify(errBoom)
 			assert.Empty(t, class.Name)
-			assert.Equal(t, &retry.Policy{NonRetryable: true}, class.Policy)
+			assert.True(t, class.NonRetryable)
 			if row.cause == "" {
 				assert.NoError(t, class.Cause)
 				return
@@ -107,17 +110,32 @@ func TestClassifyOfWhatCannotBeAsked(t *testing.T) {
 			err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Classify: row.rules.Classify}, func(context.Context) error { return errBoom })
 			assert.EqualError(t, err, "retry: not retryable after 1 attempt ("+strings.ReplaceAll(row.cause, "\n", "; ")+"): boom")
 			assert.ErrorIs(t, err, cannot)
-			assert.Equal(t, errBoom, retry.LastError(err))
+			assert.Equal(t, errBoom, retry.Unwrap(err))
 		})
 	}
-	asked := Rules{{When: failingWhen, Do: Fail}, {Do: Retry, Policy: again}}
-	assert.Equal(t, &again, asked.Classify(errBoom).Policy, "a rule whose When fails does not match")
+	asked := Rules{{When: noMatch, Do: Fail}, {Do: Retry, Policy: again}}
+	assert.False(t, asked.Classify(errBoom).NonRetryable, "the next rule is tried")
 }
 
 func TestClassifyLeavesTheRulesAsTheyAre(t *testing.T) {
 	rules := Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Hour)}, Delay: waits(time.Second)}}
-	rules.Classify(errBoom).Policy.MaxAttempts = 99
+	rules.Classify(errBoom).MaxAttempts = 99
 	assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Hour)}, rules[0].Policy)
+}
+
+// The class has the limits and the delays of the rule. What the rule leaves zero is the
+// call's.
+func TestClassOfARule(t *testing.T) {
+	for want, policy := range map[retry.Class]retry.Policy{
+		{}:                                   {MaxAttempts: retry.Unlimited},
+		{MaxAttempts: 1}:                     {},
+		{MaxAttempts: 4}:                     {MaxAttempts: 9, MaxRetries: 3},
+		{MaxAttempts: 5}:                     {MaxAttempts: retry.Unlimited, AttemptCap: 5},
+		{MaxAttempts: 1, NonRetryable: true}: {MaxAttempts: 3, NonRetryable: true},
+		{MaxAttempts: 2, Backoff: retry.Linear(1), MaxDelay: 2, Jitter: retry.FullJitter}: {MaxRetries: 1, Backoff: retry.Linear(1), MaxDelay: 2, Jitter: retry.FullJitter},
+	} {
+		assert.Equal(t, &want, Rules{{Do: Retry, Policy: policy}}.Classify(errBoom))
+	}
 }
 
 func TestNextAsksTheRules(t *testing.T) {

@@ -2,6 +2,7 @@ package retryflow
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -85,8 +86,11 @@ func (p Pipeline) ruleFaults(r Rule) (faults []string) {
 	switch r.Do {
 	case Continue, Break, Fail:
 	case Retry:
-		if err := p.together(r).Validate(); err != nil {
-			say("%v", err)
+		switch policy := p.together(r); {
+		case policy.Validate() != nil:
+			say("%v", policy.Validate())
+		case policy.EffectiveMax() == retry.Unlimited && policy.Budget == nil && (policy.Backoff == nil || policy.Backoff.Delay(math.MaxInt) <= 0):
+			say("unlimited attempts without a delay: write MaxAttempts, MaxRetries or a Backoff")
 		}
 		if r.Attempts == nil && r.Policy.MaxAttempts == 0 && r.Policy.MaxRetries == 0 {
 			say("Policy sets no limit: write MaxAttempts or MaxRetries")
@@ -122,7 +126,7 @@ func (p Pipeline) together(r Rule) retry.Policy {
 		policy.MaxAttempts = 1
 	}
 	policy.MaxElapsed, policy.Budget = p.Policy.MaxElapsed, p.Policy.Budget
-	if limit := p.policy().EffectiveMax(); limit != retry.Unlimited && policy.AttemptCap == 0 {
+	if limit := p.policy().EffectiveMax(); limit != noLimit && policy.AttemptCap == 0 {
 		policy.AttemptCap = limit
 	}
 	if r.Delay != nil {
@@ -139,8 +143,6 @@ func ofPipeline(p retry.Policy) []string {
 		field{"Backoff", p.Backoff != nil, rules},
 		field{"MaxDelay", p.MaxDelay != 0, rules},
 		field{"Jitter", p.Jitter != nil, rules},
-		field{"MaxRetryAfter", p.MaxRetryAfter != 0, rules},
-		field{"ExactRetryAfter", p.ExactRetryAfter, rules},
 		field{"HealthyAfter", p.HealthyAfter != 0, "%s is not used, because a task never begins anew: leave it 0, and call retry.Do with it in Run"},
 		field{"RetryIf", p.RetryIf != nil, "%s belongs to the rules: write a When"},
 		field{"Classify", p.Classify != nil, "%s is not used: write Rules"},
@@ -157,6 +159,8 @@ func ofRule(p retry.Policy) []string {
 		field{"Classify", p.Classify != nil, "%s of its Policy is not used: write more rules"},
 		field{"HealthyAfter", p.HealthyAfter != 0, "%s of its Policy is not used: leave it 0, or set it beside Classify"},
 		field{"OnEvent", p.OnEvent != nil, "%s of its Policy is not used: set Pipeline.OnEvent, or the one beside Classify"},
+		field{"RetryAfter", p.RetryAfter != "", pipeline},
+		field{"MaxRetryAfter", p.MaxRetryAfter != 0, pipeline},
 		field{"Source", p.Source != nil, pipeline},
 		field{"MaxElapsed", p.MaxElapsed != 0, pipeline},
 		field{"AttemptTimeout", p.AttemptTimeout != 0, pipeline},

@@ -2,7 +2,6 @@ package retryflow_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,10 +41,9 @@ func TestValidate(t *testing.T) {
 		"policy that waits":              {policy(retry.Policy{Backoff: retry.Fixed(1)}), "Policy: Backoff belongs to the rules: set it in their Policy"},
 		"policy that caps":               {policy(retry.Policy{MaxDelay: 1}), "Policy: MaxDelay belongs to the rules"},
 		"policy with jitter":             {policy(retry.Policy{Jitter: retry.FullJitter}), "Policy: Jitter belongs to the rules"},
-		"policy and servers":             {policy(retry.Policy{MaxRetryAfter: 1}), "Policy: MaxRetryAfter belongs to the rules"},
+		"policy and servers":             {policy(retry.Policy{MaxRetryAfter: 1, RetryAfter: retry.RetryAfterExact}), ""},
 		"policy that classes":            {policy(retry.Policy{Classify: Rules{}.Classify}), "Policy: Classify is not used: write Rules"},
 		"policy that watches":            {policy(retry.Policy{OnEvent: func(context.Context, retry.Event) {}}), "Policy: OnEvent is not used: set Pipeline.OnEvent"},
-		"policy and exact servers":       {policy(retry.Policy{ExactRetryAfter: true}), "Policy: ExactRetryAfter belongs to the rules: set it in their Policy"},
 		"policy of long life":            {policy(retry.Policy{HealthyAfter: time.Minute}), "Policy: HealthyAfter is not used, because a task never begins anew: leave it 0, and call retry.Do with it in Run"},
 		"no directive":                   {rule(Rule{}), `task "t": rule 0: Do is "": write Continue, Retry, Jump, Break or Fail`},
 		"unknown directive":              {rule(Rule{Do: "explode"}), `task "t": rule 0: Do is "explode"`},
@@ -75,7 +73,9 @@ func TestValidate(t *testing.T) {
 		"rule: Classify":                 {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Classify: Rules{}.Classify}}), "Classify of its Policy is not used: write more rules"},
 		"rule: HealthyAfter":             {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}}), "HealthyAfter of its Policy is not used: leave it 0, or set it beside Classify"},
 		"rule: Wait":                     {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Wait: wait}}), "Wait of its Policy is not used: set it in Pipeline.Policy, or beside Classify"},
-		"rule: what a class has":         {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxRetries: 2, AttemptCap: 2, NonRetryable: true, ExactRetryAfter: true, Backoff: retry.Fixed(1), MaxDelay: 1, Jitter: retry.FullJitter, MaxRetryAfter: 1}}), ""},
+		"rule: what a class has":         {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxRetries: 2, AttemptCap: 2, NonRetryable: true, Backoff: retry.Fixed(1), MaxDelay: 1, Jitter: retry.FullJitter}}), ""},
+		"rule: what servers ask for":     {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, MaxRetryAfter: 1}}), "MaxRetryAfter of its Policy is not used: set it in Pipeline.Policy, or beside Classify"},
+		"rule: how servers are heeded":   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, RetryAfter: retry.RetryAfterExact}}), "RetryAfter of its Policy is not used: set it in Pipeline.Policy, or beside Classify"},
 		"rule: Budget":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Budget: &retry.Budget{Size: 1}}}), "Budget of its Policy is not used"},
 		"rule: OnEvent":                  {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(context.Context, retry.Event) {}}}), "OnEvent of its Policy is not used: set Pipeline.OnEvent, or the one beside Classify"},
 		"unlimited, but not in total":    {Pipeline{Policy: retry.Policy{MaxElapsed: 1}, Tasks: rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: -1}}).Tasks}, "unlimited attempts without a delay"},
@@ -125,33 +125,4 @@ func TestValidateRules(t *testing.T) {
 			assert.EqualError(t, err, "retryflow: invalid rules: "+row.want, name)
 		}
 	}
-}
-
-func TestValidateNamesEveryFaultAtOnce(t *testing.T) {
-	p := Pipeline{
-		MaxJumps: -1,
-		Policy:   retry.Policy{MaxAttempts: -2, MaxDelay: 1},
-		Tasks: []Task{
-			{Label: "a", Rules: Rules{{Do: Jump, To: "nosuch", Policy: retry.Policy{}}, {Do: "explode"}}},
-			{Label: "a", Rules: Rules{{Do: Retry, To: "a"}}},
-			{},
-		},
-	}
-	err := p.Validate()
-	require.Error(t, err)
-	assert.Equal(t, []string{
-		`retryflow: invalid pipeline: MaxJumps is -1: write how many, or 0 for 10,000`,
-		`Policy: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited`,
-		`Policy: MaxDelay belongs to the rules: set it in their Policy`,
-		`task "a": Run is nil`,
-		`task "a": rule 0: To is "nosuch": no task has that Label`,
-		`task "a": rule 1 is never reached: rule 0 has no When and always matches`,
-		`task "a": rule 1: Do is "explode": write Continue, Retry, Jump, Break or Fail`,
-		`task "a": Tasks[0] and Tasks[1] have the same Label`,
-		`task "a": Run is nil`,
-		`task "a": rule 0: Policy sets no limit: write MaxAttempts or MaxRetries`,
-		`task "a": rule 0: To is only valid for Jump`,
-		`Tasks[2]: Label is empty`,
-		`Tasks[2]: Run is nil`,
-	}, strings.Split(err.Error(), "; "))
 }

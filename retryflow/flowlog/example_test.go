@@ -30,7 +30,7 @@ func ExamplePipelineEvents() {
 	records, err := flowlog.Read(strings.NewReader(`
 {"key":"17","kind":"attempt_started","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"submit","rule":-1}
 {"key":"17","kind":"attempt_finished","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"submit","rule":-1,"directive":"continue"}
-{"key":"17","kind":"stopped","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"reason":"success","task":"submit","rule":-1,"directive":"continue"}
+{"key":"17","kind":"call_finished","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"reason":"success","task":"submit","rule":-1,"directive":"continue"}
 {"key":"17","kind":"attempt_started","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"poll","rule":-1}
 {"key":"17","kind":"attempt_finished","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"task":"poll","rule":0,"directive":"jump","to":"poll","computed":"1m0s"}
 {"key":"17","kind":"retry_scheduled","time":"2020-11-20T10:00:00Z","attempt":1,"max":-1,"delay":"1m0s","due":"2020-11-20T10:01:00Z","task":"poll","rule":0,"directive":"jump","to":"poll","computed":"1m0s"}

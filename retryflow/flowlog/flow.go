@@ -74,7 +74,7 @@ func (f flow) After(before eventlog.Flow) error {
 	switch {
 	case f.Kind == retry.AttemptStarted && b.Directive != "" && b.Directive != retryflow.Retry && !b.newer():
 		return fmt.Errorf("the rules say %s, and not to retry", say(b.Directive, b.To))
-	case (f.Kind == retry.RetryScheduled || f.Kind == retry.Stopped) && f.decision() != b.decision():
+	case (f.Kind == retry.RetryScheduled || f.Kind == retry.CallFinished) && f.decision() != b.decision():
 		return errors.New("its rule, directive, to, limit or computed differs from the event before")
 	}
 	return nil
@@ -90,9 +90,9 @@ func (f flow) Describe(event string) string {
 		text += fmt.Sprintf(", rule %d says %s", f.Rule, say(f.Directive, f.To))
 	case f.Kind == retry.RetryScheduled && f.Directive == retryflow.Jump:
 		text = fmt.Sprintf("jumps to %s in %v, at %s", eventlog.Printable(f.To), f.Delay, eventlog.Clock(f.Due))
-	case f.Kind == retry.Stopped && f.Reason == retry.ReasonSuccess:
+	case f.Kind == retry.CallFinished && f.Reason == retry.ReasonSuccess:
 		text = eventlog.StoppedAfter(f.Event.Event) + ": " + say(f.Directive, f.To)
-	case f.Kind == retry.Stopped && f.Reason == retry.ReasonNonRetryable:
+	case f.Kind == retry.CallFinished && f.Reason == retry.ReasonNonRetryable:
 		text = eventlog.StoppedAfter(f.Event.Event) + ": the rules do not retry it"
 	}
 	if len(f.Faults) > 0 {

@@ -82,9 +82,9 @@ func judgeOf(p retryflow.Pipeline, r eventlog.Entry) (*eventlog.Judge, error) {
 	switch computes := rule.Attempts != nil || rule.Delay != nil || rule.Set != nil; {
 	case f.Kind == retry.RetryScheduled && f.Directive != retryflow.Retry:
 		return nil, nil
-	case f.Kind == retry.Stopped && f.Reason == retry.ReasonNonRetryable && computes: // one of these may have failed
+	case f.Kind == retry.CallFinished && f.Reason == retry.ReasonNonRetryable && computes: // one of these may have failed
 		return nil, nil
-	case f.Kind == retry.Stopped && f.Reason == retry.ReasonNonRetryable && f.Done():
+	case f.Kind == retry.CallFinished && f.Reason == retry.ReasonNonRetryable && f.Done():
 		return nil, fmt.Errorf("rule %d has no function that can fail", f.Rule)
 	}
 	return &eventlog.Judge{Policy: p.PolicyAfter(*f.Event), Rules: true}, nil

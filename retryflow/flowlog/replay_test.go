@@ -25,6 +25,14 @@ import (
 
 var errRefused = errors.New("connection refused")
 
+// errNoKey is that of a rule that does not match.
+var errNoKey = noKey{}
+
+type noKey struct{}
+
+func (noKey) Error() string        { return "no such key" }
+func (noKey) Is(target error) bool { return target == retryflow.ErrNoMatch }
+
 var policy = retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: 200 * time.Millisecond}}
 
 func replay(t *testing.T, log string) []flowlog.Call {
@@ -58,7 +66,7 @@ func copying() retryflow.Pipeline {
 				}
 				return o
 			}, Rules: retryflow.Rules{
-				{When: func(retryflow.Outcome) (bool, error) { return false, errors.New("no such key") }, Do: retryflow.Break},
+				{When: func(retryflow.Outcome) (bool, error) { return false, errNoKey }, Do: retryflow.Break},
 				{When: retryflow.IfErr(func(error) bool { return true }), Do: retryflow.Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{}}, Delay: waiting(time.Second)},
 			}},
 			{Label: "store", Run: func(_ context.Context, s retryflow.State) (o retryflow.Outcome) {
@@ -123,7 +131,7 @@ func TestReplayAPipeline(t *testing.T) {
 	assert.EqualError(t, calls[3].Attempts[0].Err, "disk full")
 	assert.EqualError(t, calls[0].Check(policy), "retrylog: line 1: task fetch is of a pipeline: use CheckPipeline")
 
-	failed := retryflow.Event{Event: retry.Event{Kind: retry.Stopped, Attempt: 2, Reason: retry.ReasonNonRetryable, Err: errRefused}, Task: "a\nb", Rule: 1, Directive: retryflow.Fail}
+	failed := retryflow.Event{Event: retry.Event{Kind: retry.CallFinished, Attempt: 2, Reason: retry.ReasonNonRetryable, Err: errRefused}, Task: "a\nb", Rule: 1, Directive: retryflow.Fail}
 	assert.Equal(t, "+0s task a; b: stopped after 2 attempts: the rules do not retry it: connection refused",
 		flowlog.Record{Record: retrylog.Record{Event: failed.Event}, Flow: &failed}.String())
 }
@@ -216,7 +224,7 @@ func TestALogOfANewerVersion(t *testing.T) {
 {"kind":"attempt_paused","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"task":"a","rule":-1,"pause":"1s"}
 {"kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"err":"refused","task":"a","rule":0,"directive":"fork","to":"b"}
 {"kind":"retry_scheduled","time":"2000-01-01T00:00:00Z","attempt":1,"max":-1,"err":"refused","delay":"1s","due":"2000-01-01T00:00:01Z","task":"a","rule":0,"directive":"fork","to":"b"}
-{"kind":"stopped","time":"2000-01-01T00:00:01Z","attempt":1,"max":-1,"elapsed":"1s","err":"refused","cause":"no fork","reason":"bored","task":"a","rule":0,"directive":"fork","to":"b"}
+{"kind":"call_finished","time":"2000-01-01T00:00:01Z","attempt":1,"max":-1,"elapsed":"1s","err":"refused","cause":"no fork","reason":"bored","task":"a","rule":0,"directive":"fork","to":"b"}
 `
 	calls := replay(t, log)
 	require.Len(t, calls, 1)
@@ -448,6 +456,8 @@ func TestReplayEveryPipeline(t *testing.T) {
 // anyPipeline returns a pipeline of two or three tasks with rules of every kind.
 func anyPipeline(source *rand.Rand) retryflow.Pipeline {
 	p := retryflow.Pipeline{MaxJumps: 1 + source.IntN(4)}
+	p.Policy.MaxRetryAfter = 3 * time.Second
+	p.Policy.RetryAfter = []retry.RetryAfterMode{retry.RetryAfterSpread, retry.RetryAfterAtLeast, retry.RetryAfterExact}[source.IntN(3)]
 	p.Policy.Source = source.Uint64
 	if source.IntN(4) == 0 {
 		p.Policy.MaxElapsed = time.Duration(1+source.IntN(9)) * time.Second
@@ -492,7 +502,7 @@ func anyPipeline(source *rand.Rand) retryflow.Pipeline {
 func anyRule(source *rand.Rand, labels []string) retryflow.Rule {
 	r := retryflow.Rule{When: func(retryflow.Outcome) (bool, error) {
 		if source.IntN(10) == 0 {
-			return false, errors.New("no such key")
+			return false, []error{errNoKey, errNoKey, errRefused}[source.IntN(3)]
 		}
 		return source.IntN(2) == 0, nil
 	}}
@@ -507,11 +517,10 @@ func anyRule(source *rand.Rand, labels []string) retryflow.Rule {
 	}
 	switch source.IntN(6) {
 	case 0, 1:
-		r.Do, r.Policy = retryflow.Retry, retry.Policy{MaxAttempts: 1 + source.IntN(4), Backoff: retry.Linear(time.Second), MaxRetryAfter: 3 * time.Second}
+		r.Do, r.Policy = retryflow.Retry, retry.Policy{MaxAttempts: 1 + source.IntN(4), Backoff: retry.Linear(time.Second)}
 		if source.IntN(2) == 0 {
 			r.Policy.Jitter = retry.FullJitter
 		}
-		r.Policy.ExactRetryAfter = source.IntN(3) == 0
 		if source.IntN(3) == 0 {
 			r.Attempts = func(retryflow.Outcome) (int, error) { return 1 + source.IntN(4), failingSometimes() }
 		}

@@ -98,7 +98,7 @@ func (o *order) follows(r Record, begins bool) error {
 	switch took := e.Elapsed - before.Elapsed; {
 	case e.Kind == retry.AttemptStarted && before.Kind != retry.RetryScheduled:
 		return errors.New("the retry before it is missing")
-	case e.Kind == retry.Stopped && e.Reason == retry.ReasonSuccess && before.Kind == retry.AttemptFinished && e.Directive == retryflow.Jump && e.Computed > 0 && o.jumps < o.limit():
+	case e.Kind == retry.CallFinished && e.Reason == retry.ReasonSuccess && before.Kind == retry.AttemptFinished && e.Directive == retryflow.Jump && e.Computed > 0 && o.jumps < o.limit():
 		return errors.New("the wait before the jump is missing")
 	case e.Kind == retry.AttemptFinished && off(e.Took, took, time.Second) != nil:
 		return fmt.Errorf("took is %v, and elapsed says %v", e.Took, took)

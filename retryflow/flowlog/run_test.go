@@ -139,7 +139,7 @@ func changes(t *testing.T, line string) map[string]string {
 			value = (d + time.Hour).String()
 		case "kind", "reason", "directive":
 			value = map[string]string{
-				"attempt_started": "attempt_finished", "attempt_finished": "stopped", "retry_scheduled": "stopped", "stopped": "retry_scheduled",
+				"attempt_started": "attempt_finished", "attempt_finished": "call_finished", "retry_scheduled": "call_finished", "call_finished": "retry_scheduled",
 				"success": "canceled", "attempts_exhausted": "not_retryable", "continue": "break", "retry": "fail", "jump": "continue", "break": "continue",
 			}[text]
 		case "faults":

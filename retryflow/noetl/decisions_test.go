@@ -70,6 +70,8 @@ func readDecisions(t *testing.T) (d decisions) {
 	return d
 }
 
+var errTool = errors.New("the tool failed")
+
 // outcome returns the outcome of a tool as a program reports it.
 func (e envelope) outcome(engine, kind string) (o retryflow.Outcome) {
 	var of map[string]any
@@ -92,7 +94,7 @@ func (e envelope) outcome(engine, kind string) (o retryflow.Outcome) {
 	}
 	maps.Copy(o.Data, of)
 	if of["status"] == "error" {
-		o.Err = errors.New("the tool failed")
+		o.Err = errTool
 	}
 	return o
 }
@@ -304,6 +306,9 @@ var classes = []class{
 	{"labels", func(f *difference) bool {
 		return slices.Contains([]string{"next", "vars", "collect", "emit", "set"}, f.run.next) || f.why == "unknown target" || f.in == "set" && f.has(`who: '{{ _task }}'`)
 	}},
+	{"wrong type", func(f *difference) bool {
+		return f.run.rule == -1 && f.run.do == "fail" && f.err != nil && !errors.Is(f.err, errTool) && f.run.faults == 0
+	}},
 	{"condition", func(f *difference) bool {
 		return f.in == "rule" && (f.has(`when: 'yes`) || f.run.rule >= 0 && (f.rule < 0 || f.rule > f.run.rule))
 	}},
@@ -337,9 +342,9 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	assert.Equal(t, map[string]int{
-		"equal": 2223, "refused": 969, "retry, no backoff": 171, "jump, delay": 10, "delay, text": 20, "attempts, jump": 76, "missing": 30,
-		"condition": 69, "set, fails": 214, "set, text": 329, "set, list": 20, "set, scope": 12, "else, do": 19, "on_unmatched": 8,
-		"labels": 43, "no progress": 2, "retry (mapping)": 99, "raised": 25, "forms": 17,
+		"equal": 2164, "refused": 1046, "retry, no backoff": 171, "jump, delay": 10, "delay, text": 20, "attempts, jump": 76, "missing": 30,
+		"condition": 67, "set, fails": 208, "set, text": 315, "set, list": 20, "set, scope": 12, "else, do": 19, "on_unmatched": 8,
+		"labels": 43, "no progress": 2, "retry (mapping)": 99, "raised": 25, "forms": 17, "wrong type": 4,
 	}, counts)
 	table := blocks(t)[9]
 	for _, c := range classes {

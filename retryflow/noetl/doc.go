@@ -28,7 +28,8 @@
 // document that you do not trust:
 // https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md
 //
-// A rule whose expression cannot be evaluated does not match; the error is in
+// A rule whose expression cannot be evaluated ends the pipeline, and the error says
+// why. Only a missing name is different: the rule does not match, and the error is in
 // Faults of the [retryflow.Event]. If a delay or a number of attempts cannot be
 // evaluated, the task fails.
 //

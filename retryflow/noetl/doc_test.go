@@ -37,7 +37,7 @@ func blocks(t *testing.T) (blocks []string) {
 
 func TestTheDocumentsOfTheDocumentationAreRead(t *testing.T) {
 	blocks := blocks(t)
-	require.Len(t, blocks, 10, "a step, the keys, the old form, its names, an error, the names, filters, tests, methods and differences")
+	require.Len(t, blocks, 10, "a step, the keys, the old form, its names, an error, the names, filters, tests, libraries and differences")
 	tasks, err := noetl.ParseTasks([]byte(blocks[0]), nil)
 	require.NoError(t, err)
 	require.Len(t, tasks, 1)
@@ -68,10 +68,10 @@ func TestTheNamesOfTheOldFormAreKnown(t *testing.T) {
 	}
 }
 
-// The documentation lists the filters, tests and methods that there are. Others are
-// rejected with that list.
+// The documentation lists the filters and tests that there are. Others are rejected
+// with that list.
 func TestTheDocumentationNamesWhatThereIs(t *testing.T) {
-	for i, of := range []struct{ what, expression string }{{"filter", "x | groupby"}, {"test", "x is groupby"}, {"method", "x.groupby()"}} {
+	for i, of := range []struct{ what, expression string }{{"filter", "x | groupby"}, {"test", "x is groupby"}} {
 		_, err := noetl.ParseRules([]byte("eval: [{expr: \"{{ "+of.expression+" }}\", do: continue}]"), nil)
 		names := strings.Join(strings.Fields(blocks(t)[6+i]), ", ")
 		assert.ErrorContains(t, err, "the "+of.what+" groupby is not supported: write one of "+names)

@@ -1,6 +1,7 @@
 package noetl
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -65,5 +66,15 @@ func (t *template) named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s", oneLine(t.text), oneLine(err.Error()))
+	named := fmt.Errorf("%s: %s", oneLine(t.text), oneLine(err.Error()))
+	if undefined := new(jinja.UndefinedError); errors.As(err, &undefined) || errors.Is(err, retryflow.ErrNoMatch) {
+		return missingError{named}
+	}
+	return named
 }
+
+// A missingError is the error of an expression that needs a name or a key that is
+// missing. A rule whose condition it is does not match.
+type missingError struct{ error }
+
+func (missingError) Is(target error) bool { return target == retryflow.ErrNoMatch }

@@ -20,12 +20,12 @@ import (
 // rule that matched, or -1), directive, and faults (the expressions that could
 // not be evaluated). What JSON cannot hold in an outcome, such as NaN, is a mapping
 // with its text, or else its type, under not_json. A task.retry_scheduled also has delay, in seconds, and
-// backoff. NoETL has no event for a Stopped or for the wait before a jump, so
+// backoff. NoETL has no event for a CallFinished or for the wait before a jump, so
 // Wire returns nil for them.
 //
 // The key retry holds the event as [retryflow.Event.MarshalJSON] writes it, so
 // that [ReadWire] can read it back. A log of these events is enough for
-// [retryflow.Pipeline.Resume] after a crash. Because they include no Stopped,
+// [retryflow.Pipeline.Resume] after a crash. Because they include no CallFinished,
 // Resume starts a task again even if it had no attempts left: remember
 // separately which runs have failed.
 func Wire(e retryflow.Event) map[string]any {

@@ -43,7 +43,7 @@ eval:
 			}}},
 			OnEvent: func(_ context.Context, e retryflow.Event) {
 				m := noetl.Wire(e)
-				if e.Kind == retry.Stopped {
+				if e.Kind == retry.CallFinished {
 					assert.Nil(t, m)
 					return
 				}
@@ -100,75 +100,6 @@ eval:
 			Data: map[string]any{"http": map[string]any{"headers": map[string]any{"etag": "1"}, "status": json.Number("200")}},
 		}, last.Outcome)
 	})
-}
-
-// A run that was cut off in a wait continues from the events that Wire wrote.
-func TestARunContinuesFromTheEventsOfWire(t *testing.T) {
-	for name, rule := range map[string]string{
-		"before a retry": `{expr: "{{ outcome.status == 'error' }}", do: retry, delay: 10}`,
-		"before a jump":  `{expr: "{{ outcome.status == 'error' }}", do: jump, to: second, delay: 10}`,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var wire [][]byte
-			runs := []string{}
-			task := func(label string, rules retryflow.Rules) retryflow.Task {
-				return retryflow.Task{Label: label, Rules: rules, Run: func(context.Context, retryflow.State) retryflow.Outcome {
-					runs = append(runs, label)
-					if label == "second" && len(runs) == 2 {
-						return retryflow.Outcome{Err: errors.New("refused")}
-					}
-					return retryflow.Outcome{}
-				}}
-			}
-			p := retryflow.Pipeline{
-				Tasks: []retryflow.Task{task("first", nil), task("second", rulesOf(t, "eval: ["+rule+"]"))},
-				OnEvent: func(_ context.Context, e retryflow.Event) {
-					if m := noetl.Wire(e); m != nil {
-						line, err := json.Marshal(m)
-						require.NoError(t, err)
-						wire = append(wire, line)
-					}
-				},
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Second, cancel) // the crash
-			began := time.Now()
-			require.ErrorIs(t, p.Run(ctx, nil), context.Canceled, name)
-			time.Sleep(3 * time.Second)
-
-			var log []retryflow.Event
-			for _, line := range wire {
-				e, err := noetl.ReadWire(line)
-				require.NoError(t, err)
-				log = append(log, e)
-			}
-			require.NoError(t, p.Resume(t.Context(), nil, log), name)
-			assert.Equal(t, []string{"first", "second", "second"}, runs, name)
-			assert.Equal(t, 10*time.Second, time.Since(began), name)
-		})
-	}
-}
-
-// Wire has no event that says that a task had no attempts left.
-func TestTheEventsOfWireDoNotEndARun(t *testing.T) {
-	var log []retryflow.Event
-	runs := 0
-	p := retryflow.Pipeline{
-		Tasks: []retryflow.Task{{Label: "t", Rules: rulesOf(t, "retry: 1"), Run: func(context.Context, retryflow.State) retryflow.Outcome {
-			if runs++; runs == 1 {
-				return retryflow.Outcome{Err: errors.New("refused")}
-			}
-			return retryflow.Outcome{}
-		}}},
-		OnEvent: func(_ context.Context, e retryflow.Event) {
-			if noetl.Wire(e) != nil {
-				log = append(log, e)
-			}
-		},
-	}
-	require.ErrorContains(t, p.Run(t.Context(), nil), "attempts exhausted after 1 attempt")
-	assert.NoError(t, p.Resume(t.Context(), nil, log))
-	assert.Equal(t, 2, runs)
 }
 
 func TestReadWireCannot(t *testing.T) {

@@ -315,7 +315,7 @@ func (r *reader) text(k *key, write string) (string, bool) {
 func (r *reader) config(m *mapping) map[string]any {
 	config := map[string]any{}
 	for _, k := range m.keys {
-		if path, line, found := r.strayRules(k.value); found || k.name == "retry" {
+		if path, line, found := r.strayRules(k.name, k.value); found || slices.Contains(settings, strings.ToLower(k.name)) {
 			r.fault(place{max(line, k.line), k.under(k.name) + path}, "rules are not read here: write them beside the kind of a task, under eval or spec.policy.rules")
 		}
 		var value any
@@ -328,7 +328,8 @@ func (r *reader) config(m *mapping) map[string]any {
 }
 
 // strayRules returns the path of rules in a value that is not read, and their line.
-func (r *reader) strayRules(n *yaml.Node) (path string, line int, found bool) {
+// name is the key of the value.
+func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, found bool) {
 	n = resolve(n)
 	if r.seen[n] {
 		return "", 0, false
@@ -337,15 +338,33 @@ func (r *reader) strayRules(n *yaml.Node) (path string, line int, found bool) {
 	if isRule(n) || n.Kind == yaml.SequenceNode && slices.ContainsFunc(n.Content, isRule) {
 		return "", n.Line, true
 	}
+	if child(n, "kind") != nil || slices.Contains(ofTask, strings.ToLower(name)) {
+		for _, setting := range settings {
+			if own := child(n, setting); own != nil {
+				return "." + setting, own.Line, true
+			}
+		}
+	}
 	for i, part := range n.Content {
-		if path, line, found = r.strayRules(part); found && n.Kind == yaml.SequenceNode {
-			return fmt.Sprintf("[%d]", i) + path, line, true
-		} else if found {
-			return "." + n.Content[i-1].Value + path, line, true
+		if n.Kind == yaml.SequenceNode {
+			if path, line, found = r.strayRules("", part); found {
+				return fmt.Sprintf("[%d]", i) + path, line, true
+			}
+		} else if i%2 == 1 {
+			if path, line, found = r.strayRules(n.Content[i-1].Value, part); found {
+				return "." + n.Content[i-1].Value + path, line, true
+			}
 		}
 	}
 	return "", 0, false
 }
+
+// settings are keys that say how often a task is attempted, and ofTask those of what is
+// about a task. Elsewhere a setting may be a parameter of a tool.
+var (
+	settings = []string{"retry", "max_attempts", "eval"}
+	ofTask   = []string{"spec", "policy", "tool", "tools", "task", "tasks"}
+)
 
 // isRule reports whether a node looks like a rule, which says what to do, or like a
 // task with a retry of the old form.

@@ -1,10 +1,10 @@
-// Package jinja parses and evaluates the expressions of Jinja templates, and
-// gives the results that Jinja gives in Python with StrictUndefined. It has the
-// operators, literals, attributes and subscripts, one function, rand, and the
-// filters, tests and methods in the tables filters, tests and methods. All else,
-// such as statements, slices and other filters, is an error that names it when the
-// template is parsed. The few results that depend on a value and are not supported
-// are errors of the evaluation, and say so.
+// Package jinja parses and evaluates the expressions that rules are made of, and
+// gives the results that Jinja gives in Python with StrictUndefined. It has what the
+// rules of NoETL's document and playbooks use: literals, attributes, subscripts, the
+// operators in operators.go, the function rand, and the filters and tests in the tables
+// filters and tests. All else, such as statements, methods and other filters, is an
+// error that names it when the template is parsed. An attribute of a mapping is always
+// its key: output.data.items is no method of Python.
 //
 // The cost of an expression is limited: see limits.go. An expression can read
 // maps, slices and exported fields of structs, and calls no Go method.

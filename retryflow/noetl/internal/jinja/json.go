@@ -3,8 +3,6 @@ package jinja
 import (
 	"fmt"
 	"math"
-	"math/big"
-	"slices"
 	"strings"
 )
 
@@ -16,19 +14,35 @@ func tojson(e *evaluation, in Value, _ []Value) Value {
 	return markup(w.b.String())
 }
 
+type writer struct {
+	e *evaluation
+	b strings.Builder
+}
+
+func (w *writer) write(s string) {
+	w.b.WriteString(s)
+	w.e.grow(len(s))
+}
+
 func (w *writer) json(v Value, depth int) {
 	w.e.visit(depth)
 	switch v := v.(type) {
 	case string:
-		w.quoted(v, jsonText)
+		w.text(v)
 	case sequence:
 		w.members("[", "]", v.length(), func(i int) { w.json(v.at(w.e, i), depth+1) })
 	case mapping:
-		w.jsonObject(v, depth)
+		keys := v.keys(w.e)
+		w.members("{", "}", len(keys), func(i int) {
+			w.text(keys[i])
+			w.write(": ")
+			value, _ := v.get(w.e, keys[i])
+			w.json(value, depth+1)
+		})
 	case nil:
 		w.write("null")
-	case bool, *big.Int:
-		w.write(fmt.Sprint(v))
+	case bool, int64:
+		w.write(strings.ToLower(kind(v)))
 	case float64:
 		w.write(jsonFloat(v))
 	default:
@@ -36,19 +50,15 @@ func (w *writer) json(v Value, depth int) {
 	}
 }
 
-func (w *writer) jsonObject(m mapping, depth int) {
-	pairs := m.pairs(w.e)
-	for _, p := range pairs {
-		if !isA[string](p.key) {
-			panic(failf("the key %s of a mapping cannot be written as JSON", kind(p.key)))
+func (w *writer) members(open, close string, n int, member func(i int)) {
+	w.write(open)
+	for i := range n {
+		if i > 0 {
+			w.write(", ")
 		}
+		member(i)
 	}
-	slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.key.(string), b.key.(string)) })
-	w.members("{", "}", len(pairs), func(i int) {
-		w.quoted(pairs[i].key.(string), jsonText)
-		w.write(": ")
-		w.json(pairs[i].value, depth+1)
-	})
+	w.write(close)
 }
 
 func jsonFloat(f float64) string {
@@ -66,7 +76,9 @@ func jsonFloat(f float64) string {
 
 var jsonEscapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\b': `\b`, '\f': `\f`}
 
-func jsonText(s string) string {
+// text writes a text in quotes.
+func (w *writer) text(s string) {
+	w.e.read(len(s))
 	var b strings.Builder
 	b.WriteByte('"')
 	for _, r := range s {
@@ -83,5 +95,5 @@ func jsonText(s string) string {
 		}
 	}
 	b.WriteByte('"')
-	return b.String()
+	w.write(b.String())
 }

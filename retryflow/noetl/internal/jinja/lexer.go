@@ -2,7 +2,6 @@ package jinja
 
 import (
 	"fmt"
-	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -78,13 +77,12 @@ func cutTag(source string) (text, rest string, found bool) {
 	return source, "", false
 }
 
-// These match the words of Jinja's grammar. Jinja tries them in this order.
+// These match the words of Jinja's grammar.
 var (
-	floatWord   = regexp.MustCompile(`^([0-9]+_)*[0-9]+((\.([0-9]+_)*[0-9]+)?[eE][+-]?([0-9]+_)*[0-9]+|\.([0-9]+_)*[0-9]+)`)
-	integerWord = regexp.MustCompile(`^(0[bB](_?[01])+|0[oO](_?[0-7])+|0[xX](_?[0-9a-fA-F])+|[1-9](_?[0-9])*|0(_?0)*)`)
-	stringWord  = regexp.MustCompile(`(?s)^('([^'\\]*(\\.[^'\\]*)*)'|"([^"\\]*(\\.[^"\\]*)*)")`)
-	operators   = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
-	closing     = map[string]string{"{": "}", "(": ")", "[": "]"}
+	numberWord = regexp.MustCompile(`^[0-9]+(_[0-9]+)*(\.[0-9]+(_[0-9]+)*)?([eE][+-]?[0-9]+(_[0-9]+)*)?`)
+	stringWord = regexp.MustCompile(`(?s)^('([^'\\]*(\\.[^'\\]*)*)'|"([^"\\]*(\\.[^"\\]*)*)")`)
+	operators  = []string{"**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";"}
+	closing    = map[string]string{"{": "}", "(": ")", "[": "]"}
 )
 
 // tokenize returns the tokens up to }}, and the rest of source.
@@ -129,19 +127,8 @@ func tokenize(source string) (tokens []token, rest string) {
 
 // word returns the first token of source, and its length.
 func word(source string) (t token, length int) {
-	if m := floatWord.FindString(source); m != "" {
-		f, err := strconv.ParseFloat(strings.ReplaceAll(m, "_", ""), 64)
-		if err != nil {
-			panic(failf("the number %.40s is too large", m))
-		}
-		return token{"number", m, f}, len(m)
-	}
-	if m := integerWord.FindString(source); m != "" {
-		n, ok := new(big.Int).SetString(m, 0)
-		if !ok { // Python reads 00 and 0_0 as zero
-			n = new(big.Int)
-		}
-		return token{"number", m, integer(n)}, len(m)
+	if m := numberWord.FindString(source); m != "" {
+		return token{"number", m, numeral(m)}, len(m)
 	}
 	if m := nameLength(source); m > 0 {
 		return token{kind: "name", text: source[:m]}, m
@@ -161,6 +148,22 @@ func word(source string) (t token, length int) {
 	panic(failf("unexpected character %q", r))
 }
 
+// numeral returns the value of a literal.
+func numeral(literal string) Value {
+	digits := strings.ReplaceAll(literal, "_", "")
+	if strings.ContainsAny(digits, ".eE") {
+		f, err := strconv.ParseFloat(digits, 64)
+		if err != nil {
+			panic(failf("the number %.40s is too large", literal))
+		}
+		return f
+	}
+	if strings.TrimLeft(digits, "0") != digits && strings.Trim(digits, "0") != "" {
+		panic(failf("the number %.40s begins with 0", literal))
+	}
+	return parseInt(digits)
+}
+
 // nameLength returns the length of the name at the start of source, or 0 if
 // there is none.
 func nameLength(source string) int {
@@ -175,40 +178,24 @@ func nameLength(source string) int {
 // isSpace reports whether Python treats r as a space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
+var escapes = map[byte]string{'\\': `\`, '\'': `'`, '"': `"`, 'n': "\n", 'r': "\r", 't': "\t"}
+
 // unescape returns the text of a literal.
 func unescape(literal string) string {
 	var b strings.Builder
 	for s := literal; s != ""; {
-		if s[0] != '\\' {
-			b.WriteByte(s[0])
-			s = s[1:]
-			continue
+		before, after, found := strings.Cut(s, `\`)
+		b.WriteString(before)
+		if !found {
+			break
 		}
-		r, length := escape(s)
-		b.WriteRune(r)
-		s = s[length:]
+		letter, ok := escapes[after[0]]
+		if !ok {
+			r, _ := utf8.DecodeRuneInString(after)
+			panic(failf(`the escape \%c is not supported: write the letter itself, or \\ for a backslash`, r))
+		}
+		b.WriteString(letter)
+		s = after[1:]
 	}
 	return b.String()
-}
-
-var simpleEscapes = map[byte]rune{'\\': '\\', '\'': '\'', '"': '"', 'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v'}
-
-// escape returns the rune and the length of the escape at the start of s.
-func escape(s string) (r rune, length int) {
-	if r, ok := simpleEscapes[s[1]]; ok {
-		return r, 2
-	}
-	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[1]]
-	if digits == 0 {
-		letter, _ := utf8.DecodeRuneInString(s[1:])
-		panic(failf(`the escape \%c is not supported: for a backslash write \\`, letter))
-	}
-	if len(s) < 2+digits {
-		panic(failf("the escape %s needs %d digits", s, digits))
-	}
-	n, err := strconv.ParseUint(s[2:2+digits], 16, 32)
-	if err != nil || n > unicode.MaxRune || 0xd800 <= n && n < 0xe000 {
-		panic(failf("the escape %s is not a letter", s[:2+digits]))
-	}
-	return rune(n), 2 + digits
 }

@@ -1,9 +1,6 @@
 package jinja
 
-import (
-	"fmt"
-	"math/big"
-)
+import "fmt"
 
 // These are the limits of a template and of one evaluation.
 const (
@@ -11,7 +8,6 @@ const (
 	maxNesting = 100     // of brackets, operators and values
 	maxSteps   = 200_000 // operations, members of lists that are read or compared, and quarters of a KiB of texts that are read
 	maxSize    = 4 << 20 // bytes of all texts that an evaluation makes, and 16 for each member of its lists
-	maxBits    = 4096    // of a whole number; about 1,200 digits
 )
 
 // An evaluation is one evaluation of an expression: the names that the
@@ -59,14 +55,6 @@ const memberSize = 16
 func (e *evaluation) text(s string) Value {
 	e.grow(len(s))
 	return s
-}
-
-// integer returns n unless it has too many digits.
-func integer(n *big.Int) Value {
-	if n.BitLen() > maxBits {
-		panic(failf("a number has more than %d bits", maxBits))
-	}
-	return n
 }
 
 // visit counts a value that is nested at a depth.

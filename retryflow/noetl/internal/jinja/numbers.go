@@ -2,20 +2,27 @@ package jinja
 
 import (
 	"math"
-	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 )
 
-// toIntFilter is the filter int.
-func toIntFilter(e *evaluation, in Value, args []Value) Value {
-	otherwise := args[0]
-	if isMissing(otherwise) {
-		otherwise = big.NewInt(0)
+func tooLarge() failure { return failf("a whole number is larger than 64 bits can hold") }
+
+// parseInt returns the whole number that a text of digits is.
+func parseInt(digits string) Value {
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		panic(tooLarge())
 	}
-	if n := whole(in); n != nil {
+	return n
+}
+
+// toInt is the filter int.
+func toInt(e *evaluation, in Value, args []Value) Value {
+	otherwise := argument(args, int64(0))
+	if n, ok := whole(in); ok {
 		return n
 	}
 	f := math.NaN()
@@ -23,11 +30,11 @@ func toIntFilter(e *evaluation, in Value, args []Value) Value {
 	case float64:
 		f = in
 	case string, markup:
-		text, _ := textOf(in)
-		if n, ok := e.parseInt(text); ok {
-			return n
+		text := e.trimmed(in)
+		if intText.MatchString(text) {
+			return parseInt(strings.ReplaceAll(text, "_", ""))
 		}
-		if g, ok := e.parseFloat(text); ok {
+		if g, ok := parseFloat(text); ok {
 			f = g
 		}
 	case *undefined:
@@ -38,28 +45,27 @@ func toIntFilter(e *evaluation, in Value, args []Value) Value {
 		return otherwise
 	case math.IsInf(f, 0):
 		panic(failf("infinity is not a whole number (what int makes of it depends on the version of Jinja)"))
+	case math.Abs(f) >= 1<<63:
+		panic(tooLarge())
 	}
-	n, _ := big.NewFloat(f).Int(nil)
-	return integer(n)
+	return int64(f)
 }
 
-// toFloatFilter is the filter float.
-func toFloatFilter(e *evaluation, in Value, args []Value) Value {
-	if isNumber(in) {
-		return toFloat(in)
-	}
-	if u, ok := in.(*undefined); ok {
-		panic(u.err())
-	}
-	if text, ok := textOf(in); ok {
-		if f, ok := e.parseFloat(text); ok {
+// toFloat is the filter float.
+func toFloat(e *evaluation, in Value, args []Value) Value {
+	switch in := in.(type) {
+	case string, markup:
+		if f, ok := parseFloat(e.trimmed(in)); ok {
 			return f
 		}
+	case *undefined:
+		panic(in.err())
+	default:
+		if isNumber(in) {
+			return float(in)
+		}
 	}
-	if isMissing(args[0]) {
-		return 0.0
-	}
-	return args[0]
+	return argument(args, 0.0)
 }
 
 var (
@@ -68,8 +74,7 @@ var (
 )
 
 // parseFloat reads a float as Python does.
-func (e *evaluation) parseFloat(text string) (float64, bool) {
-	text = e.numeral(text)
+func parseFloat(text string) (float64, bool) {
 	if !floatText.MatchString(text) {
 		return 0, false
 	}
@@ -77,22 +82,10 @@ func (e *evaluation) parseFloat(text string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
-// parseInt reads an integer as Python does.
-func (e *evaluation) parseInt(text string) (Value, bool) {
-	text = e.numeral(text)
-	if !intText.MatchString(text) {
-		return nil, false
-	}
-	if len(text) > maxBits {
-		panic(failf("a number has %d digits, and more than %d are not supported", len(text), maxBits))
-	}
-	n, _ := new(big.Int).SetString(strings.ReplaceAll(text, "_", ""), 10)
-	return integer(n), true
-}
-
-// numeral returns a text in lower case and without the spaces around it. It
+// trimmed returns a text in lower case and without the spaces around it. It
 // rejects the digits of other scripts, although Python accepts them.
-func (e *evaluation) numeral(text string) string {
+func (e *evaluation) trimmed(v Value) string {
+	text, _ := textOf(v)
 	e.grow(len(text))
 	text = strings.ToLower(strings.TrimFunc(text, isSpace))
 	for _, r := range text {

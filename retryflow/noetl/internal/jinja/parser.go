@@ -6,8 +6,8 @@ import (
 )
 
 // A parser follows Jinja's grammar, from the operators that bind least to those
-// that bind most: or, and, not, comparisons, sums, ~, products, powers, signs,
-// and then subscripts, calls, filters and tests.
+// that bind most: if else, or, and, not, comparisons, sums, products, signs, and then
+// subscripts, filters and tests.
 type parser struct {
 	tokens []token
 	depth  int
@@ -16,10 +16,11 @@ type parser struct {
 // parse parses the tokens of one {{ … }}.
 func parse(tokens []token) node {
 	p := &parser{tokens: tokens}
-	n := p.tuple("end")
-	if t := p.next(); t.kind != "end" {
-		panic(unexpected(t))
+	if p.kind() == "end" {
+		panic(failf("there is nothing between {{ and }}"))
 	}
+	n := p.expression()
+	p.end("end")
 	return n
 }
 
@@ -46,6 +47,8 @@ func (p *parser) skip(kind string) bool {
 // isWord reports whether the next token is the name text.
 func (p *parser) isWord(text string) bool { return isName(p.tokens[0], text) }
 
+func isName(t token, text string) bool { return t.kind == "name" && t.text == text }
+
 func (p *parser) skipWord(text string) bool {
 	if !p.isWord(text) {
 		return false
@@ -54,10 +57,37 @@ func (p *parser) skipWord(text string) bool {
 	return true
 }
 
-func (p *parser) expect(kind string) {
-	if !p.skip(kind) {
-		panic(failf("expected %q, got %v", kind, p.tokens[0]))
+// instead says what to write for what Jinja has between two values and rules do not
+// need.
+var instead = map[string]string{
+	"/":  "the operator / is not supported: there are +, - and *",
+	"//": "the operator // is not supported: there are +, - and *",
+	"%":  "the operator % is not supported: there are +, - and *",
+	"**": "the operator ** is not supported: multiply, or write backoff: exponential",
+	"~":  `the operator ~ is not supported: write + with texts, and "| string" behind a number`,
+	"(":  "only rand can be called",
+	",":  "tuples are not supported: write a list in [ and ]",
+	":":  "slices ([1:2]) are not supported: write the index of one member",
+	"==": `comparisons cannot be chained: write and`,
+}
+
+// end skips the token that ends a part of the expression.
+func (p *parser) end(kind string) {
+	if p.kind() == kind {
+		p.next()
+		return
 	}
+	t := p.tokens[0]
+	if slices.Contains(comparisons, t.text) && t.kind != "string" {
+		t.kind = "=="
+	}
+	if write := instead[t.kind]; write != "" {
+		panic(failf("%s", write))
+	}
+	if kind == "end" {
+		panic(failf("unexpected %v", t))
+	}
+	panic(failf("expected %q, got %v", kind, t))
 }
 
 // nest parses with one more level of nesting.
@@ -70,31 +100,16 @@ func (p *parser) nest(parse func() node) node {
 	return n
 }
 
-// tuple parses expressions up to a closing token. With a comma they are a
-// tuple.
-func (p *parser) tuple(end string) node {
-	var members []node
-	comma := p.separated(end, func() { members = append(members, p.expression()) })
-	switch {
-	case !comma && len(members) == 1:
-		return members[0]
-	case len(members) == 0 && end == "end":
-		panic(failf("there is nothing between {{ and }}"))
-	default:
-		return &listNode{members, true}
-	}
-}
-
 func (p *parser) expression() node { return p.nest(p.conditional) }
 
 func (p *parser) conditional() node {
 	n := p.or()
 	for p.skipWord("if") {
-		c := &conditionalNode{then: n, condition: p.or()}
-		if p.skipWord("else") {
-			c.otherwise = p.expression()
+		condition := p.or()
+		if !p.skipWord("else") {
+			panic(failf("an if without an else is not supported: write else none"))
 		}
-		n = c
+		n = &conditionalNode{n, condition, p.expression()}
 	}
 	return n
 }
@@ -103,6 +118,14 @@ func (p *parser) or() node { return p.logic("or", true, p.and) }
 
 func (p *parser) and() node { return p.logic("and", false, p.not) }
 
+func (p *parser) logic(word string, decides bool, parse func() node) node {
+	n := parse()
+	for p.skipWord(word) {
+		n = &logicNode{n, parse(), decides}
+	}
+	return n
+}
+
 func (p *parser) not() node {
 	if !p.skipWord("not") {
 		return p.comparison()
@@ -110,70 +133,41 @@ func (p *parser) not() node {
 	return &notNode{p.nest(p.not)}
 }
 
-var comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
+var comparisons = []string{"==", "!=", "<", "<=", ">", ">=", "in", "not in"}
 
 func (p *parser) comparison() node {
-	n := p.sum()
-	var operands []operand
-	for {
-		var op string
-		switch {
-		case slices.Contains(comparisons, p.kind()):
-			op = p.next().text
-		case p.skipWord("in"):
-			op = "in"
-		case p.isWord("not") && isName(p.tokens[1], "in"):
-			p.next()
-			p.next()
-			op = "not in"
-		case operands == nil:
-			return n
-		default:
-			return &compareNode{n, operands}
-		}
-		operands = append(operands, operand{op, p.sum()})
+	left := p.sum()
+	op := p.tokens[0].text
+	switch {
+	case p.isWord("not") && isName(p.tokens[1], "in"):
+		p.next()
+		op = "not in"
+	case p.isWord("in"), slices.Contains(comparisons, p.kind()):
+	default:
+		return left
 	}
+	p.next()
+	return &compareNode{op, left, p.sum()}
 }
 
-func (p *parser) sum() node     { return p.binary(p.concat, "+", "-") }
-func (p *parser) product() node { return p.binary(p.power, "*", "/", "//", "%") }
-func (p *parser) power() node   { return p.binary(p.unary, "**") }
+func (p *parser) sum() node     { return p.binary(p.product, "+", "-") }
+func (p *parser) product() node { return p.binary(p.unary, "*") }
 
-// binary parses operators that associate to the left. In Jinja ** does so too.
+// binary parses operators that associate to the left.
 func (p *parser) binary(parse func() node, operators ...string) node {
 	n := parse()
 	for slices.Contains(operators, p.kind()) {
-		op := p.next().text
-		right := parse()
-		// Jinja writes a constant into its program without parentheses, where ** binds
-		// more than the sign of a negative one.
-		if op == "**" && isConstant(n) && !isA[*constantNode](n) && !isConstant(right) {
-			panic(failf("a computed constant before ** is not supported, because Jinja misreads a negative one: write a number"))
-		}
-		n = &binaryNode{op, n, right}
+		n = &binaryNode{p.next().text, n, parse()}
 	}
 	return n
-}
-
-func (p *parser) concat() node {
-	n := p.product()
-	if p.kind() != "~" {
-		return n
-	}
-	parts := []node{n}
-	for p.skip("~") {
-		parts = append(parts, p.product())
-	}
-	return &concatNode{parts}
 }
 
 // unary parses a sign. A filter or test applies to the signed value.
 func (p *parser) unary() node { return p.filtered(p.signed()) }
 
 func (p *parser) signed() node {
-	if k := p.kind(); k == "-" || k == "+" {
-		p.next()
-		return p.postfix(&signNode{k, p.nest(p.signed)})
+	if p.skip("-") {
+		return &signNode{p.nest(p.signed)}
 	}
 	return p.postfix(p.primary())
 }
@@ -181,8 +175,7 @@ func (p *parser) signed() node {
 // constants are the names of constants.
 var constants = map[string]Value{"true": true, "True": true, "false": false, "False": false, "none": nil, "None": nil}
 
-// keywords cannot be names. Where no operator can stand, Jinja reads some of
-// them as a name that is undefined.
+// keywords cannot be names.
 var keywords = []string{"and", "or", "not", "if", "else", "in", "is", "elif", "recursive"}
 
 func (p *parser) primary() node {
@@ -192,139 +185,131 @@ func (p *parser) primary() node {
 			return &constantNode{value}
 		}
 		if slices.Contains(keywords, t.text) {
-			panic(unexpected(t))
+			panic(failf("unexpected %v", t))
 		}
-		checkName(t.text, p.kind() == "(")
+		if t.text == "rand" || p.kind() == "(" {
+			return p.call(t.text)
+		}
 		return &nameNode{t.text}
 	case "string":
-		if p.kind() == "string" {
-			panic(failf("two texts side by side are not supported: write ~ between them"))
-		}
 		return &constantNode{t.text}
 	case "number":
 		return &constantNode{t.value}
 	case "(":
-		n := p.nest(func() node { return p.tuple(")") })
-		p.expect(")")
+		n := p.expression()
+		p.end(")")
 		return n
 	case "[":
-		list := &listNode{}
-		p.separated("]", func() { list.members = append(list.members, p.expression()) })
-		p.expect("]")
-		return list
+		return &listNode{p.list("]")}
 	case "{":
 		return p.dict()
 	default:
-		panic(unexpected(t))
+		panic(failf("unexpected %v", t))
 	}
 }
 
-// checkName rejects Jinja's own functions, and functions that are not called.
-func checkName(name string, called bool) {
+// call parses the only function.
+func (p *parser) call(name string) node {
 	switch {
-	case slices.Contains(unsupportedNames, name) || called && name != "rand":
+	case name != "rand":
 		panic(failf("the function %s is not supported: there is only rand", name))
-	case !called && name == "rand":
-		panic(failf("rand is a function: call it"))
+	case !p.skip("("):
+		panic(failf("rand is a function: write rand()"))
+	case !p.skip(")"):
+		panic(failf("rand has no arguments: write rand()"))
 	}
+	return &randNode{}
 }
 
-// unsupportedNames are Jinja's global functions and objects.
-var unsupportedNames = []string{"range", "lipsum", "dict", "cycler", "joiner", "namespace", "self", "super"}
+// list parses what stands between commas, with its closing token.
+func (p *parser) list(end string) (members []node) {
+	for p.kind() != end {
+		members = append(members, p.expression())
+		if !p.skip(",") {
+			break
+		}
+	}
+	p.end(end)
+	return members
+}
 
 func (p *parser) dict() node {
 	dict := &dictNode{}
-	p.separated("}", func() {
-		dict.keys = append(dict.keys, p.expression())
-		p.expect(":")
-		dict.values = append(dict.values, p.expression())
-	})
-	p.expect("}")
+	for p.kind() != "}" {
+		key := p.next()
+		if key.kind != "string" || p.kind() != ":" {
+			panic(failf("the key of a mapping is %v: write a text in quotes, and a colon", key))
+		}
+		p.next()
+		dict.keys, dict.values = append(dict.keys, key.text), append(dict.values, p.expression())
+		if !p.skip(",") {
+			break
+		}
+	}
+	p.end("}")
 	return dict
 }
 
+// postfix parses attributes and subscripts.
 func (p *parser) postfix(n node) node {
 	for {
-		switch p.kind() {
-		case ".":
-			n = p.attribute(n)
-		case "[":
-			n = p.subscript(n)
-		case "(":
-			n = p.call(n)
+		switch {
+		case p.skip("."):
+			n = &itemNode{variable(n), &constantNode{p.attribute()}, true}
+		case p.skip("["):
+			if p.kind() == ":" {
+				p.end("]")
+			}
+			index := p.expression()
+			p.end("]")
+			n = &itemNode{variable(n), index, false}
 		default:
 			return n
 		}
 	}
 }
 
-func (p *parser) attribute(n node) node {
-	p.next()
-	switch t := p.next(); {
-	case t.kind == "name":
-		if isReserved(t.text) {
-			panic(failf("the attribute %s is not supported", t.text))
-		}
-		if p.kind() == "(" {
-			return p.method(n, t.text)
-		}
-		if slices.Contains(mappingAttributes, t.text) {
-			panic(failf("%[1]s is a method of mappings: write ['%[1]s'] for the key", t.text))
-		}
-		return &attributeNode{variable(n), t.text}
-	case t.kind == "number":
-		panic(failf("a number after a dot is not supported: write [%s]", t.text))
-	default:
-		panic(failf("after the dot expected a name, got %v", t))
-	}
-}
-
-func (p *parser) subscript(n node) node {
-	p.next()
-	if p.kind() == "]" {
-		panic(failf("there is nothing between [ and ]"))
-	}
-	var index node
-	if p.kind() != ":" {
-		index = p.expression()
-	}
-	if p.kind() == ":" {
-		panic(failf("slices ([1:2]) are not supported: write the index of one member"))
-	}
-	p.expect("]")
-	if c, ok := index.(*constantNode); ok {
-		if name, ok := c.value.(string); ok && isReserved(name) {
-			panic(failf("the attribute %s is not supported", name))
-		}
-	}
-	if isConstant(index) {
-		n = variable(n)
-	}
-	return &itemNode{n, index}
-}
-
 // variable rejects a constant of which a part is read. Jinja reads that when it
 // compiles, and if there is no such part, its result depends on where it stands.
 func variable(n node) node {
-	if isConstant(n) {
+	switch n.(type) {
+	case *constantNode, *listNode, *dictNode:
 		panic(failf("a part of a constant is not supported: write the part alone"))
 	}
 	return n
 }
 
-// call parses a call that is not of a method, which can only be rand().
-func (p *parser) call(n node) node {
-	if name, ok := n.(*nameNode); !ok || name.name != "rand" {
-		panic(failf("only rand and methods can be called, by their names"))
-	}
-	p.next()
-	p.expect(")")
-	return &randNode{}
+// methods says what to write for the methods that come to mind.
+var methods = map[string]string{
+	"get":        `write ['key'] with "| default(…)"`,
+	"items":      "there are no loops: name a key",
+	"keys":       `there are no loops: write "in" with the mapping itself`,
+	"values":     "there are no loops: name a key",
+	"lower":      `write "| lower"`,
+	"upper":      `write "| upper"`,
+	"replace":    `write "| replace(…)"`,
+	"join":       `write the list with "| join(…)"`,
+	"startswith": `write "in"`,
+	"endswith":   `write "in"`,
 }
 
-func (p *parser) method(n node, name string) node {
-	f := find(methods, "method", name)
-	return &filterNode{n, f, f.bind("the method "+name, p.arguments())}
+// attribute parses the name behind a dot.
+func (p *parser) attribute() string {
+	t := p.next()
+	switch {
+	case t.kind == "number":
+		panic(failf("a number after a dot is not supported: write [%s]", t.text))
+	case t.kind != "name":
+		panic(failf("after the dot expected a name, got %v", t))
+	case strings.HasPrefix(t.text, "__"):
+		panic(failf("the attribute %s is not supported", t.text))
+	case p.kind() != "(":
+	case methods[t.text] != "":
+		panic(failf("the method %s is not supported: %s", t.text, methods[t.text]))
+	default:
+		panic(failf("the method %s is not supported: write one of the filters %s", t.text, namesOf(filters)))
+	}
+	return t.text
 }
 
 // filtered parses filters and tests.
@@ -332,7 +317,7 @@ func (p *parser) filtered(n node) node {
 	for {
 		switch {
 		case p.skip("|"):
-			n = newFilter(n, p.name(), p.maybeArguments())
+			n = p.filter(n)
 		case p.skipWord("is"):
 			n = p.test(n)
 		default:
@@ -349,90 +334,37 @@ func (p *parser) name() string {
 	return t.text
 }
 
+func (p *parser) filter(n node) node {
+	name := p.name()
+	f, ok := filters[name]
+	if !ok {
+		panic(failf("the filter %s is not supported: write one of %s", name, namesOf(filters)))
+	}
+	var args []node
+	if p.skip("(") {
+		if p.kind() == "name" && p.tokens[1].kind == "=" {
+			panic(failf("the filter %s: arguments with names are not supported: write the value alone", name))
+		}
+		args = p.list(")")
+	}
+	if len(args) < f.least || len(args) > f.most {
+		panic(failf("the filter %s has %d arguments: write %s", name, len(args), f.arguments()))
+	}
+	return &filterNode{n, f, args}
+}
+
 func (p *parser) test(n node) node {
 	negated := p.skipWord("not")
 	name := p.name()
-	given := p.maybeArguments()
-	switch k := p.kind(); {
-	case given.written, p.isWord("else"), p.isWord("or"), p.isWord("and"):
-	case p.isWord("is"):
-		panic(failf("tests cannot be chained: write and"))
-	case k == "name" || k == "string" || k == "number" || k == "[" || k == "{":
-		given.positional = []node{p.postfix(p.primary())}
+	is, ok := tests[name]
+	if !ok {
+		panic(failf("the test %s is not supported: write one of %s", name, namesOf(tests)))
 	}
-	t := newTest(n, name, given)
-	if negated {
-		return &notNode{t}
-	}
-	return t
-}
-
-// arguments are the arguments of a call, as written.
-type arguments struct {
-	written    bool // in parentheses
-	positional []node
-	names      []string // the names of the keyword arguments
-	keywords   []node
-}
-
-func (p *parser) arguments() arguments {
-	p.next()
-	a := arguments{written: true}
-	p.separated(")", func() {
-		switch {
-		case p.kind() == "*" || p.kind() == "**":
-			panic(failf("%s in a call is not supported", p.kind()))
-		case p.kind() == "name" && p.tokens[1].kind == "=":
-			name := p.next().text
-			p.next()
-			value := p.expression()
-			if slices.Contains(a.names, name) {
-				panic(failf("duplicate argument %s", name))
-			}
-			a.names, a.keywords = append(a.names, name), append(a.keywords, value)
-		case a.names != nil:
-			panic(failf("an argument without a name stands after one with a name"))
-		default:
-			a.positional = append(a.positional, p.expression())
+	switch p.kind() {
+	case "name", "string", "number", "[", "{", "(": // Jinja takes these for an argument of the test
+		if !p.isWord("else") && !p.isWord("or") && !p.isWord("and") {
+			panic(failf("the test %s has an argument: put the test in parentheses", name))
 		}
-	})
-	p.expect(")")
-	return a
-}
-
-func isName(t token, text string) bool { return t.kind == "name" && t.text == text }
-
-func unexpected(t token) failure { return failf("unexpected %v", t) }
-
-// separated parses what is separated by commas, up to a closing token. It reports
-// whether there is a comma.
-func (p *parser) separated(end string, parse func()) (comma bool) {
-	for p.kind() != end {
-		parse()
-		if !p.skip(",") {
-			break
-		}
-		comma = true
 	}
-	return comma
-}
-
-func (p *parser) logic(word string, decides bool, parse func() node) node {
-	n := parse()
-	for p.skipWord(word) {
-		n = &logicNode{n, parse(), decides}
-	}
-	return n
-}
-
-func isReserved(name string) bool {
-	return strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__")
-}
-
-// maybeArguments parses the arguments of a filter or test, which may have none.
-func (p *parser) maybeArguments() arguments {
-	if p.kind() == "(" {
-		return p.arguments()
-	}
-	return arguments{}
+	return &testNode{n, is, negated}
 }

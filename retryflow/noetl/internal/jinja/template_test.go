@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,46 +13,39 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "ask Jinja, and write testdata/kinds.golden")
+var update = flag.Bool("update", false, "ask Jinja, and write the golden files")
 
-// An outcome has the names that expressions know. An exact one has numbers that
-// only json.Number can keep.
-type outcome struct {
-	Name    string
-	Exact   bool
-	Names   json.RawMessage
-	decoded []map[string]any // as programs decode them: with json.Number, and with float64
+// A line of a golden file is an expression, values for its names, and for each of them
+// Jinja's answer and the errors of this package.
+type line struct {
+	Expression string
+	Uses       int               `json:",omitempty"` // in the playbooks
+	InRules    int               `json:",omitempty"` // of these, in rules
+	Refused    string            `json:",omitempty"` // why this package does not parse it
+	Names      []json.RawMessage `json:",omitempty"` // none: those of testdata/outcomes.json
+	Answers    []answer          `json:",omitempty"` // one: the same for all
+	Errors     []string          `json:",omitempty"`
 }
 
-func outcomes(t testing.TB) (outcomes []outcome) {
+// outcomes are the names of an error and of a success.
+func outcomes(t testing.TB) (names []json.RawMessage) {
 	data, err := os.ReadFile("testdata/outcomes.json")
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(data, &outcomes))
-	for i, o := range outcomes {
-		var exact, plain map[string]any
-		decoder := json.NewDecoder(bytes.NewReader(o.Names))
-		decoder.UseNumber()
-		require.NoError(t, decoder.Decode(&exact))
-		outcomes[i].decoded = []map[string]any{exact}
-		if !o.Exact {
-			require.NoError(t, json.Unmarshal(o.Names, &plain))
-			outcomes[i].decoded = append(outcomes[i].decoded, plain)
-		}
-	}
-	return outcomes
+	require.NoError(t, json.Unmarshal(data, &names))
+	return names
 }
 
-// A kind is a line of testdata/kinds.golden: an expression with Jinja's answers
-// and the errors of this package. Both are by outcome, or one for all.
-type kind struct {
-	Expression string
-	Refused    string   `json:",omitempty"` // why this package does not parse it
-	Answers    []answer `json:",omitempty"`
-	Errors     []string `json:",omitempty"`
+// decoded returns names as programs decode them: with json.Number, and with float64.
+func decoded(t testing.TB, names json.RawMessage) (decoded [2]map[string]any) {
+	decoder := json.NewDecoder(bytes.NewReader(names))
+	decoder.UseNumber()
+	require.NoError(t, decoder.Decode(&decoded[0]))
+	require.NoError(t, json.Unmarshal(names, &decoded[1]))
+	return decoded
 }
 
-// by returns the value of an outcome.
-func by[T any](values []T, outcome int) T { return values[min(outcome, len(values)-1)] }
+// by returns the value of the names with an index.
+func by[T any](values []T, i int) T { return values[min(i, len(values)-1)] }
 
 // oneForAll returns one value if all are the same.
 func oneForAll[T any](values []T) []T {
@@ -64,181 +57,157 @@ func oneForAll[T any](values []T) []T {
 	return values[:1]
 }
 
-// kinds returns the lines of the file, of which some are comments.
-func kinds(t testing.TB) (lines []string, kinds []kind) {
-	data, err := os.ReadFile("testdata/kinds.golden")
+// golden reads a file, and with -update asks Jinja and writes it.
+func golden(t testing.TB, file string) (lines []line) {
+	data, err := os.ReadFile(file)
 	require.NoError(t, err)
-	lines = strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
-	for _, line := range lines {
-		if k := (kind{}); strings.HasPrefix(line, "{") {
-			require.NoError(t, json.Unmarshal([]byte(line), &k), line)
-			kinds = append(kinds, k)
-		}
+	for text := range strings.Lines(string(data)) {
+		var l line
+		require.NoError(t, json.Unmarshal([]byte(text), &l), text)
+		lines = append(lines, l)
 	}
-	return lines, kinds
-}
-
-// For each kind of expression in rules, this package gives Jinja's answer, or
-// rejects the expression when it is parsed, or fails with the error in the file.
-func TestKinds(t *testing.T) {
-	if *update {
-		updateKinds(t)
+	if !*update {
+		return lines
 	}
-	_, kinds := kinds(t)
-	for _, k := range kinds {
-		for i, o := range outcomes(t) {
-			for _, names := range o.decoded {
-				a, refused := ours(k.Expression, names)
-				if refused != nil || k.Refused != "" {
-					assert.EqualError(t, refused, k.Refused, k.Expression)
-					continue
-				}
-				require.NotEmpty(t, k.Answers, "%s: run the test with -update", k.Expression)
-				assert.Empty(t, compare(a, by(k.Answers, i)), "%s, of %s", k.Expression, o.Name)
-				assert.Equal(t, by(k.Errors, i), a.failure(), "%s, of %s", k.Expression, o.Name)
-			}
-		}
-	}
-	assert.GreaterOrEqual(t, len(kinds), 670)
-}
-
-func updateKinds(t *testing.T) {
-	o, all := theOracle(t), outcomes(t)
-	lines, kinds := kinds(t)
-	for i, line := range lines {
-		if !strings.HasPrefix(line, "{") {
-			continue
-		}
-		k := kind{Expression: kinds[0].Expression}
-		kinds = kinds[1:]
-		jinjas := o.ask(t, k.Expression)
-		require.NotNil(t, jinjas, k.Expression)
-		for i, outcome := range all {
-			a, refused := ours(k.Expression, outcome.decoded[0])
+	o := theOracle(t)
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	for i, l := range lines {
+		l.Refused, l.Errors = "", nil
+		l.Answers = o.ask(t, l.Expression, l.names(t))
+		for _, names := range l.names(t) {
+			a, refused := ours(l.Expression, decoded(t, names)[0])
 			if refused != nil {
-				k.Refused = refused.Error()
+				l.Refused, l.Names, l.Answers, l.Errors = refused.Error(), nil, nil, nil
 				break
 			}
-			if jinjas[i].Address {
-				*jinjas[i].Text = "an address"
+			l.Errors = append(l.Errors, a.failure())
+		}
+		if l.Refused == "" {
+			l.Answers, l.Errors = oneForAll(l.Answers), oneForAll(l.Errors)
+		}
+		lines[i] = l
+		require.NoError(t, encoder.Encode(l))
+	}
+	require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
+	return lines
+}
+
+func (l line) names(t testing.TB) []json.RawMessage {
+	if l.Names != nil {
+		return l.Names
+	}
+	return outcomes(t)
+}
+
+// check compares the answers of a line with those of this package.
+func (l line) check(t testing.TB) {
+	for i, names := range l.names(t) {
+		for _, names := range decoded(t, names) {
+			a, refused := ours(l.Expression, names)
+			if refused != nil || l.Refused != "" {
+				assert.EqualError(t, refused, l.Refused, l.Expression)
+				continue
 			}
-			k.Answers, k.Errors = append(k.Answers, jinjas[i]), append(k.Errors, a.failure())
+			require.NotEmpty(t, l.Answers, "%s: run the test with -update", l.Expression)
+			assert.Empty(t, compare(a, by(l.Answers, i)), "%s, of %v", l.Expression, names)
+			assert.Equal(t, by(l.Errors, i), a.failure(), "%s, of %v", l.Expression, names)
 		}
-		if k.Refused == "" {
-			k.Answers, k.Errors = oneForAll(k.Answers), oneForAll(k.Errors)
-		}
-		var b strings.Builder
-		encoder := json.NewEncoder(&b)
-		encoder.SetEscapeHTML(false)
-		require.NoError(t, encoder.Encode(k))
-		lines[i] = strings.TrimSuffix(b.String(), "\n")
 	}
-	require.NoError(t, os.WriteFile("testdata/kinds.golden", []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 }
 
-// Jinja on this machine gives the answers in the golden file.
-func TestKindsAgainstTheOracle(t *testing.T) {
-	o, all := theOracle(t), outcomes(t)
-	_, kinds := kinds(t)
-	each, compared := 0, 0
-	for _, outcome := range all {
-		each += len(outcome.decoded)
-	}
-	for _, k := range kinds {
-		c := compareWith(t, o, k.Expression, all)
-		assert.False(t, c.late, k.Expression)
-		if k.Refused == "" {
-			assert.Equal(t, each, c.answers, k.Expression)
+// The corpus is every expression of the 228 playbooks in NoETL's public repositories
+// noetl, e2e, ops and ai-meta (July 2026), with how often it is there. Names, keys and
+// texts that a playbook chose itself are step_a, b and 'c', and the values are ours.
+func TestCorpus(t *testing.T) {
+	lines := golden(t, "testdata/corpus.golden")
+	uses, inRules, refused, excusedOnly := 0, 0, map[string]int{}, 0
+	for _, l := range lines {
+		l.check(t)
+		uses, inRules = uses+l.Uses, inRules+l.InRules
+		if l.Refused != "" {
+			refused[l.Expression] = l.Uses
+			assert.Zero(t, l.InRules, "%s is in a rule", l.Expression)
 		}
-		compared += c.answers
-	}
-	t.Logf("%d answers compared", compared)
-}
-
-// A comparison says how an expression was compared with Jinja.
-type comparison struct {
-	answers int  // how many were compared: 0 if the expression is refused
-	excused bool // for one of them this package has an error, and Jinja an answer
-	late    bool // Jinja took too long, and this package does not refuse to
-}
-
-// compareWith compares the answers for an expression.
-func compareWith(t testing.TB, o *oracle, expression string, all []outcome) (c comparison) {
-	var jinjas []answer
-	for i, of := range all {
-		for _, names := range of.decoded {
-			a, refused := ours(expression, names)
-			if refused != nil {
-				return c
+		for i := range l.names(t) {
+			if l.Refused == "" && by(l.Errors, i) != "" && by(l.Answers, i).Text != nil {
+				excusedOnly++
 			}
-			if jinjas == nil {
-				if jinjas = o.ask(t, expression); jinjas == nil {
-					c.excused = slices.ContainsFunc(all, func(o outcome) bool {
-						a, _ := ours(expression, o.decoded[0])
-						return isExcused(a.TextError)
-					})
-					c.late = !c.excused
-					return c
+		}
+	}
+	assert.Len(t, lines, 265)
+	assert.Equal(t, []int{4587, 228}, []int{uses, inRules})
+	assert.Equal(t, map[string]int{"now()": 2, "token(step_a)": 2}, refused)
+	t.Logf("%d answers of Jinja are errors here", excusedOnly)
+}
+
+// Kinds are expressions that rules can have, beyond those that playbooks have.
+func TestKinds(t *testing.T) {
+	for _, l := range golden(t, "testdata/kinds.golden") {
+		l.check(t)
+	}
+}
+
+// These join two or three kinds of expressions to another one.
+var (
+	forms   = strings.Split("(A) OP (B)¦(A) OP (B)¦(A) OP (B)¦A OP B¦A FILTER¦(A) FILTER¦(A) FILTER FILTER¦A if B else C¦[A, B]¦{'a': A, 'b': B}¦not A¦-(A)¦(A)[1].b", "¦")
+	between = strings.Split("and¦or¦==¦!=¦<¦<=¦>¦>=¦in¦not in¦+¦-¦*", "¦")
+	behind  = strings.Split("| default(3)¦| default¦| first¦| last¦| int¦| int('x')¦| float¦| float(none)¦| join¦| join(', ')¦| length¦"+
+		"| lower¦| upper¦| replace('e', 'EE')¦| string¦| tojson¦is defined¦is not defined¦is none¦is not none", "¦")
+)
+
+// Jinja on this machine gives the answers in the golden files, and the same as this
+// package for 4,000 expressions that are made of them.
+func TestJinja(t *testing.T) {
+	o := theOracle(t)
+	compared, refused, excused := 0, 0, 0
+	var kinds []string
+	ask := func(expression string, all []json.RawMessage) (answers []answer) {
+		for i, names := range all {
+			for _, names := range decoded(t, names) {
+				a, err := ours(expression, names)
+				if err != nil {
+					refused++
+					return nil
+				}
+				if answers == nil {
+					answers = o.ask(t, expression, all)
+				}
+				assert.Empty(t, compare(a, answers[i]), "%s, of %v", expression, names)
+				if compared++; a.Text == nil && answers[i].Text != nil {
+					excused++
 				}
 			}
-			c.answers++
-			c.excused = c.excused || a.Truth == nil && jinjas[i].Truth != nil || a.Text == nil && jinjas[i].Text != nil
-			assert.Empty(t, compare(a, jinjas[i]), "%s, of %s", expression, of.Name)
+		}
+		return answers
+	}
+	for _, file := range []string{"testdata/corpus.golden", "testdata/kinds.golden"} {
+		for _, l := range golden(t, file) {
+			if l.Refused == "" && l.Names == nil {
+				kinds = append(kinds, l.Expression)
+			}
+			if answers := ask(l.Expression, l.names(t)); l.Refused == "" {
+				assert.Equal(t, truths(l.Answers, len(answers)), truths(answers, len(answers)), l.Expression)
+			}
 		}
 	}
-	return c
+	t.Logf("golden files: %d answers compared, %d of Jinja's are errors here", compared, excused)
+	compared, refused, excused = 0, 0, 0
+	source := rand.New(rand.NewPCG(16, 46))
+	pick := func(from []string) string { return from[source.IntN(len(from))] }
+	for range 4000 {
+		ask(strings.NewReplacer("A", pick(kinds), "B", pick(kinds), "C", pick(kinds), "OP", pick(between), "FILTER", pick(behind)).Replace(pick(forms)), outcomes(t))
+	}
+	t.Logf("joined: %d answers compared, %d of Jinja's are errors here, %d expressions refused", compared, excused, refused)
+	assert.LessOrEqual(t, refused, 400, "chains of comparisons and of tests")
+	assert.LessOrEqual(t, excused, compared/4, "most are texts of lists")
 }
 
-// This package gives Jinja's answers for 400 expressions from the grammar, or with
-// RETRY_LONG for 4,000.
-func TestGeneratedExpressionsAgainstTheOracle(t *testing.T) {
-	o := theOracle(t)
-	g := newGenerator(16)
-	all := outcomes(t)
-	compared, refused, excused := 0, 0, 0
-	expressions := 400
-	if os.Getenv("RETRY_LONG") != "" {
-		expressions = 4000
+// truths returns the truth of each answer: texts of errors differ between versions.
+func truths(answers []answer, n int) (truths []*string) {
+	for i := range n {
+		truths = append(truths, by(answers, i).Truth)
 	}
-	for range expressions {
-		expression := g.expression(1 + g.IntN(3))
-		c := compareWith(t, o, expression, all)
-		assert.False(t, c.late, expression)
-		compared += c.answers
-		switch {
-		case c.excused:
-			excused++
-		case c.answers == 0:
-			refused++
-		}
-	}
-	t.Logf("%d answers compared; of %d expressions %d refused and %d excused", compared, expressions, refused, excused)
-	assert.LessOrEqual(t, refused, expressions/20)
-	assert.LessOrEqual(t, excused, expressions*5/100)
-}
-
-// FuzzGeneratedAgainstTheOracle compares the answers for expressions from the
-// grammar.
-func FuzzGeneratedAgainstTheOracle(f *testing.F) {
-	for seed := range uint64(100) {
-		f.Add(seed)
-	}
-	all := outcomes(f)
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		g := newGenerator(seed)
-		compareWith(t, fuzzOracle(t), g.expression(1+g.IntN(4)), all)
-	})
-}
-
-// FuzzAgainstTheOracle mutates expressions and compares the answers with
-// Jinja's.
-func FuzzAgainstTheOracle(f *testing.F) {
-	_, kinds := kinds(f)
-	for i, k := range kinds { // TestKindsAgainstTheOracle compares all of them
-		if i%16 == 0 {
-			f.Add(k.Expression)
-		}
-	}
-	all := outcomes(f)
-	f.Fuzz(func(t *testing.T, expression string) { compareWith(t, fuzzOracle(t), expression, all) })
+	return truths
 }

@@ -3,52 +3,37 @@ package jinja
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
-	"math/big"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// A Value is a value of Python: nil, bool, *big.Int, float64, string, or one of
-// the types below.
+// A Value is a value of Python: nil, bool, int64, float64, string, or one of the types
+// below. A whole number that int64 cannot hold is an error.
 type Value any
 
 type (
 	// markup is a text that Jinja has marked as safe, as tojson does.
 	markup string
 
-	// A list is a list or a tuple that an expression has made.
-	list struct {
-		members []Value
-		tuple   bool
-	}
-
-	// A dict is a mapping that an expression has made, with its keys in order.
-	dict struct {
-		keys   []string
-		values map[string]Value
-	}
+	// A list and a dict are what an expression has made.
+	list []Value
+	dict map[string]Value
 
 	// A goList and a goMap hold a slice and a map of the program. Their members
-	// are converted when an expression reads them. A goMap has no order.
+	// are converted when an expression reads them.
 	goList struct{ v reflect.Value }
 	goMap  struct{ v reflect.Value }
 
-	// A goStruct holds a struct of the program, of which only the exported
-	// fields can be read.
-	goStruct struct{ v reflect.Value }
+	// A goValue holds any other value of the program. Of a struct the exported fields
+	// can be read.
+	goValue struct{ v reflect.Value }
 
-	// An undefined stands for a missing value. An if without an else gives a
-	// lenient one, which is false, empty and has an empty text.
-	undefined struct {
-		what    string
-		at      node // the missing path, used if what is ""
-		lenient bool
-	}
-
-	// missing is the value of an argument that was not given.
-	missing struct{}
+	// An undefined stands for a missing value.
+	undefined struct{ name string }
 )
 
 type sized interface{ length() int }
@@ -60,87 +45,48 @@ type sequence interface {
 
 type mapping interface {
 	sized
-	get(e *evaluation, key Value) (Value, bool)
-	pairs(e *evaluation) []pair // in any order if the order is lost
-	ordered() bool
+	get(e *evaluation, key string) (Value, bool)
+	keys(e *evaluation) []string // sorted, because Go has lost their order
 }
 
-type pair struct{ key, value Value }
-
-func (l *list) length() int                   { return len(l.members) }
-func (l *list) at(_ *evaluation, i int) Value { return l.members[i] }
+func (l list) length() int                   { return len(l) }
+func (l list) at(_ *evaluation, i int) Value { return l[i] }
 
 func (l goList) length() int                   { return l.v.Len() }
 func (l goList) at(e *evaluation, i int) Value { return e.fromGo(l.v.Index(i)) }
 
-func newDict() *dict { return &dict{values: map[string]Value{}} }
+func (d dict) length() int { return len(d) }
 
-func (d *dict) set(e *evaluation, key string, value Value) {
-	e.read(len(key))
-	if _, ok := d.values[key]; !ok {
-		d.keys = append(d.keys, key)
-	}
-	d.values[key] = value
+func (d dict) keys(e *evaluation) []string {
+	e.step(len(d))
+	return slices.Sorted(maps.Keys(d))
 }
 
-func (d *dict) length() int   { return len(d.keys) }
-func (d *dict) ordered() bool { return true }
-
-func (d *dict) get(e *evaluation, key Value) (Value, bool) {
-	name, ok := textOf(key)
-	if !ok {
-		return nil, false
-	}
-	e.read(len(name))
-	v, ok := d.values[name]
+func (d dict) get(e *evaluation, key string) (Value, bool) {
+	e.read(len(key))
+	v, ok := d[key]
 	return v, ok
 }
 
-func (d *dict) pairs(e *evaluation) []pair {
-	e.step(len(d.keys))
-	pairs := make([]pair, len(d.keys))
-	for i, key := range d.keys {
-		pairs[i] = pair{key, d.values[key]}
+func (m goMap) length() int { return m.v.Len() }
+
+func (m goMap) keys(e *evaluation) []string {
+	e.step(m.v.Len())
+	keys := make([]string, 0, m.v.Len())
+	for i := m.v.MapRange(); i.Next(); {
+		e.read(i.Key().Len())
+		keys = append(keys, i.Key().String())
 	}
-	return pairs
+	slices.Sort(keys)
+	return keys
 }
 
-func (m goMap) length() int   { return m.v.Len() }
-func (m goMap) ordered() bool { return m.v.Len() < 2 }
-
-func (m goMap) get(e *evaluation, key Value) (Value, bool) {
-	if m.v.Type().Key().Kind() != reflect.String {
-		for _, p := range m.pairs(e) {
-			if e.equal(p.key, key, 0) {
-				return p.value, true
-			}
-		}
-		return nil, false
-	}
-	name, ok := textOf(key)
-	if !ok {
-		return nil, false
-	}
-	e.read(len(name))
+func (m goMap) get(e *evaluation, key string) (Value, bool) {
+	e.read(len(key))
 	k := reflect.New(m.v.Type().Key()).Elem()
-	k.SetString(name)
+	k.SetString(key)
 	v := m.v.MapIndex(k)
 	return e.fromGo(v), v.IsValid()
-}
-
-func (m goMap) pairs(e *evaluation) []pair {
-	e.step(m.v.Len())
-	pairs := make([]pair, 0, m.v.Len())
-	for i := m.v.MapRange(); i.Next(); {
-		pairs = append(pairs, pair{e.fromGo(i.Key()), e.fromGo(i.Value())})
-	}
-	return pairs
-}
-
-// isLenient reports whether v is a lenient undefined.
-func isLenient(v Value) bool {
-	u, ok := v.(*undefined)
-	return ok && u.lenient
 }
 
 // maxExact is the first integer whose float64 may also stand for another
@@ -159,9 +105,9 @@ func (e *evaluation) fromGo(v reflect.Value) Value {
 	case reflect.Bool:
 		return v.Bool()
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return big.NewInt(v.Int())
+		return v.Int()
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return new(big.Int).SetUint64(v.Uint())
+		return parseInt(strconv.FormatUint(v.Uint(), 10))
 	case reflect.Float32, reflect.Float64:
 		return fromFloat(v.Float())
 	case reflect.String:
@@ -170,17 +116,18 @@ func (e *evaluation) fromGo(v reflect.Value) Value {
 		}
 		e.read(v.Len())
 		return strings.ToValidUTF8(v.String(), "\uFFFD")
-	case reflect.Map:
-		return goMap{v}
 	case reflect.Slice, reflect.Array:
 		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
 			e.read(v.Len())
 			return strings.ToValidUTF8(string(v.Bytes()), "\uFFFD")
 		}
 		return goList{v}
-	default:
-		return goStruct{v}
+	case reflect.Map:
+		if v.Type().Key().Kind() == reflect.String {
+			return goMap{v}
+		}
 	}
+	return goValue{v}
 }
 
 // fromFloat returns the number that a float64 was in JSON. Without a fraction
@@ -192,28 +139,24 @@ func fromFloat(f float64) Value {
 	case math.Abs(f) >= maxExact:
 		panic(failf("the whole number %v may have lost digits as a float64: decode JSON with UseNumber", f))
 	default:
-		return big.NewInt(int64(f))
+		return int64(f)
 	}
 }
 
 // fromNumber returns a number as Python would read it from JSON.
 func fromNumber(text string) Value {
-	if strings.ContainsAny(text, ".eE") {
-		f, err := strconv.ParseFloat(text, 64)
-		if err != nil && !math.IsInf(f, 0) {
-			panic(failf("%.40q is not a number", text))
-		}
-		return f
+	if !strings.ContainsAny(text, ".eE") && intText.MatchString(text) {
+		return parseInt(text)
 	}
-	n, ok := new(big.Int).SetString(text, 10)
-	if !ok || len(text) > maxBits {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil && !math.IsInf(f, 0) {
 		panic(failf("%.40q is not a number", text))
 	}
-	return integer(n)
+	return f
 }
 
 // field returns an exported field of a struct.
-func (s goStruct) field(e *evaluation, name string) (Value, bool) {
+func (s goValue) field(e *evaluation, name string) (Value, bool) {
 	if s.v.Kind() != reflect.Struct {
 		return nil, false
 	}
@@ -232,64 +175,56 @@ func (s goStruct) field(e *evaluation, name string) (Value, bool) {
 func toGo(e *evaluation, v Value, depth int) any {
 	e.visit(depth)
 	switch v := v.(type) {
-	case nil, bool, float64, string:
-		return v
 	case markup:
 		return string(v)
-	case *big.Int:
-		switch n := v.Int64(); {
-		case !v.IsInt64():
-			return json.Number(v.String())
-		case int64(int(n)) == n:
-			return int(n)
-		default:
-			return n
+	case int64:
+		if int64(int(v)) == v {
+			return int(v)
 		}
+		return v
 	case goList:
 		return v.v.Interface()
 	case goMap:
 		return v.v.Interface()
-	case goStruct:
+	case goValue:
 		return v.v.Interface()
-	case sequence:
-		e.grow(memberSize * v.length())
-		members := make([]any, v.length())
+	case list:
+		e.grow(memberSize * len(v))
+		members := make([]any, len(v))
 		for i := range members {
-			members[i] = toGo(e, v.at(e, i), depth+1)
+			members[i] = toGo(e, v[i], depth+1)
 		}
 		return members
-	case *dict:
-		m := make(map[string]any, v.length())
-		for _, p := range v.pairs(e) {
-			m[p.key.(string)] = toGo(e, p.value, depth+1)
+	case dict:
+		m := make(map[string]any, len(v))
+		for key, value := range v {
+			m[key] = toGo(e, value, depth+1)
 		}
 		return m
-	default:
-		panic(unusable(v))
-	}
-}
-
-// unusable says why a value has no text and cannot be put into the state.
-func unusable(v Value) failure {
-	switch v := v.(type) {
 	case *undefined:
-		return v.err()
-	case goStruct:
-		return failf("%s has no text: write one of its fields", kind(v))
+		panic(v.err())
 	default:
-		return failf("%s cannot be used here", kind(v))
+		return v
 	}
 }
 
-func (u *undefined) err() failure {
-	return failf("%s is undefined: ask \"is defined\" first, or add \"| default(…)\"", u.name())
+// An UndefinedError is the error of an evaluation that needs a name or a key that is
+// missing.
+type UndefinedError struct{ name string }
+
+func (e *UndefinedError) Error() string {
+	return e.name + ` is undefined: ask "is defined" first, or add "| default(…)"`
 }
 
-func (u *undefined) name() string {
-	if u.what != "" {
-		return u.what
+func (u *undefined) err() failure { return failure{&UndefinedError{u.name}} }
+
+// wrong returns the error of v if it is undefined, and the one that format says
+// if it is something else.
+func wrong(v Value, format string, args ...any) failure {
+	if u, ok := v.(*undefined); ok {
+		return u.err()
 	}
-	return path(u.at)
+	return failf(format, args...)
 }
 
 // kind describes v in an error.
@@ -302,11 +237,8 @@ func kind(v Value) string {
 			return "True"
 		}
 		return "False"
-	case *big.Int:
-		if v.BitLen() > 256 {
-			return "a large number"
-		}
-		return v.String()
+	case int64:
+		return strconv.FormatInt(v, 10)
 	case float64:
 		return formatFloat(v)
 	case string:
@@ -314,59 +246,18 @@ func kind(v Value) string {
 	case markup:
 		return "the text of tojson"
 	case sequence:
-		if isTuple(v) {
-			return "a tuple"
-		}
 		return "a list"
 	case mapping:
 		return "a mapping"
-	case goStruct:
+	case goValue:
 		return "a value of Go's type " + v.v.Type().String()
-	case *undefined:
-		return v.name() + ", which is undefined,"
 	default:
 		return "nothing"
 	}
 }
 
-// isTuple reports whether a sequence is a tuple.
-func isTuple(s sequence) bool {
-	l, ok := s.(*list)
-	return ok && l.tuple
-}
-
-// whole returns the integer value of a bool or an integer, and nil for any
-// other value.
-func whole(v Value) *big.Int {
-	switch v := v.(type) {
-	case bool:
-		if v {
-			return big.NewInt(1)
-		}
-		return new(big.Int)
-	case *big.Int:
-		return v
-	default:
-		return nil
-	}
-}
-
-// number returns the exact value of a finite number, and nil for any other
-// value.
-func number(v Value) *big.Rat {
-	switch v := v.(type) {
-	case bool, *big.Int:
-		return new(big.Rat).SetInt(whole(v))
-	case float64:
-		return new(big.Rat).SetFloat64(v)
-	default:
-		return nil
-	}
-}
-
-func isNumber(v Value) bool {
-	return isA[float64](v) || whole(v) != nil
-}
+// isA reports whether v has a type.
+func isA[T any](v Value) bool { _, ok := v.(T); return ok }
 
 // textOf returns the text if v is one.
 func textOf(v Value) (string, bool) {
