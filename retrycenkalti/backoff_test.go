@@ -61,21 +61,21 @@ func TestTheBackOffDoesWhatThePolicyDoes(t *testing.T) {
 		{"an invalid inner call", retry.Policy{MaxAttempts: 5}, script{{err: &retry.Error{Reason: retry.ReasonInvalid, Err: errBoom}}}, at(false, 0)},
 		{"RetryIf says no", retry.Policy{MaxAttempts: 5, RetryIf: func(err error) bool { return err != errOther }}, failsTimes(2)[:2].then(errOther), at(false, 0, 0, 0)},
 		{"a class that lowers the limit", retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(s), Classify: func(err error) *retry.Class {
-			return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(m)}}
+			return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(m)}
 		}}, fails, at(false, 0, m)},
 		{"a class of some errors", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(s), Classify: func(err error) *retry.Class {
 			if err == errOther {
-				return &retry.Class{Policy: &retry.Policy{Backoff: retry.Fixed(m)}}
+				return &retry.Class{Backoff: retry.Fixed(m)}
 			}
 			return nil
 		}}, failsTimes(1)[:1].then(errOther).then(errBoom), at(false, 0, s, s+m, 2*s+m)},
 		{"a class with a name has a count of its own", retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(s), Classify: func(err error) *retry.Class {
 			if err == errOther {
-				return &retry.Class{Name: "other", Policy: &retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(m)}}
+				return &retry.Class{Name: "other", MaxAttempts: 3, Backoff: retry.Linear(m)}
 			}
 			return nil
 		}}, failsTimes(2)[:2].then(errOther).then(errBoom).then(errOther).then(errOther), at(false, 0, s, 2*s, 2*s+m, 3*s+m, 3*s+3*m)},
-		{"ExactRetryAfter", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(m), ExactRetryAfter: true}, script{{err: retry.After(s, errBoom)}}, at(false, 0, s)},
+		{"RetryAfterExact", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(m), RetryAfter: retry.RetryAfterExact}, script{{err: retry.After(s, errBoom)}}, at(false, 0, s)},
 		{"retry.After", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(s)}, script{{err: retry.After(30*s, errBoom)}, {err: errBoom}}, at(false, 0, 30*s, 31*s)},
 		{"retry.After at MaxRetryAfter", retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m, errBoom)}}, at(false, 0, m)},
 		{"retry.After beyond MaxRetryAfter", retry.Policy{MaxAttempts: 2, MaxRetryAfter: m}, script{{err: retry.After(m+1, errBoom)}}, at(false, 0)},
@@ -105,8 +105,8 @@ func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
 	curve := func(j retry.Jitter) retry.Policy {
 		return retry.Policy{MaxAttempts: 6, Backoff: retry.Exponential{Base: time.Second}, MaxDelay: 5 * time.Second, Jitter: j}
 	}
-	class := func(p retry.Policy) retry.Policy {
-		return retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Policy: &p} }}
+	class := func(c retry.Class) retry.Policy {
+		return retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &c }}
 	}
 	tests := []struct {
 		name   string
@@ -121,8 +121,8 @@ func TestTheBackOffDrawsWhatThePolicyDraws(t *testing.T) {
 		{"jitter of nothing", retry.Policy{MaxAttempts: 3, Jitter: retry.FullJitter}, 0},
 		{"no jitter", curve(nil), 0},
 		{"no class", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(h), Classify: func(error) *retry.Class { return nil }}, 0},
-		{"a class without jitter", class(retry.Policy{Backoff: retry.Fixed(h)}), 0},
-		{"a class with jitter", class(retry.Policy{Backoff: retry.Fixed(h), Jitter: retry.FullJitter}), 3},
+		{"a class without jitter", class(retry.Class{Backoff: retry.Fixed(h)}), 0},
+		{"a class with jitter", class(retry.Class{Backoff: retry.Fixed(h), Jitter: retry.FullJitter}), 3},
 	}
 	for _, test := range tests {
 		for _, seed := range []uint64{0, 1, 42, math.MaxUint64, retry.SeedOf("job 17")} {
@@ -186,7 +186,7 @@ func TestResetBeginsACall(t *testing.T) {
 		assert.NotEqual(t, backoff.Stop, b.NextBackOff(), "forgets the error of the last call")
 
 		twice := newBackOff(t, retry.Policy{MaxAttempts: 9, Classify: func(error) *retry.Class {
-			return &retry.Class{Name: "twice", Policy: &retry.Policy{MaxAttempts: 2}}
+			return &retry.Class{Name: "twice", MaxAttempts: 2}
 		}})
 		for range 2 {
 			twice.Reset()
@@ -245,9 +245,6 @@ func TestNewSaysWhatIsWrongWithThePolicy(t *testing.T) {
 	assert.Equal(t, p.Validate(), errors.Unwrap(err))
 	assert.EqualError(t, err, "retrycenkalti: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited; "+
 		"Jitter: Proportional is 2: write a share between 0 and 1: 0.2 is ±20 %")
-
-	_, err = retrycenkalti.New(retry.Policy{MaxAttempts: retry.Unlimited})
-	assert.ErrorContains(t, err, "retrycenkalti: invalid policy: unlimited attempts without a delay")
 }
 
 func TestTheBackOffStaysInItsBudget(t *testing.T) {

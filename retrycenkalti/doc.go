@@ -21,7 +21,7 @@
 // not pass the context to it, and may run it once more after the context was
 // canceled. If a deadline comes before the next attempt, v4 waits for it. It
 // returns the context's error in place of the operation's. Do does none of this,
-// and returns both errors; [retry.Plain] returns v4's, or the cause of the
+// and returns both errors; [retry.Unwrap] returns v4's, or the cause of the
 // context if it has another.
 //
 // Results. Retry returns the operation's error itself, without the mark of

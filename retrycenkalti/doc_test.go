@@ -424,7 +424,7 @@ func TestTheContextDiffers(t *testing.T) {
 					defer cancel()
 					err := loop(ctx, op)
 					assert.ErrorIs(t, err, cause) // in the bubble
-					assert.Equal(t, cause, retry.Plain(err))
+					assert.Equal(t, cause, retry.Unwrap(err))
 					return err
 				})
 			}

@@ -67,12 +67,12 @@ func ExampleNew() {
 // An operation that hands its errors through Observe has the whole policy
 // followed.
 func ExampleBackOff_Observe() {
-	b, err := retrycenkalti.New(retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond)})
+	b, err := retrycenkalti.New(retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(10 * time.Millisecond)})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	answers := []error{errors.New("timeout"), retry.After(2*time.Millisecond, errors.New("busy")), retry.Permanent(errors.New("no such user"))}
+	answers := []error{errors.New("timeout"), retry.After(20*time.Millisecond, errors.New("busy")), retry.Permanent(errors.New("no such user"))}
 	err = connect(func() error {
 		answer := answers[0]
 		answers = answers[1:]
@@ -80,8 +80,8 @@ func ExampleBackOff_Observe() {
 	}, b)
 	fmt.Println(err)
 	// Output:
-	// timeout - again in 1ms
-	// busy - again in 2ms
+	// timeout - again in 10ms
+	// busy - again in 20ms
 	// no such user
 }
 

@@ -24,7 +24,7 @@ func Retryable(err error) bool { return permanent(err) == nil }
 //	retry.Do(ctx, p, func(ctx context.Context) error { return retrycenkalti.Translate(old(ctx)) })
 //	backoff.Retry(func() error { return retrycenkalti.Translate(new(ctx)) }, b)
 //
-// [retry.LastError] and [retry.Plain] of a call that it stopped still have the mark of
+// [retry.Unwrap] and [retry.Unwrap] of a call that it stopped still have the mark of
 // v4: compare with errors.Is.
 //
 // A PermanentError without an Err, which v4 takes as success, becomes nil. A nil

@@ -66,7 +66,7 @@ func TestTranslate(t *testing.T) {
 	assert.NoError(t, retrycenkalti.Translate(nil))
 
 	_, err := play(t, script{{err: retrycenkalti.Translate(theirs)}}, do(retry.Policy{MaxAttempts: 3}))
-	assert.Same(t, theirs, retry.LastError(err), "the mark of v4 stays")
+	assert.Same(t, theirs, retry.Unwrap(err), "the mark of v4 stays")
 }
 
 func TestAPermanentErrorWithoutAnError(t *testing.T) {

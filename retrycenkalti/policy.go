@@ -19,9 +19,8 @@ import (
 // For a [*BackOff] of this package it returns the policy that was passed to New.
 //
 // If b has no limit on attempts, the policy has none either: set MaxAttempts.
-// Without it a policy that neither waits nor stops is invalid, and an invalid
-// policy never retries. A *ZeroBackOff gives such a policy, and so does an Interval
-// or InitialInterval of 0 from a configuration. RetryIf is [Retryable], so
+// Without it the policy waits at least 10ms, where v4 repeats a *ZeroBackOff, or an
+// Interval or InitialInterval of 0, without a pause. RetryIf is [Retryable], so
 // backoff.Permanent stops the call with ReasonRejected; a plain policy of an outer
 // loop does not notice that mark. To have it treated like retry.Permanent, pass
 // errors through [Translate].
@@ -74,7 +73,7 @@ import (
 //	WithClockProvider(c)                // testing/synctest
 //	NewConstantBackOff(d)               retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d)}
 //	ConstantBackOff{Interval: d}        retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d)}
-//	ZeroBackOff{}                       retry.Policy{MaxAttempts: n} // it needs a limit: this, MaxElapsed or a Budget
+//	ZeroBackOff{}                       retry.Policy{MaxAttempts: n} // without a limit each wait is 10ms
 //	StopBackOff{}                       retry.Policy{}
 //	WithMaxRetries(b, n)                p.MaxAttempts = retry.Retries(int(n))
 //	WithContext(b, ctx)                 retry.Do(ctx, p, fn)

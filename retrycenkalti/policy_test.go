@@ -145,12 +145,13 @@ func TestPolicyOnlyReadsTheBackOff(t *testing.T) {
 	assert.Equal(t, 750*time.Millisecond, b.NextBackOff())
 }
 
-func TestAPolicyThatNeverWaitsNeedsALimit(t *testing.T) {
+// What v4 repeats without a pause waits 10ms each time, until it has a limit.
+func TestAPolicyThatNeverWaits(t *testing.T) {
 	for _, b := range []backoff.BackOff{&backoff.ZeroBackOff{}, backoff.NewConstantBackOff(0), exponential(opts(0, 2, time.Minute))} {
 		p := policyOf(t, b)
-		assert.ErrorContains(t, p.Validate(), "unlimited attempts without a delay")
+		assert.Equal(t, 10*time.Millisecond, p.Plan(1)[0].Hi)
 		p.MaxAttempts = 3
-		assert.NoError(t, p.Validate())
+		assert.Zero(t, p.Plan(1)[0].Hi)
 	}
 }
 

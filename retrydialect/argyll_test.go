@@ -72,7 +72,7 @@ func TestArgyllRetryable(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					p, reason := policy, retry.ReasonSuccess
 					p.OnEvent = func(_ context.Context, e retry.Event) {
-						if e.Kind == retry.Stopped {
+						if e.Kind == retry.CallFinished {
 							reason = e.Reason
 						}
 					}

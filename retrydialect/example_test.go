@@ -134,13 +134,14 @@ func ExampleTaskHarbor() {
 }
 
 func ExampleToGRPC() {
-	config, err := retrydialect.ToGRPC(retry.Default(), "shop.Orders", "UNAVAILABLE")
+	policy := retry.Default()
+	policy.Jitter = retry.Proportional(0.2) // which is what gRPC draws
+	config, err := retrydialect.ToGRPC(policy, "shop.Orders", "UNAVAILABLE")
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(config)
 
-	policy := retry.Default()
 	policy.MaxElapsed = time.Minute
 	policy.MaxDelay = time.Second
 	_, err = retrydialect.ToGRPC(policy, "shop.Orders", "UNAVAILABLE")

@@ -1,6 +1,7 @@
 package retrydialect
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -24,7 +25,7 @@ func (t target) unsayable(f *strict.Faults, p *retry.Policy) {
 		value     any
 		write     string
 	}{
-		{"ExactRetryAfter", "exact_retry_after", p.ExactRetryAfter, true, "false"},
+		{"RetryAfter", "retry_after", p.RetryAfter != "", p.RetryAfter, "spread"},
 		{"MaxRetryAfter", "max_retry_after", p.MaxRetryAfter != 0, p.MaxRetryAfter, "0s"},
 		{"MaxElapsed", "max_elapsed", p.MaxElapsed != 0, p.MaxElapsed, "0s"},
 		{"AttemptTimeout", "attempt_timeout", p.AttemptTimeout != 0, p.AttemptTimeout, "0s"},
@@ -45,6 +46,9 @@ func (t target) unsayable(f *strict.Faults, p *retry.Policy) {
 	}
 }
 
+// leastWait is what a policy without a limit on attempts waits at least.
+const leastWait = 10 * time.Millisecond
+
 // geometric returns the curve of p as a first delay and the factor from each
 // delay to the next. If p has no such curve, or no delay, it adds a fault and
 // first is 0.
@@ -64,6 +68,9 @@ func geometric(f *strict.Faults, p *retry.Policy) (first time.Duration, factor f
 	}
 	if first == 0 {
 		f.Add("Backoff (backoff)", "no delay", "a Fixed (fixed) or an Exponential (exponential) of at least 1ns")
+	}
+	if unlimited := p.EffectiveMax() == retry.Unlimited; unlimited && first > 0 && min(first, cmp.Or(p.MaxDelay, first)) < leastWait {
+		f.Add("Backoff (backoff)", fmt.Sprintf("from %v on without a limit", first), fmt.Sprintf("delays of at least %v, as the policy waits without a limit", leastWait))
 	}
 	return first, factor
 }

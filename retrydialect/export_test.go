@@ -91,7 +91,7 @@ func TestRefusals(t *testing.T) {
 			[2]string{attempts + "100 in effect: write 2 to 5 (gRPC clients cut it to 5)",
 				"MaxDelay (max_delay) is 876000h0m0.000000001s" + cuts + "876000h0m0.000000001s)"}},
 		{"... and one that is not", func(p *retry.Policy) { p.MaxDelay = century + 1 }, both("")},
-		{"ExactRetryAfter", func(p *retry.Policy) { p.ExactRetryAfter = true }, because("ExactRetryAfter (exact_retry_after) is true: write false",
+		{"RetryAfter", func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterExact }, because("RetryAfter (retry_after) is exact: write spread",
 			"gRPC always waits for a pushback, and starts its curve again", "Temporal always waits for a NextRetryDelay, however short")},
 		{"MaxRetryAfter", func(p *retry.Policy) { p.MaxRetryAfter = time.Second }, because("MaxRetryAfter (max_retry_after) is 1s: write 0s",
 			"gRPC waits for a pushback of any length", "Temporal waits for a NextRetryDelay of any length")},
@@ -177,7 +177,7 @@ func plainCurve(p retry.Policy) bool {
 
 // hasMore reports whether p is invalid, or has a field that neither target has.
 func hasMore(p retry.Policy) bool {
-	return p.Validate() != nil || p.ExactRetryAfter || p.MaxRetryAfter != 0 || p.MaxElapsed != 0 || p.AttemptTimeout != 0 || p.HealthyAfter != 0 ||
+	return p.Validate() != nil || p.RetryAfter != "" || p.MaxRetryAfter != 0 || p.MaxElapsed != 0 || p.AttemptTimeout != 0 || p.HealthyAfter != 0 ||
 		p.RetryIf != nil || p.Classify != nil || p.Budget != nil || p.OnEvent != nil
 }
 
@@ -258,7 +258,7 @@ func anyDuration(r *rand.Rand) time.Duration {
 func unsayable(r *rand.Rand, p *retry.Policy) {
 	for _, set := range []func(){
 		func() { p.MaxRetryAfter = anyDuration(r) },
-		func() { p.ExactRetryAfter = true },
+		func() { p.RetryAfter = retry.RetryAfterExact },
 		func() { p.MaxElapsed = anyDuration(r) },
 		func() { p.AttemptTimeout = anyDuration(r) },
 		func() { p.RetryIf = func(error) bool { return true } },

@@ -80,15 +80,15 @@ func (d protoTime) MarshalText() ([]byte, error) {
 }
 
 var grpc = target{"gRPC", map[string]string{
-	"ExactRetryAfter": "gRPC always waits for a pushback, and starts its curve again",
-	"MaxRetryAfter":   "gRPC waits for a pushback of any length",
-	"MaxElapsed":      "gRPC has no such bound; a deadline of the context is one",
-	"AttemptTimeout":  "the timeout of a service config bounds all attempts together",
-	"HealthyAfter":    "gRPC never counts a call anew",
-	"RetryIf":         "gRPC decides by the code alone",
-	"Classify":        "gRPC has one policy for all codes",
-	"Budget":          "gRPC's retryThrottling counts failures, not retries",
-	"OnEvent":         "gRPC reports no retries",
+	"RetryAfter":     "gRPC always waits for a pushback, and starts its curve again",
+	"MaxRetryAfter":  "gRPC waits for a pushback of any length",
+	"MaxElapsed":     "gRPC has no such bound; a deadline of the context is one",
+	"AttemptTimeout": "the timeout of a service config bounds all attempts together",
+	"HealthyAfter":   "gRPC never counts a call anew",
+	"RetryIf":        "gRPC decides by the code alone",
+	"Classify":       "gRPC has one policy for all codes",
+	"Budget":         "gRPC's retryThrottling counts failures, not retries",
+	"OnEvent":        "gRPC reports no retries",
 }}
 
 const (

@@ -61,15 +61,15 @@ func (t Temporal) MarshalJSON() ([]byte, error) {
 }
 
 var temporal = target{"Temporal", map[string]string{
-	"ExactRetryAfter": "Temporal always waits for a NextRetryDelay, however short",
-	"MaxRetryAfter":   "Temporal waits for a NextRetryDelay of any length",
-	"MaxElapsed":      "ScheduleToCloseTimeout is the nearest, and ends a running attempt too",
-	"AttemptTimeout":  "set StartToCloseTimeout",
-	"HealthyAfter":    "Temporal never counts an activity anew; return from one that lives long, and start another",
-	"RetryIf":         "return a non-retryable ApplicationError",
-	"Classify":        "Temporal has one policy for all errors",
-	"Budget":          "Temporal has none",
-	"OnEvent":         "the server reports no retries to the worker",
+	"RetryAfter":     "Temporal always waits for a NextRetryDelay, however short",
+	"MaxRetryAfter":  "Temporal waits for a NextRetryDelay of any length",
+	"MaxElapsed":     "ScheduleToCloseTimeout is the nearest, and ends a running attempt too",
+	"AttemptTimeout": "set StartToCloseTimeout",
+	"HealthyAfter":   "Temporal never counts an activity anew; return from one that lives long, and start another",
+	"RetryIf":        "return a non-retryable ApplicationError",
+	"Classify":       "Temporal has one policy for all errors",
+	"Budget":         "Temporal has none",
+	"OnEvent":        "the server reports no retries to the worker",
 }}
 
 // temporalLongest is the duration to which the server cuts longer ones.

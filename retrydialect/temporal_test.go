@@ -135,5 +135,11 @@ func temporalCanExpress(p retry.Policy) bool {
 	}
 	first, longest := p.Next(retry.Attempt{Number: 1}), p.Next(retry.Attempt{Number: last})
 	none := p.Jitter == nil || p.Jitter == retry.Proportional(0)
+	if limit == retry.Unlimited && p.Backoff != nil { // which waits at least 10ms, whatever the curve says
+		limited := p
+		limited.MaxAttempts, limited.MaxRetries = 2, 0
+		first = limited.Next(retry.Attempt{Number: 1})
+		return none && plainCurve(p) && first.Delay >= 10*time.Millisecond && longest.Delay <= century
+	}
 	return none && plainCurve(p) && first.Delay > 0 && longest.Delay <= century
 }

@@ -36,7 +36,7 @@ type policyKey struct{}
 //
 //	&retryhttp.Transport{Base: otelhttp.NewTransport(resendCount{http.DefaultTransport}), Policy: policy}
 //
-// How often a request was sent in all is in the Error, and in the Stopped event
+// How often a request was sent in all is in the Error, and in the CallFinished event
 // that OnEvent gets.
 func AttemptOf(ctx context.Context) int {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {

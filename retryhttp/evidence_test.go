@@ -195,7 +195,7 @@ func TestTraces(t *testing.T) {
 // cannot have processed.
 func TestClassifyOfAPost(t *testing.T) {
 	processed := errors.New("the server may have processed this POST; see retryhttp.Transport.Idempotent")
-	slow := &retry.Class{Name: "slow", Policy: &retry.Policy{Backoff: retry.Fixed(time.Minute)}}
+	slow := &retry.Class{Name: "slow", Backoff: retry.Fixed(time.Minute)}
 	for _, tt := range []struct {
 		name   string
 		fault  httpfault.Fault
@@ -208,7 +208,7 @@ func TestClassifyOfAPost(t *testing.T) {
 	}{
 		{"not sent, no class", httpfault.Before(nil), nil, 1, 2, retry.ReasonSuccess, nil, time.Second},
 		{"not sent, another curve", httpfault.Before(nil), slow, 1, 2, retry.ReasonSuccess, nil, time.Minute},
-		{"not sent, none allowed", httpfault.Before(nil), &retry.Class{Policy: &retry.Policy{NonRetryable: true}}, 1, 1, retry.ReasonNonRetryable, nil, 0},
+		{"not sent, none allowed", httpfault.Before(nil), &retry.Class{NonRetryable: true}, 1, 1, retry.ReasonNonRetryable, nil, time.Second},
 		{"sent, no class", httpfault.After(nil), nil, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
 		{"sent, another curve", httpfault.After(nil), slow, 0, 1, retry.ReasonNonRetryable, processed, time.Second},
 	} {

@@ -131,7 +131,7 @@ func ExampleTransport_prepare() {
 	policy := quick
 	policy.Classify = func(err error) *retry.Class {
 		if unauthorized(err) {
-			return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+			return &retry.Class{Name: "unauthorized", MaxAttempts: 2}
 		}
 		return nil
 	}

@@ -59,7 +59,7 @@ func (x *exchange) hasBody() bool { return x.req.Body != nil && x.req.Body != ht
 func (x *exchange) cannotRewind() bool { return x.hasBody() && x.req.GetBody == nil }
 
 // attempt sends the request once, and returns what that failed with.
-func (x *exchange) attempt(context.Context) error {
+func (x *exchange) attempt(ctx context.Context) error {
 	if x.gate != nil && x.gate.refused != nil {
 		return retry.Permanent(x.gate.refused)
 	}
@@ -79,14 +79,18 @@ func (x *exchange) attempt(context.Context) error {
 		}
 	}()
 	timeout := x.policy.AttemptTimeout
-	var timer *time.Timer
-	if timeout > 0 {
-		timer = time.AfterFunc(timeout, func() { a.cancel(&timeoutError{timeout}) })
+	var inTime func() bool // nil: there is no timeout
+	switch {
+	case timeout <= 0:
+	case x.policy.HealthyAfter != 0: // the loop ends it, and must see the same end
+		inTime = context.AfterFunc(ctx, func() { a.cancel(&timeoutError{timeout}) })
+	default:
+		inTime = time.AfterFunc(timeout, func() { a.cancel(&timeoutError{timeout}) }).Stop
 	}
 	resp, err := a.send()
 	x.resp = resp
 	x.failure = x.check(err)
-	if late := timer != nil && !timer.Stop(); late && x.resp != nil {
+	if inTime != nil && !inTime() && x.resp != nil {
 		x.discard() // its context is canceled: it could not be read
 		x.failure = x.check(&timeoutError{timeout})
 	}
@@ -140,12 +144,9 @@ func (x *exchange) classify(err error) *retry.Class {
 	}
 }
 
-// final returns the class of a failure that is the last, for this cause. It has
-// the delays of the policy: a caller who tries again must wait too.
+// final returns the class of a failure that is the last, for this cause.
 func (x *exchange) final(cause error) *retry.Class {
-	p := *x.policy
-	p.NonRetryable = true
-	return &retry.Class{Policy: &p, Cause: cause}
+	return &retry.Class{NonRetryable: true, Cause: cause}
 }
 
 // discardAndWait is the Wait of every exchange. It discards the response that is

@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/gate"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -64,47 +62,7 @@ type Gate struct {
 	// called by several goroutines at a time. nil: not called.
 	OnClose func(key string, wait time.Duration, cause error)
 
-	mu     sync.Mutex
-	pauses map[string]pause
-	sweep  int // how many pauses there must be before those that are over are deleted
-}
-
-// A pause is over for a caller when the time has come that was drawn for it, and for
-// all callers when its spread has passed too.
-type pause struct {
-	until time.Time
-	wait  time.Duration
-}
-
-func (p pause) spread() time.Duration   { return p.wait / 4 }
-func (p pause) over(now time.Time) bool { return !now.Before(p.until.Add(p.spread())) }
-
-// pause returns the last pause of a key, which may be over.
-func (g *Gate) pause(key string) pause {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.pauses[key]
-}
-
-// close makes the pause of a key last for d from now on, if it does not last longer,
-// and reports whether it has begun with that.
-func (g *Gate) close(key string, d time.Duration) (begun bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	until, last := now.Add(d), g.pauses[key].until
-	if !until.After(last) {
-		return false
-	}
-	if len(g.pauses) >= g.sweep {
-		maps.DeleteFunc(g.pauses, func(_ string, p pause) bool { return p.over(now) })
-		g.sweep = 2*len(g.pauses) + 16
-	}
-	if g.pauses == nil {
-		g.pauses = make(map[string]pause)
-	}
-	g.pauses[key] = pause{until, d}
-	return !now.Before(last)
+	pauses gate.Pauses
 }
 
 // key returns the key of a request, "" if it has none.
@@ -158,13 +116,13 @@ func (p *passage) told(ctx context.Context, e retry.Event) {
 		}
 		held := time.Since(began)
 		e.Time, e.Elapsed = e.Time.Add(held), e.Elapsed+held
-	case retry.Stopped:
+	case retry.CallFinished:
 		if p.refused != nil {
 			e.Attempt--
 			e.Reason, e.Err, e.Cause = p.refused.Reason, p.refused.Err, p.refused.Cause
 		}
 	}
-	if p.x.policy.OnEvent != nil && (p.refused == nil || e.Kind == retry.Stopped) {
+	if p.x.policy.OnEvent != nil && (p.refused == nil || e.Kind == retry.CallFinished) {
 		p.x.policy.OnEvent(ctx, e)
 	}
 }
@@ -177,13 +135,12 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	limits := retry.Policy{MaxAttempts: 2, MaxDelay: policy.MaxDelay, MaxRetryAfter: policy.MaxRetryAfter, MaxElapsed: policy.MaxElapsed}
 	for {
 		now := time.Now()
-		pause := p.pause(p.key)
-		if pause.over(now) || pause.until.Equal(p.drawn) {
+		pause := p.pauses.Last(p.key)
+		if pause.Over(now) || pause.Until.Equal(p.drawn) {
 			return nil
 		}
-		p.drawn = pause.until
-		left := pause.until.Sub(now)
-		spread := min(pause.spread(), math.MaxInt64-max(0, left))
+		p.drawn = pause.Until
+		left, spread := pause.Until.Sub(now), pause.Spread()
 		a := retry.Attempt{Number: 1, Err: retry.After(left, p.unsent()), Elapsed: elapsed + now.Sub(began)}
 		unsent := func(context.Context) error { return a.Err }
 		switch limits.Next(a).Reason { // which takes nothing from the Budgets of the context
@@ -245,7 +202,7 @@ func (p *passage) learn(status int, failure error) {
 		return
 	}
 	d := min(retry.RetryAfterOf(failure), cmp.Or(max(0, p.Max), time.Minute))
-	if d > 0 && p.close(p.key, d) && p.OnClose != nil {
+	if d > 0 && p.pauses.Begin(p.key, d) && p.OnClose != nil {
 		p.OnClose(p.key, d, failure)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,7 +163,7 @@ func TestGateFailsAtOnce(t *testing.T) {
 			assert.True(t, sent.closed)
 			assert.Equal(t, 1, budget.Left())
 			require.Len(t, seen.all, 1)
-			assert.Equal(t, []any{retry.Stopped, 0, tt.reason}, []any{seen.all[0].Kind, seen.all[0].Attempt, seen.all[0].Reason})
+			assert.Equal(t, []any{retry.CallFinished, 0, tt.reason}, []any{seen.all[0].Kind, seen.all[0].Attempt, seen.all[0].Reason})
 			assert.EqualError(t, seen.all[0].Err, unsent[2:])
 		})
 	}
@@ -198,7 +197,7 @@ func TestGateHolds(t *testing.T) {
 		}
 		assert.Equal(t, []string{
 			"attempt_started 1 at 0s took 0s", "attempt_finished 1 at 1s took 1s", "retry_scheduled 1 at 1s took 0s",
-			"attempt_started 2 at 6s took 0s", "attempt_finished 2 at 7s took 1s", "stopped 2 at 7s took 0s",
+			"attempt_started 2 at 6s took 0s", "attempt_finished 2 at 7s took 1s", "call_finished 2 at 7s took 0s",
 		}, told)
 		assert.Equal(t, retry.ReasonElapsed, seen.stop().Reason)
 	})
@@ -375,21 +374,6 @@ func TestGateElsewhere(t *testing.T) {
 		req := request(t, "GET")
 		req.Header.Set("Authorization", "Bearer secret")
 		send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: gate}, req)
-	})
-}
-
-// Pauses that are over are forgotten, also those of targets that are never asked again.
-func TestGateMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate, host, most := new(retryhttp.Gate), 0, 0
-		gate.Key = func(*http.Request) string { host++; return strconv.Itoa(host) }
-		tr := &retryhttp.Transport{Base: script(asksToWait(429, 2)), Gate: gate}
-		for range 10_000 {
-			send(t, tr)
-			time.Sleep(time.Millisecond)
-			most = max(most, reflect.ValueOf(gate).Elem().FieldByName("pauses").Len())
-		}
-		assert.LessOrEqual(t, most, 2*2500+16, "2,500 pauses are alive at a time: of 2 s, and their spread")
 	})
 }
 

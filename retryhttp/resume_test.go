@@ -375,7 +375,7 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		assert.Equal(t, 6, budget.Left())
 		assert.Equal(t, []string{"1 1  <nil>", "2 2 bytes=4- unexpected EOF", "3 3 bytes=4- unexpected EOF", "2 2 bytes=6- unexpected EOF"}, prepared)
 		var stops []string
-		for _, e := range seen.of(retry.Stopped) {
+		for _, e := range seen.of(retry.CallFinished) {
 			stops = append(stops, fmt.Sprint(e.Attempt, " ", e.Reason))
 		}
 		assert.Equal(t, []string{"1 success", "3 success", "2 success"}, stops)

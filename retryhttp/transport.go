@@ -167,7 +167,7 @@ type Transport struct {
 // RoundTrip returns an error if the last attempt got no response, if the request's
 // context is done, if the call stopped in a wait, or if an attempt failed under an
 // invalid policy. errors.As finds a [*retry.Error] in it. [retry.ReasonOf] and
-// [retry.LastError] also see through the *url.Error that http.Client puts around
+// [retry.Unwrap] also see through the *url.Error that http.Client puts around
 // it, but not through what http.Client makes of its own Timeout, which is text
 // alone.
 //

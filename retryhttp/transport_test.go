@@ -140,7 +140,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 					assert.Equal(t, tt.reason, retry.ReasonOf(err))
 					if tt.cause != "" {
 						assert.EqualError(t, err, "retry: not retryable after 1 attempt ("+tt.cause+"): boom")
-						assert.Same(t, boom, retry.LastError(err))
+						assert.Same(t, boom, retry.Unwrap(err))
 					}
 				default:
 					require.NoError(t, err)
@@ -247,7 +247,7 @@ func TestDecideDrainSleep(t *testing.T) {
 			"1m0s send",
 			"1m0s attempt_finished, context ended: false",
 			"1m0s decide",
-			"1m0s stopped, context ended: false",
+			"1m0s call_finished, context ended: false",
 			"1m0s close",
 		}, log)
 	})
@@ -297,7 +297,7 @@ func TestAttemptTimeout(t *testing.T) {
 		}, 3, 6, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited): " + text},
 		{"an attempt that it ends was not healthy", script(canceled, canceled, canceled, retry.Permanent(errors.New("it goes on for ever"))),
 			func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 },
-			3, 3, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited): " + text},
+			3, 3, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited, attempt 3 ran out of its 50ms): " + text},
 		{"a negative one is a fault of the policy", script(errors.New("boom")), func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = -1 },
 			1, 1, 0, "retry: invalid policy after 1 attempt (AttemptTimeout is -1ns: write 0 for none, or a positive duration): boom"},
 	} {
@@ -397,7 +397,7 @@ func TestContextEnds(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		b := &body{Reader: strings.NewReader("sorry")}
 		tr := &retryhttp.Transport{Base: script(responseWith(503, b)), Policy: retry.Policy{OnEvent: func(_ context.Context, e retry.Event) {
-			if e.Kind == retry.Stopped {
+			if e.Kind == retry.CallFinished {
 				cancel(why)
 			}
 		}}}
@@ -759,12 +759,6 @@ func TestErrorsThatPanic(t *testing.T) {
 		assert.ErrorIs(t, err, errBroke)
 		assert.Len(t, base.sent, 2)
 	})
-	t.Run("Timeout, from Check", func(t *testing.T) {
-		_, err := (&retryhttp.Transport{Base: script(errors.New("boom")), Check: func(*http.Request, *http.Response, error) error {
-			return panicker{"Timeout"}
-		}}).RoundTrip(request(t, "GET"))
-		assert.EqualError(t, err, "retry: gave up after 1 attempt (no limit is set, so there is no retry): fine")
-	})
 }
 
 // A panicker is an error with one method that panics.
@@ -978,7 +972,7 @@ func (s *events) of(kind retry.EventKind) (found []retry.Event) {
 
 // stop returns the one Stopped event, or a zero one.
 func (s *events) stop() retry.Event {
-	if found := s.of(retry.Stopped); len(found) == 1 {
+	if found := s.of(retry.CallFinished); len(found) == 1 {
 		return found[0]
 	}
 	return retry.Event{}

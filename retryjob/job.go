@@ -59,7 +59,7 @@ type Outcome struct {
 
 	// Err is nil if the job is done. Otherwise it is a [*retry.Error], even if a
 	// retry follows: its Reason is then ReasonRetry. Store it where the queue keeps
-	// the error of each attempt. [retry.LastError] returns the error of the attempt
+	// the error of each attempt. [retry.Unwrap] returns the error of the attempt
 	// itself.
 	Err error
 
@@ -176,12 +176,28 @@ func (r *run) attempt(ctx context.Context, p retry.Policy, fn func(context.Conte
 			p.OnEvent = func(ctx context.Context, e retry.Event) { report(logkey.With(ctx, key), e) }
 		}
 	}
+	if a.Classes == nil && p.Classify != nil {
+		p.Classify, a.Classes = byAll(p.Classify, a.Number)
+	}
 	d, err := retry.Once(ctx, p, a, fn)
 	r.decided = true
 	r.outcome = Outcome{Reason: d.Reason, Delay: d.Delay, Class: d.Class, Err: err, Attempts: max(1, r.job.Attempt), Ran: !r.began.IsZero()}
 	if e, failed := err.(*retry.Error); failed {
 		r.outcome.Attempts = e.Attempts
 	}
+}
+
+// byAll returns a Classify, and the counts by which each of its classes has had all the
+// failures before the attempt: a queue that does not count them must not try for ever.
+func byAll(classify func(error) *retry.Class, attempt int) (func(error) *retry.Class, map[string]int) {
+	earlier := map[string]int{}
+	return func(err error) *retry.Class {
+		class := classify(err)
+		if class != nil {
+			earlier[class.Name] = attempt - 1
+		}
+		return class
+	}, earlier
 }
 
 // again decides on the attempt under the changed p, if a panic has kept it from

@@ -30,7 +30,7 @@ var (
 // expired is a Classify that allows one retry after errExpired.
 func expired(err error) *retry.Class {
 	if errors.Is(err, errExpired) {
-		return &retry.Class{Name: "expired", Policy: &retry.Policy{MaxAttempts: 2}}
+		return &retry.Class{Name: "expired", MaxAttempts: 2}
 	}
 	return nil
 }
@@ -129,16 +129,16 @@ func TestRunReadsAsDo(t *testing.T) {
 		"rejected":           {with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return err != errBoom } }), 0, slow(context.Canceled, errBoom), retry.ReasonRejected},
 		"a class": {with(func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class {
-				return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}}
+				return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour)}
 			}
 		}), 0, always(errBoom), retry.ReasonExhausted},
 		"a class by name": {with(func(p *retry.Policy) { p.Classify = expired }), 0,
 			slow(errBoom, errExpired, errBoom, errExpired), retry.ReasonExhausted},
 		"a class that is invalid": {with(func(p *retry.Policy) {
-			p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} }
+			p.Classify = func(error) *retry.Class { return &retry.Class{MaxDelay: -1} }
 		}), 0, always(errBoom), retry.ReasonInvalid},
 		"Retry-After":          {same, 0, slow(retry.After(time.Second, errBoom)), retry.ReasonSuccess},
-		"Retry-After exactly":  {with(func(p *retry.Policy) { p.ExactRetryAfter = true }), 0, slow(retry.After(10*time.Millisecond, errBoom)), retry.ReasonSuccess},
+		"Retry-After exactly":  {with(func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterExact }), 0, slow(retry.After(10*time.Millisecond, errBoom)), retry.ReasonSuccess},
 		"Retry-After too long": {same, 0, slow(errBoom, retry.After(time.Hour, errBoom)), retry.ReasonRetryAfter},
 		"elapsed":              {with(func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 500*time.Millisecond, nil }), 0, always(errBoom), retry.ReasonElapsed},
 		"elapsed alone":        {with(func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, 0 }), 0, slow(errBoom), retry.ReasonSuccess},
@@ -379,7 +379,7 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 		"OnEvent, a success":    {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) }, succeeding, "oh", true, retry.ReasonSuccess, nil, 0, 0},
 		"OnEvent, permanent": {t.Context(), func(p *retry.Policy) { p.OnEvent = panics(retry.AttemptFinished) },
 			func(context.Context) error { return permanent }, "oh", true, retry.ReasonPermanent, permanent, delay, delay},
-		"OnEvent, canceled before": {ended, func(p *retry.Policy) { p.OnEvent = panics(retry.Stopped) }, failing, "oh", false, retry.ReasonCanceled, context.Canceled, 0, 0},
+		"OnEvent, canceled before": {ended, func(p *retry.Policy) { p.OnEvent = panics(retry.CallFinished) }, failing, "oh", false, retry.ReasonCanceled, context.Canceled, 0, 0},
 		"RetryIf":                  {t.Context(), func(p *retry.Policy) { p.RetryIf = func(error) bool { panic("oh") } }, failing, "oh", true, retry.ReasonRetry, errBoom, delay, delay},
 		"Classify": {t.Context(), func(p *retry.Policy) { p.Classify = func(error) *retry.Class { panic("oh") } }, failing, "oh", true,
 			retry.ReasonRetry, errBoom, delay, delay},
@@ -446,7 +446,7 @@ func TestAPanicOfOnEventPutsBackOnce(t *testing.T) {
 		ratio float64
 		left  int
 	}{
-		{retry.Stopped, retryjob.Job{}, succeeding, 1, 3},
+		{retry.CallFinished, retryjob.Job{}, succeeding, 1, 3},
 		{retry.AttemptStarted, retryjob.Job{Attempt: 4}, failing, 0, 1}, // the retry that was settled is taken
 	} {
 		p := retry.Policy{MaxAttempts: 9, Backoff: backoff, Budget: &retry.Budget{Size: 5, Ratio: row.ratio}, OnEvent: panics(row.kind)}
@@ -589,4 +589,27 @@ func FuzzRun(f *testing.F) {
 			require.False(t, o.Retry() || o.Interrupted())
 		}
 	})
+}
+
+// A queue that does not count the failures of each class has counted them all for it.
+func TestAClassThatTheQueueDoesNotCount(t *testing.T) {
+	slow := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Second), Classify: func(error) *retry.Class {
+		return &retry.Class{Name: "slow", MaxAttempts: 3, Backoff: retry.Linear(time.Minute)}
+	}}
+	for _, row := range []struct {
+		name    string
+		classes map[string]int
+		attempt int
+		want    retryjob.Outcome
+	}{
+		{"nil, the first", nil, 1, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: time.Minute, Class: "slow"}},
+		{"nil, the second", nil, 2, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: 2 * time.Minute, Class: "slow"}},
+		{"nil, the third is the last", nil, 3, retryjob.Outcome{Reason: retry.ReasonExhausted, Delay: 3 * time.Minute, Class: "slow"}},
+		{"none so far", map[string]int{}, 3, retryjob.Outcome{Reason: retry.ReasonRetry, Delay: time.Minute, Class: "slow"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			job := retryjob.Job{Attempt: row.attempt, Classes: row.classes}
+			assert.Equal(t, row.want, decided(run(t.Context(), slow, job, failing)))
+		})
+	}
 }

@@ -25,6 +25,15 @@ func TestCheck(t *testing.T) {
 	healthy := func(p *retry.Policy) { p.HealthyAfter = 30 * time.Millisecond }
 	asked := []error{retry.After(time.Second, errRefused)}
 	cut := func(p *retry.Policy) { p.Jitter, p.MaxElapsed = retry.FullJitter, 1030*time.Millisecond+100 }
+	short := []error{retry.After(time.Millisecond, errRefused)}
+	exact := func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterExact }
+	spread := func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterSpread }
+	atLeast := func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterAtLeast }
+	longer := func(mode retry.RetryAfterMode) func(*retry.Policy) {
+		return func(p *retry.Policy) {
+			p.RetryAfter, p.Backoff, p.MaxDelay = mode, retry.Fixed(10*time.Second), time.Minute
+		}
+	}
 	const anew = "line 3: the attempt was healthy, so the call begins anew (reset 1): attempt 1 is retried in 219.325191ms, at 00:00:00.249Z " +
 		"(drawn from 160ms to 240ms with seed 42), and under the policy an attempt of 30ms is not healthy"
 	for _, row := range []struct {
@@ -54,6 +63,17 @@ func TestCheck(t *testing.T) {
 		{"another spread above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
 		{"another spread that was cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and the policy says in 1s"},
 		{"a spread that a deadline may have cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.MaxElapsed = 0 }, ""},
+
+		{"exact", exact, asked, retry.ReasonSuccess, exact, ""},
+		{"exact, above the spread of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterSpread), "and the policy says in 8s to 12s"},
+		{"exact, and at least of a longer curve", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), "and the policy says in 8s to 12s"},
+		{"exact, whatever the curve is", exact, asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), ""},
+		{"exact, below 10ms", exact, short, retry.ReasonSuccess, exact, ""},
+		{"exact, below 10ms, which another mode ignores", exact, short, retry.ReasonSuccess, spread, "and the policy says in 160ms to 240ms"},
+		{"at least, where the wait is longer", atLeast, asked, retry.ReasonSuccess, atLeast, ""},
+		{"at least, where the curve is longer", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterAtLeast), ""},
+		{"at least, and exact", longer(retry.RetryAfterAtLeast), asked, retry.ReasonSuccess, longer(retry.RetryAfterExact), "and the policy says in 1s"},
+		{"the spread, and at least", same, asked, retry.ReasonSuccess, atLeast, "and the policy says in 1s"},
 
 		{"RetryIf that needs the error itself", same, three, retry.ReasonExhausted, func(p *retry.Policy) {
 			p.RetryIf = func(err error) bool { return errors.Is(err, errRefused) }
@@ -130,13 +150,13 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 	program.Classify = func(err error) *retry.Class {
 		switch err {
 		case unauthorized:
-			return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}}
+			return &retry.Class{Name: "unauthorized", MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
 		case busy:
-			return &retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: errors.New("it may have been processed")}
+			return &retry.Class{NonRetryable: true, Cause: errors.New("it may have been processed")}
 		case other:
-			return &retry.Class{Policy: &retry.Policy{NonRetryable: true}}
+			return &retry.Class{NonRetryable: true}
 		case wrong:
-			return &retry.Class{Policy: &retry.Policy{MaxAttempts: -2}}
+			return &retry.Class{MaxAttempts: -2}
 		}
 		return nil
 	}
@@ -174,7 +194,7 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 				assert.NoError(t, call.Check(row.policy))
 				by := call.ByCode(file)
 				assert.Len(t, by, row.by)
-				assert.Equal(t, row.stop, len(by) > 0 && by[len(by)-1].Event.Kind == retry.Stopped)
+				assert.Equal(t, row.stop, len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished)
 				if row.says == "" {
 					assert.NoError(t, call.Check(file))
 				} else {
@@ -243,7 +263,7 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v after %d attempts of %v", row.reason, row.attempts, row.policy), func(t *testing.T) {
 			var events []retry.Event
-			stopped := retry.Event{Kind: retry.Stopped, Attempt: row.attempts, Reason: row.reason}
+			stopped := retry.Event{Kind: retry.CallFinished, Attempt: row.attempts, Reason: row.reason}
 			for n := 1; n <= row.attempts; n++ {
 				stopped.Err = errRefused
 				events = append(events, retry.Event{Kind: retry.AttemptStarted, Attempt: n}, retry.Event{Kind: retry.AttemptFinished, Attempt: n, Err: errRefused})

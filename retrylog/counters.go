@@ -3,8 +3,11 @@ package retrylog
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -62,7 +65,7 @@ func (c *Counters) count(e *retry.Event) {
 	case retry.RetryScheduled:
 		c.scheduled.add(e.Class)
 		c.wait(e.Delay.Seconds())
-	case retry.Stopped:
+	case retry.CallFinished:
 		if e.Attempt == 0 {
 			c.unstarted.Add(1)
 		}
@@ -206,6 +209,32 @@ func (c *Counters) Snapshot() Snapshot {
 		s.Budgets[name] = b.Left()
 	}
 	return s
+}
+
+// String returns the numbers in one line, as a person reads them, with the reasons
+// that calls stopped for:
+//
+//	3 calls, 1 retried, 1.67 attempts a call, 2 retries, 0.5s waited; deadline 1, success 2; budget payments: 9 left
+func (s Snapshot) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d calls, %d retried, %.2f attempts a call, %d retries, %.1fs waited",
+		s.Calls, s.Retried, float64(s.Attempts)/float64(max(1, s.Calls)), s.Retries, s.WaitedSeconds)
+	before := "; "
+	for _, reason := range slices.Sorted(maps.Keys(s.Stops)) {
+		if n := s.Stops[reason]; n > 0 {
+			fmt.Fprintf(&b, "%s%s %d", before, eventlog.Printable(string(reason)), n)
+			before = ", "
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Budgets)) {
+		fmt.Fprintf(&b, "; budget %s: ", eventlog.Printable(name))
+		if left := s.Budgets[name]; left < 0 {
+			b.WriteString("no limit")
+		} else {
+			fmt.Fprintf(&b, "%d left", left)
+		}
+	}
+	return b.String()
 }
 
 // GaveUp returns how many calls gave up so far: all that stopped without success,

@@ -66,7 +66,7 @@ func TestCounters(t *testing.T) {
 		policy retry.Policy
 		call   func(context.Context, retry.Policy)
 		want   retrylog.Snapshot
-		reason retry.Reason // "": the call has no Stopped
+		reason retry.Reason // "": the call has no CallFinished
 	}{
 		{"success at once", nil, everySecond, do(failing()), retrylog.Snapshot{Calls: 1, Attempts: 1}, retry.ReasonSuccess},
 		{"success after two retries", nil, everySecond, do(failing(errRefused, errRefused)),
@@ -139,7 +139,7 @@ func TestCountersByName(t *testing.T) {
 	for range 3 {
 		for n := range 100 {
 			c.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Class: fmt.Sprint("class ", n)})
-			c.OnEvent(context.Background(), retry.Event{Kind: retry.Stopped, Attempt: 1, Reason: retry.Reason(fmt.Sprint("reason ", n))})
+			c.OnEvent(context.Background(), retry.Event{Kind: retry.CallFinished, Attempt: 1, Reason: retry.Reason(fmt.Sprint("reason ", n))})
 		}
 	}
 	s := c.Snapshot()
@@ -198,8 +198,8 @@ func TestCountersOfSingleEvents(t *testing.T) {
 		{Kind: retry.AttemptStarted, Attempt: 2}, // the first attempt was in another process
 		{Kind: retry.RetryScheduled, Attempt: 2, Delay: math.MaxInt64},
 		{Kind: retry.RetryScheduled, Attempt: 3, Delay: math.MaxInt64}, // the sum is more than a Duration can hold
-		{Kind: retry.Stopped, Attempt: 3, Reason: "bored"},
-		{Kind: retry.Stopped, Attempt: 3},
+		{Kind: retry.CallFinished, Attempt: 3, Reason: "bored"},
+		{Kind: retry.CallFinished, Attempt: 3},
 		{Kind: "attempt_paused", Attempt: 1},
 		{},
 	} {
@@ -225,6 +225,29 @@ func TestCountersAreAnExpvar(t *testing.T) {
 	assert.Equal(t, c.Snapshot(), back)
 }
 
+// A Snapshot prints as one line that a person can read.
+func TestSnapshotString(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		s    retrylog.Snapshot
+		want string
+	}{
+		{"nothing", retrylog.Snapshot{}, "0 calls, 0 retried, 0.00 attempts a call, 0 retries, 0.0s waited"},
+		{"reasons in order, those without calls left out", retrylog.Snapshot{
+			Calls: 3, Retried: 1, Attempts: 5, Retries: 2, WaitedSeconds: 0.5,
+			Stops: map[retry.Reason]int64{retry.ReasonSuccess: 2, retry.ReasonDeadline: 1, retry.ReasonBudget: 0},
+		}, "3 calls, 1 retried, 1.67 attempts a call, 2 retries, 0.5s waited; deadline 1, success 2"},
+		{"a day", retrylog.Snapshot{Calls: 1, Attempts: 1234, Retries: 1233, WaitedSeconds: 86400},
+			"1 calls, 0 retried, 1234.00 attempts a call, 1233 retries, 86400.0s waited"},
+		{"budgets", retrylog.Snapshot{Budgets: map[string]int{"payments": 9, "mail": 0, "none": -1}},
+			"0 calls, 0 retried, 0.00 attempts a call, 0 retries, 0.0s waited; budget mail: 0 left; budget none: no limit; budget payments: 9 left"},
+		{"names of others", retrylog.Snapshot{Stops: map[retry.Reason]int64{"a\nb": 1}, Budgets: map[string]int{"\x1b": 1}},
+			`0 calls, 0 retried, 0.00 attempts a call, 0 retries, 0.0s waited; a; b 1; budget \x1b: 1 left`},
+	} {
+		assert.Equal(t, row.want, fmt.Sprint(row.s), row.name)
+	}
+}
+
 func TestCountersAllocateNothing(t *testing.T) {
 	var c retrylog.Counters
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
@@ -241,7 +264,7 @@ var callEvents = []retry.Event{
 	{Kind: retry.RetryScheduled, Attempt: 1, Max: 3, Err: errRefused, Delay: 219325191},
 	{Kind: retry.AttemptStarted, Attempt: 2, Max: 3},
 	{Kind: retry.AttemptFinished, Attempt: 2, Max: 3},
-	{Kind: retry.Stopped, Attempt: 2, Max: 3, Reason: retry.ReasonSuccess},
+	{Kind: retry.CallFinished, Attempt: 2, Max: 3, Reason: retry.ReasonSuccess},
 }
 
 // BenchmarkCounters counts an event of each kind from one goroutine.

@@ -29,7 +29,7 @@
 //	{"key":"17","kind":"attempt_started","time":"2026-11-20T10:00:00Z","attempt":1,"max":4}
 //	{"key":"17","kind":"attempt_finished","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","took":"30ms","elapsed":"30ms"}
 //	{"key":"17","kind":"retry_scheduled","time":"2026-11-20T10:00:00.03Z","attempt":1,"max":4,"err":"refused","elapsed":"30ms","delay":"219.325191ms","due":"2026-11-20T10:00:00.249325191Z","lo":"160ms","hi":"240ms","seed":"42"}
-//	{"key":"17","kind":"stopped","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
+//	{"key":"17","kind":"call_finished","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
 // Every delay follows from its own line: it is retry.Draw(seed, attempt, lo, hi).
 // Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be

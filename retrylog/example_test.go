@@ -44,10 +44,10 @@ func ExampleSlog() {
 	// Output:
 	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
 	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=2 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
-	// level=INFO msg="succeeded after retries" kind=stopped attempt=3 max=3 reason=success
+	// level=INFO msg="succeeded after retries" kind=call_finished attempt=3 max=3 reason=success
 	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
 	// level=WARN msg="retry scheduled" kind=retry_scheduled attempt=2 max=3 delay=1ms lo=1ms hi=1ms err="connection refused"
-	// level=ERROR msg="gave up" kind=stopped attempt=3 max=3 reason=attempts_exhausted err="connection refused"
+	// level=ERROR msg="gave up" kind=call_finished attempt=3 max=3 reason=attempts_exhausted err="connection refused"
 }
 
 // A policy has one OnEvent, which calls as many as you like. The counters can be

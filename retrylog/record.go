@@ -32,8 +32,8 @@ func (r Record) entry() eventlog.Entry {
 // first field.
 func (r Record) MarshalJSON() ([]byte, error) { return eventlog.Marshal(r.Key, r.Event) }
 
-// UnmarshalJSON reads what MarshalJSON writes, as [retry.Event] does. A key that is
-// null is treated as missing.
+// UnmarshalJSON reads what MarshalJSON writes, with the errors as texts. A key that is null is treated
+// as missing, and so are unknown keys.
 func (r *Record) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
@@ -41,7 +41,7 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	var read Record
 	var err error
 	if read.Key, err = eventlog.Key(data); err == nil {
-		err = read.Event.UnmarshalJSON(data)
+		read.Event, err = eventlog.ReadEvent(data)
 	}
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func TestWriterKeepsItsFirstError(t *testing.T) {
 
 func TestRecordRoundTrip(t *testing.T) {
 	for _, key := range []string{"", "17", `"{}`, "a\nb"} {
-		record := retrylog.Record{Key: key, Event: retry.Event{Kind: retry.Stopped, Time: time.Unix(7, 0).UTC(), Attempt: 1, Max: 2, Reason: retry.ReasonExhausted, Class: "busy", Resets: 2}}
+		record := retrylog.Record{Key: key, Event: retry.Event{Kind: retry.CallFinished, Time: time.Unix(7, 0).UTC(), Attempt: 1, Max: 2, Reason: retry.ReasonExhausted, Class: "busy", Resets: 2}}
 		data, err := json.Marshal(record)
 		require.NoError(t, err)
 		back := retrylog.Record{Key: "before", Line: 9}
@@ -46,26 +46,26 @@ func TestRecordRoundTrip(t *testing.T) {
 		assert.Equal(t, key != "", bytes.HasPrefix(data, []byte(`{"key":`)))
 	}
 	var out bytes.Buffer
-	retrylog.NewWriter(&out).OnEvent(retrylog.WithKey(context.Background(), "17"), retry.Event{Kind: retry.Stopped, Time: time.Unix(7, 0).UTC(), Attempt: 1, Max: 2})
-	assert.Equal(t, `{"key":"17","kind":"stopped","time":"1970-01-01T00:00:07Z","attempt":1,"max":2}`+"\n", out.String())
+	retrylog.NewWriter(&out).OnEvent(retrylog.WithKey(context.Background(), "17"), retry.Event{Kind: retry.CallFinished, Time: time.Unix(7, 0).UTC(), Attempt: 1, Max: 2})
+	assert.Equal(t, `{"key":"17","kind":"call_finished","time":"1970-01-01T00:00:07Z","attempt":1,"max":2}`+"\n", out.String())
 }
 
 func TestRecordUnmarshal(t *testing.T) {
-	before := retrylog.Record{Key: "17", Event: retry.Event{Kind: retry.Stopped, Attempt: 3}, Line: 9}
-	stopped := retry.Event{Kind: retry.Stopped}
+	before := retrylog.Record{Key: "17", Event: retry.Event{Kind: retry.CallFinished, Attempt: 3}, Line: 9}
+	stopped := retry.Event{Kind: retry.CallFinished}
 	for _, row := range []struct {
 		name, json string
 		want       retrylog.Record // an error changes nothing
 		says       string
 	}{
 		{"a key that is a number", `{"key":17}`, before, "retrylog: invalid record: key is 17: write a text"},
-		{"a duplicate key", `{"key":"17","kind":"stopped","key":"17"}`, before, `retrylog: invalid record: duplicate key "key"`},
+		{"a duplicate key", `{"key":"17","kind":"call_finished","key":"17"}`, before, `retrylog: invalid record: duplicate key "key"`},
 		{"a duplicate key of the event", `{"key":"17","max":1,"max":1}`, before, `retry: invalid event: duplicate key "max"`},
 		{"an array", `[]`, before, "retry: invalid event: got [], want a mapping"},
 		{"null", `null`, before, ""},
-		{"a key that is null", `{"key":null,"kind":"stopped"}`, retrylog.Record{Event: stopped}, ""},
-		{"a key at the end", `{"kind":"stopped","\u006bey":"\u0061"}`, retrylog.Record{Key: "a", Event: stopped}, ""},
-		{"a key in another object", `{"x":{"key":"a"},"kind":"stopped"}`, retrylog.Record{Event: stopped}, ""},
+		{"a key that is null", `{"key":null,"kind":"call_finished"}`, retrylog.Record{Event: stopped}, ""},
+		{"a key at the end", `{"kind":"call_finished","\u006bey":"\u0061"}`, retrylog.Record{Key: "a", Event: stopped}, ""},
+		{"a key in another object", `{"x":{"key":"a"},"kind":"call_finished"}`, retrylog.Record{Event: stopped}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := before

@@ -51,7 +51,7 @@ func (c Call) Waited() time.Duration {
 
 // Replay rebuilds the calls of a log, in the order in which they began. Calls
 // with different keys may be interleaved. A call whose last event is not
-// [retry.Stopped] was cut off by a crash, a panic, or the end of the log; it is
+// [retry.CallFinished] was cut off by a crash, a panic, or the end of the log; it is
 // returned without a Reason, and a later call may have its key. A call may begin
 // with any attempt, because the log may have been rotated, or the job of a queue
 // may have returned from the dead letters with the attempts that it has left.
@@ -59,7 +59,7 @@ func (c Call) Waited() time.Duration {
 // An attempt that did not succeed may be followed by the next one with nothing in
 // between: it did not return, or a crash or a panic kept its retry out of the log, and
 // a queue went on. If an attempt that did not return was the last one, the queue
-// refuses the job: a Stopped without an error follows, which may also stand alone.
+// refuses the job: a CallFinished without an error follows, which may also stand alone.
 //
 // Replay skips events of a kind that it does not know, and takes a reason that it
 // does not know for a stop: they are from a newer version.

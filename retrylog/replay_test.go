@@ -200,9 +200,9 @@ func TestReplayANewerVersion(t *testing.T) {
 {"key":"k","kind":"attempt_paused","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"pause":["1s"]}
 {"key":"k","kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"err":"refused"}
 {"key":"k","kind":"retry_scheduled","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"err":"refused","delay":"1s","due":"2000-01-01T00:00:01Z","lo":"1s","hi":"1s","curve":"cubic"}
-{"key":"k","kind":"stopped","time":"2000-01-01T00:00:01Z","attempt":1,"max":3,"elapsed":"1s","err":"refused","cause":"no coin","reason":"bored"}
+{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:01Z","attempt":1,"max":3,"elapsed":"1s","err":"refused","cause":"no coin","reason":"bored"}
 {"key":"k","kind":"refused","time":"2000-01-01T00:00:01Z","attempt":1,"max":3}
-{"key":"k","kind":"stopped","time":"2000-01-01T00:00:01Z","attempt":0,"max":3,"reason":"tired"}
+{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:01Z","attempt":0,"max":3,"reason":"tired"}
 `
 	records, err := retrylog.Read(strings.NewReader(log))
 	require.NoError(t, err)
@@ -226,7 +226,7 @@ func TestReplayANewerVersion(t *testing.T) {
 	data, err := json.Marshal(records[1])
 	require.NoError(t, err)
 	assert.Equal(t, `{"key":"k","kind":"attempt_paused","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`, string(data))
-	job := strings.NewReplacer("stopped", "stopped", `"err":"refused","cause":"no coin",`, "").Replace(strings.Join(strings.SplitAfter(log, "\n")[4:5], ""))
+	job := strings.NewReplacer(`"err":"refused","cause":"no coin",`, "").Replace(strings.Join(strings.SplitAfter(log, "\n")[4:5], ""))
 	assert.Equal(t, retry.Reason("bored"), replay(t, job)[0].Reason, "a refusal")
 }
 
@@ -345,9 +345,9 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 		{"back by more", started(5*time.Second - behind - 1), false, false},
 		{"back within an attempt", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptFinished, Attempt: 2, Elapsed: 7*time.Second - 1}}, false, false},
 		{"back where a worker died", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 7*time.Second - behind}}, true, true},
-		{"back where the job is canceled", []retry.Event{{Kind: retry.Stopped, Attempt: 1, Elapsed: 5*time.Second - behind, Reason: retry.ReasonCanceled}}, true, true},
-		{"back by more where the job is canceled", []retry.Event{{Kind: retry.Stopped, Attempt: 1, Elapsed: 5*time.Second - behind - 1, Reason: retry.ReasonCanceled}}, false, false},
-		{"back where the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.Stopped, Attempt: 3, Elapsed: 9*time.Second - behind, Reason: retry.ReasonExhausted}}, true, true},
+		{"back where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind, Reason: retry.ReasonCanceled}}, true, true},
+		{"back by more where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind - 1, Reason: retry.ReasonCanceled}}, false, false},
+		{"back where the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.CallFinished, Attempt: 3, Elapsed: 9*time.Second - behind, Reason: retry.ReasonExhausted}}, true, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records := recordsOf(3, append([]retry.Event{
@@ -426,18 +426,18 @@ func TestReplayRejects(t *testing.T) {
 		{"no lo", edit(3, `"lo":"160ms",`, ``), 3, "its seed, attempt, lo and hi make"},
 		{"a lo below 0", edit(3, `"lo":"160ms"`, `"lo":"-160ms"`), 3, "lo is -160ms, and hi is 240ms"},
 		{"a lo above hi", edit(3, `"lo":"160ms"`, `"lo":"250ms"`), 3, "lo is 250ms, and hi is 240ms"},
-		{"a finish with a class", edit(2, `"max":3`, `"max":3,"class":"busy"`), 2, "only retry_scheduled and stopped have a class"},
+		{"a finish with a class", edit(2, `"max":3`, `"max":3,"class":"busy"`), 2, "only retry_scheduled and call_finished have a class"},
 		{"a stop with a window", edit(9, `"max":3`, `"max":3,"hi":"1s"`), 9, "only retry_scheduled has a delay"},
 		{"a Wait that fails where there is none", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "it waits for nothing"},
 		{"a Wait that fails without an error", strings.Join(lines[:3], "\n") + "\n" + strings.NewReplacer(`"attempt":3`, `"attempt":1`, "attempts_exhausted", "wait_failed").Replace(lines[8]), 4, "reason is wait_failed, but there is no cause"},
 		{"a start with an error", edit(1, `"max":3`, `"max":3,"err":"fault"`), 1, `its error is "fault", but attempt_started has none`},
 		{"a start with a duration", edit(1, `"max":3`, `"max":3,"took":"1s"`), 1, "took is 1s, but only attempt_finished has one"},
 		{"a start with a delay", edit(1, `"max":3`, `"max":3,"delay":"1s"`), 1, "only retry_scheduled has a delay"},
-		{"a start with a reason", edit(1, `"max":3`, `"max":3,"reason":"canceled"`), 1, "only stopped has a reason or a cause"},
-		{"a start with a cause", edit(1, `"max":3`, `"max":3,"cause":"fault"`), 1, "only stopped has a reason or a cause"},
-		{"a finish with a cause", edit(2, `"max":3`, `"max":3,"cause":"fault"`), 2, "only stopped has a reason or a cause"},
-		{"a schedule with a cause", edit(3, `"max":3`, `"max":3,"cause":"fault"`), 3, "only stopped has a reason or a cause"},
-		{"a finish with a reason", edit(2, `"max":3`, `"max":3,"reason":"permanent_error"`), 2, "only stopped has a reason or a cause"},
+		{"a start with a reason", edit(1, `"max":3`, `"max":3,"reason":"canceled"`), 1, "only call_finished has a reason or a cause"},
+		{"a start with a cause", edit(1, `"max":3`, `"max":3,"cause":"fault"`), 1, "only call_finished has a reason or a cause"},
+		{"a finish with a cause", edit(2, `"max":3`, `"max":3,"cause":"fault"`), 2, "only call_finished has a reason or a cause"},
+		{"a schedule with a cause", edit(3, `"max":3`, `"max":3,"cause":"fault"`), 3, "only call_finished has a reason or a cause"},
+		{"a finish with a reason", edit(2, `"max":3`, `"max":3,"reason":"permanent_error"`), 2, "only call_finished has a reason or a cause"},
 		{"a finish with a due", edit(2, `"max":3`, `"max":3,"due":"2000-01-01T00:00:00Z"`), 2, "only retry_scheduled has a delay"},
 		{"a finish with a seed", edit(2, `"max":3`, `"max":3,"seed":"42"`), 2, "only retry_scheduled has a delay"},
 		{"a schedule with a duration", edit(3, `"max":3`, `"max":3,"took":"1s"`), 3, "only attempt_finished has one"},
@@ -453,7 +453,7 @@ func TestReplayRejects(t *testing.T) {
 		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is not a reason to stop`},
 		{"retry is no reason", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
 		{"exhausted in a sleep", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "only the context, MaxElapsed or Wait can end a call between two attempts"},
-		{"exhausted before the call began", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
+		{"exhausted before the call began", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "no attempt has begun"},
 		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "max is 1, but 3 when the call began"},
 		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "max is 0, and not at least 1"},
 		{"a negative duration", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms"},
@@ -461,8 +461,8 @@ func TestReplayRejects(t *testing.T) {
 		{"invalid without a fault", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
 		{"a fault of a policy that is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but attempts_exhausted has none`},
 		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `its error is "fault", but the attempt failed with "connection refused"`},
-		{"an error of no attempt", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `its error is "fault", but no attempt has begun`},
-		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"stopped","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `its error is "refused", but no attempt has begun`},
+		{"an error of no attempt", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `its error is "fault", but no attempt has begun`},
+		{"an error of no attempt under an invalid policy", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"invalid","err":"refused","cause":"fault"}`, 1, `its error is "refused", but no attempt has begun`},
 		{"invalid after a success", strings.Replace(strings.Replace(edit(8, `"err":"connection refused",`, ``), `"err":"connection refused","elapsed":"654`, `"cause":"fault","elapsed":"654`, 1), "attempts_exhausted", "invalid", 1), 9, "the attempt did not fail"},
 		{"a clock that goes back 30 years", edit(4, "2000-01-01T00:00:00.249325191Z", "1970-01-01T00:00:00.249325191Z"), 4,
 			"time goes back from 2000-01-01T00:00:00.03Z to 1970-01-01T00:00:00.249325191Z, while elapsed goes on from 30ms to 249.325191ms"},
@@ -515,8 +515,8 @@ func TestReplayRejects(t *testing.T) {
 	now := time.Unix(0, 0)
 	for says, e := range map[string]retry.Event{ // of records that were not read, which count from 1
 		"line 1: an event without a kind":                  {Time: now, Attempt: 1, Max: 1},
-		`line 1: stopped after 0 attempts`:                 {Kind: retry.Stopped, Time: now, Max: 1, Reason: retry.ReasonExhausted},
-		`its error is "several", but no attempt has begun`: {Kind: retry.Stopped, Time: now, Max: 1, Reason: retry.ReasonCanceled, Err: list{errRefused}},
+		`line 1: stopped after 0 attempts`:                 {Kind: retry.CallFinished, Time: now, Max: 1, Reason: retry.ReasonExhausted},
+		`its error is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Reason: retry.ReasonCanceled, Err: list{errRefused}},
 	} {
 		_, err := retrylog.Replay([]retrylog.Record{{Event: e}})
 		assert.ErrorContains(t, err, says)
@@ -636,9 +636,9 @@ func anyPolicy(source *rand.Rand) retry.Policy {
 		Jitter:      []retry.Jitter{nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(0.3)}[source.IntN(4)],
 		Source:      source.Uint64,
 
-		MaxRetryAfter:   9 * time.Second,
-		ExactRetryAfter: one(4),
-		NonRetryable:    one(20),
+		MaxRetryAfter: 9 * time.Second,
+		RetryAfter:    []retry.RetryAfterMode{"", "", retry.RetryAfterAtLeast, retry.RetryAfterExact}[source.IntN(4)],
+		NonRetryable:  one(20),
 	}
 	for _, c := range []struct {
 		in     int
@@ -681,11 +681,11 @@ func anyClass(source *rand.Rand) func(error) *retry.Class {
 	return func(error) *retry.Class {
 		return []*retry.Class{
 			nil, nil, nil,
-			{Name: "busy", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter}},
-			{Policy: &retry.Policy{Backoff: retry.Fixed(7), ExactRetryAfter: true}},
+			{Name: "busy", MaxAttempts: 2, Backoff: retry.Fixed(time.Minute), Jitter: retry.FullJitter},
+			{Backoff: retry.Fixed(7), Jitter: retry.Proportional(0)},
 			{Name: "counted"},
-			{Name: "never", Policy: &retry.Policy{NonRetryable: true}, Cause: errors.New("it may have been processed")},
-			{Policy: &retry.Policy{MaxAttempts: -2}},
+			{Name: "never", NonRetryable: true, Cause: errors.New("it may have been processed")},
+			{MaxAttempts: -2},
 		}[source.IntN(8)]
 	}
 }

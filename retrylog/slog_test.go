@@ -45,27 +45,27 @@ level=DEBUG msg="attempt failed" key=17 kind=attempt_finished attempt=2 max=3 el
 level=WARN msg="retry scheduled" key=17 kind=retry_scheduled attempt=2 max=3 elapsed=279.325191ms delay=1.063964157s due=2000-01-01T00:00:01.343Z lo=1s hi=1.4s retry_after=1s seed=42 err="connection refused"
 level=DEBUG msg="attempt started" key=17 kind=attempt_started attempt=3 max=3 elapsed=1.343289348s
 level=DEBUG msg="attempt failed" key=17 kind=attempt_finished attempt=3 max=3 elapsed=1.373289348s took=30ms err="connection refused"
-level=ERROR msg="gave up" key=17 kind=stopped attempt=3 max=3 elapsed=1.373289348s reason=attempts_exhausted err="connection refused"
+level=ERROR msg="gave up" key=17 kind=call_finished attempt=3 max=3 elapsed=1.373289348s reason=attempts_exhausted err="connection refused"
 `},
 		{"succeeds at once", slog.LevelDebug, context.Background(), policy, failing(), `level=DEBUG msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s
 level=DEBUG msg="attempt succeeded" kind=attempt_finished attempt=1 max=3 elapsed=30ms took=30ms
-level=DEBUG msg=succeeded kind=stopped attempt=1 max=3 elapsed=30ms reason=success
+level=DEBUG msg=succeeded kind=call_finished attempt=1 max=3 elapsed=30ms reason=success
 `},
 		{"gives up", slog.LevelInfo, context.Background(), policy, failing(errRefused, errRefused, errRefused),
-			retries + `level=ERROR msg="gave up" kind=stopped attempt=3 max=3 elapsed=654.910854ms reason=attempts_exhausted err="connection refused"` + "\n"},
+			retries + `level=ERROR msg="gave up" kind=call_finished attempt=3 max=3 elapsed=654.910854ms reason=attempts_exhausted err="connection refused"` + "\n"},
 		{"succeeds after retries", slog.LevelInfo, context.Background(), policy, failing(errRefused, errRefused),
-			retries + `level=INFO msg="succeeded after retries" kind=stopped attempt=3 max=3 elapsed=654.910854ms reason=success` + "\n"},
+			retries + `level=INFO msg="succeeded after retries" kind=call_finished attempt=3 max=3 elapsed=654.910854ms reason=success` + "\n"},
 		{"succeeds at once", slog.LevelInfo, context.Background(), policy, failing(), ""},
 		{"permanent", slog.LevelInfo, context.Background(), policy, failing(retry.Permanent(errRefused)),
-			`level=ERROR msg="gave up" kind=stopped attempt=1 max=3 elapsed=30ms reason=permanent_error err="connection refused"` + "\n"},
+			`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=30ms reason=permanent_error err="connection refused"` + "\n"},
 		{"canceled before", slog.LevelInfo, canceled, policy, failing(),
-			`level=WARN msg=canceled kind=stopped attempt=0 max=3 elapsed=0s reason=canceled cause="context canceled: shutting down"` + "\n"},
+			`level=WARN msg=canceled kind=call_finished attempt=0 max=3 elapsed=0s reason=canceled cause="context canceled: shutting down"` + "\n"},
 		{"an invalid policy, failed", slog.LevelInfo, context.Background(), invalid, failing(errRefused),
-			`level=ERROR msg="invalid policy or call" kind=stopped attempt=1 max=1 elapsed=30ms reason=invalid err="connection refused" ` + fault + "\n"},
+			`level=ERROR msg="invalid policy or call" kind=call_finished attempt=1 max=1 elapsed=30ms reason=invalid err="connection refused" ` + fault + "\n"},
 		{"an invalid policy, succeeded", slog.LevelInfo, context.Background(), invalid, failing(),
-			`level=WARN msg="invalid policy or call" kind=stopped attempt=1 max=1 elapsed=30ms reason=success ` + fault + "\n"},
+			`level=WARN msg="invalid policy or call" kind=call_finished attempt=1 max=1 elapsed=30ms reason=success ` + fault + "\n"},
 		{"a nil function", slog.LevelInfo, context.Background(), policy, nil,
-			`level=ERROR msg="invalid policy or call" kind=stopped attempt=0 max=3 elapsed=0s reason=invalid cause="nil function"` + "\n"},
+			`level=ERROR msg="invalid policy or call" kind=call_finished attempt=0 max=3 elapsed=0s reason=invalid cause="nil function"` + "\n"},
 	} {
 		t.Run(fmt.Sprintf("%s, %v", row.name, row.level), func(t *testing.T) {
 			var out bytes.Buffer
@@ -110,9 +110,9 @@ func TestSlogErrors(t *testing.T) {
 				got[a.Key] = a.Value.Any()
 				return withoutTime(nil, a)
 			}})))
-			e := retry.Event{Kind: retry.Stopped, Attempt: 1, Max: 1, Reason: retry.ReasonCanceled, Class: "\x1b", Err: row.err, Cause: row.err}
+			e := retry.Event{Kind: retry.CallFinished, Attempt: 1, Max: 1, Reason: retry.ReasonCanceled, Class: "\x1b", Err: row.err, Cause: row.err}
 			log(retrylog.WithKey(context.Background(), "\u2066k\x00"), e)
-			assert.Equal(t, `{"level":"WARN","msg":"canceled","key":"\\u2066k\\x00","kind":"stopped","attempt":1,"max":1,"elapsed":"0s","class":"\\x1b","reason":"canceled","err":"`+
+			assert.Equal(t, `{"level":"WARN","msg":"canceled","key":"\\u2066k\\x00","kind":"call_finished","attempt":1,"max":1,"elapsed":"0s","class":"\\x1b","reason":"canceled","err":"`+
 				row.json+`","cause":"`+row.json+`"}`+"\n", out.String())
 			for _, key := range []string{"err", "cause"} {
 				assert.ErrorIs(t, got[key].(error), row.err)

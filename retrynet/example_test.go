@@ -54,7 +54,7 @@ func ExampleTransient_attemptTimeout() {
 	})
 	fmt.Println(err)
 	// Output:
-	// retry: attempts exhausted after 3 attempts: context deadline exceeded
+	// retry: attempts exhausted after 3 attempts (attempt 3 ran out of its 1ms): context deadline exceeded
 }
 
 // Try again whatever is not sure to fail again: better for a client whose

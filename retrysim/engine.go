@@ -398,7 +398,7 @@ func (e *engine) attempted(r *request, err error) {
 		if b := r.edge().budget; b != nil {
 			b.success(r.client)
 		}
-		e.tell(r, retry.Event{Kind: retry.Stopped, Reason: retry.ReasonSuccess})
+		e.tell(r, retry.Event{Kind: retry.CallFinished, Reason: retry.ReasonSuccess})
 		r.step++
 		e.proceed(r)
 		return
@@ -430,7 +430,7 @@ func (e *engine) decide(r *request, err error) time.Duration {
 		d.Reason = retry.ReasonBudget
 	}
 	if !d.Retry() {
-		e.tell(r, retry.Event{Kind: retry.Stopped, Err: err, Reason: d.Reason})
+		e.tell(r, retry.Event{Kind: retry.CallFinished, Err: err, Reason: d.Reason})
 		return -1
 	}
 	e.tell(r, retry.Event{

@@ -103,7 +103,7 @@ func TestSavepoint(t *testing.T) {
 		{"the server knows no savepoints", scene{set: fails(syntax)}, 0, write, nil, 0, retry.ReasonNonRetryable, during("rollback"), notTransient + "retrysql: begin: Error 1064 (42000): syntax"},
 		{"the server refuses to release it, and has rolled back", scene{release: fails(deadlock)}, 0, write, nil, 0, retry.ReasonSuccess, during("write", release, "rollback"), ""},
 		{"the connection is lost before the commit", scene{release: fails(io.ErrUnexpectedEOF)}, 0, write, nil, 0, unknown, during("write", release, "rollback"), inDoubt + "unexpected EOF"},
-		{"AttemptTimeout before the commit", scene{release: hangs}, 0, write, nil, time.Minute, unknown, during("write", release, "rollback"), inDoubt + "context deadline exceeded"},
+		{"AttemptTimeout before the commit", scene{release: hangs}, 0, write, nil, time.Minute, unknown, during("write", release, "rollback"), `retry: permanent error after 1 attempt (attempt 1 ran out of its 1m0s): retrysql: the transaction may or may not have been committed: context deadline exceeded`},
 		{"AttemptTimeout in the function", scene{"write": hangs}, 0, write, nil, time.Minute, retry.ReasonSuccess, during("write", "rollback"), ""},
 		{"the function commits", nil, 0, commits(nil), nil, 0, unknown, during("commit"), inDoubt + ended},
 		{"the function commits and fails", nil, 0, commits(errOpaque), always, 0, unknown, during("commit"), inDoubt + "not enough money; rollback: " + ended},

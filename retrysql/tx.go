@@ -150,8 +150,6 @@ var (
 // does, if p has no RetryIf. The functions of p see what the function failed with,
 // and not what the rollback did.
 func decidedByTheFunction(p retry.Policy) retry.Policy {
-	final := p // with its delays: a caller who tries again must wait too
-	final.NonRetryable = true
 	retryIf, classify := p.RetryIf, p.Classify
 	if retryIf != nil {
 		p.RetryIf = func(err error) bool { return retryIf(first(err)) }
@@ -159,7 +157,7 @@ func decidedByTheFunction(p retry.Policy) retry.Policy {
 	p.Classify = func(err error) *retry.Class {
 		switch err := first(err); {
 		case retryIf == nil && !Transient(err):
-			return &retry.Class{Policy: &final, Cause: errNotTransient}
+			return &retry.Class{NonRetryable: true, Cause: errNotTransient}
 		case classify != nil:
 			return classify(err)
 		default:

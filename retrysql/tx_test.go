@@ -460,10 +460,10 @@ func TestTxSaysWhyItIsNotRunAgain(t *testing.T) {
 	}{
 		{"not transient", errUnique, nil, 0, 1, retry.Error{Reason: retry.ReasonNonRetryable, Delay: time.Minute},
 			"not a transient database error", notTransient + "duplicate key (SQLSTATE 23505)"},
-		{"transient, with a class", errDeadlock, nil, 2, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock"},
-			"<nil>", `retry: attempts exhausted after 2 attempts (2 of "deadlock"): deadlock detected (SQLSTATE 40P01)`},
-		{"not transient, with a RetryIf that says yes", errUnique, yes, 4, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock"},
-			"<nil>", `retry: attempts exhausted after 2 attempts (2 of "deadlock"): duplicate key (SQLSTATE 23505)`},
+		{"transient, with a class", errDeadlock, nil, 2, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: time.Minute},
+			"<nil>", `retry: attempts exhausted after 2 attempts (1m0s waited, 2 of "deadlock"): deadlock detected (SQLSTATE 40P01)`},
+		{"not transient, with a RetryIf that says yes", errUnique, yes, 4, 2, retry.Error{Reason: retry.ReasonExhausted, Class: "deadlock", Delay: time.Minute},
+			"<nil>", `retry: attempts exhausted after 2 attempts (1m0s waited, 2 of "deadlock"): duplicate key (SQLSTATE 23505)`},
 		{"transient, with a RetryIf that says no", errDeadlock, no, 1, 1, retry.Error{Reason: retry.ReasonRejected, Delay: time.Minute},
 			"<nil>", "retry: rejected by RetryIf after 1 attempt: deadlock detected (SQLSTATE 40P01)"},
 	} {
@@ -480,7 +480,7 @@ func TestTxSaysWhyItIsNotRunAgain(t *testing.T) {
 					MaxAttempts: 5, Backoff: retry.Fixed(time.Minute),
 					Classify: func(err error) *retry.Class {
 						see(err)
-						return &retry.Class{Name: "deadlock", Policy: &retry.Policy{MaxAttempts: 2}}
+						return &retry.Class{Name: "deadlock", MaxAttempts: 2}
 					},
 					OnEvent: func(_ context.Context, e retry.Event) { stopped = e },
 				}

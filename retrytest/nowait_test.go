@@ -68,10 +68,10 @@ func tell(t *testing.T, p retry.Policy, timeout, each time.Duration, errs ...err
 // Whatever a caller can see of a call is as it is with the waits, except for the
 // time that it takes.
 func TestNoWaitTellsTheSameStory(t *testing.T) {
-	busy := func(name string, q *retry.Policy) func(error) *retry.Class {
+	busy := func(class retry.Class) func(error) *retry.Class {
 		return func(err error) *retry.Class {
 			if errors.Is(err, errBusy) {
-				return &retry.Class{Name: name, Policy: q}
+				return &class
 			}
 			return nil
 		}
@@ -102,7 +102,7 @@ func TestNoWaitTellsTheSameStory(t *testing.T) {
 
 		// What is invalid must not become valid.
 		{"invalid", func(p *retry.Policy) { p.MaxAttempts = -2 }, never, 0, down, 1, retry.ReasonInvalid},
-		{"unlimited without a curve", func(p *retry.Policy) { p.MaxAttempts, p.Backoff = retry.Unlimited, nil }, never, 0, down, 1, retry.ReasonInvalid},
+		{"unlimited without a curve", func(p *retry.Policy) { p.MaxAttempts, p.Backoff = retry.Unlimited, nil }, never, 0, []error{errDown, errDown, nil}, 3, retry.ReasonSuccess},
 
 		{"elapsed", func(p *retry.Policy) { p.MaxElapsed = 6 * time.Second }, never, 0, down, 4, retry.ReasonElapsed},
 		{"elapsed, just before a retry", func(p *retry.Policy) { p.MaxElapsed = 6*time.Second - 1 }, never, 0, down, 3, retry.ReasonElapsed},
@@ -118,14 +118,14 @@ func TestNoWaitTellsTheSameStory(t *testing.T) {
 			[]error{errDown, errDown, errDown, retry.Permanent(errDown)}, 4, retry.ReasonPermanent},
 		{"healthy by its waits alone", func(p *retry.Policy) { p.MaxAttempts, p.HealthyAfter = 3, time.Second }, never, time.Second - 1, down, 3, retry.ReasonExhausted},
 
-		{"a class, only slower", func(p *retry.Policy) { p.Classify = busy("", &retry.Policy{Backoff: retry.Fixed(time.Hour)}) }, never, 0,
+		{"a class, only slower", func(p *retry.Policy) { p.Classify = busy(retry.Class{Backoff: retry.Fixed(time.Hour)}) }, never, 0,
 			[]error{errBusy, errDown, errBusy}, 9, retry.ReasonExhausted},
-		{"a class, invalid", func(p *retry.Policy) { p.Classify = busy("", &retry.Policy{MaxDelay: -1}) }, never, 0, []error{errDown, errBusy}, 2, retry.ReasonInvalid},
+		{"a class, invalid", func(p *retry.Policy) { p.Classify = busy(retry.Class{MaxDelay: -1}) }, never, 0, []error{errDown, errBusy}, 2, retry.ReasonInvalid},
 		{"a class in turn, elapsed", func(p *retry.Policy) {
-			p.MaxElapsed, p.Classify = 14*time.Second, busy("", &retry.Policy{Backoff: retry.Fixed(10 * time.Second)})
+			p.MaxElapsed, p.Classify = 14*time.Second, busy(retry.Class{Backoff: retry.Fixed(10 * time.Second)})
 		}, never, 0, []error{errDown, errBusy, errDown}, 4, retry.ReasonElapsed},
 		{"a class by name", func(p *retry.Policy) {
-			p.Classify = busy("busy", &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)})
+			p.Classify = busy(retry.Class{Name: "busy", MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)})
 		}, never, 0,
 			[]error{errDown, errBusy, errDown, errBusy}, 4, retry.ReasonExhausted},
 	} {
@@ -195,7 +195,7 @@ func TestNoWaitHonorsTheContext(t *testing.T) {
 // Every field is kept, and with it every decision: only Wait is set.
 func TestNoWaitChangesOnlyWait(t *testing.T) {
 	p := retry.Policy{
-		MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true, ExactRetryAfter: true, Backoff: retry.Fixed(4), MaxDelay: 5, Jitter: retry.FullJitter,
+		MaxAttempts: 1, MaxRetries: 2, AttemptCap: 3, NonRetryable: true, RetryAfter: retry.RetryAfterExact, Backoff: retry.Fixed(4), MaxDelay: 5, Jitter: retry.FullJitter,
 		MaxRetryAfter: 6, Source: func() uint64 { return 1 }, MaxElapsed: 7, AttemptTimeout: 8, HealthyAfter: 9, Budget: &retry.Budget{Size: 1},
 		RetryIf: func(error) bool { return true }, Classify: func(error) *retry.Class { return nil },
 		Wait:    func(context.Context, time.Duration) (time.Duration, error) { return 0, nil },

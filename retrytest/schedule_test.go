@@ -26,10 +26,10 @@ func TestSchedulePasses(t *testing.T) {
 		{"exponential", plain, []time.Duration{time.Second, 2 * time.Second}},
 		{"capped", retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * ms}, MaxDelay: 500 * ms}, []time.Duration{200 * ms, 400 * ms, 500 * ms, 500 * ms}},
 		{"jitter that moves nothing", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(ms), Jitter: retry.Proportional(0)}, []time.Duration{ms}},
-		{"unlimited, as far as it is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms)}, []time.Duration{ms, 2 * ms, 3 * ms}},
-		{"unlimited, nothing is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms)}, nil},
+		{"unlimited, as far as it is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, []time.Duration{10 * ms, 20 * ms, 30 * ms}},
+		{"unlimited, nothing is written", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}, nil},
 		{"stopped by MaxElapsed", retry.Policy{MaxAttempts: 9, Backoff: retry.Linear(ms), MaxElapsed: 6 * ms}, []time.Duration{ms, 2 * ms, 3 * ms}},
-		{"unlimited, stopped by MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms), MaxElapsed: 6 * ms}, []time.Duration{ms, 2 * ms, 3 * ms}},
+		{"unlimited, stopped by MaxElapsed", retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms), MaxElapsed: 60 * ms}, []time.Duration{10 * ms, 20 * ms, 30 * ms}},
 		{"the longest waits", retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(math.MaxInt64), MaxElapsed: math.MaxInt64}, []time.Duration{math.MaxInt64, math.MaxInt64, math.MaxInt64}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -44,9 +44,9 @@ func TestSchedulePasses(t *testing.T) {
 }
 
 func TestScheduleFails(t *testing.T) {
-	unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(ms)}
+	unlimited := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Linear(10 * ms)}
 	bounded := unlimited
-	bounded.MaxElapsed = 3 * ms
+	bounded.MaxElapsed = 30 * ms
 	for _, tc := range []struct {
 		name        string
 		policy      retry.Policy
@@ -67,12 +67,12 @@ func TestScheduleFails(t *testing.T) {
 			"waits nothing, then stops: attempts_exhausted", "want  0s"},
 		{"jitter", wide, []time.Duration{time.Second, time.Second},
 			"waits 800ms to 1.1s -> 800ms to 1.1s, then stops: attempts_exhausted", "want  1s -> 1s"},
-		{"unlimited", unlimited, []time.Duration{ms, ms},
-			"waits 1ms -> 2ms, and so on", "want  1ms -> 1ms"},
-		{"stopped by MaxElapsed", bounded, []time.Duration{ms, 2 * ms, 3 * ms},
-			"waits 1ms -> 2ms, then stops: elapsed", "want  1ms -> 2ms -> 3ms"},
-		{"not yet stopped by MaxElapsed", bounded, []time.Duration{ms},
-			"waits 1ms -> 2ms, then stops: elapsed", "want  1ms"},
+		{"unlimited", unlimited, []time.Duration{10 * ms, ms},
+			"waits 10ms -> 20ms, and so on", "want  10ms -> 1ms"},
+		{"stopped by MaxElapsed", bounded, []time.Duration{10 * ms, 20 * ms, 30 * ms},
+			"waits 10ms -> 20ms, then stops: elapsed", "want  10ms -> 20ms -> 30ms"},
+		{"not yet stopped by MaxElapsed", bounded, []time.Duration{10 * ms},
+			"waits 10ms -> 20ms, then stops: elapsed", "want  10ms"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fails(t, func(t testing.TB) { retrytest.Schedule(t, tc.policy, tc.want...) },

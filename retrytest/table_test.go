@@ -31,7 +31,7 @@ func TestTablePasses(t *testing.T) {
 		if errors.Is(err, errDown) {
 			return nil
 		}
-		return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}}
+		return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)}
 	}
 	widest := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
 	var drawn []retrytest.Row // of partly, which depend on the draw
@@ -172,19 +172,22 @@ func TestTableListsEveryRowThatIsWrong(t *testing.T) {
 // reasons that a row without a Seed names can be compared with all there are.
 func TestTableNamesTheReasonsOfEveryDraw(t *testing.T) {
 	tiny := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(4), Jitter: retry.Proportional(0.5)} // 2ns to 6ns
-	classified := retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Policy: &tiny} }}
+	classified := retry.Policy{MaxAttempts: 3, Classify: func(error) *retry.Class { return &retry.Class{Backoff: tiny.Backoff, Jitter: tiny.Jitter} }}
+	const asked = 10 * time.Millisecond
+	narrow := retry.Policy{MaxAttempts: 3, Jitter: retry.Proportional(4e-7)} // ±4ns of what is asked
 	for _, tc := range []struct {
 		name   string
 		policy retry.Policy
 		err    error
 		lo, hi time.Duration
+		most   time.Duration // the least MaxElapsed; 0: none
 	}{
-		{"the policy's window", tiny, errDown, 2, 6},
-		{"that of a class", classified, errDown, 2, 6},
-		{"Retry-After", tiny, retry.After(8, errDown), 8, 16},
+		{"the policy's window", tiny, errDown, 2, 6, 0},
+		{"that of a class", classified, errDown, 2, 6, 0},
+		{"Retry-After", narrow, retry.After(asked, errDown), asked, asked + 8, asked},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for most := range time.Duration(20) {
+			for most := tc.most; most < tc.most+20; most++ {
 				for elapsed := range time.Duration(20) {
 					p := tc.policy
 					p.MaxElapsed = most
