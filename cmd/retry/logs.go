@@ -245,7 +245,7 @@ func (x *explanation) print(c *logfile.Call) {
 }
 
 func (x *explanation) event(r logfile.Record) {
-	if x.failed && r.Event.Kind == retry.Stopped {
+	if x.failed && r.Event.Kind == retry.CallFinished {
 		x.line = flowlog.Explainer{} // to a search for "stopped", the cause is not said yet
 	}
 	r.Record.Key = r.Origin().String()
@@ -349,7 +349,7 @@ func (n *comparison) add(c *logfile.Call, p retry.Policy) {
 		}
 	case call.Task != "":
 		n.skipped.add(c, cut)
-	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.Stopped:
+	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
 		e := by[len(by)-1].Event
 		n.byCode.add(c, eventlog.Printable(strings.TrimSuffix(fmt.Sprintf("%s: %v", e.Reason, cmp.Or(e.Err, e.Cause)), ": <nil>")))
 	case len(by) > 0:
@@ -474,7 +474,7 @@ func color(e retry.Event) int {
 		return gray
 	case e.Kind == retry.RetryScheduled:
 		return yellow
-	case e.Err != nil || e.Kind == retry.Stopped && e.Reason != retry.ReasonSuccess:
+	case e.Err != nil || e.Kind == retry.CallFinished && e.Reason != retry.ReasonSuccess:
 		return red
 	default:
 		return green

@@ -45,7 +45,7 @@ func TestSummaryHasALimit(t *testing.T) {
 		var log strings.Builder
 		for i := range row.n {
 			at := time.Date(2000, 1, 1, 0, 0, 30, 0, time.UTC).Add(time.Duration(i) * row.step)
-			fmt.Fprintf(&log, `{"kind":"stopped","time":%q,"attempt":1,"max":1,"reason":"reason %d","err":"error %[2]d"}`+"\n", at.Format(time.RFC3339), i)
+			fmt.Fprintf(&log, `{"kind":"call_finished","time":%q,"attempt":1,"max":1,"reason":"reason %d","err":"error %[2]d"}`+"\n", at.Format(time.RFC3339), i)
 		}
 		var got summary
 		require.NoError(t, json.Unmarshal([]byte(succeed(t, log.String(), "explain", "-json")), &got))
@@ -64,7 +64,7 @@ func TestSummaryHasALimit(t *testing.T) {
 
 // The commonest error is found however many others there are, and is not counted too often.
 func TestCommonestError(t *testing.T) {
-	line := `{"kind":"stopped","attempt":1,"max":1,"reason":"deadline","err":"%s"}` + "\n"
+	line := `{"kind":"call_finished","attempt":1,"max":1,"reason":"deadline","err":"%s"}` + "\n"
 	for _, row := range []struct{ before, common, after, least int }{{1000, 1000, 0, 990}, {0, 1000, 1000, 990}, {500, 100, 500, 90}, {100, 9, 100, 9}, {mostErrors, 0, 0, 1}} {
 		var log strings.Builder
 		for i := range row.before + row.after + 1 {
@@ -157,9 +157,9 @@ func TestCheckCode(t *testing.T) {
 		{"RetryIf", retry.Policy{RetryIf: func(error) bool { return false }}, failure, "stopped by code: standard input:1: rejected: refused\n", byCode},
 		{"Permanent", retry.Policy{}, retry.Permanent(failure), "stopped by code: standard input:1: permanent_error: refused\n", byCode},
 		{"After", retry.Policy{}, retry.After(time.Hour, failure), "", checked},
-		{"a class that stops", retry.Policy{Classify: classify(retry.Class{Policy: &retry.Policy{NonRetryable: true}, Cause: failure})}, failure,
+		{"a class that stops", retry.Policy{Classify: classify(retry.Class{NonRetryable: true, Cause: failure})}, failure,
 			"stopped by code: standard input:1: not_retryable: refused\n", byCode},
-		{"a class with delays of its own", retry.Policy{Classify: classify(retry.Class{Name: "slow", Policy: &retry.Policy{Backoff: retry.Fixed(time.Hour)}})}, failure,
+		{"a class with delays of its own", retry.Policy{Classify: classify(retry.Class{Name: "slow", Backoff: retry.Fixed(time.Hour)})}, failure,
 			"skipped: standard input:1: a class of the program decided\n", skipped},
 		{"Wait", retry.Policy{Wait: wait(nil)}, failure, "", checked},
 		{"Wait that fails", retry.Policy{Wait: wait(failure)}, failure, "stopped by code: standard input:1: wait_failed: refused\n", byCode},
@@ -265,7 +265,7 @@ func TestCheckFindsEachChange(t *testing.T) {
 		}
 		return err != nil
 	}
-	others := strings.Fields(`null "x" "7" 7 -1 1 2 "1ms" "30h" "2000-01-01T00:00:09Z" "1990-01-01T00:00:00Z" "success" "stopped" "retry_scheduled"`)
+	others := strings.Fields(`null "x" "7" 7 -1 1 2 "1ms" "30h" "2000-01-01T00:00:09Z" "1990-01-01T00:00:00Z" "success" "call_finished" "retry_scheduled"`)
 	changed, found := 0, 0
 	for i, line := range lines {
 		for _, value := range regexp.MustCompile(`:("[^"]*"|\d+)`).FindAllStringSubmatchIndex(line, -1) {

@@ -32,7 +32,7 @@ func plan(s *streams, c *command, args []string) int {
 	var from source
 	from.define(flags)
 	retries := flags.Int("n", 10, "print at most `N` retries, all of them if negative")
-	key := flags.String("seed", "", "also print the exact delays of the job with this `key`")
+	seed := flags.String("seed", "", "also print the exact delays of the job with this `key`")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	args, status, done := c.parse(s, flags, args)
 	if done {
@@ -47,21 +47,22 @@ func plan(s *streams, c *command, args []string) int {
 		return status
 	}
 	if *asJSON {
-		return printJSON(s, p, *retries, *key)
+		return printJSON(s, p, *retries, *seed)
 	}
 
 	at := ""
 	if p.At != "" {
 		at = ", " + p.At
 	}
+	bound, key := p.Bound()
 	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", policyfile.Visible(p.File), p.Line, policyfile.Visible(at), p.dialect,
-		policyfile.InKeys(preview.Text(p.Policy, *retries)))
+		policyfile.InKeys(preview.Text(p.Policy, *retries, bound, key)))
 	for _, note := range p.notes() {
 		fmt.Fprintln(s.out, "Note:", note)
 	}
-	if *key != "" {
-		fmt.Fprintf(s.out, "\nThe delays of %q, whose seed is %d:\n\n", *key, retry.SeedOf(*key))
-		printDelays(s.out, delaysOf(p.Policy, *key, *retries))
+	if *seed != "" {
+		fmt.Fprintf(s.out, "\nThe delays of %q, whose seed is %d:\n\n", *seed, retry.SeedOf(*seed))
+		printDelays(s.out, delaysOf(p.Policy, *seed, *retries))
 	}
 	return ok
 }

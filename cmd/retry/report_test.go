@@ -74,8 +74,8 @@ func TestKeysAndSchema(t *testing.T) {
 	page, err := os.ReadFile("../../docs/text-form.md")
 	require.NoError(t, err)
 	printed := succeed(t, "", "keys")
-	rows := regexp.MustCompile(`(?m)^([a-z_]+)  +(whole number|true or false|a mapping|duration|text, number)  +(.*?)  +\S`).FindAllStringSubmatch(string(page), -1)
-	require.Len(t, rows, 12)
+	rows := regexp.MustCompile(`(?m)^([a-z_]+)  +(whole number|true or false|a mapping|duration|text, number|text)  +(.*?)  +\S`).FindAllStringSubmatch(string(page), -1)
+	require.Len(t, rows, 13)
 	for _, row := range rows {
 		value := row[2] + "; 0: " + row[3]
 		if row[2] == "true or false" || row[3] == "-" {

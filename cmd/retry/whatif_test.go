@@ -37,7 +37,7 @@ func (o outage) run(t *testing.T, p retry.Policy) (succeeded map[string]bool, re
 	p.OnEvent = func(ctx context.Context, e retry.Event) {
 		w.OnEvent(ctx, e)
 		switch e.Kind {
-		case retry.Stopped:
+		case retry.CallFinished:
 			succeeded[retrylog.Key(ctx)] = e.Reason == retry.ReasonSuccess
 		case retry.RetryScheduled:
 			retries++

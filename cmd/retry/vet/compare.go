@@ -85,7 +85,7 @@ func (u *uses) reached(fn *inspector.Cursor, v *types.Var, from ast.Node) func(t
 		at := false
 		for _, n := range nodes {
 			if n != from && n.End() <= pos && n.Pos() > from.Pos() && u.assigns(n, v) {
-				return false // a branch has replaced it, as by retry.LastError
+				return false // a branch has replaced it, as by retry.Unwrap
 			}
 			at = at || n.Pos() <= pos && pos < n.End()
 		}

@@ -20,11 +20,11 @@ func (f *comparison) advice() string {
 	}
 	switch f.kind {
 	case "a type assertion":
-		return fmt.Sprintf("use errors.As(%s, &target), or look at retry.LastError(%[1]s)", err)
+		return fmt.Sprintf("use errors.As(%s, &target), or look at retry.Unwrap(%[1]s)", err)
 	case "a type switch":
-		return fmt.Sprintf("use errors.As(%s, &target), or switch on retry.LastError(%[1]s)", err)
+		return fmt.Sprintf("use errors.As(%s, &target), or switch on retry.Unwrap(%[1]s)", err)
 	case "a switch":
-		return fmt.Sprintf("use errors.Is(%s, ...), or switch on retry.LastError(%[1]s)", err)
+		return fmt.Sprintf("use errors.Is(%s, ...), or switch on retry.Unwrap(%[1]s)", err)
 	case "!=":
 		return fmt.Sprintf("use !errors.Is(%s, %s)", err, types.ExprString(f.targets[0]))
 	}
@@ -32,7 +32,7 @@ func (f *comparison) advice() string {
 }
 
 // fixes returns the safe fixes of a comparison, if there are any. For an error
-// that a call has returned, LastError gives the operation's error. The
+// that a call has returned, Unwrap gives the operation's error. The
 // operation's own error may still be wrapped.
 func (f *comparison) fixes(pass *analysis.Pass, returned bool) []analysis.SuggestedFix {
 	file := enclosingFile(pass, f.node.Pos())
@@ -56,9 +56,9 @@ func (f *comparison) fixes(pass *analysis.Pass, returned bool) []analysis.Sugges
 		return nil
 	}
 	edits = append(edits,
-		analysis.TextEdit{Pos: f.err.Pos(), NewText: []byte(name + ".LastError(")},
+		analysis.TextEdit{Pos: f.err.Pos(), NewText: []byte(name + ".Unwrap(")},
 		analysis.TextEdit{Pos: f.err.End(), NewText: []byte(")")})
-	return []analysis.SuggestedFix{{Message: "look at retry.LastError", TextEdits: edits}}
+	return []analysis.SuggestedFix{{Message: "look at retry.Unwrap", TextEdits: edits}}
 }
 
 func enclosingFile(pass *analysis.Pass, pos token.Pos) *ast.File {

@@ -99,9 +99,10 @@ func (u *uses) unnamedClass(pass *analysis.Pass) {
 			continue
 		}
 		_, kept := c.Parent().Parent().Node().(*ast.AssignStmt) // and may get its name later
-		if keyed(lit)["Name"] != nil {
+		fields := keyed(lit)
+		if fields["Name"] != nil {
 			named[fn.Node()] = true
-		} else if p := literal(u.deep(keyed(lit)["Policy"])); p != nil && !kept && keyed(p)["NonRetryable"] == nil {
+		} else if counted := fields["MaxAttempts"] != nil || fields["Backoff"] != nil; counted && !kept && fields["NonRetryable"] == nil {
 			unnamed[fn.Node()] = lit
 		}
 	}

@@ -1,7 +1,10 @@
 package vet
 
 import (
+	"context"
+	"errors"
 	"go/ast"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,6 +32,9 @@ func runPolicyLiteral(pass *analysis.Pass, u *uses) {
 	for _, lit := range all[*ast.CompositeLit](u.root) {
 		if isPolicy(deref(u.info.TypeOf(lit))) && !inTest(pass, lit) { // elements of a composite literal may leave out the &
 			u.judge(pass, lit, used[lit])
+		}
+		if isNamed(derefAny(u.info.TypeOf(lit)), retryPath, "Class") && !inTest(pass, lit) {
+			u.judgeClass(pass, lit)
 		}
 	}
 	for _, s := range u.settings {
@@ -66,9 +72,7 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 	p, known := u.evaluate(retry.Policy{}, fields)
 	report := func(text string) { pass.Report(analysis.Diagnostic{Pos: partAt(text, literal).Pos(), Message: text}) }
 	for _, fault := range faultsOf(p) {
-		if !isHot(fault) || used && known {
-			report(fault)
-		}
+		report(fault)
 	}
 	u.judgeLimits(pass, literal, used, known)
 	if used && known {
@@ -80,15 +84,36 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 	}
 }
 
+// judgeClass reports the faults of a Class, in the words of the call that it would end.
+func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
+	p, _ := u.evaluate(retry.Policy{}, classFields(literal))
+	class := &retry.Class{MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
+	failed := errors.New("an attempt failed")
+	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 1, Classify: func(error) *retry.Class { return class }},
+		func(context.Context) error { return failed })
+	var e *retry.Error
+	if errors.As(err, &e); e.Reason != retry.ReasonInvalid {
+		return
+	}
+	for _, fault := range strings.Split(strings.TrimPrefix(e.Cause.Error(), `invalid policy of class "": `), "; ") {
+		pass.Report(analysis.Diagnostic{Pos: partAt(fault, literal).Pos(), Message: fault})
+	}
+}
+
+// classFields returns the fields of a Class that a Policy has too.
+func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
+	fields := keyed(literal)
+	maps.DeleteFunc(fields, func(name string, _ ast.Expr) bool { return name == "Name" || name == "Cause" })
+	return fields
+}
+
 // judgeAssigned reports the faults of a constant that is assigned to a field of a
 // policy.
 func (u *uses) judgeAssigned(pass *analysis.Pass, s setting) {
 	u.judgeLimit(pass, s)
 	p, _ := u.evaluate(retry.Policy{}, map[string]ast.Expr{s.field.Name: s.value})
 	for _, fault := range faultsOf(p) {
-		if !isHot(fault) {
-			pass.ReportRangef(s.value, "%s", fault)
-		}
+		pass.ReportRangef(s.value, "%s", fault)
 	}
 }
 
@@ -100,10 +125,6 @@ func faultsOf(p retry.Policy) []string {
 	}
 	return strings.Split(strings.TrimPrefix(err.Error(), "invalid policy: "), "; ")
 }
-
-// isHot reports whether a fault is the missing limit, which depends on several
-// fields.
-func isHot(fault string) bool { return strings.HasPrefix(fault, "unlimited attempts without a delay") }
 
 var (
 	fieldName = regexp.MustCompile(`\b(MaxAttempts|MaxRetries|AttemptCap|NonRetryable|Backoff|Schedule|MaxDelay|Jitter|MaxRetryAfter|MaxElapsed|AttemptTimeout|HealthyAfter|Classify|Budget)\b`)

@@ -218,7 +218,7 @@ func TestRules(t *testing.T) {
 		{"no such Reason", `policyliteral: no Reason is "exhausted"`,
 			`log.Println(retry.ReasonOf(err) == "exhausted")`, ``},
 		{"a Class without a name", "policyliteral: this Class has no Name",
-			`log.Println(retry.Class{Name: "busy"}, retry.Class{Policy: &retry.Policy{MaxAttempts: 2}})`, ``},
+			`log.Println(retry.Class{Name: "busy"}, retry.Class{MaxAttempts: 2})`, ``},
 		{"a Budget for one call", "policyliteral: this Budget is made for one call",
 			`policy.Budget = &retry.Budget{Size: 3}`, `return ping(attempt)`},
 		{"a Budget for all calls", "", `
@@ -240,7 +240,7 @@ func TestRules(t *testing.T) {
 			return lines.Err()`},
 		{"LastError in a branch", "", `
 			err = retry.Do(ctx, policy, ping)
-			if err != nil { err = retry.LastError(err) }
+			if err != nil { err = retry.Unwrap(err) }
 			log.Println(err == io.EOF)`, ``},
 		{"errors.As in a branch", "", `
 			err = retry.Do(ctx, policy, ping)

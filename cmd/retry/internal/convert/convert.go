@@ -139,7 +139,9 @@ func (w *writer) check() {
 		{w.curve != none && !w.jitters.has(w.jitter), "jitter", jitterText(w.jitter), w.jitters.why},
 		{w.elapsed != 0 && !w.bounds, "max_elapsed", w.elapsed, " does not bound the time of all attempts"},
 		{w.wait != 0, "max_retry_after", w.wait, " does not know what a server asks for"},
-		{w.exact, "exact_retry_after", true, " does not know what a server asks for"},
+		{w.mode != "", "retry_after", w.mode, " does not know what a server asks for"},
+		{w.budget, "budget", "set", " has none"},
+		{w.short && w.most == 0, "backoff", "shorter than 10ms, where a policy without a limit waits 10ms", " does not"},
 		{w.timeout != 0 && !w.times, "attempt_timeout", w.timeout, " has none"},
 		{w.timeout%w.unit != 0 && w.times, "attempt_timeout", w.timeout, counts},
 		{w.healthy != 0, "healthy_after", w.healthy, " never starts the count over"},
@@ -232,8 +234,23 @@ type settings struct {
 	timeout  time.Duration // of each attempt; 0 if there is none
 	elapsed  time.Duration // until a retry must begin; 0 if unlimited
 	wait     time.Duration // the longest wait that a server may ask for; 0 for the default
-	exact    bool          // waits exactly that
+	mode     retry.RetryAfterMode
+	budget   bool
+	short    bool          // waits 10ms because no limit is set and its delays are shorter
 	healthy  time.Duration // how long a healthy attempt runs; 0 if the count never starts over
+}
+
+// waitsLeast reports whether p waits longer than its curve says, because nothing limits
+// its attempts.
+func waitsLeast(p retry.Policy) bool {
+	const some = 20 // more than a curve needs to grow, or a list to end
+	if p.EffectiveMax() != retry.Unlimited {
+		return false
+	}
+	p.MaxAttempts, p.MaxRetries, p.MaxElapsed = retry.Unlimited, 0, 0
+	limited := p
+	limited.MaxAttempts = some + 1
+	return !slices.Equal(p.Plan(some), limited.Plan(some))
 }
 
 // settingsOf returns the settings of a policy. It leaves out settings that make
@@ -243,7 +260,8 @@ func settingsOf(p retry.Policy) settings {
 	if s.attempts == 1 {
 		return s
 	}
-	s.elapsed, s.wait, s.exact, s.healthy = p.MaxElapsed, p.MaxRetryAfter, p.ExactRetryAfter, p.HealthyAfter
+	s.elapsed, s.wait, s.mode, s.budget, s.healthy = p.MaxElapsed, p.MaxRetryAfter, p.RetryAfter, p.Budget != nil, p.HealthyAfter
+	s.short = waitsLeast(p)
 	s.cap, s.jitter = p.MaxDelay, p.Jitter
 	if s.jitter == retry.Proportional(0) {
 		s.jitter = nil

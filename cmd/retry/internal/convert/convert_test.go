@@ -67,7 +67,10 @@ func randomPolicy(random *rand.Rand) retry.Policy {
 		curves := []retry.Backoff{nil, retry.Fixed(delay()), retry.Linear(delay()), retry.Fibonacci(delay()), retry.Schedule{delay(), delay(), delay()},
 			retry.Exponential{Base: delay(), Factor: 1 + float64(random.IntN(8))/4}, retry.Exponential{Base: delay()}, retry.Exponential{Base: delay()}}
 		jitters := []retry.Jitter{nil, nil, retry.FullJitter, retry.EqualJitter, retry.Proportional(0), retry.Proportional(0.2)}
-		p := retry.Policy{MaxAttempts: 1 + random.IntN(12), Backoff: curves[random.IntN(8)], Jitter: jitters[random.IntN(6)], NonRetryable: one(20), ExactRetryAfter: one(15)}
+		p := retry.Policy{MaxAttempts: 1 + random.IntN(12), Backoff: curves[random.IntN(8)], Jitter: jitters[random.IntN(6)], NonRetryable: one(20)}
+		if one(15) {
+			p.RetryAfter = []retry.RetryAfterMode{retry.RetryAfterExact, retry.RetryAfterAtLeast}[random.IntN(2)]
+		}
 		if one(6) {
 			p.MaxAttempts = retry.Unlimited
 		}
@@ -137,7 +140,7 @@ func TestExact(t *testing.T) {
 			near(t, want, got, fmt.Sprintf("%v: %s:\n%s", p, to, text))
 			assert.Equal(t, p.AttemptTimeout, q.AttemptTimeout)
 			if len(want) > 0 {
-				assert.Equal(t, [4]any{p.MaxElapsed, p.MaxRetryAfter, p.ExactRetryAfter, p.HealthyAfter}, [4]any{q.MaxElapsed, q.MaxRetryAfter, q.ExactRetryAfter, q.HealthyAfter})
+				assert.Equal(t, [4]any{p.MaxElapsed, p.MaxRetryAfter, p.RetryAfter, p.HealthyAfter}, [4]any{q.MaxElapsed, q.MaxRetryAfter, q.RetryAfter, q.HealthyAfter})
 			}
 			again, err := convert.Write(to, q, options)
 			require.NoError(t, err, text)

@@ -120,7 +120,8 @@ func changes(p, q retry.Policy, key string) (all []retry.Policy) {
 		all = append(all, c)
 	}
 	add(func(c *retry.Policy) { c.MaxRetryAfter = 0 })
-	add(func(c *retry.Policy) { c.ExactRetryAfter = false })
+	add(func(c *retry.Policy) { c.RetryAfter = "" })
+	add(func(c *retry.Policy) { c.Budget = nil })
 	add(func(c *retry.Policy) { c.HealthyAfter = 0 })
 	add(func(c *retry.Policy) { c.AttemptTimeout = round(q.AttemptTimeout, time.Millisecond) })
 	add(func(c *retry.Policy) { c.AttemptTimeout = 0 })

@@ -39,7 +39,7 @@ func (c *Call) Last() *retry.Event { return &c.last().Event }
 func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
 
 // Stopped reports whether c has an end.
-func (c *Call) Stopped() bool { return c.Last().Kind == retry.Stopped }
+func (c *Call) Stopped() bool { return c.Last().Kind == retry.CallFinished }
 
 // Replay rebuilds c, as [flowlog.Replay] does. If the log is cut so that this cannot be
 // done, cut says how, and the result has no records. It also says it if only the end is
@@ -137,7 +137,7 @@ func (c *collector) add(r Record) {
 	c.records++
 	dropped := c.calls
 	switch alike := c.open[r.Key]; {
-	case r.Event.Kind == retry.Stopped:
+	case r.Event.Kind == retry.CallFinished:
 		c.close(call, "")
 		return
 	case len(alike) > mostAlike:
@@ -152,7 +152,7 @@ func (c *collector) add(r Record) {
 func (c *collector) begin(r *Record) *Call {
 	e := r.Event
 	call := &Call{Origin: r.Origin(), Records: make([]Record, 0, 6), sparse: r.logged}
-	first := eventlog.Begins(e, false) || r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped)
+	first := eventlog.Begins(e, false) || r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished)
 	if !first && (e.Time.Add(-e.Elapsed).Before(r.File.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
 		call.Cut = headless
 	}
@@ -210,7 +210,7 @@ const rotated = 2 * time.Second
 func follows(before, e retry.Event) bool {
 	anew := e.Attempt == 1 && e.Resets == before.Resets+1
 	next := e.Attempt == before.Attempt+1 && e.Resets == before.Resets || anew
-	return (anew || e.Elapsed >= before.Elapsed) && before.Kind == retry.RetryScheduled && (next && e.Kind == retry.RetryScheduled || (next || e.Attempt == before.Attempt) && e.Kind == retry.Stopped)
+	return (anew || e.Elapsed >= before.Elapsed) && before.Kind == retry.RetryScheduled && (next && e.Kind == retry.RetryScheduled || (next || e.Attempt == before.Attempt) && e.Kind == retry.CallFinished)
 }
 
 // close ends a call.

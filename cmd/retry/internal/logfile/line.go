@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,7 +84,7 @@ var known = strings.Fields("time key kind attempt max resets elapsed took delay 
 // fromText returns a line of retrylog's Slog in text as JSON. The JSON of a line that is
 // cut off is cut off too.
 func fromText(line []byte) []byte {
-	values, endless := pairs(line)
+	values, endless := pairs(string(line))
 	for _, message := range eventlog.Messages { // slog's default handler writes it without a key
 		if values["msg"] == "" && bytes.Contains(line, []byte(" "+message+" k")) {
 			values["msg"] = message
@@ -111,7 +112,7 @@ func fromText(line []byte) []byte {
 // isTorn reports whether the last key that such an event has is missing, or its value is
 // cut off.
 func isTorn(values map[string]string) bool {
-	last := map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err", "stopped": "reason"}[values["kind"]]
+	last := map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err", "call_finished": "reason"}[values["kind"]]
 	if values["msg"] == eventlog.MessageFailed {
 		last = "err"
 	}
@@ -122,32 +123,32 @@ func isTorn(values map[string]string) bool {
 	return !ok && last != ""
 }
 
-// pairs returns the values of text by their keys, and skips what is none. Of a key that is
-// there twice it takes the last, which is the event's. A value is endless if it has no
-// closing quotation mark.
-func pairs(line []byte) (values map[string]string, endless bool) {
+// pairs returns the values that a line of text has for keys of events, and skips the rest.
+// Of a key that is there twice it takes the last, which is the event's. A value is endless
+// if it has no closing quotation mark. The time is linear in the length of the line: no step
+// copies the rest of it, and values holds no more than the known keys.
+func pairs(line string) (values map[string]string, endless bool) {
 	values = map[string]string{}
 	for len(line) > 0 {
-		word, _, _ := bytes.Cut(line, []byte{' '})
-		key, value, ok := bytes.Cut(word, []byte{'='})
-		text := string(value)
-		if ok && len(value) > 0 && value[0] == '"' {
-			quoted, err := strconv.QuotedPrefix(string(line[len(key)+1:]))
+		word, _, _ := strings.Cut(line, " ")
+		key, text, ok := strings.Cut(word, "=")
+		if ok && strings.HasPrefix(text, `"`) {
+			quoted, err := strconv.QuotedPrefix(line[len(key)+1:])
 			if err != nil {
 				return values, true
 			}
 			text, _ = strconv.Unquote(quoted)
 			word = line[:len(key)+1+len(quoted)]
 		}
-		name := strings.TrimPrefix(string(key), "\ufeff") // syslog may begin a message so
+		name := strings.TrimPrefix(key, "\ufeff") // syslog may begin a message so
 		// A line begins, perhaps behind one that is cut off.
 		if ok && name == "level" {
 			maps.DeleteFunc(values, func(key, _ string) bool { return key != "time" })
 		}
-		if ok {
+		if ok && (name == "msg" || slices.Contains(known, name)) {
 			values[name] = text
 		}
-		line = bytes.TrimLeft(line[len(word):], " ")
+		line = strings.TrimLeft(line[len(word):], " ")
 	}
 	return values, false
 }

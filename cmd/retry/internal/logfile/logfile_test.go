@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -158,7 +159,7 @@ func TestTimes(t *testing.T) {
 		assert.Equal(t, row.want, e.Time.UTC().Format("15:04:05.999"), row.line)
 		assert.Equal(t, e.Time.Add(time.Second), e.Due, row.line)
 	}
-	_, cut, err := only(t, of(`level=ERROR msg="gave up" kind=stopped attempt=1 max=3 elapsed=0s reason=deadline err=x`)).Replay()
+	_, cut, err := only(t, of(`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`)).Replay()
 	require.NoError(t, err)
 	assert.Equal(t, "its lines have no time", cut)
 }
@@ -286,10 +287,47 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A line of 4 MiB is read in time that is linear in its length: no step copies the rest of it.
+// A copy of it for each of 700,000 words would be more than 1 TB.
+func TestLongLine(t *testing.T) {
+	for _, word := range []string{`x="" `, `x=1 `, `level=x `, `x="\"" `, `key="a" `, `{"kind": `} {
+		line := strings.Repeat(word, (4<<20)/len(word)-100) + `level=WARN msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s`
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		log := of(line)
+		for _, err := range log.Calls() {
+			require.NoError(t, err)
+		}
+		runtime.ReadMemStats(&after)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<30), word)
+	}
+}
+
+// A line of text whose end is missing is torn, whichever event it has.
+func TestTornText(t *testing.T) {
+	for kind, line := range map[retry.EventKind]string{
+		retry.AttemptStarted:  `msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s`,
+		retry.AttemptFinished: `msg="attempt succeeded" kind=attempt_finished attempt=1 max=3 elapsed=1s took=1s`,
+		retry.RetryScheduled:  `msg="retry scheduled" kind=retry_scheduled attempt=1 max=3 elapsed=1s delay=1s err=x`,
+		retry.CallFinished:    `msg="gave up" kind=call_finished attempt=1 max=3 elapsed=1s reason=deadline`,
+	} {
+		for _, row := range []struct {
+			line string
+			torn int
+		}{{line, 0}, {line[:strings.LastIndex(line, " ")], 1}} {
+			log := of("level=INFO " + row.line)
+			for _, err := range log.Calls() {
+				require.NoError(t, err)
+			}
+			assert.Equal(t, row.torn, log.Torn, "%s: %s", kind, row.line)
+		}
+	}
+}
+
 func FuzzLog(f *testing.F) {
-	f.Add([]byte(`{"log":"{\"kind\"","stream":"a"}` + "\n" + `2026-11-22T10:00:00.1Z stdout P {"kind":"stopped"`))
+	f.Add([]byte(`{"log":"{\"kind\"","stream":"a"}` + "\n" + `2026-11-22T10:00:00.1Z stdout P {"kind":"call_finished"`))
 	f.Add([]byte(`{"log":""}` + "\n" + `{"log":"\n"}` + "\n2026-11-22T10:00:00Z stdout F \n"))
-	f.Add([]byte("x kind=stopped msg=\"gave up\" attempt=1 max=\"1 err=\"\\\n\x00{\"kind\":\"retry_scheduled\",\"attempt\":1,\"max\":1}}"))
+	f.Add([]byte("x kind=call_finished msg=\"gave up\" attempt=1 max=\"1 err=\"\\\n\x00{\"kind\":\"retry_scheduled\",\"attempt\":1,\"max\":1}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for c, err := range logfile.New(logfile.Open("a", bytes.NewReader(data)), logfile.Open("b", bytes.NewReader(data))).Calls() {
 			if err == nil {

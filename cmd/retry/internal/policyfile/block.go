@@ -19,8 +19,10 @@ type Block struct {
 	RetryOn string   // set by Read: the failures that the settings retry, with commas
 
 	node    *yaml.Node
-	dialect string // of its place in the file; "" if that does not say
-	broken  string // why it cannot be read
+	beside  *yaml.Node // the mapping that has the block under a key; nil: none
+	limit   limit      // set by Read
+	dialect string     // of its place in the file; "" if that does not say
+	broken  string     // why it cannot be read
 }
 
 // usualKeys are the keys under which larger files have policies.
@@ -47,7 +49,7 @@ func (f *File) Find(at string) (blocks []Block) {
 		}
 		s := search{File: f}
 		if path != "" {
-			s.find(document, "", nil, strings.Split(path, "."))
+			s.find(document, nil, "", nil, strings.Split(path, "."))
 		} else {
 			s.usual(document)
 		}
@@ -103,27 +105,29 @@ type search struct {
 // than anybody could wait for.
 const mostSteps = 50_000
 
-func (s *search) add(node *yaml.Node, path []string, dialect string) {
-	s.blocks = append(s.blocks, Block{File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, dialect: dialect})
+func (s *search) add(node, beside *yaml.Node, path []string, dialect string) {
+	s.blocks = append(s.blocks, Block{
+		File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, beside: beside, dialect: dialect,
+	})
 }
 
 // usual appends the blocks of a document at the usual places.
 func (s *search) usual(document *yaml.Node) {
 	for _, key := range usualKeys {
-		s.find(document, "", nil, []string{key})
+		s.find(document, nil, "", nil, []string{key})
 	}
 	whole := Block{node: resolved(document)}
 	if s.blocks == nil && !whole.Known() {
 		walk(whole.node, func(path []string, e entry) bool {
 			dialect, found := placed(e.under, resolved(e.value))
 			if found {
-				s.add(resolved(e.value), path, dialect)
+				s.add(resolved(e.value), e.in, path, dialect)
 			}
 			return found
 		})
 	}
 	if s.blocks == nil {
-		s.find(document, "", nil, nil)
+		s.find(document, nil, "", nil, nil)
 	}
 }
 
@@ -148,12 +152,12 @@ func placed(under string, node *yaml.Node) (dialect string, found bool) {
 }
 
 // find appends the blocks at a path from a node. walked is the path to that
-// node, which stands under a key, in lists or at once.
-func (s *search) find(node *yaml.Node, under string, walked, path []string) {
+// node, which stands under a key of beside, in lists or at once.
+func (s *search) find(node, beside *yaml.Node, under string, walked, path []string) {
 	node = resolved(node)
 	if s.steps++; s.steps > mostSteps {
 		if n := len(s.blocks); n == 0 || s.blocks[n-1].broken == "" {
-			s.add(node, walked, "")
+			s.add(node, beside, walked, "")
 			s.blocks[n].broken = "this path leads to more places than can be looked at: write fewer *"
 		}
 		return
@@ -164,8 +168,12 @@ func (s *search) find(node *yaml.Node, under string, walked, path []string) {
 	}
 	if len(path) == 0 {
 		dialect, _ := placed(under, node)
-		s.add(node, walked, dialect)
+		s.add(node, beside, walked, dialect)
 		return
+	}
+	in := beside
+	if node.Kind == yaml.MappingNode {
+		in = node
 	}
 	for end := len(path); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
@@ -175,7 +183,7 @@ func (s *search) find(node *yaml.Node, under string, walked, path []string) {
 				if node.Kind == yaml.MappingNode {
 					under = e.key
 				}
-				s.find(e.value, under, append(slices.Clone(walked), e.key), path[end:])
+				s.find(e.value, in, under, append(slices.Clone(walked), e.key), path[end:])
 				found = true
 			}
 		}
@@ -193,22 +201,25 @@ func hasKey(node *yaml.Node, key string) bool {
 // for which visit returns true. path is only valid during the call.
 func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	seen := map[*yaml.Node]bool{}
-	var below func(node *yaml.Node, path []string, under string)
-	below = func(node *yaml.Node, path []string, under string) {
+	var below func(node, in *yaml.Node, path []string, under string)
+	below = func(node, in *yaml.Node, path []string, under string) {
 		if node = resolved(node); seen[node] || len(path) > deepest {
 			return
 		}
 		seen[node] = true
+		if node.Kind == yaml.MappingNode {
+			in = node
+		}
 		for _, e := range entries(node) {
-			if e.under = under; node.Kind == yaml.MappingNode {
+			if e.under, e.in = under, in; node.Kind == yaml.MappingNode {
 				e.under = e.key
 			}
 			if path := append(path, e.key); !visit(path, e) {
-				below(e.value, path, e.under)
+				below(e.value, in, path, e.under)
 			}
 		}
 	}
-	below(node, nil, "")
+	below(node, nil, nil, "")
 }
 
 // deepest is how deep in a file settings are looked for without a path.
@@ -245,7 +256,8 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string // set by walk: the key of a mapping that it is under, in lists or at once
+	under string     // set by walk: the key of a mapping that it is under, in lists or at once
+	in    *yaml.Node // set by walk: that mapping
 }
 
 // entries returns the entries of a mapping or a sequence. In a mapping, merged

@@ -71,9 +71,9 @@ func readDialect[T any, P interface {
 // dialect is from. If that is "", it is the one that the place of b in its file
 // names, or else the library's own form if b uses that, or else the only dialect
 // that fits. If b cannot be read or is not valid, Read returns every fault. It sets
-// Notes and RetryOn.
+// Notes, RetryOn and what stands beside b.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
-	b.Notes, b.RetryOn = nil, ""
+	b.Notes, b.RetryOn, b.limit = nil, "", limit{}
 	d, p, err := b.read(from)
 	if err == nil {
 		err = p.Validate()
@@ -81,6 +81,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 	if err != nil {
 		return retry.Policy{}, d.name, b.faults(err)
 	}
+	b.readLimit(d)
 	return p, d.name, nil
 }
 

@@ -84,6 +84,9 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	for _, text := range texts {
 		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: InKeys(text)})
 	}
+	for _, text := range b.lintLimit(p) { // in the words of its system
+		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: text})
+	}
 	return faults
 }
 

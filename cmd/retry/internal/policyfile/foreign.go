@@ -28,16 +28,21 @@ type format struct {
 	marks                []string // the keys that show it by themselves
 	places               []string // the keys under which whole files have it
 	certain              bool     // it is there without a mark, too
+	limit                string   // the key beside the settings that bounds all attempts and waits together; "": none
+	attemptLimit         string   // the key that bounds each attempt, where the limit can make it useless; "": none
 }
 
 var formats = []format{
 	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: protoTimes, read: readTemporal, places: []string{"retryPolicy"},
+		limit: "scheduleToCloseTimeout",
 		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"}},
-	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC, places: []string{"retryPolicy"},
+	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC, places: []string{"retryPolicy"}, limit: "timeout",
 		marks: []string{"initialBackoff", "backoffMultiplier", "retryableStatusCodes"}},
 	{name: "envoy", title: "Envoy", example: `{"num_retries": 2}`, plain: snake, times: protoTimes, read: readEnvoy, places: []string{"retry_policy", "retryPolicy"},
+		limit: "timeout", attemptLimit: "per_try_timeout",
 		marks: []string{"num_retries", "retry_on", "retry_back_off", "per_try_timeout"}},
 	{name: "istio", title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio, places: []string{"retries"},
+		limit: "timeout", attemptLimit: "perTryTimeout",
 		marks: []string{"retryOn", "perTryTimeout"}},
 	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions, places: []string{"Retry"},
 		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"}},

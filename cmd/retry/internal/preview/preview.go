@@ -14,8 +14,9 @@ import (
 
 // Text describes a policy: in one line, by the table of its first retries (all of
 // them if retries is negative), and by its ending. It leaves out what
-// [retry.Policy.Plan] leaves out.
-func Text(p retry.Policy, retries int) string {
+// [retry.Policy.Plan] leaves out. If bound is above 0, a setting that is called key
+// ends all attempts and waits together when it has passed.
+func Text(p retry.Policy, retries int, bound time.Duration, key string) string {
 	plan := p.Plan(retry.Unlimited)
 	shown := plan
 	if 0 <= retries && retries < len(plan) {
@@ -29,13 +30,18 @@ func Text(p retry.Policy, retries int) string {
 		}
 		text = append(text, "")
 	}
-	return strings.Join(append(text, Ending(p)...), "\n")
+	w := writer{p, plan, p.EffectiveMax(), bound, key}
+	return strings.Join(append(text, w.ending()...), "\n")
 }
 
 // Ending says where the delays of a policy reach MaxDelay, how it ends, and how
 // long that takes in the worst case.
 func Ending(p retry.Policy) []string {
-	w := writer{p, p.Plan(retry.Unlimited), p.EffectiveMax()}
+	w := writer{p, p.Plan(retry.Unlimited), p.EffectiveMax(), 0, ""}
+	return w.ending()
+}
+
+func (w *writer) ending() []string {
 	var lines []string
 	for _, line := range []string{w.reachesCap(), w.ends(), w.startsOver(), w.worstCase()} {
 		if line != "" {
@@ -50,6 +56,9 @@ type writer struct {
 	retry.Policy
 	plan  retry.Plan
 	limit int // EffectiveMax
+
+	bound time.Duration // of all attempts and waits together; 0: none
+	key   string        // of the bound
 }
 
 // MostSteps is where Plan ends if the policy does not.
@@ -122,6 +131,9 @@ func (w *writer) worstCase() string {
 	total := time.Duration(0)
 	if len(w.plan) > 0 {
 		total = w.plan[len(w.plan)-1].Total
+	}
+	if w.bound > 0 && (w.AttemptTimeout == 0 || w.goesOn() || Add(total, w.AttemptTimeout) > w.bound) {
+		return fmt.Sprintf("Worst case: %s in all: %s ends all attempts and waits then.", Brief(w.bound), w.key)
 	}
 	more := ""
 	if w.goesOn() {

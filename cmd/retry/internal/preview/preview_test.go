@@ -76,7 +76,7 @@ func TestText(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(previews)) {
-		all.WriteString("== " + name + "\n" + Text(previews[name].p, previews[name].retries) + "\n\n")
+		all.WriteString("== " + name + "\n" + Text(previews[name].p, previews[name].retries, 0, "") + "\n\n")
 	}
 
 	file := filepath.Join("testdata", "previews.txt")

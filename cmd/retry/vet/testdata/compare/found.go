@@ -37,7 +37,7 @@ func inIf(ctx context.Context, p retry.Policy) error {
 func ping(ctx context.Context) error { return retry.After(0, syscall.ECONNREFUSED) }
 
 func generic[T any](ctx context.Context, p retry.Policy, load func(context.Context) (T, error)) (v T, err error) {
-	switch v, err = retry.DoValue(ctx, p, load); err { // want `retry.DoValue returns .* which a switch never matches: use errors.Is\(err, ...\), or switch on retry.LastError\(err\)`
+	switch v, err = retry.DoValue(ctx, p, load); err { // want `retry.DoValue returns .* which a switch never matches: use errors.Is\(err, ...\), or switch on retry.Unwrap\(err\)`
 	case nil, io.EOF:
 		return v, nil
 	default:
@@ -48,10 +48,10 @@ func generic[T any](ctx context.Context, p retry.Policy, load func(context.Conte
 func assigned(ctx context.Context, p retry.Policy) (code int) {
 	op := func(context.Context) error { return &codeError{404} }
 	err := retry.Do(ctx, p, op)
-	if code, ok := err.(*codeError); ok { // want `which a type assertion never matches: use errors.As\(err, &target\), or look at retry.LastError\(err\)`
+	if code, ok := err.(*codeError); ok { // want `which a type assertion never matches: use errors.As\(err, &target\), or look at retry.Unwrap\(err\)`
 		return code.code
 	}
-	switch e := err.(type) { // want `which a type switch never matches: use errors.As\(err, &target\), or switch on retry.LastError\(err\)`
+	switch e := err.(type) { // want `which a type switch never matches: use errors.As\(err, &target\), or switch on retry.Unwrap\(err\)`
 	case nil:
 		return 0
 	case *codeError:

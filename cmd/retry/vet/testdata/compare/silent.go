@@ -12,7 +12,7 @@ import (
 func seesThrough(ctx context.Context, p retry.Policy) bool {
 	err := retry.Do(ctx, p, ping)
 	var code *codeError
-	return err == nil || err != nil && (errors.Is(err, io.EOF) || errors.As(err, &code) || retry.LastError(err) == io.EOF)
+	return err == nil || err != nil && (errors.Is(err, io.EOF) || errors.As(err, &code) || retry.Unwrap(err) == io.EOF)
 }
 
 // An error of another call in the same variable.
@@ -66,11 +66,11 @@ var judges = retry.Policy{
 		return err != nil && (err == io.EOF || errors.Is(err, io.EOF))
 	},
 	Classify: func(err error) *retry.Class {
-		err = retry.LastError(err)
+		err = retry.Unwrap(err)
 		if err == io.EOF {
 			return nil
 		}
-		return &retry.Class{Policy: &retry.Policy{NonRetryable: true}}
+		return &retry.Class{NonRetryable: true}
 	},
 }
 
@@ -101,7 +101,7 @@ var ownErrors = retry.Policy{
 		switch err := err.(type) {
 		case nil:
 		case *codeError:
-			return &retry.Class{Policy: &retry.Policy{MaxAttempts: err.code}}
+			return &retry.Class{MaxAttempts: err.code}
 		}
 		return nil
 	},

@@ -43,8 +43,8 @@ func elements(attempts int) []*retry.Policy {
 }
 
 func generic[T any](ctx context.Context, load func(context.Context) (T, error)) (T, error) {
-	return retry.DoValue(ctx, retry.Policy{
-		MaxAttempts: retry.Unlimited, // want `^unlimited attempts without a delay: set MaxAttempts, MaxRetries, a Budget or a Backoff`
+	return retry.DoValue(ctx, retry.Policy{ // want `^unlimited attempts without a Backoff \(backoff\): each wait is 10ms`
+		MaxAttempts: retry.Unlimited,
 	}, load)
 }
 
@@ -79,9 +79,11 @@ func classed(ctx context.Context, ping func(context.Context) error) error {
 }
 
 func classify(error) *retry.Class {
-	return &retry.Class{Name: "login", Policy: &retry.Policy{
-		MaxRetries: -3, // want `^MaxRetries is -3: `
-	}}
+	return &retry.Class{
+		Name:        "login",
+		MaxAttempts: -3,                      // want `^MaxAttempts is -3: write how many, or 0 for the policy's limits alone`
+		Jitter:      retry.Proportional(1.5), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1`
+	}
 }
 
 func stream(ctx context.Context, c *client) error {

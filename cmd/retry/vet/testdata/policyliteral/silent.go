@@ -72,7 +72,7 @@ func leftOut(ctx context.Context, ping func(context.Context) error) error {
 		MaxAttempts:  3,
 		HealthyAfter: time.Minute,
 		Classify: func(error) *retry.Class {
-			return &retry.Class{Policy: &retry.Policy{MaxAttempts: retry.Unlimited, ExactRetryAfter: true}}
+			return &retry.Class{MaxAttempts: 2}
 		},
 	}, ping)
 }
