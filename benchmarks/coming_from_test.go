@@ -234,8 +234,8 @@ func TestComingFromOnRetry(t *testing.T) {
 	})
 }
 
-// What a call returns whose error is retry.Plain here.
-func TestComingFromPlain(t *testing.T) {
+// What a call returns whose error is retry.Unwrap here.
+func TestComingFromUnwrap(t *testing.T) {
 	shutdown := errors.New("shutdown")
 	canceled := func(ctx context.Context) context.Context {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -265,8 +265,7 @@ func TestComingFromPlain(t *testing.T) {
 				avast := avastretry.New(append(only, avastretry.Context(row.ctx(t.Context())))...).Do(fail)
 				ours := retry.Do(row.ctx(t.Context()), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)},
 					func(context.Context) error { return fail() })
-				assert.Equal(t, []error{row.want, row.want, row.want}, []error{five, avast, retry.Plain(ours)})
-				assert.Equal(t, errFailed, retry.LastError(ours))
+				assert.Equal(t, []error{row.want, row.want, row.want}, []error{five, avast, retry.Unwrap(ours)})
 			})
 		})
 	}
@@ -402,7 +401,11 @@ func TestComingFromErrors(t *testing.T) {
 			assert.ErrorIs(t, err, row.is, row.name)
 			assert.Equal(t, errFailed, backoff7.AsRetryError(err).LastErr, row.name)
 			assert.Equal(t, row.reason, retry.ReasonOf(row.ours), row.name)
-			assert.Equal(t, errFailed, retry.LastError(row.ours), row.name)
+			want := errFailed
+			if row.is == context.Canceled {
+				want = context.Canceled // what canceled it, not what failed before
+			}
+			assert.Equal(t, want, retry.Unwrap(row.ours), row.name)
 		}
 	})
 }

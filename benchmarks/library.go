@@ -43,6 +43,7 @@ var (
 	ordinary = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2}
 	noDelay  = plan{attempts: 10}
 	classed  = plan{attempts: 10, classes: true}
+	eventful = plan{attempts: 10, watched: true}
 	bounded  = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2, within: time.Minute}
 	timed    = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2, timeout: time.Minute}
 	observed = plan{attempts: 5, base: 200 * time.Millisecond, most: 5 * time.Second, jitter: 0.2, watched: true}

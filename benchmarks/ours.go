@@ -79,7 +79,7 @@ func (p plan) policy() retry.Policy {
 }
 
 // refused is the class of errFailed.
-var refused = &retry.Class{Name: "refused", Policy: &retry.Policy{MaxAttempts: noDelay.attempts}}
+var refused = &retry.Class{Name: "refused", MaxAttempts: noDelay.attempts}
 
 func classify(err error) *retry.Class {
 	if err == errFailed {
@@ -94,7 +94,6 @@ var hourlyPolicy = hourly.policy()
 // Policies that differ from it in one field, where a user would have them, too.
 var (
 	hourlyAttemptTimeout = hourlyWith(func(p *retry.Policy) { p.AttemptTimeout = time.Minute })
-	hourlyHealthyAfter   = hourlyWith(func(p *retry.Policy) { p.HealthyAfter = time.Minute })
 	hourlyOnEvent        = hourlyWith(func(p *retry.Policy) { p.OnEvent = func(context.Context, retry.Event) {} })
 )
 
@@ -104,40 +103,16 @@ func hourlyWith(change func(*retry.Policy)) retry.Policy {
 	return p
 }
 
-// ourWaiters lists each way to call this library, because the memory that a
-// waiting call holds also depends on the stack frames of its callers.
+// ourWaiters lists ways to call this library that hold more or less memory.
 var ourWaiters = []waiter{
-	{"retry-Do", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		return retry.Do(ctx, hourlyPolicy, func(ctx context.Context) error { return op(ctx) })
-	}},
-	{"retry-Do-literal", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		return retry.Do(ctx, retry.Policy{
-			MaxAttempts: 5,
-			Backoff:     retry.Exponential{Base: time.Hour, Factor: 2},
-			MaxDelay:    24 * time.Hour,
-			Jitter:      retry.Proportional(0.2),
-		}, func(ctx context.Context) error { return op(ctx) })
-	}},
-	{"retry-DoValue", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		_, err := retry.DoValue(ctx, hourlyPolicy, func(ctx context.Context) (int, error) { return 42, op(ctx) })
-		return err
-	}},
-	{"retry-DoValue-literal", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		_, err := retry.DoValue(ctx, retry.Policy{
-			MaxAttempts: 5,
-			Backoff:     retry.Exponential{Base: time.Hour, Factor: 2},
-			MaxDelay:    24 * time.Hour,
-			Jitter:      retry.Proportional(0.2),
-		}, func(ctx context.Context) (int, error) { return 42, op(ctx) })
-		return err
-	}},
-	{"retry-Do-AttemptTimeout", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		return retry.Do(ctx, hourlyAttemptTimeout, func(ctx context.Context) error { return op(ctx) })
-	}},
-	{"retry-Do-HealthyAfter", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		return retry.Do(ctx, hourlyHealthyAfter, func(ctx context.Context) error { return op(ctx) })
-	}},
-	{"retry-Do-OnEvent", ours.module, func(ctx context.Context, _ int, op opFunc) error {
-		return retry.Do(ctx, hourlyOnEvent, func(ctx context.Context) error { return op(ctx) })
-	}},
+	{"retry-Do", ours.module, waitUnder(hourlyPolicy)},
+	{"retry-Do-deep", ours.module, deep(waitUnder(hourlyPolicy))},
+	{"retry-Do-AttemptTimeout", ours.module, waitUnder(hourlyAttemptTimeout)},
+	{"retry-Do-OnEvent", ours.module, waitUnder(hourlyOnEvent)},
+}
+
+func waitUnder(policy retry.Policy) func(context.Context, int, opFunc) error {
+	return func(ctx context.Context, _ int, op opFunc) error {
+		return retry.Do(ctx, policy, func(ctx context.Context) error { return op(ctx) })
+	}
 }

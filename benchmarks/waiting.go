@@ -30,6 +30,9 @@ func waiters() []waiter {
 		switch {
 		case l.name == ours.name:
 			all = append(all, ourWaiters...)
+		case l.name == bareLoop.name:
+			run := l.prepare(hourly).run
+			all = append(all, waiter{l.name, l.module, run}, waiter{l.name + deeper, l.module, deep(run)})
 		case l.wait != nil:
 			all = append(all, waiter{l.name, l.module, l.wait})
 		default:
@@ -37,6 +40,20 @@ func waiters() []waiter {
 		}
 	}
 	return all
+}
+
+// deeper is the end of the name of a waiter that is called below other frames.
+const deeper = "-deep"
+
+// deep calls run as the handler of a server does, below 8 KiB of other frames.
+func deep(run func(context.Context, int, opFunc) error) func(context.Context, int, opFunc) error {
+	return func(ctx context.Context, n int, op opFunc) error {
+		var frames [8 << 10]byte
+		frames[n] = 1
+		err := run(ctx, n, op)
+		frames[0] += frames[n] // so that they are still needed
+		return err
+	}
 }
 
 // waited is the cost of waiting calls.

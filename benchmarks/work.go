@@ -27,6 +27,7 @@ var works = []work{
 	{name: "TwoFailures", title: "2 failures", base: "TwoFailures", bench: func(l library) func(*testing.B) { return benchRun(l, noDelay, 2) }},
 	{name: "TenFailures", title: "10 failures", base: "TenFailures", bench: func(l library) func(*testing.B) { return benchRun(l, noDelay, always) }},
 	{name: "TenFailuresClasses", title: "10 failures, classes", base: "TenFailures", bench: benchClasses},
+	{name: "TenFailuresOnEvent", title: "10 failures, OnEvent", base: "TenFailures", bench: benchEvents},
 	{name: "Once", title: "Once, above the first try", above: "FirstTry", bench: benchOnce},
 	{name: "Delay8", title: "a delay, 8 goroutines", base: "Delay8", bench: benchDelay},
 	{name: "Decision", title: "a decision", base: "FirstTry", bench: benchDecide},
@@ -80,6 +81,14 @@ func benchDuty(l library, p plan) func(*testing.B) {
 		return nil
 	}
 	return benchRun(l, p, 0)
+}
+
+// benchEvents measures calls that report each step of ten failures.
+func benchEvents(l library) func(*testing.B) {
+	if !l.classes {
+		return nil
+	}
+	return benchRun(l, eventful, always)
 }
 
 // benchClasses is benchRun for failures that have classes.

@@ -36,7 +36,7 @@ func TestEveryBenchmarkRuns(t *testing.T) {
 		}
 	}
 	n := len(libraries)
-	assert.Equal(t, map[string]int{"FirstTry": n, "FirstTryValue": n, "FirstTryMaxElapsed": 2, "FirstTryAttemptTimeout": 2, "FirstTryOnEvent": 2, "TwoFailures": n, "TenFailures": n, "TenFailuresClasses": 1, "Once": 1, "Delay8": 10, "Decision": 1, "LogLine": 2}, offered)
+	assert.Equal(t, map[string]int{"FirstTry": n, "FirstTryValue": n, "FirstTryMaxElapsed": 2, "FirstTryAttemptTimeout": 2, "FirstTryOnEvent": 2, "TwoFailures": n, "TenFailures": n, "TenFailuresClasses": 1, "TenFailuresOnEvent": 1, "Once": 1, "Delay8": 10, "Decision": 1, "LogLine": 2}, offered)
 }
 
 // A seen is what a benchmark has demanded of a library.
@@ -118,6 +118,7 @@ func TestEveryWorkIsThatOfItsTitle(t *testing.T) {
 		"2 failures":                {plan: noDelay, calls: 17, attempts: 3 * 17, cancelable: true},
 		"10 failures":               {plan: noDelay, calls: 17, attempts: 10 * 17, cancelable: true},
 		"10 failures, classes":      {plan: classed, calls: 17, attempts: 10 * 17, cancelable: true},
+		"10 failures, OnEvent":      {plan: eventful, calls: 17, attempts: 10 * 17, cancelable: true},
 		"Once, above the first try": {plan: ordinary, calls: 17, attempts: 17, once: true, cancelable: true},
 		"a delay, 8 goroutines":     {plan: ordinary, calls: 17, attempt: 3},
 		"a decision":                {plan: ordinary, calls: 17, attempt: 3},
@@ -145,12 +146,12 @@ func TestClasses(t *testing.T) {
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 	assert.Equal(t, 10, attempts)
 	for _, e := range events {
-		if e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped {
+		if e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished {
 			assert.Equal(t, "refused", e.Class)
 		}
 	}
 	assert.Nil(t, policy.Classify(errors.New("another")))
-	assert.Equal(t, 10, policy.Classify(errFailed).Policy.MaxAttempts)
+	assert.Equal(t, 10, policy.Classify(errFailed).MaxAttempts)
 	assert.Nil(t, noDelay.policy().Classify)
 }
 
@@ -177,6 +178,7 @@ func TestNoBenchmarkIsOfAnotherOutcome(t *testing.T) {
 		"TwoFailures":            {run: func(context.Context, int, opFunc) error { return other }},
 		"TenFailures":            {run: func(context.Context, int, opFunc) error { return nil }},
 		"TenFailuresClasses":     {run: func(context.Context, int, opFunc) error { return nil }},
+		"TenFailuresOnEvent":     {run: func(context.Context, int, opFunc) error { return nil }},
 		"Once":                   {once: func(context.Context, int, opFunc) error { return other }},
 		"Delay8":                 {delay: func(int, int) time.Duration { return 0 }},
 		"Decision":               {decide: func(int, int) time.Duration { return 0 }},

@@ -260,7 +260,7 @@ func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 	case o.Err == nil:
 		return nil
 	case o.Retry(), !failure:
-		return &again{retry.LastError(o.Err), failure, o.Delay, time.Now().Add(o.Delay)}
+		return &again{retry.Unwrap(o.Err), failure, o.Delay, time.Now().Add(o.Delay)}
 	case o.Interrupted():
 		return o.Err
 	default:

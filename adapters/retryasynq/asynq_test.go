@@ -242,7 +242,7 @@ func TestWhatStopsATaskThatIsNotReady(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stopped retry.Reason
 				row.policy.OnEvent = func(_ context.Context, e retry.Event) {
-					if e.Kind == retry.Stopped {
+					if e.Kind == retry.CallFinished {
 						stopped = e.Reason
 					}
 				}

@@ -34,7 +34,7 @@ func TestREADMEClient(t *testing.T) {
 			return err
 		}
 		cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{
-			Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±20 %
+			Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±50 %
 		}.AddTo)
 		client := s3.NewFromConfig(cfg)
 

@@ -531,5 +531,5 @@ func TestTheTextOfATimeout(t *testing.T) {
 	p.MaxAttempts, p.AttemptTimeout = 2, 30*time.Millisecond
 	err := calls["DynamoDB"](t.Context(), s.serve(t, retryaws.Middleware{Policy: p}))
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.ErrorContains(t, retry.LastError(err), "no response within AttemptTimeout (30ms): ")
+	assert.ErrorContains(t, retry.Unwrap(err), "no response within AttemptTimeout (30ms): ")
 }

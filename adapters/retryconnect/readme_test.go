@@ -35,7 +35,7 @@ func TestREADMEInterceptor(t *testing.T) {
 	ordersconnect.url, ordersconnect.http = serve(t, s.handler())
 
 	retries := retryconnect.Interceptor{
-		Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±20 %
+		Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±50 %
 		Methods: map[string]retry.Policy{
 			ordersconnect.OrdersChargeProcedure: {NonRetryable: true}, // must not run twice
 		},

@@ -228,7 +228,7 @@ func TestTheError(t *testing.T) {
 	err := calls["unary"](t.Context(), s.start(t, retryconnect.Interceptor{Policy: soon()}))
 	assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(fmt.Errorf("ship: %w", err)))
 	assert.EqualError(t, err, "retry: attempts exhausted after 4 attempts (3ms waited): unavailable: failure 4")
-	assert.EqualError(t, retry.LastError(err), "unavailable: failure 4")
+	assert.EqualError(t, retry.Unwrap(err), "unavailable: failure 4")
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

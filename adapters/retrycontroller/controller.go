@@ -36,7 +36,7 @@
 // # Limits
 //
 // Controllers go on until they succeed. So a policy with neither MaxAttempts nor
-// MaxRetries has no limit on attempts here, and needs a delay. MaxElapsed counts
+// MaxRetries has no limit on attempts here, and waits at least 10ms. MaxElapsed counts
 // from the start of the first failed attempt. HealthyAfter and Wait have no effect.
 //
 // The counts are kept in memory: a controller that restarts, or becomes the leader,
@@ -89,7 +89,7 @@ type failing struct {
 }
 
 // New returns Retries that apply policy to next. It returns an error if policy is
-// invalid, or would retry forever without a delay.
+// invalid.
 func New[request comparable](policy retry.Policy, next reconcile.TypedReconciler[request]) (*Retries[request], error) {
 	if policy.MaxAttempts == 0 && policy.MaxRetries == 0 {
 		policy.MaxAttempts = retry.Unlimited
@@ -142,7 +142,7 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 		}
 		return nil
 	case o.Interrupted():
-		return retry.LastError(o.Err)
+		return retry.Unwrap(o.Err)
 	case o.Retry():
 		f.failures++
 		f.decided, f.delay = true, o.Delay
@@ -153,7 +153,7 @@ func (r *Retries[request]) settle(req request, f failing, o retryjob.Outcome) er
 			f.classes[o.Class]++
 		}
 		r.failing[req] = f
-		return retry.LastError(o.Err)
+		return retry.Unwrap(o.Err)
 	}
 	delete(r.failing, req)
 	err := reconcile.TerminalError(o.Err)

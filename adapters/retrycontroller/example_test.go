@@ -33,7 +33,7 @@ func Example() {
 		switch e.Kind {
 		case retry.RetryScheduled:
 			fmt.Println("attempt", e.Attempt, "failed:", e.Err, "- again after", e.Delay)
-		case retry.Stopped:
+		case retry.CallFinished:
 			fmt.Println(e.Reason, "after", e.Attempt, "attempts")
 			stop()
 		}

@@ -33,7 +33,9 @@ func TestServiceConfig(t *testing.T) {
 		{"/pkg.Service/Method", []codes.Code{codes.Aborted, codes.Unavailable}, begin + `{"service":"pkg.Service","method":"Method"}` + policy + `["ABORTED","UNAVAILABLE"]}}]}`},
 		{"", []codes.Code{codes.Canceled}, begin + `{}` + policy + `["CANCELLED"]}}]}`},
 	} {
-		config, err := retrygrpc.ServiceConfig(retry.Default(), tc.service, tc.codes...)
+		narrow := retry.Default()
+		narrow.Jitter = retry.Proportional(0.2) // which is what gRPC draws
+		config, err := retrygrpc.ServiceConfig(narrow, tc.service, tc.codes...)
 		require.NoError(t, err)
 		assert.Equal(t, tc.want, config)
 	}

@@ -99,10 +99,11 @@ func ExampleLendBudget() {
 }
 
 func ExampleServiceConfig() {
-	config, err := retrygrpc.ServiceConfig(retry.Default(), "shop.Orders", codes.Unavailable)
+	policy := retry.Default()
+	policy.Jitter = retry.Proportional(0.2) // which is what gRPC draws
+	config, err := retrygrpc.ServiceConfig(policy, "shop.Orders", codes.Unavailable)
 	fmt.Println(config, err)
 
-	policy := retry.Default()
 	policy.MaxAttempts = 10
 	_, err = retrygrpc.ServiceConfig(policy, "shop.Orders")
 	fmt.Println(err)

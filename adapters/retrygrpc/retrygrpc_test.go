@@ -229,7 +229,7 @@ func TestStatusOfTheError(t *testing.T) {
 	assert.Equal(t, "ship: retry: attempts exhausted after 4 attempts (3ms waited): rpc error: code = Unavailable desc = slow down", got.Message())
 	assert.Len(t, got.Details(), 1)
 
-	last, ok := status.FromError(retry.LastError(err))
+	last, ok := status.FromError(retry.Unwrap(err))
 	require.True(t, ok)
 	assert.Equal(t, "slow down", last.Message())
 }

@@ -288,7 +288,7 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 			assert.Greater(t, started, 1, tc.name)
 		} else {
 			assert.Equal(t, tc.attempts, started, tc.name)
-			assert.EqualError(t, retry.LastError(err), "rpc error: code = DeadlineExceeded desc = no message within AttemptTimeout (100ms)")
+			assert.EqualError(t, retry.Unwrap(err), "rpc error: code = DeadlineExceeded desc = no message within AttemptTimeout (100ms)")
 		}
 	}
 
@@ -321,7 +321,7 @@ func TestAStreamThatCannotBeOpened(t *testing.T) {
 	err = stream.RecvMsg(nil)
 	assert.Equal(t, 2, opened)
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.EqualError(t, retry.LastError(err), "rpc error: code = DeadlineExceeded desc = no message within AttemptTimeout (20ms)")
+	assert.EqualError(t, retry.Unwrap(err), "rpc error: code = DeadlineExceeded desc = no message within AttemptTimeout (20ms)")
 	assert.NoError(t, stream.CloseSend())
 }
 

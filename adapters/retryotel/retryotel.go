@@ -143,7 +143,7 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 		if span := trace.SpanFromContext(ctx); span.IsRecording() {
 			span.AddEvent("retry", trace.WithTimestamp(e.Time), trace.WithAttributes(o.eventAttributes(e)...))
 		}
-	case retry.Stopped:
+	case retry.CallFinished:
 		reason := reasonKey.String(string(e.Reason))
 		retries := max(0, e.Attempt-1) // Attempt is 0 if no attempt was made
 		o.callDuration.Record(ctx, e.Elapsed.Seconds(), metric.WithAttributes(o.attributes(e.Err, reason)...))
@@ -215,12 +215,12 @@ func errorType(err error) attribute.KeyValue {
 // nested calls, it returns the error of the innermost one.
 func innermost(err error) error {
 	for {
-		last := retry.LastError(&retry.Error{Err: err})
+		last := retry.Unwrap(&retry.Error{Err: err})
 		inner, ok := last.(*retry.Error)
 		if !ok {
 			return last
 		}
-		if err = retry.LastError(inner); err == last {
+		if err = retry.Unwrap(inner); err == last {
 			return last
 		}
 	}

@@ -270,7 +270,7 @@ func job(row *rivertype.JobRow) retryjob.Job {
 func again(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
 	row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
 	row.ScheduledAt = time.Now().Add(o.Delay)
-	err := retry.LastError(o.Err)
+	err := retry.Unwrap(o.Err)
 	if o.Class == "" {
 		return err
 	}

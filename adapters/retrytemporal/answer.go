@@ -89,7 +89,10 @@ const leastDelay = time.Millisecond
 // answer returns the error for the server: the failure of the attempt, converted as
 // the SDK would, with the decision.
 func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure error) error {
-	last := retry.LastError(o.Err)
+	last := retry.Unwrap(o.Err)
+	if e, ok := last.(*retry.Error); ok && e.Err != nil { // the policy is invalid: the type is the failure's, the details say the rest
+		last = e.Err
+	}
 	switch {
 	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
 		// Without details, because the SDK may lose an error with details while

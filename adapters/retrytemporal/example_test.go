@@ -66,7 +66,7 @@ func ExampleExport() {
 	fmt.Println(err)
 	// Output:
 	// 1s 2 8s 5 <nil>
-	// retrydialect: Temporal: Jitter (jitter) is 0.2: write nil (0), because Temporal has none
+	// retrydialect: Temporal: Jitter (jitter) is 0.5: write nil (0), because Temporal has none
 }
 
 // Temporal has no dead letters. This program starts failed workflows again, with their

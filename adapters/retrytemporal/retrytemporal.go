@@ -148,7 +148,7 @@ func mark(err error, server *temporal.RetryPolicy) error {
 	if err == nil {
 		return nil
 	}
-	unmarked := retry.LastError(&retry.Error{Err: err})
+	unmarked := retry.Unwrap(&retry.Error{Err: err})
 	final := server != nil && slices.Contains(server.NonRetryableErrorTypes, typeOf(unmarked))
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) {

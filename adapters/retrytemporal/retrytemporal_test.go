@@ -407,7 +407,7 @@ func TestInterruptedAttempts(t *testing.T) {
 		assert.False(t, app.NonRetryable())
 		assert.Equal(t, time.Millisecond, app.NextRetryDelay())
 		assert.False(t, app.HasDetails(), "the SDK may lose them")
-		assert.Equal(t, "context canceled", app.Message())
+		assert.Equal(t, "worker is now shutdown", app.Message())
 
 		err = interrupted(t, temporal.NewCanceledError(), before)
 		_, ok := retrytemporal.DeadLetterOf(err)

@@ -153,9 +153,9 @@ func (w *Worker) write(ctx context.Context, job *Job, o retryjob.Outcome, letter
 		case o.Interrupted():
 			return w.Queue.Fail(ctx, job, o.Err, job.Classes, o.Delay)
 		case o.Retry():
-			return w.Queue.Fail(ctx, job, retry.LastError(o.Err), classes, o.Delay)
+			return w.Queue.Fail(ctx, job, retry.Unwrap(o.Err), classes, o.Delay)
 		default:
-			return w.Queue.Bury(ctx, job, o.Ran, retry.LastError(o.Err), letter)
+			return w.Queue.Bury(ctx, job, o.Ran, retry.Unwrap(o.Err), letter)
 		}
 	})
 	if errors.Is(err, ErrLost) {

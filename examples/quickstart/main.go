@@ -126,7 +126,7 @@ func show(w io.Writer, e retry.Event) {
 			fmt.Fprintf(w, " (the server asks for %v)", e.RetryAfter)
 		}
 		fmt.Fprintln(w)
-	case retry.Stopped:
+	case retry.CallFinished:
 		fmt.Fprintf(w, "%6.2fs  stopped: %v\n", e.Elapsed.Seconds(), e.Reason)
 	}
 }

@@ -179,7 +179,7 @@ func TestReads(t *testing.T) {
 func TestWrites(t *testing.T) {
 	each(t, func(t *testing.T, s system, read func(text string) (decisions, error)) {
 		for _, policy := range []string{string(s.Policy), "{max_attempts: -1, backoff: {type: fibonacci, base: 150ms}, jitter: equal, max_elapsed: 1m, max_retry_after: 1h}",
-			"{max_attempts: 7, backoff: {type: linear, base: 2500us}, max_delay: 40ms, jitter: 0.3, attempt_timeout: 1500us}", "{max_attempts: 3}"} {
+			"{max_attempts: 7, backoff: {type: linear, base: 25ms}, max_delay: 400ms, jitter: 0.3, attempt_timeout: 1500us}", "{max_attempts: 3}"} {
 			text, losses, status := run(policy, append([]string{"convert", "-nearest", "-to", s.Name}, s.Flags...)...)
 			require.Zero(t, status, losses)
 			exact := policy == string(s.Policy)

@@ -68,7 +68,7 @@ func TestSchema(t *testing.T) {
 	require.NoError(t, err)
 	values := strings.Split(strings.TrimSpace(string(lines)), "\n")
 	keys := []string{"max_attempts", "max_retries", "attempt_cap", "retryable", "backoff", "max_delay", "jitter", "max_retry_after",
-		"exact_retry_after", "max_elapsed", "attempt_timeout", "healthy_after", "max_attempt", "Jitter"}
+		"retry_after", "max_elapsed", "attempt_timeout", "healthy_after", "budget", "max_attempt", "Jitter"}
 	accepted := map[string]int{}
 	for _, value := range values {
 		check(value)

@@ -38,7 +38,7 @@ database:
 	err := yaml.Unmarshal([]byte("database: {retry: {max_delay: 5}}"), &config)
 	fmt.Println(err)
 	// Output:
-	// postgres://localhost/orders 3 attempts, fibonacci 100ms, at most 5s, ±20%
+	// postgres://localhost/orders 3 attempts, fibonacci 100ms, at most 5s, ±50%
 	// retry: invalid policy: max_delay is 5: write a duration as text, such as "200ms" or "1m30s"
 }
 
@@ -86,10 +86,10 @@ retry: {max_attempts: 6, backoff: {type: exponential, base: 100ms}, max_delay: 5
 	// 4               640ms to 960ms   1.8s
 	// 5               1.28s to 1.92s   3.72s
 	// <nil>
-	// 3 attempts, fixed 1s, at most 5s, ±20%
+	// 3 attempts, fixed 1s, at most 5s, ±50%
 	// after attempt   wait            total at most
-	// 1               800ms to 1.2s   1.2s
-	// 2               800ms to 1.2s   2.4s
+	// 1               500ms to 1.5s   1.5s
+	// 2               500ms to 1.5s   3s
 	// <nil>
 	// MAX_ATTEMPTS is "many": write 1 for no retry, -1 for unlimited
 	// MAX_ATTEMPTS is "0": write 1 for no retry, -1 for unlimited

@@ -77,13 +77,15 @@ retry:
   max_delay: 5s
   jitter: 0.2
   max_retry_after: 1m30s
-  exact_retry_after: true
+  retry_after: exact
   max_elapsed: "1h"
   attempt_timeout: 1.5s
   healthy_after: 1m
+  budget: {size: 100, ratio: 0.1, refill_every: 1m}
 `: {
 			MaxAttempts: 5, Backoff: retry.Exponential{Base: 200 * time.Millisecond, Factor: 1.5}, MaxDelay: 5 * s, Jitter: retry.Proportional(0.2),
-			MaxRetryAfter: 90 * s, ExactRetryAfter: true, MaxElapsed: time.Hour, AttemptTimeout: 1500 * time.Millisecond, HealthyAfter: time.Minute,
+			MaxRetryAfter: 90 * s, RetryAfter: retry.RetryAfterExact, MaxElapsed: time.Hour, AttemptTimeout: 1500 * time.Millisecond, HealthyAfter: time.Minute,
+			Budget: &retry.Budget{Size: 100, Ratio: 0.1, RefillEvery: time.Minute},
 		},
 		"retry: {max_retries: -1, attempt_cap: 10, retryable: false, jitter: full}":  {MaxRetries: retry.Unlimited, AttemptCap: 10, NonRetryable: true, Jitter: retry.FullJitter},
 		`{"retry": {"max_attempts": 3, "jitter": "equal"}}`:                          {MaxAttempts: 3, Jitter: retry.EqualJitter},
@@ -131,7 +133,7 @@ func TestDecodeErrors(t *testing.T) {
 		jitter   = `: write "full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`
 		backoff  = `: write a mapping such as {"type": "exponential", "base": "200ms"}`
 		mapping  = `, want a mapping such as {"max_attempts": 5}`
-		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, exact_retry_after, max_elapsed, attempt_timeout, healthy_after"
+		keys     = ": the keys of a policy are max_attempts, max_retries, attempt_cap, retryable, backoff, max_delay, jitter, max_retry_after, retry_after, max_elapsed, attempt_timeout, healthy_after, budget"
 	)
 	for text, want := range map[string]string{
 		"retry: {max_attempt: 3}":      `unknown key "max_attempt"` + keys,
@@ -156,7 +158,7 @@ func TestDecodeErrors(t *testing.T) {
 		"retry: {max_delay: {seconds: 5}}":                               `max_delay is {"seconds":5}` + duration,
 		"retry:\n  max_delay:\n    seconds: 5\n":                         `max_delay is {"seconds":5}` + duration,
 		"retry: {max_elapsed: true}":                                     `max_elapsed is true` + duration,
-		"retry: {exact_retry_after: 1s}":                                 `exact_retry_after is "1s": write true or false`,
+		"retry: {retry_after: 1s}":                                       `retry_after is "1s": write spread, at_least or exact`,
 		"retry: {healthy_after: 60}":                                     `healthy_after is 60: write a duration such as "1m", at least 1ms, or "0s" for never`,
 		"retry: {jitter: 20}":                                            `jitter is 20` + jitter,
 		"retry: {jitter: 20%}":                                           `jitter is "20%"` + jitter,
@@ -277,7 +279,7 @@ func TestEncode(t *testing.T) {
 	p := retry.Policy{
 		MaxAttempts: 5, MaxRetries: -1, AttemptCap: 10, NonRetryable: true,
 		Backoff: retry.Exponential{Base: 200 * time.Millisecond, Factor: 1.5}, MaxDelay: 5 * time.Second, Jitter: retry.Proportional(0.2),
-		MaxRetryAfter: time.Minute, ExactRetryAfter: true, MaxElapsed: time.Hour, AttemptTimeout: time.Second, HealthyAfter: 2 * time.Minute,
+		MaxRetryAfter: time.Minute, RetryAfter: retry.RetryAfterExact, MaxElapsed: time.Hour, AttemptTimeout: time.Second, HealthyAfter: 2 * time.Minute,
 	}
 	const inOrder = `max_attempts: 5
 max_retries: -1
@@ -290,7 +292,7 @@ backoff:
 max_delay: 5s
 jitter: 0.2
 max_retry_after: 1m0s
-exact_retry_after: true
+retry_after: exact
 max_elapsed: 1h0m0s
 attempt_timeout: 1s
 healthy_after: 2m0s
@@ -308,7 +310,6 @@ backoff:
   base: 200ms
   factor: 1.5
   type: exponential
-exact_retry_after: true
 healthy_after: 2m0s
 jitter: 0.2
 max_attempts: 5
@@ -316,6 +317,7 @@ max_delay: 5s
 max_elapsed: 1h0m0s
 max_retries: -1
 max_retry_after: 1m0s
+retry_after: exact
 retryable: false
 `},
 	} {
@@ -323,7 +325,7 @@ retryable: false
 		require.NoError(t, err, test.lib.name)
 		assert.Equal(t, test.want, string(text), test.lib.name)
 
-		text, err = test.lib.marshal(retry.Policy{RetryIf: func(error) bool { return true }, Budget: &retry.Budget{Size: 1, Ratio: 1}})
+		text, err = test.lib.marshal(retry.Policy{RetryIf: func(error) bool { return true }})
 		require.NoError(t, err, test.lib.name)
 		assert.Equal(t, "{}\n", string(text), test.lib.name)
 
@@ -356,7 +358,7 @@ func TestRoundTrip(t *testing.T) {
 			Backoff:       retry.Exponential{Base: duration(), Factor: 1 + math.Ldexp(random.Float64(), random.IntN(99)-50)},
 			MaxDelay:      duration(),
 			Jitter:        retry.Proportional(math.Ldexp(random.Float64(), -random.IntN(99))),
-			MaxRetryAfter: duration(), ExactRetryAfter: random.IntN(2) == 0,
+			MaxRetryAfter: duration(), RetryAfter: []retry.RetryAfterMode{"", retry.RetryAfterAtLeast, retry.RetryAfterExact}[random.IntN(3)],
 			MaxElapsed: duration(), AttemptTimeout: duration(), HealthyAfter: time.Millisecond + duration()/2,
 		})
 	}

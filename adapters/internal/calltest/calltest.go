@@ -85,12 +85,12 @@ func rows() []row {
 		{name: "a class is stricter", answers: []Answer{down}, attempts: 2, reason: retry.ReasonExhausted,
 			policy: func(p *retry.Policy) {
 				p.Classify = func(error) *retry.Class {
-					return &retry.Class{Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}}
+					return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
 				}
 			}},
 		{name: "a class that is invalid", answers: []Answer{down}, attempts: 1, reason: retry.ReasonInvalid,
 			policy: func(p *retry.Policy) {
-				p.Classify = func(error) *retry.Class { return &retry.Class{Policy: &retry.Policy{MaxDelay: -1}} } //retry:vet-ignore policyliteral what this row tests
+				p.Classify = func(error) *retry.Class { return &retry.Class{MaxDelay: -1} } //retry:vet-ignore policyliteral what this row tests
 			}},
 		{name: "Retry-After within the bound", answers: []Answer{busy(20 * time.Millisecond), ok}, attempts: 2, reason: retry.ReasonSuccess,
 			check: func(t *testing.T, r result) {
@@ -279,7 +279,7 @@ func (r result) checkEvents(t *testing.T, row row) {
 	if row.name == "canceled in a wait" {
 		want = append(want, retry.RetryScheduled)
 	}
-	want = append(want, retry.Stopped)
+	want = append(want, retry.CallFinished)
 	for _, e := range r.events {
 		got = append(got, e.Kind)
 	}
@@ -288,7 +288,7 @@ func (r result) checkEvents(t *testing.T, row row) {
 		return
 	}
 	if stopped := r.events[len(r.events)-1]; stopped.Reason != row.reason || stopped.Attempt != row.attempts {
-		t.Errorf("Stopped has the reason %q and attempt %d, want %q and %d", stopped.Reason, stopped.Attempt, row.reason, row.attempts)
+		t.Errorf("CallFinished has the reason %q and attempt %d, want %q and %d", stopped.Reason, stopped.Attempt, row.reason, row.attempts)
 	}
 }
 

@@ -25,17 +25,17 @@ func TestRun(t *testing.T) {
 		variables []string
 		want      string
 	}{
-		"the file": {nil, `https://payments.example: 4 attempts, exponential 50ms x2, at most 1s, ±20%, within 10s
-https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±20%
+		"the file": {nil, `https://payments.example: 4 attempts, exponential 50ms x2, at most 1s, ±50%, within 10s
+https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±50%
 `},
 		"a key from the environment": {[]string{"ORDERS_PAYMENTS__RETRY__MAX_ATTEMPTS=9", "ORDERS_STOCK__RETRY__MAX_DELAY=1s", "OTHERS_LISTEN=x"},
-			`https://payments.example: 9 attempts, exponential 50ms x2, at most 1s, ±20%, within 10s
-https://stock.example: 5 attempts, exponential 200ms x2, at most 1s, ±20%
+			`https://payments.example: 9 attempts, exponential 50ms x2, at most 1s, ±50%, within 10s
+https://stock.example: 5 attempts, exponential 200ms x2, at most 1s, ±50%
 `},
 		"several at once, and both limits": {[]string{`ORDERS_PAYMENTS__RETRY={"max_retries": 2, "jitter": "full"}`},
 			`https://payments.example: 3 attempts, exponential 50ms x2, at most 1s, full jitter, within 10s
 Note: MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, 3 attempts; set one
-https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±20%
+https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±50%
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,14 +50,14 @@ https://stock.example: 5 attempts, exponential 200ms x2, at most 5s, ±20%
 func TestLoadErrors(t *testing.T) {
 	const duration = `: write a duration as text, such as "200ms" or "1m30s"`
 	for text, want := range map[string]string{
-		"payments: {retry: {max_delay: 5}}":                                       "retry: invalid policy: max_delay is 5" + duration,
-		"payments: {retry: {max_attempt: 5}}":                                     `retry: invalid policy: unknown key "max_attempt": the keys of a policy are max_attempts, `,
-		"payments: {retry: {max_attempts: '5'}}":                                  `retry: invalid policy: max_attempts is "5": write how many attempts in all: `,
-		"payments: {retry: {backoff: exponential}}":                               `retry: invalid policy: backoff is "exponential": write a mapping such as `,
-		"payments: {retry: 5}":                                                    `retry: invalid policy: got 5, want a mapping such as {"max_attempts": 5}`,
-		"payments: {retry: {max_attempts: -1, backoff: {type: fixed, base: 0s}}}": "payments.retry: invalid policy: unlimited attempts without a delay: ",
-		"payments: {retrys: {max_attempts: 5}}":                                   "retrys",
-		"payments: [":                                                             "yaml: line 1: ",
+		"payments: {retry: {max_delay: 5}}":         "retry: invalid policy: max_delay is 5" + duration,
+		"payments: {retry: {max_attempt: 5}}":       `retry: invalid policy: unknown key "max_attempt": the keys of a policy are max_attempts, `,
+		"payments: {retry: {max_attempts: '5'}}":    `retry: invalid policy: max_attempts is "5": write how many attempts in all: `,
+		"payments: {retry: {backoff: exponential}}": `retry: invalid policy: backoff is "exponential": write a mapping such as `,
+		"payments: {retry: 5}":                      `retry: invalid policy: got 5, want a mapping such as {"max_attempts": 5}`,
+		"payments: {retry: {budget: {ratio: 0.1}}}": "retry: invalid policy: budget.size is missing: write how many retries it holds, at least 1",
+		"payments: {retrys: {max_attempts: 5}}":     "retrys",
+		"payments: [":                               "yaml: line 1: ",
 	} {
 		t.Run(text, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "config.yaml")

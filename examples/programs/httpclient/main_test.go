@@ -33,7 +33,7 @@ func TestOwnServer(t *testing.T) {
 level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=5 elapsed=* delay=* lo=80ms hi=120ms seed=* err="retryhttp: no response within AttemptTimeout (500ms)"
 level=WARN msg="retry scheduled" kind=retry_scheduled attempt=2 max=5 elapsed=* delay=* lo=160ms hi=240ms seed=* err=EOF
 level=WARN msg="retry scheduled" kind=retry_scheduled attempt=3 max=5 elapsed=* delay=* lo=1s hi=1.4s retry_after=1s seed=* err="retryhttp: GET http://127.0.0.1:*/report: 503 Service Unavailable"
-level=INFO msg="succeeded after retries" kind=stopped attempt=4 max=5 elapsed=* reason=success
+level=INFO msg="succeeded after retries" kind=call_finished attempt=4 max=5 elapsed=* reason=success
 200 OK, 11 bytes: "all is well"
 span "GET"
   event "retry" error.type=*retryhttp.timeoutError,http.request.resend_count=1,retry.attempt=1,retry.delay=*,retry.policy=shop
@@ -43,13 +43,13 @@ span "GET"
 POST http://127.0.0.1:*/orders
 Idempotency-Key: order-17
 level=WARN msg="retry scheduled" kind=retry_scheduled attempt=1 max=5 elapsed=* delay=* lo=80ms hi=120ms seed=* err="retryhttp: POST http://127.0.0.1:*/orders: 502 Bad Gateway"
-level=INFO msg="succeeded after retries" kind=stopped attempt=2 max=5 elapsed=* reason=success
+level=INFO msg="succeeded after retries" kind=call_finished attempt=2 max=5 elapsed=* reason=success
 201 Created, 25 bytes: "1 order taken: one teapot"
 span "POST"
   event "retry" error.type=502,http.request.resend_count=1,retry.attempt=1,retry.delay=*,retry.policy=shop
 
 POST http://127.0.0.1:*/orders
-level=ERROR msg="gave up" kind=stopped attempt=1 max=5 elapsed=* reason=not_retryable err="retryhttp: POST http://127.0.0.1:*/orders: 503 Service Unavailable" cause="the server may have processed this POST; see retryhttp.Transport.Idempotent"
+level=ERROR msg="gave up" kind=call_finished attempt=1 max=5 elapsed=* reason=not_retryable err="retryhttp: POST http://127.0.0.1:*/orders: 503 Service Unavailable" cause="the server may have processed this POST; see retryhttp.Transport.Idempotent"
 503 Service Unavailable, 22 bytes: "the counter is closed\n"
 span "POST"
 `, times.ReplaceAllString(calls, "$1*"))

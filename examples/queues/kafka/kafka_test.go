@@ -73,7 +73,7 @@ var errSlow = errors.New("slow")
 // policy has short delays, and two attempts for what is slow.
 var policy = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(20 * time.Millisecond), Classify: func(err error) *retry.Class {
 	if errors.Is(err, errSlow) {
-		return &retry.Class{Name: "slow", Policy: &retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond)}}
+		return &retry.Class{Name: "slow", MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond)}
 	}
 	return nil
 }}
@@ -83,7 +83,7 @@ func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
 	c.Helper()
 	p, key := policy, ""
 	p.OnEvent = func(_ context.Context, e retry.Event) { // an attempt that stop has interrupted is made again
-		if e.Kind == retry.RetryScheduled || e.Kind == retry.Stopped && e.Reason != retry.ReasonCanceled {
+		if e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished && e.Reason != retry.ReasonCanceled {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.attempts[key] = append(c.attempts[key], e.Attempt)

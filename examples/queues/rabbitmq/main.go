@@ -41,7 +41,7 @@ func run(ctx context.Context, out io.Writer, url, queue string) (err error) {
 	var ended atomic.Int64
 	policy := mail.Policy
 	policy.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.Stopped {
+		if e.Kind == retry.CallFinished {
 			ended.Add(1)
 		}
 	}
