@@ -186,9 +186,9 @@ func TestRecipeReconnect(t *testing.T) {
 		reason retry.Reason
 	}{
 		{"permanent", nil, failWith(retry.Permanent(errBoom)), retry.ReasonPermanent},
-		{"permanent, and plain in vain", nil, failWith(retry.Plain(retry.Permanent(errBoom))), retry.ReasonPermanent},
+		{"permanent, and plain in vain", nil, failWith(retry.Unwrap(retry.Permanent(errBoom))), retry.ReasonPermanent},
 		{"permanent inside", nil, func(ctx context.Context) error { return inside(ctx, retry.Permanent(errBoom)) }, retry.ReasonPermanent},
-		{"permanent inside, and plain", nil, func(ctx context.Context) error { return retry.Plain(inside(ctx, retry.Permanent(errBoom))) }, retry.ReasonDeadline},
+		{"permanent inside, and plain", nil, func(ctx context.Context) error { return retry.Unwrap(inside(ctx, retry.Permanent(errBoom))) }, retry.ReasonDeadline},
 		{"a wait of a day", nil, failWith(retry.After(24*time.Hour, errBoom)), retry.ReasonDeadline},
 		{"a longer wait", nil, failWith(retry.After(25*time.Hour, errBoom)), retry.ReasonRetryAfter},
 		{"an empty budget", empty, failWith(errBoom), retry.ReasonBudget},
@@ -286,7 +286,7 @@ func TestRecipeToken(t *testing.T) {
 		tokens := &tokenSource{fetch: fetch} // func fetch(context.Context) (string, error)
 		policy.Classify = func(err error) *retry.Class {
 			if errors.As(err, new(*refusedError)) {
-				return &retry.Class{Name: "unauthorized", Policy: &retry.Policy{MaxAttempts: 2}}
+				return &retry.Class{Name: "unauthorized", MaxAttempts: 2}
 			}
 			return nil
 		}
@@ -405,8 +405,43 @@ func TestRecipeGate(t *testing.T) {
 		policy.Jitter = retry.FullJitter
 		busy := retry.Attempt{Number: 1, Err: retry.After(10*time.Second, errDial)}
 		assert.Equal(t, 20*time.Second-5*time.Second, policy.Next(busy).Hi, "the spread is at most MaxDelay")
-		policy.ExactRetryAfter = true
+		policy.RetryAfter = retry.RetryAfterExact
 		assert.Equal(t, 10*time.Second, policy.Next(busy).Hi)
+	})
+}
+
+// A billing is an API that refuses the first calls of a second.
+type billing struct{ refused, charged atomic.Int64 }
+
+func (b *billing) Charge(context.Context) error {
+	if time.Since(time.Unix(946684800, 0)) < time.Second { // when a bubble begins
+		b.refused.Add(1)
+		return retry.After(time.Second, errors.New("429 Too Many Requests"))
+	}
+	b.charged.Add(1)
+	return nil
+}
+
+func TestRecipeGateOfAFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, policy := new(billing), retry.Default()
+		var gate retry.Gate
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				ctx := t.Context()
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+
+				charge := gate.Hold("billing", func(ctx context.Context) error {
+					return client.Charge(ctx) // fails with retry.After(wait, err) if the server asks for a wait
+				})
+				err := retry.Do(ctx, policy, charge)
+
+				assert.NoError(t, err)
+			})
+		}
+		calls.Wait()
+		assert.Equal(t, []int64{1, 20}, []int64{client.refused.Load(), client.charged.Load()})
 	})
 }
 
@@ -588,7 +623,7 @@ func TestMovedFromCenkalti(t *testing.T) {
 				},
 			}
 			status, err := retry.DoValue(ctx, policy, func(ctx context.Context) (string, error) { return fetch(ctx, url) })
-			err = retry.Plain(err) // what v5 returned: the error of fetch, or of ctx if it ended the call; nil stays nil
+			err = retry.Unwrap(err) // what v5 returned: the error of fetch, or of ctx if it ended the call; nil stays nil
 
 			assert.Equal(t, row.err, err)
 			assert.Equal(t, err == nil, status == "200 OK")
@@ -632,7 +667,7 @@ func TestMovedFromAgain(t *testing.T) {
 			return err
 		})
 
-		assert.Equal(t, []any{row.err, row.attempts}, []any{retry.LastError(err), attempts})
+		assert.Equal(t, []any{row.err, row.attempts}, []any{retry.Unwrap(err), attempts})
 	}
 }
 
@@ -655,7 +690,7 @@ func TestMovedFromCondition(t *testing.T) {
 			return retry.Permanent(err)
 		})
 
-		assert.Equal(t, []any{row.last, row.attempts}, []any{retry.LastError(err), attempts})
+		assert.Equal(t, []any{row.last, row.attempts}, []any{retry.Unwrap(err), attempts})
 	}
 }
 

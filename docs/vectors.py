@@ -15,6 +15,7 @@ LONGEST = 2**63 - 1  # nanoseconds, some 292 years; all sums and products stop h
 MASK = 2**64 - 1
 UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 UNLIMITED = -1
+LEAST = 10 * 10**6  # the shortest wait of retry_after: exact, and of unlimited attempts
 
 def duration(text):
     """The nanoseconds of "1h2m3.5s"."""
@@ -84,9 +85,10 @@ def spread(jitter, d):
     return d - width, saturated(d + width)
 
 def window(policy, attempt, retry_after):
-    """The curve, cut to the cap, spread within the cap, raised to a Retry-After."""
-    if policy.get("exact_retry_after") and retry_after > 0:
-        return retry_after, retry_after
+    """The curve, cut to the cap, spread within the cap, raised to a Retry-After, and to the least wait."""
+    mode = policy.get("retry_after")
+    if mode == "exact" and retry_after > 0:
+        return max(retry_after, LEAST), max(retry_after, LEAST)
     cap = duration(policy.get("max_delay", "0s")) or LONGEST
     jitter = policy.get("jitter")
     lo, hi = spread(jitter, min(curve(policy.get("backoff"), attempt), cap))
@@ -94,9 +96,14 @@ def window(policy, attempt, retry_after):
         if lo >= cap:
             lo = max(0, cap - (hi - lo))
         hi = cap
-    if retry_after > lo:
+    if mode == "at_least":
+        if retry_after >= hi:
+            lo = hi = retry_after
+    elif retry_after > lo:
         start, end = spread(jitter, retry_after)
         lo, hi = retry_after, max(hi, saturated(retry_after + min(end - start, cap)))
+    if hi < LEAST and limit(policy) == math.inf:
+        lo = hi = LEAST
     return lo, hi
 
 def limit(policy):
@@ -108,23 +115,27 @@ def limit(policy):
                math.inf if retries == UNLIMITED else retries + 1,
                policy.get("attempt_cap") or math.inf)
 
-def decide(policy, attempt, seed, elapsed=0, retry_after=0):
+def decide(policy, attempt, seed, elapsed=0, retry_after=0, of_class=None):
     """The reason, the delay and its window."""
-    if policy.get("exact_retry_after") and retry_after < 10 * 10**6:
-        retry_after = 0
+    mode = policy.get("retry_after")
+    own = of_class["sets"] if of_class else {}
+    failures = of_class.get("earlier", 0) + 1 if of_class and "name" in of_class else attempt
     max_elapsed = duration(policy.get("max_elapsed", "0s"))
     longest_wait = duration(policy.get("max_retry_after", "0s")) or max(UNITS["m"], duration(policy.get("max_delay", "0s")))
     reason = "retry"
-    if policy.get("retryable") is False:
+    if policy.get("retryable") is False or own.get("retryable") is False:
         reason = "not_retryable"
-    elif attempt >= limit(policy):
+    elif attempt >= limit(policy) or failures >= own.get("max_attempts", math.inf):
         reason = "attempts_exhausted"
     elif retry_after > longest_wait:
         return "retry_after_too_long", retry_after, retry_after, retry_after
-    lo, hi = window(policy, attempt, retry_after)
-    if retry_after and lo == retry_after and max_elapsed and lo <= max_elapsed - elapsed:
+    paced = policy | {key: own[key] for key in ("backoff", "max_delay", "jitter") if key in own}
+    lo, hi = window(paced, failures if "backoff" in own else attempt, retry_after)
+    if retry_after >= LEAST and lo == retry_after and max_elapsed and lo <= max_elapsed - elapsed:
         hi = min(hi, max_elapsed - elapsed)  # the spread above a wait must not end the call
     delay = draw(seed, attempt, lo, hi)
+    if mode == "at_least" and delay < retry_after:
+        delay = lo = hi = retry_after
     if reason == "retry" and max_elapsed and elapsed + delay > max_elapsed:
         reason = "elapsed"
     return reason, delay, lo, hi
@@ -134,7 +145,7 @@ def main(path):
         vectors = json.load(file)
     wrong = 0
     for number, v in enumerate(vectors, 1):
-        got = decide(v["policy"], v["attempt"], int(v["seed"]), v.get("elapsed", 0), v.get("retry_after", 0))
+        got = decide(v["policy"], v["attempt"], int(v["seed"]), v.get("elapsed", 0), v.get("retry_after", 0), v.get("class"))
         want = v["reason"], v["delay"], v["lo"], v["hi"]
         if got != want or "key" in v and int(v["seed"]) != seed_of(v["key"]):
             wrong += 1
