@@ -30,7 +30,7 @@ func TestProgram(t *testing.T) {
 			var out strings.Builder
 			require.NoError(t, run(t.Context(), &out, r.url(t)))
 			log, letters, _ := strings.Cut(out.String(), "dead letter  ")
-			assert.True(t, strings.HasPrefix(log, "4 attempts, exponential 50ms x2, at most 1s, ±50%, 10s for each\n"))
+			assert.True(t, strings.HasPrefix(log, "4 attempts, exponential 50ms x2, at most 1s, ±20%, 10s for each\n"))
 			ends := regexp.MustCompile(`mail-.: stopped after.*|\(Retry-After is 100ms,|.* jobs: .*`).FindAllString(log, -1)
 			assert.Equal(t, []string{
 				"mail-1: stopped after 1 attempt: it succeeded",
