@@ -1,182 +1,22 @@
 package retrycenkalti_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"go/ast"
-	"go/build"
-	"go/doc/comment"
-	"go/parser"
-	"go/scanner"
-	"go/token"
-	"go/types"
 	"io"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retrycenkalti"
 )
 
-// A line of the page in the documentation of Policy: a call of v4, and what to
-// write instead. Either is several lines of text where the left column goes on
-// blank or indented.
-type line struct{ v4, instead string }
-
-// page returns the lines of the page, and the code that stands below it.
-func page(t *testing.T) (lines []line, below string) {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "policy.go", nil, parser.ParseComments)
-	require.NoError(t, err)
-	var code []string
-	for _, block := range new(comment.Parser).Parse(file.Scope.Lookup("Policy").Decl.(*ast.FuncDecl).Doc.Text()).Content {
-		if block, ok := block.(*comment.Code); ok {
-			code = append(code, block.Text)
-		}
-	}
-	require.Len(t, code, 2)
-
-	head, table, _ := strings.Cut(code[0], "\n")
-	column := strings.Index(head, "instead")
-	for text := range strings.Lines(table) {
-		left, right := text[:min(column, len(text)-1)], text[min(column, len(text)-1):]
-		require.Regexp(t, `^(.* )?$`, left, "the left column is wider than its head")
-		switch {
-		case left == "":
-		case left[0] != ' ':
-			lines = append(lines, line{left, right})
-		default:
-			last := &lines[len(lines)-1]
-			last.v4 += "\n" + left
-			last.instead += right
-		}
-	}
-	return lines, code[1]
-}
-
-// statements returns the Go tokens of a text with a space after each, a line
-// for each statement, and no comments.
-func statements(text string) string {
-	var s scanner.Scanner
-	set := token.NewFileSet()
-	s.Init(set.AddFile("", set.Base(), len(text)), []byte(text), nil, 0)
-	var b strings.Builder
-	for {
-		_, tok, lit := s.Scan()
-		switch {
-		case tok == token.EOF:
-			return b.String()
-		case tok == token.SEMICOLON && lit == "\n":
-			b.WriteString("\n ")
-		default:
-			b.WriteString(cmp.Or(lit, tok.String()) + " ")
-		}
-	}
-}
-
-// exported returns the names that a package exports, with the methods of its
-// type of this name.
-func exported(t *testing.T, path, typeName string) (names []string) {
-	t.Helper()
-	pkg, err := build.Import(path, ".", 0)
-	require.NoError(t, err)
-	for _, name := range pkg.GoFiles {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(pkg.Dir, name), nil, 0)
-		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				if n.Recv == nil || types.ExprString(n.Recv.List[0].Type) == "*"+typeName {
-					names = append(names, n.Name.Name)
-				}
-				return false
-			case *ast.TypeSpec:
-				names = append(names, n.Name.Name)
-				return false
-			case *ast.ValueSpec:
-				for _, name := range n.Names {
-					names = append(names, name.Name)
-				}
-			}
-			return true
-		})
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return !ast.IsExported(name) })
-}
-
-// TestThePageNamesAllOfV4 reads the source of v4: whatever it exports has a line
-// of the page, and so has errors.As, which finds its mark.
-func TestThePageNamesAllOfV4(t *testing.T) {
-	lines, _ := page(t)
-	var left strings.Builder
-	for _, l := range lines {
-		left.WriteString(l.v4 + "\n")
-	}
-	names := append(exported(t, "github.com/cenkalti/backoff/v4", "ExponentialBackOff"), "errors.As")
-	for _, name := range names {
-		assert.Regexp(t, `\b`+name+`\b`, left.String(), "the page does not say what to write for %s", name)
-	}
-	assert.Greater(t, len(names), 40)
-}
-
-// TestThePageNamesWhatThereIs: retry.X is a name of the root package, in the
-// code of the page and in its comments.
-func TestThePageNamesWhatThereIs(t *testing.T) {
-	lines, _ := page(t)
-	names := exported(t, "github.com/goretry/retry", "")
-	named := 0
-	for _, l := range lines {
-		for _, match := range regexp.MustCompile(`\bretry\.(\w+)`).FindAllStringSubmatch(l.instead, -1) {
-			assert.Contains(t, names, match[1], l.v4)
-			named++
-		}
-	}
-	assert.Greater(t, named, 30)
-}
-
-// TestThePageIsWrittenOut: the code of each line stands in this file, in one
-// statement with the call of v4, and so compiles and does the same.
-func TestThePageIsWrittenOut(t *testing.T) {
-	source, err := os.ReadFile("doc_test.go")
-	require.NoError(t, err)
-	written := strings.Split(statements(string(source)), "\n")
-	lines, below := page(t)
-	withCode := 0
-	for _, l := range lines {
-		v4, _, _ := strings.Cut(l.v4, "\n")
-		v4, instead := " "+firstStatement(v4), " "+firstStatement(l.instead)
-		if instead == " " {
-			assert.Contains(t, l.instead, "// ", "nothing to write, and no word on it: %s", l.v4)
-			continue
-		}
-		withCode++
-		assert.True(t, slices.ContainsFunc(written, func(statement string) bool {
-			return strings.Contains(statement, v4) && strings.Contains(statement, instead)
-		}), "doc_test.go has no statement with%sand%s", v4, instead)
-	}
-	assert.Greater(t, withCode, 25)
-	assert.Contains(t, statements(string(source)), statements(below))
-}
-
-func firstStatement(text string) string {
-	first, _, _ := strings.Cut(statements(text), "\n")
-	return first
-}
-
-// Each line of the page in the documentation of Policy is written out below: what
-// stands in the left column and what stands in the right one, as they stand there,
-// in one statement that proves them equal. See TestThePageIsWrittenOut.
+// What the table in the documentation of Policy says to write in place of v4 is
+// written out here beside it, and does the same.
 
 func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
 	return func(_ context.Context, e retry.Event) {
