@@ -24,6 +24,12 @@ type line struct {
 	err   error // nil: what its context says
 }
 
+// A status is an error whose Is knows a timeout, as that of a client may be.
+type status string
+
+func (s status) Error() string        { return string(s) }
+func (s status) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // play returns a function that does what a script says, and its last line again and
 // again.
 func play(script []line) func(context.Context) error {
@@ -82,6 +88,12 @@ func TestEndings(t *testing.T) {
 			"attempts exhausted after 4 attempts (3s waited): orders: retry: deadline too close after 1 attempt (the next delay is 1m0s, 2s are left): 503 Service Unavailable"},
 		{"a mere timeout that wraps more", second, nil, []line{quota, line{err: errors.Join(context.DeadlineExceeded, errBoom)}},
 			"attempts exhausted after 4 attempts (3s waited): context deadline exceeded; boom"},
+		{"a canceled call that something wraps", second, nil, []line{quota, line{err: fmt.Errorf("lost: %w", context.Canceled)}},
+			"attempts exhausted after 4 attempts (3s waited): lost: context canceled; before that: 403 quota exhausted"},
+		{"what is a timeout by its Is", second, nil, []line{quota, line{err: status("DeadlineExceeded")}},
+			"attempts exhausted after 4 attempts (3s waited): DeadlineExceeded; before that: 403 quota exhausted"},
+		{"a reason without a failure says more", second, nil, []line{quota, line{err: &retry.Error{Reason: "quota_of_the_tenant", Attempts: 1}}},
+			"attempts exhausted after 4 attempts (3s waited): quota_of_the_tenant after 1 attempt"},
 		{"a wait that ends after the deadline", second, endingIn(1500*time.Millisecond, nil), []line{quota, hangs},
 			"deadline exceeded after 2 attempts (1s waited, context deadline exceeded): context deadline exceeded; before that: 403 quota exhausted"},
 		{"an empty Budget after a timeout", second, func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{Size: 1}) }, []line{quota, line{err: os.ErrDeadlineExceeded}},
