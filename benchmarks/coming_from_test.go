@@ -7,13 +7,11 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	avastretry4 "github.com/avast/retry-go/v4"
 	avastretry "github.com/avast/retry-go/v5"
 	"github.com/cenkalti/backoff/v5"
 	backoff7 "github.com/cenkalti/backoff/v7"
@@ -29,41 +27,7 @@ import (
 
 // These tests hold docs/coming-from.md to what the other libraries do.
 
-func comingFrom(t *testing.T) string {
-	page, err := os.ReadFile("../docs/coming-from.md")
-	require.NoError(t, err)
-	return string(page)
-}
-
-// The page was checked against the versions that the tests run.
-func TestComingFromVersions(t *testing.T) {
-	versions, err := os.ReadFile("go.mod")
-	require.NoError(t, err)
-	page := strings.Join(strings.Fields(comingFrom(t)), " ")
-	for module, text := range map[string]string{
-		"github.com/cenkalti/backoff/v5":        "cenkalti/backoff ",
-		"github.com/cenkalti/backoff/v7":        " and ",
-		"github.com/avast/retry-go/v5":          "avast/retry-go ",
-		"github.com/sethvargo/go-retry":         "sethvargo/go-retry ",
-		"github.com/hashicorp/go-retryablehttp": "go-retryablehttp ",
-		"github.com/jpillora/backoff":           "jpillora/backoff ",
-		"k8s.io/apimachinery":                   "k8s.io/apimachinery ",
-	} {
-		version := regexp.MustCompile(`\t` + regexp.QuoteMeta(module) + ` (v\S+)`).FindSubmatch(versions)
-		require.NotNil(t, version, module)
-		assert.Contains(t, page, text+string(version[1]))
-	}
-}
-
-// The call before it was moved.
 func TestComingFromCenkalti(t *testing.T) {
-	_, snippet, _ := strings.Cut(comingFrom(t), "With cenkalti/backoff v5:\n\n")
-	snippet, _, _ = strings.Cut(snippet, "\n\n")
-	source, err := os.ReadFile("coming_from_test.go")
-	require.NoError(t, err)
-	flush := regexp.MustCompile(`(?m)^[ \t]+`)
-	assert.Contains(t, flush.ReplaceAllString(string(source), ""), flush.ReplaceAllString(snippet, ""))
-
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log.SetOutput(&out)
@@ -98,9 +62,6 @@ func TestComingFromAttempts(t *testing.T) {
 		b := backoff.NewExponentialBackOff()
 		b.InitialInterval, b.Multiplier, b.RandomizationFactor = s, 2, 0
 		return b
-	}
-	exponential7 := func() *backoff7.ExponentialBackOff {
-		return &backoff7.ExponentialBackOff{InitialInterval: s, Multiplier: 2, MaxInterval: time.Minute}
 	}
 	within := func(ctx context.Context, d time.Duration) context.Context {
 		ctx, cancel := context.WithTimeout(ctx, d)
@@ -139,18 +100,12 @@ func TestComingFromAttempts(t *testing.T) {
 		{"a canceled context: cenkalti v5 makes an attempt", plain, func(ctx context.Context, op func() error) {
 			_, _ = backoff.Retry(ended(ctx), value(op))
 		}, []time.Duration{0, 0}},
-		{"a canceled context: cenkalti v7 makes an attempt", plain, func(ctx context.Context, op func() error) {
-			_, _ = backoff7.Retry(ended(ctx), value(op))
-		}, []time.Duration{0, 0}},
 		{"a canceled context: retry makes none", plain, func(ctx context.Context, op func() error) {
 			_ = retry.Do(ended(ctx), retry.Policy{}, func(context.Context) error { return op() })
 		}, []time.Duration{0}},
 
 		{"a deadline in the wait: cenkalti v5 waits for it", plain, func(ctx context.Context, op func() error) {
 			_, _ = backoff.Retry(within(ctx, 2*s), value(op), backoff.WithBackOff(exponential()))
-		}, []time.Duration{0, s, 2 * s}},
-		{"a deadline in the wait: cenkalti v7 waits for it", plain, func(ctx context.Context, op func() error) {
-			_, _ = backoff7.Retry(within(ctx, 2*s), value(op), backoff7.WithBackOff(exponential7()))
 		}, []time.Duration{0, s, 2 * s}},
 		{"a deadline in the wait: avast waits for it", plain, func(ctx context.Context, op func() error) {
 			_ = avastretry.New(avastretry.Context(within(ctx, 2*s)), avastretry.Delay(3*s)).Do(op)
@@ -168,9 +123,6 @@ func TestComingFromAttempts(t *testing.T) {
 
 		{"Retry-After: cenkalti v5 starts its curve again", only(2, backoff.RetryAfter(10)), func(ctx context.Context, op func() error) {
 			_, _ = backoff.Retry(ctx, value(op), backoff.WithBackOff(exponential()), backoff.WithMaxTries(4))
-		}, []time.Duration{0, s, 11 * s, 12 * s, 12 * s}},
-		{"Retry-After: cenkalti v7 starts its curve again", only(2, backoff7.RetryAfter(10*s, errFailed)), func(ctx context.Context, op func() error) {
-			_, _ = backoff7.Retry(ctx, value(op), backoff7.WithBackOff(exponential7()), backoff7.WithMaxTries(4))
 		}, []time.Duration{0, s, 11 * s, 12 * s, 12 * s}},
 		{"Retry-After: retry goes on with its curve", only(2, retry.After(10*s, errFailed)), func(ctx context.Context, op func() error) {
 			p := retry.Policy{MaxAttempts: 4, Backoff: retry.Exponential{Base: s}}
@@ -271,32 +223,6 @@ func TestComingFromUnwrap(t *testing.T) {
 	}
 }
 
-// The defaults of avast, in the forms of v4 and v5.
-func TestComingFromAvastsDefaults(t *testing.T) {
-	for name, do := range map[string]func(func() error) error{
-		"v4": func(fn func() error) error { return avastretry4.Do(fn) },
-		"v5": func(fn func() error) error { return avastretry.New().Do(fn) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var began []time.Time
-				assert.Error(t, do(func() error { began = append(began, time.Now()); return errFailed }))
-				require.Len(t, began, 10)
-				added := 0
-				for i, delay := 1, 100*time.Millisecond; i < 10; i, delay = i+1, 2*delay {
-					gap := began[i].Sub(began[i-1])
-					assert.GreaterOrEqual(t, gap, delay)
-					assert.Less(t, gap, delay+100*time.Millisecond)
-					if gap > delay {
-						added++
-					}
-				}
-				assert.Positive(t, added)
-			})
-		})
-	}
-}
-
 // The value that a failed call returns.
 func TestComingFromValue(t *testing.T) {
 	seven := func() (int, error) { return 7, errFailed }
@@ -304,59 +230,6 @@ func TestComingFromValue(t *testing.T) {
 	latest, _ := backoff7.Retry(t.Context(), seven, backoff7.WithMaxTries(1))
 	ours, _ := retry.DoValue(t.Context(), retry.Policy{}, func(context.Context) (int, error) { return seven() })
 	assert.Equal(t, []int{7, 7, 0}, []int{five, latest, ours})
-}
-
-// Where the libraries apply their jitter: cenkalti's exceeds the cap, avast's is
-// cut by it.
-func TestComingFromJitter(t *testing.T) {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval, b.RandomizationFactor = time.Second, time.Second, 0.5
-	var most time.Duration
-	for range 100 {
-		most = max(most, b.NextBackOff())
-	}
-	assert.Greater(t, most, time.Second)
-
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		_ = avastretry.New(avastretry.Attempts(2), avastretry.Delay(time.Second), avastretry.MaxDelay(time.Second), avastretry.MaxJitter(time.Hour)).
-			Do(func() error { return errFailed })
-		assert.Equal(t, time.Second, time.Since(began))
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-func TestComingFromRetryMax(t *testing.T) {
-	for _, row := range []struct {
-		name string
-		max  int
-		want int
-	}{
-		{"-1 is no retry", -1, 1},
-		{"0 is no retry", 0, 1},
-		{"4 is 5 attempts", 4, 5},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				attempts := 0
-				client := retryablehttp.NewClient()
-				client.Logger, client.RetryMax = nil, row.max
-				client.HTTPClient.Transport = roundTripper(func(*http.Request) (*http.Response, error) {
-					attempts++
-					return nil, errFailed
-				})
-				resp, err := client.StandardClient().Get("http://example.test")
-				if resp != nil {
-					resp.Body.Close()
-				}
-				assert.Error(t, err)
-				assert.Equal(t, row.want, attempts)
-			})
-		})
-	}
 }
 
 // A Retry-After that is not cut.
@@ -435,16 +308,4 @@ func TestComingFromJpillora(t *testing.T) {
 		assert.GreaterOrEqual(t, d, time.Second)
 		assert.LessOrEqual(t, d, 4*time.Second)
 	}
-}
-
-// The jitter of k8s comes after its cap, and only adds.
-func TestComingFromUpwardJitter(t *testing.T) {
-	var most time.Duration
-	for range 100 {
-		b := wait.Backoff{Steps: 2, Duration: time.Second, Factor: 1, Cap: time.Second, Jitter: 0.2}
-		d := b.Step()
-		assert.GreaterOrEqual(t, d, time.Second)
-		most = max(most, d)
-	}
-	assert.Greater(t, most, time.Second)
 }

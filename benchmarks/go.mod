@@ -10,13 +10,9 @@ replace (
 )
 
 require (
-	github.com/avast/retry-go/v4 v4.7.0
 	github.com/avast/retry-go/v5 v5.1.1
-	github.com/cenkalti/backoff/v4 v4.3.0
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/cenkalti/backoff/v7 v7.0.3
-	github.com/codeGROOVE-dev/retry v1.2.0
-	github.com/eapache/go-resiliency v1.7.0
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
 	github.com/goretry/retry/retrysim v0.0.0-00010101000000-000000000000

@@ -4,99 +4,148 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/failsafe-go/failsafe-go/failsafehttp"
+	"github.com/hashicorp/go-retryablehttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
 )
 
-// The numbers can be compared only if every client does the same: it sends as often
-// and returns the same.
-func TestEveryClientDoesTheSame(t *testing.T) {
-	for _, c := range httpClients {
-		t.Run(c.name, func(t *testing.T) {
-			for failures, want := range map[int]struct {
-				sent, status int
-			}{0: {1, 200}, 2: {3, 200}, 3: {4, 200}} {
-				base := &counting{base: inMemory(failures)}
-				send, err := c.prepare(t.Context(), base, "http://example.test/orders")
-				require.NoError(t, err)
-				for n := 1; n <= 2; n++ {
-					resp, err := send()
-					require.NoError(t, err)
-					text, err := io.ReadAll(resp.Body)
-					require.NoError(t, err)
-					require.NoError(t, resp.Body.Close())
-					assert.Equal(t, want.status, resp.StatusCode)
-					assert.Equal(t, "hello", string(text))
-					assert.Equal(t, n*want.sent, base.sent)
-					if c.name == "failsafehttp" {
-						assert.Equal(t, n, base.closed, "it does not close the responses that it does not return")
-					} else {
-						assert.Equal(t, base.sent, base.closed, "no response is left open")
-					}
-				}
-			}
+const httpAttempts = 4
 
-			ctx, cancel := context.WithCancel(t.Context())
-			base := &counting{base: inMemory(99), then: cancel}
-			send, err := c.prepare(ctx, base, "http://example.test/orders")
-			require.NoError(t, err)
-			_, err = send()
-			assert.ErrorIs(t, err, context.Canceled)
-			assert.Equal(t, 1, base.sent, "a canceled request is not sent again")
-		})
-	}
+// An httpClient sends a request up to four times, without a delay.
+type httpClient struct {
+	name    string
+	prepare func(base http.RoundTripper) http.RoundTripper
 }
 
-// counting counts the requests and the responses that were closed.
-type counting struct {
-	base         http.RoundTripper
-	then         func()
-	sent, closed int
+var httpClients = []httpClient{
+	{"bare", func(base http.RoundTripper) http.RoundTripper { return bareHTTP{base} }},
+	{"retryhttp", func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: httpAttempts}} //retry:vet-ignore policyliteral no waits are measured
+	}},
+	{"go-retryablehttp", func(base http.RoundTripper) http.RoundTripper {
+		client := retryablehttp.NewClient()
+		client.HTTPClient.Transport, client.Logger = base, nil
+		client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = httpAttempts-1, 0, 0
+		return client.StandardClient().Transport
+	}},
+	{"failsafehttp", func(base http.RoundTripper) http.RoundTripper {
+		return failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().WithMaxRetries(httpAttempts-1).Build())
+	}},
 }
 
-func (c *counting) RoundTrip(req *http.Request) (*http.Response, error) {
-	c.sent++
-	resp, err := c.base.RoundTrip(req)
-	if err == nil {
-		resp.Body = &closing{resp.Body, c}
-	}
-	if c.then != nil {
-		c.then()
-	}
-	return resp, err
-}
+// bareHTTP is the loop that an engineer writes by hand around a RoundTripper.
+type bareHTTP struct{ base http.RoundTripper }
 
-type closing struct {
-	io.ReadCloser
-	c *counting
-}
-
-func (c *closing) Close() error {
-	c.c.closed++
-	return c.ReadCloser.Close()
-}
-
-func TestEveryHTTPBenchmarkRuns(t *testing.T) {
-	benchmarksTake(t, "16x")
-	for _, w := range httpWorks {
-		for _, c := range httpClients {
-			assert.Equal(t, 16, testing.Benchmark(w.bench(c)).N, "%s of %s", w.name, c.name)
+func (b bareHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		resp, err := b.base.RoundTrip(req)
+		if err == nil && resp.StatusCode < 500 || attempt == httpAttempts {
+			return resp, err
+		}
+		if err == nil {
+			_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+			_ = resp.Body.Close()
+		}
+		if err := req.Context().Err(); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// The benchmark of a client that does not do the work fails, so that it has no
-// number.
-func TestNoHTTPBenchmarkIsOfAnotherOutcome(t *testing.T) {
-	benchmarksTake(t, "16x")
-	other := httpClient{name: "other", prepare: func(context.Context, http.RoundTripper, string) (func() (*http.Response, error), error) {
-		return func() (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusServiceUnavailable, Body: http.NoBody}, nil
-		}, nil
-	}}
-	for _, w := range httpWorks {
-		assert.Zero(t, testing.Benchmark(w.bench(other)).N, w.name)
+// answers answers 503 this many times, then 200, and then starts again.
+type answers struct{ failures, n int }
+
+func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	a.n++
+	if a.n%(a.failures+1) != 0 {
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "hello")
+}
+
+// RoundTrip answers as ServeHTTP does, without a network.
+func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, req)
+	resp := w.Result()
+	resp.Request = req
+	return resp, nil
+}
+
+// BenchmarkHTTP measures a GET over loopback, and in memory, whose body is read.
+func BenchmarkHTTP(b *testing.B) {
+	for _, w := range []struct {
+		name     string
+		failures int
+		loopback bool
+	}{
+		{"FirstTry", 0, true}, {"Two503", 2, true},
+		{"FirstTryInMemory", 0, false}, {"Two503InMemory", 2, false},
+	} {
+		b.Run(w.name, func(b *testing.B) {
+			for _, c := range httpClients {
+				b.Run("lib="+c.name, func(b *testing.B) {
+					script := &answers{failures: w.failures}
+					server := httptest.NewServer(script)
+					defer server.Close()
+					pool := &http.Transport{}
+					defer pool.CloseIdleConnections()
+					var base http.RoundTripper = script
+					if w.loopback {
+						base = pool
+					}
+					client := &http.Client{Transport: c.prepare(base)}
+					ctx, cancel := context.WithCancel(b.Context())
+					defer cancel()
+					req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+					require.NoError(b, err)
+					b.ReportAllocs()
+					b.ResetTimer()
+					for range b.N {
+						status, text := get(b, client, req)
+						if status != http.StatusOK || text != "hello" {
+							b.Fatal(status, text)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+func get(t testing.TB, client *http.Client, req *http.Request) (status int, text string) {
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// The numbers can be compared only if every client does the same.
+func TestEveryClientDoesTheSame(t *testing.T) {
+	for _, c := range httpClients {
+		for failures, sent := range map[int]int{0: 1, 2: 3, 3: 4} {
+			script := &answers{failures: failures}
+			client := &http.Client{Transport: c.prepare(script)}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.test", nil)
+			require.NoError(t, err)
+			for n := 1; n <= 2; n++ {
+				status, text := get(t, client, req)
+				assert.Equal(t, []any{http.StatusOK, "hello", n * sent}, []any{status, text, script.n}, c.name)
+			}
+		}
 	}
 }

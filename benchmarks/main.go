@@ -1,33 +1,75 @@
-// Command benchmarks compares retry with the loop written by hand and with other
-// retry libraries on the same work, and prints tables. README.md says how it
-// measures.
+// Command benchmarks prints tables of what the benchmarks of this directory print: the
+// medians of each library as multiples of the loop written by hand.
+//
+//	./run 5 | go run .
 package main
 
 import (
-	"flag"
+	"bufio"
 	"fmt"
 	"os"
-	"testing"
-	"time"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 func main() {
-	if apart() {
-		return
-	}
-	testing.Init() // declares the flags of testing.Benchmark
-	rounds := flag.Int("rounds", 5, "how often everything is measured; the median counts")
-	benchtime := flag.Duration("benchtime", 70*time.Millisecond, "how long each run takes, of which the fastest of three counts")
-	flag.Parse()
-	flag.Set("test.benchtime", benchtime.String())
-
-	t := newTable()
-	for round := range *rounds {
-		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, *rounds)
-		if err := t.measure(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	rounds := map[string][]float64{} // by work, library and unit
+	var works, libs []string
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		fields := strings.Fields(in.Text())
+		work, lib, compared := strings.Cut(strings.TrimPrefix(in.Text(), "Benchmark"), "/lib=")
+		if !compared || len(fields) < 4 {
+			continue
+		}
+		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789") // of processors
+		works, libs = add(works, work), add(libs, lib)
+		for i := 2; i+1 < len(fields); i += 2 {
+			value, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "benchmarks:", err)
+				os.Exit(1)
+			}
+			of := work + lib + fields[i+1]
+			rounds[of] = append(rounds[of], value)
 		}
 	}
-	t.print(os.Stdout)
+	fmt.Printf("| |%s\n|%s\n", cells(libs, func(lib string) string { return strings.TrimSuffix(lib, "-") }), strings.Repeat(" --- |", len(libs)+1))
+	for _, work := range works {
+		fmt.Printf("| %s |%s\n", work, cells(libs, func(lib string) string { return cell(rounds, work, lib) }))
+	}
 }
+
+func add(all []string, one string) []string {
+	if slices.Contains(all, one) {
+		return all
+	}
+	return append(all, one)
+}
+
+func cells(libs []string, cell func(lib string) string) (row string) {
+	for _, lib := range libs {
+		row += " " + cell(lib) + " |"
+	}
+	return row
+}
+
+// cell compares times and bytes, and has allocations as they are.
+func cell(rounds map[string][]float64, work, lib string) string {
+	var texts []string
+	for _, unit := range []string{"ns/op", "ns/cancel", "B/call", "allocs/op"} {
+		measured, bare := rounds[work+lib+unit], rounds[work+"bare-"+unit]
+		switch {
+		case measured == nil:
+		case unit == "allocs/op":
+			texts = append(texts, fmt.Sprintf("%.0f", median(measured)))
+		case lib == "bare-":
+			texts = append(texts, fmt.Sprintf("%.4g %s", median(measured), unit[:strings.Index(unit, "/")]))
+		default:
+			texts = append(texts, fmt.Sprintf("%.2fx", median(measured)/median(bare)))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+func median(xs []float64) float64 { return slices.Sorted(slices.Values(xs))[len(xs)/2] }
