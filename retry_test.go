@@ -409,6 +409,7 @@ func TestDeadlineAndMaxElapsed(t *testing.T) {
 		{"MaxElapsed one nanosecond", hour, 1, time.Second, 0, retry.ReasonElapsed, 1, 0},
 		{"MaxElapsed, the attempts take time too", hour, 3 * time.Second, time.Second, time.Second, retry.ReasonElapsed, 2, 3 * time.Second},
 		{"MaxElapsed, the first attempt takes time too", hour, time.Minute, time.Second, 16 * time.Minute, retry.ReasonElapsed, 1, 16 * time.Minute},
+		{"MaxElapsed without a delay", hour, time.Minute, 0, time.Minute, retry.ReasonElapsed, 2, 2 * time.Minute},
 		{"MaxElapsed ends no attempt", hour, 2 * time.Minute, time.Second, 2*time.Minute - time.Second, retry.ReasonElapsed, 2, 4*time.Minute - time.Second},
 		{"the longest MaxElapsed", 9 * hour, math.MaxInt64, time.Second, hour, retry.ReasonExhausted, 3, 3*hour + 2*time.Second},
 	} {
