@@ -295,9 +295,6 @@ func (r *reader) policy(m *mapping) *key {
 	if r.member(policy, "rules") != nil {
 		return policy
 	}
-	if k := r.member(policy, "on_unmatched"); k != nil {
-		r.fault(k.place, "on_unmatched is without rules: write rules beside it")
-	}
 	return nil
 }
 

@@ -194,7 +194,6 @@ func TestFaultsOfPlaybooks(t *testing.T) {
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [], mode: inclusive}}}}]":           `p.yaml:1: workflow[0].tool.spec.policy: mode is "inclusive": write exclusive, the first rule that matches decides`,
 		"workflow: [{step: a, tool: {spec: {policy: {rules: [], on_unmatched: x}}}}]":           `p.yaml:1: workflow[0].tool.spec.policy: on_unmatched is "x": write continue or fail`,
 		"workflow: [{step: a, tool: {eval: [{else: {do: continue, set: {.iter: 1}}}]}}]":        `p.yaml:1: workflow[0].tool.eval[0].else: set: .iter: write a scope and a name: "iter.page"`,
-		"workflow: [{step: a, tool: {spec: {policy: {on_unmatched: fail}}}}]":                   "p.yaml:1: workflow[0].tool.spec.policy: on_unmatched is without rules: write rules beside it",
 		"workflow: [{step: a, tool: {eval: [{else: {do: continue, set: {a.b.c: 1}}}]}}]":        `p.yaml:1: workflow[0].tool.eval[0].else: set: a.b.c: write a scope and a name: "iter.page"`,
 		"workflow: [{step: a, tool: {retry: {backoff_multiplier: 0.5}}}]":                       "p.yaml:1: workflow[0].tool.retry: backoff_multiplier is 0.5: write 1 or more",
 		"workflow: [{step: a, tool: {retry: {jitter: 0.5}}}]":                                   "p.yaml:1: workflow[0].tool.retry: jitter is 0.5: write true or false",
@@ -229,6 +228,11 @@ func TestRulesThatAreNotRead(t *testing.T) {
 		"spec: {max_attempts: 3}":                         "tool[0].spec.max_attempts",
 		"x: {kind: sql, eval: []}":                        "tool[0].x.eval",
 		"Max_Attempts: 3":                                 "tool[0].Max_Attempts",
+		"spec: {policy: {on_unmatched: fail}}":            "tool[0].spec.policy.on_unmatched",
+		"spec: {policy: {backoff: linear}}":               "tool[0].spec.policy.backoff",
+		"x: {tool: http, attempts: 3}":                    "tool[0].x.attempts",
+		"retry_when: x":                                   "tool[0].retry_when",
+		"spec: {stop_when: x}":                            "tool[0].spec.stop_when",
 	} {
 		_, err := noetl.ParseTasks([]byte("tool:\n- kind: http\n  "+task+"\n"), nil)
 		assert.EqualError(t, err, "noetl: line 3: "+where+write)
@@ -242,6 +246,7 @@ func TestRulesThatAreNotRead(t *testing.T) {
 		"case: " + rules:                         "workflow[0].case",
 		"tools: {kind: http, retry: 3}":          "workflow[0].tools.retry",
 		"tool: [{a: {tool: {}, retry: 3}}]":      "workflow[0].tool[0].a.retry",
+		"loop: {in: x, max_attempts: 3}":         "workflow[0].loop.max_attempts",
 	} {
 		_, err := noetl.ParsePlaybook("p.yaml", []byte("workflow:\n- step: s\n\n  "+step+"\n"), nil)
 		assert.EqualError(t, err, "noetl: p.yaml:4: "+where+write)

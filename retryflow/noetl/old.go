@@ -155,6 +155,7 @@ func oldDialect(limit attempts) dialect {
 // policyRules reads spec.policy, the newest form of rules: when and then in
 // place of expr and do, and ok in place of success.
 func (r *reader) policyRules(k *key) retryflow.Rules {
+	r.seen[resolve(k.value)] = true
 	m := r.mapping(k.value, k.inside(), "")
 	rules := r.readRules(m.take("rules"), policyDialect)
 	if k := m.take("mode"); k != nil {

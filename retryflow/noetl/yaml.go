@@ -338,7 +338,7 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 	if isRule(n) || n.Kind == yaml.SequenceNode && slices.ContainsFunc(n.Content, isRule) {
 		return "", n.Line, true
 	}
-	if child(n, "kind") != nil || slices.Contains(ofTask, strings.ToLower(name)) {
+	if child(n, "kind") != nil || child(n, "tool") != nil || slices.Contains(ofTask, strings.ToLower(name)) {
 		for _, setting := range settings {
 			if own := child(n, setting); own != nil {
 				return "." + setting, own.Line, true
@@ -359,11 +359,11 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 	return "", 0, false
 }
 
-// settings are keys that say how often a task is attempted, and ofTask those of what is
-// about a task. Elsewhere a setting may be a parameter of a tool.
+// settings are keys that say whether a task is attempted again, and ofTask those of what
+// is about a task. Elsewhere a setting may be a parameter of a tool.
 var (
-	settings = []string{"retry", "max_attempts", "eval"}
-	ofTask   = []string{"spec", "policy", "tool", "tools", "task", "tasks"}
+	settings = []string{"retry", "max_attempts", "eval", "attempts", "backoff", "retry_when", "stop_when", "on_unmatched"}
+	ofTask   = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop"}
 )
 
 // isRule reports whether a node looks like a rule, which says what to do, or like a

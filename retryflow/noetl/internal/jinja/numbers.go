@@ -69,7 +69,7 @@ func toFloat(e *evaluation, in Value, args []Value) Value {
 }
 
 var (
-	floatText = regexp.MustCompile(`^[+-]?(inf(inity)?|nan|([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)(e[+-]?[0-9](_?[0-9])*)?)$`)
+	floatText = regexp.MustCompile(`(?i)^[+-]?(inf(inity)?|nan|([0-9](_?[0-9])*\.?([0-9](_?[0-9])*)?|\.[0-9](_?[0-9])*)(e[+-]?[0-9](_?[0-9])*)?)$`)
 	intText   = regexp.MustCompile(`^[+-]?[0-9](_?[0-9])*$`)
 )
 
@@ -82,12 +82,12 @@ func parseFloat(text string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
-// trimmed returns a text in lower case and without the spaces around it. It
-// rejects the digits of other scripts, although Python accepts them.
+// trimmed returns a text without the spaces around it. It rejects the digits of other
+// scripts, although Python accepts them.
 func (e *evaluation) trimmed(v Value) string {
 	text, _ := textOf(v)
 	e.grow(len(text))
-	text = strings.ToLower(strings.TrimFunc(text, isSpace))
+	text = strings.TrimSpace(text)
 	for _, r := range text {
 		if r >= 0x80 && unicode.IsNumber(r) {
 			panic(failf("the digit %q is not supported", r))
