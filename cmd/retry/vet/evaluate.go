@@ -91,11 +91,14 @@ func (u *uses) evalElements(v reflect.Value, literal *ast.CompositeLit) bool {
 	return true
 }
 
-// setConstant sets v, a number or a bool, to a constant.
+// setConstant sets v, a number, a bool or a string, to a constant.
 func setConstant(v reflect.Value, c constant.Value) (ok bool) {
 	switch {
 	case v.Kind() == reflect.Bool:
 		v.SetBool(constant.BoolVal(c))
+		return true
+	case v.Kind() == reflect.String:
+		v.SetString(constant.StringVal(c))
 		return true
 	case v.CanFloat():
 		f, _ := constant.Float64Val(constant.ToFloat(c))

@@ -127,7 +127,7 @@ func faultsOf(p retry.Policy) []string {
 }
 
 var (
-	fieldName = regexp.MustCompile(`\b(MaxAttempts|MaxRetries|AttemptCap|NonRetryable|Backoff|Schedule|MaxDelay|Jitter|MaxRetryAfter|MaxElapsed|AttemptTimeout|HealthyAfter|Classify|Budget)\b`)
+	fieldName = regexp.MustCompile(`\b(MaxAttempts|MaxRetries|AttemptCap|NonRetryable|Backoff|Schedule|MaxDelay|Jitter|MaxRetryAfter|RetryAfter|MaxElapsed|AttemptTimeout|HealthyAfter|Classify|Budget)\b`)
 	partName  = regexp.MustCompile(`^Backoff: (?:Exponential\.(\w+)|Schedule\[(\d+)\])`)
 )
 

@@ -19,9 +19,10 @@ var faulty = retry.Policy{
 		Base:   -time.Second, // want `^Backoff: Exponential.Base is -1s: write 0 for no delay, or a positive duration \[policyliteral\]$`
 		Factor: 0.5,          // want `^Backoff: Exponential.Factor is 0.5: write 0 for 2, or a finite number of at least 1 \[policyliteral\]$`
 	},
-	MaxDelay: -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration \[policyliteral\]$`
-	Jitter:   retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 % \[policyliteral\]$`
-	Budget:   &retry.Budget{Ratio: 10},    // want `^Budget: Size is 0: write how many retries it holds, at least 1 \[policyliteral\]$` `^Budget: Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes \[policyliteral\]$`
+	MaxDelay:   -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration \[policyliteral\]$`
+	Jitter:     retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 % \[policyliteral\]$`
+	RetryAfter: "exactly",                   // want `^RetryAfter is "exactly": write RetryAfterSpread, RetryAfterAtLeast or RetryAfterExact \[policyliteral\]$`
+	Budget:     &retry.Budget{Ratio: 10},    // want `^Budget: Size is 0: write how many retries it holds, at least 1 \[policyliteral\]$` `^Budget: Ratio is 10: write a share between 0 and 1: 0.1 is one retry for ten successes \[policyliteral\]$`
 
 	HealthyAfter: time.Microsecond, // want `^HealthyAfter is 1µs: write 0 for never, or at least 1ms \[policyliteral\]$`
 }
