@@ -142,6 +142,7 @@ func TestValidateSound(t *testing.T) {
 		},
 		"a factor of minus zero is 0": {MaxAttempts: 2, Backoff: retry.Exponential{Base: 1, Factor: negativeZero}},
 		"a jitter of minus zero is 0": {MaxAttempts: 2, Jitter: retry.Proportional(negativeZero)},
+		"a Fibonacci of 0":            {MaxAttempts: 2, Backoff: retry.Fibonacci(0)},
 		"no delay, but a limit":       {MaxAttempts: 1_000_000},
 		"no delay and no limit":       {MaxAttempts: retry.Unlimited},
 		"no delay, by MaxElapsed":     {MaxElapsed: time.Minute},
