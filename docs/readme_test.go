@@ -5,27 +5,23 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryhttp"
 	"github.com/goretry/retry/retryhttp/httpfault"
+	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrysql"
 	"github.com/goretry/retry/retrysql/sqlfault"
 	"github.com/goretry/retry/retrytest"
@@ -70,10 +66,7 @@ func flush(text string) string {
 func TestREADMEIsShortAndSaysHowToBegin(t *testing.T) {
 	readme := text(t, "README.md")
 	assert.LessOrEqual(t, strings.Count(readme, "\n"), 150)
-	for line := range strings.Lines(readme) {
-		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSpace(line)), 118, line)
-	}
-	assert.Equal(t, "go get github.com/goretry/retry\n", fenced(t, "README.md", "")[0])
+	assert.Contains(t, readme, "`go get github.com/goretry/retry`")
 	assert.Contains(t, readme, "\ngo run ./examples/quickstart\ngo test ./...\n")
 }
 
@@ -221,70 +214,6 @@ func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	return httpfault.Status(http.StatusOK, 0)(req, nil)
 }
 
-// A printer stands for package fmt where a snippet prints.
-type printer struct{ strings.Builder }
-
-func (p *printer) Println(args ...any) { fmt.Fprintln(&p.Builder, args...) }
-
-func TestREADMEExample(t *testing.T) {
-	example := func(t *testing.T, faults ...httpfault.Fault) (out string, requests int) {
-		ctx, fmt, s := t.Context(), new(printer), server(faults...)
-		get := func(ctx context.Context, url string) ([]byte, int, error) {
-			req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
-			require.NoError(t, err)
-			resp, err := s.RoundTrip(req)
-			if err != nil {
-				return nil, 0, err
-			}
-			if resp.StatusCode >= 400 {
-				return nil, resp.StatusCode, errors.New(resp.Status)
-			}
-			return []byte(resp.Status), resp.StatusCode, nil
-		}
-
-		policy := retry.Policy{
-			MaxAttempts: 5, // the first attempt and four retries
-			Backoff:     retry.Exponential{Base: 200 * time.Millisecond},
-			MaxDelay:    5 * time.Second,
-			Jitter:      retry.Proportional(0.5), // ±50 %
-		}
-		orders, err := retry.DoValue(ctx, policy, func(ctx context.Context) ([]byte, error) {
-			body, status, err := get(ctx, "http://127.0.0.1:8080/orders") // a request that ends with ctx
-			if status >= 400 && status < 500 {
-				return nil, retry.Permanent(err) // the next attempt would get the same answer
-			}
-			return body, err
-		})
-		fmt.Println(len(orders), retry.ReasonOf(err))
-		fmt.Println(err)
-
-		return fmt.String(), len(s.Calls())
-	}
-	busy, reset := httpfault.Status(503, 0), httpfault.Before(syscall.ECONNRESET)
-
-	bubble(t, "a server that answers 503", func(t *testing.T) {
-		out, requests := example(t, busy, busy, busy, busy, busy)
-		assert.Equal(t, 5, requests)
-		for _, printed := range []string{out, fenced(t, "README.md", "")[1]} {
-			text := regexp.MustCompile(`^0 attempts_exhausted\nretry: attempts exhausted after 5 attempts \((\d\.\d+)s waited\): 503 Service Unavailable\n$`)
-			require.Regexp(t, text, printed)
-			waited, err := strconv.ParseFloat(text.FindStringSubmatch(printed)[1], 64)
-			require.NoError(t, err)
-			assert.InDelta(t, 3, waited, 1.5, "200ms, 400ms, 800ms and 1.6s, each ±50 %%")
-		}
-	})
-	bubble(t, "a server that comes back", func(t *testing.T) {
-		out, requests := example(t, busy, reset)
-		assert.Equal(t, "6 success\n<nil>\n", out)
-		assert.Equal(t, 3, requests)
-	})
-	bubble(t, "a 404 is not asked for again", func(t *testing.T) {
-		out, requests := example(t, busy, httpfault.Status(404, 0), busy)
-		assert.Regexp(t, `^0 permanent_error\nretry: permanent error after 2 attempts \(.+ waited\): 404 Not Found\n$`, out)
-		assert.Equal(t, 2, requests)
-	})
-}
-
 func TestREADMEPolicy(t *testing.T) {
 	errTimeout, errBusy := errors.New("timeout"), errors.New("busy")
 	call := func(t *testing.T, change func(p *retry.Policy), fn func(context.Context) error) (took time.Duration, err error) {
@@ -302,6 +231,7 @@ func TestREADMEPolicy(t *testing.T) {
 			MaxAttempts:    5,                // counts the first one; or retry.Unlimited
 			MaxElapsed:     30 * time.Second, // no retry starts later than this
 			AttemptTimeout: 2 * time.Second,  // cancels the context of each attempt
+			HealthyAfter:   time.Second,      // an attempt that ran this long starts a new count, as for connections
 			Backoff:        retry.Exponential{Base: time.Second},
 			MaxDelay:       5 * time.Second,  // no delay of the curve is longer, jitter included
 			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
@@ -363,32 +293,6 @@ func TestREADMEPolicy(t *testing.T) {
 	})
 }
 
-func TestREADMEDelays(t *testing.T) {
-	policy := retry.Policy{MaxAttempts: 5}
-	shown := fenced(t, "README.md", "go")[2]
-	for code, backoff := range map[string]retry.Backoff{
-		"retry.Exponential{Base: time.Second}":              retry.Exponential{Base: time.Second},
-		"retry.Fibonacci(time.Second)":                      retry.Fibonacci(time.Second),
-		"retry.Schedule{5 * time.Minute, 15 * time.Minute}": retry.Schedule{5 * time.Minute, 15 * time.Minute},
-		"retry.Linear(4 * time.Second)":                     retry.Linear(4 * time.Second),
-	} {
-		p := policy
-		p.Backoff = backoff
-		if strings.HasPrefix(code, "retry.Linear") {
-			p.MaxDelay = 10 * time.Second
-		}
-		delays := strings.ReplaceAll(fmt.Sprint([]time.Duration(p.Delays(4))), "m0s", "m")
-		delays = strings.ReplaceAll(strings.Trim(delays, "[]"), " ", ", ")
-		assert.Regexp(t, `policy\.Backoff = `+regexp.QuoteMeta(code)+` +// `+delays+`( with a MaxDelay of 10s)?\n`, shown)
-	}
-
-	policy.Backoff = retry.Exponential{Base: time.Second}              // 1s, 2s, 4s, 8s
-	policy.Backoff = retry.Fibonacci(time.Second)                      // 1s, 1s, 2s, 3s
-	policy.Backoff = retry.Schedule{5 * time.Minute, 15 * time.Minute} // 5m, 15m, 15m, 15m
-	policy.Backoff = retry.Linear(4 * time.Second)                     // 4s, 8s, 10s, 10s with a MaxDelay of 10s
-	require.NoError(t, policy.Validate())
-}
-
 func TestREADMEWhichErrors(t *testing.T) {
 	errDeclined, order := errors.New("card declined"), "order 17"
 	for _, row := range []struct {
@@ -412,7 +316,7 @@ func TestREADMEWhichErrors(t *testing.T) {
 				if errors.Is(err, errDeclined) {
 					return retry.Permanent(err) // stop at once
 				}
-				return retry.After(wait, err) // wait at least this long; 0 and a nil err change nothing
+				return retry.After(wait, err) // wait at least this long before the next attempt; with 0 the backoff decides
 			})
 
 			assert.Equal(t, row.reason, retry.ReasonOf(err))
@@ -420,6 +324,25 @@ func TestREADMEWhichErrors(t *testing.T) {
 			assert.Equal(t, row.err, retry.Unwrap(err), "for == and type switches")
 		})
 	}
+}
+
+func TestREADMEDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, order, sent := t.Context(), "order 17", 0
+		sendMail := func(_ context.Context, order string) error {
+			if sent++; sent < 3 {
+				return errDial
+			}
+			return nil
+		}
+
+		err := retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
+			return sendMail(ctx, order)
+		})
+
+		require.NoError(t, err)
+		assert.Equal(t, 3, sent)
+	})
 }
 
 func TestREADMELayers(t *testing.T) {
@@ -433,20 +356,6 @@ func TestREADMELayers(t *testing.T) {
 	lowest = 0
 	require.Error(t, request(retry.WithBudget(t.Context(), &retry.Budget{Size: 3})))
 	assert.Equal(t, 4, lowest)
-}
-
-func TestREADMEBudget(t *testing.T) {
-	attempts := 0
-	p := retry.Policy{MaxAttempts: 4, Budget: &retry.Budget{Size: 100, Ratio: 0.1}}
-	for range 1000 {
-		require.Error(t, retry.Do(t.Context(), p, fails(&attempts)))
-	}
-	assert.Equal(t, 1000+100, attempts)
-	for range 10 {
-		require.NoError(t, retry.Do(t.Context(), p, failWith(nil)))
-	}
-	assert.True(t, p.Budget.Take())
-	assert.False(t, p.Budget.Take())
 }
 
 func TestREADMEErrors(t *testing.T) {
@@ -481,83 +390,6 @@ func TestREADMEErrors(t *testing.T) {
 	assert.ErrorContains(t, err, "MaxDelay is -1ns: write 0 for none, or a positive duration", "the text says how")
 }
 
-func TestREADMEClient(t *testing.T) {
-	send := func(t *testing.T, ctx context.Context, s *httpfault.Transport, req *http.Request) (*http.Response, error) {
-		before := http.DefaultTransport
-		http.DefaultTransport = s
-		defer func() { http.DefaultTransport = before }()
-
-		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
-		resp, err := client.Do(req.WithContext(ctx)) // resp may still be a 503, and err nil: retryhttp.ErrorOf(resp) says why
-
-		if resp != nil {
-			require.NoError(t, resp.Body.Close())
-		}
-		return resp, err
-	}
-	request := func(method string, header http.Header) *http.Request {
-		req, err := http.NewRequest(method, "http://example.test/orders", nil)
-		require.NoError(t, err)
-		req.Header = header
-		return req
-	}
-	key := http.Header{"Idempotency-Key": {"7f2c9a"}}
-	for _, row := range []struct {
-		method   string
-		header   http.Header
-		requests int
-	}{
-		{"GET", nil, 2}, {"HEAD", nil, 2}, {"PUT", nil, 2}, {"DELETE", nil, 2}, {"POST", key, 2}, {"POST", nil, 1},
-	} {
-		for name, fault := range map[string]httpfault.Fault{
-			"a lost answer": httpfault.After(syscall.ECONNRESET), "408": httpfault.Status(408, 0), "429": httpfault.Status(429, 0),
-			"500": httpfault.Status(500, 0), "502": httpfault.Status(502, 0), "503": httpfault.Status(503, 0), "504": httpfault.Status(504, 0),
-		} {
-			bubble(t, fmt.Sprint(row.method, row.header, " ", name), func(t *testing.T) {
-				s := server(fault)
-				_, err := send(t, t.Context(), s, request(row.method, row.header))
-				assert.Equal(t, row.requests == 1 && name == "a lost answer", err != nil)
-				assert.Len(t, s.Calls(), row.requests)
-			})
-		}
-	}
-	bubble(t, "425", func(t *testing.T) {
-		s := server(httpfault.Status(425, 0))
-		_, err := send(t, t.Context(), s, request("GET", nil))
-		require.NoError(t, err)
-		assert.Len(t, s.Calls(), 2)
-	})
-	bubble(t, "Retry-After is honored", func(t *testing.T) {
-		began := time.Now()
-		_, err := send(t, t.Context(), server(httpfault.Status(503, 30*time.Second)), request("GET", nil))
-		require.NoError(t, err)
-		assert.GreaterOrEqual(t, time.Since(began), 30*time.Second)
-	})
-	bubble(t, "resp may still be a 503", func(t *testing.T) {
-		busy := httpfault.Status(503, 0)
-		s := server(busy, busy, busy, busy, busy, busy)
-		resp, err := send(t, t.Context(), s, request("GET", nil))
-		require.NoError(t, err)
-		assert.Equal(t, 503, resp.StatusCode)
-		assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(retryhttp.ErrorOf(resp)))
-		assert.Len(t, s.Calls(), 5)
-	})
-	bubble(t, "the context shows the reason, Client.Timeout can hide it", func(t *testing.T) {
-		hang := func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
-			<-req.Context().Done()
-			time.Sleep(time.Millisecond) // a server that notices late
-			return nil, req.Context().Err()
-		}
-		_, err := send(t, within(t.Context(), 3*time.Second, nil), server(hang), request("GET", nil))
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-
-		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default(), Base: server(hang)}, Timeout: 3 * time.Second}
-		resp, err := client.Do(request("GET", nil))
-		require.Nil(t, resp)
-		assert.Empty(t, retry.ReasonOf(err))
-	})
-}
-
 // database is a driver that counts its commits.
 type database struct {
 	commits int
@@ -588,43 +420,49 @@ type sqlState string
 func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
 func (s sqlState) SQLState() string { return string(s) }
 
-func TestREADMETransaction(t *testing.T) {
-	for _, row := range []struct {
-		name  string
-		fault sqlfault.Fault
-	}{
-		{"a deadlock", sqlfault.Exec(sqlState("40P01"))},
-		{"a serialization failure", sqlfault.BeforeCommit(sqlState("40001"))},
-		{"a lost connection", sqlfault.Begin(syscall.ECONNRESET)},
-	} {
-		bubble(t, row.name, func(t *testing.T) {
-			ctx, d := t.Context(), new(database)
-			script := sqlfault.New(d, row.fault)
-			db := sql.OpenDB(script)
-			defer db.Close()
-
-			opts := &sql.TxOptions{Isolation: sql.LevelSerializable} // or nil for the database's default
-			err := retrysql.Tx(ctx, db, opts, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
-				_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
-				return err
-			})
-
-			require.NoError(t, err)
-			assert.Equal(t, []int{1, 0}, []int{d.commits, script.Left()})
-			assert.Equal(t, sql.LevelSerializable, sql.IsolationLevel(d.opts.Isolation))
-		})
-	}
-}
-
-func TestREADMETest(t *testing.T) {
+// A transaction that meets a deadlock, a job that fails, an operation that fails twice,
+// and a connection that is lost again and again.
+func TestREADMERecipes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		policy, errDown, began := everySecond, errDial, time.Now()
+		d := new(database)
+		script := sqlfault.New(d, sqlfault.Exec(sqlState("40P01")))
+		db := sql.OpenDB(script)
+		defer db.Close()
+		transfer := func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
+			return err
+		}
+		row := struct {
+			ID       string
+			Attempts int
+		}{"job 17", 1}
+		work := func(context.Context) error { return errDial }
+		var settled retryjob.Outcome
+		settle := func(o retryjob.Outcome) { settled = o }
+		ctx, policy, errDown := within(t.Context(), time.Hour, nil), everySecond, errDial
+		connections := 0
+		serve := func(ctx context.Context) error {
+			connections++
+			time.Sleep(5 * time.Minute)
+			return errDial
+		}
+		first := time.Now()
 
-		op := retrytest.NewOp(errDown, errDown, nil) // fails twice
-		err := retry.Do(t.Context(), retrytest.NoWait(policy), op.Run)
+		// A transaction, again after a deadlock or a lost connection, but not after a lost COMMIT.
+		err := retrysql.Tx(ctx, db, nil, policy, transfer)
+		// One attempt of a job that a queue keeps; settle says whether and when it runs again.
+		retryjob.Run(ctx, policy, retryjob.Job{Key: row.ID, Attempt: row.Attempts}, work, settle)
+		// A test that does not wait, of an operation that fails twice.
+		op := retrytest.NewOp(errDown, errDown, nil)
+		err = retry.Do(ctx, retrytest.NoWait(policy), op.Run)
+		// A connection that is made again until ctx is done.
+		policy.MaxAttempts, policy.HealthyAfter = retry.Unlimited, time.Minute
+		err = retry.Do(ctx, policy, serve)
 
-		require.NoError(t, err)
-		assert.Equal(t, 3, op.Attempts())
-		assert.Zero(t, time.Since(began))
+		assert.Equal(t, []int{1, 0, 3, 12}, []int{d.commits, script.Left(), op.Attempts(), connections})
+		assert.True(t, settled.Retry())
+		assert.Equal(t, time.Second, settled.Delay)
+		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
+		assert.Less(t, time.Since(first), time.Hour+5*time.Minute)
 	})
 }

@@ -71,6 +71,25 @@ func ErrorOf(resp *http.Response) error {
 	return nil
 }
 
+// Result turns a response that a [Transport] gave up on into its error, and leaves
+// everything else as it is:
+//
+//	resp, err := retryhttp.Result(client.Do(req))
+//
+// The error is the one that [ErrorOf] has, and the response is closed. That is so for a
+// 404 too, which [Check] takes for a failure. A redirect, and a response that does not
+// come from a Transport, stay what they are.
+func Result(resp *http.Response, err error) (*http.Response, error) {
+	if err != nil {
+		return resp, err
+	}
+	if gaveUp := ErrorOf(resp); gaveUp != nil {
+		_ = resp.Body.Close() // what it fails with would say less
+		return nil, gaveUp
+	}
+	return resp, nil
+}
+
 // A stoppedRequest is the Request of a last response that failed, a copy of the one
 // it would have had. It is its own context, so that it is one object.
 type stoppedRequest struct {

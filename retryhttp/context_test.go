@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -38,6 +39,48 @@ func TestAttemptOf(t *testing.T) {
 	assert.Equal(t, 200, resp.StatusCode)
 	assert.Equal(t, []int{1, 2}, outer)
 	assert.Equal(t, []int{1, 2, 1, 2}, inner)
+}
+
+// A response that failed becomes its error, and is closed.
+func TestResult(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		first  any
+		last   int // 0: an error
+		status int // of the response that stays
+		want   string
+	}{
+		{"a success", 503, 200, 200, ""},
+		{"a redirect", 503, 304, 304, ""},
+		{"a failure that stays", 503, 503, 0, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/orders: 503 Service Unavailable"},
+		{"a final status", 503, 404, 0, "retry: permanent error after 2 attempts: retryhttp: GET http://example.test/orders: 404 Not Found"},
+		{"an error", 503, 0, 0, "retry: attempts exhausted after 2 attempts: connection refused"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			last := &body{Reader: strings.NewReader("text")}
+			steps := script(tt.first, any(responseWith(tt.last, last)))
+			if tt.last == 0 {
+				steps = script(tt.first, syscall.ECONNREFUSED)
+			}
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: steps}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.test/orders", nil)
+			require.NoError(t, err)
+			resp, err := retryhttp.Result(tr.RoundTrip(req))
+			assert.Equal(t, tt.status == 0 && tt.last != 0, last.closed)
+			if tt.status == 0 {
+				assert.Nil(t, resp)
+				assert.EqualError(t, err, tt.want)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.status, resp.StatusCode)
+			require.NoError(t, resp.Body.Close())
+		})
+	}
+	foreign := response(503)
+	resp, err := retryhttp.Result(foreign, nil)
+	assert.NoError(t, err)
+	assert.Same(t, foreign, resp)
 }
 
 // A last response that failed says why it was the last. The Timeout of an http.Client
