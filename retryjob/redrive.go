@@ -19,7 +19,7 @@ type RedriveOptions struct {
 
 	// Window is the time over which the jobs are spread: each runs Spread(Key,
 	// Window) after Redrive began, see [Spread]. If its Key is empty, the dead letter
-	// as JSON is used instead. 0 or below: all run at once.
+	// as JSON is used instead. 0 or below: all run at once. Above a year: a year.
 	Window time.Duration
 
 	DryRun bool // moves nothing; the RedriveResult says what would be moved

@@ -21,7 +21,9 @@
 // the server confirms that. If the handler fails and the policy retries, the
 // message is handled again after the policy's delay. Otherwise a dead letter is
 // published, and then the message is terminated. A dead letter has the data and
-// headers of the message, and a header that says why: see [DeadLetterOf]. A failure
+// headers of the message, and a header that says why: see [DeadLetterOf]. Its Key is
+// "stream/consumer/sequence". Several consumers may share the subject for dead letters:
+// each failure has its own. A failure
 // whose class is invalid makes a dead letter too (ReasonInvalid). [Retries.Redrive]
 // publishes the message again. If a handler panics, that is a failure of the
 // attempt, and the panic is not recovered.
@@ -35,17 +37,21 @@
 //
 // A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
 // policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
-// limit. MaxElapsed counts from when the stream stored the message, by the server's
+// limit. A message whose headers cannot be read makes a dead letter without being
+// handled. MaxElapsed counts from when the stream stored the message, by the server's
 // clock. Failures are not counted by class: each [retry.Class] is counted by all
 // failures of the message.
 package retrynats
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +61,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/redrive"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -91,10 +98,11 @@ func AttemptOf(msg jetstream.Msg) int {
 	if err != nil {
 		return 0
 	}
+	delivered := int(min(meta.NumDelivered, math.MaxInt))
 	if _, redriven := msg.Headers()[dueHeader]; redriven {
-		return int(meta.NumDelivered) - 1
+		return max(0, delivered-1)
 	}
-	return int(meta.NumDelivered)
+	return delivered
 }
 
 // Retries handles messages by policies. Set its fields before the first Consume;
@@ -275,25 +283,16 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 		w.report(fmt.Errorf("a message of subject %s: %w", msg.Subject(), err))
 		return
 	}
-	own, due, malformed := readHeaders(msg)
-	policy, ok := w.subjects[msg.Subject()]
-	if !ok {
-		policy = w.policy
-	}
-	job := retryjob.Job{
-		Key:         fmt.Sprintf("%s/%d", meta.Stream, meta.Sequence.Stream),
-		Attempt:     AttemptOf(msg),
-		MaxAttempts: own,
-		Began:       meta.Timestamp,
-	}
-	if due.After(job.Began) {
-		job.Began = due
-	}
-	if job.Attempt == 0 { // later deliveries count, so they run, early or not
+	job, due, malformed := read(msg, meta)
+	if job.Attempt == 0 && malformed == nil { // later deliveries count, so they run, early or not
 		if err := msg.NakWithDelay(max(time.Until(due), time.Nanosecond)); err != nil {
 			w.report(fmt.Errorf("message %s: %w", job.Key, err))
 		}
 		return
+	}
+	policy, ok := w.subjects[msg.Subject()]
+	if !ok {
+		policy = w.policy
 	}
 	stop := w.keep(msg, job.Key)
 	defer stop()
@@ -310,18 +309,30 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 	})
 }
 
-// readHeaders returns a message's own limit, 0 for none, and when it is due, the zero
-// time for at once.
-func readHeaders(msg jetstream.Msg) (limit int, due time.Time, err error) {
-	if limit, err = ownLimit(msg); err != nil {
-		return 0, due, err
+// read describes a delivery to retryjob, and says when its message is due, the zero time
+// for at once. Producers can write the headers, so an error is final: the message is
+// malformed, and makes a dead letter.
+func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due time.Time, malformed error) {
+	job = retryjob.Job{
+		Key:     fmt.Sprintf("%s/%s/%d", meta.Stream, meta.Consumer, meta.Sequence.Stream),
+		Attempt: AttemptOf(msg),
+		Began:   meta.Timestamp,
+	}
+	if job.MaxAttempts, malformed = ownLimit(msg); malformed != nil {
+		return job, due, malformed
 	}
 	if text := msg.Headers().Get(dueHeader); text != "" {
-		if due, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return limit, time.Time{}, fmt.Errorf("header %s: %w", dueHeader, err)
+		if due, malformed = time.Parse(time.RFC3339Nano, text); malformed == nil {
+			malformed = redrive.CheckDue(due)
+		}
+		if malformed != nil {
+			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	return limit, due, nil
+	if due.After(job.Began) {
+		job.Began = due
+	}
+	return job, due, nil
 }
 
 // ownLimit returns the limit in the header of a message, 0 for none.
@@ -395,29 +406,63 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 	return w.js.Conn().FlushWithContext(ctx)
 }
 
-// bury publishes a dead letter. If the server misses that the message is done and
-// delivers it again, the dead letter's ID keeps it from being stored twice.
+// bury publishes a dead letter. If a worker was killed after it had done so, the server
+// delivers the message again, and the dead letter's ID keeps it from being stored twice.
+// The ID names one failure only: two consumers may have the same message, and a stream
+// that was made anew has the same sequence numbers again.
 func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
 	letter := nats.NewMsg(w.dead)
 	letter.Data = msg.Data()
 	copyHeaders(letter.Header, msg.Headers())
 	letter.Header.Set(SubjectHeader, msg.Subject())
 	d := o.DeadLetter(job)
 	d.Err = shorten(d.Err)
-	publish := func() error {
+	publish := func() (*jetstream.PubAck, error) {
 		text, err := json.Marshal(d)
-		if err == nil {
-			letter.Header.Set(deadHeader, string(text))
-			_, err = w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(w.dead+"/"+job.Key))
+		if err != nil {
+			return nil, err
 		}
-		return err
+		letter.Header.Set(deadHeader, string(text))
+		return w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(fmt.Sprintf("%s/%s/%d", w.dead, job.Key, meta.Timestamp.UnixNano())))
 	}
-	err := publish()
+	ack, err := publish()
 	if errors.Is(err, nats.ErrMaxPayload) { // the message leaves no room for the error
 		d.Err = ""
-		err = publish()
+		ack, err = publish()
 	}
-	return err
+	if err != nil || !ack.Duplicate {
+		return err
+	}
+	switch same, err := isStored(ctx, w.js, ack, letter); {
+	case err != nil:
+		return fmt.Errorf("its dead letter was published before, as message %d of stream %s: %w", ack.Sequence, ack.Stream, err)
+	case !same:
+		return fmt.Errorf("its dead letter is not stored: message %d of stream %s has the same Nats-Msg-Id, and is another", ack.Sequence, ack.Stream)
+	}
+	return nil
+}
+
+// isStored reports whether what a stream has stored in place of a duplicate is msg: the
+// server compares only the IDs. When msg was published before may differ.
+func isStored(ctx context.Context, js jetstream.JetStream, ack *jetstream.PubAck, msg *nats.Msg) (bool, error) {
+	stream, err := js.Stream(ctx, ack.Stream)
+	if err != nil {
+		return false, err
+	}
+	stored, err := stream.GetMsg(ctx, ack.Sequence)
+	if err != nil {
+		return false, err
+	}
+	same := stored.Subject == msg.Subject && bytes.Equal(stored.Data, msg.Data) && len(stored.Header) == len(msg.Header)
+	for name, values := range msg.Header {
+		before, is := stored.Header[name]
+		same = same && is && (name == deadHeader || name == dueHeader || slices.Equal(before, values))
+	}
+	return same, nil
 }
 
 // copyHeaders copies the headers that are the user's. Those that begin with Nats- are

@@ -308,5 +308,128 @@ func TestAFailureToTellTheServer(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.NotEmpty(t, reported)
-	assert.Contains(t, reported[0], "retrynats: message "+q.name+"/1, attempt 1: nats: nats: API error")
+	assert.Contains(t, reported[0], "retrynats: message "+q.name+"/worker/1, attempt 1: nats: nats: API error")
+}
+
+// failAll lets two consumers of a stream fail each of the messages.
+func failAll(t *testing.T, q *queue, retries *retrynats.Retries, consumers ...string) {
+	t.Helper()
+	for _, name := range consumers {
+		consumer, err := q.js.CreateOrUpdateConsumer(t.Context(), q.name, retries.ConsumerConfig(name))
+		require.NoError(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		var consuming sync.WaitGroup
+		consuming.Go(func() {
+			assert.NoError(t, retries.Consume(ctx, q.js, consumer, func(context.Context, jetstream.Msg) error { return retry.Permanent(errBoom) }))
+		})
+		assert.Eventually(t, func() bool {
+			info, err := consumer.Info(t.Context())
+			return err == nil && info.NumPending == 0 && info.NumAckPending == 0
+		}, 15*time.Second, 10*time.Millisecond)
+		stop()
+		consuming.Wait()
+	}
+}
+
+// lettersOf returns how many dead letters each key has.
+func lettersOf(t *testing.T, q *queue) map[string]int {
+	t.Helper()
+	info, err := q.dead.Info(t.Context())
+	require.NoError(t, err)
+	letters := map[string]int{}
+	for n := info.State.FirstSeq; n <= info.State.LastSeq && info.State.Msgs > 0; n++ {
+		msg, err := q.dead.GetMsg(t.Context(), n)
+		require.NoError(t, err)
+		if d, err := retrynats.DeadLetterOf(msg.Header); err == nil {
+			letters[d.Key]++
+		}
+	}
+	return letters
+}
+
+// Every failure has its dead letter: of each of two consumers that share the subject for
+// dead letters, and of each life of a stream, whose sequence numbers begin again.
+func TestEveryFailureHasItsDeadLetter(t *testing.T) {
+	t.Parallel()
+	for name, storage := range map[string]jetstream.StorageType{"file": jetstream.FileStorage, "memory": jetstream.MemoryStorage} {
+		t.Run(name, func(t *testing.T) {
+			const messages, lives = 10, 2
+			q := newQueue(t)
+			retries, err := retrynats.New(quick, q.name+".dead")
+			require.NoError(t, err)
+			want := map[string]int{}
+			for range lives {
+				require.NoError(t, q.js.DeleteStream(t.Context(), q.name))
+				_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name, Subjects: []string{q.name + ".jobs"}, Storage: storage})
+				require.NoError(t, err)
+				for n := range messages {
+					require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint(n), 0))
+					want[fmt.Sprintf("%s/a/%d", q.name, n+1)] = lives
+					want[fmt.Sprintf("%s/b/%d", q.name, n+1)] = lives
+				}
+				failAll(t, q, retries, "a", "b")
+			}
+			assert.Equal(t, want, lettersOf(t, q))
+		})
+	}
+}
+
+// A dead letter whose ID is taken is stored unless it is the one that is there: a worker
+// published it and died.
+func TestADeadLetterWhoseIDIsTaken(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		change  func(letter *nats.Msg)
+		taken   string // what Consume reports; "": nothing
+		letters int    // in the end
+	}{
+		"by itself":           {func(*nats.Msg) {}, "", 1},
+		"by other data":       {func(m *nats.Msg) { m.Data = []byte("other") }, "and is another", 2},
+		"by another header":   {func(m *nats.Msg) { m.Header.Set("Trace", "7") }, "and is another", 2},
+		"by no dead letter":   {func(m *nats.Msg) { m.Header.Del("Retry-Dead-Letter") }, "and is another", 1},
+		"by one that is gone": {nil, "message not found", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, Duplicates: 500 * time.Millisecond})
+			require.NoError(t, err)
+			retries, err := retrynats.New(retry.Policy{MaxAttempts: 1}, q.name+".dead")
+			require.NoError(t, err)
+			var mu sync.Mutex
+			var reported []string
+			retries.OnError = func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				reported = append(reported, err.Error())
+			}
+			require.NoError(t, q.Enqueue(t.Context(), "a", 0))
+			stored, err := q.js.Stream(t.Context(), q.name)
+			require.NoError(t, err)
+			original, err := stored.GetMsg(t.Context(), 1)
+			require.NoError(t, err)
+			key := q.name + "/worker/1"
+			letter := nats.NewMsg(q.name + ".dead")
+			letter.Data = original.Data
+			letter.Header.Set(retrynats.SubjectHeader, q.name+".jobs")
+			letter.Header.Set("Retry-Dead-Letter", `{"reason":"before","key":"`+key+`"}`)
+			if row.change != nil {
+				row.change(letter)
+			}
+			ack, err := q.js.PublishMsg(t.Context(), letter, jetstream.WithMsgID(fmt.Sprintf("%s.dead/%s/%d", q.name, key, original.Time.UnixNano())))
+			require.NoError(t, err)
+			if row.change == nil {
+				require.NoError(t, q.dead.DeleteMsg(t.Context(), ack.Sequence))
+			}
+			consume(t, q, retries, 100*time.Millisecond, 1, func(context.Context, jetstream.Msg) error { return errBoom })
+			assert.Equal(t, map[string]int{key: row.letters}, lettersOf(t, q))
+			mu.Lock()
+			defer mu.Unlock()
+			if row.taken == "" {
+				assert.Empty(t, reported)
+				return
+			}
+			require.NotEmpty(t, reported)
+			assert.Contains(t, reported[0], row.taken)
+		})
+	}
 }

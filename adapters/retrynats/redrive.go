@@ -20,7 +20,8 @@ import (
 // If Redrive is killed or fails, no message is lost, and it can be called again. A dead
 // letter that was published and not deleted is then published with the same
 // Nats-Msg-Id, which its stream takes only once in the time of its setting Duplicates, 2
-// minutes by default. Later than that it is handled twice.
+// minutes by default. Later than that it is handled twice. If another message has that
+// Nats-Msg-Id, the dead letter is skipped.
 func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
 	walk := redrive.Start(o)
 	if err := r.redrive(ctx, js, walk); err != nil {
@@ -71,10 +72,17 @@ func publishAgain(ctx context.Context, js jetstream.JetStream, stream jetstream.
 	msg.Data = letter.Data
 	copyHeaders(msg.Header, letter.Header)
 	msg.Header.Set(dueHeader, due.UTC().Format(time.RFC3339Nano))
-	if _, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("%s/%d/%d", letter.Subject, letter.Sequence, letter.Time.UnixNano()))); err != nil {
+	ack, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("%s/%d/%d", letter.Subject, letter.Sequence, letter.Time.UnixNano())))
+	if err != nil {
 		return false, err
 	}
-	err := stream.DeleteMsg(ctx, letter.Sequence)
+	if ack.Duplicate {
+		same, err := isStored(ctx, js, ack, msg)
+		if !same && !errors.Is(err, jetstream.ErrMsgNotFound) { // not found: it was published before, and is handled already
+			return false, err
+		}
+	}
+	err = stream.DeleteMsg(ctx, letter.Sequence)
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // which does not say why
 		if _, gone := stream.GetMsg(ctx, letter.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
 			return false, nil

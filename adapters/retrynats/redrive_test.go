@@ -2,6 +2,7 @@ package retrynats_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,21 +17,22 @@ import (
 )
 
 // The first delivery of a message that was a dead letter only puts it off, due or not, and
-// its time counts from when it is due. A due time that cannot be read is reported.
+// its time counts from when it is due. A due time that cannot be read, or that nobody will see,
+// makes a dead letter.
 func TestAMessageThatIsNotDue(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	retries, err := retrynats.New(quick, q.name+".dead")
 	require.NoError(t, err)
 	past, due := time.Now().Add(-time.Hour), time.Now().Add(300*time.Millisecond).Round(0).UTC()
-	for key, at := range map[string]string{"past": past.Format(time.RFC3339Nano), "due": due.Format(time.RFC3339Nano), "malformed": "soon"} {
+	for key, at := range map[string]string{"past": past.Format(time.RFC3339Nano), "due": due.Format(time.RFC3339Nano), "malformed": "soon", "never": "9999-12-31T23:59:59Z"} {
 		msg := nats.NewMsg(q.name + ".jobs")
 		msg.Data = []byte(key)
 		msg.Header.Set("Retry-Due", at)
 		_, err := q.js.PublishMsg(t.Context(), msg)
 		require.NoError(t, err)
 	}
-	consume(t, q, retries, time.Second, 3, func(_ context.Context, msg jetstream.Msg) error {
+	consume(t, q, retries, time.Second, 4, func(_ context.Context, msg jetstream.Msg) error {
 		assert.Equal(t, 1, retrynats.AttemptOf(msg))
 		if string(msg.Data()) == "due" {
 			assert.False(t, time.Now().Before(due))
@@ -42,6 +44,7 @@ func TestAMessageThatIsNotDue(t *testing.T) {
 	assert.Equal(t, due, letters["due"].Began)
 	assert.True(t, letters["past"].Began.After(past))
 	assert.Contains(t, letters["malformed"].Err, "header Retry-Due")
+	assert.Contains(t, letters["never"].Err, "header Retry-Due: due 9999-12-31T23:59:59Z, more than a year from now")
 	for _, d := range letters {
 		assert.Equal(t, 1, d.Attempts)
 	}
@@ -91,4 +94,49 @@ func TestRedriveSkips(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, retryjob.RedriveResult{Found: 2, Skipped: 2}, result)
+}
+
+// Only an equal copy, or one that was handled already, means that a killed redriver has
+// moved a dead letter. Nats-Msg-Ids are free for all, so another message may have its ID.
+func TestRedriveAfterACopy(t *testing.T) {
+	t.Parallel()
+	moved, skipped := retryjob.RedriveResult{Found: 1, Moved: 1}, retryjob.RedriveResult{Found: 1, Skipped: 1}
+	for name, row := range map[string]struct {
+		data, due string
+		handled   bool
+		want      retryjob.RedriveResult
+	}{
+		"equal":          {"a", "2026-11-22T20:15:00Z", false, moved},
+		"equal, handled": {"a", "2026-11-22T20:15:00Z", true, moved},
+		"other data":     {"b", "2026-11-22T20:15:00Z", false, skipped},
+		"of no redriver": {"a", "", false, skipped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQueue(t)
+			letter := nats.NewMsg(q.name + ".dead")
+			letter.Data = []byte("a")
+			letter.Header.Set("Retry-Dead-Letter", `{"reason":"by hand"}`)
+			letter.Header.Set(retrynats.SubjectHeader, q.name+".jobs")
+			_, err := q.js.PublishMsg(t.Context(), letter)
+			require.NoError(t, err)
+			stored, err := q.dead.GetMsg(t.Context(), 1)
+			require.NoError(t, err)
+			before := nats.NewMsg(q.name + ".jobs")
+			before.Data = []byte(row.data)
+			if row.due != "" {
+				before.Header.Set("Retry-Due", row.due)
+			}
+			ack, err := q.js.PublishMsg(t.Context(), before, jetstream.WithMsgID(fmt.Sprintf("%s/1/%d", letter.Subject, stored.Time.UnixNano())))
+			require.NoError(t, err)
+			if row.handled {
+				jobs, err := q.js.Stream(t.Context(), q.name)
+				require.NoError(t, err)
+				require.NoError(t, jobs.DeleteMsg(t.Context(), ack.Sequence))
+			}
+			result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, row.want, result)
+			assert.Len(t, lettersOf(t, q), row.want.Skipped)
+		})
+	}
 }

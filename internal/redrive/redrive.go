@@ -3,6 +3,7 @@ package redrive
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/goretry/retry/retryjob"
@@ -15,8 +16,24 @@ type Walk struct {
 	began   time.Time
 }
 
+// longest is the longest wait that a queue keeps in a message. A message that is due
+// later would neither run nor become a dead letter in its owner's time.
+const longest = 365 * 24 * time.Hour
+
 // Start begins a Redrive.
-func Start(o retryjob.RedriveOptions) *Walk { return &Walk{options: o, began: time.Now()} }
+func Start(o retryjob.RedriveOptions) *Walk {
+	o.Window = min(o.Window, longest)
+	return &Walk{options: o, began: time.Now()}
+}
+
+// CheckDue returns an error if a message says that it is due more than a year from now,
+// and a day, because the clock that it was written by may be ahead.
+func CheckDue(due time.Time) error {
+	if time.Until(due) > longest+24*time.Hour {
+		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
 
 // Look decides about the dead letter d. unreadable is why it could not be read; it then
 // stays. move moves it, to run at due, and reports whether it was still there. total is
