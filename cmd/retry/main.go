@@ -6,9 +6,7 @@
 //	retry keys                                    what a policy can say
 //	retry schema                                  the same for editors
 //	retry explain retries.log                     when calls were retried, and why
-//	retry check -policy policy.yaml retries.log   whether a policy decides the same
 //	retry simulate system.yaml                    whether a system comes back after an outage
-//	retry whatif -policy new.yaml retries.log     what another policy would have done
 //	retry explore policy.yaml                     a page to try a policy out
 //	retry vet ./...                               mistakes in Go code that retries
 //
@@ -83,7 +81,7 @@ type command struct {
 var commands []*command
 
 func init() { // in init, because the commands print their usage, which is in the list
-	commands = []*command{planCommand, lintCommand, convertCommand, keysCommand, schemaCommand, explainCommand, checkCommand, simulateCommand, whatifCommand, exploreCommand, vetCommand}
+	commands = []*command{planCommand, lintCommand, convertCommand, keysCommand, schemaCommand, explainCommand, simulateCommand, exploreCommand, vetCommand}
 }
 
 func run(s *streams, args []string) int {

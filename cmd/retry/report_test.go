@@ -61,7 +61,7 @@ func TestWriteErrors(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"a.log": twoCalls, "p.yaml": logPolicy}))
 	for _, args := range []string{"help", "version", "plan p.yaml", "plan -json p.yaml", "plan -h", "lint p.yaml", "lint -format json p.yaml", "lint -format sarif p.yaml",
 		"lint -format github p.yaml", "convert -to native p.yaml", "keys", "schema", "explain a.log", "explain -json a.log", "explain -failed a.log", "explain -",
-		"check -policy p.yaml a.log"} {
+		"explain -policy p.yaml a.log"} {
 		var errs bytes.Buffer
 		status := run(&streams{ctx: t.Context(), in: strings.NewReader(twoCalls), out: full{}, err: &errs}, strings.Fields(args))
 		assert.Equal(t, 2, status, args)

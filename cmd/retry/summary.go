@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -25,21 +26,36 @@ type summary struct {
 	Canceled     int           `json:"canceled"`
 	Open         int           `json:"without_end"`
 	Keyless      int           `json:"without_key"`
+	Attempts     int           `json:"attempts"`
 	Retried      int           `json:"retried"` // calls
 	Retries      int           `json:"retries"`
 	Denied       int           `json:"denied_by_budget"`
+	Peak         peak          `json:"peak"`
 	LongestWait  *longestWait  `json:"longest_wait,omitempty"`
 	SkippedLines int           `json:"skipped_lines"`
 	TornLines    int           `json:"cut_off_lines"`
 	Dropped      int           `json:"dropped"` // calls cut short
 	Reasons      []*reasonLine `json:"reasons"`
-	Minutes      []minute      `json:"gave_up_at"`
+	Sources      []*sourceLine `json:"sources"`
+	Errors       []errorLine   `json:"errors"`
+	Strip        []*bar        `json:"strip"`
+	*comparison                // nil: there is no policy to compare with
 
 	from, to time.Time
 	started  bool // the log has attempts
 	reasons  map[[2]string]*reasonLine
-	step     int64 // of a bar, in seconds
-	ends     map[int64]int
+	sources  map[string]*sourceLine
+	errors   tally
+	failures int // that are in errors
+	strip    strip
+}
+
+// A peak is the minute with the most retries.
+type peak struct {
+	Time    instant `json:"time"`
+	Retries int     `json:"retries"`
+
+	minutes map[int64]int
 }
 
 type longestWait struct {
@@ -61,31 +77,104 @@ type reasonLine struct {
 	Reason string `json:"reason"`
 	Class  string `json:"class,omitempty"`
 	Count  int    `json:"count"`
-	Error  string `json:"error,omitempty"` // the commonest
-	Times  int    `json:"error_count,omitempty"`
-	Least  bool   `json:"error_count_at_least,omitempty"` // it may have come more often
-
-	errors map[string]int // how often each text came at least
+	commonest
 }
 
-// A minute counts the calls that gave up within it, or a longer time if there would be
-// too many.
-type minute struct {
-	Time    instant `json:"time"`
-	Seconds int64   `json:"seconds"`
-	GaveUp  int     `json:"gave_up"`
+// A sourceLine counts the calls of a source.
+type sourceLine struct {
+	Source   string `json:"source"`
+	Calls    int    `json:"calls"`
+	GaveUp   int    `json:"gave_up"`
+	Attempts int    `json:"attempts"`
+	Least    int    `json:"least_max"` // the smallest and the greatest limit of a call, -1 for unlimited
+	Most     int    `json:"greatest_max"`
+	Differ   int    `json:"differ,omitempty"` // calls that differ from the policy
+	commonest
+}
+
+// commonest is the error that the calls of a line have most often.
+type commonest struct {
+	Error   string `json:"error,omitempty"`
+	Times   int    `json:"error_count,omitempty"`
+	AtLeast bool   `json:"error_count_at_least,omitempty"` // it may have come more often
+
+	errors tally
+}
+
+func (c *commonest) find() {
+	for _, line := range c.errors.most(1) {
+		c.Error, c.Times, c.AtLeast = line.Error, line.Count, line.AtLeast
+	}
+}
+
+func (c *commonest) String() string {
+	switch {
+	case c.AtLeast:
+		return c.Error + " (at least " + preview.Thousands(c.Times) + ")"
+	case c.Times > 0:
+		return c.Error + " (" + preview.Thousands(c.Times) + ")"
+	}
+	return ""
+}
+
+// An errorLine counts the attempts that failed with an error.
+type errorLine struct {
+	Error   string  `json:"error"`
+	Count   int     `json:"count"`
+	Share   float64 `json:"share"` // of all attempts that failed
+	AtLeast bool    `json:"at_least,omitempty"`
+}
+
+// A tally counts texts as Misra and Gries do in Finding Repeated Elements (1982): what comes
+// more often than once in mostErrors+1 texts stays, and no count is too high.
+type tally struct {
+	counts map[string]int
+	last   string
+	least  bool // a text may have come more often
+}
+
+func (t *tally) add(text string) {
+	if t.counts == nil {
+		t.counts = map[string]int{}
+	}
+	t.last = text
+	if t.counts[text] > 0 || len(t.counts) < mostErrors {
+		t.counts[text]++
+		return
+	}
+	t.least = true
+	for other := range t.counts {
+		if t.counts[other]--; t.counts[other] == 0 {
+			delete(t.counts, other)
+		}
+	}
+}
+
+// most returns the n commonest texts.
+func (t *tally) most(n int) []errorLine {
+	lines := []errorLine{}
+	for text, count := range t.counts {
+		lines = append(lines, errorLine{Error: text, Count: count, AtLeast: t.least})
+	}
+	if len(lines) == 0 && t.least { // all texts came equally often
+		lines = append(lines, errorLine{Error: t.last, Count: 1, AtLeast: true})
+	}
+	slices.SortFunc(lines, func(a, b errorLine) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Error, b.Error)) })
+	return lines[:min(n, len(lines))]
 }
 
 const (
 	mostReasons = 64  // by class; all others are counted together
-	mostErrors  = 256 // texts of a reason
-	mostBars    = 60
-	widest      = 40  // characters of a bar
+	mostSources = 64  // likewise
+	mostErrors  = 256 // texts of a tally
+	mostMinutes = 20_000
+	namedErrors = 5
 	longestText = 200 // bytes of an error
 )
 
 func newSummary() *summary {
-	return &summary{reasons: map[[2]string]*reasonLine{}, step: 60, ends: map[int64]int{}}
+	return &summary{reasons: map[[2]string]*reasonLine{}, sources: map[string]*sourceLine{},
+		Peak: peak{minutes: map[int64]int{}}, strip: strip{bars: map[int64]*bar{}}}
 }
 
 // gaveUp reports whether a call stopped without success, and was not canceled.
@@ -94,49 +183,121 @@ func gaveUp(c *logfile.Call) bool {
 	return c.Stopped() && e.Reason != retry.ReasonSuccess && e.Reason != retry.ReasonCanceled
 }
 
-func (s *summary) add(c *logfile.Call) {
+// add adds a call, and reports whether it differs from the policy, if there is one.
+func (s *summary) add(c *logfile.Call) (differs bool) {
+	last, source, failures := c.Last(), s.sourceOf(c), s.failures
 	s.Calls++
-	if c.Key == "" {
+	if source.Calls++; c.Key == "" {
 		s.Keyless++
 	}
 	if first := c.Records[0].Event.Time; s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
 		s.from = first
 	}
-	last, retries := c.Last(), s.Retries
 	if last.Time.After(s.to) {
 		s.to = last.Time
 	}
 	for i := range c.Records {
 		e := &c.Records[i].Event
 		s.started = s.started || e.Kind == retry.AttemptStarted
-		if e.Kind != retry.RetryScheduled {
-			continue
-		}
-		s.Retries++
-		if wait := waited(c, i); s.LongestWait == nil || wait > s.LongestWait.wait {
-			s.LongestWait = &longestWait{c.Origin, instant{e.Time}, wait.String(), wait}
+		if e.Kind == retry.RetryScheduled {
+			s.retry(e, c, waited(c, i))
 		}
 	}
-	if s.Retries > retries {
+	attempts := 0
+	for _, r := range c.Whole() {
+		switch {
+		case r.Event.Kind == retry.AttemptStarted:
+			attempts++
+		case r.Event.Kind == retry.AttemptFinished && r.Event.Err != nil:
+			s.fail(source, r.Event.Err)
+		}
+	}
+	if attempts == 0 { // all are in another log
+		attempts = last.Attempt
+	}
+	s.Attempts += attempts
+	source.Attempts += attempts
+	failure := failureOf(c)
+	if failure != nil && s.failures == failures {
+		s.fail(source, failure)
+	}
+	if slices.ContainsFunc(c.Records, func(r logfile.Record) bool { return r.Event.Kind == retry.RetryScheduled }) {
 		s.Retried++
 	}
 	switch {
 	case !c.Stopped():
 		s.Open++
-		return
 	case last.Reason == retry.ReasonSuccess:
 		s.Succeeded++
-		return
 	case last.Reason == retry.ReasonCanceled:
 		s.Canceled++
+		s.count(last, failure)
 	default:
 		s.GaveUp++
-		s.end(last.Time)
+		source.GaveUp++
+		s.strip.add(last.Time, 1, 0)
+		s.count(last, failure)
 	}
 	if last.Reason == retry.ReasonBudget || last.Reason == retry.ReasonBorrowed {
 		s.Denied++
 	}
-	s.count(c)
+	if differs = s.comparison.add(c); differs {
+		source.Differ++
+	}
+	return differs
+}
+
+// sourceOf returns the line of the source of a call.
+func (s *summary) sourceOf(c *logfile.Call) *sourceLine {
+	name, limit := c.From(), c.Last().Max
+	if s.sources[name] == nil && len(s.sources) >= mostSources {
+		name = "other"
+	}
+	line := s.sources[name]
+	if line == nil {
+		line = &sourceLine{Source: name, Least: limit, Most: limit}
+		s.sources[name] = line
+	}
+	if uint(limit) < uint(line.Least) { // -1 is the greatest
+		line.Least = limit
+	}
+	if uint(limit) > uint(line.Most) {
+		line.Most = limit
+	}
+	return line
+}
+
+// fail counts an attempt that failed.
+func (s *summary) fail(source *sourceLine, err error) {
+	text := textOf(err)
+	s.failures++
+	s.errors.add(text)
+	source.errors.add(text)
+}
+
+// retry counts a retry of a call.
+func (s *summary) retry(e *retry.Event, c *logfile.Call, wait time.Duration) {
+	s.Retries++
+	s.strip.add(e.Time, 0, 1)
+	s.Peak.add(e.Time)
+	if s.LongestWait == nil || wait > s.LongestWait.wait {
+		s.LongestWait = &longestWait{c.Origin, instant{e.Time}, wait.String(), wait}
+	}
+}
+
+// add counts a retry. Minutes that are long past are not held: calls come in about the order
+// of time.
+func (p *peak) add(at time.Time) {
+	minute := at.Unix() - (at.Unix()%60+60)%60
+	p.minutes[minute]++
+	if n := p.minutes[minute]; !at.IsZero() && (n > p.Retries || n == p.Retries && minute < p.Time.Unix()) {
+		p.Time, p.Retries = instant{time.Unix(minute, 0).UTC()}, n
+	}
+	if len(p.minutes) > mostMinutes {
+		for _, old := range slices.Sorted(maps.Keys(p.minutes))[:mostMinutes/2] {
+			delete(p.minutes, old)
+		}
+	}
 }
 
 // waited returns how long a call waited after its ith event, a RetryScheduled: a done context,
@@ -151,94 +312,87 @@ func waited(c *logfile.Call, i int) time.Duration {
 
 // failureOf returns the last error of a call, nil if it has none.
 func failureOf(c *logfile.Call) error {
-	for i := len(c.Records) - 1; i >= 0; i-- {
-		if err := c.Records[i].Event.Err; err != nil {
-			return err
+	for _, r := range slices.Backward(c.Records) {
+		if r.Event.Err != nil {
+			return r.Event.Err
 		}
 	}
 	return c.Last().Cause
 }
 
-// count counts a call that stopped, by its reason and the text of its error.
-func (s *summary) count(c *logfile.Call) {
-	last := c.Last()
+// textOf returns the text of an error as it is counted.
+func textOf(err error) string {
+	text := eventlog.Printable(err.Error())
+	if len(text) > longestText {
+		text = strings.ToValidUTF8(text[:longestText], "") + "..."
+	}
+	return text
+}
+
+// count counts a call that stopped, by its reason and its error.
+func (s *summary) count(last *retry.Event, failure error) {
 	key := [2]string{string(last.Reason), last.Class}
 	if s.reasons[key] == nil && len(s.reasons) >= mostReasons {
 		key = [2]string{"other", ""}
 	}
-	l := s.reasons[key]
-	if l == nil {
-		l = &reasonLine{Reason: key[0], Class: key[1], errors: map[string]int{}}
-		s.reasons[key] = l
+	line := s.reasons[key]
+	if line == nil {
+		line = &reasonLine{Reason: key[0], Class: key[1]}
+		s.reasons[key] = line
 	}
-	failure := failureOf(c)
-	if l.Count++; failure == nil {
-		return
-	}
-	text := eventlog.Printable(failure.Error())
-	if len(text) > longestText {
-		text = strings.ToValidUTF8(text[:longestText], "") + "..."
-	}
-	l.Error, l.Times = text, 1
-	if l.errors[text] == 0 && len(l.errors) == mostErrors {
-		// As in Misra and Gries, Finding Repeated Elements (1982): what comes more often than
-		// once in mostErrors+1 calls stays, and no count is too high.
-		l.Least = true
-		for other := range l.errors {
-			if l.errors[other]--; l.errors[other] == 0 {
-				delete(l.errors, other)
-			}
-		}
-		return
-	}
-	l.errors[text]++
-}
-
-// end counts a call that gave up. If there are too many bars, each is for a longer time.
-func (s *summary) end(at time.Time) {
-	if at.IsZero() {
-		return
-	}
-	s.ends[floor(at.Unix(), s.step)]++
-	for len(s.ends) > mostBars {
-		s.step = cmp.Or(map[int64]int64{600: 3600, 3600: 86_400}[s.step], 10*s.step)
-		ends := map[int64]int{}
-		for at, n := range s.ends {
-			ends[floor(at, s.step)] += n
-		}
-		s.ends = ends
+	if line.Count++; failure != nil {
+		line.errors.add(textOf(failure))
 	}
 }
-
-func floor(second, step int64) int64 { return second - (second%step+step)%step }
 
 // finish computes what can only be known at the end.
 func (s *summary) finish(l *logfile.Log) {
 	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped+l.Bad, l.Torn, l.Dropped
-	s.Minutes = []minute{}
-	for _, at := range slices.Sorted(maps.Keys(s.ends)) {
-		s.Minutes = append(s.Minutes, minute{instant{time.Unix(at, 0).UTC()}, s.step, s.ends[at]})
+	s.Strip = s.strip.all()
+	s.Errors = s.errors.most(namedErrors)
+	for i := range s.Errors {
+		s.Errors[i].Share = float64(s.Errors[i].Count) / float64(s.failures)
 	}
 	s.Reasons = slices.AppendSeq([]*reasonLine{}, maps.Values(s.reasons))
-	for _, l := range s.Reasons {
-		for text, n := range l.errors {
-			if n > l.Times || n == l.Times && text < l.Error {
-				l.Error, l.Times = text, n
-			}
-		}
+	for _, line := range s.Reasons {
+		line.find()
 	}
 	slices.SortFunc(s.Reasons, func(a, b *reasonLine) int {
 		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Class, b.Class))
 	})
+	s.Sources = slices.AppendSeq([]*sourceLine{}, maps.Values(s.sources))
+	for _, line := range s.Sources {
+		line.find()
+	}
+	slices.SortFunc(s.Sources, func(a, b *sourceLine) int {
+		return cmp.Or(b.GaveUp-a.GaveUp, b.Attempts-a.Attempts, cmp.Compare(a.Source, b.Source))
+	})
+	s.comparison.finish(l)
 }
 
-// text returns the paragraph, the table and the bars.
+// faulty reports whether the policy is compared with a log that has only lines that cannot be read.
+func (s *summary) faulty(l *logfile.Log) bool { return s.comparison != nil && l.Bad > 0 }
+
+func (s *summary) json() []byte {
+	numbers, _ := json.Marshal(s) // of texts and numbers
+	return numbers
+}
+
+// text returns the first line, and how the calls compare with the policy, or a paragraph, the
+// tables and the strip.
 func (s *summary) text() string {
 	const clock = "2006-01-02 15:04:05Z"
 	var b strings.Builder
-	number, span, wait, quiet := preview.Thousands[int], "", "", 0
+	fmt.Fprintf(&b, "%s, %s gave up, %.2f attempts a call\n", counted(s.Calls, "call"), preview.Thousands(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
+	if s.comparison != nil {
+		return b.String() + s.comparison.text(s.Sources)
+	}
+	number, span, most, wait, quiet := preview.Thousands[int], "", "", "", 0
 	if !s.to.IsZero() {
 		span = ", from " + s.from.UTC().Format(clock) + " to " + s.to.UTC().Format(clock)
+	}
+	if s.Peak.Retries > 0 {
+		most = ", at most " + number(s.Peak.Retries) + " in a minute (" + s.Peak.Time.Format("2006-01-02 15:04Z") + ")"
 	}
 	if w := s.LongestWait; w != nil {
 		at := eventlog.Printable(w.Origin.String())
@@ -250,10 +404,10 @@ func (s *summary) text() string {
 	if !s.started {
 		quiet = s.Calls
 	}
-	fmt.Fprintf(&b, "%s, %s gave up%s.\n%s succeeded, %s canceled, %s without an end in the log.\n%s had %s.%s\n"+
+	fmt.Fprintf(&b, "%s succeeded, %s canceled, %s without an end in the log%s.\n%s had %s%s.%s\n"+
 		"Budgets denied a retry to %s.\n",
-		counted(s.Calls, "call"), number(s.GaveUp), span, number(s.Succeeded), number(s.Canceled), number(s.Open),
-		counted(s.Retried, "call"), counted(s.Retries, "retry"), wait, counted(s.Denied, "call"))
+		number(s.Succeeded), number(s.Canceled), number(s.Open), span,
+		counted(s.Retried, "call"), counted(s.Retries, "retry"), most, wait, counted(s.Denied, "call"))
 	for _, note := range []struct {
 		n    int
 		text string
@@ -269,32 +423,52 @@ func (s *summary) text() string {
 			b.WriteString(note.text)
 		}
 	}
+	s.tables(&b)
+	return trailing.ReplaceAllString(b.String(), "")
+}
+
+var trailing = regexp.MustCompile(`(?m) +$`) // of a table
+
+// tables writes a table by reason, one by source, one by error, and one over time.
+func (s *summary) tables(b *strings.Builder) {
+	number := preview.Thousands[int]
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	if len(s.Reasons) > 0 {
-		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "\nCALLS\tREASON\tCLASS\tCOMMONEST ERROR")
-		for _, line := range s.Reasons {
-			text := line.Error
-			if line.Least {
-				text += " (at least " + number(line.Times) + ")"
-			} else if line.Times > 0 {
-				text += " (" + number(line.Times) + ")"
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", number(line.Count), eventlog.Printable(line.Reason), cmp.Or(eventlog.Printable(line.Class), "-"), text)
-		}
-		_ = t.Flush()
 	}
-	if len(s.Minutes) > 0 {
-		step := map[int64]string{60: "minute", 600: "10 minutes", 3600: "hour", 86_400: "day"}[s.step]
-		fmt.Fprintf(&b, "\nGave up in each %s:\n", cmp.Or(step, number(int(s.step/86_400))+" days"))
-		most := slices.MaxFunc(s.Minutes, func(a, b minute) int { return a.GaveUp - b.GaveUp }).GaveUp
-		for i, m := range s.Minutes {
-			if i > 0 && m.Time.Unix() > s.Minutes[i-1].Time.Unix()+s.step {
-				b.WriteString("...\n")
-			}
-			fmt.Fprintf(&b, "%s  %s %s\n", m.Time.Format("2006-01-02 15:04Z"), strings.Repeat("#", max(1, m.GaveUp*widest/most)), number(m.GaveUp))
-		}
+	for _, line := range s.Reasons {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(line.Count), eventlog.Printable(line.Reason), cmp.Or(eventlog.Printable(line.Class), "-"), &line.commonest)
 	}
-	return b.String()
+	_ = t.Flush()
+	fmt.Fprintln(t, "\nCALLS\tGAVE UP\tATTEMPTS\tMAX\tSOURCE\tCOMMONEST ERROR")
+	for _, line := range s.Sources {
+		limit := limitText(line.Least)
+		if line.Most != line.Least {
+			limit += " to " + limitText(line.Most)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(line.Calls), number(line.GaveUp), number(line.Attempts), limit, eventlog.Printable(line.Source), &line.commonest)
+	}
+	_ = t.Flush()
+	if len(s.Errors) > 0 {
+		fmt.Fprintln(t, "\nFAILURES\tSHARE\tERROR")
+	}
+	for _, line := range s.Errors {
+		count := number(line.Count)
+		if line.AtLeast {
+			count += " or more"
+		}
+		fmt.Fprintf(t, "%s\t%.0f%%\t%s\n", count, 100*line.Share, line.Error)
+	}
+	_ = t.Flush()
+	writeStrip(t, s.Strip)
+	_ = t.Flush()
+}
+
+func limitText(limit int) string {
+	if limit == retry.Unlimited {
+		return "none"
+	}
+	return preview.Thousands(limit)
 }
 
 // asJSON returns a call as JSON.

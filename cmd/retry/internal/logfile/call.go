@@ -38,6 +38,9 @@ func (c *Call) Last() *retry.Event { return &c.last().Event }
 
 func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
 
+// From returns where c is from: its source, or its file where no prefix says one.
+func (c *Call) From() string { return cmp.Or(c.Source, c.Records[0].File.Name) }
+
 // Stopped reports whether c has an end.
 func (c *Call) Stopped() bool { return c.Last().Kind == retry.CallFinished }
 
@@ -54,7 +57,7 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	case c.sparse && c.Last().Resets > 0:
 		return call, "it began anew, and the log has no attempts", nil
 	}
-	calls, err := flowlog.Replay(c.whole())
+	calls, err := flowlog.Replay(c.Whole())
 	switch {
 	case err != nil && c.last().torn > first.torn: // between two of its events
 		return call, "one of its lines is cut off", nil
@@ -64,8 +67,8 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	return call, c.Cut, err
 }
 
-// whole returns the events of c, with the attempts that slog leaves out above level Debug.
-func (c *Call) whole() (all []flowlog.Record) {
+// Whole returns the events of c, with the attempts that slog leaves out above level Debug.
+func (c *Call) Whole() (all []flowlog.Record) {
 	waited := 0 // the attempt whose retry was scheduled last
 	for i, r := range c.Records {
 		r.Line = i + 1
@@ -108,9 +111,6 @@ func (l *Log) Calls() iter.Seq2[*Call, error] {
 					yield(nil, err)
 				}
 				return
-			}
-			if l.Each != nil {
-				l.Each(r)
 			}
 			c.add(r)
 		}

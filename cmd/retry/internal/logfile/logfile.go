@@ -32,8 +32,6 @@ type Log struct {
 	First   *policyfile.Fault // of Bad; nil if there is none
 	Dropped int               // calls that were cut short because too many were open
 
-	Each func(Record) // sees every event before Calls does, unless it is nil
-
 	files []*File
 }
 

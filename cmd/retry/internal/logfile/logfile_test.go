@@ -63,7 +63,7 @@ func logged(t *testing.T, key string, how written) []string {
 }
 
 // text is what a log says: its calls, and their events without their seeds.
-func text(t *testing.T, log *logfile.Log) (calls []string) {
+func text(t *testing.T, log *logfile.Log, source ...string) (calls []string) {
 	for c, err := range log.Calls() {
 		require.NoError(t, err)
 		_, cut, err := c.Replay()
@@ -73,6 +73,9 @@ func text(t *testing.T, log *logfile.Log) (calls []string) {
 		call := c.Key + ": " + cut + "\n"
 		for _, r := range c.Records {
 			assert.Equal(t, c.Source, r.Source)
+			if len(source) > 0 {
+				assert.Equal(t, source[0], r.Source)
+			}
 			call += x.Line(r.Record)
 		}
 		calls = append(calls, call)
@@ -131,8 +134,7 @@ func TestPrefixes(t *testing.T) {
 					all = append(all, row.before+s+row.after)
 				}
 				log := of(all...)
-				log.Each = func(r logfile.Record) { assert.Equal(t, row.source, r.Source) }
-				assert.Equal(t, want, text(t, log))
+				assert.Equal(t, want, text(t, log, row.source))
 				others := 0
 				if name == "lines of others" {
 					others = len(lines)
@@ -273,14 +275,11 @@ func TestBounds(t *testing.T) {
 			all = append(all, fmt.Sprintf(`{"kind":"attempt_started","time":"2000-01-01T00:00:00.%05[1]dZ","max":-1,`+line+`}`, i))
 		}
 		log := of(all...)
-		n, held := 0, 0
-		log.Each = func(logfile.Record) {
-			held++
-			require.LessOrEqual(t, held, most, line)
-		}
+		n := 0
 		for c, err := range log.Calls() {
 			require.NoError(t, err)
-			n, held = n+len(c.Records), held-len(c.Records)
+			require.LessOrEqual(t, log.Events-n, most, line)
+			n += len(c.Records)
 		}
 		assert.Positive(t, log.Dropped, line)
 		assert.Equal(t, 50_000, n, line)

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry/cmd/retry/internal/preview"
+)
+
+// A strip counts over time, in bars that are as wide as the log is long.
+type strip struct {
+	width       int // index in widths
+	bars        map[int64]*bar
+	first, last int64 // second that is counted
+}
+
+// A bar counts within some seconds from Time on.
+type bar struct {
+	Time    instant `json:"time"`
+	Seconds int64   `json:"seconds"`
+	GaveUp  int     `json:"gave_up"` // calls
+	Retries int     `json:"retries"`
+}
+
+const (
+	mostBars = 60
+	widest   = 24 // characters of a bar
+)
+
+type width struct {
+	seconds int64
+	name    string
+}
+
+// widths are how wide a bar can be. Each width is a multiple of the one before.
+var widths = []width{
+	{1, "second"}, {5, "5 seconds"}, {10, "10 seconds"}, {30, "30 seconds"},
+	{60, "minute"}, {120, "2 minutes"}, {600, "10 minutes"}, {1800, "30 minutes"},
+	{3600, "hour"}, {7200, "2 hours"}, {21_600, "6 hours"}, {86_400, "day"},
+	{864_000, "10 days"}, {8_640_000, "100 days"}, {86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
+}
+
+func (s *strip) add(at time.Time, gaveUp, retries int) {
+	if at.IsZero() {
+		return
+	}
+	second := at.Unix()
+	if len(s.bars) == 0 {
+		s.first, s.last = second, second
+	}
+	s.first, s.last = min(s.first, second), max(s.last, second)
+	s.count(second, gaveUp, retries)
+	for s.width < len(widths)-1 && s.start(s.last)-s.start(s.first) >= mostBars*widths[s.width].seconds {
+		s.width++
+		bars := s.bars
+		s.bars = map[int64]*bar{}
+		for second, b := range bars {
+			s.count(second, b.GaveUp, b.Retries)
+		}
+	}
+}
+
+func (s *strip) count(second int64, gaveUp, retries int) {
+	second = s.start(second)
+	b := s.bars[second]
+	if b == nil {
+		b = &bar{Time: instant{time.Unix(second, 0).UTC()}}
+		s.bars[second] = b
+	}
+	b.GaveUp += gaveUp
+	b.Retries += retries
+}
+
+// start returns the first second of the bar that has a second.
+func (s *strip) start(second int64) int64 {
+	seconds := widths[s.width].seconds
+	return second - (second%seconds+seconds)%seconds
+}
+
+// all returns the bars in their order.
+func (s *strip) all() []*bar {
+	bars := []*bar{}
+	for _, second := range slices.Sorted(maps.Keys(s.bars)) {
+		b := s.bars[second]
+		b.Seconds = widths[s.width].seconds
+		bars = append(bars, b)
+	}
+	return bars
+}
+
+// writeStrip writes the bars as a table.
+func writeStrip(w io.Writer, bars []*bar) {
+	gaveUp, retries := 1, 1
+	for _, b := range bars {
+		gaveUp, retries = max(gaveUp, b.GaveUp), max(retries, b.Retries)
+	}
+	draw := func(n, most int) string {
+		if n == 0 {
+			return "0\t"
+		}
+		return preview.Thousands(n) + "\t" + strings.Repeat("#", max(1, n*widest/most))
+	}
+	for i, b := range bars {
+		form := "2006-01-02 15:04Z"
+		if b.Seconds < 60 {
+			form = "2006-01-02 15:04:05Z"
+		}
+		if i == 0 {
+			i := slices.IndexFunc(widths, func(w width) bool { return w.seconds == b.Seconds })
+			fmt.Fprintf(w, "\nIN EACH %s\tGAVE UP\t\tRETRIES\n", strings.ToUpper(widths[i].name))
+		} else if b.Time.Unix() > bars[i-1].Time.Unix()+b.Seconds {
+			fmt.Fprintln(w, "...\t\t\t")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", b.Time.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
+	}
+}
