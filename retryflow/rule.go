@@ -190,13 +190,9 @@ func classOf(p retry.Policy) *retry.Class {
 	return c
 }
 
-// limit returns the tighter limit of the rule and of the pipeline. The curves only
-// make the policies valid: a rule may be unlimited without one if the pipeline is
-// not.
+// limit returns the tighter limit of the rule and of the pipeline.
 func (v *verdict) limit(ofPipeline int) int {
-	policy := v.Policy
-	policy.Backoff = retry.Fixed(time.Hour)
-	return retry.Policy{MaxAttempts: policy.EffectiveMax(), AttemptCap: max(0, ofPipeline), Backoff: policy.Backoff}.EffectiveMax()
+	return retry.Policy{MaxAttempts: v.Policy.EffectiveMax(), AttemptCap: max(0, ofPipeline)}.EffectiveMax()
 }
 
 // failure returns nil if the task is done, and otherwise the error that the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,7 @@ func TestClassifyWithoutAPipeline(t *testing.T) {
 		{When: IfErr(is(errRateLimit)), Do: Retry, Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}}},
 		{When: IfErr(is(errDeadlock)), Do: Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Millisecond)}},
 		{When: IfErr(is(context.Canceled)), Do: Continue},
+		{When: IfErr(is(errBoom)), Do: Retry, Policy: retry.Policy{MaxAttempts: 100}, Delay: waits(7 * time.Second)},
 	}
 	for name, row := range map[string]struct {
 		errs   []error
@@ -48,35 +50,19 @@ func TestClassifyWithoutAPipeline(t *testing.T) {
 	}{
 		"each its own policy":          {[]error{errRateLimit, errDeadlock, errRateLimit, nil}, retry.ReasonSuccess, []time.Duration{0, time.Second, 1010 * time.Millisecond, 5010 * time.Millisecond}},
 		"one count for all":            {[]error{errRateLimit, errRateLimit, errDeadlock}, retry.ReasonExhausted, []time.Duration{0, time.Second, 3 * time.Second}},
-		"nothing for the rest":         {[]error{errBoom}, retry.ReasonNonRetryable, []time.Duration{0}},
+		"nothing for the rest":         {[]error{io.EOF}, retry.ReasonNonRetryable, []time.Duration{0}},
+		"within the policy's bounds":   {[]error{errBoom}, retry.ReasonExhausted, []time.Duration{0, 7 * time.Second, 14 * time.Second, 21 * time.Second}},
 		"nothing for other directives": {[]error{context.Canceled}, retry.ReasonNonRetryable, []time.Duration{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				call, began := failures(row.errs...)
-				err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Classify: rules.Classify}, call)
+				err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 4, Classify: rules.Classify}, call)
 				assert.Equal(t, row.reason, retry.ReasonOf(err))
 				assert.Equal(t, row.began, *began)
 			})
 		})
 	}
-}
-
-func TestClassifyIsBoundedByItsPolicy(t *testing.T) {
-	rules := Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 100}}}
-	call, began := failures(errBoom)
-	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2, Classify: rules.Classify}, call)
-	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.Len(t, *began, 2)
-}
-
-func TestClassifyComputesTheDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rules := Rules{{Do: Retry, Policy: retry.Policy{MaxAttempts: 3}, Delay: waits(7 * time.Second)}}
-		call, began := failures(errBoom)
-		_ = retry.Do(t.Context(), retry.Policy{MaxAttempts: 10, Classify: rules.Classify}, call)
-		assert.Equal(t, []time.Duration{0, 7 * time.Second, 14 * time.Second}, *began)
-	})
 }
 
 // What is not retried says why, if a function of a rule failed.
@@ -136,23 +122,4 @@ func TestClassOfARule(t *testing.T) {
 	} {
 		assert.Equal(t, &want, Rules{{Do: Retry, Policy: policy}}.Classify(errBoom))
 	}
-}
-
-func TestNextAsksTheRules(t *testing.T) {
-	rules := Rules{{When: IfErr(is(errDeadlock)), Do: Retry, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}}}
-	p := retry.Policy{MaxAttempts: 10, Classify: rules.Classify}
-	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonRetry, Lo: time.Second, Hi: time.Second}, p.Next(retry.Attempt{Number: 2, Err: errDeadlock}))
-	assert.Equal(t, retry.Decision{Delay: time.Second, Reason: retry.ReasonExhausted, Lo: time.Second, Hi: time.Second}, p.Next(retry.Attempt{Number: 3, Err: errDeadlock}))
-	assert.Equal(t, retry.Decision{Reason: retry.ReasonNonRetryable}, p.Next(retry.Attempt{Number: 1, Err: errBoom}))
-}
-
-func TestIfErr(t *testing.T) {
-	when := IfErr(func(error) bool { return true })
-	for want, o := range map[bool]Outcome{true: failure, false: success} {
-		matches, err := when(o)
-		assert.Equal(t, want, matches)
-		assert.NoError(t, err)
-	}
-	matches, _ := IfErr(is(errDeadlock))(failure)
-	assert.False(t, matches)
 }
