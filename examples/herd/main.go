@@ -1,6 +1,6 @@
-// Herd reproduces published simulations of clients that retry, with the curves,
-// jitters and budgets of this library, and prints its results beside the
-// published ones. docs/why.md explains two of them.
+// Herd simulates clients that retry, with the curves, jitters and budgets of this
+// library, and prints its results beside those of other simulators. docs/why.md
+// explains them.
 //
 //	go run ./examples/herd
 //	go run ./examples/herd -svg docs    also draws them
@@ -23,7 +23,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("herd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	seed := flags.Uint64("seed", 1, "seed of all random numbers: the same seed prints the same tables")
-	trials := flags.Int("trials", 20, "number of contests and herds to average")
+	trials := flags.Int("trials", 20, "number of herds to average")
 	svg := flags.String("svg", "", "also draw the tables, as SVG files in this directory")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -35,20 +35,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 	herds := simulateHerds(*seed, *trials)
 	loads := simulateLoads(*seed)
-	contests := simulateContests(*seed, *trials)
 	printHerds(stdout, herds)
 	printLoads(stdout, loads)
-	printContests(stdout, contests)
-	printAmplification(stdout)
 
 	if *svg == "" {
 		return 0
 	}
 	for name, c := range map[string]chart{
-		"herd.svg":          herdChart(herds),
-		"budget.svg":        loadChart(loads),
-		"contest-calls.svg": callsChart(contests),
-		"contest-time.svg":  timeChart(contests),
+		"herd.svg":   herdChart(herds),
+		"budget.svg": loadChart(loads),
 	} {
 		if err := os.WriteFile(filepath.Join(*svg, name), c.svg(), 0o644); err != nil {
 			fmt.Fprintln(stderr, "herd:", err)

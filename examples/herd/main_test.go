@@ -14,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/goretry/retry"
 )
 
 // What the program simulates by default, once for all tests.
@@ -67,36 +65,6 @@ func TestLoadsFollowTheClosedForms(t *testing.T) {
 	}
 }
 
-// The known figures are means of 100 or 200 contests. The standard error of their
-// times is up to 3 % for 10 clients, and 1.4 % for more. For ten contests it is three
-// to four times as large. That of the calls is much smaller.
-func TestContestsEndAsKnown(t *testing.T) {
-	for _, clients := range []int{10, 20, 50, 100, 150, 190} {
-		c := simulateContest(1, clients, 10)
-		none, exponential, equal, full := c.results["none"], c.results["exponential"], c.results["equal"], c.results["full"]
-		tolerance := 0.1
-		if clients <= 20 {
-			tolerance = 0.25
-		}
-		for name, known := range knownContests[clients] {
-			assert.InEpsilon(t, known.ms, c.results[name].ms, tolerance, "%d clients, %s: time", clients, name)
-			assert.InEpsilon(t, known.calls, c.results[name].calls, tolerance/2, "%d clients, %s: calls", clients, name)
-		}
-		assert.Less(t, none.ms, full.ms, "%d clients: without backoff it ends first", clients)
-		assert.Less(t, full.ms, equal.ms, "%d clients", clients)
-		assert.Greater(t, exponential.ms/full.ms, 5.0, "%d clients: without jitter it takes many times as long", clients)
-		assert.Greater(t, exponential.calls, 1.2*full.calls, "%d clients: without jitter it needs more calls", clients)
-		assert.InEpsilon(t, equal.calls, full.calls, 0.12, "%d clients: equal and full jitter write about as often", clients)
-		assert.Less(t, full.calls, none.calls, "%d clients", clients)
-	}
-}
-
-func TestLayersMultiply(t *testing.T) {
-	assert.Equal(t, 64, backendCalls(3, 4, nil))
-	assert.Equal(t, 243, backendCalls(5, 3, nil))
-	assert.Equal(t, 6, backendCalls(3, 4, &retry.Budget{Size: 5, Ratio: 0.1}), "one budget for all layers")
-}
-
 func TestRunIsDeterministicAndDraws(t *testing.T) {
 	dir := t.TempDir()
 	var first, second, errs bytes.Buffer
@@ -104,7 +72,7 @@ func TestRunIsDeterministicAndDraws(t *testing.T) {
 	require.Zero(t, run([]string{"-trials", "1"}, &second, &errs), errs.String())
 	assert.Equal(t, first.String(), second.String())
 
-	for _, name := range []string{"herd.svg", "budget.svg", "contest-calls.svg", "contest-time.svg"} {
+	for _, name := range []string{"herd.svg", "budget.svg"} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		assert.NotContains(t, string(data), "NaN", name)
