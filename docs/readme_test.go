@@ -33,7 +33,7 @@ import (
 func TestREADMESnippets(t *testing.T) {
 	var sources []string
 	for _, root := range []string{
-		"docs", "examples", "integration/yamltest", "integration/llmtest",
+		"docs", "examples", "integration",
 		"adapters/retrycontroller", "adapters/retrygrpc",
 	} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net/http"
 	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +30,7 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
+	"github.com/goretry/retry/retrynet"
 	"github.com/goretry/retry/retrytest"
 )
 
@@ -729,3 +734,153 @@ func TestMovedJitter(t *testing.T) {
 		retrytest.TestJitter(t, row.jitter)
 	}
 }
+
+func TestRecipeBatch(t *testing.T) {
+	policy, ctx, batch := everySecond, t.Context(), []string{"a", "b", "c"}
+	var sent []string
+	answers := []func([]string) ([]string, error){
+		func(b []string) ([]string, error) { return b[1:], nil },
+		func([]string) ([]string, error) { return nil, errDial },
+		func([]string) ([]string, error) { return nil, nil },
+	}
+	put := func(_ context.Context, b []string) ([]string, error) {
+		sent = append(sent, strings.Join(b, ""))
+		return answers[len(sent)-1](b)
+	}
+	policy.Wait = retrytest.NoWait(policy).Wait
+
+	err := retry.Do(ctx, policy, func(ctx context.Context) error {
+		failed, err := put(ctx, batch) // func put(context.Context, []Item) (failed []Item, err error)
+		if err != nil {
+			return err // nothing is known of the items: all are sent again
+		}
+		if batch = failed; len(batch) > 0 {
+			return fmt.Errorf("%d items failed, the first is %v", len(batch), batch[0])
+		}
+		return nil
+	})
+
+	require.NoError(t, err)
+	assert.Equal(t, []string{"abc", "bc", "bc"}, sent)
+	assert.Empty(t, batch)
+}
+
+func TestRecipeCommand(t *testing.T) {
+	command := func(ctx context.Context, stderr io.Writer, download func(context.Context) error) int {
+		policy := retrytest.NoWait(everySecond)
+
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+		defer stop()
+		policy.OnEvent = func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled {
+				fmt.Fprintf(stderr, "attempt %d of %d: %v; again in %v\n", e.Attempt, e.Max, e.Err, e.Delay.Round(time.Millisecond))
+			}
+		}
+		switch err := retry.Do(ctx, policy, download); retry.ReasonOf(err) {
+		case retry.ReasonSuccess:
+			return 0
+		case retry.ReasonCanceled:
+			return 130 // as a shell expects after Ctrl-C
+		default:
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, row := range []struct {
+		ctx    context.Context
+		err    error
+		status int
+		text   string
+	}{
+		{t.Context(), nil, 0, ""},
+		{canceled, nil, 130, ""},
+		{t.Context(), retry.Permanent(errBoom), 1, "retry: permanent error after 1 attempt: boom\n"},
+		{t.Context(), errDial, 1, "attempt 1 of 3: dial tcp: connection refused; again in 1s\n" +
+			"attempt 2 of 3: dial tcp: connection refused; again in 1s\n" +
+			"retry: attempts exhausted after 3 attempts (2s waited): dial tcp: connection refused\n"},
+	} {
+		var stderr strings.Builder
+		assert.Equal(t, row.status, command(row.ctx, &stderr, failWith(row.err)))
+		assert.Equal(t, row.text, stderr.String())
+	}
+}
+
+// An apiError is an error as the SDKs of vendors have it.
+type apiError struct{ Status int }
+
+func (e *apiError) Error() string { return http.StatusText(e.Status) }
+
+func TestRecipeSDK(t *testing.T) {
+	var policy retry.Policy
+
+	policy.RetryIf = func(err error) bool {
+		if e := (*apiError)(nil); errors.As(err, &e) { // such as *googleapi.Error or *stripe.Error
+			return e.Status == 429 || e.Status >= 500
+		}
+		return retrynet.Transient(err)
+	}
+
+	for err, retried := range map[error]bool{
+		&apiError{429}: true, &apiError{503}: true, &apiError{400}: false, syscall.ECONNRESET: true, errBoom: false,
+	} {
+		assert.Equal(t, retried, policy.RetryIf(fmt.Errorf("charge: %w", err)), "%v", err)
+	}
+}
+
+func TestRecipeByTheClock(t *testing.T) {
+	for _, row := range []struct {
+		status   int
+		reason   retry.Reason
+		attempts int
+	}{{429, retry.ReasonElapsed, 601}, {503, retry.ReasonExhausted, 5}} {
+		bubble(t, http.StatusText(row.status), func(t *testing.T) {
+			policy := everySecond
+
+			policy.MaxAttempts, policy.MaxElapsed = retry.Unlimited, 10*time.Minute
+			others := &retry.Class{Name: "others", MaxAttempts: 5}
+			policy.Classify = func(err error) *retry.Class {
+				if e := (*retryhttp.StatusError)(nil); errors.As(err, &e) && e.StatusCode == http.StatusTooManyRequests {
+					return nil // the policy's limits
+				}
+				return others
+			}
+
+			attempts := 0
+			err := retry.Do(t.Context(), policy, func(context.Context) error {
+				attempts++
+				return &retryhttp.StatusError{StatusCode: row.status}
+			})
+			assert.Equal(t, []any{row.reason, row.attempts}, []any{retry.ReasonOf(err), attempts})
+		})
+	}
+}
+
+func TestRecipeDeadlineInAHeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy, s := everySecond, server(httpfault.Status(503, 0))
+
+		transport := &retryhttp.Transport{Policy: policy, Prepare: func(req *http.Request, attempt int, last error) error {
+			if deadline, ok := req.Context().Deadline(); ok {
+				req.Header.Set("X-Timeout-Ms", strconv.FormatInt(time.Until(deadline).Milliseconds(), 10))
+			}
+			return nil
+		}}
+
+		var left []string
+		transport.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+			left = append(left, req.Header.Get("X-Timeout-Ms"))
+			return s.RoundTrip(req)
+		})
+		req, err := http.NewRequestWithContext(within(t.Context(), 3*time.Second, nil), "GET", "http://example.test/", nil)
+		require.NoError(t, err)
+		_, err = retryhttp.Result(transport.RoundTrip(req))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"3000", "2000"}, left)
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
