@@ -35,6 +35,8 @@ type summary struct {
 	SkippedLines int           `json:"skipped_lines"`
 	TornLines    int           `json:"cut_off_lines"`
 	Dropped      int           `json:"dropped"` // calls cut short
+	Envoy        int           `json:"envoy"`   // calls of its access log
+	Uncounted    int           `json:"without_attempts"`
 	Reasons      []*reasonLine `json:"reasons"`
 	Sources      []*sourceLine `json:"sources"`
 	Errors       []errorLine   `json:"errors"`
@@ -185,7 +187,7 @@ func gaveUp(c *logfile.Call) bool {
 
 // add adds a call, and reports whether it differs from the policy, if there is one.
 func (s *summary) add(c *logfile.Call) (differs bool) {
-	last, source, failures := c.Last(), s.sourceOf(c), s.failures
+	last, source, failures, retries := c.Last(), s.sourceOf(c), s.failures, s.Retries
 	s.Calls++
 	if source.Calls++; c.Key == "" {
 		s.Keyless++
@@ -200,7 +202,10 @@ func (s *summary) add(c *logfile.Call) (differs bool) {
 		e := &c.Records[i].Event
 		s.started = s.started || e.Kind == retry.AttemptStarted
 		if e.Kind == retry.RetryScheduled {
-			s.retry(e, c, waited(c, i))
+			s.retry(e.Time, 1)
+			if wait := waited(c, i); s.LongestWait == nil || wait > s.LongestWait.wait {
+				s.LongestWait = &longestWait{c.Origin, instant{e.Time}, wait.String(), wait}
+			}
 		}
 	}
 	attempts := 0
@@ -217,11 +222,21 @@ func (s *summary) add(c *logfile.Call) (differs bool) {
 	}
 	s.Attempts += attempts
 	source.Attempts += attempts
+	if first := c.Records[0]; first.Foreign {
+		s.Envoy++
+		s.started = true
+		if first.Uncounted {
+			s.Uncounted++
+		}
+		if last.Attempt > 1 {
+			s.retry(last.Time, last.Attempt-1)
+		}
+	}
 	failure := failureOf(c)
 	if failure != nil && s.failures == failures {
 		s.fail(source, failure)
 	}
-	if slices.ContainsFunc(c.Records, func(r logfile.Record) bool { return r.Event.Kind == retry.RetryScheduled }) {
+	if s.Retries > retries {
 		s.Retried++
 	}
 	switch {
@@ -275,22 +290,22 @@ func (s *summary) fail(source *sourceLine, err error) {
 	source.errors.add(text)
 }
 
-// retry counts a retry of a call.
-func (s *summary) retry(e *retry.Event, c *logfile.Call, wait time.Duration) {
-	s.Retries++
-	s.strip.add(e.Time, 0, 1)
-	s.Peak.add(e.Time)
-	if s.LongestWait == nil || wait > s.LongestWait.wait {
-		s.LongestWait = &longestWait{c.Origin, instant{e.Time}, wait.String(), wait}
-	}
+// retry counts retries at a time.
+func (s *summary) retry(at time.Time, n int) {
+	s.Retries += n
+	s.strip.add(at, 0, n)
+	s.Peak.add(at, n)
 }
 
-// add counts a retry. Minutes that are long past are not held: calls come in about the order
-// of time.
-func (p *peak) add(at time.Time) {
+// add counts retries. Minutes that are long past are not held: calls come in about the order of
+// time.
+func (p *peak) add(at time.Time, n int) {
+	if at.IsZero() {
+		return
+	}
 	minute := at.Unix() - (at.Unix()%60+60)%60
-	p.minutes[minute]++
-	if n := p.minutes[minute]; !at.IsZero() && (n > p.Retries || n == p.Retries && minute < p.Time.Unix()) {
+	p.minutes[minute] += n
+	if n = p.minutes[minute]; n > p.Retries || n == p.Retries && minute < p.Time.Unix() {
 		p.Time, p.Retries = instant{time.Unix(minute, 0).UTC()}, n
 	}
 	if len(p.minutes) > mostMinutes {
@@ -413,6 +428,8 @@ func (s *summary) text() string {
 		text string
 	}{
 		{quiet, "The log has no attempts (its level is above DEBUG), so calls that succeeded at\nonce are not in it.\n"},
+		{s.Envoy, counted(s.Envoy, "call") + " of Envoy's access log, which has no delays and no limits.\n"},
+		{s.Uncounted, "Of " + counted(s.Uncounted, "call") + " it does not say how many attempts there were: the numbers are too low.\n"},
 		{s.Keyless - 1, number(s.Keyless) + " calls have no key, so those that ran at the same time may be mixed up.\n"},
 		{s.SkippedLines, "Skipped " + counted(s.SkippedLines, "line") + " of something else.\n"},
 		{s.TornLines, "Cut off: " + counted(s.TornLines, "line") + ".\n"},
@@ -465,8 +482,11 @@ func (s *summary) tables(b *strings.Builder) {
 }
 
 func limitText(limit int) string {
-	if limit == retry.Unlimited {
+	switch limit {
+	case retry.Unlimited:
 		return "none"
+	case 0: // it is not in the log
+		return "-"
 	}
 	return preview.Thousands(limit)
 }

@@ -50,6 +50,8 @@ func (c *Call) Stopped() bool { return c.Last().Kind == retry.CallFinished }
 func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	first := &c.Records[0]
 	switch {
+	case first.Foreign:
+		return call, "an access log has no decisions", nil
 	case c.Cut == headless:
 		return call, c.Cut, nil
 	case first.logged && first.Event.Time.IsZero():
@@ -69,6 +71,9 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 
 // Whole returns the events of c, with the attempts that slog leaves out above level Debug.
 func (c *Call) Whole() (all []flowlog.Record) {
+	if c.Records[0].Foreign {
+		return []flowlog.Record{c.Records[0].Record}
+	}
 	waited := 0 // the attempt whose retry was scheduled last
 	for i, r := range c.Records {
 		r.Line = i + 1
@@ -119,7 +124,10 @@ func (l *Log) Calls() iter.Seq2[*Call, error] {
 
 // add adds the next event.
 func (c *collector) add(r Record) {
-	call := c.find(&r)
+	var call *Call
+	if !r.Foreign {
+		call = c.find(&r)
+	}
 	if !eventlog.Known(r.Event.Kind) && call == nil {
 		return
 	}

@@ -12,36 +12,85 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/internal/strict"
 )
 
-// sources are how kubectl --prefix, docker compose, and syslog in its two forms say
+// sources are how kubectl --prefix, docker compose, syslog in its two forms, and journalctl say
 // where a line is from.
 var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]string{
 	`\[(pod/\S+)\] `,
 	`(\S+) +\|`,
-	`(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8} (\S+ [^\s:]+): `,
+	`(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?:\.\d+)? (\S+ [^\s:]+): `,
+	`\d{4}-\d\d-\d\dT[\d:.]+[+-]\d\d:?\d\d (\S+ [^\s:]+): `,
 	`<\d+>1 \S+ (\S+ \S+ \S+) `,
 }, "|") + `)`)
 
-// sourceOf returns what a prefix says of where a line is from, "" if it does not.
-func sourceOf(prefix []byte) string {
-	if len(prefix) == 0 {
-		return ""
+// sourceOf returns what a prefix says of where a line is from, or else a field of its JSON, "" if
+// neither does.
+func sourceOf(prefix, value []byte) string {
+	if len(prefix) > 0 {
+		found := sources.FindSubmatch(prefix)
+		if source := bytes.Join(found[min(1, len(found)):], nil); len(source) > 0 { // of which one is not empty
+			return string(source)
+		}
 	}
-	found := sources.FindSubmatch(prefix)
-	return string(bytes.Join(found[min(1, len(found)):], nil)) // of which one is not empty
+	return fieldSource(value, true)
 }
 
-// unwrap returns what stands in a line of Docker's log, behind its time.
-func unwrap(line []byte) []byte {
-	if !bytes.HasPrefix(line, []byte(`{"log":`)) {
-		return line
+// has reports whether a line has one of these texts.
+func has(line []byte, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) })
+}
+
+// places are the fields that say where a line is from, the best first: those of a logger, of
+// Fluent Bit and of journald. They may be within one of the groups.
+var (
+	places = strings.Fields("pod pod_name k8s.pod.name host hostname host_name host.name instance _HOSTNAME")
+	groups = strings.Fields("kubernetes k8s labels resource attributes")
+)
+
+// fieldSource returns what a field of a JSON object, or of one of its groups, says of where it is
+// from.
+func fieldSource(object []byte, outer bool) string {
+	if !has(object, `"pod`, `"k8s`, `"host`, `"instance`, `"_HOST`) {
+		return ""
 	}
-	var docker struct{ Log, Time string }
-	if json.Unmarshal(line, &docker) != nil {
-		return line
+	source, best := "", len(places)
+	for key, value := range strict.Members(object) {
+		text, ok := strict.Text(value)
+		if outer && slices.Contains(groups, string(key)) {
+			key, text, ok = []byte(places[0]), fieldSource(value, false), true
+		}
+		if i := slices.Index(places, string(key)); ok && text != "" && i >= 0 && i < best {
+			source, best = text, i
+		}
 	}
-	return bytes.TrimSpace([]byte(docker.Time + " " + docker.Log))
+	return source
+}
+
+// unwrap returns what stands in a line of Docker's log, of Fluent Bit's or of journald's, behind its
+// time, and where it is from.
+func unwrap(line []byte) (inner []byte, source string) {
+	if !bytes.HasPrefix(line, []byte("{")) || !has(line, `"log":`, `"message":`, `"MESSAGE":`) {
+		return line, ""
+	}
+	var text, at string
+	for key, value := range strict.Members(line) {
+		switch string(key) {
+		case "log", "message", "MESSAGE":
+			text, _ = strict.Text(value)
+		case "time", "@timestamp":
+			at, _ = strict.Text(value)
+		case "__REALTIME_TIMESTAMP": // in microseconds
+			micros, _ := strict.Text(value)
+			n, _ := strconv.ParseInt(micros, 10, 64)
+			at = time.UnixMicro(n).UTC().Format(time.RFC3339Nano)
+		}
+	}
+	if text == "" {
+		return line, ""
+	}
+	return bytes.TrimSpace([]byte(at + " " + text)), fieldSource(line, true)
 }
 
 // payload returns the JSON that a line has behind a prefix, or that has the keys and
@@ -91,7 +140,7 @@ func fromText(line []byte) []byte {
 		}
 	}
 	fields := map[string]any{"level": "", "msg": values["msg"]}
-	for _, key := range known {
+	for _, key := range slices.Concat(known, places) {
 		text, ok := values[key]
 		n, err := strconv.Atoi(text)
 		switch {
@@ -126,7 +175,7 @@ func isTorn(values map[string]string) bool {
 // pairs returns the values that a line of text has for keys of events, and skips the rest.
 // Of a key that is there twice it takes the last, which is the event's. A value is endless
 // if it has no closing quotation mark. The time is linear in the length of the line: no step
-// copies the rest of it, and values holds no more than the known keys.
+// copies the rest of it, and values holds no more than the known keys and places.
 func pairs(line string) (values map[string]string, endless bool) {
 	values = map[string]string{}
 	for len(line) > 0 {
@@ -145,7 +194,7 @@ func pairs(line string) (values map[string]string, endless bool) {
 		if ok && name == "level" {
 			maps.DeleteFunc(values, func(key, _ string) bool { return key != "time" })
 		}
-		if ok && (name == "msg" || slices.Contains(known, name)) {
+		if ok && (name == "msg" || slices.Contains(known, name) || slices.Contains(places, name)) {
 			values[name] = text
 		}
 		line = strings.TrimLeft(line[len(word):], " ")

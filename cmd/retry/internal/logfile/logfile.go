@@ -11,6 +11,7 @@ package logfile
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -56,6 +57,10 @@ type Record struct {
 	flowlog.Record
 	Source string // of its Origin
 	File   *File
+
+	Foreign   bool // a whole call as Envoy's access log has it
+	Uncounted bool // it does not say how many attempts there were: at least Attempt
+
 	logged bool // by slog, which leaves attempts out above level Debug
 	torn   int  // how many lines of the log were cut off before it
 }
@@ -153,7 +158,14 @@ func (f *File) fill(l *Log) error {
 
 // decode finds the events in a line.
 func (f *File) decode(l *Log, line []byte) {
-	value, text, prefix := payload(unwrap(line))
+	line, around := unwrap(line)
+	if call := access(line); call != nil {
+		call.Line, call.File = f.line, f
+		f.see(call)
+		f.read = append(f.read[:0], *call)
+		return
+	}
+	value, text, prefix := payload(line)
 	if value == nil {
 		l.Skipped++
 		return
@@ -172,7 +184,7 @@ func (f *File) decode(l *Log, line []byte) {
 		l.Skipped++
 		return
 	}
-	source, logged := sourceOf(prefix), text || bytes.Contains(value, []byte(`"level"`))
+	source, logged := cmp.Or(sourceOf(prefix, value), around), text || bytes.Contains(value, []byte(`"level"`))
 	for i := range read {
 		read[i].Source, read[i].logged = source, logged
 		e := &read[i].Event
@@ -182,9 +194,14 @@ func (f *File) decode(l *Log, line []byte) {
 		if e.Time.IsZero() && logged {
 			e.Time = f.last
 		}
-		if f.last = e.Time; f.first.IsZero() {
-			f.first = f.last
-		}
+		f.see(&read[i])
 	}
 	f.read = read
+}
+
+// see remembers when an event came.
+func (f *File) see(r *Record) {
+	if f.last = r.Event.Time; f.first.IsZero() {
+		f.first = f.last
+	}
 }

@@ -2,6 +2,7 @@ package logfile_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -108,6 +109,10 @@ func TestPrefixes(t *testing.T) {
 		"docker compose, with colors": {"web-1", "\x1b[36mweb-1  |\x1b[0m ", ""},
 		"syslog, RFC 3164":            {"host web[1234]", "<34>Nov 22 10:00:00 host web[1234]: ", ""},
 		"journalctl":                  {"host web[1234]", "Nov  2 10:00:00 host web[1234]: ", ""},
+		"journalctl -o short-precise": {"host web[1234]", "Nov 22 10:00:00.123456 host web[1234]: ", ""},
+		"journalctl -o short-iso":     {"host web[1234]", "2026-11-22T10:00:00+0000 host web[1234]: ", ""},
+		"journalctl -o json":          {"node-1", "", ""},
+		"Fluent Bit":                  {"web-1", "", ""},
 		"syslog, RFC 5424":            {"host web 12", `<34>1 2026-11-22T10:00:00.003Z host web 12 ID47 [x@32473 iut="3" kind="y"] ` + "\ufeff", ""},
 		"Windows":                     {"", "", "\r"},
 		"Docker":                      {},
@@ -128,8 +133,13 @@ func TestPrefixes(t *testing.T) {
 			t.Run(form+", "+name, func(t *testing.T) {
 				var all []string
 				for _, s := range lines {
-					if name == "Docker" {
+					switch name {
+					case "Docker":
 						s = fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-11-22T10:00:00.1Z"}`, s+"\n")
+					case "journalctl -o json":
+						s = fmt.Sprintf(`{"__REALTIME_TIMESTAMP":"1795341600100000","_HOSTNAME":"node-1","MESSAGE":%q}`, s)
+					case "Fluent Bit":
+						s = fmt.Sprintf(`{"@timestamp":"2026-11-22T10:00:00.1Z","log":%q,"kubernetes":{"host":"node-1","pod_name":"web-1","labels":{"pod":"x"}}}`, s)
 					}
 					all = append(all, row.before+s+row.after)
 				}
@@ -143,6 +153,26 @@ func TestPrefixes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A field of the line itself, or beside it, says where it is from: the pod before the host.
+func TestSourceFields(t *testing.T) {
+	for _, row := range []struct{ fields, want string }{
+		{``, ""},
+		{`,"host":"node-1"`, "node-1"},
+		{`,"host":"node-1","pod":"web-1"`, "web-1"},
+		{`,"pod":"","instance":"i-1"`, "i-1"},
+		{`,"pod":7`, ""},
+		{`,"kubernetes":{"pod_name":"web-1","namespace_name":"x"}`, "web-1"},
+		{`,"resource":{"k8s.pod.name":"web-1"},"host":"node-1"`, "web-1"},
+		{`,"labels":{"labels":{"pod":"web-1"}}`, ""},
+	} {
+		c := only(t, of(`{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3`+row.fields+`}`))
+		assert.Equal(t, row.want, c.Source, row.fields)
+		assert.Equal(t, cmp.Or(row.want, "a.log"), c.From(), row.fields)
+	}
+	c := only(t, of(`time=2000-01-01T00:00:00Z level=DEBUG msg="attempt started" pod=web-1 kind=attempt_started attempt=1 max=3 elapsed=0s`))
+	assert.Equal(t, "web-1", c.Source)
 }
 
 // A line without a time has that of its prefix, or of the wait that it announces.
@@ -289,7 +319,7 @@ func TestBounds(t *testing.T) {
 // A line of 4 MiB is read in time that is linear in its length: no step copies the rest of it.
 // A copy of it for each of 700,000 words would be more than 1 TB.
 func TestLongLine(t *testing.T) {
-	for _, word := range []string{`x="" `, `x=1 `, `level=x `, `x="\"" `, `key="a" `, `{"kind": `} {
+	for _, word := range []string{`{"labels":`, `"pod":"x",`, `[2026-11-22T10:00:00Z] "`, `x="" `, `x=1 `, `level=x `, `x="\"" `, `key="a" `, `{"kind": `} {
 		line := strings.Repeat(word, (4<<20)/len(word)-100) + `level=WARN msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=0s`
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -326,6 +356,7 @@ func TestTornText(t *testing.T) {
 func FuzzLog(f *testing.F) {
 	f.Add([]byte(`{"log":"{\"kind\"","stream":"a"}` + "\n" + `2026-11-22T10:00:00.1Z stdout P {"kind":"call_finished"`))
 	f.Add([]byte(`{"log":""}` + "\n" + `{"log":"\n"}` + "\n2026-11-22T10:00:00Z stdout F \n"))
+	f.Add([]byte(`{"MESSAGE":"{\"kind\":1}","labels":{"pod":"a"}}` + "\n" + `{"start_time":"2026-11-22T10:00:00Z","response_flags":"URX","duration":1e9,"attempts":-1}`))
 	f.Add([]byte("x kind=call_finished msg=\"gave up\" attempt=1 max=\"1 err=\"\\\n\x00{\"kind\":\"retry_scheduled\",\"attempt\":1,\"max\":1}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for c, err := range logfile.New(logfile.Open("a", bytes.NewReader(data)), logfile.Open("b", bytes.NewReader(data))).Calls() {
