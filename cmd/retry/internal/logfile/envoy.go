@@ -19,7 +19,7 @@ import (
 // one that its retry policy has, there is no such policy, or its retry budget was empty.
 const reasonUnknown retry.Reason = "not_retried"
 
-// accessLine is a line in the default format of Envoy's access log, or in that of Istio, which has
+// accessLine is a line in the default format of Envoy's access log, or in Istio's, which has
 // three more fields behind the flags and more of them at the end.
 var accessLine = regexp.MustCompile(`\[(\d{4}-\d\d-\d\dT[^\]]+)\] ".*?" (\d{1,3}) (-|[A-Z,]+)` +
 	`(?: (\S+) (?:-|"[^"]*"|\S+) "([^"]*)")? \S+ \S+ (\d+|-) \S+ "[^"]*" ".*?" "([^"]*)" "([^"]*)" "([^"]*)"(?: (\S+))?`)
