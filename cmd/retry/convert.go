@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/goretry/retry/cmd/retry/internal/convert"
-	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -110,9 +109,7 @@ func convertPolicy(s *streams, c *command, args []string) int {
 		return c.failed(s, err)
 	}
 	for _, note := range p.Notes {
-		if !same || p.RetryOn == "" || !strings.HasSuffix(note, policyfile.InCode) {
-			fmt.Fprintln(s.err, p.Fault(note))
-		}
+		fmt.Fprintln(s.err, p.Fault(note))
 	}
 	for _, loss := range losses {
 		fmt.Fprintln(s.err, p.Fault(loss))

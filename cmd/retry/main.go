@@ -291,14 +291,13 @@ type policy struct {
 	dialect string
 }
 
-// notes returns what lint reports about p, and what its settings say that a
-// policy does not.
-func (p *policy) notes() []string {
+// lint returns what lint reports about p.
+func (p *policy) lint() []string {
 	texts := []string{}
 	for _, fault := range p.Block.Lint(p.Policy) {
 		texts = append(texts, fault.Text)
 	}
-	return append(texts, p.Notes...)
+	return texts
 }
 
 // readPolicy reads the only policy of a file. If that fails, it prints why, and

@@ -54,10 +54,9 @@ func plan(s *streams, c *command, args []string) int {
 	if p.At != "" {
 		at = ", " + p.At
 	}
-	bound, key := p.Bound()
 	fmt.Fprintf(s.out, "%s:%d%s (%s)\n\n%s\n", policyfile.Visible(p.File), p.Line, policyfile.Visible(at), p.dialect,
-		policyfile.InKeys(preview.Text(p.Policy, *retries, bound, key)))
-	for _, note := range p.notes() {
+		policyfile.InKeys(preview.Text(p.Policy, *retries, p.Bounds)))
+	for _, note := range append(p.lint(), p.Notes...) {
 		fmt.Fprintln(s.out, "Note:", note)
 	}
 	if *seed != "" {
@@ -112,8 +111,12 @@ type planJSON struct {
 	Summary     string       `json:"summary"`
 	MaxAttempts int          `json:"max_attempts"` // including the first; -1 is unlimited
 	Plan        []stepJSON   `json:"plan"`
-	Delays      []delay      `json:"delays,omitempty"` // of the job with the key in -seed
+	Delays      []delay      `json:"delays,omitempty"`         // of the job with the key in -seed
+	Timeout     jsonDuration `json:"timeout,omitzero"`         // of all attempts and waits together
+	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // of each attempt
+	Fits        *int         `json:"fits,omitempty"`           // how many attempts fit into the timeout
 	Lint        []string     `json:"lint"`
+	Notes       []string     `json:"notes"`
 }
 
 type stepJSON struct {
@@ -130,9 +133,13 @@ func (d jsonDuration) MarshalText() ([]byte, error) { return []byte(time.Duratio
 func printJSON(s *streams, p policy, retries int, key string) int {
 	form := planJSON{
 		File: p.File, Line: p.Line, At: p.At, Dialect: p.dialect, Policy: p.Policy,
-		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.notes(),
+		Summary: p.String(), MaxAttempts: p.EffectiveMax(), Plan: []stepJSON{}, Lint: p.lint(), Notes: append([]string{}, p.Notes...),
+		Timeout: jsonDuration(p.All), Attempt: jsonDuration(p.Each),
 	}
-	for _, step := range p.Plan(retries) {
+	if fits := p.Fits(p.Policy); fits >= 0 {
+		form.Fits = &fits
+	}
+	for _, step := range p.Effective(p.Policy).Plan(retries) {
 		form.Plan = append(form.Plan, stepJSON{step.Attempt, jsonDuration(step.Lo), jsonDuration(step.Hi), jsonDuration(step.Total)})
 	}
 	if key != "" {

@@ -26,8 +26,10 @@ func TestPlanJSONKeys(t *testing.T) {
 	}
 
 	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
+	const bounded = "{timeout: 2s, retries: {attempts: 2, perTryTimeout: 1s, retryOn: 5xx}}"
 	var form map[string]any
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))
+	require.NoError(t, json.Unmarshal([]byte(succeed(t, bounded, "plan", "-json", "-at=retries")), &form))
 	keys := map[string]bool{}
 	for key, value := range form {
 		keys[key] = true

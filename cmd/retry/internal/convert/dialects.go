@@ -81,13 +81,14 @@ func faultsIn(err error) []string {
 // delivery: a message is delivered again if it is not acknowledged until then,
 // also while it is still being handled. A Nak delivers it again at once.
 type nats struct {
+	AckPolicy  string          `json:"ack_policy"` // without it, nothing is delivered again
 	MaxDeliver int             `json:"max_deliver"`
 	BackOff    []time.Duration `json:"backoff,omitempty"`
 }
 
 func writeNATS(w *writer) any {
 	const most = 10_000
-	consumer := nats{MaxDeliver: w.attempts}
+	consumer := nats{AckPolicy: "explicit", MaxDeliver: w.attempts}
 	if w.attempts != 1 {
 		for _, d := range w.p.Delays(most) {
 			if d <= 0 {

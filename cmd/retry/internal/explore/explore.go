@@ -167,7 +167,8 @@ func lookAt(name, text, at, from string) (v policyView) {
 	}
 	v.Lints = block.Lint(v.policy)
 	v.Summary = v.policy.String()
-	v.Ends = preview.Ending(v.policy)
+	v.Ends = preview.Ending(v.policy, block.Bounds)
+	v.policy = block.Effective(v.policy)
 	v.Steps = v.policy.Plan(maxRows + 1)
 	if v.More = len(v.Steps) > maxRows; v.More {
 		v.Steps = v.Steps[:maxRows]

@@ -32,7 +32,7 @@ func TestLook(t *testing.T) {
 	assert.Equal(t, "native", p.Dialect)
 	assert.Equal(t, []string{
 		"Ends after 5 attempts.",
-		"Worst case: 3.6s of waiting, Retry-After aside, and what the attempts take: there is no attempt_timeout.",
+		"Worst case: 3.6s of waiting, Retry-After aside, and what the attempts take: nothing bounds an attempt.",
 	}, p.Ends)
 	assert.Len(t, p.Steps, 4)
 	assert.False(t, p.More)

@@ -18,11 +18,18 @@ type Block struct {
 	Notes   []string // set by Read: what the settings say that a policy does not, each with its key
 	RetryOn string   // set by Read: the failures that the settings retry, with commas
 
-	node    *yaml.Node
-	beside  *yaml.Node // the mapping that has the block under a key; nil: none
-	limit   limit      // set by Read
-	dialect string     // of its place in the file; "" if that does not say
-	broken  string     // why it cannot be read
+	Bounds // set by Read
+
+	node      *yaml.Node
+	original  *yaml.Node      // in the file, while b has what stands for its expansions
+	beside    *place          // the mapping that has the block under a key; nil: none
+	dialect   string          // of its place in the file; "" if that does not say
+	broken    string          // why it cannot be read
+	absent    string          // why it is not in the file, and what applies
+	misspelt  bool            // it is where policies are, and a key is nearly one of a policy
+	warnings  []warning       // set by Read
+	lines     map[string]int  // set by Read: of what is beside it
+	templates map[string]bool // set by Read: the keys whose values are not known here
 }
 
 // usualKeys are the keys under which larger files have policies.
@@ -49,7 +56,10 @@ func (f *File) Find(at string) (blocks []Block) {
 		}
 		s := search{File: f}
 		if path != "" {
-			s.find(document, nil, "", nil, strings.Split(path, "."))
+			if s.find(document, nil, "", nil, strings.Split(path, ".")); s.blocks == nil {
+				s.absent(document)
+				s.blocks = slices.DeleteFunc(s.blocks, func(b Block) bool { return b.At != path })
+			}
 		} else {
 			s.usual(document)
 		}
@@ -105,7 +115,7 @@ type search struct {
 // than anybody could wait for.
 const mostSteps = 50_000
 
-func (s *search) add(node, beside *yaml.Node, path []string, dialect string) {
+func (s *search) add(node *yaml.Node, beside *place, path []string, dialect string) {
 	s.blocks = append(s.blocks, Block{
 		File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, beside: beside, dialect: dialect,
 	})
@@ -116,15 +126,21 @@ func (s *search) usual(document *yaml.Node) {
 	for _, key := range usualKeys {
 		s.find(document, nil, "", nil, []string{key})
 	}
+	for i := range s.blocks {
+		s.blocks[i].misspelt = s.blocks[i].nearlyNative()
+	}
 	whole := Block{node: resolved(document)}
 	if s.blocks == nil && !whole.Known() {
 		walk(whole.node, func(path []string, e entry) bool {
-			dialect, found := placed(e.under, resolved(e.value))
+			dialect, found := placed(e.under, e.in, resolved(e.value))
 			if found {
 				s.add(resolved(e.value), e.in, path, dialect)
 			}
 			return found
 		})
+	}
+	if s.blocks == nil && !whole.Known() {
+		s.absent(document)
 	}
 	if s.blocks == nil {
 		s.find(document, nil, "", nil, nil)
@@ -134,14 +150,15 @@ func (s *search) usual(document *yaml.Node) {
 // placed reports whether a node has the settings of another system, at a place where
 // whole files have them: under a key, in lists or at once. The dialect is "" if it may
 // be one of several.
-func placed(under string, node *yaml.Node) (dialect string, found bool) {
+func placed(under string, beside *place, node *yaml.Node) (dialect string, found bool) {
 	for _, d := range dialects {
 		if node.Kind != yaml.MappingNode || d.format == nil || !slices.Contains(d.format.places, under) {
 			continue
 		}
 		own := Block{node: node}
 		native := len(node.Content) > 0 && own.writtenAsNative()
-		if d.format.certain && !native || d.shows(node) || d.name == "istio" && hasKey(node, "attempts") {
+		if d.format.certain && !native || d.shows(node) || d.name == "istio" && (hasKey(node, "attempts") || len(node.Content) == 0) ||
+			d.name == "httproute" && inHTTPRoute(beside) {
 			if dialect = d.name; found {
 				return "", true
 			}
@@ -151,9 +168,46 @@ func placed(under string, node *yaml.Node) (dialect string, found bool) {
 	return dialect, found
 }
 
+// inHTTPRoute reports whether a mapping is a rule of an HTTPRoute.
+func inHTTPRoute(p *place) bool {
+	return p != nil && slices.ContainsFunc([]string{"backendRefs", "matches", "timeouts"}, func(key string) bool { return hasKey(p.node, key) })
+}
+
+// absent appends the blocks that a document leaves out where its system retries anyway.
+func (s *search) absent(document *yaml.Node) {
+	root := &place{node: resolved(document)}
+	add := func(path []string, line int, in *place, key, settings, dialect, why string) {
+		var node yaml.Node
+		_ = yaml.Unmarshal([]byte(settings), &node) // which is a constant
+		node.Content[0].Line = line
+		s.add(node.Content[0], in, append(slices.Clone(path), key), dialect)
+		s.blocks[len(s.blocks)-1].absent = why
+	}
+	kind, _ := root.get(exactly, "kind")
+	walk(root.node, func(path []string, e entry) bool {
+		value := resolved(e.value)
+		name, _, _ := strings.Cut(e.key, "/")
+		switch {
+		case kind.value != nil && kind.value.Value == "VirtualService" && e.under == "http" && hasKey(value, "route") && !hasKey(value, "retries"):
+			add(path, value.Line, &place{value, e.under, e.in}, "retries", "{attempts: 2}", "istio",
+				"retries: it is left out, and Istio retries twice, on "+istioDefault)
+		case e.in != nil && e.in.key == "exporters" && slices.Contains(defaultExporters, name) && !hasKey(value, "retry_on_failure"):
+			if value.Kind != yaml.MappingNode {
+				value = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.line}
+			}
+			add(path, e.line, &place{value, e.key, e.in}, "retry_on_failure", "{}", "otel", "retry_on_failure: it is left out, and this exporter retries by default")
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+var defaultExporters = []string{"otlp", "otlp_grpc", "otlphttp", "otlp_http"}
+
 // find appends the blocks at a path from a node. walked is the path to that
 // node, which stands under a key of beside, in lists or at once.
-func (s *search) find(node, beside *yaml.Node, under string, walked, path []string) {
+func (s *search) find(node *yaml.Node, beside *place, under string, walked, path []string) {
 	node = resolved(node)
 	if s.steps++; s.steps > mostSteps {
 		if n := len(s.blocks); n == 0 || s.blocks[n-1].broken == "" {
@@ -167,13 +221,13 @@ func (s *search) find(node, beside *yaml.Node, under string, walked, path []stri
 		path = []string{"*"} // each element has a count of its own
 	}
 	if len(path) == 0 {
-		dialect, _ := placed(under, node)
+		dialect, _ := placed(under, beside, node)
 		s.add(node, beside, walked, dialect)
 		return
 	}
 	in := beside
 	if node.Kind == yaml.MappingNode {
-		in = node
+		in = &place{node, under, beside}
 	}
 	for end := len(path); end > 0; end-- { // try the longest key first
 		key := strings.Join(path[:end], ".")
@@ -201,14 +255,14 @@ func hasKey(node *yaml.Node, key string) bool {
 // for which visit returns true. path is only valid during the call.
 func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	seen := map[*yaml.Node]bool{}
-	var below func(node, in *yaml.Node, path []string, under string)
-	below = func(node, in *yaml.Node, path []string, under string) {
+	var below func(node *yaml.Node, in *place, path []string, under string)
+	below = func(node *yaml.Node, in *place, path []string, under string) {
 		if node = resolved(node); seen[node] || len(path) > deepest {
 			return
 		}
 		seen[node] = true
 		if node.Kind == yaml.MappingNode {
-			in = node
+			in = &place{node, under, in}
 		}
 		for _, e := range entries(node) {
 			if e.under, e.in = under, in; node.Kind == yaml.MappingNode {
@@ -229,7 +283,12 @@ const deepest = 100
 // form of its family, or one that only another system has, or is at a place where
 // another system has its settings.
 func (b *Block) Known() bool {
-	return b.dialect != "" || slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
+	return b.dialect != "" || b.misspelt || slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
+}
+
+// nearlyNative reports whether a key of b is nearly one of a policy.
+func (b *Block) nearlyNative() bool {
+	return b.node.Kind == yaml.MappingNode && slices.ContainsFunc(entries(b.node), func(e entry) bool { return nearest(e.key, dialects[0].keys) != "" })
 }
 
 // line returns the line of a key in b, such as backoff.delays[1]. If b does not
@@ -256,8 +315,8 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string     // set by walk: the key of a mapping that it is under, in lists or at once
-	in    *yaml.Node // set by walk: that mapping
+	under string // set by walk: the key of a mapping that it is under, in lists or at once
+	in    *place // set by walk: that mapping
 }
 
 // entries returns the entries of a mapping or a sequence. In a mapping, merged

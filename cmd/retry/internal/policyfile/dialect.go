@@ -73,7 +73,7 @@ func readDialect[T any, P interface {
 // that fits. If b cannot be read or is not valid, Read returns every fault. It sets
 // Notes, RetryOn and what stands beside b.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
-	b.Notes, b.RetryOn, b.limit = nil, "", limit{}
+	b.reset()
 	d, p, err := b.read(from)
 	if err == nil {
 		err = p.Validate()
@@ -81,8 +81,17 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 	if err != nil {
 		return retry.Policy{}, d.name, b.faults(err)
 	}
-	b.readLimit(d)
+	b.readBeside(d.format, p)
+	if b.absent != "" {
+		b.Notes = append([]string{b.absent}, b.Notes...)
+	}
 	return p, d.name, nil
+}
+
+// reset makes b as it was before it was read.
+func (b *Block) reset() {
+	b.Notes, b.RetryOn, b.Bounds, b.warnings = nil, "", Bounds{}, nil
+	b.lines, b.templates = map[string]int{}, map[string]bool{}
 }
 
 func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {

@@ -77,15 +77,22 @@ func (b *Block) Fault(text string) *Fault {
 // right in code, which has a context and a budget, but seldom in a file.
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	texts := p.Lint()
-	if delays := p.Delays(100); p.EffectiveMax() == retry.Unlimited && p.MaxElapsed == 0 && len(delays) > 0 && delays[len(delays)-1] < leastForever {
+	if b.All > 0 { // which the library does not know
+		texts = slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(text, "MaxElapsed (max_elapsed)") })
+	}
+	if delays := p.Delays(100); p.EffectiveMax() == retry.Unlimited && p.MaxElapsed == 0 && b.All == 0 && len(delays) > 0 && delays[len(delays)-1] < leastForever {
 		texts = append(texts, fmt.Sprintf("unlimited attempts (max_attempts), at most %v apart: a target that is down gets %.0f an hour from each call; set max_elapsed, or a longer delay",
 			delays[len(delays)-1], time.Hour.Seconds()/max(1e-3, delays[len(delays)-1].Seconds())))
 	}
 	for _, text := range texts {
 		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: InKeys(text)})
 	}
-	for _, text := range b.lintLimit(p) { // in the words of its system
-		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: text})
+	for _, w := range append(slices.Clone(b.warnings), b.lintBounds(p)...) { // in the words of its system
+		line, beside := b.lines[w.key]
+		if !beside {
+			line, _ = b.line(w.key)
+		}
+		faults = append(faults, &Fault{File: b.File, Line: line, Lint: true, Text: w.text})
 	}
 	return faults
 }

@@ -28,30 +28,48 @@ type format struct {
 	marks                []string // the keys that show it by themselves
 	places               []string // the keys under which whole files have it
 	certain              bool     // it is there without a mark, too
-	limit                string   // the key beside the settings that bounds all attempts and waits together; "": none
-	attemptLimit         string   // the key that bounds each attempt, where the limit can make it useless; "": none
+	beside               []sibling
+	attemptLimit         string // the key in it that bounds each attempt; "": none
+	ignoresLong          bool   // it ignores that if it is not shorter than what bounds all attempts
 }
 
 var formats = []format{
 	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: protoTimes, read: readTemporal, places: []string{"retryPolicy"},
-		limit: "scheduleToCloseTimeout",
-		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"}},
-	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC, places: []string{"retryPolicy"}, limit: "timeout",
-		marks: []string{"initialBackoff", "backoffMultiplier", "retryableStatusCodes"}},
+		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"},
+		beside: []sibling{{path: "scheduleToCloseTimeout", bounds: all}, {path: "startToCloseTimeout", bounds: each},
+			{path: "scheduleToStartTimeout", says: "ends the wait for a worker, and is not retried"},
+			{path: "heartbeatTimeout", says: "ends an attempt that is silent for so long, which is retried"}}},
+	{name: "grpc", title: "gRPC", example: `{"maxAttempts": 3, ...}`, plain: strings.ToLower, times: protoTimes, read: readGRPC, places: []string{"retryPolicy"},
+		marks: []string{"initialBackoff", "backoffMultiplier", "retryableStatusCodes"},
+		beside: []sibling{{path: "timeout", bounds: all},
+			{path: "waitForReady", when: "true", says: "a call to a server that is down waits for a connection, and is not retried"}}},
 	{name: "envoy", title: "Envoy", example: `{"num_retries": 2}`, plain: snake, times: protoTimes, read: readEnvoy, places: []string{"retry_policy", "retryPolicy"},
-		limit: "timeout", attemptLimit: "per_try_timeout",
-		marks: []string{"num_retries", "retry_on", "retry_back_off", "per_try_timeout"}},
+		attemptLimit: "per_try_timeout", ignoresLong: true,
+		marks: []string{"num_retries", "retry_on", "retry_back_off", "per_try_timeout"},
+		beside: []sibling{{path: "timeout", bounds: all, absent: routeTimeout}, {path: "max_stream_duration.max_stream_duration", bounds: all},
+			{path: "max_stream_duration.grpc_timeout_header_max", says: "a gRPC request brings its own timeout, which replaces that of the route"},
+			{path: "max_grpc_timeout", says: "a gRPC request brings its own timeout, which replaces that of the route"},
+			{path: "idle_timeout", says: "ends a stream that is silent for so long"}}},
 	{name: "istio", title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio, places: []string{"retries"},
-		limit: "timeout", attemptLimit: "perTryTimeout",
-		marks: []string{"retryOn", "perTryTimeout"}},
+		attemptLimit: "perTryTimeout", ignoresLong: true, marks: []string{"retryOn", "perTryTimeout"},
+		beside: []sibling{{path: "timeout", bounds: all}}},
+	{name: "httproute", title: "HTTPRoute", example: `{"attempts": 2}`, plain: exactly, times: gatewayTimes, read: readHTTPRoute, places: []string{"retry"},
+		beside: []sibling{{path: "timeouts.request", bounds: all}, {path: "timeouts.backendRequest", bounds: each}}},
 	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions, places: []string{"Retry"},
-		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"}},
+		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"},
+		beside: []sibling{{path: "/TimeoutSeconds", bounds: all}, {path: "TimeoutSeconds", bounds: each},
+			{path: "TimeoutSecondsPath", says: "ends each attempt after what the input says"},
+			{path: "HeartbeatSeconds", says: "ends an attempt that is silent for so long, with States.Timeout"}}},
 	{name: "otel", title: "the OpenTelemetry Collector", example: `{"max_elapsed_time": "5m"}`, plain: exactly, times: otelTimes, read: readOTel,
-		places: []string{"retry_on_failure"}, certain: true, marks: []string{"initial_interval", "randomization_factor", "max_elapsed_time"}},
-	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, places: []string{"retryStrategy"}, certain: true},
+		places: []string{"retry_on_failure"}, certain: true, marks: []string{"initial_interval", "randomization_factor", "max_elapsed_time"},
+		beside: []sibling{{path: "timeout", bounds: each, absent: exporterTimeout},
+			{path: "sending_queue.enabled", when: "false", says: "without a queue, the deadline of the caller ends the retries, too"},
+			{path: "sending_queue.wait_for_result", when: "true", says: "the deadline of the caller ends the retries, too"}}},
+	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, places: []string{"retryStrategy"}, certain: true,
+		beside: []sibling{{path: "/spec.activeDeadlineSeconds", bounds: all}, {path: "activeDeadlineSeconds", bounds: each}, {path: "timeout", bounds: each}}},
 	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"},
 		places: []string{"config", "spec"}}, // in what "nats consumer info" prints, and of a Kubernetes Consumer
-	{name: "asynq", title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}},
+	{name: "asynq", title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}, attemptLimit: "timeout_seconds"},
 }
 
 var upper = regexp.MustCompile(`[A-Z]`)
@@ -71,7 +89,7 @@ type unreadSystem struct {
 
 var unread = []unreadSystem{
 	{regexp.MustCompile(`^backoffLimit(PerIndex)?$`), "a Kubernetes Job", "its pods start again after 10s, 20s, 40s and so on, at most 6m, backoffLimit times"},
-	{regexp.MustCompile(`^(MaxRetryAttempts|BackoffType|UseJitter|Polly)$`), "Polly", "MaxRetryAttempts counts retries, and MaxDelay cuts before a jitter of ±25 %"},
+	{regexp.MustCompile(`^(MaxRetryAttempts|BackoffType|UseJitter|Polly)$`), "Polly", "MaxRetryAttempts counts retries, MaxDelay cuts after the jitter, and exponential delays with UseJitter are decorrelated"},
 	{regexp.MustCompile(`^(resilience4j(\..*)?|wait-?[dD]uration|enable-?[eE]xponential-?[bB]ackoff|exponential-?[bB]ackoff-?[mM]ultiplier)$`), "Resilience4j", "maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out"},
 	{regexp.MustCompile(`^(spring(\..*)?|max-attempts|initial-interval|max-interval)$`), "Spring", "max-attempts counts the first attempt in Spring Retry, and not in Spring Framework 7"},
 	{regexp.MustCompile(`^(autoretry_for|retry_backoff(_max)?|retry_jitter|default_retry_delay|interval_(start|step|max)|task_acks_late)$`), "Celery", "max_retries is 3 and the delay 3m if they are left out"},
@@ -83,10 +101,10 @@ const ofPolicy = "retry: invalid policy"
 // A form is the settings of a format, while they are read.
 type form struct {
 	*strict.Mapping
+	b       *Block
 	times   style
-	needed  bool     // nothing stands in for the keys that are taken
-	notes   []string // what a policy does not have
-	retryOn string   // which failures are retried
+	needed  bool   // nothing stands in for the keys that are taken
+	retryOn string // which failures are retried
 
 	attempts int // including the first; -1: unlimited
 	base     time.Duration
@@ -96,6 +114,7 @@ type form struct {
 	around   bool // the jitter goes beyond the cap
 	timeout  time.Duration
 	elapsed  time.Duration
+	budget   *retry.Budget
 	delays   retry.Schedule // in place of base, factor and cap
 }
 
@@ -108,7 +127,7 @@ func (f *form) policy() retry.Policy {
 	if f.attempts == 1 {
 		return p
 	}
-	p.MaxElapsed, p.Jitter = f.elapsed, f.jitter
+	p.MaxElapsed, p.Jitter, p.Budget = f.elapsed, f.jitter, f.budget
 	if f.cap > 0 && f.base >= f.cap && f.factor >= 1 {
 		f.base, f.factor = f.cap, 1
 	}
@@ -139,25 +158,34 @@ func (f *form) policy() retry.Policy {
 		f.Fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
 	default:
 		p.Backoff = retry.Exponential{Base: f.base, Factor: f.factor}
-		if len(list) == longestList {
+		if _, most := f.jitter.(retry.Proportional).Window(list[len(list)-1]); most <= f.cap {
 			p.MaxDelay = f.cap
-			f.note("jitter", fmt.Sprintf("the longest delays go up to %v beyond %v: here at most that", f.jitter, f.cap))
+		} else if len(list) < longestList {
+			f.b.note("jitter", fmt.Sprintf("no delay reaches the longest, %v, before its jitter: here it is left out", f.cap))
+		} else {
+			p.MaxDelay = f.cap
+			f.b.note("jitter", fmt.Sprintf("the longest delays go up to %v beyond %v: here at most that", f.jitter, f.cap))
 		}
 	}
 	return p
 }
-
-// note adds something that the policy does not have. It begins with its key.
-func (f *form) note(key, text string) { f.notes = append(f.notes, key+": "+text) }
 
 // skip takes keys that have no place in a policy, and notes why it matters.
 func (f *form) skip(why string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
 		if why != "" && v != nil && string(v) != "[]" && string(v) != "{}" {
-			f.note(key, why)
+			f.b.note(key, why)
 		}
 	}
+}
+
+// has reports whether a key is written with a value.
+func (f *form) has(key string) bool {
+	return slices.ContainsFunc(entries(f.b.node), func(e entry) bool {
+		value := resolved(e.value)
+		return f.Plain(e.key) == f.Plain(key) && value.ShortTag() != "!!null" && (value.Kind != yaml.SequenceNode || len(value.Content) > 0)
+	})
 }
 
 // take takes the value of a key, or what the system puts in its place.
@@ -191,11 +219,13 @@ type style struct {
 }
 
 var (
-	protoTimes = style{`seconds as text, such as "0.2s"`, regexp.MustCompile(`^(\d+(\.\d{0,9})?|\.\d{1,9})s$`), 0, 0}
-	goTimes    = style{`a duration as text, such as "200ms" or "1m30s"`, nil, 0, 0}
-	otelTimes  = style{`a duration as text, such as "200ms", or nanoseconds`, nil, 0, 1} // so that 0 is one
-	argoTimes  = style{`a duration as text, such as "30s" or "5m"`, nil, time.Second, 0}
-	natsTimes  = style{`nanoseconds, such as 30000000000, or text, such as "30s"`, nil, 0, 1}
+	protoTimes   = style{`seconds as text, such as "0.2s"`, regexp.MustCompile(`^(\d+(\.\d{0,9})?|\.\d{1,9})s$`), 0, 0}
+	goTimes      = style{`a duration as text, such as "200ms" or "1m30s"`, nil, 0, 0}
+	otelTimes    = style{`a duration as text, such as "200ms", or nanoseconds`, nil, 0, 1} // so that 0 is one
+	argoTimes    = style{`a duration as text, such as "30s" or "5m"`, nil, time.Second, time.Second}
+	gatewayTimes = style{`a duration as text in whole h, m, s and ms, such as "500ms" or "1m30s"`, regexp.MustCompile(`^(\d{1,5}(h|m|s|ms)){1,4}$`), 0, 0}
+	wholeSeconds = style{"whole seconds, such as 30", nil, time.Second, time.Second}
+	natsTimes    = style{`nanoseconds, such as 30000000000, or text, such as "30s"`, nil, 0, 1}
 )
 
 // time takes a duration.
@@ -227,12 +257,7 @@ func (s style) parse(value json.RawMessage) (time.Duration, bool) {
 	return d, isText && err == nil && (s.text == nil || s.text.MatchString(text))
 }
 
-// InCode ends the notes about what no policy says in any system: which failures to
-// retry.
-const (
-	InCode  = "a policy does not say which failures to retry; code does"
-	routing = "a policy does not say where a retry goes"
-)
+const routing = "a policy does not say where a retry goes"
 
 // failures takes which failures are retried. Each must be valid.
 func failures[T any](f *form, key, write string, names []T, valid func(string) bool) {
@@ -243,9 +268,7 @@ func failures[T any](f *form, key, write string, names []T, valid func(string) b
 			f.Fault(key, fmt.Sprintf("%.60q", name), write)
 		}
 	}
-	if f.retryOn = strings.Join(all, ","); f.retryOn != "" {
-		f.note(key, InCode)
-	}
+	f.retryOn = strings.Join(all, ",")
 }
 
 // list takes a list that is not empty.
@@ -264,7 +287,7 @@ func readTemporal(f *form) {
 	}
 	f.cap = cmp.Or(f.cap, saturate.Mul(100, f.base))
 	f.attempts = cmp.Or(f.whole("maximumAttempts", 0, math.MaxInt32, 0), retry.Unlimited)
-	f.skip(InCode, "nonRetryableErrorTypes")
+	f.skip("", "nonRetryableErrorTypes")
 }
 
 func readGRPC(f *form) {
@@ -275,16 +298,62 @@ func readGRPC(f *form) {
 	f.cap = f.time("maxBackoff", 1, 0)
 	f.factor = f.number("backoffMultiplier", "a number above 0", 0, func(x float64) bool { return x > 0 })
 	failures(f, "retryableStatusCodes", write, list[any](f, "retryableStatusCodes", write), isGRPCCode)
+	if f.retryOn != strings.ToUpper(f.retryOn) {
+		f.b.warn("retryableStatusCodes", "retryableStatusCodes: grpc-go refuses the whole config for codes in lower case: write "+strings.ToUpper(f.retryOn))
+	}
 	if f.attempts > 5 {
-		f.note("maxAttempts", fmt.Sprintf("gRPC clients cut %d to 5", f.attempts))
+		f.b.note("maxAttempts", fmt.Sprintf("gRPC clients cut %d to 5", f.attempts))
 		f.attempts = 5
+	}
+	f.throttling()
+}
+
+// throttling reads what stands around a retryPolicy.
+func (f *form) throttling() {
+	if f.b.beside == nil {
+		return
+	}
+	method, root := f.b.beside, f.b.beside.outermost()
+	if method.key == "methodConfig" && !hasKey(method.node, "name") {
+		f.b.warn("maxAttempts", "this does nothing: its entry of methodConfig has no name, and is skipped; write name: [{}] for all methods")
+	}
+	if e, ok := method.get(strings.ToLower, "hedgingPolicy"); ok {
+		f.b.lines[e.key] = e.line
+		f.b.warn(e.key, "hedgingPolicy: beside a retryPolicy it is not allowed: write one of them")
+	}
+	if e, ok := method.get(strings.ToLower, "retryThrottling"); ok && method != root {
+		f.b.lines[e.key] = e.line
+		f.b.warn(e.key, "retryThrottling: inside methodConfig it does nothing: write it beside methodConfig")
+	}
+	e, ok := root.get(strings.ToLower, "retryThrottling")
+	if !ok || method == root {
+		return
+	}
+	var most, ratio float64
+	for key, to := range map[string]*float64{"maxTokens": &most, "tokenRatio": &ratio} {
+		inner, _ := (&place{node: e.value}).get(strings.ToLower, key)
+		if inner.value == nil || inner.value.Decode(to) != nil {
+			*to = 0
+		}
+	}
+	size := int(math.Ceil(most/2)) - 1
+	f.b.lines[e.key] = e.line
+	switch {
+	case !(most > 0 && most <= 1000 && ratio > 0):
+		f.b.warn(e.key, "retryThrottling: grpc-go refuses the whole config: write maxTokens above 0 and up to 1000, and a tokenRatio above 0")
+	case size < 1:
+		f.b.warn(e.key, fmt.Sprintf("retryThrottling: with maxTokens %v no retry is allowed: the first failure leaves half of them or less", most))
+	default:
+		f.budget = &retry.Budget{Size: size, Ratio: min(1, ratio)}
+		f.b.note(e.key, fmt.Sprintf("here a budget of %d retries; in gRPC failures that are not retried take from it, too, and recovery takes up to %.0f successes",
+			size, math.Ceil(most/2/ratio)))
 	}
 }
 
 func isGRPCCode(name string) bool {
 	return slices.Contains(strings.Fields(`OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED
 		RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED
-		0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16`), name)
+		0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16`), strings.ToUpper(name))
 }
 
 // EnvoyConditions are what Envoy retries on; it ignores other names without a
@@ -307,7 +376,12 @@ func IsIstioCondition(name string) bool {
 // interval that doubles, up to ten times the first.
 func (f *form) mesh(key, write string, valid func(string) bool, base, most time.Duration) {
 	write += strings.Join(EnvoyConditions, ", ")
-	names := strings.FieldsFunc(take[string](f, key, write, "", nil), func(r rune) bool { return r == ',' || r == ' ' })
+	names := strings.FieldsFunc(take[string](f, key, write, "", nil), func(r rune) bool { return r == ',' })
+	for i := range names {
+		if key == "retry_on" { // Istio takes no blanks
+			names[i] = strings.TrimSpace(names[i])
+		}
+	}
 	failures(f, key, write, names, valid)
 	f.base, f.factor, f.jitter = max(time.Millisecond, base.Truncate(time.Millisecond)), 2, retry.FullJitter
 	f.cap = saturate.Mul(10, f.base)
@@ -321,7 +395,7 @@ func readEnvoy(f *form) {
 	f.timeout = f.time("per_try_timeout", 0, 0).Truncate(time.Millisecond)
 	base, most := 25*time.Millisecond, time.Duration(0)
 	if inner := f.Inner("retry_back_off", `a mapping such as {"base_interval": "0.025s"}`); inner != nil {
-		in := &form{Mapping: inner, times: f.times, needed: true}
+		in := &form{Mapping: inner, b: f.b, times: f.times, needed: true}
 		base = in.time("base_interval", 1, 0)
 		in.needed = false
 		if most = in.time("max_interval", 1, 0); most > 0 && most < base {
@@ -330,24 +404,124 @@ func readEnvoy(f *form) {
 		inner.RejectRest("retry_back_off")
 	}
 	f.mesh("retry_on", "conditions of Envoy, which ignores others: ", IsEnvoyCondition, base, most)
-	if f.retryOn == "" {
-		f.note("retry_on", "it is missing, and Envoy retries nothing without it")
+	if !slices.ContainsFunc(strings.Split(f.retryOn, ","), IsEnvoyCondition) {
+		f.b.warn("retry_on", "this does nothing: without retry_on Envoy retries nothing, unless a request asks for it in x-envoy-retry-on")
 	}
-	f.skip(InCode, "retriable_status_codes", "retriable_headers", "retriable_request_headers")
+	for list, word := range map[string]string{"retriable_status_codes": "retriable-status-codes", "retriable_headers": "retriable-headers"} {
+		switch written := f.retries(word); {
+		case f.has(list) && !written:
+			f.b.warn(list, fmt.Sprintf("%s: it does nothing without %s in retry_on", list, word))
+		case written && !f.has(list):
+			f.b.warn("retry_on", fmt.Sprintf("retry_on: %s does nothing without %s", word, list))
+		}
+	}
+	f.skip("", "retriable_status_codes", "retriable_headers")
+	f.skip("only requests with these headers are retried", "retriable_request_headers")
+	f.finalTimeout("per_try_timeout")
+	f.cluster()
 	f.skip(routing, "retry_priority", "retry_host_predicate", "retry_options_predicates", "host_selection_retry_max_attempts")
 	f.skip("a policy bounds the whole attempt, not its silence", "per_try_idle_timeout")
 	f.skip("a policy waits for what a server asks by its max_retry_after", "rate_limited_retry_back_off")
 }
 
+// retries reports whether a failure is one of those that are retried.
+func (f *form) retries(name string) bool { return slices.Contains(strings.Split(f.retryOn, ","), name) }
+
+// finalTimeout warns of an attempt that Envoy does not retry when its timeout has ended
+// it: that is a reset, which no status and no other condition has in it.
+func (f *form) finalTimeout(key string) {
+	hedges, _ := f.b.beside.get(snake, "hedge_policy", "hedge_on_per_try_timeout")
+	hedged := hedges.value != nil && hedges.value.Value == "true"
+	if f.timeout > 0 && f.attempts != 1 && !hedged && !f.retries("5xx") && !f.retries("gateway-error") && !f.retries("reset") {
+		f.b.warn(key, key+" ends an attempt that is not retried then: add reset to the conditions, or 5xx or gateway-error")
+	}
+}
+
+// cluster notes how many retries Envoy allows at once to the cluster of a route, if that
+// is in the file.
+func (f *form) cluster() {
+	name, routed := f.b.beside.get(snake, "cluster")
+	clusters, _ := f.b.beside.outermost().get(snake, "static_resources", "clusters")
+	if !routed || clusters.value == nil {
+		return
+	}
+	for _, e := range entries(clusters.value) {
+		in := &place{node: resolved(e.value)}
+		if own, ok := in.get(snake, "name"); !ok || own.value.Value != name.value.Value {
+			continue
+		}
+		var threshold struct {
+			MaxRetries  *int `yaml:"max_retries"`
+			RetryBudget *struct {
+				BudgetPercent       struct{ Value *float64 } `yaml:"budget_percent"`
+				MinRetryConcurrency *int                     `yaml:"min_retry_concurrency"`
+			} `yaml:"retry_budget"`
+		}
+		if first, ok := in.get(snake, "circuit_breakers", "thresholds", "0"); ok && first.value.Decode(&threshold) != nil {
+			f.b.note("circuit_breakers", "their thresholds are not read")
+			return
+		}
+		if budget := threshold.RetryBudget; budget != nil {
+			percent, least := valueOr(budget.BudgetPercent.Value, 20), valueOr(budget.MinRetryConcurrency, 3)
+			f.b.note("retry_budget", fmt.Sprintf("each Envoy allows %v %% of its active requests as retries at once, and at least %d; the nearest budget is {size: %d, ratio: %.3g}",
+				percent, least, max(1, least), min(1, percent/max(1, 100-percent))))
+			return
+		}
+		f.b.note("max_retries", fmt.Sprintf("each Envoy allows %d retries at once to this cluster, which an outage meets before num_retries", valueOr(threshold.MaxRetries, 3)))
+		return
+	}
+}
+
+func valueOr[T any](value *T, missing T) T {
+	if value == nil {
+		return missing
+	}
+	return *value
+}
+
+// istioDefault is what Istio retries where that is not said.
+const istioDefault = "connect-failure,refused-stream,unavailable,cancelled"
+
+// readHTTPRoute reads the retry of a rule of the Gateway API, which leaves much to its
+// implementation.
+func readHTTPRoute(f *form) {
+	f.attempts = 1 + f.whole("attempts", 1, math.MaxInt32, 2)
+	if !f.has("attempts") {
+		f.b.note("attempts", "it is left out, and the implementation decides; here it is 2, as in Istio")
+	}
+	for _, code := range take[[]int](f, "codes", "a list of statuses, such as [503]", nil, nil) {
+		if code < 400 || code > 599 {
+			f.Fault("codes", code, "statuses from 400 to 599")
+		}
+		f.retryOn = strings.TrimPrefix(fmt.Sprintf("%s,%d", f.retryOn, code), ",")
+	}
+	if f.retryOn == "" {
+		f.b.note("codes", "it is left out, so that only failures of the connection are retried")
+	}
+	if f.has("backoff") {
+		f.base, f.factor = f.time("backoff", time.Millisecond, 0), 1
+		f.b.note("backoff", "each wait is at least this; how it grows is up to the implementation")
+		return
+	}
+	f.base, f.factor, f.cap, f.jitter = 25*time.Millisecond, 2, 250*time.Millisecond, retry.FullJitter
+	f.b.note("backoff", "it is left out, and the implementation decides; here it is that of Envoy")
+}
+
 func readIstio(f *form) {
 	f.attempts = 1 + f.whole("attempts", 0, math.MaxInt32, 0) // which counts retries, whatever its name says
 	if f.attempts == 1 {
-		f.note("attempts", "with 0, or without it, Istio retries nothing")
+		f.b.note("attempts", "with 0, or without it, Istio retries nothing")
+		for _, key := range []string{"perTryTimeout", "retryOn", "retryRemoteLocalities"} {
+			if f.has("attempts") && !f.b.templates["attempts"] && f.has(key) {
+				f.Fault("attempts", 0, "1 or more, or no "+key+": Istio refuses both")
+			}
+		}
 	}
 	f.timeout = f.time("perTryTimeout", time.Millisecond, 0)
 	f.mesh("retryOn", "a status such as 503, or one of ", IsIstioCondition,
 		f.time("backoff", time.Millisecond, 25*time.Millisecond), 0)
 	f.skip(routing, "retryRemoteLocalities", "retryIgnorePreviousHosts")
+	f.finalTimeout("perTryTimeout")
 }
 
 // The limits of the Amazon States Language.
@@ -361,6 +535,9 @@ func readStepFunctions(f *form) {
 	f.needed = true
 	failures(f, "ErrorEquals", write, list[string](f, "ErrorEquals", write), func(name string) bool { return name != "" })
 	f.needed = false
+	if f.retries("States.ALL") && strings.Contains(f.retryOn, ",") {
+		f.Fault("ErrorEquals", f.retryOn, "States.ALL alone")
+	}
 	f.attempts = 1 + f.whole("MaxAttempts", 0, stepMostAttempts, 3)
 	f.base = time.Duration(f.whole("IntervalSeconds", 1, stepMostAttempts, 1)) * time.Second
 	f.factor = f.number("BackoffRate", "1 or more", 2, fromOne)
@@ -372,6 +549,69 @@ func readStepFunctions(f *form) {
 		f.jitter = retry.FullJitter
 	}
 	f.skip("", "Comment")
+	f.retriers()
+	f.layers()
+}
+
+// retriers says what the other retriers of a state do to this one.
+func (f *form) retriers() {
+	if f.b.beside == nil {
+		return
+	}
+	if limit, ok := f.b.beside.get(exactly, "TimeoutSeconds"); ok && f.attempts != 1 && !f.retries("States.ALL") && !f.retries("States.Timeout") {
+		f.b.note("ErrorEquals", fmt.Sprintf("an attempt that TimeoutSeconds, %s, ends is not retried by this: that needs States.Timeout", limit.value.Value))
+	}
+	list, _ := f.b.beside.get(exactly, "Retry")
+	if list.value == nil || len(list.value.Content) < 2 || len(list.value.Content) > mostKeys {
+		return
+	}
+	attempts, before, first := 1, true, map[string]bool{}
+	for i, e := range entries(list.value) {
+		var r struct {
+			ErrorEquals []string `yaml:"ErrorEquals"`
+			MaxAttempts *int     `yaml:"MaxAttempts"`
+		}
+		if resolved(e.value).Decode(&r) != nil {
+			return
+		}
+		attempts = min(math.MaxInt32, attempts+valueOr(r.MaxAttempts, 3))
+		if own := resolved(e.value) == f.b.original; own && slices.Contains(r.ErrorEquals, "States.ALL") && i < len(list.value.Content)-1 {
+			f.Fault("ErrorEquals", "States.ALL", "it in the last retrier")
+		} else if own {
+			before = false
+		}
+		for _, name := range r.ErrorEquals {
+			first[name] = first[name] || before
+		}
+	}
+	for name := range strings.SplitSeq(f.retryOn, ",") {
+		if first[name] {
+			f.b.warn("ErrorEquals", fmt.Sprintf("ErrorEquals: %s does nothing here: an earlier retrier of the state has it, and no later one is tried", name))
+		}
+	}
+	f.b.note("MaxAttempts", fmt.Sprintf("each retrier counts by itself: with the others, the state makes up to %d attempts", attempts))
+}
+
+// layers warns of retries inside of what is retried as a whole.
+func (f *form) layers() {
+	for p := f.b.beside; p != nil && p.up != nil; p = p.up {
+		outer, ok := p.up.get(exactly, "Retry")
+		if !ok || f.attempts == 1 {
+			continue
+		}
+		more := 0
+		for _, e := range entries(outer.value) {
+			retries := 3
+			if most, ok := (&place{node: resolved(e.value)}).get(exactly, "MaxAttempts"); ok && most.value.Decode(&retries) != nil {
+				retries = 3
+			}
+			more = min(math.MaxInt32, more+max(0, retries))
+		}
+		if more > 0 {
+			f.b.warn("MaxAttempts", fmt.Sprintf("attempts multiply: the state around this one is retried as a whole, up to %d times, so that up to %d attempts of this one run",
+				more, f.attempts*(more+1)))
+		}
+	}
 }
 
 func readOTel(f *form) {
@@ -408,21 +648,57 @@ func (f *form) textWhole(key string, missing int) int {
 
 func readArgo(f *form) {
 	f.attempts, f.factor = 1+f.textWhole("limit", -2), 1 // -1: unlimited
+	limited := f.has("limit") || f.b.templates["limit"]
 	policies := []string{"Always", "OnFailure", "OnError", "OnTransientError"}
-	if take(f, "retryPolicy", "one of "+strings.Join(policies, ", "), "", func(p string) bool { return slices.Contains(policies, p) }) != "" {
-		f.note("retryPolicy", InCode)
+	if take(f, "retryPolicy", "one of "+strings.Join(policies, ", "), "", func(p string) bool { return slices.Contains(policies, p) }) == "" && limited && !f.has("expression") {
+		f.b.note("retryPolicy", "it is OnFailure: a pod that was evicted, or that the controller lost, is not retried")
 	}
 	if inner := f.Inner("backoff", `a mapping such as {"duration": "30s"}`); inner != nil {
-		in := &form{Mapping: inner, times: f.times, needed: true}
+		in := &form{Mapping: inner, b: f.b, times: f.times, needed: true}
 		f.base = in.time("duration", 0, 0)
 		in.needed = false
 		f.factor = float64(max(1, in.textWhole("factor", 1)))
 		f.cap = in.time("cap", 0, 0)
 		f.elapsed = in.time("maxDuration", 0, 0)
 		inner.RejectRest("backoff")
+		if !limited {
+			f.base, f.cap = 0, 0
+			f.b.warn("backoff", "backoff: it does nothing without a limit: Argo retries at once, without an end")
+		}
 	}
-	f.skip(InCode, "expression")
+	f.skip("", "expression")
 	f.skip(routing, "affinity")
+	f.callers()
+}
+
+// callers warns of a template whose steps are retried, and that is retried as a step.
+func (f *form) callers() {
+	templates, _ := f.b.beside.outermost().get(exactly, "spec", "templates")
+	if templates.value == nil || f.attempts == 1 {
+		return
+	}
+	name, _ := f.b.beside.get(exactly, "name")
+	for _, e := range entries(templates.value) {
+		other := &place{node: resolved(e.value)}
+		if _, retried := other.get(exactly, "retryStrategy"); !retried || name.value == nil || other.node == f.b.beside.node {
+			continue
+		}
+		walk(other.node, func(_ []string, e entry) bool {
+			calls := e.key == "template" && resolved(e.value).Value == name.value.Value
+			if calls {
+				f.b.warn("limit", fmt.Sprintf("attempts multiply: template %s is retried, too, and runs this one each time", valueOf(other, "name")))
+			}
+			return calls
+		})
+	}
+}
+
+func valueOf(p *place, key string) string {
+	e, ok := p.get(exactly, key)
+	if !ok {
+		return ""
+	}
+	return e.value.Value
 }
 
 func readNATS(f *form) {
@@ -441,8 +717,21 @@ func readNATS(f *form) {
 			f.Fault("backoff", fmt.Sprintf("a list of %d", len(list)), fmt.Sprintf("at most max_deliver delays, %d", f.attempts))
 		}
 	}
-	f.note("max_deliver", "each delay starts at the delivery, so that the work is part of it; a Nak is delivered again at once")
-	f.skip("", strings.Fields(`name durable_name durable description deliver_policy opt_start_seq opt_start_time ack_policy filter_subject
+	f.b.note("max_deliver", "each delay starts at the delivery, so that the work is part of it; a Nak is delivered again at once")
+	kubernetes := f.b.beside != nil && valueOf(f.b.beside, "kind") == "Consumer"
+	if kubernetes && !f.has("ack_wait") && !f.has("backoff") {
+		f.delays = retry.Schedule{time.Millisecond}
+		f.b.warn("max_deliver", "ackWait: it is left out, and the default of the CRD is 1ns: what is not acknowledged within about 1ms is delivered again; set ackWait")
+	}
+	if least := f.delays[0]; least < time.Millisecond {
+		f.b.warn("ack_wait", fmt.Sprintf("ack_wait: the first delay is %v: numbers are nanoseconds", least))
+	}
+	switch policy := take(f, "ack_policy", `"none", "all" or "explicit"`, "none", func(p string) bool { return p == "none" || p == "all" || p == "explicit" }); {
+	case policy == "none" && f.attempts != 1:
+		f.attempts = 1
+		f.b.warn("max_deliver", "this does nothing: ack_policy is none, also where it is left out, and nothing is delivered again; set it to explicit")
+	}
+	f.skip("", strings.Fields(`name durable_name durable description deliver_policy opt_start_seq opt_start_time filter_subject
 		filter_subjects replay_policy rate_limit_bps sample_freq max_waiting max_ack_pending headers_only max_batch max_expires max_bytes
 		inactive_threshold num_replicas mem_storage metadata deliver_subject deliver_group flow_control idle_heartbeat pause_until stream_name`)...)
 }
@@ -452,11 +741,15 @@ func readNATS(f *form) {
 func readAsynq(f *form) {
 	f.attempts = 1 + f.whole("max_retry", 0, 1000, 25)
 	f.timeout = time.Duration(f.whole("timeout_seconds", 0, math.MaxInt32, 0)) * time.Second
+	if f.timeout == 0 && !f.has("deadline") {
+		f.timeout = 30 * time.Minute
+		f.b.note("timeout_seconds", "30m, the default of asynq where there is no deadline, ends each attempt")
+	}
 	for n := range uint64(f.attempts - 1) {
 		f.delays = append(f.delays, saturate.Mul(2*n*n*n*n+30+29*(n+1), time.Second/2))
 	}
 	if last := time.Duration(29*(f.attempts-1)) * time.Second / 2; last > 0 {
-		f.note("max_retry", fmt.Sprintf("asynq draws each delay from a range: here its middle, which is off by up to 14.5s at first and %v at last", last))
+		f.b.note("max_retry", fmt.Sprintf("asynq draws each delay from a range: here its middle, which is off by up to 14.5s at first and %v at last", last))
 	}
 	f.skip("", strings.Fields(`id queue type payload state start_time retried last_failed_at error_message deadline next_process_at
 		ttl_seconds completed_at result group is_orphaned`)...)
@@ -469,17 +762,22 @@ func (s *format) spells(key, text string) bool {
 
 // policy reads the policy in a node, and sets the notes of b.
 func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
-	data, err := strict.YAML(ofPolicy, node.Decode)
+	b.reset()
+	node = resolved(node)
+	read := *b
+	read.original = node
+	read.node = read.expanded(node, "")
+	data, err := strict.YAML(ofPolicy, read.node.Decode)
 	if err != nil {
 		return p, err
 	}
-	f := &form{times: s.times}
+	f := &form{times: s.times, b: &read}
 	err = strict.Decode(f, data, ofPolicy, s.example, func(f *form, m *strict.Mapping) {
 		f.Mapping, m.Plain = m, s.plain
 		s.read(f)
 		p = f.policy()
 		m.RejectRest(s.title)
 	})
-	b.Notes, b.RetryOn = f.notes, f.retryOn
+	b.Notes, b.RetryOn, b.warnings = read.Notes, f.retryOn, read.warnings
 	return p, err
 }

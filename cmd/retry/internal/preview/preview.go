@@ -10,19 +10,21 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 )
 
 // Text describes a policy: in one line, by the table of its first retries (all of
 // them if retries is negative), and by its ending. It leaves out what
-// [retry.Policy.Plan] leaves out. If bound is above 0, a setting that is called key
-// ends all attempts and waits together when it has passed.
-func Text(p retry.Policy, retries int, bound time.Duration, key string) string {
-	plan := p.Plan(retry.Unlimited)
+// [retry.Policy.Plan] leaves out. b is what ends attempts in time, in p and beside it.
+func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
+	summary := p.String()
+	p.AttemptTimeout = b.Each
+	plan := within(p.Plan(retry.Unlimited), b.All)
 	shown := plan
 	if 0 <= retries && retries < len(plan) {
 		shown = plan[:retries]
 	}
-	text := []string{p.String(), ""}
+	text := []string{summary, ""}
 	if len(shown) > 0 {
 		text = append(text, shown.String())
 		if len(shown) < len(plan) {
@@ -30,20 +32,32 @@ func Text(p retry.Policy, retries int, bound time.Duration, key string) string {
 		}
 		text = append(text, "")
 	}
-	w := writer{p, plan, p.EffectiveMax(), bound, key}
-	return strings.Join(append(text, w.ending()...), "\n")
+	return strings.Join(append(text, Ending(p, b)...), "\n")
+}
+
+// within returns the steps that begin before all, if it is above 0.
+func within(plan retry.Plan, all time.Duration) retry.Plan {
+	if all == 0 {
+		return plan
+	}
+	plan = slices.Clone(plan)
+	earliest := time.Duration(0)
+	for i, step := range plan {
+		if earliest = Add(earliest, step.Lo); earliest >= all {
+			return plan[:i]
+		}
+		plan[i].Total = min(step.Total, all)
+	}
+	return plan
 }
 
 // Ending says where the delays of a policy reach MaxDelay, how it ends, and how
 // long that takes in the worst case.
-func Ending(p retry.Policy) []string {
-	w := writer{p, p.Plan(retry.Unlimited), p.EffectiveMax(), 0, ""}
-	return w.ending()
-}
-
-func (w *writer) ending() []string {
+func Ending(p retry.Policy, b policyfile.Bounds) []string {
+	p.AttemptTimeout = b.Each
+	w := writer{p, p.Plan(retry.Unlimited), p.EffectiveMax(), b}
 	var lines []string
-	for _, line := range []string{w.reachesCap(), w.ends(), w.startsOver(), w.worstCase()} {
+	for _, line := range []string{w.reachesCap(), w.ends(), w.startsOver(), w.fits(), w.worstCase()} {
 		if line != "" {
 			lines = append(lines, line)
 		}
@@ -56,9 +70,7 @@ type writer struct {
 	retry.Policy
 	plan  retry.Plan
 	limit int // EffectiveMax
-
-	bound time.Duration // of all attempts and waits together; 0: none
-	key   string        // of the bound
+	policyfile.Bounds
 }
 
 // MostSteps is where Plan ends if the policy does not.
@@ -81,6 +93,23 @@ func (w *writer) reachesCap() string {
 	}
 }
 
+// fits says how many attempts end within what bounds all of them.
+func (w *writer) fits() string {
+	n := w.Fits(w.Policy)
+	switch {
+	case n < 0 || w.limit == 1:
+		return ""
+	case w.Each > 0 && (n < w.limit || w.limit == retry.Unlimited):
+		return fmt.Sprintf("%s of them fit into %s, %s, if each takes its %s and each wait is the longest.", Thousands(n), w.AllKey, Brief(w.All), Brief(w.Each))
+	case w.Each > 0:
+		return fmt.Sprintf("All of them fit into %s, %s.", w.AllKey, Brief(w.All))
+	case n == w.limit:
+		return fmt.Sprintf("The waits leave %s of %s for %s.", Brief(w.All-w.plan[len(w.plan)-1].Total), w.AllKey, attempts(n))
+	default:
+		return fmt.Sprintf("At most %s of them start within %s, %s, if each wait is the longest.", Thousands(n), w.AllKey, Brief(w.All))
+	}
+}
+
 func (w *writer) ends() string {
 	within := fmt.Sprintf("no retry starts later than max_elapsed, %s, after the first attempt began", Brief(w.MaxElapsed))
 	switch {
@@ -96,6 +125,8 @@ func (w *writer) ends() string {
 		return fmt.Sprintf("Ends by time: %s.", within)
 	case w.MaxElapsed > 0:
 		return fmt.Sprintf("Ends after %s, or sooner: %s.", attempts(w.limit), within)
+	case w.limit == retry.Unlimited && w.All > 0:
+		return fmt.Sprintf("Ends by time: %s ends it after %s.", w.AllKey, Brief(w.All))
 	case w.limit == retry.Unlimited:
 		return "Never ends by itself: there is no limit on attempts or time."
 	default:
@@ -132,8 +163,8 @@ func (w *writer) worstCase() string {
 	if len(w.plan) > 0 {
 		total = w.plan[len(w.plan)-1].Total
 	}
-	if w.bound > 0 && (w.AttemptTimeout == 0 || w.goesOn() || Add(total, w.AttemptTimeout) > w.bound) {
-		return fmt.Sprintf("Worst case: %s in all: %s ends all attempts and waits then.", Brief(w.bound), w.key)
+	if w.All > 0 && (w.AttemptTimeout == 0 || w.goesOn() || Add(total, w.AttemptTimeout) > w.All) {
+		return fmt.Sprintf("Worst case: %s in all: %s ends all attempts and waits then.", Brief(w.All), w.AllKey)
 	}
 	more := ""
 	if w.goesOn() {
@@ -152,12 +183,12 @@ func (w *writer) worstCase() string {
 	}
 	switch {
 	case w.AttemptTimeout > 0:
-		return fmt.Sprintf("Worst case: %s%s in all%s, if every attempt runs into its attempt_timeout, %s.",
-			more, Brief(Add(total, w.AttemptTimeout)), aside, Brief(w.AttemptTimeout))
+		return fmt.Sprintf("Worst case: %s%s in all%s, if every attempt runs into its %s, %s.",
+			more, Brief(Add(total, w.AttemptTimeout)), aside, w.EachKey, Brief(w.AttemptTimeout))
 	case w.MaxElapsed > 0 && len(w.plan) > 0:
-		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: there is no attempt_timeout.", Brief(w.MaxElapsed))
+		return fmt.Sprintf("Worst case: %s, and what the last attempt takes: nothing bounds an attempt.", Brief(w.MaxElapsed))
 	case total > 0:
-		return fmt.Sprintf("Worst case: %s%s of waiting%s, and what the attempts take: there is no attempt_timeout.", more, Brief(total), aside)
+		return fmt.Sprintf("Worst case: %s%s of waiting%s, and what the attempts take: nothing bounds an attempt.", more, Brief(total), aside)
 	default:
 		return ""
 	}

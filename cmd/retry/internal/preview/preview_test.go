@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file in testdata")
@@ -76,7 +77,7 @@ func TestText(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(previews)) {
-		all.WriteString("== " + name + "\n" + Text(previews[name].p, previews[name].retries, 0, "") + "\n\n")
+		all.WriteString("== " + name + "\n" + Text(previews[name].p, previews[name].retries, policyfile.Bounds{Each: previews[name].p.AttemptTimeout, EachKey: "attempt_timeout"}) + "\n\n")
 	}
 
 	file := filepath.Join("testdata", "previews.txt")

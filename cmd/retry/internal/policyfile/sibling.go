@@ -1,0 +1,291 @@
+package policyfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/saturate"
+)
+
+// A place is a mapping of a file, with the mapping around it.
+type place struct {
+	node *yaml.Node
+	key  string // the key of up under which it is, in lists or at once
+	up   *place // nil: there is none
+}
+
+// outermost returns the mapping that has all others around p.
+func (p *place) outermost() *place {
+	for p != nil && p.up != nil {
+		p = p.up
+	}
+	return p
+}
+
+// get returns the entry that keys lead to from p, which spell themselves as plain says.
+func (p *place) get(plain func(string) string, keys ...string) (found entry, ok bool) {
+	if p == nil {
+		return entry{}, false
+	}
+	found.value = p.node
+	for _, key := range keys {
+		inner := entries(resolved(found.value))
+		i := slices.IndexFunc(inner, func(e entry) bool { return e.key == key || plain(e.key) == plain(key) })
+		if i < 0 {
+			return entry{}, false
+		}
+		found = inner[i]
+	}
+	found.value = resolved(found.value)
+	return found, true
+}
+
+// A scope says what a setting beside a block bounds.
+type scope int
+
+const (
+	nothing scope = iota // in time
+	each                 // each attempt
+	all                  // all attempts and their waits
+)
+
+// A sibling is a setting beside a block.
+type sibling struct {
+	path   string // from the mapping that has the block, or with / from the outermost one
+	bounds scope
+	says   string                     // what it does, if it bounds nothing
+	when   string                     // the only value that does; "": each
+	absent func(*Block) time.Duration // what applies where it is left out; nil: nothing
+}
+
+// Bounds are what ends attempts in time, in a block or beside it.
+type Bounds struct {
+	All, Each       time.Duration // all attempts with their waits, and each attempt; 0: none
+	AllKey, EachKey string
+}
+
+// routeTimeout is what bounds a route of Envoy that says nothing. A virtual host has
+// retry_policy too, for routes whose timeout is elsewhere.
+func routeTimeout(b *Block) time.Duration {
+	if inRoute.MatchString(b.At) {
+		return 15 * time.Second
+	}
+	return 0
+}
+
+var inRoute = regexp.MustCompile(`(^|\.)route\.retry_?[pP]olicy$`)
+
+// exporterTimeout is what bounds an attempt of an exporter that says nothing.
+func exporterTimeout(b *Block) time.Duration {
+	switch name, _, _ := strings.Cut(b.beside.key, "/"); {
+	case b.beside.up == nil || b.beside.up.key != "exporters":
+		return 0
+	case name == "otlp_http" || name == "otlphttp":
+		return 30 * time.Second
+	default:
+		return 5 * time.Second
+	}
+}
+
+// readBeside reads what stands beside b, and notes it.
+func (b *Block) readBeside(f *format, p retry.Policy) {
+	b.Bounds = Bounds{Each: p.AttemptTimeout, EachKey: "attempt_timeout"}
+	if f == nil {
+		return
+	}
+	if f.attemptLimit != "" {
+		b.EachKey = f.attemptLimit
+	}
+	read := map[*yaml.Node]bool{}
+	for _, s := range f.beside {
+		from, path := b.beside, s.path
+		if inner, ok := strings.CutPrefix(path, "/"); ok {
+			if from, path = b.beside.outermost(), inner; from == b.beside && !strings.Contains(path, ".") {
+				continue // b is not inside of what it bounds
+			}
+		}
+		e, ok := from.get(f.plain, strings.Split(path, ".")...)
+		if ok && read[e.value] || b.beside == nil {
+			continue
+		}
+		read[e.value] = ok
+		if !ok && (s.absent == nil || s.absent(b) == 0) {
+			continue
+		}
+		b.readSibling(f, s, path, e, ok)
+	}
+	if f.ignoresLong && b.All > 0 && b.Each >= b.All {
+		b.warn(b.EachKey, fmt.Sprintf("%s is %v, and Envoy ignores it, because %s is %v: write less than %v", b.EachKey, b.Each, b.AllKey, b.All, b.All))
+		b.Each = 0
+	}
+}
+
+// readSibling reads one setting beside b, or its default if it is not written.
+func (b *Block) readSibling(f *format, s sibling, key string, e entry, written bool) {
+	if e.key != "" && !strings.Contains(key, ".") {
+		key = e.key
+	}
+	if s.bounds == nothing {
+		if s.when == "" || s.when == e.value.Value {
+			b.note(key, s.says)
+		}
+		return
+	}
+	what := "ends each attempt"
+	if s.bounds == all {
+		what = "ends all attempts and waits together"
+	}
+	time, origin := time.Duration(0), "the default of "+f.title
+	if written {
+		value, why := expand(e.value)
+		b.lines[key] = e.line
+		ok := value != nil
+		if ok {
+			text, _ := json.Marshal(value.Value) // no text fails
+			if value.Kind != yaml.ScalarNode || value.ShortTag() != "!!str" {
+				text = []byte(value.Value)
+			}
+			times := f.times
+			if strings.HasSuffix(key, "Seconds") {
+				times = wholeSeconds
+			}
+			if time, ok = times.parse(text); !ok {
+				why = "write " + times.write
+			}
+		}
+		if !ok || time < 0 {
+			b.note(key, fmt.Sprintf("beside these settings it is %.60q, which is not read: %s", e.value.Value, why))
+			return
+		}
+		origin = "beside these settings"
+	} else {
+		time = s.absent(b)
+	}
+	if time == 0 { // which is none
+		return
+	}
+	b.note(key, fmt.Sprintf("%v, %s, %s", time, origin, what))
+	switch {
+	case s.bounds == all && (b.All == 0 || time < b.All):
+		b.All, b.AllKey = time, key
+	case s.bounds == each && (b.Each == 0 || time < b.Each):
+		b.Each, b.EachKey = time, key
+	}
+}
+
+// note adds what a policy does not have. It begins with its key.
+func (b *Block) note(key, text string) { b.Notes = append(b.Notes, key+": "+text) }
+
+// A warning is what lint says about a key in b or beside it.
+type warning struct{ key, text string }
+
+func (b *Block) warn(key, text string) { b.warnings = append(b.warnings, warning{key, text}) }
+
+// Effective returns p as it runs: each attempt is bounded by what stands beside b, too.
+func (b *Block) Effective(p retry.Policy) retry.Policy {
+	p.AttemptTimeout = b.Each
+	return p
+}
+
+// Fits returns how many attempts of p end within the bound of all, if each takes as long
+// as it may, with the longest waits. Without a bound it is -1.
+func (b *Bounds) Fits(p retry.Policy) int {
+	if b.All == 0 {
+		return -1
+	}
+	p.AttemptTimeout = b.Each
+	n := 0
+	for _, step := range append(retry.Plan{{}}, p.Plan(retry.Unlimited)...) {
+		if end := saturate.Add(step.Total, b.Each); end > b.All || end == b.All && b.Each == 0 {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// lintBounds returns which attempts of p never run or are cut off.
+func (b *Block) lintBounds(p retry.Policy) (found []warning) {
+	attempts := p.EffectiveMax()
+	if b.All == 0 || attempts == 1 || attempts == retry.Unlimited {
+		return nil
+	}
+	p.AttemptTimeout = b.Each
+	start := time.Duration(0) // of the next attempt, at the earliest if each attempt hangs
+	steps := p.Plan(mostKeys)
+	for _, step := range steps {
+		if start = saturate.Add(start, saturate.Add(b.Each, step.Lo)); start < b.All {
+			continue
+		}
+		why := fmt.Sprintf("the waits before it take at least %v", start)
+		if b.Each > 0 {
+			why = fmt.Sprintf("if each one before it takes its %v", b.Each)
+		}
+		return []warning{{b.AllKey, fmt.Sprintf("attempt %d of %d never runs, %s: %s is %v, for all attempts and waits", step.Attempt+1, attempts, why, b.AllKey, b.All)}}
+	}
+	if n := len(steps); n > 0 && b.Each > 0 {
+		if end := saturate.Add(steps[n-1].Total, b.Each); end > b.All {
+			return []warning{{b.AllKey, fmt.Sprintf("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
+				n+1, n+1, b.Each, end, b.AllKey, b.All)}}
+		}
+	}
+	return nil
+}
+
+var (
+	withDefault = regexp.MustCompile(`^\$\{(?:env:)?\w+:-([^${}]*)\}$`)
+	unknownText = regexp.MustCompile(`(^|[^$])\$\{|\{\{|\{%`)
+)
+
+// expand returns what stands in a scalar for an expansion of the environment, which is
+// its default, or nil and why there is nothing: it is a template.
+func expand(node *yaml.Node) (value *yaml.Node, why string) {
+	if node.Kind != yaml.ScalarNode || !unknownText.MatchString(node.Value) {
+		return node, ""
+	}
+	match := withDefault.FindStringSubmatch(node.Value)
+	if match == nil || unknownText.MatchString(match[1]) {
+		return nil, fmt.Sprintf("%.60q is not known here: it is read as if it were left out", node.Value)
+	}
+	value = &yaml.Node{Kind: yaml.ScalarNode, Value: match[1], Line: node.Line}
+	return value, fmt.Sprintf("%.60q is read as its default, %s", node.Value, match[1])
+}
+
+// expanded returns a node with what stands for the expansions in it, and notes each. The
+// keys that have no value here are in unknown.
+func (b *Block) expanded(node *yaml.Node, path string) *yaml.Node {
+	node = resolved(node)
+	switch node.Kind {
+	case yaml.ScalarNode:
+		value, why := expand(node)
+		if why != "" {
+			b.note(path, why)
+		}
+		return value
+	case yaml.MappingNode:
+		result := *node
+		result.Content = nil
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key, value := node.Content[i], node.Content[i+1]
+			inner := strings.TrimPrefix(path+"."+key.Value, ".")
+			if key.ShortTag() != "!!merge" {
+				value = b.expanded(value, inner)
+			}
+			if value == nil {
+				b.templates[inner] = true
+				continue
+			}
+			result.Content = append(result.Content, key, value)
+		}
+		return &result
+	default:
+		return node
+	}
+}
