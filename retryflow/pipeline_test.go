@@ -303,58 +303,88 @@ func TestAWaitThatSkips(t *testing.T) {
 	}
 }
 
-// The policy's Wait waits before a jump, as before a retry: with what is left of
-// the delay, and only where there is one.
+// The policy's Wait waits before a jump, as before a retry: with what is left of the
+// delay, and only where there is one. A jump that is not made ends the task. Its error
+// says why, and what the task failed with.
 func TestWaitBeforeAJump(t *testing.T) {
-	errLink := errors.New("no link")
+	errLink, errCause := errors.New("no link"), errors.New("shutting down")
 	marked := Outcome{Err: retry.Permanent(retry.After(time.Hour, errBoom))} // which does not affect a jump
 	type key struct{}
+	type waiter = func(context.Context, time.Duration) (time.Duration, error)
+	returns := func(skipped time.Duration, err error) waiter {
+		return func(context.Context, time.Duration) (time.Duration, error) { return skipped, err }
+	}
+	timeout := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
+	}
+	cancels := func(cause error) func(context.Context) (context.Context, context.CancelFunc) {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(20*time.Second, func() { cancel(cause) })
+			return ctx, func() { cancel(nil) }
+		}
+	}
 	for _, row := range []struct {
 		name   string
 		delay  time.Duration
-		wait   func(context.Context, time.Duration) (time.Duration, error)
-		cancel bool // in the wait
-		left   []time.Duration
+		wait   waiter
+		ctx    func(context.Context) (context.Context, context.CancelFunc) // nil: it does not end
+		waited bool                                                        // it was asked to wait for the rest of a minute
 		took   time.Duration
 		reason retry.Reason
-		text   string // "": the jump is made
+		facts  string // "": the jump is made
+		is     []error
 	}{
-		{"a timer", time.Minute, nil, false, nil, time.Minute, retry.ReasonSuccess, ""},
-		{"it returns early", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Second); return 0, nil }, false, []time.Duration{59 * time.Second}, 2 * time.Second, retry.ReasonSuccess, ""},
-		{"it skips more than the wait", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { return time.Hour, nil }, false, []time.Duration{59 * time.Second}, time.Minute, retry.ReasonSuccess, ""},
-		{"it skips less than nothing", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { return -time.Hour, nil }, false, []time.Duration{59 * time.Second}, time.Second, retry.ReasonSuccess, ""},
-		{"OnEvent takes longer", time.Millisecond, skipping(0), false, []time.Duration{0}, time.Second, retry.ReasonSuccess, ""},
-		{"no delay", 0, func(context.Context, time.Duration) (time.Duration, error) { panic("called") }, false, nil, 0, retry.ReasonSuccess, ""},
-		{"it fails", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { return 0, errLink }, false, []time.Duration{59 * time.Second}, time.Second, retry.ReasonWait,
-			`retryflow: task "t": retry: the wait failed after 1 attempt (the next delay is 1m0s, no link): waiting for task "next": boom`},
+		{"a timer", time.Minute, nil, nil, false, time.Minute, retry.ReasonSuccess, "", nil},
+		{"it returns early", time.Minute, func(context.Context, time.Duration) (time.Duration, error) { time.Sleep(time.Second); return 0, nil }, nil, true, 2 * time.Second, retry.ReasonSuccess, "", nil},
+		{"it skips more than the wait", time.Minute, returns(time.Hour, nil), nil, true, time.Minute, retry.ReasonSuccess, "", nil},
+		{"it skips less than nothing", time.Minute, returns(-time.Hour, nil), nil, true, time.Second, retry.ReasonSuccess, "", nil},
+		{"OnEvent takes longer", time.Millisecond, nil, nil, false, time.Second, retry.ReasonSuccess, "", nil},
+		{"no delay", 0, func(context.Context, time.Duration) (time.Duration, error) { panic("called") }, nil, false, 0, retry.ReasonSuccess, "", nil},
+		{"it fails", time.Minute, returns(0, errLink), nil, true, time.Second, retry.ReasonWait, "the wait failed after 1 attempt (the next delay is 1m0s, no link)", []error{errLink}},
 		{"it fails after a cancellation", time.Minute, func(context.Context, time.Duration) (time.Duration, error) {
 			time.Sleep(30 * time.Second)
 			return 0, errLink
-		}, true, []time.Duration{59 * time.Second}, 31 * time.Second, retry.ReasonCanceled,
-			`retryflow: task "t": retry: canceled after 1 attempt (the next delay is 1m0s, context canceled): waiting for task "next": boom`},
+		}, cancels(nil), true, 31 * time.Second, retry.ReasonCanceled, "canceled after 1 attempt (the next delay is 1m0s, context canceled)", []error{context.Canceled}},
+		{"canceled with a cause", time.Hour, nil, cancels(errCause), false, 20 * time.Second, retry.ReasonCanceled,
+			"canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down)", []error{context.Canceled, errCause}},
+		{"a deadline too close", time.Hour, nil, timeout(time.Minute + time.Microsecond), false, 0, retry.ReasonDeadline,
+			"deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 1m0s are left)", []error{context.DeadlineExceeded}},
+		{"a deadline that has passed", time.Hour, nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return late{ctx, time.Now().Add(-time.Minute)}, func() {}
+		}, false, 0, retry.ReasonDeadline, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 0s are left)", []error{context.DeadlineExceeded}},
+		{"a deadline in the wait", time.Hour, nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errCause)
+			return silent{ctx}, cancel
+		}, false, time.Minute, retry.ReasonDeadline, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, context deadline exceeded: shutting down)", []error{context.DeadlineExceeded, errCause}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "caller"))
-				defer cancel()
-				if row.cancel {
-					time.AfterFunc(20*time.Second, cancel)
+				ctx := context.WithValue(t.Context(), key{}, "caller")
+				if row.ctx != nil {
+					var cancel context.CancelFunc
+					ctx, cancel = row.ctx(ctx)
+					defer cancel()
 				}
 				next := newScript(success)
 				p := Pipeline{Tasks: []Task{
 					{Label: "t", Run: newScript(marked).run, Rules: Rules{{Do: Jump, To: "next", Delay: waits(row.delay)}}},
 					{Label: "next", Run: next.run},
 				}}
-				var left []time.Duration
+				waited := false
 				if row.wait != nil {
 					p.Policy.Wait = func(ctx context.Context, d time.Duration) (time.Duration, error) {
 						assert.Equal(t, "caller", ctx.Value(key{}))
-						left = append(left, d)
+						assert.Equal(t, 59*time.Second, d)
+						waited = true
 						return row.wait(ctx, d)
 					}
 				}
+				var events []told
 				var stopped Event
-				p.OnEvent = func(_ context.Context, e Event) {
+				hear := listen(&events)
+				p.OnEvent = func(ctx context.Context, e Event) {
+					hear(ctx, e)
 					switch {
 					case e.Kind == retry.RetryScheduled:
 						assert.Equal(t, []any{e.Delay, e.Delay, e.Delay, uint64(0)}, []any{row.delay, e.Lo, e.Hi, e.Seed})
@@ -366,80 +396,30 @@ func TestWaitBeforeAJump(t *testing.T) {
 				}
 				began := time.Now()
 				err := p.Run(ctx, nil)
-				assert.Equal(t, row.left, left)
-				assert.Equal(t, row.reason, stopped.Reason)
+				assert.Equal(t, row.waited, waited)
 				assert.Equal(t, row.took, stopped.Elapsed)
 				assert.Equal(t, row.took, stopped.Time.Sub(began))
-				if row.text == "" {
-					assert.NoError(t, err)
-					assert.NoError(t, stopped.Err)
-					assert.Len(t, next.began, 1)
-					return
-				}
-				assert.EqualError(t, err, row.text)
-				assert.Equal(t, row.reason, retry.ReasonOf(err))
-				assert.ErrorIs(t, err, errBoom)
-				assert.Equal(t, marked.Err, stopped.Err)
-				require.Error(t, stopped.Cause)
-				assert.ErrorIs(t, err, stopped.Cause)
-				assert.Empty(t, next.began)
-			})
-		})
-	}
-}
-
-// A jump that is not made ends the task. Its error says why, and what the task
-// failed with, and the events say whether the wait began.
-func TestJumpsThatAreNotMade(t *testing.T) {
-	errCause := errors.New("shutting down")
-	for _, row := range []struct {
-		name   string
-		ctx    func(context.Context) (context.Context, context.CancelFunc)
-		waits  bool
-		reason retry.Reason
-		is     []error
-		facts  string
-	}{
-		{"a deadline too close", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Minute+time.Microsecond)
-		}, false, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 1m0s are left)"},
-		{"a deadline that has passed", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return late{ctx, time.Now().Add(-time.Minute)}, func() {}
-		}, false, retry.ReasonDeadline, []error{context.DeadlineExceeded}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, the context's deadline is too close: 0s are left)"},
-		{"canceled with a cause", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(time.Second, func() { cancel(errCause) })
-			return ctx, func() {}
-		}, true, retry.ReasonCanceled, []error{context.Canceled, errCause}, "canceled after 1 attempt (the next delay is 1h0m0s, context canceled: shutting down)"},
-		{"a deadline in the wait", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			timeout, cancel := context.WithTimeoutCause(ctx, time.Minute, errCause)
-			return silent{timeout}, cancel
-		}, true, retry.ReasonDeadline, []error{context.DeadlineExceeded, errCause}, "deadline exceeded after 1 attempt (the next delay is 1h0m0s, context deadline exceeded: shutting down)"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := row.ctx(t.Context())
-				defer cancel()
-				p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "t", Delay: waits(time.Hour)}}}}}
-				var events []told
-				var end Event
-				hear := listen(&events)
-				p.OnEvent = func(ctx context.Context, e Event) { hear(ctx, e); end = e }
-				err := p.Run(ctx, nil)
-				assert.EqualError(t, err, `retryflow: task "t": retry: `+row.facts+`: waiting for task "t": boom`)
-				assert.Equal(t, row.reason, retry.ReasonOf(err))
-				for _, target := range append(row.is, errBoom, end.Cause) {
-					assert.ErrorIs(t, err, target)
-				}
-				jumps := told{Task: "t", Attempt: 1, Max: -1, Directive: Jump, To: "t", Computed: time.Hour, Err: errBoom}
-				finished, scheduled, stopped := jumps, jumps, jumps
-				finished.Kind, scheduled.Kind, stopped.Kind, stopped.Reason = retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished, row.reason
-				scheduled.Delay, scheduled.Backoff = time.Hour, retry.Fixed(time.Hour)
-				want := []told{{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1}, finished, scheduled, stopped}
-				if !row.waits {
+				jump := told{Task: "t", Attempt: 1, Max: -1, Directive: Jump, To: "next", Computed: row.delay, Err: marked.Err}
+				finished, scheduled, end := jump, jump, jump
+				finished.Kind, scheduled.Kind, end.Kind, end.Reason = retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished, row.reason
+				scheduled.Delay, scheduled.Backoff = row.delay, retry.Fixed(row.delay)
+				want := []told{{Kind: retry.AttemptStarted, Task: "t", Attempt: 1, Max: -1, Rule: -1}, finished, scheduled, end}
+				if row.took == 0 {
 					want = slices.Delete(want, 2, 3)
 				}
-				assert.Equal(t, want, events)
+				if row.facts == "" {
+					want[len(want)-1].Err = nil
+					assert.NoError(t, err)
+					assert.Len(t, next.began, 1)
+				} else {
+					assert.EqualError(t, err, `retryflow: task "t": retry: `+row.facts+`: waiting for task "next": boom`)
+					assert.Equal(t, row.reason, retry.ReasonOf(err))
+					for _, target := range append(row.is, errBoom, stopped.Cause) {
+						assert.ErrorIs(t, err, target)
+					}
+					assert.Empty(t, next.began)
+				}
+				assert.Equal(t, want, events[:len(want)])
 			})
 		})
 	}

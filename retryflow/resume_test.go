@@ -3,7 +3,6 @@ package retryflow_test
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,104 +62,66 @@ func polling(ran *[]string, at *[]time.Duration, birth time.Time) Pipeline {
 	}
 }
 
-// If a run is cut off after any event, the resumed run ends in the same way and
-// at the same time: a wait is neither restarted nor shortened.
+// If a process crashes after any event, the resumed run ends in the same way and at the
+// same time: a wait is neither restarted nor shortened.
 func TestResumeAfterEachEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log journal
-		var states []State
-		var ran []string
-		var at []time.Duration
-		p := polling(&ran, &at, time.Now())
-		state := State{}
-		p.OnEvent = func(ctx context.Context, e Event) {
-			log.onEvent(ctx, e)
-			states = append(states, maps.Clone(state))
-		}
-		began := time.Now()
-		require.NoError(t, p.Run(t.Context(), state))
-		assert.Equal(t, []string{"poll", "poll", "poll", "poll", "store"}, ran)
-		assert.Equal(t, []time.Duration{0, time.Minute, 70 * time.Second, 80 * time.Second, 80 * time.Second}, at)
-		require.Len(t, log.lines, 17)
-
-		whole := log.upTo(t, len(log.lines))
-		for n := range whole {
-			var again []string
-			var times []time.Duration
-			// The crash comes right after the event, and the process resumes at
-			// once, in the middle of what the event began.
-			offset := time.Since(began)
-			shifted := make([]Event, n)
-			for i, e := range whole[:n] {
-				e.Time = e.Time.Add(offset - whole[max(0, n-1)].Time.Sub(began))
-				if !e.Due.IsZero() {
-					e.Due = e.Due.Add(offset - whole[n-1].Time.Sub(began))
+	for n := range 18 {
+		synctest.Test(t, func(t *testing.T) {
+			var log journal
+			var ran []string
+			var at []time.Duration
+			var last Event
+			state, p := State{}, polling(&ran, &at, time.Now())
+			p.OnEvent = func(ctx context.Context, e Event) {
+				log.onEvent(ctx, e)
+				if last = e; len(log.lines) == n {
+					panic("crash")
 				}
-				shifted[i] = e
 			}
-			resumed := polling(&again, &times, time.Now())
-			saved := State{}
 			if n > 0 {
-				saved = maps.Clone(states[n-1])
+				require.PanicsWithValue(t, "crash", func() { _ = p.Run(t.Context(), state) })
 			}
-			require.NoError(t, resumed.Resume(t.Context(), saved, shifted), n)
-
-			var wantAfter []time.Duration // of the tasks that had not ended
-			var base time.Duration
-			if n > 0 {
-				base = whole[n-1].Time.Sub(began)
-			}
-			ended := 0
-			for _, e := range whole[:n] {
-				if e.Kind == retry.AttemptFinished {
-					ended++
+			p.OnEvent = nil
+			require.NoError(t, p.Resume(t.Context(), state, log.upTo(t, n)))
+			want := []time.Duration{0, time.Minute, 70 * time.Second, 80 * time.Second, 80 * time.Second}
+			if last.Kind == retry.AttemptFinished && last.Directive == Retry {
+				for i := range want { // its wait had not been scheduled, so it is entered again at once
+					want[i] = max(0, want[i]-time.Minute)
 				}
 			}
-			for _, when := range at[ended:] {
-				wantAfter = append(wantAfter, max(0, when-base))
-			}
-			if n > 0 && whole[n-1].Kind == retry.AttemptFinished && whole[n-1].Directive == Retry {
-				for i := range wantAfter { // its wait had not been scheduled, so it is entered again at once
-					wantAfter[i] -= time.Minute
-				}
-			}
-			assert.Equal(t, ran[ended:], append([]string{}, again...), "after event %d", n)
-			assert.Equal(t, wantAfter, times, "after event %d", n)
-		}
-	})
+			assert.Equal(t, []string{"poll", "poll", "poll", "poll", "store"}, ran, "after event %d", n)
+			assert.Equal(t, want, at, "after event %d", n)
+		})
+	}
 }
 
 func TestResumeInTheMiddleOfTheWaitBeforeAJump(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log journal
-		run := func() Pipeline {
-			return Pipeline{Tasks: []Task{
+	for name, row := range map[string]struct {
+		events      int
+		sleep, want time.Duration
+	}{
+		"the process crashed":          {3, 10 * time.Minute, time.Hour},
+		"its context was canceled":     {4, 10 * time.Minute, time.Hour},
+		"the wait is over by then":     {3, time.Hour, 80 * time.Minute},
+		"canceled, it is over by then": {4, time.Hour, 80 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log journal
+			fetch := newScript(success)
+			p := Pipeline{OnEvent: log.onEvent, Tasks: []Task{
 				{Label: "ask", Run: newScript(failure).run, Rules: Rules{{Do: Jump, To: "fetch", Delay: waits(time.Hour)}}},
 				{Label: "skipped", Run: func(context.Context, State) Outcome { panic("skipped") }},
-				{Label: "fetch", Run: newScript(success).run},
+				{Label: "fetch", Run: fetch.run},
 			}}
-		}
-		p := run()
-		p.OnEvent = log.onEvent
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(20*time.Minute, cancel)
-		began := time.Now()
-		require.ErrorIs(t, p.Run(ctx, nil), context.Canceled)
-		require.Len(t, log.lines, 4)
-
-		for name, n := range map[string]int{"the process crashed": 3, "its context was canceled": 4} {
-			resumed := run()
-			var kinds []told
-			resumed.OnEvent = listen(&kinds)
-			if name == "the process crashed" {
-				time.Sleep(10*time.Minute - time.Since(began) + 20*time.Minute)
-			}
-			require.NoError(t, resumed.Resume(t.Context(), nil, log.upTo(t, n)), name)
-			assert.Equal(t, "fetch", kinds[0].Task, name)
-			assert.GreaterOrEqual(t, time.Since(began), time.Hour, name)
-		}
-		assert.Equal(t, time.Hour, time.Since(began), "the second wait was over already")
-	})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(20*time.Minute, cancel)
+			require.ErrorIs(t, p.Run(ctx, nil), context.Canceled)
+			require.Len(t, log.lines, 4)
+			time.Sleep(row.sleep)
+			require.NoError(t, p.Resume(t.Context(), nil, log.upTo(t, row.events)), name)
+			assert.Equal(t, []time.Duration{row.want}, fetch.began, name)
+		})
+	}
 }
 
 func TestResumeOfARunThatHasEnded(t *testing.T) {
