@@ -85,7 +85,7 @@ func (w *writer) text(s string) {
 		switch {
 		case jsonEscapes[r] != "":
 			b.WriteString(jsonEscapes[r])
-		case r >= ' ' && r < 0x7f && !strings.ContainsRune("<>&'", r) || r == 0x7f:
+		case r >= ' ' && r < 0x7f && !strings.ContainsRune("<>&'", r):
 			b.WriteRune(r)
 		case r >= 0x10000:
 			r -= 0x10000
