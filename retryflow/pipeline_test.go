@@ -91,19 +91,6 @@ func TestDelayBeginsTheCurve(t *testing.T) {
 	}
 }
 
-func TestMaxDelayAndJitterOfTheRuleCutAComputedDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		task := newScript(failure)
-		rule := retrying(2, retry.Exponential{Base: time.Second})
-		rule.Delay = waits(time.Hour)
-		rule.Policy.MaxDelay, rule.Policy.Jitter = time.Minute, retry.FullJitter
-		p := Pipeline{Policy: retry.Policy{Source: zeros}, Tasks: []Task{{Label: "t", Run: task.run, Rules: Rules{rule}}}}
-		want := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), MaxDelay: time.Minute, Jitter: retry.FullJitter}.Next(retry.Attempt{Number: 1, Seed: 1})
-		require.Error(t, p.Run(t.Context(), nil))
-		assert.Equal(t, []time.Duration{0, want.Delay}, task.began, "drawn from the Source of the pipeline")
-	})
-}
-
 // zeros is a Source that draws only zeros, so the seed is 1.
 func zeros() uint64 { return 0 }
 
@@ -143,14 +130,6 @@ func TestLimitOfARetryIsTheTighterOne(t *testing.T) {
 		assert.Equal(t, events[0].Max, events[1].Max, "%s: Max is the pipeline's limit", name)
 		assert.Zero(t, events[len(events)-1].Limit, name)
 	}
-}
-
-func TestAFailedPipelineMayBeTriedAgain(t *testing.T) {
-	runs := 0
-	p := Pipeline{Tasks: []Task{{Label: "t", Run: func(context.Context, State) Outcome { runs++; return failure }, Rules: Rules{{Do: Fail}}}}}
-	err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 3}, func(ctx context.Context) error { return p.Run(ctx, nil) })
-	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.Equal(t, 3, runs, "Fail ends the pipeline, and does not stop a loop around it")
 }
 
 // told is an Event without its times.

@@ -29,7 +29,6 @@ func TestValidate(t *testing.T) {
 		want string // "": sound
 	}{
 		"nothing":                        {Pipeline{}, ""},
-		"no rules":                       {policy(retry.Policy{}), ""},
 		"bounds":                         {policy(retry.Policy{MaxAttempts: 3, MaxElapsed: 1, AttemptTimeout: 1, Budget: &retry.Budget{Size: 1}, Source: zeros, Wait: wait}), ""},
 		"policy that classifies":         {policy(retry.Policy{RetryIf: func(error) bool { return true }}), "Policy: RetryIf belongs to the rules: write a When"},
 		"unlimited":                      {policy(retry.Policy{MaxAttempts: retry.Unlimited}), ""},
@@ -47,9 +46,6 @@ func TestValidate(t *testing.T) {
 		"policy of long life":            {policy(retry.Policy{HealthyAfter: time.Minute}), "Policy: HealthyAfter is not used, because a task never begins anew: leave it 0, and call retry.Do with it in Run"},
 		"no directive":                   {rule(Rule{}), `task "t": rule 0: Do is "": write Continue, Retry, Jump, Break or Fail`},
 		"unknown directive":              {rule(Rule{Do: "explode"}), `task "t": rule 0: Do is "explode"`},
-		"continue":                       {rule(Rule{Do: Continue, Set: set}), ""},
-		"break":                          {rule(Rule{Do: Break, Set: set}), ""},
-		"fail":                           {rule(Rule{Do: Fail}), ""},
 		"fail and set":                   {rule(Rule{Do: Fail, Set: set}), ""},
 		"retry":                          {rule(Rule{Do: Retry, Policy: once, Delay: never, Set: set}), ""},
 		"retry without a limit":          {rule(Rule{Do: Retry, Policy: retry.Policy{Backoff: retry.Fixed(1)}}), "Policy sets no limit: write MaxAttempts or MaxRetries"},

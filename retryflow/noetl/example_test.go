@@ -2,12 +2,10 @@ package noetl_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/noetl"
 )
@@ -81,33 +79,4 @@ workflow:
 	// Output:
 	// noetl: orders.yaml:9: workflow[0].tool.eval[0]: delay is true: write seconds, such as 1.5, or an expression: "{{ workload.delay }}"
 	// orders.yaml:10: workflow[0].tool.eval[1]: expr: {{ outcome.status = 'success' }}: unexpected "="
-}
-
-// The result of Wire can be stored as JSON, and read back to look at an outcome
-// or, with [retryflow.Pipeline.Resume], to continue a pipeline after a crash.
-func ExampleReadWire() {
-	pipeline := retryflow.Pipeline{
-		Tasks: []retryflow.Task{{
-			Label: "fetch",
-			Run: func(context.Context, retryflow.State) retryflow.Outcome {
-				return retryflow.Outcome{Result: "page 1", Data: map[string]any{"http": map[string]any{"status": 200}}}
-			},
-		}},
-		OnEvent: func(_ context.Context, e retryflow.Event) {
-			wire := noetl.Wire(e)
-			if e.Kind != retry.AttemptFinished {
-				return
-			}
-			data, err := json.Marshal(wire)
-			if err != nil {
-				fmt.Println(err)
-				return
-			}
-			read, err := noetl.ReadWire(data)
-			fmt.Println(wire["event"], read.Task, read.Attempt, read.Outcome.Result, read.Outcome.Data, err)
-		},
-	}
-	_ = pipeline.Run(context.Background(), nil)
-	// Output:
-	// task.processed fetch 1 page 1 map[http:map[status:200]] <nil>
 }

@@ -290,14 +290,10 @@ func TestLongDocuments(t *testing.T) {
 }
 
 func TestAllFaultsAtOnce(t *testing.T) {
-	_, err := noetl.ParseTasks([]byte("- a:\n    eval:\n    - {expr: '{{ 1', do: retry, backoff: slow}\n    - else: {do: explode}\n- b: {retry: x}\n"), nil)
-	assert.EqualError(t, err, "noetl: line 3: [0].a.eval[0]: expr: {{ 1: the }} is missing; "+
-		`line 3: [0].a.eval[0]: backoff is "slow": write fixed, none, linear or exponential; `+
-		`line 4: [0].a.eval[1].else: do is "explode": write continue, retry, jump, break or fail; `+
-		`line 5: [1].b: retry is the text "x": write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`)
-
+	_, err := noetl.ParseTasks([]byte("- a: {eval: 1}\n- b: {retry: x}\n"), nil)
+	assert.EqualError(t, err, "noetl: line 1: [0].a.eval: got 1: write a list of rules; "+
+		`line 2: [1].b: retry is the text "x": write how many attempts in all, 1 or more, or an expression: "{{ workload.attempts }}"`)
 	_, err = noetl.ParseTasks([]byte(strings.Repeat("- {a: {eval: 1}}\n", 25)), nil)
-	require.Error(t, err)
 	assert.Len(t, strings.Split(err.Error(), "; "), 20, "the first 20 faults")
 }
 
@@ -451,23 +447,11 @@ func playbook(t *testing.T, name string) noetl.Playbook {
 	return p
 }
 
-// stepNamed returns a pipeline of the tasks of a step.
-func stepNamed(t *testing.T, p noetl.Playbook, name string, run func(label string, s retryflow.State) retryflow.Outcome) retryflow.Pipeline {
-	t.Helper()
-	for _, step := range p.Steps {
-		if step.Name == name {
-			return pipelineOf(step.Tasks, run)
-		}
-	}
-	t.Fatalf("there is no step %q", name)
-	return retryflow.Pipeline{}
-}
-
 func TestAPlaybookRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran []string
 		limited := 0
-		pipeline := stepNamed(t, playbook(t, "orders_sync.yaml"), "fetch_orders", func(label string, s retryflow.State) retryflow.Outcome {
+		pipeline := pipelineOf(playbook(t, "orders_sync.yaml").Steps[1].Tasks, func(label string, s retryflow.State) retryflow.Outcome {
 			ran = append(ran, label)
 			iter, _ := s["iter"].(map[string]any)
 			if label != "fetch" {
@@ -493,9 +477,9 @@ func TestAPlaybookRuns(t *testing.T) {
 	})
 }
 
-// The number of attempts may be an expression, and a rule that fails the task
-// may set names first.
+// The number of attempts may be an expression.
 func TestAttemptsThatAreComputed(t *testing.T) {
+	rules := rulesOf(t, `eval: [{else: {do: retry, delay: 0, attempts: "{{ workload.retries }}"}}]`)
 	for attempts, want := range map[any]struct {
 		runs int
 		err  string
@@ -505,36 +489,25 @@ func TestAttemptsThatAreComputed(t *testing.T) {
 		2.0: {2, "attempts exhausted after 2 attempts"},
 		1:   {1, "attempts exhausted after 1 attempt"},
 		"1": {1, "attempts exhausted after 1 attempt"},
-		"0": {1, `text "0" is not a number of attempts`},
+		"0": {1, `rule 0: attempts: {{ workload.retries }}: text "0" is not a number of attempts`},
 		0:   {1, "rule 0: attempts: {{ workload.retries }}: 0 is not a number of attempts"},
 		"x": {1, `rule 0: attempts: {{ workload.retries }}: text "x" is not a number of attempts`},
 		1.5: {1, `rule 0: attempts: {{ workload.retries }}: 1.5 is not a number of attempts`},
 		nil: {1, `rule 0: attempts: {{ workload.retries }}: none is not a number of attempts`},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			runs := 0
-			pipeline := stepNamed(t, playbook(t, "orders_sync.yaml"), "fetch_orders", func(label string, _ retryflow.State) retryflow.Outcome {
-				if label == "fetch" {
-					runs++
-					return retryflow.Outcome{Err: errors.New("slow down"), Data: map[string]any{"error": map[string]any{"kind": "rate_limit"}}}
-				}
-				return retryflow.Outcome{}
-			})
-			state := retryflow.State{"workload": map[string]any{"retries": attempts}}
-			err := pipeline.Run(t.Context(), state)
-			assert.ErrorContains(t, err, want.err, "%v", attempts)
-			assert.Equal(t, want.runs, runs, "%v", attempts)
-		})
+		runs := 0
+		p := one(rules, func() retryflow.Outcome { runs++; return retryflow.Outcome{Err: errors.New("slow down")} })
+		err := p.Run(t.Context(), retryflow.State{"workload": map[string]any{"retries": attempts}})
+		assert.ErrorContains(t, err, want.err, "%v", attempts)
+		assert.Equal(t, want.runs, runs, "%v", attempts)
 	}
-	pipeline := stepNamed(t, playbook(t, "orders_sync.yaml"), "fetch_orders", func(label string, _ retryflow.State) retryflow.Outcome {
-		if label == "fetch" {
-			return retryflow.Outcome{Err: errors.New("not found"), Data: map[string]any{"http": map[string]any{"status": 404}, "error": map[string]any{"kind": "x"}}}
-		}
-		return retryflow.Outcome{}
-	})
-	state := retryflow.State{}
-	assert.ErrorContains(t, pipeline.Run(t.Context(), state), "not found")
-	assert.Equal(t, map[string]any{"failed_page": 1}, state["ctx"])
+}
+
+// A rule that fails the task may set names first.
+func TestARuleThatFailsMaySet(t *testing.T) {
+	rules, state := rulesOf(t, `eval: [{else: {do: fail, set_ctx: {page: "{{ outcome.http.status }}"}}}]`), retryflow.State{}
+	assert.ErrorContains(t, one(rules, about).Run(t.Context(), state), "it failed")
+	assert.Equal(t, retryflow.State{"ctx": map[string]any{"page": 503}}, state)
 }
 
 func TestOldRetryBlocks(t *testing.T) {

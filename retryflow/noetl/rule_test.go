@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,38 +180,6 @@ func TestDefaults(t *testing.T) {
 		assert.Equal(t, want, follow(rules, nil, map[string]any{"status": status}).result)
 		assert.Equal(t, want, follow(nil, nil, map[string]any{"status": status}).result)
 	}
-}
-
-func TestMigration(t *testing.T) {
-	old := rulesOf(t, `retry: {max_attempts: 5, retry_when: "{{ status_code >= 500 }}"}`)
-	mapped := rulesOf(t, `
-eval:
-  - {expr: "{{ outcome.status == 'error' and outcome.http.status >= 500 }}", do: retry, attempts: 5, backoff: exponential, delay: 1.0}
-  - {expr: "{{ outcome.status == 'error' }}", do: fail}
-  - else: {do: continue}
-`)
-	status := func(status string, code any) map[string]any {
-		return map[string]any{"status": status, "http": map[string]any{"status": code}}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		for name, row := range map[string]struct {
-			outcomes []map[string]any
-			want     trace
-		}{
-			"503 for ever":        {[]map[string]any{status("error", 503)}, trace{5, []float64{1, 2, 4, 8}, "fail", ""}},
-			"500, then 200":       {[]map[string]any{status("error", 500), status("success", 200)}, trace{2, []float64{1}, "continue", ""}},
-			"404":                 {[]map[string]any{status("error", 404)}, trace{1, nil, "fail", ""}},
-			"a success with 500":  {[]map[string]any{status("success", 500)}, trace{1, nil, "continue", ""}},
-			"an error without it": {[]map[string]any{{"status": "error"}}, trace{1, nil, "fail", ""}},
-		} {
-			for _, rules := range []retryflow.Rules{old, mapped} {
-				got := follow(rules, nil, row.outcomes...)
-				assert.Equal(t, name == "an error without it", strings.Contains(got.reported, "rule 0: when: {{ "), name)
-				got.reported = ""
-				assert.Equal(t, row.want, got, name)
-			}
-		}
-	})
 }
 
 // The rows are prose, which the test writes as YAML: pages, of which each fetch fails
