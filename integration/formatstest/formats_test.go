@@ -291,8 +291,11 @@ func readIstio(text string) (d decisions, err error) {
 	if p.Attempts < 0 {
 		return d, errors.New("attempts is negative")
 	}
+	if p.Attempts == 0 && (p.PerTryTimeout != nil || p.RetryOn != "" || p.RetryRemoteLocalities != nil) { // ValidateHTTPRetry
+		return d, errors.New("retries are off, and configured")
+	}
 	if p.Attempts == 0 {
-		return decisions{attempts: 1, timeout: p.PerTryTimeout.AsDuration()}, nil
+		return decisions{attempts: 1}, nil
 	}
 	out := &routev3.RetryPolicy{NumRetries: wrapperspb.UInt32(uint32(p.Attempts))}
 	if p.PerTryTimeout != nil {

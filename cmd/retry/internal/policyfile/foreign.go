@@ -154,6 +154,7 @@ func (f *form) policy() retry.Policy {
 	switch {
 	case reached || f.factor < 1 && len(list) == f.attempts-1:
 		p.Backoff = list
+	case list == nil: // there is a fault
 	case f.factor < 1:
 		f.Fault("multiplier", f.factor, "1 or more, because delays that become shorter are not a policy")
 	default:
@@ -512,7 +513,7 @@ func readIstio(f *form) {
 	if f.attempts == 1 {
 		f.b.note("attempts", "with 0, or without it, Istio retries nothing")
 		for _, key := range []string{"perTryTimeout", "retryOn", "retryRemoteLocalities"} {
-			if f.has("attempts") && !f.b.templates["attempts"] && f.has(key) {
+			if !f.b.templates["attempts"] && f.has(key) {
 				f.Fault("attempts", 0, "1 or more, or no "+key+": Istio refuses both")
 			}
 		}
