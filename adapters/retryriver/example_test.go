@@ -74,7 +74,10 @@ func Example() {
 
 // DeadLetterOf returns why a job ended, from its row.
 func ExampleDeadLetterOf() {
-	job := &rivertype.JobRow{Metadata: []byte(`{"retry": {"max_attempts": 0, "dead": {"reason": "attempts_exhausted", "attempts": 4}}}`)}
+	job := &rivertype.JobRow{
+		State: rivertype.JobStateDiscarded, Attempt: 4,
+		Metadata: []byte(`{"retry": {"max_attempts": 0, "dead_attempt": 4, "dead": {"reason": "attempts_exhausted", "attempts": 4}}}`),
+	}
 
 	dead, err := retryriver.DeadLetterOf(job)
 	if err != nil {

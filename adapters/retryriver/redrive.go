@@ -9,7 +9,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/goretry/retry/internal/redrive"
+	"github.com/goretry/retry/internal/queue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -22,7 +22,7 @@ import (
 // fails, or two run at once, no job is lost and none goes back twice. Call it again to
 // move the rest. It needs PostgreSQL, and works with a client that only inserts.
 func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := redrive.Start(o)
+	walk := queue.Start(o)
 	schema := client.Schema()
 	if schema != "" {
 		schema += "."
@@ -71,7 +71,7 @@ func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob
 
 // anew returns the metadata of a dead letter for its new life.
 func anew(row *rivertype.JobRow) (string, error) {
-	m, err := MetadataOf(row)
+	_, m, err := read(row)
 	if err != nil {
 		return "", err
 	}

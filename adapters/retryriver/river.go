@@ -18,8 +18,9 @@
 // [retry.After]. A job that is retried waits as long as the policy says. Otherwise
 // it is discarded, or canceled if its error is permanent. Its metadata under
 // [MetadataKey] and the last of its errors then say why: see [DeadLetterOf]. That
-// includes a failure whose class is invalid (ReasonInvalid). [Redrive] lets dead
-// letters run again.
+// includes a failure whose class is invalid (ReasonInvalid), and metadata under that key
+// that cannot be read. [Redrive] lets dead letters run again. A job that an operator lets
+// run again with JobRetry keeps its count of attempts.
 //
 // River's own signals keep their meaning: river.JobCancel is a permanent error,
 // and river.JobSnooze is neither an attempt nor a failure. Snoozes have no limit, so
@@ -50,7 +51,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -60,6 +60,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/queue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -73,37 +74,58 @@ type Metadata struct {
 	Classes     map[string]int       `json:"classes,omitempty"` // how many attempts failed with an error of each class
 	Earlier     int                  `json:"earlier,omitempty"` // how many of the row's errors are from before the last Redrive
 	Dead        *retryjob.DeadLetter `json:"dead,omitempty"`    // why the job does not run again; nil: it may
+
+	// DeadAttempt is the row's attempt when Dead was written. If the row has another one,
+	// somebody let the job run again.
+	DeadAttempt int `json:"dead_attempt,omitempty"`
 }
 
-// MetadataOf returns the Metadata of a job. It returns an error if the job has none,
-// for example because a client without this package inserted it.
-func MetadataOf(job *rivertype.JobRow) (Metadata, error) {
-	var all struct {
-		Retry *Metadata `json:"retry"`
+// errNone is in the error of MetadataOf if the job has no Metadata.
+var errNone = fmt.Errorf("have no key %q", MetadataKey)
+
+// MetadataOf returns the Metadata of a job, as they are stored. It returns an error if
+// the job has none, for example because a client without this package inserted it.
+func MetadataOf(job *rivertype.JobRow) (m Metadata, err error) {
+	var all map[string]json.RawMessage
+	if len(job.Metadata) > 0 {
+		err = json.Unmarshal(job.Metadata, &all)
 	}
-	if len(job.Metadata) == 0 {
-		return Metadata{}, fmt.Errorf("retryriver: job %d has no metadata", job.ID)
+	if mine := all[MetadataKey]; err == nil && len(mine) > 0 {
+		err = json.Unmarshal(mine, &m)
+	} else if err == nil {
+		err = errNone
 	}
-	if err := json.Unmarshal(job.Metadata, &all); err != nil {
+	if err != nil {
 		return Metadata{}, fmt.Errorf("retryriver: metadata of job %d: %w", job.ID, err)
 	}
-	if all.Retry == nil {
-		return Metadata{}, fmt.Errorf("retryriver: metadata of job %d have no key %q", job.ID, MetadataKey)
-	}
-	return *all.Retry, nil
+	return m, nil
 }
 
 // DeadLetterOf returns why a job does not run again. It returns an error if this
-// package did not end it, for example because an operator canceled it.
+// package did not end it, for example because an operator canceled it, or let it run
+// again after this package had ended it.
 func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 	m, err := MetadataOf(job)
-	if err == nil && m.Dead == nil {
+	finalized := job.State == rivertype.JobStateCancelled || job.State == rivertype.JobStateDiscarded
+	switch {
+	case err != nil:
+	case m.Dead == nil:
 		err = fmt.Errorf("retryriver: job %d is no dead letter of this package: its metadata have no %q in %q", job.ID, "dead", MetadataKey)
+	case !finalized || m.DeadAttempt != job.Attempt || isCanceled(job):
+		err = fmt.Errorf("retryriver: job %d is no dead letter of this package: since its end in attempt %d it was canceled, or let run again", job.ID, m.DeadAttempt)
 	}
 	if err != nil {
 		return retryjob.DeadLetter{}, err
 	}
 	return *m.Dead, nil
+}
+
+// isCanceled reports whether an operator has canceled a job since it was last let run.
+// River keeps that in the metadata.
+func isCanceled(job *rivertype.JobRow) bool {
+	var all map[string]json.RawMessage
+	unread := json.Unmarshal(job.Metadata, &all)
+	return unread != nil || all["cancel_attempted_at"] != nil
 }
 
 // A Plugin applies policies to the jobs of a client. As middleware it sees each
@@ -197,9 +219,17 @@ func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 // Work implements rivertype.WorkerMiddleware. It makes one attempt of a job.
 // If the job ends without success, Work sets row.MaxAttempts to row.Attempt; the
 // error is a *river.JobCancelError if the failure was permanent.
+//
+// River decides by its row in memory, which is also the one that middleware gets. If
+// Attempt is not below MaxAttempts, it discards the job; otherwise it calls NextRetry
+// with the row. So Work changes that row. The tests against River show that this works.
 func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(context.Context) error) (result error) {
 	var snoozed error
-	retryjob.Run(ctx, p.of(row.Kind), job(row), func(ctx context.Context) error {
+	j, m, malformed := read(row)
+	retryjob.Run(ctx, p.of(row.Kind), j, func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
+		}
 		err := do(ctx)
 		var snooze *river.JobSnoozeError
 		var cancel *river.JobCancelError
@@ -211,15 +241,32 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 		}
 		return err
 	}, func(o retryjob.Outcome) {
+		changed := m.Dead != nil // of an end after which somebody let the job run again
+		m.Dead, m.DeadAttempt = nil, 0
 		switch {
 		case o.Err == nil:
 			result = snoozed
 		case o.Interrupted():
 			result = o.Err // it wraps the context's error, which River looks for
 		case o.Retry():
-			result = again(ctx, row, o)
+			result = retry.Unwrap(o.Err)
+			row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
+			row.ScheduledAt = time.Now().Add(o.Delay)
+			if o.Class != "" {
+				m.Classes[o.Class]++
+				changed = true
+			}
 		default:
-			result = end(ctx, row, o)
+			result = o.Err
+			row.MaxAttempts = row.Attempt
+			dead := o.DeadLetter(j)
+			m.Dead, m.DeadAttempt, changed = &dead, row.Attempt, true
+			if o.Reason == retry.ReasonPermanent {
+				result = river.JobCancel(o.Err)
+			}
+		}
+		if changed {
+			result = set(ctx, m, result)
 		}
 	})
 	return storable(result)
@@ -239,63 +286,34 @@ type withoutNUL struct{ error }
 func (e *withoutNUL) Error() string { return strings.ReplaceAll(e.error.Error(), "\x00", "\uFFFD") }
 func (e *withoutNUL) Unwrap() error { return e.error }
 
-// job describes a job of River to retryjob.
-func job(row *rivertype.JobRow) retryjob.Job {
-	j := retryjob.Job{
-		Key:         strconv.FormatInt(row.ID, 10),
-		Attempt:     row.Attempt,
-		MaxAttempts: ownLimit(row.MaxAttempts),
-		Classes:     map[string]int{},
+// read describes a row to retryjob, and returns its Metadata. Whoever can write to the
+// table can write anything into them. Counts that cannot be are corrected. An error is
+// final: the row is malformed, and becomes a dead letter.
+func read(row *rivertype.JobRow) (j retryjob.Job, m Metadata, malformed error) {
+	m, err := MetadataOf(row)
+	switch {
+	case errors.Is(err, errNone):
+		m.MaxAttempts = ownLimit(row.MaxAttempts)
+	case err != nil:
+		malformed = err
+	case row.Attempt < 1:
+		malformed = fmt.Errorf("retryriver: job %d: attempt is %d", row.ID, row.Attempt)
 	}
-	earlier := 0
-	if m, err := MetadataOf(row); err == nil {
-		j.MaxAttempts, earlier = m.MaxAttempts, m.Earlier
-		maps.Copy(j.Classes, m.Classes)
-	}
+	m.MaxAttempts = max(0, m.MaxAttempts)
+	m.Earlier = min(max(0, m.Earlier), len(row.Errors))
+	m.Classes = queue.Classes(m.Classes, row.Attempt)
+	j = retryjob.Job{Key: strconv.FormatInt(row.ID, 10), Attempt: row.Attempt, MaxAttempts: m.MaxAttempts, Classes: m.Classes}
 	if row.AttemptedAt != nil {
 		j.Began = *row.AttemptedAt
 	}
-	if len(row.Errors) > earlier {
-		j.Began = row.Errors[earlier].At
+	if len(row.Errors) > m.Earlier {
+		j.Began = row.Errors[m.Earlier].At
 	}
-	return j
-}
-
-// River decides by its row in memory, which is also the one that middleware gets.
-// If Attempt is not below MaxAttempts, it discards the job; otherwise it calls
-// NextRetry with the row. So the functions below change that row. The tests against
-// River show that this works.
-
-// again makes River run a job again, and returns the error for River.
-func again(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
-	row.MaxAttempts = max(row.MaxAttempts, row.Attempt+1)
-	row.ScheduledAt = time.Now().Add(o.Delay)
-	err := retry.Unwrap(o.Err)
-	if o.Class == "" {
-		return err
-	}
-	j := job(row)
-	j.Classes[o.Class]++
-	return set(ctx, row, Metadata{MaxAttempts: j.MaxAttempts, Classes: j.Classes}, err)
-}
-
-// end keeps River from running a job again, and returns the error for River.
-func end(ctx context.Context, row *rivertype.JobRow, o retryjob.Outcome) error {
-	j := job(row)
-	dead := o.DeadLetter(j)
-	row.MaxAttempts = row.Attempt
-	err := o.Err
-	if o.Reason == retry.ReasonPermanent {
-		err = river.JobCancel(err)
-	}
-	return set(ctx, row, Metadata{MaxAttempts: j.MaxAttempts, Classes: j.Classes, Dead: &dead}, err)
+	return j, m, malformed
 }
 
 // set keeps m with the job, and returns err, with another one if that fails.
-func set(ctx context.Context, row *rivertype.JobRow, m Metadata, err error) error {
-	if before, unread := MetadataOf(row); unread == nil {
-		m.Earlier = before.Earlier
-	}
+func set(ctx context.Context, m Metadata, err error) error {
 	unset := river.MetadataSet(ctx, MetadataKey, m)
 	if unset != nil && !errors.Is(unset, outside) {
 		err = errors.Join(err, unset)
@@ -314,10 +332,10 @@ func (p *Plugin) NextRetry(row *rivertype.JobRow) time.Time {
 	now := time.Now()
 	due := row.ScheduledAt
 	if row.AttemptedAt == nil || !due.After(*row.AttemptedAt) {
-		j := job(row)
+		j, _, malformed := read(row)
 		d := p.of(row.Kind).ForJob(j.MaxAttempts).Next(retry.Attempt{Number: j.Attempt, Seed: retry.SeedOf(j.Key)})
 		due = now
-		if d.Retry() {
+		if d.Retry() && malformed == nil {
 			due = now.Add(d.Delay)
 		}
 	}

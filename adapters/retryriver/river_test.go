@@ -207,22 +207,33 @@ func TestJobsOfAnotherClient(t *testing.T) {
 }
 
 // A row of a newer version may have a reason that this one does not know. Rows that
-// this package did not end are no dead letters.
+// this package did not end, or not last, are no dead letters.
 func TestDeadLetterOf(t *testing.T) {
-	for metadata, want := range map[string]string{
-		`{"retry": {"max_attempts": 2, "moon": "full", "dead": {"reason": "too_tired", "attempts": 4}}}`: "",
-		`{"retry": {"max_attempts": 2}}`:       `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`,
-		``:                                     "retryriver: job 7 has no metadata",
-		`{}`:                                   `retryriver: metadata of job 7 have no key "retry"`,
-		`{"retry": {"dead": {"attempts": 4}}}`: `the key "reason" is missing`,
-		`{"retry": {"dead": {"reason": "tired"}}`: "retryriver: metadata of job 7: ",
+	const discarded, canceled = rivertype.JobStateDiscarded, rivertype.JobStateCancelled
+	for _, row := range []struct {
+		state    rivertype.JobState
+		attempt  int
+		metadata string
+		want     string
+	}{
+		{discarded, 2, `{"retry": {"moon": "full", "dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
+		{canceled, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
+		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is no dead letter of this package: its metadata have no "dead" in "retry"`},
+		{discarded, 2, ``, `retryriver: metadata of job 7: have no key "retry"`},
+		{discarded, 2, `{}`, `retryriver: metadata of job 7: have no key "retry"`},
+		{discarded, 2, `{"Retry": 5}`, `retryriver: metadata of job 7: have no key "retry"`},
+		{discarded, 2, `{"retry": {"dead": {"attempts": 4}}}`, `the key "reason" is missing`},
+		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: metadata of job 7: "},
+		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "since its end in attempt 2 it was canceled, or let run again"},
+		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or let run again"},
+		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "it was canceled, or let run again"},
 	} {
-		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, Metadata: []byte(metadata)})
-		if want == "" {
+		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, State: row.state, Attempt: row.attempt, Metadata: []byte(row.metadata)})
+		if row.want == "" {
 			require.NoError(t, err)
 			assert.Equal(t, retryjob.DeadLetter{Reason: "too_tired", Attempts: 4}, d)
 		} else {
-			assert.ErrorContains(t, err, want)
+			assert.ErrorContains(t, err, row.want)
 		}
 	}
 }
@@ -327,4 +338,98 @@ func TestRedriveKeepsTheJob(t *testing.T) {
 	m, err := retryriver.MetadataOf(row)
 	require.NoError(t, err)
 	assert.Equal(t, [...]int{2, 2}, [...]int{m.MaxAttempts, m.Earlier})
+}
+
+// Whatever a row's metadata say, the job ends: nothing panics in NextRetry, which River
+// calls outside of its recover, and what cannot be read makes a dead letter.
+func TestMetadataOfAStranger(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	for metadata, reason := range map[string]retry.Reason{
+		`{"retry": {"earlier": -1}}`:                                    retry.ReasonExhausted,
+		`{"retry": {"earlier": 9223372036854775807}}`:                   retry.ReasonExhausted,
+		`{"retry": {"max_attempts": -7}}`:                               retry.ReasonExhausted,
+		`{"retry": {"classes": {"a": -9223372036854775808}}}`:           retry.ReasonExhausted,
+		`{"retry": {"earlier": 9223372036854775808}}`:                   retry.ReasonPermanent,
+		`{"retry": {"earlier": "1"}}`:                                   retry.ReasonPermanent,
+		`{"retry": 5}`:                                                  retry.ReasonPermanent,
+		`{"retry": {"dead": {"reason": ""}}}`:                           retry.ReasonPermanent,
+		`{"retry": {"dead_attempt": 1, "dead": {"reason": "planted"}}}`: retry.ReasonExhausted,
+	} {
+		var id int64
+		require.NoError(t, s.pool.QueryRow(t.Context(), "INSERT INTO "+s.schema+`.river_job (kind, args, max_attempts, metadata) VALUES ('jobtest', '{}', 4, $1) RETURNING id`, metadata).Scan(&id))
+		row := s.end(id)
+		d, err := retryriver.DeadLetterOf(row)
+		require.NoError(t, err, metadata)
+		assert.Equal(t, reason, d.Reason, metadata)
+		attempts := 3
+		if reason == retry.ReasonPermanent {
+			attempts = 1
+		}
+		assert.Len(t, row.Errors, attempts, metadata)
+	}
+}
+
+// A dead letter is believed only for the end that it describes: not after an operator let
+// the job run again, and then canceled it, or it succeeded.
+func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
+	t.Parallel()
+	began, outcome := make(chan struct{}, 1), make(chan error, 1)
+	s := newService(t, work(func(ctx context.Context, _ *river.Job[args]) error {
+		began <- struct{}{}
+		select {
+		case err := <-outcome:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}), work(fails[other]))
+	bury := func() int64 {
+		inserted, err := s.client.Insert(t.Context(), args{}, nil)
+		require.NoError(t, err)
+		outcome <- retry.Permanent(errBoom)
+		<-began
+		_, err = retryriver.DeadLetterOf(s.end(inserted.Job.ID))
+		require.NoError(t, err)
+		return inserted.Job.ID
+	}
+	rerun := func(id int64) {
+		_, err := s.client.JobRetry(t.Context(), id)
+		require.NoError(t, err)
+	}
+	for name, row := range map[string]struct {
+		then func(id int64)
+		kept bool // the dead letter is in the metadata, where River does not let this package remove it
+	}{
+		"canceled before it runs": {func(id int64) {
+			tx, err := s.pool.Begin(t.Context()) // so that no worker takes it
+			require.NoError(t, err)
+			_, err = s.client.JobRetryTx(t.Context(), tx, id)
+			require.NoError(t, err)
+			_, err = s.client.JobCancelTx(t.Context(), tx, id)
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit(t.Context()))
+		}, true},
+		"canceled while it runs": {func(id int64) {
+			rerun(id)
+			<-began
+			_, err := s.client.JobCancel(t.Context(), id)
+			require.NoError(t, err)
+		}, false},
+		"it succeeds": {func(id int64) { rerun(id); <-began; outcome <- nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := bury()
+			row.then(id)
+			ended := s.end(id)
+			m, err := retryriver.MetadataOf(ended)
+			require.NoError(t, err)
+			assert.Equal(t, row.kept, m.Dead != nil)
+			_, err = retryriver.DeadLetterOf(ended)
+			assert.Error(t, err)
+			result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{})
+			require.NoError(t, err)
+			assert.Zero(t, result.Moved)
+		})
+	}
 }

@@ -1,5 +1,5 @@
-// Package redrive is what the adapters for queues share in their Redrive.
-package redrive
+// Package queue is what the adapters for queues share.
+package queue
 
 import (
 	"encoding/json"
@@ -61,4 +61,18 @@ func (w *Walk) Look(d retryjob.DeadLetter, unreadable error, total int, move fun
 		w.options.OnProgress(w.Result.Found, total)
 	}
 	return nil
+}
+
+// Classes returns the counts of failures by class that a queue has kept, with those that
+// cannot be corrected: before this attempt, none has more failures than there were
+// attempts. If there are more classes than that, none of them is believed.
+func Classes(kept map[string]int, attempt int) map[string]int {
+	counts := map[string]int{}
+	if len(kept) >= max(1, attempt) {
+		return counts
+	}
+	for name, n := range kept {
+		counts[name] = min(max(0, n), attempt-1)
+	}
+	return counts
 }
