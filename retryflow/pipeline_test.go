@@ -204,15 +204,10 @@ func skipping(share float64) func(context.Context, time.Duration) (time.Duration
 // waiting is a pipeline that retries, jumps back after waits, and retries in
 // another task, whose first attempt takes a second.
 func waiting() Pipeline {
-	polls := 0
+	more := Outcome{Result: true}
 	return Pipeline{
 		Tasks: []Task{
-			{Label: "poll", Run: func(context.Context, State) Outcome {
-				if polls++; polls%2 == 1 {
-					return failure
-				}
-				return Outcome{Result: polls < 6}
-			}, Rules: Rules{
+			{Label: "poll", Run: newScript(failure, more, failure, more, failure, success).run, Rules: Rules{
 				retrying(3, retry.Linear(time.Minute)),
 				{When: when(true), Do: Jump, To: "poll", Delay: waits(10 * time.Second)},
 			}},

@@ -34,44 +34,20 @@ func (j *journal) upTo(t *testing.T, n int) []Event {
 	return events
 }
 
-// polling is a pipeline that retries once, jumps back twice after a wait of ten
-// seconds, and then runs store.
-func polling(ran *[]string, at *[]time.Duration, birth time.Time) Pipeline {
-	run := func(label string, outcome func(s State) Outcome) func(context.Context, State) Outcome {
-		return func(_ context.Context, s State) Outcome {
-			*ran, *at = append(*ran, label), append(*at, time.Since(birth))
-			return outcome(s)
-		}
-	}
-	return Pipeline{
-		Tasks: []Task{
-			{Label: "poll", Run: run("poll", func(s State) Outcome {
-				n, _ := s["polls"].(int)
-				s["polls"] = n + 1
-				if n == 0 {
-					return failure
-				}
-				return Outcome{Result: n < 3}
-			}), Rules: Rules{
-				retrying(5, retry.Fixed(time.Minute)),
-				{When: when(true), Do: Jump, To: "poll", Delay: waits(10 * time.Second)},
-			}},
-			{Label: "store", Run: run("store", func(State) Outcome { return success })},
-		},
-		MaxJumps: 2,
-	}
-}
-
 // If a process crashes after any event, the resumed run ends in the same way and at the
 // same time: a wait is neither restarted nor shortened.
 func TestResumeAfterEachEvent(t *testing.T) {
 	for n := range 18 {
 		synctest.Test(t, func(t *testing.T) {
 			var log journal
-			var ran []string
-			var at []time.Duration
 			var last Event
-			state, p := State{}, polling(&ran, &at, time.Now())
+			poll, store := newScript(failure, Outcome{Result: true}, Outcome{Result: true}, success), newScript(success)
+			p := Pipeline{MaxJumps: 2, Tasks: []Task{
+				{Label: "poll", Run: poll.run, Rules: Rules{
+					retrying(5, retry.Fixed(time.Minute)), {When: when(true), Do: Jump, To: "poll", Delay: waits(10 * time.Second)},
+				}},
+				{Label: "store", Run: store.run},
+			}}
 			p.OnEvent = func(ctx context.Context, e Event) {
 				log.onEvent(ctx, e)
 				if last = e; len(log.lines) == n {
@@ -79,18 +55,18 @@ func TestResumeAfterEachEvent(t *testing.T) {
 				}
 			}
 			if n > 0 {
-				require.PanicsWithValue(t, "crash", func() { _ = p.Run(t.Context(), state) })
+				require.PanicsWithValue(t, "crash", func() { _ = p.Run(t.Context(), nil) })
 			}
 			p.OnEvent = nil
-			require.NoError(t, p.Resume(t.Context(), state, log.upTo(t, n)))
+			require.NoError(t, p.Resume(t.Context(), nil, log.upTo(t, n)))
 			want := []time.Duration{0, time.Minute, 70 * time.Second, 80 * time.Second, 80 * time.Second}
 			if last.Kind == retry.AttemptFinished && last.Directive == Retry {
 				for i := range want { // its wait had not been scheduled, so it is entered again at once
 					want[i] = max(0, want[i]-time.Minute)
 				}
 			}
-			assert.Equal(t, []string{"poll", "poll", "poll", "poll", "store"}, ran, "after event %d", n)
-			assert.Equal(t, want, at, "after event %d", n)
+			assert.Equal(t, want, append(poll.began, store.began...), "after event %d", n)
+			assert.Len(t, store.began, 1)
 		})
 	}
 }
