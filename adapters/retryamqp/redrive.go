@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -21,7 +21,7 @@ import (
 // A dead letter that Redrive looks at is not in the queue until it returns, or the server
 // notices that it was killed. Those that arrive meanwhile are left for the next call.
 func (r *Retries) Redrive(ctx context.Context, conn *amqp.Connection, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := queue.Start(o)
+	walk := jobqueue.Start(o)
 	if conn.IsRecoveryEnabled() {
 		return walk.Result, errRecovers
 	}
@@ -31,7 +31,7 @@ func (r *Retries) Redrive(ctx context.Context, conn *amqp.Connection, o retryjob
 	return walk.Result, nil
 }
 
-func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *queue.Walk) (err error) {
+func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *jobqueue.Walk) (err error) {
 	channel, err := conn.Channel()
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -29,7 +29,7 @@ const kept = time.Hour
 // enqueued and not deleted is then known by its ID, for an hour after it is done. Later
 // than that it runs twice.
 func Redrive(ctx context.Context, client *asynq.Client, inspector *asynq.Inspector, queue string, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := queue.Start(o)
+	walk := jobqueue.Start(o)
 	archived, err := archivedIn(inspector, queue) // all at once: pages shift while tasks go
 	if err != nil {
 		return walk.Result, fmt.Errorf("retryasynq: redrive: %w", err)

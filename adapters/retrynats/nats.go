@@ -61,7 +61,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -323,7 +323,7 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 	}
 	if text := msg.Headers().Get(dueHeader); text != "" {
 		if due, malformed = time.Parse(time.RFC3339Nano, text); malformed == nil {
-			malformed = queue.CheckDue(due)
+			malformed = jobqueue.CheckDue(due)
 		}
 		if malformed != nil {
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -23,14 +23,14 @@ import (
 // minutes by default. Later than that it is handled twice. If another message has that
 // Nats-Msg-Id, the dead letter is skipped.
 func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := queue.Start(o)
+	walk := jobqueue.Start(o)
 	if err := r.redrive(ctx, js, walk); err != nil {
 		return walk.Result, fmt.Errorf("retrynats: redrive: %w", err)
 	}
 	return walk.Result, nil
 }
 
-func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *queue.Walk) error {
+func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *jobqueue.Walk) error {
 	name, err := js.StreamNameBySubject(ctx, r.dead)
 	if err != nil {
 		return err

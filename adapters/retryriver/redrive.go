@@ -9,7 +9,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -22,7 +22,7 @@ import (
 // fails, or two run at once, no job is lost and none goes back twice. Call it again to
 // move the rest. It needs PostgreSQL, and works with a client that only inserts.
 func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := queue.Start(o)
+	walk := jobqueue.Start(o)
 	schema := client.Schema()
 	if schema != "" {
 		schema += "."

@@ -60,7 +60,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -301,7 +301,7 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m Metadata, malformed error) {
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
 	m.Earlier = min(max(0, m.Earlier), len(row.Errors))
-	m.Classes = queue.Classes(m.Classes, row.Attempt)
+	m.Classes = jobqueue.Classes(m.Classes, row.Attempt)
 	j = retryjob.Job{Key: strconv.FormatInt(row.ID, 10), Attempt: row.Attempt, MaxAttempts: m.MaxAttempts, Classes: m.Classes}
 	if row.AttemptedAt != nil {
 		j.Began = *row.AttemptedAt

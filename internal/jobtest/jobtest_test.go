@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 )
@@ -504,7 +504,7 @@ func (q *files) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 
 // Redrive renames the file of a dead letter to that of an open job.
 func (q *files) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := queue.Start(o)
+	walk := jobqueue.Start(o)
 	letters, err := q.Dead(ctx)
 	for key, d := range letters {
 		if err == nil {

@@ -1,4 +1,4 @@
-package queue_test
+package jobqueue_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/goretry/retry/internal/queue"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -29,7 +29,7 @@ func TestWalk(t *testing.T) {
 				var done []int
 				row.options.OnProgress = func(n, total int) { done = append(done, n, total) }
 				began := time.Now()
-				w := queue.Start(row.options)
+				w := jobqueue.Start(row.options)
 				var moved []string
 				for _, d := range letters {
 					time.Sleep(time.Second) // the moments count from the start
@@ -58,7 +58,7 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 		const letters = 100
 		at := map[time.Duration]bool{}
 		for range 2 {
-			w := queue.Start(retryjob.RedriveOptions{Window: time.Hour})
+			w := jobqueue.Start(retryjob.RedriveOptions{Window: time.Hour})
 			for n := range letters {
 				assert.NoError(t, w.Look(retryjob.DeadLetter{Ended: time.Unix(int64(n), 0)}, nil, letters, func(due time.Time) (bool, error) {
 					at[time.Until(due)] = true
@@ -73,7 +73,7 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 // What failed to move is not counted: it may be in either place.
 func TestWalkFails(t *testing.T) {
 	boom := errors.New("boom")
-	w := queue.Start(retryjob.RedriveOptions{OnProgress: func(int, int) { t.Error("progress") }})
+	w := jobqueue.Start(retryjob.RedriveOptions{OnProgress: func(int, int) { t.Error("progress") }})
 	assert.Equal(t, boom, w.Look(retryjob.DeadLetter{}, nil, 1, func(time.Time) (bool, error) { return false, boom }))
 	assert.Zero(t, w.Result)
 }

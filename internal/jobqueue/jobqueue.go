@@ -1,5 +1,5 @@
-// Package queue is what the adapters for queues share.
-package queue
+// Package jobqueue is what the adapters for queues share.
+package jobqueue
 
 import (
 	"encoding/json"
