@@ -1,7 +1,6 @@
 package noetl
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -252,7 +251,7 @@ func show(v any) string {
 		return "a list"
 	case map[string]any:
 		return "a mapping"
-	case bool, int, int64, float64, json.Number:
+	case bool, int, int64, float64:
 		return fmt.Sprint(v)
 	default:
 		return fmt.Sprintf("a %T", v)
@@ -317,8 +316,6 @@ func (t *template) delay(lookup func(string) (any, bool)) (time.Duration, error)
 		if f, err = parseNumber(v); err != nil {
 			return 0, t.named(fmt.Errorf("text %.100q is not a number of seconds", v))
 		}
-	case json.Number:
-		f, _ = v.Float64()
 	default:
 		return 0, t.named(fmt.Errorf("%s is not a number of seconds", show(v)))
 	}
