@@ -228,6 +228,7 @@ var rules = []struct {
 		errOwn := errors.New("no such header")
 		delays, sets := retrying(9, nil), retrying(9, nil)
 		delays.Delay = func(Outcome) (time.Duration, error) { return time.Hour, errOwn }
+		delays.Set = func(State, Outcome) error { panic("nothing is set if the delay fails") }
 		sets.Set = func(State, Outcome) error { return errOwn }
 		limits := Rule{When: failing, Do: Retry, Attempts: func(Outcome) (int, error) { return 9, errOwn }}
 		for function, rule := range map[string]Rule{"delay": delays, "set": sets, "attempts": limits} {

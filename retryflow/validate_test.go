@@ -58,6 +58,7 @@ func TestValidate(t *testing.T) {
 		"jump":                           {rule(Rule{Do: Jump, To: "t", Delay: never, Set: set}), ""},
 		"jump to nowhere":                {rule(Rule{Do: Jump, To: "nosuch"}), `To is "nosuch": no task has that Label`},
 		"jump without To":                {rule(Rule{Do: Jump}), `To is "": no task has that Label`},
+		"attempts without a retry":       {rule(Rule{Do: Break, Attempts: func(Outcome) (int, error) { panic("Validate calls nothing") }}), "Attempts is only valid for Retry"},
 		"delay without a wait":           {rule(Rule{Do: Break, Delay: never}), "Delay is only valid for Retry and Jump"},
 		"rule after the else":            {Pipeline{Tasks: []Task{{Label: "t", Run: run, Rules: Rules{{Do: Break}, {Do: Fail}}}}}, `task "t": rule 1 is never reached: rule 0 has no When and always matches`},
 		"rule: Source":                   {rule(Rule{Do: Retry, Policy: retry.Policy{MaxAttempts: 2, Source: zeros}}), "Source of its Policy is not used: set it in Pipeline.Policy"},
