@@ -22,6 +22,7 @@ func TestZeroPipeline(t *testing.T) {
 	assert.NoError(t, Pipeline{}.Validate())
 	assert.NoError(t, Pipeline{}.Run(t.Context(), nil))
 	assert.NoError(t, Pipeline{Tasks: []Task{{Label: "t", Run: newScript(Outcome{}).run}}}.Run(t.Context(), nil), "a zero outcome is a success")
+	assert.Equal(t, []string{"success", "error"}, []string{Outcome{}.Status(), failure.Status()})
 	p := Pipeline{Tasks: []Task{
 		{Label: "a", Run: func(_ context.Context, s State) Outcome { s["n"] = 1; return success }},
 		{Label: "b", Run: func(_ context.Context, s State) Outcome { return Outcome{Result: s["n"]} }, Rules: Rules{{When: when(1), Do: Break}, {Do: Fail}}},
