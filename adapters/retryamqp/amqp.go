@@ -25,7 +25,8 @@
 //     ones.
 //
 // Delays are rounded up to one of eight steps between a power of two milliseconds
-// and the next, so they are at most an eighth longer than the policy says. Do not
+// and the next, so they are at most an eighth longer than the policy says. A delay above
+// a year is a year. Do not
 // limit the length of these queues.
 //
 // # What happens to a message
@@ -57,6 +58,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/retryjob"
 )
@@ -90,12 +92,13 @@ func DeadLetterOf(headers amqp.Table) (d retryjob.DeadLetter, err error) {
 // AttemptOf returns the number of the attempt that a delivery is for, 1 for the
 // first. A dead letter that was moved back to the queue starts again at 1.
 func AttemptOf(d amqp.Delivery) int {
-	ended, _ := number(d.Headers, attemptsHeader) // only this package writes it
+	ended, _ := number(d.Headers, attemptsHeader) // an error is reported when the message is handled
 	if isDead(d) {
 		ended = 0
 	}
-	cut, _ := number(d.Headers, "x-delivery-count") // only the server writes it
-	return int(ended + cut + 1)
+	cut, _ := number(d.Headers, "x-delivery-count") // the server writes it, but not for the first delivery
+	const most = math.MaxInt32 / 2
+	return 1 + int(max(0, min(ended, most))+max(0, min(cut, most)))
 }
 
 // isDead reports whether d is, or was, a dead letter.
@@ -257,7 +260,8 @@ var errRecovers = errors.New("retryamqp: the connection recovers by itself, whic
 //
 // A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
 // policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
-// limit. The MessageId names the message in logs and is the seed of its delays.
+// limit. A message whose headers cannot be read makes a dead letter without being
+// handled. The MessageId names the message in logs and is the seed of its delays.
 // MaxElapsed counts from the Timestamp, which is in whole seconds. Without a
 // Timestamp it counts from the start of the first attempt that its worker survived.
 //
@@ -373,13 +377,13 @@ func (w *worker) giveBack() error {
 
 // one makes one attempt to handle a message.
 func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error) error {
-	if _, probe := d.Headers[probeHeader]; probe {
+	if isProbe(d) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.done(d)
 	}
 	m, malformed := read(d)
-	if left := time.Until(m.due); left > 0 {
+	if left := time.Until(m.due); left > 0 && malformed == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.wait(m, left, m.attempt-1)
@@ -437,6 +441,7 @@ func (w *worker) done(d amqp.Delivery) error {
 // wait moves a message to the queue for delay. attempts is the number of attempts
 // that have ended by then.
 func (w *worker) wait(m message, delay time.Duration, attempts int) error {
+	delay = min(delay, jobqueue.Longest)
 	switch step := stepOf(delay); {
 	case delay <= 0:
 		return w.move(m, w.work(), attempts, nil)
@@ -486,7 +491,7 @@ func (w *worker) publish(to queue, p amqp.Publishing) error {
 // worker is declaring it, the queue exists but refuses messages, and RabbitMQ
 // commits a transaction anyway, which loses the message. So prepare first publishes
 // a probe and waits until the server confirms it. The probe is dropped when it
-// reaches the work queue.
+// reaches the work queue, see isProbe.
 func (w *worker) prepare(to queue) error {
 	if err := to.declare(w.channel); err != nil {
 		return err
@@ -516,6 +521,18 @@ func (w *worker) prepare(to queue) error {
 	return errors.Join(err, channel.Close())
 }
 
+// isProbe reports whether d is a probe, which is nothing but its header. Producers may
+// use that header too, so a message that has anything else is handled.
+func isProbe(d amqp.Delivery) bool {
+	_, probe := d.Headers[probeHeader]
+	for name := range d.Headers {
+		server := strings.HasPrefix(name, "x-") && (strings.Contains(name, "-death") || strings.HasSuffix(name, "-count")) // from the queue that it waited in
+		probe = probe && (name == probeHeader || server)
+	}
+	return probe && len(d.Body) == 0 && d.Timestamp.IsZero() && d.Priority == 0 &&
+		d.MessageId+d.Type+d.AppId+d.CorrelationId+d.ReplyTo+d.UserId+d.ContentType+d.ContentEncoding == ""
+}
+
 // A message is a delivery with its headers parsed.
 type message struct {
 	amqp.Delivery
@@ -525,30 +542,36 @@ type message struct {
 	classes    map[string]int
 }
 
-// read parses the headers of a delivery. It returns the message even with an error.
+// read parses the headers of a delivery, and returns the message even with an error.
+// Producers can write all of them. Counts that cannot be are corrected. An error is
+// final: the message is malformed, and makes a dead letter.
 func read(d amqp.Delivery) (message, error) {
-	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp, classes: map[string]int{}}
+	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
-	if text, is := d.Headers[classesHeader].(string); is && !isDead(d) {
-		var classes map[string]int
-		if err := json.Unmarshal([]byte(text), &classes); err != nil {
-			errs = append(errs, fmt.Errorf("header %s: %w", classesHeader, err))
-		}
-		maps.Copy(m.classes, classes)
-	}
 	get := func(name string) int64 {
 		n, err := number(d.Headers, name)
 		errs = append(errs, err)
 		return n
 	}
+	get(attemptsHeader)
+	var classes map[string]int
+	if text, is := d.Headers[classesHeader].(string); is && !isDead(d) {
+		if err := json.Unmarshal([]byte(text), &classes); err != nil {
+			errs = append(errs, fmt.Errorf("header %s: %w", classesHeader, err))
+		}
+	}
+	m.classes = jobqueue.Classes(classes, m.attempt)
 	if began := get(beganHeader); began > 0 && !isDead(d) {
 		m.began = time.UnixMilli(began)
 	}
-	if m.began.IsZero() {
-		m.began = time.Now()
+	if now := time.Now(); m.began.IsZero() || m.began.After(now) {
+		m.began = now
 	}
 	if due := get(dueHeader); due > 0 {
 		m.due = time.UnixMilli(due)
+		if err := jobqueue.CheckDue(m.due); err != nil {
+			errs = append(errs, fmt.Errorf("header %s: %w", dueHeader, err))
+		}
 	}
 	if m.limit = int(get(MaxAttemptsHeader)); m.limit < 0 {
 		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on", MaxAttemptsHeader, m.limit))

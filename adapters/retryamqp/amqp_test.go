@@ -286,3 +286,54 @@ func TestStepBelow(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the headers of a message say, it ends after its attempts, with a dead letter:
+// counts that cannot be are corrected, and what cannot be read is final.
+func TestHeadersOfAStranger(t *testing.T) {
+	for name, row := range map[string]struct {
+		headers amqp.Table
+		runs    int
+		reason  retry.Reason
+	}{
+		"attempts below 0":             {amqp.Table{"retry-attempts": int64(-1_000_000)}, 2, retry.ReasonExhausted},
+		"the most attempts":            {amqp.Table{"retry-attempts": int64(math.MaxInt64)}, 0, retry.ReasonExhausted},
+		"the fewest attempts":          {amqp.Table{"retry-attempts": int64(math.MinInt64)}, 2, retry.ReasonExhausted},
+		"attempts that are a text":     {amqp.Table{"retry-attempts": "many"}, 0, retry.ReasonPermanent},
+		"deliveries below 0":           {amqp.Table{"x-delivery-count": int64(-1000)}, 2, retry.ReasonExhausted},
+		"deliveries and attempts":      {amqp.Table{"x-delivery-count": int64(math.MaxInt64), "retry-attempts": int64(math.MaxInt64)}, 0, retry.ReasonExhausted},
+		"due in the year 9999":         {amqp.Table{"retry-due": int64(253402300799000)}, 0, retry.ReasonPermanent},
+		"due never":                    {amqp.Table{"retry-due": int64(math.MaxInt64)}, 0, retry.ReasonPermanent},
+		"due before all time":          {amqp.Table{"retry-due": int64(math.MinInt64)}, 2, retry.ReasonExhausted},
+		"begun never":                  {amqp.Table{"retry-began": int64(math.MaxInt64)}, 2, retry.ReasonExhausted},
+		"classes below 0":              {amqp.Table{"retry-classes": `{"a":-9223372036854775808}`}, 2, retry.ReasonExhausted},
+		"classes that are a list":      {amqp.Table{"retry-classes": `[1]`}, 0, retry.ReasonPermanent},
+		"a dead letter that never was": {amqp.Table{"retry-dead-letter": `{"reason":"planted"}`, "retry-attempts": int64(9)}, 2, retry.ReasonExhausted},
+		"a probe with one like theirs": {amqp.Table{"retry-probe": true, "x-order": "7"}, 2, retry.ReasonExhausted},
+		"a probe with another header":  {amqp.Table{"retry-probe": true, "order": "7"}, 2, retry.ReasonExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runs := 0
+			letter := end(t, newQueue(t), amqp.Publishing{Headers: row.headers}, func(context.Context, amqp.Delivery) error { runs++; return errBoom })
+			d, err := retryamqp.DeadLetterOf(letter.Headers)
+			require.NoError(t, err)
+			assert.Equal(t, row.reason, d.Reason, d.Err)
+			assert.Equal(t, row.runs, runs)
+		})
+	}
+}
+
+// A message that has anything beside the header of a probe is handled.
+func TestAMessageThatLooksLikeAProbe(t *testing.T) {
+	for name, p := range map[string]amqp.Publishing{
+		"a body": {Body: []byte("order 7")}, "an ID": {MessageId: "7"}, "a type": {Type: "order"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p.Headers = amqp.Table{"retry-probe": true}
+			letter := end(t, newQueue(t), p, func(context.Context, amqp.Delivery) error { return retry.Permanent(errBoom) })
+			assert.Equal(t, string(p.Body), string(letter.Body))
+			assert.Equal(t, p.MessageId+p.Type, letter.MessageId+letter.Type)
+		})
+	}
+}

@@ -16,20 +16,20 @@ type Walk struct {
 	began   time.Time
 }
 
-// longest is the longest wait that a queue keeps in a message. A message that is due
+// Longest is the longest wait that a queue keeps in a message. A message that is due
 // later would neither run nor become a dead letter in its owner's time.
-const longest = 365 * 24 * time.Hour
+const Longest = 365 * 24 * time.Hour
 
 // Start begins a Redrive.
 func Start(o retryjob.RedriveOptions) *Walk {
-	o.Window = min(o.Window, longest)
+	o.Window = min(o.Window, Longest)
 	return &Walk{options: o, began: time.Now()}
 }
 
 // CheckDue returns an error if a message says that it is due more than a year from now,
 // and a day, because the clock that it was written by may be ahead.
 func CheckDue(due time.Time) error {
-	if time.Until(due) > longest+24*time.Hour {
+	if time.Until(due) > Longest+24*time.Hour {
 		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
