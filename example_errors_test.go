@@ -117,7 +117,7 @@ func ExampleUnwrap() {
 		return io.EOF
 	})
 	fmt.Println(err)
-	fmt.Println(err == io.EOF) //retry:vet-ignore compare shows that it is false
+	fmt.Println(err == io.EOF)
 
 	err = retry.Unwrap(err)
 	fmt.Println(err)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -22,8 +24,8 @@ var vetCommand = &command{
 	doc: `
 Vet reports mistakes in the use of the library, such as a call that ignores the
 context of its attempt, with file and line. It takes packages as the go command
-does. The exit status is 1 if there is a mistake, or if a package does not
-compile.
+does, and says how many packages and calls it looked at. The exit status is 1 if
+there is a mistake, or if a package does not compile.
 
     retry vet ./...
     retry vet -format github ./...
@@ -57,13 +59,14 @@ func runVet(s *streams, c *command, args []string) int {
 	}
 	findings, err := vet.Find(s.ctx, patterns, flags.Lookup("tags").Value.String(), chosen())
 	if err != nil {
-		fmt.Fprintln(s.err, "retry vet:", err)
+		printLines(s.err, "retry vet: "+err.Error()+"\n")
 		return found
 	}
-	if err := write(s, findings); err != nil {
+	if err := write(s, findings.List); err != nil {
 		return c.failed(s, err)
 	}
-	if len(findings) > 0 {
+	fmt.Fprintln(s.err, findings)
+	if len(findings.List) > 0 {
 		return found
 	}
 	return ok
@@ -76,8 +79,11 @@ func goVet(s *streams, c *command, args []string) int {
 		return c.failed(s, err)
 	}
 	goVet := exec.CommandContext(s.ctx, "go", append([]string{"vet", "-vettool=" + self}, args...)...)
-	goVet.Stdin, goVet.Stdout, goVet.Stderr = s.in, s.out, s.err
+	var out, errs bytes.Buffer
+	goVet.Stdin, goVet.Stdout, goVet.Stderr = s.in, &out, &errs
 	err = goVet.Run()
+	printLines(s.out, out.String())
+	printLines(s.err, errs.String())
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		return exit.ExitCode()
 	}
@@ -85,6 +91,13 @@ func goVet(s *streams, c *command, args []string) int {
 		return c.failed(s, err)
 	}
 	return ok
+}
+
+// printLines prints what another program has said.
+func printLines(w io.Writer, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintln(w, vet.Printable(strings.TrimSuffix(line, "\n")))
+	}
 }
 
 // vetFormats write the findings.

@@ -59,11 +59,11 @@ func TestVet(t *testing.T) {
 	}{
 		{"all packages", "./...", "", found, 1},
 		{"this package", "", "", found, 1},
-		{"a check that is off", "-outerctx=false .", "", "", 0},
+		{"a check that is off", "-outerctx=false .", "", "1 package, 1 call of retry", 0},
 		{"a check alone", "-outerctx .", "", found, 1},
-		{"JSON", "-json .", `"check":"outerctx"`, "", 1},
-		{"GitHub", "-format github .", "::error file=main.go,line=10,col=76::ping gets", "", 1},
-		{"SARIF", "-format=sarif .", `"ruleId":"outerctx"`, "", 1},
+		{"JSON", "-json .", `"check":"outerctx"`, "1 package, 1 call of retry", 1},
+		{"GitHub", "-format github .", "::error file=main.go,line=10,col=76::ping gets", "1 package, 1 call of retry", 1},
+		{"SARIF", "-format=sarif .", `"ruleId":"outerctx"`, "1 package, 1 call of retry", 1},
 		{"no such format", "-format xml .", "", `-format is "xml": write text, github, json or sarif`, 2},
 		{"a diff", "-fix -diff .", "ping(attempt) })", "", 1},
 		{"no such package", "./nowhere", "", "nowhere", 1},
@@ -75,9 +75,6 @@ func TestVet(t *testing.T) {
 			assert.Contains(t, stdout, test.stdout)
 			assert.Contains(t, stderr, test.stderr)
 			assert.Equal(t, test.stdout == "", stdout == "", stdout)
-			if test.stderr == "" && test.args != "-json ." { // without -json, go vet prints the name of the package
-				assert.Empty(t, stderr)
-			}
 		})
 	}
 
@@ -85,7 +82,55 @@ func TestVet(t *testing.T) {
 	fixed, err := os.ReadFile(filepath.Join(dir, "main.go"))
 	require.NoError(t, err)
 	assert.Equal(t, strings.Replace(mistaken, "ping(ctx)", "ping(attempt)", 1), string(fixed))
-	assert.Empty(t, succeed(t, "", "vet", "."))
+	_, stderr, status := tool("", "vet", ".")
+	assert.Zero(t, status, stderr)
+}
+
+// Names of files come from the source, too.
+func TestVetPrintsNoCommands(t *testing.T) {
+	for _, test := range []struct{ name, file, want string }{
+		{"for a terminal", "\x1b[31mred.go", "?[31mred.go:3:"},
+		{"for a terminal, in one byte", "a\u009b2Jb.go", "a?2Jb.go:3:"},
+		{"that turns text around", "a\u202eog.b", "a?og.b:3:"},
+		{"for GitHub", "::error title=x.go", "./::error title=x.go:3:"},
+		{"for GitHub and Azure", "x##[error]##vso[y]z.go", "x#?[error]#?vso[y]z.go:3:"},
+		{"a plain one", "other.go", "other.go:3:"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			program(t, strings.Replace(mistaken, "func call(", "//line "+test.file+":2\nfunc call(", 1))
+			_, stderr, status := tool("", "vet", ".")
+			assert.Equal(t, 1, status)
+			assert.Contains(t, "\n"+stderr, "\n"+test.want)
+		})
+	}
+}
+
+func TestVetLooksAt(t *testing.T) {
+	for _, test := range []struct{ name, main, want string }{
+		{"a call", strings.Replace(mistaken, "ping(ctx)", "ping(attempt)", 1), "1 package, 1 call of retry\n"},
+		{"a Transport and a call", `package main
+
+import (
+	"net/http"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+var _, _ = &http.Client{Transport: &retryhttp.Transport{}}, retryhttp.LLM(retry.Default())
+
+func main() {}
+`, "1 package, 2 calls of retry\n"},
+		{"none", "package main\n\nfunc main() {}\n", "no call of github.com/goretry/retry in 1 package\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			program(t, test.main)
+			stdout, stderr, status := tool("", "vet", "./...")
+			assert.Zero(t, status)
+			assert.Empty(t, stdout)
+			assert.Equal(t, test.want, stderr)
+		})
+	}
 }
 
 func TestVetWithoutGo(t *testing.T) {

@@ -24,29 +24,33 @@ import (
 // TestCases runs the checks over programs that were written without a look at
 // them. A misuse is found if a check reports its line or its statement. Any
 // report in a correct program is a false alarm. The first runs of the sealed half and
-// of two later archives, unread until then, had two, three and one.
+// of two later archives, unread until then, had two, three and one. Most of what is
+// missed belongs to checks that other linters have, or that warned of nothing that
+// wakes anybody up. The cases of paging are of idempotent, endless and held.
 func TestCases(t *testing.T) {
 	for _, half := range []struct {
 		name   string
 		found  int
-		missed []string
+		missed string
 	}{
-		{"open", 30, nil},
-		{"sealed", 24, []string{
-			"20_insert_shipment", "24_emit_metrics", "26_dispatch_jobs", "35_list_members", "50_latest_build", "53_retry_counter",
-		}},
-		{"later", 23, []string{
-			"12_tx_by_parameter", "15_client_timeout_set_later", "16_consumer_spins_when_empty", "17_redial_without_pause", "24_inner_attempts",
-			"25_connect_method_sleeps", "30_counting_source",
-		}},
-		{"last", 27, []string{
-			"17_queue_spin", "18_outbox_spin", "20_class_map", "26_stock_count", "27_device_sleep_loop", "28_export_sleep_loop", "34_crawler_counter_source",
-		}},
+		{"paging", 30, ""},
+		{"open", 20, "06_weather_client 10_daily_revenue 15_confirm_email 17_flush_outbox 28_gives_up 33_dial_replica " +
+			"44_create_account 56_instrument 59_find_user 60_download_manifest"},
+		{"sealed", 15, "03_issue_token 13_charge_card 20_insert_shipment 23_open_invoices 24_emit_metrics 26_dispatch_jobs " +
+			"29_map_storage_error 31_parse_report 32_verify_artifact 35_list_members 37_load_flags 41_quote_service " +
+			"48_warm_cache 50_latest_build 53_retry_counter"},
+		{"later", 14, "07_flush_blank 08_once_dropped 12_tx_by_parameter 15_client_timeout_set_later 16_consumer_spins_when_empty " +
+			"17_redial_without_pause 18_class_without_name 19_reason_misspelt 22_rows_appended_twice 23_total_summed_twice " +
+			"24_inner_attempts 25_connect_method_sleeps 26_type_switch_on_result 27_equal_sentinel 29_shared_pcg " +
+			"30_counting_source"},
+		{"last", 18, "07_index_flush_dropped 08_push_once_dropped 17_queue_spin 18_outbox_spin 19_class_payment 20_class_map " +
+			"21_reason_text 22_reason_case 25_search_append 26_stock_count 27_device_sleep_loop 28_export_sleep_loop " +
+			"29_dial_type_switch 30_profile_equal 33_log_fanout_rand 34_crawler_counter_source"},
 	} {
 		t.Run(half.name, func(t *testing.T) {
 			found, missed, alarms := score(t, txtar.Parse(unzipped(t, half.name)))
 			assert.Equal(t, half.found, found)
-			assert.Equal(t, half.missed, missed)
+			assert.Equal(t, half.missed, strings.Join(missed, " "))
 			assert.Empty(t, alarms)
 		})
 	}

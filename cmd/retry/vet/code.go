@@ -5,7 +5,6 @@ import (
 	"go/token"
 	"go/types"
 	"iter"
-	"strings"
 
 	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/cfg"
@@ -187,10 +186,16 @@ func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 	return false
 }
 
-// fails reports whether a call can fail, and not only wraps the error of another.
-func (u *uses) fails(call *ast.CallExpr) bool { return u.canFail(call) && !wraps(u.callee(call)) }
+// typeName returns the path and name of the type that t is or points to.
+func typeName(t types.Type) string {
+	if named, ok := types.Unalias(deref(t)).(*types.Named); ok && named.Obj().Pkg() != nil {
+		return named.Obj().Pkg().Path() + "." + named.Obj().Name()
+	}
+	return ""
+}
 
-// wraps reports whether a function only makes an error from another one.
-func wraps(callee string) bool {
-	return strings.HasPrefix(callee, "errors.") || strings.HasPrefix(callee, "fmt.") || strings.HasPrefix(callee, retryPath+".")
+// isNamedResult reports whether v is a named result of a function.
+func (u *uses) isNamedResult(fn ast.Node, v *types.Var) bool {
+	results := typeOf(fn).Results
+	return results != nil && within(results, v.Pos())
 }

@@ -59,45 +59,6 @@ func (u *uses) consumptions(op *operation) (found []consumption) {
 	return found
 }
 
-// mayBeOnce reports whether the code at c may run in only one attempt: it
-// depends on a variable outside of op, or is in a function that something else
-// calls, such as the function of a sync.Once.
-func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
-	for around := range c.Enclosing((*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
-		if around.Node() == op.node || !op.contains(around.Node().Pos()) {
-			break
-		}
-		choice, ok := around.Node().(*ast.IfStmt)
-		if !ok {
-			if !isCalled(around) {
-				return true
-			}
-			continue
-		}
-		if c.Node().Pos() < choice.Body.Pos() {
-			continue // in the condition itself
-		}
-		for n := range ast.Preorder(choice.Cond) {
-			id, ok := n.(*ast.Ident)
-			if v, isVar := u.info.ObjectOf(id).(*types.Var); ok && isVar && !v.IsField() && (outside(op, v)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isFinal reports whether the result of the code at c is passed to
-// retry.Permanent.
-func (u *uses) isFinal(c inspector.Cursor) bool {
-	for c := range c.Enclosing((*ast.CallExpr)(nil)) {
-		if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".Permanent" {
-			return true
-		}
-	}
-	return false
-}
-
 // candidates returns the variables that the node at c uses up, wherever they
 // come from.
 func (u *uses) candidates(c inspector.Cursor) (found []consumption) {

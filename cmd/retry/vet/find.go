@@ -4,15 +4,20 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"go/ast"
+	"go/token"
 	"go/types"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/packages"
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 // A Finding is what a check reports.
@@ -24,11 +29,34 @@ type Finding struct {
 	Message string `json:"message"` // with the check in brackets
 }
 
+// Findings are what checks report, and how much they looked at.
+type Findings struct {
+	List     []Finding
+	Packages int // without those that only hold tests
+	Calls    int // that retry, and each Transport
+}
+
+// String says how much was looked at.
+func (f *Findings) String() string {
+	packages := count(f.Packages, "package")
+	if f.Calls == 0 {
+		return "no call of " + retryPath + " in " + packages
+	}
+	return packages + ", " + count(f.Calls, "call") + " of retry"
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // Find runs checks on packages with their tests and returns what they report, each
 // line once. It reads what the packages import as the compiler has left it, and
 // not from source. If patterns is empty, it checks the package in the current
 // directory. An error means that a package does not compile.
-func Find(ctx context.Context, patterns []string, tags string, checks []*analysis.Analyzer) ([]Finding, error) {
+func Find(ctx context.Context, patterns []string, tags string, checks []*analysis.Analyzer) (*Findings, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return nil, err
@@ -56,11 +84,25 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	graph, err := checker.Analyze(checks, loaded, nil)
+	graph, err := checker.Analyze(append(slices.Clone(checks), usesAnalyzer), loaded, nil)
 	if err != nil {
 		return nil, err
 	}
-	var found []Finding
+	found := &Findings{}
+	names, calls := map[string]bool{}, map[token.Position]bool{}
+	for _, p := range loaded {
+		if !strings.HasSuffix(p.PkgPath, ".test") {
+			names[strings.TrimSuffix(p.PkgPath, "_test")] = true
+		}
+	}
+	for _, action := range graph.Roots {
+		if used, ok := action.Result.(*uses); ok {
+			for _, pos := range used.retrying() {
+				calls[action.Package.Fset.Position(pos)] = true
+			}
+		}
+	}
+	found.Packages, found.Calls = len(names), len(calls)
 	for _, action := range graph.Roots {
 		if action.Err != nil {
 			return nil, action.Err
@@ -71,11 +113,54 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 			if err != nil {
 				file = at.Filename // on another drive
 			}
-			found = append(found, Finding{file, at.Line, at.Column, action.Analyzer.Name, d.Message})
+			found.List = append(found.List, Finding{Printable(file), at.Line, at.Column, action.Analyzer.Name, Printable(d.Message)})
 		}
 	}
-	slices.SortFunc(found, func(a, b Finding) int {
+	slices.SortFunc(found.List, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, cmp.Compare(a.Message, b.Message))
 	})
-	return slices.Compact(found), nil
+	found.List = slices.Compact(found.List)
+	return found, nil
+}
+
+// retrying returns where the package makes something that retries: a call with a
+// policy, or a Transport.
+func (u *uses) retrying() (at []token.Pos) {
+	if !u.any {
+		return nil
+	}
+	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.CompositeLit:
+			if isNamed(derefAny(u.info.TypeOf(n)), retryhttpPath, "Transport") {
+				at = append(at, n.Pos())
+			}
+		case *ast.CallExpr:
+			fn, ok := typeutil.Callee(u.info, n).(*types.Func)
+			if !ok || fn.Pkg() == nil || !isLibrary(fn.Pkg().Path()) {
+				continue
+			}
+			for param := range fn.Signature().Params().Variables() {
+				if isPolicy(param.Type()) {
+					at = append(at, n.Pos())
+				}
+			}
+		}
+	}
+	return at
+}
+
+var (
+	control = regexp.MustCompile(`[^\PC\t]|\x{FFFD}`)
+	command = strings.NewReplacer("##", "#?")
+)
+
+// Printable returns a line of text that no terminal and no CI log obeys, whatever the
+// names in it: those of files come from the source too, by //line.
+func Printable(line string) string {
+	line = command.Replace(control.ReplaceAllString(line, "?"))
+	if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, ":") {
+		return "./" + trimmed
+	}
+	return line
 }

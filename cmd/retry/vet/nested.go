@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/token"
 	"slices"
 	"strconv"
 
@@ -24,6 +25,7 @@ func runNested(pass *analysis.Pass, u *uses) {
 	u.hotLoops(pass)
 	for call, op := range u.operations() {
 		u.layers(pass, call, op)
+		u.innerLoops(pass, call, op)
 	}
 	for _, inner := range u.calls {
 		if u.budgeted(inner) || u.final(inner) || !u.handedOn(inner) {
@@ -173,4 +175,19 @@ func (u *uses) sets(x ast.Expr, fields ...string) bool {
 		_, set := p.fields[name]
 		return set
 	})
+}
+
+// A keyword has the range of the word "for".
+type keyword struct{ ast.Node }
+
+func (k keyword) End() token.Pos { return k.Pos() + token.Pos(len("for")) }
+
+// innerLoops reports the loops in an operation that retry themselves.
+func (u *uses) innerLoops(pass *analysis.Pass, call *call, op *operation) {
+	for c := range op.cursor.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+		if loop := c.Node(); own(op, c) && u.retries(loop) {
+			pass.ReportRangef(keyword{loop}, "this loop retries inside of %s, so its attempts and those of the policy multiply: "+
+				"call once for each attempt, and move the limit and the wait into the policy", call.name)
+		}
+	}
 }

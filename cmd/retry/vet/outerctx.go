@@ -5,10 +5,8 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/ast/inspector"
 )
 
 // OuterCtx reports calls in an operation that get the context of the whole call
@@ -54,53 +52,6 @@ func (u *uses) withoutTimeout(x ast.Expr) bool {
 	}
 	_, set := p.fields["AttemptTimeout"]
 	return !set
-}
-
-// canFail reports whether a call can end early because its context does: it
-// returns an error, or a value that can fail later for that reason, such as an
-// *exec.Cmd. Loggers and metrics return none, a function that gets an error only
-// wraps it, and cleanup should not end early.
-func (u *uses) canFail(call *ast.CallExpr) bool {
-	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
-	if !ok {
-		return false // a conversion
-	}
-	for param := range signature.Params().Variables() {
-		if isError(param.Type()) {
-			return false
-		}
-	}
-	full := u.callee(call)
-	name := full[strings.LastIndex(full, ".")+1:]
-	switch name {
-	case "Close", "Rollback", "Shutdown", "Release", "Unlock", "Abort":
-		return false
-	case "QueryRowContext":
-		return true
-	}
-	switch {
-	case strings.HasSuffix(name, "FromContext"), full == "context.Cause", full == "context.WithoutCancel":
-		return false
-	case full == "os/exec.CommandContext", full == "(*net/http.Request).WithContext":
-		return true
-	}
-	for result := range signature.Results().Variables() {
-		if isError(result.Type()) || isContext(result.Type()) {
-			return true
-		}
-	}
-	return false
-}
-
-// detached reports whether the call at c may need a longer context: the attempt
-// does not wait for it, or it cleans up after the attempt.
-func detached(c inspector.Cursor, op *operation) bool {
-	for c := range c.Enclosing((*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)) {
-		if op.contains(c.Node().Pos()) {
-			return true
-		}
-	}
-	return false
 }
 
 // outlives reports whether an operation makes something that is used after its

@@ -1,10 +1,7 @@
 package vet
 
 import (
-	"context"
-	"errors"
 	"go/ast"
-	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -25,9 +22,7 @@ policies are often wrong on purpose, or without delays.`, runPolicyLiteral)
 
 func runPolicyLiteral(pass *analysis.Pass, u *uses) {
 	u.units(pass)
-	u.budgetPerCall(pass)
-	u.unnamedClass(pass)
-	u.unknownReasons(pass)
+	u.oneClass(pass)
 	used := u.usedPolicies()
 	for _, lit := range all[*ast.CompositeLit](u.root) {
 		if isPolicy(deref(u.info.TypeOf(lit))) && !inTest(pass, lit) { // elements of a composite literal may leave out the &
@@ -82,29 +77,6 @@ func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) 
 			}
 		}
 	}
-}
-
-// judgeClass reports the faults of a Class, in the words of the call that it would end.
-func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
-	p, _ := u.evaluate(retry.Policy{}, classFields(literal))
-	class := &retry.Class{MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
-	failed := errors.New("an attempt failed")
-	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 1, Classify: func(error) *retry.Class { return class }},
-		func(context.Context) error { return failed })
-	var e *retry.Error
-	if errors.As(err, &e); e.Reason != retry.ReasonInvalid {
-		return
-	}
-	for _, fault := range strings.Split(strings.TrimPrefix(e.Cause.Error(), `invalid policy of class "": `), "; ") {
-		pass.Report(analysis.Diagnostic{Pos: partAt(fault, literal).Pos(), Message: fault})
-	}
-}
-
-// classFields returns the fields of a Class that a Policy has too.
-func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
-	fields := keyed(literal)
-	maps.DeleteFunc(fields, func(name string, _ ast.Expr) bool { return name == "Name" || name == "Cause" })
-	return fields
 }
 
 // judgeAssigned reports the faults of a constant that is assigned to a field of a

@@ -5,7 +5,6 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
@@ -23,7 +22,6 @@ was made with the context of an attempt that has an AttemptTimeout ends with it.
 			if own(op, c) && u.sends(sent) {
 				inOps[sent] = true
 				u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: return retryhttp.Check(req, resp, err), or an error for a bad status")
-				u.leakedBody(pass, c, op)
 			}
 		}
 	}
@@ -39,16 +37,6 @@ was made with the context of an attempt that has an AttemptTimeout ends with it.
 		}
 	}
 })
-
-// sends reports whether a call sends an HTTP request.
-func (u *uses) sends(call *ast.CallExpr) bool {
-	callee := u.callee(call)
-	if !strings.HasPrefix(callee, "(*net/http.Client).") && !strings.HasPrefix(callee, "net/http.") && !strings.HasSuffix(callee, ").RoundTrip") {
-		return false
-	}
-	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
-	return ok && tuple.Len() == 2 && isNamed(derefAny(tuple.At(0).Type()), "net/http", "Response")
-}
 
 // unreadStatus reports a response that is at most closed. What reads the body may
 // judge by it.
@@ -83,64 +71,6 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 	pass.ReportRangef(c.Node(), "nothing looks at the status, and %s", text)
 }
 
-// leakedBody reports a return with an error before the body of the response is
-// closed.
-func (u *uses) leakedBody(pass *analysis.Pass, c inspector.Cursor, op *operation) {
-	assign, ok := c.Parent().Node().(*ast.AssignStmt)
-	if !ok {
-		return
-	}
-	resp := u.local(assign.Lhs[0])
-	closed := token.Pos(0)
-	for use := range u.idents(resp, op.cursor) {
-		around := use.Parent()
-		if sel, ok := around.Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "Body" {
-			around = around.Parent()
-			if _, ok := around.Node().(*ast.SelectorExpr); ok && closed == 0 {
-				closed = use.Node().Pos() // resp.Body.Close
-			}
-		}
-		switch p := around.Node().(type) {
-		case *ast.KeyValueExpr:
-			return
-		case *ast.CallExpr:
-			if !strings.HasPrefix(u.callee(p), retryhttpPath+".") && !strings.HasPrefix(u.callee(p), "io.") {
-				return // it may close the body
-			}
-		}
-	}
-	for _, ret := range returnsOf(op.body) {
-		if resp == nil || ret.Pos() < c.Node().Pos() || closed != 0 && closed < ret.End() || len(ret.Results) == 0 {
-			continue
-		}
-		if u.makesError(ret.Results[len(ret.Results)-1]) {
-			pass.ReportRangef(ret, "an attempt that fails here leaves the body of %s open, and its connection in use: close %[1]s.Body first", resp.Name())
-			return
-		}
-	}
-}
-
-// makesError reports whether x is an error that the attempt itself makes.
-func (u *uses) makesError(x ast.Expr) bool {
-	switch x := ast.Unparen(x).(type) {
-	case *ast.CallExpr:
-		name := u.callee(x)
-		if name == "fmt.Errorf" {
-			return !slices.ContainsFunc(x.Args[1:], func(arg ast.Expr) bool { return isError(u.info.TypeOf(arg)) })
-		}
-		if name == retryPath+".Permanent" || name == retryPath+".After" {
-			return u.makesError(x.Args[len(x.Args)-1])
-		}
-		return name == "errors.New" || name == retryhttpPath+".Check" || name == retryhttpPath+".NewStatusError"
-	case *ast.UnaryExpr:
-		return true
-	case *ast.Ident:
-		v, ok := u.info.Uses[x].(*types.Var)
-		return ok && v.Parent() == v.Pkg().Scope()
-	}
-	return false
-}
-
 // outlived reports results that end with the attempt that made them.
 func (u *uses) outlived(pass *analysis.Pass, call *call) {
 	const text = "%s ends with its attempt, because AttemptTimeout cancels the context when the attempt returns: use it inside the attempt, or bound it without an AttemptTimeout"
@@ -157,13 +87,6 @@ func (u *uses) outlived(pass *analysis.Pass, call *call) {
 			}
 		}
 	}
-}
-
-func firstOf(t types.Type) types.Type {
-	if tuple, ok := t.(*types.Tuple); ok && tuple.Len() > 0 {
-		return tuple.At(0).Type()
-	}
-	return t
 }
 
 // bound reports whether a value of type t ends with the context that it was made

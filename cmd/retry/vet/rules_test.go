@@ -14,53 +14,10 @@ import (
 // of a call, if there is one, and how the only report begins, if there is one.
 func TestRules(t *testing.T) {
 	rows := []struct{ name, want, code, op string }{
-		{"assigned to blank", "lost: the error of retry.Do is dropped", `_ = retry.Do(ctx, policy, ping)`, ``},
-		{"only the value", "lost: the error of retry.DoValue is dropped",
-			`all, _ = retry.DoValue(ctx, policy, fetch)`, ``},
-		{"the value is tested", "", `
-			all, _ = retry.DoValue(ctx, policy, fetch)
-			if len(all) == 0 { all = nil }`, ``},
-		{"a comment says why", "", `
-			// It only warms a cache.
-			_ = retry.Do(ctx, policy, ping)`, ``},
-		{"cleanup", "", `defer func() { _ = retry.Do(ctx, policy, ping) }()`, ``},
-		{"OnEvent tells", "", `
-			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0)}
-			p.OnEvent = func(_ context.Context, e retry.Event) { log.Println(e.Kind, e.Err) }
-			_ = retry.Do(ctx, p, ping)`, ``},
-		{"kept outside", "", `
-			var last error
-			retry.Do(ctx, policy, func(ctx context.Context) error { last = ping(ctx); return last })
-			log.Println(last)`, ``},
-		{"the Decision tells", "", `
-			d, _ := retry.Once(ctx, policy, retry.Attempt{}, ping)
-			log.Println(d.Retry())`, ``},
-		{"Delay at once", "lost: Delay is also set", `time.Sleep(policy.Next(retry.Attempt{Number: 1}).Delay)`, ``},
+		{"Delay at once", "endless: Delay is also set", `time.Sleep(policy.Next(retry.Attempt{Number: 1}).Delay)`, ``},
 		{"a Decision that is asked", "", `
 			d := policy.Next(retry.Attempt{Number: 1})
 			if d.Retry() { time.Sleep(d.Delay) }`, ``},
-		{"changed after its use", "lost: p is a copy", `
-			p := policy
-			err = retry.Do(ctx, p, ping)
-			p.MaxAttempts = 3`, ``},
-		{"only the text of a mark", "lost: only the text of retry.Permanent(err)",
-			`err = fmt.Errorf("ping: %v", retry.Permanent(err))`, ``},
-		{"logged and dropped", "lost: retry.Do takes nil for success", ``, `
-			if err := ping(attempt); err != nil {
-				log.Println(err)
-				return nil
-			}
-			return confirm(attempt)`},
-		{"never fails", "lost: retry.Do takes nil for success", ``, `
-			_ = ping(attempt)
-			return nil`},
-		{"an optional part", "", ``, `
-			if err := ping(attempt); err != nil { return err }
-			if err := confirm(attempt); err != nil {
-				log.Println(err)
-				return nil
-			}
-			return ping(attempt)`},
 		{"stays locked", "repeated: an attempt that fails leaves mu locked", `var mu sync.Mutex`, `
 			mu.Lock()
 			if err := ping(attempt); err != nil { return err }
@@ -74,25 +31,7 @@ func TestRules(t *testing.T) {
 			wg.Add(1)
 			defer wg.Done()
 			return ping(attempt)`},
-		{"received", "repeated: the attempt takes from items", `items := make(chan []byte, 9)`, `
-			item := <-items
-			return upload(attempt, bytes.NewReader(item))`},
-		{"swapped", "repeated: the attempt takes from batch", `var batch atomic.Pointer[[]byte]`, `
-			all := batch.Swap(nil)
-			return upload(attempt, bytes.NewReader(*all))`},
-		{"the next host", "", `hosts := make(chan []byte, 9)`, `
-			host := <-hosts
-			return upload(attempt, bytes.NewReader(host))`},
-		{"put back", "", `items := make(chan []byte, 9)`, `
-			item := <-items
-			err := upload(attempt, bytes.NewReader(item))
-			if err != nil { items <- item }
-			return err`},
-		{"taken after a failure", "", `items := make(chan []byte, 9)`, `
-			if err := ping(attempt); err == nil { return nil }
-			item := <-items
-			return upload(attempt, bytes.NewReader(item))`},
-		{"a key in a variable", "repeated: each attempt makes a new orderID", ``, `
+		{"a key in a variable", "idempotent: each attempt makes a new orderID", ``, `
 			orderID := strconv.Itoa(rand.Int())
 			return upload(attempt, strings.NewReader(orderID))`},
 		{"a transaction", "stale: tx was begun outside", `tx, _ := db.BeginTx(ctx, nil)`, `
@@ -114,11 +53,6 @@ func TestRules(t *testing.T) {
 			defer resp.Body.Close()
 			_, err = io.ReadAll(resp.Body)
 			return err`},
-		{"a leaked body", "response: an attempt that fails here leaves the body of resp open", ``, `
-			resp, err := http.Get(url)
-			if err != nil { return err }
-			if resp.StatusCode > 299 { return errors.New(resp.Status) }
-			return resp.Body.Close()`},
 		{"rows that end", "response: what db.QueryContext returns ends with its attempt", `
 			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(0), AttemptTimeout: time.Second}
 			var rows *sql.Rows
@@ -135,11 +69,6 @@ func TestRules(t *testing.T) {
 				return err
 			})
 			log.Println(resp != nil && resp.StatusCode == 200)`, ``},
-		{"sleeps in OnEvent", "hooks: the call waits until time.Sleep returns",
-			`policy.OnEvent = func(_ context.Context, e retry.Event) { time.Sleep(e.Delay) }`,
-			`return ping(attempt)`},
-		{"RetryIf turned around", "hooks: RetryIf returns true for what to retry",
-			`policy.RetryIf = func(err error) bool { return retry.IsPermanent(err) }`, `return ping(attempt)`},
 		{"a hot loop", "nested: the loop calls retry.Do again at once", `
 			for {
 				if err := retry.Do(ctx, policy, ping); err != nil { log.Println(err) }
@@ -215,15 +144,6 @@ func TestRules(t *testing.T) {
 		{"RetryIf without a limit", "policyliteral: RetryIf without a limit", `
 			p := retry.Policy{RetryIf: func(error) bool { return true }}
 			err = retry.Do(ctx, p, ping)`, ``},
-		{"no such Reason", `policyliteral: no Reason is "exhausted"`,
-			`log.Println(retry.ReasonOf(err) == "exhausted")`, ``},
-		{"a Class without a name", "policyliteral: this Class has no Name",
-			`log.Println(retry.Class{Name: "busy"}, retry.Class{MaxAttempts: 2})`, ``},
-		{"a Budget for one call", "policyliteral: this Budget is made for one call",
-			`policy.Budget = &retry.Budget{Size: 3}`, `return ping(attempt)`},
-		{"a Budget for all calls", "", `
-			policy.Budget = &retry.Budget{Size: 3}
-			for _, ping := range pings { err = errors.Join(err, retry.Do(ctx, policy, ping)) }`, ``},
 		{"rewound by another package", "", `rd := map[string]rewinder{}[url]`, `
 			if err := rd.Rewind(); err != nil { return err }
 			return upload(attempt, rd)`},
@@ -238,21 +158,69 @@ func TestRules(t *testing.T) {
 		{"a scanner", "consumed: lines comes from outside", `lines := bufio.NewScanner(bytes.NewReader(data))`, `
 			for lines.Scan() { if err := ping(attempt); err != nil { return err } }
 			return lines.Err()`},
-		{"LastError in a branch", "", `
-			err = retry.Do(ctx, policy, ping)
-			if err != nil { err = retry.Unwrap(err) }
-			log.Println(err == io.EOF)`, ``},
-		{"errors.As in a branch", "", `
-			err = retry.Do(ctx, policy, ping)
-			if e := (*retry.Error)(nil); errors.As(err, &e) { err = e.Err }
-			log.Println(err == io.EOF)`, ``},
-		{"a digest", "accumulate: h keeps what a failed attempt wrote", `h := sha256.New()`, `
-			if _, err := h.Write(data); err != nil { return err }
-			return ping(attempt)`},
-		{"a buffer that is emptied", "", `var b bytes.Buffer`, `
-			b.Reset()
-			if _, err := io.Copy(&b, bytes.NewReader(data)); err != nil { return err }
-			return ping(attempt)`},
+		{"a key that its header names", "", ``, `
+			req, _ := http.NewRequestWithContext(attempt, "POST", url, nil)
+			req.Header.Set("X-Event-Id", url)
+			resp, err := http.DefaultClient.Do(req)
+			defer resp.Body.Close()
+			return retryhttp.Check(req, resp, err)`},
+		{"a key of each attempt", "idempotent: if the answer to this POST is lost", ``, `
+			req, _ := http.NewRequestWithContext(attempt, "POST", url, nil)
+			req.Header.Set("X-Request-Id", strconv.Itoa(rand.Int()))
+			resp, err := http.DefaultClient.Do(req)
+			defer resp.Body.Close()
+			return retryhttp.Check(req, resp, err)`},
+		{"a question", "", ``, `
+			resp, err := http.Post(url+"/search", "text/plain", nil)
+			defer resp.Body.Close()
+			return retryhttp.Check(nil, resp, err)`},
+		{"a checkout", "idempotent: if the answer to this POST is lost", ``, `
+			resp, err := http.Post(url+"/checkout", "text/plain", nil)
+			defer resp.Body.Close()
+			return retryhttp.Check(nil, resp, err)`},
+		{"once", "", `policy = retry.Policy{MaxAttempts: 1}
+			err = retry.Do(ctx, retry.Policy{MaxAttempts: 1}, func(context.Context) error {
+				resp, err := http.Post(url, "text/plain", nil)
+				defer resp.Body.Close()
+				return retryhttp.Check(nil, resp, err)
+			})`, ``},
+		{"the Transport of language models", "idempotent: if the answer to this POST is lost", `
+			client := &http.Client{Transport: retryhttp.LLM(policy)}
+			resp, err := client.Post(url, "text/plain", nil)
+			log.Println(resp.StatusCode, err)`, ``},
+		{"no end but by a signal", "", `
+			background, stop := signal.NotifyContext(context.Background())
+			defer stop()
+			err = retry.Do(background, retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second)}, ping)`, ``},
+		{"time for all and for each", "", `
+			p := retry.Policy{MaxElapsed: time.Minute, AttemptTimeout: time.Second, Backoff: retry.Fixed(time.Second)}
+			err = retry.Do(context.Background(), p, ping)`, ``},
+		{"time for all alone", "endless: nothing ends this retry.Do", `
+			p := retry.Policy{MaxElapsed: time.Minute, Backoff: retry.Fixed(time.Second)}
+			err = retry.Do(context.Background(), p, ping)`, ``},
+		{"a tenth of a second", "", `
+			var mu sync.Mutex
+			mu.Lock()
+			err = retry.Do(ctx, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(50 * time.Millisecond)}, ping)
+			mu.Unlock()`, ``},
+		{"more than that", "held: mu is held while retry.Do retries", `
+			var mu sync.Mutex
+			mu.Lock()
+			err = retry.Do(ctx, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(51 * time.Millisecond)}, ping)
+			mu.Unlock()`, ``},
+		{"a Transport under a lock", "held: mu is held while the Transport retries", `
+			client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
+			var mu sync.Mutex
+			mu.Lock()
+			defer mu.Unlock()
+			resp, err := client.Get(url)
+			log.Println(resp.StatusCode, err)`, ``},
+		{"a hot Class", "policyliteral: all 3 attempts of this Class", `log.Println(retry.Class{MaxAttempts: 3, Backoff: retry.Fixed(0)})`, ``},
+		{"one retry at once", "", `log.Println(retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(0)})`, ``},
+		{"one Class for all", "policyliteral: Classify gives every error this Class",
+			`policy.Classify = func(error) *retry.Class { return &retry.Class{Name: "any", MaxAttempts: 3} }`, `return ping(attempt)`},
+		{"a Class that depends on the error", "",
+			`policy.Classify = func(err error) *retry.Class { return &retry.Class{Name: err.Error(), MaxAttempts: 3} }`, `return ping(attempt)`},
 	}
 	var codes []string
 	for _, row := range rows {

@@ -54,14 +54,6 @@ type call struct {
 	ops    []*operation // those whose code is in the package
 }
 
-// An operation is the function that one attempt runs.
-type operation struct {
-	node   ast.Node // *ast.FuncLit or *ast.FuncDecl
-	cursor inspector.Cursor
-	body   *ast.BlockStmt
-	ctx    *types.Var // the context of the attempt; nil if it has no name
-}
-
 // contains reports whether pos is inside o, parameters included.
 func (o *operation) contains(pos token.Pos) bool {
 	return o.node.Pos() <= pos && pos < o.node.End()

@@ -29,16 +29,13 @@ var Analyzers = []*analysis.Analyzer{
 	PolicyLiteral,
 	Nested,
 	Consumed,
-	Accumulate,
-	Compare,
-	SharedSource,
 	TxRetry,
-	Lost,
 	Repeated,
 	Stale,
 	Response,
-	Hooks,
-	SleepDrop,
+	Idempotent,
+	Endless,
+	Held,
 }
 
 // docs begins the URL of a check's explanation.
@@ -77,7 +74,7 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 
 // notInTests are the checks that leave out tests, which drop errors, wait in hooks
 // and look at less than a program must.
-var notInTests = []string{"lost", "repeated", "stale", "response", "hooks"}
+var notInTests = []string{"lost", "repeated", "stale", "response", "hooks", "idempotent", "endless", "held"}
 
 // A place is a line of a file.
 type place struct {
@@ -134,4 +131,9 @@ func codeLines(pass *analysis.Pass, file *ast.File) map[int]bool {
 		return true
 	})
 	return lines
+}
+
+// inTest reports whether n is in a test.
+func inTest(pass *analysis.Pass, n ast.Node) bool {
+	return strings.HasSuffix(pass.Fset.Position(n.Pos()).Filename, "_test.go")
 }

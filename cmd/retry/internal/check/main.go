@@ -26,7 +26,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, f := range findings {
+	for _, f := range findings.List {
 		fmt.Printf("%s:%d:%d: %s\n", f.File, f.Line, f.Column, f.Message)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ import (
 )
 
 var _ = []any{
-	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command,
+	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command, signal.Stop,
 	strconv.Itoa, strings.NewReader, &sync.Mutex{}, &atomic.Bool{}, time.Second, retryhttp.Check, retrysql.Transient,
 }
 

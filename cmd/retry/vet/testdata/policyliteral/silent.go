@@ -71,8 +71,8 @@ func leftOut(ctx context.Context, ping func(context.Context) error) error {
 	return retry.Do(ctx, retry.Policy{
 		MaxAttempts:  3,
 		HealthyAfter: time.Minute,
-		Classify: func(error) *retry.Class {
-			return &retry.Class{MaxAttempts: 2}
+		Classify: func(err error) *retry.Class {
+			return &retry.Class{Name: err.Error(), MaxAttempts: 2}
 		},
 	}, ping)
 }

@@ -1,0 +1,216 @@
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goretry/retry"
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// Held reports what others need and a call that retries holds while it waits.
+var Held = newCheck("held", `report a mutex, a transaction or a connection that is held while a call waits
+
+While a call waits before its retries, other calls that need the lock, the rows or the
+connection wait too, and an outage of one server becomes an outage of all.`, func(pass *analysis.Pass, u *uses) {
+	for _, w := range u.waiting() {
+		if what := u.heldDuring(w); what != "" {
+			pass.ReportRangef(w.call.Fun, "%s is held while %s retries and waits, and all that need it wait too: %s first, or retry before", what, w.name, releases(what))
+		}
+	}
+})
+
+// releases says how what is held is given back.
+func releases(what string) string {
+	if strings.HasPrefix(what, "the ") {
+		return "end that"
+	}
+	return "unlock it"
+}
+
+// A wait is a call that waits before retries, or calls a function that makes one.
+type wait struct {
+	call   *ast.CallExpr
+	cursor inspector.Cursor
+	name   string
+}
+
+// waiting returns the calls of the package that may wait before a retry.
+func (u *uses) waiting() (found []wait) {
+	inside := map[*ast.FuncDecl]*call{}
+	for _, call := range u.calls {
+		fn := enclosingFunc(call.cursor)
+		if fn == nil || u.noWait(call.policy) {
+			continue
+		}
+		found = append(found, wait{call.CallExpr, call.cursor, call.name})
+		if decl, ok := fn.Node().(*ast.FuncDecl); ok {
+			inside[decl] = call
+		}
+	}
+	for c, call := range all[*ast.CallExpr](u.root) {
+		if enclosingFunc(c) == nil {
+			continue
+		}
+		if decl := u.declared(call); decl != nil && inside[decl] != nil {
+			found = append(found, wait{call, c, decl.Name.Name})
+		} else if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil {
+			found = append(found, wait{call, c, "the Transport"})
+		}
+	}
+	return slices.DeleteFunc(found, func(w wait) bool {
+		_, started := w.cursor.Parent().Node().(*ast.GoStmt)
+		_, deferred := w.cursor.Parent().Node().(*ast.DeferStmt)
+		return started || deferred
+	})
+}
+
+// noWait reports whether a policy is known to wait for at most a tenth of a second in
+// all.
+func (u *uses) noWait(x ast.Expr) bool {
+	found := u.policy(x)
+	if found == nil || found.changed {
+		return false
+	}
+	var p retry.Policy
+	if _, ok := found.base.(*ast.CallExpr); ok {
+		p = retry.Default()
+	}
+	p, known := u.evaluate(p, found.fields)
+	if !known || p.EffectiveMax() <= 0 {
+		return false
+	}
+	all := time.Duration(0)
+	for _, d := range p.Delays(p.EffectiveMax() - 1) {
+		all += d
+	}
+	return all <= 100*time.Millisecond
+}
+
+// heldDuring returns what the function around a call has not given back when it calls,
+// or "".
+func (u *uses) heldDuring(w wait) string {
+	fn := enclosingFunc(w.cursor)
+	if lit, ok := fn.Node().(*ast.FuncLit); ok && u.inTransaction(fn.Parent(), lit, w) {
+		return "the transaction around it"
+	}
+	for loop := range w.cursor.Enclosing((*ast.ForStmt)(nil)) {
+		if rows := u.rowsOf(loop.Node().(*ast.ForStmt)); rows != nil && within(fn.Node(), loop.Node().Pos()) {
+			return "the connection of " + types.ExprString(rows)
+		}
+	}
+	for c := range fn.Preorder((*ast.ExprStmt)(nil), (*ast.AssignStmt)(nil)) {
+		if c.Node().Pos() > w.call.Pos() || enclosingFunc(c).Node() != fn.Node() {
+			continue
+		}
+		what, x, ends := u.takesHold(c.Node())
+		if isLock := ends != nil && strings.HasSuffix(ends[0], "Unlock"); what != "" && (isLock || !u.usedBy(w, x)) && u.reachesHeld(fn.Node(), c.Node(), w, x, ends) {
+			return what
+		}
+	}
+	return ""
+}
+
+// takesHold returns what a statement takes, what has it, and the methods that give it
+// back.
+func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, ends []string) {
+	if expr, ok := stmt.(*ast.ExprStmt); ok {
+		if lock, ok := expr.X.(*ast.CallExpr); ok && slices.Contains(locks, u.callee(lock)) {
+			x, name := method(lock)
+			return types.ExprString(x), x, []string{strings.Replace(name, "Lock", "Unlock", 1)}
+		}
+		return "", nil, nil
+	}
+	assign, ok := stmt.(*ast.AssignStmt)
+	if !ok || len(assign.Rhs) != 1 || u.local(assign.Lhs[0]) == nil {
+		return "", nil, nil
+	}
+	made, ok := ast.Unparen(assign.Rhs[0]).(*ast.CallExpr)
+	if !ok {
+		return "", nil, nil
+	}
+	t := u.info.TypeOf(assign.Lhs[0])
+	switch _, name := method(made); {
+	case strings.HasPrefix(name, "Begin") && has(t, "Commit") && has(t, "Rollback"):
+		return "the transaction " + types.ExprString(assign.Lhs[0]), assign.Lhs[0], []string{"Commit", "Rollback"}
+	case u.callee(made) == "(*database/sql.DB).Conn", name == "Acquire" && has(t, "Release"):
+		return "the connection " + types.ExprString(assign.Lhs[0]), assign.Lhs[0], []string{"Close", "Release", "Hijack"}
+	}
+	return "", nil, nil
+}
+
+// locks are the methods that take a lock without a bound.
+var locks = []string{"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMutex).RLock", "(sync.Locker).Lock"}
+
+// usedBy reports whether a call gets the transaction or connection that is held: then
+// the retries are about it.
+func (u *uses) usedBy(w wait, x ast.Expr) bool {
+	v := u.local(x)
+	for _, call := range u.calls {
+		for _, op := range call.ops {
+			if call.CallExpr == w.call && u.hasUse(op.body, v) {
+				return true
+			}
+		}
+	}
+	return u.hasUse(w.call, v)
+}
+
+// reachesHeld reports whether a way leads from the statement that takes x to a call, on which
+// nothing gives it back.
+func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, ends []string) (held bool) {
+	flow(bodyOf(fn), from, func(n ast.Node) bool {
+		if within(n, w.call.Pos()) {
+			held = true
+		}
+		return !held && !u.givesBack(n, x, ends)
+	})
+	return held
+}
+
+// givesBack reports whether a statement calls one of these methods of x now.
+func (u *uses) givesBack(n ast.Node, x ast.Expr, ends []string) bool {
+	if _, later := n.(*ast.DeferStmt); later {
+		return false
+	}
+	for n := range ast.Preorder(n) {
+		if call, ok := n.(*ast.CallExpr); ok {
+			of, name := method(call)
+			if of != nil && slices.Contains(ends, name) && types.ExprString(of) == types.ExprString(x) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rowsOf returns the rows that a loop reads, or nil.
+func (u *uses) rowsOf(loop *ast.ForStmt) ast.Expr {
+	if next, ok := loop.Cond.(*ast.CallExpr); ok {
+		if x, name := method(next); name == "Next" && isRows(u.info.TypeOf(x)) {
+			return x
+		}
+	}
+	return nil
+}
+
+// inTransaction reports whether a function is called with a transaction that its call
+// does not use, by what begins and commits it.
+func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
+	begin, ok := c.Node().(*ast.CallExpr)
+	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {
+		return false
+	}
+	for _, param := range lit.Type.Params.List {
+		for _, name := range param.Names {
+			if !isContext(u.info.TypeOf(name)) && u.hasUse(w.call, u.info.Defs[name]) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,205 @@
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// Idempotent reports requests that a server may process twice.
+var Idempotent = newCheck("idempotent", `report a POST or PATCH that is retried without an idempotency key
+
+If the answer is lost, the server has processed the request, and processes the retry
+too: a second order, a second payment. A key that is made before the attempts tells
+the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
+	seen := map[*ast.CallExpr]bool{}
+	report := func(call *ast.CallExpr, method, by string) {
+		if !seen[call] {
+			seen[call] = true
+			pass.ReportRangef(call, "if the answer to this %s is lost, the server has processed it, and %s sends it again: make an Idempotency-Key before the attempts and set it in each", method, by)
+		}
+	}
+	for call, op := range u.operations() {
+		if !u.selects(call.policy) { // else it may retry because the key was taken
+			u.keyInAttempt(pass, call, op)
+		}
+		if u.oneAttempt(call.policy) || u.choosesItself(call.policy) {
+			continue
+		}
+		for _, part := range u.reached(op.cursor) {
+			for c, sent := range all[*ast.CallExpr](part) {
+				if method := u.notIdempotent(sent); method != "" && !detached(c, op) && !u.endsOnError(c) && !u.isKeyed(part, call.cursor) {
+					report(sent, method, call.name)
+				}
+			}
+		}
+	}
+	for c, sent := range all[*ast.CallExpr](u.root) {
+		x, _ := method(sent)
+		if x == nil || enclosingFunc(c) == nil || !u.letsAllThrough(u.transport(x)) {
+			continue
+		}
+		if method := u.notIdempotent(sent); method != "" && !u.isKeyed(*enclosingFunc(c), c) {
+			report(sent, method, "the Transport")
+		}
+	}
+})
+
+// choosesItself reports whether a policy has a rule of this package about what to retry.
+func (u *uses) choosesItself(policy ast.Expr) bool {
+	return u.sets(policy, "Classify") || slices.ContainsFunc(u.retryIfs(policy, 5), func(x ast.Expr) bool {
+		sel, ok := x.(*ast.SelectorExpr)
+		if !ok {
+			return x != nil
+		}
+		fn, ok := u.info.Uses[sel.Sel].(*types.Func)
+		return !ok || fn.Pkg() == nil || !isLibrary(fn.Pkg().Path())
+	})
+}
+
+// reached returns a part of the code and the functions of this package that it calls,
+// and those that they call.
+func (u *uses) reached(from inspector.Cursor) []inspector.Cursor {
+	parts := []inspector.Cursor{from}
+	for i := 0; i < len(parts) && i < 8; i++ {
+		for _, call := range all[*ast.CallExpr](parts[i]) {
+			decl := u.declared(call)
+			if decl == nil || slices.ContainsFunc(parts, func(c inspector.Cursor) bool { return c.Node() == ast.Node(decl) }) {
+				continue
+			}
+			if c, ok := u.root.FindNode(decl); ok {
+				parts = append(parts, c)
+			}
+		}
+	}
+	return parts
+}
+
+var (
+	keyNames  = regexp.MustCompile(`(?i)idempot|dedup|client_?(token|request_?id)|request_?token|external_?(id|ref)|nonce`)
+	keyHeader = regexp.MustCompile(`(?i)^if-(none-)?match$|(request|webhook|event|message|msg|delivery|transaction|client|operation|order|payment|correlation|mutation)-(id|key|token|ref|reference)$`)
+)
+
+// isKeyed reports whether something around a request, or where it is made, has the name
+// of a key that tells the server which requests are one. A header that each attempt makes
+// anew is none.
+func (u *uses) isKeyed(part, call inspector.Cursor) bool {
+	anew := map[ast.Node]bool{}
+	parts := u.reached(part)
+	for _, part := range parts {
+		for _, set := range all[*ast.CallExpr](part) {
+			if len(set.Args) == 2 {
+				random := u.random(set.Args[1])
+				anew[set.Args[0]] = random != nil && within(part.Node(), random.Pos())
+			}
+		}
+	}
+	for decl := range call.Enclosing((*ast.FuncDecl)(nil)) {
+		parts = append(parts, decl)
+	}
+	return slices.ContainsFunc(parts, func(part inspector.Cursor) bool {
+		for n := range ast.Preorder(part.Node()) {
+			x, ok := n.(ast.Expr)
+			if id, isName := n.(*ast.Ident); isName && keyNames.MatchString(id.Name) && !u.isOfLibrary(id) {
+				return true
+			}
+			if text := u.text(x); ok && (keyNames.MatchString(text) || keyHeader.MatchString(text) && !anew[n]) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// isOfLibrary reports whether a name comes from the library, such as Transport.Idempotent.
+func (u *uses) isOfLibrary(id *ast.Ident) bool {
+	o := u.info.ObjectOf(id)
+	return o == nil || o.Pkg() != nil && isLibrary(o.Pkg().Path())
+}
+
+// letsAllThrough reports whether a Transport repeats each request, whatever it is.
+func (u *uses) letsAllThrough(transport ast.Expr) bool {
+	switch x := u.deep(transport).(type) {
+	case *ast.CallExpr:
+		return u.callee(x) == retryhttpPath+".LLM"
+	case nil:
+		return false
+	default:
+		lit := literal(x)
+		if lit == nil {
+			return false
+		}
+		op := u.operation(keyed(lit)["Idempotent"])
+		if op == nil {
+			return false
+		}
+		returns := returnsOf(op.body)
+		return len(returns) == 1 && len(returns[0].Results) == 1 && u.info.Types[returns[0].Results[0]].Value != nil
+	}
+}
+
+var (
+	keyName  = regexp.MustCompile(`(?i)idempot|dedup|^(order|payment|transfer|charge|transaction|txn|invoice|refund|booking|message|event|job|command)_?id$`)
+	randomID = regexp.MustCompile(`(?i)uuid|ulid|ksuid|nanoid|/xid\.|^crypto/rand\.|^math/rand|\.UnixNano$|\.UnixMilli$|\.UnixMicro$|^time\.Now$|new_?(id|key)$|(random|generate)`)
+)
+
+// keyInAttempt reports an idempotency key that each attempt makes.
+func (u *uses) keyInAttempt(pass *analysis.Pass, call *call, op *operation) {
+	check := func(name string, value ast.Expr) {
+		name = strings.Trim(name, `"`)
+		if random := u.random(value); keyName.MatchString(name) && random != nil && op.contains(random.Pos()) {
+			pass.ReportRangef(random, "each attempt makes a new %s, so the receiver takes a retry for another request: make it before %s", name, call.name)
+		}
+	}
+	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.KeyValueExpr:
+			check(types.ExprString(n.Key), n.Value)
+		case *ast.AssignStmt:
+			check(lastName(n.Lhs[0]), n.Rhs[0])
+		case *ast.CallExpr:
+			signature, ok := u.info.TypeOf(n.Fun).Underlying().(*types.Signature)
+			for i, arg := range n.Args {
+				if i > 0 && u.info.Types[n.Args[i-1]].Value != nil {
+					check(u.info.Types[n.Args[i-1]].Value.ExactString(), arg) // Set("Idempotency-Key", key)
+				} else if ok && i < signature.Params().Len() {
+					check(signature.Params().At(i).Name(), arg)
+				}
+			}
+		}
+	}
+}
+
+// lastName returns the name of a variable or field, or the key of an element.
+func lastName(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return x.Sel.Name
+	case *ast.IndexExpr:
+		return types.ExprString(x.Index)
+	}
+	return ""
+}
+
+// random returns the call in x, or behind the variable x, that makes a value which
+// no other call makes.
+func (u *uses) random(x ast.Expr) ast.Node {
+	if _, ok := ast.Unparen(x).(*ast.Ident); ok {
+		if call := u.from(x); call != nil {
+			x = call
+		}
+	}
+	for n := range ast.Preorder(x) {
+		if call, ok := n.(*ast.CallExpr); ok && randomID.MatchString(u.callee(call)) {
+			return call
+		}
+	}
+	return nil
+}

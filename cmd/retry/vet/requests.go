@@ -1,0 +1,141 @@
+package vet
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/types"
+	"regexp"
+	"strings"
+
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// asking are parts of an address that show that a POST may ask for something and
+// change nothing, and asks are beginnings of a function's name.
+var (
+	asking = regexp.MustCompile(`(?i)search|quer(y|ies)|graphql|rpc|token|login|oauth|authenticat|session|valid|check($|[^o])|verif|preview|lookup|resolve|render|convert|translat|embed|complet|predict|infer|simulat|estimat|(^|[^a-z])count|batch_?get|mget|dry_?run|introspect|refresh`)
+	asks   = regexp.MustCompile(`(?i)^(get|search|query|fetch|find|list|lookup|read|login|authenticat|token|refresh|check($|[^o])|valid|verify|preview|render|resolve|estimate|complete|ask|ping|poll)`)
+)
+
+// sends reports whether a call sends an HTTP request.
+func (u *uses) sends(call *ast.CallExpr) bool {
+	callee := u.callee(call)
+	if !strings.HasPrefix(callee, "(*net/http.Client).") && !strings.HasPrefix(callee, "net/http.") && !strings.HasSuffix(callee, ").RoundTrip") {
+		return false
+	}
+	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
+	return ok && tuple.Len() == 2 && isNamed(derefAny(tuple.At(0).Type()), "net/http", "Response")
+}
+
+func calledName(callee string) string { return callee[strings.LastIndex(callee, ".")+1:] }
+
+// methodOf returns POST or PATCH if a request is known to have that method.
+func (u *uses) methodOf(req ast.Expr) string {
+	for {
+		made := u.maker(req)
+		if made == nil {
+			return ""
+		}
+		if x, name := method(made); x != nil && (name == "Clone" || name == "WithContext") {
+			req = x
+			continue
+		}
+		if found := u.constantMethod(made); found != "" {
+			return u.unlessAsking(found, made)
+		}
+		if decl := u.declared(made); decl != nil {
+			for n := range ast.Preorder(decl.Body) {
+				if inner, ok := n.(*ast.CallExpr); ok && strings.HasPrefix(u.callee(inner), "net/http.NewRequest") {
+					return u.unlessAsking(u.constantMethod(inner), inner)
+				}
+			}
+		}
+		return ""
+	}
+}
+
+// maker returns the call that makes the value of x.
+func (u *uses) maker(x ast.Expr) *ast.CallExpr {
+	if v := u.local(ast.Unparen(x)); v != nil {
+		if known := u.known(v); known != nil && len(known.values) == 1 && len(known.calls) == 0 {
+			x = known.values[0]
+		}
+	}
+	return u.from(x)
+}
+
+// constantMethod returns the argument of a call that is the constant POST or PATCH.
+func (u *uses) constantMethod(call *ast.CallExpr) string {
+	for _, arg := range call.Args {
+		if text := u.text(arg); text == "POST" || text == "PATCH" {
+			return text
+		}
+	}
+	return ""
+}
+
+// unlessAsking returns method, or "" if the call that makes the request, or the function
+// around it, sounds like a question.
+func (u *uses) unlessAsking(method string, made *ast.CallExpr) string {
+	c, ok := u.root.FindNode(made)
+	if !ok || method == "" {
+		return ""
+	}
+	for fn := range c.Enclosing((*ast.FuncDecl)(nil)) {
+		if asks.MatchString(fn.Node().(*ast.FuncDecl).Name.Name) {
+			return ""
+		}
+	}
+	for _, arg := range made.Args {
+		if t := u.info.TypeOf(arg); t == nil || !types.Identical(types.Default(t), types.Typ[types.String]) {
+			continue
+		}
+		for _, x := range []ast.Expr{arg, u.value(arg)} {
+			if x != nil && asking.MatchString(strings.Trim(types.ExprString(x), `"`)) {
+				return ""
+			}
+		}
+	}
+	return method
+}
+
+// text returns the value of a constant text, or "".
+func (u *uses) text(x ast.Expr) string {
+	if value := u.info.Types[x].Value; value != nil && value.Kind() == constant.String {
+		return constant.StringVal(value)
+	}
+	return ""
+}
+
+// notIdempotent returns the method of the request that a call sends, POST or PATCH,
+// unless it may only ask for something. "" is any other call.
+func (u *uses) notIdempotent(call *ast.CallExpr) string {
+	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
+		return u.unlessAsking("POST", call)
+	}
+	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
+	if !ok || tuple.Len() != 2 || typeName(tuple.At(0).Type()) != "net/http.Response" {
+		return ""
+	}
+	for _, arg := range call.Args {
+		if typeName(u.info.TypeOf(arg)) == "net/http.Request" {
+			return u.methodOf(arg)
+		}
+	}
+	return ""
+}
+
+// endsOnError reports whether the error of the call at c ends the retries, so that only
+// an answer of the server leads to one.
+func (u *uses) endsOnError(c inspector.Cursor) bool {
+	branch, ok := following(c.Parent()).(*ast.IfStmt)
+	if !ok {
+		return false
+	}
+	for n := range ast.Preorder(branch.Body) {
+		if call, ok := n.(*ast.CallExpr); ok && u.callee(call) == retryPath+".Permanent" {
+			return true
+		}
+	}
+	return false
+}
