@@ -124,7 +124,7 @@ func table(e Engine) []row {
 			script: []step{fails(errors.New("passes")), boom}, want: retry.ReasonRejected, attempts: 2},
 		{name: "a class", policy: with(func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class {
-				return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}
+				return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)} //retry:vet-ignore policyliteral what this row tests
 			}
 		}), script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
 		class,

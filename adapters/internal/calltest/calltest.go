@@ -85,7 +85,7 @@ func rows() []row {
 		{name: "a class is stricter", answers: []Answer{down}, attempts: 2, reason: retry.ReasonExhausted,
 			policy: func(p *retry.Policy) {
 				p.Classify = func(error) *retry.Class {
-					return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
+					return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)} //retry:vet-ignore policyliteral what this row tests
 				}
 			}},
 		{name: "a class that is invalid", answers: []Answer{down}, attempts: 1, reason: retry.ReasonInvalid,

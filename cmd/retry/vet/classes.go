@@ -47,10 +47,18 @@ func (u *uses) oneClass(pass *analysis.Pass) {
 			continue
 		}
 		class := literal(u.value(ret.Results[0]))
-		err := typeOf(op.node).Params.List[0].Names
-		if class == nil || len(err) == 1 && u.hasUse(class, u.info.Defs[err[0]]) {
+		if class == nil {
+			continue
+		}
+		if _, constant := u.evaluate(retry.Policy{}, classFields(class)); !constant || !u.constantName(class) {
 			continue
 		}
 		pass.ReportRangef(ret, "Classify gives every error this Class, so a mistake in the request is retried as an outage is: set its fields in the policy, or return nil for other errors")
 	}
+}
+
+// constantName reports whether a Class has no name that is computed.
+func (u *uses) constantName(class *ast.CompositeLit) bool {
+	name := keyed(class)["Name"]
+	return name == nil || u.info.Types[name].Value != nil
 }

@@ -341,7 +341,7 @@ type cache struct {
 func (c *cache) refreshBroken(ctx context.Context, client *http.Client, p retry.Policy, url string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return retry.Do(ctx, p, func(ctx context.Context) error {
+	return retry.Do(ctx, p, func(ctx context.Context) error { //retry:vet-ignore held the fault that this shows
 		value, err := get(ctx, client, url)
 		if err == nil {
 			c.value = string(value)
