@@ -64,7 +64,7 @@ func (r *reader) oldPolicy(m *mapping, again *retryflow.Rule) {
 	if k := m.take("backoff_multiplier"); k != nil {
 		var err error
 		if factor, err = number(resolve(k.value)); err != nil || !(factor >= 1 && factor <= 1e6) {
-			r.fault(k.place, "backoff_multiplier is %s: write 1 or more", describe(resolve(k.value)))
+			r.fault(k.place, "backoff_multiplier is %s: write a number from 1 to 1000000", describe(resolve(k.value)))
 		}
 	}
 	again.Policy.Backoff = retry.Exponential{Base: base, Factor: factor}
