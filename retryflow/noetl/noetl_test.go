@@ -130,6 +130,7 @@ func TestFaults(t *testing.T) {
 		"eval:\n- else: {do: break, set_iter: }":                          "line 2: eval[0].else: set_iter is null: write a mapping of names to values",
 		"eval:\n- else: {do: break, set_iter: {a: \"{{ 1\"}}":             "line 2: eval[0].else: set_iter.a: {{ 1: the }} is missing",
 		"eval:\n- else: {do: break, set_iter: {a: [\"{# c #}{{ 1 }}\"]}}": "line 2: eval[0].else: set_iter.a: {# c #}{{ 1 }}: comments ({# … #}) are not allowed: write {{ … }}",
+		"eval:\n- else: {do: break, set_iter: {a: [\"x{% y %}\"]}}":       "line 2: eval[0].else: set_iter.a: x{% y %}: statements ({% … %}) are not allowed: write {{ … }}",
 		"eval:\n- else: {do: fail, do: break}":                            `line 2: eval[0].else: duplicate key "do"`,
 		"eval:\n- else: {[a]: b, do: break}":                              "line 2: eval[0].else: a key is a list: write a name",
 		"eval: []\neval: []":                                              `line 2: duplicate key "eval"`,
@@ -643,6 +644,8 @@ func TestPlaybooksInOtherShapes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"kind": "http", "args": map[string]any{"x": 1}}, p.Steps[0].Tasks[0].Config)
 
+	_, err = noetl.ParsePlaybook("p.yaml", []byte("shared: &rules [{else: {do: break}}]\nworkflow: [{step: s, tool: {kind: http, eval: *rules}}]"), nil)
+	assert.NoError(t, err, "rules that an alias stands for are read")
 	p, err = noetl.ParsePlaybook("p.yaml", nil, nil)
 	assert.NoError(t, err)
 	assert.Equal(t, noetl.Playbook{}, p)
