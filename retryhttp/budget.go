@@ -2,11 +2,13 @@ package retryhttp
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/goretry/retry"
@@ -31,25 +33,30 @@ import (
 // one, all attempts get the same lease, which bounds nothing. A request whose context
 // has no Budget, and one that a redirect led to another scheme or host, is sent as it
 // is. Do not use it for other people's servers, which would learn the number.
-// net/http repeats a GET by itself if a connection that it kept is dead: then nothing
-// goes back.
+//
+// net/http repeats a request by itself if a connection that it kept turns out to be dead.
+// Each repeat would carry the whole lease, so a request that has a GetBody, and a GET,
+// HEAD, OPTIONS or DELETE without a body, fails instead: a Transport tries again, and
+// counts that. A TRACE or a POST with an Idempotency-Key that has no body is still
+// repeated, and then nothing goes back.
 //
 // A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
-	return &lender{Transport{Base: base}, most}
+	return &lender{under: Transport{Base: base}, most: most}
 }
 
 // A lender has a Transport for its base alone.
 type lender struct {
 	under Transport
 	most  int
+	http2 sync.Map // the hosts that have answered over HTTP/2
 }
 
 // CloseIdleConnections closes those of base. http.Client calls it.
 func (l *lender) CloseIdleConnections() { l.under.CloseIdleConnections() }
 
 func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
-	if ledAway(req) {
+	if req.URL == nil || ledAway(req) {
 		return l.under.base().RoundTrip(req)
 	}
 	ctx := req.Context()
@@ -69,6 +76,9 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		out.Header = http.Header{}
 	}
 	out.Header.Set(lease.Lent, strconv.Itoa(lent))
+	if _, known := l.http2.Load(out.URL.Host); !known { // HTTP/2 repeats only what no server has processed
+		sent.only(out)
+	}
 
 	resp, err := l.under.base().RoundTrip(out) // if it panics, the lease is spent
 	switch {
@@ -77,6 +87,11 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 			back(lent)
 		}
 	case resp != nil:
+		if resp.ProtoMajor == 2 {
+			l.http2.Store(out.URL.Host, true)
+		} else {
+			l.http2.Delete(out.URL.Host)
+		}
 		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
 			resp.Header.Del(lease.Spent)
 		}
@@ -89,6 +104,34 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	return resp, err
+}
+
+var errRepeat = errors.New("retryhttp: a connection that was kept has broken, and net/http may not repeat a request that has been lent retries")
+
+// only keeps net/http from repeating req once its header has been written. To repeat it,
+// net/http calls GetBody, but only for a request with a body, so one without gets an
+// empty one. For other methods that would become chunked. Over HTTP/2 its length is not
+// known to the server, so that a proxy there could not send it again.
+func (e *evidence) only(req *http.Request) {
+	getBody := req.GetBody
+	if req.Body == nil || req.Body == http.NoBody {
+		switch req.Method {
+		case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete:
+		default:
+			return
+		}
+		getBody = func() (io.ReadCloser, error) { return io.NopCloser(http.NoBody), nil }
+		req.Body, _ = getBody()
+	}
+	if getBody == nil {
+		return // net/http does not repeat it
+	}
+	req.GetBody = func() (io.ReadCloser, error) {
+		if e.wrote.Load() {
+			return nil, errRepeat
+		}
+		return getBody()
+	}
 }
 
 // ledAway reports whether redirects led req to another scheme or host, from which it

@@ -1,12 +1,13 @@
 package retryhttp_test
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -15,6 +16,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -367,32 +369,86 @@ func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
 	}
 }
 
-// If a connection that was kept turns out to be dead, net/http sends a GET again. The
-// lease was sent twice, so nothing goes back.
-func TestLeaseThatNetHTTPSendsTwice(t *testing.T) {
-	var requests atomic.Int32
-	addr := rawServer(t, func(conn *net.TCPConn) { // answers one request, and not the next
-		in := bufio.NewReader(conn)
-		for _, answer := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nRetry-Budget-Spent: 0\r\n\r\n", ""} {
-			if _, err := http.ReadRequest(in); err != nil {
+// If a connection that was kept turns out to be dead, net/http sends a request again.
+// Under a lease that takes a retry of the Transport, like any other failure.
+func TestLeaseOnKeptConnections(t *testing.T) {
+	for _, kept := range []int{1, 2, 10} {
+		for name, start := range protocols {
+			for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "PUT", "POST"} {
+				for _, proxied := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s %s, %d connections, proxied: %v", name, method, kept, proxied), func(t *testing.T) {
+						want := int64(4)
+						if proxied && (method == "PUT" || method == "POST") {
+							want = 2 // a proxy cannot send a body again
+						}
+						assert.Equal(t, want, callsOfTheLeaf(t, start, method, kept, proxied))
+					})
+				}
+			}
+		}
+	}
+}
+
+// callsOfTheLeaf returns how many requests reach the lowest of three servers, each of
+// which aborts all of them, for one under a Budget of 3. Before that, each server has
+// answered as many at once as there are connections.
+func callsOfTheLeaf(t *testing.T, start func(*httptest.Server), method string, kept int, proxied bool) int64 {
+	var calls atomic.Int64
+	var aborts atomic.Bool
+	var together sync.WaitGroup
+	together.Add(kept)
+	next := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if aborts.Load() {
+			calls.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+		together.Done()
+		together.Wait()
+	}, start)
+	lending := func(s *server) *retryhttp.Transport {
+		base := s.Client().Transport.(*http.Transport)
+		base.MaxIdleConnsPerHost = kept
+		return &retryhttp.Transport{Base: retryhttp.LendBudget(base, 3), Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(0)}}
+	}
+	for range 2 {
+		target, tr := next.URL, lending(next)
+		next = serve(t, retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if to, _ := url.Parse(target); proxied {
+				proxy := httputil.NewSingleHostReverseProxy(to)
+				proxy.Transport, proxy.ErrorLog = tr, log.New(io.Discard, "", 0)
+				proxy.ServeHTTP(w, r)
 				return
 			}
-			requests.Add(1)
-			_, _ = io.WriteString(conn, answer)
-		}
-	})
-	base := new(http.Transport)
-	defer base.CloseIdleConnections()
-	client := &http.Client{Transport: retryhttp.LendBudget(base, 3)}
-	for calls := int32(1); ; calls++ { // a connection is kept only if net/http is quick enough
-		budget, req := lends(t, "http://"+addr)
-		resp, err := client.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		if requests.Load() > calls {
-			assert.Equal(t, 2, budget.Left())
-			return
-		}
-		assert.Equal(t, 5, budget.Left())
+			req, _ := http.NewRequestWithContext(r.Context(), r.Method, target, nil)
+			req.Header["Idempotency-Key"] = r.Header["Idempotency-Key"]
+			if data, _ := io.ReadAll(r.Body); len(data) > 0 {
+				_ = retryhttp.SetBody(req, bytes.NewReader(data), 0)
+			}
+			if resp, err := tr.RoundTrip(req); err == nil {
+				_ = resp.Body.Close()
+				return
+			}
+			panic(http.ErrAbortHandler)
+		}), 3).ServeHTTP, start)
 	}
+	client := &http.Client{Transport: lending(next)}
+	ask := func() {
+		ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 3})
+		req, _ := http.NewRequestWithContext(ctx, method, next.URL, nil)
+		if method == "PUT" || method == "POST" {
+			req, _ = http.NewRequestWithContext(ctx, method, next.URL, strings.NewReader("data"))
+			req.Header.Set("Idempotency-Key", "1")
+		}
+		if resp, err := client.Do(req); err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+	var asking sync.WaitGroup
+	for range kept {
+		asking.Go(ask)
+	}
+	asking.Wait()
+	aborts.Store(true)
+	ask()
+	return calls.Load()
 }
