@@ -28,7 +28,8 @@ A directory stands for all .yaml, .yml and .json files below it that have a
 policy at the path of -at, or in one of the usual places, or settings of another
 system where that has them. It follows links. In a path, * stands for every key.
 Lint expands patterns that the shell has not expanded. A system of services, as
-retry simulate reads it, is checked as a whole.
+retry simulate reads it, is checked as a whole. With -schema it prints what
+editors complete the keys with, and mark most faults by while you type.
 `,
 }
 
@@ -54,9 +55,17 @@ func lint(s *streams, c *command, args []string) int {
 		}
 		return nil
 	})
+	schema := flags.Bool("schema", false, "print the JSON Schema (draft 2020-12) of a policy, for editors")
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
+	}
+	if *schema {
+		_, err := s.out.Write(schemaText)
+		if err != nil {
+			return c.failed(s, err)
+		}
+		return ok
 	}
 	if len(args) == 0 {
 		return c.misused(s, "there is no file: write files, directories, or - for standard input")
@@ -72,10 +81,10 @@ func lint(s *streams, c *command, args []string) int {
 			status = c.failed(s, err)
 		}
 	}
-	if len(r.Faults) > 0 {
+	if slices.ContainsFunc(r.Faults, func(f *policyfile.Fault) bool { return !f.Note }) {
 		status = max(status, found)
 	}
-	if r.Policies == 0 && status == ok {
+	if r.Policies == 0 && status == ok && len(r.Faults) == 0 {
 		problem := "there is no policy in these files: say where with -at, and how it is written with -from"
 		if r.hint != "" {
 			problem = "there is no policy at the top of these files: try -at " + r.hint
@@ -109,6 +118,13 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	}
 	if len(known) == 0 && !f.walked {
 		known = unknown // naming a file says that a policy is in it
+	}
+	if len(known) == 0 {
+		for _, block := range unknown {
+			if note := block.Unread(); note != nil {
+				r.Faults = append(r.Faults, note)
+			}
+		}
 	}
 	for _, block := range known {
 		if from.from == "" && block.IsSystem() {

@@ -2,15 +2,12 @@
 //
 //	retry plan policy.yaml                        what a policy will do
 //	retry lint config/                            what is wrong, with file and line
-//	retry convert -to tasker policy.yaml          the same in the settings of another system
-//	retry keys                                    what a policy can say
-//	retry schema                                  the same for editors
 //	retry explain retries.log                     when calls were retried, and why
 //	retry simulate system.yaml                    whether a system comes back after an outage
-//	retry explore policy.yaml                     a page to try a policy out
 //	retry vet ./...                               mistakes in Go code that retries
 //
-// "retry help" lists its commands, and -h after a command explains it. The exit
+// "retry help" lists its commands, "retry help policy" the keys of a policy, and
+// "retry help COMMAND" explains a command. The exit
 // status is 0; 1 if a command found something wrong, or a file does not parse;
 // 2 if it was used wrongly, or a file cannot be opened.
 package main
@@ -81,7 +78,7 @@ type command struct {
 var commands []*command
 
 func init() { // in init, because the commands print their usage, which is in the list
-	commands = []*command{planCommand, lintCommand, convertCommand, keysCommand, schemaCommand, explainCommand, simulateCommand, exploreCommand, vetCommand}
+	commands = []*command{planCommand, lintCommand, explainCommand, simulateCommand, vetCommand}
 }
 
 func run(s *streams, args []string) int {
@@ -101,13 +98,16 @@ func run(s *streams, args []string) int {
 func dispatch(s *streams, args []string) int {
 	switch name := args[0]; name {
 	case "help", "-h", "-help", "--help":
-		printCommands(s.out)
-		return ok
+		return help(s, args[1:])
 	case "version", "-version", "--version":
 		fmt.Fprintln(s.out, "retry", version())
 		return ok
 	default:
 		i := slices.IndexFunc(commands, func(c *command) bool { return c.name == name })
+		if now := replaced[name]; now != "" {
+			fmt.Fprintf(s.err, "retry: there is no command %s: write retry %s\n", name, now)
+			return misuse
+		}
 		if i < 0 {
 			fmt.Fprintf(s.err, "retry: unknown command %q\n\n", name)
 			printCommands(s.err)
@@ -137,7 +137,7 @@ func printCommands(w io.Writer) {
 	for _, c := range commands {
 		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-9s %s\n\n\"retry COMMAND -h\" explains a command, with an example.\n", "version", "print the version of this program")
+	fmt.Fprintf(w, "  %-9s %s\n\n\"retry help COMMAND\" explains a command, with an example, and \"retry help\npolicy\" the keys of a policy. \"retry version\" prints its version.\n", "help", "explain a command, or the keys of a policy")
 }
 
 func version() string {
@@ -289,6 +289,7 @@ type policy struct {
 	retry.Policy
 	policyfile.Block
 	dialect string
+	text    string // of its file
 }
 
 // lint returns what lint reports about p.
@@ -303,10 +304,15 @@ func (p *policy) lint() []string {
 // readPolicy reads the only policy of a file. If that fails, it prints why, and
 // the status is not ok.
 func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {
-	file, err := s.readFile(name)
+	title, data, err := s.read(name)
 	if err != nil {
 		return p, c.failed(s, err)
 	}
+	file, err := policyfile.Parse(title, data)
+	if err != nil {
+		return p, c.failed(s, err)
+	}
+	p.text = string(data)
 	block, fault := file.Only(o.at)
 	if fault != nil {
 		return p, c.failed(s, fault)

@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/explore"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
@@ -18,12 +20,34 @@ var planCommand = &command{
 	summary: "print what a policy will do: its delays, its end, the time it takes",
 	doc: `
 Plan prints what the policy in a file will do: each delay, how it ends, and how
-long it takes in the worst case. Settings that are valid but probably unintended
-are printed as notes. The file is YAML or JSON.
+long it takes in the worst case, with the timeouts that stand beside it.
+Settings that are valid but probably unintended are printed as notes. The file
+is YAML or JSON.
 
     retry plan -at services.payments.retry config.yaml
     retry plan -seed order-42 policy.json
+    retry plan -page policy.html policy.yaml
+    retry plan -as envoy -retry-on 5xx,reset policy.yaml
     kubectl get configmap retry -o 'jsonpath={.data.policy\.yaml}' | retry plan
+
+With -as it writes the settings of another system, which then makes the same
+decisions: the number of attempts, and the range of each delay. If the system
+cannot express the policy, plan reports each setting that prevents it, and the
+exit status is 1. The systems are
+
+    native         the form of this library
+    tasker, argyll, taskharbor
+    temporal       a retry policy in the form of Temporal's API
+    grpc           a service config
+    envoy          the retry_policy of a route
+    istio          the retries of a route in a VirtualService
+    stepfunctions  the Retry of a state
+    otel           the retry_on_failure of an exporter of the Collector
+    nats           max_deliver and backoff of a JetStream consumer
+    cenkalti       an expression for github.com/cenkalti/backoff/v4, in Go
+
+A policy in a file does not say which failures to retry: use -retry-on for
+Envoy, Istio and Step Functions, and -codes for gRPC.
 `,
 }
 
@@ -34,6 +58,9 @@ func plan(s *streams, c *command, args []string) int {
 	retries := flags.Int("n", 10, "print at most `N` retries, all of them if negative")
 	seed := flags.String("seed", "", "also print the exact delays of the job with this `key`")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
+	page := flags.String("page", "", "write a page with pictures to this `file`, which has no scripts")
+	var as conversion
+	as.define(flags)
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -46,7 +73,12 @@ func plan(s *streams, c *command, args []string) int {
 	if status != ok {
 		return status
 	}
-	if *asJSON {
+	switch {
+	case as.to != "":
+		return c.writeAs(s, p, as)
+	case *page != "":
+		return c.writePage(s, p, *page)
+	case *asJSON:
 		return printJSON(s, p, *retries, *seed)
 	}
 
@@ -62,6 +94,20 @@ func plan(s *streams, c *command, args []string) int {
 	if *seed != "" {
 		fmt.Fprintf(s.out, "\nThe delays of %q, whose seed is %d:\n\n", *seed, retry.SeedOf(*seed))
 		printDelays(s.out, delaysOf(p.Policy, *seed, *retries))
+	}
+	return ok
+}
+
+// writePage writes a page about p to a file.
+func (c *command) writePage(s *streams, p policy, name string) int {
+	html, err := explore.Page(explore.Policy{
+		Policy: p.Effective(p.Policy), Block: p.Block, Dialect: p.dialect, Text: p.text, Lints: p.Block.Lint(p.Policy),
+	})
+	if err == nil {
+		err = os.WriteFile(name, html, 0o644)
+	}
+	if err != nil {
+		return c.failed(s, err)
 	}
 	return ok
 }

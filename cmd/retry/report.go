@@ -29,6 +29,9 @@ func printGitHub(w io.Writer, r *report) {
 		if f.Lint {
 			level = "warning"
 		}
+		if f.Note {
+			level = "notice"
+		}
 		annotate(w, level, f.File, fmt.Sprintf("line=%d", f.Line), policyfile.Visible(f.Text))
 	}
 	fmt.Fprintln(w, r.summary())
@@ -56,10 +59,14 @@ func printSARIF(w io.Writer, r *report) {
 		if f.Lint {
 			rule, level = "unintended", "warning"
 		}
+		if f.Note {
+			rule, level = "unread", "note"
+		}
 		results = append(results, sarifResult(rule, level, f.Text, f.File, object{"startLine": f.Line}))
 	}
 	rules := []object{
 		{"id": "invalid", "shortDescription": object{"text": "The policy is invalid."}},
+		{"id": "unread", "shortDescription": object{"text": "The settings of this system are not read."}},
 		{"id": "unintended", "shortDescription": object{"text": "The policy is valid, but probably not what is meant."}},
 	}
 	driver := object{"name": "retry", "version": version(), "informationUri": "https://github.com/goretry/retry", "rules": rules}

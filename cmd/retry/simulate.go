@@ -53,6 +53,7 @@ have the same names and rates.
 func simulate(s *streams, c *command, args []string) int {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	other := flags.String("compare", "", "also simulate the system in this `file`, under the same calls")
+	page := flags.String("page", "", "write a page about the run to this `file`, which has no scripts")
 	svg := flags.String("svg", "", "draw the run as a picture in this `file`")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	args, status, done := c.parse(s, flags, args)
@@ -89,6 +90,12 @@ func simulate(s *streams, c *command, args []string) int {
 	s.during("simulating", func() { err = simulateAll(all) })
 	if err == nil && *svg != "" {
 		err = os.WriteFile(*svg, explore.Picture(all...), 0o644)
+	}
+	if err == nil && *page != "" {
+		var html []byte
+		if html, err = explore.SystemPage(all...); err == nil {
+			err = os.WriteFile(*page, html, 0o644)
+		}
 	}
 	if err == nil && *asJSON {
 		err = json.NewEncoder(s.out).Encode(all)

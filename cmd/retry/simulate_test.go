@@ -157,17 +157,19 @@ func TestSimulateDocs(t *testing.T) {
 	}
 }
 
-// A system has a page, but no file of it.
-func TestExploreSystem(t *testing.T) {
+// The page of a system says what the command says.
+func TestSimulatePage(t *testing.T) {
 	t.Chdir(write(t, map[string]string{"system.yaml": fmt.Sprintf(system, "")}))
-	_, stderr, status := tool("", "explore", "-o", "page.html", "system.yaml")
+	out, _, _ := tool("", "simulate", "-page", "page.html", "system.yaml")
+	page, err := os.ReadFile("page.html")
+	require.NoError(t, err)
+	_, said, _ := strings.Cut(out, "\n")
+	said, _, _ = strings.Cut(said, "\n")
+	assert.Contains(t, string(page), "<strong>"+strings.TrimSpace(said)+"</strong>")
+	assert.Equal(t, 3, strings.Count(string(page), "<svg "))
+	_, stderr, status := tool("", "simulate", "-page", "nowhere/page.html", "system.yaml")
 	assert.Equal(t, 2, status)
-	assert.Contains(t, stderr, "retry explore: -o shows policies, and this file is a system: draw it with retry simulate -svg\n")
-	_, err := os.Stat("page.html")
-	assert.ErrorIs(t, err, os.ErrNotExist)
-
-	// At a path there is a policy.
-	assert.Empty(t, succeed(t, "", "explore", "-o", "page.html", "-at", "services.web.calls.0.retry", "system.yaml"))
+	assert.Contains(t, stderr, "retry simulate: open nowhere/page.html: ")
 }
 
 // Only a terminal sees how long it takes, from the first second on.

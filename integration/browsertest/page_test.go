@@ -1,25 +1,19 @@
-// Package browsertest tests the page of retry explore in a real browser.
+// Package browsertest tests the pages of retry plan and retry simulate in a real browser.
 // RETRY_TEST_CHROME is the path of the browser, RETRY_TEST_AXE that of axe-core's
 // file axe.min.js, and RETRY_TEST_TOOL that of the tool; without it, it is built
 // from this checkout.
 package browsertest
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -28,20 +22,12 @@ import (
 
 func TestMain(m *testing.M) { tool.Main(m) }
 
-// serve starts the tool and returns the address of the page.
-func serve(t *testing.T, args ...string) string {
-	command := exec.Command(tool.Path, append([]string{"explore"}, args...)...)
-	output, err := command.StdoutPipe()
-	require.NoError(t, err)
-	command.Stderr = os.Stderr
-	require.NoError(t, command.Start())
-	t.Cleanup(func() {
-		require.NoError(t, command.Process.Signal(os.Interrupt))
-		assert.NoError(t, command.Wait())
-	})
-	line, err := bufio.NewReader(output).ReadString('\n')
-	require.NoError(t, err)
-	return strings.Fields(line)[0]
+// made returns the address of the page that a command has written.
+func made(t *testing.T, args ...string) string {
+	file := filepath.Join(t.TempDir(), "page.html")
+	output, err := exec.Command(tool.Path, append([]string{args[0], "-page", file}, args[1:]...)...).CombinedOutput()
+	require.FileExists(t, file, "%v: %s", err, output) // a system that stays down is exit status 1
+	return "file://" + file
 }
 
 // A browser is one tab of its own browser process.
@@ -100,165 +86,52 @@ func eval[T any](b *browser, expression string) T {
 	return v
 }
 
-// script runs a JavaScript statement.
-func script(statement string) chromedp.Action[chromedp.Void] {
-	return chromedp.Evaluate[chromedp.Void](statement)
+// pages are what commands write about: a policy in our own form, one in a large file with
+// notes, one that takes days, and a system.
+var pages = map[string][]string{
+	"policy": {"plan", "../../cmd/retry/testdata/policy.yaml"}, "route": {"plan", "testdata/route.yaml"},
+	"slow": {"plan", "testdata/slow.yaml"}, "system": {"simulate", "testdata/system.yaml"},
 }
 
-// input sets the value of a field, as typing does.
-func input(id, value string) chromedp.Action[chromedp.Void] {
-	return script(fmt.Sprintf("{const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true}))}", id, value))
-}
-
-// until waits until an expression is true.
-func (b *browser) until(expression string) {
-	b.t.Helper()
-	b.do(chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(20*time.Second)))
-}
-
-func text(id string) string { return fmt.Sprintf("document.getElementById(%q).innerText", id) }
-
-// When a user types a policy, the schedule changes and faults are reported.
-func TestTyping(t *testing.T) {
-	b := open(t)
-	b.do(chromedp.Navigate(serve(t)))
-	assert.Contains(t, eval[string](b, text("answer")), "5 attempts, exponential 200ms x2, at most 5s, ±20%")
-	before := eval[string](b, "document.querySelector('#answer svg').outerHTML")
-	assert.Equal(t, 4, eval[int](b, "document.querySelectorAll('#answer svg .bar').length"))
-
-	// With the keyboard, Tab leads to the first policy.
-	b.do(chromedp.KeyEvent(kb.Tab))
-	assert.Equal(t, "a", eval[string](b, "document.activeElement.id"))
-	b.do(script("document.activeElement.select()"), chromedp.KeyEvent("max_attempts: 3\nbackoff: {type: fixed, base: 1m}\n"))
-	b.until(text("answer") + ".includes('3 attempts, fixed 1m0s')")
-	assert.Equal(t, 2, eval[int](b, "document.querySelectorAll('#answer svg .bar').length"))
-	assert.NotEqual(t, before, eval[string](b, "document.querySelector('#answer svg').outerHTML"))
-	assert.Equal(t, "Policy A: 3 attempts, fixed 1m0s", eval[string](b, text("status")), "for screen readers")
-	assert.Equal(t, "a", eval[string](b, "document.activeElement.id"), "the focus stays")
-
-	b.do(chromedp.KeyEvent("max_dely: 5s"))
-	b.until(text("answer") + `.includes('Line 3: unknown key "max_dely"')`)
-	assert.Zero(t, eval[int](b, "document.querySelectorAll('#answer svg').length"))
-	assert.Contains(t, eval[string](b, text("status")), `Policy A: line 3: unknown key "max_dely"`)
-
-	// A second policy is shown beside the first.
-	b.do(script("document.activeElement.select()"), chromedp.KeyEvent("max_attempts: 3\nbackoff: {type: fixed, base: 1m}\n"),
-		chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("max_attempts: 9\nbackoff: {type: linear, base: 10s}\n"))
-	b.until(text("answer") + ".includes('9 attempts, linear 10s')")
-	assert.Equal(t, 2, eval[int](b, "document.querySelectorAll('#answer .bar.a').length"))
-	assert.Equal(t, 8, eval[int](b, "document.querySelectorAll('#answer .bar.b').length"))
-
-	// The numbers change the pictures.
-	b.do(input("clients", "50"))
-	b.until(text("answer") + ".includes('50 clients call when an outage of 5s begins')")
-	b.do(input("outage", "2m"))
-	b.until(text("answer") + ".includes('50 clients call when an outage of 2m begins')")
-	b.do(input("clients", "0"))
-	b.until(text("answer") + ".includes('The number of clients is 0')")
-}
-
-// The address holds what was entered, and leads to the same page.
-func TestAddress(t *testing.T) {
-	b := open(t)
-	b.do(chromedp.Navigate(serve(t)), input("a", "max_attempts: 4 # + & = 💥\n"), input("outage", "90s"), input("size", "33"))
-	b.until("location.search.includes('size=33')")
-	b.until(text("answer") + ".includes('an outage of 1m30s')")
-	answer, address := eval[string](b, text("answer")), eval[string](b, "location.href")
-	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(address))
-	assert.Equal(t, answer, eval[string](b, text("answer")))
-	assert.Equal(t, "max_attempts: 4 # + & = 💥\n", eval[string](b, "document.getElementById('a').value"))
-	assert.Equal(t, "33", eval[string](b, "document.getElementById('size').value"))
-}
-
-// On a telephone a fault is in sight, whatever is in sight besides.
+// On a telephone nothing is wider than the page, and the block that was read is marked.
 func TestNarrow(t *testing.T) {
 	b := open(t)
 	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 2, Mobile: true})
 	require.NoError(t, err)
-	b.do(chromedp.Navigate(serve(t)))
-	const seen = `(() => {
-		const r = document.getElementById("status").getBoundingClientRect();
-		return r.height > 10 && r.width > 300 && r.top >= 0 && r.bottom <= innerHeight;
-	})()`
-	assert.False(t, eval[bool](b, seen), "there is no fault")
-	screenshot(b, "explore-narrow.png")
-	for _, where := range []string{"#a", "#b", "#ratio", "#load"} {
-		b.do(input("a", "max_attempts: 3"))
-		b.until(text("answer") + ".includes('3 attempts')")
-		b.do(script(fmt.Sprintf("document.querySelector(%q).scrollIntoView({block: 'center'})", where)), input("b", "max_dely: 5s\njitter: 2"))
-		b.until(text("answer") + `.includes('unknown key "max_dely"')`)
-		assert.True(t, eval[bool](b, seen), where)
-		assert.Contains(t, eval[string](b, text("status")), `Policy B: line 1: unknown key "max_dely"`)
-		assert.LessOrEqual(t, eval[int](b, "document.documentElement.scrollWidth"), 390, where)
-		screenshot(b, "explore-narrow-fault.png")
-		b.do(input("b", ""))
-		b.until("!" + seen)
+	for name, args := range pages {
+		b.do(chromedp.Navigate(made(t, args...)))
+		assert.LessOrEqual(t, eval[int](b, "document.documentElement.scrollWidth"), 390, name)
+		assert.Positive(t, eval[int](b, "document.querySelectorAll('svg').length"), name)
+		assert.NotRegexp(t, `NaN|Inf|undefined`, eval[string](b, "document.body.innerHTML"), name)
+		screenshot(b, "page-"+name+"-narrow.png")
+		if name == "route" {
+			assert.Contains(t, eval[string](b, "document.querySelector('mark').innerText"), "num_retries: 5")
+			assert.Contains(t, eval[string](b, "document.querySelector('.lint').innerText"), "never runs")
+			assert.Contains(t, eval[string](b, "document.querySelector('.note').innerText"), "max_retries")
+		}
 	}
 }
 
-// The page of a system changes with its text, with an event and with a policy.
-func TestSystem(t *testing.T) {
+// No two lines of a picture are told apart by their color alone: their dashes differ.
+func TestDashes(t *testing.T) {
 	b := open(t)
-	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 390, Height: 844, DeviceScaleFactor: 2, Mobile: true})
-	require.NoError(t, err)
-	b.do(chromedp.Navigate(serve(t, "testdata/system.yaml")))
-	assert.Equal(t, "/system", eval[string](b, "location.pathname"))
-	assert.Contains(t, eval[string](b, text("answer")), "stays down (3 of 3 runs)")
-	assert.Equal(t, 3, eval[int](b, "document.querySelectorAll('#answer svg').length"))
-	screenshot(b, "explore-system-narrow.png")
-
-	b.do(input("call", "web: {calls: [{to: db, timeout: 1s, retry: {max_attempts: 2}, budget: {size: 10, ratio: 0.1}}]}"))
-	b.until("!" + text("answer") + ".includes('stays down')")
-	b.do(input("event", "{at: 20s, for: 10s, service: db, workers: x}"))
-	b.until(text("answer") + `.includes('events[0].workers is "x"')`)
-	assert.Contains(t, eval[string](b, text("status")), `events[0].workers is "x"`)
-	b.do(input("event", ""))
-	b.until("document.querySelectorAll('#answer svg').length == 3")
-	b.until("location.search.includes('budget')")
-	answer, address := eval[string](b, text("answer")), eval[string](b, "location.href")
-	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(address))
-	assert.Equal(t, answer, eval[string](b, text("answer")))
-	assert.LessOrEqual(t, eval[int](b, "document.documentElement.scrollWidth"), 390)
+	for name, args := range pages {
+		b.do(chromedp.Navigate(made(t, args...)))
+		same := eval[[]string](b, `[...document.querySelectorAll("svg")].flatMap(svg => {
+			const dashes = [...svg.querySelectorAll("polyline.line")].map(l => getComputedStyle(l).strokeDasharray);
+			return dashes.filter((d, i) => dashes.indexOf(d) !== i);
+		})`)
+		assert.Empty(t, same, name)
+	}
 }
 
-// If the program does not answer, the page says so, and it continues when the
-// program is back.
-func TestNoAnswer(t *testing.T) {
-	b := open(t)
-	b.do(chromedp.Navigate(serve(t)))
-	b.do(script("window.real = window.fetch; window.fetch = () => Promise.reject(new TypeError('gone'))"))
-	b.do(chromedp.Click("#a"), chromedp.KeyEvent("#"))
-	b.until(text("answer") + ".includes('The program does not answer: start retry explore again.')")
-	assert.Contains(t, eval[string](b, text("status")), "The program does not answer")
-	b.do(script("window.fetch = window.real"), chromedp.KeyEvent("#"))
-	b.until(text("answer") + ".includes('attempts')")
-}
-
-// Without scripts the form is submitted, and the answer is in the page.
-func TestWithoutScripts(t *testing.T) {
-	b := open(t)
-	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	require.NoError(t, err)
-	b.do(chromedp.Navigate(serve(t)), chromedp.Focus("#b"), chromedp.KeyEvent("max_attempts: 7"), chromedp.Click("button"), chromedp.WaitVisible("#said-b"))
-	html, err := chromedp.Run(b.ctx, chromedp.OuterHTML("#answer"))
-	require.NoError(t, err)
-	assert.Contains(t, html, "<strong>7 attempts</strong>")
-}
-
-// axe-core finds no violation in light and dark mode, on the page, on a page
-// with faults, and on the static file.
+// axe-core finds no violation in light and dark mode.
 func TestAccessible(t *testing.T) {
 	b := open(t)
 	axe, err := os.ReadFile(os.Getenv("RETRY_TEST_AXE"))
 	require.NoError(t, err)
-	site := serve(t, "../../cmd/retry/testdata/policy.yaml", "testdata/lint.yaml")
-	system := serve(t, "testdata/system.yaml")
-	file := filepath.Join(t.TempDir(), "page.html")
-	output, err := exec.Command(tool.Path, "explore", "-o", file, "../../cmd/retry/testdata/policy.yaml", "testdata/lint.yaml").CombinedOutput()
-	require.NoError(t, err, string(output))
-
 	audit := func(name string) {
-		b.do(script(string(axe)))
+		b.do(chromedp.Evaluate[chromedp.Void](string(axe)))
 		result := eval[struct {
 			Violations []struct {
 				ID    string `json:"id"`
@@ -280,19 +153,13 @@ func TestAccessible(t *testing.T) {
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
 		require.NoError(t, err)
-		b.do(chromedp.Navigate(site))
-		dark := eval[bool](b, "getComputedStyle(document.body).backgroundColor != 'rgb(255, 255, 255)'")
-		assert.Equal(t, scheme == "dark", dark)
-		audit(scheme)
-		screenshot(b, "explore-"+scheme+".png")
-		b.do(input("a", "jitter: 2\nx: 1"))
-		b.until(text("answer") + ".includes('Line 1: jitter is 2')")
-		audit(scheme + ", with faults")
-		b.do(chromedp.Navigate("file://" + file))
-		audit(scheme + ", the file")
-		b.do(chromedp.Navigate(system))
-		audit(scheme + ", a system")
-		screenshot(b, "explore-system-"+scheme+".png")
+		for name, args := range pages {
+			b.do(chromedp.Navigate(made(t, args...)))
+			dark := eval[bool](b, "getComputedStyle(document.body).backgroundColor != 'rgb(255, 255, 255)'")
+			assert.Equal(t, scheme == "dark", dark)
+			screenshot(b, "page-"+name+"-"+scheme+".png")
+			audit(scheme + ", " + name)
+		}
 	}
 }
 
@@ -306,85 +173,4 @@ func screenshot(b *browser, name string) {
 	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.WriteFile(filepath.Join(dir, name), png, 0o644))
-}
-
-// A thousand texts, entered one after another, do not break the page: each gets
-// an answer with either the pictures of a policy or its faults.
-func TestRandomPolicies(t *testing.T) {
-	b := open(t)
-	b.do(chromedp.Navigate(serve(t, "-clients", "50")))
-	random := rand.New(rand.NewPCG(7, 8))
-	var texts []string
-	for range 1000 {
-		texts = append(texts, randomText(random))
-	}
-	encoded, err := json.Marshal(texts)
-	require.NoError(t, err)
-	result := eval[struct {
-		Policies, Faults int
-		Broken           []string
-	}](b, fmt.Sprintf(`(async () => {
-		const result = {policies: 0, faults: 0, broken: []};
-		const answer = document.getElementById("answer"), a = document.getElementById("a");
-		let answered;
-		new MutationObserver(() => answered()).observe(answer, {childList: true});
-		for (const text of %s) {
-			const shown = new Promise((resolve) => answered = resolve);
-			a.value = text;
-			a.dispatchEvent(new Event("input", {bubbles: true}));
-			await shown;
-			const faults = answer.querySelectorAll("#said-a ~ .fault li").length;
-			const policy = answer.querySelector("#said-a ~ p strong") !== null;
-			if (policy) result.policies++;
-			if (faults > 0) result.faults++;
-			if (policy === (faults > 0) || policy && answer.querySelectorAll("figure").length < 2 && !answer.innerText.includes("10,000 retries or more")
-				|| /NaN|Inf|undefined|\[object/.test(answer.innerHTML)
-				|| document.documentElement.scrollWidth > window.innerWidth) {
-				result.broken.push(text + " => " + answer.innerText);
-			}
-		}
-		return result;
-	})()`, encoded))
-	assert.Empty(t, result.Broken)
-	assert.Equal(t, 1000, result.Policies+result.Faults)
-	assert.Greater(t, result.Policies, 300)
-	assert.Greater(t, result.Faults, 300)
-}
-
-// randomText returns a policy as a user might leave it: complete, half typed,
-// with values out of range, or something else.
-func randomText(random *rand.Rand) string {
-	pick := func(of ...string) string { return of[random.IntN(len(of))] }
-	delay := func() string {
-		return pick("0s", "1ns", "20ms", "1s", "90s", "3h", "2000000h", "20ms", "1s", "1s", "5", "-1s", "x")
-	}
-	lines := []string{
-		"max_attempts: " + pick("1", "2", "5", "9", "40", "100000", "-1", "5", "9", "0", "1.5", "many"),
-		"max_retries: " + pick("0", "1", "7", "-1", "-2"),
-		"attempt_cap: " + pick("0", "3", "30"),
-		"backoff: {type: " + pick("fixed", "linear", "fibonacci", "exponential", "cubic") + ", base: " + delay() + "}",
-		"backoff: {type: exponential, base: " + delay() + ", factor: " + pick("1", "1.5", "3", "0.5", "1e300") + "}",
-		"backoff: {type: schedule, delays: [" + delay() + ", " + delay() + "]}",
-		"backoff: " + pick("linear", "none", "exponential"),
-		"max_delay: " + delay(), "max_elapsed: " + delay(), "attempt_timeout: " + delay(),
-		"jitter: " + pick("full", "equal", "0", "0.3", "1", "2"),
-		"retryable: " + pick("true", "false"),
-		pick("retry:", "<<: *x", "}", "\t", "💥: '</script><img src=x onerror=alert(1)>'", strings.Repeat("long", 500)),
-	}
-	var text []string
-	used := map[string]bool{}
-	for range 1 + random.IntN(5) {
-		line := lines[random.IntN(len(lines))]
-		key, _, _ := strings.Cut(line, ":")
-		if random.IntN(3) > 0 && (used[key] || line == lines[len(lines)-1]) {
-			continue
-		}
-		used[key] = true
-		text = append(text, line)
-	}
-	whole := strings.Join(text, "\n")
-	if random.IntN(5) == 0 {
-		return whole[:random.IntN(len(whole)+1)]
-	}
-	return whole
 }

@@ -74,13 +74,14 @@ func Targets() (names []string) {
 	return names
 }
 
-// Write returns the settings with which a system makes the same decisions as p.
+// Write returns the settings with which a system makes the same decisions as p, and what
+// it does in another way all the same: its budget.
 // If there are none, the error is a *[strict.Error] with the settings of p that the
 // system cannot express: each begins with its key.
-func Write(to string, p retry.Policy, o Options) (string, error) {
+func Write(to string, p retry.Policy, o Options) (text string, notes []string, err error) {
 	i := slices.IndexFunc(targets, func(t target) bool { return t.name == to })
 	if i < 0 {
-		return "", fmt.Errorf("unknown system %q: write one of %s", to, strings.Join(Targets(), ", "))
+		return "", nil, fmt.Errorf("unknown system %q: write one of %s", to, strings.Join(Targets(), ", "))
 	}
 	t := &targets[i]
 	w := &writer{target: t, p: p, Options: o, settings: settingsOf(p)}
@@ -92,9 +93,10 @@ func Write(to string, p retry.Policy, o Options) (string, error) {
 	}
 	settings := t.write(w)
 	if w.faults != nil {
-		return "", &strict.Error{Of: "no settings of " + to, Texts: w.faults}
+		return "", nil, &strict.Error{Of: "no settings of " + to, Texts: w.faults}
 	}
-	return t.encode(settings)
+	text, err = t.encode(settings)
+	return text, w.notes, err
 }
 
 func asYAML(settings any) (string, error) {
@@ -119,6 +121,7 @@ type writer struct {
 	settings
 	p      retry.Policy
 	faults []string // what cannot be expressed
+	notes  []string // what the system does in another way
 }
 
 // add adds a fault: the key in the policy, its value, and why the system cannot
@@ -140,7 +143,7 @@ func (w *writer) check() {
 		{w.elapsed != 0 && !w.bounds, "max_elapsed", w.elapsed, " does not bound the time of all attempts"},
 		{w.wait != 0, "max_retry_after", w.wait, " does not know what a server asks for"},
 		{w.mode != "", "retry_after", w.mode, " does not know what a server asks for"},
-		{w.budget, "budget", "set", " has none"},
+		{w.budget, "budget", "set", " has none in these settings" + w.nearBudget()},
 		{w.short && w.most == 0, "backoff", "shorter than 10ms, where a policy without a limit waits 10ms", " does not"},
 		{w.timeout != 0 && !w.times, "attempt_timeout", w.timeout, " has none"},
 		{w.timeout%w.unit != 0 && w.times, "attempt_timeout", w.timeout, counts},
@@ -161,6 +164,16 @@ func (w *writer) check() {
 			w.add("max_delay", w.cap, fmt.Sprintf("%s draws delays up to %v, beyond its maximum: write the delays as a list, or no jitter", w.title, most))
 		}
 	}
+}
+
+// nearBudget says what is like a Budget elsewhere in a system.
+func (w *writer) nearBudget() string {
+	b := w.p.Budget
+	if b == nil || w.name != "envoy" && w.name != "istio" {
+		return ""
+	}
+	where := map[string]string{"envoy": "circuit_breakers.thresholds[].retry_budget of the cluster", "istio": "trafficPolicy.retryBudget of a DestinationRule"}[w.name]
+	return fmt.Sprintf(": the nearest is %s, with %.3g percent of the active requests, and at least %d retries at once", where, 100*b.Ratio/(1+b.Ratio), b.Size)
 }
 
 // longest returns the longest delay, before jitter.

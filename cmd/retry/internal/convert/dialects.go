@@ -3,7 +3,9 @@ package convert
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -52,12 +54,29 @@ func writeGRPC(w *writer) any {
 	if listed = listed && w.curve == exponential; listed {
 		w.p.Backoff = retry.Exponential{Base: w.base, Factor: w.factor}
 	}
+	budget := w.p.Budget
+	w.p.Budget = nil
 	config, err := retrydialect.ToGRPC(w.p, w.Service, w.Codes...)
 	w.faults = faultsIn(err)
 	if listed { // gRPC's jitter goes beyond the longest delay, which no MaxDelay can say
 		config = maxBackoff.ReplaceAllString(config, `"maxBackoff":"`+protoSeconds(w.cap)+`"`)
 	}
-	return json.RawMessage(config)
+	return json.RawMessage(w.throttled(config, budget))
+}
+
+// throttled adds to a service config the retryThrottling that allows as many retries in a
+// row as a budget.
+func (w *writer) throttled(config string, b *retry.Budget) string {
+	if b == nil {
+		return config
+	}
+	const most = 499 // of 1000 tokens
+	if b.Size > most || b.Ratio < 0.001 || b.RefillEvery > 0 {
+		w.add("budget", "set", "gRPC's retryThrottling has a size of at most 499, a ratio of at least 0.001, and no refill by time")
+		return config
+	}
+	w.notes = append(w.notes, "budget: in gRPC failures that are not retried take from it, too, and an empty one needs more successes")
+	return strings.TrimSuffix(config, "}") + fmt.Sprintf(`,"retryThrottling":{"maxTokens":%d,"tokenRatio":%.3g}}`, 2*b.Size+2, b.Ratio)
 }
 
 func writeTemporal(w *writer) any {

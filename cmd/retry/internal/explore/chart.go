@@ -20,8 +20,7 @@ const (
 	rowHeight                = 22.0
 )
 
-// A drawing collects the elements of a picture. The page defines the colors:
-// classes a and b are the policies.
+// A drawing collects the elements of a picture. The page defines the colors.
 type drawing struct {
 	strings.Builder
 	height float64
@@ -90,40 +89,32 @@ type axis struct {
 // start. It is pale if the attempt is not reached: the attempt before it succeeds,
 // because it starts after the outage, or even a client that has the budget to
 // itself has used it up.
-func scheduleChart(policies []policyView, in Input) template.HTML {
-	rows, end := 0, time.Duration(1)
-	for _, p := range policies {
-		rows = max(rows, len(p.Steps))
-		if len(p.Steps) > 0 {
-			end = max(end, p.Steps[len(p.Steps)-1].Total)
-		}
-	}
+func (v *view) scheduleChart() template.HTML {
+	rows := len(v.Steps)
 	if rows == 0 {
 		return ""
 	}
+	end := max(1, v.Steps[rows-1].Total)
 	d := newDrawing("When each attempt starts, from the earliest to the latest: the table has the numbers", top+bottom+rowHeight*float64(rows), float64(end))
-	d.shade(span{0, float64(in.Outage)})
+	d.shade(span{0, float64(v.Outage)})
 	d.xAxis(timeAxis(end))
 	d.yTitle("attempt")
-	for i := range rows {
-		d.text(left-8, top+rowHeight*(float64(i)+0.5)+4, "end", strconv.Itoa(i+2))
-	}
-	height := (rowHeight - 6) / float64(len(policies))
-	for which, p := range policies {
-		earliest := time.Duration(0)
-		for i, step := range p.Steps {
-			class := p.Class
-			if earliest >= in.Outage || i >= in.Size {
-				class += " pale"
-			}
-			earliest = preview.Add(earliest, step.Lo)
-			from, to := d.x(float64(earliest)), d.x(float64(step.Total))
-			fmt.Fprintf(d, `<rect class="bar %s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
-				class, min(from, width-right-3), top+rowHeight*float64(i)+3+height*float64(which), max(3, to-from), height,
-				html.EscapeString(fmt.Sprintf("%s, attempt %d: %s to %s", p.Name, i+2, preview.Brief(earliest), preview.Brief(step.Total))))
+	earliest := time.Duration(0)
+	for i, step := range v.Steps {
+		y, class := top+rowHeight*float64(i), "bar a"
+		d.text(left-8, y+rowHeight/2+4, "end", strconv.Itoa(i+2))
+		if earliest >= v.Outage || i >= v.Size {
+			class += " pale"
 		}
-		if limit := p.policy.MaxElapsed; limit > 0 && limit <= end {
-			d.line(d.x(float64(limit)), top, d.x(float64(limit)), d.height-bottom, "limit "+p.Class)
+		earliest = preview.Add(earliest, step.Lo)
+		from, to := d.x(float64(earliest)), d.x(float64(step.Total))
+		fmt.Fprintf(d, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
+			class, min(from, width-right-3), y+3, max(3, to-from), rowHeight-6,
+			html.EscapeString(fmt.Sprintf("attempt %d: %s to %s", i+2, preview.Brief(earliest), preview.Brief(step.Total))))
+	}
+	for _, limit := range []time.Duration{v.MaxElapsed, v.All} {
+		if limit > 0 && limit <= end {
+			d.line(d.x(float64(limit)), top, d.x(float64(limit)), d.height-bottom, "limit a")
 		}
 	}
 	return d.end()

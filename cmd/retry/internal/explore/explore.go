@@ -1,13 +1,11 @@
-// Package explore shows what a retry policy does on a page: its faults, its
-// schedule, how many retries hit a server when many clients fail at the same
-// time, and how much load it adds. The page is updated while the user types, or
-// is a single file without scripts.
+// Package explore shows on a page, which is one file without scripts, what a retry policy
+// does: its notes, its schedule, how many retries hit a server when many clients fail at
+// the same time, and how much load it adds; or what an outage does to a system.
 package explore
 
 import (
 	"bytes"
 	"embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"strings"
@@ -18,199 +16,111 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-//go:embed page.html system.html page.css page.js
+//go:embed page.html page.css
 var files embed.FS
 
-var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int]}).ParseFS(files, "page.html", "system.html"))
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{"brief": preview.Brief, "thousands": preview.Thousands[int]}).ParseFS(files, "page.html"))
 
-// An Input holds the values from which a page is computed.
-type Input struct {
-	Names [2]string // of the files, for the titles; may be empty
-	Texts [2]string // the policies; the second may be empty
-	At    string    // the path to each policy, as policyfile.File.Find takes it
-	From  string    // the dialect of each policy, as policyfile.Block.Read takes it
+// A Policy is a policy of a file, for a page.
+type Policy struct {
+	retry.Policy // as it runs
+	policyfile.Block
+	Dialect string
+	Text    string // of the file
+	Lints   []*policyfile.Fault
+}
 
+// A view holds the values that the template shows.
+type view struct {
+	Title, CSS any
+
+	*Policy // nil for a system
+	outage
+	Summary  string
+	Before   string // the text of the file before the block, the block, and after it
+	Read     string
+	After    string
+	Ends     []string // how the policy ends, as preview.Ending says it
+	Steps    retry.Plan
+	More     bool // there are more steps
+	Endless  bool // no picture can have all retries
+	Schedule template.HTML
+	Herd     figure
+	Load     figure
+
+	Systems []systemView
+}
+
+// A systemView holds what the template shows about a system.
+type systemView struct {
+	Name    string
+	Said    []string
+	Limits  []string
+	Figures []figure
+}
+
+// An outage is what the pictures of a policy show.
+type outage struct {
 	Outage  time.Duration // how long attempts fail
 	Clients int           // how many fail at the same time
 	Size    int           // the size of the budget that they share
 	Ratio   float64       // its ratio
 }
 
-// NewInput returns an Input with an example policy.
-func NewInput() Input {
-	return Input{
-		Texts:  [2]string{"max_attempts: 5\nbackoff:\n  type: exponential\n  base: 200ms\nmax_delay: 5s\njitter: 0.2\n"},
-		Outage: 5 * time.Second, Clients: 1000, Size: 10, Ratio: 0.1,
-	}
-}
-
-// Window returns the time over which rates are counted. It depends on nothing but
-// the outage, so that another policy does not change the numbers of the first.
-func (in Input) Window() time.Duration { return timeStep(in.Outage / 20) }
-
-// An Input beyond these limits is a fault on the page.
+// What a page shows at most.
 const (
-	MaxText     = 128 << 10
-	maxPath     = 200
-	leastOutage = time.Millisecond
-	mostOutage  = 24 * time.Hour
-	maxClients  = 100_000
-	maxRows     = 12
+	maxRows   = 12
+	around    = 20 // lines of the file before and after a block
+	fastest   = 100 * time.Millisecond
+	longest   = 24 * time.Hour
+	fewFailed = 1000
 )
 
-// A view holds the values that the templates show.
-type view struct {
-	frame
-	Input
-	Dialects []string
-	Faults   []string // faults of the path and the numbers
-	Policies []policyView
-	Schedule template.HTML
-	Herd     figure
-	Load     figure
-	Endless  []string // the policies that the pictures leave out
+// outageFor returns an outage in which several of the retries of a policy are.
+func outageFor(p retry.Policy) outage {
+	o := outage{Outage: fastest, Clients: fewFailed, Size: 10, Ratio: 0.1}
+	if plan := p.Plan(maxRows); len(plan) > 0 {
+		o.Outage = min(longest, max(fastest, timeStep(plan[len(plan)-1].Total)))
+	}
+	if p.Budget != nil {
+		o.Size, o.Ratio = p.Budget.Size, p.Budget.Ratio
+	}
+	return o
 }
 
-// A frame holds the values that the templates of every page show.
-type frame struct {
-	Titles []string // may be empty
-	Static bool
-	CSS    template.CSS
-	Wrong  bool // there is a fault
-	Status string
-}
-
-// A policyView holds what the page shows about one policy.
-type policyView struct {
-	Name    string // A or B
-	Class   string // its color
-	Dialect string
-	Faults  []*policyfile.Fault
-	Lints   []*policyfile.Fault
-	Summary string
-	Ends    []string // how the policy ends, as preview.Ending says it
-	Steps   retry.Plan
-	More    bool // there are more steps
-
-	policy retry.Policy
-	herd   *herd
-}
-
-// look computes the content of a page. Whatever the input is, the number of steps
-// is bounded: by the size of what is parsed, and by how many retries are drawn.
-func look(in Input) *view {
-	v := &view{frame: frame{Titles: in.Names[:]}, Input: in, Dialects: policyfile.Dialects()}
-	if len(in.At) > maxPath {
-		v.Faults = append(v.Faults, fmt.Sprintf("The path is longer than %d characters.", maxPath))
-		v.Status = status(v)
-		return v
-	}
-	if in.Outage < leastOutage || in.Outage > mostOutage {
-		v.Faults = append(v.Faults, fmt.Sprintf("The outage needs a length from %s to %s, such as 30s or 5m.", preview.Brief(leastOutage), preview.Brief(mostOutage)))
-	}
-	if in.Clients < 1 || in.Clients > maxClients {
-		v.Faults = append(v.Faults, fmt.Sprintf("The number of clients is %d: write 1 to %d.", in.Clients, maxClients))
-	}
-	if err := (retry.Policy{Budget: &retry.Budget{Size: in.Size, Ratio: in.Ratio}}).Validate(); err != nil {
-		v.Faults = append(v.Faults, "The budget needs a size of at least 1 and a ratio from 0 to 1.")
-	}
-	var sound []policyView
-	for i, text := range in.Texts {
-		if i == 1 && strings.TrimSpace(text) == "" {
-			continue
-		}
-		p := lookAt(in.Names[i], text, in.At, in.From)
-		p.Name, p.Class = string(rune('A'+i)), string(rune('a'+i))
-		v.Policies = append(v.Policies, p)
-		if p.Faults == nil {
-			sound = append(sound, p)
-		}
-	}
-	v.Status = status(v)
-	if len(sound) == 0 || v.Faults != nil {
-		return v
-	}
-	v.Schedule = scheduleChart(sound, in)
-	var ending []policyView
-	for _, p := range sound {
-		if p.herd = herdOf(p.policy, in.Clients, in.Outage); p.herd == nil {
-			v.Endless = append(v.Endless, p.Name)
-			continue
-		}
-		ending = append(ending, p)
-	}
-	if len(ending) > 0 {
-		v.Herd, v.Load = herdFigure(ending, in), loadFigure(ending, in)
-	}
-	return v
-}
-
-// lookAt reads a policy.
-func lookAt(name, text, at, from string) (v policyView) {
-	if len(text) > MaxText {
-		v.Faults = []*policyfile.Fault{{File: name, Line: 1, Text: fmt.Sprintf("the text is longer than %d KiB", MaxText>>10)}}
-		return v
-	}
-	file, err := policyfile.Parse(name, []byte(text))
-	if fault := new(policyfile.Fault); errors.As(err, &fault) {
-		v.Faults = []*policyfile.Fault{fault}
-		return v
-	}
-	block, fault := file.Only(at)
-	if fault != nil {
-		v.Faults = []*policyfile.Fault{fault}
-		return v
-	}
-	v.policy, v.Dialect, v.Faults = block.Read(from)
-	if v.Faults != nil {
-		return v
-	}
-	v.Lints = block.Lint(v.policy)
-	v.Summary = v.policy.String()
-	v.Ends = preview.Ending(v.policy, block.Bounds)
-	v.policy = block.Effective(v.policy)
-	v.Steps = v.policy.Plan(maxRows + 1)
+// Page returns the page of a policy.
+func Page(p Policy) ([]byte, error) {
+	v := &view{Title: p.File, Policy: &p, outage: outageFor(p.Policy), Ends: preview.Ending(p.Policy, p.Bounds), Summary: p.String()}
+	v.Before, v.Read, v.After = p.Excerpt(p.Text, around)
+	v.Steps = preview.Within(p.Plan(maxRows+1), p.All)
 	if v.More = len(v.Steps) > maxRows; v.More {
 		v.Steps = v.Steps[:maxRows]
 	}
-	return v
+	v.Schedule = v.scheduleChart()
+	if h := herdOf(p.Policy, v.Clients, v.Outage); h != nil {
+		v.Herd, v.Load = v.herdFigure(h), v.loadFigure(h)
+	} else {
+		v.Endless = true
+	}
+	return v.html()
 }
 
-// status returns the answer as one line: the faults, if there are any.
-func status(v *view) string {
-	var faults, parts []string
-	for _, p := range v.Policies {
-		name, text := "Policy "+p.Name+": ", p.Summary
-		if len(p.Faults) > 0 {
-			faults = append(faults, fmt.Sprintf("%sline %d: %s", name, p.Faults[0].Line, p.Faults[0].Text))
-		}
-		if len(p.Lints) > 0 {
-			text += "; " + p.Lints[0].Text
-		}
-		parts = append(parts, name+text)
+// SystemPage returns the page of systems that were simulated.
+func SystemPage(all ...Simulation) ([]byte, error) {
+	v := &view{Title: all[0].Name}
+	for _, of := range all {
+		v.Systems = append(v.Systems, systemView{of.Name, strings.Split(strings.TrimSpace(of.Answer.String()), "\n"), of.Answer.Limits, of.figures()})
 	}
-	if faults = append(faults, v.Faults...); faults != nil {
-		v.Wrong, parts = true, faults
-	}
-	return strings.Join(parts, ". ")
+	return v.html()
 }
 
-// Static returns a page as one file without scripts, and the faults that it shows of the
-// policies. One of the path or the numbers is an error.
-func Static(in Input) (html []byte, faults []*policyfile.Fault, err error) {
+func (v *view) html() ([]byte, error) {
 	css, err := files.ReadFile("page.css")
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("page.css: %w", err)
 	}
-	v := look(in)
-	if v.Faults != nil {
-		return nil, nil, errors.New(strings.Join(v.Faults, " "))
-	}
-	v.Static, v.CSS = true, template.CSS(css)
-	for _, p := range v.Policies {
-		faults = append(faults, p.Faults...)
-	}
+	v.CSS = template.CSS(css)
 	var b bytes.Buffer
 	err = page.Execute(&b, v)
-	return b.Bytes(), faults, err
+	return b.Bytes(), err
 }

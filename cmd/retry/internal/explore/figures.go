@@ -22,27 +22,24 @@ func timeAxis(end time.Duration) axis {
 	return axis{title: "time since the outage began", max: float64(end), ticks: timeTicks(end), format: func(v float64) string { return preview.Brief(time.Duration(v)) }}
 }
 
-// herdFigure shows the retries of clients that all fail when the outage begins.
-func herdFigure(policies []policyView, in Input) (f figure) {
-	window, end := in.Window(), in.Outage+in.Outage/4
-	for _, p := range policies {
-		end = max(end, preview.Add(p.herd.last(), window))
-	}
+// herdFigure shows the retries of clients that all fail when the outage begins. They are
+// counted over a time that is as long as the policy is slow.
+func (v *view) herdFigure(h *herd) (f figure) {
+	end := max(v.Outage+v.Outage/4, preview.Add(h.last(), h.last()/20))
+	window := timeStep(end / 10)
 	c := lineChart{
-		label: fmt.Sprintf("Retries per second, counted over %s, after %s began to fail at once", preview.Brief(window), counted(float64(in.Clients), false, "client", "clients")),
+		label: fmt.Sprintf("Retries per second, counted over %s, after %s began to fail at once", preview.Brief(window), counted(float64(v.Clients), false, "client", "clients")),
 		x:     timeAxis(end), y: axis{title: "retries per second", max: 1},
-		shades: []span{{0, float64(in.Outage)}},
+		shades: []span{{0, float64(v.Outage)}},
 	}
-	for _, p := range policies {
-		for _, of := range []struct {
-			*herd
-			name, class, word string
-		}{{p.herd, p.Name, p.Class, "Policy " + p.Name}, {p.herd.spend(in.Size, in.Ratio), p.Name + ", budget", p.Class + " dashed", "Policy " + p.Name + " with the budget"}} {
-			points, most := of.rate(end, window)
-			c.lines = append(c.lines, line{of.name, of.class, points})
-			c.y.max = max(c.y.max, most/window.Seconds())
-			f.Words = append(f.Words, of.word+": "+of.words(in.Clients, most, window))
-		}
+	for _, of := range []struct {
+		*herd
+		name, class, word string
+	}{{h, "no budget", "a", "Without a budget"}, {h.spend(v.Size, v.Ratio), "budget", "a dashed", "With the budget"}} {
+		points, most := of.rate(end, window)
+		c.lines = append(c.lines, line{of.name, of.class, points})
+		c.y.max = max(c.y.max, most/window.Seconds())
+		f.Words = append(f.Words, of.word+": "+of.words(v.Clients, most, window))
 	}
 	c.y.ticks, c.y.max = niceTicks(c.y.max)
 	f.Picture = c.svg()
@@ -68,34 +65,32 @@ func (h *herd) words(clients int, most float64, window time.Duration) string {
 }
 
 // loadFigure shows the load against the share of failures.
-func loadFigure(policies []policyView, in Input) (f figure) {
+func (v *view) loadFigure(h *herd) (f figure) {
 	percent := func(v float64) string { return fmt.Sprintf("%.0f%%", v) }
 	c := lineChart{
 		label: "Attempts for each 100 calls, against the share of attempts that fail, with and without a budget",
 		x:     axis{title: "attempts that fail", max: 100, format: percent, ticks: []float64{0, 20, 40, 60, 80, 100}},
 		y:     axis{title: "attempts for 100 calls", max: 100},
 	}
-	for _, p := range policies {
-		plain, budgeted := line{name: p.Name, class: p.Class}, line{name: p.Name + ", budget", class: p.Class + " dashed"}
-		// The share of clients that make a retry is drawn from more than a few.
-		h, of := p.herd, in.Clients
-		if of < leastDraws && h.about {
-			h, of = herdOf(p.policy, leastDraws, in.Outage), leastDraws
-		}
-		for percent := range 101 {
-			failing := float64(percent) / 100
-			without := h.load(failing, of)
-			with := min(without, allowedLoad(failing, in.Clients, in.Size, in.Ratio))
-			plain.points = append(plain.points, point{float64(percent), 100 * without})
-			budgeted.points = append(budgeted.points, point{float64(percent), 100 * with})
-			c.y.max = max(c.y.max, 100*without)
-			if percent == 50 || percent == 100 {
-				f.Words = append(f.Words, fmt.Sprintf("Policy %s, where %d%% of attempts fail: %s attempts for 100 calls, with the budget at most %s.",
-					p.Name, percent, number(100*without, h.about), number(100*with, h.about && with == without)))
-			}
-		}
-		c.lines = append(c.lines, plain, budgeted)
+	plain, budgeted := line{name: "no budget", class: "a"}, line{name: "budget", class: "a dashed"}
+	// The share of clients that make a retry is drawn from more than a few.
+	of := v.Clients
+	if of < leastDraws && h.about {
+		h, of = herdOf(v.Policy.Policy, leastDraws, v.Outage), leastDraws
 	}
+	for percent := range 101 {
+		failing := float64(percent) / 100
+		without := h.load(failing, of)
+		with := min(without, allowedLoad(failing, v.Clients, v.Size, v.Ratio))
+		plain.points = append(plain.points, point{float64(percent), 100 * without})
+		budgeted.points = append(budgeted.points, point{float64(percent), 100 * with})
+		c.y.max = max(c.y.max, 100*without)
+		if percent == 50 || percent == 100 {
+			f.Words = append(f.Words, fmt.Sprintf("Where %d%% of attempts fail: %s attempts for 100 calls, with the budget at most %s.",
+				percent, number(100*without, h.about), number(100*with, h.about && with == without)))
+		}
+	}
+	c.lines = []line{plain, budgeted}
 	c.y.ticks, c.y.max = niceTicks(c.y.max)
 	f.Picture = c.svg()
 	return f

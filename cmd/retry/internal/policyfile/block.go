@@ -96,11 +96,11 @@ func (f *File) Only(at string) (Block, *Fault) {
 		if len(blocks) > len(paths) {
 			paths[2] = "and so on"
 		}
-		return Block{}, &Fault{f.Name, blocks[1].Line, false, fmt.Sprintf("there are %d policies, and this is the second: choose one with %s", len(blocks), strings.Join(paths, ", "))}
+		return Block{}, &Fault{File: f.Name, Line: blocks[1].Line, Text: fmt.Sprintf("there are %d policies, and this is the second: choose one with %s", len(blocks), strings.Join(paths, ", "))}
 	case at != "":
-		return Block{}, &Fault{f.Name, 1, false, fmt.Sprintf("there is nothing at %s: name the keys that lead to the policy", at)}
+		return Block{}, &Fault{File: f.Name, Line: 1, Text: fmt.Sprintf("there is nothing at %s: name the keys that lead to the policy", at)}
 	default:
-		return Block{}, &Fault{f.Name, 1, false, "there is nothing here: write a policy, such as {max_attempts: 5}"}
+		return Block{}, &Fault{File: f.Name, Line: 1, Text: "there is nothing here: write a policy, such as {max_attempts: 5}"}
 	}
 }
 
@@ -284,6 +284,21 @@ const deepest = 100
 // another system has its settings.
 func (b *Block) Known() bool {
 	return b.dialect != "" || b.misspelt || slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
+}
+
+// Excerpt returns the part of a file that is b, and as many lines before and after it as
+// around says.
+func (b *Block) Excerpt(text string, around int) (before, block, after string) {
+	last := b.Line
+	walk(b.node, func(_ []string, e entry) bool {
+		value := resolved(e.value)
+		last = max(last, e.line+strings.Count(value.Value, "\n"))
+		return false
+	})
+	lines := strings.SplitAfter(text, "\n")
+	first, end := min(b.Line-1, len(lines)), min(last, len(lines))
+	part := func(from, to int) string { return strings.Join(lines[max(0, from):min(to, len(lines))], "") }
+	return part(first-around, first), part(first, end), part(end, end+around)
 }
 
 // nearlyNative reports whether a key of b is nearly one of a policy.

@@ -149,13 +149,23 @@ func (b *Block) elsewhere() (why string) {
 		at := b.path(inner[0])
 		return hintText + at + ": use -at " + at
 	}
+	if note := b.Unread(); note != nil {
+		return note.Text
+	}
+	return ""
+}
+
+// Unread returns a note about the first setting in b of a system that is not read; nil if
+// there is none.
+func (b *Block) Unread() (note *Fault) {
 	walk(b.node, func(path []string, e entry) bool {
-		if i := unreadBy(e); i >= 0 && why == "" {
-			why = fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), unread[i].title, unread[i].does)
+		if i := unreadBy(e); i >= 0 && note == nil {
+			note = &Fault{File: b.File, Line: e.line, Note: true,
+				Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), unread[i].title, unread[i].does)}
 		}
-		return why != ""
+		return note != nil
 	})
-	return why
+	return note
 }
 
 // unreadBy returns which of unread a key shows; -1 if none.

@@ -19,6 +19,7 @@ type Fault struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
 	Lint bool   `json:"warning"` // valid, but probably unintended
+	Note bool   `json:"note"`    // of a system whose settings are not read
 	Text string `json:"text"`
 }
 

@@ -15,7 +15,7 @@ import (
 // Document returns the only document of f.
 func (f *File) Document() (Block, *Fault) {
 	if len(f.documents) != 1 {
-		return Block{}, &Fault{f.Name, 1, false, fmt.Sprintf("there are %d documents: write one", len(f.documents))}
+		return Block{}, &Fault{File: f.Name, Line: 1, Text: fmt.Sprintf("there are %d documents: write one", len(f.documents))}
 	}
 	document := resolved(f.documents[0])
 	return Block{File: f.Name, Line: document.Line, node: document}, nil
@@ -38,19 +38,14 @@ func (b *Block) IsSystem() bool {
 // System reads the system in b. If it cannot be read or is invalid, System returns
 // every fault.
 func (b *Block) System() (s retrysim.System, faults []*Fault) {
-	if s, faults = b.PartOfSystem(); faults == nil {
-		faults = b.SystemFaults(s.Validate())
-	}
-	return s, faults
-}
-
-// PartOfSystem reads the system in b, which may lack what makes it valid.
-func (b *Block) PartOfSystem() (s retrysim.System, faults []*Fault) {
 	err := errors.New("this is larger than any system: write at most 1000 services")
 	if !b.tooLarge(mostSystemNodes) {
 		err = b.node.Decode(&s)
 	}
-	return s, b.SystemFaults(err)
+	if err == nil {
+		err = s.Validate()
+	}
+	return s, b.systemFaults(err)
 }
 
 var (
@@ -58,9 +53,9 @@ var (
 	systemKey    = regexp.MustCompile(`^(?:unknown key ")?([\w.[\]-]+)(?:: (?:unknown key ")?([\w.[\]]+))?`)
 )
 
-// SystemFaults returns the faults in an error about a system, each at the line of its
+// systemFaults returns the faults in an error about a system, each at the line of its
 // key. Those of a policy follow the key of that.
-func (b *Block) SystemFaults(err error) (faults []*Fault) {
+func (b *Block) systemFaults(err error) (faults []*Fault) {
 	if err == nil {
 		return nil
 	}

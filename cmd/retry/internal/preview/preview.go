@@ -19,7 +19,7 @@ import (
 func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	summary := p.String()
 	p.AttemptTimeout = b.Each
-	plan := within(p.Plan(retry.Unlimited), b.All)
+	plan := Within(p.Plan(retry.Unlimited), b.All)
 	shown := plan
 	if 0 <= retries && retries < len(plan) {
 		shown = plan[:retries]
@@ -35,8 +35,8 @@ func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	return strings.Join(append(text, Ending(p, b)...), "\n")
 }
 
-// within returns the steps that begin before all, if it is above 0.
-func within(plan retry.Plan, all time.Duration) retry.Plan {
+// Within returns the steps that begin before all, if it is above 0.
+func Within(plan retry.Plan, all time.Duration) retry.Plan {
 	if all == 0 {
 		return plan
 	}
