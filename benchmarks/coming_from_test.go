@@ -15,6 +15,8 @@ import (
 	avastretry "github.com/avast/retry-go/v5"
 	"github.com/cenkalti/backoff/v5"
 	backoff7 "github.com/cenkalti/backoff/v7"
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
 	"github.com/hashicorp/go-retryablehttp"
 	jpillora "github.com/jpillora/backoff"
 	sethvargoretry "github.com/sethvargo/go-retry"
@@ -57,7 +59,7 @@ func TestComingFromCenkalti(t *testing.T) {
 
 // When the attempts are made by a library of which the page says how it differs.
 func TestComingFromAttempts(t *testing.T) {
-	const s = time.Second
+	const s, ms = time.Second, time.Millisecond
 	exponential := func() *backoff.ExponentialBackOff {
 		b := backoff.NewExponentialBackOff()
 		b.InitialInterval, b.Multiplier, b.RandomizationFactor = s, 2, 0
@@ -100,6 +102,9 @@ func TestComingFromAttempts(t *testing.T) {
 		{"a canceled context: cenkalti v5 makes an attempt", plain, func(ctx context.Context, op func() error) {
 			_, _ = backoff.Retry(ended(ctx), value(op))
 		}, []time.Duration{0, 0}},
+		{"a canceled context: failsafe makes an attempt", plain, func(ctx context.Context, op func() error) {
+			_ = failsafe.With(retrypolicy.NewWithDefaults[any]()).WithContext(ended(ctx)).Run(op)
+		}, []time.Duration{0, 0}},
 		{"a canceled context: retry makes none", plain, func(ctx context.Context, op func() error) {
 			_ = retry.Do(ended(ctx), retry.Policy{}, func(context.Context) error { return op() })
 		}, []time.Duration{0}},
@@ -116,6 +121,9 @@ func TestComingFromAttempts(t *testing.T) {
 		{"a deadline in the wait: k8s waits for it", plain, func(ctx context.Context, op func() error) {
 			_ = wait.ExponentialBackoffWithContext(within(ctx, 2*s), wait.Backoff{Steps: 5, Duration: s, Factor: 2}, condition(op))
 		}, []time.Duration{0, s, 2 * s}},
+		{"a deadline in the wait: failsafe waits for it", plain, func(ctx context.Context, op func() error) {
+			_ = failsafe.With(retrypolicy.NewBuilder[any]().WithDelay(3 * s).Build()).WithContext(within(ctx, 2*s)).Run(op)
+		}, []time.Duration{0, 2 * s}},
 		{"a deadline in the wait: retry returns at once", plain, func(ctx context.Context, op func() error) {
 			p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: s}}
 			_ = retry.Do(within(ctx, 2*s), p, func(context.Context) error { return op() })
@@ -157,6 +165,9 @@ func TestComingFromAttempts(t *testing.T) {
 		{"MaxElapsed of sethvargo shortens the last wait", plain, func(ctx context.Context, op func() error) {
 			_ = sethvargoretry.Do(ctx, sethvargoretry.WithMaxDuration(2*s, sethvargoretry.NewExponential(s)), marked(op))
 		}, []time.Duration{0, s, 2 * s, 2 * s}},
+		{"MaxDuration of failsafe shortens the last wait", plain, func(ctx context.Context, op func() error) {
+			_ = failsafe.With(retrypolicy.NewBuilder[any]().WithMaxAttempts(-1).WithBackoff(s, time.Minute).WithMaxDuration(2 * s).Build()).Run(func() error { time.Sleep(ms); return op() })
+		}, []time.Duration{ms, s + 2*ms, 2*s + ms, 2*s + ms}},
 		{"MaxElapsed of retry stops before it", plain, func(ctx context.Context, op func() error) {
 			p := retry.Policy{MaxAttempts: 9, MaxElapsed: 2 * s, Backoff: retry.Exponential{Base: s}}
 			_ = retry.Do(ctx, p, func(context.Context) error { return op() })
