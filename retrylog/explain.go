@@ -6,10 +6,6 @@ import "github.com/goretry/retry/internal/eventlog"
 // when and why, in UTC. It leaves out an error that is already in the line before. Line
 // breaks become "; ". Other control characters, and those that change the
 // direction of text, are escaped: "\x1b", "\u202e". A kind or a reason of a newer
-// version is shown by its name.
-func Explain(records []Record) string {
-	return eventlog.Explain(len(records), func(i int) eventlog.Entry { return records[i].entry() })
-}
-
-// String returns the line of r in [Explain], with its error.
-func (r Record) String() string { return eventlog.Text(r.entry()) }
+// version is shown by its name. For the events of a pipeline it says what the rules
+// decided.
+func Explain(records []Record) string { return eventlog.Explain(records) }

@@ -17,42 +17,13 @@ func WithKey(ctx context.Context, key string) context.Context { return logkey.Wi
 // Key returns the key of ctx, "" if it has none.
 func Key(ctx context.Context) string { return logkey.Of(ctx) }
 
-// A Record is an event and the key of its call.
-type Record struct {
-	Key   string
-	Event retry.Event
-	Line  int // the line of the log it was read from, 1 for the first; 0: it was not read
-}
-
-func (r Record) entry() eventlog.Entry {
-	return eventlog.Entry{Key: r.Key, Event: r.Event, Line: r.Line}
-}
-
-// MarshalJSON writes the event as package retry does. If there is a key, it is the
-// first field.
-func (r Record) MarshalJSON() ([]byte, error) { return eventlog.Marshal(r.Key, r.Event) }
-
-// UnmarshalJSON reads what MarshalJSON writes, with the errors as texts. A key that is null is treated
-// as missing, and so are unknown keys.
-func (r *Record) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		return nil
-	}
-	var read Record
-	var err error
-	if read.Key, err = eventlog.Key(data); err == nil {
-		read.Event, err = eventlog.ReadEvent(data)
-	}
-	if err != nil {
-		return err
-	}
-	*r = read
-	return nil
-}
+// A Record is an event and the Key of its call, with the Line of the log it was read from. It
+// is written as JSON with the key as the first field, and its String is its line in [Explain].
+type Record = eventlog.Record
 
 // A Recorder keeps events in memory. The zero Recorder is empty and ready to use.
 // It is safe for concurrent use and must not be copied.
-type Recorder struct{ records eventlog.Recorder[Record] }
+type Recorder struct{ records eventlog.Recorder }
 
 // OnEvent keeps e. Use it as the OnEvent of policies.
 func (r *Recorder) OnEvent(ctx context.Context, e retry.Event) {
@@ -92,10 +63,9 @@ var ErrCutOff = eventlog.ErrCutOff
 // cut, and an error that is [ErrCutOff] and names the first such line. On that line
 // it skips whatever is not a whole record. A line with any other fault ends the log
 // with an error that names it, and so does one that is longer than 4 MiB.
-func Read(r io.Reader) ([]Record, error) { return eventlog.Read(r, decode) }
-
-func decode(value []byte, line int) (record Record, kind retry.EventKind, err error) {
-	err = record.UnmarshalJSON(value)
-	record.Line = line
-	return record, record.Event.Kind, err
+func Read(r io.Reader) ([]Record, error) {
+	return eventlog.Read(r, func(value []byte) (record Record, err error) {
+		err = record.UnmarshalJSON(value)
+		return record, err
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
-	"github.com/goretry/retry/retryflow/flowlog"
 )
 
 // A comparison is what the calls of a log have in common with a policy.
@@ -47,7 +46,7 @@ func newComparison(p retry.Policy) *comparison {
 }
 
 // judge returns a call as it was, why it cannot be compared, and what differs.
-func (n *comparison) judge(c *logfile.Call) (call flowlog.Call, cut string, err error) {
+func (n *comparison) judge(c *logfile.Call) (call eventlog.Call, cut string, err error) {
 	call, cut, err = c.Replay()
 	if call.Task != "" {
 		return call, "it follows the rules of a pipeline", err

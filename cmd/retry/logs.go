@@ -20,7 +20,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/logfile"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/retryflow/flowlog"
+	"github.com/goretry/retry/internal/eventlog"
 )
 
 var explainCommand = &command{
@@ -112,7 +112,7 @@ type explanation struct {
 	streams   *streams
 	out       *bufio.Writer // main remembers what cannot be written
 	sum       *summary
-	line      flowlog.Explainer
+	line      eventlog.Explainer
 	printed   bool   // an event
 	gap       string // before the first event
 	separator string // before the next call in JSON; "": the calls are printed as text
@@ -250,7 +250,7 @@ func (x *explanation) print(c *logfile.Call, differs bool) {
 
 func (x *explanation) event(r logfile.Record) {
 	if x.failed && r.Event.Kind == retry.CallFinished {
-		x.line = flowlog.Explainer{} // to a search for "stopped", the cause is not said yet
+		x.line = eventlog.Explainer{} // to a search for "stopped", the cause is not said yet
 	}
 	r.Record.Key = r.Origin().String()
 	line := x.line.Line(r.Record)

@@ -141,6 +141,9 @@ func linesOf(pkg *types.Package) (lines []string) {
 		case *types.TypeName:
 			if alias, ok := obj.Type().(*types.Alias); ok {
 				add("type %s = %s", name, text(pkg, alias.Rhs()))
+				if strings.Contains(text(pkg, alias.Rhs()), "/internal/") { // its fields and methods are promised here
+					addType(add, pkg, types.Unalias(alias))
+				}
 			} else {
 				addType(add, pkg, obj.Type())
 			}

@@ -9,12 +9,54 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Check makes each decision of a call again. judge returns what judges an entry, nil
-// if nothing can, or why the entry is wrong. whose says whose limit is compared.
-func Check(n int, at func(i int) Entry, whose string, judge func(r Entry) (*Judge, error)) error {
+// Check makes each decision of c again with p, and returns an error that names
+// the first line that p would not have written. A retry with the same seed and
+// Retry-After must be drawn from the same window, a call that stopped because of
+// the count or the policy itself must stop for the same reason, and a wait may fail,
+// or end more than a second early (see retrylog.Replay), only if p has a Wait. Max must be
+// p's too: for a job with a limit of its own, pass p.ForJob(limit).
+//
+// A log does not hold everything that a decision depends on. Its errors are only
+// texts, so Check does not call RetryIf or Classify. Check accepts what they decided,
+// and ByCode returns it. The spread above a Retry-After may be smaller than
+// p's, because it is cut to the time that was left. Check also accepts these stops if
+// p can stop for that reason at all: the server asked for too long a wait, the retry
+// would have been too late, a Budget was empty (perhaps one from the context), or the
+// call itself was invalid (a nil context or function). An attempt that was healthy
+// under p need not have begun the call anew, because the job of a queue does not.
+//
+// A retry.Class without a name is not in a log. If p has no Classify, Check judges
+// its failures by p itself, and calls a correct log wrong where the class decided
+// otherwise. So name your classes, or pass a p with a Classify: Check then accepts
+// any delay and any limit that a class may have.
+func (c Call) Check(p retry.Policy) error {
+	return c.CheckBy("policy", func(r Record) (*Judge, error) {
+		if r.Flow != nil {
+			return nil, errors.New("it is of a pipeline: use flowlog.CheckPipeline")
+		}
+		return &Judge{Policy: p}, nil
+	})
+}
+
+// ByCode returns the records of c whose decision Check accepts because code
+// made it: the RetryIf or Classify of a policy, the Wait of p, or a mark such as
+// retry.Permanent. These are stops for reasons that p alone cannot have, and retries
+// whose class p does not know, because the class has a name, or p has a Classify.
+func (c Call) ByCode(p retry.Policy) (by []Record) {
+	j := Judge{Policy: p}
+	for _, r := range c.Records {
+		if j.byCode(r.Event) {
+			by = append(by, r)
+		}
+	}
+	return by
+}
+
+// CheckBy makes each decision of c again. judge returns what judges a record, nil if
+// nothing can, or why the record is wrong. whose says whose limit is compared.
+func (c Call) CheckBy(whose string, judge func(r Record) (*Judge, error)) error {
 	var before retry.Event
-	for i := range n {
-		r := at(i)
+	for _, r := range c.Records {
 		j, err := judge(r)
 		if j != nil && err == nil {
 			limit := j.Policy.EffectiveMax()
@@ -113,7 +155,7 @@ func (j *Judge) stop(before, e retry.Event) error {
 	case e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
 		return nil
 	}
-	if d := j.decide(before, e); !mayStop(j.Policy, e, d.Reason) && (invalid || !j.ByCode(e)) {
+	if d := j.decide(before, e); !mayStop(j.Policy, e, d.Reason) && (invalid || !j.byCode(e)) {
 		return fmt.Errorf("the policy says %v", d.Reason)
 	}
 	return nil
@@ -143,9 +185,9 @@ func (j *Judge) knows(e retry.Event) bool {
 	return j.Rules || j.Policy.Classify == nil && e.Class == ""
 }
 
-// ByCode reports whether code made the decision that e reports: RetryIf, Classify,
+// byCode reports whether code made the decision that e reports: RetryIf, Classify,
 // Wait, or a mark of the error. Policy cannot make it again.
-func (j *Judge) ByCode(e retry.Event) bool {
+func (j *Judge) byCode(e retry.Event) bool {
 	switch {
 	case j.Rules:
 		return false

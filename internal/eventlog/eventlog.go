@@ -4,21 +4,76 @@
 package eventlog
 
 import (
+	"cmp"
+	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/goretry/retry"
 )
 
-// An Entry is an event of a log.
-type Entry struct {
+// A Record is an event and the key of its call.
+type Record struct {
 	Key   string
 	Event retry.Event
-	Line  int
-	Flow  Flow // nil: the event is not from a pipeline
+	Line  int  // the line of the log it was read from, 1 for the first; 0: it was not read
+	Flow  Flow // what a pipeline of package retryflow says beside the event; nil: it is not from one
+}
+
+// MarshalJSON writes the event as package retry does, or package retryflow if it is from a
+// pipeline. If there is a key, it is the first field.
+func (r Record) MarshalJSON() ([]byte, error) {
+	var event json.Marshaler = r.Event
+	if r.Flow != nil {
+		event = r.Flow
+	}
+	data, err := json.Marshal(event)
+	if err != nil || r.Key == "" {
+		return data, err
+	}
+	key, err := json.Marshal(r.Key)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(`{"key":`), key, []byte(","), data[1:]), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, with the errors as texts. It skips the keys of a
+// pipeline, and others that it does not know. A key that is null is treated as missing.
+func (r *Record) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	var read Record
+	var err error
+	if read.Key, err = keyOf(data); err == nil {
+		read.Event, err = ReadEvent(data)
+	}
+	if err != nil {
+		return err
+	}
+	*r = read
+	return nil
+}
+
+// String returns the line of r in the text of retrylog's Explain, with its error.
+func (r Record) String() string {
+	if r.Event.Err == nil {
+		return withoutError(r)
+	}
+	return withoutError(r) + ": " + Printable(textOf(r.Event.Err))
+}
+
+// numbered returns r with its line. If it was not read, that is the one that it would
+// be written on, as the i-th of a log.
+func (r Record) numbered(i int) Record {
+	r.Line = cmp.Or(r.Line, i+1)
+	return r
 }
 
 // Flow is what a pipeline says beside an event.
 type Flow interface {
+	json.Marshaler
 	Task() string
 	Jumps() bool                  // the rules say to go on with another task, which may have a wait
 	Done() bool                   // the rules say that the task is done, whether its attempt failed or not

@@ -10,37 +10,29 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Explain returns a line for each of n entries.
-func Explain(n int, at func(i int) Entry) string {
+// Explain returns a line for each record.
+func Explain(records []Record) string {
 	var b strings.Builder
 	var x Explainer
-	for i := range n {
-		b.WriteString(x.Line(at(i)))
+	for _, r := range records {
+		b.WriteString(x.Line(r))
 	}
 	return b.String()
 }
 
-// An Explainer explains one entry after the other.
-type Explainer struct{ before Entry }
+// An Explainer explains one record after the other.
+type Explainer struct{ before Record }
 
 // Line returns the line of r, without an error that is already in the line before.
-func (x *Explainer) Line(r Entry) string {
+func (x *Explainer) Line(r Record) string {
 	said := r.Key == x.before.Key && sameText(r.Event.Err, x.before.Event.Err)
 	if x.before = r; said {
 		return withoutError(r) + "\n"
 	}
-	return Text(r) + "\n"
+	return r.String() + "\n"
 }
 
-// Text returns the line of r, with its error.
-func Text(r Entry) string {
-	if r.Event.Err == nil {
-		return withoutError(r)
-	}
-	return withoutError(r) + ": " + Printable(textOf(r.Event.Err))
-}
-
-func withoutError(r Entry) string {
+func withoutError(r Record) string {
 	e := r.Event
 	b := make([]byte, 0, 160)
 	if !e.Time.IsZero() {
@@ -54,7 +46,7 @@ func withoutError(r Entry) string {
 }
 
 // describe says what happened, without when and without the error.
-func describe(r Entry) string {
+func describe(r Record) string {
 	text := describeEvent(r.Event)
 	if r.Flow != nil {
 		text = r.Flow.Describe(text)

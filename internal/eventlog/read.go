@@ -51,13 +51,13 @@ func (l *Lines) Next() ([]byte, error) {
 	}
 }
 
-// Decode returns the record that a JSON value in a line is, and the kind of its event.
-type Decode[R any] func(value []byte, line int) (R, retry.EventKind, error)
+// Decode returns the record that a JSON value in a line is.
+type Decode func(value []byte) (Record, error)
 
 // Read reads a log, as package retrylog describes it.
-func Read[R any](r io.Reader, decode Decode[R]) (all []R, err error) {
+func Read(r io.Reader, decode Decode) (all []Record, err error) {
 	var cutOff error
-	lines, log := NewLines(r), Decoder[R]{Decode: decode}
+	lines, log := NewLines(r), Decoder{Decode: decode}
 	for n := 1; ; n++ {
 		line, end := lines.Next()
 		if end != nil && end != io.EOF {
@@ -78,9 +78,9 @@ func Read[R any](r io.Reader, decode Decode[R]) (all []R, err error) {
 }
 
 // A Decoder finds records in lines.
-type Decoder[R any] struct {
-	Decode  Decode[R]
-	records []R // of the line
+type Decoder struct {
+	Decode  Decode
+	records []Record // of the line
 	line    int
 	torn    bool // part of the line is missing, so that anything may stand behind it
 }
@@ -88,14 +88,14 @@ type Decoder[R any] struct {
 // Line returns the records of a line without its end, which is one, except after a
 // crash. They are valid until the next call. The error is io.ErrUnexpectedEOF if the
 // line is cut off somewhere.
-func (r *Decoder[R]) Line(line []byte, number int) ([]R, error) {
+func (r *Decoder) Line(line []byte, number int) ([]Record, error) {
 	r.records, r.line = r.records[:0], number
 	err := r.read(line)
 	return r.records, err
 }
 
 // read adds the records of a line.
-func (r *Decoder[R]) read(line []byte) error {
+func (r *Decoder) read(line []byte) error {
 	if r.torn = false; json.Valid(line) {
 		return r.add(line)
 	}
@@ -121,7 +121,7 @@ var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
 // readObjects reads the records in text. The error is io.ErrUnexpectedEOF if the
 // last one is incomplete.
-func (r *Decoder[R]) readObjects(text []byte) error {
+func (r *Decoder) readObjects(text []byte) error {
 	for in := json.NewDecoder(bytes.NewReader(text)); ; {
 		var object json.RawMessage
 		err := in.Decode(&object)
@@ -138,12 +138,12 @@ func (r *Decoder[R]) readObjects(text []byte) error {
 }
 
 // add adds the record that a JSON value is.
-func (r *Decoder[R]) add(value []byte) error {
+func (r *Decoder) add(value []byte) error {
 	if r.foreign(value) {
 		return nil
 	}
-	record, kind, err := r.Decode(value, r.line)
-	if err == nil && kind == "" {
+	record, err := r.Decode(value)
+	if record.Line = r.line; err == nil && record.Event.Kind == "" {
 		err = fmt.Errorf("the event has no kind: write one, such as %q", retry.AttemptStarted)
 	}
 	if err == nil {
@@ -155,7 +155,7 @@ func (r *Decoder[R]) add(value []byte) error {
 // foreign reports whether a JSON value is not a record, but a line that a program
 // logged for another purpose, or in a torn line a part of one. An event that is logged
 // by slog has a message of Slog, and every event has a kind, an attempt and a max.
-func (r *Decoder[R]) foreign(value []byte) bool {
+func (r *Decoder) foreign(value []byte) bool {
 	if !r.torn && (value[0] != '{' || !bytes.Contains(value, []byte(`"msg"`)) && !bytes.Contains(value, []byte(`"level"`))) {
 		return false
 	}
@@ -179,8 +179,8 @@ func (r *Decoder[R]) foreign(value []byte) bool {
 	return (logged || r.torn) && !event
 }
 
-// Key returns the key in the JSON of a record, "" if there is none or it is null.
-func Key(data []byte) (key string, err error) {
+// keyOf returns the key in the JSON of a record, "" if there is none or it is null.
+func keyOf(data []byte) (key string, err error) {
 	found := false
 	for name, value := range strict.Members(data) {
 		if string(name) != "key" {

@@ -8,62 +8,69 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/saturate"
 )
 
-// A Call is what the events of a call say.
+// A Call is one call of retry.Do or DoValue, a job of a queue that reports the same events, as
+// retry.Once does, or a task of a pipeline from when it is entered until it has stopped.
 type Call struct {
 	Key      string
-	Task     string // of a pipeline; "": it is not from one
-	Max      int
-	Resets   int
+	Task     string // the task of a pipeline that this call ran; "": it is not from a pipeline
+	Max      int    // EffectiveMax of its policy
+	Resets   int    // how often it began anew, by HealthyAfter
 	Attempts []Attempt
-	Reason   retry.Reason
-	Cause    error
-	Fault    error
-	Entries  []int // the indices of its events in the log
-
-	last Entry // the last of its events
+	Reason   retry.Reason // why it stopped; "": the log ends before the call does
+	Cause    error        // what stopped it besides the failure, as in its event; nil: nothing
+	Fault    error        // what is wrong with its policy, or the call itself; nil: nothing
+	Records  []Record     // the events themselves
 }
 
-// An Attempt has the fields of the Attempt of package retrylog, in their order, so
-// that one can be converted into the other.
+// An Attempt is one attempt of a Call, and the retry, or the jump of a task, scheduled after it.
 type Attempt struct {
-	Number     int
+	Number     int // as it started: 1 for the first, 2 for the one after a Reset
 	Started    time.Time
-	Finished   bool
+	Finished   bool // false: the log ends, or the attempt did not return and a queue went on
 	Err        error
 	Took       time.Duration
-	Reset      bool
-	Scheduled  bool
-	Delay      time.Duration
+	Reset      bool          // it was healthy, and the call began anew with it, by HealthyAfter
+	Scheduled  bool          // a retry was scheduled; the fields below are of it
+	Delay      time.Duration // is Draw(Seed, Number, Lo, Hi), with 1 for Number after a Reset
 	Due        time.Time
 	Lo, Hi     time.Duration
-	RetryAfter time.Duration
-	Seed       uint64
-	Class      string
+	RetryAfter time.Duration // what the server asked for; 0: nothing
+	Seed       uint64        // 0: Delay is not random
+	Class      string        // the class of the failure; "": none
 }
 
-// Replay rebuilds the calls of a log of n entries, in the order in which they
-// began. After an error it returns the calls up to the fault.
-func Replay(n int, at func(i int) Entry) ([]Call, error) {
-	var calls []Call
+// Waited returns the sum of the delays between the attempts of c, at most the
+// longest duration.
+func (c Call) Waited() time.Duration {
+	var sum time.Duration
+	for _, a := range c.Attempts[:max(0, len(c.Attempts)-1)] {
+		sum = saturate.Add(sum, a.Delay)
+	}
+	return sum
+}
+
+// Replay rebuilds the calls of a log, in the order in which they began. After an error it
+// returns the calls up to the fault.
+func Replay(records []Record) (calls []Call, err error) {
 	running := map[string]int{} // index in calls, by key
-	for i := range n {
-		r := at(i)
+	for i, r := range records {
+		r = r.numbered(i)
 		if !Known(r.Event.Kind) {
 			continue
 		}
 		index, ok := running[r.Key]
-		var err error
 		switch {
 		case Begins(r.Event, ok):
 			c := Call{Key: r.Key, Task: task(r), Max: r.Event.Max}
-			if err = c.add(i, r); err == nil {
+			if err = c.add(r); err == nil {
 				running[r.Key] = len(calls)
 				calls = append(calls, c)
 			}
 		case ok:
-			err = calls[index].add(i, r)
+			err = calls[index].add(r)
 		default:
 			err = disorder("no call with this key has begun")
 		}
@@ -78,7 +85,7 @@ func Replay(n int, at func(i int) Entry) ([]Call, error) {
 }
 
 // task returns the task of a pipeline that r is from, "" if it is not from one.
-func task(r Entry) string {
+func task(r Record) string {
 	if r.Flow == nil {
 		return ""
 	}
@@ -108,7 +115,7 @@ func disorder(format string, args ...any) error {
 }
 
 // add adds the next event to c, or returns why it cannot follow.
-func (c *Call) add(i int, r Entry) error {
+func (c *Call) add(r Record) error {
 	if err := c.follows(r); err != nil {
 		return err
 	}
@@ -130,10 +137,12 @@ func (c *Call) add(i int, r Entry) error {
 		c.Reason, c.Cause, c.Fault = e.Reason, e.Cause, fault(e)
 	}
 	c.Resets = r.Event.Resets
-	c.Entries = append(c.Entries, i)
-	c.last = r
+	c.Records = append(c.Records, r)
 	return nil
 }
+
+// last returns the last event of c.
+func (c *Call) last() Record { return c.Records[len(c.Records)-1] }
 
 // attempt returns the last attempt of c.
 func (c *Call) attempt() *Attempt { return &c.Attempts[len(c.Attempts)-1] }
@@ -148,21 +157,21 @@ func fault(e retry.Event) error {
 }
 
 // follows returns why r cannot be the next event of c, or nil if it can.
-func (c *Call) follows(r Entry) error {
+func (c *Call) follows(r Record) error {
 	e := r.Event
 	if err := alone(r); err != nil {
 		return err
 	}
-	if len(c.Entries) == 0 {
+	if len(c.Records) == 0 {
 		return c.startsWith(e)
 	}
-	if e.Max != c.Max && !invalidPolicy(c.last.Event, e) {
+	if e.Max != c.Max && !invalidPolicy(c.last().Event, e) {
 		return fmt.Errorf("max is %d, but %d when the call began", e.Max, c.Max)
 	}
 	if err := c.inTurn(r); err != nil {
 		return err
 	}
-	switch before := c.last.Event; e.Kind {
+	switch before := c.last().Event; e.Kind {
 	case retry.RetryScheduled:
 		jumps := r.Flow != nil && r.Flow.Jumps()
 		if before.Err == nil && !jumps {
@@ -197,20 +206,20 @@ func invalidPolicy(before, e retry.Event) bool {
 
 // inTurn returns why r cannot follow the last event of c: by its kind, its numbers
 // or its times.
-func (c *Call) inTurn(r Entry) error {
-	before, e := c.last.Event, r.Event
-	if task(r) != task(c.last) {
-		return disorder("its task is %q, but %q in the event before", task(r), task(c.last))
+func (c *Call) inTurn(r Record) error {
+	before, e := c.last().Event, r.Event
+	if task(r) != task(c.last()) {
+		return disorder("its task is %q, but %q in the event before", task(r), task(c.last()))
 	}
-	if r.Flow != nil && c.last.Flow != nil {
-		if err := r.Flow.After(c.last.Flow); err != nil {
+	if r.Flow != nil && c.last().Flow != nil {
+		if err := r.Flow.After(c.last().Flow); err != nil {
 			return err
 		}
 	}
 	want, elapsed := Next(before, e), before.Elapsed
 	switch {
 	case want == 0:
-		return disorder("it follows %s", describe(c.last))
+		return disorder("it follows %s", describe(c.last()))
 	case anew(before, e):
 		elapsed = 0
 	case e.Resets != before.Resets:
@@ -274,7 +283,7 @@ func quoted(err error) string { return strconv.Quote(textOf(err)) }
 func sameText(a, b error) bool { return a != nil && b != nil && textOf(a) == textOf(b) }
 
 // alone returns why r cannot have happened, whatever came before.
-func alone(r Entry) error {
+func alone(r Record) error {
 	e := r.Event
 	switch {
 	case e.Time.IsZero():
@@ -395,7 +404,7 @@ func (c *Call) stops(before, e retry.Event) error {
 
 // leaves returns why r, the CallFinished of a task that its rules say is done, cannot
 // follow before.
-func (c *Call) leaves(before retry.Event, r Entry) error {
+func (c *Call) leaves(before retry.Event, r Record) error {
 	e := r.Event
 	switch e.Reason {
 	case retry.ReasonSuccess:

@@ -9,20 +9,20 @@ import (
 )
 
 // A Recorder keeps records in memory. It is safe for concurrent use.
-type Recorder[R any] struct {
+type Recorder struct {
 	mu      sync.Mutex // guards records
-	records []R
+	records []Record
 }
 
 // Add keeps a record.
-func (r *Recorder[R]) Add(record R) {
+func (r *Recorder) Add(record Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.records = append(r.records, record)
 }
 
 // Records returns a copy of the records so far.
-func (r *Recorder[R]) Records() []R {
+func (r *Recorder) Records() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.records)
@@ -40,7 +40,7 @@ type Writer struct {
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write writes a record. It writes nothing after an error.
-func (w *Writer) Write(record json.Marshaler) {
+func (w *Writer) Write(record Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
@@ -60,18 +60,4 @@ func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
-}
-
-// Marshal returns an event as JSON, with the key as its first field if there is
-// one.
-func Marshal(key string, event json.Marshaler) ([]byte, error) {
-	data, err := json.Marshal(event)
-	if err != nil || key == "" {
-		return data, err
-	}
-	text, err := json.Marshal(key)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat([]byte(`{"key":`), text, []byte(","), data[1:]), nil
 }

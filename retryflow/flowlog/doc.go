@@ -1,11 +1,11 @@
-// Package flowlog writes, reads, replays, checks and explains logs of pipelines.
+// Package flowlog writes, reads and checks logs of pipelines.
 //
 //	pipeline.OnEvent = flowlog.NewWriter(file).OnPipelineEvent
 //
-// It does for a [retryflow.Pipeline] what package retrylog does for the calls of
-// policies, and its types have the same names. A log may hold the events of both.
-// Each task that is entered is a [Call]. [Call.CheckPipeline] makes the decisions
-// of its rules again, and [CheckRuns] the order of the tasks. [PipelineEvents]
+// A log of pipelines has the records of package retrylog, and may have those of policies too.
+// Each task that is entered is a [retrylog.Call]: retrylog.Replay rebuilds the calls, and
+// retrylog.Explain prints them with what the rules decided. [CheckPipeline] makes the decisions
+// of the rules again, and [CheckRuns] the order of the tasks. [PipelineEvents]
 // returns the events of one run, with which [retryflow.Pipeline.Resume] continues
 // it, also in the middle of the wait before a jump. Give each run a key of its own,
 // by [retrylog.WithKey].

@@ -2,7 +2,6 @@ package flowlog
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/goretry/retry"
@@ -12,55 +11,25 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A Record is an event, the key of its call, and what a pipeline says beside it.
-type Record struct {
-	retrylog.Record
-	Flow *retryflow.Event // the same event as a pipeline reported it; nil: it is not from a pipeline
+func ofPolicy(ctx context.Context, e retry.Event) retrylog.Record {
+	return retrylog.Record{Key: retrylog.Key(ctx), Event: e}
 }
 
-func ofPolicy(ctx context.Context, e retry.Event) Record {
-	return Record{Record: retrylog.Record{Key: retrylog.Key(ctx), Event: e}}
+func ofPipeline(ctx context.Context, e retryflow.Event) retrylog.Record {
+	return retrylog.Record{Key: retrylog.Key(ctx), Event: e.Event, Flow: flow{&e}}
 }
 
-func ofPipeline(ctx context.Context, e retryflow.Event) Record {
-	r := ofPolicy(ctx, e.Event)
-	r.Flow = &e
-	return r
-}
-
-func (r Record) entry() eventlog.Entry {
-	entry := eventlog.Entry{Key: r.Key, Event: r.Event, Line: r.Line}
-	if r.Flow != nil {
-		entry.Flow = flow{r.Flow}
+// Decode reads a record as JSON: of a pipeline if there are a task and a rule.
+func Decode(data []byte) (r retrylog.Record, err error) {
+	if err = r.UnmarshalJSON(data); err != nil || !isOfPipeline(data) {
+		return r, err
 	}
-	return entry
-}
-
-// MarshalJSON writes the event as package retryflow does if it is from a pipeline,
-// and as package retry does otherwise. If there is a key, it is the first field.
-func (r Record) MarshalJSON() ([]byte, error) {
-	var event json.Marshaler = r.Event
-	if r.Flow != nil {
-		event = r.Flow
+	e := new(retryflow.Event)
+	if err = e.UnmarshalJSON(data); err != nil {
+		return retrylog.Record{}, err
 	}
-	return eventlog.Marshal(r.Key, event)
-}
-
-// UnmarshalJSON reads what MarshalJSON writes: an event of a pipeline if there are a
-// task and a rule. A key that is null is treated as missing.
-func (r *Record) UnmarshalJSON(data []byte) error {
-	var read Record
-	if err := read.Record.UnmarshalJSON(data); err != nil || string(data) == "null" {
-		return err
-	}
-	if isOfPipeline(data) {
-		read.Flow = new(retryflow.Event)
-		if err := read.Flow.UnmarshalJSON(data); err != nil {
-			return err
-		}
-	}
-	*r = read
-	return nil
+	r.Flow = flow{e}
+	return r, nil
 }
 
 func isOfPipeline(data []byte) bool {
@@ -75,12 +44,9 @@ func isOfPipeline(data []byte) bool {
 	return task && rule
 }
 
-// String returns the line of r in [Explain], with its error.
-func (r Record) String() string { return eventlog.Text(r.entry()) }
-
 // A Recorder keeps events in memory. The zero Recorder is empty and ready to use.
 // It is safe for concurrent use and must not be copied.
-type Recorder struct{ records eventlog.Recorder[Record] }
+type Recorder struct{ records eventlog.Recorder }
 
 // OnPipelineEvent keeps e. Use it as the OnEvent of pipelines.
 func (r *Recorder) OnPipelineEvent(ctx context.Context, e retryflow.Event) {
@@ -91,7 +57,7 @@ func (r *Recorder) OnPipelineEvent(ctx context.Context, e retryflow.Event) {
 func (r *Recorder) OnEvent(ctx context.Context, e retry.Event) { r.records.Add(ofPolicy(ctx, e)) }
 
 // Records returns the events so far, in their order.
-func (r *Recorder) Records() []Record { return r.records.Records() }
+func (r *Recorder) Records() []retrylog.Record { return r.records.Records() }
 
 // A Writer writes events as lines of JSON, each by one call of Write. It writes
 // nothing after an error. It is safe for concurrent use.
@@ -113,38 +79,17 @@ func (w *Writer) Err() error { return w.lines.Err() }
 
 // Read reads a log of pipelines, policies or both, as [retrylog.Read] does. Its
 // error is [retrylog.ErrCutOff] if a crash has cut off a line.
-func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r, func(value []byte, line int) (record Record, kind retry.EventKind, err error) {
-		err = record.UnmarshalJSON(value)
-		record.Line = line
-		return record, record.Event.Kind, err
-	})
-}
+func Read(r io.Reader) ([]retrylog.Record, error) { return eventlog.Read(r, Decode) }
 
 // PipelineEvents returns the events of pipelines that have this key, for
 // [retryflow.Pipeline.Resume]. Each run needs a key of its own. Use the same key
 // when you resume it.
-func PipelineEvents(records []Record, key string) []retryflow.Event {
+func PipelineEvents(records []retrylog.Record, key string) []retryflow.Event {
 	var events []retryflow.Event
 	for _, r := range records {
-		if r.Key == key && r.Flow != nil {
-			events = append(events, *r.Flow)
+		if f, ok := r.Flow.(flow); ok && r.Key == key {
+			events = append(events, *f.Event)
 		}
 	}
 	return events
-}
-
-// An Explainer explains a log that is too long for the memory, or grows: it returns
-// what [Explain] does, a line at a time. The zero Explainer is ready for the first
-// record. It must not be used by two goroutines at once.
-type Explainer struct{ entries eventlog.Explainer }
-
-// Line returns the line of r with its end. Its error is left out if it is in the line
-// before.
-func (x *Explainer) Line(r Record) string { return x.entries.Line(r.entry()) }
-
-// Explain returns readable text, as [retrylog.Explain] does, which says for the
-// events of a pipeline what its rules decided.
-func Explain(records []Record) string {
-	return eventlog.Explain(len(records), func(i int) eventlog.Entry { return records[i].entry() })
 }

@@ -1,7 +1,6 @@
 package flowlog
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -11,66 +10,20 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A Call is a task of a pipeline from when it is entered until it has stopped, or a
-// call of a policy.
-type Call struct {
-	retrylog.Call
-	Task    string   // the task that this call ran; "": it is not from a pipeline
-	Records []Record // the events themselves
-}
-
-// Replay rebuilds the calls of a log, as [retrylog.Replay] does. The jump of a task is
-// the retry scheduled after its last attempt. Events that no pipeline can report, such
-// as a retry of a task whose rules say to go on, are a fault of the log too.
-func Replay(records []Record) ([]Call, error) {
-	replayed, err := eventlog.Replay(len(records), func(i int) eventlog.Entry { return records[i].numbered(i).entry() })
-	var calls []Call
-	for _, r := range replayed {
-		c := Call{Task: r.Task, Call: retrylog.Call{Key: r.Key, Max: r.Max, Resets: r.Resets, Reason: r.Reason, Cause: r.Cause, Fault: r.Fault}}
-		for _, a := range r.Attempts {
-			c.Attempts = append(c.Attempts, retrylog.Attempt(a))
-		}
-		for _, i := range r.Entries {
-			record := records[i].numbered(i)
-			c.Records = append(c.Records, record)
-			c.Call.Records = append(c.Call.Records, record.Record)
-		}
-		calls = append(calls, c)
-	}
-	return calls, err
-}
-
-// numbered returns r with its line. If it was not read, that is the one that it would
-// be written on, as the i-th of a log.
-func (r Record) numbered(i int) Record {
-	r.Line = cmp.Or(r.Line, i+1)
-	return r
-}
-
-// Check is [retrylog.Call.Check] for a call that is not from a pipeline, and an
-// error for another one.
-func (c Call) Check(p retry.Policy) error {
-	if c.Task != "" && len(c.Records) > 0 {
-		return fmt.Errorf("retrylog: line %d: task %s is of a pipeline: use CheckPipeline", c.Records[0].Line, eventlog.Printable(c.Task))
-	}
-	return c.Call.Check(p)
-}
-
-// CheckPipeline is like Check for a call that ran a task of p. Outcomes are not in a
+// CheckPipeline is what Check of a [retrylog.Call] is, for a call that ran a task of p. Outcomes are not in a
 // log, so it trusts the log about which rule matched, and about what the rule's Delay
 // and Attempts computed. It looks at each call alone: [CheckRuns] also checks the
 // order of the tasks.
-func (c Call) CheckPipeline(p retryflow.Pipeline) error {
+func CheckPipeline(c retrylog.Call, p retryflow.Pipeline) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("retrylog: %w", err)
 	}
-	return eventlog.Check(len(c.Records), func(i int) eventlog.Entry { return c.Records[i].entry() }, "pipeline",
-		func(r eventlog.Entry) (*eventlog.Judge, error) { return judgeOf(p, r) })
+	return c.CheckBy("pipeline", func(r retrylog.Record) (*eventlog.Judge, error) { return judgeOf(p, r) })
 }
 
 // judgeOf returns what judges an event of a task, nil if nothing can, or why p cannot
 // have reported it.
-func judgeOf(p retryflow.Pipeline, r eventlog.Entry) (*eventlog.Judge, error) {
+func judgeOf(p retryflow.Pipeline, r retrylog.Record) (*eventlog.Judge, error) {
 	f, ok := r.Flow.(flow)
 	if !ok {
 		return nil, errors.New("it is of no pipeline: use Check")

@@ -9,10 +9,11 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/retryflow"
+	"github.com/goretry/retry/retrylog"
 )
 
 // CheckRuns checks the runs of p in a log that are complete: each has a key of its
-// own, has ended, and was not resumed. It checks every call as [Call.CheckPipeline]
+// own, has ended, and was not resumed. It checks every call as [CheckPipeline]
 // does, and computes from the rules that matched which task comes next. So it finds a
 // line that is missing, moved or changed.
 //
@@ -20,7 +21,7 @@ import (
 // goes on or jumps, Faults, and a time that differs by less than a second. What a task
 // did is not in a log, so it trusts the log about which rule matched. A clock that was
 // set during a run looks like a change.
-func CheckRuns(p retryflow.Pipeline, calls []Call) error {
+func CheckRuns(p retryflow.Pipeline, calls []retrylog.Call) error {
 	runs := map[string]*order{}
 	for _, c := range calls {
 		if c.Task == "" || len(c.Records) == 0 {
@@ -29,7 +30,7 @@ func CheckRuns(p retryflow.Pipeline, calls []Call) error {
 		if runs[c.Key] == nil {
 			runs[c.Key] = &order{Pipeline: p}
 		}
-		err := c.CheckPipeline(p)
+		err := CheckPipeline(c, p)
 		if err == nil {
 			err = runs[c.Key].add(c)
 		}
@@ -50,18 +51,18 @@ type order struct {
 	retryflow.Pipeline
 	next  int // index of the task that comes next; beyond the last, the run has ended
 	jumps int
-	last  Record
+	last  retrylog.Record
 }
 
 // add adds the next call of a run, or returns why it cannot follow.
-func (o *order) add(c Call) error {
+func (o *order) add(c retrylog.Call) error {
 	for i, r := range c.Records {
 		if err := o.follows(r, i == 0); err != nil {
 			return fmt.Errorf("retrylog: line %d: %s: %w", r.Line, r, err)
 		}
 		o.last = r
 	}
-	switch flow := o.last.Flow; {
+	switch flow := o.last.Flow.(flow); {
 	case c.Reason == "":
 		return fmt.Errorf("retrylog: line %d: task %s did not stop", o.last.Line, eventlog.Printable(c.Task))
 	case c.Reason == retry.ReasonSuccess && flow.Directive == retryflow.Continue:
@@ -83,18 +84,18 @@ func (o *order) limit() int {
 }
 
 // follows returns why r cannot come next.
-func (o *order) follows(r Record, begins bool) error {
+func (o *order) follows(r retrylog.Record, begins bool) error {
 	switch {
 	case begins && o.next >= len(o.Tasks):
 		return errors.New("the run has ended")
-	case begins && o.Tasks[o.next].Label != r.Flow.Task:
+	case begins && o.Tasks[o.next].Label != r.Flow.Task():
 		return fmt.Errorf("task %s comes next", eventlog.Printable(o.Tasks[o.next].Label))
 	case o.last.Flow == nil:
 		return nil
 	case begins:
 		return off(r.Event.Time.Sub(o.last.Event.Time), 0, time.Minute)
 	}
-	before, e := o.last.Flow, r.Flow
+	before, e := o.last.Flow.(flow), r.Flow.(flow)
 	switch took := e.Elapsed - before.Elapsed; {
 	case e.Kind == retry.AttemptStarted && before.Kind != retry.RetryScheduled:
 		return errors.New("the retry before it is missing")

@@ -18,6 +18,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/flowlog"
+	"github.com/goretry/retry/retrylog"
 )
 
 var update = flag.Bool("update", false, "write the logs in testdata")
@@ -75,7 +76,7 @@ func checkRuns(name string, lines []string) error {
 	if err != nil {
 		return err
 	}
-	calls, err := flowlog.Replay(records)
+	calls, err := retrylog.Replay(records)
 	return errors.Join(err, flowlog.CheckRuns(pipelines[name](), calls))
 }
 

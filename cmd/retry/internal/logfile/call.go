@@ -10,7 +10,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
-	"github.com/goretry/retry/retryflow/flowlog"
 )
 
 // How much a collector holds. Calls beyond it are cut short, the one first that has had
@@ -44,10 +43,10 @@ func (c *Call) From() string { return cmp.Or(c.Source, c.Records[0].File.Name) }
 // Stopped reports whether c has an end.
 func (c *Call) Stopped() bool { return c.Last().Kind == retry.CallFinished }
 
-// Replay rebuilds c, as [flowlog.Replay] does. If the log is cut so that this cannot be
+// Replay rebuilds c, as package eventlog does. If the log is cut so that this cannot be
 // done, cut says how, and the result has no records. It also says it if only the end is
 // missing. The line of an event is its place in c.Records, from 1: files may have the same lines.
-func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
+func (c *Call) Replay() (call eventlog.Call, cut string, err error) {
 	first := &c.Records[0]
 	switch {
 	case first.Foreign:
@@ -59,7 +58,7 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 	case c.sparse && c.Last().Resets > 0:
 		return call, "it began anew, and the log has no attempts", nil
 	}
-	calls, err := flowlog.Replay(c.Whole())
+	calls, err := eventlog.Replay(c.Whole())
 	switch {
 	case err != nil && c.last().torn > first.torn: // between two of its events
 		return call, "one of its lines is cut off", nil
@@ -70,9 +69,9 @@ func (c *Call) Replay() (call flowlog.Call, cut string, err error) {
 }
 
 // Whole returns the events of c, with the attempts that slog leaves out above level Debug.
-func (c *Call) Whole() (all []flowlog.Record) {
+func (c *Call) Whole() (all []eventlog.Record) {
 	if c.Records[0].Foreign {
-		return []flowlog.Record{c.Records[0].Record}
+		return []eventlog.Record{c.Records[0].Record}
 	}
 	waited := 0 // the attempt whose retry was scheduled last
 	for i, r := range c.Records {

@@ -17,7 +17,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/retryflow/flowlog"
@@ -54,7 +53,7 @@ func (o Origin) String() string {
 
 // A Record is an event and where it is from.
 type Record struct {
-	flowlog.Record
+	eventlog.Record
 	Source string // of its Origin
 	File   *File
 
@@ -96,7 +95,7 @@ type File struct {
 	lines   *eventlog.Lines
 	line    int
 	ended   bool
-	decoder eventlog.Decoder[Record]
+	decoder eventlog.Decoder
 	read    []Record  // of the line, and not yet returned
 	first   time.Time // of the first event
 	last    time.Time // of the last event
@@ -104,13 +103,7 @@ type File struct {
 
 // Open returns a file, which may be compressed by gzip.
 func Open(name string, in io.Reader) *File {
-	f := &File{Name: name, in: in}
-	f.decoder.Decode = func(value []byte, line int) (r Record, kind retry.EventKind, err error) {
-		err = r.UnmarshalJSON(value)
-		r.Line, r.File = line, f
-		return r, r.Event.Kind, err
-	}
-	return f
+	return &File{Name: name, in: in, decoder: eventlog.Decoder{Decode: flowlog.Decode}}
 }
 
 // fill reads lines until there is an event, or the file ends.
@@ -185,18 +178,19 @@ func (f *File) decode(l *Log, line []byte) {
 		return
 	}
 	source, logged := cmp.Or(sourceOf(prefix, value), around), text || bytes.Contains(value, []byte(`"level"`))
-	for i := range read {
-		read[i].Source, read[i].logged = source, logged
-		e := &read[i].Event
+	f.read = f.read[:0]
+	for _, record := range read {
+		r := Record{Record: record, Source: source, File: f, logged: logged}
+		e := &r.Event
 		if logged {
 			complete(e, prefix, text)
 		}
 		if e.Time.IsZero() && logged {
 			e.Time = f.last
 		}
-		f.see(&read[i])
+		f.see(&r)
+		f.read = append(f.read, r)
 	}
-	f.read = read
 }
 
 // see remembers when an event came.

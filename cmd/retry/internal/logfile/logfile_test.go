@@ -23,7 +23,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/logfile"
-	"github.com/goretry/retry/retryflow/flowlog"
+	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/retrylog"
 )
 
@@ -70,7 +70,7 @@ func text(t *testing.T, log *logfile.Log, source ...string) (calls []string) {
 		_, cut, err := c.Replay()
 		require.NoError(t, err)
 		assert.Equal(t, c.Cut, cut)
-		var x flowlog.Explainer
+		var x eventlog.Explainer
 		call := c.Key + ": " + cut + "\n"
 		for _, r := range c.Records {
 			assert.Equal(t, c.Source, r.Source)
