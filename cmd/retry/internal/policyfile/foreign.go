@@ -486,7 +486,10 @@ const istioDefault = "connect-failure,refused-stream,unavailable,cancelled"
 // readHTTPRoute reads the retry of a rule of the Gateway API, which leaves much to its
 // implementation.
 func readHTTPRoute(f *form) {
-	f.attempts = 1 + f.whole("attempts", 1, math.MaxInt32, 2)
+	f.attempts = 1 + f.whole("attempts", 0, math.MaxInt32, 2)
+	if f.attempts == 1 {
+		f.b.note("attempts", "0 is no retry; implementations of older versions refuse it")
+	}
 	if !f.has("attempts") {
 		f.b.note("attempts", "it is left out, and the implementation decides; here it is 2, as in Istio")
 	}
@@ -499,7 +502,11 @@ func readHTTPRoute(f *form) {
 	if f.retryOn == "" {
 		f.b.note("codes", "it is left out, so that only failures of the connection are retried")
 	}
-	if f.has("backoff") {
+	switch {
+	case f.attempts == 1:
+		f.time("backoff", 0, 0)
+		return
+	case f.has("backoff"):
 		f.base, f.factor = f.time("backoff", time.Millisecond, 0), 1
 		f.b.note("backoff", "each wait is at least this; how it grows is up to the implementation")
 		return
@@ -566,16 +573,26 @@ func (f *form) retriers() {
 	if list.value == nil || len(list.value.Content) < 2 || len(list.value.Content) > mostKeys {
 		return
 	}
-	attempts, before, first := 1, true, map[string]bool{}
+	attempts, waits, before, first := 1, time.Duration(0), true, map[string]bool{}
 	for i, e := range entries(list.value) {
 		var r struct {
-			ErrorEquals []string `yaml:"ErrorEquals"`
-			MaxAttempts *int     `yaml:"MaxAttempts"`
+			ErrorEquals     []string `yaml:"ErrorEquals"`
+			MaxAttempts     *int     `yaml:"MaxAttempts"`
+			IntervalSeconds *int     `yaml:"IntervalSeconds"`
+			BackoffRate     *float64 `yaml:"BackoffRate"`
+			MaxDelaySeconds int      `yaml:"MaxDelaySeconds"`
 		}
 		if resolved(e.value).Decode(&r) != nil {
 			return
 		}
-		attempts = min(math.MaxInt32, attempts+valueOr(r.MaxAttempts, 3))
+		retries := min(stepMostAttempts, max(0, valueOr(r.MaxAttempts, 3)))
+		attempts = min(math.MaxInt32, attempts+retries)
+		seconds := func(n int) time.Duration { return time.Duration(min(stepMostAttempts, n)) * time.Second }
+		curve := retry.Exponential{Base: seconds(valueOr(r.IntervalSeconds, 1)), Factor: valueOr(r.BackoffRate, 2)}
+		plan := retry.Policy{MaxAttempts: 1 + retries, Backoff: curve, MaxDelay: seconds(r.MaxDelaySeconds)}.Plan(mostKeys)
+		if len(plan) > 0 {
+			waits = saturate.Add(waits, plan[len(plan)-1].Total)
+		}
 		if own := resolved(e.value) == f.b.original; own && slices.Contains(r.ErrorEquals, "States.ALL") && i < len(list.value.Content)-1 {
 			f.Fault("ErrorEquals", "States.ALL", "it in the last retrier")
 		} else if own {
@@ -590,7 +607,7 @@ func (f *form) retriers() {
 			f.b.warn("ErrorEquals", fmt.Sprintf("ErrorEquals: %s does nothing here: an earlier retrier of the state has it, and no later one is tried", name))
 		}
 	}
-	f.b.note("MaxAttempts", fmt.Sprintf("each retrier counts by itself: with the others, the state makes up to %d attempts", attempts))
+	f.b.note("MaxAttempts", fmt.Sprintf("each retrier counts by itself: with the others, the state makes up to %d attempts and waits up to %v", attempts, waits))
 }
 
 // layers warns of retries inside of what is retried as a whole.

@@ -109,7 +109,7 @@ func TestBeside(t *testing.T) {
 			"TimeoutSeconds: 3s, beside these settings, ends all attempts and waits together",
 			"attempt 3 of 6 never runs, the waits before it take at least 3s: TimeoutSeconds is 3s, for all attempts and waits"},
 		{"Step Functions, two retriers", states("Retry: [{ErrorEquals: [a], MaxAttempts: 2}, {ErrorEquals: [b]}]"), "States.A.Retry.0",
-			"MaxAttempts: each retrier counts by itself: with the others, the state makes up to 6 attempts", ""},
+			"MaxAttempts: each retrier counts by itself: with the others, the state makes up to 6 attempts and waits up to 10s", ""},
 		{"Step Functions, one that is never reached", states("Retry: [{ErrorEquals: [a], MaxAttempts: 2}, {ErrorEquals: [a, b]}]"), "States.A.Retry.1", "",
 			"ErrorEquals: a does nothing here: an earlier retrier of the state has it, and no later one is tried"},
 		{"Step Functions, two layers", "{States: {M: {Type: Map, Retry: [{ErrorEquals: [States.ALL], MaxAttempts: 2}], Iterator: " + states("Retry: [{ErrorEquals: [a], MaxAttempts: 3}]") + "}}}",

@@ -100,7 +100,11 @@ func (w *writer) fits() string {
 	case n < 0 || w.limit == 1:
 		return ""
 	case w.Each > 0 && (n < w.limit || w.limit == retry.Unlimited):
-		return fmt.Sprintf("%s of them fit into %s, %s, if each takes its %s and each wait is the longest.", Thousands(n), w.AllKey, Brief(w.All), Brief(w.Each))
+		fit := " of them fit"
+		if n == 1 {
+			fit += "s"
+		}
+		return fmt.Sprintf("%s%s into %s, %s, if each takes its %s and each wait is the longest.", Thousands(n), fit, w.AllKey, Brief(w.All), Brief(w.Each))
 	case w.Each > 0:
 		return fmt.Sprintf("All of them fit into %s, %s.", w.AllKey, Brief(w.All))
 	case n == w.limit:
