@@ -141,16 +141,6 @@ func (u *uses) stops(op *operation) bool {
 	return false
 }
 
-// aboutError reports whether a condition looks at an error.
-func (u *uses) aboutError(cond ast.Expr) bool {
-	for n := range ast.Preorder(cond) {
-		if id, ok := n.(*ast.Ident); ok && isError(u.info.TypeOf(id)) {
-			return true
-		}
-	}
-	return false
-}
-
 // looksOutside reports whether a condition looks at a variable outside of op.
 func (u *uses) looksOutside(op *operation, cond ast.Expr) bool {
 	for n := range ast.Preorder(cond) {

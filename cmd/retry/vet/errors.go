@@ -146,3 +146,13 @@ func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 	}
 	return false
 }
+
+// aboutError reports whether a condition looks at an error.
+func (u *uses) aboutError(cond ast.Expr) bool {
+	for n := range ast.Preorder(cond) {
+		if id, ok := n.(*ast.Ident); ok && isError(u.info.TypeOf(id)) {
+			return true
+		}
+	}
+	return false
+}

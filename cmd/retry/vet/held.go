@@ -5,9 +5,7 @@ import (
 	"go/types"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/goretry/retry"
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
 )
@@ -67,28 +65,6 @@ func (u *uses) waiting() (found []wait) {
 		_, deferred := w.cursor.Parent().Node().(*ast.DeferStmt)
 		return started || deferred
 	})
-}
-
-// noWait reports whether a policy is known to wait for at most a tenth of a second in
-// all.
-func (u *uses) noWait(x ast.Expr) bool {
-	found := u.policy(x)
-	if found == nil || found.changed {
-		return false
-	}
-	var p retry.Policy
-	if _, ok := found.base.(*ast.CallExpr); ok {
-		p = retry.Default()
-	}
-	p, known := u.evaluate(p, found.fields)
-	if !known || p.EffectiveMax() <= 0 {
-		return false
-	}
-	all := time.Duration(0)
-	for _, d := range p.Delays(p.EffectiveMax() - 1) {
-		all += d
-	}
-	return all <= 100*time.Millisecond
 }
 
 // heldDuring returns what the function around a call has not given back when it calls,
@@ -186,16 +162,6 @@ func (u *uses) givesBack(n ast.Node, x ast.Expr, ends []string) bool {
 		}
 	}
 	return false
-}
-
-// rowsOf returns the rows that a loop reads, or nil.
-func (u *uses) rowsOf(loop *ast.ForStmt) ast.Expr {
-	if next, ok := loop.Cond.(*ast.CallExpr); ok {
-		if x, name := method(next); name == "Next" && isRows(u.info.TypeOf(x)) {
-			return x
-		}
-	}
-	return nil
 }
 
 // inTransaction reports whether a function is called with a transaction that its call

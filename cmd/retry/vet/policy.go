@@ -3,6 +3,9 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"time"
+
+	"github.com/goretry/retry"
 )
 
 // A policy is what the source says about a retry.Policy.
@@ -91,4 +94,104 @@ func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
 		}
 	}
 	return fields
+}
+
+// retryIfs returns the possible values of a policy's RetryIf, with nil for one
+// that is not known. It follows variables to a limited depth.
+func (u *uses) retryIfs(x ast.Expr, depth int) (values []ast.Expr) {
+	var obj *types.Var
+	switch x := ast.Unparen(x).(type) {
+	case *ast.CompositeLit:
+		for _, element := range x.Elts {
+			if field, ok := element.(*ast.KeyValueExpr); ok && isNamedIdent(field.Key, "RetryIf") {
+				values = append(values, field.Value)
+			}
+		}
+		return values
+	case *ast.CallExpr:
+		if u.callee(x) == retryPath+".Default" {
+			return nil
+		}
+		return []ast.Expr{nil}
+	case *ast.Ident:
+		obj, _ = u.info.ObjectOf(x).(*types.Var)
+	case *ast.SelectorExpr:
+		obj, _ = u.info.ObjectOf(x.Sel).(*types.Var)
+	}
+	if obj == nil || obj.Exported() || depth == 0 {
+		return []ast.Expr{nil}
+	}
+	for c := range u.root.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.KeyValueExpr)(nil), (*ast.FuncType)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				value := valueAt(n.Rhs, len(n.Lhs), i)
+				if u.names(left, obj) {
+					values = append(values, u.retryIfsOr(value, depth)...)
+				}
+				if sel, ok := left.(*ast.SelectorExpr); ok && sel.Sel.Name == "RetryIf" && u.names(sel.X, obj) {
+					values = append(values, value)
+				}
+			}
+		case *ast.ValueSpec:
+			for i, name := range n.Names {
+				if u.names(name, obj) && len(n.Values) > 0 {
+					values = append(values, u.retryIfsOr(valueAt(n.Values, len(n.Names), i), depth)...)
+				}
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && u.info.Uses[key] == obj {
+				values = append(values, u.retryIfsOr(n.Value, depth)...)
+			}
+		case *ast.FuncType:
+			for _, param := range n.Params.List {
+				for _, name := range param.Names {
+					if u.names(name, obj) {
+						values = append(values, nil)
+					}
+				}
+			}
+		}
+	}
+	return values
+}
+
+func (u *uses) retryIfsOr(x ast.Expr, depth int) []ast.Expr {
+	if x == nil {
+		return []ast.Expr{nil}
+	}
+	return u.retryIfs(x, depth-1)
+}
+
+// names reports whether x is the variable, or a selector of the field, obj.
+func (u *uses) names(x ast.Expr, obj *types.Var) bool {
+	switch x := ast.Unparen(x).(type) {
+	case *ast.Ident:
+		return u.info.ObjectOf(x) == obj
+	case *ast.SelectorExpr:
+		return u.info.ObjectOf(x.Sel) == obj
+	}
+	return false
+}
+
+// noWait reports whether a policy is known to wait for at most a tenth of a second in
+// all.
+func (u *uses) noWait(x ast.Expr) bool {
+	found := u.policy(x)
+	if found == nil || found.changed {
+		return false
+	}
+	var p retry.Policy
+	if _, ok := found.base.(*ast.CallExpr); ok {
+		p = retry.Default()
+	}
+	p, known := u.evaluate(p, found.fields)
+	if !known || p.EffectiveMax() <= 0 {
+		return false
+	}
+	all := time.Duration(0)
+	for _, d := range p.Delays(p.EffectiveMax() - 1) {
+		all += d
+	}
+	return all <= 100*time.Millisecond
 }

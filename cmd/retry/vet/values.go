@@ -1,0 +1,128 @@
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"strings"
+
+	"golang.org/x/tools/go/types/typeutil"
+)
+
+// value returns the only value that an expression can have: the expression
+// itself, or the value of a variable that is assigned once. It returns nil if
+// there may be others.
+func (u *uses) value(x ast.Expr) ast.Expr {
+	for x != nil {
+		x = ast.Unparen(x)
+		id, ok := x.(*ast.Ident)
+		if !ok {
+			return x
+		}
+		obj, ok := u.info.ObjectOf(id).(*types.Var)
+		if !ok {
+			return x // a constant, a function, nil
+		}
+		x = u.only(obj)
+	}
+	return nil
+}
+
+// only returns the value of a variable that is assigned once and whose fields are
+// not, and nil for any other.
+func (u *uses) only(obj *types.Var) ast.Expr {
+	v := u.known(obj)
+	if v == nil || len(v.values) != 1 || len(v.fields) > 0 {
+		return nil
+	}
+	return v.values[0]
+}
+
+// result returns the call that assigns a variable as one of its results, if the
+// variable is assigned once.
+func (u *uses) result(id *ast.Ident) ast.Expr {
+	obj, ok := u.info.ObjectOf(id).(*types.Var)
+	if !ok {
+		return nil
+	}
+	v := u.known(obj)
+	if v == nil || len(v.values) != 1 || len(v.calls) != 1 {
+		return nil
+	}
+	return ast.Unparen(v.calls[0])
+}
+
+// known returns the record of a variable that changes nowhere else, and nil for
+// any other.
+func (u *uses) known(obj *types.Var) *variable {
+	v := u.vars[obj]
+	if v == nil || v.shared || obj.Exported() && obj.Parent() == obj.Pkg().Scope() {
+		return nil
+	}
+	return v
+}
+
+// from returns the call that x is, or whose results are assigned to the variable
+// x and nothing else is.
+func (u *uses) from(x ast.Expr) *ast.CallExpr {
+	if id, ok := ast.Unparen(x).(*ast.Ident); ok {
+		if call, ok := u.result(id).(*ast.CallExpr); ok {
+			return call
+		}
+	}
+	call, _ := u.value(x).(*ast.CallExpr)
+	return call
+}
+
+// deep is value, and also looks into a field that is set in one place, and into a
+// function of this package with one return.
+func (u *uses) deep(x ast.Expr) ast.Expr {
+	for range 5 {
+		x = u.value(x)
+		switch e := x.(type) {
+		case *ast.CallExpr:
+			decl := u.declared(e)
+			if decl == nil {
+				return x
+			}
+			returns := returnsOf(decl.Body)
+			if len(returns) != 1 || len(returns[0].Results) == 0 {
+				return x
+			}
+			x = returns[0].Results[0]
+		case *ast.SelectorExpr:
+			field, ok := u.info.ObjectOf(e.Sel).(*types.Var)
+			if !ok || !field.IsField() {
+				return x
+			}
+			values := u.fieldValues(field)
+			if len(values) != 1 {
+				return x
+			}
+			x = values[0]
+		default:
+			return x
+		}
+	}
+	return x
+}
+
+// declared returns the function of this package that a call calls, or nil.
+func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
+	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
+	if !ok {
+		return nil
+	}
+	if decl := u.funcs[fn.Origin()]; decl != nil && decl.Body != nil {
+		return decl
+	}
+	return nil
+}
+
+func hasAny(s string, parts ...string) bool {
+	for _, part := range parts {
+		if strings.Contains(s, part) {
+			return true
+		}
+	}
+	return false
+}
