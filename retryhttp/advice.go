@@ -30,8 +30,9 @@ const (
 // one of the three forms of HTTP, also with UTC or +0000 for GMT. The wait for a date is
 // measured from the Date of the response, so that the server's clock decides and
 // not ours. The Age of the response, which is time spent in a cache, is subtracted.
-// A date that has passed is 0, and anything else is ignored. If there are several
-// values, the longest wait applies.
+// A wait of 0, and a date that has passed, is a Wait of 1ns: under RetryAfterExact the
+// next attempt then follows at once. Anything else is ignored. If there are several values,
+// the longest wait applies.
 //
 // After 403 and 413 a valid Retry-After is a Verdict of Again: it says that the
 // condition is temporary, RFC 9110 section 15.5.14.
@@ -39,7 +40,15 @@ const (
 // Of each header, the first 128 bytes and 8 elements are read.
 func AdviceOf(resp *http.Response) Advice {
 	wait, ok := retryAfter(resp)
-	return Advice{wait, temporary(resp, ok)}
+	return Advice{said(wait, ok), temporary(resp, ok)}
+}
+
+// said returns a wait so that one of 0 can be told from none.
+func said(wait time.Duration, ok bool) time.Duration {
+	if ok {
+		return max(1, wait)
+	}
+	return 0
 }
 
 // VendorAdvice is an Advise for a [Transport] that also reads the headers that
@@ -67,13 +76,13 @@ func VendorAdvice(resp *http.Response) Advice {
 	if !ok {
 		wait, ok = reset(resp)
 	}
-	advice := Advice{wait, temporary(resp, ok)}
+	advice := Advice{said(wait, ok), temporary(resp, ok)}
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		switch first(resp, name) {
 		case "true":
 			advice.Verdict = Again
 		case "false":
-			return Advice{wait, Never}
+			return Advice{advice.Wait, Never}
 		}
 	}
 	return advice

@@ -32,14 +32,14 @@ func TestAdvice(t *testing.T) {
 
 		// Age, RFC 9111 section 5.1.
 		{"seconds, in a cache for a while", 503, http.Header{"Retry-After": {"60"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
-		{"seconds, in a cache for longer", 503, http.Header{"Retry-After": {"60"}, "Age": {"90"}}, 0, 0, unsaid, unsaid},
+		{"seconds, in a cache for longer", 503, http.Header{"Retry-After": {"60"}, "Age": {"90"}}, 1, 1, unsaid, unsaid},
 		{"a date, in a cache for a while", 503, http.Header{"Retry-After": {"Sun, 22 Nov 2026 12:01:00 GMT"}, "Age": {"20"}}, 40 * time.Second, 40 * time.Second, unsaid, unsaid},
-		{"the first date there is, in a cache for a while", 503, http.Header{"Retry-After": {"Sat, 01 Jan 0000 00:00:00 GMT"}, "Age": {"20"}}, 0, 0, unsaid, unsaid},
+		{"the first date there is, in a cache for a while", 503, http.Header{"Retry-After": {"Sat, 01 Jan 0000 00:00:00 GMT"}, "Age": {"20"}}, 1, 1, unsaid, unsaid},
 		{"milliseconds, in a cache for a while", 503, http.Header{"Retry-After-Ms": {"1500"}, "Age": {"1"}}, 0, 500 * time.Millisecond, unsaid, unsaid},
 
 		// A wait also makes a 403 and a 413 retryable.
 		{"403 and a wait", 403, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
-		{"403 and no more wait", 403, http.Header{"Retry-After": {"0"}}, 0, 0, again, again},
+		{"403 and no more wait", 403, http.Header{"Retry-After": {"0"}}, 1, 1, again, again},
 		{"403 and nonsense", 403, http.Header{"Retry-After": {"soon"}}, 0, 0, unsaid, unsaid},
 		{"413 and a wait", 413, http.Header{"Retry-After": {"60"}}, time.Minute, time.Minute, again, again},
 		{"413 and a vendor's wait", 413, http.Header{"Retry-After-Ms": {"60"}}, 0, 60 * time.Millisecond, unsaid, again},
@@ -83,9 +83,9 @@ func TestAdvice(t *testing.T) {
 		{"ISO 8601", 429, http.Header{"X-Ratelimit-Reset": {"2026-11-22T12:01:00Z"}}, 0, time.Minute, unsaid, unsaid},
 		{"a date of HTTP", 429, http.Header{"X-Ratelimit-Reset": {"Sun, 22 Nov 2026 12:01:00 GMT"}}, 0, time.Minute, unsaid, unsaid},
 		{"the longest number of seconds", 429, http.Header{"X-Ratelimit-Reset": {"999999999"}}, 0, 999999999 * time.Second, unsaid, unsaid},
-		{"one more, which is a time", 429, http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0, 0, unsaid, unsaid},
+		{"one more, which is a time", 429, http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0, 1, unsaid, unsaid},
 		{"the last time in seconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372036"}}, 0, 9223372036*time.Second - 1795348800*time.Second, unsaid, unsaid},
-		{"one more, which is milliseconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372037"}}, 0, 0, unsaid, unsaid},
+		{"one more, which is milliseconds", 429, http.Header{"X-Ratelimit-Reset": {"9223372037"}}, 0, 1, unsaid, unsaid},
 		{"nonsense", 429, http.Header{"X-Ratelimit-Reset": {"6m0s"}}, 0, 0, unsaid, unsaid},
 		{"more than a duration can hold", 429, http.Header{"X-Ratelimit-Reset": {"99999999999999999999"}}, 0, longest - 1795348800*time.Second, unsaid, unsaid},
 		{"several: the longest", 429, http.Header{"X-Rate-Limit-Reset": {"5"}, "X-Ratelimit-Reset": {"9"}}, 0, 9 * time.Second, unsaid, unsaid},
@@ -94,7 +94,7 @@ func TestAdvice(t *testing.T) {
 		{"less than nothing left", 429, http.Header{"X-Ratelimit-Remaining": {"-1"}, "X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
 		{"403, not for the quota", 403, http.Header{"X-Ratelimit-Reset": {"87"}}, 0, 0, unsaid, unsaid},
 		{"403 for the quota", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"87"}}, 0, 87 * time.Second, unsaid, again},
-		{"403 for the quota, which is filled by now", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795348800"}}, 0, 0, unsaid, again},
+		{"403 for the quota, which is filled by now", 403, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795348800"}}, 0, 1, unsaid, again},
 
 		// X-Should-Retry.
 		{"it should", 409, http.Header{"X-Should-Retry": {"true"}}, 0, 0, unsaid, again},

@@ -30,7 +30,6 @@ type attempt struct {
 
 	ended      atomic.Bool
 	cancelable atomic.Pointer[cancelable] // nil until something asks for Done
-	trailer    *trailer                   // nil if the request has none
 }
 
 // send sends the request through Base. It returns either a response or an error,
@@ -96,16 +95,17 @@ func (a *attempt) newRequest() (err error) {
 		a.url = *x.req.URL
 		a.req.URL = &a.url
 	}
-	if a.number > 1 && x.hasBody() {
+	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
 		a.req.Body, err = opened(x.req.GetBody())
-		if err != nil {
-			return fmt.Errorf("retryhttp: cannot rewind the request body: %w (the attempt before: %w)", err, x.failure)
-		}
 	}
-	if x.req.Trailer != nil {
-		a.ownTrailer()
+	switch {
+	case err == nil:
+		return nil
+	case x.failure == nil:
+		return fmt.Errorf("retryhttp: GetBody: %w", err)
+	default:
+		return fmt.Errorf("retryhttp: cannot rewind the request body: %w (the attempt before: %w)", err, x.failure)
 	}
-	return nil
 }
 
 // opened returns what GetBody has, and an error where it has returned nothing at all.

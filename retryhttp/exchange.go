@@ -45,7 +45,7 @@ func (x *exchange) loopPolicy() retry.Policy {
 		p.AttemptTimeout = min(0, p.AttemptTimeout)
 	}
 	switch {
-	case x.cannotRewind():
+	case x.cannotRepeat() != nil:
 		p.Classify = x.classify
 	case !x.t.idempotent(x.req):
 		x.first.once, p.Classify = true, x.classify
@@ -53,10 +53,22 @@ func (x *exchange) loopPolicy() retry.Policy {
 	return p
 }
 
-func (x *exchange) hasBody() bool { return x.req.Body != nil && x.req.Body != http.NoBody }
+// hasBody reports whether there is a body to send: Body, or what GetBody returns.
+func (x *exchange) hasBody() bool {
+	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
+}
 
-// cannotRewind reports whether the body of the request can be sent only once.
-func (x *exchange) cannotRewind() bool { return x.hasBody() && x.req.GetBody == nil }
+// cannotRepeat returns why the request can be sent only once, nil if it can be sent again.
+func (x *exchange) cannotRepeat() error {
+	switch {
+	case x.hasBody() && x.req.GetBody == nil:
+		return errNoGetBody
+	case x.req.Trailer != nil: // is filled in while a body is read, maybe for longer than an attempt takes
+		return errTrailer
+	default:
+		return nil
+	}
+}
 
 // attempt sends the request once, and returns what that failed with.
 func (x *exchange) attempt(ctx context.Context) error {
@@ -65,16 +77,11 @@ func (x *exchange) attempt(ctx context.Context) error {
 	}
 	if twice.On && x.resp != nil { // a success that is lost: no wait has discarded it
 		x.discard()
-		if trailer := x.last.trailer; trailer != nil {
-			if err := trailer.await(x); err != nil {
-				return err
-			}
-		}
 		x.failure = twice.Lost{}
 	}
 	a := x.next()
 	defer func() {
-		if x.resp == nil {
+		if x.resp == nil || a.rc == nil { // there is no body at whose end it could end
 			a.cancel(nil)
 		}
 	}()
@@ -127,14 +134,17 @@ func (x *exchange) check(err error) error {
 	return failure
 }
 
-var errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
+var (
+	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
+	errTrailer   = errors.New("the request has a Trailer, so it is sent once")
+)
 
 // classify is the Classify of a request that cannot be sent again after every
 // failure. After one where it can, the policy's own decides.
 func (x *exchange) classify(err error) *retry.Class {
-	switch {
-	case x.cannotRewind():
-		return x.final(errNoGetBody)
+	switch cause := x.cannotRepeat(); {
+	case cause != nil:
+		return x.final(cause)
 	case x.last.mayBeDone:
 		return x.final(fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet)))
 	case x.policy.Classify != nil:
@@ -150,19 +160,14 @@ func (x *exchange) final(cause error) *retry.Class {
 }
 
 // discardAndWait is the Wait of every exchange. It discards the response that is
-// not to be returned, so that its connection is free for other requests, sees to it
-// that nothing uses the Trailer any more, and then waits for what is left of d.
+// not to be returned, so that its connection is free for other requests, and then
+// waits for what is left of d.
 func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	x := ctx.Value(exchangeKey{}).(*exchange)
 	left := d
-	if trailer := x.last.trailer; x.resp != nil || trailer != nil {
+	if x.resp != nil {
 		began := time.Now()
 		x.discard()
-		if trailer != nil {
-			if err := trailer.await(ctx); err != nil {
-				return 0, err
-			}
-		}
 		left = max(0, d-time.Since(began))
 	}
 	waits := x.policy.Wait

@@ -202,7 +202,7 @@ func (p *passage) learn(status int, failure error) {
 		return
 	}
 	d := min(retry.RetryAfterOf(failure), cmp.Or(max(0, p.Max), time.Minute))
-	if d > 0 && p.pauses.Begin(p.key, d) && p.OnClose != nil {
+	if d >= 10*time.Millisecond && p.pauses.Begin(p.key, d) && p.OnClose != nil {
 		p.OnClose(p.key, d, failure)
 	}
 }

@@ -35,7 +35,7 @@ func maxOf(req *http.Request) int {
 	switch {
 	case a == nil:
 		return retry.Unlimited
-	case a.x.cannotRewind():
+	case a.x.cannotRepeat() != nil:
 		return 1
 	default:
 		return a.x.policy.EffectiveMax()

@@ -10,8 +10,7 @@ import (
 // attempt ends.
 func (a *attempt) endedBy(rc io.ReadCloser) io.ReadCloser {
 	if rc == nil || rc == http.NoBody {
-		a.cancel(nil) // http.NoBody stays what it is: callers compare
-		return rc
+		return rc // http.NoBody stays what it is: callers compare. The attempt ends after Check
 	}
 	if _, upgraded := rc.(io.Writer); !upgraded && a.x.t.StallTimeout > 0 {
 		rc = a.watched(rc)

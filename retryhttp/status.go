@@ -61,6 +61,7 @@ func (e *StatusError) Error() string {
 // HTTPStatusCode returns the status of the response.
 func (e *StatusError) HTTPStatusCode() int { return e.StatusCode }
 
-// RetryAfter returns the wait that the server asked for, 0 if none. The loop of
+// RetryAfter returns the wait that the server asked for: 0 if none, 1ns if it asked for
+// none at all. The loop of
 // package retry waits no less, and gives up if it is longer than MaxRetryAfter.
 func (e *StatusError) RetryAfter() time.Duration { return max(0, e.advice.Wait) }

@@ -173,12 +173,8 @@ type Transport struct {
 //
 // Each attempt sends a copy of req, so that Base and Prepare may change it. The
 // first attempt sends the body, each later one what GetBody returns. A request
-// whose body has no GetBody is sent once: see [SetBody].
-//
-// The Trailer of req may be filled in while the body is read; each attempt sends
-// what it holds at the end of the body. Base may read a body after it has returned.
-// So a request with a Trailer is sent again only once the body before is closed and
-// in no Read. If that takes more than 100 ms, the call stops with ReasonWait.
+// whose body has no GetBody is sent once: see [SetBody]. If there is a GetBody and no
+// Body, every attempt sends what GetBody returns. A request with a Trailer is sent once.
 //
 // An attempt ends when the response headers arrive. Errors while reading the body
 // are not retried, unless Check reads it (see [WholeBody]) or Resume applies. To

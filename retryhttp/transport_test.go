@@ -607,6 +607,53 @@ func TestResponseWithoutABody(t *testing.T) {
 	}
 }
 
+// Check sees a live context, with and without a body and AttemptTimeout, so that one that
+// begins with the error of the context, as those for go-retryablehttp do, can retry.
+func TestCheckSeesALiveContext(t *testing.T) {
+	for _, body := range []io.ReadCloser{nil, http.NoBody, io.NopCloser(strings.NewReader("busy"))} {
+		for _, timeout := range []time.Duration{0, time.Hour} {
+			base := script(responseWith(503, body), responseWith(503, body), response(200))
+			policy := retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout}
+			resp := send(t, &retryhttp.Transport{Policy: policy, Base: base, Check: func(req *http.Request, resp *http.Response, err error) error {
+				if req.Context().Err() != nil {
+					return retry.Permanent(req.Context().Err())
+				}
+				return retryhttp.Check(req, resp, err)
+			}})
+			assert.Equal(t, []int{200, 3}, []int{resp.StatusCode, len(base.sent)}, "%T, %v", body, timeout)
+		}
+	}
+}
+
+// A request with GetBody and no Body, as those of go-retryablehttp, sends what GetBody
+// returns in every attempt. One with a Trailer is sent once, and the error says so.
+func TestWhereTheBodyComesFrom(t *testing.T) {
+	var got []string
+	base := roundTrip(func(req *http.Request) (*http.Response, error) {
+		data, err := io.ReadAll(req.Body)
+		got = append(got, string(data))
+		return response(503), errors.Join(err, req.Body.Close())
+	})
+	rt := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}, Base: base}
+	req := request(t, "PUT")
+	rewindable(req, "data")
+	req.Body = nil
+	send(t, rt, req)
+	assert.Equal(t, []string{"data", "data", "data"}, got)
+
+	got = nil
+	req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+	_, err := rt.RoundTrip(req)
+	assert.ErrorContains(t, err, "retryhttp: GetBody: gone")
+	assert.Empty(t, got)
+
+	rewindable(req, "data")
+	req.Trailer = http.Header{"Digest": nil}
+	resp := send(t, rt, req)
+	assert.ErrorContains(t, retryhttp.ErrorOf(resp), "not retryable after 1 attempt (the request has a Trailer, so it is sent once)")
+	assert.Equal(t, []string{"data"}, got)
+}
+
 // A panic in Base or in a hook is not recovered, and leaks no connection.
 func TestPanics(t *testing.T) {
 	boom := errors.New("boom")
