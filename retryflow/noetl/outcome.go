@@ -70,7 +70,11 @@ func retryAfter(text string, date, age any) (time.Duration, bool) {
 		}
 	}
 	advice := retryhttp.AdviceOf(&http.Response{StatusCode: http.StatusForbidden, Header: header})
-	return min(advice.Wait, time.Duration(maxSeconds)*time.Second), advice.Verdict == retryhttp.Again
+	wait := min(advice.Wait, time.Duration(maxSeconds)*time.Second)
+	if wait == time.Nanosecond {
+		wait = 0 // AdviceOf has 1ns for the 0 that a server asks for
+	}
+	return wait, advice.Verdict == retryhttp.Again
 }
 
 // over returns m with the members of data, or data itself if it is not a
