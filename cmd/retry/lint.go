@@ -191,8 +191,11 @@ func expand(args []string) (files []lintedFile, err error) {
 				return nil, fmt.Errorf("%s: %w", arg, err)
 			case len(matches) == 0:
 				return nil, fmt.Errorf("no file matches %s", arg)
-			default:
-				names = matches
+			default: // a link to a device or a pipe is not meant
+				names = slices.DeleteFunc(matches, func(name string) bool {
+					info, err := os.Stat(name)
+					return err == nil && !info.IsDir() && !info.Mode().IsRegular()
+				})
 			}
 		}
 		for _, name := range names {

@@ -137,6 +137,9 @@ func (f *form) policy() retry.Policy {
 		return p
 	case f.factor == 1 || f.base == 0:
 		p.Backoff = retry.Fixed(f.base)
+		if share, _ := f.jitter.(retry.Proportional); f.base > 0 && float64(f.base)*(1+float64(share)) < float64(f.cap) {
+			p.MaxDelay = f.cap // which no delay reaches
+		}
 		return p
 	case !f.around && f.factor > 1:
 		p.Backoff, p.MaxDelay = retry.Exponential{Base: f.base, Factor: f.factor}, f.cap

@@ -2,9 +2,12 @@ package policyfile
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
 )
 
 // What stands beside the settings of another system decides which attempts run. The
@@ -160,5 +163,24 @@ func TestBeside(t *testing.T) {
 			}
 			assert.Equal(t, test.want, texts)
 		})
+	}
+}
+
+// An attempt fits if it ends by the bound, or without a bound of its own starts before it.
+func TestFits(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+	for name, test := range map[string]struct {
+		all, each time.Duration
+		want      int
+	}{
+		"no bound":            {0, time.Second, -1},
+		"to the nanosecond":   {8 * time.Second, 2 * time.Second, 3},
+		"a nanosecond less":   {8*time.Second - 1, 2 * time.Second, 2},
+		"not even the first":  {time.Second, 2 * time.Second, 0},
+		"the waits":           {2*time.Second + 1, 0, 3},
+		"the waits are it":    {2 * time.Second, 0, 2},
+		"nothing but a first": {1, 0, 1},
+	} {
+		assert.Equal(t, test.want, (&Bounds{All: test.all, Each: test.each}).Fits(p), name)
 	}
 }
