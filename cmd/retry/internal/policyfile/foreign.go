@@ -446,7 +446,7 @@ func (f *form) finalTimeout(key string) {
 func (f *form) cluster() {
 	name, routed := f.b.beside.get(snake, "cluster")
 	clusters, _ := f.b.beside.outermost().get(snake, "static_resources", "clusters")
-	if !routed || clusters.value == nil {
+	if !routed || clusters.value == nil || len(clusters.value.Content) > mostBeside {
 		return
 	}
 	for _, e := range entries(clusters.value) {
@@ -564,6 +564,10 @@ func readStepFunctions(f *form) {
 	f.layers()
 }
 
+// mostBeside is how many clusters, retriers or templates are looked at for each block: more
+// would take long for each of as many blocks.
+const mostBeside = 300
+
 // retriers says what the other retriers of a state do to this one.
 func (f *form) retriers() {
 	if f.b.beside == nil {
@@ -573,7 +577,7 @@ func (f *form) retriers() {
 		f.b.note("ErrorEquals", fmt.Sprintf("an attempt that TimeoutSeconds, %s, ends is not retried by this: that needs States.Timeout", limit.value.Value))
 	}
 	list, _ := f.b.beside.get(exactly, "Retry")
-	if list.value == nil || len(list.value.Content) < 2 || len(list.value.Content) > mostKeys {
+	if list.value == nil || len(list.value.Content) < 2 || len(list.value.Content) > mostBeside {
 		return
 	}
 	attempts, waits, before, first := 1, time.Duration(0), true, map[string]bool{}
@@ -695,7 +699,7 @@ func readArgo(f *form) {
 // callers warns of a template whose steps are retried, and that is retried as a step.
 func (f *form) callers() {
 	templates, _ := f.b.beside.outermost().get(exactly, "spec", "templates")
-	if templates.value == nil || f.attempts == 1 {
+	if templates.value == nil || f.attempts == 1 || len(templates.value.Content) > mostBeside {
 		return
 	}
 	name, _ := f.b.beside.get(exactly, "name")
