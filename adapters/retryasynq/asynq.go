@@ -77,7 +77,7 @@ import (
 const (
 	limitHeader = "retry-max-attempts" // the task's own limit
 	sinceHeader = "retry-since"        // the earliest time of its first attempt, for MaxElapsed
-	copyHeader  = "retry-redrive-of"   // the ID of the archived task that it was
+	copyHeader  = "retry-redrive-of"   // the ID of the archived task that it was, and when that ended
 )
 
 // noLimit is the MaxRetry of a task without its own limit, the greatest number that

@@ -202,7 +202,7 @@ func (q *queue) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 }
 
 func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	return retryasynq.Redrive(ctx, q.client, q.inspector, q.name, o)
+	return retryasynq.Redrive(ctx, q.redis, q.name, o)
 }
 
 func (q *queue) Close(_ context.Context, remove bool) error {

@@ -1,6 +1,7 @@
 package retryasynq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
@@ -20,33 +22,68 @@ const kept = time.Hour
 
 // Redrive lets the dead letters of a queue run again: each gets all its attempts, and runs
 // at the first full second after its moment in o.Window. Tasks that anyone else has
-// archived are skipped, and so are those whose new ID another task has.
+// archived are skipped, also where that was a second or more after a worker had. So are
+// those whose new ID another task has.
 //
 // asynq cannot give an archived task a new count, so Redrive enqueues a new task, with
 // the same type, payload, headers and options, and then deletes the archived one. The new
 // task's ID ends in "~1", the one after a second redrive in "~2". If Redrive is killed or
 // fails, or two run at once, no task is lost, and it can be called again: one that was
-// enqueued and not deleted is then known by its ID, for an hour after it is done. Later
-// than that it runs twice.
-func Redrive(ctx context.Context, client *asynq.Client, inspector *asynq.Inspector, queue string, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+// enqueued and not deleted is then known by its ID and by the end of the archived task that
+// its headers name, for an hour after it is done. Later than that it runs twice.
+func Redrive(ctx context.Context, options asynq.RedisConnOpt, queue string, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
 	walk := jobqueue.Start(o)
-	archived, err := archivedIn(inspector, queue) // all at once: pages shift while tasks go
-	if err != nil {
+	if err := redriveAll(ctx, options, queue, walk); err != nil {
 		return walk.Result, fmt.Errorf("retryasynq: redrive: %w", err)
 	}
+	return walk.Result, nil
+}
+
+func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, walk *jobqueue.Walk) (err error) {
+	connection, is := options.MakeRedisClient().(redis.UniversalClient)
+	if !is {
+		return fmt.Errorf("%T makes no client of Redis", options)
+	}
+	defer func() { err = errors.Join(err, connection.Close()) }()
+	r := redriver{connection, asynq.NewClientFromRedisClient(connection), asynq.NewInspectorFromRedisClient(connection)}
+	archived, err := archivedIn(r.inspector, queue) // all at once: pages shift while tasks go
 	for _, task := range archived {
-		err := ctx.Err()
 		if err == nil {
-			d, unreadable := DeadLetterOf(task)
-			err = walk.Look(d, unreadable, len(archived), func(due time.Time) (bool, error) {
-				return enqueueAgain(ctx, client, inspector, task, due)
-			})
+			err = ctx.Err()
 		}
 		if err != nil {
-			return walk.Result, fmt.Errorf("retryasynq: redrive task %s: %w", task.ID, err)
+			return err
+		}
+		d, unreadable := DeadLetterOf(task)
+		if unreadable == nil {
+			unreadable, err = r.stale(ctx, task)
+		}
+		if err == nil {
+			err = walk.Look(d, unreadable, len(archived), func(due time.Time) (bool, error) { return r.move(ctx, task, d, due) })
+		}
+		if err != nil {
+			err = fmt.Errorf("task %s: %w", task.ID, err)
 		}
 	}
-	return walk.Result, nil
+	return err
+}
+
+// A redriver moves the dead letters of a queue.
+type redriver struct {
+	redis     redis.UniversalClient
+	client    *asynq.Client
+	inspector *asynq.Inspector
+}
+
+// stale returns why the last error of a task does not say why it is archived: an operator
+// let it run again, and archived it before a worker took it. asynq keeps when it archived a
+// task, in whole seconds, and that is when the last attempt failed only if the worker did it.
+func (r redriver) stale(ctx context.Context, task *asynq.TaskInfo) (stale, err error) {
+	at, err := r.redis.ZScore(ctx, "asynq:{"+task.Queue+"}:archived", task.ID).Result()
+	if errors.Is(err, redis.Nil) || err == nil && int64(at) != task.LastFailedAt.Unix() {
+		return errors.New("it was archived later than its last attempt failed"), nil
+	}
+	return nil, err
 }
 
 func archivedIn(inspector *asynq.Inspector, queue string) (all []*asynq.TaskInfo, err error) {
@@ -60,32 +97,41 @@ func archivedIn(inspector *asynq.Inspector, queue string) (all []*asynq.TaskInfo
 	}
 }
 
-// enqueueAgain enqueues an archived task to run at due, and deletes it. It reports whether
-// it was still there.
-func enqueueAgain(ctx context.Context, client *asynq.Client, inspector *asynq.Inspector, task *asynq.TaskInfo, due time.Time) (bool, error) {
-	at := due.Add(time.Second - time.Nanosecond).Truncate(time.Second) // asynq cuts times to seconds
-	headers := maps.Clone(task.Headers)
-	if headers == nil {
-		headers = map[string]string{}
+// move enqueues an archived task to run at due, and deletes it. It reports whether it was
+// still there, with the same end.
+func (r redriver) move(ctx context.Context, task *asynq.TaskInfo, d retryjob.DeadLetter, due time.Time) (bool, error) {
+	now, err := r.inspector.GetTaskInfo(task.Queue, task.ID)
+	if errors.Is(err, asynq.ErrTaskNotFound) || err == nil && (now.State != asynq.TaskStateArchived || now.LastErr != task.LastErr) {
+		return false, nil
 	}
-	headers[sinceHeader], headers[copyHeader] = at.UTC().Format(time.RFC3339Nano), task.ID
+	if err != nil {
+		return false, err
+	}
+	if stale, err := r.stale(ctx, task); stale != nil || err != nil {
+		return false, err
+	}
+	at := due.Add(time.Second - time.Nanosecond).Truncate(time.Second) // asynq cuts times to seconds
+	headers := map[string]string{}
+	maps.Copy(headers, task.Headers)
+	headers[sinceHeader], headers[copyHeader] = at.UTC().Format(time.RFC3339Nano), task.ID+" "+d.Ended.Format(time.RFC3339Nano)
 	id := nextID(task.ID)
 	opts := []asynq.Option{asynq.TaskID(id), asynq.Queue(task.Queue), asynq.MaxRetry(task.MaxRetry), asynq.Timeout(task.Timeout),
 		asynq.ProcessAt(at), asynq.Retention(max(kept, task.Retention))}
 	if !task.Deadline.IsZero() {
 		opts = append(opts, asynq.Deadline(task.Deadline))
 	}
-	_, err := client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(task.Type, task.Payload, headers, opts...))
+	_, err = r.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(task.Type, task.Payload, headers, opts...))
 	if errors.Is(err, asynq.ErrTaskIDConflict) { // a redriver was killed, or is faster, or another task has this ID
 		var other *asynq.TaskInfo
-		if other, err = inspector.GetTaskInfo(task.Queue, id); err == nil && other.Headers[copyHeader] != task.ID {
+		other, err = r.inspector.GetTaskInfo(task.Queue, id)
+		if err == nil && (other.Headers[copyHeader] != headers[copyHeader] || other.Type != task.Type || !bytes.Equal(other.Payload, task.Payload)) {
 			return false, nil
 		}
 	}
 	if err != nil {
 		return false, err
 	}
-	err = inspector.DeleteTask(task.Queue, task.ID)
+	err = r.inspector.DeleteTask(task.Queue, task.ID)
 	if errors.Is(err, asynq.ErrTaskNotFound) {
 		return false, nil
 	}

@@ -30,7 +30,7 @@ func TestRedriveKeepsTheTask(t *testing.T) {
 	archived := s.end(retryasynq.NewTask("mail", []byte("hello"), asynq.TaskID("a~b"), asynq.MaxRetry(1)))
 	redrive := func(want retryjob.RedriveResult) {
 		t.Helper()
-		result, err := retryasynq.Redrive(t.Context(), s.client, s.inspector, archived.Queue, retryjob.RedriveOptions{})
+		result, err := retryasynq.Redrive(t.Context(), s.redis, archived.Queue, retryjob.RedriveOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, want, result)
 	}
@@ -43,18 +43,72 @@ func TestRedriveKeepsTheTask(t *testing.T) {
 		assert.Equal(t, 2, s.letter(again).Attempts)
 	}
 	works.Store(true)
-	done := func(headers map[string]string) {
+	done := func(payload string, headers map[string]string) {
 		t.Helper()
-		_, err := s.client.Enqueue(asynq.NewTaskWithHeaders("mail", nil, headers, asynq.TaskID("a~b~3"), asynq.Queue(archived.Queue), asynq.Retention(time.Hour)))
+		_, err := s.client.Enqueue(asynq.NewTaskWithHeaders("mail", []byte(payload), headers, asynq.TaskID("a~b~3"), asynq.Queue(archived.Queue), asynq.Retention(time.Hour)))
 		require.NoError(t, err)
 		s.await("a~b~3", asynq.TaskStateCompleted)
 	}
-	done(nil) // another task, with the ID of the next copy
-	redrive(retryjob.RedriveResult{Found: 1, Skipped: 1})
-	require.NoError(t, s.inspector.DeleteTask(archived.Queue, "a~b~3"))
-	done(map[string]string{"retry-redrive-of": "a~b~2"})
+	end := s.letter(s.await("a~b~2", asynq.TaskStateArchived)).Ended
+	copied := map[string]string{"retry-redrive-of": "a~b~2 " + end.Format(time.RFC3339Nano)}
+	for _, other := range []struct {
+		payload string
+		headers map[string]string
+	}{ // tasks with the ID of the next copy that are not that copy
+		{"hello", nil},
+		{"hello", map[string]string{"retry-redrive-of": "a~b~2"}},
+		{"hello", map[string]string{"retry-redrive-of": "a~b~2 " + end.Add(-time.Second).Format(time.RFC3339Nano)}}, // of an earlier life
+		{"bye", copied},
+	} {
+		done(other.payload, other.headers)
+		redrive(retryjob.RedriveResult{Found: 1, Skipped: 1})
+		require.NoError(t, s.inspector.DeleteTask(archived.Queue, "a~b~3"))
+	}
+	done("hello", copied)
 	redrive(one)
 	redrive(retryjob.RedriveResult{})
+}
+
+// A dead letter is believed only for the end that it describes: not after an operator let
+// the task run again, and archived or deleted it before it ran.
+func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(context.Context, *asynq.Task) error { return retry.Permanent(errBoom) })
+	stop := func() {
+		failed, err := s.inspector.GetTaskInfo(s.name, "a")
+		require.NoError(t, err)
+		time.Sleep(time.Until(failed.LastFailedAt.Add(time.Second))) // asynq stores whole seconds
+		assert.NoError(t, s.inspector.PauseQueue(s.name))
+		assert.NoError(t, s.inspector.RunTask(s.name, "a"))
+		assert.NoError(t, s.inspector.ArchiveTask(s.name, "a"))
+	}
+	resume := func() {
+		if info, err := s.inspector.GetQueueInfo(s.name); assert.NoError(t, err) && info.Paused {
+			require.NoError(t, s.inspector.UnpauseQueue(s.name))
+		}
+	}
+	redrive := func(o retryjob.RedriveOptions, want retryjob.RedriveResult) {
+		t.Helper()
+		result, err := retryasynq.Redrive(t.Context(), s.redis, s.name, o)
+		require.NoError(t, err)
+		assert.Equal(t, want, result)
+	}
+	skipped := retryjob.RedriveResult{Found: 1, Skipped: 1}
+	s.end(retryasynq.NewTask("mail", nil, asynq.TaskID("a")))
+	stop()
+	redrive(retryjob.RedriveOptions{}, skipped)
+	require.NoError(t, s.inspector.RunTask(s.name, "a")) // the operator has changed his mind, and it fails again
+	resume()
+	s.await("a", asynq.TaskStateArchived)
+	redrive(retryjob.RedriveOptions{DryRun: true}, retryjob.RedriveResult{Found: 1, Moved: 1})
+	for name, meanwhile := range map[string]func(){"archived": stop, "deleted": func() { assert.NoError(t, s.inspector.DeleteTask(s.name, "a")) }} {
+		_ = s.inspector.DeleteTask(s.name, "a") // it may be gone already
+		s.end(retryasynq.NewTask("mail", nil, asynq.TaskID("a")))
+		redrive(retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool { meanwhile(); return true }}, skipped)
+		_, err := s.inspector.GetTaskInfo(s.name, "a~1")
+		assert.ErrorIs(t, err, asynq.ErrTaskNotFound, name)
+		resume()
+	}
 }
 
 // await waits until a task is in a state.
