@@ -388,7 +388,7 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 		defer w.mu.Unlock()
 		return w.wait(m, left, m.attempt-1)
 	}
-	job := retryjob.Job{Key: d.MessageId, Attempt: m.attempt, MaxAttempts: m.limit, Began: m.began, Classes: m.classes}
+	job := m.job()
 	var err error
 	retryjob.Run(ctx, w.of(d.Type), job, func(ctx context.Context) error {
 		if malformed != nil {
@@ -540,6 +540,10 @@ type message struct {
 	limit      int       // the message's own limit; 0: none
 	began, due time.Time // a zero due means now
 	classes    map[string]int
+}
+
+func (m message) job() retryjob.Job {
+	return retryjob.Job{Key: m.MessageId, Attempt: m.attempt, MaxAttempts: m.limit, Began: m.began, Classes: m.classes}
 }
 
 // read parses the headers of a delivery, and returns the message even with an error.

@@ -176,33 +176,41 @@ func (r *Retries) of(typename string) retry.Policy {
 // or wrap a handler with it. Middleware outside of it must return its errors, as
 // they are or wrapped with %w.
 func (r *Retries) Middleware(next asynq.Handler) asynq.Handler {
-	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (result error) {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
 		retried, _ := asynq.GetRetryCount(ctx)
 		maxRetry, _ := asynq.GetMaxRetry(ctx)
-		own, since, malformed := readHeaders(task)
-		policy := r.of(task.Type()).ForJob(own)
-		// asynq makes at most maxRetry retries. An unlimited policy stays unlimited
-		// if the task has no limit either.
-		if limit := policy.EffectiveMax(); limit > maxRetry || limit == retry.Unlimited && maxRetry < noLimit {
-			policy = policy.ForJob(maxRetry + 1)
-		}
-		job := retryjob.Job{Key: id, Attempt: retried + 1, Began: since}
-		ctx, interrupt := context.WithCancel(ctx)
-		defer interrupt()
-		failure := true
-		retryjob.Run(ctx, policy, job, func(ctx context.Context) error {
-			if malformed != nil {
-				return retry.Permanent(malformed)
-			}
-			err := r.handle(ctx, next, task)
-			if failure = r.counts(policy, retried+1, since, err); !failure {
-				interrupt() // so that retryjob does not count it either
-			}
-			return err
-		}, func(o retryjob.Outcome) { result = resultOf(o, job, failure) })
-		return result
+		return r.attempt(ctx, next, task, id, retried, maxRetry)
 	})
+}
+
+// attempt makes one attempt of a task that asynq has retried so often before.
+func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.Task, id string, retried, maxRetry int) (result error) {
+	own, since, malformed := readHeaders(task)
+	if retried < 0 {
+		malformed = fmt.Errorf("the count of retries is %d", retried)
+	}
+	policy := r.of(task.Type()).ForJob(own)
+	// asynq makes at most maxRetry retries. An unlimited policy stays unlimited
+	// if the task has no limit either.
+	if limit := policy.EffectiveMax(); limit > maxRetry || limit == retry.Unlimited && maxRetry < noLimit {
+		policy = policy.ForJob(maxRetry + 1)
+	}
+	job := retryjob.Job{Key: id, Attempt: retried + 1, Began: since}
+	ctx, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	failure := true
+	retryjob.Run(ctx, policy, job, func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
+		}
+		err := r.handle(ctx, next, task)
+		if failure = r.counts(policy, retried+1, since, err); !failure {
+			interrupt() // so that retryjob does not count it either
+		}
+		return err
+	}, func(o retryjob.Outcome) { result = resultOf(o, job, failure) })
+	return result
 }
 
 // counts reports whether an attempt that returned err is counted. It is not if err is

@@ -290,13 +290,11 @@ func (e *withoutNUL) Unwrap() error { return e.error }
 // table can write anything into them. Counts that cannot be are corrected. An error is
 // final: the row is malformed, and becomes a dead letter.
 func read(row *rivertype.JobRow) (j retryjob.Job, m Metadata, malformed error) {
-	m, err := MetadataOf(row)
-	switch {
-	case errors.Is(err, errNone):
-		m.MaxAttempts = ownLimit(row.MaxAttempts)
-	case err != nil:
-		malformed = err
-	case row.Attempt < 1:
+	m, malformed = MetadataOf(row)
+	if errors.Is(malformed, errNone) {
+		m.MaxAttempts, malformed = ownLimit(row.MaxAttempts), nil
+	}
+	if row.Attempt < 1 {
 		malformed = fmt.Errorf("retryriver: job %d: attempt is %d", row.ID, row.Attempt)
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
