@@ -547,7 +547,7 @@ func (m message) job() retryjob.Job {
 }
 
 // read parses the headers of a delivery, and returns the message even with an error.
-// Producers can write all of them. Counts that cannot be are corrected. An error is
+// Producers can write all of them. Impossible counts are corrected. An error is
 // final: the message is malformed, and makes a dead letter.
 func read(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}

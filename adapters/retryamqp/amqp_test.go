@@ -288,7 +288,7 @@ func TestStepBelow(t *testing.T) {
 }
 
 // Whatever the headers of a message say, it ends after its attempts, with a dead letter:
-// counts that cannot be are corrected, and what cannot be read is final.
+// impossible counts are corrected, and what cannot be read is final.
 func TestHeadersOfAStranger(t *testing.T) {
 	for name, row := range map[string]struct {
 		headers amqp.Table

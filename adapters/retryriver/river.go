@@ -76,7 +76,7 @@ type Metadata struct {
 	Dead        *retryjob.DeadLetter `json:"dead,omitempty"`    // why the job does not run again; nil: it may
 
 	// DeadAttempt is the row's attempt when Dead was written. If the row has another one,
-	// somebody let the job run again.
+	// an operator let the job run again.
 	DeadAttempt int `json:"dead_attempt,omitempty"`
 }
 
@@ -241,7 +241,7 @@ func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(contex
 		}
 		return err
 	}, func(o retryjob.Outcome) {
-		changed := m.Dead != nil // of an end after which somebody let the job run again
+		changed := m.Dead != nil // of an end after which an operator let the job run again
 		m.Dead, m.DeadAttempt = nil, 0
 		switch {
 		case o.Err == nil:
@@ -286,9 +286,9 @@ type withoutNUL struct{ error }
 func (e *withoutNUL) Error() string { return strings.ReplaceAll(e.error.Error(), "\x00", "\uFFFD") }
 func (e *withoutNUL) Unwrap() error { return e.error }
 
-// read describes a row to retryjob, and returns its Metadata. Whoever can write to the
-// table can write anything into them. Counts that cannot be are corrected. An error is
-// final: the row is malformed, and becomes a dead letter.
+// read describes a row to retryjob, and returns its Metadata. A producer that
+// writes to the table can write anything into them. Impossible counts are corrected. An
+// error is final: the row is malformed, and becomes a dead letter.
 func read(row *rivertype.JobRow) (j retryjob.Job, m Metadata, malformed error) {
 	m, malformed = MetadataOf(row)
 	if errors.Is(malformed, errNone) {
