@@ -27,7 +27,7 @@ type httpClient struct {
 var httpClients = []httpClient{
 	{"bare", func(base http.RoundTripper) http.RoundTripper { return bareHTTP{base} }},
 	{"retryhttp", func(base http.RoundTripper) http.RoundTripper {
-		return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: httpAttempts}} //retry:vet-ignore policyliteral no waits are measured
+		return &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets, Policy: retry.Policy{MaxAttempts: httpAttempts}} //retry:vet-ignore policyliteral no waits are measured
 	}},
 	{"go-retryablehttp", func(base http.RoundTripper) http.RoundTripper {
 		client := retryablehttp.NewClient()

@@ -404,7 +404,7 @@ func TestRecipeGate(t *testing.T) {
 		assert.EqualValues(t, 1, refusals(t, client))
 	})
 	bubble(t, "without one", func(t *testing.T) {
-		assert.EqualValues(t, 20, refusals(t, &http.Client{Transport: &retryhttp.Transport{Policy: policy}}))
+		assert.EqualValues(t, 20, refusals(t, &http.Client{Transport: &retryhttp.Transport{Policy: policy, Budgets: retryhttp.NoBudgets}}))
 	})
 	bubble(t, "ExactRetryAfter, and jitter without it", func(t *testing.T) {
 		policy.Jitter = retry.FullJitter

@@ -23,7 +23,10 @@ type exchange struct {
 	t      *Transport
 	req    *http.Request
 	policy *retry.Policy // of the request, or else of the Transport
+	checks CheckFunc     // of the Transport, or of the part of a download
 	gate   *passage      // nil: none
+	budget *retry.Budget // nil: none
+	unset  bool          // budget is that of the target, which nobody has set
 
 	last    *attempt       // nil before the first
 	failure error          // of the last attempt
@@ -35,7 +38,7 @@ type exchange struct {
 // loopPolicy returns the policy of this exchange as the loop needs it.
 func (x *exchange) loopPolicy() retry.Policy {
 	p := *x.policy
-	p.Wait = discardAndWait
+	p.Wait, p.Budget = discardAndWait, x.budget
 	if x.gate = x.t.Gate.through(x); x.gate != nil {
 		p.OnEvent = x.gate.told
 	}
@@ -121,15 +124,15 @@ func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok {
 		return retry.Permanent(unsent.error)
 	}
-	failure := x.t.check()(&x.last.req, x.resp, err)
+	failure := x.checks(&x.last.req, x.resp, err)
 	if x.gate != nil && x.resp != nil {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}
 	switch {
 	case err != nil && failure == nil:
 		return retry.Permanent(err)
-	case failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0:
-		x.policy.Budget.Success()
+	case x.works(failure):
+		x.budget.Success()
 	}
 	return failure
 }
@@ -138,6 +141,12 @@ var (
 	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
 	errTrailer   = errors.New("the request has a Trailer, so it is sent once")
 )
+
+// works reports whether the last attempt failed with a status that shows a server which
+// works.
+func (x *exchange) works(failure error) bool {
+	return failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0
+}
 
 // classify is the Classify of a request that cannot be sent again after every
 // failure. After one where it can, the policy's own decides.
@@ -164,6 +173,9 @@ func (x *exchange) final(cause error) *retry.Class {
 // waits for what is left of d.
 func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	x := ctx.Value(exchangeKey{}).(*exchange)
+	if x.unset && x.works(x.failure) {
+		x.budget.Refund() // a hundred calls may try again at once, with a new token after a 401
+	}
 	left := d
 	if x.resp != nil {
 		began := time.Now()
@@ -177,9 +189,21 @@ func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration
 	return waits(ctx, left)
 }
 
+// stopped returns why the loop stopped, which ended with err. If that is a Budget that
+// nobody has set, the error says whose it is, and how to set another.
+func (x *exchange) stopped(err error) error {
+	err = x.gate.stopped(err)
+	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.unset {
+		if lent, _ := retry.LendBudget(x, 0, false); lent == retry.Unlimited || x.budget.Left() == 0 { // else one of the context was empty
+			e.Cause = fmt.Errorf("for %s://%s; see retryhttp.Transport.Budgets", x.req.URL.Scheme, x.req.URL.Host)
+		}
+	}
+	return err
+}
+
 // answer returns what RoundTrip does, once the loop has stopped with err.
 func (x *exchange) answer(err error) (*http.Response, error) {
-	err = x.gate.stopped(err)
+	err = x.stopped(err)
 	switch {
 	case x.resp == nil:
 	case err == nil || x.stands(err):

@@ -386,7 +386,7 @@ type load struct{ sent, refused, done int }
 func traffic(t *testing.T, gate *retryhttp.Gate, calls int, over, until time.Duration, status int, refuses func(n int, at time.Duration) bool) (l load) {
 	var mu sync.Mutex
 	start := time.Now()
-	tr := &retryhttp.Transport{Gate: gate, Policy: retry.Policy{MaxAttempts: 6}, Base: roundTrip(func(*http.Request) (*http.Response, error) {
+	tr := &retryhttp.Transport{Budgets: retryhttp.NoBudgets, Gate: gate, Policy: retry.Policy{MaxAttempts: 6}, Base: roundTrip(func(*http.Request) (*http.Response, error) {
 		mu.Lock()
 		l.sent++
 		refused := refuses(l.sent, time.Since(start))

@@ -200,9 +200,8 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	req.Header["If-Range"] = []string{d.etag}
 
 	var got part
-	t := *d.x.t
-	check := t.check()
-	t.Check = func(req *http.Request, resp *http.Response, err error) error {
+	check := d.x.checks
+	checks := func(req *http.Request, resp *http.Response, err error) error {
 		if got = (part{over: resp != nil && d.isEnd(resp)}); got.over {
 			return nil
 		}
@@ -215,11 +214,11 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		}
 		return cmp.Or(check(req, nil, err), retry.Permanent(err))
 	}
-	x := &exchange{t: &t, req: req, policy: d.x.policy}
+	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget, unset: d.x.unset}
 	defer x.end()
 	policy := x.loopPolicy()
 	x.first.req, x.first.number, x.last = *req, 1, &x.first
-	err := x.gate.stopped(retry.Do(x, policy, func(ctx context.Context) error {
+	err := x.stopped(retry.Do(x, policy, func(ctx context.Context) error {
 		if broke == nil {
 			return x.attempt(ctx)
 		}

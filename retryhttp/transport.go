@@ -2,14 +2,16 @@ package retryhttp
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/targets"
 )
 
 // A Transport is an http.RoundTripper that sends a request through another one,
-// as often as its Policy allows. It is safe for concurrent use. Do not change its
-// fields while it is in use.
+// as often as its Policy and a Budget for its target allow. It is safe for concurrent
+// use. Do not copy it, nor change its fields while it is in use.
 //
 // The request's context bounds all its attempts and waits, and the error says why
 // they stopped. http.Client.Timeout bounds them too, but net/http may then replace
@@ -92,6 +94,16 @@ type Transport struct {
 	// 429, and those with a Retry-After.
 	Policy retry.Policy
 
+	// Budgets returns the Budget of a request whose policy has none, nil for none.
+	// Requests to one target should share one. It is called once for each request.
+	//
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each scheme and host, so
+	// that retries do not keep an outage alive. A retry after a failure that shows a healthy
+	// server, such as a 401, takes nothing from it. A Transport keeps
+	// 1,000 of them. For a target that it has not sent to for longest, it then begins
+	// with a full one again. NoBudgets: none.
+	Budgets func(*http.Request) *retry.Budget
+
 	// Idempotent reports whether the server may process a request more than
 	// once. If not, the request is sent again only when the server cannot have
 	// processed it. nil: the function Idempotent.
@@ -157,7 +169,16 @@ type Transport struct {
 	// retries, nothing is resumed. Trailers are lost. A body whose length is not known,
 	// and that ends with its connection as in HTTP/1.0, looks whole wherever it is cut.
 	Resume bool
+
+	targets targets.Budgets[target]
 }
+
+// NoBudgets is the Budgets of a [Transport] whose requests have no Budget but that of
+// their policy, as in a test of a server that always fails.
+func NoBudgets(*http.Request) *retry.Budget { return nil }
+
+// A target is what has a Budget of its own where Budgets is nil.
+type target struct{ scheme, host string }
 
 // RoundTrip sends a request until an attempt succeeds or the policy says to
 // stop. It returns the last response, whatever its status, with an unread body.
@@ -191,7 +212,8 @@ type Transport struct {
 // An error of Base whose own methods panic is replaced by a permanent error that
 // names its type.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	x := &exchange{t: t, req: req, policy: t.policyOf(req)}
+	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: t.check()}
+	x.budget, x.unset = t.budgetOf(x.policy, req)
 	defer x.end()
 	return x.answer(retry.Do(x, x.loopPolicy(), x.attempt))
 }
@@ -209,6 +231,20 @@ func (t *Transport) policyOf(req *http.Request) *retry.Policy {
 		return p
 	}
 	return &t.Policy
+}
+
+// budgetOf returns the Budget of a request, and whether it is one that nobody has set.
+func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, unset bool) {
+	switch {
+	case p.Budget != nil:
+		return p.Budget, false
+	case t.Budgets != nil:
+		return t.Budgets(req), false
+	case req.URL == nil:
+		return nil, false // Base says what is wrong with it
+	default:
+		return t.targets.Of(target{req.URL.Scheme, strings.ToLower(req.URL.Host)}), true
+	}
 }
 
 func (t *Transport) idempotent(req *http.Request) bool {

@@ -654,6 +654,79 @@ func TestWhereTheBodyComesFrom(t *testing.T) {
 	assert.Equal(t, []string{"data"}, got)
 }
 
+// A Transport without Budgets has one for each scheme and host, and the error says so.
+// NoBudgets, a Budget of the policy, and one of the context go before it.
+func TestBudgetsOfTargets(t *testing.T) {
+	const hint = ", for http://db:8080; see retryhttp.Transport.Budgets)"
+	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
+	own := policy
+	own.Budget = &retry.Budget{Size: 1}
+	for _, row := range []struct {
+		name    string
+		policy  retry.Policy
+		budgets func(*http.Request) *retry.Budget
+		lent    *retry.Budget // of the context
+		sent    int           // by five requests
+		text    string        // of the last error
+	}{
+		{"nothing is set", policy, nil, nil, 15, "retry budget exhausted after 1 attempt (a retry would have waited 1ms" + hint},
+		{"NoBudgets", policy, retryhttp.NoBudgets, nil, 20, "attempts exhausted after 4 attempts"},
+		{"one of the policy", own, nil, nil, 6, "retry budget exhausted after 1 attempt (a retry would have waited 1ms): "},
+		{"one of Budgets", policy, func(*http.Request) *retry.Budget { return own.Budget }, nil, 5, "(a retry would have waited 1ms): "},
+		{"one of the context too", policy, nil, &retry.Budget{Size: 3}, 8, "(a retry would have waited 1ms): "},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			sent := 0
+			rt := &retryhttp.Transport{Policy: row.policy, Budgets: row.budgets, Base: roundTrip(func(*http.Request) (*http.Response, error) {
+				sent++
+				return response(503), nil
+			})}
+			ask := func(url string) error {
+				req, err := http.NewRequestWithContext(retry.WithBudget(t.Context(), row.lent), "GET", url, nil)
+				require.NoError(t, err)
+				return retryhttp.ErrorOf(send(t, rt, req))
+			}
+			var err error
+			for range 5 {
+				err = ask("http://db:8080/rows")
+			}
+			assert.Equal(t, row.sent, sent)
+			assert.ErrorContains(t, err, row.text)
+			if row.name == "nothing is set" {
+				assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(ask("http://DB:8080/")), "the same host")
+				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("https://db:8080/")), "another scheme")
+				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("http://db:8081/")), "another port")
+			}
+		})
+	}
+}
+
+// A token expires for all calls at once: their retries are no load that an outage makes.
+func TestBudgetOfATargetThatWorks(t *testing.T) {
+	bubble(t, "twenty calls with one token", func(t *testing.T) {
+		rt := &retryhttp.Transport{
+			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)},
+			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				if retryhttp.AttemptOf(req.Context()) == 1 {
+					return response(401), nil
+				}
+				return response(200), nil
+			}),
+			Check: func(_ *http.Request, resp *http.Response, err error) error {
+				if err == nil && resp.StatusCode == 401 {
+					return retryhttp.NewStatusError(resp)
+				}
+				return err
+			},
+		}
+		var calls sync.WaitGroup
+		for range 20 {
+			calls.Go(func() { assert.Equal(t, 200, send(t, rt, request(t, "GET")).StatusCode) })
+		}
+		calls.Wait()
+	})
+}
+
 // A panic in Base or in a hook is not recovered, and leaks no connection.
 func TestPanics(t *testing.T) {
 	boom := errors.New("boom")

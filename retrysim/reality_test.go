@@ -107,7 +107,7 @@ func measure(s System) (Outcome, int64) {
 	outage := s.Events[0]
 	time.AfterFunc(outage.At, pool.hangs.Lock)
 	time.AfterFunc(outage.At+outage.For, pool.hangs.Unlock)
-	client := &http.Client{Transport: &retryhttp.Transport{Base: &http.Transport{MaxIdleConnsPerHost: 1000}, Policy: s.Services["web"].Calls[0].Policy}}
+	client := &http.Client{Transport: &retryhttp.Transport{Base: &http.Transport{MaxIdleConnsPerHost: 1000}, Policy: s.Services["web"].Calls[0].Policy, Budgets: retryhttp.NoBudgets}}
 
 	var calls sync.WaitGroup
 	var mu sync.Mutex

@@ -42,15 +42,17 @@ func check(err error) {
 	}
 }
 
-// newClient returns an HTTP client that retries, and lends its Budgets.
+// newClient returns an HTTP client that retries, and lends its Budgets. None of its own
+// stands beside them.
 func newClient(lend bool) *http.Client {
 	if !lend {
-		return &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+		return &http.Client{Transport: &retryhttp.Transport{Policy: policy, Budgets: retryhttp.NoBudgets}}
 	}
 	client := &http.Client{Transport: &retryhttp.Transport{
 		Base:   retryhttp.LendBudget(http.DefaultTransport, 3), // below the Transport: each attempt has a lease of its own
 		Policy: policy,
 	}}
+	client.Transport.(*retryhttp.Transport).Budgets = retryhttp.NoBudgets
 	return client
 }
 

@@ -69,8 +69,9 @@ func mixedAnswers(t *testing.T, start func(*httptest.Server), wrap func(http.Rou
 	base := client.Transport.(*http.Transport)
 	base.MaxConnsPerHost = callers / 4
 	client.Transport = &retryhttp.Transport{
-		Base:   wrap(base),
-		Policy: retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Millisecond), Jitter: retry.FullJitter, AttemptTimeout: time.Minute},
+		Budgets: retryhttp.NoBudgets,
+		Base:    wrap(base),
+		Policy:  retry.Policy{MaxAttempts: 10, Backoff: retry.Fixed(time.Millisecond), Jitter: retry.FullJitter, AttemptTimeout: time.Minute},
 	}
 
 	var requests atomic.Int64
