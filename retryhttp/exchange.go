@@ -26,7 +26,7 @@ type exchange struct {
 	checks CheckFunc     // of the Transport, or of the part of a download
 	gate   *passage      // nil: none
 	budget *retry.Budget // nil: none
-	unset  bool          // budget is that of the target, which nobody has set
+	unset  bool          // budget is the target's own, where the user has set none
 
 	last    *attempt       // nil before the first
 	failure error          // of the last attempt
@@ -189,8 +189,8 @@ func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration
 	return waits(ctx, left)
 }
 
-// stopped returns why the loop stopped, which ended with err. If that is a Budget that
-// nobody has set, the error says whose it is, and how to set another.
+// stopped returns why the loop stopped, which ended with err. If the Budget is one that the
+// user has not set, the error says for which target it is, and how to set another.
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
 	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.unset {

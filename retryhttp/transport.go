@@ -99,9 +99,9 @@ type Transport struct {
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each scheme and host, so
 	// that retries do not keep an outage alive. A retry after a failure that shows a healthy
-	// server, such as a 401, takes nothing from it. A Transport keeps
-	// 1,000 of them. For a target that it has not sent to for longest, it then begins
-	// with a full one again. NoBudgets: none.
+	// server, such as a 401, takes nothing from it. A Transport keeps the Budgets of the
+	// 1,000 targets that it has sent to last; any other target begins with a full one.
+	// NoBudgets: none.
 	Budgets func(*http.Request) *retry.Budget
 
 	// Idempotent reports whether the server may process a request more than
@@ -173,7 +173,7 @@ type Transport struct {
 	targets targets.Budgets[target]
 }
 
-// NoBudgets is the Budgets of a [Transport] whose requests have no Budget but that of
+// NoBudgets is the Budgets of a [Transport] whose requests have no Budget besides the one of
 // their policy, as in a test of a server that always fails.
 func NoBudgets(*http.Request) *retry.Budget { return nil }
 
@@ -233,7 +233,7 @@ func (t *Transport) policyOf(req *http.Request) *retry.Policy {
 	return &t.Policy
 }
 
-// budgetOf returns the Budget of a request, and whether it is one that nobody has set.
+// budgetOf returns the Budget of a request, and whether the user has left it to us.
 func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, unset bool) {
 	switch {
 	case p.Budget != nil:
