@@ -200,8 +200,9 @@ func TestGateAgainstALimit(t *testing.T) {
 			}
 			p := retry.Policy{MaxAttempts: 100, Backoff: retry.Fixed(50 * time.Millisecond), Jitter: retry.FullJitter}
 			var workers sync.WaitGroup
-			for range 30 {
+			for i := range time.Duration(30) {
 				workers.Go(func() {
+					time.Sleep(i * time.Microsecond) // no two calls at the same instant
 					for range 10 {
 						assert.NoError(t, retry.Do(t.Context(), p, g.Hold("api", call)))
 						time.Sleep(10 * time.Millisecond)
