@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -230,7 +231,7 @@ func (x *exchange) handOver(err error) *http.Response {
 		resp.Header = resp.Header.Clone() // the StatusError that OnEvent got has the other one
 		resp.Request = newStoppedRequest(cmp.Or(resp.Request, x.req), err)
 	}
-	if x.resumes(resp) {
+	if _, upgraded := resp.Body.(io.Writer); x.t.Resume && !upgraded && resp.Body != nil && resp.Body != http.NoBody {
 		resp.Body = x.resume(resp)
 	}
 	return resp

@@ -15,7 +15,8 @@ import (
 )
 
 // A BrokenError is the error of reading a body under Transport.Resume if the body
-// broke and its rest could not be fetched. What was read before is correct.
+// broke and its rest could not be fetched, or if Resume did not apply to it, and then
+// says why. What was read before is correct.
 type BrokenError struct {
 	Offset int64 // how many bytes were read
 	Err    error // why the rest is missing; errors.As finds a *retry.Error in it
@@ -34,18 +35,32 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 // one. Start again from the beginning.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
-// resumes reports whether Transport.Resume applies to the response that the caller
-// gets: a whole body, by a request that may be repeated, which a strong ETag names.
-func (x *exchange) resumes(resp *http.Response) bool {
-	a := x.last
+// whyNot returns why Transport.Resume does not apply to the response that the caller
+// gets. "": it is a whole body, named by a strong ETag, and its request may be repeated.
+func (x *exchange) whyNot(resp *http.Response) string {
+	req := &x.last.req
+	_, ranged := req.Header["Range"]
 	switch {
-	case !x.t.Resume || x.failure != nil || a.once || !isGet(&a.req) || a.req.Body != nil && a.req.Body != http.NoBody:
-		return false
-	case resp.StatusCode != http.StatusOK || resp.ContentLength == 0 || resp.Body == nil || resp.Body == http.NoBody:
-		return false
+	case x.failure != nil:
+		return "Check does not accept the response"
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Sprintf("the status is %d", resp.StatusCode)
+	case !isGet(req) || req.Body != nil && req.Body != http.NoBody:
+		return "the request is no GET without a body"
+	case x.last.once:
+		return "the request may not be repeated"
+	case ranged:
+		return "the request has a Range"
+	case !identical(resp):
+		return fmt.Sprintf("Content-Encoding: %.20s", cmp.Or(resp.Header.Get("Content-Encoding"), "unpacked by Base"))
+	case strongETag(resp) == "":
+		return "no strong ETag"
+	case resp.Header.Get("Accept-Ranges") == "none":
+		return "Accept-Ranges: none"
+	case x.policy.EffectiveMax() == 1:
+		return "the policy does not retry"
 	default:
-		_, ranged := a.req.Header["Range"]
-		return !ranged && identical(resp) && strongETag(resp) != "" && resp.Header.Get("Accept-Ranges") != "none" && x.policy.EffectiveMax() != 1
+		return ""
 	}
 }
 
@@ -79,6 +94,7 @@ func strongETag(resp *http.Response) string {
 // for the next part and reads its first bytes: there is no goroutine and no buffer.
 type download struct {
 	x     *exchange // that got the response
+	why   string    // it is not resumed; "": it is
 	etag  string
 	total int64 // how long the whole body is; -1: not known
 	off   int64 // how many bytes were read
@@ -93,9 +109,14 @@ type download struct {
 	cancel context.CancelFunc
 }
 
-// resume returns the body of a response that resumes.
+// resume returns the body of a response under Transport.Resume. Where it does not apply,
+// the length counts nothing: a Base may have unpacked the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
-	return &download{x: x, etag: strongETag(resp), total: resp.ContentLength, end: -1, body: resp.Body}
+	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), total: -1, end: -1, body: resp.Body}
+	if d.why == "" {
+		d.total = resp.ContentLength
+	}
+	return d
 }
 
 // Close closes the body, and ends a Read that waits for its next part.
@@ -125,9 +146,12 @@ func (d *download) Read(p []byte) (int, error) {
 		d.broke = err
 		return n, nil
 	}
-	if err == io.EOF || d.x.Err() != nil {
+	switch {
+	case err == io.EOF || d.x.Err() != nil:
 		d.err = err
-	} else {
+	case d.why != "":
+		d.err = &BrokenError{d.off, fmt.Errorf("%w (not resumed: %s)", err, d.why)}
+	default:
 		n, d.err = d.fetch(p, err)
 	}
 	if d.err != nil && d.cancel != nil {
@@ -244,13 +268,14 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 }
 
 // isEnd reports whether a response says that a body whose length is not known ends at
-// off. Without the ETag it may be another body, of a server that ignores If-Range.
+// off. Servers leave the ETag out of a 416; another one is of another body.
 func (d *download) isEnd(resp *http.Response) bool {
 	ranges := resp.Header["Content-Range"]
 	if resp.StatusCode != http.StatusRequestedRangeNotSatisfiable || d.total >= 0 || len(ranges) != 1 {
 		return false
 	}
-	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && strongETag(resp) == d.etag
+	_, named := resp.Header["Etag"]
+	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && (!named || strongETag(resp) == d.etag)
 }
 
 // open returns the first bytes of a response that is the part at off, or what is

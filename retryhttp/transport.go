@@ -153,6 +153,9 @@ type Transport struct {
 	// where it broke, with Range and If-Range (RFC 9110 section 14). false: reading
 	// fails with the error of the body.
 	//
+	// Where it does not apply, a body that breaks fails with a [*BrokenError] that says
+	// why, such as "no strong ETag".
+	//
 	// It applies to a 200 with a strong ETag of at most 128 bytes and without a
 	// Content-Encoding, in answer to a GET without a body or a Range of its own. A GET
 	// without Accept-Encoding therefore asks for identity: use another Transport for

@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/retryhttp"
 	"github.com/goretry/retry/retrynet"
 )
@@ -938,47 +937,6 @@ type closer struct {
 }
 
 func (c *closer) CloseIdleConnections() { c.closed++ }
-
-// A request that succeeds at once costs one object, and the map of a header
-// that Base may change. One that fails twice costs one object for each attempt more
-// than three requests, and six to discard each response: a goroutine, a channel and
-// a timer.
-func TestAllocations(t *testing.T) {
-	if twice.On {
-		t.Skip("a build with the tag retrytwice allocates")
-	}
-	answer := func(status int) *http.Response { return textResponse(status, "hello") }
-	ok := roundTrip(func(*http.Request) (*http.Response, error) { return answer(200), nil })
-	req := request(t, "GET")
-	count := func(rt http.RoundTripper) float64 {
-		client := &http.Client{Transport: rt}
-		return testing.AllocsPerRun(100, func() {
-			resp, err := client.Do(req)
-			if err == nil {
-				_, err = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	assert.LessOrEqual(t, count(&retryhttp.Transport{Base: ok, Policy: retry.Default()}), count(ok)+2)
-
-	timed := &retryhttp.Transport{Base: ok, Policy: retry.Policy{AttemptTimeout: time.Hour}}
-	assert.LessOrEqual(t, count(timed), count(ok)+2+2, "a timer, and a function for it")
-
-	n := 0
-	third := roundTrip(func(*http.Request) (*http.Response, error) {
-		if n++; n%3 > 0 {
-			return answer(503), nil
-		}
-		return answer(200), nil
-	})
-	const buffers = 2 // which a sync.Pool drops now and then, under the race detector
-	assert.LessOrEqual(t, count(&retryhttp.Transport{Base: third, Policy: retry.Policy{MaxAttempts: 3}}), 3*count(ok)+3+2*6+buffers, "two failures")
-	assert.Zero(t, n%3)
-}
 
 // bubble runs a subtest in virtual time.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
