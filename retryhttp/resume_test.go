@@ -309,11 +309,13 @@ func TestResumeFromNetHTTP(t *testing.T) {
 		name    string
 		handler http.Handler
 		breaks  int
+		known   bool // the length
 		err     string
 	}{
-		{"ServeContent, at the end", content, len(text), ""},
-		{"ServeContent, in the middle", content, 5, ""},
-		{"ServeFile, in the middle", files, 5, "retryhttp: the body broke after 5 bytes: unexpected EOF (not resumed: no strong ETag)"},
+		{"ServeContent with its length, at the end", content, len(text), true, ""},
+		{"ServeContent, at the end", content, len(text), false, ""},
+		{"ServeContent, in the middle", content, 5, false, ""},
+		{"ServeFile, in the middle", files, 5, false, "retryhttp: the body broke after 5 bytes: unexpected EOF (not resumed: no strong ETag)"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			first := true
@@ -321,7 +323,10 @@ func TestResumeFromNetHTTP(t *testing.T) {
 				rec := httptest.NewRecorder()
 				row.handler.ServeHTTP(rec, req)
 				resp := rec.Result()
-				if resp.ContentLength = -1; first {
+				if !row.known {
+					resp.ContentLength = -1
+				}
+				if first {
 					first, resp.Body = false, broken(text[:row.breaks])
 				}
 				return resp, nil
