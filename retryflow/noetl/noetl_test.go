@@ -229,6 +229,8 @@ func TestRulesThatAreNotRead(t *testing.T) {
 		"x: {y: {retry: {max_attempts: 3}}}":              "tool[0].x.y",
 		"tools: {kind: http, retry: 3}":                   "tool[0].tools.retry",
 		"tools: [{fetch: {kind: http, retry: true}}]":     "tool[0].tools[0].fetch.retry",
+		"tools: {a: {retry: 3}}":                          "tool[0].tools.a.retry",
+		"tasks: [{a: {backoff: linear}}]":                 "tool[0].tasks[0].a.backoff",
 		"Spec: {Retry: 3}":                                "tool[0].Spec.retry",
 		"spec: {policy: {retry: {attempts: 3}}}":          "tool[0].spec.policy.retry",
 		"spec: {max_attempts: 3}":                         "tool[0].spec.max_attempts",
@@ -253,6 +255,7 @@ func TestRulesThatAreNotRead(t *testing.T) {
 		"tools: {kind: http, retry: 3}":          "workflow[0].tools.retry",
 		"tool: [{a: {tool: {}, retry: 3}}]":      "workflow[0].tool[0].a.retry",
 		"loop: {in: x, max_attempts: 3}":         "workflow[0].loop.max_attempts",
+		"next: [{step: b, retry: 3}]":            "workflow[0].next[0].retry",
 	} {
 		_, err := noetl.ParsePlaybook("p.yaml", []byte("workflow:\n- step: s\n\n  "+step+"\n"), nil)
 		assert.EqualError(t, err, "noetl: p.yaml:4: "+where+write)

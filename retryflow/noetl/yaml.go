@@ -347,12 +347,17 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 	}
 	for i, part := range n.Content {
 		if n.Kind == yaml.SequenceNode {
-			if path, line, found = r.strayRules("", part); found {
+			if path, line, found = r.strayRules(name, part); found {
 				return fmt.Sprintf("[%d]", i) + path, line, true
 			}
 		} else if i%2 == 1 {
-			if path, line, found = r.strayRules(n.Content[i-1].Value, part); found {
-				return "." + n.Content[i-1].Value + path, line, true
+			key := n.Content[i-1].Value
+			of := key
+			if slices.Contains(labeled, strings.ToLower(name)) {
+				of = "task"
+			}
+			if path, line, found = r.strayRules(of, part); found {
+				return "." + key + path, line, true
 			}
 		}
 	}
@@ -360,10 +365,11 @@ func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, f
 }
 
 // settings are keys that say whether a task is attempted again, and ofTask those of what
-// is about a task. Elsewhere a setting may be a parameter of a tool.
+// is about a task or the next one. Elsewhere a setting may be a parameter of a tool.
 var (
 	settings = []string{"retry", "max_attempts", "eval", "attempts", "backoff", "retry_when", "stop_when", "on_unmatched"}
-	ofTask   = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop"}
+	ofTask   = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop", "next"}
+	labeled  = []string{"tools", "tasks"} // by the labels of tasks
 )
 
 // isRule reports whether a node looks like a rule, which says what to do, or like a
