@@ -406,7 +406,7 @@ func TestRecipeGate(t *testing.T) {
 	bubble(t, "without one", func(t *testing.T) {
 		assert.EqualValues(t, 20, refusals(t, &http.Client{Transport: &retryhttp.Transport{Policy: policy, Budgets: retryhttp.NoBudgets}}))
 	})
-	bubble(t, "ExactRetryAfter, and jitter without it", func(t *testing.T) {
+	bubble(t, "RetryAfterExact, and jitter without it", func(t *testing.T) {
 		policy.Jitter = retry.FullJitter
 		busy := retry.Attempt{Number: 1, Err: retry.After(10*time.Second, errDial)}
 		assert.Equal(t, 20*time.Second-5*time.Second, policy.Next(busy).Hi, "the spread is at most MaxDelay")

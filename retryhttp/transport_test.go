@@ -1048,7 +1048,7 @@ func (s *events) of(kind retry.EventKind) (found []retry.Event) {
 	return found
 }
 
-// stop returns the one Stopped event, or a zero one.
+// stop returns the one CallFinished event, or a zero one.
 func (s *events) stop() retry.Event {
 	if found := s.of(retry.CallFinished); len(found) == 1 {
 		return found[0]
