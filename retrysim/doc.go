@@ -3,7 +3,7 @@
 // [retry.Policy], and what goes wrong: workers that hang, work that slows down,
 // requests that fail, more calls. [Explain] says whether the system comes back:
 //
-//	comes back up to 147/s; you run at 280/s
+//	web comes back up to 147/s, 53% of your load; you run at 280/s
 //	stays down (10 of 10 runs)
 //
 // [Check] is for tests:
@@ -20,7 +20,7 @@
 // stays down here has a loop of timeouts, queues and retries that does not end.
 //
 // Do not trust seconds: how long a recovery takes depends on spare capacity, which
-// few people know to 5 %. [Margin] depends on it less.
+// few people know to 5 %. The Margin of an [Answer] depends on it less.
 //
 // Queues hide. The backlog of a listener, a pool of connections and goroutines
 // without a limit are unlimited queues, and so a Queue that is not set is unlimited.

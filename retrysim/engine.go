@@ -18,15 +18,16 @@ type engine struct {
 	now      int64 // nanoseconds since the start
 	epoch    time.Time
 	second   int // the row that counts
-	seconds  int // to simulate
+	patience int // seconds for which the last calls are waited for
 	events   heap
 	popped   int
 	most     int // events
 	err      error
 	services []service
 	triggers []Trigger
-	live     int // requests
-	ended    int // calls from outside
+	live     int        // requests
+	free     []*request // that have ended: entries and events that are left of them have an older gen
+	ended    int        // calls from outside
 }
 
 // A service is a Service while it is simulated.
@@ -117,7 +118,7 @@ const (
 
 func newEngine(s System, seed uint64) *engine {
 	e := &engine{triggers: s.Events, most: cmp.Or(s.MaxEvents, MaxEvents), epoch: time.Unix(0, 0).UTC(), services: make([]service, len(s.Services))}
-	index, patience := map[string]int32{}, time.Duration(0)
+	index := map[string]int32{}
 	for i, name := range s.names() {
 		index[name] = int32(i)
 	}
@@ -130,34 +131,33 @@ func newEngine(s System, seed uint64) *engine {
 		}
 		v.clients = uint32(max(1, v.Clients))
 		if v.Patience = cmp.Or(v.Patience, defaultPatience); v.Rate > 0 {
-			patience = max(patience, v.Patience)
+			e.patience = max(e.patience, wholeSeconds(v.Patience))
 		}
 		own := map[*retry.Budget]*budget{nil: nil} // Budgets of other services are of other processes
 		for _, c := range v.Calls {
 			p := c.Policy
 			p.Source, p.Classify = v.seeds.Uint64, nil
 			if _, shared := own[p.Budget]; !shared {
-				own[p.Budget] = newBudget(p.Budget, v.clients)
+				own[p.Budget] = newBudget(p.Budget)
 			}
 			v.edges = append(v.edges, edge{policy: p, to: &e.services[index[c.To]], limit: p.EffectiveMax(), budget: own[p.Budget]})
 		}
 	}
-	e.seconds = s.seconds() + wholeSeconds(patience) // the last calls are waited for
 	for _, t := range s.Events {
 		e.push(int64(t.At), evTrigger, index[t.Service], 0)
 		e.push(int64(t.At+t.For), evTrigger, index[t.Service], 0)
 	}
 	for i := range e.services {
-		e.services[i].rows = make([]LoadSecond, e.seconds)
+		e.services[i].rows = make([]LoadSecond, s.seconds()+e.patience)
 		e.change(&e.services[i])
 	}
 	e.push(int64(time.Second), evSecond, 0, 0)
 	return e
 }
 
-// run simulates until all seconds are over.
-func (e *engine) run() error {
-	for e.second < e.seconds && e.err == nil {
+// run simulates until so many seconds are over.
+func (e *engine) run(seconds int) error {
+	for e.second < seconds && e.err == nil {
 		e.next()
 	}
 	return e.err
@@ -263,11 +263,21 @@ func (e *engine) admit(v *service, left int32, up *request) (*request, error) {
 	if e.live++; e.live > MaxInFlight {
 		e.err = fmt.Errorf("retrysim: more than %d requests are in flight after %v of simulated time: shorten duration, lower the rate, or limit the queue", MaxInFlight, time.Duration(e.now))
 	}
-	r := &request{service: v, came: e.now, left: left, up: up, deserted: up != nil && up.deserted}
+	r := e.newRequest()
+	*r = request{gen: r.gen, service: v, came: e.now, left: left, up: up, deserted: up != nil && up.deserted}
 	if v.clients > 1 {
 		r.client = uint32(v.chooses.Uint64() % uint64(v.clients))
 	}
 	return r, nil
+}
+
+// newRequest returns a request that has ended, if there is one.
+func (e *engine) newRequest() (r *request) {
+	if len(e.free) == 0 {
+		return new(request)
+	}
+	r, e.free = e.free[len(e.free)-1], e.free[:len(e.free)-1]
+	return r
 }
 
 // enter starts a request that was admitted, or puts it into the queue.
@@ -374,8 +384,7 @@ func (e *engine) abandon(r *request) {
 	switch {
 	case !r.handled && (r.Cancel == CancelQueue || r.Cancel == CancelWork):
 		r.queued--
-		r.gen++
-		e.live--
+		e.end(r)
 	case r.handled && r.Cancel == CancelWork:
 		r.deserted = true
 		if r.down != nil {
@@ -468,16 +477,17 @@ func (e *engine) pay(r *request) bool {
 
 // answer ends a request.
 func (e *engine) answer(r *request, err error) {
-	e.leave(r)
-	switch {
-	case r.outside:
+	up, left := r.up, max(0, r.left)
+	if r.outside {
 		e.ended++
 		if err == nil && e.now-r.came <= int64(r.Patience) {
 			r.rows[r.came/int64(time.Second)].Worked++
 		}
-	case r.up != nil:
-		r.up.left += max(0, r.left)
-		e.attempted(r.up, err)
+	}
+	e.leave(r)
+	if up != nil {
+		up.left += left
+		e.attempted(up, err)
 	}
 }
 
@@ -490,9 +500,16 @@ func (e *engine) leave(r *request) {
 	if r.deserted {
 		r.wasted += took
 	}
+	v := r.service
+	e.end(r)
+	e.feed(v)
+}
+
+// end makes all that is left of a request stale.
+func (e *engine) end(r *request) {
 	r.gen++
 	e.live--
-	e.feed(r.service)
+	e.free = append(e.free, r)
 }
 
 // feed starts the requests in the queue for which there are workers. A start can end
@@ -525,7 +542,7 @@ func (e *engine) endSecond() {
 		}
 		v.integral, v.work, v.wasted = 0, 0, 0
 	}
-	if e.second++; e.second < e.seconds {
+	if e.second++; e.second < len(e.services[0].rows) {
 		e.push(e.now+int64(time.Second), evSecond, 0, 0)
 	}
 }

@@ -105,7 +105,7 @@ func TestNothingIsLost(t *testing.T) {
 		s := randomSystem(r)
 		require.NoError(t, s.Validate(), s)
 		e := newEngine(s, r.Uint64())
-		require.NoError(t, e.run())
+		require.NoError(t, second(s.goOn(e)))
 		e.second-- // what is still going on is counted in the last one
 		for i := range e.services {
 			e.services[i].rate = 0

@@ -31,16 +31,16 @@ func ExampleCheck() {
 	// <nil>
 }
 
-func ExampleMargin() {
+func ExampleExplain() {
 	for attempts := range 3 {
 		p := retry.Policy{MaxAttempts: attempts + 1, AttemptTimeout: time.Second}
-		margin, err := retrysim.Margin(shop(p))
-		fmt.Printf("%d attempts: %.0f calls a second, %v\n", attempts+1, margin, err)
+		answer, err := retrysim.Explain(shop(p), 10)
+		fmt.Printf("%d attempts: %.0f calls a second, %v\n", attempts+1, answer.Margin, err)
 	}
 	// Output:
-	// 1 attempts: 27 calls a second, <nil>
-	// 2 attempts: 15 calls a second, <nil>
-	// 3 attempts: 10 calls a second, <nil>
+	// 1 attempts: 25 calls a second, <nil>
+	// 2 attempts: 14 calls a second, <nil>
+	// 3 attempts: 9 calls a second, <nil>
 }
 
 // With a short queue the database refuses what would time out anyway.

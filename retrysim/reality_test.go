@@ -62,9 +62,9 @@ func TestReality(t *testing.T) {
 				web.arrives = newStream(arrivalSeed, "web", "arrivals")
 				web.arrival++
 				e.scheduleArrival(web)
-				require.NoError(t, e.run())
-				r := e.result(s)
-				if s.judge(&r); r.Outcome.Verdict == Recovers {
+				r, err := s.goOn(e)
+				require.NoError(t, err)
+				if r.Outcome.Verdict == Recovers {
 					recovery = append(recovery, r.Outcome.Recovery.Seconds())
 				}
 				attempts = append(attempts, float64(r.Services["db"].Requests))

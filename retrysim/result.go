@@ -13,7 +13,8 @@ type Result struct {
 	Seconds  []Second        `json:"seconds"`  // the calls from outside, a row for each second in which they began
 	Services map[string]Load `json:"services"` // by name
 
-	growing bool // not recovered, and the queues get longer
+	growing bool   // not recovered, and the queues get longer
+	fails   string // the entry that loses the largest share of its calls
 }
 
 // An Outcome says how a run ended.
@@ -28,6 +29,9 @@ type Outcome struct {
 	Wasted   float64       `json:"wasted"`            // share of all work since the first event that was done for callers that had given up
 	Runs     int           `json:"runs,omitzero"`     // of [Explain]: how many runs there were
 	Agree    int           `json:"agree,omitzero"`    // of [Explain]: in how many of them the Verdict was the same
+
+	seed  uint64
+	since int // calls since the first event
 }
 
 // A Verdict says whether a system comes back after what happened to it.
@@ -83,17 +87,38 @@ type LoadSecond struct {
 
 // An Answer is what several runs of a [System] say together. String has it in words.
 type Answer struct {
-	Entry  string  `json:"entry"`  // the first service by name that is called from outside
-	Rate   float64 `json:"rate"`   // of its calls a second
-	Margin float64 `json:"margin"` // up to which rate the system comes back, see [Margin]
+	Entry   string  `json:"entry"`   // the service called from outside that loses most above the Margin; of equal ones the first by name
+	Entries int     `json:"entries"` // how many services are called from outside
+	Rate    float64 `json:"rate"`    // of its calls a second
 
-	// Outcome has the Verdict of most runs, and is the outcome of the run in their middle, in
-	// the order of Recovery, EmptyIn and Lost.
+	// Margin is the highest rate of Entry, to 1 %, at which the system comes back in every
+	// run: it recovers, or its queues get shorter. All rates from outside are changed in
+	// the same proportion, MarginShare, and with them events that set one. It is 0 if the
+	// system does not come back with a thousandth of its load either, and at most 4 times
+	// its load. It is below the load exactly if a run at that load does not come back.
+	Margin      float64 `json:"margin"`
+	MarginShare float64 `json:"margin_share"`
+
+	// Outcome has the worst Verdict of the runs, and is the outcome of the run in the
+	// middle of those that have it, in the order of Recovery, EmptyIn and Lost.
 	Outcome Outcome `json:"outcome"`
 
-	WithoutRetries Outcome  `json:"without_retries"` // of the same system if each call has one attempt
-	Run            Result   `json:"run"`             // the first run that has this Verdict
-	Limits         []string `json:"limits"`          // what to know before believing it
+	WithoutRetries Outcome `json:"without_retries"` // of the same run if each call has one attempt
+	Run            Result  `json:"run"`             // the run of this Outcome
+
+	// Of the calls from outside between the start of the first event and the end of the
+	// run, which are the same with and without retries, so many did not work, beyond the
+	// share that did not work before.
+	Calls              int `json:"calls"`
+	Lost               int `json:"lost"`
+	LostWithoutRetries int `json:"lost_without_retries"`
+
+	// A large system is simulated with a part of its calls, workers, queues, and clients or
+	// budgets, as long as 50 of each are left. The counts are multiplied by Scale; 1: it
+	// was simulated as it is.
+	Scale int `json:"scale"`
+
+	Limits []string `json:"limits"` // what to know before believing it
 }
 
 // In JSON, durations are text such as "1.5s".

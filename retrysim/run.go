@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -41,13 +43,15 @@ func (s *System) begin() error {
 }
 
 // simulate runs s, which is valid, and judges the run by what happened in it.
-func (s System) simulate(seed uint64) (Result, error) {
-	e := newEngine(s, seed)
+func (s System) simulate(seed uint64) (Result, error) { return s.goOn(newEngine(s, seed)) }
+
+// goOn simulates until the end of s, which may be the run of an engine for a longer one.
+func (s System) goOn(e *engine) (Result, error) {
 	if s.spent != nil {
 		e.popped = *s.spent
 		defer func() { *s.spent = e.popped }()
 	}
-	if err := e.run(); err != nil {
+	if err := e.run(s.seconds() + e.patience); err != nil {
 		return Result{}, err
 	}
 	r := e.result(s)
@@ -98,9 +102,10 @@ func (s System) exceeds() bool {
 	return false
 }
 
-// Explain simulates s with the seeds 1 to runs, and some of them again without
-// retries, and finds its [Margin]. Near the margin the runs disagree: ten are a good
-// number. Below 1 it is an error.
+// Explain simulates s with the seeds 1 to runs, one of these runs without retries too,
+// and finds up to which load s comes back in all of them. Near that load the runs
+// disagree: ten are a good number. Below 1 it is an error. All of them are longer than
+// the Duration, up to 16 times, where s is not back by then without retries.
 func Explain(s System, runs int) (a Answer, err error) {
 	if runs < 1 {
 		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
@@ -108,23 +113,35 @@ func Explain(s System, runs int) (a Answer, err error) {
 	if err = s.begin(); err != nil {
 		return a, err
 	}
-	a.Entry, a.Limits = s.entries()[0], limits
-	a.Rate = s.Services[a.Entry].Rate
-	if a.Margin, err = Margin(s); err != nil {
+	whole := s
+	a.Scale = whole.scale()
+	s = whole.divided(a.Scale)
+	order, _ := s.order()
+	if events := float64(runs) * s.events(order); events > MaxEvents {
+		return a, fmt.Errorf("%s: %d runs take about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", invalidSystem, runs, events, MaxEvents)
+	}
+	if err = s.prolong(); err != nil {
 		return a, err
 	}
-	if a.Outcome, a.Run, err = s.several(runs); err != nil {
+	if a.Outcome, err = s.several(runs); err != nil {
 		return a, err
 	}
-	for bare := s.withoutRetries(); ; bare.Duration = 2 * time.Duration(bare.seconds()) * time.Second {
-		if bare.seconds() > 16*s.seconds() || bare.Validate() != nil {
-			return a, nil
-		}
-		a.WithoutRetries, _, err = bare.several(min(runs, 3))
-		if err != nil || a.WithoutRetries.Verdict != Draining { // else it is simulated for longer
-			return a, err
-		}
+	if a.Run, err = Run(s, a.Outcome.seed); err != nil {
+		return a, err
 	}
+	without, err := Run(s.withoutRetries(), a.Outcome.seed)
+	if err != nil {
+		return a, err
+	}
+	a.WithoutRetries, a.Limits = without.Outcome, limits
+	a.Outcome.multiply(a.Scale)
+	a.WithoutRetries.multiply(a.Scale)
+	a.Run.multiply(a.Scale)
+	a.Calls, a.Lost, a.LostWithoutRetries = a.Outcome.since, a.Outcome.Lost, a.WithoutRetries.Lost
+	a.MarginShare, a.Entry, err = s.margin(runs, a.Outcome.back())
+	a.Entries, a.Rate = len(s.entries()), whole.Services[a.Entry].Rate
+	a.Margin = a.MarginShare * a.Rate
+	return a, err
 }
 
 var limits = []string{
@@ -134,146 +151,190 @@ var limits = []string{
 	"requests in the order in which they came; what has no pool of workers does not.",
 }
 
-// several runs s with the seeds 1 to runs. The Outcome has the verdict of most of
-// them, of two that are as frequent the worse, and is the outcome of the run in their middle.
-// The Result is their first run.
-func (s System) several(runs int) (Outcome, Result, error) {
-	outcomes, first := map[Verdict][]Outcome{}, map[Verdict]Result{}
-	for seed := range runs {
-		r, err := Run(s, uint64(seed+1))
-		if err != nil {
-			return Outcome{}, Result{}, err
+// prolong doubles the Duration while s is not back at its end without retries, but
+// about to be.
+func (s *System) prolong() error {
+	bare, most := s.withoutRetries(), 16*s.seconds()
+	order, _ := s.order()
+	for {
+		r, err := Run(bare, 1)
+		if err != nil || r.Outcome.Verdict != Draining {
+			return err
 		}
-		if outcomes[r.Outcome.Verdict] == nil {
-			first[r.Outcome.Verdict] = r
+		bare.Duration = 2 * time.Duration(bare.seconds()) * time.Second
+		if bare.seconds() > most || bare.events(order) > longRun || bare.Validate() != nil {
+			return nil
 		}
-		outcomes[r.Outcome.Verdict] = append(outcomes[r.Outcome.Verdict], r.Outcome)
+		s.Duration = bare.Duration
 	}
-	most := Overloaded
-	for _, v := range []Verdict{StaysDown, Draining, Recovers} {
-		if len(outcomes[v]) > len(outcomes[most]) {
-			most = v
-		}
-	}
-	of := outcomes[most]
-	slices.SortFunc(of, func(a, b Outcome) int {
-		return cmp.Or(cmp.Compare(a.Recovery, b.Recovery), cmp.Compare(a.EmptyIn, b.EmptyIn), a.Lost-b.Lost)
-	})
-	o := of[len(of)/2]
-	o.Runs, o.Agree = runs, len(of)
-	return o, first[most], nil
 }
+
+// several runs s with the seeds 1 to runs, for longer if one of them is in doubt. Of the
+// outcomes with the worst Verdict it returns the middle one.
+func (s *System) several(runs int) (Outcome, error) {
+	order := []Verdict{Recovers, Draining, StaysDown, Overloaded}
+	worst, alike := Recovers, []Outcome(nil)
+	for seed := range uint64(runs) {
+		r, err := Run(*s, seed+1)
+		if err != nil {
+			return Outcome{}, err
+		}
+		if long := s.long(); r.inDoubt() && time.Duration(s.seconds())*time.Second < long {
+			s.Duration = long
+			return s.several(runs)
+		}
+		o := r.Outcome
+		o.seed = seed + 1
+		if slices.Index(order, o.Verdict) > slices.Index(order, worst) {
+			worst, alike = o.Verdict, nil
+		}
+		if o.Verdict == worst {
+			alike = append(alike, o)
+		}
+	}
+	slices.SortFunc(alike, func(o, p Outcome) int {
+		return cmp.Or(cmp.Compare(o.Recovery, p.Recovery), cmp.Compare(o.EmptyIn, p.EmptyIn), o.Lost-p.Lost)
+	})
+	o := alike[len(alike)/2]
+	o.Runs, o.Agree = runs, len(alike)
+	return o, nil
+}
+
+// long is how long it takes to see whether a queue gets shorter near the margin, where
+// there are few requests.
+func (s System) long() time.Duration {
+	rate := 0.0
+	for _, v := range s.Services {
+		rate += v.Rate
+	}
+	return s.lastEnd() + min(max(defaultTail, time.Duration(2e5/rate)*time.Second), 5*time.Minute)
+}
+
+// inDoubt reports whether a longer run may say something else.
+func (r *Result) inDoubt() bool {
+	return !r.growing && (r.Outcome.Verdict == StaysDown || r.Outcome.Verdict == Draining)
+}
+
+func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }
 
 // withoutRetries returns s with one attempt for each call.
 func (s System) withoutRetries() System {
-	s.Services = maps.Clone(s.Services)
-	for name, v := range s.Services {
-		v.Calls = slices.Clone(v.Calls)
+	return s.with(func(_ string, v *Service) {
 		for i := range v.Calls {
 			v.Calls[i].Policy = retry.Policy{AttemptTimeout: v.Calls[i].Policy.AttemptTimeout}
 		}
+	})
+}
+
+// with returns s with each service as edit changes it.
+func (s System) with(edit func(name string, v *Service)) System {
+	s.Services = maps.Clone(s.Services)
+	for name, v := range s.Services {
+		v.Calls = slices.Clone(v.Calls)
+		edit(name, &v)
 		s.Services[name] = v
 	}
 	return s
 }
 
-// mostMargin is how many times its rate an entry is tried with.
-const mostMargin = 10
+// mostLoad is how many times its load a system is tried with.
+const mostLoad = 4
 
-// Margin returns up to how many calls a second of its first entry by name s comes
-// back: most of five runs recover, or their queues get shorter. An event that changes
-// the rate of this entry is changed in proportion. It returns 0 if s does not come
-// back from a thousandth of the entry's rate either, and at most ten times that rate.
-// Where no service has Workers, that is one or the other: no rate is too high.
-func Margin(s System) (float64, error) {
-	if err := s.begin(); err != nil {
-		return 0, err
+// margin returns up to how many times its load s comes back in each of the runs with
+// the seeds 1 to runs, to 1 %, and which entry loses most of its calls above that. It is
+// at least 1 if s is back with the load that it has, and else less; 0 if s is not back
+// with a thousandth of it either. Where no service has Workers no load is too high.
+func (s System) margin(runs int, back bool) (share float64, fails string, err error) {
+	least := 0.0
+	if share = 0.99; back {
+		least, share = 1, mostLoad
 	}
-	entry := s.entries()[0]
-	rate := s.Services[entry].Rate
-	// Near the margin a queue gets shorter so slowly that it takes minutes to see it,
-	// where there are few requests.
-	long := min(max(defaultTail, time.Duration(1e6/rate)*time.Second), 5*time.Minute)
-	long = max(s.Duration, s.lastEnd()+long)
-	unlimited := !slices.ContainsFunc(slices.Collect(maps.Values(s.Services)), func(v Service) bool { return v.Workers > 0 })
-
-	lo, hi := 0.0, 0.0 // comes back at lo, and not at hi; 0: not found yet
-	for factor := 1.0; hi == 0 || hi-lo > float64(0.005*lo); {
-		back, err := s.scaled(entry, factor).comesBack(long)
-		switch {
-		case err != nil:
-			return 0, err
-		case back && (factor == mostMargin || unlimited):
-			return mostMargin * rate, nil
-		case back:
-			lo = factor
-		case lo == 0 && (factor < 1e-3 || unlimited):
-			return 0, nil
-		default:
-			hi = factor
-		}
-		if factor = (lo + hi) / 2; hi == 0 {
-			factor = min(mostMargin, 2*lo)
-		}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(s.Services)), func(v Service) bool { return v.Workers > 0 }) {
+		return math.Floor(share), s.entries()[0], nil
 	}
-	return lo * rate, nil
+	for seed := range uint64(runs) {
+		lo, hi := least, share // back at lo, and not at hi unless it is the share of the runs before
+		step := share          // down from hi: other runs end near the first
+		if seed > 0 {
+			step = 0.02 * share
+		}
+		for try := share; hi-lo > float64(0.01*lo); try = max((lo+hi)/2, hi-step) {
+			ok, err := s.loaded(try).comesBack(seed + 1)
+			switch {
+			case err != nil:
+				return 0, "", err
+			case ok:
+				lo = try
+			case try < 1e-3:
+				return 0, s.entries()[0], nil
+			default:
+				hi, step = try, 2*step
+			}
+		}
+		share = lo
+	}
+	above, err := s.loaded(1.02 * share).simulate(1)
+	return share, above.fails, err
 }
 
-// scaled returns s with this many times as many calls to an entry.
-func (s System) scaled(entry string, factor float64) System {
-	s.Services = maps.Clone(s.Services)
-	v := s.Services[entry]
-	v.Rate *= factor
-	s.Services[entry] = v
+// loaded returns s with this many times as many calls from outside.
+func (s System) loaded(factor float64) System {
 	s.Events = slices.Clone(s.Events)
-	for i, t := range s.Events {
-		if t.Service == entry && t.Change == Rate {
+	for i := range s.Events {
+		if s.Events[i].Change == Rate {
 			s.Events[i].Value *= factor
 		}
 	}
-	return s
+	return s.with(func(_ string, v *Service) { v.Rate *= factor })
 }
 
-// comesBack reports whether most of five runs recover, or get better. Most are decided
-// long before the end of a long run.
-func (s System) comesBack(long time.Duration) (bool, error) {
+// comesBack reports whether a run recovers, or gets better. Most are decided long
+// before the end of a long one.
+func (s System) comesBack(seed uint64) (bool, error) {
 	if s.exceeds() {
 		return false, nil
 	}
-	back, down := 0, 0
-	for seed := uint64(1); back < 3 && down < 3; seed++ {
-		s.Duration = min(long, s.lastEnd()+defaultTail)
-		r, err := s.simulate(seed)
-		if v := r.Outcome.Verdict; err == nil && !r.growing && (v == StaysDown || v == Draining) {
-			s.Duration = long
-			r, err = s.simulate(seed)
-		}
-		switch v := r.Outcome.Verdict; {
-		case err != nil:
-			return false, err
-		case v == Recovers || v == Draining:
-			back++
-		default:
-			down++
-		}
+	short := s
+	short.Duration = s.lastEnd() + defaultTail
+	s.Duration = max(s.Duration, s.long())
+	e := newEngine(s, seed)
+	r, err := short.goOn(e)
+	if err == nil && r.inDoubt() {
+		r, err = s.goOn(e)
 	}
-	return back == 3, nil
+	return r.Outcome.back(), err
 }
 
 // String says the Answer in a few lines, for people: the margin first.
 func (a Answer) String() string {
-	margin := fmt.Sprintf("up to %.3g/s", a.Margin)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s comes back %s; you run at %v/s\n", a.Entry, a.marginText(), a.Rate)
+	if a.Entries > 1 {
+		fmt.Fprintf(&b, "%s is the first of %d entries that fail above that\n", a.Entry, a.Entries)
+	}
+	fmt.Fprintf(&b, "%v (%d of %d runs)\nwithout retries: %v\n", a.Outcome, a.Outcome.Agree, a.Outcome.Runs, a.WithoutRetries)
+	if a.Calls > 0 {
+		percent := 100 / float64(a.Calls)
+		fmt.Fprintf(&b, "%d of %d calls lost (%.3g%%), %d without retries (%.3g%%)\n",
+			a.Lost, a.Calls, percent*float64(a.Lost), a.LostWithoutRetries, percent*float64(a.LostWithoutRetries))
+	}
+	fmt.Fprintf(&b, "%.0f%% of the work was for callers that had given up\n", 100*a.Outcome.Wasted)
+	if a.Scale > 1 {
+		fmt.Fprintf(&b, "simulated with 1/%d of the calls, workers and clients; the counts are for all\n", a.Scale)
+	}
+	return b.String()
+}
+
+func (a Answer) marginText() string {
 	switch {
 	case a.Margin == 0:
-		margin = "at no rate of calls"
-	case a.Margin == mostMargin*a.Rate:
-		margin = fmt.Sprintf("even at %v/s", a.Margin)
+		return "at no rate of calls"
+	case a.MarginShare == mostLoad:
+		return fmt.Sprintf("even at %v/s, %d times your load", a.Margin, mostLoad)
 	case a.Margin >= 1000:
-		margin = fmt.Sprintf("up to %.0f/s", a.Margin)
+		return fmt.Sprintf("up to %.0f/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
 	}
-	return fmt.Sprintf("%s comes back %s; you run at %v/s\n", a.Entry, margin, a.Rate) +
-		fmt.Sprintf("%v (%d of %d runs)\nwithout retries: %v\n", a.Outcome, a.Outcome.Agree, a.Outcome.Runs, a.WithoutRetries) +
-		fmt.Sprintf("%d calls lost, %d without retries\n%.0f%% of the work was for callers that had given up\n", a.Outcome.Lost, a.WithoutRetries.Lost, 100*a.Outcome.Wasted)
+	return fmt.Sprintf("up to %.3g/s, %.0f%% of your load", a.Margin, 100*a.MarginShare)
 }
 
 // String says how a run ended.

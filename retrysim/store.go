@@ -68,7 +68,7 @@ func (h *heap) pop() event {
 // A budget is a retry.Budget in simulated time, one for each client.
 type budget struct {
 	full, share, refill int64
-	clients             []bucket
+	spent               map[uint32]*bucket // of clients that have spent from it
 }
 
 type bucket struct {
@@ -79,15 +79,19 @@ type bucket struct {
 
 const token = 1_000_000_000
 
-func newBudget(of *retry.Budget, clients uint32) *budget {
-	b := &budget{full: min(int64(of.Size), math.MaxInt64/token) * token, clients: make([]bucket, clients)}
+func newBudget(of *retry.Budget) *budget {
+	b := &budget{full: min(int64(of.Size), math.MaxInt64/token) * token, spent: map[uint32]*bucket{}}
 	b.share, b.refill = int64(math.Round(float64(of.Ratio*token))), int64(of.RefillEvery)
 	return b
 }
 
 // take takes one retry.
 func (b *budget) take(client uint32, now int64) bool {
-	c := &b.clients[client]
+	c := b.spent[client]
+	if c == nil {
+		c = new(bucket)
+		b.spent[client] = c
+	}
 	if b.refill > 0 {
 		if c.first == 0 {
 			c.first = now + 1 // the start of the simulation is 0
@@ -105,6 +109,7 @@ func (b *budget) take(client uint32, now int64) bool {
 }
 
 func (b *budget) success(client uint32) {
-	c := &b.clients[client]
-	c.spent -= min(c.spent, b.share)
+	if c := b.spent[client]; c != nil {
+		c.spent -= min(c.spent, b.share)
+	}
 }

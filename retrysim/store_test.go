@@ -28,7 +28,7 @@ func TestBudgetIsARetryBudget(t *testing.T) {
 			if r.IntN(2) == 0 {
 				real.RefillEvery = time.Duration(1+r.IntN(20)) * time.Millisecond
 			}
-			b := newBudget(real, 3)
+			b := newBudget(real)
 			start := time.Now()
 			for range each {
 				switch r.IntN(4) {

@@ -26,7 +26,7 @@ type System struct {
 	Duration time.Duration
 
 	// MaxEvents bounds the events of the simulation in Run, and in all runs of Explain
-	// or Margin together: each attempt is two or three. It has no text form. 0: the
+	// together: each attempt is two or three. It has no text form. 0: the
 	// constant MaxEvents for each run.
 	MaxEvents int
 
@@ -167,8 +167,8 @@ func (s System) entries() []string {
 }
 
 // Validate returns nil if s can be simulated. Otherwise its error names up to 20
-// faults, each with the key, the value and what to write instead. Run, Explain,
-// Margin and Check call it first.
+// faults, each with the key, the value and what to write instead. Run, Explain and
+// Check call it first.
 func (s System) Validate() error {
 	var f strict.Faults
 	if n := len(s.Services); n == 0 || n > MaxServices {
@@ -217,7 +217,7 @@ func (s System) Validate() error {
 const (
 	invalidSystem = "retrysim: invalid system"
 	exampleSystem = `{"services": {"web": {"rate": "10/s", "workers": 4, "work": "100ms"}}}`
-	writeRate     = `calls a second, such as "280/s" or "0.5/s"`
+	writeRate     = `calls a second, at most 1e9, such as "280/s" or "0.5/s"`
 	writeService  = "the name of a service"
 )
 
@@ -233,7 +233,7 @@ func (v *Service) keys() []key {
 	return []key{
 		{"rate", (*perSecond)(&v.Rate), v.Rate >= 0 && v.Rate <= maxRate, writeRate},
 		{"patience", (*strict.Duration)(&v.Patience), v.Patience >= 0, strict.WriteDuration},
-		{"clients", (*number)(&v.Clients), v.Clients >= 0 && v.Clients <= maxClients, "how many instances of this service there are, such as 10"},
+		{"clients", (*number)(&v.Clients), v.Clients >= 0 && v.Clients <= maxClients, "how many instances of this service there are, at most 100000000, such as 10"},
 		{"workers", (*number)(&v.Workers), v.Workers >= 0 && v.Workers <= MaxInFlight, "how many workers there are, such as 30, or leave it out for no limit"},
 		{"work", (*strict.Duration)(&v.Work), v.Work >= 0 && v.Work <= maxTime, strict.WriteDuration},
 		{"distribution", &v.Distribution, slices.Contains([]Distribution{"", Exponential, Fixed, Normal}, v.Distribution), "exponential, fixed or normal"},
@@ -317,28 +317,4 @@ func (s System) normal(order []string, rate func(name string) float64) map[strin
 func (s System) load() map[string]float64 {
 	order, _ := s.order()
 	return s.normal(order, func(name string) float64 { return s.Services[name].Rate })
-}
-
-// checkSize refuses a system that takes too long to simulate even if no attempt
-// fails. The results of a second, and the budget of a client, are events too,
-// because they take memory.
-func (s System) checkSize(order []string) error {
-	seconds := float64(s.seconds())
-	peak := func(name string) float64 {
-		rate := s.Services[name].Rate
-		for _, t := range s.Events {
-			if t.Change == Rate && t.Service == name {
-				rate = max(rate, t.Value)
-			}
-		}
-		return rate
-	}
-	events := 100 * seconds * float64(len(order))
-	for name, load := range s.normal(order, peak) {
-		events += 2*load*seconds + float64(s.Services[name].Clients)*float64(len(s.Services[name].Calls))
-	}
-	if most := cmp.Or(s.MaxEvents, MaxEvents); events > float64(most) {
-		return fmt.Errorf("%s: it takes about %.2g events without a single retry, more than %d: write a shorter duration, a lower rate or fewer clients", invalidSystem, events, most)
-	}
-	return nil
 }

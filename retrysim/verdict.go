@@ -16,7 +16,7 @@ const (
 // failures.
 func (s System) judge(r *Result) {
 	end, before := wholeSeconds(s.lastEnd()), int(s.firstAt()/time.Second)
-	overloaded := false
+	overloaded, most := false, -1.0
 	up := make([]bool, len(r.Seconds)-window+1) // whether the window that begins then is good, at each entry
 	for i := range up {
 		up[i] = true
@@ -33,7 +33,12 @@ func (s System) judge(r *Result) {
 			up[i] = up[i] && good(calls, worked, usual)
 		}
 		calls, worked := sum(rows[before:])
-		r.Outcome.Lost += max(0, int(math.Round(float64(usual*float64(calls))))-worked)
+		lost := max(0, int(math.Round(float64(usual*float64(calls))))-worked)
+		r.Outcome.Lost += lost
+		r.Outcome.since += calls
+		if share := float64(lost) / float64(max(1, calls)); share > most {
+			r.fails, most = name, share
+		}
 	}
 
 	back := -1 // since when

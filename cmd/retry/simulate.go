@@ -111,22 +111,39 @@ func simulate(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// simulateAll simulates systems. To compare them, the runs that are shown have the same
-// seed.
+// simulateAll simulates systems. To compare them, all runs are as long as the longest,
+// and those that are shown have the same seed.
 func simulateAll(all []explore.Simulation) (err error) {
+	longest := 0
 	for i := range all {
 		of := &all[i]
 		if of.Answer, err = retrysim.Explain(of.System, 10); err != nil {
 			return errors.New(of.Name + ": " + strings.TrimPrefix(err.Error(), "retrysim: "))
 		}
-		if of.Result = of.Answer.Run; len(all) > 1 {
-			of.Result, err = retrysim.Run(of.System, 1)
+		of.Result = of.Answer.Run
+		longest = max(longest, len(of.Result.Seconds))
+	}
+	if len(all) == 1 {
+		return nil
+	}
+	again := false
+	for i := range all {
+		of := &all[i]
+		of.System.Duration = time.Duration(longest) * time.Second
+		again = again || len(of.Result.Seconds) < longest
+	}
+	if again {
+		return simulateAll(all)
+	}
+	for i := range all {
+		if all[i].Result, err = retrysim.Run(all[i].System, 1); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
-// during calls f. If that takes longer than a second, it says so on the terminal.
+// during calls f. If that takes longer than two seconds, it says so on the terminal.
 func (s *streams) during(what string, f func()) {
 	if !s.shown {
 		f()
@@ -137,14 +154,18 @@ func (s *streams) during(what string, f func()) {
 		defer close(done)
 		f()
 	}()
-	for n := 1; ; n++ {
+	for n := 2; ; n++ {
+		wait := time.Second
+		if n == 2 {
+			wait *= 2
+		}
 		select {
 		case <-done:
-			if n > 1 {
+			if n > 2 {
 				fmt.Fprint(s.err, "\r\x1b[K")
 			}
 			return
-		case <-time.After(time.Second):
+		case <-time.After(wait):
 			fmt.Fprintf(s.err, "\r%s, %ds", what, n)
 		}
 	}

@@ -37,9 +37,10 @@ func TestSimulate(t *testing.T) {
 	assert.Equal(t, 1, status)
 	assert.Empty(t, stderr)
 	assert.Regexp(t, `^down.yaml
-  web comes back up to 1\d\.?\d*/s; you run at 20/s
+  web comes back up to 1\d\.?\d*/s, [67]\d% of your load; you run at 20/s
   stays down \(\d+ of 10 runs\)
   without retries: recovers \w+ after the end of the last event
+  \d+ of \d+ calls lost \([\d.]+%\), \d+ without retries \([1-8][\d.]+%\)
 `, out)
 	assert.Contains(t, out, "workers 0 from 20s to 30s")
 	assert.Contains(t, out, "\nqueue and load (requests a second): db-of-a-name-")
@@ -78,7 +79,7 @@ func TestSimulateForPrograms(t *testing.T) {
 	require.Len(t, all, 2)
 	assert.Equal(t, all[0], all[1])
 	assert.Equal(t, "a&b.yaml", all[0]["file"])
-	assert.Equal(t, 2, strings.Count(out, `"answer":{"entry":"web","rate":20,"margin":1`))
+	assert.Equal(t, 2, strings.Count(out, `"answer":{"entry":"web","entries":1,"rate":20,"margin":1`))
 	assert.Contains(t, out, `"outcome":{"verdict":"stays down",`)
 
 	svg, err := os.ReadFile("out.svg")
@@ -172,10 +173,10 @@ func TestSimulatePage(t *testing.T) {
 	assert.Contains(t, stderr, "retry simulate: open nowhere/page.html: ")
 }
 
-// Only a terminal sees how long it takes, from the first second on.
+// Only a terminal sees how long it takes, from two seconds on.
 func TestDuring(t *testing.T) {
 	for takes, want := range map[time.Duration]string{
-		999 * time.Millisecond: "", 1500 * time.Millisecond: "\rsimulating, 1s\r\x1b[K", 2500 * time.Millisecond: "\rsimulating, 1s\rsimulating, 2s\r\x1b[K",
+		1999 * time.Millisecond: "", 2500 * time.Millisecond: "\rsimulating, 2s\r\x1b[K", 3500 * time.Millisecond: "\rsimulating, 2s\rsimulating, 3s\r\x1b[K",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var shown, hidden strings.Builder

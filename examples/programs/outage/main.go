@@ -94,7 +94,8 @@ func draw(all []rescue) []byte {
 		x := func(second int) float64 { return left + (width-left-26)*float64(second)/float64(len(seconds)) }
 		y := func(v float64) float64 { return height - bottom - (height-top-bottom)*v/most }
 		fmt.Fprintf(&b, "<g transform=\"translate(%g %g)\">\n", width*float64(i%2), height*float64(i/2))
-		fmt.Fprintf(&b, "<text x=\"%g\" y=\"18\" font-size=\"14\">%s</text><text x=\"%g\" y=\"35\">%v</text>\n", left, r.name, left, r.answer.Outcome)
+		fmt.Fprintf(&b, "<text x=\"%g\" y=\"18\" font-size=\"14\">%s: %.0f%% lost</text><text x=\"%g\" y=\"35\">%v</text>\n",
+			left, r.name, 100*float64(r.answer.Lost)/float64(r.answer.Calls), left, r.answer.Outcome)
 		fmt.Fprintf(&b, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill-opacity=\"0.3\"/>\n", x(20), top, x(30)-x(20), height-top-bottom)
 		for v := 0.0; v <= most; v += 200 {
 			fmt.Fprintf(&b, "<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", left-6, y(v)+4, v)
