@@ -7,29 +7,22 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"slices"
-	"sync/atomic"
 
 	"github.com/goretry/retry"
 )
 
-// An attempt is one request to Base. It is the context of that request, and
-// holds the request and the wrapper of the response's body: one object where
-// there could be six.
+// An attempt is one request to Base.
 type attempt struct {
-	x   *exchange
-	req http.Request
-	url url.URL
-	rc  io.ReadCloser // the body of the response
+	x      *exchange
+	number int
+	ctx    context.Context // lives until Check has returned, and the body has been read
+	cancel context.CancelCauseFunc
 
-	number    int32
-	once      bool // the server must not process the request twice
-	mayBeDone bool // it may have processed this attempt
+	req       *http.Request
 	sent      evidence
-
-	ended      atomic.Bool
-	cancelable atomic.Pointer[cancelable] // nil until something asks for Done
+	mayBeDone bool // the server may have processed it
+	open      bool // the response has a body, at whose end the attempt ends
 }
 
 // send sends the request through Base. It returns either a response or an error,
@@ -37,7 +30,7 @@ type attempt struct {
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
-		if timeout, ok := context.Cause(a).(*timeoutError); ok {
+		if timeout, ok := context.Cause(a.ctx).(*timeoutError); ok {
 			err = timeout
 		}
 		if resp != nil { // http.Client ignores such a response too, but leaks its connection
@@ -54,7 +47,7 @@ func (a *attempt) send() (*http.Response, error) {
 	if inner := stoppedBy(resp); inner != nil {
 		resp.Request = inner.of // whether it stands for us is not for a Transport below to say
 	}
-	if resp.Request == nil || resp.Request == &a.req {
+	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}
 	resp.Body = a.endedBy(resp.Body)
@@ -70,10 +63,10 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		return nil, unsentError{checked(err)}
 	}
 	a.mayBeDone = true
-	resp, err := a.x.t.base().RoundTrip(&a.req)
+	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
-		a.mayBeDone = a.sent.mayBeDone(err, a.Err() != nil)
+		a.mayBeDone = a.sent.mayBeDone(err, a.ctx.Err() != nil)
 	}
 	return resp, err
 }
@@ -81,19 +74,19 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 // newRequest makes the request of this attempt, a copy of the caller's.
 func (a *attempt) newRequest() (err error) {
 	x := a.x
-	var ctx context.Context = a
-	if a.once {
-		ctx = httptrace.WithClientTrace(a, a.sent.trace())
+	ctx := a.ctx
+	if x.once {
+		ctx = httptrace.WithClientTrace(ctx, a.sent.trace())
 	}
-	a.req = *x.req.WithContext(ctx)
+	a.req = x.req.WithContext(ctx)
 	a.req.Header = cloneHeader(x.req.Header)
 	if x.t.Resume && isGet(x.req) {
 		askIdentity(a.req.Header)
 	}
 	a.req.TransferEncoding = slices.Clone(x.req.TransferEncoding)
 	if x.req.URL != nil {
-		a.url = *x.req.URL
-		a.req.URL = &a.url
+		u := *x.req.URL
+		a.req.URL = &u
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
 		a.req.Body, err = opened(x.req.GetBody())
@@ -116,10 +109,9 @@ func opened(rc io.ReadCloser, err error) (io.ReadCloser, error) {
 	return rc, err
 }
 
-// cloneHeader is Header.Clone, which goes twice through a map that is empty: much
-// of what a request that succeeds at once costs.
+// cloneHeader returns a copy that can be written to.
 func cloneHeader(h http.Header) http.Header {
-	if len(h) == 0 {
+	if h == nil {
 		return http.Header{}
 	}
 	return h.Clone()
@@ -143,7 +135,7 @@ func (a *attempt) prepare() (err error) {
 			_ = before.Close()
 		}
 	}()
-	err = x.t.Prepare(&a.req, int(a.number), x.failure)
+	err = x.t.Prepare(a.req, a.number, x.failure)
 	prepared = err == nil
 	switch {
 	case prepared:

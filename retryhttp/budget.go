@@ -72,9 +72,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	wrote := trace.WroteHeaders
 	trace.WroteHeaders = func() { times.Add(1); wrote() }
 	out := req.WithContext(httptrace.WithClientTrace(ctx, trace))
-	if out.Header = cloneHeader(req.Header); out.Header == nil {
-		out.Header = http.Header{}
-	}
+	out.Header = cloneHeader(req.Header)
 	out.Header.Set(lease.Lent, strconv.Itoa(lent))
 	if _, known := l.http2.Load(out.URL.Host); !known { // HTTP/2 repeats only what no server has processed
 		sent.only(out)

@@ -52,18 +52,12 @@ func Check(req *http.Request, resp *http.Response, err error) error {
 }
 
 // statusErrorOf returns resp as an error by the Transport that has sent req, if one
-// has. If that Transport has no Check, the error has the header itself: a caller who
-// gets this response gets a copy.
+// has.
 func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
-	a := attemptOf(req)
-	switch {
-	case a == nil:
-		return newStatusError(req, resp, resp.Header.Clone(), nil)
-	case req == &a.req && a.x.t.Check == nil:
-		return newStatusError(req, resp, resp.Header, a.x.t.Advise)
-	default:
+	if a := attemptOf(req); a != nil {
 		return a.x.t.StatusError(req, resp)
 	}
+	return newStatusError(req, resp, nil)
 }
 
 // noSuchHost reports whether err is about a name that does not exist. In a cluster

@@ -3,7 +3,6 @@ package retryhttp
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/goretry/retry"
 )
@@ -40,21 +39,23 @@ type policyKey struct{}
 // that OnEvent gets.
 func AttemptOf(ctx context.Context) int {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
-		return int(a.number)
+		return a.number
 	}
 	return 1
 }
+
+type attemptKey struct{}
 
 // RequestOf returns the request that a [Transport] was given, for the context that
 // OnEvent and Wait of its policy get: there is a request for each event, even after a
 // dial that was refused. It returns nil for any other context, such as the context
 // of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
-	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
-		return x.req
-	}
-	return nil
+	req, _ := ctx.Value(requestKey{}).(*http.Request)
+	return req
 }
+
+type requestKey struct{}
 
 // ErrorOf returns why the last response of a [Transport] was the last: the
 // *retry.Error that RoundTrip did not return because there is a response. It returns
@@ -90,28 +91,28 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	return resp, nil
 }
 
-// A stoppedRequest is the Request of a last response that failed, a copy of the one
-// it would have had. It is its own context, so that it is one object.
-type stoppedRequest struct {
-	context.Context
-	req http.Request
-	of  *http.Request
-	err error // why there was no other attempt
+// A stopped is what the context of the Request of a last response has, if that failed.
+type stopped struct {
+	req *http.Request
+	of  *http.Request // that the response would have had
+	err error         // why there was no other attempt
 }
 
-func newStoppedRequest(of *http.Request, err error) *http.Request {
-	s := &stoppedRequest{Context: of.Context(), of: of, err: err}
-	s.req = *of.WithContext(s)
-	return &s.req
+type stoppedKey struct{}
+
+func newStopped(of *http.Request, err error) *http.Request {
+	s := &stopped{of: of, err: err}
+	s.req = of.WithContext(context.WithValue(of.Context(), stoppedKey{}, s))
+	return s.req
 }
 
-// stoppedBy returns the Request of resp if it is a stoppedRequest. One that was made
-// with the context of such a Request is another.
-func stoppedBy(resp *http.Response) *stoppedRequest {
+// stoppedBy returns what the Request of resp has. One that was made with the context of
+// such a Request is another.
+func stoppedBy(resp *http.Response) *stopped {
 	if resp == nil || resp.Request == nil {
 		return nil
 	}
-	if s, ok := resp.Request.Context().(*stoppedRequest); ok && resp.Request == &s.req {
+	if s, ok := resp.Request.Context().Value(stoppedKey{}).(*stopped); ok && resp.Request == s.req {
 		return s
 	}
 	return nil
@@ -124,90 +125,4 @@ func attemptOf(req *http.Request) *attempt {
 	}
 	a, _ := req.Context().Value(attemptKey{}).(*attempt)
 	return a
-}
-
-// An exchange is the context of its loop: it passes on the request's own, and is
-// itself the value by which discardAndWait finds it.
-type exchangeKey struct{}
-
-func (x *exchange) Deadline() (time.Time, bool) { return x.req.Context().Deadline() }
-func (x *exchange) Done() <-chan struct{}       { return x.req.Context().Done() }
-func (x *exchange) Err() error                  { return x.req.Context().Err() }
-
-func (x *exchange) Value(key any) any {
-	if _, is := key.(exchangeKey); is {
-		return x
-	}
-	return x.req.Context().Value(key)
-}
-
-// A cancelable is the context of an attempt that can be canceled, one of package
-// context, to which others can be added without a goroutine. It is made when
-// something first asks for it: a Base that never does, one in memory or a cache, does
-// not pay for it.
-type cancelable struct {
-	context.Context
-	cancel context.CancelCauseFunc
-}
-
-type attemptKey struct{}
-
-func (a *attempt) Deadline() (time.Time, bool) { return a.x.Deadline() }
-
-func (a *attempt) Done() <-chan struct{} { return a.context().Done() }
-
-func (a *attempt) Err() error {
-	switch c := a.cancelable.Load(); {
-	case c != nil:
-		return c.Err()
-	case a.ended.Load():
-		return context.Canceled
-	default:
-		return a.x.Err()
-	}
-}
-
-// Value also returns what package context looks for, which is how its contexts
-// join and how it finds a cause.
-func (a *attempt) Value(key any) any {
-	switch key.(type) {
-	case attemptKey:
-		return a
-	case policyKey, exchangeKey:
-		return nil // are of the request that this is an attempt of
-	}
-	if c := a.cancelable.Load(); c != nil {
-		return c.Value(key)
-	}
-	return a.x.Value(key)
-}
-
-// context returns the context that can be canceled.
-func (a *attempt) context() *cancelable {
-	if c := a.cancelable.Load(); c != nil {
-		return c
-	}
-	c := new(cancelable)
-	c.Context, c.cancel = context.WithCancelCause(a.x.req.Context())
-	if !a.cancelable.CompareAndSwap(nil, c) {
-		c.cancel(nil)
-		return a.cancelable.Load()
-	}
-	if a.ended.Load() {
-		c.cancel(nil)
-	}
-	return c
-}
-
-// cancel ends the attempt. Only a cause needs a context that can hold it.
-func (a *attempt) cancel(cause error) {
-	if cause != nil {
-		a.context().cancel(cause)
-	}
-	if a.ended.Load() || a.ended.Swap(true) {
-		return
-	}
-	if c := a.cancelable.Load(); c != nil {
-		c.cancel(nil)
-	}
 }

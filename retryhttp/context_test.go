@@ -2,13 +2,9 @@ package retryhttp_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -247,97 +243,5 @@ func TestWithPolicy(t *testing.T) {
 			assert.Equal(t, tt.left, ours.Left())
 			assert.Len(t, seen.all, tt.events)
 		})
-	}
-}
-
-// The context that Base gets is created when it is first needed. It behaves
-// like one of package context, whichever method is called first.
-func TestContextOfAnAttempt(t *testing.T) {
-	type key struct{}
-	why := errors.New("shutting down")
-	asks := map[string]func(context.Context){
-		"nothing": func(context.Context) {},
-		"Done":    func(ctx context.Context) { ctx.Done() },
-		"Err":     func(ctx context.Context) { _ = ctx.Err() },
-		"Value":   func(ctx context.Context) { ctx.Value(key{}) },
-		"Cause":   func(ctx context.Context) { _ = context.Cause(ctx) },
-	}
-	ends := map[string]struct {
-		end        func(cancel context.CancelCauseFunc, body io.Closer)
-		err, cause error
-	}{
-		"it goes on":            {func(context.CancelCauseFunc, io.Closer) {}, nil, nil},
-		"the body is closed":    {func(_ context.CancelCauseFunc, b io.Closer) { _ = b.Close() }, context.Canceled, context.Canceled},
-		"the caller cancels":    {func(cancel context.CancelCauseFunc, _ io.Closer) { cancel(why) }, context.Canceled, why},
-		"the caller, then both": {func(cancel context.CancelCauseFunc, b io.Closer) { cancel(why); _ = b.Close() }, context.Canceled, why},
-	}
-	for first, ask := range asks {
-		for name, tt := range ends {
-			t.Run(first+" first, "+name, func(t *testing.T) {
-				parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "here"))
-				defer cancel(nil)
-				deadline := time.Now().Add(time.Hour)
-				parent, stop := context.WithDeadline(parent, deadline)
-				defer stop()
-				base := script(200)
-				resp := send(t, &retryhttp.Transport{Base: base}, request(t, "GET").WithContext(parent))
-				ctx := base.sent[0].Context()
-
-				ask(ctx)
-				assert.NoError(t, ctx.Err())
-				tt.end(cancel, resp.Body)
-				assert.Equal(t, tt.err, ctx.Err())
-				select {
-				case <-ctx.Done():
-					assert.Error(t, tt.err)
-				default:
-					assert.NoError(t, tt.err)
-				}
-				assert.Equal(t, tt.err, ctx.Err(), "after Done")
-				assert.Equal(t, tt.cause, context.Cause(ctx))
-				assert.Equal(t, "here", ctx.Value(key{}))
-				got, ok := ctx.Deadline()
-				assert.True(t, ok)
-				assert.Equal(t, deadline, got)
-			})
-		}
-	}
-}
-
-// Contexts and functions derived from it need no goroutine, and end with it.
-func TestContextOfAnAttemptHasNoGoroutine(t *testing.T) {
-	before := runtime.NumGoroutine()
-	var children []context.Context
-	var after sync.WaitGroup
-	after.Add(1)
-	resp := send(t, &retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		for range 100 {
-			child, cancel := context.WithCancel(req.Context())
-			t.Cleanup(cancel)
-			children = append(children, child)
-		}
-		context.AfterFunc(req.Context(), after.Done)
-		return response(200), nil
-	})})
-	assert.Less(t, runtime.NumGoroutine(), before+50, "some of another test may have ended")
-	require.NoError(t, resp.Body.Close())
-	for _, child := range children {
-		assert.Error(t, child.Err())
-	}
-	after.Wait()
-}
-
-// If many goroutines use and end it at the same time, it ends exactly once.
-func TestContextOfAnAttemptUnderConcurrentUse(t *testing.T) {
-	for range 200 {
-		base := script(200)
-		resp := send(t, &retryhttp.Transport{Base: base})
-		ctx := base.sent[0].Context()
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() { <-ctx.Done(); assert.Error(t, ctx.Err()) })
-		}
-		wg.Go(func() { assert.NoError(t, resp.Body.Close()) })
-		wg.Wait()
 	}
 }

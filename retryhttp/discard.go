@@ -3,7 +3,6 @@ package retryhttp
 import (
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -34,37 +33,20 @@ func (x *exchange) discard() {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return
 	}
-	if resp.ContentLength > discardBytes || a.Err() != nil {
+	if resp.ContentLength > discardBytes {
 		a.cancel(nil) // there is nothing to gain from reading
 	}
+	cut := time.AfterFunc(discardTime-discardGrace, func() { a.cancel(nil) })
+	defer cut.Stop()
 	done := make(chan any, 1)
 	go a.drain(resp.Body, done)
-	end := time.NewTimer(discardTime - discardGrace)
-	defer end.Stop()
-	var panicked any
 	select {
-	case panicked = <-done:
-	case <-end.C:
-		panicked = a.cutOff(done)
-	case <-x.Done():
-		panicked = a.cutOff(done)
+	case panicked := <-done:
+		if panicked != nil {
+			panic(panicked)
+		}
+	case <-time.After(discardTime): // the goroutine goes on without us
 	}
-	if panicked != nil {
-		panic(panicked)
-	}
-}
-
-// cutOff cancels an attempt and leaves its body time to notice. The goroutine of a
-// body that does not goes on without us.
-func (a *attempt) cutOff(done <-chan any) (panicked any) {
-	a.cancel(nil)
-	end := time.NewTimer(discardGrace)
-	defer end.Stop()
-	select {
-	case panicked = <-done:
-	case <-end.C:
-	}
-	return panicked
 }
 
 // drain reads a body until the attempt has ended, and closes it. It reports a
@@ -72,8 +54,8 @@ func (a *attempt) cutOff(done <-chan any) (panicked any) {
 func (a *attempt) drain(rc io.ReadCloser, done chan<- any) {
 	defer func() { done <- recover() }()
 	defer func() { _ = rc.Close() }()
-	buf := discardBuffers.Get().(*[8 << 10]byte)
-	for rest, empty := discardBytes, 0; rest > 0 && empty < emptyReads && a.Err() == nil; {
+	var buf [8 << 10]byte
+	for rest, empty := discardBytes, 0; rest > 0 && empty < emptyReads && a.ctx.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
 		if err != nil {
 			break
@@ -82,7 +64,4 @@ func (a *attempt) drain(rc io.ReadCloser, done chan<- any) {
 			empty++
 		}
 	}
-	discardBuffers.Put(buf)
 }
-
-var discardBuffers = sync.Pool{New: func() any { return new([8 << 10]byte) }}

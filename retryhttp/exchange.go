@@ -17,9 +17,6 @@ import (
 // An exchange is one call of RoundTrip, told in this file in the order in which it
 // happens: the loop under loopPolicy calls attempt, asks classify whether a failure
 // is the last, and waits with discardAndWait; then the caller gets the answer.
-//
-// It is also the context of the loop. Its size matters: it is most of what a
-// request that succeeds at once costs.
 type exchange struct {
 	t      *Transport
 	req    *http.Request
@@ -28,31 +25,31 @@ type exchange struct {
 	gate   *passage      // nil: none
 	budget *retry.Budget // nil: none
 	unset  bool          // budget is the target's own, where the user has set none
+	once   bool          // the server must not process the request twice
 
 	last    *attempt       // nil before the first
 	failure error          // of the last attempt
 	resp    *http.Response // of the last attempt, until it is discarded or handed to the caller
+}
 
-	first attempt // in here, so that a request that succeeds at once needs no other object
+// run sends the request as often as the loop says, by send. The contexts that OnEvent and
+// Wait get have the request.
+func (x *exchange) run(send func(context.Context) error) error {
+	return x.stopped(retry.Do(context.WithValue(x.req.Context(), requestKey{}, x.req), x.loopPolicy(), send))
 }
 
 // loopPolicy returns the policy of this exchange as the loop needs it.
 func (x *exchange) loopPolicy() retry.Policy {
 	p := *x.policy
-	p.Wait, p.Budget = discardAndWait, x.budget
+	p.Wait, p.Budget = x.discardAndWait, x.budget
 	if x.gate = x.t.Gate.through(x); x.gate != nil {
 		p.OnEvent = x.gate.told
-	}
-	if p.HealthyAfter == 0 {
-		// attempt ends itself, without one more context. Only to judge which
-		// attempts were healthy does the loop need to know.
-		p.AttemptTimeout = min(0, p.AttemptTimeout)
 	}
 	switch {
 	case x.cannotRepeat() != nil:
 		p.Classify = x.classify
 	case !x.t.idempotent(x.req):
-		x.first.once, p.Classify = true, x.classify
+		x.once, p.Classify = true, x.classify
 	}
 	return p
 }
@@ -85,37 +82,39 @@ func (x *exchange) attempt(ctx context.Context) error {
 	}
 	a := x.next()
 	defer func() {
-		if x.resp == nil || a.rc == nil { // there is no body at whose end it could end
+		if x.resp == nil || !a.open {
 			a.cancel(nil)
 		}
 	}()
-	timeout := x.policy.AttemptTimeout
-	var inTime func() bool // nil: there is no timeout
-	switch {
-	case timeout <= 0:
-	case x.policy.HealthyAfter != 0: // the loop ends it, and must see the same end
-		inTime = context.AfterFunc(ctx, func() { a.cancel(&timeoutError{timeout}) })
-	default:
-		inTime = time.AfterFunc(timeout, func() { a.cancel(&timeoutError{timeout}) }).Stop
-	}
+	// ctx ends with this function, and the context of the attempt when the body has been read.
+	timeout := &timeoutError{x.policy.AttemptTimeout}
+	inTime := context.AfterFunc(ctx, func() {
+		if x.req.Context().Err() == nil {
+			a.cancel(timeout)
+		}
+	})
 	resp, err := a.send()
 	x.resp = resp
 	x.failure = x.check(err)
-	if inTime != nil && !inTime() && x.resp != nil {
-		x.discard() // its context is canceled: it could not be read
-		x.failure = x.check(&timeoutError{timeout})
+	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
+		x.discard() // it could not be read
+		x.failure = x.check(timeout)
 	}
 	return x.failure
 }
 
-// next begins the next attempt.
+// next begins the next attempt. Its context has no policy: that is of the request.
 func (x *exchange) next() *attempt {
-	a := &x.first
+	a := &attempt{x: x, number: 1}
 	if x.last != nil {
-		a = &attempt{number: x.last.number, once: x.last.once}
+		a.number = x.last.number + 1
 	}
-	a.x = x
-	a.number++
+	ctx := x.req.Context()
+	if ctx.Value(policyKey{}) != nil {
+		ctx = context.WithValue(ctx, policyKey{}, nil)
+	}
+	ctx, a.cancel = context.WithCancelCause(ctx)
+	a.ctx = context.WithValue(ctx, attemptKey{}, a)
 	x.last = a
 	return a
 }
@@ -125,7 +124,7 @@ func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok {
 		return retry.Permanent(unsent.error)
 	}
-	failure := x.checks(&x.last.req, x.resp, err)
+	failure := x.checks(x.last.req, x.resp, err)
 	if x.gate != nil && x.resp != nil {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}
@@ -172,8 +171,7 @@ func (x *exchange) final(cause error) *retry.Class {
 // discardAndWait is the Wait of every exchange. It discards the response that is
 // not to be returned, so that its connection is free for other requests, and then
 // waits for what is left of d.
-func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
-	x := ctx.Value(exchangeKey{}).(*exchange)
+func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if x.unset && x.works(x.failure) {
 		x.budget.Refund() // a hundred calls may try again at once, with a new token after a 401
 	}
@@ -195,7 +193,7 @@ func discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
 	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.unset {
-		if lent, _ := retry.LendBudget(x, 0, false); lent == retry.Unlimited || x.budget.Left() == 0 { // else one of the context was empty
+		if lent, _ := retry.LendBudget(x.req.Context(), 0, false); lent == retry.Unlimited || x.budget.Left() == 0 { // else one of the context was empty
 			e.Cause = fmt.Errorf("for %s://%s; see retryhttp.Transport.Budgets", x.req.URL.Scheme, x.req.URL.Host)
 		}
 	}
@@ -204,13 +202,13 @@ func (x *exchange) stopped(err error) error {
 
 // answer returns what RoundTrip does, once the loop has stopped with err.
 func (x *exchange) answer(err error) (*http.Response, error) {
-	err = x.stopped(err)
+	ctx := x.req.Context()
 	switch {
 	case x.resp == nil:
 	case err == nil || x.stands(err):
 		return x.handOver(err), nil
-	case x.Err() != nil && !errors.Is(err, context.Cause(x)): // after the loop had decided
-		err = fmt.Errorf("%w (and then %w)", err, context.Cause(x))
+	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)): // after the loop had decided
+		err = fmt.Errorf("%w (and then %w)", err, context.Cause(ctx))
 	}
 	return nil, asNetError(err)
 }
@@ -219,7 +217,7 @@ func (x *exchange) answer(err error) (*http.Response, error) {
 // err. It does not if its body cannot be read any more, nor if the policy is
 // invalid, which only the error tells.
 func (x *exchange) stands(err error) bool {
-	return x.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid
+	return x.req.Context().Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid
 }
 
 // handOver returns the last response, which from now on is the caller's. err says
@@ -228,8 +226,7 @@ func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
 	if err != nil {
-		resp.Header = resp.Header.Clone() // the StatusError that OnEvent got has the other one
-		resp.Request = newStoppedRequest(cmp.Or(resp.Request, x.req), err)
+		resp.Request = newStopped(cmp.Or(resp.Request, x.req), err)
 	}
 	if _, upgraded := resp.Body.(io.Writer); x.t.Resume && !upgraded && resp.Body != nil && resp.Body != http.NoBody {
 		resp.Body = x.resume(resp)

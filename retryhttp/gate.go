@@ -131,7 +131,7 @@ func (p *passage) told(ctx context.Context, e retry.Event) {
 // call. It returns why the attempt is not sent if it cannot wait that long.
 func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	began := time.Now()
-	policy := p.x.policy
+	ctx, policy := p.x.req.Context(), p.x.policy
 	limits := retry.Policy{MaxAttempts: 2, MaxDelay: policy.MaxDelay, MaxRetryAfter: policy.MaxRetryAfter, MaxElapsed: policy.MaxElapsed}
 	for {
 		now := time.Now()
@@ -145,21 +145,21 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 		unsent := func(context.Context) error { return a.Err }
 		switch limits.Next(a).Reason { // which takes nothing from the Budgets of the context
 		case retry.ReasonRetryAfter, retry.ReasonElapsed:
-			_, err := retry.Once(p.x, limits, a, unsent)
+			_, err := retry.Once(ctx, limits, a, unsent)
 			return p.refuse(err)
 		}
 		if policy.MaxElapsed > 0 {
 			spread = min(spread, policy.MaxElapsed-a.Elapsed-left)
 		}
-		if deadline, ok := p.x.Deadline(); ok {
+		if deadline, ok := ctx.Deadline(); ok {
 			room := deadline.Sub(now) - left
 			if room <= 0 {
-				return p.refuse(retry.Do(p.x, limits, unsent))
+				return p.refuse(retry.Do(ctx, limits, unsent))
 			}
 			spread = min(spread, room/2)
 		}
-		if _, err := wait.For(p.x, left+rand.N(max(0, spread)+1)); err != nil {
-			return p.refuse(retry.Do(p.x, limits, unsent)) // without an attempt, because the context is done
+		if _, err := wait.For(ctx, left+rand.N(max(0, spread)+1)); err != nil {
+			return p.refuse(retry.Do(ctx, limits, unsent)) // without an attempt, because the context is done
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,47 +16,50 @@ func (a *attempt) endedBy(rc io.ReadCloser) io.ReadCloser {
 	if _, upgraded := rc.(io.Writer); !upgraded && a.x.t.StallTimeout > 0 {
 		rc = a.watched(rc)
 	}
-	a.rc = rc
-	switch rc := rc.(type) {
+	a.open = true
+	switch ended := (body{rc, a.cancel}); rc := rc.(type) {
 	case io.Writer:
-		return upgraded{(*body)(a), rc}
+		return upgraded{ended, rc}
 	case io.WriterTo:
-		return (*bodyTo)(a)
+		return bodyTo{ended, rc}
 	default:
-		return (*body)(a)
+		return ended
 	}
 }
 
-// A body is an attempt as the body of its response.
-type body attempt
+// A body ends its attempt.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
 
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.rc.Read(p)
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		(*attempt)(b).cancel(nil)
+		b.cancel(nil)
 	}
 	return n, err
 }
 
-func (b *body) Close() error {
-	defer (*attempt)(b).cancel(nil)
-	return b.rc.Close()
+func (b body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
 // A bodyTo is a body with a method WriteTo.
-type bodyTo attempt
+type bodyTo struct {
+	body
+	to io.WriterTo
+}
 
-func (b *bodyTo) Read(p []byte) (int, error) { return (*body)(b).Read(p) }
-func (b *bodyTo) Close() error               { return (*body)(b).Close() }
-
-func (b *bodyTo) WriteTo(w io.Writer) (int64, error) {
-	defer (*attempt)(b).cancel(nil)
-	return b.rc.(io.WriterTo).WriteTo(w)
+func (b bodyTo) WriteTo(w io.Writer) (int64, error) {
+	defer b.cancel(nil)
+	return b.to.WriteTo(w)
 }
 
 // upgraded is the body after 101 Switching Protocols, the connection.
 type upgraded struct {
-	*body
+	body
 	io.Writer
 }
 

@@ -38,7 +38,7 @@ var ErrChanged = errors.New("the server does not confirm that it still has the s
 // whyNot returns why Transport.Resume does not apply to the response that the caller
 // gets. "": it is a whole body, named by a strong ETag, and its request may be repeated.
 func (x *exchange) whyNot(resp *http.Response) string {
-	req := &x.last.req
+	req := x.last.req
 	_, ranged := req.Header["Range"]
 	switch {
 	case x.failure != nil:
@@ -47,7 +47,7 @@ func (x *exchange) whyNot(resp *http.Response) string {
 		return fmt.Sprintf("the status is %d", resp.StatusCode)
 	case !isGet(req) || req.Body != nil && req.Body != http.NoBody:
 		return "the request is no GET without a body"
-	case x.last.once:
+	case x.once:
 		return "the request may not be repeated"
 	case ranged:
 		return "the request has a Range"
@@ -147,7 +147,7 @@ func (d *download) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	switch {
-	case err == io.EOF || d.x.Err() != nil:
+	case err == io.EOF || d.x.req.Context().Err() != nil:
 		d.err = err
 	case d.why != "":
 		d.err = &BrokenError{d.off, fmt.Errorf("%w (not resumed: %s)", err, d.why)}
@@ -240,15 +240,14 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	}
 	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget, unset: d.x.unset}
 	defer x.end()
-	policy := x.loopPolicy()
-	x.first.req, x.first.number, x.last = *req, 1, &x.first
-	err := x.stopped(retry.Do(x, policy, func(ctx context.Context) error {
+	x.last = &attempt{number: 1, req: req}
+	err := x.run(func(ctx context.Context) error {
 		if broke == nil {
 			return x.attempt(ctx)
 		}
 		x.failure, broke = x.check(broke), nil
 		return x.failure
-	}))
+	})
 
 	d.mu.Lock()
 	defer d.mu.Unlock()

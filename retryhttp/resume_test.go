@@ -472,7 +472,7 @@ func TestResumeUnderThePolicy(t *testing.T) {
 		{"a 503 that asks for too much", second(func(_ *source, resp *http.Response) { *resp = *asksToWait(503, 500) }), time.Second, retry.ReasonRetryAfter},
 		{"a gate that is closed", func(tr *retryhttp.Transport, _ *source) {
 			tr.Gate, tr.Policy.MaxRetryAfter = &retryhttp.Gate{Key: func(req *http.Request) string { return req.Header.Get("Range") }}, time.Second
-			req := request(t, "GET")
+			req := request(t, "GET").WithContext(context.Background()) // that of t ends outside of the bubble
 			req.Header.Set("Range", "bytes=4-")
 			send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: tr.Gate}, req)
 		}, time.Second, retry.ReasonRetryAfter},

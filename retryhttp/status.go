@@ -24,21 +24,21 @@ type StatusError struct {
 // NewStatusError returns a response as an error, with the wait that [AdviceOf]
 // reads. In a Check, use the StatusError of the [Transport].
 func NewStatusError(resp *http.Response) *StatusError {
-	return newStatusError(resp.Request, resp, resp.Header.Clone(), AdviceOf)
+	return newStatusError(resp.Request, resp, nil)
 }
 
 // StatusError returns resp as an error, for a Check: with the wait that the Advise
 // of t reads, and the method and URL of req, which may be nil.
 func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusError {
-	return newStatusError(req, resp, resp.Header.Clone(), t.Advise)
+	return newStatusError(req, resp, t.Advise)
 }
 
 // newStatusError returns resp as an error. A nil advise is AdviceOf.
-func newStatusError(req *http.Request, resp *http.Response, header http.Header, advise func(*http.Response) Advice) *StatusError {
+func newStatusError(req *http.Request, resp *http.Response, advise func(*http.Response) Advice) *StatusError {
 	if advise == nil {
 		advise = AdviceOf
 	}
-	e := &StatusError{StatusCode: resp.StatusCode, Header: header, advice: advise(resp)}
+	e := &StatusError{StatusCode: resp.StatusCode, Header: resp.Header.Clone(), advice: advise(resp)}
 	if req != nil && req.URL != nil {
 		e.method = cmp.Or(req.Method, http.MethodGet)
 		e.url = url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Path: req.URL.Path, RawPath: req.URL.RawPath}

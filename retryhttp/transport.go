@@ -218,7 +218,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: t.check()}
 	x.budget, x.unset = t.budgetOf(x.policy, req)
 	defer x.end()
-	return x.answer(retry.Do(x, x.loopPolicy(), x.attempt))
+	return x.answer(x.run(x.attempt))
 }
 
 // CloseIdleConnections closes those of Base. http.Client calls it.

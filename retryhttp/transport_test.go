@@ -276,10 +276,10 @@ func TestAttemptTimeout(t *testing.T) {
 		err    string // "": none
 	}{
 		{"every attempt is cut off, whatever Base says", script(canceled), nil,
-			3, 3, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited): " + text},
+			3, 3, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited, attempt 3 ran out of its 50ms): " + text},
 		{"Check sees a timeout", script(canceled), func(tr *retryhttp.Transport) {
 			tr.Check = func(_ *http.Request, _ *http.Response, err error) error { return retry.Permanent(err) }
-		}, 1, 1, timeout, "retry: permanent error after 1 attempt: " + text},
+		}, 1, 1, timeout, "retry: permanent error after 1 attempt (attempt 1 ran out of its 50ms): " + text},
 		{"a response that comes too late does not count", script(func(*http.Request) (*http.Response, error) {
 			time.Sleep(timeout + 1) // ignores its context
 			return responseWith(200, late), nil
@@ -293,7 +293,7 @@ func TestAttemptTimeout(t *testing.T) {
 				}
 				return err
 			}
-		}, 3, 6, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited): " + text},
+		}, 3, 6, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited, attempt 3 ran out of its 50ms): " + text},
 		{"an attempt that it ends was not healthy", script(canceled, canceled, canceled, retry.Permanent(errors.New("it goes on for ever"))),
 			func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 },
 			3, 3, 3*timeout + 2*time.Second, "retry: attempts exhausted after 3 attempts (2s waited, attempt 3 ran out of its 50ms): " + text},
@@ -461,7 +461,7 @@ func TestErrorsThroughClient(t *testing.T) {
 		"temporary": {&net.DNSError{Err: "server misbehaving", Name: "example.test", IsTemporary: true}, twice, retry.ReasonExhausted, false, true,
 			"retry: attempts exhausted after 2 attempts: lookup example.test: server misbehaving"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			client := &http.Client{Transport: &retryhttp.Transport{Base: script(tt.answer), Policy: tt.policy}}
 			_, err := client.Get("http://example.test/")
 			assert.EqualError(t, err, `Get "http://example.test/": `+tt.text)
