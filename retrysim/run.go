@@ -64,12 +64,17 @@ func (s System) goOn(e *engine) (Result, error) {
 func (e *engine) result(s System) Result {
 	n := s.seconds()
 	r := Result{Seconds: make([]Second, n), Services: make(map[string]Load, len(e.services))}
-	normal, begin := s.load(), int(s.firstAt()/time.Second)
+	normal, begin, whole := s.load(), int(s.firstAt()/time.Second), max(1, s.part)
 	all, wasted := 0.0, 0.0
 	for i := range e.services {
 		v := &e.services[i]
-		l := Load{Normal: normal[v.name], Seconds: v.rows[:n]}
-		for k, row := range l.Seconds {
+		l := Load{Normal: normal[v.name] * float64(whole), Seconds: slices.Clone(v.rows[:n])}
+		for k := range l.Seconds {
+			row := &l.Seconds[k]
+			for _, count := range []*int{&row.Calls, &row.Worked, &row.Requests, &row.Rejected, &row.Queue} {
+				*count *= whole
+			}
+			row.Busy *= float64(whole)
 			l.Requests += row.Requests
 			l.Rejected += row.Rejected
 			l.Peak = max(l.Peak, row.Queue)
@@ -134,10 +139,7 @@ func Explain(s System, runs int) (a Answer, err error) {
 		return a, err
 	}
 	a.WithoutRetries, a.Limits = without.Outcome, limits
-	a.Outcome.multiply(a.Scale)
-	a.WithoutRetries.multiply(a.Scale)
-	a.Run.multiply(a.Scale)
-	a.Calls, a.Lost, a.LostWithoutRetries = a.Outcome.since, a.Outcome.Lost, a.WithoutRetries.Lost
+	a.Calls, a.Lost, a.LostWithoutRetries = a.Outcome.since, a.Outcome.Lost, without.Outcome.Lost
 	a.MarginShare, a.Entry, err = s.margin(runs, a.Outcome.back())
 	a.Entries, a.Rate = len(s.entries()), whole.Services[a.Entry].Rate
 	a.Margin = a.MarginShare * a.Rate
@@ -172,7 +174,6 @@ func (s *System) prolong() error {
 // several runs s with the seeds 1 to runs, for longer if one of them is in doubt. Of the
 // outcomes with the worst Verdict it returns the middle one.
 func (s *System) several(runs int) (Outcome, error) {
-	order := []Verdict{Recovers, Draining, StaysDown, Overloaded}
 	worst, alike := Recovers, []Outcome(nil)
 	for seed := range uint64(runs) {
 		r, err := Run(*s, seed+1)
@@ -185,7 +186,7 @@ func (s *System) several(runs int) (Outcome, error) {
 		}
 		o := r.Outcome
 		o.seed = seed + 1
-		if slices.Index(order, o.Verdict) > slices.Index(order, worst) {
+		if slices.Index(verdicts, o.Verdict) > slices.Index(verdicts, worst) {
 			worst, alike = o.Verdict, nil
 		}
 		if o.Verdict == worst {

@@ -96,6 +96,7 @@ func (s System) divided(by int) System {
 	if by == 1 {
 		return s
 	}
+	s.part = by
 	part := func(n int) int { return int(math.Round(float64(n) / float64(by))) }
 	s.Events = slices.Clone(s.Events)
 	for i, t := range s.Events {
@@ -127,36 +128,4 @@ func (s System) divided(by int) System {
 			v.Calls[i].Policy.Budget = budgets[e.Policy.Budget]
 		}
 	})
-}
-
-// multiply makes the numbers of a system that was divided those of the whole.
-func (r *Result) multiply(by int) {
-	r.Outcome.multiply(by)
-	for i := range r.Seconds {
-		r.Seconds[i].Calls *= by
-		r.Seconds[i].Worked *= by
-	}
-	for name, l := range r.Services {
-		l.Normal *= float64(by)
-		l.Requests *= by
-		l.Rejected *= by
-		l.Peak *= by
-		for i := range l.Seconds {
-			row := &l.Seconds[i]
-			row.Calls *= by
-			row.Worked *= by
-			row.Requests *= by
-			row.Rejected *= by
-			row.Queue *= by
-			row.Busy *= float64(by)
-		}
-		r.Services[name] = l
-	}
-}
-
-func (o *Outcome) multiply(by int) {
-	o.Calls *= by
-	o.Worked *= by
-	o.Lost *= by
-	o.since *= by
 }

@@ -30,7 +30,9 @@ type System struct {
 	// constant MaxEvents for each run.
 	MaxEvents int
 
-	spent *int // events in the runs before, where MaxEvents is set
+	spent   *int // events in the runs before, where MaxEvents is set
+	part    int  // of a larger system, which has so many times as much; 0: it is the whole
+	counted int  // for how many seconds calls that are lost are counted; 0: all
 }
 
 // A Service handles requests: it waits for a worker, works, then makes its calls one

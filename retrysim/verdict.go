@@ -1,6 +1,7 @@
 package retrysim
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -30,9 +31,9 @@ func (s System) judge(r *Result) {
 		overloaded = overloaded || usual < goodShare
 		for i := range up {
 			calls, worked := sum(rows[i : i+window])
-			up[i] = up[i] && good(calls, worked, usual)
+			up[i] = up[i] && good(calls, worked, usual, max(1, s.part))
 		}
-		calls, worked := sum(rows[before:])
+		calls, worked := sum(rows[before:max(before, min(len(rows), cmp.Or(s.counted, len(rows))))])
 		lost := max(0, int(math.Round(float64(usual*float64(calls))))-worked)
 		r.Outcome.Lost += lost
 		r.Outcome.since += calls
@@ -79,10 +80,11 @@ func sum(rows []LoadSecond) (calls, worked int) {
 }
 
 // good reports whether enough calls worked: 90 % of what is usual, less what chance
-// explains. Where usually all of them work, chance explains nothing.
-func good(calls, worked int, usual float64) bool {
+// explains, where only one of so many was simulated. Where usually all of them work,
+// chance explains nothing.
+func good(calls, worked int, usual float64, of int) bool {
 	n := float64(calls)
-	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual))
+	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(of))
 	return float64(worked) >= float64(goodShare*usual*n)-chance
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -27,6 +28,7 @@ end without retries, and a run as a table. The exit status is 1 if the system in
 FILE does not recover.
 
     retry simulate system.yaml
+    retry simulate -rescue -page page.html system.yaml
     retry simulate -compare with-budget.yaml -svg outage.svg system.yaml
 
 The file is YAML or JSON. This system has 30 database workers that hang for 10s:
@@ -45,6 +47,10 @@ requests) or rate: 400/s. A service may have patience, clients, distribution,
 queue, cancel and lend, and a call a budget. Without a queue, the queue of a
 service is unlimited. docs/simulate.md explains each key.
 
+With -rescue, it tries what people change in such a system: attempts, budgets,
+jitter, timeouts, a queue, cancel, lend; then pairs of what helps. It prints what
+each of them changes about the verdict, the calls lost and the margin.
+
 With -compare, calls come to both systems at the same times if their services
 have the same names and rates.
 `,
@@ -55,6 +61,7 @@ func simulate(s *streams, c *command, args []string) int {
 	other := flags.String("compare", "", "also simulate the system in this `file`, under the same calls")
 	page := flags.String("page", "", "write a page about the run to this `file`, which has no scripts")
 	svg := flags.String("svg", "", "draw the run as a picture in this `file`")
+	rescue := flags.Bool("rescue", false, "try the changes that people make, and pairs of those that help")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	args, status, done := c.parse(s, flags, args)
 	if done {
@@ -65,6 +72,9 @@ func simulate(s *streams, c *command, args []string) int {
 		return c.misused(s, err)
 	}
 	names := []string{name}
+	if *rescue && *other != "" {
+		return c.misused(s, "-rescue is for one system: leave -compare out")
+	}
 	if *other != "" {
 		names = append(names, *other)
 	}
@@ -87,7 +97,14 @@ func simulate(s *streams, c *command, args []string) int {
 	if status != ok {
 		return status
 	}
-	s.during("simulating", func() { err = simulateAll(all) })
+	s.during("simulating", func(say func(string)) {
+		err = simulateAll(all, func(s retrysim.System) (retrysim.Answer, error) {
+			if !*rescue {
+				return retrysim.Explain(s, runs)
+			}
+			return retrysim.FindRescues(s, runs, func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) })
+		})
+	})
 	if err == nil && *svg != "" {
 		err = os.WriteFile(*svg, explore.Picture(all...), 0o644)
 	}
@@ -111,13 +128,15 @@ func simulate(s *streams, c *command, args []string) int {
 	return ok
 }
 
+const runs = 10
+
 // simulateAll simulates systems. To compare them, all runs are as long as the longest,
 // and those that are shown have the same seed.
-func simulateAll(all []explore.Simulation) (err error) {
+func simulateAll(all []explore.Simulation, explain func(retrysim.System) (retrysim.Answer, error)) (err error) {
 	longest := 0
 	for i := range all {
 		of := &all[i]
-		if of.Answer, err = retrysim.Explain(of.System, 10); err != nil {
+		if of.Answer, err = explain(of.System); err != nil {
 			return errors.New(of.Name + ": " + strings.TrimPrefix(err.Error(), "retrysim: "))
 		}
 		of.Result = of.Answer.Run
@@ -133,7 +152,7 @@ func simulateAll(all []explore.Simulation) (err error) {
 		again = again || len(of.Result.Seconds) < longest
 	}
 	if again {
-		return simulateAll(all)
+		return simulateAll(all, explain)
 	}
 	for i := range all {
 		if all[i].Result, err = retrysim.Run(all[i].System, 1); err != nil {
@@ -144,15 +163,19 @@ func simulateAll(all []explore.Simulation) (err error) {
 }
 
 // during calls f. If that takes longer than two seconds, it says so on the terminal.
-func (s *streams) during(what string, f func()) {
+// F says what it does now.
+func (s *streams) during(what string, f func(say func(string))) {
+	var now atomic.Value
+	now.Store(what)
+	say := func(text string) { now.Store(text) }
 	if !s.shown {
-		f()
+		f(say)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f()
+		f(say)
 	}()
 	for n := 2; ; n++ {
 		wait := time.Second
@@ -166,7 +189,7 @@ func (s *streams) during(what string, f func()) {
 			}
 			return
 		case <-time.After(wait):
-			fmt.Fprintf(s.err, "\r%s, %ds", what, n)
+			fmt.Fprintf(s.err, "\r\x1b[K%s, %ds", now.Load(), n)
 		}
 	}
 }
@@ -180,12 +203,33 @@ func simulationText(all []explore.Simulation) string {
 		}
 		b.WriteString("\n")
 	}
+	if answer := all[0].Answer; answer.Rescues != nil || answer.Useless != nil {
+		printRescues(&b, all[0])
+	}
 	if len(all) > 1 {
 		fmt.Fprintf(&b, "B is %s.\n", all[1].Name)
 	}
 	printRows(&b, all)
 	fmt.Fprintf(&b, "\n%s\n", strings.Join(all[0].Answer.Limits, "\n"))
 	return b.String()
+}
+
+// printRescues prints what helps, and in one line what does not.
+func printRescues(b *strings.Builder, of explore.Simulation) {
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "change\tverdict\tcalls lost\tmargin")
+	for _, row := range of.Rescues() {
+		change, other, pair := strings.Cut(row[0], "; ")
+		fmt.Fprintf(t, "%s\t%s\n", change, strings.Join(row[1:], "\t"))
+		if pair {
+			fmt.Fprintf(t, "  and %s\t\t\t\n", other)
+		}
+	}
+	_ = t.Flush()
+	if useless := of.Answer.Useless; len(useless) > 0 {
+		fmt.Fprintf(b, "does not help: %s\n", strings.Join(useless, "; "))
+	}
+	b.WriteString("\n")
 }
 
 // A table has fewer rows than mostRows. Its longest bar has mostBar characters.

@@ -173,15 +173,45 @@ func TestSimulatePage(t *testing.T) {
 	assert.Contains(t, stderr, "retry simulate: open nowhere/page.html: ")
 }
 
-// Only a terminal sees how long it takes, from two seconds on.
+// A rescue is a table, on the page too, and what does not help is one line.
+func TestRescue(t *testing.T) {
+	t.Chdir(write(t, map[string]string{"down.yaml": fmt.Sprintf(strings.ReplaceAll(system, "db-of-a-name-that-is-longer-than-a-column", "db"), "")}))
+	out, stderr, status := tool("", "simulate", "-rescue", "-page", "page.html", "down.yaml")
+	assert.Equal(t, 1, status)
+	assert.Empty(t, stderr)
+	assert.Regexp(t, `
+change +verdict +calls lost +margin
+none +stays down +1,383 \(100%\) +14\.2/s \(71%\)
+db: cancel: work +recovers +\d+ \(1\d[.\d]*%\) +[\d.]+/s \(1\d\d%\)
+(?:.*\n)+does not help: web -> db: timeout: 500ms; .*\n
+queue and load`, out)
+	table, _, _ := strings.Cut(out, "does not help")
+	assertNarrow(t, table)
+	page, err := os.ReadFile("page.html")
+	require.NoError(t, err)
+	assert.True(t, strings.Contains(string(page), "<tr><td>none</td><td>stays down</td><td>1,383 (100%)</td><td>14.2/s (71%)"))
+	assert.True(t, strings.Contains(string(page), "<p>Does not help: web -&gt; db: timeout: 500ms; "))
+
+	_, stderr, status = tool("", "simulate", "-rescue", "-compare", "down.yaml", "down.yaml")
+	assert.Equal(t, 2, status)
+	assert.Contains(t, stderr, "-rescue is for one system: leave -compare out")
+}
+
+// Only a terminal sees how long it takes, from two seconds on, and what is done then.
 func TestDuring(t *testing.T) {
+	const clear = "\r\x1b[K"
 	for takes, want := range map[time.Duration]string{
-		1999 * time.Millisecond: "", 2500 * time.Millisecond: "\rsimulating, 2s\r\x1b[K", 3500 * time.Millisecond: "\rsimulating, 2s\rsimulating, 3s\r\x1b[K",
+		1999 * time.Millisecond: "", 2500 * time.Millisecond: clear + "simulating, 2s" + clear, 3500 * time.Millisecond: clear + "simulating, 2s" + clear + "more, 3s" + clear,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var shown, hidden strings.Builder
-			(&streams{err: &shown, shown: true}).during("simulating", func() { time.Sleep(takes) })
-			(&streams{err: &hidden}).during("simulating", func() { time.Sleep(takes) })
+			f := func(say func(string)) {
+				time.Sleep(min(takes, 2100*time.Millisecond))
+				say("more")
+				time.Sleep(takes - min(takes, 2100*time.Millisecond))
+			}
+			(&streams{err: &shown, shown: true}).during("simulating", f)
+			(&streams{err: &hidden}).during("simulating", f)
 			assert.Equal(t, want, shown.String())
 			assert.Empty(t, hidden.String())
 		})

@@ -57,6 +57,8 @@ type systemView struct {
 	Said    []string
 	Limits  []string
 	Figures []figure
+	Rescues [][]string // nil: not asked for
+	Useless string
 }
 
 // An outage is what the pictures of a policy show.
@@ -109,7 +111,11 @@ func Page(p Policy) ([]byte, error) {
 func SystemPage(all ...Simulation) ([]byte, error) {
 	v := &view{Title: all[0].Name}
 	for _, of := range all {
-		v.Systems = append(v.Systems, systemView{of.Name, strings.Split(strings.TrimSpace(of.Answer.String()), "\n"), of.Answer.Limits, of.figures()})
+		system := systemView{Name: of.Name, Said: strings.Split(strings.TrimSpace(of.Answer.String()), "\n"), Limits: of.Answer.Limits, Figures: of.figures()}
+		if of.Answer.Rescues != nil || of.Answer.Useless != nil {
+			system.Rescues, system.Useless = of.Rescues(), strings.Join(of.Answer.Useless, "; ")
+		}
+		v.Systems = append(v.Systems, system)
 	}
 	return v.html()
 }

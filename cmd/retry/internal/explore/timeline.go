@@ -56,6 +56,21 @@ func (of Simulation) Rows(most int) (rows []Row) {
 	return rows
 }
 
+// Rescues returns the changes of a system that help as rows of text: the change, the
+// verdict, the calls lost and the margin. The first row is of the system as it is.
+func (of Simulation) Rescues() [][]string {
+	a := of.Answer
+	rows := [][]string{}
+	for _, r := range append([]retrysim.Rescue{{Change: "none", Verdict: a.Outcome.Verdict, Lost: a.Lost, Margin: a.Margin, MarginShare: a.MarginShare}}, a.Rescues...) {
+		rows = append(rows, []string{
+			r.Change, string(r.Verdict),
+			fmt.Sprintf("%s (%.3g%%)", preview.Thousands(r.Lost), 100*float64(r.Lost)/float64(max(1, a.Calls))),
+			fmt.Sprintf("%s/s (%.0f%%)", number(r.Margin, false), 100*r.MarginShare),
+		})
+	}
+	return rows
+}
+
 // Loaded returns the names of the services, the one with the most load beyond its
 // normal load first. Equal ones are in the order of the events, and of the alphabet.
 func (of Simulation) Loaded() []string {

@@ -1,0 +1,63 @@
+package retrysim
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What rescues a small system is in the order of what it loses, with what Explain says
+// of the system with that change.
+func TestFindRescues(t *testing.T) {
+	calls, most := 0, 0
+	s := system(t, small)
+	a, err := FindRescues(s, 3, func(done, of int) {
+		assert.Equal(t, calls, done)
+		calls, most = calls+1, of
+	})
+	require.NoError(t, err)
+	assert.Equal(t, most, calls)
+	assert.Equal(t, []string{"web -> db: timeout: 500ms", "web -> db: jitter: full, backoff: exponential 100ms"}, a.Useless)
+	assert.True(t, slices.IsSortedFunc(a.Rescues, func(r, q Rescue) int { return r.Lost - q.Lost }))
+	var texts []string
+	for _, r := range a.Rescues {
+		texts = append(texts, r.Change)
+		changed := s
+		changed.Duration = time.Duration(len(a.Run.Seconds)) * time.Second
+		for _, c := range r.changes {
+			changed = changed.with(c.edit)
+		}
+		b, err := Explain(changed, 3)
+		require.NoError(t, err)
+		assert.Equal(t, []any{b.Outcome.Verdict, b.Lost, b.Margin, b.MarginShare}, []any{r.Verdict, r.Lost, r.Margin, r.MarginShare}, r.Change)
+	}
+	assert.Equal(t, []string{"db: cancel: work", "db: cancel: queue", "db: queue: 24", "web -> db: max_attempts: 1", "web -> db: budget: size 10, ratio 0.1"}, texts)
+	written, err := json.Marshal(a.Rescues[0])
+	require.NoError(t, err)
+	assert.Regexp(t, `^{"change":"db: cancel: work","verdict":"recovers","lost":\d+,"margin":[\d.]+,"margin_share":[\d.]+}$`, string(written))
+}
+
+// Of a system with two layers each thing is changed that people change, in its own place.
+func TestChanges(t *testing.T) {
+	s := system(t, `{"services": {
+		"web": {"rate": "24/s", "patience": "3s", "workers": 100, "work": "1s", "cancel": "work", "calls": [
+			{"to": "api", "retry": {"max_attempts": -1, "backoff": {"type": "fixed", "base": "1s"}}, "budget": {"size": 9}}, {"to": "db", "timeout": "2s"}]},
+		"api": {"queue": 5, "workers": 1, "work": "1ms", "cancel": "queue", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": 3, "jitter": "full", "backoff": {"type": "fixed", "base": "1s"}}}]},
+		"db": {"workers": 10, "work": "100ms", "queue": 80}}}`)
+	var texts []string
+	for _, c := range s.changes() {
+		texts = append(texts, c.text)
+		changed := s.with(c.edit)
+		require.NoError(t, changed.Validate(), c.text)
+		assert.NotEqual(t, s, changed, c.text)
+	}
+	assert.Equal(t, []string{
+		"api -> db: timeout: 500ms", "api -> db: max_attempts: 2", "api -> db: budget: size 10, ratio 0.1",
+		"web -> api: max_attempts: 3", "web -> api: jitter: full", "web -> db: timeout: 1s", "each call: budget: size 10, ratio 0.1",
+		"api: cancel: work", "db: cancel: queue", "db: cancel: work", "web: lend: 1", "web: queue: 240",
+	}, texts)
+}
