@@ -3,12 +3,15 @@ package retryconnect_test
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retryconnect"
 	"github.com/goretry/retry/retryhttp"
 )
@@ -21,7 +24,7 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 			for want, lease := range map[int]bool{64: false, 4: true} {
 				t.Run(protocol+" "+name, func(t *testing.T) {
 					leaf := &server{answer: alwaysFail(connect.CodeUnavailable)}
-					retries := connect.WithInterceptors(retryconnect.Interceptor{Policy: soon()})
+					retries := connect.WithInterceptors(&retryconnect.Interceptor{Policy: soon(), Budgets: retryconnect.NoBudgets})
 					start := func(s *server) client {
 						url, httpClient := serve(t, s.handler())
 						if lease {
@@ -45,4 +48,15 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestBudgets(t *testing.T) {
+	calltest.Budgets(t, func(p retry.Policy, budgets func(string) *retry.Budget) func(context.Context) error {
+		client := (&server{answer: alwaysFail(connect.CodeUnavailable)}).start(t, &retryconnect.Interceptor{Policy: p, Budgets: budgets})
+		names := slices.Sorted(maps.Keys(calls))
+		return func(ctx context.Context) error {
+			names = append(names[1:], names[0])
+			return calls[names[0]](ctx, client)
+		}
+	}, retryconnect.NoBudgets)
 }

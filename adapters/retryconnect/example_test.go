@@ -34,7 +34,7 @@ func Example() {
 	server := serveGreetings()
 	defer server.Close()
 
-	retries := retryconnect.Interceptor{Policy: retry.Policy{
+	retries := &retryconnect.Interceptor{Policy: retry.Policy{
 		MaxAttempts: 4,
 		Backoff:     retry.Exponential{Base: time.Millisecond},
 		OnEvent: func(_ context.Context, e retry.Event) {

@@ -34,7 +34,7 @@ func TestREADMEInterceptor(t *testing.T) {
 	ordersconnect := generated{OrdersChargeProcedure: unary}
 	ordersconnect.url, ordersconnect.http = serve(t, s.handler())
 
-	retries := retryconnect.Interceptor{
+	retries := &retryconnect.Interceptor{
 		Policy: retry.Default(), // 5 attempts, 200ms x2, at most 5s, ±50 %
 		Methods: map[string]retry.Policy{
 			ordersconnect.OrdersChargeProcedure: {NonRetryable: true}, // must not run twice

@@ -3,7 +3,7 @@
 // [Interceptor] to the client.
 //
 //	client := ordersconnect.NewOrdersClient(http.DefaultClient, "https://orders.internal",
-//		connect.WithInterceptors(retryconnect.Interceptor{Policy: retry.Default()}))
+//		connect.WithInterceptors(&retryconnect.Interceptor{Policy: retry.Default()}))
 //
 // Do not retry in the HTTP client as well: their attempts would multiply.
 //
@@ -67,11 +67,12 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/rpc"
+	"github.com/goretry/retry/internal/targets"
 	"github.com/goretry/retry/retryhttp"
 )
 
-// An Interceptor is a connect.Interceptor that retries the calls of a client. It
-// leaves handlers alone. Do not change its fields once it is in use.
+// An *Interceptor is a connect.Interceptor that retries the calls of a client. It
+// leaves handlers alone. Do not change its fields, nor copy it, once it is in use.
 type Interceptor struct {
 	// Policy applies to every method that Methods does not name.
 	Policy retry.Policy
@@ -83,22 +84,38 @@ type Interceptor struct {
 	// Codes are the codes to retry; nil means unavailable. Two more are retried
 	// under conditions, see the package documentation.
 	Codes []connect.Code
+
+	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
+	// target should share one. It gets the host
+	// and the port of the client's URL.
+	//
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so that retries do
+	// not keep an outage alive. The 1,000 targets that were called last have one; any other
+	// begins with a full one. NoBudgets: none.
+	Budgets func(target string) *retry.Budget
+
+	targets targets.Budgets[string]
 }
+
+// NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of
+// their policy, as in a test of a server that always fails.
+func NoBudgets(string) *retry.Budget { return nil }
 
 // Validate returns an error if a policy of i is invalid, or if a name in Methods
 // is not the name of a method or a service.
-func (i Interceptor) Validate() error { return rpc.Validate("retryconnect", i.Policy, i.Methods) }
+func (i *Interceptor) Validate() error { return rpc.Validate("retryconnect", i.Policy, i.Methods) }
 
 // WrapUnary implements connect.Interceptor. Interceptors after i get the request
 // of each attempt, which is not a *connect.Request: use the methods of
 // connect.AnyRequest.
-func (i Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
 		if !req.Spec().IsClient {
 			return next(ctx, req)
 		}
 		p := rpc.PolicyOf(req.Spec().Procedure, i.Policy, i.Methods)
-		err = rpc.Do(ctx, p, func(ctx context.Context, number int) rpc.Failure {
+		target := rpc.SetBudget(&p, &i.targets, req.Peer().Addr, i.Budgets)
+		err = rpc.Do(ctx, p, target, func(ctx context.Context, number int) rpc.Failure {
 			a := attempt{req, req.Header().Clone()}
 			numbered(a.header, number)
 			var err error
@@ -119,7 +136,7 @@ type attempt struct {
 func (a attempt) Header() http.Header { return a.header }
 
 // WrapStreamingHandler implements connect.Interceptor. Handlers are left alone.
-func (Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (*Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return next
 }
 

@@ -22,26 +22,26 @@ func TestCodes(t *testing.T) {
 	timeout.AttemptTimeout = time.Minute
 	for _, tc := range []struct {
 		name     string
-		i        retryconnect.Interceptor
+		i        *retryconnect.Interceptor
 		err      error
 		attempts int
 	}{
-		{"canceled", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeCanceled), 1},
-		{"unknown", retryconnect.Interceptor{Policy: soon()}, errors.New("no code"), 1},
-		{"invalid_argument", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeInvalidArgument), 1},
-		{"deadline_exceeded without an AttemptTimeout", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeDeadlineExceeded), 1},
-		{"deadline_exceeded with one", retryconnect.Interceptor{Policy: timeout}, failed(connect.CodeDeadlineExceeded), 4},
-		{"resource_exhausted", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeResourceExhausted), 1},
-		{"resource_exhausted with RetryInfo", retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, time.Millisecond), 4},
-		{"resource_exhausted with a RetryInfo of 0", retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, 0), 4},
-		{"resource_exhausted with Retry-After", retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "0"), 4},
-		{"resource_exhausted with an invalid Retry-After", retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "soon"), 1},
-		{"aborted", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeAborted), 1},
-		{"internal with RetryInfo", retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeInternal, time.Millisecond), 1},
-		{"unavailable", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeUnavailable), 4},
-		{"unauthenticated", retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeUnauthenticated), 1},
-		{"aborted, in Codes", retryconnect.Interceptor{Policy: soon(), Codes: []connect.Code{connect.CodeAborted}}, failed(connect.CodeAborted), 4},
-		{"unavailable, not in Codes", retryconnect.Interceptor{Policy: soon(), Codes: []connect.Code{connect.CodeAborted}}, failed(connect.CodeUnavailable), 1},
+		{"canceled", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeCanceled), 1},
+		{"unknown", &retryconnect.Interceptor{Policy: soon()}, errors.New("no code"), 1},
+		{"invalid_argument", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeInvalidArgument), 1},
+		{"deadline_exceeded without an AttemptTimeout", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeDeadlineExceeded), 1},
+		{"deadline_exceeded with one", &retryconnect.Interceptor{Policy: timeout}, failed(connect.CodeDeadlineExceeded), 4},
+		{"resource_exhausted", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeResourceExhausted), 1},
+		{"resource_exhausted with RetryInfo", &retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, time.Millisecond), 4},
+		{"resource_exhausted with a RetryInfo of 0", &retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, 0), 4},
+		{"resource_exhausted with Retry-After", &retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "0"), 4},
+		{"resource_exhausted with an invalid Retry-After", &retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "soon"), 1},
+		{"aborted", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeAborted), 1},
+		{"internal with RetryInfo", &retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeInternal, time.Millisecond), 1},
+		{"unavailable", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeUnavailable), 4},
+		{"unauthenticated", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeUnauthenticated), 1},
+		{"aborted, in Codes", &retryconnect.Interceptor{Policy: soon(), Codes: []connect.Code{connect.CodeAborted}}, failed(connect.CodeAborted), 4},
+		{"unavailable, not in Codes", &retryconnect.Interceptor{Policy: soon(), Codes: []connect.Code{connect.CodeAborted}}, failed(connect.CodeUnavailable), 1},
 	} {
 		for protocol, options := range protocols {
 			s := &server{answer: func(context.Context, int) error { return tc.err }}
@@ -86,7 +86,7 @@ func TestWhatTheServerSays(t *testing.T) {
 		p.MaxAttempts, p.MaxRetryAfter = 2, time.Second
 		for protocol, options := range protocols {
 			s := &server{answer: func(context.Context, int) error { return tc.err }}
-			c := s.start(t, retryconnect.Interceptor{Policy: p}, options...)
+			c := s.start(t, &retryconnect.Interceptor{Policy: p}, options...)
 			for _, kind := range []string{"unary", "server stream"} {
 				err := calls[kind](t.Context(), c)
 				assert.Equal(t, tc.reason, retry.ReasonOf(err), "%s, %s, %s: %v", tc.name, protocol, kind, err)
@@ -126,7 +126,7 @@ func TestStatusesOfHTTP(t *testing.T) {
 			}
 			http.Error(w, "sorry", tc.status)
 		}))
-		err := calls["unary"](t.Context(), newClient(http, url, connect.WithInterceptors(retryconnect.Interceptor{Policy: soon()})))
+		err := calls["unary"](t.Context(), newClient(http, url, connect.WithInterceptors(&retryconnect.Interceptor{Policy: soon()})))
 		assert.Equal(t, tc.requests, requests, tc.status)
 		assert.Equal(t, tc.code, connect.CodeOf(err), tc.status)
 		assert.Equal(t, tc.reason, retry.ReasonOf(err), "%d: %v", tc.status, err)
@@ -139,7 +139,7 @@ func TestNoServer(t *testing.T) {
 			var events []retry.EventKind
 			p := soon()
 			p.OnEvent = func(_ context.Context, e retry.Event) { events = append(events, e.Kind) }
-			c := newClient(http.DefaultClient, "http://127.0.0.1:1", append(options, connect.WithInterceptors(retryconnect.Interceptor{Policy: p}))...)
+			c := newClient(http.DefaultClient, "http://127.0.0.1:1", append(options, connect.WithInterceptors(&retryconnect.Interceptor{Policy: p}))...)
 			err := call(t.Context(), c)
 			assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(err), "%s, %s", protocol, name)
 			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), "%s, %s: %v", protocol, name, err)
@@ -151,7 +151,7 @@ func TestNoServer(t *testing.T) {
 func TestAttemptsAreNumberedAndTheSame(t *testing.T) {
 	for protocol, options := range protocols {
 		s := &server{answer: failTimes(2, connect.CodeUnavailable)}
-		c := s.start(t, retryconnect.Interceptor{Policy: soon()}, options...)
+		c := s.start(t, &retryconnect.Interceptor{Policy: soon()}, options...)
 		req := connect.NewRequest(wrapperspb.String("hello"))
 		req.Header().Set("Tenant", "a")
 		resp, err := c.unary.CallUnary(t.Context(), req)
@@ -172,7 +172,7 @@ func TestAttemptsAreNumberedAndTheSame(t *testing.T) {
 	s := &server{answer: failTimes(1, connect.CodeUnavailable)}
 	req := connect.NewRequest(wrapperspb.String(""))
 	req.Header().Set("Grpc-Previous-Rpc-Attempts", "7")
-	_, err := s.start(t, retryconnect.Interceptor{Policy: soon()}).unary.CallUnary(t.Context(), req)
+	_, err := s.start(t, &retryconnect.Interceptor{Policy: soon()}).unary.CallUnary(t.Context(), req)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"7", "1"}, s.previous)
 	assert.Equal(t, []string{"7"}, req.Header().Values("Grpc-Previous-Rpc-Attempts"))
@@ -185,7 +185,7 @@ func TestEachAttemptHasHeadersOfItsOwn(t *testing.T) {
 		c := newClient(&http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
 			sent = append(sent, r.Header)
 			return nil, errors.New("connection refused")
-		})}, "http://127.0.0.1:1", append(options, connect.WithInterceptors(retryconnect.Interceptor{Policy: soon()}))...)
+		})}, "http://127.0.0.1:1", append(options, connect.WithInterceptors(&retryconnect.Interceptor{Policy: soon(), Budgets: retryconnect.NoBudgets}))...)
 		for name, call := range calls {
 			sent = nil
 			require.Error(t, call(t.Context(), c), name)
@@ -205,7 +205,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t
 func TestPolicyOfAMethod(t *testing.T) {
 	three := soon()
 	three.MaxAttempts = 3
-	i := retryconnect.Interceptor{Policy: soon(), Methods: map[string]retry.Policy{unary: {}, "/test.Texts/": three, "/test.Other/": {}}}
+	i := &retryconnect.Interceptor{Policy: soon(), Methods: map[string]retry.Policy{unary: {}, "/test.Texts/": three, "/test.Other/": {}}}
 	require.NoError(t, i.Validate())
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
 	c := s.start(t, i)
@@ -225,7 +225,7 @@ func TestPolicyOfAMethod(t *testing.T) {
 
 func TestTheError(t *testing.T) {
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
-	err := calls["unary"](t.Context(), s.start(t, retryconnect.Interceptor{Policy: soon()}))
+	err := calls["unary"](t.Context(), s.start(t, &retryconnect.Interceptor{Policy: soon()}))
 	assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(fmt.Errorf("ship: %w", err)))
 	assert.EqualError(t, err, "retry: attempts exhausted after 4 attempts (3ms waited): unavailable: failure 4")
 	assert.EqualError(t, retry.Unwrap(err), "unavailable: failure 4")
@@ -236,7 +236,7 @@ func TestTheError(t *testing.T) {
 	defer cancel()
 	for name, call := range calls {
 		s := &server{answer: failTimes(0, 0)}
-		c := s.start(t, retryconnect.Interceptor{Policy: soon()})
+		c := s.start(t, &retryconnect.Interceptor{Policy: soon()})
 		err := call(canceled, c)
 		assert.Equal(t, connect.CodeCanceled, connect.CodeOf(err), name)
 		assert.ErrorIs(t, err, context.Canceled, name)
@@ -274,7 +274,7 @@ func TestMark(t *testing.T) {
 // An Interceptor may be given to handlers too. It does not change them.
 func TestHandlersAreLeftAlone(t *testing.T) {
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
-	retries := connect.WithInterceptors(retryconnect.Interceptor{Policy: soon()})
+	retries := connect.WithInterceptors(&retryconnect.Interceptor{Policy: soon()})
 	mux := http.NewServeMux()
 	mux.Handle(unary, connect.NewUnaryHandler(unary, s.unary, retries))
 	mux.Handle(down, connect.NewServerStreamHandler(down, s.down, retries))

@@ -164,7 +164,7 @@ func newClient(http *http.Client, url string, options ...connect.ClientOption) c
 }
 
 // start serves s and returns a client that retries with i.
-func (s *server) start(t testing.TB, i retryconnect.Interceptor, options ...connect.ClientOption) client {
+func (s *server) start(t testing.TB, i *retryconnect.Interceptor, options ...connect.ClientOption) client {
 	t.Helper()
 	url, http := serve(t, s.handler())
 	return newClient(http, url, append(options, connect.WithInterceptors(i))...)
@@ -275,7 +275,7 @@ func TestTable(t *testing.T) {
 			t.Run(protocol+" "+name, func(t *testing.T) {
 				calltest.Run(t, func(ctx context.Context, p retry.Policy, answers []calltest.Answer) (int, error) {
 					s := &server{answer: script(answers)}
-					err := call(ctx, s.start(t, retryconnect.Interceptor{Policy: p}, options...))
+					err := call(ctx, s.start(t, &retryconnect.Interceptor{Policy: p}, options...))
 					return s.attempts(), err
 				}, nil)
 			})

@@ -11,7 +11,7 @@ import (
 )
 
 // WrapStreamingClient implements connect.Interceptor.
-func (i Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		s := &stream{rpc.Stream{
 			Ctx:    ctx,
@@ -29,6 +29,7 @@ func (i Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conne
 			},
 		}}
 		s.Open()
+		s.Target = rpc.SetBudget(&s.Policy, &i.targets, s.Peer().Addr, i.Budgets)
 		return s
 	}
 }

@@ -22,7 +22,7 @@ import (
 func TestMessagesAndHeadersAreSentAgain(t *testing.T) {
 	for protocol, options := range protocols {
 		s := &server{answer: failTimes(2, connect.CodeUnavailable)}
-		stream := s.start(t, retryconnect.Interceptor{Policy: soon()}, options...).up.CallClientStream(t.Context())
+		stream := s.start(t, &retryconnect.Interceptor{Policy: soon()}, options...).up.CallClientStream(t.Context())
 		stream.RequestHeader().Set("Tenant", "a")
 		for _, body := range []string{"a", "b", "c"} {
 			require.NoError(t, stream.Send(wrapperspb.String(body)), protocol)
@@ -45,7 +45,7 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 			s := &server{answer: alwaysFail(connect.CodeUnavailable), messages: tc.messages}
 			req := connect.NewRequest(wrapperspb.String("q"))
 			req.Header().Set("Tenant", "a")
-			stream, err := s.start(t, retryconnect.Interceptor{Policy: soon()}, options...).down.CallServerStream(t.Context(), req)
+			stream, err := s.start(t, &retryconnect.Interceptor{Policy: soon()}, options...).down.CallServerStream(t.Context(), req)
 			require.NoError(t, err, protocol)
 			received := 0
 			for stream.Receive() {
@@ -77,7 +77,7 @@ func TestTheDeadlineOfAnAttempt(t *testing.T) {
 		p.Backoff = retry.Fixed(5 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		c := newClient(http, url, append(protocols[protocol], connect.WithInterceptors(retryconnect.Interceptor{Policy: p}))...)
+		c := newClient(http, url, append(protocols[protocol], connect.WithInterceptors(&retryconnect.Interceptor{Policy: p}))...)
 		require.NoError(t, calls["client stream"](ctx, c), protocol)
 		require.Len(t, timeouts, 2, protocol)
 		assert.NotEqual(t, timeouts[0], timeouts[1], protocol)
@@ -87,7 +87,7 @@ func TestTheDeadlineOfAnAttempt(t *testing.T) {
 // Send(nil) sends only the headers.
 func TestAStreamOfHeaders(t *testing.T) {
 	s := &server{answer: failTimes(1, connect.CodeUnavailable)}
-	stream := s.start(t, retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
+	stream := s.start(t, &retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
 	require.NoError(t, stream.Send(nil))
 	require.NoError(t, stream.Send(wrapperspb.String("a")))
 	resp, err := stream.CloseAndReceive()
@@ -100,7 +100,7 @@ func TestAStreamOfHeaders(t *testing.T) {
 func TestAStreamInBothDirections(t *testing.T) {
 	for _, protocol := range []string{"Connect", "gRPC"} {
 		s := &server{answer: failTimes(3, connect.CodeUnavailable)}
-		stream := s.start(t, retryconnect.Interceptor{Policy: soon()}, protocols[protocol]...).duplex.CallBidiStream(t.Context())
+		stream := s.start(t, &retryconnect.Interceptor{Policy: soon()}, protocols[protocol]...).duplex.CallBidiStream(t.Context())
 		var sender sync.WaitGroup
 		sender.Go(func() {
 			for n := range 100 {
@@ -124,7 +124,7 @@ func TestAStreamInBothDirections(t *testing.T) {
 
 func TestTooMuchToSendAgain(t *testing.T) {
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
-	stream := s.start(t, retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
+	stream := s.start(t, &retryconnect.Interceptor{Policy: soon()}).up.CallClientStream(t.Context())
 	for range 2 {
 		require.NoError(t, stream.Send(wrapperspb.String(strings.Repeat("x", 200<<10))))
 	}
@@ -136,7 +136,7 @@ func TestTooMuchToSendAgain(t *testing.T) {
 
 func TestHeadersEndTheRetries(t *testing.T) {
 	s := &server{answer: alwaysFail(connect.CodeUnavailable)}
-	stream, err := s.start(t, retryconnect.Interceptor{Policy: soon()}).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
+	stream, err := s.start(t, &retryconnect.Interceptor{Policy: soon()}).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
 	require.NoError(t, err)
 	assert.NotEmpty(t, stream.ResponseHeader())
 	assert.False(t, stream.Receive())
@@ -157,7 +157,7 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 	for protocol, options := range protocols {
 		p.MaxAttempts = 4
 		s := &server{answer: func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }}
-		c := s.start(t, retryconnect.Interceptor{Policy: p}, options...)
+		c := s.start(t, &retryconnect.Interceptor{Policy: p, Budgets: retryconnect.NoBudgets}, options...)
 		for name, call := range calls {
 			started = 0
 			err := call(t.Context(), c)
@@ -169,7 +169,7 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 		p.MaxAttempts = retry.Unlimited
 		waits := make(chan struct{})
 		s = &server{messages: 1, answer: func(context.Context, int) error { <-waits; return nil }}
-		stream, err := s.start(t, retryconnect.Interceptor{Policy: p}, options...).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
+		stream, err := s.start(t, &retryconnect.Interceptor{Policy: p}, options...).down.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
 		require.NoError(t, err, protocol)
 		require.True(t, stream.Receive(), protocol)
 		time.AfterFunc(2*p.AttemptTimeout, func() { close(waits) })

@@ -3,6 +3,8 @@ package retrygrpc_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/calltest"
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
@@ -26,7 +29,7 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 		for want, lease := range map[int][2]int{64: {}, 4: {9, 9}} {
 			t.Run(name, func(t *testing.T) {
 				leaf := &server{answer: alwaysFail(codes.Unavailable)}
-				options, err := retrygrpc.Interceptor{Policy: soon()}.DialOptions()
+				options, err := retrygrpc.Interceptor{Policy: soon(), Budgets: retrygrpc.NoBudgets}.DialOptions()
 				require.NoError(t, err)
 				var borrow []grpc.ServerOption
 				if lease[0] > 0 {
@@ -46,6 +49,20 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestBudgets(t *testing.T) {
+	calltest.Budgets(t, func(p retry.Policy, budgets func(string) *retry.Budget) func(context.Context) error {
+		address := (&server{answer: alwaysFail(codes.Unavailable)}).serve(t)
+		options, err := retrygrpc.Interceptor{Policy: p, Budgets: budgets}.DialOptions()
+		require.NoError(t, err)
+		client := dial(t, address, options...)
+		names := slices.Sorted(maps.Keys(calls))
+		return func(ctx context.Context) error {
+			names = append(names[1:], names[0])
+			return calls[names[0]](ctx, client)
+		}
+	}, retrygrpc.NoBudgets)
 }
 
 // 3 of 5 retries are lent: what comes back, by how the call ends.

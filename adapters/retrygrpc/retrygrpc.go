@@ -57,10 +57,12 @@
 //
 // # Budgets
 //
-// [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
+// A call whose policy has no Budget shares one with all calls to its target, see
+// Interceptor.Budgets. [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
 package retrygrpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -73,6 +75,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/rpc"
+	"github.com/goretry/retry/internal/targets"
 )
 
 // An Interceptor retries the calls of a gRPC client. Do not change its fields
@@ -89,8 +92,21 @@ type Interceptor struct {
 	// under conditions, see the package documentation.
 	Codes []codes.Code
 
-	alone bool // gRPC's own retries are switched off
+	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
+	// target should share one. It gets the target of grpc.NewClient.
+	//
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so that retries do
+	// not keep an outage alive. The 1,000 targets that were called last have one; any other
+	// begins with a full one. NoBudgets: none.
+	Budgets func(target string) *retry.Budget
+
+	alone   bool                     // gRPC's own retries are switched off
+	targets *targets.Budgets[string] // nil: each interceptor makes its own
 }
+
+// NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of
+// their policy, as in a test of a server that always fails.
+func NoBudgets(string) *retry.Budget { return nil }
 
 // DialOptions returns options for grpc.NewClient that retry unary calls and streams
 // with i and turn gRPC's own retries off. Interceptors in earlier options see each
@@ -100,7 +116,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.Validate(); err != nil {
 		return nil, err
 	}
-	i.alone = true
+	i.alone, i.targets = true, new(targets.Budgets[string])
 	return []grpc.DialOption{
 		grpc.WithDisableRetry(),
 		grpc.WithChainUnaryInterceptor(i.Unary()),
@@ -114,17 +130,28 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 // not retry such a method, and the error says why. It cannot see
 // WithDisableRetry, so that makes no difference.
 func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
+	i.targets = cmp.Or(i.targets, new(targets.Budgets[string]))
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		var trailer metadata.MD
 		opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
-		p := rpc.PolicyOf(method, i.Policy, i.Methods)
+		p, target := i.policyOf(method, cc)
 		limit := p.EffectiveMax()
-		return rpc.Do(ctx, p, func(ctx context.Context, number int) rpc.Failure {
+		return rpc.Do(ctx, p, target, func(ctx context.Context, number int) rpc.Failure {
 			trailer = nil
 			err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
 			return i.failure(cc, method, err, trailer)
 		}, coded)
 	}
+}
+
+// policyOf returns the policy of a call, and the target that its Budget is for, "" if the
+// user has set it.
+func (i *Interceptor) policyOf(method string, cc *grpc.ClientConn) (p retry.Policy, target string) {
+	p = rpc.PolicyOf(method, i.Policy, i.Methods)
+	if cc != nil {
+		target = cc.Target()
+	}
+	return p, rpc.SetBudget(&p, i.targets, target, i.Budgets)
 }
 
 // numbered adds the number of earlier attempts to the outgoing metadata, and tells

@@ -149,7 +149,7 @@ func TestPushbackOfAnAttemptWithoutAStream(t *testing.T) {
 
 func TestAttemptsAreNumbered(t *testing.T) {
 	s := &server{answer: failTimes(3, codes.Unavailable)}
-	client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
+	client := s.start(t, retrygrpc.Interceptor{Policy: soon(), Budgets: retrygrpc.NoBudgets})
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "grpc-previous-rpc-attempts", "7", "tenant", "a")
 	for name, call := range calls {
 		s.mu.Lock()

@@ -1,6 +1,7 @@
 package retrygrpc
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc"
@@ -8,18 +9,21 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/goretry/retry/adapters/internal/rpc"
+	"github.com/goretry/retry/internal/targets"
 )
 
 // Stream returns only the interceptor for streams. Prefer
 // [Interceptor.DialOptions], see [Interceptor.Unary].
 func (i Interceptor) Stream() grpc.StreamClientInterceptor {
+	i.targets = cmp.Or(i.targets, new(targets.Budgets[string]))
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		failure := func(err error, trailer metadata.MD) rpc.Failure { return i.failure(cc, method, err, trailer) }
-		p := rpc.PolicyOf(method, i.Policy, i.Methods)
+		p, target := i.policyOf(method, cc)
 		limit := p.EffectiveMax()
 		s := &stream{rpc.Stream{
 			Ctx:      ctx,
 			Policy:   p,
+			Target:   target,
 			Size:     size,
 			Coded:    coded,
 			OneReply: !desc.ServerStreams,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -300,4 +301,57 @@ func (r result) checkDecisions(t *testing.T) {
 			t.Errorf("attempt %d: Next decides %+v, but the event is %+v", e.Attempt, d, e)
 		}
 	}
+}
+
+// Budgets checks which Budget bounds the retries of a client whose every call fails, with
+// each kind of its calls. start makes such a client; none is the package's NoBudgets.
+func Budgets(t *testing.T, start func(retry.Policy, func(target string) *retry.Budget) func(context.Context) error, none func(string) *retry.Budget) {
+	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
+	own := policy
+	own.Budget = &retry.Budget{Size: 1}
+	const see = "see Interceptor.Budgets"
+	for _, row := range []struct {
+		name    string
+		policy  retry.Policy
+		budgets func(string) *retry.Budget
+		lent    *retry.Budget // of the context
+		retries int           // of eight calls
+		reason  retry.Reason  // of the last
+		hint    bool          // its error says what to set
+	}{
+		{"nothing is set", policy, nil, nil, 10, retry.ReasonBudget, true},
+		{"NoBudgets", policy, none, nil, 24, retry.ReasonExhausted, false},
+		{"one of the policy", own, nil, nil, 1, retry.ReasonBudget, false},
+		{"one of Budgets", policy, func(string) *retry.Budget { return own.Budget }, nil, 0, retry.ReasonBudget, false},
+		{"one of the context too", policy, nil, &retry.Budget{Size: 3}, 3, retry.ReasonBudget, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			retries := 0
+			row.policy.OnEvent = func(_ context.Context, e retry.Event) {
+				if e.Kind == retry.RetryScheduled {
+					retries++
+				}
+			}
+			call := start(row.policy, row.budgets)
+			var err error
+			for range 8 {
+				err = call(retry.WithBudget(t.Context(), row.lent))
+			}
+			if retries != row.retries || retry.ReasonOf(err) != row.reason || strings.Contains(err.Error(), see) != row.hint {
+				t.Errorf("%d retries, and the last error is %v; want %d, %s, and a hint: %t", retries, err, row.retries, row.reason, row.hint)
+			}
+		})
+	}
+	t.Run("another target", func(t *testing.T) {
+		var targets []string
+		each := func(target string) *retry.Budget { targets = append(targets, target); return nil }
+		for range 2 {
+			if err := start(policy, each)(t.Context()); retry.ReasonOf(err) != retry.ReasonExhausted {
+				t.Error(err)
+			}
+		}
+		if len(targets) != 2 || targets[0] == targets[1] || !strings.Contains(targets[0], "127.0.0.1:") {
+			t.Errorf("the targets are %q; want two addresses", targets)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/internal/targets"
 	"github.com/goretry/retry/internal/twice"
 )
 
@@ -43,6 +44,21 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 		}
 	}
 	return p
+}
+
+// SetBudget gives a policy that has no Budget that of budgets, or one of own where that is
+// nil, and then returns the target, for Do.
+func SetBudget(p *retry.Policy, own *targets.Budgets[string], target string, budgets func(target string) *retry.Budget) string {
+	switch {
+	case p.Budget != nil:
+		return ""
+	case budgets != nil:
+		p.Budget = budgets(target)
+		return ""
+	default:
+		p.Budget = own.Of(target)
+		return target
+	}
 }
 
 // Validate returns what is wrong with p, the policies in methods, and the names
@@ -94,9 +110,9 @@ func (f Failure) Mark() error {
 	}
 }
 
-// Do makes attempts by p and passes each its number. coded turns the error of a
-// context into one with a code.
-func Do(ctx context.Context, p retry.Policy, attempt func(context.Context, int) Failure, coded func(error) error) error {
+// Do makes attempts by p and passes each its number. target is the one that the Budget of p
+// is for, "" if the user has set it. coded turns the error of a context into one with a code.
+func Do(ctx context.Context, p retry.Policy, target string, attempt func(context.Context, int) Failure, coded func(error) error) error {
 	attempts := 0
 	err := retry.Do(twice.Not(ctx), p, func(attemptCtx context.Context) error {
 		attempts++
@@ -113,8 +129,13 @@ func Do(ctx context.Context, p retry.Policy, attempt func(context.Context, int) 
 			return f.Mark()
 		}
 	})
-	if e, failed := err.(*retry.Error); failed && e.Attempts == 0 && ctx.Err() != nil {
+	e, failed := err.(*retry.Error)
+	switch {
+	case !failed:
+	case e.Attempts == 0 && ctx.Err() != nil:
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
+	case e.Reason == retry.ReasonBudget && target != "" && p.Budget.Left() == 0: // else one of the context was empty
+		e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", target)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/targets"
 )
 
 // TestDeadlineOfTheServer tests that Do distinguishes two servers: one that gives
@@ -33,7 +34,7 @@ func TestDeadlineOfTheServer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start, attempts := time.Now(), 0
-				err := Do(ctx, policy, func(context.Context, int) Failure {
+				err := Do(ctx, policy, "", func(context.Context, int) Failure {
 					attempts++
 					time.Sleep(row.after)
 					return Failure{Err: errors.New("no answer in time"), Code: row.code}
@@ -58,11 +59,27 @@ func TestDeadlineOfAContextThatDoesNotEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		err := Do(endless{ctx}, retry.Policy{}, func(context.Context, int) Failure {
+		err := Do(endless{ctx}, retry.Policy{}, "", func(context.Context, int) Failure {
 			time.Sleep(time.Millisecond - 1)
 			return Failure{Err: errors.New("no answer in time"), Code: deadlineExceeded}
 		}, func(err error) error { return err })
 		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 		assert.Equal(t, time.Millisecond-1, time.Since(start))
 	})
+}
+
+// Each target has a Budget of its own, and a call is told which one it has.
+func TestSetBudget(t *testing.T) {
+	var own targets.Budgets[string]
+	budgetOf := func(target string) *retry.Budget {
+		p := retry.Policy{}
+		assert.Equal(t, target, SetBudget(&p, &own, target, nil))
+		return p.Budget
+	}
+	assert.Same(t, budgetOf("a:1"), budgetOf("a:1"))
+	assert.NotSame(t, budgetOf("a:1"), budgetOf("b:1"))
+	users := &retry.Budget{}
+	p := retry.Policy{Budget: users}
+	assert.Empty(t, SetBudget(&p, &own, "a:1", nil))
+	assert.Same(t, users, p.Budget)
 }

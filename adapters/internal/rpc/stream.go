@@ -27,6 +27,7 @@ type Stream struct {
 	// Ctx is the caller's context.
 	Ctx    context.Context
 	Policy retry.Policy
+	Target string // as for Do
 
 	// Dial starts an attempt. before is the previous attempt; it is nil for the
 	// first attempt, and if the previous Dial returned no Conn.
@@ -122,7 +123,7 @@ func (s *Stream) Receive(m any) error {
 func (s *Stream) first(m any) error {
 	var last Failure
 	var eof error
-	err := Do(s.Ctx, s.Policy, func(ctx context.Context, number int) Failure {
+	err := Do(s.Ctx, s.Policy, s.Target, func(ctx context.Context, number int) Failure {
 		if number > 1 {
 			if last.Final = s.isFinal(); last.Final != "" { // set while the policy waited
 				return last
