@@ -28,7 +28,8 @@ A directory stands for all .yaml, .yml and .json files below it that have a
 policy at the path of -at, or in one of the usual places, or settings of another
 system where that has them. It follows links. In a path, * stands for every key.
 Lint expands patterns that the shell has not expanded. A system of services, as
-retry simulate reads it, is checked as a whole. With -schema it prints what
+retry simulate reads it, is checked as a whole, with retries in two layers above
+each other. With -schema it prints what
 editors complete the keys with, and mark most faults by while you type.
 `,
 }
@@ -129,13 +130,15 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	for _, block := range known {
 		if from.from == "" && block.IsSystem() {
 			system, faulty := block.System()
-			r.Faults = append(append(r.Faults, faulty...), block.LintSystem(system)...)
+			policies, more := block.LintSystem(system)
+			r.Faults = append(append(r.Faults, faulty...), more...)
+			r.Policies += max(1, policies)
 			continue
 		}
+		r.Policies++
 		p, _, faulty := block.Read(from.from)
 		r.Faults = append(append(r.Faults, faulty...), block.Lint(p)...)
 	}
-	r.Policies += len(known)
 	if len(known) > 0 {
 		return nil
 	}

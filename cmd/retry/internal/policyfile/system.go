@@ -77,17 +77,56 @@ func (b *Block) systemFaults(err error) (faults []*Fault) {
 func byLine(f, g *Fault) int { return f.Line - g.Line }
 
 // LintSystem returns what [retry.Policy.Lint] reports about the policies in b, which
-// has the system s.
-func (b *Block) LintSystem(s retrysim.System) (faults []*Fault) {
+// has the system s, and retries in two layers above each other, which multiply. It also
+// returns how many policies there are.
+func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
 		for i, call := range s.Services[name].Calls {
 			at := fmt.Sprintf("services.%s.calls[%d]", name, i)
-			line, _ := b.line(at + ".retry")
-			for _, text := range call.Policy.Lint() {
+			line, written := b.line(at + ".retry")
+			if written {
+				policies++
+			}
+			for _, text := range slices.Concat(call.Policy.Lint(), multiplied(s, call)) {
 				faults = append(faults, &Fault{File: b.File, Line: line, Lint: true, Text: at + ": " + text})
 			}
 		}
 	}
 	slices.SortStableFunc(faults, byLine)
-	return faults
+	return policies, faults
+}
+
+// multiplied returns what to say of a call whose attempts are multiplied by those of a call
+// below it, of the first such call. A budget, or one that is lent, bounds them.
+func multiplied(s retrysim.System, call retrysim.Edge) []string {
+	retried := func(e retrysim.Edge) bool { return e.Policy.EffectiveMax() != 1 && e.Policy.Budget == nil }
+	for _, v := range s.Services {
+		if v.Lend > 0 {
+			return nil
+		}
+	}
+	if !retried(call) {
+		return nil
+	}
+	seen := map[string]bool{call.To: true}
+	for queue := []string{call.To}; len(queue) > 0; queue = queue[1:] {
+		for _, e := range s.Services[queue[0]].Calls {
+			if retried(e) {
+				return []string{fmt.Sprintf("%s here, and %s in each of them where %s calls %s: they multiply; retry in one of these layers, set a budget in one, or lend",
+					attempts(call), attempts(e), queue[0], e.To)}
+			}
+			if !seen[e.To] {
+				seen[e.To] = true
+				queue = append(queue, e.To)
+			}
+		}
+	}
+	return nil
+}
+
+func attempts(e retrysim.Edge) string {
+	if n := e.Policy.EffectiveMax(); n > 0 {
+		return fmt.Sprintf("%d attempts", n)
+	}
+	return "attempts without a limit"
 }
