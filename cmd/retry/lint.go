@@ -29,8 +29,8 @@ policy at the path of -at, or in one of the usual places, or settings of another
 system where that has them. It follows links. In a path, * stands for every key.
 Lint expands patterns that the shell has not expanded. A system of services, as
 retry simulate reads it, is checked as a whole, with retries in two layers above
-each other. With -schema it prints what
-editors complete the keys with, and mark most faults by while you type.
+each other. With -schema it prints what editors complete the keys with, and mark
+most faults by while you type.
 `,
 }
 

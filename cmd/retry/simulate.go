@@ -48,8 +48,8 @@ queue, cancel and lend, and a call a budget. Without a queue, the queue of a
 service is unlimited. docs/simulate.md explains each key.
 
 With -rescue, it tries what people change in such a system: attempts, budgets,
-jitter, timeouts, a queue, cancel, lend; then pairs of what helps. It prints what
-each of them changes about the verdict, the calls lost and the margin.
+jitter, timeouts, a queue, cancel, lend; then pairs of what helps. It prints the
+verdict, the calls lost and the margin with each of them.
 
 With -compare, calls come to both systems at the same times if their services
 have the same names and rates.
