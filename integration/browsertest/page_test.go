@@ -90,7 +90,7 @@ func eval[T any](b *browser, expression string) T {
 // notes, one that takes days, and a system.
 var pages = map[string][]string{
 	"policy": {"plan", "../../cmd/retry/testdata/policy.yaml"}, "route": {"plan", "testdata/route.yaml"},
-	"slow": {"plan", "testdata/slow.yaml"}, "system": {"simulate", "testdata/system.yaml"},
+	"slow": {"plan", "testdata/slow.yaml"}, "system": {"simulate", "-rescue", "testdata/system.yaml"},
 }
 
 // On a telephone nothing is wider than the page, and the block that was read is marked.
