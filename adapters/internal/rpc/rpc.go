@@ -46,8 +46,8 @@ func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) re
 	return p
 }
 
-// SetBudget gives a policy that has no Budget that of budgets, or one of own where that is
-// nil, and then returns the target, for Do.
+// SetBudget gives a policy without a Budget the one that budgets returns. Where budgets is
+// nil, it is one of own, and SetBudget returns the target, for Do.
 func SetBudget(p *retry.Policy, own *targets.Budgets[string], target string, budgets func(target string) *retry.Budget) string {
 	switch {
 	case p.Budget != nil:
