@@ -2,7 +2,6 @@ package retryflow_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -80,37 +79,6 @@ func ExamplePipeline_pagination() {
 	// <nil>
 }
 
-// For polling, the task jumps to itself after a wait while the job is pending.
-// Only MaxJumps and the context limit how often. A separate rule retries
-// errors, with its own limit.
-func ExamplePipeline_polling() {
-	answers := []string{"pending", "pending", "done"}
-	poll := func(context.Context, retryflow.State) retryflow.Outcome {
-		answer := answers[0]
-		answers = answers[1:]
-		fmt.Println(answer)
-		return retryflow.Outcome{Result: answer}
-	}
-	pending := func(o retryflow.Outcome) (bool, error) { return o.Result == "pending", nil }
-	aMoment := func(retryflow.Outcome) (time.Duration, error) { return time.Millisecond, nil }
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	pipeline := retryflow.Pipeline{
-		Tasks: []retryflow.Task{{Label: "poll", Run: poll, Rules: retryflow.Rules{
-			{When: anyError, Do: retryflow.Retry, Policy: retry.Default()},
-			{When: pending, Do: retryflow.Jump, To: "poll", Delay: aMoment},
-		}}},
-		MaxJumps: 100,
-	}
-	fmt.Println(pipeline.Run(ctx, nil))
-	// Output:
-	// pending
-	// pending
-	// done
-	// <nil>
-}
-
 // For a fallback, a task that has failed twice jumps to the task that asks
 // another host. Break ends the pipeline as soon as one host has answered.
 func ExamplePipeline_fallback() {
@@ -144,43 +112,4 @@ func ExamplePipeline_fallback() {
 	// asking primary
 	// asking fallback
 	// 42 <nil>
-}
-
-// To survive a crash, save the events and the state as they come. The next
-// process continues where the log ends, here in the wait before a jump.
-func ExamplePipeline_Resume() {
-	pipeline := func(onEvent func(context.Context, retryflow.Event)) retryflow.Pipeline {
-		return retryflow.Pipeline{OnEvent: onEvent, Tasks: []retryflow.Task{
-			{Label: "order", Run: func(_ context.Context, s retryflow.State) retryflow.Outcome {
-				fmt.Println("ordered")
-				s["order"] = 17
-				return retryflow.Outcome{}
-			}, Rules: retryflow.Rules{{Do: retryflow.Jump, To: "deliver", Delay: func(retryflow.Outcome) (time.Duration, error) { return 20 * time.Millisecond, nil }}}},
-			{Label: "deliver", Run: func(_ context.Context, s retryflow.State) retryflow.Outcome {
-				fmt.Println("delivering order", s["order"])
-				return retryflow.Outcome{}
-			}},
-		}}
-	}
-
-	var log [][]byte // in a program, a file or a table
-	state := retryflow.State{}
-	ctx, crash := context.WithCancel(context.Background())
-	_ = pipeline(func(_ context.Context, e retryflow.Event) {
-		line, _ := json.Marshal(e)
-		log = append(log, line)
-		if e.Kind == retry.RetryScheduled {
-			crash()
-		}
-	}).Run(ctx, state)
-
-	events := make([]retryflow.Event, len(log))
-	for i, line := range log {
-		_ = json.Unmarshal(line, &events[i])
-	}
-	fmt.Println(pipeline(nil).Resume(context.Background(), state, events))
-	// Output:
-	// ordered
-	// delivering order 17
-	// <nil>
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -367,44 +366,31 @@ func TestCheckPipeline(t *testing.T) {
 // new process resumes from the log. The log continues and can still be
 // replayed.
 func TestResumeFromALog(t *testing.T) {
-	log := logOfPipeline(t, copying())
-	lines := strings.SplitAfter(log, "\n")
-	for n := range lines[:len(lines)-1] {
+	for n := range 19 {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := retrylog.WithKey(t.Context(), "7")
-			var file bytes.Buffer
-			state := retryflow.State{}
-			crashing, crash := context.WithCancel(ctx)
-			defer crash()
-			p := copying()
-			w := flowlog.NewWriter(&file)
-			var saved string
-			var kept retryflow.State
+			var log bytes.Buffer
+			w, p, state := flowlog.NewWriter(&log), copying(), retryflow.State{}
 			p.OnEvent = func(ctx context.Context, e retryflow.Event) {
-				if w.OnPipelineEvent(ctx, e); strings.Count(file.String(), "\n") == n {
-					saved, kept = file.String(), maps.Clone(state)
-					crash()
+				if w.OnPipelineEvent(ctx, e); strings.Count(log.String(), "\n") == n {
+					panic("crash")
 				}
 			}
-			_ = p.Run(crashing, state)
-			if n == 0 {
-				saved, kept = "", nil
+			if n > 0 {
+				require.PanicsWithValue(t, "crash", func() { _ = p.Run(ctx, state) })
 			}
-
-			records, err := flowlog.Read(strings.NewReader(saved))
+			records, err := flowlog.Read(bytes.NewReader(log.Bytes()))
 			require.NoError(t, err)
-			file.Reset()
-			file.WriteString(saved)
-			p = copying()
-			p.OnEvent = flowlog.NewWriter(&file).OnPipelineEvent
-			require.NoError(t, p.Resume(ctx, kept, flowlog.PipelineEvents(records, "7")), "after line %d", n)
-			calls := replay(t, file.String())
+			p.OnEvent = w.OnPipelineEvent
+			require.NoError(t, p.Resume(ctx, state, flowlog.PipelineEvents(records, "7")), "after line %d", n)
+			calls := replay(t, log.String())
 			for _, c := range calls {
 				assert.NoError(t, flowlog.CheckPipeline(c, copying()))
 			}
-			assert.Equal(t, "report", calls[len(calls)-1].Task)
+			last := calls[len(calls)-1]
+			assert.Equal(t, "report", last.Task)
 			if n < 18 { // after that the run has ended, and nothing is left to do
-				assert.Equal(t, retry.ReasonSuccess, calls[len(calls)-1].Reason, "after line %d", n)
+				assert.Equal(t, retry.ReasonSuccess, last.Reason, "after line %d", n)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/goretry/retry/retryflow"
 	"github.com/goretry/retry/retryflow/noetl"
@@ -59,24 +58,4 @@ tool:
 	// page 2 status 503
 	// page 2 status 200
 	// <nil>
-}
-
-// An error lists every fault with its file, line and path.
-func ExampleParsePlaybook() {
-	_, err := noetl.ParsePlaybook("orders.yaml", []byte(`
-workflow:
-  - step: fetch
-    tool:
-      kind: http
-      eval:
-        - expr: "{{ outcome.status == 'error' }}"
-          do: retry
-          delay: true
-        - expr: "{{ outcome.status = 'success' }}"
-          do: continue
-`), nil)
-	fmt.Println(strings.ReplaceAll(err.Error(), "; ", "\n"))
-	// Output:
-	// noetl: orders.yaml:9: workflow[0].tool.eval[0]: delay is true: write seconds, such as 1.5, or an expression: "{{ workload.delay }}"
-	// orders.yaml:10: workflow[0].tool.eval[1]: expr: {{ outcome.status = 'success' }}: unexpected "="
 }

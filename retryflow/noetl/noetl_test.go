@@ -343,36 +343,11 @@ func TestAnchorsAliasesAndMerges(t *testing.T) {
 	assert.Equal(t, retryflow.Break, tasks[2].Rules[2].Do)
 }
 
-// A node with many aliases is read once. Otherwise the time to read a document
-// would grow with the square of its length.
-func TestAliasesAreReadOnce(t *testing.T) {
-	many := "&r {expr: '{{ 1 }}', do: break}" + strings.Repeat(", *r", 99)
-	long := "{{ " + strings.Repeat("1 + ", 200) + "1 }}"
-	for name, row := range map[string]struct{ first, more string }{
-		"rules":    {"- a: {eval: &x [" + many + "]}\n", "- t%d: {eval: *x}\n"},
-		"expr":     {"- a: {eval: [{expr: &x '" + long + "', do: break}]}\n", "- t%d: {eval: [{expr: *x, do: break}]}\n"},
-		"delay":    {"- a: {eval: [{else: {do: retry, delay: &x '" + long + "'}}]}\n", "- t%d: {eval: [{else: {do: retry, delay: *x}}]}\n"},
-		"set_iter": {"- a: {eval: [{else: {do: break, set_iter: &x {a: '" + long + "'}}}]}\n", "- t%d: {eval: [{else: {do: break, set_iter: *x}}]}\n"},
-	} {
-		cost := func(aliases int) float64 {
-			yaml := row.first
-			for i := range aliases {
-				yaml += fmt.Sprintf(row.more, i)
-			}
-			return testing.AllocsPerRun(1, func() {
-				tasks, err := noetl.ParseTasks([]byte(yaml), nil)
-				require.NoError(t, err)
-				require.Len(t, tasks, 1+aliases)
-				require.Len(t, tasks[aliases].Rules, len(tasks[0].Rules))
-			})
-		}
-		once := cost(0)
-		assert.Less(t, cost(50), 10*once, name)
-	}
+func TestEachTaskHasItsOwnRules(t *testing.T) {
 	tasks, err := noetl.ParseTasks([]byte("- a: {eval: &x [{else: {do: break}}]}\n- b: {eval: *x}\n"), nil)
 	require.NoError(t, err)
 	tasks[0].Rules[0].Do = retryflow.Fail
-	assert.Equal(t, retryflow.Break, tasks[1].Rules[0].Do, "each task has its own rules")
+	assert.Equal(t, retryflow.Break, tasks[1].Rules[0].Do)
 }
 
 func TestDocumentsThatAreBombs(t *testing.T) {
