@@ -3,14 +3,17 @@ package docs_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -884,3 +887,90 @@ func TestRecipeDeadlineInAHeader(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func TestRecipeUpload(t *testing.T) {
+	upload := func(ctx context.Context, client *http.Client, url string, file *os.File) error {
+		req, err := http.NewRequestWithContext(ctx, "PUT", url, nil)
+		if err == nil {
+			err = retryhttp.SetBody(req, file, 0)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = retryhttp.Result(client.Do(req)) // the error of a 503 that stays
+		return err
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "report"))
+	require.NoError(t, err)
+	defer file.Close()
+	_, err = file.WriteString("head: body")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		name   string
+		faults []httpfault.Fault
+		reason retry.Reason
+	}{
+		{"a server that comes back", []httpfault.Fault{httpfault.Status(503, 0), httpfault.Before(nil)}, retry.ReasonSuccess},
+		{"a server that stays down", slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5), retry.ReasonExhausted},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			_, err := file.Seek(6, io.SeekStart)
+			require.NoError(t, err)
+			base := server(row.faults...)
+			client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Default()}}
+			assert.Equal(t, row.reason, retry.ReasonOf(upload(t.Context(), client, "http://example.test/report", file)))
+			for i, call := range base.Calls() {
+				assert.Equal(t, i != 1 || len(row.faults) > 2, string(call.Body) == "body", "request %d: %q", i, call.Body)
+			}
+		})
+	}
+}
+
+func TestRecipeDownload(t *testing.T) {
+	text := strings.Repeat("0123456789", 1000)
+	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	serve := roundTripper(func(req *http.Request) (*http.Response, error) {
+		w := httptest.NewRecorder()
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, req, "data", time.Time{}, strings.NewReader(text))
+		return w.Result(), nil
+	})
+	download := func(url, want string, file io.Writer, policy retry.Policy) error {
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Resume: true}}
+		resp, err := retryhttp.Result(client.Get(url))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		digest := sha256.New()
+		if _, err := io.Copy(io.MultiWriter(file, digest), resp.Body); err != nil {
+			return err // a *retryhttp.BrokenError: how much has come, and why the rest has not
+		}
+		if got := fmt.Sprintf("%x", digest.Sum(nil)); got != want {
+			return fmt.Errorf("the digest of %s is %s, want %s", url, got, want)
+		}
+		return nil
+	}
+	network := http.DefaultTransport
+	defer func() { http.DefaultTransport = network }()
+	for _, row := range []struct {
+		name, want, says string
+		faults           []httpfault.Fault
+	}{
+		{"it breaks twice", digest, "", []httpfault.Fault{httpfault.InBody(100, nil), httpfault.InBody(2000, nil)}},
+		{"the rest does not come", digest, "the body broke after 100 bytes: ", append([]httpfault.Fault{httpfault.InBody(100, nil)}, slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5)...)},
+		{"it is something else", "1234", "the digest of http://example.test/data is " + digest + ", want 1234", nil},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			http.DefaultTransport = httpfault.New(serve, row.faults...)
+			var file bytes.Buffer
+			err := download("http://example.test/data", row.want, &file, retry.Default())
+			if row.says == "" {
+				require.NoError(t, err)
+				assert.Equal(t, text, file.String())
+			} else {
+				assert.ErrorContains(t, err, row.says)
+			}
+		})
+	}
+}

@@ -1,7 +1,9 @@
 package retrygrpc_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,6 +55,35 @@ func TestREADMEInterceptor(t *testing.T) {
 	_, err = client.UnaryCall(t.Context(), &grpc_testing.SimpleRequest{})
 	require.NoError(t, err)
 	assert.Equal(t, 3, s.attempts())
+}
+
+// orders is what protoc-gen-go-grpc makes of a service with a method Ship.
+type orders struct{ grpc_testing.TestServiceClient }
+
+func (o orders) Ship(ctx context.Context, order *grpc_testing.SimpleRequest) (*grpc_testing.SimpleResponse, error) {
+	return o.UnaryCall(ctx, order)
+}
+
+// Of 20 calls that come one after the other, a server that asks for a wait refuses one.
+func TestRecipeGate(t *testing.T) {
+	s := &server{answer: func(_ context.Context, attempt int) error {
+		if attempt > 1 {
+			return nil
+		}
+		return withRetryInfo(codes.ResourceExhausted, 20*time.Millisecond)
+	}}
+	client := orders{dial(t, s.serve(t))}
+	gate, order := new(retry.Gate), &grpc_testing.SimpleRequest{}
+
+	ship := gate.Hold("orders", func(ctx context.Context) error {
+		_, err := client.Ship(ctx, order)
+		return retrygrpc.Mark(err)
+	})
+
+	for range 20 {
+		require.NoError(t, retry.Do(t.Context(), retry.Policy{MaxAttempts: 2}, ship))
+	}
+	assert.Equal(t, 21, s.attempts())
 }
 
 func TestREADMEServiceConfig(t *testing.T) {
