@@ -91,10 +91,4 @@ func TestTooMuchInFlight(t *testing.T) {
 	e = newEngine(s, 1)
 	e.popped = MaxEvents - 1000
 	assert.ErrorContains(t, second(s.goOn(e)), "more than 1000000000 events after ")
-
-	// MaxEvents is for all runs together.
-	s = system(t, small)
-	s.MaxEvents = 150_000
-	assert.NoError(t, second(Run(s, 1)))
-	assert.ErrorContains(t, second(Explain(s, 1)), "more than 150000 events after ")
 }

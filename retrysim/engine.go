@@ -21,7 +21,6 @@ type engine struct {
 	patience int // seconds for which the last calls are waited for
 	events   heap
 	popped   int
-	most     int // events
 	err      error
 	services []service
 	triggers []Trigger
@@ -117,7 +116,7 @@ const (
 )
 
 func newEngine(s System, seed uint64) *engine {
-	e := &engine{triggers: s.Events, most: cmp.Or(s.MaxEvents, MaxEvents), epoch: time.Unix(0, 0).UTC(), services: make([]service, len(s.Services))}
+	e := &engine{triggers: s.Events, epoch: time.Unix(0, 0).UTC(), services: make([]service, len(s.Services))}
 	index := map[string]int32{}
 	for i, name := range s.names() {
 		index[name] = int32(i)
@@ -165,8 +164,8 @@ func (e *engine) run(seconds int) error {
 
 // next makes the next event happen.
 func (e *engine) next() {
-	if e.popped++; e.popped > e.most {
-		e.err = fmt.Errorf("retrysim: more than %d events after %v of simulated time: shorten duration, lower the rate, or limit the attempts", e.most, time.Duration(e.now))
+	if e.popped++; e.popped > MaxEvents {
+		e.err = fmt.Errorf("retrysim: more than %d events after %v of simulated time: shorten duration, lower the rate, or limit the attempts", MaxEvents, time.Duration(e.now))
 		return
 	}
 	ev := e.events.pop()

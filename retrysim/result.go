@@ -55,8 +55,6 @@ const (
 	Overloaded Verdict = "overloaded"
 )
 
-var verdicts = []Verdict{Recovers, Draining, StaysDown, Overloaded} // the worst is the last
-
 // A Second is what became of the calls from outside that began in one second.
 type Second struct {
 	Calls  int `json:"calls"`
@@ -119,9 +117,6 @@ type Answer struct {
 	// budgets, as long as 50 of each are left. The counts are multiplied by Scale; 1: it
 	// was simulated as it is.
 	Scale int `json:"scale"`
-
-	Rescues []Rescue `json:"rescues,omitempty"` // of FindRescues: the changes that help, what loses least first
-	Useless []string `json:"useless,omitempty"` // of FindRescues: the changes that do not
 
 	Limits []string `json:"limits"` // what to know before believing it
 }

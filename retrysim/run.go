@@ -15,7 +15,7 @@ import (
 // Run simulates s once. Everything random follows from the seed. It is an error if s
 // is invalid, or if the run exceeds MaxEvents or MaxInFlight.
 func Run(s System, seed uint64) (Result, error) {
-	if err := s.begin(); err != nil {
+	if err := s.Validate(); err != nil {
 		return Result{}, err
 	}
 	r, err := s.simulate(seed)
@@ -34,23 +34,11 @@ func Run(s System, seed uint64) (Result, error) {
 	return r, nil
 }
 
-// begin validates s, and begins to count its events, unless that has begun.
-func (s *System) begin() error {
-	if s.MaxEvents > 0 && s.spent == nil {
-		s.spent = new(int)
-	}
-	return s.Validate()
-}
-
 // simulate runs s, which is valid, and judges the run by what happened in it.
 func (s System) simulate(seed uint64) (Result, error) { return s.goOn(newEngine(s, seed)) }
 
 // goOn simulates until the end of s, which may be the run of an engine for a longer one.
 func (s System) goOn(e *engine) (Result, error) {
-	if s.spent != nil {
-		e.popped = *s.spent
-		defer func() { *s.spent = e.popped }()
-	}
 	if err := e.run(s.seconds() + e.patience); err != nil {
 		return Result{}, err
 	}
@@ -115,7 +103,7 @@ func Explain(s System, runs int) (a Answer, err error) {
 	if runs < 1 {
 		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
 	}
-	if err = s.begin(); err != nil {
+	if err = s.Validate(); err != nil {
 		return a, err
 	}
 	whole := s
@@ -174,6 +162,7 @@ func (s *System) prolong() error {
 // several runs s with the seeds 1 to runs, for longer if one of them is in doubt. Of the
 // outcomes with the worst Verdict it returns the middle one.
 func (s *System) several(runs int) (Outcome, error) {
+	order := []Verdict{Recovers, Draining, StaysDown, Overloaded}
 	worst, alike := Recovers, []Outcome(nil)
 	for seed := range uint64(runs) {
 		r, err := Run(*s, seed+1)
@@ -186,7 +175,7 @@ func (s *System) several(runs int) (Outcome, error) {
 		}
 		o := r.Outcome
 		o.seed = seed + 1
-		if slices.Index(verdicts, o.Verdict) > slices.Index(verdicts, worst) {
+		if slices.Index(order, o.Verdict) > slices.Index(order, worst) {
 			worst, alike = o.Verdict, nil
 		}
 		if o.Verdict == worst {

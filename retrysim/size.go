@@ -1,7 +1,6 @@
 package retrysim
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -36,8 +35,8 @@ func (s System) checkSize(order []string) error {
 		}
 	}
 	rows := 100 * float64(s.seconds()) * float64(len(order)) // the results of a second count, because they take memory
-	if events, most := rows+s.events(order), cmp.Or(s.MaxEvents, MaxEvents); events > float64(most) {
-		return fmt.Errorf("%s: it takes about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", invalidSystem, events, most)
+	if events := rows + s.events(order); events > MaxEvents {
+		return fmt.Errorf("%s: it takes about %.2g events without a single retry, more than %d: write a shorter duration or a lower rate", invalidSystem, events, MaxEvents)
 	}
 	return nil
 }
@@ -71,15 +70,8 @@ func (s System) scale() int {
 		}
 	}
 	for _, v := range s.Services {
-		divides(v.Workers)
-		divides(v.Queue)
-		for _, e := range v.Calls {
-			switch b := e.Policy.Budget; {
-			case b != nil && v.Clients > 1:
-				divides(v.Clients)
-			case b != nil:
-				divides(b.Size)
-			}
+		for _, part := range v.parts() {
+			divides(*part)
 		}
 	}
 	for _, t := range s.Events {
@@ -90,8 +82,22 @@ func (s System) scale() int {
 	return max(1, scale)
 }
 
-// divided returns s with this part of its calls, workers, places in queues, and clients,
-// or budgets where there is one client.
+// parts returns what is divided of a service beside its rate: workers, places in the
+// queue, and clients, or the sizes of budgets where there is one client.
+func (v *Service) parts() []*int {
+	if v.Clients > 1 {
+		return []*int{&v.Workers, &v.Queue, &v.Clients}
+	}
+	parts := []*int{&v.Workers, &v.Queue}
+	for _, e := range v.Calls {
+		if b := e.Policy.Budget; b != nil && !slices.Contains(parts, &b.Size) {
+			parts = append(parts, &b.Size)
+		}
+	}
+	return parts
+}
+
+// divided returns s with this part of its calls and of what handles them.
 func (s System) divided(by int) System {
 	if by == 1 {
 		return s
@@ -107,25 +113,25 @@ func (s System) divided(by int) System {
 			s.Events[i].Value = float64(part(int(t.Value)))
 		}
 	}
-	budgets := map[*retry.Budget]*retry.Budget{}
 	return s.with(func(_ string, v *Service) {
-		if workers := v.Workers; workers > 0 {
-			v.Workers = part(workers)
-			v.Work = time.Duration(float64(v.Work) * float64(v.Workers*by) / float64(workers)) // so that they can do as much
-		}
-		v.Rate /= float64(by)
-		if v.Queue > 0 {
-			v.Queue = part(v.Queue)
-		}
-		if v.Clients > 1 {
-			v.Clients = part(v.Clients)
-			return
-		}
+		own := map[*retry.Budget]*retry.Budget{nil: nil}
 		for i, e := range v.Calls {
-			if b := e.Policy.Budget; b != nil && budgets[b] == nil {
-				budgets[b] = &retry.Budget{Size: part(b.Size), Ratio: b.Ratio, RefillEvery: b.RefillEvery * time.Duration(by)}
+			if b := e.Policy.Budget; own[b] == nil && b != nil {
+				own[b] = &retry.Budget{Size: b.Size, Ratio: b.Ratio, RefillEvery: b.RefillEvery}
+				if v.Clients <= 1 {
+					own[b].RefillEvery *= time.Duration(by)
+				}
 			}
-			v.Calls[i].Policy.Budget = budgets[e.Policy.Budget]
+			v.Calls[i].Policy.Budget = own[e.Policy.Budget]
+		}
+		workers := float64(v.Workers)
+		for _, n := range v.parts() {
+			if *n > 0 {
+				*n = part(*n)
+			}
+		}
+		if v.Rate /= float64(by); v.Workers > 0 {
+			v.Work = time.Duration(float64(v.Work) * float64(v.Workers*by) / workers) // so that they can do as much
 		}
 	})
 }

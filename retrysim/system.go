@@ -25,14 +25,12 @@ type System struct {
 	// event has ended, or 1m if there is none.
 	Duration time.Duration
 
-	// MaxEvents bounds the events of the simulation in Run, and in all runs of Explain
-	// together: each attempt is two or three. It has no text form. 0: the
-	// constant MaxEvents for each run.
-	MaxEvents int
+	// Counted is up to when calls come of which Lost of an Outcome counts those that are
+	// lost, in whole seconds, to compare systems of which one is simulated for longer. It
+	// has no text form. 0: until the end.
+	Counted time.Duration
 
-	spent   *int // events in the runs before, where MaxEvents is set
-	part    int  // of a larger system, which has so many times as much; 0: it is the whole
-	counted int  // for how many seconds calls that are lost are counted; 0: all
+	part int // of a larger system, which has so many times as much; 0: it is the whole
 }
 
 // A Service handles requests: it waits for a worker, works, then makes its calls one

@@ -33,7 +33,7 @@ func (s System) judge(r *Result) {
 			calls, worked := sum(rows[i : i+window])
 			up[i] = up[i] && good(calls, worked, usual, max(1, s.part))
 		}
-		calls, worked := sum(rows[before:max(before, min(len(rows), cmp.Or(s.counted, len(rows))))])
+		calls, worked := sum(rows[before:max(before, min(len(rows), cmp.Or(int(s.Counted/time.Second), len(rows))))])
 		lost := max(0, int(math.Round(float64(usual*float64(calls))))-worked)
 		r.Outcome.Lost += lost
 		r.Outcome.since += calls

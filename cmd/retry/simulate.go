@@ -15,6 +15,7 @@ import (
 
 	"github.com/goretry/retry/cmd/retry/internal/explore"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/cmd/retry/internal/rescue"
 	"github.com/goretry/retry/retrysim"
 )
 
@@ -61,7 +62,7 @@ func simulate(s *streams, c *command, args []string) int {
 	other := flags.String("compare", "", "also simulate the system in this `file`, under the same calls")
 	page := flags.String("page", "", "write a page about the run to this `file`, which has no scripts")
 	svg := flags.String("svg", "", "draw the run as a picture in this `file`")
-	rescue := flags.Bool("rescue", false, "try the changes that people make, and pairs of those that help")
+	rescues := flags.Bool("rescue", false, "try the changes that people make, and pairs of those that help")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	args, status, done := c.parse(s, flags, args)
 	if done {
@@ -72,7 +73,7 @@ func simulate(s *streams, c *command, args []string) int {
 		return c.misused(s, err)
 	}
 	names := []string{name}
-	if *rescue && *other != "" {
+	if *rescues && *other != "" {
 		return c.misused(s, "-rescue is for one system: leave -compare out")
 	}
 	if *other != "" {
@@ -98,12 +99,10 @@ func simulate(s *streams, c *command, args []string) int {
 		return status
 	}
 	s.during("simulating", func(say func(string)) {
-		err = simulateAll(all, func(s retrysim.System) (retrysim.Answer, error) {
-			if !*rescue {
-				return retrysim.Explain(s, runs)
-			}
-			return retrysim.FindRescues(s, runs, func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) })
-		})
+		if err = simulateAll(all); err == nil && *rescues {
+			progress := func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) }
+			all[0].Rescues, all[0].Useless, err = rescue.Find(all[0].System, all[0].Answer, runs, progress)
+		}
 	})
 	if err == nil && *svg != "" {
 		err = os.WriteFile(*svg, explore.Picture(all...), 0o644)
@@ -132,11 +131,11 @@ const runs = 10
 
 // simulateAll simulates systems. To compare them, all runs are as long as the longest,
 // and those that are shown have the same seed.
-func simulateAll(all []explore.Simulation, explain func(retrysim.System) (retrysim.Answer, error)) (err error) {
+func simulateAll(all []explore.Simulation) (err error) {
 	longest := 0
 	for i := range all {
 		of := &all[i]
-		if of.Answer, err = explain(of.System); err != nil {
+		if of.Answer, err = retrysim.Explain(of.System, runs); err != nil {
 			return errors.New(of.Name + ": " + strings.TrimPrefix(err.Error(), "retrysim: "))
 		}
 		of.Result = of.Answer.Run
@@ -152,7 +151,7 @@ func simulateAll(all []explore.Simulation, explain func(retrysim.System) (retrys
 		again = again || len(of.Result.Seconds) < longest
 	}
 	if again {
-		return simulateAll(all, explain)
+		return simulateAll(all)
 	}
 	for i := range all {
 		if all[i].Result, err = retrysim.Run(all[i].System, 1); err != nil {
@@ -203,7 +202,7 @@ func simulationText(all []explore.Simulation) string {
 		}
 		b.WriteString("\n")
 	}
-	if answer := all[0].Answer; answer.Rescues != nil || answer.Useless != nil {
+	if all[0].Rescues != nil || all[0].Useless != nil {
 		printRescues(&b, all[0])
 	}
 	if len(all) > 1 {
@@ -218,7 +217,7 @@ func simulationText(all []explore.Simulation) string {
 func printRescues(b *strings.Builder, of explore.Simulation) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "change\tverdict\tcalls lost\tmargin")
-	for _, row := range of.Rescues() {
+	for _, row := range of.RescueRows() {
 		change, other, pair := strings.Cut(row[0], "; ")
 		fmt.Fprintf(t, "%s\t%s\n", change, strings.Join(row[1:], "\t"))
 		if pair {
@@ -226,8 +225,8 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 		}
 	}
 	_ = t.Flush()
-	if useless := of.Answer.Useless; len(useless) > 0 {
-		fmt.Fprintf(b, "does not help: %s\n", strings.Join(useless, "; "))
+	if len(of.Useless) > 0 {
+		fmt.Fprintf(b, "does not help: %s\n", strings.Join(of.Useless, "; "))
 	}
 	b.WriteString("\n")
 }

@@ -112,8 +112,8 @@ func SystemPage(all ...Simulation) ([]byte, error) {
 	v := &view{Title: all[0].Name}
 	for _, of := range all {
 		system := systemView{Name: of.Name, Said: strings.Split(strings.TrimSpace(of.Answer.String()), "\n"), Limits: of.Answer.Limits, Figures: of.figures()}
-		if of.Answer.Rescues != nil || of.Answer.Useless != nil {
-			system.Rescues, system.Useless = of.Rescues(), strings.Join(of.Answer.Useless, "; ")
+		if of.Rescues != nil || of.Useless != nil {
+			system.Rescues, system.Useless = of.RescueRows(), strings.Join(of.Useless, "; ")
 		}
 		v.Systems = append(v.Systems, system)
 	}

@@ -10,15 +10,18 @@ import (
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/preview"
+	"github.com/goretry/retry/cmd/retry/internal/rescue"
 	"github.com/goretry/retry/retrysim"
 )
 
 // A Simulation is a run of a system.
 type Simulation struct {
-	Name   string          `json:"file"`
-	Answer retrysim.Answer `json:"answer"`
-	System retrysim.System `json:"-"`
-	Result retrysim.Result `json:"-"` // the run that is shown
+	Name    string          `json:"file"`
+	Answer  retrysim.Answer `json:"answer"`
+	System  retrysim.System `json:"-"`
+	Rescues []rescue.Rescue `json:"rescues,omitempty"` // the changes that help
+	Useless []string        `json:"useless,omitempty"` // those that do not
+	Result  retrysim.Result `json:"-"`                 // the run that is shown
 }
 
 // A Row is a part of a run.
@@ -56,16 +59,14 @@ func (of Simulation) Rows(most int) (rows []Row) {
 	return rows
 }
 
-// Rescues returns the changes of a system that help as rows of text: the change, the
+// RescueRows returns the changes of a system that help as rows of text: the change, the
 // verdict, the calls lost and the margin. The first row is of the system as it is.
-func (of Simulation) Rescues() [][]string {
-	a := of.Answer
-	rows := [][]string{}
-	for _, r := range append([]retrysim.Rescue{{Change: "none", Verdict: a.Outcome.Verdict, Lost: a.Lost, Margin: a.Margin, MarginShare: a.MarginShare}}, a.Rescues...) {
+func (of Simulation) RescueRows() (rows [][]string) {
+	for _, r := range append([]rescue.Rescue{rescue.Of(of.Answer)}, of.Rescues...) {
 		rows = append(rows, []string{
 			r.Change, string(r.Verdict),
-			fmt.Sprintf("%s (%.3g%%)", preview.Thousands(r.Lost), 100*float64(r.Lost)/float64(max(1, a.Calls))),
-			fmt.Sprintf("%s/s (%.0f%%)", number(r.Margin, false), 100*r.MarginShare),
+			fmt.Sprintf("%s (%.3g%%)", preview.Thousands(r.Lost), 100*float64(r.Lost)/float64(max(1, of.Answer.Calls))),
+			fmt.Sprintf("%s/s (%.0f%%)", number(r.Margin, false), 100*r.Share),
 		})
 	}
 	return rows

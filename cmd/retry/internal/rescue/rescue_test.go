@@ -1,4 +1,4 @@
-package retrysim
+package rescue
 
 import (
 	"encoding/json"
@@ -8,35 +8,48 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retrysim"
 )
+
+func system(t *testing.T, text string) (s retrysim.System) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &s))
+	return s
+}
 
 // What rescues a small system is in the order of what it loses, with what Explain says
 // of the system with that change.
-func TestFindRescues(t *testing.T) {
+func TestFind(t *testing.T) {
 	calls, most := 0, 0
-	s := system(t, small)
-	a, err := FindRescues(s, 3, func(done, of int) {
+	s := system(t, `{"services": {
+		"web": {"rate": "21/s", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2}}]},
+		"db": {"workers": 3, "work": "100ms"}},
+		"events": [{"at": "20s", "for": "10s", "service": "db", "workers": 0}]}`)
+	a, err := retrysim.Explain(s, 3)
+	require.NoError(t, err)
+	help, useless, err := Find(s, a, 3, func(done, of int) {
 		assert.Equal(t, calls, done)
 		calls, most = calls+1, of
 	})
 	require.NoError(t, err)
 	assert.Equal(t, most, calls)
-	assert.Equal(t, []string{"web -> db: timeout: 500ms", "web -> db: jitter: full, backoff: exponential 100ms"}, a.Useless)
-	assert.True(t, slices.IsSortedFunc(a.Rescues, func(r, q Rescue) int { return r.Lost - q.Lost }))
+	assert.Equal(t, []string{"web -> db: timeout: 500ms", "web -> db: jitter: full, backoff: exponential 100ms"}, useless)
+	assert.True(t, slices.IsSortedFunc(help, func(r, q Rescue) int { return r.Lost - q.Lost }))
 	var texts []string
-	for _, r := range a.Rescues {
+	for _, r := range help {
 		texts = append(texts, r.Change)
 		changed := s
 		changed.Duration = time.Duration(len(a.Run.Seconds)) * time.Second
 		for _, c := range r.changes {
-			changed = changed.with(c.edit)
+			changed = with(changed, c.edit)
 		}
-		b, err := Explain(changed, 3)
+		b, err := retrysim.Explain(changed, 3)
 		require.NoError(t, err)
-		assert.Equal(t, []any{b.Outcome.Verdict, b.Lost, b.Margin, b.MarginShare}, []any{r.Verdict, r.Lost, r.Margin, r.MarginShare}, r.Change)
+		assert.Equal(t, []any{b.Outcome.Verdict, b.Lost, b.Margin, b.MarginShare}, []any{r.Verdict, r.Lost, r.Margin, r.Share}, r.Change)
 	}
 	assert.Equal(t, []string{"db: cancel: work", "db: cancel: queue", "db: queue: 24", "web -> db: max_attempts: 1", "web -> db: budget: size 10, ratio 0.1"}, texts)
-	written, err := json.Marshal(a.Rescues[0])
+	written, err := json.Marshal(help[0])
 	require.NoError(t, err)
 	assert.Regexp(t, `^{"change":"db: cancel: work","verdict":"recovers","lost":\d+,"margin":[\d.]+,"margin_share":[\d.]+}$`, string(written))
 }
@@ -49,9 +62,9 @@ func TestChanges(t *testing.T) {
 		"api": {"queue": 5, "workers": 1, "work": "1ms", "cancel": "queue", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": 3, "jitter": "full", "backoff": {"type": "fixed", "base": "1s"}}}]},
 		"db": {"workers": 10, "work": "100ms", "queue": 80}}}`)
 	var texts []string
-	for _, c := range s.changes() {
+	for _, c := range changes(s) {
 		texts = append(texts, c.text)
-		changed := s.with(c.edit)
+		changed := with(s, c.edit)
 		require.NoError(t, changed.Validate(), c.text)
 		assert.NotEqual(t, s, changed, c.text)
 	}
