@@ -446,10 +446,10 @@ func (f *form) finalTimeout(key string) {
 func (f *form) cluster() {
 	name, routed := f.b.beside.get(snake, "cluster")
 	clusters, _ := f.b.beside.outermost().get(snake, "static_resources", "clusters")
-	if !routed || clusters.value == nil || len(clusters.value.Content) > mostBeside {
+	if !routed || clusters.value == nil {
 		return
 	}
-	for _, e := range entries(clusters.value) {
+	for _, e := range f.some("clusters", clusters.value) {
 		in := &place{node: resolved(e.value)}
 		if own, ok := in.get(snake, "name"); !ok || own.value.Value != name.value.Value {
 			continue
@@ -466,14 +466,119 @@ func (f *form) cluster() {
 			return
 		}
 		if budget := threshold.RetryBudget; budget != nil {
-			percent, least := valueOr(budget.BudgetPercent.Value, 20), valueOr(budget.MinRetryConcurrency, 3)
-			f.b.note("retry_budget", fmt.Sprintf("each Envoy allows %v %% of its active requests as retries at once, and at least %d; the nearest budget is {size: %d, ratio: %.3g}",
-				percent, least, max(1, least), min(1, percent/max(1, 100-percent))))
+			f.concurrency("retry_budget", budget.BudgetPercent.Value, budget.MinRetryConcurrency)
 			return
 		}
 		f.b.note("max_retries", fmt.Sprintf("each Envoy allows %d retries at once to this cluster, which an outage meets before num_retries", valueOr(threshold.MaxRetries, 3)))
 		return
 	}
+}
+
+// concurrency notes a budget of Envoy.
+func (f *form) concurrency(key string, percent *float64, least *int) {
+	share, retries := valueOr(percent, 20), valueOr(least, 3)
+	f.b.note(key, fmt.Sprintf("each Envoy allows %v %% of its active requests as retries at once, and at least %d; the nearest budget is {size: %d, ratio: %.3g}",
+		share, retries, max(1, retries), min(1, share/max(1, 100-share))))
+}
+
+// some returns the entries of a list beside b, no more than can be looked at.
+func (f *form) some(key string, list *yaml.Node) []entry {
+	all := entries(list)
+	if len(all) > mostBeside {
+		f.b.note(key, fmt.Sprintf("of these %d, the first %d are looked at here", len(all), mostBeside))
+		all = all[:mostBeside]
+	}
+	return all
+}
+
+// resources calls visit for each resource of a kind in the documents of b's file.
+func (f *form) resources(kind string, visit func(*place)) {
+	for _, document := range f.b.documents[:min(len(f.b.documents), mostBeside)] {
+		if p := (&place{node: resolved(document)}); valueOf(p, "kind") == kind {
+			visit(p)
+		}
+	}
+}
+
+// names returns the texts at a path in each element of a list beside b.
+func (f *form) names(list string, path ...string) (names []string) {
+	all, ok := f.b.beside.get(exactly, list)
+	if !ok {
+		return nil
+	}
+	for _, e := range f.some(list, all.value) {
+		if name, ok := (&place{node: resolved(e.value)}).get(exactly, path...); ok {
+			names = append(names, name.value.Value)
+		}
+	}
+	return names
+}
+
+// destinations notes what the DestinationRules in the file allow for the hosts of a route.
+func (f *form) destinations() {
+	hosts := f.names("route", "destination", "host")
+	f.resources("DestinationRule", func(rule *place) {
+		var spec struct {
+			Host          string
+			TrafficPolicy struct {
+				RetryBudget *struct {
+					Percent             *float64
+					MinRetryConcurrency *int `yaml:"minRetryConcurrency"`
+				} `yaml:"retryBudget"`
+				ConnectionPool struct {
+					HTTP struct {
+						MaxRetries int `yaml:"maxRetries"`
+					}
+				} `yaml:"connectionPool"`
+			} `yaml:"trafficPolicy"`
+		}
+		e, _ := rule.get(exactly, "spec")
+		if e.value == nil || e.value.Decode(&spec) != nil || !slices.Contains(hosts, spec.Host) {
+			return
+		}
+		if budget := spec.TrafficPolicy.RetryBudget; budget != nil {
+			f.concurrency("retryBudget", budget.Percent, budget.MinRetryConcurrency)
+		}
+		if most := spec.TrafficPolicy.ConnectionPool.HTTP.MaxRetries; most > 0 {
+			f.b.note("maxRetries", fmt.Sprintf("each Envoy allows %d retries at once to %s", most, spec.Host))
+		}
+	})
+}
+
+// constraint reads the budget that an XBackendTrafficPolicy in the file has for a backend of
+// a rule.
+func (f *form) constraint() {
+	backends := f.names("backendRefs", "name")
+	f.resources("XBackendTrafficPolicy", func(policy *place) {
+		var spec struct {
+			TargetRefs      []struct{ Name string } `yaml:"targetRefs"`
+			RetryConstraint *struct {
+				Budget       struct{ Percent *int }
+				MinRetryRate struct {
+					Count    *int
+					Interval string
+				} `yaml:"minRetryRate"`
+			} `yaml:"retryConstraint"`
+		}
+		e, _ := policy.get(exactly, "spec")
+		if e.value == nil || e.value.Decode(&spec) != nil || spec.RetryConstraint == nil {
+			return
+		}
+		for _, target := range spec.TargetRefs {
+			if !slices.Contains(backends, target.Name) {
+				continue
+			}
+			rate := spec.RetryConstraint.MinRetryRate
+			count, interval := valueOr(rate.Count, 10), time.Second
+			if every, err := time.ParseDuration(rate.Interval); err == nil {
+				interval = every
+			}
+			count = max(1, count)
+			f.budget = &retry.Budget{Size: count, Ratio: min(1, float64(valueOr(spec.RetryConstraint.Budget.Percent, 20))/100), RefillEvery: max(time.Millisecond, interval/time.Duration(count))}
+			f.b.note("retryConstraint", fmt.Sprintf("here a budget of %d retries for %s, a share of %v for each success, and one every %v; a gateway counts them in an interval, and answers 503 beyond",
+				f.budget.Size, target.Name, f.budget.Ratio, f.budget.RefillEvery))
+		}
+	})
 }
 
 func valueOr[T any](value *T, missing T) T {
@@ -505,6 +610,7 @@ func readHTTPRoute(f *form) {
 	if f.retryOn == "" {
 		f.b.note("codes", "it is left out, so that only failures of the connection are retried")
 	}
+	f.constraint()
 	switch {
 	case f.attempts == 1:
 		f.time("backoff", 0, 0)
@@ -533,6 +639,7 @@ func readIstio(f *form) {
 		f.time("backoff", time.Millisecond, 25*time.Millisecond), 0)
 	f.skip(routing, "retryRemoteLocalities", "retryIgnorePreviousHosts")
 	f.finalTimeout("perTryTimeout")
+	f.destinations()
 }
 
 // The limits of the Amazon States Language.
@@ -577,11 +684,11 @@ func (f *form) retriers() {
 		f.b.note("ErrorEquals", fmt.Sprintf("an attempt that TimeoutSeconds, %s, ends is not retried by this: that needs States.Timeout", limit.value.Value))
 	}
 	list, _ := f.b.beside.get(exactly, "Retry")
-	if list.value == nil || len(list.value.Content) < 2 || len(list.value.Content) > mostBeside {
+	if list.value == nil || len(list.value.Content) < 2 {
 		return
 	}
 	attempts, waits, before, first := 1, time.Duration(0), true, map[string]bool{}
-	for i, e := range entries(list.value) {
+	for i, e := range f.some("Retry", list.value) {
 		var r struct {
 			ErrorEquals     []string `yaml:"ErrorEquals"`
 			MaxAttempts     *int     `yaml:"MaxAttempts"`
@@ -699,11 +806,11 @@ func readArgo(f *form) {
 // callers warns of a template whose steps are retried, and that is retried as a step.
 func (f *form) callers() {
 	templates, _ := f.b.beside.outermost().get(exactly, "spec", "templates")
-	if templates.value == nil || f.attempts == 1 || len(templates.value.Content) > mostBeside {
+	if templates.value == nil || f.attempts == 1 {
 		return
 	}
 	name, _ := f.b.beside.get(exactly, "name")
-	for _, e := range entries(templates.value) {
+	for _, e := range f.some("templates", templates.value) {
 		other := &place{node: resolved(e.value)}
 		if _, retried := other.get(exactly, "retryStrategy"); !retried || name.value == nil || other.node == f.b.beside.node {
 			continue

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,16 @@ func TestBeside(t *testing.T) {
 		{"Envoy, a budget", "{static_resources: {clusters: [{name: a, circuit_breakers: {thresholds: [{retry_budget: {}}]}}], x: {route: {cluster: a, retry_policy: {retry_on: 5xx}}}}}", "",
 			"retry_budget: each Envoy allows 20 % of its active requests as retries at once, and at least 3; the nearest budget is {size: 3, ratio: 0.25}", ""},
 		{"Istio, without the block", "{kind: VirtualService, spec: {http: [{timeout: 1s, route: [{destination: {host: a}}]}]}}", "", second, ""},
+		{"Istio, a budget of its host", "{kind: VirtualService, spec: {http: [{route: [{destination: {host: a}}], retries: {attempts: 2}}]}}\n--- \n" +
+			"{kind: DestinationRule, spec: {host: a, trafficPolicy: {retryBudget: {percent: 50}}}}", "",
+			"retryBudget: each Envoy allows 50 % of its active requests as retries at once, and at least 3; the nearest budget is {size: 3, ratio: 1}", ""},
+		{"Istio, the pool of its host", "{kind: VirtualService, spec: {http: [{route: [{destination: {host: a}}], retries: {attempts: 2}}]}}\n--- \n" +
+			"{kind: DestinationRule, spec: {host: a, trafficPolicy: {connectionPool: {http: {maxRetries: 4}}}}}", "", "maxRetries: each Envoy allows 4 retries at once to a", ""},
+		{"HTTPRoute, a budget of its backend", "{kind: HTTPRoute, spec: {rules: [{backendRefs: [{name: a}], retry: {attempts: 2, codes: [503]}}]}}\n--- \n" +
+			"{kind: XBackendTrafficPolicy, spec: {targetRefs: [{name: a}], retryConstraint: {budget: {percent: 30}, minRetryRate: {count: 5}}}}", "",
+			"retryConstraint: here a budget of 5 retries for a, a share of 0.3 for each success, and one every 200ms; a gateway counts them in an interval, and answers 503 beyond", ""},
+		{"Envoy, many clusters", "{static_resources: {clusters: [{name: a}" + strings.Repeat(", {}", 300) + "], x: {route: {cluster: a, retry_policy: {retry_on: 5xx}}}}}", "",
+			"clusters: of these 301, the first 300 are looked at here", ""},
 		{"Temporal, each attempt", "{startToCloseTimeout: 60s, retryPolicy: {maximumAttempts: 3}}", "retryPolicy", "startToCloseTimeout: 1m0s, beside these settings, ends each attempt", ""},
 		{"Temporal, the queue", "{scheduleToStartTimeout: 60s, retryPolicy: {maximumAttempts: 3}}", "retryPolicy", "scheduleToStartTimeout: ends the wait for a worker, and is not retried", ""},
 		{"HTTPRoute, two of six fit", "{kind: HTTPRoute, spec: {rules: [{timeouts: {request: 400ms, backendRequest: 200ms}, retry: {attempts: 5, codes: [500]}}]}}", "",
