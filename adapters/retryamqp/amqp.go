@@ -78,15 +78,9 @@ const (
 )
 
 // DeadLetterOf reads the header of a dead letter.
-func DeadLetterOf(headers amqp.Table) (d retryjob.DeadLetter, err error) {
-	text, is := headers[deadHeader].(string)
-	if !is {
-		return d, fmt.Errorf("retryamqp: there is no header %s: this is no dead letter", deadHeader)
-	}
-	if err = json.Unmarshal([]byte(text), &d); err != nil {
-		err = fmt.Errorf("retryamqp: header %s: %w", deadHeader, err)
-	}
-	return d, err
+func DeadLetterOf(headers amqp.Table) (retryjob.DeadLetter, error) {
+	text, _ := headers[deadHeader].(string)
+	return jobqueue.LetterOf("retryamqp", deadHeader, text)
 }
 
 // AttemptOf returns the number of the attempt that a delivery is for, 1 for the
@@ -137,37 +131,26 @@ type Retries struct {
 	// results are sent to the server one after the other.
 	Workers int
 
-	policy retry.Policy
-	types  map[string]retry.Policy
-	queue  string
+	policies jobqueue.Policies
+	queue    string
 }
 
 // New returns Retries that apply policy to each message of queue. It returns an
 // error if policy is invalid.
 func New(policy retry.Policy, queue string) (*Retries, error) {
-	if err := policy.Validate(); err != nil {
-		return nil, fmt.Errorf("retryamqp: %w", err)
+	policies, err := jobqueue.NewPolicies("retryamqp", policy)
+	if err != nil {
+		return nil, err
 	}
 	if queue == "" {
 		return nil, errors.New("retryamqp: the queue name is empty")
 	}
-	return &Retries{policy: policy, types: map[string]retry.Policy{}, queue: queue}, nil
+	return &Retries{policies: policies, queue: queue}, nil
 }
 
 // SetType sets the policy for messages whose property Type is typename.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
-	if err := policy.Validate(); err != nil {
-		return fmt.Errorf("retryamqp: type %s: %w", typename, err)
-	}
-	r.types[typename] = policy
-	return nil
-}
-
-func (r *Retries) of(typename string) retry.Policy {
-	if policy, ok := r.types[typename]; ok {
-		return policy
-	}
-	return r.policy
+	return r.policies.Set("retryamqp: type", typename, policy)
 }
 
 // Declare declares the queue for the messages and the one for the dead letters. It
@@ -390,7 +373,7 @@ func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.C
 	}
 	job := m.job()
 	var err error
-	retryjob.Run(ctx, w.of(d.Type), job, func(ctx context.Context) error {
+	retryjob.Run(ctx, w.policies.Of(d.Type), job, func(ctx context.Context) error {
 		if malformed != nil {
 			return retry.Permanent(malformed)
 		}
@@ -421,7 +404,7 @@ func (w *worker) settle(m message, o retryjob.Outcome, dead retryjob.DeadLetter)
 		}
 		return w.wait(m, o.Delay, m.attempt)
 	default:
-		dead.Err = shorten(dead.Err)
+		dead.Err = jobqueue.Shorten(dead.Err, 8<<10) // the headers of a message must fit into one frame
 		text, err := json.Marshal(dead)
 		if err != nil {
 			return err
@@ -608,11 +591,4 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 		CorrelationId: m.CorrelationId, ReplyTo: m.ReplyTo, MessageId: m.MessageId,
 		Timestamp: m.Timestamp, Type: m.Type, AppId: m.AppId, Body: m.Body,
 	}
-}
-
-// shorten cuts a text to fit into the headers of a message, which must fit into one
-// frame. JSON may need six bytes for one.
-func shorten(text string) string {
-	const most = 8 << 10
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

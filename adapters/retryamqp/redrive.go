@@ -21,14 +21,10 @@ import (
 // A dead letter that Redrive looks at is not in the queue until it returns, or the server
 // notices that it was killed. Those that arrive meanwhile are left for the next call.
 func (r *Retries) Redrive(ctx context.Context, conn *amqp.Connection, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := jobqueue.Start(o)
 	if conn.IsRecoveryEnabled() {
-		return walk.Result, errRecovers
+		return retryjob.RedriveResult{}, errRecovers
 	}
-	if err := r.redrive(ctx, conn, walk); err != nil {
-		return walk.Result, fmt.Errorf("retryamqp: redrive: %w", err)
-	}
-	return walk.Result, nil
+	return jobqueue.Redrive("retryamqp", o, func(walk *jobqueue.Walk) error { return r.redrive(ctx, conn, walk) })
 }
 
 func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *jobqueue.Walk) (err error) {

@@ -70,6 +70,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/jobqueue"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -120,8 +121,7 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 // Retries applies policies to tasks. Its methods are safe for concurrent use
 // once the policies are set.
 type Retries struct {
-	policy    retry.Policy
-	types     map[string]retry.Policy
+	policies  jobqueue.Policies
 	logger    asynq.Logger
 	isFailure func(error) bool // of the configuration; nil: every error is a failure
 }
@@ -129,20 +129,17 @@ type Retries struct {
 // New returns Retries that apply policy to tasks of every type. It returns an error
 // if policy is invalid.
 func New(policy retry.Policy) (*Retries, error) {
-	if err := policy.Validate(); err != nil {
-		return nil, fmt.Errorf("retryasynq: %w", err)
+	policies, err := jobqueue.NewPolicies("retryasynq", policy)
+	if err != nil {
+		return nil, err
 	}
-	return &Retries{policy: policy, types: map[string]retry.Policy{}}, nil
+	return &Retries{policies: policies}, nil
 }
 
 // SetType sets the policy for tasks of one type. Call it before the server
 // starts.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
-	if err := policy.Validate(); err != nil {
-		return fmt.Errorf("retryasynq: type %s: %w", typename, err)
-	}
-	r.types[typename] = policy
-	return nil
+	return r.policies.Set("retryasynq: type", typename, policy)
 }
 
 // Configure prepares the configuration of a server for [Retries.Middleware]. It
@@ -165,13 +162,6 @@ func (r *Retries) Configure(config *asynq.Config) {
 	}
 }
 
-func (r *Retries) of(typename string) retry.Policy {
-	if policy, ok := r.types[typename]; ok {
-		return policy
-	}
-	return r.policy
-}
-
 // Middleware applies the policies to next. Pass it to the Use of an asynq.ServeMux,
 // or wrap a handler with it. Middleware outside of it must return its errors, as
 // they are or wrapped with %w.
@@ -190,7 +180,7 @@ func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.T
 	if retried < 0 {
 		malformed = fmt.Errorf("the count of retries is %d", retried)
 	}
-	policy := r.of(task.Type()).ForJob(own)
+	policy := r.policies.Of(task.Type()).ForJob(own)
 	// asynq makes at most maxRetry retries. An unlimited policy stays unlimited
 	// if the task has no limit either.
 	if limit := policy.EffectiveMax(); limit > maxRetry || limit == retry.Unlimited && maxRetry < noLimit {
@@ -228,10 +218,8 @@ func (r *Retries) counts(policy retry.Policy, attempt int, since time.Time, err 
 // if that is not known.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	since = time.Now()
-	if text, ok := task.Headers()[limitHeader]; ok {
-		if limit, err = strconv.Atoi(text); err != nil {
-			return 0, since, fmt.Errorf("header %s: %w", limitHeader, err)
-		}
+	if limit, err = jobqueue.Limit(limitHeader, task.Headers()[limitHeader]); err != nil {
+		return 0, since, err
 	}
 	if text, ok := task.Headers()[sinceHeader]; ok {
 		if since, err = time.Parse(time.RFC3339Nano, text); err != nil {
@@ -322,7 +310,7 @@ func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	// The worker is gone, or asynq did not wait for the handler. The attempt may
 	// have been given any delay up to d.Hi, so use that.
 	own, _, _ := readHeaders(task) // a malformed header is reported when the task runs
-	d := r.of(task.Type()).ForJob(own).Next(retry.Attempt{Number: n + 1})
+	d := r.policies.Of(task.Type()).ForJob(own).Next(retry.Attempt{Number: n + 1})
 	if !d.Retry() {
 		return 0 // so that a worker refuses the task soon
 	}

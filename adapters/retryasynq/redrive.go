@@ -32,11 +32,7 @@ const kept = time.Hour
 // enqueued and not deleted is then known by its ID and by the end of the archived task that
 // its headers name, for an hour after it is done. Later than that it runs twice.
 func Redrive(ctx context.Context, options asynq.RedisConnOpt, queue string, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := jobqueue.Start(o)
-	if err := redriveAll(ctx, options, queue, walk); err != nil {
-		return walk.Result, fmt.Errorf("retryasynq: redrive: %w", err)
-	}
-	return walk.Result, nil
+	return jobqueue.Redrive("retryasynq", o, func(walk *jobqueue.Walk) error { return redriveAll(ctx, options, queue, walk) })
 }
 
 func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, walk *jobqueue.Walk) (err error) {

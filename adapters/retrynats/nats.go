@@ -52,7 +52,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -78,15 +77,8 @@ const (
 )
 
 // DeadLetterOf reads the header of a dead letter.
-func DeadLetterOf(header nats.Header) (d retryjob.DeadLetter, err error) {
-	text := header.Get(deadHeader)
-	if text == "" {
-		return d, fmt.Errorf("retrynats: there is no header %s: this is no dead letter", deadHeader)
-	}
-	if err = json.Unmarshal([]byte(text), &d); err != nil {
-		err = fmt.Errorf("retrynats: header %s: %w", deadHeader, err)
-	}
-	return d, err
+func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
+	return jobqueue.LetterOf("retrynats", deadHeader, header.Get(deadHeader))
 }
 
 // AttemptOf returns the number of the attempt that a delivery is for, 1 for the
@@ -116,8 +108,7 @@ type Retries struct {
 	// OnError is nil, the errors are logged to slog.Default.
 	OnError func(error)
 
-	policy   retry.Policy
-	subjects map[string]retry.Policy
+	policies jobqueue.Policies
 	dead     string
 }
 
@@ -125,22 +116,19 @@ type Retries struct {
 // the subject dead, which must belong to a stream. It returns an error if policy is
 // invalid.
 func New(policy retry.Policy, dead string) (*Retries, error) {
-	if err := policy.Validate(); err != nil {
-		return nil, fmt.Errorf("retrynats: %w", err)
+	policies, err := jobqueue.NewPolicies("retrynats", policy)
+	if err != nil {
+		return nil, err
 	}
 	if dead == "" {
 		return nil, errors.New("retrynats: no subject for dead letters: write one that a stream stores")
 	}
-	return &Retries{policy: policy, subjects: map[string]retry.Policy{}, dead: dead}, nil
+	return &Retries{policies: policies, dead: dead}, nil
 }
 
 // SetSubject sets the policy for the messages of one subject. Wildcards do not work.
 func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
-	if err := policy.Validate(); err != nil {
-		return fmt.Errorf("retrynats: subject %s: %w", subject, err)
-	}
-	r.subjects[subject] = policy
-	return nil
+	return r.policies.Set("retrynats: subject", subject, policy)
 }
 
 // ConsumerConfig returns the configuration for a durable consumer for Consume. With
@@ -290,13 +278,9 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 		}
 		return
 	}
-	policy, ok := w.subjects[msg.Subject()]
-	if !ok {
-		policy = w.policy
-	}
 	stop := w.keep(msg, job.Key)
 	defer stop()
-	retryjob.Run(ctx, policy, job, func(ctx context.Context) error {
+	retryjob.Run(ctx, w.policies.Of(msg.Subject()), job, func(ctx context.Context) error {
 		if malformed != nil {
 			return retry.Permanent(malformed)
 		}
@@ -318,7 +302,7 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 		Attempt: AttemptOf(msg),
 		Began:   meta.Timestamp,
 	}
-	if job.MaxAttempts, malformed = ownLimit(msg); malformed != nil {
+	if job.MaxAttempts, malformed = jobqueue.Limit(MaxAttemptsHeader, msg.Headers().Get(MaxAttemptsHeader)); malformed != nil {
 		return job, due, malformed
 	}
 	if text := msg.Headers().Get(dueHeader); text != "" {
@@ -333,19 +317,6 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (job retryjob.Job, due
 		job.Began = due
 	}
 	return job, due, nil
-}
-
-// ownLimit returns the limit in the header of a message, 0 for none.
-func ownLimit(msg jetstream.Msg) (int, error) {
-	text := msg.Headers().Get(MaxAttemptsHeader)
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("header %s is %q: write a whole number from 1 on", MaxAttemptsHeader, text)
-	}
-	return n, nil
 }
 
 // keep renews a message's AckWait until stop is called.
@@ -420,7 +391,7 @@ func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, 
 	copyHeaders(letter.Header, msg.Headers())
 	letter.Header.Set(SubjectHeader, msg.Subject())
 	d := o.DeadLetter(job)
-	d.Err = shorten(d.Err)
+	d.Err = jobqueue.Shorten(d.Err, 16<<10) // the server limits a message with its headers
 	publish := func() (*jetstream.PubAck, error) {
 		text, err := json.Marshal(d)
 		if err != nil {
@@ -473,13 +444,6 @@ func copyHeaders(to, from nats.Header) {
 			to[name] = values
 		}
 	}
-}
-
-// shorten cuts a text to a size for a header. The server limits the size of a
-// message including its headers.
-func shorten(text string) string {
-	const most = 16 << 10
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // terminate tells the server not to deliver a message again. Old servers ignore a

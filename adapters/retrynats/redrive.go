@@ -23,11 +23,7 @@ import (
 // minutes by default. Later than that it is handled twice. If another message has that
 // Nats-Msg-Id, the dead letter is skipped.
 func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := jobqueue.Start(o)
-	if err := r.redrive(ctx, js, walk); err != nil {
-		return walk.Result, fmt.Errorf("retrynats: redrive: %w", err)
-	}
-	return walk.Result, nil
+	return jobqueue.Redrive("retrynats", o, func(walk *jobqueue.Walk) error { return r.redrive(ctx, js, walk) })
 }
 
 func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *jobqueue.Walk) error {

@@ -22,7 +22,10 @@ import (
 // fails, or two run at once, no job is lost and none goes back twice. Call it again to
 // move the rest. It needs PostgreSQL, and works with a client that only inserts.
 func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := jobqueue.Start(o)
+	return jobqueue.Redrive("retryriver", o, func(walk *jobqueue.Walk) error { return redriveAll(ctx, client, walk) })
+}
+
+func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *jobqueue.Walk) error {
 	schema := client.Schema()
 	if schema != "" {
 		schema += "."
@@ -30,14 +33,14 @@ func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob
 	database := client.Driver().GetExecutor()
 	total := 0
 	if err := database.QueryRow(ctx, "SELECT count(*) FROM "+schema+"river_job WHERE state IN ('cancelled', 'discarded')").Scan(&total); err != nil {
-		return walk.Result, fmt.Errorf("retryriver: redrive: %w", err)
+		return err
 	}
 	const page = 1000
 	params := river.NewJobListParams().States(rivertype.JobStateCancelled, rivertype.JobStateDiscarded).OrderBy(river.JobListOrderByID, river.SortOrderAsc).First(page)
 	for {
 		jobs, err := client.JobList(ctx, params)
 		if err != nil {
-			return walk.Result, fmt.Errorf("retryriver: redrive: %w", err)
+			return err
 		}
 		for _, row := range jobs.Jobs {
 			d, unreadable := DeadLetterOf(row)
@@ -59,11 +62,11 @@ func Redrive[TTx any](ctx context.Context, client *river.Client[TTx], o retryjob
 				}
 				return moved, err
 			}); err != nil {
-				return walk.Result, fmt.Errorf("retryriver: redrive job %d: %w", row.ID, err)
+				return fmt.Errorf("job %d: %w", row.ID, err)
 			}
 		}
 		if len(jobs.Jobs) < page {
-			return walk.Result, nil
+			return nil
 		}
 		params = params.After(jobs.LastCursor)
 	}

@@ -133,26 +133,22 @@ func isCanceled(job *rivertype.JobRow) bool {
 // may share it.
 type Plugin struct {
 	river.MiddlewareDefaults
-	policy retry.Policy
-	kinds  map[string]retry.Policy
+	policies jobqueue.Policies
 }
 
 // New returns a Plugin that applies policy to jobs of every kind. It returns an
 // error if policy is invalid.
 func New(policy retry.Policy) (*Plugin, error) {
-	if err := policy.Validate(); err != nil {
-		return nil, fmt.Errorf("retryriver: %w", err)
+	policies, err := jobqueue.NewPolicies("retryriver", policy)
+	if err != nil {
+		return nil, err
 	}
-	return &Plugin{policy: policy, kinds: map[string]retry.Policy{}}, nil
+	return &Plugin{policies: policies}, nil
 }
 
 // SetKind sets the policy for jobs of one kind. Call it before the client starts.
 func (p *Plugin) SetKind(kind string, policy retry.Policy) error {
-	if err := policy.Validate(); err != nil {
-		return fmt.Errorf("retryriver: kind %s: %w", kind, err)
-	}
-	p.kinds[kind] = policy
-	return nil
+	return p.policies.Set("retryriver: kind", kind, policy)
 }
 
 // Configure sets p as the RetryPolicy in the configuration of a client, and appends
@@ -160,13 +156,6 @@ func (p *Plugin) SetKind(kind string, policy retry.Policy) error {
 func (p *Plugin) Configure(config *river.Config) {
 	config.RetryPolicy = p
 	config.Plugins = append(config.Plugins, p)
-}
-
-func (p *Plugin) of(kind string) retry.Policy {
-	if policy, ok := p.kinds[kind]; ok {
-		return policy
-	}
-	return p.policy
 }
 
 // InsertMany implements rivertype.JobInsertMiddleware. It stores the jobs' own
@@ -179,7 +168,7 @@ func (p *Plugin) InsertMany(ctx context.Context, jobs []*rivertype.JobInsertPara
 			return nil, fmt.Errorf("retryriver: metadata of a job of kind %s: %w", job.Kind, err)
 		}
 		job.Metadata = metadata
-		job.MaxAttempts = oneMore(p.of(job.Kind).ForJob(own).EffectiveMax())
+		job.MaxAttempts = oneMore(p.policies.Of(job.Kind).ForJob(own).EffectiveMax())
 	}
 	return do(ctx)
 }
@@ -226,7 +215,7 @@ func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 func (p *Plugin) Work(ctx context.Context, row *rivertype.JobRow, do func(context.Context) error) (result error) {
 	var snoozed error
 	j, m, malformed := read(row)
-	retryjob.Run(ctx, p.of(row.Kind), j, func(ctx context.Context) error {
+	retryjob.Run(ctx, p.policies.Of(row.Kind), j, func(ctx context.Context) error {
 		if malformed != nil {
 			return retry.Permanent(malformed)
 		}
@@ -331,7 +320,7 @@ func (p *Plugin) NextRetry(row *rivertype.JobRow) time.Time {
 	due := row.ScheduledAt
 	if row.AttemptedAt == nil || !due.After(*row.AttemptedAt) {
 		j, _, malformed := read(row)
-		d := p.of(row.Kind).ForJob(j.MaxAttempts).Next(retry.Attempt{Number: j.Attempt, Seed: retry.SeedOf(j.Key)})
+		d := p.policies.Of(row.Kind).ForJob(j.MaxAttempts).Next(retry.Attempt{Number: j.Attempt, Seed: retry.SeedOf(j.Key)})
 		due = now
 		if d.Retry() && malformed == nil {
 			due = now.Add(d.Delay)

@@ -11,7 +11,7 @@ import (
 
 // A Walk is one Redrive, which looks at one dead letter after the other.
 type Walk struct {
-	Result  retryjob.RedriveResult
+	result  retryjob.RedriveResult
 	options retryjob.RedriveOptions
 	began   time.Time
 }
@@ -20,10 +20,15 @@ type Walk struct {
 // later would neither run nor become a dead letter in its owner's time.
 const Longest = 365 * 24 * time.Hour
 
-// Start begins a Redrive.
-func Start(o retryjob.RedriveOptions) *Walk {
+// Redrive calls all, which has the Walk look at each dead letter. It returns what became
+// of them, also with an error, which begins with the name of the adapter.
+func Redrive(adapter string, o retryjob.RedriveOptions, all func(*Walk) error) (retryjob.RedriveResult, error) {
 	o.Window = min(o.Window, Longest)
-	return &Walk{options: o, began: time.Now()}
+	w := &Walk{options: o, began: time.Now()}
+	if err := all(w); err != nil {
+		return w.result, fmt.Errorf("%s: redrive: %w", adapter, err)
+	}
+	return w.result, nil
 }
 
 // CheckDue returns an error if a message says that it is due more than a year from now,
@@ -51,14 +56,14 @@ func (w *Walk) Look(d retryjob.DeadLetter, unreadable error, total int, move fun
 			return err
 		}
 	}
-	w.Result.Found++
+	w.result.Found++
 	if moved {
-		w.Result.Moved++
+		w.result.Moved++
 	} else {
-		w.Result.Skipped++
+		w.result.Skipped++
 	}
 	if w.options.OnProgress != nil {
-		w.options.OnProgress(w.Result.Found, total)
+		w.options.OnProgress(w.result.Found, total)
 	}
 	return nil
 }

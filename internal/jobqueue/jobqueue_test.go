@@ -29,22 +29,25 @@ func TestWalk(t *testing.T) {
 				var done []int
 				row.options.OnProgress = func(n, total int) { done = append(done, n, total) }
 				began := time.Now()
-				w := jobqueue.Start(row.options)
 				var moved []string
-				for _, d := range letters {
-					time.Sleep(time.Second) // the moments count from the start
-					var unreadable error
-					if d.Key == "c" {
-						unreadable = errors.New("not a dead letter")
+				result, err := jobqueue.Redrive("adapter", row.options, func(w *jobqueue.Walk) error {
+					for _, d := range letters {
+						time.Sleep(time.Second) // the moments count from the start
+						var unreadable error
+						if d.Key == "c" {
+							unreadable = errors.New("not a dead letter")
+						}
+						assert.NoError(t, w.Look(d, unreadable, 9, func(due time.Time) (bool, error) {
+							moved = append(moved, d.Key)
+							assert.Equal(t, began.Add(retryjob.Spread(d.Key, row.options.Window)), due)
+							return d.Key != "gone", nil
+						}))
 					}
-					assert.NoError(t, w.Look(d, unreadable, 9, func(due time.Time) (bool, error) {
-						moved = append(moved, d.Key)
-						assert.Equal(t, began.Add(retryjob.Spread(d.Key, row.options.Window)), due)
-						return d.Key != "gone", nil
-					}))
-				}
+					return nil
+				})
+				assert.NoError(t, err)
 				assert.Equal(t, row.moved, moved)
-				assert.Equal(t, row.want, w.Result)
+				assert.Equal(t, row.want, result)
 				assert.Equal(t, []int{1, 9, 2, 9, 3, 9, 4, 9}, done)
 			})
 		})
@@ -58,13 +61,16 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 		const letters = 100
 		at := map[time.Duration]bool{}
 		for range 2 {
-			w := jobqueue.Start(retryjob.RedriveOptions{Window: time.Hour})
-			for n := range letters {
-				assert.NoError(t, w.Look(retryjob.DeadLetter{Ended: time.Unix(int64(n), 0)}, nil, letters, func(due time.Time) (bool, error) {
-					at[time.Until(due)] = true
-					return true, nil
-				}))
-			}
+			_, err := jobqueue.Redrive("adapter", retryjob.RedriveOptions{Window: time.Hour}, func(w *jobqueue.Walk) error {
+				for n := range letters {
+					assert.NoError(t, w.Look(retryjob.DeadLetter{Ended: time.Unix(int64(n), 0)}, nil, letters, func(due time.Time) (bool, error) {
+						at[time.Until(due)] = true
+						return true, nil
+					}))
+				}
+				return nil
+			})
+			assert.NoError(t, err)
 		}
 		assert.Len(t, at, letters)
 	})
@@ -73,7 +79,11 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 // What failed to move is not counted: it may be in either place.
 func TestWalkFails(t *testing.T) {
 	boom := errors.New("boom")
-	w := jobqueue.Start(retryjob.RedriveOptions{OnProgress: func(int, int) { t.Error("progress") }})
-	assert.Equal(t, boom, w.Look(retryjob.DeadLetter{}, nil, 1, func(time.Time) (bool, error) { return false, boom }))
-	assert.Zero(t, w.Result)
+	options := retryjob.RedriveOptions{OnProgress: func(int, int) { t.Error("progress") }}
+	result, err := jobqueue.Redrive("adapter", options, func(w *jobqueue.Walk) error {
+		return w.Look(retryjob.DeadLetter{}, nil, 1, func(time.Time) (bool, error) { return false, boom })
+	})
+	assert.ErrorIs(t, err, boom)
+	assert.EqualError(t, err, "adapter: redrive: boom")
+	assert.Zero(t, result)
 }

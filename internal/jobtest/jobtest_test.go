@@ -504,20 +504,21 @@ func (q *files) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 
 // Redrive renames the file of a dead letter to that of an open job.
 func (q *files) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	walk := jobqueue.Start(o)
-	letters, err := q.Dead(ctx)
-	for key, d := range letters {
-		if err == nil {
-			err = walk.Look(d, nil, len(letters), func(due time.Time) (bool, error) {
-				err := os.Rename(filepath.Join(q.directory, "dead", key), q.path(fileJob{Key: key, Due: due.UnixNano()}))
-				if errors.Is(err, fs.ErrNotExist) {
-					return false, nil
-				}
-				return true, err
-			})
+	return jobqueue.Redrive("jobtest", o, func(walk *jobqueue.Walk) error {
+		letters, err := q.Dead(ctx)
+		for key, d := range letters {
+			if err == nil {
+				err = walk.Look(d, nil, len(letters), func(due time.Time) (bool, error) {
+					err := os.Rename(filepath.Join(q.directory, "dead", key), q.path(fileJob{Key: key, Due: due.UnixNano()}))
+					if errors.Is(err, fs.ErrNotExist) {
+						return false, nil
+					}
+					return true, err
+				})
+			}
 		}
-	}
-	return walk.Result, err
+		return err
+	})
 }
 
 func (q *files) Close(_ context.Context, remove bool) error {
