@@ -176,11 +176,8 @@ func (s *streams) during(what string, f func(say func(string))) {
 		defer close(done)
 		f(say)
 	}()
+	wait := 2 * time.Second
 	for n := 2; ; n++ {
-		wait := time.Second
-		if n == 2 {
-			wait *= 2
-		}
 		select {
 		case <-done:
 			if n > 2 {
@@ -188,6 +185,7 @@ func (s *streams) during(what string, f func(say func(string))) {
 			}
 			return
 		case <-time.After(wait):
+			wait = time.Second
 			fmt.Fprintf(s.err, "\r\x1b[K%s, %ds", now.Load(), n)
 		}
 	}

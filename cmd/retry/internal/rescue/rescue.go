@@ -21,13 +21,7 @@ type Rescue struct {
 	Margin  float64          `json:"margin"` // as those of an Answer
 	Share   float64          `json:"margin_share"`
 
-	changes []change
-}
-
-// A change is one that people make.
-type change struct {
-	text string
-	edit func(name string, v *retrysim.Service)
+	edits []func(name string, v *retrysim.Service)
 }
 
 // Of returns the Rescue without a change, of the answer about a system.
@@ -47,38 +41,31 @@ func Find(s retrysim.System, a retrysim.Answer, runs int, progress func(done, of
 	s.Counted = s.Duration
 	singles, done := changes(s), 0
 	of := len(singles)
-	try := func(than []Rescue, changes ...change) bool {
-		progress(done, of)
-		done++
-		r := Rescue{Change: changes[0].text, changes: changes}
-		if len(changes) > 1 {
-			r.Change += "; " + changes[1].text
-		}
-		helps := false
-		if err == nil {
+	try := func(r Rescue, than ...Rescue) (helps bool) {
+		if progress(done, of); err == nil {
 			helps, err = r.try(s, runs, than)
 		}
-		if helps {
+		if done++; helps {
 			help = append(help, r)
 		}
 		return helps
 	}
-	for _, c := range singles {
-		if !try([]Rescue{Of(a)}, c) {
-			useless = append(useless, c.text)
+	for _, r := range singles {
+		if !try(r, Of(a)) {
+			useless = append(useless, r.Change)
 		}
 	}
 	byLost := func(r, q Rescue) int { return cmp.Or(r.Lost-q.Lost, cmp.Compare(q.Margin, r.Margin)) }
 	slices.SortStableFunc(help, byLost)
 	best := slices.Clone(help[:min(mostPaired, len(help))])
 	of += len(best) * (len(best) - 1) / 2
-	for i, second := range best {
-		for _, first := range best[:i] {
-			if strings.Contains(first.Change, ": budget") && strings.Contains(second.Change, ": budget") {
+	for i, r := range best {
+		for _, q := range best[:i] {
+			if strings.Contains(r.Change, ": budget") && strings.Contains(q.Change, ": budget") {
 				of-- // there is one for a call, or for each
 				continue
 			}
-			try([]Rescue{first, second}, first.changes[0], second.changes[0])
+			try(Rescue{Change: q.Change + "; " + r.Change, edits: slices.Concat(q.edits, r.edits)}, q, r)
 		}
 	}
 	slices.SortStableFunc(help, byLost)
@@ -88,9 +75,7 @@ func Find(s retrysim.System, a retrysim.Answer, runs int, progress func(done, of
 // try simulates s with the changes of r, and reports whether they help more than each of
 // others. Most that do not show it in two runs.
 func (r *Rescue) try(s retrysim.System, runs int, than []Rescue) (bool, error) {
-	for _, c := range r.changes {
-		s = with(s, c.edit)
-	}
+	s = r.with(s)
 	for seed := range uint64(min(2, runs)) {
 		run, err := retrysim.Run(s, seed+1)
 		if err != nil || !helps(run.Outcome, than) {
@@ -112,24 +97,28 @@ func helps(o retrysim.Outcome, than []Rescue) bool {
 	})
 }
 
-// with returns s with each service as edit changes it.
-func with(s retrysim.System, edit func(name string, v *retrysim.Service)) retrysim.System {
+// with returns s with the changes of r.
+func (r *Rescue) with(s retrysim.System) retrysim.System {
 	s.Services = maps.Clone(s.Services)
 	for name, v := range s.Services {
 		v.Calls = slices.Clone(v.Calls)
-		edit(name, &v)
+		for _, edit := range r.edits {
+			edit(name, &v)
+		}
 		s.Services[name] = v
 	}
 	return s
 }
 
 // changes returns what people change in s.
-func changes(s retrysim.System) (all []change) {
+func changes(s retrysim.System) (all []Rescue) {
 	add := func(service, at, key, value string, edit func(v *retrysim.Service)) {
-		all = append(all, change{at + ": " + key + ": " + value, func(name string, v *retrysim.Service) {
-			if service == "" || name == service {
-				edit(v)
-			}
+		all = append(all, Rescue{Change: at + ": " + key + ": " + value, edits: []func(string, *retrysim.Service){
+			func(name string, v *retrysim.Service) {
+				if service == "" || name == service {
+					edit(v)
+				}
+			},
 		}})
 	}
 	patience, layers := map[string]time.Duration{}, 0 // the shortest of the callers; those that retry
@@ -142,7 +131,7 @@ func changes(s retrysim.System) (all []change) {
 			policy := func(key, value string, edit func(p *retry.Policy)) {
 				add(name, name+" -> "+e.To, key, value, func(v *retrysim.Service) { edit(&v.Calls[i].Policy) })
 			}
-			if t := e.Policy.AttemptTimeout; t > 0 {
+			if t := e.Policy.AttemptTimeout; t > 1 {
 				patience[e.To] = min(t, cmp.Or(patience[e.To], t))
 				policy("timeout", (t / 2).String(), func(p *retry.Policy) { p.AttemptTimeout = t / 2 })
 			}
@@ -157,12 +146,12 @@ func changes(s retrysim.System) (all []change) {
 			if e.Policy.Budget == nil {
 				policy("budget", usualBudget, addBudget)
 			}
-			if e.Policy.Jitter != retry.FullJitter && e.Policy.Backoff != nil {
-				policy("jitter", "full", func(p *retry.Policy) { p.Jitter = retry.FullJitter })
-			} else if e.Policy.Backoff == nil {
-				policy("jitter", "full, backoff: exponential 100ms", func(p *retry.Policy) {
-					p.Backoff, p.Jitter = retry.Exponential{Base: 100 * time.Millisecond}, retry.FullJitter
-				})
+			if e.Policy.Jitter != retry.FullJitter {
+				value, backoff := "full", e.Policy.Backoff
+				if backoff == nil {
+					value, backoff = "full, backoff: exponential 100ms", retry.Exponential{Base: 100 * time.Millisecond}
+				}
+				policy("jitter", value, func(p *retry.Policy) { p.Backoff, p.Jitter = backoff, retry.FullJitter })
 			}
 		}
 	}

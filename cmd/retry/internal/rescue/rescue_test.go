@@ -39,11 +39,8 @@ func TestFind(t *testing.T) {
 	var texts []string
 	for _, r := range help {
 		texts = append(texts, r.Change)
-		changed := s
+		changed := r.with(s)
 		changed.Duration = time.Duration(len(a.Run.Seconds)) * time.Second
-		for _, c := range r.changes {
-			changed = with(changed, c.edit)
-		}
 		b, err := retrysim.Explain(changed, 3)
 		require.NoError(t, err)
 		assert.Equal(t, []any{b.Outcome.Verdict, b.Lost, b.Margin, b.MarginShare}, []any{r.Verdict, r.Lost, r.Margin, r.Share}, r.Change)
@@ -62,11 +59,11 @@ func TestChanges(t *testing.T) {
 		"api": {"queue": 5, "workers": 1, "work": "1ms", "cancel": "queue", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": 3, "jitter": "full", "backoff": {"type": "fixed", "base": "1s"}}}]},
 		"db": {"workers": 10, "work": "100ms", "queue": 80}}}`)
 	var texts []string
-	for _, c := range changes(s) {
-		texts = append(texts, c.text)
-		changed := with(s, c.edit)
-		require.NoError(t, changed.Validate(), c.text)
-		assert.NotEqual(t, s, changed, c.text)
+	for _, r := range changes(s) {
+		texts = append(texts, r.Change)
+		changed := r.with(s)
+		require.NoError(t, changed.Validate(), r.Change)
+		assert.NotEqual(t, s, changed, r.Change)
 	}
 	assert.Equal(t, []string{
 		"api -> db: timeout: 500ms", "api -> db: max_attempts: 2", "api -> db: budget: size 10, ratio 0.1",
