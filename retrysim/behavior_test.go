@@ -11,14 +11,6 @@ import (
 	"github.com/goretry/retry"
 )
 
-// run runs a system in its text form.
-func run(t *testing.T, text string) Result {
-	t.Helper()
-	r, err := Run(system(t, text), 1)
-	require.NoError(t, err)
-	return r
-}
-
 // testdata/behavior.json has systems, and what a service of theirs does on average in
 // some seconds.
 func TestBehavior(t *testing.T) {
@@ -31,7 +23,8 @@ func TestBehavior(t *testing.T) {
 	readRows(t, "testdata/behavior.json", &rows)
 	for _, tc := range rows {
 		t.Run(tc.Name, func(t *testing.T) {
-			r := run(t, string(tc.System))
+			r, err := Run(system(t, string(tc.System)), 1)
+			require.NoError(t, err)
 			n, calls := float64(tc.To-tc.From), 0.0
 			got := map[string]float64{}
 			for i, row := range r.Services[tc.Service].Seconds[tc.From:tc.To] {
@@ -57,26 +50,23 @@ func TestBudgetsOfClients(t *testing.T) {
 		shared  bool
 		want    int
 	}{{1, false, 20}, {1, true, 10}, {7, false, 140}, {7, true, 70}} {
-		s := system(t, `{"services": {"web": {"rate": "100/s", "calls": [
-				{"to": "db", "retry": {"max_attempts": 2}, "budget": {"size": 10}}]},
-			"app": {"calls": [{"to": "db", "retry": {"max_attempts": 2}, "budget": {"size": 10}}]}, "db": {}},
+		retries := 0
+		s := system(t, `{"services": {"db": {}, "web": {"rate": "100/s", "calls": [
+				{"to": "db", "retry": {"max_attempts": 2}, "budget": {"size": 10}}]}},
 			"events": [{"at": "0s", "for": "30s", "service": "db", "fail": 0.5}], "duration": "40s"}`)
 		s.edit("web", func(v *Service) {
 			v.Clients = tc.clients
-			again := v.Calls[0]
-			if !tc.shared {
-				again.Policy.Budget = s.Services["app"].Calls[0].Policy.Budget
-			}
-			v.Calls = append(v.Calls, again)
-		})
-		retries := 0
-		for i := range s.Services["web"].Calls {
-			s.Services["web"].Calls[i].Policy.OnEvent = func(_ context.Context, ev retry.Event) {
+			v.Calls[0].Policy.OnEvent = func(_ context.Context, ev retry.Event) {
 				if ev.Kind == retry.RetryScheduled {
 					retries++
 				}
 			}
-		}
+			again := v.Calls[0]
+			if !tc.shared {
+				again.Policy.Budget = &retry.Budget{Size: 10}
+			}
+			v.Calls = append(v.Calls, again)
+		})
 		require.NoError(t, second(s.simulate(1)))
 		assert.Equal(t, tc.want, retries, tc)
 	}

@@ -38,5 +38,4 @@ func TestCheckRefuses(t *testing.T) {
 		assert.EqualError(t, Check(system(t, small), conditions...), want)
 	}
 	assert.ErrorContains(t, Check(system(t, small)), "Check without a condition")
-	assert.ErrorContains(t, Check(System{}, RecoversWithin(0)), "retrysim: invalid system: ")
 }

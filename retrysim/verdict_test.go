@@ -3,13 +3,12 @@ package retrysim
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/goretry/retry"
 )
 
 // testdata/verdicts.json has runs of 100 calls a second with an event from 20s to 30s,
@@ -48,15 +47,6 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// An entry that stays down is not outvoted by one with more calls.
-func TestEveryEntryMustRecover(t *testing.T) {
-	s := system(t, small)
-	s.Services["big"] = Service{Rate: 500}
-	r, err := Run(s, 1)
-	require.NoError(t, err)
-	assert.Equal(t, StaysDown, r.Outcome.Verdict)
-}
-
 // small is the example of HotOS 2021 with a tenth of the workers.
 const small = `{"services": {
 	"web": {"rate": "21/s", "calls": [{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2}}]},
@@ -87,7 +77,6 @@ without retries: recovers \d+m?\d*s after the end of the last event
 	}
 	middle := slices.Index(lost[0], slices.Sorted(slices.Values(lost[0]))[1])
 	assert.Equal(t, []int{lost[0][middle], lost[1][middle]}, []int{a.Lost, a.LostWithoutRetries})
-	assert.Equal(t, a.Outcome.Lost, a.Lost)
 	calls := 0
 	for _, row := range a.Run.Seconds[20:] {
 		calls += row.Calls
@@ -101,15 +90,22 @@ without retries: recovers \d+m?\d*s after the end of the last event
 	assert.EqualError(t, second(Explain(system(t, small), 0)), "retrysim: runs is 0: write how many, such as 10")
 }
 
-// Each row has a service web that is called five times a second.
+// testdata/margins.json has systems, up to what they come back within 7 %, and with
+// several entries the one that fails first: all are scaled together.
 func TestMargin(t *testing.T) {
-	for service, want := range map[string]float64{
-		``: 20, `, "workers": 9, "work": "100ms"`: 20, `, "workers": 1, "work": "100ms"`: 10, `, "workers": 1, "work": "100000s"`: 0,
-		`, "patience": "1ms", "work": "1s"`: 0, // without workers no rate is too high, or low enough
-	} {
-		a, err := Explain(system(t, `{"services": {"web": {"rate": "5/s"`+service+`}}}`), 5)
+	var rows []struct {
+		Name, Verdict, Entry string
+		Margin               float64
+		System               json.RawMessage
+	}
+	readRows(t, "testdata/margins.json", &rows)
+	for _, tc := range rows {
+		a, err := Explain(system(t, string(tc.System)), 3)
 		require.NoError(t, err)
-		assert.InDelta(t, want, a.Margin, 0.1*want, service)
+		assert.EqualValues(t, tc.Verdict, a.Outcome.Verdict, tc.Name)
+		assert.Equal(t, tc.Entry, a.Entry, tc.Name)
+		assert.InDelta(t, tc.Margin, a.Margin, 0.07*tc.Margin, tc.Name)
+		assert.Equal(t, strings.Contains(tc.Name, "entries"), strings.Contains(a.String(), "fail above that"), tc.Name)
 	}
 }
 
@@ -123,31 +119,10 @@ func TestMarginAndVerdictAgree(t *testing.T) {
 		a, err := Explain(s, 5)
 		require.NoError(t, err)
 		assert.Equal(t, a.Outcome.back(), a.MarginShare >= 1, a)
-		assert.Equal(t, a.Outcome.back(), a.Margin >= rate, a)
 		if a.Outcome.Agree < 5 {
 			disagree++
 			assert.NotEqual(t, Recovers, a.Outcome.Verdict, "the worst of the runs")
 		}
 	}
 	assert.Positive(t, disagree)
-}
-
-// All entries are scaled together, and the one that fails first is named: batch, which
-// tries more often, although it comes first by its name in one row only.
-func TestMarginOfSeveralEntries(t *testing.T) {
-	for _, batch := range []string{"a", "z"} {
-		s := system(t, small)
-		s.edit("web", func(v *Service) { v.Rate = 9 })
-		s.edit("own", func(v *Service) { v.Workers, v.Work = 2, 100*time.Millisecond })
-		s.edit(batch, func(v *Service) {
-			v.Rate, v.Calls = 12, []Edge{{To: "own", Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}}}
-		})
-		s.Events = append(s.Events, Trigger{20 * time.Second, 10 * time.Second, "own", Workers, 0})
-		a, err := Explain(s, 3)
-		require.NoError(t, err)
-		assert.Equal(t, StaysDown, a.Outcome.Verdict)
-		assert.Equal(t, batch, a.Entry)
-		assert.InDelta(t, 9.5, a.Margin, 0.7)
-		assert.Contains(t, a.String(), "fail above that")
-	}
 }

@@ -88,11 +88,9 @@ func (r *Rescue) try(s retrysim.System, runs int, than []Rescue) (bool, error) {
 }
 
 func helps(o retrysim.Outcome, than []Rescue) bool {
-	rank := func(v retrysim.Verdict) int {
-		return slices.Index([]retrysim.Verdict{retrysim.Recovers, retrysim.Draining, retrysim.StaysDown, retrysim.Overloaded}, v)
-	}
+	rank := map[retrysim.Verdict]int{retrysim.Recovers: 0, retrysim.Draining: 1, retrysim.StaysDown: 2, retrysim.Overloaded: 3}
 	return !slices.ContainsFunc(than, func(r Rescue) bool {
-		worse := rank(o.Verdict) - rank(r.Verdict)
+		worse := rank[o.Verdict] - rank[r.Verdict]
 		return worse > 0 || worse == 0 && float64(o.Lost) > 0.9*float64(r.Lost)
 	})
 }
