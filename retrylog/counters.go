@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
@@ -23,130 +21,58 @@ import (
 //	counters.WatchBudget("payments", budget)
 //	expvar.Publish("retry.payments", &counters)
 //
-// It is safe for concurrent use, and must not be copied. It counts an event without
-// a lock or an allocation, except for the first of each reason and class. All numbers
+// It is safe for concurrent use, and must not be copied. It counts an event without an
+// allocation, except for the first of each reason and class. All numbers
 // only grow, except the levels of budgets. There is no number of calls in progress,
 // because a call that panics does not report its end.
 type Counters struct {
-	begun     atomic.Int64  // calls whose first attempt started
-	unstarted atomic.Int64  // calls that stopped before it
-	retried   atomic.Int64  // calls whose second attempt started before they began anew
-	renewed   atomic.Int64  // calls that began anew, and went on
-	further   atomic.Int64  // all other attempts
-	waited    atomic.Uint64 // seconds, as the bits of a float64: nanoseconds of many waiting calls would overflow within days
-	scheduled names         // retries by class
-	stops     names         // calls by reason
-
-	mu      sync.Mutex // guards budgets
+	mu      sync.Mutex // guards the fields below
+	sum     Snapshot   // with the reasons that came; not with its Calls, Retried, Attempts, Retries and Budgets
+	began   int64      // calls that began: their first attempt started, or they stopped before it
+	first   int64      // first attempts
+	retried int64      // calls whose second attempt started before they began anew
+	renewed int64      // calls that began anew, and went on
+	further int64      // all other attempts
 	budgets map[string]*retry.Budget
 }
 
 // OnEvent counts e. Use it as the OnEvent of policies.
 func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
-	// Small enough to be inlined into the func that c.OnEvent is as a value,
-	// which would copy the Event once more.
-	c.count(&e)
-}
-
-func (c *Counters) count(e *retry.Event) {
-	switch e.Kind {
-	case retry.AttemptStarted:
-		// Only one addition for each attempt, because the additions are the cost of an event.
-		switch {
-		case e.Attempt == 1:
-			c.begun.Add(1)
-		case e.Attempt == 2 && e.Resets == 0:
-			c.retried.Add(1)
-		case e.Attempt == 2 && e.Resets == 1:
-			c.renewed.Add(1)
-		default:
-			c.further.Add(1)
-		}
-	case retry.RetryScheduled:
-		c.scheduled.add(e.Class)
-		c.wait(e.Delay.Seconds())
-	case retry.CallFinished:
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case e.Kind == retry.AttemptStarted && e.Attempt == 1:
+		c.began++
+		c.first++
+	case e.Kind == retry.AttemptStarted && e.Attempt == 2 && e.Resets == 0:
+		c.retried++
+	case e.Kind == retry.AttemptStarted && e.Attempt == 2 && e.Resets == 1:
+		c.renewed++
+	case e.Kind == retry.AttemptStarted:
+		c.further++
+	case e.Kind == retry.RetryScheduled:
+		count(&c.sum.Scheduled, e.Class)
+		c.sum.WaitedSeconds += e.Delay.Seconds() // nanoseconds of many waiting calls would overflow within days
+	case e.Kind == retry.CallFinished:
 		if e.Attempt == 0 {
-			c.unstarted.Add(1)
+			c.began++
 		}
 		if e.Reason != "" {
-			c.stops.add(string(e.Reason))
+			count(&c.sum.Stops, e.Reason)
 		}
 	}
 }
 
-func (c *Counters) wait(seconds float64) {
-	for {
-		sum := c.waited.Load()
-		if c.waited.CompareAndSwap(sum, math.Float64bits(math.Float64frombits(sum)+seconds)) {
-			return
-		}
+// count counts by name: each of the first 64 apart, and all others together, so that names out of
+// a response do not fill the memory.
+func count[T ~string](counts *map[T]int64, name T) {
+	if *counts == nil {
+		*counts = map[T]int64{}
 	}
-}
-
-// names counts by name: each of the first maxNames apart, and all others together,
-// so that names out of a response do not fill the memory.
-type names struct {
-	mu     sync.Mutex                               // held to add a name
-	counts atomic.Pointer[map[string]*atomic.Int64] // replaced, never changed
-}
-
-const (
-	maxNames  = 64
-	otherName = "other"
-)
-
-func (n *names) add(name string) {
-	count := n.known(name)
-	if count == nil {
-		count = n.create(name)
+	if (*counts)[name] == 0 && len(*counts) >= 64 {
+		name = "other"
 	}
-	count.Add(1)
-}
-
-// known returns the count of a name, nil if there is none yet.
-func (n *names) known(name string) *atomic.Int64 {
-	counts := n.counts.Load()
-	if counts == nil {
-		return nil
-	}
-	if count := (*counts)[name]; count != nil || len(*counts) < maxNames {
-		return count
-	}
-	return (*counts)[otherName]
-}
-
-// create returns the count of a name, which it adds if there is none yet.
-func (n *names) create(name string) *atomic.Int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if count := n.known(name); count != nil { // another goroutine was first
-		return count
-	}
-	counts := map[string]*atomic.Int64{}
-	if known := n.counts.Load(); known != nil {
-		counts = maps.Clone(*known)
-	}
-	if len(counts) >= maxNames {
-		name = otherName
-	}
-	count := new(atomic.Int64)
-	counts[name] = count
-	n.counts.Store(&counts)
-	return count
-}
-
-// each yields the counts so far.
-func (n *names) each(yield func(name string, count int64) bool) {
-	counts := n.counts.Load()
-	if counts == nil {
-		return
-	}
-	for name, count := range *counts {
-		if !yield(name, count.Load()) {
-			return
-		}
-	}
+	(*counts)[name]++
 }
 
 // WatchBudget adds the level of b to the snapshots of c, under name. A second
@@ -183,29 +109,20 @@ type Snapshot struct {
 	Budgets       map[string]int         `json:"budgets"`        // retries left, by the name of the Budget; -1 for a nil Budget
 }
 
-// Snapshot returns the numbers so far. While calls are running they may be some
-// events apart.
+// Snapshot returns the numbers so far.
 func (c *Counters) Snapshot() Snapshot {
-	begun, retried, renewed := c.begun.Load(), c.retried.Load(), c.renewed.Load()
-	retries := retried + renewed + c.further.Load()
-	s := Snapshot{
-		// A call may be in both numbers, and its events do not say so.
-		Calls: begun + c.unstarted.Load(), Retried: max(retried, renewed), Attempts: begun + retries, Retries: retries,
-		Scheduled: map[string]int64{}, Stops: map[retry.Reason]int64{}, WaitedSeconds: math.Float64frombits(c.waited.Load()), Budgets: map[string]int{},
-	}
-	for class, n := range c.scheduled.each {
-		s.Scheduled[class] = n
-	}
-	for _, reason := range eventlog.Reasons {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sum
+	s.Calls, s.Retried, s.Retries = c.began, max(c.retried, c.renewed), c.retried+c.renewed+c.further // a call may be in both, and its events do not say so
+	s.Attempts = c.first + s.Retries
+	s.Scheduled, s.Stops, s.Budgets = map[string]int64{}, map[retry.Reason]int64{}, map[string]int{}
+	maps.Copy(s.Scheduled, c.sum.Scheduled)
+	for reason := range eventlog.Reasons {
 		s.Stops[reason] = 0
 	}
-	for reason, n := range c.stops.each {
-		s.Stops[retry.Reason(reason)] = n
-	}
-	c.mu.Lock()
-	budgets := maps.Clone(c.budgets)
-	c.mu.Unlock()
-	for name, b := range budgets {
+	maps.Copy(s.Stops, c.sum.Stops)
+	for name, b := range c.budgets {
 		s.Budgets[name] = b.Left()
 	}
 	return s
@@ -241,8 +158,8 @@ func (s Snapshot) String() string {
 // except for those that were canceled.
 func (c *Counters) GaveUp() int64 {
 	var sum int64
-	for reason, n := range c.stops.each {
-		if retry.Reason(reason) != retry.ReasonSuccess && retry.Reason(reason) != retry.ReasonCanceled {
+	for reason, n := range c.Snapshot().Stops {
+		if reason != retry.ReasonSuccess && reason != retry.ReasonCanceled {
 			sum += n
 		}
 	}

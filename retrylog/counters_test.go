@@ -266,18 +266,3 @@ var callEvents = []retry.Event{
 	{Kind: retry.AttemptFinished, Attempt: 2, Max: 3},
 	{Kind: retry.CallFinished, Attempt: 2, Max: 3, Reason: retry.ReasonSuccess},
 }
-
-// BenchmarkCounters counts an event of each kind from one goroutine.
-func BenchmarkCounters(b *testing.B) {
-	ctx := context.Background()
-	for _, e := range callEvents[2:] {
-		b.Run(string(e.Kind), func(b *testing.B) {
-			var c retrylog.Counters
-			onEvent := c.OnEvent
-			b.ReportAllocs()
-			for range b.N {
-				onEvent(ctx, e)
-			}
-		})
-	}
-}

@@ -3,6 +3,8 @@ package retrylog
 import (
 	"context"
 	"io"
+	"slices"
+	"sync"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventlog"
@@ -23,15 +25,24 @@ type Record = eventlog.Record
 
 // A Recorder keeps events in memory. The zero Recorder is empty and ready to use.
 // It is safe for concurrent use and must not be copied.
-type Recorder struct{ records eventlog.Recorder }
+type Recorder struct {
+	mu      sync.Mutex // guards records
+	records []Record
+}
 
 // OnEvent keeps e. Use it as the OnEvent of policies.
 func (r *Recorder) OnEvent(ctx context.Context, e retry.Event) {
-	r.records.Add(Record{Key: Key(ctx), Event: e})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.records = append(r.records, Record{Key: Key(ctx), Event: e})
 }
 
-// Records returns the events so far, in their order.
-func (r *Recorder) Records() []Record { return r.records.Records() }
+// Records returns a copy of the events so far, in their order.
+func (r *Recorder) Records() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.records)
+}
 
 // A Writer writes events as lines of JSON, each by one call of Write. It is safe
 // for concurrent use.
@@ -64,8 +75,5 @@ var ErrCutOff = eventlog.ErrCutOff
 // it skips whatever is not a whole record. A line with any other fault ends the log
 // with an error that names it, and so does one that is longer than 4 MiB.
 func Read(r io.Reader) ([]Record, error) {
-	return eventlog.Read(r, func(value []byte) (record Record, err error) {
-		err = record.UnmarshalJSON(value)
-		return record, err
-	})
+	return eventlog.Read(r, eventlog.ReadRecord)
 }

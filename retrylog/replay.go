@@ -3,8 +3,9 @@ package retrylog
 import "github.com/goretry/retry/internal/eventlog"
 
 // A Call is one call of retry.Do or DoValue, or a job of a queue that reports the same events,
-// as [retry.Once] does. It has its Key, its Max, its Attempts, the Reason why it stopped, the
-// Cause, and the Records of its events. Its method Check makes each decision again with a
+// as [retry.Once] does. It has its Key, its Max, its Attempts, how many Resets it had, the Reason
+// why it stopped, the Cause (what stopped it besides the failure, or what is wrong with its
+// policy), and the Records of its events. Its method Check makes each decision again with a
 // policy, ByCode returns the records that code decided, and Waited the sum of the delays.
 type Call = eventlog.Call
 
@@ -43,3 +44,11 @@ type Attempt = eventlog.Attempt
 // the next worker may be up to a second behind, and a log does not say whether it is
 // of a job: so Elapsed may go back by a second between two attempts.
 func Replay(records []Record) ([]Call, error) { return eventlog.Replay(records) }
+
+// Explain returns readable text: a line for each event that says what happened,
+// when and why, in UTC. It leaves out an error that is already in the line before. Line
+// breaks become "; ". Other control characters, and those that change the
+// direction of text, are escaped: "\x1b", "\u202e". A kind or a reason of a newer
+// version is shown by its name. For the events of a pipeline it says what the rules
+// decided.
+func Explain(records []Record) string { return eventlog.Explain(records) }

@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/cmd/retry/internal/logfile"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
@@ -17,16 +17,14 @@ import (
 // A comparison is what the calls of a log have in common with a policy.
 type comparison struct {
 	Differs []difference `json:"differs"` // the first of them
-	Differ  int          `json:"differ"`  // calls
 	Checked int          `json:"checked"`
 	Skipped int          `json:"skipped"`
 	ByCode  int          `json:"stopped_by_code"`
 
-	policy retry.Policy
-	notes  [2][]string // the first calls that are skipped, and stopped by code
-	bad    *policyfile.Fault
-	faults int // lines that cannot be read, or are cut off
-	torn   int
+	policy  retry.Policy
+	skipped []string // the first of them
+	byCode  []string
+	files   *eventlog.Files
 }
 
 // A difference is what a policy would not have decided, or what cannot have happened.
@@ -46,123 +44,127 @@ func newComparison(p retry.Policy) *comparison {
 }
 
 // judge returns a call as it was, why it cannot be compared, and what differs.
-func (n *comparison) judge(c *logfile.Call) (call eventlog.Call, cut string, err error) {
-	call, cut, err = c.Replay()
-	if call.Task != "" {
-		return call, "it follows the rules of a pipeline", err
-	}
-	if err == nil && len(call.Records) > 0 {
+func (n *comparison) judge(t *eventlog.Trace) (call eventlog.Call, cut string, err error) {
+	call, cut, err = t.Call()
+	switch {
+	case call.Task != "":
+		cut = "it follows the rules of a pipeline"
+	case err == nil && len(call.Records) > 0:
 		err = call.Check(n.policy)
 	}
 	return call, cut, err
 }
 
 // differs reports whether a call differs from the policy, if there is one.
-func (n *comparison) differs(c *logfile.Call) bool {
+func (n *comparison) differs(t *eventlog.Trace) bool {
 	if n == nil {
 		return false
 	}
-	_, _, err := n.judge(c)
+	_, _, err := n.judge(t)
 	return err != nil
 }
 
 // add compares a call, and reports whether it differs.
-func (n *comparison) add(c *logfile.Call) bool {
+func (n *comparison) add(t *eventlog.Trace) bool {
 	if n == nil {
 		return false
 	}
-	call, cut, err := n.judge(c)
-	switch by := call.ByCode(n.policy); {
-	case err != nil:
-		n.Checked++
-		if n.Differ++; n.Differ <= mostNamed {
-			n.Differs = append(n.Differs, differenceOf(c, err))
+	call, cut, err := n.judge(t)
+	if err != nil {
+		if n.Checked++; len(n.Differs) < mostNamed {
+			n.Differs = append(n.Differs, differenceOf(err))
 		}
 		return true
-	case call.Task != "":
-		n.Skipped += n.note(0, c, cut)
-	case len(by) > 0 && by[len(by)-1].Event.Kind == retry.CallFinished:
-		e := by[len(by)-1].Event
-		n.ByCode += n.note(1, c, eventlog.Printable(strings.TrimSuffix(fmt.Sprintf("%s: %v", e.Reason, cmp.Or(e.Err, e.Cause)), ": <nil>")))
-	case len(by) > 0:
-		n.Skipped += n.note(0, c, "a class of the program decided")
-	case cut != "":
-		n.Skipped += n.note(0, c, cut)
-	default:
-		n.Checked++
 	}
+	by := call.ByCode(n.policy)
+	if call.Task == "" && len(by) > 0 {
+		if e := by[len(by)-1].Event; e.Kind == retry.CallFinished {
+			n.ByCode++
+			n.byCode = note(n.byCode, t, eventlog.Printable(strings.TrimSuffix(fmt.Sprintf("%s: %v", e.Reason, cmp.Or(e.Err, e.Cause)), ": <nil>")))
+			return false
+		}
+		cut = "a class of the program decided"
+	}
+	if cut == "" {
+		n.Checked++
+		return false
+	}
+	n.Skipped++
+	n.skipped = note(n.skipped, t, cut)
 	return false
 }
 
-// note names a call that is not compared.
-func (n *comparison) note(list int, c *logfile.Call, why string) int {
-	if len(n.notes[list]) < mostNamed {
-		if origin := c.Origin.String(); origin != "" {
-			why = eventlog.Printable(origin) + ": " + why
-		}
-		n.notes[list] = append(n.notes[list], fmt.Sprintf("%s:%d: %s", c.Records[0].File.Name, c.Records[0].Line, why))
+// note adds a call that is not compared to the names of others, unless there are enough.
+func note(names []string, t *eventlog.Trace, why string) []string {
+	if len(names) == mostNamed {
+		return names
 	}
-	return 1
+	if origin := t.Origin.String(); origin != "" {
+		why = eventlog.Printable(origin) + ": " + why
+	}
+	_, file, line := eventlog.Place(t.Records[0])
+	return append(names, fmt.Sprintf("%s:%d: %s", file, line, why))
 }
 
-// differenceOf returns what an error about a line of a replayed call says.
-func differenceOf(c *logfile.Call, err error) difference {
-	line, text := 1, err.Error()
-	if _, other := fmt.Sscanf(text, "retrylog: line %d: ", &line); other == nil {
-		_, text, _ = strings.Cut(text, fmt.Sprintf("line %d: ", line))
+// differenceOf returns what an error about a record says.
+func differenceOf(err error) difference {
+	var d difference
+	if fault := new(eventlog.Fault); errors.As(err, &fault) {
+		d.Source, d.File, d.Line = eventlog.Place(fault.Record)
+		d.What = eventlog.Plain(fault.What)
 	}
-	r := c.Records[line-1]
-	return difference{c.Source, r.File.Name, r.Line, logfile.Plain(text)}
+	return d
 }
 
-// finish computes what can only be known at the end.
-func (n *comparison) finish(l *logfile.Log) {
-	if n != nil {
-		n.bad, n.faults, n.torn = l.First, l.Bad, l.Torn
+// String returns d as a line.
+func (d difference) String() string {
+	if d.Source != "" {
+		d.What = eventlog.Printable(d.Source) + ": " + d.What
 	}
+	return (&policyfile.Fault{File: d.File, Line: d.Line, Text: d.What}).Error()
 }
 
 // status returns the exit status.
 func (n *comparison) status() int {
-	if n != nil && (n.Differ > 0 || n.bad != nil || n.Checked+n.ByCode == 0) {
+	if n != nil && (len(n.Differs) > 0 || n.files.First != nil || n.Checked+n.ByCode == 0) {
 		return found
 	}
 	return ok
 }
 
 // text returns the report.
-func (n *comparison) text(sources []*sourceLine) string {
+func (n *comparison) text(s *summary) string {
 	var b strings.Builder
 	if len(n.Differs) > 0 {
-		d := n.Differs[0]
-		if d.Source != "" {
-			d.What = eventlog.Printable(d.Source) + ": " + d.What
-		}
-		fmt.Fprintln(&b, &policyfile.Fault{File: d.File, Line: d.Line, Text: d.What})
+		fmt.Fprintln(&b, n.Differs[0])
 	}
-	if n.bad != nil {
-		fmt.Fprintln(&b, n.bad)
+	if n.files.First != nil {
+		fmt.Fprintln(&b, differenceOf(n.files.First))
 	}
-	for i, title := range []string{"skipped", "stopped by code"} {
-		for _, name := range n.notes[i] {
-			fmt.Fprintf(&b, "%s: %s\n", title, name)
+	for _, list := range []struct {
+		title string
+		names []string
+		all   int
+	}{{"skipped", n.skipped, n.Skipped}, {"stopped by code", n.byCode, n.ByCode}} {
+		for _, name := range list.names {
+			fmt.Fprintf(&b, "%s: %s\n", list.title, name)
 		}
-		if more := []int{n.Skipped, n.ByCode}[i] - len(n.notes[i]); more > 0 {
-			fmt.Fprintf(&b, "%s: and %s more\n", title, preview.Thousands(more))
+		if more := list.all - len(list.names); more > 0 {
+			fmt.Fprintf(&b, "%s: and %s more\n", list.title, preview.Thousands(more))
 		}
 	}
-	if n.faults+n.torn > 0 {
-		fmt.Fprintf(&b, "%s cut off, %s that cannot be read\n", counted(n.torn, "line"), preview.Thousands(n.faults))
+	if n.files.Torn+n.files.Bad > 0 {
+		fmt.Fprintf(&b, "%s cut off, %s that cannot be read\n", counted(n.files.Torn, "line"), preview.Thousands(n.files.Bad))
 	}
 	switch {
-	case n.Differ > 0:
+	case s.Differ > 0:
 		var of []string
-		for _, line := range sources {
+		for _, line := range s.Sources {
 			if line.Differ > 0 {
 				of = append(of, fmt.Sprintf("%s of %s", preview.Thousands(line.Differ), eventlog.Printable(line.Source)))
 			}
 		}
-		fmt.Fprintf(&b, "%s not as decided by %v: %s\n", counted(n.Differ, "call"), n.policy, strings.Join(of, ", "))
+		fmt.Fprintf(&b, "%s not as decided by %v: %s\n", counted(s.Differ, "call"), n.policy, strings.Join(of, ", "))
 	case n.Checked == 0:
 		fmt.Fprintf(&b, "none compared with %v\n", n.policy)
 	default:

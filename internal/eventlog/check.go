@@ -64,12 +64,12 @@ func (c Call) CheckBy(whose string, judge func(r Record) (*Judge, error)) error 
 				limit = retry.Unlimited // a pipeline without a limit of its own
 			}
 			if r.Event.Max != limit && j.Policy.Validate() == nil {
-				return fmt.Errorf("retrylog: line %d: max is %d, and the %s says %d", r.Line, r.Event.Max, whose, limit)
+				return &Fault{r, fmt.Errorf("max is %d, and the %s says %d", r.Event.Max, whose, limit)}
 			}
 			err = j.differs(before, r.Event)
 		}
 		if err != nil {
-			return fmt.Errorf("retrylog: line %d: %s, and %w", r.Line, describe(r), err)
+			return &Fault{r, fmt.Errorf("%s, and %w", describe(r), err)}
 		}
 		before = r.Event
 	}
@@ -124,33 +124,29 @@ func (j *Judge) goesOn(before, e retry.Event) error {
 
 // retry judges a RetryScheduled.
 func (j *Judge) retry(before, e retry.Event) error {
-	d := j.decide(before, e)
+	d, window := j.decide(before, e), e.Lo != 0 || e.Hi != 0
 	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi // to the time that was left
 	switch {
 	case !d.Retry():
 		return fmt.Errorf("the policy says to stop (%v)", d.Reason)
-	case !j.knows(e):
+	case !j.knows(e), window && e.Lo == d.Lo && (e.Hi == d.Hi || cut), !window && e.Delay == d.Delay:
 		return nil
-	case e.Lo == 0 && e.Hi == 0 && e.Delay != d.Delay:
-		return fmt.Errorf("the policy says in %v", d.Delay)
-	case e.Lo == 0 && e.Hi == 0, e.Lo == d.Lo && (e.Hi == d.Hi || cut):
-		return nil
-	case d.Lo == d.Hi:
-		return fmt.Errorf("the policy says in %v", d.Delay)
-	default:
+	case window && d.Lo != d.Hi:
 		return fmt.Errorf("the policy says in %v to %v", d.Lo, d.Hi)
+	default:
+		return fmt.Errorf("the policy says in %v", d.Delay)
 	}
 }
 
 // stop judges a CallFinished.
 func (j *Judge) stop(before, e retry.Event) error {
 	invalid := j.Policy.Validate() != nil
-	switch {
-	case e.Reason == retry.ReasonSuccess && invalid && e.Cause == nil:
+	switch success := e.Reason == retry.ReasonSuccess; {
+	case success && invalid && e.Cause == nil:
 		return fmt.Errorf("the policy says %v", retry.ReasonInvalid)
-	case e.Reason == retry.ReasonSuccess && !invalid && e.Cause != nil:
+	case success && !invalid && e.Cause != nil:
 		return errors.New("the policy is valid")
-	case e.Reason == retry.ReasonSuccess:
+	case success:
 		return j.goesOn(before, e) // a jump is made
 	case e.Reason == retry.ReasonInvalid && e.Err == nil: // the call is, whatever the policy is
 		return nil
@@ -188,10 +184,7 @@ func (j *Judge) knows(e retry.Event) bool {
 // byCode reports whether code made the decision that e reports: RetryIf, Classify,
 // Wait, or a mark of the error. Policy cannot make it again.
 func (j *Judge) byCode(e retry.Event) bool {
-	switch {
-	case j.Rules:
-		return false
-	case e.Kind == retry.RetryScheduled:
+	if j.Rules || e.Kind == retry.RetryScheduled {
 		return !j.knows(e)
 	}
 	switch e.Reason {

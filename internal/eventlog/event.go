@@ -1,14 +1,50 @@
 package eventlog
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/strict"
 )
+
+// MarshalJSON writes the event as package retry does, or package retryflow if it is from a
+// pipeline. If there is a key, it is the first field.
+func (r Record) MarshalJSON() ([]byte, error) {
+	var event json.Marshaler = r.Event
+	if r.Flow != nil {
+		event = r.Flow
+	}
+	data, err := json.Marshal(event)
+	if err != nil || r.Key == "" {
+		return data, err
+	}
+	key, err := json.Marshal(r.Key)
+	return slices.Concat([]byte(`{"key":`), key, []byte(","), data[1:]), err
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, with the errors as texts. It skips the keys of a
+// pipeline, and others that it does not know. A key that is null is treated as missing.
+func (r *Record) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	read, err := readFields(data, fields)
+	if err == nil {
+		*r = read
+	}
+	return err
+}
+
+// ReadRecord reads what MarshalJSON writes.
+func ReadRecord(data []byte) (r Record, err error) {
+	err = r.UnmarshalJSON(data)
+	return r, err
+}
 
 // ReadEvent reads what the MarshalJSON of an event writes. Err and Cause become
 // errors of that text. A key that is left out, or null, is a zero field, and null in
@@ -18,109 +54,89 @@ func ReadEvent(data []byte) (e retry.Event, err error) {
 	if string(data) == "null" {
 		return e, nil
 	}
+	r, err := readFields(data, fields[1:])
+	return r.Event, err
+}
+
+// readFields reads these fields of a record.
+func readFields(data []byte, fields []field) (r Record, err error) {
+	const record, event = "retrylog: invalid record", "retry: invalid event"
 	if len(data) == 0 || data[0] != '{' {
-		return e, strict.NoObject(invalidEvent, data, `{"kind": "call_finished", ...}`)
+		return r, strict.NoObject(event, data, `{"kind": "call_finished", ...}`)
 	}
-	var seen [len(eventFields)]bool
-	next := 0 // the field that usually comes next
+	var seen uint // bits of fields
 	for key, value := range strict.Members(data) {
-		i := fieldOf(key, next)
+		i := slices.IndexFunc(fields, func(f field) bool { return f.key == string(key) })
 		if i < 0 {
 			continue
 		}
-		field := eventFields[i]
-		if seen[i] {
-			return retry.Event{}, fmt.Errorf("%s: duplicate key %q", invalidEvent, field.key)
+		f, of := fields[i], event
+		if f.key == "key" {
+			of = record
 		}
-		seen[i], next = true, i+1
-		if string(value) != "null" && !field.read(&e, value) {
-			return retry.Event{}, strict.Fault(invalidEvent, field.key, value, field.write)
+		if seen&(1<<i) != 0 {
+			return Record{}, fmt.Errorf("%s: duplicate key %q", of, f.key)
+		}
+		seen |= 1 << i
+		if string(value) != "null" && !read(f.of(&r), value) {
+			return Record{}, strict.Fault(of, f.key, value, f.write)
 		}
 	}
-	return e, nil
+	return r, nil
 }
 
-const invalidEvent = "retry: invalid event"
-
-// An eventField is a field of an Event as it is read.
-type eventField struct {
+// A field is a field of a record as it is read.
+type field struct {
 	key   string
-	write string                                       // what to write instead of a wrong value
-	read  func(e *retry.Event, value []byte) (ok bool) // value is not null
-}
-
-var eventFields = [...]eventField{
-	{"kind", `a text such as "call_finished"`, func(e *retry.Event, value []byte) bool { return readText(&e.Kind, value) }},
-	{"time", writeTime, func(e *retry.Event, value []byte) bool { return readTime(&e.Time, value) }},
-	{"attempt", "a whole number, 1 for the first attempt", func(e *retry.Event, value []byte) bool { return readInt(&e.Attempt, value) }},
-	{"max", "a whole number, -1 for unlimited", func(e *retry.Event, value []byte) bool { return readInt(&e.Max, value) }},
-	{"resets", "a whole number", func(e *retry.Event, value []byte) bool { return readInt(&e.Resets, value) }},
-	{"err", "the text of an error", func(e *retry.Event, value []byte) bool { return readError(&e.Err, value) }},
-	{"cause", "the text of an error", func(e *retry.Event, value []byte) bool { return readError(&e.Cause, value) }},
-	{"took", strict.WriteDuration, func(e *retry.Event, value []byte) bool { return readDurationText(&e.Took, value) }},
-	{"elapsed", strict.WriteDuration, func(e *retry.Event, value []byte) bool { return readDurationText(&e.Elapsed, value) }},
-	{"delay", strict.WriteDuration, func(e *retry.Event, value []byte) bool { return readDurationText(&e.Delay, value) }},
-	{"due", writeTime, func(e *retry.Event, value []byte) bool { return readTime(&e.Due, value) }},
-	{"lo", strict.WriteDuration, func(e *retry.Event, value []byte) bool { return readDurationText(&e.Lo, value) }},
-	{"hi", strict.WriteDuration, func(e *retry.Event, value []byte) bool { return readDurationText(&e.Hi, value) }},
-	{"retry_after", strict.WriteDuration, func(e *retry.Event, value []byte) bool { return readDurationText(&e.RetryAfter, value) }},
-	{"seed", `a whole number as text, such as "42"`, func(e *retry.Event, value []byte) bool { return readSeed(&e.Seed, value) }},
-	{"class", "the name of a class", func(e *retry.Event, value []byte) bool { return readText(&e.Class, value) }},
-	{"reason", `a text such as "attempts_exhausted"`, func(e *retry.Event, value []byte) bool { return readText(&e.Reason, value) }},
+	write string            // what to write instead of a wrong value
+	of    func(*Record) any // a pointer to it
 }
 
 const writeTime = `an instant such as "2026-11-20T10:31:00Z"`
 
-// fieldOf returns the index of the field that has a key, -1 if there is none.
-// It looks at those from next on first.
-func fieldOf(key []byte, next int) int {
-	for i := next; i < len(eventFields); i++ {
-		if eventFields[i].key == string(key) {
-			return i
-		}
+var fields = []field{
+	{"key", "a text", func(r *Record) any { return &r.Key }},
+	{"kind", `a text such as "call_finished"`, func(r *Record) any { return &r.Event.Kind }},
+	{"time", writeTime, func(r *Record) any { return &r.Event.Time }},
+	{"attempt", "a whole number, 1 for the first attempt", func(r *Record) any { return &r.Event.Attempt }},
+	{"max", "a whole number, -1 for unlimited", func(r *Record) any { return &r.Event.Max }},
+	{"resets", "a whole number", func(r *Record) any { return &r.Event.Resets }},
+	{"err", "the text of an error", func(r *Record) any { return &r.Event.Err }},
+	{"cause", "the text of an error", func(r *Record) any { return &r.Event.Cause }},
+	{"took", strict.WriteDuration, func(r *Record) any { return &r.Event.Took }},
+	{"elapsed", strict.WriteDuration, func(r *Record) any { return &r.Event.Elapsed }},
+	{"delay", strict.WriteDuration, func(r *Record) any { return &r.Event.Delay }},
+	{"due", writeTime, func(r *Record) any { return &r.Event.Due }},
+	{"lo", strict.WriteDuration, func(r *Record) any { return &r.Event.Lo }},
+	{"hi", strict.WriteDuration, func(r *Record) any { return &r.Event.Hi }},
+	{"retry_after", strict.WriteDuration, func(r *Record) any { return &r.Event.RetryAfter }},
+	{"seed", `a whole number as text, such as "42"`, func(r *Record) any { return &r.Event.Seed }},
+	{"class", "the name of a class", func(r *Record) any { return &r.Event.Class }},
+	{"reason", `a text such as "attempts_exhausted"`, func(r *Record) any { return &r.Event.Reason }},
+}
+
+// read reads a JSON value, which is not null, into a field.
+func read(field any, value []byte) bool {
+	text, ok := strict.Text(value)
+	var err error
+	switch field := field.(type) {
+	case *int:
+		*field, err = strconv.Atoi(string(value))
+		return err == nil
+	case *string:
+		*field = text
+	case *retry.EventKind:
+		*field = retry.EventKind(text)
+	case *retry.Reason:
+		*field = retry.Reason(text)
+	case *error:
+		*field = errors.New(text)
+	case *time.Time:
+		err = field.UnmarshalText([]byte(text)) // UnmarshalJSON takes escapes since Go 1.27 alone
+	case *time.Duration:
+		*field, err = time.ParseDuration(text)
+	case *uint64:
+		*field, err = strconv.ParseUint(text, 10, 64)
 	}
-	for i := range next {
-		if eventFields[i].key == string(key) {
-			return i
-		}
-	}
-	return -1
-}
-
-func readText[T ~string](v *T, value []byte) bool {
-	text, ok := strict.Text(value)
-	*v = T(text)
-	return ok
-}
-
-// Time.UnmarshalJSON takes escapes in its text since Go 1.27 alone.
-func readTime(t *time.Time, value []byte) bool {
-	text, ok := strict.Text(value)
-	return ok && t.UnmarshalText([]byte(text)) == nil
-}
-
-func readInt(n *int, value []byte) (ok bool) {
-	v, err := strconv.Atoi(string(value))
-	*n = v
-	return err == nil
-}
-
-func readError(err *error, value []byte) bool {
-	text, ok := strict.Text(value)
-	*err = errors.New(text)
-	return ok
-}
-
-func readDurationText(d *time.Duration, value []byte) bool {
-	text, ok := strict.Text(value)
-	v, err := time.ParseDuration(text)
-	*d = v
-	return ok && err == nil
-}
-
-func readSeed(seed *uint64, value []byte) bool {
-	text, ok := strict.Text(value)
-	v, err := strconv.ParseUint(text, 10, 64)
-	*seed = v
 	return ok && err == nil
 }

@@ -1,12 +1,13 @@
-// Package eventlog writes, reads, replays, checks and explains logs of events,
-// for package retrylog, and for package flowlog of retryflow, whose events may be
-// from pipelines.
+// Package eventlog reads, judges, tells and writes events: a line becomes an event (line.go,
+// text.go, envoy.go), events become calls (files.go, track.go), a call is judged (replay.go,
+// check.go) and told (explain.go). It is for package retrylog, for package flowlog of retryflow,
+// whose events may be from pipelines, and for the command.
 package eventlog
 
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/goretry/retry"
@@ -18,50 +19,19 @@ type Record struct {
 	Event retry.Event
 	Line  int  // the line of the log it was read from, 1 for the first; 0: it was not read
 	Flow  Flow // what a pipeline of package retryflow says beside the event; nil: it is not from one
+
+	origin // only of a record of Files
 }
 
-// MarshalJSON writes the event as package retry does, or package retryflow if it is from a
-// pipeline. If there is a key, it is the first field.
-func (r Record) MarshalJSON() ([]byte, error) {
-	var event json.Marshaler = r.Event
-	if r.Flow != nil {
-		event = r.Flow
-	}
-	data, err := json.Marshal(event)
-	if err != nil || r.Key == "" {
-		return data, err
-	}
-	key, err := json.Marshal(r.Key)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat([]byte(`{"key":`), key, []byte(","), data[1:]), nil
-}
+// An origin is where a record of Files is from.
+type origin struct {
+	source string // the pod, service or process that its line names; "": none
+	file   *File
+	torn   int // how many lines of the files were cut off before it
 
-// UnmarshalJSON reads what MarshalJSON writes, with the errors as texts. It skips the keys of a
-// pipeline, and others that it does not know. A key that is null is treated as missing.
-func (r *Record) UnmarshalJSON(data []byte) error {
-	if string(data) == "null" {
-		return nil
-	}
-	var read Record
-	var err error
-	if read.Key, err = keyOf(data); err == nil {
-		read.Event, err = ReadEvent(data)
-	}
-	if err != nil {
-		return err
-	}
-	*r = read
-	return nil
-}
-
-// String returns the line of r in the text of retrylog's Explain, with its error.
-func (r Record) String() string {
-	if r.Event.Err == nil {
-		return withoutError(r)
-	}
-	return withoutError(r) + ": " + Printable(textOf(r.Event.Err))
+	logged    bool // by slog, which leaves attempts out above level Debug
+	foreign   bool // a whole call as Envoy's access log has it
+	uncounted bool // it does not say how many attempts there were: at least Attempt
 }
 
 // numbered returns r with its line. If it was not read, that is the one that it would
@@ -70,6 +40,15 @@ func (r Record) numbered(i int) Record {
 	r.Line = cmp.Or(r.Line, i+1)
 	return r
 }
+
+// A Fault is what is wrong with a record.
+type Fault struct {
+	Record
+	What error
+}
+
+func (f *Fault) Error() string { return fmt.Sprintf("retrylog: line %d: %v", f.Line, f.What) }
+func (f *Fault) Unwrap() error { return f.What }
 
 // Flow is what a pipeline says beside an event.
 type Flow interface {
@@ -95,8 +74,8 @@ const (
 	MessageGaveUp    = "gave up"
 )
 
-// Messages are the texts by which Read knows a line of Slog.
-var Messages = []string{
+// messages are the texts by which a line of Slog is known.
+var messages = []string{
 	MessageStarted, MessageFailed, MessageFinished, MessageScheduled,
 	MessageSucceeded, MessageRecovered, MessageCanceled, MessageInvalid, MessageGaveUp,
 }
@@ -105,9 +84,3 @@ var Messages = []string{
 // by the clock of the worker that has it, and a log does not say whether it is of a
 // job. The docs of retrylog's Replay and Check say so.
 const clockSkew = time.Second
-
-// Reasons are the reasons to stop that this version knows.
-var Reasons = []retry.Reason{
-	retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected, retry.ReasonRetryAfter,
-	retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed, retry.ReasonWait, retry.ReasonInvalid,
-}

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -25,11 +26,19 @@ type Explainer struct{ before Record }
 
 // Line returns the line of r, without an error that is already in the line before.
 func (x *Explainer) Line(r Record) string {
-	said := r.Key == x.before.Key && sameText(r.Event.Err, x.before.Event.Err)
+	said := r.Key == x.before.Key && r.source == x.before.source && sameText(r.Event.Err, x.before.Event.Err)
 	if x.before = r; said {
 		return withoutError(r) + "\n"
 	}
 	return r.String() + "\n"
+}
+
+// String returns the line of r in the text of retrylog's Explain, with its error.
+func (r Record) String() string {
+	if r.Event.Err == nil {
+		return withoutError(r)
+	}
+	return withoutError(r) + ": " + Printable(textOf(r.Event.Err))
 }
 
 func withoutError(r Record) string {
@@ -39,8 +48,8 @@ func withoutError(r Record) string {
 		b = e.Time.UTC().AppendFormat(b, "2006-01-02 15:04:05.000Z ")
 	}
 	b = append(append(b, '+'), e.Elapsed.Round(time.Millisecond).String()...)
-	if r.Key != "" {
-		b = append(append(append(b, ' '), Printable(r.Key)...), ':')
+	if of := (Origin{r.source, r.Key}).String(); of != "" {
+		b = append(append(append(b, ' '), Printable(of)...), ':')
 	}
 	return string(append(append(b, ' '), describe(r)...))
 }
@@ -67,20 +76,16 @@ func describeEvent(e retry.Event) string {
 		}
 		return fmt.Sprintf("attempt %d failed after %v", e.Attempt, e.Took)
 	case retry.RetryScheduled:
-		text := fmt.Sprintf("attempt %d is retried in %v, at %s (%s)", e.Attempt, e.Delay, Clock(e.Due), from(e))
-		if e.Due.IsZero() {
-			text = fmt.Sprintf("attempt %d is retried in %v (%s)", e.Attempt, e.Delay, from(e))
+		at, anew := "", ""
+		if !e.Due.IsZero() {
+			at = ", at " + Clock(e.Due)
 		}
 		if e.Resets > 0 && e.Attempt == 1 {
-			text = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets) + text
+			anew = fmt.Sprintf("the attempt was healthy, so the call begins anew (reset %d): ", e.Resets)
 		}
-		return text
+		return fmt.Sprintf("%sattempt %d is retried in %v%s (%s)", anew, e.Attempt, e.Delay, at, from(e))
 	case retry.CallFinished:
-		text := StoppedAfter(e) + ": " + because(e)
-		if facts := factsOf(e); facts != nil {
-			text += " (" + strings.Join(facts, ", ") + ")"
-		}
-		return text
+		return StoppedAfter(e) + ": " + because(e) + factsOf(e)
 	case "":
 		return "an event without a kind"
 	default:
@@ -124,51 +129,46 @@ func StoppedAfter(e retry.Event) string {
 }
 
 // factsOf returns what a CallFinished says beside its reason.
-func factsOf(e retry.Event) (facts []string) {
+func factsOf(e retry.Event) string {
+	var facts []string
 	if e.Class != "" {
 		facts = append(facts, "class "+quotedText(e.Class))
 	}
 	if e.Cause != nil {
 		facts = append(facts, Printable(textOf(e.Cause)))
 	}
-	return facts
+	if facts == nil {
+		return ""
+	}
+	return " (" + strings.Join(facts, ", ") + ")"
 }
 
 // because says why a call stopped.
 func because(e retry.Event) string {
-	switch e.Reason {
-	case retry.ReasonSuccess:
-		return "it succeeded"
-	case retry.ReasonExhausted:
-		if e.Max > 1 && e.Attempt == e.Max {
-			return fmt.Sprintf("no attempt is left of %d", e.Max)
-		}
-		return "no attempt is left"
-	case retry.ReasonNonRetryable:
-		return "the failure is not retryable"
-	case retry.ReasonPermanent:
-		return "the error is permanent"
-	case retry.ReasonRejected:
-		return "the program does not retry this error"
-	case retry.ReasonRetryAfter:
-		return "Retry-After is longer than max_retry_after"
-	case retry.ReasonElapsed:
-		return fmt.Sprintf("after %v, a retry would be later than max_elapsed", e.Elapsed)
-	case retry.ReasonDeadline:
-		return fmt.Sprintf("after %v, the caller's deadline has passed, or comes before the retry", e.Elapsed)
-	case retry.ReasonCanceled:
-		return fmt.Sprintf("the caller canceled it after %v", e.Elapsed)
-	case retry.ReasonBudget:
-		return "the budget has no retry left"
-	case retry.ReasonBorrowed:
-		return "the caller lent no more retries"
-	case retry.ReasonWait:
-		return "the wait failed"
-	case retry.ReasonInvalid:
-		return "the policy, a class, or the call is invalid"
-	default:
-		return Printable(string(e.Reason))
+	if e.Reason == retry.ReasonExhausted && e.Max > 1 && e.Attempt == e.Max {
+		return fmt.Sprintf("no attempt is left of %d", e.Max)
 	}
+	if why, ok := Reasons[e.Reason]; ok {
+		return strings.Replace(why, "ELAPSED", e.Elapsed.String(), 1)
+	}
+	return Printable(string(e.Reason))
+}
+
+// Reasons are the reasons to stop that this version knows, each with what it means.
+var Reasons = map[retry.Reason]string{
+	retry.ReasonSuccess:      "it succeeded",
+	retry.ReasonExhausted:    "no attempt is left",
+	retry.ReasonNonRetryable: "the failure is not retryable",
+	retry.ReasonPermanent:    "the error is permanent",
+	retry.ReasonRejected:     "the program does not retry this error",
+	retry.ReasonRetryAfter:   "Retry-After is longer than max_retry_after",
+	retry.ReasonElapsed:      "after ELAPSED, a retry would be later than max_elapsed",
+	retry.ReasonDeadline:     "after ELAPSED, the caller's deadline has passed, or comes before the retry",
+	retry.ReasonCanceled:     "the caller canceled it after ELAPSED",
+	retry.ReasonBudget:       "the budget has no retry left",
+	retry.ReasonBorrowed:     "the caller lent no more retries",
+	retry.ReasonWait:         "the wait failed",
+	retry.ReasonInvalid:      "the policy, a class, or the call is invalid",
 }
 
 // textOf returns the text of an error, also of a nil pointer whose method Error
@@ -196,3 +196,11 @@ func Printable(text string) string {
 }
 
 var oneLine = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
+
+// Plain returns a text of the library about an event without the names of Go.
+func Plain(err error) string { return names.Replace(packages.ReplaceAllString(err.Error(), "")) }
+
+var (
+	packages = regexp.MustCompile(`^(?:(?:retry|retrylog): invalid (?:event|record): |retryflow: event: )+`)
+	names    = strings.NewReplacer(": see WithKey)", ")", "the context, MaxElapsed or Wait can", "the caller, max_elapsed or the program's wait can")
+)

@@ -20,8 +20,7 @@ type Call struct {
 	Resets   int    // how often it began anew, by HealthyAfter
 	Attempts []Attempt
 	Reason   retry.Reason // why it stopped; "": the log ends before the call does
-	Cause    error        // what stopped it besides the failure, as in its event; nil: nothing
-	Fault    error        // what is wrong with its policy, or the call itself; nil: nothing
+	Cause    error        // what stopped it besides the failure, or what is wrong with its policy, as in its event; nil: nothing
 	Records  []Record     // the events themselves
 }
 
@@ -58,13 +57,13 @@ func Replay(records []Record) (calls []Call, err error) {
 	running := map[string]int{} // index in calls, by key
 	for i, r := range records {
 		r = r.numbered(i)
-		if !Known(r.Event.Kind) {
+		if !known(r.Event.Kind) {
 			continue
 		}
 		index, ok := running[r.Key]
 		switch {
-		case Begins(r.Event, ok):
-			c := Call{Key: r.Key, Task: task(r), Max: r.Event.Max}
+		case begins(r.Event, ok):
+			c := Call{Key: r.Key, Task: r.task(), Max: r.Event.Max}
 			if err = c.add(r); err == nil {
 				running[r.Key] = len(calls)
 				calls = append(calls, c)
@@ -75,7 +74,7 @@ func Replay(records []Record) (calls []Call, err error) {
 			err = disorder("no call with this key has begun")
 		}
 		if err != nil {
-			return calls, fmt.Errorf("retrylog: line %d: %s cannot have happened: %w", r.Line, describe(r), err)
+			return calls, &Fault{r, fmt.Errorf("%s cannot have happened: %w", describe(r), err)}
 		}
 		if r.Event.Kind == retry.CallFinished {
 			delete(running, r.Key)
@@ -85,27 +84,25 @@ func Replay(records []Record) (calls []Call, err error) {
 }
 
 // task returns the task of a pipeline that r is from, "" if it is not from one.
-func task(r Record) string {
+func (r Record) task() string {
 	if r.Flow == nil {
 		return ""
 	}
 	return r.Flow.Task()
 }
 
-// Known reports whether events of this kind, or none, can be judged. Others are of
+// jumps reports whether r is from a pipeline, and the rules say to go on with another task.
+func (r Record) jumps() bool { return r.Flow != nil && r.Flow.Jumps() }
+
+// known reports whether events of this kind, or none, can be judged. Others are of
 // a newer version.
-func Known(kind retry.EventKind) bool {
-	switch kind {
-	case "", retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished:
-		return true
-	default:
-		return false
-	}
+func known(kind retry.EventKind) bool {
+	return slices.Contains([]retry.EventKind{"", retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished}, kind)
 }
 
-// Begins reports whether e is the first event of a call; running is whether
+// begins reports whether e is the first event of a call; running is whether
 // its key has one that has not stopped.
-func Begins(e retry.Event, running bool) bool {
+func begins(e retry.Event, running bool) bool {
 	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) || e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
 }
 
@@ -134,7 +131,7 @@ func (c *Call) add(r Record) error {
 		if len(c.Attempts) > 0 {
 			c.attempt().Reset = c.attempt().Reset || e.Resets > c.Resets
 		}
-		c.Reason, c.Cause, c.Fault = e.Reason, e.Cause, fault(e)
+		c.Reason, c.Cause = e.Reason, e.Cause
 	}
 	c.Resets = r.Event.Resets
 	c.Records = append(c.Records, r)
@@ -147,15 +144,6 @@ func (c *Call) last() Record { return c.Records[len(c.Records)-1] }
 // attempt returns the last attempt of c.
 func (c *Call) attempt() *Attempt { return &c.Attempts[len(c.Attempts)-1] }
 
-// fault returns what a CallFinished says is wrong with the policy or the call, nil if
-// nothing is.
-func fault(e retry.Event) error {
-	if e.Reason == retry.ReasonSuccess || e.Reason == retry.ReasonInvalid {
-		return e.Cause
-	}
-	return nil
-}
-
 // follows returns why r cannot be the next event of c, or nil if it can.
 func (c *Call) follows(r Record) error {
 	e := r.Event
@@ -163,28 +151,22 @@ func (c *Call) follows(r Record) error {
 		return err
 	}
 	if len(c.Records) == 0 {
-		return c.startsWith(e)
-	}
-	if e.Max != c.Max && !invalidPolicy(c.last().Event, e) {
-		return fmt.Errorf("max is %d, but %d when the call began", e.Max, c.Max)
+		return startsWith(e)
 	}
 	if err := c.inTurn(r); err != nil {
 		return err
 	}
-	switch before := c.last().Event; e.Kind {
-	case retry.RetryScheduled:
-		jumps := r.Flow != nil && r.Flow.Jumps()
-		if before.Err == nil && !jumps {
-			return errors.New("the attempt did not fail")
-		}
-		if e.Attempt == c.Max && !jumps {
-			return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, c.Max)
-		}
+	before := c.last().Event
+	switch scheduled := e.Kind == retry.RetryScheduled; {
+	case scheduled && before.Err == nil && !r.jumps():
+		return errors.New("the attempt did not fail")
+	case scheduled && e.Attempt == c.Max && !r.jumps():
+		return fmt.Errorf("attempt %d is the last that max %d allows", e.Attempt, c.Max)
+	case scheduled:
 		return c.failedWith(e.Err)
-	case retry.CallFinished:
-		if r.Flow != nil && r.Flow.Done() {
-			return c.leaves(before, r)
-		}
+	case e.Kind == retry.CallFinished && r.Flow != nil && r.Flow.Done():
+		return c.leaves(before, r)
+	case e.Kind == retry.CallFinished:
 		return c.stops(before, e)
 	}
 	return nil
@@ -194,32 +176,32 @@ func (c *Call) follows(r Record) error {
 // been given an invalid policy still makes the attempt in hand, which is then the
 // last one allowed.
 func invalidPolicy(before, e retry.Event) bool {
-	switch {
-	case e.Kind == retry.AttemptStarted:
+	if e.Kind == retry.AttemptStarted {
 		return e.Max == e.Attempt
-	case before.Kind == retry.AttemptFinished:
-		return false
-	default:
-		return e.Kind == retry.CallFinished && e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
 	}
+	return before.Kind != retry.AttemptFinished && e.Kind == retry.CallFinished && e.Reason == retry.ReasonInvalid && e.Max == e.Attempt+1
 }
 
-// inTurn returns why r cannot follow the last event of c: by its kind, its numbers
+// inTurn returns why r cannot follow the last event of c: by its limit, its kind, its numbers
 // or its times.
 func (c *Call) inTurn(r Record) error {
-	before, e := c.last().Event, r.Event
-	if task(r) != task(c.last()) {
-		return disorder("its task is %q, but %q in the event before", task(r), task(c.last()))
+	last := c.last()
+	before, e := last.Event, r.Event
+	if e.Max != c.Max && !invalidPolicy(before, e) {
+		return fmt.Errorf("max is %d, but %d when the call began", e.Max, c.Max)
 	}
-	if r.Flow != nil && c.last().Flow != nil {
-		if err := r.Flow.After(c.last().Flow); err != nil {
+	if r.task() != last.task() {
+		return disorder("its task is %q, but %q in the event before", r.task(), last.task())
+	}
+	if r.Flow != nil && last.Flow != nil {
+		if err := r.Flow.After(last.Flow); err != nil {
 			return err
 		}
 	}
-	want, elapsed := Next(before, e), before.Elapsed
+	want, elapsed := following(before, e), before.Elapsed
 	switch {
 	case want == 0:
-		return disorder("it follows %s", describe(c.last()))
+		return disorder("it follows %s", describe(last))
 	case anew(before, e):
 		elapsed = 0
 	case e.Resets != before.Resets:
@@ -250,11 +232,11 @@ func anew(before, e retry.Event) bool {
 const clockStep = 24 * time.Hour
 
 // startsWith returns why a call cannot start with e, or nil if it can.
-func (c *Call) startsWith(e retry.Event) error {
+func startsWith(e retry.Event) error {
 	switch {
 	case e.Kind != retry.CallFinished, refusal(e): // refusal: of a job whose attempts are in another log
 		return nil
-	case !newer(e.Reason) && e.Reason != retry.ReasonCanceled && e.Reason != retry.ReasonDeadline && e.Reason != retry.ReasonInvalid:
+	case !among(e.Reason, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonInvalid):
 		return errors.New("no attempt has begun")
 	case e.Err != nil:
 		return fmt.Errorf("its error is %s, but no attempt has begun", quoted(e.Err))
@@ -342,33 +324,28 @@ func aloneDelay(e retry.Event) error {
 
 // aloneStopped returns why e, a CallFinished, cannot have happened.
 func aloneStopped(e retry.Event) error {
-	switch e.Reason {
-	case "", retry.ReasonRetry:
+	switch mustCause := e.Reason == retry.ReasonInvalid || e.Reason == retry.ReasonWait; {
+	case e.Reason == "", e.Reason == retry.ReasonRetry:
 		return fmt.Errorf("%q is not a reason to stop", e.Reason)
-	case retry.ReasonInvalid, retry.ReasonWait:
-		if e.Cause == nil {
-			return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
-		}
-	case retry.ReasonSuccess:
-		if e.Err != nil {
-			return fmt.Errorf("reason is %v, but its error is %s", e.Reason, quoted(e.Err))
-		}
-	case retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonNonRetryable:
-	default:
-		if e.Cause != nil && !newer(e.Reason) {
-			return fmt.Errorf("cause is %s, but %v has none", quoted(e.Cause), e.Reason)
-		}
+	case mustCause && e.Cause == nil:
+		return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
+	case e.Reason == retry.ReasonSuccess && e.Err != nil:
+		return fmt.Errorf("reason is %v, but its error is %s", e.Reason, quoted(e.Err))
+	case e.Cause != nil && !mustCause && !among(e.Reason, retry.ReasonSuccess, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonNonRetryable):
+		return fmt.Errorf("cause is %s, but %v has none", quoted(e.Cause), e.Reason)
 	}
 	return nil
 }
 
-// newer reports whether a reason to stop is of a newer version: why, this one cannot
-// know.
-func newer(reason retry.Reason) bool { return !slices.Contains(Reasons, reason) }
+// among reports whether a reason to stop is one of these, or of a newer version: why, this one
+// cannot know.
+func among(reason retry.Reason, of ...retry.Reason) bool {
+	return slices.Contains(of, reason) || Reasons[reason] == ""
+}
 
-// Next returns the attempt that an event like e has if it follows before, 0 if
+// following returns the attempt that an event like e has if it follows before, 0 if
 // it cannot.
-func Next(before, e retry.Event) int {
+func following(before, e retry.Event) int {
 	switch kind := e.Kind; {
 	case anew(before, e) && kind != retry.AttemptFinished:
 		return 1
@@ -405,45 +382,29 @@ func (c *Call) stops(before, e retry.Event) error {
 // leaves returns why r, the CallFinished of a task that its rules say is done, cannot
 // follow before.
 func (c *Call) leaves(before retry.Event, r Record) error {
-	e := r.Event
-	switch e.Reason {
-	case retry.ReasonSuccess:
+	switch e := r.Event; {
+	case e.Reason == retry.ReasonSuccess:
 		return nil
-	case retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonWait:
-		if r.Flow.Jumps() { // in its wait
-			return c.failedWith(e.Err)
-		}
-	case retry.ReasonNonRetryable, retry.ReasonPermanent:
+	case r.jumps() && slices.Contains([]retry.Reason{retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonWait}, e.Reason): // in its wait
+		return c.failedWith(e.Err)
+	case !among(e.Reason, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonWait, retry.ReasonNonRetryable, retry.ReasonPermanent):
+		return fmt.Errorf("reason is %v, but the rules say that the task is done", e.Reason)
 	default:
-		if !newer(e.Reason) {
-			return fmt.Errorf("reason is %v, but the rules say that the task is done", e.Reason)
-		}
+		return c.stops(before, e) // a function of the rule failed
 	}
-	return c.stops(before, e) // a function of the rule failed
 }
 
 // refusal reports whether e says that a queue refuses a job that it has handed out
 // again: an attempt did not return, and it was the last, or the worker stops.
 func refusal(e retry.Event) bool {
-	if e.Kind != retry.CallFinished || e.Attempt == 0 || e.Err != nil {
-		return false
-	}
-	switch e.Reason {
-	case retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonInvalid:
-		return true
-	default:
-		return newer(e.Reason)
-	}
+	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil &&
+		among(e.Reason, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonInvalid)
 }
 
 // betweenAttempts reports whether e can stop a call whose retry has been scheduled.
 func betweenAttempts(e retry.Event) bool {
-	switch e.Reason {
-	case retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonElapsed, retry.ReasonWait:
-		return true
-	case retry.ReasonInvalid:
+	if e.Reason == retry.ReasonInvalid {
 		return e.Err == nil // a queue has handed the job out again, in an invalid call
-	default:
-		return newer(e.Reason)
 	}
+	return among(e.Reason, retry.ReasonCanceled, retry.ReasonDeadline, retry.ReasonElapsed, retry.ReasonWait)
 }

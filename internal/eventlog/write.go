@@ -4,29 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 )
-
-// A Recorder keeps records in memory. It is safe for concurrent use.
-type Recorder struct {
-	mu      sync.Mutex // guards records
-	records []Record
-}
-
-// Add keeps a record.
-func (r *Recorder) Add(record Record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.records = append(r.records, record)
-}
-
-// Records returns a copy of the records so far.
-func (r *Recorder) Records() []Record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.records)
-}
 
 // A Writer writes records as lines of JSON, each by one call of Write. It is safe
 // for concurrent use.

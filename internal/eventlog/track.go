@@ -1,4 +1,4 @@
-package logfile
+package eventlog
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
 )
 
 // How much a collector holds. Calls beyond it are cut short, the one first that has had
@@ -20,8 +19,21 @@ const (
 	mostAlike   = 200 // calls with the same key, or without one
 )
 
-// A Call is a call of a log.
-type Call struct {
+// An Origin says which call an event is from.
+type Origin struct {
+	Source string `json:"source,omitempty"` // the pod, service or process that a prefix names
+	Key    string `json:"key,omitempty"`
+}
+
+func (o Origin) String() string {
+	if o.Source != "" && o.Key != "" {
+		return o.Source + " " + o.Key
+	}
+	return o.Source + o.Key
+}
+
+// A Trace is what files have of a call.
+type Trace struct {
 	Origin  // of its first event: the next attempt of a job may be made elsewhere
 	Records []Record
 	Cut     string // why it is not whole; "": it is
@@ -32,53 +44,58 @@ type Call struct {
 
 const headless = "its beginning is not in the log" // if a call is Cut so, there is no more to say
 
-// Last returns the last event of c.
-func (c *Call) Last() *retry.Event { return &c.last().Event }
+// Last returns the last event of t.
+func (t *Trace) Last() *retry.Event { return &t.last().Event }
 
-func (c *Call) last() *Record { return &c.Records[len(c.Records)-1] }
+func (t *Trace) last() *Record { return &t.Records[len(t.Records)-1] }
 
-// From returns where c is from: its source, or its file where no prefix says one.
-func (c *Call) From() string { return cmp.Or(c.Source, c.Records[0].File.Name) }
+// Stopped reports whether t has an end.
+func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
 
-// Stopped reports whether c has an end.
-func (c *Call) Stopped() bool { return c.Last().Kind == retry.CallFinished }
+// Place returns where a record of Files is from.
+func Place(r Record) (source, file string, line int) { return r.source, r.file.name, r.Line }
 
-// Replay rebuilds c, as package eventlog does. If the log is cut so that this cannot be
-// done, cut says how, and the result has no records. It also says it if only the end is
-// missing. The line of an event is its place in c.Records, from 1: files may have the same lines.
-func (c *Call) Replay() (call eventlog.Call, cut string, err error) {
-	first := &c.Records[0]
+// From returns where t is from: its source, or its file where no prefix says one.
+func (t *Trace) From() string { return cmp.Or(t.Source, t.Records[0].file.name) }
+
+// Foreign reports whether t is a line of Envoy's access log, and whether that says how many
+// attempts there were.
+func (t *Trace) Foreign() (is, counted bool) {
+	first := &t.Records[0]
+	return first.foreign, !first.uncounted
+}
+
+// Call rebuilds t. If the log is cut so that this cannot be done, cut says how, and the result has
+// no records. It also says it if only the end is missing.
+func (t *Trace) Call() (call Call, cut string, err error) {
+	first := &t.Records[0]
 	switch {
-	case first.Foreign:
+	case first.foreign:
 		return call, "an access log has no decisions", nil
-	case c.Cut == headless:
-		return call, c.Cut, nil
+	case t.Cut == headless:
+		return call, t.Cut, nil
 	case first.logged && first.Event.Time.IsZero():
 		return call, "its lines have no time", nil
-	case c.sparse && c.Last().Resets > 0:
+	case t.sparse && t.Last().Resets > 0:
 		return call, "it began anew, and the log has no attempts", nil
 	}
-	calls, err := eventlog.Replay(c.Whole())
+	calls, err := Replay(t.Whole())
 	switch {
-	case err != nil && c.last().torn > first.torn: // between two of its events
+	case err != nil && t.last().torn > first.torn: // between two of its events
 		return call, "one of its lines is cut off", nil
 	case len(calls) > 0:
 		call = calls[0]
 	}
-	return call, c.Cut, err
+	return call, t.Cut, err
 }
 
-// Whole returns the events of c, with the attempts that slog leaves out above level Debug.
-func (c *Call) Whole() (all []eventlog.Record) {
-	if c.Records[0].Foreign {
-		return []eventlog.Record{c.Records[0].Record}
-	}
+// Whole returns the events of t, with the attempts that slog leaves out above level Debug.
+func (t *Trace) Whole() (all []Record) {
 	waited := 0 // the attempt whose retry was scheduled last
-	for i, r := range c.Records {
-		r.Line = i + 1
+	for _, r := range t.Records {
 		e := r.Event
-		if c.sparse && e.Attempt > 0 && (e.Kind == retry.RetryScheduled || e.Attempt != waited) {
-			attempt := r.Record
+		if t.sparse && !r.foreign && e.Attempt > 0 && (e.Kind == retry.RetryScheduled || e.Attempt != waited) {
+			attempt := r
 			attempt.Event = retry.Event{Kind: retry.AttemptStarted, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Resets: e.Resets, Elapsed: e.Elapsed}
 			all = append(all, attempt)
 			attempt.Event.Kind, attempt.Event.Err = retry.AttemptFinished, e.Err
@@ -87,26 +104,26 @@ func (c *Call) Whole() (all []eventlog.Record) {
 		if waited = 0; e.Kind == retry.RetryScheduled {
 			waited = e.Attempt
 		}
-		all = append(all, r.Record)
+		all = append(all, r)
 	}
 	return all
 }
 
 // A collector puts the events of a log together to calls.
 type collector struct {
-	log     *Log
-	open    map[string][]*Call // by key
-	calls   int                // that are open
-	records int                // of these
-	yield   func(*Call, error) bool
+	log     *Files
+	open    map[string][]*Trace // by key
+	calls   int                 // that are open
+	records int                 // of these
+	yield   func(*Trace, error) bool
 	done    bool // yield wants no more
 }
 
-// Calls yields the calls of the log in the order in which they end, and at last those
+// Traces yields the calls of the files in the order in which they end, and at last those
 // that have not ended. An error comes from reading a file, and comes last.
-func (l *Log) Calls() iter.Seq2[*Call, error] {
-	return func(yield func(*Call, error) bool) {
-		c := &collector{log: l, open: map[string][]*Call{}, yield: yield}
+func (l *Files) Traces() iter.Seq2[*Trace, error] {
+	return func(yield func(*Trace, error) bool) {
+		c := &collector{log: l, open: map[string][]*Trace{}, yield: yield}
 		for !c.done {
 			r, err := l.next()
 			if err != nil {
@@ -123,14 +140,14 @@ func (l *Log) Calls() iter.Seq2[*Call, error] {
 
 // add adds the next event.
 func (c *collector) add(r Record) {
-	var call *Call
-	if !r.Foreign {
+	var call *Trace
+	if !r.foreign {
 		call = c.find(&r)
 	}
-	if !eventlog.Known(r.Event.Kind) && call == nil {
+	if !known(r.Event.Kind) && call == nil {
 		return
 	}
-	if call != nil && r.Key != "" && begins(call, r.Event) {
+	if call != nil && r.Key != "" && beginsAfter(call, r.Event) {
 		c.close(call, "its end is not in the log: the next call with its key has begun")
 		call = nil
 	}
@@ -156,11 +173,11 @@ func (c *collector) add(r Record) {
 }
 
 // begin begins a call with r.
-func (c *collector) begin(r *Record) *Call {
+func (c *collector) begin(r *Record) *Trace {
 	e := r.Event
-	call := &Call{Origin: r.Origin(), Records: make([]Record, 0, 6), sparse: r.logged}
-	first := eventlog.Begins(e, false) || r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished)
-	if !first && (e.Time.Add(-e.Elapsed).Before(r.File.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
+	call := &Trace{Origin: Origin{r.source, r.Key}, Records: make([]Record, 0, 6), sparse: r.logged}
+	first := begins(e, false) || r.logged && (e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished)
+	if !first && (e.Time.Add(-e.Elapsed).Before(r.file.first) || c.log.Torn > 0 || c.log.Dropped > 0) {
 		call.Cut = headless
 	}
 	c.open[r.Key] = append(c.open[r.Key], call)
@@ -168,10 +185,10 @@ func (c *collector) begin(r *Record) *Call {
 	return call
 }
 
-// begins reports whether e is the first event of the call after this one.
-func begins(c *Call, e retry.Event) bool {
-	again := e.Kind == retry.RetryScheduled && e.Attempt == 1 && c.Last().Kind == retry.RetryScheduled && e.Resets <= c.Last().Resets
-	return eventlog.Begins(e, true) || c.sparse && again
+// beginsAfter reports whether e is the first event of the call after this one.
+func beginsAfter(t *Trace, e retry.Event) bool {
+	again := e.Kind == retry.RetryScheduled && e.Attempt == 1 && t.Last().Kind == retry.RetryScheduled && e.Resets <= t.Last().Resets
+	return begins(e, true) || t.sparse && again
 }
 
 // find returns the open call that r is from, nil if it begins one. With a key it is the
@@ -179,22 +196,22 @@ func begins(c *Call, e retry.Event) bool {
 // elsewhere, or a call that began at the same time and goes on in a file after a rotation.
 // Without keys it is the one of the same source in which r can be next and that began at the
 // same time.
-func (c *collector) find(r *Record) (found *Call) {
+func (c *collector) find(r *Record) (found *Trace) {
 	e := &r.Event
-	if r.Key == "" && eventlog.Begins(*e, true) {
+	if r.Key == "" && begins(*e, true) {
 		return nil
 	}
 	near, fits, off := 0, false, time.Duration(0)
 	for _, call := range c.open[r.Key] {
 		before, last, rank := call.Last(), call.last(), 0
 		switch {
-		case last.Source != r.Source:
-		case r.Key != "" && last.File != r.File:
+		case last.source != r.source:
+		case r.Key != "" && last.file != r.file:
 			rank = 1
 		default:
 			rank = 2
 		}
-		can := !call.sparse && eventlog.Next(*before, *e) == e.Attempt || call.sparse && follows(*before, *e)
+		can := !call.sparse && following(*before, *e) == e.Attempt || call.sparse && follows(*before, *e)
 		apart := (e.Time.Sub(before.Time) - (e.Elapsed - before.Elapsed)).Abs()
 		switch {
 		case rank == 2 && (can || r.Key != ""):
@@ -221,12 +238,12 @@ func follows(before, e retry.Event) bool {
 }
 
 // close ends a call.
-func (c *collector) close(call *Call, cut string) {
+func (c *collector) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	c.calls--
 	c.records -= len(call.Records)
 	if open := c.open[call.Key]; len(open) > 1 {
-		c.open[call.Key] = slices.DeleteFunc(open, func(o *Call) bool { return o == call })
+		c.open[call.Key] = slices.DeleteFunc(open, func(o *Trace) bool { return o == call })
 	} else {
 		delete(c.open, call.Key)
 	}
@@ -234,11 +251,11 @@ func (c *collector) close(call *Call, cut string) {
 }
 
 // all returns the open calls.
-func (c *collector) all() []*Call { return slices.Concat(slices.Collect(maps.Values(c.open))...) }
+func (c *collector) all() []*Trace { return slices.Concat(slices.Collect(maps.Values(c.open))...) }
 
 // cut ends the nth part of some calls, which have had no event for the longest.
-func (c *collector) cut(calls []*Call, nth int, why string) {
-	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Call) int { return a.turn - b.turn })
+func (c *collector) cut(calls []*Trace, nth int, why string) {
+	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Trace) int { return a.turn - b.turn })
 	for _, call := range calls[:(len(calls)+nth-1)/nth] {
 		c.close(call, why)
 	}

@@ -1,4 +1,4 @@
-package logfile
+package eventlog
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/internal/strict"
 )
 
@@ -37,11 +36,6 @@ func sourceOf(prefix, value []byte) string {
 	return fieldSource(value, true)
 }
 
-// has reports whether a line has one of these texts.
-func has(line []byte, texts ...string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(line, []byte(text)) })
-}
-
 // places are the fields that say where a line is from, the best first: those of a logger, of
 // Fluent Bit and of journald. They may be within one of the groups.
 var (
@@ -52,7 +46,7 @@ var (
 // fieldSource returns what a field of a JSON object, or of one of its groups, says of where it is
 // from.
 func fieldSource(object []byte, outer bool) string {
-	if !has(object, `"pod`, `"k8s`, `"host`, `"instance`, `"_HOST`) {
+	if !contains(object, `"pod`, `"k8s`, `"host`, `"instance`, `"_HOST`) {
 		return ""
 	}
 	source, best := "", len(places)
@@ -71,7 +65,7 @@ func fieldSource(object []byte, outer bool) string {
 // unwrap returns what stands in a line of Docker's log, of Fluent Bit's or of journald's, behind its
 // time, and where it is from.
 func unwrap(line []byte) (inner []byte, source string) {
-	if !bytes.HasPrefix(line, []byte("{")) || !has(line, `"log":`, `"message":`, `"MESSAGE":`) {
+	if !bytes.HasPrefix(line, []byte("{")) || !contains(line, `"log":`, `"message":`, `"MESSAGE":`) {
 		return line, ""
 	}
 	var text, at string
@@ -110,48 +104,27 @@ func payload(line []byte) (value []byte, text bool, prefix []byte) {
 
 // isEvent reports whether a JSON value that cannot be read has keys of events.
 func isEvent(value []byte) bool {
-	n := 0
-	for _, key := range []string{`"kind"`, `"attempt"`, `"max"`} {
-		if bytes.Contains(value, []byte(key)) {
-			n++
-		}
-	}
-	return n > 1
+	kind, attempt, limit := contains(value, `"kind"`), contains(value, `"attempt"`), contains(value, `"max"`)
+	return kind && attempt || kind && limit || attempt && limit
 }
-
-var (
-	packages = regexp.MustCompile(`^(?:(?:retry|retrylog): invalid (?:event|record): |retryflow: event: )+`)
-	names    = strings.NewReplacer(": see WithKey)", ")", "the context, MaxElapsed or Wait can", "the caller, max_elapsed or the program's wait can")
-)
-
-// Plain returns a text of the library about an event without the names of Go.
-func Plain(text string) string { return names.Replace(packages.ReplaceAllString(text, "")) }
-
-// known are the keys of events, as slog's TextHandler writes them.
-var known = strings.Fields("time key kind attempt max resets elapsed took delay due lo hi retry_after seed class reason err cause")
 
 // fromText returns a line of retrylog's Slog in text as JSON. The JSON of a line that is
 // cut off is cut off too.
 func fromText(line []byte) []byte {
 	values, endless := pairs(string(line))
-	for _, message := range eventlog.Messages { // slog's default handler writes it without a key
-		if values["msg"] == "" && bytes.Contains(line, []byte(" "+message+" k")) {
+	for _, message := range messages { // slog's default handler writes it without a key
+		if values["msg"] == "" && contains(line, " "+message+" k") {
 			values["msg"] = message
 		}
 	}
-	fields := map[string]any{"level": "", "msg": values["msg"]}
-	for _, key := range slices.Concat(known, places) {
-		text, ok := values[key]
-		n, err := strconv.Atoi(text)
-		switch {
-		case !ok:
-		case err == nil && (key == "attempt" || key == "max" || key == "resets"):
-			fields[key] = n
-		default:
-			fields[key] = text
+	members := map[string]any{"level": "", "msg": ""}
+	for key, text := range values {
+		members[key] = text
+		if n, err := strconv.Atoi(text); err == nil && (key == "attempt" || key == "max" || key == "resets") {
+			members[key] = n
 		}
 	}
-	value, _ := json.Marshal(fields)
+	value, _ := json.Marshal(members)
 	if endless || isTorn(values) {
 		return value[:len(value)-1]
 	}
@@ -162,7 +135,7 @@ func fromText(line []byte) []byte {
 // cut off.
 func isTorn(values map[string]string) bool {
 	last := map[string]string{"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err", "call_finished": "reason"}[values["kind"]]
-	if values["msg"] == eventlog.MessageFailed {
+	if values["msg"] == MessageFailed {
 		last = "err"
 	}
 	text, ok := values[last]
@@ -194,7 +167,7 @@ func pairs(line string) (values map[string]string, endless bool) {
 		if ok && name == "level" {
 			maps.DeleteFunc(values, func(key, _ string) bool { return key != "time" })
 		}
-		if ok && (name == "msg" || slices.Contains(known, name) || slices.Contains(places, name)) {
+		if ok && (name == "msg" || slices.Contains(places, name) || slices.ContainsFunc(fields, func(f field) bool { return f.key == name })) {
 			values[name] = text
 		}
 		line = strings.TrimLeft(line[len(word):], " ")
@@ -202,9 +175,9 @@ func pairs(line string) (values map[string]string, endless bool) {
 	return values, false
 }
 
-// complete gives an event of a line the time that a prefix has, if it has none, and
-// nanoseconds to a time that text has rounded.
-func complete(e *retry.Event, prefix []byte, text bool) {
+// complete gives an event without a time the one in a prefix, or else the time of the last
+// event, and nanoseconds to a time that text has rounded.
+func complete(e *retry.Event, prefix []byte, text bool, last time.Time) {
 	rounded := time.Millisecond // by slog's TextHandler
 	if e.Time.IsZero() {
 		rounded, text = time.Second, true
@@ -215,6 +188,9 @@ func complete(e *retry.Event, prefix []byte, text bool) {
 	due := e.Time.Add(e.Delay)
 	if missing := e.Due.IsZero() && !e.Time.IsZero(); e.Kind == retry.RetryScheduled && (missing || text && due.Sub(e.Due).Abs() <= rounded) {
 		e.Due = due
+	}
+	if e.Time.IsZero() {
+		e.Time = last
 	}
 }
 

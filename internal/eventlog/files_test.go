@@ -1,4 +1,4 @@
-package logfile_test
+package eventlog_test
 
 import (
 	"bytes"
@@ -22,7 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/cmd/retry/internal/logfile"
 	"github.com/goretry/retry/internal/eventlog"
 	"github.com/goretry/retry/retrylog"
 )
@@ -64,20 +63,21 @@ func logged(t *testing.T, key string, how written) []string {
 }
 
 // text is what a log says: its calls, and their events without their seeds.
-func text(t *testing.T, log *logfile.Log, source ...string) (calls []string) {
-	for c, err := range log.Calls() {
+func text(t *testing.T, log *eventlog.Files, source ...string) (calls []string) {
+	for c, err := range log.Traces() {
 		require.NoError(t, err)
-		_, cut, err := c.Replay()
+		_, cut, err := c.Call()
 		require.NoError(t, err)
 		assert.Equal(t, c.Cut, cut)
 		var x eventlog.Explainer
 		call := c.Key + ": " + cut + "\n"
 		for _, r := range c.Records {
-			assert.Equal(t, c.Source, r.Source)
+			from, _, _ := eventlog.Place(r)
+			assert.Equal(t, c.Source, from)
 			if len(source) > 0 {
-				assert.Equal(t, source[0], r.Source)
+				assert.Equal(t, source[0], from)
 			}
-			call += x.Line(r.Record)
+			call += strings.Replace(x.Line(r), strings.TrimSpace(from+" "+r.Key), r.Key, 1)
 		}
 		calls = append(calls, call)
 	}
@@ -85,8 +85,8 @@ func text(t *testing.T, log *logfile.Log, source ...string) (calls []string) {
 }
 
 // only returns the one call of a log.
-func only(t *testing.T, log *logfile.Log) (call *logfile.Call) {
-	for c, err := range log.Calls() {
+func only(t *testing.T, log *eventlog.Files) (call *eventlog.Trace) {
+	for c, err := range log.Traces() {
 		require.NoError(t, err)
 		require.Nil(t, call)
 		call = c
@@ -95,8 +95,16 @@ func only(t *testing.T, log *logfile.Log) (call *logfile.Call) {
 	return call
 }
 
-func of(lines ...string) *logfile.Log {
-	return logfile.New(logfile.Open("a.log", strings.NewReader(strings.Join(lines, "\n"))))
+func of(lines ...string) *eventlog.Files {
+	return files(strings.NewReader(strings.Join(lines, "\n")))
+}
+
+func files(all ...io.Reader) *eventlog.Files {
+	log := &eventlog.Files{Decode: eventlog.ReadRecord}
+	for _, in := range all {
+		log.Add("a.log", in)
+	}
+	return log
 }
 
 // Whatever stands before or around a line, its event is read, and others are not.
@@ -118,7 +126,7 @@ func TestPrefixes(t *testing.T) {
 		"Docker":                      {},
 		"CRI":                         {"", "2026-11-22T10:00:00.1Z stdout F ", ""},
 		"lines of others": {"", "", "\npanic: x\n" + `{"level":"INFO","msg":"scaling","kind":"Deployment","attempt":3,"max":"3"}` + "\n" +
-			`{"ts":1,"message":"kind"}` + "\n{1} {} [] null\ntime=now level=INFO msg=served kind=fast path=/a\n\x00\n" + strings.Repeat("x", 5<<20)},
+			`{"ts":1,"message":"kind"}` + "\n2026/11/22 10:00:00 [DEBUG] GET http://x: retrying in 1s (4 left)\n2026/11/22 10:00:00 WARN retry err=refused in=1s\n{1} {} [] null\ntime=now level=INFO msg=served kind=fast path=/a\n\x00\n" + strings.Repeat("x", 5<<20)},
 	}
 	for form, how := range map[string]written{
 		"own": own, "JSON": slogged(false, slog.LevelDebug), "text": slogged(true, slog.LevelDebug),
@@ -149,7 +157,7 @@ func TestPrefixes(t *testing.T) {
 				if name == "lines of others" {
 					others = len(lines)
 				}
-				assert.Equal(t, [3]int{6 * others, others, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
+				assert.Equal(t, [3]int{8 * others, others, 0}, [3]int{log.Skipped, log.Torn, log.Bad})
 			})
 		}
 	}
@@ -191,7 +199,7 @@ func TestTimes(t *testing.T) {
 		assert.Equal(t, row.want, e.Time.UTC().Format("15:04:05.999"), row.line)
 		assert.Equal(t, e.Time.Add(time.Second), e.Due, row.line)
 	}
-	_, cut, err := only(t, of(`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`)).Replay()
+	_, cut, err := only(t, of(`level=ERROR msg="gave up" kind=call_finished attempt=1 max=3 elapsed=0s reason=deadline err=x`)).Call()
 	require.NoError(t, err)
 	assert.Equal(t, "its lines have no time", cut)
 }
@@ -209,15 +217,15 @@ func TestFiles(t *testing.T) {
 	lines := logged(t, "a", own)
 	want := text(t, of(lines...))
 	join := func(lines []string) io.Reader { return strings.NewReader(strings.Join(lines, "\n")) }
-	for name, log := range map[string]*logfile.Log{
-		"rotated":    logfile.New(logfile.Open("1", join(lines[4:])), logfile.Open("2", strings.NewReader(zipped(strings.Join(lines[:4], "\n"))))),
+	for name, log := range map[string]*eventlog.Files{
+		"rotated":    files(join(lines[4:]), strings.NewReader(zipped(strings.Join(lines[:4], "\n")))),
 		"compressed": of(zipped(strings.Join(lines, "\n")) + zipped("\n")),
 	} {
 		assert.Equal(t, want, text(t, log), name)
 	}
 	for _, cut := range []int{5, 150} { // in the header, and behind it
 		log := of(zipped(strings.Join(lines, "\n"))[:cut])
-		for _, err := range log.Calls() {
+		for _, err := range log.Traces() {
 			require.NoError(t, err)
 		}
 		assert.Equal(t, 1, log.Torn, cut)
@@ -226,7 +234,7 @@ func TestFiles(t *testing.T) {
 	endless := "a.log: line 1: the line is longer than 4 MiB, and so is the rest of it: this is no log"
 	for file, want := range map[string]string{"\x1f\x8b" + strings.Repeat("x", 8): "a.log: line 1: gzip: invalid header", strings.Repeat("\x00", 9<<20): endless} {
 		var failed error
-		for _, err := range of(file).Calls() {
+		for _, err := range of(file).Traces() {
 			failed = err
 		}
 		require.ErrorContains(t, failed, want)
@@ -306,7 +314,7 @@ func TestBounds(t *testing.T) {
 		}
 		log := of(all...)
 		n := 0
-		for c, err := range log.Calls() {
+		for c, err := range log.Traces() {
 			require.NoError(t, err)
 			require.LessOrEqual(t, log.Events-n, most, line)
 			n += len(c.Records)
@@ -324,7 +332,7 @@ func TestLongLine(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		log := of(line)
-		for _, err := range log.Calls() {
+		for _, err := range log.Traces() {
 			require.NoError(t, err)
 		}
 		runtime.ReadMemStats(&after)
@@ -345,7 +353,7 @@ func TestTornText(t *testing.T) {
 			torn int
 		}{{line, 0}, {line[:strings.LastIndex(line, " ")], 1}} {
 			log := of("level=INFO " + row.line)
-			for _, err := range log.Calls() {
+			for _, err := range log.Traces() {
 				require.NoError(t, err)
 			}
 			assert.Equal(t, row.torn, log.Torn, "%s: %s", kind, row.line)
@@ -359,9 +367,9 @@ func FuzzLog(f *testing.F) {
 	f.Add([]byte(`{"MESSAGE":"{\"kind\":1}","labels":{"pod":"a"}}` + "\n" + `{"start_time":"2026-11-22T10:00:00Z","response_flags":"URX","duration":1e9,"attempts":-1}`))
 	f.Add([]byte("x kind=call_finished msg=\"gave up\" attempt=1 max=\"1 err=\"\\\n\x00{\"kind\":\"retry_scheduled\",\"attempt\":1,\"max\":1}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for c, err := range logfile.New(logfile.Open("a", bytes.NewReader(data)), logfile.Open("b", bytes.NewReader(data))).Calls() {
+		for c, err := range files(bytes.NewReader(data), bytes.NewReader(data)).Traces() {
 			if err == nil {
-				call, _, _ := c.Replay()
+				call, _, _ := c.Call()
 				_ = call.Check(policy)
 				_ = c.Origin.String()
 			}

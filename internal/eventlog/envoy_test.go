@@ -1,4 +1,4 @@
-package logfile_test
+package eventlog_test
 
 import (
 	"encoding/json"
@@ -63,7 +63,7 @@ func TestAccessLog(t *testing.T) {
 				} else {
 					require.EqualError(t, e.Err, row.err, form.line)
 				}
-				_, cut, err := c.Replay()
+				_, cut, err := c.Call()
 				require.NoError(t, err)
 				assert.Equal(t, "an access log has no decisions", cut)
 			}
@@ -76,7 +76,7 @@ func TestAccessLog(t *testing.T) {
 		`10.0.0.1 - - [22/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 503 91 "-" "curl/8"`,
 	} {
 		log := of(line)
-		for range log.Calls() {
+		for range log.Traces() {
 			t.Error("a call: " + line)
 		}
 		assert.Equal(t, 1, log.Skipped+log.Torn, line)

@@ -1,4 +1,4 @@
-package logfile
+package eventlog
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ var accessNames = [][]string{
 
 // access returns the call that a line of Envoy's access log is, and nil if it is none.
 func access(line []byte) *Record {
-	if !has(line, `"response_flags"`, `] "`) {
+	if !contains(line, `"response_flags"`, `] "`) {
 		return nil
 	}
 	texts := make([]string, len(accessNames))
@@ -71,12 +71,11 @@ func accessed(texts []string) *Record {
 	flags := strings.Split(texts[3], ",")
 	took, _ := strconv.Atoi(texts[6])
 	attempts, err := strconv.Atoi(texts[11])
-	r := &Record{Source: cmp.Or(texts[10], texts[9], texts[8]), Foreign: true, Uncounted: err != nil, logged: true}
-	r.Key = texts[7]
+	r := &Record{Key: texts[7], origin: origin{source: cmp.Or(texts[10], texts[9], texts[8]), foreign: true, uncounted: err != nil, logged: true}}
 	e := &r.Event
 	*e = retry.Event{Kind: retry.CallFinished, Elapsed: time.Duration(took) * time.Millisecond, Attempt: max(1, attempts), Reason: reasonOf(flags, code)}
 	e.Time = begun.Add(e.Elapsed)
-	if r.Uncounted && e.Reason == retry.ReasonExhausted {
+	if r.uncounted && e.Reason == retry.ReasonExhausted {
 		e.Attempt = 2 // at least
 	}
 	if e.Reason != retry.ReasonSuccess {
