@@ -47,7 +47,7 @@ func TestAdvice(t *testing.T) {
 
 		// No more than 128 bytes and 8 elements of each header.
 		{"the eighth of a list", 503, http.Header{"Retry-After": {"1,1,1,1,1,1,1,60,90"}}, time.Minute, time.Minute, unsaid, unsaid},
-		{"a date is one element", 503, http.Header{"Retry-After": {strings.Repeat("1,", 6) + "Sun, 22 Nov 2026 12:01:00 GMT,60,90"}}, time.Minute, time.Minute, unsaid, unsaid},
+		{"a date is one element", 503, http.Header{"Retry-After": {strings.Repeat("1,", 6) + "Sun, 22 Nov 2026 12:00:30 GMT,60,90"}}, time.Minute, time.Minute, unsaid, unsaid},
 		{"the eighth line", 503, http.Header{"Retry-After": {"1", "1", "1", "1", "1", "1", "1", "60", "90"}}, time.Minute, time.Minute, unsaid, unsaid},
 		{"the last byte", 503, http.Header{"Retry-After": {strings.Repeat(" ", 126) + "60"}}, time.Minute, time.Minute, unsaid, unsaid},
 		{"a byte too many", 503, http.Header{"Retry-After": {strings.Repeat(" ", 127) + "60"}}, 6 * time.Second, 6 * time.Second, unsaid, unsaid},
@@ -69,6 +69,7 @@ func TestAdvice(t *testing.T) {
 		{"draft 10, several", 429, http.Header{"Ratelimit": {`"second";r=0;t=1, "day";r=0;t=3600, "hour";r=9;t=7200`}}, 0, time.Hour, unsaid, unsaid},
 		{"draft 10, several lines", 429, http.Header{"Ratelimit": {`"second";r=0;t=1`, `"day";r=0;t=3600`}}, 0, time.Hour, unsaid, unsaid},
 		{"draft 10, with a key", 429, http.Header{"Ratelimit": {`"default"; r=0; t=30; pk=:cHNzdA==:`}}, 0, 30 * time.Second, unsaid, unsaid},
+		{"draft 10, what one has left is not of the next", 429, http.Header{"Ratelimit": {`"second";r=5;t=1, "hour";t=30`}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 10, without a time", 429, http.Header{"Ratelimit": {`"default";r=0`}}, 0, 0, unsaid, unsaid},
 		{"draft 07", 429, http.Header{"Ratelimit": {"limit=100, remaining=0, reset=30"}}, 0, 30 * time.Second, unsaid, unsaid},
 		{"draft 07, something left", 429, http.Header{"Ratelimit": {"limit=100, remaining=50, reset=30"}}, 0, 0, unsaid, unsaid},

@@ -24,7 +24,7 @@ import (
 func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		if size, start, ok := measure(seeker); ok {
-			shared := &sharedSeeker{seeker: seeker, start: start}
+			shared := &sharedSeeker{seeker: seeker, start: start, size: size}
 			return setBody(req, size, shared.rewind)
 		}
 	}
@@ -93,6 +93,7 @@ type sharedSeeker struct {
 	mu     sync.Mutex
 	seeker io.ReadSeeker
 	start  int64
+	size   int64 // what has been appended since is not sent
 	turn   *seekerBody
 }
 
@@ -102,11 +103,14 @@ func (s *sharedSeeker) rewind() (io.ReadCloser, error) {
 	if _, err := s.seeker.Seek(s.start, io.SeekStart); err != nil {
 		return nil, err
 	}
-	s.turn = &seekerBody{s}
+	s.turn = &seekerBody{s, io.LimitReader(s.seeker, s.size)}
 	return s.turn, nil
 }
 
-type seekerBody struct{ shared *sharedSeeker }
+type seekerBody struct {
+	shared *sharedSeeker
+	rest   io.Reader
+}
 
 func (b *seekerBody) Read(p []byte) (int, error) {
 	b.shared.mu.Lock()
@@ -114,7 +118,7 @@ func (b *seekerBody) Read(p []byte) (int, error) {
 	if b.shared.turn != b {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	return b.shared.seeker.Read(p)
+	return b.rest.Read(p)
 }
 
 func (b *seekerBody) Close() error {

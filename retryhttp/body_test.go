@@ -20,6 +20,16 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
+// A growing reader has said that it ends after five bytes.
+type growing struct{ *bytes.Reader }
+
+func (g growing) Seek(offset int64, whence int) (int64, error) {
+	if whence == io.SeekEnd {
+		return 5, nil
+	}
+	return g.Reader.Seek(offset, whence)
+}
+
 func TestSetBody(t *testing.T) {
 	file := func(t *testing.T, text string, offset int64) *os.File {
 		path := filepath.Join(t.TempDir(), "body")
@@ -42,6 +52,7 @@ func TestSetBody(t *testing.T) {
 		{"a file at its position", func(t *testing.T) io.Reader { return file(t, "0123456789", 4) }, 0, "456789"},
 		{"a file at its end", func(t *testing.T) io.Reader { return file(t, "0123456789", 10) }, 0, ""},
 		{"a file beyond its end", func(t *testing.T) io.Reader { return file(t, "0123456789", 99) }, 0, ""},
+		{"a file that grows meanwhile", func(t *testing.T) io.Reader { return growing{bytes.NewReader([]byte("0123456789"))} }, 0, "01234"},
 		{"a part of a file", func(t *testing.T) io.Reader { return io.NewSectionReader(file(t, "0123456789", 0), 2, 5) }, 0, "23456"},
 		{"a reader that is half read", func(*testing.T) io.Reader {
 			r := bytes.NewReader([]byte("0123456789"))

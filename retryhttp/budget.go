@@ -169,7 +169,7 @@ func BorrowBudget(h http.Handler, most int) http.Handler {
 		if loan.Asked() {
 			r := &reporter{ResponseWriter: w, loan: loan}
 			defer r.report() // after a panic too: a handler around this one may answer
-			w = r.likeIt()
+			w = r
 		}
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -180,20 +180,6 @@ type reporter struct {
 	http.ResponseWriter
 	loan     *lease.Loan
 	reported bool
-}
-
-// likeIt returns a ResponseWriter that flushes and hijacks if the one in r does: some
-// handlers look for these methods, and do something else where there are none.
-func (r *reporter) likeIt() http.ResponseWriter {
-	_, flushes := r.ResponseWriter.(http.Flusher)
-	switch _, hijacks := r.ResponseWriter.(http.Hijacker); {
-	case flushes && hijacks:
-		return hijacker{flusher{r}}
-	case flushes:
-		return flusher{r}
-	default:
-		return r
-	}
 }
 
 func (r *reporter) report() {
@@ -229,13 +215,11 @@ func (r *reporter) FlushError() error {
 
 func (r *reporter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-type flusher struct{ *reporter }
+// Flush and Hijack are for handlers that look for them. Where the ResponseWriter inside has
+// none, Flush does nothing, and Hijack fails.
+func (r *reporter) Flush() { _ = r.FlushError() }
 
-func (f flusher) Flush() { _ = f.FlushError() }
-
-type hijacker struct{ flusher }
-
-func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	h.report()
-	return h.ResponseWriter.(http.Hijacker).Hijack()
+func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	r.report()
+	return http.NewResponseController(r.ResponseWriter).Hijack()
 }

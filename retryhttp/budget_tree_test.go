@@ -1,7 +1,6 @@
 package retryhttp_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"net/http/httptrace"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,7 +44,6 @@ type service struct {
 	lends, borrows int // the most of LendBudget and BorrowBudget
 	timeout        time.Duration
 	fates          []fate // of one request after the other
-	url            string
 
 	below    []*service
 	parallel bool
@@ -59,8 +56,7 @@ type service struct {
 
 // A tree is the services that a request reaches, and what its retries were.
 type tree struct {
-	plain       bool              // without the lease
-	base        http.RoundTripper // nil: in memory
+	plain       bool // without the lease
 	all         []*service
 	serving     sync.WaitGroup // in memory
 	retries     atomic.Int64
@@ -73,7 +69,7 @@ func (s *service) call(ctx context.Context) bool {
 	if !s.tree.plain {
 		tr.Base = retryhttp.LendBudget(s, s.lends)
 	}
-	resp, err := tr.RoundTrip(httptest.NewRequestWithContext(ctx, "GET", cmp.Or(s.url, "http://service/"), nil))
+	resp, err := tr.RoundTrip(httptest.NewRequestWithContext(ctx, "GET", "http://service/", nil))
 	if err != nil {
 		return false
 	}
@@ -81,12 +77,9 @@ func (s *service) call(ctx context.Context) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// RoundTrip is the network: base, or none in memory, and what happens there.
+// RoundTrip is the network, and what happens there.
 func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
-	f, carry := s.fates[int(s.used.Add(1)-1)%len(s.fates)], s.inMemory
-	if s.tree.base != nil {
-		carry = s.tree.base.RoundTrip
-	}
+	f := s.fates[int(s.used.Add(1)-1)%len(s.fates)]
 	if retryhttp.AttemptOf(req.Context()) > 1 {
 		s.tree.retries.Add(1)
 	}
@@ -98,7 +91,7 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context())
 		req.Header.Del("Retry-Budget")
 	}
-	resp, err := carry(req)
+	resp, err := s.inMemory(req)
 	switch {
 	case err != nil:
 		return nil, err
@@ -250,23 +243,16 @@ func (t *tree) grow(r *rand.Rand, depth int, wild bool) *service {
 	return s
 }
 
-// checkTree sends a request through a random tree, over base or in memory. The retries
+// checkTree sends a request through a random tree. The retries
 // of all its services are at most what the Budget of its context holds. Without
 // timeouts and parallel calls they are exactly those of the reference, with proxies
 // that strip the headers too.
-func checkTree(t *testing.T, seed uint64, base http.RoundTripper) (retries int64, bound bool) {
+func checkTree(t *testing.T, seed uint64) (retries int64, bound bool) {
 	r := rand.New(rand.NewPCG(seed, 26))
 	wild, size := seed%2 == 0, r.IntN(7)
-	tr := &tree{base: base}
+	tr := &tree{}
 	root := tr.grow(r, 1+r.IntN(3), wild)
-	var servers []*httptest.Server
-	strips := false
-	for _, s := range tr.all {
-		if strips = strips || slices.Max(s.fates) > lost; base != nil {
-			server := httptest.NewServer(s.handler())
-			servers, s.url = append(servers, server), server.URL
-		}
-	}
+	strips := slices.ContainsFunc(tr.all, func(s *service) bool { return slices.Max(s.fates) > lost })
 	budget := &retry.Budget{Size: size}
 	ctx := retry.WithBudget(t.Context(), budget)
 	if wild && r.IntN(3) == 0 {
@@ -276,9 +262,6 @@ func checkTree(t *testing.T, seed uint64, base http.RoundTripper) (retries int64
 	}
 	ok := root.call(ctx)
 	tr.serving.Wait() // some go on although nobody waits for their answer
-	for _, s := range servers {
-		s.Close()
-	}
 	retries = tr.retries.Load()
 	if !strips {
 		assert.LessOrEqual(t, retries+int64(budget.Left()), int64(size), "tree %d", seed)
@@ -304,7 +287,7 @@ func TestBudgetBoundsTheTreeOfARequest(t *testing.T) {
 	var retries, bounds uint64
 	for seed := uint64(0); seed < trees && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			n, bound := checkTree(t, seed, nil)
+			n, bound := checkTree(t, seed)
 			if retries += uint64(n); bound {
 				bounds++
 			}
@@ -312,16 +295,6 @@ func TestBudgetBoundsTheTreeOfARequest(t *testing.T) {
 	}
 	assert.Greater(t, retries, trees, "most trees have retries")
 	assert.Greater(t, bounds, trees/20, "many use up their budget")
-}
-
-// The same over loopback: sockets, and answers that are cut off. RETRY_TREES says how
-// many.
-func TestBudgetBoundsTheTreeOnLoopback(t *testing.T) {
-	trees, _ := strconv.ParseUint(os.Getenv("RETRY_TREES"), 10, 64)
-	base := &http.Transport{DisableKeepAlives: true} // on a connection that is kept, net/http repeats a GET
-	for seed := range max(20, trees) {
-		checkTree(t, seed, base)
-	}
 }
 
 // Client, A, B and a leaf, four attempts each, and a Budget of 3: the calls that reach
@@ -371,35 +344,4 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 			})
 		}
 	}
-}
-
-// What the lease costs: while one call has it, another that fails may not be retried.
-// 1,000 times five parallel calls under a Budget of 3, of servers that fail three
-// requests of ten; with a lease of 0 all three retries stay with the caller.
-func TestPriceOfTheLease(t *testing.T) {
-	t.Parallel()
-	worked := map[int]int{0: 0, 3: 0}
-	for most := range worked {
-		for seed := range uint64(1000) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 3})
-				r, tr, ok := rand.New(rand.NewPCG(seed, 26)), new(tree), new(atomic.Int64)
-				for i := range 5 {
-					s := &service{tree: tr, attempts: 4, lends: most, fates: []fate{arrives}, takes: time.Duration(r.IntN(int(10 * time.Millisecond)))}
-					for range 4 {
-						s.outcomes = append(s.outcomes, []int{503, 503, 503, 200, 200, 200, 200, 200, 200, 200}[r.IntN(10)])
-					}
-					tr.serving.Go(func() {
-						time.Sleep(time.Duration(i)) // one after the other has its lease
-						if s.call(ctx) {
-							ok.Add(1)
-						}
-					})
-				}
-				tr.serving.Wait()
-				worked[most] += int(ok.Load())
-			})
-		}
-	}
-	assert.Equal(t, map[int]int{0: 4720, 3: 4598}, worked, "of 5,000 calls; docs/budget.md has it in percent")
 }

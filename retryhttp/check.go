@@ -26,16 +26,14 @@ func Idempotent(req *http.Request) bool {
 // Check is the Check of a [Transport] that has no other. It retries every status from
 // 500 to 599 except 501 and 505, the statuses 408, 421, 425 and 429, 403 and 413 with
 // a Retry-After, and every error of the transport. These are permanent: the errors
-// that retrynet.Permanent knows, except "no such host"; a proxy's refusal of CONNECT,
-// if its reason phrase is a standard one or none, but not the phrase of 429, 500,
-// 502, 503 or 504; and any other status of 400 and above. Advice can overrule the
-// status.
+// that retrynet.Permanent knows, except "no such host", and any other status of 400 and
+// above. Advice can overrule the status.
 //
 // A custom Check that calls it passes on the request that it gets. By that request
 // Check knows the Advise of the Transport; for any other, or nil, it asks AdviceOf.
 func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
-	case err != nil && (retrynet.Permanent(err) && !noSuchHost(err) || proxyRefused(req, err)):
+	case err != nil && retrynet.Permanent(err) && !noSuchHost(err):
 		return retry.Permanent(err)
 	case err != nil:
 		return err

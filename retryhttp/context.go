@@ -85,7 +85,9 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		return resp, err
 	}
 	if gaveUp := ErrorOf(resp); gaveUp != nil {
-		_ = resp.Body.Close() // what it fails with would say less
+		if resp.Body != nil {
+			_ = resp.Body.Close() // what it fails with would say less
+		}
 		return nil, gaveUp
 	}
 	return resp, nil

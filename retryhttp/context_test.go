@@ -16,27 +16,6 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// The context that Base gets has the number of the attempt, and so have
-// contexts derived from it. A second Transport below counts its own attempts.
-func TestAttemptOf(t *testing.T) {
-	assert.Equal(t, 1, retryhttp.AttemptOf(t.Context()))
-
-	type key struct{}
-	var outer, inner []int
-	base := script(503, 503, 503, 200)
-	resp := send(t, &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-		ctx := context.WithValue(req.Context(), key{}, "span")
-		outer = append(outer, retryhttp.AttemptOf(ctx))
-		return (&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-			inner = append(inner, retryhttp.AttemptOf(req.Context()))
-			return base.RoundTrip(req)
-		})}).RoundTrip(req.WithContext(ctx))
-	})})
-	assert.Equal(t, 200, resp.StatusCode)
-	assert.Equal(t, []int{1, 2}, outer)
-	assert.Equal(t, []int{1, 2, 1, 2}, inner)
-}
-
 // A response that failed becomes its error, and is closed.
 func TestResult(t *testing.T) {
 	for _, tt := range []struct {
@@ -73,8 +52,12 @@ func TestResult(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 		})
 	}
+	resp, err := retryhttp.Result((&retryhttp.Transport{Base: script(&http.Response{StatusCode: 503})}).RoundTrip(request(t, "GET")))
+	assert.Nil(t, resp)
+	assert.ErrorContains(t, err, "503", "without a body")
+
 	foreign := response(503)
-	resp, err := retryhttp.Result(foreign, nil)
+	resp, err = retryhttp.Result(foreign, nil)
 	assert.NoError(t, err)
 	assert.Same(t, foreign, resp)
 }

@@ -36,16 +36,21 @@ func (x *exchange) discard() {
 	if resp.ContentLength > discardBytes {
 		a.cancel(nil) // there is nothing to gain from reading
 	}
-	cut := time.AfterFunc(discardTime-discardGrace, func() { a.cancel(nil) })
-	defer cut.Stop()
 	done := make(chan any, 1)
 	go a.drain(resp.Body, done)
-	select {
-	case panicked := <-done:
-		if panicked != nil {
-			panic(panicked)
+	timer := time.NewTimer(discardTime - discardGrace)
+	defer timer.Stop()
+	for range 2 { // then the goroutine goes on without us
+		select {
+		case panicked := <-done:
+			if panicked != nil {
+				panic(panicked)
+			}
+			return
+		case <-timer.C:
+			a.cancel(nil)
+			timer.Reset(discardGrace)
 		}
-	case <-time.After(discardTime): // the goroutine goes on without us
 	}
 }
 
@@ -54,7 +59,7 @@ func (x *exchange) discard() {
 func (a *attempt) drain(rc io.ReadCloser, done chan<- any) {
 	defer func() { done <- recover() }()
 	defer func() { _ = rc.Close() }()
-	var buf [8 << 10]byte
+	var buf [1 << 10]byte
 	for rest, empty := discardBytes, 0; rest > 0 && empty < emptyReads && a.ctx.Err() == nil; {
 		n, err := rc.Read(buf[:min(rest, len(buf))])
 		if err != nil {

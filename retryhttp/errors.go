@@ -24,37 +24,25 @@ func (*timeoutError) Timeout() bool        { return true }
 func (*timeoutError) Temporary() bool      { return true }
 func (*timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// netError says of itself what the error inside says. The *url.Error of
-// http.Client asks the error that it holds, and no further.
-type netError struct {
-	error
-	timeout, temporary bool
-}
+// netError is a net.Error of what is a timeout inside. The *url.Error of http.Client asks
+// the error that it holds, and no further.
+type netError struct{ error }
 
-func (e netError) Unwrap() error   { return e.error }
-func (e netError) Timeout() bool   { return e.timeout }
-func (e netError) Temporary() bool { return e.temporary }
+func (e netError) Unwrap() error { return e.error }
+func (netError) Timeout() bool   { return true }
+func (netError) Temporary() bool { return true }
 
-// asNetError returns err as a net.Error if it is a timeout or temporary, but not
-// if one of its methods panics, which an error that Check made may do.
+// asNetError returns err as a net.Error if it is a timeout, but not if one of its methods
+// panics, which an error that Check made may do.
 func asNetError(err error) error {
 	return harmless.Or(err, func() error {
-		e := netError{error: err}
-		switch retry.ReasonOf(err) {
-		case retry.ReasonCanceled:
-			return err
-		case retry.ReasonDeadline:
-			e.timeout, e.temporary = true, true
+		var timeout interface{ Timeout() bool }
+		switch reason := retry.ReasonOf(err); {
+		case reason == retry.ReasonDeadline, reason != retry.ReasonCanceled && errors.As(err, &timeout) && timeout.Timeout():
+			return netError{err}
 		default:
-			var timeout interface{ Timeout() bool }
-			e.timeout = errors.As(err, &timeout) && timeout.Timeout()
-			var temporary interface{ Temporary() bool }
-			e.temporary = errors.As(err, &temporary) && temporary.Temporary()
-		}
-		if !e.timeout && !e.temporary {
 			return err
 		}
-		return e
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
-
-	"github.com/goretry/retry/internal/harmless"
 )
 
 // evidence is what a Base that traces its connections, as http.Transport does,
@@ -83,40 +81,6 @@ func undone(status int) bool {
 	case http.StatusUnauthorized, // "has not been applied", RFC 9110 section 15.5.2; for a Check that retries it
 		http.StatusMisdirectedRequest, // RFC 9110 section 15.5.20
 		http.StatusTooEarly:           // RFC 8470 section 5.2
-		return true
-	default:
-		return false
-	}
-}
-
-// proxyRefused reports whether err is what http.Transport makes of a proxy that
-// refuses CONNECT for good: an error without a type, whose text is the reason phrase
-// of the answer alone.
-func proxyRefused(req *http.Request, err error) bool {
-	if req == nil || req.URL == nil || req.URL.Scheme != "https" {
-		return false
-	}
-	for inner := err; inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	text := harmless.Or("panic", err.Error) // of one that is joined it has not been called before
-	if text == "unknown status code" {
-		return true // there was no phrase, as for a status without a name
-	}
-	for status := http.StatusMultipleChoices; status <= http.StatusNetworkAuthenticationRequired; status++ {
-		if text == http.StatusText(status) {
-			return !proxyPasses(status)
-		}
-	}
-	return false
-}
-
-// proxyPasses reports whether a proxy that refuses CONNECT with this status may
-// accept it later.
-func proxyPasses(status int) bool {
-	switch status {
-	case http.StatusTooManyRequests, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	default:
 		return false

@@ -357,61 +357,6 @@ func TestPostThatWasNotApplied(t *testing.T) {
 	}
 }
 
-// What a proxy answers to CONNECT is retried if it may pass, whatever the method is:
-// the request itself has not been sent.
-func TestProxyThatRefuses(t *testing.T) {
-	for status, sent := range map[string]int64{
-		"300 Multiple Choices":                 1,
-		"403 Forbidden":                        1,
-		"407 Proxy Authentication Required":    1,
-		"501 Not Implemented":                  1,
-		"511 Network Authentication Required":  1,
-		"407":                                  1,
-		"407 ":                                 1,
-		"429 Too Many Requests":                3,
-		"500 Internal Server Error":            3,
-		"502 Bad Gateway":                      3,
-		"503 Service Unavailable":              3,
-		"504 Gateway Timeout":                  3,
-		"407 Denied by the order of the admin": 3, // without the usual text the refusal cannot be recognized
-	} {
-		for _, method := range []string{"GET", "POST"} {
-			t.Run(method+" "+status, func(t *testing.T) {
-				var connects atomic.Int64
-				proxy := rawServer(t, func(conn *net.TCPConn) {
-					req, err := http.ReadRequest(bufio.NewReader(conn))
-					if err == nil && assert.Equal(t, "CONNECT", req.Method) {
-						connects.Add(1)
-						fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n", status)
-					}
-				})
-				base := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}
-				defer base.CloseIdleConnections()
-				req, err := http.NewRequestWithContext(t.Context(), method, "https://example.test/", nil)
-				require.NoError(t, err)
-				_, err = (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
-				assert.Equal(t, sent, connects.Load(), "%v", err)
-				assert.Equal(t, map[int64]retry.Reason{1: retry.ReasonPermanent, 3: retry.ReasonExhausted}[sent], retry.ReasonOf(err))
-			})
-		}
-	}
-
-	t.Run("a refusal that another Base has wrapped", func(t *testing.T) {
-		for text, sent := range map[string]int{"Forbidden": 1, "Bad Gateway": 3} {
-			base := script(fmt.Errorf("proxy: %w", &url.Error{Op: "CONNECT", Err: errors.New(text)}))
-			_, _, _ = post(t, base, "https://example.test/", func(tr *retryhttp.Transport) {
-				tr.Idempotent = func(*http.Request) bool { return true }
-			})
-			assert.Len(t, base.sent, sent, text)
-		}
-	})
-	t.Run("a proxy's error text for an http URL", func(t *testing.T) {
-		base := script(errors.New("Forbidden"), 200)
-		send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}})
-		assert.Len(t, base.sent, 2)
-	})
-}
-
 // http2Server starts a server that speaks just enough HTTP/2 to misbehave. It
 // returns a Base that connects to it for every address.
 func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transport {

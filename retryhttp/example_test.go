@@ -12,7 +12,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
-	"github.com/goretry/retry/retrynet"
 )
 
 // flaky starts a server whose first requests fail with this status.
@@ -109,55 +108,6 @@ func ExampleErrorOf() {
 	// 503 Service Unavailable attempts_exhausted 2
 }
 
-// After a 401 Unauthorized the request is sent once more with a new token,
-// whatever else failed before. Check makes the status retryable, the class
-// "unauthorized" allows it one retry, and Prepare sets the token.
-func ExampleTransport_prepare() {
-	busy := 1
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if busy--; busy >= 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		} else if req.Header.Get("Authorization") != "Bearer fresh" {
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-	}))
-	defer server.Close()
-
-	unauthorized := func(err error) bool {
-		var status *retryhttp.StatusError
-		return errors.As(err, &status) && status.StatusCode == http.StatusUnauthorized
-	}
-	token := "expired" // needs a lock if requests are concurrent
-	policy := quick
-	policy.Classify = func(err error) *retry.Class {
-		if unauthorized(err) {
-			return &retry.Class{Name: "unauthorized", MaxAttempts: 2}
-		}
-		return nil
-	}
-	client := &http.Client{Transport: &retryhttp.Transport{
-		Policy: policy,
-		Check: func(req *http.Request, resp *http.Response, err error) error {
-			if err == nil && resp.StatusCode == http.StatusUnauthorized {
-				return retryhttp.NewStatusError(resp)
-			}
-			return retryhttp.Check(req, resp, err)
-		},
-		Prepare: func(req *http.Request, attempt int, last error) error {
-			if unauthorized(last) {
-				fmt.Println("a new token for attempt", attempt)
-				token = "fresh"
-			}
-			req.Header.Set("Authorization", "Bearer "+token)
-			return nil
-		},
-	}}
-	show(client.Get(server.URL))
-	// Output:
-	// a new token for attempt 3
-	// 200 OK
-}
-
 // SetBody turns a stream into a body that can be sent again.
 func ExampleSetBody() {
 	attempts := 0
@@ -192,44 +142,6 @@ func ExampleSetBody() {
 	// 200 OK
 }
 
-// Reading the body is part of the attempt if retry.Do wraps the whole call: a
-// response that breaks off is then requested again. The Transport is not used
-// here.
-func Example_body() {
-	short := 1
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if short--; short >= 0 {
-			w.Header().Set("Content-Length", "100")
-		}
-		fmt.Fprint(w, "hello")
-	}))
-	defer server.Close()
-
-	policy := quick
-	policy.RetryIf = func(err error) bool {
-		var status *retryhttp.StatusError
-		return errors.As(err, &status) || retrynet.Transient(err)
-	}
-	text, err := retry.DoValue(context.Background(), policy, func(ctx context.Context) ([]byte, error) {
-		req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
-		if err != nil {
-			return nil, retry.Permanent(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return nil, err
-		}
-		defer resp.Body.Close()
-		if err := retryhttp.Check(req, resp, nil); err != nil {
-			return nil, err
-		}
-		return io.ReadAll(resp.Body)
-	})
-	fmt.Println(string(text), err)
-	// Output:
-	// hello <nil>
-}
-
 // All callers of a server wait when it has asked one of them to. A request that
 // cannot wait that long is not sent.
 func ExampleGate() {
@@ -254,35 +166,6 @@ func ExampleGate() {
 	// closed for 30s
 	// 429 Too Many Requests
 	// retry_after_too_long after 1 request
-}
-
-// The connection breaks in the middle of the body. The rest is fetched from there.
-func ExampleTransport_resume() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		fmt.Printf("%s %q\n", req.Method, req.Header.Get("Range"))
-		w.Header().Set("ETag", `"v1"`)
-		if req.Header.Get("Range") == "" {
-			w.Header().Set("Content-Length", "11")
-			_, _ = io.WriteString(w, "hello")
-			return // which breaks the connection: six bytes are missing
-		}
-		http.ServeContent(w, req, "", time.Time{}, strings.NewReader("hello world"))
-	}))
-	defer server.Close()
-
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick, Resume: true}}
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	fmt.Println(string(text), err)
-	// Output:
-	// GET ""
-	// GET "bytes=5-"
-	// hello world <nil>
 }
 
 // Check decides about statuses and errors. A Check of your own calls it for all that
@@ -355,38 +238,4 @@ func ExampleLLM() {
 	// Output:
 	// event: content_block_delta
 	// data: {"text": "hi"} <nil>
-}
-
-// The client and web make four attempts each, which are 16 calls of the leaf. A budget
-// of three retries, which the client lends to web, makes them four.
-func ExampleBorrowBudget() {
-	calls := 0
-	leaf := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		calls++
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
-	defer leaf.Close()
-	client := &http.Client{Transport: &retryhttp.Transport{Base: retryhttp.LendBudget(http.DefaultTransport, 3), Policy: quick}}
-	get := func(ctx context.Context, url string) int {
-		req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
-		if err != nil {
-			return http.StatusInternalServerError
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return http.StatusBadGateway
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode
-	}
-	web := httptest.NewServer(retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(get(r.Context(), leaf.URL))
-	}), 3))
-	defer web.Close()
-
-	fmt.Println(get(retry.WithBudget(context.Background(), &retry.Budget{Size: 3}), web.URL))
-	fmt.Println(calls, "calls of the leaf")
-	// Output:
-	// 503
-	// 4 calls of the leaf
 }

@@ -86,22 +86,26 @@ func (x *exchange) attempt(ctx context.Context) error {
 			a.cancel(nil)
 		}
 	}()
-	// ctx ends with this function, and the context of the attempt when the body has been read.
-	timeout := &timeoutError{x.policy.AttemptTimeout}
-	inTime := context.AfterFunc(ctx, func() {
-		if x.req.Context().Err() == nil {
-			a.cancel(timeout)
-		}
-	})
+	inTime := func() bool { return true }
+	if x.policy.AttemptTimeout > 0 { // else the end of the request ends the attempt
+		inTime = context.AfterFunc(ctx, func() {
+			if x.req.Context().Err() == nil {
+				a.cancel(x.timeout())
+			}
+		})
+	}
 	resp, err := a.send()
 	x.resp = resp
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
 		x.discard() // it could not be read
-		x.failure = x.check(timeout)
+		x.failure = x.check(x.timeout())
 	}
 	return x.failure
 }
+
+// timeout returns what an attempt fails with that takes too long.
+func (x *exchange) timeout() error { return &timeoutError{x.policy.AttemptTimeout} }
 
 // next begins the next attempt. Its context has no policy: that is of the request.
 func (x *exchange) next() *attempt {

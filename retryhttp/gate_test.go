@@ -345,36 +345,12 @@ func TestGateCanceled(t *testing.T) {
 	}
 }
 
-// What else a request passes through on its way.
-func TestGateElsewhere(t *testing.T) {
-	bubble(t, "http.Client.Timeout", func(t *testing.T) {
-		start := time.Now()
-		_, err := (&http.Client{Transport: &retryhttp.Transport{Gate: closed(t)}, Timeout: 5 * time.Second}).Get("http://example.test/")
-		assert.Zero(t, time.Since(start))
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.ErrorContains(t, err, "was not sent")
-	})
-	bubble(t, "a redirect to a host that is held", func(t *testing.T) {
-		redirect := response(307)
-		redirect.Header.Set("Location", "http://example.test/")
-		base := script(redirect, 200)
-		start := time.Now()
-		resp, err := (&http.Client{Transport: &retryhttp.Transport{Base: base, Gate: closed(t)}}).Get("http://elsewhere.test/")
-		require.NoError(t, err)
-		assert.Equal(t, 200, resp.StatusCode)
-		assertHeld(t, 10*time.Second, time.Since(start))
-	})
-	bubble(t, "two Transports, one above the other", func(t *testing.T) {
-		start, gate := time.Now(), closed(t)
-		send(t, &retryhttp.Transport{Base: &retryhttp.Transport{Base: script(200), Gate: gate}, Gate: gate})
-		assertHeld(t, 10*time.Second, time.Since(start))
-	})
-	t.Run("the key does not tell the token", func(t *testing.T) {
-		gate := &retryhttp.Gate{OnClose: func(key string, _ time.Duration, _ error) { assert.Regexp(t, `^http://example.test [0-9a-f]+$`, key) }}
-		req := request(t, "GET")
-		req.Header.Set("Authorization", "Bearer secret")
-		send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: gate}, req)
-	})
+// The key of a request does not tell its token.
+func TestGateKey(t *testing.T) {
+	gate := &retryhttp.Gate{OnClose: func(key string, _ time.Duration, _ error) { assert.Regexp(t, `^http://example.test [0-9a-f]+$`, key) }}
+	req := request(t, "GET")
+	req.Header.Set("Authorization", "Bearer secret")
+	send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: gate}, req)
 }
 
 // A load is what 20 callers send, each of which makes its calls one after the other.

@@ -138,16 +138,6 @@ func TestLLM(t *testing.T) {
 	}
 }
 
-// An event that nests deeply costs no more than another. As a value it would be walked,
-// on 16 MiB of stack.
-func TestDepthOfAnErrorEvent(t *testing.T) {
-	tr, req := retryhttp.LLM(retry.Policy{}), request(t, "POST")
-	event := `data: {"type":"error","code":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + "}\n\n"
-	assert.Less(t, testing.AllocsPerRun(10, func() {
-		_ = tr.Check(req, typed("text/event-stream", io.NopCloser(strings.NewReader(event))), nil)
-	}), 1000.0)
-}
-
 // What a server writes does not break a line of a log, nor make it long.
 func TestStreamErrorIsOneLine(t *testing.T) {
 	e := &retryhttp.StreamError{Type: strings.Repeat("x", 1000), Message: "a\nb" + strings.Repeat("y", 1000)}

@@ -147,7 +147,7 @@ func (d *download) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	switch {
-	case err == io.EOF || d.x.req.Context().Err() != nil:
+	case err == io.EOF || err == http.ErrBodyReadAfterClose || d.x.req.Context().Err() != nil:
 		d.err = err
 	case d.why != "":
 		d.err = &BrokenError{d.off, fmt.Errorf("%w (not resumed: %s)", err, d.why)}

@@ -159,38 +159,6 @@ func piped(requests int, serve func(net.Conn, *http.Request)) *http.Transport {
 	}}
 }
 
-// Many breaks, at random.
-func TestResumeOverHTTP2(t *testing.T) {
-	text := strings.Repeat("0123456789abcdef", 300<<6) // 300 KiB
-	s := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("ETag", etag)
-		http.ServeContent(&resets{ResponseWriter: w, left: rand.IntN(200 << 10)}, req, "", time.Time{}, strings.NewReader(text))
-	}, http2)
-	for range 20 {
-		req, err := http.NewRequest("GET", s.URL, nil)
-		require.NoError(t, err)
-		resp := send(t, &retryhttp.Transport{Base: s.Client().Transport, Policy: retry.Policy{MaxAttempts: 20}, Resume: true}, req)
-		assert.Equal(t, 2, resp.ProtoMajor)
-		assert.True(t, text == textOf(t, resp))
-		assert.NoError(t, resp.Body.Close())
-	}
-}
-
-// resets is a ResponseWriter that resets its stream after so many bytes.
-type resets struct {
-	http.ResponseWriter
-	left int
-}
-
-func (b *resets) Write(p []byte) (int, error) {
-	n, err := b.ResponseWriter.Write(p[:min(len(p), b.left)])
-	if b.left -= n; n < len(p) {
-		_ = http.NewResponseController(b.ResponseWriter).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	return n, err
-}
-
 // What a server may answer to a request for the rest, and what is read then: the
 // whole, or else a true beginning and why it is not more.
 func TestResumeFromALiar(t *testing.T) {
@@ -317,7 +285,7 @@ func TestResumeFromNetHTTP(t *testing.T) {
 		{"ServeContent, in the middle", content, 5, false, ""},
 		{"ServeFile, in the middle", files, 5, false, "retryhttp: the body broke after 5 bytes: unexpected EOF (not resumed: no strong ETag)"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		bubble(t, row.name, func(t *testing.T) {
 			first := true
 			base := roundTrip(func(req *http.Request) (*http.Response, error) {
 				rec := httptest.NewRecorder()
@@ -579,6 +547,12 @@ func TestResumeClosed(t *testing.T) {
 			})
 		}
 	}
+	bubble(t, "of what is not resumed", func(t *testing.T) {
+		resp := send(t, &retryhttp.Transport{Base: script(200), Resume: true, Policy: resuming})
+		require.NoError(t, resp.Body.Close())
+		_, err := resp.Body.Read(make([]byte, 1))
+		assert.Same(t, http.ErrBodyReadAfterClose, err)
+	})
 	bubble(t, "before the first Read, and after the end", func(t *testing.T) {
 		s := &source{text: "0123456789", cuts: []int{4, -1}}
 		tr := &retryhttp.Transport{Base: s, Resume: true, Policy: resuming}

@@ -1,8 +1,6 @@
 package retryhttp_test
 
 import (
-	"bytes"
-	"fmt"
 	"io"
 	"log"
 	"maps"
@@ -12,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +18,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
-	"github.com/goretry/retry/retrynet"
 )
 
 // These tests talk to servers on the loopback interface. They wait for
@@ -58,82 +54,12 @@ func TestConnectionIsReused(t *testing.T) {
 	}
 }
 
-func TestHTTP2(t *testing.T) {
-	s := serve(t, atFirst(
-		func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "sorry", http.StatusServiceUnavailable) },
-		func(w http.ResponseWriter, req *http.Request) {
-			w.WriteHeader(503)
-			for req.Context().Err() == nil {
-				_, _ = w.Write(make([]byte, 1024))
-			}
-		},
-		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, // resets the stream
-		func(w http.ResponseWriter, req *http.Request) { // an error response that stalls
-			w.WriteHeader(503)
-			_ = http.NewResponseController(w).Flush()
-			<-req.Context().Done()
-		},
-		func(w http.ResponseWriter, req *http.Request) {
-			text, err := io.ReadAll(req.Body)
-			assert.NoError(t, err)
-			fmt.Fprintf(w, "%s %s", req.Proto, text)
-		},
-	), http2)
-	var seen events
-	client := s.Client()
-	client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{
-		MaxAttempts: 9, AttemptTimeout: time.Minute, OnEvent: seen.add,
-	}}
-	assert.Equal(t, "HTTP/2.0 data", do(t, client, "PUT", s.URL, strings.NewReader("data")))
-	assert.Equal(t, 5, seen.stop().Attempt)
-	assert.True(t, retrynet.Transient(seen.of(retry.AttemptFinished)[2].Err), "a stream that the server resets")
-	assert.EqualValues(t, 1, s.conns.Load(), "only streams are lost")
-}
-
-// The server answers without reading the request, and closes the connection
-// while the body is being sent.
-func TestLargeUpload(t *testing.T) {
-	t.Parallel()
-	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
-	for proto, start := range protocols {
-		t.Run(proto, func(t *testing.T) {
-			s := serve(t, atFirst(
-				func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-				func(_ http.ResponseWriter, req *http.Request) {
-					_, _ = io.CopyN(io.Discard, req.Body, 1<<20)
-					panic(http.ErrAbortHandler)
-				},
-				func(w http.ResponseWriter, req *http.Request) {
-					got, err := io.ReadAll(req.Body)
-					fmt.Fprint(w, bytes.Equal(data, got), " ", err)
-				},
-			), start)
-			var seen events
-			client := s.Client()
-			client.Transport = &retryhttp.Transport{Base: client.Transport, Policy: retry.Policy{MaxAttempts: 5, OnEvent: seen.add}}
-			assert.Equal(t, "true <nil>", do(t, client, "PUT", s.URL, bytes.NewReader(data)))
-			assert.Equal(t, 3, seen.stop().Attempt)
-		})
-	}
-}
-
-// server counts the connections that it accepts.
-type server struct {
-	*httptest.Server
-	conns atomic.Int64
-}
-
 // serve starts a server that is closed when the test ends, with HTTP/1 by default.
-func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Server)) *server {
-	s := &server{Server: httptest.NewUnstartedServer(handler)}
+func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Server)) *httptest.Server {
+	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			s.conns.Add(1)
-		}
-	}
 	for _, start := range append(start, http1)[:1] {
-		start(s.Server)
+		start(s)
 	}
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return s
@@ -143,15 +69,6 @@ func http1(s *httptest.Server) { s.Start() }
 func http2(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }
 
 var protocols = map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": http2}
-
-// atFirst returns a handler that calls one of these for each request, and repeats
-// the last.
-func atFirst(handlers ...http.HandlerFunc) http.HandlerFunc {
-	var n atomic.Int64
-	return func(w http.ResponseWriter, req *http.Request) {
-		handlers[min(int(n.Add(1)), len(handlers))-1](w, req)
-	}
-}
 
 // rawServer starts a TCP server without HTTP that is closed when the test ends.
 // It calls serve with each connection, and then closes the connection.
@@ -181,14 +98,4 @@ func freeAddr(t *testing.T) string {
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// do returns the text that a request is answered with.
-func do(t *testing.T, client *http.Client, method, url string, data io.Reader) string {
-	req, err := http.NewRequest(method, url, data)
-	require.NoError(t, err)
-	resp, err := client.Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	return textOf(t, resp)
 }

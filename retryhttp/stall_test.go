@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -105,23 +104,4 @@ func TestStallTimeout(t *testing.T) {
 			assert.Error(t, ctx.Err())
 		})
 	}
-}
-
-// A stall that a Check meets is a failed attempt.
-func TestStallInACheck(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		stalls := func(req *http.Request) (*http.Response, error) {
-			return responseWith(200, &slowBody{ctx: req.Context(), times: []time.Duration{time.Second}}), nil
-		}
-		var seen events
-		tr := &retryhttp.Transport{
-			Base: script(stalls, stalls, textResponse(200, "whole")), Check: retryhttp.WholeBody(nil, 100), StallTimeout: 10 * time.Second,
-			Policy: retry.Policy{MaxAttempts: 3, OnEvent: seen.add},
-		}
-		start := time.Now()
-		assert.Equal(t, "whole", textOf(t, send(t, tr)))
-		assert.Equal(t, 22*time.Second, time.Since(start))
-		assert.EqualError(t, seen.of(retry.AttemptFinished)[0].Err,
-			"retryhttp: the body of the response broke off: retryhttp: no byte of the body within StallTimeout (10s)")
-	})
 }

@@ -1,7 +1,6 @@
 package retryhttp_test
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/big"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -126,28 +124,6 @@ func TestStatusErrorNamesTheRequest(t *testing.T) {
 		assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
 	}
 	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
-}
-
-// The error that OnEvent gets for a response, and one that Check keeps, do not
-// change when the caller changes the header of that response.
-func TestStatusErrorOfTheLastResponseIsTheEventsOwn(t *testing.T) {
-	var kept error
-	for name, check := range map[string]func(*http.Request, *http.Response, error) error{
-		"no Check":                 nil,
-		"a Check that calls Check": func(_ *http.Request, resp *http.Response, err error) error { return retryhttp.Check(nil, resp, err) },
-		"a Check that keeps it": func(_ *http.Request, resp *http.Response, _ error) error {
-			kept = retryhttp.NewStatusError(resp)
-			return nil
-		},
-	} {
-		kept = nil
-		var seen events
-		resp := send(t, &retryhttp.Transport{Base: script(503), Check: check, Policy: retry.Policy{OnEvent: seen.add}})
-		resp.Header.Set("X-Status", "changed")
-		var status *retryhttp.StatusError
-		require.ErrorAs(t, cmp.Or(kept, seen.stop().Err), &status, name)
-		assert.Equal(t, "503", status.Header.Get("X-Status"), name)
-	}
 }
 
 // Whatever a server sends, the wait is never negative, seconds are read as in

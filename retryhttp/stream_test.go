@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -84,27 +83,6 @@ func TestWholeBody(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 		})
 	}
-}
-
-// The body of the last attempt is the caller's, though a Check has read it, and is
-// closed with it.
-func TestWholeBodyOfTheLastAttempt(t *testing.T) {
-	var seen events
-	last := &body{Reader: iotest.TimeoutReader(strings.NewReader("half"))} // which then ends as if it were whole
-	tr := &retryhttp.Transport{
-		Base:   script(responseWith(200, breaks("")), responseWith(200, last)),
-		Check:  retryhttp.WholeBody(nil, 100),
-		Policy: retry.Policy{MaxAttempts: 2, OnEvent: seen.add},
-	}
-	resp := send(t, tr)
-	assert.Equal(t, retry.ReasonExhausted, seen.stop().Reason)
-	assert.EqualError(t, seen.stop().Err, "retryhttp: the body of the response broke off: timeout")
-	text, err := io.ReadAll(resp.Body)
-	assert.Equal(t, "half", string(text))
-	assert.ErrorIs(t, err, iotest.ErrTimeout)
-	assert.False(t, last.closed)
-	require.NoError(t, resp.Body.Close())
-	assert.True(t, last.closed)
 }
 
 // The events that judge sees, by the standard's rules, whatever the pieces in which
@@ -224,34 +202,4 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 			assert.Equal(t, tt.read, tt.resp != nil && before != tt.resp.Body)
 		})
 	}
-}
-
-// The first event is part of its attempt: AttemptTimeout ends one that hangs, a
-// Budget pays for the retry, and the caller of the last attempt reads it all.
-func TestFirstEventThroughATransport(t *testing.T) {
-	bubble(t, "", func(t *testing.T) {
-		hangs := func(req *http.Request) (*http.Response, error) {
-			return typed("text/event-stream", io.NopCloser(io.MultiReader(strings.NewReader("event: more\n"), stalled{req.Context()}))), nil
-		}
-		fails := func(_ *http.Response, event string, data []byte) (bool, error) {
-			if event == "error" {
-				return false, errBroke
-			}
-			return false, nil
-		}
-		var seen events
-		budget := &retry.Budget{Size: 2}
-		base := script(hangs, streamOf("event: error\ndata: 1\n\n"), streamOf("event: error\ndata: 2\n\nmore"))
-		tr := &retryhttp.Transport{Base: base, Check: retryhttp.FirstEvent(nil, fails), Policy: retry.Policy{
-			MaxAttempts: 5, AttemptTimeout: time.Minute, Budget: budget, OnEvent: seen.add,
-		}}
-		start := time.Now()
-		resp := send(t, tr)
-		assert.Equal(t, time.Minute, time.Since(start))
-		assert.Equal(t, retry.ReasonBudget, seen.stop().Reason)
-		assert.Equal(t, errBroke, seen.stop().Err)
-		assert.Zero(t, budget.Left())
-		assert.Len(t, base.sent, 3)
-		assert.Equal(t, "event: error\ndata: 2\n\nmore", textOf(t, resp))
-	})
 }

@@ -37,10 +37,6 @@ import (
 //	501, 505                           no       permanent_error            RFC 9110 sections 15.6.2, 15.6.6
 //	any other status from 500 to 599   yes                                 RFC 9110 section 15.6, Cloudflare's 520 to 530
 //	any other status                   no       permanent_error            RFC 9110 section 15.5
-//	a proxy refuses CONNECT with 429,  yes                                 as in a response
-//	  500, 502, 503 or 504
-//	a proxy refuses it otherwise, with no       permanent_error            net/http
-//	  a standard reason phrase or none
 //	no such host                       yes                                 the start-up order of a cluster
 //	other errors that                  no       permanent_error            package retrynet
 //	  retrynet.Permanent knows: bad
