@@ -21,11 +21,16 @@ func TestEngine(t *testing.T) { jobtest.Run(t, engine(t)) }
 
 // .ci/soak runs these tests with more jobs and kills.
 
-func TestLoad(t *testing.T)  { jobtest.Load(t, engine(t), servers.Amount(t, "RETRY_JOBS", 1000)) }
-func TestKills(t *testing.T) { jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 5)) }
+func TestLoad(t *testing.T) { jobtest.Load(t, engine(t), servers.Amount(t, "RETRY_JOBS", 1000)) }
+
+func TestKills(t *testing.T) {
+	t.Parallel()
+	jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 30))
+}
 
 func TestRedrive(t *testing.T) {
-	jobtest.Redrive(t, engine(t), servers.Amount(t, "RETRY_KILLS", 2))
+	t.Parallel()
+	jobtest.Redrive(t, engine(t), servers.Amount(t, "RETRY_KILLS", 10))
 }
 
 // RabbitMQ restarts under load. It may forget that an attempt has ended in that

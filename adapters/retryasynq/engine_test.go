@@ -42,12 +42,12 @@ func TestLoad(t *testing.T) {
 
 func TestKills(t *testing.T) {
 	t.Parallel()
-	jobtest.Kills(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 5))
+	jobtest.Kills(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 30))
 }
 
 func TestRedrive(t *testing.T) {
 	t.Parallel()
-	jobtest.Redrive(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 2))
+	jobtest.Redrive(t, engine(address(t)), servers.Amount(t, "RETRY_KILLS", 10))
 }
 
 // Redis restarts under load, in turn cleanly and by a crash.

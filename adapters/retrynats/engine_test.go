@@ -51,7 +51,7 @@ func TestLoadEmbedded(t *testing.T) {
 
 func TestKills(t *testing.T) {
 	t.Parallel()
-	jobtest.Kills(t, engine(installed(t)), servers.Amount(t, "RETRY_KILLS", 5))
+	jobtest.Kills(t, engine(installed(t)), servers.Amount(t, "RETRY_KILLS", 30))
 }
 
 func TestKillsEmbedded(t *testing.T) {
@@ -61,7 +61,7 @@ func TestKillsEmbedded(t *testing.T) {
 
 func TestRedrive(t *testing.T) {
 	t.Parallel()
-	jobtest.Redrive(t, engine(installed(t)), servers.Amount(t, "RETRY_KILLS", 2))
+	jobtest.Redrive(t, engine(installed(t)), servers.Amount(t, "RETRY_KILLS", 10))
 }
 
 func TestRedriveEmbedded(t *testing.T) {

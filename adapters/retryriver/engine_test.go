@@ -3,9 +3,9 @@ package retryriver_test
 import (
 	"context"
 	"encoding/json"
-
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,12 +38,12 @@ func TestLoad(t *testing.T) {
 
 func TestKills(t *testing.T) {
 	t.Parallel()
-	jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 5))
+	jobtest.Kills(t, engine(t), servers.Amount(t, "RETRY_KILLS", 30))
 }
 
 func TestRedrive(t *testing.T) {
 	t.Parallel()
-	jobtest.Redrive(t, engine(t), servers.Amount(t, "RETRY_KILLS", 2))
+	jobtest.Redrive(t, engine(t), servers.Amount(t, "RETRY_KILLS", 10))
 }
 
 func databaseURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_POSTGRES") }
@@ -175,6 +175,9 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 		}
 		for _, row := range jobs.Jobs {
 			key, letter, err := letterOf(row)
+			if err != nil && strings.Contains(string(row.Metadata), "cancel_attempted_at") {
+				continue // Stop has canceled it
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -202,6 +205,28 @@ func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjo
 		return retryjob.RedriveResult{}, err
 	}
 	return retryriver.Redrive(ctx, client, o)
+}
+
+func (q *queue) Stop(ctx context.Context, key string) (stopped bool, err error) {
+	client, err := q.insert()
+	if err != nil {
+		return false, err
+	}
+	err = pgx.BeginFunc(ctx, q.pool, func(tx pgx.Tx) error {
+		var id int64
+		var state rivertype.JobState
+		err := tx.QueryRow(ctx, "SELECT id, state FROM "+q.schema+".river_job WHERE args->>'key' = $1 FOR UPDATE", key).Scan(&id, &state)
+		if err != nil || state == rivertype.JobStateRunning || state == rivertype.JobStateCompleted {
+			return err
+		}
+		if _, err := client.JobRetryTx(ctx, tx, id); err != nil {
+			return err
+		}
+		stopped = true
+		_, err = client.JobCancelTx(ctx, tx, id)
+		return err
+	})
+	return stopped && err == nil, err
 }
 
 func (q *queue) Close(ctx context.Context, remove bool) error {

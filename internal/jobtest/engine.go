@@ -90,3 +90,13 @@ type Redriver interface {
 	Queue
 	Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error)
 }
+
+// An Operator is a Redriver whose jobs can be stopped by hand.
+type Operator interface {
+	Redriver
+
+	// Stop lets a job run again if it is a dead letter, and cancels it before a worker
+	// can take it. It returns false, and changes nothing, if a worker has it or had it
+	// since it went back.
+	Stop(ctx context.Context, key string) (bool, error)
+}

@@ -178,22 +178,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	}
 	keys := enqueue(t, ctx, q, 20*kills)
 
-	var killers sync.WaitGroup
-	var left atomic.Int64
-	left.Store(int64(kills))
-	errs := make([]error, min(5, kills))
-	for i := range errs {
-		killers.Go(func() {
-			for left.Add(-1) >= 0 && errs[i] == nil {
-				errs[i] = killOne(ctx, starterOf(t.Name()), j, order{Queue: name, Directory: directory})
-			}
-		})
-	}
-	killers.Wait()
-	if err := errors.Join(errs...); err != nil {
-		output, _ := os.ReadFile(filepath.Join(directory, "output")) // it does not exist if no process was started
-		t.Fatalf("%v\n%s", err, output)
-	}
+	killAll(ctx, t, j, kills, 5, order{Queue: name, Directory: directory})
 	busy, err := j.cutOff()
 	if err != nil {
 		t.Fatal(err)
@@ -207,6 +192,27 @@ func Kills(t *testing.T, e Engine, kills int) {
 		t.Error(err)
 	}
 	audit(t, q, j, keys, e.Forgets, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
+}
+
+// killAll kills this many processes that follow an order, so many at once.
+func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o order) {
+	t.Helper()
+	var killers sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(kills))
+	errs := make([]error, min(atOnce, kills))
+	for i := range errs {
+		killers.Go(func() {
+			for left.Add(-1) >= 0 && errs[i] == nil {
+				errs[i] = killOne(ctx, starterOf(t.Name()), j, o)
+			}
+		})
+	}
+	killers.Wait()
+	if err := errors.Join(errs...); err != nil {
+		output, _ := os.ReadFile(filepath.Join(o.Directory, "output")) // it does not exist if no process was started
+		t.Fatalf("%v\n%s", err, output)
+	}
 }
 
 // killOne starts a worker and kills it while jobs run.

@@ -490,6 +490,9 @@ func (q *files) Dead(context.Context) (map[string]retryjob.DeadLetter, error) {
 	letters := map[string]retryjob.DeadLetter{}
 	for _, entry := range entries {
 		text, err := os.ReadFile(filepath.Join(q.directory, "dead", entry.Name()))
+		if errors.Is(err, fs.ErrNotExist) { // another redriver has moved it
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

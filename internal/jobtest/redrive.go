@@ -26,10 +26,11 @@ var errKept = errors.New("boom, and this stays")
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
 
 // Redrive makes 50 dead letters for each kill, and moves nine of ten of them back while
-// it kills so many processes that do so, each at a random moment of its work, and while
-// a worker runs. Then it lets two more at once finish, and checks that no job is lost,
+// it kills so many processes that do so, two at once, each at a random moment of its work,
+// and while a worker runs. Then it lets two more at once finish, and checks that no job is lost,
 // that each ran once, as a new one, and at its moment in the window, that the others are
-// dead letters still, and that one more Redrive, and a dry run before all, move nothing.
+// dead letters still, and that one more Redrive, and a dry run before all, move nothing. If
+// the queue is an [Operator], some of the jobs are stopped meanwhile, and must never run.
 func Redrive(t *testing.T, e Engine, kills int) {
 	obey(e)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
@@ -72,6 +73,7 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	fail(err)
 	w := window{length: max(time.Second, 3*e.Unit) + time.Duration(kills)*longest, first: time.Now()}
 	var finished atomic.Bool
+	stopped := map[string]bool{}
 	worked := make(chan error, 1)
 	go func() {
 		p := retry.Policy{OnEvent: j.events.OnEvent}
@@ -83,14 +85,25 @@ func Redrive(t *testing.T, e Engine, kills int) {
 			if !finished.Load() {
 				return false, nil
 			}
-			return over(ctx, q, j, len(keys)-kept)
+			return over(ctx, q, j, len(keys)-kept-len(stopped))
 		})
 	}()
-	for range kills {
-		fail(killOne(ctx, starterOf(t.Name()), j, order{Queue: name, Directory: directory, Window: w.length}))
-	}
+	operated := make(chan error, 1)
+	go func() { operated <- operate(ctx, q, keys, letters, stopped) }()
+	killAll(ctx, t, j, kills, 2, order{Queue: name, Directory: directory, Window: w.length})
+	fail(<-operated)
+	stays := kept + len(stopped)
 	w.last = time.Now()
 	fail(until(ctx, func() (bool, error) { // a server may still have what a killed redriver held
+		runs, err := j.readRuns()
+		for key := range stopped {
+			if len(runs[key]) > 0 {
+				err = errors.Join(err, fmt.Errorf("%s was stopped, and ran: %+v", key, runs[key]))
+			}
+		}
+		if err != nil {
+			return false, err
+		}
 		var faster retryjob.RedriveResult
 		var failed error
 		another := sync.OnceFunc(func() {
@@ -103,11 +116,11 @@ func Redrive(t *testing.T, e Engine, kills int) {
 		if faster.Moved+result.Moved > 0 {
 			w.last = time.Now()
 		}
-		return faster.Moved == 0 && result == retryjob.RedriveResult{Found: kept, Skipped: kept}, errors.Join(err, failed)
+		return faster.Moved == 0 && result == retryjob.RedriveResult{Found: stays, Skipped: stays}, errors.Join(err, failed)
 	}))
 	finished.Store(true)
 	fail(<-worked)
-	redrive(retryjob.RedriveOptions{Window: w.length}, retryjob.RedriveResult{Found: kept, Skipped: kept})
+	redrive(retryjob.RedriveOptions{Window: w.length}, retryjob.RedriveResult{Found: stays, Skipped: stays})
 
 	runs, err := j.readRuns()
 	log, unread := j.readLog()
@@ -120,6 +133,12 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	var fifths [5]int
 	for _, key := range keys {
 		letter, dead := after[key]
+		if stopped[key] {
+			if dead || len(runs[key]) > 0 {
+				t.Errorf("%s: it was stopped, and is a dead letter: %t, or ran: %+v", key, dead, runs[key])
+			}
+			continue
+		}
 		for _, fault := range w.audit(e, letters[key], runs[key], dead && letter.Reason == letters[key].Reason) {
 			t.Errorf("%s: %s: %+v", key, fault, runs[key])
 		}
@@ -130,8 +149,28 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	if len(after) != kept {
 		t.Errorf("%d dead letters are left, want %d", len(after), kept)
 	}
-	t.Logf("%d kills: %d dead letters moved, %d kept; in each fifth of a window of %v: %v",
-		kills, len(keys)-kept, kept, w.length, fifths)
+	t.Logf("%d kills: %d dead letters moved, %d kept, %d stopped; in each fifth of a window of %v: %v",
+		kills, len(keys)-stays, kept, len(stopped), w.length, fifths)
+}
+
+// operate stops every tenth of the dead letters that Redrive moves, if there is an operator,
+// and adds those that no worker had to stopped. It goes through them in the order of the
+// redrivers, and about as fast, so that it stops what they have just read.
+func operate(ctx context.Context, q Queue, keys []string, letters map[string]retryjob.DeadLetter, stopped map[string]bool) error {
+	operator, is := q.(Operator)
+	for _, key := range keys {
+		if !is || !picks(letters[key]) || retry.SeedOf(key)%10 != 1 {
+			continue
+		}
+		time.Sleep(rand.N(3 * longest / 2))
+		switch ok, err := operator.Stop(ctx, key); {
+		case err != nil:
+			return err
+		case ok:
+			stopped[key] = true
+		}
+	}
+	return nil
 }
 
 // bury lets all jobs fail, and returns their dead letters.
