@@ -82,7 +82,7 @@ func TestIncident(t *testing.T) {
 	assert.Equal(t, counts["attempt_started"], got.Attempts)
 	assert.Equal(t, counts["retry_scheduled"], got.Retries)
 	assert.Equal(t, counts["success"], got.Succeeded)
-	assert.Equal(t, counts["attempts_exhausted"], got.Reasons[0].Count)
+	assert.Equal(t, counts["attempts_exhausted"], got.Reasons[0].Calls)
 	for _, line := range got.Errors {
 		assert.Equal(t, counts[line.Error], line.Count, line.Error)
 	}

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"iter"
+	"slices"
 
 	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/cfg"
@@ -40,34 +41,15 @@ func bodyOf(fn ast.Node) *ast.BlockStmt {
 	return fn.(*ast.FuncDecl).Body
 }
 
-func typeOf(fn ast.Node) *ast.FuncType {
-	if lit, ok := fn.(*ast.FuncLit); ok {
-		return lit.Type
-	}
-	return fn.(*ast.FuncDecl).Type
-}
-
-// resultOf returns the variable that gets the error of a call, and the
-// statement that assigns it.
-func (u *uses) resultOf(call *call) (*types.Var, ast.Node) {
-	var left ast.Expr
-	parent := call.cursor.Parent().Node()
-	switch p := parent.(type) {
+// resultOf returns the variable that gets the error of a call.
+func (u *uses) resultOf(call *call) *types.Var {
+	switch p := call.cursor.Parent().Node().(type) {
 	case *ast.AssignStmt:
-		if len(p.Rhs) == 1 {
-			left = p.Lhs[len(p.Lhs)-1]
-		}
+		return u.local(p.Lhs[len(p.Lhs)-1])
 	case *ast.ValueSpec:
-		if len(p.Values) == 1 {
-			left = p.Names[len(p.Names)-1]
-		}
+		return u.local(p.Names[len(p.Names)-1])
 	}
-	id, ok := left.(*ast.Ident)
-	if !ok {
-		return nil, nil
-	}
-	v, _ := u.info.ObjectOf(id).(*types.Var)
-	return v, parent
+	return nil
 }
 
 // flow calls visit for the nodes of body that may run after at, until visit returns
@@ -101,37 +83,38 @@ func flow(body *ast.BlockStmt, at ast.Node, visit func(ast.Node) bool) (ends boo
 	return ends
 }
 
-// assigns reports whether a statement, or a function in it, may assign v.
+// assigns reports whether a statement, or a function in it, may change v.
 func (u *uses) assigns(n ast.Node, v *types.Var) bool {
 	for n := range ast.Preorder(n) {
+		var changed []ast.Expr
 		switch n := n.(type) {
 		case *ast.AssignStmt:
-			for _, left := range n.Lhs {
-				if id, ok := left.(*ast.Ident); ok && u.info.ObjectOf(id) == v {
-					return true
-				}
-			}
+			changed = n.Lhs
+		case *ast.IncDecStmt:
+			changed = []ast.Expr{n.X}
+		case *ast.RangeStmt:
+			changed = []ast.Expr{n.Key, n.Value}
 		case *ast.UnaryExpr:
-			if id, ok := n.X.(*ast.Ident); ok && n.Op == token.AND && u.info.ObjectOf(id) == v {
-				return true
+			if n.Op == token.AND {
+				changed = []ast.Expr{n.X}
 			}
+		}
+		if slices.ContainsFunc(changed, func(x ast.Expr) bool { return rootOf(x) != nil && u.local(rootOf(x)) == v }) {
+			return true
 		}
 	}
 	return false
 }
 
+// deref returns what t is or points to.
 func deref(t types.Type) types.Type {
+	if t == nil {
+		return types.Typ[types.Invalid]
+	}
 	if pointer, ok := t.Underlying().(*types.Pointer); ok {
 		return pointer.Elem()
 	}
 	return t
-}
-
-func derefAny(t types.Type) types.Type {
-	if t == nil {
-		return types.Typ[types.Invalid]
-	}
-	return deref(t)
 }
 
 // returnsOf returns the return statements of a function, without those of the
@@ -192,10 +175,4 @@ func typeName(t types.Type) string {
 		return named.Obj().Pkg().Path() + "." + named.Obj().Name()
 	}
 	return ""
-}
-
-// isNamedResult reports whether v is a named result of a function.
-func (u *uses) isNamedResult(fn ast.Node, v *types.Var) bool {
-	results := typeOf(fn).Results
-	return results != nil && within(results, v.Pos())
 }

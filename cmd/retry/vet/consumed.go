@@ -13,15 +13,13 @@ import (
 var Consumed = newCheck("consumed", `report a reader, request or rows made outside of the operation that reads them
 
 The first attempt reads a body or rows to their end, and the second finds
-nothing left. Each attempt must make the reader, request or rows that it reads.`, runConsumed)
-
-func runConsumed(pass *analysis.Pass, u *uses) {
+nothing left. Each attempt must make the reader, request or rows that it reads.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		for _, found := range u.consumptions(op) {
-			pass.ReportRangef(found.x, "%s", found.text(call.name))
+			pass.ReportRangef(found.x, "%s comes from outside of %s and %s", types.ExprString(found.x), call.name, consequences[found.kind])
 		}
 	}
-}
+})
 
 // A consumption is an expression that an operation uses up.
 type consumption struct {
@@ -29,16 +27,11 @@ type consumption struct {
 	kind string // "reader", "rows", or "request"
 }
 
-func (c consumption) text(retrier string) string {
-	name := types.ExprString(c.x)
-	switch c.kind {
-	case "rows":
-		return name + " comes from outside of " + retrier + " and the first attempt reads it to its end: run the query in each attempt"
-	case "request":
-		return name + " comes from outside of " + retrier + " and its body is empty from the second attempt on: make the request in each attempt, or set Body from GetBody before it is sent"
-	default:
-		return name + " comes from outside of " + retrier + " and is empty from the second attempt on: keep the bytes outside, and make a reader of them in each attempt"
-	}
+// consequences say what happens to each kind, and what to write.
+var consequences = map[string]string{
+	"reader":  "is empty from the second attempt on: keep the bytes outside, and make a reader of them in each attempt",
+	"rows":    "the first attempt reads it to its end: run the query in each attempt",
+	"request": "its body is empty from the second attempt on: make the request in each attempt, or set Body from GetBody before it is sent",
 }
 
 // consumptions returns the expressions that op uses up, each variable once.
@@ -90,28 +83,22 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 // received returns the variables that a method call uses up: its receiver, or
 // the body of the request that it sends.
 func (u *uses) received(call *ast.CallExpr) []consumption {
-	method, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-	if !ok {
+	x, name := method(call)
+	if x == nil {
 		return nil
 	}
-	switch name := u.callee(call); name {
-	case "(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip":
+	if slices.Contains([]string{"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip"}, u.callee(call)) {
 		if req := u.withBody(call.Args[0]); req != nil {
 			return []consumption{{req, "request"}}
 		}
 		return nil
 	}
-	x := target(method.X)
-	if x == nil {
-		return nil
-	}
-	switch method.Sel.Name {
-	case "Next":
-		if isRows(u.info.TypeOf(x)) {
-			return []consumption{{x, "rows"}}
-		}
-	case "Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode", "ReadAll", "Token", "NextPart":
-		if u.isConsumable(x) || u.isScanner(x) {
+	switch x = target(x); {
+	case x == nil:
+	case name == "Next" && isRows(u.info.TypeOf(x)):
+		return []consumption{{x, "rows"}}
+	case slices.Contains([]string{"Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode", "ReadAll", "Token", "NextPart"}, name):
+		if u.isConsumable(x) {
 			return []consumption{{x, "reader"}}
 		}
 	}
@@ -121,38 +108,24 @@ func (u *uses) received(call *ast.CallExpr) []consumption {
 // comesFromOutside reports whether x is a variable of this package that is made
 // outside of op, or a field of such a variable.
 func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
-	root, ok := u.info.ObjectOf(rootOf(x)).(*types.Var)
-	if !ok || u.isForeign(x) {
+	if !u.isOutside(op, x) || u.isForeign(x) {
 		return false
 	}
-	if op.contains(root.Pos()) {
-		return u.isReceiver(op, root)
+	id, ok := x.(*ast.Ident)
+	if !ok {
+		return true
 	}
-	if id, ok := x.(*ast.Ident); ok {
-		v := u.vars[root]
-		if v != nil && v.zero && !v.shared && len(v.values) == 0 && !isStruct(root.Type()) {
-			return false // always nil
-		}
-		if value := u.value(id); value != nil && u.isForeign(value) {
-			return false // such as rand.Reader
-		}
+	v := u.vars[u.local(id)]
+	_, isStruct := u.info.TypeOf(x).Underlying().(*types.Struct)
+	if v != nil && v.zero && !v.shared && len(v.values) == 0 && !isStruct {
+		return false // always nil
 	}
-	return true
-}
-
-func isStruct(t types.Type) bool {
-	_, ok := t.Underlying().(*types.Struct)
-	return ok
+	value := u.value(id)
+	return value == nil || !u.isForeign(value) // such as rand.Reader
 }
 
 // isForeign reports whether x is a variable of another package, such as os.Stdin.
 func (u *uses) isForeign(x ast.Expr) bool {
 	selector, ok := ast.Unparen(x).(*ast.SelectorExpr)
 	return ok && u.info.Selections[selector] == nil
-}
-
-// isReceiver reports whether v is the receiver of op, which is a method.
-func (u *uses) isReceiver(op *operation, v *types.Var) bool {
-	decl, ok := op.node.(*ast.FuncDecl)
-	return ok && decl.Recv != nil && decl.Recv.Pos() <= v.Pos() && v.Pos() < decl.Recv.End()
 }

@@ -5,10 +5,8 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/ast/inspector"
 
 	"github.com/goretry/retry"
 )
@@ -30,28 +28,10 @@ something cancels, or a limit, ends it. A policy with HealthyAfter is meant to g
 // unlimited reports whether a policy is known to set no bound to the attempts, and to
 // one that hangs.
 func (u *uses) unlimited(x ast.Expr) bool {
-	found := u.policy(x)
-	if found == nil || u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") {
+	if u.sets(x, "Budget", "Wait", "Classify", "HealthyAfter", "AttemptCap", "NonRetryable") || endsByItself(u.retryIf(x)) {
 		return false
 	}
-	var p retry.Policy
-	if _, ok := found.base.(*ast.CallExpr); ok {
-		p = retry.Default()
-	}
-	limits := map[string]ast.Expr{}
-	for _, name := range []string{"MaxAttempts", "MaxRetries", "MaxElapsed", "AttemptTimeout"} {
-		value, set := found.fields[name]
-		if set && value == nil {
-			value = u.assignedOnce(x, name)
-		}
-		if set && value == nil {
-			return false
-		}
-		if set {
-			limits[name] = value
-		}
-	}
-	p, known := u.evaluate(p, limits)
+	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "MaxElapsed", "AttemptTimeout")
 	if !known || p.MaxElapsed > 0 && p.AttemptTimeout > 0 {
 		return false
 	}
@@ -59,14 +39,10 @@ func (u *uses) unlimited(x ast.Expr) bool {
 	return most == retry.Unlimited || most == 0 && p.MaxElapsed > 0
 }
 
-// assignedOnce returns the value of the only assignment to a field of the policy x.
-func (u *uses) assignedOnce(x ast.Expr, field string) ast.Expr {
-	if v := u.local(ast.Unparen(x)); v != nil && u.vars[v] != nil {
-		if values := u.vars[v].fields[field]; len(values) == 1 {
-			return values[0]
-		}
-	}
-	return nil
+// endsByItself reports whether a RetryIf asks something other than the error.
+func endsByItself(retryIf ast.Expr) bool {
+	fn, ok := retryIf.(*ast.FuncLit)
+	return ok && (len(fn.Type.Params.List[0].Names) == 0 || fn.Type.Params.List[0].Names[0].Name == "_")
 }
 
 // neverDone reports whether a context is known to be canceled by nothing before the
@@ -83,7 +59,7 @@ func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 		switch u.callee(made) {
 		case "context.Background", "context.TODO", "context.WithoutCancel":
 			return true
-		case "context.WithValue":
+		case "context.WithValue", retryPath + "/retrylog.WithKey":
 		case "context.WithCancel", "context.WithCancelCause":
 			if !u.canceledAtEnd(fn, made) {
 				return false
@@ -141,54 +117,23 @@ func (u *uses) stops(op *operation) bool {
 	return false
 }
 
-// looksOutside reports whether a condition looks at a variable outside of op.
-func (u *uses) looksOutside(op *operation, cond ast.Expr) bool {
-	for n := range ast.Preorder(cond) {
-		id, ok := n.(*ast.Ident)
-		if v, isVar := u.info.ObjectOf(id).(*types.Var); ok && isVar && !v.IsField() && outside(op, v) {
-			return true
-		}
-	}
-	return false
-}
-
 // blindDecisions reports the use of a Decision's Delay without a check of
 // whether to retry.
 func (u *uses) blindDecisions(pass *analysis.Pass) {
 	for c, call := range all[*ast.CallExpr](u.root) {
-		if name := u.callee(call); name != "("+retryPath+".Policy).Next" && name != retryPath+".Once" {
+		assign, ok := c.Parent().Node().(*ast.AssignStmt)
+		if !ok || u.callee(call) != "("+retryPath+".Policy).Next" {
 			continue
 		}
-		switch p := c.Parent().Node().(type) {
-		case *ast.SelectorExpr:
-			wait, ok := c.Parent().Parent().Node().(*ast.CallExpr)
-			if ok && p.Sel.Name == "Delay" && strings.HasPrefix(u.callee(wait), "time.") {
-				pass.ReportRangef(p.Sel, "Delay is also set where there is no retry: keep the Decision, and ask its Retry first")
-			}
-		case *ast.AssignStmt:
-			v := u.local(p.Lhs[0])
-			if delay := u.onlyDelay(c, v); delay != nil {
-				pass.ReportRangef(delay, "nothing asks %s.Retry, and Delay is also set where there is no retry: leave the loop if %[1]s.Retry() is false", v.Name())
-			}
-		}
-	}
-}
-
-// onlyDelay returns the first use of the Delay of the Decision v, or nil if
-// something else of it is used too.
-func (u *uses) onlyDelay(c inspector.Cursor, v *types.Var) (delay ast.Node) {
-	fn := enclosingFunc(c)
-	if v == nil || fn == nil {
-		return nil
-	}
-	for use := range u.idents(v, *fn) {
-		sel, ok := use.Parent().Node().(*ast.SelectorExpr)
-		if !ok || !slices.Contains([]string{"Delay", "Lo", "Hi", "RetryAfter", "Seed"}, sel.Sel.Name) {
-			return nil
-		}
-		if sel.Sel.Name == "Delay" && delay == nil {
+		var delay *ast.SelectorExpr
+		asked := false
+		for use := range u.idents(u.local(assign.Lhs[0]), u.root) {
+			sel, ok := use.Parent().Node().(*ast.SelectorExpr)
+			asked = asked || !ok || sel.Sel.Name != "Delay"
 			delay = sel
 		}
+		if delay != nil && !asked {
+			pass.ReportRangef(delay, "nothing asks %s.Retry, and Delay is also set where there is no retry: leave the loop if %[1]s.Retry() is false", types.ExprString(delay.X))
+		}
 	}
-	return delay
 }

@@ -5,7 +5,7 @@ import (
 	"go/constant"
 	"go/types"
 	"reflect"
-	"time"
+	"strings"
 
 	"github.com/goretry/retry"
 )
@@ -18,7 +18,7 @@ func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Pol
 		field, ok := reflect.ValueOf(&p).Elem().FieldByName(name), true
 		switch {
 		case name == "Classify":
-			p.Classify, ok = func(error) *retry.Class { return nil }, u.isFunction(x)
+			p.Classify, ok = func(error) *retry.Class { return nil }, u.operation(x) != nil
 		case field.Kind() != reflect.Func:
 			value := reflect.New(field.Type()).Elem()
 			ok = u.eval(value, x)
@@ -60,6 +60,13 @@ func (u *uses) eval(v reflect.Value, x ast.Expr) (ok bool) {
 		literal, isLiteral := x.(*ast.CompositeLit)
 		ok = isLiteral && u.evalElements(made, literal)
 	default:
+		call, isCall := x.(*ast.CallExpr)
+		if isCall && u.callee(call) == retryPath+".Retries" {
+			retries := 0
+			ok = u.eval(reflect.ValueOf(&retries).Elem(), call.Args[0])
+			made.SetInt(int64(retry.Retries(retries)))
+			break
+		}
 		value := u.info.Types[x].Value
 		ok = value != nil && setConstant(made, value)
 	}
@@ -110,33 +117,12 @@ func setConstant(v reflect.Value, c constant.Value) (ok bool) {
 	return exact && v.Convert(reflect.TypeFor[int64]()).Int() == n
 }
 
-// duration returns the constant value of x, or of the variable x.
-func (u *uses) duration(x ast.Expr) (d time.Duration, ok bool) {
-	ok = u.eval(reflect.ValueOf(&d).Elem(), x)
-	return d, ok
-}
-
-// isFunction reports whether x is a function, and therefore not nil.
-func (u *uses) isFunction(x ast.Expr) bool {
-	var id *ast.Ident
-	switch x := u.value(x).(type) {
-	case *ast.FuncLit:
-		return true
-	case *ast.Ident:
-		id = x
-	case *ast.SelectorExpr:
-		id = x.Sel
-	}
-	_, ok := u.info.ObjectOf(id).(*types.Func)
-	return ok
-}
-
 // retryType returns the name of the type of x, or "" if the type does not come from
 // package retry.
 func (u *uses) retryType(x ast.Expr) string {
-	named, ok := types.Unalias(u.info.TypeOf(x)).(*types.Named)
-	if !ok || named.Obj().Pkg() == nil || named.Obj().Pkg().Path() != retryPath {
+	name, ours := strings.CutPrefix(typeName(u.info.TypeOf(x)), retryPath+".")
+	if !ours {
 		return ""
 	}
-	return named.Obj().Name()
+	return name
 }

@@ -5,6 +5,8 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
+
+	"golang.org/x/tools/go/ast/inspector"
 )
 
 const retryhttpPath = retryPath + "/retryhttp"
@@ -25,21 +27,20 @@ func (u *uses) transport(x ast.Expr) ast.Expr {
 	if x == nil {
 		return nil
 	}
-	if isNamed(derefAny(u.info.TypeOf(x)), retryhttpPath, "Transport") {
+	if typeName(u.info.TypeOf(x)) == retryhttpPath+".Transport" {
 		return x
 	}
-	if lit := literal(x); lit != nil && isNamed(derefAny(u.info.TypeOf(lit)), "net/http", "Client") {
-		if of := keyed(lit)["Transport"]; of != nil && isNamed(derefAny(u.info.TypeOf(of)), retryhttpPath, "Transport") {
-			return of
-		}
+	of := keyed(literal(x))["Transport"]
+	if of != nil && typeName(u.info.TypeOf(x)) == "net/http.Client" && typeName(u.info.TypeOf(of)) == retryhttpPath+".Transport" {
+		return of
 	}
 	return nil
 }
 
 // local returns the variable that an identifier declares or uses, or nil.
 func (u *uses) local(x ast.Expr) *types.Var {
-	id, ok := x.(*ast.Ident)
-	if !ok || id.Name == "_" {
+	id, ok := ast.Unparen(x).(*ast.Ident)
+	if !ok || id == nil || id.Name == "_" {
 		return nil
 	}
 	v, _ := u.info.ObjectOf(id).(*types.Var)
@@ -52,16 +53,58 @@ func (u *uses) isZero(x ast.Expr) bool {
 	return value != nil && value.Kind() != constant.String && value.Kind() != constant.Bool && constant.Sign(value) == 0
 }
 
-// setTimeout reports whether a policy is known to have an AttemptTimeout.
-func (u *uses) setTimeout(x ast.Expr) bool {
-	if v := u.local(ast.Unparen(x)); v != nil && u.vars[v] != nil {
-		for _, value := range u.vars[v].fields["AttemptTimeout"] {
-			return value == nil || !u.isZero(value)
+// retryingClient returns the client with a retryhttp.Transport that a call sends a
+// request with, or nil.
+func (u *uses) retryingClient(call *ast.CallExpr) ast.Expr {
+	if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil {
+		return x
+	}
+	return nil
+}
+
+// A setting is a field of a struct that a literal or an assignment sets.
+type setting struct {
+	cursor inspector.Cursor // of the pair or the assignment
+	of     types.Type       // the struct
+	x      ast.Expr         // the literal, or what has the field
+	field  *ast.Ident
+	value  ast.Expr // nil if a call with several results sets it
+}
+
+func (s setting) is(path, typ, field string) bool {
+	return s.field.Name == field && typeName(s.of) == path+"."+typ
+}
+
+// assigned reports whether an assignment sets the field.
+func (s setting) assigned() bool {
+	_, ok := s.cursor.Node().(*ast.AssignStmt)
+	return ok
+}
+
+func (u *uses) findSettings() {
+	for c := range u.root.Preorder((*ast.KeyValueExpr)(nil), (*ast.AssignStmt)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.KeyValueExpr:
+			lit, ok := c.Parent().Node().(*ast.CompositeLit)
+			if field, named := n.Key.(*ast.Ident); ok && named {
+				u.settings = append(u.settings, setting{c, deref(u.info.TypeOf(lit)), lit, field, n.Value})
+			}
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				if sel, ok := ast.Unparen(left).(*ast.SelectorExpr); ok && n.Tok == token.ASSIGN {
+					u.settings = append(u.settings, setting{c, deref(u.info.TypeOf(sel.X)), sel.X, sel.Sel, valueAt(n.Rhs, len(n.Lhs), i)})
+				}
+			}
 		}
 	}
-	if lit := literal(u.deep(x)); lit != nil {
-		timeout := keyed(lit)["AttemptTimeout"]
-		return timeout != nil && !u.isZero(timeout)
+}
+
+// fieldValues returns what is assigned to a field.
+func (u *uses) fieldValues(field *types.Var) (values []ast.Expr) {
+	for _, s := range u.settings {
+		if u.info.Uses[s.field] == field {
+			values = append(values, s.value)
+		}
 	}
-	return false
+	return values
 }

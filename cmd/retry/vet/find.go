@@ -61,10 +61,7 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 	if err != nil {
 		return nil, err
 	}
-	config := &packages.Config{Context: ctx, Mode: packages.LoadSyntax | packages.NeedModule, Tests: true}
-	if tags != "" {
-		config.BuildFlags = []string{"-tags=" + tags}
-	}
+	config := &packages.Config{Context: ctx, Mode: packages.LoadSyntax | packages.NeedModule, Tests: true, BuildFlags: []string{"-tags=" + tags}}
 	loaded, err := packages.Load(config, patterns...)
 	if err != nil {
 		return nil, err
@@ -75,9 +72,9 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 			errs = append(errs, err)
 		}
 		if p.TypesInfo == nil { // not from source: there is nothing in it to check
-			p.TypesInfo = &types.Info{
+			p.TypesInfo = &types.Info{ // which go vet's checks want to have maps
 				Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
-				Implicits: map[ast.Node]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}, Instances: map[*ast.Ident]types.Instance{},
+				Selections: map[*ast.SelectorExpr]*types.Selection{},
 			}
 		}
 	})
@@ -88,24 +85,20 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 	if err != nil {
 		return nil, err
 	}
-	found := &Findings{}
-	names, calls := map[string]bool{}, map[token.Position]bool{}
+	found, names, calls := &Findings{}, map[string]bool{}, map[token.Position]bool{}
 	for _, p := range loaded {
 		if !strings.HasSuffix(p.PkgPath, ".test") {
 			names[strings.TrimSuffix(p.PkgPath, "_test")] = true
 		}
 	}
 	for _, action := range graph.Roots {
+		if action.Err != nil {
+			return nil, action.Err
+		}
 		if used, ok := action.Result.(*uses); ok {
 			for _, pos := range used.retrying() {
 				calls[action.Package.Fset.Position(pos)] = true
 			}
-		}
-	}
-	found.Packages, found.Calls = len(names), len(calls)
-	for _, action := range graph.Roots {
-		if action.Err != nil {
-			return nil, action.Err
 		}
 		for _, d := range action.Diagnostics {
 			at := action.Package.Fset.Position(d.Pos)
@@ -116,6 +109,7 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 			found.List = append(found.List, Finding{Printable(file), at.Line, at.Column, action.Analyzer.Name, Printable(d.Message)})
 		}
 	}
+	found.Packages, found.Calls = len(names), len(calls)
 	slices.SortFunc(found.List, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, cmp.Compare(a.Message, b.Message))
 	})
@@ -132,7 +126,7 @@ func (u *uses) retrying() (at []token.Pos) {
 	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
 		switch n := c.Node().(type) {
 		case *ast.CompositeLit:
-			if isNamed(derefAny(u.info.TypeOf(n)), retryhttpPath, "Transport") {
+			if typeName(u.info.TypeOf(n)) == retryhttpPath+".Transport" {
 				at = append(at, n.Pos())
 			}
 		case *ast.CallExpr:

@@ -17,24 +17,17 @@ While a call waits before its retries, other calls that need the lock, the rows 
 connection wait too, and an outage of one server becomes an outage of all.`, func(pass *analysis.Pass, u *uses) {
 	for _, w := range u.waiting() {
 		if what := u.heldDuring(w); what != "" {
-			pass.ReportRangef(w.call.Fun, "%s is held while %s retries and waits, and all that need it wait too: %s first, or retry before", what, w.name, releases(what))
+			pass.ReportRangef(w.call.Fun, "%s is held while %s retries and waits, and all that need it wait too: release it first, or retry before", what, w.name)
 		}
 	}
 })
-
-// releases says how what is held is given back.
-func releases(what string) string {
-	if strings.HasPrefix(what, "the ") {
-		return "end that"
-	}
-	return "unlock it"
-}
 
 // A wait is a call that waits before retries, or calls a function that makes one.
 type wait struct {
 	call   *ast.CallExpr
 	cursor inspector.Cursor
 	name   string
+	ops    []*operation
 }
 
 // waiting returns the calls of the package that may wait before a retry.
@@ -45,7 +38,7 @@ func (u *uses) waiting() (found []wait) {
 		if fn == nil || u.noWait(call.policy) {
 			continue
 		}
-		found = append(found, wait{call.CallExpr, call.cursor, call.name})
+		found = append(found, wait{call.CallExpr, call.cursor, call.name, call.ops})
 		if decl, ok := fn.Node().(*ast.FuncDecl); ok {
 			inside[decl] = call
 		}
@@ -55,9 +48,9 @@ func (u *uses) waiting() (found []wait) {
 			continue
 		}
 		if decl := u.declared(call); decl != nil && inside[decl] != nil {
-			found = append(found, wait{call, c, decl.Name.Name})
-		} else if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil {
-			found = append(found, wait{call, c, "the Transport"})
+			found = append(found, wait{call, c, decl.Name.Name, nil})
+		} else if u.retryingClient(call) != nil {
+			found = append(found, wait{call, c, "the Transport", nil})
 		}
 	}
 	return slices.DeleteFunc(found, func(w wait) bool {
@@ -75,7 +68,11 @@ func (u *uses) heldDuring(w wait) string {
 		return "the transaction around it"
 	}
 	for loop := range w.cursor.Enclosing((*ast.ForStmt)(nil)) {
-		if rows := u.rowsOf(loop.Node().(*ast.ForStmt)); rows != nil && within(fn.Node(), loop.Node().Pos()) {
+		next, ok := loop.Node().(*ast.ForStmt).Cond.(*ast.CallExpr)
+		if !ok || !within(fn.Node(), loop.Node().Pos()) {
+			continue
+		}
+		if rows, name := method(next); name == "Next" && isRows(u.info.TypeOf(rows)) {
 			return "the connection of " + types.ExprString(rows)
 		}
 	}
@@ -126,14 +123,7 @@ var locks = []string{"(*sync.Mutex).Lock", "(*sync.RWMutex).Lock", "(*sync.RWMut
 // the retries are about it.
 func (u *uses) usedBy(w wait, x ast.Expr) bool {
 	v := u.local(x)
-	for _, call := range u.calls {
-		for _, op := range call.ops {
-			if call.CallExpr == w.call && u.hasUse(op.body, v) {
-				return true
-			}
-		}
-	}
-	return u.hasUse(w.call, v)
+	return u.hasUse(w.call, v) || slices.ContainsFunc(w.ops, func(op *operation) bool { return u.hasUse(op.body, v) })
 }
 
 // reachesHeld reports whether a way leads from the statement that takes x to a call, on which

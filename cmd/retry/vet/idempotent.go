@@ -25,7 +25,7 @@ the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
 		}
 	}
 	for call, op := range u.operations() {
-		if !u.selects(call.policy) { // else it may retry because the key was taken
+		if !u.sets(call.policy, "RetryIf", "Classify") { // else it may retry because the key was taken
 			u.keyInAttempt(pass, call, op)
 		}
 		if u.oneAttempt(call.policy) || u.choosesItself(call.policy) {
@@ -40,8 +40,8 @@ the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
 		}
 	}
 	for c, sent := range all[*ast.CallExpr](u.root) {
-		x, _ := method(sent)
-		if x == nil || enclosingFunc(c) == nil || !u.letsAllThrough(u.transport(x)) {
+		client := u.retryingClient(sent)
+		if client == nil || enclosingFunc(c) == nil || !u.letsAllThrough(u.transport(client)) {
 			continue
 		}
 		if method := u.notIdempotent(sent); method != "" && !u.isKeyed(*enclosingFunc(c), c) {
@@ -52,14 +52,11 @@ the server that they are one request.`, func(pass *analysis.Pass, u *uses) {
 
 // choosesItself reports whether a policy has a rule of this package about what to retry.
 func (u *uses) choosesItself(policy ast.Expr) bool {
-	return u.sets(policy, "Classify") || slices.ContainsFunc(u.retryIfs(policy, 5), func(x ast.Expr) bool {
-		sel, ok := x.(*ast.SelectorExpr)
-		if !ok {
-			return x != nil
-		}
-		fn, ok := u.info.Uses[sel.Sel].(*types.Func)
-		return !ok || fn.Pkg() == nil || !isLibrary(fn.Pkg().Path())
-	})
+	retryIf := u.retryIf(policy)
+	if retryIf == nil {
+		return u.sets(policy, "Classify", "RetryIf")
+	}
+	return !isLibrary(u.callee(&ast.CallExpr{Fun: retryIf}))
 }
 
 // reached returns a part of the code and the functions of this package that it calls,
@@ -124,23 +121,16 @@ func (u *uses) isOfLibrary(id *ast.Ident) bool {
 
 // letsAllThrough reports whether a Transport repeats each request, whatever it is.
 func (u *uses) letsAllThrough(transport ast.Expr) bool {
-	switch x := u.deep(transport).(type) {
-	case *ast.CallExpr:
-		return u.callee(x) == retryhttpPath+".LLM"
-	case nil:
-		return false
-	default:
-		lit := literal(x)
-		if lit == nil {
-			return false
-		}
-		op := u.operation(keyed(lit)["Idempotent"])
-		if op == nil {
-			return false
-		}
-		returns := returnsOf(op.body)
-		return len(returns) == 1 && len(returns[0].Results) == 1 && u.info.Types[returns[0].Results[0]].Value != nil
+	x := u.deep(transport)
+	if made, ok := x.(*ast.CallExpr); ok {
+		return u.callee(made) == retryhttpPath+".LLM"
 	}
+	op := u.operation(keyed(literal(x))["Idempotent"])
+	if op == nil {
+		return false
+	}
+	ret, ok := op.body.List[0].(*ast.ReturnStmt)
+	return ok && u.info.Types[ret.Results[0]].Value != nil
 }
 
 var (

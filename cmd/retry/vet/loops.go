@@ -16,27 +16,31 @@ func (u *uses) retries(loop ast.Node) bool {
 	if body == nil {
 		return false
 	}
-	for i, stmt := range body.List {
-		branch, ok := stmt.(*ast.IfStmt)
-		if !ok || branch.Else != nil {
+	for n := range ast.Preorder(body) {
+		branch, ok := n.(*ast.IfStmt)
+		if !ok || !leaves(branch.Body.List) || leaves(body.List) {
 			continue
 		}
-		rest := body.List[i+1:]
-		var err types.Object
-		if succeeded := u.isFailure(branch.Cond, token.EQL); succeeded != nil && leaves(branch.Body.List) && !leaves(rest) {
-			err = succeeded
-		} else if failed := u.isFailure(branch.Cond, token.NEQ); failed != nil && !leaves(branch.Body.List) && continues(branch.Body.List) && leaves(rest) {
-			err = failed
-		} else {
-			continue
+		err := u.isFailure(branch.Cond, token.EQL)
+		for n := range ast.Preorder(body) {
+			if call := u.failing(n, err); call != nil && !u.varies(loop, call) {
+				return true
+			}
 		}
-		call := u.failing(branch.Init, err)
-		if branch.Init == nil && i > 0 {
-			call = u.failing(body.List[i-1], err)
-		}
-		return call != nil && !u.varies(loop, body, call)
 	}
 	return false
+}
+
+// failing returns the call whose error a statement assigns to err.
+func (u *uses) failing(n ast.Node, err types.Object) *ast.CallExpr {
+	assign, ok := n.(*ast.AssignStmt)
+	if !ok || err == nil || u.local(assign.Lhs[len(assign.Lhs)-1]) != err {
+		return nil
+	}
+	if call, ok := ast.Unparen(assign.Rhs[0]).(*ast.CallExpr); ok && u.fails(call) {
+		return call
+	}
+	return nil
 }
 
 // sameBody returns the body of a loop that does the same in each round, or nil if
@@ -44,9 +48,12 @@ func (u *uses) retries(loop ast.Node) bool {
 func (u *uses) sameBody(loop ast.Node) *ast.BlockStmt {
 	switch loop := loop.(type) {
 	case *ast.ForStmt:
-		if !u.advances(loop.Init) && !u.advances(loop.Cond) && !u.advances(loop.Post) {
-			return loop.Body
+		for _, part := range []ast.Node{loop.Init, loop.Cond, loop.Post} {
+			if u.advances(part) {
+				return nil
+			}
 		}
+		return loop.Body
 	case *ast.RangeStmt:
 		if basic, ok := u.info.TypeOf(loop.X).Underlying().(*types.Basic); ok && basic.Info()&types.IsInteger != 0 {
 			return loop.Body
@@ -83,37 +90,13 @@ func leaves(list []ast.Stmt) bool {
 	return false
 }
 
-func continues(list []ast.Stmt) bool {
-	if len(list) == 0 {
-		return false
-	}
-	last, ok := list[len(list)-1].(*ast.BranchStmt)
-	return ok && last.Tok == token.CONTINUE && last.Label == nil
-}
-
 // varies reports whether a loop's call depends on something that the loop
 // changes, other than the context and the request of the call.
-func (u *uses) varies(loop ast.Node, body *ast.BlockStmt, call *ast.CallExpr) bool {
-	changed := map[types.Object]bool{}
-	for n := range ast.Preorder(loop) {
-		var left []ast.Expr
-		switch n := n.(type) {
-		case *ast.AssignStmt:
-			left = n.Lhs
-		case *ast.IncDecStmt:
-			left = []ast.Expr{n.X}
-		case *ast.RangeStmt:
-			left = []ast.Expr{n.Key}
-		}
-		for _, x := range left {
-			if id := rootOf(x); id != nil {
-				changed[u.info.ObjectOf(id)] = true
-			}
-		}
-	}
+func (u *uses) varies(loop ast.Node, call *ast.CallExpr) bool {
 	for n := range ast.Preorder(call) {
 		id, ok := n.(*ast.Ident)
-		if ok && changed[u.info.Uses[id]] && !isContext(u.info.TypeOf(id)) && !isNamed(deref(u.info.TypeOf(id)), "net/http", "Request") {
+		v := u.local(id)
+		if ok && v != nil && !isContext(v.Type()) && typeName(v.Type()) != "net/http.Request" && u.assigns(loop, v) {
 			return true
 		}
 	}
@@ -125,10 +108,10 @@ func (u *uses) hotLoops(pass *analysis.Pass) {
 	for _, call := range u.calls {
 		for c := range call.cursor.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil), (*ast.GoStmt)(nil)) {
 			body := u.sameBody(c.Node())
-			if body == nil || inTest(pass, call) || u.waitsIn(body, call) || u.leavesOnError(body, call) || u.varies(c.Node(), body, call.CallExpr) {
+			if body == nil || u.waitsIn(body, call) || u.leavesOnError(body, call) || u.varies(c.Node(), call.CallExpr) {
 				break
 			}
-			if loop, ok := c.Node().(*ast.ForStmt); ok && loop.Post == nil || u.leavesOn(body, call, token.EQL) {
+			if loop, ok := c.Node().(*ast.ForStmt); ok && loop.Post == nil {
 				pass.ReportRangef(call.Fun, "the loop calls %s again at once after it gave up, so its limits and delays mean nothing: put the limit into the policy, or wait in the loop", call.name)
 			}
 			break
@@ -159,27 +142,19 @@ func (u *uses) waitsIn(body *ast.BlockStmt, call *call) bool {
 	return false
 }
 
-// leavesOn reports whether a loop ends where the error of a call, compared with nil
-// by op, says so.
-func (u *uses) leavesOn(body *ast.BlockStmt, call *call, op token.Token) bool {
-	v, _ := u.resultOf(call)
-	for n := range ast.Preorder(body) {
-		if branch, ok := n.(*ast.IfStmt); ok && v != nil && u.isFailure(branch.Cond, op) == v && leaves(branch.Body.List) {
-			return true
-		}
-	}
-	return false
-}
-
-// leavesOnError reports whether the error of a call ends the loop, or is looked at
+// leavesOnError reports whether a loop ends with the error of a call, or looks at it
 // closely.
 func (u *uses) leavesOnError(body *ast.BlockStmt, call *call) bool {
-	if _, returned := call.cursor.Parent().Node().(*ast.ReturnStmt); returned || leaves(body.List) || u.leavesOn(body, call, token.NEQ) {
+	v := u.resultOf(call)
+	if _, returned := call.cursor.Parent().Node().(*ast.ReturnStmt); returned || leaves(body.List) {
 		return true
 	}
-	v, _ := u.resultOf(call)
 	for n := range ast.Preorder(body) {
-		if branch, ok := n.(*ast.IfStmt); ok && v != nil && u.isFailure(branch.Cond, token.EQL) == nil && u.isFailure(branch.Cond, token.NEQ) == nil && u.hasUse(branch.Cond, v) {
+		branch, ok := n.(*ast.IfStmt)
+		if !ok || v == nil || !u.hasUse(branch.Cond, v) || u.isFailure(branch.Cond, token.EQL) != nil {
+			continue
+		}
+		if leaves(branch.Body.List) || u.isFailure(branch.Cond, token.NEQ) == nil {
 			return true
 		}
 	}

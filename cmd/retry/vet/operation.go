@@ -2,7 +2,9 @@ package vet
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
+	"strings"
 
 	"golang.org/x/tools/go/ast/inspector"
 )
@@ -15,13 +17,21 @@ type operation struct {
 	ctx    *types.Var // the context of the attempt; nil if it has no name
 }
 
-// own reports whether the attempt itself runs the statement at c, and not a
-// function inside it.
-func own(op *operation, c inspector.Cursor) bool {
+// runs reports whether the attempt runs the code at c: no function is between them but
+// one that is called where it is written.
+func runs(op *operation, c inspector.Cursor) bool {
 	for fn := range c.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
-		return fn.Node() == op.node
+		if fn.Node() == op.node || !isCalled(fn) {
+			return fn.Node() == op.node
+		}
 	}
 	return false
+}
+
+// isCalled reports whether the function literal at c is called immediately.
+func isCalled(c inspector.Cursor) bool {
+	call, ok := c.Parent().Node().(*ast.CallExpr)
+	return ok && call.Fun == c.Node()
 }
 
 // outside reports whether v lives longer than an attempt: it is a variable
@@ -41,22 +51,6 @@ func (u *uses) isOutside(op *operation, x ast.Expr) bool {
 	}
 	v, ok := u.info.ObjectOf(id).(*types.Var)
 	return ok && outside(op, v)
-}
-
-// isAssigned reports whether a statement assigns x, and reads it at most to
-// compute the new value.
-func isAssigned(stmt ast.Node, x ast.Expr) bool {
-	switch stmt := stmt.(type) {
-	case *ast.AssignStmt:
-		for _, left := range stmt.Lhs {
-			if left == x {
-				return true
-			}
-		}
-	case *ast.IncDecStmt:
-		return stmt.X == x
-	}
-	return false
 }
 
 // detached reports whether the call at c may need a longer context: the attempt
@@ -88,11 +82,19 @@ func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 		if c.Node().Pos() < choice.Body.Pos() {
 			continue // in the condition itself
 		}
-		for n := range ast.Preorder(choice.Cond) {
-			id, ok := n.(*ast.Ident)
-			if v, isVar := u.info.ObjectOf(id).(*types.Var); ok && isVar && !v.IsField() && (outside(op, v)) {
-				return true
-			}
+		if u.looksOutside(op, choice.Cond) {
+			return true
+		}
+	}
+	return false
+}
+
+// looksOutside reports whether a condition looks at a variable outside of op.
+func (u *uses) looksOutside(op *operation, cond ast.Expr) bool {
+	for n := range ast.Preorder(cond) {
+		id, ok := n.(*ast.Ident)
+		if v, isVar := u.info.ObjectOf(id).(*types.Var); ok && isVar && !v.IsField() && outside(op, v) {
+			return true
 		}
 	}
 	return false
@@ -109,24 +111,79 @@ func (u *uses) isFinal(c inspector.Cursor) bool {
 	return false
 }
 
-// again reports whether an attempt that runs the code at c can fail afterwards.
+// again reports whether an attempt can fail after the code at c, or runs that at its end.
 func (u *uses) again(op *operation, c inspector.Cursor) bool {
-	if !own(op, c) {
-		return false
+	for later := range c.Enclosing((*ast.DeferStmt)(nil)) {
+		return runs(op, c) && op.contains(later.Node().Pos())
 	}
-	for stmt := range c.Enclosing((*ast.DeferStmt)(nil), (*ast.ExprStmt)(nil), (*ast.AssignStmt)(nil), (*ast.DeclStmt)(nil), (*ast.ReturnStmt)(nil)) {
-		_, deferred := stmt.Node().(*ast.DeferStmt)
-		return deferred || u.failsAfter(op, stmt.Node().(ast.Stmt))
+	for _, call := range all[*ast.CallExpr](op.cursor) {
+		if call.Pos() > c.Node().End() && u.fails(call) {
+			return runs(op, c)
+		}
 	}
 	return false
 }
 
-// following returns the statement after the one at c, or nil if that is the
-// last.
-func following(c inspector.Cursor) ast.Stmt {
-	if next, ok := c.NextSibling(); ok {
-		stmt, _ := next.Node().(ast.Stmt)
-		return stmt
+func isError(t types.Type) bool {
+	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
+}
+
+// fails reports whether a call can fail, and does not only make an error from another.
+func (u *uses) fails(call *ast.CallExpr) bool {
+	callee := u.callee(call)
+	return u.canFail(call) && !strings.HasPrefix(callee, "errors.") && !strings.HasPrefix(callee, "fmt.") && !strings.HasPrefix(callee, retryPath+".")
+}
+
+// canFail reports whether a call can end early because its context does: it
+// returns an error, or a value that can fail later for that reason, such as an
+// *exec.Cmd. Loggers and metrics return none, a function that gets an error only
+// wraps it, and cleanup should not end early.
+func (u *uses) canFail(call *ast.CallExpr) bool {
+	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	if !ok {
+		return false // a conversion
 	}
-	return nil
+	for param := range signature.Params().Variables() {
+		if isError(param.Type()) {
+			return false
+		}
+	}
+	switch name := calledName(u.callee(call)); name {
+	case "Close", "Rollback", "Shutdown", "Release", "Unlock", "Abort", "Cause", "WithoutCancel":
+		return false
+	case "QueryRowContext", "CommandContext", "WithContext":
+		return true
+	default:
+		if strings.HasSuffix(name, "FromContext") {
+			return false
+		}
+	}
+	for result := range signature.Results().Variables() {
+		if isError(result.Type()) || isContext(result.Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// onFailure reports whether the statement at c runs only if the attempt has
+// failed.
+func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
+	for ; c.Node() != op.node; c = c.Parent() {
+		branch, ok := c.Parent().Node().(*ast.IfStmt)
+		if ok && c.Node() == branch.Body && u.isFailure(branch.Cond, token.NEQ) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// aboutError reports whether a condition looks at an error.
+func (u *uses) aboutError(cond ast.Expr) bool {
+	for n := range ast.Preorder(cond) {
+		if id, ok := n.(*ast.Ident); ok && isError(u.info.TypeOf(id)) {
+			return true
+		}
+	}
+	return false
 }

@@ -15,44 +15,28 @@ var OuterCtx = newCheck("outerctx", `report an operation that ignores the contex
 
 The function that retry.Do runs gets a context that AttemptTimeout ends. A call
 in the function that uses the outer context does not end with it, so one slow
-attempt can use up the time of all.`, runOuterCtx)
-
-func runOuterCtx(pass *analysis.Pass, u *uses) {
-	seen := map[ast.Expr]bool{} // one operation may be retried in two places
-	for _, call := range slices.Concat(u.calls, u.onces) {
-		for _, op := range call.ops {
-			if u.outlives(op) {
+attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
+	for call, op := range u.operations(u.onces...) {
+		if u.outlives(op) {
+			continue
+		}
+		u.lostContext(pass, call, op)
+		if u.policy(call.policy) != nil && !u.sets(call.policy, "AttemptTimeout") {
+			continue // the two contexts are the same
+		}
+		u.outerValues(pass, call, op)
+		for c, inner := range all[*ast.CallExpr](op.cursor) {
+			if !u.canFail(inner) || detached(c, op) || slices.Contains(deadlines, u.callee(inner)) && u.onFailure(op, c) {
 				continue
 			}
-			u.lostContext(pass, call, op)
-			if u.withoutTimeout(call.policy) {
-				continue // the two contexts are the same
-			}
-			u.outerValues(pass, call, op)
-			for c, inner := range all[*ast.CallExpr](op.cursor) {
-				if !u.canFail(inner) || detached(c, op) || slices.Contains(deadlines, u.callee(inner)) && u.isReport(op, c) {
-					continue
-				}
-				for i, arg := range inner.Args {
-					if !seen[arg] && isContext(u.param(inner, i)) && !u.isOf(op, arg) && u.sameContext(arg, call.ctx) {
-						seen[arg] = true
-						reportContext(pass, op, arg, types.ExprString(inner.Fun)+" gets the context of all attempts, so AttemptTimeout does not end it: ", "")
-					}
+			for i, arg := range inner.Args {
+				if isContext(u.param(inner, i)) && !u.isOf(op, arg) && u.sameContext(arg, call.ctx) {
+					reportContext(pass, op, arg, types.ExprString(inner.Fun)+" gets the context of all attempts, so AttemptTimeout does not end it: ", "")
 				}
 			}
 		}
 	}
-}
-
-// withoutTimeout reports whether a policy is known to have no AttemptTimeout.
-func (u *uses) withoutTimeout(x ast.Expr) bool {
-	p := u.policy(x)
-	if p == nil {
-		return false
-	}
-	_, set := p.fields["AttemptTimeout"]
-	return !set
-}
+})
 
 // outlives reports whether an operation makes something that is used after its
 // attempt, such as a connection or a stream. The attempt's context would end
@@ -70,17 +54,8 @@ func (u *uses) outlives(op *operation) bool {
 				}
 			}
 		}
-		for _, value := range values {
-			t := u.info.TypeOf(value)
-			if tuple, ok := t.(*types.Tuple); ok {
-				for v := range tuple.Variables() {
-					if lives(v.Type()) {
-						return true
-					}
-				}
-			} else if lives(t) {
-				return true
-			}
+		if slices.ContainsFunc(values, func(x ast.Expr) bool { return lives(u.info.TypeOf(x)) }) {
+			return true
 		}
 	}
 	return false
@@ -89,16 +64,15 @@ func (u *uses) outlives(op *operation) bool {
 // lives reports whether a value of type t may depend on the context that it was
 // made with.
 func lives(t types.Type) bool {
-	if t == nil {
+	switch t := t.(type) {
+	case nil:
 		return false
+	case *types.Tuple:
+		return slices.ContainsFunc(slices.Collect(t.Variables()), func(v *types.Var) bool { return lives(v.Type()) })
 	}
-	if _, ok := t.Underlying().(*types.Chan); ok {
-		return true
-	}
-	if pointer, ok := types.Unalias(t).(*types.Pointer); ok && isNamed(pointer.Elem(), "net/http", "Response") {
-		return true
-	}
-	return slices.ContainsFunc([]string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"}, func(name string) bool { return has(t, name) })
+	_, isChan := t.Underlying().(*types.Chan)
+	return isChan || typeName(t) == "net/http.Response" ||
+		slices.ContainsFunc([]string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"}, func(name string) bool { return has(t, name) })
 }
 
 // isOf reports whether x is a variable of op, such as its own context.

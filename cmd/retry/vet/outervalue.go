@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/ast/inspector"
 )
 
 // deadlines derive a context that has a bound of its own.
@@ -17,7 +16,7 @@ var deadlines = []string{"context.WithTimeout", "context.WithDeadline", "context
 // cancels, or whose time began before the first attempt.
 func (u *uses) lostContext(pass *analysis.Pass, call *call, op *operation) {
 	for c, inner := range all[*ast.CallExpr](op.cursor) {
-		if !u.canFail(inner) || detached(c, op) || !own(op, c) || slices.Contains(deadlines, u.callee(inner)) {
+		if !u.canFail(inner) || detached(c, op) || !runs(op, c) || slices.Contains(deadlines, u.callee(inner)) {
 			continue
 		}
 		for i, arg := range inner.Args {
@@ -28,48 +27,18 @@ func (u *uses) lostContext(pass *analysis.Pass, call *call, op *operation) {
 			switch name := u.callee(made); {
 			case made == arg && (name == "context.Background" || name == "context.TODO"):
 				reportContext(pass, op, arg, types.ExprString(arg)+" ends neither with the attempt nor with the call: ", ", or context.WithoutCancel of it")
-			case slices.Contains(deadlines, name) && !op.contains(made.Pos()) && !u.descends(call.ctx, arg):
+			case slices.Contains(deadlines, name) && !op.contains(made.Pos()) && !u.sameContext(arg, call.ctx):
 				pass.ReportRangef(arg, "the time of %s began before the first attempt, so a retry may have none left: derive it in the attempt, or set AttemptTimeout", types.ExprString(arg))
 			}
 		}
 	}
 }
 
-// isReport reports whether the context that the call at c derives is for something
-// beside the attempt, such as the report of a failure: the attempt has failed
-// already, or drops the errors of what gets it.
-func (u *uses) isReport(op *operation, c inspector.Cursor) bool {
-	if u.onFailure(op, c) {
-		return true
-	}
-	assign, ok := c.Parent().Node().(*ast.AssignStmt)
-	if !ok {
-		return false
-	}
-	for use := range u.idents(u.local(assign.Lhs[0]), op.cursor) {
-		call, ok := use.Parent().Node().(*ast.CallExpr)
-		_, dropped := use.Parent().Parent().Node().(*ast.ExprStmt)
-		if left, ok := use.Parent().Parent().Node().(*ast.AssignStmt); ok {
-			dropped = isNamedIdent(left.Lhs[len(left.Lhs)-1], "_")
-		}
-		if !ok || !dropped && u.canFail(call) {
-			return false
-		}
-	}
-	return true
-}
-
-// descends reports whether a context is made from the context x.
-func (u *uses) descends(ctx, x ast.Expr) bool {
-	made := u.from(ctx)
-	return made != nil && len(made.Args) > 0 && (u.same(made.Args[0], x) || u.descends(made.Args[0], x))
-}
-
 // outerValues reports what holds the context of all attempts: a function literal or a
 // request that was made outside.
 func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation) {
 	for c, inner := range all[*ast.CallExpr](op.cursor) {
-		if !own(op, c) || detached(c, op) || u.getsContext(op, inner) {
+		if !runs(op, c) || detached(c, op) || u.getsContext(op, inner) {
 			continue
 		}
 		if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) && u.holds(lit, call.ctx) {
@@ -81,21 +50,11 @@ func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation) {
 				continue
 			}
 			made := u.from(arg)
-			if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) || u.isRequestOf(call.ctx, arg) {
+			if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) {
 				pass.ReportRangef(arg, "%s has the context of all attempts, so AttemptTimeout does not end it: make it in the attempt, or pass %[1]s.WithContext of the attempt's context", v.Name())
 			}
 		}
 	}
-}
-
-// isRequestOf reports whether ctx is the Context of the request x.
-func (u *uses) isRequestOf(ctx, x ast.Expr) bool {
-	call, ok := u.value(ctx).(*ast.CallExpr)
-	if !ok || u.callee(call) != "(*net/http.Request).Context" {
-		return false
-	}
-	req, _ := method(call)
-	return u.same(req, x)
 }
 
 // getsContext reports whether a call gets the context of the attempt too.

@@ -3,6 +3,8 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/goretry/retry"
@@ -35,8 +37,11 @@ func (u *uses) policy(x ast.Expr) *policy {
 		}
 		// It is not known whether an assignment to a field comes before the
 		// use.
-		for name := range v.fields {
+		for name, values := range v.fields {
 			p.fields[name], p.changed = nil, true
+			if len(values) == 1 {
+				p.fields[name] = values[0]
+			}
 		}
 		switch {
 		case len(v.values) == 0 && v.zero:
@@ -57,35 +62,29 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 		if u.callee(x) == retryPath+".Default" {
 			return p
 		}
+		if made, ok := u.deep(x).(*ast.CompositeLit); ok {
+			return u.base(p, made)
+		}
 	case *ast.CompositeLit:
-		if !isPolicy(u.info.TypeOf(x)) {
+		fields := keyed(x)
+		if !isPolicy(u.info.TypeOf(x)) || len(fields) != len(x.Elts) { // go vet's composites check reports the latter
 			return nil
 		}
-		fields := keyed(x)
-		if len(fields) != len(x.Elts) {
-			return nil // go vet's composites check reports it
-		}
-		for name, value := range fields {
-			if _, ok := p.fields[name]; !ok {
-				p.fields[name] = value
-			}
-		}
+		maps.Copy(fields, p.fields)
+		p.fields = fields
 		return p
 	}
 	return nil
 }
 
-func isPolicy(t types.Type) bool { return isNamed(t, retryPath, "Policy") }
+func isPolicy(t types.Type) bool { return typeName(t) == retryPath+".Policy" }
 
-// isNamed reports whether t is the type with this path and name.
-func isNamed(t types.Type, path, name string) bool {
-	named, ok := types.Unalias(t).(*types.Named)
-	return ok && named.Obj().Pkg() != nil && named.Obj().Pkg().Path() == path && named.Obj().Name() == name
-}
-
-// keyed returns the fields that a literal sets.
+// keyed returns the fields that a literal sets, if there is one.
 func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
 	fields := map[string]ast.Expr{}
+	if literal == nil {
+		return fields
+	}
 	for _, element := range literal.Elts {
 		if pair, ok := element.(*ast.KeyValueExpr); ok {
 			if name, ok := pair.Key.(*ast.Ident); ok {
@@ -96,96 +95,18 @@ func keyed(literal *ast.CompositeLit) map[string]ast.Expr {
 	return fields
 }
 
-// retryIfs returns the possible values of a policy's RetryIf, with nil for one
-// that is not known. It follows variables to a limited depth.
-func (u *uses) retryIfs(x ast.Expr, depth int) (values []ast.Expr) {
-	var obj *types.Var
-	switch x := ast.Unparen(x).(type) {
-	case *ast.CompositeLit:
-		for _, element := range x.Elts {
-			if field, ok := element.(*ast.KeyValueExpr); ok && isNamedIdent(field.Key, "RetryIf") {
-				values = append(values, field.Value)
-			}
-		}
-		return values
-	case *ast.CallExpr:
-		if u.callee(x) == retryPath+".Default" {
-			return nil
-		}
-		return []ast.Expr{nil}
-	case *ast.Ident:
-		obj, _ = u.info.ObjectOf(x).(*types.Var)
-	case *ast.SelectorExpr:
-		obj, _ = u.info.ObjectOf(x.Sel).(*types.Var)
+// retryIf returns the RetryIf of a policy that is set in one place, or nil.
+func (u *uses) retryIf(x ast.Expr) ast.Expr {
+	if p := u.policy(x); p != nil && p.fields["RetryIf"] != nil {
+		return p.fields["RetryIf"]
 	}
-	if obj == nil || obj.Exported() || depth == 0 {
-		return []ast.Expr{nil}
-	}
-	for c := range u.root.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.KeyValueExpr)(nil), (*ast.FuncType)(nil)) {
-		switch n := c.Node().(type) {
-		case *ast.AssignStmt:
-			for i, left := range n.Lhs {
-				value := valueAt(n.Rhs, len(n.Lhs), i)
-				if u.names(left, obj) {
-					values = append(values, u.retryIfsOr(value, depth)...)
-				}
-				if sel, ok := left.(*ast.SelectorExpr); ok && sel.Sel.Name == "RetryIf" && u.names(sel.X, obj) {
-					values = append(values, value)
-				}
-			}
-		case *ast.ValueSpec:
-			for i, name := range n.Names {
-				if u.names(name, obj) && len(n.Values) > 0 {
-					values = append(values, u.retryIfsOr(valueAt(n.Values, len(n.Names), i), depth)...)
-				}
-			}
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && u.info.Uses[key] == obj {
-				values = append(values, u.retryIfsOr(n.Value, depth)...)
-			}
-		case *ast.FuncType:
-			for _, param := range n.Params.List {
-				for _, name := range param.Names {
-					if u.names(name, obj) {
-						values = append(values, nil)
-					}
-				}
-			}
-		}
-	}
-	return values
-}
-
-func (u *uses) retryIfsOr(x ast.Expr, depth int) []ast.Expr {
-	if x == nil {
-		return []ast.Expr{nil}
-	}
-	return u.retryIfs(x, depth-1)
-}
-
-// names reports whether x is the variable, or a selector of the field, obj.
-func (u *uses) names(x ast.Expr, obj *types.Var) bool {
-	switch x := ast.Unparen(x).(type) {
-	case *ast.Ident:
-		return u.info.ObjectOf(x) == obj
-	case *ast.SelectorExpr:
-		return u.info.ObjectOf(x.Sel) == obj
-	}
-	return false
+	return keyed(literal(u.deep(x)))["RetryIf"]
 }
 
 // noWait reports whether a policy is known to wait for at most a tenth of a second in
 // all.
 func (u *uses) noWait(x ast.Expr) bool {
-	found := u.policy(x)
-	if found == nil || found.changed {
-		return false
-	}
-	var p retry.Policy
-	if _, ok := found.base.(*ast.CallExpr); ok {
-		p = retry.Default()
-	}
-	p, known := u.evaluate(p, found.fields)
+	p, known := u.limits(x)
 	if !known || p.EffectiveMax() <= 0 {
 		return false
 	}
@@ -194,4 +115,50 @@ func (u *uses) noWait(x ast.Expr) bool {
 		all += d
 	}
 	return all <= 100*time.Millisecond
+}
+
+// attempts returns how many attempts the policy x allows. known is false if the
+// number is not known, or is bounded by a Budget.
+func (u *uses) attempts(x ast.Expr) (n int, known bool) {
+	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed")
+	return p.EffectiveMax(), known && !u.sets(x, "Budget")
+}
+
+// limits returns a policy with these fields of x, or with all. known is false if one is
+// not.
+func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) {
+	found := u.policy(x)
+	if found == nil {
+		return p, false
+	}
+	fields := map[string]ast.Expr{}
+	for name, value := range found.fields {
+		if len(names) == 0 || slices.Contains(names, name) {
+			fields[name] = value
+		}
+	}
+	return u.evaluate(found.start(), fields)
+}
+
+// start returns the policy without the fields that are set.
+func (p *policy) start() retry.Policy {
+	if _, ok := p.base.(*ast.CallExpr); ok {
+		return retry.Default()
+	}
+	return retry.Policy{}
+}
+
+// oneAttempt reports whether a policy is known to allow one attempt.
+func (u *uses) oneAttempt(x ast.Expr) bool {
+	n, known := u.attempts(x)
+	return known && n == 1
+}
+
+// sets reports whether a policy is known to have one of these fields.
+func (u *uses) sets(x ast.Expr, fields ...string) bool {
+	p := u.policy(x)
+	return p != nil && slices.ContainsFunc(fields, func(name string) bool {
+		_, set := p.fields[name]
+		return set
+	})
 }

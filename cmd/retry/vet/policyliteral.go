@@ -1,9 +1,11 @@
 package vet
 
 import (
+	"context"
+	"errors"
 	"go/ast"
+	"maps"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -18,26 +20,27 @@ var PolicyLiteral = newCheck("policyliteral", `report a policy literal that Vali
 An invalid policy never retries. If the fields of a policy are constants, this
 check reports what Validate reports about them, at the line of the field, and what
 Lint reports about a policy that is passed to the library. It skips tests, whose
-policies are often wrong on purpose, or without delays.`, runPolicyLiteral)
-
-func runPolicyLiteral(pass *analysis.Pass, u *uses) {
+policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pass, u *uses) {
 	u.units(pass)
 	u.oneClass(pass)
 	used := u.usedPolicies()
 	for _, lit := range all[*ast.CompositeLit](u.root) {
-		if isPolicy(deref(u.info.TypeOf(lit))) && !inTest(pass, lit) { // elements of a composite literal may leave out the &
+		switch typeName(u.info.TypeOf(lit)) { // elements of a composite literal may leave out the &
+		case retryPath + ".Policy":
 			u.judge(pass, lit, used[lit])
-		}
-		if isNamed(derefAny(u.info.TypeOf(lit)), retryPath, "Class") && !inTest(pass, lit) {
+		case retryPath + ".Class":
 			u.judgeClass(pass, lit)
 		}
 	}
 	for _, s := range u.settings {
-		if s.assigned() && isPolicy(s.of) && s.value != nil && !inTest(pass, s.field) {
-			u.judgeAssigned(pass, s)
+		if s.assigned() && isPolicy(s.of) {
+			p, _ := u.evaluate(retry.Policy{}, map[string]ast.Expr{s.field.Name: s.value})
+			for _, fault := range faultsOf(p) {
+				pass.ReportRangef(s.value, "%s", fault)
+			}
 		}
 	}
-}
+})
 
 // usedPolicies returns the literals that are passed to calls unchanged.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
@@ -65,27 +68,15 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
 	fields := keyed(literal)
 	p, known := u.evaluate(retry.Policy{}, fields)
-	report := func(text string) { pass.Report(analysis.Diagnostic{Pos: partAt(text, literal).Pos(), Message: text}) }
-	for _, fault := range faultsOf(p) {
-		report(fault)
-	}
-	u.judgeLimits(pass, literal, used, known)
+	texts := faultsOf(p)
 	if used && known {
-		for _, text := range p.Lint() {
-			if _, computed := ast.Unparen(fields["MaxAttempts"]).(*ast.CallExpr); !computed || !strings.Contains(text, "without a Backoff") {
-				report(text) // len(hosts) attempts go to another host each
-			}
-		}
+		texts = append(texts, p.Lint()...)
 	}
-}
-
-// judgeAssigned reports the faults of a constant that is assigned to a field of a
-// policy.
-func (u *uses) judgeAssigned(pass *analysis.Pass, s setting) {
-	u.judgeLimit(pass, s)
-	p, _ := u.evaluate(retry.Policy{}, map[string]ast.Expr{s.field.Name: s.value})
-	for _, fault := range faultsOf(p) {
-		pass.ReportRangef(s.value, "%s", fault)
+	_, computed := ast.Unparen(fields["MaxAttempts"]).(*ast.CallExpr)
+	for _, text := range texts {
+		if !computed || !strings.Contains(text, "without a Backoff") { // len(hosts) attempts go to another host each
+			pass.Report(analysis.Diagnostic{Pos: partAt(text, fields, literal).Pos(), Message: text})
+		}
 	}
 }
 
@@ -98,47 +89,62 @@ func faultsOf(p retry.Policy) []string {
 	return strings.Split(strings.TrimPrefix(err.Error(), "invalid policy: "), "; ")
 }
 
-var (
-	fieldName = regexp.MustCompile(`\b(MaxAttempts|MaxRetries|AttemptCap|NonRetryable|Backoff|Schedule|MaxDelay|Jitter|MaxRetryAfter|RetryAfter|MaxElapsed|AttemptTimeout|HealthyAfter|Classify|Budget)\b`)
-	partName  = regexp.MustCompile(`^Backoff: (?:Exponential\.(\w+)|Schedule\[(\d+)\])`)
-)
+var word = regexp.MustCompile(`\w+`)
 
-// partAt returns the part of a literal that a text is about: the first field in
-// the text that the literal sets, or else the whole literal.
-func partAt(text string, literal *ast.CompositeLit) ast.Node {
-	fields := keyed(literal)
-	for _, name := range fieldName.FindAllString(text, -1) {
-		if name == "Schedule" {
-			name = "Backoff"
-		}
-		value := fields[name]
-		if value == nil {
-			continue
-		}
-		for _, element := range literal.Elts {
-			if pair, ok := element.(*ast.KeyValueExpr); ok && pair.Value == value {
-				if part := partOf(text, value); part != nil {
-					return part
-				}
-				return pair
-			}
+// partAt returns the value of the first field that a text names, or else the whole
+// literal.
+func partAt(text string, fields map[string]ast.Expr, literal *ast.CompositeLit) ast.Expr {
+	for _, name := range word.FindAllString(strings.ReplaceAll(text, "Schedule", "Backoff"), -1) {
+		if value := fields[name]; value != nil {
+			return value
 		}
 	}
 	return literal
 }
 
-// partOf returns the field or element of a curve that a fault is about.
-func partOf(fault string, curve ast.Expr) ast.Node {
-	match := partName.FindStringSubmatch(fault)
-	literal, ok := ast.Unparen(curve).(*ast.CompositeLit)
-	if match == nil || !ok {
-		return nil
+// judgeClass reports the faults of a Class, in the words of the call that it would end,
+// and one that is retried at once again and again.
+func (u *uses) judgeClass(pass *analysis.Pass, literal *ast.CompositeLit) {
+	fields := keyed(literal)
+	p, _ := u.evaluate(retry.Policy{}, classFields(literal))
+	class := &retry.Class{MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, MaxDelay: p.MaxDelay, Jitter: p.Jitter}
+	err := retry.Do(context.Background(), retry.Policy{MaxAttempts: 1, Classify: func(error) *retry.Class { return class }},
+		func(context.Context) error { return errors.New("an attempt failed") })
+	var e *retry.Error
+	if errors.As(err, &e); e.Reason == retry.ReasonInvalid {
+		for _, fault := range strings.Split(strings.TrimPrefix(e.Cause.Error(), `invalid policy of class "": `), "; ") {
+			pass.ReportRangef(partAt(fault, fields, literal), "%s", fault)
+		}
+	} else if p.Backoff == retry.Fixed(0) && p.MaxAttempts > 2 && !p.NonRetryable {
+		pass.ReportRangef(fields["Backoff"], "all %d attempts of this Class follow each other at once: give it a Backoff, or a MaxAttempts of 2 for one retry without a delay", p.MaxAttempts)
 	}
-	if i, err := strconv.Atoi(match[2]); err == nil && i < len(literal.Elts) {
-		return literal.Elts[i]
+}
+
+// classFields returns the fields of a Class that a Policy has too.
+func classFields(literal *ast.CompositeLit) map[string]ast.Expr {
+	fields := keyed(literal)
+	maps.DeleteFunc(fields, func(name string, _ ast.Expr) bool { return name == "Name" || name == "Cause" })
+	return fields
+}
+
+// oneClass reports a Classify that gives every error the same Class.
+func (u *uses) oneClass(pass *analysis.Pass) {
+	for _, s := range u.settings {
+		op := u.operation(s.value)
+		if s.field.Name != "Classify" || !isPolicy(s.of) || op == nil {
+			continue
+		}
+		ret, ok := op.body.List[0].(*ast.ReturnStmt)
+		if !ok || len(ret.Results) != 1 {
+			continue
+		}
+		class := literal(u.value(ret.Results[0]))
+		if class == nil {
+			continue
+		}
+		name := keyed(class)["Name"]
+		if _, constant := u.evaluate(retry.Policy{}, classFields(class)); constant && (name == nil || u.info.Types[name].Value != nil) {
+			pass.ReportRangef(ret, "Classify gives every error this Class, so a mistake in the request is retried as an outage is: set its fields in the policy, or return nil for other errors")
+		}
 	}
-	if value := keyed(literal)[match[1]]; value != nil {
-		return value
-	}
-	return nil
 }

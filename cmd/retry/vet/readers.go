@@ -6,6 +6,8 @@ import (
 	"go/types"
 	"slices"
 	"strings"
+
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 // isReader reports whether t is an interface that can only read. A function
@@ -15,6 +17,9 @@ func isReader(t types.Type) bool {
 }
 
 func has(t types.Type, method string) bool {
+	if t == nil {
+		return false
+	}
 	obj, _, _ := types.LookupFieldOrMethod(t, true, nil, method)
 	_, ok := obj.(*types.Func)
 	return ok
@@ -34,20 +39,6 @@ func (u *uses) isConsumable(x ast.Expr) bool {
 	}, typeName(t))
 }
 
-// isScanner reports whether x is a decoder or the like that was made around a
-// reader that ends.
-func (u *uses) isScanner(x ast.Expr) bool {
-	made := u.from(x)
-	if made == nil || len(made.Args) == 0 || !slices.Contains([]string{
-		"bufio.NewScanner", "bufio.NewReader", "encoding/json.NewDecoder", "encoding/xml.NewDecoder", "encoding/csv.NewReader", "encoding/gob.NewDecoder",
-		"archive/tar.NewReader", "io.TeeReader", "io.LimitReader", "io.MultiReader", "compress/gzip.NewReader",
-	}, u.callee(made)) {
-		return false
-	}
-	under := target(made.Args[0])
-	return under == nil || u.isConsumable(under)
-}
-
 // isRows reports whether t is the result of a query, like those of database/sql
 // and pgx.
 func isRows(t types.Type) bool {
@@ -58,46 +49,21 @@ func isRows(t types.Type) bool {
 // withBody returns the variable that a request comes from, if the request is
 // known to have a body.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
-	for { // req.Clone(ctx) and req.WithContext(ctx) have the same body
-		call, ok := ast.Unparen(x).(*ast.CallExpr)
-		if !ok {
-			break
-		}
-		switch u.callee(call) {
-		case "(*net/http.Request).Clone", "(*net/http.Request).WithContext":
-			x = call.Fun.(*ast.SelectorExpr).X
-		default:
+	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone(ctx) and req.WithContext(ctx) have the same body
+		req, name := method(call)
+		if req == nil || name != "Clone" && name != "WithContext" {
 			return nil
 		}
+		x = req
 	}
-	req, ok := ast.Unparen(x).(*ast.Ident)
-	if !ok {
+	made := u.from(x)
+	if made == nil || !strings.HasPrefix(u.callee(made), "net/http.NewRequest") {
 		return nil
 	}
-	from, ok := u.result(req).(*ast.CallExpr)
-	if !ok {
+	if body := made.Args[len(made.Args)-1]; u.info.Types[body].IsNil() || types.ExprString(body) == "http.NoBody" {
 		return nil
 	}
-	switch u.callee(from) {
-	case "net/http.NewRequest", "net/http.NewRequestWithContext":
-		body := from.Args[len(from.Args)-1]
-		if u.info.Types[body].IsNil() || types.ExprString(body) == "http.NoBody" {
-			return nil
-		}
-		return req
-	default:
-		return nil
-	}
-}
-
-// rowsOf returns the rows that a loop reads, or nil.
-func (u *uses) rowsOf(loop *ast.ForStmt) ast.Expr {
-	if next, ok := loop.Cond.(*ast.CallExpr); ok {
-		if x, name := method(next); name == "Next" && isRows(u.info.TypeOf(x)) {
-			return x
-		}
-	}
-	return nil
+	return x
 }
 
 // target returns the variable or field that x is or points to, or nil if x is
@@ -107,13 +73,96 @@ func target(x ast.Expr) ast.Expr {
 	if address, ok := x.(*ast.UnaryExpr); ok && address.Op == token.AND {
 		x = ast.Unparen(address.X)
 	}
-	if rootOf(x) == nil {
-		return nil
-	}
 	switch x.(type) {
 	case *ast.Ident, *ast.SelectorExpr:
-		return x
-	default:
-		return nil
+		if rootOf(x) != nil {
+			return x
+		}
 	}
+	return nil
+}
+
+// restored reports whether op may make what it uses up usable again: it assigns, rewinds
+// or fills it, or passes it to a function that may do so.
+func (u *uses) restored(op *operation, found consumption) bool {
+	// A buffer that is written to, like the Stdout of a command, is filled.
+	written := func(x ast.Expr, t types.Type) bool {
+		x = target(x)
+		return x != nil && found.kind == "reader" && u.same(x, found.x) && t != nil && types.IsInterface(t) && !isReader(t)
+	}
+	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil), (*ast.CallExpr)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				sel, isField := left.(*ast.SelectorExpr)
+				body := isField && found.kind == "request" && sel.Sel.Name == "Body" && u.same(sel.X, found.x)
+				if body || u.same(left, rootOf(found.x)) || u.same(left, found.x) || written(valueAt(n.Rhs, len(n.Lhs), i), u.info.TypeOf(left)) {
+					return true
+				}
+			}
+		case *ast.KeyValueExpr:
+			if written(n.Value, u.info.TypeOf(n.Key)) {
+				return true
+			}
+		case *ast.CallExpr:
+			if u.restores(n, found) || u.rewinds(op, n, found) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reads are the methods that do not make a reader usable again.
+var reads = []string{
+	"Bytes", "Close", "Columns", "Decode", "Do", "Err", "InputOffset", "Len", "More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes",
+	"Clone", "Context", "ReadRune", "ReadString", "Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
+}
+
+// rewinds reports whether a call rewinds something outside of op, which may be
+// another name of what op reads, or calls a function that uses it.
+func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
+	if x, name := method(call); x != nil {
+		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) && typeName(u.info.TypeOf(x)) != "time.Timer"
+	}
+	lit, ok := u.value(call.Fun).(*ast.FuncLit)
+	return ok && !op.contains(lit.Pos()) && u.hasUse(lit.Body, u.info.ObjectOf(rootOf(found.x)))
+}
+
+// restores reports whether a call gets what op uses up, and may do more than read it.
+func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
+	root := rootOf(found.x)
+	fn, known := typeutil.Callee(u.info, call).(*types.Func)
+	ours := !known || u.funcs[fn.Origin()] != nil
+	if x, name := method(call); x != nil {
+		if u.same(x, found.x) && !slices.Contains(reads, name) || ours && !u.same(x, found.x) && u.same(x, root) {
+			return true // such as u.rewind(), where u.body is read
+		}
+	}
+	for i, arg := range call.Args {
+		switch arg = target(arg); {
+		case arg == nil:
+		case !u.same(arg, found.x):
+			if ours && u.same(arg, root) {
+				return true
+			}
+		case found.kind == "reader" && !isReader(u.param(call, i)), found.kind == "request" && ours:
+			return true
+		}
+	}
+	return false
+}
+
+// param returns the type of the parameter for the i-th argument of a call.
+func (u *uses) param(call *ast.CallExpr, i int) types.Type {
+	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	if !ok || signature.Params().Len() == 0 {
+		return types.Typ[types.Invalid] // a conversion or a builtin
+	}
+	params := signature.Params()
+	last := params.Len() - 1
+	if slice, ok := params.At(last).Type().(*types.Slice); ok && signature.Variadic() && i >= last && !call.Ellipsis.IsValid() {
+		return slice.Elem()
+	}
+	return params.At(min(i, last)).Type()
 }

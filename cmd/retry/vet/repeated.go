@@ -65,7 +65,7 @@ func (u *uses) setsOwnError(op *operation, fn ast.Expr) bool {
 
 // staysLocked reports whether op can return without the Unlock for the Lock at c.
 func (u *uses) staysLocked(op *operation, c inspector.Cursor, name string) bool {
-	return own(op, c) && flow(op.body, c.Parent().Node(), func(n ast.Node) bool {
+	return runs(op, c) && flow(op.body, c.Parent().Node(), func(n ast.Node) bool {
 		for n := range ast.Preorder(n) {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if x, method := method(call); x != nil && types.ExprString(x) == name && strings.HasSuffix(method, "Unlock") {

@@ -24,42 +24,42 @@ func (u *uses) sends(call *ast.CallExpr) bool {
 		return false
 	}
 	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
-	return ok && tuple.Len() == 2 && isNamed(derefAny(tuple.At(0).Type()), "net/http", "Response")
+	return ok && tuple.Len() == 2 && typeName(tuple.At(0).Type()) == "net/http.Response"
 }
 
 func calledName(callee string) string { return callee[strings.LastIndex(callee, ".")+1:] }
 
 // methodOf returns POST or PATCH if a request is known to have that method.
 func (u *uses) methodOf(req ast.Expr) string {
-	for {
-		made := u.maker(req)
-		if made == nil {
-			return ""
+	if made := literal(u.value(req)); made != nil {
+		if method := u.text(keyed(made)["Method"]); method == "POST" || method == "PATCH" {
+			return u.unlessAsking(method, made, nil)
 		}
-		if x, name := method(made); x != nil && (name == "Clone" || name == "WithContext") {
-			req = x
-			continue
-		}
-		if found := u.constantMethod(made); found != "" {
-			return u.unlessAsking(found, made)
-		}
-		if decl := u.declared(made); decl != nil {
-			for n := range ast.Preorder(decl.Body) {
-				if inner, ok := n.(*ast.CallExpr); ok && strings.HasPrefix(u.callee(inner), "net/http.NewRequest") {
-					return u.unlessAsking(u.constantMethod(inner), inner)
-				}
-			}
-		}
+	}
+	made := u.maker(req)
+	if made == nil {
 		return ""
 	}
+	if x, name := method(made); x != nil && (name == "Clone" || name == "WithContext") {
+		return u.methodOf(x)
+	}
+	if found := u.constantMethod(made); found != "" {
+		return u.unlessAsking(found, made, made.Args)
+	}
+	if decl := u.declared(made); decl != nil {
+		for n := range ast.Preorder(decl.Body) {
+			if inner, ok := n.(*ast.CallExpr); ok && strings.HasPrefix(u.callee(inner), "net/http.NewRequest") {
+				return u.unlessAsking(u.constantMethod(inner), inner, inner.Args)
+			}
+		}
+	}
+	return ""
 }
 
 // maker returns the call that makes the value of x.
 func (u *uses) maker(x ast.Expr) *ast.CallExpr {
-	if v := u.local(ast.Unparen(x)); v != nil {
-		if known := u.known(v); known != nil && len(known.values) == 1 && len(known.calls) == 0 {
-			x = known.values[0]
-		}
+	if v := u.known(u.local(x)); v != nil && len(v.values) == 1 && len(v.calls) == 0 {
+		x = v.values[0]
 	}
 	return u.from(x)
 }
@@ -74,9 +74,9 @@ func (u *uses) constantMethod(call *ast.CallExpr) string {
 	return ""
 }
 
-// unlessAsking returns method, or "" if the call that makes the request, or the function
-// around it, sounds like a question.
-func (u *uses) unlessAsking(method string, made *ast.CallExpr) string {
+// unlessAsking returns method, or "" if the arguments of what makes the request, or the
+// function around it, sound like a question.
+func (u *uses) unlessAsking(method string, made ast.Node, args []ast.Expr) string {
 	c, ok := u.root.FindNode(made)
 	if !ok || method == "" {
 		return ""
@@ -86,7 +86,7 @@ func (u *uses) unlessAsking(method string, made *ast.CallExpr) string {
 			return ""
 		}
 	}
-	for _, arg := range made.Args {
+	for _, arg := range args {
 		if t := u.info.TypeOf(arg); t == nil || !types.Identical(types.Default(t), types.Typ[types.String]) {
 			continue
 		}
@@ -111,7 +111,7 @@ func (u *uses) text(x ast.Expr) string {
 // unless it may only ask for something. "" is any other call.
 func (u *uses) notIdempotent(call *ast.CallExpr) string {
 	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
-		return u.unlessAsking("POST", call)
+		return u.unlessAsking("POST", call, call.Args)
 	}
 	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
 	if !ok || tuple.Len() != 2 || typeName(tuple.At(0).Type()) != "net/http.Response" {
@@ -128,16 +128,12 @@ func (u *uses) notIdempotent(call *ast.CallExpr) string {
 // endsOnError reports whether the error of the call at c ends the retries, so that only
 // an answer of the server leads to one.
 func (u *uses) endsOnError(c inspector.Cursor) bool {
-	branch, ok := following(c.Parent()).(*ast.IfStmt)
-	if !ok {
+	next, followed := c.Parent().NextSibling()
+	if !followed {
 		return false
 	}
-	for n := range ast.Preorder(branch.Body) {
-		if call, ok := n.(*ast.CallExpr); ok && u.callee(call) == retryPath+".Permanent" {
-			return true
-		}
-	}
-	return false
+	branch, ok := next.Node().(*ast.IfStmt)
+	return ok && u.mentionsCallee(next, retryPath+".Permanent") && branch.Else == nil
 }
 
 // random returns the call in x, or behind the variable x, that makes a value which

@@ -40,13 +40,13 @@ func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string
 		return ""
 	}
 	callee := u.callee(made)
-	name := callee[strings.LastIndex(callee, ".")+1:]
+	name := calledName(callee)
 	switch {
 	case strings.HasPrefix(name, "Begin") && has(v.Type(), "Rollback"):
 		if u.touches(op, v) {
 			return "was begun outside of CALL, and after an error it takes no more statements: begin and commit it in each attempt, as retrysql.Tx does"
 		}
-	case callee == "(*database/sql.DB).Conn", strings.HasPrefix(name, "Dial") && isConnection(v.Type()) && !u.hasText(made, `"udp`, `"ip`, `"unixgram`):
+	case callee == "(*database/sql.DB).Conn", strings.HasPrefix(name, "Dial") && isConnection(v.Type()) && !u.hasText(made, "udp", "ip", "unixgram"):
 		if u.touches(op, v) {
 			return "was connected outside of CALL, so after a broken connection every attempt fails: connect in the attempt"
 		}
@@ -60,40 +60,30 @@ func (u *uses) staleness(op *operation, c inspector.Cursor, v *types.Var) string
 
 // renewed reports whether op may make v anew.
 func (u *uses) renewed(op *operation, v *types.Var) bool {
-	if u.assigns(op.body, v) {
-		return true
-	}
 	for c := range u.idents(v, op.cursor) {
-		if sel, ok := c.Parent().Node().(*ast.SelectorExpr); ok {
-			name := strings.ToLower(sel.Sel.Name)
-			if hasAny(name, "reset", "savepoint", "reconnect", "redial", "begin") {
-				return true
+		for call := range c.Enclosing((*ast.CallExpr)(nil)) {
+			if !op.contains(call.Node().Pos()) {
+				break
 			}
-		}
-		for call := range c.Enclosing((*ast.CallExpr)(nil)) { // a statement such as SAVEPOINT
-			if op.contains(call.Node().Pos()) && u.hasText(call.Node().(*ast.CallExpr), "SAVEPOINT") {
+			_, name := method(call.Node().(*ast.CallExpr))
+			if hasAny(strings.ToLower(name), "reset", "savepoint", "reconnect", "redial", "begin") || u.hasText(call.Node().(*ast.CallExpr), "SAVEPOINT") {
 				return true
 			}
 		}
 	}
-	return false
+	return u.assigns(op.body, v)
 }
 
 // hasText reports whether an argument of a call is a constant with one of these texts.
 func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
-	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
-		value := u.info.Types[arg].Value
-		return value != nil && hasAny(value.ExactString(), texts...)
-	})
+	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool { return hasAny(u.text(arg), texts...) })
 }
 
 // touches reports whether op calls a method of v that can fail, or passes v on.
 func (u *uses) touches(op *operation, v *types.Var) bool {
-	for c := range u.idents(v, op.cursor) {
-		for around := range c.Enclosing((*ast.CallExpr)(nil)) {
-			if op.contains(around.Node().Pos()) && u.canFail(around.Node().(*ast.CallExpr)) {
-				return true
-			}
+	for _, call := range all[*ast.CallExpr](op.cursor) {
+		if u.canFail(call) && u.hasUse(call, v) {
+			return true
 		}
 	}
 	return false

@@ -7,143 +7,94 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/types/typeutil"
 )
 
 // TxRetry reports transactions that are retried after a lost answer to COMMIT.
 var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
 To retrysql.Transient, a lost answer to COMMIT looks like any lost connection.
-retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`, runTxRetry)
-
-func runTxRetry(pass *analysis.Pass, u *uses) {
-	seen := map[ast.Node]bool{} // one operation may be retried in two places
-	for _, call := range u.calls {
+retrysql.Tx and retrysql.TxFunc know when COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
+	for call, op := range u.operations() {
 		if call.name == "retrysql.Tx" {
-			u.besideTx(pass, call)
+			u.besideTx(pass, call.Args[1], op)
 		}
-		for _, op := range call.ops {
-			commit, name, instead := u.commits(op)
-			if commit == nil || seen[commit] || !strings.HasPrefix(call.name, "retry.") || !u.retriesTransient(call.policy) {
-				continue
-			}
-			seen[commit] = true
+		if commit, instead := u.commits(op); commit != nil && strings.HasPrefix(call.name, "retry.") && u.isTransient(u.retryIf(call.policy)) {
 			pass.ReportRangef(commit, "%s commits, and retrysql.Transient also retries a COMMIT whose answer was lost, so the transaction may be applied twice: use retrysql.%s in place of %s",
-				name, instead, call.name)
+				types.ExprString(commit.Fun), instead, call.name)
 		}
 	}
-}
+})
 
 // besideTx reports statements in a transaction of retrysql.Tx that go to the
 // database outside of it.
-func (u *uses) besideTx(pass *analysis.Pass, call *call) {
-	db := call.Args[1]
-	for _, op := range call.ops {
-		for c := range op.cursor.Preorder((*ast.CallExpr)(nil)) {
-			x, name := method(c.Node().(*ast.CallExpr))
-			if x == nil || !u.same(x, db) || detached(c, op) || !hasAny(name, "Exec", "Query", "Prepare", "Begin") {
-				continue
-			}
-			pass.ReportRangef(c.Node(), "%s is outside of the transaction: a rollback does not undo it, and the retry does it again; use the tx", types.ExprString(c.Node().(*ast.CallExpr).Fun))
+func (u *uses) besideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
+	for c, call := range all[*ast.CallExpr](op.cursor) {
+		if x, name := method(call); x != nil && u.same(x, db) && !detached(c, op) && hasAny(name, "Exec", "Query", "Prepare", "Begin") {
+			pass.ReportRangef(call, "%s is outside of the transaction: a rollback does not undo it, and the retry does it again; use the tx", types.ExprString(call.Fun))
 		}
 	}
 }
 
-// retriesTransient reports whether every RetryIf that a policy may have is
-// retrysql.Transient.
-func (u *uses) retriesTransient(x ast.Expr) bool {
-	values := u.retryIfs(x, 5)
-	for _, value := range values {
-		if value == nil || !u.isTransient(value) {
-			return false
-		}
-	}
-	return len(values) > 0
-}
-
-func isNamedIdent(x ast.Expr, name string) bool {
+func isNamedIdent(x ast.Node, name string) bool {
 	id, ok := x.(*ast.Ident)
 	return ok && id.Name == name
 }
 
-// isTransient reports whether a RetryIf returns true whenever
-// retrysql.Transient does: it is that function, or returns the result of it,
-// alone or with an ||.
+// isTransient reports whether a RetryIf returns true whenever retrysql.Transient does: it
+// is that function, or only returns what that returns, alone or with an ||.
 func (u *uses) isTransient(x ast.Expr) bool {
-	if fn, ok := typeutil.Callee(u.info, &ast.CallExpr{Fun: x}).(*types.Func); ok && fn.FullName() == retrysqlPath+".Transient" {
-		return true
-	}
-	op := u.operation(x)
-	if op == nil || len(op.body.List) != 1 {
-		return false
-	}
-	ret, ok := op.body.List[0].(*ast.ReturnStmt)
-	return ok && len(ret.Results) == 1 && u.orTransient(ret.Results[0])
-}
-
-func (u *uses) orTransient(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
+	case nil:
+		return false
+	case *ast.FuncLit:
+		ret, ok := x.Body.List[0].(*ast.ReturnStmt)
+		return ok && u.isTransient(ret.Results[0])
 	case *ast.CallExpr:
-		return u.callee(x) == retrysqlPath+".Transient"
+		return u.isTransient(x.Fun)
 	case *ast.BinaryExpr:
-		return x.Op == token.LOR && (u.orTransient(x.X) || u.orTransient(x.Y))
+		return x.Op == token.LOR && (u.isTransient(x.X) || u.isTransient(x.Y))
 	}
-	return false
+	return u.callee(&ast.CallExpr{Fun: x}) == retrysqlPath+".Transient"
 }
 
-// commits returns the first call in an operation that commits a transaction,
-// its name, and the retrysql function to use instead. It ignores read-only
-// transactions, which may run twice, and those of retrysql, which knows whether
-// they were committed.
-func (u *uses) commits(op *operation) (commit *ast.CallExpr, name, instead string) {
+// commits returns the first call in an operation that commits a transaction, and the
+// retrysql function to use instead. It ignores read-only transactions, which may run
+// twice, and those of retrysql, which knows whether they were committed.
+func (u *uses) commits(op *operation) (commit *ast.CallExpr, instead string) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.Ident)(nil)) {
+		if isNamedIdent(c.Node(), "ReadOnly") {
+			return nil, ""
+		}
 		call, ok := c.Node().(*ast.CallExpr)
 		if !ok {
-			if c.Node().(*ast.Ident).Name == "ReadOnly" {
-				return nil, "", ""
-			}
 			continue
 		}
 		callee := u.callee(call)
-		if callee == retrysqlPath+".Tx" || callee == retrysqlPath+".TxFunc" {
-			return nil, "", ""
+		if strings.HasPrefix(callee, retrysqlPath+".Tx") {
+			return nil, ""
 		}
-		if commit != nil {
-			continue
-		}
-		if u.isCommit(call) || transacts(callee) && !u.beginsInside(call) {
-			commit, name, instead = call, types.ExprString(call.Fun), "TxFunc"
+		x, name := method(call)
+		committed := x != nil && name == "Commit" && has(u.info.TypeOf(x), "Rollback") // not a package
+		if commit == nil && (committed || transacts(callee) && !u.beginsInside(call)) {
+			commit, instead = call, "TxFunc"
 			if callee == "(*database/sql.Tx).Commit" {
 				instead = "Tx"
 			}
 		}
 	}
-	return commit, name, instead
-}
-
-// isCommit reports whether a call is the Commit method of a value that also has
-// a Rollback method.
-func (u *uses) isCommit(call *ast.CallExpr) bool {
-	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-	if !ok || sel.Sel.Name != "Commit" || u.info.Selections[sel] == nil {
-		return false
-	}
-	rollback, _, _ := types.LookupFieldOrMethod(u.info.TypeOf(sel.X), true, nil, "Rollback")
-	_, ok = rollback.(*types.Func)
-	return ok
+	return commit, instead
 }
 
 // transacts reports whether a function begins a transaction, calls a function
 // with it, and commits.
 func transacts(callee string) bool {
-	dot := strings.LastIndex(callee, ".")
-	switch path := strings.TrimPrefix(callee, "(*"); callee[dot+1:] {
-	case "BeginFunc", "BeginTxFunc":
-		return strings.HasPrefix(path, "github.com/jackc/pgx")
-	case "Transaction":
-		return strings.HasPrefix(path, "gorm.io/gorm.")
-	case "RunInTx":
-		return strings.HasPrefix(path, "github.com/uptrace/bun.")
+	for name, path := range map[string]string{
+		".BeginFunc": "github.com/jackc/pgx", ".BeginTxFunc": "github.com/jackc/pgx",
+		".Transaction": "gorm.io/gorm.", ".RunInTx": "github.com/uptrace/bun.",
+	} {
+		if strings.HasSuffix(callee, name) && strings.HasPrefix(strings.TrimPrefix(callee, "(*"), path) {
+			return true
+		}
 	}
 	return false
 }
@@ -156,7 +107,7 @@ func (u *uses) beginsInside(call *ast.CallExpr) bool {
 			break
 		}
 		if x, ok := n.(ast.Expr); ok {
-			if named, ok := types.Unalias(derefAny(u.info.TypeOf(x))).(*types.Named); ok && named.Obj().Name() == "Tx" {
+			if named, ok := types.Unalias(deref(u.info.TypeOf(x))).(*types.Named); ok && named.Obj().Name() == "Tx" {
 				return true
 			}
 		}

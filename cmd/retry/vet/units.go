@@ -5,21 +5,13 @@ import (
 	"go/constant"
 	"go/types"
 	"regexp"
-	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/types/typeutil"
 )
 
 // units reports durations without a unit, wherever the library gets one.
 func (u *uses) units(pass *analysis.Pass) {
-	for _, s := range u.settings {
-		named, ok := types.Unalias(s.of).(*types.Named)
-		if ok && s.value != nil && isImported(pass, named.Obj().Pkg()) {
-			u.unit(pass, s.value)
-		}
-	}
 	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
 		switch n := c.Node().(type) {
 		case *ast.CompositeLit:
@@ -27,22 +19,22 @@ func (u *uses) units(pass *analysis.Pass) {
 				u.unit(pass, n.Elts...)
 			}
 		case *ast.CallExpr:
-			fn, _ := typeutil.Callee(u.info, n).(*types.Func)
-			if u.info.Types[n.Fun].IsType() && u.isCurve(n) || fn != nil && isImported(pass, fn.Pkg()) {
+			if isLibrary(u.callee(n)) || u.info.Types[n.Fun].IsType() && u.retryType(n) != "" {
 				u.unit(pass, n.Args...)
 			}
 		}
 	}
+	for _, s := range u.settings {
+		if s.value != nil && isLibrary(typeName(s.of)) {
+			u.unit(pass, s.value)
+		}
+	}
 }
 
-// isImported reports whether p is another package, and of the library.
-func isImported(pass *analysis.Pass, p *types.Package) bool {
-	return p != nil && p != pass.Pkg && isLibrary(p.Path())
-}
-
-// isCurve reports whether x is a curve that is one duration.
-func (u *uses) isCurve(x ast.Expr) bool {
-	return slices.Contains([]string{"Fixed", "Linear", "Fibonacci"}, u.retryType(x))
+// isDuration reports whether x is a duration or a curve that is one.
+func (u *uses) isDuration(x ast.Expr) bool {
+	basic, ok := u.info.TypeOf(x).Underlying().(*types.Basic)
+	return ok && basic.Kind() == types.Int64 && (u.retryType(x) != "" || typeName(u.info.TypeOf(x)) == "time.Duration")
 }
 
 var countsTime = regexp.MustCompile(`(?i)sec|milli|minute|hour|ms$|^ms|wait|delay|timeout|interval|after`)
@@ -50,19 +42,15 @@ var countsTime = regexp.MustCompile(`(?i)sec|milli|minute|hour|ms$|^ms|wait|dela
 // unit reports those of the durations that are bare numbers.
 func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
 	for _, x := range list {
-		tv := u.info.Types[x]
 		call, made := ast.Unparen(x).(*ast.CallExpr)
-		if inTest(pass, x) || !isNamed(tv.Type, "time", "Duration") && (made || !u.isCurve(x)) {
-			continue
-		}
-		if tv.Value != nil {
-			n, ok := constant.Int64Val(constant.ToInt(tv.Value))
+		switch value := u.info.Types[x].Value; {
+		case made && u.retryType(x) != "" || !u.isDuration(x): // what a conversion gets is looked at there
+		case value != nil:
+			n, ok := constant.Int64Val(constant.ToInt(value))
 			if ok && n > 0 && n < 1e6 && u.bare(x) {
 				pass.ReportRangef(x, "%d is %d nanoseconds: give it a unit, as in %[1]d*time.Millisecond", n, n)
 			}
-			continue
-		}
-		if made && u.info.Types[call.Fun].IsType() && u.countsTime(call.Args[0]) {
+		case made && u.info.Types[call.Fun].IsType() && u.countsTime(call.Args[0]):
 			pass.ReportRangef(x, "%s counts nanoseconds here: multiply it with its unit, as in time.Duration(%[1]s)*time.Second", types.ExprString(call.Args[0]))
 		}
 	}
@@ -77,7 +65,7 @@ func (u *uses) countsTime(x ast.Expr) bool {
 	}
 	made := u.from(x)
 	name := lastName(x)
-	return countsTime.MatchString(name) && !hasAny(strings.ToLower(name), "nano") ||
+	return countsTime.MatchString(name) && !strings.Contains(strings.ToLower(name), "nano") ||
 		made != nil && hasAny(u.callee(made), "strconv.Atoi", "strconv.ParseInt")
 }
 

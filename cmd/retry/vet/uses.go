@@ -55,9 +55,7 @@ type call struct {
 }
 
 // contains reports whether pos is inside o, parameters included.
-func (o *operation) contains(pos token.Pos) bool {
-	return o.node.Pos() <= pos && pos < o.node.End()
-}
+func (o *operation) contains(pos token.Pos) bool { return within(o.node, pos) }
 
 // retriers are the functions that retry, with the positions of their arguments.
 var retriers = map[string]struct {
@@ -101,12 +99,12 @@ func findUses(pass *analysis.Pass) (any, error) {
 	return u, nil
 }
 
-// operations returns the operations with their calls. One that is retried in two
+// operations returns the operations with their calls, and those of more calls. One that is retried in two
 // places comes once, with the first of them.
-func (u *uses) operations() iter.Seq2[*call, *operation] {
+func (u *uses) operations(more ...*call) iter.Seq2[*call, *operation] {
 	return func(yield func(*call, *operation) bool) {
 		seen := map[ast.Node]bool{}
-		for _, call := range u.calls {
+		for _, call := range slices.Concat(u.calls, more) {
 			for _, op := range call.ops {
 				if !seen[op.node] && !yield(call, op) {
 					return
@@ -117,8 +115,11 @@ func (u *uses) operations() iter.Seq2[*call, *operation] {
 	}
 }
 
-// isLibrary reports whether a path belongs to one of our packages.
-func isLibrary(path string) bool { return path == retryPath || strings.HasPrefix(path, retryPath+"/") }
+// isLibrary reports whether a path, or the full name of a function, belongs to one of
+// our packages.
+func isLibrary(path string) bool {
+	return path == retryPath || strings.HasPrefix(path, retryPath+"/") || strings.HasPrefix(path, retryPath+".")
+}
 
 // callee returns the full name of the function that is called, such as
 // "time.Sleep" or "(*database/sql.Tx).Commit", or "" if it is not known.
@@ -149,13 +150,6 @@ func (u *uses) newCall(c inspector.Cursor) *call {
 // operation returns the operation for the function x, if its body is in this
 // package.
 func (u *uses) operation(x ast.Expr) *operation {
-	for {
-		conversion, ok := ast.Unparen(x).(*ast.CallExpr)
-		if !ok || len(conversion.Args) != 1 || !u.info.Types[conversion.Fun].IsType() {
-			break
-		}
-		x = conversion.Args[0]
-	}
 	value := u.value(x)
 	if value == nil {
 		return nil
@@ -177,19 +171,11 @@ func (u *uses) operation(x ast.Expr) *operation {
 	}
 	op.cursor, _ = u.root.FindNode(op.node)
 	if params := signature.Params.List; len(params) > 0 && len(params[0].Names) > 0 {
-		op.ctx = u.named(params[0].Names[0])
+		if v := u.local(params[0].Names[0]); v != nil && isContext(v.Type()) {
+			op.ctx = v
+		}
 	}
 	return op
 }
 
-// named returns the variable of a context that id declares, or nil if it is
-// blank or something else.
-func (u *uses) named(id *ast.Ident) *types.Var {
-	v, ok := u.info.ObjectOf(id).(*types.Var)
-	if !ok || id.Name == "_" || !isContext(v.Type()) {
-		return nil
-	}
-	return v
-}
-
-func isContext(t types.Type) bool { return isNamed(t, "context", "Context") }
+func isContext(t types.Type) bool { return typeName(t) == "context.Context" }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// value returns the only value that an expression can have: the expression
-// itself, or the value of a variable that is assigned once. It returns nil if
-// there may be others.
+// value returns the only value that an expression can have: the expression itself, or
+// the value of a variable that is assigned once and whose fields are not. It returns
+// nil if there may be others.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)
@@ -22,33 +22,13 @@ func (u *uses) value(x ast.Expr) ast.Expr {
 		if !ok {
 			return x // a constant, a function, nil
 		}
-		x = u.only(obj)
+		v := u.known(obj)
+		if v == nil || len(v.values) != 1 || len(v.fields) > 0 {
+			return nil
+		}
+		x = v.values[0]
 	}
 	return nil
-}
-
-// only returns the value of a variable that is assigned once and whose fields are
-// not, and nil for any other.
-func (u *uses) only(obj *types.Var) ast.Expr {
-	v := u.known(obj)
-	if v == nil || len(v.values) != 1 || len(v.fields) > 0 {
-		return nil
-	}
-	return v.values[0]
-}
-
-// result returns the call that assigns a variable as one of its results, if the
-// variable is assigned once.
-func (u *uses) result(id *ast.Ident) ast.Expr {
-	obj, ok := u.info.ObjectOf(id).(*types.Var)
-	if !ok {
-		return nil
-	}
-	v := u.known(obj)
-	if v == nil || len(v.values) != 1 || len(v.calls) != 1 {
-		return nil
-	}
-	return ast.Unparen(v.calls[0])
 }
 
 // known returns the record of a variable that changes nowhere else, and nil for
@@ -64,10 +44,9 @@ func (u *uses) known(obj *types.Var) *variable {
 // from returns the call that x is, or whose results are assigned to the variable
 // x and nothing else is.
 func (u *uses) from(x ast.Expr) *ast.CallExpr {
-	if id, ok := ast.Unparen(x).(*ast.Ident); ok {
-		if call, ok := u.result(id).(*ast.CallExpr); ok {
-			return call
-		}
+	v := u.known(u.local(x))
+	if v != nil && len(v.values) == 1 && len(v.calls) == 1 {
+		x = v.calls[0]
 	}
 	call, _ := u.value(x).(*ast.CallExpr)
 	return call

@@ -25,15 +25,7 @@ func (u *uses) record(node ast.Node) {
 		u.declare(n.Recv)
 	case *ast.FuncType:
 		u.declare(n.Params)
-		if n.Results != nil {
-			for _, field := range n.Results.List {
-				for _, name := range field.Names {
-					if v := u.variable(name); v != nil {
-						v.zero = true
-					}
-				}
-			}
-		}
+		u.declare(n.Results)
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
 			if len(n.Values) > 0 {
@@ -74,7 +66,7 @@ func (u *uses) record(node ast.Node) {
 	}
 }
 
-// declare records that the caller assigns the parameters.
+// declare records that something else assigns the parameters and results.
 func (u *uses) declare(params *ast.FieldList) {
 	if params == nil {
 		return

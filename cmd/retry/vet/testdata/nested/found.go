@@ -50,16 +50,10 @@ func called(ctx context.Context) error {
 	})
 }
 
-func (c *client) one(ctx context.Context) error {
-	return retry.Do(ctx, c.policy, func(ctx context.Context) error {
-		return retry.Do(ctx, c.policy, ping) // want `^retry.Do inside retry.Do makes up to n x n calls where the policy allows n: `
-	})
-}
-
 func layers(ctx context.Context) error {
 	return retry.Do(ctx, four, func(ctx context.Context) error {
 		return retry.Do(ctx, three, func(ctx context.Context) error { // want `4 x 3 = 12 calls`
-			return retry.Do(ctx, three, ping) // want `4 x 3 x 3 = 36 calls`
+			return retry.Do(ctx, three, ping) // want `3 x 3 = 9 calls`
 		})
 	})
 }

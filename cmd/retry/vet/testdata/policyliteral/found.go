@@ -15,9 +15,9 @@ const tooMuch = 1.5
 var faulty = retry.Policy{
 	MaxAttempts: -2, // want `^MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited \[policyliteral\]$`
 	AttemptCap:  -1, // want `^AttemptCap is -1: write 0 for no cap, or how many attempts it allows \[policyliteral\]$`
-	Backoff: retry.Exponential{
-		Base:   -time.Second, // want `^Backoff: Exponential.Base is -1s: write 0 for no delay, or a positive duration \[policyliteral\]$`
-		Factor: 0.5,          // want `^Backoff: Exponential.Factor is 0.5: write 0 for 2, or a finite number of at least 1 \[policyliteral\]$`
+	Backoff: retry.Exponential{ // want `^Backoff: Exponential.Base is -1s: write 0 for no delay, or a positive duration \[policyliteral\]$` `^Backoff: Exponential.Factor is 0.5: write 0 for 2, or a finite number of at least 1 \[policyliteral\]$`
+		Base:   -time.Second,
+		Factor: 0.5,
 	},
 	MaxDelay:   -1,                          // want `^MaxDelay is -1ns: write 0 for none, or a positive duration \[policyliteral\]$`
 	Jitter:     retry.Proportional(tooMuch), // want `^Jitter: Proportional is 1.5: write a share between 0 and 1: 0.2 is ±20 % \[policyliteral\]$`
@@ -36,9 +36,9 @@ func elements(attempts int) []*retry.Policy {
 	p.MaxRetries = -5 // want `^MaxRetries is -5: `
 	return []*retry.Policy{&p, {
 		MaxAttempts: attempts,
-		Backoff: retry.Schedule{
+		Backoff: retry.Schedule{ // want `^Backoff: Schedule\[1\] is -1ns: `
 			time.Second,
-			-1, // want `^Backoff: Schedule\[1\] is -1ns: `
+			-1,
 		},
 	}}
 }
