@@ -117,15 +117,17 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 			r.hint = block.Hint()
 		}
 	}
-	if len(known) == 0 && !f.walked {
-		known = unknown // naming a file says that a policy is in it
-	}
+	noted := len(r.Faults)
 	if len(known) == 0 {
 		for _, block := range unknown {
 			if note := block.Unread(); note != nil {
 				r.Faults = append(r.Faults, note)
 			}
 		}
+	}
+	noted = len(r.Faults) - noted
+	if len(known) == 0 && noted == 0 && !f.walked {
+		known = unknown[:min(1, len(unknown))] // naming a file says that a policy is in it
 	}
 	for _, block := range known {
 		if from.from == "" && block.IsSystem() {
@@ -143,7 +145,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 		return nil
 	}
 	r.Without = append(r.Without, file.Name)
-	if !f.walked {
+	if !f.walked && noted == 0 {
 		at := "in it"
 		if from.at != "" {
 			at = "at " + from.at

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,10 +18,10 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/cmd/retry/internal/logfile"
 	"github.com/goretry/retry/cmd/retry/internal/policyfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
+	"github.com/goretry/retry/retryflow/flowlog"
 )
 
 var explainCommand = &command{
@@ -33,15 +34,13 @@ the calls: how many gave up, for which reasons, from which sources, with which
 errors, and when. Then it prints them, the events of each call together. All
 times are UTC.
 
-    retry explain -failed -since 1h retries.log
-    retry explain -source 'pod/web-*' -until 2026-11-22T10:35:00Z web.log
+    retry explain -failed -since 1h -source 'pod/web-*' web.log
     retry explain -policy config.yaml -at services.payments.retry web.log
     kubectl logs --prefix deploy/web | retry explain
 
-A source is what stands before an event in its line, as kubectl, docker compose,
-syslog and journald write it, or a field such as "pod" or "host" around it.
-Otherwise it is the file. Lines of anything else are skipped and counted. A file
-may be compressed by gzip. Several files are merged in the order of time.
+A source is what kubectl, docker compose, syslog or journald write before an
+event, or a field such as "pod" or "host" around it, or else the file. Lines of
+anything else are skipped. Several files, also of gzip, are merged by time.
 
 A file is read twice. From a pipe, and with -json, a call is printed when it has
 ended, and the numbers come at the end, or on Ctrl-C.
@@ -99,7 +98,7 @@ func instantOf(to *time.Time) func(string) error {
 }
 
 // has reports whether a call is selected.
-func (o *selection) has(c *logfile.Call) bool {
+func (o *selection) has(c *eventlog.Trace) bool {
 	matches := func(pattern *regexp.Regexp, text string) bool { return pattern == nil || pattern.MatchString(text) }
 	last := c.Last().Time
 	return matches(o.key, c.Key) && matches(o.source, c.From()) && !last.Before(o.since) && (o.until.IsZero() || !last.After(o.until))
@@ -166,12 +165,12 @@ func explain(s *streams, c *command, args []string) int {
 
 // twice prints what the calls of files have in common, and then the calls.
 func (x *explanation) twice(names []string) error {
-	if err := x.read(names, nil, func(c *logfile.Call) { x.sum.add(c) }); err != nil && x.sum.Calls == 0 {
+	if err := x.read(names, nil, func(c *eventlog.Trace) { x.sum.add(c) }); err != nil && x.sum.Calls == 0 {
 		return err
 	}
 	x.out.WriteString(x.sum.text())
 	x.gap = "\n"
-	return x.read(names, nil, func(c *logfile.Call) { x.print(c, x.sum.differs(c)) })
+	return x.read(names, nil, func(c *eventlog.Trace) { x.print(c, x.sum.differs(c)) })
 }
 
 // once prints calls when they end, and what they have in common at the end.
@@ -179,11 +178,12 @@ func (x *explanation) once(names []string) error {
 	ctx, stop := signal.NotifyContext(x.streams.ctx, os.Interrupt)
 	defer stop()
 	wrap := func(in io.Reader) io.Reader { return newLive(ctx, in, x.out.Flush) }
-	err := x.read(names, wrap, func(c *logfile.Call) { x.print(c, x.sum.add(c)) })
+	err := x.read(names, wrap, func(c *eventlog.Trace) { x.print(c, x.sum.add(c)) })
 	switch {
 	case x.sum.Calls == 0 && err != nil: // it says why
 	case x.separator != "":
-		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), x.sum.json()[1:])
+		numbers, _ := json.Marshal(x.sum) // of texts and numbers
+		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
 	default:
 		if x.printed {
 			x.out.WriteString("\n")
@@ -195,32 +195,40 @@ func (x *explanation) once(names []string) error {
 
 // read hands on the selected calls of a log when they end, and completes the summary. A log
 // without one is an error.
-func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, each func(*logfile.Call)) error {
-	log, closeAll, err := open(x.streams, names, wrap)
-	if err != nil {
-		return err
+func (x *explanation) read(names []string, wrap func(io.Reader) io.Reader, each func(*eventlog.Trace)) error {
+	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
+	log, first := &eventlog.Files{Decode: flowlog.Decode}, ""
+	for _, name := range names {
+		title, file, err := x.streams.open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in := io.Reader(file)
+		if wrap != nil {
+			in = wrap(file)
+		}
+		log.Add(title, in)
+		first = cmp.Or(first, title)
 	}
-	defer closeAll()
-	selected := false
-	for c, err := range log.Calls() {
+	for c, err := range log.Traces() {
 		if err != nil {
 			x.sum.finish(log)
 			return err
 		}
 		if x.has(c) {
-			selected = true
 			each(c)
 		}
 	}
 	x.sum.finish(log)
-	if !selected && !x.sum.faulty(log) {
-		return x.nothing(log, names)
+	if x.sum.Calls == 0 && (x.sum.comparison == nil || log.Bad == 0) {
+		return x.nothing(log, first)
 	}
 	return nil
 }
 
 // nothing is the error for a log in which no call is selected.
-func (o *selection) nothing(log *logfile.Log, names []string) error {
+func (o *selection) nothing(log *eventlog.Files, first string) error {
 	text := "there is no event"
 	switch skipped := log.Skipped + log.Bad; {
 	case log.Events > 0 && len(o.flags) > 0:
@@ -231,11 +239,11 @@ func (o *selection) nothing(log *logfile.Log, names []string) error {
 	if log.Torn > 0 {
 		text += fmt.Sprintf(" (cut off: %s)", counted(log.Torn, "line"))
 	}
-	return &policyfile.Fault{File: title(names[0]), Line: 1, Text: text}
+	return &policyfile.Fault{File: first, Line: 1, Text: text}
 }
 
 // print prints a call.
-func (x *explanation) print(c *logfile.Call, differs bool) {
+func (x *explanation) print(c *eventlog.Trace, differs bool) {
 	switch {
 	case x.failed && !gaveUp(c), x.sum.comparison != nil && !differs:
 	case x.separator != "":
@@ -243,36 +251,12 @@ func (x *explanation) print(c *logfile.Call, differs bool) {
 		x.separator = ","
 	default:
 		for _, r := range c.Records {
-			x.event(r)
+			if x.failed && r.Event.Kind == retry.CallFinished {
+				x.line = eventlog.Explainer{} // to a search for "stopped", the cause is not said yet
+			}
+			x.out.WriteString(x.gap + x.line.Line(r))
+			x.printed, x.gap = true, ""
 		}
-	}
-}
-
-func (x *explanation) event(r logfile.Record) {
-	if x.failed && r.Event.Kind == retry.CallFinished {
-		x.line = eventlog.Explainer{} // to a search for "stopped", the cause is not said yet
-	}
-	r.Record.Key = r.Origin().String()
-	line := x.line.Line(r.Record)
-	if x.streams.colors {
-		line = fmt.Sprintf("\x1b[%dm%s\x1b[0m\n", color(r.Event), strings.TrimSuffix(line, "\n"))
-	}
-	x.out.WriteString(x.gap + line)
-	x.printed, x.gap = true, ""
-}
-
-// color returns the terminal's color number for an event.
-func color(e retry.Event) int {
-	const red, green, yellow, gray = 31, 32, 33, 90
-	switch {
-	case e.Kind == retry.AttemptStarted:
-		return gray
-	case e.Kind == retry.RetryScheduled:
-		return yellow
-	case e.Err != nil || e.Kind == retry.CallFinished && e.Reason != retry.ReasonSuccess:
-		return red
-	default:
-		return green
 	}
 }
 
@@ -304,39 +288,6 @@ func regular(names []string) bool {
 		}
 	}
 	return true
-}
-
-func title(name string) string {
-	if name == "-" {
-		return "standard input"
-	}
-	return name
-}
-
-// open opens files as one log. It reads each through wrap, unless that is nil.
-func open(s *streams, names []string, wrap func(io.Reader) io.Reader) (log *logfile.Log, closeAll func(), err error) {
-	debug.SetMemoryLimit(48 << 20) // a log may be longer than the machine has: collect in time
-	var all []*logfile.File
-	var opened []io.Closer
-	closeAll = func() {
-		for _, file := range opened {
-			file.Close()
-		}
-	}
-	for _, name := range names {
-		title, file, err := s.open(name)
-		if err != nil {
-			closeAll()
-			return nil, nil, err
-		}
-		opened = append(opened, file)
-		r := io.Reader(file)
-		if wrap != nil {
-			r = wrap(file)
-		}
-		all = append(all, logfile.Open(title, r))
-	}
-	return logfile.New(all...), closeAll, nil
 }
 
 // A live reader ends when a context is done, although a Read of a pipe does not. It

@@ -52,17 +52,15 @@ type streams struct {
 	in       io.Reader
 	out, err io.Writer
 
-	typed  bool // in is a terminal
-	colors bool // out is a terminal, and its user wants colors
-	shown  bool // err is a terminal
+	typed bool // in is a terminal
+	shown bool // err is a terminal
 }
 
 func newStreams(in, out, err *os.File) *streams {
 	return &streams{
 		ctx: context.Background(), in: in, out: out, err: err,
-		typed:  isTerminal(in),
-		colors: isTerminal(out) && os.Getenv("NO_COLOR") == "",
-		shown:  isTerminal(err),
+		typed: isTerminal(in),
+		shown: isTerminal(err),
 	}
 }
 

@@ -84,7 +84,7 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// Colors and progress are for terminals only. NO_COLOR turns the colors off.
+// Progress is for terminals only.
 func TestTerminal(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has /dev/ptmx")
@@ -98,18 +98,14 @@ func TestTerminal(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		in, out, err *os.File
-		noColor      string
 		want         streams
 	}{
-		{"no terminal", file, file, file, "", streams{}},
-		{"input", terminal, file, file, "", streams{typed: true}},
-		{"output", file, terminal, file, "", streams{colors: true}},
-		{"errors", file, file, terminal, "", streams{shown: true}},
-		{"all", terminal, terminal, terminal, "", streams{typed: true, colors: true, shown: true}},
-		{"no colors", terminal, terminal, terminal, "1", streams{typed: true, shown: true}},
+		{"no terminal", file, file, file, streams{}},
+		{"input", terminal, file, file, streams{typed: true}},
+		{"errors", file, file, terminal, streams{shown: true}},
+		{"all", terminal, terminal, terminal, streams{typed: true, shown: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Setenv("NO_COLOR", test.noColor)
 			want := test.want
 			want.ctx, want.in, want.out, want.err = context.Background(), test.in, test.out, test.err
 			assert.Equal(t, &want, newStreams(test.in, test.out, test.err))

@@ -127,8 +127,6 @@ func simulate(s *streams, c *command, args []string) int {
 	return ok
 }
 
-const runs = 10
-
 // simulateAll simulates systems. To compare them, all runs are as long as the longest,
 // and those that are shown have the same seed.
 func simulateAll(all []explore.Simulation) (err error) {
@@ -146,9 +144,8 @@ func simulateAll(all []explore.Simulation) (err error) {
 	}
 	again := false
 	for i := range all {
-		of := &all[i]
-		of.System.Duration = time.Duration(longest) * time.Second
-		again = again || len(of.Result.Seconds) < longest
+		all[i].System.Duration = time.Duration(longest) * time.Second
+		again = again || len(all[i].Result.Seconds) < longest
 	}
 	if again {
 		return simulateAll(all)
@@ -216,11 +213,8 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "change\tverdict\tcalls lost\tmargin")
 	for _, row := range of.RescueRows() {
-		change, other, pair := strings.Cut(row[0], "; ")
+		change := strings.Replace(row[0], "; ", "\t\t\t\n  and ", 1)
 		fmt.Fprintf(t, "%s\t%s\n", change, strings.Join(row[1:], "\t"))
-		if pair {
-			fmt.Fprintf(t, "  and %s\t\t\t\n", other)
-		}
 	}
 	_ = t.Flush()
 	if len(of.Useless) > 0 {
@@ -229,8 +223,9 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 	b.WriteString("\n")
 }
 
-// A table has fewer rows than mostRows. Its longest bar has mostBar characters.
-const mostRows, mostBar = 25, 16
+// A verdict is of so many runs. A table has fewer rows than mostRows, and its longest bar
+// has mostBar characters.
+const runs, mostRows, mostBar = 10, 25, 16
 
 // printRows prints runs beside each other, with the load of the service that has the
 // most of it in the first.
@@ -249,10 +244,7 @@ func printRows(b *strings.Builder, all []explore.Simulation) {
 	}
 	round := func(v float64) string { return preview.Thousands(int64(math.Round(v))) }
 	for i, row := range runs[0] {
-		mark := ""
-		if row.Event {
-			mark = "x "
-		}
+		mark := map[bool]string{true: "x "}[row.Event]
 		fmt.Fprintf(t, "\n%s%s\t%s\t", mark, preview.Brief(row.From), round(row.Calls))
 		for _, run := range runs {
 			r := run[min(i, len(run)-1)]

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -76,10 +74,10 @@ func (s *strip) count(second int64, gaveUp, retries int) {
 }
 
 // start returns the first second of the bar that has a second.
-func (s *strip) start(second int64) int64 {
-	seconds := widths[s.width].seconds
-	return second - (second%seconds+seconds)%seconds
-}
+func (s *strip) start(second int64) int64 { return floor(second, widths[s.width].seconds) }
+
+// floor returns the greatest multiple of a width that is not after a second.
+func floor(second, width int64) int64 { return second - (second%width+width)%width }
 
 // all returns the bars in their order.
 func (s *strip) all() []*bar {
@@ -92,8 +90,8 @@ func (s *strip) all() []*bar {
 	return bars
 }
 
-// writeStrip writes the bars as a table.
-func writeStrip(w io.Writer, bars []*bar) {
+// rows returns the bars as a table, and its title.
+func (s *strip) rows(bars []*bar) (title string, rows [][]string) {
 	gaveUp, retries := 1, 1
 	for _, b := range bars {
 		gaveUp, retries = max(gaveUp, b.GaveUp), max(retries, b.Retries)
@@ -104,17 +102,15 @@ func writeStrip(w io.Writer, bars []*bar) {
 		}
 		return preview.Thousands(n) + "\t" + strings.Repeat("#", max(1, n*widest/most))
 	}
-	for i, b := range bars {
-		form := "2006-01-02 15:04Z"
-		if b.Seconds < 60 {
-			form = "2006-01-02 15:04:05Z"
-		}
-		if i == 0 {
-			i := slices.IndexFunc(widths, func(w width) bool { return w.seconds == b.Seconds })
-			fmt.Fprintf(w, "\nIN EACH %s\tGAVE UP\t\tRETRIES\n", strings.ToUpper(widths[i].name))
-		} else if b.Time.Unix() > bars[i-1].Time.Unix()+b.Seconds {
-			fmt.Fprintln(w, "...\t\t\t")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", b.Time.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries))
+	width, form := widths[s.width], "2006-01-02 15:04Z"
+	if width.seconds < 60 {
+		form = "2006-01-02 15:04:05Z"
 	}
+	for i, b := range bars {
+		if i > 0 && b.Time.Unix() > bars[i-1].Time.Unix()+width.seconds {
+			rows = append(rows, []string{"...\t\t\t"})
+		}
+		rows = append(rows, []string{b.Time.Format(form), draw(b.GaveUp, gaveUp), draw(b.Retries, retries)})
+	}
+	return "IN EACH " + strings.ToUpper(width.name) + "\tGAVE UP\t\tRETRIES", rows
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/cmd/retry/internal/logfile"
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/internal/eventlog"
 )
@@ -20,35 +20,31 @@ import (
 // A summary is what the calls of a log have in common. Its size has a limit, however
 // long the log is.
 type summary struct {
-	Calls        int           `json:"calls"`
-	Succeeded    int           `json:"succeeded"`
-	GaveUp       int           `json:"gave_up"`
-	Canceled     int           `json:"canceled"`
-	Open         int           `json:"without_end"`
-	Keyless      int           `json:"without_key"`
-	Attempts     int           `json:"attempts"`
-	Retried      int           `json:"retried"` // calls
-	Retries      int           `json:"retries"`
-	Denied       int           `json:"denied_by_budget"`
-	Peak         peak          `json:"peak"`
-	LongestWait  *longestWait  `json:"longest_wait,omitempty"`
-	SkippedLines int           `json:"skipped_lines"`
-	TornLines    int           `json:"cut_off_lines"`
-	Dropped      int           `json:"dropped"` // calls cut short
-	Envoy        int           `json:"envoy"`   // calls of its access log
-	Uncounted    int           `json:"without_attempts"`
-	Reasons      []*reasonLine `json:"reasons"`
-	Sources      []*sourceLine `json:"sources"`
-	Errors       []errorLine   `json:"errors"`
-	Strip        []*bar        `json:"strip"`
-	*comparison                // nil: there is no policy to compare with
+	group                     // of all calls, without a reason or a source
+	Succeeded    int          `json:"succeeded"`
+	Canceled     int          `json:"canceled"`
+	Open         int          `json:"without_end"`
+	Keyless      int          `json:"without_key"`
+	Retried      int          `json:"retried"` // calls
+	Retries      int          `json:"retries"`
+	Denied       int          `json:"denied_by_budget"`
+	Peak         peak         `json:"peak"`
+	LongestWait  *longestWait `json:"longest_wait,omitempty"`
+	SkippedLines int          `json:"skipped_lines"`
+	TornLines    int          `json:"cut_off_lines"`
+	Dropped      int          `json:"dropped"` // calls cut short
+	Envoy        int          `json:"envoy"`   // calls of its access log
+	Uncounted    int          `json:"without_attempts"`
+	Reasons      []*group     `json:"reasons"`
+	Sources      []*group     `json:"sources"`
+	Errors       []errorLine  `json:"errors"`
+	Strip        []*bar       `json:"strip"`
+	*comparison               // nil: there is no policy to compare with
 
 	from, to time.Time
 	started  bool // the log has attempts
-	reasons  map[[2]string]*reasonLine
-	sources  map[string]*sourceLine
-	errors   tally
-	failures int // that are in errors
+	reasons  groups
+	sources  groups
 	strip    strip
 }
 
@@ -61,7 +57,7 @@ type peak struct {
 }
 
 type longestWait struct {
-	logfile.Origin
+	eventlog.Origin
 	Time instant `json:"time"`
 	Wait string  `json:"wait"`
 	wait time.Duration
@@ -74,63 +70,91 @@ func (t instant) MarshalJSON() ([]byte, error) {
 	return t.UTC().AppendFormat(nil, `"`+time.RFC3339Nano+`"`), nil
 }
 
-// A reasonLine counts the calls that stopped for a reason.
-type reasonLine struct {
-	Reason string `json:"reason"`
-	Class  string `json:"class,omitempty"`
-	Count  int    `json:"count"`
-	commonest
-}
-
-// A sourceLine counts the calls of a source.
-type sourceLine struct {
-	Source   string `json:"source"`
-	Calls    int    `json:"calls"`
-	GaveUp   int    `json:"gave_up"`
-	Attempts int    `json:"attempts"`
-	Least    int    `json:"least_max"` // the smallest and the greatest limit of a call, -1 for unlimited
-	Most     int    `json:"greatest_max"`
-	Differ   int    `json:"differ,omitempty"` // calls that differ from the policy
-	commonest
-}
-
-// commonest is the error that the calls of a line have most often.
-type commonest struct {
-	Error   string `json:"error,omitempty"`
-	Times   int    `json:"error_count,omitempty"`
-	AtLeast bool   `json:"error_count_at_least,omitempty"` // it may have come more often
+// A group counts the calls that stopped for a reason, or that are from a source.
+type group struct {
+	Reason    string     `json:"reason,omitempty"`
+	Class     string     `json:"class,omitempty"`
+	Source    string     `json:"source,omitempty"`
+	Calls     int        `json:"calls"`
+	GaveUp    int        `json:"gave_up"`
+	Attempts  int        `json:"attempts"`
+	Least     int        `json:"least_max"` // the smallest and the greatest limit of a call, -1 for unlimited
+	Most      int        `json:"greatest_max"`
+	Differ    int        `json:"differ,omitempty"`    // calls that differ from the policy
+	Commonest *errorLine `json:"commonest,omitempty"` // error of a source's attempts, or the last one of a reason's calls
 
 	errors tally
 }
 
-func (c *commonest) find() {
-	for _, line := range c.errors.most(1) {
-		c.Error, c.Times, c.AtLeast = line.Error, line.Count, line.AtLeast
+// groups are by reason, class and source. At most mostGroups are counted apart.
+type groups map[[3]string]*group
+
+// of returns the group of a key, or the other one if there are too many.
+func (g groups) of(key, other [3]string) *group {
+	if g[key] == nil && len(g) >= mostGroups {
+		key = other
 	}
+	if g[key] == nil {
+		g[key] = &group{Reason: key[0], Class: key[1], Source: key[2]}
+	}
+	return g[key]
 }
 
-func (c *commonest) String() string {
-	switch {
-	case c.AtLeast:
-		return c.Error + " (at least " + preview.Thousands(c.Times) + ")"
-	case c.Times > 0:
-		return c.Error + " (" + preview.Thousands(c.Times) + ")"
+// sorted returns the groups in an order, with the commonest error of each.
+func (g groups) sorted(compare func(a, b *group) int) []*group {
+	all := slices.AppendSeq([]*group{}, maps.Values(g))
+	for _, line := range all {
+		for _, commonest := range line.errors.most(1) {
+			line.Commonest = &commonest
+		}
 	}
-	return ""
+	slices.SortFunc(all, compare)
+	return all
+}
+
+// add counts a call.
+func (g *group) add(t *eventlog.Trace, attempts int, differs bool) {
+	limit := t.Last().Max
+	if g.Calls == 0 || uint(limit) < uint(g.Least) { // -1 is the greatest
+		g.Least = limit
+	}
+	if g.Calls == 0 || uint(limit) > uint(g.Most) {
+		g.Most = limit
+	}
+	g.Calls++
+	g.Attempts += attempts
+	if gaveUp(t) {
+		g.GaveUp++
+	}
+	if differs {
+		g.Differ++
+	}
 }
 
 // An errorLine counts the attempts that failed with an error.
 type errorLine struct {
 	Error   string  `json:"error"`
 	Count   int     `json:"count"`
-	Share   float64 `json:"share"` // of all attempts that failed
-	AtLeast bool    `json:"at_least,omitempty"`
+	Share   float64 `json:"share,omitempty"`    // of all attempts that failed
+	AtLeast bool    `json:"at_least,omitempty"` // it may have come more often
+}
+
+func (l *errorLine) String() string {
+	switch {
+	case l == nil:
+		return ""
+	case l.AtLeast:
+		return l.Error + " (at least " + preview.Thousands(l.Count) + ")"
+	default:
+		return l.Error + " (" + preview.Thousands(l.Count) + ")"
+	}
 }
 
 // A tally counts texts as Misra and Gries do in Finding Repeated Elements (1982): what comes
 // more often than once in mostErrors+1 texts stays, and no count is too high.
 type tally struct {
 	counts map[string]int
+	all    int // texts
 	last   string
 	least  bool // a text may have come more often
 }
@@ -139,6 +163,7 @@ func (t *tally) add(text string) {
 	if t.counts == nil {
 		t.counts = map[string]int{}
 	}
+	t.all++
 	t.last = text
 	if t.counts[text] > 0 || len(t.counts) < mostErrors {
 		t.counts[text]++
@@ -166,8 +191,7 @@ func (t *tally) most(n int) []errorLine {
 }
 
 const (
-	mostReasons = 64  // by class; all others are counted together
-	mostSources = 64  // likewise
+	mostGroups  = 64
 	mostErrors  = 256 // texts of a tally
 	mostMinutes = 20_000
 	namedErrors = 5
@@ -175,41 +199,38 @@ const (
 )
 
 func newSummary() *summary {
-	return &summary{reasons: map[[2]string]*reasonLine{}, sources: map[string]*sourceLine{},
-		Peak: peak{minutes: map[int64]int{}}, strip: strip{bars: map[int64]*bar{}}}
+	return &summary{reasons: groups{}, sources: groups{}, Peak: peak{minutes: map[int64]int{}}, strip: strip{bars: map[int64]*bar{}}}
 }
 
 // gaveUp reports whether a call stopped without success, and was not canceled.
-func gaveUp(c *logfile.Call) bool {
+func gaveUp(c *eventlog.Trace) bool {
 	e := c.Last()
 	return c.Stopped() && e.Reason != retry.ReasonSuccess && e.Reason != retry.ReasonCanceled
 }
 
 // add adds a call, and reports whether it differs from the policy, if there is one.
-func (s *summary) add(c *logfile.Call) (differs bool) {
-	last, source, failures, retries := c.Last(), s.sourceOf(c), s.failures, s.Retries
-	s.Calls++
-	if source.Calls++; c.Key == "" {
+func (s *summary) add(t *eventlog.Trace) (differs bool) {
+	last, failures, retries, attempts := t.Last(), s.errors.all, s.Retries, 0
+	source := s.sources.of([3]string{2: t.From()}, [3]string{2: "other"})
+	if t.Key == "" {
 		s.Keyless++
 	}
-	if first := c.Records[0].Event.Time; s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
+	if first := t.Records[0].Event.Time; s.from.IsZero() || first.Before(s.from) && !first.IsZero() {
 		s.from = first
 	}
 	if last.Time.After(s.to) {
 		s.to = last.Time
 	}
-	for i := range c.Records {
-		e := &c.Records[i].Event
-		s.started = s.started || e.Kind == retry.AttemptStarted
-		if e.Kind == retry.RetryScheduled {
-			s.retry(e.Time, 1)
-			if wait := waited(c, i); s.LongestWait == nil || wait > s.LongestWait.wait {
-				s.LongestWait = &longestWait{c.Origin, instant{e.Time}, wait.String(), wait}
+	for i, r := range t.Records {
+		s.started = s.started || r.Event.Kind == retry.AttemptStarted
+		if r.Event.Kind == retry.RetryScheduled {
+			s.retry(r.Event.Time, 1)
+			if wait := waited(t, i); s.LongestWait == nil || wait > s.LongestWait.wait {
+				s.LongestWait = &longestWait{t.Origin, instant{r.Event.Time}, wait.String(), wait}
 			}
 		}
 	}
-	attempts := 0
-	for _, r := range c.Whole() {
+	for _, r := range t.Whole() {
 		switch {
 		case r.Event.Kind == retry.AttemptStarted:
 			attempts++
@@ -220,74 +241,59 @@ func (s *summary) add(c *logfile.Call) (differs bool) {
 	if attempts == 0 { // all are in another log
 		attempts = last.Attempt
 	}
-	s.Attempts += attempts
-	source.Attempts += attempts
-	if first := c.Records[0]; first.Foreign {
+	if foreign, counted := t.Foreign(); foreign {
 		s.Envoy++
 		s.started = true
-		if first.Uncounted {
+		if !counted {
 			s.Uncounted++
 		}
 		if last.Attempt > 1 {
 			s.retry(last.Time, last.Attempt-1)
 		}
 	}
-	failure := failureOf(c)
-	if failure != nil && s.failures == failures {
+	failure := failureOf(t)
+	if failure != nil && s.errors.all == failures {
 		s.fail(source, failure)
 	}
 	if s.Retries > retries {
 		s.Retried++
 	}
+	differs = s.comparison.add(t)
+	s.group.add(t, attempts, differs)
+	source.add(t, attempts, differs)
+	s.end(t, attempts, failure)
+	return differs
+}
+
+// end counts how a call ended.
+func (s *summary) end(t *eventlog.Trace, attempts int, failure error) {
+	last := t.Last()
 	switch {
-	case !c.Stopped():
+	case !t.Stopped():
 		s.Open++
+		return
 	case last.Reason == retry.ReasonSuccess:
 		s.Succeeded++
+		return
 	case last.Reason == retry.ReasonCanceled:
 		s.Canceled++
-		s.count(last, failure)
 	default:
-		s.GaveUp++
-		source.GaveUp++
 		s.strip.add(last.Time, 1, 0)
-		s.count(last, failure)
 	}
 	if last.Reason == retry.ReasonBudget || last.Reason == retry.ReasonBorrowed {
 		s.Denied++
 	}
-	if differs = s.comparison.add(c); differs {
-		source.Differ++
+	reason := s.reasons.of([3]string{string(last.Reason), last.Class}, [3]string{"other"})
+	reason.add(t, attempts, false)
+	if failure != nil {
+		reason.errors.add(textOf(failure))
 	}
-	return differs
-}
-
-// sourceOf returns the line of the source of a call.
-func (s *summary) sourceOf(c *logfile.Call) *sourceLine {
-	name, limit := c.From(), c.Last().Max
-	if s.sources[name] == nil && len(s.sources) >= mostSources {
-		name = "other"
-	}
-	line := s.sources[name]
-	if line == nil {
-		line = &sourceLine{Source: name, Least: limit, Most: limit}
-		s.sources[name] = line
-	}
-	if uint(limit) < uint(line.Least) { // -1 is the greatest
-		line.Least = limit
-	}
-	if uint(limit) > uint(line.Most) {
-		line.Most = limit
-	}
-	return line
 }
 
 // fail counts an attempt that failed.
-func (s *summary) fail(source *sourceLine, err error) {
-	text := textOf(err)
-	s.failures++
-	s.errors.add(text)
-	source.errors.add(text)
+func (s *summary) fail(source *group, err error) {
+	s.errors.add(textOf(err))
+	source.errors.add(textOf(err))
 }
 
 // retry counts retries at a time.
@@ -303,7 +309,7 @@ func (p *peak) add(at time.Time, n int) {
 	if at.IsZero() {
 		return
 	}
-	minute := at.Unix() - (at.Unix()%60+60)%60
+	minute := floor(at.Unix(), 60)
 	p.minutes[minute] += n
 	if n = p.minutes[minute]; n > p.Retries || n == p.Retries && minute < p.Time.Unix() {
 		p.Time, p.Retries = instant{time.Unix(minute, 0).UTC()}, n
@@ -317,7 +323,7 @@ func (p *peak) add(at time.Time, n int) {
 
 // waited returns how long a call waited after its ith event, a RetryScheduled: a done context,
 // or the program's own Wait, may end a delay early.
-func waited(c *logfile.Call, i int) time.Duration {
+func waited(c *eventlog.Trace, i int) time.Duration {
 	e := c.Records[i].Event
 	if i+1 == len(c.Records) || c.Records[i+1].Event.Resets != e.Resets { // Elapsed begins anew
 		return e.Delay
@@ -326,7 +332,7 @@ func waited(c *logfile.Call, i int) time.Duration {
 }
 
 // failureOf returns the last error of a call, nil if it has none.
-func failureOf(c *logfile.Call) error {
+func failureOf(c *eventlog.Trace) error {
 	for _, r := range slices.Backward(c.Records) {
 		if r.Event.Err != nil {
 			return r.Event.Err
@@ -344,53 +350,23 @@ func textOf(err error) string {
 	return text
 }
 
-// count counts a call that stopped, by its reason and its error.
-func (s *summary) count(last *retry.Event, failure error) {
-	key := [2]string{string(last.Reason), last.Class}
-	if s.reasons[key] == nil && len(s.reasons) >= mostReasons {
-		key = [2]string{"other", ""}
-	}
-	line := s.reasons[key]
-	if line == nil {
-		line = &reasonLine{Reason: key[0], Class: key[1]}
-		s.reasons[key] = line
-	}
-	if line.Count++; failure != nil {
-		line.errors.add(textOf(failure))
-	}
-}
-
 // finish computes what can only be known at the end.
-func (s *summary) finish(l *logfile.Log) {
+func (s *summary) finish(l *eventlog.Files) {
 	s.SkippedLines, s.TornLines, s.Dropped = l.Skipped+l.Bad, l.Torn, l.Dropped
 	s.Strip = s.strip.all()
 	s.Errors = s.errors.most(namedErrors)
 	for i := range s.Errors {
-		s.Errors[i].Share = float64(s.Errors[i].Count) / float64(s.failures)
+		s.Errors[i].Share = float64(s.Errors[i].Count) / float64(s.errors.all)
 	}
-	s.Reasons = slices.AppendSeq([]*reasonLine{}, maps.Values(s.reasons))
-	for _, line := range s.Reasons {
-		line.find()
-	}
-	slices.SortFunc(s.Reasons, func(a, b *reasonLine) int {
-		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Class, b.Class))
+	s.Reasons = s.reasons.sorted(func(a, b *group) int {
+		return cmp.Or(b.Calls-a.Calls, cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Class, b.Class))
 	})
-	s.Sources = slices.AppendSeq([]*sourceLine{}, maps.Values(s.sources))
-	for _, line := range s.Sources {
-		line.find()
-	}
-	slices.SortFunc(s.Sources, func(a, b *sourceLine) int {
+	s.Sources = s.sources.sorted(func(a, b *group) int {
 		return cmp.Or(b.GaveUp-a.GaveUp, b.Attempts-a.Attempts, cmp.Compare(a.Source, b.Source))
 	})
-	s.comparison.finish(l)
-}
-
-// faulty reports whether the policy is compared with a log that has only lines that cannot be read.
-func (s *summary) faulty(l *logfile.Log) bool { return s.comparison != nil && l.Bad > 0 }
-
-func (s *summary) json() []byte {
-	numbers, _ := json.Marshal(s) // of texts and numbers
-	return numbers
+	if s.comparison != nil {
+		s.files = l
+	}
 }
 
 // text returns the first line, and how the calls compare with the policy, or a paragraph, the
@@ -400,7 +376,7 @@ func (s *summary) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s gave up, %.2f attempts a call\n", counted(s.Calls, "call"), preview.Thousands(s.GaveUp), float64(s.Attempts)/float64(max(1, s.Calls)))
 	if s.comparison != nil {
-		return b.String() + s.comparison.text(s.Sources)
+		return b.String() + s.comparison.text(s)
 	}
 	number, span, most, wait, quiet := preview.Thousands[int], "", "", "", 0
 	if !s.to.IsZero() {
@@ -449,35 +425,41 @@ var trailing = regexp.MustCompile(`(?m) +$`) // of a table
 // tables writes a table by reason, one by source, one by error, and one over time.
 func (s *summary) tables(b *strings.Builder) {
 	number := preview.Thousands[int]
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	if len(s.Reasons) > 0 {
-		fmt.Fprintln(t, "\nCALLS\tREASON\tCLASS\tCOMMONEST ERROR")
+	var reasons, sources, failures [][]string
+	for _, g := range s.Reasons {
+		reasons = append(reasons, []string{number(g.Calls), eventlog.Printable(g.Reason), cmp.Or(eventlog.Printable(g.Class), "-"), g.Commonest.String()})
 	}
-	for _, line := range s.Reasons {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\n", number(line.Count), eventlog.Printable(line.Reason), cmp.Or(eventlog.Printable(line.Class), "-"), &line.commonest)
-	}
-	_ = t.Flush()
-	fmt.Fprintln(t, "\nCALLS\tGAVE UP\tATTEMPTS\tMAX\tSOURCE\tCOMMONEST ERROR")
-	for _, line := range s.Sources {
-		limit := limitText(line.Least)
-		if line.Most != line.Least {
-			limit += " to " + limitText(line.Most)
+	for _, g := range s.Sources {
+		limit := limitText(g.Least)
+		if g.Most != g.Least {
+			limit += " to " + limitText(g.Most)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\n", number(line.Calls), number(line.GaveUp), number(line.Attempts), limit, eventlog.Printable(line.Source), &line.commonest)
-	}
-	_ = t.Flush()
-	if len(s.Errors) > 0 {
-		fmt.Fprintln(t, "\nFAILURES\tSHARE\tERROR")
+		sources = append(sources, []string{number(g.Calls), number(g.GaveUp), number(g.Attempts), limit, eventlog.Printable(g.Source), g.Commonest.String()})
 	}
 	for _, line := range s.Errors {
 		count := number(line.Count)
 		if line.AtLeast {
 			count += " or more"
 		}
-		fmt.Fprintf(t, "%s\t%.0f%%\t%s\n", count, 100*line.Share, line.Error)
+		failures = append(failures, []string{count, fmt.Sprintf("%.0f%%", 100*line.Share), line.Error})
 	}
-	_ = t.Flush()
-	writeStrip(t, s.Strip)
+	table(b, "CALLS\tREASON\tCLASS\tCOMMONEST ERROR", reasons)
+	table(b, "CALLS\tGAVE UP\tATTEMPTS\tMAX\tSOURCE\tCOMMONEST ERROR", sources)
+	table(b, "FAILURES\tSHARE\tERROR", failures)
+	title, bars := s.strip.rows(s.Strip)
+	table(b, title, bars)
+}
+
+// table writes rows under a title.
+func table(w io.Writer, title string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\n"+title)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
 	_ = t.Flush()
 }
 
@@ -492,8 +474,9 @@ func limitText(limit int) string {
 }
 
 // asJSON returns a call as JSON.
-func asJSON(c *logfile.Call) []byte {
+func asJSON(c *eventlog.Trace) []byte {
 	first, last := &c.Records[0], c.Last()
+	_, file, at := eventlog.Place(*first)
 	waits, failure := time.Duration(0), failureOf(c)
 	for i, r := range c.Records {
 		if r.Event.Kind == retry.RetryScheduled {
@@ -504,7 +487,7 @@ func asJSON(c *logfile.Call) []byte {
 		failure = nil
 	}
 	line := struct {
-		logfile.Origin
+		eventlog.Origin
 		File     string       `json:"file"`
 		Line     int          `json:"line"`
 		Began    instant      `json:"began"`
@@ -514,7 +497,7 @@ func asJSON(c *logfile.Call) []byte {
 		Reason   retry.Reason `json:"reason,omitempty"` // absent: it has no end in the log
 		Class    string       `json:"class,omitempty"`
 		Error    string       `json:"error,omitempty"`
-	}{c.Origin, first.File.Name, first.Line, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
+	}{c.Origin, file, at, instant{first.Event.Time.Add(-first.Event.Elapsed)}, instant{last.Time},
 		last.Attempt, waits.String(), last.Reason, last.Class, ""}
 	if failure != nil {
 		line.Error = failure.Error()

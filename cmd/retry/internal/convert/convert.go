@@ -49,11 +49,11 @@ var targets = []target{
 	{name: "argyll", title: "Argyll", write: writeArgyll, encode: asJSON,
 		curves: []curve{none, fixed, linear, exponential}, jitters: noJitter, unit: time.Millisecond, doubles: true},
 	{name: "taskharbor", title: "TaskHarbor", write: writeTaskHarbor, encode: asYAML,
-		curves: []curve{none, fixed, exponential}, jitters: shares, unit: 1, most: math.MaxInt64},
+		curves: []curve{none, fixed, exponential}, jitters: shares, unit: time.Nanosecond, most: math.MaxInt64},
 	{name: "nats", title: "NATS", write: writeNATS, encode: asJSON,
-		curves: []curve{none, fixed, linear, exponential, fibonacci, schedule}, jitters: noJitter, unit: 1},
+		curves: []curve{none, fixed, linear, exponential, fibonacci, schedule}, jitters: noJitter, unit: time.Nanosecond},
 	{name: "cenkalti", title: "cenkalti/backoff", write: writeCenkalti, encode: asGo,
-		curves: []curve{none, fixed, exponential}, jitters: shares, unit: 1, around: true, bounds: true},
+		curves: []curve{none, fixed, exponential}, jitters: shares, unit: time.Nanosecond, around: true, bounds: true},
 	{name: "envoy", title: "Envoy", write: writeEnvoy, encode: asYAML,
 		curves: []curve{fixed, exponential}, jitters: alwaysFull, unit: time.Millisecond, most: math.MaxUint32, doubles: true, times: true},
 	{name: "grpc", write: writeGRPC, encode: asJSON, around: true},
@@ -63,7 +63,7 @@ var targets = []target{
 	{name: "stepfunctions", title: "Step Functions", write: writeStepFunctions, encode: asJSON,
 		curves: []curve{fixed, exponential}, jitters: fullOrNone, unit: time.Second, most: stepMostRetries},
 	{name: "otel", title: "the Collector", write: writeOTel, encode: asYAML,
-		curves: []curve{fixed, exponential}, jitters: shares, unit: 1, around: true, bounds: true},
+		curves: []curve{fixed, exponential}, jitters: shares, unit: time.Nanosecond, around: true, bounds: true},
 }
 
 // Targets returns the names that [Write] accepts.

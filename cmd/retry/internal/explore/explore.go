@@ -1,6 +1,6 @@
 // Package explore shows on a page, which is one file without scripts, what a retry policy
-// does: its notes, its schedule, how many retries hit a server when many clients fail at
-// the same time, and how much load it adds; or what an outage does to a system.
+// does: its notes, its schedule, and how many retries hit a server when many clients fail
+// at the same time; or what an outage does to a system.
 package explore
 
 import (
@@ -46,7 +46,6 @@ type view struct {
 	Endless  bool // no picture can have all retries
 	Schedule template.HTML
 	Herd     figure
-	Load     figure
 
 	Systems []systemView
 }
@@ -99,8 +98,8 @@ func Page(p Policy) ([]byte, error) {
 		v.Steps = v.Steps[:maxRows]
 	}
 	v.Schedule = v.scheduleChart()
-	if h := herdOf(p.Policy, v.Clients, v.Outage); h != nil {
-		v.Herd, v.Load = v.herdFigure(h), v.loadFigure(h)
+	if all, drawn, ok := momentsOf(p.Policy, v.Clients, v.Outage); ok {
+		v.Herd = v.herdFigure(all, drawn)
 	} else {
 		v.Endless = true
 	}

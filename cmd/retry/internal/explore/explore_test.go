@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 	assert.Contains(t, many, "<tr><td>12</td><td>1h</td><td>12h</td></tr>\n</tbody>\n</table>\n<p>And so on.</p>\n")
 	assert.Contains(t, many, "counted over 10m,", "as slow as the policy is")
 	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 4, backoff: {type: fixed, base: 10ms}}", ""), "counted over 5ms,")
-	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 20000, backoff: {type: fixed, base: 1us}}", ""), "It makes 10,000 retries or more in an outage")
+	assert.Contains(t, pageOf(t, "a.yaml", "{max_attempts: 20000, backoff: {type: fixed, base: 1us}}", ""), "It makes 1,000 retries or more in an outage")
 }
 
 func TestTicks(t *testing.T) {
@@ -88,8 +88,8 @@ func TestPictures(t *testing.T) {
 		v := &view{Policy: &Policy{Policy: p}, outage: outageFor(p), Steps: p.Plan(maxRows)}
 		v.Clients = 20
 		pictures := []template.HTML{v.scheduleChart()}
-		if h := herdOf(p, v.Clients, v.Outage); h != nil {
-			pictures = append(pictures, v.herdFigure(h).Picture, v.loadFigure(h).Picture)
+		if all, drawn, ok := momentsOf(p, v.Clients, v.Outage); ok {
+			pictures = append(pictures, v.herdFigure(all, drawn).Picture)
 		}
 		for _, picture := range pictures {
 			checkPicture(t, string(picture), p)

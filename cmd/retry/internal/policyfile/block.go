@@ -83,8 +83,11 @@ func isNumber(text string) bool {
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
 	known := slices.DeleteFunc(slices.Clone(blocks), func(b Block) bool { return !b.Known() })
-	if at == "" && len(known) > 0 { // other documents are something else
+	switch {
+	case at == "" && len(known) > 0: // other documents are something else
 		blocks = known
+	case at == "" && len(blocks) > 1: // none is a policy, which the first one says
+		blocks = blocks[:1]
 	}
 	switch {
 	case len(blocks) == 1:
@@ -131,7 +134,7 @@ func (s *search) usual(document *yaml.Node) {
 		s.blocks[i].misspelt = s.blocks[i].nearlyNative()
 	}
 	whole := Block{node: resolved(document)}
-	if s.blocks == nil && !whole.Known() {
+	if s.blocks == nil && !whole.Known() && !whole.hasUnread() {
 		walk(whole.node, func(path []string, e entry) bool {
 			dialect, found := placed(e.under, e.in, resolved(e.value))
 			if found {

@@ -39,12 +39,12 @@ func Dialects() (names []string) {
 	return names
 }
 
-// init sets the keys of each dialect: those that its reader lists for an unknown one.
+// init sets the keys of each dialect: those that its reader lists for a misspelt one.
 func init() {
 	for i := range formats {
 		dialects = append(dialects, dialect{name: formats[i].name, read: formats[i].policy, format: &formats[i]})
 	}
-	unknown := yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode}, {Kind: yaml.ScalarNode}}}
+	unknown := yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: "max_delive"}, {Kind: yaml.ScalarNode}}}
 	for i := range dialects {
 		_, err := dialects[i].read(&unknown, new(Block))
 		dialects[i].keys = listed(err.Error())
@@ -99,7 +99,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	case b.broken != "":
 		return d, p, errors.New(b.broken)
 	case b.node.ShortTag() == "!!null" && b.dialect == "":
-		return d, p, errors.New("there is no policy here: write one, such as {max_attempts: 5}, or one under retry")
+		return d, p, errNoPolicy
 	case b.tooLarge(mostNodes):
 		return d, p, errors.New("this is larger than any policy: say by a path where the policy is")
 	}
@@ -127,8 +127,11 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	case 1:
 		return b.read(fit[0])
 	case 0:
-		if why := b.elsewhere(); why != "" {
-			return d, p, errors.New(why)
+		if why := b.elsewhere(); why != nil {
+			return d, p, why
+		}
+		if (b.At == "" || isNumber(b.At)) && !b.Known() && !b.nearlyNative() {
+			return d, p, errNoPolicy
 		}
 		// Report the faults in the dialect that was probably intended.
 		d = slices.MinFunc(possible, func(d, e dialect) int { return b.unknown(d) - b.unknown(e) })
@@ -139,38 +142,50 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 	}
 }
 
+var errNoPolicy = errors.New("there is no policy here: write one, such as {max_attempts: 5}, or say where it is with -at")
+
 // elsewhere says which other system b is of, or where in b a policy is. It
-// returns "" if neither is in b, or if b is a policy with one wrong key.
-func (b *Block) elsewhere() (why string) {
+// returns nil if neither is in b, or if b is a policy with one wrong key.
+func (b *Block) elsewhere() error {
 	if b.Known() && b.unknown(dialects[0]) == 1 {
-		return ""
+		return nil
 	}
 	if inner := b.inner(); len(inner) > 0 {
 		at := b.path(inner[0])
-		return hintText + at + ": use -at " + at
+		return errors.New(hintText + at + ": use -at " + at)
 	}
 	if note := b.Unread(); note != nil {
-		return note.Text
+		note.Note = false
+		return note
 	}
-	return ""
+	return nil
 }
 
-// Unread returns a note about the first setting in b of a system that is not read; nil if
-// there is none.
+// Unread returns a note about a setting in b of a system that is not read; nil if there is
+// none.
 func (b *Block) Unread() (note *Fault) {
+	first := len(unread)
 	walk(b.node, func(path []string, e entry) bool {
-		if i := unreadBy(e); i >= 0 && note == nil {
-			note = &Fault{File: b.File, Line: e.line, Note: true,
-				Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", strings.Join(path, "."), unread[i].title, unread[i].does)}
+		i := unreadBy(e)
+		if i < 0 || i >= first {
+			return false
 		}
-		return note != nil
+		what := strings.Join(path, ".") + " is a setting"
+		if e.key == "kind" {
+			what = "kind " + resolved(e.value).Value + " is"
+		}
+		first, note = i, &Fault{File: b.File, Line: e.line, Note: true,
+			Text: fmt.Sprintf("%s of %s, which retry does not read: %s", what, unread[i].title, unread[i].does)}
+		return true
 	})
 	return note
 }
 
-// unreadBy returns which of unread a key shows; -1 if none.
+// unreadBy returns which of unread an entry shows; -1 if none.
 func unreadBy(e entry) int {
-	return slices.IndexFunc(unread, func(u unreadSystem) bool { return u.keys.MatchString(e.key) })
+	return slices.IndexFunc(unread, func(u unreadSystem) bool {
+		return u.keys.MatchString(e.key) || e.key == "kind" && u.keys.MatchString("kind: "+resolved(e.value).Value)
+	})
 }
 
 const hintText = "there is a policy at "
@@ -200,12 +215,17 @@ func (b *Block) inner() (paths [][]string) {
 	}
 	walk(b.node, func(path []string, e entry) (found bool) {
 		inner := Block{node: resolved(e.value)}
-		if found = e.key == "retry" && inner.Known() && !slices.ContainsFunc(entries(inner.node), func(e entry) bool { return unreadBy(e) >= 0 }); found {
+		if found = e.key == "retry" && inner.Known() && !inner.hasUnread(); found {
 			paths = append(paths, slices.Clone(path))
 		}
-		return found
+		return found || e.key == "syncPolicy" // of Argo CD, whose retry has a backoff, too
 	})
 	return paths
+}
+
+// hasUnread reports whether b itself has a key of an unread system, or is of its kind.
+func (b *Block) hasUnread() bool {
+	return slices.ContainsFunc(entries(b.node), func(e entry) bool { return unreadBy(e) >= 0 })
 }
 
 // path returns the path of what keys lead to from b.

@@ -85,6 +85,9 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 		texts = append(texts, fmt.Sprintf("unlimited attempts (max_attempts), at most %v apart: a target that is down gets %.0f an hour from each call; set max_elapsed, or a longer delay",
 			delays[len(delays)-1], time.Hour.Seconds()/max(1e-3, delays[len(delays)-1].Seconds())))
 	}
+	if len(b.templates) > 0 { // what is not known here may be what is missing
+		texts = nil
+	}
 	for _, text := range texts {
 		faults = append(faults, &Fault{File: b.File, Line: b.lineNamed(text), Lint: true, Text: InKeys(text)})
 	}
@@ -111,6 +114,9 @@ var (
 
 // faults returns the faults in an error of the library, each at the line of its key.
 func (b *Block) faults(err error) (faults []*Fault) {
+	if found := new(Fault); errors.As(err, &found) {
+		return []*Fault{found}
+	}
 	texts := []string{errorPrefix.ReplaceAllString(err.Error(), "")}
 	if list := new(strict.Error); errors.As(err, &list) {
 		texts = list.Texts

@@ -81,7 +81,8 @@ func snake(key string) string {
 
 func exactly(key string) string { return key }
 
-// An unreadSystem has settings that retry does not read: keys that show it, and what its retries do.
+// An unreadSystem has settings that retry does not read: what its retries do, and keys that
+// show it, or a kind with its value. The first of several is meant.
 type unreadSystem struct {
 	keys        *regexp.Regexp
 	title, does string
@@ -91,9 +92,14 @@ var unread = []unreadSystem{
 	{regexp.MustCompile(`^backoffLimit(PerIndex)?$`), "a Kubernetes Job", "its pods start again after 10s, 20s, 40s and so on, at most 6m, backoffLimit times"},
 	{regexp.MustCompile(`^(MaxRetryAttempts|BackoffType|UseJitter|Polly)$`), "Polly", "MaxRetryAttempts counts retries, MaxDelay cuts after the jitter, and exponential delays with UseJitter are decorrelated"},
 	{regexp.MustCompile(`^(resilience4j(\..*)?|wait-?[dD]uration|enable-?[eE]xponential-?[bB]ackoff|exponential-?[bB]ackoff-?[mM]ultiplier)$`), "Resilience4j", "maxAttempts counts the first attempt, and waitDuration is 500ms if it is left out"},
-	{regexp.MustCompile(`^(spring(\..*)?|max-attempts|initial-interval|max-interval)$`), "Spring", "max-attempts counts the first attempt in Spring Retry, and not in Spring Framework 7"},
 	{regexp.MustCompile(`^(autoretry_for|retry_backoff(_max)?|retry_jitter|default_retry_delay|interval_(start|step|max)|task_acks_late)$`), "Celery", "max_retries is 3 and the delay 3m if they are left out"},
 	{regexp.MustCompile(`^(:max_retries|:concurrency|:queues|sidekiq|sidekiq_options)$`), "Sidekiq", "a job is retried 25 times in about 21 days"},
+	{regexp.MustCompile(`^syncPolicy$`), "Argo CD", "limit counts retries, and maxDuration bounds each wait"},
+	{regexp.MustCompile(`^(history|worker)\.default(Activity|Workflow)RetryPolicy$`), "Temporal's server", "MaximumAttempts counts the first attempt, and 0 is unlimited"},
+	{regexp.MustCompile(`^kind: EnvoyFilter$`), "Istio's filters", "they change the route that Istio writes, with its own retries"},
+	{regexp.MustCompile(`^kind: HTTPProxy$`), "Contour", "count counts retries, and perTryTimeout ends each attempt"},
+	{regexp.MustCompile(`^kind: BackendTrafficPolicy$`), "Envoy Gateway", "numRetries counts retries, and is 2 if it is left out"},
+	{regexp.MustCompile(`^(spring(\..*)?|max-attempts|initial-interval|max-interval)$`), "Spring", "max-attempts counts the first attempt in Spring Retry, and not in Spring Framework 7"},
 }
 
 const ofPolicy = "retry: invalid policy"
@@ -103,7 +109,8 @@ type form struct {
 	*strict.Mapping
 	b       *Block
 	times   style
-	needed  bool   // nothing stands in for the keys that are taken
+	path    string // of the keys, in b
+	needed  bool   // nothing stands in for the keys that are taken, unless they are templates
 	retryOn string // which failures are retried
 
 	attempts int // including the first; -1: unlimited
@@ -195,7 +202,7 @@ func (f *form) has(key string) bool {
 // take takes the value of a key, or what the system puts in its place.
 func take[T any](f *form, key, write string, missing T, valid func(T) bool) T {
 	read := strict.Take[T]
-	if f.needed {
+	if f.needed && !f.b.templates[f.path+key] {
 		read = strict.Need[T]
 	}
 	if v, ok := read(f.Mapping, key, write, valid); ok {
@@ -399,7 +406,7 @@ func readEnvoy(f *form) {
 	f.timeout = f.time("per_try_timeout", 0, 0).Truncate(time.Millisecond)
 	base, most := 25*time.Millisecond, time.Duration(0)
 	if inner := f.Inner("retry_back_off", `a mapping such as {"base_interval": "0.025s"}`); inner != nil {
-		in := &form{Mapping: inner, b: f.b, times: f.times, needed: true}
+		in := &form{Mapping: inner, b: f.b, path: "retry_back_off.", times: f.times, needed: true}
 		base = in.time("base_interval", 1, 0)
 		in.needed = false
 		if most = in.time("max_interval", 1, 0); most > 0 && most < base {
@@ -748,14 +755,19 @@ func (f *form) layers() {
 
 func readOTel(f *form) {
 	f.attempts = retry.Unlimited
-	f.base = f.time("initial_interval", 0, 5*time.Second)
+	receiver := f.b.beside != nil && f.b.beside.up != nil && f.b.beside.up.key == "receivers" // whose default is to give up
+	first := 5 * time.Second
+	if receiver {
+		first = time.Second
+	}
+	f.base = f.time("initial_interval", 0, first)
 	if spread := f.number("randomization_factor", "a share from 0 to 1", 0.5, func(x float64) bool { return x >= 0 && x <= 1 }); spread > 0 {
 		f.jitter, f.around = retry.Proportional(spread), true
 	}
 	f.factor = f.number("multiplier", "1 or more", 1.5, fromOne)
 	f.cap = f.time("max_interval", 0, 30*time.Second)
 	f.elapsed = f.time("max_elapsed_time", 0, 5*time.Minute)
-	if !take(f, "enabled", "true or false", true, nil) {
+	if !take(f, "enabled", "true or false", !receiver, nil) {
 		f.attempts = 1
 		return
 	}
@@ -780,13 +792,14 @@ func (f *form) textWhole(key string, missing int) int {
 
 func readArgo(f *form) {
 	f.attempts, f.factor = 1+f.textWhole("limit", -2), 1 // -1: unlimited
-	limited := f.has("limit") || f.b.templates["limit"]
+	written := func(key string) bool { return f.has(key) || f.b.templates[key] }
+	limited := written("limit")
 	policies := []string{"Always", "OnFailure", "OnError", "OnTransientError"}
-	if take(f, "retryPolicy", "one of "+strings.Join(policies, ", "), "", func(p string) bool { return slices.Contains(policies, p) }) == "" && limited && !f.has("expression") {
+	if take(f, "retryPolicy", "one of "+strings.Join(policies, ", "), "", func(p string) bool { return slices.Contains(policies, p) }) == "" && limited && !written("expression") && !written("retryPolicy") {
 		f.b.note("retryPolicy", "it is OnFailure: a pod that was evicted, or that the controller lost, is not retried")
 	}
 	if inner := f.Inner("backoff", `a mapping such as {"duration": "30s"}`); inner != nil {
-		in := &form{Mapping: inner, b: f.b, times: f.times, needed: true}
+		in := &form{Mapping: inner, b: f.b, path: "backoff.", times: f.times, needed: true}
 		f.base = in.time("duration", 0, 0)
 		in.needed = false
 		f.factor = float64(max(1, in.textWhole("factor", 1)))
@@ -799,6 +812,7 @@ func readArgo(f *form) {
 		}
 	}
 	f.skip("", "expression")
+	f.b.Notes = slices.DeleteFunc(f.b.Notes, func(note string) bool { return strings.HasPrefix(note, "expression: ") }) // Argo expands it
 	f.skip(routing, "affinity")
 	f.callers()
 }
@@ -863,9 +877,11 @@ func readNATS(f *form) {
 		f.attempts = 1
 		f.b.warn("max_deliver", "this does nothing: ack_policy is none, also where it is left out, and nothing is delivered again; set it to explicit")
 	}
-	f.skip("", strings.Fields(`name durable_name durable description deliver_policy opt_start_seq opt_start_time filter_subject
-		filter_subjects replay_policy rate_limit_bps sample_freq max_waiting max_ack_pending headers_only max_batch max_expires max_bytes
-		inactive_threshold num_replicas mem_storage metadata deliver_subject deliver_group flow_control idle_heartbeat pause_until stream_name`)...)
+	for _, key := range f.Keys() { // a consumer has many others, and each version new ones
+		if nearest(key, []string{"max_deliver", "ack_wait", "backoff", "ack_policy"}) == "" {
+			f.skip("", key)
+		}
+	}
 }
 
 // readAsynq reads the retries of a task under asynq's own delays, which it draws
