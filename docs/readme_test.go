@@ -330,8 +330,8 @@ func TestREADMEWhichErrors(t *testing.T) {
 
 func TestREADMEDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, order, sent := t.Context(), "order 17", 0
-		sendMail := func(_ context.Context, order string) error {
+		ctx, path, sent := t.Context(), "report.pdf", 0
+		upload := func(context.Context, string) error {
 			if sent++; sent < 3 {
 				return errDial
 			}
@@ -339,7 +339,7 @@ func TestREADMEDo(t *testing.T) {
 		}
 
 		err := retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
-			return sendMail(ctx, order)
+			return upload(ctx, path)
 		})
 
 		require.NoError(t, err)

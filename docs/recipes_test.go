@@ -888,6 +888,28 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
+// The answer to the first attempt is lost. The server knows the second one by its key.
+func TestRecipePost(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		base := server(httpfault.After(nil))
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default(), Base: base}}
+		ctx, url, payment, id := t.Context(), "http://pay.test/payments", `{"amount": 5}`, "17"
+		require.NoError(t, func() error {
+			req, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(payment))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Idempotency-Key", id) // of the payment, not of the attempt
+			_, err = retryhttp.Result(client.Do(req))
+			return err
+		}())
+		require.Len(t, base.Calls(), 2)
+		for _, call := range base.Calls() {
+			assert.Equal(t, []string{"17", payment}, []string{call.Header.Get("Idempotency-Key"), string(call.Body)})
+		}
+	})
+}
+
 func TestRecipeUpload(t *testing.T) {
 	upload := func(ctx context.Context, client *http.Client, url string, file *os.File) error {
 		req, err := http.NewRequestWithContext(ctx, "PUT", url, nil)
