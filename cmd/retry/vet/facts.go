@@ -108,3 +108,59 @@ func (u *uses) fieldValues(field *types.Var) (values []ast.Expr) {
 	}
 	return values
 }
+
+// same reports whether two expressions are the same variable, field or method
+// call, such as s.ctx or req.Context(). The receiver of a field does not
+// matter, because a method and its caller name it differently.
+func (u *uses) same(a, b ast.Expr) bool {
+	switch a := ast.Unparen(a).(type) {
+	case *ast.Ident:
+		b, ok := ast.Unparen(b).(*ast.Ident)
+		return ok && u.info.ObjectOf(a) == u.info.ObjectOf(b)
+	case *ast.SelectorExpr:
+		b, ok := ast.Unparen(b).(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		x, _ := u.info.ObjectOf(a.Sel).(*types.Var)
+		y, _ := u.info.ObjectOf(b.Sel).(*types.Var)
+		return x != nil && y != nil && x.Origin() == y.Origin()
+	case *ast.CallExpr:
+		b, ok := ast.Unparen(b).(*ast.CallExpr)
+		if !ok || len(a.Args)+len(b.Args) > 0 || u.callee(a) != u.callee(b) {
+			return false
+		}
+		from, into := rootOf(a.Fun), rootOf(b.Fun)
+		return from != nil && into != nil && u.info.ObjectOf(from) == u.info.ObjectOf(into)
+	default:
+		return false
+	}
+}
+
+// isFailure returns the error that cond compares with nil, using the operator
+// op.
+func (u *uses) isFailure(cond ast.Expr, op token.Token) types.Object {
+	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
+	if !ok || binary.Op != op || !u.info.Types[binary.Y].IsNil() {
+		return nil
+	}
+	id, ok := ast.Unparen(binary.X).(*ast.Ident)
+	if !ok || !isError(u.info.TypeOf(id)) {
+		return nil
+	}
+	return u.info.ObjectOf(id)
+}
+
+// leaves reports whether the last statement of list leaves the loop.
+func leaves(list []ast.Stmt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	switch last := list[len(list)-1].(type) {
+	case *ast.ReturnStmt:
+		return true
+	case *ast.BranchStmt:
+		return last.Tok != token.CONTINUE
+	}
+	return false
+}

@@ -2,7 +2,6 @@ package vet
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 
 	"golang.org/x/tools/go/analysis"
@@ -14,15 +13,8 @@ var Nested = newCheck("nested", `report a call that retries inside another, with
 Each attempt of the outer call makes all the attempts of the inner one: 4 times 3
 attempts are 12 calls, at a time when the server is already in trouble.`, func(pass *analysis.Pass, u *uses) {
 	u.clientTimeouts(pass)
-	u.hotLoops(pass)
 	for call, op := range u.operations() {
 		u.layers(pass, call, op)
-		for c := range op.cursor.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
-			if runs(op, c) && u.retries(c.Node()) {
-				pass.Reportf(c.Node().Pos(), "this loop retries inside of %s, so its attempts and those of the policy multiply: "+
-					"call once for each attempt, and move the limit and the wait into the policy", call.name)
-			}
-		}
 	}
 })
 
@@ -131,18 +123,4 @@ func (u *uses) beside(s setting, field string) (value ast.Expr) {
 		}
 	}
 	return value
-}
-
-// isFailure returns the error that cond compares with nil, using the operator
-// op.
-func (u *uses) isFailure(cond ast.Expr, op token.Token) types.Object {
-	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
-	if !ok || binary.Op != op || !u.info.Types[binary.Y].IsNil() {
-		return nil
-	}
-	id, ok := ast.Unparen(binary.X).(*ast.Ident)
-	if !ok || !isError(u.info.TypeOf(id)) {
-		return nil
-	}
-	return u.info.ObjectOf(id)
 }

@@ -5,8 +5,10 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
 )
 
 // OuterCtx reports calls in an operation that get the context of the whole call
@@ -20,23 +22,49 @@ attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
 		if u.outlives(op) {
 			continue
 		}
-		u.lostContext(pass, call, op)
-		if u.policy(call.policy) != nil && !u.sets(call.policy, "AttemptTimeout") {
-			continue // the two contexts are the same
-		}
-		u.outerValues(pass, call, op)
+		// Without an AttemptTimeout, the two contexts are the same.
+		bounded := u.policy(call.policy) == nil || u.sets(call.policy, "AttemptTimeout")
 		for c, inner := range all[*ast.CallExpr](op.cursor) {
-			if !u.canFail(inner) || detached(c, op) || slices.Contains(deadlines, u.callee(inner)) && u.onFailure(op, c) {
+			if detached(c, op) {
 				continue
 			}
+			if bounded && runs(op, c) {
+				u.outerValues(pass, call, op, inner)
+			}
 			for i, arg := range inner.Args {
-				if isContext(u.param(inner, i)) && !u.isOf(op, arg) && u.sameContext(arg, call.ctx) {
-					reportContext(pass, op, arg, types.ExprString(inner.Fun)+" gets the context of all attempts, so AttemptTimeout does not end it: ", "")
+				if isContext(u.param(inner, i)) && u.canFail(inner) && !u.isOf(op, arg) {
+					u.outerContext(pass, call, op, c, arg, bounded)
 				}
 			}
 		}
 	}
 })
+
+// deadlines derive a context that has a bound of its own.
+var deadlines = []string{"context.WithTimeout", "context.WithDeadline", "context.WithTimeoutCause", "context.WithDeadlineCause"}
+
+// outerContext reports a context that the call at c gets, if it is that of all attempts,
+// nothing cancels it, or its time began before the first attempt.
+func (u *uses) outerContext(pass *analysis.Pass, call *call, op *operation, c inspector.Cursor, arg ast.Expr, bounded bool) {
+	inner := c.Node().(*ast.CallExpr)
+	derives := slices.Contains(deadlines, u.callee(inner))
+	if u.sameContext(arg, call.ctx) {
+		if bounded && !(derives && u.onFailure(op, c)) {
+			reportContext(pass, op, arg, types.ExprString(inner.Fun)+" gets the context of all attempts, so AttemptTimeout does not end it: ", "")
+		}
+		return
+	}
+	made := u.from(arg)
+	if made == nil || derives || !runs(op, c) {
+		return
+	}
+	switch name := u.callee(made); {
+	case made == arg && (name == "context.Background" || name == "context.TODO"):
+		reportContext(pass, op, arg, types.ExprString(arg)+" ends neither with the attempt nor with the call: ", ", or context.WithoutCancel of it")
+	case slices.Contains(deadlines, name) && !op.contains(made.Pos()):
+		pass.ReportRangef(arg, "the time of %s began before the first attempt, so a retry may have none left: derive it in the attempt, or set AttemptTimeout", types.ExprString(arg))
+	}
+}
 
 // outlives reports whether an operation makes something that is used after its
 // attempt, such as a connection or a stream. The attempt's context would end
@@ -75,6 +103,44 @@ func lives(t types.Type) bool {
 		slices.ContainsFunc([]string{"Close", "CloseSend", "Recv", "Next", "Stop", "Unsubscribe"}, func(name string) bool { return has(t, name) })
 }
 
+// outerValues reports what holds the context of all attempts: a function literal or a
+// request that was made outside.
+func (u *uses) outerValues(pass *analysis.Pass, call *call, op *operation, inner *ast.CallExpr) {
+	if slices.ContainsFunc(inner.Args, func(arg ast.Expr) bool { return isContext(u.info.TypeOf(arg)) && u.isOf(op, arg) }) {
+		return // it gets the attempt's too
+	}
+	if lit, ok := u.value(inner.Fun).(*ast.FuncLit); ok && !op.contains(lit.Pos()) && u.holds(lit, call.ctx) {
+		pass.ReportRangef(inner, "%s uses the context of all attempts, so AttemptTimeout does not end it: give it a context as a parameter", types.ExprString(inner.Fun))
+	}
+	for _, arg := range inner.Args {
+		v := u.local(ast.Unparen(arg))
+		if v == nil || !u.canFail(inner) || op.contains(v.Pos()) || u.assigns(op.body, v) || typeName(v.Type()) != "net/http.Request" {
+			continue
+		}
+		made := u.from(arg)
+		if made != nil && len(made.Args) > 0 && u.sameContext(made.Args[0], call.ctx) {
+			pass.ReportRangef(arg, "%s has the context of all attempts, so AttemptTimeout does not end it: make it in the attempt, or pass %[1]s.WithContext of the attempt's context", v.Name())
+		}
+	}
+}
+
+// holds reports whether a function without a context of its own makes calls with
+// ctx.
+func (u *uses) holds(lit *ast.FuncLit, ctx ast.Expr) bool {
+	for n := range ast.Preorder(lit.Body) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || !u.canFail(call) || strings.HasPrefix(u.callee(call), "context.") {
+			continue
+		}
+		for i, arg := range call.Args {
+			if isContext(u.param(call, i)) && u.sameContext(arg, ctx) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // isOf reports whether x is a variable of op, such as its own context.
 func (u *uses) isOf(op *operation, x ast.Expr) bool {
 	id, ok := ast.Unparen(x).(*ast.Ident)
@@ -96,34 +162,6 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 			return false
 		}
 		ctx = from.Args[0] // such as retry.WithBudget(ctx, budget)
-	}
-}
-
-// same reports whether two expressions are the same variable, field or method
-// call, such as s.ctx or req.Context(). The receiver of a field does not
-// matter, because a method and its caller name it differently.
-func (u *uses) same(a, b ast.Expr) bool {
-	switch a := ast.Unparen(a).(type) {
-	case *ast.Ident:
-		b, ok := ast.Unparen(b).(*ast.Ident)
-		return ok && u.info.ObjectOf(a) == u.info.ObjectOf(b)
-	case *ast.SelectorExpr:
-		b, ok := ast.Unparen(b).(*ast.SelectorExpr)
-		if !ok {
-			return false
-		}
-		x, _ := u.info.ObjectOf(a.Sel).(*types.Var)
-		y, _ := u.info.ObjectOf(b.Sel).(*types.Var)
-		return x != nil && y != nil && x.Origin() == y.Origin()
-	case *ast.CallExpr:
-		b, ok := ast.Unparen(b).(*ast.CallExpr)
-		if !ok || len(a.Args)+len(b.Args) > 0 || u.callee(a) != u.callee(b) {
-			return false
-		}
-		from, into := rootOf(a.Fun), rootOf(b.Fun)
-		return from != nil && into != nil && u.info.ObjectOf(from) == u.info.ObjectOf(into)
-	default:
-		return false
 	}
 }
 

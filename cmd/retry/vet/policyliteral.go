@@ -21,7 +21,6 @@ An invalid policy never retries. If the fields of a policy are constants, this
 check reports what Validate reports about them, at the line of the field, and what
 Lint reports about a policy that is passed to the library. It skips tests, whose
 policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pass, u *uses) {
-	u.units(pass)
 	u.oneClass(pass)
 	used := u.usedPolicies()
 	for _, lit := range all[*ast.CompositeLit](u.root) {

@@ -52,7 +52,7 @@ func TestRules(t *testing.T) {
 			defer resp.Body.Close()
 			_, err = io.ReadAll(resp.Body)
 			return err`},
-		{"a hot loop", "nested: the loop calls retry.Do again at once", `
+		{"a hot loop", "loop: the loop calls retry.Do again at once", `
 			for {
 				if err := retry.Do(ctx, policy, ping); err != nil { log.Println(err) }
 			}`, ``},
@@ -102,9 +102,9 @@ func TestRules(t *testing.T) {
 				if err := confirm(brief); err != nil { log.Println(err) }
 			}
 			return err`},
-		{"a curve without a unit", "policyliteral: 500 is 500 nanoseconds", `policy.Backoff = retry.Fixed(500)`,
+		{"a curve without a unit", "unit: 500 is 500 nanoseconds", `policy.Backoff = retry.Fixed(500)`,
 			`return ping(attempt)`},
-		{"seconds as nanoseconds", "policyliteral: seconds counts nanoseconds here", `
+		{"seconds as nanoseconds", "unit: seconds counts nanoseconds here", `
 			seconds, _ := strconv.Atoi(url)
 			err = retry.After(time.Duration(seconds), err)`, ``},
 		{"rewound by another package", "", `rd := map[string]rewinder{}[url]`, `

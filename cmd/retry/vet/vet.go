@@ -27,7 +27,9 @@ import (
 var Analyzers = []*analysis.Analyzer{
 	OuterCtx,
 	PolicyLiteral,
+	Unit,
 	Nested,
+	Loop,
 	Consumed,
 	TxRetry,
 	Repeated,
@@ -74,7 +76,7 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 
 // notInTests are the checks that leave out tests, whose policies are often wrong on
 // purpose, and which look at less than a program must.
-var notInTests = []string{"policyliteral", "nested", "repeated", "stale", "response", "idempotent", "endless", "held"}
+var notInTests = []string{"policyliteral", "unit", "nested", "loop", "repeated", "stale", "response", "idempotent", "endless", "held"}
 
 // A place is a line of a file.
 type place struct {

@@ -9,6 +9,24 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
+// Loop reports loops that retry beside a policy.
+var Loop = newCheck("loop", `report a loop that retries inside an attempt, or calls again at once what gave up
+
+The attempts of a loop and those of the policy multiply, and a loop around a call makes
+its limits and delays mean nothing.`, func(pass *analysis.Pass, u *uses) {
+	for _, call := range u.calls {
+		u.hotLoop(pass, call)
+	}
+	for call, op := range u.operations() {
+		for c := range op.cursor.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+			if runs(op, c) && u.retries(c.Node()) {
+				pass.Reportf(c.Node().Pos(), "this loop retries inside of %s, so its attempts and those of the policy multiply: "+
+					"call once for each attempt, and move the limit and the wait into the policy", call.name)
+			}
+		}
+	}
+})
+
 // retries reports whether a loop repeats the same call after a failure and ends
 // when it succeeds.
 func (u *uses) retries(loop ast.Node) bool {
@@ -76,20 +94,6 @@ func (u *uses) advances(n ast.Node) bool {
 	return false
 }
 
-// leaves reports whether the last statement of list leaves the loop.
-func leaves(list []ast.Stmt) bool {
-	if len(list) == 0 {
-		return false
-	}
-	switch last := list[len(list)-1].(type) {
-	case *ast.ReturnStmt:
-		return true
-	case *ast.BranchStmt:
-		return last.Tok != token.CONTINUE
-	}
-	return false
-}
-
 // varies reports whether a loop's call depends on something that the loop
 // changes, other than the context and the request of the call.
 func (u *uses) varies(loop ast.Node, call *ast.CallExpr) bool {
@@ -103,19 +107,16 @@ func (u *uses) varies(loop ast.Node, call *ast.CallExpr) bool {
 	return false
 }
 
-// hotLoops reports a loop that calls again, without a wait, what has given up.
-func (u *uses) hotLoops(pass *analysis.Pass) {
-	for _, call := range u.calls {
-		for c := range call.cursor.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil), (*ast.GoStmt)(nil)) {
-			body := u.sameBody(c.Node())
-			if body == nil || u.waitsIn(body, call) || u.leavesOnError(body, call) || u.varies(c.Node(), call.CallExpr) {
-				break
-			}
-			if loop, ok := c.Node().(*ast.ForStmt); ok && loop.Post == nil {
-				pass.ReportRangef(call.Fun, "the loop calls %s again at once after it gave up, so its limits and delays mean nothing: put the limit into the policy, or wait in the loop", call.name)
-			}
-			break
+// hotLoop reports the loop around a call that calls again, without a wait, what has
+// given up.
+func (u *uses) hotLoop(pass *analysis.Pass, call *call) {
+	for c := range call.cursor.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil), (*ast.GoStmt)(nil)) {
+		loop, ok := c.Node().(*ast.ForStmt)
+		body := u.sameBody(c.Node())
+		if ok && loop.Post == nil && body != nil && !u.waitsIn(body, call) && !u.leavesOnError(body, call) && !u.varies(loop, call.CallExpr) {
+			pass.ReportRangef(call.Fun, "the loop calls %s again at once after it gave up, so its limits and delays mean nothing: put the limit into the policy, or wait in the loop", call.name)
 		}
+		return
 	}
 }
 

@@ -10,8 +10,11 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// units reports durations without a unit, wherever the library gets one.
-func (u *uses) units(pass *analysis.Pass) {
+// Unit reports durations without a unit, wherever the library gets one.
+var Unit = newCheck("unit", `report a duration without a unit
+
+A bare number is a number of nanoseconds, so a policy with retry.Fixed(500) does not
+wait. This check skips tests.`, func(pass *analysis.Pass, u *uses) {
 	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
 		switch n := c.Node().(type) {
 		case *ast.CompositeLit:
@@ -29,7 +32,7 @@ func (u *uses) units(pass *analysis.Pass) {
 			u.unit(pass, s.value)
 		}
 	}
-}
+})
 
 // isDuration reports whether x is a duration or a curve that is one.
 func (u *uses) isDuration(x ast.Expr) bool {
