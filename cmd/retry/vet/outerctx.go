@@ -43,7 +43,7 @@ attempt can use up the time of all.`, func(pass *analysis.Pass, u *uses) {
 // deadlines derive a context that has a bound of its own.
 var deadlines = []string{"context.WithTimeout", "context.WithDeadline", "context.WithTimeoutCause", "context.WithDeadlineCause"}
 
-// outerContext reports a context that the call at c gets, if it is that of all attempts,
+// outerContext reports a context that the call at c gets, if all attempts share it,
 // nothing cancels it, or its time began before the first attempt.
 func (u *uses) outerContext(pass *analysis.Pass, call *call, op *operation, c inspector.Cursor, arg ast.Expr, bounded bool) {
 	inner := c.Node().(*ast.CallExpr)
