@@ -132,9 +132,8 @@ func (u *uses) same(a, b ast.Expr) bool {
 		}
 		from, into := rootOf(a.Fun), rootOf(b.Fun)
 		return from != nil && into != nil && u.info.ObjectOf(from) == u.info.ObjectOf(into)
-	default:
-		return false
 	}
+	return false
 }
 
 // isFailure returns the error that cond compares with nil, using the operator

@@ -81,7 +81,8 @@ func (u *uses) heldDuring(w wait) string {
 			continue
 		}
 		what, x, ends := u.takesHold(c.Node())
-		if isLock := ends != nil && strings.HasSuffix(ends[0], "Unlock"); what != "" && (isLock || !u.usedBy(w, x)) && u.reachesHeld(fn.Node(), c.Node(), w, x, ends) {
+		isLock := ends != nil && strings.HasSuffix(ends[0], "Unlock")
+		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, ends) || !isLock && !u.usedBy(w, x)) && u.reachesHeld(fn.Node(), c.Node(), w, x, ends) {
 			return what
 		}
 	}
@@ -136,6 +137,17 @@ func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, ends []string)
 		return !held && !u.givesBack(n, x, ends)
 	})
 	return held
+}
+
+// keeps reports whether a function returns with a lock, as one does that locks for its
+// caller.
+func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, ends []string) bool {
+	for n := range ast.Preorder(bodyOf(fn)) {
+		if later, ok := n.(*ast.DeferStmt); ok && u.givesBack(later.Call, x, ends) {
+			return false
+		}
+	}
+	return flow(bodyOf(fn), w.call, func(n ast.Node) bool { return !u.givesBack(n, x, ends) })
 }
 
 // givesBack reports whether a statement calls one of these methods of x now.

@@ -175,6 +175,13 @@ func TestRules(t *testing.T) {
 			defer mu.Unlock()
 			resp, err := client.Get(url)
 			log.Println(resp.StatusCode, err)`, ``},
+		{"a lock for the caller", "", `
+			var mu sync.Mutex
+			mu.Lock()
+			if err = retry.Do(ctx, policy, ping); err != nil {
+				mu.Unlock()
+				return err
+			}`, ``},
 		{"a hot Class", "policyliteral: all 3 attempts of this Class", `log.Println(retry.Class{MaxAttempts: 3, Backoff: retry.Fixed(0)})`, ``},
 		{"one retry at once", "", `log.Println(retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(0)})`, ``},
 		{"one Class for all", "policyliteral: Classify gives every error this Class",
