@@ -111,18 +111,23 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 }
 
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
-	var running sync.WaitGroup
-	defer running.Wait() // asynq does not wait for handlers that take longer than ShutdownTimeout
-	server, mux, err := q.server(p, func(ctx context.Context, task *asynq.Task) error {
-		running.Add(1)
-		defer running.Done()
+	handle := func(ctx context.Context, task *asynq.Task) error {
 		retried, _ := asynq.GetRetryCount(ctx)
 		return do(ctx, string(task.Payload()), retried+1)
-	})
+	}
+	server, mux, err := q.server(p, handle)
 	if err != nil {
 		return err
 	}
-	if err := server.Start(mux); err != nil {
+	// asynq does not wait for what takes longer than ShutdownTimeout, such as the end of
+	// an attempt that another worker would then run again.
+	var running sync.WaitGroup
+	defer running.Wait()
+	if err := server.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		running.Add(1)
+		defer running.Done()
+		return mux.ProcessTask(ctx, task)
+	})); err != nil {
 		return err
 	}
 	defer server.Shutdown()
@@ -133,10 +138,7 @@ func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Contex
 		case <-time.After(q.recoverEvery):
 		}
 		// A server looks for expired leases when it starts.
-		another, mux, err := q.server(p, func(ctx context.Context, task *asynq.Task) error {
-			retried, _ := asynq.GetRetryCount(ctx)
-			return do(ctx, string(task.Payload()), retried+1)
-		})
+		another, mux, err := q.server(p, handle)
 		if err != nil {
 			return err
 		}
