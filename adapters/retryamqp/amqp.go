@@ -33,9 +33,10 @@
 //
 // The handler must not acknowledge the message. If it returns nil, the message is
 // acknowledged. If it fails, the message moves to the queue for its delay, or to
-// the dead letters. The move is one transaction, so if the worker is killed, the
-// message is in exactly one of the two queues. Only if the server crashes in that
-// moment, or a queue refuses the message, can it be in both or in neither.
+// the dead letters: it is acknowledged when the other queue has stored its copy. So
+// none is lost. If the worker is killed, or the connection breaks, between the two, the
+// message is in both queues, and its handler may run more often than the policy
+// says, as for any message of RabbitMQ that was handled and not acknowledged.
 // [Retries.Consume] says how attempts are counted. If a handler panics, that is a
 // failure of the attempt, the panic is not recovered, and Consume takes no more
 // messages. A failure whose class is invalid makes a dead letter too
@@ -74,7 +75,6 @@ const (
 	dueHeader      = "retry-due"         // when a delay longer than the longest step ends, in Unix milliseconds
 	classesHeader  = "retry-classes"     // how many attempts failed with an error of each class, as JSON
 	deadHeader     = "retry-dead-letter" // why a message is a dead letter, as JSON
-	probeHeader    = "retry-probe"       // marks a probe, which is no message of the user, see prepare
 )
 
 // DeadLetterOf reads the header of a dead letter.
@@ -221,7 +221,7 @@ func stepOf(delay time.Duration) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-var errRecovers = errors.New("retryamqp: the connection recovers by itself, which loses its transactions: connect without Recovery, and again after an error")
+var errRecovers = errors.New("retryamqp: the connection recovers by itself, and what was delivered before cannot be acknowledged after it: connect without Recovery, and again after an error")
 
 // Consume handles messages until ctx is done. Then it cancels the contexts of the
 // handlers, waits until they have returned, gives their messages back, and returns
@@ -230,7 +230,8 @@ var errRecovers = errors.New("retryamqp: the connection recovers by itself, whic
 // again and call it again.
 //
 // handle is called for up to Workers messages at once. conn must not have the
-// Recovery of its package enabled, because that does not restore transactions.
+// Recovery of its package enabled: what was delivered before it cannot be
+// acknowledged after it.
 //
 // # How attempts are counted
 //
@@ -273,7 +274,8 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 			err = closed
 		}
 	}()
-	if err := channel.Tx(); err != nil {
+	w, err := r.worker(channel)
+	if err != nil {
 		return err
 	}
 	workers := r.Workers
@@ -290,7 +292,6 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 	parent := ctx
 	ctx, fail := context.WithCancelCause(parent)
 	defer fail(nil)
-	w := &worker{Retries: r, conn: conn, channel: channel, returned: channel.NotifyReturn(make(chan amqp.Return, 1)), ready: map[string]bool{}}
 	var running sync.WaitGroup // at most workers, because the server sends no more at once
 	for ctx.Err() == nil {
 		select {
@@ -325,11 +326,15 @@ const consumerTag = "retry" // the channel has one consumer
 type worker struct {
 	*Retries
 	mu          sync.Mutex
-	conn        *amqp.Connection
-	channel     *amqp.Channel // in transaction mode
+	channel     *amqp.Channel // in confirm mode
 	returned    chan amqp.Return
-	ready       map[string]bool // names of the queues that are ready to publish to
+	declared    map[string]bool // names of queues
 	interrupted []amqp.Delivery
+}
+
+func (r *Retries) worker(channel *amqp.Channel) (*worker, error) {
+	returned := channel.NotifyReturn(make(chan amqp.Return, 1))
+	return &worker{Retries: r, channel: channel, returned: returned, declared: map[string]bool{}}, channel.Confirm(false)
 }
 
 // stop cancels the consumer. Messages that arrive before the server confirms that
@@ -360,11 +365,6 @@ func (w *worker) giveBack() error {
 
 // one makes one attempt to handle a message.
 func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error) error {
-	if isProbe(d) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.done(d)
-	}
 	m, malformed := read(d)
 	if left := time.Until(m.due); left > 0 && malformed == nil {
 		w.mu.Lock()
@@ -389,7 +389,7 @@ func (w *worker) settle(m message, o retryjob.Outcome, dead retryjob.DeadLetter)
 	defer w.mu.Unlock()
 	switch {
 	case o.Err == nil:
-		return w.done(m.Delivery)
+		return m.Ack(false)
 	case o.Interrupted():
 		w.interrupted = append(w.interrupted, m.Delivery)
 		return nil
@@ -413,14 +413,6 @@ func (w *worker) settle(m message, o retryjob.Outcome, dead retryjob.DeadLetter)
 	}
 }
 
-// done acknowledges a message.
-func (w *worker) done(d amqp.Delivery) error {
-	if err := d.Ack(false); err != nil {
-		return err
-	}
-	return w.channel.TxCommit()
-}
-
 // wait moves a message to the queue for delay. attempts is the number of attempts
 // that have ended by then.
 func (w *worker) wait(m message, delay time.Duration, attempts int) error {
@@ -435,85 +427,44 @@ func (w *worker) wait(m message, delay time.Duration, attempts int) error {
 	}
 }
 
-// move puts a message from the work queue into another, in one transaction.
+// move puts a message from one queue into another.
 func (w *worker) move(m message, to queue, attempts int, headers amqp.Table) error {
-	copied := m.publishing(attempts, headers)
-	if err := w.publish(to, copied); err != nil {
-		return err
+	if err := w.publish(to, m.publishing(attempts, headers)); err != nil {
+		return fmt.Errorf("queue %s: %w", to.name, err)
 	}
-	if err := m.Ack(false); err != nil {
-		return err
-	}
-	for {
-		if err := w.channel.TxCommit(); err != nil {
-			return err
+	return m.Ack(false)
+}
+
+// untilStored is how publish tries. While another worker is declaring a queue, it exists
+// but refuses messages.
+var untilStored = retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base: 20 * time.Millisecond}}
+
+// publish declares a queue if it must, and waits until that has stored the message. A
+// transaction with the acknowledgment would not do: RabbitMQ applies that also if the
+// queue refuses the message.
+func (w *worker) publish(to queue, p amqp.Publishing) error {
+	return retry.Do(twice.Not(context.Background()), untilStored, func(ctx context.Context) error {
+		if !w.declared[to.name] {
+			if err := to.declare(w.channel); err != nil {
+				return retry.Permanent(err)
+			}
+			w.declared[to.name] = true
+		}
+		stored, err := w.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
+		if err != nil {
+			return retry.Permanent(err)
+		}
+		if !stored.Wait() {
+			return errors.New("it refuses messages")
 		}
 		select {
-		case <-w.returned: // the queue was deleted, and no other has the message
-			delete(w.ready, to.name)
-			if err := w.publish(to, copied); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-	}
-}
-
-func (w *worker) publish(to queue, p amqp.Publishing) error {
-	if !w.ready[to.name] {
-		if err := w.prepare(to); err != nil {
-			return fmt.Errorf("queue %s: %w", to.name, err)
-		}
-		w.ready[to.name] = true
-	}
-	return w.channel.PublishWithContext(context.Background(), "", to.name, true, false, p)
-}
-
-// prepare declares a queue and waits until it stores messages. While another
-// worker is declaring it, the queue exists but refuses messages, and RabbitMQ
-// commits a transaction anyway, which loses the message. So prepare first publishes
-// a probe and waits until the server confirms it. The probe is dropped when it
-// reaches the work queue, see isProbe.
-func (w *worker) prepare(to queue) error {
-	if err := to.declare(w.channel); err != nil {
-		return err
-	}
-	if to.name == w.queue || to.name == w.dead().name {
-		return nil // Declare has prepared these, and a probe would stay among the dead letters
-	}
-	channel, err := w.conn.Channel()
-	if err != nil {
-		return err
-	}
-	if err := channel.Confirm(false); err != nil {
-		return err
-	}
-	policy := retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base: 20 * time.Millisecond}}
-	err = retry.Do(twice.Not(context.Background()), policy, func(ctx context.Context) error {
-		confirmed, err := channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, false, false, amqp.Publishing{Headers: amqp.Table{probeHeader: true}})
-		switch {
-		case err != nil:
-			return retry.Permanent(err)
-		case !confirmed.Wait():
-			return errors.New("the queue refuses messages")
+		case <-w.returned:
+			delete(w.declared, to.name)
+			return errors.New("it was deleted")
 		default:
 			return nil
 		}
 	})
-	return errors.Join(err, channel.Close())
-}
-
-// isProbe reports whether d is a probe, which is nothing but its header. Producers may
-// use that header too, so a message that has anything else is handled.
-func isProbe(d amqp.Delivery) bool {
-	_, probe := d.Headers[probeHeader]
-	for name := range d.Headers {
-		server := strings.HasPrefix(name, "x-") && (strings.Contains(name, "-death") || strings.HasSuffix(name, "-count")) // from the queue that it waited in
-		probe = probe && (name == probeHeader || server)
-	}
-	return probe && len(d.Body) == 0 && d.Timestamp.IsZero() && d.Priority == 0 &&
-		d.MessageId+d.Type+d.AppId+d.CorrelationId+d.ReplyTo+d.UserId+d.ContentType+d.ContentEncoding == ""
 }
 
 // A message is a delivery with its headers parsed.

@@ -308,8 +308,6 @@ func TestHeadersOfAStranger(t *testing.T) {
 		"classes below 0":              {amqp.Table{"retry-classes": `{"a":-9223372036854775808}`}, 2, retry.ReasonExhausted},
 		"classes that are a list":      {amqp.Table{"retry-classes": `[1]`}, 0, retry.ReasonPermanent},
 		"a dead letter that never was": {amqp.Table{"retry-dead-letter": `{"reason":"planted"}`, "retry-attempts": int64(9)}, 2, retry.ReasonExhausted},
-		"a probe with one like theirs": {amqp.Table{"retry-probe": true, "x-order": "7"}, 2, retry.ReasonExhausted},
-		"a probe with another header":  {amqp.Table{"retry-probe": true, "order": "7"}, 2, retry.ReasonExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -319,21 +317,6 @@ func TestHeadersOfAStranger(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, row.reason, d.Reason, d.Err)
 			assert.Equal(t, row.runs, runs)
-		})
-	}
-}
-
-// A message that has anything beside the header of a probe is handled.
-func TestAMessageThatLooksLikeAProbe(t *testing.T) {
-	for name, p := range map[string]amqp.Publishing{
-		"a body": {Body: []byte("order 7")}, "an ID": {MessageId: "7"}, "a type": {Type: "order"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p.Headers = amqp.Table{"retry-probe": true}
-			letter := end(t, newQueue(t), p, func(context.Context, amqp.Delivery) error { return retry.Permanent(errBoom) })
-			assert.Equal(t, string(p.Body), string(letter.Body))
-			assert.Equal(t, p.MessageId+p.Type, letter.MessageId+letter.Type)
 		})
 	}
 }

@@ -60,6 +60,7 @@ func engineAt(url string) jobtest.Engine {
 		Late:      2 * time.Second, // because the machine may be busy; a step adds at most 32 ms
 		Lease:     10 * time.Second,
 		Uncounted: true,
+		Repeats:   true,
 		Classes:   true,
 	}
 }
@@ -180,10 +181,11 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 			if err != nil {
 				return err
 			}
-			if _, twice := letters[d.MessageId]; twice {
-				return fmt.Errorf("a second dead letter of %s", d.MessageId)
+			key := d.MessageId
+			for letters[key].Reason != "" {
+				key += ", again"
 			}
-			letters[d.MessageId] = l
+			letters[key] = l
 		}
 	}); err != nil {
 		return nil, err

@@ -18,10 +18,10 @@ import (
 // FuzzMessage checks that a message that always fails ends after its attempts, whatever
 // its headers say, and that nothing panics. kind picks the types of the headers.
 func FuzzMessage(f *testing.F) {
-	f.Add(uint8(0), int64(-1_000_000), int64(-1000), int64(0), int64(0), int64(0), "", "", false)
-	f.Add(uint8(1), int64(1<<63-1), int64(1<<63-1), int64(253402300799000), int64(1<<63-1), int64(-1), `{"a":-1}`, `{"reason":"planted"}`, true)
-	f.Add(uint8(255), int64(-1<<63), int64(-1<<63), int64(-1<<63), int64(-1<<63), int64(1<<62), `[1]`, "", false)
-	f.Fuzz(func(t *testing.T, kind uint8, attempts, deliveries, due, began, limit int64, classes, dead string, probe bool) {
+	f.Add(uint8(0), int64(-1_000_000), int64(-1000), int64(0), int64(0), int64(0), "", "")
+	f.Add(uint8(1), int64(1<<63-1), int64(1<<63-1), int64(253402300799000), int64(1<<63-1), int64(-1), `{"a":-1}`, `{"reason":"planted"}`)
+	f.Add(uint8(255), int64(-1<<63), int64(-1<<63), int64(-1<<63), int64(-1<<63), int64(1<<62), `[1]`, "")
+	f.Fuzz(func(t *testing.T, kind uint8, attempts, deliveries, due, began, limit int64, classes, dead string) {
 		boom := errors.New("boom")
 		value := func(n int64, bit uint8) any {
 			if kind>>bit&1 == 1 {
@@ -37,14 +37,10 @@ func FuzzMessage(f *testing.F) {
 		if dead != "" {
 			d.Headers[deadHeader] = dead
 		}
-		if probe {
-			d.Headers[probeHeader] = true
-		}
 		policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), Classify: func(error) *retry.Class { return &retry.Class{Name: "slow"} }}
 		runs := 0
 		for moves := 0; ; moves++ {
 			require.LessOrEqual(t, moves, 1+3)
-			require.False(t, isProbe(d))
 			m, malformed := read(d)
 			if left := time.Until(m.due); left > 0 && malformed == nil {
 				require.LessOrEqual(t, left, jobqueue.Longest+24*time.Hour)

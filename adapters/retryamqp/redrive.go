@@ -14,9 +14,9 @@ import (
 
 // Redrive moves dead letters back: each gets all its attempts, and is handled at its
 // moment in o.Window, or up to a sixty-fourth of its wait later. What it cannot read, it
-// skips. Each goes back in one transaction: if Redrive is killed or fails, or two run at
-// once, each message is in one of the queues, and Redrive can be called again. Only if
-// the server crashes in that moment can a message be in both or in neither.
+// skips. If Redrive is killed or fails, or two run at once, no message is lost, and
+// Redrive can be called again. A dead letter whose copy was stored and that was not
+// acknowledged then goes back twice.
 //
 // A dead letter that Redrive looks at is not in the queue until it returns, or the server
 // notices that it was killed. Those that arrive meanwhile are left for the next call.
@@ -37,10 +37,10 @@ func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *jobq
 			err = closed
 		}
 	}()
-	if err := channel.Tx(); err != nil {
+	w, err := r.worker(channel)
+	if err != nil {
 		return err
 	}
-	w := &worker{Retries: r, conn: conn, channel: channel, returned: channel.NotifyReturn(make(chan amqp.Return, 1)), ready: map[string]bool{}}
 	dead, err := channel.QueueDeclarePassive(r.dead().name, true, false, false, false, nil)
 	if err != nil {
 		return err

@@ -56,6 +56,10 @@ type Engine struct {
 	// that no job is lost and that each ends.
 	Forgets bool
 
+	// Repeats says that a worker or redriver that is killed can leave a job in the queue
+	// twice: for each kill one may run again, and leave a dead letter of its own.
+	Repeats bool
+
 	// Classes says that the queue keeps how many failures of each class a job had.
 	// Otherwise each class is counted by all failures.
 	Classes bool

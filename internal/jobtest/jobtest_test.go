@@ -212,30 +212,33 @@ func TestAuditSeesFaults(t *testing.T) {
 	again := []run{whole(2, 0, 5, false), whole(1, 4, 7, false), whole(1, 8, 9, true)} // no job is lost
 	exhausted := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: faultLimit}
 	for name, row := range map[string]struct {
-		runs    []run
-		letter  retryjob.DeadLetter
-		dead    bool
-		forgets bool // the server may
-		want    []string
+		runs     []run
+		letter   retryjob.DeadLetter
+		dead     bool
+		repeated string
+		want     []string
 	}{
-		"done":                     {[]run{whole(1, 0, 5, true)}, retryjob.DeadLetter{}, false, false, nil},
-		"done after a kill":        {[]run{cut(1, 0), whole(2, 9, 10, true)}, retryjob.DeadLetter{}, false, false, nil},
-		"its result was lost":      {[]run{whole(1, 0, 5, true), whole(2, 9, 10, true)}, retryjob.DeadLetter{}, false, false, nil},
-		"dead":                     {[]run{whole(1, 0, 5, false), cut(2, 6), whole(3, 9, 10, false)}, exhausted, true, false, nil},
-		"dead without a run":       {nil, exhausted, true, false, nil},
-		"its last result was lost": {[]run{cut(1, 0), cut(2, 6), whole(3, 9, 10, true)}, exhausted, true, false, nil},
-		"lost":                     {[]run{whole(1, 0, 5, false)}, retryjob.DeadLetter{}, false, false, []string{"it is lost"}},
-		"lost before it ran":       {nil, retryjob.DeadLetter{}, false, false, []string{"it is lost"}},
-		"twice":                    {[]run{cut(1, 0), whole(1, 6, 7, true)}, retryjob.DeadLetter{}, false, false, []string{"attempt 1 ran after attempt 1"}},
-		"at once":                  {[]run{whole(1, 0, 8, false), whole(2, 6, 7, true)}, retryjob.DeadLetter{}, false, false, []string{"attempts 1 and 2 ran at once"}},
-		"too often":                {[]run{whole(3, 0, 5, false), whole(4, 6, 7, true)}, retryjob.DeadLetter{}, false, false, []string{"attempt 4 ran, and the limit is 3"}},
-		"another reason":           {nil, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, false, []string{`the dead letter says "permanent_error"`}},
-		"too soon":                 {nil, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, false, []string{"the dead letter says 2 attempts"}},
+		"done":                     {[]run{whole(1, 0, 5, true)}, retryjob.DeadLetter{}, false, "", nil},
+		"done after a kill":        {[]run{cut(1, 0), whole(2, 9, 10, true)}, retryjob.DeadLetter{}, false, "", nil},
+		"its result was lost":      {[]run{whole(1, 0, 5, true), whole(2, 9, 10, true)}, retryjob.DeadLetter{}, false, "", nil},
+		"dead":                     {[]run{whole(1, 0, 5, false), cut(2, 6), whole(3, 9, 10, false)}, exhausted, true, "", nil},
+		"dead without a run":       {nil, exhausted, true, "", nil},
+		"its last result was lost": {[]run{cut(1, 0), cut(2, 6), whole(3, 9, 10, true)}, exhausted, true, "", nil},
+		"lost":                     {[]run{whole(1, 0, 5, false)}, retryjob.DeadLetter{}, false, "", []string{"it is lost"}},
+		"lost before it ran":       {nil, retryjob.DeadLetter{}, false, "", []string{"it is lost"}},
+		"twice":                    {[]run{cut(1, 0), whole(1, 6, 7, true)}, retryjob.DeadLetter{}, false, "attempt 1 ran after attempt 1", nil},
+		"at once":                  {[]run{whole(1, 0, 8, false), whole(2, 6, 7, true)}, retryjob.DeadLetter{}, false, "attempts 1 and 2 ran at once", nil},
+		"too often":                {[]run{whole(3, 0, 5, false), whole(4, 6, 7, true)}, retryjob.DeadLetter{}, false, "", []string{"attempt 4 ran, and the limit is 3"}},
+		"another reason":           {nil, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 3}, true, "", []string{`the dead letter says "permanent_error"`}},
+		"too soon":                 {nil, retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 2}, true, "", []string{"the dead letter says 2 attempts"}},
 
-		"a server that forgets, again":       {again, retryjob.DeadLetter{}, false, true, nil},
-		"a server that forgets, again, lost": {again[:2], retryjob.DeadLetter{}, false, true, []string{"it is lost"}},
+		"again":       {again, retryjob.DeadLetter{}, false, "attempt 1 ran after attempt 2", nil},
+		"again, lost": {again[:2], retryjob.DeadLetter{}, false, "attempt 1 ran after attempt 2", []string{"it is lost"}},
 	} {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, row.want, auditJob(row.runs, row.letter, row.dead, row.forgets)) })
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, row.want, auditJob(row.runs, row.letter, row.dead))
+			assert.Equal(t, row.repeated, repeated(row.runs))
+		})
 	}
 }
 
@@ -268,7 +271,6 @@ func TestRedriveSeesFaults(t *testing.T) {
 		"moved":                 {picked, []run{at(1, 0)}, false, ""},
 		"moved by the last":     {picked, []run{at(1, time.Second+tick)}, false, ""},
 		"kept":                  {kept, nil, true, ""},
-		"twice":                 {picked, []run{at(1, 0), at(1, time.Second)}, false, "it ran 2 times"},
 		"lost":                  {picked, nil, false, "it is lost"},
 		"not moved":             {picked, nil, true, "picked: true, a dead letter: true"},
 		"moved, and dead still": {picked, []run{at(1, 0)}, true, "picked: true, a dead letter: true"},
