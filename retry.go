@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
-	"github.com/goretry/retry/internal/twice"
 )
 
 // Do calls fn until it succeeds, or until p says to stop.
@@ -24,9 +23,6 @@ import (
 // If p is invalid, Do still calls fn once; if that fails, the Reason is
 // ReasonInvalid. A nil ctx or fn is also ReasonInvalid, and fn is not called.
 func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
-	if twice.On && ctx != nil && fn != nil {
-		fn = p.lossy(ctx, fn)
-	}
 	// Most calls succeed at once, and need no call.
 	if ctx == nil || fn == nil || p.watches() || ctx.Err() != nil {
 		return run(ctx, &p, fn, nil)
@@ -67,10 +63,7 @@ func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, 
 		}
 		return err
 	})
-	if twice.On && err != nil {
-		v = *new(T) // its success was lost
-	}
-	return
+	return v, err
 }
 
 // A call is one call of [Do] or [Once]. Each of its steps (begin, attempt, decide,

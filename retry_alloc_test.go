@@ -1,5 +1,3 @@
-//go:build !retrytwice
-
 package retry_test
 
 import (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 	"github.com/goretry/retry/retrynet"
+	"github.com/goretry/retry/retrysql"
+	"github.com/goretry/retry/retrysql/sqlfault"
 	"github.com/goretry/retry/retrytest"
 )
 
@@ -995,4 +998,144 @@ func TestRecipeDownload(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Six programs whose state survives an attempt are found by the snippet, and what is right
+// is not.
+func TestRecipeMustNotRunTwice(t *testing.T) {
+	type program struct {
+		operation func(context.Context) error
+		effect    func() string
+		order     func(context.Context, *http.Client) error
+		transfer  func(context.Context, *sql.DB) error
+	}
+	find := func(t testing.TB, p program, shop *store, bank *database) {
+		ctx, operation, effect, order, transfer := t.Context(), p.operation, p.effect, p.order, p.transfer
+
+		retrytest.Repeatable(t, func(ctx context.Context) (string, error) {
+			err := operation(ctx)
+			return effect(), err // must be the same after the second run
+		})
+		lost := httpfault.New(shop, httpfault.After(syscall.ECONNRESET)) // the order is placed, and the answer is lost
+		err := order(ctx, &http.Client{Transport: lost})
+		assert.Equal(t, 1, shop.orders, "orders: %v", err)
+		db := sql.OpenDB(sqlfault.New(bank, sqlfault.AfterCommit(io.ErrUnexpectedEOF))) // the same for a COMMIT
+		err = transfer(ctx, db)
+		assert.Equal(t, 1, bank.commits, "commits: %v", err)
+
+		require.NoError(t, db.Close())
+	}
+	post := func(ctx context.Context, client *http.Client, key string) error {
+		req, err := http.NewRequestWithContext(ctx, "POST", "http://shop.test/orders", strings.NewReader("teapot"))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Idempotency-Key", key)
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	pay := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
+		return err
+	}
+	for _, row := range []struct {
+		name, found string
+		plant       func(*program)
+	}{
+		{"nothing", "", func(*program) {}},
+		{"a body that is read once", `the first run returned "teapot", and the second one ""`, func(p *program) {
+			body, received := strings.NewReader("teapot"), ""
+			p.effect = func() string { return received }
+			p.operation = func(context.Context) error {
+				text, err := io.ReadAll(body)
+				received = string(text)
+				return err
+			}
+		}},
+		{"a pipe that is closed", "the second one failed: io: read/write on closed pipe", func(p *program) {
+			r, w := io.Pipe()
+			go func() { _, _ = io.WriteString(w, "teapot"); _ = w.Close() }()
+			p.operation = func(context.Context) error {
+				_, err := io.ReadAll(r)
+				return errors.Join(err, r.Close())
+			}
+		}},
+		{"a slice that is appended to", `the first run returned "[ada]", and the second one "[ada ada]"`, func(p *program) {
+			var names []string
+			p.operation = func(context.Context) error { names = append(names, "ada"); return nil }
+			p.effect = func() string { return fmt.Sprint(names) }
+		}},
+		{"a sum that is added to", `the first run returned "110", and the second one "120"`, func(p *program) {
+			balance := 100
+			p.operation = func(context.Context) error { balance += 10; return nil }
+			p.effect = func() string { return strconv.Itoa(balance) }
+		}},
+		{"a key for each attempt", "orders: <nil>", func(p *program) {
+			p.order = func(ctx context.Context, client *http.Client) error {
+				keys := 0
+				return retry.Do(ctx, everySecond, func(ctx context.Context) error {
+					keys++
+					return post(ctx, client, strconv.Itoa(keys))
+				})
+			}
+		}},
+		{"a loop around a transaction", "commits: <nil>", func(p *program) {
+			p.transfer = func(ctx context.Context, db *sql.DB) error {
+				return retry.Do(ctx, everySecond, func(ctx context.Context) error {
+					tx, err := db.BeginTx(ctx, nil)
+					if err != nil {
+						return err
+					}
+					return errors.Join(pay(ctx, tx), tx.Commit())
+				})
+			}
+		}},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			p := program{
+				operation: func(context.Context) error { return nil },
+				effect:    func() string { return "" },
+				order: func(ctx context.Context, client *http.Client) error {
+					return retry.Do(ctx, everySecond, func(ctx context.Context) error { return post(ctx, client, "order 17") })
+				},
+				transfer: func(ctx context.Context, db *sql.DB) error { return retrysql.Tx(ctx, db, nil, everySecond, pay) },
+			}
+			row.plant(&p)
+			found := &findings{TB: t}
+			find(found, p, new(store), new(database))
+			if row.found == "" {
+				assert.Empty(t, found.texts)
+			} else if assert.Len(t, found.texts, 1) {
+				assert.Contains(t, found.texts[0], row.found)
+			}
+		})
+	}
+}
+
+// findings is a testing.TB that keeps what a test finds.
+type findings struct {
+	testing.TB
+	texts []string
+}
+
+func (f *findings) Helper() {}
+func (f *findings) Errorf(format string, args ...any) {
+	f.texts = append(f.texts, fmt.Sprintf(format, args...))
+}
+
+// store is a server that knows an order by its key.
+type store struct {
+	keys   []string
+	orders int
+}
+
+func (s *store) RoundTrip(req *http.Request) (*http.Response, error) {
+	if key := req.Header.Get("Idempotency-Key"); !slices.Contains(s.keys, key) {
+		s.keys = append(s.keys, key)
+		s.orders++
+	}
+	return &http.Response{StatusCode: 200, Body: http.NoBody}, req.Body.Close()
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -75,10 +74,6 @@ func (x *exchange) cannotRepeat() error {
 func (x *exchange) attempt(ctx context.Context) error {
 	if x.gate != nil && x.gate.refused != nil {
 		return retry.Permanent(x.gate.refused)
-	}
-	if twice.On && x.resp != nil { // a success that is lost: no wait has discarded it
-		x.discard()
-		x.failure = twice.Lost{}
 	}
 	a := x.next()
 	defer func() {

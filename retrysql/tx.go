@@ -10,7 +10,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/harmless"
-	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/retrynet"
 )
 
@@ -249,9 +248,6 @@ func (r *run) body(fn func() error) error {
 	if err == nil && r.ctx.Err() != nil {
 		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
 	}
-	if twice.On && err == nil && twice.Loses(r.ctx) {
-		err = twice.Lost{} // rolled back and run again: a commit is never repeated
-	}
 	if err == nil {
 		r.successes++
 	}
@@ -273,8 +269,6 @@ func (r *run) outcome(err error) error {
 		return unknown(fmt.Errorf("%w; the transaction ended without an error", r.failure))
 	case r.successes == 0 && (errors.Is(err, errEnded) || errors.Is(err, errLeft)):
 		return unknown(&rollbackError{r.failure, fmt.Errorf("%w; rollback: %w", r.failure, err)})
-	case twice.On && r.failure == error(twice.Lost{}):
-		return r.failure // without what transact says of it: the loop looks for it
 	case r.successes == 0:
 		return rolledBack(r.failure, err)
 	case r.successes == 1 && r.failure == nil && refused(err):

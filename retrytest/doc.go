@@ -12,7 +12,6 @@
 //     attempts.
 //   - [NoWait] returns a policy whose waits are skipped.
 //   - [Repeatable] finds operations that can run only once.
-//   - [NotTwice] is for builds with the tag retrytwice, see docs/retrytwice.md.
 //   - [TestBackoff] and [TestJitter] check a Backoff and a Jitter that you wrote.
 //
 // None of them sleeps. The checks take a [testing.TB] and report with Errorf.

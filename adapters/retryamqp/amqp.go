@@ -60,7 +60,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/jobqueue"
-	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/retryjob"
 )
 
@@ -443,7 +442,7 @@ var untilStored = retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base:
 // transaction with the acknowledgment would not do: RabbitMQ applies that also if the
 // queue refuses the message.
 func (w *worker) publish(to queue, p amqp.Publishing) error {
-	return retry.Do(twice.Not(context.Background()), untilStored, func(ctx context.Context) error {
+	return retry.Do(context.Background(), untilStored, func(ctx context.Context) error {
 		if !w.declared[to.name] {
 			if err := to.declare(w.channel); err != nil {
 				return retry.Permanent(err)

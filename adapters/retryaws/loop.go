@@ -17,7 +17,6 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/internal/rpc"
 	"github.com/goretry/retry/internal/saturate"
-	"github.com/goretry/retry/internal/twice"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -35,7 +34,7 @@ func (*loop) ID() string { return retryID }
 
 func (l *loop) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	c := &call{loop: l, ctx: ctx, in: in, next: next, settle: free}
-	err := retry.Do(twice.Not(ctx), l.Policy, c.attempt)
+	err := retry.Do(ctx, l.Policy, c.attempt)
 	c.settle(nil) // returns what a retry took from the quota if it was not made
 	return c.out, c.metadata, err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/saturate"
 	"github.com/goretry/retry/internal/targets"
-	"github.com/goretry/retry/internal/twice"
 )
 
 // The codes with rules of their own. gRPC and Connect use the same numbers.
@@ -114,7 +113,7 @@ func (f Failure) Mark() error {
 // is for, "" if the user has set it. coded turns the error of a context into one with a code.
 func Do(ctx context.Context, p retry.Policy, target string, attempt func(context.Context, int) Failure, coded func(error) error) error {
 	attempts := 0
-	err := retry.Do(twice.Not(ctx), p, func(attemptCtx context.Context) error {
+	err := retry.Do(ctx, p, func(attemptCtx context.Context) error {
 		attempts++
 		f := attempt(attemptCtx, attempts)
 		if f.Code == deadlineExceeded {
