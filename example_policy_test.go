@@ -80,17 +80,18 @@ func ExampleDefault() {
 	// Output: 5 attempts, exponential 200ms x2, at most 5s, ±50%
 }
 
-// A flag or a row often has a number of retries, where 0 means one attempt.
-func ExampleRetries() {
-	for _, n := range []int{0, 3, -1} {
-		policy := retry.Default()
-		policy.MaxAttempts = retry.Retries(n)
-		fmt.Printf("%d retries: %v\n", n, policy)
+// A limit from a flag or the environment, over a policy from a file.
+func ExamplePolicy_WithMaxAttempts() {
+	file := retry.Policy{MaxRetries: 2, MaxElapsed: time.Minute, Backoff: retry.Fixed(time.Second)}
+	for _, n := range []int{9, 1, -1, 0} {
+		policy, err := file.WithMaxAttempts(n)
+		fmt.Println(policy, err)
 	}
 	// Output:
-	// 0 retries: 1 attempt, exponential 200ms x2, at most 5s, ±50%
-	// 3 retries: 4 attempts, exponential 200ms x2, at most 5s, ±50%
-	// -1 retries: unlimited attempts, exponential 200ms x2, at most 5s, ±50%
+	// 9 attempts, fixed 1s, within 1m0s <nil>
+	// 1 attempt, fixed 1s, within 1m0s <nil>
+	// unlimited attempts, fixed 1s, within 1m0s <nil>
+	// 3 attempts, fixed 1s, within 1m0s retry: max attempts is 0: write 1 for no retry, or -1 for unlimited
 }
 
 // Validate names each fault and what to write instead.

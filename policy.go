@@ -29,7 +29,8 @@ const Unlimited = -1
 //   - An AttemptTimeout also cancels the context when the attempt returns. Read
 //     bodies and commit inside the attempt.
 //   - Use MaxAttempts or MaxRetries, not both: if a file sets max_retries, a
-//     larger MaxAttempts set in code has no effect. [Policy.Lint] says so.
+//     larger MaxAttempts set in code has no effect. For a limit from a flag or the
+//     environment there is [Policy.WithMaxAttempts].
 //   - A policy whose attempts are unlimited waits at least 10ms: a window that ends
 //     earlier becomes 10ms, even if Backoff is nil or MaxDelay is shorter.
 //
@@ -100,24 +101,32 @@ func Default() Policy {
 	}
 }
 
-// Retries returns the MaxAttempts for n retries, n + 1, or Unlimited if n is
-// negative. Use it for numbers that come from a flag or a row, where 0 retries
-// means one attempt: in a Policy, a MaxRetries of 0 is not set. Other libraries use -1 for no
-// retries; convert that yourself.
-func Retries(n int) int {
-	if n < 0 {
-		return Unlimited
+// WithMaxAttempts returns p with a limit that comes from outside, such as from a flag or
+// the environment. n is how many attempts there are in all, with the first, or
+// [Unlimited]. It replaces MaxAttempts and MaxRetries, whichever of them p had; AttemptCap
+// and MaxElapsed still apply. A limit on retries is n + 1 attempts.
+//
+// An n of 0 or below -1 is an error, and p is returned as it was: written into the field,
+// a 0 would be no limit at all where p has a MaxElapsed.
+func (p Policy) WithMaxAttempts(n int) (Policy, error) {
+	if n == 0 || n < Unlimited {
+		return p, fmt.Errorf("retry: max attempts is %d: write 1 for no retry, or -1 for unlimited", n)
 	}
-	return next(n)
+	p.MaxAttempts, p.MaxRetries = n, 0
+	return p, nil
 }
 
 // count returns the attempts that MaxAttempts and MaxRetries allow, the smaller
 // of the two, or Unlimited; 0 if neither is set.
 func (p *Policy) count() int {
-	if p.MaxRetries == 0 {
+	switch {
+	case p.MaxRetries == 0:
 		return p.MaxAttempts
+	case p.MaxRetries < 0:
+		return tighter(p.MaxAttempts, Unlimited)
+	default:
+		return tighter(p.MaxAttempts, next(p.MaxRetries))
 	}
-	return tighter(p.MaxAttempts, Retries(p.MaxRetries))
 }
 
 // declared returns the limit that p has: count, or Unlimited where MaxElapsed alone

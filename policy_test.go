@@ -3,6 +3,7 @@ package retry_test
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,10 +30,6 @@ func TestEffectiveMax(t *testing.T) {
 		{"MaxRetries -2 plus one is not unlimited", retry.Policy{MaxRetries: -2}, 1},
 		{"MaxRetries -1 does not lift MaxAttempts", retry.Policy{MaxAttempts: 2, MaxRetries: -1}, 2},
 		{"AttemptCap lowers the limit and never raises it", retry.Policy{MaxAttempts: 3, AttemptCap: 10}, 3},
-		{"Retries(0) is not unlimited", retry.Policy{MaxAttempts: retry.Retries(0)}, 1},
-		{"Retries(-1) is not zero attempts", retry.Policy{MaxAttempts: retry.Retries(-1)}, retry.Unlimited},
-		{"Retries(-2) is not invalid", retry.Policy{MaxAttempts: retry.Retries(-2)}, retry.Unlimited},
-		{"Retries of the greatest number does not wrap around", retry.Policy{MaxAttempts: retry.Retries(math.MaxInt)}, math.MaxInt},
 		{"an AttemptTimeout is no limit", retry.Policy{AttemptTimeout: time.Minute}, 1},
 		{"a Budget is no limit", retry.Policy{Budget: &retry.Budget{Size: 9}}, 1},
 		{"the greatest MaxAttempts", retry.Policy{MaxAttempts: math.MaxInt}, math.MaxInt},
@@ -56,6 +53,42 @@ func TestEffectiveMax(t *testing.T) {
 				assert.True(t, p.Next(retry.Attempt{Number: row.limit - 1}).Retry())
 				assert.False(t, p.Next(retry.Attempt{Number: row.limit}).Retry())
 			}
+		})
+	}
+}
+
+func TestWithMaxAttempts(t *testing.T) {
+	elapses := retry.Policy{MaxElapsed: time.Minute}
+	byRetries := retry.Policy{MaxRetries: 2}
+	for _, row := range []struct {
+		name   string
+		policy retry.Policy
+		n      int
+		limit  int
+		fault  string // "": none
+	}{
+		{"0 does not make a policy with a MaxElapsed unlimited", retry.Policy{MaxAttempts: 3, MaxElapsed: time.Minute}, 0, 3, "retry: max attempts is 0: write 1 for no retry, or -1 for unlimited"},
+		{"-2 is not unlimited", byRetries, -2, 3, "retry: max attempts is -2: write 1 for no retry, or -1 for unlimited"},
+		{"the least number", byRetries, math.MinInt, 3, "retry: max attempts is " + strconv.Itoa(math.MinInt) + ": write 1 for no retry, or -1 for unlimited"},
+		{"a file's max_retries does not lower it", byRetries, 9, 9, ""},
+		{"nor does an unlimited MaxRetries raise it", retry.Policy{MaxRetries: retry.Unlimited}, 2, 2, ""},
+		{"Default's limit does not lower it", retry.Default(), 10, 10, ""},
+		{"1 is no retry, beside a MaxElapsed too", elapses, 1, 1, ""},
+		{"-1 is unlimited", byRetries, -1, retry.Unlimited, ""},
+		{"the greatest number", byRetries, math.MaxInt, math.MaxInt, ""},
+		{"an AttemptCap still applies", retry.Policy{MaxAttempts: 2, AttemptCap: 5}, 9, 5, ""},
+		{"NonRetryable still applies", retry.Policy{MaxAttempts: 2, NonRetryable: true}, 9, 1, ""},
+		{"an invalid policy stays invalid", retry.Policy{MaxDelay: -1}, 9, 1, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p, err := row.policy.WithMaxAttempts(row.n)
+			assert.Equal(t, row.limit, p.EffectiveMax())
+			if row.fault == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.EqualError(t, err, row.fault)
+			assert.Equal(t, row.policy, p, "what the policy was is kept")
 		})
 	}
 }

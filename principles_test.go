@@ -90,8 +90,12 @@ func TestPrinciple01AZeroFieldIsOff(t *testing.T) {
 
 func TestPrinciple02OneCountOneWord(t *testing.T) {
 	for _, retries := range []int{1, 2, 3, 24, 1_000_000, math.MaxInt - 1, math.MaxInt, retry.Unlimited} {
+		attempts := retry.Unlimited
+		if retries > 0 {
+			attempts = min(retries, math.MaxInt-1) + 1
+		}
 		byRetries := retry.Policy{MaxRetries: retries, Backoff: retry.Exponential{Base: time.Second}}
-		byAttempts := retry.Policy{MaxAttempts: retry.Retries(retries), Backoff: retry.Exponential{Base: time.Second}}
+		byAttempts := retry.Policy{MaxAttempts: attempts, Backoff: retry.Exponential{Base: time.Second}}
 		assert.Equal(t, byAttempts.EffectiveMax(), byRetries.EffectiveMax(), "%d retries", retries)
 		for _, attempts := range boundaryInts {
 			assert.Equal(t, byAttempts.Eligible(attempts), byRetries.Eligible(attempts), "%d retries, %d attempts", retries, attempts)

@@ -75,7 +75,7 @@ func TestThePageOnPolicies(t *testing.T) {
 		same(b, p)
 	}
 	for n, b := uint64(0), backoff.NewConstantBackOff(d); n < 4; n++ {
-		limited(backoff.WithMaxRetries(b, n), func(p *retry.Policy) { p.MaxAttempts = retry.Retries(int(n)) })
+		limited(backoff.WithMaxRetries(b, n), func(p *retry.Policy) { p.MaxAttempts = int(n) + 1 })
 	}
 }
 

@@ -23,7 +23,7 @@ func ExamplePolicy() {
 	}
 	fmt.Println(p)
 
-	p.MaxAttempts = retry.Retries(3) // was backoff.WithMaxRetries(b, 3)
+	p.MaxAttempts = 3 + 1 // was backoff.WithMaxRetries(b, 3)
 	fmt.Println(p)
 	// Output:
 	// unlimited attempts, exponential 500ms x1.5, at most 1m0s, ±50%, within 1m0s
@@ -38,7 +38,7 @@ func ExamplePolicy_error() {
 	fmt.Println(err)
 	// Output:
 	// retrycenkalti: *backoff.ExponentialBackOff: Multiplier is 0.5: write a finite number of at least 1
-	// retrycenkalti: *backoff.backOffTries: it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to retry.Retries(int(n)) for the n of WithMaxRetries
+	// retrycenkalti: *backoff.backOffTries: it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries
 }
 
 // connect is code that takes a BackOff.

@@ -75,7 +75,7 @@ import (
 //	ConstantBackOff{Interval: d}        retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(d)}
 //	ZeroBackOff{}                       retry.Policy{MaxAttempts: n} // without a limit each wait is 10ms
 //	StopBackOff{}                       retry.Policy{}
-//	WithMaxRetries(b, n)                p.MaxAttempts = retry.Retries(int(n))
+//	WithMaxRetries(b, n)                p.MaxAttempts = int(n) + 1
 //	WithContext(b, ctx)                 retry.Do(ctx, p, fn)
 //	BackOffContext                      // the ctx of retry.Do
 //
@@ -135,7 +135,7 @@ func policyOf(b backoff.BackOff) (p retry.Policy, fault string) {
 	switch reflect.TypeOf(b) {
 	case reflect.TypeOf(backoff.WithContext(nil, context.Background())), reflect.TypeOf(backoff.WithMaxRetries(nil, 0)):
 		return p, "it hides what it wraps: convert the innermost BackOff, " +
-			"give the ctx of WithContext to retry.Do, and set MaxAttempts to retry.Retries(int(n)) for the n of WithMaxRetries"
+			"give the ctx of WithContext to retry.Do, and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries"
 	default:
 		return p, "the state of this type is not known here: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff"
 	}

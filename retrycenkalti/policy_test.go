@@ -83,7 +83,7 @@ func TestPolicyDoesWhatTheBackOffDoes(t *testing.T) {
 
 			p := policyOf(t, test.backoff)
 			if test.retries != forever {
-				p.MaxAttempts = retry.Retries(int(test.retries))
+				p.MaxAttempts = int(test.retries) + 1
 			}
 			require.NoError(t, p.Validate())
 			ours, err := play(t, test.script, do(p))
@@ -179,7 +179,7 @@ func TestPolicySaysWhatItCannotConvert(t *testing.T) {
 		multiplier    = ": write a finite number of at least 1"
 		randomization = ": write a number from 0 to 1"
 		maxInterval   = ": write the longest delay, or math.MaxInt64 for no cap: with 0 v4 waits once and then retries without a pause"
-		hides         = ": it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to retry.Retries(int(n)) for the n of WithMaxRetries"
+		hides         = ": it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries"
 		unknown       = ": the state of this type is not known here: write the delay after the n-th failure as a retry.BackoffFunc, and set it as Policy.Backoff"
 	)
 	tests := []struct {

@@ -2,6 +2,7 @@ package retrydialect
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/goretry/retry"
@@ -85,7 +86,10 @@ func (a Argyll) Policy() (retry.Policy, error) {
 		f.Add("max_backoff", a.MaxBackoff, fmt.Sprintf("at least the backoff, %d, or 0 for no cap", a.Backoff))
 	}
 
-	p := retry.Policy{MaxAttempts: retry.Retries(a.MaxRetries), MaxDelay: milliseconds(max(0, a.MaxBackoff))}
+	p := retry.Policy{MaxAttempts: retry.Unlimited, MaxDelay: milliseconds(max(0, a.MaxBackoff))}
+	if a.MaxRetries >= 0 {
+		p.MaxAttempts = min(a.MaxRetries, math.MaxInt-1) + 1
+	}
 	base := milliseconds(max(0, a.Backoff))
 	switch {
 	case a.BackoffType == "fixed":

@@ -56,10 +56,12 @@ func Example_environment() {
 		}
 		if text := os.Getenv("MAX_ATTEMPTS"); text != "" {
 			n, err := strconv.Atoi(text)
-			if err != nil || n == 0 || n < -1 { // 0 is not set: a max_elapsed in the file would leave attempts unlimited
-				return fmt.Errorf("MAX_ATTEMPTS is %q: write 1 for no retry, -1 for unlimited", text)
+			if err == nil {
+				config.Retry, err = config.Retry.WithMaxAttempts(n) // refuses 0, and replaces the limit of the file
 			}
-			config.Retry.MaxAttempts, config.Retry.MaxRetries = n, 0 // else the lower of the two applies
+			if err != nil {
+				return fmt.Errorf("MAX_ATTEMPTS: %w", err)
+			}
 		}
 		if err := config.Retry.Validate(); err != nil {
 			return err
@@ -91,8 +93,8 @@ retry: {max_attempts: 6, backoff: {type: exponential, base: 100ms}, max_delay: 5
 	// 1               500ms to 1.5s   1.5s
 	// 2               500ms to 1.5s   3s
 	// <nil>
-	// MAX_ATTEMPTS is "many": write 1 for no retry, -1 for unlimited
-	// MAX_ATTEMPTS is "0": write 1 for no retry, -1 for unlimited
-	// MAX_ATTEMPTS is "-2": write 1 for no retry, -1 for unlimited
+	// MAX_ATTEMPTS: strconv.Atoi: parsing "many": invalid syntax
+	// MAX_ATTEMPTS: retry: max attempts is 0: write 1 for no retry, or -1 for unlimited
+	// MAX_ATTEMPTS: retry: max attempts is -2: write 1 for no retry, or -1 for unlimited
 	// retry: invalid policy: max_attempts is 0: write how many attempts in all: 1 for no retry, -1 for unlimited
 }

@@ -60,13 +60,6 @@ func (u *uses) eval(v reflect.Value, x ast.Expr) (ok bool) {
 		literal, isLiteral := x.(*ast.CompositeLit)
 		ok = isLiteral && u.evalElements(made, literal)
 	default:
-		call, isCall := x.(*ast.CallExpr)
-		if isCall && u.callee(call) == retryPath+".Retries" {
-			retries := 0
-			ok = u.eval(reflect.ValueOf(&retries).Elem(), call.Args[0])
-			made.SetInt(int64(retry.Retries(retries)))
-			break
-		}
 		value := u.info.Types[x].Value
 		ok = value != nil && setConstant(made, value)
 	}
