@@ -13,7 +13,7 @@ import (
 
 // replaced says what to write instead of a command that there is no more.
 var replaced = map[string]string{
-	"convert": "plan -as SYSTEM", "keys": "help policy", "schema": "lint -schema",
+	"keys": "help policy", "schema": "lint -schema",
 	"check": "explain -policy FILE", "explore": "plan -page FILE", "whatif": "simulate FILE",
 }
 

@@ -73,7 +73,7 @@ func TestHelp(t *testing.T) {
 // A command without a file reads standard input, unless a person would have to
 // type it.
 func TestTyped(t *testing.T) {
-	for _, args := range [][]string{{"plan"}, {"explain"}, {"plan", "-as", "native"}, {"explain", "-policy", "testdata/policy.yaml"}} {
+	for _, args := range [][]string{{"plan"}, {"explain"}, {"explain", "-policy", "testdata/policy.yaml"}} {
 		t.Run(args[0], func(t *testing.T) {
 			var out, errs bytes.Buffer
 			status := run(&streams{ctx: t.Context(), in: strings.NewReader("max_attempts: 2"), out: &out, err: &errs, typed: true}, args)

@@ -27,27 +27,7 @@ is YAML or JSON.
     retry plan -at services.payments.retry config.yaml
     retry plan -seed order-42 policy.json
     retry plan -page policy.html policy.yaml
-    retry plan -as envoy -retry-on 5xx,reset policy.yaml
     kubectl get configmap retry -o 'jsonpath={.data.policy\.yaml}' | retry plan
-
-With -as it writes the settings of another system, which then makes the same
-decisions: the number of attempts, and the range of each delay. If the system
-cannot express the policy, plan reports each setting that prevents it, and the
-exit status is 1. The systems are
-
-    native         the form of this library
-    tasker, argyll, taskharbor
-    temporal       a retry policy in the form of Temporal's API
-    grpc           a service config
-    envoy          the retry_policy of a route
-    istio          the retries of a route in a VirtualService
-    stepfunctions  the Retry of a state
-    otel           the retry_on_failure of an exporter of the Collector
-    nats           max_deliver and backoff of a JetStream consumer
-    cenkalti       an expression for github.com/cenkalti/backoff/v4, in Go
-
-A policy in a file does not say which failures to retry: use -retry-on for
-Envoy, Istio and Step Functions, and -codes for gRPC.
 `,
 }
 
@@ -59,8 +39,6 @@ func plan(s *streams, c *command, args []string) int {
 	seed := flags.String("seed", "", "also print the exact delays of the job with this `key`")
 	asJSON := flags.Bool("json", false, "print JSON, for programs")
 	page := flags.String("page", "", "write a page with pictures to this `file`, which has no scripts")
-	var as conversion
-	as.define(flags)
 	args, status, done := c.parse(s, flags, args)
 	if done {
 		return status
@@ -74,8 +52,6 @@ func plan(s *streams, c *command, args []string) int {
 		return status
 	}
 	switch {
-	case as.to != "":
-		return c.writeAs(s, p, as)
 	case *page != "":
 		return c.writePage(s, p, *page)
 	case *asJSON:

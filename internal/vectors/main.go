@@ -36,7 +36,6 @@ func main() {
 }
 
 // A vector is a decision and what it follows from. Times are in nanoseconds.
-// docs/vectors.md describes it.
 type vector struct {
 	Policy     retry.Policy  `json:"policy"`
 	Attempt    int           `json:"attempt"`

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 
 // promised is the hash of testdata/vectors.json. A change of one byte of it is a
 // breaking change (docs/compatibility.md): users have stored times that were
-// computed so, and others have written it again in their languages.
+// computed so.
 const promised = "54c5a8063fa2c96a61c90d4fbddd7c3bab84cdebebde64d686a0d7ab2c217147"
 
 func stored(t *testing.T) []byte {
@@ -46,25 +45,6 @@ func TestTheLibraryDecidesAsTheVectorsSay(t *testing.T) {
 	for i := range wants {
 		require.Equal(t, string(wants[i]), string(gots[i]), "line %d", i+1)
 	}
-}
-
-// The example of docs/vectors.md is right, and so is what it says of the reader.
-func TestThePage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/vectors.md")
-	require.NoError(t, err)
-	reader, err := os.ReadFile("../../docs/vectors.py")
-	require.NoError(t, err)
-	assert.Contains(t, string(page), fmt.Sprintf("in %d lines of Python", bytes.Count(reader, []byte("\n"))))
-	assert.Less(t, bytes.Count(reader, []byte("\n")), 170)
-
-	_, example, _ := bytes.Cut(page, []byte("```json\n"))
-	example, _, _ = bytes.Cut(example, []byte("```"))
-	var want vector
-	require.NoError(t, json.Unmarshal(example, &want))
-	seed, err := strconv.ParseUint(want.Seed, 10, 64)
-	require.NoError(t, err)
-	got := want.Policy.Next(retry.Attempt{Number: want.Attempt, Seed: seed})
-	assert.Equal(t, []any{want.Reason, want.Delay, want.Lo, want.Hi}, []any{got.Reason, got.Delay, got.Lo, got.Hi})
 }
 
 // The vectors have every kind of what a policy can say and of what is decided.

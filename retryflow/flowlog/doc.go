@@ -5,10 +5,9 @@
 // A log of pipelines has the records of package retrylog, and may have those of policies too.
 // Each task that is entered is a [retrylog.Call]: retrylog.Replay rebuilds the calls, and
 // retrylog.Explain prints them with what the rules decided. [CheckPipeline] makes the decisions
-// of the rules again, and [CheckRuns] the order of the tasks. [PipelineEvents]
-// returns the events of one run, with which [retryflow.Pipeline.Resume] continues
-// it, also in the middle of the wait before a jump. Give each run a key of its own,
-// by [retrylog.WithKey].
+// of the rules again. [PipelineEvents] returns the events of one run, with which
+// [retryflow.Pipeline.Resume] continues it, also in the middle of the wait before a jump.
+// Give each run a key of its own, by [retrylog.WithKey].
 //
 // Slog and Counters of package retrylog take the [retry.Event] in such an event:
 //

@@ -15,10 +15,8 @@ type Block struct {
 	At   string // the path to the block, as Find takes it; "" for a whole file
 	Line int
 
-	Notes   []string // set by Read: what the settings say that a policy does not, each with its key
-	RetryOn string   // set by Read: the failures that the settings retry, with commas
-
-	Bounds // set by Read
+	Notes  []string // set by Read: what the settings say that a policy does not, each with its key
+	Bounds          // set by Read
 
 	node      *yaml.Node
 	documents []*yaml.Node    // of the file

@@ -71,7 +71,7 @@ func readDialect[T any, P interface {
 // dialect is from. If that is "", it is the one that the place of b in its file
 // names, or else the library's own form if b uses that, or else the only dialect
 // that fits. If b cannot be read or is not valid, Read returns every fault. It sets
-// Notes, RetryOn and what stands beside b.
+// Notes and what stands beside b.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
 	b.reset()
 	d, p, err := b.read(from)
@@ -90,7 +90,7 @@ func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault)
 
 // reset makes b as it was before it was read.
 func (b *Block) reset() {
-	b.Notes, b.RetryOn, b.Bounds, b.warnings = nil, "", Bounds{}, nil
+	b.Notes, b.Bounds, b.warnings = nil, Bounds{}, nil
 	b.lines, b.templates = map[string]int{}, map[string]bool{}
 }
 

@@ -367,26 +367,26 @@ func isGRPCCode(name string) bool {
 		0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16`), strings.ToUpper(name))
 }
 
-// EnvoyConditions are what Envoy retries on; it ignores other names without a
+// envoyConditions are what Envoy retries on; it ignores other names without a
 // word.
-var EnvoyConditions = strings.Fields(`5xx gateway-error reset reset-before-request connect-failure envoy-ratelimited retriable-4xx refused-stream
+var envoyConditions = strings.Fields(`5xx gateway-error reset reset-before-request connect-failure envoy-ratelimited retriable-4xx refused-stream
 	retriable-status-codes retriable-headers http3-post-connect-failure cancelled deadline-exceeded internal resource-exhausted unavailable`)
 
-// IsEnvoyCondition reports whether Envoy retries on a name.
-func IsEnvoyCondition(name string) bool { return slices.Contains(EnvoyConditions, name) }
+// isEnvoyCondition reports whether Envoy retries on a name.
+func isEnvoyCondition(name string) bool { return slices.Contains(envoyConditions, name) }
 
-// IsIstioCondition reports whether Istio takes a name: a condition of Envoy, or a
+// isIstioCondition reports whether Istio takes a name: a condition of Envoy, or a
 // status.
-func IsIstioCondition(name string) bool {
+func isIstioCondition(name string) bool {
 	status, _ := strconv.Atoi(name)
-	return IsEnvoyCondition(name) || http.StatusText(status) != ""
+	return isEnvoyCondition(name) || http.StatusText(status) != ""
 }
 
 // mesh reads what Envoy and Istio, which configures Envoy, share: what they retry,
 // and a delay that counts whole milliseconds, and is drawn from nothing to an
 // interval that doubles, up to ten times the first.
 func (f *form) mesh(key, write string, valid func(string) bool, base, most time.Duration) {
-	write += strings.Join(EnvoyConditions, ", ")
+	write += strings.Join(envoyConditions, ", ")
 	names := strings.FieldsFunc(take[string](f, key, write, "", nil), func(r rune) bool { return r == ',' })
 	for i := range names {
 		if key == "retry_on" { // Istio takes no blanks
@@ -414,8 +414,8 @@ func readEnvoy(f *form) {
 		}
 		inner.RejectRest("retry_back_off")
 	}
-	f.mesh("retry_on", "conditions of Envoy, which ignores others: ", IsEnvoyCondition, base, most)
-	if !slices.ContainsFunc(strings.Split(f.retryOn, ","), IsEnvoyCondition) {
+	f.mesh("retry_on", "conditions of Envoy, which ignores others: ", isEnvoyCondition, base, most)
+	if !slices.ContainsFunc(strings.Split(f.retryOn, ","), isEnvoyCondition) {
 		f.b.warn("retry_on", "this does nothing: without retry_on Envoy retries nothing, unless a request asks for it in x-envoy-retry-on")
 	}
 	for list, word := range map[string]string{"retriable_status_codes": "retriable-status-codes", "retriable_headers": "retriable-headers"} {
@@ -642,7 +642,7 @@ func readIstio(f *form) {
 		}
 	}
 	f.timeout = f.time("perTryTimeout", time.Millisecond, 0)
-	f.mesh("retryOn", "a status such as 503, or one of ", IsIstioCondition,
+	f.mesh("retryOn", "a status such as 503, or one of ", isIstioCondition,
 		f.time("backoff", time.Millisecond, 25*time.Millisecond), 0)
 	f.skip(routing, "retryRemoteLocalities", "retryIgnorePreviousHosts")
 	f.finalTimeout("perTryTimeout")
@@ -926,6 +926,6 @@ func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 		p = f.policy()
 		m.RejectRest(s.title)
 	})
-	b.Notes, b.RetryOn, b.warnings = read.Notes, f.retryOn, read.warnings
+	b.Notes, b.warnings = read.Notes, read.warnings
 	return p, err
 }
