@@ -256,7 +256,7 @@ func (p *Policy) under(c *Class) Policy {
 // drawn from Source, where there is a choice.
 func (d *Decision) draw(p *Policy, number int, seed uint64, elapsed, left time.Duration, e *Error) {
 	elapsed = max(0, elapsed)
-	if d.RetryAfter >= leastWait && d.Lo == d.RetryAfter { // above less than that there is the curve
+	if d.RetryAfter > saidZero && d.Lo == d.RetryAfter { // above that there is only the curve
 		// The spread above what a server asked for must not end a call that has time
 		// for the wait itself. It is cut to what is left of MaxElapsed, and to half of
 		// what the wait leaves of the deadline, because the attempt needs time too.

@@ -39,7 +39,8 @@ func (e *permanentError) Unwrap() error { return e.err }
 // becomes up to 2m, under Proportional(0.2) up to 1m24s. That spread never ends a
 // call that has time for d itself: it is cut to what is left of MaxElapsed, and to
 // half of what d leaves of the context's deadline, because the attempt needs time
-// too.
+// too. A d of 1ns, as which retryhttp passes on a wait of zero, is not cut: above it there
+// is only the curve.
 //
 // Policy.RetryAfter can change this: see [RetryAfterMode].
 func After(d time.Duration, err error) error {

@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -216,11 +217,28 @@ func TestRetryAfterModes(t *testing.T) {
 		})
 	}
 	t.Run("spread: the curve above 1ns is no spread, and is not cut", func(t *testing.T) {
-		for asked, want := range map[time.Duration]time.Duration{1: 10 * time.Second, 10*time.Millisecond - 1: 10 * time.Second, 10 * time.Millisecond: time.Second} {
+		for asked, want := range map[time.Duration]time.Duration{1: 10 * time.Second, 2: time.Second, 10*time.Millisecond - 1: time.Second, 10 * time.Millisecond: time.Second} {
 			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: time.Hour - time.Second, Seed: seed})
 			assert.Equal(t, want, d.Hi, asked)
 		}
 	})
+	for _, asked := range []time.Duration{2, 9 * time.Millisecond, 10 * time.Millisecond} {
+		bubble(t, fmt.Sprintf("spread: %v does not end a call that has a second", asked), func(t *testing.T) {
+			within, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			p := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Hour), Jitter: retry.FullJitter, Source: constant(seed)}
+			bounded := p
+			bounded.MaxElapsed = time.Second
+			runs := 0
+			for _, err := range []error{
+				retry.Do(within, p, func(context.Context) error { runs++; return retry.After(asked, errBoom) }),
+				retry.Do(t.Context(), bounded, func(context.Context) error { runs++; return retry.After(asked, errBoom) }),
+			} {
+				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
+			}
+			assert.Equal(t, 4, runs)
+		})
+	}
 	bubble(t, "at least: a whole call", func(t *testing.T) {
 		var told watch
 		p := base

@@ -126,7 +126,7 @@ func slowDecide(p retry.Policy, c *retry.Class, number, of int, asked time.Durat
 		d.Reason = retry.ReasonRetry
 	}
 	d.Lo, d.Hi = slowWindow(q, nth, limit, asked)
-	if asked >= 10*time.Millisecond && d.Lo == asked {
+	if asked > 1 && d.Lo == asked {
 		if rest := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= rest {
 			d.Hi = min(d.Hi, rest)
 		}
