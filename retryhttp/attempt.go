@@ -16,13 +16,12 @@ import (
 type attempt struct {
 	x      *exchange
 	number int
-	ctx    context.Context // lives until Check has returned, and the body has been read
+	ctx    context.Context // lives until Check has returned, and the body that it leaves has been read
 	cancel context.CancelCauseFunc
 
 	req       *http.Request
 	sent      evidence
 	mayBeDone bool // the server may have processed it
-	open      bool // the response has a body, at whose end the attempt ends
 }
 
 // send sends the request through Base. It returns either a response or an error,
@@ -34,9 +33,7 @@ func (a *attempt) send() (*http.Response, error) {
 			err = timeout
 		}
 		if resp != nil { // http.Client ignores such a response too, but leaks its connection
-			a.cancel(nil) // nothing of it is read
-			a.x.resp = resp
-			a.x.discard()
+			a.discard(resp)
 		}
 		return nil, err
 	}
@@ -50,7 +47,9 @@ func (a *attempt) send() (*http.Response, error) {
 	if resp.Request == nil || resp.Request == a.req {
 		resp.Request = a.x.req
 	}
-	resp.Body = a.endedBy(resp.Body)
+	if _, upgraded := resp.Body.(io.Writer); !upgraded && resp.Body != nil && resp.Body != http.NoBody && a.x.t.StallTimeout > 0 {
+		resp.Body = a.watched(resp.Body)
+	}
 	return resp, nil
 }
 

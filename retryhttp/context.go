@@ -77,33 +77,34 @@ func ErrorOf(resp *http.Response) error {
 //
 //	resp, err := retryhttp.Result(client.Do(req))
 //
-// The error is the one that [ErrorOf] has, and the response is closed. That is so for a
-// 404 too, which [Check] takes for a failure. A redirect, and a response that does not
-// come from a Transport, stay what they are.
+// The error is the one that [ErrorOf] has. The response is read, up to 64 KiB and for at
+// most 100 ms, and closed, so that its connection can be used again. A 404 becomes an
+// error too, because [Check] takes it for a failure. A redirect, and a response that does
+// not come from a Transport, stay what they are.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil {
 		return resp, err
 	}
-	if gaveUp := ErrorOf(resp); gaveUp != nil {
-		if resp.Body != nil {
-			_ = resp.Body.Close() // what it fails with would say less
-		}
-		return nil, gaveUp
+	s := stoppedBy(resp)
+	if s == nil {
+		return resp, nil
 	}
-	return resp, nil
+	s.attempt.discard(resp)
+	return nil, s.err
 }
 
 // A stopped is what the context of the Request of a last response has, if that failed.
 type stopped struct {
-	req *http.Request
-	of  *http.Request // that the response would have had
-	err error         // why there was no other attempt
+	req     *http.Request
+	of      *http.Request // that the response would have had
+	attempt *attempt      // the last
+	err     error         // why there was no other
 }
 
 type stoppedKey struct{}
 
-func newStopped(of *http.Request, err error) *http.Request {
-	s := &stopped{of: of, err: err}
+func newStopped(of *http.Request, a *attempt, err error) *http.Request {
+	s := &stopped{of: of, attempt: a, err: err}
 	s.req = of.WithContext(context.WithValue(of.Context(), stoppedKey{}, s))
 	return s.req
 }

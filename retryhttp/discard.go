@@ -16,20 +16,23 @@ const (
 
 const emptyReads = 100 // that bring neither a byte nor an error, as many as package io allows
 
-// discard reads and closes the response of the last attempt. An error of its
-// body costs the connection and nothing else.
+// discard reads and closes the response of the last attempt, if there is one.
+func (x *exchange) discard() {
+	if resp := x.resp; resp != nil {
+		x.resp = nil
+		x.last.discard(resp)
+	}
+}
+
+// discard reads and closes the response of the attempt, which nobody has read. An error
+// of its body costs the connection and nothing else.
 //
 // A goroutine reads the body and then closes it: a body that ignores its context
 // would hold the caller forever. A timer must not close a body that is still being
 // read, because a Base may pool its readers, and would give this one to another
 // response.
-func (x *exchange) discard() {
-	resp, a := x.resp, x.last
-	x.resp = nil
-	if resp == nil {
-		return
-	}
-	defer a.cancel(nil) // Check may have replaced the body that does so itself
+func (a *attempt) discard(resp *http.Response) {
+	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return
 	}

@@ -43,7 +43,8 @@ func late(reads int) funcs {
 	}}
 }
 
-// Discarding a body is bounded, in bytes, in reads and in time, and is part of the wait. A
+// Discarding a body is bounded, in bytes, in reads and in time, and is part of the wait:
+// before a retry, by Result, and where Base returns an error too. A
 // Base that pools its readers gets one back by Close. If it was still being read,
 // two answers would share a reader: other requests would come back damaged.
 func TestDiscard(t *testing.T) {
@@ -99,6 +100,23 @@ func TestDiscard(t *testing.T) {
 				assert.Equal(t, start.Add(delay), seen.of(retry.RetryScheduled)[0].Due)
 				assert.Equal(t, start.Add(max(delay, tt.took)), seen.of(retry.AttemptStarted)[1].Time)
 				assert.Equal(t, max(delay, tt.took), seen.stop().Elapsed)
+			})
+		}
+		for name, err := range map[string]error{"Result": nil, "beside an error": errors.New("boom")} {
+			bubble(t, tt.name+", "+name, func(t *testing.T) {
+				var only *exclusive
+				start := time.Now()
+				resp, _ := retryhttp.Result((&retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+					only = &exclusive{ctx: req.Context(), body: body{Reader: tt.body(req.Context())}}
+					resp := responseWith(404, only)
+					resp.ContentLength = tt.length
+					return resp, err
+				})}).RoundTrip(request(t, "GET")))
+				assert.Nil(t, resp)
+				assert.Equal(t, tt.read, only.read)
+				assert.EqualValues(t, 1, only.closes)
+				assert.False(t, only.shared.Load())
+				assert.Equal(t, tt.took, time.Since(start))
 			})
 		}
 	}

@@ -76,8 +76,9 @@ func (x *exchange) attempt(ctx context.Context) error {
 		return retry.Permanent(x.gate.refused)
 	}
 	a := x.next()
+	open := false // the response has a body, at whose end the attempt ends
 	defer func() {
-		if x.resp == nil || !a.open {
+		if !open {
 			a.cancel(nil)
 		}
 	}()
@@ -95,6 +96,9 @@ func (x *exchange) attempt(ctx context.Context) error {
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
 		x.discard() // it could not be read
 		x.failure = x.check(x.timeout())
+	}
+	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
+		x.resp.Body = endedBy(x.resp.Body, a.cancel) // not before: Check may read it, close it and set another
 	}
 	return x.failure
 }
@@ -225,7 +229,7 @@ func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
 	if err != nil {
-		resp.Request = newStopped(cmp.Or(resp.Request, x.req), err)
+		resp.Request = newStopped(cmp.Or(resp.Request, x.req), x.last, err)
 	}
 	if _, upgraded := resp.Body.(io.Writer); x.t.Resume && !upgraded && resp.Body != nil && resp.Body != http.NoBody {
 		resp.Body = x.resume(resp)

@@ -9,15 +9,8 @@ import (
 
 // endedBy returns the body of a response, at whose end, or when it is closed, the
 // attempt ends.
-func (a *attempt) endedBy(rc io.ReadCloser) io.ReadCloser {
-	if rc == nil || rc == http.NoBody {
-		return rc // http.NoBody stays what it is: callers compare. The attempt ends after Check
-	}
-	if _, upgraded := rc.(io.Writer); !upgraded && a.x.t.StallTimeout > 0 {
-		rc = a.watched(rc)
-	}
-	a.open = true
-	switch ended := (body{rc, a.cancel}); rc := rc.(type) {
+func endedBy(rc io.ReadCloser, cancel context.CancelCauseFunc) io.ReadCloser {
+	switch ended := (body{rc, cancel}); rc := rc.(type) {
 	case io.Writer:
 		return upgraded{ended, rc}
 	case io.WriterTo:

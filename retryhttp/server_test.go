@@ -1,6 +1,9 @@
 package retryhttp_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
 	"io"
 	"log"
 	"maps"
@@ -8,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +38,7 @@ func TestConnectionIsReused(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			conns := map[net.Conn]int{}
-			base := piped(15, func(conn net.Conn, req *http.Request) {
+			base := piped(18, func(conn net.Conn, req *http.Request) {
 				conns[conn]++
 				_, _ = io.Copy(io.Discard, req.Body)
 				text := answer
@@ -49,8 +53,80 @@ func TestConnectionIsReused(t *testing.T) {
 				resp := send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Minute}}, req)
 				textOf(t, resp)
 			}
-			assert.Equal(t, []int{15}, slices.Collect(maps.Values(conns)))
+			for range 3 {
+				_, err := retryhttp.Result((&retryhttp.Transport{Base: base}).RoundTrip(request(t, "GET")))
+				assert.ErrorContains(t, err, "503")
+			}
+			assert.Equal(t, []int{18}, slices.Collect(maps.Values(conns)))
 		})
+	}
+}
+
+// An attempt lives until Check has returned, whatever Check does with the body, so that one
+// that begins with the error of the context, as those for go-retryablehttp do, can retry.
+// It ends with the body that Check has left.
+func TestAttemptLivesUntilCheckHasReturned(t *testing.T) {
+	whole := strings.Repeat("0123456789abcdef", 1<<16)
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(zip, whole)
+	_ = zip.Close()
+	handler := func(w http.ResponseWriter, req *http.Request) {
+		text := whole
+		switch req.URL.Path {
+		case "/empty":
+			text = ""
+		case "/gzip":
+			text = packed.String()
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		w.WriteHeader(503)
+		_, _ = io.WriteString(w, text)
+	}
+	http1, http2 := serve(t, handler), serve(t, handler, http2)
+	checks := map[string]func(*http.Response){
+		"leaves the body": func(*http.Response) {},
+		"closes it":       func(resp *http.Response) { _ = resp.Body.Close() },
+		"reads it":        func(resp *http.Response) { _, _ = io.Copy(io.Discard, resp.Body) },
+		"drops it":        func(resp *http.Response) { _ = resp.Body.Close(); resp.Body = http.NoBody },
+		"copies it": func(resp *http.Response) {
+			text, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			resp.Body = io.NopCloser(bytes.NewReader(text))
+		},
+	}
+	for name, with := range checks {
+		for _, base := range []struct {
+			rt  http.RoundTripper
+			url string
+		}{
+			{http1.Client().Transport, http1.URL + "/"}, {http1.Client().Transport, http1.URL + "/empty"}, {http1.Client().Transport, http1.URL + "/gzip"},
+			{http2.Client().Transport, http2.URL + "/"}, {http2.Client().Transport, http2.URL + "/empty"}, {http2.Client().Transport, http2.URL + "/gzip"},
+			{script(responseWith(503, http.NoBody)), "http://example.test/empty"},
+		} {
+			for _, timeout := range []time.Duration{0, time.Hour} {
+				var ctx context.Context
+				tr := &retryhttp.Transport{Base: base.rt, Policy: retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout}}
+				tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+					with(resp)
+					if ctx = req.Context(); ctx.Err() != nil {
+						return retry.Permanent(ctx.Err())
+					}
+					return retryhttp.Check(req, resp, err)
+				}
+				req, err := http.NewRequestWithContext(t.Context(), "GET", base.url, nil)
+				require.NoError(t, err)
+				resp := send(t, tr, req)
+				assert.ErrorContains(t, retryhttp.ErrorOf(resp), "exhausted after 3 attempts", "%s: %s, %v", name, base.url, timeout)
+				if name == "copies it" && !strings.HasSuffix(base.url, "/empty") {
+					assert.NoError(t, ctx.Err(), "it has still a body")
+					assert.Equal(t, len(whole), len(textOf(t, resp)))
+				}
+				require.NoError(t, resp.Body.Close())
+				assert.Error(t, ctx.Err())
+			}
+		}
 	}
 }
 

@@ -442,21 +442,6 @@ func TestGetBodyFails(t *testing.T) {
 func TestRoundTrippersThatBreakTheContract(t *testing.T) {
 	boom := errors.New("boom")
 
-	bubble(t, "a response and an error", func(t *testing.T) {
-		b := &body{Reader: endless{}}
-		both := responseWith(200, funcs{b.Read, func() error { time.Sleep(time.Hour); return b.Close() }})
-		start := time.Now()
-		resp := send(t, &retryhttp.Transport{
-			Policy: retry.Policy{MaxAttempts: 2}, Base: script(func(*http.Request) (*http.Response, error) { return both, boom }, 200),
-		})
-		assert.NotSame(t, both, resp, "the error counts, as for http.Client")
-		assert.Equal(t, 100*time.Millisecond, time.Since(start))
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		assert.True(t, b.closed)
-		assert.Zero(t, b.read)
-	})
-
 	bubble(t, "a response without a body and an error", func(t *testing.T) {
 		tr := &retryhttp.Transport{Base: roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 503}, boom })}
 		_, err := tr.RoundTrip(request(t, "GET"))
@@ -492,24 +477,6 @@ func TestResponseWithoutABody(t *testing.T) {
 		assert.True(t, resp.Body == none, "http.Client handles that itself")
 		for _, req := range base.sent {
 			assert.Error(t, req.Context().Err(), "no body to close could free it")
-		}
-	}
-}
-
-// Check sees a live context, with and without a body and AttemptTimeout, so that one that
-// begins with the error of the context, as those for go-retryablehttp do, can retry.
-func TestCheckSeesALiveContext(t *testing.T) {
-	for _, body := range []io.ReadCloser{nil, http.NoBody, io.NopCloser(strings.NewReader("busy"))} {
-		for _, timeout := range []time.Duration{0, time.Hour} {
-			base := script(responseWith(503, body), responseWith(503, body), response(200))
-			policy := retry.Policy{MaxAttempts: 3, AttemptTimeout: timeout}
-			resp := send(t, &retryhttp.Transport{Policy: policy, Base: base, Check: func(req *http.Request, resp *http.Response, err error) error {
-				if req.Context().Err() != nil {
-					return retry.Permanent(req.Context().Err())
-				}
-				return retryhttp.Check(req, resp, err)
-			}})
-			assert.Equal(t, []int{200, 3}, []int{resp.StatusCode, len(base.sent)}, "%T, %v", body, timeout)
 		}
 	}
 }
