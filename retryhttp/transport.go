@@ -2,7 +2,6 @@ package retryhttp
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -93,11 +92,15 @@ type Transport struct {
 	// Budgets returns the Budget of a request whose policy has none, nil for none.
 	// Requests to one target should share one. It is called once for each request.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each scheme and host, so
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so
 	// that retries do not keep an outage alive. A retry after a failure that shows a healthy
-	// server, such as a 401, takes nothing from it. A Transport keeps the Budgets of the
-	// 1,000 targets that it has sent to last; any other target begins with a full one.
-	// NoBudgets: none.
+	// server, such as a 401, takes nothing from it. NoBudgets: none.
+	//
+	// A target is a scheme, a host and a port. http://a.test, http://A.test.:80 and an IPv6
+	// address short or long are one each, and so are bücher.test and xn--bcher-kva.test. Names
+	// that only a resolver knows to be the same are several: 127.1 and 127.0.0.1, two names
+	// of one server. A Transport has Budgets for 1,000 targets, and one that all others share.
+	// A target goes if its Budget is full and no request was sent to it for ten seconds.
 	Budgets func(*http.Request) *retry.Budget
 
 	// Idempotent reports whether the server may process a request more than
@@ -169,15 +172,12 @@ type Transport struct {
 	// and that ends with its connection as in HTTP/1.0, looks whole wherever it is cut.
 	Resume bool
 
-	targets targets.Budgets[target]
+	targets targets.Budgets[targets.Host]
 }
 
 // NoBudgets is the Budgets of a [Transport] whose requests have no Budget besides the one of
 // their policy, as in a test of a server that always fails.
 func NoBudgets(*http.Request) *retry.Budget { return nil }
-
-// A target is what has a Budget of its own where Budgets is nil.
-type target struct{ scheme, host string }
 
 // RoundTrip sends a request until an attempt succeeds or the policy says to
 // stop. It returns the last response, whatever its status, with an unread body.
@@ -242,7 +242,7 @@ func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budge
 	case req.URL == nil:
 		return nil, false // Base says what is wrong with it
 	default:
-		return t.targets.Of(target{req.URL.Scheme, strings.ToLower(req.URL.Host)}), true
+		return t.targets.Of(targets.HostOf(req.URL)), true
 	}
 }
 

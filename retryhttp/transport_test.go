@@ -549,7 +549,7 @@ func TestBudgetsOfTargets(t *testing.T) {
 			assert.Equal(t, row.sent, sent)
 			assert.ErrorContains(t, err, row.text)
 			if row.name == "nothing is set" {
-				assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(ask("http://DB:8080/")), "the same host")
+				assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(ask("http://DB.:8080/")), "the same target")
 				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("https://db:8080/")), "another scheme")
 				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("http://db:8081/")), "another port")
 			}

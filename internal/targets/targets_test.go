@@ -1,8 +1,10 @@
 package targets
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,26 +15,121 @@ import (
 func TestOf(t *testing.T) {
 	var b Budgets[int]
 	first := b.Of(1)
-	assert.Equal(t, []any{10, 0.1, 5 * time.Minute}, []any{first.Size, first.Ratio, first.RefillEvery})
+	assert.Equal(t, newBudget(), first)
 	assert.Same(t, first, b.Of(1))
 	assert.NotSame(t, first, b.Of(2), "another target")
 	assert.Zero(t, testing.AllocsPerRun(100, func() { b.Of(1) }), "a known target")
 }
 
-// A crawler has 1,000 Budgets, however many hosts it asks, and the one that it uses all
-// the time stays.
-func TestCrawler(t *testing.T) {
-	var b Budgets[int]
-	home, second := b.Of(-1), b.Of(-2)
-	for host := range 1_000_000 {
-		b.Of(host)
-		if b.Of(-1) != home {
-			t.Fatal("a target in use has gone, after ", host)
-		}
+// Which target goes when there are 1,000 and another one comes: the longest unused, if it
+// was not asked for in ten seconds and its Budget is full. Else the new one shares.
+func TestWhichTargetGoes(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		then   func(b *Budgets[int], first *retry.Budget) // after targets 0 to 999
+		after  time.Duration
+		shares bool
+		gone   int // -1: none
+	}{
+		{"at once", func(*Budgets[int], *retry.Budget) {}, unused - 1, true, -1},
+		{"after ten seconds", func(*Budgets[int], *retry.Budget) {}, unused, false, 0},
+		{"the first was asked for again", func(b *Budgets[int], _ *retry.Budget) { b.Of(0) }, unused, false, 1},
+		{"all were asked for again", func(b *Budgets[int], _ *retry.Budget) {
+			time.Sleep(unused)
+			for target := range most {
+				b.Of(target)
+			}
+		}, unused - 1, true, -1},
+		{"the first has failed", func(_ *Budgets[int], first *retry.Budget) { first.Take() }, unused, true, -1},
+		{"the first has failed, and the second is next", func(b *Budgets[int], first *retry.Budget) {
+			first.Take()
+			time.Sleep(unused)
+			b.Of(-1)
+		}, 0, false, 1},
+		{"the first has failed, and is full again", func(_ *Budgets[int], first *retry.Budget) { first.Take(); first.Refund() }, unused, false, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b Budgets[int]
+				of := make([]*retry.Budget, most)
+				for target := range most {
+					of[target] = b.Of(target)
+				}
+				row.then(&b, of[0])
+				time.Sleep(row.after)
+				assert.Equal(t, row.shares, b.Of(1000) == b.others)
+				assert.Equal(t, []int{most, most}, []int{len(b.of), b.used.Len()})
+				for target := range most {
+					e, kept := b.of[target]
+					assert.Equal(t, target != row.gone, kept, target)
+					assert.True(t, !kept || e.Value.(*entry[int]).budget == of[target])
+				}
+			})
+		})
 	}
-	assert.Equal(t, []int{1000, 1000}, []int{len(b.of), b.used.Len()})
-	second.Take()
-	assert.Equal(t, 10, b.Of(-2).Left(), "one that went begins full again")
+}
+
+// Whatever targets a client calls, at one time or one after the other: all of their
+// Budgets together never allow more than 1,001 full ones, and what successes put back.
+func TestFailingTargets(t *testing.T) {
+	const attempts = 5
+	call := func(b *retry.Budget) (requests int) {
+		for requests = 1; requests < attempts && b.Take(); requests++ {
+		}
+		return requests
+	}
+	for _, row := range []struct {
+		name                string
+		targets, calls, all int // calls of each target, and all that are under way together
+	}{
+		{"1,000", 1000, 20, 1},
+		{"1,001", 1001, 20, 1},
+		{"2,000", 2000, 10, 1},
+		{"2,000 at one time", 2000, 10, 2000},
+		{"1,000,000", 1_000_000, 1, 1},
+		{"1,000,000, of them 10,000 at one time", 1_000_000, 1, 10_000},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var b Budgets[int]
+			var under []*retry.Budget
+			requests := 0
+			for n := range row.targets * row.calls {
+				if under = append(under, b.Of(n%row.targets)); len(under) == row.all {
+					for _, budget := range under {
+						requests += call(budget)
+					}
+					under = nil
+				}
+			}
+			calls := row.targets * row.calls
+			assert.LessOrEqual(t, requests-calls, 1001*10)
+			assert.LessOrEqual(t, float64(requests), 1.6*float64(calls))
+		})
+	}
+}
+
+// A crawler asks each host once, and keeps those that it asks all the time. One of fifty
+// attempts fails, and no call is lost.
+func TestCrawler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b Budgets[int]
+		home := b.Of(-1)
+		r := rand.New(rand.NewPCG(1, 2))
+		for host := range 200_000 {
+			budget := b.Of(host)
+			for r.IntN(50) == 0 {
+				if !budget.Take() {
+					t.Fatal("a call is lost, after ", host)
+				}
+			}
+			budget.Success()
+			if b.Of(-1) != home {
+				t.Fatal("a target in use has gone, after ", host)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		assert.Equal(t, []int{most, most}, []int{len(b.of), b.used.Len()})
+	})
 }
 
 func TestOneBudgetForAllGoroutines(t *testing.T) {

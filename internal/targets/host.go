@@ -1,0 +1,57 @@
+package targets
+
+import (
+	"bytes"
+	"cmp"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// A Host is the target of HTTP requests: a scheme, a name or an address, and a port.
+type Host struct {
+	scheme, name string
+	addr         netip.Addr // for IPv6, in place of the name
+	port         string     // "": the scheme's
+}
+
+// HostOf returns the Host of a URL. It is the same however the URL writes it: in upper or
+// lower case, with a dot at the end, with the port that its scheme has anyway, in letters
+// beyond ASCII or their punycode, and an IPv6 address short or long. It allocates nothing
+// for a name in lower case and ASCII.
+func HostOf(u *url.URL) Host {
+	h := Host{scheme: u.Scheme, name: u.Hostname(), port: u.Port()}
+	if addr, v6 := ipv6(h.name); v6 {
+		h.name, h.addr = "", addr
+	} else {
+		h.name = strings.TrimSuffix(punycode(strings.ToLower(h.name)), ".")
+	}
+	if h.scheme == "http" && h.port == "80" || h.scheme == "https" && h.port == "443" {
+		h.port = ""
+	}
+	return h
+}
+
+// ipv6 reads an address. For a name without a colon, netip.ParseAddr would make an error.
+func ipv6(name string) (addr netip.Addr, ok bool) {
+	if !strings.Contains(name, ":") {
+		return addr, false
+	}
+	addr, err := netip.ParseAddr(name)
+	return addr, err == nil
+}
+
+// punycode returns a name as net/http writes it into the header Host.
+func punycode(name string) string {
+	if strings.IndexFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
+		return name
+	}
+	var sent bytes.Buffer
+	req := http.Request{URL: &url.URL{Host: name}}
+	_ = req.Write(&sent)
+	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
+	host, _, _ := strings.Cut(header, "\r\n")
+	return cmp.Or(host, name) // not every name can be sent
+}

@@ -1,0 +1,56 @@
+package targets
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHostOf(t *testing.T) {
+	seen := map[Host]string{}
+	of := func(text string) Host {
+		u, err := url.Parse(text)
+		require.NoError(t, err)
+		return HostOf(u)
+	}
+	for _, same := range [][]string{
+		{"http://a.test/", "http://A.Test/b?c", "http://a.test:80/", "http://a.test:/", "http://a.test./", "HTTP://A.TEST.:80", "http://user@a.test"},
+		{"https://a.test/", "https://a.test:443/"},
+		{"http://a.test:443/", "http://a.test.:443"},
+		{"https://a.test:80/"},
+		{"http://a.test:080/"},
+		{"http://b.a.test/"},
+		{"http://[::1]/", "http://[0:0:0:0:0:0:0:1]:80/", "http://[::0001]"},
+		{"https://[::1]"},
+		{"http://[::1]:8080/", "http://[0::1]:8080/"},
+		{"http://[fe80::1%25en0]/", "http://[FE80:0::1%25en0]/"},
+		{"http://[fe80::1%25en1]/"},
+		{"http://[fe80::1]/"},
+		{"http://127.0.0.1/", "http://127.0.0.1:80"},
+		{"http://127.1/"}, // what it means is for a resolver to say
+		{"http://2130706433/"},
+		{"http://[::ffff:127.0.0.1]/"},
+		{"http://bücher.test/", "http://BÜCHER.test:80", "http://xn--bcher-kva.test/", "http://b%C3%BCcher.test", "http://bücher.test.:", "http://XN--BCHER-KVA.TEST./"},
+		{"http://bu\u0308cher.test"}, // UTS 46 maps these, punycode does not
+		{"http://bücher。test"},
+		{"http://bücher.test:8080", "http://xn--bcher-kva.test:8080"},
+		{"http://bucher.test/"},
+		{""},
+	} {
+		for _, text := range same {
+			assert.Equal(t, of(same[0]), of(text), text)
+			other, known := seen[of(text)]
+			assert.False(t, known && other != same[0], "%s is %s", text, other)
+			seen[of(text)] = same[0]
+		}
+	}
+	for _, text := range []string{"https://a.test:443/", "http://a.test.:8080", "http://[0:0::1]:80/", "http://127.0.0.1"} {
+		u, _ := url.Parse(text)
+		assert.Zero(t, testing.AllocsPerRun(100, func() { HostOf(u) }), text)
+	}
+	for _, name := range []string{"\u00fc b", "\u00fc/c", "\u00fc\x00"} { // nobody can send these
+		assert.Equal(t, Host{scheme: "http", name: name}, HostOf(&url.URL{Scheme: "http", Host: name}))
+	}
+}
