@@ -3,6 +3,7 @@ package retry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -22,9 +23,13 @@ import (
 // When the wait is over, the callers leave spread over a quarter of it. A Gate gains
 // nothing for attempts that are all under way before the first refusal.
 //
+// A Gate inside a Gate, such as that of a model inside that of its account, closes only
+// for what a server said: an attempt that the inner one has not let through does not
+// close the outer one.
+//
 // The zero Gate is ready to use, by any number of goroutines. Do not copy it, nor
-// change its fields once it is in use. Its memory is bounded by the number of keys
-// that wait at a time. retryhttp.Gate is the one for HTTP requests.
+// change its fields once it is in use. It remembers the pauses of 10,000 keys; if more
+// keys wait at a time, some are not held. retryhttp.Gate is the one for HTTP requests.
 type Gate struct {
 	// Max is the longest pause; 0 or below: a minute. Each refusal begins a pause, so an
 	// attempt may be held for several. The deadline of its context limits that.
@@ -57,7 +62,11 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 			return err
 		}
 		err := fn(ctx)
-		if d := min(RetryAfterOf(err), cmp.Or(max(0, g.Max), time.Minute)); d > 0 && g.pauses.Begin(key, d) && g.OnClose != nil {
+		if errors.As(err, new(gate.Held)) {
+			return err
+		}
+		d := min(RetryAfterOf(err), cmp.Or(max(0, g.Max), time.Minute))
+		if d > 0 && g.pauses.Begin(key, d) && g.OnClose != nil {
 			g.OnClose(key, d, err)
 		}
 		return err
@@ -79,7 +88,8 @@ func (g *Gate) enter(ctx context.Context, key string) error {
 		if deadline, ok := ctx.Deadline(); ok {
 			room := deadline.Sub(now) - left
 			if room <= 0 {
-				return After(left, fmt.Errorf("nothing was sent: a server asked %q to wait, for %v more", key, short(left)))
+				err := fmt.Errorf("nothing was sent: a server asked %q to wait, for %v more", key, short(left))
+				return gate.Held{Err: After(left, err)}
 			}
 			spread = min(spread, room/2) // the attempt needs time too
 		}

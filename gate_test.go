@@ -104,6 +104,25 @@ func TestGateSpreadsItsCallers(t *testing.T) {
 	})
 }
 
+// What a gate inside has not let through closes no gate around it, nor does it through a
+// loop between them. What the server says does.
+func TestGateInsideAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var account, model retry.Gate
+		call := func(name string, fn func(context.Context) error) error {
+			fn = model.Hold(name, fn)
+			return account.Hold("account", func(ctx context.Context) error {
+				return retry.Do(ctx, retry.Policy{MaxAttempts: 2}, fn)
+			})(within(t.Context(), time.Second, nil))
+		}
+		refused(t, &model, "large", 30*time.Second)
+		assert.ErrorContains(t, call("large", failWith(nil)), "nothing was sent")
+		assert.NoError(t, call("small", failWith(nil)))
+		assert.ErrorIs(t, call("small", failWith(retry.After(30*time.Second, errBoom))), errBoom)
+		assert.ErrorContains(t, call("tiny", failWith(nil)), "nothing was sent: a server asked \"account\"")
+	})
+}
+
 // A refusal of one that was under way holds once more those that wait. OnClose gets each
 // pause once: a refusal in a pause makes that longer.
 func TestGateIsClosedAgain(t *testing.T) {

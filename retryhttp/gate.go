@@ -28,8 +28,8 @@ import (
 //
 // The zero Gate is ready to use. Set it as the Gate of one [Transport] or of
 // several, which then wait together. It is safe for concurrent use. Do not copy it,
-// nor change its fields while it is in use. Its memory is bounded by the number of
-// pauses at a time.
+// nor change its fields while it is in use. It remembers the pauses of 10,000
+// keys; if more wait at a time, some are not held.
 //
 // An attempt is held before Prepare is called and before AttemptTimeout starts.
 // Holding takes nothing from a Budget, does not call the Policy's Wait, and is not
@@ -141,7 +141,7 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 		}
 		p.drawn = pause.Until
 		left, spread := pause.Until.Sub(now), pause.Spread()
-		a := retry.Attempt{Number: 1, Err: retry.After(left, p.unsent()), Elapsed: elapsed + now.Sub(began)}
+		a := retry.Attempt{Number: 1, Err: gate.Held{Err: retry.After(left, p.unsent())}, Elapsed: elapsed + now.Sub(began)}
 		unsent := func(context.Context) error { return a.Err }
 		switch limits.Next(a).Reason { // which takes nothing from the Budgets of the context
 		case retry.ReasonRetryAfter, retry.ReasonElapsed:

@@ -314,6 +314,24 @@ func TestGateStopsARetry(t *testing.T) {
 	})
 }
 
+// A request that is not sent closes no gate around it: of a Transport, or of a function.
+func TestGateInsideAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closes := func(string, time.Duration, error) { t.Error("closed") }
+		outer := &retryhttp.Transport{
+			Base: &retryhttp.Transport{Base: script(200), Gate: closed(t), Policy: retry.Policy{MaxRetryAfter: 1}},
+			Gate: &retryhttp.Gate{OnClose: closes, Unavailable: true},
+		}
+		gate := &retry.Gate{OnClose: closes}
+		err := gate.Hold("account", func(ctx context.Context) error {
+			_, err := (&http.Client{Transport: outer}).Do(request(t, "GET").WithContext(ctx))
+			return err
+		})(t.Context())
+		assert.ErrorContains(t, err, "was not sent")
+		assert.Positive(t, retry.RetryAfterOf(err), "a loop knows how long to wait")
+	})
+}
+
 // A canceled context ends a hold at once.
 func TestGateCanceled(t *testing.T) {
 	why := errors.New("shutting down")

@@ -90,6 +90,9 @@ func strongETag(resp *http.Response) string {
 	return tags[0]
 }
 
+// progressBytes is the progress for which a retry is free, about what a request costs.
+const progressBytes = 1 << 10
+
 // A download is the body of a response under Transport.Resume. The reader waits
 // for the next part and reads its first bytes: there is no goroutine and no buffer.
 type download struct {
@@ -98,6 +101,7 @@ type download struct {
 	etag  string
 	total int64 // how long the whole body is; -1: not known
 	off   int64 // how many bytes were read
+	paid  int64 // how many were read when progress last put a retry back
 	end   int64 // where the part ends that is being read; -1: it is the whole body
 	broke error // what reading ended with, when bytes came together with that
 	err   error // what every further Read returns
@@ -241,6 +245,10 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget, unset: d.x.unset}
 	defer x.end()
 	x.last = &attempt{number: 1, req: req}
+	if x.unset && d.off-d.paid >= progressBytes {
+		d.paid = d.off
+		x.budget.Refund() // what the retry takes: a server that breaks after progress works
+	}
 	err := x.run(func(ctx context.Context) error {
 		if broke == nil {
 			return x.attempt(ctx)

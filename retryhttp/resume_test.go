@@ -488,6 +488,40 @@ func TestResumeUnderThePolicy(t *testing.T) {
 	}
 }
 
+// A break after progress shows a server that works: it takes nothing from a Budget that the
+// user has not set, even from an empty one. Without progress it does, so that a download
+// under a policy without a limit ends.
+func TestResumeUnderTheDefaultBudget(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		edit    func(*retryhttp.Transport)
+		cuts    []int
+		reason  retry.Reason
+		emptied bool // by an outage
+	}{
+		{"a cut each KiB", nil, []int{1 << 10}, retry.ReasonSuccess, false},
+		{"a cut each 32 KiB, after an outage", nil, []int{32 << 10}, retry.ReasonSuccess, true},
+		{"a cut each byte", nil, []int{1}, retry.ReasonBudget, false},
+		{"a cut after the first KiB, and no progress then", nil, []int{1 << 10, 0}, retry.ReasonBudget, false},
+		{"a Budget of the user", func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }, []int{1 << 10}, retry.ReasonBudget, false},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := &source{text: strings.Repeat("0123456789abcdef", 1<<16), cuts: tt.cuts}
+			tr := &retryhttp.Transport{Base: script(503), Resume: true, Policy: retry.Policy{MaxAttempts: retry.Unlimited}}
+			if tt.edit != nil {
+				tt.edit(tr)
+			}
+			if tt.emptied {
+				assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(retryhttp.ErrorOf(send(t, tr))))
+			}
+			tr.Base = base
+			got, err := io.ReadAll(send(t, tr).Body)
+			assert.Equal(t, tt.reason, retry.ReasonOf(err))
+			assert.Equal(t, tt.reason == retry.ReasonSuccess, len(got) == len(base.text))
+		})
+	}
+}
+
 // Close ends a Read at once wherever that is, and so does the context of the request.
 // In a bubble, a goroutine that is left would fail the test.
 func TestResumeClosed(t *testing.T) {

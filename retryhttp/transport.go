@@ -165,7 +165,8 @@ type Transport struct {
 	//
 	// Each break is a call of its own under the Policy, in the goroutine that reads:
 	// attempt 1 is what broke, and an attempt succeeds with its first byte. Attempts
-	// begin anew after each byte of progress, so bound a download by its context. Check
+	// begin anew after each byte of progress, so bound a download by its context. If Budgets
+	// is nil, a break after 1 KiB or more of progress takes nothing from the Budget. Check
 	// and Prepare see these requests too, and Check must accept a 206. If the rest
 	// cannot be fetched, reading ends with a [*BrokenError]. Under a policy that never
 	// retries, nothing is resumed. Trailers are lost. A body whose length is not known,

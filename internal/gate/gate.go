@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// Pauses has the last pause of each key. The zero value has none.
+// Pauses has the last pause of each key, of at most 10,000 keys. The zero value has none.
 type Pauses struct {
 	mu    sync.Mutex
 	last  map[string]Pause
-	sweep int // how many pauses there must be before those that are over are deleted
+	sweep int // how many pauses may begin before those that are over are deleted
 }
+
+const most = 10_000
 
 // A Pause is over for a caller when the time has come that was drawn for it, and for
 // all callers when its spread has passed too.
@@ -46,13 +48,28 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 	if !until.After(last) {
 		return false
 	}
-	if len(g.last) >= g.sweep {
-		maps.DeleteFunc(g.last, func(_ string, p Pause) bool { return p.Over(now) })
-		g.sweep = 2*len(g.last) + 16
-	}
 	if g.last == nil {
 		g.last = make(map[string]Pause)
 	}
 	g.last[key] = Pause{until, d}
+	if g.sweep--; g.sweep < 0 {
+		maps.DeleteFunc(g.last, func(_ string, p Pause) bool { return p.Over(now) })
+		g.sweep = len(g.last) + 16
+	}
+	for other := range g.last {
+		if len(g.last) <= most {
+			break
+		}
+		if other != key { // whichever it is: it may meet one refusal more
+			delete(g.last, other)
+		}
+	}
 	return !now.Before(last)
 }
+
+// Held is what an attempt fails with that a gate does not let through. It closes no other
+// gate, for no server has said it.
+type Held struct{ Err error }
+
+func (h Held) Error() string { return h.Err.Error() }
+func (h Held) Unwrap() error { return h.Err }

@@ -39,7 +39,8 @@ func TestOver(t *testing.T) {
 	})
 }
 
-// Keys that no longer wait are deleted, so that a key for each request costs nothing.
+// Keys that no longer wait are deleted, so that a key for each request costs nothing. Of
+// those that wait, the last ones are held.
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Pauses
@@ -50,5 +51,13 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		assert.LessOrEqual(t, len(g.last), 50)
 		assert.False(t, g.Last("long").Over(time.Now()), "one that lasts is kept")
+		for i := range 300_000 {
+			key := fmt.Sprint(i)
+			g.Begin(key, time.Hour)
+			if g.Last(key).Over(time.Now()) {
+				t.Fatal("the last one is held")
+			}
+		}
+		assert.Len(t, g.last, 10_000)
 	})
 }
