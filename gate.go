@@ -23,7 +23,7 @@ import (
 // When the wait is over, the callers leave spread over a quarter of it. A Gate gains
 // nothing for attempts that are all under way before the first refusal.
 //
-// A Gate inside a Gate, such as that of a model inside that of its account, closes only
+// A Gate inside a Gate, such as one for a model inside one for its account, closes only
 // for what a server said: an attempt that the inner one has not let through does not
 // close the outer one.
 //

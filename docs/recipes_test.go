@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -418,6 +419,112 @@ func TestRecipeGate(t *testing.T) {
 		assert.Equal(t, 20*time.Second-5*time.Second, policy.Next(busy).Hi, "the spread is at most MaxDelay")
 		policy.RetryAfter = retry.RetryAfterExact
 		assert.Equal(t, 10*time.Second, policy.Next(busy).Hi)
+	})
+}
+
+func TestRecipeLongRetryAfter(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		asks, deadline time.Duration
+		took           time.Duration
+		reason         retry.Reason
+	}{
+		{"an hour", time.Hour, time.Minute, 0, retry.ReasonRetryAfter},
+		{"as long as allowed", 5 * time.Second, time.Minute, 5 * time.Second, retry.ReasonSuccess},
+		{"longer than there is time", 5 * time.Second, 2 * time.Second, 0, retry.ReasonDeadline},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			before := http.DefaultTransport
+			http.DefaultTransport = server(httpfault.Status(429, row.asks))
+			defer func() { http.DefaultTransport = before }()
+			policy, later, began := everySecond, time.Duration(0), time.Now()
+			req, err := http.NewRequestWithContext(within(t.Context(), row.deadline, nil), "GET", "http://example.test/", nil)
+			require.NoError(t, err)
+			reason := func() retry.Reason {
+				policy.MaxRetryAfter = 5 * time.Second // if not set, a minute
+				client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+				_, err := retryhttp.Result(client.Do(req))
+				if retry.ReasonOf(err) == retry.ReasonRetryAfter { // it asked for more than 5s; a deadline that is too close is ReasonDeadline
+					later = retry.RetryAfterOf(err) // such as 1h: run it then, or tell your own caller
+				}
+				return retry.ReasonOf(err)
+			}()
+			assert.Equal(t, row.reason, reason)
+			assert.Equal(t, row.took, time.Since(began))
+			assert.Equal(t, row.reason == retry.ReasonRetryAfter, later == row.asks)
+		})
+	}
+}
+
+func TestRecipeAnotherHost(t *testing.T) {
+	policy, before := retry.Default(), http.DefaultTransport
+	defer func() { http.DefaultTransport = before }()
+	bubble(t, "", func(t *testing.T) {
+		var calls sync.Map // how many each host gets
+		http.DefaultTransport = roundTripper(func(req *http.Request) (*http.Response, error) {
+			var wire bytes.Buffer
+			require.NoError(t, req.Write(&wire))
+			sent, err := http.ReadRequest(bufio.NewReader(&wire))
+			require.NoError(t, err)
+			assert.Equal(t, req.URL.Host, sent.Host, "the header Host")
+			n, _ := calls.LoadOrStore(sent.Host, new(atomic.Int64))
+			n.(*atomic.Int64).Add(1)
+			w := httptest.NewRecorder()
+			switch {
+			case sent.Host == "a.internal:8080":
+				time.Sleep(time.Millisecond) // until all nine are here
+				return nil, errDial
+			case sent.URL.Path == "/moved":
+				http.Redirect(w, req, "/17", http.StatusFound)
+			case sent.URL.Path == "/elsewhere":
+				http.Redirect(w, req, "http://c.test/17", http.StatusFound)
+			}
+			return w.Result(), nil
+		})
+		hosts := []string{"a.internal:8080", "b.internal:8080"} // of http://orders
+		var turn atomic.Uint64
+		host := func(turn uint64) string { return hosts[turn%uint64(len(hosts))] }
+		client := &http.Client{Transport: &retryhttp.Transport{
+			Policy: policy,
+			Prepare: func(req *http.Request, _ int, _ error) error {
+				if req.URL.Host == "orders" { // and not where a redirect leads
+					req.URL.Host, req.Host = host(turn.Load()), "" // with Host, the header Host would be orders
+				}
+				return nil
+			},
+			Check: func(req *http.Request, resp *http.Response, err error) error {
+				failure := retryhttp.Check(req, resp, err)
+				if n := turn.Load(); failure != nil && !retry.IsPermanent(failure) && req.URL.Host == host(n) {
+					turn.CompareAndSwap(n, n+1) // once, however many attempts fail at that host
+				}
+				if resp != nil {
+					resp.Request = req // resp.Request.URL has the host that has answered
+				}
+				return failure
+			},
+		}}
+		resp, err := client.Get("http://orders/17")
+
+		require.NoError(t, err)
+		assert.Equal(t, "http://b.internal:8080/17", resp.Request.URL.String())
+		get := func(path, host string) {
+			resp, err := client.Get("http://orders" + path)
+			if assert.NoError(t, err) {
+				assert.Equal(t, "http://"+host+"/17", resp.Request.URL.String())
+			}
+		}
+		turn.Store(0)
+		var nine sync.WaitGroup
+		for range 9 {
+			nine.Go(func() { get("/17", "b.internal:8080") })
+		}
+		nine.Wait()
+		for range 20 {
+			get("/moved", "b.internal:8080")
+		}
+		get("/elsewhere", "c.test")
+		n, _ := calls.Load("a.internal:8080")
+		assert.EqualValues(t, 1+9, n.(*atomic.Int64).Load(), "only those that were there when it failed")
 	})
 }
 

@@ -24,7 +24,7 @@ func (x *exchange) discard() {
 	}
 }
 
-// discard reads and closes the response of the attempt, which nobody has read. An error
+// discard reads and closes the response of the attempt, which is unread. An error
 // of its body costs the connection and nothing else.
 //
 // A goroutine reads the body and then closes it: a body that ignores its context
