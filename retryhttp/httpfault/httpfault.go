@@ -3,16 +3,21 @@
 // Retry-After, sends a body again from its beginning, and closes responses.
 //
 // [New] puts a script in front of any http.RoundTripper. Each request takes the
-// next [Fault] of the script, and once the script is over all requests pass:
+// next [Fault] of the script, and once the script is over all requests pass. This server
+// answers 503, 503, 200, and does not have to exist:
 //
-//	faults := httpfault.New(nil,
+//	faults := httpfault.New(nil, httpfault.Status(503, 0), httpfault.Status(503, 0), httpfault.Status(200, 0))
+//	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
+//
+// With one that does, connections and answers can be lost too:
+//
+//	faults := httpfault.New(http.DefaultTransport,
 //		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request
 //		httpfault.Status(503, 2*time.Second),   // nor the second, which is answered with Retry-After: 2
 //		httpfault.After(syscall.ECONNRESET),    // it processes the third, but the answer is lost
 //		httpfault.InBody(10, nil),              // the fourth answer breaks off after ten bytes
 //		httpfault.Slow(time.Second, nil),       // the fifth takes a second
 //	)
-//	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
 //
 // Afterwards [Transport.Calls] lists what arrived and when, [Transport.Left]
 // tells how much of the script was not reached, and [Transport.Open] counts the

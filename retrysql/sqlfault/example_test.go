@@ -11,9 +11,33 @@ import (
 	"github.com/goretry/retry/retrysql/sqlfault"
 )
 
+// A database whose second commit is lost: it is applied, and the program cannot know.
+func Example() {
+	faults, err := sqlfault.Open("bank", "accounts", // such as "pgx" and its URL
+		sqlfault.AfterCommit(nil), // the first commit passes
+		sqlfault.AfterCommit(io.ErrUnexpectedEOF),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	db := sql.OpenDB(faults)
+	defer db.Close()
+	for range 3 {
+		fmt.Println(retrysql.Tx(context.Background(), db, nil, retry.Default(), func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, "UPDATE accounts ...")
+			return err
+		}))
+	}
+	// Output:
+	// <nil>
+	// retry: permanent error after 1 attempt: retrysql: the transaction may or may not have been committed: unexpected EOF
+	// <nil>
+}
+
 // If the answer to COMMIT is lost, a loop around the whole transaction applies
 // it twice. retrysql.Tx reports that the outcome is unknown.
-func Example() {
+func Example_loop() {
 	transfer := func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE accounts ...")
 		return err

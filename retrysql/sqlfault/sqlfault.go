@@ -2,9 +2,19 @@
 // copes with it: whether it applies a transaction twice, and whether it releases
 // its connections.
 //
-// [New] puts a script in front of any driver. The first fault waits for the next
-// call of its kind, the second for the next one after that, and so on; calls in
-// between pass, and once the script is over all do:
+// [Open] takes the two arguments of [sql.Open], and a script. This is a database whose
+// second commit is lost:
+//
+//	faults, err := sqlfault.Open("pgx", url,
+//		sqlfault.AfterCommit(nil),    // the first commit passes
+//		sqlfault.AfterCommit(io.EOF), // the second is applied, and the answer is lost
+//	)
+//	db := sql.OpenDB(faults)
+//
+// [New] does the same for a connector of the driver, such as stdlib.GetConnector of pgx
+// or mysql.NewConnector. The first fault waits for the next call of its kind, the second
+// for the next one after that, and so on; calls in between pass, and once the script is
+// over all do:
 //
 //	faults := sqlfault.New(connector,
 //		sqlfault.Begin(driver.ErrBadConn),   // the first transaction cannot begin
@@ -13,15 +23,10 @@
 //		sqlfault.BeforeCommit(io.EOF),       // the next commit is lost, and so is the transaction
 //		sqlfault.AfterCommit(io.EOF),        // the one after that is applied, and the answer is lost
 //	)
-//	db := sql.OpenDB(faults)
 //
 // Afterwards [Connector.Left] tells how much of the script was not reached, and
 // db.Stats().InUse whether a transaction or a result was left open. Do not use
 // this package in production.
-//
-// The connector is the driver's own, such as stdlib.GetConnector of pgx or
-// mysql.NewConnector. For a driver without one, [Open] takes the two arguments
-// of [sql.Open].
 package sqlfault
 
 import (

@@ -196,11 +196,11 @@ var byName = &database{}
 
 func init() {
 	sql.Register("sqlfault_plain", plainDriver{byName})
-	sql.Register("sqlfault_context", byName)
+	sql.Register("bank", byName)
 }
 
 func TestOpen(t *testing.T) {
-	for _, name := range []string{"sqlfault_plain", "sqlfault_context"} {
+	for _, name := range []string{"sqlfault_plain", "bank"} {
 		faults, err := sqlfault.Open(name, "bank", sqlfault.Begin(errLost))
 		require.NoError(t, err)
 		db := sql.OpenDB(faults)
@@ -212,7 +212,7 @@ func TestOpen(t *testing.T) {
 	assert.ErrorContains(t, err, `unknown driver "sqlfault_none"`)
 	byName.fails = map[string]error{"open": errLost}
 	defer func() { byName.fails = nil }()
-	_, err = sqlfault.Open("sqlfault_context", "bank")
+	_, err = sqlfault.Open("bank", "bank")
 	assert.Equal(t, errLost, err)
 }
 
