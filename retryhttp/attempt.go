@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
+	"sync/atomic"
 
 	"github.com/goretry/retry"
 )
@@ -21,7 +22,8 @@ type attempt struct {
 
 	req       *http.Request
 	sent      evidence
-	mayBeDone bool // the server may have processed it
+	mayBeDone bool        // the server may have processed it
+	hedged    atomic.Bool // the answer is the one of the second request of a Hedge
 }
 
 // send sends the request through Base. It returns either a response or an error,
@@ -38,7 +40,7 @@ func (a *attempt) send() (*http.Response, error) {
 		return nil, err
 	}
 	if resp == nil {
-		return nil, retry.Permanent(fmt.Errorf("retryhttp: the RoundTripper %T returned neither a response nor an error", a.x.t.base()))
+		return nil, neither(a.x.t.base())
 	}
 	a.mayBeDone = !undone(resp.StatusCode)
 	if inner := stoppedBy(resp); inner != nil {
@@ -51,6 +53,11 @@ func (a *attempt) send() (*http.Response, error) {
 		resp.Body = a.watched(resp.Body)
 	}
 	return resp, nil
+}
+
+// neither returns the error of a RoundTripper that returned nothing at all.
+func neither(base http.RoundTripper) error {
+	return retry.Permanent(fmt.Errorf("retryhttp: the RoundTripper %T returned neither a response nor an error", base))
 }
 
 func (a *attempt) roundTrip() (*http.Response, error) {
@@ -77,15 +84,9 @@ func (a *attempt) newRequest() (err error) {
 	if x.once {
 		ctx = httptrace.WithClientTrace(ctx, a.sent.trace())
 	}
-	a.req = x.req.WithContext(ctx)
-	a.req.Header = cloneHeader(x.req.Header)
+	a.req = copyOf(ctx, x.req)
 	if x.t.Resume && isGet(x.req) {
 		askIdentity(a.req.Header)
-	}
-	a.req.TransferEncoding = slices.Clone(x.req.TransferEncoding)
-	if x.req.URL != nil {
-		u := *x.req.URL
-		a.req.URL = &u
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
 		a.req.Body, err = opened(x.req.GetBody())
@@ -98,6 +99,18 @@ func (a *attempt) newRequest() (err error) {
 	default:
 		return fmt.Errorf("retryhttp: cannot rewind the request body: %w (the attempt before: %w)", err, x.failure)
 	}
+}
+
+// copyOf returns a copy of a request that Base may change.
+func copyOf(ctx context.Context, req *http.Request) *http.Request {
+	out := req.WithContext(ctx)
+	out.Header = cloneHeader(req.Header)
+	out.TransferEncoding = slices.Clone(req.TransferEncoding)
+	if req.URL != nil {
+		u := *req.URL
+		out.URL = &u
+	}
+	return out
 }
 
 // opened returns what GetBody has, and an error where it has returned nothing at all.

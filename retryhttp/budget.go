@@ -13,6 +13,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/lease"
+	"github.com/goretry/retry/internal/logkey"
 )
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends each
@@ -61,7 +62,9 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	limit := maxOf(req)
-	lent, back := retry.LendBudget(ctx, l.most, limit == retry.Unlimited || AttemptOf(ctx) < limit)
+	first, hedged := ctx.Value(logkey.Call{}).(*leg)
+	again := limit == retry.Unlimited || AttemptOf(ctx) < limit || hedged && !first.second && first.of(ctx)
+	lent, back := retry.LendBudget(ctx, l.most, again)
 	if lent == retry.Unlimited {
 		return l.under.base().RoundTrip(req)
 	}

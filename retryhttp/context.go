@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/logkey"
 )
 
 // WithPolicy returns a context for requests that are to be sent under p instead
@@ -18,7 +19,8 @@ func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 type policyKey struct{}
 
 // AttemptOf returns the number of the attempt whose context a RoundTripper got: 1 for
-// the first, and if ctx does not come from a [Transport].
+// the first, and if ctx does not come from a [Transport]. Both requests of a [Hedge] have
+// the same number; [Hedged] says which is the second.
 //
 // With OpenTelemetry's otelhttp, put a RoundTripper inside it to get a span for
 // each attempt that has the attribute http.request.resend_count:
@@ -51,11 +53,14 @@ type attemptKey struct{}
 // dial that was refused. It returns nil for any other context, such as the context
 // of an attempt.
 func RequestOf(ctx context.Context) *http.Request {
-	req, _ := ctx.Value(requestKey{}).(*http.Request)
-	return req
+	if x, ok := ctx.Value(logkey.Call{}).(*exchange); ok {
+		return x.req
+	}
+	return nil
 }
 
-type requestKey struct{}
+// Hedged is for the function.
+func (x *exchange) Hedged(context.Context) bool { return x.last != nil && x.last.hedged.Load() }
 
 // ErrorOf returns why the last response of a [Transport] was the last: the
 // *retry.Error that RoundTrip did not return because there is a response. It returns

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/goretry/retry"
@@ -166,6 +167,38 @@ func ExampleGate() {
 	// closed for 30s
 	// 429 Too Many Requests
 	// retry_after_too_long after 1 request
+}
+
+// A server of which one replica pauses. The second request gets an answer from another one.
+func ExampleHedge() {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if requests.Add(1) == 1 {
+			<-req.Context().Done() // until the client has its answer
+			return
+		}
+		fmt.Fprint(w, "hello")
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &retryhttp.Transport{
+		Policy: quick,
+		Base: &retryhttp.Hedge{
+			After:   20 * time.Millisecond, // longer than 95 % of the answers take
+			OnHedge: func(_ context.Context, won bool) { fmt.Println("the second request has won:", won) },
+		},
+	}}
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(string(text), err)
+	// Output:
+	// the second request has won: true
+	// hello <nil>
 }
 
 // Check decides about statuses and errors. A Check of your own calls it for all that

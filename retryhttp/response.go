@@ -7,8 +7,7 @@ import (
 	"net/http"
 )
 
-// endedBy returns the body of a response, at whose end, or when it is closed, the
-// attempt ends.
+// endedBy returns the body of a response, which calls cancel at its end, or when it is closed.
 func endedBy(rc io.ReadCloser, cancel context.CancelCauseFunc) io.ReadCloser {
 	switch ended := (body{rc, cancel}); rc := rc.(type) {
 	case io.Writer:

@@ -32,6 +32,7 @@
 //	{"key":"17","kind":"call_finished","time":"2026-11-20T10:00:00.1Z","attempt":1,"max":4,"err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
 // Every delay follows from its own line: it is retry.Draw(seed, attempt, lo, hi).
+// An attempt that a second request of retryhttp.Hedge has answered has "hedged":true.
 // Unknown keys, kinds and reasons are not errors, so a log may hold more, and may be
 // from a newer version.
 //

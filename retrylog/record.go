@@ -23,6 +23,10 @@ func Key(ctx context.Context) string { return logkey.Of(ctx) }
 // is written as JSON with the key as the first field, and its String is its line in [Explain].
 type Record = eventlog.Record
 
+func recordOf(ctx context.Context, e retry.Event) Record {
+	return Record{Key: Key(ctx), Event: e, Hedged: e.Kind == retry.AttemptFinished && logkey.Hedged(ctx)}
+}
+
 // A Recorder keeps events in memory. The zero Recorder is empty and ready to use.
 // It is safe for concurrent use and must not be copied.
 type Recorder struct {
@@ -34,7 +38,7 @@ type Recorder struct {
 func (r *Recorder) OnEvent(ctx context.Context, e retry.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.records = append(r.records, Record{Key: Key(ctx), Event: e})
+	r.records = append(r.records, recordOf(ctx, e))
 }
 
 // Records returns a copy of the events so far, in their order.
@@ -54,7 +58,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{eventlog.NewWriter(w)} }
 // OnEvent writes e. Use it as the OnEvent of policies. It writes nothing after
 // an error: a log with a hole cannot be replayed, but one that is cut off can.
 func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
-	w.lines.Write(Record{Key: Key(ctx), Event: e})
+	w.lines.Write(recordOf(ctx, e))
 }
 
 // Err returns the error that ended the log, nil if none did.

@@ -82,14 +82,15 @@ func attrsOf(ctx context.Context, e retry.Event) []slog.Attr {
 			attrs = append(attrs, a)
 		}
 	}
-	key, retries := Key(ctx), e.Kind == retry.RetryScheduled
-	add(key != "", slog.String("key", eventlog.Printable(key)))
+	r, retries := recordOf(ctx, e), e.Kind == retry.RetryScheduled
+	add(r.Key != "", slog.String("key", eventlog.Printable(r.Key)))
 	add(true, slog.String("kind", string(e.Kind)))
 	add(true, slog.Int("attempt", e.Attempt))
 	add(true, slog.Int("max", e.Max))
 	add(e.Resets != 0, slog.Int("resets", e.Resets))
 	add(true, duration("elapsed", e.Elapsed))
 	add(e.Kind == retry.AttemptFinished, duration("took", e.Took))
+	add(r.Hedged, slog.Bool("hedged", true))
 	add(retries, duration("delay", e.Delay))
 	add(retries, slog.Time("due", e.Due))
 	add(e.Lo != 0 || e.Hi != 0, duration("lo", e.Lo))

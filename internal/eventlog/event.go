@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -13,13 +14,16 @@ import (
 )
 
 // MarshalJSON writes the event as package retry does, or package retryflow if it is from a
-// pipeline. If there is a key, it is the first field.
+// pipeline. If there is a key, it is the first field. Hedged is the last one, if it is true.
 func (r Record) MarshalJSON() ([]byte, error) {
 	var event json.Marshaler = r.Event
 	if r.Flow != nil {
 		event = r.Flow
 	}
 	data, err := json.Marshal(event)
+	if err == nil && r.Hedged {
+		data = append(data[:len(data)-1], `,"hedged":true}`...)
+	}
 	if err != nil || r.Key == "" {
 		return data, err
 	}
@@ -54,7 +58,7 @@ func ReadEvent(data []byte) (e retry.Event, err error) {
 	if string(data) == "null" {
 		return e, nil
 	}
-	r, err := readFields(data, fields[1:])
+	r, err := readFields(data, fields[2:])
 	return r.Event, err
 }
 
@@ -71,7 +75,7 @@ func readFields(data []byte, fields []field) (r Record, err error) {
 			continue
 		}
 		f, of := fields[i], event
-		if f.key == "key" {
+		if f.key == "key" || f.key == "hedged" {
 			of = record
 		}
 		if seen&(1<<i) != 0 {
@@ -96,6 +100,7 @@ const writeTime = `an instant such as "2026-11-20T10:31:00Z"`
 
 var fields = []field{
 	{"key", "a text", func(r *Record) any { return &r.Key }},
+	{"hedged", "true or false", func(r *Record) any { return &r.Hedged }},
 	{"kind", `a text such as "call_finished"`, func(r *Record) any { return &r.Event.Kind }},
 	{"time", writeTime, func(r *Record) any { return &r.Event.Time }},
 	{"attempt", "a whole number, 1 for the first attempt", func(r *Record) any { return &r.Event.Attempt }},
@@ -122,6 +127,9 @@ func read(field any, value []byte) bool {
 	switch field := field.(type) {
 	case *int:
 		*field, err = strconv.Atoi(string(value))
+		return err == nil
+	case *bool: // a text in a line of text
+		*field, err = strconv.ParseBool(strings.Trim(string(value), `"`))
 		return err == nil
 	case *string:
 		*field = text

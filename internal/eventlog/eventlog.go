@@ -15,10 +15,11 @@ import (
 
 // A Record is an event and the key of its call.
 type Record struct {
-	Key   string
-	Event retry.Event
-	Line  int  // the line of the log it was read from, 1 for the first; 0: it was not read
-	Flow  Flow // what a pipeline of package retryflow says beside the event; nil: it is not from one
+	Key    string
+	Event  retry.Event
+	Hedged bool // the answer of this attempt is the one of a second request, see retryhttp.Hedge
+	Line   int  // the line of the log it was read from, 1 for the first; 0: it was not read
+	Flow   Flow // what a pipeline of package retryflow says beside the event; nil: it is not from one
 
 	origin // only of a record of Files
 }

@@ -57,6 +57,9 @@ func withoutError(r Record) string {
 // describe says what happened, without when and without the error.
 func describe(r Record) string {
 	text := describeEvent(r.Event)
+	if r.Hedged {
+		text += ", by a second request"
+	}
 	if r.Flow != nil {
 		text = r.Flow.Describe(text)
 	}

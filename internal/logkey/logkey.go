@@ -1,5 +1,5 @@
-// Package logkey keeps the key of a call in a context, for retrylog, which reads
-// it, and for retryjob, which sets it.
+// Package logkey keeps in a context what retrylog adds to an event: the key of a call, which
+// retryjob sets too, and of retryhttp whether a second request has answered.
 package logkey
 
 import "context"
@@ -15,4 +15,14 @@ func With(ctx context.Context, key string) context.Context {
 func Of(ctx context.Context) string {
 	key, _ := ctx.Value(inContext{}).(string)
 	return key
+}
+
+// Call is the key of what Hedged asks.
+type Call struct{}
+
+// Hedged reports whether ctx is of a second request, or of a call whose last attempt one
+// has answered.
+func Hedged(ctx context.Context) bool {
+	is, ok := ctx.Value(Call{}).(interface{ Hedged(context.Context) bool })
+	return ok && is.Hedged(ctx)
 }

@@ -38,7 +38,10 @@ func newBudget() *retry.Budget {
 }
 
 // Of returns the Budget of a target. It allocates only for a target that it does not have.
-func (b *Budgets[K]) Of(target K) *retry.Budget {
+func (b *Budgets[K]) Of(target K) *retry.Budget { return b.OfNew(target, newBudget) }
+
+// OfNew is Of with other Budgets, the same for all targets.
+func (b *Budgets[K]) OfNew(target K, newBudget func() *retry.Budget) *retry.Budget {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
