@@ -21,7 +21,7 @@ func (p Policy) Lint() []string {
 			lint = append(lint, fmt.Sprintf(format, args...))
 		}
 	}
-	const setLimit = "set MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
+	const limits = "MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
 	limit := p.declared() // 0: none, so there is one attempt
 	attempts, retries, unlimited := attemptsText(p.limit()), p.limit()-1, p.limit() == Unlimited
 	first := time.Duration(0) // the delay of the curve after the first attempt
@@ -30,32 +30,53 @@ func (p Policy) Lint() []string {
 	}
 	unset, sameDelays := limit == 0 && !p.NonRetryable, p.Classify == nil
 	say(p.NonRetryable && (limit == Unlimited || limit > 1),
-		"NonRetryable (retryable: false) beside a limit of %s, by MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed): there is only one attempt", attemptsText(limit))
-	say(unset && p.Backoff != nil, "Backoff (backoff) without a limit: there is only one attempt, and no delay; "+setLimit)
-	say(unset && p.Backoff == nil && p.AttemptCap > 0, "AttemptCap (attempt_cap) without a limit: there is only one attempt; "+setLimit)
-	say(unset && p.Classify != nil, "Classify without a limit: there is only one attempt, whatever a class allows; "+setLimit)
+		"NonRetryable (retryable: false) beside a limit of %s, by "+limits+": there is only one attempt",
+		attemptsText(limit))
+	say(unset && p.Backoff != nil,
+		"Backoff (backoff) without a limit: there is only one attempt, and no delay; set "+limits)
+	say(unset && p.Backoff == nil && p.AttemptCap > 0,
+		"AttemptCap (attempt_cap) without a limit: there is only one attempt; set "+limits)
+	say(unset && p.Classify != nil,
+		"Classify without a limit: there is only one attempt, whatever a class allows; set "+limits)
 	say(p.AttemptTimeout > 0 && p.AttemptTimeout <= p.HealthyAfter,
-		"AttemptTimeout (attempt_timeout) of %v ends every attempt before HealthyAfter (healthy_after) of %v: none is ever healthy", p.AttemptTimeout, p.HealthyAfter)
+		"AttemptTimeout (attempt_timeout) of %v ends every attempt before HealthyAfter (healthy_after) "+
+			"of %v: none is ever healthy", p.AttemptTimeout, p.HealthyAfter)
 	say(p.MaxAttempts != 0 && p.MaxRetries != 0,
-		"MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: the lower applies, %s; set one", attemptsText(p.count()))
+		"MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: "+
+			"the lower applies, %s; set one", attemptsText(p.count()))
 	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && !unlimited {
-		say(len(s) > retries, "a Schedule (delays) of %d beside %s: the delay of %v and those after it are never used; MaxAttempts (max_attempts) counts the first attempt",
+		say(len(s) > retries, "a Schedule (delays) of %d beside %s: the delay of %v and those after it "+
+			"are never used; MaxAttempts (max_attempts) counts the first attempt",
 			len(s), attempts, s.Delay(retries+1))
 	}
-	say(unlimited && sameDelays && p.Backoff == nil, "unlimited attempts without a Backoff (backoff): each wait is %v; set one", leastWait)
+	say(unlimited && sameDelays && p.Backoff == nil,
+		"unlimited attempts without a Backoff (backoff): each wait is %v; set one", leastWait)
 	_, greatest := p.ownWindow(math.MaxInt)
-	say(unlimited && sameDelays && p.Backoff != nil && greatest < leastWait, "unlimited attempts with delays below %v: each wait is %v instead", leastWait, leastWait)
-	say(retries > 0 && sameDelays && p.Backoff == nil, "%s without a Backoff (backoff): they follow each other at once; set one, or Fixed(0) for no delay", attempts)
+	say(unlimited && sameDelays && p.Backoff != nil && greatest < leastWait,
+		"unlimited attempts with delays below %v: each wait is %v instead", leastWait, leastWait)
+	say(retries > 0 && sameDelays && p.Backoff == nil,
+		"%s without a Backoff (backoff): they follow each other at once; set one, "+
+			"or Fixed(0) for no delay", attempts)
 	say(unlimited && grows(p.Backoff) && p.MaxDelay == 0 && p.MaxElapsed == 0,
-		"unlimited attempts on a Backoff (backoff) that grows: the delays reach years; set MaxDelay (max_delay)")
+		"unlimited attempts on a Backoff (backoff) that grows: the delays reach years; "+
+			"set MaxDelay (max_delay)")
 	least, _ := p.ownWindow(1)
-	say(p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 && sameDelays && p.RetryAfter != RetryAfterExact,
-		"MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: there is no retry", p.MaxElapsed, least)
+	say(p.MaxElapsed > 0 && least > p.MaxElapsed && retries != 0 && sameDelays &&
+		p.RetryAfter != RetryAfterExact,
+		"MaxElapsed (max_elapsed) of %v is shorter than the first delay of at least %v: "+
+			"there is no retry", p.MaxElapsed, least)
+	n := p.mostWithin()
+	say(n > 1, "at most %d of %s fit into MaxElapsed (max_elapsed) of %v: "+
+		"attempt %d and those after it never run", n, attempts, p.MaxElapsed, n+1)
 	say(p.MaxElapsed > 0 && p.AttemptTimeout > p.MaxElapsed && retries != 0,
-		"AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) of %v: after one attempt that uses it up there is no retry", p.AttemptTimeout, p.MaxElapsed)
+		"AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) of %v: "+
+			"after one attempt that uses it up there is no retry", p.AttemptTimeout, p.MaxElapsed)
 	worst, upTo := p.longest()
-	say(worst > tooLong, "%s take %s %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)", attempts, upTo, worst)
-	say(p.MaxDelay > 0 && first > p.MaxDelay, "MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one", p.MaxDelay, first)
+	say(worst > tooLong, "%s take %s %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)",
+		attempts, upTo, worst)
+	say(p.MaxDelay > 0 && first > p.MaxDelay,
+		"MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one",
+		p.MaxDelay, first)
 	return lint
 }
 
@@ -75,6 +96,19 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 		return worst, "more than"
 	}
 	return worst, "up to"
+}
+
+// mostWithin returns how many attempts of a limit MaxElapsed leaves; 0 if it leaves all,
+// or if a class, a Retry-After under RetryAfterExact or a Wait may make the delays shorter.
+func (p *Policy) mostWithin() int {
+	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
+		p.RetryAfter == RetryAfterExact {
+		return 0
+	}
+	if steps := len(p.Plan(Unlimited)); steps < p.steps(Unlimited) {
+		return steps + 1
+	}
+	return 0
 }
 
 // builtIn reports whether the delays are computed by this package alone, which is safe

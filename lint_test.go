@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -64,7 +65,8 @@ func TestLint(t *testing.T) {
 		{"more attempts than a plan has", retry.Policy{MaxAttempts: 10_002, Backoff: retry.Fixed(time.Hour)}, []string{"10002 attempts take more than 10000h0m0s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
 		{"as many attempts as a plan has", retry.Policy{MaxAttempts: 10_001, Backoff: retry.Fixed(time.Hour)}, []string{"10001 attempts take up to 10000h0m0s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
 		{"centuries", retry.Policy{MaxAttempts: 99, Backoff: doubling}, []string{"99 attempts take more than 2562047h47m16.854775807s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
-		{"years, within MaxElapsed", retry.Policy{MaxAttempts: 30, Backoff: doubling, MaxElapsed: time.Hour}, nil},
+		{"years, within MaxElapsed", retry.Policy{MaxAttempts: 30, Backoff: doubling, MaxElapsed: time.Hour},
+			[]string{"at most 12 of 30 attempts fit into MaxElapsed (max_elapsed) of 1h0m0s: attempt 13 and those after it never run"}},
 		{"years by a custom Jitter", retry.Policy{MaxAttempts: 30, Backoff: doubling, Jitter: untouchable{}}, nil},
 		{"a month", retry.Policy{MaxAttempts: 32, Backoff: retry.Fixed(24 * time.Hour)}, nil},
 		{"a month and a bit", retry.Policy{MaxAttempts: 32, Backoff: retry.Fixed(24*time.Hour + 1)},
@@ -128,14 +130,30 @@ func TestLint(t *testing.T) {
 		{"the first delay is beyond MaxElapsed, but a server may ask for a shorter one", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Minute), MaxElapsed: time.Second, RetryAfter: retry.RetryAfterExact}, nil},
 		{"the first delay is beyond a MaxElapsed of 1ns", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(2), MaxElapsed: 1},
 			[]string{"MaxElapsed (max_elapsed) of 1ns is shorter than the first delay of at least 2ns: there is no retry"}},
-		{"the first delay is MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: second, MaxElapsed: time.Second}, nil},
+		{"the first delay is MaxElapsed", retry.Policy{MaxAttempts: 2, Backoff: second, MaxElapsed: time.Second}, nil},
 		{"half of the first delays are beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.FullJitter, MaxElapsed: 5 * time.Second}, nil},
 		{"even the shortest first delay is beyond MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.Proportional(.2), MaxElapsed: 8*time.Second - 1},
 			[]string{"MaxElapsed (max_elapsed) of 7.999999999s is shorter than the first delay of at least 8s: there is no retry"}},
-		{"the shortest first delay is MaxElapsed", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.EqualJitter, MaxElapsed: 5 * time.Second}, nil},
+		{"the shortest first delay is MaxElapsed", retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(10 * time.Second), Jitter: retry.EqualJitter, MaxElapsed: 5 * time.Second}, nil},
 		{"a custom Jitter may return 0", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(10 * time.Second), Jitter: untouchable{}, MaxElapsed: time.Second}, nil},
 		{"a custom Backoff may return 0", retry.Policy{MaxAttempts: 3, Backoff: untouchable{}, MaxElapsed: time.Second}, nil},
 		{"a first delay beyond MaxElapsed of one attempt", retry.Policy{MaxAttempts: 1, Backoff: second, MaxElapsed: 1}, nil},
+
+		{"attempts that MaxElapsed never lets run", retry.Policy{MaxAttempts: 100, Backoff: second, MaxElapsed: 5 * time.Second},
+			[]string{"at most 6 of 100 attempts fit into MaxElapsed (max_elapsed) of 5s: attempt 7 and those after it never run"}},
+		{"one of them", retry.Policy{MaxAttempts: 7, Backoff: second, MaxElapsed: 6*time.Second - 1},
+			[]string{"at most 6 of 7 attempts fit into MaxElapsed (max_elapsed) of 5.999999999s: attempt 7 and those after it never run"}},
+		{"none of them", retry.Policy{MaxAttempts: 7, Backoff: second, MaxElapsed: 6 * time.Second}, nil},
+		{"by an AttemptCap", retry.Policy{MaxAttempts: -1, AttemptCap: 9, Backoff: doubling, MaxElapsed: time.Minute},
+			[]string{"at most 6 of 9 attempts fit into MaxElapsed (max_elapsed) of 1m0s: attempt 7 and those after it never run"}},
+		{"by the least delays alone", retry.Policy{MaxRetries: 9, Backoff: second, Jitter: retry.EqualJitter, MaxElapsed: 4 * time.Second},
+			[]string{"at most 9 of 10 attempts fit into MaxElapsed (max_elapsed) of 4s: attempt 10 and those after it never run"}},
+		{"the least delays are none", retry.Policy{MaxAttempts: 100, Backoff: second, Jitter: retry.FullJitter, MaxElapsed: 2 * time.Second}, nil},
+		{"more than a plan has", retry.Policy{MaxAttempts: 20_000, Backoff: retry.Fixed(time.Millisecond), MaxElapsed: 11 * time.Second}, nil},
+		{"a class may have a shorter delay", retry.Policy{MaxAttempts: 100, Backoff: second, MaxElapsed: 5 * time.Second, Classify: always(retry.Class{})}, nil},
+		{"a server may ask for a shorter delay", retry.Policy{MaxAttempts: 100, Backoff: second, MaxElapsed: 5 * time.Second, RetryAfter: retry.RetryAfterExact}, nil},
+		{"a Wait may return early", retry.Policy{MaxAttempts: 100, Backoff: second, MaxElapsed: 5 * time.Second, Wait: func(context.Context, time.Duration) (time.Duration, error) { panic("called") }}, nil},
+		{"a custom Jitter", retry.Policy{MaxAttempts: 100, Backoff: second, Jitter: untouchable{}, MaxElapsed: 5 * time.Second}, nil},
 
 		{"MaxDelay is below the first delay", retry.Policy{MaxAttempts: 3, Backoff: doubling, MaxDelay: time.Second - 1},
 			[]string{"MaxDelay (max_delay) of 999.999999ms is shorter than the first delay of 1s: it cuts even that one"}},

@@ -1,6 +1,5 @@
 // Command vectors prints testdata/vectors.json: what the library decides for 200
-// policies. An implementation in another language, and each platform, must decide
-// the same to the nanosecond.
+// policies. Each platform must decide the same to the nanosecond.
 //
 //	go run ./internal/vectors > testdata/vectors.json
 //

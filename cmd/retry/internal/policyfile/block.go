@@ -69,6 +69,13 @@ func (f *File) Find(at string) (blocks []Block) {
 			blocks = append(blocks, b)
 		}
 	}
+	native := dialects[0]
+	policies := slices.ContainsFunc(blocks, func(b Block) bool { return native.shows(b.node) })
+	for i, b := range blocks { // a document beside policies, or whose keys are all nearly those of one
+		if whole := b.At == "" || isNumber(b.At); whole && !b.Known() {
+			blocks[i].misspelt = b.near() > 0 && (policies || b.near() == b.unknown(native))
+		}
+	}
 	return blocks
 }
 
@@ -129,7 +136,7 @@ func (s *search) usual(document *yaml.Node) {
 		s.find(document, nil, "", nil, []string{key})
 	}
 	for i := range s.blocks {
-		s.blocks[i].misspelt = s.blocks[i].nearlyNative()
+		s.blocks[i].misspelt = s.blocks[i].near() > 0
 	}
 	whole := Block{node: resolved(document)}
 	if s.blocks == nil && !whole.Known() && !whole.hasUnread() {
@@ -303,9 +310,18 @@ func (b *Block) Excerpt(text string, around int) (before, block, after string) {
 	return part(first-around, first), part(first, end), part(end, end+around)
 }
 
-// nearlyNative reports whether a key of b is nearly one of a policy.
-func (b *Block) nearlyNative() bool {
-	return b.node.Kind == yaml.MappingNode && slices.ContainsFunc(entries(b.node), func(e entry) bool { return nearest(e.key, dialects[0].keys) != "" })
+// near returns how many keys of b are nearly one of a policy.
+func (b *Block) near() (n int) {
+	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
+		return 0
+	}
+	native := dialects[0]
+	for _, e := range entries(b.node) {
+		if !native.has(native.keys, e.key) && nearest(e.key, native.keys) != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // line returns the line of a key in b, such as backoff.delays[1]. If b does not

@@ -130,7 +130,7 @@ func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
 		if why := b.elsewhere(); why != nil {
 			return d, p, why
 		}
-		if (b.At == "" || isNumber(b.At)) && !b.Known() && !b.nearlyNative() {
+		if (b.At == "" || isNumber(b.At)) && !b.Known() && b.near() == 0 {
 			return d, p, errNoPolicy
 		}
 		// Report the faults in the dialect that was probably intended.

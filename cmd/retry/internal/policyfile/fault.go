@@ -79,7 +79,7 @@ func (b *Block) Fault(text string) *Fault {
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	texts := p.Lint()
 	if b.All > 0 { // which the library does not know
-		texts = slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(text, "MaxElapsed (max_elapsed)") })
+		texts = slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(text, "or MaxElapsed (max_elapsed)") })
 	}
 	if delays := p.Delays(100); p.EffectiveMax() == retry.Unlimited && p.MaxElapsed == 0 && b.All == 0 && len(delays) > 0 && delays[len(delays)-1] < leastForever {
 		texts = append(texts, fmt.Sprintf("unlimited attempts (max_attempts), at most %v apart: a target that is down gets %.0f an hour from each call; set max_elapsed, or a longer delay",
