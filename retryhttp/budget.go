@@ -2,18 +2,21 @@ package retryhttp
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/lease"
 	"github.com/goretry/retry/internal/logkey"
+	"github.com/goretry/retry/internal/targets"
 )
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends each
@@ -28,7 +31,8 @@ import (
 //
 // What the response does not report as spent goes back, all of it if there is no report.
 // If no response comes, all of it has been spent, unless it is certain that nothing was
-// sent. If the request may be sent again, one retry stays here.
+// sent. If the request may be sent again, one retry stays here. So a GET under a Budget of
+// 3 whose connection breaks twice leaves nothing: 2 were lent, and 1 was its own retry.
 //
 // Put it below a [Transport], so that each attempt gets what is left then: around
 // one, all attempts get the same lease, which bounds nothing. A request whose context
@@ -36,10 +40,11 @@ import (
 // is. Do not use it for other people's servers, which would learn the number.
 //
 // net/http repeats a request by itself if a connection that it kept turns out to be dead.
-// Each repeat would carry the whole lease, so a request that has a GetBody, and a GET,
-// HEAD, OPTIONS or DELETE without a body, fails instead: a Transport tries again, and
-// counts that. A TRACE or a POST with an Idempotency-Key that has no body is still
-// repeated, and then nothing goes back.
+// Each repeat would carry the whole lease, so the request fails instead: a Transport tries
+// again, and counts that. base gets the name of an Idempotency-Key in lower case, which is
+// the same on the wire, because net/http would repeat the request for it. To a host that
+// has only ever answered over HTTP/2, a connection over HTTP/1 that somebody else has kept
+// carries a lease of 0, unless base copies the header, as one that traces may.
 //
 // A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
 func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
@@ -50,7 +55,9 @@ func LendBudget(base http.RoundTripper, most int) http.RoundTripper {
 type lender struct {
 	under Transport
 	most  int
-	http2 sync.Map // the hosts that have answered over HTTP/2
+
+	mu    sync.Mutex
+	http2 map[targets.Host]bool // those that have answered: over HTTP/2 alone
 }
 
 // CloseIdleConnections closes those of base. http.Client calls it.
@@ -71,15 +78,22 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	var sent evidence
 	var times atomic.Int32
+	header := cloneHeader(req.Header)
+	header.Set(lease.Lent, strconv.Itoa(lent))
+	host := targets.HostOf(req.URL)
+	http2 := l.onlyHTTP2(host)
 	trace := sent.trace()
 	wrote := trace.WroteHeaders
 	trace.WroteHeaders = func() { times.Add(1); wrote() }
-	out := req.WithContext(httptrace.WithClientTrace(ctx, trace))
-	out.Header = cloneHeader(req.Header)
-	out.Header.Set(lease.Lent, strconv.Itoa(lent))
-	if _, known := l.http2.Load(out.URL.Host); !known { // HTTP/2 repeats only what no server has processed
-		sent.only(out)
+	trace.GotConn = func(info httptrace.GotConnInfo) {
+		sent.got.Store(true)
+		if http2 && info.Reused && overHTTP1(info.Conn) { // somebody else has kept it
+			header.Set(lease.Lent, "0")
+		}
 	}
+	out := req.WithContext(httptrace.WithClientTrace(ctx, trace))
+	out.Header = header
+	sent.only(out, http2)
 
 	resp, err := l.under.base().RoundTrip(out) // if it panics, the lease is spent
 	switch {
@@ -88,11 +102,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 			back(lent)
 		}
 	case resp != nil:
-		if resp.ProtoMajor == 2 {
-			l.http2.Store(out.URL.Host, true)
-		} else {
-			l.http2.Delete(out.URL.Host)
-		}
+		l.learn(host, resp.ProtoMajor)
 		if resp.Header.Values("Age") != nil { // out of a cache: its report is about another request
 			resp.Header.Del(lease.Spent)
 		}
@@ -107,25 +117,58 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// onlyHTTP2 reports whether all answers of a host came over HTTP/2.
+func (l *lender) onlyHTTP2(host targets.Host) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.http2[host]
+}
+
+// learn remembers over which protocol a host has answered. When there are 1,000, it forgets
+// them all.
+func (l *lender) learn(host targets.Host, protocol int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	only, known := l.http2[host]
+	if l.http2 == nil || !known && len(l.http2) == 1000 {
+		l.http2 = map[targets.Host]bool{}
+	}
+	l.http2[host] = protocol == 2 && (only || !known)
+}
+
+// overHTTP1 reports whether a connection with TLS speaks HTTP/1. One without TLS speaks
+// the same protocol as all others of its http.Transport.
+func overHTTP1(conn net.Conn) bool {
+	c, ok := conn.(*tls.Conn)
+	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
+}
+
 var errRepeat = errors.New("retryhttp: a connection that was kept has broken, and net/http may not repeat a request that has been lent retries")
 
-// only keeps net/http from repeating req once its header has been written. To repeat it,
-// net/http calls GetBody, but only for a request with a body, so one without gets an
-// empty one. For other methods that would become chunked. Over HTTP/2 its length is not
-// known to the server, so that a proxy there could not send it again.
-func (e *evidence) only(req *http.Request) {
-	getBody := req.GetBody
-	if req.Body == nil || req.Body == http.NoBody {
-		switch req.Method {
-		case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete:
-		default:
-			return
+// only keeps net/http from repeating req once its header has been written. It repeats what
+// has an Idempotency-Key, whose name it knows in one form alone, and a GET, HEAD, OPTIONS
+// or TRACE: without a body, or with what GetBody returns. So one without a body gets an
+// empty one, of which HTTP/1 sends nothing. Over HTTP/2, where net/http repeats only what no
+// server has processed, that would hide from the server that there is none, and a proxy
+// there could not send the request again.
+func (e *evidence) only(req *http.Request, http2 bool) {
+	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if values, ok := req.Header[key]; ok {
+			delete(req.Header, key)
+			req.Header[strings.ToLower(key)] = values
 		}
-		getBody = func() (io.ReadCloser, error) { return io.NopCloser(http.NoBody), nil }
-		req.Body, _ = getBody()
+	}
+	getBody := req.GetBody
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		if !http2 && (req.Body == nil || req.Body == http.NoBody) {
+			getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
+			req.Body, _ = getBody()
+			req.TransferEncoding = []string{"identity"} // else that of a TRACE would be sent in chunks
+		}
 	}
 	if getBody == nil {
-		return // net/http does not repeat it
+		return
 	}
 	req.GetBody = func() (io.ReadCloser, error) {
 		if e.wrote.Load() {

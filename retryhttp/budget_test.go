@@ -1,8 +1,8 @@
 package retryhttp_test
 
 import (
-	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -367,19 +368,62 @@ func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
 	}
 }
 
+// A lentRequest is one to a server that aborts it, under a Budget of 3.
+type lentRequest struct {
+	method, key, body string
+	calls, proxied    int64 // of the leaf below two services, of two proxies
+}
+
+var lentRequests = []lentRequest{
+	{"", "", "", 4, 4},
+	{"GET", "", "", 4, 4},
+	{"HEAD", "", "", 4, 4},
+	{"OPTIONS", "", "", 4, 4},
+	{"TRACE", "", "", 4, 4},
+	{"DELETE", "", "", 4, 4},
+	{"PUT", "", "", 4, 4},
+	{"PUT", "", "data", 4, 2}, // a proxy cannot send a body again
+	{"PATCH", "Idempotency-Key", "data", 4, 2},
+	{"POST", "X-Idempotency-Key", "data", 4, 2},
+	{"POST", "Idempotency-Key", "", 4, 4},
+	{"PROPFIND", "X-Idempotency-Key", "", 4, 4},
+	{"FROB", "Idempotency-Key", "", 4, 4},
+	{"FROB", "Idempotency-Key", "data", 4, 2},
+	{"POST", "", "", 1, 1},
+	{"POST", "", "data", 1, 1},
+	{"PROPFIND", "", "", 1, 1},
+	{"FROB", "", "", 1, 1},
+}
+
+func (r lentRequest) to(ctx context.Context, url string) *http.Request {
+	req, _ := http.NewRequestWithContext(ctx, r.method, url, nil)
+	req.Method = r.method // "" too
+	if r.body != "" {
+		_ = retryhttp.SetBody(req, strings.NewReader(r.body), 0)
+	}
+	if r.key != "" {
+		req.Header.Set(r.key, "1")
+	}
+	return req
+}
+
+// byMethod reports whether net/http repeats the request without an Idempotency-Key.
+func (r lentRequest) byMethod() bool {
+	return slices.Contains([]string{"", "GET", "HEAD", "OPTIONS", "TRACE"}, r.method)
+}
+
 // If a connection that was kept turns out to be dead, net/http sends a request again.
 // Under a lease that takes a retry of the Transport, like any other failure.
 func TestLeaseOnKeptConnections(t *testing.T) {
-	for _, kept := range []int{1, 2, 10} {
-		for name, start := range protocols {
-			for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "PUT", "POST"} {
-				for _, proxied := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%s %s, %d connections, proxied: %v", name, method, kept, proxied), func(t *testing.T) {
-						want := int64(4)
-						if proxied && (method == "PUT" || method == "POST") {
-							want = 2 // a proxy cannot send a body again
-						}
-						assert.Equal(t, want, callsOfTheLeaf(t, start, method, kept, proxied))
+	for _, row := range lentRequests {
+		for _, kept := range []int{0, 1, 2, 10} {
+			for name, start := range map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": unencrypted} {
+				for proxied, want := range map[bool]int64{false: row.calls, true: row.proxied} {
+					if name == "HTTP/2" && kept == 0 && proxied && row.byMethod() {
+						want = 2 // the protocol is not known before an answer
+					}
+					t.Run(fmt.Sprintf("%s %s %s %s, %d connections, proxied: %v", name, row.method, row.key, row.body, kept, proxied), func(t *testing.T) {
+						assert.Equal(t, want, callsOfTheLeaf(t, start, row, kept, proxied))
 					})
 				}
 			}
@@ -387,10 +431,89 @@ func TestLeaseOnKeptConnections(t *testing.T) {
 	}
 }
 
+// A host speaks HTTP/1 and HTTP/2 in turn. What net/http repeats over HTTP/1 has no lease.
+func TestLeaseOverBothProtocols(t *testing.T) {
+	for _, row := range lentRequests {
+		for asked, want := range map[string][]string{"212": {"3"}, "2o": {"0", "0"}, "2": {"3"}, "": {"3"}} { // o: by others, over HTTP/1
+			if asked == "2o" && !row.byMethod() {
+				want = []string{"0"}
+			}
+			t.Run(fmt.Sprintf("%s %s %s after %s", row.method, row.key, row.body, asked), func(t *testing.T) {
+				var aborts atomic.Bool
+				leases := make(chan string, 9)
+				s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+					if aborts.Load() {
+						leases <- r.Header.Get("Retry-Budget")
+						panic(http.ErrAbortHandler)
+					}
+				}, http2)
+				over2 := s.Client().Transport.(*http.Transport)
+				over1 := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: over2.TLSClientConfig.RootCAs}}
+				t.Cleanup(over1.CloseIdleConnections)
+				base := over2
+				lender := retryhttp.LendBudget(roundTrip(func(req *http.Request) (*http.Response, error) { return base.RoundTrip(req) }), 3)
+				for _, protocol := range asked {
+					rt := lender
+					switch base = over2; protocol {
+					case '1':
+						base = over1
+					case 'o':
+						rt = over1
+					}
+					_, req := lends(t, s.URL)
+					resp, err := rt.RoundTrip(req)
+					require.NoError(t, err)
+					textOf(t, resp)
+				}
+				base = over1
+				aborts.Store(true)
+				_, err := lender.RoundTrip(row.to(retry.WithBudget(t.Context(), &retry.Budget{Size: 4}), s.URL))
+				assert.Error(t, err)
+				for _, lent := range want {
+					assert.Equal(t, lent, <-leases)
+				}
+				assert.Empty(t, leases)
+			})
+		}
+	}
+}
+
+// A lender remembers the protocol of 1,000 hosts.
+func TestLenderForgets(t *testing.T) {
+	var bodies []bool
+	lender := retryhttp.LendBudget(roundTrip(func(req *http.Request) (*http.Response, error) {
+		bodies = append(bodies, req.Body != nil)
+		resp := textResponse(200, "")
+		resp.ProtoMajor = 2
+		return resp, nil
+	}), 3)
+	ask := func(n int) {
+		_, req := lends(t, fmt.Sprint("https://host-", n))
+		_, err := lender.RoundTrip(req)
+		require.NoError(t, err)
+	}
+	for n := range 1000 {
+		ask(n)
+	}
+	ask(0)
+	ask(1000)
+	ask(0)
+	ask(0)
+	assert.Equal(t, []bool{false, true, true, false}, bodies[1000:], "an empty body is for HTTP/1")
+}
+
+// unencrypted starts a server that speaks HTTP/2 without TLS.
+func unencrypted(s *httptest.Server) {
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	s.Client().Transport.(*http.Transport).Protocols = s.Config.Protocols
+}
+
 // callsOfTheLeaf returns how many requests reach the lowest of three servers, each of
 // which aborts all of them, for one under a Budget of 3. Before that, each server has
 // answered as many at once as there are connections.
-func callsOfTheLeaf(t *testing.T, start func(*httptest.Server), method string, kept int, proxied bool) int64 {
+func callsOfTheLeaf(t *testing.T, start func(*httptest.Server), request lentRequest, kept int, proxied bool) int64 {
 	var calls atomic.Int64
 	var aborts atomic.Bool
 	var together sync.WaitGroup
@@ -417,12 +540,9 @@ func callsOfTheLeaf(t *testing.T, start func(*httptest.Server), method string, k
 				proxy.ServeHTTP(w, r)
 				return
 			}
-			req, _ := http.NewRequestWithContext(r.Context(), r.Method, target, nil)
-			req.Header["Idempotency-Key"] = r.Header["Idempotency-Key"]
-			if data, _ := io.ReadAll(r.Body); len(data) > 0 {
-				_ = retryhttp.SetBody(req, bytes.NewReader(data), 0)
-			}
-			if resp, err := tr.RoundTrip(req); err == nil {
+			_, _ = io.Copy(io.Discard, r.Body)
+			assert.Equal(t, request.key != "", r.Header.Get(request.key) == "1", "the key arrives")
+			if resp, err := tr.RoundTrip(request.to(r.Context(), target)); err == nil {
 				_ = resp.Body.Close()
 				return
 			}
@@ -431,13 +551,7 @@ func callsOfTheLeaf(t *testing.T, start func(*httptest.Server), method string, k
 	}
 	client := &http.Client{Transport: lending(next)}
 	ask := func() {
-		ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 3})
-		req, _ := http.NewRequestWithContext(ctx, method, next.URL, nil)
-		if method == "PUT" || method == "POST" {
-			req, _ = http.NewRequestWithContext(ctx, method, next.URL, strings.NewReader("data"))
-			req.Header.Set("Idempotency-Key", "1")
-		}
-		if resp, err := client.Do(req); err == nil {
+		if resp, err := client.Do(request.to(retry.WithBudget(t.Context(), &retry.Budget{Size: 3}), next.URL)); err == nil {
 			_ = resp.Body.Close()
 		}
 	}
