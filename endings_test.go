@@ -100,7 +100,7 @@ func TestEndings(t *testing.T) {
 			"retry budget exhausted after 2 attempts (1s waited, a retry would have waited 1s): i/o timeout; before that: 403 quota exhausted"},
 		{"what failed before a healthy attempt does not matter", with(second, func(p *retry.Policy) { p.HealthyAfter, p.MaxAttempts = time.Minute, 2 }), nil,
 			[]line{quota, line{takes: time.Minute, err: os.ErrDeadlineExceeded}, line{err: os.ErrDeadlineExceeded}},
-			"attempts exhausted after 2 attempts (2s waited, 1 reset): i/o timeout"},
+			"attempts exhausted after 3 attempts (2s waited, 2 from the last healthy one on): i/o timeout"},
 	} {
 		everyWay(t, row.name, func(t *testing.T, call caller) {
 			ctx := t.Context()

@@ -20,9 +20,12 @@ type Error struct {
 	Reason Reason
 	Class  string // the class of the last failure; "": none
 
-	Attempts int           // attempts that were made, since the last reset
-	Resets   int           // how often the call began anew, by HealthyAfter
-	Waited   time.Duration // sum of all delays that passed or that a Wait skipped, those before a reset too
+	// Attempts is how many attempts were made from the last healthy one on, and Total how
+	// many in all. They differ only under HealthyAfter, where Resets is how often the call
+	// began anew.
+	Attempts, Total, Resets int
+
+	Waited time.Duration // sum of all delays that passed or that a Wait skipped, those before a reset too
 
 	// Delay is the delay that was chosen but not fully waited, such as the one before
 	// a retry that a Budget did not allow. A caller that calls again in a loop of its
@@ -69,7 +72,7 @@ func (e *Error) Error() string {
 	if e.Attempts == 0 {
 		b.WriteString(" before the first attempt")
 	} else {
-		b.WriteString(" after " + plural(e.Attempts, "attempt"))
+		b.WriteString(" after " + plural(e.total(), "attempt"))
 	}
 	if facts := e.factTexts(); facts != nil {
 		b.WriteString(" (" + strings.Join(facts, ", ") + ")")
@@ -131,11 +134,11 @@ func (e *Error) factTexts() (facts []string) {
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
 	}
-	if e.Resets > 0 { // the attempts are those since the last one, the waits are all
-		say("%s", plural(e.Resets, "reset"))
+	if e.total() > e.Attempts {
+		say("%d from the last healthy one on", e.Attempts)
 	}
 	if e.ranOut > 0 {
-		say("attempt %d ran out of its %v", e.Attempts, e.ranOut)
+		say("attempt %d ran out of its %v", e.total(), e.ranOut)
 	}
 	switch e.Reason {
 	case ReasonExhausted:
@@ -173,6 +176,9 @@ func (e *Error) factTexts() (facts []string) {
 	}
 	return facts
 }
+
+// total returns Total, of an Error made by hand too.
+func (e *Error) total() int { return max(e.Total, e.Attempts) }
 
 // short returns d rounded to the digits that a person reads.
 func short(d time.Duration) time.Duration {

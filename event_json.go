@@ -11,6 +11,7 @@ type eventJSON struct {
 	Kind       EventKind `json:"kind"`
 	Time       time.Time `json:"time"`
 	Attempt    int       `json:"attempt"`
+	Total      int       `json:"total,omitzero"`
 	Max        int       `json:"max"`
 	Resets     int       `json:"resets,omitzero"`
 	Err        *string   `json:"err,omitempty"`
@@ -30,10 +31,13 @@ type eventJSON struct {
 // MarshalJSON writes the fields of e by their names in snake case: durations
 // as text such as "200ms", Err and Cause as their texts, and Seed as text
 // because a number in JSON may lose digits. Zero fields are left out, except
-// kind, time, attempt and max.
+// kind, time, attempt and max, and so is a total that is the attempt's number.
 func (e Event) MarshalJSON() ([]byte, error) {
+	if e.Total <= e.Attempt {
+		e.Total = 0
+	}
 	return json.Marshal(eventJSON{
-		Kind: e.Kind, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Resets: e.Resets,
+		Kind: e.Kind, Time: e.Time, Attempt: e.Attempt, Total: e.Total, Max: e.Max, Resets: e.Resets,
 		Err: textOf(e.Err), Cause: textOf(e.Cause), Took: duration(e.Took), Elapsed: duration(e.Elapsed),
 		Delay: duration(e.Delay), Due: e.Due, Lo: duration(e.Lo), Hi: duration(e.Hi),
 		RetryAfter: duration(e.RetryAfter), Seed: e.Seed, Class: e.Class, Reason: e.Reason,

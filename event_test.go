@@ -111,17 +111,17 @@ func TestEventContents(t *testing.T) {
 		s2 := time.Second + d1 // when the second attempt starts
 		s3 := s2 + 2*time.Second + d2
 		assert.Equal(t, []retry.Event{
-			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Max: 5},
-			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second},
-			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Max: 5, Err: errDial, Elapsed: time.Second,
+			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Total: 1, Max: 5},
+			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Total: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second},
+			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Total: 1, Max: 5, Err: errDial, Elapsed: time.Second,
 				Delay: d1, Due: at(s2), Lo: 5 * time.Second, Hi: 10 * time.Second, Seed: 7},
-			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Max: 5, Elapsed: s2},
-			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second},
-			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second,
+			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Total: 2, Max: 5, Elapsed: s2},
+			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Total: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second},
+			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Total: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second,
 				Delay: d2, Due: at(s3), Lo: 20 * time.Second, Hi: 30 * time.Second, RetryAfter: 20 * time.Second, Seed: 7},
-			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Max: 5, Elapsed: s3},
-			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
-			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Max: 5, Elapsed: s3 + 3*time.Second, Reason: retry.ReasonSuccess},
+			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Total: 3, Max: 5, Elapsed: s3},
+			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
+			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Elapsed: s3 + 3*time.Second, Reason: retry.ReasonSuccess},
 		}, told.events)
 	})
 	everyWay(t, "one failure of an unlimited policy, canceled in the sleep", func(t *testing.T, call caller) {
@@ -130,11 +130,11 @@ func TestEventContents(t *testing.T) {
 		p := retry.Policy{MaxRetries: retry.Unlimited, Backoff: retry.Fixed(10 * time.Second), OnEvent: told.event}
 		e := stopped(t, call(hiddenIn(4*time.Second, nil)(t.Context()), p, failWith(errDial)))
 		assert.Equal(t, []retry.Event{
-			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Max: retry.Unlimited},
-			{Kind: retry.AttemptFinished, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial},
-			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Max: retry.Unlimited, Err: errDial,
+			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited},
+			{Kind: retry.AttemptFinished, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial},
+			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial,
 				Delay: 10 * time.Second, Due: start.Add(10 * time.Second), Lo: 10 * time.Second, Hi: 10 * time.Second},
-			{Kind: retry.CallFinished, Time: start.Add(4 * time.Second), Attempt: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause,
+			{Kind: retry.CallFinished, Time: start.Add(4 * time.Second), Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause,
 				Elapsed: 4 * time.Second, Reason: retry.ReasonDeadline},
 		}, told.events)
 	})
@@ -157,9 +157,9 @@ func TestEventContents(t *testing.T) {
 		p := retry.Policy{MaxAttempts: -2, OnEvent: told.event}
 		e := stopped(t, call(t.Context(), p, func(context.Context) error { time.Sleep(time.Second); return errDial }))
 		assert.Equal(t, []retry.Event{
-			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Max: 1},
-			{Kind: retry.AttemptFinished, Time: start.Add(time.Second), Attempt: 1, Max: 1, Err: errDial, Took: time.Second, Elapsed: time.Second},
-			{Kind: retry.CallFinished, Time: start.Add(time.Second), Attempt: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Reason: retry.ReasonInvalid},
+			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Total: 1, Max: 1},
+			{Kind: retry.AttemptFinished, Time: start.Add(time.Second), Attempt: 1, Total: 1, Max: 1, Err: errDial, Took: time.Second, Elapsed: time.Second},
+			{Kind: retry.CallFinished, Time: start.Add(time.Second), Attempt: 1, Total: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Reason: retry.ReasonInvalid},
 		}, told.events)
 	})
 	everyWay(t, "the time of OnEvent is part of Elapsed, not of Took", func(t *testing.T, call caller) {

@@ -116,7 +116,7 @@ func ExampleDo_reconnect() {
 	// attempt 2: connection lost, again in 20ms
 	// attempt 1: connection lost, again in 10ms
 	// attempt 2: connection lost, again in 20ms
-	// retry: canceled after 3 attempts (60ms waited, 1 reset, context canceled): connection lost
+	// retry: canceled after 5 attempts (60ms waited, 3 from the last healthy one on, context canceled): connection lost
 }
 
 // A request that is rejected gets one more attempt with a new token. If that is

@@ -35,6 +35,7 @@ func Once(ctx context.Context, p Policy, a Attempt, fn func(context.Context) err
 	defer c.refund()
 	c.once, c.earlier, c.seed = true, a.Classes, a.Seed
 	c.Attempts = max(1, a.Number) - 1
+	c.Total = c.Attempts
 	c.p.HealthyAfter = 0 // the count is not ours
 	if c.fault != nil {
 		c.limit = c.Attempts + 1 // this attempt is made, whatever its number

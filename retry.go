@@ -41,7 +41,7 @@ func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure
 	c.prepare(ctx, p)
 	defer c.refund() // of a retry that a panic prevents
 	if failure != nil {
-		c.Attempts, c.Err = 1, failure
+		c.Attempts, c.Total, c.Err = 1, 1, failure
 	}
 	failed := failure != nil || c.begin(fn) && c.attempt(fn)
 	for failed && c.decide() && c.pay() && c.announce() && c.wait() {
@@ -121,10 +121,10 @@ func (c *call) begin(fn func(context.Context) error) bool {
 	case c.limit == Unlimited || c.Attempts < c.limit:
 		return true
 	case c.p.NonRetryable:
-		c.Attempts = c.limit
+		c.Attempts, c.Total = c.limit, c.limit
 		return c.ends(ReasonNonRetryable, nil)
 	default:
-		c.Attempts = c.limit
+		c.Attempts, c.Total = c.limit, c.limit
 		return c.ends(ReasonExhausted, nil)
 	}
 }
@@ -132,7 +132,7 @@ func (c *call) begin(fn func(context.Context) error) bool {
 // attempt makes the next attempt. The call goes on if that fails.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
-	c.Attempts = next(c.Attempts)
+	c.Attempts, c.Total = next(c.Attempts), next(c.Total)
 	var began time.Time
 	if c.p.watches() {
 		if began = c.now(); c.start.IsZero() {
@@ -407,7 +407,7 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	if c.start.IsZero() { // no attempt was made
 		c.start = at
 	}
-	e := Event{Kind: kind, Time: at, Attempt: c.Attempts, Max: c.limit, Resets: c.Resets, Elapsed: at.Sub(c.start)}
+	e := Event{Kind: kind, Time: at, Attempt: c.Attempts, Total: c.Total, Max: c.limit, Resets: c.Resets, Elapsed: at.Sub(c.start)}
 	switch kind {
 	case AttemptFinished:
 		e.Err, e.Took = c.Err, c.took

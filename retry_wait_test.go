@@ -318,20 +318,20 @@ func TestHealthyAfter(t *testing.T) {
 		resets int
 	}{
 		{"five quick failures end a call of five", five(0), []time.Duration{time.Second}, "attempts exhausted after 5 attempts", 0},
-		{"a first attempt can be healthy", five(0), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts (1 reset)", 1},
-		{"each healthy attempt begins anew", five(0), []time.Duration{0, hour, 0, 0, hour, hour, 0}, "attempts exhausted after 5 attempts (3 resets)", 3},
-		{"exactly HealthyAfter is healthy", five(0), []time.Duration{time.Minute, 0}, "attempts exhausted after 5 attempts (1 reset)", 1},
+		{"a first attempt can be healthy", five(0), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts", 1},
+		{"each healthy attempt begins anew", five(0), []time.Duration{0, hour, 0, 0, hour, hour, 0}, "attempts exhausted after 10 attempts (5 from the last healthy one on)", 3},
+		{"exactly HealthyAfter is healthy", five(0), []time.Duration{time.Minute, 0}, "attempts exhausted after 5 attempts", 1},
 		{"a nanosecond less is not", five(0), []time.Duration{time.Minute - 1, 0}, "attempts exhausted after 5 attempts", 0},
 		{"with one attempt a healthy one is the last", retry.Policy{MaxAttempts: 1, HealthyAfter: time.Minute}, []time.Duration{hour},
-			"attempts exhausted after 1 attempt (1 reset)", 1},
+			"attempts exhausted after 1 attempt", 1},
 		{"an AttemptTimeout below it leaves none healthy", five(time.Minute), []time.Duration{2 * time.Minute, 0}, "attempts exhausted after 5 attempts", 0},
 		{"an AttemptTimeout above it, reached", five(hour), []time.Duration{hour, 0}, "attempts exhausted after 5 attempts", 0},
-		{"an AttemptTimeout above it, not reached", five(hour), []time.Duration{hour - 1, 0}, "attempts exhausted after 5 attempts (1 reset)", 1},
+		{"an AttemptTimeout above it, not reached", five(hour), []time.Duration{hour - 1, 0}, "attempts exhausted after 5 attempts", 1},
 		{"MaxElapsed counts from the end of the healthy attempt",
 			retry.Policy{MaxElapsed: 10 * time.Second, HealthyAfter: time.Minute, Backoff: retry.Fixed(3 * time.Second)}, []time.Duration{hour, 0},
-			"out of time after 4 attempts (9s waited, 1 reset, the next delay of 3s would exceed MaxElapsed 10s)", 1},
+			"out of time after 4 attempts (9s waited, the next delay of 3s would exceed MaxElapsed 10s)", 1},
 		{"Waited counts from the start", retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second)},
-			[]time.Duration{0, hour, 0}, "attempts exhausted after 2 attempts (2s waited, 1 reset)", 1},
+			[]time.Duration{0, hour, 0}, "attempts exhausted after 3 attempts (2s waited, 2 from the last healthy one on)", 1},
 		{"an invalid policy does not begin anew", retry.Policy{MaxAttempts: 5, HealthyAfter: time.Minute, MaxDelay: -1}, []time.Duration{hour},
 			"invalid policy after 1 attempt (MaxDelay is -1ns: write 0 for none, or a positive duration)", 0},
 	} {
@@ -356,7 +356,7 @@ func TestTenHealthyDaysDoNotDrainABudget(t *testing.T) {
 			days[i] = time.Hour
 		}
 		err := retry.Do(retry.WithBudget(t.Context(), outer), p, running(days...))
-		assert.EqualError(t, err, "retry: retry budget exhausted after 5 attempts (4m3s waited, 240 resets, a retry would have waited 1s): boom",
+		assert.EqualError(t, err, "retry: retry budget exhausted after 244 attempts (4m3s waited, 5 from the last healthy one on, a retry would have waited 1s): boom",
 			"240 free retries, and three that were paid for")
 		assert.Equal(t, 243, told.counts().scheduled)
 		assert.Equal(t, []int{0, 0}, []int{own.Left(), outer.Left()})
@@ -387,23 +387,23 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 		p := retry.Policy{MaxAttempts: 3, Backoff: retry.Linear(time.Second), HealthyAfter: time.Minute}
 		p.Classify = func(error) *retry.Class { return &retry.Class{Name: "x", Backoff: p.Backoff} }
 		p.OnEvent = func(_ context.Context, e retry.Event) {
-			log = append(log, fmt.Sprintf("%s attempt %d resets %d elapsed %v delay %v", e.Kind, e.Attempt, e.Resets, e.Elapsed, e.Delay))
+			log = append(log, fmt.Sprintf("%s attempt %d of %d resets %d elapsed %v delay %v", e.Kind, e.Attempt, e.Total, e.Resets, e.Elapsed, e.Delay))
 		}
 		err := retry.Do(t.Context(), p, running(0, time.Hour, 0))
-		assert.EqualError(t, err, `retry: attempts exhausted after 3 attempts (4s waited, 1 reset): boom`)
+		assert.EqualError(t, err, `retry: attempts exhausted after 4 attempts (4s waited, 3 from the last healthy one on): boom`)
 		assert.Equal(t, []string{
-			"attempt_started attempt 1 resets 0 elapsed 0s delay 0s",
-			"attempt_finished attempt 1 resets 0 elapsed 0s delay 0s",
-			"retry_scheduled attempt 1 resets 0 elapsed 0s delay 1s",
-			"attempt_started attempt 2 resets 0 elapsed 1s delay 0s",
-			"attempt_finished attempt 2 resets 0 elapsed 1h0m1s delay 0s",
-			"retry_scheduled attempt 1 resets 1 elapsed 0s delay 1s", // the first delay of the class, too
-			"attempt_started attempt 2 resets 1 elapsed 1s delay 0s",
-			"attempt_finished attempt 2 resets 1 elapsed 1s delay 0s",
-			"retry_scheduled attempt 2 resets 1 elapsed 1s delay 2s",
-			"attempt_started attempt 3 resets 1 elapsed 3s delay 0s",
-			"attempt_finished attempt 3 resets 1 elapsed 3s delay 0s",
-			"call_finished attempt 3 resets 1 elapsed 3s delay 0s",
+			"attempt_started attempt 1 of 1 resets 0 elapsed 0s delay 0s",
+			"attempt_finished attempt 1 of 1 resets 0 elapsed 0s delay 0s",
+			"retry_scheduled attempt 1 of 1 resets 0 elapsed 0s delay 1s",
+			"attempt_started attempt 2 of 2 resets 0 elapsed 1s delay 0s",
+			"attempt_finished attempt 2 of 2 resets 0 elapsed 1h0m1s delay 0s",
+			"retry_scheduled attempt 1 of 2 resets 1 elapsed 0s delay 1s", // the first delay of the class, too
+			"attempt_started attempt 2 of 3 resets 1 elapsed 1s delay 0s",
+			"attempt_finished attempt 2 of 3 resets 1 elapsed 1s delay 0s",
+			"retry_scheduled attempt 2 of 3 resets 1 elapsed 1s delay 2s",
+			"attempt_started attempt 3 of 4 resets 1 elapsed 3s delay 0s",
+			"attempt_finished attempt 3 of 4 resets 1 elapsed 3s delay 0s",
+			"call_finished attempt 3 of 4 resets 1 elapsed 3s delay 0s",
 		}, log)
 	})
 }

@@ -27,12 +27,7 @@ import (
 // because a call that panics does not report its end.
 type Counters struct {
 	mu      sync.Mutex // guards the fields below
-	sum     Snapshot   // with the reasons that came; not with its Calls, Retried, Attempts, Retries and Budgets
-	began   int64      // calls that began: their first attempt started, or they stopped before it
-	first   int64      // first attempts
-	retried int64      // calls whose second attempt started before they began anew
-	renewed int64      // calls that began anew, and went on
-	further int64      // all other attempts
+	sum     Snapshot   // with the reasons that came; not with its Budgets
 	budgets map[string]*retry.Budget
 }
 
@@ -41,21 +36,23 @@ func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case e.Kind == retry.AttemptStarted && e.Attempt == 1:
-		c.began++
-		c.first++
-	case e.Kind == retry.AttemptStarted && e.Attempt == 2 && e.Resets == 0:
-		c.retried++
-	case e.Kind == retry.AttemptStarted && e.Attempt == 2 && e.Resets == 1:
-		c.renewed++
 	case e.Kind == retry.AttemptStarted:
-		c.further++
+		c.sum.Attempts++
+		switch max(e.Attempt, e.Total) {
+		case 1:
+			c.sum.Calls++
+		case 2:
+			c.sum.Retried++
+			fallthrough
+		default:
+			c.sum.Retries++
+		}
 	case e.Kind == retry.RetryScheduled:
 		count(&c.sum.Scheduled, e.Class)
 		c.sum.WaitedSeconds += e.Delay.Seconds() // nanoseconds of many waiting calls would overflow within days
 	case e.Kind == retry.CallFinished:
 		if e.Attempt == 0 {
-			c.began++
+			c.sum.Calls++
 		}
 		if e.Reason != "" {
 			count(&c.sum.Stops, e.Reason)
@@ -88,14 +85,8 @@ func (c *Counters) WatchBudget(name string, b *retry.Budget) {
 
 // A Snapshot holds the numbers that [Counters] have counted.
 type Snapshot struct {
-	Calls int64 `json:"calls"` // calls that began; a job of a queue is counted in the process that made its first attempt
-
-	// Retried is how many calls had a retry. With HealthyAfter it is too low if some
-	// calls are healthy from their first attempt on, and others have retries and never
-	// are: the events of a call that has begun anew do not say whether it had a retry
-	// before.
-	Retried int64 `json:"retried"`
-
+	Calls    int64 `json:"calls"`    // calls that began; a job of a queue is counted in the process that made its first attempt
+	Retried  int64 `json:"retried"`  // calls that had a retry
 	Attempts int64 `json:"attempts"` // attempts that started
 	Retries  int64 `json:"retries"`  // attempts after the first: n attempts of a call are n - 1 retries
 
@@ -114,8 +105,6 @@ func (c *Counters) Snapshot() Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sum
-	s.Calls, s.Retried, s.Retries = c.began, max(c.retried, c.renewed), c.retried+c.renewed+c.further // a call may be in both, and its events do not say so
-	s.Attempts = c.first + s.Retries
 	s.Scheduled, s.Stops, s.Budgets = map[string]int64{}, map[retry.Reason]int64{}, map[string]int{}
 	maps.Copy(s.Scheduled, c.sum.Scheduled)
 	for reason := range eventlog.Reasons {

@@ -240,7 +240,7 @@ func readSlowly(line []byte) (r retrylog.Record, err error) {
 	e := &r.Event
 	var err1, err2 *string
 	fields := map[string]any{
-		"key": &r.Key, "kind": &e.Kind, "time": (*textTime)(&e.Time), "attempt": &e.Attempt, "max": &e.Max, "resets": &e.Resets, "err": &err1, "cause": &err2,
+		"key": &r.Key, "kind": &e.Kind, "time": (*textTime)(&e.Time), "attempt": &e.Attempt, "total": &e.Total, "max": &e.Max, "resets": &e.Resets, "err": &err1, "cause": &err2,
 		"took": (*strict.Duration)(&e.Took), "elapsed": (*strict.Duration)(&e.Elapsed), "delay": (*strict.Duration)(&e.Delay),
 		"due": (*textTime)(&e.Due), "lo": (*strict.Duration)(&e.Lo), "hi": (*strict.Duration)(&e.Hi),
 		"retry_after": (*strict.Duration)(&e.RetryAfter), "seed": (*textNumber)(&e.Seed), "class": &e.Class, "reason": &e.Reason,
@@ -274,6 +274,9 @@ func readSlowly(line []byte) (r retrylog.Record, err error) {
 	}
 	if err2 != nil {
 		e.Cause = errors.New(*err2)
+	}
+	if e.Total == 0 {
+		e.Total = e.Attempt
 	}
 	return r, nil
 }

@@ -390,7 +390,7 @@ func TestReplayRejects(t *testing.T) {
 		}
 		return errRefused
 	}), "\n")
-	require.Contains(t, healthy[5], `"kind":"retry_scheduled","time":"2000-01-01T00:01:01Z","attempt":1,"max":5,"resets":1`)
+	require.Contains(t, healthy[5], `"kind":"retry_scheduled","time":"2000-01-01T00:01:01Z","attempt":1,"total":2,"max":5,"resets":1`)
 	life := func(n int, old, new string) string { return replaced(healthy, n, old, new) }
 	four := logOf(t, context.Background(), with(func(p *retry.Policy) { p.MaxAttempts = 4 }), failing(errRefused, errRefused, errRefused, errRefused))
 	for _, row := range []struct {
@@ -463,7 +463,10 @@ func TestReplayRejects(t *testing.T) {
 		{"two resets at once", life(6, `"resets":1`, `"resets":2`), 6, "resets is 2, but 0 in the event before"},
 		{"a reset with its finish", life(5, `"max":5`, `"max":5,"resets":1`), 5, "resets is 1, but 0 in the event before"},
 		{"a reset with a start", life(7, `"resets":1`, `"resets":2`), 7, "resets is 2, but 1 in the event before"},
-		{"fewer resets", life(7, `"resets":1,`, ``), 7, "resets is 0, but 1 in the event before"},
+		{"fewer resets", life(7, `"resets":1,`, ``), 7, "total is 3, and attempt is 2"},
+		{"a total below the attempt", life(6, `"total":2`, `"total":-2`), 6, "total is -2, and attempt is 1"},
+		{"an attempt left out of the total", life(7, `"total":3`, `"total":4`), 7, "total is 4, but 2 in the event before"},
+		{"a total that grows between attempts", life(6, `"total":2`, `"total":3`), 6, "total is 3, but 2 in the event before"},
 		{"less than no reset", life(1, `"max":5`, `"max":5,"resets":-1`), 1, "resets is -1"},
 		{"a reset before the first attempt", life(1, `"max":5`, `"max":5,"resets":1`), 1, "resets is 1, and attempt is 1"},
 		{"a reset with the old number", life(6, `"attempt":1`, `"attempt":2`), 6, "attempt is 2, but attempt 1 comes next"},

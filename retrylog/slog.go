@@ -63,7 +63,7 @@ func levelOf(e retry.Event) (slog.Level, string) {
 		return slog.LevelError, eventlog.MessageInvalid
 	case e.Reason == retry.ReasonSuccess && e.Cause != nil:
 		return slog.LevelWarn, eventlog.MessageInvalid
-	case e.Reason == retry.ReasonSuccess && (e.Attempt > 1 || e.Resets > 0):
+	case e.Reason == retry.ReasonSuccess && max(e.Attempt, e.Total) > 1:
 		return slog.LevelInfo, eventlog.MessageRecovered
 	case e.Reason == retry.ReasonSuccess:
 		return slog.LevelDebug, eventlog.MessageSucceeded
@@ -86,6 +86,7 @@ func attrsOf(ctx context.Context, e retry.Event) []slog.Attr {
 	add(r.Key != "", slog.String("key", eventlog.Printable(r.Key)))
 	add(true, slog.String("kind", string(e.Kind)))
 	add(true, slog.Int("attempt", e.Attempt))
+	add(e.Total > e.Attempt, slog.Int("total", e.Total))
 	add(true, slog.Int("max", e.Max))
 	add(e.Resets != 0, slog.Int("resets", e.Resets))
 	add(true, duration("elapsed", e.Elapsed))

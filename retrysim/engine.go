@@ -91,6 +91,7 @@ type request struct {
 	client   uint32
 	call     uint32 // the number of the call
 	resets   int32  // of the call
+	before   int32  // attempts before the last reset
 	step     uint16 // which call
 	handled  bool   // by a worker
 	outside  bool
@@ -325,7 +326,7 @@ func (e *engine) proceed(r *request) {
 		return
 	}
 	r.calls++
-	r.attempt, r.called, r.seed, r.resets, r.call = 1, e.now, 0, 0, r.calls
+	r.attempt, r.called, r.seed, r.resets, r.before, r.call = 1, e.now, 0, 0, 0, r.calls
 	e.try(r)
 }
 
@@ -431,6 +432,7 @@ func (e *engine) decide(r *request, err error) time.Duration {
 		r.seed = d.Seed
 	}
 	if d.Reset {
+		r.before += r.attempt - 1
 		r.attempt, r.called = 1, e.now
 		r.resets++
 	}
@@ -457,7 +459,7 @@ func (e *engine) tell(r *request, ev retry.Event) {
 		return
 	}
 	ev.Time, ev.Elapsed = e.time(), time.Duration(e.now-r.called)
-	ev.Attempt, ev.Max, ev.Resets = int(r.attempt), to.limit, int(r.resets)
+	ev.Attempt, ev.Total, ev.Max, ev.Resets = int(r.attempt), int(r.before+r.attempt), to.limit, int(r.resets)
 	to.policy.OnEvent(retrylog.WithKey(context.Background(), fmt.Sprintf("%s-%d", r.name, r.call)), ev)
 }
 

@@ -165,7 +165,7 @@ func TestACallThatBeginsAnew(t *testing.T) {
 	const refused = "error.type=*errors.errorString,retry.policy=p"
 	metrics := collect(t, reader)
 	assert.Equal(t, []point{{refused + ",retry.reason=attempts_exhausted", 1, 2}}, points[float64](t, metrics["retry.call.duration"]))
-	assert.Equal(t, []point{{"retry.policy=p,retry.reason=attempts_exhausted", 1, 2}}, points[int64](t, metrics["retry.call.retries"]))
+	assert.Equal(t, []point{{"retry.policy=p,retry.reason=attempts_exhausted", 1, 3}}, points[int64](t, metrics["retry.call.retries"]))
 	assert.Equal(t, []point{{refused, 4, 60}}, points[float64](t, metrics["retry.attempt.duration"]))
 	assert.Equal(t, []point{{refused, 3, 3}}, points[float64](t, metrics["retry.delay"]))
 }

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,6 +87,7 @@ func readFields(data []byte, fields []field) (r Record, err error) {
 			return Record{}, strict.Fault(of, f.key, value, f.write)
 		}
 	}
+	r.Event.Total = cmp.Or(r.Event.Total, r.Event.Attempt) // it is left out where it is the same
 	return r, nil
 }
 
@@ -104,6 +106,7 @@ var fields = []field{
 	{"kind", `a text such as "call_finished"`, func(r *Record) any { return &r.Event.Kind }},
 	{"time", writeTime, func(r *Record) any { return &r.Event.Time }},
 	{"attempt", "a whole number, 1 for the first attempt", func(r *Record) any { return &r.Event.Attempt }},
+	{"total", "a whole number", func(r *Record) any { return &r.Event.Total }},
 	{"max", "a whole number, -1 for unlimited", func(r *Record) any { return &r.Event.Max }},
 	{"resets", "a whole number", func(r *Record) any { return &r.Event.Resets }},
 	{"err", "the text of an error", func(r *Record) any { return &r.Event.Err }},

@@ -17,7 +17,7 @@ import (
 )
 
 var fullEvent = retry.Event{
-	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Max: 5, Err: errors.New("dial tcp: connection refused"), Cause: errors.New("the server shuts down"),
+	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Total: 7, Max: 5, Err: errors.New("dial tcp: connection refused"), Cause: errors.New("the server shuts down"),
 	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Delay: 200 * time.Millisecond, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
 	Resets: 3, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64,
 	Class: "throttled", Reason: retry.ReasonRetryAfter,
@@ -80,12 +80,12 @@ func TestReadEvent(t *testing.T) {
 		name, json string
 		want       retry.Event
 	}{
-		{"every key is null", `{"kind":null,"time":null,"attempt":null,"max":null,"resets":null,"err":null,"cause":null,"took":null,"elapsed":null,` +
+		{"every key is null", `{"kind":null,"time":null,"attempt":null,"total":null,"max":null,"resets":null,"err":null,"cause":null,"took":null,"elapsed":null,` +
 			`"delay":null,"due":null,"lo":null,"hi":null,"retry_after":null,"seed":null,"class":null,"reason":null}`, retry.Event{}},
 		{"unknown keys are skipped, twice or nested", `{"key":"17","key":"18","x":{"took":5,"y":["}",{"took":6}]},"attempt":3,"x":[],"kind":"call_finished"}`,
-			retry.Event{Kind: retry.CallFinished, Attempt: 3}},
-		{"white space", "{\n\t\"attempt\" : 3 ,\r\n \"took\":\"1s\" } ", retry.Event{Attempt: 3, Took: time.Second}},
-		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Took: time.Second, Seed: 42}},
+			retry.Event{Kind: retry.CallFinished, Attempt: 3, Total: 3}},
+		{"white space", "{\n\t\"attempt\" : 3 ,\r\n \"took\":\"1s\" } ", retry.Event{Attempt: 3, Total: 3, Took: time.Second}},
+		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Total: 3, Took: time.Second, Seed: 42}},
 		{"keys are those of MarshalJSON, not their capitals", `{"Attempt":3,"ATTEMPT":"x"}`, retry.Event{}},
 		{"nothing", `{}`, retry.Event{}},
 		{"null in place of an event", `null`, retry.Event{}},
@@ -122,8 +122,12 @@ func FuzzEventJSON(f *testing.F) {
 		const year0, year9999 = -62167219200, 253402300799 // the years that JSON times can have
 		at := time.Unix(min(max(sec, year0), year9999), nsec%1e9).UTC()
 		valid := func(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+		total := attempt
+		if resets > 0 {
+			total = max(attempt, resets)
+		}
 		e := retry.Event{
-			Kind: retry.EventKind(valid(kind)), Time: at, Attempt: attempt, Max: most, Resets: resets, Took: time.Duration(took), Elapsed: time.Duration(elapsed),
+			Kind: retry.EventKind(valid(kind)), Time: at, Attempt: attempt, Total: total, Max: most, Resets: resets, Took: time.Duration(took), Elapsed: time.Duration(elapsed),
 			Delay: time.Duration(delay), Due: at, Lo: time.Duration(lo), Hi: time.Duration(delay / 3), RetryAfter: time.Duration(retryAfter), Seed: seed,
 			Class: valid(class), Reason: retry.Reason(valid(reason)),
 		}

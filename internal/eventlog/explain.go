@@ -121,12 +121,12 @@ func from(e retry.Event) string {
 
 // StoppedAfter says after how many attempts a call stopped.
 func StoppedAfter(e retry.Event) string {
-	text := fmt.Sprintf("stopped after %d attempts", e.Attempt)
-	if e.Attempt == 1 {
+	text := fmt.Sprintf("stopped after %d attempts", total(e))
+	if total(e) == 1 {
 		text = "stopped after 1 attempt"
 	}
-	if e.Resets > 0 {
-		text += fmt.Sprintf(" since reset %d", e.Resets)
+	if total(e) > e.Attempt {
+		text += fmt.Sprintf(", %d from the last healthy one on", e.Attempt)
 	}
 	return text
 }

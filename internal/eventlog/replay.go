@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -214,6 +215,8 @@ func (c *Call) inTurn(r Record) error {
 	switch {
 	case e.Attempt != want:
 		return disorder("attempt is %d, but attempt %d comes next", e.Attempt, want)
+	case e.Kind == retry.AttemptStarted && total(e) != total(before)+1, e.Kind != retry.AttemptStarted && total(e) != total(before):
+		return fmt.Errorf("total is %d, but %d in the event before", total(e), total(before))
 	case e.Elapsed < least:
 		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, elapsed)
 	case e.Time.Before(before.Time.Add(e.Elapsed - elapsed - clockStep)):
@@ -227,6 +230,9 @@ func (c *Call) inTurn(r Record) error {
 func anew(before, e retry.Event) bool {
 	return before.Kind == retry.AttemptFinished && before.Err != nil && e.Resets == before.Resets+1
 }
+
+// total returns the Total of e, which one made by hand may leave out.
+func total(e retry.Event) int { return cmp.Or(e.Total, e.Attempt) }
 
 // clockStep is how far Time may fall behind Elapsed between two events.
 const clockStep = 24 * time.Hour
@@ -278,6 +284,8 @@ func alone(r Record) error {
 		return fmt.Errorf("resets is %d", e.Resets)
 	case e.Resets > 0 && (e.Attempt == 0 || e.Attempt == 1 && (e.Kind == retry.AttemptStarted || e.Kind == retry.AttemptFinished)):
 		return fmt.Errorf("resets is %d, and attempt is %d", e.Resets, e.Attempt)
+	case total(e) < e.Attempt || e.Resets == 0 && total(e) != e.Attempt:
+		return fmt.Errorf("total is %d, and attempt is %d", e.Total, e.Attempt)
 	case e.Elapsed < 0:
 		return fmt.Errorf("elapsed is %v", e.Elapsed)
 	case e.Took < 0: // it may exceed Elapsed, which a queue measures by another clock

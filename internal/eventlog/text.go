@@ -120,7 +120,7 @@ func fromText(line []byte) []byte {
 	members := map[string]any{"level": "", "msg": ""}
 	for key, text := range values {
 		members[key] = text
-		if n, err := strconv.Atoi(text); err == nil && (key == "attempt" || key == "max" || key == "resets") {
+		if n, err := strconv.Atoi(text); err == nil && (key == "attempt" || key == "total" || key == "max" || key == "resets") {
 			members[key] = n
 		}
 	}

@@ -96,7 +96,7 @@ func (t *Trace) Whole() (all []Record) {
 		e := r.Event
 		if t.sparse && !r.foreign && e.Attempt > 0 && (e.Kind == retry.RetryScheduled || e.Attempt != waited) {
 			attempt := r
-			attempt.Event = retry.Event{Kind: retry.AttemptStarted, Time: e.Time, Attempt: e.Attempt, Max: e.Max, Resets: e.Resets, Elapsed: e.Elapsed}
+			attempt.Event = retry.Event{Kind: retry.AttemptStarted, Time: e.Time, Attempt: e.Attempt, Total: e.Total, Max: e.Max, Resets: e.Resets, Elapsed: e.Elapsed}
 			all = append(all, attempt)
 			attempt.Event.Kind, attempt.Event.Err = retry.AttemptFinished, e.Err
 			all = append(all, attempt)
