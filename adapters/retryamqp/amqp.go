@@ -44,6 +44,7 @@
 package retryamqp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,6 +75,7 @@ const (
 	dueHeader      = "retry-due"         // when a delay longer than the longest step ends, in Unix milliseconds
 	classesHeader  = "retry-classes"     // how many attempts failed with an error of each class, as JSON
 	deadHeader     = "retry-dead-letter" // why a message is a dead letter, as JSON
+	leftOutHeader  = "retry-left-out"    // what of its message a dead letter has no room for
 )
 
 // DeadLetterOf reads the header of a dead letter.
@@ -141,8 +143,9 @@ func New(policy retry.Policy, queue string) (*Retries, error) {
 	if err != nil {
 		return nil, err
 	}
-	if queue == "" {
-		return nil, errors.New("retryamqp: the queue name is empty")
+	const longestName = 255 - len(".wait.4026531840ms")
+	if queue == "" || len(queue) > longestName {
+		return nil, fmt.Errorf("retryamqp: the name of the queue has %d bytes: write 1 to %d, because its wait queues have longer ones", len(queue), longestName)
 	}
 	return &Retries{policies: policies, queue: queue}, nil
 }
@@ -273,10 +276,8 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 			err = closed
 		}
 	}()
-	w, err := r.worker(channel)
-	if err != nil {
-		return err
-	}
+	w := &worker{Retries: r, conn: conn, channel: channel, declared: map[string]bool{}}
+	defer w.closeOut()
 	workers := r.Workers
 	if workers <= 0 {
 		workers = 10
@@ -321,19 +322,39 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 
 const consumerTag = "retry" // the channel has one consumer
 
-// A worker guards the channel, which only one goroutine may use at a time.
+// A worker guards its channels, which only one goroutine may use at a time.
 type worker struct {
 	*Retries
 	mu          sync.Mutex
-	channel     *amqp.Channel // in confirm mode
-	returned    chan amqp.Return
-	declared    map[string]bool // names of queues
+	conn        *amqp.Connection
+	channel     *amqp.Channel // gets messages, and acknowledges them
 	interrupted []amqp.Delivery
+
+	// What cannot be published closes its channel. So copies have one of their own, and
+	// the messages beside them are still acknowledged.
+	out      *amqp.Channel // in confirm mode; nil or closed: opened for the next copy
+	refused  chan *amqp.Error
+	returned chan amqp.Return
+	declared map[string]bool // names of queues
 }
 
-func (r *Retries) worker(channel *amqp.Channel) (*worker, error) {
-	returned := channel.NotifyReturn(make(chan amqp.Return, 1))
-	return &worker{Retries: r, channel: channel, returned: returned, declared: map[string]bool{}}, channel.Confirm(false)
+// open opens the channel for copies, if it must.
+func (w *worker) open() (err error) {
+	if w.out != nil && !w.out.IsClosed() {
+		return nil
+	}
+	if w.out, err = w.conn.Channel(); err != nil {
+		return err
+	}
+	w.refused = w.out.NotifyClose(make(chan *amqp.Error, 1))
+	w.returned = w.out.NotifyReturn(make(chan amqp.Return, 1))
+	return w.out.Confirm(false)
+}
+
+func (w *worker) closeOut() {
+	if w.out != nil {
+		_ = w.out.Close() // everything that was published has been confirmed
+	}
 }
 
 // stop cancels the consumer. Messages that arrive before the server confirms that
@@ -355,7 +376,11 @@ func (w *worker) stop(deliveries <-chan amqp.Delivery) error {
 func (w *worker) giveBack() error {
 	for _, d := range w.interrupted {
 		m, _ := read(d) // a malformed header is reported when the message is handled
-		if err := w.move(m, w.work(), m.attempt-1, nil); err != nil {
+		err := w.move(m, w.work(), m.attempt-1, nil)
+		if errors.Is(err, errTooLarge) { // then the server counts the attempt
+			err = d.Nack(false, true)
+		}
+		if err != nil {
 			return fmt.Errorf("giving message %q back: %w", d.MessageId, err)
 		}
 	}
@@ -366,24 +391,30 @@ func (w *worker) giveBack() error {
 func (w *worker) one(ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error) error {
 	m, malformed := read(d)
 	if left := time.Until(m.due); left > 0 && malformed == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.wait(m, left, m.attempt-1)
+		malformed = w.waitAgain(m, left)
+		if !errors.Is(malformed, errTooLarge) {
+			return malformed
+		}
 	}
-	job := m.job()
 	var err error
-	retryjob.Run(ctx, w.policies.Of(d.Type), job, func(ctx context.Context) error {
+	retryjob.Run(ctx, w.policies.Of(d.Type), m.job(), func(ctx context.Context) error {
 		if malformed != nil {
 			return retry.Permanent(malformed)
 		}
 		return handle(ctx, d)
-	}, func(o retryjob.Outcome) { err = w.settle(m, o, o.DeadLetter(job)) })
+	}, func(o retryjob.Outcome) { err = w.settle(ctx, m, o) })
 	return err
 }
 
-// settle tells the server the Outcome of an attempt. dead is what it says about a
-// message that is not handled again.
-func (w *worker) settle(m message, o retryjob.Outcome, dead retryjob.DeadLetter) error {
+// waitAgain lets a message wait that is not due.
+func (w *worker) waitAgain(m message, left time.Duration) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wait(m, left, m.attempt-1)
+}
+
+// settle tells the server the Outcome of an attempt.
+func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -401,15 +432,42 @@ func (w *worker) settle(m message, o retryjob.Outcome, dead retryjob.DeadLetter)
 				return err
 			}
 		}
-		return w.wait(m, o.Delay, m.attempt)
+		err := w.wait(m, o.Delay, m.attempt)
+		if errors.Is(err, errTooLarge) { // the policy did not know that; say it
+			p := w.policies.Of(m.Type)
+			p.Budget.Refund()
+			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
+			return w.bury(m, retryjob.Decide(ctx, p, m.job(), retry.Permanent(err)))
+		}
+		return err
 	default:
-		dead.Err = jobqueue.Shorten(dead.Err, 8<<10) // the headers of a message must fit into one frame
+		return w.bury(m, o)
+	}
+}
+
+// bury moves a message to the dead letters. What does not fit is left out: if it must,
+// its headers, or also its body.
+func (w *worker) bury(m message, o retryjob.Outcome) error {
+	dead, headers := o.DeadLetter(m.job()), amqp.Table{}
+	dead.Err = jobqueue.Shorten(dead.Err, 8<<10) // the headers of a message must fit into one frame
+	for _, leftOut := range []string{"", "headers", "headers and body"} {
+		if leftOut != "" {
+			m.Headers, headers[leftOutHeader] = nil, leftOut
+			dead.Err = jobqueue.Shorten(dead.Err, 1<<10)
+		}
+		if leftOut == "headers and body" {
+			m.Body = nil
+		}
 		text, err := json.Marshal(dead)
 		if err != nil {
 			return err
 		}
-		return w.move(m, w.dead(), o.Attempts, amqp.Table{deadHeader: string(text)})
+		headers[deadHeader] = string(text)
+		if err := w.move(m, w.dead(), o.Attempts, headers); !errors.Is(err, errTooLarge) {
+			return err
+		}
 	}
+	return errTooLarge
 }
 
 // wait moves a message to the queue for delay. attempts is the number of attempts
@@ -438,23 +496,32 @@ func (w *worker) move(m message, to queue, attempts int, headers amqp.Table) err
 // but refuses messages.
 var untilStored = retry.Policy{MaxAttempts: 10, Backoff: retry.Exponential{Base: 20 * time.Millisecond}}
 
+// errTooLarge says that a message cannot be copied.
+var errTooLarge = errors.New("the message is too large to be copied to another queue")
+
 // publish declares a queue if it must, and waits until that has stored the message. A
 // transaction with the acknowledgment would not do: RabbitMQ applies that also if the
 // queue refuses the message.
 func (w *worker) publish(to queue, p amqp.Publishing) error {
+	if size, frame := sizeOf(p), w.conn.Config.FrameSize; frame > 0 && size > frame {
+		return fmt.Errorf("%w: its headers need %d bytes, and a frame has %d", errTooLarge, size, frame)
+	}
 	return retry.Do(context.Background(), untilStored, func(ctx context.Context) error {
+		if err := w.open(); err != nil {
+			return retry.Permanent(err)
+		}
 		if !w.declared[to.name] {
-			if err := to.declare(w.channel); err != nil {
+			if err := to.declare(w.out); err != nil {
 				return retry.Permanent(err)
 			}
 			w.declared[to.name] = true
 		}
-		stored, err := w.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
+		stored, err := w.out.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
 		if err != nil {
 			return retry.Permanent(err)
 		}
 		if !stored.Wait() {
-			return errors.New("it refuses messages")
+			return w.refusal()
 		}
 		select {
 		case <-w.returned:
@@ -464,6 +531,54 @@ func (w *worker) publish(to queue, p amqp.Publishing) error {
 			return nil
 		}
 	})
+}
+
+// refusal returns why a copy was not stored.
+func (w *worker) refusal() error {
+	if !w.out.IsClosed() {
+		return errors.New("it refuses messages")
+	}
+	err := <-w.refused
+	if err != nil && err.Code == amqp.PreconditionFailed {
+		return retry.Permanent(fmt.Errorf("%w: %w", errTooLarge, err))
+	}
+	return retry.Permanent(cmp.Or(err, amqp.ErrClosed))
+}
+
+// added is room for the headers that the server adds when it moves or redelivers a copy,
+// such as x-death, which has the names of queues.
+const added = 2 << 10
+
+// sizeOf returns at least how many bytes the frame takes that has the headers of p and its
+// other properties. A longer one ends the connection, of who sends it or of who gets it.
+func sizeOf(p amqp.Publishing) int {
+	size := added + 64 // the frame's own fields, and the properties that are numbers
+	for _, text := range []string{p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.MessageId, p.Type, p.AppId} {
+		size += 1 + len(text)
+	}
+	return size + sizeOfField(p.Headers)
+}
+
+func sizeOfField(value any) (size int) {
+	size = 5 // the type and the length
+	switch value := value.(type) {
+	case string:
+		return size + len(value)
+	case []byte:
+		return size + len(value)
+	case []any:
+		for _, element := range value {
+			size += sizeOfField(element)
+		}
+		return size
+	case amqp.Table:
+		for name, element := range value {
+			size += 1 + len(name) + sizeOfField(element)
+		}
+		return size
+	default:
+		return 9 // the longest of the others
+	}
 }
 
 // A message is a delivery with its headers parsed.
@@ -510,8 +625,8 @@ func read(d amqp.Delivery) (message, error) {
 			errs = append(errs, fmt.Errorf("header %s: %w", dueHeader, err))
 		}
 	}
-	if m.limit = int(get(MaxAttemptsHeader)); m.limit < 0 {
-		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on", MaxAttemptsHeader, m.limit))
+	if m.limit = int(get(MaxAttemptsHeader)); m.limit < 1 && d.Headers[MaxAttemptsHeader] != nil {
+		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on, or leave it out", MaxAttemptsHeader, m.limit))
 	}
 	return m, errors.Join(errs...)
 }
@@ -523,7 +638,7 @@ func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	for name, value := range m.Headers {
 		switch {
 		case strings.HasPrefix(name, "x-"), name == "CC", name == "BCC":
-		case name == dueHeader, name == deadHeader, name == classesHeader:
+		case name == dueHeader, name == deadHeader, name == classesHeader, name == leftOutHeader:
 		default:
 			all[name] = value
 		}

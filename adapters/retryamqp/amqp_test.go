@@ -23,8 +23,10 @@ import (
 func TestNewRefusesAnInvalidPolicy(t *testing.T) {
 	_, err := retryamqp.New(retry.Policy{MaxAttempts: -2}, "orders")
 	assert.ErrorContains(t, err, "retryamqp: invalid policy: MaxAttempts is -2")
-	_, err = retryamqp.New(retry.Default(), "")
-	assert.EqualError(t, err, "retryamqp: the queue name is empty")
+	for bytes, refused := range map[int]bool{0: true, 1: false, 237: false, 238: true} {
+		_, err = retryamqp.New(retry.Default(), strings.Repeat("q", bytes))
+		assert.Equal(t, refused, err != nil, "%d bytes: %v", bytes, err)
+	}
 	retries, err := retryamqp.New(retry.Default(), "orders")
 	require.NoError(t, err)
 	assert.ErrorContains(t, retries.SetType("email", retry.Policy{MaxDelay: -1}), "retryamqp: type email: invalid policy: MaxDelay is -1ns")
@@ -97,7 +99,9 @@ func TestWhatEndsAMessage(t *testing.T) {
 		"its own limit is not a number": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "x"}}, errBoom,
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is x: write a whole number"}},
 		"its own limit is negative": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: int8(-1)}}, errBoom,
-			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number from 1 on"}},
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number from 1 on, or leave it out"}},
+		"its own limit is 0": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "0"}}, errBoom,
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is 0: write a whole number from 1 on, or leave it out"}},
 		"a dead letter that was moved back": {amqp.Publishing{Headers: amqp.Table{"retry-dead-letter": "{}", "retry-attempts": int64(7), "retry-began": int64(1)}}, errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"an error too long for a header": {amqp.Publishing{}, retry.Permanent(errors.New(strings.Repeat("x", 1<<20))),

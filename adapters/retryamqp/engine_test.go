@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,6 +140,21 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 		p.Headers = amqp.Table{retryamqp.MaxAttemptsHeader: maxAttempts}
 	}
 	return q.publish(ctx, p)
+}
+
+// Plant publishes messages whose headers are as large as a frame, and those that a producer
+// cannot mean.
+func (q *queue) Plant(ctx context.Context, keys []string) error {
+	large := amqp.Table{"big": strings.Repeat("x", 130_700)}
+	late := amqp.Table{"big": large["big"], "retry-due": time.Now().Add(time.Hour).UnixMilli()}
+	for i, key := range keys {
+		headers := []amqp.Table{large, late, {"retry-attempts": int64(-1)}, {"retry-attempts": "many"}, {"retry-due": int64(1<<63 - 1)},
+			{"x-delivery-count": int64(-9)}, {"retry-classes": "["}, {retryamqp.MaxAttemptsHeader: int8(0)}, {"retry-dead-letter": "{}"}}[i%9]
+		if err := q.publish(ctx, amqp.Publishing{MessageId: key, DeliveryMode: amqp.Persistent, Headers: headers}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {

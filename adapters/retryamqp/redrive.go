@@ -2,6 +2,7 @@ package retryamqp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"time"
@@ -37,10 +38,8 @@ func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *jobq
 			err = closed
 		}
 	}()
-	w, err := r.worker(channel)
-	if err != nil {
-		return err
-	}
+	w := &worker{Retries: r, conn: conn, channel: channel, declared: map[string]bool{}}
+	defer w.closeOut()
 	dead, err := channel.QueueDeclarePassive(r.dead().name, true, false, false, false, nil)
 	if err != nil {
 		return err
@@ -54,10 +53,17 @@ func (r *Retries) redrive(ctx context.Context, conn *amqp.Connection, walk *jobq
 			return err
 		}
 		letter, unreadable := DeadLetterOf(d.Headers)
+		if leftOut, is := d.Headers[leftOutHeader]; is && unreadable == nil {
+			unreadable = jobqueue.Stuck(fmt.Errorf("it has no room for its %.100q", leftOut))
+		}
 		if err := walk.Look(letter, unreadable, dead.Messages, func(due time.Time) (bool, error) {
 			m, _ := read(d) // a malformed header is reported when the message is handled
 			m.began = due
-			return true, w.waitUntil(m, due)
+			err := w.waitUntil(m, due)
+			if errors.Is(err, errTooLarge) {
+				err = jobqueue.Stuck(err)
+			}
+			return err == nil, err
 		}); err != nil {
 			return fmt.Errorf("message %q: %w", d.MessageId, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,6 +109,19 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 	}
 	_, err := q.client.EnqueueContext(ctx, retryasynq.NewTask(taskType, []byte(key), opts...))
 	return err
+}
+
+// Plant enqueues tasks with what a producer cannot mean.
+func (q *queue) Plant(ctx context.Context, keys []string) error {
+	for i, key := range keys {
+		headers := []map[string]string{{"retry-max-attempts": "0"}, {"retry-max-attempts": "9223372036854775808"}, {"retry-since": "soon"},
+			{"retry-since": "9999-12-31T23:59:59Z"}, {"retry-redrive-of": "x"}, {"big": strings.Repeat("x", 1<<20)}}[i%6]
+		task := asynq.NewTaskWithHeaders(taskType, []byte(key), headers, asynq.Queue(q.name), asynq.TaskID(key), asynq.Timeout(time.Hour))
+		if _, err := q.client.EnqueueContext(ctx, task); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {

@@ -25,6 +25,9 @@ const kept = time.Hour
 // archived are skipped, also where that was a second or more after a worker had. So are
 // those whose new ID another task has.
 //
+// A task that cannot go back, because it says that it belongs to another queue or asynq
+// refuses it, stays. Redrive goes on with the others, and returns an error that names it.
+//
 // asynq cannot give an archived task a new count, so Redrive enqueues a new task, with
 // the same type, payload, headers and options, and then deletes the archived one. The new
 // task's ID ends in "~1", the one after a second redrive in "~2". If Redrive is killed or
@@ -51,7 +54,11 @@ func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, w
 			return err
 		}
 		d, unreadable := DeadLetterOf(task)
-		if unreadable == nil {
+		switch {
+		case unreadable != nil:
+		case task.Queue != queue: // whoever wrote it wants it to run elsewhere
+			unreadable = jobqueue.Stuck(fmt.Errorf("task %.100s: it says that its queue is %.100q", task.ID, task.Queue))
+		default:
 			unreadable, err = r.stale(ctx, task)
 		}
 		if err == nil {
@@ -123,6 +130,9 @@ func (r redriver) move(ctx context.Context, task *asynq.TaskInfo, d retryjob.Dea
 		if err == nil && (other.Headers[copyHeader] != headers[copyHeader] || other.Type != task.Type || !bytes.Equal(other.Payload, task.Payload)) {
 			return false, nil
 		}
+	}
+	if err != nil && r.redis.Ping(ctx).Err() == nil { // asynq refuses the task
+		err = jobqueue.Stuck(fmt.Errorf("task %.100s: %w", task.ID, err))
 	}
 	if err != nil {
 		return false, err

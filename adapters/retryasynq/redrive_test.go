@@ -1,13 +1,16 @@
 package retryasynq_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -108,6 +111,46 @@ func TestADeadLetterOfAnEarlierEnd(t *testing.T) {
 		_, err := s.inspector.GetTaskInfo(s.name, "a~1")
 		assert.ErrorIs(t, err, asynq.ErrTaskNotFound, name)
 		resume()
+	}
+}
+
+// What an archived task says about itself is not trusted, and one that cannot go back ends
+// no Redrive.
+func TestRedriveOfAStrangersTasks(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		change func(s *service, message []byte) []byte
+		want   string
+	}{
+		"another queue": {func(s *service, message []byte) []byte {
+			return bytes.ReplaceAll(message, []byte(s.name), []byte(strings.Replace(s.name, "retry", "other", 1)))
+		}, `"a": task a: it says that its queue is "otherasynq_`},
+		"no type": {func(_ *service, message []byte) []byte {
+			return bytes.Replace(message, []byte("\x0a\x04mail"), nil, 1)
+		}, `"a": task a: task typename cannot be empty`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newService(t, func(context.Context, *asynq.Task) error { return retry.Permanent(errBoom) })
+			for _, id := range []string{"a", "b", "c"} {
+				s.end(retryasynq.NewTask("mail", nil, asynq.TaskID(id)))
+			}
+			client := s.redis.MakeRedisClient().(redis.UniversalClient)
+			defer func() { assert.NoError(t, client.Close()) }()
+			key := "asynq:{" + s.name + "}:t:a"
+			message, err := client.HGet(t.Context(), key, "msg").Bytes()
+			require.NoError(t, err)
+			changed := row.change(s, message)
+			require.NotEqual(t, message, changed)
+			require.NoError(t, client.HSet(t.Context(), key, "msg", changed).Err())
+
+			result, err := retryasynq.Redrive(t.Context(), s.redis, s.name, retryjob.RedriveOptions{Window: time.Hour})
+			assert.ErrorContains(t, err, "retryasynq: redrive: 1 of 3 dead letters cannot go back, and stay: "+row.want)
+			assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 2, Skipped: 1}, result)
+			queues, err := s.inspector.Queues()
+			require.NoError(t, err)
+			assert.NotContains(t, queues, strings.Replace(s.name, "retry", "other", 1))
+		})
 	}
 }
 

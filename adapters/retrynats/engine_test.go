@@ -1,6 +1,7 @@
 package retrynats_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,6 +180,8 @@ type queue struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
 	dead jetstream.Stream
+
+	planted map[string]string // keys of messages whose dead letter may lack the data, by those of their letters
 }
 
 func open(ctx context.Context, url, name string) (*queue, error) {
@@ -216,21 +220,57 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 	return err
 }
 
+// Plant publishes messages that are as large as the server allows, and those that a
+// producer cannot mean.
+func (q *queue) Plant(ctx context.Context, keys []string) error {
+	q.planted = map[string]string{}
+	for i, key := range keys {
+		msg := nats.NewMsg(q.name + ".jobs")
+		msg.Data = []byte(key + " ")
+		header := []string{"Retry-Due: never", "Retry-Due: 9999-12-31T23:59:59Z", retrynats.MaxAttemptsHeader + ": 0", "Retry-Dead-Letter: {}"}[i%4]
+		name, value, _ := strings.Cut(header, ": ")
+		switch i % 3 {
+		case 0: // 0 to 100 bytes less than can be
+			msg.Data = append(msg.Data, make([]byte, int(q.conn.MaxPayload())-len(msg.Data)-i%101)...)
+		case 1:
+			msg.Header.Set("Big", strings.Repeat("x", 65_450))
+		default:
+			msg.Header.Set(name, value)
+		}
+		ack, err := q.js.PublishMsg(ctx, msg)
+		if err != nil {
+			return err
+		}
+		q.planted[fmt.Sprintf("%s/worker/%d", q.name, ack.Sequence)] = key
+	}
+	return nil
+}
+
+// keyOf returns the key of a job, which is its data up to the first space.
+func keyOf(data []byte) string {
+	key, _, _ := strings.Cut(string(data), " ")
+	return key
+}
+
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
 	retries, err := retrynats.New(p, q.name+".dead")
 	if err != nil {
 		return err
 	}
 	retries.OnError = func(error) {} // errors are expected, because the tests kill servers
-	config := retries.ConsumerConfig("worker")
-	config.AckWait = ackWait
-	consumer, err := q.js.CreateOrUpdateConsumer(ctx, q.name, config)
+	consumer, err := q.js.CreateOrUpdateConsumer(ctx, q.name, q.config(retries))
 	if err != nil {
 		return err
 	}
 	return retries.Consume(ctx, q.js, consumer, func(ctx context.Context, msg jetstream.Msg) error {
-		return do(ctx, string(msg.Data()), retrynats.AttemptOf(msg))
+		return do(ctx, keyOf(msg.Data()), retrynats.AttemptOf(msg))
 	})
+}
+
+func (q *queue) config(retries *retrynats.Retries) jetstream.ConsumerConfig {
+	config := retries.ConsumerConfig("worker")
+	config.AckWait = ackWait
+	return config
 }
 
 // Open asks the consumer and not the stream, because after a crash the stream may
@@ -268,10 +308,11 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := letters[string(msg.Data)]; twice || msg.Header.Get(retrynats.SubjectHeader) != q.name+".jobs" {
-			return nil, fmt.Errorf("a second dead letter of %s, or one of subject %q", msg.Data, msg.Header.Get(retrynats.SubjectHeader))
+		key := cmp.Or(keyOf(msg.Data), q.planted[d.Key])
+		if _, twice := letters[key]; twice || msg.Header.Get(retrynats.SubjectHeader) != q.name+".jobs" {
+			return nil, fmt.Errorf("a second dead letter of %s, or one of subject %q", key, msg.Header.Get(retrynats.SubjectHeader))
 		}
-		letters[string(msg.Data)] = d
+		letters[key] = d
 	}
 	return letters, nil
 }
@@ -281,7 +322,11 @@ func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjo
 	if err != nil {
 		return retryjob.RedriveResult{}, err
 	}
-	return retries.Redrive(ctx, q.js, o)
+	consumer, err := q.js.CreateOrUpdateConsumer(ctx, q.name, q.config(retries))
+	if err != nil {
+		return retryjob.RedriveResult{}, err
+	}
+	return retries.Redrive(ctx, q.js, consumer, o)
 }
 
 func (q *queue) Close(ctx context.Context, remove bool) error {

@@ -1,4 +1,7 @@
 package retrynats
 
-// AtLeast is exported for tests that compare server versions.
-var AtLeast = atLeast
+// For tests.
+var (
+	AtLeast = atLeast
+	Matches = matches
+)

@@ -72,8 +72,9 @@ const MaxAttemptsHeader = "Retry-Max-Attempts"
 const SubjectHeader = "Retry-Subject"
 
 const (
-	deadHeader = "Retry-Dead-Letter" // of a dead letter: why, as JSON
-	dueHeader  = "Retry-Due"         // of a message that was a dead letter: when it may run, by time.RFC3339Nano
+	deadHeader    = "Retry-Dead-Letter" // of a dead letter: why, as JSON
+	leftOutHeader = "Retry-Left-Out"    // of a dead letter: what of its message it has no room for
+	dueHeader     = "Retry-Due"         // of a message that was a dead letter: when it may run, by time.RFC3339Nano
 )
 
 // DeadLetterOf reads the header of a dead letter.
@@ -377,34 +378,57 @@ func (w *worker) settle(ctx context.Context, msg jetstream.Msg, job retryjob.Job
 	return w.js.Conn().FlushWithContext(ctx)
 }
 
-// bury publishes a dead letter. If a worker was killed after it had done so, the server
-// delivers the message again, and the dead letter's ID keeps it from being stored twice.
-// The ID names one failure only: two consumers may have the same message, and a stream
-// that was made anew has the same sequence numbers again.
+// bury publishes a dead letter. What does not fit is left out: the error, then the headers
+// of the message or, if it must be, its data.
 func (w *worker) bury(ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome) error {
+	d := o.DeadLetter(job)
+	d.Err = jobqueue.Shorten(d.Err, 16<<10) // the server limits a message with its headers
+	err := w.publish(ctx, msg, d, "")
+	for _, leftOut := range []string{"", "headers", "data"} {
+		if !isTooLarge(err) {
+			return err
+		}
+		d.Err = ""
+		if err = w.publish(ctx, msg, d, leftOut); err == nil && leftOut != "" {
+			w.report(fmt.Errorf("message %s: its dead letter has no room for its %s", job.Key, leftOut))
+		}
+	}
+	return err
+}
+
+// isTooLarge reports whether a message is larger than the server or a stream allows.
+func isTooLarge(err error) bool {
+	const message, header jetstream.ErrorCode = 10054, 10097
+	var e *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &e) && (e.ErrorCode == message || e.ErrorCode == header)
+}
+
+// publish publishes the dead letter d of a message. If a worker was killed after it had
+// done so, the server delivers the message again, and the letter's ID keeps it from being
+// stored twice. The ID names one failure only: two consumers may have the same message, and
+// a stream that was made anew has the same sequence numbers again.
+func (w *worker) publish(ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return err
 	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
 	letter := nats.NewMsg(w.dead)
-	letter.Data = msg.Data()
-	copyHeaders(letter.Header, msg.Headers())
+	if leftOut != "headers" {
+		copyHeaders(letter.Header, msg.Headers())
+	}
+	if leftOut != "data" {
+		letter.Data = msg.Data()
+	}
+	if leftOut != "" {
+		letter.Header.Set(leftOutHeader, leftOut)
+	}
 	letter.Header.Set(SubjectHeader, msg.Subject())
-	d := o.DeadLetter(job)
-	d.Err = jobqueue.Shorten(d.Err, 16<<10) // the server limits a message with its headers
-	publish := func() (*jetstream.PubAck, error) {
-		text, err := json.Marshal(d)
-		if err != nil {
-			return nil, err
-		}
-		letter.Header.Set(deadHeader, string(text))
-		return w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(fmt.Sprintf("%s/%s/%d", w.dead, job.Key, meta.Timestamp.UnixNano())))
-	}
-	ack, err := publish()
-	if errors.Is(err, nats.ErrMaxPayload) { // the message leaves no room for the error
-		d.Err = ""
-		ack, err = publish()
-	}
+	letter.Header.Set(deadHeader, string(text))
+	ack, err := w.js.PublishMsg(ctx, letter, jetstream.WithMsgID(fmt.Sprintf("%s/%s/%d", w.dead, d.Key, meta.Timestamp.UnixNano())))
 	if err != nil || !ack.Duplicate {
 		return err
 	}
@@ -440,7 +464,7 @@ func isStored(ctx context.Context, js jetstream.JetStream, ack *jetstream.PubAck
 // instructions to the server about the stream that the message comes from.
 func copyHeaders(to, from nats.Header) {
 	for name, values := range from {
-		if !strings.HasPrefix(name, "Nats-") && name != deadHeader && name != SubjectHeader && name != dueHeader {
+		if !strings.HasPrefix(name, "Nats-") && name != deadHeader && name != SubjectHeader && name != dueHeader && name != leftOutHeader {
 			to[name] = values
 		}
 	}

@@ -182,24 +182,94 @@ func TestHeaders(t *testing.T) {
 	assert.Empty(t, letter.Header.Get(nats.ExpectedStreamHdr))
 }
 
-// A message close to the server's size limit leaves no room for the error in its
-// dead letter. It becomes a dead letter anyway, without the error.
+// A message that is as large as the server allows leaves no room for its dead letter. That
+// is stored anyway, without the error, or also without the headers or the data, and the
+// others go on.
 func TestALargeMessage(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		below   int // max_payload, of the message
+		header  int // bytes of it that are a header
+		dead    int // the largest message in the stream of the dead letters; 0: any
+		leftOut string
+	}{
+		"as large as can be":             {0, 0, 0, "data"},
+		"one byte less":                  {1, 0, 0, "data"},
+		"100 bytes less":                 {100, 0, 0, "data"},
+		"room for all but the error":     {600, 0, 0, ""},
+		"its headers make it so":         {0, 20_000, 0, "headers"},
+		"as many headers as can be":      {500_000, 65_450, 0, "headers"},
+		"headers that leave some room":   {500_000, 64_000, 0, ""},
+		"the stream takes no such data":  {1_000_000, 0, 10_000, "data"},
+		"the stream takes no such error": {1_047_000, 0, 10_000, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			if row.dead > 0 {
+				_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name + "_dead", Subjects: []string{q.name + ".dead"}, MaxMsgSize: int32(row.dead)})
+				require.NoError(t, err)
+			}
+			retries, err := retrynats.New(quick, q.name+".dead")
+			require.NoError(t, err)
+			var mu sync.Mutex
+			var reported []string
+			retries.OnError = func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				reported = append(reported, err.Error())
+			}
+			msg := nats.NewMsg(q.name + ".jobs")
+			if row.header > 0 {
+				msg.Header.Set("Big", strings.Repeat("x", row.header-len("NATS/1.0\r\nBig: \r\n\r\n")))
+			}
+			msg.Data = []byte(strings.Repeat("x", int(q.conn.MaxPayload())-row.below-row.header))
+			_, err = q.js.PublishMsg(t.Context(), msg)
+			require.NoError(t, err)
+			for n := range 5 {
+				require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint("good-", n), 0))
+			}
+			runs := map[string]int{}
+			consume(t, q, retries, 300*time.Millisecond, 6, func(_ context.Context, msg jetstream.Msg) error {
+				mu.Lock()
+				defer mu.Unlock()
+				key := string(msg.Data()[:6])
+				runs[key]++
+				if strings.HasPrefix(key, "good") {
+					return nil
+				}
+				return retry.Permanent(errors.New(strings.Repeat("!", 2<<20)))
+			})
+			assert.Equal(t, map[string]int{"good-0": 1, "good-1": 1, "good-2": 1, "good-3": 1, "good-4": 1, "xxxxxx": 1}, runs)
+			letter, err := q.dead.GetMsg(t.Context(), 1)
+			require.NoError(t, err)
+			d, err := retrynats.DeadLetterOf(letter.Header)
+			require.NoError(t, err)
+			assert.Equal(t, [...]any{q.name + "/worker/1", retry.ReasonPermanent, 1, ""}, [...]any{d.Key, d.Reason, d.Attempts, d.Err})
+			assert.Equal(t, row.leftOut, letter.Header.Get("Retry-Left-Out"))
+			assert.Equal(t, row.leftOut != "data", len(letter.Data) == len(msg.Data))
+			assert.Equal(t, row.leftOut != "headers", letter.Header.Get("Big") == msg.Header.Get("Big"))
+			if row.leftOut == "" {
+				assert.Empty(t, reported)
+			} else {
+				assert.Equal(t, []string{"retrynats: message " + q.name + "/worker/1: its dead letter has no room for its " + row.leftOut}, reported)
+			}
+		})
+	}
+}
+
+// The server limits headers to 64 KiB, so an error is cut.
+func TestALongError(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	retries, err := retrynats.New(quick, q.name+".dead")
 	require.NoError(t, err)
-	const others = 512 // room for the other headers of the dead letter
-	data := strings.Repeat("x", int(q.conn.MaxPayload())-others)
-	require.NoError(t, q.Enqueue(t.Context(), data[:1], 0))
-	_, err = q.js.Publish(t.Context(), q.name+".jobs", []byte(data))
-	require.NoError(t, err)
-	consume(t, q, retries, time.Second, 2, func(context.Context, jetstream.Msg) error {
+	require.NoError(t, q.Enqueue(t.Context(), "x", 0))
+	consume(t, q, retries, time.Second, 1, func(context.Context, jetstream.Msg) error {
 		return retry.Permanent(errors.New(strings.Repeat("!", 2<<20)))
 	})
 	letters, err := q.Dead(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, [...]any{retry.ReasonPermanent, 1, ""}, [...]any{letters[data].Reason, letters[data].Attempts, letters[data].Err})
 	assert.Contains(t, letters["x"].Err, "retry: permanent error after 1 attempt: !!!")
 	assert.Len(t, letters["x"].Err, 16<<10)
 }

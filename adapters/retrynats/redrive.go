@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,20 +15,50 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive publishes dead letters again, to the subjects that they come from: each gets
-// all its attempts, and is handled at its moment in o.Window. Then it deletes them. What
-// it cannot read, it skips.
+// Redrive publishes dead letters of a consumer's messages again, to the subjects that they
+// come from: each gets all its attempts, and is handled at its moment in o.Window. Then it
+// deletes them. What it cannot read, it skips.
+//
+// Anyone who may publish to the subject for dead letters can write one. So a message goes
+// only to a subject that consumer filters or, if it has no filter, that its stream has, and
+// never to one that begins with "$", or to an inbox. A letter that cannot go back stays.
+// Redrive goes on with the others, and returns an error that names it.
 //
 // If Redrive is killed or fails, no message is lost, and it can be called again. A dead
 // letter that was published and not deleted is then published with the same
 // Nats-Msg-Id, which its stream takes only once in the time of its setting Duplicates, 2
 // minutes by default. Later than that it is handled twice. If another message has that
 // Nats-Msg-Id, the dead letter is skipped.
-func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	return jobqueue.Redrive("retrynats", o, func(walk *jobqueue.Walk) error { return r.redrive(ctx, js, walk) })
+func (r *Retries) Redrive(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
+	return jobqueue.Redrive("retrynats", o, func(walk *jobqueue.Walk) error {
+		subjects, err := subjectsOf(ctx, js, consumer)
+		if err != nil {
+			return err
+		}
+		return r.redrive(ctx, js, subjects, walk)
+	})
 }
 
-func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *jobqueue.Walk) error {
+// subjectsOf returns the subjects of a consumer's messages, which may have wildcards.
+func subjectsOf(ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer) ([]string, error) {
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if filter := info.Config.FilterSubject; filter != "" {
+		return []string{filter}, nil
+	}
+	if filters := info.Config.FilterSubjects; len(filters) > 0 {
+		return filters, nil
+	}
+	stream, err := js.Stream(ctx, info.Stream)
+	if err != nil {
+		return nil, err
+	}
+	return stream.CachedInfo().Config.Subjects, nil
+}
+
+func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, subjects []string, walk *jobqueue.Walk) error {
 	name, err := js.StreamNameBySubject(ctx, r.dead)
 	if err != nil {
 		return err
@@ -39,7 +71,7 @@ func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *job
 	if err != nil {
 		return err
 	}
-	for next := info.State.FirstSeq; next <= info.State.LastSeq; {
+	for next := info.State.FirstSeq; next <= info.State.LastSeq && ctx.Err() == nil; {
 		letter, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(r.dead))
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && letter.Sequence > info.State.LastSeq {
 			return nil // the rest is of other subjects, or came meanwhile
@@ -49,8 +81,8 @@ func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *job
 		}
 		next = letter.Sequence + 1
 		d, unreadable := DeadLetterOf(letter.Header)
-		if letter.Header.Get(SubjectHeader) == "" {
-			unreadable = fmt.Errorf("there is no header %s", SubjectHeader)
+		if unreadable == nil {
+			unreadable = mayGoBack(js, subjects, letter)
 		}
 		if err := walk.Look(d, unreadable, int(info.State.Subjects[r.dead]), func(due time.Time) (bool, error) {
 			return publishAgain(ctx, js, stream, letter, due)
@@ -58,7 +90,42 @@ func (r *Retries) redrive(ctx context.Context, js jetstream.JetStream, walk *job
 			return fmt.Errorf("dead letter %d: %w", letter.Sequence, err)
 		}
 	}
-	return nil
+	return ctx.Err()
+}
+
+// mayGoBack returns why the message of a dead letter may not go back.
+func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawStreamMsg) error {
+	subject, leftOut := letter.Header.Get(SubjectHeader), letter.Header.Get(leftOutHeader)
+	inbox, _, _ := strings.Cut(js.Conn().NewInbox(), ".")
+	switch {
+	case leftOut != "":
+		return jobqueue.Stuck(fmt.Errorf("message %d: it has no room for its %.100q", letter.Sequence, leftOut))
+	case strings.HasPrefix(subject, "$"), strings.HasPrefix(subject, inbox+"."), strings.HasPrefix(subject, nats.InboxPrefix),
+		!slices.ContainsFunc(subjects, func(pattern string) bool { return matches(pattern, subject) }):
+		return jobqueue.Stuck(fmt.Errorf("message %d: header %s is %.100q, which is not one of the consumer's subjects %.300q", letter.Sequence, SubjectHeader, subject, subjects))
+	default:
+		return nil
+	}
+}
+
+// matches reports whether a subject without wildcards is one of a pattern, which may have
+// them.
+func matches(pattern, subject string) bool {
+	if strings.ContainsFunc(subject, func(c rune) bool { return c <= ' ' || c == '*' || c == '>' || c == 0x7f }) {
+		return false
+	}
+	patterns, tokens := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, token := range tokens {
+		switch {
+		case token == "" || i >= len(patterns):
+			return false
+		case patterns[i] == ">":
+			return !slices.Contains(tokens[i:], "")
+		case patterns[i] != "*" && patterns[i] != token:
+			return false
+		}
+	}
+	return len(patterns) == len(tokens)
 }
 
 // publishAgain publishes the message of a dead letter to run at due, and deletes the
@@ -69,8 +136,8 @@ func publishAgain(ctx context.Context, js jetstream.JetStream, stream jetstream.
 	copyHeaders(msg.Header, letter.Header)
 	msg.Header.Set(dueHeader, due.UTC().Format(time.RFC3339Nano))
 	ack, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("%s/%d/%d", letter.Subject, letter.Sequence, letter.Time.UnixNano())))
-	if err != nil {
-		return false, err
+	if err != nil { // if it is the server's fault, the next letter cannot be read
+		return false, jobqueue.Stuck(fmt.Errorf("message %d: %w", letter.Sequence, err))
 	}
 	if ack.Duplicate {
 		same, err := isStored(ctx, js, ack, msg)

@@ -3,6 +3,7 @@ package retrynats_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -74,26 +75,141 @@ func TestAMessageThatIsDeliveredEarly(t *testing.T) {
 	assert.Equal(t, 1, <-attempts)
 }
 
-// A dead letter without the subject of its message cannot go back, and one that another
-// Redrive has moved is gone. Neither ends a Redrive.
-func TestRedriveSkips(t *testing.T) {
+// What a dead letter says is not trusted. Its message goes only to a subject of the
+// consumer's messages, and a letter that cannot go back, or that another Redrive has moved,
+// ends no Redrive.
+func TestRedriveOfAStrangersLetters(t *testing.T) {
+	t.Parallel()
+	payroll := fmt.Sprintf("PAYROLL_%d", time.Now().UnixNano())
+	for name, row := range map[string]struct {
+		subject string
+		header  nats.Header
+		full    bool
+		want    string // "": it goes back
+	}{
+		"its own":              {".jobs", nil, false, ""},
+		"no subject":           {"", nil, false, `header Retry-Subject is ""`},
+		"the server's API":     {"$JS.API.STREAM.DELETE." + payroll, nil, false, `which is not one of the consumer's subjects`},
+		"another stream":       {payroll + ".pay", nil, false, `which is not one of the consumer's subjects`},
+		"an inbox":             {"_INBOX.x", nil, false, `header Retry-Subject is "_INBOX.x"`},
+		"a wildcard":           {".*", nil, false, "which is not one of"},
+		"another protocol":     {".jobs 0\r\n\r\nPUB x", nil, false, "which is not one of"},
+		"too large to go back": {".jobs", nil, true, "nats: maximum payload exceeded"},
+		"without its data":     {".jobs", nats.Header{"Retry-Left-Out": {"data"}}, false, `it has no room for its "data"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQueue(t)
+			other, err := q.stream(t.Context(), jetstream.StreamConfig{Name: payroll, Subjects: []string{payroll + ".pay"}})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = q.js.DeleteStream(context.Background(), payroll) }) // by the first row that is done
+			if row.subject != "" && row.subject[0] == '.' {
+				row.subject = q.name + row.subject
+			}
+			for n, subject := range []string{row.subject, q.name + ".jobs", q.name + ".jobs"} {
+				letter := nats.NewMsg(q.name + ".dead")
+				letter.Header = nats.Header{"Retry-Dead-Letter": {fmt.Sprintf(`{"reason":"r","key":"letter-%d"}`, n)}}
+				if n == 0 {
+					maps.Copy(letter.Header, row.header)
+				}
+				letter.Header.Set(retrynats.SubjectHeader, subject)
+				if n == 0 && row.full { // as large as the server takes it, and its copy needs more
+					letter.Data = make([]byte, int(q.conn.MaxPayload())-headerSize(letter.Header))
+				}
+				_, err := q.js.PublishMsg(t.Context(), letter)
+				require.NoError(t, err)
+			}
+			for _, dry := range []bool{true, false} {
+				result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{DryRun: dry})
+				if row.want == "" || dry && row.full {
+					assert.NoError(t, err)
+					assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 3}, result)
+					continue
+				}
+				assert.ErrorContains(t, err, `retrynats: redrive: 1 of 3 dead letters cannot go back, and stay: "letter-0": message 1: `)
+				assert.ErrorContains(t, err, row.want)
+				assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 2, Skipped: 1}, result)
+			}
+			n, err := q.Open(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, map[bool]int{true: 3, false: 2}[row.want == ""], n)
+			info, err := other.Info(t.Context())
+			require.NoError(t, err, "the other stream is still there")
+			assert.Zero(t, info.State.Msgs)
+		})
+	}
+}
+
+func headerSize(header nats.Header) int {
+	size := len("NATS/1.0\r\n\r\n")
+	for name, values := range header {
+		size += len(name) + len(": \r\n") + len(values[0])
+	}
+	return size
+}
+
+// A consumer's messages are those that it filters. Without a filter they are its stream's.
+func TestTheSubjectsOfAConsumer(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
-	for _, subject := range []string{"", q.name + ".jobs"} {
+	require.NoError(t, q.js.DeleteStream(t.Context(), q.name))
+	_, err := q.stream(t.Context(), jetstream.StreamConfig{Name: q.name, Subjects: []string{q.name + ".jobs", q.name + ".also.>"}})
+	require.NoError(t, err)
+	retries, err := retrynats.New(quick, q.name+".dead")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		config  jetstream.ConsumerConfig
+		allowed bool
+	}{
+		{jetstream.ConsumerConfig{}, true},
+		{jetstream.ConsumerConfig{FilterSubject: q.name + ".jobs"}, false},
+		{jetstream.ConsumerConfig{FilterSubject: q.name + ".also.*"}, true},
+		{jetstream.ConsumerConfig{FilterSubjects: []string{q.name + ".jobs", q.name + ".also.b"}}, false},
+		{jetstream.ConsumerConfig{FilterSubjects: []string{q.name + ".jobs", q.name + ".also.a"}}, true},
+	} {
 		letter := nats.NewMsg(q.name + ".dead")
-		letter.Header.Set("Retry-Dead-Letter", `{"reason":"by hand"}`)
-		letter.Header.Set(retrynats.SubjectHeader, subject)
+		letter.Header = nats.Header{"Retry-Dead-Letter": {`{"reason":"by hand"}`}, retrynats.SubjectHeader: {q.name + ".also.a"}}
 		_, err := q.js.PublishMsg(t.Context(), letter)
 		require.NoError(t, err)
+		consumer, err := q.js.CreateConsumer(t.Context(), q.name, row.config)
+		require.NoError(t, err)
+		result, err := retries.Redrive(t.Context(), q.js, consumer, retryjob.RedriveOptions{DryRun: true})
+		assert.Equal(t, row.allowed, err == nil, "%+v: %v", row.config, err)
+		assert.Equal(t, row.allowed, result.Moved == 1)
+		require.NoError(t, q.dead.Purge(t.Context()))
 	}
+}
+
+func TestMatches(t *testing.T) {
+	for _, row := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a.b", "a.b", true}, {"a.b", "a", false}, {"a", "a.b", false}, {"a.b", "a.c", false}, {"", "", false}, {"a", "", false},
+		{"a.*", "a.b", true}, {"a.*", "a.b.c", false}, {"a.*", "a", false}, {"a.*", "a.", false}, {"*.b", "a.b", true}, {"*", "*", false},
+		{"a.>", "a.b", true}, {"a.>", "a.b.c", true}, {"a.>", "a", false}, {"a.>", "b.c", false}, {"a.>", "a..b", false}, {"a.>", "a.b.", false},
+		{">", "a", true}, {">", "a.>", false}, {">", "a b", false}, {">", "a.b\r", false}, {">", "a\x7f", false}, {">", "\u00fc", true},
+	} {
+		assert.Equal(t, row.want, retrynats.Matches(row.pattern, row.subject), "%q, %q", row.pattern, row.subject)
+	}
+}
+
+// A dead letter that another Redrive has moved is gone.
+func TestRedriveBesideAnother(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	letter := nats.NewMsg(q.name + ".dead")
+	letter.Header = nats.Header{"Retry-Dead-Letter": {`{"reason":"by hand"}`}, retrynats.SubjectHeader: {q.name + ".jobs"}}
+	_, err := q.js.PublishMsg(t.Context(), letter)
+	require.NoError(t, err)
 	result, err := q.Redrive(t.Context(), retryjob.RedriveOptions{Filter: func(retryjob.DeadLetter) bool {
 		faster, err := q.Redrive(t.Context(), retryjob.RedriveOptions{})
 		assert.NoError(t, err)
-		assert.Equal(t, retryjob.RedriveResult{Found: 2, Moved: 1, Skipped: 1}, faster)
+		assert.Equal(t, retryjob.RedriveResult{Found: 1, Moved: 1}, faster)
 		return true
 	}})
 	require.NoError(t, err)
-	assert.Equal(t, retryjob.RedriveResult{Found: 2, Skipped: 2}, result)
+	assert.Equal(t, retryjob.RedriveResult{Found: 1, Skipped: 1}, result)
 }
 
 // Only an equal copy, or one that was handled already, means that a killed redriver has

@@ -131,6 +131,18 @@ func (q *queue) Enqueue(ctx context.Context, key string, maxAttempts int) error 
 	return err
 }
 
+// Plant inserts rows with metadata that a producer cannot mean.
+func (q *queue) Plant(ctx context.Context, keys []string) error {
+	for i, key := range keys {
+		metadata := []string{`{"retry": {"earlier": -1}}`, `{"retry": {"earlier": 9223372036854775807}}`, `{"retry": {"classes": {"a": -1}}}`, `{"retry": 5}`,
+			`{"retry": {"dead": {"reason": ""}}}`, `{"retry": {"dead_attempt": 1, "dead": {"reason": "planted"}}}`}[i%6]
+		if _, err := q.pool.Exec(ctx, "INSERT INTO "+q.schema+`.river_job (kind, args, max_attempts, metadata) VALUES ('jobtest', jsonb_build_object('key', $1::text), 4, $2)`, key, metadata); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (q *queue) Work(ctx context.Context, p retry.Policy, do func(context.Context, string, int) error) error {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[args]) error {

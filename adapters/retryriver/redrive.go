@@ -16,7 +16,8 @@ import (
 // Redrive lets the dead letters of this package run again, each with all its attempts
 // and at its moment in o.Window. The jobs keep their IDs, and the errors of their
 // attempts. Jobs that were discarded or canceled by anyone else are skipped, and so are
-// those that River's unique jobs do not allow beside another.
+// those that River's unique jobs do not allow beside another. A job that cannot go back
+// stays. Redrive goes on with the others, and returns an error that names it.
 //
 // Each goes back in one statement, if it is still this dead letter: if Redrive is killed or
 // fails, or two run at once, no job is lost and none goes back twice. Call it again to
@@ -47,7 +48,7 @@ func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *j
 			if err := walk.Look(d, unreadable, total, func(due time.Time) (moved bool, err error) {
 				metadata, err := anew(row)
 				if err != nil {
-					return false, err
+					return false, jobqueue.Stuck(err)
 				}
 				// Like River itself, what is due within the interval of its scheduler is
 				// available already: workers do not take it before scheduled_at.
@@ -57,10 +58,14 @@ func redriveAll[TTx any](ctx context.Context, client *river.Client[TTx], walk *j
 							state = CASE WHEN $3 > 5000000 THEN 'scheduled' ELSE 'available' END::`+schema+`river_job_state
 						WHERE id = $1 AND state IN ('cancelled', 'discarded') AND finalized_at = $4 RETURNING 1)
 					SELECT count(*) > 0 FROM moved`, row.ID, metadata, max(0, time.Until(due)).Microseconds()+1, row.FinalizedAt).Scan(&moved)
-				if isTaken(err) {
+				switch state(err) {
+				case "":
+					return moved, err
+				case uniqueViolation: // another job has the place of this unique one
 					return false, nil
+				default:
+					return false, jobqueue.Stuck(fmt.Errorf("job %d: %w", row.ID, err))
 				}
-				return moved, err
 			}); err != nil {
 				return fmt.Errorf("job %d: %w", row.ID, err)
 			}
@@ -82,9 +87,13 @@ func anew(row *rivertype.JobRow) (string, error) {
 	return string(metadata), err
 }
 
-// isTaken reports whether another job has the place of a unique one.
-func isTaken(err error) bool {
-	const uniqueViolation = "23505"
+const uniqueViolation = "23505"
+
+// state returns the SQLSTATE of an error, "" if PostgreSQL has not answered.
+func state(err error) string {
 	var e interface{ SQLState() string }
-	return errors.As(err, &e) && e.SQLState() == uniqueViolation
+	if errors.As(err, &e) {
+		return e.SQLState()
+	}
+	return ""
 }

@@ -370,6 +370,26 @@ func TestMetadataOfAStranger(t *testing.T) {
 	}
 }
 
+// A row that cannot go back ends no Redrive: one whose attempt no worker could have
+// written, and one that the database refuses.
+func TestRedriveOfAStrangersRows(t *testing.T) {
+	t.Parallel()
+	s := newService(t, work(fails[args]), work(fails[other]))
+	const insert = `.river_job (kind, args, max_attempts, attempt, state, finalized_at, metadata, tags) VALUES ('jobtest', '{}', 4, $1::int, 'discarded', now(),
+		jsonb_build_object('retry', jsonb_build_object('dead_attempt', $1::int, 'dead', jsonb_build_object('key', $2::text, 'reason', 'planted'))), ARRAY[$2::text])`
+	for key, attempt := range map[string]int{"no attempt": 0, "refused": 1, "good": 1} {
+		_, err := s.pool.Exec(t.Context(), "INSERT INTO "+s.schema+insert, attempt, key)
+		require.NoError(t, err)
+	}
+	_, err := s.pool.Exec(t.Context(), "ALTER TABLE "+s.schema+".river_job ADD CONSTRAINT refuses CHECK (tags <> ARRAY['refused'::varchar(255)] OR state = 'discarded')")
+	require.NoError(t, err)
+	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Window: time.Hour})
+	assert.ErrorContains(t, err, "retryriver: redrive: 2 of 3 dead letters cannot go back, and stay: ")
+	assert.ErrorContains(t, err, `"no attempt": retryriver: job `)
+	assert.ErrorContains(t, err, `"refused": job `)
+	assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 1, Skipped: 2}, result)
+}
+
 // A dead letter is believed only for the end that it describes: not after an operator let
 // the job run again, and then canceled it, or it succeeded.
 func TestADeadLetterOfAnEarlierEnd(t *testing.T) {

@@ -3,6 +3,7 @@ package jobqueue
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,19 @@ type Walk struct {
 	result  retryjob.RedriveResult
 	options retryjob.RedriveOptions
 	began   time.Time
+	stuck   []error // why a dead letter cannot go back, for the first of them
+	count   int     // how many cannot
 }
+
+// A stuckError says why one dead letter cannot go back.
+type stuckError struct{ error }
+
+func (e stuckError) Unwrap() error { return e.error }
+
+// Stuck marks an error that is about one dead letter: the others can go back.
+func Stuck(err error) error { return stuckError{err} }
+
+func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
 
 // Longest is the longest wait that a queue keeps in a message. A message that is due
 // later would neither run nor become a dead letter in its owner's time.
@@ -25,10 +38,18 @@ const Longest = 365 * 24 * time.Hour
 func Redrive(adapter string, o retryjob.RedriveOptions, all func(*Walk) error) (retryjob.RedriveResult, error) {
 	o.Window = min(o.Window, Longest)
 	w := &Walk{options: o, began: time.Now()}
-	if err := all(w); err != nil {
+	if err := errors.Join(all(w), w.stuckOnes()); err != nil {
 		return w.result, fmt.Errorf("%s: redrive: %w", adapter, err)
 	}
 	return w.result, nil
+}
+
+// stuckOnes names the dead letters that cannot go back.
+func (w *Walk) stuckOnes() error {
+	if w.count == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d dead letters cannot go back, and stay: %w", w.count, w.result.Found, errors.Join(w.stuck...))
 }
 
 // CheckDue returns an error if a message says that it is due more than a year from now,
@@ -40,21 +61,18 @@ func CheckDue(due time.Time) error {
 	return nil
 }
 
-// Look decides about the dead letter d. unreadable is why it could not be read; it then
-// stays. move moves it, to run at due, and reports whether it was still there. total is
-// for OnProgress.
+// Look decides about the dead letter d. unreadable is why it could not be read, or, if it
+// is [Stuck], why it cannot go back; it then stays. move moves it, to run at due, and
+// reports whether it was still there. total is for OnProgress.
 func (w *Walk) Look(d retryjob.DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error)) error {
-	moved := unreadable == nil && (w.options.Filter == nil || w.options.Filter(d))
-	if moved && !w.options.DryRun {
-		key := d.Key
-		if key == "" {
-			text, _ := json.Marshal(d) // if it cannot be written, it is spread as the empty key
-			key = string(text)
+	const most = 20
+	moved, err := w.move(d, unreadable, move)
+	if isStuck(err) {
+		if w.count++; w.count <= most {
+			w.stuck = append(w.stuck, fmt.Errorf("%.100q: %w", d.Key, err))
 		}
-		var err error
-		if moved, err = move(w.began.Add(retryjob.Spread(key, w.options.Window))); err != nil {
-			return err
-		}
+	} else if err != nil {
+		return err
 	}
 	w.result.Found++
 	if moved {
@@ -66,6 +84,26 @@ func (w *Walk) Look(d retryjob.DeadLetter, unreadable error, total int, move fun
 		w.options.OnProgress(w.result.Found, total)
 	}
 	return nil
+}
+
+// move moves d if it is picked, and reports whether it did, or in a dry run would have.
+func (w *Walk) move(d retryjob.DeadLetter, unreadable error, move func(due time.Time) (bool, error)) (bool, error) {
+	switch {
+	case unreadable != nil && !isStuck(unreadable):
+		return false, nil
+	case w.options.Filter != nil && !w.options.Filter(d):
+		return false, nil
+	case unreadable != nil:
+		return false, unreadable
+	case w.options.DryRun:
+		return true, nil
+	}
+	key := d.Key
+	if key == "" {
+		text, _ := json.Marshal(d) // if it cannot be written, it is spread as the empty key
+		key = string(text)
+	}
+	return move(w.began.Add(retryjob.Spread(key, w.options.Window)))
 }
 
 // Classes returns the counts of failures by class that a queue has kept, with those that

@@ -2,6 +2,8 @@ package jobqueue_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,16 +15,22 @@ import (
 )
 
 func TestWalk(t *testing.T) {
-	letters := []retryjob.DeadLetter{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "gone"}}
+	letters := []retryjob.DeadLetter{{Key: "a"}, {Key: "b"}, {Key: "c"}, {Key: "gone"}, {Key: "d"}, {Key: "e"}}
 	notA := func(d retryjob.DeadLetter) bool { return d.Key != "a" }
 	for name, row := range map[string]struct {
 		options retryjob.RedriveOptions
 		moved   []string
 		want    retryjob.RedriveResult
+		err     string
 	}{
-		"all":       {retryjob.RedriveOptions{}, []string{"a", "b", "gone"}, retryjob.RedriveResult{Found: 4, Moved: 2, Skipped: 2}},
-		"a filter":  {retryjob.RedriveOptions{Filter: notA, Window: time.Hour}, []string{"b", "gone"}, retryjob.RedriveResult{Found: 4, Moved: 1, Skipped: 3}},
-		"a dry run": {retryjob.RedriveOptions{Filter: notA, DryRun: true}, nil, retryjob.RedriveResult{Found: 4, Moved: 2, Skipped: 2}},
+		"all": {retryjob.RedriveOptions{}, []string{"a", "b", "gone", "e"}, retryjob.RedriveResult{Found: 6, Moved: 2, Skipped: 4},
+			"adapter: redrive: 2 of 6 dead letters cannot go back, and stay: \"d\": not allowed\n\"e\": refused"},
+		"a filter": {retryjob.RedriveOptions{Filter: notA, Window: time.Hour}, []string{"b", "gone", "e"}, retryjob.RedriveResult{Found: 6, Moved: 1, Skipped: 5},
+			"adapter: redrive: 2 of 6 dead letters"},
+		"what is not picked": {retryjob.RedriveOptions{Filter: func(d retryjob.DeadLetter) bool { return d.Key < "d" }}, []string{"a", "b"},
+			retryjob.RedriveResult{Found: 6, Moved: 2, Skipped: 4}, ""},
+		"a dry run": {retryjob.RedriveOptions{Filter: notA, DryRun: true}, nil, retryjob.RedriveResult{Found: 6, Moved: 3, Skipped: 3},
+			"adapter: redrive: 1 of 6 dead letters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,21 +42,31 @@ func TestWalk(t *testing.T) {
 					for _, d := range letters {
 						time.Sleep(time.Second) // the moments count from the start
 						var unreadable error
-						if d.Key == "c" {
+						switch d.Key {
+						case "c":
 							unreadable = errors.New("not a dead letter")
+						case "d":
+							unreadable = jobqueue.Stuck(errors.New("not allowed"))
 						}
 						assert.NoError(t, w.Look(d, unreadable, 9, func(due time.Time) (bool, error) {
 							moved = append(moved, d.Key)
 							assert.Equal(t, began.Add(retryjob.Spread(d.Key, row.options.Window)), due)
+							if d.Key == "e" {
+								return false, fmt.Errorf("%w", jobqueue.Stuck(errors.New("refused")))
+							}
 							return d.Key != "gone", nil
 						}))
 					}
 					return nil
 				})
-				assert.NoError(t, err)
+				if row.err == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorContains(t, err, row.err)
+				}
 				assert.Equal(t, row.moved, moved)
 				assert.Equal(t, row.want, result)
-				assert.Equal(t, []int{1, 9, 2, 9, 3, 9, 4, 9}, done)
+				assert.Equal(t, []int{1, 9, 2, 9, 3, 9, 4, 9, 5, 9, 6, 9}, done)
 			})
 		})
 	}
@@ -74,6 +92,20 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 		}
 		assert.Len(t, at, letters)
 	})
+}
+
+// However many cannot go back, the error is short.
+func TestManyThatCannotGoBack(t *testing.T) {
+	result, err := jobqueue.Redrive("adapter", retryjob.RedriveOptions{}, func(w *jobqueue.Walk) error {
+		for range 1000 {
+			assert.NoError(t, w.Look(retryjob.DeadLetter{Key: strings.Repeat("x", 1<<20)}, jobqueue.Stuck(errors.New("no")), 1000, nil))
+		}
+		return errors.New("boom")
+	})
+	assert.Equal(t, retryjob.RedriveResult{Found: 1000, Skipped: 1000}, result)
+	assert.ErrorContains(t, err, "adapter: redrive: boom\n1000 of 1000 dead letters cannot go back")
+	assert.Equal(t, 20, strings.Count(err.Error(), ": no"))
+	assert.Less(t, len(err.Error()), 4<<10)
 }
 
 // What failed to move is not counted: it may be in either place.

@@ -60,7 +60,7 @@ func Limit(header, text string) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("header %s is %.100q: write a whole number from 1 on", header, text)
+		return 0, fmt.Errorf("header %s is %.100q: write a whole number from 1 on, or leave it out", header, text)
 	}
 	return n, nil
 }

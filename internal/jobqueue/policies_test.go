@@ -53,7 +53,7 @@ func TestLimit(t *testing.T) {
 	}
 	for _, text := range []string{"0", "-1", "1.5", " 1", "9223372036854775808", "two"} {
 		n, err := jobqueue.Limit("H", text)
-		assert.EqualError(t, err, `header H is "`+text+`": write a whole number from 1 on`)
+		assert.EqualError(t, err, `header H is "`+text+`": write a whole number from 1 on, or leave it out`)
 		assert.Zero(t, n, text)
 	}
 }

@@ -104,3 +104,13 @@ type Operator interface {
 	// since it went back.
 	Stop(ctx context.Context, key string) (bool, error)
 }
+
+// A Stranger is a Queue that lets a producer write what it likes.
+type Stranger interface {
+	Queue
+
+	// Plant adds a message for each key that is as hard to handle as one can be: its headers
+	// cannot be read, or it is too large to be copied. Each must end, done or as a dead
+	// letter.
+	Plant(ctx context.Context, keys []string) error
+}

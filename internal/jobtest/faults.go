@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -165,7 +166,7 @@ func Load(t *testing.T, e Engine, jobs int) {
 // moment of its work, and lets another worker finish. Then it checks that no
 // job is lost, that no attempt above its limit ran, that no attempt ran twice and no
 // two attempts of a job at once, unless the queue Repeats, and that the dead letters say
-// why.
+// why. If the queue is a [Stranger], hostile messages are among the jobs.
 func Kills(t *testing.T, e Engine, kills int) {
 	obey(e)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
@@ -177,6 +178,16 @@ func Kills(t *testing.T, e Engine, kills int) {
 		t.Fatal(err)
 	}
 	keys := enqueue(t, ctx, q, 20*kills)
+	if stranger, is := q.(Stranger); is { // among the others, one for each kill
+		planted := make([]string, kills)
+		for i := range planted {
+			planted[i] = fmt.Sprint(plantedPrefix, i+1)
+		}
+		if err := stranger.Plant(ctx, planted); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, planted...)
+	}
 
 	killAll(ctx, t, j, kills, 5, order{Queue: name, Directory: directory})
 	busy, err := j.cutOff()
@@ -193,6 +204,9 @@ func Kills(t *testing.T, e Engine, kills int) {
 	}
 	audit(t, e, q, j, keys, kills, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
 }
+
+// plantedPrefix begins the keys of messages that are as hard to handle as one can be.
+const plantedPrefix = "planted-"
 
 // killAll kills this many processes that follow an order, so many at once.
 func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o order) {
@@ -324,7 +338,7 @@ func audit(t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes i
 				cut++
 			}
 		}
-		for _, fault := range auditJob(runs[key], letter, is) {
+		for _, fault := range auditJob(runs[key], letter, is, strings.HasPrefix(key, plantedPrefix)) {
 			t.Errorf("%s: %s: %+v", key, fault, runs[key])
 		}
 		if fault := repeated(runs[key]); fault != "" && e.Repeats {
@@ -356,8 +370,9 @@ func repeated(runs []run) string {
 	return ""
 }
 
-// auditJob returns what is wrong with the runs of a job and its dead letter.
-func auditJob(runs []run, letter retryjob.DeadLetter, dead bool) (faults []string) {
+// auditJob returns what is wrong with the runs of a job and its dead letter. One that a
+// stranger planted may also end before its last attempt, because it cannot be handled.
+func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	succeeded := false
 	for _, r := range runs {
@@ -369,6 +384,7 @@ func auditJob(runs []run, letter retryjob.DeadLetter, dead bool) (faults []strin
 	switch {
 	case !dead && !succeeded:
 		say("it is lost")
+	case planted && dead && letter.Reason == retry.ReasonPermanent:
 	case dead && letter.Reason != retry.ReasonExhausted:
 		say("the dead letter says %q", letter.Reason)
 	case dead && letter.Attempts != faultLimit:

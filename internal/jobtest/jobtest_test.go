@@ -236,10 +236,12 @@ func TestAuditSeesFaults(t *testing.T) {
 		"again, lost": {again[:2], retryjob.DeadLetter{}, false, "attempt 1 ran after attempt 2", []string{"it is lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, row.want, auditJob(row.runs, row.letter, row.dead))
+			assert.Equal(t, row.want, auditJob(row.runs, row.letter, row.dead, false))
 			assert.Equal(t, row.repeated, repeated(row.runs))
 		})
 	}
+	assert.Empty(t, auditJob(nil, retryjob.DeadLetter{Reason: retry.ReasonPermanent, Attempts: 1}, true, true), "planted, and dead")
+	assert.Equal(t, []string{"it is lost"}, auditJob(nil, retryjob.DeadLetter{}, false, true), "planted, and lost")
 }
 
 // A line that another process is writing is read the next time.

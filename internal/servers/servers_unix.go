@@ -21,6 +21,7 @@ import (
 // A Server runs until its test ends.
 type Server struct {
 	Address string // host and port
+	Config  string // of RabbitMQ: the file that it reads when it starts
 
 	t       testing.TB
 	dir     string
@@ -101,8 +102,8 @@ func RabbitMQ(t testing.TB) *Server {
 		program = "rabbitmq-server"
 	}
 	s := create(t, program, "rabbitmq-server")
-	config := filepath.Join(s.dir, "rabbitmq.conf")
-	if err := os.WriteFile(config, []byte("listeners.tcp.1 = "+s.Address+"\n"), 0o600); err != nil {
+	s.Config = filepath.Join(s.dir, "rabbitmq.conf")
+	if err := os.WriteFile(s.Config, []byte("listeners.tcp.1 = "+s.Address+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(s.Address)
@@ -110,7 +111,7 @@ func RabbitMQ(t testing.TB) *Server {
 	s.env = []string{
 		"HOME=" + s.dir, // for its cookie
 		"RABBITMQ_NODENAME=retry" + port + "@localhost", "RABBITMQ_DIST_PORT=" + nodes,
-		"RABBITMQ_CONFIG_FILE=" + config, "RABBITMQ_CONF_ENV_FILE=none", "RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(s.dir, "plugins"),
+		"RABBITMQ_CONFIG_FILE=" + s.Config, "RABBITMQ_CONF_ENV_FILE=none", "RABBITMQ_ENABLED_PLUGINS_FILE=" + filepath.Join(s.dir, "plugins"),
 		"RABBITMQ_MNESIA_BASE=" + filepath.Join(s.dir, "data"), "RABBITMQ_LOG_BASE=" + s.dir, "RABBITMQ_LOGS=-", "RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
 		"ERL_EPMD_ADDRESS=127.0.0.1", "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 		"RUNNING_UNDER_SYSTEMD=true", // the shell becomes the server, which then gets the signals
