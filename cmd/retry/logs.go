@@ -107,7 +107,6 @@ func (o *selection) has(c *eventlog.Trace) bool {
 // An explanation is one run of explain.
 type explanation struct {
 	selection
-	failed    bool
 	streams   *streams
 	out       *bufio.Writer // main remembers what cannot be written
 	sum       *summary
@@ -124,7 +123,7 @@ func explain(s *streams, c *command, args []string) int {
 	x.define(flags)
 	from.define(flags)
 	file := flags.String("policy", "", "the `file` with the policy to compare with, YAML or JSON")
-	flags.BoolVar(&x.failed, "failed", false, "print only the calls that gave up")
+	flags.BoolVar(&x.sum.failed, "failed", false, "print only the calls that gave up; the numbers are of all calls")
 	asJSON := flags.Bool("json", false, "print JSON: the numbers, and the list of calls")
 	names, status, done := c.parse(s, flags, args)
 	if done {
@@ -245,13 +244,13 @@ func (o *selection) nothing(log *eventlog.Files, first string) error {
 // print prints a call.
 func (x *explanation) print(c *eventlog.Trace, differs bool) {
 	switch {
-	case x.failed && !gaveUp(c), x.sum.comparison != nil && !differs:
+	case x.sum.failed && !gaveUp(c), x.sum.comparison != nil && !differs:
 	case x.separator != "":
 		fmt.Fprintf(x.out, "%s\n%s", x.separator, asJSON(c))
 		x.separator = ","
 	default:
 		for _, r := range c.Records {
-			if x.failed && r.Event.Kind == retry.CallFinished {
+			if x.sum.failed && r.Event.Kind == retry.CallFinished {
 				x.line = eventlog.Explainer{} // to a search for "stopped", the cause is not said yet
 			}
 			x.out.WriteString(x.gap + x.line.Line(r))

@@ -43,6 +43,7 @@ type summary struct {
 
 	from, to time.Time
 	started  bool // the log has attempts
+	failed   bool // only calls that gave up are printed
 	reasons  groups
 	sources  groups
 	strip    strip
@@ -394,6 +395,9 @@ func (s *summary) text() string {
 	}
 	if !s.started {
 		quiet = s.Calls
+	}
+	if s.failed {
+		fmt.Fprintf(&b, "The numbers and tables are of every call; -failed prints only those that gave up, %s of %s.\n", number(s.GaveUp), number(s.Calls))
 	}
 	fmt.Fprintf(&b, "%s succeeded, %s canceled, %s without an end in the log%s.\n%s had %s%s.%s\n"+
 		"Budgets denied a retry to %s.\n",
