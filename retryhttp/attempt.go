@@ -85,20 +85,15 @@ func (a *attempt) newRequest() (err error) {
 		ctx = httptrace.WithClientTrace(ctx, a.sent.trace())
 	}
 	a.req = copyOf(ctx, x.req)
-	if x.t.Resume && isGet(x.req) {
-		askIdentity(a.req.Header)
+	if _, asks := a.req.Header["Accept-Encoding"]; x.t.Resume && isGet(x.req) && !asks {
+		a.req.Header["Accept-Encoding"] = []string{"identity"} // the bytes are those that are counted
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
-		a.req.Body, err = opened(x.req.GetBody())
+		if a.req.Body, err = x.req.GetBody(); err == nil && a.req.Body == nil {
+			err = errors.New("it returned neither a body nor an error")
+		}
 	}
-	switch {
-	case err == nil:
-		return nil
-	case x.failure == nil:
-		return fmt.Errorf("retryhttp: GetBody: %w", err)
-	default:
-		return fmt.Errorf("retryhttp: cannot rewind the request body: %w (the attempt before: %w)", err, x.failure)
-	}
+	return x.unsent("retryhttp: GetBody", err)
 }
 
 // copyOf returns a copy of a request that Base may change.
@@ -111,14 +106,6 @@ func copyOf(ctx context.Context, req *http.Request) *http.Request {
 		out.URL = &u
 	}
 	return out
-}
-
-// opened returns what GetBody has, and an error where it has returned nothing at all.
-func opened(rc io.ReadCloser, err error) (io.ReadCloser, error) {
-	if rc == nil && err == nil {
-		err = errors.New("GetBody returned neither a body nor an error")
-	}
-	return rc, err
 }
 
 // cloneHeader returns a copy that can be written to.
@@ -148,14 +135,19 @@ func (a *attempt) prepare() (err error) {
 		}
 	}()
 	err = x.t.Prepare(a.req, a.number, x.failure)
-	prepared = err == nil
-	switch {
-	case prepared:
+	if prepared = err == nil; prepared {
 		a.req.Body = before.replacedBy(a.req.Body)
-		return nil
-	case x.failure == nil:
-		return fmt.Errorf("retryhttp: Prepare: %w", err)
-	default:
-		return fmt.Errorf("retryhttp: Prepare: %w (the attempt before: %w)", err, x.failure)
 	}
+	return x.unsent("retryhttp: Prepare", err)
+}
+
+// unsent returns why an attempt is not sent, with what the one before failed with.
+func (x *exchange) unsent(what string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	if err != nil && x.failure != nil {
+		err = fmt.Errorf("%w (the attempt before: %w)", err, x.failure)
+	}
+	return err
 }

@@ -23,11 +23,8 @@ func Idempotent(req *http.Request) bool {
 	return key || xkey
 }
 
-// Check is the Check of a [Transport] that has no other. It retries every status from
-// 500 to 599 except 501 and 505, the statuses 408, 421, 425 and 429, 403 and 413 with
-// a Retry-After, and every error of the transport. These are permanent: the errors
-// that retrynet.Permanent knows, except "no such host", and any other status of 400 and
-// above. Advice can overrule the status.
+// Check is the Check of a [Transport] that has no other, and decides as the table there
+// says. Advice can overrule the status.
 //
 // A custom Check that calls it passes on the request that it gets. By that request
 // Check knows the Advise of the Transport; for any other, or nil, it asks AdviceOf.
@@ -55,7 +52,7 @@ func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
 	if a := attemptOf(req); a != nil {
 		return a.x.t.StatusError(req, resp)
 	}
-	return newStatusError(req, resp, nil)
+	return new(Transport).StatusError(req, resp)
 }
 
 // noSuchHost reports whether err is about a name that does not exist. In a cluster

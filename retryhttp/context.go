@@ -22,20 +22,15 @@ type policyKey struct{}
 // the first, and if ctx does not come from a [Transport]. Both requests of a [Hedge] have
 // the same number; [Hedged] says which is the second.
 //
-// With OpenTelemetry's otelhttp, put a RoundTripper inside it to get a span for
-// each attempt that has the attribute http.request.resend_count:
-//
-//	type resendCount struct{ base http.RoundTripper }
+// For a span of each attempt, as OpenTelemetry asks for it, set Base to
+// otelhttp.NewTransport(resendCount{http.DefaultTransport}):
 //
 //	func (r resendCount) RoundTrip(req *http.Request) (*http.Response, error) {
 //		if n := retryhttp.AttemptOf(req.Context()); n > 1 {
-//			span := trace.SpanFromContext(req.Context())
-//			span.SetAttributes(semconv.HTTPRequestResendCount(n - 1))
+//			trace.SpanFromContext(req.Context()).SetAttributes(semconv.HTTPRequestResendCount(n - 1))
 //		}
 //		return r.base.RoundTrip(req)
 //	}
-//
-//	&retryhttp.Transport{Base: otelhttp.NewTransport(resendCount{http.DefaultTransport}), Policy: policy}
 //
 // How often a request was sent in all is in the Error, and in the CallFinished event
 // that OnEvent gets.

@@ -12,22 +12,15 @@
 // says why it was the last. Bound a request with its context, not with
 // http.Client.Timeout, whose error can hide the reason.
 //
-// # What is retried
-//
-// A failed attempt is retried if the failure looks temporary, the request is
-// idempotent, its body can be sent again, and the policy allows it. [Transport] has
-// a table of all outcomes, and one for POST.
-//
-// A body can be sent again if the request has a GetBody. http.NewRequest sets it
-// for a bytes.Buffer, bytes.Reader and strings.Reader; [SetBody] does for files
-// and streams. Without it the request is sent once, and the Reason
-// is not_retryable.
+// [Transport] has a table of all outcomes, and one for POST. A body can be sent again if
+// the request has a GetBody. http.NewRequest sets it for a bytes.Buffer, bytes.Reader and
+// strings.Reader; [SetBody] does for files and streams. Without it the request is sent
+// once, and the Reason is not_retryable.
 //
 // A [Gate] holds all requests to a target that has asked one of them to wait, and
 // Transport.Resume fetches the rest of a download that breaks.
 //
-// The fields Check and Idempotent of a Transport decide otherwise, and the
-// policy's RetryIf can reject what Check wants to retry. With [WholeBody] or
-// [FirstEvent] as Check, a body that breaks off or a stream that begins with an
-// error is a failed attempt too. [LLM] is a preset for the APIs of language models.
+// With [WholeBody] or [FirstEvent] as Check, a body that breaks off or a stream that
+// begins with an error is a failed attempt too. [LLM] is a preset for the APIs of
+// language models.
 package retryhttp

@@ -84,10 +84,11 @@ func (x *exchange) attempt(ctx context.Context) error {
 		}
 	}()
 	inTime := func() bool { return true }
-	if x.policy.AttemptTimeout > 0 { // else the end of the request ends the attempt
+	tooLate := &timeoutError{x.policy.AttemptTimeout}
+	if tooLate.after > 0 { // else the end of the request ends the attempt
 		inTime = context.AfterFunc(ctx, func() {
 			if x.req.Context().Err() == nil {
-				a.cancel(x.timeout())
+				a.cancel(tooLate)
 			}
 		})
 	}
@@ -96,16 +97,13 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.failure = x.check(err)
 	if !inTime() && x.resp != nil && x.req.Context().Err() == nil {
 		x.discard() // it could not be read
-		x.failure = x.check(x.timeout())
+		x.failure = x.check(tooLate)
 	}
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
 		x.resp.Body = endedBy(x.resp.Body, a.cancel) // not before: Check may read it, close it and set another
 	}
 	return x.failure
 }
-
-// timeout returns what an attempt fails with that takes too long.
-func (x *exchange) timeout() error { return &timeoutError{x.policy.AttemptTimeout} }
 
 // next begins the next attempt. Its context has no policy: that is of the request.
 func (x *exchange) next() *attempt {
@@ -155,21 +153,18 @@ func (x *exchange) works(failure error) bool {
 // classify is the Classify of a request that cannot be sent again after every
 // failure. After one where it can, the policy's own decides.
 func (x *exchange) classify(err error) *retry.Class {
-	switch cause := x.cannotRepeat(); {
+	cause := x.cannotRepeat()
+	if cause == nil && x.last.mayBeDone {
+		cause = fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet))
+	}
+	switch {
 	case cause != nil:
-		return x.final(cause)
-	case x.last.mayBeDone:
-		return x.final(fmt.Errorf("the server may have processed this %s; see retryhttp.Transport.Idempotent", cmp.Or(x.req.Method, http.MethodGet)))
+		return &retry.Class{NonRetryable: true, Cause: cause}
 	case x.policy.Classify != nil:
 		return x.policy.Classify(err)
 	default:
 		return nil
 	}
-}
-
-// final returns the class of a failure that is the last, for this cause.
-func (x *exchange) final(cause error) *retry.Class {
-	return &retry.Class{NonRetryable: true, Cause: cause}
 }
 
 // discardAndWait is the Wait of every exchange. It discards the response that is
@@ -209,19 +204,12 @@ func (x *exchange) answer(err error) (*http.Response, error) {
 	ctx := x.req.Context()
 	switch {
 	case x.resp == nil:
-	case err == nil || x.stands(err):
+	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid: // which only the error tells
 		return x.handOver(err), nil
 	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)): // after the loop had decided
 		err = fmt.Errorf("%w (and then %w)", err, context.Cause(ctx))
 	}
 	return nil, asNetError(err)
-}
-
-// stands reports whether the last response stands although the loop stopped with
-// err. It does not if its body cannot be read any more, nor if the policy is
-// invalid, which only the error tells.
-func (x *exchange) stands(err error) bool {
-	return x.req.Context().Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid
 }
 
 // handOver returns the last response, which from now on is the caller's. err says

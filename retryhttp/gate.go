@@ -171,12 +171,8 @@ func (p *passage) closed() bool {
 
 // unsent returns what an attempt fails with that is not sent.
 func (p *passage) unsent() error {
-	req := p.x.req
-	text := fmt.Sprintf("retryhttp: %s %s was not sent: the server has asked all callers to wait", cmp.Or(req.Method, http.MethodGet), req.URL.Host)
-	if p.x.failure != nil {
-		return fmt.Errorf("%s (the attempt before: %w)", text, p.x.failure)
-	}
-	return errors.New(text)
+	what := fmt.Sprintf("retryhttp: %s %s was not sent", cmp.Or(p.x.req.Method, http.MethodGet), p.x.req.URL.Host)
+	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
 }
 
 // refuse returns the error of a call that the limits of an exchange have stopped.

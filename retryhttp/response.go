@@ -9,14 +9,10 @@ import (
 
 // endedBy returns the body of a response, which calls cancel at its end, or when it is closed.
 func endedBy(rc io.ReadCloser, cancel context.CancelCauseFunc) io.ReadCloser {
-	switch ended := (body{rc, cancel}); rc := rc.(type) {
-	case io.Writer:
-		return upgraded{ended, rc}
-	case io.WriterTo:
-		return bodyTo{ended, rc}
-	default:
-		return ended
+	if w, ok := rc.(io.Writer); ok {
+		return upgraded{body{rc, cancel}, w}
 	}
+	return body{rc, cancel}
 }
 
 // A body ends its attempt.
@@ -36,17 +32,6 @@ func (b body) Read(p []byte) (int, error) {
 func (b body) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
-}
-
-// A bodyTo is a body with a method WriteTo.
-type bodyTo struct {
-	body
-	to io.WriterTo
-}
-
-func (b bodyTo) WriteTo(w io.Writer) (int64, error) {
-	defer b.cancel(nil)
-	return b.to.WriteTo(w)
 }
 
 // upgraded is the body after 101 Switching Protocols, the connection.

@@ -12,29 +12,6 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// A body that implements io.WriterTo still does.
-func TestBodyWithWriteTo(t *testing.T) {
-	for name, read := range map[string]func(io.Writer, io.Reader) (int64, error){
-		"WriteTo": func(w io.Writer, r io.Reader) (int64, error) { return r.(io.WriterTo).WriteTo(w) },
-		"Read":    func(w io.Writer, r io.Reader) (int64, error) { return io.Copy(w, struct{ io.Reader }{r}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			base := script(textResponse(200, "hello"))
-			resp := send(t, &retryhttp.Transport{Base: base})
-			assert.NoError(t, base.sent[0].Context().Err())
-			var text strings.Builder
-			_, err := read(&text, resp.Body)
-			require.NoError(t, err)
-			assert.Equal(t, "hello", text.String())
-			assert.Error(t, base.sent[0].Context().Err(), "read to its end")
-			require.NoError(t, resp.Body.Close())
-		})
-	}
-	plain := responseWith(200, &body{Reader: strings.NewReader("")})
-	_, writes := send(t, &retryhttp.Transport{Base: script(plain)}).Body.(io.WriterTo)
-	assert.False(t, writes)
-}
-
 // The body of a 101 Switching Protocols response is the connection, and can be
 // written to.
 func TestUpgradedBodyCanBeWritten(t *testing.T) {

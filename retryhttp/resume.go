@@ -66,14 +66,6 @@ func (x *exchange) whyNot(resp *http.Response) string {
 
 func isGet(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
 
-// askIdentity asks for a body whose bytes are those that are counted. A caller who
-// asks for another encoding gets that, and no Resume.
-func askIdentity(h http.Header) {
-	if _, ok := h["Accept-Encoding"]; !ok {
-		h["Accept-Encoding"] = []string{"identity"}
-	}
-}
-
 // identical reports whether the body has no encoding.
 func identical(resp *http.Response) bool {
 	encoding := resp.Header.Get("Content-Encoding")

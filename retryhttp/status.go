@@ -24,17 +24,13 @@ type StatusError struct {
 // NewStatusError returns a response as an error, with the wait that [AdviceOf]
 // reads. In a Check, use the StatusError of the [Transport].
 func NewStatusError(resp *http.Response) *StatusError {
-	return newStatusError(resp.Request, resp, nil)
+	return new(Transport).StatusError(resp.Request, resp)
 }
 
 // StatusError returns resp as an error, for a Check: with the wait that the Advise
 // of t reads, and the method and URL of req, which may be nil.
 func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusError {
-	return newStatusError(req, resp, t.Advise)
-}
-
-// newStatusError returns resp as an error. A nil advise is AdviceOf.
-func newStatusError(req *http.Request, resp *http.Response, advise func(*http.Response) Advice) *StatusError {
+	advise := t.Advise
 	if advise == nil {
 		advise = AdviceOf
 	}
@@ -61,7 +57,6 @@ func (e *StatusError) Error() string {
 // HTTPStatusCode returns the status of the response.
 func (e *StatusError) HTTPStatusCode() int { return e.StatusCode }
 
-// RetryAfter returns the wait that the server asked for: 0 if none, 1ns if it asked for
-// none at all. The loop of
-// package retry waits no less, and gives up if it is longer than MaxRetryAfter.
+// RetryAfter returns the wait that the server asked for, 1ns for a wait of zero; 0 if it
+// asked for none. A call gives up if that is longer than MaxRetryAfter.
 func (e *StatusError) RetryAfter() time.Duration { return max(0, e.advice.Wait) }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -145,11 +144,10 @@ func (b *readBody) Read(p []byte) (int, error) {
 // more reads into the head, up to limit bytes of it in all, and returns what is
 // new.
 func (b *readBody) more(limit int) []byte {
-	before := len(b.head)
-	b.head = slices.Grow(b.head, 512)
-	n, err := readSome(b.ReadCloser, b.head[before:min(cap(b.head), limit)])
-	b.head, b.err = b.head[:before+n], err
-	return b.head[before:]
+	var buf [512]byte
+	n, err := readSome(b.ReadCloser, buf[:min(len(buf), limit-len(b.head))])
+	b.head, b.err = append(b.head, buf[:n]...), err
+	return buf[:n]
 }
 
 // readSome reads a byte or more, or returns why there is none.

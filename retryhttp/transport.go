@@ -197,22 +197,19 @@ func NoBudgets(*http.Request) *retry.Budget { return nil }
 // whose body has no GetBody is sent once: see [SetBody]. If there is a GetBody and no
 // Body, every attempt sends what GetBody returns. A request with a Trailer is sent once.
 //
-// An attempt ends when the response headers arrive. Errors while reading the body
-// are not retried, unless Check reads it (see [WholeBody]) or Resume applies. To
-// retry those of any other long body, read it inside [retry.Do], with the RetryIf of
-// package retrynet, and without a Transport: attempts would multiply.
+// Errors while reading the body are not retried, unless Check reads it (see [WholeBody])
+// or Resume applies. To retry those of any other long body, read it inside [retry.Do],
+// with the RetryIf of package retrynet, and without a Transport: attempts would multiply.
 //
-// The body of each response before the last is read, up to 64 KiB and for at
-// most 100 ms, and closed, so that its connection is free during the wait. That
-// time is part of the wait. One goroutine reads the body and then closes it, so a
-// Base may pool its readers. If reading takes 90 ms, the attempt is canceled. If
-// Read ignores cancellation, that goroutine lives until Read returns; the call
-// continues after 100 ms.
+// The body of each response before the last is read, up to 64 KiB and for at most 100 ms,
+// and closed, so that its connection is free during the wait. That time is part of the
+// wait. If Read ignores that the attempt is canceled, the call goes on, and a goroutine
+// lives until Read returns.
 //
 // An error of Base whose own methods panic is replaced by a permanent error that
 // names its type.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: t.check()}
+	x := &exchange{t: t, req: req, policy: t.policyOf(req), checks: CheckFunc(t.Check).or()}
 	x.budget, x.unset = t.budgetOf(x.policy, req)
 	defer x.end()
 	return x.answer(x.run(x.attempt))
@@ -252,13 +249,6 @@ func (t *Transport) idempotent(req *http.Request) bool {
 		return Idempotent(req)
 	}
 	return t.Idempotent(req)
-}
-
-func (t *Transport) check() func(*http.Request, *http.Response, error) error {
-	if t.Check == nil {
-		return Check
-	}
-	return t.Check
 }
 
 func (t *Transport) base() http.RoundTripper {

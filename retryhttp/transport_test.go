@@ -422,14 +422,14 @@ func TestErrorsThroughClient(t *testing.T) {
 
 func TestGetBodyFails(t *testing.T) {
 	gone := errors.New("the file is gone")
-	for text, failure := range map[string]error{"the file is gone": gone, "GetBody returned neither a body nor an error": nil} {
+	for text, failure := range map[string]error{"the file is gone": gone, "it returned neither a body nor an error": nil} {
 		bubble(t, text, func(t *testing.T) {
 			req := request(t, "PUT")
 			rewindable(req, "data")
 			req.GetBody = func() (io.ReadCloser, error) { return nil, failure }
 			base := script(503, 200)
 			_, err := (&retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 5}}).RoundTrip(req)
-			assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: cannot rewind the request body: "+text+
+			assert.EqualError(t, err, "retry: permanent error after 2 attempts: retryhttp: GetBody: "+text+
 				" (the attempt before: retryhttp: PUT http://example.test/: 503 Service Unavailable)")
 			assert.Len(t, base.sent, 1)
 			assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))

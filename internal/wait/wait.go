@@ -1,5 +1,5 @@
 // Package wait waits for the packages of this library that must wait outside the
-// loop of package retry: before a jump of a flow, and at a gate.
+// loop of package retry: before a jump of a flow, at a gate, and for a fault in a test.
 package wait
 
 import (

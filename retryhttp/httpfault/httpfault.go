@@ -35,6 +35,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goretry/retry/internal/wait"
 )
 
 // A Fault is what happens to one request: it answers the request, lets base do
@@ -128,15 +130,11 @@ func Status(code int, wait time.Duration) Fault {
 // first, the request fails with the context's error and is not sent.
 func Slow(d time.Duration, then Fault) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
-		wait := time.NewTimer(d)
-		defer wait.Stop()
-		select {
-		case <-wait.C:
-			return then.answer(req, base)
-		case <-req.Context().Done():
+		if _, err := wait.For(req.Context(), d); err != nil {
 			closeBody(req)
-			return nil, req.Context().Err()
+			return nil, err
 		}
+		return then.answer(req, base)
 	}
 }
 
