@@ -52,6 +52,14 @@
 // A stream is no longer retried once it has sent more than 256 KiB, or once
 // ResponseHeader has returned headers. The policy's AttemptTimeout bounds the wait
 // for the first message.
+//
+// # Budgets
+//
+// A call whose policy has no Budget shares one with all calls of its Interceptor to the
+// same target, see Interceptor.Budgets. A success puts its share back, and so does a
+// failure that shows a healthy server: invalid_argument, not_found, already_exists,
+// permission_denied, failed_precondition, aborted, out_of_range and unauthenticated, unless
+// it names a wait.
 package retryconnect
 
 import (
@@ -86,12 +94,11 @@ type Interceptor struct {
 	Codes []connect.Code
 
 	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
-	// target should share one. It gets the host
-	// and the port of the client's URL.
+	// target should share one. It gets the host and the port as the client's URL has them.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so that retries do
-	// not keep an outage alive. The 1,000 targets that were called last have one; any other
-	// begins with a full one. NoBudgets: none.
+	// not keep an outage alive. An Interceptor has its own, so give all clients of a target
+	// the same one. 1,000 targets have one, and all others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget
 
 	targets targets.Budgets[string]

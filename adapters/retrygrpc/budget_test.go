@@ -65,6 +65,30 @@ func TestBudgets(t *testing.T) {
 	}, retrygrpc.NoBudgets)
 }
 
+// All clients of a target share its Budget, except where only the dialer knows the server.
+func TestBudgetOfTheProcess(t *testing.T) {
+	for schemes, retries := range map[string]int{"dns:/// dns:///": 10, "dns:/// ": 10, "passthrough:/// passthrough:///": 60} {
+		s := &server{answer: alwaysFail(codes.Unavailable)}
+		address := s.serve(t)
+		for n := range 20 {
+			scheme := strings.Split(schemes, " ")[n%2]
+			conn, err := grpc.NewClient(scheme+address, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithTransportCredentials(creds))...)
+			require.NoError(t, err)
+			_ = calls[slices.Sorted(maps.Keys(calls))[n%4]](t.Context(), grpc_testing.NewTestServiceClient(conn))
+			require.NoError(t, conn.Close())
+		}
+		assert.Equal(t, 20+retries, s.attempts(), schemes)
+	}
+	i := retrygrpc.Interceptor{Budgets: func(target string) *retry.Budget {
+		assert.Equal(t, "127.0.0.1:1", target, "as NewClient got it")
+		return nil
+	}}
+	conn, err := grpc.NewClient("127.0.0.1:1", append(dialOptions(t, i), grpc.WithTransportCredentials(creds))...)
+	require.NoError(t, err)
+	defer conn.Close()
+	_ = calls["unary"](t.Context(), grpc_testing.NewTestServiceClient(conn))
+}
+
 // 3 of 5 retries are lent: what comes back, by how the call ends.
 func TestLeaseComesBack(t *testing.T) {
 	for name, call := range calls {

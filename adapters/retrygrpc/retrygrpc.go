@@ -58,7 +58,10 @@
 // # Budgets
 //
 // A call whose policy has no Budget shares one with all calls to its target, see
-// Interceptor.Budgets. [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
+// Interceptor.Budgets. A success puts its share back, and so does a failure that shows a
+// healthy server: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
+// FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE and UNAUTHENTICATED, unless it names a wait.
+// [LendBudget] and [BorrowBudget] take the Budget of a context to the services below.
 package retrygrpc
 
 import (
@@ -67,6 +70,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -96,13 +100,19 @@ type Interceptor struct {
 	// target should share one. It gets the target of grpc.NewClient.
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so that retries do
-	// not keep an outage alive. The 1,000 targets that were called last have one; any other
-	// begins with a full one. NoBudgets: none.
+	// not keep an outage alive. All clients of a target in this process share it, whatever
+	// their Interceptor; "orders:443" and "dns:///orders:443" are one target. Where the scheme
+	// is passthrough, only the dialer knows the server, as in a test with bufconn: such a
+	// target has a Budget for each call of DialOptions, Unary or Stream. 1,000 targets have
+	// one, and all others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget
 
-	alone   bool                     // gRPC's own retries are switched off
-	targets *targets.Budgets[string] // nil: each interceptor makes its own
+	alone bool                     // gRPC's own retries are switched off
+	own   *targets.Budgets[string] // of passthrough targets; nil: each interceptor makes its own
 }
+
+// shared has the Budgets of this process.
+var shared targets.Budgets[string]
 
 // NoBudgets is the Budgets of an [Interceptor] whose calls have no Budget besides the one of
 // their policy, as in a test of a server that always fails.
@@ -116,7 +126,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.Validate(); err != nil {
 		return nil, err
 	}
-	i.alone, i.targets = true, new(targets.Budgets[string])
+	i.alone, i.own = true, new(targets.Budgets[string])
 	return []grpc.DialOption{
 		grpc.WithDisableRetry(),
 		grpc.WithChainUnaryInterceptor(i.Unary()),
@@ -130,7 +140,7 @@ func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 // not retry such a method, and the error says why. It cannot see
 // WithDisableRetry, so that makes no difference.
 func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
-	i.targets = cmp.Or(i.targets, new(targets.Budgets[string]))
+	i.own = cmp.Or(i.own, new(targets.Budgets[string]))
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		var trailer metadata.MD
 		opts = append(slices.Clip(opts), grpc.Trailer(&trailer))
@@ -148,10 +158,14 @@ func (i Interceptor) Unary() grpc.UnaryClientInterceptor {
 // user has set it.
 func (i *Interceptor) policyOf(method string, cc *grpc.ClientConn) (p retry.Policy, target string) {
 	p = rpc.PolicyOf(method, i.Policy, i.Methods)
+	own := i.own
 	if cc != nil {
 		target = cc.Target()
+		if canonical := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(canonical, "passthrough:") {
+			own, target = &shared, canonical
+		}
 	}
-	return p, rpc.SetBudget(&p, i.targets, target, i.Budgets)
+	return p, rpc.SetBudget(&p, own, target, i.Budgets)
 }
 
 // numbered adds the number of earlier attempts to the outgoing metadata, and tells

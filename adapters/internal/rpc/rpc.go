@@ -19,8 +19,16 @@ import (
 
 // The codes with rules of their own. gRPC and Connect use the same numbers.
 const (
-	deadlineExceeded  = 4
-	resourceExhausted = 8
+	invalidArgument    = 3
+	deadlineExceeded   = 4
+	notFound           = 5
+	alreadyExists      = 6
+	permissionDenied   = 7
+	resourceExhausted  = 8
+	failedPrecondition = 9
+	aborted            = 10
+	outOfRange         = 11
+	unauthenticated    = 16
 )
 
 const (
@@ -109,6 +117,17 @@ func (f Failure) Mark() error {
 	}
 }
 
+// healthy reports whether f shows a server that works: it has understood the call, has an
+// answer, and asks for no wait. A proxy says unimplemented, a bug internal and unknown.
+func (f Failure) healthy() bool {
+	switch f.Code {
+	case invalidArgument, notFound, alreadyExists, permissionDenied, failedPrecondition, aborted, outOfRange, unauthenticated:
+		return f.Err != nil && !f.Named && len(f.Pushback) == 0
+	default:
+		return false
+	}
+}
+
 // Do makes attempts by p and passes each its number. target is the one that the Budget of p
 // is for, "" if the user has set it. coded turns the error of a context into one with a code.
 func Do(ctx context.Context, p retry.Policy, target string, attempt func(context.Context, int) Failure, coded func(error) error) error {
@@ -118,6 +137,9 @@ func Do(ctx context.Context, p retry.Policy, target string, attempt func(context
 		f := attempt(attemptCtx, attempts)
 		if f.Code == deadlineExceeded {
 			awaitDeadline(ctx)
+		}
+		if f.healthy() {
+			p.Budget.Success()
 		}
 		switch timeout := f.Code == deadlineExceeded && p.AttemptTimeout > 0; {
 		case Ended(ctx):

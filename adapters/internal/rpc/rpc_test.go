@@ -48,6 +48,31 @@ func TestDeadlineOfTheServer(t *testing.T) {
 	}
 }
 
+// A failure that shows a healthy server puts its share back, as a 404 does in HTTP.
+func TestShareOfAFailure(t *testing.T) {
+	down, healthy := errors.New("down"), map[uint32]bool{3: true, 5: true, 6: true, 7: true, 9: true, 10: true, 11: true, 16: true}
+	for code := range uint32(18) {
+		for name, f := range map[string]Failure{
+			"":            {Code: code, Err: down},
+			", retryable": {Code: code, Err: down, Retryable: true},
+			", waits":     {Code: code, Err: down, Named: true},
+			", pushes":    {Code: code, Err: down, Pushback: []string{"-1"}},
+			", no error":  {Code: code},
+		} {
+			budget := &retry.Budget{Size: 8, Ratio: 1}
+			for range 5 {
+				budget.Take()
+			}
+			want := 3
+			if healthy[code] && (name == "" || name == ", retryable") || name == ", no error" {
+				want = 4
+			}
+			_ = Do(t.Context(), retry.Policy{MaxAttempts: 1, Budget: budget}, "", func(context.Context, int) Failure { return f }, func(err error) error { return err })
+			assert.Equal(t, want, budget.Left(), "code %d%s", code, name)
+		}
+	}
+}
+
 // endless has a deadline but never ends.
 type endless struct{ context.Context }
 
