@@ -56,30 +56,6 @@ func ExampleTransport() {
 	// 200 OK GET /orders <nil>
 }
 
-// A POST is retried if it has a key by which the server can recognize it.
-func ExampleTransport_idempotencyKey() {
-	server := flaky(2, http.StatusServiceUnavailable)
-	defer server.Close()
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: quick}}
-
-	post := func(key string) {
-		req, err := http.NewRequest("POST", server.URL+"/orders", strings.NewReader(`{"item": 17}`))
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if key != "" {
-			req.Header.Set("Idempotency-Key", key)
-		}
-		show(client.Do(req))
-	}
-	post("")
-	post("7f2c9a")
-	// Output:
-	// 503 Service Unavailable
-	// 200 OK
-}
-
 // A response that failed says how often it was requested, and why there was no other
 // attempt. In OnEvent, RequestOf knows the request.
 func ExampleErrorOf() {
@@ -199,24 +175,6 @@ func ExampleHedge() {
 	// Output:
 	// the second request has won: true
 	// hello <nil>
-}
-
-// Check decides about statuses and errors. A Check of your own calls it for all that
-// it has no opinion on.
-func ExampleCheck() {
-	req, err := http.NewRequest("GET", "http://example.test/", nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, status := range []int{200, 404, 503} {
-		err := retryhttp.Check(req, &http.Response{StatusCode: status, Request: req}, nil)
-		fmt.Println(status, err, retry.IsPermanent(err))
-	}
-	// Output:
-	// 200 <nil> false
-	// 404 retryhttp: GET http://example.test/: 404 Not Found true
-	// 503 retryhttp: GET http://example.test/: 503 Service Unavailable false
 }
 
 // A body that breaks off is requested again.

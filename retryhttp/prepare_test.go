@@ -23,8 +23,10 @@ func TestPrepare(t *testing.T) {
 	var lasts []error
 	var sent []string
 	base := script(503, boom, 200)
+	asked := 0
 	tr := &retryhttp.Transport{
-		Policy: retry.Policy{MaxAttempts: 3},
+		Policy:     retry.Policy{MaxAttempts: 3},
+		Idempotent: func(*http.Request) bool { asked++; return true },
 		Base: roundTrip(func(req *http.Request) (*http.Response, error) {
 			text, err := io.ReadAll(req.Body)
 			require.NoError(t, err)
@@ -48,6 +50,7 @@ func TestPrepare(t *testing.T) {
 	rewindable(req, "data")
 	send(t, tr, req)
 	assert.Equal(t, []int{1, 2, 3}, attempts)
+	assert.Equal(t, 1, asked, "whether it may be sent again, before the first")
 	assert.Equal(t, []string{"replica.test s data", "replica.test ss data", "replica.test sss data"}, sent)
 	require.Len(t, lasts, 3)
 	assert.NoError(t, lasts[0])
@@ -212,19 +215,6 @@ func TestPrepareThatTakesTooLong(t *testing.T) {
 		assert.Equal(t, 200, send(t, tr, request(t, "POST")).StatusCode)
 		assert.Len(t, base.sent, 1)
 	})
-}
-
-// Whether a request may be sent again is decided once, before its first attempt:
-// neither Prepare nor another attempt asks Idempotent again.
-func TestIdempotentIsAskedOnce(t *testing.T) {
-	asked := 0
-	base := script(errors.New("boom"), 503, 200)
-	send(t, &retryhttp.Transport{
-		Base: base, Policy: retry.Policy{MaxAttempts: 3}, Prepare: retryhttp.PrepareAWS,
-		Idempotent: func(*http.Request) bool { asked++; return true },
-	}, request(t, "POST"))
-	assert.Len(t, base.sent, 3)
-	assert.Equal(t, 1, asked)
 }
 
 func TestReadyMadePrepare(t *testing.T) {

@@ -3,12 +3,10 @@ package retryhttp_test
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -312,7 +310,6 @@ func TestResumeFromNetHTTP(t *testing.T) {
 
 // What is not resumed stays as Base made it, and its error says why it was not.
 func TestNotResumed(t *testing.T) {
-	const other, posted, encoded = "a Transport without Resume", "POST", "an encoding that the caller asks for"
 	type edit = func(*retryhttp.Transport, *http.Request, *http.Response)
 	tr := func(set func(*retryhttp.Transport)) edit {
 		return func(tr *retryhttp.Transport, _ *http.Request, _ *http.Response) { set(tr) }
@@ -323,67 +320,58 @@ func TestNotResumed(t *testing.T) {
 	header := func(name string, values ...string) edit {
 		return func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.Header[name] = values }
 	}
-	reasons := map[string]string{ // of the others: no strong ETag
-		"the zero policy":                "the policy does not retry",
-		"a GET that may not be repeated": "the request may not be repeated",
-		"a Range that Prepare sets":      "the request has a Range",
-		"what Check does not accept":     "Check does not accept the response",
-		posted:                           "the request is no GET without a body",
-		"a GET with a body":              "the request is no GET without a body",
-		"a Range of the caller":          "the request has a Range",
-		encoded:                          "Content-Encoding: gzip",
-		"an encoding":                    "Content-Encoding: br",
-		"unpacked by Base":               "Content-Encoding: unpacked by Base",
-		"no ranges":                      "Accept-Ranges: none",
-		"another status":                 "the status is 203",
-	}
-	for name, edit := range map[string]edit{
-		other:                            tr(func(tr *retryhttp.Transport) { tr.Resume = false }),
-		"the zero policy":                tr(func(tr *retryhttp.Transport) { tr.Policy = retry.Policy{} }),
-		"a GET that may not be repeated": tr(func(tr *retryhttp.Transport) { tr.Idempotent = func(*http.Request) bool { return false } }),
-		"a Range that Prepare sets": tr(func(tr *retryhttp.Transport) {
+	const noGet, ranged, weak = "the request is no GET without a body", "the request has a Range", "no strong ETag"
+	for _, tt := range []struct {
+		name   string
+		edit   edit
+		accept string // the Accept-Encoding that is sent
+		whyNot string // "": the error stays as it is
+	}{
+		{"a Transport without Resume", tr(func(tr *retryhttp.Transport) { tr.Resume = false }), "", ""},
+		{"the zero policy", tr(func(tr *retryhttp.Transport) { tr.Policy = retry.Policy{} }), "identity", "the policy does not retry"},
+		{"a GET that may not be repeated", tr(func(tr *retryhttp.Transport) { tr.Idempotent = func(*http.Request) bool { return false } }), "identity", "the request may not be repeated"},
+		{"a Range that Prepare sets", tr(func(tr *retryhttp.Transport) {
 			tr.Prepare = func(req *http.Request, _ int, _ error) error { req.Header.Set("Range", "bytes=0-"); return nil }
-		}),
-		"what Check does not accept": tr(func(tr *retryhttp.Transport) {
+		}), "identity", ranged},
+		{"what Check does not accept", tr(func(tr *retryhttp.Transport) {
 			tr.Check = func(*http.Request, *http.Response, error) error { return retry.Permanent(errors.New("no")) }
-		}),
-		posted:                  req(func(req *http.Request) { req.Method = "POST"; req.Header.Set("Idempotency-Key", "k") }),
-		"a GET with a body":     req(func(req *http.Request) { rewindable(req, "data") }),
-		"a Range of the caller": req(func(req *http.Request) { req.Header.Set("Range", "bytes=0-") }),
-		encoded: func(_ *retryhttp.Transport, req *http.Request, resp *http.Response) {
+		}), "identity", "Check does not accept the response"},
+		{"POST", req(func(req *http.Request) { req.Method = "POST"; req.Header.Set("Idempotency-Key", "k") }), "", noGet},
+		{"a GET with a body", req(func(req *http.Request) { rewindable(req, "data") }), "identity", noGet},
+		{"a Range of the caller", req(func(req *http.Request) { req.Header.Set("Range", "bytes=0-") }), "identity", ranged},
+		{"an encoding that the caller asks for", func(_ *retryhttp.Transport, req *http.Request, resp *http.Response) {
 			req.Header.Set("Accept-Encoding", "gzip")
 			resp.Header.Set("Content-Encoding", "gzip")
-		},
-		"an encoding":      header("Content-Encoding", "br"),
-		"unpacked by Base": func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.Uncompressed = true },
-		"a date": func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) {
+		}, "gzip", "Content-Encoding: gzip"},
+		{"an encoding", header("Content-Encoding", "br"), "identity", "Content-Encoding: br"},
+		{"unpacked by Base", func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.Uncompressed = true }, "identity", "Content-Encoding: unpacked by Base"},
+		{"a date", func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) {
 			resp.Header = http.Header{"Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}}
-		},
-		"a weak ETag":    header("Etag", `W/"v1"`),
-		"a long ETag":    header("Etag", `"`+strings.Repeat("x", 127)+`"`),
-		"half an ETag":   header("Etag", `"`),
-		"two ETags":      header("Etag", etag, etag),
-		"no ranges":      header("Accept-Ranges", "none"),
-		"another status": func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.StatusCode = 203 },
+		}, "identity", weak},
+		{"a weak ETag", header("Etag", `W/"v1"`), "identity", weak},
+		{"a long ETag", header("Etag", `"`+strings.Repeat("x", 127)+`"`), "identity", weak},
+		{"half an ETag", header("Etag", `"`), "identity", weak},
+		{"two ETags", header("Etag", etag, etag), "identity", weak},
+		{"no ranges", header("Accept-Ranges", "none"), "identity", "Accept-Ranges: none"},
+		{"another status", func(_ *retryhttp.Transport, _ *http.Request, resp *http.Response) { resp.StatusCode = 203 }, "identity", "the status is 203"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			answer := responseWith(200, broken("hel"))
 			answer.Header.Set("Etag", etag)
 			base := script(answer)
 			tr, req := &retryhttp.Transport{Base: base, Policy: resuming, Resume: true}, request(t, "GET")
-			edit(tr, req, answer)
+			tt.edit(tr, req, answer)
 			resp := send(t, tr, req)
 			text, err := io.ReadAll(resp.Body)
 			assert.Equal(t, "hel", string(text))
 			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-			if why := reasons[name]; name == other {
+			if tt.whyNot == "" {
 				assert.True(t, err == io.ErrUnexpectedEOF, "as it is: %v", err)
 			} else {
-				assert.EqualError(t, err, "retryhttp: the body broke after 3 bytes: unexpected EOF (not resumed: "+cmp.Or(why, "no strong ETag")+")")
+				assert.EqualError(t, err, "retryhttp: the body broke after 3 bytes: unexpected EOF (not resumed: "+tt.whyNot+")")
 			}
 			assert.Len(t, base.sent, 1)
-			encoding := cmp.Or(map[string]string{other: "none", posted: "none", encoded: "gzip"}[name], "identity")
-			assert.Equal(t, encoding, cmp.Or(base.sent[0].Header.Get("Accept-Encoding"), "none"))
+			assert.Equal(t, tt.accept, base.sent[0].Header.Get("Accept-Encoding"))
 			assert.NoError(t, resp.Body.Close())
 		})
 	}
@@ -581,12 +569,6 @@ func TestResumeClosed(t *testing.T) {
 			})
 		}
 	}
-	bubble(t, "of what is not resumed", func(t *testing.T) {
-		resp := send(t, &retryhttp.Transport{Base: script(200), Resume: true, Policy: resuming})
-		require.NoError(t, resp.Body.Close())
-		_, err := resp.Body.Read(make([]byte, 1))
-		assert.Same(t, http.ErrBodyReadAfterClose, err)
-	})
 	bubble(t, "before the first Read, and after the end", func(t *testing.T) {
 		s := &source{text: "0123456789", cuts: []int{4, -1}}
 		tr := &retryhttp.Transport{Base: s, Resume: true, Policy: resuming}
@@ -600,16 +582,6 @@ func TestResumeClosed(t *testing.T) {
 		assert.Equal(t, s.text, textOf(t, resp))
 		assert.Error(t, s.sent[1].Context().Err())
 		require.NoError(t, resp.Body.Close())
-	})
-	bubble(t, "at random", func(t *testing.T) {
-		for range 200 {
-			s := &source{text: strings.Repeat("0123456789", 10), cuts: []int{40, 0, 7, 1}}
-			resp := send(t, &retryhttp.Transport{Base: s, Resume: true, Policy: resuming})
-			time.AfterFunc(time.Duration(rand.Int64N(int64(20*time.Second))), func() { _ = resp.Body.Close() })
-			got, _ := io.ReadAll(iotest.OneByteReader(resp.Body))
-			assert.True(t, strings.HasPrefix(s.text, string(got)))
-			require.NoError(t, resp.Body.Close())
-		}
 	})
 }
 
