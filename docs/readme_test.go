@@ -1,5 +1,3 @@
-//lint:file-ignore SA4006 the README shows each error and looks at none of them
-
 package docs_test
 
 import (
@@ -17,16 +15,17 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
 	"github.com/goretry/retry/retryhttp/httpfault"
 	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrysql"
 	"github.com/goretry/retry/retrysql/sqlfault"
-	"github.com/goretry/retry/retrytest"
 )
 
 // Every Go snippet of the README and of the pages in docs is in a test that runs it
@@ -67,7 +66,11 @@ func flush(text string) string {
 
 func TestREADMEIsShortAndSaysHowToBegin(t *testing.T) {
 	readme := text(t, "README.md")
-	assert.LessOrEqual(t, strings.Count(readme, "\n"), 150)
+	lines := strings.Split(strings.TrimSuffix(readme, "\n"), "\n")
+	assert.LessOrEqual(t, len(lines), 130)
+	for _, line := range lines {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), 110, line)
+	}
 	assert.Contains(t, readme, "`go get github.com/goretry/retry`")
 	assert.Contains(t, readme, "\ngo run ./examples/quickstart\ngo test ./...\n")
 }
@@ -174,7 +177,7 @@ func TestREADMELeadsEverywhere(t *testing.T) {
 
 // What the README says of speed is what the latest run of the benchmarks says.
 func TestREADMENumbers(t *testing.T) {
-	assert.Contains(t, squeezed(t, "README.md"), "No allocation when the first attempt succeeds")
+	assert.Contains(t, squeezed(t, "README.md"), "no allocation when the first attempt succeeds")
 	first := regexp.MustCompile(`(?m)^\| Calls/FirstTry \| [^|]* \| [0-9.]+x, 0 \|`)
 	assert.Regexp(t, first, text(t, "benchmarks/README.md"))
 }
@@ -230,10 +233,10 @@ func TestREADMEPolicy(t *testing.T) {
 		budget, observe := &retry.Budget{Size: 100}, func(_ context.Context, e retry.Event) { told = append(told, e) }
 
 		policy := retry.Policy{
-			MaxAttempts:    5,                // counts the first one; or retry.Unlimited
-			MaxElapsed:     30 * time.Second, // no retry starts later than this
-			AttemptTimeout: 2 * time.Second,  // cancels the context of each attempt
-			HealthyAfter:   time.Second,      // an attempt that ran this long starts a new count, as for connections
+			MaxAttempts:    5,                // or retry.Unlimited; policy.WithMaxAttempts(n) takes one from a flag
+			MaxElapsed:     30 * time.Second, // no retry starts later; alone it leaves attempts unlimited
+			AttemptTimeout: 2 * time.Second,  // for each attempt; ctx bounds the whole call
+			HealthyAfter:   time.Second,      // an attempt that ran this long starts a new count
 			Backoff:        retry.Exponential{Base: time.Second},
 			MaxDelay:       5 * time.Second,  // no delay of the curve is longer, jitter included
 			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
@@ -241,7 +244,7 @@ func TestREADMEPolicy(t *testing.T) {
 			RetryIf:        temporary,        // func(error) bool; nil: every error is retried
 			Classify:       classify,         // limits and delays of its own for one kind of failure
 			Budget:         budget,           // an allowance of retries to share
-			OnEvent:        observe,          // for logs and metrics
+			OnEvent:        observe,          // AttemptStarted, AttemptFinished, RetryScheduled, CallFinished
 		}
 
 		require.NoError(t, policy.Validate())
@@ -295,55 +298,59 @@ func TestREADMEPolicy(t *testing.T) {
 	})
 }
 
-func TestREADMEWhichErrors(t *testing.T) {
-	errDeclined, order := errors.New("card declined"), "order 17"
+func TestREADMEWhatTheFunctionReturns(t *testing.T) {
+	gone := errors.New("gone")
 	for _, row := range []struct {
 		name   string
-		wait   time.Duration
-		err    error
+		err    error // of each attempt
 		reason retry.Reason
 		took   time.Duration
 	}{
-		{"success", 0, nil, retry.ReasonSuccess, 0},
-		{"Permanent stops at once", 0, errDeclined, retry.ReasonPermanent, 0},
-		{"After waits at least this long", 4 * time.Second, errDial, retry.ReasonExhausted, 8 * time.Second},
-		{"0 changes nothing", 0, errDial, retry.ReasonExhausted, 2 * time.Second},
+		{"nil", nil, retry.ReasonSuccess, 0},
+		{"Permanent", retry.Permanent(gone), retry.ReasonPermanent, 0},
+		{"After", retry.After(4*time.Second, errDial), retry.ReasonExhausted, 8 * time.Second},
+		{"the end of a context of its own", context.Canceled, retry.ReasonExhausted, 2 * time.Second},
+		{"the deadline of a context of its own", context.DeadlineExceeded, retry.ReasonExhausted, 2 * time.Second},
+		{"any other error", errDial, retry.ReasonExhausted, 2 * time.Second},
+		{"the error of an inner Do", &retry.Error{Reason: retry.ReasonCanceled, Err: errDial}, retry.ReasonExhausted, 2 * time.Second},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
-			ctx, policy, began := t.Context(), everySecond, time.Now()
-			charge := func(context.Context, string) (time.Duration, error) { return row.wait, row.err }
-
-			err := retry.Do(ctx, policy, func(ctx context.Context) error {
-				wait, err := charge(ctx, order)
-				if errors.Is(err, errDeclined) {
-					return retry.Permanent(err) // stop at once
-				}
-				return retry.After(wait, err) // wait at least this long before the next attempt; with 0 the backoff decides
-			})
-
+			began := time.Now()
+			err := retry.Do(t.Context(), everySecond, failWith(row.err))
 			assert.Equal(t, row.reason, retry.ReasonOf(err))
 			assert.Equal(t, row.took, time.Since(began))
-			assert.Equal(t, row.err, retry.Unwrap(err), "for == and type switches")
 		})
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	assert.NoError(t, retry.Do(ctx, everySecond, func(context.Context) error { cancel(); return nil }), "nil ends the call as a success")
 }
 
-func TestREADMEDo(t *testing.T) {
+// A thousand calls of a target that is down: with a Budget, and without one.
+func TestREADMEOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, path, sent := t.Context(), "report.pdf", 0
-		upload := func(context.Context, string) error {
-			if sent++; sent < 3 {
-				return errDial
-			}
-			return nil
+		attempts := 0
+		for range 1000 {
+			require.Error(t, retry.Do(t.Context(), retry.Default(), fails(&attempts)))
 		}
+		assert.Equal(t, 5000, attempts)
 
-		err := retry.Do(ctx, retry.Default(), func(ctx context.Context) error {
-			return upload(ctx, path)
-		})
+		down := server(slices.Repeat([]httpfault.Fault{httpfault.Status(503, 0)}, 5000)...)
+		base := http.DefaultTransport
+		http.DefaultTransport = down
+		defer func() { http.DefaultTransport = base }()
 
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1/orders", nil)
 		require.NoError(t, err)
-		assert.Equal(t, 3, sent)
+
+		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
+		resp, err := retryhttp.Result(client.Do(req)) // every status from 400 on is an error
+
+		assert.Nil(t, resp)
+		for range 999 {
+			assert.ErrorContains(t, err, "503 Service Unavailable")
+			_, err = retryhttp.Result(client.Do(req))
+		}
+		assert.Len(t, down.Calls(), 1010)
 	})
 }
 
@@ -376,15 +383,6 @@ func TestREADMEErrors(t *testing.T) {
 		{retry.Policy{RetryIf: func(error) bool { return false }}, t.Context(), retry.ReasonRejected, errDial},
 	} {
 		err := retry.Do(row.ctx, row.policy, failWith(errDial))
-
-		switch retry.ReasonOf(err) {
-		case retry.ReasonCanceled, retry.ReasonDeadline: // the context; errors.Is finds its cause
-		case retry.ReasonExhausted, retry.ReasonElapsed, retry.ReasonRetryAfter,
-			retry.ReasonBudget, retry.ReasonBorrowed: // it may work later
-		case retry.ReasonInvalid: // the policy is wrong, and the text says how
-		default: // ReasonSuccess, ReasonPermanent, ReasonRejected by RetryIf ...
-		}
-
 		assert.Equal(t, row.reason, retry.ReasonOf(err))
 		assert.ErrorIs(t, err, row.is)
 	}
@@ -422,49 +420,31 @@ type sqlState string
 func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
 func (s sqlState) SQLState() string { return string(s) }
 
-// A transaction that meets a deadlock, a job that fails, an operation that fails twice,
-// and a connection that is lost again and again.
-func TestREADMERecipes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := new(database)
-		script := sqlfault.New(d, sqlfault.Exec(sqlState("40P01")))
-		db := sql.OpenDB(script)
-		defer db.Close()
-		transfer := func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
-			return err
-		}
-		row := struct {
-			ID       string
-			Attempts int
-		}{"job 17", 1}
-		work := func(context.Context) error { return errDial }
-		var settled retryjob.Outcome
-		settle := func(o retryjob.Outcome) { settled = o }
-		ctx, policy, errDown := within(t.Context(), time.Hour, nil), everySecond, errDial
-		connections := 0
-		serve := func(ctx context.Context) error {
-			connections++
-			time.Sleep(5 * time.Minute)
-			return errDial
-		}
-		first := time.Now()
+// A transaction that meets a deadlock, and a job that fails.
+func TestREADMETransactionAndJob(t *testing.T) {
+	d := new(database)
+	db := sql.OpenDB(sqlfault.New(d, sqlfault.Exec(sqlState("40P01"))))
+	defer db.Close()
+	move := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 1")
+		return err
+	}
+	row := struct {
+		ID       string
+		Attempts int
+	}{"job 17", 1}
+	ctx, policy := t.Context(), retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
+	work := failWith(errDial)
+	var saved retryjob.Outcome
+	save := func(_ any, o retryjob.Outcome) { saved = o }
 
-		// A transaction, again after a deadlock or a lost connection, but not after a lost COMMIT.
-		err := retrysql.Tx(ctx, db, nil, policy, transfer)
-		// One attempt of a job that a queue keeps; settle says whether and when it runs again.
-		retryjob.Run(ctx, policy, retryjob.Job{Key: row.ID, Attempt: row.Attempts}, work, settle)
-		// A test that does not wait, of an operation that fails twice.
-		op := retrytest.NewOp(errDown, errDown, nil)
-		err = retry.Do(ctx, retrytest.NoWait(policy), op.Run)
-		// A connection that is made again until ctx is done.
-		policy.MaxAttempts, policy.HealthyAfter = retry.Unlimited, time.Minute
-		err = retry.Do(ctx, policy, serve)
+	err := retrysql.Tx(ctx, db, nil, policy, func(ctx context.Context, tx *sql.Tx) error { return move(ctx, tx) })
+	job := retryjob.Job{Key: row.ID, Attempt: row.Attempts} // 1 for the first
+	// The queue saves whether, and when, the job runs again.
+	retryjob.Run(ctx, policy, job, work, func(o retryjob.Outcome) { save(row, o) })
 
-		assert.Equal(t, []int{1, 0, 3, 12}, []int{d.commits, script.Left(), op.Attempts(), connections})
-		assert.True(t, settled.Retry())
-		assert.Equal(t, time.Second, settled.Delay)
-		assert.Equal(t, retry.ReasonDeadline, retry.ReasonOf(err))
-		assert.Less(t, time.Since(first), time.Hour+5*time.Minute)
-	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, d.commits)
+	assert.True(t, saved.Retry())
+	assert.Equal(t, time.Millisecond, saved.Delay)
 }

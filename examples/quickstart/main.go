@@ -1,33 +1,35 @@
-// Quickstart is the first program of the README: a GET that is retried while its
-// server is down.
-//
-//	go run ./examples/quickstart
+// Quickstart is the first program of the README.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
+	"net"
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retryhttp"
 )
 
+var address = "127.0.0.1:80"
+var policy = retry.Policy{ // a value: share it, copy it, change the copy
+	MaxAttempts: 4, // counts the first one
+	Backoff:     retry.Exponential{Base: 100 * time.Millisecond},
+	MaxDelay:    time.Second,
+	Jitter:      retry.FullJitter,
+}
+
 func main() {
-	client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // for the whole call
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://127.0.0.1:8080/orders", nil)
-	if err != nil {
-		panic(err)
-	}
-	resp, err := retryhttp.Result(client.Do(req)) // a 503 that stays is an error
-	if err != nil {
-		fmt.Println(retry.ReasonOf(err))
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close()
-	fmt.Println(resp.Status)
+	err := retry.Do(context.Background(), policy, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if wrong := new(net.AddrError); errors.As(err, &wrong) {
+			return retry.Permanent(err) // an address that is wrong stays wrong: stop at once
+		}
+		if err != nil {
+			return err // another attempt follows
+		}
+		return conn.Close()
+	})
+	fmt.Println(retry.ReasonOf(err))
+	fmt.Println(err)
 }
