@@ -34,7 +34,7 @@ type format struct {
 }
 
 var formats = []format{
-	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: protoTimes, read: readTemporal, places: []string{"retryPolicy"},
+	{name: "temporal", title: "Temporal", example: `{"maximumAttempts": 3}`, plain: snake, times: temporalTimes, read: readTemporal, places: []string{"retryPolicy"},
 		marks: []string{"initialInterval", "backoffCoefficient", "maximumInterval", "maximumAttempts", "nonRetryableErrorTypes"},
 		beside: []sibling{{path: "scheduleToCloseTimeout", bounds: all}, {path: "startToCloseTimeout", bounds: each},
 			{path: "scheduleToStartTimeout", says: "ends the wait for a worker, and is not retried"},
@@ -230,13 +230,14 @@ type style struct {
 }
 
 var (
-	protoTimes   = style{`seconds as text, such as "0.2s"`, regexp.MustCompile(`^(\d+(\.\d{0,9})?|\.\d{1,9})s$`), 0, 0}
-	goTimes      = style{`a duration as text, such as "200ms" or "1m30s"`, nil, 0, 0}
-	otelTimes    = style{`a duration as text, such as "200ms", or nanoseconds`, nil, 0, 1} // so that 0 is one
-	argoTimes    = style{`a duration as text, such as "30s" or "5m"`, nil, time.Second, time.Second}
-	gatewayTimes = style{`a duration as text in whole h, m, s and ms, such as "500ms" or "1m30s"`, regexp.MustCompile(`^(\d{1,5}(h|m|s|ms)){1,4}$`), 0, 0}
-	wholeSeconds = style{"whole seconds, such as 30", nil, time.Second, time.Second}
-	natsTimes    = style{`nanoseconds, such as 30000000000, or text, such as "30s"`, nil, 0, 1}
+	protoTimes    = style{`seconds as text, such as "0.2s"`, regexp.MustCompile(`^(\d+(\.\d{0,9})?|\.\d{1,9})s$`), 0, 0}
+	temporalTimes = style{protoTimes.write + ` (the TypeScript SDK alone takes "1m" and "500 ms")`, protoTimes.text, 0, 0}
+	goTimes       = style{`a duration as text, such as "200ms" or "1m30s"`, nil, 0, 0}
+	otelTimes     = style{`a duration as text, such as "200ms", or nanoseconds`, nil, 0, 1} // so that 0 is one
+	argoTimes     = style{`a duration as text, such as "30s" or "5m"`, nil, time.Second, time.Second}
+	gatewayTimes  = style{`a duration as text in whole h, m, s and ms, such as "500ms" or "1m30s"`, regexp.MustCompile(`^(\d{1,5}(h|m|s|ms)){1,4}$`), 0, 0}
+	wholeSeconds  = style{"whole seconds, such as 30", nil, time.Second, time.Second}
+	natsTimes     = style{`nanoseconds, such as 30000000000, or text, such as "30s"`, nil, 0, 1}
 )
 
 // time takes a duration.
@@ -324,20 +325,23 @@ func (f *form) throttling() {
 	if f.b.beside == nil {
 		return
 	}
-	method, root := f.b.beside, f.b.beside.outermost()
+	method := f.b.beside
 	if method.key == "methodConfig" && !hasKey(method.node, "name") {
 		f.b.warn("maxAttempts", "this does nothing: its entry of methodConfig has no name, and is skipped; write name: [{}] for all methods")
+	}
+	if method.up != nil && method.up.key == "serviceConfig" {
+		f.b.note("serviceConfig", "this is the form of a DNS record: as a default config in code it does nothing")
 	}
 	if e, ok := method.get(strings.ToLower, "hedgingPolicy"); ok {
 		f.b.lines[e.key] = e.line
 		f.b.warn(e.key, "hedgingPolicy: beside a retryPolicy it is not allowed: write one of them")
 	}
-	if e, ok := method.get(strings.ToLower, "retryThrottling"); ok && method != root {
+	if e, ok := method.get(strings.ToLower, "retryThrottling"); ok && method.up != nil {
 		f.b.lines[e.key] = e.line
 		f.b.warn(e.key, "retryThrottling: inside methodConfig it does nothing: write it beside methodConfig")
 	}
-	e, ok := root.get(strings.ToLower, "retryThrottling")
-	if !ok || method == root {
+	e, ok := method.up.get(strings.ToLower, "retryThrottling")
+	if !ok {
 		return
 	}
 	var most, ratio float64
