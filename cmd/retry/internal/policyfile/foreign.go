@@ -865,6 +865,8 @@ func readNATS(f *form) {
 		}
 		if f.attempts > 0 && len(list) > f.attempts {
 			f.Fault("backoff", fmt.Sprintf("a list of %d", len(list)), fmt.Sprintf("at most max_deliver delays, %d", f.attempts))
+		} else if len(list) == f.attempts {
+			f.b.warn("backoff", "backoff: the last delay comes after the last delivery, and NATS 2.9 refuses as many as max_deliver: leave it out")
 		}
 	}
 	f.b.note("max_deliver", "each delay starts at the delivery, so that the work is part of it; a Nak is delivered again at once")
