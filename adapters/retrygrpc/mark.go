@@ -42,13 +42,13 @@ func failure(err error, trailer metadata.MD, retryable []codes.Code) rpc.Failure
 	}
 }
 
-// retryInfo returns the wait in the RetryInfo of a status. named is false if there
+// retryInfo returns the longest wait in the RetryInfos of a status. named is false if there
 // is none.
-func retryInfo(s *status.Status) (wait time.Duration, named bool) {
+func retryInfo(s *status.Status) (longest time.Duration, named bool) {
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {
-			return info.GetRetryDelay().AsDuration(), true
+			longest, named = max(longest, info.GetRetryDelay().AsDuration()), true
 		}
 	}
-	return 0, false
+	return longest, named
 }

@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrygrpc"
@@ -257,6 +262,8 @@ func TestStatusWithoutAnAttempt(t *testing.T) {
 }
 
 func TestMark(t *testing.T) {
+	endless, err := anypb.New(&errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: math.MaxInt64, Nanos: math.MinInt32}})
+	require.NoError(t, err)
 	require.NoError(t, retrygrpc.Mark(nil))
 	for _, tc := range []struct {
 		name      string
@@ -267,6 +274,10 @@ func TestMark(t *testing.T) {
 	}{
 		{"UNAVAILABLE", status.Error(codes.Unavailable, ""), nil, false, 0},
 		{"UNAVAILABLE with RetryInfo", withRetryInfo(codes.Unavailable, time.Second), nil, false, time.Second},
+		{"UNAVAILABLE with several", withRetryInfo(codes.Unavailable, time.Second, time.Minute, -time.Hour), nil, false, time.Minute},
+		{"UNAVAILABLE with a negative one", withRetryInfo(codes.Unavailable, -time.Hour), nil, false, 0},
+		{"UNAVAILABLE with an endless one", status.FromProto(&statuspb.Status{Code: 14, Details: []*anypb.Any{endless}}).Err(), nil, false, math.MaxInt64},
+		{"UNAVAILABLE with garbage", status.FromProto(&statuspb.Status{Code: 14, Details: []*anypb.Any{{TypeUrl: endless.TypeUrl, Value: []byte{0xff}}, {TypeUrl: "moon"}, nil}}).Err(), nil, false, 0},
 		{"RESOURCE_EXHAUSTED", status.Error(codes.ResourceExhausted, ""), nil, true, 0},
 		{"RESOURCE_EXHAUSTED with RetryInfo", withRetryInfo(codes.ResourceExhausted, time.Second), nil, false, time.Second},
 		{"NOT_FOUND", status.Error(codes.NotFound, ""), nil, true, 0},

@@ -176,11 +176,11 @@ func failTimes(n int, code codes.Code) func(context.Context, int) error {
 // alwaysFail returns an answer that always fails with a code.
 func alwaysFail(code codes.Code) func(context.Context, int) error { return failTimes(1<<30, code) }
 
-// withRetryInfo returns a status error that asks for a wait.
-func withRetryInfo(code codes.Code, wait time.Duration) error {
-	s, err := status.New(code, "slow down").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
-	if err != nil {
-		return err
+// withRetryInfo returns a status error that asks for each of these waits.
+func withRetryInfo(code codes.Code, waits ...time.Duration) error {
+	s := status.New(code, "slow down")
+	for _, wait := range waits {
+		s, _ = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
 	return s.Err()
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
@@ -34,8 +35,11 @@ func DeadLetterOf(err error) (d retryjob.DeadLetter, ok bool) {
 		return d, false
 	}
 	targets := make([]any, len(values))
-	for i := range targets {
+	for i, value := range values {
 		targets[i] = new(any)
+		if _, raw := value.(converter.RawValue); raw {
+			targets[i] = new(converter.RawValue)
+		}
 	}
 	targets[len(targets)-1] = &d
 	if read(app, targets) != nil || d.Attempts < 1 {
@@ -57,13 +61,35 @@ func answered(err error) *temporal.ApplicationError {
 	return nil
 }
 
-// details returns the details of an error. It tries one more at a time, because an
-// error does not say how many it has. all is false if a detail cannot be read.
+// details returns the details of an error: as they were sent if it arrived from another
+// process, as an error of this process has them else. An error does not say how many it
+// has. all is false if a detail cannot be read.
 func details(app *temporal.ApplicationError) (values []any, all bool) {
+	for n := 1; app.HasDetails(); n *= 2 {
+		raw, targets := make([]converter.RawValue, n), make([]any, n)
+		for i := range raw {
+			targets[i] = &raw[i]
+		}
+		if read(app, targets) != nil {
+			return created(app)
+		}
+		for _, value := range raw {
+			if value.Payload() == nil {
+				return values, true
+			}
+			values = append(values, value)
+		}
+		values = nil
+	}
+	return nil, true
+}
+
+// created returns the details of an error that was created in this process. It tries one
+// more at a time.
+func created(app *temporal.ApplicationError) (values []any, all bool) {
 	type missing struct{}
 	for {
-		next := make([]any, len(values)+1)
-		targets := make([]any, len(next))
+		next, targets := make([]any, len(values)+1), make([]any, len(values)+1)
 		for i := range next {
 			next[i], targets[i] = missing{}, &next[i]
 		}

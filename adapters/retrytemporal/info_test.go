@@ -3,6 +3,7 @@ package retrytemporal
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,23 +23,33 @@ import (
 func TestJobOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := time.Now().Add(-17 * time.Hour) // the server has another clock
-		of := func(change func(*activity.Info)) retryjob.Job {
+		never, year9999 := time.Unix(0, 0), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+		for _, tc := range []struct {
+			name   string
+			change func(*activity.Info)
+			want   func(*retryjob.Job)
+		}{
+			{"", func(*activity.Info) {}, func(*retryjob.Job) {}},
+			{"no limit", func(i *activity.Info) { i.RetryPolicy = &temporal.RetryPolicy{} }, func(*retryjob.Job) {}},
+			{"a limit", func(i *activity.Info) { i.RetryPolicy = &temporal.RetryPolicy{MaximumAttempts: 9} }, func(j *retryjob.Job) { j.MaxAttempts = 9 }},
+			{"without a workflow", func(i *activity.Info) { i.WorkflowExecution, i.ActivityRunID = workflow.Execution{}, "run-2" }, func(j *retryjob.Job) { j.Key = "5/run-2" }},
+			{"never scheduled", func(i *activity.Info) { i.ScheduledTime = never }, func(j *retryjob.Job) { j.Began = time.Now() }},
+			{"scheduled in the year 1", func(i *activity.Info) { i.ScheduledTime = time.Time{} }, func(j *retryjob.Job) { j.Began = time.Now() }},
+			{"never started", func(i *activity.Info) { i.StartedTime = never }, func(j *retryjob.Job) { j.Began = time.Now() }},
+			{"started in the year 1, scheduled in 9999", func(i *activity.Info) { i.StartedTime, i.ScheduledTime = time.Time{}, year9999 }, func(j *retryjob.Job) { j.Began = time.Now() }},
+			{"started in the year 9999", func(i *activity.Info) { i.StartedTime = year9999 }, func(j *retryjob.Job) { j.Began = time.Now().Add(-math.MaxInt64) }},
+			{"the most attempts", func(i *activity.Info) { i.Attempt = math.MaxInt32 }, func(j *retryjob.Job) { j.Attempt = math.MaxInt32 }},
+			{"negative numbers", func(i *activity.Info) { i.Attempt, i.RetryPolicy = -5, &temporal.RetryPolicy{MaximumAttempts: -1} }, func(j *retryjob.Job) { j.Attempt, j.MaxAttempts = -5, -1 }},
+		} {
 			info := activity.Info{
-				WorkflowExecution: workflow.Execution{ID: "order-7", RunID: "run-1"}, ActivityID: "5", ActivityRunID: "",
+				WorkflowExecution: workflow.Execution{ID: "order-7", RunID: "run-1"}, ActivityID: "5",
 				Attempt: 3, ScheduledTime: server, StartedTime: server.Add(time.Minute),
 			}
-			change(&info)
-			return jobOf(info)
+			tc.change(&info)
+			want := retryjob.Job{Key: "order-7/run-1/5", Attempt: 3, Began: time.Now().Add(-time.Minute)}
+			tc.want(&want)
+			assert.Equal(t, want, jobOf(info), tc.name)
 		}
-		want := retryjob.Job{Key: "order-7/run-1/5", Attempt: 3, Began: time.Now().Add(-time.Minute)}
-		assert.Equal(t, want, of(func(*activity.Info) {}))
-		assert.Equal(t, want, of(func(info *activity.Info) { info.RetryPolicy = &temporal.RetryPolicy{} }))
-		want.MaxAttempts = 9
-		assert.Equal(t, want, of(func(info *activity.Info) { info.RetryPolicy = &temporal.RetryPolicy{MaximumAttempts: 9} }))
-		want.MaxAttempts, want.Key = 0, "5/run-2"
-		assert.Equal(t, want, of(func(info *activity.Info) {
-			info.WorkflowExecution, info.ActivityRunID = workflow.Execution{}, "run-2"
-		}))
 	})
 }
 

@@ -112,12 +112,16 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 }
 
 // jobOf describes an activity to retryjob. The times in info are by the server's
-// clock; Began is by this machine's.
+// clock; Began is by this machine's. A time that the server did not send is that of 1970.
 func jobOf(info activity.Info) retryjob.Job {
+	var waited time.Duration
+	if info.ScheduledTime.Unix() > 0 {
+		waited = max(0, info.StartedTime.Sub(info.ScheduledTime))
+	}
 	job := retryjob.Job{
 		Key:     fmt.Sprintf("%s/%s/%s", info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID),
 		Attempt: int(info.Attempt),
-		Began:   time.Now().Add(-info.StartedTime.Sub(info.ScheduledTime)),
+		Began:   time.Now().Add(-waited),
 	}
 	if info.WorkflowExecution.ID == "" { // the activity was started without a workflow
 		job.Key = info.ActivityID + "/" + info.ActivityRunID

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -217,6 +220,46 @@ func TestDeadLetterOfOtherErrors(t *testing.T) {
 		assert.False(t, ok, name)
 		assert.Zero(t, detail.Attempts, name)
 	}
+}
+
+// What a history has as details: any number, in any encoding, before the letter or in its
+// place.
+func TestDetailsOfAHistory(t *testing.T) {
+	garbage := &common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}}
+	letter := retryjob.DeadLetter{Reason: retry.ReasonExhausted, Attempts: 4}
+	for name, tc := range map[string]struct {
+		details []any
+		ok      bool
+	}{
+		"a letter":                  {[]any{letter}, true},
+		"garbage before it":         {[]any{converter.NewRawValue(garbage), letter}, true},
+		"100,000 before it":         {append(slices.Repeat([]any{7}, 100_000), letter), true},
+		"null before it":            {[]any{nil, letter}, true},
+		"garbage":                   {[]any{letter, converter.NewRawValue(garbage)}, false},
+		"null":                      {[]any{letter, nil}, false},
+		"no attempts":               {[]any{map[string]any{"reason": "deadline"}}, false},
+		"negative attempts":         {[]any{map[string]any{"reason": "deadline", "attempts": -1}}, false},
+		"attempts beyond an int":    {[]any{map[string]any{"reason": "deadline", "attempts": 1e300}}, false},
+		"a reason that is no text":  {[]any{map[string]any{"reason": 7, "attempts": 1}}, false},
+		"a time of the year 10,000": {[]any{map[string]any{"reason": "deadline", "attempts": 1, "began": "10000-01-01T00:00:00Z"}}, false},
+	} {
+		_, ok := retrytemporal.DeadLetterOf(sent(t, temporal.NewApplicationError("x", "X", tc.details...)))
+		assert.Equal(t, tc.ok, ok, name)
+	}
+
+	// An activity passes on what it got from another workflow, as it was.
+	id := int64(1<<53 + 1)
+	e := activityCall{do: fails(sent(t, temporal.NewApplicationError("x", "X", id, converter.NewRawValue(garbage))))}
+	_, err := e.run(t)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	var gotID int64
+	var got converter.RawValue
+	require.NoError(t, app.Details(&gotID, &got))
+	assert.Equal(t, id, gotID)
+	assert.Equal(t, garbage.Data, got.Payload().Data)
+	_, ok := retrytemporal.DeadLetterOf(err)
+	assert.True(t, ok)
 }
 
 // A dead letter of a newer version may have a reason that this one does not know.
