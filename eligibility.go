@@ -86,27 +86,6 @@ type Decision struct {
 // Decision.
 func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 
-// A Reason says why an operation is, or is not, attempted again. The zero Reason
-// is none. More may be added: a switch needs a default.
-type Reason string
-
-const (
-	ReasonRetry        Reason = "retry"                     // try again
-	ReasonSuccess      Reason = "success"                   // it did not fail
-	ReasonExhausted    Reason = "attempts_exhausted"        // all the attempts that the policy, or the failure's class, allows were made
-	ReasonNonRetryable Reason = "not_retryable"             // the policy, or the failure's class, is NonRetryable
-	ReasonPermanent    Reason = "permanent_error"           // the error is marked by Permanent, or comes from an inner call whose policy is invalid
-	ReasonRejected     Reason = "rejected"                  // RetryIf said no
-	ReasonRetryAfter   Reason = "retry_after_too_long"      // a server asks for a longer wait than MaxRetryAfter
-	ReasonElapsed      Reason = "elapsed"                   // the retry would start later than MaxElapsed allows
-	ReasonDeadline     Reason = "deadline"                  // the context's deadline has passed, or would before the retry
-	ReasonCanceled     Reason = "canceled"                  // the context was canceled
-	ReasonBudget       Reason = "budget_exhausted"          // a Budget, of the policy or the context, has no retry left
-	ReasonBorrowed     Reason = "borrowed_budget_exhausted" // the same, of a Budget that is Borrowed: the caller lent no more
-	ReasonWait         Reason = "wait_failed"               // the policy's Wait returned an error
-	ReasonInvalid      Reason = "invalid"                   // the policy, a class, or the call is invalid
-)
-
 // Next returns what to do after a failed attempt: whether to try again, when, and
 // why not. It makes the same decision as [Do], except for the context and the
 // Budget: it reads no clock, has no context, takes nothing from a Budget, and

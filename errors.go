@@ -204,6 +204,42 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
+// A Reason says why an operation is, or is not, attempted again. The zero Reason
+// is none. More may be added: a switch needs a default.
+//
+//   - [ReasonRetry]: try again
+//   - [ReasonSuccess]: it did not fail
+//   - [ReasonExhausted]: all attempts that the policy, or the failure's class, allows were made
+//   - [ReasonNonRetryable]: the policy, or the failure's class, is NonRetryable
+//   - [ReasonPermanent]: the error is marked by [Permanent], or an inner call was invalid
+//   - [ReasonRejected]: RetryIf said no
+//   - [ReasonRetryAfter]: a server asks for a longer wait than MaxRetryAfter
+//   - [ReasonElapsed]: the retry would start later than MaxElapsed allows
+//   - [ReasonDeadline]: the context's deadline has passed, or would before the retry
+//   - [ReasonCanceled]: the context was canceled
+//   - [ReasonBudget]: a [Budget], of the policy or the context, has no retry left
+//   - [ReasonBorrowed]: the same, of a Budget that is Borrowed: the caller lent no more
+//   - [ReasonWait]: the policy's Wait returned an error
+//   - [ReasonInvalid]: the policy, a class, or the call is invalid
+type Reason string
+
+const (
+	ReasonRetry        Reason = "retry"
+	ReasonSuccess      Reason = "success"
+	ReasonExhausted    Reason = "attempts_exhausted"
+	ReasonNonRetryable Reason = "not_retryable"
+	ReasonPermanent    Reason = "permanent_error"
+	ReasonRejected     Reason = "rejected"
+	ReasonRetryAfter   Reason = "retry_after_too_long"
+	ReasonElapsed      Reason = "elapsed"
+	ReasonDeadline     Reason = "deadline"
+	ReasonCanceled     Reason = "canceled"
+	ReasonBudget       Reason = "budget_exhausted"
+	ReasonBorrowed     Reason = "borrowed_budget_exhausted"
+	ReasonWait         Reason = "wait_failed"
+	ReasonInvalid      Reason = "invalid"
+)
+
 // ReasonOf returns the Reason of the outermost [Error] in err's tree;
 // ReasonSuccess if err is nil, and "" if there is none.
 func ReasonOf(err error) Reason {
