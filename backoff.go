@@ -63,7 +63,7 @@ func (d Fibonacci) Delay(attempt int) time.Duration {
 // 100ms, 200ms, 400ms, 800ms.
 type Exponential struct {
 	Base   time.Duration // the first delay; zero or less is no delay
-	Factor float64       // growth per attempt; 0 means 2; must be at least 1 and finite, and is treated as 1 if not
+	Factor float64       // growth per attempt, finite and at least 1, else treated as 1; 0: 2
 }
 
 // Delay returns Base * Factor^(attempt-1). It is computed in float64 and

@@ -43,7 +43,8 @@
 //
 // A Policy reads and writes JSON and YAML:
 //
-//	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"}, "max_delay": "5s", "jitter": 0.5}
+//	{"max_attempts": 5, "backoff": {"type": "exponential", "base": "200ms"},
+//	 "max_delay": "5s", "jitter": 0.5}
 //
 // Keys: https://github.com/goretry/retry/blob/main/docs/text-form.md
 //

@@ -23,13 +23,18 @@ type Attempt struct {
 
 	// Classes has the number of earlier failures of each class, by its name; nil: none.
 	// A caller that does not store them makes each failure the first of its class: no
-	// MaxAttempts of a class above 1 is ever reached, and a Backoff of a class stays at its first delay.
+	// MaxAttempts of a class above 1 is ever reached, and a Backoff of a class stays at
+	// its first delay.
 	Classes map[string]int
 
-	Err     error         // Next: what it failed with; nil: decided by count and time alone. Once does not read it
-	Took    time.Duration // Next: how long it ran, for HealthyAfter. Once does not read it
-	Elapsed time.Duration // since the first attempt began, for MaxElapsed; Once adds what the attempt takes. Below 0 is treated as 0
-	Seed    uint64        // picks the delay within its window; 0: drawn from Source
+	Err  error         // what it failed with, for Next; nil: count and time decide
+	Took time.Duration // how long it ran, for Next and HealthyAfter
+
+	// Elapsed is the time since the first attempt began, for MaxElapsed. Once adds what
+	// the attempt takes. Below 0 is treated as 0.
+	Elapsed time.Duration
+
+	Seed uint64 // picks the delay within its window; 0: drawn from Source
 }
 
 // A Class is a kind of failure, as Policy.Classify returns it. What it leaves
@@ -47,15 +52,15 @@ type Class struct {
 	// that it sees; failures of any other name are counted as if it were "".
 	Name string
 
-	MaxAttempts  int  // stops the call at this many failures of Name, with the last; 0: only the policy's limits apply
+	MaxAttempts  int  // stops the call at this many failures of Name; 0: never
 	NonRetryable bool // never retry this failure
 
 	// Backoff is the curve for this class: its first delay follows the first failure of
 	// Name. nil: the policy's, which goes by all failures. Fixed(0) is no delay.
 	Backoff Backoff
 
-	MaxDelay time.Duration // in place of the policy's, even where the Backoff is its own; 0: the policy's
-	Jitter   Jitter        // in place of the policy's; nil: the policy's; Proportional(0): none
+	MaxDelay time.Duration // 0: the policy's, even where the Backoff is its own
+	Jitter   Jitter        // nil: the policy's; Proportional(0): none
 
 	// Cause says why NonRetryable stops the call. It becomes the Cause of the [Error]
 	// and of the CallFinished. nil: none.
@@ -75,7 +80,10 @@ type Decision struct {
 	// for ReasonInvalid, for ReasonSuccess, and if Once did not call its function.
 	Delay time.Duration
 
-	Lo, Hi     time.Duration // the window of Delay, which is Draw(Seed, Number, Lo, Hi), with 1 for Number after a Reset
+	// Lo and Hi are the window of Delay, which is Draw(Seed, Number, Lo, Hi), with 1 for
+	// Number after a Reset.
+	Lo, Hi time.Duration
+
 	RetryAfter time.Duration // what a server asked for; 0: nothing
 	Seed       uint64        // what Delay was drawn with; 0: Delay is not random
 	Class      string        // the name of the failure's class; "": none
@@ -132,7 +140,8 @@ func (p Policy) Next(a Attempt) Decision {
 // healthy reports whether an attempt that ran this long and failed begins the
 // call anew, where p is valid.
 func (p *Policy) healthy(took time.Duration) bool {
-	return p.HealthyAfter > 0 && took >= p.HealthyAfter && (p.AttemptTimeout <= 0 || took < p.AttemptTimeout)
+	inTime := p.AttemptTimeout <= 0 || took < p.AttemptTimeout
+	return p.HealthyAfter > 0 && took >= p.HealthyAfter && inTime
 }
 
 // A failure is what an error says, and what the functions of the policy say of it.
@@ -273,9 +282,11 @@ func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
 // fault returns what is wrong with c.
 func (c *Class) fault() error {
 	var f faults
-	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts, "write how many, or 0 for the policy's limits alone")
+	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,
+		"write how many, or 0 for the policy's limits alone")
 	f.addBackoff(c.Backoff)
-	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay, "write 0 for the policy's, or a positive duration")
+	check(&f, c.MaxDelay < 0, "MaxDelay", c.MaxDelay,
+		"write 0 for the policy's, or a positive duration")
 	f.addJitter(c.Jitter)
 	if f == nil {
 		return nil

@@ -25,7 +25,7 @@ type Error struct {
 	// began anew.
 	Attempts, Total, Resets int
 
-	Waited time.Duration // sum of all delays that passed or that a Wait skipped, those before a reset too
+	Waited time.Duration // sum of all delays that passed or that a Wait skipped
 
 	// Delay is the delay that was chosen but not fully waited, such as the one before
 	// a retry that a Budget did not allow. A caller that calls again in a loop of its
@@ -55,7 +55,7 @@ type facts struct {
 	bound   time.Duration // MaxRetryAfter for ReasonRetryAfter, MaxElapsed for ReasonElapsed
 	elapsed time.Duration // for ReasonElapsed, since the first attempt began
 	ranOut  time.Duration // AttemptTimeout, if that ended the last attempt; 0: it did not
-	of      int           // for ReasonExhausted by a class: how many failures it had; or noLimit
+	of      int           // for ReasonExhausted by a class: its failures; or noLimit
 }
 
 // noLimit is the number of a ReasonExhausted for which the policy sets no limit.
@@ -80,7 +80,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		text := e.Err.Error()
 		if _, inner := e.Err.(*Error); inner {
-			text = strings.TrimPrefix(text, prefix) // it is there once even where a call was made inside another
+			text = strings.TrimPrefix(text, prefix) // it is there once
 		}
 		b.WriteString(": " + text)
 	}
@@ -130,7 +130,9 @@ func (e *Error) reasonText() string {
 }
 
 func (e *Error) factTexts() (facts []string) {
-	say := func(format string, args ...any) { facts = append(facts, fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) {
+		facts = append(facts, fmt.Sprintf(format, args...))
+	}
 	if e.Waited > 0 {
 		say("%v waited", short(e.Waited))
 	}
@@ -154,7 +156,8 @@ func (e *Error) factTexts() (facts []string) {
 		if e.elapsed > e.bound {
 			say("%v have passed, MaxElapsed is %v", short(e.elapsed), e.bound)
 		} else {
-			say("the next delay of %v would exceed MaxElapsed %v", short(e.Delay), e.bound)
+			say("the next delay of %v would exceed MaxElapsed %v",
+				short(e.Delay), e.bound)
 		}
 	case ReasonRetry, ReasonDeadline, ReasonCanceled, ReasonWait:
 		if e.Delay > 0 {

@@ -29,7 +29,9 @@ import "context"
 // The error is nil on success, and otherwise an [*Error]. If a retry follows, its
 // Reason is ReasonRetry. The Decision has the Reason of the error, or
 // ReasonSuccess.
-func Once(ctx context.Context, p Policy, a Attempt, fn func(context.Context) error) (Decision, error) {
+func Once(
+	ctx context.Context, p Policy, a Attempt, fn func(context.Context) error,
+) (Decision, error) {
 	var c call
 	c.prepare(ctx, &p)
 	defer c.refund()

@@ -17,7 +17,7 @@ type Plan []Step
 type Step struct {
 	Attempt int           // the attempt whose failure the retry follows: 1 for the first
 	Lo, Hi  time.Duration // the least and the greatest delay before the retry
-	Total   time.Duration // the latest time at which the retry starts, after the first attempt began
+	Total   time.Duration // when the retry starts at the latest, after the first attempt began
 }
 
 // maxSteps is where a plan ends whose policy does not: people read it, or

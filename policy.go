@@ -46,12 +46,17 @@ type Policy struct {
 	Backoff       Backoff        // the curve of delays; nil: no delay
 	MaxDelay      time.Duration  // no delay of the curve is longer, jitter included; 0: no cap
 	Jitter        Jitter         // spreads each delay over a window; nil: none
-	RetryAfter    RetryAfterMode // how a wait that a server asks for and the curve become one delay
-	MaxRetryAfter time.Duration  // the longest Retry-After that is waited for; 0: the longer of 1m and MaxDelay
-	Source        func() uint64  // draws the seed of a call, concurrently where the policy is shared; nil: math/rand/v2
+	RetryAfter    RetryAfterMode // how a wait that a server asks for joins the curve
+	MaxRetryAfter time.Duration  // the longest such wait; 0: the longer of 1m and MaxDelay
 
-	MaxElapsed     time.Duration // no retry whose delay ends later than this after the first attempt began; 0: no bound
-	AttemptTimeout time.Duration // cancels the context of each attempt after this time; 0: none
+	// Source draws the seed of a call, concurrently where the policy is shared; nil:
+	// math/rand/v2.
+	Source func() uint64
+
+	// No retry starts later than MaxElapsed after the first attempt began; 0: no bound.
+	MaxElapsed time.Duration
+
+	AttemptTimeout time.Duration // cancels the context of each attempt; 0: never
 
 	// HealthyAfter is for operations that last: a connection, a watch, a stream. An
 	// attempt that ran at least this long was healthy. If it fails, the call begins
@@ -64,7 +69,7 @@ type Policy struct {
 	HealthyAfter time.Duration
 
 	RetryIf  func(error) bool   // reports whether to retry after this failure; nil: always
-	Classify func(error) *Class // the class of a failure, with limits and delays of its own; nil, or a nil result: none
+	Classify func(error) *Class // limits and delays of its own; nil, or a nil result: none
 	Budget   *Budget            // shared allowance of retries; nil: none
 
 	// Wait waits before a retry; nil: a timer. It is called once for each retry,
@@ -82,12 +87,19 @@ type Policy struct {
 
 // A RetryAfterMode says what becomes of the wait that a server asks for, beside the
 // curve of a policy; see [After]. In the text form, RetryAfterSpread is "spread".
+//
+//   - [RetryAfterSpread]: at least that wait; the jitter adds to it, so that clients
+//     return apart
+//   - [RetryAfterAtLeast]: the longer of that wait and the delay drawn from the curve;
+//     nothing is added
+//   - [RetryAfterExact]: exactly that wait, even if the curve is longer; 10ms if it is
+//     shorter
 type RetryAfterMode string
 
 const (
-	RetryAfterSpread  RetryAfterMode = ""         // at least that wait; the jitter adds to it, so that clients return apart
-	RetryAfterAtLeast RetryAfterMode = "at_least" // the longer of that wait and the delay drawn from the curve; nothing is added
-	RetryAfterExact   RetryAfterMode = "exact"    // exactly that wait, even if the curve is longer; 10ms if it is shorter
+	RetryAfterSpread  RetryAfterMode = ""
+	RetryAfterAtLeast RetryAfterMode = "at_least"
+	RetryAfterExact   RetryAfterMode = "exact"
 )
 
 // Default returns a policy for a call to a service nearby: 5 attempts, delays
@@ -110,7 +122,8 @@ func Default() Policy {
 // a 0 would be no limit at all where p has a MaxElapsed.
 func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	if n == 0 || n < Unlimited {
-		return p, fmt.Errorf("retry: max attempts is %d: write 1 for no retry, or -1 for unlimited", n)
+		const write = "write 1 for no retry, or -1 for unlimited"
+		return p, fmt.Errorf("retry: max attempts is %d: %s", n, write)
 	}
 	p.MaxAttempts, p.MaxRetries = n, 0
 	return p, nil
@@ -227,9 +240,14 @@ func (p Policy) String() string {
 	say(p.MaxElapsed > 0, "within %v", p.MaxElapsed)
 	say(p.AttemptTimeout > 0, "%v for each", p.AttemptTimeout)
 	say(p.HealthyAfter > 0, "healthy after %v", p.HealthyAfter)
-	say(p.RetryAfter == RetryAfterExact, "Retry-After exactly, at most %v", p.maxRetryAfter())
-	say(p.RetryAfter == RetryAfterAtLeast, "Retry-After without jitter, at most %v", p.maxRetryAfter())
-	say(p.RetryAfter == RetryAfterSpread && p.MaxRetryAfter > 0, "Retry-After at most %v", p.MaxRetryAfter)
+	switch longest := p.maxRetryAfter(); p.RetryAfter {
+	case RetryAfterExact:
+		say(true, "Retry-After exactly, at most %v", longest)
+	case RetryAfterAtLeast:
+		say(true, "Retry-After without jitter, at most %v", longest)
+	default:
+		say(p.MaxRetryAfter > 0, "Retry-After at most %v", longest)
+	}
 	return strings.Join(parts, ", ")
 }
 

@@ -52,7 +52,9 @@ func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure
 
 // DoValue is [Do] for a function that returns a value. The value is the zero
 // T if there is an error.
-func DoValue[T any](ctx context.Context, p Policy, fn func(context.Context) (T, error)) (v T, err error) {
+func DoValue[T any](
+	ctx context.Context, p Policy, fn func(context.Context) (T, error),
+) (v T, err error) {
 	if fn == nil {
 		return v, Do(ctx, p, nil)
 	}
@@ -80,7 +82,7 @@ type call struct {
 
 	start    time.Time            // of the first attempt; zero without a clock
 	took     time.Duration        // the last attempt
-	timedOut bool                 // its failure is nothing but a timeout or the end of a context
+	timedOut bool                 // it failed with a mere timeout or the end of a context
 	skipped  time.Duration        // by Wait, which the clock is ahead by
 	seed     uint64               // of all delays; 0: not drawn yet
 	classes  [maxClasses]failures // so far
@@ -88,7 +90,7 @@ type call struct {
 	last     Decision             // on the last failure
 	decided  time.Time            // when that was
 	payers   *payers              // the Budgets of ctx
-	paid     bool                 // a retry has been taken out of the Budgets, and is still to begin
+	paid     bool                 // a retry was taken out of the Budgets, and has not begun
 }
 
 // prepare notes what the call is made with, and judges the policy.
@@ -174,7 +176,9 @@ func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
 // execute calls fn with a context that ends after timeout, if there is one. It
 // returns how long fn had, if it failed when that time was up.
-func execute(ctx context.Context, timeout time.Duration, fn func(context.Context) error) (ranOut time.Duration, err error) {
+func execute(
+	ctx context.Context, timeout time.Duration, fn func(context.Context) error,
+) (ranOut time.Duration, err error) {
 	if timeout <= 0 {
 		return 0, fn(ctx)
 	}
@@ -207,7 +211,8 @@ func (c *call) decide() bool {
 		c.seed = d.Seed
 	}
 	// A deadline bounds an attempt of Once, not the job.
-	if err := c.ctx.Err(); err != nil && (!c.once || !errors.Is(err, context.DeadlineExceeded)) {
+	err := c.ctx.Err()
+	if err != nil && (!c.once || !errors.Is(err, context.DeadlineExceeded)) {
 		return c.ended()
 	}
 	c.Delay = d.Delay
@@ -263,7 +268,8 @@ type failures struct {
 
 // pay takes the retry out of the Budgets. One that follows a healthy attempt is free.
 func (c *call) pay() bool {
-	if c.Attempts == 1 || c.once { // once a call: ten failures that ask the context each time take twice as long
+	// Once a call: ten failures that ask the context each time take twice as long.
+	if c.Attempts == 1 || c.once {
 		c.payers = payersOf(c.ctx)
 	}
 	if c.Attempts == 1 && c.Resets > 0 {
@@ -332,7 +338,9 @@ func (c *call) waitBy(left time.Duration) bool {
 	now := c.now()
 	passed := max(0, now.Sub(began))
 	if late := passed - left; late >= 0 && late < time.Millisecond {
-		passed = left // as with the package's own timer, and in a test the time that skipping takes does not show
+		// As with the package's own timer. In a test the time that skipping takes does
+		// not show.
+		passed = left
 	}
 	switch {
 	case c.ctx.Err() != nil:
@@ -407,7 +415,10 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	if c.start.IsZero() { // no attempt was made
 		c.start = at
 	}
-	e := Event{Kind: kind, Time: at, Attempt: c.Attempts, Total: c.Total, Max: c.limit, Resets: c.Resets, Elapsed: at.Sub(c.start)}
+	e := Event{
+		Kind: kind, Time: at, Elapsed: at.Sub(c.start),
+		Attempt: c.Attempts, Total: c.Total, Resets: c.Resets, Max: c.limit,
+	}
 	switch kind {
 	case AttemptFinished:
 		e.Err, e.Took = c.Err, c.took

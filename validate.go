@@ -89,22 +89,30 @@ func (p *Policy) faults() (f faults) {
 	const count = "write how many, 0 for not set, or -1 for unlimited"
 	check(&f, p.MaxAttempts < Unlimited, "MaxAttempts", p.MaxAttempts, count)
 	check(&f, p.MaxRetries < Unlimited, "MaxRetries", p.MaxRetries, count)
-	check(&f, p.AttemptCap < 0, "AttemptCap", p.AttemptCap, "write 0 for no cap, or how many attempts it allows")
+	check(&f, p.AttemptCap < 0, "AttemptCap", p.AttemptCap,
+		"write 0 for no cap, or how many attempts it allows")
 	f.addBackoff(p.Backoff)
 	check(&f, p.MaxDelay < 0, "MaxDelay", p.MaxDelay, writeDuration)
 	f.addJitter(p.Jitter)
 	check(&f, p.MaxRetryAfter < 0, "MaxRetryAfter", p.MaxRetryAfter,
 		"write 0 for one minute or MaxDelay, whichever is longer, or a positive duration")
-	if m := p.RetryAfter; m != RetryAfterSpread && m != RetryAfterAtLeast && m != RetryAfterExact {
-		f.add("RetryAfter", strconv.Quote(string(m)), "write RetryAfterSpread, RetryAfterAtLeast or RetryAfterExact")
+	switch m := p.RetryAfter; m {
+	case RetryAfterSpread, RetryAfterAtLeast, RetryAfterExact:
+	default:
+		f.add("RetryAfter", strconv.Quote(string(m)),
+			"write RetryAfterSpread, RetryAfterAtLeast or RetryAfterExact")
 	}
 	check(&f, p.MaxElapsed < 0, "MaxElapsed", p.MaxElapsed, writeDuration)
 	check(&f, p.AttemptTimeout < 0, "AttemptTimeout", p.AttemptTimeout, writeDuration)
-	check(&f, p.HealthyAfter != 0 && p.HealthyAfter < leastHealthy, "HealthyAfter", p.HealthyAfter, writeLeast)
+	check(&f, p.HealthyAfter != 0 && p.HealthyAfter < leastHealthy,
+		"HealthyAfter", p.HealthyAfter, writeLeast)
 	if b := p.Budget; b != nil {
-		check(&f, b.Size < 1, "Budget: Size", b.Size, "write how many retries it holds, at least 1")
-		check(&f, !(b.Ratio >= 0 && b.Ratio <= 1), "Budget: Ratio", b.Ratio, "write a share between 0 and 1: 0.1 is one retry for ten successes")
-		check(&f, b.RefillEvery != 0 && b.RefillEvery < leastRefill, "Budget: RefillEvery", b.RefillEvery, writeLeast)
+		check(&f, b.Size < 1, "Budget: Size", b.Size,
+			"write how many retries it holds, at least 1")
+		check(&f, !(b.Ratio >= 0 && b.Ratio <= 1), "Budget: Ratio", b.Ratio,
+			"write a share between 0 and 1: 0.1 is one retry for ten successes")
+		check(&f, b.RefillEvery != 0 && b.RefillEvery < leastRefill,
+			"Budget: RefillEvery", b.RefillEvery, writeLeast)
 	}
 	return f
 }
@@ -125,7 +133,9 @@ func (f *faults) addBackoff(b Backoff) {
 		check(f, b < 0, "Backoff: Fibonacci", time.Duration(b), delay)
 	case Exponential:
 		check(f, b.Base < 0, "Backoff: Exponential.Base", b.Base, delay)
-		check(f, b.Factor != 0 && b.Factor != b.factor(), "Backoff: Exponential.Factor", b.Factor, "write 0 for 2, or a finite number of at least 1")
+		check(f, b.Factor != 0 && b.Factor != b.factor(),
+			"Backoff: Exponential.Factor", b.Factor,
+			"write 0 for 2, or a finite number of at least 1")
 	case Schedule:
 		for i, d := range b {
 			if d < 0 {
@@ -139,8 +149,10 @@ func (f *faults) addBackoff(b Backoff) {
 func (f *faults) addJitter(j Jitter) {
 	switch j := j.(type) {
 	case Proportional:
-		check(f, !(j >= 0 && j <= 1), "Jitter: Proportional", float64(j), "write a share between 0 and 1: 0.2 is ±20 %")
+		check(f, !(j >= 0 && j <= 1), "Jitter: Proportional", float64(j),
+			"write a share between 0 and 1: 0.2 is ±20 %")
 	case Spread:
-		check(f, j != FullJitter && j != EqualJitter, "Jitter: Spread", int(j), "write FullJitter, EqualJitter, or nil for none")
+		check(f, j != FullJitter && j != EqualJitter, "Jitter: Spread", int(j),
+			"write FullJitter, EqualJitter, or nil for none")
 	}
 }
