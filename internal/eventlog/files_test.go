@@ -340,6 +340,15 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
+// The line behind one that is about as long as a line may be is read.
+func TestBehindALongLine(t *testing.T) {
+	const most, buffer = 4 << 20, 64 << 10
+	for _, length := range []int{most - 1, most, most + 1, most + buffer - 1, most + buffer, most + buffer + 1, 2 * most} {
+		c := only(t, of(strings.Repeat("x", length), `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`))
+		assert.Len(t, c.Records, 1, length)
+	}
+}
+
 // A line of text whose end is missing is torn, whichever event it has.
 func TestTornText(t *testing.T) {
 	for kind, line := range map[retry.EventKind]string{

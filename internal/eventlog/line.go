@@ -40,7 +40,7 @@ func (l *lines) next() (line []byte, err error) {
 		switch {
 		case err == nil && len(l.long) == 0:
 			return bytes.Trim(part, " \t\r\n"), nil
-		case len(l.long)+len(part) > maxLine:
+		case err == bufio.ErrBufferFull && len(l.long)+len(part) > maxLine: // else nothing comes after
 			return nil, errLongLine
 		}
 		if l.long = append(l.long, part...); err != bufio.ErrBufferFull {
