@@ -163,7 +163,7 @@ func TestRecipePoll(t *testing.T) {
 func TestReasonsToWatch(t *testing.T) {
 	page, err := os.ReadFile("docs/what-to-watch.md")
 	require.NoError(t, err)
-	source, err := os.ReadFile("eligibility.go")
+	source, err := os.ReadFile("errors.go")
 	require.NoError(t, err)
 	reasons := regexp.MustCompile(`\t(Reason\w+) +Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1)
 	require.Greater(t, len(reasons), 10)
