@@ -13,6 +13,7 @@ require (
 	github.com/avast/retry-go/v5 v5.1.1
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/cenkalti/backoff/v7 v7.0.3
+	github.com/cristalhq/hedgedhttp v0.9.2
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/goretry/retry v0.0.0-00010101000000-000000000000
 	github.com/goretry/retry/retrysim v0.0.0-00010101000000-000000000000

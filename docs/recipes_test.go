@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"expvar"
 	"fmt"
 	"io"
 	"log"
@@ -87,6 +88,47 @@ func TestRecipeHTTP(t *testing.T) {
 			logged := get(t, row.faults...)
 			assert.Contains(t, logged, row.logged)
 			assert.Equal(t, row.logged == "", logged == "")
+		})
+	}
+}
+
+func TestRecipeHedge(t *testing.T) {
+	slow := func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	ok := httpfault.Status(200, 0)
+	for _, row := range []struct {
+		name   string
+		faults []httpfault.Fault
+		won    string
+	}{
+		{"all are fast", []httpfault.Fault{ok}, "{}"},
+		{"one is slow", []httpfault.Fault{slow, ok}, `{"true": 1}`},
+		{"the second is no better", []httpfault.Fault{httpfault.Slow(60*time.Millisecond, ok), slow}, `{"false": 1}`},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			network := http.DefaultTransport
+			http.DefaultTransport = server(row.faults...)
+			defer func() { http.DefaultTransport = network }()
+			policy, hedges := retry.Default(), new(expvar.Map)
+
+			client := &http.Client{Transport: &retryhttp.Transport{
+				Policy: policy,
+				Base: &retryhttp.Hedge{
+					After: 50 * time.Millisecond, // longer than 95 % of the answers take
+					OnHedge: func(_ context.Context, won bool) {
+						hedges.Add(strconv.FormatBool(won), 1) // an expvar.Map
+					},
+				},
+			}}
+
+			began := time.Now()
+			resp, err := client.Get("http://example.test/orders")
+			require.NoError(t, err)
+			assert.NoError(t, resp.Body.Close())
+			assert.LessOrEqual(t, time.Since(began), 60*time.Millisecond)
+			assert.Equal(t, row.won, hedges.String())
 		})
 	}
 }

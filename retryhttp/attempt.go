@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
-	"sync/atomic"
 
 	"github.com/goretry/retry"
 )
@@ -22,8 +21,7 @@ type attempt struct {
 
 	req       *http.Request
 	sent      evidence
-	mayBeDone bool        // the server may have processed it
-	hedged    atomic.Bool // the answer is the one of the second request of a Hedge
+	mayBeDone bool // the server may have processed it
 }
 
 // send sends the request through Base. It returns either a response or an error,

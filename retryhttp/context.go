@@ -55,7 +55,7 @@ func RequestOf(ctx context.Context) *http.Request {
 }
 
 // Hedged is for the function.
-func (x *exchange) Hedged(context.Context) bool { return x.last != nil && x.last.hedged.Load() }
+func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
 
 // ErrorOf returns why the last response of a [Transport] was the last: the
 // *retry.Error that RoundTrip did not return because there is a response. It returns

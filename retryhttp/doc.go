@@ -18,7 +18,8 @@
 // once, and the Reason is not_retryable.
 //
 // A [Gate] holds all requests to a target that has asked one of them to wait, and
-// Transport.Resume fetches the rest of a download that breaks.
+// Transport.Resume fetches the rest of a download that breaks. A [Hedge] sends a GET a
+// second time when its answer is late.
 //
 // With [WholeBody] or [FirstEvent] as Check, a body that breaks off or a stream that
 // begins with an error is a failed attempt too. [LLM] is a preset for the APIs of

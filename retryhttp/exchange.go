@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/goretry/retry"
@@ -26,6 +27,7 @@ type exchange struct {
 	budget *retry.Budget // nil: none
 	unset  bool          // budget is the target's own, where the user has set none
 	once   bool          // the server must not process the request twice
+	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
 
 	last    *attempt       // nil before the first
 	failure error          // of the last attempt
@@ -118,6 +120,7 @@ func (x *exchange) next() *attempt {
 	ctx, a.cancel = context.WithCancelCause(ctx)
 	a.ctx = context.WithValue(ctx, attemptKey{}, a)
 	x.last = a
+	x.hedged.Store(false)
 	return a
 }
 

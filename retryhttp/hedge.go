@@ -28,7 +28,8 @@ import (
 //
 // A GET or HEAD without a body and without an Upgrade, if Transport.Idempotent allows it.
 // If the first request fails before After, there is no second one: the Transport may try
-// again. There is none either while a [Gate] holds other attempts.
+// again. There is none either while a [Gate] holds other attempts, and one that is refused
+// closes it.
 //
 // # Which answer is returned
 //
@@ -220,6 +221,9 @@ func (l *leg) send() {
 		failure := Check(l.req, l.resp, nil)
 		l.asks = l.resp.StatusCode == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
 		l.ok = !l.asks && (failure == nil || retry.IsPermanent(failure))
+		if a := l.r.attempt; l.second && l.asks && a != nil && a.x.gate != nil {
+			a.x.gate.learn(l.resp.StatusCode, failure)
+		}
 	}
 }
 
@@ -238,7 +242,7 @@ func (r *race) settle() *leg {
 		won = r.end(best, true)
 	}
 	if r.attempt != nil && won.second {
-		r.attempt.hedged.Store(true)
+		r.attempt.x.hedged.Store(true)
 	}
 	if r.h.OnHedge != nil && r.second != nil {
 		r.h.OnHedge(r.req.Context(), won.second)

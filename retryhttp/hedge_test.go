@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -581,7 +582,7 @@ func TestHedgeUnderATransport(t *testing.T) {
 				req.Header.Set("X-Attempt", fmt.Sprint(attempt))
 				return nil
 			},
-			Check: func(req *http.Request, resp *http.Response, err error) error {
+			Check: func(req *http.Request, resp *http.Response, _ error) error {
 				checked++
 				assert.NoError(t, req.Context().Err())
 				text, err := io.ReadAll(resp.Body)
@@ -655,6 +656,21 @@ func TestHedgeUnderATransport(t *testing.T) {
 	})
 }
 
+// A second request that is refused closes the Gate at once, although the first succeeds.
+func TestHedgeClosesTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, closed := time.Now(), time.Duration(0)
+		gate := &retryhttp.Gate{OnClose: func(_ string, wait time.Duration, _ error) {
+			closed = time.Since(began)
+			assert.Equal(t, 9*time.Second, wait)
+		}}
+		base := replicas(reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 429, wait: 9})
+		tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate}
+		assert.Equal(t, "answer 1", textOf(t, send(t, tr)))
+		assert.Equal(t, 60*ms, closed)
+	})
+}
+
 // AttemptOf, Hedged, OnHedge and the log say which answer is the one of a second request.
 func TestHedgeIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -720,6 +736,84 @@ func TestHedgeIsTold(t *testing.T) {
 	})
 }
 
+// What the second requests are for, and what they must not do: 200 requests a second to a
+// server whose answers take 10 ms, with a timeout of 2 s.
+func TestHedgeUnderLoad(t *testing.T) {
+	page, err := os.ReadFile("../docs/hedge.md")
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		name         string
+		slow         func(n int64) time.Duration // how long the n-th answer takes; 0: 10 ms
+		atATime      int                         // how many requests the server works on; 0: all
+		without, p99 time.Duration
+		more         int64 // requests than without
+	}{
+		{"2 % of the answers take 500 ms", func(n int64) time.Duration {
+			if n%50 == 7 {
+				return 500 * ms
+			}
+			return 0
+		}, 0, 500 * ms, 60 * ms, 41},
+		{"all answers take 500 ms", func(int64) time.Duration { return 500 * ms }, 0, 500 * ms, 500 * ms, 10},
+		{"a server at 75 % of what it can do", func(int64) time.Duration { return 150 * ms }, 40, 150 * ms, 150 * ms, 10},
+	} {
+		assert.Contains(t, string(page), fmt.Sprintf("\n| %s | %d ms | %d ms | %d |\n", tt.name, tt.without.Milliseconds(), tt.p99.Milliseconds(), tt.more))
+		bubble(t, tt.name, func(t *testing.T) {
+			const requests = 2000
+			run := func(after time.Duration) (p99 time.Duration, served int64) {
+				var n, failed atomic.Int64
+				var room chan bool
+				if tt.atATime > 0 {
+					room = make(chan bool, tt.atATime)
+				}
+				h := &retryhttp.Hedge{After: after, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+					d := max(10*ms, tt.slow(n.Add(1)))
+					done := make(chan bool)
+					go func() { // it works on, whether or not the client is there, as a database does
+						if room != nil {
+							room <- true
+							defer func() { <-room }()
+						}
+						time.Sleep(d)
+						close(done)
+					}()
+					select {
+					case <-done:
+						return response(200), nil
+					case <-req.Context().Done():
+						return nil, req.Context().Err()
+					}
+				})}
+				var calls sync.WaitGroup
+				took := make([]time.Duration, requests)
+				for i := range requests {
+					calls.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+						defer cancel()
+						began := time.Now()
+						resp, err := h.RoundTrip(request(t, "GET").WithContext(ctx))
+						if took[i] = time.Since(began); err != nil {
+							failed.Add(1)
+						} else {
+							_ = resp.Body.Close()
+						}
+					})
+					time.Sleep(5 * ms)
+				}
+				calls.Wait()
+				time.Sleep(time.Minute) // until the server has done what is left
+				assert.Zero(t, failed.Load(), "nothing is lost")
+				slices.Sort(took)
+				return took[requests*99/100], n.Load()
+			}
+			p99, served := run(0)
+			assert.Equal(t, []any{tt.without, int64(requests)}, []any{p99, served})
+			p99, served = run(50 * ms)
+			assert.Equal(t, []any{tt.p99, tt.more}, []any{p99, served - requests})
+		})
+	}
+}
+
 var errCaller = errors.New("the caller has left")
 
 // A caller that cancels at any time gets no answer, or one that it can read.
@@ -781,6 +875,7 @@ func TestHedgeCloseIdleConnections(t *testing.T) {
 func TestHedgeStorm(t *testing.T) {
 	for name, start := range protocols {
 		t.Run(name, func(t *testing.T) {
+			freeAddr(t) // the runtime keeps two descriptors from the first socket on
 			goroutines, files := runtime.NumGoroutine(), descriptors()
 			var open, asked atomic.Int64
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {

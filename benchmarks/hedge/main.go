@@ -1,0 +1,231 @@
+// Command hedge prints the table of README.md about second requests: what each library does
+// to the times, the requests and the connections of a server on loopback, in one run.
+//
+//	go run ./hedge
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cristalhq/hedgedhttp"
+	"github.com/failsafe-go/failsafe-go/budget"
+	"github.com/failsafe-go/failsafe-go/failsafehttp"
+	"github.com/failsafe-go/failsafe-go/hedgepolicy"
+
+	"github.com/goretry/retry/retryhttp"
+)
+
+var (
+	rate    = flag.Int("rate", 200, "requests a second")
+	median  = flag.Duration("median", 10*time.Millisecond, "of the answers; a slow one takes 50 times as long")
+	measure = flag.Duration("for", 10*time.Second, "how long each case is measured")
+)
+
+func slow() time.Duration { return 50 * *median }
+
+// after is when a library sends a second request.
+func after() time.Duration { return 5 * *median }
+
+// A library sends a second request if there is no answer after some time.
+type library struct {
+	name string
+	over func(base http.RoundTripper) http.RoundTripper
+}
+
+var libraries = []library{
+	{"none", func(base http.RoundTripper) http.RoundTripper { return base }},
+	{"retryhttp.Hedge", func(base http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Hedge{Base: base, After: after()}
+	}},
+	{"cristalhq/hedgedhttp", func(base http.RoundTripper) http.RoundTripper {
+		rt, err := hedgedhttp.NewRoundTripper(after(), 2, base)
+		if err != nil {
+			panic(err)
+		}
+		return rt
+	}},
+	{"failsafe-go, delay", func(base http.RoundTripper) http.RoundTripper {
+		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewWithDelay[*http.Response](after()))
+	}},
+	{"failsafe-go, quantile", func(base http.RoundTripper) http.RoundTripper {
+		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewWithDelayQuantile[*http.Response](0.95, 100, 20))
+	}},
+	{"failsafe-go, delay, budget", func(base http.RoundTripper) http.RoundTripper {
+		return failsafehttp.NewRoundTripper(base, hedgepolicy.NewBuilderWithDelay[*http.Response](after()).
+			WithBudget(budget.NewBuilder().WithMaxRate(0.05).Build()).Build())
+	}},
+}
+
+// A trial is what the answers are like.
+type trial struct {
+	name  string
+	share float64 // of the answers that are slow
+	work  int     // how long the others take, in medians
+	limit float64 // the server works on as many requests at a time that this share of what it can do is asked; 0: on all
+}
+
+// Each trial begins with two seconds of the first one, which are not measured: a library may
+// learn from them.
+var trials = []trial{
+	{name: "2 % slow", share: 0.02, work: 1},
+	{name: "all slow", work: 50},
+	{name: "75 % of the limit", work: 15, limit: 0.75},
+}
+
+func main() {
+	flag.Parse()
+	fmt.Printf("| | | p50 | p99 | requests | new connections | succeed |\n|%s\n", strings.Repeat(" --- |", 7))
+	for _, t := range trials {
+		for _, l := range libraries {
+			r := run(t, l)
+			fmt.Printf("| %s | %s | %.0f ms | %.0f ms | %+.1f %% | %d | %.1f %% |\n", t.name, l.name, ms(r.p50), ms(r.p99),
+				100*(float64(r.served)/float64(r.sent)-1), r.connections, 100*float64(r.ok)/float64(r.sent))
+		}
+	}
+	fmt.Printf("\n| an answer in time, in memory | time | allocations |\n|%s\n", strings.Repeat(" --- |", 3))
+	for _, l := range libraries {
+		r := inTime(l)
+		fmt.Printf("| %s | %.1f us | %d |\n", l.name, float64(r.NsPerOp())/1e3, r.AllocsPerOp())
+	}
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
+
+// A result is what the requests of a trial met with.
+type result struct {
+	sent, ok            int
+	served, connections int64 // at the server
+	p50, p99            time.Duration
+}
+
+// run sends requests through a library, first two seconds of the first trial and then those
+// of t. Each has four times as long as a slow answer takes.
+func run(t trial, l library) result {
+	s := newServer(trials[0], t)
+	defer func() { s.CloseClientConnections(); s.Close() }()
+	base := &http.Transport{MaxIdleConns: 1000, MaxIdleConnsPerHost: 1000}
+	defer base.CloseIdleConnections()
+	client := &http.Client{Transport: l.over(base), Timeout: 4 * slow()}
+	s.send(client, 0, 2*time.Second)
+	s.measured.Store(true)
+	took, ok := s.send(client, 1, *measure)
+	slices.Sort(took)
+	return result{len(took), ok, s.served[1].Load(), s.connections.Load(), took[len(took)/2], took[len(took)*99/100]}
+}
+
+// A server answers the requests of two trials.
+type server struct {
+	*httptest.Server
+	served      [2]atomic.Int64
+	connections atomic.Int64
+	measured    atomic.Bool // connections are counted
+}
+
+func newServer(of ...trial) *server {
+	s := &server{}
+	var room [2]chan bool
+	for i, t := range of {
+		if t.limit > 0 {
+			room[i] = make(chan bool, int(float64(*rate*t.work)*median.Seconds()/t.limit))
+		}
+	}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := len(r.URL.Query().Get("measured"))
+		t := of[i]
+		s.served[i].Add(1)
+		if room[i] != nil { // it works on, whether or not the client is there, as a database does
+			room[i] <- true
+			defer func() { <-room[i] }()
+		}
+		d := time.Duration(t.work) * *median
+		if rand.Float64() < t.share {
+			d = slow()
+		}
+		time.Sleep(time.Duration(float64(d) * (0.8 + 0.4*rand.Float64())))
+		_, _ = io.WriteString(w, "hello")
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew && s.measured.Load() {
+			s.connections.Add(1)
+		}
+	}
+	s.Start()
+	return s
+}
+
+// send sends requests of the i-th trial. It returns how long each took, and how many
+// succeeded.
+func (s *server) send(client *http.Client, i int, lasts time.Duration) (took []time.Duration, ok int) {
+	took = make([]time.Duration, max(1, int(lasts.Seconds()*float64(*rate))))
+	url := s.URL + "/?measured=" + strings.Repeat("x", i)
+	var succeeded atomic.Int64
+	var calls sync.WaitGroup
+	began := time.Now()
+	for n := range took {
+		time.Sleep(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(*rate))))
+		calls.Go(func() {
+			sent := time.Now()
+			if get(client, url) == nil {
+				succeeded.Add(1)
+			}
+			took[n] = time.Since(sent)
+		})
+	}
+	calls.Wait()
+	return took, int(succeeded.Load())
+}
+
+func get(client *http.Client, url string) error {
+	resp, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != http.StatusOK || string(text) != "hello") {
+		err = fmt.Errorf("%s: %q", resp.Status, text)
+	}
+	return err
+}
+
+// inTime measures a request whose answer comes at once.
+func inTime(l library) testing.BenchmarkResult {
+	return testing.Benchmark(func(b *testing.B) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://example.test/", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rt := l.over(answers{})
+		b.ReportAllocs()
+		for b.Loop() {
+			resp, err := rt.RoundTrip(req)
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+	})
+}
+
+// answers answers at once.
+type answers struct{}
+
+func (answers) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("hello")), Request: req}, nil
+}
