@@ -5,6 +5,7 @@ package retry_test
 import (
 	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -196,6 +197,32 @@ func TestEveryPackageNeedsTheRootAlone(t *testing.T) {
 			assert.True(t, !ours || itself || internal || slices.Contains(allowed[pkg], imported), "%s imports %s", file, imported)
 		}
 	}
+}
+
+// go doc shows one constant of a group, and "...": the comment of the type lists all.
+func TestTheCommentOfATypeListsItsConstants(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	set, files := token.NewFileSet(), []*ast.File{}
+	for _, name := range names {
+		if !strings.HasSuffix(name, "_test.go") {
+			file, err := parser.ParseFile(set, name, nil, parser.ParseComments)
+			require.NoError(t, err)
+			files = append(files, file)
+		}
+	}
+	root, err := doc.NewFromFiles(set, files, "github.com/goretry/retry")
+	require.NoError(t, err)
+	listed := 0
+	for _, of := range root.Types {
+		for _, group := range of.Consts {
+			for _, name := range group.Names {
+				assert.Contains(t, of.Doc, "["+name+"]", of.Name)
+				listed++
+			}
+		}
+	}
+	assert.Greater(t, listed, 20)
 }
 
 // clocks are the functions, by their package, that read the clock or wait.
