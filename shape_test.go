@@ -142,7 +142,7 @@ func TestPrinciple10StandardLibraryNoGoroutineNoRecoverNoGlobalStateNoHiddenMeth
 			}
 		})
 		assert.ElementsMatch(t, []string{
-			"marks.go: retryAfterer", "marks.go: asker", "marks.go: wrapper", "marks.go: multiWrapper", "marks.go: timeouter", "marks.go: iser",
+			"permanent.go: retryAfterer", "permanent.go: asker", "permanent.go: wrapper", "permanent.go: multiWrapper", "permanent.go: timeouter", "permanent.go: iser",
 		},
 			slices.Collect(maps.Keys(asserted)))
 	})
