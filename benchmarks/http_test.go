@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/failsafe-go/failsafe-go/failsafehttp"
 	"github.com/hashicorp/go-retryablehttp"
@@ -147,5 +148,34 @@ func TestEveryClientDoesTheSame(t *testing.T) {
 				assert.Equal(t, []any{http.StatusOK, "hello", n * sent}, []any{status, text, script.n}, c.name)
 			}
 		}
+	}
+}
+
+// The CheckRetry functions of go-retryablehttp begin with the error of the context, and are
+// a Check as they are: the attempt is not over when they are called.
+func TestCheckRetryIsACheck(t *testing.T) {
+	for name, checkRetry := range map[string]retryablehttp.CheckRetry{
+		"default": retryablehttp.DefaultRetryPolicy, "with the error": retryablehttp.ErrorPropagatedRetryPolicy,
+	} {
+		script := &answers{failures: 2}
+		server := httptest.NewServer(script)
+		client := &http.Client{Transport: &retryhttp.Transport{
+			Base: server.Client().Transport, Policy: retry.Policy{MaxAttempts: httpAttempts, AttemptTimeout: time.Minute}, //retry:vet-ignore policyliteral no waits are measured
+			Check: func(req *http.Request, resp *http.Response, err error) error {
+				switch again, failure := checkRetry(req.Context(), resp, err); {
+				case again && err == nil:
+					return retryhttp.NewStatusError(resp)
+				case again:
+					return err
+				default:
+					return retry.Permanent(failure)
+				}
+			},
+		}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		status, text := get(t, client, req)
+		assert.Equal(t, []any{http.StatusOK, "hello", 3}, []any{status, text, script.n}, name)
+		server.Close()
 	}
 }
