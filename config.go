@@ -100,6 +100,7 @@ type budgetForm struct {
 	Size        int           `json:"size" yaml:"size"`
 	Ratio       strict.Number `json:"ratio,omitzero" yaml:"ratio,omitempty"`
 	RefillEvery duration      `json:"refill_every,omitzero" yaml:"refill_every,omitempty"`
+	Borrowed    bool          `json:"borrowed,omitzero" yaml:"borrowed,omitempty"`
 }
 
 // A backoffForm is a Backoff as it is written.
@@ -123,7 +124,7 @@ func (p Policy) form() (*policyForm, error) {
 		form.Retryable = new(bool)
 	}
 	if b := p.Budget; b != nil {
-		form.Budget = &budgetForm{b.Size, strict.Number(b.Ratio), duration(b.RefillEvery)}
+		form.Budget = &budgetForm{b.Size, strict.Number(b.Ratio), duration(b.RefillEvery), b.Borrowed}
 	}
 	switch b := p.Backoff.(type) {
 	case nil:
@@ -213,6 +214,7 @@ func readBudget(m *strict.Mapping) *Budget {
 	b.Ratio, _ = strict.Take(m, "ratio", "a share between 0 and 1: 0.1 is one retry for ten successes",
 		func(share float64) bool { return share >= 0 && share <= 1 })
 	readLeast(m, "refill_every", leastRefill, &b.RefillEvery)
+	b.Borrowed, _ = strict.Take[bool](m, "borrowed", "true or false", nil)
 	m.RejectRest("a budget")
 	return &b
 }

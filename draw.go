@@ -52,8 +52,8 @@ func mix(seed, n uint64) uint64 {
 	return z ^ z>>31
 }
 
-// leastWait is the shortest wait of RetryAfterExact, and of a call without a limit on its
-// attempts. One of 1ns would be 1.5 million attempts a second.
+// leastWait is the shortest wait of RetryAfterExact, and of a call that may go on for ever.
+// One of 1ns would be 1.5 million attempts a second.
 const leastWait = 10 * time.Millisecond
 
 // saidZero is what a server's wait of zero is passed on as, because 0 is none.
@@ -61,7 +61,7 @@ const saidZero = time.Nanosecond
 
 // window returns the least and the greatest delay after an attempt: the curve, cut to
 // the cap, spread by the jitter inside the cap, raised to what a server asked for, and
-// to leastWait if p has no limit.
+// to leastWait if p may go on for ever.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
 	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
 		wait := max(retryAfter, leastWait)
@@ -95,7 +95,7 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 		}
 		lo, hi = retryAfter, max(hi, saturate.Add(retryAfter, width))
 	}
-	if hi < leastWait && p.limit() == Unlimited {
+	if hi < leastWait && p.endless() {
 		return leastWait, leastWait
 	}
 	return lo, hi

@@ -219,7 +219,7 @@ func (d *Decision) decide(p *Policy, f failure, limit, number, of int, e *Error)
 	default:
 		d.Reason = ReasonRetry
 	}
-	if q.Backoff != nil || q.Jitter != nil || d.RetryAfter != 0 || limit == Unlimited {
+	if q.Backoff != nil || q.Jitter != nil || d.RetryAfter != 0 || p.endless() {
 		d.Lo, d.Hi = q.window(nth, d.RetryAfter)
 	}
 }

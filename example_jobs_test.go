@@ -55,9 +55,9 @@ func ExamplePolicy_ForJob() {
 		fmt.Println(maxAttempts, "->", policy.ForJob(maxAttempts))
 	}
 	// Output:
-	// 0 -> 5 attempts
-	// 3 -> 3 attempts
-	// 20 -> 5 attempts
+	// 0 -> 5 attempts, Retry-After at most 24h0m0s
+	// 3 -> 3 attempts, Retry-After at most 24h0m0s
+	// 20 -> 5 attempts, Retry-After at most 24h0m0s
 }
 
 // The ID of a job is enough to compute its delays again, in any worker, and for

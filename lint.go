@@ -49,12 +49,16 @@ func (p Policy) Lint() []string {
 			"are never used; MaxAttempts (max_attempts) counts the first attempt",
 			len(s), attempts, s.Delay(retries+1))
 	}
-	say(unlimited && sameDelays && p.Backoff == nil,
-		"unlimited attempts without a Backoff (backoff): each wait is %v; set one", leastWait)
+	endless, what := p.endless() && retries != 0 && sameDelays, "HealthyAfter (healthy_after)"
+	if unlimited {
+		what = attempts
+	}
+	say(endless && p.Backoff == nil,
+		"%s without a Backoff (backoff): each wait is %v; set one", what, leastWait)
 	_, greatest := p.ownWindow(math.MaxInt)
-	say(unlimited && sameDelays && p.Backoff != nil && greatest < leastWait,
-		"unlimited attempts with delays below %v: each wait is %v instead", leastWait, leastWait)
-	say(retries > 0 && sameDelays && p.Backoff == nil,
+	say(endless && p.Backoff != nil && greatest < leastWait,
+		"%s with delays below %v: each wait is %v instead", what, leastWait, leastWait)
+	say(retries > 0 && sameDelays && p.Backoff == nil && p.HealthyAfter == 0,
 		"%s without a Backoff (backoff): they follow each other at once; set one, "+
 			"or Fixed(0) for no delay", attempts)
 	say(unlimited && grows(p.Backoff) && p.MaxDelay == 0 && p.MaxElapsed == 0,
@@ -127,14 +131,14 @@ func (p *Policy) builtIn() bool {
 	}
 }
 
-// ownWindow returns the window of a delay without the least wait of unlimited
-// attempts; 0 to the longest where that would call what the caller wrote.
+// ownWindow returns the window of a delay without the least wait of a call that may go on
+// for ever; 0 to the longest where that would call what the caller wrote.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
 		return 0, saturate.Max
 	}
 	limited := *p
-	limited.MaxAttempts = 1
+	limited.MaxAttempts, limited.HealthyAfter = 1, 0
 	return limited.window(attempt, 0)
 }
 

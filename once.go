@@ -21,7 +21,8 @@ import "context"
 //     is not called, and the Reason is ReasonExhausted or ReasonNonRetryable.
 //   - If p is invalid, fn is called once whatever Number is, so that a bad
 //     configuration does not bury the jobs in flight without a run.
-//   - HealthyAfter has no effect, because Once does not count the attempts.
+//   - No attempt is healthy, because Once does not count them: HealthyAfter only keeps the
+//     Delay at 10ms or more.
 //   - Failures of a class are counted by a.Classes: store a small map of at most 8
 //     names, and add one to the name in Decision.Class after each failure, except
 //     where the Reason is ReasonCanceled.
@@ -38,7 +39,6 @@ func Once(
 	c.once, c.earlier, c.seed = true, a.Classes, a.Seed
 	c.Attempts = max(1, a.Number) - 1
 	c.Total = c.Attempts
-	c.p.HealthyAfter = 0 // the count is not ours
 	if c.fault != nil {
 		c.limit = c.Attempts + 1 // this attempt is made, whatever its number
 	}

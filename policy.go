@@ -31,8 +31,9 @@ const Unlimited = -1
 //   - Use MaxAttempts or MaxRetries, not both: if a file sets max_retries, a
 //     larger MaxAttempts set in code has no effect. For a limit from a flag or the
 //     environment there is [Policy.WithMaxAttempts].
-//   - A policy whose attempts are unlimited waits at least 10ms: a window that ends
-//     earlier becomes 10ms, even if Backoff is nil or MaxDelay is shorter.
+//   - A policy whose attempts are unlimited, or that has a HealthyAfter, waits at least
+//     10ms: a window that ends earlier becomes 10ms, even if Backoff is nil or MaxDelay
+//     is shorter.
 //
 // Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An
 // invalid policy never retries: each call makes one attempt, and its error says what
@@ -43,11 +44,14 @@ type Policy struct {
 	AttemptCap   int  // the operator's ceiling on attempts, over every other limit; 0: none
 	NonRetryable bool // never retry a failure
 
-	Backoff       Backoff        // the curve of delays; nil: no delay
-	MaxDelay      time.Duration  // no delay of the curve is longer, jitter included; 0: no cap
-	Jitter        Jitter         // spreads each delay over a window; nil: none
-	RetryAfter    RetryAfterMode // how a wait that a server asks for joins the curve
-	MaxRetryAfter time.Duration  // the longest such wait; 0: the longer of 1m and MaxDelay
+	Backoff    Backoff        // the curve of delays; nil: no delay
+	MaxDelay   time.Duration  // no delay of the curve is longer, jitter included; 0: no cap
+	Jitter     Jitter         // spreads each delay over a window; nil: none
+	RetryAfter RetryAfterMode // how a wait that a server asks for joins the curve
+
+	// MaxRetryAfter is the longest such wait; 0: a minute, for a job a day (see ForJob),
+	// or MaxDelay if that is longer.
+	MaxRetryAfter time.Duration
 
 	// Source draws the seed of a call, concurrently where the policy is shared; nil:
 	// math/rand/v2.
@@ -151,6 +155,9 @@ func (p *Policy) declared() int {
 	return Unlimited
 }
 
+// endless reports whether p may go on for ever, because no limit on attempts is reached.
+func (p *Policy) endless() bool { return p.HealthyAfter > 0 || p.limit() == Unlimited }
+
 // tighter returns the smaller of two limits on attempts. 0 is not set, and
 // Unlimited loses to any number.
 func tighter(a, b int) int {
@@ -183,15 +190,22 @@ func (p Policy) EffectiveMax() int {
 	return p.limit()
 }
 
-// ForJob returns p with a job's own limit on attempts, which can lower the limit of
-// p and never raise it. A maxAttempts of 0 or below is not set. If p has neither
-// MaxAttempts nor MaxRetries, the job's limit is the limit. AttemptCap, NonRetryable
-// and MaxElapsed still apply. An invalid policy stays as it is.
+// ForJob returns p for a job of a queue that has its own limit on attempts, which can lower
+// the limit of p and never raise it. A maxAttempts of 0 or below is not set. If p has
+// neither MaxAttempts nor MaxRetries, the job's limit is the limit. AttemptCap,
+// NonRetryable and MaxElapsed still apply. An invalid policy stays as it is.
+//
+// Nobody waits while a job is in its queue. So if p has no MaxRetryAfter, it becomes a day,
+// or MaxDelay if that is longer.
 func (p Policy) ForJob(maxAttempts int) Policy {
-	if maxAttempts > 0 && p.faults() == nil {
+	if p.faults() != nil {
+		return p
+	}
+	if maxAttempts > 0 {
 		p.MaxAttempts = tighter(p.count(), maxAttempts)
 		p.MaxRetries = 0
 	}
+	p.MaxRetryAfter = cmp.Or(p.MaxRetryAfter, max(24*time.Hour, p.MaxDelay))
 	return p
 }
 

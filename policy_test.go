@@ -99,16 +99,50 @@ func TestForJob(t *testing.T) {
 	derived := p.ForJob(3)
 	assert.Equal(t, 3, derived.EffectiveMax())
 	assert.Equal(t, 5, p.EffectiveMax(), "p itself is not changed")
-	derived.MaxAttempts = p.MaxAttempts
+	derived.MaxAttempts, derived.MaxRetryAfter = p.MaxAttempts, 0
 	assert.Equal(t, p, derived, "only the limits change")
 
-	byRetries := retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second)}
+	byRetries := retry.Policy{MaxRetries: 4, Backoff: retry.Fixed(time.Second), MaxRetryAfter: time.Second}
 	for _, none := range []int{0, -1, math.MinInt} {
 		assert.Equal(t, byRetries, byRetries.ForJob(none), "a job without a limit changes nothing")
 	}
-	assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}, byRetries.ForJob(3), "one limit remains")
+	assert.Equal(t, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), MaxRetryAfter: time.Second}, byRetries.ForJob(3), "one limit remains")
 	bad := retry.Policy{MaxAttempts: -2}
 	assert.Equal(t, bad, bad.ForJob(3), "the job's limit does not make a policy valid")
+}
+
+// Nobody waits while a job is in its queue, so a server may ask for more than a minute.
+func TestTheLongestRetryAfterOfAJob(t *testing.T) {
+	const day = 24 * time.Hour
+	long := func(set, delay time.Duration) retry.Policy {
+		p := retry.Default()
+		p.MaxRetryAfter, p.MaxDelay = set, delay
+		return p
+	}
+	for _, row := range []struct {
+		policy retry.Policy
+		asked  time.Duration
+		want   retry.Reason
+	}{
+		{retry.Default(), 90 * time.Second, retry.ReasonRetry},
+		{retry.Default(), 5 * time.Hour, retry.ReasonRetry},
+		{retry.Default(), day, retry.ReasonRetry},
+		{retry.Default(), day + 1, retry.ReasonRetryAfter},
+		{long(0, 2*day), 2 * day, retry.ReasonRetry},
+		{long(0, 2*day), 2*day + 1, retry.ReasonRetryAfter},
+		{long(time.Minute, 0), time.Minute, retry.ReasonRetry},
+		{long(time.Minute, 2*day), time.Minute + 1, retry.ReasonRetryAfter},
+		{long(7*day, 0), 7 * day, retry.ReasonRetry},
+		{retry.Policy{MaxElapsed: time.Hour}, time.Hour, retry.ReasonRetry},
+		{retry.Policy{MaxElapsed: time.Hour}, time.Hour + 1, retry.ReasonElapsed},
+	} {
+		for _, limit := range []int{0, 3} {
+			d := row.policy.ForJob(limit).Next(retry.Attempt{Number: 1, Err: retry.After(row.asked, errBoom), Seed: 1})
+			assert.Equal(t, row.want, d.Reason, "%v after %v", row.policy, row.asked)
+			assert.GreaterOrEqual(t, d.Delay, row.asked)
+		}
+	}
+	assert.Equal(t, retry.ReasonRetryAfter, retry.Default().Next(retry.Attempt{Number: 1, Err: retry.After(90*time.Second, errBoom)}).Reason, "a call has one minute")
 }
 
 func TestPolicyString(t *testing.T) {

@@ -156,7 +156,7 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 		if c.p.OnEvent != nil {
 			c.tell(AttemptFinished, ended)
 		}
-		if c.Err != nil && c.fault == nil && c.p.healthy(c.took) {
+		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) {
 			c.Attempts, c.seed, c.start, c.classes = 1, 0, ended, [maxClasses]failures{}
 			c.Before = nil
 			c.Resets++

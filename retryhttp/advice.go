@@ -31,7 +31,7 @@ const (
 // measured from the Date of the response, so that the server's clock decides and
 // not ours. The Age of the response, which is time spent in a cache, is subtracted.
 // A wait of 0, and a date that has passed, is a Wait of 1ns: under RetryAfterExact the
-// next attempt then follows at once. Anything else is ignored. If there are several values,
+// next attempt then follows after 10ms. Anything else is ignored. If there are several values,
 // the longest wait applies.
 //
 // After 403 and 413 a valid Retry-After is a Verdict of Again: it says that the

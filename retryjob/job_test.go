@@ -137,14 +137,15 @@ func TestRunReadsAsDo(t *testing.T) {
 		"a class that is invalid": {with(func(p *retry.Policy) {
 			p.Classify = func(error) *retry.Class { return &retry.Class{MaxDelay: -1} }
 		}), 0, always(errBoom), retry.ReasonInvalid},
-		"Retry-After":          {same, 0, slow(retry.After(time.Second, errBoom)), retry.ReasonSuccess},
-		"Retry-After exactly":  {with(func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterExact }), 0, slow(retry.After(10*time.Millisecond, errBoom)), retry.ReasonSuccess},
-		"Retry-After too long": {same, 0, slow(errBoom, retry.After(time.Hour, errBoom)), retry.ReasonRetryAfter},
-		"elapsed":              {with(func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 500*time.Millisecond, nil }), 0, always(errBoom), retry.ReasonElapsed},
-		"elapsed alone":        {with(func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, 0 }), 0, slow(errBoom), retry.ReasonSuccess},
-		"budget":               {with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }), 0, always(errBoom), retry.ReasonBudget},
-		"timeout":              {with(func(p *retry.Policy) { p.AttemptTimeout = time.Millisecond }), 0, always(context.DeadlineExceeded), retry.ReasonExhausted},
-		"no delay":             {with(func(p *retry.Policy) { p.Backoff, p.Jitter = nil, nil }), 0, always(errBoom), retry.ReasonExhausted},
+		"Retry-After":            {same, 0, slow(retry.After(time.Second, errBoom)), retry.ReasonSuccess},
+		"Retry-After exactly":    {with(func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterExact }), 0, slow(retry.After(10*time.Millisecond, errBoom)), retry.ReasonSuccess},
+		"Retry-After too long":   {same, 0, slow(errBoom, retry.After(24*time.Hour+1, errBoom)), retry.ReasonRetryAfter},
+		"a Retry-After of hours": {same, 0, slow(errBoom, retry.After(5*time.Hour, errBoom)), retry.ReasonSuccess},
+		"elapsed":                {with(func(p *retry.Policy) { p.MaxElapsed, p.Jitter = 500*time.Millisecond, nil }), 0, always(errBoom), retry.ReasonElapsed},
+		"elapsed alone":          {with(func(p *retry.Policy) { p.MaxElapsed, p.MaxAttempts = time.Minute, 0 }), 0, slow(errBoom), retry.ReasonSuccess},
+		"budget":                 {with(func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} }), 0, always(errBoom), retry.ReasonBudget},
+		"timeout":                {with(func(p *retry.Policy) { p.AttemptTimeout = time.Millisecond }), 0, always(context.DeadlineExceeded), retry.ReasonExhausted},
+		"no delay":               {with(func(p *retry.Policy) { p.Backoff, p.Jitter = nil, nil }), 0, always(errBoom), retry.ReasonExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// one returns the log and the error of one way to make the attempts.

@@ -241,7 +241,7 @@ func (q *queue) Close(_ context.Context, remove bool) error {
 	var err error
 	if remove {
 		err = q.do(func(channel *amqp.Channel) error {
-			names := []string{q.name, q.name + ".dead"}
+			names := []string{q.name, q.name + ".dead", fmt.Sprintf("%s.wait.%dms", q.name, retryamqp.StepOf(5*time.Hour).Milliseconds())}
 			for ms := 1; ms <= 4096; ms++ { // no test has a longer delay
 				if retryamqp.StepOf(time.Duration(ms)*time.Millisecond) == time.Duration(ms)*time.Millisecond {
 					names = append(names, fmt.Sprintf("%s.wait.%dms", q.name, ms))

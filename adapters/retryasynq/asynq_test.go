@@ -235,7 +235,7 @@ func TestWhatStopsATaskThatIsNotReady(t *testing.T) {
 		"NonRetryable":  {with(func(p *retry.Policy) { p.NonRetryable = true }), notReady, retry.ReasonNonRetryable},
 		"SkipRetry":     {policy, fmt.Errorf("%w: %w", notReady, asynq.SkipRetry), retry.ReasonPermanent},
 		"RetryIf":       {with(func(p *retry.Policy) { p.RetryIf = func(error) bool { return false } }), notReady, retry.ReasonRejected},
-		"MaxRetryAfter": {policy, retry.After(time.Hour, notReady), retry.ReasonExhausted},
+		"MaxRetryAfter": {policy, retry.After(25*time.Hour, notReady), retry.ReasonExhausted},
 		"MaxElapsed":    {with(func(p *retry.Policy) { p.MaxElapsed = time.Second }), notReady, retry.ReasonExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {

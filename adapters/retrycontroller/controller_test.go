@@ -154,7 +154,7 @@ func TestAttempts(t *testing.T) {
 		"After": {policy, []result{fails(errBoom), fails(retry.After(700*ms, errBoom))}, []time.Duration{0, 100 * ms, 800 * ms}, "", ""},
 		"After, shorter than the curve": {with(func(p *retry.Policy) { p.RetryAfter = retry.RetryAfterExact }),
 			[]result{fails(errBoom), fails(errBoom), fails(retry.After(50*ms, errBoom))}, []time.Duration{0, 100 * ms, 300 * ms, 350 * ms}, "", ""},
-		"MaxRetryAfter": {policy, []result{fails(retry.After(2*time.Hour, errBoom))}, []time.Duration{0}, retry.ReasonRetryAfter, ""},
+		"MaxRetryAfter": {policy, []result{fails(retry.After(24*time.Hour+1, errBoom))}, []time.Duration{0}, retry.ReasonRetryAfter, ""},
 		"RetryIf": {with(func(p *retry.Policy) { p.RetryIf = func(err error) bool { return errors.Is(err, errOther) } }),
 			[]result{fails(errOther), fails(errBoom)}, []time.Duration{0, 100 * ms}, retry.ReasonRejected, ""},
 		"Classify": {with(func(p *retry.Policy) {

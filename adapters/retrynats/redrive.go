@@ -136,6 +136,9 @@ func publishAgain(ctx context.Context, js jetstream.JetStream, stream jetstream.
 	copyHeaders(msg.Header, letter.Header)
 	msg.Header.Set(dueHeader, due.UTC().Format(time.RFC3339Nano))
 	ack, err := js.PublishMsg(ctx, msg, jetstream.WithMsgID(fmt.Sprintf("%s/%d/%d", letter.Subject, letter.Sequence, letter.Time.UnixNano())))
+	if err != nil && ctx.Err() != nil {
+		return false, err
+	}
 	if err != nil { // if it is the server's fault, the next letter cannot be read
 		return false, jobqueue.Stuck(fmt.Errorf("message %d: %w", letter.Sequence, err))
 	}

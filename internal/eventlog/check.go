@@ -160,7 +160,7 @@ func (j *Judge) stop(before, e retry.Event) error {
 // decide returns the decision of the policy that e reports, as far as it knows the
 // class of the failure.
 func (j *Judge) decide(before, e retry.Event) retry.Decision {
-	p := j.Policy
+	p := j.Policy.ForJob(0) // a job waits longer for a server, and a log does not say what it is of
 	p.RetryIf = nil
 	a := retry.Attempt{Number: e.Attempt, Err: retry.After(e.RetryAfter, before.Err), Elapsed: e.Elapsed, Seed: max(1, e.Seed)} // a seed of 0 would be drawn from Source
 	if !j.knows(e) {

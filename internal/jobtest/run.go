@@ -32,7 +32,7 @@ import (
 // The rows are: success, at once and later; exhausted by the policy's limit, the
 // job's own, AttemptCap and an absent one; NonRetryable, Permanent, RetryIf,
 // Classify, with a class of its own count and one that is invalid, MaxElapsed over
-// the whole life of a job, an empty Budget, AttemptTimeout; a Retry-After within and beyond MaxRetryAfter; no delay; more
+// the whole life of a job, an empty Budget, AttemptTimeout; a Retry-After within and beyond MaxRetryAfter, and one of hours; no delay; more
 // attempts than queues allow by default; errors with texts of any bytes and length;
 // a worker that stops, one whose attempt panics, and one that is killed in the
 // first, a later, and the last attempt.
@@ -128,7 +128,13 @@ func (r *row) work(ctx context.Context, e Engine, q Queue, j *journal, start sta
 			return len(runs[key]) >= n, err
 		}
 	}
-	ended := func() (bool, error) { return over(ctx, q, j, 1) }
+	ended := func() (bool, error) {
+		if r.want == retry.ReasonRetry {
+			log, err := j.readLog()
+			return len(log) > 0 && log[len(log)-1].Event.Kind == retry.RetryScheduled, err
+		}
+		return over(ctx, q, j, 1)
+	}
 
 	switch {
 	case r.killIn > 0:
@@ -261,7 +267,9 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	switch {
 	case r.want == retry.ReasonSuccess && (dead || !succeeded):
 		say("the job must be done: the last attempt succeeded: %t, dead letters: %+v", succeeded, o.letters)
-	case r.want == retry.ReasonSuccess:
+	case r.want == retry.ReasonRetry && (dead || succeeded):
+		say("the job must wait: the last attempt succeeded: %t, dead letters: %+v", succeeded, o.letters)
+	case r.want == retry.ReasonSuccess, r.want == retry.ReasonRetry:
 	case !dead:
 		say("the job must be a dead letter (%v), and is not: %+v", r.want, o.letters)
 	default:

@@ -21,9 +21,9 @@ type row struct {
 	killIn  int // the worker is killed with its process in this run, and another one started
 	panicIn int // this run panics in a separate process: if that dies, another worker is started
 
-	want     retry.Reason
-	attempts int    // that must run, numbered from 1
-	says     string // part of the dead letter's text
+	want     retry.Reason // ReasonRetry: it waits for longer than a test can
+	attempts int          // that must run, numbered from 1
+	says     string       // part of the dead letter's text
 }
 
 type step func(ctx context.Context) error
@@ -135,6 +135,7 @@ func table(e Engine) []row {
 		{name: "After, always", policy: three, script: []step{fails(retry.After(u, errBoom))}, want: retry.ReasonExhausted, attempts: 3},
 		{name: "After, beyond MaxRetryAfter", policy: with(func(p *retry.Policy) { p.MaxRetryAfter = u }),
 			script: []step{fails(retry.After(24*time.Hour, errBoom))}, want: retry.ReasonRetryAfter, attempts: 1},
+		{name: "After, of five hours", policy: retry.Default(), script: []step{fails(retry.After(5*time.Hour, errBoom))}, want: retry.ReasonRetry, attempts: 1},
 		// The second delay alone is within MaxElapsed.
 		{name: "MaxElapsed", policy: retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, time.Hour - u/2}},
 			script: []step{boom}, want: retry.ReasonElapsed, attempts: 2},
