@@ -51,7 +51,7 @@ import (
 // The goroutine of the caller sends the first request, and a new one the second. Base must
 // return when the context of its request is done. If it panics in the second request, the
 // first is canceled, and both fail with a permanent error. A trace of net/http/httptrace
-// sees both requests at the same time.
+// sees both requests at the same time. [LendBudget] belongs below, so that both get a lease.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
 
@@ -95,7 +95,6 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	late := time.AfterFunc(h.After, r.hedge)
 	defer func() {
 		if !first.ended { // Base has panicked
-			late.Stop()
 			first.cancel(nil)
 			r.end(first, true)
 		}

@@ -54,6 +54,7 @@ type served struct {
 func (s *served) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	n := len(s.sent)
+	req.URL.Path, req.Header["X-Sent"] = fmt.Sprint("/", n), nil // a Base may change its request
 	s.sent, s.at, s.bodies = append(s.sent, req), append(s.at, time.Now()), append(s.bodies, nil)
 	r := s.replies[min(n, len(s.replies)-1)]
 	s.mu.Unlock()
@@ -345,6 +346,30 @@ func TestHedgeContextOfTheAnswer(t *testing.T) {
 		assert.Equal(t, http.NoBody, resp.Body, "callers compare")
 		assert.Error(t, base.sent[0].Context().Err())
 	})
+}
+
+// A long body of the second answer is whole, and the server learns that the first request is
+// canceled.
+func TestHedgeLongBody(t *testing.T) {
+	for name, start := range protocols {
+		t.Run(name, func(t *testing.T) {
+			var served atomic.Int64
+			canceled := make(chan bool)
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if served.Add(1) == 1 {
+					<-r.Context().Done()
+					close(canceled)
+					return
+				}
+				_, _ = w.Write(make([]byte, 512<<10))
+			}, start)
+			resp, err := (&http.Client{Transport: &retryhttp.Hedge{Base: server.Client().Transport, After: 5 * ms}}).Get(server.URL)
+			require.NoError(t, err)
+			<-canceled
+			assert.Len(t, textOf(t, resp), 512<<10)
+			assert.EqualValues(t, 2, served.Load())
+		})
+	}
 }
 
 // Rule 4. What a second request takes, and from whom.

@@ -74,7 +74,7 @@ type trial struct {
 	name  string
 	share float64 // of the answers that are slow
 	work  int     // how long the others take, in medians
-	limit float64 // the server works on as many requests at a time that this share of what it can do is asked; 0: on all
+	limit float64 // the share of what the server can do that the requests are; 0: it can do all
 }
 
 // Each trial begins with two seconds of the first one, which are not measured: a library may

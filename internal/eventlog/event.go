@@ -132,8 +132,9 @@ func read(field any, value []byte) bool {
 		*field, err = strconv.Atoi(string(value))
 		return err == nil
 	case *bool: // a text in a line of text
-		*field, err = strconv.ParseBool(strings.Trim(string(value), `"`))
-		return err == nil
+		text = strings.Trim(string(value), `"`)
+		*field = text == "true"
+		return *field || text == "false"
 	case *string:
 		*field = text
 	case *retry.EventKind:
