@@ -43,7 +43,7 @@ import (
 // Each repeat would carry the whole lease, so the request fails instead: a Transport tries
 // again, and counts that. base gets the name of an Idempotency-Key in lower case, which is
 // the same on the wire, because net/http would repeat the request for it. To a host that
-// has only ever answered over HTTP/2, a connection over HTTP/1 that somebody else has kept
+// has only ever answered over HTTP/2, an HTTP/1 connection that another client has kept
 // carries a lease of 0, unless base copies the header, as one that traces may.
 //
 // A nil base is http.DefaultTransport. If most is below 1, every request is lent 0.
@@ -87,7 +87,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace.WroteHeaders = func() { times.Add(1); wrote() }
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(true)
-		if http2 && info.Reused && overHTTP1(info.Conn) { // somebody else has kept it
+		if http2 && info.Reused && overHTTP1(info.Conn) { // another client has kept it
 			header.Set(lease.Lent, "0")
 		}
 	}
@@ -164,7 +164,7 @@ func (e *evidence) only(req *http.Request, http2 bool) {
 		if !http2 && (req.Body == nil || req.Body == http.NoBody) {
 			getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
 			req.Body, _ = getBody()
-			req.TransferEncoding = []string{"identity"} // else that of a TRACE would be sent in chunks
+			req.TransferEncoding = []string{"identity"} // else a TRACE would be sent in chunks
 		}
 	}
 	if getBody == nil {

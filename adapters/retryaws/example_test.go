@@ -7,14 +7,18 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retryaws"
 )
+
+func TestREADME(t *testing.T) { readmetest.Run(t) }
 
 func Example() {
 	requests := 0
@@ -36,7 +40,7 @@ func Example() {
 			return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "secret"}, nil
 		}),
 	}
-	cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{Policy: retry.Policy{
+	policy := retry.Policy{
 		MaxAttempts: 4,
 		Backoff:     retry.Exponential{Base: time.Millisecond},
 		OnEvent: func(_ context.Context, e retry.Event) {
@@ -44,7 +48,8 @@ func Example() {
 				fmt.Printf("attempt %d failed; the server asks for %v, next in %v\n", e.Attempt, e.RetryAfter, e.Delay)
 			}
 		},
-	}}.AddTo)
+	}
+	cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{Policy: policy}.AddTo)
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
 
 	out, err := client.GetObject(context.Background(), &s3.GetObjectInput{Bucket: aws.String("bucket"), Key: aws.String("key")})

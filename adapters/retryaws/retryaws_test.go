@@ -102,24 +102,6 @@ func TestTheTableOfTheSDK(t *testing.T) {
 	})
 }
 
-// A server whose clock is hours ahead rejects the first signature.
-func TestClocksThatDiffer(t *testing.T) {
-	inBothModes(t, func(t *testing.T) {
-		date := time.Now().Add(3 * time.Hour).UTC()
-		s := &server{answer: failTimes(1, func(w http.ResponseWriter, r *http.Request) {
-			fail(w, r, 403, "RequestTimeTooSkewed", "Date", date.Format(http.TimeFormat))
-		})}
-		require.NoError(t, calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon()})))
-		require.Len(t, s.requests, 2)
-		const layout = "20060102T150405Z"
-		first, err := time.Parse(layout, s.requests[0].date)
-		require.NoError(t, err)
-		second, err := time.Parse(layout, s.requests[1].date)
-		require.NoError(t, err)
-		assert.Greater(t, second.Sub(first), 2*time.Hour, "the second attempt is signed with the server's time")
-	})
-}
-
 func TestTheServersWait(t *testing.T) {
 	inBothModes(t, func(t *testing.T) {
 		for _, tc := range []struct {
@@ -151,97 +133,6 @@ func TestTheServersWait(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The SDK passes the attempts 1, 2 and 3 to RetryDelay, or in the mode of 2026 the
-// attempts 0, 1 and 2. A Middleware does not call it.
-func TestTheNumberingOfTheSDK(t *testing.T) {
-	for mode, want := range map[string][]int{"": {1, 2, 3}, "true": {0, 1, 2}} {
-		t.Setenv("AWS_NEW_RETRIES_2026", mode)
-		asked := &numbering{Retryer: plain(aws.Config{}).Retryer()}
-		s := &server{answer: with(503, "SlowDown")}
-		cfg := plain(s.serve(t))
-		cfg.Retryer = func() aws.Retryer { return asked }
-		require.Error(t, calls["S3"](t.Context(), cfg))
-		assert.Equal(t, want, asked.attempts)
-
-		asked.attempts = nil
-		require.Error(t, calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon(), Retryer: asked})))
-		assert.Empty(t, asked.attempts)
-	}
-}
-
-// numbering is a Retryer that records the attempts that RetryDelay gets.
-type numbering struct {
-	aws.Retryer
-	attempts []int
-}
-
-func (n *numbering) RetryDelay(attempt int, err error) (time.Duration, error) {
-	n.attempts = append(n.attempts, attempt)
-	return n.Retryer.RetryDelay(attempt, err)
-}
-
-func TestEachAttemptIsNumberedSignedAndWhole(t *testing.T) {
-	inBothModes(t, func(t *testing.T) {
-		for name, call := range calls {
-			s := &server{answer: failTimes(2, unavailable)}
-			require.NoError(t, call(t.Context(), s.serve(t, retryaws.Middleware{Policy: soon()})), name)
-			require.Len(t, s.requests, 3, name)
-			for i, r := range s.requests {
-				assert.Equal(t, fmt.Sprintf("attempt=%d; max=4", i+1), r.attempt, name)
-				assert.NotEmpty(t, r.date, name)
-				assert.Equal(t, s.requests[0].body, r.body, name)
-			}
-		}
-		p := soon()
-		p.MaxAttempts = retry.Unlimited
-		s := &server{answer: failTimes(1, unavailable)}
-		require.NoError(t, calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: p})))
-		assert.Equal(t, "attempt=2", s.requests[1].attempt)
-	})
-}
-
-// Each attempt sends the body from the reader's original position. The reader is
-// wrapped, so that it cannot be copied.
-func TestBodiesAreRewound(t *testing.T) {
-	inBothModes(t, func(t *testing.T) {
-		s := &server{answer: failTimes(2, unavailable)}
-		body := strings.NewReader("header:payload")
-		_, err := body.Seek(7, io.SeekStart)
-		require.NoError(t, err)
-		_, err = newS3(s.serve(t, retryaws.Middleware{Policy: soon()})).PutObject(t.Context(), &s3.PutObjectInput{
-			Bucket: aws.String("b"), Key: aws.String("k"), Body: io.ReadSeeker(struct{ io.ReadSeeker }{body})})
-		require.NoError(t, err)
-		require.Len(t, s.requests, 3)
-		for _, r := range s.requests {
-			assert.Contains(t, r.body, "payload")
-			assert.NotContains(t, r.body, "header")
-		}
-	})
-}
-
-func TestABodyThatCannotBeRewound(t *testing.T) {
-	s := &server{answer: with(503, "SlowDown")}
-	unsigned := func(o *s3.Options) {
-		o.APIOptions = append(o.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
-		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
-	}
-	_, err := newS3(s.serve(t, retryaws.Middleware{Policy: soon()})).PutObject(t.Context(), &s3.PutObjectInput{
-		Bucket: aws.String("b"), Key: aws.String("k"), ContentLength: aws.Int64(1), Body: io.MultiReader(strings.NewReader("x"))}, unsigned)
-	assert.ErrorContains(t, err, "(not retried: the body cannot be rewound: use an io.ReadSeeker)")
-	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-	assert.Equal(t, 1, s.attempts())
-
-	s = &server{answer: with(503, "SlowDown")}
-	errDisk := errors.New("the disk is gone")
-	body := &once{Reader: bytes.NewReader([]byte("x")), err: errDisk, s: s}
-	_, err = newS3(s.serve(t, retryaws.Middleware{Policy: soon()})).PutObject(t.Context(), &s3.PutObjectInput{
-		Bucket: aws.String("b"), Key: aws.String("k"), ContentLength: aws.Int64(1), Body: body}, unsigned)
-	assert.ErrorContains(t, err, "SlowDown")
-	assert.ErrorContains(t, err, "(not retried: the disk is gone)")
-	assert.ErrorIs(t, err, errDisk)
-	assert.Equal(t, 1, s.attempts())
 }
 
 // once is a body that cannot be rewound after it has been sent.
@@ -373,40 +264,128 @@ func (c *counting) GetInitialToken() func(error) error {
 	}
 }
 
-// A Retryer may accept more errors or delay attempts.
+// A Retryer may accept more errors or delay attempts. The options of a client have no effect.
 func TestRetryersOfTheSDK(t *testing.T) {
-	for name, retryer := range map[string]aws.Retryer{
-		"AddWithErrorCodes": awsretry.AddWithErrorCodes(awsretry.NewStandard(), "NoSuchKey"),
-		"the adaptive mode": awsretry.AddWithErrorCodes(awsretry.NewAdaptiveMode(), "NoSuchKey"),
-		"its limit":         awsretry.AddWithErrorCodes(awsretry.AddWithMaxAttempts(awsretry.NewStandard(), 1), "NoSuchKey"),
-	} {
-		s := &server{answer: with(404, "NoSuchKey")}
-		require.Error(t, calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon(), Retryer: retryer})), name)
-		assert.Equal(t, 4, s.attempts(), name)
-	}
-	s := &server{answer: with(503, "SlowDown")}
-	require.Error(t, calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon(), Retryer: aws.NopRetryer{}})))
-	assert.Equal(t, 1, s.attempts())
-}
+	policy, code := soon(), "NoSuchKey"
 
-func TestTheOptionsOfAClientHaveNoEffect(t *testing.T) {
-	s := &server{answer: with(503, "SlowDown")}
-	cfg := s.serve(t, retryaws.Middleware{Policy: soon()})
-	cfg.RetryMaxAttempts, cfg.RetryMode = 7, aws.RetryModeAdaptive
-	cfg.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
-	require.Error(t, calls["S3"](t.Context(), cfg))
-	assert.Equal(t, 4, s.attempts())
+	withQuota := retryaws.Middleware{Policy: policy, Retryer: awsretry.NewStandard()}
+	withCode := retryaws.Middleware{Policy: policy, Retryer: awsretry.AddWithErrorCodes(awsretry.NewStandard(), code)}
+
+	for name, tc := range map[string]struct {
+		m        retryaws.Middleware
+		attempts int
+	}{
+		"no other code":     {withQuota, 1},
+		"another code":      {withCode, 4},
+		"the adaptive mode": {retryaws.Middleware{Policy: policy, Retryer: awsretry.AddWithErrorCodes(awsretry.NewAdaptiveMode(), code)}, 4},
+		"its limit":         {retryaws.Middleware{Policy: policy, Retryer: awsretry.AddWithMaxAttempts(withCode.Retryer, 1)}, 4},
+		"none":              {retryaws.Middleware{Policy: policy, Retryer: aws.NopRetryer{}}, 1},
+	} {
+		s := &server{answer: with(404, code)}
+		cfg := s.serve(t, tc.m)
+		cfg.RetryMaxAttempts, cfg.RetryMode = 7, aws.RetryModeAdaptive
+		cfg.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
+		require.Error(t, calls["S3"](t.Context(), cfg), name)
+		assert.Equal(t, tc.attempts, s.attempts(), name)
+	}
 }
 
 func TestThePolicyOfAnOperation(t *testing.T) {
-	s := &server{answer: with(503, "SlowDown")}
-	two := soon()
+	s, two := &server{answer: with(503, "SlowDown")}, soon()
 	two.MaxAttempts = 2
-	cfg := s.serve(t, retryaws.Middleware{Policy: soon()})
-	_, err := getItem(t.Context(), cfg, func(o *dynamodb.Options) { o.APIOptions = append(o.APIOptions, retryaws.Middleware{Policy: two}.AddTo) })
+	_, err := getItem(t.Context(), s.serve(t, retryaws.Middleware{Policy: soon()}), func(o *dynamodb.Options) { o.APIOptions = append(o.APIOptions, retryaws.Middleware{Policy: two}.AddTo) })
 	require.Error(t, err)
-	assert.Equal(t, 2, s.attempts())
+	require.Len(t, s.requests, 2)
 	assert.Equal(t, "attempt=2; max=2", s.requests[1].attempt)
+}
+
+// Each attempt is numbered, signed and whole. The SDK corrects its clock after the first, and
+// sends the body from the reader's original position.
+func TestEachAttempt(t *testing.T) {
+	unlimited, body := soon(), strings.NewReader("header:payload")
+	unlimited.MaxAttempts = retry.Unlimited
+	all := map[string]func(context.Context, aws.Config) error{"S3": calls["S3"], "DynamoDB": calls["DynamoDB"], "PutObject": func(ctx context.Context, cfg aws.Config) error {
+		_, err := body.Seek(7, io.SeekStart)
+		require.NoError(t, err)
+		_, err = newS3(cfg).PutObject(ctx, &s3.PutObjectInput{
+			Bucket: aws.String("b"), Key: aws.String("k"), Body: io.ReadSeeker(struct{ io.ReadSeeker }{body})}) // wrapped, so that it cannot be copied
+		return err
+	}}
+	inBothModes(t, func(t *testing.T) {
+		for name, call := range all {
+			for limit, p := range map[string]retry.Policy{"; max=4": soon(), "": unlimited} {
+				ahead := time.Now().Add(3 * time.Hour).UTC().Format(http.TimeFormat)
+				s := &server{answer: func(w http.ResponseWriter, r *http.Request, attempt int) {
+					switch attempt {
+					case 1:
+						fail(w, r, 403, "RequestTimeTooSkewed", "Date", ahead)
+					case 2:
+						unavailable(w, r)
+					default:
+						succeed(w, r)
+					}
+				}}
+				require.NoError(t, call(t.Context(), s.serve(t, retryaws.Middleware{Policy: p})), name)
+				require.Len(t, s.requests, 3, name)
+				var signed [3]time.Time
+				for i, r := range s.requests {
+					assert.Equal(t, fmt.Sprintf("attempt=%d%s", i+1, limit), r.attempt, name)
+					assert.Equal(t, s.requests[0].body, r.body, name)
+					assert.Equal(t, []bool{name == "PutObject", false}, []bool{strings.Contains(r.body, "payload"), strings.Contains(r.body, "header")}, name)
+					var err error
+					signed[i], err = time.Parse("20060102T150405Z", r.date)
+					require.NoError(t, err)
+				}
+				assert.Greater(t, signed[1].Sub(signed[0]), 2*time.Hour, "the second attempt is signed with the server's time")
+			}
+		}
+	})
+}
+
+func TestABodyThatCannotBeRewound(t *testing.T) {
+	errDisk, s := errors.New("the disk is gone"), &server{answer: with(503, "SlowDown")}
+	for text, body := range map[string]io.Reader{
+		"the body cannot be rewound: use an io.ReadSeeker": io.MultiReader(strings.NewReader("x")),
+		"the disk is gone": &once{Reader: bytes.NewReader([]byte("x")), err: errDisk, s: s},
+	} {
+		s.requests = nil
+		_, err := newS3(s.serve(t, retryaws.Middleware{Policy: soon()})).PutObject(t.Context(), &s3.PutObjectInput{
+			Bucket: aws.String("b"), Key: aws.String("k"), ContentLength: aws.Int64(1), Body: body}, func(o *s3.Options) {
+			o.APIOptions = append(o.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
+			o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+		})
+		assert.ErrorContains(t, err, "SlowDown")
+		assert.ErrorContains(t, err, "(not retried: "+text+")")
+		assert.Equal(t, text == errDisk.Error(), errors.Is(err, errDisk))
+		assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
+		assert.Equal(t, 1, s.attempts())
+	}
+}
+
+// What the caller of the SDK finds in the error.
+func TestTheError(t *testing.T) {
+	timeout := soon()
+	timeout.MaxAttempts, timeout.AttemptTimeout = 2, 30*time.Millisecond
+	for text, tc := range map[string]struct {
+		answer func(http.ResponseWriter, *http.Request, int)
+		policy retry.Policy
+		code   string
+	}{
+		"permanent error after 1 attempt: ":                  {with(400, "ResourceNotFoundException"), soon(), "ResourceNotFoundException"},
+		"attempts exhausted after 4 attempts (3ms waited): ": {with(503, "SlowDown"), soon(), "SlowDown"},
+		"attempts exhausted after 2 attempts (1ms waited, attempt 2 ran out of its 30ms): no response within AttemptTimeout (30ms): ": {func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }, timeout, ""},
+	} {
+		s := &server{answer: tc.answer}
+		err := calls["DynamoDB"](t.Context(), s.serve(t, retryaws.Middleware{Policy: tc.policy}))
+		assert.ErrorContains(t, err, "operation error DynamoDB: GetItem, retry: "+text)
+		var operation *smithy.OperationError
+		require.ErrorAs(t, err, &operation)
+		var api smithy.APIError
+		assert.Equal(t, tc.code != "", errors.As(err, &api))
+		assert.True(t, api == nil || api.ErrorCode() == tc.code)
+		var missing *types.ResourceNotFoundException
+		assert.Equal(t, tc.code == "ResourceNotFoundException", errors.As(err, &missing))
+	}
 }
 
 func TestPresignedRequests(t *testing.T) {
@@ -430,24 +409,6 @@ func TestRetriesOfSomeoneElse(t *testing.T) {
 	stack := middleware.NewStack("test", func() any { return nil })
 	require.NoError(t, stack.Finalize.Add(foreign{}, middleware.After))
 	assert.EqualError(t, retryaws.Middleware{}.AddTo(stack), "retryaws: the middleware Retry is a retryaws_test.foreign, want the SDK's own")
-}
-
-func TestTheError(t *testing.T) {
-	s := &server{answer: with(400, "ResourceNotFoundException")}
-	err := calls["DynamoDB"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon()}))
-	var missing *types.ResourceNotFoundException
-	require.ErrorAs(t, err, &missing)
-	var operation *smithy.OperationError
-	require.ErrorAs(t, err, &operation)
-	assert.Equal(t, "GetItem", operation.Operation())
-	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
-
-	s = &server{answer: with(503, "SlowDown")}
-	err = calls["S3"](t.Context(), s.serve(t, retryaws.Middleware{Policy: soon()}))
-	var api smithy.APIError
-	require.ErrorAs(t, err, &api)
-	assert.Equal(t, "SlowDown", api.ErrorCode())
-	assert.ErrorContains(t, err, "operation error S3: GetObject, retry: attempts exhausted after 4 attempts (3ms waited): ")
 }
 
 // The AttemptTimeout bounds the attempt, not the reading of the body.
@@ -524,12 +485,3 @@ func TestTheContextOfARequestThatIsNotSent(t *testing.T) {
 type client func(*http.Request) (*http.Response, error)
 
 func (c client) Do(r *http.Request) (*http.Response, error) { return c(r) }
-
-func TestTheTextOfATimeout(t *testing.T) {
-	s := &server{answer: func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }}
-	p := soon()
-	p.MaxAttempts, p.AttemptTimeout = 2, 30*time.Millisecond
-	err := calls["DynamoDB"](t.Context(), s.serve(t, retryaws.Middleware{Policy: p}))
-	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
-	assert.ErrorContains(t, retry.Unwrap(err), "no response within AttemptTimeout (30ms): ")
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"testing"
 	"time"
@@ -11,94 +12,81 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retryconnect"
 )
 
+// What Mark and the interceptor make of an error.
 func TestCodes(t *testing.T) {
-	timeout := soon()
-	timeout.AttemptTimeout = time.Minute
-	for _, tc := range []struct {
-		name     string
-		i        *retryconnect.Interceptor
-		err      error
-		attempts int
-	}{
-		{"canceled", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeCanceled), 1},
-		{"unknown", &retryconnect.Interceptor{Policy: soon()}, errors.New("no code"), 1},
-		{"invalid_argument", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeInvalidArgument), 1},
-		{"deadline_exceeded without an AttemptTimeout", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeDeadlineExceeded), 1},
-		{"deadline_exceeded with one", &retryconnect.Interceptor{Policy: timeout}, failed(connect.CodeDeadlineExceeded), 4},
-		{"resource_exhausted", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeResourceExhausted), 1},
-		{"resource_exhausted with RetryInfo", &retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, time.Millisecond), 4},
-		{"resource_exhausted with a RetryInfo of 0", &retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeResourceExhausted, 0), 4},
-		{"resource_exhausted with Retry-After", &retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "0"), 4},
-		{"resource_exhausted with an invalid Retry-After", &retryconnect.Interceptor{Policy: soon()}, withHeader(connect.CodeResourceExhausted, "Retry-After", "soon"), 1},
-		{"aborted", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeAborted), 1},
-		{"internal with RetryInfo", &retryconnect.Interceptor{Policy: soon()}, withRetryInfo(connect.CodeInternal, time.Millisecond), 1},
-		{"unavailable", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeUnavailable), 4},
-		{"unauthenticated", &retryconnect.Interceptor{Policy: soon()}, failed(connect.CodeUnauthenticated), 1},
-		{"aborted, in Codes", &retryconnect.Interceptor{Policy: soon(), Codes: []connect.Code{connect.CodeAborted}}, failed(connect.CodeAborted), 4},
-		{"unavailable, not in Codes", &retryconnect.Interceptor{Policy: soon(), Codes: []connect.Code{connect.CodeAborted}}, failed(connect.CodeUnavailable), 1},
-	} {
-		for protocol, options := range protocols {
-			s := &server{answer: func(context.Context, int) error { return tc.err }}
-			_, err := s.start(t, tc.i, options...).unary.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("")))
-			assert.Equal(t, tc.attempts, s.attempts(), "%s, %s", tc.name, protocol)
-			assert.Equal(t, connect.CodeOf(tc.err), connect.CodeOf(err), "%s, %s", tc.name, protocol)
-			assert.Equal(t, tc.attempts == 1, retry.IsPermanent(err), "%s, %s", tc.name, protocol)
-			assert.Equal(t, tc.attempts == 1, retry.ReasonOf(err) == retry.ReasonPermanent, "%s, %s", tc.name, protocol)
+	named := func(code connect.Code, wait time.Duration, headers ...string) error {
+		err := withRetryInfo(code, wait)
+		for i := 0; i < len(headers); i += 2 {
+			err.Meta().Add(headers[i], headers[i+1])
 		}
+		return err
 	}
-}
-
-func TestWhatTheServerSays(t *testing.T) {
-	both := withRetryInfo(connect.CodeUnavailable, 2*time.Second)
-	var err *connect.Error
-	require.ErrorAs(t, both, &err)
-	err.Meta().Set("Retry-After", "1")
-	err.Meta().Set("Grpc-Retry-Pushback-Ms", "1500")
-	var other *connect.Error
-	require.ErrorAs(t, withRetryInfo(connect.CodeUnavailable, time.Second), &other)
-	other.Meta().Set("Retry-After", "3")
+	const info, pushback, after, hour = time.Duration(-1), "Grpc-Retry-Pushback-Ms", "Retry-After", time.Hour // info: a RetryInfo with no effect
 	const forbids = "(not retried: the server forbids it, grpc-retry-pushback-ms is "
+	retryAborted := []connect.Code{connect.CodeAborted}
+	garbage := failed(connect.CodeUnavailable)
+	detail, err := connect.NewErrorDetail(&anypb.Any{TypeUrl: "moon", Value: []byte{0xff}})
+	require.NoError(t, err)
+	garbage.AddDetail(detail)
 	for _, tc := range []struct {
 		name   string
 		err    error
-		reason retry.Reason
-		hint   time.Duration
+		codes  []connect.Code
+		reason retry.Reason // of an interceptor with two attempts
+		wait   time.Duration
 		text   string
 	}{
-		{"nothing", failed(connect.CodeUnavailable), retry.ReasonExhausted, 0, ""},
-		{"RetryInfo", withRetryInfo(connect.CodeUnavailable, time.Hour), retry.ReasonRetryAfter, time.Hour, ""},
-		{"Retry-After", withHeader(connect.CodeUnavailable, "Retry-After", "3600"), retry.ReasonRetryAfter, time.Hour, ""},
-		{"pushback", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "3600000"), retry.ReasonRetryAfter, time.Hour, ""},
-		{"the longest of several", both, retry.ReasonRetryAfter, 2 * time.Second, ""},
-		{"the longest, in the header", other, retry.ReasonRetryAfter, 3 * time.Second, ""},
-		{"pushback of centuries", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "9223372036854775807"), retry.ReasonRetryAfter, 9223372036 * time.Second, ""},
-		{"a retry is forbidden", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "-1"), retry.ReasonPermanent, 0, forbids + `["-1"])`},
-		{"not a number", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "soon"), retry.ReasonPermanent, 0, forbids + `["soon"])`},
-		{"two values", withHeader(connect.CodeUnavailable, "grpc-retry-pushback-ms", "1", "2"), retry.ReasonPermanent, 0, forbids + `["1" "2"])`},
+		{"canceled", failed(connect.CodeCanceled), nil, retry.ReasonPermanent, 0, ""},
+		{"no code", errors.New("no code"), nil, retry.ReasonPermanent, 0, ""},
+		{"wrapped", fmt.Errorf("ship: %w", failed(connect.CodeUnavailable)), nil, retry.ReasonExhausted, 0, ""},
+		{"invalid_argument", failed(connect.CodeInvalidArgument), nil, retry.ReasonPermanent, 0, ""},
+		{"deadline_exceeded", failed(connect.CodeDeadlineExceeded), nil, retry.ReasonPermanent, 0, ""},
+		{"resource_exhausted", failed(connect.CodeResourceExhausted), nil, retry.ReasonPermanent, 0, ""},
+		{"resource_exhausted with RetryInfo", named(connect.CodeResourceExhausted, time.Millisecond), nil, retry.ReasonExhausted, time.Millisecond, ""},
+		{"resource_exhausted with a RetryInfo of 0", named(connect.CodeResourceExhausted, 0), nil, retry.ReasonExhausted, 0, ""},
+		{"resource_exhausted with Retry-After", withHeader(connect.CodeResourceExhausted, after, "0"), nil, retry.ReasonExhausted, 1, ""},
+		{"resource_exhausted with an invalid Retry-After", withHeader(connect.CodeResourceExhausted, after, "soon"), nil, retry.ReasonPermanent, 0, ""},
+		{"aborted", failed(connect.CodeAborted), nil, retry.ReasonPermanent, 0, ""},
+		{"aborted, in Codes", failed(connect.CodeAborted), retryAborted, retry.ReasonExhausted, 0, ""},
+		{"internal with RetryInfo", named(connect.CodeInternal, time.Millisecond), nil, retry.ReasonPermanent, 0, ""},
+		{"unavailable", failed(connect.CodeUnavailable), nil, retry.ReasonExhausted, 0, ""},
+		{"unavailable, not in Codes", failed(connect.CodeUnavailable), retryAborted, retry.ReasonPermanent, 0, ""},
+		{"garbage", garbage, nil, retry.ReasonExhausted, 0, ""},
+		{"a negative RetryInfo", named(connect.CodeUnavailable, -hour), nil, retry.ReasonExhausted, 0, ""},
+		{"RetryInfo", named(connect.CodeUnavailable, hour), nil, retry.ReasonRetryAfter, hour, ""},
+		{"Retry-After", named(connect.CodeUnavailable, info, after, "3600"), nil, retry.ReasonRetryAfter, hour, ""},
+		{"pushback", named(connect.CodeUnavailable, info, pushback, "3600000"), nil, retry.ReasonRetryAfter, hour, ""},
+		{"the longest is RetryInfo", named(connect.CodeUnavailable, hour, after, "1", pushback, "1500"), nil, retry.ReasonRetryAfter, hour, ""},
+		{"the longest is Retry-After", named(connect.CodeUnavailable, time.Second, after, "3600", pushback, "1500"), nil, retry.ReasonRetryAfter, hour, ""},
+		{"the longest is the pushback", named(connect.CodeUnavailable, time.Second, after, "1", pushback, "3600000"), nil, retry.ReasonRetryAfter, hour, ""},
+		{"pushback of centuries", named(connect.CodeUnavailable, info, pushback, "9223372036854775807"), nil, retry.ReasonRetryAfter, math.MaxInt64, ""},
+		{"a retry is forbidden", named(connect.CodeUnavailable, info, pushback, "-1"), nil, retry.ReasonPermanent, 0, forbids + `["-1"])`},
+		{"not a number", named(connect.CodeUnavailable, info, pushback, "soon"), nil, retry.ReasonPermanent, 0, forbids + `["soon"])`},
+		{"two values", named(connect.CodeUnavailable, info, pushback, "1", pushback, "2"), nil, retry.ReasonPermanent, 0, forbids + `["1" "2"])`},
 	} {
-		p := soon()
-		p.MaxAttempts, p.MaxRetryAfter = 2, time.Second
+		marked := retryconnect.Mark(tc.err, tc.codes...)
+		assert.Equal(t, tc.reason == retry.ReasonPermanent, retry.IsPermanent(marked), tc.name)
+		assert.Equal(t, tc.wait, retry.RetryAfterOf(marked), tc.name)
+		assert.ErrorIs(t, marked, tc.err, tc.name)
 		for protocol, options := range protocols {
-			s := &server{answer: func(context.Context, int) error { return tc.err }}
-			c := s.start(t, &retryconnect.Interceptor{Policy: p}, options...)
 			for _, kind := range []string{"unary", "server stream"} {
-				err := calls[kind](t.Context(), c)
+				s, p := &server{answer: func(context.Context, int) error { return tc.err }}, soon()
+				p.MaxAttempts, p.MaxRetryAfter = 2, time.Second
+				err := calls[kind](t.Context(), s.start(t, &retryconnect.Interceptor{Policy: p, Codes: tc.codes}, options...))
 				assert.Equal(t, tc.reason, retry.ReasonOf(err), "%s, %s, %s: %v", tc.name, protocol, kind, err)
+				assert.Equal(t, connect.CodeOf(tc.err), connect.CodeOf(err), "%s, %s, %s", tc.name, protocol, kind)
 				assert.ErrorContains(t, err, tc.text, "%s, %s, %s", tc.name, protocol, kind)
-				var e *retry.Error
-				require.ErrorAs(t, err, &e)
-				if tc.hint > 0 {
-					assert.Equal(t, tc.hint, e.Delay.Truncate(time.Second), "%s, %s, %s", tc.name, protocol, kind)
-				}
 			}
 		}
 	}
+	require.NoError(t, retryconnect.Mark(nil))
 }
 
 // A server that does not speak Connect, such as a load balancer, answers with HTTP
@@ -130,21 +118,6 @@ func TestStatusesOfHTTP(t *testing.T) {
 		assert.Equal(t, tc.requests, requests, tc.status)
 		assert.Equal(t, tc.code, connect.CodeOf(err), tc.status)
 		assert.Equal(t, tc.reason, retry.ReasonOf(err), "%d: %v", tc.status, err)
-	}
-}
-
-func TestNoServer(t *testing.T) {
-	for protocol, options := range protocols {
-		for name, call := range calls {
-			var events []retry.EventKind
-			p := soon()
-			p.OnEvent = func(_ context.Context, e retry.Event) { events = append(events, e.Kind) }
-			c := newClient(http.DefaultClient, "http://127.0.0.1:1", append(options, connect.WithInterceptors(&retryconnect.Interceptor{Policy: p}))...)
-			err := call(t.Context(), c)
-			assert.Equal(t, connect.CodeUnavailable, connect.CodeOf(err), "%s, %s", protocol, name)
-			assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err), "%s, %s: %v", protocol, name, err)
-			assert.Len(t, events, 12, "%s, %s", protocol, name)
-		}
 	}
 }
 
@@ -214,13 +187,8 @@ func TestPolicyOfAMethod(t *testing.T) {
 		require.Error(t, calls[name](t.Context(), c), name)
 		assert.Equal(t, attempts, s.attempts()-before, name)
 	}
-
-	i.Methods = map[string]retry.Policy{"test.Texts/Unary": {MaxAttempts: -2}}
-	assert.EqualError(t, i.Validate(), `retryconnect: Methods has "test.Texts/Unary": write "/pkg.Service/Method", or "/pkg.Service/" for its other methods`+"\n"+
-		`retryconnect: Methods["test.Texts/Unary"]: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited`)
-	s = &server{answer: alwaysFail(connect.CodeUnavailable)}
-	require.Error(t, calls["unary"](t.Context(), s.start(t, i)))
-	assert.Equal(t, 4, s.attempts(), "the default Policy, because no name matches")
+	i.Methods = map[string]retry.Policy{"test.Texts/Unary": {}}
+	assert.EqualError(t, i.Validate(), `retryconnect: Methods has "test.Texts/Unary": write "/pkg.Service/Method", or "/pkg.Service/" for its other methods`)
 }
 
 func TestTheError(t *testing.T) {
@@ -235,39 +203,13 @@ func TestTheError(t *testing.T) {
 	late, cancel := context.WithTimeout(t.Context(), -1)
 	defer cancel()
 	for name, call := range calls {
-		s := &server{answer: failTimes(0, 0)}
-		c := s.start(t, &retryconnect.Interceptor{Policy: soon()})
-		err := call(canceled, c)
-		assert.Equal(t, connect.CodeCanceled, connect.CodeOf(err), name)
-		assert.ErrorIs(t, err, context.Canceled, name)
-		err = call(late, c)
-		assert.Equal(t, connect.CodeDeadlineExceeded, connect.CodeOf(err), name)
-		assert.ErrorIs(t, err, context.DeadlineExceeded, name)
-		assert.Zero(t, s.attempts(), name)
-	}
-}
-
-func TestMark(t *testing.T) {
-	require.NoError(t, retryconnect.Mark(nil))
-	for _, tc := range []struct {
-		name      string
-		err       error
-		codes     []connect.Code
-		permanent bool
-		wait      time.Duration
-	}{
-		{"unavailable", failed(connect.CodeUnavailable), nil, false, 0},
-		{"unavailable with RetryInfo", withRetryInfo(connect.CodeUnavailable, time.Second), nil, false, time.Second},
-		{"unavailable with Retry-After", withHeader(connect.CodeUnavailable, "Retry-After", "7"), nil, false, 7 * time.Second},
-		{"not_found", failed(connect.CodeNotFound), nil, true, 0},
-		{"not_found, given as retryable", failed(connect.CodeNotFound), []connect.Code{connect.CodeNotFound}, false, 0},
-		{"wrapped", fmt.Errorf("ship: %w", failed(connect.CodeUnavailable)), nil, false, 0},
-		{"no code", errors.New("boom"), nil, true, 0},
-	} {
-		err := retryconnect.Mark(tc.err, tc.codes...)
-		assert.Equal(t, tc.permanent, retry.IsPermanent(err), tc.name)
-		assert.Equal(t, tc.wait, retry.RetryAfterOf(err), tc.name)
-		assert.ErrorIs(t, err, tc.err, tc.name)
+		for ctx, code := range map[context.Context]connect.Code{canceled: connect.CodeCanceled, late: connect.CodeDeadlineExceeded} {
+			s := &server{}
+			err := call(ctx, s.start(t, &retryconnect.Interceptor{Policy: soon()}))
+			assert.Equal(t, code, connect.CodeOf(err), name)
+			assert.ErrorIs(t, err, ctx.Err(), name)
+			assert.Zero(t, s.attempts(), name)
+		}
 	}
 }
 

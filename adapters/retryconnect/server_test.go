@@ -224,24 +224,22 @@ func failTimes(n int, code connect.Code) func(context.Context, int) error {
 // alwaysFail returns an answer that always fails with a code.
 func alwaysFail(code connect.Code) func(context.Context, int) error { return failTimes(1<<30, code) }
 
-func failed(code connect.Code) error { return connect.NewError(code, errors.New("failure")) }
+func failed(code connect.Code) *connect.Error { return connect.NewError(code, errors.New("failure")) }
 
 // withHeader returns an error with metadata, which some protocols send as a header
 // and others as a trailer.
-func withHeader(code connect.Code, key string, values ...string) error {
-	err := connect.NewError(code, errors.New("slow down"))
-	err.Meta()[http.CanonicalHeaderKey(key)] = values
+func withHeader(code connect.Code, key, value string) error {
+	err := failed(code)
+	err.Meta().Set(key, value)
 	return err
 }
 
 // withRetryInfo returns an error that asks for a wait.
-func withRetryInfo(code connect.Code, wait time.Duration) error {
-	err := connect.NewError(code, errors.New("slow down"))
-	detail, detailErr := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
-	if detailErr != nil {
-		return detailErr
+func withRetryInfo(code connect.Code, wait time.Duration) *connect.Error {
+	err := failed(code)
+	if detail, detailErr := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); detailErr == nil {
+		err.AddDetail(detail)
 	}
-	err.AddDetail(detail)
 	return err
 }
 

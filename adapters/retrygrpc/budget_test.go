@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -72,7 +73,7 @@ func TestBudgetOfTheProcess(t *testing.T) {
 		address := s.serve(t)
 		for n := range 20 {
 			scheme := strings.Split(schemes, " ")[n%2]
-			conn, err := grpc.NewClient(scheme+address, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithTransportCredentials(creds))...)
+			conn, err := grpc.NewClient(scheme+address, append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 			require.NoError(t, err)
 			_ = calls[slices.Sorted(maps.Keys(calls))[n%4]](t.Context(), grpc_testing.NewTestServiceClient(conn))
 			require.NoError(t, conn.Close())
@@ -83,7 +84,7 @@ func TestBudgetOfTheProcess(t *testing.T) {
 		assert.Equal(t, "127.0.0.1:1", target, "as NewClient got it")
 		return nil
 	}}
-	conn, err := grpc.NewClient("127.0.0.1:1", append(dialOptions(t, i), grpc.WithTransportCredentials(creds))...)
+	conn, err := grpc.NewClient("127.0.0.1:1", append(dialOptions(t, i), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	require.NoError(t, err)
 	defer conn.Close()
 	_ = calls["unary"](t.Context(), grpc_testing.NewTestServiceClient(conn))

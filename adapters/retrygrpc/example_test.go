@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"net"
+	"testing"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/adapters/internal/readmetest"
 	"github.com/goretry/retry/adapters/retrygrpc"
 )
 
@@ -42,11 +44,13 @@ func serve() (address string, stop func()) {
 	return listener.Addr().String(), srv.Stop
 }
 
+func TestREADME(t *testing.T) { readmetest.Run(t) }
+
 func Example() {
 	address, stop := serve()
 	defer stop()
 
-	retries := retrygrpc.Interceptor{Policy: retry.Policy{
+	policy := retry.Policy{
 		MaxAttempts: 4,
 		Backoff:     retry.Exponential{Base: time.Millisecond},
 		OnEvent: func(_ context.Context, e retry.Event) {
@@ -54,7 +58,13 @@ func Example() {
 				fmt.Printf("attempt %d: %v; next in %v\n", e.Attempt, status.Code(e.Err), e.Delay)
 			}
 		},
-	}}
+	}
+	retries := retrygrpc.Interceptor{
+		Policy: policy,
+		Methods: map[string]retry.Policy{
+			"/shop.Orders/Charge": {NonRetryable: true}, // must not run twice
+		},
+	}
 	options, err := retries.DialOptions()
 	if err != nil {
 		log.Fatal(err)
@@ -110,24 +120,4 @@ func ExampleServiceConfig() {
 	// Output:
 	// {"methodConfig":[{"name":[{"service":"shop.Orders"}],"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"5s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]} <nil>
 	// retrydialect: gRPC service config: MaxAttempts (max_attempts) is 10 in effect: write 2 to 5 (gRPC clients cut it to 5)
-}
-
-// Mark is for calls that you retry without an interceptor.
-func ExampleMark() {
-	address, stop := serve()
-	defer stop()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
-	client := grpc_health_v1.NewHealthClient(conn)
-
-	policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
-	reply, err := retry.DoValue(context.Background(), policy, func(ctx context.Context) (*grpc_health_v1.HealthCheckResponse, error) {
-		reply, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
-		return reply, retrygrpc.Mark(err)
-	})
-	fmt.Println(reply.GetStatus(), err)
-	// Output: SERVING <nil>
 }

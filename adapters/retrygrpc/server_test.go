@@ -186,13 +186,10 @@ func withRetryInfo(code codes.Code, waits ...time.Duration) error {
 }
 
 // pushback sets the trailer that asks for a wait in milliseconds.
-func pushback(ctx context.Context, values ...string) error {
+func pushback(ctx context.Context, values ...string) {
 	for _, value := range values {
-		if err := grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", value)); err != nil {
-			return err
-		}
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", value))
 	}
-	return nil
 }
 
 // script returns the answers of a row of the table.
@@ -219,9 +216,7 @@ func busyByRetryInfo(_ context.Context, wait time.Duration) error {
 }
 
 func busyByPushback(ctx context.Context, wait time.Duration) error {
-	if err := pushback(ctx, strconv.FormatInt(wait.Milliseconds(), 10)); err != nil {
-		return err
-	}
+	pushback(ctx, strconv.FormatInt(wait.Milliseconds(), 10))
 	return status.Error(codes.Unavailable, "slow down")
 }
 

@@ -25,6 +25,23 @@ import (
 
 func payload(body string) *grpc_testing.Payload { return &grpc_testing.Payload{Body: []byte(body)} }
 
+// down and duplex open a stream to s, under a policy, or under soon.
+func (s *server) down(t *testing.T, policy ...retry.Policy) grpc.ServerStreamingClient[grpc_testing.StreamingOutputCallResponse] {
+	stream, err := s.start(t, retrygrpc.Interceptor{Policy: append(policy, soon())[0]}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
+	require.NoError(t, err)
+	return stream
+}
+
+func (s *server) duplex(t *testing.T, ctx context.Context, policy ...retry.Policy) grpc.BidiStreamingClient[grpc_testing.StreamingOutputCallRequest, grpc_testing.StreamingOutputCallResponse] {
+	stream, err := s.start(t, retrygrpc.Interceptor{Policy: append(policy, soon())[0]}).FullDuplexCall(ctx)
+	require.NoError(t, err)
+	return stream
+}
+
+func message(body string) *grpc_testing.StreamingOutputCallRequest {
+	return &grpc_testing.StreamingOutputCallRequest{Payload: payload(body)}
+}
+
 func TestMessagesAreSentAgain(t *testing.T) {
 	s := &server{answer: failTimes(2, codes.Unavailable)}
 	client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
@@ -46,14 +63,9 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 		reason             retry.Reason
 	}{{0, 4, retry.ReasonExhausted}, {1, 1, ""}, {2, 1, ""}} {
 		s := &server{answer: alwaysFail(codes.Unavailable), messages: tc.messages}
-		client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
-		stream, err := client.StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{Payload: payload("q")})
-		require.NoError(t, err)
-		received := 0
-		for {
-			if _, err = stream.Recv(); err != nil {
-				break
-			}
+		stream, received := s.down(t), 0
+		_, err := stream.Recv()
+		for ; err == nil; _, err = stream.Recv() {
 			received++
 		}
 		assert.Equal(t, tc.messages, received)
@@ -65,38 +77,21 @@ func TestAServerStreamIsRetriedUntilItsFirstMessage(t *testing.T) {
 	}
 }
 
-func TestAStreamThatEndsWithoutAMessage(t *testing.T) {
-	s := &server{answer: failTimes(1, codes.Unavailable)}
-	budget := &retry.Budget{Size: 1, Ratio: 1}
-	p := soon()
-	p.Budget = budget
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
-	require.NoError(t, err)
-	for range 2 {
-		_, err = stream.Recv()
-		assert.Equal(t, io.EOF, err)
-	}
-	assert.Equal(t, 2, s.attempts())
-	assert.Equal(t, 1, budget.Left(), "the end of a stream is a success")
-}
-
 // One goroutine sends while another receives, and attempts fail meanwhile.
 func TestAStreamInBothDirections(t *testing.T) {
 	s := &server{answer: failTimes(3, codes.Unavailable)}
-	client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
-	stream, err := client.FullDuplexCall(t.Context())
-	require.NoError(t, err)
+	stream := s.duplex(t, t.Context())
 	var sender sync.WaitGroup
 	sender.Go(func() {
 		for n := range 100 {
-			if err := stream.Send(&grpc_testing.StreamingOutputCallRequest{Payload: payload(fmt.Sprint(n))}); err != nil {
+			if err := stream.Send(message(fmt.Sprint(n))); err != nil {
 				assert.Equal(t, io.EOF, err) // the server has answered
 				return
 			}
 		}
 		assert.NoError(t, stream.CloseSend())
 	})
-	_, err = stream.Recv()
+	_, err := stream.Recv()
 	require.NoError(t, err)
 	_, err = stream.Recv()
 	assert.Equal(t, io.EOF, err)
@@ -107,132 +102,113 @@ func TestAStreamInBothDirections(t *testing.T) {
 // The client calls Recv before its first Send.
 func TestReceivingBeforeSending(t *testing.T) {
 	s := &server{answer: failTimes(1, codes.Unavailable)}
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: soon()}).FullDuplexCall(t.Context())
-	require.NoError(t, err)
-	received := make(chan error)
+	stream, received := s.duplex(t, t.Context()), make(chan error)
 	go func() {
 		_, err := stream.Recv()
 		received <- err
 	}()
-	require.NoError(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{Payload: payload("late")}))
+	require.NoError(t, stream.Send(message("late")))
 	require.NoError(t, <-received)
 	assert.Equal(t, [][]string{{"late"}, {"late"}}, s.received)
 }
 
+func TestAStreamThatEndsWithoutAMessage(t *testing.T) {
+	s, p := &server{}, soon()
+	s.answer = func(ctx context.Context, attempt int) error {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("attempt", fmt.Sprint(attempt)))
+		return failTimes(1, codes.Unavailable)(ctx, attempt)
+	}
+	p.Budget = &retry.Budget{Size: 1, Ratio: 1}
+	stream := s.down(t, p)
+	md, err := stream.Header()
+	require.NoError(t, err)
+	assert.Nil(t, md, "a stream that failed without headers has none, and is retried")
+	for range 2 {
+		_, err := stream.Recv()
+		assert.Equal(t, io.EOF, err)
+	}
+	assert.Equal(t, 2, s.attempts())
+	assert.Equal(t, 1, p.Budget.Left(), "the end of a stream is a success")
+	assert.Equal(t, []string{"2"}, stream.Trailer().Get("attempt"), "that of the last attempt")
+}
+
+// A message is kept for the next attempt, up to a limit, also when its stream has failed
+// and while the policy waits.
 func TestWhatIsNotSentAgain(t *testing.T) {
+	const most, whole = 256<<10 - 8, "attempts exhausted" // a message is 8 bytes longer than its payload
+	const tooMuch = "permanent error after 1 attempt: rpc error: code = Unavailable desc = failure 1 (not retried: more than 256 KiB were sent)"
 	for _, tc := range []struct {
-		name     string
-		sizes    []int // of the payloads; each message is 8 bytes longer
-		attempts int
-		text     string
+		name         string
+		before, wait []int // sizes of payloads that are sent before Recv, and in the first wait
+		attempts     int
+		text         string
 	}{
-		{"exactly the limit", []int{128<<10 - 8, 128<<10 - 8}, 4, "attempts exhausted"},
-		{"a byte more", []int{128<<10 - 8, 128<<10 - 7}, 1, "(not retried: more than 256 KiB were sent)"},
-		{"much more", []int{200 << 10, 200 << 10, 200 << 10}, 1, "(not retried: more than 256 KiB were sent)"},
+		{"exactly the limit", []int{most}, nil, 4, whole},
+		{"exactly the limit, in two", []int{most / 2, most/2 - 8}, nil, 4, whole},
+		{"a byte more", []int{most + 1}, nil, 1, tooMuch},
+		{"a byte more, in two", []int{most / 2, most/2 - 7}, nil, 1, tooMuch},
+		{"much more", []int{200 << 10, 200 << 10, 200 << 10}, nil, 1, tooMuch},
+		{"more in a wait", []int{8}, []int{most}, 1, "failure 1 (not retried: more than 256 KiB were sent)"},
 	} {
-		s := &server{answer: alwaysFail(codes.Unavailable)}
-		client := s.start(t, retrygrpc.Interceptor{Policy: soon()})
-		stream, err := client.StreamingInputCall(t.Context())
-		require.NoError(t, err, tc.name)
-		for _, size := range tc.sizes {
-			require.NoError(t, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload(strings.Repeat("x", size))}), tc.name)
-		}
-		_, err = stream.CloseAndRecv()
-		assert.ErrorContains(t, err, tc.text, tc.name)
-		assert.Equal(t, codes.Unavailable, status.Code(err), tc.name)
-		assert.Equal(t, tc.attempts, s.attempts(), tc.name)
-		assert.Len(t, s.received[0], len(tc.sizes), tc.name)
-	}
-}
-
-// A message sent to a stream that has failed is kept for the next attempt, up to
-// the same limit.
-func TestSendingToAStreamThatFailed(t *testing.T) {
-	p := soon()
-	client := dial(t, "127.0.0.1:1", dialOptions(t, retrygrpc.Interceptor{Policy: p})...)
-	stream, err := client.StreamingInputCall(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload("a")}), "it is kept for the next attempt")
-	assert.Equal(t, io.EOF, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload(strings.Repeat("x", 256<<10))}))
-	assert.Equal(t, io.EOF, stream.Send(&grpc_testing.StreamingInputCallRequest{Payload: payload("b")}))
-	_, err = stream.CloseAndRecv()
-	assert.ErrorContains(t, err, "(not retried: more than 256 KiB were sent)")
-	assert.Equal(t, codes.Unavailable, status.Code(err))
-}
-
-// If the limit is exceeded while the policy waits, there is no further attempt.
-func TestTheLimitIsPassedInAWait(t *testing.T) {
-	s := &server{answer: alwaysFail(codes.Unavailable)}
-	var stream grpc.BidiStreamingClient[grpc_testing.StreamingOutputCallRequest, grpc_testing.StreamingOutputCallResponse]
-	p := soon()
-	p.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled {
-			err := stream.Send(&grpc_testing.StreamingOutputCallRequest{Payload: payload(strings.Repeat("x", 256<<10))})
-			assert.Equal(t, io.EOF, err)
-		}
-	}
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).FullDuplexCall(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{}))
-	_, err = stream.Recv()
-	assert.ErrorContains(t, err, "failure 1 (not retried: more than 256 KiB were sent)")
-	assert.Equal(t, 1, s.attempts())
-}
-
-func TestHeadersEndTheRetries(t *testing.T) {
-	for _, read := range []bool{false, true} {
-		s := &server{answer: func(ctx context.Context, _ int) error {
-			if err := grpc.SendHeader(ctx, metadata.Pairs("node", "a")); err != nil {
-				return err
+		s, p := &server{answer: alwaysFail(codes.Unavailable)}, soon()
+		var send func([]int)
+		p.OnEvent = func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled && e.Attempt == 1 {
+				send(tc.wait)
 			}
-			return status.Error(codes.Unavailable, "down")
-		}}
-		stream, err := s.start(t, retrygrpc.Interceptor{Policy: soon()}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
-		require.NoError(t, err)
-		attempts, text := 4, "attempts exhausted"
-		if read {
-			md, err := stream.Header()
-			require.NoError(t, err)
-			assert.Equal(t, []string{"a"}, md.Get("node"))
-			attempts, text = 1, "(not retried: its headers were read)"
 		}
-		_, err = stream.Recv()
-		assert.ErrorContains(t, err, text)
-		assert.Equal(t, attempts, s.attempts())
+		stream := s.duplex(t, t.Context(), p)
+		send = func(sizes []int) {
+			for _, size := range sizes {
+				_ = stream.Send(message(strings.Repeat("x", size)))
+			}
+		}
+		send(tc.before)
+		_, err := stream.Recv()
+		assert.ErrorContains(t, err, tc.text, tc.name)
+		assert.Equal(t, tc.attempts, s.attempts(), tc.name)
 	}
-}
 
-// A stream that failed without headers has none to read, and is retried.
-func TestNoHeaders(t *testing.T) {
-	s := &server{answer: failTimes(1, codes.Unavailable)}
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: soon()}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
+	// Nothing listens, so no stream is opened.
+	stream, err := dial(t, "127.0.0.1:1", dialOptions(t, retrygrpc.Interceptor{Policy: soon()})...).FullDuplexCall(t.Context())
 	require.NoError(t, err)
 	md, err := stream.Header()
 	require.NoError(t, err)
 	assert.Nil(t, md)
-	_, err = stream.Recv()
-	assert.Equal(t, io.EOF, err)
-	assert.Equal(t, 2, s.attempts())
-
-	stream, err = dial(t, "127.0.0.1:1", dialOptions(t, retrygrpc.Interceptor{Policy: soon()})...).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
-	require.NoError(t, err)
-	md, err = stream.Header()
-	require.NoError(t, err)
-	assert.Nil(t, md)
 	assert.Nil(t, stream.Trailer())
+	require.NoError(t, stream.Send(message("a")), "it is kept for the next attempt")
+	assert.Equal(t, io.EOF, stream.Send(message(strings.Repeat("x", 256<<10))))
+	assert.Equal(t, io.EOF, stream.Send(message("b")))
 	_, err = stream.Recv()
-	assert.ErrorContains(t, err, "attempts exhausted after 4 attempts")
+	assert.ErrorContains(t, err, "(not retried: more than 256 KiB were sent)")
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+}
+
+func TestHeadersEndTheRetries(t *testing.T) {
+	for read, text := range map[bool]string{false: "attempts exhausted after 4 attempts", true: "(not retried: its headers were read)"} {
+		s := &server{answer: func(ctx context.Context, _ int) error {
+			_ = grpc.SendHeader(ctx, metadata.Pairs("node", "a"))
+			return status.Error(codes.Unavailable, "down")
+		}}
+		stream := s.down(t)
+		if read {
+			md, err := stream.Header()
+			require.NoError(t, err)
+			assert.Equal(t, []string{"a"}, md.Get("node"))
+		}
+		_, err := stream.Recv()
+		assert.ErrorContains(t, err, text)
+	}
 }
 
 func TestTheContextOfAStream(t *testing.T) {
 	type key struct{}
-	s := &server{answer: failTimes(1, codes.Unavailable), messages: 0}
+	s := &server{answer: failTimes(1, codes.Unavailable)}
 	ctx := context.WithValue(t.Context(), key{}, "a")
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: soon()}).FullDuplexCall(ctx)
-	require.NoError(t, err)
+	stream := s.duplex(t, ctx)
 	assert.Equal(t, ctx, stream.Context(), "the caller's context, while another attempt may follow")
-	require.NoError(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{}))
-	_, err = stream.Recv()
+	require.NoError(t, stream.Send(message("")))
+	_, err := stream.Recv()
 	require.NoError(t, err)
 	assert.NotEqual(t, ctx, stream.Context())
 	assert.Equal(t, "a", stream.Context().Value(key{}))
@@ -242,63 +218,13 @@ func TestTheContextOfAStream(t *testing.T) {
 	assert.Error(t, stream.Context().Err(), "the context has ended with the stream")
 }
 
-func TestTheTrailerOfAStream(t *testing.T) {
-	s := &server{answer: func(ctx context.Context, attempt int) error {
-		if err := grpc.SetTrailer(ctx, metadata.Pairs("attempt", fmt.Sprint(attempt))); err != nil {
-			return err
-		}
-		return failTimes(2, codes.Unavailable)(ctx, attempt)
-	}}
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: soon()}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
-	require.NoError(t, err)
-	_, err = stream.Recv()
-	require.Equal(t, io.EOF, err)
-	assert.Equal(t, []string{"3"}, stream.Trailer().Get("attempt"))
-}
-
 // The AttemptTimeout bounds the wait for the first message, not the whole stream.
 func TestTheTimeoutOfAStream(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		hang     int // the number of attempts that hang
-		attempts int // at most; on a busy machine more than the first may time out
-		code     codes.Code
-	}{{"the first attempt hangs", 1, retry.Unlimited, codes.OK}, {"all hang", 9, 4, codes.DeadlineExceeded}} {
-		s := &server{}
-		s.answer = func(ctx context.Context, attempt int) error {
-			if attempt <= tc.hang {
-				<-ctx.Done()
-			}
-			return ctx.Err()
-		}
-		started := 0
-		p := soon()
-		p.MaxAttempts, p.AttemptTimeout = tc.attempts, 100*time.Millisecond
-		p.OnEvent = func(_ context.Context, e retry.Event) {
-			if e.Kind == retry.AttemptStarted {
-				started++
-			}
-		}
-		stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).FullDuplexCall(t.Context())
-		require.NoError(t, err, tc.name)
-		require.NoError(t, stream.Send(&grpc_testing.StreamingOutputCallRequest{}))
-		_, err = stream.Recv()
-		assert.Equal(t, tc.code, status.Code(err), tc.name)
-		if tc.code == codes.OK {
-			assert.Greater(t, started, 1, tc.name)
-		} else {
-			assert.Equal(t, tc.attempts, started, tc.name)
-			assert.EqualError(t, retry.Unwrap(err), "rpc error: code = DeadlineExceeded desc = no message within AttemptTimeout (100ms)")
-		}
-	}
-
-	waits := make(chan struct{})
+	waits, p := make(chan struct{}), soon()
 	s := &server{messages: 1, answer: func(context.Context, int) error { <-waits; return nil }}
-	p := soon()
 	p.MaxAttempts, p.AttemptTimeout = retry.Unlimited, 50*time.Millisecond
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).StreamingOutputCall(t.Context(), &grpc_testing.StreamingOutputCallRequest{})
-	require.NoError(t, err)
-	_, err = stream.Recv()
+	stream := s.down(t, p)
+	_, err := stream.Recv()
 	require.NoError(t, err)
 	time.AfterFunc(2*p.AttemptTimeout, func() { close(waits) })
 	_, err = stream.Recv()
@@ -391,23 +317,4 @@ func TestMessagesOfUnknownSize(t *testing.T) {
 	text := "a"
 	assert.Equal(t, io.EOF, stream.SendMsg(&text))
 	assert.ErrorContains(t, stream.RecvMsg(&text), "(not retried: a *string was sent, whose size is not known)")
-}
-
-// Canceling the context while the policy waits ends the stream.
-func TestAStreamCanceledInAWait(t *testing.T) {
-	s := &server{answer: alwaysFail(codes.Unavailable)}
-	ctx, cancel := context.WithCancel(t.Context())
-	p := soon()
-	p.Backoff = retry.Fixed(time.Hour)
-	p.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled {
-			cancel()
-		}
-	}
-	stream, err := s.start(t, retrygrpc.Interceptor{Policy: p}).StreamingOutputCall(ctx, &grpc_testing.StreamingOutputCallRequest{})
-	require.NoError(t, err)
-	_, err = stream.Recv()
-	assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
-	assert.Equal(t, codes.Unavailable, status.Code(err), "the code of the last attempt")
-	assert.ErrorIs(t, err, context.Canceled)
 }

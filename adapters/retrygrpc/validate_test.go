@@ -26,6 +26,9 @@ func TestDialOptionsFails(t *testing.T) {
 		"grpc.health.v1.Health/Check":         write,
 		"/grpc.health.v1.Health":              write,
 		"/shop.Orders/*":                      write,
+		"":                                    write,
+		"//Method":                            write,
+		"/a/b/c":                              write,
 		"/shop.Orders/Charge ":                write,
 		"/grpc.health.v1.Health/Chek":         ": the service has no method Chek: write one of Check, List, Watch",
 		"/grpc.health.v1.Health/check":        ": the service has no method check: write one of Check, List, Watch",
@@ -47,7 +50,9 @@ func TestDialOptionsFails(t *testing.T) {
 		})
 	}
 	_, err := retrygrpc.Interceptor{Policy: retry.Policy{MaxAttempts: -2}}.DialOptions()
-	assert.ErrorContains(t, err, "invalid policy: MaxAttempts is -2")
+	assert.EqualError(t, err, "invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited")
+	invalid := retrygrpc.Interceptor{Methods: map[string]retry.Policy{"/shop.Orders/": {MaxAttempts: -2}, "x": {}}}
+	assert.EqualError(t, invalid.Validate(), `retrygrpc: Methods["/shop.Orders/"]: invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited`+"\n"+`retrygrpc: Methods has "x"`+write)
 	two := retrygrpc.Interceptor{Methods: map[string]retry.Policy{"/grpc.health.v1.Health/B": {}, "/grpc.health.v1.Health/A": {}}}
 	assert.ErrorContains(t, two.Validate(), "no method A: write one of Check, List, Watch\nretrygrpc: Methods has \"/grpc.health.v1.Health/B\"")
 }

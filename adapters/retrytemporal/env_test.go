@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
@@ -93,7 +94,8 @@ func TestTable(t *testing.T) {
 				return "", temporal.NewNonRetryableApplicationError("forbidden", "Forbidden", nil)
 			}
 		}}
-		_, err := e.run(t)
+		result, err := e.run(t)
+		assert.Equal(t, err == nil, result == "shipped")
 		return len(e.times), asRetryError(t, err)
 	}, map[string]string{"deadline too close": server, "canceled before": server, "canceled in a wait": server, "a loop around the call": "a workflow is not a retry loop", "budget of the context": "see TestBudgetOfTheWorker"})
 }

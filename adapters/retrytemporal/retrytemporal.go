@@ -112,7 +112,7 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 }
 
 // jobOf describes an activity to retryjob. The times in info are by the server's
-// clock; Began is by this machine's. A time that the server did not send is that of 1970.
+// clock; Began is by this machine's. A time that the server did not send is in 1970.
 func jobOf(info activity.Info) retryjob.Job {
 	var waited time.Duration
 	if info.ScheduledTime.Unix() > 0 {

@@ -31,16 +31,6 @@ func fails(err error) func(context.Context, int) (string, error) {
 	return func(context.Context, int) (string, error) { return "", err }
 }
 
-// failTimes returns an activity that fails n times and then succeeds.
-func failTimes(n int, err error) func(context.Context, int) (string, error) {
-	return func(_ context.Context, attempt int) (string, error) {
-		if attempt <= n {
-			return "", err
-		}
-		return fmt.Sprint("attempt ", attempt), nil
-	}
-}
-
 func TestTheServerWaitsWhatThePolicySays(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -61,24 +51,6 @@ func TestTheServerWaitsWhatThePolicySays(t *testing.T) {
 		_, err = e.run(t)
 		require.Error(t, err, tc.name)
 		assert.Equal(t, tc.waits, e.waits(), tc.name)
-	}
-}
-
-// With jitter, the events report the same delays that the server gets.
-func TestTheServerWaitsWhatTheEventsSay(t *testing.T) {
-	var delays []time.Duration
-	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
-	p.OnEvent = func(_ context.Context, e retry.Event) {
-		if e.Kind == retry.RetryScheduled {
-			delays = append(delays, e.Delay)
-		}
-	}
-	e := activityCall{policy: p, do: fails(errBoom)}
-	_, err := e.run(t)
-	require.Error(t, err)
-	require.Len(t, delays, 4)
-	for i, delay := range delays {
-		assert.Equal(t, max(time.Millisecond, delay), e.waits()[i])
 	}
 }
 
@@ -107,12 +79,19 @@ func TestWhatTheWorkflowGets(t *testing.T) {
 			said{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: no stock (type: Stock, retryable: false)"}, "Stock", "no stock"},
 		{"a non-retryable one, wrapped", three, fmt.Errorf("ship: %w", temporal.NewNonRetryableApplicationError("no stock", "Stock", nil)), 1,
 			said{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: ship: no stock (type: Stock, retryable: false)"}, "wrapError", "ship: no stock (type: Stock, retryable: false)"},
+		{"a panic", three, nil, 3,
+			said{retry.ReasonExhausted, 3, "retry: attempts exhausted after 3 attempts: no stock (type: Panic, retryable: true): no stock (type: PanicError, retryable: true)"}, "Panic", "no stock"},
 		{"an invalid policy", retry.Policy{MaxAttempts: -2}, errBoom, 1,
 			said{retry.ReasonInvalid, 1, "retry: invalid policy after 1 attempt (MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited): boom"}, "errorString", "boom"},
 	} {
 		e := activityCall{policy: tc.policy, do: fails(tc.err)}
+		if tc.err == nil {
+			e.do = func(context.Context, int) (string, error) { panic("no stock") }
+		}
 		_, err := e.run(t)
 		assert.Len(t, e.times, tc.attempts, tc.name)
+		var panicked *temporal.PanicError
+		assert.Equal(t, tc.err == nil, errors.As(err, &panicked), tc.name)
 		detail, ok := retrytemporal.DeadLetterOf(err)
 		assert.True(t, ok, tc.name)
 		assert.Equal(t, tc.want, said{detail.Reason, detail.Attempts, detail.Err}, tc.name)
@@ -129,49 +108,6 @@ type said struct {
 	reason   retry.Reason
 	attempts int
 	err      string
-}
-
-// The details, cause and category of the activity's ApplicationError reach the
-// workflow.
-func TestTheDetailsOfTheActivityStay(t *testing.T) {
-	type order struct {
-		ID    int
-		Items []string
-	}
-	want := order{7, []string{"a", "b"}}
-	e := activityCall{policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, do: fails(temporal.NewApplicationErrorWithOptions("no stock", "Stock",
-		temporal.ApplicationErrorOptions{Details: []any{want, "second"}, Cause: errBoom, Category: temporal.ApplicationErrorCategoryBenign}))}
-	_, err := e.run(t)
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	var got order
-	var second string
-	require.NoError(t, app.Details(&got, &second))
-	assert.Equal(t, want, got)
-	assert.Equal(t, "second", second)
-	assert.Equal(t, temporal.ApplicationErrorCategoryBenign, app.Category())
-	assert.ErrorContains(t, errors.Unwrap(app), "boom")
-	detail, ok := retrytemporal.DeadLetterOf(err)
-	assert.True(t, ok)
-	assert.Equal(t, 2, detail.Attempts)
-}
-
-// A nil among the details cannot be read. Then the activity's error becomes the
-// cause.
-func TestDetailsThatCannotBeRead(t *testing.T) {
-	e := activityCall{policy: retry.Policy{}, do: fails(temporal.NewApplicationError("no stock", "Stock", "first", nil, "third"))}
-	_, err := e.run(t)
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	assert.Equal(t, "Stock", app.Type())
-	detail, ok := retrytemporal.DeadLetterOf(err)
-	assert.True(t, ok)
-	assert.Equal(t, retry.ReasonExhausted, detail.Reason)
-	require.ErrorAs(t, errors.Unwrap(app), &app)
-	var first, third string
-	var second any
-	require.NoError(t, app.Details(&first, &second, &third))
-	assert.Equal(t, []any{"first", nil, "third"}, []any{first, second, third})
 }
 
 // A text that is not UTF-8 cannot be sent: without an answer the attempt would be
@@ -232,6 +168,7 @@ func TestDetailsOfAHistory(t *testing.T) {
 		ok      bool
 	}{
 		"a letter":                  {[]any{letter}, true},
+		"one of a newer version":    {[]any{map[string]any{"reason": "too_tired", "attempts": 4, "moon": "full"}}, true},
 		"garbage before it":         {[]any{converter.NewRawValue(garbage), letter}, true},
 		"100,000 before it":         {append(slices.Repeat([]any{7}, 100_000), letter), true},
 		"null before it":            {[]any{nil, letter}, true},
@@ -247,26 +184,36 @@ func TestDetailsOfAHistory(t *testing.T) {
 		assert.Equal(t, tc.ok, ok, name)
 	}
 
-	// An activity passes on what it got from another workflow, as it was.
-	id := int64(1<<53 + 1)
-	e := activityCall{do: fails(sent(t, temporal.NewApplicationError("x", "X", id, converter.NewRawValue(garbage))))}
-	_, err := e.run(t)
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	var gotID int64
-	var got converter.RawValue
-	require.NoError(t, app.Details(&gotID, &got))
-	assert.Equal(t, id, gotID)
-	assert.Equal(t, garbage.Data, got.Payload().Data)
-	_, ok := retrytemporal.DeadLetterOf(err)
-	assert.True(t, ok)
 }
 
-// A dead letter of a newer version may have a reason that this one does not know.
-func TestDeadLetterOfANewerVersion(t *testing.T) {
-	detail, ok := retrytemporal.DeadLetterOf(sent(t, temporal.NewApplicationError("x", "X", map[string]any{"reason": "too_tired", "attempts": 4, "err": "boom", "moon": "full"})))
-	assert.True(t, ok)
-	assert.Equal(t, said{"too_tired", 4, "boom"}, said{detail.Reason, detail.Attempts, detail.Err})
+// The details, cause and category of the activity's ApplicationError reach the workflow, also
+// where it got them from another process. A nil cannot be read: then its error is the cause.
+func TestTheDetailsOfTheActivityStay(t *testing.T) {
+	type order struct{ Items []string }
+	id, raw := int64(1<<53+1), converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{"encoding": []byte("moon")}, Data: []byte{0xff}})
+	for name, details := range map[string][]any{"ours": {order{[]string{"a", "b"}}, id, raw}, "arrived": {order{[]string{"a", "b"}}, id, raw}, "nil": {order{[]string{"a", "b"}}, id, raw, nil}} {
+		failure := temporal.NewApplicationErrorWithOptions("no stock", "Stock", temporal.ApplicationErrorOptions{Details: details, Cause: errBoom, Category: temporal.ApplicationErrorCategoryBenign})
+		if name == "arrived" {
+			failure = sent(t, failure)
+		}
+		e := activityCall{policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)}, do: fails(failure)}
+		_, err := e.run(t)
+		letter, ok := retrytemporal.DeadLetterOf(err)
+		assert.True(t, ok, name)
+		assert.Equal(t, 2, letter.Attempts, name)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app, name)
+		assert.Equal(t, []any{"Stock", "no stock", temporal.ApplicationErrorCategoryBenign}, []any{app.Type(), app.Message(), app.Category()}, name)
+		if name == "nil" {
+			require.ErrorAs(t, errors.Unwrap(app), &app, name)
+		}
+		var got order
+		var gotID int64
+		var gotRaw converter.RawValue
+		require.NoError(t, app.Details(&got, &gotID, &gotRaw), name)
+		assert.Equal(t, []any{details[0], id, raw.Payload().Data}, []any{got, gotID, gotRaw.Payload().Data}, name)
+		assert.ErrorContains(t, errors.Unwrap(app), "boom", name)
+	}
 }
 
 // sent returns err as it arrives in another process.
@@ -278,20 +225,144 @@ func sent(t *testing.T, err error) error {
 	return arrived
 }
 
-func TestAnAttemptThatAnotherFollowsSaysSo(t *testing.T) {
-	env := new(testsuite.WorkflowTestSuite).NewTestActivityEnvironment()
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(7 * time.Second)}
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: p}}})
-	env.RegisterActivityWithOptions(func(context.Context) error { return errBoom }, activity.RegisterOptions{Name: "Ship"})
+// With jitter, the events report the same delays that the server gets.
+func TestTheServerWaitsWhatTheEventsSay(t *testing.T) {
+	var delays []time.Duration
+	p := retry.Policy{MaxAttempts: 5, Backoff: retry.Exponential{Base: time.Second}, Jitter: retry.FullJitter}
+	p.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.RetryScheduled {
+			delays = append(delays, max(time.Millisecond, e.Delay))
+		}
+	}
+	e := activityCall{policy: p, do: fails(errBoom)}
+	_, err := e.run(t)
+	require.Error(t, err)
+	assert.Len(t, delays, 4)
+	assert.Equal(t, delays, e.waits())
+}
+
+// workflowOf runs a workflow of a worker with an interceptor, and its activities.
+func workflowOf(t *testing.T, i retrytemporal.Interceptor, activities map[string]func(context.Context) (string, error), run func(workflow.Context) error, options ...func(*testsuite.TestWorkflowEnvironment)) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&i}})
+	for name, do := range activities {
+		env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
+	}
+	for _, option := range options {
+		option(env)
+	}
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		return run(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 24 * time.Hour, HeartbeatTimeout: 24 * time.Hour, WaitForCancellation: true}))
+	})
+	require.NoError(t, env.GetWorkflowError())
+}
+
+func TestPoliciesOfActivities(t *testing.T) {
+	attempts, policy := map[string]int{}, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
+	fail := func(name string) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { attempts[name]++; return "", errBoom }
+	}
+	workflowOf(t, retrytemporal.Interceptor{Policy: policy, Activities: map[string]retry.Policy{"Charge": {}}},
+		map[string]func(context.Context) (string, error){"Charge": fail("Charge"), "Ship": fail("Ship")},
+		func(ctx workflow.Context) error {
+			for _, name := range []string{"Charge", "Ship"} {
+				assert.Error(t, workflow.ExecuteActivity(ctx, name).Get(ctx, nil))
+			}
+			ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute, RetryPolicy: retrytemporal.Server(policy)})
+			letter, ok := retrytemporal.DeadLetterOf(workflow.ExecuteLocalActivity(ctx, fail("local")).Get(ctx, nil))
+			assert.True(t, ok)
+			assert.Equal(t, retry.ReasonExhausted, letter.Reason)
+			return nil
+		})
+	assert.Equal(t, map[string]int{"Charge": 1, "Ship": 3, "local": 3}, attempts)
+}
+
+// An activity that will be completed elsewhere has neither failed nor succeeded, and one
+// that the workflow cancels is canceled.
+func TestWhatPassesThrough(t *testing.T) {
+	var token []byte
+	attempts := 0
+	workflowOf(t, retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3}}, map[string]func(context.Context) (string, error){
+		"Later": func(ctx context.Context) (string, error) {
+			token = activity.GetInfo(ctx).TaskToken
+			return "", activity.ErrResultPending
+		},
+		"Ship": func(ctx context.Context) (string, error) { attempts++; <-ctx.Done(); return "", ctx.Err() },
+	}, func(ctx workflow.Context) error {
+		var result string
+		assert.NoError(t, workflow.ExecuteActivity(ctx, "Later").Get(ctx, &result))
+		assert.Equal(t, "later", result)
+		ctx, cancel := workflow.WithCancel(ctx)
+		shipping := workflow.ExecuteActivity(ctx, "Ship")
+		cancel()
+		err := shipping.Get(ctx, nil)
+		assert.True(t, temporal.IsCanceledError(err), "%v", err)
+		return nil
+	}, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { assert.NoError(t, env.CompleteActivity(token, "later", nil)) }, time.Hour)
+	})
+	assert.LessOrEqual(t, attempts, 1)
+}
+
+// attemptOf makes one attempt of an activity under ctx, the context of its worker.
+func attemptOf(ctx context.Context, p retry.Policy, do func(context.Context) error) error {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet{})
+	env := suite.NewTestActivityEnvironment()
+	env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx, Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: p}}})
+	env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: "Ship"})
 	_, err := env.ExecuteActivity("Ship")
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	assert.False(t, app.NonRetryable())
-	assert.Equal(t, 7*time.Second, app.NextRetryDelay())
-	detail, ok := retrytemporal.DeadLetterOf(err)
-	assert.True(t, ok)
-	assert.Equal(t, retry.ReasonRetry, detail.Reason)
-	assert.Equal(t, 1, detail.Attempts)
+	return err
+}
+
+// The context of a worker can carry a Budget for all its activities. An attempt that
+// another follows says so.
+func TestBudgetOfTheWorker(t *testing.T) {
+	ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 1})
+	for _, want := range []retry.Reason{retry.ReasonRetry, retry.ReasonBudget} {
+		err := attemptOf(ctx, retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(7 * time.Second)}, func(context.Context) error { return errBoom })
+		letter, ok := retrytemporal.DeadLetterOf(err)
+		assert.True(t, ok)
+		assert.Equal(t, []any{want, 1}, []any{letter.Reason, letter.Attempts})
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app)
+		assert.Equal(t, want != retry.ReasonRetry, app.NonRetryable())
+		assert.Equal(t, want == retry.ReasonRetry, app.NextRetryDelay() == 7*time.Second)
+	}
+}
+
+// If the worker stops during an attempt, or before it, the next one follows at once. If the
+// server cancels an attempt, the activity is canceled.
+func TestInterruptedAttempts(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		for _, cause := range []error{worker.ErrWorkerShutdown, temporal.NewCanceledError()} {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			if before {
+				cancel(cause)
+			}
+			err := attemptOf(ctx, retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}, func(ctx context.Context) error {
+				assert.False(t, before)
+				cancel(cause)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			_, ok := retrytemporal.DeadLetterOf(err)
+			assert.False(t, ok, "%v", err)
+			if cause != worker.ErrWorkerShutdown {
+				assert.ErrorContains(t, err, "canceled")
+				continue
+			}
+			var app *temporal.ApplicationError
+			require.ErrorAs(t, err, &app)
+			assert.False(t, app.NonRetryable())
+			assert.Equal(t, time.Millisecond, app.NextRetryDelay())
+			assert.False(t, app.HasDetails(), "the SDK may lose them")
+			assert.Equal(t, "worker is now shutdown", app.Message())
+		}
+	}
 }
 
 // The test environment does not pass the server's policy to an activity, so the
@@ -305,177 +376,4 @@ func TestALimitOfTheServer(t *testing.T) {
 		require.Error(t, err)
 		assert.Len(t, e.times, n)
 	}
-}
-
-func TestAPanicIsAFailure(t *testing.T) {
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Schedule{time.Minute, time.Second}}
-	e := activityCall{policy: p, do: func(context.Context, int) (string, error) { panic("no stock") }}
-	_, err := e.run(t)
-	assert.Equal(t, []time.Duration{time.Minute, time.Second}, e.waits())
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, err, &app)
-	assert.Equal(t, "Panic", app.Type())
-	assert.Equal(t, "no stock", app.Message())
-	var panicked *temporal.PanicError
-	assert.ErrorAs(t, err, &panicked)
-	detail, _ := retrytemporal.DeadLetterOf(err)
-	assert.Equal(t, retry.ReasonExhausted, detail.Reason)
-	assert.Equal(t, 3, detail.Attempts)
-}
-
-func TestTheResultStays(t *testing.T) {
-	e := activityCall{policy: retry.Policy{MaxAttempts: 3}, do: failTimes(2, errBoom)}
-	result, err := e.run(t)
-	require.NoError(t, err)
-	assert.Equal(t, "attempt 3", result)
-}
-
-func TestPoliciesOfActivities(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{
-		Policy:     retry.Policy{MaxAttempts: 3},
-		Activities: map[string]retry.Policy{"Charge": {}},
-	}}})
-	attempts := map[string]int{}
-	for _, name := range []string{"Charge", "Ship"} {
-		env.RegisterActivityWithOptions(func(context.Context) error { attempts[name]++; return errBoom }, activity.RegisterOptions{Name: name})
-	}
-	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
-		for _, name := range []string{"Charge", "Ship"} {
-			assert.Error(t, workflow.ExecuteActivity(ctx, name).Get(ctx, nil))
-		}
-		return nil
-	})
-	require.NoError(t, env.GetWorkflowError())
-	assert.Equal(t, map[string]int{"Charge": 1, "Ship": 3}, attempts)
-}
-
-func TestLocalActivities(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Millisecond)}
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: p}}})
-	attempts := 0
-	ship := func(context.Context) error { attempts++; return errBoom }
-	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute, RetryPolicy: retrytemporal.Server(p)})
-		err := workflow.ExecuteLocalActivity(ctx, ship).Get(ctx, nil)
-		detail, ok := retrytemporal.DeadLetterOf(err)
-		assert.True(t, ok, "%v", err)
-		assert.Equal(t, retry.ReasonExhausted, detail.Reason)
-		return nil
-	})
-	require.NoError(t, env.GetWorkflowError())
-	assert.Equal(t, 3, attempts)
-}
-
-// An activity that will be completed elsewhere has neither failed nor succeeded.
-func TestResultPending(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3}}}})
-	var token []byte
-	env.RegisterActivityWithOptions(func(ctx context.Context) (string, error) {
-		token = activity.GetInfo(ctx).TaskToken
-		return "", activity.ErrResultPending
-	}, activity.RegisterOptions{Name: "Ship"})
-	env.RegisterDelayedCallback(func() { assert.NoError(t, env.CompleteActivity(token, "later", nil)) }, time.Hour)
-	env.ExecuteWorkflow(func(ctx workflow.Context) (result string, err error) {
-		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 24 * time.Hour})
-		err = workflow.ExecuteActivity(ctx, "Ship").Get(ctx, &result)
-		return result, err
-	})
-	require.NoError(t, env.GetWorkflowError())
-	var result string
-	require.NoError(t, env.GetWorkflowResult(&result))
-	assert.Equal(t, "later", result)
-}
-
-// The context of a worker can carry a Budget for all its activities.
-func TestBudgetOfTheWorker(t *testing.T) {
-	budget := &retry.Budget{Size: 1}
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestActivityEnvironment()
-	env.SetWorkerOptions(worker.Options{
-		BackgroundActivityContext: retry.WithBudget(context.Background(), budget),
-		Interceptors:              []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 9}}},
-	})
-	env.RegisterActivityWithOptions(func(context.Context) error { return errBoom }, activity.RegisterOptions{Name: "Ship"})
-	for _, want := range []retry.Reason{retry.ReasonRetry, retry.ReasonBudget} {
-		_, err := env.ExecuteActivity("Ship")
-		detail, ok := retrytemporal.DeadLetterOf(err)
-		assert.True(t, ok)
-		assert.Equal(t, want, detail.Reason)
-	}
-	assert.Zero(t, budget.Left())
-}
-
-// interrupted makes one attempt of an activity and cancels its context with cause,
-// before or during the attempt. It returns the error of the attempt.
-func interrupted(t *testing.T, cause error, before bool) error {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestActivityEnvironment()
-	env.SetWorkerOptions(worker.Options{
-		BackgroundActivityContext: ctx,
-		Interceptors:              []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Hour)}}},
-	})
-	env.RegisterActivityWithOptions(func(ctx context.Context) error {
-		assert.False(t, before)
-		cancel(cause)
-		<-ctx.Done()
-		return ctx.Err()
-	}, activity.RegisterOptions{Name: "Ship"})
-	if before {
-		cancel(cause)
-	}
-	_, err := env.ExecuteActivity("Ship")
-	return err
-}
-
-// If the worker stops during an attempt, the next one follows at once. If the server
-// cancels an attempt, the activity is canceled.
-func TestInterruptedAttempts(t *testing.T) {
-	for _, before := range []bool{false, true} {
-		err := interrupted(t, worker.ErrWorkerShutdown, before)
-		var app *temporal.ApplicationError
-		require.ErrorAs(t, err, &app)
-		assert.False(t, app.NonRetryable())
-		assert.Equal(t, time.Millisecond, app.NextRetryDelay())
-		assert.False(t, app.HasDetails(), "the SDK may lose them")
-		assert.Equal(t, "worker is now shutdown", app.Message())
-
-		err = interrupted(t, temporal.NewCanceledError(), before)
-		_, ok := retrytemporal.DeadLetterOf(err)
-		assert.False(t, ok, "%v", err)
-		assert.ErrorContains(t, err, "canceled")
-	}
-}
-
-// A workflow that cancels its activity gets the cancellation.
-func TestCancellationByTheWorkflow(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet{})
-	env := suite.NewTestWorkflowEnvironment()
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: retry.Policy{MaxAttempts: 3}}}})
-	attempts := 0
-	env.RegisterActivityWithOptions(func(ctx context.Context) error { attempts++; <-ctx.Done(); return ctx.Err() }, activity.RegisterOptions{Name: "Ship"})
-	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		options := workflow.ActivityOptions{StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute, WaitForCancellation: true}
-		ctx, cancel := workflow.WithCancel(workflow.WithActivityOptions(ctx, options))
-		shipping := workflow.ExecuteActivity(ctx, "Ship")
-		cancel()
-		err := shipping.Get(ctx, nil)
-		assert.True(t, temporal.IsCanceledError(err), "%v", err)
-		return nil
-	})
-	require.NoError(t, env.GetWorkflowError())
-	assert.LessOrEqual(t, attempts, 1)
 }

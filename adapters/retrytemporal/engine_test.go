@@ -1,6 +1,6 @@
 //go:build soak
 
-package servertest
+package retrytemporal_test
 
 import (
 	"context"
@@ -23,7 +23,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	"go.temporal.io/server/temporaltest"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/adapters/retrytemporal"
@@ -31,6 +30,9 @@ import (
 	"github.com/goretry/retry/internal/servers"
 	"github.com/goretry/retry/retryjob"
 )
+
+// These tests need Temporal's own server. ".ci/soak temporal" starts one, and tells its
+// address and a namespace in RETRY_TEST_TEMPORAL: "127.0.0.1:7233/default".
 
 func TestEngine(t *testing.T) { jobtest.Run(t, engine(10*time.Second)) }
 
@@ -81,22 +83,6 @@ func TestAWorkerThatStops(t *testing.T) {
 	require.NoError(t, q.Close(t.Context(), true))
 }
 
-const serverVariable = "RETRY_TEST_TEMPORAL"
-
-// server returns the address and a namespace of the server that runs in this
-// process, or in the process that started this one. The server ends with its
-// process.
-var server = sync.OnceValues(func() (address, namespace string) {
-	if shared, ok := os.LookupEnv(serverVariable); ok {
-		address, namespace, _ = strings.Cut(shared, "/")
-		return address, namespace
-	}
-	s := temporaltest.NewServer()
-	address, namespace = s.GetFrontendHostPort(), s.GetDefaultNamespace()
-	os.Setenv(serverVariable, address+"/"+namespace)
-	return address, namespace
-})
-
 // late is how late an attempt may start: up to a second because of the server's
 // timers, the rest because the machine may be busy.
 const late = 10 * time.Second
@@ -123,7 +109,7 @@ type queue struct {
 }
 
 func open(ctx context.Context, name string, lease time.Duration) (*queue, error) {
-	address, namespace := server()
+	address, namespace, _ := strings.Cut(os.Getenv("RETRY_TEST_TEMPORAL"), "/")
 	c, err := client.DialContext(ctx, client.Options{HostPort: address, Namespace: namespace, Logger: quiet{}})
 	return &queue{name: name, lease: lease, client: c, jobs: map[string]client.WorkflowRun{}}, err
 }
@@ -252,11 +238,3 @@ func (q *queue) Close(context.Context, bool) error {
 	q.client.Close() // the server keeps everything in memory
 	return nil
 }
-
-// quiet logs nothing.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}
