@@ -56,7 +56,7 @@ func mix(seed, n uint64) uint64 {
 // One of 1ns would be 1.5 million attempts a second.
 const leastWait = 10 * time.Millisecond
 
-// saidZero is what a server's wait of zero is passed on as, because 0 is none.
+// saidZero is what a Retry-After of zero is passed on as, because 0 is none.
 const saidZero = time.Nanosecond
 
 // window returns the least and the greatest delay after an attempt: the curve, cut to

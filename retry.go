@@ -90,7 +90,7 @@ type call struct {
 	last     Decision             // on the last failure
 	decided  time.Time            // when that was
 	payers   *payers              // the Budgets of ctx
-	paid     bool                 // a retry was taken out of the Budgets, and has not begun
+	paid     bool                 // a retry was taken out of the Budgets, and is still to come
 }
 
 // prepare notes what the call is made with, and judges the policy.

@@ -1,5 +1,3 @@
-//go:build shape
-
 package retry_test
 
 import (
@@ -21,10 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests look at the sources and at what the compiler makes of them, not at
-// what the package does. .ci/run runs them apart, because they take longer:
-//
-//	go test -tags shape .
+// These tests look at the sources, not at what the package does.
 
 // A call waits in one place, by one time.After. Each function of the root package that
 // reads the clock is listed here.
