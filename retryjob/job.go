@@ -3,6 +3,7 @@ package retryjob
 import (
 	"context"
 	"errors"
+	"log"
 	"time"
 
 	"github.com/goretry/retry"
@@ -19,7 +20,9 @@ type Job struct {
 
 	// Attempt is the number of this attempt, 1 for the first. Use the number of
 	// times that the queue has handed the job out, so that an attempt that a worker
-	// did not survive is counted. Below 1 is treated as 1.
+	// did not survive is counted. Below 1 is treated as 1, and said to package log: where
+	// the queue counts only earlier attempts, add 1, or each job runs once too often.
+	// retrytest.JobCount finds that in a test.
 	Attempt int
 
 	// MaxAttempts is the job's own limit, see [retry.Policy.ForJob]. 0 or below
@@ -105,6 +108,10 @@ var ErrPanicked = errors.New("the attempt panicked")
 // without a run. Those that fail meanwhile are dead letters, and can be found by
 // their Reason.
 func Run(ctx context.Context, p retry.Policy, job Job, fn func(context.Context) error, settle func(Outcome)) {
+	if job.Attempt < 1 {
+		log.Printf("retryjob: job %.100q: Attempt is %d, and the first is 1: add 1 to what the queue counts, "+
+			"or the job runs more often than the policy says", job.Key, job.Attempt)
+	}
 	p = p.ForJob(job.MaxAttempts)
 	job.Began = monotonic(job.Began)
 	r := run{job: job, result: ErrPanicked}

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -416,6 +419,25 @@ func TestAPanicOfThePolicyIsSettled(t *testing.T) {
 	}
 }
 
+// A queue that counts earlier attempts runs each job once too often. The first run says
+// so, and loses nothing.
+func TestAnAttemptBelowOne(t *testing.T) {
+	var logged bytes.Buffer
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	for attempt, says := range map[int]string{
+		-1: "retryjob: job \"mail-7\": Attempt is -1, and the first is 1: add 1 to what the queue counts, or the job runs more often than the policy says\n",
+		0:  "retryjob: job \"mail-7\": Attempt is 0, and the first is 1: add 1 to what the queue counts, or the job runs more often than the policy says\n",
+		1:  "",
+	} {
+		logged.Reset()
+		o := run(t.Context(), retry.Policy{MaxAttempts: 3}, retryjob.Job{Key: "mail-7", Attempt: attempt}, failing)
+		assert.Equal(t, [...]any{retry.ReasonRetry, 1}, [...]any{o.Reason, o.Attempts})
+		assert.True(t, strings.HasSuffix(logged.String(), says), logged.String())
+		assert.Equal(t, says == "", logged.Len() == 0)
+	}
+}
+
 func TestAPanicOfSettleGoesOn(t *testing.T) {
 	settled := 0
 	assert.PanicsWithValue(t, "oh", func() {
@@ -556,6 +578,7 @@ func TestRunOfNothing(t *testing.T) {
 // FuzzRun checks that Run makes the same decision as Next, and refuses a job without an
 // attempt left.
 func FuzzRun(f *testing.F) {
+	log.SetOutput(io.Discard) // of attempts below 1
 	f.Add(3, 0, 0, 1, 0, int64(time.Second), 0.2, uint8(0), int64(0))
 	f.Add(-1, 5, 4, 2, 3, int64(0), 1.0, uint8(1), int64(time.Minute))
 	f.Add(9, 0, 0, -7, 1, int64(time.Second), 0.2, uint8(0), int64(0))

@@ -12,6 +12,7 @@
 //     attempts.
 //   - [NoWait] returns a policy whose waits are skipped.
 //   - [Repeatable] finds operations that can run only once.
+//   - [JobCount] checks that a queue of your own counts attempts from 1.
 //   - [TestBackoff] and [TestJitter] check a Backoff and a Jitter that you wrote.
 //
 // None of them sleeps. The checks take a [testing.TB] and report with Errorf.

@@ -26,8 +26,7 @@
 //
 // Delays are rounded up to one of eight steps between a power of two milliseconds
 // and the next, so they are at most an eighth longer than the policy says. A delay above
-// a year is a year. Do not
-// limit the length of these queues.
+// a year is a year. Do not limit the length of these queues.
 //
 // # What happens to a message
 //
@@ -40,7 +39,14 @@
 // [Retries.Consume] says how attempts are counted. If a handler panics, that is a
 // failure of the attempt, the panic is not recovered, and Consume takes no more
 // messages. A failure whose class is invalid makes a dead letter too
-// (ReasonInvalid). [Retries.Redrive] moves dead letters back.
+// (ReasonInvalid).
+//
+// A copy needs up to 12 KiB more in its headers, and RabbitMQ takes 128 KiB. A message
+// that leaves no room for them is not retried. It becomes a dead letter without its headers,
+// and the header retry-left-out says so. A body that RabbitMQ no longer takes, because
+// its max_message_size was lowered, is left out too.
+//
+// [Retries.Redrive] moves dead letters back.
 package retryamqp
 
 import (
@@ -137,7 +143,7 @@ type Retries struct {
 }
 
 // New returns Retries that apply policy to each message of queue. It returns an
-// error if policy is invalid.
+// error if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
 func New(policy retry.Policy, queue string) (*Retries, error) {
 	policies, err := jobqueue.NewPolicies("retryamqp", policy)
 	if err != nil {
@@ -244,9 +250,8 @@ var errRecovers = errors.New("retryamqp: the connection recovers by itself, and 
 // Consume stops is not counted. Another header counts the failures of each
 // [retry.Class].
 //
-// A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
-// policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
-// limit. A message whose headers cannot be read makes a dead letter without being
+// A message may have its own limit in the header [MaxAttemptsHeader], which lowers the
+// policy's. A message whose headers cannot be read makes a dead letter without being
 // handled. The MessageId names the message in logs and is the seed of its delays.
 // MaxElapsed counts from the Timestamp, which is in whole seconds. Without a
 // Timestamp it counts from the start of the first attempt that its worker survived.
@@ -625,7 +630,8 @@ func read(d amqp.Delivery) (message, error) {
 			errs = append(errs, fmt.Errorf("header %s: %w", dueHeader, err))
 		}
 	}
-	if m.limit = int(get(MaxAttemptsHeader)); m.limit < 1 && d.Headers[MaxAttemptsHeader] != nil {
+	m.limit = int(get(MaxAttemptsHeader))
+	if unread := errs[len(errs)-1]; unread == nil && m.limit < 1 && d.Headers[MaxAttemptsHeader] != nil {
 		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on, or leave it out", MaxAttemptsHeader, m.limit))
 	}
 	return m, errors.Join(errs...)

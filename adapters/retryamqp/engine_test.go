@@ -222,7 +222,7 @@ func (q *queue) untilDead(ctx context.Context, n int) error {
 }
 
 func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	retries, err := retryamqp.New(retry.Policy{}, q.name)
+	retries, err := retryamqp.New(retry.Default(), q.name)
 	if err != nil {
 		return retryjob.RedriveResult{}, err
 	}

@@ -40,8 +40,7 @@
 // # Limits
 //
 // The policy of the worker limits the attempts. asynq.MaxRetry(n) in NewTask lowers
-// that limit for one task to n + 1 attempts; if the policy has neither MaxAttempts
-// nor MaxRetries, that is the limit. If a worker is killed, its attempt is counted.
+// that limit for one task to n + 1 attempts. If a worker is killed, its attempt is counted.
 // asynq hands the task out again one to two minutes later. If that was the last
 // attempt, the task is archived without running again.
 //
@@ -127,7 +126,7 @@ type Retries struct {
 }
 
 // New returns Retries that apply policy to tasks of every type. It returns an error
-// if policy is invalid.
+// if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
 func New(policy retry.Policy) (*Retries, error) {
 	policies, err := jobqueue.NewPolicies("retryasynq", policy)
 	if err != nil {
@@ -186,7 +185,7 @@ func (r *Retries) attempt(ctx context.Context, next asynq.Handler, task *asynq.T
 	if limit := policy.EffectiveMax(); limit > maxRetry || limit == retry.Unlimited && maxRetry < noLimit {
 		policy = policy.ForJob(maxRetry + 1)
 	}
-	job := retryjob.Job{Key: id, Attempt: retried + 1, Began: since}
+	job := retryjob.Job{Key: id, Attempt: max(0, retried) + 1, Began: since}
 	ctx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	failure := true

@@ -318,7 +318,7 @@ func (q *queue) Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error
 }
 
 func (q *queue) Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error) {
-	retries, err := retrynats.New(retry.Policy{}, q.name+".dead")
+	retries, err := retrynats.New(retry.Default(), q.name+".dead")
 	if err != nil {
 		return retryjob.RedriveResult{}, err
 	}

@@ -21,8 +21,9 @@
 // the server confirms that. If the handler fails and the policy retries, the
 // message is handled again after the policy's delay. Otherwise a dead letter is
 // published, and then the message is terminated. A dead letter has the data and
-// headers of the message, and a header that says why: see [DeadLetterOf]. Its Key is
-// "stream/consumer/sequence". Several consumers may share the subject for dead letters:
+// headers of the message, and a header that says why: see [DeadLetterOf]. If the message
+// is so large that they do not fit, the error is left out, then the headers, or the data;
+// the header Retry-Left-Out and OnError say so. Its Key is "stream/consumer/sequence". Several consumers may share the subject for dead letters:
 // each failure has its own. A failure
 // whose class is invalid makes a dead letter too (ReasonInvalid). [Retries.Redrive]
 // publishes the message again. If a handler panics, that is a failure of the
@@ -35,9 +36,8 @@
 // After a kill the server delivers the message again within AckWait. If that was
 // the last attempt, the message becomes a dead letter without being handled again.
 //
-// A message may have its own limit in the header [MaxAttemptsHeader]. It lowers the
-// policy's limit; if the policy has neither MaxAttempts nor MaxRetries, it is the
-// limit. A message whose headers cannot be read makes a dead letter without being
+// A message may have its own limit in the header [MaxAttemptsHeader], which lowers the
+// policy's. A message whose headers cannot be read makes a dead letter without being
 // handled. MaxElapsed counts from when the stream stored the message, by the server's
 // clock. Failures are not counted by class: each [retry.Class] is counted by all
 // failures of the message.
@@ -105,8 +105,9 @@ type Retries struct {
 	Workers int
 
 	// OnError is called with the error if Consume cannot tell the server about
-	// a message. The server then delivers the message again after AckWait. If
-	// OnError is nil, the errors are logged to slog.Default.
+	// a message. The server then delivers the message again after AckWait. It is also
+	// called if a dead letter has no room for all of its message. If OnError is nil, the
+	// errors are logged to slog.Default.
 	OnError func(error)
 
 	policies jobqueue.Policies
@@ -115,7 +116,7 @@ type Retries struct {
 
 // New returns Retries that apply policy to each message and publish dead letters to
 // the subject dead, which must belong to a stream. It returns an error if policy is
-// invalid.
+// invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
 func New(policy retry.Policy, dead string) (*Retries, error) {
 	policies, err := jobqueue.NewPolicies("retrynats", policy)
 	if err != nil {
@@ -279,6 +280,7 @@ func (w *worker) one(ctx context.Context, msg jetstream.Msg) {
 		}
 		return
 	}
+	job.Attempt = max(1, job.Attempt)
 	stop := w.keep(msg, job.Key)
 	defer stop()
 	retryjob.Run(ctx, w.policies.Of(msg.Subject()), job, func(ctx context.Context) error {

@@ -45,7 +45,7 @@ func TestREADMEClient(t *testing.T) {
 }
 
 // What becomes of a job, without a client: EmailWorker says that a mailbox is busy.
-func TestREADMEWork(t *testing.T) {
+func TestWorkWithoutAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plugin, err := retryriver.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Minute)})
 		require.NoError(t, err)

@@ -30,10 +30,9 @@
 //
 // # Limits
 //
-// A job's own MaxAttempts lowers the policy's limit. If the policy has neither
-// MaxAttempts nor MaxRetries, it is the limit. River's default of 25 is treated as
-// not set: under such a policy a job with it gets one attempt, unless the policy has
-// a MaxElapsed.
+// A job's own MaxAttempts lowers the policy's limit. River's default of 25 is treated
+// as not set. If only the jobs have limits, set the policy's MaxAttempts to
+// retry.Unlimited: [New] refuses a policy that has no limit.
 //
 // The column max_attempts has one more than the limit. If a worker dies in a job's
 // last attempt, River therefore hands the job out once more, and this package
@@ -137,7 +136,7 @@ type Plugin struct {
 }
 
 // New returns a Plugin that applies policy to jobs of every kind. It returns an
-// error if policy is invalid.
+// error if policy is invalid, or has none of MaxAttempts, MaxRetries and MaxElapsed.
 func New(policy retry.Policy) (*Plugin, error) {
 	policies, err := jobqueue.NewPolicies("retryriver", policy)
 	if err != nil {
@@ -207,7 +206,8 @@ func withMetadata(metadata []byte, m Metadata) ([]byte, error) {
 
 // Work implements rivertype.WorkerMiddleware. It makes one attempt of a job.
 // If the job ends without success, Work sets row.MaxAttempts to row.Attempt; the
-// error is a *river.JobCancelError if the failure was permanent.
+// error is a *river.JobCancelError if the failure was permanent. A test can call Work, and
+// then NextRetry, without a client or a database.
 //
 // River decides by its row in memory, which is also the one that middleware gets. If
 // Attempt is not below MaxAttempts, it discards the job; otherwise it calls NextRetry
@@ -289,7 +289,7 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m Metadata, malformed error) {
 	m.MaxAttempts = max(0, m.MaxAttempts)
 	m.Earlier = min(max(0, m.Earlier), len(row.Errors))
 	m.Classes = jobqueue.Classes(m.Classes, row.Attempt)
-	j = retryjob.Job{Key: strconv.FormatInt(row.ID, 10), Attempt: row.Attempt, MaxAttempts: m.MaxAttempts, Classes: m.Classes}
+	j = retryjob.Job{Key: strconv.FormatInt(row.ID, 10), Attempt: max(1, row.Attempt), MaxAttempts: m.MaxAttempts, Classes: m.Classes}
 	if row.AttemptedAt != nil {
 		j.Began = *row.AttemptedAt
 	}

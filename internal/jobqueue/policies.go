@@ -2,6 +2,7 @@ package jobqueue
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,17 +18,26 @@ type Policies struct {
 }
 
 // NewPolicies returns Policies that have policy for each kind. The error, if policy is
-// invalid, begins with the name of the adapter.
+// invalid or has no limit, begins with the name of the adapter.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
-	if err := policy.Validate(); err != nil {
+	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
 	}
 	return Policies{policy, map[string]retry.Policy{}}, nil
 }
 
+// check returns an error if policy is invalid, or has forgotten its limit.
+func check(policy retry.Policy) error {
+	err := policy.Validate()
+	if err == nil && policy.MaxAttempts == 0 && policy.MaxRetries == 0 && policy.MaxElapsed == 0 && !policy.NonRetryable {
+		err = errors.New("the policy has no limit, so no job would be retried: write MaxAttempts, which may be 1, or retry.Unlimited if each job has a limit of its own")
+	}
+	return err
+}
+
 // Set sets the policy of one kind. where begins the error if policy is invalid.
 func (p Policies) Set(where, kind string, policy retry.Policy) error {
-	if err := policy.Validate(); err != nil {
+	if err := check(policy); err != nil {
 		return fmt.Errorf("%s %s: %w", where, kind, err)
 	}
 	p.kinds[kind] = policy

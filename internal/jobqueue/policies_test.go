@@ -12,6 +12,25 @@ import (
 )
 
 func TestPolicies(t *testing.T) {
+	for name, row := range map[string]struct {
+		policy  retry.Policy
+		refused bool
+	}{
+		"no limit":           {retry.Policy{Backoff: retry.Fixed(1)}, true},
+		"a cap is no limit":  {retry.Policy{AttemptCap: 3}, true},
+		"MaxAttempts":        {retry.Policy{MaxAttempts: 1}, false},
+		"unlimited":          {retry.Policy{MaxAttempts: retry.Unlimited}, false},
+		"MaxRetries":         {retry.Policy{MaxRetries: 1}, false},
+		"MaxElapsed":         {retry.Policy{MaxElapsed: 1}, false},
+		"one attempt, meant": {retry.Policy{NonRetryable: true}, false},
+	} {
+		_, err := jobqueue.NewPolicies("adapter", row.policy)
+		if row.refused {
+			assert.ErrorContains(t, err, "adapter: the policy has no limit, so no job would be retried: write MaxAttempts", name)
+		} else {
+			assert.NoError(t, err, name)
+		}
+	}
 	invalid := retry.Policy{MaxAttempts: -2}
 	_, err := jobqueue.NewPolicies("adapter", invalid)
 	assert.ErrorContains(t, err, "adapter: invalid policy: MaxAttempts")

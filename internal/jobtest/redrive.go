@@ -76,7 +76,7 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	stopped := map[string]bool{}
 	worked := make(chan error, 1)
 	go func() {
-		p := retry.Policy{OnEvent: j.events.OnEvent}
+		p := retry.Policy{MaxAttempts: 1, OnEvent: j.events.OnEvent}
 		do := func(_ context.Context, key string, attempt int) error {
 			return j.around(key, attempt, func() error { return nil })
 		}

@@ -110,7 +110,6 @@ func table(e Engine) []row {
 		{name: "delays", policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Schedule{u, 2 * u, 3 * u}},
 			script: []step{boom}, want: retry.ReasonExhausted, attempts: 4},
 		{name: "no delay", policy: with(func(p *retry.Policy) { p.Backoff = nil }), script: []step{boom}, want: retry.ReasonExhausted, attempts: 3},
-		{name: "no limit set", policy: retry.Policy{}, script: []step{boom}, want: retry.ReasonExhausted, attempts: 1},
 		{name: "more attempts than the queue's default", policy: retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Millisecond)},
 			script: append(times(27, boom), ok), want: retry.ReasonSuccess, attempts: 28},
 		{name: "the job's limit is below the policy's", policy: three, limit: 2, script: []step{boom}, want: retry.ReasonExhausted, attempts: 2},
