@@ -42,7 +42,7 @@ type service struct {
 	tree           *tree
 	attempts       int // of the one above
 	lends, borrows int // the most of LendBudget and BorrowBudget
-	timeout        time.Duration
+	timeout, hedge time.Duration
 	fates          []fate // of one request after the other
 
 	below    []*service
@@ -68,6 +68,9 @@ func (s *service) call(ctx context.Context) bool {
 	tr := &retryhttp.Transport{Base: s, Policy: retry.Policy{MaxAttempts: s.attempts, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: s.timeout}}
 	if !s.tree.plain {
 		tr.Base = retryhttp.LendBudget(s, s.lends)
+		if s.hedge > 0 {
+			tr.Base = &retryhttp.Hedge{Base: tr.Base, After: s.hedge, Budgets: retryhttp.NoBudgets}
+		}
 	}
 	resp, err := tr.RoundTrip(httptest.NewRequestWithContext(ctx, "GET", "http://service/", nil))
 	if err != nil {
@@ -80,7 +83,7 @@ func (s *service) call(ctx context.Context) bool {
 // RoundTrip is the network, and what happens there.
 func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := s.fates[int(s.used.Add(1)-1)%len(s.fates)]
-	if retryhttp.AttemptOf(req.Context()) > 1 {
+	if retryhttp.Hedged(req.Context()) || retryhttp.AttemptOf(req.Context()) > 1 {
 		s.tree.retries.Add(1)
 	}
 	switch f {
@@ -233,6 +236,9 @@ func (t *tree) grow(r *rand.Rand, depth int, wild bool) *service {
 		s.takes = time.Duration(r.IntN(20)) * time.Millisecond / 4
 		if r.IntN(2) == 0 {
 			s.timeout = time.Duration(1+r.IntN(10)) * time.Millisecond
+		}
+		if r.IntN(2) == 0 {
+			s.hedge = time.Duration(1+r.IntN(8)) * time.Millisecond / 2
 		}
 	}
 	if depth > 0 {

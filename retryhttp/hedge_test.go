@@ -156,6 +156,9 @@ func TestHedgeWhatIsSentTwice(t *testing.T) {
 	}
 	_, err := (&retryhttp.Hedge{Base: script(errReset), After: 1}).RoundTrip(&http.Request{})
 	assert.Equal(t, errReset, err, "Base says what is wrong with a request without a URL")
+	nothing := roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil })
+	_, err = (&retryhttp.Hedge{Base: nothing, After: 1}).RoundTrip(request(t, "GET"))
+	assert.ErrorContains(t, err, "the RoundTripper retryhttp_test.roundTrip returned neither a response nor an error")
 }
 
 // Rule 2. The first answer that succeeds is returned, and never a failure in its place.
