@@ -33,10 +33,10 @@ import (
 //
 // # Which answer is returned
 //
-// An answer succeeds if the function [Check] accepts it, or calls it permanent as it does a
-// 404. If one request fails in another way, the other may still succeed. If neither does,
-// the answer of the first is returned, unless only the second asks to wait. If the first
-// asks to wait, by a 429 or a Retry-After, its answer is returned at once.
+// An answer succeeds if the function [Check] would not retry its status: a 200 or a 404,
+// and no 503. If one request fails, the other may still succeed. If neither does, the
+// answer of the first is returned, unless only the second asks to wait. If the first asks
+// to wait, by a 429 or a Retry-After, its answer is returned at once.
 //
 // The other request is canceled, and its response is discarded as a Transport does. The
 // context of the request whose answer is returned lives until the body is read or closed.
@@ -219,7 +219,7 @@ func (l *leg) send() {
 	default:
 		failure := Check(l.req, l.resp, nil)
 		l.asks = l.resp.StatusCode == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
-		l.ok = !l.asks && (failure == nil || retry.IsPermanent(failure))
+		l.ok = failure == nil || retry.IsPermanent(failure) && !passes(l.resp.StatusCode)
 		if a := l.r.attempt; l.second && l.asks && a != nil && a.x.gate != nil {
 			a.x.gate.learn(l.resp.StatusCode, failure)
 		}

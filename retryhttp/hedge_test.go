@@ -626,6 +626,11 @@ func TestHedgeUnderATransport(t *testing.T) {
 			assert.Equal(t, "1", sent.Header.Get("X-Attempt"))
 		}
 	})
+	bubble(t, "Advise, by which a 503 is final, but no answer", func(t *testing.T) {
+		base := replicas(slow, reply{status: 503})
+		never := func(*http.Response) retryhttp.Advice { return retryhttp.Advice{Verdict: retryhttp.Never} }
+		assert.Equal(t, "answer 1", textOf(t, send(t, &retryhttp.Transport{Base: hedge(base), Advise: never})))
+	})
 	bubble(t, "AttemptTimeout, which ends both", func(t *testing.T) {
 		base := replicas(reply{after: 70 * ms, status: 503}, slow, slow, fast)
 		tr := &retryhttp.Transport{Base: hedge(base), Policy: retry.Policy{MaxAttempts: 2, AttemptTimeout: 200 * ms}}
