@@ -86,8 +86,9 @@ func (x *exchange) attempt(ctx context.Context) error {
 		}
 	}()
 	inTime := func() bool { return true }
-	tooLate := &timeoutError{x.policy.AttemptTimeout}
-	if tooLate.after > 0 { // else the end of the request ends the attempt
+	var tooLate *timeoutError
+	if x.policy.AttemptTimeout > 0 { // else the end of the request ends the attempt
+		tooLate = &timeoutError{x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
 			if x.req.Context().Err() == nil {
 				a.cancel(tooLate)
@@ -129,7 +130,11 @@ func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok {
 		return retry.Permanent(unsent.error)
 	}
-	failure := x.checks(x.last.req, x.resp, err)
+	req := x.last.req
+	if _, late := err.(*timeoutError); late { // its own context is over, and that of the request is not
+		req = req.WithContext(context.WithValue(x.req.Context(), attemptKey{}, x.last))
+	}
+	failure := x.checks(req, x.resp, err)
 	if x.gate != nil && x.resp != nil {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}

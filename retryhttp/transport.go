@@ -123,8 +123,9 @@ type Transport struct {
 	// Check returns what an attempt failed with: nil if it succeeded, and an
 	// error marked retry.Permanent if another attempt cannot do better. It gets
 	// the request of the attempt, as Prepare left it, and either a response or an
-	// error. It cannot turn an error into a success: nil for an error is treated
-	// as permanent.
+	// error. After AttemptTimeout the context of that request has not ended, so that
+	// Check can ask it whether the caller has gone. Check cannot turn an error into a
+	// success: nil for an error is treated as permanent.
 	//
 	// To keep the server's Retry-After, return or wrap the StatusError of the
 	// Transport, what the function Check returns, or retry.After. A Check that

@@ -252,8 +252,13 @@ func TestAttemptTimeout(t *testing.T) {
 			check, checks := tr.Check, 0
 			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 				checks++
-				if timeout := net.Error(nil); errors.As(err, &timeout) {
-					assert.True(t, timeout.Timeout())
+				var timeout interface {
+					Timeout() bool
+					Temporary() bool
+				} // a net.Error
+				if errors.As(err, &timeout) {
+					assert.True(t, timeout.Timeout() && timeout.Temporary())
+					assert.NoError(t, req.Context().Err(), "has the caller gone?")
 				}
 				return check(req, resp, err)
 			}
