@@ -46,6 +46,8 @@ func TestRefusals(t *testing.T) {
 		share    = ": write Proportional(0.2) (0.2), which is what gRPC draws"
 		none     = ": write nil (0), because Temporal has none"
 		reach    = ": write 0s, or at least 270ms, which the delays reach: gRPC draws up to 20 % above its maxBackoff"
+		short    = "Backoff (backoff) is from "
+		least    = " on without a limit: write delays of at least 10ms, as the policy waits without a limit"
 		cuts     = ": write at most 876000h0m0s, 100 years, where Temporal cuts (the delays reach "
 	)
 	both := func(text string) [2]string { return [2]string{text, text} }
@@ -85,6 +87,15 @@ func TestRefusals(t *testing.T) {
 		{"a custom jitter", func(p *retry.Policy) { p.Jitter = foreignJitter{} }, jitter("a retrydialect_test.foreignJitter")},
 		{"the longest delay just reaches MaxDelay", func(p *retry.Policy) { p.MaxDelay = 270 * time.Millisecond }, both("")},
 		{"a nanosecond less", func(p *retry.Policy) { p.MaxDelay = 270*time.Millisecond - 1 }, grpc("MaxDelay (max_delay) is 269.999999ms" + reach)},
+		{"unlimited and short", func(p *retry.Policy) { p.MaxAttempts, p.Backoff = retry.Unlimited, retry.Fixed(10*time.Millisecond-1) }, [2]string{
+			attempts + "unlimited in effect: write 2 to 5; " + short + "9.999999ms" + least, short + "9.999999ms" + least}},
+		{"... and not", func(p *retry.Policy) { p.MaxAttempts, p.Backoff = retry.Unlimited, retry.Fixed(10*time.Millisecond) },
+			grpc(attempts + "unlimited in effect: write 2 to 5")},
+		{"unlimited and short by its cap", func(p *retry.Policy) { p.MaxAttempts, p.MaxDelay = retry.Unlimited, 10*time.Millisecond-1 }, [2]string{
+			attempts + "unlimited in effect: write 2 to 5; " + short + "100ms" + least, short + "1s" + least}},
+		{"short, but limited", func(p *retry.Policy) { p.Backoff = retry.Fixed(1) }, both("")},
+		{"a jitter of nothing", func(p *retry.Policy) { p.Jitter = retry.Proportional(0) }, grpc("Jitter (jitter) is 0" + share)},
+		{"the most that Temporal counts", func(p *retry.Policy) { p.MaxAttempts = math.MaxInt32 }, grpc(attempts + "2147483647 in effect: write 2 to 5 (gRPC clients cut it to 5)")},
 		{"growing without a cap", func(p *retry.Policy) { p.MaxAttempts, p.MaxDelay = retry.Unlimited, 0 },
 			[2]string{attempts + "unlimited in effect: write 2 to 5", "MaxDelay (max_delay) is 0s" + cuts + "2562047h47m16.854775807s)"}},
 		{"a cap above 100 years that is reached", func(p *retry.Policy) { p.MaxAttempts, p.MaxDelay = 100, century+1 },
@@ -166,113 +177,19 @@ func near(d time.Duration, f, nanoseconds float64) bool {
 	return math.Abs(float64(d)-f) <= nanoseconds+f/(1<<50)
 }
 
-func plainCurve(p retry.Policy) bool {
-	switch p.Backoff.(type) {
-	case retry.Fixed, retry.Exponential:
-		return true
-	default:
-		return false
+// drawn returns a policy with a limit of one of these numbers, and with delays from 1ns to
+// 100 years, short ones as often as long ones. A cap is seldom far from the delays.
+func drawn(r *rand.Rand, jitter retry.Jitter, limits ...int) retry.Policy {
+	base := time.Duration(math.Exp(r.Float64() * math.Log(float64(century))))
+	p := retry.Policy{MaxAttempts: pick(r, limits...), Backoff: retry.Fixed(base), Jitter: jitter}
+	if r.IntN(4) > 0 {
+		p.Backoff = retry.Exponential{Base: base, Factor: pick(r, 0, 1, math.Nextafter(1, 2), 1.1, 1.5, 2, 3, 10, 1+9*r.Float64())}
 	}
-}
-
-// hasMore reports whether p is invalid, or has a field that neither target has.
-func hasMore(p retry.Policy) bool {
-	return p.Validate() != nil || p.RetryAfter != "" || p.MaxRetryAfter != 0 || p.MaxElapsed != 0 || p.AttemptTimeout != 0 || p.HealthyAfter != 0 ||
-		p.RetryIf != nil || p.Classify != nil || p.Budget != nil || p.OnEvent != nil
-}
-
-// nearGRPC draws a policy near the boundary of what a gRPC service config can
-// express, so that many are accepted, and most of the others refused for one
-// field.
-func nearGRPC(r *rand.Rand) retry.Policy {
-	p := retry.Policy{Backoff: backoff(r), Jitter: retry.Proportional(0.2)}
-	limit(r, &p, 2+r.IntN(4), 1, 6, 7, retry.Unlimited)
-	if seldom(r) {
-		p.Jitter = pick[retry.Jitter](r, nil, retry.FullJitter, retry.EqualJitter,
-			retry.Proportional(math.Nextafter(0.2, 0)), retry.Proportional(math.Nextafter(0.2, 1)), retry.Proportional(r.Float64()))
-	}
-	if plan := p.Plan(10); len(plan) > 0 && r.IntN(2) == 0 {
+	if plan := p.Plan(10); len(plan) > 0 {
 		longest := plan[len(plan)-1].Hi
-		p.MaxDelay = pick(r, longest-1, longest, max(longest, longest+1), 1+time.Duration(r.Int64N(max(1, int64(longest)))), 2*(longest/2))
+		p.MaxDelay = pick(r, 0, base, longest, min(century, 2*(longest/2)), min(century, longest/2*3))
 	}
-	unsayable(r, &p)
 	return p
 }
-
-// nearTemporal draws one near the boundary of what Temporal can express.
-func nearTemporal(r *rand.Rand) retry.Policy {
-	p := retry.Policy{Backoff: backoff(r)}
-	limit(r, &p, pick(r, retry.Unlimited, 1, 2+r.IntN(10), 2+r.IntN(1000)), math.MaxInt32, math.MaxInt)
-	if seldom(r) {
-		p.Jitter = pick[retry.Jitter](r, retry.FullJitter, retry.EqualJitter, retry.Proportional(0), retry.Proportional(r.Float64()))
-	}
-	switch {
-	case r.IntN(4) > 0 && p.Backoff != nil:
-		first := max(1, p.Backoff.Delay(1))
-		p.MaxDelay = pick(r, first-1, first, max(first, first+1), 1+time.Duration(r.Int64N(int64(first))), 100*min(first, century), anyDuration(r))
-	case seldom(r):
-		p.MaxDelay = pick(r, century-1, century, century+1)
-	}
-	unsayable(r, &p)
-	return p
-}
-
-// limit sets a limit of n attempts, seldom one of the others, in one of the
-// ways that there are.
-func limit(r *rand.Rand, p *retry.Policy, n int, others ...int) {
-	if seldom(r) {
-		n = pick(r, others...)
-	}
-	switch way := r.IntN(4); {
-	case n <= 1 || way == 0:
-		p.MaxAttempts = n
-	case way == 1:
-		p.MaxRetries = n - 1
-	case way == 2:
-		p.MaxAttempts, p.AttemptCap = retry.Unlimited, n
-	default:
-		p.MaxAttempts, p.MaxRetries = n, n+r.IntN(3)
-	}
-	p.NonRetryable = r.IntN(64) == 0
-}
-
-func backoff(r *rand.Rand) retry.Backoff {
-	base := anyDuration(r)
-	if seldom(r) {
-		return pick[retry.Backoff](r, nil, retry.Linear(base), retry.Fibonacci(base), retry.Schedule{base, 2 * (base / 2)},
-			retry.Fixed(0), retry.BackoffFunc(func(int) time.Duration { return base }))
-	}
-	if r.IntN(4) == 0 {
-		return retry.Fixed(base)
-	}
-	return retry.Exponential{Base: base, Factor: pick(r, 0, 1, math.Nextafter(1, 2), 1.1, 1.5, 2, 3, 10, 1+9*r.Float64())}
-}
-
-// anyDuration draws one from 1ns to 100 years, short ones as often as long ones.
-func anyDuration(r *rand.Rand) time.Duration {
-	d := time.Duration(math.Exp(r.Float64() * math.Log(float64(century))))
-	return pick(r, d, d.Round(time.Millisecond)+time.Millisecond)
-}
-
-// unsayable sets, now and then, a field that no target has a place for.
-func unsayable(r *rand.Rand, p *retry.Policy) {
-	for _, set := range []func(){
-		func() { p.MaxRetryAfter = anyDuration(r) },
-		func() { p.RetryAfter = retry.RetryAfterExact },
-		func() { p.MaxElapsed = anyDuration(r) },
-		func() { p.AttemptTimeout = anyDuration(r) },
-		func() { p.RetryIf = func(error) bool { return true } },
-		func() { p.HealthyAfter = time.Millisecond + anyDuration(r)/2 },
-		func() { p.Classify = func(error) *retry.Class { return nil } },
-		func() { p.Budget = &retry.Budget{Size: 10, Ratio: 0.1} },
-		func() { p.OnEvent = func(context.Context, retry.Event) {} },
-	} {
-		if r.IntN(50) == 0 {
-			set()
-		}
-	}
-}
-
-func seldom(r *rand.Rand) bool { return r.IntN(8) == 0 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
