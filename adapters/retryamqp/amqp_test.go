@@ -116,21 +116,6 @@ func TestWhatEndsAMessage(t *testing.T) {
 	}
 }
 
-// A dead letter of a newer version may have a reason that this one does not know.
-func TestDeadLetterOf(t *testing.T) {
-	d, err := retryamqp.DeadLetterOf(amqp.Table{"retry-dead-letter": `{"reason":"too_tired","attempts":4,"moon":"full"}`})
-	require.NoError(t, err)
-	assert.Equal(t, [...]any{retry.Reason("too_tired"), 4}, [...]any{d.Reason, d.Attempts})
-
-	for want, headers := range map[string]amqp.Table{
-		"retryamqp: there is no header retry-dead-letter: this is no dead letter":                       {"retry-attempts": int64(1)},
-		`retryamqp: header retry-dead-letter: retryjob: not a dead letter: the key "reason" is missing`: {"retry-dead-letter": "{}"},
-	} {
-		_, err = retryamqp.DeadLetterOf(headers)
-		assert.ErrorContains(t, err, want)
-	}
-}
-
 // A dead letter keeps the properties of its message, except those that would send
 // it elsewhere or expire it.
 func TestWhatAMessageKeeps(t *testing.T) {

@@ -34,23 +34,6 @@ func TestNewRefuses(t *testing.T) {
 	assert.ErrorContains(t, retries.SetSubject("orders", retry.Policy{MaxDelay: -1}), "retrynats: subject orders: invalid policy: MaxDelay is -1ns")
 }
 
-// A dead letter of a newer version may have a reason that this one does not know.
-func TestDeadLetterOf(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"reason":"too_tired","attempts":4,"moon":"full"}`: "",
-		``:               "retrynats: there is no header Retry-Dead-Letter: this is no dead letter",
-		`{"attempts":1}`: `retrynats: header Retry-Dead-Letter: retryjob: not a dead letter: the key "reason" is missing`,
-	} {
-		d, err := retrynats.DeadLetterOf(nats.Header{"Retry-Dead-Letter": {text}})
-		if want == "" {
-			require.NoError(t, err)
-			assert.Equal(t, [...]any{retry.Reason("too_tired"), 4}, [...]any{d.Reason, d.Attempts})
-		} else {
-			assert.ErrorContains(t, err, want)
-		}
-	}
-}
-
 func TestAtLeast(t *testing.T) {
 	for version, want := range map[string]bool{
 		"2.10.4": true, "2.10.3": false, "2.10.29": true, "2.9.10": false, "2.11.0-dev": true, "3.0.0": true, "1.99.99": false, "": false, "new": false, "2.10": false,

@@ -2,19 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/goretry/retry"
-	"github.com/goretry/retry/retrylog"
 )
 
 func TestProgram(t *testing.T) {
@@ -77,36 +71,4 @@ func TestProgramCleansUp(t *testing.T) {
 	var n int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_namespace WHERE nspname = $1", schema).Scan(&n))
 	assert.Zero(t, n)
-}
-
-func TestProgramFails(t *testing.T) {
-	assert.ErrorContains(t, run(t.Context(), t.Output(), "postgres://127.0.0.1:1/jobs?sslmode=disable"), "failed to connect")
-	assert.ErrorContains(t, run(t.Context(), t.Output(), "postgres://127.0.0.1:port/jobs"), "cannot parse")
-}
-
-// If a worker fails, workUntilDone does not wait for the jobs that no worker runs.
-func TestWorkUntilDoneFails(t *testing.T) {
-	inBubble(t, ticket4, func(b *bench) {
-		b.enqueue("job", "", 0)
-		b.exec("ALTER TABLE jobs RENAME COLUMN lease_until TO no_lease")
-		ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
-		defer cancel()
-		began := time.Now()
-		assert.ErrorContains(b, workUntilDone(ctx, b.queue, nil), "lease_until")
-		assert.Less(b, time.Since(began), time.Second)
-	})
-}
-
-// A worker may log its claim before another has logged the retry that led to it.
-func TestExplainSorts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log retrylog.Recorder
-		policy := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), OnEvent: log.OnEvent}
-		require.Error(t, retry.Do(t.Context(), policy, func(context.Context) error { return errors.New("down") }))
-		records := log.Records()
-		require.Equal(t, 2, records[3].Event.Attempt)
-		var out strings.Builder
-		require.NoError(t, explain(&out, append(records[3:], records[:3]...), policy, nil))
-		assert.Contains(t, out.String(), "1 jobs: every decision is the policy's")
-	})
 }

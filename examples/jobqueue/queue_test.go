@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryjob"
+	"github.com/goretry/retry/retrytest"
 )
 
 // ticket4 is the policy of one of the five systems that the project was made for:
@@ -28,35 +26,13 @@ func down(context.Context, *Job) error { return errors.New("down") }
 
 func unrecoverable(context.Context, *Job) error { return retry.Permanent(errors.New("no such user")) }
 
-// An explicit schedule, run to its end: three delays need four attempts.
-func TestTicket4(t *testing.T) {
+// The claim counts the attempt that begins, as retryjob needs it.
+func TestJobCount(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
-		b.enqueue("job", "", 4)
-		due, runs := time.Duration(0), 0
-		fail := func(context.Context, *Job) error {
-			runs++
-			return fmt.Errorf("failure %d", runs)
-		}
-		var want row
-		for k, delay := range []time.Duration{300 * time.Second, 900 * time.Second, 3600 * time.Second, 0} {
-			b.workOff(b.queue, fail)
-			want.Status, want.Attempts, want.EndedAt, want.LastError = "PENDING", k+1, b.at(due), fmt.Sprintf("failure %d", k+1)
-			due += delay
-			if delay > 0 {
-				want.RunAt = b.at(due)
-			} else {
-				want.Status, want.Reason = "FAILED", "attempts_exhausted"
-			}
-			require.Equal(b, want, b.row("job"))
-
-			time.Sleep(delay - time.Microsecond)
-			b.workOff(b.queue, fail)
-			require.Equal(b, k+1, runs, "not a microsecond early")
-			time.Sleep(time.Microsecond)
-		}
-		time.Sleep(math.MaxInt32 * time.Second)
-		b.workOff(b.queue, fail)
-		assert.Equal(b, 4, runs)
+		b.enqueue("job", "", 0)
+		retrytest.JobCount(b, ticket4, func(p retry.Policy, fn func(context.Context) error) {
+			b.workOff(b.queueFor(p), func(ctx context.Context, _ *Job) error { return fn(ctx) })
+		})
 	})
 }
 
@@ -124,80 +100,6 @@ func TestClaimOrder(t *testing.T) {
 	})
 }
 
-// A claim does not wait for a row that another worker is just claiming.
-func TestClaimSkipsLockedRows(t *testing.T) {
-	t.Parallel()
-	queue, db := postgresServer(t).queue(t)
-	for _, id := range []string{"a", "b"} {
-		require.NoError(t, queue.Enqueue(t.Context(), id, "", 0, 0))
-	}
-	tx, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, tx.Rollback()) }()
-	_, err = tx.ExecContext(t.Context(), "SELECT 1 FROM jobs WHERE id = 'a' FOR UPDATE")
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	job, err := queue.Claim(ctx, time.Minute)
-	require.NoError(t, err)
-	require.NotNil(t, job)
-	assert.Equal(t, "b", job.ID)
-}
-
-// One answer of the database in ten is lost: the statement is executed, but the
-// worker gets an error. A job whose claim was lost that way waits for the end of its
-// lease.
-func TestLostAnswers(t *testing.T) {
-	inBubble(t, retry.Policy{MaxAttempts: 4}, func(b *bench) {
-		const jobs = 100
-		for i := range jobs {
-			b.enqueue(fmt.Sprint(i), []string{"succeeds", "fails"}[i%2], 0)
-		}
-		statements := 0
-		b.around = func(_ context.Context, query string, do func(string) error) error {
-			err := do(query)
-			if statements++; err == nil && statements%10 == 0 {
-				err = syscall.ECONNRESET
-			}
-			return err
-		}
-		runs := map[string][]int{} // the attempts by job
-		w := b.worker(func(_ context.Context, job *Job) error {
-			runs[job.ID] = append(runs[job.ID], job.Attempts)
-			if job.Payload == "fails" {
-				return errors.New("down")
-			}
-			return nil
-		})
-		for range 9 { // more often than an answer to a claim of one job is lost
-			err := error(syscall.ECONNRESET)
-			for transient(err) {
-				err = w.workOff(b.Context())
-			}
-			require.ErrorIs(b, err, errIdle)
-			time.Sleep(w.Lease)
-		}
-		b.around = untouched
-		claims, made := 0, 0
-		for i := range jobs {
-			id := fmt.Sprint(i)
-			got := b.row(id)
-			claims, made = claims+got.Attempts, made+len(runs[id])
-			for k, attempt := range runs[id] {
-				assert.True(b, attempt <= 4 && (k == 0 || runs[id][k-1] < attempt), "job %s ran in the attempts %v", id, runs[id])
-			}
-			if got.Status == "DONE" {
-				assert.Zero(b, i%2, "job %s cannot succeed", id)
-				assert.Contains(b, runs[id], got.Attempts, "job %s", id)
-			} else {
-				assert.Equal(b, "FAILED attempts_exhausted", got.Status+" "+got.Reason, "job %s", id)
-				assert.Contains(b, []string{"down", errWorkerDied.Error()}, got.LastError, "job %s", id)
-			}
-		}
-		assert.Less(b, made, claims, "claims were lost")
-	})
-}
-
 var writes = map[string]func(*Queue, context.Context, *Job) error{
 	"renew":  func(q *Queue, ctx context.Context, j *Job) error { return q.Renew(ctx, j, time.Minute) },
 	"finish": func(q *Queue, ctx context.Context, j *Job) error { return q.Finish(ctx, j) },
@@ -239,21 +141,6 @@ func TestLateResult(t *testing.T) {
 	})
 }
 
-// A limit that is lowered also applies to jobs that already wait. The claim that
-// finds this out is no attempt, and the error stays that of the last one.
-func TestLowerLimit(t *testing.T) {
-	inBubble(t, ticket4, func(b *bench) {
-		b.enqueue("job", "", 0)
-		b.workOff(b.queue, down)
-		time.Sleep(time.Hour)
-		lower := ticket4
-		lower.AttemptCap = 1
-		b.workOff(b.queueFor(lower), nil)
-		got := b.row("job")
-		assert.Equal(b, [...]any{"FAILED", 1, "attempts_exhausted", "down"}, [...]any{got.Status, got.Attempts, got.Reason, got.LastError})
-	})
-}
-
 func TestRequeue(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 2)
@@ -288,83 +175,4 @@ func TestRequeue(t *testing.T) {
 		}
 		assert.Equal(b, "DONE", b.row("job").Status)
 	})
-}
-
-// The dead letters are in the order in which they ended. One that an operator
-// changed by hand does not hide the others.
-func TestDeadLetters(t *testing.T) {
-	inBubble(t, ticket4, func(b *bench) {
-		for _, id := range []string{"c", "b", "a"} {
-			b.enqueue(id, "payload of "+id, 1)
-			b.workOff(b.queue, unrecoverable)
-			if id == "c" {
-				time.Sleep(time.Microsecond)
-			}
-		}
-		b.exec("UPDATE jobs SET dead_letter = NULL WHERE id = 'a'")
-		b.exec("UPDATE jobs SET dead_letter = 'by hand' WHERE id = 'b'")
-		letters, err := b.queue.DeadLetters(b.Context())
-		require.NoError(b, err)
-		require.Len(b, letters, 3)
-		text, err := json.Marshal(letters[0].DeadLetter)
-		require.NoError(b, err)
-		now := b.start.UTC().Format(time.RFC3339Nano)
-		assert.JSONEq(b, `{"key":"c","reason":"permanent_error","attempts":1,"err":"retry: permanent error after 1 attempt: no such user",
-			"began":"`+now+`","ended":"`+now+`"}`, string(text))
-		assert.Equal(b, []DeadLetter{
-			{DeadLetter: letters[0].DeadLetter, ID: "c", Payload: "payload of c"},
-			{DeadLetter: retryjob.DeadLetter{Key: "a"}, ID: "a", Payload: "payload of a"},
-			{DeadLetter: retryjob.DeadLetter{Key: "b"}, ID: "b", Payload: "payload of b"},
-		}, letters)
-	})
-}
-
-// Two redrivers at once move each job once, to its moment in the window. A job that has
-// died again since the first one saw it stays.
-func TestTwoRedrivers(t *testing.T) {
-	inBubble(t, ticket4, func(b *bench) {
-		for _, id := range []string{"a", "b"} {
-			b.enqueue(id, "", 1)
-		}
-		b.workOff(b.queue, unrecoverable)
-		inner := false
-		outer, err := b.queue.Redrive(b.Context(), retryjob.RedriveOptions{Filter: func(d retryjob.DeadLetter) bool {
-			if inner {
-				return true
-			}
-			inner = true
-			result, err := b.queue.Redrive(b.Context(), retryjob.RedriveOptions{Window: time.Hour})
-			require.NoError(b, err)
-			assert.Equal(b, retryjob.RedriveResult{Found: 2, Moved: 2}, result)
-			for _, id := range []string{"a", "b"} {
-				due := retryjob.Spread(id, time.Hour)
-				assert.Equal(b, row{Status: "PENDING", RunAt: b.at((due + time.Microsecond - 1).Truncate(time.Microsecond)), EndedAt: b.at(0)}, b.row(id))
-			}
-			time.Sleep(time.Hour + time.Second)
-			b.workOff(b.queue, unrecoverable)
-			return true
-		}})
-		require.NoError(b, err)
-		assert.Equal(b, retryjob.RedriveResult{Found: 2, Skipped: 2}, outer)
-		assert.Equal(b, "FAILED", b.row("a").Status)
-	})
-}
-
-func TestEnqueue(t *testing.T) {
-	inBubble(t, ticket4, func(b *bench) {
-		require.NoError(b, b.queue.Enqueue(b.Context(), "later", "first", 3, 1999*time.Nanosecond))
-		assert.Nil(b, b.claim())
-		require.NoError(b, b.queue.Enqueue(b.Context(), "later", "second", 9, 0), "enqueueing it again is not an error")
-		assert.Equal(b, row{Status: "PENDING", RunAt: b.at(2 * time.Microsecond)}, b.row("later"))
-		time.Sleep(2 * time.Microsecond)
-		job := b.claim()
-		assert.Equal(b, [...]any{"first", 3}, [...]any{job.Payload, job.MaxAttempts})
-		require.NoError(b, b.queue.Enqueue(b.Context(), "later", "third", 9, 0))
-		assert.Equal(b, "RUNNING", b.row("later").Status)
-	})
-}
-
-func TestNewQueueRefuses(t *testing.T) {
-	_, err := NewQueue(nil, sqliteDialect, retry.Policy{MaxAttempts: -2})
-	assert.ErrorContains(t, err, "MaxAttempts is -2")
 }
