@@ -16,7 +16,6 @@ var Endless = newCheck("endless", `report unlimited attempts on a context that i
 
 An operation that cannot succeed is retried until the process ends. A context that
 something cancels, or a limit, ends it. A policy with HealthyAfter is meant to go on.`, func(pass *analysis.Pass, u *uses) {
-	u.blindDecisions(pass)
 	for _, call := range u.calls {
 		fn := enclosingFunc(call.cursor)
 		if fn != nil && u.unlimited(call.policy) && u.neverDone(fn.Node(), call.ctx) && !slices.ContainsFunc(call.ops, u.stops) {
@@ -115,25 +114,4 @@ func (u *uses) stops(op *operation) bool {
 		}
 	}
 	return false
-}
-
-// blindDecisions reports the use of a Decision's Delay without a check of
-// whether to retry.
-func (u *uses) blindDecisions(pass *analysis.Pass) {
-	for c, call := range all[*ast.CallExpr](u.root) {
-		assign, ok := c.Parent().Node().(*ast.AssignStmt)
-		if !ok || u.callee(call) != "("+retryPath+".Policy).Next" {
-			continue
-		}
-		var delay *ast.SelectorExpr
-		asked := false
-		for use := range u.idents(u.local(assign.Lhs[0]), u.root) {
-			sel, ok := use.Parent().Node().(*ast.SelectorExpr)
-			asked = asked || !ok || sel.Sel.Name != "Delay"
-			delay = sel
-		}
-		if delay != nil && !asked {
-			pass.ReportRangef(delay, "nothing asks %s.Retry, and Delay is also set where there is no retry: leave the loop if %[1]s.Retry() is false", types.ExprString(delay.X))
-		}
-	}
 }

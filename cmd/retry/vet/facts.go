@@ -11,12 +11,17 @@ import (
 
 const retryhttpPath = retryPath + "/retryhttp"
 
-// literal returns the literal that x is or points to, or nil.
-func literal(x ast.Expr) *ast.CompositeLit {
+// pointee returns what x is or points to.
+func pointee(x ast.Expr) ast.Expr {
 	if address, ok := ast.Unparen(x).(*ast.UnaryExpr); ok && address.Op == token.AND {
 		x = address.X
 	}
-	lit, _ := ast.Unparen(x).(*ast.CompositeLit)
+	return ast.Unparen(x)
+}
+
+// literal returns the literal that x is or points to, or nil.
+func literal(x ast.Expr) *ast.CompositeLit {
+	lit, _ := pointee(x).(*ast.CompositeLit)
 	return lit
 }
 
@@ -136,18 +141,10 @@ func (u *uses) same(a, b ast.Expr) bool {
 	return false
 }
 
-// isFailure returns the error that cond compares with nil, using the operator
-// op.
-func (u *uses) isFailure(cond ast.Expr, op token.Token) types.Object {
+// isFailure reports whether cond is that an error is not nil.
+func (u *uses) isFailure(cond ast.Expr) bool {
 	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
-	if !ok || binary.Op != op || !u.info.Types[binary.Y].IsNil() {
-		return nil
-	}
-	id, ok := ast.Unparen(binary.X).(*ast.Ident)
-	if !ok || !isError(u.info.TypeOf(id)) {
-		return nil
-	}
-	return u.info.ObjectOf(id)
+	return ok && binary.Op == token.NEQ && u.info.Types[binary.Y].IsNil() && isError(u.info.TypeOf(binary.X))
 }
 
 // leaves reports whether the last statement of list leaves the loop.

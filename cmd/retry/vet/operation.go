@@ -2,7 +2,6 @@ package vet
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"strings"
 
@@ -111,27 +110,8 @@ func (u *uses) isFinal(c inspector.Cursor) bool {
 	return false
 }
 
-// again reports whether an attempt can fail after the code at c, or runs that at its end.
-func (u *uses) again(op *operation, c inspector.Cursor) bool {
-	for later := range c.Enclosing((*ast.DeferStmt)(nil)) {
-		return runs(op, c) && op.contains(later.Node().Pos())
-	}
-	for _, call := range all[*ast.CallExpr](op.cursor) {
-		if call.Pos() > c.Node().End() && u.fails(call) {
-			return runs(op, c)
-		}
-	}
-	return false
-}
-
 func isError(t types.Type) bool {
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
-}
-
-// fails reports whether a call can fail, and does not only make an error from another.
-func (u *uses) fails(call *ast.CallExpr) bool {
-	callee := u.callee(call)
-	return u.canFail(call) && !strings.HasPrefix(callee, "errors.") && !strings.HasPrefix(callee, "fmt.") && !strings.HasPrefix(callee, retryPath+".")
 }
 
 // canFail reports whether a call can end early because its context does: it
@@ -171,7 +151,7 @@ func (u *uses) canFail(call *ast.CallExpr) bool {
 func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 	for ; c.Node() != op.node; c = c.Parent() {
 		branch, ok := c.Parent().Node().(*ast.IfStmt)
-		if ok && c.Node() == branch.Body && u.isFailure(branch.Cond, token.NEQ) != nil {
+		if ok && c.Node() == branch.Body && u.isFailure(branch.Cond) {
 			return true
 		}
 	}

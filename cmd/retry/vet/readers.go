@@ -2,7 +2,6 @@ package vet
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -69,11 +68,7 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 // target returns the variable or field that x is or points to, or nil if x is
 // something else.
 func target(x ast.Expr) ast.Expr {
-	x = ast.Unparen(x)
-	if address, ok := x.(*ast.UnaryExpr); ok && address.Op == token.AND {
-		x = ast.Unparen(address.X)
-	}
-	switch x.(type) {
+	switch x = pointee(x); x.(type) {
 	case *ast.Ident, *ast.SelectorExpr:
 		if rootOf(x) != nil {
 			return x

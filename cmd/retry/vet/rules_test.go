@@ -14,22 +14,6 @@ import (
 // of a call, if there is one, and how the only report begins, if there is one.
 func TestRules(t *testing.T) {
 	rows := []struct{ name, want, code, op string }{
-		{"a Decision that is asked", "", `
-			d := policy.Next(retry.Attempt{Number: 1})
-			if d.Retry() { time.Sleep(d.Delay) }`, ``},
-		{"stays locked", "repeated: an attempt that fails leaves mu locked", `var mu sync.Mutex`, `
-			mu.Lock()
-			if err := ping(attempt); err != nil { return err }
-			mu.Unlock()
-			return nil`},
-		{"sync.Once", "repeated: once runs its function in the first attempt only", `var once sync.Once`, `
-			var err error
-			once.Do(func() { err = ping(attempt) })
-			return err`},
-		{"counted up and down", "", `var wg sync.WaitGroup`, `
-			wg.Add(1)
-			defer wg.Done()
-			return ping(attempt)`},
 		{"a key in a variable", "idempotent: each attempt makes a new orderID", ``, `
 			orderID := strconv.Itoa(rand.Int())
 			return upload(attempt, strings.NewReader(orderID))`},
@@ -52,19 +36,6 @@ func TestRules(t *testing.T) {
 			defer resp.Body.Close()
 			_, err = io.ReadAll(resp.Body)
 			return err`},
-		{"a hot loop", "loop: the loop calls retry.Do again at once", `
-			for {
-				if err := retry.Do(ctx, policy, ping); err != nil { log.Println(err) }
-			}`, ``},
-		{"each in turn", "", ``, `
-			var err error
-			for i := 0; i < 3; i++ { if err = upload(attempt, strings.NewReader(strconv.Itoa(i))); err == nil { return nil } }
-			return err`},
-		{"a loop that waits", "", `
-			for {
-				if err := retry.Do(ctx, policy, ping); err != nil { log.Println(err) }
-				<-results
-			}`, ``},
 		{"a Timeout set later", "nested: Timeout bounds all attempts", `
 			client := &http.Client{Transport: &retryhttp.Transport{}}
 			client.Timeout = time.Second
@@ -147,7 +118,7 @@ func TestRules(t *testing.T) {
 		{"the Transport of language models", "idempotent: if the answer to this POST is lost", `
 			client := &http.Client{Transport: retryhttp.LLM(policy)}
 			resp, err := client.Post(url, "text/plain", nil)
-			log.Println(resp.StatusCode, err)`, ``},
+			log.Println(client, resp.StatusCode, err)`, ``},
 		{"no end but by a signal", "", `
 			background, stop := signal.NotifyContext(context.Background())
 			defer stop()
@@ -174,13 +145,50 @@ func TestRules(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			resp, err := client.Get(url)
-			log.Println(resp.StatusCode, err)`, ``},
+			log.Println(client, resp.StatusCode, err)`, ``},
 		{"a lock for the caller", "", `
 			var mu sync.Mutex
 			mu.Lock()
 			if err = retry.Do(ctx, policy, ping); err != nil {
 				mu.Unlock()
 				return err
+			}`, ``},
+		{"a Gate kept by a struct", "", `
+			s := struct{ gate retry.Gate }{}
+			err = retry.Do(ctx, policy, s.gate.Hold(url, ping))`, ``},
+		{"a Gate of one call", "percall: this Gate is made for each call", `
+			var gate retry.Gate
+			err = retry.Do(ctx, policy, gate.Hold(url, ping))`, ``},
+		{"a Budget of two calls", "", `
+			policy.Budget = &retry.Budget{Size: 3}
+			err = errors.Join(retry.Do(ctx, policy, ping), retry.Do(ctx, policy, confirm))`, ``},
+		{"a Budget in a loop", "", `
+			policy.Budget = &retry.Budget{Size: 3}
+			for _, each := range pings { err = retry.Do(ctx, policy, each) }`, ``},
+		{"a Budget of each round", "percall: this Budget is made for each call", `
+			for _, each := range pings {
+				policy := retry.Default()
+				policy.Budget = &retry.Budget{Size: 3}
+				err = retry.Do(ctx, policy, each)
+			}`, ``},
+		{"a Budget that a map keeps too", "", `
+			budget := &retry.Budget{Size: 3}
+			policy.Budget = budget
+			map[string]*retry.Budget{}[url] = budget
+			err = retry.Do(ctx, policy, ping)`, ``},
+		{"a Budget that is the only limit", "", `
+			p := retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Second), Budget: &retry.Budget{Size: 3}}
+			err = retry.Do(ctx, p, ping)`, ``},
+		{"a Budget lent to the layers", "", `err = retry.Do(retry.WithBudget(ctx, &retry.Budget{Size: 3}), policy, ping)`, ``},
+		{"a Transport that remembers elsewhere", "", `
+			client := &http.Client{Transport: &retryhttp.Transport{Policy: policy, Budgets: retryhttp.NoBudgets}}
+			resp, err := client.Get(url)
+			log.Println(resp.StatusCode, err)`, ``},
+		{"a Transport of two requests", "", `
+			client := &http.Client{Transport: &retryhttp.Transport{Policy: policy}}
+			for range 2 {
+				resp, err := client.Get(url)
+				log.Println(resp.StatusCode, err)
 			}`, ``},
 		{"a hot Class", "policyliteral: all 3 attempts of this Class", `log.Println(retry.Class{MaxAttempts: 3, Backoff: retry.Fixed(0)})`, ``},
 		{"one retry at once", "", `log.Println(retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(0)})`, ``},

@@ -32,7 +32,7 @@ var usesAnalyzer = &analysis.Analyzer{
 // uses has the calls of one package that retry something, and the records to
 // resolve the names in them.
 type uses struct {
-	any        bool               // the package imports the library
+	any        bool               // the package imports the library, or one that does
 	ignored    map[place][]string // the checks that comments silence there, or "" for all
 	unreasoned []*ast.Comment
 	info       *types.Info
@@ -77,7 +77,7 @@ func findUses(pass *analysis.Pass) (any, error) {
 		funcs: map[*types.Func]*ast.FuncDecl{},
 		vars:  map[*types.Var]*variable{},
 	}
-	if !slices.ContainsFunc(pass.Pkg.Imports(), func(p *types.Package) bool { return isLibrary(p.Path()) }) {
+	if !imports(pass.Pkg, retryPath) && !slices.ContainsFunc(pass.Pkg.Imports(), func(p *types.Package) bool { return imports(p, retryPath) }) {
 		return u, nil
 	}
 	u.any = true
@@ -159,12 +159,8 @@ func (u *uses) operation(x ast.Expr) *operation {
 	if lit, ok := value.(*ast.FuncLit); ok {
 		signature, op.body = lit.Type, lit.Body
 	} else {
-		fn, ok := typeutil.Callee(u.info, &ast.CallExpr{Fun: value}).(*types.Func)
-		if !ok {
-			return nil
-		}
-		decl := u.funcs[fn.Origin()]
-		if decl == nil || decl.Body == nil {
+		decl := u.declared(&ast.CallExpr{Fun: value})
+		if decl == nil {
 			return nil
 		}
 		signature, op.node, op.body = decl.Type, decl, decl.Body

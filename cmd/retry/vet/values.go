@@ -64,11 +64,11 @@ func (u *uses) deep(x ast.Expr) ast.Expr {
 			if decl == nil {
 				return x
 			}
-			returns := returnsOf(decl.Body)
-			if len(returns) != 1 || len(returns[0].Results) == 0 {
+			result := onlyResult(decl)
+			if result == nil {
 				return x
 			}
-			x = returns[0].Results[0]
+			x = result
 		case *ast.SelectorExpr:
 			field, ok := u.info.ObjectOf(e.Sel).(*types.Var)
 			if !ok || !field.IsField() {
@@ -84,6 +84,14 @@ func (u *uses) deep(x ast.Expr) ast.Expr {
 		}
 	}
 	return x
+}
+
+// onlyResult returns the first result of a function with one return, or nil.
+func onlyResult(decl *ast.FuncDecl) ast.Expr {
+	if returns := returnsOf(decl.Body); len(returns) == 1 && len(returns[0].Results) > 0 {
+		return returns[0].Results[0]
+	}
+	return nil
 }
 
 // declared returns the function of this package that a call calls, or nil.

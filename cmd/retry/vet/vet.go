@@ -29,15 +29,15 @@ var Analyzers = []*analysis.Analyzer{
 	PolicyLiteral,
 	Unit,
 	Nested,
-	Loop,
 	Consumed,
 	TxRetry,
-	Repeated,
 	Stale,
 	Response,
 	Idempotent,
 	Endless,
 	Held,
+	PerCall,
+	OtherMark,
 }
 
 // docs begins the URL of a check's explanation.
@@ -76,7 +76,7 @@ func newCheck(name, doc string, run func(*analysis.Pass, *uses)) *analysis.Analy
 
 // notInTests are the checks that leave out tests, whose policies are often wrong on
 // purpose, and which look at less than a program must.
-var notInTests = []string{"policyliteral", "unit", "nested", "loop", "repeated", "stale", "response", "idempotent", "endless", "held"}
+var notInTests = []string{"policyliteral", "unit", "nested", "stale", "response", "idempotent", "endless", "held", "percall"}
 
 // A place is a line of a file.
 type place struct {

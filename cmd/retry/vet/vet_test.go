@@ -114,7 +114,10 @@ func module(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata")))
 	mod := "module misuse\n\ngo 1.26.0\n\nrequire github.com/goretry/retry v0.0.0\n\nreplace github.com/goretry/retry => " + root + "\n"
-	for path, version := range map[string]string{"github.com/jackc/pgx/v5": "v5.0.0", "gorm.io/gorm": "v1.0.0"} {
+	for path, version := range map[string]string{
+		"github.com/jackc/pgx/v5": "v5.0.0", "gorm.io/gorm": "v1.0.0", "github.com/cenkalti/backoff/v4": "v4.99.0",
+		"github.com/cenkalti/backoff/v5": "v5.0.0", "github.com/avast/retry-go/v4": "v4.0.0", "github.com/sethvargo/go-retry": "v0.0.0",
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "modules", path, "go.mod"), []byte("module "+path+"\n\ngo 1.26.0\n"), 0o600))
 		mod += "require " + path + " " + version + "\nreplace " + path + " => ./modules/" + path + "\n"
 	}

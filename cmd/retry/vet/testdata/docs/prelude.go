@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/goretry/retry"
@@ -31,7 +32,10 @@ import (
 var _ = []any{
 	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command, signal.Stop,
 	strconv.Itoa, strings.NewReader, &sync.Mutex{}, &atomic.Bool{}, time.Second, retryhttp.Check, retrysql.Transient,
+	backoff.NewExponentialBackOff,
 }
+
+var budget = &retry.Budget{Size: 10, Ratio: 0.1}
 
 type rewinder interface {
 	io.Reader

@@ -1,0 +1,188 @@
+package vet
+
+import (
+	"cmp"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"slices"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+
+	"github.com/goretry/retry"
+)
+
+// PerCall reports what remembers earlier calls and is made for each call.
+var PerCall = newCheck("percall", `report a Transport, a Budget or a Gate that is made for each call
+
+All three remember earlier calls. One that is made for a call begins with a full Budget,
+and holds nobody else. A Budget for the layers of one call goes to retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
+	report := func(c inspector.Cursor, x ast.Expr) {
+		fn := enclosingFunc(c)
+		if fn == nil {
+			return
+		}
+		if at, name := u.madeIn(*fn, x); name != "" && u.eachTime(c, at) {
+			pass.Reportf(at, "this %s is made for each call, so %s: make one, and keep it for all calls", calledName(name), forgets[name])
+		}
+	}
+	for _, call := range u.calls {
+		if most, _ := u.attempts(call.policy); most != retry.Unlimited { // which only a Budget of its own may bound
+			report(call.cursor, call.policy)
+		}
+	}
+	for c, call := range all[*ast.CallExpr](u.root) {
+		if x, _ := method(call); x != nil && (u.sends(call) || u.callee(call) == "(*"+retryPath+".Gate).Hold") {
+			report(c, x)
+		}
+	}
+	for _, s := range u.settings {
+		op := u.operation(s.value)
+		if op == nil || !s.is(retryhttpPath, "Transport", "Budgets") {
+			continue
+		}
+		for _, ret := range returnsOf(op.body) {
+			if at, name := u.madeIn(op.cursor, ret.Results[0]); name != "" {
+				pass.Reportf(at, "Budgets is called for each request, so this Budget is always full: make one for each target, and return that")
+			}
+		}
+	}
+})
+
+// forgets has the types that remember earlier calls, and what a new one has forgotten.
+var forgets = map[string]string{
+	retryhttpPath + ".Transport": "its Budgets are always full",
+	retryPath + ".Budget":        "it is always full",
+	retryPath + ".Gate":          "it holds no other call",
+}
+
+// holders are the types with a field of such a type.
+var holders = map[string]string{"net/http.Client": "Transport", retryPath + ".Policy": "Budget"}
+
+// madeIn returns where a function makes what x is, or holds, and the name of its type. The
+// name is "" if it is made elsewhere, or if the function hands it on.
+func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name string) {
+	for part := x; part != nil; {
+		part = pointee(part)
+		name = typeName(u.info.TypeOf(part))
+		switch e := part.(type) {
+		case *ast.Ident:
+			v := u.local(e)
+			if v == nil || !within(fn.Node(), v.Pos()) || u.handedOnIn(fn, v, x) {
+				return at, ""
+			}
+			made := u.vars[v]
+			switch held := made.fields[holders[name]]; {
+			case len(held) == 1:
+				part = held[0]
+			case made.fields["Budgets"] != nil || made.zero == (len(made.values) == 1):
+				return at, ""
+			case made.zero:
+				return cmp.Or(at, v.Pos()), name
+			default:
+				part = made.values[0]
+			}
+		case *ast.CompositeLit:
+			fields := keyed(e)
+			if fields["Budgets"] != nil || u.sets(fields["Policy"], "Budget") {
+				return at, "" // a new one has forgotten nothing
+			}
+			if forgets[name] != "" {
+				return cmp.Or(at, e.Pos()), name
+			}
+			part = fields[holders[name]]
+		case *ast.CallExpr:
+			if forgets[name] != "" && (isNamedIdent(e.Fun, "new") || u.callee(e) == retryhttpPath+".LLM") {
+				return cmp.Or(at, e.Pos()), name
+			}
+			decl := u.declared(e)
+			if decl == nil || at.IsValid() {
+				return at, ""
+			}
+			fn, _ = u.root.FindNode(decl)
+			at, x = e.Pos(), onlyResult(decl)
+			part = x
+		default:
+			return at, ""
+		}
+	}
+	return at, ""
+}
+
+// handedOnIn reports whether more than x and the parts of x get a variable of a function.
+func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
+	for c, id := range u.idents(v, fn) {
+		if enclosingFunc(c).Node() != fn.Node() {
+			return true
+		}
+		if id == ast.Unparen(x) {
+			continue
+		}
+		if _, ok := c.Parent().Node().(*ast.UnaryExpr); ok {
+			c = c.Parent()
+		}
+		switch p := c.Parent().Node().(type) {
+		case *ast.SelectorExpr:
+			if call, ok := c.Parent().Parent().Node().(*ast.CallExpr); ok && call.Fun == p {
+				return true
+			}
+		case *ast.KeyValueExpr:
+			if name := typeName(u.info.TypeOf(c.Parent().Parent().Node().(ast.Expr))); holders[name] == "" && forgets[name] == "" {
+				return true
+			}
+		case *ast.AssignStmt:
+			if i := slices.Index(p.Rhs, c.Node().(ast.Expr)); i >= 0 {
+				sel, ok := p.Lhs[i].(*ast.SelectorExpr)
+				if !ok || u.local(sel.X) == nil || holders[typeName(u.info.TypeOf(sel.X))] == "" {
+					return true
+				}
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// atStart are beginnings of the names of functions that a program calls once.
+var atStart = regexp.MustCompile(`^(?i:main|init|new|must|setup|bootstrap|start|run|serve|listen|wire|provide|migrate)`)
+
+// eachTime reports whether the program runs the code at c again and again, as handlers and
+// loops do, and what is made at a position is made each time.
+func (u *uses) eachTime(c inspector.Cursor, at token.Pos, callees ...ast.Node) bool {
+	for around := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil), (*ast.FuncDecl)(nil)) {
+		switch n := around.Node().(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			return within(n, at)
+		case *ast.FuncLit:
+			if u.handles(n.Type) {
+				return true
+			}
+		case *ast.FuncDecl:
+			if u.handles(n.Type) || atStart.MatchString(n.Name.Name) || slices.Contains(callees, ast.Node(n)) {
+				return u.handles(n.Type)
+			}
+			called := false
+			for c, call := range all[*ast.CallExpr](u.root) {
+				if u.declared(call) == n {
+					called = true
+					if u.eachTime(c, call.Pos(), append(callees, n)...) {
+						return true
+					}
+				}
+			}
+			library := u.info.Defs[n.Name].Pkg().Name() != "main"
+			return library && (n.Name.IsExported() || !called)
+		}
+	}
+	return false
+}
+
+// handles reports whether a function answers requests.
+func (u *uses) handles(fn *ast.FuncType) bool {
+	return slices.ContainsFunc(fn.Params.List, func(param *ast.Field) bool {
+		return hasAny(typeName(u.info.TypeOf(param.Type)), "net/http.ResponseWriter", "/gin.Context", "/echo.Context", "/fiber.Ctx")
+	})
+}
