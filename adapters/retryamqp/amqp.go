@@ -110,25 +110,15 @@ func isDead(d amqp.Delivery) bool {
 
 // number returns the value of a header that is a whole number, 0 if it is missing.
 func number(headers amqp.Table, name string) (int64, error) {
-	switch value := headers[name].(type) {
-	case nil:
+	value := headers[name]
+	if value == nil {
 		return 0, nil
-	case int64:
-		return value, nil
-	case int32:
-		return int64(value), nil
-	case int16:
-		return int64(value), nil
-	case int8:
-		return int64(value), nil
-	case byte:
-		return int64(value), nil
-	case string:
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-			return n, nil
-		}
 	}
-	return 0, fmt.Errorf("header %s is %v: write a whole number", name, headers[name])
+	n, err := strconv.ParseInt(fmt.Sprint(value), 10, 64) // of any of AMQP's types
+	if err != nil {
+		return 0, fmt.Errorf("header %s is %.100v: write a whole number", name, value)
+	}
+	return n, nil
 }
 
 // Retries handles messages by policies. Set its fields and policies before the

@@ -22,8 +22,6 @@ var ticket4 = retry.Policy{
 	Backoff:     retry.Schedule{300 * time.Second, 900 * time.Second, 3600 * time.Second},
 }
 
-func down(context.Context, *Job) error { return errors.New("down") }
-
 func unrecoverable(context.Context, *Job) error { return retry.Permanent(errors.New("no such user")) }
 
 // The claim counts the attempt that begins, as retryjob needs it.

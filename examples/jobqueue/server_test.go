@@ -43,16 +43,6 @@ func (s server) open(t *testing.T) *sql.DB {
 	return db
 }
 
-// queue returns a queue and its database, whose clock is the database's own.
-func (s server) queue(t *testing.T) (*Queue, *sql.DB) {
-	t.Helper()
-	db := s.open(t)
-	q, err := NewQueue(db, s.dialect, ticket4)
-	require.NoError(t, err)
-	require.NoError(t, q.Create(t.Context()))
-	return q, db
-}
-
 // onEach runs a test on SQLite and on PostgreSQL, with the databases' clocks.
 func onEach(t *testing.T, test func(*testing.T, server)) {
 	t.Parallel()

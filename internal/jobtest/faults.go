@@ -169,7 +169,7 @@ func Load(t *testing.T, e Engine, jobs int) {
 // why. If the queue is a [Stranger], hostile messages are among the jobs.
 func Kills(t *testing.T, e Engine, kills int) {
 	obey(e)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute+time.Duration(kills)*30*time.Second)
 	defer cancel()
 	name, directory := newName(), t.TempDir()
 	q := open(t, e, name)

@@ -33,7 +33,7 @@ func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanen
 // the queue is an [Operator], some of the jobs are stopped meanwhile, and must never run.
 func Redrive(t *testing.T, e Engine, kills int) {
 	obey(e)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*e.Lease+10*time.Minute+time.Duration(kills)*30*time.Second)
 	defer cancel()
 	name, directory := newName(), t.TempDir()
 	q := open(t, e, name).(Redriver)
