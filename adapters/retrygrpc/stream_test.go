@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -231,60 +229,67 @@ func TestTheTimeoutOfAStream(t *testing.T) {
 	assert.Equal(t, io.EOF, err, "the stream may take longer than its AttemptTimeout")
 }
 
+// A stub is a stream without a server. It delivers empty messages, and takes none.
+type stub struct {
+	grpc.ClientStream
+	messages int
+	fails    error // what follows the messages
+}
+
+func (s *stub) RecvMsg(any) error {
+	if s.messages--; s.messages < 0 {
+		return s.fails
+	}
+	return nil
+}
+
+func (*stub) SendMsg(any) error    { return io.EOF }
+func (*stub) Trailer() metadata.MD { return nil }
+
+// stubbed returns a stream whose attempts are what open returns, under their contexts.
+func stubbed(t *testing.T, p retry.Policy, desc grpc.StreamDesc, open func(context.Context) (grpc.ClientStream, error)) grpc.ClientStream {
+	stream, err := retrygrpc.Interceptor{Policy: p}.Stream()(t.Context(), &desc, nil, "/pkg.Service/Method",
+		func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+			return open(ctx)
+		})
+	require.NoError(t, err)
+	return stream
+}
+
 // The AttemptTimeout also bounds the opening of a stream.
 func TestAStreamThatCannotBeOpened(t *testing.T) {
-	p := soon()
+	p, opened := soon(), 0
 	p.MaxAttempts, p.AttemptTimeout = 2, 20*time.Millisecond
-	var opened int
-	open := func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream := stubbed(t, p, grpc.StreamDesc{ServerStreams: true}, func(ctx context.Context) (grpc.ClientStream, error) {
 		opened++
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
-	}
-	stream, err := retrygrpc.Interceptor{Policy: p}.Stream()(t.Context(), &grpc.StreamDesc{ServerStreams: true}, nil, "/pkg.Service/Method", open)
-	require.NoError(t, err)
+	})
 	assert.Equal(t, 1, opened)
-	err = stream.RecvMsg(nil)
+	err := stream.RecvMsg(nil)
 	assert.Equal(t, 2, opened)
 	assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(err))
 	assert.EqualError(t, retry.Unwrap(err), "rpc error: code = DeadlineExceeded desc = no message within AttemptTimeout (20ms)")
 	assert.NoError(t, stream.CloseSend())
 }
 
-// A stub is a stream that delivers empty messages without a server.
-type stub struct {
-	grpc.ClientStream
-	messages int
-}
-
-func (s *stub) RecvMsg(any) error {
-	if s.messages--; s.messages < 0 {
-		return io.EOF
-	}
-	return nil
-}
-
-func (*stub) Trailer() metadata.MD { return nil }
-
 // The context of a stream is released however the stream ends.
 func TestTheContextIsReleased(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		desc     grpc.StreamDesc
-		messages int
-		receives int
+		name               string
+		desc               grpc.StreamDesc
+		messages, receives int
 	}{
 		{"the reply to a client stream", grpc.StreamDesc{ClientStreams: true}, 1, 1},
 		{"the end of a server stream", grpc.StreamDesc{ServerStreams: true}, 2, 3},
 		{"the end of a server stream without a message", grpc.StreamDesc{ServerStreams: true}, 0, 1},
 	} {
 		var opened context.Context
-		open := func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream := stubbed(t, soon(), tc.desc, func(ctx context.Context) (grpc.ClientStream, error) {
 			opened = ctx
-			return &stub{messages: tc.messages}, nil
-		}
-		stream, err := retrygrpc.Interceptor{Policy: soon()}.Stream()(t.Context(), &tc.desc, nil, "/pkg.Service/Method", open)
-		require.NoError(t, err, tc.name)
+			return &stub{messages: tc.messages, fails: io.EOF}, nil
+		})
+		var err error
 		for range tc.receives {
 			require.NoError(t, opened.Err(), tc.name)
 			err = stream.RecvMsg(nil)
@@ -294,27 +299,10 @@ func TestTheContextIsReleased(t *testing.T) {
 	}
 }
 
-// A textCodec has messages that are not a proto.Message.
-type textCodec struct{}
-
-func (textCodec) Name() string { return "text" }
-func (textCodec) Marshal(v any) ([]byte, error) {
-	return []byte(*v.(*string)), nil
-}
-
-func (textCodec) Unmarshal(data []byte, v any) error {
-	*v.(*string) = string(data)
-	return nil
-}
-
 func TestMessagesOfUnknownSize(t *testing.T) {
-	encoding.RegisterCodec(textCodec{})
-	conn, err := grpc.NewClient("passthrough:///127.0.0.1:1", append(dialOptions(t, retrygrpc.Interceptor{Policy: soon()}), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	require.NoError(t, err)
-	defer conn.Close()
-	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, "/pkg.Service/Method", grpc.CallContentSubtype("text"))
-	require.NoError(t, err)
-	text := "a"
-	assert.Equal(t, io.EOF, stream.SendMsg(&text))
-	assert.ErrorContains(t, stream.RecvMsg(&text), "(not retried: a *string was sent, whose size is not known)")
+	stream := stubbed(t, soon(), grpc.StreamDesc{ClientStreams: true}, func(context.Context) (grpc.ClientStream, error) {
+		return &stub{fails: status.Error(codes.Unavailable, "down")}, nil
+	})
+	assert.Equal(t, io.EOF, stream.SendMsg("a text"))
+	assert.ErrorContains(t, stream.RecvMsg(nil), "(not retried: a string was sent, whose size is not known)")
 }
