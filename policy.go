@@ -195,7 +195,7 @@ func (p Policy) EffectiveMax() int {
 // neither MaxAttempts nor MaxRetries, the job's limit is the limit. AttemptCap,
 // NonRetryable and MaxElapsed still apply. An invalid policy stays as it is.
 //
-// Nobody waits while a job is in its queue. So if p has no MaxRetryAfter, it becomes a day,
+// No goroutine waits while a job is in its queue. So if p has no MaxRetryAfter, it becomes a day,
 // or MaxDelay if that is longer.
 func (p Policy) ForJob(maxAttempts int) Policy {
 	if p.faults() != nil {

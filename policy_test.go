@@ -111,7 +111,7 @@ func TestForJob(t *testing.T) {
 	assert.Equal(t, bad, bad.ForJob(3), "the job's limit does not make a policy valid")
 }
 
-// Nobody waits while a job is in its queue, so a server may ask for more than a minute.
+// No goroutine waits while a job is in its queue, so a server may ask for more than a minute.
 func TestTheLongestRetryAfterOfAJob(t *testing.T) {
 	const day = 24 * time.Hour
 	long := func(set, delay time.Duration) retry.Policy {

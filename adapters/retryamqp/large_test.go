@@ -188,7 +188,7 @@ func TestAMessageThatCannotBeCopiedIsGivenBack(t *testing.T) {
 	}
 }
 
-// A dead letter that somebody wrote goes back to this queue alone, whatever it says, and
+// A dead letter that a stranger wrote goes back to this queue alone, whatever it says, and
 // one that cannot be copied ends no Redrive.
 func TestRedriveOfAStrangersLetters(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ func redriveAll(ctx context.Context, options asynq.RedisConnOpt, queue string, w
 		d, unreadable := DeadLetterOf(task)
 		switch {
 		case unreadable != nil:
-		case task.Queue != queue: // whoever wrote it wants it to run elsewhere
+		case task.Queue != queue: // its writer wants it to run elsewhere
 			unreadable = jobqueue.Stuck(fmt.Errorf("task %.100s: it says that its queue is %.100q", task.ID, task.Queue))
 		default:
 			unreadable, err = r.stale(ctx, task)
