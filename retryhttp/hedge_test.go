@@ -877,6 +877,23 @@ func TestHedgeCallerCancels(t *testing.T) {
 	}
 }
 
+// After the first has failed, a caller that leaves does not wait for a second that ignores
+// its context.
+func TestHedgeCallerDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*ms)
+		defer cancel()
+		base := replicas(reply{after: 70 * ms}, reply{after: time.Hour, status: 200, deaf: true})
+		began := time.Now()
+		_, err := (&retryhttp.Hedge{Base: base, After: 50 * ms}).RoundTrip(request(t, "GET").WithContext(ctx))
+		assert.Equal(t, errReset, err)
+		assert.Equal(t, 100*ms, time.Since(began))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		assert.EqualValues(t, 1, base.bodies[1].closes, "what it brings is discarded")
+	})
+}
+
 // 100,000 targets are no more memory than those that are kept.
 func TestHedgeTargets(t *testing.T) {
 	h := &retryhttp.Hedge{Base: script(200), After: time.Hour}
