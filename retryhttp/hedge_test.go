@@ -246,36 +246,33 @@ func TestHedgeWhichAnswer(t *testing.T) {
 // Rule 3. Without a second request there is no goroutine: the first is sent by the caller's.
 func TestHedgeGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var base *served
-		before := runtime.NumGoroutine()
-		var during [2]int
-		var stacks [2]string
-		base = replicas(reply{after: 20 * ms, status: 200}, reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200})
-		counting := roundTrip(func(req *http.Request) (*http.Response, error) {
-			n := 0
-			if retryhttp.Hedged(req.Context()) {
-				n = 1
+		// stacks returns those that have a frame of a Hedge, of this goroutine or of all.
+		stacks := func(all bool) (found []string) {
+			buf := make([]byte, 1<<20)
+			for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, all)]), "\n\n") {
+				if strings.Contains(stack, "retryhttp.(*leg)") || strings.Contains(stack, "retryhttp.(*race)") {
+					found = append(found, stack)
+				}
 			}
-			during[n], stacks[n] = runtime.NumGoroutine(), stack()
+			return found
+		}
+		base := replicas(reply{after: 20 * ms, status: 200}, reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 200})
+		var mu sync.Mutex
+		var sent []string
+		h := &retryhttp.Hedge{After: 50 * ms, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			mu.Lock()
+			caller := strings.Contains(stacks(false)[0], "TestHedgeGoroutines.func1(")
+			sent = append(sent, fmt.Sprintf("second %v, by the caller %v, of %d", retryhttp.Hedged(req.Context()), caller, len(stacks(true))))
+			mu.Unlock()
 			return base.RoundTrip(req)
-		})
-		h := &retryhttp.Hedge{Base: counting, After: 50 * ms}
+		})}
 		textOf(t, send(t, h))
-		assert.Equal(t, before, during[0])
-		assert.Contains(t, stacks[0], "TestHedgeGoroutines")
-		assert.Equal(t, before, runtime.NumGoroutine())
-
+		assert.Equal(t, []string{"second false, by the caller true, of 1"}, sent)
 		textOf(t, send(t, h))
-		assert.Equal(t, []int{before, before + 1}, during[:])
-		assert.NotContains(t, stacks[1], "TestHedgeGoroutines.func1\n")
+		assert.Equal(t, []string{"second false, by the caller true, of 1", "second true, by the caller false, of 2"}, sent[1:])
 		synctest.Wait()
-		assert.Equal(t, before, runtime.NumGoroutine())
+		assert.Empty(t, stacks(true))
 	})
-}
-
-func stack() string {
-	buf := make([]byte, 64<<10)
-	return string(buf[:runtime.Stack(buf, false)])
 }
 
 // The loser is discarded by the rule that attempts have, and holds up no caller.
