@@ -59,6 +59,7 @@ func TestRecordUnmarshal(t *testing.T) {
 		says       string
 	}{
 		{"a key that is a number", `{"key":17}`, before, "retrylog: invalid record: key is 17: write a text"},
+		{"a hedge that is a number", `{"hedged":7}`, before, "retrylog: invalid record: hedged is 7: write true or false"},
 		{"a duplicate key", `{"key":"17","kind":"call_finished","key":"17"}`, before, `retrylog: invalid record: duplicate key "key"`},
 		{"a duplicate key of the event", `{"key":"17","max":1,"max":1}`, before, `retry: invalid event: duplicate key "max"`},
 		{"an array", `[]`, before, "retry: invalid event: got [], want a mapping"},
