@@ -223,9 +223,9 @@ var errRecovers = errors.New("retryamqp: the connection recovers by itself, and 
 
 // Consume handles messages until ctx is done. Then it cancels the contexts of the
 // handlers, waits until they have returned, gives their messages back, and returns
-// nil. If the connection or the channel fails, it also waits for the handlers, the
-// server takes the messages back by itself, and Consume returns an error: connect
-// again and call it again.
+// nil. If the connection or the channel fails, or a queue does not take a message, it
+// also waits for the handlers, and returns an error: connect again and call it again. The
+// server takes back what was not acknowledged.
 //
 // handle is called for up to Workers messages at once. conn must not have the
 // Recovery of its package enabled: what was delivered before it cannot be
@@ -309,10 +309,14 @@ func (r *Retries) consume(ctx context.Context, conn *amqp.Connection, handle fun
 	}
 	stopped := w.stop(deliveries)
 	running.Wait()
-	if parent.Err() == nil {
-		return context.Cause(ctx)
+	err = context.Cause(ctx)
+	if parent.Err() != nil {
+		err = stopped
 	}
-	return errors.Join(stopped, w.giveBack())
+	if channel.IsClosed() { // the server takes the messages back by itself
+		return err
+	}
+	return errors.Join(err, w.giveBack())
 }
 
 const consumerTag = "retry" // the channel has one consumer

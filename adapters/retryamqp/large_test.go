@@ -188,6 +188,52 @@ func TestAMessageThatCannotBeCopiedIsGivenBack(t *testing.T) {
 	}
 }
 
+// What a queue does not take ends Consume with an error. The messages beside it are handled
+// once, or given back and not counted.
+func TestACopyThatIsRefused(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	require.NoError(t, q.do(func(channel *amqp.Channel) error {
+		_, err := channel.QueueDeclare(q.name+".wait.5ms", false, false, false, false, nil) // with other arguments
+		return err
+	}))
+	for _, key := range []string{"good-1", "waits", "odd", "good-2"} {
+		require.NoError(t, q.Enqueue(t.Context(), key, 0))
+	}
+	retries, err := retryamqp.New(retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(5 * time.Millisecond)}, q.name)
+	require.NoError(t, err)
+	var mu sync.Mutex
+	attempts := map[string][]int{}
+	handle := func(ctx context.Context, d amqp.Delivery) error {
+		mu.Lock()
+		attempts[d.MessageId] = append(attempts[d.MessageId], retryamqp.AttemptOf(d))
+		first := len(attempts[d.MessageId]) == 1
+		mu.Unlock()
+		switch {
+		case d.MessageId == "odd":
+			return errBoom
+		case d.MessageId == "waits" && first:
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	assert.ErrorContains(t, retries.Consume(ctx, q.conn, handle), "PRECONDITION_FAILED")
+	var consuming sync.WaitGroup
+	consuming.Go(func() { assert.NoError(t, retries.Consume(ctx, q.conn, handle)) })
+	assert.NoError(t, q.untilDead(ctx, 1), "its last failure needs no wait queue")
+	assert.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(attempts["waits"]) == 2 && len(attempts["good-1"])+len(attempts["good-2"]) == 2
+	}, 10*time.Second, 10*time.Millisecond)
+	stop()
+	consuming.Wait()
+	assert.Equal(t, map[string][]int{"good-1": {1}, "good-2": {1}, "odd": {1, 2}, "waits": {1, 1}}, attempts)
+}
+
 // A dead letter that a stranger wrote goes back to this queue alone, whatever it says, and
 // one that cannot be copied ends no Redrive.
 func TestRedriveOfAStrangersLetters(t *testing.T) {
