@@ -48,6 +48,19 @@ func TestDeadlineOfTheServer(t *testing.T) {
 	}
 }
 
+// A timeout is retried under an AttemptTimeout, unless something else forbids it.
+func TestATimeoutThatIsFinal(t *testing.T) {
+	for final, want := range map[string]int{"": 3, "its headers were read": 1} {
+		attempts := 0
+		err := Do(t.Context(), retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour}, "", func(context.Context, int) Failure {
+			attempts++
+			return Failure{Err: errors.New("no answer in time"), Code: deadlineExceeded, Final: final}
+		}, func(err error) error { return err })
+		assert.Equal(t, want, attempts)
+		assert.Equal(t, final != "", retry.IsPermanent(err))
+	}
+}
+
 // A failure that shows a healthy server puts its share back, as a 404 does in HTTP.
 func TestShareOfAFailure(t *testing.T) {
 	down, healthy := errors.New("down"), map[uint32]bool{3: true, 5: true, 6: true, 7: true, 9: true, 10: true, 11: true, 16: true}
