@@ -175,7 +175,7 @@ func TestSimulateDocs(t *testing.T) {
 	_, rest, _ := strings.Cut(string(page), "```yaml\n")
 	text, rest, _ := strings.Cut(rest, "```\n")
 	_, shown, _ := strings.Cut(rest, "    system.yaml\n")
-	shown, _, _ = strings.Cut(shown, "\n## What it is for")
+	shown, _, _ = strings.Cut(shown, "\n## What not to conclude")
 	t.Chdir(write(t, map[string]string{"system.yaml": text}))
 	out, _, _ := tool("", "simulate", "-rescue", "system.yaml")
 	lines := 0

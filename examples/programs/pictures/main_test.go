@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retrysim"
 )
 
 // What the program simulates by default, once for all tests.
@@ -65,30 +65,9 @@ func TestLoadsFollowTheClosedForms(t *testing.T) {
 	}
 }
 
-func TestRunIsDeterministicAndDraws(t *testing.T) {
-	dir := t.TempDir()
-	var first, second, errs bytes.Buffer
-	require.Zero(t, run([]string{"-trials", "1", "-svg", dir}, &first, &errs), errs.String())
-	require.Zero(t, run([]string{"-trials", "1"}, &second, &errs), errs.String())
-	assert.Equal(t, first.String(), second.String())
-
-	for _, name := range []string{"herd.svg", "budget.svg"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		assert.NotContains(t, string(data), "NaN", name)
-		for d := xml.NewDecoder(bytes.NewReader(data)); ; {
-			if _, err := d.Token(); err == io.EOF {
-				break
-			} else if !assert.NoError(t, err, name) {
-				break
-			}
-		}
-	}
-}
-
 // docs/why.md shows what the program prints and draws by default.
 func TestPageIsUpToDate(t *testing.T) {
-	page, err := os.ReadFile("../../docs/why.md")
+	page, err := os.ReadFile("../../../docs/why.md")
 	require.NoError(t, err)
 	herds, loads := defaultHerds(), defaultLoads()
 
@@ -112,17 +91,26 @@ func TestPageIsUpToDate(t *testing.T) {
 	}
 
 	for name, c := range map[string]chart{"herd.svg": herdChart(herds), "budget.svg": loadChart(loads)} {
-		drawn, err := os.ReadFile(filepath.Join("../../docs", name))
+		drawn, err := os.ReadFile(filepath.Join("../../../docs", name))
 		require.NoError(t, err)
-		assert.True(t, bytes.Equal(drawn, c.svg()), "%s is not what -svg draws", name)
+		assert.True(t, bytes.Equal(drawn, c.svg()), "%s is not what the program draws", name)
 	}
 }
 
-func TestBadFlags(t *testing.T) {
-	var out, errs bytes.Buffer
-	assert.Equal(t, 2, run([]string{"-trials", "0"}, &out, &errs))
-	assert.Contains(t, errs.String(), "-trials is 0: write at least 1")
-	assert.Equal(t, 2, run([]string{"-nosuch"}, &out, &errs))
-	assert.Equal(t, 1, run([]string{"-trials", "1", "-svg", filepath.Join(t.TempDir(), "nosuch")}, &out, &errs))
-	assert.Contains(t, errs.String(), "nosuch")
+// What docs/simulate.md says of each rescue, with less time and fewer runs.
+func TestRescues(t *testing.T) {
+	all, err := simulateRescues(1, "1m30s")
+	require.NoError(t, err)
+	for i, row := range []struct {
+		verdict retrysim.Verdict
+		lo, hi  float64 // the margin
+	}{
+		{retrysim.StaysDown, 140, 152}, {retrysim.StaysDown, 140, 152}, {retrysim.StaysDown, 190, 215},
+		{retrysim.Recovers, 290, 300}, {retrysim.Recovers, 275, 300}, {retrysim.StaysDown, 140, 170},
+	} {
+		a := all[i].answer
+		assert.Equal(t, row.verdict, a.Outcome.Verdict, all[i].name)
+		assert.True(t, a.Margin >= row.lo && a.Margin <= row.hi, "%s: %v", all[i].name, a.Margin)
+	}
+	assert.Equal(t, 2*len(all), strings.Count(string(draw(all)), "<polyline"))
 }

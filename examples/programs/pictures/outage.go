@@ -1,16 +1,8 @@
-// Outage simulates an outage of 10 seconds that one retry makes permanent, and what
-// ends it. docs/simulate.md and docs/why.md show what it prints and draws.
-//
-//	go run .
-//	go run . ../../../docs    also draws it
 package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/goretry/retry/retrysim"
@@ -37,8 +29,8 @@ type rescue struct {
 
 const once = `"retry": {"max_attempts": 2}`
 
-// simulateAll simulates the outage with each rescue.
-func simulateAll(runs int, duration string) ([]rescue, error) {
+// simulateRescues simulates the outage with each rescue.
+func simulateRescues(runs int, duration string) ([]rescue, error) {
 	all := []rescue{
 		{name: "one retry", clients: 1, call: once},
 		{name: "full jitter of 10s", clients: 1, call: `"retry": {"max_attempts": 2, "jitter": "full", "backoff": {"type": "fixed", "base": "10s"}}`},
@@ -60,48 +52,33 @@ func simulateAll(runs int, duration string) ([]rescue, error) {
 	return all, nil
 }
 
-func main() {
-	all, err := simulateAll(10, "10m")
-	if err == nil && len(os.Args) > 1 {
-		err = errors.Join(os.WriteFile(filepath.Join(os.Args[1], "rescues.svg"), draw(all), 0o644),
-			os.WriteFile(filepath.Join(os.Args[1], "outage.svg"), draw([]rescue{all[0], all[4]}), 0o644))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "outage:", err)
-		os.Exit(1)
-	}
-	for _, r := range all {
-		fmt.Printf("%s:\n%v\n", r.name, r.answer)
-	}
-}
-
 // The size of a picture of one run, its margins, and what a second has at the top.
-const width, height, left, top, bottom, most = 380.0, 220.0, 46.0, 44.0, 32.0, 600.0
+const runWidth, runHeight, runLeft, runTop, runBottom, most = 380.0, 220.0, 46.0, 44.0, 32.0, 600.0
 
 // draw draws runs, two in a row: the requests to the database, and the calls that
 // work. The gray shows on white and on black, and the color-blind can distinguish the
 // colors.
 func draw(all []rescue) []byte {
 	var b strings.Builder
-	rows := height * float64((len(all)+1)/2)
+	rows := runHeight * float64((len(all)+1)/2)
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12" fill="#767676">
 <title>An outage of 10 s: requests to a database and calls that work, each second</title>
 <text x="%g" y="%g" fill="#d55e00">requests to the database each second</text>
 <text x="%g" y="%g" fill="#0072b2">calls that work each second</text>
-`, 2*width, rows+24, left, rows+12, left+width, rows+12)
+`, 2*runWidth, rows+24, runLeft, rows+12, runLeft+runWidth, rows+12)
 	for i, r := range all {
 		seconds, db := r.answer.Run.Seconds, r.answer.Run.Services["db"].Seconds
-		x := func(second int) float64 { return left + (width-left-26)*float64(second)/float64(len(seconds)) }
-		y := func(v float64) float64 { return height - bottom - (height-top-bottom)*v/most }
-		fmt.Fprintf(&b, "<g transform=\"translate(%g %g)\">\n", width*float64(i%2), height*float64(i/2))
+		x := func(second int) float64 { return runLeft + (runWidth-runLeft-26)*float64(second)/float64(len(seconds)) }
+		y := func(v float64) float64 { return runHeight - runBottom - (runHeight-runTop-runBottom)*v/most }
+		fmt.Fprintf(&b, "<g transform=\"translate(%g %g)\">\n", runWidth*float64(i%2), runHeight*float64(i/2))
 		fmt.Fprintf(&b, "<text x=\"%g\" y=\"18\" font-size=\"14\">%s: %.0f%% lost</text><text x=\"%g\" y=\"35\">%v</text>\n",
-			left, r.name, 100*float64(r.answer.Lost)/float64(r.answer.Calls), left, r.answer.Outcome)
-		fmt.Fprintf(&b, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill-opacity=\"0.3\"/>\n", x(20), top, x(30)-x(20), height-top-bottom)
+			runLeft, r.name, 100*float64(r.answer.Lost)/float64(r.answer.Calls), runLeft, r.answer.Outcome)
+		fmt.Fprintf(&b, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill-opacity=\"0.3\"/>\n", x(20), runTop, x(30)-x(20), runHeight-runTop-runBottom)
 		for v := 0.0; v <= most; v += 200 {
-			fmt.Fprintf(&b, "<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", left-6, y(v)+4, v)
+			fmt.Fprintf(&b, "<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", runLeft-6, y(v)+4, v)
 		}
 		for second := 0; second <= len(seconds); second += 120 {
-			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%d min</text>\n", x(second), height-bottom+16, second/60)
+			fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%d min</text>\n", x(second), runHeight-runBottom+16, second/60)
 		}
 		requests, worked := "", ""
 		for second := range seconds {

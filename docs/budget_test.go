@@ -1,0 +1,70 @@
+package docs_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// The snippets of docs/budget.md, in three servers whose lowest always says 503: with a
+// budget of 3 for the request it gets four calls, without it 64.
+func TestLentBudget(t *testing.T) {
+	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Millisecond)}
+	for name, calls := range map[string]int64{"lent": 4, "not lent": 64} {
+		t.Run(name, func(t *testing.T) {
+			client := &http.Client{Transport: &retryhttp.Transport{
+				Base:   retryhttp.LendBudget(http.DefaultTransport, 3), // below the Transport: each attempt has a lease of its own
+				Policy: policy,
+			}}
+			if name == "not lent" {
+				client = &http.Client{Transport: &retryhttp.Transport{Policy: policy, Budgets: retryhttp.NoBudgets}}
+			}
+			serve := func(handler http.Handler) string {
+				mux := http.NewServeMux()
+				if name == "lent" {
+					mux.Handle("/", retryhttp.BorrowBudget(handler, 3)) // no request may make more than 3 retries, here and below
+				} else {
+					mux.Handle("/", handler)
+				}
+				server := httptest.NewServer(mux)
+				t.Cleanup(server.Close)
+				return server.URL
+			}
+			var below atomic.Int64
+			next := serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				below.Add(1)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}))
+			for range 2 {
+				address := next
+				next = serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					req, err := http.NewRequestWithContext(r.Context(), "GET", address, nil)
+					assert.NoError(t, err)
+					resp, err := client.Do(req)
+					if assert.NoError(t, err) {
+						assert.NoError(t, resp.Body.Close())
+						w.WriteHeader(resp.StatusCode)
+					}
+				}))
+			}
+			ctx := t.Context()
+			if name == "lent" {
+				ctx = retry.WithBudget(ctx, &retry.Budget{Size: 3})
+			}
+			req, err := http.NewRequestWithContext(ctx, "GET", next, nil)
+			require.NoError(t, err)
+			resp, err := client.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			assert.Equal(t, calls, below.Load())
+		})
+	}
+}
