@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -277,46 +274,4 @@ func TestAnotherRequest(t *testing.T) {
 	_, err = retries.Reconcile(t.Context(), 7)
 	require.ErrorIs(t, err, errBoom)
 	assert.Equal(t, policy.Next(retry.Attempt{Number: 1, Seed: retry.SeedOf("7")}).Delay, retries.When(7))
-}
-
-// 100,000 requests that fail need at most twice the memory of client-go's limiter.
-func TestMemory(t *testing.T) {
-	requests := make([]reconcile.Request, 100_000)
-	for i := range requests {
-		requests[i] = request(fmt.Sprint("object-", i))
-	}
-	retries, err := retrycontroller.New(retry.Policy{Backoff: curve}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		return reconcile.Result{}, errBoom
-	}))
-	require.NoError(t, err)
-	ours := grown(func() {
-		for _, req := range requests {
-			_, _ = retries.Reconcile(t.Context(), req)
-			retries.When(req)
-		}
-	})
-	stock := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*ms, 1000*time.Second)
-	theirs := grown(func() {
-		for _, req := range requests {
-			stock.When(req)
-		}
-	})
-	t.Logf("%.0f and %.0f bytes a request, %.2fx", ours/1e5, theirs/1e5, ours/theirs)
-	assert.LessOrEqual(t, ours/theirs, 2.0)
-	assert.Equal(t, 1, retries.NumRequeues(requests[0]))
-	retries.Forget(requests[0])
-	assert.Zero(t, retries.NumRequeues(requests[0]))
-	assert.Equal(t, 1, stock.NumRequeues(requests[1]))
-	runtime.KeepAlive(requests)
-}
-
-// grown returns how many bytes f leaves on the heap.
-func grown(f func()) float64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	return math.Max(0, float64(after.HeapAlloc)-float64(before.HeapAlloc))
 }
