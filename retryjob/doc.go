@@ -25,6 +25,10 @@
 // that dies has then used up an attempt. If that was the last one, Run makes no
 // further attempt, and the job becomes a dead letter.
 //
+// No goroutine waits while a job is in its queue. So a job waits up to a day for a server
+// that asks for it with retry.After, unless the policy has a MaxRetryAfter: see
+// [retry.Policy.ForJob].
+//
 // A [DeadLetter] has one form in all queues. The Redrive of each adapter lets dead
 // letters run again, spread over a window: see [RedriveOptions].
 //

@@ -10,7 +10,8 @@ import (
 // dead letters back at once.
 //
 // A redriven job runs again as a new one: its attempts, its classes and MaxElapsed
-// count from zero.
+// count from zero. A dead letter that cannot go back stays, and holds up no other: when
+// all have been looked at, Redrive returns an error that names it.
 type RedriveOptions struct {
 	// Filter picks the dead letters that go back. nil picks all. It is called once
 	// for each, from the goroutine that called Redrive. With DryRun it is also the
@@ -34,7 +35,7 @@ type RedriveOptions struct {
 type RedriveResult struct {
 	Found   int // dead letters that were looked at
 	Moved   int // of these, went back; in a dry run: would have
-	Skipped int // of these, stayed: the Filter did not pick them, they cannot be read, or another Redrive was faster
+	Skipped int // of these, stayed: the Filter did not pick them, they cannot be read or go back, or another Redrive was faster
 }
 
 // Spread returns how long after a redrive the job with this key runs again, from 0 to
