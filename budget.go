@@ -2,9 +2,10 @@ package retry
 
 import (
 	"context"
-	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/goretry/retry/internal/bucket"
 )
 
 // A Budget is a shared allowance of retries: a bucket that is full at the start.
@@ -12,7 +13,7 @@ import (
 // one. If it is empty, a call returns its own error instead of trying again.
 //
 // A Budget allows at most Size + Ratio x successes retries, plus one for each
-// RefillEvery that has passed since the first Take:
+// RefillEvery that has passed since its first use:
 //
 //	budget := &retry.Budget{Size: 100, Ratio: 0.1}
 //
@@ -29,27 +30,32 @@ type Budget struct {
 	Ratio float64
 
 	// RefillEvery puts back one retry each time this has passed since the first
-	// Take. Without it a client that makes few calls may get no retry for a long
+	// use. Without it a client that makes few calls may get no retry for a long
 	// time after an outage, because only successes put anything back. 0: never.
 	// Below 1ms it is invalid in a Policy, and never elsewhere. The clock is the
-	// monotonic one, and only Take, Left and LendBudget read it.
+	// monotonic one.
 	RefillEvery time.Duration
+
+	// Remember lets successes fill the Budget beyond Size, and what is beyond it fade: each
+	// 16th of this time takes a 16th of it. While calls succeed, it holds about Size + Ratio x
+	// the successes of the last Remember, so that all calls that fail in a short outage can
+	// be retried; after a pause, it holds Size. With a Ratio of 0.1 and a Remember of 30s,
+	// 100 successes a second are 300 retries more. 0: never more than Size. Below 1ms it
+	// is invalid in a Policy, and 0 elsewhere.
+	Remember time.Duration
 
 	// Borrowed says that another process lent these retries, as
 	// retryhttp.BorrowBudget sets it: a retry that b does not allow is
 	// ReasonBorrowed, not ReasonBudget.
 	Borrowed bool
 
-	spent atomic.Int64              // in billionths of a retry, so that a literal is full
-	first atomic.Pointer[time.Time] // when RefillEvery began; nil: no Take yet
+	spent atomic.Int64              // in billionths of a retry, so that a literal is full; below 0: beyond Size
+	first atomic.Pointer[time.Time] // the first use; nil: none yet, or there is nothing to time
 	ticks atomic.Int64              // how many retries RefillEvery has put back
+	fades atomic.Int64              // how many times what is beyond Size has faded
 }
 
-// token is one retry. Shares are counted in whole billionths, so that a thousand
-// times a thousandth is one, and no rounding drifts.
-const token = 1_000_000_000
-
-// leastRefill is the shortest RefillEvery.
+// leastRefill is the shortest RefillEvery, and the shortest Remember.
 const leastRefill = time.Millisecond
 
 // Take takes one retry out of b and reports whether there was one; true if b is
@@ -60,18 +66,15 @@ func (b *Budget) Take() bool { return b == nil || b.takeUpTo(1, 0) == 1 }
 // takeUpTo takes up to most retries out of b, of which it leaves keep, and returns
 // how many it took.
 func (b *Budget) takeUpTo(most, keep int64) int64 {
-	if b.RefillEvery >= leastRefill && b.first.Load() == nil {
-		now := time.Now()
-		b.first.CompareAndSwap(nil, &now)
-	}
-	b.refill()
+	b.begin()
+	b.catchUp()
 	for {
 		spent := b.spent.Load()
-		n := min(most, (b.full()-spent)/token-keep)
+		n := min(most, (b.full()-spent)/bucket.Token-keep)
 		if n < 1 {
 			return 0
 		}
-		if b.spent.CompareAndSwap(spent, spent+n*token) {
+		if b.spent.CompareAndSwap(spent, spent+n*bucket.Token) {
 			return n
 		}
 	}
@@ -81,15 +84,20 @@ func (b *Budget) takeUpTo(most, keep int64) int64 {
 // themselves.
 func (b *Budget) Refund() {
 	if b != nil {
-		b.putBack(token)
+		b.putBack(bucket.Token, b.least())
 	}
 }
 
 // Success puts back the share of one success. Do and Once call it themselves.
 func (b *Budget) Success() {
-	if b != nil {
-		b.putBack(b.share())
+	if b == nil {
+		return
 	}
+	if b.remembers() {
+		b.begin()
+		b.catchUp()
+	}
+	b.putBack(bucket.Share(b.Ratio), b.least())
 }
 
 // Left returns how many retries are left, for gauges; [Unlimited], which is -1,
@@ -98,42 +106,69 @@ func (b *Budget) Left() int {
 	if b == nil {
 		return Unlimited
 	}
-	b.refill()
-	return int(max(0, b.full()-b.spent.Load()) / token)
+	b.catchUp()
+	return int(max(0, b.full()-b.spent.Load()) / bucket.Token)
 }
 
-// full returns what b holds when full.
-func (b *Budget) full() int64 {
-	return min(max(0, int64(b.Size)), math.MaxInt64/token) * token
-}
+func (b *Budget) full() int64 { return bucket.Full(b.Size) }
 
-// share returns what a success puts back. NaN fails the comparison.
-func (b *Budget) share() int64 {
-	if b.Ratio > 0 {
-		return int64(math.Round(min(b.Ratio, 1) * token))
+// remembers reports whether b can hold more than Size. One that is always empty cannot.
+func (b *Budget) remembers() bool { return b.Remember >= leastRefill && b.Size > 0 }
+
+// least returns the least that spent can be.
+func (b *Budget) least() int64 {
+	if b.remembers() {
+		return b.full() - bucket.Most*bucket.Token
 	}
 	return 0
 }
 
-// refill puts back the retries of RefillEvery that are due. The goroutine that
-// counts one puts it back, so that none comes twice; a Take in between may miss it.
-func (b *Budget) refill() {
+// begin starts the clock, if there is something to time.
+func (b *Budget) begin() {
+	if b.first.Load() == nil && (b.RefillEvery >= leastRefill || b.remembers()) {
+		now := time.Now()
+		b.first.CompareAndSwap(nil, &now)
+	}
+}
+
+// catchUp puts back the retries of RefillEvery that are due, and lets fade what is
+// beyond Size. The goroutine that counts what is due does it, so that nothing is done
+// twice; a Take in between may miss it.
+func (b *Budget) catchUp() {
 	first := b.first.Load()
 	if first == nil {
 		return
 	}
-	due := int64(time.Since(*first) / b.RefillEvery)
-	if seen := b.ticks.Load(); due > seen && b.ticks.CompareAndSwap(seen, due) {
-		b.putBack(min(due-seen, math.MaxInt64/token) * token)
+	passed := time.Since(*first)
+	if b.RefillEvery >= leastRefill {
+		b.putBack(min(due(&b.ticks, passed, b.RefillEvery), bucket.Most)*bucket.Token, 0)
+	}
+	if !b.remembers() {
+		return
+	}
+	for n := due(&b.fades, passed, b.Remember/bucket.Fades); n > 0; {
+		spent := b.spent.Load()
+		if spent >= 0 || b.spent.CompareAndSwap(spent, -bucket.Faded(-spent, n)) {
+			return
+		}
 	}
 }
 
-// putBack puts n billionths of a retry back. If b is full, b is only read:
-// processors that share it do not fight over it.
-func (b *Budget) putBack(n int64) {
+// due returns how many times every has passed that were not seen yet, and sees them.
+func due(seen *atomic.Int64, passed, every time.Duration) int64 {
+	before, now := seen.Load(), int64(passed/every)
+	if now <= before || !seen.CompareAndSwap(before, now) {
+		return 0
+	}
+	return now - before
+}
+
+// putBack puts n billionths of a retry back, and no more than that least are spent. If b
+// is full, b is only read: processors that share it do not fight over it.
+func (b *Budget) putBack(n, least int64) {
 	for {
 		spent := b.spent.Load()
-		n := min(n, spent)
+		n := min(n, spent-least)
 		if n < 1 || b.spent.CompareAndSwap(spent, spent-n) {
 			return
 		}
@@ -206,7 +241,7 @@ func (l *payers) has(b *Budget, end *payers) bool {
 func (l *payers) putBack(n int64, end *payers) {
 	for at := l; at != end; at = at.outer {
 		if !l.has(at.budget, at) {
-			at.budget.putBack(n * token)
+			at.budget.putBack(n*bucket.Token, at.budget.least())
 		}
 	}
 }

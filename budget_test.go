@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,8 +140,8 @@ func TestBudgetNil(t *testing.T) {
 // taken and left are the tokens that were there and were put back.
 func TestBudgetInManyGoroutines(t *testing.T) {
 	const goroutines, turns, all = 16, 2000, 16 * 2000
-	for _, b := range []*retry.Budget{{Size: all / 2}, {Size: all, Ratio: .5}} {
-		t.Run(fmt.Sprint("ratio ", b.Ratio), func(t *testing.T) {
+	for _, b := range []*retry.Budget{{Size: all / 2}, {Size: all, Ratio: .5}, {Size: all / 2, Ratio: .5, Remember: time.Hour}} {
+		t.Run(fmt.Sprint("ratio ", b.Ratio, ", remember ", b.Remember), func(t *testing.T) {
 			for b.Left() > all/2 {
 				b.Take()
 			}
@@ -155,6 +156,20 @@ func TestBudgetInManyGoroutines(t *testing.T) {
 			assert.EqualValues(t, all/2+b.Ratio*all, int(taken.Load())+tokens(b))
 		})
 	}
+	t.Run("while it fades", func(t *testing.T) {
+		b := &retry.Budget{Size: 10, Ratio: .5, Remember: time.Millisecond}
+		var taken atomic.Int64
+		inGoroutines(goroutines, turns, func(int) {
+			b.Success()
+			if b.Take() {
+				taken.Add(1)
+			}
+			if b.Left() < 0 {
+				t.Error("below zero")
+			}
+		})
+		assert.LessOrEqual(t, int(taken.Load()), 10+all/2)
+	})
 	t.Run("successes of a full Budget", func(t *testing.T) {
 		b := &retry.Budget{Size: 10, Ratio: 1}
 		inGoroutines(goroutines, turns, func(int) {
@@ -180,8 +195,9 @@ func inGoroutines(goroutines, turns int, f func(turn int)) {
 }
 
 func TestBudgetAllocatesNothing(t *testing.T) {
-	b := &retry.Budget{Size: 100, Ratio: .1}
-	assert.Zero(t, testing.AllocsPerRun(50, func() { b.Take(); b.Success() }))
+	for _, b := range []*retry.Budget{{Size: 100, Ratio: .1}, {Size: 100, Ratio: .1, RefillEvery: time.Minute, Remember: time.Minute}} {
+		assert.Zero(t, testing.AllocsPerRun(50, func() { b.Take(); b.Success() }))
+	}
 }
 
 func TestBudgetRefillEvery(t *testing.T) {
@@ -238,6 +254,145 @@ func TestBudgetRefillEvery(t *testing.T) {
 		assert.Equal(t, []int{1, 0}, []int{b.Left(), empty.Left()})
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		assert.Equal(t, []int{5, 0}, []int{b.Left(), empty.Left()})
+	})
+}
+
+func TestBudgetRemember(t *testing.T) {
+	const minute, sixteenth = 16 * 4 * time.Second, 4 * time.Second
+	for _, row := range []struct {
+		name      string
+		budget    *retry.Budget
+		takes     int // first
+		successes int
+		pause     time.Duration
+		left      int
+	}{
+		{"all successes count beyond Size", &retry.Budget{Size: 10, Ratio: .5, Remember: minute}, 0, 640, 0, 330},
+		{"the reserve is filled first", &retry.Budget{Size: 10, Ratio: .5, Remember: minute}, 10, 640, 0, 320},
+		{"and until a 16th has passed", &retry.Budget{Size: 10, Ratio: .5, Remember: minute}, 0, 640, sixteenth - 1, 330},
+		{"a 16th goes", &retry.Budget{Size: 10, Ratio: .5, Remember: minute}, 0, 640, sixteenth, 310},
+		{"of what is left another 16th", &retry.Budget{Size: 10, Ratio: .5, Remember: minute}, 0, 512, 2 * sixteenth, 10 + 225},
+		{"after a Remember a bit more than a third is left", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1000, minute, 10 + 356},
+		{"in the end nothing, and Size stays", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 0, 1e6, 100 * minute, 10},
+		{"what is below Size does not fade", &retry.Budget{Size: 10, Ratio: 1, Remember: minute}, 10, 5, 100 * minute, 5},
+		{"RefillEvery puts nothing beyond Size", &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Second, Remember: 1 << 62}, 10, 20, time.Hour, 20},
+		{"but up to it", &retry.Budget{Size: 10, Ratio: 1, RefillEvery: time.Second, Remember: minute}, 10, 5, time.Hour, 10},
+		{"a success of nothing", &retry.Budget{Size: 10, Remember: minute}, 0, 100, 0, 10},
+		{"the shortest", &retry.Budget{Size: 10, Ratio: 1, Remember: time.Millisecond}, 0, 16, time.Millisecond / 16, 25},
+		{"shorter: never", &retry.Budget{Size: 10, Ratio: 1, Remember: time.Millisecond - 1}, 0, 16, 0, 10},
+		{"below 0: never", &retry.Budget{Size: 10, Ratio: 1, Remember: -minute}, 0, 16, 0, 10},
+		{"always empty", &retry.Budget{Ratio: 1, Remember: minute}, 0, 16, 0, 0},
+		{"as much as can be held", &retry.Budget{Size: math.MaxInt, Ratio: 1, Remember: minute}, 1, 3, 0, math.MaxInt64 / 1_000_000_000},
+		{"a hundred years", &retry.Budget{Size: 1, Ratio: 1, Remember: time.Millisecond}, 0, 9, 100 * 365 * 24 * time.Hour, 1},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			for range row.takes {
+				require.True(t, row.budget.Take())
+			}
+			succeed(row.budget, row.successes)
+			time.Sleep(row.pause)
+			assert.Equal(t, row.left, row.budget.Left())
+			if took := row.budget.Take(); took {
+				row.budget.Refund()
+			}
+			assert.Equal(t, row.left, row.budget.Left(), "what is taken and not used comes back, beyond Size too")
+			if row.left < 1000 {
+				assert.Equal(t, row.left, tokens(row.budget))
+			}
+		})
+	}
+}
+
+// A slowBudget is what a Budget must be equal to. It steps through time.
+type slowBudget struct {
+	*retry.Budget               // its numbers
+	held          int64         // in billionths
+	now, refill   time.Duration // since the first use; when RefillEvery puts the next one back
+	fade          time.Duration // when the next 16th goes
+	used          bool
+}
+
+func (s *slowBudget) size() int64 { return int64(s.Size) * 1e9 }
+
+// use begins to count the time, and pass passes it.
+func (s *slowBudget) use() {
+	if !s.used {
+		s.used, s.refill, s.fade = true, s.RefillEvery, s.Remember/16
+	}
+}
+
+func (s *slowBudget) pass(d time.Duration) {
+	if !s.used {
+		return
+	}
+	s.now += d
+	for ; s.RefillEvery > 0 && s.refill <= s.now; s.refill += s.RefillEvery {
+		s.held = max(s.held, min(s.held+1e9, s.size()))
+	}
+	for ; s.Remember > 0 && s.fade <= s.now; s.fade += s.Remember / 16 {
+		if beyond := s.held - s.size(); beyond > 0 {
+			s.held -= (beyond + 15) / 16
+		}
+	}
+}
+
+func (s *slowBudget) add(n int64) {
+	if s.held += n; s.Remember == 0 {
+		s.held = min(s.held, s.size())
+	}
+}
+
+func (s *slowBudget) take() bool {
+	s.use()
+	if s.held < 1e9 {
+		return false
+	}
+	s.held -= 1e9
+	return true
+}
+
+// A Budget does what the slow one does, in a million random histories under RETRY_LONG.
+func TestBudgetIsTheSlowOne(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 6))
+		some := func(d time.Duration) time.Duration {
+			return time.Duration(r.IntN(2)) * (time.Millisecond + time.Duration(r.Int64N(int64(d))))
+		}
+		for seed := range rounds(20_000, 1_000_000) {
+			ratio := r.IntN(1e9 + 1)
+			b := &retry.Budget{Size: 1 + r.IntN(20), Ratio: float64(ratio) / 1e9, RefillEvery: some(time.Second), Remember: some(time.Second)}
+			slow := &slowBudget{Budget: b, held: int64(b.Size) * 1e9}
+			taken := 0
+			for op := range 1 + r.IntN(30) {
+				switch r.IntN(5) {
+				case 0:
+					want := slow.take()
+					require.Equal(t, want, b.Take(), "history %d, step %d", seed, op)
+					if want {
+						taken++
+					}
+				case 1, 2:
+					for range r.IntN(20) {
+						if b.Remember > 0 {
+							slow.use()
+						}
+						slow.add(int64(ratio))
+						b.Success()
+					}
+				case 3:
+					if taken > 0 {
+						taken--
+						slow.add(1e9)
+						b.Refund()
+					}
+				case 4:
+					d := time.Duration(r.Int64N(int64(time.Second) / 4))
+					slow.pass(d)
+					time.Sleep(d)
+				}
+				require.Equal(t, int(slow.held/1e9), b.Left(), "history %d, step %d", seed, op)
+			}
+		}
 	})
 }
 

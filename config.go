@@ -100,6 +100,7 @@ type budgetForm struct {
 	Size        int           `json:"size" yaml:"size"`
 	Ratio       strict.Number `json:"ratio,omitzero" yaml:"ratio,omitempty"`
 	RefillEvery duration      `json:"refill_every,omitzero" yaml:"refill_every,omitempty"`
+	Remember    duration      `json:"remember,omitzero" yaml:"remember,omitempty"`
 	Borrowed    bool          `json:"borrowed,omitzero" yaml:"borrowed,omitempty"`
 }
 
@@ -124,7 +125,7 @@ func (p Policy) form() (*policyForm, error) {
 		form.Retryable = new(bool)
 	}
 	if b := p.Budget; b != nil {
-		form.Budget = &budgetForm{b.Size, strict.Number(b.Ratio), duration(b.RefillEvery), b.Borrowed}
+		form.Budget = &budgetForm{b.Size, strict.Number(b.Ratio), duration(b.RefillEvery), duration(b.Remember), b.Borrowed}
 	}
 	switch b := p.Backoff.(type) {
 	case nil:
@@ -214,6 +215,7 @@ func readBudget(m *strict.Mapping) *Budget {
 	b.Ratio, _ = strict.Take(m, "ratio", "a share between 0 and 1: 0.1 is one retry for ten successes",
 		func(share float64) bool { return share >= 0 && share <= 1 })
 	readLeast(m, "refill_every", leastRefill, &b.RefillEvery)
+	readLeast(m, "remember", leastRefill, &b.Remember)
 	b.Borrowed, _ = strict.Take[bool](m, "borrowed", "true or false", nil)
 	m.RejectRest("a budget")
 	return &b

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/goretry/retry/internal/logkey"
 	"github.com/goretry/retry/internal/saturate"
 )
 
@@ -90,6 +91,8 @@ type call struct {
 	last     Decision             // on the last failure
 	decided  time.Time            // when that was
 	payers   *payers              // the Budgets of ctx
+	free     logkey.Freer         // that ctx has; nil: none
+	payer    *Budget              // the policy's, nil where the retry takes nothing from it
 	paid     bool                 // a retry was taken out of the Budgets, and is still to come
 }
 
@@ -271,14 +274,20 @@ func (c *call) pay() bool {
 	// Once a call: ten failures that ask the context each time take twice as long.
 	if c.Attempts == 1 || c.once {
 		c.payers = payersOf(c.ctx)
+		if c.p.Budget != nil {
+			c.free = logkey.FreerOf(c.ctx)
+		}
 	}
 	if c.Attempts == 1 && c.Resets > 0 {
 		return true
 	}
-	if c.payers == nil && c.p.Budget == nil {
+	if c.payer = c.p.Budget; c.free != nil && c.free.Free(c.payer) {
+		c.payer = nil
+	}
+	if c.payers == nil && c.payer == nil {
 		return true
 	}
-	empty := c.payers.take(c.p.Budget)
+	empty := c.payers.take(c.payer)
 	switch c.paid = empty == nil; {
 	case c.paid:
 		return true
@@ -293,7 +302,7 @@ func (c *call) pay() bool {
 func (c *call) refund() {
 	if c.paid {
 		c.paid = false
-		c.payers.refund(c.p.Budget)
+		c.payers.refund(c.payer)
 	}
 }
 

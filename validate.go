@@ -113,6 +113,8 @@ func (p *Policy) faults() (f faults) {
 			"write a share between 0 and 1: 0.1 is one retry for ten successes")
 		check(&f, b.RefillEvery != 0 && b.RefillEvery < leastRefill,
 			"Budget: RefillEvery", b.RefillEvery, writeLeast)
+		check(&f, b.Remember != 0 && b.Remember < leastRefill,
+			"Budget: Remember", b.Remember, writeLeast)
 	}
 	return f
 }

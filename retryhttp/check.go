@@ -74,12 +74,19 @@ func passes(status int) bool {
 	}
 }
 
-// healthy reports whether a status that is a failure shows a server that works.
+// healthy reports whether a status that is a failure shows a server that works, so that
+// it puts a share back into the Budget. docs/budget.md has the reasons.
 func healthy(status int) bool {
 	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests:
 		return false
 	default:
 		return status >= 400 && status <= 499
 	}
+}
+
+// curable reports whether one retry cures a status, as new credentials do: the first
+// retry after it in a call takes nothing from the Budget of a target.
+func curable(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired
 }

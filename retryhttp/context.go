@@ -54,6 +54,9 @@ func RequestOf(ctx context.Context) *http.Request {
 	return nil
 }
 
+// Free is for the loop. A call in OnEvent or Wait has another Budget.
+func (x *exchange) Free(of any) bool { return x.free && x.budget == of }
+
 // Hedged is for the function.
 func (x *exchange) Hedged(context.Context) bool { return x.hedged.Load() }
 

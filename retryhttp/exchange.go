@@ -26,6 +26,8 @@ type exchange struct {
 	gate   *passage      // nil: none
 	budget *retry.Budget // nil: none
 	unset  bool          // budget is the target's own, where the user has set none
+	free   bool          // the next retry takes nothing from it
+	cured  bool          // new credentials had their retry
 	once   bool          // the server must not process the request twice
 	hedged atomic.Bool   // a second request of a Hedge has answered the last attempt
 
@@ -138,12 +140,15 @@ func (x *exchange) check(err error) error {
 	if x.gate != nil && x.resp != nil {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}
-	switch {
-	case err != nil && failure == nil:
+	if err != nil && failure == nil {
 		return retry.Permanent(err)
-	case x.works(failure):
+	}
+	works := failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0
+	if works {
 		x.budget.Success()
 	}
+	x.free = works && x.unset && !x.cured && curable(x.resp.StatusCode)
+	x.cured = x.cured || x.free
 	return failure
 }
 
@@ -151,12 +156,6 @@ var (
 	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; see retryhttp.SetBody")
 	errTrailer   = errors.New("the request has a Trailer, so it is sent once")
 )
-
-// works reports whether the last attempt failed with a status that shows a server which
-// works.
-func (x *exchange) works(failure error) bool {
-	return failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0
-}
 
 // classify is the Classify of a request that cannot be sent again after every
 // failure. After one where it can, the policy's own decides.
@@ -179,9 +178,6 @@ func (x *exchange) classify(err error) *retry.Class {
 // not to be returned, so that its connection is free for other requests, and then
 // waits for what is left of d.
 func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
-	if x.unset && x.works(x.failure) {
-		x.budget.Refund() // a hundred calls may try again at once, with a new token after a 401
-	}
 	left := d
 	if x.resp != nil {
 		began := time.Now()

@@ -93,7 +93,7 @@ type download struct {
 	etag  string
 	total int64 // how long the whole body is; -1: not known
 	off   int64 // how many bytes were read
-	paid  int64 // how many were read when progress last put a retry back
+	paid  int64 // how many were read when progress last made a retry free
 	end   int64 // where the part ends that is being read; -1: it is the whole body
 	broke error // what reading ended with, when bytes came together with that
 	err   error // what every further Read returns
@@ -237,15 +237,14 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	x := &exchange{t: d.x.t, req: req, policy: d.x.policy, checks: checks, budget: d.x.budget, unset: d.x.unset}
 	defer x.end()
 	x.last = &attempt{number: 1, req: req}
-	if x.unset && d.off-d.paid >= progressBytes {
-		d.paid = d.off
-		x.budget.Refund() // what the retry takes: a server that breaks after progress works
-	}
 	err := x.run(func(ctx context.Context) error {
 		if broke == nil {
 			return x.attempt(ctx)
 		}
 		x.failure, broke = x.check(broke), nil
+		if x.unset && d.off-d.paid >= progressBytes {
+			d.paid, x.free = d.off, true // a server that breaks after progress works
+		}
 		return x.failure
 	})
 

@@ -85,16 +85,16 @@ type Transport struct {
 	// not have it as its Deadline.
 	//
 	// A request that succeeds puts its share into the Budget. So does a failure
-	// that shows a healthy server: every status from 400 to 499 except 408, 425,
+	// that shows a healthy server: every status from 400 to 499 except 408, 421, 425,
 	// 429, and those with a Retry-After.
 	Policy retry.Policy
 
 	// Budgets returns the Budget of a request whose policy has none, nil for none.
 	// Requests to one target should share one. It is called once for each request.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so
-	// that retries do not keep an outage alive. A retry after a failure that shows a healthy
-	// server, such as a 401, takes nothing from it. NoBudgets: none.
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target, so
+	// that retries do not keep an outage alive. The first retry of a request after a 401 or a
+	// 407 takes nothing from it, and is made even if it is empty. NoBudgets: none.
 	//
 	// A target is a scheme, a host and a port. http://a.test, http://A.test.:80 and an IPv6
 	// address short or long are one each, and so are bücher.test and xn--bcher-kva.test. Names

@@ -562,32 +562,6 @@ func TestBudgetsOfTargets(t *testing.T) {
 	}
 }
 
-// A token expires for all calls at once: their retries are no load that an outage makes.
-func TestBudgetOfATargetThatWorks(t *testing.T) {
-	bubble(t, "twenty calls with one token", func(t *testing.T) {
-		rt := &retryhttp.Transport{
-			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second)},
-			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
-				if retryhttp.AttemptOf(req.Context()) == 1 {
-					return response(401), nil
-				}
-				return response(200), nil
-			}),
-			Check: func(_ *http.Request, resp *http.Response, err error) error {
-				if err == nil && resp.StatusCode == 401 {
-					return retryhttp.NewStatusError(resp)
-				}
-				return err
-			},
-		}
-		var calls sync.WaitGroup
-		for range 20 {
-			calls.Go(func() { assert.Equal(t, 200, send(t, rt, request(t, "GET")).StatusCode) })
-		}
-		calls.Wait()
-	})
-}
-
 // A panic in Base or in a hook is not recovered, and leaks no connection.
 func TestPanics(t *testing.T) {
 	boom := errors.New("boom")
@@ -726,34 +700,6 @@ func (e panicker) Is(error) bool             { e.method("Is"); return false }
 func (e panicker) As(any) bool               { e.method("As"); return false }
 func (e panicker) Unwrap() error             { e.method("Unwrap"); return nil }
 func (e panicker) RetryAfter() time.Duration { e.method("RetryAfter"); return 0 }
-
-// Every answer that shows a healthy server adds its share of a token to the
-// Budget.
-func TestWhatPutsIntoTheBudget(t *testing.T) {
-	left := func(answer any, check func(*http.Request, *http.Response, error) error) int {
-		budget := &retry.Budget{Size: 2, Ratio: 1}
-		require.True(t, budget.Take())
-		require.True(t, budget.Take())
-		_, _ = (&retryhttp.Transport{Base: script(answer), Check: check, Policy: retry.Policy{Budget: budget}}).RoundTrip(request(t, "GET"))
-		return budget.Left()
-	}
-	for status := 200; status < 700; status++ {
-		want := 1
-		if status == 408 || status == 425 || status == 429 || status >= 500 {
-			want = 0
-		}
-		require.Equal(t, want, left(status, nil), status)
-	}
-	asksToWait := response(403)
-	asksToWait.Header.Set("Retry-After", "3600")
-	assert.Equal(t, 0, left(asksToWait, nil))
-	assert.Equal(t, 0, left(errors.New("boom"), nil))
-	succeeds := func(*http.Request, *http.Response, error) error { return nil }
-	fails := func(_ *http.Request, resp *http.Response, _ error) error { return retryhttp.NewStatusError(resp) }
-	assert.Equal(t, 1, left(404, succeeds))
-	assert.Equal(t, 1, left(404, fails), "which Check wants again")
-	assert.Equal(t, 0, left(200, fails))
-}
 
 func TestCloseIdleConnections(t *testing.T) {
 	base := &closer{}

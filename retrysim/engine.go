@@ -405,7 +405,7 @@ func (e *engine) attempted(r *request, err error) {
 	e.tell(r, retry.Event{Kind: retry.AttemptFinished, Err: err, Took: time.Duration(e.now - r.sent)})
 	if err == nil {
 		if b := r.edge().budget; b != nil {
-			b.success(r.client)
+			b.success(r.client, e.now)
 		}
 		e.tell(r, retry.Event{Kind: retry.CallFinished, Reason: retry.ReasonSuccess})
 		r.step++

@@ -23,7 +23,7 @@ import (
 // The keys are those of [System], [Service] and [Trigger] in lower case. Without a
 // queue the queue is unlimited, and "queue": 0 is none. In a call, retry is a
 // [retry.Policy], timeout its AttemptTimeout, and budget its Budget, with size,
-// ratio and refill_every. An event has one of workers, slower (3: three times),
+// ratio, refill_every and remember. An event has one of workers, slower (3: three times),
 // fail (0.5: half of all requests) and rate ("400/s").
 //
 // Decoding is strict: unknown keys, duplicate keys, and values of the wrong kind or
@@ -93,6 +93,7 @@ func readEdge(m *strict.Mapping) (e Edge) {
 			{"size", &b.Size, true, "how many retries it holds, at least 1"},
 			{"ratio", &b.Ratio, true, "a share between 0 and 1: 0.1 is one retry for ten successes"},
 			{"refill_every", (*strict.Duration)(&b.RefillEvery), true, strict.WriteDuration},
+			{"remember", (*strict.Duration)(&b.Remember), true, strict.WriteDuration},
 		})
 		e.Policy.Budget = b
 		budget.RejectRest("a budget")

@@ -1,9 +1,8 @@
 package retrysim
 
 import (
-	"math"
-
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/bucket"
 )
 
 // An event is something that happens at a time. Events of the same time happen in
@@ -67,49 +66,58 @@ func (h *heap) pop() event {
 
 // A budget is a retry.Budget in simulated time, one for each client.
 type budget struct {
-	full, share, refill int64
-	spent               map[uint32]*bucket // of clients that have spent from it
+	full, share  int64
+	refill, fade int64            // nanoseconds; 0: never
+	of           map[uint32]*held // by the client, where it is not full
 }
 
-type bucket struct {
-	spent int64 // in billionths of a retry
-	first int64 // when the first retry was taken; 0: none was
-	ticks int64 // how many retries refill has put back
+type held struct {
+	spent        int64 // in billionths of a retry; below 0: beyond Size
+	first        int64 // the first use, and 1
+	ticks, fades int64 // how often refill and fade have been
 }
 
-const token = 1_000_000_000
+func newBudget(b *retry.Budget) *budget {
+	return &budget{
+		full: bucket.Full(b.Size), share: bucket.Share(b.Ratio),
+		refill: int64(b.RefillEvery), fade: int64(b.Remember / bucket.Fades), of: map[uint32]*held{},
+	}
+}
 
-func newBudget(of *retry.Budget) *budget {
-	b := &budget{full: min(int64(of.Size), math.MaxInt64/token) * token, spent: map[uint32]*bucket{}}
-	b.share, b.refill = int64(math.Round(float64(of.Ratio*token))), int64(of.RefillEvery)
-	return b
+// held returns what a client holds now.
+func (b *budget) held(client uint32, now int64) *held {
+	h := b.of[client]
+	if h == nil {
+		h = &held{first: now}
+		b.of[client] = h
+	}
+	if passed := now - h.first; b.refill > 0 && passed/b.refill > h.ticks {
+		h.spent -= min(max(0, h.spent), min(passed/b.refill-h.ticks, bucket.Most)*bucket.Token)
+		h.ticks = passed / b.refill
+	}
+	if passed := now - h.first; b.fade > 0 && passed/b.fade > h.fades {
+		h.spent = max(0, h.spent) - bucket.Faded(max(0, -h.spent), passed/b.fade-h.fades)
+		h.fades = passed / b.fade
+	}
+	return h
 }
 
 // take takes one retry.
 func (b *budget) take(client uint32, now int64) bool {
-	c := b.spent[client]
-	if c == nil {
-		c = new(bucket)
-		b.spent[client] = c
-	}
-	if b.refill > 0 {
-		if c.first == 0 {
-			c.first = now + 1 // the start of the simulation is 0
-		}
-		if due := (now + 1 - c.first) / b.refill; due > c.ticks {
-			c.spent -= min(c.spent, min(due-c.ticks, math.MaxInt64/token)*token)
-			c.ticks = due
-		}
-	}
-	if b.full-c.spent < token {
+	h := b.held(client, now)
+	if b.full-h.spent < bucket.Token {
 		return false
 	}
-	c.spent += token
+	h.spent += bucket.Token
 	return true
 }
 
-func (b *budget) success(client uint32) {
-	if c := b.spent[client]; c != nil {
-		c.spent -= min(c.spent, b.share)
+func (b *budget) success(client uint32, now int64) {
+	switch h := b.of[client]; {
+	case b.fade > 0:
+		h = b.held(client, now)
+		h.spent = max(h.spent-b.share, b.full-bucket.Most*bucket.Token)
+	case h != nil:
+		h.spent -= min(h.spent, b.share)
 	}
 }

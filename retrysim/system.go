@@ -68,7 +68,7 @@ type Edge struct {
 
 	// Policy has the attempts of each call, from [retry.Policy.Next]. Its
 	// AttemptTimeout is when the caller gives up on a request; 0: never. Its
-	// Budget is simulated, not used: only Size, Ratio and RefillEvery are read, and
+	// Budget is simulated, not used: only its numbers are read, and
 	// Policies of one service that share a Budget share it here. RetryIf
 	// gets ErrTimeout, ErrRejected or ErrFailed. OnEvent gets the events of each call, in
 	// simulated time from 1970 on, with a key as retrylog.WithKey sets it, such as

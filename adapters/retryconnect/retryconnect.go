@@ -96,7 +96,7 @@ type Interceptor struct {
 	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
 	// target should share one. It gets the host and the port as the client's URL has them.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so that retries do
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
 	// not keep an outage alive. An Interceptor has its own, so give all clients of a target
 	// the same one. 1,000 targets have one, and all others share one. NoBudgets: none.
 	Budgets func(target string) *retry.Budget

@@ -99,7 +99,7 @@ type Interceptor struct {
 	// Budgets returns the Budget of a call whose policy has none, nil for none. Calls to one
 	// target should share one. It gets the target of grpc.NewClient.
 	//
-	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m} for each target, so that retries do
+	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target: retries do
 	// not keep an outage alive. All clients of a target in this process share it, whatever
 	// their Interceptor; "orders:443" and "dns:///orders:443" are one target. Where the scheme
 	// is passthrough, only the dialer knows the server, as in a test with bufconn: such a

@@ -34,7 +34,7 @@ type entry[K comparable] struct {
 }
 
 func newBudget() *retry.Budget {
-	return &retry.Budget{Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute}
+	return &retry.Budget{Size: 10, Ratio: 0.1, RefillEvery: 5 * time.Minute, Remember: time.Minute}
 }
 
 // Of returns the Budget of a target. It allocates only for a target that it does not have.

@@ -1,8 +1,11 @@
 package targets
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,5 +145,62 @@ func TestOneBudgetForAllGoroutines(t *testing.T) {
 	asking.Wait()
 	for _, budget := range got {
 		assert.Same(t, got[0], budget)
+	}
+}
+
+// What is lost while a target fails for a moment, as when it is restarted: after a minute
+// of 100 calls a second, 100 calls come at once, and the others go on.
+func TestBlip(t *testing.T) {
+	for _, row := range []struct {
+		name      string
+		processes int
+		traffic   time.Duration // before
+		fails     time.Duration
+		lost      int
+	}{
+		{"1 process", 1, time.Minute, 300 * time.Millisecond, 0},
+		{"10 processes", 10, time.Minute, 300 * time.Millisecond, 0},
+		{"100 processes", 100, time.Minute, 300 * time.Millisecond, 0},
+		{"a quarter of a minute", 1, 15 * time.Second, 100 * time.Millisecond, 0},
+		{"no traffic before, as without Remember", 1, 0, 300 * time.Millisecond, 100},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rand.New(rand.NewPCG(1, 2))
+				of := make([]Budgets[string], row.processes)
+				var lost atomic.Int64
+				var down time.Time
+				call := func(b *retry.Budget) {
+					p := retry.Default()
+					p.Budget = b
+					if retry.Do(t.Context(), p, func(context.Context) error {
+						if time.Now().Before(down) {
+							return errors.New("connection refused")
+						}
+						return nil
+					}) != nil {
+						lost.Add(1)
+					}
+				}
+				traffic := func(d time.Duration) {
+					for range d / (10 * time.Millisecond) {
+						time.Sleep(10 * time.Millisecond)
+						go call(of[r.IntN(row.processes)].Of("db"))
+					}
+				}
+				traffic(row.traffic)
+				synctest.Wait()
+				down = time.Now().Add(row.fails)
+				for range 100 {
+					go call(of[r.IntN(row.processes)].Of("db"))
+				}
+				if row.traffic > 0 {
+					traffic(row.fails)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				assert.EqualValues(t, row.lost, lost.Load())
+			})
+		})
 	}
 }

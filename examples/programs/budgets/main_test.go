@@ -2,31 +2,30 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/targets"
 )
 
-// What the table says of the highest load, and that its bold row is the default.
+// What the tables say of the highest load and of a blip, and that the bold row is the default.
 func TestBudgets(t *testing.T) {
 	var unset targets.Budgets[string]
-	for _, row := range []struct {
-		name string
-		b    *retry.Budget
+	assert.Equal(t, unset.Of("db"), usual.budget)
+	assert.Equal(t, usual.budget, near[3].budget)
+	for _, r := range []struct {
+		row
 		down int
-	}{{"none", nil, 7}, {"one every 10s", budgets[1].budget, 6}, {"the default", unset.Of("db"), 0}} {
-		down, err := staysDown(loads[2:], 1000, row.b)
-		require.NoError(t, err)
-		assert.Equal(t, row.down, down, row.name)
+	}{{known[0], 7}, {known[1], 6}, {usual, 0}} {
+		assert.Equal(t, r.down, staysDown(loads[2], 1000, r.budget), r.name)
 	}
-	assert.Equal(t, unset.Of("db"), budgets[3].budget)
-	none, calls, err := lost(nil)
-	require.NoError(t, err)
-	budgeted, _, err := lost(unset.Of("db"))
-	require.NoError(t, err)
+	none, calls := noise(nil)
+	budgeted, _ := noise(usual.budget)
 	assert.Equal(t, none, budgeted, "noise loses nothing that retries would save")
 	assert.Positive(t, calls)
+	for _, n := range processes {
+		assert.Zero(t, blip(n, usual.budget, 300*time.Millisecond), "%d processes", n)
+	}
+	assert.Greater(t, blip(1, known[3].budget, 300*time.Millisecond), 100)
 }

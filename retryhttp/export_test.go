@@ -1,0 +1,13 @@
+package retryhttp
+
+import (
+	"net/http"
+
+	"github.com/goretry/retry"
+)
+
+// TargetBudget returns the Budget of a request where the user has set none.
+func (t *Transport) TargetBudget(req *http.Request) *retry.Budget {
+	b, _ := t.budgetOf(&retry.Policy{}, req)
+	return b
+}
