@@ -376,6 +376,8 @@ func TestNotResumed(t *testing.T) {
 		})
 	}
 	empty := response(200)
+	empty.Header.Set("Etag", etag)
+	assert.Empty(t, textOf(t, send(t, &retryhttp.Transport{Base: script(empty), Policy: resuming, Resume: true})), "a body that ends with its first Read")
 	empty.Body, empty.Header = http.NoBody, http.Header{"Etag": {etag}}
 	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(empty), Policy: resuming, Resume: true}).Body)
 }
