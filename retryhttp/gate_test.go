@@ -362,3 +362,11 @@ func TestGateCanceled(t *testing.T) {
 		})
 	}
 }
+
+// The key of a request does not tell its token.
+func TestGateKey(t *testing.T) {
+	gate := &retryhttp.Gate{OnClose: func(key string, _ time.Duration, _ error) { assert.Regexp(t, `^http://example.test [0-9a-f]+$`, key) }}
+	req := request(t, "GET")
+	req.Header.Set("Authorization", "Bearer secret")
+	send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: gate}, req)
+}
