@@ -292,7 +292,7 @@ func TestAlerts(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	for name := range alerts {
-		assert.Contains(t, string(text), "- **"+name+"**", "the page explains the alert")
+		assert.Contains(t, string(text), "\n| "+name+" | ", "the page explains the alert")
 	}
 
 	s := newService(t)
