@@ -213,7 +213,7 @@ func TestALargeMessage(t *testing.T) {
 				require.NoError(t, q.Enqueue(t.Context(), fmt.Sprint("good-", n), 0))
 			}
 			runs := map[string]int{}
-			consume(t, q, retries, 300*time.Millisecond, 6, func(_ context.Context, msg jetstream.Msg) error {
+			consume(t, q, retries, 10*time.Second, 6, func(_ context.Context, msg jetstream.Msg) error {
 				mu.Lock()
 				defer mu.Unlock()
 				key := string(msg.Data()[:6])
