@@ -192,3 +192,32 @@ func TestSameOnEveryPlatform(t *testing.T) {
 	}
 	assert.Equal(t, "3c18a06f902c219e076ba64e9e50858c3edea20462ac7666cbdba082ec61d768", fmt.Sprintf("%x", hash.Sum(nil)))
 }
+
+// A budget is a retry.Budget in simulated time.
+func TestBudgetIsTheRealOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(9, 1))
+		some := func() time.Duration {
+			return time.Duration(r.IntN(2)) * time.Duration(r.IntN(1000)+1) * time.Millisecond
+		}
+		for history := range often(2000, 100_000) {
+			b := &retry.Budget{Size: 1 + r.IntN(20), Ratio: r.Float64(), RefillEvery: some(), Remember: some()}
+			simulated, now := newBudget(b), int64(0)
+			for range r.IntN(60) {
+				switch r.IntN(3) {
+				case 0:
+					require.Equal(t, b.Take(), simulated.take(3, now), "history %d", history)
+				case 1:
+					for range r.IntN(20) {
+						b.Success()
+						simulated.success(3, now)
+					}
+				case 2:
+					d := time.Duration(r.IntN(100_000_000))
+					time.Sleep(d)
+					now += int64(d)
+				}
+			}
+		}
+	})
+}
