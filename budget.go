@@ -29,16 +29,17 @@ type Budget struct {
 	// invalid in a Policy; elsewhere the nearer of the two is used, and 0 for NaN.
 	Ratio float64
 
-	// RefillEvery puts back one retry each time this has passed since the first
-	// use. Without it a client that makes few calls may get no retry for a long
-	// time after an outage, because only successes put anything back. 0: never.
+	// RefillEvery puts back one retry each time this has passed since the first use:
+	// a Take, or a Success if Remember is set. Without it a client that makes few
+	// calls may get no retry for a long time after an outage, because only
+	// successes put anything back. 0: never.
 	// Below 1ms it is invalid in a Policy, and never elsewhere. The clock is the
 	// monotonic one.
 	RefillEvery time.Duration
 
 	// Remember lets successes fill the Budget beyond Size, and what is beyond it fade: each
 	// 16th of this time takes a 16th of it. While calls succeed, it holds about Size + Ratio x
-	// the successes of the last Remember, so that all calls that fail in a short outage can
+	// the successes of the last Remember, so that the calls that fail in a short outage can
 	// be retried; after a pause, it holds Size. With a Ratio of 0.1 and a Remember of 30s,
 	// 100 successes a second are 300 retries more. 0: never more than Size. Below 1ms it
 	// is invalid in a Policy, and 0 elsewhere.
@@ -49,7 +50,7 @@ type Budget struct {
 	// ReasonBorrowed, not ReasonBudget.
 	Borrowed bool
 
-	spent atomic.Int64              // in billionths of a retry, so that a literal is full; below 0: beyond Size
+	spent atomic.Int64              // in billionths, so that a literal is full; below 0: beyond Size
 	first atomic.Pointer[time.Time] // the first use; nil: none yet, or there is nothing to time
 	ticks atomic.Int64              // how many retries RefillEvery has put back
 	fades atomic.Int64              // how many times what is beyond Size has faded
@@ -80,8 +81,8 @@ func (b *Budget) takeUpTo(most, keep int64) int64 {
 	}
 }
 
-// Refund gives back a retry that was taken and not made. Do and Once call it
-// themselves.
+// Refund gives back a retry that was taken and not made: at most once for each Take.
+// Do and Once call it themselves.
 func (b *Budget) Refund() {
 	if b != nil {
 		b.putBack(bucket.Token, b.least())
@@ -100,8 +101,8 @@ func (b *Budget) Success() {
 	b.putBack(bucket.Share(b.Ratio), b.least())
 }
 
-// Left returns how many retries are left, for gauges; [Unlimited], which is -1,
-// if b is nil.
+// Left returns how many retries are left, for gauges: more than Size, if b remembers
+// successes; [Unlimited], which is -1, if b is nil.
 func (b *Budget) Left() int {
 	if b == nil {
 		return Unlimited

@@ -22,7 +22,7 @@ import (
 //   - An unlimited policy stays unlimited. If neither MaxElapsed nor a deadline
 //     ends it, it keeps a processor busy until the operation succeeds or the
 //     context is canceled.
-//   - Attempts, AttemptTimeout, HealthyAfter, cancellations and Budget.RefillEvery
+//   - Attempts, AttemptTimeout, HealthyAfter, cancellations, Budget.RefillEvery and Remember
 //     use the real clock. A cancellation that would have ended a wait comes too
 //     late.
 //   - An operation that calls [retry.Do] with another policy waits there, unless
