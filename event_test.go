@@ -115,14 +115,14 @@ func TestEventContents(t *testing.T) {
 			{Kind: retry.AttemptStarted, Time: at(0), Attempt: 1, Total: 1, Max: 5},
 			{Kind: retry.AttemptFinished, Time: at(time.Second), Attempt: 1, Total: 1, Max: 5, Err: errDial, Took: time.Second, Elapsed: time.Second},
 			{Kind: retry.RetryScheduled, Time: at(time.Second), Attempt: 1, Total: 1, Max: 5, Err: errDial, Elapsed: time.Second,
-				Delay: d1, Due: at(s2), Lo: 5 * time.Second, Hi: 10 * time.Second, Seed: 7},
+				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d1, Lo: 5 * time.Second, Hi: 10 * time.Second, Seed: 7}, Due: at(s2)},
 			{Kind: retry.AttemptStarted, Time: at(s2), Attempt: 2, Total: 2, Max: 5, Elapsed: s2},
 			{Kind: retry.AttemptFinished, Time: at(s2 + 2*time.Second), Attempt: 2, Total: 2, Max: 5, Err: errBusy, Took: 2 * time.Second, Elapsed: s2 + 2*time.Second},
 			{Kind: retry.RetryScheduled, Time: at(s2 + 2*time.Second), Attempt: 2, Total: 2, Max: 5, Err: errBusy, Elapsed: s2 + 2*time.Second,
-				Delay: d2, Due: at(s3), Lo: 20 * time.Second, Hi: 30 * time.Second, RetryAfter: 20 * time.Second, Seed: 7},
+				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: d2, Lo: 20 * time.Second, Hi: 30 * time.Second, RetryAfter: 20 * time.Second, Seed: 7}, Due: at(s3)},
 			{Kind: retry.AttemptStarted, Time: at(s3), Attempt: 3, Total: 3, Max: 5, Elapsed: s3},
 			{Kind: retry.AttemptFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Took: 3 * time.Second, Elapsed: s3 + 3*time.Second},
-			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Elapsed: s3 + 3*time.Second, Reason: retry.ReasonSuccess},
+			{Kind: retry.CallFinished, Time: at(s3 + 3*time.Second), Attempt: 3, Total: 3, Max: 5, Elapsed: s3 + 3*time.Second, Decision: retry.Decision{Reason: retry.ReasonSuccess}},
 		}, told.events)
 	})
 	everyWay(t, "one failure of an unlimited policy, canceled in the sleep", func(t *testing.T, call caller) {
@@ -134,9 +134,9 @@ func TestEventContents(t *testing.T) {
 			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited},
 			{Kind: retry.AttemptFinished, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial},
 			{Kind: retry.RetryScheduled, Time: start, Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial,
-				Delay: 10 * time.Second, Due: start.Add(10 * time.Second), Lo: 10 * time.Second, Hi: 10 * time.Second},
+				Decision: retry.Decision{Reason: retry.ReasonRetry, Delay: 10 * time.Second, Lo: 10 * time.Second, Hi: 10 * time.Second}, Due: start.Add(10 * time.Second)},
 			{Kind: retry.CallFinished, Time: start.Add(4 * time.Second), Attempt: 1, Total: 1, Max: retry.Unlimited, Err: errDial, Cause: e.Cause,
-				Elapsed: 4 * time.Second, Reason: retry.ReasonDeadline},
+				Elapsed: 4 * time.Second, Decision: retry.Decision{Reason: retry.ReasonDeadline}},
 		}, told.events)
 	})
 	t.Run("the first attempt begins when the clock starts", func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestEventContents(t *testing.T) {
 		var told watch
 		p := retry.Policy{MaxAttempts: 3, OnEvent: told.event}
 		e := stopped(t, call(canceledBy(nil)(t.Context()), p, failWith(nil)))
-		assert.Equal(t, []retry.Event{{Kind: retry.CallFinished, Time: time.Now(), Max: 3, Cause: e.Cause, Reason: retry.ReasonCanceled}}, told.events)
+		assert.Equal(t, []retry.Event{{Kind: retry.CallFinished, Time: time.Now(), Max: 3, Cause: e.Cause, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, told.events)
 	})
 	everyWay(t, "an invalid policy", func(t *testing.T, call caller) {
 		start := time.Now()
@@ -160,7 +160,7 @@ func TestEventContents(t *testing.T) {
 		assert.Equal(t, []retry.Event{
 			{Kind: retry.AttemptStarted, Time: start, Attempt: 1, Total: 1, Max: 1},
 			{Kind: retry.AttemptFinished, Time: start.Add(time.Second), Attempt: 1, Total: 1, Max: 1, Err: errDial, Took: time.Second, Elapsed: time.Second},
-			{Kind: retry.CallFinished, Time: start.Add(time.Second), Attempt: 1, Total: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Reason: retry.ReasonInvalid},
+			{Kind: retry.CallFinished, Time: start.Add(time.Second), Attempt: 1, Total: 1, Max: 1, Err: errDial, Cause: e.Cause, Elapsed: time.Second, Decision: retry.Decision{Reason: retry.ReasonInvalid}},
 		}, told.events)
 	})
 	everyWay(t, "the time of OnEvent is part of Elapsed, not of Took", func(t *testing.T, call caller) {
@@ -214,9 +214,8 @@ func TestTextOfReasonsAndKinds(t *testing.T) {
 
 var fullEvent = retry.Event{
 	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Max: 5, Err: errDial, Cause: errShutdown,
-	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Delay: 200 * time.Millisecond, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
-	Resets: 3, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64,
-	Class: "throttled", Reason: retry.ReasonRetryAfter,
+	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Decision: retry.Decision{Delay: 200 * time.Millisecond, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64, Class: "throttled", Reason: retry.ReasonRetryAfter}, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
+	Resets: 3,
 }
 
 const fullJSON = `{"kind":"retry_scheduled","time":"2026-11-20T10:31:00.123456789Z","attempt":2,"max":5,"resets":3,` +
@@ -233,7 +232,7 @@ func TestEventJSON(t *testing.T) {
 		{"zero fields are left out, except kind, time, attempt and max", retry.Event{}, `{"kind":"","time":"0001-01-01T00:00:00Z","attempt":0,"max":0}`},
 		{"an error with an empty text is kept", retry.Event{Kind: retry.AttemptFinished, Err: errors.New("")},
 			`{"kind":"attempt_finished","time":"0001-01-01T00:00:00Z","attempt":0,"max":0,"err":""}`},
-		{"the smallest durations", retry.Event{Took: math.MinInt64, Delay: math.MaxInt64, Lo: -1},
+		{"the smallest durations", retry.Event{Took: math.MinInt64, Decision: retry.Decision{Delay: math.MaxInt64, Lo: -1}},
 			`{"kind":"","time":"0001-01-01T00:00:00Z","attempt":0,"max":0,"took":"-2562047h47m16.854775808s","delay":"2562047h47m16.854775807s","lo":"-1ns"}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {

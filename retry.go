@@ -196,7 +196,7 @@ func execute(
 // decide decides whether to try again, and after which delay.
 func (c *call) decide() bool {
 	d := &c.last
-	if *d = (Decision{}); c.fault == nil { // no function of an invalid policy is called
+	if *d = (Decision{Reset: c.Attempts == 1 && c.Resets > 0}); c.fault == nil { // no function of an invalid policy is called
 		f, of := c.p.ask(c.Err), c.Attempts
 		if f.class != nil {
 			of = c.failuresOf(f.class.Name)
@@ -432,9 +432,7 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	case AttemptFinished:
 		e.Err, e.Took = c.Err, c.took
 	case RetryScheduled:
-		d := &c.last
-		e.Err, e.Class, e.Delay, e.Due = c.Err, d.Class, d.Delay, at.Add(d.Delay)
-		e.Lo, e.Hi, e.RetryAfter, e.Seed = d.Lo, d.Hi, d.RetryAfter, d.Seed
+		e.Err, e.Decision, e.Due = c.Err, c.last, at.Add(c.last.Delay)
 	case CallFinished:
 		e.Err, e.Class, e.Reason, e.Cause = c.Err, c.Class, c.Reason, c.Cause
 	}

@@ -154,6 +154,9 @@ type told struct {
 
 func listen(to *[]told) func(context.Context, Event) {
 	return func(_ context.Context, e Event) {
+		if e.Kind == retry.RetryScheduled && e.Retry() {
+			e.Reason = "" // its kind says so
+		}
 		*to = append(*to, told{e.Kind, e.Task, e.Attempt, e.Max, e.Rule, e.Directive, e.To, e.Limit, e.Computed, e.Err, e.Delay, e.Backoff, e.Reason, e.Outcome.Result, len(e.Faults)})
 	}
 }
@@ -361,7 +364,7 @@ func TestEventAsJSON(t *testing.T) {
 		Task:  "fetch", Rule: 0, Directive: Retry, Limit: 2, Faults: []error{errors.New("cannot tell")},
 	}
 	stopped := Event{
-		Event: retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Total: 1, Max: 3, Reason: retry.ReasonSuccess},
+		Event: retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Total: 1, Max: 3, Decision: retry.Decision{Reason: retry.ReasonSuccess}},
 		Task:  "fetch", Rule: 2, Directive: Jump, To: "store", Computed: time.Minute,
 	}
 	started := Event{Event: retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Total: 1, Max: 3}, Task: "fetch", Rule: -1}

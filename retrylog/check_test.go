@@ -133,7 +133,7 @@ func TestCheckOfASpreadThatWasCut(t *testing.T) {
 	calls, err := retrylog.Replay(recordsOf(3,
 		retry.Event{Kind: retry.AttemptStarted, Attempt: 1},
 		retry.Event{Kind: retry.AttemptFinished, Attempt: 1, Err: errRefused},
-		retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Err: errRefused, Hi: 100 * time.Millisecond, Seed: 42, Delay: retry.Draw(42, 1, 0, 100*time.Millisecond)},
+		retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Err: errRefused, Decision: retry.Decision{Hi: 100 * time.Millisecond, Seed: 42, Delay: retry.Draw(42, 1, 0, 100*time.Millisecond)}},
 	))
 	require.NoError(t, err)
 	assert.ErrorContains(t, calls[0].Check(with(func(p *retry.Policy) { p.Jitter = retry.FullJitter })),
@@ -263,13 +263,13 @@ func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v after %d attempts of %v", row.reason, row.attempts, row.policy), func(t *testing.T) {
 			var events []retry.Event
-			stopped := retry.Event{Kind: retry.CallFinished, Attempt: row.attempts, Reason: row.reason}
+			stopped := retry.Event{Kind: retry.CallFinished, Attempt: row.attempts, Decision: retry.Decision{Reason: row.reason}}
 			for n := 1; n <= row.attempts; n++ {
 				stopped.Err = errRefused
 				events = append(events, retry.Event{Kind: retry.AttemptStarted, Attempt: n}, retry.Event{Kind: retry.AttemptFinished, Attempt: n, Err: errRefused})
 				if n < row.attempts || row.reason == retry.ReasonWait { // which is between two attempts
 					d := row.policy.Next(retry.Attempt{Number: n, Seed: 42})
-					events = append(events, retry.Event{Kind: retry.RetryScheduled, Attempt: n, Err: errRefused, Seed: 42, Delay: d.Delay, Lo: d.Lo, Hi: d.Hi})
+					events = append(events, retry.Event{Kind: retry.RetryScheduled, Attempt: n, Err: errRefused, Decision: retry.Decision{Seed: 42, Delay: d.Delay, Lo: d.Lo, Hi: d.Hi}})
 				}
 			}
 			if row.reason == retry.ReasonWait || row.reason == retry.ReasonInvalid {

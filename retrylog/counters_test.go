@@ -138,8 +138,8 @@ func TestCountersByName(t *testing.T) {
 	var c retrylog.Counters
 	for range 3 {
 		for n := range 100 {
-			c.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Class: fmt.Sprint("class ", n)})
-			c.OnEvent(context.Background(), retry.Event{Kind: retry.CallFinished, Attempt: 1, Reason: retry.Reason(fmt.Sprint("reason ", n))})
+			c.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Attempt: 1, Decision: retry.Decision{Class: fmt.Sprint("class ", n)}})
+			c.OnEvent(context.Background(), retry.Event{Kind: retry.CallFinished, Attempt: 1, Decision: retry.Decision{Reason: retry.Reason(fmt.Sprint("reason ", n))}})
 		}
 	}
 	s := c.Snapshot()
@@ -196,9 +196,9 @@ func TestCountersOfSingleEvents(t *testing.T) {
 	var c retrylog.Counters
 	for _, e := range []retry.Event{
 		{Kind: retry.AttemptStarted, Attempt: 2}, // the first attempt was in another process
-		{Kind: retry.RetryScheduled, Attempt: 2, Delay: math.MaxInt64},
-		{Kind: retry.RetryScheduled, Attempt: 3, Delay: math.MaxInt64}, // the sum is more than a Duration can hold
-		{Kind: retry.CallFinished, Attempt: 3, Reason: "bored"},
+		{Kind: retry.RetryScheduled, Attempt: 2, Decision: retry.Decision{Delay: math.MaxInt64}},
+		{Kind: retry.RetryScheduled, Attempt: 3, Decision: retry.Decision{Delay: math.MaxInt64}}, // the sum is more than a Duration can hold
+		{Kind: retry.CallFinished, Attempt: 3, Decision: retry.Decision{Reason: "bored"}},
 		{Kind: retry.CallFinished, Attempt: 3},
 		{Kind: "attempt_paused", Attempt: 1},
 		{},
@@ -261,8 +261,8 @@ func TestCountersAllocateNothing(t *testing.T) {
 var callEvents = []retry.Event{
 	{Kind: retry.AttemptStarted, Attempt: 1, Max: 3},
 	{Kind: retry.AttemptFinished, Attempt: 1, Max: 3, Err: errRefused},
-	{Kind: retry.RetryScheduled, Attempt: 1, Max: 3, Err: errRefused, Delay: 219325191},
+	{Kind: retry.RetryScheduled, Attempt: 1, Max: 3, Err: errRefused, Decision: retry.Decision{Delay: 219325191}},
 	{Kind: retry.AttemptStarted, Attempt: 2, Max: 3},
 	{Kind: retry.AttemptFinished, Attempt: 2, Max: 3},
-	{Kind: retry.CallFinished, Attempt: 2, Max: 3, Reason: retry.ReasonSuccess},
+	{Kind: retry.CallFinished, Attempt: 2, Max: 3, Decision: retry.Decision{Reason: retry.ReasonSuccess}},
 }

@@ -30,7 +30,7 @@ func TestExplainEveryReason(t *testing.T) {
 		retry.ReasonWait:         "the wait failed (fault)",
 		"bored\nand tired":       "bored; and tired",
 	} {
-		e := retry.Event{Kind: retry.CallFinished, Attempt: 1, Max: 4, Reason: reason}
+		e := retry.Event{Kind: retry.CallFinished, Attempt: 1, Max: 4, Decision: retry.Decision{Reason: reason}}
 		if reason == retry.ReasonInvalid || reason == retry.ReasonWait {
 			e.Cause = errors.New("fault")
 		}
@@ -42,7 +42,7 @@ func TestExplainEveryReason(t *testing.T) {
 func TestExplainOneEvent(t *testing.T) {
 	at := time.Date(2000, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600))
 	scheduled := func(delay, lo, hi, retryAfter time.Duration, seed uint64) retry.Event {
-		return retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Delay: delay, Due: at.Add(delay), Lo: lo, Hi: hi, RetryAfter: retryAfter, Seed: seed}
+		return retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Decision: retry.Decision{Delay: delay, Lo: lo, Hi: hi, RetryAfter: retryAfter, Seed: seed}, Due: at.Add(delay)}
 	}
 	with := func(e retry.Event, change func(*retry.Event)) retry.Event {
 		change(&e)
@@ -57,13 +57,13 @@ func TestExplainOneEvent(t *testing.T) {
 		{"without a limit", "", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 7, Max: retry.Unlimited}, "attempt 7 started"},
 		{"success", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Took: time.Second}, "attempt 7 succeeded after 1s"},
 		{"failure of several lines", "", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("a\r\nb\nc\rd")}, "attempt 7 failed after 0s: a; b; c; d"},
-		{"fault of several lines", "", retry.Event{Kind: retry.CallFinished, Time: at, Reason: retry.ReasonInvalid, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, a class, or the call is invalid (a; b)"},
-		{"fault of a call that succeeded", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Reason: retry.ReasonSuccess, Cause: errors.New("fault")}, "stopped after 1 attempt: it succeeded (fault)"},
-		{"an error and a cause", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 2, Reason: retry.ReasonCanceled, Err: errRefused, Cause: context.Canceled}, "stopped after 2 attempts: the caller canceled it after 0s (context canceled): connection refused"},
+		{"fault of several lines", "", retry.Event{Kind: retry.CallFinished, Time: at, Decision: retry.Decision{Reason: retry.ReasonInvalid}, Cause: errors.New("a\nb")}, "stopped after 0 attempts: the policy, a class, or the call is invalid (a; b)"},
+		{"fault of a call that succeeded", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Decision: retry.Decision{Reason: retry.ReasonSuccess}, Cause: errors.New("fault")}, "stopped after 1 attempt: it succeeded (fault)"},
+		{"an error and a cause", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 2, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: errRefused, Cause: context.Canceled}, "stopped after 2 attempts: the caller canceled it after 0s (context canceled): connection refused"},
 		{"a retry with its error", "", retry.Event{Kind: retry.RetryScheduled, Time: at, Attempt: 1, Due: at, Err: errRefused}, "attempt 1 is retried in 0s, at 00:00:00.000Z (at once): connection refused"},
 		{"characters that a terminal acts on", "\x1b[2J\x00", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("\u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff")},
 			`\x1b[2J\x00: attempt 7 failed after 0s: \u202e\u2066\u200f a\u2028b\u2029c\u0085d\te\x7f\ufeff`},
-		{"a cause with such", "", retry.Event{Kind: retry.CallFinished, Time: at, Reason: retry.ReasonCanceled, Cause: errors.New("a\x1bb")}, `stopped after 0 attempts: the caller canceled it after 0s (a\x1bb)`},
+		{"a cause with such", "", retry.Event{Kind: retry.CallFinished, Time: at, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Cause: errors.New("a\x1bb")}, `stopped after 0 attempts: the caller canceled it after 0s (a\x1bb)`},
 		{"bytes that are no text", "\x9b31m", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "\uFFFD31m: attempt 1 of 2 started"},
 		{"letters of all scripts", "Ω", retry.Event{Kind: retry.AttemptFinished, Time: at, Attempt: 7, Err: errors.New("соединение 接続 عربى e\u0301 \\x '")}, "Ω: attempt 7 failed after 0s: соединение 接続 عربى e\u0301 \\x '"},
 		{"key of several lines", "a\r\nb", retry.Event{Kind: retry.AttemptStarted, Time: at, Attempt: 1, Max: 2}, "a; b: attempt 1 of 2 started"},
@@ -78,11 +78,11 @@ func TestExplainOneEvent(t *testing.T) {
 		{"the curve of a class", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Class = "unauthorized\x1b" }), `attempt 1 is retried in 1s, at 00:00:01.000Z (class "unauthorized\x1b", by the curve)`},
 		{"a call that begins anew", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets = 2 }), "the attempt was healthy, so the call begins anew (reset 2): attempt 1 is retried in 1s, at 00:00:01.000Z (by the curve)"},
 		{"a retry after that", "", with(scheduled(time.Second, time.Second, time.Second, 0, 0), func(e *retry.Event) { e.Resets, e.Attempt = 2, 2 }), "attempt 2 is retried in 1s, at 00:00:01.000Z (by the curve)"},
-		{"the end of a call that began anew", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 3, Total: 9, Resets: 2, Reason: retry.ReasonExhausted, Class: "busy", Err: errRefused}, `stopped after 9 attempts, 3 from the last healthy one on: no attempt is left (class "busy"): connection refused`},
-		{"a class and a cause", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Reason: retry.ReasonNonRetryable, Class: "post", Cause: errors.New("it may have been processed")}, `stopped after 1 attempt: the failure is not retryable (class "post", it may have been processed)`},
+		{"the end of a call that began anew", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 3, Total: 9, Resets: 2, Decision: retry.Decision{Reason: retry.ReasonExhausted, Class: "busy"}, Err: errRefused}, `stopped after 9 attempts, 3 from the last healthy one on: no attempt is left (class "busy"): connection refused`},
+		{"a class and a cause", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 1, Decision: retry.Decision{Reason: retry.ReasonNonRetryable, Class: "post"}, Cause: errors.New("it may have been processed")}, `stopped after 1 attempt: the failure is not retryable (class "post", it may have been processed)`},
 		{"a kind of a newer version", "", retry.Event{Kind: "attempt_paused\n", Time: at, Attempt: 3, Err: errRefused}, "attempt_paused; , attempt 3: connection refused"},
-		{"the last attempt of several", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 3, Max: 3, Reason: retry.ReasonExhausted, Err: errRefused}, "stopped after 3 attempts: no attempt is left of 3: connection refused"},
-		{"the last attempt of a class", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 2, Max: 3, Reason: retry.ReasonExhausted, Class: "busy", Err: errRefused}, `stopped after 2 attempts: no attempt is left (class "busy"): connection refused`},
+		{"the last attempt of several", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 3, Max: 3, Decision: retry.Decision{Reason: retry.ReasonExhausted}, Err: errRefused}, "stopped after 3 attempts: no attempt is left of 3: connection refused"},
+		{"the last attempt of a class", "", retry.Event{Kind: retry.CallFinished, Time: at, Attempt: 2, Max: 3, Decision: retry.Decision{Reason: retry.ReasonExhausted, Class: "busy"}, Err: errRefused}, `stopped after 2 attempts: no attempt is left (class "busy"): connection refused`},
 		{"no kind", "", retry.Event{Time: at}, "an event without a kind"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestExplainOneEvent(t *testing.T) {
 func TestExplainSaysAnErrorOnce(t *testing.T) {
 	at := time.Unix(0, 0)
 	event := func(key string, kind retry.EventKind, err error) retrylog.Record {
-		return retrylog.Record{Key: key, Event: retry.Event{Kind: kind, Time: at, Due: at, Attempt: 1, Max: 2, Err: err, Reason: retry.ReasonCanceled}}
+		return retrylog.Record{Key: key, Event: retry.Event{Kind: kind, Time: at, Due: at, Attempt: 1, Max: 2, Err: err, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}
 	}
 	explain := func(records ...retrylog.Record) string {
 		return strings.ReplaceAll(retrylog.Explain(records), "1970-01-01 00:00:00.000Z +0s ", "")

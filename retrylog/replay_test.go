@@ -344,15 +344,15 @@ func TestReplayOfWorkersWithSeveralClocks(t *testing.T) {
 		{"back by more", started(5*time.Second - behind - 1), false, false},
 		{"back within an attempt", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptFinished, Attempt: 2, Elapsed: 7*time.Second - 1}}, false, false},
 		{"back where a worker died", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 7*time.Second - behind}}, true, true},
-		{"back where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind, Reason: retry.ReasonCanceled}}, true, true},
-		{"back by more where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind - 1, Reason: retry.ReasonCanceled}}, false, false},
-		{"back where the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.CallFinished, Attempt: 3, Elapsed: 9*time.Second - behind, Reason: retry.ReasonExhausted}}, true, true},
+		{"back where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, true, true},
+		{"back by more where the job is canceled", []retry.Event{{Kind: retry.CallFinished, Attempt: 1, Elapsed: 5*time.Second - behind - 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}}}, false, false},
+		{"back where the job is refused", []retry.Event{{Kind: retry.AttemptStarted, Attempt: 2, Elapsed: 7 * time.Second}, {Kind: retry.AttemptStarted, Attempt: 3, Elapsed: 9 * time.Second}, {Kind: retry.CallFinished, Attempt: 3, Elapsed: 9*time.Second - behind, Decision: retry.Decision{Reason: retry.ReasonExhausted}}}, true, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			records := recordsOf(3, append([]retry.Event{
 				{Kind: retry.AttemptStarted, Attempt: 1},
 				{Kind: retry.AttemptFinished, Attempt: 1, Elapsed: 5 * time.Second, Err: errRefused},
-				{Kind: retry.RetryScheduled, Attempt: 1, Err: errRefused, Delay: 2 * time.Second, Lo: 2 * time.Second, Hi: 2 * time.Second},
+				{Kind: retry.RetryScheduled, Attempt: 1, Err: errRefused, Decision: retry.Decision{Delay: 2 * time.Second, Lo: 2 * time.Second, Hi: 2 * time.Second}},
 			}, row.next...)...)
 			calls, err := retrylog.Replay(records)
 			require.Equal(t, row.replays, err == nil, "%v", err)
@@ -507,8 +507,8 @@ func TestReplayRejects(t *testing.T) {
 	now := time.Unix(0, 0)
 	for says, e := range map[string]retry.Event{ // of records that were not read, which count from 1
 		"line 1: an event without a kind":                  {Time: now, Attempt: 1, Max: 1},
-		`line 1: stopped after 0 attempts`:                 {Kind: retry.CallFinished, Time: now, Max: 1, Reason: retry.ReasonExhausted},
-		`its error is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Reason: retry.ReasonCanceled, Err: list{errRefused}},
+		`line 1: stopped after 0 attempts`:                 {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonExhausted}},
+		`its error is "several", but no attempt has begun`: {Kind: retry.CallFinished, Time: now, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled}, Err: list{errRefused}},
 	} {
 		_, err := retrylog.Replay([]retrylog.Record{{Event: e}})
 		assert.ErrorContains(t, err, says)

@@ -99,7 +99,7 @@ func attrsOf(ctx context.Context, e retry.Event) []slog.Attr {
 	add(e.RetryAfter != 0, duration("retry_after", e.RetryAfter))
 	add(e.Seed != 0, slog.String("seed", strconv.FormatUint(e.Seed, 10)))
 	add(e.Class != "", slog.String("class", eventlog.Printable(e.Class)))
-	add(e.Reason != "", slog.String("reason", string(e.Reason)))
+	add(e.Reason != "" && !retries, slog.String("reason", string(e.Reason)))
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any("err", asText(e.Err)))
 	}

@@ -110,7 +110,7 @@ func TestSlogErrors(t *testing.T) {
 				got[a.Key] = a.Value.Any()
 				return withoutTime(nil, a)
 			}})))
-			e := retry.Event{Kind: retry.CallFinished, Attempt: 1, Max: 1, Reason: retry.ReasonCanceled, Class: "\x1b", Err: row.err, Cause: row.err}
+			e := retry.Event{Kind: retry.CallFinished, Attempt: 1, Max: 1, Decision: retry.Decision{Reason: retry.ReasonCanceled, Class: "\x1b"}, Err: row.err, Cause: row.err}
 			log(retrylog.WithKey(context.Background(), "\u2066k\x00"), e)
 			assert.Equal(t, `{"level":"WARN","msg":"canceled","key":"\\u2066k\\x00","kind":"call_finished","attempt":1,"max":1,"elapsed":"0s","class":"\\x1b","reason":"canceled","err":"`+
 				row.json+`","cause":"`+row.json+`"}`+"\n", out.String())

@@ -407,7 +407,7 @@ func (e *engine) attempted(r *request, err error) {
 		if b := r.edge().budget; b != nil {
 			b.success(r.client, e.now)
 		}
-		e.tell(r, retry.Event{Kind: retry.CallFinished, Reason: retry.ReasonSuccess})
+		e.tell(r, retry.Event{Kind: retry.CallFinished, Decision: retry.Decision{Reason: retry.ReasonSuccess}})
 		r.step++
 		e.proceed(r)
 		return
@@ -440,13 +440,10 @@ func (e *engine) decide(r *request, err error) time.Duration {
 		d.Reason = retry.ReasonBudget
 	}
 	if !d.Retry() {
-		e.tell(r, retry.Event{Kind: retry.CallFinished, Err: err, Reason: d.Reason})
+		e.tell(r, retry.Event{Kind: retry.CallFinished, Err: err, Decision: retry.Decision{Reason: d.Reason}})
 		return -1
 	}
-	e.tell(r, retry.Event{
-		Kind: retry.RetryScheduled, Err: err, Delay: d.Delay, Due: e.time().Add(d.Delay),
-		Lo: d.Lo, Hi: d.Hi, RetryAfter: d.RetryAfter, Seed: d.Seed,
-	})
+	e.tell(r, retry.Event{Kind: retry.RetryScheduled, Err: err, Decision: d, Due: e.time().Add(d.Delay)})
 	r.attempt++
 	return d.Delay
 }

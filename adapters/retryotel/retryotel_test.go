@@ -131,10 +131,10 @@ func TestClasses(t *testing.T) {
 	o, err := retryotel.New("p", sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
 	require.NoError(t, err)
 	want := []point{{"retry.policy=p", 1, 1}, {"retry.class=other,retry.policy=p", 2 * 36, 2 * 36}}
-	o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Delay: time.Second})
+	o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Decision: retry.Decision{Delay: time.Second}})
 	for range 2 {
 		for n := range 100 {
-			o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Class: fmt.Sprint("class ", n), Delay: time.Second})
+			o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Decision: retry.Decision{Class: fmt.Sprint("class ", n), Delay: time.Second}})
 		}
 	}
 	for n := range 64 {
@@ -349,7 +349,7 @@ func TestTheGlobalProvider(t *testing.T) {
 	defer otel.SetMeterProvider(before)
 	o, err := retryotel.New("p", nil)
 	require.NoError(t, err)
-	o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Delay: time.Second})
+	o.OnEvent(context.Background(), retry.Event{Kind: retry.RetryScheduled, Decision: retry.Decision{Delay: time.Second}})
 	assert.Equal(t, []point{{"retry.policy=p", 1, 1}}, points[float64](t, collect(t, reader)["retry.delay"]))
 }
 

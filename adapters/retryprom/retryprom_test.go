@@ -129,7 +129,7 @@ retry_retries_total{policy="search"} 2000
 // A reason of a newer version is exported like any other.
 func TestAReasonOfANewerVersion(t *testing.T) {
 	var counters retrylog.Counters
-	counters.OnEvent(t.Context(), retry.Event{Kind: retry.CallFinished, Reason: "too_tired", Attempt: 1})
+	counters.OnEvent(t.Context(), retry.Event{Kind: retry.CallFinished, Decision: retry.Decision{Reason: "too_tired"}, Attempt: 1})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(retryprom.NewCollector("payments", &counters))
 	families, err := registry.Gather()

@@ -73,7 +73,7 @@ func accessed(texts []string) *Record {
 	attempts, err := strconv.Atoi(texts[11])
 	r := &Record{Key: texts[7], origin: origin{source: cmp.Or(texts[10], texts[9], texts[8]), foreign: true, uncounted: err != nil, logged: true}}
 	e := &r.Event
-	*e = retry.Event{Kind: retry.CallFinished, Elapsed: time.Duration(took) * time.Millisecond, Attempt: max(1, attempts), Reason: reasonOf(flags, code)}
+	*e = retry.Event{Kind: retry.CallFinished, Elapsed: time.Duration(took) * time.Millisecond, Attempt: max(1, attempts), Decision: retry.Decision{Reason: reasonOf(flags, code)}}
 	e.Time = begun.Add(e.Elapsed)
 	if r.uncounted && e.Reason == retry.ReasonExhausted {
 		e.Attempt = 2 // at least

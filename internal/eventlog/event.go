@@ -87,7 +87,11 @@ func readFields(data []byte, fields []field) (r Record, err error) {
 			return Record{}, strict.Fault(of, f.key, value, f.write)
 		}
 	}
-	r.Event.Total = cmp.Or(r.Event.Total, r.Event.Attempt) // it is left out where it is the same
+	e := &r.Event
+	e.Total = cmp.Or(e.Total, e.Attempt) // it is left out where it is the same
+	if e.Kind == retry.RetryScheduled {  // and so is what the kind says
+		e.Reason, e.Reset = cmp.Or(e.Reason, retry.ReasonRetry), e.Resets > 0 && e.Attempt == 1
+	}
 	return r, nil
 }
 

@@ -18,9 +18,8 @@ import (
 
 var fullEvent = retry.Event{
 	Kind: retry.RetryScheduled, Time: time.Date(2026, 11, 20, 10, 31, 0, 123456789, time.UTC), Attempt: 2, Total: 7, Max: 5, Err: errors.New("dial tcp: connection refused"), Cause: errors.New("the server shuts down"),
-	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Delay: 200 * time.Millisecond, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
-	Resets: 3, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64,
-	Class: "throttled", Reason: retry.ReasonRetryAfter,
+	Took: 1500 * time.Millisecond, Elapsed: 90 * time.Second, Decision: retry.Decision{Delay: 200 * time.Millisecond, Lo: 150 * time.Millisecond, Hi: 250 * time.Millisecond, RetryAfter: time.Nanosecond, Seed: math.MaxUint64, Class: "throttled", Reason: retry.ReasonRetryAfter}, Due: time.Date(2026, 11, 20, 10, 31, 0, 323456789, time.UTC),
+	Resets: 3,
 }
 
 func TestReadEvent(t *testing.T) {
@@ -28,7 +27,7 @@ func TestReadEvent(t *testing.T) {
 		"every field":            fullEvent,
 		"zero":                   {},
 		"an error without text":  {Kind: retry.AttemptFinished, Err: errors.New("")},
-		"the smallest durations": {Took: math.MinInt64, Delay: math.MaxInt64, Lo: -1},
+		"the smallest durations": {Took: math.MinInt64, Decision: retry.Decision{Delay: math.MaxInt64, Lo: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := json.Marshal(event)
@@ -85,7 +84,7 @@ func TestReadEvent(t *testing.T) {
 		{"unknown keys are skipped, twice or nested", `{"key":"17","key":"18","x":{"took":5,"y":["}",{"took":6}]},"attempt":3,"x":[],"kind":"call_finished"}`,
 			retry.Event{Kind: retry.CallFinished, Attempt: 3, Total: 3}},
 		{"white space", "{\n\t\"attempt\" : 3 ,\r\n \"took\":\"1s\" } ", retry.Event{Attempt: 3, Total: 3, Took: time.Second}},
-		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Total: 3, Took: time.Second, Seed: 42}},
+		{"escapes", `{"\u0061ttempt":3,"took":"\u0031s","se\u0065d":"4\u0032"}`, retry.Event{Attempt: 3, Total: 3, Took: time.Second, Decision: retry.Decision{Seed: 42}}},
 		{"keys are those of MarshalJSON, not their capitals", `{"Attempt":3,"ATTEMPT":"x"}`, retry.Event{}},
 		{"nothing", `{}`, retry.Event{}},
 		{"null in place of an event", `null`, retry.Event{}},
@@ -128,8 +127,13 @@ func FuzzEventJSON(f *testing.F) {
 		}
 		e := retry.Event{
 			Kind: retry.EventKind(valid(kind)), Time: at, Attempt: attempt, Total: total, Max: most, Resets: resets, Took: time.Duration(took), Elapsed: time.Duration(elapsed),
-			Delay: time.Duration(delay), Due: at, Lo: time.Duration(lo), Hi: time.Duration(delay / 3), RetryAfter: time.Duration(retryAfter), Seed: seed,
-			Class: valid(class), Reason: retry.Reason(valid(reason)),
+			Decision: retry.Decision{Delay: time.Duration(delay), Lo: time.Duration(lo), Hi: time.Duration(delay / 3), RetryAfter: time.Duration(retryAfter), Seed: seed, Class: valid(class), Reason: retry.Reason(valid(reason))}, Due: at,
+		}
+		if e.Kind == retry.RetryScheduled {
+			e.Reset = resets > 0 && attempt == 1
+			if reason == "" {
+				e.Reason = retry.ReasonRetry
+			}
 		}
 		if at.Year() < 0 || at.Year() > 9999 {
 			t.Skip("a negative nsec before year 0")

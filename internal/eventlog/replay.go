@@ -296,7 +296,7 @@ func alone(r Record) error {
 		return fmt.Errorf("its error is %s, but %v has none", quoted(e.Err), e.Kind)
 	case e.Class != "" && e.Kind != retry.RetryScheduled && e.Kind != retry.CallFinished:
 		return fmt.Errorf("only %v and %v have a class", retry.RetryScheduled, retry.CallFinished)
-	case (e.Reason != "" || e.Cause != nil) && e.Kind != retry.CallFinished:
+	case (e.Reason != "" && (e.Kind != retry.RetryScheduled || !e.Retry()) || e.Cause != nil) && e.Kind != retry.CallFinished:
 		return fmt.Errorf("only %v has a reason or a cause", retry.CallFinished)
 	}
 	err := aloneDelay(e)

@@ -181,7 +181,9 @@ func startHere(e Engine) starter {
 
 func TestStopped(t *testing.T) {
 	started, retried := retry.Event{Kind: retry.AttemptStarted}, retry.Event{Kind: retry.RetryScheduled}
-	stop := func(reason retry.Reason) retry.Event { return retry.Event{Kind: retry.CallFinished, Reason: reason} }
+	stop := func(reason retry.Reason) retry.Event {
+		return retry.Event{Kind: retry.CallFinished, Decision: retry.Decision{Reason: reason}}
+	}
 	for name, row := range map[string]struct {
 		events []retry.Event
 		want   bool

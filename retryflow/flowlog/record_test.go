@@ -131,7 +131,7 @@ func TestReplayAPipeline(t *testing.T) {
 	assert.EqualError(t, calls[0].Check(policy), "retrylog: line 1: task fetch: attempt 1 started, and it is of a pipeline: use flowlog.CheckPipeline")
 
 	var line bytes.Buffer
-	flowlog.NewWriter(&line).OnPipelineEvent(t.Context(), retryflow.Event{Event: retry.Event{Kind: retry.CallFinished, Attempt: 2, Reason: retry.ReasonNonRetryable, Err: errRefused}, Task: "a\nb", Rule: 1, Directive: retryflow.Fail})
+	flowlog.NewWriter(&line).OnPipelineEvent(t.Context(), retryflow.Event{Event: retry.Event{Kind: retry.CallFinished, Attempt: 2, Decision: retry.Decision{Reason: retry.ReasonNonRetryable}, Err: errRefused}, Task: "a\nb", Rule: 1, Directive: retryflow.Fail})
 	written, err := flowlog.Read(&line)
 	require.NoError(t, err)
 	assert.Equal(t, "+0s task a; b: stopped after 2 attempts: the rules do not retry it: connection refused",
