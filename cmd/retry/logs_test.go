@@ -188,8 +188,8 @@ func TestCheckCode(t *testing.T) {
 // elsewhere says where the log of an example or an adapter is that has none of its name.
 var elsewhere = map[string]string{
 	"retryasynq": "asynq", "retrynats": "nats", "retryriver": "river", "retryamqp": "rabbitmq", // which are examples of them
-	"herd": "a simulation", "outage": "a simulation", "budgets": "a simulation", "mail": "the work of the queues", "pagination": "a pipeline, which is not compared",
-	"config": "it only reads policies", "faults": "it is found wrong", "retryvet": "a linter",
+	"pictures": "a simulation", "budgets": "a simulation", "mail": "the work of the queues", "pagination": "a pipeline, which is not compared",
+	"config": "it only reads policies", "retryvet": "a linter",
 }
 
 // reportOf returns how calls compare with a policy.
