@@ -397,7 +397,9 @@ func TestResumeUnderThePolicy(t *testing.T) {
 			return nil
 		}
 		start := time.Now()
-		assert.Equal(t, "0123456789", textOf(t, send(t, tr)))
+		req := request(t, "GET")
+		assert.Equal(t, "0123456789", textOf(t, send(t, tr, req)))
+		assert.Empty(t, req.Header, "the caller's")
 		assert.Equal(t, 3*time.Second, time.Since(start))
 		assert.Equal(t, 6, budget.Left())
 		assert.Equal(t, []string{"1 1  <nil>", "2 2 bytes=4- unexpected EOF", "3 3 bytes=4- unexpected EOF", "2 2 bytes=6- unexpected EOF"}, prepared)
@@ -571,6 +573,12 @@ func TestResumeClosed(t *testing.T) {
 			})
 		}
 	}
+	bubble(t, "of what is not resumed", func(t *testing.T) {
+		resp := send(t, &retryhttp.Transport{Base: script(200), Resume: true, Policy: resuming})
+		require.NoError(t, resp.Body.Close())
+		_, err := resp.Body.Read(make([]byte, 1))
+		assert.Same(t, http.ErrBodyReadAfterClose, err)
+	})
 	bubble(t, "before the first Read, and after the end", func(t *testing.T) {
 		s := &source{text: "0123456789", cuts: []int{4, -1}}
 		tr := &retryhttp.Transport{Base: s, Resume: true, Policy: resuming}
