@@ -194,8 +194,8 @@ func TestWhatABudgetHolds(t *testing.T) {
 	}
 	statuses := []any{200, 200, 200, 204, 302, 400, 401, 401, 401, 404, 407, 408, 409, 421, 425, 429, 500, 503, 503, errors.New("boom")}
 	ends := map[retry.Reason]int{}
-	for seed := range uint64(histories) {
-		synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(histories) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			var h history
 			tr := &retryhttp.Transport{Check: failing, Base: &h}
@@ -232,8 +232,8 @@ func TestWhatABudgetHolds(t *testing.T) {
 					require.Zero(t, b.Left())
 				}
 			}
-		})
-	}
+		}
+	})
 	for _, reason := range []retry.Reason{retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonBudget, retry.ReasonCanceled, retry.ReasonNonRetryable} {
 		assert.NotZero(t, ends[reason], reason)
 	}
