@@ -218,6 +218,8 @@ func TestHedgeWhichAnswer(t *testing.T) {
 			assert.Equal(t, tt.took, time.Since(began))
 			assert.Equal(t, tt.won, won)
 			require.Equal(t, 1+len(tt.won), base.count())
+			assert.Equal(t, "/", req.URL.Path, "Base changes a copy")
+			assert.Empty(t, req.Header)
 			returned := -1
 			if tt.want == "error" {
 				assert.Nil(t, resp)
