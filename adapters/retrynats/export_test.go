@@ -3,5 +3,6 @@ package retrynats
 // For tests.
 var (
 	AtLeast = atLeast
+	Allowed = allowed
 	Matches = matches
 )

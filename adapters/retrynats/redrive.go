@@ -100,12 +100,20 @@ func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawS
 	switch {
 	case leftOut != "":
 		return jobqueue.Stuck(fmt.Errorf("message %d: it has no room for its %.100q", letter.Sequence, leftOut))
-	case strings.HasPrefix(subject, "$"), strings.HasPrefix(subject, inbox+"."), strings.HasPrefix(subject, nats.InboxPrefix),
-		!slices.ContainsFunc(subjects, func(pattern string) bool { return matches(pattern, subject) }):
+	case !allowed(subjects, inbox, subject):
 		return jobqueue.Stuck(fmt.Errorf("message %d: header %s is %.100q, which is not one of the consumer's subjects %.300q", letter.Sequence, SubjectHeader, subject, subjects))
 	default:
 		return nil
 	}
+}
+
+// allowed reports whether a subject is one of these, and neither the server's own nor an
+// inbox.
+func allowed(subjects []string, inbox, subject string) bool {
+	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, inbox+".") || strings.HasPrefix(subject, nats.InboxPrefix) {
+		return false
+	}
+	return slices.ContainsFunc(subjects, func(pattern string) bool { return matches(pattern, subject) })
 }
 
 // matches reports whether a subject without wildcards is one of a pattern, which may have

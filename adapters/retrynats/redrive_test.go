@@ -180,6 +180,15 @@ func TestTheSubjectsOfAConsumer(t *testing.T) {
 	}
 }
 
+// Even a consumer of everything lets nothing go to the server's own subjects, or to an inbox.
+func TestAllowed(t *testing.T) {
+	for subject, want := range map[string]bool{
+		"orders.new": true, "$JS.API.STREAM.DELETE.PAYROLL": false, "$SYS.REQ.SERVER.PING": false, "$KV.a.b": false, "_INBOX.x": false, "mine.x": false, "mines.x": true,
+	} {
+		assert.Equal(t, want, retrynats.Allowed([]string{"none", ">"}, "mine", subject), subject)
+	}
+}
+
 func TestMatches(t *testing.T) {
 	for _, row := range []struct {
 		pattern, subject string
