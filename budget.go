@@ -50,7 +50,7 @@ type Budget struct {
 	// ReasonBorrowed, not ReasonBudget.
 	Borrowed bool
 
-	spent atomic.Int64              // in billionths, so that a literal is full; below 0: beyond Size
+	spent atomic.Int64              // in billionths: a literal is full; below 0: beyond Size
 	first atomic.Pointer[time.Time] // the first use; nil: none yet, or there is nothing to time
 	ticks atomic.Int64              // how many retries RefillEvery has put back
 	fades atomic.Int64              // how many times what is beyond Size has faded

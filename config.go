@@ -43,7 +43,8 @@ const (
 // (flag.TextVar) and environment variables. There a null is an error.
 func (p *Policy) UnmarshalText(text []byte) error {
 	if string(bytes.TrimSpace(text)) == "null" {
-		return fmt.Errorf("%s: got null, want a mapping such as %s", invalidPolicy, examplePolicy)
+		return fmt.Errorf("%s: got null, want a mapping such as %s",
+			invalidPolicy, examplePolicy)
 	}
 	return p.UnmarshalJSON(text)
 }
@@ -118,14 +119,18 @@ func (p Policy) form() (*policyForm, error) {
 	}
 	form := &policyForm{
 		MaxAttempts: p.MaxAttempts, MaxRetries: p.MaxRetries, AttemptCap: p.AttemptCap,
-		MaxDelay: duration(p.MaxDelay), MaxRetryAfter: duration(p.MaxRetryAfter), RetryAfter: p.RetryAfter,
-		MaxElapsed: duration(p.MaxElapsed), AttemptTimeout: duration(p.AttemptTimeout), HealthyAfter: duration(p.HealthyAfter),
+		MaxDelay: duration(p.MaxDelay), MaxElapsed: duration(p.MaxElapsed),
+		MaxRetryAfter: duration(p.MaxRetryAfter), RetryAfter: p.RetryAfter,
+		AttemptTimeout: duration(p.AttemptTimeout), HealthyAfter: duration(p.HealthyAfter),
 	}
 	if p.NonRetryable {
 		form.Retryable = new(bool)
 	}
 	if b := p.Budget; b != nil {
-		form.Budget = &budgetForm{b.Size, strict.Number(b.Ratio), duration(b.RefillEvery), duration(b.Remember), b.Borrowed}
+		form.Budget = &budgetForm{
+			b.Size, strict.Number(b.Ratio),
+			duration(b.RefillEvery), duration(b.Remember), b.Borrowed,
+		}
 	}
 	switch b := p.Backoff.(type) {
 	case nil:
@@ -134,19 +139,22 @@ func (p Policy) form() (*policyForm, error) {
 	case Linear:
 		form.Backoff = &backoffForm{Type: "linear", Base: (*duration)(&b)}
 	case Exponential:
-		form.Backoff = &backoffForm{Type: "exponential", Base: (*duration)(&b.Base), Factor: strict.Number(b.Factor)}
+		form.Backoff = &backoffForm{Type: "exponential", Base: (*duration)(&b.Base)}
+		form.Backoff.Factor = strict.Number(b.Factor)
 	case Fibonacci:
 		form.Backoff = &backoffForm{Type: "fibonacci", Base: (*duration)(&b)}
 	case Schedule:
 		if len(b) == 0 {
-			return nil, errors.New("retry: Backoff is an empty Schedule: use nil for no delay")
+			const text = "retry: Backoff is an empty Schedule: use nil for no delay"
+			return nil, errors.New(text)
 		}
 		form.Backoff = &backoffForm{Type: "schedule"}
 		for _, d := range b {
 			form.Backoff.Delays = append(form.Backoff.Delays, duration(d))
 		}
 	default:
-		return nil, fmt.Errorf("retry: Backoff is a %T, which has no text form: use Fixed, Linear, Exponential, Fibonacci or Schedule", b)
+		return nil, fmt.Errorf("retry: Backoff is a %T, which has no text form: "+
+			"use Fixed, Linear, Exponential, Fibonacci or Schedule", b)
 	}
 	switch j := p.Jitter.(type) {
 	case Spread:
@@ -155,16 +163,19 @@ func (p Policy) form() (*policyForm, error) {
 		form.Jitter = strict.Number(j)
 	}
 	if p.Jitter != nil && form.Jitter == nil {
-		return nil, fmt.Errorf("retry: Jitter is a %T, which has no text form: use FullJitter, EqualJitter or Proportional", p.Jitter)
+		return nil, fmt.Errorf("retry: Jitter is a %T, which has no text form: "+
+			"use FullJitter, EqualJitter or Proportional", p.Jitter)
 	}
 	return form, nil
 }
 
 // readForm sets the fields of p that m has keys for.
 func (p *Policy) readForm(m *strict.Mapping) {
-	attempts, hasAttempts := strict.Take(m, "max_attempts", "how many attempts in all: 1 for no retry, -1 for unlimited",
+	attempts, hasAttempts := strict.Take(m, "max_attempts",
+		"how many attempts in all: 1 for no retry, -1 for unlimited",
 		func(n int) bool { return n > 0 || n == Unlimited })
-	retries, hasRetries := strict.Take(m, "max_retries", "how many attempts after the first: 0 for no retry, -1 for unlimited",
+	retries, hasRetries := strict.Take(m, "max_retries",
+		"how many attempts after the first: 0 for no retry, -1 for unlimited",
 		func(n int) bool { return n >= Unlimited })
 	switch {
 	case hasRetries && retries == 0:
@@ -172,7 +183,8 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	case hasAttempts || hasRetries:
 		p.MaxAttempts, p.MaxRetries = attempts, retries
 	}
-	ceiling, _ := strict.Take(m, "attempt_cap", "how many attempts there may be at most, or 0 for no cap",
+	ceiling, _ := strict.Take(m, "attempt_cap",
+		"how many attempts there may be at most, or 0 for no cap",
 		func(n int) bool { return n >= 0 })
 	if ceiling > 0 && (p.AttemptCap == 0 || ceiling < p.AttemptCap) {
 		p.AttemptCap = ceiling
@@ -180,25 +192,29 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	if retryable, ok := strict.Take[bool](m, "retryable", "true or false", nil); ok {
 		p.NonRetryable = !retryable
 	}
-	if curve := m.Inner("backoff", `a mapping such as {"type": "exponential", "base": "200ms"}`); curve != nil {
+	const exampleBackoff = `a mapping such as {"type": "exponential", "base": "200ms"}`
+	if curve := m.Inner("backoff", exampleBackoff); curve != nil {
 		curve.NullIsFault = true // a Backoff is one value: no part of it stays as it is
 		p.Backoff = readBackoff(curve)
 	}
 	readDuration(m, "max_delay", &p.MaxDelay)
-	jitter, ok := strict.Take(m, "jitter", `"full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`,
+	jitter, ok := strict.Take(m, "jitter",
+		`"full", "equal", or a share of the delay from 0 to 1: 0.2 is ±20 %`,
 		func(v any) bool { return jitterOf(v) != nil })
 	if ok {
 		p.Jitter = jitterOf(jitter)
 	}
 	readDuration(m, "max_retry_after", &p.MaxRetryAfter)
-	mode, ok := strict.Take(m, "retry_after", "spread, at_least or exact", func(mode string) bool { _, ok := modes[mode]; return ok })
+	mode, ok := strict.Take(m, "retry_after", "spread, at_least or exact",
+		func(mode string) bool { _, ok := modes[mode]; return ok })
 	if ok {
 		p.RetryAfter = modes[mode]
 	}
 	readDuration(m, "max_elapsed", &p.MaxElapsed)
 	readDuration(m, "attempt_timeout", &p.AttemptTimeout)
 	readLeast(m, "healthy_after", leastHealthy, &p.HealthyAfter)
-	if budget := m.Inner("budget", `a mapping such as {"size": 100, "ratio": 0.1}`); budget != nil {
+	const exampleBudget = `a mapping such as {"size": 100, "ratio": 0.1}`
+	if budget := m.Inner("budget", exampleBudget); budget != nil {
 		budget.NullIsFault = true
 		p.Budget = readBudget(budget)
 	}
@@ -206,13 +222,17 @@ func (p *Policy) readForm(m *strict.Mapping) {
 }
 
 // modes are the modes as they are written.
-var modes = map[string]RetryAfterMode{"spread": RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact}
+var modes = map[string]RetryAfterMode{
+	"spread": RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact,
+}
 
 // readBudget returns the Budget that m is.
 func readBudget(m *strict.Mapping) *Budget {
 	var b Budget
-	b.Size, _ = strict.Need(m, "size", "how many retries it holds, at least 1", func(n int) bool { return n >= 1 })
-	b.Ratio, _ = strict.Take(m, "ratio", "a share between 0 and 1: 0.1 is one retry for ten successes",
+	b.Size, _ = strict.Need(m, "size", "how many retries it holds, at least 1",
+		func(n int) bool { return n >= 1 })
+	b.Ratio, _ = strict.Take(m, "ratio",
+		"a share between 0 and 1: 0.1 is one retry for ten successes",
 		func(share float64) bool { return share >= 0 && share <= 1 })
 	readLeast(m, "refill_every", leastRefill, &b.RefillEvery)
 	readLeast(m, "remember", leastRefill, &b.Remember)
@@ -248,7 +268,8 @@ func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 // readLeast sets d, which is 0 or at least as long as least, if its key is there.
 func readLeast(m *strict.Mapping, key string, least time.Duration, d *time.Duration) {
 	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, least)
-	if v, ok := strict.Take(m, key, write, func(d duration) bool { return d == 0 || time.Duration(d) >= least }); ok {
+	longEnough := func(d duration) bool { return d == 0 || time.Duration(d) >= least }
+	if v, ok := strict.Take(m, key, write, longEnough); ok {
 		*d = time.Duration(v)
 	}
 }
@@ -290,7 +311,8 @@ func readDelays(m *strict.Mapping) (s Schedule) {
 	list, _ := strict.Need(m, "delays", `the delays as a list, such as ["1s", "1m"]`,
 		func(list []json.RawMessage) bool { return len(list) > 0 })
 	for i, value := range list {
-		d, _ := strict.Parse(m, fmt.Sprintf("delays[%d]", i), value, strict.WriteDuration, notNegative)
+		key := fmt.Sprintf("delays[%d]", i)
+		d, _ := strict.Parse(m, key, value, strict.WriteDuration, notNegative)
 		s = append(s, time.Duration(d))
 	}
 	return s

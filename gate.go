@@ -76,7 +76,7 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 // enter waits until the gate is open for key. While this caller waits for its turn,
 // another refusal may begin a new pause.
 func (g *Gate) enter(ctx context.Context, key string) error {
-	const asked = "nothing was sent: a server asked"
+	const asked = "nothing was sent: a server asked %q to wait"
 	var drawn time.Time // the end of the pause for which the time to leave was drawn
 	for {
 		now := time.Now()
@@ -89,13 +89,13 @@ func (g *Gate) enter(ctx context.Context, key string) error {
 		if deadline, ok := ctx.Deadline(); ok {
 			room := deadline.Sub(now) - left
 			if room <= 0 {
-				err := fmt.Errorf("%s %q to wait, for %v more", asked, key, short(left))
-				return gate.Held{Err: After(left, err)}
+				why := fmt.Errorf(asked+", for %v more", key, short(left))
+				return gate.Held{Err: After(left, why)}
 			}
 			spread = min(spread, room/2) // the attempt needs time too
 		}
 		if _, err := wait.For(ctx, left+rand.N(spread+1)); err != nil {
-			return fmt.Errorf("%s %q to wait: %w", asked, key, err)
+			return fmt.Errorf(asked+": %w", key, err)
 		}
 	}
 }

@@ -21,7 +21,8 @@ func (p Policy) Lint() []string {
 			lint = append(lint, fmt.Sprintf(format, args...))
 		}
 	}
-	const limits = "MaxAttempts (max_attempts), MaxRetries (max_retries) or MaxElapsed (max_elapsed)"
+	const limits = "MaxAttempts (max_attempts), MaxRetries (max_retries) " +
+		"or MaxElapsed (max_elapsed)"
 	limit := p.declared() // 0: none, so there is one attempt
 	attempts, retries, unlimited := attemptsText(p.limit()), p.limit()-1, p.limit() == Unlimited
 	first := time.Duration(0) // the delay of the curve after the first attempt
@@ -30,23 +31,29 @@ func (p Policy) Lint() []string {
 	}
 	unset, sameDelays := limit == 0 && !p.NonRetryable, p.Classify == nil
 	say(p.NonRetryable && (limit == Unlimited || limit > 1),
-		"NonRetryable (retryable: false) beside a limit of %s, by "+limits+": there is only one attempt",
+		"NonRetryable (retryable: false) beside a limit of %s, by "+limits+
+			": there is only one attempt",
 		attemptsText(limit))
 	say(unset && p.Backoff != nil,
-		"Backoff (backoff) without a limit: there is only one attempt, and no delay; set "+limits)
+		"Backoff (backoff) without a limit: there is only one attempt, and no delay; "+
+			"set "+limits)
 	say(unset && p.Backoff == nil && p.AttemptCap > 0,
 		"AttemptCap (attempt_cap) without a limit: there is only one attempt; set "+limits)
 	say(unset && p.Classify != nil,
-		"Classify without a limit: there is only one attempt, whatever a class allows; set "+limits)
+		"Classify without a limit: there is only one attempt, whatever a class allows; "+
+			"set "+limits)
 	say(p.AttemptTimeout > 0 && p.AttemptTimeout <= p.HealthyAfter,
-		"AttemptTimeout (attempt_timeout) of %v ends every attempt before HealthyAfter (healthy_after) "+
-			"of %v: none is ever healthy", p.AttemptTimeout, p.HealthyAfter)
+		"AttemptTimeout (attempt_timeout) of %v ends every attempt before "+
+			"HealthyAfter (healthy_after) of %v: none is ever healthy",
+		p.AttemptTimeout, p.HealthyAfter)
 	say(p.MaxAttempts != 0 && p.MaxRetries != 0,
 		"MaxAttempts (max_attempts) and MaxRetries (max_retries) are both set: "+
 			"the lower applies, %s; set one", attemptsText(p.count()))
 	if s, ok := p.Backoff.(Schedule); ok && limit != 0 && !p.NonRetryable && !unlimited {
-		say(len(s) > retries, "a Schedule (delays) of %d beside %s: the delay of %v and those after it "+
-			"are never used; MaxAttempts (max_attempts) counts the first attempt",
+		say(len(s) > retries,
+			"a Schedule (delays) of %d beside %s: the delay of %v and those after it "+
+				"are never used; MaxAttempts (max_attempts) counts the first "+
+				"attempt",
 			len(s), attempts, s.Delay(retries+1))
 	}
 	endless, what := p.endless() && retries != 0 && sameDelays, "HealthyAfter (healthy_after)"
@@ -73,13 +80,15 @@ func (p Policy) Lint() []string {
 	say(n > 1, "at most %d of %s fit into MaxElapsed (max_elapsed) of %v: "+
 		"attempt %d and those after it never run", n, attempts, p.MaxElapsed, n+1)
 	say(p.MaxElapsed > 0 && p.AttemptTimeout > p.MaxElapsed && retries != 0,
-		"AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) of %v: "+
-			"after one attempt that uses it up there is no retry", p.AttemptTimeout, p.MaxElapsed)
+		"AttemptTimeout (attempt_timeout) of %v is longer than MaxElapsed (max_elapsed) "+
+			"of %v: after one attempt that uses it up there is no retry",
+		p.AttemptTimeout, p.MaxElapsed)
 	worst, upTo := p.longest()
 	say(worst > tooLong, "%s take %s %v: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)",
 		attempts, upTo, worst)
 	say(p.MaxDelay > 0 && first > p.MaxDelay,
-		"MaxDelay (max_delay) of %v is shorter than the first delay of %v: it cuts even that one",
+		"MaxDelay (max_delay) of %v is shorter than the first delay of %v: "+
+			"it cuts even that one",
 		p.MaxDelay, first)
 	return lint
 }

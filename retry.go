@@ -196,7 +196,8 @@ func execute(
 // decide decides whether to try again, and after which delay.
 func (c *call) decide() bool {
 	d := &c.last
-	if *d = (Decision{Reset: c.Attempts == 1 && c.Resets > 0}); c.fault == nil { // no function of an invalid policy is called
+	*d = Decision{Reset: c.Attempts == 1 && c.Resets > 0}
+	if c.fault == nil { // no function of an invalid policy is called
 		f, of := c.p.ask(c.Err), c.Attempts
 		if f.class != nil {
 			of = c.failuresOf(f.class.Name)

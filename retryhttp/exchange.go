@@ -133,7 +133,7 @@ func (x *exchange) check(err error) error {
 		return retry.Permanent(unsent.error)
 	}
 	req := x.last.req
-	if _, late := err.(*timeoutError); late { // its own context is over, and that of the request is not
+	if _, late := err.(*timeoutError); late { // its own context is over, and the request goes on
 		req = req.WithContext(context.WithValue(x.req.Context(), attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)

@@ -182,7 +182,7 @@ func changes(s retrysim.System) (all []Rescue) {
 	return all
 }
 
-const usualBudget = "size 10, ratio 0.1" // what retryhttp sets, in words
+const usualBudget = "size 10, ratio 0.1" // what retryhttp sets, without what it remembers
 
 func addBudget(p *retry.Policy) {
 	if p.Budget == nil && p.EffectiveMax() != 1 {
