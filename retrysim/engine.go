@@ -428,9 +428,7 @@ func (e *engine) decide(r *request, err error) time.Duration {
 		a.Seed = 0 // the call begins anew
 	}
 	d := p.Next(a)
-	if d.Seed != 0 {
-		r.seed = d.Seed
-	}
+	r.seed = cmp.Or(d.Seed, r.seed)
 	if d.Reset {
 		r.before += r.attempt - 1
 		r.attempt, r.called = 1, e.now

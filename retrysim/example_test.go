@@ -42,17 +42,3 @@ func ExampleExplain() {
 	// 2 attempts: 14 calls a second, <nil>
 	// 3 attempts: 9 calls a second, <nil>
 }
-
-// With a short queue the database refuses what would time out anyway.
-func ExampleRun() {
-	s := shop(retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second})
-	db := s.Services["db"]
-	db.Queue = 20
-	s.Services["db"] = db
-	r, err := retrysim.Run(s, 1)
-	fmt.Println(r.Outcome, err)
-	fmt.Println(r.Seconds[25].Calls, "calls at second 25, and", r.Services["db"].Seconds[25].Queue, "wait")
-	// Output:
-	// recovers at once <nil>
-	// 21 calls at second 25, and 20 wait
-}

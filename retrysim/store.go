@@ -102,7 +102,6 @@ func (b *budget) held(client uint32, now int64) *held {
 	return h
 }
 
-// take takes one retry.
 func (b *budget) take(client uint32, now int64) bool {
 	h := b.held(client, now)
 	if b.full-h.spent < bucket.Token {
@@ -113,11 +112,10 @@ func (b *budget) take(client uint32, now int64) bool {
 }
 
 func (b *budget) success(client uint32, now int64) {
-	switch h := b.of[client]; {
-	case b.fade > 0:
-		h = b.held(client, now)
+	if b.fade > 0 {
+		h := b.held(client, now)
 		h.spent = max(h.spent-b.share, b.full-bucket.Most*bucket.Token)
-	case h != nil:
+	} else if h := b.of[client]; h != nil {
 		h.spent -= min(h.spent, b.share)
 	}
 }
