@@ -114,8 +114,9 @@ type row struct {
 }
 
 // of returns the row of a Budget. refill and remember are in seconds.
-func of(name string, size int, ratio float64, refill, remember time.Duration) row {
-	return row{name, &retry.Budget{Size: size, Ratio: ratio, RefillEvery: refill * time.Second, Remember: remember * time.Second}}
+func of(name string, size int, ratio float64, refill, remember int) row {
+	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	return row{name, &retry.Budget{Size: size, Ratio: ratio, RefillEvery: seconds(refill), Remember: seconds(remember)}}
 }
 
 var (
