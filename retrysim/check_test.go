@@ -12,27 +12,21 @@ func TestCheck(t *testing.T) {
 	assert.ErrorContains(t, Check(s, GoodputAtLeast(0.9)), "retrysim: at least 90% of all calls work: ")
 	s.edit("db", func(v *Service) { v.Queue = 10 })
 	assert.NoError(t, Check(s, RecoversWithin(5*time.Second), LoadAtMost("db", 3.2), GoodputAtLeast(0.8)))
-}
 
-// In a lull the retries of what was called before are not held against it.
-func TestLoadInALull(t *testing.T) {
-	s := system(t, `{"services": {
+	// In a lull the retries of what was called before are not held against it.
+	s = system(t, `{"services": {
 		"web": {"rate": "20/s", "calls": [{"to": "db", "retry": {"max_attempts": 2, "backoff": {"type": "fixed", "base": "2s"}}}]}, "db": {}},
 		"events": [{"at": "9s", "for": "2s", "service": "db", "fail": 1}, {"at": "10s", "for": "9s", "service": "web", "rate": "0/s"}], "duration": "40s"}`)
 	assert.NoError(t, Check(s, LoadAtMost("db", 1.5)))
-}
 
-// A run is as long as the conditions need.
-func TestCheckProlongsTheRun(t *testing.T) {
-	s := system(t, small)
+	// A run is as long as the conditions need.
+	s = system(t, small)
 	s.Services["web"].Calls[0].Policy.MaxAttempts, s.Duration = 1, 40*time.Second
 	assert.ErrorContains(t, Check(s, RecoversWithin(5*time.Second)), "recovers within 5s: ")
 	assert.NoError(t, Check(s, RecoversWithin(10*time.Minute)))
-}
 
-func TestCheckRefuses(t *testing.T) {
 	const empty = "retrysim: Check without a condition, or with an empty one: write one, such as RecoversWithin(30*time.Second)"
-	assert.EqualError(t, Check(system(t, small), Condition{}), empty)
-	assert.EqualError(t, Check(system(t, small)), empty)
-	assert.EqualError(t, Check(system(t, small), LoadAtMost("pay", 2)), `retrysim: there is no service "pay": the services are db, web`)
+	assert.EqualError(t, Check(s, Condition{}), empty)
+	assert.EqualError(t, Check(s), empty)
+	assert.EqualError(t, Check(s, LoadAtMost("pay", 2)), `retrysim: there is no service "pay": the services are db, web`)
 }
