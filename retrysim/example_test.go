@@ -8,8 +8,7 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// shop is a database that can do 30 requests a second and gets 21. Its workers hang for
-// 10s.
+// shop is a database for 30 requests a second that gets 21, and hangs for 10s.
 func shop(calls retry.Policy) retrysim.System {
 	return retrysim.System{
 		Services: map[string]retrysim.Service{
