@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -108,7 +109,7 @@ func (b *Budget) Left() int {
 		return Unlimited
 	}
 	b.catchUp()
-	return int(max(0, b.full()-b.spent.Load()) / bucket.Token)
+	return int(min(math.MaxInt, max(0, b.full()-b.spent.Load())/bucket.Token)) // of 32 bits too
 }
 
 func (b *Budget) full() int64 { return bucket.Full(b.Size) }

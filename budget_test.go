@@ -282,7 +282,7 @@ func TestBudgetRemember(t *testing.T) {
 		{"shorter: never", &retry.Budget{Size: 10, Ratio: 1, Remember: time.Millisecond - 1}, 0, 16, 0, 10},
 		{"below 0: never", &retry.Budget{Size: 10, Ratio: 1, Remember: -minute}, 0, 16, 0, 10},
 		{"always empty", &retry.Budget{Ratio: 1, Remember: minute}, 0, 16, 0, 0},
-		{"as much as can be held", &retry.Budget{Size: math.MaxInt, Ratio: 1, Remember: minute}, 1, 3, 0, math.MaxInt64 / 1_000_000_000},
+		{"as much as can be held", &retry.Budget{Size: math.MaxInt, Ratio: 1, Remember: minute}, 1, 3, 0, int(min(math.MaxInt, int64(math.MaxInt64)/1_000_000_000))},
 		{"a hundred years", &retry.Budget{Size: 1, Ratio: 1, Remember: time.Millisecond}, 0, 9, 100 * 365 * 24 * time.Hour, 1},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
