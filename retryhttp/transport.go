@@ -94,7 +94,8 @@ type Transport struct {
 	//
 	// nil: a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m} for each target, so
 	// that retries do not keep an outage alive. The first retry of a request after a 401 or a
-	// 407 takes nothing from it, and is made even if it is empty. NoBudgets: none.
+	// 407 without a Retry-After takes nothing from it, and is made even if it is empty.
+	// NoBudgets: none.
 	//
 	// A target is a scheme, a host and a port. http://a.test, http://A.test.:80 and an IPv6
 	// address short or long are one each, and so are bücher.test and xn--bcher-kva.test. Names
