@@ -232,15 +232,17 @@ func TestREADMEPolicy(t *testing.T) {
 		var told []retry.Event
 		budget, observe := &retry.Budget{Size: 100}, func(_ context.Context, e retry.Event) { told = append(told, e) }
 
+		curve := retry.Exponential{Base: time.Second}
+
 		policy := retry.Policy{
-			MaxAttempts:    5,                // or retry.Unlimited; policy.WithMaxAttempts(n) takes one from a flag
+			MaxAttempts:    5,                // or retry.Unlimited; from a flag: p, err = p.WithMaxAttempts(n)
 			MaxElapsed:     30 * time.Second, // no retry starts later; alone it leaves attempts unlimited
 			AttemptTimeout: 2 * time.Second,  // for each attempt; ctx bounds the whole call
 			HealthyAfter:   time.Second,      // an attempt that ran this long starts a new count
-			Backoff:        retry.Exponential{Base: time.Second},
+			Backoff:        curve,            // Exponential, as above, or Fixed, Linear, Fibonacci, Schedule
 			MaxDelay:       5 * time.Second,  // no delay of the curve is longer, jitter included
 			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
-			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call
+			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call; 0: a minute
 			RetryIf:        temporary,        // func(error) bool; nil: every error is retried
 			Classify:       classify,         // limits and delays of its own for one kind of failure
 			Budget:         budget,           // an allowance of retries to share
