@@ -240,7 +240,7 @@ func TestREADMEPolicy(t *testing.T) {
 			AttemptTimeout: 2 * time.Second,  // for each attempt; ctx bounds the whole call
 			HealthyAfter:   time.Second,      // an attempt that ran this long starts a new count
 			Backoff:        curve,            // Exponential, as above, or Fixed, Linear, Fibonacci, Schedule
-			MaxDelay:       5 * time.Second,  // no delay of the curve is longer, jitter included
+			MaxDelay:       5 * time.Second,  // no delay is longer, jitter included; unlimited attempts: at least 10ms
 			Jitter:         retry.FullJitter, // or EqualJitter, or Proportional(0.2), which is ±20 %
 			MaxRetryAfter:  time.Minute,      // a longer Retry-After ends the call; 0: a minute
 			RetryIf:        temporary,        // func(error) bool; nil: every error is retried
@@ -345,7 +345,7 @@ func TestREADMEOutage(t *testing.T) {
 		require.NoError(t, err)
 
 		client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
-		resp, err := retryhttp.Result(client.Do(req)) // every status from 400 on is an error
+		resp, err := retryhttp.Result(client.Do(req)) // a status from 400 on is an error
 
 		assert.Nil(t, resp)
 		for range 999 {
