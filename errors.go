@@ -25,7 +25,8 @@ type Error struct {
 	// began anew.
 	Attempts, Total, Resets int
 
-	Waited time.Duration // sum of all delays that passed or that a Wait skipped
+	// Waited is the sum of all delays that passed or that a Wait skipped, before a reset too.
+	Waited time.Duration
 
 	// Delay is the delay that was chosen but not fully waited, such as the one before
 	// a retry that a Budget did not allow. A caller that calls again in a loop of its

@@ -60,7 +60,7 @@ type Policy struct {
 	// No retry starts later than MaxElapsed after the first attempt began; 0: no bound.
 	MaxElapsed time.Duration
 
-	AttemptTimeout time.Duration // cancels the context of each attempt; 0: never
+	AttemptTimeout time.Duration // after it the context of an attempt is canceled; 0: never
 
 	// HealthyAfter is for operations that last: a connection, a watch, a stream. An
 	// attempt that ran at least this long was healthy. If it fails, the call begins
