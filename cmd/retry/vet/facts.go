@@ -104,16 +104,6 @@ func (u *uses) findSettings() {
 	}
 }
 
-// fieldValues returns what is assigned to a field.
-func (u *uses) fieldValues(field *types.Var) (values []ast.Expr) {
-	for _, s := range u.settings {
-		if u.info.Uses[s.field] == field {
-			values = append(values, s.value)
-		}
-	}
-	return values
-}
-
 // same reports whether two expressions are the same variable, field or method
 // call, such as s.ctx or req.Context(). The receiver of a field does not
 // matter, because a method and its caller name it differently.

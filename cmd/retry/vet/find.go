@@ -102,11 +102,8 @@ func Find(ctx context.Context, patterns []string, tags string, checks []*analysi
 		}
 		for _, d := range action.Diagnostics {
 			at := action.Package.Fset.Position(d.Pos)
-			file, err := filepath.Rel(here, at.Filename)
-			if err != nil {
-				file = at.Filename // on another drive
-			}
-			found.List = append(found.List, Finding{Printable(file), at.Line, at.Column, action.Analyzer.Name, Printable(d.Message)})
+			file, _ := filepath.Rel(here, at.Filename) // "" on another drive
+			found.List = append(found.List, Finding{Printable(cmp.Or(file, at.Filename)), at.Line, at.Column, action.Analyzer.Name, Printable(d.Message)})
 		}
 	}
 	found.Packages, found.Calls = len(names), len(calls)

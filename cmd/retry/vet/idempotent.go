@@ -102,7 +102,9 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	return slices.ContainsFunc(parts, func(part inspector.Cursor) bool {
 		for n := range ast.Preorder(part.Node()) {
 			x, ok := n.(ast.Expr)
-			if id, isName := n.(*ast.Ident); isName && keyNames.MatchString(id.Name) && !u.isOfLibrary(id) {
+			id, _ := n.(*ast.Ident)
+			o := u.info.ObjectOf(id) // the library has such names itself, as in Transport.Idempotent
+			if o != nil && keyNames.MatchString(o.Name()) && (o.Pkg() == nil || !isLibrary(o.Pkg().Path())) {
 				return true
 			}
 			if text := u.text(x); ok && (keyNames.MatchString(text) || keyHeader.MatchString(text) && !anew[n]) {
@@ -111,12 +113,6 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 		}
 		return false
 	})
-}
-
-// isOfLibrary reports whether a name comes from the library, such as Transport.Idempotent.
-func (u *uses) isOfLibrary(id *ast.Ident) bool {
-	o := u.info.ObjectOf(id)
-	return o == nil || o.Pkg() != nil && isLibrary(o.Pkg().Path())
 }
 
 // letsAllThrough reports whether a Transport repeats each request, whatever it is.

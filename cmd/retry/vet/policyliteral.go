@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"go/ast"
+	"go/types"
 	"maps"
 	"regexp"
 	"strings"
@@ -37,9 +38,22 @@ policies are often wrong on purpose, or without delays.`, func(pass *analysis.Pa
 			for _, fault := range faultsOf(p) {
 				pass.ReportRangef(s.value, "%s", fault)
 			}
+			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) && !u.compared(s.value) {
+				pass.ReportRangef(s.value, "%s is set from outside, where 0 turns it off and the other limit may hold: write p, err = p.WithMaxAttempts(n), which refuses 0 and replaces both", s.field.Name)
+			}
 		}
 	}
 })
+
+// compared reports whether the program looks at the size of the number x itself.
+func (u *uses) compared(x ast.Expr) bool {
+	for _, b := range all[*ast.BinaryExpr](u.root) {
+		if name := types.ExprString(x); types.ExprString(b.X) == name || types.ExprString(b.Y) == name {
+			return true
+		}
+	}
+	return false
+}
 
 // usedPolicies returns the literals that are passed to calls unchanged.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
@@ -138,11 +152,9 @@ func (u *uses) oneClass(pass *analysis.Pass) {
 			continue
 		}
 		class := literal(u.value(ret.Results[0]))
-		if class == nil {
-			continue
-		}
 		name := keyed(class)["Name"]
-		if _, constant := u.evaluate(retry.Policy{}, classFields(class)); constant && (name == nil || u.info.Types[name].Value != nil) {
+		_, constant := u.evaluate(retry.Policy{}, classFields(class))
+		if class != nil && constant && (name == nil || u.info.Types[name].Value != nil) {
 			pass.ReportRangef(ret, "Classify gives every error this Class, so a mistake in the request is retried as an outage is: set its fields in the policy, or return nil for other errors")
 		}
 	}

@@ -192,6 +192,18 @@ func TestRules(t *testing.T) {
 			}`, ``},
 		{"a hot Class", "policyliteral: all 3 attempts of this Class", `log.Println(retry.Class{MaxAttempts: 3, Backoff: retry.Fixed(0)})`, ``},
 		{"one retry at once", "", `log.Println(retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(0)})`, ``},
+		{"a limit of the environment", "policyliteral: MaxAttempts is set from outside, where 0 turns it off",
+			`n, _ := strconv.Atoi(url); policy.MaxAttempts = n`, `return ping(attempt)`},
+		{"a limit of a flag", "policyliteral: MaxRetries is set from outside", `
+			n := flag.Int("retries", 2, "")
+			policy.MaxRetries = *n`, `return ping(attempt)`},
+		{"a limit that is looked at", "", `
+			n, _ := strconv.Atoi(url)
+			if n < 1 { return }
+			policy.MaxAttempts = n`, `return ping(attempt)`},
+		{"a limit as vet asks", "", `
+			n, _ := strconv.Atoi(url)
+			policy, err = policy.WithMaxAttempts(n)`, `return ping(attempt)`},
 		{"one Class for all", "policyliteral: Classify gives every error this Class",
 			`policy.Classify = func(error) *retry.Class { return &retry.Class{Name: "any", MaxAttempts: 3} }`, `return ping(attempt)`},
 		{"a Class that depends on the error", "",

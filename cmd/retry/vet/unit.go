@@ -66,10 +66,17 @@ func (u *uses) countsTime(x ast.Expr) bool {
 	if !ok || basic.Info()&types.IsInteger == 0 {
 		return false
 	}
-	made := u.from(x)
 	name := lastName(x)
-	return countsTime.MatchString(name) && !strings.Contains(strings.ToLower(name), "nano") ||
-		made != nil && hasAny(u.callee(made), "strconv.Atoi", "strconv.ParseInt")
+	return countsTime.MatchString(name) && !strings.Contains(strings.ToLower(name), "nano") || u.given(x)
+}
+
+// given reports whether x is a number that was read from a text or a flag.
+func (u *uses) given(x ast.Expr) bool {
+	if star, ok := ast.Unparen(x).(*ast.StarExpr); ok {
+		x = star.X
+	}
+	made := u.from(x)
+	return made != nil && hasAny(u.callee(made), "strconv.Atoi", "strconv.ParseInt", "flag.Int")
 }
 
 // bare reports whether nothing in a constant has a unit.

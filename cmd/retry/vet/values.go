@@ -74,7 +74,12 @@ func (u *uses) deep(x ast.Expr) ast.Expr {
 			if !ok || !field.IsField() {
 				return x
 			}
-			values := u.fieldValues(field)
+			var values []ast.Expr
+			for _, s := range u.settings {
+				if u.info.Uses[s.field] == field {
+					values = append(values, s.value)
+				}
+			}
 			if len(values) != 1 {
 				return x
 			}

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -30,7 +31,7 @@ import (
 )
 
 var _ = []any{
-	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command, signal.Stop,
+	bufio.NewReader, bytes.NewReader, sha256.New, sql.ErrNoRows, errors.Is, flag.Int, fmt.Errorf, io.EOF, log.Println, rand.New, http.Get, exec.Command, signal.Stop,
 	strconv.Itoa, strings.NewReader, &sync.Mutex{}, &atomic.Bool{}, time.Second, retryhttp.Check, retrysql.Transient,
 	backoff.NewExponentialBackOff,
 }
