@@ -104,6 +104,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 		x.discard() // it could not be read
 		x.failure = x.check(tooLate)
 	}
+	x.settle()
 	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
 		x.resp.Body = endedBy(x.resp.Body, a.cancel) // not before: Check may read it, close it and set another
 	}
@@ -143,13 +144,18 @@ func (x *exchange) check(err error) error {
 	if err != nil && failure == nil {
 		return retry.Permanent(err)
 	}
-	works := failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(failure) == 0
+	return failure
+}
+
+// settle pays the share of an attempt whose failure shows that the server works, and
+// decides whether the retry after it takes nothing.
+func (x *exchange) settle() {
+	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) && retry.RetryAfterOf(x.failure) == 0
 	if works {
 		x.budget.Success()
 	}
 	x.free = works && x.unset && !x.cured && curable(x.resp.StatusCode)
 	x.cured = x.cured || x.free
-	return failure
 }
 
 var (
@@ -196,7 +202,8 @@ func (x *exchange) discardAndWait(ctx context.Context, d time.Duration) (skipped
 func (x *exchange) stopped(err error) error {
 	err = x.gate.stopped(err)
 	if e, failed := err.(*retry.Error); failed && e.Reason == retry.ReasonBudget && x.unset {
-		if lent, _ := retry.LendBudget(x.req.Context(), 0, false); lent == retry.Unlimited || x.budget.Left() == 0 { // else one of the context was empty
+		lent, back := retry.LendBudget(x.req.Context(), 1, false)
+		if back(max(0, lent)); lent != 0 { // else one of the context was empty, and was asked first
 			e.Cause = fmt.Errorf("for %s://%s; see retryhttp.Transport.Budgets", x.req.URL.Scheme, x.req.URL.Host)
 		}
 	}

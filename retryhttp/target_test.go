@@ -114,6 +114,12 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 		{"the same after an outage", nil, once(401), 0, 100, 200, 0},
 		{"the credentials of a proxy expire", nil, once(407), 0, 100, 200, 0},
 		{"a token that is not renewed", nil, forEver(401), 10, 1000, 2000 + 10 + 223, 1000},
+		{"each call meets a 401, and then an outage", nil, roundTrip(func(req *http.Request) (*http.Response, error) {
+			if retryhttp.AttemptOf(req.Context()) == 1 {
+				return response(401), nil
+			}
+			return response(503), nil
+		}), 10, 1000, 2000 + 10 + 100, 1000},
 		{"401 with a Budget of the user", func(tr *retryhttp.Transport) { tr.Policy.Budget = &retry.Budget{Size: 10} }, once(401), 10, 100, 110, 90},
 		{"421 for ever", nil, forEver(421), 10, 1000, 1010, 1000},
 		{"409 for ever, as LLM retries it", nil, forEver(409), 10, 1000, 1010 + 112, 1000},
@@ -162,6 +168,20 @@ func TestRetriesThatTakeNothing(t *testing.T) {
 			assert.Equal(t, []int{2, 10}, []int{b.Left(), of.Left()})
 		})
 	}
+	bubble(t, "a Check that outlasts its attempt makes a timeout of a 401", func(t *testing.T) {
+		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 5, AttemptTimeout: time.Second}, Base: forEver(401)}
+		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+			time.Sleep(time.Second)
+			return failing(req, resp, err)
+		}
+		b := take(tr.TargetBudget(request(t, "GET")), 0)
+		_, err := tr.RoundTrip(request(t, "GET"))
+		assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
+		for range 9 {
+			b.Success()
+		}
+		assert.Zero(t, b.Left(), "the 401 has put back no share")
+	})
 	bubble(t, "a Budget of the context is charged", func(t *testing.T) {
 		tr := &retryhttp.Transport{Check: failing, Policy: retry.Policy{MaxAttempts: 5}, Base: once(401)}
 		take(tr.TargetBudget(request(t, "GET")), 0)

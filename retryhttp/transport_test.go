@@ -542,8 +542,9 @@ func TestBudgetsOfTargets(t *testing.T) {
 				sent++
 				return response(503), nil
 			})}
+			lent := row.lent
 			ask := func(url string) error {
-				req, err := http.NewRequestWithContext(retry.WithBudget(t.Context(), row.lent), "GET", url, nil)
+				req, err := http.NewRequestWithContext(retry.WithBudget(t.Context(), lent), "GET", url, nil)
 				require.NoError(t, err)
 				return retryhttp.ErrorOf(send(t, rt, req))
 			}
@@ -557,6 +558,8 @@ func TestBudgetsOfTargets(t *testing.T) {
 				assert.Equal(t, retry.ReasonBudget, retry.ReasonOf(ask("http://DB.:8080/")), "the same target")
 				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("https://db:8080/")), "another scheme")
 				assert.Equal(t, retry.ReasonExhausted, retry.ReasonOf(ask("http://db:8081/")), "another port")
+				lent = &retry.Budget{}
+				assert.ErrorContains(t, ask("http://db:8080/"), "would have waited 1ms): ", "the context's is asked first")
 			}
 		})
 	}

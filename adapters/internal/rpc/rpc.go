@@ -155,8 +155,11 @@ func Do(ctx context.Context, p retry.Policy, target string, attempt func(context
 	case !failed:
 	case e.Attempts == 0 && ctx.Err() != nil:
 		e.Cause = &noAttempt{e.Cause, coded(ctx.Err())}
-	case e.Reason == retry.ReasonBudget && target != "" && p.Budget.Left() == 0: // else one of the context was empty
-		e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", target)
+	case e.Reason == retry.ReasonBudget && target != "":
+		lent, back := retry.LendBudget(ctx, 1, false)
+		if back(max(0, lent)); lent != 0 { // else one of the context was empty, and was asked first
+			e.Cause = fmt.Errorf("for %s; see Interceptor.Budgets", target)
+		}
 	}
 	return err
 }
