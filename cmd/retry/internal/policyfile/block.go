@@ -19,7 +19,6 @@ type Block struct {
 	Bounds          // set by Read
 
 	node      *yaml.Node
-	documents []*yaml.Node    // of the file
 	original  *yaml.Node      // in the file, while b has what stands for its expansions
 	beside    *place          // the mapping that has the block under a key; nil: none
 	dialect   string          // of its place in the file; "" if that does not say
@@ -88,6 +87,9 @@ func isNumber(text string) bool {
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
 	known := slices.DeleteFunc(slices.Clone(blocks), func(b Block) bool { return !b.Known() })
+	if written := slices.DeleteFunc(slices.Clone(known), func(b Block) bool { return b.absent != "" }); len(written) > 0 {
+		known = written
+	}
 	switch {
 	case at == "" && len(known) > 0: // other documents are something else
 		blocks = known
@@ -126,7 +128,7 @@ const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, beside *place, path []string, dialect string) {
 	s.blocks = append(s.blocks, Block{
-		File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, documents: s.documents, beside: beside, dialect: dialect,
+		File: s.Name, At: strings.Join(path, "."), Line: node.Line, node: node, beside: beside, dialect: dialect,
 	})
 }
 
@@ -139,16 +141,14 @@ func (s *search) usual(document *yaml.Node) {
 		s.blocks[i].misspelt = s.blocks[i].near() > 0
 	}
 	whole := Block{node: resolved(document)}
-	if s.blocks == nil && !whole.Known() && !whole.hasUnread() {
+	if s.blocks == nil && !whole.Known() {
 		walk(whole.node, func(path []string, e entry) bool {
 			dialect, found := placed(e.under, e.in, resolved(e.value))
-			if found {
+			if found = found && !whole.hasUnread(); found {
 				s.add(resolved(e.value), e.in, path, dialect)
 			}
 			return found
 		})
-	}
-	if s.blocks == nil && !whole.Known() {
 		s.absent(document)
 	}
 	if s.blocks == nil {

@@ -31,6 +31,7 @@ type format struct {
 	beside               []sibling
 	attemptLimit         string // the key in it that bounds each attempt; "": none
 	ignoresLong          bool   // it ignores that if it is not shorter than what bounds all attempts
+	refusesLong          bool   // it refuses it if it is longer
 }
 
 var formats = []format{
@@ -53,7 +54,7 @@ var formats = []format{
 	{name: "istio", title: "Istio", example: `{"attempts": 2}`, plain: snake, times: goTimes, read: readIstio, places: []string{"retries"},
 		attemptLimit: "perTryTimeout", ignoresLong: true, marks: []string{"retryOn", "perTryTimeout"},
 		beside: []sibling{{path: "timeout", bounds: all}}},
-	{name: "httproute", title: "HTTPRoute", example: `{"attempts": 2}`, plain: exactly, times: gatewayTimes, read: readHTTPRoute, places: []string{"retry"},
+	{name: "httproute", title: "HTTPRoute", example: `{"attempts": 2}`, plain: exactly, times: gatewayTimes, read: readHTTPRoute, places: []string{"retry"}, refusesLong: true,
 		beside: []sibling{{path: "timeouts.request", bounds: all}, {path: "timeouts.backendRequest", bounds: each}}},
 	{name: "stepfunctions", title: "Step Functions", example: `{"ErrorEquals": ["States.ALL"]}`, plain: exactly, read: readStepFunctions, places: []string{"Retry"},
 		marks: []string{"ErrorEquals", "IntervalSeconds", "BackoffRate"},
@@ -66,7 +67,7 @@ var formats = []format{
 			{path: "sending_queue.enabled", when: "false", says: "without a queue, the deadline of the caller ends the retries, too"},
 			{path: "sending_queue.wait_for_result", when: "true", says: "the deadline of the caller ends the retries, too"}}},
 	{name: "argo", title: "Argo Workflows", example: `{"limit": 3}`, plain: exactly, times: argoTimes, read: readArgo, places: []string{"retryStrategy"}, certain: true,
-		beside: []sibling{{path: "/spec.activeDeadlineSeconds", bounds: all}, {path: "activeDeadlineSeconds", bounds: each}, {path: "timeout", bounds: each}}},
+		beside: []sibling{{path: "/spec.activeDeadlineSeconds", bounds: all}, {path: "/spec.workflowSpec.activeDeadlineSeconds", bounds: all}, {path: "activeDeadlineSeconds", bounds: each}, {path: "timeout", bounds: each}}},
 	{name: "nats", title: "NATS", example: `{"max_deliver": 3}`, plain: snake, times: natsTimes, read: readNATS, marks: []string{"max_deliver"},
 		places: []string{"config", "spec"}}, // in what "nats consumer info" prints, and of a Kubernetes Consumer
 	{name: "asynq", title: "asynq", example: `{"max_retry": 25}`, plain: exactly, read: readAsynq, marks: []string{"max_retry"}, attemptLimit: "timeout_seconds"},
@@ -99,7 +100,7 @@ var unread = []unreadSystem{
 	{regexp.MustCompile(`^kind: EnvoyFilter$`), "Istio's filters", "they change the route that Istio writes, with its own retries"},
 	{regexp.MustCompile(`^kind: HTTPProxy$`), "Contour", "count counts retries, and perTryTimeout ends each attempt"},
 	{regexp.MustCompile(`^kind: BackendTrafficPolicy$`), "Envoy Gateway", "numRetries counts retries, and is 2 if it is left out"},
-	{regexp.MustCompile(`^(spring(\..*)?|max-attempts|initial-interval|max-interval)$`), "Spring", "max-attempts counts the first attempt in Spring Retry, and not in Spring Framework 7"},
+	{regexp.MustCompile(`^(spring(\..*)?|max-(attempts|retries)|initial-interval|max-interval)$`), "Spring", "max-attempts counts the first attempt, and max-retries, which is its name since Spring Boot 4, does not"},
 }
 
 const ofPolicy = "retry: invalid policy"
@@ -433,7 +434,9 @@ func readEnvoy(f *form) {
 	f.skip("", "retriable_status_codes", "retriable_headers")
 	f.skip("only requests with these headers are retried", "retriable_request_headers")
 	f.finalTimeout("per_try_timeout")
-	f.cluster()
+	if f.attempts > 1 {
+		f.b.note("max_retries", "an outage meets the limit of the cluster before num_retries: 3 retries at once in each Envoy, unless its circuit_breakers say otherwise")
+	}
 	f.skip(routing, "retry_priority", "retry_host_predicate", "retry_options_predicates", "host_selection_retry_max_attempts")
 	f.skip("a policy bounds the whole attempt, not its silence", "per_try_idle_timeout")
 	f.skip("a policy waits for what a server asks by its max_retry_after", "rate_limited_retry_back_off")
@@ -452,46 +455,6 @@ func (f *form) finalTimeout(key string) {
 	}
 }
 
-// cluster notes how many retries Envoy allows at once to the cluster of a route, if that
-// is in the file.
-func (f *form) cluster() {
-	name, routed := f.b.beside.get(snake, "cluster")
-	clusters, _ := f.b.beside.outermost().get(snake, "static_resources", "clusters")
-	if !routed || clusters.value == nil {
-		return
-	}
-	for _, e := range f.some("clusters", clusters.value) {
-		in := &place{node: resolved(e.value)}
-		if own, ok := in.get(snake, "name"); !ok || own.value.Value != name.value.Value {
-			continue
-		}
-		var threshold struct {
-			MaxRetries  *int `yaml:"max_retries"`
-			RetryBudget *struct {
-				BudgetPercent       struct{ Value *float64 } `yaml:"budget_percent"`
-				MinRetryConcurrency *int                     `yaml:"min_retry_concurrency"`
-			} `yaml:"retry_budget"`
-		}
-		if first, ok := in.get(snake, "circuit_breakers", "thresholds", "0"); ok && first.value.Decode(&threshold) != nil {
-			f.b.note("circuit_breakers", "their thresholds are not read")
-			return
-		}
-		if budget := threshold.RetryBudget; budget != nil {
-			f.concurrency("retry_budget", budget.BudgetPercent.Value, budget.MinRetryConcurrency)
-			return
-		}
-		f.b.note("max_retries", fmt.Sprintf("each Envoy allows %d retries at once to this cluster, which an outage meets before num_retries", valueOr(threshold.MaxRetries, 3)))
-		return
-	}
-}
-
-// concurrency notes a budget of Envoy.
-func (f *form) concurrency(key string, percent *float64, least *int) {
-	share, retries := valueOr(percent, 20), valueOr(least, 3)
-	f.b.note(key, fmt.Sprintf("each Envoy allows %v %% of its active requests as retries at once, and at least %d; the nearest budget is {size: %d, ratio: %.3g}",
-		share, retries, max(1, retries), min(1, share/max(1, 100-share))))
-}
-
 // some returns the entries of a list beside b, no more than can be looked at.
 func (f *form) some(key string, list *yaml.Node) []entry {
 	all := entries(list)
@@ -500,96 +463,6 @@ func (f *form) some(key string, list *yaml.Node) []entry {
 		all = all[:mostBeside]
 	}
 	return all
-}
-
-// resources calls visit for each resource of a kind in the documents of b's file.
-func (f *form) resources(kind string, visit func(*place)) {
-	for _, document := range f.b.documents[:min(len(f.b.documents), mostBeside)] {
-		if p := (&place{node: resolved(document)}); valueOf(p, "kind") == kind {
-			visit(p)
-		}
-	}
-}
-
-// names returns the texts at a path in each element of a list beside b.
-func (f *form) names(list string, path ...string) (names []string) {
-	all, ok := f.b.beside.get(exactly, list)
-	if !ok {
-		return nil
-	}
-	for _, e := range f.some(list, all.value) {
-		if name, ok := (&place{node: resolved(e.value)}).get(exactly, path...); ok {
-			names = append(names, name.value.Value)
-		}
-	}
-	return names
-}
-
-// destinations notes what the DestinationRules in the file allow for the hosts of a route.
-func (f *form) destinations() {
-	hosts := f.names("route", "destination", "host")
-	f.resources("DestinationRule", func(rule *place) {
-		var spec struct {
-			Host          string
-			TrafficPolicy struct {
-				RetryBudget *struct {
-					Percent             *float64
-					MinRetryConcurrency *int `yaml:"minRetryConcurrency"`
-				} `yaml:"retryBudget"`
-				ConnectionPool struct {
-					HTTP struct {
-						MaxRetries int `yaml:"maxRetries"`
-					}
-				} `yaml:"connectionPool"`
-			} `yaml:"trafficPolicy"`
-		}
-		e, _ := rule.get(exactly, "spec")
-		if e.value == nil || e.value.Decode(&spec) != nil || !slices.Contains(hosts, spec.Host) {
-			return
-		}
-		if budget := spec.TrafficPolicy.RetryBudget; budget != nil {
-			f.concurrency("retryBudget", budget.Percent, budget.MinRetryConcurrency)
-		}
-		if most := spec.TrafficPolicy.ConnectionPool.HTTP.MaxRetries; most > 0 {
-			f.b.note("maxRetries", fmt.Sprintf("each Envoy allows %d retries at once to %s", most, spec.Host))
-		}
-	})
-}
-
-// constraint reads the budget that an XBackendTrafficPolicy in the file has for a backend of
-// a rule.
-func (f *form) constraint() {
-	backends := f.names("backendRefs", "name")
-	f.resources("XBackendTrafficPolicy", func(policy *place) {
-		var spec struct {
-			TargetRefs      []struct{ Name string } `yaml:"targetRefs"`
-			RetryConstraint *struct {
-				Budget       struct{ Percent *int }
-				MinRetryRate struct {
-					Count    *int
-					Interval string
-				} `yaml:"minRetryRate"`
-			} `yaml:"retryConstraint"`
-		}
-		e, _ := policy.get(exactly, "spec")
-		if e.value == nil || e.value.Decode(&spec) != nil || spec.RetryConstraint == nil {
-			return
-		}
-		for _, target := range spec.TargetRefs {
-			if !slices.Contains(backends, target.Name) {
-				continue
-			}
-			rate := spec.RetryConstraint.MinRetryRate
-			count, interval := valueOr(rate.Count, 10), time.Second
-			if every, err := time.ParseDuration(rate.Interval); err == nil {
-				interval = every
-			}
-			count = max(1, count)
-			f.budget = &retry.Budget{Size: count, Ratio: min(1, float64(valueOr(spec.RetryConstraint.Budget.Percent, 20))/100), RefillEvery: max(time.Millisecond, interval/time.Duration(count))}
-			f.b.note("retryConstraint", fmt.Sprintf("here a budget of %d retries for %s, a share of %v for each success, and one every %v; a gateway counts them in an interval, and answers 503 beyond",
-				f.budget.Size, target.Name, f.budget.Ratio, f.budget.RefillEvery))
-		}
-	})
 }
 
 func valueOr[T any](value *T, missing T) T {
@@ -621,14 +494,13 @@ func readHTTPRoute(f *form) {
 	if f.retryOn == "" {
 		f.b.note("codes", "it is left out, so that only failures of the connection are retried")
 	}
-	f.constraint()
 	switch {
 	case f.attempts == 1:
 		f.time("backoff", 0, 0)
 		return
 	case f.has("backoff"):
 		f.base, f.factor = f.time("backoff", time.Millisecond, 0), 1
-		f.b.note("backoff", "each wait is at least this; how it grows is up to the implementation")
+		f.b.note("backoff", "it is the base of the waits; how they grow and vary is up to the implementation")
 		return
 	}
 	f.base, f.factor, f.cap, f.jitter = 25*time.Millisecond, 2, 250*time.Millisecond, retry.FullJitter
@@ -650,7 +522,6 @@ func readIstio(f *form) {
 		f.time("backoff", time.Millisecond, 25*time.Millisecond), 0)
 	f.skip(routing, "retryRemoteLocalities", "retryIgnorePreviousHosts")
 	f.finalTimeout("perTryTimeout")
-	f.destinations()
 }
 
 // The limits of the Amazon States Language.
@@ -682,7 +553,7 @@ func readStepFunctions(f *form) {
 	f.layers()
 }
 
-// mostBeside is how many clusters, retriers or templates are looked at for each block: more
+// mostBeside is how many retriers or templates are looked at for each block: more
 // would take long for each of as many blocks.
 const mostBeside = 300
 
@@ -823,7 +694,11 @@ func readArgo(f *form) {
 
 // callers warns of a template whose steps are retried, and that is retried as a step.
 func (f *form) callers() {
-	templates, _ := f.b.beside.outermost().get(exactly, "spec", "templates")
+	whole := f.b.beside.outermost()
+	templates, written := whole.get(exactly, "spec", "templates")
+	if !written { // of a CronWorkflow
+		templates, _ = whole.get(exactly, "spec", "workflowSpec", "templates")
+	}
 	if templates.value == nil || f.attempts == 1 {
 		return
 	}

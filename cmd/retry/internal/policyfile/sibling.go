@@ -121,10 +121,19 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 		}
 		b.readSibling(f, s, path, e, ok)
 	}
-	if f.ignoresLong && b.All > 0 && b.Each >= b.All {
-		b.warn(b.EachKey, fmt.Sprintf("%s is %v, and Envoy ignores it, because %s is %v: write less than %v", b.EachKey, b.Each, b.AllKey, b.All, b.All))
-		b.Each = 0
+	switch {
+	case b.All == 0 || b.Each < b.All:
+	case f.ignoresLong:
+		b.tooLong("Envoy ignores it", "less than")
+	case f.refusesLong && b.Each > b.All:
+		b.tooLong("the API refuses it", "at most")
 	}
+}
+
+// tooLong warns of a bound on each attempt that has no effect.
+func (b *Block) tooLong(why, write string) {
+	b.warn(b.EachKey, fmt.Sprintf("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All, write, b.All))
+	b.Each = 0
 }
 
 // readSibling reads one setting beside b, or its default if it is not written.
@@ -213,13 +222,15 @@ func (b *Bounds) Fits(p retry.Policy) int {
 
 // lintBounds returns which attempts of p never run or are cut off.
 func (b *Block) lintBounds(p retry.Policy) (found []warning) {
-	attempts := p.EffectiveMax()
-	if b.All == 0 || attempts == 1 || attempts == retry.Unlimited {
+	if b.All == 0 {
 		return nil
 	}
 	p.AttemptTimeout = b.Each
 	start := time.Duration(0) // of the next attempt, at the earliest if each attempt hangs
-	steps := p.Plan(mostKeys)
+	steps, of := p.Plan(mostKeys), fmt.Sprintf(" of %d", p.EffectiveMax())
+	if p.EffectiveMax() == retry.Unlimited { // what bounds all ends it, which is meant, but after one retry
+		steps, of = p.Plan(1), ""
+	}
 	for _, step := range steps {
 		if start = saturate.Add(start, saturate.Add(b.Each, step.Lo)); start < b.All {
 			continue
@@ -228,9 +239,9 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 		if b.Each > 0 {
 			why = fmt.Sprintf("if each one before it takes its %v", b.Each)
 		}
-		return []warning{{b.AllKey, fmt.Sprintf("attempt %d of %d never runs, %s: %s is %v, for all attempts and waits", step.Attempt+1, attempts, why, b.AllKey, b.All)}}
+		return []warning{{b.AllKey, fmt.Sprintf("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", step.Attempt+1, of, why, b.AllKey, b.All)}}
 	}
-	if n := len(steps); n > 0 && b.Each > 0 {
+	if n := len(steps); n > 0 && b.Each > 0 && of != "" {
 		if end := saturate.Add(steps[n-1].Total, b.Each); end > b.All {
 			return []warning{{b.AllKey, fmt.Sprintf("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
 				n+1, n+1, b.Each, end, b.AllKey, b.All)}}

@@ -1,7 +1,6 @@
 package policyfile
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -64,7 +63,13 @@ func TestBeside(t *testing.T) {
 		{"Temporal, more than the waits", "{scheduleToCloseTimeout: 10s, retryPolicy: {maximumAttempts: 4}}", "retryPolicy",
 			"scheduleToCloseTimeout: 10s, beside these settings, ends all attempts and waits together", ""},
 		{"Temporal, without an end", "{scheduleToCloseTimeout: 1s, retryPolicy: {initialInterval: 2s}}", "retryPolicy",
-			"scheduleToCloseTimeout: 1s, beside these settings, ends all attempts and waits together", ""},
+			"scheduleToCloseTimeout: 1s, beside these settings, ends all attempts and waits together",
+			"attempt 2 never runs, the waits before it take at least 2s: scheduleToCloseTimeout is 1s, for all attempts and waits"},
+		{"Temporal, an attempt longer than all", "{scheduleToCloseTimeout: 60s, startToCloseTimeout: 300s, retryPolicy: {initialInterval: 10s}}", "retryPolicy",
+			"startToCloseTimeout: 5m0s, beside these settings, ends each attempt",
+			"attempt 2 never runs, if each one before it takes its 5m0s: scheduleToCloseTimeout is 1m0s, for all attempts and waits"},
+		{"Temporal, without an end, and one retry fits", "{scheduleToCloseTimeout: 3s, retryPolicy: {initialInterval: 2s}}", "retryPolicy",
+			"scheduleToCloseTimeout: 3s, beside these settings, ends all attempts and waits together", ""},
 		{"gRPC, no name", "{methodConfig: [{timeout: 9s, retryPolicy: " + grpc + "}]}", "", "timeout: 9s, beside these settings, ends all attempts and waits together",
 			"this does nothing: its entry of methodConfig has no name, and is skipped; write name: [{}] for all methods"},
 		{"gRPC, a budget", "{retryThrottling: {maxTokens: 10, tokenRatio: 0.1}, methodConfig: [{name: [{}], retryPolicy: " + grpc + "}]}", "",
@@ -88,31 +93,23 @@ func TestBeside(t *testing.T) {
 			"retriable_status_codes: it does nothing without retriable-status-codes in retry_on"},
 		{"Envoy, a word without statuses", "{route: {retry_policy: {retry_on: 'reset, retriable-status-codes'}}}", "route.retry_policy", envoyDefault,
 			"retry_on: retriable-status-codes does nothing without retriable_status_codes"},
+		{"Envoy, in an outage", "{route: {retry_policy: {retry_on: 5xx}}}", "route.retry_policy",
+			"max_retries: an outage meets the limit of the cluster before num_retries: 3 retries at once in each Envoy, unless its circuit_breakers say otherwise", ""},
 		{"Envoy, the whole stream", "{route: {timeout: 0s, max_stream_duration: {max_stream_duration: 3s}, retry_policy: {retry_on: 5xx, per_try_timeout: 2s}}}", "route.retry_policy",
 			"max_stream_duration.max_stream_duration: 3s, beside these settings, ends all attempts and waits together",
 			"attempt 2 may be cut off: 2 attempts of 2s and their waits take up to 4.025s, and max_stream_duration.max_stream_duration is 3s"},
-		{"Envoy, the cluster", "{static_resources: {clusters: [{name: a}, {name: b, circuit_breakers: {thresholds: [{max_retries: 7}]}}], x: {route: {cluster: b, retry_policy: {retry_on: 5xx}}}}}", "",
-			"max_retries: each Envoy allows 7 retries at once to this cluster, which an outage meets before num_retries", ""},
-		{"Envoy, the cluster's default", "{static_resources: {clusters: [{name: a}], x: {route: {cluster: a, retry_policy: {retry_on: 5xx}}}}}", "",
-			"max_retries: each Envoy allows 3 retries at once to this cluster, which an outage meets before num_retries", ""},
-		{"Envoy, a budget", "{static_resources: {clusters: [{name: a, circuit_breakers: {thresholds: [{retry_budget: {}}]}}], x: {route: {cluster: a, retry_policy: {retry_on: 5xx}}}}}", "",
-			"retry_budget: each Envoy allows 20 % of its active requests as retries at once, and at least 3; the nearest budget is {size: 3, ratio: 0.25}", ""},
 		{"Istio, without the block", "{kind: VirtualService, spec: {http: [{timeout: 1s, route: [{destination: {host: a}}]}]}}", "", second, ""},
-		{"Istio, a budget of its host", "{kind: VirtualService, spec: {http: [{route: [{destination: {host: a}}], retries: {attempts: 2}}]}}\n--- \n" +
-			"{kind: DestinationRule, spec: {host: a, trafficPolicy: {retryBudget: {percent: 50}}}}", "",
-			"retryBudget: each Envoy allows 50 % of its active requests as retries at once, and at least 3; the nearest budget is {size: 3, ratio: 1}", ""},
-		{"Istio, the pool of its host", "{kind: VirtualService, spec: {http: [{route: [{destination: {host: a}}], retries: {attempts: 2}}]}}\n--- \n" +
-			"{kind: DestinationRule, spec: {host: a, trafficPolicy: {connectionPool: {http: {maxRetries: 4}}}}}", "", "maxRetries: each Envoy allows 4 retries at once to a", ""},
-		{"HTTPRoute, a budget of its backend", "{kind: HTTPRoute, spec: {rules: [{backendRefs: [{name: a}], retry: {attempts: 2, codes: [503]}}]}}\n--- \n" +
-			"{kind: XBackendTrafficPolicy, spec: {targetRefs: [{name: a}], retryConstraint: {budget: {percent: 30}, minRetryRate: {count: 5}}}}", "",
-			"retryConstraint: here a budget of 5 retries for a, a share of 0.3 for each success, and one every 200ms; a gateway counts them in an interval, and answers 503 beyond", ""},
-		{"Envoy, many clusters", "{static_resources: {clusters: [{name: a}" + strings.Repeat(", {}", 300) + "], x: {route: {cluster: a, retry_policy: {retry_on: 5xx}}}}}", "",
-			"clusters: of these 301, the first 300 are looked at here", ""},
 		{"Temporal, each attempt", "{startToCloseTimeout: 60s, retryPolicy: {maximumAttempts: 3}}", "retryPolicy", "startToCloseTimeout: 1m0s, beside these settings, ends each attempt", ""},
 		{"Temporal, the queue", "{scheduleToStartTimeout: 60s, retryPolicy: {maximumAttempts: 3}}", "retryPolicy", "scheduleToStartTimeout: ends the wait for a worker, and is not retried", ""},
 		{"HTTPRoute, two of six fit", "{kind: HTTPRoute, spec: {rules: [{timeouts: {request: 400ms, backendRequest: 200ms}, retry: {attempts: 5, codes: [500]}}]}}", "",
 			"timeouts.backendRequest: 200ms, beside these settings, ends each attempt",
 			"attempt 3 of 6 never runs, if each one before it takes its 200ms: timeouts.request is 400ms, for all attempts and waits"},
+		{"HTTPRoute, an attempt longer than all", "{timeouts: {request: 3s, backendRequest: 5s}, retry: {attempts: 1}}", "retry",
+			"timeouts.backendRequest: 5s, beside these settings, ends each attempt",
+			"timeouts.backendRequest is 5s, and the API refuses it, because timeouts.request is 3s: write at most 3s"},
+		{"HTTPRoute, as long as all", "{timeouts: {request: 3s, backendRequest: 3s}, retry: {attempts: 1}}", "retry",
+			"timeouts.backendRequest: 3s, beside these settings, ends each attempt",
+			"attempt 2 of 2 never runs, if each one before it takes its 3s: timeouts.request is 3s, for all attempts and waits"},
 		{"HTTPRoute, a fraction", "{timeouts: {request: 0.5s}, retry: {attempts: 1}}", "retry",
 			`timeouts.request: beside these settings it is "0.5s", which is not read: write a duration as text in whole h, m, s and ms, such as "500ms" or "1m30s"`, ""},
 		{"HTTPRoute, without a count", "{matches: [], retry: {codes: [503], backoff: 1s}}", "retry", "attempts: it is left out, and the implementation decides; here it is 2, as in Istio", ""},
@@ -143,6 +140,9 @@ func TestBeside(t *testing.T) {
 		{"Argo, the workflow", "{spec: {activeDeadlineSeconds: 5, templates: [{retryStrategy: {limit: 3, backoff: {duration: 4s}}}]}}", "",
 			"spec.activeDeadlineSeconds: 5s, beside these settings, ends all attempts and waits together",
 			"attempt 3 of 4 never runs, the waits before it take at least 8s: spec.activeDeadlineSeconds is 5s, for all attempts and waits"},
+		{"Argo, in a CronWorkflow", "{spec: {workflowSpec: {activeDeadlineSeconds: 9, templates: [{name: all, retryStrategy: {limit: 2}, steps: [[{template: one}]]}, {name: one, retryStrategy: {limit: 3}}]}}}",
+			"spec.workflowSpec.templates.1.retryStrategy", "spec.workflowSpec.activeDeadlineSeconds: 9s, beside these settings, ends all attempts and waits together",
+			"attempts multiply: template all is retried, too, and runs this one each time"},
 		{"Argo, a backoff without a limit", "{retryStrategy: {backoff: {duration: 4s}}}", "retryStrategy", "",
 			"backoff: it does nothing without a limit: Argo retries at once, without an end"},
 		{"Argo, two layers", "{spec: {templates: [{name: all, retryStrategy: {limit: 2}, steps: [[{name: x, template: one}]]}, {name: one, retryStrategy: {limit: 3}}]}}", "spec.templates.1.retryStrategy", "",
