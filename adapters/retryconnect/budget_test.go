@@ -3,8 +3,11 @@ package retryconnect_test
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -59,4 +62,27 @@ func TestBudgets(t *testing.T) {
 			return calls[names[0]](ctx, client)
 		}
 	}, retryconnect.NoBudgets)
+}
+
+func TestBlip(t *testing.T) {
+	calltest.Blip(t, func(t *testing.T, up func() bool) func(context.Context) error {
+		interceptor := &retryconnect.Interceptor{Policy: retry.Default()}
+		client := connect.NewClient[text, text](answers(up), "http://orders", connect.WithInterceptors(interceptor))
+		return func(ctx context.Context) error {
+			_, err := client.CallUnary(ctx, connect.NewRequest(&text{}))
+			return err
+		}
+	})
+}
+
+// answers is a client of a server that answers if it is up.
+type answers func() bool
+
+func (up answers) Do(req *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/proto"}}, Body: http.NoBody, Request: req}
+	if !up() {
+		resp.StatusCode, resp.Header = 503, http.Header{"Content-Type": {"application/json"}}
+		resp.Body = io.NopCloser(strings.NewReader(`{"code": "unavailable"}`))
+	}
+	return resp, nil
 }

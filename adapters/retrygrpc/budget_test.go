@@ -66,6 +66,23 @@ func TestBudgets(t *testing.T) {
 	}, retrygrpc.NoBudgets)
 }
 
+func TestBlip(t *testing.T) {
+	calltest.Blip(t, func(t *testing.T, up func() bool) func(context.Context) error {
+		conn, err := grpc.NewClient("dns:///"+strings.ReplaceAll(t.Name(), "/", "-"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		unary := retrygrpc.Interceptor{Policy: retry.Default()}.Unary()
+		return func(ctx context.Context) error {
+			return unary(ctx, "/test/Call", nil, nil, conn, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+				if up() {
+					return nil
+				}
+				return status.Error(codes.Unavailable, "restarting")
+			})
+		}
+	})
+}
+
 // All clients of a target share its Budget, except where only the dialer knows the server.
 func TestBudgetOfTheProcess(t *testing.T) {
 	for schemes, retries := range map[string]int{"dns:/// dns:///": 10, "dns:/// ": 10, "passthrough:/// passthrough:///": 60} {

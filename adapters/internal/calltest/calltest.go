@@ -7,7 +7,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goretry/retry"
@@ -354,4 +356,41 @@ func Budgets(t *testing.T, start func(retry.Policy, func(target string) *retry.B
 			t.Errorf("the targets are %q; want two addresses", targets)
 		}
 	})
+}
+
+// Blip checks what the Budget that nobody has set costs while a target fails for 300 ms,
+// as when it is restarted: after a minute of 100 calls a second, 100 calls at once lose
+// nothing, and without that minute all of them. start makes a client in virtual time,
+// whose server works if up says so.
+func Blip(t *testing.T, start func(t *testing.T, up func() bool) func(context.Context) error) {
+	for name, blip := range map[string]struct{ before, lost int }{
+		"after a minute of calls": {6000, 0},
+		"without a history":       {0, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lost atomic.Int64
+				var down time.Time // until then
+				call := start(t, func() bool { return !time.Now().Before(down) })
+				for range blip.before {
+					if err := call(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				down = time.Now().Add(300 * time.Millisecond)
+				for range 100 {
+					go func() {
+						if call(t.Context()) != nil {
+							lost.Add(1)
+						}
+					}()
+				}
+				time.Sleep(time.Minute)
+				if lost := int(lost.Load()); lost != blip.lost {
+					t.Errorf("%d calls are lost, want %d", lost, blip.lost)
+				}
+			})
+		})
+	}
 }
