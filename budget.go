@@ -42,8 +42,9 @@ type Budget struct {
 	// 16th of this time takes a 16th of it. While calls succeed, it holds about Size + Ratio x
 	// the successes of the last Remember, so that the calls that fail in a short outage can
 	// be retried; after a pause, it holds Size. With a Ratio of 0.1 and a Remember of 30s,
-	// 100 successes a second are 300 retries more. 0: never more than Size. Below 1ms it
-	// is invalid in a Policy, and 0 elsewhere.
+	// 100 successes a second are 300 retries more. What a Refund or a lender gives back
+	// late fills it beyond Size too, and fades. 0: never more than Size. Below 1ms it is
+	// invalid in a Policy, and 0 elsewhere.
 	Remember time.Duration
 
 	// Borrowed says that another process lent these retries, as

@@ -90,6 +90,11 @@ func (p Policy) Lint() []string {
 		"MaxDelay (max_delay) of %v is shorter than the first delay of %v: "+
 			"it cuts even that one",
 		p.MaxDelay, first)
+	if b := p.Budget; b != nil {
+		say(b.Remember > 0 && b.Ratio == 0,
+			"Budget: Remember of %v beside a Ratio of 0: successes put nothing back; set Ratio",
+			b.Remember)
+	}
 	return lint
 }
 

@@ -73,6 +73,10 @@ func TestLint(t *testing.T) {
 			[]string{"32 attempts take up to 744h0m0.000000031s: set MaxDelay (max_delay) or MaxElapsed (max_elapsed)"}},
 
 		{"several attempts at once", retry.Policy{MaxAttempts: 3}, []string{"3 attempts" + atOnce}},
+		{"Remember without a Ratio", retry.Policy{MaxAttempts: 2, Backoff: second, Budget: &retry.Budget{Size: 1, Remember: time.Minute}},
+			[]string{"Budget: Remember of 1m0s beside a Ratio of 0: successes put nothing back; set Ratio"}},
+		{"Remember with a Ratio", retry.Policy{MaxAttempts: 2, Backoff: second, Budget: &retry.Budget{Size: 1, Ratio: 0.1, Remember: time.Minute}}, nil},
+		{"a Ratio of 0 without Remember", retry.Policy{MaxAttempts: 2, Backoff: second, Budget: &retry.Budget{Size: 1}}, nil},
 		{"unlimited without a Backoff", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts without a Backoff (backoff): each wait is 10ms; set one"}},
 		{"unlimited by MaxElapsed, without a Backoff", retry.Policy{MaxElapsed: time.Minute}, []string{"unlimited attempts without a Backoff (backoff): each wait is 10ms; set one"}},
 		{"HealthyAfter without a Backoff", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute}, []string{"HealthyAfter (healthy_after) without a Backoff (backoff): each wait is 10ms; set one"}},

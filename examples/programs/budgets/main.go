@@ -161,7 +161,7 @@ func (r row) outages() string {
 // border returns the line of r in the table of higher loads and longer blips.
 func (r row) border() string {
 	line := "| " + r.name
-	for _, load := range []float64{0.7, 0.8, 0.85, 0.9, 0.95} {
+	for _, load := range []float64{0.7, 0.75, 0.8, 0.85, 0.9, 0.95} {
 		down := 0
 		for _, n := range processes {
 			down += staysDown(load, n, r.budget)
@@ -188,7 +188,7 @@ func main() {
 	flag.Parse()
 	rows, line, head := known, row.outages, "| budget of each process | 1 process | 10 | 100 | 1,000 | lost in 2 % noise | lost in 300 ms |"
 	if *border {
-		rows, line, head = near, row.border, "| Size, Ratio, Remember | 70 % | 80 % | 85 % | 90 % | 95 % | 100 ms | 300 ms | 500 ms | 1 s | 3 s |"
+		rows, line, head = near, row.border, "| Size, Ratio, Remember | 70 % | 75 % | 80 % | 85 % | 90 % | 95 % | 100 ms | 300 ms | 500 ms | 1 s | 3 s |"
 	}
 	lines := make([]string, len(rows))
 	var all sync.WaitGroup
