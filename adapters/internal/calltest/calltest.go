@@ -358,7 +358,7 @@ func Budgets(t *testing.T, start func(retry.Policy, func(target string) *retry.B
 	})
 }
 
-// Blip checks what the Budget that nobody has set costs while a target fails for 300 ms,
+// Blip checks how many calls are lost under the Budget of a target that fails for 300 ms,
 // as when it is restarted: after a minute of 100 calls a second, 100 calls at once lose
 // nothing, and without that minute all of them. start makes a client in virtual time,
 // whose server works if up says so.
