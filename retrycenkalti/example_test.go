@@ -30,43 +30,13 @@ func ExamplePolicy() {
 	// 4 attempts, exponential 500ms x1.5, at most 1m0s, ±50%, within 1m0s
 }
 
-// What cannot become a policy comes with a word on what to write.
-func ExamplePolicy_error() {
-	_, err := retrycenkalti.Policy(backoff.NewExponentialBackOff(backoff.WithMultiplier(0.5)))
-	fmt.Println(err)
-	_, err = retrycenkalti.Policy(backoff.WithMaxRetries(backoff.NewConstantBackOff(time.Second), 3))
-	fmt.Println(err)
-	// Output:
-	// retrycenkalti: *backoff.ExponentialBackOff: Multiplier is 0.5: write a finite number of at least 1
-	// retrycenkalti: *backoff.backOffTries: it hides what it wraps: convert the innermost BackOff, give the ctx of WithContext to retry.Do, and set MaxAttempts to int(n) + 1 for the n of WithMaxRetries
-}
-
 // connect is code that takes a BackOff.
 func connect(dial func() error, b backoff.BackOff) error {
 	return backoff.RetryNotify(dial, b, func(err error, d time.Duration) { fmt.Println(err, "- again in", d) })
 }
 
-// Code that takes a BackOff is given a policy.
+// Code that takes a BackOff is given a policy. With Observe its errors count, too.
 func ExampleNew() {
-	policy := retry.Policy{MaxAttempts: 4, Backoff: retry.Fibonacci(time.Millisecond)}
-
-	b, err := retrycenkalti.New(policy)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	err = connect(func() error { return errors.New("connection refused") }, b)
-	fmt.Println(err)
-	// Output:
-	// connection refused - again in 1ms
-	// connection refused - again in 1ms
-	// connection refused - again in 2ms
-	// connection refused
-}
-
-// An operation that hands its errors through Observe has the whole policy
-// followed.
-func ExampleBackOff_Observe() {
 	b, err := retrycenkalti.New(retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(10 * time.Millisecond)})
 	if err != nil {
 		fmt.Println(err)

@@ -47,9 +47,12 @@ type trace struct {
 	ok    bool
 }
 
+// A loop is a loop that retries an operation.
+type loop = func(ctx context.Context, op func() error) error
+
 // play runs a loop in a bubble of its own with an operation that follows the
 // script, and returns what the loop did and what it returned.
-func play(t *testing.T, s script, loop func(ctx context.Context, op func() error) error) (trace, error) {
+func play(t *testing.T, s script, loop loop) (trace, error) {
 	t.Helper()
 	var did trace
 	var err error
@@ -74,20 +77,13 @@ func at(ok bool, began ...time.Duration) trace {
 }
 
 // retryV4 is the loop of v4.
-func retryV4(b backoff.BackOff) func(context.Context, func() error) error {
+func retryV4(b backoff.BackOff) loop {
 	return func(ctx context.Context, op func() error) error { return backoff.Retry(op, b) }
 }
 
 // do is our loop.
-func do(p retry.Policy) func(context.Context, func() error) error {
+func do(p retry.Policy) loop {
 	return func(ctx context.Context, op func() error) error {
 		return retry.Do(ctx, p, func(context.Context) error { return op() })
-	}
-}
-
-// retryV4WithContext is the loop of v4 that ends with the context.
-func retryV4WithContext(b backoff.BackOff) func(context.Context, func() error) error {
-	return func(ctx context.Context, op func() error) error {
-		return backoff.Retry(op, backoff.WithContext(b, ctx))
 	}
 }
