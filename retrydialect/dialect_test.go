@@ -177,87 +177,80 @@ func decodeNumbers(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-func TestYAMLThatCannotBeRead(t *testing.T) {
-	for name, newDialect := range dialects {
-		d := newDialect()
-		err := d.UnmarshalYAML(func(any) error { return errors.New("yaml: unmarshal errors:\n  line 2: no such anchor") })
-		require.ErrorContains(t, err, ": yaml: unmarshal errors: line 2: no such anchor", name)
-		assert.Equal(t, newDialect(), d, name)
-	}
-}
-
-// The types that YAML libraries have for numbers.
-func TestYAMLNumbers(t *testing.T) {
+// The types that YAML libraries have for numbers, and how they write those that are none.
+func TestNumbers(t *testing.T) {
 	for _, tc := range []struct {
 		value any
-		want  int
-		fault string
+		is    string // in the fault; "": 16
 	}{
-		{value: 3, want: 3},
-		{value: int64(3), want: 3},
-		{value: uint64(3), want: 3},
-		{value: uint64(math.MaxUint64), fault: "max_attempts is 18446744073709551615: write a whole number closer to 0"},
-		{value: 3.0, fault: "max_attempts is 3.0: write a whole number"},
-		{value: 1e20, fault: "max_attempts is 1e+20: write a whole number"},
-		{value: math.NaN(), fault: "max_attempts is \"NaN\": write a whole number"},
-		{value: map[any]any{1: 2}, fault: "max_attempts is {\"1\":2}: write a whole number"},
+		{16, ""}, {int64(16), ""}, {uint64(16), ""},
+		{uint64(math.MaxUint64), "18446744073709551615: write a whole number closer to 0"},
+		{3.0, "3.0: write a whole number"}, {1e20, "1e+20: write a whole number"}, {math.NaN(), `"NaN": write a whole number`},
+		{map[any]any{1: 2}, `{"1":2}: write a whole number`},
 	} {
 		var d retrydialect.TaskHarbor
 		err := d.UnmarshalYAML(func(v any) error {
 			*v.(*any) = map[string]any{"max_attempts": tc.value, "multiplier": 4, "jitter": 0.5}
 			return nil
 		})
-		if tc.fault != "" {
-			require.ErrorContains(t, err, tc.fault)
+		if tc.is != "" {
+			require.ErrorContains(t, err, "max_attempts is "+tc.is)
 			continue
 		}
 		require.NoError(t, err, "%T", tc.value)
-		assert.Equal(t, tc.want, d.MaxAttempts, "%T", tc.value)
-		assert.Equal(t, 4.0, d.Multiplier)
-		assert.Equal(t, 0.5, d.Jitter)
+		assert.Equal(t, [3]any{16, 4.0, 0.5}, [3]any{d.MaxAttempts, d.Multiplier, d.Jitter}, "%T", tc.value)
 	}
-}
-
-func TestAKeyThatIsThereTwice(t *testing.T) {
-	for name, tc := range map[string]struct{ block, key string }{
-		"tasker":     {`{"max_attempts": 3, "retryable": true, "max_attempts": 3}`, "max_attempts"},
-		"argyll":     {`{"backoff": 1, "backoff": 2}`, "backoff"},
-		"taskharbor": {`{"jitter": 0, "jitter": null}`, "jitter"},
+	require.ErrorContains(t, json.Unmarshal([]byte(`{"jitter": 1e999}`), new(retrydialect.TaskHarbor)), "jitter is 1e999: write a number, such as 0.5")
+	for text, is := range map[string]string{
+		"multiplier: .inf": `"+Inf"`, "jitter: 1e999": `"1e999"`, // which YAML takes for text
+		"max_attempts: 1e3": "1000.0", "max_attempts: -99999999999999999999": "-1e+20", "max_attempts: 9223372036854775808": "9223372036854775808",
+		"max_delay: '1e1'": `"1e1"`, "jitter: '1e-07'": `"1e-07"`, "max_attempts: '1.0e1'": `"1.0e1"`, // text is no number, and is shown as it was written
 	} {
-		d := dialects[name]()
-		err := json.Unmarshal([]byte(tc.block), d)
-		require.ErrorContains(t, err, `: duplicate key "`+tc.key+`"`, name)
-		assert.Equal(t, dialects[name](), d, "%s: the struct stays as it was", name)
-
-		err = load("max_attempts: 3\nmax_attempts: 4\n", dialects[name]())
-		require.ErrorContains(t, err, "max_attempts", name)
-		assert.NotContains(t, err.Error(), "\n", name)
-	}
-}
-
-func TestABlockWithAFaultChangesNothing(t *testing.T) {
-	five, tasker := 5, retrydialect.Tasker{}
-	tasker.MaxAttempts = &five
-	require.Error(t, json.Unmarshal([]byte(`{"max_attempts": 7, "backoff": "linear", "limit": 3}`), &tasker))
-	assert.Equal(t, retrydialect.Tasker{MaxAttempts: &five}, tasker)
-	assert.Equal(t, 5, five)
-
-	argyll := retrydialect.Argyll{MaxRetries: 5}
-	require.Error(t, json.Unmarshal([]byte(`{"max_retries": 7, "backoff": "1s"}`), &argyll))
-	assert.Equal(t, retrydialect.Argyll{MaxRetries: 5}, argyll)
-
-	harbor := retrydialect.TaskHarbor{}
-	require.Error(t, json.Unmarshal([]byte(`{"max_attempts": 7, "jitter": "20%"}`), &harbor))
-	assert.Equal(t, retrydialect.TaskHarbor{}, harbor)
-}
-
-func TestBlocksThatAreNoJSON(t *testing.T) {
-	for name, newDialect := range dialects {
-		for _, text := range []string{"", "{", `{"jitter"`, `{"jitter": `, `{"jitter": 1`, `{"jitter": 1,`, "}", "{]"} {
-			d := newDialect().(json.Unmarshaler)
-			require.ErrorContains(t, d.UnmarshalJSON([]byte(text)), "retrydialect: ", "%s: %q", name, text)
-			assert.Equal(t, newDialect(), d, "%s: %q", name, text)
+		for _, lib := range libraries[1:] {
+			key, _, _ := strings.Cut(text, ":")
+			var h retrydialect.TaskHarbor
+			err := lib.unmarshal([]byte(text), &h)
+			if lib.name == "goccy/go-yaml" && !strings.Contains(text, "'") { // which has other numbers
+				require.ErrorContains(t, err, key+" is ", text)
+				continue
+			}
+			require.ErrorContains(t, err, key+" is "+is+": write a ", "%s: %s", lib.name, text)
+			assert.Zero(t, h)
 		}
+	}
+	var tasker retrydialect.Tasker
+	require.NoError(t, yaml.Unmarshal([]byte("max_attempts: 0x10"), &tasker))
+	assert.Equal(t, 16, *tasker.MaxAttempts)
+}
+
+// What cannot be read leaves a struct as it was, and what its pointers lead to.
+func TestBlocksThatCannotBeRead(t *testing.T) {
+	five := 5
+	for name, d := range map[string]dialect{
+		"tasker":     &retrydialect.Tasker{MaxAttempts: &five},
+		"argyll":     &retrydialect.Argyll{MaxRetries: 5},
+		"taskharbor": &retrydialect.TaskHarbor{MaxAttempts: 5},
+	} {
+		before, err := json.Marshal(d)
+		require.NoError(t, err)
+		for text, fault := range map[string]string{
+			"": "retrydialect: ", "{": "retrydialect: ", `{"jitter": 1,`: "retrydialect: ", "{]": "retrydialect: ",
+			`{"max_attempts": 7, "max_retries": 7, "limit": 3}`: `unknown key "limit"`,
+			`{"max_attempts": "7", "max_retries": "7"}`:         `is "7": write a whole number`,
+			`{"jitter": 0, "backoff": 1, "jitter": null}`:       `: duplicate key "jitter"`,
+		} {
+			require.ErrorContains(t, d.(json.Unmarshaler).UnmarshalJSON([]byte(text)), fault, name)
+		}
+		for text, fault := range map[string]string{"3: max_attempts\n": `unknown key "3": `, "max_attempts: 3\nmax_attempts: 4\n": "max_attempts"} {
+			err := load(text, d)
+			require.ErrorContains(t, err, fault, name)
+			assert.NotContains(t, err.Error(), "\n", name)
+		}
+		err = d.UnmarshalYAML(func(any) error { return errors.New("yaml: unmarshal errors:\n  line 2: no such anchor") })
+		require.ErrorContains(t, err, ": yaml: unmarshal errors: line 2: no such anchor", name)
+		after, err := json.Marshal(d)
+		require.NoError(t, err)
+		assert.Equal(t, string(before), string(after), name)
 	}
 }
 
@@ -315,25 +308,16 @@ func TestABlockOverABlock(t *testing.T) {
 }
 
 func TestBlocksInsideAConfiguration(t *testing.T) {
-	for _, unmarshal := range []func([]byte, any) error{json.Unmarshal, yaml.Unmarshal} {
+	for _, lib := range libraries {
 		var config struct {
-			Retry      retrydialect.Tasker      `json:"retry"`
 			WorkConfig *retrydialect.Argyll     `json:"work_config" yaml:"work_config"`
 			Harbor     *retrydialect.TaskHarbor `json:"harbor"`
 		}
-		require.NoError(t, unmarshal([]byte(`{"retry": {"max_attempts": 4}, "work_config": {"max_retries": 1}, "harbor": null}`), &config))
-		p, err := config.Retry.Policy()
-		require.NoError(t, err)
-		assert.Equal(t, 4, p.EffectiveMax())
-		p, err = config.WorkConfig.Policy()
-		require.NoError(t, err)
-		assert.Equal(t, 2, p.EffectiveMax())
-		p, err = config.Harbor.Policy()
+		require.NoError(t, lib.unmarshal([]byte(`{"work_config": {"max_retries": 1}, "harbor": null}`), &config), lib.name)
+		assert.Equal(t, &retrydialect.Argyll{MaxRetries: 1}, config.WorkConfig)
+		p, err := config.Harbor.Policy()
 		require.NoError(t, err)
 		assert.Equal(t, retry.Policy{NonRetryable: true}, p, "a null policy of TaskHarbor fails fast")
-
-		err = unmarshal([]byte(`{"retry": {"max_attempt": 4}}`), &config)
-		require.ErrorContains(t, err, `unknown key "max_attempt":`)
 	}
 }
 
@@ -354,48 +338,6 @@ func TestRoundTrip(t *testing.T) {
 			back := reflect.New(reflect.TypeOf(d).Elem()).Interface()
 			require.NoError(t, lib.unmarshal(text, back), "%s: %s", lib.name, text)
 			assert.Equal(t, d, back, "%s: %s", lib.name, text)
-		}
-	}
-}
-
-func TestAKeyThatIsNoText(t *testing.T) {
-	err := yaml.Unmarshal([]byte("3: max_attempts\n"), new(retrydialect.Tasker))
-	require.ErrorContains(t, err, `unknown key "3": `)
-}
-
-func TestNumbersThatAreNone(t *testing.T) {
-	require.EqualError(t, json.Unmarshal([]byte(`{"jitter": 1e999}`), new(retrydialect.TaskHarbor)),
-		"retrydialect: TaskHarbor: jitter is 1e999: write a number, such as 0.5")
-	for text, fault := range map[string]string{
-		"multiplier: .nan": `multiplier is "NaN": write a number, `,
-		"multiplier: .inf": `multiplier is "+Inf": write a number, `,
-		"jitter: 1e999":    `jitter is "1e999": write a number, `, // which YAML takes for text
-		"jitter: -.inf":    `jitter is "-Inf": write a number, `,
-	} {
-		require.ErrorContains(t, yaml.Unmarshal([]byte(text), new(retrydialect.TaskHarbor)), fault, text)
-	}
-	// YAML has whole numbers in other bases, and writes one that an int cannot hold as a fraction.
-	var tasker retrydialect.Tasker
-	require.NoError(t, yaml.Unmarshal([]byte("max_attempts: 0x10"), &tasker))
-	assert.Equal(t, 16, *tasker.MaxAttempts)
-	for text, shown := range map[string]string{
-		"3.0": "3.0", "1e3": "1000.0", "99999999999999999999": "1e+20", "-99999999999999999999": "-1e+20",
-		"9223372036854775808": "9223372036854775808",
-	} {
-		require.ErrorContains(t, yaml.Unmarshal([]byte("max_attempts: "+text), &tasker), "max_attempts is "+shown+": ", text)
-	}
-	assert.Equal(t, 16, *tasker.MaxAttempts)
-}
-
-// Text is no number, whatever it looks like, and is shown as it was written.
-func TestNumbersInQuotes(t *testing.T) {
-	for _, lib := range libraries[1:] {
-		for _, key := range []string{"base_delay", "max_delay", "multiplier", "jitter", "max_attempts"} {
-			for _, value := range []string{"1e1", "1e-1", "1e-07", "1.0e1"} {
-				var h retrydialect.TaskHarbor
-				require.ErrorContains(t, lib.unmarshal([]byte(key+": '"+value+"'"), &h), key+` is "`+value+`": write a `, lib.name)
-				assert.Zero(t, h, lib.name)
-			}
 		}
 	}
 }
